@@ -97,7 +97,9 @@ def test_files_with_other_columns_are_named(tmp_path):
     ):
         Blocks.from_files(tmp_path)
     assert Blocks.from_files(tmp_path, columns=["a"]).n_rows == 2
-    with pytest.raises(InvalidInput, match=r"'.*2.parquet' must have column 'b'; its columns are"):
+    with pytest.raises(
+        InvalidInput, match=r"'.*2.parquet' must have a column 'b'; its columns are"
+    ):
         Blocks.from_files(tmp_path, columns=["a", "b"])
 
 

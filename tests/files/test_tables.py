@@ -177,13 +177,19 @@ TABLE = pd.DataFrame({"delay": [1.0, 2], "day": ["x", "y"], "w": [1.0, 1], "neg"
     [
         (
             {"target": "dleay"},
-            r"must have target 'dleay' \(did you mean 'delay' or 'day'\?\)",
+            r"must have a target column 'dleay' \(did you mean 'delay' or 'day'\?\)",
         ),
-        ({"target": "Delay"}, r"must have target 'Delay' \(did you mean 'delay'"),
-        ({"target": "zzz"}, r"must have target 'zzz'; its columns are 'delay', 'day', 'w', 'neg'"),
-        ({"target": ["delay", "dxy"]}, r"must have target 'dxy' \(did you mean 'day'"),
-        ({"target": "delay", "weight": "ww"}, r"must have weight 'ww' \(did you mean 'w'\?\)"),
-        ({"columns": ["dax", "w"]}, r"must have column 'dax' \(did you mean 'day'"),
+        ({"target": "Delay"}, r"must have a target column 'Delay' \(did you mean 'delay'"),
+        (
+            {"target": "zzz"},
+            r"must have a target column 'zzz'; its columns are 'delay', 'day', 'w', 'neg'",
+        ),
+        ({"target": ["delay", "dxy"]}, r"must have a target column 'dxy' \(did you mean 'day'"),
+        (
+            {"target": "delay", "weight": "ww"},
+            r"must have a weight column 'ww' \(did you mean 'w'\?\)",
+        ),
+        ({"columns": ["dax", "w"]}, r"must have a column 'dax' \(did you mean 'day'"),
         ({"target": ["day"]}, r"target 'day' must hold numbers; got text .* Code it as numbers"),
         ({"weight": "day"}, r"weight 'day' must hold numbers; got text"),
         ({"target": "w", "weight": "w"}, r"one role and be named once; got 'w' more than once"),
@@ -202,8 +208,8 @@ SCHEMA = Schema(["size", "colour"], {"colour": ["blue", "red"]}, target="y", wei
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"size": [1.0]}, r"must have column 'colour'; its columns are 'size'"),
-        ({"Size": [1.0]}, r"column 'size' \(did you mean 'Size'\?\), column 'colour'; its"),
+        ({"size": [1.0]}, r"must have a column 'colour'; its columns are 'size'"),
+        ({"Size": [1.0]}, r"column 'size' \(did you mean 'Size'\?\), a column 'colour'; its"),
         (
             {"size": [1.0, 2, 3], "colour": ["red", "mauve", "teal"]},
             r"'colour' must hold .* \('blue', 'red'\); got 'mauve', 'teal', first in row 1 of the",
@@ -229,7 +235,7 @@ def test_tables_that_do_not_fit_the_schema_are_refused(columns, message):
 def test_a_target_asked_for_must_be_there():
     table = pd.DataFrame({"size": [1.0], "colour": ["red"]})
     assert next(iter(Blocks.from_table(table, schema=SCHEMA))).y is None
-    with pytest.raises(InvalidInput, match=r"must have target 'y'; its columns are"):
+    with pytest.raises(InvalidInput, match=r"must have a target column 'y'; its columns are"):
         Blocks.from_table(table, "y", schema=SCHEMA)
 
 

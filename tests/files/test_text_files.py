@@ -57,7 +57,8 @@ def test_separator_may_be_given(csv):
 @pytest.mark.parametrize("given", [None, ","])
 def test_wrong_separator_is_named(csv, given):
     with pytest.raises(
-        InvalidInput, match=r"must have target 'b'; its columns are 'a:b' \(read with separator ','"
+        InvalidInput,
+        match=r"must have a target column 'b'; its columns are 'a:b' \(read with separator ','",
     ):
         csv("a:b\n1:2\n", target="b", separator=given)
 
@@ -208,7 +209,7 @@ def test_pandas_row_numbers_are_refused_and_not_learned_from(csv):
         ),
         ("c,a\nx,foo\n", r"'a' of '.*' must hold numbers; got text"),
         ("c,a\nx,\n", r"column 'a' must hold finite numbers; got a missing value .* row 0"),
-        ("c,A\nx,1\n", r"must have column 'a' \(did you mean 'A'\?\); its columns are 'c', 'A'"),
+        ("c,A\nx,1\n", r"must have a column 'a' \(did you mean 'A'\?\); its columns are 'c', 'A'"),
     ],
 )
 def test_files_that_do_not_fit_the_schema_are_refused(csv, content, message):

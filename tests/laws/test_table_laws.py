@@ -153,7 +153,11 @@ def test_standard_input_patterns_and_dropped_columns(table, tmp_path, capsys, mo
     assert bo.load("m").schema_.columns == ("size", "colour")
     table.to_csv("t.csv", index=False)
     assert run(["fit", "t.csv", *command[2:], "--drop", "zzz"]) == 1
-    assert "must have column to drop 'zzz'" in capsys.readouterr().err
+    assert "must have a column 'zzz' to drop; its columns are" in capsys.readouterr().err
+    assert run(["fit", "t.csv", *command[2:], "--drop", "zz*"]) == 1
+    assert "must have a column that matches 'zz*' to drop; its" in capsys.readouterr().err
+    assert run(["fit", "t.csv", *command[2:], "--columns", "zz*"]) == 1
+    assert "must have a column that matches 'zz*'; its columns" in capsys.readouterr().err
 
 
 def test_a_saved_model_reads_tables_as_before(fitted, table, tmp_path):

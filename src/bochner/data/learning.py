@@ -95,8 +95,8 @@ def _chosen(
         raise InvalidInput(f"Blocks: drop must name columns, as drop=['a', 'b*']; got {drop!r}.")
     others = {*([target] if isinstance(target, str) else target or ()), weight}
     known = [c.name for c in reader.columns if c.name not in others]
-    taken = known if columns is None else _matching(columns, known, reader, role="column")
-    dropped = set(_matching(drop or (), known, reader, role="column to drop"))
+    taken = known if columns is None else _matching(columns, known, reader)
+    dropped = set(_matching(drop or (), known, reader, " to drop"))
     kept = [name for name in taken if name not in dropped]
     if not kept:
         raise InvalidInput(
@@ -106,14 +106,17 @@ def _chosen(
     return kept
 
 
-def _matching(patterns: Sequence[str], known: list[str], reader: Reader, role: str) -> list[str]:
+def _matching(
+    patterns: Sequence[str], known: list[str], reader: Reader, purpose: str = ""
+) -> list[str]:
     """Return the columns of these names; patterns with * and ? mean all that match, once each."""
     found: dict[str, None] = {}
     for pattern in patterns:
         is_name = pattern in known or not any(c in str(pattern) for c in "*?[")
         matching = [pattern] if is_name else fnmatch.filter(known, pattern)
-        if not matching or (is_name and role != "column" and pattern not in known):
-            raise missing_column([(role, pattern)], reader)
+        if not matching or (is_name and purpose and pattern not in known):
+            what = "a column {}" if is_name else "a column that matches {}"
+            raise missing_column([(what + purpose, pattern)], reader)
         found |= dict.fromkeys(matching)
     return list(patterns) if repeated(patterns) else list(found)
 
@@ -221,9 +224,9 @@ def _draft(
 def _require_names(reader: Reader, schema: Schema) -> None:
     known = {column.name for column in reader.columns}
     read = set(schema.read_names)
-    roles = [("column", name) for name in schema.columns if name in read]
-    roles += [("target", name) for name in schema.target_names or ()]
-    roles += [("weight", schema.weight)] if schema.weight is not None else []
+    roles = [("a column {}", name) for name in schema.columns if name in read]
+    roles += [("a target column {}", name) for name in schema.target_names or ()]
+    roles += [("a weight column {}", schema.weight)] if schema.weight is not None else []
     absent = [(role, name) for role, name in roles if name not in known]
     if absent:
         raise missing_column(absent, reader)

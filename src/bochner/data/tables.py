@@ -511,9 +511,12 @@ def require_present(series: Any, where: Where) -> None:
 
 
 def missing_column(absent: list[tuple[str, str]], reader: Reader) -> InvalidInput:
-    """Say which columns are not there, and which were perhaps meant."""
+    """Say which columns are not there, and which were perhaps meant.
+
+    Each comes with what it would be, such as "a target column {}", to be filled with its name.
+    """
     known = [column.name for column in reader.columns]
-    named = [f"{role} {name!r}{did_you_mean(name, known)}" for role, name in absent[:6]]
+    named = [f"{role.format(repr(name))}{did_you_mean(name, known)}" for role, name in absent[:6]]
     more = f" and {len(absent) - 6} more" if len(absent) > 6 else ""
     return InvalidInput(
         f"Blocks: {reader.label} must have {', '.join(named)}{more}; its columns are "
