@@ -15,6 +15,19 @@ from bochner.kernels.stationary import Gaussian
 from bochner.selection.rows import Scale
 from bochner.solvers.ridge.solution import LABELS
 
+#: The measure of most comparisons.
+HELD_OUT = "error on rows held out"
+
+
+def _is_relative(measure: str) -> bool:
+    """Whether 1 is the value of the best constant; logarithms of evidences have no such."""
+    return measure.startswith("error ")
+
+
+def _said(measure: str, error: float) -> str:
+    """Say what was measured; a relative error with what it is relative to."""
+    return f"{measure} {error:.3g}" + " of that of a constant" * _is_relative(measure)
+
 
 @dataclass(frozen=True)
 class TuningStep:
@@ -65,8 +78,9 @@ class KernelComparison(ShownResult):
     taken : bool
         Whether it does.
     measure : str
-        Relative squared error on rows that neither was tuned on, the penalty chosen by other rows;
-        or minus the log evidence, or the log density, per row.
+        Error on rows that neither was tuned on, the penalty chosen by other rows: squared errors,
+        or log losses of classes, over those of the best constant; or minus the log evidence, or the
+        log density, per row.
     name : str
         What was tuned, and how; empty where the number of lengthscales says it.
     """
@@ -77,7 +91,7 @@ class KernelComparison(ShownResult):
     gain: float
     deviation: float
     taken: bool
-    measure: str = "error on rows held out"
+    measure: str = HELD_OUT
     name: str = ""
 
     @property
@@ -88,7 +102,7 @@ class KernelComparison(ShownResult):
 
     def __str__(self) -> str:
         """Return a sentence."""
-        measured = f"{self.what}: {self.measure} {self.error:.3g}"
+        measured = f"{self.what}: {_said(self.measure, self.error)}"
         if self.name:
             return f"{measured}{', taken' * self.taken}"
         if np.isnan(self.gain):
@@ -154,8 +168,9 @@ class Tuning(ShownResult):
             return ""
         simplest = min(others, key=lambda c: (c.tuned, c.error))
         return (
-            f" The kernel: {taken.name}, of {len(self.compared)} candidates; {taken.measure} "
-            f"{taken.error:.3g}, of {simplest.name} {simplest.error:.3g}.{self._ended_early}"
+            f" The kernel: {taken.name}, of {len(self.compared)} candidates; "
+            f"{_said(taken.measure, taken.error)}, with {simplest.name} {simplest.error:.3g}."
+            f"{self._ended_early}"
         )
 
     @property
@@ -201,7 +216,8 @@ class Tuning(ShownResult):
             rows = [(c.what, f"{c.error:.3g}", "taken" * c.taken) for c in alike]
             taken = next((i for i, c in enumerate(alike) if c.taken and c.name), -1)
             bars = tuple(c.error for c in alike)
-            head = ("candidate", last.measure, "")
+            unit = " (a constant has 1)" * _is_relative(last.measure)
+            head = ("candidate", last.measure + unit, "")
             yield HtmlTable(head, rows, marked=taken, bars=bars if min(bars) > 0 else ())
         tried = [step.best for step in self.path]
         caption = f"{LABELS[self.criterion]} against evaluations"

@@ -53,7 +53,7 @@ from bochner.selection.descent import (
     on_grid,
     shape_name,
 )
-from bochner.selection.record import Tuning
+from bochner.selection.record import HELD_OUT, Tuning
 from bochner.selection.recorder import Recorder
 from bochner.selection.rows import (
     FEW_PAIRS,
@@ -507,7 +507,7 @@ class KernelDescents:
 
     def _taken(self, best: Trial, before: Trial | None, units: Array) -> bool:
         gain, least = (np.nan, np.nan) if before is None else best.gain(before)
-        kernel, measure = best.candidate.kernel(units), "error on rows held out"
+        kernel, measure = best.candidate.kernel(units), HELD_OUT
         self.recorder.compare(best.candidate.tuned, kernel, best.error, gain, least, measure)
         return before is None or gain > least
 
