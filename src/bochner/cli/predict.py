@@ -201,7 +201,8 @@ def _drivers(found: ImportanceDisplay) -> str:
     """Name the columns that predictions depend on most, with their shares of the deviation."""
     lines = found.table(3)[1]
     share = -1 if len(found.outputs) == 1 else 1
-    return ", ".join(f"{line[0]} {line[share]}" for line in lines)
+    shares = ", ".join(f"{line[0]} {line[share]}" for line in lines)
+    return f"{shares} of the deviation of predictions (they do not add up to 100 %)"
 
 
 def _error(found: dict[str, Any]) -> str:
