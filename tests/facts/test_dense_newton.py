@@ -20,6 +20,11 @@ from bochner.solvers import (
     minimise,
     next_best_length,
 )
+<<<<<<< HEAD
+=======
+from bochner.solvers.convex.dense import DenseProblem, factored
+from bochner.solvers.convex.factors import cholesky, solved
+>>>>>>> e9c4213 (Best constants together, a factor's precision, a cubic's least and many terms: four planted faults that no test saw)
 
 
 class Block(NamedTuple):
@@ -199,3 +204,24 @@ def test_a_hessian_gets_little_more_of_its_diagonal_than_it_needs(power):
     added = factor.T @ factor - H
     np.testing.assert_allclose(added, added[0, 0] * np.eye(2), atol=1e-15)
     assert needed < added[0, 0] <= (100 if power > 8 else 10) * needed
+
+
+@pytest.mark.parametrize(
+    ("dtype", "alpha", "single"),
+    [("float32", 1.0, True), ("float32", 1e-4, False), ("float64", 1.0, False)],
+)
+def test_a_factor_has_single_precision_where_that_resolves_the_penalty(dtype, alpha, single):
+    """Two columns are equal, and all numbers are whole: only the penalty tells them apart."""
+    rng = np.random.default_rng(3)
+    Z = rng.integers(-3, 4, (50, 8)).astype(dtype)
+    Z[:, 7] = Z[:, 6]
+    with_ones = np.column_stack([Z, np.ones(50, dtype)])
+    H = with_ones.T @ with_ones
+    table = Table([Z], np.ones((1, 50)), np.ones(50))
+    problem = DenseProblem(table, (Logistic(),), alpha, True, 1e-12, Dense(False))
+    factor, right = factored(H, problem), rng.standard_normal((2, 9))
+    assert (factor.dtype == np.float32) == single
+    whole = H.astype(float) + np.diag([alpha] * 8 + [0.0])
+    expected = np.linalg.solve(whole, right.T).T
+    bar = 100 * np.finfo("float32" if single else "float64").eps * np.linalg.cond(whole)
+    assert np.abs(solved(factor, right) - expected).max() < bar * np.abs(expected).max()

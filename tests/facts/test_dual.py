@@ -316,6 +316,19 @@ def test_the_walk_finds_the_least_of_a_parabola_and_stays_in_its_bounds(start):
     assert abs(least_along(hidden, start, -10, 10) - 2) < 0.05
 
 
+@pytest.mark.parametrize("start", [-0.5, 0.3, 1.4, 2.6])
+def test_the_walk_goes_to_the_least_of_a_cubic_from_both_sides_of_it(start):
+    """x³ − 3x has its least at 1, near neither end."""
+    tried = []
+
+    def cubic(x):
+        tried.append(x)
+        return x**3 - 3 * x, 3 * x**2 - 3
+
+    assert abs(least_along(cubic, start, -0.95, 10) - 1) < 1e-9
+    assert len(tried) == 3
+
+
 @pytest.mark.parametrize(
     "kernel",
     [Gaussian(), Exponential(), RationalQuadratic(0.7), *map(Matern, (0.5, 0.8, 1.5, 1.7, 2.5))],

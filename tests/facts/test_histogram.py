@@ -130,6 +130,14 @@ def test_the_step_is_the_best_and_better_than_the_published_one(terms, published
     assert error < largest < sampling_error(kernel, terms, published)
 
 
+def test_many_terms_have_their_best_step_too():
+    """It is near 1/√terms, and errors are far above rounding."""
+    kernel, terms = AdditiveChi2(), 60
+    error = sampling_error(kernel, terms, best_step(kernel, terms))
+    others = [sampling_error(kernel, terms, step) for step in np.geomspace(0.05, 1, 300)]
+    assert 1e-11 < error <= 1.05 * min(others)
+
+
 @pytest.mark.parametrize(
     ("terms", "step", "error"), [(1, 0.8, 0.040), (2, 0.5, 0.011), (3, 0.4, 0.009)]
 )

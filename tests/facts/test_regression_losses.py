@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy.optimize import linprog, minimize, minimize_scalar
+from scipy.special import softmax
 from tolerance import assert_close
 
-from bochner import CustomLoss, Huber
+from bochner import CustomLoss, Huber, JointLoss
 from bochner.errors import InvalidInput, InvalidType
 from bochner.models import FeatureBlock
 from bochner.solvers import (
@@ -35,10 +37,25 @@ from bochner.solvers import (
     stopped_early,
     take_steps,
 )
+from bochner.solvers.convex.joint_losses import MultinomialShares
 
 NONSMOOTH = [Absolute(), Quantile(0.2), EpsilonInsensitive(0.3), BelowZero()]
 SMOOTH = [Squared(), Huber(0.4), SquaredEpsilonInsensitive(0.3), PoissonDeviance(), GammaDeviance()]
 N, D = 60, 5
+
+
+def _rounded(y, f):
+    return np.sqrt(1 + ((f - y) ** 2).sum(axis=1))[:, None, None]
+
+
+ROUNDED_DISTANCE = JointLoss(
+    lambda y, f: _rounded(y, f)[:, 0, 0],
+    lambda y, f: (f - y) / _rounded(y, f)[:, 0],
+    lambda y, f: (
+        np.eye(y.shape[1]) / _rounded(y, f)
+        - (f - y)[:, :, None] * (f - y)[:, None] / _rounded(y, f) ** 3
+    ),
+)
 
 
 class Rows:
@@ -224,6 +241,19 @@ def test_the_best_constant_is_best(loss):
     for step in (-0.1, -1e-3, 1e-3, 0.1):
         there = (p.w * loss.value(p.y, np.full_like(p.y, b + step))).sum()
         assert there >= here - 1e-10
+
+
+def test_the_best_constants_of_a_joint_loss_are_best_together():
+    """Shares have their weighted means, by softmax; distances what a search without slopes finds."""
+    rng = np.random.default_rng(0)
+    y, w = rng.dirichlet([1, 2, 4], N), rng.uniform(0, 2, (N, 1))
+    b = best_constant(MultinomialShares(), y, w)
+    assert_allclose(softmax(b), np.average(y, axis=0, weights=w[:, 0]), atol=1e-6)
+    y = rng.standard_t(3, (N, 3)) + np.array([0.0, 5.0, -3.0])
+    b = best_constant(ROUNDED_DISTANCE, y, w)
+    total = lambda b: w[:, 0] @ np.sqrt(1 + ((b - y) ** 2).sum(axis=1))
+    best = minimize(total, y.mean(axis=0), method="Nelder-Mead", tol=1e-9)
+    assert_allclose(b, best.x, atol=1e-4)
 
 
 def test_lengths_are_found_far_and_near_and_through_overflow():
