@@ -9,6 +9,7 @@ from inside import seen_by
 from bochner.solvers import (
     Convergence,
     Dense,
+    DenseProblem,
     Logistic,
     Newton,
     SquaredEpsilonInsensitive,
@@ -16,15 +17,12 @@ from bochner.solvers import (
     Table,
     changed,
     cholesky,
+    factored,
     in_order,
     minimise,
     next_best_length,
+    solved,
 )
-<<<<<<< HEAD
-=======
-from bochner.solvers.convex.dense import DenseProblem, factored
-from bochner.solvers.convex.factors import cholesky, solved
->>>>>>> e9c4213 (Best constants together, a factor's precision, a cubic's least and many terms: four planted faults that no test saw)
 
 
 class Block(NamedTuple):

@@ -18,6 +18,7 @@ from bochner.solvers import (
     EpsilonInsensitive,
     GammaDeviance,
     Loss,
+    MultinomialShares,
     PoissonDeviance,
     Problem,
     Quantile,
@@ -37,7 +38,6 @@ from bochner.solvers import (
     stopped_early,
     take_steps,
 )
-from bochner.solvers.convex.joint_losses import MultinomialShares
 
 NONSMOOTH = [Absolute(), Quantile(0.2), EpsilonInsensitive(0.3), BelowZero()]
 SMOOTH = [Squared(), Huber(0.4), SquaredEpsilonInsensitive(0.3), PoissonDeviance(), GammaDeviance()]

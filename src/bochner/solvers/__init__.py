@@ -22,9 +22,10 @@ FOR_DEVELOPERS = {
     "waves": "WaveProblem draws square_sums",
     "convex.class_losses": "CrammerSinger Hinge Logistic Multinomial SquaredHinge",
     "convex.conjugate_gradients": "from_moments",
-    "convex.dense": "Table changed",
+    "convex.dense": "DenseProblem Table changed factored",
     "convex.driver": "algorithm_for minimise solve",
-    "convex.factors": "cholesky",
+    "convex.factors": "cholesky solved",
+    "convex.joint_losses": "MultinomialShares",
     "convex.kernel": "KernelProblem minimise_on_kernel",
     "convex.libsvm": "hinge_of_pairs hinge_on_kernel",
     "convex.losses": (
