@@ -25,11 +25,13 @@ from bochner.solvers import (
     Newton,
     Optimum,
     PoissonDeviance,
+    Problem,
     Quantile,
     Smoothed,
     Squared,
     SquaredEpsilonInsensitive,
     SquaredHinge,
+    active_rows,
     algorithm_for,
     from_moments,
     in_order,
@@ -450,3 +452,34 @@ def test_moments_precondition_by_the_hessian_of_the_mean_curvature(floor):
         expected = np.zeros((5, 5))
         expected[:4, :4] = np.linalg.inv(H[:4, :4])
     np.testing.assert_allclose(found, expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("spare", [-1, 0])
+def test_active_rows_are_copied_where_they_are_in_memory_or_fit(monkeypatch, dtype, cached, spare):
+    rng = np.random.default_rng(4)
+    Z, active = rng.normal(size=(300, 6)), np.arange(300) % 7 == 2
+    kept = Z[active].astype(dtype)
+    bytes_ = "bochner.solvers.convex.conjugate_gradients.COPIED_BYTES"
+    monkeypatch.setattr(bytes_, kept.nbytes + spare)
+    blocks, w = source(Z, np.ones(300), dtype=dtype, cached=cached), np.ones((300, 1))
+    problem = Problem(blocks, np.ones((300, 1)), w, Logistic(), 1.0)
+    found = active_rows(problem, active[:, None] * 0.25)
+    assert found.share == active.mean()
+    if cached or spare == 0:
+        np.testing.assert_array_equal(found.copies, kept)
+    else:
+        assert found.copies is None
+        assert found.all_rows is blocks
+
+
+@pytest.mark.parametrize(
+    ("loss", "targets"), [(Hinge(), signs), (CrammerSinger(), ones)], ids=["hinge", "joint"]
+)
+def test_a_step_ahead_to_each_width_saves_steps(rows, loss, targets):
+    """Some 40 are enough; from the minimum of the width before there are three times as many."""
+    Z, codes = rows
+    ask = {"targets": targets, "tol": 1e-8, "algorithm": Smoothed(Newton(ConjugateGradients()))}
+    found = minimise(source(Z, codes), loss, 1 / C, **ask)
+    assert len(found.history.active) < 80

@@ -21,7 +21,7 @@ FOR_DEVELOPERS = {
     "toeplitz": "full_of",
     "waves": "WaveProblem draws square_sums",
     "convex.class_losses": "CrammerSinger Hinge Logistic Multinomial SquaredHinge",
-    "convex.conjugate_gradients": "from_moments",
+    "convex.conjugate_gradients": "active_rows from_moments",
     "convex.dense": "DenseProblem Table changed factored",
     "convex.driver": "algorithm_for minimise solve",
     "convex.factors": "cholesky solved",
