@@ -1,6 +1,7 @@
 """What holds for every test."""
 
 import os
+import signal
 import zlib
 from importlib import import_module
 
@@ -51,3 +52,13 @@ def one_thread():
     """Small matrices gain nothing from threads, and on a busy machine lose much by them."""
     with threadpool_limits(1):
         yield
+
+
+@pytest.fixture
+def ctrl_c():
+    """Ctrl-C as in a terminal: what a shell starts in the background ignores it."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -192,16 +192,6 @@ def test_a_process_that_is_killed_goes_on_with_the_same_bits(tmp_path):
     np.testing.assert_array_equal(again, whole)
 
 
-@pytest.fixture
-def ctrl_c():
-    """Ctrl-C as in a terminal: what a shell starts in the background ignores it."""
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_is_held_back_to_the_end_of_a_block_and_leaves_a_checkpoint(tmp_path, caplog):
     """Amid a block the sum would be half made; the next fit goes on after it."""
@@ -262,6 +252,7 @@ model.fit_blocks(blocks, where=bo.engines.Local(sys.argv[1], every=1e9))
 """
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_ends_a_process_at_once_and_leaves_a_checkpoint(tmp_path):
     """On a machine that does nothing else in less than a second; here it may wait for its turn."""
     folder = tmp_path / "run.ckpt"

@@ -760,6 +760,7 @@ os.fsync = fsync
 """
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize(
     ("pause", "number", "code"),
     [

@@ -346,11 +346,11 @@ class KernelEstimator(NamedArguments, ShownEstimator, OfOneVersion, BaseEstimato
             return blocks, self._inputs_of(blocks, first)
         refuse_dates(sample_weight, who, "sample_weight")
         X, y, inputs = self._checked(X, y, known)
-        if self._is_dense_inside(X):
-            X = dense(X)
         learned, gaps = is_learned_of_arrays(known), has_gaps(X)
         if gaps and not learned:
             refuse_gaps(who, X, known is None, vars(self).get("method"))
+        if self._is_dense_inside(X):
+            X = dense(X)
         if learned or gaps:
             table = numbered(who, X)
             blocks, inputs = self._table_blocks(table, y, sample_weight, known, n_classes)
