@@ -1,6 +1,7 @@
 """The numbers of pages and of the README: measured, kept in docs/measured, written there.
 
-``python -m benchmarks.measured --results FILE ...`` reads what ``benchmarks.tables`` wrote;
+``python -m benchmarks.measured --results FILE ...`` reads what ``benchmarks.tables`` wrote, and
+``--ranks FILE ...`` takes ranks alone from it: of fits whose seconds are those of a busy machine;
 ``--proof`` and ``--scale`` measure the other two tables anew (a minute). Without arguments
 docs/compare.md, its pictures, docs/guide/classification.md and the first claim of the README are
 written again from what is kept. Each part keeps its date, commit and machine.
@@ -402,20 +403,26 @@ def drawn(kept: Mapping[str, Any]) -> dict[Path, str]:
     }
 
 
+def _rows(files: Sequence[Path]) -> list[Row]:
+    return [json.loads(line) for path in files for line in path.read_text("utf-8").splitlines()]
+
+
 def main() -> None:
     """Measure the parts that are asked for, and write the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.measured")
     parser.add_argument("--results", type=Path, nargs="*", default=[], help="of benchmarks.tables")
+    parser.add_argument(
+        "--ranks", type=Path, nargs="*", default=[], help="of the same; errors only"
+    )
     parser.add_argument("--proof", action="store_true")
     parser.add_argument("--scale", action="store_true")
     asked = parser.parse_args()
     kept = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {}
-    lines = [line for path in asked.results for line in path.read_text("utf-8").splitlines()]
-    made, rows = circumstances(), [json.loads(each) for each in lines]
+    made, rows = circumstances(), _rows(asked.results)
     quantities = [row for row in rows if row["table"] not in CLASSES]
     classes = [row for row in rows if row["table"] in CLASSES]
-    if rows:
-        kept["ranks"] = {"made": made, "rows": ranked(rows)}
+    if asked.ranks:
+        kept["ranks"] = {"made": made, "rows": ranked(_rows(asked.ranks))}
     if quantities:
         kept["accuracy"] = {"made": made, "rows": accuracy(quantities)}
     if classes:

@@ -157,7 +157,7 @@ def _cat(classes: bool) -> Maker:
     kind = "CatBoostClassifier" if classes else "CatBoostRegressor"
     quiet = {"verbose": 0, "allow_writing_files": False}
     return lambda seed, names: getattr(import_module("catboost"), kind)(
-        random_seed=seed, cat_features=names, **quiet
+        random_seed=seed, cat_features=names or None, **quiet
     )
 
 
