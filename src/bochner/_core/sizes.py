@@ -16,7 +16,7 @@ WIDE = 10_000
 #: Cells of tables that a default fit keeps in memory, at most: a gigabyte.
 MOST_CELLS = 1 << 27
 
-#: Sparse tables of no more cells are made dense, where a kernel is chosen from them.
+#: Sparse rows of no more cells are made dense, where a kernel or landmarks are chosen from them.
 FEW_CELLS = 1 << 24
 
 #: Up to this many products n·D², singular values of the rows are affordable.

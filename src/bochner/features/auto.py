@@ -11,6 +11,7 @@ from bochner._core.blas import product
 from bochner._core.checks import require_switch
 from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
 from bochner._core.shapes import Array, Float
+from bochner._core.sizes import FEW_CELLS
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import IID, Orthogonal
@@ -114,8 +115,6 @@ NARROWED = 3 / 8  # Part of the width that maps are judged at where rows are too
 #: and protein (2048) errors .985 to 1.001 of those of uniform ones, .89 to 1.001 of pivots'.
 CENTRES = Nystrom(KMeans(iterations=2, seeds="random"))
 FORMULA_ROWS = 500  # Rows whose pairs a formula is evaluated on
-#: Sparse rows of more cells than this are not made dense to look for equal ones.
-MOST_CELLS = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -292,7 +291,7 @@ def _choice(best: Row, rows: list[Row], reason: str) -> Choice:
 def _all_rows(X: Array, width: int) -> Float[Array, "D d"] | None:
     """Return all different rows, sorted, if they are no more than the width asked for."""
     n, d = X.shape
-    if n > 4 * width or (is_sparse(X) and n * d > MOST_CELLS):
+    if n > 4 * width or (is_sparse(X) and n * d > FEW_CELLS):
         return None
     rows = to_numpy(X)
     different = different_rows(rows)
@@ -461,7 +460,7 @@ def _reason_by_targets(best: Candidate, rows: list[Row], m: int, n: int) -> str:
 def predicted_error(method: Method, phi: FeatureMap, X: Float[Array, "n d"]) -> float:
     """Return the error that theory expects, or that pairs of these rows show."""
     rows = X[:FORMULA_ROWS]
-    if not is_sparse(X) or rows.shape[0] * rows.shape[1] <= MOST_CELLS:
+    if not is_sparse(X) or rows.shape[0] * rows.shape[1] <= FEW_CELLS:
         rows = dense(rows)
         expected = expected_error(method, phi.kernel, rows, phi.n_features)
         if expected is not None:

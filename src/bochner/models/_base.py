@@ -64,6 +64,7 @@ from bochner.models._tables import (
     is_table,
     needs_schema,
     numbered,
+    read_beside,
     refuse_gaps,
 )
 from bochner.selection.chosen import FeatureSpec
@@ -390,9 +391,7 @@ class KernelEstimator(NamedArguments, ShownEstimator, OfOneVersion, BaseEstimato
         targets = y if self._has_targets else None
         table = encoded_beside(type(self).__name__, table, targets, sample_weight, n_classes)
         inputs = self._inputs_of(table, known is None)
-        rows = np.concatenate([block.X for block in table])
-        y, sample_weight = (None if a is None else np.asarray(a) for a in (y, sample_weight))
-        return Blocks.from_arrays(rows, y, sample_weight), inputs
+        return read_beside(table, y, sample_weight), inputs
 
     @property
     def _has_targets(self) -> bool:

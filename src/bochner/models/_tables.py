@@ -159,6 +159,13 @@ def encoded_beside(who: str, table: Blocks, y: Any, w: Any, n_classes: int = 0) 
     return _encoded(who, table, columns_from(summand.drafts, seen))
 
 
+def read_beside(table: Blocks, y: Any, w: Any = None) -> Blocks:
+    """Return the rows of a table, read, with targets and weights that are not in it."""
+    rows = np.concatenate([block.X for block in table])
+    y, w = (None if a is None else np.asarray(a) for a in (y, w))
+    return Blocks.from_arrays(rows, y, w)
+
+
 def as_fitted(blocks: Blocks, schema: Schema | None) -> Blocks:
     """Return blocks of a table as the fit with this schema reads them."""
     if schema is None or blocks.schema is None or _is_learned(blocks):

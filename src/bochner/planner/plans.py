@@ -20,7 +20,7 @@ from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.features.rules import as_method
 from bochner.kernels.kernel import Kernel
-from bochner.models._tables import encoded, encoded_beside, given_rows, is_table
+from bochner.models._tables import encoded, encoded_beside, given_rows, is_table, read_beside
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.ridge.methods import ExactKernel
@@ -318,9 +318,7 @@ def _blocks(X: Any, y: Any) -> Blocks:
     X, y, _ = given_rows("plan", X, y)
     if not is_table(X):
         return Blocks.from_arrays(X, y)
-    y = np.asarray(y)
-    table = encoded_beside("plan", Blocks.from_table(X), y, None)
-    return Blocks.from_arrays(np.concatenate([block.X for block in table]), y)
+    return read_beside(encoded_beside("plan", Blocks.from_table(X), y, None), y)
 
 
 def _n_rows(n_rows: int | None, found: int, sample: RowSample) -> int:

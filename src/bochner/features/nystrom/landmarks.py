@@ -14,13 +14,13 @@ from bochner._core.blas import cholesky, eigvalsh, triangular_product
 from bochner._core.checks import check_fields, counted, optional, positive, word
 from bochner._core.names import meant
 from bochner._core.shapes import Array, Bool, Float, Tabular
+from bochner._core.sizes import FEW_CELLS
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
 from bochner.solvers.factorisations import MODES, Mode, randomly_pivoted_cholesky
 from bochner.solvers.lloyd import WeightedFeatures, assign, run_lloyd
 
 LEAST_POOL = 8192  # Rows that a pool of candidates has at least
-MOST_CELLS = 1 << 24  # Sparse rows of no more cells than this are made dense
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,7 +314,7 @@ def _pool(X: Float[Array, "n d"], size: int, rng: np.random.Generator) -> Float[
     size = min(X.shape[0], max(LEAST_POOL, size))
     rows = np.sort(rng.choice(X.shape[0], size=size, replace=False))
     pool = X if size == X.shape[0] else X[rows]
-    pool = dense(pool) if size * X.shape[1] <= MOST_CELLS else pool
+    pool = dense(pool) if size * X.shape[1] <= FEW_CELLS else pool
     return pool if pool.dtype == np.float32 else pool.astype(np.float64, copy=False)
 
 
