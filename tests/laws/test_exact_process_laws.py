@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import norm
 
 import bochner as bo
+from bochner.datasets import load_concrete
 from bochner.errors import InvalidInput
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
 
@@ -71,6 +72,68 @@ def test_noise_and_amplitude_have_the_largest_density_of_rows_left_out(held):
         for changed in ({"noise": s2 * factor, "amplitude": a2}, other):
             found = process(**(changed | held)).fit(X, Y).loo_log_density_
             assert found <= best + 1e-4  # a slope of 3e-4 is level
+
+
+def left_out_by_refits(alpha, kernel, rows, y):
+    """Return rising squares of errors of rows left out, and the mean log density: by refits."""
+    n, K = len(y), kernel(rows)
+    errors, spread = np.zeros(n), np.zeros(n)
+    for i in range(n):
+        own = np.arange(n) != i
+        one, none = np.ones((n - 1, 1)), np.zeros((1, 1))
+        bordered = np.block([[K[np.ix_(own, own)] + alpha * np.eye(n - 1), one], [one.T, none]])
+        k = np.append(K[i, own], 1.0)
+        errors[i] = y[i] - k @ np.linalg.solve(bordered, np.append(y[own], 0.0))
+        spread[i] = np.sqrt(K[i, i] - k @ np.linalg.solve(bordered, k) + alpha)
+    scale = np.sqrt(np.mean((errors / spread) ** 2))
+    return np.sort(errors**2), np.mean(norm.logpdf(errors, scale=scale * spread))
+
+
+def far_out(n, by=60.0):
+    """Rows with a few far from the others, and a target with heavy tails and one far out."""
+    rng = np.random.default_rng(0)
+    rows = rng.standard_t(2, (1200, 3))
+    y = 0.5 * np.sin(rows[:, 0]) + 0.5 * rng.standard_t(3, 1200)
+    y[0] += by
+    return rows[:n], y[:n], rows[400:], y[400:]
+
+
+def test_the_penalty_is_the_likeliest_of_those_that_err_little():
+    rows, y, *_ = far_out(90, 20.0)
+    kernel, ladder = Gaussian(4.0), 10.0 ** np.arange(-4, 3.1, 0.5)
+    chosen = process(kernel).fit(rows, y).evidence_.alpha[0]
+    found = [left_out_by_refits(alpha, kernel, rows, y) for alpha in [chosen, *ladder]]
+    error, density = np.array([(squares.mean(), density) for squares, density in found]).T
+    best = found[np.argmin(error)][0]
+    admissible = error <= best.mean() + 0.02 * best[:-1].sum() / 90
+    assert admissible[0]
+    assert not admissible[np.argmax(density)]  # which alone would have been taken
+    assert density[0] == density[admissible].max()
+
+
+@pytest.mark.parametrize("length", [1.0, 2.0, 4.0])
+def test_one_target_far_out_costs_no_more_than_a_constant(length):
+    """The density alone chooses penalties next to nothing: errors of 1.5 to 1.9 constants."""
+    rows, y, new, expected = far_out(400)
+    found = process(Gaussian(length)).fit(rows, y).predict(new)
+    constant = np.sqrt(np.mean((y.mean() - expected) ** 2))
+    assert np.sqrt(np.mean((found - expected) ** 2)) < 1.05 * constant
+
+
+@pytest.mark.parametrize(
+    ("factor", "length", "share"), [(20, 2.0, 0.8), (20, 5.0, 0.8), (100, 2.0, 1.0)]
+)
+def test_one_gross_error_of_a_real_table_costs_little(factor, length, share):
+    """Of 500 strengths one is mistyped: by density alone the others err by 2 to 11 constants."""
+    table = load_concrete()
+    order = np.random.default_rng(0).permutation(len(table.y))
+    rows, y = table.X[order].astype(float), table.y[order].astype(float)
+    rows = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+    typed = y[:500].copy()
+    typed[0] *= factor
+    found = process(Gaussian(length)).fit(rows[:500], typed).predict(rows[500:])
+    constant = np.sqrt(np.mean((typed.mean() - y[500:]) ** 2))
+    assert np.sqrt(np.mean((found - y[500:]) ** 2)) < share * constant
 
 
 def test_functions_have_the_mean_and_the_covariance_of_the_posterior():

@@ -1,8 +1,9 @@
 """A Gaussian process with the kernel itself: the exact posterior of few rows, and no features.
 
 The kernel is chosen as that of :class:`bochner.KernelRidge` is, among candidates and by rows that
-none was tuned on. Noise and amplitude are those under which rows left out are most likely; rows
-that chose neither set the scale of deviations, where there are some.
+none was tuned on. Noise and amplitude are those under which rows left out are most likely, among
+those at which they err by little more than the least; rows that chose neither set the scale of
+deviations, where there are some.
 """
 
 from collections.abc import Callable, Iterator

@@ -125,7 +125,8 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
     noise : "auto", "evidence" or float, default "auto"
         σ², a variance in units of y², or how it is chosen. "evidence": by the largest marginal
         likelihood. "auto": with the kernel itself by the largest density of rows left out
-        [1]_, which asks less of the kernel; through features by the evidence.
+        [1]_, which asks less of the kernel, among σ²/a² at which these err by about one per cent
+        more than the least at most; through features by the evidence.
     amplitude : "auto", "evidence" or float, default "auto"
         a², the same for what the kernel is multiplied by.
     lengthscale : {"auto", "loo", "evidence"}, default "auto"

@@ -13,7 +13,7 @@ to n for m³.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from scipy.linalg import LinAlgError, cho_solve, solve_triangular
 
 from bochner._core.blas import cho_factor, one_thread
 from bochner._core.shapes import Array, Float
-from bochner.solvers.ridge.dual import LEAST_SLACK, SINGLE_FROM, TINY, KernelRows
+from bochner.solvers.ridge.dual import LEAST_SLACK, SINGLE_FROM, TINY, Dual, KernelRows
 from bochner.solvers.ridge.evidence import EvidenceOutcome
 from bochner.solvers.ridge.kernel_evidence import kernel_evidence
 from bochner.solvers.ridge.kernel_path import FIRST, HIGHEST, least_along
@@ -206,9 +206,22 @@ def _bears_float32(rows: KernelRows, alpha: float) -> bool:
 #
 # (Sundararajan and Keerthi 2001). It asks less of the kernel than the evidence does: where that is
 # not the one of the data, densities of rows left out are still what intervals are made of.
+#
+# σ̂² is a mean of squares, of which one target far out may be half: halving it is then worth as much
+# as log 2 a row, and a λ next to nothing does so, at which that row has a slack near zero and all
+# rows beside it err as much as it does. So where noise and amplitude are both open, λ is one at
+# which rows left out err by hardly more than the least.
 
 #: How noise and amplitude are chosen.
 CRITERIA = ("density", "evidence")
+
+#: How much larger than the least the mean squared error of rows left out may be, as a share of that
+#: of this share of the rows, those that err least: about one per cent of the error itself. In a
+#: mean square of all a gross error would hide what becomes of the others.
+MORE, USUAL = 0.02, 0.99
+
+#: λ that are looked at on the way from the largest density back to the least error.
+BACK = 5
 
 
 def choose_penalty(
@@ -228,13 +241,15 @@ def choose_penalty(
     noise, amplitude : float, optional
         σ² and a² where they are given.
     criterion : {"density", "evidence"}
-        What is maximised: of rows left out, or the marginal likelihood.
+        What is maximised: of rows left out, or the marginal likelihood. The density where noise
+        and amplitude are open: among λ at which rows left out err by about one per cent more than
+        the least at most.
     start : float, optional
         Where λ is looked for first.
 
     Notes
     -----
-    O(m³) for each of four to eight λ a target, m ≤ 2048.
+    O(m³) for each of four to twelve λ a target, m ≤ 2048.
     """
     few = rows if len(rows.w) <= EVIDENCE_ROWS else rows.take(np.arange(EVIDENCE_ROWS))
     scored = _by_density if criterion == "density" else _by_evidence
@@ -271,10 +286,67 @@ def _chosen(
             return np.inf, -np.inf
 
     first = FIRST * rows.trace / len(rows.w) if start is None else start
-    alpha = float(np.exp(least_along(at, np.log(first), np.log(low), np.log(high), level=LEVEL)))
+    path = float(np.log(first)), float(np.log(low)), float(np.log(high))
+    if scored is _by_density and noise is None and amplitude is None:
+        alpha = float(np.exp(_likeliest(replace(rows, y=rows.y[:, i : i + 1]), *path)))
+    else:
+        alpha = float(np.exp(least_along(at, *path, level=LEVEL)))
     if alpha <= 1.001 * low:
         return alpha, EvidenceOutcome.EDGE_LOW
     return alpha, EvidenceOutcome.EDGE_HIGH if alpha >= 0.999 * high else EvidenceOutcome.SOLVED
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """What rows left out say of one λ.
+
+    Attributes
+    ----------
+    error : (float, float)
+        Log of the mean squared error, and its slope in log λ.
+    density : (float, float)
+        Minus the mean log density, and its slope.
+    usual : float
+        Mean squared error but for the hundredth that errs most.
+    """
+
+    error: tuple[float, float]
+    density: tuple[float, float]
+    usual: float
+
+    @staticmethod
+    def of(rows: KernelRows, alpha: float) -> "_Tried":
+        """Solve at λ, of one target."""
+        try:
+            dual = rows.at(alpha)
+        except LinAlgError:
+            return _Tried((np.inf, -np.inf), (np.inf, -np.inf), 0.0)
+        error, slope = (float(each[0]) for each in dual.loo())
+        error = max(error, TINY)
+        squares = np.sort(rows.w * dual.left_out[:, 0] ** 2)
+        usual = float(squares[: int(USUAL * len(squares))].sum() / rows.w.sum())
+        return _Tried((float(np.log(error)), slope / error), _density(dual, None, None), usual)
+
+
+def _likeliest(rows: KernelRows, first: float, low: float, high: float) -> float:
+    """Return log λ of the largest density of rows left out, among those that err little.
+
+    The least error first, the largest density from there, and if that errs by too much, half of the
+    way back, again and again.
+    """
+
+    @cache
+    def tried(log_alpha: float) -> _Tried:
+        return _Tried.of(rows, float(np.exp(log_alpha)))
+
+    least = least_along(lambda x: tried(x).error, first, low, high)
+    most = np.exp(tried(least).error[0]) + MORE * tried(least).usual
+    near, far = least, least_along(lambda x: tried(x).density, least, low, high, level=LEVEL)
+    middle = far
+    for _ in range(BACK):
+        near, far = (middle, far) if np.exp(tried(middle).error[0]) <= most else (near, middle)
+        middle = 0.5 * (near + far)
+    return near
 
 
 def _by_evidence(
@@ -290,8 +362,12 @@ def _by_density(
     rows: KernelRows, i: int, noise: float | None, amplitude: float | None, alpha: float
 ) -> tuple[float, float]:
     """Return minus the mean log density of rows left out, and its slope in log λ."""
-    dual = replace(rows, y=rows.y[:, i : i + 1]).at(alpha)
-    w, M, s = rows.w, dual.inverse, dual.slack
+    return _density(replace(rows, y=rows.y[:, i : i + 1]).at(alpha), noise, amplitude)
+
+
+def _density(dual: Dual, noise: float | None, amplitude: float | None) -> tuple[float, float]:
+    """Return that of a regression of one target."""
+    rows, alpha, w, M, s = dual.rows, dual.alpha, dual.rows.w, dual.inverse, dual.slack
     share = w / w.sum()
     by_s = alpha * (np.diag(M) - alpha * np.einsum("ij,ij->i", M, M)) / np.maximum(w, 1.0)
     r, u = dual.residuals[:, 0], dual.u[:, 0]
