@@ -97,7 +97,10 @@ def learners() -> Iterator[tuple[str, Callable[..., Bounds]]]:
 
 
 def rows_of(name: str, options: Options, rows: int, splits: int) -> list[Row]:
-    """Return what each learner's intervals hold on a table, and how wide they are: means."""
+    """Return what each learner's intervals hold on a table, and how wide they are: means.
+
+    ± is the standard error of what they hold, over splits.
+    """
     found: dict[tuple[str, float], list[tuple[float, ...]]] = {}
     for seed in range(splits):
         data = split(name, options.data, rows, seed)
@@ -117,8 +120,14 @@ def rows_of(name: str, options: Options, rows: int, splits: int) -> list[Row]:
     return [
         {"table": name, "asked": c, "learner": learner}
         | dict(zip(names, np.mean(each, axis=0).tolist(), strict=True))
+        | {"±": _deviation([held for held, *_ in each])}
         for (learner, c), each in sorted(found.items(), key=lambda pair: pair[0][1])
     ]
+
+
+def _deviation(values: Sequence[float]) -> float:
+    """Return the standard error of the mean; of one value it is not known."""
+    return float(np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else float("nan")
 
 
 def run(options: Options) -> list[Row]:
