@@ -186,7 +186,7 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
         they are finitely many (Linear, Polynomial, sums and products of such).
         "kernel_on_the_fly", "gram_cached": kernel values, steps on coefficients of rows.
         "approximate_on_the_fly", "approximate_cached": n_features features by ``method``.
-        "auto": the fastest that fits in memory, by :meth:`plan`. The two of a pair give the same
+        "auto": the least work that fits in memory, by :meth:`plan`. The two of a pair give the same
         model to rounding, and so do the first four where the kernel has features.
     method, n_features : default "auto", 1024
         How approximate features are made, and D; see :func:`bochner.draw`.

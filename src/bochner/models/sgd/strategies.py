@@ -2,8 +2,8 @@
 
 The six are those of the lecture notes: features of the kernel itself, kernel values, or features
 that approximate it; each computed when a step needs them, or once and kept. What each takes is
-predicted: counts are exact; the seconds that one row of features, one kernel value and one step
-take are measured, for a moment, on this machine, and kept for the life of the process.
+predicted: counts are exact, and choose; the seconds that one row of features, one kernel value and
+one step take are measured, for a moment, on this machine, and kept for the life of the process.
 """
 
 import time
@@ -51,9 +51,15 @@ SIZE_ROWS = 1024
 
 RATES = ("constant", "optimal", "invscaling", "adaptive")
 
-#: Strategies that approximate are taken where they are faster by more than this factor, and by
-#: more than these seconds.
-AS_FAST, AS_SOON = 1.5, 0.25
+#: Strategies that approximate are taken where they are less work by more than this factor, and by
+#: more than this many operations, some quarter of a second.
+AS_LITTLE, AT_ONCE = 1.5, 1e9
+
+#: Operations of a kernel value or feature: so many, and one for so many columns (BLAS's part).
+VALUE, COLUMNS = 30, 4
+
+#: Operations of a step for each number that it reads, of one output: predict, and correct.
+STEP = 4
 
 #: Rows and columns of the arrays that a step is measured on; larger ones are taken in proportion.
 STEP_ROWS, STEP_WIDTH = 512, 1 << 14
@@ -102,6 +108,8 @@ class StrategyCost:
     name : str
     width : int
         Numbers that a step reads for each row: D, or n.
+    operations : float
+        Counted: what "auto" chooses by, so that the choice is the same on every machine.
     seconds, bytes : float
         Predicted; bytes beside the rows of X, which all six need.
     measured_seconds, measured_bytes : float
@@ -112,6 +120,7 @@ class StrategyCost:
 
     name: str
     width: int = 0
+    operations: float = np.nan
     seconds: float = np.nan
     bytes: float = np.nan
     measured_seconds: float = np.nan
@@ -138,7 +147,7 @@ class StrategyPlan(ShownResult):
 
     @property
     def best(self) -> str:
-        """The fastest that fits in memory; the exact kernel where that takes half as long again.
+        """The least work that fits in memory; the exact kernel where that is half as much again.
 
         Where nothing fits, the one that needs the least memory.
         """
@@ -146,16 +155,16 @@ class StrategyPlan(ShownResult):
         fit = [row for row in served if row.bytes <= self.memory]
         if not fit:
             return min(served, key=lambda row: row.bytes).name
-        least = min(row.seconds for row in fit)
-        close = [row for row in fit if row.seconds <= max(AS_FAST * least, least + AS_SOON)]
-        return min(close, key=lambda row: (row.name not in (*EXACT, *DUAL), row.seconds)).name
+        least = min(row.operations for row in fit)
+        close = [r for r in fit if r.operations <= max(AS_LITTLE * least, least + AT_ONCE)]
+        return min(close, key=lambda row: (row.name not in (*EXACT, *DUAL), row.operations)).name
 
     def __str__(self) -> str:
         """Return the table, and below it why some cannot be run."""
         return "\n".join([self._title, columns(self._lines), *self._refused])
 
     def _shown(self) -> Iterator[HtmlPart]:
-        """Give the table, the fastest that fits marked, and why some cannot be run."""
+        """Give the table, the one that is taken marked, and why some cannot be run."""
         head, *rows = self._lines
         marked = [row.name for row in self.rows].index(self.best)
         yield HtmlTable(head, rows, self._title, marked, tuple(row.seconds for row in self.rows))
@@ -220,7 +229,8 @@ def plan_strategies(
     approximate, cached    n ψ + T s(D)               nD + dD
     ====================== ========================== ================
 
-    Kernels are needed with rows that were visited only, half of them in the first pass.
+    Kernels are needed with rows that were visited only, half of them in the first pass. The
+    operations are by the same formulas: φ, k and ψ are 30 + d/4 a number, s(D) is 4 D a target.
     """
     X, n = X[:SAMPLE_ROWS], task.n_rows
     m, dtype = X.shape[0], str(X.dtype)
@@ -230,27 +240,36 @@ def plan_strategies(
             rows += [StrategyCost(name, refused=of) for name in names]
         elif of is None:
             k = _once(("value", repr(kernel), m, dtype), lambda: kernel(X, X)) / m**2
-            rows += _pair(task, names, n, (task.epochs * n - n / 2) * n * k, n * n * k)
+            rows += _pair(task, names, n, k, (task.epochs - 0.5) * n)
         else:
             key = ("row", type(of).__name__, repr(of.kernel), of.n_inputs, of.n_features, m, dtype)
-            row = _once(key, partial(of, X)) / m
-            drawn = 0 if names == EXACT else 8 * task.n_columns * of.n_features
-            rows += _pair(task, names, of.n_features, task.epochs * n * row, n * row, drawn)
+            width = of.n_features
+            number = _once(key, partial(of, X)) / (m * width)
+            drawn = 0 if names == EXACT else 8 * task.n_columns * width
+            rows += _pair(task, names, width, number, task.epochs * n, drawn)
     return StrategyPlan(task, free_bytes() // 2, tuple(rows))
 
 
 def _pair(
-    task: SgdTask, names: Sequence[str], width: int, fly: float, once: float, drawn: int = 0
+    task: SgdTask, names: Sequence[str], width: int, number: float, passes: float, drawn: int = 0
 ) -> list[StrategyCost]:
-    """Return what two strategies take: ``fly`` and ``once`` are the seconds beside the steps."""
+    """Return what two strategies take, that compute rows of numbers ``passes`` times, or n times.
+
+    ``number`` is the seconds of one number of a row.
+    """
     n, t, batch_size = task.n_rows, task.n_targets, task.batch_size
-    steps = n * task.epochs * step_seconds(width, t, batch_size, names == DUAL)
+    step = step_seconds(width, t, batch_size, names == DUAL)
     at_hand = task.itemsize * width * min(n, block_rows(width, batch_size))
     least, kept = 8 * width * t + drawn + at_hand, task.itemsize * n * width
-    return [
-        StrategyCost(names[0], width, fly + steps, least),
-        StrategyCost(names[1], width, once + steps, least + kept),
-    ]
+    value = VALUE + task.n_columns / COLUMNS
+
+    def cost(name: str, made: float, memory: float) -> StrategyCost:
+        """Rows that are made, and steps with all."""
+        operations = made * width * value + n * task.epochs * STEP * width * t
+        seconds = made * width * number + n * task.epochs * step
+        return StrategyCost(name, width, operations, seconds, memory)
+
+    return [cost(names[0], passes, least), cost(names[1], n, least + kept)]
 
 
 # --- What this machine takes ---------------------------------------------------------------------
