@@ -5,9 +5,11 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics import log_loss, roc_auc_score
 
 import bochner as bo
 from bochner.cli import LEARNERS, run
+from bochner.report import number
 
 N = 90
 QUICK = ("--columns", "a,c", "--features", "8", "--lengthscale", "1", "--method", "orthogonal")
@@ -99,8 +101,19 @@ def test_labels_come_back_as_words_and_are_counted(folder, name, capsys):
     table = pd.read_parquet(folder / "rows.parquet")
     right = np.mean(model.predict(table[["a", "c"]]) == table.label)
     assert code == 0
-    assert found["errors"]["label"]["accuracy"] == pytest.approx(right)
+    told = found["errors"]["label"]
+    assert told["accuracy"] == pytest.approx(right)
     assert right > 0.5
+    f = model.decision_function(table[["a", "c"]])
+    areas = [roc_auc_score(table.label == c, f[:, k]) for k, c in enumerate(model.classes_)]
+    assert told["auc"] == pytest.approx(np.mean(areas))
+    if hasattr(model, "predict_proba"):
+        p = model.predict_proba(table[["a", "c"]])
+        assert told["log_loss"] == pytest.approx(log_loss(table.label, p))
+    assert run(["check", f"{folder}/{name}.bochner", f"{folder}/rows.parquet"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"AUC {number(told['auc'])}" in said
+    assert ("log loss" in said) == hasattr(model, "predict_proba")
 
 
 def test_check_counts_each_row_once_whatever_classes_weighed_in_the_fit(folder, capsys):

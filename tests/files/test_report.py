@@ -11,11 +11,12 @@ import pandas as pd
 import pytest
 import scipy.sparse
 from pages import read
+from sklearn.metrics import log_loss, roc_auc_score
 
 import bochner as bo
 from bochner import Blocks
 from bochner.cli import run
-from bochner.errors import InvalidInput, MissingDependency
+from bochner.errors import DataWarning, InvalidInput, MissingDependency
 from bochner.kernels import Gaussian
 from bochner.report import number, picture, report_model, rounded
 
@@ -261,6 +262,10 @@ def test_errors_are_those_of_the_predictions(rows, reports):
             assert first["accuracy"] == pytest.approx(np.mean(found == y))
             most = np.unique(y, return_counts=True)[1].max() / len(y)
             assert first["majority"] == pytest.approx(most)
+            p, f = model.predict_proba(X), model.decision_function(X)
+            assert first["log_loss"] == pytest.approx(log_loss(y, p, labels=model.classes_))
+            areas = [roc_auc_score(y == c, f[:, k]) for k, c in enumerate(model.classes_)]
+            assert first["auc"] == pytest.approx(np.mean(areas))
             shown = report.to_html().partition("most frequent label")[2]
             assert f">{number(most, 4)}<" in re.sub(r"\s", "", shown)
             table = pd.crosstab(y, found).reindex(columns=model.classes_, fill_value=0)
@@ -305,6 +310,45 @@ def test_rows_to_look_at_are_the_worst_of_all(rows, reports):
     np.testing.assert_array_equal(
         [row.x for row in missed.rows], X[[r.number for r in missed.rows]]
     )
+
+
+@pytest.mark.parametrize("form", ["frame", "blocks", "file"])
+def test_rows_to_look_at_show_the_columns_of_a_table_as_they_were_given(form, tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "size": rng.normal(size=80),
+            "colour": rng.choice(["red", "green"], 80),
+            "day": pd.Timestamp("2024-02-28") + pd.to_timedelta(rng.integers(0, 90, 80), unit="D"),
+            "empty": [None] * 80,
+        }
+    )
+    table.loc[::7, "size"] = np.nan
+    y = np.where(table["size"] > 0, "up", "down")
+    model = bo.KernelRidgeClassifier(Gaussian(2.0), n_features=16, random_state=0)
+    with pytest.warns(DataWarning, match="left out: 'empty'"):
+        model.fit(table, y)
+    whole = table.assign(y=y)
+    whole.to_csv(tmp_path / "rows.csv", index=False)
+    given = {
+        "frame": (table, y),
+        "blocks": (Blocks.from_table(whole, target="y", block_rows=30),),
+        "file": (Blocks.from_files(tmp_path / "rows.csv", target="y"),),
+    }[form]
+    report = report_model(model, *given, widths=[8], exact=False)
+    assert report.seen.columns == ("size", "colour", "day")
+    rows = [row for one in report.seen.lists for row in one.rows]
+    for row in rows:
+        size, colour, day = table.iloc[row.number, :3]
+        assert row.x[0] is None if np.isnan(size) else row.x[0] == pytest.approx(size)
+        assert row.x[1] == colour
+        assert str(row.x[2]).startswith(f"{day:%Y-%m-%d}")
+    shown = read(report.to_html()).cells
+    head = next(line for line in shown if line[:1] == ["row"])
+    assert head[-3:] == ["size", "colour", "day"]
+    line = shown[shown.index(head) + 1]
+    assert line[-2] == rows[0].x[1]
+    assert line[-3] == number(rows[0].x[0], 4)
 
 
 def test_maps_that_keep_lengths_are_judged_by_kernel_values(rows, reports):

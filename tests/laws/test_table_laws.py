@@ -2,6 +2,7 @@
 
 import datetime as dt
 import io
+import re
 import sys
 import warnings
 from decimal import Decimal
@@ -205,6 +206,30 @@ def test_what_training_did_not_see_is_told_and_counts_as_nothing(fitted, table):
     tails = table.drop(columns="y").assign(tail="never")
     with pytest.warns(DataWarning, match="mostly categories that the fit has not seen"):
         assert np.isfinite(fitted.predict(tails)).all()
+
+
+def test_what_training_did_not_see_is_told_once_for_a_column_of_a_model(table):
+    X, y = table[["colour", "size"]].head(60), table["y"].head(60)
+    X = X.fillna({"size": 0.0})
+    odd, worse = X.assign(colour="mauve"), X.assign(colour="puce", size=np.nan)
+
+    def said(model, *calls, action="default", module=""):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("ignore" if module else action)
+            warnings.filterwarnings(action, "Blocks: column", DataWarning, module)
+            for rows in calls:
+                model.predict(rows)
+        return [re.search(r"column '(\w+)'", str(w.message))[1] for w in caught]
+
+    one, other = (bo.KernelRidge(**FAST).fit(X, y) for _ in range(2))
+    assert said(one, odd, odd, worse, odd) == ["colour", "size"]
+    assert said(one, odd, worse) == []
+    assert said(other, odd) == ["colour"]
+    assert said(one, odd, worse, action="always") == ["colour", "colour", "size"]
+    assert said(one, odd, action="always", module="elsewhere") == []
+    for _ in range(2):
+        with pytest.raises(DataWarning, match="'puce'"):
+            said(one, worse, action="error")
 
 
 def test_left_out_columns_need_not_come_again(fitted, table):

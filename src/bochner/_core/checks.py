@@ -5,6 +5,7 @@
 
 import math
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -175,10 +176,31 @@ _PACKAGE = str(Path(__file__).parent.parent)
 
 def warn_user(text: str, kind: type[Warning] = SolutionWarning) -> None:
     """Warn, of a solution if nothing else is said, at the nearest line outside this package."""
-    frame, level = sys._getframe(1), 2
+    warnings.warn(text, kind, stacklevel=_users_frame()[1])
+
+
+def warn_user_again(text: str, kind: type[Warning]) -> None:
+    """Warn of what was said before, if the filters of Python ask to hear the same always."""
+    frame, _ = _users_frame()
+    module = frame.f_globals.get("__name__", "")
+    for action, like, category, of, line in warnings.filters:
+        here = line in (0, frame.f_lineno) and (of is None or _matches(of, module))
+        if here and issubclass(kind, category) and (like is None or _matches(like, text)):
+            if action in ("always", "all", "error"):
+                warnings.warn_explicit(text, kind, frame.f_code.co_filename, frame.f_lineno, module)
+            return
+
+
+def _matches(pattern: Any, text: str) -> bool:
+    return re.match(pattern, text) is not None
+
+
+def _users_frame() -> tuple[Any, int]:
+    """Return the nearest frame outside this package, and its level above the function that asks."""
+    frame, level = sys._getframe(2), 2
     while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
         frame, level = frame.f_back, level + 1
-    warnings.warn(text, kind, stacklevel=level)
+    return frame, level
 
 
 # --- How much memory there is to use, and refusals of what would take more -----------------------

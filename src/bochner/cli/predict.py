@@ -150,8 +150,14 @@ def run_check(
 def _words(found: dict[str, Any]) -> str:
     if "accuracy" in found:
         right = f"{100 * found['accuracy']:.2f} % of the labels are right"
-        return f"{right}, where the most frequent label has {100 * found['majority']:.2f} %"
+        most = f"where the most frequent label has {100 * found['majority']:.2f} %"
+        return "; ".join([f"{right}, {most}", *_of_labels(found)])
     return f"RMSE {number(found['rmse'])}, R² {number(found['r_squared'])}"
+
+
+def _of_labels(found: dict[str, Any]) -> Iterator[str]:
+    names = {"log_loss": "log loss", "auc": "AUC"}
+    return (f"{name} {number(found[key])}" for key, name in names.items() if key in found)
 
 
 def run_report(
@@ -209,7 +215,8 @@ def _error(found: dict[str, Any]) -> str:
     """Name the errors, the leave-one-out errors first."""
     names = {"rmse": "RMSE", "r_squared": "R²", "accuracy": "share right"}
     first = [f"leave-one-out {names[k[4:]]} {number(v)}" for k, v in found.items() if "loo_" in k]
-    return ", ".join([*first, *(f"{names[k]} {number(v)}" for k, v in found.items() if k in names)])
+    then = [f"{names[k]} {number(v)}" for k, v in found.items() if k in names]
+    return ", ".join([*first, *then, *_of_labels(found)])
 
 
 # --- The model ------------------------------------------------------------------------------------

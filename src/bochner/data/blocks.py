@@ -389,6 +389,14 @@ class Blocks:
         tables = self.source
         return replace(self, source=tables.of_cells()) if isinstance(tables, Tables) else None
 
+    def as_given(self, rows: Sequence[int]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]] | None:
+        """Return the columns of a table and their cells in these rows, as they were given.
+
+        Rows are counted from 0; None where a cell is missing, and in all where there is no table.
+        """
+        tables = self.source
+        return tables.as_given(rows) if isinstance(tables, Tables) else None
+
     def read_as(self, schema: Schema) -> "Blocks":
         """Return the same rows through a schema with encoders; blocks of arrays as they are.
 

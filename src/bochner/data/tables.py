@@ -4,6 +4,7 @@ Everything that has columns with names is a tuple of readers: one for a table in
 each file. Readers give small data frames; narwhals makes pandas, polars and Arrow look alike.
 """
 
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bochner._core.checks import warn_user
+from bochner._core.checks import warn_user, warn_user_again
 from bochner.data.cells import cast_as, cells_of, unseen_texts
 from bochner.data.encoders import (
     UNSEEN,
@@ -29,6 +30,9 @@ from bochner.data.times import seconds_in
 from bochner.errors import DataWarning, InvalidInput
 
 MOST_CATEGORIES = 1000
+
+#: Rows of a frame, at least, where some rows are shown as they were given.
+GIVEN_ROWS = 4096
 
 # 4 MB of float64: large enough to hide what a frame costs, small beside a block of features.
 CELLS_PER_PIECE = 1 << 19
@@ -117,6 +121,19 @@ class Tables(Source):
         for frame, where, _ in self._frames(rows):
             X = np.column_stack([_cells(e, frame, where) for e in self.readable])
             yield Piece(X, self._targets(frame, where), self._weights(frame, where))
+
+    def as_given(self, rows: Sequence[int]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        """Return the feature columns that are read, and their cells in these rows.
+
+        Cells are as the tables have them, None where they are missing. One pass.
+        """
+        names = tuple(e.name for e in self.readable if not isinstance(e, DroppedColumn))
+        found: dict[int, tuple[Any, ...]] = {}
+        for frame, _, start in self._frames(GIVEN_ROWS):
+            for row in set(rows) & set(range(start, start + len(frame))):
+                cells = (frame[name][row - start] for name in names)
+                found[row] = tuple(None if is_missing(cell) else cell for cell in cells)
+        return names, [found[row] for row in rows]
 
     def of_cells(self) -> "Cells":
         """Return the same rows as cells."""
@@ -280,6 +297,12 @@ class Cells(Source):
         return replace(self, tables=self.tables.held_by(partitions))
 
 
+def is_missing(cell: Any) -> bool:
+    """Whether a cell holds nothing: no library has a value for that which is equal to itself."""
+    same = cell == cell  # noqa: PLR0124
+    return cell is None or not isinstance(same, bool | np.bool_) or not same
+
+
 def _cells(encoder: Encoder, frame: Any, where: Where) -> np.ndarray:
     if isinstance(encoder, DroppedColumn):
         return np.zeros(len(frame))
@@ -298,16 +321,24 @@ def is_text(encoder: Encoder, reader: Reader) -> bool:
 def warn_surprise(
     encoder: Encoder, surprise: str, cells: np.ndarray, series: Any, where: Where
 ) -> None:
-    """Warn of cells that are unlike those of the fit, once for each column of a pass."""
+    """Warn of cells that are unlike those of the fit: once for each column of it."""
     unseen = encoder.levels is not None and bool(np.any(cells == UNSEEN))
     row = int(np.flatnonzero(cells == UNSEEN if unseen else np.isnan(cells))[0])
     such = f", such as {unseen_texts(series, encoder.levels or ())}" if unseen else ""
-    warn_user(
+    text = (
         f"Blocks: column {encoder.name!r} has {surprise}{such}; first in {where(row)}. Fit again "
-        "with such rows if there are many.",
-        DataWarning,
+        "with such rows if there are many."
     )
+    if id(encoder) in _SAID:
+        warn_user_again(text, DataWarning)
+        return
+    _SAID.add(id(encoder))
+    weakref.finalize(encoder, _SAID.discard, id(encoder))
+    warn_user(text, DataWarning)
 
+
+#: Encoders that fits have learned, of whose columns something was said.
+_SAID: set[int] = set()
 
 _REMEDY = {
     "dates or times": "Turn it into numbers first, e.g. days since the first.",

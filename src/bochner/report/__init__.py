@@ -14,6 +14,7 @@ FOR_DEVELOPERS = {
     "demo": "METHODS",
     "demo_near": "MapCells relief_around",
     "held_out": "HeldOut judge_held_out",
+    "labelled": "KeptValues",
     "demo_page": "ERROR ERROR_DARK RELIEF colours earth_page",
     "render": "number picture rounded",
 }

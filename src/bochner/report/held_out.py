@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone, is_classifier, is_regressor
-from sklearn.metrics import log_loss, roc_auc_score
 
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.random import stream
@@ -24,6 +23,7 @@ from bochner.models._intervals import WithIntervals, learn_errors
 from bochner.models.convex.one_class import OneClassSVM
 from bochner.models.convex.regressors import KernelRegressor
 from bochner.models.prediction_displays import SGD
+from bochner.report.labelled import measures, values_of
 from bochner.report.quality import target_names, unweighted
 from bochner.report.render import number
 
@@ -194,12 +194,4 @@ def _labelled(
     classes = one.classes_
     yield "accuracy", float(np.average(one.predict(X) == labels, weights=w))
     yield "majority", max(float(w[labels == c].sum() / w.sum()) for c in classes)
-    if hasattr(one, "predict_proba"):
-        p = to_numpy(one.predict_proba(X)).astype(np.float64)
-        yield "log_loss", float(log_loss(labels, p, sample_weight=w, labels=classes))
-    f = to_numpy(one.decision_function(X)).astype(np.float64)
-    f = np.column_stack([-f, f]) if f.ndim == 1 else f
-    both = [k for k, c in enumerate(classes) if 0 < w[labels == c].sum() < w.sum()]
-    if both:
-        areas = [roc_auc_score(labels == classes[k], f[:, k], sample_weight=w) for k in both]
-        yield "auc", float(np.mean(areas))
+    yield from measures(np.searchsorted(classes, labels), *values_of(one, X), w)

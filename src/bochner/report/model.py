@@ -26,6 +26,7 @@ from bochner.data.sample import Sample
 from bochner.data.writers import atomic
 from bochner.errors import InvalidInput
 from bochner.models._base import KernelEstimator
+from bochner.models._tables import is_table
 from bochner.models.convex.one_class import OneClassSVM
 from bochner.models.convex.regressors import KernelRegressor
 from bochner.models.displays import PathDisplay, SpectrumDisplay
@@ -49,6 +50,7 @@ from bochner.report.quality import (
     Quality,
     RowLeverage,
     Seen,
+    as_given,
     certificate_of,
     coded,
     kind_of,
@@ -375,6 +377,7 @@ def report_model(
         eigen, leverage = _decomposed(model)
     with _phase(phases, "look at all rows"):
         seen = look(model, blocks, rankings_for(model, sample.X[:REFERENCE], leverage))
+        seen = as_given(seen, model._rows_to_predict(X) if is_table(X) else blocks)
     same = _same_rows(model, seen)
     with _phase(phases, "certificate"):
         certificate, words = _certified(model, blocks, same)
@@ -417,6 +420,7 @@ def _blocks(model: KernelEstimator, X: Any, y: Any, w: Any) -> Blocks:
     """Return the rows; labels as codes, their weights as they are."""
     if kind_of(model) == "classification":
         if isinstance(X, Blocks):
+            X = model._as_fitted(X)
             return X if next(iter(X)).y is None else coded(model, X)
         if y is None:
             return model._rows_to_predict(X)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,8 @@ MEASURES = {
     "r_squared": "R²",
     "accuracy": "labels right",
     "majority": "most frequent label",
+    "log_loss": "log loss",
+    "auc": "AUC",
     "loo_rmse": "leave-one-out RMSE",
     "loo_r_squared": "leave-one-out R²",
     "loo_accuracy": "leave-one-out, right",
@@ -267,7 +270,8 @@ def _confusion(found: Array, labels: tuple[str, ...], left_out: bool) -> dict[st
 
 def _list(r: Any, one: Any) -> dict[str, Any]:
     """Return the rows to look at as a table, observed and predicted where they are known."""
-    first, names = one.rows[0], r.fit.columns or [f"x{i + 1}" for i in range(len(one.rows[0].x))]
+    first, names = one.rows[0], r.seen.columns or r.fit.columns
+    names = names or [f"x{i + 1}" for i in range(len(first.x))]
 
     def written(value: Any, coded: bool = False) -> str:
         if r.fit.kind == "classification":
@@ -281,7 +285,7 @@ def _list(r: Any, one: Any) -> dict[str, Any]:
             number(row.value, 3),
             *([written(row.observed, coded=True)] if y else []),
             *([written(row.predicted)] if f else []),
-            *(number(float(v), 4) for v in row.x[:COLUMNS]),
+            *(_cell(v) for v in row.x[:COLUMNS]),
         ]
         for row in one.rows
     ]
@@ -293,6 +297,13 @@ def _list(r: Any, one: Any) -> dict[str, Any]:
         "rows": rows,
         "hidden": (COLUMNS, len(names)) if len(names) > COLUMNS else None,
     }
+
+
+def _cell(value: Any) -> str:
+    """Return a cell of a table as text; – where it is missing."""
+    if value is None or (isinstance(value, Real) and not isinstance(value, bool)):
+        return number(value, 4)
+    return str(value)
 
 
 def _phases(phases: Any) -> list[list[str]]:

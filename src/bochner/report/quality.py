@@ -28,6 +28,7 @@ from bochner.models.prediction_displays import (
     scores_of,
 )
 from bochner.models.unsupervised.pca import KernelPCA
+from bochner.report.labelled import KeptValues
 from bochner.solvers.ridge.eigen import Eigen
 from bochner.solvers.ridge.leave_one_out import Rounding, left_out_errors
 from bochner.sums.moments import Accumulator, Moments
@@ -92,13 +93,13 @@ def predictions(model: KernelEstimator, X: Array) -> Array | None:
 
 
 class Row(NamedTuple):
-    """A row to look at: its number, the value it is listed for, y, prediction, and x."""
+    """A row to look at: its number, the value it is listed for, y, prediction, and its columns."""
 
     number: int
     value: float
     observed: Any
     predicted: Any
-    x: Float[Array, " d"]
+    x: Sequence[Any]  # of a table the cells as they were given, None where they are missing
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,8 +127,10 @@ class Seen:
     sums: Moments | None  # of residuals and targets side by side, of regressions
     #: Weight of rows by true class (down) and predicted class (across).
     confusion: Float[Array, "K K"] | None
+    labelled: dict[str, float]  # "log_loss" and "auc" of classes, as held_out.HeldOut has them
     counts: dict[str, int]  # rows by cluster, or inside and outside
     lists: tuple[RowList, ...]
+    columns: tuple[str, ...]  # names of the columns of listed rows, of a table as it was given
     fingerprint: str  # SHA-256 of all numbers of the rows, in their order
 
 
@@ -138,6 +141,21 @@ def look(model: KernelEstimator, blocks: Blocks, rankings: Sequence[Ranking]) ->
     for block in blocks.with_rows(block_rows(width)):
         seen.add(block)
     return seen.found()
+
+
+def as_given(seen: Seen, blocks: Blocks) -> Seen:
+    """Return it with rows as the table has them; those of arrays stay as they are."""
+    numbers = [row.number for one in seen.lists for row in one.rows]
+    given = blocks.as_given(numbers) if numbers else None
+    if given is None:
+        return seen
+    names, cells = given
+    of_row = dict(zip(numbers, cells, strict=True))
+    lists = (
+        replace(one, rows=tuple(row._replace(x=of_row[row.number]) for row in one.rows))
+        for one in seen.lists
+    )
+    return replace(seen, lists=tuple(lists), columns=names)
 
 
 class _Pass:
@@ -151,6 +169,7 @@ class _Pass:
         self.leaders: list[list[Row]] = [[] for _ in rankings]
         K = len(model.classes_) if self.kind == "classification" else 0
         self.confusion = np.zeros((K, K))
+        self.values = KeptValues(model, model.seed_) if K else None
 
     def add(self, block: Block) -> None:
         """Take in the rows of a block."""
@@ -161,7 +180,10 @@ class _Pass:
         f = predictions(self.model, X)
         self._count(f)
         if y is not None and f is not None:
-            self._compare(y, f, np.ones(len(y)) if w is None else w.astype(np.float64))
+            w = np.ones(len(y)) if w is None else w.astype(np.float64)
+            self._compare(y, f, w)
+            if self.values is not None:
+                self.values.add(X, y, w, block.start)
         Z = features(self.model, X) if self.rankings else X
         for held, ranking in zip(self.leaders, self.rankings, strict=True):
             _keep(held, ranking.value(X, Z, y, f), block.start, X, y, f)
@@ -188,8 +210,10 @@ class _Pass:
             self.n_rows,
             self.sums.moments() if self.sums.rows > 0 else None,
             self.confusion if self.confusion.sum() > 0 else None,
+            {} if self.values is None else self.values.measures(),
             dict(sorted(self.counts.items(), key=lambda pair: -pair[1])),
             tuple(replace(ranking.empty, rows=tuple(rows)) for ranking, rows in lists if rows),
+            (),
             hashlib.sha256(b"".join(one.digest() for one in self.hashes.values())).hexdigest(),
         )
 
@@ -401,9 +425,10 @@ class Quality:
     Attributes
     ----------
     errors : dict of str to dict of str to float
-        Of each target, on all rows: "rmse" and "r_squared", or "accuracy"; with ``left_out`` also
-        "loo_rmse" and "loo_r_squared", or "loo_accuracy": the cost of leaving rows out is measured
-        on the sample, and added to the error of all.
+        Of each target, on all rows: "rmse" and "r_squared", or "accuracy", "majority", "auc", and
+        "log_loss" where there are probabilities, these two on 65,536 rows at most; with
+        ``left_out`` also "loo_rmse" and "loo_r_squared", or "loo_accuracy": the cost of leaving
+        rows out is measured on the sample, and added to the error of all.
     left_out : bool
         Whether pictures and calibration show leave-one-out predictions.
     confusion : (K, K) or None
@@ -450,7 +475,8 @@ def errors_of(model: KernelEstimator, seen: Seen) -> dict[str, dict[str, float]]
     if seen.confusion is not None:
         weights = seen.confusion.sum(axis=1)
         shares = {"accuracy": _accuracy(seen.confusion), "majority": weights.max() / weights.sum()}
-        return {target_names(model, 1)[0]: {name: float(v) for name, v in shares.items()}}
+        found = {name: float(v) for name, v in shares.items()} | seen.labelled
+        return {target_names(model, 1)[0]: found}
     if seen.sums is None:
         return {}
     t, spread = len(seen.sums.power) // 2, seen.sums.power / seen.sums.weight
