@@ -36,6 +36,9 @@ from bochner._core.shapes import Array, Bool, Float
 #: Side of the tiles that a triangle is mirrored by: two of them stay in cache.
 TILE = 256
 
+#: Rows that are gathered at a time, where some rows and columns of a matrix are.
+BAND = 32
+
 #: Side of triangles that LAPACK inverts: of larger ones its own blocks take up to twice as long as
 #: halves do.
 TRIANGLE = 128
@@ -77,6 +80,23 @@ def product(A: Float[Array, "n k"], B: Float[Array, "k m"]) -> Float[Array, "n m
     """Return A @ B, C-contiguous; both of one dtype, float32 or float64."""
     gemm = sgemm if A.dtype == np.float32 else dgemm
     return gemm(1.0, B.T, A.T).T
+
+
+def symmetric_product(K: Float[Array, "n n"], c: Float[Array, "n t"]) -> Float[Array, "n t"]:
+    """Return K @ c of a symmetric K, C-contiguous: of a few columns in 0.6 of the time of K @ c.
+
+    They are multiplied from the left, where BLAS copies none of K into panels of its own.
+    """
+    return np.ascontiguousarray((c.T @ K).T)
+
+
+def square_part(K: Float[Array, "n n"], some: Array) -> Float[Array, "m m"]:
+    """Return the rows and columns of these numbers, without a copy of whole rows between."""
+    part = np.empty((len(some), len(some)), K.dtype)
+    for start in range(0, len(some), BAND):
+        here = slice(start, start + BAND)
+        K[some[here]].take(some, axis=1, out=part[here], mode="clip")
+    return part
 
 
 def subtract_product(
@@ -166,6 +186,16 @@ def mirror(G: Float[Array, "D D"]) -> Float[Array, "D D"]:
         np.copyto(corner, corner.T.copy(), where=below)
         G[stop:, start:stop] = G[start:stop, stop:].T
     return G
+
+
+def upper_part(U: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """Return U on and above its diagonal, zero below, Fortran-contiguous."""
+    upper = np.zeros(U.shape, U.dtype, order="F")
+    for start in range(0, len(U), TILE):
+        here = slice(start, start + TILE)
+        upper[:start, here] = U[:start, here]
+        upper[here, here] = np.triu(U[here, here])
+    return upper
 
 
 @cache

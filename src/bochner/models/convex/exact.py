@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.arrays import dense, is_sparse, to_numpy
+from bochner._core.blas import square_part, symmetric_product
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
@@ -297,13 +298,13 @@ class OnRows:
         rows, numbers = self.rows.some(most, seed, self.learned.n_classes)
         if rows is self.rows:
             return self, numbers
-        return replace(self, K=self.K[np.ix_(numbers, numbers)], rows=rows), numbers
+        return replace(self, K=square_part(self.K, numbers), rows=rows), numbers
 
     def spread(self, at: DualPoint, numbers: Array) -> DualPoint:
         """Return the point that has coefficients of these rows alone."""
         coef = np.zeros((len(self.K), at.coef.shape[1]))
         coef[numbers] = at.coef
-        return DualPoint(coef, at.intercept, self.K @ coef + at.intercept)
+        return DualPoint(coef, at.intercept, symmetric_product(self.K, coef) + at.intercept)
 
     def calibration(self, alpha: float, start: DualPoint, unit: float) -> Calibration:
         """Return the calibration on decision values of rows held out, fold by fold."""

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve
 
-from bochner._core.blas import cho_factor, one_thread
+from bochner._core.blas import cho_factor, one_thread, square_part, symmetric_product
 from bochner._core.shapes import Array, Float
 from bochner.solvers.convex.losses import Loss, weighted
 from bochner.solvers.convex.optimum import (
@@ -121,7 +121,7 @@ class KernelProblem:
     def thinned(self) -> tuple["KernelProblem", Array]:
         """Return the problem of every fourth row that counts, and which these are."""
         some = np.flatnonzero(self.w)[::EVERY]
-        K = self.K[np.ix_(some, some)]
+        K = square_part(self.K, some)
         return replace(self, K=K, y=self.y[some], w=EVERY * self.w[some]), some
 
 
@@ -532,7 +532,7 @@ class _Inverse:
             beside, h = float(curved.h[:, k].sum() - h.sum()) / alpha, np.maximum(h, TINY)
             some = problem.single if _serves(problem, rows, h) else K
             if len(rows) < len(K):
-                some = some.take(rows, axis=0).take(rows, axis=1)
+                some = square_part(some, rows)
             factor, root = factors(some, rows, h, alpha), np.sqrt(h)
             one = root * factor.solve(root[:, None])[:, 0]
             parts.append(_Part(columns, rows, root, factor, one, max(beside, 0.0)))
@@ -547,7 +547,8 @@ class _Inverse:
         far = c
         if np.any(c):
             single = all(part.factor.single for part in self.parts)
-            far = problem.single @ c.astype(np.float32) if single else problem.K @ c
+            K = problem.single if single else problem.K
+            far = symmetric_product(K, c.astype(K.dtype))
         for part in self.parts:
             rows, columns, root = part.rows, part.columns, part.root[:, None]
             u = part.factor.solve(-r[rows, columns] / root - root * far[rows, columns])
@@ -557,7 +558,7 @@ class _Inverse:
                 b[columns] = off / max(float(part.one.sum()) + part.beside, TINY)
                 c[rows, columns] -= np.outer(part.one, b[columns])
         c, b = problem.loss.centred(c), problem.loss.centred(b)
-        return DualPoint(c, b, problem.K @ c + b)
+        return DualPoint(c, b, symmetric_product(problem.K, c) + b)
 
     def solved(self, near: DualPoint) -> DualPoint:
         """Return where a Newton step leads from a fit of rows, whatever its coefficients are.

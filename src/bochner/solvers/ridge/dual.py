@@ -28,6 +28,8 @@ from bochner._core.blas import (
     one_thread,
     product,
     scaled_gram,
+    symmetric_product,
+    upper_part,
 )
 from bochner._core.shapes import Array, Float
 from bochner.solvers.ridge.kernel_evidence import (
@@ -214,7 +216,7 @@ class KernelRows:
         left, unit = right, ROUNDING * (self.trace + alpha)
         for _ in range(REFINEMENTS):
             u += cho_solve(factor, left.astype(np.float32), check_finite=False)
-            left = right - self.weighted @ u - alpha * u
+            left = right - symmetric_product(self.weighted, u) - alpha * u
             known = np.maximum(within * size, unit * np.linalg.norm(u, axis=0))
             off = float((np.linalg.norm(left, axis=0) / known).max())
             if off <= 1:
@@ -382,7 +384,7 @@ def inverse_diagonal(U: Float[Array, "n n"], last: int) -> Float[Array, " m"]:
     """
     if not last:
         return np.empty(0)
-    upper = np.asfortranarray(np.triu(U[-last:, -last:]))
+    upper = upper_part(U[-last:, -last:])
     invert_triangle(upper)
     return np.square(upper, out=upper).sum(axis=1, dtype=np.float64)
 
