@@ -22,6 +22,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from scipy.stats import rankdata
 
 from benchmarks.compared import PICTURES
 from benchmarks.harness import Row
@@ -47,7 +48,7 @@ RIVALS = (
 
 #: The columns of the page of classifiers: ours, and those beside them.
 CLASSIFIERS = (OURS_OF_CLASSES, "SVC", "LogisticRegression")
-BESIDE = ("LightGBM", "CatBoost")
+BESIDE = ("LightGBM", "CatBoost", "HistGradientBoosting")
 
 #: Rows of the fits of the table of scale.
 SCALE = (10_000, 40_000, 160_000)
@@ -139,7 +140,10 @@ def _digits(value: float) -> float:
 
 
 def classified_table(kept: Sequence[Row]) -> str:
-    """Return error, log loss and core seconds in each cell; the least of the first two is bold."""
+    """Return error, log loss and core seconds in each cell; the least of the first two is bold.
+
+    The last line has the mean ranks by each, of learners that were fitted to all tables.
+    """
     names = [name for name in (*CLASSIFIERS, *BESIDE) if any(name in row["found"] for row in kept)]
     lines = []
     for row in kept:
@@ -147,7 +151,21 @@ def classified_table(kept: Sequence[Row]) -> str:
         least = [min(each[i] for each in found if each) for i in (0, 1)]
         cells = ["–" if each is None else _class_cell(each, least) for each in found]
         lines.append([row["table"], f"{row['rows']:,}", str(row["splits"]), *cells])
+    lines.append(["**mean rank**", "", "", *_mean_ranks([row["found"] for row in kept], names)])
     return _markdown(["table", "rows", "splits", *names], lines)
+
+
+def _mean_ranks(found: Sequence[Mapping[str, Sequence[float]]], names: Sequence[str]) -> list[str]:
+    """Return the mean ranks by error, log loss and seconds; equal ones share their places."""
+    shared = [name for name in names if all(name in row for row in found)]
+    if not shared:
+        return ["–"] * len(names)
+    values = np.array([[row[name] for name in shared] for row in found])
+    places = np.mean(rankdata(values, axis=1), axis=0)
+    shown = {
+        name: ", ".join(f"{r:.2f}" for r in row) for name, row in zip(shared, places, strict=True)
+    }
+    return [shown.get(name, "–") for name in names]
 
 
 def _class_cell(found: Sequence[float], least: Sequence[float]) -> str:

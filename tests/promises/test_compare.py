@@ -127,7 +127,13 @@ def test_the_least_error_and_the_least_log_loss_of_classes_are_bold(measured):
     assert table[2:] == [
         "| adult | 100 | 2 | **1.5**, **2**, 3 s | 3.5, 6, 3 s | 2.5, 4, 3 s |",
         "| magic | 100 | 2 | 2.5, 4, 3 s | – | **1.5**, **2**, 3 s |",
+        "| **mean rank** |  |  | 1.50, 1.50, 1.50 | – | 1.50, 1.50, 1.50 |",
     ]
+    more = measured.classified(given + rows("letter", {"SVC": 1.0, "CatBoost": 2.0}))
+    last = measured.classified_table(more).splitlines()[-1]
+    assert last == "| **mean rank** |  |  | 1.33, 1.33, 1.50 | – | 1.67, 1.67, 1.50 |"
+    apart = measured.classified(rows("adult", {"SVC": 1.0}) + rows("magic", {"CatBoost": 1.0}))
+    assert measured.classified_table(apart).splitlines()[-1] == "| **mean rank** |  |  | – | – |"
 
 
 def test_ranks_are_of_the_splits_that_all_learners_share(measured):
