@@ -13,6 +13,7 @@ from bochner.certificates.bounds.pairwise import LARGEST
 from bochner.certificates.bounds.zonal import BallSpectral, GegenbauerSizes
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.method import Method
+from bochner.models.ridge.methods import ExactKernel
 
 #: How a fit comes to its coefficients.
 SOLVERS = ("moments float32", "moments float64", "products", "exact", "waves", "neighbours")
@@ -82,9 +83,10 @@ class PlannedFit:
     Attributes
     ----------
     method : Method
-        How features are made; of a solver "exact", those of its preconditioner.
+        How features are made; of a solver "exact", those of its preconditioner, or
+        :class:`bochner.ExactKernel` where the matrix of all rows is factored.
     n_features : int
-        D; of neighbours, how many.
+        D; of neighbours, how many; of a factor, all rows.
     solver : {"moments float32", "moments float64", "products", "exact", "waves", "neighbours"}
         "products": of more than 10,000 features, whose Gram matrix is never formed. "waves": rows
         are summed as waves, and no feature is made. "neighbours": of a Gaussian process alone.
@@ -130,6 +132,8 @@ class PlannedFit:
     def name(self) -> str:
         """A few words for sentences."""
         features = f"{self.n_features:,} features of {self.method}"
+        if isinstance(self.method, ExactKernel):
+            return "the exact kernel, by a Cholesky factor of its matrix"
         if self.solver == "exact":
             return f"the exact kernel, preconditioned by {features}"
         if self.solver == "waves":

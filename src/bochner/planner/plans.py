@@ -23,7 +23,7 @@ from bochner.kernels.kernel import Kernel
 from bochner.models._tables import encoded, encoded_beside, given_rows, is_table, read_beside
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.ridge.estimators import KernelRidge
-from bochner.models.ridge.methods import ExactKernel
+from bochner.models.ridge.methods import DIRECT_ROWS, ExactKernel
 from bochner.planner.choice import (
     WORDS,
     Budget,
@@ -36,9 +36,11 @@ from bochner.planner.choice import (
     theorem_notes,
     truncation_notes,
 )
+from bochner.planner.direct import direct_fit
 from bochner.planner.neighbours import neighbour_fits, other_methods
-from bochner.planner.trials import Task, Timer, usual_widths
+from bochner.planner.trials import FEWEST_TRIED, Task, Timer, tried_rows, usual_widths
 from bochner.planner.waves import all_fits
+from bochner.selection.candidates import choose_lengthscale_exactly
 from bochner.selection.search import choose_lengthscale
 from bochner.selection.spec import as_kernel
 from bochner.sums.rows import sampled
@@ -93,10 +95,10 @@ class Plan(ShownResult):
         fit = self.choice
         if fit.solver == "neighbours":
             return GaussianProcessRegressor(self.kernel, method=fit.method, random_state=self.seed)
-        exact = fit.solver == "exact"
+        features = fit.solver == "exact" and not isinstance(fit.method, ExactKernel)
         return KernelRidge(
             self.kernel,
-            method=ExactKernel(fit.method) if exact else fit.method,
+            method=ExactKernel(fit.method) if features else fit.method,
             n_features=fit.n_features,
             precision="float64" if fit.solver == "moments float64" else "auto",
             random_state=self.seed,
@@ -211,13 +213,15 @@ def plan(
     y : (n,) or (n, t), or str
         Numbers; of a table in memory the name of its column too.
     kernel : Kernel or str, default "gaussian"
-        Of a name the lengthscale is chosen, once, and is in the plan.
+        Of a name the lengthscale is chosen, once, and is in the plan: up to 8192 rows with the
+        matrix of 256 to 512 of them.
     budget : float, mapping or Budget, optional
         Seconds, or ``{"seconds": 60, "bytes": 4e9}``. Without seconds any time is allowed that is
         worth it; without bytes, half of what is free.
     methods : sequence of Method or str, optional
-        Default: the two with the least error of the kernel, Nyström, Fourier features, the exact
-        kernel, and, of up to three columns or the globe, the waves that "auto" would take. More
+        Default: Nyström, Fourier features, and the exact kernel, up to 8192 rows by a Cholesky
+        factor of its matrix; of more rows also the two with the least error of the kernel; of up
+        to three columns or the globe the waves that "auto" would take. More
         than 8,192 rows of up to four columns have nearest neighbours beside them, which a Gaussian
         process takes where they err less: they are chosen where they are named.
     widths : sequence of int, optional
@@ -240,13 +244,15 @@ def plan(
 
     Notes
     -----
-    Learners of widths up to 1024 are fitted to at most 8192 sampled rows (repeated where features
-    are few, until a fit takes the course that it takes with all rows), and what they take by the
-    clock is extrapolated: by the seconds of the sweep over each further row; to D features as
-    D³ for the eigendecomposition, aD + bD² for all else. Reading is timed on the rows. Errors are
-    extrapolated to all rows along the path of penalties, and to wider features as 1/D at most:
-    within a few per cent on the development sets. Planning takes a few seconds, O(m D² + D³) for
-    each trial, and what the trials keep, O(D²) numbers each. More than 10,000 features that are not
+    Learners are fitted to a fifth of the rows, at least 256 and at most 8192 of a sample, with up
+    to half as many features, 1024 at most, and to half of these rows. What they take by the clock
+    is extrapolated: by the difference for each further row, beyond 8192 rows by the sweep over it;
+    to D features as aD² + bD³ for the eigendecomposition, which is timed once, and a + bD² for all
+    else, with the measured speed of products. Reading is timed on the rows. Errors are extrapolated
+    to all rows along the path of penalties, which may say too much where more rows tell much more
+    of the function; to wider features they fall towards that of the kernel itself as 1/D. Planning
+    takes O(m D² + D³ + m³) for m rows, m up to 1024 in the last: about a fifth of the seconds of a
+    default fit to 2500 or 6000 rows, and two fifths of 500. More than 10,000 features that are not
     landmarks are solved for by products: the passes are counted by solving for the sample, which
     takes about as long as one to five passes over 500,000 rows.
 
@@ -286,18 +292,29 @@ def plan_by(
     reading = timer()
     sample = sampled(blocks, seed)
     seconds, found = timer() - reading, count_rows(blocks)
-    n, d, m = _n_rows(n_rows, found, sample), blocks.n_columns, len(sample)
+    n, d = _n_rows(n_rows, found, sample), blocks.n_columns
+    sample = sample.lowest(tried_rows(n))
+    m = len(sample)
     if isinstance(chosen, str):
-        chosen = choose_lengthscale(chosen, sample, SEARCHED, seed).kernel
+        chosen = _chosen(chosen, sample, n, seed)
     like = next(iter(blocks)).X
     task = Task(chosen, sample, like, n, seconds * n / found, seed, timer)
+    exact = direct_fit(task) if n <= DIRECT_ROWS else None
     near, others = neighbour_fits(task, options), other_methods(options)
     fits = near
     if others is None or others or not near:
-        fits = (*all_fits(task, others, widths or usual_widths(n)), *near)
+        fits = (*all_fits(task, others, widths or usual_widths(n), exact), *near)
     choice, reason = best_of(fits, allowed)
     threads = native.get_num_threads()
     return Plan(chosen, n, d, fits, choice, reason, allowed, seed, m, timer() - began, threads)
+
+
+def _chosen(name: str, sample: RowSample, n: int, seed: int) -> Kernel:
+    """Return the kernel of a name: of few rows the one that a fit with the kernel itself takes."""
+    if n <= DIRECT_ROWS and name != "auto":
+        few = sample.lowest(max(FEWEST_TRIED, len(sample) // 2))
+        return choose_lengthscale_exactly(name, few, seed).kernel
+    return choose_lengthscale(name, sample, SEARCHED, seed).kernel
 
 
 def _blocks(X: Any, y: Any) -> Blocks:

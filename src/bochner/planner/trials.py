@@ -1,14 +1,16 @@
 """Trials: learners are fitted to sampled rows; what they take and find is extrapolated to all rows.
 
-A trial is a fit of :class:`bochner.KernelRidge`, by the clock. It has all rows, or so many that it
-takes the same course as the fit to all: those of the sample, repeated where features are few. From
-there to n rows its seconds grow by those of the sweep over each further row, which is timed at two
-sizes. Wider features than are tried: the eigendecomposition grows as D³, all else as aD + bD².
-Memory is measured, and grows by matrices of known size.
+A trial is a fit of :class:`bochner.KernelRidge` to a fifth of the rows, by the clock, in the
+precision of the fit to all. Its seconds are those of a fit to next to nothing, of the
+eigendecomposition, and of its rows, whose number grows up to those that a fit keeps; each further
+row takes its part of the sweep, which is timed at two sizes. To D features the eigendecomposition
+grows as aD² + bD³, which two sizes of it tell once for all methods, all else as a + bD², b by the
+measured speed of products. Memory is measured, and grows by matrices of known size.
 
 The error is the leave-one-out error of a fit to the sample, extrapolated to all rows along the path
-of penalties (:mod:`bochner.solvers.ridge.leave_one_out`). Beyond the widths that are tried the gain
-of each doubling is continued, see :func:`wider`.
+of penalties (:mod:`bochner.solvers.ridge.leave_one_out`). Beyond the widths that are tried it falls
+towards that of the kernel itself as 1/D, where this is fitted too (:mod:`.direct`), or else the
+gain of each doubling is continued, see :func:`wider`.
 """
 
 import math
@@ -18,16 +20,17 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import clone
 
-from bochner._core.arrays import moved, taken, to_numpy
+from bochner._core.arrays import moved, to_numpy
+from bochner._core.blas import eigh, product
+from bochner._core.random import stream
 from bochner._core.shapes import Array
-from bochner._core.sizes import SMALL, block_rows
+from bochner._core.sizes import block_rows, kept_rows
 from bochner.certificates.bounds.leverage import LeverageSpectral
 from bochner.certificates.bounds.zonal import BallSpectral
 from bochner.data.blocks import Blocks
@@ -52,11 +55,10 @@ from bochner.planner.wide import counted
 from bochner.selection.chosen import feature_precision
 from bochner.solvers.cg import KEPT
 from bochner.solvers.factorisations import TOLERANCE
-from bochner.solvers.ridge.eigen import decompose
 from bochner.solvers.ridge.leave_one_out import of_more_rows
 from bochner.solvers.ridge.solution import Outcome, Path, best_of
 from bochner.sums.executor import LOCAL
-from bochner.sums.moments import MomentsOf
+from bochner.sums.moments import MomentsOf, Precision
 
 WIDTHS = (256, 512, 1024, 2048, 4096)  # Widths that are looked at
 WIDEST = 1024  # Wider features are not tried, but extrapolated
@@ -64,15 +66,24 @@ WIDEST = 1024  # Wider features are not tried, but extrapolated
 #: kernel are left out.
 COMPARED, PROMISING = 512, 2.0
 NARROWEST = 16  # Features that errors are extrapolated from, at least
-#: Methods that are planned where none are named, beside Nyström and Fourier features.
+#: Methods that are planned where none are named, and how many of the nearest beside them, where
+#: there is no fit with the kernel itself that is as near as can be.
+USUAL = Nystrom(), Fourier(Orthogonal())
 MOST_METHODS = 2
 ALL_ROWS = 4096  # Up to so many rows all of them may be landmarks
-#: Width of the preconditioner of the exact kernel, and rows that its iterations are counted on.
-EXACT_WIDTH, COUNTED_ROWS = 1024, 4096
+#: Of so many rows one is tried, but no fewer than the next of all; and rows for each feature.
+ONE_IN, FEWEST_TRIED, ROWS_A_FEATURE = 5, 256, 2
+#: Rows and features of a fit that does next to nothing, and size of a timed eigendecomposition.
+NEXT_TO_NOTHING, EIGEN_SIZE = (32, 8), 512
+#: Products of a row that take D² multiplications, as fits take them: in the Gram matrix and the
+#: leave-one-out errors; of Nyström features also whitening, and landmarks. All else, a path of
+#: penalties most of all, hardly depends on D.
+SQUARED = {False: 1.0, True: 3.0}
+LEAST_PART = 0.1  # Part of a trial that its rows take at least, whatever the clock says
+#: Width of the preconditioner of the exact kernel.
+EXACT_WIDTH = 1024
 #: Iterations that a product with the kernel is timed by, and features that take no time beside it.
 ITERATIONS, NO_FEATURES = 8, 8
-#: Rows of a trial at most, and bytes that they take where they are more than the sample.
-MOST_ROWS, MOST_BYTES = 1 << 16, 256 << 20
 SWEPT = 8192  # Rows of the larger of two sweeps, whose difference tells what a row takes
 #: Short measurements are repeated so often and so long; what else the machine does only adds.
 REPEATS, MOMENT = 3, 0.05
@@ -94,14 +105,9 @@ class FitTrial(NamedTuple):
     bytes: float
 
     @property
-    def single(self) -> bool:
-        """Whether its features are of float32."""
-        return bool(self.model.feature_dtype_ == "float32")
-
-    @property
-    def again(self) -> bool:
-        """Whether float32 limited the answer, so that products were made in float64."""
-        return self.single and self.model.moments_.precision == "float64"
+    def limited(self) -> bool:
+        """Whether float32 limited the answer."""
+        return self.model.solution_.outcome is Outcome.FLOAT32_LIMITED
 
 
 class Expected(NamedTuple):
@@ -132,10 +138,10 @@ class Task:
         return self.known[key]
 
     @property
-    def most_rows(self) -> int:
-        """Rows that a trial may have."""
-        m, d = self.sample.X.shape
-        return max(m, min(MOST_ROWS, MOST_BYTES // (8 * d)))
+    def widest(self) -> int:
+        """Features of a trial, at most: a power of two near half of its rows."""
+        half = len(self.sample) / ROWS_A_FEATURE
+        return int(min(WIDEST, max(NARROWEST, 2 ** round(math.log2(half)))))
 
     def map(self, method: Method, width: int) -> FeatureMap:
         """Return the map that a fit draws."""
@@ -144,11 +150,9 @@ class Task:
         return self.once((method, width), lambda: draw_map(method, self.kernel, ask))
 
     def rows(self, n: int) -> tuple[Any, ...]:
-        """Return X, y and weights of n rows: the sample, some of it, or the sample repeated."""
+        """Return X, y and weights of n rows of the sample, or all."""
         sample = self.sample.lowest(n)
-        places = np.resize(np.arange(len(sample)), n)
-        y, w = sample.y[places], sample.w[places]
-        X = taken(moved(sample.X, like=self.like), places, axis=0)
+        X, y, w = moved(sample.X, like=self.like), sample.y, sample.w
         y = y[:, 0] if y.shape[1] == 1 else y
         return X, moved(y, like=self.like), None if np.all(w == 1) else moved(w, like=self.like)
 
@@ -165,8 +169,6 @@ class Task:
             warnings.simplefilter("ignore", BochnerWarning)
             with traced() as peak:
                 seconds = self.seconds(lambda: model.fit(*rows), repeats=1)
-            if seconds < MOMENT:
-                seconds = min(seconds, self.seconds(lambda: clone(model).fit(*rows)))
         return FitTrial(model, n, seconds, peak[0] + BESIDE)
 
     def seconds(self, act: Callable[[], Any], repeats: int = REPEATS) -> float:
@@ -188,9 +190,31 @@ class Task:
             blocks = Blocks.from_arrays(*self.rows(n)).with_rows(block_rows(phi.n_features))
             return self.seconds(lambda: summand.moments(LOCAL.sum(summand, blocks)))
 
-        many = min(SWEPT, self.most_rows)
+        many = min(SWEPT, len(self.sample))
         few = many // 4
         return max(swept(many) - swept(few), 0.0) / (many - few)
+
+    def beside_seconds(self, method: Method) -> float:
+        """Return the seconds of a fit that does next to nothing."""
+        n, width = NEXT_TO_NOTHING
+        return self.trial(n, method, width).seconds
+
+    def eigen_seconds(self, D: int) -> float:
+        """Return the seconds of the eigendecomposition of D features."""
+        size = max(self.widest, min(2 * self.widest, EIGEN_SIZE))
+        a, b = self.once("eigen", lambda: powers({n: self._eigen(n) for n in (size // 2, size)}))
+        return float(a * D**2 + b * D**3)
+
+    def multiplying(self, precision: Precision) -> float:
+        """Return the seconds of a multiplication in products of matrices."""
+        Z = np.ones((EIGEN_SIZE, EIGEN_SIZE), precision)
+        act = lambda: self.seconds(lambda: product(Z, Z), repeats=2) / EIGEN_SIZE**3
+        return float(self.once(("multiplying", precision), act))
+
+    def _eigen(self, n: int) -> float:
+        Z = stream(self.seed, "planned eigenvalues").standard_normal((n, n))
+        gram = product(Z, Z.T)
+        return self.seconds(lambda: eigh(gram), repeats=1)
 
 
 @contextmanager
@@ -216,7 +240,8 @@ def expected(path: Path, m: int, n: int) -> Expected:
     """Extrapolate the errors of a fit to m rows to one to n rows; the path tells the traces."""
     dimension = path.effective_dimension
     # Σ w²/(w + λ)² = d_λ + ∂d_λ/∂ log λ, d_λ = Σ w/(w + λ)
-    squares = dimension + np.gradient(dimension, np.log(path.alphas))
+    one = len(path.alphas) == 1
+    squares = dimension + (0.0 if one else np.gradient(dimension, np.log(path.alphas)))
     left = np.maximum(m - 1 - dimension, 1e-9 * m)
     squared = np.maximum(m - 1 - 2 * dimension + np.clip(squares, 0, dimension), 1e-9 * m)
     errors = of_more_rows(path.loo, left, squared, m - 1, n / m)
@@ -246,6 +271,11 @@ def wider(errors: Sequence[float], doublings: float) -> float:
 # --- all fits of a plan --------------------------------------------------------------------------
 
 
+def tried_rows(n_rows: int) -> int:
+    """Return of how many rows a fit to so many is told: a tenth of its time is for its plan."""
+    return max(FEWEST_TRIED, math.ceil(n_rows / ONE_IN))
+
+
 def usual_widths(n_rows: int) -> tuple[int, ...]:
     """Return the widths to look at: none wider than the rows are many."""
     if n_rows > ALL_ROWS:
@@ -254,25 +284,37 @@ def usual_widths(n_rows: int) -> tuple[int, ...]:
 
 
 def planned_fits(
-    task: Task, methods: Sequence[Method] | None, widths: Sequence[int]
+    task: Task,
+    methods: Sequence[Method] | None,
+    widths: Sequence[int],
+    exact: PlannedFit | None = None,
 ) -> tuple[PlannedFit, ...]:
-    """Return all fits, method by method, by rising width; the exact kernel at the end."""
-    lanes = [_Lane(task, method, tuple(sorted(set(widths)))) for method in _methods(task, methods)]
+    """Return all fits, method by method, by rising width; the exact kernel at the end.
+
+    ``exact`` is the fit with the kernel itself, where that is solved directly.
+    """
+    wanted = tuple(sorted(set(widths)))
+    named = USUAL if methods is None and exact is not None else methods
+    lanes = [_Lane(task, method, wanted, exact) for method in _methods(task, named)]
     fits = [fit for lane in lanes for fit in lane.fits()]
+    if methods is not None:
+        return tuple(fits)
     nystrom = next((lane for lane in lanes if isinstance(lane.method, Nystrom)), None)
-    if methods is None and nystrom is not None and task.n_rows > ALL_ROWS:
-        fits.append(_exact(task, nystrom))
-    return tuple(fits)
+    if exact is None and nystrom is not None:
+        exact = _exact(task, nystrom)
+    return tuple(fits) if exact is None else (*fits, exact)
 
 
 def _methods(task: Task, methods: Sequence[Method] | None) -> list[Method]:
     """Return the methods named, or the most promising of all that serve the kernel."""
-    d, width = task.sample.X.shape[1], min(COMPARED, task.n_rows)
+    d, width = task.sample.X.shape[1], min(COMPARED, task.widest)
     errors: dict[Method, float] = {}
     refused = None
     for method in contenders(d) if methods is None else methods:
         try:
-            errors[method] = predicted_error(method, task.map(method, width), task.sample.X)
+            phi = task.map(method, width)
+            tell = partial(predicted_error, method, phi, task.sample.X)
+            errors[method] = task.once(("kernel", method, width), tell)
         except UnsupportedKernel as error:
             refused = error
     if not errors:
@@ -282,7 +324,7 @@ def _methods(task: Task, methods: Sequence[Method] | None) -> list[Method]:
     order = sorted(errors, key=errors.__getitem__)
     near = [m for m in order if errors[m] <= PROMISING * errors[order[0]]][:MOST_METHODS]
     # With few columns float64 features of the kernel are exact, Fourier ones cheap: both are shown.
-    usual = [m for m in (Nystrom(), Fourier(Orthogonal())) if m in errors and m not in near]
+    usual = [m for m in USUAL if m in errors and m not in near]
     return [*near, *usual]
 
 
@@ -293,6 +335,7 @@ class _Lane:
     task: Task
     method: Method
     widths: tuple[int, ...]
+    exact: PlannedFit | None  # the fit with the kernel itself, where that is solved directly
 
     def fits(self) -> Iterator[PlannedFit]:
         """Give the fits of each width; maps that have no more features than another, once."""
@@ -304,16 +347,12 @@ class _Lane:
                 yield from fits
 
     def _at(self, width: int) -> list[PlannedFit]:
-        if self._in_passes(width):
-            return [self._by_passes(width)]
-        return self.tried(width) if width <= self.widest else self._wider(width)
+        return [self._by_passes(width)] if self._in_passes(width) else self.planned(width)
 
     @cached_property
     def widest(self) -> int:
         """The widest that is tried."""
-        most = max(WIDEST, self.widths[0])
-        known = [D for D in self.widths if most >= D and not self._in_passes(D)]
-        return max(known, default=WIDEST)
+        return min(self.task.widest, max(self.widths))
 
     def _in_passes(self, width: int) -> bool:
         """Whether the fit of this width forms no Gram matrix."""
@@ -329,71 +368,109 @@ class _Lane:
             "preconditioner and steps": found.beside_seconds,
             "passes": found.count * task.n_rows * found.row_seconds,
         }
-        error = self.continued(self.widest, math.log2(width / self.widest))
+        error = self.error(width)
         kernel = predicted_error(self.method, phi, task.sample.X)
         takes = sum(steps.values()), found.bytes + BESIDE, steps, "widths"
         D, solver = phi.n_features, "products"
         return PlannedFit(self.method, D, solver, error, kernel, *takes, passes=found.count)
 
-    def trial(self, width: int) -> FitTrial:
-        """Fit to as many rows as show the course of the fit to all of them.
+    def trial(self, width: int, precision: Precision | None = None) -> FitTrial:
+        """Fit the sample, in the precision of the fit to all rows."""
+        precision = precision or self._precision(width)
+        return self.task.trial(len(self.task.sample), self.method, width, precision=precision)
 
-        Where these are too many, in the precision of that fit.
-        """
-        task = self.task
-        course = max(len(task.sample), 8 * width, int(SMALL / width**2) + 1)
-        wanted, most = min(task.n_rows, course), task.most_rows
-        if wanted <= most:
-            return task.trial(wanted, self.method, width)
-        phi = task.map(self.method, width)
-        dtype = feature_precision("auto", task.n_rows, phi)
-        return task.trial(most, self.method, width, precision=dtype)
+    def _precision(self, width: int) -> Precision:
+        """Return the precision in which a fit to all rows begins."""
+        tried = self.task.map(self.method, min(width, self.widest))
+        n = math.ceil(self.task.n_rows * (width / tried.n_features) ** 2)
+        return feature_precision("auto", n, tried)
 
-    def expected(self, width: int) -> Expected:
-        """Fit the sample, and extrapolate to all rows."""
-        task, m = self.task, len(self.task.sample)
-        trial = task.trial(m, self.method, width)
-        return expected(trial.model.solution_.path, m, task.n_rows)
+    def expected(self, width: int, precision: Precision | None = None) -> Expected:
+        """Return what is extrapolated from the sample to all rows."""
+        path = self.trial(width, precision).model.solution_.path
+        return expected(path, len(self.task.sample), self.task.n_rows)
 
-    def continued(self, width: int, doublings: float) -> float:
-        """Return the error so many doublings above a width that is tried."""
-        narrower = [width >> k for k in range(3) if width >> k >= NARROWEST]
+    def error(self, width: float) -> float:
+        """Return the error of a width; wider than is tried, as the law of random features says."""
+        known = min(width, self.widest)
+        error = self.expected(int(known)).error
+        if known == width:
+            return error
+        if self.exact is not None:
+            least = min(self.exact.error, error) ** 2
+            return float((least + (error**2 - least) * known / width) ** 0.5)
+        narrower = [self.widest >> k for k in range(3) if self.widest >> k >= NARROWEST]
         errors = [self.expected(D).error for D in narrower]
-        return wider(errors, doublings) if len(errors) > 1 else errors[0]
+        return wider(errors, math.log2(width / known)) if len(errors) > 1 else error
 
-    def tried(self, width: int) -> list[PlannedFit]:
+    def planned(self, width: int) -> list[PlannedFit]:
         """Return the fit as it goes by itself; where float32 limits it, also that in float64."""
-        trial = self.trial(width)
-        if not trial.single:
-            return [self._planned(width, trial, "moments float64")]
-        if not (trial.again or self.expected(width).limited):
-            return [self._planned(width, trial, "moments float32")]
-        double = self.task.trial(trial.n_rows, self.method, width, precision="float64")
-        return [
-            self._planned(width, trial, "moments float32", against=LIMITED),
-            self._planned(width, double, "moments float64"),
-        ]
+        tried = min(width, self.widest)
+        precision = self._precision(width)
+        limits = precision == "float32" and (
+            self.trial(tried, precision).limited or self.expected(tried, precision).limited
+        )
+        if not limits:
+            return [self._planned(width, precision)]
+        limited = self._planned(width, precision, against=LIMITED)
+        return [limited, self._planned(width, "float64")]
 
-    def _planned(self, width: int, trial: FitTrial, solver: str, against: str = "") -> PlannedFit:
-        task, phi = self.task, trial.model.map_
-        passes = 1 + (isinstance(task.kernel, str) or not isinstance(self.method, Fourier))
-        steps = {"read": passes * task.read_seconds, "tried rows": trial.seconds}
-        if task.n_rows > trial.n_rows:
-            row = task.once(id(trial.model), lambda: task.row_seconds(trial))
-            steps["further rows"] = (task.n_rows - trial.n_rows) * row
+    def _planned(self, width: int, precision: Precision, against: str = "") -> PlannedFit:
+        task, tried = self.task, min(width, self.widest)
+        trial, within = self.trial(tried, precision), width <= self.widest
+        drawn = within or not isinstance(self.method, Nystrom)
+        phi = task.map(self.method, width) if drawn else None
+        D = self._landmarks(width) if phi is None else phi.n_features
+        steps = self._steps(D, precision)
+        known = trial.model.map_.n_features
+        size = trial.bytes + self._held(D, task.n_rows) - self._held(known, trial.n_rows)
         return PlannedFit(
             self.method,
-            phi.n_features,
-            solver,
-            self.expected(width).error,
-            predicted_error(self.method, phi, task.sample.X),
+            D,
+            f"moments {precision}",
+            self.expected(tried, precision).error if within else self.error(width),
+            self._kernel_error(tried, D),
             sum(steps.values()),
-            trial.bytes,
+            size,
             steps,
+            error_from="sample" if within else "widths",
             against=against,
-            left_out=self._left_out(width, phi),
-            bound=self._bound(width),
+            left_out=self._left_out(tried, phi or trial.model.map_),
+            bound=self._bound(tried),
         )
+
+    def _kernel_error(self, tried: int, D: int) -> float:
+        """Return the relative error of the kernel; of more random features it falls as 1/√D."""
+        task, phi = self.task, self.task.map(self.method, tried)
+        X, key = task.sample.X, ("kernel", self.method, tried)
+        if phi.n_features != D and not isinstance(self.method, Fourier):
+            return math.nan
+        error = task.once(key, lambda: predicted_error(self.method, phi, X))
+        return float(error * (phi.n_features / D) ** 0.5)
+
+    def _steps(self, D: int, precision: Precision) -> dict[str, float]:
+        """Return the seconds of all rows with D features, by step, from two sizes of the widest."""
+        task, nystrom = self.task, isinstance(self.method, Nystrom)
+        begun = self._precision(self.widest)
+        trial = self.trial(self.widest, begun)
+        half = task.trial(trial.n_rows // 2, self.method, self.widest, precision=begun)
+        each = (trial.seconds - half.seconds) / (trial.n_rows - half.n_rows)
+        each = max(each, LEAST_PART * trial.seconds / trial.n_rows)
+        known, unit = trial.model.map_.n_features, task.multiplying(begun)
+        a, b = of_width(each, known, SQUARED[nystrom] * unit)
+        row = a + b * D**2 * task.multiplying(precision) / unit
+        beside = trial.seconds - trial.n_rows * each - task.eigen_seconds(known)
+        kept = min(task.n_rows, kept_rows(task.sample.X.shape[1]))
+        steps = {
+            "read": (1 + (not isinstance(self.method, Fourier))) * task.read_seconds,
+            "beside": max(beside, 0.0),
+            "eigenvalues": task.eigen_seconds(D),
+            "kept rows": kept * row,
+        }
+        if task.n_rows > kept:
+            further = task.once(id(trial.model), lambda: task.row_seconds(trial))
+            steps["further rows"] = (task.n_rows - kept) * further * row / each
+        return steps
 
     def _bound(self, width: int) -> BallSpectral | LeverageSpectral | None:
         """Return the bound of Gegenbauer's or of weighted features, at equal penalty a row."""
@@ -415,49 +492,19 @@ class _Lane:
         whole = float(to_numpy(phi.kernel.diag(X)).sum())
         return cut / whole if cut > SMALL_BIAS * alpha else 0.0
 
-    def _wider(self, width: int) -> list[PlannedFit]:
-        """Return the fits of the widest that was tried, with numbers of this width."""
-        nystrom = isinstance(self.method, Nystrom)
-        phi = None if nystrom else self.task.map(self.method, width)
-        D = self._landmarks(width) if phi is None else phi.n_features
-        error = self.continued(self.widest, math.log2(width / self.widest))
-        kernel = math.nan if phi is None else predicted_error(self.method, phi, self.task.sample.X)
-        found = {"error": error, "kernel_error": kernel, "error_from": "widths"}
-        return [self._scaled(fit, D, **found) for fit in self.tried(self.widest)]
-
-    def _scaled(self, fit: PlannedFit, D: int, **changes: Any) -> PlannedFit:
-        """Return a fit with the seconds and bytes of D features."""
-        eigen, known = self._eigen_seconds, fit.n_features
-        rest = {known: fit.seconds - eigen}
-        narrower = [width for width in self.widths if width < self.widest]
-        # A row of Nyström features takes D² multiplications, as its part of the moments does.
-        linear = narrower and not isinstance(self.method, Nystrom)
-        for other in self.tried(narrower[-1]) if linear else ():
-            if other.solver == fit.solver:
-                rest[other.n_features] = other.seconds - eigen * (other.n_features / known) ** 3
-        steps = {"eigenvalues": eigen * (D / known) ** 3, "rest": grown(rest, D)}
-        size = fit.bytes + self._held(D) - self._held(known)
-        seconds = sum(steps.values())
-        return replace(fit, n_features=D, seconds=seconds, bytes=size, steps=steps, **changes)
-
-    def _held(self, D: int) -> float:
-        """Return the bytes of the matrices of a fit at its worst moment.
+    def _held(self, D: int, n: int) -> float:
+        """Return the bytes of the matrices of a fit to n rows at its worst moment.
 
         That is the eigendecomposition with its work space, or the leave-one-out errors of a block.
         """
-        rows = min(self.task.n_rows, block_rows(D))
+        rows = min(n, block_rows(D))
         return 8.0 * max(5 * D**2, 3 * D**2 + 4 * rows * D)
-
-    @cached_property
-    def _eigen_seconds(self) -> float:
-        """Seconds of the eigendecomposition of the widest features that are tried."""
-        moments = self.trial(self.widest).model.moments_
-        act = lambda: self.task.seconds(lambda: decompose(moments))
-        return float(self.task.once(("eigen", moments.n_features), act))
 
     def _landmarks(self, width: int) -> int:
         """Return at how many landmarks a draw of this width stops: where nothing is left."""
-        drawn = [self.task.map(self.method, max(2, self.widest >> k)) for k in (2, 1, 0)]
+        quarter = self.task.map(self.method, max(2, self.widest >> 2))
+        half = self.task.map(self.method, max(2, self.widest >> 1))
+        drawn = [quarter, half, self.trial(self.widest).model.map_]
         if drawn[-1].n_features < self.widest:
             return drawn[-1].n_features
         left = [float(getattr(phi, "unexplained", None) or 0.0) for phi in drawn]
@@ -473,25 +520,25 @@ def exhausted(left: Sequence[float], widest: int, width: int) -> int:
     if not left[0] > left[1] > left[2] > 0:
         return width
     before, last = np.diff(np.log(left))
-    doublings = np.linspace(0, math.log2(width / widest), 1000)
+    doublings = np.arange(0, math.log2(width / widest), 0.001)
     curve = min(last - before, 0.0) / 2
     logs = np.log(left[2]) + (last + curve) * doublings + curve * doublings**2
     stopped = doublings[logs <= np.log(TOLERANCE[np.dtype(np.float32)])]
     return int(widest * 2.0 ** stopped[0]) if len(stopped) else width
 
 
-def grown(seconds: dict[int, float], D: int) -> float:
-    """Return seconds at D of what takes aD + bD², a and b not negative, and these at some widths.
+def of_width(seconds: float, D: int, squared: float) -> tuple[float, float]:
+    """Return a and b, not negative, of what takes a + bD², with this b if it is no more."""
+    b = min(squared, seconds / D**2)
+    return max(seconds - b * D**2, 0.0), b
 
-    Of one width it is bD².
-    """
-    wide = max(seconds)
-    b = seconds[wide] / wide**2
-    if len(seconds) > 1:
-        narrow = min(seconds)
-        slope = (seconds[wide] / wide - seconds[narrow] / narrow) / (wide - narrow)
-        b = min(max(slope, 0.0), b)
-    return (seconds[wide] / wide - b * wide) * D + b * D**2
+
+def powers(seconds: dict[int, float]) -> tuple[float, float]:
+    """Return a and b, not negative, of what takes an² + bn³ at two sizes."""
+    (few, short), (many, long) = sorted(seconds.items())
+    slope = (long / many**2 - short / few**2) / (many - few)
+    b = min(max(slope, 0.0), long / many**3)
+    return long / many**2 - b * many, b
 
 
 def _exact(task: Task, lane: _Lane) -> PlannedFit:
@@ -503,12 +550,12 @@ def _exact(task: Task, lane: _Lane) -> PlannedFit:
     iterations = max(int(found[1]), 1) if found else 1
     # Each line of the history is of a product in float64, which takes twice as long.
     products = iterations + 2 * len(history)
-    features, (d, t) = lane.tried(width)[-1], (task.sample.X.shape[1], task.sample.y.shape[1])
+    features, (d, t) = lane.planned(width)[-1], (task.sample.X.shape[1], task.sample.y.shape[1])
     each = _product_seconds(task, lane) * (n / len(task.sample)) ** 2
     steps = {"features": features.seconds, "iterations": products * each}
     converged = trial.model.solution_.outcome is not Outcome.NOT_CONVERGED
     row = 8.0 * (width + 2 * d + 8 * t + 2 * min(KEPT, iterations * t))
-    error, against = lane.continued(width, math.inf), "" if converged else UNSOLVED
+    error, against = lane.error(math.inf), "" if converged else UNSOLVED
     takes = sum(steps.values()), features.bytes + n * row, steps
     return PlannedFit(lane.method, width, "exact", error, 0.0, *takes, "widths", against)
 
@@ -522,9 +569,6 @@ def _counted(task: Task, lane: _Lane, width: int) -> FitTrial:
     """
     sample, m = task.sample, len(task.sample)
     share = lane.expected(width).alpha / task.n_rows
-    if task.n_rows <= m:
-        few = min(COUNTED_ROWS, m)
-        return task.trial(few, ExactKernel(lane.method), width, alpha=few * share)
     order, half = np.argsort(sample.priority, kind="stable"), m // 2
     known = int(m / task.n_rows * half)
     chosen = replace(task, sample=sample.take(np.sort(order[half:])), known={})

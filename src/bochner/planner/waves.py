@@ -31,23 +31,26 @@ ANY_WIDTH = 1024
 
 
 def all_fits(
-    task: Task, methods: Sequence[Method] | None, widths: Sequence[int]
+    task: Task,
+    methods: Sequence[Method] | None,
+    widths: Sequence[int],
+    exact: PlannedFit | None = None,
 ) -> tuple[PlannedFit, ...]:
     """Return fits of features and of waves: of the methods named, or of the most promising."""
     if methods is None:
         found = waves_for(task.kernel, task.sample.X, task.n_rows)
         waves = () if found is None else (found.method,)
-        return *planned_fits(task, None, widths), *(wave_fit(task, m) for m in waves)
+        return *planned_fits(task, None, widths, exact), *(wave_fit(task, m) for m in waves)
     others = [m for m in methods if not isinstance(m, WaveMethod)]
     named = [wave_fit(task, m) for m in methods if isinstance(m, WaveMethod)]
-    return *(planned_fits(task, others, widths) if others or not named else ()), *named
+    return *(planned_fits(task, others, widths, exact) if others or not named else ()), *named
 
 
 def wave_fit(task: Task, method: Method) -> PlannedFit:
     """Return the planned fit of waves."""
     n, m = task.n_rows, len(task.sample)
-    path = task.trial(m, method, ANY_WIDTH).model.solution_.path
-    trial = task.trial(min(n, task.most_rows), method, ANY_WIDTH)
+    trial = task.trial(m, method, ANY_WIDTH)
+    path = trial.model.solution_.path
     summed: SummedWaves = trial.model.fit_.summed
     steps = {"read": 2 * task.read_seconds, "tried rows": trial.seconds}
     if n > trial.n_rows:
@@ -73,7 +76,7 @@ def _row_seconds(task: Task, summed: SummedWaves) -> float:
         blocks = Blocks.from_arrays(*task.rows(n)).with_rows(BLOCK_ROWS)
         return task.seconds(lambda: LOCAL.sum(summand, blocks))
 
-    many = min(SWEPT, task.most_rows)
+    many = min(SWEPT, len(task.sample))
     few = many // 4
     return max(swept(many) - swept(few), 0.0) / (many - few)
 
