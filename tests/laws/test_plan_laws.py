@@ -9,8 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bochner as bo
+from bochner._core.sizes import FEW
 from bochner.kernels import Gaussian, Radial
-from bochner.planner import Budget, PlannedFit, best_of, of_width, powers, tried_rows
+from bochner.planner import (
+    Budget,
+    PlannedFit,
+    best_of,
+    fewer_rows,
+    of_width,
+    powers,
+    tried_rows,
+)
 
 #: Bytes that a plan counts for code and small objects, beside what is measured.
 BESIDE = 4 << 20
@@ -250,3 +259,11 @@ def test_a_plan_takes_a_tenth_of_the_work_of_the_fit_at_most(monkeypatch):
 
 def test_at_least_some_rows_are_tried_and_a_fifth_of_many():
     assert [tried_rows(n) for n in (16, 500, 2500, 6000)] == [256, 256, 500, 1200]
+
+
+@given(m=st.integers(256, 8192), width=st.sampled_from([128, 256, 512, 1024]))
+def test_the_smaller_trial_takes_the_course_of_the_larger(m, width):
+    few = fewer_rows(m, width)
+    assert m // 2 <= few <= 0.8 * m
+    if m * width**2 > 1.26 * FEW:
+        assert few * width**2 > FEW

@@ -10,7 +10,7 @@ __all__ = ["Plan", "plan"]
 #: Names for those who build on bochner, by the module that defines each.
 FOR_DEVELOPERS = {
     "choice": "Budget PlannedFit as_budget best_of",
-    "trials": "exhausted expected of_width powers tried_rows wider",
+    "trials": "exhausted expected fewer_rows of_width powers tried_rows wider",
 }
 
 

@@ -252,9 +252,9 @@ def plan(
     to all rows along the path of penalties, which may say too much where more rows tell much more
     of the function; to wider features they fall towards that of the kernel itself as 1/D. Planning
     takes O(m D² + D³ + m³) for m rows, m up to 1024 in the last: about a fifth of the seconds of a
-    default fit to 2500 or 6000 rows, and two fifths of 500. More than 10,000 features that are not
-    landmarks are solved for by products: the passes are counted by solving for the sample, which
-    takes about as long as one to five passes over 500,000 rows.
+    default fit to 2500 rows, a quarter of 6000 and two fifths of 500. More than 10,000 features
+    that are not landmarks are solved for by products: the passes are counted by solving for the
+    sample, which takes about as long as one to five passes over 500,000 rows.
 
     Examples
     --------

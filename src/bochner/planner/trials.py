@@ -30,7 +30,7 @@ from bochner._core.arrays import moved, to_numpy
 from bochner._core.blas import eigh, product
 from bochner._core.random import stream
 from bochner._core.shapes import Array
-from bochner._core.sizes import block_rows, kept_rows
+from bochner._core.sizes import FEW, block_rows, kept_rows
 from bochner.certificates.bounds.leverage import LeverageSpectral
 from bochner.certificates.bounds.zonal import BallSpectral
 from bochner.data.blocks import Blocks
@@ -453,7 +453,8 @@ class _Lane:
         task, nystrom = self.task, isinstance(self.method, Nystrom)
         begun = self._precision(self.widest)
         trial = self.trial(self.widest, begun)
-        half = task.trial(trial.n_rows // 2, self.method, self.widest, precision=begun)
+        rows = fewer_rows(trial.n_rows, self.widest)
+        half = task.trial(rows, self.method, self.widest, precision=begun)
         each = (trial.seconds - half.seconds) / (trial.n_rows - half.n_rows)
         each = max(each, LEAST_PART * trial.seconds / trial.n_rows)
         known, unit = trial.model.map_.n_features, task.multiplying(begun)
@@ -525,6 +526,15 @@ def exhausted(left: Sequence[float], widest: int, width: int) -> int:
     logs = np.log(left[2]) + (last + curve) * doublings + curve * doublings**2
     stopped = doublings[logs <= np.log(TOLERANCE[np.dtype(np.float32)])]
     return int(widest * 2.0 ** stopped[0]) if len(stopped) else width
+
+
+def fewer_rows(m: int, width: int) -> int:
+    """Return the rows of the smaller of two trials: half, or so many that they take one course.
+
+    Few rows are decomposed themselves, which takes longer than their moments.
+    """
+    few = int(FEW / width**2) + 1
+    return max(few, m // 2) if m >= 1.25 * few else m // 2
 
 
 def of_width(seconds: float, D: int, squared: float) -> tuple[float, float]:
