@@ -63,7 +63,7 @@ def test_lines_can_be_named(module):
 def test_a_change_runs_with_its_statement_and_a_constant_with_its_readers(module):
     """Through other constants and defaults too; fields with methods, what has no name with all."""
     module.write_text(
-        "LIMIT = 3\nTWICE = 2 * LIMIT\n\n\ndef inner(x, most=TWICE):\n    if x:\n"
+        "LIMIT = 3\nTWICE = sum(2 * LIMIT for x in range(1))\n\n\ndef inner(x, most=TWICE):\n    if x:\n"
         "        return (\n            x\n            + most\n        )\n    return LIMIT\n\n\n"
         "def outer(x):\n    x = abs(x)\n    return inner(x)\n\n\nprint(1)\n\n\n"
         "class Bare:\n    LIMIT = 5\n\n\nclass Kind:\n    LIMIT = 6\n\n    def at(self):\n"
@@ -157,6 +157,18 @@ def test_known_equivalents_are_still_in_the_source():
     for path, text, change in mutations.EQUIVALENT:
         found = mutations.sites(mutations.PACKAGE / path)
         assert any((site.text, site.change) == (text, change) for site in found), (path, text)
+
+
+def test_named_numbers_that_no_answer_depends_on_are_still_in_the_source():
+    """On one line each: changes of it are let off, and those of no other line of the name."""
+    for files in mutations.WORKED_ON.values():
+        for path, names in files.items():
+            sites = [*mutations.sites(mutations.PACKAGE / path)]
+            for name in names:
+                off = [s for s in sites if s.text.startswith(f"{name} = ")]
+                assert off, (path, name)
+                assert len({site.line for site in off}) == 1
+                assert all(map(mutations.known_equal, off))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be parted here")
