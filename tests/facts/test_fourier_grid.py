@@ -4,8 +4,10 @@ import sys
 import warnings
 from dataclasses import replace
 
+import mpmath
 import numpy as np
 import pytest
+from scipy.special import erfc
 
 import bochner as bo
 
@@ -24,10 +26,12 @@ from bochner.kernels import (
     Linear,
     Mahalanobis,
     Matern,
+    Periodic,
     RationalQuadratic,
     SpectralMixture,
 )
 from bochner.kernels.equispaced import taper, tapered_weights
+from bochner.kernels.periods import common_period, is_cyclic, on_frequencies, seasons, turns
 from bochner.landmarks import Given
 from bochner.models.gaussian_process import grid as process_grid
 from bochner.selection.waves import lengthscales_on_waves
@@ -153,6 +157,84 @@ def test_a_width_takes_the_waves_of_a_coarser_tolerance():
     ] * 4
     assert errors[0] > errors[1] > errors[2] > errors[3]
     assert errors[3] < 1e-8
+
+
+# --- Periods ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lengthscale", [0.05, 0.3, 1.0, 10.0])
+def test_the_highest_harmonic_is_the_last_above_rounding(lengthscale):
+    """Of e^(−κ) I_c(κ), κ = 1/ℓ², in forty digits: 2 Σ of it and those above is over 1e-16."""
+    with mpmath.workdps(40):
+        kappa = mpmath.mpf(1) / mpmath.mpf(lengthscale) ** 2
+        weights = [mpmath.exp(-kappa) * mpmath.besseli(c, kappa) for c in range(400)]
+        beyond = [2 * mpmath.fsum(weights[c:]) for c in range(400)]
+    last = max(1, *(c for c, rest in enumerate(beyond) if rest > 1e-16))
+    assert seasons(Periodic(0.7, lengthscale), 0, 1)[0].highest == last
+
+
+def test_periods_on_frequencies_are_whole_numbers_of_steps():
+    """Period 0.31 is 2π/h divided by the nearest whole number of steps, in each column."""
+    spacing = np.array([1.3, 0.4])
+    kernel = 2.0 * Periodic((0.31, 5.0), (1.0, 2.0)) ** 2 + Gaussian(0.3)
+    inner = on_frequencies(kernel, spacing).left.kernel.kernel
+    steps = [round(2 * np.pi / (p * h)) for p, h in zip((0.31, 5.0), spacing, strict=True)]
+    expected = 2 * np.pi / (spacing * steps)
+    np.testing.assert_allclose(inner.period, expected, rtol=1e-12)
+    assert inner.lengthscale == (1.0, 2.0)
+    assert on_frequencies(kernel, spacing).right == Gaussian(0.3)
+    seen = on_frequencies(Columns(Periodic(0.31), (1,)), spacing).kernel
+    assert seen.period[0] == pytest.approx(2 * np.pi / (0.4 * round(2 * np.pi / (0.31 * 0.4))))
+
+
+def test_axes_repeat_by_the_angle_that_all_their_steady_periods_share():
+    """Periods of 6 and 4 steps: every 2π/2; those of a term that decays are not counted."""
+    h = np.array([0.5, 0.5])
+    p = lambda steps: 2 * np.pi / (0.5 * steps)
+    kernel = Columns(Periodic(p(6)) + Periodic(p(4)) + Gaussian(1.0) * Periodic(p(5)), (0,))
+    np.testing.assert_allclose(turns(kernel, h), [np.pi, 0.0])
+    assert not is_cyclic(kernel, 0, 2)
+    assert is_cyclic(Columns(Periodic(1.0), (1,)), 1, 2)
+    assert not is_cyclic(Columns(Periodic(1.0), (1,)), 0, 2)
+
+
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-3, 1e-4])
+def test_the_common_multiple_is_the_first_that_moves_the_kernel_little_enough(tolerance):
+    """By 2π|1/p − c/P| L/ℓ for each period, P the multiples of the longest one after the other."""
+    kernel, length = Periodic(1.0, 0.7) + Periodic(2**0.5, 2.0), 3.0
+    found, moved = common_period(seasons(kernel, 0, 1), length, tolerance, 0)
+    errors = []
+    for many in range(1, 4097):
+        P = 2**0.5 * many
+        off = [abs(1 / p - max(round(P / p), 1) / P) / s for p, s in ((1.0, 0.7), (2**0.5, 2.0))]
+        errors.append(2 * np.pi * length * sum(off))
+    first = next(i for i, error in enumerate(errors) if error <= tolerance)
+    assert found == pytest.approx(2**0.5 * (first + 1))
+    assert moved == pytest.approx(errors[first], rel=1e-9)
+
+
+def test_multiples_are_tried_to_four_thousand_and_ninety_six():
+    """Periods 1 and 1 + 1/m have m + 1 for their least common multiple: m times the longer."""
+    both = lambda m: seasons(Periodic(1.0) + Periodic(1.0 + 1.0 / m), 0, 1)
+    assert common_period(both(4096), 1.0, 1e-9, 0)[0] == pytest.approx(4097.0)
+    with pytest.raises(UnsupportedKernel, match="divide one of up to 4,096 times the longest"):
+        common_period(both(4097), 1.0, 1e-9, 0)
+
+
+# --- Tapers --------------------------------------------------------------------------------------
+
+
+def test_a_taper_falls_from_the_box_to_the_nearest_image():
+    """½ erfc from −5 to 5: less than 1e-12 is lost at the end of the box, or left beyond."""
+    length, period = 0.8, 4.0
+    end = (period - length) / 2
+    t = np.linspace(-period / 2, period / 2, 201)
+    share = (np.abs(t) - length) / (end - length)
+    expected = erfc(5 * (2 * share - 1)) / 2
+    np.testing.assert_allclose(taper(t, period, length), expected, rtol=1e-9, atol=1e-15)
+    ends = taper(np.array([0.0, length, (length + end) / 2, end]), period, length)
+    np.testing.assert_allclose(ends, [1.0, 1.0, 0.5, 0.0], atol=1e-12)
+    assert 1 - ends[1] == pytest.approx(erfc(5.0) / 2, rel=1e-3)
 
 
 # --- Sums, products, solutions -------------------------------------------------------------------
