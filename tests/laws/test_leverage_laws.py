@@ -116,6 +116,73 @@ def test_the_density_is_above_the_bound_and_near_it(half, n_lambda):
     assert np.median(share) < (1.1 if len(half) == 1 else 4.0)
 
 
+def largest_by_hand(half, n_lambda, below, above):
+    """The least over t of a bound of p τ on below ≤ |ω| ≤ above: its box there, p at the start.
+
+    Of a box no product Π (R_k + t√((1 + ω_k²)/2)) with |ω| ≤ r is above that of equal parts (of
+    the mean of R_k, all ω_k² = r²/d), or that of all ω_k² = r².
+    """
+    d, found = len(half), []
+    p = n_lambda * math.exp(-0.5 * below**2) / (2 * math.pi) ** (d / 2)
+    for t in np.linspace(0, math.sqrt(max(math.log(n_lambda), 0) + 2 * math.log(d) + 4), 129)[1:]:
+        even = (sum(half) / d + t * math.sqrt((1 + above**2 / d) / 2)) ** d
+        each = math.prod(R + t * math.sqrt((1 + above**2) / 2) for R in half)
+        found.append(min(even, each) / math.pi**d + p * d * d * math.exp(-t * t))
+    return min(*found, p)
+
+
+@pytest.mark.parametrize(
+    ("half", "n_lambda"), [*DENSITIES, ((9.0, 0.01), 1e4), ((1.0,) * 15, 1e9), ((0.1,), 0.3)]
+)
+def test_levels_are_the_bounds_of_their_shells(half, n_lambda):
+    """512 shells to √(2 log n_λ + 8), as many as have a bound below n_λ p at their end."""
+    density = modified_density(np.array(half), n_lambda)
+    edges = np.linspace(0, math.sqrt(max(2 * math.log(n_lambda), 0) + 8), 513)
+    kept = len(density.log_levels)
+    np.testing.assert_allclose(density.radii, edges[: kept + 1], rtol=1e-12)
+    levels = [largest_by_hand(half, n_lambda, *edges[i : i + 2]) for i in range(512)]
+    np.testing.assert_allclose(np.exp(density.log_levels), levels[:kept], rtol=1e-9)
+    p = n_lambda * np.exp(-0.5 * edges[1:] ** 2) / (2 * math.pi) ** (len(half) / 2)
+    below = np.flatnonzero(np.array(levels) < p)
+    assert kept == (below[-1] + 1 if len(below) else 0)
+
+
+def test_of_sixteen_columns_on_the_density_is_that_of_the_kernel():
+    many, fewer = (modified_density(np.full(d, 0.01), 1e9) for d in (16, 15))
+    assert len(many.log_levels) == 0
+    assert len(fewer.log_levels) > 0
+    W, ratios = many.draw(100, np.random.default_rng(0))
+    np.testing.assert_allclose(ratios, 1.0, rtol=1e-12)
+    assert many.mass == pytest.approx(1e9, rel=1e-12)
+
+
+@pytest.mark.parametrize(("half", "n_lambda"), DENSITIES)
+def test_draws_weigh_p_over_q_and_shells_hold_their_mass(half, n_lambda):
+    """Of 20,000 draws a share s is off by √(s/20,000); five of them, for some 12 shares."""
+    density, d = modified_density(np.array(half), n_lambda), len(half)
+    W, ratios = density.draw(20_000, np.random.default_rng(2))
+    r = np.linalg.norm(W, axis=1)
+    shell = np.searchsorted(density.radii, r, side="right") - 1
+    inside = shell < len(density.log_levels)
+    p = np.exp(-0.5 * r * r) / (2 * math.pi) ** (d / 2)
+    bound = n_lambda * p
+    bound[inside] = np.exp(density.log_levels[shell[inside]])
+    np.testing.assert_allclose(ratios, p * density.mass / bound, rtol=1e-9)
+    volume = math.pi ** (d / 2) / math.gamma(d / 2 + 1) * np.diff(density.radii**d)
+    masses = np.exp(density.log_levels) * volume
+    beyond = n_lambda * chi(d).sf(density.radii[-1])
+    assert density.mass == pytest.approx(masses.sum() + beyond, rel=1e-9)
+    for low, high in ((0, 0.25), (0.25, 0.5), (0.5, 1.0)):
+        some = slice(int(low * len(masses)), int(high * len(masses)))
+        share = masses[some].sum() / density.mass
+        found = ((shell >= some.start) & (shell < some.stop)).mean()
+        assert abs(found - share) <= 5 * math.sqrt(share / 20_000) + 1e-12
+    middle = (r[inside] ** d - density.radii[shell[inside]] ** d) / np.diff(density.radii**d)[
+        shell[inside]
+    ]
+    assert abs(middle.mean() - 0.5) < 5 / math.sqrt(12 * len(middle))
+
+
 @pytest.mark.parametrize(("half", "n_lambda"), DENSITIES[:2])
 def test_the_mass_is_the_integral_of_the_bound(half, n_lambda):
     w = np.linspace(-10, 10, 2001)
