@@ -111,6 +111,18 @@ def test_pairs_stand_for_the_whole_matrix():
     assert 0.7 < paired_error(phi, X) / (np.linalg.norm(Z @ Z.T - K) / np.linalg.norm(K)) < 1.4
 
 
+def test_a_thousand_pairs_stand_for_all():
+    """Of 2,401 rows, the first 1,000 pairs; entries beside the diagonal count n − 1 = 2,399 times."""
+    X, kernel = rows(2401, 2), Matern(1.5)
+    phi = bo.draw(2.0 * kernel, "iid", n_features=16, n_inputs=2, random_state=0)
+    Z, K = phi(X[:2000]), np.concatenate([2.0 * kernel(X[i : i + 2]) for i in range(0, 2000, 2)])
+    off = (Z[::2] * Z[1::2]).sum(axis=1) - K[::2, 1]
+    own = (Z[::2] ** 2).sum(axis=1) - 2.0
+    error = 2399 * np.mean(off**2) + np.mean(own**2)
+    size = 2399 * np.mean(K[::2, 1] ** 2) + 4.0
+    assert_close(paired_error(phi, X), (error / size) ** 0.5, factor=10)
+
+
 # ---- the table
 
 

@@ -1,5 +1,7 @@
 """What draw gives for each kernel and method, what it refuses, and how "auto" picks."""
 
+import math
+
 import numpy as np
 import pytest
 from gallery import rows, small_matrix
@@ -105,6 +107,76 @@ def test_names_stand_for_methods():
     }.items():
         a = draw(Gaussian(), name, n_features=16, X=X, random_state=0)(X)
         assert (a == draw(Gaussian(), method, n_features=16, X=X, random_state=0)(X)).all()
+
+
+# ---- edges of rules: the last width or number of columns on either side
+
+
+def kinds(d, kernel):
+    """The methods that are compared for a kernel of d columns, without drawing the winner."""
+    data = np.random.default_rng(0).normal(size=(40, d))
+    return [c.method for c in chosen(kernel, data, Auto(sample=4), n_features=2).candidates]
+
+
+def test_methods_are_tried_up_to_and_from_numbers_of_columns():
+    """Sobol points to 20 columns, structured frequencies from 128, and principal axes to 2048."""
+    for d, sobol in ((20, True), (21, False)):
+        assert (Fourier(QMC()) in kinds(d, Matern(1.5, 9.0))) is sobol
+        assert (Fourier(IID()) in kinds(d, Matern(1.5, 9.0))) is not sobol
+    for d, structured in ((127, False), (128, True)):
+        assert (Fourier(Structured()) in kinds(d, Matern(1.5, 9.0))) is structured
+    with pytest.raises(UnsupportedKernel, match=r"HermiteMercer .* 2048"):
+        draw(Gaussian(), HermiteMercer(), n_features=2, X=np.ones((2, 2049)))
+
+
+def test_products_are_expanded_where_each_term_has_sixteen_features():
+    """(a + b)(c + d), and (a + b)³ by its binomials: four terms, 64 features."""
+    for kernel in (
+        (Gaussian() + Linear()) * (Matern(1.5) + Linear()),
+        (Gaussian() + Linear()) ** 3,
+    ):
+        for width, expanded in ((64, True), (63, False)):
+            phi = draw(kernel, "iid", n_features=width, n_inputs=1, random_state=0)
+            assert (len(getattr(phi, "parts", ())) == 4) is expanded
+            assert hasattr(phi, "left_signs") is not expanded
+
+
+def test_exact_factors_are_written_out_where_four_features_are_left():
+    for width, written in ((12, True), (11, False)):
+        phi = draw(Linear() * Matern(1.5), "iid", n_features=width, n_inputs=3, random_state=0)
+        assert hasattr(phi, "left_signs") is not written
+    phi = draw(Linear() * Gaussian(), "iid", n_features=15, n_inputs=3, random_state=0)
+    assert (phi.left.n_features, phi.right.n_features) == (3, 4)  # pairs: 5 is one too many
+
+
+def test_a_sum_gives_each_part_what_it_asks_for_and_shares_the_rest_by_size():
+    """Of 4 k₁ + k₂ + ⟨x, y⟩ with 43: 3 exact, 32 and 8; of terms that weigh nothing two each."""
+    kernel = 4.0 * Gaussian() + Matern(1.5) + Linear()
+    phi = draw(kernel, "iid", n_features=43, n_inputs=3, random_state=0)
+    widths = [part.n_features for part in (*phi.parts[0].parts, phi.parts[1])]
+    assert widths == [32, 8, 3]
+    light = 1e-9 * Gaussian() + Matern(1.5)
+    phi = draw(light, "iid", n_features=10, n_inputs=3, random_state=0)
+    assert [part.n_features for part in phi.parts] == [2, 8]
+    for width, fits in ((4, True), (3, False)):
+        if fits:
+            assert draw(light, "iid", n_features=width, n_inputs=3).n_features == 4
+        else:
+            with pytest.raises(InvalidInput, match="requires n_features of at least 4"):
+                draw(light, "iid", n_features=width, n_inputs=3)
+
+
+@pytest.mark.parametrize(("size", "D"), [(0.2, 300), (1.0, 300), (1.0, 3000), (2.5, 2000)])
+def test_exponentials_of_kernels_are_cut_where_the_rest_is_below_a_tenth_of_the_noise(size, D):
+    """e^k − Σ_{i ≤ n} kⁱ/i! in the mean of k(x, x), as a share: first n with at most 0.1/√D."""
+    data = X[:, :2] / np.linalg.norm(X[:, :2], axis=1, keepdims=True)
+    kernel = bo.kernels.Exp(size * (Gaussian() * Linear()))  # size on the diagonal
+    phi = draw(kernel, "iid", n_features=D, X=data, random_state=0)
+    left, n = np.exp(size) - 1, 0
+    while n < 2 or left > 0.1 * D**-0.5 * np.exp(size):
+        n += 1
+        left -= size**n / math.factorial(n)
+    assert len(phi.parts) == n + 1
 
 
 # ---- refusals

@@ -272,6 +272,62 @@ def test_weights_of_the_layers_are_those_of_the_recursion():
         assert_close(np.square(_weights(h)) @ [u, *parts], full)
 
 
+@pytest.mark.parametrize("kernel", [NeuralTangent(1), NeuralTangent(3), NNGP(1), NNGP(4)], ids=repr)
+def test_layers_share_the_features_by_their_factors(kernel):
+    """As (L − j + 1) 2^(j − L) to A_j and j 2^(j − L) to T_j; of NNGP 2^(j − L), and no T_j."""
+    phi, L = draw(kernel, NeuralTangentFeatures(), n_features=1003, n_inputs=3), kernel.depth
+    tangent = isinstance(kernel, NeuralTangent)
+    ramps = [(L - j + 1 if tangent else 1) / 2 ** (L - j) for j in range(1, L + 1)]
+    steps = [j / 2 ** (L - j) if tangent else 0.0 for j in range(1, L + 1)]
+    found = [W.shape[1] for W in phi.ramps], [W.shape[1] for W in phi.steps] or [0] * L
+    assert phi.n_features == 1003
+    for widths, shares in zip(found, (ramps, steps), strict=True):
+        expected = 1000 * np.array(shares) / (sum(ramps) + sum(steps))
+        assert np.abs(np.array(widths) - expected).max() <= 1
+
+
+@pytest.mark.parametrize("kind", [NeuralTangent, NNGP])
+def test_directions_of_layers_are_orthogonal_in_blocks_and_of_length_one(kind):
+    phi = draw(kind(2), NeuralTangentFeatures(), n_features=43, n_inputs=4, random_state=0)
+    below = 4
+    for W in (*phi.ramps, *phi.steps):
+        assert_close(np.linalg.norm(W, axis=0), np.ones(W.shape[1]))
+    for W in phi.ramps:
+        assert W.shape[0] == below
+        for start in range(0, W.shape[1], below):
+            block = W[:, start : start + below]
+            assert_close(block.T @ block, np.eye(block.shape[1]))
+        below += W.shape[1]
+
+
+def test_exact_parts_are_split_off_where_they_are_half_of_the_features_at_most():
+    for d, exact, method, kernel in (
+        (5, 5, NeuralTangentFeatures(), NNGP(1)),
+        (5, 5, ReLU(1), ArcCosine(1)),
+        (5, 1, ReLU(0), ArcCosine(0)),
+        (5, 15, ReLU(2), ArcCosine(2)),
+    ):
+        for width, split in ((2 * exact, True), (2 * exact - 1, False)):
+            phi = draw(kernel, method, n_features=width, n_inputs=d, random_state=0)
+            assert phi.n_features == width
+            found = isinstance(phi, NeuralMap) if kernel == NNGP(1) else phi.split
+            assert found is split
+
+
+def test_the_fewest_features_of_each_form_are_drawn():
+    """One for each part of a layer beside the exact ones; two where steps are sketched."""
+    for kernel, method, fewest in (
+        (NeuralTangent(1), NeuralTangentFeatures(True), 5),
+        (NNGP(1), NeuralTangentFeatures(True), 4),
+        (NeuralTangent(1), NeuralTangentFeatures(False), 2),
+        (NNGP(1), NeuralTangentFeatures(False), 1),
+        (ArcCosine(1), ReLU(1, split=True), 4),
+    ):
+        assert drawn((kernel, method), n_features=fewest).n_features == fewest
+        with pytest.raises(InvalidInput):
+            drawn((kernel, method), n_features=fewest - 1)
+
+
 def twin_of_sketch(phi, x):
     linear = tangent = x / np.linalg.norm(x)
     for h, W in enumerate(phi.ramps):
