@@ -77,6 +77,40 @@ def test_parts_of_kernels_are_in_words_too(kernel, start):
     assert len(text) < 300
 
 
+def test_six_lengthscales_and_names_are_written_out_and_seven_are_not():
+    six, seven = tuple(range(6)), tuple(range(7))
+    assert in_words(Gaussian(MANY[:6])) == f"Gaussian(lengthscale={MANY[:6]})"
+    assert in_words(Gaussian(MANY[:7])).startswith("Gaussian, lengthscales of 7 columns, shortest")
+    assert in_words(Gaussian(MANY[:8])).endswith(f"; 2 others from {MANY[6]:.3g} to {MANY[7]:.3g}")
+    assert in_words(Columns(Gaussian(), six), NAMES).endswith(" of c0, c1, c2, c3, c4, c5")
+    assert in_words(Columns(Gaussian(), seven), NAMES).endswith("c3, c4, c5 and 1 more")
+
+
+def test_names_are_used_where_there_is_one_for_each_column():
+    """A name for every column that is seen, and none to spare; else columns are numbered."""
+    curves = ((0.0, 1.0),), ((0.0, 1.0),)
+    for names, said in ((["a", "b", "c"], "c"), (["a", "b"], "column 2"), (None, "column 2")):
+        assert in_words(Columns(Gaussian(), (2,)), names).endswith(f" of {said}")
+        assert in_words(Monotone(Gaussian(), (2,), *curves), names).endswith(
+            f"; {said} transformed"
+        )
+    text = in_words(Gaussian(MANY[:7]), list("abcdefg"))
+    assert ", shortest first: a 10, b 17, c 24, d 31, e 38, f 45; " in text
+
+
+def test_a_linear_metric_has_lengthscales_in_the_units_of_columns():
+    text = in_words(Mahalanobis(Linear(), np.diag([4.0, 1.0 / 9.0])), ["a", "b"])
+    assert text == "Linear, a metric with lengthscales along 2 columns, shortest first: a 0.5, b 3"
+
+
+def test_columns_that_do_not_vary_keep_their_units():
+    spread = np.where(np.arange(7) == 2, 0.0, 10.0)
+    text = in_words(Gaussian((1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)), list("abcdefg"), spread)
+    assert text.endswith("first: a 0.1, b 0.2, d 0.4, e 0.5, f 0.6, g 0.7; one other, 3")
+    other = in_words(Gaussian(MANY[:7]), None, np.ones(6))  # of other columns
+    assert "in standard deviations" not in other
+
+
 def test_the_words_of_a_fit_name_its_columns_in_their_deviations():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 8)) * 10.0 ** np.arange(8)

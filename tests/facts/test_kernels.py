@@ -210,9 +210,11 @@ def test_linear_and_constant():
     assert Constant(2.5)(X, Y).tolist() == [[2.5], [2.5]]
 
 
-@pytest.mark.parametrize(
-    "smoothness", [0.1, 0.3, 1.0, 2.0, 6.5, 7.5, 20.0, 29.9, 30.1, 50.0, 100.0]
-)
+SMOOTHNESSES = [0.1, 0.3, 1.0, 2.0, 6.5, 7.5, 20.0, 29.9, 30.1, 50.0, 100.0]
+SMOOTHNESSES += [3.0, 4.5, 5.0, 5.5, 7.0, 9.0, 11.0, 13.0]  # no closed form is of whole ones
+
+
+@pytest.mark.parametrize("smoothness", SMOOTHNESSES)
 def test_matern_is_accurate_for_any_smoothness_at_any_distance(smoothness):
     """Each branch (closed forms, Bessel function, Debye's expansion) against fifty digits."""
     r = np.concatenate([[0.0, 1e-100, 1e-12, 1e-6], np.geomspace(1e-4, 40.0, 12)])[:, None]

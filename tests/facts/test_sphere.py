@@ -79,6 +79,23 @@ def test_the_kernel_is_one_of_the_chord():
     np.testing.assert_allclose(OnSphere("matern32", 7.0).diag(X), 1.0)
 
 
+CHORDS = {
+    "gaussian": lambda r: np.exp(-(r**2) / 2),
+    "exponential": lambda r: np.exp(-r),
+    "matern12": lambda r: np.exp(-r),
+    "matern32": lambda r: (1 + 3**0.5 * r) * np.exp(-(3**0.5) * r),
+    "matern52": lambda r: (1 + 5**0.5 * r + 5 * r**2 / 3) * np.exp(-(5**0.5) * r),
+    "rational_quadratic": lambda r: 1 / (1 + r**2 / 2),
+}
+
+
+@pytest.mark.parametrize("name", CHORDS)
+def test_names_stand_for_families_of_the_chord(name):
+    X = places(12)
+    chord = 2 * np.sin(angle(X, X) / 2) / np.deg2rad(25.0)
+    np.testing.assert_allclose(OnSphere(name, 25.0)(X), CHORDS[name](chord), atol=1e-9)
+
+
 def test_longitude_wraps_and_poles_are_points():
     k = OnSphere("matern12", 3.0)
     turned = k([[10.0, 179.5]], [[10.0, -179.5], [10.0, 180.5], [10.0, 540.5]])[0]

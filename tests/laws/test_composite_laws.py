@@ -321,14 +321,22 @@ def test_values_of_a_kernel_without_numbers_are_refused(kernel):
         (lambda: Free(-1.0), "Free: start must be a positive finite number, or None; got -1.0"),
         (lambda: Free(2.0, low=3.0), "Free: low ≤ start ≤ high and low < high are required"),
         (lambda: Free(low=3.0, high=3.0), "low < high are required; got low=3.0, start=None"),
+        (lambda: Free(0.0), "Free: start must be a positive finite number, or None; got 0.0"),
+        (lambda: Free(high=np.inf), "Free: high must be a positive finite number, or None"),
+        (lambda: Free(2.0, high=1.0), "Free: low ≤ start ≤ high and low < high are required"),
         (lambda: Gaussian("free"), "Gaussian: lengthscale must be a positive finite number"),
         (lambda: Gaussian(("auto", -1.0)), r"Gaussian: lengthscale\[1\] must be a positive finite"),
     ],
-    ids=range(5),
+    ids=range(8),
 )
 def test_bad_free_numbers_are_refused(make, message):
     with pytest.raises((InvalidInput, InvalidType), match=message):
         make()
+
+
+def test_free_numbers_may_start_at_a_bound():
+    for free in (Free(0.5, 0.5, 1.0), Free(1.0, 0.5, 1.0), Free(0.5, high=0.5), Free(low=0.1)):
+        assert Gaussian(free).lengthscale == free
 
 
 def test_free_numbers_need_targets_dense_rows_and_no_learned_metric():
