@@ -11,6 +11,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
+import torch
 from naive import kernel_matrix
 from scipy.integrate import quad
 from scipy.sparse import csr_array
@@ -260,3 +261,23 @@ def test_the_matrix_of_a_sum_in_bands_is_that_of_one_call(n, dtype):
         scale = np.abs(K).max()
         np.testing.assert_allclose(K, kernel(rows), atol=50 * scale * np.finfo(dtype).eps)
     np.testing.assert_array_equal(in_bands(Laplace(2.0), X), Laplace(2.0)(X))
+
+
+@pytest.mark.parametrize("share", [2.0**-7, 2.0**-9, 2.0**-12, 2.0**-20, 2.0**-40])
+def test_distances_of_near_rows_keep_their_digits_in_every_library(share):
+    """Of |x − y|² a share of |x|² + |y|²: by products it has no more than share/ε of its digits.
+
+    From 2^−8 on these are 256 roundings, nearer rows are subtracted; k = exp(−r/ℓ) with r = ℓ.
+    """
+    rng, d = np.random.default_rng(0), 20
+    X = rng.standard_normal((30, d))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    steps = rng.standard_normal((30, d))
+    steps *= math.sqrt(2 * share) / np.linalg.norm(steps, axis=1, keepdims=True)
+    Y = np.concatenate([X + steps, -X - steps])  # of mean zero, about which rows are taken
+    r = np.linalg.norm(X - Y[:30], axis=1)
+    scale = math.sqrt(2 * share)
+    found = np.diag(Exponential(scale)(torch.asarray(X), torch.asarray(Y)).numpy()[:, :30])
+    rounded = np.spacing(1.0) / scale  # of x itself, in units of r
+    allowed = 2 * rounded + 600 * np.finfo(float).eps
+    np.testing.assert_allclose(found, np.exp(-r / scale), rtol=allowed)
