@@ -126,6 +126,21 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "the best step lies well inside either range, and is found to 0.1 % in both",
     ),
     (
+        "features/fourier/frequencies.py",
+        "images = 2 * float(beyond[places].sum()) / whole",
+        "Div becomes Mult",
+    ): "parts of kernels have k(0) = 1: multiples were taken off them",
+    (
+        "kernels/zonal.py",
+        "_LUNE = tuple((-1) ** (k + 1) * 2 * k / math.factorial(2 * k + 1) for k in range(10))",
+        "10 becomes 11",
+    ): "of angles below 1 the tenth term is 20/21!, 4e-19",
+    (
+        "kernels/zonal.py",
+        "_SQUARED = tuple((-1) ** k * (k - 1) / math.factorial(2 * k + 1) * (k > 0) for k in range(13))",
+        "13 becomes 14",
+    ): "of numbers below 2 the thirteenth term is 12 · 2^27/27!, 2e-19",
+    (
         "kernels/radial.py",
         "u += (81 * p**2 - 462 * p**4 + 385 * p**6) / (1152 * mu**2)",
         "81 becomes 82",
