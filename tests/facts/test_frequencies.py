@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.special import erfc
 
 import bochner as bo
-from bochner.kernels import Columns, Constant, Gaussian, Matern, RationalQuadratic
+from bochner.kernels import Columns, Constant, Gaussian, Matern, Normalised, RationalQuadratic
 
 WORTH = 1e5  # Predictions are held to the tolerance up to this W k(x, x)/alpha
 
@@ -85,6 +85,13 @@ def test_a_multiple_has_the_grid_of_the_kernel():
             np.testing.assert_array_equal(one.extent, many.extent)
             np.testing.assert_allclose(many.weights, 7.0 * one.weights, rtol=1e-9, atol=1e-12)
             assert many.error == pytest.approx(one.error, rel=1e-6)
+
+
+def test_a_normalised_kernel_has_the_waves_of_the_kernel_over_its_size():
+    kernel = 3.0 * Matern(2.5, 0.1) + 2.0 * Gaussian(0.2)
+    whole, unit = (whole_map(k, 1e-4, [0.7]) for k in (kernel, Normalised(kernel)))
+    np.testing.assert_array_equal(unit.extent, whole.extent)
+    np.testing.assert_allclose(unit.weights, whole.weights / 5.0, rtol=1e-12)
 
 
 def test_a_constant_beside_the_kernel_has_no_images():

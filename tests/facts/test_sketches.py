@@ -270,6 +270,26 @@ def test_shares_use_what_there_is_and_stand_for_every_degree(D):
     assert_close(np.delete(law * worth, core).sum(), rest.sum())  # wₙ/pₙ is the same for all
 
 
+@pytest.mark.parametrize("n", [1, 2, 50, 1300])
+def test_degrees_are_weighed_at_five_hundred_and_twelve_rows_from_the_first_to_the_last(n):
+    """Rows of growing length: a degree has the mean share of its term at rows evenly spaced."""
+    lengths = np.linspace(0.5, 3.0, n)
+    X = lengths[:, None] * np.array([[0.6, 0.0, 0.8]])
+    phi = draw(DotExponential(), TensorSketch(), n_features=2000, X=X, random_state=0)
+    some = np.unique(np.linspace(0, n - 1, min(n, 512)).astype(int))
+    k = np.arange(40)
+    terms = [[r ** (2 * i) / math.factorial(i) for i in k] for r in lengths[some].tolist()]
+    law = np.mean(terms / np.sum(terms, axis=1, keepdims=True), axis=0)
+    exact = [d for d, s in zip(phi.weights.degrees, phi.sketches, strict=True) if s is None]
+    assert exact in ([0], [0, 1])
+    law[exact] = 0.0
+    left = 2000 - sum(3 if d else 1 for d in exact)
+    for degree, sketch in zip(phi.weights.degrees.tolist(), phi.sketches, strict=True):
+        wanted = left * law[degree] / law.sum()
+        if sketch is not None and wanted >= 2:
+            assert abs(sketch.width - wanted) <= 2
+
+
 def test_shares_stop_at_the_capacity():
     law = np.array([0.0, 0.5, 0.5])
     got = shares(law, lambda n: 4 if n == 1 else 1e9, 100, np.random.default_rng(0))
