@@ -125,6 +125,25 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         ),
         "the best step lies well inside either range, and is found to 0.1 % in both",
     ),
+    **dict.fromkeys(
+        (
+            (
+                "kernels/stationary_families.py",
+                "k[near] = 1.0 - (u[near] ** 2 / (4.0 * (smoothness - 1.0)) if smoothness > 1 else 0.0)",
+                change,
+            )
+            for change in (
+                "2 becomes 3",
+                "4.0 becomes 8.0",
+                "1.0 becomes 2.0",
+                "1 becomes 2",
+                "Sub becomes Add",
+                "Mult becomes Div",
+                "Div becomes Mult",
+            )
+        ),
+        "to order 30 a Bessel function overflows where u² is below 1e-17, and k is at most one",
+    ),
     (
         "features/fourier/frequencies.py",
         "images = 2 * float(beyond[places].sum()) / whole",
