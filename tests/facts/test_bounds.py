@@ -190,6 +190,62 @@ def test_width_and_error_undo_each_other_and_fall_together(bound):
         assert bound.error(2 * width) < error < bound.error(width, 0.999)
 
 
+@pytest.mark.parametrize(
+    "bound", [b for b, _ in PRINTED if hasattr(b, "amplitude")], ids=lambda b: repr(b)[:30]
+)
+def test_errors_of_a_multiple_of_a_kernel_are_multiples(bound):
+    """k times 3: every entry, and its error, is three times as large."""
+    large = replace(bound, amplitude=3.0)
+    assert large.error(960) == pytest.approx(3 * bound.error(960), rel=1e-9)
+    assert large.width(0.9) == bound.width(0.3)
+
+
+def test_the_least_that_bounds_take_is_taken():
+    """Edges of ranges: one pair, I = 1, τ = d_λ, one direction, rank 1, two rows."""
+    X = sphere()
+    assert Hoeffding(1).width(0.1) == 2 * math.ceil(200 * math.log(2 / 0.05))
+    assert OperatorNorm(1.0).error(100) < OperatorNorm(1.01).error(100)
+    assert Spectral(9.0, 9.0).error(100) < Spectral(9.1, 9.0).error(100)
+    assert Spectral(9.0, 9.0 * (1 + 1e-10)).leverage == 9.0  # by rounding
+    with pytest.raises(InvalidInput, match="no less than effective_dimension"):
+        Spectral(9.0, 9.0 * (1 + 1e-7))
+    assert Hoeffding(9).error(2) > Hoeffding(9).error(4)
+    assert Hoeffding(9, "phase").error(1) > Hoeffding(9, "phase").error(2)
+    assert SketchNorm(2.0, 3).error(1) == pytest.approx(math.sqrt(29 * 4 / 0.05))
+    wide = ProjectionCost.of(Gaussian(2.0), X, rank=1)
+    values = np.linalg.eigvalsh(Gaussian(2.0)(X))
+    tail = values[:-1].sum()
+    assert wide.tail_ratio == pytest.approx(200 / tail)
+    assert wide.spectral.effective_dimension == pytest.approx((values / (values + tail)).sum())
+    for rank in (0, -1):
+        with pytest.raises(InvalidInput, match="rank must be an integer, 1 or above"):
+            ProjectionCost.of(Gaussian(), X, rank=rank)
+    assert Hoeffding.of(Gaussian(), X[:2]).n_pairs == 1
+    assert Hoeffding.of(Gaussian(), X[:2], "phase").n_pairs == 3
+    at = BallSpectral.of_trace(Gaussian(), X, alpha=1.0, n_rows=200)
+    assert at == BallSpectral.of_trace(Gaussian(), X, alpha=1.0)
+
+
+def test_phases_of_projections_have_twice_the_leverage():
+    X = sphere()
+    pair, phase = (ProjectionCost.of(Gaussian(), X, rank=4, form=f) for f in ("pair", "phase"))
+    assert phase.tail_ratio == pytest.approx(2 * pair.tail_ratio)
+    assert phase.spectral.leverage == pytest.approx(2 * pair.spectral.leverage)
+    assert (pair.spectral.features_per_draw, phase.spectral.features_per_draw) == (2, 1)
+
+
+def test_a_width_is_refused_from_ten_to_the_fifteenth_on():
+    """Hoeffding's of one pair: D = 4 log 40/ε²."""
+    edge = math.sqrt(2 * math.log(40) / 1e15)  # of so many draws
+    assert Hoeffding(1).width(1.01 * edge) > 1.9e15
+    with pytest.raises(InvalidInput, match="Ask for a larger error"):
+        Hoeffding(1).width(0.99 * edge)
+    edge = math.sqrt(29 * 4 / 0.05 / 1e15)
+    assert SketchNorm(2.0, 3).width(1.01 * edge) > 9e14
+    with pytest.raises(InvalidInput, match="Ask for a larger error"):
+        SketchNorm(2.0, 3).width(0.99 * edge)
+
+
 def test_closed_forms_of_the_notes():
     assert Hoeffding(1000).width(0.1) == 2 * math.ceil(200 * math.log(2000 / 0.05))
     assert Hoeffding(1000, "phase").width(0.1) == math.ceil(800 * math.log(2000 / 0.05))
@@ -351,8 +407,13 @@ def test_sketches_of_a_polynomial_are_within_chebyshev():
 
 @pytest.mark.parametrize(
     ("kernel", "tight"),
-    [(Polynomial(2, 0.0), 0.3), (Polynomial(3, 1.0), 0.2), (DotExponential(0.5), 0.05)],
-    ids=["square", "cubic", "exponential"],
+    [
+        (Polynomial(2, 0.0), 0.3),
+        (Polynomial(3, 1.0), 0.2),
+        (DotExponential(0.5), 0.05),
+        (Gaussian(2.0), 0.05),
+    ],
+    ids=["square", "cubic", "exponential", "Gaussian"],
 )
 def test_no_product_of_signs_is_larger_than_the_bound_takes_it_to_be(kernel, tight):
     """Of 20,000 features, and of those whose signs are all those of the longest row."""

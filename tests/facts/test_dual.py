@@ -66,6 +66,18 @@ def test_predictions_are_those_of_exact_features(weights, centred):
 
 @both
 @weighted
+def test_shares_are_predictions_of_targets_that_are_one_at_a_single_row(weights, centred):
+    """Of other rows, and of each row without itself: H has a column for each target."""
+    problem = replace(rows(weights, centred), y=np.eye(N))
+    rng, found = np.random.default_rng(1), rows(weights, centred).at(0.3)
+    across = Gaussian(0.8)(rng.uniform(-2, 2, (7, 2)), table()[0])
+    units = problem.at(0.3)
+    assert_close(found.shares(across), across @ units.coef + units.intercept, factor=1e6)
+    assert_close(found.left_out_shares, np.eye(N) - units.left_out, factor=1e6)
+
+
+@both
+@weighted
 def test_errors_of_rows_and_folds_left_out_are_those_of_refits(weights, centred):
     problem = rows(weights, centred)
     w, alone, folds = problem.w, 0.0, 0.0

@@ -61,6 +61,23 @@ def test_a_triangle_is_the_moments_in_every_criterion(n):
     assert_close(a.residual_variance, b.residual_variance, factor=1e4)
 
 
+@pytest.mark.parametrize("centred", [True, False])
+def test_triangles_of_parts_merge_to_that_of_all_rows(centred):
+    """One of them empty, one of fewer rows than features; rows of no weight do not count."""
+    Z, y, w = table(100)
+    w = np.where(np.arange(100) % 7 == 0, 0.0, w)
+    whole, parts = Triangle(centred), [Triangle(centred) for _ in range(4)]
+    whole.add(Z, y, w)
+    for part, some in zip(parts[1:], np.split(np.arange(100), [9, 30]), strict=True):
+        part.add(Z[some], y[some], w[some])
+    merged = parts[0].merge(parts[1]).merge(parts[2]).merge(parts[3])
+    found, expected = merged.eigen(), whole.eigen()
+    assert found.rows == expected.rows == np.count_nonzero(w)
+    assert found.weight == pytest.approx(w.sum())
+    assert_close(found.values, expected.values, factor=1e3)
+    assert_close(found.coefficients(0.3), expected.coefficients(0.3), factor=1e4)
+
+
 def test_small_singular_values_are_kept_that_moments_lose():
     """Singular values over ten decades: the triangle fits all of the target, moments cannot."""
     rng = np.random.default_rng(0)

@@ -316,6 +316,8 @@ def test_patience_counts_epochs_without_improvement():
     patience = Patience(0.1, 2)
     assert [patience.over(v) for v in (1.0, 0.5, 0.45, 0.3, 0.29, 0.28)] == [False] * 5 + [True]
     assert not any(Patience(None, 1).over(1.0) for _ in range(9))
+    patience.again()
+    assert [patience.over(0.3), patience.over(0.3)] == [False, True]
 
 
 # ---- the plan
