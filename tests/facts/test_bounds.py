@@ -487,6 +487,15 @@ def test_a_tree_with_all_pairs_has_no_error_and_widths_are_enough():
             assert width < 100 or bound.error(width // 2) > error
 
 
+def test_a_tree_of_exact_degrees_has_no_error():
+    """A linear kernel and its columns, of which one feature fewer is a sketch."""
+    X = np.random.default_rng(3).normal(size=(6, 4))
+    bound = TreeNorm.of(Linear(), X)
+    assert bound.error(4) == bound.error(99) == 0.0
+    assert bound.width(0.1) == 4
+    assert bound.error(3) > bound.error(4)
+
+
 # ---- generalised zonal kernels
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 from scipy.linalg import eigh
+from scipy.special import expit
+from scipy.stats import t as student
 
 from bochner import Certificate, certify
 from bochner.certificates import match
@@ -145,6 +147,76 @@ def test_rows_of_a_sample_can_speak_for_all():
     assert part.n_sample == 400
     assert part.epsilon_interval[0] <= whole.epsilon <= part.epsilon_interval[1]
     assert part.frobenius_interval[0] <= whole.frobenius <= part.frobenius_interval[1]
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A map that keeps the rows it is asked about."""
+
+    phi: Waves
+    rows: list
+
+    below_kernel = False
+
+    def __call__(self, X):
+        self.rows.append(X)
+        return self.phi(X)
+
+
+def scores(phi, X, alpha):
+    """Logarithms of ε₋/(1 − ε₋) and of ε₊."""
+    below, above, _, _ = brute(phi, X, alpha)
+    return np.array([np.log(below / (1 - below)), np.log(above)])
+
+
+@pytest.mark.parametrize(("n", "alpha"), [(500, 8.0), (6000, 60.0)])
+def test_the_interval_of_a_sample_is_put_together_as_the_notes_say(n, alpha):
+    """Trend, shift and spread from dense eigenvalues of rows and groups, the slope by differences.
+
+    Of 500 rows the sample is 1/4, of 6,000 less than the eighth that a group is of a sample.
+    """
+    phi, kept, m = waves(), [], 128
+    c = certify(Seen(phi, kept), rows(m), kernel=phi.kernel, alpha=alpha, n_rows=n, random_state=0)
+    X, penalty = kept[0], alpha * m / n
+    values = np.linalg.eigvalsh(phi.kernel(X))
+    found = match(values, n, alpha)
+    assert c.resolved
+    assert found.penalty < penalty
+    whole, h = scores(phi, X, penalty), 1e-4
+    groups = np.array([scores(phi, part, penalty / 8) for part in np.split(X, 8)])
+    slope = -(scores(phi, X, penalty * np.exp(h)) - scores(phi, X, penalty * np.exp(-h))) / (2 * h)
+    gain, reach = whole - groups.mean(axis=0), np.log(n / m) / np.log(8)
+    shift = slope * min(np.log(penalty / found.penalty), np.log(10))
+    spread = student.ppf(0.975, 7) * groups.std(axis=0, ddof=1) / 8**0.5
+    low = whole + np.minimum(gain * reach, 0) - shift - spread * np.sqrt(1 - m / n)
+    high = whole + np.maximum(gain * reach, shift) + spread
+    middle = whole + (np.minimum(gain * min(reach, 1), 0) + shift) / 2
+    ends = [max(expit(below), np.exp(above)) for below, above in (low, middle, high)]
+    assert [c.epsilon_interval[0], c.epsilon, c.epsilon_interval[1]] == pytest.approx(
+        ends, rel=1e-5
+    )
+
+
+def test_the_frobenius_error_of_a_sample_has_the_interval_of_a_jackknife():
+    """Each row left out in turn; pairs of a row with itself are as rare as among all rows."""
+    phi, X, n, m = waves(), rows(160), 640, 160
+    c = certify(phi, X, alpha=1.0, n_rows=n, random_state=0)
+    E, K = phi(X) @ phi(X).T - phi.kernel(X), phi.kernel(X)
+
+    def ratio(some):
+        def total(A):
+            own, k = (np.diag(A)[some] ** 2).sum(), len(some)
+            pairs = (A[np.ix_(some, some)] ** 2).sum() - own
+            return pairs * n * (n - 1) / (k * (k - 1)) + own * n / k
+
+        return np.sqrt(total(E) / total(K))
+
+    assert c.frobenius == pytest.approx(ratio(np.arange(m)), rel=1e-9)
+    without = np.log([ratio(np.delete(np.arange(m), i)) for i in range(m)])
+    deviation = np.sqrt((m - 1) * without.var() * (1 - m / n))
+    low, high = c.frobenius_interval
+    assert np.log(high / c.frobenius) == pytest.approx(1.96 * deviation, rel=0.05)
+    assert low * high == pytest.approx(c.frobenius**2)
 
 
 def test_the_same_seed_gives_the_same_certificate():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import t as student
 
 import bochner as bo
 from bochner import FeatureMap, check_features
@@ -120,6 +121,74 @@ def test_planted_bias_is_seen():
         return lambda X: 1.1 * other(X)
 
     assert check_features(phi, rows(), redraw=redraw)["unbiased"].outcome == "failed"
+
+
+def test_a_bias_is_measured_in_standard_errors():
+    """Of 100 draws, on the pairs i and 7 i: by hand, and with a bar of one mistake in a million."""
+    X, phi, seen, products = rows(60), maps()[0], [], []
+
+    def redraw(seed):
+        other = bo.draw(
+            phi.kernel, bo.Fourier(bo.IID()), n_features=60, n_inputs=3, random_state=seed
+        )
+
+        def features(A):
+            seen.append(A)
+            Z = other(A)
+            products.append([Z[i] @ Z[7 * i % 60] for i in range(30)])
+            return Z
+
+        return features
+
+    law = check_features(phi, X, redraw=redraw)["unbiased"]
+    draws, K = np.array(products), phi.kernel(seen[0])
+    off = np.abs(draws.mean(axis=0) - [K[i, 7 * i % 60] for i in range(30)])
+    errors = draws.std(axis=0, ddof=1) / 10
+    random = errors > 1e-10  # a row and itself have the same product in every draw
+    assert len(draws) == 100
+    assert sorted(map(tuple, seen[0])) == sorted(map(tuple, X))
+    assert law.number == pytest.approx((off / errors)[random].max(), rel=1e-6)
+    assert 2 * 30 * student.sf(law.tolerance, 99) == pytest.approx(1e-6)
+
+
+class Scaled:
+    """A map times a number, which says of itself what the map says."""
+
+    def __init__(self, phi, factor):
+        self.phi, self.factor, self.kernel = phi, factor, phi.kernel
+        self.below_kernel = phi.below_kernel
+
+    def __call__(self, X):
+        return self.factor * self.phi(X)
+
+
+def test_what_is_measured_of_a_map_is_what_matrices_show():
+    X, (fourier, nystrom) = rows(80), maps()
+    K = fourier.kernel(X)
+    for factor in (0.69, 0.72, 1.0, 1.3):
+        Z = factor * fourier(X)
+        check = check_features(Scaled(fourier, factor), X)
+        apart = np.linalg.norm(Z @ Z.T - K) / np.linalg.norm(K)
+        assert check["kernel"].number == pytest.approx(apart)
+        assert check["length"].number == float(factor**2 < 0.5)  # iid waves have |φ|² = k
+        Z = factor * nystrom(X)
+        check = check_features(Scaled(nystrom, factor), X)
+        least = min(np.linalg.eigvalsh(K - Z @ Z.T)[0], 0.0)
+        assert check["below"].number == pytest.approx(-least / np.linalg.norm(K, 2), abs=1e-9)
+        assert check["below"].outcome == ("passed" if factor <= 1 else "failed")
+
+
+def test_a_tenth_of_the_rows_may_be_lost():
+    """Rows that the map makes shorter by two: eight of 80 are let through, nine are not."""
+    X, phi = rows(80), maps()[0]
+    for lost, outcome in ((8, "passed"), (9, "failed")):
+        edge = np.sort(X[:, 0])[lost - 1]
+
+        def short(A, edge=edge):
+            return phi(A) * np.where(A[:, :1] <= edge, 0.5, 1.0).astype(A.dtype)
+
+        law = check_features(short, X, kernel=phi.kernel)["length"]
+        assert (law.number, law.outcome) == (lost / 80, outcome)
 
 
 def test_a_callable_is_checked_as_far_as_it_goes():

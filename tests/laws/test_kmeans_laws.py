@@ -96,6 +96,25 @@ def test_sums_of_parts_are_those_of_all_rows():
     assert_close(centre[0], (7 * (Z[0] + 1) + w @ Z) / (7 + w.sum()), factor=10)
 
 
+@pytest.mark.parametrize("factor", [1e-3, 1e3])
+def test_weights_times_a_number_move_no_centre(factor):
+    """Clusters that weigh less than one row too."""
+    rng = np.random.default_rng(0)
+    Z, w = rng.standard_normal((60, 5)), rng.uniform(0.5, 2, 60)
+    one, many = (assign([FeatureBlock(Z, None, v, 0)], Z[:3]) for v in (w, factor * w))
+    assert_close(many.means, one.means, factor=10)
+    assert_close(
+        [many.inertia, many.cost, many.power],
+        factor * np.array([one.inertia, one.cost, one.power]),
+        factor=10,
+    )
+    ends = [
+        run_lloyd([FeatureBlock(Z, None, v, 0)], c, 50, 0.0)
+        for v, c in ((w, one), (factor * w, many))
+    ]
+    assert_close(ends[1].means, ends[0].means, factor=10)
+
+
 def test_an_empty_cluster_keeps_its_centre():
     Z = np.random.default_rng(0).standard_normal((50, 2))
     centres = np.vstack([Z[:2], [[1e3, 1e3]]])
