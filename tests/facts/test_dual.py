@@ -18,7 +18,9 @@ from bochner.solvers import (
     gcv_of,
     kernel_leave_one_out,
     least_along,
+    left_out_path,
     log_evidence,
+    path_of,
     solve_kernel,
 )
 from bochner.sums import Moments
@@ -62,6 +64,28 @@ def test_predictions_are_those_of_exact_features(weights, centred):
     assert_close(coef, found.coef, factor=1e6)
     assert_close(intercept, found.intercept, factor=1e6)
     assert_close(found.residuals, problem.y - expected, factor=1e6)
+
+
+@both
+@weighted
+def test_the_path_is_that_of_exact_features(weights, centred):
+    """All criteria of two targets, at each penalty that was tried; deviations of equal rows."""
+    problem = rows(weights, centred)
+    found = solve_kernel(problem, "loo").path
+    Z = np.linalg.cholesky(problem.K + 1e-12 * np.eye(N))
+    moments = Moments.of(Z, problem.y, problem.w)
+    moments = moments if centred else moments.about_zero()
+    eigen = decompose(moments, centred)
+    about = Z - moments.feature_mean, problem.y - moments.target_mean, problem.w
+    path = path_of(eigen, found.alphas, left_out_path(eigen, [about], found.alphas))
+    assert len(found.alphas) > 1
+    for name in ("loo", "gcv", "effective_dimension"):
+        assert_close(getattr(found, name), getattr(path, name), factor=1e7, label=name)
+    for alpha, evidence in zip(found.alphas, found.evidence, strict=True):
+        assert_close(evidence, log_evidence(eigen, alpha)[0].sum(), factor=1e8)
+    if weights == "none":
+        assert_close(found.loo_error, path.loo_error, factor=1e7)
+    assert found.loo_rows == path.loo_rows == N
 
 
 @both
