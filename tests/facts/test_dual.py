@@ -81,7 +81,8 @@ def test_the_path_is_that_of_exact_features(weights, centred):
     assert len(found.alphas) > 1
     for name in ("loo", "gcv", "effective_dimension"):
         assert_close(getattr(found, name), getattr(path, name), factor=1e7, label=name)
-    for alpha, evidence in zip(found.alphas, found.evidence, strict=True):
+    assert_close(found.evidence, path.evidence, factor=1e8)
+    for alpha, evidence in zip(found.alphas, path.evidence, strict=True):
         assert_close(evidence, log_evidence(eigen, alpha)[0].sum(), factor=1e8)
     if weights == "none":
         assert_close(found.loo_error, path.loo_error, factor=1e7)

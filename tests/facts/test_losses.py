@@ -91,7 +91,9 @@ LOSSES = [
 AT = (-2.3, -1.06, -0.93, -0.25, -0.12, 0.03, 0.11, 0.37, 0.55, 0.73, 0.87, 1.08, 1.43, 1.83, 2.6)
 
 
-@pytest.mark.parametrize(("loss", "formula", "targets"), LOSSES, ids=lambda v: repr(v)[:40])
+@pytest.mark.parametrize(
+    ("loss", "formula", "targets"), LOSSES, ids=[repr(loss) for loss, _, _ in LOSSES]
+)
 def test_values_slopes_and_curvatures_are_those_of_the_printed_formula(loss, formula, targets):
     for y in targets:
         f = np.array([AT])

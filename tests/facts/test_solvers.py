@@ -189,8 +189,9 @@ def test_criteria_of_moments_hold_where_the_fit_passes_through_the_rows(n, D, ce
     gcv = n * (left**2 * seen).sum(axis=0) / free**2
     assert (np.abs(gcv_of(eigen, alphas)[:, 0] - gcv) <= rounding * gcv).all()
     q = (seen * left).sum(axis=0) / alphas
-    log_det = np.log(squares[:, None] + alphas).sum(axis=0)
-    evidence = -0.5 * n * (1 + np.log(2 * np.pi * q / n)) - 0.5 * log_det
+    contrasts = n - centred  # an intercept takes the direction of the mean
+    log_det = np.log(squares[:contrasts, None] + alphas).sum(axis=0)
+    evidence = -0.5 * contrasts * (1 + np.log(2 * np.pi * q / contrasts)) - 0.5 * log_det
     assert (np.abs(evidence_of(eigen, alphas)[:, 0] - evidence) <= n * rounding).all()
 
 

@@ -168,15 +168,17 @@ def log_evidence(
 
 
 def evidence_of(eigen: Eigen, alphas: Float[Array, " p"]) -> Float[Array, "p t"]:
-    """Log marginal likelihood of y ~ N(0, a²(ZZᵀ + λI)) at the best amplitude a, each target's.
+    """Log marginal likelihood at the best amplitude along a path of λ, each target's.
 
-    −(n/2)(1 + log 2πâ²) − ½ log det(ZZᵀ + λI), with â² = yᵀ(ZZᵀ + λI)⁻¹y / n.
+    −(ν/2)(1 + log 2πâ²) − ½ ℓ(λ), with â² = q(λ)/ν: :func:`log_evidence` of each λ.
     """
-    w, lam, n = eigen.values[:, None], alphas[None, :], eigen.count
+    w, lam, freedom = eigen.values[:, None], alphas[None, :], eigen.count - eigen.centred
+    if not freedom > 0:
+        return np.zeros((len(alphas), len(eigen.power)))  # no contrast of rows: nothing is known
     left = np.maximum(eigen.residual_power(alphas, 1), np.finfo(float).tiny)
     log_q = np.log(left) - np.log(alphas)[:, None]
-    logdet = np.log(w + lam).sum(axis=0) + (n - len(eigen.values)) * np.log(alphas)
-    return -0.5 * n * (1 + np.log(2 * np.pi / n) + log_q) - 0.5 * logdet[:, None]
+    logdet = np.log(w + lam).sum(axis=0) + (freedom - len(eigen.values)) * np.log(alphas)
+    return -0.5 * freedom * (1 + np.log(2 * np.pi / freedom) + log_q) - 0.5 * logdet[:, None]
 
 
 def maximise_evidence(
