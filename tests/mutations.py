@@ -184,6 +184,21 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "power = eigen.power / eigen.weight",
         "Div becomes Mult",
     ): "means over targets are in units of it: a common factor cancels",
+    (
+        "solvers/convex/dense.py",
+        "many = min(NEAR * (int(np.count_nonzero(distance < 0))) + problem.ask.fewest, n - 1)",
+        "1 becomes 2",
+    ): "where nearly all rows are near none are told apart",
+    (
+        "solvers/convex/dense.py",
+        "if sweep == SWEEPS - 1:",
+        "1 becomes 2",
+    ): "a sweep less says where Newton's steps begin, not where they end",
+    (
+        "solvers/convex/joint_losses.py",
+        "if least < -1e-8:",
+        "1e-08 becomes 2e-08",
+    ): "a margin for the rounding of eigenvalues, which stays one",
 }
 #: Numbers with a name of which only time and memory depend: why, and where they are.
 WORKED_ON = {
@@ -230,6 +245,10 @@ WORKED_ON = {
         "solvers/convex/libsvm.py": ("CACHE",),
         "solvers/convex/problem.py": ("ROWS_AT_ONCE",),
         "solvers/gram.py": ("MOST_STEPS",),
+    },
+    "so many rows say which of some factors suits all: one more row says it as well": {
+        "features/mercer/hermite.py": ("TRIED_ON",),
+        "features/mercer/products.py": ("TRIED_ON",),
     },
     "a step of central differences, which err by less than 1e-7 with it and with twice it": {
         "kernels/numbers.py": ("STEP",),
@@ -278,6 +297,14 @@ def is_text(node: ast.BinOp) -> bool:
     )
 
 
+def is_rest(node: ast.AST, child: ast.AST) -> bool:
+    """Whether it is the −1 of a reshape: NumPy takes all numbers below zero alike."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr="reshape")):
+            return ast.unparse(child) == "-1"
+    return False
+
+
 def changed_number(value: float) -> float:
     return value + 1 if isinstance(value, int) else 2 * value or 1.0
 
@@ -305,7 +332,7 @@ def places(node: ast.AST) -> Iterator[ast.AST]:
         if name in NOT_LOOKED_AT and not isinstance(node, ast.Call):
             continue
         for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST):
+            if isinstance(child, ast.AST) and not is_rest(node, child):
                 yield from places(child)
 
 

@@ -229,7 +229,8 @@ def test_a_plan_lists_waves_and_what_they_take(monkeypatch):
     centred = (np.eye(600) - one) @ K @ (np.eye(600) - one)
     H = one + centred @ np.linalg.inv(centred + alpha * np.eye(600))
     left_out = (y - H @ y) / (1 - np.diag(H))
-    assert waves.error == pytest.approx(np.sqrt(np.mean(left_out**2)), rel=0.05)
+    # Of 256 rows: their root mean square has a relative deviation of 1/√512; 3.4 of them, 1 in 1,500.
+    assert waves.error == pytest.approx(np.sqrt(np.mean(left_out**2)), rel=0.15)
     chosen = plan.with_choice(solver="waves")
     assert (
         f"{waves.n_features:,} waves of FourierGrid(tolerance=0.001)" in chosen.reason.lower()
@@ -244,7 +245,8 @@ def test_a_plan_lists_waves_and_what_they_take(monkeypatch):
 def test_waves_of_more_rows_take_longer_by_their_sums():
     X, y = table(600)
     options = dict(methods=[bo.FourierGrid(1e-2)], random_state=0)
-    few, many = (bo.plan(X, y, KERNEL, n_rows=n, **options).fits[0] for n in (600, 10**9))
+    few = bo.plan(X[:250], y[:250], KERNEL, **options).fits[0]
+    many = bo.plan(X, y, KERNEL, n_rows=10**9, **options).fits[0]
     assert few.solver == many.solver == "waves"
     assert many.steps["further rows"] > few.seconds
     assert "further rows" not in few.steps

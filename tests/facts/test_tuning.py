@@ -155,7 +155,8 @@ def test_evidence_is_that_of_the_path():
     Z, y, w = problem(4)
     eigen = decompose(Moments.of(Z, y, w))
     path = path_of(eigen, np.array([0.3]))
-    assert np.isclose(evidence(Z, y, w, 0.3).value, -path.evidence[0] / eigen.count, rtol=1e-10)
+    freedom = eigen.count - 1
+    assert np.isclose(evidence(Z, y, w, 0.3).value, -path.evidence[0] / freedom, rtol=1e-10)
 
 
 def test_float32_features_give_the_same_score():

@@ -52,6 +52,13 @@ def test_every_number_sign_and_comparison_is_changed_once(module):
     assert ast.unparse(ast.parse(module.read_text())) == ast.unparse(ast.parse(SOURCE))
 
 
+def test_the_side_that_numpy_finds_is_left_as_it_is_and_an_end_is_not(module):
+    module.write_text("rows = x.reshape(-1, 3)[-1]")
+    changed = [mutations.mutated(module, site.number) for site in mutations.sites(module)]
+    assert [2 in code.co_consts or -2 in code.co_consts for code in changed] == [False, True]
+    assert 4 in changed[0].co_consts
+
+
 def test_lines_can_be_named(module):
     assert [site.change for site in mutations.sites_at(["module.py:7"])] == [
         "Lt becomes GtE",

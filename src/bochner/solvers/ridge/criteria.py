@@ -9,10 +9,10 @@ r = y − Zβ, Q = ZA⁻¹ and the leverages h_i = z_i·q_i + 1/W:
         p = QᵀΩ⁰u = A⁻¹Zᵀu,  S = Qᵀ diag(v) Q,
     ∂J/∂α = p·β − tr S;
 
-    evidence (amplitude profiled):  E = ½ log q + (1/2n) log det(ΩZZᵀ + αI) + const,
-        q = yᵀΩr/α,
-    ∂E/∂Z = −Ωr βᵀ/(α q) + ΩQ/n,
-    ∂E/∂α = −rᵀΩr/(2 α² q) + (tr A⁻¹ + (n − D)/α)/(2n).
+    evidence (amplitude profiled), of the ν = n − 1 contrasts that an intercept leaves:
+        E = ½ log q + (1/2ν) (log det A + (ν − D) log α) + const,  q = yᵀΩr/α,
+    ∂E/∂Z = −Ωr βᵀ/(α q) + ΩQ/ν,
+    ∂E/∂α = −rᵀΩr/(2 α² q) + (tr A⁻¹ + (ν − D)/α)/(2ν).
 
 Where there are hardly more rows than features a fit may pass through them, and differences such
 as y − Zβ and 1 − h_i are lost in rounding. There all is taken from the n × n side, which has none:
@@ -207,20 +207,20 @@ def _through_errors(fit: _Fit, u: Array, v: Array) -> tuple[Array, float]:
 def evidence(
     Z: Float[Array, "n D"], y: Float[Array, "n t"], w: Float[Array, " n"], alpha: float
 ) -> Score:
-    """Return minus the log marginal likelihood per row, at the best amplitude of each target.
+    """Return minus the log marginal likelihood at the best amplitudes, over ν = n − 1.
 
     y ~ N(b, a²(ZZᵀ + αΩ⁻¹)) with a in closed form; targets are independent. Three products of n D².
     """
     fit = _fit(Z, y, w, alpha)
-    n, t, D = max(fit.weight, len(w)), fit.y.shape[1], Z.shape[1]
+    freedom, t, D = max(fit.weight - 1, len(w) - 1, 1), fit.y.shape[1], Z.shape[1]
     weighted = w[:, None] * fit.residuals
     q = np.maximum((fit.y * weighted).sum(axis=0), np.finfo(float).tiny) / alpha
-    log_det = fit.log_det + (n - D) * np.log(alpha)
-    value = 0.5 * float(np.log(2 * np.pi * q / n).sum() + t) + 0.5 * t * log_det / n
-    gradient = (t / n * w[:, None]).astype(Z.dtype) * fit.rows
+    log_det = fit.log_det + (freedom - D) * np.log(alpha)
+    value = 0.5 * float(np.log(2 * np.pi * q / freedom).sum() + t) + 0.5 * t * log_det / freedom
+    gradient = (t / freedom * w[:, None]).astype(Z.dtype) * fit.rows
     gradient -= (weighted / (alpha * q)).astype(Z.dtype) @ fit.coef.astype(Z.dtype).T
     by_alpha = -0.5 * float(((weighted * fit.residuals).sum(axis=0) / (alpha**2 * q)).sum())
-    by_alpha += 0.5 * t * (fit.trace + (n - D) / alpha) / n
+    by_alpha += 0.5 * t * (fit.trace + (freedom - D) / alpha) / freedom
     by_features = _uncentred(gradient, w).astype(Z.dtype, copy=False)
     return Score(value, by_features, alpha * by_alpha)
 
