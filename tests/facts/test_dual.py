@@ -366,6 +366,20 @@ def test_the_walk_goes_to_the_least_of_a_cubic_from_both_sides_of_it(start):
     assert len(tried) == 3
 
 
+@pytest.mark.parametrize("start", [-9.9, -7.0])
+def test_a_level_start_from_which_the_value_falls_is_no_end(start):
+    """−1/(1 + e⁻ˣ) + eˣ⁻⁶: level far below its least, as errors where a fit passes through rows."""
+
+    def plateau(x):
+        risen = 1 / (1 + np.exp(-x))
+        return -risen + np.exp(x - 6), -risen * (1 - risen) + np.exp(x - 6)
+
+    grid = np.linspace(-10, 10, 200_001)
+    known = grid[np.argmin(plateau(grid)[0])]
+    assert abs(plateau(start)[1]) < 1e-3
+    assert abs(least_along(plateau, start, -10, 10) - known) < 0.1
+
+
 @pytest.mark.parametrize(
     "kernel",
     [Gaussian(), Exponential(), RationalQuadratic(0.7), *map(Matern, (0.5, 0.8, 1.5, 1.7, 2.5))],

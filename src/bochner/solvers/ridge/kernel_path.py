@@ -135,14 +135,16 @@ def least_along(
     """Return where a function of one number is least on the way down from the start.
 
     ``function`` returns a value and its slope, infinite where it has none. Steps grow until the
-    slope changes its sign; then cubics through both ends, until the slope is ``level``.
+    slope changes its sign; then cubics through both ends, until the slope is ``level``. A level
+    place from which the value only falls is no end: where a fit passes through all rows,
+    leave-one-out errors are level however far the least is.
     """
     x = float(np.clip(start, low, high))
     here = function(x)
     best, count = (here[0], x), 1
     step = float(np.clip(abs(here[1]) / CURVED, SHORTEST, STEP))
     ends: dict[bool, tuple[float, tuple[float, float]]] = {here[1] > 0: (x, here)}
-    while count < MOST and abs(here[1]) > level:
+    while count < MOST and (abs(here[1]) > level or True not in ends):
         if len(ends) == 2:
             x = _between(*ends[False], *ends[True])
         else:
