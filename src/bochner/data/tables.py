@@ -26,7 +26,7 @@ from bochner.data.encoders import (
 )
 from bochner.data.schema import Schema, did_you_mean, listed, parsed
 from bochner.data.sources import Partition, Piece, Source, Where, require_finite, require_weights
-from bochner.data.times import seconds_in
+from bochner.data.times import is_missing, seconds_in
 from bochner.errors import DataWarning, InvalidInput
 
 MOST_CATEGORIES = 1000
@@ -295,12 +295,6 @@ class Cells(Source):
     def held_by(self, partitions: Sequence[Partition]) -> "Cells":
         """Return the same cells, in these partitions."""
         return replace(self, tables=self.tables.held_by(partitions))
-
-
-def is_missing(cell: Any) -> bool:
-    """Whether a cell holds nothing: no library has a value for that which is equal to itself."""
-    same = cell == cell  # noqa: PLR0124
-    return cell is None or not isinstance(same, bool | np.bool_) or not same
 
 
 def _cells(encoder: Encoder, frame: Any, where: Where) -> np.ndarray:

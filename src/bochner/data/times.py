@@ -125,10 +125,10 @@ def _from_arrow(column: Any) -> Float[np.ndarray, " n"]:
 
 
 def _floats(values: list[Any]) -> Float[np.ndarray, " n"]:
-    return np.array([np.nan if _is_missing(v) else v for v in values], np.float64)
+    return np.array([np.nan if is_missing(v) else v for v in values], np.float64)
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     """Whether it is None, pandas' NA or NaT, or NaN: of these none is equal to itself."""
     return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value  # noqa: PLR0124
 
