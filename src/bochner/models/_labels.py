@@ -13,6 +13,7 @@ from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
 from bochner.data.schema import listed
 from bochner.data.sources import required_targets
+from bochner.data.times import is_missing
 from bochner.errors import DataWarning, InvalidInput
 from bochner.models._refusals import is_number
 from bochner.sums.executor import LOCAL, Executor
@@ -49,7 +50,7 @@ def require_sortable(who: str, labels: Any) -> None:
         return
     first: dict[bool, Any] = {}
     for row, label in enumerate(np.ravel(labels)):
-        if _is_missing(label):
+        if is_missing(label):
             raise InvalidInput(
                 f"{who}: y must have no missing labels; got {label!r} in row {row} (counted from "
                 "0). Drop such rows, or give them a label of their own."
@@ -68,11 +69,6 @@ def _has_missing(labels: Any) -> bool:
     if hasattr(dtype, "numpy_dtype"):
         return bool(labels.isna().any())
     return getattr(dtype, "kind", "") == "f" and bool(np.isnan(labels).any())
-
-
-def _is_missing(label: Any) -> bool:
-    """Whether it is None, pandas' NA, which compares to nothing, or NaN, unequal to itself."""
-    return label is None or type(label).__name__ == "NAType" or label != label  # noqa: PLR0124
 
 
 def of_one_type(labels: Any) -> Any:
