@@ -87,6 +87,29 @@ def test_eigenvalues_and_scores_are_those_of_the_centred_matrix_of_the_features(
     assert_close(up_to_sign(ours.transform(X), expected), expected, factor=1e5)
 
 
+@pytest.mark.parametrize("lengthscale", [3.0, 0.4, 0.02], ids=["fast", "slow", "level"])
+def test_few_components_of_many_features_are_those_of_a_decomposition(lengthscale):
+    """However fast eigenvalues fall; level ones, of rows nearly orthogonal, take many steps."""
+    X = rows(300)
+    ours = model(Gaussian(lengthscale), 5, method="nystrom", n_features=300).fit(X)
+    K = ours.map_(X) @ ours.map_(X).T
+    assert_close(ours.eigenvalues_, np.linalg.eigvalsh(centred(K))[::-1][:5], factor=1e3)
+    V = ours.eigenvectors_
+    assert_close(V.T @ V, np.eye(5), factor=1e3)
+    residual = ours.moments_.gram @ V - V * ours.eigenvalues_
+    assert np.abs(residual).max() < 1e-10 * ours.eigenvalues_[0]
+
+
+def test_repeated_eigenvalues_are_found_as_often_as_they_are():
+    """Rows on a regular circle: sines and cosines in pairs, and the constant taken away."""
+    angle = np.arange(320) * (2 * np.pi / 320)
+    circle = np.column_stack([np.cos(angle), np.sin(angle)])
+    ours = model(Gaussian(0.7), 6, method="nystrom", n_features=320).fit(circle)
+    exact = np.linalg.eigvalsh(centred(Gaussian(0.7)(circle)))[::-1][:6]
+    assert np.abs(ours.eigenvalues_ / exact - 1).max() < 1e-6
+    assert np.abs(ours.eigenvalues_[1::2] / ours.eigenvalues_[::2] - 1).max() < 1e-6
+
+
 def test_linear_kernel_is_principal_components_both_ways():
     X = rows() * [3.0, 2.0, 0.5] + 7
     ours = model(Linear(), 2, fit_inverse_transform=True, inverse_kernel=Linear(), alpha=1e-9).fit(

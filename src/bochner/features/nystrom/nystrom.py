@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from bochner._core.arrays import (
     array_namespace,
@@ -22,7 +21,7 @@ from bochner._core.arrays import (
     precision,
     to_numpy,
 )
-from bochner._core.blas import cholesky, triangular_product
+from bochner._core.blas import cholesky, invert_triangle, triangular_product
 from bochner._core.checks import integer
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
@@ -257,7 +256,9 @@ def _inverse_root(A: Float[Array, "D D"], jitter: float) -> Float[Array, "D D"]:
         except np.linalg.LinAlgError:
             jitter *= 10
             continue
-        return solve_triangular(L, np.eye(len(A)), lower=True, check_finite=False)
+        upper = np.asfortranarray(L.T)
+        invert_triangle(upper)
+        return np.asfortranarray(upper.T)
 
 
 def draw_nystrom(method: Nystrom, kernel: Kernel, ask: Request) -> NystromMap:

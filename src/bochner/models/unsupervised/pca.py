@@ -6,6 +6,7 @@ from functools import reduce
 from typing import Any, Self
 
 import numpy as np
+from scipy.sparse.linalg import ArpackError, eigsh
 from sklearn.utils.metaestimators import available_if
 
 from bochner._core.arrays import from_numpy, joined, to_numpy
@@ -41,6 +42,16 @@ ROUNDING = {"float64": float(np.finfo(np.float64).eps), "float32": 1e-6}
 
 #: So many times as many features as components, or more: the others are left out, which is faster.
 SHARE = 4
+
+#: Lanczos iterations take so many times fewer components than features, and so many features, at
+#: least: a third of the time of a decomposition, and less the more features there are.
+FEWEST_ITERATED, LEAST_ITERATED = 40, 256
+
+#: One restart of the iterations, of some twenty products, is a decomposition of so many features.
+RESTART = 32
+
+#: Eigenvalues, rising, and their vectors.
+Eigen = tuple[Float[Array, " p"], Float[Array, "D p"]]
 
 
 @dataclass(frozen=True)
@@ -157,12 +168,34 @@ def _leading(
     gram: Float[Array, "D D"], count: int | None
 ) -> tuple[Float[Array, " p"], Float[Array, "D p"]]:
     """Return the leading eigenvalues, falling, and their eigenvectors: all, or a few of many."""
-    D, few = len(gram), {}
-    if count is not None and SHARE * count <= D:
-        few = {"subset_by_index": [D - count, D - 1]}
-    driver = "evr" if few else "evd"
-    values, vectors = eigh(gram, driver=driver, check_finite=False, **few)
+    D = len(gram)
+    count = D if count is None or SHARE * count > D else count
+    values, vectors = _iterated(gram, count) or _decomposed(gram, count)
     return np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+
+
+def _iterated(gram: Float[Array, "D D"], count: int) -> Eigen | None:
+    """Return the largest eigenvalues, rising, and vectors, of restarted Lanczos iterations.
+
+    Source: Lehoucq, Sorensen and Yang (1998), ARPACK. None where there are too many to be faster,
+    or where they lie so close that the iterations would cost what a decomposition does.
+    """
+    D = len(gram)
+    if FEWEST_ITERATED * count > D or D < LEAST_ITERATED:
+        return None
+    start = np.random.default_rng(D).standard_normal(D)
+    try:
+        return eigsh(gram, count, v0=start, maxiter=D // RESTART)
+    except ArpackError:
+        return None
+
+
+def _decomposed(gram: Float[Array, "D D"], count: int) -> Eigen:
+    """Return the largest eigenvalues, rising, and vectors, of a decomposition."""
+    D = len(gram)
+    if count == D:
+        return eigh(gram, driver="evd", check_finite=False)
+    return eigh(gram, driver="evr", check_finite=False, subset_by_index=[D - count, D - 1])
 
 
 def _count(spec: PcaSpec, chosen: Chosen, rows: int, values: Float[Array, " p"]) -> int:
