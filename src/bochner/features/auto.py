@@ -45,8 +45,9 @@ def expected_error(
     """
     if not isinstance(method, Fourier) or not isinstance(kernel, Stationary) or is_sparse(X):
         return None
-    K, doubled = to_numpy(kernel(X)).astype(float), to_numpy(kernel(2 * X)).astype(float)
-    a = float(K[0, 0])
+    pairs = np.triu_indices(X.shape[0])
+    K, doubled = (to_numpy(kernel(rows)).astype(float)[pairs] for rows in (X, 2 * X))
+    a, times = float(K[0]), np.where(pairs[0] == pairs[1], 1, 2)
     k, k2 = K / a, doubled / a
     half = 2 if method.form == "phase" else 1
     variance = (1 + k2 / half - 2 / half * k**2) / n_features
@@ -56,10 +57,10 @@ def expected_error(
         variance = variance + _block_gain(k, X.shape[1], n_features // 2)
     elif not isinstance(method.placement, IID):
         return None
-    return float(a * np.sqrt(np.maximum(variance, 0).sum()) / np.linalg.norm(K))
+    return float(a * np.sqrt(times @ np.maximum(variance, 0) / (times @ K**2)))
 
 
-def _block_gain(k: Float[Array, "n n"], d: int, m: int) -> Float[Array, "n n"]:
+def _block_gain(k: Float[Array, " p"], d: int, m: int) -> Float[Array, " p"]:
     """Return what orthogonality adds to the variance of m frequencies, from k = exp(−|δ|²/2)."""
     blocks = np.bincount(np.arange(m) // d)
     others = float((blocks * (blocks - 1)).sum()) / m

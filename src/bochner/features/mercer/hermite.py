@@ -264,13 +264,12 @@ class HermiteMap(Products):
     @cached_property
     def _less(self) -> list[tuple[Array, Array, Array]]:
         """Of each axis: features of some degree, those of one degree less, and step √k."""
-        place = {k: v for v, k in enumerate(map(tuple, self.indices.tolist()))}
         found = []
         for j, step in zip(range(self.indices.shape[1]), self._constants.step, strict=False):
             some = np.flatnonzero(self.indices[:, j])
             one = np.eye(self.indices.shape[1], dtype=self.indices.dtype)[j]
-            less = [place[k] for k in map(tuple, (self.indices[some] - one).tolist())]
-            found.append((some, np.array(less, np.intp), step * self.indices[some, j] ** 0.5))
+            less = _places(self.indices, self.indices[some] - one)
+            found.append((some, less, step * self.indices[some, j] ** 0.5))
         return found
 
     def _compiled(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
@@ -304,19 +303,18 @@ class HermiteMap(Products):
 
         Every one of these has a larger eigenvalue, and so is there and comes before.
         """
-        place = {k: v for v, k in enumerate(map(tuple, self.indices.tolist()))}
         J, D = self.indices.shape[1], self.n_features
         parents, inputs = np.zeros((D, 2), dtype=np.int32), np.full((D, 2), J, dtype=np.int32)
         factors = np.zeros((D, 2))
-        for v, k in enumerate(self.indices.tolist()):
-            if not any(k):
-                continue
-            j = max(axis for axis, degree in enumerate(k) if degree)
-            less = [(*k[:j], k[j] - i, *k[j + 1 :]) for i in (1, 2)]
-            parents[v] = place[less[0]], place.get(less[1], 0)
-            inputs[v, 0] = j
-            factors[v, 0] = k[j] ** -0.5
-            factors[v, 1] = -self._constants.ratio[j] * ((k[j] - 1) / k[j]) ** 0.5
+        v = np.flatnonzero(self.indices.any(axis=1))
+        some = self.indices[v]
+        last = J - 1 - np.argmax(some[:, ::-1] > 0, axis=1)
+        one = np.eye(J, dtype=some.dtype)[last]
+        degree = some[np.arange(len(v)), last].astype(float)
+        parents[v] = np.stack([_places(self.indices, some - i * one) for i in (1, 2)], axis=1)
+        inputs[v, 0] = last
+        factors[v, 0] = degree**-0.5
+        factors[v, 1] = -self._constants.ratio[last] * ((degree - 1) / degree) ** 0.5
         return Programme(parents, inputs, factors)
 
     @cached_property
@@ -366,6 +364,15 @@ class HermiteMap(Products):
         centred = X - moved(self.mean, like=X)
         xp = array_namespace(X)
         return xp.permute_dims(moved(self.axes, like=X), (1, 0)) @ xp.permute_dims(centred, (1, 0))
+
+
+def _places(indices: Array, wanted: Array) -> Array:
+    """Return the place among ``indices`` of each row that is wanted, 0 for one not there."""
+    whole_row = np.dtype((np.void, indices.itemsize * indices.shape[1]))
+    keys, sought = (np.ascontiguousarray(A).view(whole_row).ravel() for A in (indices, wanted))
+    order = np.argsort(keys)
+    places = order[np.minimum(np.searchsorted(keys, sought, sorter=order), len(keys) - 1)]
+    return np.where(keys[places] == sought, places, 0)
 
 
 @dataclass(frozen=True, eq=False)
