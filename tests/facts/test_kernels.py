@@ -7,6 +7,7 @@ infinite at zero if its shape is below one half: the mixture ∫exp(−r²τ/2)p
 """
 
 import math
+from itertools import product
 
 import mpmath
 import numpy as np
@@ -19,12 +20,14 @@ from tolerance import of
 
 from bochner.kernels import (
     Cauchy,
+    Columns,
     Constant,
     Exponential,
     Gaussian,
     Laplace,
     Linear,
     Matern,
+    Monotone,
     Radial,
     RationalQuadratic,
 )
@@ -252,8 +255,9 @@ def test_pairs_of_rows_with_themselves_are_made_once_to_the_same_bits(kernel):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_matrix_of_a_sum_in_bands_is_that_of_one_call(n, dtype):
     X = np.random.default_rng(0).standard_normal((n, 3)).astype(dtype)
-    kernel = Gaussian(0.7) + 0.5 * Linear()
-    for rows in (X, csr_array(X)):
+    total = Gaussian(0.7) + 0.5 * Linear()
+    bent = Monotone(Columns(total, (0, 2)), (0,), ((-1.0, 0.0, 2.0),), ((0.0, 1.0, 2.0),))
+    for kernel, rows in product((total, bent), (X, csr_array(X))):
         K = in_bands(kernel, rows)
         assert K.dtype == dtype
         assert K.flags.c_contiguous

@@ -1,4 +1,4 @@
-"""Products with the kernel matrix of rows with one another, against that matrix."""
+"""Products with the kernel matrix of rows with one another, and solutions, against that matrix."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ from tolerance import assert_close
 
 # inside: compiled loops and their twins are compared with one another
 from bochner._core import native
+from bochner._core.blas import cho_factor, solve_factored, symmetric_product
 from bochner._core.native import radial_product, radial_product_twin
 
 LEVELS = ["twin"]
@@ -82,3 +83,25 @@ def test_a_row_that_is_not_a_number_is_not_hidden(product):
     X, V = rows(300, 2, 1, np.float32)
     X[7] = np.nan
     assert np.isnan(product(X, V, "gaussian", 1.0)).all()
+
+
+# none, few columns, the most that are few, and more
+@pytest.mark.parametrize("t", [0, 1, 2, 4, 5, 9])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_few_columns_are_multiplied_and_solved_for_as_many_are(dtype, t):
+    X, V = rows(300, 2, t, dtype)
+    K = native.radial(X.astype(float), X.astype(float), "exponential") + 0.1 * np.eye(300)
+    whole = np.ascontiguousarray(K.astype(dtype))
+    part = np.zeros((400, 400), dtype)  # a matrix that is a part of another one
+    part[:300, :300] = whole
+    scale = np.abs(K).sum(axis=1).max() * max(np.abs(V).max(initial=0), 1)
+    for matrix in (whole, part[:300, :300]):
+        found = symmetric_product(matrix, V)
+        assert found.flags.c_contiguous
+        assert_close(found / scale, K @ V.astype(float) / scale, np.dtype(dtype).name)
+    U = cho_factor(whole, False)[0]
+    U[np.tril_indices(300, -1)] = np.nan  # nothing there is read
+    found = solve_factored(U, V)
+    assert found.dtype == dtype
+    left = K @ found.astype(float) - V
+    assert np.abs(left).max(initial=0) <= 300 * np.finfo(dtype).eps * scale / 0.1

@@ -23,12 +23,15 @@ from scipy.linalg.blas import (
     dsyr2,
     dsyrk,
     dtrmm,
+    dtrsv,
     sgemm,
+    ssymv,
     ssyr,
     ssyrk,
     strmm,
+    strsv,
 )
-from scipy.linalg.lapack import dtrtri, strtri
+from scipy.linalg.lapack import dpotrs, dtrtri, spotrs, strtri
 from threadpoolctl import ThreadpoolController
 
 from bochner._core.shapes import Array, Bool, Float
@@ -39,9 +42,12 @@ TILE = 256
 #: Rows that are gathered at a time, where some rows and columns of a matrix are.
 BAND = 32
 
+#: Columns that are multiplied, or solved for, one by one, at most.
+FEW_COLUMNS = 4
+
 #: Side of triangles that LAPACK inverts: of larger ones its own blocks take up to twice as long as
 #: halves do.
-TRIANGLE = 128
+TRIANGLE = 64
 
 
 class _Here(local):
@@ -83,11 +89,28 @@ def product(A: Float[Array, "n k"], B: Float[Array, "k m"]) -> Float[Array, "n m
 
 
 def symmetric_product(K: Float[Array, "n n"], c: Float[Array, "n t"]) -> Float[Array, "n t"]:
-    """Return K @ c of a symmetric K, C-contiguous: of a few columns in 0.6 of the time of K @ c.
+    """Return K @ c of a symmetric K, C-contiguous; of a few columns in a third of the time of that.
 
-    They are multiplied from the left, where BLAS copies none of K into panels of its own.
+    They are multiplied one by one, which reads half of K, or from the left, where BLAS copies none
+    of K into panels of its own.
     """
+    alike = K.flags.c_contiguous and K.dtype == c.dtype
+    if alike and 0 < c.shape[1] <= FEW_COLUMNS:
+        symv = ssymv if K.dtype == np.float32 else dsymv
+        return np.stack([symv(1.0, K.T, x) for x in c.T], axis=1)
     return np.ascontiguousarray((c.T @ K).T)
+
+
+def solve_factored(U: Float[Array, "n n"], right: Float[Array, "n t"]) -> Float[Array, "n t"]:
+    """Return (UᵀU)⁻¹ @ right; below the diagonal of U, Fortran-contiguous, nothing is read.
+
+    A few columns are solved for one by one, in half of the time: LAPACK copies U into panels.
+    """
+    single = U.dtype == np.float32
+    if not 0 < right.shape[1] <= FEW_COLUMNS:
+        return (spotrs if single else dpotrs)(U, right)[0]
+    trsv = strsv if single else dtrsv
+    return np.stack([trsv(U, trsv(U, x, trans=1), overwrite_x=1) for x in right.T], axis=1)
 
 
 def square_part(K: Float[Array, "n n"], some: Array) -> Float[Array, "m m"]:

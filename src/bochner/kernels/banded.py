@@ -6,6 +6,7 @@ import numpy as np
 
 from bochner._core.blas import mirror
 from bochner._core.shapes import Array, Float
+from bochner.kernels.algebra import Transformed
 from bochner.kernels.kernel import Kernel, Sum
 
 #: Rows of a band.
@@ -17,10 +18,12 @@ def kernel_matrix(kernel: Kernel, X: Any) -> Float[Array, "n n"]:
 
     That of a sum is made in bands up to the diagonal, and mirrored: its terms take no room beside
     it, and two thirds of the time of bands of all columns. Where a kernel is one compiled loop,
-    one call takes less time than a copy of bands.
+    one call takes less time than a copy of bands. A sum of transformed rows is one as well.
     """
-    if not isinstance(kernel, Sum) or X.shape[0] <= BAND:
+    if X.shape[0] <= BAND or not _is_sum(kernel):
         return np.ascontiguousarray(kernel(X))
+    if isinstance(kernel, Transformed):
+        return kernel_matrix(kernel.kernel, kernel.inputs(X))
     first = kernel(X[:BAND])
     K = np.empty((X.shape[0], X.shape[0]), first.dtype)
     K[:BAND, :BAND] = first
@@ -28,3 +31,8 @@ def kernel_matrix(kernel: Kernel, X: Any) -> Float[Array, "n n"]:
         here = slice(start, start + BAND)
         K[here, : start + BAND] = kernel(X[here], X[: start + BAND])
     return mirror(K.T).T
+
+
+def _is_sum(kernel: Kernel) -> bool:
+    """Whether a kernel is a sum, of rows as they are or transformed."""
+    return _is_sum(kernel.kernel) if isinstance(kernel, Transformed) else isinstance(kernel, Sum)

@@ -28,6 +28,7 @@ from bochner._core.blas import (
     one_thread,
     product,
     scaled_gram,
+    solve_factored,
     symmetric_product,
     upper_part,
 )
@@ -215,7 +216,7 @@ class KernelRows:
         size, u, before = np.linalg.norm(right, axis=0), np.zeros_like(right), np.inf
         left, unit = right, ROUNDING * (self.trace + alpha)
         for _ in range(REFINEMENTS):
-            u += cho_solve(factor, left.astype(np.float32), check_finite=False)
+            u += solve_factored(factor[0], left.astype(np.float32))
             left = right - symmetric_product(self.weighted, u) - alpha * u
             known = np.maximum(within * size, unit * np.linalg.norm(u, axis=0))
             off = float((np.linalg.norm(left, axis=0) / known).max())
