@@ -221,6 +221,9 @@ def rows_of(sample: RowSample) -> TuningRows:
 #: Frequencies tried, columns that each is in, and their sizes in units of 1/deviation.
 TRIED, COLUMNS, SIZES = 6144, (1, 2, 3), (0.5, 1.0, 2.0)
 
+#: Rows whose cosines are made together: they stay in cache.
+SCREENED_ROWS = 64
+
 #: A frequency whose cosine varies less than this is constant on the rows.
 LEAST_VARIANCE = 1e-3
 
@@ -271,10 +274,14 @@ def _explained(rows: TuningRows, W: Float[Array, "d m"]) -> Float[Array, " m"]:
     w = rows.w / rows.w.sum()
     y = rows.y - w @ rows.y
     y = y / np.sqrt(np.maximum(w @ y**2, np.finfo(float).tiny))
-    Z = _cosines(rows.X, W, column_means(rows.X, rows.w))
-    mean, right = w @ Z, w[:, None] * y
-    variance = w @ Z**2 - mean**2
-    products = right.T @ Z
+    left, mean = np.column_stack([w, w[:, None] * y]), column_means(rows.X, rows.w)
+    sums, squares = np.zeros((left.shape[1], 2 * W.shape[1])), np.zeros(2 * W.shape[1])
+    for start in range(0, len(rows), SCREENED_ROWS):
+        here = slice(start, start + SCREENED_ROWS)
+        Z = _cosines(rows.X[here], W, mean)
+        sums += left[here].T @ Z
+        squares += w[here] @ np.square(Z, out=Z)
+    variance, products = squares - sums[0] ** 2, sums[1:]
     shares = products**2 / np.maximum(variance, LEAST_VARIANCE)
     shares = np.where(variance > LEAST_VARIANCE, shares, 0.0).max(axis=0)
     m = W.shape[1]
