@@ -45,6 +45,7 @@ NAMES = (
     "tuning",
     "metric",
     "tables",
+    "raw",
     "intervals",
     "sgd",
     "double_descent",

@@ -2,6 +2,7 @@
 
 ``python -m benchmarks.measured --results FILE ...`` reads what ``benchmarks.tables`` wrote, and
 ``--ranks FILE ...`` takes ranks alone from it: of fits whose seconds are those of a busy machine;
+``--raw FILE ...`` reads what ``benchmarks.raw`` wrote;
 ``--proof`` and ``--scale`` measure the other two tables anew (a minute). Without arguments
 docs/compare.md, its pictures, docs/guide/classification.md and the first claim of the README are
 written again from what is kept. Each part keeps its date, commit and machine.
@@ -26,6 +27,8 @@ from scipy.stats import rankdata
 
 from benchmarks.compared import PICTURES
 from benchmarks.harness import Row
+from benchmarks.raw import OURS as OURS_OF_RAW
+from benchmarks.raw import summary as raw_summary
 from benchmarks.rivals import OURS as OURS_OF
 from benchmarks.tables import CLASSES, means, summary
 
@@ -220,6 +223,42 @@ def ranked_table(kept: Sequence[Row]) -> str:
     return _markdown([*head, "tables worse than the simplest"], lines)
 
 
+# --- raw tables ----------------------------------------------------------------------------------
+
+
+def raw(rows: Sequence[Row]) -> list[Row]:
+    """Return errors and core seconds of each raw table, by task, split and learner."""
+    found: dict[tuple[str, str, int], Row] = {}
+    for row in rows:
+        key = row["task"], row["table"], row["split"]
+        made = dict(zip(("task", "table", "split"), key, strict=True))
+        of_table = found.setdefault(key, made | {"rows": row["rows"], "found": {}})
+        if np.isfinite(row["error"]):
+            numbers = [_digits(row[name]) for name in ("error", "core seconds")]
+            of_table["found"][row["learner"]] = numbers
+    return [found[key] for key in sorted(found)]
+
+
+def raw_table(kept: Sequence[Row]) -> str:
+    """Return how learners stand on raw tables: quantities, then classes, each by mean rank."""
+    rows = [
+        {key: row[key] for key in ("task", "table", "split", "rows")}
+        | {"learner": learner, "error": error, "core seconds": seconds}
+        for row in kept
+        for learner, (error, seconds) in row["found"].items()
+    ]
+    lines = [_raw_line(row) for row in raw_summary(rows)]
+    head = ["tables", "learner", "mean rank", "errs less than all rivals", "within 1 % of the best"]
+    return _markdown([*head, "error, of the best rival's", "core seconds"], lines)
+
+
+def _raw_line(row: Row) -> list[str]:
+    name = f"**{row['learner']}**" if row["learner"] in OURS_OF_RAW else row["learner"]
+    cells = [f"{row['tables']} of {row['task']}", name, f"{row['mean rank']:.2f}", str(row["wins"])]
+    cells += [f"{100 * row['within 1 % of the best']:.0f} %", f"{row['of the best rival']:.3f}"]
+    return [*cells, f"{row['core seconds']:.2g}"]
+
+
 # --- proof ---------------------------------------------------------------------------------------
 
 
@@ -340,6 +379,7 @@ TABLES = {
     "speed": lambda rows: accuracy_table(rows, 1),
     "proof": proof_table,
     "scale": scale_table,
+    "raw": raw_table,
     "classes": classified_table,
 }
 
@@ -348,6 +388,7 @@ SOURCES = {
     PAGE: {
         "accuracy": "accuracy",
         "ranks": "ranks",
+        "raw": "raw",
         "speed": "accuracy",
         "proof": "proof",
         "scale": "scale",
@@ -432,6 +473,7 @@ def main() -> None:
     parser.add_argument(
         "--ranks", type=Path, nargs="*", default=[], help="of the same; errors only"
     )
+    parser.add_argument("--raw", type=Path, nargs="*", default=[], help="of benchmarks.raw")
     parser.add_argument("--proof", action="store_true")
     parser.add_argument("--scale", action="store_true")
     asked = parser.parse_args()
@@ -441,6 +483,8 @@ def main() -> None:
     classes = [row for row in rows if row["table"] in CLASSES]
     if asked.ranks:
         kept["ranks"] = {"made": made, "rows": ranked(_rows(asked.ranks))}
+    if asked.raw:
+        kept["raw"] = {"made": made, "rows": raw(_rows(asked.raw))}
     if quantities:
         kept["accuracy"] = {"made": made, "rows": accuracy(quantities)}
     if classes:

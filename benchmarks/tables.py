@@ -26,7 +26,16 @@ from benchmarks.harness import MissingDataSet, Options, Row, say, stored, table
 from benchmarks.pictures import figure, save
 from benchmarks.rivals import OURS, Learner, learners
 
-__all__ = ["CLASSES", "QUANTITIES", "critical_difference", "ranks", "run", "split", "summary"]
+__all__ = [
+    "CLASSES",
+    "QUANTITIES",
+    "critical_difference",
+    "ranks",
+    "run",
+    "split",
+    "standings",
+    "summary",
+]
 
 Array = np.ndarray
 
@@ -140,10 +149,10 @@ def fits(
         for learner in learners(name in CLASSES):
             row = {"table": name, "rows": len(data.y), "split": seed, "learner": learner.name}
             if len(data.y) <= learner.most and asked(row):
-                yield row | _measured(learner, data, seed)
+                yield row | measured(learner, data, seed)
 
 
-def _measured(learner: Learner, data: Split, seed: int) -> Row:
+def measured(learner: Learner, data: Split, seed: int) -> Row:
     """Return error and seconds of fit and predictions; an error raised is what it got."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -215,9 +224,15 @@ def critical_difference(learners: int, tables: int, level: float = 0.05) -> floa
 
 
 def summary(rows: Sequence[Row], classes: bool) -> list[Row]:
-    """Return each learner's mean rank, share of tables near the best, and core seconds."""
+    """Return the standings of a task, and on how many tables ours lose to the simplest."""
     mine = [row for row in rows if (row["table"] in CLASSES) == classes]
-    tables, (places, number) = means(mine), ranks(mine)
+    tables = means(mine)
+    return [r | _against_the_simplest(r["learner"], tables, classes) for r in standings(mine)]
+
+
+def standings(rows: Sequence[Row]) -> list[Row]:
+    """Return each learner's mean rank, share of tables near the best, and core seconds."""
+    tables, (places, number) = means(rows), ranks(rows)
     found = []
     for learner, place in sorted(places.items(), key=lambda item: item[1]):
         errors = [of_table[learner][0] for of_table in tables.values()]
@@ -227,7 +242,7 @@ def summary(rows: Sequence[Row], classes: bool) -> list[Row]:
         row |= {"within 1 % of the best": float(near)}
         row |= {"above the best": float(np.mean(_above(errors, best)))}
         row |= {"core seconds": float(np.median([t[learner][1] for t in tables.values()]))}
-        found.append(row | _against_the_simplest(learner, tables, classes))
+        found.append(row)
     return found
 
 
@@ -289,7 +304,7 @@ def run(options: Options) -> list[Row]:
 def main() -> None:
     """Run the part that is asked for, and go on where the file of results ends."""
     asked = _parser().parse_args()
-    kept = [json.loads(line) for line in _lines(asked.out)]
+    kept = kept_rows(asked.out)
     done = {(row["table"], row["rows"], row["split"], row["learner"]) for row in kept}
 
     def wanted(row: Row) -> bool:
@@ -313,8 +328,10 @@ def main() -> None:
         draw(kept, asked.picture)
 
 
-def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+def kept_rows(path: Path) -> list[Row]:
+    """Return what a file of results holds, a line each; nothing where there is none."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines]
 
 
 def _parser() -> argparse.ArgumentParser:

