@@ -216,7 +216,7 @@ def test_what_training_did_not_see_is_told_once_for_a_column_of_a_model(table):
     def said(model, *calls, action="default", module=""):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("ignore" if module else action)
-            warnings.filterwarnings(action, "Blocks: column", DataWarning, module)
+            warnings.filterwarnings(action, "KernelRidge: column", DataWarning, module)
             for rows in calls:
                 model.predict(rows)
         return [re.search(r"column '(\w+)'", str(w.message))[1] for w in caught]

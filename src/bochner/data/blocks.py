@@ -408,6 +408,13 @@ class Blocks:
         read = set(schema.features_only().read_names)
         return replace(self, source=tables.read_as(schema)) if read <= set(self._names) else self
 
+    def read_by(self, who: str) -> "Blocks":
+        """Return the same rows, with the name of a learner for warnings about cells."""
+        tables = self.source
+        if not isinstance(tables, Tables):
+            return self
+        return replace(self, source=replace(tables, who=who))
+
     @property
     def _names(self) -> tuple[str, ...]:
         return () if self.schema is None else self.schema.columns

@@ -86,7 +86,7 @@ class Tables(Source):
     """Readers one after the other, seen through one schema.
 
     ``drafts`` say what cells are before a fit has learned what they become; ``out_of_fold`` is of
-    the rows of a fit alone.
+    the rows of a fit alone; ``who`` reads them, for warnings.
     """
 
     readers: tuple[Reader, ...]
@@ -98,6 +98,7 @@ class Tables(Source):
     drafts: tuple[Encoder, ...] = ()
     out_of_fold: OutOfFold | None = None
     first: int = 0  # number of the first row, where they are a part
+    who: str = "Blocks"
 
     def __repr__(self) -> str:
         first = self.readers[0].label
@@ -236,7 +237,8 @@ class Tables(Source):
         surprise = encoder.surprises(cells) if encoder.name not in said else ""
         if surprise:
             said.add(encoder.name)
-            warn_surprise(encoder, surprise, cells, frame[encoder.name], where)
+            series = frame[encoder.name]
+            warn_surprise(encoder, surprise, cells, series, where, self.who)
         return encoder.encode(cells)
 
     def _targets(self, frame: Any, where: Where) -> np.ndarray | None:
@@ -313,14 +315,14 @@ def is_text(encoder: Encoder, reader: Reader) -> bool:
 
 
 def warn_surprise(
-    encoder: Encoder, surprise: str, cells: np.ndarray, series: Any, where: Where
+    encoder: Encoder, surprise: str, cells: np.ndarray, series: Any, where: Where, who: str
 ) -> None:
     """Warn of cells that are unlike those of the fit: once for each column of it."""
     unseen = encoder.levels is not None and bool(np.any(cells == UNSEEN))
     row = int(np.flatnonzero(cells == UNSEEN if unseen else np.isnan(cells))[0])
     such = f", such as {unseen_texts(series, encoder.levels or ())}" if unseen else ""
     text = (
-        f"Blocks: column {encoder.name!r} has {surprise}{such}; first in {where(row)}. Fit again "
+        f"{who}: column {encoder.name!r} has {surprise}{such}; first in {where(row)}. Fit again "
         "with such rows if there are many."
     )
     if id(encoder) in _SAID:

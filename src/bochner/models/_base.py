@@ -407,7 +407,7 @@ class KernelEstimator(NamedArguments, ShownEstimator, OfOneVersion, BaseEstimato
 
     def _as_fitted(self, blocks: Blocks) -> Blocks:
         """Return blocks of a table as the fit reads them; others as they are."""
-        return as_fitted(blocks, self._inputs.schema)
+        return as_fitted(blocks, self._inputs.schema).read_by(type(self).__name__)
 
     def _learned(
         self, blocks: Blocks, first: bool, n_classes: int = 0, where: Executor = LOCAL
@@ -457,9 +457,9 @@ class KernelEstimator(NamedArguments, ShownEstimator, OfOneVersion, BaseEstimato
         kind = kind_of(X, who)
         if is_learned_of_arrays(known):
             table = numbered(who, self._checked_rows(X))
-            return Blocks.from_table(table, schema=schema.features_only())
+            return Blocks.from_table(table, schema=schema.features_only()).read_by(who)
         if schema is not None and is_table(X):
-            return Blocks.from_table(X, schema=schema.features_only())
+            return Blocks.from_table(X, schema=schema.features_only()).read_by(who)
         if schema is not None and (schema.categories or schema.encoders):
             raise InvalidInput(
                 f"{who}: fitted on a table with columns that are no numbers, so rows must come as "
