@@ -451,6 +451,9 @@ def test_classes_that_are_numbers_may_stand_beside_dates_and_gaps(learner, tmp_p
         ("13.01.1970", "day.month.year", 12 * 86400),
         ("01/13/1970", "month/day/year", 12 * 86400),
         ("1970-02", "year-month", 31 * 86400),
+        ("1970 Q2", "year quarter", 90 * 86400),
+        ("1970-q4", "year quarter", 273 * 86400),
+        ("1970 Q5", "", np.nan),
         ("25:00", "", np.nan),
         ("1970-02-30", "", np.nan),
         ("0:30 pm", "", np.nan),
@@ -596,3 +599,16 @@ def test_missing_labels_of_pandas_are_refused_in_words():
     labels = pd.Series(["a", None, "b"] * 20, dtype="string")
     with pytest.raises(InvalidInput, match=r"Classifier: y must have no missing labels; .* Drop s"):
         bo.KernelRidgeClassifier(**FAST).fit(X, labels)
+
+
+def test_months_and_quarters_have_no_day_of_the_week():
+    frame = pd.DataFrame({"when": [f"{2000 + k // 4} Q{k % 4 + 1}" for k in range(80)]})
+    seconds = np.array([seconds_of(text, "year quarter") for text in frame["when"]])
+    assert parts_for(seconds, clock=False) == ("trend", "year")
+    assert parts_for(seconds + 86400, clock=False) == ("trend", "year", "week")
+    y = np.arange(80.0)
+    model = bo.KernelRidge(**FAST).fit(frame, y)
+    expected = ("when (days)", "when (season, sine)", "when (season, cosine)")
+    assert model.schema_.feature_names == expected
+    new = model.predict(pd.DataFrame({"when": ["2004Q3"]}))
+    assert new == pytest.approx([18.0], abs=1.0)

@@ -250,14 +250,24 @@ PARTS: dict[str, tuple[tuple[str, ...], Callable[[np.ndarray], tuple[np.ndarray,
 
 
 def parts_for(seconds: np.ndarray, clock: bool) -> tuple[str, ...]:
-    """Return what times vary in: those of a clock in the hour; dates in what they span twice."""
+    """Return what times vary in: those of a clock in the hour; dates in what they span twice.
+
+    First days of months stand for the months, which have no day of the week.
+    """
     if clock:
         return ("day",)
     known = seconds[np.isfinite(seconds)]
     span = float(np.ptp(known)) / DAY if len(known) else 0.0
     within = bool(np.any(known % DAY != known[0] % DAY)) if len(known) else False
-    rules = {"trend": True, "year": span > YEAR, "week": span >= 14, "day": within and span >= 2}
+    weekly = span >= 14 and not _are_months(known)
+    rules = {"trend": True, "year": span > YEAR, "week": weekly, "day": within and span >= 2}
     return tuple(part for part, holds in rules.items() if holds)
+
+
+def _are_months(seconds: np.ndarray) -> bool:
+    """Whether all are the first moment of a month."""
+    times = seconds.astype("datetime64[s]")
+    return bool(np.all(times == times.astype("datetime64[M]")))
 
 
 def columns_of(seconds: np.ndarray, parts: Iterable[str]) -> np.ndarray:

@@ -21,7 +21,8 @@ _ZONE = r"(?:\s*(?:Z|UTC|[+-]\d{2}:?\d{2}))?"
 _AND_CLOCK = rf"(?:[T\s]+{_CLOCK}{_ZONE})?"
 
 #: How texts may write dates and times. Of two forms that both read all texts the first is taken:
-#: day and month in numbers are told apart by a number above 12.
+#: day and month in numbers are told apart by a number above 12. A month or a quarter of a year is
+#: its first day.
 FORMS: dict[str, re.Pattern[str]] = {
     "clock": re.compile(_CLOCK),
     "year-month-day": re.compile(
@@ -34,6 +35,7 @@ FORMS: dict[str, re.Pattern[str]] = {
         rf"(?P<day>\d{{1,2}})[-/.](?P<month>\d{{1,2}})[-/.](?P<year>\d{{4}}){_AND_CLOCK}"
     ),
     "year-month": re.compile(r"(?P<year>\d{4})-(?P<month>\d{1,2})"),
+    "year quarter": re.compile(r"(?P<year>\d{4})[\s-]?[Qq](?P<quarter>[1-4])"),
 }
 
 
@@ -60,7 +62,8 @@ def seconds_of(text: str, form: str) -> float:
         clock = _clock(part)
         if form == "clock":
             return clock
-        day = dt.date(int(part["year"]), int(part["month"]), int(part.get("day") or 1))
+        month = part.get("month") or 3 * int(part["quarter"]) - 2
+        day = dt.date(int(part["year"]), int(month), int(part.get("day") or 1))
     except ValueError:
         return np.nan
     return (day.toordinal() - dt.date(1970, 1, 1).toordinal()) * DAY + clock
