@@ -24,9 +24,11 @@ from bochner.data import (
     NumberColumn,
     OneHot,
     Ordered,
+    OutOfFold,
     Schema,
     TargetMeans,
     TimeColumn,
+    codes_of_levels,
     folds,
     form_of,
     parts_for,
@@ -304,7 +306,8 @@ def test_classes_have_means_for_each():
     frame = pd.DataFrame({"tail": [f"N{c}" for c in codes], "a": rng.normal(size=900)})
     for labels, columns in (((codes % 2), 1), ((codes % 3), 3)):
         model = bo.KernelRidgeClassifier(**FAST).fit(frame, labels)
-        assert len(model.schema_.feature_names) == columns + 1
+        means = [name for name in model.schema_.feature_names if "(target" in name]
+        assert len(means) == columns
         assert model.score(frame, labels) > 0.95
 
 
@@ -599,6 +602,73 @@ def test_missing_labels_of_pandas_are_refused_in_words():
     labels = pd.Series(["a", None, "b"] * 20, dtype="string")
     with pytest.raises(InvalidInput, match=r"Classifier: y must have no missing labels; .* Drop s"):
         bo.KernelRidgeClassifier(**FAST).fit(X, labels)
+
+
+# ---- columns of many levels
+
+
+def test_codes_are_values_of_polynomials_and_far_from_one_another():
+    count = 1 << 11
+    codes = codes_of_levels(count)
+    assert codes.shape == (count + 1, 16)
+    products = [(i, j) for i in range(4) for j in range(i)]
+    for level in (0, 1, 2, 33, 1056, count - 1):
+        digits = f"{level:011b}"[::-1]
+        for place in range(16):
+            x = [place >> k & 1 for k in range(4)]
+            terms = [1, *x, *(x[i] * x[j] for i, j in products)]
+            value = sum(int(digit) * term for digit, term in zip(digits, terms, strict=True))
+            assert codes[level, place] == value % 2
+    words = 2 * codes[:-1] - 1
+    apart = (16 - words @ words.T) / 2
+    np.fill_diagonal(apart, 16)
+    assert apart.min() == 4
+    assert np.abs(codes[:-1] - codes[-1]).sum(axis=1).tolist() == [8] * count
+
+
+def panel(rows=20, n_levels=60, seed=0):
+    """Levels of the same mean, in half of which a slope is up and in half down."""
+    rng = np.random.default_rng(seed)
+    level = np.repeat(np.arange(n_levels), rows)
+    x = rng.uniform(-1, 1, len(level))
+    frame = pd.DataFrame({"x": x, "level": [f"l{k:02d}" for k in level]})
+    return frame, x * np.where(level % 2, 1.0, -1.0)
+
+
+def test_levels_of_equal_means_are_told_apart_where_they_have_rows():
+    frame, y = panel()
+    model = bo.KernelRidge(random_state=0).fit(frame, y)
+    names = model.schema_.feature_names
+    assert names == ("x", "level (target)", *(f"level (code {i})" for i in range(16)))
+    new, truth = panel(seed=1)
+    assert np.sqrt(np.mean((model.predict(new) - truth) ** 2)) < 0.25 * truth.std()
+    few, y = panel(rows=9)
+    model = bo.KernelRidge(**FAST).fit(few, y)
+    assert model.schema_.feature_names == ("x", "level (target)")
+
+
+def test_a_level_that_is_missing_has_a_code_and_one_not_seen_is_as_far_from_all():
+    frame, y = panel()
+    frame.loc[::7, "level"] = None
+    model = bo.KernelRidge(**FAST).fit(frame, y)
+    (encoder,) = (e for e in model.schema_.encoders if e.name == "level")
+    assert encoder.coded
+    (gone, unseen) = encoder.encode(np.array([np.nan, -1.0]))
+    assert set(gone[1:]) == {0.0, 1.0}
+    assert unseen.tolist() == [encoder.prior[0], *[0.5] * 16]
+    # every route reads the same columns: rows of the fit differ in means alone
+    cells = np.array([0.0, 5.0, np.nan])
+    table = np.zeros((5, len(encoder.of) + 2, 1))
+    out = OutOfFold({"level": table}).encode(encoder, cells, 0)
+    np.testing.assert_array_equal(out[:, 1:], encoder.encode(cells)[:, 1:])
+    assert not out[:, 0].any()
+
+
+def test_what_a_file_without_codes_says_is_read():
+    fields = {"name": "c", "of": ["a"], "means": [[1.0], [2.0]], "prior": [1.5]}
+    schema = Schema(("c",), encoders=(fields,))
+    assert schema.encoders == (TargetMeans("c", ("a",), ((1.0,), (2.0,)), (1.5,)),)
+    assert schema.feature_names == ("c (target)",)
 
 
 def test_months_and_quarters_have_no_day_of_the_week():

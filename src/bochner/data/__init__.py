@@ -10,7 +10,8 @@ from bochner._core.names import handed_out
 #: Names for those who build on bochner, by the module that defines each.
 FOR_DEVELOPERS = {
     "blocks": "Blocks default_rows",
-    "encoders": "DroppedColumn NumberColumn OneHot Ordered TargetMeans TimeColumn folds parts_for",
+    "encoders": "DroppedColumn NumberColumn OneHot Ordered OutOfFold TargetMeans TimeColumn "
+    "codes_of_levels folds parts_for",
     "files": "find_files",
     "formats": "sniff",
     "sample": "RowSample chosen_rows row_priorities sample_stream",

@@ -182,6 +182,10 @@ class Ordered(Encoder):
 class TargetMeans(Encoder):
     """Categories of many levels: the mean target of each, drawn towards that of all rows.
 
+    Levels of equal means are one to a kernel of means alone, and what another column does at one
+    level it would do at all of about the same mean. Codes keep levels apart in few columns
+    (:func:`codes_of_levels`).
+
     Parameters
     ----------
     name : str
@@ -191,17 +195,21 @@ class TargetMeans(Encoder):
         Of each level, then of missing cells; [Micci-Barreca (2001)].
     prior : (t,) tuple
         Of all rows, for a level that is not among these.
+    coded : bool
+        Whether CODE columns of 0 and 1 follow, by which each level is told from the others.
     """
 
     name: str
     of: tuple[str, ...]
     means: tuple[tuple[float, ...], ...]
     prior: tuple[float, ...]
+    coded: bool = False
 
     @property
     def feature_names(self) -> tuple[str, ...]:
         t = len(self.prior)
-        return tuple(f"{self.name} (target{f' {i}' * (t > 1)})" for i in range(t))
+        means = (f"{self.name} (target{f' {i}' * (t > 1)})" for i in range(t))
+        return (*means, *(f"{self.name} (code {i})" for i in range(CODE * self.coded)))
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -215,13 +223,41 @@ class TargetMeans(Encoder):
         )
 
     def encode(self, cells: np.ndarray) -> np.ndarray:
-        return np.array([*self.means, self.prior])[self.places(cells)]
+        places = self.places(cells)
+        return self.with_codes(np.array([*self.means, self.prior])[places], places)
+
+    def with_codes(self, means: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """Return mean targets and, where levels have them, the codes of these places."""
+        if not self.coded:
+            return means
+        return np.hstack([means, codes_of_levels(len(self.of) + 1)[places]])
 
     def surprises(self, cells: np.ndarray) -> str:
         many = np.mean(cells == UNSEEN) if len(cells) else 0.0
         if many > 0.5:
             return "mostly categories that the fit has not seen, which count as the mean of all"
         return ""
+
+
+#: Columns of a code, and levels that have one at most.
+CODE, MOST_CODED = 16, 1 << 11
+
+
+def codes_of_levels(count: int) -> np.ndarray:
+    """Return so many words of 0 and 1, (count + 1, CODE): any two differ in at least 4 columns.
+
+    They are words of the Reed–Muller code RM(2, 4), of 2¹¹ words (MacWilliams and Sloane, 1977,
+    chapter 13): the bits of a level's number times all monomials of degree ≤ 2 at the 16 points of
+    {0, 1}⁴. In the mean they differ in half of the columns, so that a kernel of codes is nearly
+    that of one column for each level, and each column is 1 for about half of the levels, so that
+    its lengthscale can be told from few rows. The last word, of levels that are not among these,
+    is as far from all others.
+    """
+    x = (np.arange(CODE)[:, None] >> np.arange(4)) & 1
+    pairs = [x[:, i] * x[:, j] for i in range(4) for j in range(i)]
+    monomials = np.column_stack([np.ones(CODE, np.int64), x, *pairs])
+    bits = (np.arange(count)[:, None] >> np.arange(monomials.shape[1])) & 1
+    return np.vstack([(bits @ monomials.T) % 2, np.full(CODE, 0.5)])
 
 
 # --- Times ---------------------------------------------------------------------------------------
@@ -351,10 +387,14 @@ _KINDS: dict[frozenset[str], type] = {
 
 
 def as_encoder(given: Encoder | Mapping[str, Any]) -> Encoder:
-    """Return the encoder, which may be a mapping of its fields, as JSON has it."""
+    """Return the encoder, which may be a mapping of its fields, as JSON has it.
+
+    A field that has a default may be missing.
+    """
     if isinstance(given, Encoder):
         return given
-    return _KINDS[frozenset(given)](**{key: _tuples(value) for key, value in given.items()})
+    kind = next(cls for names, cls in _KINDS.items() if names.issuperset(given))
+    return kind(**{key: _tuples(value) for key, value in given.items()})
 
 
 def _tuples(value: Any) -> Any:
@@ -390,7 +430,9 @@ class OutOfFold:
 
     def encode(self, encoder: TargetMeans, cells: np.ndarray, start: int) -> np.ndarray:
         """Return the columns of rows from number ``start`` on."""
-        return self.means[encoder.name][folds(start, len(cells)), encoder.places(cells)]
+        places = encoder.places(cells)
+        means = self.means[encoder.name][folds(start, len(cells)), places]
+        return encoder.with_codes(means, places)
 
 
 def folds(start: int, count: int) -> np.ndarray:

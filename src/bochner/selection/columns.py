@@ -13,6 +13,7 @@ from bochner._core.arrays import to_numpy
 from bochner._core.shapes import Array, Float, Int
 from bochner.data.encoders import (
     FOLDS,
+    MOST_CODED,
     DroppedColumn,
     Encoder,
     NumberColumn,
@@ -30,6 +31,10 @@ from bochner.data.sources import Block
 
 #: Levels that have a column of 0 and 1 each; of more, the target means.
 MOST_ONE_HOT = 50
+
+#: Rows that half of the levels have, from which on a code tells them apart beside their means: what
+#: other columns do at a level cannot be learned from fewer.
+ROWS_OF_CODE = 10
 
 #: Classes whose shares are means of a level; of more, the most frequent levels have columns.
 MOST_CLASSES = 20
@@ -337,8 +342,8 @@ def _of_levels(draft: Encoder, j: int, seen: SeenCells, gaps: bool) -> Encoder:
         means, prior = seen.means[draft.name].without(None)
         if not np.any(np.ptp(means[: len(levels)], axis=0) > 1e-9 * (1 + np.abs(prior))):
             return DroppedColumn(draft.name, NO_LEVEL)
-        return TargetMeans(
-            draft.name, levels, tuple(map(tuple, means.tolist())), tuple(prior.tolist())
-        )
+        coded = len(levels) < MOST_CODED and bool(np.median(counts) >= ROWS_OF_CODE)
+        table = tuple(map(tuple, means.tolist()))
+        return TargetMeans(draft.name, levels, table, tuple(prior.tolist()), coded)
     frequent = np.sort(np.argsort(-counts, kind="stable")[:MOST_ONE_HOT])
     return OneHot(draft.name, tuple(levels[k] for k in frequent), gaps, others=True)
