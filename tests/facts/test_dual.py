@@ -231,6 +231,22 @@ def test_refinements_end_at_rounding_and_sooner_where_answers_are_compared(monke
     assert problem._by_single(1e-4, y, 1e-16) is None
 
 
+def test_a_target_that_does_not_vary_costs_no_digit_of_others_and_warns_of_nothing(monkeypatch):
+    """As that of a class that none of these rows has: float32 and refinements serve all others."""
+    problem = rows()
+    y = np.column_stack([problem.y, -np.ones(N)])
+    constant = replace(problem, y=y)
+    with np.errstate(all="raise"):
+        u, factor = constant._by_single(0.3, constant.about, 1e-12)
+    assert factor.dtype == np.float32
+    assert not u[:, -1].any()
+    assert_close(u[:, :-1], problem._by_single(0.3, problem.about, 1e-12)[0], factor=1e6)
+    monkeypatch.setattr("bochner.solvers.ridge.dual.SINGLE_FROM", 10)
+    coef, intercept = constant.coefficients(0.3)
+    assert not coef[:, -1].any()
+    assert intercept[-1] == -1.0
+
+
 def test_first_rows_are_those_that_are_taken():
     problem = rows()
     first, taken = problem.first(30), problem.take(np.arange(30))

@@ -219,7 +219,8 @@ class KernelRows:
             u += solve_factored(factor[0], left.astype(np.float32))
             left = right - symmetric_product(self.weighted, u) - alpha * u
             known = np.maximum(within * size, unit * np.linalg.norm(u, axis=0))
-            off = float((np.linalg.norm(left, axis=0) / known).max())
+            # A column of zeros, of a class that none of the rows has, is solved as it is.
+            off = float((np.linalg.norm(left, axis=0) / np.maximum(known, TINY)).max())
             if off <= 1:
                 return u, factor[0]
             if not off < most * before:
