@@ -3,6 +3,7 @@
 import re
 import warnings
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -354,6 +355,30 @@ def test_a_hinge_is_of_rows_that_take_part():
     assert not np.any(found.solution.coef[~some, 0])
     f = Gaussian(1.0)(X, X[some]) @ alone.solution.coef + alone.solution.intercept
     np.testing.assert_allclose(found.at.fitted[:, :1], f, atol=1e-6)
+
+
+def test_a_hinge_says_where_moves_end_it():
+    X, codes = rows(120)
+    problem = KernelProblem(Gaussian(1.0)(X), targets(Hinge(), codes), np.ones(120), Hinge(), 0.01)
+    whole, cut = (hinge_on_kernel(problem, tol=1e-9, moves=moves) for moves in (1000, 1))
+    assert whole.solution.outcome is Convergence.CONVERGED
+    assert cut.solution.outcome is Convergence.MOST_STEPS
+    assert cut.solution.objective > whole.solution.objective
+    assert cut.solution.objective <= whole.solution.objective + cut.solution.gap + 1e-9
+
+
+def test_a_penalty_at_which_a_hinge_does_not_end_is_not_taken(monkeypatch):
+    """The first that is tried counts however it ends; and the machine itself has all its moves."""
+    X, codes = rows(300)
+    y = (codes > 0) ^ (np.random.default_rng(3).random(300) < 0.3)
+    machine = partial(bo.SVC, Gaussian(0.5), loss="hinge", random_state=0)
+    assert np.isfinite(machine().fit(X, y).path_.errors).all()
+    monkeypatch.setattr("bochner.models.convex.exact.MOVES_COMPARED", 1)
+    short = machine().fit(X, y)
+    ended = np.isfinite(short.path_.errors)
+    assert ended.sum() == 1
+    assert ended[short.path_.best]
+    assert short.solution_.outcome is Convergence.CONVERGED
 
 
 def test_a_squared_hinge_by_libsvm_is_that_by_newton_steps():

@@ -40,9 +40,14 @@ from bochner.selection.record import Tuning
 from bochner.selection.search import error_near_median
 from bochner.solvers.convex.class_losses import Hinge, Logistic, Multinomial, SquaredHinge
 from bochner.solvers.convex.kernel import DualPoint, KernelProblem, minimise_on_kernel
-from bochner.solvers.convex.libsvm import hinge_of_pairs, hinge_on_kernel
+from bochner.solvers.convex.libsvm import (
+    MOVES,
+    MOVES_COMPARED,
+    hinge_of_pairs,
+    hinge_on_kernel,
+)
 from bochner.solvers.convex.losses import Loss
-from bochner.solvers.convex.optimum import Optimum
+from bochner.solvers.convex.optimum import Convergence, Optimum
 from bochner.solvers.convex.penalty_path import FACTOR, TOL, HeldOutPath
 from bochner.solvers.convex.problem import best_constant, walk
 from bochner.sums.rows import sampled
@@ -239,8 +244,9 @@ class OnRows:
         tol: float = TOL,
         max_iter: int = 100,
         near: DualPoint | None = None,
+        moves: int = MOVES,
     ) -> Any:
-        """Return the minimum for the rows but those held out."""
+        """Return the minimum for the rows but those held out; ``moves`` are those of LIBSVM."""
         learned, w = self.learned, self.rows.w
         problem = KernelProblem(
             self.K,
@@ -251,10 +257,10 @@ class OnRows:
             learned.fit_intercept,
         )
         if learned.pairs is not None and learned.fit_intercept:
-            return hinge_of_pairs(problem, self.rows.codes, tol=tol)
+            return hinge_of_pairs(problem, self.rows.codes, tol=tol, moves=moves)
         many = len(w) > SQUARED_HINGE_ROWS and isinstance(learned.loss, SquaredHinge)
         if isinstance(learned.loss, Hinge) or many:
-            return hinge_on_kernel(problem, tol=tol)
+            return hinge_on_kernel(problem, tol=tol, moves=moves)
         return minimise_on_kernel(problem, start, near=near, tol=tol, max_iter=max_iter)
 
     def path(self, found: Tuning) -> tuple[HeldOutPath, DualPoint]:
@@ -281,7 +287,7 @@ class OnRows:
         rows, held = self.rows, replace(self.rows, folds=self.rows.calibrating)
         largest = rows.inflation * path.alpha
         lost, step = _LeftOutOnMatrix(replace(self, rows=held), largest, near), 0
-        while step < LAST and lost(step + FINER) < (1 - WORTH) * lost(step):
+        while step < LAST and (1 - WORTH) * lost(step) > lost(step + FINER):
             step += FINER
         if not step:
             return path, lost.end(0)
@@ -323,6 +329,7 @@ class _LeftOutOnMatrix:
         self._on, self._largest, self._near = on_rows, largest, near
         self._ends: list[dict[int, DualPoint]] = [{} for _ in on_rows.rows.folds]
         self.tried: dict[int, float] = {}
+        self._endless: set[int] = set()
 
     def __call__(self, step: int) -> float:
         if step not in self.tried:
@@ -349,12 +356,16 @@ class _LeftOutOnMatrix:
         return total
 
     def _calibrated(self, step: int) -> float:
-        """Return the log loss of calibrated values: a hinge says little of how sure they are."""
-        rows, values = self._on.rows, self._on.learned.values
-        found = [
-            (values(self._values(held, step, ends)), rows.codes[held], rows.w[held])
-            for held, ends in zip(rows.folds, self._ends, strict=True)
-        ]
+        """Return the log loss of calibrated values: a hinge says little of how sure they are.
+
+        Infinite where LIBSVM does not end, and another penalty was judged: too small a one.
+        """
+        rows, values, found = self._on.rows, self._on.learned.values, []
+        for held, ends in zip(rows.folds, self._ends, strict=True):
+            f = values(self._values(held, step, ends))
+            if step in self._endless and self.tried:
+                return np.inf
+            found.append((f, rows.codes[held], rows.w[held]))
         return calibrate(*map(np.concatenate, zip(*found, strict=True))).log_loss
 
     def _constants(self, held: Array) -> Float[Array, "m t"]:
@@ -368,7 +379,10 @@ class _LeftOutOnMatrix:
         start, near = _nearest(ends, step), self._near
         for others in self._ends:
             near = _nearest(others, step) or near
-        ends[step] = self._on.minimised(self.alpha(step), start, held, near=near).at
+        found = self._on.minimised(self.alpha(step), start, held, near=near, moves=MOVES_COMPARED)
+        if found.solution.outcome is Convergence.MOST_STEPS:
+            self._endless.add(step)
+        ends[step] = found.at
         return ends[step].fitted[held]
 
 

@@ -26,6 +26,9 @@ from bochner.solvers.convex.optimum import Convergence, Libsvm, Optimum, Step, h
 #: Moves for each row, at most: where penalties are tiny there is no end otherwise.
 MOVES = 1000
 
+#: The same for a machine that is compared with those of other penalties.
+MOVES_COMPARED = 100
+
 #: Weight that bounds no multiplier of a squared hinge: they are 2w(1 − yf)/alpha.
 UNBOUNDED = 1e4
 
@@ -33,7 +36,9 @@ UNBOUNDED = 1e4
 CACHE = 200
 
 
-def hinge_on_kernel(problem: KernelProblem, *, tol: float = 1e-4) -> KernelOptimum:
+def hinge_on_kernel(
+    problem: KernelProblem, *, tol: float = 1e-4, moves: int = MOVES
+) -> KernelOptimum:
     """Return the least of a hinge, or its square, on a kernel matrix, with an intercept.
 
     Parameters
@@ -44,6 +49,8 @@ def hinge_on_kernel(problem: KernelProblem, *, tol: float = 1e-4) -> KernelOptim
     tol : float
         LIBSVM's: slopes of the dual agree to so much, which is how well margins are met.
         ``solution.gap`` is the duality gap that is left.
+    moves : int
+        Of LIBSVM, for each row, at most.
 
     Returns
     -------
@@ -58,12 +65,14 @@ def hinge_on_kernel(problem: KernelProblem, *, tol: float = 1e-4) -> KernelOptim
     ended = True
     bounds = UNBOUNDED * w if isinstance(problem.loss, SquaredHinge) else w
     for k, y in enumerate(problem.y[weighed].T):
-        c, intercept[k], ends = _column(K, y, bounds, problem.alpha, tol)
+        c, intercept[k], ends = _column(K, y, bounds, problem.alpha, tol, moves)
         coef[weighed, k], ended = c, ended and ends
     return _optimum(problem, coef, intercept, problem.K @ coef + intercept, ended)
 
 
-def hinge_of_pairs(problem: KernelProblem, codes: Array, *, tol: float = 1e-4) -> KernelOptimum:
+def hinge_of_pairs(
+    problem: KernelProblem, codes: Array, *, tol: float = 1e-4, moves: int = MOVES
+) -> KernelOptimum:
     """Return the same for the pairs of classes, whose rows the columns of y have as −1 and +1.
 
     Parameters
@@ -74,7 +83,7 @@ def hinge_of_pairs(problem: KernelProblem, codes: Array, *, tol: float = 1e-4) -
         class of a pair the other wins; without rows of both none does.
     codes : (n,)
         The class of each row, from 0.
-    tol : float
+    tol, moves
         As of :func:`hinge_on_kernel`.
 
     Returns
@@ -96,7 +105,7 @@ def hinge_of_pairs(problem: KernelProblem, codes: Array, *, tol: float = 1e-4) -
         intercept[number[k, l]] = float(k in present) - float(l in present)
     ended = True
     if len(present) > 1:
-        machine, ended = _fitted(K, own, bounds, problem.alpha, tol)
+        machine, ended = _fitted(K, own, bounds, problem.alpha, tol, moves)
         for pair, c, b in _of_machine(machine, present):
             rows, values = c
             coef[weighed[rows], number[pair]], intercept[number[pair]] = values, b
@@ -169,23 +178,33 @@ def _optimum(
 
 
 def _column(
-    K: Float[Array, "n n"], y: Float[Array, " n"], w: Float[Array, " n"], alpha: float, tol: float
+    K: Float[Array, "n n"],
+    y: Float[Array, " n"],
+    w: Float[Array, " n"],
+    alpha: float,
+    tol: float,
+    moves: int,
 ) -> tuple[Float[Array, " n"], float, bool]:
     """Return coefficients and intercept of one column, and whether LIBSVM ended by itself."""
     n, rows = len(y), np.flatnonzero(y)
     if len(rows) < len(y):
         K, y, w = K[np.ix_(rows, rows)], y[rows], w[rows]
-    found, ended = _fitted(K, y > 0, w, alpha, tol)
+    found, ended = _fitted(K, y > 0, w, alpha, tol, moves)
     coef = np.zeros(n)
     coef[rows[found.support_]] = found.dual_coef_[0]
     return coef, float(found.intercept_[0]), ended
 
 
 def _fitted(
-    K: Float[Array, "n n"], y: Array, w: Float[Array, " n"], alpha: float, tol: float
+    K: Float[Array, "n n"],
+    y: Array,
+    w: Float[Array, " n"],
+    alpha: float,
+    tol: float,
+    moves: int,
 ) -> tuple[SVC, bool]:
     """Return LIBSVM's machine, and whether it ended by itself."""
-    most = MOVES * len(y)
+    most = moves * len(y)
     machine = SVC(kernel="precomputed", C=1 / alpha, tol=tol, cache_size=CACHE, max_iter=most)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # it is said in bochner's words
