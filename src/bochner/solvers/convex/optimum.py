@@ -102,8 +102,9 @@ class Convergence(Sentence):
         'precision of the features resolves. precision="float64" resolves more.'
     )
     MOST_STEPS = (
-        "Not converged: max_iter Newton steps were taken and the objective still falls. Raise "
-        "max_iter or tol, or penalise more (a smaller C, a larger alpha)."
+        "Not converged: max_iter Newton steps were taken, or 1,000 moves of LIBSVM for each row, "
+        "and the objective still falls. Raise max_iter or tol, or penalise more (a smaller C, a "
+        "larger alpha)."
     )
     UNBOUNDED = (
         "The loss is next to nothing without a penalty: the classes are separable, or the target "
