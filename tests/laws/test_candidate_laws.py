@@ -302,6 +302,46 @@ def test_columns_that_few_rows_see_nothing_of_are_found_with_more(monkeypatch):
     assert found.error < 0.95 * chosen(X, y, effort=effort).error
 
 
+PLACES = Effort(
+    "q",
+    tuned=128,
+    more=256,
+    tried=256,
+    judged=1500,
+    finalists=3,
+    rounds=0,
+    families=(Exponential(),),
+)
+
+
+def places(n=3000):
+    """Heights that are fine along two columns, and a third that is slow and goes with these."""
+    rng = np.random.default_rng(3)
+    place = rng.uniform(0, 1, (n, 2))
+    X = np.column_stack([place, place.sum(axis=1) + 0.05 * rng.standard_normal(n)])
+    height = np.sin(45 * X[:, 0]) * np.sin(45 * X[:, 1])
+    return X, 2 * X[:, 2] + height + 0.1 * rng.standard_normal(n)
+
+
+def test_more_rows_are_neighbourhoods_in_which_fine_columns_are_seen(monkeypatch):
+    """Planted fault: as many rows at random, among which no two places are near."""
+    X, y = places()
+    found = chosen(X, y, effort=PLACES)
+    at_random = lambda rows, kernel, most, seed: rows.lowest(most)
+    monkeypatch.setattr("bochner.selection.candidates._amid_others", at_random)
+    assert found.error < 0.5 * chosen(X, y, effort=PLACES).error
+
+
+def test_rough_functions_go_on_with_more_rows_where_few_tell_no_difference():
+    X, y = places()
+    rough = "Exponential, one a column, by evidence, more rows"
+    names = [each.name for each in chosen(X, y, effort=PLACES).compared]
+    assert rough in names
+    assert any(name.endswith("more rows") and name != rough for name in names)
+    smooth = np.sin(3 * X[:, 0]) + X[:, 1] ** 2
+    assert rough not in [each.name for each in chosen(X, smooth, effort=PLACES).compared]
+
+
 def test_the_best_goes_on_with_more_rows_and_lends_its_scales_to_rougher_kernels():
     X, y = table("one column", n=400)
     names = [each.name for each in chosen(X, y).compared]

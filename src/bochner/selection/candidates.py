@@ -27,6 +27,7 @@ from bochner.kernels.stationary_families import Matern
 from bochner.selection.descent import TimeBudget
 from bochner.selection.judges import MOST_CELLS, Trials, TunedKernel, split_rows
 from bochner.selection.metric import KEPT, MANY_COLUMNS
+from bochner.selection.near import near_rows
 from bochner.selection.process import EVIDENCE, MatrixSearch, ProcessRows
 from bochner.selection.process import FEWEST as FEWEST_TUNED
 from bochner.selection.record import Tuning
@@ -55,6 +56,9 @@ MATRIX_ROWS, MATRIX_FACTORS, MATRIX_STEPS = 512, (1.0, 0.25), 8
 #: Evaluations of a candidate that goes on from another: with one factor for all lengthscales, or
 #: for a turned metric, with one lengthscale a column, from there once more, and with more rows.
 SCALED, TURNED, COLUMNS, AGAIN, MORE = 4, 6, 5, 10, 14
+
+#: Rows of a neighbourhood that a descent goes on with.
+NEIGHBOURS = 64
 
 #: Lengthscales that a descent goes on from with more rows, at most, in deviations of the columns:
 #: few rows see nothing of a column that more rows need, and beyond these its slope is zero.
@@ -169,7 +173,7 @@ def choose_among(
     Notes
     -----
     "medium": about 60 evaluations of O(m³), m ≤ 128 (256 where there are no more), 40 with m ≤ 256,
-    70 with m ≤ 512 and 14 with m ≤ 1024, and seven fits each of 1024 and of 2048 rows: two to
+    70 with m ≤ 512 and 14 or 28 with m ≤ 1024, and seven fits each of 1024 and of 2048 rows: two to
     three seconds of one core, whatever n.
     """
     varies = np.ptp(sample.y, axis=0) > 0 if len(sample) else np.zeros(0, bool)
@@ -237,7 +241,9 @@ class Candidates:
         return 1 < X.shape[1] <= MOST_COLUMNS and not is_sparse(X)
 
     def _search(self, by: Criterion, most: int | None = None) -> MatrixSearch:
-        rows = self.rows.lowest(most or self.effort.tuned)
+        return self._search_of(self.rows.lowest(most or self.effort.tuned), by)
+
+    def _search_of(self, rows: RowSample, by: Criterion) -> MatrixSearch:
         alpha = None if self.share is None else self.share * float(rows.w.sum())
         search = MatrixSearch.of(
             rows, by, self.centred, alpha=alpha, most=len(rows), budget=self.budget
@@ -350,8 +356,13 @@ class Candidates:
         return columns and found.numbers > 1 and len(self.rows) > self.effort.tuned
 
     def with_more_rows(self, found: TunedKernel) -> TunedKernel:
-        """Go on with more rows, each column having a say again that few rows saw nothing of."""
-        search = self._search(EVIDENCE if self.share is None else LOO, self.effort.more)
+        """Go on with more rows, each column having a say again that few rows saw nothing of.
+
+        They are near to one another, as all rows are: among rows at random columns that matter
+        within a neighbourhood look as slow as others.
+        """
+        rows = _amid_others(self.rows, found.kernel, self.effort.more, self.seed)
+        search = self._search_of(rows, EVIDENCE if self.share is None else LOO)
         end = search.go(_shortened(found.kernel, search.rows), search.share_of(found.alpha), MORE)
         return self._ended(f"{found.name}, more rows", search, end, found.numbers)
 
@@ -388,6 +399,19 @@ class Candidates:
         kernel: Any = end.of.kernel(end.at)
         kernel = kernel.replace(lengthscale=rounded(kernel.lengthscale))
         return TunedKernel(name, kernel, search.alpha_of(end.at.share, end.of.rows), numbers)
+
+
+def _amid_others(rows: RowSample, kernel: Kernel, most: int, seed: int) -> RowSample:
+    """Return neighbourhoods of rows at random, and others at random for as many as are asked for.
+
+    Rows that are chosen by their inputs alone have an evidence like all others.
+    """
+    if len(rows) <= most:
+        return rows
+    near = np.unique(near_rows(kernel, rows.X, most // NEIGHBOURS, NEIGHBOURS, seed))
+    order = np.argsort(rows.priority, kind="stable")
+    others = order[~np.isin(order, near)][: most - len(near)]
+    return rows.take(np.sort(np.append(near, others)))
 
 
 def _shortened(kernel: Any, rows: ProcessRows) -> Any:

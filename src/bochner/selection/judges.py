@@ -20,7 +20,7 @@ from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.kernels.banded import BAND, kernel_matrix
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.stationary import Radial
+from bochner.kernels.stationary import Exponential, Radial
 from bochner.selection.descent import TimeBudget
 from bochner.selection.held_out import relative_losses
 from bochner.selection.record import KernelComparison, Tuning, TuningStep
@@ -54,6 +54,10 @@ CERTAIN = 0.02
 #: With more rows smaller penalties of a classifier are tried, by this factor: what few rows took
 #: for noise may tell classes apart, and most so in sums over columns.
 SMALLER = 4.0
+
+#: Rough functions go on to more rows where their error on few is within this factor of the least:
+#: short lengthscales of a few columns are told by many rows, and by rough functions first.
+AS_ROUGH = 1.04
 
 #: Penalties of kernels are far from one another beyond this factor.
 APART = 4.0
@@ -184,6 +188,7 @@ class Trials:
         """Go on with the best of those that can, if it is not far from the best of all.
 
         Scales that another kernel has taken over count, so what they were found with goes on too.
+        So does the best of rough functions that err about as little: more rows tell them apart.
         """
         for stage in (judged, few):
             able = [each for each in stage if generator.takes_more_rows(each.candidate)]
@@ -193,7 +198,20 @@ class Trials:
                     found = generator.with_more_rows(best.candidate)
                     yield found
                     yield from () if self.budget.over else generator.rougher(found)
+                    yield from self._rough(generator, best, few)
                 return
+
+    def _rough(
+        self, generator: Generator, best: Judged, few: list[Judged]
+    ) -> Iterator[TunedKernel]:
+        """Go on with the kernel of rough functions whose error on few rows is near the least."""
+        able = [each for each in few if generator.takes_more_rows(each.candidate)]
+        rough = [each for each in able if isinstance(each.candidate.kernel, Exponential)]
+        if not rough or isinstance(best.candidate.kernel, Exponential) or self.budget.over:
+            return
+        least = _ranked(rough)[0]
+        if least.error < AS_ROUGH * _ranked(able)[0].error:
+            yield generator.with_more_rows(least.candidate)
 
     def tried(self, candidate: TunedKernel) -> Judged:
         """Return the errors of a fit to few rows, the penalty chosen by leave-one-out."""
