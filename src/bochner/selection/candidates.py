@@ -27,11 +27,10 @@ from bochner.kernels.stationary_families import Matern
 from bochner.selection.descent import TimeBudget
 from bochner.selection.judges import MOST_CELLS, Trials, TunedKernel, split_rows
 from bochner.selection.metric import KEPT, MANY_COLUMNS
-from bochner.selection.near import near_rows
 from bochner.selection.process import EVIDENCE, MatrixSearch, ProcessRows
 from bochner.selection.process import FEWEST as FEWEST_TUNED
 from bochner.selection.record import Tuning
-from bochner.selection.rows import median_distance, rounded, significant
+from bochner.selection.rows import median_distance, near_rows, rounded, significant
 from bochner.selection.search import (
     COORDINATEWISE,
     choose_lengthscale,

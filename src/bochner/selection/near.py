@@ -16,8 +16,7 @@ from scipy.linalg import LinAlgError, solve_triangular
 
 from bochner._core.arrays import to_numpy
 from bochner._core.blas import cholesky, one_thread
-from bochner._core.random import stream
-from bochner._core.shapes import Array, Float, Int
+from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Exponential, Laplace, Radial
@@ -26,7 +25,7 @@ from bochner.selection.descent import Descended, Hyperparameters, TimeBudget, de
 from bochner.selection.judges import TunedKernel
 from bochner.selection.process import EVIDENCE, OnProcess, ProcessRows
 from bochner.selection.record import Tuning
-from bochner.selection.rows import median_distance, rounded
+from bochner.selection.rows import median_distance, near_rows, rounded
 from bochner.solvers.ridge.criteria import Criterion
 
 #: Blocks that lengthscales are tuned in, and rows of each: more rows see farther, in cubic time.
@@ -44,25 +43,6 @@ FAMILIES = Exponential(), Matern(1.5)
 
 #: Rows whose errors are told together, places of so many, and rows around them that predict them.
 CORE, PLACES, AROUND = 32, 32, 384
-
-
-def near_rows(kernel: Kernel, X: Float[Array, "n d"], count: int, size: int, seed: int) -> Any:
-    """Return ``count`` rows at random and the rows that a kernel takes for nearest, (count, size).
-
-    The nearest come first. O(n) kernel values each.
-    """
-    centres = stream(seed, "near rows").permutation(len(X))[:count]
-    unit = 1 / np.sqrt(np.maximum(to_numpy(kernel.diag(X)), np.finfo(float).tiny))
-    return np.stack([_nearest(unit * _values(kernel, X, i), min(size, len(X))) for i in centres])
-
-
-def _values(kernel: Kernel, X: Float[Array, "n d"], i: int) -> Float[Array, " n"]:
-    return to_numpy(kernel.evaluate(X[i : i + 1], X))[0]
-
-
-def _nearest(values: Float[Array, " n"], size: int) -> Int[Array, " m"]:
-    some = np.sort(np.argpartition(-values, size - 1)[:size])
-    return some[np.argsort(-values[some], kind="stable")]
 
 
 # --- errors amid near rows -----------------------------------------------------------------------

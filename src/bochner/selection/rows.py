@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from bochner._core import native
-from bochner._core.arrays import is_sparse
+from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.random import stream
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Int
 from bochner.data.sample import RowSample
+from bochner.kernels.kernel import Kernel
 
 Scale = float | tuple[float, ...]
 
@@ -142,6 +143,25 @@ def _lengths(D: Array, units: tuple[float | Array, ...], order: int) -> Float[Ar
         D = D.multiply(1 / np.reshape(unit, (1, -1))).tocsr() if is_sparse(D) else D / unit
     powers = D.power(order) if is_sparse(D) else D**order
     return np.asarray(powers.sum(axis=1)).reshape(-1) ** (1 / order)
+
+
+def near_rows(kernel: Kernel, X: Float[Array, "n d"], count: int, size: int, seed: int) -> Any:
+    """Return ``count`` rows at random and the rows that a kernel takes for nearest, (count, size).
+
+    The nearest come first. O(n) kernel values each.
+    """
+    centres = stream(seed, "near rows").permutation(len(X))[:count]
+    unit = 1 / np.sqrt(np.maximum(to_numpy(kernel.diag(X)), np.finfo(float).tiny))
+    return np.stack([_nearest(unit * _values(kernel, X, i), min(size, len(X))) for i in centres])
+
+
+def _values(kernel: Kernel, X: Float[Array, "n d"], i: int) -> Float[Array, " n"]:
+    return to_numpy(kernel.evaluate(X[i : i + 1], X))[0]
+
+
+def _nearest(values: Float[Array, " n"], size: int) -> Int[Array, " m"]:
+    some = np.sort(np.argpartition(-values, size - 1)[:size])
+    return some[np.argsort(-values[some], kind="stable")]
 
 
 def deviations(X: Array, w: Float[Array, " n"], unit: float = 1.0) -> Float[Array, " d"]:
