@@ -27,7 +27,6 @@ from scipy.stats import rankdata
 
 from benchmarks.compared import PICTURES
 from benchmarks.harness import Row
-from benchmarks.raw import OURS as OURS_OF_RAW
 from benchmarks.raw import summary as raw_summary
 from benchmarks.rivals import OURS as OURS_OF
 from benchmarks.tables import CLASSES, means, summary
@@ -253,7 +252,8 @@ def raw_table(kept: Sequence[Row]) -> str:
 
 
 def _raw_line(row: Row) -> list[str]:
-    name = f"**{row['learner']}**" if row["learner"] in OURS_OF_RAW else row["learner"]
+    ours = OURS_OF[row["task"] == "classes"]
+    name = f"**{row['learner']}**" if row["learner"] in ours else row["learner"]
     cells = [f"{row['tables']} of {row['task']}", name, f"{row['mean rank']:.2f}", str(row["wins"])]
     cells += [f"{100 * row['within 1 % of the best']:.0f} %", f"{row['of the best rival']:.3f}"]
     return [*cells, f"{row['core seconds']:.2g}"]

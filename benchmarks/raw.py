@@ -7,7 +7,6 @@ has it: texts, dates, gaps. Trees get texts as categories, a missing one as a ca
 """
 
 import argparse
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -18,8 +17,9 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.harness import MissingDataSet, Options, Row, say, table
+from benchmarks.rivals import OURS as OURS_OF
 from benchmarks.rivals import Learner, learners
-from benchmarks.tables import ROWS, TEST, Split, kept_rows, means, measured, standings
+from benchmarks.tables import ROWS, TEST, Split, kept_rows, means, measured, noted, standings
 
 __all__ = ["CLASSES", "LEARNERS", "QUANTITIES", "raw_split", "run", "summary"]
 
@@ -117,7 +117,7 @@ LEARNERS = {
 }
 
 #: Names of ours.
-OURS = ("KernelRidge", "KernelRidgeClassifier", "SVC", "LogisticRegression")
+OURS = (*OURS_OF[False], *OURS_OF[True])
 
 #: Categories that HistGradientBoosting takes in a column; of more it is given their places.
 MOST_CATEGORIES = 255
@@ -246,9 +246,8 @@ def summary(rows: Sequence[Row]) -> list[Row]:
 
 
 def _over_rivals(learner: str, errors: dict[str, float]) -> float:
-    rivals = [name for name in errors if name != learner and name not in OURS]
-    if learner not in OURS:
-        rivals = [name for name in errors if name != learner]
+    own = OURS if learner in OURS else (learner,)
+    rivals = [name for name in errors if name not in own]
     best = min(errors[name] for name in rivals) if rivals else np.nan
     return max(errors[learner], LEAST) / max(best, LEAST)
 
@@ -279,12 +278,7 @@ def main() -> None:
         for each in tables(task)
         if not asked.table or each.name in asked.table
     ]
-    with asked.out.open("a", encoding="utf-8") as out:
-        for row in fits(wished, asked.rows, asked.split, wanted):
-            kept.append(row)
-            out.write(json.dumps(row) + "\n")
-            out.flush()
-            say(" · ".join(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()))
+    kept += noted(asked.out, fits(wished, asked.rows, asked.split, wanted))
     say(table(summary(kept)))
 
 

@@ -311,17 +311,8 @@ def main() -> None:
         key = (row["table"], row["rows"], row["split"], row["learner"])
         return key not in done and (not asked.learner or row["learner"] in asked.learner)
 
-    with asked.out.open("a", encoding="utf-8") as out:
-        for row in fits(asked.table, Options(asked.data), asked.rows, asked.splits, wanted):
-            kept.append(row)
-            out.write(json.dumps(row) + "\n")
-            out.flush()
-            say(
-                " · ".join(
-                    f"{value:.4g}" if isinstance(value, float) else str(value)
-                    for value in row.values()
-                )
-            )
+    data = Options(asked.data)
+    kept += noted(asked.out, fits(asked.table, data, asked.rows, asked.splits, wanted))
     for classes in (False, True):
         say(table(summary(kept, classes)))
     if asked.picture:
@@ -332,6 +323,18 @@ def kept_rows(path: Path) -> list[Row]:
     """Return what a file of results holds, a line each; nothing where there is none."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return [json.loads(line) for line in lines]
+
+
+def noted(path: Path, rows: Iterator[Row]) -> list[Row]:
+    """Add each row to a file of results, and print it, as soon as it is there; return all."""
+    found = []
+    with path.open("a", encoding="utf-8") as out:
+        for row in rows:
+            found.append(row)
+            out.write(json.dumps(row) + "\n")
+            out.flush()
+            say(" · ".join(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()))
+    return found
 
 
 def _parser() -> argparse.ArgumentParser:
