@@ -3,7 +3,8 @@
 Threads that wait for one another at full speed are the danger: where one of two processors is
 taken, each wait takes until the other process is moved away, and decompositions that wait a few
 thousand times took 18 to 53 seconds in the place of one. "one thread" is the same fit, alone, with
-BLAS and the compiled loops on one thread: what threads gain, and what a busy processor may cost.
+BLAS, the compiled loops and what is done side by side on one thread: what threads gain, and what a
+busy processor may cost.
 """
 
 import subprocess
@@ -16,8 +17,8 @@ from threadpoolctl import threadpool_limits
 
 import bochner as bo
 from benchmarks.harness import Options, Row, interleaved, judged
-from bochner._core import native
-from bochner._core.blas import eigh
+from bochner._core.blas import eigh, factor
+from bochner._core.threads import set_num_threads
 from bochner.kernels import Gaussian
 
 __all__ = ["run"]
@@ -38,13 +39,17 @@ def _cases(n: int, wide: int) -> dict[str, Callable[[], object]]:
     y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * rng.standard_normal(n)
     A = rng.standard_normal((2 * wide, wide))
     G = A.T @ A
+    spd = np.asfortranarray(A @ A.T + np.eye(2 * wide))
     kernel = Gaussian(2.0)
     ridge = bo.KernelRidge(kernel, method="orthogonal", n_features=wide, random_state=0)
     process = bo.GaussianProcessRegressor(n_features=wide // 4, random_state=0)
     machine = bo.SVC(kernel, n_features=wide // 4, random_state=0)
     logistic = bo.LogisticRegression(kernel, n_features=wide // 4, random_state=0)
     exact = bo.KernelRidge(kernel, method="exact", n_features=wide // 4, random_state=0)
+    default = bo.KernelRidge(random_state=0)
     return {
+        f"Cholesky factor, {2 * wide} x {2 * wide}": lambda: factor(spd.copy(order="F")),
+        f"KernelRidge by default, {n // 4:,} rows": lambda: default.fit(X[: n // 4], y[: n // 4]),
         f"eigh, {wide} x {wide}": lambda: eigh(G, driver="evd"),
         f"KernelRidge, D={wide}": lambda: ridge.fit(X, y),
         f'KernelRidge, "exact", {n // 4:,} rows': lambda: exact.fit(X[: n // 4], y[: n // 4]),
@@ -60,10 +65,10 @@ def _row(name: str, fit: Callable[[], object], repeats: int) -> Row:
             fit()
 
     def on_one_thread(_: int) -> None:
-        native.set_num_threads(1)
+        set_num_threads(1)
         with threadpool_limits(1):
             fit()
-        native.set_num_threads(None)
+        set_num_threads(None)
 
     cases = {"alone": lambda _: fit(), "busy": beside, "one thread": on_one_thread}
     times = interleaved(cases, repeats)

@@ -156,8 +156,9 @@ def _light(classes: bool) -> Maker:
 def _cat(classes: bool) -> Maker:
     kind = "CatBoostClassifier" if classes else "CatBoostRegressor"
     quiet = {"verbose": 0, "allow_writing_files": False}
+    # A tuple: a search copies its learner, and of a list CatBoost gives back another one.
     return lambda seed, names: getattr(import_module("catboost"), kind)(
-        random_seed=seed, cat_features=names or None, **quiet
+        random_seed=seed, cat_features=tuple(names) or None, **quiet
     )
 
 

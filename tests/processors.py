@@ -26,7 +26,7 @@ TESTS = (
     "tests/facts/test_evidence.py",
     "tests/facts/test_kernel_evidence.py",
     "tests/facts/test_solvers.py",
-    "tests/facts/test_threads.py",
+    "tests/facts/test_blas.py",
     "tests/laws/test_cca_laws.py",
     "tests/laws/test_exact_ridge_laws.py",
     "tests/laws/test_moment_laws.py",

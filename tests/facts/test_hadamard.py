@@ -18,6 +18,7 @@ from bochner._core.native import (
     turns,
     walsh,
 )
+from bochner._core.threads import set_num_threads
 from bochner.errors import InvalidInput
 
 DTYPES = [np.float32, np.float64]
@@ -96,12 +97,12 @@ def test_in_place_and_into_a_wider_array(p, dtype, level):
 def test_bits_do_not_depend_on_rows_beside_or_threads(dtype, level):
     X = rows(1500, 1024, dtype)
     try:
-        native.set_num_threads(3)
+        set_num_threads(3)
         whole = native.hadamard(X)
-        native.set_num_threads(1)
+        set_num_threads(1)
         assert (native.hadamard(X) == whole).all()
     finally:
-        native.set_num_threads(None)
+        set_num_threads(None)
     assert (native.hadamard(X[700:701]) == whole[700]).all()
 
 

@@ -12,6 +12,7 @@ from layouts import between_bytes
 
 # inside: compiled loops and their twins are compared with one another
 from bochner._core import native
+from bochner._core.threads import get_num_threads, set_num_threads
 from bochner.errors import InvalidInput
 
 DTYPES = [np.float32, np.float64]
@@ -49,8 +50,8 @@ def level(request):
 
 @pytest.fixture
 def threads():
-    yield native.set_num_threads
-    native.set_num_threads(None)
+    yield set_num_threads
+    set_num_threads(None)
 
 
 def data(n, d, m, dtype, seed=0):
@@ -384,18 +385,18 @@ def test_a_variable_that_names_no_instruction_set_is_refused():
 def test_the_number_of_threads_is_that_of_the_call_then_the_environment(monkeypatch, threads):
     monkeypatch.delenv("BOCHNER_NUM_THREADS", raising=False)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    processors = native.get_num_threads()
+    processors = get_num_threads()
     assert processors >= 1
     monkeypatch.setenv("OMP_NUM_THREADS", "5,2")
-    assert native.get_num_threads() == 5
+    assert get_num_threads() == 5
     monkeypatch.setenv("BOCHNER_NUM_THREADS", "3")
-    assert native.get_num_threads() == 3
+    assert get_num_threads() == 3
     monkeypatch.setenv("BOCHNER_NUM_THREADS", "many")
-    assert native.get_num_threads() == 5
+    assert get_num_threads() == 5
     threads(2)
-    assert native.get_num_threads() == 2
+    assert get_num_threads() == 2
     threads(None)
-    assert native.get_num_threads() == 5
+    assert get_num_threads() == 5
     with pytest.raises(InvalidInput, match="requires at least 1 thread, got 0"):
         threads(0)
 

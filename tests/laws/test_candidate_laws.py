@@ -227,8 +227,11 @@ class Given:
     def __init__(self, *candidates):
         self.candidates = candidates
 
-    def __iter__(self):
-        return iter(self.candidates)
+    def starts(self):
+        return [lambda: self.candidates]
+
+    def others(self, _):
+        return []
 
     def turned(self, _):
         return ()

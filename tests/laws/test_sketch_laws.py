@@ -411,7 +411,7 @@ def test_threads_do_not_change_a_bit(method, monkeypatch):
     phi = draw(Polynomial(3), method, n_features=2048, X=X, random_state=0)
     results = []
     for threads in (1, 3):
-        monkeypatch.setattr("bochner._core.native._chosen_threads", [threads])
+        monkeypatch.setattr("bochner._core.threads._chosen_threads", [threads])
         results.append(phi(X))
     assert (results[0] == results[1]).all()
 

@@ -9,32 +9,15 @@ multiplies goes through SciPy's, as its factorisations do.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from functools import cache, wraps
-from threading import local
+from functools import cache, partial, wraps
 from typing import Any
 
 import numpy as np
 import scipy.linalg
-from scipy.linalg.blas import (
-    dgemm,
-    dsymm,
-    dsymv,
-    dsyr,
-    dsyr2,
-    dsyrk,
-    dtrmm,
-    dtrsv,
-    sgemm,
-    ssymv,
-    ssyr,
-    ssyrk,
-    strmm,
-    strsv,
-)
-from scipy.linalg.lapack import dpotrs, dtrtri, spotrs, strtri
-from threadpoolctl import ThreadpoolController
 
+from bochner._core import lapack
 from bochner._core.shapes import Array, Bool, Float
+from bochner._core.threads import one_thread, side_by_side
 
 #: Side of the tiles that a triangle is mirrored by: two of them stay in cache.
 TILE = 256
@@ -49,43 +32,17 @@ FEW_COLUMNS = 4
 #: halves do.
 TRIANGLE = 64
 
-
-class _Here(local):
-    """What is so in one thread of Python."""
-
-    alone = False  # whether it has asked for one thread of BLAS
-
-
-_here = _Here()
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let BLAS use one thread: where several would wait for one another.
-
-    The number of threads is the process's, and comes back afterwards. Asking for it takes a tenth
-    of a millisecond, and nothing within another such context.
-    """
-    if _here.alone:
-        yield
-        return
-    _here.alone = True
-    try:
-        with _libraries().limit(limits=1, user_api="blas"):
-            yield
-    finally:
-        _here.alone = False
-
-
-@cache
-def _libraries() -> ThreadpoolController:
-    return ThreadpoolController()  # finding them takes a millisecond
+#: Side of the matrices that are factored in parts by several threads, and of a part.
+SHARED, PART = 2048, 512
 
 
 def product(A: Float[Array, "n k"], B: Float[Array, "k m"]) -> Float[Array, "n m"]:
     """Return A @ B, C-contiguous; both of one dtype, float32 or float64."""
-    gemm = sgemm if A.dtype == np.float32 else dgemm
-    return gemm(1.0, B.T, A.T).T
+    dtype = np.float32 if A.dtype == np.float32 else np.float64
+    A, B = (np.ascontiguousarray(each, dtype) for each in (A, B))
+    C = np.empty((len(A), B.shape[1]), dtype)
+    lapack.add_product(C.T, B.T, A.T, keep=0.0)
+    return C
 
 
 def symmetric_product(K: Float[Array, "n n"], c: Float[Array, "n t"]) -> Float[Array, "n t"]:
@@ -96,8 +53,7 @@ def symmetric_product(K: Float[Array, "n n"], c: Float[Array, "n t"]) -> Float[A
     """
     alike = K.flags.c_contiguous and K.dtype == c.dtype
     if alike and 0 < c.shape[1] <= FEW_COLUMNS:
-        symv = ssymv if K.dtype == np.float32 else dsymv
-        return np.stack([symv(1.0, K.T, x) for x in c.T], axis=1)
+        return np.stack([upper_product(K.T, np.ascontiguousarray(x)) for x in c.T], axis=1)
     return np.ascontiguousarray((c.T @ K).T)
 
 
@@ -106,11 +62,14 @@ def solve_factored(U: Float[Array, "n n"], right: Float[Array, "n t"]) -> Float[
 
     A few columns are solved for one by one, in half of the time: LAPACK copies U into panels.
     """
-    single = U.dtype == np.float32
-    if not 0 < right.shape[1] <= FEW_COLUMNS:
-        return (spotrs if single else dpotrs)(U, right)[0]
-    trsv = strsv if single else dtrsv
-    return np.stack([trsv(U, trsv(U, x, trans=1), overwrite_x=1) for x in right.T], axis=1)
+    found = np.array(right, U.dtype, order="F")
+    if not 0 < found.shape[1] <= FEW_COLUMNS:
+        lapack.solve_from_factor(U, found)
+        return found
+    for x in found.T:
+        lapack.solve_by_triangle(U, x, transposed=True)
+        lapack.solve_by_triangle(U, x, transposed=False)
+    return found
 
 
 def square_part(K: Float[Array, "n n"], some: Array) -> Float[Array, "m m"]:
@@ -126,10 +85,7 @@ def subtract_product(
     C: Float[Array, "n m"], A: Float[Array, "n k"], B: Float[Array, "m k"]
 ) -> None:
     """Subtract A Bᵀ from C, in place; B and C are Fortran-contiguous, and not copied."""
-    gemm = sgemm if C.dtype == np.float32 else dgemm
-    updated = gemm(-1.0, A, B, beta=1.0, c=C, trans_b=True, overwrite_c=1)
-    if not np.shares_memory(updated, C):
-        raise AssertionError("BLAS copied the sum: it must be Fortran-contiguous, of A's dtype")
+    lapack.add_product(C, np.asfortranarray(A), B, -1.0, transposed=(False, True))
 
 
 def add_gram(G: Float[Array, "D D"], Z: Float[Array, "n D"], factor: float = 1.0) -> None:
@@ -138,31 +94,65 @@ def add_gram(G: Float[Array, "D D"], Z: Float[Array, "n D"], factor: float = 1.0
     G is Fortran-contiguous, Z C-contiguous, both of one dtype. A symmetric rank-n update is half
     the work of a product, and adding into its result makes small blocks as fast as large ones.
     """
-    syrk = ssyrk if G.dtype == np.float32 else dsyrk
-    updated = syrk(factor, Z.T, beta=1.0, c=G, overwrite_c=1)
-    if not np.shares_memory(updated, G):
-        raise AssertionError("BLAS copied the sum: it must be Fortran-contiguous, of Z's dtype")
+    lapack.add_square(G, np.ascontiguousarray(Z).T, factor)
 
 
 def add_outer(G: Float[Array, "D D"], z: Float[Array, " D"], factor: float) -> None:
     """Add factor · z zᵀ to the upper triangle of G, in place; both of one dtype."""
-    syr = ssyr if G.dtype == np.float32 else dsyr
-    syr(factor, z, a=G, overwrite_a=1)
+    lapack.add_outer(G, np.ascontiguousarray(z, G.dtype), factor)
 
 
 def add_outer_sum(G: Float[Array, "D D"], x: Float[Array, " D"], y: Float[Array, " D"]) -> None:
-    """Add x yᵀ + y xᵀ to the upper triangle of the float64 matrix G, in place."""
-    dsyr2(1.0, x, y, a=G, overwrite_a=1)
+    """Add x yᵀ + y xᵀ to the upper triangle of G, in place; all of one dtype."""
+    lapack.add_outer_sum(G, *(np.ascontiguousarray(each, G.dtype) for each in (x, y)))
 
 
 def upper_product(A: Float[Array, "n n"], x: Float[Array, " n"]) -> Float[Array, " n"]:
-    """Return A x of a symmetric float64 matrix, of which only the upper triangle is read."""
-    return dsymv(1.0, A, x)
+    """Return A x of a symmetric matrix, of which only the upper triangle is read."""
+    return lapack.symmetric_product(A, np.ascontiguousarray(x, A.dtype))
 
 
 def upper_products(A: Float[Array, "n n"], X: Float[Array, "n k"]) -> Float[Array, "n k"]:
-    """Return A X of a symmetric float64 matrix, of which only the upper triangle is read."""
-    return dsymm(1.0, A, X)
+    """Return A X of a symmetric matrix, of which only the upper triangle is read."""
+    return lapack.symmetric_products(A, np.asfortranarray(X, A.dtype))
+
+
+def factor(A: Float[Array, "n n"]) -> None:
+    """Put U with UᵀU = A in the place of the upper triangle of A; n³/3 operations.
+
+    Of a large matrix the parts are computed side by side, with one thread of BLAS each: the same
+    for any number of threads, which do not spin while they wait for one another.
+
+    Raises
+    ------
+    LinAlgError
+        If rounding leaves A not positive.
+    """
+    if len(A) < SHARED:
+        with one_thread():
+            lapack.factor(A)
+        return
+    ends = [*range(PART, len(A), PART), len(A)]
+    parts = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+    for number, own in enumerate(parts):
+        with one_thread():
+            lapack.factor(A[own, own])
+        right = parts[:number:-1]
+        for step in (_solve_part, _update_part):
+            side_by_side([partial(step, A, own, part) for part in right], most=len(right))
+
+
+def _solve_part(A: Float[Array, "n n"], own: slice, part: slice) -> None:
+    """Put U₁₁⁻ᵀ A₁₂ in the place of A₁₂."""
+    lapack.solve_rows_by_triangle(A[own, own], A[own, part])
+
+
+def _update_part(A: Float[Array, "n n"], own: slice, part: slice) -> None:
+    """Subtract U₁ᵀ U₁₂ from the columns of a part, down to the diagonal."""
+    between = slice(own.stop, part.start)
+    above = A[own, between], A[own, part]
+    lapack.add_product(A[between, part], *above, -1.0, transposed=(True, False))
+    lapack.add_square(A[part, part], A[own, part], -1.0, transposed=True)
 
 
 def invert_triangle(U: Float[Array, "n n"]) -> None:
@@ -173,30 +163,31 @@ def invert_triangle(U: Float[Array, "n n"]) -> None:
     """
     n = len(U)
     if n <= TRIANGLE:
-        trtri = strtri if U.dtype == np.float32 else dtrtri
-        inverse, failed = trtri(U)
-        if failed:
-            raise scipy.linalg.LinAlgError("a factor without an inverse")
-        U[...] = inverse
+        lapack.invert(U)
         return
     half = n // 2
-    left, right = U[:half, :half], U[half:, half:]
+    left, corner, right = U[:half, :half], U[:half, half:], U[half:, half:]
     invert_triangle(left)
     invert_triangle(right)
-    trmm = strmm if U.dtype == np.float32 else dtrmm
-    corner = trmm(-1.0, left, np.asfortranarray(U[:half, half:]), overwrite_b=1)
-    U[:half, half:] = trmm(1.0, right, corner, side=1, overwrite_b=1)
+    lapack.multiply_by_triangle(-1.0, left, corner)
+    lapack.multiply_by_triangle(1.0, right, corner, right=True)
 
 
 def scaled_gram(M: Float[Array, "n n"], q: Float[Array, " n"]) -> Float[Array, "n n"]:
-    """Return the upper triangle of M diag(q) M, M symmetric, q ≥ 0; half the work of a product."""
-    return dsyrk(1.0, M * np.sqrt(q))
+    """Return the upper triangle of M diag(q) M, M symmetric, q ≥ 0, and zeros below it.
+
+    Half the work of a product.
+    """
+    gram = np.zeros(M.shape, M.dtype, order="F")
+    lapack.add_square(gram, np.asfortranarray(M * np.sqrt(q)))
+    return gram
 
 
 def triangular_product(C: Float[Array, "n D"], L: Float[Array, "D D"]) -> Float[Array, "n D"]:
     """Return C @ L.T in the place of C, for lower triangular L: half the work of a product."""
-    trmm = strmm if C.dtype == np.float32 else dtrmm
-    return trmm(1.0, L, C.T, lower=1, overwrite_b=1).T
+    C = np.ascontiguousarray(C)
+    lapack.multiply_by_triangle(1.0, np.asfortranarray(L, C.dtype), C.T, lower=True)
+    return C
 
 
 def mirror(G: Float[Array, "D D"]) -> Float[Array, "D D"]:

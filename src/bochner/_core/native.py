@@ -26,6 +26,7 @@ from bochner._core.arrays import (
     taken,
 )
 from bochner._core.shapes import Array, Float
+from bochner._core.threads import get_num_threads
 from bochner.errors import InvalidInput, PurePythonWarning
 
 TWIN_BYTES = 16 << 20  # what a block of a twin's temporaries may take
@@ -63,7 +64,6 @@ _pin(_compiled)
 HAVE_NATIVE = _compiled is not None
 
 _said: set[str] = set()
-_chosen_threads: list[int] = []
 
 
 def _loops() -> ModuleType | None:
@@ -77,39 +77,6 @@ def _loops() -> ModuleType | None:
             stacklevel=4,
         )
     return _compiled
-
-
-# ---- threads
-
-
-def set_num_threads(n: int | None) -> None:
-    """Let compiled loops use at most `n` threads; None goes back to the default."""
-    if n is not None and n < 1:
-        raise InvalidInput(
-            f"set_num_threads requires at least 1 thread, got {n!r}; pass None for the default."
-        )
-    _chosen_threads[:] = [] if n is None else [int(n)]
-
-
-def get_num_threads() -> int:
-    """Return the most threads that a compiled loop uses.
-
-    The first of: `set_num_threads`, the environment variables ``BOCHNER_NUM_THREADS`` and
-    ``OMP_NUM_THREADS``, the processors this process may run on.
-    """
-    if _chosen_threads:
-        return _chosen_threads[0]
-    for name in ("BOCHNER_NUM_THREADS", "OMP_NUM_THREADS"):
-        first = os.environ.get(name, "").split(",")[0].strip()
-        if first.isdecimal() and int(first) > 0:
-            return int(first)
-    return _processors()
-
-
-def _processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 # ---- cosines and sines

@@ -42,7 +42,7 @@ def direct_fit(task: Task) -> PlannedFit:
 def _held(n: int) -> float:
     """Return the bytes of the matrices at the worst moment.
 
-    Of few rows the kernel's, its factor and its inverse; of many a factor in float32, and the
-    kernel's matrix of the rows that the penalty is chosen by.
+    Of few rows the kernel's, and that of its factor and inverse; of many a factor in float32, and
+    the kernel's matrix of the rows that the penalty is chosen by.
     """
-    return 24.0 * n**2 if n <= PENALTY_ROWS else 12.0 * n**2 + 8.0 * PENALTY_ROWS**2
+    return 16.0 * n**2 if n <= PENALTY_ROWS else 12.0 * n**2 + 8.0 * PENALTY_ROWS**2

@@ -7,12 +7,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from bochner._core import native
 from bochner._core.checks import integer
 from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Tabular
 from bochner._core.text import columns
+from bochner._core.threads import get_num_threads
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.schema import listed
@@ -305,7 +305,7 @@ def plan_by(
     if others is None or others or not near:
         fits = (*all_fits(task, others, widths or usual_widths(n), exact), *near)
     choice, reason = best_of(fits, allowed)
-    threads = native.get_num_threads()
+    threads = get_num_threads()
     return Plan(chosen, n, d, fits, choice, reason, allowed, seed, m, timer() - began, threads)
 
 

@@ -25,7 +25,7 @@ from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Exponential, Gaussian, Laplace, Radial
 from bochner.kernels.stationary_families import Matern
 from bochner.selection.descent import TimeBudget
-from bochner.selection.judges import MOST_CELLS, Trials, TunedKernel, split_rows
+from bochner.selection.judges import MOST_CELLS, Make, Trials, TunedKernel, split_rows
 from bochner.selection.metric import KEPT, MANY_COLUMNS
 from bochner.selection.process import EVIDENCE, MatrixSearch, ProcessRows
 from bochner.selection.process import FEWEST as FEWEST_TUNED
@@ -214,25 +214,24 @@ class Candidates:
     serves: Callable[[Kernel], bool]
     budget: TimeBudget
 
-    def __iter__(self) -> Iterator[TunedKernel]:
-        yield from self._one()
-        if self.budget.over or not self._columns:
-            return
-        start = next(filter(self.serves, (Matern(1.5), Gaussian())), None)
-        if start is None:
-            return
-        by = EVIDENCE if self.share is None else LOO
-        found = self._each(start, by)
-        yield found
-        yield from self._additive(found)
-        for family in filter(self.serves, self.effort.families):
-            if self.budget.over:
-                return
-            yield self._family(family, found, by)
-        if by is EVIDENCE and not self.budget.over:
-            yield self._by_errors(found)
-        if self.serves(Laplace()) and not self.budget.over:
-            yield self._laplace(found)
+    def starts(self) -> list[Make]:
+        """Return one lengthscale for all columns, in each of their units, and one a column."""
+        search = self._search(LOO)
+        spread = search.rows.spread
+        units: list[Any] = [1.0] if np.ptp(spread) <= 0.05 * spread.max() else [1.0, spread]
+        makes: list[Make] = [partial(self._one, unit) for unit in units]
+        return [*makes, self._each] if self._columns else makes
+
+    def others(self, found: TunedKernel) -> list[Make]:
+        """Return what goes on from the lengthscales of columns."""
+        makes: list[Make] = [partial(self._additive, found)]
+        makes += [partial(self._family, f, found) for f in self.effort.families if self.serves(f)]
+        makes += [partial(self._by_errors, found)] if self._by is EVIDENCE else []
+        return [*makes, partial(self._laplace, found)] if self.serves(Laplace()) else makes
+
+    @property
+    def _by(self) -> Criterion:
+        return EVIDENCE if self.share is None else LOO
 
     @property
     def _columns(self) -> bool:
@@ -251,62 +250,66 @@ class Candidates:
             raise AssertionError("a sample whose targets vary has a search")
         return search
 
-    def _one(self) -> Iterator[TunedKernel]:
-        """Give one lengthscale for all columns, in units of the data and of their deviations."""
+    def _one(self, unit: Any) -> Iterator[TunedKernel]:
+        """Give one lengthscale for all columns, in units of the data or of their deviations."""
         search = self._search(LOO)
-        spread = search.rows.spread
-        starts: list[Any] = [1.0] if np.ptp(spread) <= 0.05 * spread.max() else [1.0, spread]
-        for unit in starts:
-            median = median_distance(search.rows.X, search.rows.w, (unit,), self.seed)
-            scale: Any = rounded(tuple((median * unit).tolist()) if np.ndim(unit) else median)
-            kernel = next(filter(self.serves, (Gaussian(scale), Matern(1.5, scale))), None)
-            if kernel is None:
-                continue
-            what = "one lengthscale" if not np.ndim(unit) else "one lengthscale of scaled columns"
-            alpha = 0.03 if self.share is None else self.share * float(search.rows.w.sum())
-            yield TunedKernel(f"{what}, the median distance", kernel, alpha, 0)
-            _, end = search.one(kernel, factors=(1.0, 0.25), evaluations=6)
-            yield self._ended(f"{what}, by leave-one-out", search, end, 1)
+        median = median_distance(search.rows.X, search.rows.w, (unit,), self.seed)
+        scale: Any = rounded(tuple((median * unit).tolist()) if np.ndim(unit) else median)
+        kernel = next(filter(self.serves, (Gaussian(scale), Matern(1.5, scale))), None)
+        if kernel is None:
+            return
+        what = "one lengthscale" if not np.ndim(unit) else "one lengthscale of scaled columns"
+        alpha = 0.03 if self.share is None else self.share * float(search.rows.w.sum())
+        yield TunedKernel(f"{what}, the median distance", kernel, alpha, 0)
+        _, end = search.one(kernel, factors=(1.0, 0.25), evaluations=6)
+        yield self._ended(f"{what}, by leave-one-out", search, end, 1)
 
-    def _each(self, start: Any, by: Criterion) -> TunedKernel:
-        search = self._search(by)
+    def _each(self) -> Iterator[TunedKernel]:
+        """Give one lengthscale a column."""
+        family = next(filter(self.serves, (Matern(1.5), Gaussian())), None)
+        if family is None:
+            return
+        search = self._search(self._by)
         rows = search.rows
         median = median_distance(rows.X, rows.w, (rows.spread,), self.seed)
-        start = start.replace(lengthscale=tuple((median * rows.spread).tolist()))
+        start = family.replace(lengthscale=tuple((median * rows.spread).tolist()))
         first, best = search.one(start, evaluations=6)
         end = search.each(start, first, best, rows.screened())
         share = end.at.share + float(np.log(end.of.rows.w.sum() / rows.w.sum()))
         again = search.go(_shortened(end.of.kernel(end.at), rows), share, AGAIN)
         end = again if again.value < end.value or len(end.of.rows.w) < len(rows.w) else end
-        return self._ended(f"one a column, {_named(by)}", search, end, rows.X.shape[1])
+        yield self._ended(f"one a column, {_named(self._by)}", search, end, rows.X.shape[1])
 
-    def _family(self, family: Any, found: TunedKernel, by: Criterion) -> TunedKernel:
+    def _family(self, family: Any, found: TunedKernel) -> Iterator[TunedKernel]:
         """Go on from the lengthscales of another family: first in their scale, then each."""
-        search = self._search(by)
+        search = self._search(self._by)
         start = family.replace(lengthscale=found.kernel.get_params()["lengthscale"])
         scaled = search.scaled(start, found.alpha, SCALED)
         end = search.go(scaled.of.kernel(scaled.at), scaled.at.share, COLUMNS)
-        name = f"{type(family).__name__}, one a column, {_named(by)}"
-        return self._ended(name, search, end, search.rows.X.shape[1])
+        name = f"{type(family).__name__}, one a column, {_named(self._by)}"
+        yield self._ended(name, search, end, search.rows.X.shape[1])
 
-    def _by_errors(self, found: TunedKernel) -> TunedKernel:
+    def _by_errors(self, found: TunedKernel) -> Iterator[TunedKernel]:
         search = self._search(LOO)
         end = search.go(found.kernel, search.share_of(found.alpha), COLUMNS + 2)
-        return self._ended("one a column, by leave-one-out", search, end, search.rows.X.shape[1])
+        yield self._ended("one a column, by leave-one-out", search, end, search.rows.X.shape[1])
 
-    def rougher(self, found: TunedKernel) -> Iterator[TunedKernel]:
-        """Give kernels of rougher functions whose scales are those of another."""
-        family = Exponential()
-        if self.serves(family) and not isinstance(found.kernel, Exponential):
-            search = self._search(LOO)
-            start = family.replace(lengthscale=found.kernel.get_params()["lengthscale"])
-            end = search.scaled(start, found.alpha, SCALED)
-            name = f"Exponential, scales as {found.name}"
-            yield self._ended(name, search, end, found.numbers)
-        if self.serves(Laplace()) and not self.budget.over:
-            yield self._laplace(found, found.name)
+    def rougher(self, found: TunedKernel) -> list[Make]:
+        """Return what gives kernels of rougher functions whose scales are those of another."""
+        makes: list[Make] = []
+        if self.serves(Exponential()) and not isinstance(found.kernel, Exponential):
+            makes.append(partial(self._exponential, found))
+        return (
+            [*makes, partial(self._laplace, found, found.name)] if self.serves(Laplace()) else makes
+        )
 
-    def _laplace(self, found: TunedKernel, of_which: str = "one a column") -> TunedKernel:
+    def _exponential(self, found: TunedKernel) -> Iterator[TunedKernel]:
+        search = self._search(LOO)
+        start = Exponential().replace(lengthscale=found.kernel.get_params()["lengthscale"])
+        end = search.scaled(start, found.alpha, SCALED)
+        yield self._ended(f"Exponential, scales as {found.name}", search, end, found.numbers)
+
+    def _laplace(self, found: TunedKernel, of_which: str = "one a column") -> Iterator[TunedKernel]:
         """Take the distance as a sum over columns: longer by about √d."""
         search = self._search(LOO)
         scales = np.asarray(found.kernel.get_params()["lengthscale"])
@@ -316,7 +319,7 @@ class Candidates:
         )
         start = Laplace(tuple((scales * one / two).tolist()))
         end = search.scaled(start, found.alpha, SCALED)
-        return self._ended(f"Laplace, scales as {of_which}", search, end, rows.X.shape[1])
+        yield self._ended(f"Laplace, scales as {of_which}", search, end, rows.X.shape[1])
 
     def _additive(self, found: TunedKernel) -> Iterator[TunedKernel]:
         """Give a sum over columns, with the lengthscales found: what each does by itself.
@@ -342,7 +345,7 @@ class Candidates:
             rates = [significant(1 / (float(scales[j]) * total)) for j in lines]
             lined = Mahalanobis(Linear(), tuple(map(tuple, np.diag(rates).tolist())))
             terms.append(Columns(lined, tuple(lines.tolist())))
-        if not len(curves) or len(terms) < 2 or self.budget.over:
+        if not len(curves) or len(terms) < 2:
             return
         kernel = reduce(operator.add, terms)
         if self.serves(kernel):

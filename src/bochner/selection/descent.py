@@ -23,9 +23,9 @@ from scipy.optimize import minimize
 
 from bochner._core import native
 from bochner._core.arrays import is_sparse
-from bochner._core.blas import one_thread
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
+from bochner._core.threads import one_thread
 from bochner.errors import UnsupportedKernel
 from bochner.features.fourier.placements import IID, Orthogonal, by_angles
 from bochner.kernels.kernel import Kernel

@@ -6,17 +6,19 @@ the mean of differences of what they lose (:mod:`bochner.selection.held_out`), a
 error.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
 from scipy.linalg import LinAlgError
 
 from bochner._core.arrays import dense
-from bochner._core.blas import one_thread
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
+from bochner._core.threads import one_thread, side_by_side
 from bochner.data.sample import RowSample
 from bochner.kernels.banded import BAND, kernel_matrix
 from bochner.kernels.kernel import Kernel
@@ -82,11 +84,18 @@ class TunedKernel:
     shares: tuple[float, ...] = ()  # of these
 
 
+#: Gives candidates as they are tuned.
+Make = Callable[[], Iterable[TunedKernel]]
+
+
 class Generator(Protocol):
     """Gives candidates, and goes on from those that are good."""
 
-    def __iter__(self) -> Iterator[TunedKernel]:
-        """Give candidates, each tuned on few rows."""
+    def starts(self) -> list[Make]:
+        """Return what tunes candidates on few rows, each by itself; the last tunes columns."""
+
+    def others(self, found: TunedKernel) -> list[Make]:
+        """Return what tunes others from the lengthscales of columns, each by itself."""
 
     def turned(self, found: TunedKernel) -> Iterable[TunedKernel]:
         """Give kernels in metrics learned from the gradients of fits."""
@@ -97,8 +106,8 @@ class Generator(Protocol):
     def with_more_rows(self, found: TunedKernel) -> TunedKernel:
         """Go on with more rows."""
 
-    def rougher(self, found: TunedKernel) -> Iterable[TunedKernel]:
-        """Give kernels of rougher functions whose scales are those of another."""
+    def rougher(self, found: TunedKernel) -> list[Make]:
+        """Return what gives kernels of rougher functions whose scales are those of another."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,15 +155,19 @@ class Trials:
     steps: list[TuningStep] = field(default_factory=list)
 
     def best(self, generator: Generator) -> Tuning:
-        """Return the best candidate or sum, and what it was compared with."""
-        few = [self.tried(candidate) for candidate in generator]
+        """Return the best candidate or sum, and what it was compared with.
+
+        What does not wait for one another is done side by side.
+        """
+        starts, few = self._tried(generator.starts())
+        if starts and starts[-1].numbers > 1 and not self.budget.over:
+            few += self._tried(generator.others(starts[-1]))[1]
         radial = [j for j in few if isinstance(j.candidate.kernel, Radial)]
         if radial and not self.budget.over:
             few += self._turned(generator, min(radial, key=lambda judged: judged.error))
         rows, held = self.train.lowest(self.effort.judged), Matrices()
         judged = self._judged(self._finalists(few), rows, held)
-        more = self._with_more_rows(generator, judged, few)
-        judged += [self._erring(each, rows, held) for each in more]
+        judged += self._with_more_rows(generator, judged, few, rows, held)
         last = self.train.lowest(self.effort.last)
         final, out = judged, few
         if len(last) >= MANY_MORE * len(rows) and not self.budget.over:
@@ -162,10 +175,32 @@ class Trials:
             final = self._judged(self._finalists(judged), rows, held)
         return self._compared([*final, *self._sums(final, rows, held)], out, rows)
 
+    def _tried(self, makes: Sequence[Make]) -> tuple[list[TunedKernel], list[Judged]]:
+        """Return candidates as they were tuned, and by the errors of fits to few rows."""
+        made, judged = self._all_of(makes, self.tried)
+        return made, self._noted(judged, self._few)
+
+    def _all_of(
+        self, makes: Sequence[Make], judge: Callable[[TunedKernel], Judged]
+    ) -> tuple[list[TunedKernel], list[Judged]]:
+        """Return what is made side by side, and judged as soon as it is there.
+
+        The first is made whatever the time.
+        """
+
+        def each(make: Make) -> list[tuple[TunedKernel, Judged]]:
+            if self.budget.over and make is not makes[0]:
+                return []
+            return [(candidate, judge(candidate)) for candidate in make()]
+
+        both = list(chain(*side_by_side([partial(each, make) for make in makes])))
+        return [made for made, _ in both], [judged for _, judged in both]
+
     def _turned(self, generator: Generator, start: Judged) -> Iterator[Judged]:
         """Give kernels in metrics learned from gradients, for as long as they may be of use."""
         for candidate in generator.turned(start.candidate):
-            yield (found := self.tried(candidate))
+            (found,) = self._noted([self.tried(candidate)], self._few)
+            yield found
             if found.error > CLOSE * start.error:
                 return
 
@@ -183,40 +218,55 @@ class Trials:
         return not judged.error > NEAR * best.error + CERTAIN * self.of_classes
 
     def _with_more_rows(
-        self, generator: Generator, judged: list[Judged], few: list[Judged]
-    ) -> Iterator[TunedKernel]:
+        self,
+        generator: Generator,
+        judged: list[Judged],
+        few: list[Judged],
+        rows: RowSample,
+        held: "Matrices",
+    ) -> list[Judged]:
         """Go on with the best of those that can, if it is not far from the best of all.
 
         Scales that another kernel has taken over count, so what they were found with goes on too.
         So does the best of rough functions that err about as little: more rows tell them apart.
         """
-        for stage in (judged, few):
+        best = self._goes_on(generator, judged, few)
+        if best is None or self.budget.over:
+            return []
+        judge = partial(self._erring, rows=rows, held=held)
+        makes = [
+            partial(_more_of, generator, each.candidate)
+            for each in (best, *self._rough(generator, best, few))
+        ]
+        made, (first, *rough) = self._all_of(makes, judge)
+        rougher = [] if self.budget.over else generator.rougher(made[0])
+        return self._noted([first, *self._all_of(rougher, judge)[1], *rough], len(rows))
+
+    def _goes_on(self, generator: Generator, *stages: list[Judged]) -> Judged | None:
+        for stage in stages:
             able = [each for each in stage if generator.takes_more_rows(each.candidate)]
             if able:
                 best = _ranked(able)[0]
-                if self._near(best, _ranked(stage)[0]) and not self.budget.over:
-                    found = generator.with_more_rows(best.candidate)
-                    yield found
-                    yield from () if self.budget.over else generator.rougher(found)
-                    yield from self._rough(generator, best, few)
-                return
+                return best if self._near(best, _ranked(stage)[0]) else None
+        return None
 
-    def _rough(
-        self, generator: Generator, best: Judged, few: list[Judged]
-    ) -> Iterator[TunedKernel]:
-        """Go on with the kernel of rough functions whose error on few rows is near the least."""
+    def _rough(self, generator: Generator, best: Judged, few: list[Judged]) -> list[Judged]:
+        """Return the kernel of rough functions whose error on few rows is near the least."""
         able = [each for each in few if generator.takes_more_rows(each.candidate)]
         rough = [each for each in able if isinstance(each.candidate.kernel, Exponential)]
-        if not rough or isinstance(best.candidate.kernel, Exponential) or self.budget.over:
-            return
+        if not rough or isinstance(best.candidate.kernel, Exponential):
+            return []
         least = _ranked(rough)[0]
-        if least.error < AS_ROUGH * _ranked(able)[0].error:
-            yield generator.with_more_rows(least.candidate)
+        return [least] if least.error < AS_ROUGH * _ranked(able)[0].error else []
 
     def tried(self, candidate: TunedKernel) -> Judged:
         """Return the errors of a fit to few rows, the penalty chosen by leave-one-out."""
         rows = self.train.lowest(self.effort.tried)
         return self._erring(candidate, rows, Matrices(), chooses=self.share is None)
+
+    @property
+    def _few(self) -> int:
+        return len(self.train.lowest(self.effort.tried))
 
     @one_thread()
     def _erring(
@@ -237,8 +287,6 @@ class Trials:
             judged = self._at_penalty(problem, across, candidate)
             if settles and self.of_classes and self.share is None:
                 judged = self._at_smaller(problem, across, judged)
-        if np.isfinite(judged.error):
-            self._note(judged, len(rows))
         return judged
 
     def _at_best(self, problem: KernelRows, across: Array, candidate: TunedKernel) -> Judged:
@@ -273,39 +321,38 @@ class Trials:
         lost = relative_losses(self.train, self.test, fitted, self.of_classes)
         return Judged(candidate, lost, float(lost.sum() / self.test.w.sum()))
 
-    def _note(self, judged: Judged, n: int) -> None:
+    def _noted(self, judged: list[Judged], n: int) -> list[Judged]:
+        """Put down what was judged with n rows, and return it."""
         stage = f"{n} rows"
-        before = [step.best for step in self.steps if step.stage == stage]
-        candidate, error = judged.candidate, judged.error
-        share = candidate.alpha / n
-        best = min([*before, error])
-        step = TuningStep(stage, candidate.kernel, share, error, best, self.budget.passed)
-        self.steps.append(step)
+        best = min((step.best for step in self.steps if step.stage == stage), default=np.inf)
+        for each in judged:
+            if np.isfinite(each.error):
+                best, share = min(best, each.error), each.candidate.alpha / n
+                kernel, passed = each.candidate.kernel, self.budget.passed
+                self.steps.append(TuningStep(stage, kernel, share, each.error, best, passed))
+        return judged
 
     def _judged(
         self, candidates: list[TunedKernel], rows: RowSample, held: "Matrices"
     ) -> list[Judged]:
         """Fit the best to more rows."""
-        found: list[Judged] = []
-        for candidate in candidates:
-            if not (self.budget.over and found):
-                found.append(self._erring(candidate, rows, held))
-        return found
+        judge = partial(self._erring, rows=rows, held=held)
+        makes = [partial(_itself, candidate) for candidate in candidates]
+        return self._noted(self._all_of(makes, judge)[1], len(rows))
 
     def _sums(self, judged: list[Judged], rows: RowSample, held: "Matrices") -> list[Judged]:
         """Return sums of the first with each of the others that are near, and of three."""
         first, *others = _ranked(judged)[: self.effort.finalists]
         others = [each for each in others if self._near(each, first)]
-        found, pairs = [], []
-        for other in others:
-            if (pair := self._sum([first, other], rows, held)) is not None:
-                pairs.append((pair, other))
-                found.append(pair)
+        both = [partial(self._sum, [first, other], rows, held) for other in others]
+        made = zip(side_by_side(both), others, strict=True)
+        pairs = [(pair, other) for pair, other in made if pair is not None]
+        found = [pair for pair, _ in pairs]
         if len(pairs) > 1 and (best := min(pairs, key=lambda pair: pair[0].error)):
             third = next(each for each in others if each is not best[1])
             three = self._sum([first, best[1], third], rows, held)
             found += [] if three is None else [three]
-        return found
+        return self._noted(found, len(rows))
 
     def _sum(self, parts: list[Judged], rows: RowSample, held: "Matrices") -> Judged | None:
         """Return the mean of kernels: a machine of each, with one penalty; None if not served."""
@@ -375,6 +422,14 @@ class Matrices:
         if kernel not in self.found:
             self.found[kernel] = kernel_matrix(kernel, X), kernel(test, X)
         return self.found[kernel]
+
+
+def _itself(candidate: TunedKernel) -> list[TunedKernel]:
+    return [candidate]
+
+
+def _more_of(generator: Generator, candidate: TunedKernel) -> list[TunedKernel]:
+    return [generator.with_more_rows(candidate)]
 
 
 def _ranked(judged: list[Judged]) -> list[Judged]:

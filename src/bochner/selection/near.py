@@ -15,8 +15,9 @@ import numpy as np
 from scipy.linalg import LinAlgError, solve_triangular
 
 from bochner._core.arrays import to_numpy
-from bochner._core.blas import cholesky, one_thread
+from bochner._core.blas import cholesky
 from bochner._core.shapes import Array, Float
+from bochner._core.threads import one_thread
 from bochner.data.sample import RowSample
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Exponential, Laplace, Radial

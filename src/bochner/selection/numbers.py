@@ -16,9 +16,9 @@ import numpy as np
 from scipy.stats import qmc
 
 from bochner._core.arrays import is_sparse
-from bochner._core.blas import one_thread
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
+from bochner._core.threads import one_thread
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
 from bochner.kernels.free import Free

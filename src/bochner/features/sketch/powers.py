@@ -7,9 +7,8 @@ the maps sketch those of unit rows and multiply by the length's part in float64 
 
 import math
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations_with_replacement
 from typing import Any, NamedTuple
 
@@ -17,9 +16,9 @@ import numpy as np
 import scipy.sparse
 from scipy.special import gammaln
 
-from bochner._core import native
 from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse, moved, to_numpy
 from bochner._core.shapes import Array, Float
+from bochner._core.threads import side_by_side
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap, in_double
 from bochner.features.mercer.products import Halves, factored, products_of_rows
@@ -347,13 +346,7 @@ def by_pieces(fill: Callable[[slice], None], n: int, width: int) -> None:
     """Call ``fill`` for slices of n rows that make blocks of `CELLS` cells, by all threads."""
     step = max(1, CELLS // width)
     parts = [slice(start, start + step) for start in range(0, n, step)]
-    workers = min(native.get_num_threads(), len(parts))
-    if workers <= 1:
-        for part in parts:
-            fill(part)
-        return
-    with ThreadPoolExecutor(workers) as pool:
-        list(pool.map(fill, parts))
+    side_by_side([partial(fill, part) for part in parts], most=len(parts))
 
 
 # --- Polynomial kernels written out: every product of columns is a feature -----------------------

@@ -14,8 +14,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from bochner._core.arrays import is_sparse, to_numpy
-from bochner._core.blas import one_thread
 from bochner._core.shapes import Array, Float
+from bochner._core.threads import one_thread
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join

@@ -13,9 +13,10 @@ import numpy as np
 
 from bochner._core import native
 from bochner._core.arrays import dense, is_sparse, to_numpy
-from bochner._core.blas import eigh, one_thread
+from bochner._core.blas import eigh
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import block_rows
+from bochner._core.threads import one_thread
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, chosen_rows, row_priorities
 from bochner.data.schema import Inputs

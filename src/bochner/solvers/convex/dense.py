@@ -21,8 +21,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bochner._core.blas import add_gram, one_thread
+from bochner._core.blas import add_gram
 from bochner._core.shapes import Array, Float
+from bochner._core.threads import one_thread
 from bochner.solvers.convex.factors import cholesky, solved
 from bochner.solvers.convex.losses import Loss, weighted
 from bochner.solvers.convex.optimum import Convergence, Dense, Newton, Step

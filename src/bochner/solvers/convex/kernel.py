@@ -18,10 +18,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_solve
+from scipy.linalg import LinAlgError
 
-from bochner._core.blas import cho_factor, one_thread, square_part, symmetric_product
+from bochner._core.blas import factor, solve_factored, square_part, symmetric_product
 from bochner._core.shapes import Array, Float
+from bochner._core.threads import one_thread
 from bochner.solvers.convex.losses import Loss, weighted
 from bochner.solvers.convex.optimum import (
     ActiveRows,
@@ -298,32 +299,33 @@ def _factored(K: Array, root: Float[Array, " a"], alpha: float) -> "_Factor":
         A = K.copy() if even else root[:, None] * K
         if not even:
             A *= root
-        A = A.T  # symmetric, and in Fortran order
+        A = np.asfortranarray(A.T)  # symmetric
         A[every, every] += (1 + jitter) * alpha / scale
         try:
-            return _Factor(cho_factor(A, True, overwrite_a=True, check_finite=False), scale)
+            factor(A)
+            return _Factor(A, scale)
         except LinAlgError:
             continue
     size = float(root**2 @ np.diag(K)) + alpha
-    return _Factor((np.asfortranarray(np.sqrt(size) * np.eye(len(root))), True), 1.0)
+    return _Factor(np.asfortranarray(np.sqrt(size) * np.eye(len(root))), 1.0)
 
 
 @dataclass(frozen=True, eq=False)
 class _Factor:
     """The factor of a matrix over a number."""
 
-    factor: Any
+    factor: Float[Array, "a a"]  # U of UᵀU
     scale: float
 
     @property
     def single(self) -> bool:
         """Whether it is of float32."""
-        return bool(self.factor[0].dtype == np.float32)
+        return bool(self.factor.dtype == np.float32)
 
     def solve(self, right: Array) -> Array:
         """Return the inverse times the right-hand sides."""
-        right = right.astype(self.factor[0].dtype)
-        return cho_solve(self.factor, right, check_finite=False).astype(np.float64) / self.scale
+        found = solve_factored(self.factor, right.reshape(len(right), -1)).reshape(right.shape)
+        return found.astype(np.float64) / self.scale
 
 
 def _by_active_rows(

@@ -36,10 +36,10 @@ from bochner._core.blas import (
     add_gram,
     cholesky,
     mirror,
-    one_thread,
     product,
 )
 from bochner._core.shapes import Array, Float
+from bochner._core.threads import one_thread
 from bochner.solvers.ridge.dual import KernelRows, kernel_leave_one_out
 from bochner.solvers.ridge.kernel_evidence import KernelScore, kernel_evidence
 from bochner.solvers.ridge.solution import LABELS

@@ -17,22 +17,23 @@ from functools import cached_property
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve
-from scipy.linalg.lapack import dlauum, slauum
 
 from bochner._core.blas import (
     add_outer,
     add_outer_sum,
     cho_factor,
+    factor,
     invert_triangle,
     mirror,
-    one_thread,
     product,
     scaled_gram,
     solve_factored,
     symmetric_product,
     upper_part,
 )
+from bochner._core.lapack import outer_of_rows
 from bochner._core.shapes import Array, Float
+from bochner._core.threads import one_thread
 from bochner.solvers.ridge.kernel_evidence import (
     TINY,
     KernelScore,
@@ -197,8 +198,8 @@ class KernelRows:
             if found is not None:
                 return found
         A = shifted(self.K, self.root, alpha)
-        factor = cho_factor(A, False, overwrite_a=True, check_finite=False)
-        return cho_solve(factor, right, check_finite=False), factor[0]
+        factor(A)
+        return solve_factored(A, right), A
 
     def _by_single(
         self, alpha: float, right: Float[Array, "n r"], within: float, most: float = CONVERGES
@@ -210,19 +211,19 @@ class KernelRows:
         """
         A = shifted(self.K, self.root, alpha, dtype=np.float32)
         try:
-            factor = cho_factor(A, False, overwrite_a=True, check_finite=False)
+            factor(A)
         except LinAlgError:
             return None
         size, u, before = np.linalg.norm(right, axis=0), np.zeros_like(right), np.inf
         left, unit = right, ROUNDING * (self.trace + alpha)
         for _ in range(REFINEMENTS):
-            u += solve_factored(factor[0], left.astype(np.float32))
+            u += solve_factored(A, left)
             left = right - symmetric_product(self.weighted, u) - alpha * u
             known = np.maximum(within * size, unit * np.linalg.norm(u, axis=0))
             # A column of zeros, of a class that none of the rows has, is solved as it is.
             off = float((np.linalg.norm(left, axis=0) / np.maximum(known, TINY)).max())
             if off <= 1:
-                return u, factor[0]
+                return u, A
             if not off < most * before:
                 return None
             before = off
@@ -357,11 +358,11 @@ class Dual:
         M, errors, slope = self.inverse, 0.0, 0.0
         for fold in self.rows.folds:
             own = M[np.ix_(fold, fold)]
-            factor = cho_factor((own + own.T) / 2, True)
-            e = cho_solve(factor, self.u[fold])
+            factored = cho_factor((own + own.T) / 2, True)
+            e = cho_solve(factored, self.u[fold])
             bent = product(np.ascontiguousarray(M[fold]), np.ascontiguousarray(M[:, fold])) @ e
             errors = errors + (e**2).sum(axis=0)
-            by = cho_solve(factor, bent - self._falling[fold])
+            by = cho_solve(factored, bent - self._falling[fold])
             slope = slope + 2 * self.alpha * (e * by).sum(axis=0)
         return errors / self.rows.w.sum(), slope / self.rows.w.sum()
 
@@ -395,8 +396,8 @@ def _inverse_block(U: Float[Array, "n n"], last: int) -> Float[Array, "m m"]:
     """Return the upper triangle of the last block of (UᵀU)⁻¹; below it nothing is meant."""
     upper = np.array(U[-last:, -last:], order="F")
     invert_triangle(upper)
-    lauum = slauum if U.dtype == np.float32 else dlauum
-    return lauum(upper, overwrite_c=1)[0]
+    outer_of_rows(upper)
+    return upper
 
 
 # --- a criterion and its gradient in the kernel matrix -------------------------------------------

@@ -18,18 +18,18 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError
-from scipy.linalg.lapack import dlauum, dpotrf
 
 from bochner._core.blas import (
     add_outer,
+    factor,
     invert_triangle,
     mirror,
-    one_thread,
     upper_product,
     upper_products,
 )
+from bochner._core.lapack import outer_of_rows
 from bochner._core.shapes import Array, Float
+from bochner._core.threads import one_thread
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,18 +63,16 @@ def inverse_of(
     LinAlgError
         If rounding leaves A not positive.
     """
-    U, failed = dpotrf(A, clean=0, overwrite_a=1)
-    if failed:
-        raise LinAlgError("a matrix that rounding leaves not positive")
-    log_det = 2 * float(np.log(np.diag(U)).sum())
-    invert_triangle(U)
-    inverse = dlauum(U, overwrite_c=1)[0]
+    factor(A)
+    log_det = 2 * float(np.log(np.diag(A)).sum())
+    invert_triangle(A)
+    outer_of_rows(A)
     if s is not None:
-        p = upper_product(inverse, s)
+        p = upper_product(A, s)
         share = max(float(s @ p), TINY)
-        add_outer(inverse, p, -1 / share)
+        add_outer(A, p, -1 / share)
         log_det += float(np.log(share / (s @ s)))
-    return inverse, log_det
+    return A, log_det
 
 
 @one_thread()  # a descent asks often, and for few rows: threads would wait for one another

@@ -11,8 +11,8 @@ from functools import partial
 import numpy as np
 from scipy.linalg import LinAlgError
 
-from bochner._core.blas import one_thread
 from bochner._core.shapes import Array, Float
+from bochner._core.threads import one_thread
 from bochner.solvers.ridge.dual import REFINED, TINY, Dual, KernelRows
 from bochner.solvers.ridge.path import Alpha, as_given
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, pooled

@@ -7,8 +7,8 @@ fitted, the process y = b + f(x) + ε, f ~ GP(0, a² k), ε ~ N(0, a²λ/w), has
     Var f  = a² (k(x, x) − kᵀA⁻¹k + (1 − kᵀA⁻¹s)²/sᵀA⁻¹s)
 
 (Rasmussen and Williams 2006, eq. 2.25, 2.26 and 2.41 with B⁻¹ = 0), and of the last m rows the
-inverse of A is that of the last m × m corner of its factor, L₂₂⁻ᵀL₂₂⁻¹: rows are left out of a fit
-to n for m³.
+inverse of A is that of the last m × m corner of its factor, U₂₂⁻¹U₂₂⁻ᵀ with A = UᵀU: rows are left
+out of a fit to n for m³.
 """
 
 from collections.abc import Callable
@@ -17,13 +17,22 @@ from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_solve, solve_triangular
+from scipy.linalg import LinAlgError
 
-from bochner._core.blas import cho_factor, one_thread
+from bochner._core.blas import factor, solve_factored
+from bochner._core.lapack import solve_rows_by_triangle
 from bochner._core.shapes import Array, Float
-from bochner.solvers.ridge.dual import LEAST_SLACK, SINGLE_FROM, TINY, Dual, KernelRows
+from bochner._core.threads import one_thread
+from bochner.solvers.ridge.dual import (
+    LEAST_SLACK,
+    SINGLE_FROM,
+    TINY,
+    Dual,
+    KernelRows,
+    inverse_diagonal,
+)
 from bochner.solvers.ridge.evidence import EvidenceOutcome
-from bochner.solvers.ridge.kernel_evidence import kernel_evidence
+from bochner.solvers.ridge.kernel_evidence import kernel_evidence, shifted
 from bochner.solvers.ridge.kernel_path import FIRST, HIGHEST, least_along
 
 #: Rows that the noise is chosen by, at most.
@@ -52,7 +61,7 @@ class KernelPosterior:
     Attributes
     ----------
     factor : (n, n)
-        L, the lower triangle, in float32 where that is off by little beside the penalty.
+        U, the upper triangle, in float32 where that is off by little beside the penalty.
     root : (n,)
         s.
     alpha : float
@@ -77,17 +86,16 @@ class KernelPosterior:
         """
         single = len(rows.w) > SINGLE_FROM and _bears_float32(rows, alpha)
         try:
-            factor = _factor(rows, alpha, np.float32 if single else np.float64)
+            U = _factor(rows, alpha, np.float32 if single else np.float64)
         except LinAlgError:
             if not single:
                 raise
-            factor = _factor(rows, alpha, np.float64)
-        return KernelPosterior(factor, rows.root, alpha, rows.centred)
+            U = _factor(rows, alpha, np.float64)
+        return KernelPosterior(U, rows.root, alpha, rows.centred)
 
     def inverse(self, right: Float[Array, "n r"]) -> Float[Array, "n r"]:
         """Return A⁻¹ of columns, in the precision of the factor."""
-        right = np.asarray(right, self.factor.dtype)
-        return cho_solve((self.factor, True), right, check_finite=False).astype(np.float64)
+        return solve_factored(self.factor, right).astype(np.float64)
 
     @cached_property
     def _one(self) -> tuple[Float[Array, " n"], float]:
@@ -155,10 +163,9 @@ class KernelPosterior:
         return prior - halves[0].T @ halves[1] + np.outer(*own)
 
     def _half(self, k: Float[Array, "b n"]) -> Float[Array, "n b"]:
-        right = np.asfortranarray((self.root * k).T, dtype=self.factor.dtype)
-        return solve_triangular(
-            self.factor, right, lower=True, overwrite_b=True, check_finite=False
-        )
+        half = np.array((self.root * k).T, self.factor.dtype, order="F")
+        solve_rows_by_triangle(self.factor, half)
+        return half
 
     def _by_intercept(
         self, k: Float[Array, "b n"], constant: Float[Array, " b"] | float = 1.0
@@ -172,9 +179,7 @@ class KernelPosterior:
     def slack(self, m: int) -> Float[Array, " m"]:
         """Return what their own fit leaves of the last m rows: O(m³)."""
         n = len(self.root)
-        corner = self.factor[n - m :, n - m :].astype(np.float64)
-        half = solve_triangular(corner, np.eye(m), lower=True, check_finite=False)
-        diagonal = np.einsum("ij,ij->j", half, half)
+        diagonal = inverse_diagonal(self.factor[n - m :, n - m :].astype(np.float64), m)
         if self.centred:
             p, whole = self._one
             diagonal = diagonal - p[n - m :] ** 2 / whole
@@ -183,9 +188,9 @@ class KernelPosterior:
 
 
 def _factor(rows: KernelRows, alpha: float, dtype: Any) -> Float[Array, "n n"]:
-    A: Any = np.array(rows.weighted, dtype, order="F")
-    A[np.diag_indices(len(A))] += alpha
-    return cho_factor(A, True, overwrite_a=True, check_finite=False)[0]
+    A = shifted(rows.K, rows.root, alpha, dtype=dtype)
+    factor(A)
+    return A
 
 
 def _bears_float32(rows: KernelRows, alpha: float) -> bool:

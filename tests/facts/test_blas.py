@@ -1,0 +1,396 @@
+"""BLAS and LAPACK: each routine beside NumPy's; their threads, and what is done side by side."""
+
+from functools import partial
+from threading import Barrier, Event, get_ident
+
+import numpy as np
+import pytest
+from scipy.linalg import LinAlgError, block_diag
+from threadpoolctl import threadpool_info, threadpool_limits
+
+import bochner as bo
+
+# inside: which decomposition runs on how many threads
+from bochner._core import blas, lapack, threads
+from bochner._core.lapack import SMALL
+from bochner._core.threads import one_thread
+from bochner.kernels import Gaussian
+
+# --- routines in place ---
+
+N = 20
+SIZES = [N, SMALL + 40]  # with Python's lock, and without it
+
+
+@pytest.fixture(params=[np.float32, np.float64])
+def dtype(request):
+    return request.param
+
+
+@pytest.fixture(params=["whole", "part"])
+def placed(request, dtype):
+    """Return a matrix in columns: by itself, or within a larger one of which nothing else moves."""
+    around = []
+
+    def place(A):
+        n, m = A.shape
+        if request.param == "whole":
+            return np.array(A, dtype, order="F")
+        room = np.full((n + 5, m + 4), 7, dtype, order="F")
+        room[3 : n + 3, 2 : m + 2] = A
+        around.append((room, n, m))
+        return room[3 : n + 3, 2 : m + 2]
+
+    yield place
+    for room, n, m in around:
+        kept = np.ones(room.shape, bool)
+        kept[3 : n + 3, 2 : m + 2] = False
+        assert (room[kept] == 7).all()
+
+
+def matrices(n, dtype):
+    rng = np.random.default_rng(n)
+    R = rng.standard_normal((n, n)) / np.sqrt(n)
+    return (R @ R.T + np.eye(n)).astype(dtype), rng.standard_normal((n, 6)).astype(dtype)
+
+
+def close(found, expected, dtype):
+    # Condition numbers are below 10, and sums of n terms err by n roundings at most.
+    tolerance = 20 * len(expected) * np.finfo(dtype).eps
+    scale = np.abs(expected).max()
+    return np.abs(np.asarray(found, np.float64) - expected).max() <= tolerance * scale
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_factors_inverses_and_solutions(n, dtype, placed):
+    A, B = matrices(n, dtype)
+    exact = A.astype(np.float64)
+    U = placed(np.triu(A) + 9 * np.tri(n, k=-1))
+    lapack.factor(U)
+    R = np.triu(U)
+    assert close(R.T.astype(np.float64) @ R, exact, dtype)
+    assert (np.tril(U, -1) == 9 * np.tri(n, k=-1)).all()  # nothing below is touched
+
+    for solved, expected in (
+        (lapack.solve_from_factor, np.linalg.solve(exact, B)),
+        (lapack.solve_rows_by_triangle, np.linalg.solve(R.T.astype(np.float64), B)),
+    ):
+        X = placed(B)
+        solved(U, X)
+        assert close(X, expected, dtype)
+    for transposed in (False, True):
+        x = B[:, 0].copy()
+        lapack.solve_by_triangle(U, x, transposed)
+        side = (R.T if transposed else R).astype(np.float64)
+        assert close(x, np.linalg.solve(side, B[:, 0]), dtype)
+
+    lapack.invert(U)
+    assert close(np.triu(U), np.linalg.inv(R.astype(np.float64)), dtype)
+    lapack.outer_of_rows(U)
+    assert close(np.triu(U), np.triu(np.linalg.inv(exact)), dtype)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_products(n, dtype, placed):
+    A, B = matrices(n, dtype)
+    exact, C = A.astype(np.float64), B.astype(np.float64)
+    for sides in ((False, False), (True, False), (False, True), (True, True)):
+        left, right = (placed(each.T if s else each) for each, s in zip((A, B), sides, strict=True))
+        S = placed(np.ones((n, 6)))
+        lapack.add_product(S, left, right, -2.0, 3.0, transposed=sides)
+        assert close(S, 3 - 2 * exact @ C, dtype)
+    for transposed, rows in ((False, C @ C.T), (True, C.T @ C)):
+        S = placed(np.ones(rows.shape))
+        lapack.add_square(S, placed(B), 2.0, 0.5, transposed=transposed)
+        assert close(np.triu(S), np.triu(0.5 + 2 * rows), dtype)
+    for lower in (False, True):
+        U = np.tril(exact) if lower else np.triu(exact)
+        for right in (False, True):
+            X = placed(B.T if right else B)
+            lapack.multiply_by_triangle(-1.5, placed(A), X, right=right, lower=lower)
+            assert close(X, -1.5 * (C.T @ U if right else U @ C), dtype)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_symmetric_matrices_of_which_half_is_read(n, dtype, placed):
+    A, B = matrices(n, dtype)
+    exact, C = A.astype(np.float64), B.astype(np.float64)
+    half = lambda: placed(np.triu(A) + 9 * np.tri(n, k=-1))
+    assert close(lapack.symmetric_product(half(), B[:, 0].copy()), exact @ C[:, 0], dtype)
+    assert close(lapack.symmetric_products(half(), placed(B)), exact @ C, dtype)
+    S = half()
+    lapack.add_outer(S, B[:, 0].copy(), -0.5)
+    assert close(np.triu(S), np.triu(exact - 0.5 * np.outer(C[:, 0], C[:, 0])), dtype)
+    lapack.add_outer_sum(S, B[:, 1].copy(), B[:, 0].copy())
+    both = np.outer(C[:, 1], C[:, 0])
+    expected = exact - 0.5 * np.outer(C[:, 0], C[:, 0]) + both + both.T
+    assert close(np.triu(S), np.triu(expected), dtype)
+
+
+def test_what_is_not_positive_has_no_factor(dtype):
+    A = np.asfortranarray(block_diag(np.eye(3), -1.0), dtype)
+    with pytest.raises(LinAlgError, match="not positive"):
+        lapack.factor(A)
+    with pytest.raises(LinAlgError, match="without an inverse"):
+        lapack.invert(np.zeros((3, 3), dtype, order="F"))
+
+
+def test_no_rows_and_one(dtype):
+    for n in (0, 1):
+        A = np.full((n, n), 4.0, dtype, order="F")
+        lapack.factor(A)
+        assert (A == 2).all()
+        lapack.invert(A)
+        assert (A == 0.5).all()
+
+
+def test_sums_of_nothing(dtype):
+    C = np.ones((2, 3), dtype, order="F")
+    nothing = np.empty((0, 4), dtype)
+    lapack.add_product(C, nothing.T[:2].copy(), nothing[:, :3].copy(), keep=2.0)
+    assert (C == 2).all()
+
+
+def test_numbers_of_two_kinds_and_rows_side_by_side_are_refused():
+    A = np.eye(3, order="F")
+    with pytest.raises(ValueError, match="one kind, float32 or float64, got float64, float32"):
+        lapack.add_outer(A, np.ones(3, np.float32), 1.0)
+    with pytest.raises(ValueError, match="got int64"):
+        lapack.factor(np.eye(3, dtype=np.int64))
+    with pytest.raises(ValueError, match="must be contiguous"):
+        lapack.factor(np.eye(6, order="F")[::2, ::2])
+    with pytest.raises(ValueError, match="must be contiguous"):
+        lapack.add_square(A, np.broadcast_to(np.ones((3, 1)), (3, 4)))
+
+
+def test_shapes_that_do_not_fit_are_refused(dtype):
+    A, B, x = (np.ones(shape, dtype, order="F") for shape in ((3, 3), (4, 2), 4))
+    for call in (
+        lambda: lapack.factor(B),
+        lambda: lapack.invert(B),
+        lambda: lapack.outer_of_rows(B),
+        lambda: lapack.solve_from_factor(A, B),
+        lambda: lapack.solve_by_triangle(A, x, False),
+        lambda: lapack.solve_rows_by_triangle(A, B),
+        lambda: lapack.multiply_by_triangle(1.0, A, B),
+        lambda: lapack.multiply_by_triangle(1.0, A, B, right=True),
+        lambda: lapack.add_product(A, B, B),
+        lambda: lapack.add_product(A, B, B, transposed=(True, False)),
+        lambda: lapack.add_square(A, B),
+        lambda: lapack.add_outer(A, x, 1.0),
+        lambda: lapack.add_outer_sum(A, x[:3], x),
+        lambda: lapack.symmetric_product(A, x),
+        lambda: lapack.symmetric_products(A, B),
+    ):
+        with pytest.raises(ValueError, match="shapes that fit together, got"):
+            call()
+
+
+# --- threads of BLAS ---
+
+
+def blas_threads():
+    return {info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"}
+
+
+@pytest.fixture
+def two_threads():
+    with threadpool_limits(2, "blas"):
+        if blas_threads() != {2}:
+            pytest.skip("this BLAS has one thread")
+        yield
+
+
+def test_one_thread_gives_back_what_was_set_before(two_threads):
+    with one_thread():
+        assert blas_threads() == {1}
+        with one_thread():
+            assert blas_threads() == {1}
+        assert blas_threads() == {1}
+    assert blas_threads() == {2}
+    with pytest.raises(ZeroDivisionError), one_thread():
+        _ = 1 / 0
+    assert blas_threads() == {2}
+
+
+def test_one_thread_is_asked_for_once(monkeypatch):
+    libraries, asked = threads._libraries(), []
+
+    class Libraries:
+        def limit(self, **wanted):
+            asked.append(wanted["limits"])
+            return libraries.limit(**wanted)
+
+    monkeypatch.setattr(threads, "_libraries", Libraries)
+    with one_thread(), one_thread():
+        blas.cholesky(np.eye(3))
+    assert asked == [1]
+    with pytest.raises(ZeroDivisionError), one_thread():
+        _ = 1 / 0
+    blas.cholesky(np.eye(3))
+    assert asked == [1, 1, 1]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [1, 5, 128, 129, 300])
+def test_triangles_are_inverted_in_their_place(n, dtype):
+    rng = np.random.default_rng(n)
+    A = np.asfortranarray(rng.standard_normal((n, n)) / n + 2 * np.eye(n), dtype)
+    U = A.copy(order="F")
+    blas.invert_triangle(U)
+    assert np.abs(np.triu(U) @ np.triu(A) - np.eye(n)).max() < 50 * np.finfo(dtype).eps
+    assert (np.tril(U, -1) == np.tril(A, -1)).all()  # nothing below is touched
+
+
+def test_a_triangle_with_a_zero_on_its_diagonal_has_no_inverse():
+    with pytest.raises(np.linalg.LinAlgError, match="a factor without an inverse"):
+        blas.invert_triangle(np.zeros((3, 3), order="F"))
+
+
+def bits(name, G, Z):
+    A = Z if name in ("svd", "qr") else G
+    found = getattr(blas, name)(A)
+    return [np.asarray(part) for part in (found if isinstance(found, tuple) else (found,))]
+
+
+@pytest.mark.parametrize("name", ["cho_factor", "cholesky", "eigh", "eigvalsh", "qr", "svd"])
+def test_decompositions_have_the_same_bits_on_any_number_of_threads(name):
+    Z = np.random.default_rng(0).standard_normal((700, 500))
+    G = Z.T @ Z
+    results = []
+    for count in (1, 2):
+        with threadpool_limits(count, "blas"):
+            results.append(bits(name, G, Z))
+    for one, two in zip(*results, strict=True):
+        assert (one == two).all()
+
+
+def test_large_matrices_are_decomposed_by_all_threads(two_threads, monkeypatch):
+    seen = []
+    spy = blas._on_one_thread(lambda A: seen.append(blas_threads()))
+    spy(np.eye(20))
+    monkeypatch.setattr(blas, "LARGE", 20)
+    spy(np.eye(20))
+    spy(np.ones((20, 19)))
+    assert seen == [{1}, {2}, {1}]
+
+
+def test_fits_leave_the_number_of_threads_alone(two_threads):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((200, 2)), rng.standard_normal(200)
+    for model in (
+        bo.KernelRidge(Gaussian(), n_features=32, random_state=0),
+        bo.KernelRidge(Gaussian(), method="exact", n_features=32, random_state=0),
+        bo.SVR(Gaussian(), n_features=32, random_state=0),
+    ):
+        model.fit(X, y)
+        assert blas_threads() == {2}
+
+
+# --- tasks side by side ---
+
+
+@pytest.fixture
+def many_threads():
+    threads.set_num_threads(3)
+    yield
+    threads.set_num_threads(None)
+
+
+def test_what_tasks_give_comes_in_their_order(many_threads):
+    meeting = Barrier(3)  # three are there at a time, or this never ends
+
+    def task(number):
+        meeting.wait(60)
+        return number, threads.get_num_threads(), blas_threads()
+
+    found = threads.side_by_side([partial(task, number) for number in range(6)])
+    assert found == [(number, 1, {1}) for number in range(6)]
+    assert threads.get_num_threads() == 3
+
+
+def test_tasks_of_a_task_are_done_one_after_the_other(many_threads):
+    inner = lambda: threads.side_by_side([get_ident, get_ident])
+    outer = threads.side_by_side([inner, inner])
+    assert all(len({*each}) == 1 for each in outer)
+    assert get_ident() not in {*outer[0], *outer[1]}
+
+
+def test_one_thread_or_one_task_runs_here():
+    threads.set_num_threads(1)
+    try:
+        assert threads.side_by_side([get_ident] * 3) == [get_ident()] * 3
+    finally:
+        threads.set_num_threads(None)
+    assert threads.side_by_side([get_ident]) == [get_ident()]
+    assert threads.side_by_side([]) == []
+
+
+def test_the_first_error_is_raised_and_the_rest_is_not_begun(many_threads, two_threads):
+    begun = []
+
+    def task(number):
+        begun.append(number)
+        if number == 1:
+            raise ZeroDivisionError("the second")
+        Event().wait(0.05)
+
+    with pytest.raises(ZeroDivisionError, match="the second"):
+        threads.side_by_side([partial(task, number) for number in range(200)], most=2)
+    assert len(begun) < 200
+    assert blas_threads() == {2}
+
+
+def test_settings_of_a_context_reach_its_tasks(many_threads):
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+        threads.side_by_side([lambda: np.ones(1) / 0, lambda: None])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_matrix_is_factored_in_parts_with_the_same_bits_for_any_threads(dtype):
+    n = 2 * blas.SHARED + 100  # nine parts, the last of them small
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((n, 50)).astype(dtype)
+    A = Z @ Z.T / 50
+    A[np.diag_indices(n)] += 1
+    found = []
+    try:
+        for count in (1, 3):
+            threads.set_num_threads(count)
+            U = np.array(np.triu(A) + 5 * np.tri(n, k=-1, dtype=dtype), order="F")
+            blas.factor(U)
+            found.append(U)
+    finally:
+        threads.set_num_threads(None)
+    assert (found[0] == found[1]).all()
+    R = np.triu(found[0])
+    assert (found[0] - R == 5 * np.tri(n, k=-1)).all()  # nothing below is touched
+    # Backward stable: |A − UᵀU| ≤ (n + 1) ε |Uᵀ||U| (Higham 2002, theorem 10.3).
+    left = np.abs(R.T.astype(np.float64) @ R - A).max()
+    assert left <= (n + 1) * np.finfo(dtype).eps * np.diag(A).max()
+
+
+def test_a_large_matrix_that_is_not_positive_has_no_factor():
+    A = np.eye(blas.SHARED + 600, order="F")
+    A[-1, -1] = -1
+    with pytest.raises(np.linalg.LinAlgError, match="not positive"):
+        blas.factor(A)
+
+
+def test_a_default_fit_is_the_same_for_any_number_of_threads():
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((700, 3))
+    y = np.sin(2 * X[:, 0]) + 0.3 * X[:, 1] ** 2 + 0.1 * rng.standard_normal(700)
+    models = []
+    try:
+        for count in (1, 2, 4):
+            threads.set_num_threads(count)
+            models.append(bo.KernelRidge(random_state=0).fit(X, y))
+    finally:
+        threads.set_num_threads(None)
+    first = models[0]
+    for model in models[1:]:
+        assert model.kernel_ == first.kernel_
+        assert model.alpha_ == first.alpha_
+        assert str(model.choice_) == str(first.choice_)
+        assert (model.predict(X) == first.predict(X)).all()
