@@ -57,6 +57,7 @@ REFUSED = {
         r"KernelRidge: y must hold real numbers; got text, such as 'a'",
     ),
     "y words as objects": (X, np.full(60, "a", object), r"Ridge: y .* a classifier takes labels"),
+    "y with commas": (X, np.full(60, "0,5"), r"got text, such as '0,5'. Read them as numbers, as "),
     "y spans of time": (
         X,
         DATES[:, 0] - DATES[0, 0],

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bochner import Blocks
+from bochner import Blocks, KernelRidge
 from bochner.data import sniff
 from bochner.errors import DataFileError, InvalidInput
 
@@ -179,6 +179,37 @@ def test_bad_text_files_are_refused_in_a_sentence(csv, case):
 
 def test_decimals_may_have_commas(csv):
     np.testing.assert_array_equal(numbers(csv("a;b\n1,5;2\n-3,25;4\n7;4\n"))[:, 0], [1.5, -3.25, 7])
+
+
+def test_targets_and_weights_may_have_commas(csv):
+    rows = "a;y;z;w\n1,5;0,25;3;1\n-3,25;-7;4,5;0,5\n7;2,5;5;2\n"
+    (one,) = csv(rows, target="y", weight="w", columns=["a"])
+    np.testing.assert_array_equal(one.y, [0.25, -7, 2.5])
+    np.testing.assert_array_equal(one.w, [1, 0.5, 2])
+    (both,) = csv(rows, target=["y", "z"], weight="w")
+    np.testing.assert_array_equal(both.y, [[0.25, 3], [-7, 4.5], [2.5, 5]])
+    np.testing.assert_array_equal(both.X[:, 0], [1.5, -3.25, 7])
+
+
+def test_a_fit_to_a_target_with_commas_is_that_of_points(csv):
+    x = np.arange(100) / 8
+    lines = [f"{a};{b}" for a, b in zip(x, np.sin(x), strict=True)]
+    points = "x;y\n" + "\n".join(lines) + "\n"
+    commas = points.replace(".", ",")
+    with_points, with_commas = (
+        KernelRidge(random_state=0).fit_blocks(csv(text, name, target="y"))
+        for text, name in ((points, "points.csv"), (commas, "commas.csv"))
+    )
+    assert with_commas.kernel_ == with_points.kernel_
+    found, expected = (
+        model.predict(csv(text, "again.csv", target="y"))
+        for model, text in ((with_commas, commas), (with_points, points))
+    )
+    np.testing.assert_array_equal(found, expected)
+    bad = csv(commas.replace("\n0,125;", "\n0,125;z"), "bad.csv", target="y")
+    assert bad.schema.classes  # labels, where one cell is no number
+    with pytest.raises(InvalidInput, match="target 'y' must hold numbers; got text"):
+        KernelRidge().fit_blocks(bad)
 
 
 def test_a_thousand_categories_are_allowed(csv):

@@ -37,7 +37,13 @@ def cells_of(encoder: Encoder, series: Any, where: Where) -> Float[np.ndarray, "
     return cells
 
 
-def _is_text(series: Any) -> bool:
+def plain_numbers(series: Any, where: Where) -> Float[np.ndarray, " n"]:
+    """Return a column of numbers, or of texts that are, maybe with a comma before the decimals."""
+    return _numbers(series, where, comma=True)
+
+
+def holds_text(series: Any) -> bool:
+    """Whether the cells of a column are texts."""
     import narwhals as nw  # noqa: PLC0415
 
     return series.dtype in (nw.String, nw.Categorical, nw.Enum)
@@ -48,7 +54,7 @@ def _numbers(series: Any, where: Where, comma: bool) -> Float[np.ndarray, " n"]:
 
     if len(series) == 0 or series.is_null().all():
         return np.full(len(series), np.nan)
-    if _is_text(series):
+    if holds_text(series):
         values = series.to_list()
         if comma:
             values = [v if v is None else str(v).replace(",", ".") for v in values]
@@ -80,7 +86,7 @@ def cast_as(what: str, series: Any, where: Where) -> Iterator[None]:
 
 
 def _times(encoder: TimeColumn, series: Any, where: Where) -> Float[np.ndarray, " n"]:
-    if not _is_text(series):
+    if not holds_text(series):
         with cast_as("times", series, where):
             return seconds_in(series)
     missing = series.is_null().to_list()

@@ -142,10 +142,14 @@ def _learned(
     draft = _draft(readers[0], target, weight, columns)
     require_known(types, draft.raw_names, readers[0].label)
     kinds = _kinds(readers, draft, types)
-    labels = _text_target(kinds, draft)
-    texts = _texts(readers, (*_to_look_at(readers, kinds, draft), *labels), types)
+    roles = tuple(name for name in _roles(draft) if kinds[name].kind == "text")
+    texts = _texts(readers, (*_to_look_at(readers, kinds, draft), *roles), types)
+    commas = {name for name in roles if texts[name].has_commas}
+    for name in {*roles} - {draft.target} | commas:
+        texts.pop(name)
+    labels = () if draft.target in commas else _text_target(kinds, draft)
     said = [
-        *_unusable(kinds, draft),
+        *_unusable(kinds, draft, commas),
         *(_stray(name, readers, found) for name, found in texts.items() if found.tally.strays),
         *(_unlabelled(name, texts[name], readers) for name in labels if texts[name].missing),
     ]
@@ -195,6 +199,12 @@ def _draft_of_text(column: Column, found: "_Texts", declared: bool) -> Encoder:
 def _is_clock(column: Column) -> bool:
     shown = column.shown.lower()
     return shown.startswith("time") and not shown.startswith("timestamp")
+
+
+def _roles(schema: Schema) -> tuple[str, ...]:
+    """Return the names of the targets and of the weight."""
+    weight = () if schema.weight is None else (schema.weight,)
+    return (*(schema.target_names or ()), *weight)
 
 
 def _text_target(kinds: dict[str, Column], schema: Schema) -> tuple[str, ...]:
@@ -302,8 +312,11 @@ def _first_stray(readers: Iterable[Reader], name: str) -> str:
     return ""
 
 
-def _unusable(kinds: dict[str, Column], schema: Schema) -> list[str]:
-    """Return what is wrong with columns, targets and weights that are not of a kind for it."""
+def _unusable(kinds: dict[str, Column], schema: Schema, commas: set[str]) -> list[str]:
+    """Return what is wrong with columns, targets and weights that are not of a kind for it.
+
+    Texts that are numbers with a comma before the decimals are numbers.
+    """
     allowed = ("numbers", "text") if isinstance(schema.target, str) else ("numbers",)
     roles: list[tuple[str, str, tuple[str, ...]]]
     roles = [(f"column {name!r}", name, USABLE) for name in schema.columns]
@@ -313,7 +326,7 @@ def _unusable(kinds: dict[str, Column], schema: Schema) -> list[str]:
     return [
         _wrong_kind(who, kinds[name], kinds_allowed)
         for who, name, kinds_allowed in roles
-        if kinds[name].kind not in kinds_allowed
+        if kinds[name].kind not in kinds_allowed and name not in commas
     ]
 
 
@@ -447,7 +460,7 @@ def _hold(readers: tuple[Reader, ...], schema: Schema) -> None:
                 continue
             encoder = of.get(column.name)
             if column.name in numbers or (isinstance(encoder, NumberColumn) and not encoder.comma):
-                _refuse_text(column, reader)
+                _refuse_text(column, reader, column.name in numbers)
             elif encoder is not None or column.name == schema.target:
                 _refuse_odd(column, encoder, reader)
 
@@ -464,10 +477,12 @@ def _refuse_odd(column: Column, encoder: Encoder | None, reader: Reader) -> None
         raise InvalidInput(f"Blocks: {_wrong_kind(who, column, words)}")
 
 
-def _refuse_text(column: Column, reader: Reader) -> None:
+def _refuse_text(column: Column, reader: Reader, may_have_commas: bool) -> None:
     """Refuse a column that must hold numbers and does not, naming the first cell of text."""
     who = f"{column.name!r} of {reader.label}"
     if column.kind == "numbers":
+        return
+    if may_have_commas and _texts((reader,), (column.name,), {})[column.name].has_commas:
         return
     if column.kind != "text":
         raise InvalidInput(f"Blocks: {_wrong_kind(who, column, ('numbers',))}")

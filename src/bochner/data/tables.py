@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bochner._core.checks import warn_user, warn_user_again
-from bochner.data.cells import cast_as, cells_of, unseen_texts
+from bochner.data.cells import cast_as, cells_of, holds_text, plain_numbers, unseen_texts
 from bochner.data.encoders import (
     UNSEEN,
     DroppedColumn,
@@ -168,12 +168,14 @@ class Tables(Source):
         """Give frames, what says where their rows are, and the number of their first row of all."""
         names = self.schema.read_names
         labels = {str(self.schema.target)} if self.schema.classes else set()
+        roles = {*(self.schema.target_names or ()), self.schema.weight}
         fit = CELLS_PER_PIECE // max(len(names), self.n_columns)
         size = max(rows, fit - fit % rows)
         total = self.first
         for reader in self.readers:
             start = reader.first
             text = labels | {e.name for e in self.readable if is_text(e, reader)}
+            text |= {c.name for c in reader.columns if c.name in roles and c.kind == "text"}
             for frame in reader.frames(names, frozenset(text), size):
                 yield frame, row_of(reader, start), total
                 start += len(frame)
@@ -247,14 +249,14 @@ class Tables(Source):
             return None
         if self.schema.classes:
             return _codes(frame[names[0]], self.schema.classes, where).astype(self.target_dtype)
-        y = np.column_stack([_numeric(frame[name], self.target_dtype, where) for name in names])
+        y = np.column_stack([_in_role(frame[name], self.target_dtype, where) for name in names])
         require_finite(y, lambda col: f"target {names[col]!r}", where)
         return y[:, 0] if isinstance(self.schema.target, str) else y
 
     def _weights(self, frame: Any, where: Where) -> np.ndarray | None:
         if self.schema.weight is None:
             return None
-        w = _numeric(frame[self.schema.weight], np.dtype(np.float64), where)
+        w = _in_role(frame[self.schema.weight], np.dtype(np.float64), where)
         require_weights(w, where)
         return w
 
@@ -438,6 +440,13 @@ def _dtype_names(dtype: np.dtype) -> str:
 def is_arrow(native: Any) -> bool:
     """Whether it is an array or table of pyarrow."""
     return type(native).__module__.startswith("pyarrow")
+
+
+def _in_role(series: Any, dtype: np.dtype, where: Where) -> np.ndarray:
+    """Return a target or weights, of which texts may have a comma before the decimals."""
+    if holds_text(series):
+        return plain_numbers(series, where).astype(dtype)
+    return _numeric(series, dtype, where)
 
 
 def _numeric(series: Any, dtype: np.dtype, where: Where) -> np.ndarray:

@@ -39,10 +39,12 @@ def refuse_no_numbers(who: str, y: Any) -> None:
         )
     text = _text_among(given)
     if text is not None:
-        raise InvalidType(
-            f"{who}: y must hold real numbers; got text, such as {text!r}. A regressor takes "
-            "numbers, a classifier takes labels, such as KernelRidgeClassifier."
+        remedy = (
+            "A regressor takes numbers, a classifier takes labels, such as KernelRidgeClassifier."
         )
+        if is_number(text.replace(",", ".")):
+            remedy = "Read them as numbers, as pandas.read_csv does with decimal=','."
+        raise InvalidType(f"{who}: y must hold real numbers; got text, such as {text!r}. {remedy}")
 
 
 def _text_among(given: np.ndarray) -> str | None:
