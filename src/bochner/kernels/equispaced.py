@@ -18,7 +18,6 @@ from functools import reduce
 
 import numpy as np
 from scipy.fft import fftn, next_fast_len
-from scipy.signal import fftconvolve
 from scipy.special import erfc
 
 from bochner._core.shapes import Array, Float
@@ -260,4 +259,6 @@ def _at_zero(weights: Array, shape: tuple[int, ...]) -> Array:
 
 def _convolved(a: Array, b: Array) -> Array:
     """Return the weights of a product of kernels; rounding below zero is zero."""
+    from scipy.signal import fftconvolve  # noqa: PLC0415  a tenth of a second, seldom needed
+
     return np.maximum(fftconvolve(a, b, mode="same"), 0.0)

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 from sklearn.base import clone
-from sklearn.model_selection import GroupKFold, KFold, check_cv
 from sklearn.utils import _safe_indexing
 
 from bochner._core.checks import share
@@ -190,6 +189,8 @@ def cross_validated_scores(
 
 
 def _splitter(folds: Any, groups: Array | None, random_state: Seed) -> Any:
+    from sklearn.model_selection import GroupKFold, KFold, check_cv  # noqa: PLC0415  slow to import
+
     if isinstance(folds, int) and groups is None:
         return KFold(folds, shuffle=True, random_state=seed_of(random_state) % 2**32)
     if isinstance(folds, int):

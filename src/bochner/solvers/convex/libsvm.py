@@ -13,10 +13,10 @@ Of several classes LIBSVM tells each from each other: all pairs at once, whose r
 import warnings
 from collections.abc import Iterator
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.svm import SVC
 
 from bochner._core.shapes import Array, Float
 from bochner.solvers.convex.class_losses import SquaredHinge
@@ -129,7 +129,7 @@ def _pair_numbers(columns: int) -> dict[tuple[int, int], int]:
 
 
 def _of_machine(
-    machine: SVC, present: Array
+    machine: Any, present: Array
 ) -> Iterator[tuple[tuple[int, int], tuple[Array, Array], float]]:
     """Give each pair that LIBSVM found, its rows of support with their coefficients, and b."""
     ends = np.cumsum(machine.n_support_)
@@ -207,8 +207,10 @@ def _fitted(
     alpha: float,
     tol: float,
     moves: int,
-) -> tuple[SVC, bool]:
+) -> tuple[Any, bool]:
     """Return LIBSVM's machine, and whether it ended by itself."""
+    from sklearn.svm import SVC  # noqa: PLC0415  takes a sixth of a second to import
+
     most = moves * len(y)
     slopes = SLOPES * tol
     machine = SVC(kernel="precomputed", C=1 / alpha, tol=slopes, cache_size=CACHE, max_iter=most)
