@@ -207,7 +207,8 @@ def ranked_table(kept: Sequence[Row]) -> str:
         name = (
             f"**{row['learner']}**" if row["learner"] in OURS_OF[row["classes"]] else row["learner"]
         )
-        shares = [f"{100 * row[key]:.0f} %" for key in ("within 1 % of the best", "above the best")]
+        keys = "within 1 % of the best", "within 1 % of the best rival", "above the best"
+        shares = [f"{100 * row[key]:.0f} %" if key in row else "" for key in keys]
         lines.append(
             [
                 f"{row['tables']} of {task}",
@@ -218,7 +219,8 @@ def ranked_table(kept: Sequence[Row]) -> str:
                 str(worse),
             ]
         )
-    head = ["tables", "splits", "learner", "mean rank", "within 1 % of the best", "above the best"]
+    head = ["tables", "splits", "learner", "mean rank", "within 1 % of the best"]
+    head += ["within 1 % of the best rival", "above the best"]
     return _markdown([*head, "tables worse than the simplest"], lines)
 
 

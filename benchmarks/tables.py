@@ -227,7 +227,12 @@ def summary(rows: Sequence[Row], classes: bool) -> list[Row]:
     """Return the standings of a task, and on how many tables ours lose to the simplest."""
     mine = [row for row in rows if (row["table"] in CLASSES) == classes]
     tables = means(mine)
-    return [r | _against_the_simplest(r["learner"], tables, classes) for r in standings(mine)]
+    return [
+        r
+        | _against_the_simplest(r["learner"], tables, classes)
+        | _against_rivals(r["learner"], tables, classes)
+        for r in standings(mine)
+    ]
 
 
 def standings(rows: Sequence[Row]) -> list[Row]:
@@ -260,6 +265,21 @@ def _against_the_simplest(
         return {}
     worse = [t[learner][0] > 1.01 * t[simplest][0] for t in tables.values()]
     return {"worse than the simplest": int(np.sum(worse))}
+
+
+def _against_rivals(
+    learner: str, tables: dict[str, dict[str, tuple[float, float]]], classes: bool
+) -> Row:
+    """Return on which share of tables a learner of ours is within 1 % of the best that is not."""
+    ours = OURS[classes]
+    best = {
+        name: min((found[0] for other, found in t.items() if other not in ours), default=np.inf)
+        for name, t in tables.items()
+    }
+    if learner not in ours or np.inf in best.values():
+        return {}
+    near = [t[learner][0] <= 1.01 * best[name] + 1e-12 for name, t in tables.items()]
+    return {"within 1 % of the best rival": float(np.mean(near))}
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:

@@ -153,6 +153,16 @@ def test_ranks_are_of_the_splits_that_all_learners_share(measured):
     assert table[-1].startswith("| 1 of classes | 2 | **SVC** | 2.00 | 0 % |")
 
 
+def test_learners_of_ours_are_no_rivals_of_one_another(measured):
+    given = rows("uci_pol", {"KernelRidge": 1.0, "GaussianProcess": 0.5, "LightGBM": 1.0})
+    given += rows("kin8nm", {"KernelRidge": 2.0, "GaussianProcess": 0.5, "LightGBM": 1.9})
+    by_name = {row["learner"]: row for row in measured.ranked(given)}
+    ours, process = by_name["KernelRidge"], by_name["GaussianProcess"]
+    assert (ours["within 1 % of the best"], ours["within 1 % of the best rival"]) == (0, 0.5)
+    assert process["within 1 % of the best rival"] == 1
+    assert "within 1 % of the best rival" not in by_name["LightGBM"]
+
+
 def test_certificates_of_the_page_hold_what_is_true_at_a_small_size(measured):
     fourier, nystrom, bound = measured.proof(n_features=64)
     for row in (fourier, nystrom):
