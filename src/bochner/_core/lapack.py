@@ -53,8 +53,8 @@ def invert(U: Float[Array, "n n"]) -> None:
     """
     _check(U, fit=_square(U))
     failed = _Whole(0)
-    name = _lapack("trtri", U, 6)
-    name(b"U", b"N", _whole(len(U)), *_matrix(U), ctypes.byref(failed))
+    inverted = _lapack("trtri", U, 6)
+    inverted(b"U", b"N", _whole(len(U)), *_matrix(U), ctypes.byref(failed))
     if failed.value:
         raise LinAlgError("a factor without an inverse")
 
@@ -136,12 +136,9 @@ def add_square(
     """Put keep · C + factor · A Aᵀ, or of AᵀA, in the place of C: half the work of a product."""
     m, k = A.shape[::-1] if transposed else A.shape
     _check(C, A, fit=C.shape == (m, m))
-    k = _whole(A.shape[0 if transposed else 1])
-    update = _blas("syrk", C, 10)
+    update, sizes = _blas("syrk", C, 10), (_whole(m), _whole(k))
     numbers = _number(factor, C), _number(keep, C)
-    update(
-        b"U", _side(transposed), _whole(len(C)), k, numbers[0], *_matrix(A), numbers[1], *_matrix(C)
-    )
+    update(b"U", _side(transposed), *sizes, numbers[0], *_matrix(A), numbers[1], *_matrix(C))
 
 
 def add_outer(A: Float[Array, "n n"], x: Float[Array, " n"], factor: float) -> None:
