@@ -242,13 +242,17 @@ def standings(rows: Sequence[Row]) -> list[Row]:
     for learner, place in sorted(places.items(), key=lambda item: item[1]):
         errors = [of_table[learner][0] for of_table in tables.values()]
         best = [min(error for error, _ in of_table.values()) for of_table in tables.values()]
-        near = np.mean([e <= 1.01 * b + 1e-12 for e, b in zip(errors, best, strict=True)])
         row = {"learner": learner, "tables": number, "mean rank": place}
-        row |= {"within 1 % of the best": float(near)}
+        row |= {"within 1 % of the best": _share_near(errors, best)}
         row |= {"above the best": float(np.mean(_above(errors, best)))}
         row |= {"core seconds": float(np.median([t[learner][1] for t in tables.values()]))}
         found.append(row)
     return found
+
+
+def _share_near(errors: Sequence[float], best: Sequence[float]) -> float:
+    """Return the share of errors within 1 % of the best."""
+    return float(np.mean([e <= 1.01 * b + 1e-12 for e, b in zip(errors, best, strict=True)]))
 
 
 def _above(errors: Sequence[float], best: Sequence[float]) -> list[float]:
@@ -272,14 +276,11 @@ def _against_rivals(
 ) -> Row:
     """Return on which share of tables a learner of ours is within 1 % of the best that is not."""
     ours = OURS[classes]
-    best = {
-        name: min((found[0] for other, found in t.items() if other not in ours), default=np.inf)
-        for name, t in tables.items()
-    }
-    if learner not in ours or np.inf in best.values():
+    rivals = [[e for other, (e, _) in t.items() if other not in ours] for t in tables.values()]
+    if learner not in ours or not all(rivals):
         return {}
-    near = [t[learner][0] <= 1.01 * best[name] + 1e-12 for name, t in tables.items()]
-    return {"within 1 % of the best rival": float(np.mean(near))}
+    errors = [of_table[learner][0] for of_table in tables.values()]
+    return {"within 1 % of the best rival": _share_near(errors, [min(each) for each in rivals])}
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:

@@ -266,7 +266,7 @@ class Trials:
 
     @property
     def _few(self) -> int:
-        return len(self.train.lowest(self.effort.tried))
+        return min(len(self.train), self.effort.tried)
 
     @one_thread()
     def _erring(
