@@ -1,5 +1,6 @@
 """BLAS and LAPACK: each routine beside NumPy's; their threads, and what is done side by side."""
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Barrier, Event, get_ident
 
@@ -213,22 +214,36 @@ def test_one_thread_gives_back_what_was_set_before(two_threads):
     assert blas_threads() == {2}
 
 
-def test_one_thread_is_asked_for_once(monkeypatch):
-    libraries, asked = threads._libraries(), []
+def test_contexts_of_two_threads_of_python_give_back_what_was_set_before(two_threads):
+    entered, may_leave = Event(), Event()
 
-    class Libraries:
-        def limit(self, **wanted):
-            asked.append(wanted["limits"])
-            return libraries.limit(**wanted)
+    def first():
+        with one_thread():
+            assert blas_threads() == {1}  # threadpoolctl 3.8 obeys one thread of Python
+            entered.set()
+            assert may_leave.wait(60)
+            assert blas_threads() == {1}  # the second has not left
 
-    monkeypatch.setattr(threads, "_libraries", Libraries)
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(first)
+        assert entered.wait(60)
+        with one_thread():
+            may_leave.set()
+            other.result()  # the first to enter leaves first
+            assert blas_threads() == {1}
+        assert blas_threads() == {2}
+
+
+def test_one_thread_is_set_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr(threads, "_set", asked.append)
+    one, before = (
+        [1] * len(threads._libraries()),
+        [each.num_threads for each in threads._libraries()],
+    )
     with one_thread(), one_thread():
         blas.cholesky(np.eye(3))
-    assert asked == [1]
-    with pytest.raises(ZeroDivisionError), one_thread():
-        _ = 1 / 0
-    blas.cholesky(np.eye(3))
-    assert asked == [1, 1, 1]
+    assert asked == [one, before]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import cache
-from threading import local
-from typing import TypeVar
+from threading import Lock, local
+from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -29,7 +29,6 @@ _chosen_threads: list[int] = []
 class _Here(local):
     """What is so in one thread of Python."""
 
-    alone = False  # whether it has asked for one thread of BLAS
     beside_others = False  # whether others of its tasks run in other threads
 
 
@@ -74,27 +73,56 @@ def _processors() -> int:
 # ---- BLAS
 
 
+class _Limit:
+    """BLAS limited to one thread, for the whole process, while at least one context is open.
+
+    The first context sets the limit, and the last one to close restores the numbers from before.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._open, self._before = Lock(), 0, list[int]()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._open:
+                self._before = [library.num_threads for library in _libraries()]
+                _set([1] * len(self._before))
+            self._open += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._open -= 1
+            if not self._open:
+                _set(self._before)
+
+
+_limit = _Limit()
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Let BLAS use one thread: where several would wait for one another.
 
-    The number of threads is the process's, and comes back afterwards. Asking for it takes a tenth
-    of a millisecond, and nothing within another such context.
+    The number of threads is the process's. Any number of threads of Python may ask at a time.
+    Setting it takes 10 microseconds, and nothing within another such context.
     """
-    if _here.alone:
+    with _limit:
         yield
-        return
-    _here.alone = True
-    try:
-        with _libraries().limit(limits=1, user_api="blas"):
-            yield
-    finally:
-        _here.alone = False
 
 
 @cache
-def _libraries() -> ThreadpoolController:
-    return ThreadpoolController()  # finding them takes a millisecond
+def _libraries() -> Sequence[Any]:
+    """Return the BLAS libraries; finding them takes a millisecond."""
+    return ThreadpoolController().select(user_api="blas").lib_controllers
+
+
+def _set(numbers: Sequence[int]) -> None:
+    """Set the number of threads of each library.
+
+    threadpoolctl 3.8 ignores numbers of all threads of Python but the first that set one.
+    """
+    for library, number in zip(_libraries(), numbers, strict=True):
+        getattr(library, "_real_set_num_threads", library.set_num_threads)(number)
 
 
 # ---- tasks
@@ -121,5 +149,5 @@ def side_by_side(tasks: Sequence[Callable[[], Made]], most: int = MOST_SIDE_BY_S
 
 
 def _beside_others(task: Callable[[], Made]) -> Made:
-    _here.alone = _here.beside_others = True
+    _here.beside_others = True
     return task()
