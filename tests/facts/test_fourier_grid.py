@@ -734,12 +734,22 @@ def test_columns_of_a_table_name_the_axes():
         model.predict_grid(lat=[np.nan], lon=[0.0])
 
 
-@pytest.mark.parametrize("method", [bo.FourierGrid(1e-3), "nystrom"], ids=str)
-def test_maps_show_the_mean_and_the_deviation(method):
+METHODS = {
+    "grid": {"method": bo.FourierGrid(1e-3)},
+    "features": {"method": "nystrom", "n_features": 64},
+    "neighbours": {"method": bo.NearestNeighbours(20)},
+    "exact": {},
+    "observed": {},
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_maps_show_the_mean_and_the_deviation(name):
     X, y = some(200, 2)
-    model = bo.GaussianProcessRegressor(
-        Gaussian(0.3), method=method, n_features=64, random_state=0
-    ).fit(X, y)
+    process = bo.GaussianProcessRegressor(Gaussian(0.3), **METHODS[name], random_state=0)
+    model = process.fit(X, y)
+    if name == "observed":
+        model.observe(bo.Derivatives([[0.5, 0.5]], 0, [1.0], 0.1))
     shown = bo.MapDisplay.from_estimator(model, places=7)
     axis = np.linspace(0, 1, 7)
     mean, std = model.predict_grid(x=axis, y=axis, return_std=True)
@@ -748,6 +758,24 @@ def test_maps_show_the_mean_and_the_deviation(method):
     for ax, values in ((model.plot_map(places=7), mean), (model.plot_deviation(places=7), std)):
         np.testing.assert_allclose(ax.collections[0].get_array(), np.asarray(values).T)
         assert (ax.get_xlabel(), ax.get_ylabel()) == ("x", "y")
+
+
+def test_maps_and_calibration_keep_the_factor_of_the_fit():
+    """Only the fit compares all rows with all rows."""
+    X, y = some(40, 2)
+    shapes = []
+
+    def counted(A, B):
+        shapes.append((len(A), len(B)))
+        return np.exp(-np.abs(A[:, None] - B).sum(axis=2))
+
+    kernel = bo.kernels.Custom(counted)
+    model = bo.GaussianProcessRegressor(kernel, noise=0.1, amplitude=1.0).fit(X, y)
+    shapes.clear()
+    for _ in range(2):
+        model.predict_grid(x=[0.1, 0.2], y=[0.3], return_std=True)
+        model.calibrate(X[:7], y[:7])
+    assert (40, 40) not in shapes
 
 
 def test_maps_of_one_column_are_curves_with_bands():

@@ -420,6 +420,38 @@ def test_what_was_learned(model, rows, tmp_path):
     np.testing.assert_array_equal(loaded.predict(X[:9]), model.predict(X[:9]))
 
 
+@pytest.mark.parametrize("alpha", ["loo", 0.5])
+def test_rows_are_predicted_without_each(alpha, monkeypatch):
+    """As by moments of the same features, and so intervals and probabilities."""
+    X, y, _ = table(2000)
+    y = y[:, 0]
+    options = {"n_features": 128, "alpha": alpha}
+    moments = learner(**options).fit(X, y)
+    monkeypatch.setattr("bochner.models.ridge.wide.WIDE", 8)
+    monkeypatch.setattr("bochner.models.ridge.wide.kept_rows", lambda _: 100)
+    model = learner(**options).fit(X, y)
+    found = model.fit_.left_out()
+    sample = model.fit_.summed.sample.lowest(len(found.w))
+    right = moments.fit_.left_out_of(sample).errors
+    assert (found.errors - right).std() < 0.25 * right.std()  # leverages are of a few hundred rows
+    new, target, _ = table(1000, seed=1)
+    _, low, high = model.predict_interval(new, 0.9)
+    held = np.mean((low <= target[:, 0]) & (target[:, 0] <= high))
+    # len(found.w) scores decide where the bounds lie
+    assert abs(held - 0.9) < 5 * np.sqrt(0.09 / len(found.w) + 0.09 / 1000)
+    labels = bo.KernelRidgeClassifier(**model.get_params(deep=False)).fit(X, y > 0)
+    assert labels.calibration_.log_loss < 0.6
+    np.testing.assert_array_equal(labels.predict_proba(X)[:, 1] > 0.5, labels.predict(X))
+
+
+def test_intervals_are_saved(model, rows, tmp_path):
+    X, y, _ = rows
+    _, low, high = model.predict_interval(X[:500])
+    assert np.mean((low <= y[:500]) & (y[:500] <= high)) > 0.85
+    bo.save(model, tmp_path / "m")
+    np.testing.assert_array_equal(bo.load(tmp_path / "m").predict_interval(X[:500])[1], low)
+
+
 def test_what_needs_moments_is_refused(model, rows):
     X, y, _ = rows
     with pytest.raises(InvalidInput, match=r"partial_fit: a fit with more than 10,000 features"):

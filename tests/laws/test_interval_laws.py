@@ -1,5 +1,6 @@
 """Intervals of regressors: scores by brute force, coverage, and what they are learned from."""
 
+import copy
 from dataclasses import replace
 from functools import partial
 
@@ -374,6 +375,17 @@ def test_a_further_fit_forgets_the_law():
     assert model.calibration_.source == "held out"
     assert model.partial_fit(X, y).calibration_.source == "leave one out"
     assert clone(model).fit(X, y).fit_.errors is None
+
+
+@pytest.mark.parametrize(
+    "learner", [bo.KernelRidge(Gaussian(0.8)), bo.GaussianProcessRegressor(Gaussian(0.8))]
+)
+def test_a_copy_calibrates_by_itself(learner):
+    X, y = table(60)
+    model = clone(learner).fit(X, y)
+    before = model.predict_interval(X, 0.9)[1]
+    copy.copy(model).calibrate(X, 5 * y)
+    np.testing.assert_array_equal(model.predict_interval(X, 0.9)[1], before)
 
 
 WITHOUT_ROWS = {

@@ -1,5 +1,7 @@
 """Ridge regression with the kernel itself within leaves, and landmarks across them."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from gallery import table
@@ -185,6 +187,17 @@ def test_blocks_and_weights_of_zero_change_nothing():
         assert (streamed.predict(X) == whole.predict(X)).all()
     assert whole.rows_seen_ == 200
     assert len(whole.X_fit_) == len(whole.dual_coef_) == np.count_nonzero(w)
+
+
+def test_what_predicts_a_leaf_copies_no_other_rows():
+    X, y = table(1000)
+    fit = model().fit(X, y).fit_
+    fit.machine(0)  # which rows are in which leaf is computed once
+    tracemalloc.start()
+    fit.machine(1)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < X.nbytes
 
 
 def test_gradients_are_those_of_predictions():

@@ -96,6 +96,13 @@ def learned(path: str, doc: str, otherwise: str = "") -> Any:
     return FittedPart(value, doc=doc)
 
 
+def changed(fit: Any, **fields: Any) -> Any:
+    """Return a copy of a fit with other fields, which keeps the factors that were computed."""
+    copied = object.__new__(type(fit))
+    vars(copied).update(vars(fit) | fields)
+    return copied
+
+
 def _is_measured(kind: type, name: str) -> bool:
     found = getattr_static(kind, name, None)
     return isinstance(found, property) and not isinstance(found, FittedPart)

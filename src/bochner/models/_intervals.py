@@ -19,6 +19,7 @@ from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput
+from bochner.models._base import changed
 from bochner.models._kernel_sum import KernelSum
 from bochner.models._kinds import TargetEstimator
 from bochner.models.error_law import (
@@ -149,7 +150,7 @@ class WithIntervals(TargetEstimator):
             found = self._held_out(X, y, sample_weight)
         else:
             found = self._folded(X, y, sample_weight, folds)
-        self._keep(learn_errors(found, self._law_seed))
+        self.fit_ = changed(self._fitted, errors=learn_errors(found, self._law_seed))
         return self
 
     @property

@@ -6,7 +6,7 @@ matplotlib, which is imported only then.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -14,11 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from bochner._core.blas import eigvalsh
 from bochner._core.checks import integer, one_of
 from bochner._core.shapes import Array, Float
-from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.fourier.grid import EquispacedMap
-from bochner.features.map import FeatureMap
-from bochner.kernels.kernel import Kernel
 from bochner.kernels.sphere import is_on_sphere
 from bochner.models._base import KernelEstimator
 from bochner.models.drawn import Display
@@ -216,40 +213,6 @@ SHOWN = {"mean": "mean", "deviation": "standard deviation of the mean"}
 COLOURS = {"mean": "viridis", "deviation": "magma"}
 
 
-@runtime_checkable
-class Mapped(Protocol):
-    """What a map is made of: a process of some columns."""
-
-    n_features_in_: int
-
-    @property
-    def target_shape_(self) -> tuple[int, ...]:
-        """Of one row of y."""
-
-    @property
-    def schema_(self) -> Any:
-        """What columns of a table mean."""
-
-    @property
-    def _inputs(self) -> Inputs:
-        """What the rows are."""
-
-    @property
-    def kernel_(self) -> Kernel:
-        """The kernel, with numbers."""
-
-    @property
-    def map_(self) -> FeatureMap:
-        """φ."""
-
-    @property
-    def sample_(self) -> Any:
-        """Rows that were kept."""
-
-    def predict_grid(self, *, return_std: bool = False, **axes: Any) -> Any:
-        """Return the mean, and the deviation, at places."""
-
-
 @dataclass(frozen=True, eq=False)
 class MapDisplay(Display):
     """Predictions of a process on a grid of one or two columns.
@@ -274,7 +237,7 @@ class MapDisplay(Display):
 
     @staticmethod
     def from_estimator(
-        model: Mapped, places: int = 200, deviation: bool = True, **axes: Array
+        model: Any, places: int = 200, deviation: bool = True, **axes: Array
     ) -> "MapDisplay":
         """Return the map of a fitted process of one target.
 
@@ -296,7 +259,7 @@ class MapDisplay(Display):
             The model is another learner.
         """
         check_is_fitted(model)
-        if not isinstance(model, Mapped):
+        if not hasattr(model, "predict_grid"):
             raise InvalidType(
                 "MapDisplay: model must be a GaussianProcessRegressor; got "
                 f"{type(model).__name__}. For other learners take "
@@ -356,12 +319,12 @@ class MapDisplay(Display):
         ax.set(xlabel=name, ylabel=self.name)
 
 
-def box_of_rows(model: Mapped, places: int) -> dict[str, Float[Array, " m"]]:
+def box_of_rows(model: Any, places: int) -> dict[str, Float[Array, " m"]]:
     """Return so many places along each column: of the box of a process' rows, or of the globe."""
     globe, rows = is_on_sphere(model.kernel_), model.sample_.X
     if globe:
         low, high = np.array([[-90.0, -180.0], [90.0, 180.0]])
-    elif isinstance(phi := model.map_, EquispacedMap):
+    elif isinstance(phi := getattr(model, "map_", None), EquispacedMap):
         low, high = phi.centre - phi.half, phi.centre + phi.half
     else:
         low, high = rows.min(axis=0), rows.max(axis=0)

@@ -25,6 +25,7 @@ from bochner._core.html import ShownResult
 from bochner._core.shapes import Array, Float, Int
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
+from bochner.models._calibration import Calibration, calibrate, decided
 from bochner.models._kernel_sum import KernelSum
 from bochner.models.coupling import Coupling
 
@@ -85,6 +86,11 @@ class LeftOutRows:
     def refitted(self) -> "LeftOutRows":
         """The same of another fit, to other rows than these, in the place of the one judged."""
         return replace(self, source="cross-validation")
+
+    @property
+    def calibration(self) -> Calibration:
+        """Probabilities of classes, by these predictions of ±1."""
+        return calibrate(self.predicted, decided(self.predicted + self.errors), self.w)
 
     def take(self, rows: Array) -> "LeftOutRows":
         """Return these rows."""

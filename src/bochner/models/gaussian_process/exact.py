@@ -183,16 +183,6 @@ class ExactProcessFit(FeaturelessFit):
         blocks = Blocks.from_arrays(rows.X, y, rows.w)
         return FittedFold(fit_exact_process(self.spec, blocks, self.inputs), NO_SCORES)
 
-    def calibrated_on(self, blocks: Blocks) -> "ExactProcessFit":
-        """Return the fit with intervals by errors on rows that it has not seen."""
-        parts = [
-            (*self.moments(block.X), to_numpy(block.y)) for block in blocks.with_rows(BLOCK_ROWS)
-        ]
-        errors = np.concatenate([y.reshape(mean.shape) - mean for mean, _, y in parts])
-        variance = np.concatenate([variance for _, variance, _ in parts])
-        scores = Conformal.of(errors, np.sqrt(variance + self.noise), "held out")
-        return replace(self, calibrated=scores)
-
 
 def _rows(X: Array) -> Array:
     """Return rows in float64, sparse ones as they are."""

@@ -7,7 +7,6 @@ from functools import partial
 
 import numpy as np
 
-from bochner._core.arrays import to_numpy
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import LOO_ROWS
 from bochner.data.blocks import Blocks
@@ -138,14 +137,6 @@ class GaussianProcessFit(ShownProcess):
         y = rows.y.reshape(len(rows), *self.target_shape)
         fit = fit_process(self.spec, Blocks.from_arrays(rows.X, y, rows.w), self.inputs)
         return Fold(fit.chosen.map, fit.chosen.precision, fit.law, NO_SCORES)
-
-    def calibrated_on(self, blocks: Blocks) -> "GaussianProcessFit":
-        """Return the fit with intervals by errors on rows that it has not seen."""
-        parts = [(self.moments(block.X), to_numpy(block.y)) for block in blocks]
-        errors = np.concatenate([y.reshape(mean.shape) - mean for (mean, _), y in parts])
-        variance = np.concatenate([variance for (_, variance), _ in parts])
-        deviation = np.sqrt(variance + self.law.noise)
-        return replace(self, calibrated=Conformal.of(errors, deviation, "held out"))
 
 
 def fit_process(

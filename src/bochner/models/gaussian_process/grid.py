@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import from_numpy, joined, to_numpy
+from bochner._core.arrays import from_numpy, joined
 from bochner._core.checks import warn_user
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
@@ -282,14 +282,6 @@ class GridProcessFit(FeaturelessFit):
         errors, deviation = self.left_out(rows)
         density = -0.5 * (np.log(2 * np.pi * deviation**2) + (errors / deviation) ** 2)
         return float((rows.w @ density / rows.w.sum()).sum())
-
-    def calibrated_on(self, blocks: Blocks) -> "GridProcessFit":
-        """Return the fit with intervals by errors on rows that it has not seen."""
-        parts = [(*self.moments(block.X), to_numpy(block.y)) for block in blocks]
-        errors = np.concatenate([y.reshape(mean.shape) - mean for mean, _, y in parts])
-        variance = np.concatenate([variance for _, variance, _ in parts])
-        scores = Conformal.of(errors, np.sqrt(variance + self.noise), "held out")
-        return replace(self, calibrated=scores)
 
     # --- functions -------------------------------------------------------------------------------
 

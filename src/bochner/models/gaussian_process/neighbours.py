@@ -19,7 +19,6 @@ from typing import Any, NoReturn, Protocol, runtime_checkable
 import numpy as np
 from scipy.optimize import minimize
 
-from bochner._core.arrays import to_numpy
 from bochner._core.checks import integer
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import LOO_ROWS
@@ -271,14 +270,6 @@ class NeighbourProcessFit(FeaturelessFit):
         spread = np.maximum(deviation**2, TINY)
         density = -0.5 * (np.log(2 * np.pi * spread) + errors**2 / spread)
         return float(np.average(density, axis=0, weights=self.summed.w[own]).sum())
-
-    def calibrated_on(self, blocks: Blocks) -> "NeighbourProcessFit":
-        """Return the fit with intervals by errors on rows that it has not seen."""
-        parts = [(*self.moments(block.X), to_numpy(block.y)) for block in blocks]
-        errors = np.concatenate([y.reshape(mean.shape) - mean for mean, _, y in parts])
-        variance = np.concatenate([variance for _, variance, _ in parts])
-        scores = Conformal.of(errors, np.sqrt(variance + self.noise), "held out")
-        return replace(self, calibrated=scores)
 
     # --- what neighbours do not tell -------------------------------------------------------------
 

@@ -10,7 +10,7 @@ what conditioning on all at once gives. Kernel, noise and amplitude are those of
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -249,14 +249,6 @@ class ObservedProcessFit:
         exact = isinstance(self.base, ExactProcessFit)
         fit = (fit_exact_process if exact else fit_process)(spec, blocks, self.inputs)
         return FittedFold(ObservedProcessFit(fit, self.observations), NO_SCORES)
-
-    def calibrated_on(self, blocks: Blocks) -> "ObservedProcessFit":
-        """Return the fit with intervals by errors on rows that it has not seen."""
-        parts = [(*self.moments(b.X), to_numpy(b.y)) for b in blocks.with_rows(self.block_rows)]
-        errors = np.concatenate([y.reshape(mean.shape) - mean for mean, _, y in parts])
-        variance = np.concatenate([variance for _, variance, _ in parts])
-        scores = Conformal.of(errors, np.sqrt(variance + self.noise), "held out")
-        return replace(self, calibrated=scores)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from bochner.features.method import Method
 from bochner.features.waves import WaveMethod
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.sequences import windows_of
-from bochner.models._base import KernelEstimator, learned
+from bochner.models._base import KernelEstimator, changed, learned
 from bochner.models._gradients import Differentiable
 from bochner.models._held import by_partition
 from bochner.models._kinds import PenalisedByAlpha, TargetEstimator
@@ -311,7 +311,13 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
         A new row that is exchangeable with these is then covered with the chance asked for,
         whatever the model. ``partial_fit`` goes back to scores of the rows of the fit.
         """
-        self.fit_ = self._fitted.calibrated_on(self._blocks_like(X, y))
+        fit, errors, deviations = self._fitted, [], []
+        for block in self._sized(self._blocks_like(X, y)):
+            mean, variance = fit.moments(block.X)
+            errors.append(to_numpy(block.y).reshape(mean.shape) - mean)
+            deviations.append(np.sqrt(variance + fit.noise))
+        rows = np.concatenate(errors), np.concatenate(deviations)
+        self.fit_ = changed(fit, calibrated=Conformal.of(*rows, "held out"))
         return self
 
     def _blocks_like(self, X: Array, y: Array) -> Blocks:
@@ -393,12 +399,12 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
         InvalidInput
             If there is not one array of finite coordinates for each column.
         """
-        who, draft = type(self).__name__, copy(self)
-        found = axes_of(who, axes, self._inputs.names, self.n_features_in_)
-        draft.fit_ = replace(self.fit_, inputs=replace(self._inputs, names=None))  # places in order
+        who, names = type(self).__name__, self._inputs.names
+        found = axes_of(who, axes, names, self.n_features_in_)
 
         def values(rows: Array) -> tuple[Array, ...]:
-            parts = draft.predict(rows, return_std=return_std)
+            places = rows if names is None else Blocks.from_arrays(rows)  # columns are in order
+            parts = self.predict(places, return_std=return_std)
             return parts if return_std else (parts,)
 
         parts = on_places(who, found, values)

@@ -28,7 +28,7 @@ from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import draw_map
 from bochner.kernels.algebra import Transformed
 from bochner.kernels.kernel import Kernel
-from bochner.models._calibration import Calibration, calibrate, decided
+from bochner.models._calibration import Calibration
 from bochner.models._kernel_sum import KernelSum
 from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.ridge.gathered import GatheredRows, gather, of_differences
@@ -125,8 +125,7 @@ class LocalFit(ShownRidge):
     @cached_property
     def calibration(self) -> Calibration:
         """Probabilities of classes, by leave-one-out values."""
-        found = self.judged
-        return calibrate(found.predicted, decided(found.predicted + found.errors), found.w)
+        return self.judged.calibration
 
     @property
     def target_variance(self) -> float:
@@ -160,22 +159,29 @@ class LocalFit(ShownRidge):
 
     def machine(self, leaf: int) -> KernelSum:
         """Return what predicts rows of a leaf: of the kernel with all landmarks and its rows."""
-        return self._machine(leaf, _SeenRows(self.chosen.kernel, self._landmarks_and_rows))
-
-    @property
-    def _landmarks_and_rows(self) -> Float[Array, "m d"]:
-        return np.concatenate([_landmarks(self.chosen.map), self.X])
+        return self._machine(leaf, self.chosen.kernel, _landmarks(self.chosen.map), self.X)
 
     @cached_property
     def _machines(self) -> list[KernelSum]:
-        seen = _within(self.chosen.kernel, self._landmarks_and_rows)
-        return [self._machine(leaf, seen) for leaf in range(self.tree.n_leaves)]
+        kernel, X = _within(self.chosen.kernel, self.X)
+        landmarks = _within(self.chosen.kernel, _landmarks(self.chosen.map)).X
+        return [self._machine(leaf, kernel, landmarks, X) for leaf in range(self.tree.n_leaves)]
 
-    def _machine(self, leaf: int, seen: _SeenRows) -> KernelSum:
-        own, D = np.flatnonzero(self.leaf == leaf), self.across.shape[1]
-        X = np.concatenate([seen.X[:D], seen.X[D + own]])
+    @cached_property
+    def _rows_of(self) -> list[Int[Array, " m"]]:
+        return rows_of_leaves(self.leaf, self.tree.n_leaves)
+
+    def _machine(self, leaf: int, kernel: Kernel, landmarks: Array, X: Array) -> KernelSum:
+        own = self._rows_of[leaf]
         coef = np.concatenate([self.across[leaf], self.solution.coef[own]])
-        return KernelSum(seen.kernel, X, coef, self.solution.intercept)
+        X = np.concatenate([landmarks, X[own]])
+        return KernelSum(kernel, X, coef, self.solution.intercept)
+
+
+def rows_of_leaves(leaf: Int[Array, " n"], n_leaves: int) -> list[Int[Array, " m"]]:
+    """Return the rows of each leaf, in rising order."""
+    order = np.argsort(leaf, kind="stable")
+    return np.split(order, np.searchsorted(leaf[order], np.arange(1, n_leaves)))
 
 
 def _in_float64(X: Any) -> Float[Array, "n d"]:
@@ -338,7 +344,7 @@ class LocalRows:
 
     @cached_property
     def _rows_of(self) -> list[Int[Array, " m"]]:
-        return [np.flatnonzero(self.leaf == leaf) for leaf in range(self.tree.n_leaves)]
+        return rows_of_leaves(self.leaf, self.tree.n_leaves)
 
     @cached_property
     def _marked(self) -> list[Int[Array, " p"]]:

@@ -21,6 +21,8 @@ from bochner.features.fourier.grid import FourierGrid
 from bochner.features.method import Method
 from bochner.features.nystrom.nystrom import Nystrom, Rounded
 from bochner.features.rules import contenders
+from bochner.models._calibration import Calibration
+from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.ridge.shown import ShownRidge
 from bochner.models.ridge.sums import LEAST_WEIGHT, RidgeSpec, warned
 from bochner.selection.choose import choose
@@ -91,12 +93,15 @@ class WideFit(ShownRidge):
     spec : RidgeSpec
     summed : WideSums
     solution : Solution
+    errors : ErrorLaw or None
+        Of new rows; None until it is asked for.
     """
 
     inputs: Inputs
     spec: RidgeSpec
     summed: WideSums
     solution: Solution
+    errors: ErrorLaw | None = None
 
     #: Why there are no moments.
     no_moments: ClassVar[str] = (
@@ -132,6 +137,22 @@ class WideFit(ShownRidge):
     def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
         """Give the rows of one block after the other, and the gradients of predictions there."""
         return self.chosen.gradients(self.solution.coef, blocks)
+
+    def left_out(self) -> LeftOutRows | None:
+        """Return the rows of the preconditioner as the fit predicts them without each."""
+        slack = self.solution.slack
+        if slack is None:
+            return None
+        rows = self.summed.sample.lowest(len(slack))
+        predicted = [f for _, f in self.predictions(Blocks.from_arrays(rows.X))]
+        errors = (rows.y - np.concatenate(predicted)) / slack
+        return LeftOutRows(rows.X, rows.y - errors, errors, rows.w, "leave one out")
+
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        """Probabilities of classes, by leave-one-out values; None where there are none."""
+        rows = self.left_out()
+        return None if rows is None else rows.calibration
 
     @cached_property
     def certificate(self) -> Certificate:

@@ -284,11 +284,9 @@ def left_out(
 ) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
     """Return leave-one-out errors of all rows from those of the sample, and standard errors."""
     factor, judges, w = problem.factor, problem.judges, problem.judges.w
-    h = leverages(factor, alpha, problem.rows, dimension)
-    slack = 1 - np.minimum(w, 1.0) * (h / w + problem.centred / problem.weight)
     residual = judges.y - factor.times(coef) / factor.root[:, None]
     r2 = residual**2
-    e2 = r2 / np.maximum(slack, 1e-6)[:, None] ** 2
+    e2 = r2 / slacks(problem, alpha, dimension)[:, None] ** 2
     W, v = w.sum(), w * np.minimum(w, 1.0)
     L, R = w @ e2 / W, np.maximum(w @ r2 / W, 1e-300)
     share = min(1.0, len(w) / problem.rows)
@@ -300,11 +298,19 @@ def left_out(
     return found, np.sqrt(rows + traced**2)
 
 
-def leverages(factor: RowFactor, alpha: float, n: int, dimension: float) -> Float[Array, " m"]:
-    """Return leverages of the sample's rows, which stand for n of sum ``dimension``."""
+def slacks(problem: WideProblem, alpha: float, dimension: float | None) -> Float[Array, " m"]:
+    """Return residual over leave-one-out error of the sample's rows: 1 − leverage."""
+    w, h = problem.judges.w, leverages(problem.factor, alpha, problem.rows, dimension)
+    return np.maximum(1 - np.minimum(w, 1.0) * (h / w + problem.centred / problem.weight), 1e-6)
+
+
+def leverages(
+    factor: RowFactor, alpha: float, n: int, dimension: float | None
+) -> Float[Array, " m"]:
+    """Return leverages of the sample's rows, which stand for n of sum ``dimension``, if known."""
     odds = factor.odds(alpha) / factor.stands_for
     m = len(odds)
-    if m >= n:
+    if m >= n or dimension is None:
         return odds / (1 + odds)
 
     def excess(log_c: float) -> float:
@@ -468,8 +474,15 @@ def _finished(
     left = left / problem.weight
     intercept = means[1] - means[0] @ coef
     history = (*found.history, told)
-    solution = Solution(coef, intercept, given, outcome, path, criterion, left, history)
+    slack = np.stack([slacks(problem, a, _dimension(states, a)) for a in alphas], axis=1)
+    solution = Solution(coef, intercept, given, outcome, path, criterion, left, history, slack)
     return _Solved(solution, space.precision == "float64" or first <= ROUGHLY * tol)
+
+
+def _dimension(states: list[WideState], alpha: float) -> float | None:
+    """Return the effective dimension at a penalty by those of the path; None without a path."""
+    path = np.array([(np.log(state.alpha), state.dimension) for state in states])
+    return float(np.interp(np.log(alpha), *path.T)) if states else None
 
 
 def wide_path(problem: WideProblem, states: list[WideState], alphas: Array) -> Path:

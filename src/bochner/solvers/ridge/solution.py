@@ -209,8 +209,8 @@ class Solution:
     history : tuple of str
         What was done, in order.
     slack : (n, 1) or (n, t), or None
-        Of an exact fit's rows: the share of its leave-one-out error that a row's residual is; NaN
-        for rows that were not looked at, of many. None where none were.
+        Residual over leave-one-out error of each row of an exact fit, or of a sample of rows that
+        are read in passes; NaN for rows without one. None if there are none.
     """
 
     coef: Float[Array, "D t"]
