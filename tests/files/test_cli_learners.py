@@ -17,6 +17,7 @@ NUMBERS = ("ridge", "gp", "svr", "regressor", "sgd-regressor")
 LABELS = ("ridge-classifier", "svc", "logistic", "sgd-classifier")
 NOTHING = ("one-class", "kmeans", "pca")
 SETTINGS = {"kmeans": ("n_clusters=3",), "pca": ("n_components=2",), "svc": ("C=2", "loss=hinge")}
+SETTINGS |= dict.fromkeys(("sgd-classifier", "sgd-regressor"), ("strategy=approximate_cached",))
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +70,27 @@ def test_predictions_are_those_of_the_model(folder, name, capsys):
         assert found.iloc[:, 0].tolist() == pytest.approx(model.predict(rows).tolist())
 
 
+@pytest.mark.parametrize("options", [(), ("--no-judge",)])
+@pytest.mark.parametrize("name", LEARNERS)
+def test_the_model_is_the_one_that_python_fits(folder, tmp_path, name, options):
+    """Same data, options and seed give the same bits, in memory and from files, judged or not."""
+    target = target_of(name)[1:]
+    table = pd.read_parquet(folder / "rows.parquet")[["a", "c", *target]]
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    given = {"kmeans": {"n_clusters": 3}, "pca": {"n_components": 2}}.get(name, {})
+    settings = [part for key, value in given.items() for part in ("--set", f"{key}={value}")]
+    model = getattr(bo, LEARNERS[name])(random_state=0, **given).fit(table, *target)
+    out = tmp_path / "m.bochner"
+    words = ["fit", f"{tmp_path}/rows.csv", "--model", name, *target_of(name), "--out", str(out)]
+    assert run([*words, *settings, *options, "--quiet"]) == 0
+    found, rows = bo.load(out), table[["a", "c"]]
+    call = "transform" if name == "pca" else "predict"
+    call = "decision_function" if hasattr(model, "decision_function") else call
+    np.testing.assert_array_equal(getattr(found, call)(rows), getattr(model, call)(rows))
+    assert type(found.fit_) is type(model.fit_)
+    assert getattr(found.fit_, "errors", None) is None
+
+
 @pytest.mark.parametrize("name", LEARNERS)
 def test_every_learner_with_a_target_tells_an_honest_error(folder, name, capsys):
     facts, _ = fitted(folder, name, capsys)
@@ -114,6 +136,20 @@ def test_labels_come_back_as_words_and_are_counted(folder, name, capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert f"AUC {number(told['auc'])}" in said
     assert ("log loss" in said) == hasattr(model, "predict_proba")
+
+
+@pytest.mark.parametrize("name", ["svc", "svr", "kmeans", "pca", "gp"])
+def test_raw_tables_have_the_certificate_that_check_gives(folder, tmp_path, name, capsys):
+    """Columns with gaps and many categories become numbers by the fit alone."""
+    table = pd.read_parquet(folder / "rows.parquet")
+    table.loc[::7, "a"], table["c"] = np.nan, [f"place {i % 40}" for i in range(N)]
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    words = ["--model", name, *target_of(name), "--out", f"{tmp_path}/m", "--no-judge", "--json"]
+    assert run(["fit", f"{tmp_path}/rows.csv", *words, *QUICK[:4], "--method", "uniform"]) == 0
+    told = json.loads(capsys.readouterr().out)["certificate"]
+    assert told["epsilon"] > 0
+    assert run(["check", f"{tmp_path}/m", f"{tmp_path}/rows.csv", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["certificate"] == told
 
 
 def test_check_counts_each_row_once_whatever_classes_weighed_in_the_fit(folder, capsys):

@@ -136,7 +136,8 @@ def demo(**options: Any) -> None:
 @click.option(
     "--method",
     type=OneOf((*METHODS, "exact", "local")),
-    help="How features are made; auto measures and says why. The learner's own if not given.",
+    help="How features are made; auto measures and says why. The learner's own if not given. "
+    "exact (ridge, ridge-classifier, gp) and local (ridge, ridge-classifier): the kernel itself.",
 )
 @click.option(
     "--alpha",

@@ -13,7 +13,7 @@ from bochner.models.convex.classifiers import SVC, LogisticRegression
 from bochner.models.convex.regressors import SVR, KernelRegressor
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.kernel_words import kernel_words
-from bochner.models.prediction_displays import SGD
+from bochner.models.prediction_displays import SGD, choice_of, has_features, method_of
 from bochner.models.ridge.estimators import KernelRidge, KernelRidgeClassifier
 from bochner.models.ridge.fit import RidgeFit
 from bochner.models.ridge.shown import JUDGES, error_of, judge_of, on_path
@@ -25,18 +25,20 @@ def facts_of(model: KernelEstimator, rows: int | None) -> dict[str, Any]:
     """Return what a model was fitted to, what it chose, and how it came to its end."""
     names = None if model.schema_ is None else model.schema_.feature_names
     given = not isinstance(model.kernel, str) or model.kernel == "linear"
+    choice = choice_of(model)
+    phi = None if choice is None and not has_features(model) else model.map_
     common = {
         "rows": rows,
-        "columns": model.map_.n_inputs,
+        "columns": model._inputs.n_columns,
         "raw_columns": model.n_features_in_,
         "targets": list((model.schema_ and model.schema_.target_names) or ()),
         "kernel": repr(model.kernel_),
         "kernel_words": kernel_words(model.fit_, names),
         "left_out": _left_out(model),
         "kernel_chosen": not given,
-        "method": repr(model.choice_.method),
-        "method_reason": model.choice_.reason,
-        "n_features": model.map_.n_features,
+        "method": repr(method_of(model)),
+        "method_reason": model.strategy_ if choice is None else choice.reason,
+        "n_features": None if phi is None else phi.n_features,
         "precision": model.feature_dtype_,
     }
     return common | (_ridge(model) if isinstance(model, KernelRidge) else _other(model))
@@ -102,8 +104,9 @@ def lines_of(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         *([("left out", "; ".join(facts["left_out"]))] if facts["left_out"] else []),
         ("kernel", facts["kernel_words"] + ", chosen from the data" * facts["kernel_chosen"]),
         ("method", facts["method_reason"]),
-        ("features", f"{facts['n_features']:,}, products in {facts['precision']}"),
     ]
+    if facts["n_features"] is not None:
+        lines += [("features", f"{facts['n_features']:,}, products in {facts['precision']}")]
     if "alpha_by" in facts:
         judge = JUDGES[facts["error_by"]]
         words = f"{judge} RMSE {number(facts['rmse'])}, R² {number(facts['r_squared'])}"

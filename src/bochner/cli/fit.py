@@ -75,7 +75,7 @@ def run_fit(
     found, why = None, ""
     if judge and not _has_error(fitted):
         with terminal.phase("judge", "Fitting again without some rows, to judge"):
-            found, why = judge_held_out(fitted, blocks, calibrates=True)
+            found, why = judge_held_out(fitted, blocks)
     held = None
     if isinstance(fitted, GaussianProcessRegressor):
         with terminal.phase("intervals", "Calibrating intervals"):

@@ -21,7 +21,7 @@ from bochner.engines.checkpoint import NOW, Checkpoint
 from bochner.engines.device import DevicePasses, as_devices, eigh_on, opened
 from bochner.engines.digest import digest_of
 from bochner.errors import BochnerWarning, DataFileError, InvalidInput
-from bochner.sums.executor import Executor, InProcess
+from bochner.sums.executor import LOCAL, Executor, InProcess
 from bochner.sums.tree import RunningSum, Summand
 
 LOG = logging.getLogger("bochner.engines")
@@ -106,7 +106,7 @@ class Local:
                 yield DevicePasses(devices, self.memory, repr(self))
             return
         if self.checkpoint is None:
-            yield InProcess(self.memory)
+            yield LOCAL if self.memory is None else InProcess(self.memory)
             return
         _require_seed(asked)
         room = free_bytes() // 4 if self.memory is None else self.memory

@@ -19,7 +19,6 @@ from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import Sample
 from bochner.errors import DataWarning, InvalidInput, SolutionWarning
 from bochner.models._base import KernelEstimator
-from bochner.models._intervals import WithIntervals, learn_errors
 from bochner.models.convex.one_class import OneClassSVM
 from bochner.models.convex.regressors import KernelRegressor
 from bochner.models.prediction_displays import SGD
@@ -78,7 +77,7 @@ class HeldOut:
 
 
 def judge_held_out(
-    model: KernelEstimator, blocks: Blocks, n_sample: int = ROWS, calibrates: bool = False
+    model: KernelEstimator, blocks: Blocks, n_sample: int = ROWS
 ) -> tuple[HeldOut | None, str]:
     """Return the errors of a learner like this on rows held out; if none, why.
 
@@ -90,8 +89,6 @@ def judge_held_out(
         The rows of its fit, with targets.
     n_sample : int, default 8192
         Rows, drawn at random, of which every fifth is held out; of labels every fifth of each.
-    calibrates : bool, default False
-        Whether intervals of a regressor whose fit kept no rows are made of these errors.
 
     Notes
     -----
@@ -116,9 +113,6 @@ def judge_held_out(
         return None, f"none: a fit to {len(train)} rows is refused: {error}"
     w = None if sample.w is None else to_numpy(sample.w)[test]
     found = _errors(other, sample.X[test], None if y is None else y[test], w, model)
-    asks = calibrates and isinstance(model, WithIntervals) and model._left_out() is None
-    if asks and y is not None:
-        model._keep(learn_errors(other._held_out(sample.X[test], y[test], w).refitted, model.seed_))
     return HeldOut(found, len(train), len(test), n), ""
 
 

@@ -448,7 +448,7 @@ def certificate_of(model: KernelEstimator, blocks: Blocks, other: bool) -> Certi
     if not has_features(model):
         return "the fit has the kernel itself, and nothing to certify."
     try:
-        return model._certificate_on(blocks, other)
+        return model._certificate_on(model._as_fitted(blocks), other)
     except InvalidInput as error:
         return str(error)
 

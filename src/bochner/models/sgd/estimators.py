@@ -11,6 +11,7 @@ from sklearn.utils.metaestimators import available_if
 from bochner._core.arrays import from_numpy, to_numpy
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
+from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
@@ -70,6 +71,9 @@ class SgdEstimator(Differentiable):
         return self
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> SgdFit:
+        n = blocks.n_rows
+        if where is LOCAL and n is not None and n <= kept_rows(blocks.n_columns):
+            return fit_sgd(self._spec(), blocks, inputs)
         return fit_stream(self._spec(), blocks, inputs, where)
 
     def _first_piece(self, blocks: Blocks, inputs: Inputs) -> SgdFit:
@@ -243,9 +247,9 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
     -----
     Time and memory: see :func:`bochner.models.sgd.strategies.plan_strategies`. With ``partial_fit``
     a stream has no end: features need O(D) memory for ever, coefficients of rows grow with them.
-    ``fit_blocks`` reads all rows once for each epoch and shuffles them within windows of 8192: rows
-    that come sorted should be shuffled before. Its steps are made on features, which are kept where
-    that is the strategy.
+    ``fit_blocks`` of at most 8192 rows is ``fit``. Of more rows it reads all rows once for each epoch
+    and shuffles them within windows of 8192: rows that come sorted should be shuffled before. Its
+    steps are then made on features, which are kept where that is the strategy.
 
     Examples
     --------
