@@ -247,9 +247,9 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
     -----
     Time and memory: see :func:`bochner.models.sgd.strategies.plan_strategies`. With ``partial_fit``
     a stream has no end: features need O(D) memory for ever, coefficients of rows grow with them.
-    ``fit_blocks`` of at most 8192 rows is ``fit``. Of more rows it reads all rows once for each epoch
-    and shuffles them within windows of 8192: rows that come sorted should be shuffled before. Its
-    steps are then made on features, which are kept where that is the strategy.
+    ``fit_blocks`` of at most 8192 rows is ``fit``. Of more rows it reads all rows once for each
+    epoch and shuffles them within windows of 8192: rows that come sorted should be shuffled before.
+    Its steps are then made on features, which are kept where that is the strategy.
 
     Examples
     --------
