@@ -14,6 +14,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier, SGDRegressor
 
 from bochner import Blocks, KernelSGDClassifier, KernelSGDRegressor, load, save
+from bochner.engines import Local
 from bochner.errors import InvalidInput, SolutionWarning, UnsupportedKernel
 from bochner.features import exact_map
 from bochner.kernels import Columns, DotProduct, Gaussian, Laplace, Linear, Polynomial
@@ -29,6 +30,7 @@ from bochner.models import (
 from bochner.solvers import CLASS_LOSSES, NUMBER_LOSSES, Patience, as_loss
 
 PRIMAL = [s for s in STRATEGIES if s not in DUAL]
+STREAM = Local(memory=0)
 FIXED = {"tol": None, "max_iter": 4, "random_state": 0}
 
 
@@ -197,8 +199,9 @@ def test_the_order_of_rows_is_that_of_the_seed_and_not_of_blocks(rows):
     whole = walked(model, X, y)
     for size in (7, 50, 120):
         blocks = Blocks.from_arrays(X, y, block_rows=size)
-        streamed = clone(model).fit_blocks(blocks)
-        again = clone(model).set_params(strategy="approximate_on_the_fly").fit_blocks(blocks)
+        streamed = clone(model).fit_blocks(blocks, STREAM)
+        again = clone(model).set_params(strategy="approximate_on_the_fly")
+        again.fit_blocks(blocks, STREAM)
         np.testing.assert_allclose(streamed.coef_, again.coef_, rtol=1e-9, atol=1e-12)
         if size == 7:
             first = streamed
@@ -563,9 +566,9 @@ def test_other_refusals(rows):
     X, y, _, number = rows
     model = KernelSGDClassifier(Linear(), strategy="gram_cached")
     with pytest.raises(InvalidInput, match="strategy='gram_cached' holds all rows, in memory"):
-        model.fit_blocks(Blocks.from_arrays(X, y))
+        model.fit_blocks(Blocks.from_arrays(X, y), STREAM)
     with pytest.raises(InvalidInput, match="early_stopping=True holds rows out in memory"):
-        KernelSGDClassifier(early_stopping=True).fit_blocks(Blocks.from_arrays(X, y))
+        KernelSGDClassifier(early_stopping=True).fit_blocks(Blocks.from_arrays(X, y), STREAM)
     with pytest.raises(InvalidInput, match="class_weight='balanced' requires all rows at once"):
         KernelSGDClassifier(class_weight="balanced").partial_fit(X, y)
     with pytest.raises(InvalidInput, match="a weight above zero; all are zero"):
