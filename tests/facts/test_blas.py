@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Barrier, Event, get_ident
 
+import joblib
 import numpy as np
 import pytest
 from scipy.linalg import LinAlgError, block_diag
@@ -15,7 +16,8 @@ import bochner as bo
 from bochner._core import blas, lapack, threads
 from bochner._core.lapack import SMALL
 from bochner._core.threads import one_thread
-from bochner.kernels import Gaussian
+from bochner.errors import InvalidInput
+from bochner.kernels import Custom, Gaussian
 
 # --- routines in place ---
 
@@ -300,6 +302,82 @@ def test_fits_leave_the_number_of_threads_alone(two_threads):
     ):
         model.fit(X, y)
         assert blas_threads() == {2}
+
+
+@pytest.fixture
+def threads_of_fits(monkeypatch):
+    """Threads of BLAS and of our own when a fit, or a prediction, computes kernel values."""
+    seen = []
+
+    def kernel(X, Y):
+        seen.append((blas_threads(), threads.get_num_threads()))
+        return np.exp(-((X[:, None] - Y) ** 2).sum(axis=2))
+
+    return Custom(kernel), seen
+
+
+@pytest.mark.parametrize(("asked", "used"), [(None, 3), (2, 2), (-1, 5), (-2, 4), (-9, 1)])
+def test_a_fit_uses_n_jobs_threads_and_one_of_blas(
+    asked, used, threads_of_fits, two_threads, many_threads, monkeypatch
+):
+    monkeypatch.setattr(threads, "_processors", lambda: 5)
+    kernel, seen = threads_of_fits
+    X = np.random.default_rng(0).standard_normal((40, 2))
+    model = bo.KernelRidge(kernel, alpha=0.1, n_jobs=asked).fit(X, X[:, 0])
+    fitted = len(seen)
+    model.predict(X)
+    assert len(seen) > fitted > 0
+    assert all(each == ({1}, used) for each in seen)
+    assert blas_threads() == {2}
+    assert threads.get_num_threads() == 3
+
+
+def test_without_n_jobs_the_context_of_joblib_decides(threads_of_fits):
+    kernel, seen = threads_of_fits
+    X = np.random.default_rng(0).standard_normal((40, 2))
+    with joblib.parallel_config(n_jobs=7):
+        bo.KernelRidge(kernel, alpha=0.1).fit(X, X[:, 0])
+    assert {used for _, used in seen} == {7}
+
+
+@pytest.mark.parametrize("wrong", [0, 1.5, "all", True])
+def test_n_jobs_is_an_integer(wrong):
+    with pytest.raises(InvalidInput, match="KernelRidge: n_jobs must be None or an integer"):
+        bo.KernelRidge(n_jobs=wrong).fit(np.eye(9), np.arange(9))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_large_products_are_shared_with_the_same_bits_for_any_threads(dtype, monkeypatch):
+    monkeypatch.setattr(blas, "LEAST_WORK", 1000)
+    monkeypatch.setattr(blas, "LEAST_WIDTH", 20)
+    monkeypatch.setattr(blas, "PART", 32)
+    rng = np.random.default_rng(0)
+    A, B = rng.standard_normal((130, 70)), rng.standard_normal((70, 97))
+    C, wide = (np.ascontiguousarray(each, dtype) for each in (B, B.T))
+    L = np.tril(rng.standard_normal((97, 97)))
+    products = {
+        "rows": (lambda: blas.product(A.astype(dtype), C), A @ B),
+        "columns": (lambda: blas.product(wide.T[:9].copy(), wide), B[:9] @ B.T),
+        "triangle": (lambda: blas.triangular_product(C.copy(), L), B @ L.T),
+        "gram": (lambda: gram(wide), np.triu(B @ B.T)),
+    }
+
+    def gram(Z):
+        G = np.zeros((70, 70), dtype, order="F")
+        blas.add_gram(G, Z)
+        return G
+
+    found = []
+    try:
+        for count in (1, 3):
+            threads.set_num_threads(count)
+            found.append([make() for make, _ in products.values()])
+    finally:
+        threads.set_num_threads(None)
+    for (_, exact), one, three in zip(products.values(), *found, strict=True):
+        assert (one == three).all()
+        # |C − Ĉ| ≤ k ε |A||B| (Higham 2002, section 3.5), with rounded factors.
+        assert np.abs(one - exact).max() < 100 * np.finfo(dtype).eps * 100
 
 
 # --- tasks side by side ---

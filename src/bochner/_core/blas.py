@@ -6,10 +6,11 @@ waits for more work at full speed. Calls that alternate between the two so take 
 multiplies goes through SciPy's, as its factorisations do.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, partial, wraps
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import scipy.linalg
 
 from bochner._core import lapack
 from bochner._core.shapes import Array, Bool, Float
-from bochner._core.threads import one_thread, side_by_side
+from bochner._core.threads import all_threads, one_thread, side_by_side
 
 #: Side of the tiles that a triangle is mirrored by: two of them stay in cache.
 TILE = 256
@@ -32,6 +33,10 @@ FEW_COLUMNS = 4
 #: halves do.
 TRIANGLE = 64
 
+#: Multiplications, and rows or columns, of a part of a product that is shared by threads, at least:
+#: a part takes some 5 milliseconds; and so many parts at most.
+LEAST_WORK, LEAST_WIDTH, MOST_PARTS = 1 << 28, 256, 16
+
 #: Side of the matrices that are factored in parts by several threads, and of a part.
 SHARED, PART = 2048, 512
 
@@ -41,8 +46,47 @@ def product(A: Float[Array, "n k"], B: Float[Array, "k m"]) -> Float[Array, "n m
     dtype = np.float32 if A.dtype == np.float32 else np.float64
     A, B = (np.ascontiguousarray(each, dtype) for each in (A, B))
     C = np.empty((len(A), B.shape[1]), dtype)
-    lapack.add_product(C.T, B.T, A.T, keep=0.0)
+    rows = len(A) >= B.shape[1]
+    parts = _equal_parts(max(C.shape), C.size * B.shape[0])
+    tasks = [
+        partial(
+            lapack.add_product,
+            (C[part] if rows else C[:, part]).T,
+            (B if rows else B[:, part]).T,
+            (A[part] if rows else A).T,
+            keep=0.0,
+        )
+        for part in parts
+    ]
+    _shared(tasks)
     return C
+
+
+def _shared(tasks: Sequence[Callable[[], None]]) -> None:
+    """Do tasks by as many threads as there are, each with one thread of BLAS."""
+    if len(tasks) == 1:
+        tasks[0]()
+    else:
+        side_by_side(tasks, most=len(tasks))
+
+
+def _equal_parts(length: int, work: int) -> list[slice]:
+    """Return the parts that rows or columns are shared in, of these multiplications in all."""
+    count = min(max(work // LEAST_WORK, 1), max(length // LEAST_WIDTH, 1), MOST_PARTS)
+    return _between([length * k // count for k in range(count + 1)])
+
+
+def _parts_of_triangle(length: int, work: int) -> list[slice]:
+    """Return columns of an upper triangle in parts of equal areas, the largest of them first.
+
+    More parts than two are wide, or products would read the rows too often.
+    """
+    count = min(max(work // (4 * LEAST_WORK), 1), max(length // PART, 2), MOST_PARTS)
+    return _between([int(length * (k / count) ** 0.5) // 32 * 32 for k in range(count)] + [length])
+
+
+def _between(ends: Sequence[int]) -> list[slice]:
+    return [slice(start, end) for start, end in pairwise(ends)]
 
 
 def symmetric_product(K: Float[Array, "n n"], c: Float[Array, "n t"]) -> Float[Array, "n t"]:
@@ -94,7 +138,19 @@ def add_gram(G: Float[Array, "D D"], Z: Float[Array, "n D"], factor: float = 1.0
     G is Fortran-contiguous, Z C-contiguous, both of one dtype. A symmetric rank-n update is half
     the work of a product, and adding into its result makes small blocks as fast as large ones.
     """
-    lapack.add_square(G, np.ascontiguousarray(Z).T, factor)
+    A = np.ascontiguousarray(Z).T
+    parts = _parts_of_triangle(len(A), A.size * len(A))
+    _shared([partial(_add_to_columns, G, A, factor, part) for part in parts])
+
+
+def _add_to_columns(
+    G: Float[Array, "D D"], A: Float[Array, "D n"], factor: float, part: slice
+) -> None:
+    """Add factor · A Aᵀ to some columns of the upper triangle of G."""
+    if part.start:
+        above = slice(part.start)
+        lapack.add_product(G[above, part], A[above], A[part], factor, transposed=(False, True))
+    lapack.add_square(G[part, part], A[part], factor)
 
 
 def add_outer(G: Float[Array, "D D"], z: Float[Array, " D"], factor: float) -> None:
@@ -132,8 +188,7 @@ def factor(A: Float[Array, "n n"]) -> None:
         with one_thread():
             lapack.factor(A)
         return
-    ends = [*range(PART, len(A), PART), len(A)]
-    parts = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+    parts = _between([*range(0, len(A), PART), len(A)])
     for number, own in enumerate(parts):
         with one_thread():
             lapack.factor(A[own, own])
@@ -179,14 +234,15 @@ def scaled_gram(M: Float[Array, "n n"], q: Float[Array, " n"]) -> Float[Array, "
     Half the work of a product.
     """
     gram = np.zeros(M.shape, M.dtype, order="F")
-    lapack.add_square(gram, np.asfortranarray(M * np.sqrt(q)))
+    add_gram(gram, (M * np.sqrt(q)).T)
     return gram
 
 
 def triangular_product(C: Float[Array, "n D"], L: Float[Array, "D D"]) -> Float[Array, "n D"]:
     """Return C @ L.T in the place of C, for lower triangular L: half the work of a product."""
-    C = np.ascontiguousarray(C)
-    lapack.multiply_by_triangle(1.0, np.asfortranarray(L, C.dtype), C.T, lower=True)
+    C, L = np.ascontiguousarray(C), np.asfortranarray(L, C.dtype)
+    parts = _equal_parts(len(C), C.size * len(L) // 2)
+    _shared([partial(lapack.multiply_by_triangle, 1.0, L, C[part].T, lower=True) for part in parts])
     return C
 
 
@@ -239,7 +295,7 @@ LARGE = 8192
 def _on_one_thread(decomposition: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(decomposition)
     def decomposed(A: Any, *arguments: Any, **options: Any) -> Any:
-        with one_thread() if min(A.shape[-2:]) < LARGE else nullcontext():
+        with one_thread() if min(A.shape[-2:]) < LARGE else all_threads():
             return decomposition(A, *arguments, **options)
 
     return decomposed

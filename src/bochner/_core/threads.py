@@ -8,9 +8,10 @@ those of a BLAS wait at full speed.
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import copy_context
 from functools import cache
+from numbers import Integral
 from threading import Lock, local
 from typing import Any, TypeVar
 
@@ -29,7 +30,8 @@ _chosen_threads: list[int] = []
 class _Here(local):
     """What is so in one thread of Python."""
 
-    beside_others = False  # whether others of its tasks run in other threads
+    limited = False  # whether it has asked for one thread of BLAS
+    most: int | None = None  # threads that it may use
 
 
 _here = _Here()
@@ -48,13 +50,13 @@ def set_num_threads(n: int | None) -> None:
 
 
 def get_num_threads() -> int:
-    """Return the most threads that a compiled loop uses: one, where others run beside this one.
+    """Return the most threads that work is shared by.
 
-    The first of: `set_num_threads`, the environment variables ``BOCHNER_NUM_THREADS`` and
-    ``OMP_NUM_THREADS``, the processors this process may run on.
+    The first of: 1 in a task beside others, `n_jobs` of the fit, `set_num_threads`, the environment
+    variables ``BOCHNER_NUM_THREADS`` and ``OMP_NUM_THREADS``, the processors of this process.
     """
-    if _here.beside_others:
-        return 1
+    if _here.most is not None:
+        return _here.most
     if _chosen_threads:
         return _chosen_threads[0]
     for name in ("BOCHNER_NUM_THREADS", "OMP_NUM_THREADS"):
@@ -62,6 +64,34 @@ def get_num_threads() -> int:
         if first.isdecimal() and int(first) > 0:
             return int(first)
     return _processors()
+
+
+@contextmanager
+def jobs(n_jobs: int | None, who: str) -> Iterator[None]:
+    """Let work within use so many threads, as scikit-learn counts them, and BLAS one.
+
+    None: the number of joblib's context, or else as many as pay. The outermost context decides.
+    """
+    from joblib.parallel import get_active_backend  # noqa: PLC0415  few need it
+
+    before = _here.most
+    if before is None:
+        n_jobs = get_active_backend()[1] if n_jobs is None else n_jobs
+        _here.most = None if n_jobs is None else _counted(n_jobs, who)
+    try:
+        with one_thread():
+            yield
+    finally:
+        _here.most = before
+
+
+def _counted(n_jobs: int, who: str) -> int:
+    """Return the number of threads; −1 means all processors, −2 all but one."""
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs == 0:
+        raise InvalidInput(
+            f"{who}: n_jobs must be None or an integer other than 0; got {n_jobs!r}."
+        )
+    return int(n_jobs) if n_jobs > 0 else max(1, _processors() + 1 + int(n_jobs))
 
 
 def _processors() -> int:
@@ -95,6 +125,19 @@ class _Limit:
             if not self._open:
                 _set(self._before)
 
+    @contextmanager
+    def lifted(self) -> Iterator[None]:
+        """Restore the numbers from before, where only this thread of Python has the limit."""
+        with self._lock:
+            if alone := self._open == 1:
+                _set([min(number, get_num_threads()) for number in self._before])
+        try:
+            yield
+        finally:
+            with self._lock:
+                if alone:
+                    _set([1] * len(self._before))
+
 
 _limit = _Limit()
 
@@ -106,8 +149,20 @@ def one_thread() -> Iterator[None]:
     The number of threads is the process's. Any number of threads of Python may ask at a time.
     Setting it takes 10 microseconds, and nothing within another such context.
     """
-    with _limit:
+    if _here.limited:
         yield
+        return
+    _here.limited = True
+    try:
+        with _limit:
+            yield
+    finally:
+        _here.limited = False
+
+
+def all_threads() -> AbstractContextManager[None]:
+    """Let BLAS use its threads within `one_thread`, for work that is longer than their waits."""
+    return _limit.lifted() if _here.limited else nullcontext()
 
 
 @cache
@@ -149,5 +204,5 @@ def side_by_side(tasks: Sequence[Callable[[], Made]], most: int = MOST_SIDE_BY_S
 
 
 def _beside_others(task: Callable[[], Made]) -> Made:
-    _here.beside_others = True
+    _here.limited, _here.most = True, 1
     return task()

@@ -12,6 +12,7 @@ from bochner._core.checks import integer, one_of, positive, require_room, share
 from bochner._core.html import HtmlPart, HtmlTable, Interval, ShownResult, Words
 from bochner._core.random import seed_of, stream
 from bochner._core.shapes import Array, Float
+from bochner._core.threads import one_thread
 from bochner.certificates.pencil import (
     GROUPS,
     Distance,
@@ -185,6 +186,7 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+@one_thread()
 def certify(
     phi: Any,
     X: Float[Array, "n d"],

@@ -13,6 +13,7 @@ from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner._core.text import axes_for, columns
+from bochner._core.threads import one_thread
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.auto import predicted_error, relative_error, width_of
 from bochner.features.fourier.fourier import Fourier
@@ -148,6 +149,7 @@ class Comparison(ShownResult):
         return ax
 
 
+@one_thread()
 def compare(
     kernel: Kernel,
     X: Float[Array, "n d"],

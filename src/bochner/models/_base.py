@@ -50,6 +50,7 @@ from bochner.errors import InvalidInput
 from bochner.features.nystrom.nystrom import Rounded
 from bochner.kernels.sequences import as_rows
 from bochner.models._held import held_blocks, is_held
+from bochner.models._parameters import by_jobs
 from bochner.models._pickles import OfOneVersion
 from bochner.models._refusals import in_one_sentence, refuse_no_numbers
 from bochner.models._shown import ShownEstimator
@@ -129,6 +130,7 @@ class KernelEstimator(NamedArguments, ShownEstimator, OfOneVersion, BaseEstimato
 
     # --- fitting ---------------------------------------------------------------------------------
 
+    @by_jobs
     def fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to rows in memory.
 
@@ -163,6 +165,7 @@ class KernelEstimator(NamedArguments, ShownEstimator, OfOneVersion, BaseEstimato
         self.fit_ = self._fit(*self._training_rows(X, y, sample_weight))
         return self
 
+    @by_jobs
     def fit_blocks(self, blocks: Blocks, where: Engine = LOCAL) -> Self:
         """Fit to blocks: files larger than memory, tables, streams that can be read again.
 
@@ -200,6 +203,7 @@ class KernelEstimator(NamedArguments, ShownEstimator, OfOneVersion, BaseEstimato
         """Return blocks as a fit reads them, and what they are."""
         return self._read(blocks, where=where)
 
+    @by_jobs
     def _add_rows(self, *rows: Any, **classes: Any) -> Self:
         """Fit to the first rows in memory, or to more beside those before."""
         first = not self._has_sums
@@ -323,7 +327,8 @@ class KernelEstimator(NamedArguments, ShownEstimator, OfOneVersion, BaseEstimato
         """Give where the passes of a fit to these blocks are made."""
         who = type(self).__name__
         engine = home_of(blocks) if where is LOCAL else as_engine(where, who)
-        return engine.passes(f"{who} {sorted(self.get_params().items())}", blocks)
+        asked = sorted((self.get_params() | {"n_jobs": None}).items())
+        return engine.passes(f"{who} {asked}", blocks)
 
     def _blocks_of(
         self,

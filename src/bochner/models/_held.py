@@ -13,6 +13,7 @@ from bochner.data.held import beside, mapped
 from bochner.data.lazy import batches, is_lazy, package_of
 from bochner.data.partitions import library_of
 from bochner.errors import InvalidInput
+from bochner.models._parameters import by_jobs
 
 #: What columns of predictions are called, beside those of the rows.
 _NAMES = {
@@ -76,6 +77,7 @@ def by_partition(method: Callable[..., Any]) -> Callable[..., Any]:
     name = _NAMES[method.__name__]
 
     @wraps(method)
+    @by_jobs
     def of_rows(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
         if has_coordinates(X):
             rows = values_of(type(self).__name__, X)[0]

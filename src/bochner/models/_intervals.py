@@ -22,6 +22,7 @@ from bochner.errors import InvalidInput
 from bochner.models._base import changed
 from bochner.models._kernel_sum import KernelSum
 from bochner.models._kinds import TargetEstimator
+from bochner.models._parameters import by_jobs
 from bochner.models.error_law import (
     LEFT_OUT_ROWS,
     Distribution,
@@ -65,6 +66,7 @@ JUDGED, LEAST_GAIN = (0.5, 0.8, 0.9, 0.95), 0.01
 class WithIntervals(TargetEstimator):
     """A regressor whose predictions have intervals, by a law of their errors."""
 
+    @by_jobs
     def predict_interval(self, X: Tabular, coverage: float = 0.95) -> tuple[Array, Array, Array]:
         """Return predictions, and the bounds that a new y lies between with chance ``coverage``.
 
@@ -116,6 +118,7 @@ class WithIntervals(TargetEstimator):
         prediction, lower, upper = (joined(list(part)) for part in zip(*parts, strict=True))
         return prediction, lower, upper
 
+    @by_jobs
     def calibrate(
         self,
         X: Tabular,

@@ -30,6 +30,7 @@ from bochner.models._labels import (
     require_sortable,
     warn_of_rare,
 )
+from bochner.models._parameters import by_jobs
 from bochner.models._refusals import in_one_sentence
 from bochner.sums.executor import LOCAL, Executor
 
@@ -37,6 +38,7 @@ from bochner.sums.executor import LOCAL, Executor
 class WithoutTarget(KernelEstimator):
     """An estimator that learns from rows alone."""
 
+    @by_jobs
     def fit(
         self,
         X: Tabular,

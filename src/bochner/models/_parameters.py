@@ -1,9 +1,13 @@
 """Parameters of estimators: a constructor from their declaration, and texts that many share."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import wraps
 from textwrap import indent
 from typing import Any, TypeVar, dataclass_transform
+
+from bochner._core.threads import jobs
 
 #: Entries of docstrings, by the name that stands for them there: ``%(method)s``.
 TEXTS = {
@@ -95,6 +99,10 @@ precision : {"auto", "float32", "float64"}, default "auto"
     "random_state": """\
 random_state : int, Generator, RandomState or None, default None
     Seed of features, samples and folds.""",
+    "n_jobs": """\
+n_jobs : int or None, default None
+    Threads that a fit or prediction uses at most; -1 means all processors. None means as many as
+    pay, unless :class:`joblib.parallel_config` says how many. Results are the same.""",
     "coefficients of classes": """\
 classes_ : (K,)
 coef_ : (1, D) or (K, D)
@@ -128,6 +136,18 @@ feature_names_in_ : (d,) of str
 }
 
 Made = TypeVar("Made")
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def by_jobs(method: Method) -> Method:
+    """Let a method of an estimator use as many threads as its `n_jobs` says, and BLAS one."""
+
+    @wraps(method)
+    def limited(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with jobs(getattr(self, "n_jobs", None), type(self).__name__):
+            return method(self, *args, **kwargs)
+
+    return limited  # type: ignore[return-value]
 
 
 @dataclass_transform(eq_default=False)

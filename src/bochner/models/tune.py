@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, clone
 
 from bochner._core.checks import one_of, positive, require_squares
 from bochner._core.random import seed_of
+from bochner._core.threads import one_thread
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
 from bochner.features.rules import as_method
@@ -29,6 +30,7 @@ from bochner.solvers.ridge.criteria import CRITERIA
 from bochner.sums.rows import sampled
 
 
+@one_thread()
 def tune(
     estimator: BaseEstimator,
     X: Any,

@@ -12,7 +12,7 @@ from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Tabular
 from bochner._core.text import columns
-from bochner._core.threads import get_num_threads
+from bochner._core.threads import get_num_threads, one_thread
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.schema import listed
@@ -193,6 +193,7 @@ class Plan(ShownResult):
         return [*truncation_notes(self.fits), *theorem_notes(self.fits), note]
 
 
+@one_thread()
 def plan(
     X: Tabular | Blocks,
     y: Array | str | None = None,

@@ -9,6 +9,7 @@ import numpy as np
 from bochner._core.checks import require_squares
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float
+from bochner._core.threads import one_thread
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
@@ -235,6 +236,7 @@ def _wide_enough(
 # --- ``bo.draw``: a feature map of a given width, or of the width that a tolerance needs ---------
 
 
+@one_thread()
 def draw(
     kernel: Kernel,
     method: Method | str = "auto",

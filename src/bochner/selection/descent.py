@@ -25,7 +25,6 @@ from bochner._core import native
 from bochner._core.arrays import is_sparse
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
-from bochner._core.threads import one_thread
 from bochner.errors import UnsupportedKernel
 from bochner.features.fourier.placements import IID, Orthogonal, by_angles
 from bochner.kernels.kernel import Kernel
@@ -341,7 +340,6 @@ class Evaluated(Generic[On]):
 Note = Callable[[Evaluated[Any]], None]
 
 
-@one_thread()  # steps of few numbers: threads would wait for one another
 def descend(
     of: On,
     start: Hyperparameters,

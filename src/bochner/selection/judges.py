@@ -18,7 +18,7 @@ from scipy.linalg import LinAlgError
 from bochner._core.arrays import dense
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
-from bochner._core.threads import one_thread, side_by_side
+from bochner._core.threads import side_by_side
 from bochner.data.sample import RowSample
 from bochner.kernels.banded import BAND, kernel_matrix
 from bochner.kernels.kernel import Kernel
@@ -268,7 +268,6 @@ class Trials:
     def _few(self) -> int:
         return min(len(self.train), self.effort.tried)
 
-    @one_thread()
     def _erring(
         self,
         candidate: TunedKernel,

@@ -17,7 +17,6 @@ from scipy.linalg import LinAlgError, solve_triangular
 from bochner._core.arrays import to_numpy
 from bochner._core.blas import cholesky
 from bochner._core.shapes import Array, Float
-from bochner._core.threads import one_thread
 from bochner.data.sample import RowSample
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Exponential, Laplace, Radial
@@ -78,7 +77,6 @@ class NearRows:
         some = near_rows(kernel, X, PLACES, AROUND, seed)
         return NearRows(X[some], y[some], w[some])
 
-    @one_thread()
     def squared_errors(
         self, kernel: Kernel, alpha: float | Float[Array, " t"]
     ) -> Float[Array, " m"]:

@@ -18,7 +18,6 @@ from scipy.stats import qmc
 from bochner._core.arrays import is_sparse
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
-from bochner._core.threads import one_thread
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
 from bochner.kernels.free import Free
@@ -289,7 +288,6 @@ class OnNumbers(Descended):
                 found[place] = _suggested(place, leaf, X, self.rows).within(number)
         return found
 
-    @one_thread()  # a descent asks often, and for few rows: threads would wait for one another
     def __call__(self, at: Hyperparameters) -> tuple[float, Float[Array, " q"]]:
         """Return the value, less the log prior per row, and its gradient in the at' vector."""
         rows, alpha = self.rows, float(np.exp(at.share) * self.rows.w.sum())

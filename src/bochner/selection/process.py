@@ -20,7 +20,6 @@ from bochner._core.arrays import dense, is_sparse, to_numpy
 from bochner._core.blas import upper_products
 from bochner._core.globe import unit_vectors
 from bochner._core.shapes import Array, Bool, Float
-from bochner._core.threads import one_thread
 from bochner.data.sample import RowSample
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.sphere import on_unit_sphere, with_lengthscale
@@ -361,7 +360,6 @@ class OnProcess(Descended):
     width: int
     criterion: Criterion = EVIDENCE
 
-    @one_thread()  # a descent asks often, and for few rows: threads would wait for one another
     def __call__(self, at: Hyperparameters) -> tuple[float, Float[Array, " q"]]:
         """Return the value, less the log prior per row, and its gradient in the at' vector."""
         value, slope = self.at_penalty(at, float(np.exp(at.share) * self.rows.w.sum()))

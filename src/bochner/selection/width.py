@@ -13,6 +13,7 @@ from bochner._core.checks import positive
 from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Sparkline, Words
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
+from bochner._core.threads import one_thread
 from bochner.certificates.pencil import distance
 from bochner.certificates.sample import rows_of, sample
 from bochner.errors import InvalidInput
@@ -130,6 +131,7 @@ _LIMITS = {
 }
 
 
+@one_thread()
 def required_features(
     kernel: Kernel,
     method: Method | str,

@@ -213,6 +213,7 @@ class SVC(ConvexClassifier):
     %(warm_start)s
     %(precision)s
     %(random_state)s
+    %(n_jobs)s
 
     Attributes
     ----------
@@ -264,6 +265,7 @@ class SVC(ConvexClassifier):
     warm_start: bool = False
     precision: str = "auto"
     random_state: Seed = None
+    n_jobs: int | None = None
 
     def _loss(self, n_classes: int, rows: int) -> Loss:
         way = one_of(self.multi_class, "SVC", "multi_class", MULTI_CLASS)
@@ -344,6 +346,7 @@ class LogisticRegression(ConvexClassifier):
     %(warm_start)s
     %(precision)s
     %(random_state)s
+    %(n_jobs)s
 
     Attributes
     ----------
@@ -384,6 +387,7 @@ class LogisticRegression(ConvexClassifier):
     warm_start: bool = False
     precision: str = "auto"
     random_state: Seed = None
+    n_jobs: int | None = None
 
     def _loss(self, n_classes: int, rows: int) -> Loss:  # noqa: ARG002
         joint = require_switch("LogisticRegression", self.multinomial, "multinomial")

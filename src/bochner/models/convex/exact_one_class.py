@@ -15,7 +15,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.shapes import Array, Float
-from bochner._core.threads import one_thread
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join
@@ -118,7 +117,6 @@ class SupportProblem:
         return at
 
 
-@one_thread()
 def fit_one_class_exactly(
     spec: ConvexSpec, nu: float, blocks: Blocks, inputs: Inputs
 ) -> ExactConvexFit:

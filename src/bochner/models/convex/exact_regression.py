@@ -19,7 +19,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.shapes import Array, Float
-from bochner._core.threads import one_thread
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.data.sources import required_targets
@@ -177,7 +176,6 @@ def put_on_support(
 # --- fitting -------------------------------------------------------------------------------------
 
 
-@one_thread()
 def fit_svr_exactly(
     spec: ConvexSpec, epsilon: float | str, blocks: Blocks, inputs: Inputs
 ) -> ExactConvexFit:

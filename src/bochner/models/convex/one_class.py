@@ -56,6 +56,7 @@ class OneClassSVM(OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
     max_iter : int, default 200
         Newton steps at most.
     %(random_state)s
+    %(n_jobs)s
 
     Attributes
     ----------
@@ -88,6 +89,7 @@ class OneClassSVM(OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
     tol: float = 1e-6
     max_iter: int = 200
     random_state: Seed = None
+    n_jobs: int | None = None
 
     def _fit(
         self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL

@@ -116,6 +116,7 @@ class SVR(ConvexRegressor):
     max_iter : int, default 200
         Newton steps at most.
     %(random_state)s
+    %(n_jobs)s
 
     Attributes
     ----------
@@ -159,6 +160,7 @@ class SVR(ConvexRegressor):
     tol: float = 1e-6
     max_iter: int = 200
     random_state: Seed = None
+    n_jobs: int | None = None
 
     def _fit(
         self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
@@ -267,6 +269,7 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
     max_iter : int, default 200
         Newton steps, or steps of the descent that is stopped early, at most.
     %(random_state)s
+    %(n_jobs)s
 
     Attributes
     ----------
@@ -315,6 +318,7 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
     tol: float = 1e-6
     max_iter: int = 200
     random_state: Seed = None
+    n_jobs: int | None = None
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         loss = by_name(self.loss, self.quantiles)

@@ -26,7 +26,7 @@ from bochner.models._base import KernelEstimator, changed, learned
 from bochner.models._gradients import Differentiable
 from bochner.models._held import by_partition
 from bochner.models._kinds import PenalisedByAlpha, TargetEstimator
-from bochner.models._parameters import estimator
+from bochner.models._parameters import by_jobs, estimator
 from bochner.models.displays import MapDisplay
 from bochner.models.gaussian_process.exact import (
     ExactProcessFit,
@@ -141,6 +141,7 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
     fit_intercept : bool, default True
         Whether f has an unknown mean b, of flat prior; otherwise it is zero.
     random_state : int, Generator, RandomState or None, default None
+    %(n_jobs)s
 
     Attributes
     ----------
@@ -203,6 +204,7 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
     precision: str = "auto"
     fit_intercept: bool = True
     random_state: Seed = None
+    n_jobs: int | None = None
 
     # --- fitting ---------------------------------------------------------------------------------
 
@@ -305,6 +307,7 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
             self.fit_ = warned(solved(spec, fit.inputs, fit.summed))
         return self
 
+    @by_jobs
     def calibrate(self, X: Float[Array, "m d"], y: Array) -> Self:
         """Make intervals by errors on rows that were not fitted on: split conformal prediction.
 
@@ -430,6 +433,7 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
         """Draw the standard deviation of f as :meth:`plot_map` draws its mean."""
         return MapDisplay.from_estimator(self, places, **axes).plot(ax, "deviation").ax_
 
+    @by_jobs
     def predict_interval(
         self, X: Tabular, coverage: float = 0.95, calibrated: bool = True
     ) -> tuple[Array, Array, Array]:

@@ -345,6 +345,7 @@ class KernelRidge(WithIntervals, RidgeEstimator):
     %(fit_intercept)s
     random_state : int, Generator, RandomState or None, default None
         Seed of features and samples. The same seed gives the same model for any block size.
+    %(n_jobs)s
 
     Attributes
     ----------
@@ -406,6 +407,7 @@ class KernelRidge(WithIntervals, RidgeEstimator):
     precision: str = "auto"
     fit_intercept: bool = True
     random_state: Seed = None
+    n_jobs: int | None = None
 
     _sums_waves: ClassVar[bool] = True
 
@@ -487,6 +489,7 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     fit_intercept : bool, default True
     random_state : int, Generator, RandomState or None, default None
         As in :class:`KernelRidge`.
+    %(n_jobs)s
 
     Attributes
     ----------
@@ -529,6 +532,7 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     precision: str = "auto"
     fit_intercept: bool = True
     random_state: Seed = None
+    n_jobs: int | None = None
 
     def _training_rows(self, *rows: Any, **classes: Any) -> tuple[Any, Inputs]:
         return self._signs(*self._class_blocks_of(*rows, **classes))

@@ -4,7 +4,6 @@ Features of all rows precondition the latter, and choose the penalty.
 """
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -16,7 +15,6 @@ from bochner._core.arrays import dense, is_sparse, to_numpy
 from bochner._core.blas import eigh
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import block_rows
-from bochner._core.threads import one_thread
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, chosen_rows, row_priorities
 from bochner.data.schema import Inputs
@@ -28,7 +26,6 @@ from bochner.features.nystrom.nystrom import NystromMap, Rounded
 from bochner.kernels.banded import kernel_matrix
 from bochner.kernels.distances import overflow
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.numbers import is_given
 from bochner.kernels.stationary import CoordinateWise, Radial, Stationary
 from bochner.models._calibration import Calibration, calibrate, decided, log_loss_of_signs
 from bochner.models._kernel_sum import KernelSum
@@ -64,10 +61,6 @@ MOST_LOO_ROWS = 8192
 
 #: Share of a penalty that features may be rounded by.
 ROUNDED = 0.01
-
-#: Features that one thread chooses landmarks for, and whose Gram it decomposes: several gain
-#: little, and where another process holds a processor they wait longer than one takes.
-ALONE = 1024
 
 #: Trace of the kernel matrix, in penalties and at all, up to which features of float32 are tried.
 MOST_TRACE, LARGEST_TRACE = 1e7, 1e30
@@ -130,8 +123,7 @@ def _single(spec: RidgeSpec, chosen: Chosen, rows: GatheredRows) -> _Summed | No
 def _summed(phi: FeatureMap, rows: GatheredRows, precision: Precision, centred: bool) -> _Summed:
     Z, sums = _features(phi, rows, precision)
     moments = sums if centred else sums.about_zero()
-    with one_thread() if Z.shape[1] <= ALONE else nullcontext():
-        return _Summed(Z, sums, moments, decompose(moments, centred))
+    return _Summed(Z, sums, moments, decompose(moments, centred))
 
 
 def _features(
@@ -361,11 +353,7 @@ def _chosen(spec: RidgeSpec, method: ExactKernel, blocks: Blocks, where: Executo
     """Choose the kernel, and draw the preconditioner's features."""
     width = WIDTH if isinstance(spec.features.width, Tolerance) else spec.features.width
     asked = replace(spec.features, width=width)
-    alone = is_given(asked.kernel) and not asked.learns_metric and width <= ALONE
-    with one_thread() if alone else nullcontext():
-        chosen, _ = choose(
-            asked, blocks, alpha=given_alpha(spec.alpha), by_targets=False, where=where
-        )
+    chosen, _ = choose(asked, blocks, alpha=given_alpha(spec.alpha), by_targets=False, where=where)
     reason = (
         f"The exact kernel, by conjugate gradients preconditioned with {chosen.n_features} "
         f"features of {chosen.choice.method}."
@@ -397,10 +385,9 @@ def _solve(
         found = _solve_few(system, seen)
         return found, prepared.mean - seen.lift
     tol, most = method.tol, method.max_iter
-    with one_thread():  # or its threads wait in those of the compiled loop
-        found = solve_system(
-            system, lambda r: seen.project(inverse(r)), tol=tol, max_iter=most, ordered=ordered
-        )
+    found = solve_system(
+        system, lambda r: seen.project(inverse(r)), tol=tol, max_iter=most, ordered=ordered
+    )
     return found, prepared.mean - seen.lift
 
 

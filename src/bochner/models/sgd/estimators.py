@@ -24,7 +24,7 @@ from bochner.models._gradients import Differentiable
 from bochner.models._held import by_partition, held_blocks, is_held
 from bochner.models._intervals import WithIntervals
 from bochner.models._kinds import LabelEstimator
-from bochner.models._parameters import estimator
+from bochner.models._parameters import by_jobs, estimator
 from bochner.models._tables import given_rows
 from bochner.models.sgd.fit import SgdFit, fit_sgd, fit_stream, plan_sgd, with_rows_of
 from bochner.models.sgd.steps import FeatureStrategy, KernelStrategy
@@ -54,6 +54,7 @@ class SgdEstimator(Differentiable):
 
     # --- fitting ---------------------------------------------------------------------------------
 
+    @by_jobs
     def fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to rows in memory; see :meth:`KernelRidge.fit`.
 
@@ -223,6 +224,7 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
     warm_start : bool, default False
         Whether ``fit`` goes on from the last fit, with its kernel, map and strategy.
     random_state : int, Generator, RandomState or None
+    %(n_jobs)s
 
     Attributes
     ----------
@@ -286,9 +288,11 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
     class_weight: Any = None
     warm_start: bool = False
     random_state: Seed = None
+    n_jobs: int | None = None
 
     # --- fitting ---------------------------------------------------------------------------------
 
+    @by_jobs
     def partial_fit(
         self,
         X: Tabular,
@@ -434,9 +438,11 @@ class KernelSGDRegressor(WithIntervals, SgdEstimator):
     shuffle: bool = True
     warm_start: bool = False
     random_state: Seed = None
+    n_jobs: int | None = None
 
     # --- fitting ---------------------------------------------------------------------------------
 
+    @by_jobs
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Step once on each of these rows; see :meth:`KernelSGDClassifier.partial_fit`."""
         return self._add_rows(X, y, sample_weight)

@@ -283,6 +283,7 @@ class KernelCCA(KernelTransformer):
         penalty whose directions, fitted on one half of the rows, correlate most on the other.
     %(precision of sums)s
     random_state : int, Generator, RandomState or None, default None
+    %(n_jobs)s
 
     Attributes
     ----------
@@ -328,6 +329,7 @@ class KernelCCA(KernelTransformer):
     alpha: float | str = "cv"
     precision: str = "auto"
     random_state: Seed = None
+    n_jobs: int | None = None
 
     # --- fitting ---------------------------------------------------------------------------------
 

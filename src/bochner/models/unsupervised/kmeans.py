@@ -229,6 +229,7 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
         centres towards each block's means, and one that assigns the rows.
     %(precision)s
     random_state : int, Generator, RandomState or None, default None
+    %(n_jobs)s
 
     Attributes
     ----------
@@ -278,6 +279,7 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
     algorithm: str = "full"
     precision: str = "auto"
     random_state: Seed = None
+    n_jobs: int | None = None
 
     # --- fitting ---------------------------------------------------------------------------------
 

@@ -259,6 +259,7 @@ class KernelPCA(TargetlessLearner):
     %(precision of sums)s
     random_state : int, Generator, RandomState or None, default None
         Seed of features and samples. The same seed gives the same model for any block size.
+    %(n_jobs)s
 
     Attributes
     ----------
@@ -310,6 +311,7 @@ class KernelPCA(TargetlessLearner):
     alpha: float | str = "loo"
     precision: str = "auto"
     random_state: Seed = None
+    n_jobs: int | None = None
 
     # --- fitting ---------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
 from bochner.models._held import by_partition, held_blocks, is_held
-from bochner.models._parameters import estimator
+from bochner.models._parameters import by_jobs, estimator
 from bochner.models._shown import ShownFit
 from bochner.models.unsupervised.base import KernelTransformer
 from bochner.selection.choose import choose
@@ -54,6 +54,7 @@ class KernelFeatures(KernelTransformer):
     n_features : int, "auto" or Tolerance, default 1024
         D; "auto": as many as a ridge penalty of k(x, x)/1000 a row needs.
     random_state : int, Generator, RandomState or None, default None
+    %(n_jobs)s
 
     Attributes
     ----------
@@ -80,7 +81,9 @@ class KernelFeatures(KernelTransformer):
     method: Method | str = "auto"
     n_features: int | str | Tolerance = 1024
     random_state: Seed = None
+    n_jobs: int | None = None
 
+    @by_jobs
     def fit(  # type: ignore[override]
         self, X: Tabular, y: Array | None = None
     ) -> Self:

@@ -14,7 +14,6 @@ regression, and some sweeps after which most rows that will end inactive are.
 
 import math
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import NamedTuple
@@ -23,7 +22,6 @@ import numpy as np
 
 from bochner._core.blas import add_gram
 from bochner._core.shapes import Array, Float
-from bochner._core.threads import one_thread
 from bochner.solvers.convex.factors import cholesky, solved
 from bochner.solvers.convex.losses import Loss, weighted
 from bochner.solvers.convex.optimum import Convergence, Dense, Newton, Step
@@ -93,9 +91,7 @@ def descend(
     slack = ROUNDING[table.dtype.name]
     columns = DenseProblem(table, losses, problem.alpha, problem.fit_intercept, slack, ask)
     theta = None if start is None else start.theta
-    # Products of few columns: several threads wait longer for one another than one takes.
-    one = one_thread() if table.n_features < ask.wide else nullcontext()
-    with one, np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         found = _descended(columns, theta, tol, max_iter)
     at = found.columns
     theta = np.stack([c.theta for c in at])

@@ -22,7 +22,6 @@ from scipy.linalg import LinAlgError
 
 from bochner._core.blas import factor, solve_factored, square_part, symmetric_product
 from bochner._core.shapes import Array, Float
-from bochner._core.threads import one_thread
 from bochner.solvers.convex.losses import Loss, weighted
 from bochner.solvers.convex.optimum import (
     ActiveRows,
@@ -156,7 +155,6 @@ class KernelOptimum:
     at: DualPoint
 
 
-@one_thread()  # factors of few rows follow one another: threads would wait for one another
 def minimise_on_kernel(
     problem: KernelProblem,
     start: DualPoint | None = None,

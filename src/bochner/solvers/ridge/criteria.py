@@ -39,7 +39,6 @@ from bochner._core.blas import (
     product,
 )
 from bochner._core.shapes import Array, Float
-from bochner._core.threads import one_thread
 from bochner.solvers.ridge.dual import KernelRows, kernel_leave_one_out
 from bochner.solvers.ridge.kernel_evidence import KernelScore, kernel_evidence
 from bochner.solvers.ridge.solution import LABELS
@@ -164,7 +163,6 @@ def coefficients(
     return fit.coef / np.sqrt(fit.scale)
 
 
-@one_thread()  # a descent asks often, and for few rows: threads would wait for one another
 def leave_one_out_error(
     Z: Float[Array, "n D"], y: Float[Array, "n t"], w: Float[Array, " n"], alpha: float
 ) -> Score:
@@ -203,7 +201,6 @@ def _through_errors(fit: _Fit, u: Array, v: Array) -> tuple[Array, float]:
     return _uncentred(gradient, fit.w), by_alpha
 
 
-@one_thread()
 def evidence(
     Z: Float[Array, "n D"], y: Float[Array, "n t"], w: Float[Array, " n"], alpha: float
 ) -> Score:

@@ -33,7 +33,6 @@ from bochner._core.blas import (
 )
 from bochner._core.lapack import outer_of_rows
 from bochner._core.shapes import Array, Float
-from bochner._core.threads import one_thread
 from bochner.solvers.ridge.kernel_evidence import (
     TINY,
     KernelScore,
@@ -188,7 +187,6 @@ class KernelRows:
             add_outer(upper, p[tail, 0].astype(upper.dtype), -1 / share)
         return u, mirror(upper)
 
-    @one_thread()
     def _refined(
         self, alpha: float, right: Float[Array, "n r"], within: float, most: float = CONVERGES
     ) -> tuple[Float[Array, "n r"], Float[Array, "n n"]]:
@@ -229,7 +227,6 @@ class KernelRows:
             before = off
         return None
 
-    @one_thread()  # factors of few rows follow one another: threads would wait for one another
     def at(self, alpha: float, overwrite: bool = False) -> "Dual":
         """Return the ridge regression at one penalty; O(n³).
 

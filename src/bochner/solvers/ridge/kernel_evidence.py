@@ -29,7 +29,6 @@ from bochner._core.blas import (
 )
 from bochner._core.lapack import outer_of_rows
 from bochner._core.shapes import Array, Float
-from bochner._core.threads import one_thread
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +74,6 @@ def inverse_of(
     return A, log_det
 
 
-@one_thread()  # a descent asks often, and for few rows: threads would wait for one another
 def kernel_evidence(
     K: Float[Array, "m m"],
     y: Float[Array, "m t"],

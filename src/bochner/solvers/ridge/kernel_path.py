@@ -12,7 +12,6 @@ import numpy as np
 from scipy.linalg import LinAlgError
 
 from bochner._core.shapes import Array, Float
-from bochner._core.threads import one_thread
 from bochner.solvers.ridge.dual import REFINED, TINY, Dual, KernelRows
 from bochner.solvers.ridge.path import Alpha, as_given
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, pooled
@@ -104,7 +103,6 @@ class AtPenalty:
     criteria: dict[str, tuple[Float[Array, " t"], Float[Array, " t"]]]
 
     @staticmethod
-    @one_thread()
     def of(dual: Dual) -> "AtPenalty":
         """Take what is needed."""
         rows = dual.rows

@@ -22,7 +22,6 @@ from scipy.linalg import LinAlgError
 from bochner._core.blas import factor, solve_factored
 from bochner._core.lapack import solve_rows_by_triangle
 from bochner._core.shapes import Array, Float
-from bochner._core.threads import one_thread
 from bochner.solvers.ridge.dual import (
     LEAST_SLACK,
     SINGLE_FROM,
@@ -75,7 +74,6 @@ class KernelPosterior:
     centred: bool
 
     @staticmethod
-    @one_thread()
     def of(rows: KernelRows, alpha: float) -> "KernelPosterior":
         """Factor the matrix of rows: n³/3 operations.
 
