@@ -317,7 +317,7 @@ def ridge_of_one_column():
 
 @pytest.fixture(scope="module")
 def tuned(ridge_of_one_column):
-    return tune_kernel("auto", sample_of(*ridge_of_one_column), 64, 0)
+    return tune_kernel("auto", sample_of(*ridge_of_one_column), 64, 1)
 
 
 def test_columns_that_do_not_matter_get_long_lengthscales(tuned, ridge_of_one_column):
@@ -340,7 +340,7 @@ def test_the_best_of_each_stage_never_rises(tuned):
 
 
 def test_the_same_seed_finds_the_same_kernel(tuned, ridge_of_one_column):
-    again = tune_kernel("auto", sample_of(*ridge_of_one_column), 64, 0)
+    again = tune_kernel("auto", sample_of(*ridge_of_one_column), 64, 1)
     assert again.kernel == tuned.kernel
     assert again.share == tuned.share
 
@@ -455,7 +455,7 @@ def test_weights_of_zero_are_rows_that_are_not_there(ridge_of_one_column):
     w = np.ones(500)
     w[::7] = 0.0
     y = np.where(w > 0, y, 1e6)
-    error = tune_kernel(Gaussian((10.0,) * 6), sample_of(X, y, w), 64, 0).error
+    error = tune_kernel(Gaussian((10.0,) * 6), sample_of(X, y, w), 64, 1).error
     assert error < 0.1
 
 
@@ -513,7 +513,7 @@ def test_methods_are_offered_only_families_they_serve(ridge_of_one_column):
 
 def test_sparse_rows_are_tuned_as_dense_ones(tuned, ridge_of_one_column):
     X, y = ridge_of_one_column
-    sparse = tune_kernel("auto", sample_of(csr_array(X), y), 64, 0)
+    sparse = tune_kernel("auto", sample_of(csr_array(X), y), 64, 1)
     assert sparse.kernel == tuned.kernel
     assert np.isclose(sparse.error, tuned.error, rtol=1e-8)
 

@@ -545,9 +545,9 @@ def without(item, name):
     return [without(part, name) for part in item] if isinstance(item, list) else item
 
 
-@pytest.mark.parametrize("field", ["reach", "used_up"])
+@pytest.mark.parametrize("field", ["reach", "compared"])
 def test_a_file_without_a_field_that_has_a_default_loads(field, path):
-    """Of an error law its reach, inside which these rows are; of a search what ended it."""
+    """Of an error law its reach, inside which these rows are; of a search what was compared."""
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((300, 2))
     model = KernelRidge(random_state=0)

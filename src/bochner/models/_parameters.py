@@ -21,7 +21,7 @@ kernel : Kernel or str, default "auto"
     sample of the rows. "auto": the best of candidates, by rows that none was tuned on, as in
     :class:`bochner.KernelRidgeClassifier`.""",
     "effort": """\
-effort : {"low", "medium", "high"} or seconds, default "medium"
+effort : {"low", "medium", "high"}, default "medium"
     Of "auto", as in :class:`bochner.KernelRidge`.""",
     "kernel at the median": """\
 kernel : Kernel or str, default "gaussian"

@@ -17,7 +17,7 @@ FOR_DEVELOPERS = {
     "descent": "Hyperparameters LOWEST OnFeatures Prior Rescaled TimeBudget descend",
     "gridded": "most_waves waves_for",
     "held_out": "relative_losses",
-    "judges": "Matrices Trials TunedKernel split_rows",
+    "judges": "Matrices Trials TunedKernel",
     "metric": "average_outer_product learn_metric",
     "near": "NearRows OnBlocks tuned_among_near_rows",
     "numbers": "OnNumbers spectral_peaks tune_numbers",
@@ -27,7 +27,7 @@ FOR_DEVELOPERS = {
     "search": "KernelWalk error_near_median tune_kernel",
     "spec": "EFFORTS Effort NAMED Tolerance accepts_sparse as_effort",
     "tree": "grow neighbourhoods",
-    "trials": "APART FOLDS HeldOutTrials KernelCandidate crossed first_least",
+    "trials": "APART FOLDS HeldOutTrials KernelCandidate crossed first_least split_rows",
     "width": "least_exact_error penalty_for required_features",
 }
 

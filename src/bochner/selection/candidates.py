@@ -24,11 +24,9 @@ from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Exponential, Gaussian, Laplace, Radial
 from bochner.kernels.stationary_families import Matern
-from bochner.selection.descent import TimeBudget
-from bochner.selection.judges import MOST_CELLS, Make, Trials, TunedKernel, split_rows
+from bochner.selection.judges import Make, Trials, TunedKernel
 from bochner.selection.metric import KEPT, MANY_COLUMNS
 from bochner.selection.process import EVIDENCE, MatrixSearch, ProcessRows
-from bochner.selection.process import FEWEST as FEWEST_TUNED
 from bochner.selection.record import Tuning
 from bochner.selection.rows import median_distance, near_rows, rounded, significant
 from bochner.selection.search import (
@@ -38,6 +36,7 @@ from bochner.selection.search import (
     serves_kernel,
 )
 from bochner.selection.spec import NAMED, Effort, accepts_sparse, as_effort
+from bochner.selection.trials import MOST_CELLS, split_rows, targets_that_vary
 from bochner.solvers.ridge.criteria import Criterion, LeaveOneOutError
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.solution import SAME
@@ -76,7 +75,7 @@ def choose_kernel(
     seed: int,
     share: float | None,
     method: Method | None,
-    effort: str | float,
+    effort: str,
     *,
     exact: bool = False,
     centred: bool = True,
@@ -180,23 +179,13 @@ def choose_among(
         return None
     sample = replace(sample, y=sample.y[:, varies])
     train, test = split_rows(sample, seed)
-    varies = _varied(train.lowest(min(effort.tuned, effort.tried)))
+    varies = targets_that_vary(train.lowest(min(effort.tuned, effort.tried)))
     if not np.any(varies):
         return None
     if not of_classes:
         train, test = (replace(rows, y=rows.y[:, varies]) for rows in (train, test))
-    budget = TimeBudget.of(effort.seconds)
-    generator = Candidates(train, seed, effort, centred, share, serves, budget)
-    trials = Trials(train, test, effort, centred, share, serves, budget, of_classes)
-    return trials.best(generator)
-
-
-def _varied(rows: RowSample) -> Float[Array, " t"]:
-    """Return which targets vary among rows to tune on; none where these tell nothing."""
-    X = rows.X
-    equal = not is_sparse(X) and not np.any(X[:1] != X)
-    none = len(rows) < FEWEST_TUNED or equal
-    return np.zeros(rows.y.shape[1], bool) if none else np.ptp(rows.y, axis=0) > 0
+    generator = Candidates(train, seed, effort, centred, share, serves)
+    return Trials(train, test, effort, centred, share, serves, of_classes).best(generator)
 
 
 # --- candidates ----------------------------------------------------------------------------------
@@ -212,7 +201,6 @@ class Candidates:
     centred: bool
     share: float | None
     serves: Callable[[Kernel], bool]
-    budget: TimeBudget
 
     def starts(self) -> list[Make]:
         """Return one lengthscale for all columns, in each of their units, and one a column."""
@@ -243,9 +231,7 @@ class Candidates:
 
     def _search_of(self, rows: RowSample, by: Criterion) -> MatrixSearch:
         alpha = None if self.share is None else self.share * float(rows.w.sum())
-        search = MatrixSearch.of(
-            rows, by, self.centred, alpha=alpha, most=len(rows), budget=self.budget
-        )
+        search = MatrixSearch.of(rows, by, self.centred, alpha=alpha, most=len(rows))
         if search is None:
             raise AssertionError("a sample whose targets vary has a search")
         return search
@@ -383,8 +369,6 @@ class Candidates:
         L = np.diag(1 / np.broadcast_to(np.asarray(kernel.lengthscale), d))
         alpha = found.alpha
         for number in range(self.effort.rounds):
-            if self.budget.over:
-                return
             L = _on_grid(_next_root(family, rows, L, alpha, self.centred))
             turned = replace(search, rows=replace(rows, X=np.ascontiguousarray(rows.X @ L)))
             end = turned.scaled(family, alpha, TURNED)

@@ -51,7 +51,7 @@ class FeatureSpec:
     seed : int
     columns : {"auto", "as_given"}
         Whether skewed columns may be transformed, where the kernel is a name.
-    effort : str, float or None
+    effort : str or None
         That a kernel of "auto" is chosen with, among candidates; None: by descents on features.
     waves : bool
         Whether "auto" may take waves that the fit sums in the place of features.
@@ -67,7 +67,7 @@ class FeatureSpec:
     precision: str
     seed: int
     columns: str = "as_given"
-    effort: str | float | None = None
+    effort: str | None = None
     waves: bool = False
     of_classes: bool = False
 

@@ -6,6 +6,7 @@ the mean of differences of what they lose (:mod:`bochner.selection.held_out`), a
 error.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,15 +16,12 @@ from typing import Protocol
 import numpy as np
 from scipy.linalg import LinAlgError
 
-from bochner._core.arrays import dense
-from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner._core.threads import side_by_side
 from bochner.data.sample import RowSample
 from bochner.kernels.banded import BAND, kernel_matrix
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Exponential, Radial
-from bochner.selection.descent import TimeBudget
 from bochner.selection.held_out import relative_losses
 from bochner.selection.record import KernelComparison, Tuning, TuningStep
 from bochner.selection.rows import significant
@@ -31,12 +29,6 @@ from bochner.selection.spec import Effort
 from bochner.selection.trials import crossed
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.kernel_path import COMPARED, Penalties
-
-#: Share of the rows that candidates err on, and so many at most.
-HELD_OUT, MOST_HELD_OUT = 0.25, 2048
-
-#: Sparse rows of no more cells than this are made dense for the choice.
-MOST_CELLS = 1 << 22
 
 #: What is simpler is taken unless the error falls by this share of itself, and by this share of the
 #: standard deviation of the difference: with half of one, a lucky candidate costs little and one
@@ -128,18 +120,6 @@ class Judged:
         return other.error - self.error > max(WORTH * other.error, chance)
 
 
-def split_rows(sample: RowSample, seed: int) -> tuple[RowSample, RowSample]:
-    """Return rows to tune on and rows to err on; equal rows stay together."""
-    X = dense(sample.X) if sample.X.shape[0] * sample.X.shape[1] <= MOST_CELLS else None
-    n = len(sample)
-    group = np.arange(n) if X is None else np.unique(X, axis=0, return_inverse=True)[1].ravel()
-    held = min(MOST_HELD_OUT, int(HELD_OUT * n))
-    place = stream(seed, "held out").permutation(int(group.max()) + 1)[group]
-    out = np.argsort(place, kind="stable")[:held]
-    out = np.flatnonzero(place <= place[out[-1]])
-    return sample.take(np.setdiff1d(np.arange(n), out)), sample.take(out)
-
-
 @dataclass(frozen=True, eq=False)
 class Trials:
     """Rows to fit and rows to err on."""
@@ -150,9 +130,9 @@ class Trials:
     centred: bool
     share: float | None
     serves: Callable[[Kernel], bool]
-    budget: TimeBudget
     of_classes: bool = False
     steps: list[TuningStep] = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
 
     def best(self, generator: Generator) -> Tuning:
         """Return the best candidate or sum, and what it was compared with.
@@ -160,17 +140,17 @@ class Trials:
         What does not wait for one another is done side by side.
         """
         starts, few = self._tried(generator.starts())
-        if starts and starts[-1].numbers > 1 and not self.budget.over:
+        if starts and starts[-1].numbers > 1:
             few += self._tried(generator.others(starts[-1]))[1]
         radial = [j for j in few if isinstance(j.candidate.kernel, Radial)]
-        if radial and not self.budget.over:
+        if radial:
             few += self._turned(generator, min(radial, key=lambda judged: judged.error))
         rows, held = self.train.lowest(self.effort.judged), Matrices()
         judged = self._judged(self._finalists(few), rows, held)
         judged += self._with_more_rows(generator, judged, few, rows, held)
         last = self.train.lowest(self.effort.last)
         final, out = judged, few
-        if len(last) >= MANY_MORE * len(rows) and not self.budget.over:
+        if len(last) >= MANY_MORE * len(rows):
             rows, held, out = last, Matrices(), judged + few
             final = self._judged(self._finalists(judged), rows, held)
         return self._compared([*final, *self._sums(final, rows, held)], out, rows)
@@ -183,14 +163,9 @@ class Trials:
     def _all_of(
         self, makes: Sequence[Make], judge: Callable[[TunedKernel], Judged]
     ) -> tuple[list[TunedKernel], list[Judged]]:
-        """Return what is made side by side, and judged as soon as it is there.
-
-        The first is made whatever the time.
-        """
+        """Return what is made side by side, and judged as soon as it is there."""
 
         def each(make: Make) -> list[tuple[TunedKernel, Judged]]:
-            if self.budget.over and make is not makes[0]:
-                return []
             return [(candidate, judge(candidate)) for candidate in make()]
 
         both = list(chain(*side_by_side([partial(each, make) for make in makes])))
@@ -231,7 +206,7 @@ class Trials:
         So does the best of rough functions that err about as little: more rows tell them apart.
         """
         best = self._goes_on(generator, judged, few)
-        if best is None or self.budget.over:
+        if best is None:
             return []
         judge = partial(self._erring, rows=rows, held=held)
         makes = [
@@ -239,8 +214,8 @@ class Trials:
             for each in (best, *self._rough(generator, best, few))
         ]
         made, (first, *rough) = self._all_of(makes, judge)
-        rougher = [] if self.budget.over else generator.rougher(made[0])
-        return self._noted([first, *self._all_of(rougher, judge)[1], *rough], len(rows))
+        rougher = self._all_of(generator.rougher(made[0]), judge)[1]
+        return self._noted([first, *rougher, *rough], len(rows))
 
     def _goes_on(self, generator: Generator, *stages: list[Judged]) -> Judged | None:
         for stage in stages:
@@ -327,7 +302,7 @@ class Trials:
         for each in judged:
             if np.isfinite(each.error):
                 best, share = min(best, each.error), each.candidate.alpha / n
-                kernel, passed = each.candidate.kernel, self.budget.passed
+                kernel, passed = each.candidate.kernel, time.perf_counter() - self.started
                 self.steps.append(TuningStep(stage, kernel, share, each.error, best, passed))
         return judged
 
@@ -357,7 +332,7 @@ class Trials:
         """Return the mean of kernels: a machine of each, with one penalty; None if not served."""
         shares = self._shares([each.candidate.alpha for each in parts])
         both = _sum([each.candidate for each in parts], shares)
-        if self.budget.over or not self.serves(both.kernel):
+        if not self.serves(both.kernel):
             return None
         return self._erring(both, rows, held, settles=False)
 
@@ -400,7 +375,6 @@ class Trials:
             "loo",
             tuple(self.steps),
             compared=tuple(compared),
-            used_up=self.budget.seconds if self.budget.over else None,
         )
 
 

@@ -42,12 +42,13 @@ from bochner.selection.descent import (
 from bochner.selection.record import LearnedMetric, MetricRound
 from bochner.selection.rows import TuningRows, rows_of, significant
 from bochner.selection.trials import (
-    HeldOutError,
     HeldOutTrials,
     KernelCandidate,
     Trial,
     crossed,
     first_least,
+    split_rows,
+    targets_that_vary,
     trial_width,
 )
 from bochner.solvers.ridge.criteria import coefficients
@@ -108,11 +109,11 @@ def learn_metric(
     diagonal = is_diagonal(sample) if diagonal is None else diagonal
     start = kernel if diagonal else _euclidean(kernel)
     family = family_of(start)
-    if not np.any(np.ptp(sample.y, axis=0)):
+    train, test = split_rows(rows_of(sample), seed)
+    if not np.any(targets_that_vary(train)):
         return LearnedMetric(_rows(np.eye(sample.X.shape[1])), start, float("nan"), ())
-    rows = rows_of(sample)
-    machine = _Machine(family, rows, n_features, seed, diagonal)
-    return machine.run(_start(start, rows.units), rounds)
+    machine = _Machine(family, train.first(ROWS), test, n_features, seed, diagonal)
+    return machine.run(_start(start, train.units), rounds)
 
 
 def require_dense(sample: RowSample) -> None:
@@ -149,18 +150,18 @@ def average_outer_product(
 
 @dataclass(frozen=True, eq=False)
 class _Machine:
-    """A recursive feature machine: its family, its rows in units of their columns, its width."""
+    """A recursive feature machine: its family, rows to fit and to err on, its width."""
 
     family: Kernel
-    rows: TuningRows
+    train: TuningRows
+    test: TuningRows
     n_features: int
     seed: int
     diagonal: bool
 
     def run(self, M: Float[Array, "d d"], rounds: int) -> LearnedMetric:
         """Return the best of the metric that it starts from and of all rounds."""
-        train, test = HeldOutError().split(self.rows, self.seed)
-        train = train.first(ROWS)
+        train, test = self.train, self.test
         trials: list[Trial] = []
         found: list[tuple[MetricRound, Array]] = []
         for number in range(rounds + 1):
@@ -206,7 +207,7 @@ class _Machine:
 
     def _kernel(self, M: Array, candidate: KernelCandidate) -> Kernel:
         """Return the kernel in the units of the data."""
-        length, units = significant(float(np.exp(candidate.logs[0]))), self.rows.units
+        length, units = significant(float(np.exp(candidate.logs[0]))), self.train.units
         if self.diagonal:
             return self.family.replace(
                 lengthscale=in_numbers(length * units / np.sqrt(np.diag(M)), one=False)

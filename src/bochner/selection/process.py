@@ -10,7 +10,7 @@ O(m² d) for all of them. Starts are tried on few rows, and the best goes on wit
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -162,7 +162,6 @@ class MatrixSearch:
     rows: "ProcessRows"
     criterion: Criterion
     recorder: Recorder
-    budget: TimeBudget = field(default_factory=lambda: TimeBudget.of(None))
 
     @staticmethod
     def of(
@@ -174,7 +173,6 @@ class MatrixSearch:
         amplitude: float | None = None,
         alpha: float | None = None,
         most: int = ROWS,
-        budget: TimeBudget | None = None,
     ) -> "MatrixSearch | None":
         """Return the search; None where rows are too few, or no target varies.
 
@@ -186,8 +184,7 @@ class MatrixSearch:
         if len(sample) < FEWEST or not y.shape[1]:
             return None
         rows = ProcessRows(_doubles(sample.X), y, sample.w, centred, noise, amplitude)
-        budget = budget or TimeBudget.of(None)
-        return MatrixSearch(rows, criterion, Recorder(criterion, budget), budget)
+        return MatrixSearch(rows, criterion, Recorder(criterion, TimeBudget.of(None)))
 
     def one(
         self, start: Kernel, factors: Sequence[float] = FACTORS, evaluations: int = ONE
@@ -197,7 +194,7 @@ class MatrixSearch:
         of, first = OnProcess(start, few, 1, self.criterion), []
         for factor in factors:
             starts = [Hyperparameters(np.log([factor]), share) for share in few.shares]
-            tried = [descend(of, at, 1, self.budget, notes[0]) for at in starts]
+            tried = [descend(of, at, 1, self.recorder.budget, notes[0]) for at in starts]
             first.append(min(tried, key=lambda found: found.value))
         best = min(first, key=lambda found: found.value)
         best = self._on_few(best, evaluations, notes[1])
@@ -229,7 +226,7 @@ class MatrixSearch:
             for scales in more
             for share in few.shares[QUIET]
         ]
-        tried = [descend(of, at, TRY, self.budget, notes[0]) for at in starts]
+        tried = [descend(of, at, TRY, self.recorder.budget, notes[0]) for at in starts]
         end = min(tried, key=lambda found: found.value)
         end = self._on_few(end, MANY, notes[1])
         return self._more(end, self.rows, LAST_MANY, notes[2])
@@ -239,13 +236,15 @@ class MatrixSearch:
         d = self.rows.X.shape[1]
         at = Hyperparameters(np.zeros(d), share)
         of = OnProcess(start, self.rows, d, self.criterion)
-        return descend(of, at, evaluations, self.budget, self.recorder.noting("one a column"))
+        return descend(
+            of, at, evaluations, self.recorder.budget, self.recorder.noting("one a column")
+        )
 
     def scaled(self, start: Any, alpha: float, evaluations: int) -> Evaluated[Any]:
         """Descend with one factor from the lengthscales of a kernel, on all rows at once."""
         at = Hyperparameters(np.zeros(1), self.share_of(alpha))
         of = OnProcess(start, self.rows, 1, self.criterion)
-        return descend(of, at, evaluations, self.budget, self.recorder.noting("scale"))
+        return descend(of, at, evaluations, self.recorder.budget, self.recorder.noting("scale"))
 
     def share_of(self, alpha: float) -> float:
         """Return the log of a penalty a row."""
@@ -281,7 +280,7 @@ class MatrixSearch:
         """Go on with few rows, which may be those that starts were tried on."""
         rows = self.rows.first(FEW)
         if evaluations and len(rows.w) == len(end.of.rows.w):
-            return go_on([end], evaluations, self.budget, note)
+            return go_on([end], evaluations, self.recorder.budget, note)
         return self._more(end, rows, evaluations, note)
 
     def _more(
@@ -292,7 +291,7 @@ class MatrixSearch:
             return end
         share = end.at.share + np.log(end.of.rows.w.sum() / rows.w.sum())
         of, at = replace(end.of, rows=rows), replace(end.at, share=float(share))
-        return descend(of, at, evaluations, self.budget, note)
+        return descend(of, at, evaluations, self.recorder.budget, note)
 
 
 def _doubles(X: Array) -> Array:

@@ -133,8 +133,6 @@ class Tuning(ShownResult):
     compared : tuple of KernelComparison
         Choices between kernels on equal terms, such as the step from no lengthscale tuned to one,
         and from there to one a column.
-    used_up : float or None
-        Seconds of effort that were used up, so that nothing more was begun; None: they were not.
     """
 
     kernel: Kernel
@@ -144,7 +142,6 @@ class Tuning(ShownResult):
     path: tuple[TuningStep, ...] = ()
     estimator: Any = field(default=None, repr=False, compare=False)
     compared: tuple[KernelComparison, ...] = ()
-    used_up: float | None = None
 
     @property
     def tried(self) -> tuple[tuple[Scale, float], ...]:
@@ -170,20 +167,7 @@ class Tuning(ShownResult):
         return (
             f" The kernel: {taken.name}, of {len(self.compared)} candidates; "
             f"{_said(taken.measure, taken.error)}, with {simplest.name} {simplest.error:.3g}."
-            f"{self._ended_early}"
         )
-
-    @property
-    def _ended_early(self) -> str:
-        """What the seconds of effort were too few for, in a sentence; empty if they were enough."""
-        if self.used_up is None:
-            return ""
-        if all(c.tuned <= 1 for c in self.compared):
-            return (
-                f" The {self.used_up:.3g} s of effort were too few for any but the simplest: more "
-                'seconds, or effort="medium", compare more.'
-            )
-        return f" The {self.used_up:.3g} s of effort were used up: nothing was begun after them."
 
     @property
     def stages(self) -> dict[str, list[TuningStep]]:

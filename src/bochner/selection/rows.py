@@ -219,10 +219,11 @@ class TuningRows:
 
 
 def rows_of(sample: RowSample) -> TuningRows:
-    """Return the rows in float64, in units of their columns' deviations.
+    """Return the rows in float64 and random order, in units of their columns' deviations.
 
     These are rounded as lengthscales are, so that all processors divide by the same numbers.
     """
+    sample = sample.take(np.argsort(sample.priority, kind="stable"))
     units = np.array([significant(unit) for unit in deviations(sample.X, sample.w)])
     return TuningRows.of(sample.X, sample.y, sample.w, units)
 

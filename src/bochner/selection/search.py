@@ -68,12 +68,14 @@ from bochner.selection.rows import (
 )
 from bochner.selection.spec import NAMED, Family
 from bochner.selection.trials import (
-    HeldOutError,
+    FEWEST,
     HeldOutTrials,
     KernelCandidate,
     Trial,
     crossed,
     first_least,
+    split_rows,
+    targets_that_vary,
     trial_width,
 )
 from bochner.solvers.convex.problem import walk
@@ -242,9 +244,6 @@ def error_near_median(rows: RowSample, seed: int) -> Callable[[int, int], float]
 
 # --- Descents ------------------------------------------------------------------------------------
 
-#: Fewer rows than this say nothing of lengthscales.
-FEWEST = 8
-
 #: Rows and features of the descents, and evaluations: with one lengthscale, with one a column.
 ROWS, WIDTH, ONE, MANY = 2048, 256, 8, 28
 
@@ -331,7 +330,8 @@ def tune_kernel(
     start = TimeBudget.of(None if budget is None else positive(budget, "tune", "budget"))
     family = family_of(Matern(1.5) if isinstance(kernel, str) else kernel)
     given = None if isinstance(kernel, str) else np.atleast_1d(kernel.get_params()["lengthscale"])
-    if len(sample) < FEWEST or not np.any(np.ptp(sample.y, axis=0)):
+    train, test = split_rows(rows_of(sample), seed)
+    if not np.any(targets_that_vary(train)):
         return Tuning(_untuned(kernel, sample, seed), share or SHARES[0], criterion=criterion)
     recorder = Recorder(CRITERIA[criterion], start)
     serves, every = (
@@ -339,7 +339,7 @@ def tune_kernel(
         isinstance(kernel, str),
     )
     search = KernelDescents(family, given, every, n_features, seed, recorder, serves, share)
-    return search.run(sample)
+    return search.run(train, test)
 
 
 def _untuned(kernel: Kernel | str, sample: RowSample, seed: int) -> Kernel:
@@ -368,21 +368,19 @@ class KernelDescents:
         """The time there is."""
         return self.recorder.budget
 
-    def run(self, sample: RowSample) -> Tuning:
+    def run(self, train: TuningRows, test: TuningRows) -> Tuning:
         """Return the best kernel, in the units of the data, and the record."""
-        rows = rows_of(sample)
-        train, test = HeldOutError().split(rows, self.seed)
         explored = train.first(ROWS)
         one = self._one(explored)
         simple = _candidate(self._families(one.at)[0], one, 1)
         candidates = [*self._untuned(explored), simple]
-        if 1 < rows.X.shape[1] <= MOST_COLUMNS:
+        if 1 < train.X.shape[1] <= MOST_COLUMNS:
             candidates += self._many(one, explored, train.first(MORE_ROWS))
         width = trial_width(self.n_features, len(train), WIDTH)
         held = train.first(TRIAL_ROWS), test
         trials = HeldOutTrials(*held, width, self.seed, self.share is not None)
-        best = self._compared(trials, candidates, rows.units)
-        kernel = best.candidate.kernel(rows.units)
+        best = self._compared(trials, candidates, train.units)
+        kernel = best.candidate.kernel(train.units)
         return self.recorder.found(kernel, best.candidate.share, best.error)
 
     def _criterion(

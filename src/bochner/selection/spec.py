@@ -1,11 +1,11 @@
 """Kernels by name, and tolerances in the place of a width."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from bochner._core.checks import free_bytes, integer, positive, share
-from bochner._core.names import WORDS, meant, meant_kernel
+from bochner._core.checks import free_bytes, integer, one_of, positive, share
+from bochner._core.names import WORDS, meant_kernel
 from bochner.errors import InvalidInput
 from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Kernel
@@ -171,8 +171,6 @@ class Effort:
         Of a turned metric.
     families : tuple of Kernel
         Beside the Matérn kernel of smoothness 3/2.
-    seconds : float
-        After so many nothing new is begun.
     """
 
     name: str
@@ -183,7 +181,6 @@ class Effort:
     finalists: int
     rounds: int
     families: tuple[Kernel, ...] = (Exponential(), Matern(2.5), Gaussian())
-    seconds: float = float("inf")
     last: int = 2048
 
 
@@ -197,12 +194,5 @@ EFFORTS = {
 
 
 def as_effort(effort: object, who: str) -> Effort | None:
-    """Return what was asked for by a word or in seconds; None for "low"."""
-    if isinstance(effort, str):
-        if effort != "low" and effort not in EFFORTS:
-            raise InvalidInput(
-                f'{who}: effort must be "low", "medium", "high" or a number of seconds; got '
-                f"{effort!r}{meant(effort, ('low', *EFFORTS)) or '.'}"
-            )
-        return EFFORTS.get(effort)
-    return replace(EFFORTS["high"], name="seconds", seconds=positive(effort, who, "effort"))
+    """Return what was asked for; None for "low"."""
+    return EFFORTS.get(one_of(effort, who, "effort", ("low", *EFFORTS)))

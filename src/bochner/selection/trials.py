@@ -6,14 +6,16 @@ are put into folds, and the errors of each fold are those of what is best on the
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve
 
+from bochner._core.arrays import dense, is_sparse
 from bochner._core.blas import cho_factor
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
+from bochner.data.sample import RowSample
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Radial
 from bochner.selection.descent import (
@@ -35,6 +37,15 @@ STEP = float(np.sqrt(10))
 
 #: What the seed of trials is above that of descents: lengthscales also fit the frequencies seen.
 APART = 1000
+
+#: Share of the rows that is held out, and so many at most.
+HELD_OUT, MOST_HELD_OUT = 0.25, 2048
+
+#: Rows of more cells than this are not looked through for copies, nor made dense if sparse.
+MOST_CELLS = 1 << 22
+
+#: Fewer rows than this say nothing of lengthscales.
+FEWEST = 8
 
 #: Folds of the rows held out.
 FOLDS = 4
@@ -69,18 +80,29 @@ def trial_width(n_features: int, n: int, least: int) -> int:
     return min(n_features, MOST_FEATURES, max(least, n // 2))
 
 
-@dataclass(frozen=True)
-class HeldOutError:
-    """The criterion by which kernels are compared: squared errors of rows that no descent sees."""
+Rows = TypeVar("Rows", RowSample, TuningRows)
 
-    share: float = 0.25  # share of the rows that is held out
-    most: int = 2048  # rows held out, at most
 
-    def split(self, rows: TuningRows, seed: int) -> tuple[TuningRows, TuningRows]:
-        """Return rows to tune on and rows to err on, at random."""
-        order = stream(seed, "held out").permutation(len(rows))
-        held = min(self.most, max(1, int(self.share * len(rows))))
-        return rows.take(order[held:]), rows.take(order[:held])
+def split_rows(rows: Rows, seed: int) -> tuple[Rows, Rows]:
+    """Return rows to tune on and rows to err on; equal rows stay together."""
+    X, n = rows.X, len(rows)
+    if X.shape[0] * X.shape[1] <= MOST_CELLS:
+        group = np.unique(dense(X), axis=0, return_inverse=True)[1].ravel()
+    else:
+        group = np.arange(n)
+    held = min(MOST_HELD_OUT, max(1, int(HELD_OUT * n)))
+    place = stream(seed, "held out").permutation(int(group.max()) + 1)[group]
+    out = np.argsort(place, kind="stable")[:held]
+    out = np.flatnonzero(place <= place[out[-1]])
+    return rows.take(np.setdiff1d(np.arange(n), out)), rows.take(out)
+
+
+def targets_that_vary(rows: RowSample | TuningRows) -> Float[Array, " t"]:
+    """Return which targets vary; none where rows are too few to tune on, or all equal."""
+    few = len(rows) < FEWEST
+    if few or (not is_sparse(rows.X) and not np.any(rows.X[:1] != rows.X)):
+        return np.zeros(rows.y.shape[1], bool)
+    return np.ptp(rows.y, axis=0) > 0
 
 
 @dataclass(frozen=True, eq=False)

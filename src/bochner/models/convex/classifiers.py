@@ -249,7 +249,7 @@ class SVC(ConvexClassifier):
 
     kernel: Kernel | str = "auto"
     _: KW_ONLY
-    effort: str | float = "medium"
+    effort: str = "medium"
     method: Method | str | None = None
     n_features: int | str | Tolerance | None = None
     metric: str | None = None
@@ -373,7 +373,7 @@ class LogisticRegression(ConvexClassifier):
 
     kernel: Kernel | str = "auto"
     _: KW_ONLY
-    effort: str | float = "medium"
+    effort: str = "medium"
     method: Method | str | None = None
     n_features: int | str | Tolerance | None = None
     metric: str | None = None

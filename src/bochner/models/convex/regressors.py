@@ -147,7 +147,7 @@ class SVR(ConvexRegressor):
 
     kernel: Kernel | str = "auto"
     _: KW_ONLY
-    effort: str | float = "medium"
+    effort: str = "medium"
     method: Method | str | None = None
     n_features: int | str | Tolerance | None = None
     metric: str | None = None

@@ -301,11 +301,10 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         evidence), in a metric learned from gradients, and sums of these, are judged by rows that
         none was tuned on; ``search_`` says what was compared. Numbers of a value that are "auto"
         are found by leave-one-out errors; see :class:`bochner.kernels.Free`.
-    effort : {"low", "medium", "high"} or seconds, default "medium"
+    effort : {"low", "medium", "high"}, default "medium"
         Of "auto". "low": a Gaussian kernel with one lengthscale, in well under a second. "medium":
         two to three seconds of one core, whatever n: a fit of 6000 rows takes four in all.
-        "high": seventeen. The words are amounts of work, and the same seed gives the same kernel;
-        with a number nothing new is begun after so many seconds.
+        "high": seventeen. The same seed gives the same kernel.
     method : Method, str or None, default None
         None: "exact" up to 8192 rows, unless ``n_features`` or ``precision`` say what features
         are to be or ``alpha`` is 0. For more rows "local" with ``kernel="auto"``, where they are in
@@ -397,7 +396,7 @@ class KernelRidge(WithIntervals, RidgeEstimator):
 
     kernel: Kernel | str = "auto"
     _: KW_ONLY
-    effort: str | float = "medium"
+    effort: str = "medium"
     method: Method | str | None = None
     n_features: int | str | Tolerance | None = None
     metric: str | None = None
@@ -469,7 +468,7 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     ----------
     kernel : Kernel or str, default "auto"
         A value, or a name whose lengthscale is chosen; see :class:`KernelRidge`.
-    effort : {"low", "medium", "high"} or seconds, default "medium"
+    effort : {"low", "medium", "high"}, default "medium"
         Of "auto", as in :class:`KernelRidge`.
     method : Method, str or None, default None
         How features are made, or "exact" or "local" for the kernel itself; None: as in
@@ -521,7 +520,7 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
 
     kernel: Kernel | str = "auto"
     _: KW_ONLY
-    effort: str | float = "medium"
+    effort: str = "medium"
     method: Method | str | None = None
     n_features: int | str | Tolerance | None = None
     metric: str | None = None
