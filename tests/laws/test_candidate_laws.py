@@ -10,7 +10,7 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner.data import RowSample, row_priorities
-from bochner.errors import InvalidInput
+from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels import Exponential, Gaussian, Laplace
 from bochner.selection import (
     EFFORTS,
@@ -168,6 +168,19 @@ def test_kernels_that_the_method_does_not_serve_are_not_tried():
     X, y = table("one column")
     only = chosen(X, y, serves=lambda kernel: isinstance(kernel, Gaussian))
     assert {type(c.kernel) for c in only.compared} == {Gaussian}
+
+
+SPECIAL = [bo.ReLU(), bo.Sign(), bo.Explicit(), bo.HistogramSampling(), bo.NeuralTangentFeatures()]
+
+
+@pytest.mark.parametrize("method", SPECIAL, ids=repr)
+@pytest.mark.parametrize("metric", [None, "learned"])
+def test_auto_names_the_kernels_of_a_method_that_serves_no_candidate(method, metric):
+    X, y = table("one column", 80)
+    model = bo.KernelRidge(method=method, metric=metric, n_features=16, random_state=0)
+    for ask in (model.fit, lambda X, y: bo.tune(model, X, y)):
+        with pytest.raises(UnsupportedKernel, match=r"requires .*(Angular|Arc|Neural|Chi2|Linear)"):
+            ask(X, y)
 
 
 @pytest.mark.parametrize("estimator", [bo.KernelRidge, bo.KernelRidgeClassifier])

@@ -29,6 +29,7 @@ from bochner.kernels import (
     RationalQuadratic,
     Scaled,
     lifted,
+    opened,
     places_of,
     traced,
     weighted,
@@ -76,6 +77,28 @@ def test_derivatives_in_all_numbers_are_those_of_differences(kernel):
         )
         expected = C.ravel() @ (up - down) / (2 * step)
         assert abs(slope - expected) < 1e-6 * (1 + abs(expected)), place
+
+
+@pytest.mark.parametrize("kernel", TRACED, ids=range(len(TRACED)))
+def test_derivatives_in_some_numbers_are_those_among_all(kernel):
+    rng = np.random.default_rng(0)
+    X, C = rng.standard_normal((15, 2)), rng.standard_normal((15, 15))
+    every = traced(kernel, X)[1](C)
+    for place in every:
+        found = traced(kernel, X, {place}.__contains__)[1](C)
+        assert found.items() <= every.items()
+        assert place in found
+
+
+def test_a_shape_that_stays_is_not_varied(monkeypatch):
+    """Of a Matérn kernel that takes two matrices of Bessel functions."""
+    X, y = series(40)
+    rows = ProcessRows(X, y[:, None], np.ones(40), True)
+    of = OnNumbers(weighted(opened(Matern(1.5) * Gaussian() + Matern(2.5))), rows, CRITERIA["loo"])
+    at = of.starts(1, 0)[-1]
+    expected = of(at)
+    monkeypatch.delattr("bochner.kernels.numbers._in_shape")
+    assert_close(of(at)[1], expected[1])
 
 
 @pytest.mark.parametrize("criterion", ["loo", "evidence"])

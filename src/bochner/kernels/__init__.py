@@ -87,7 +87,7 @@ FOR_DEVELOPERS = {
     "banded": "kernel_matrix",
     "dotproduct": "Binomial ExponentialSeries MultipliedSeries SummedSeries WeightedSeries",
     "green": "half_turns",
-    "numbers": "lifted places_of traced weighted with_numbers",
+    "numbers": "lifted opened places_of traced weighted with_numbers",
     "radial": "isotropic monomials radial_kernels",
     "spectral": "Fixed GaussianMixture InverseChi2 One",
     "sphere": "degree_variances of_degrees",

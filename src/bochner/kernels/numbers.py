@@ -193,10 +193,13 @@ def leaves(kernel: Kernel, X: Array) -> Iterator[tuple[Place, Kernel, Array]]:
 
 Slopes = dict[Place, float]
 Back = Callable[[Array], Slopes]
+Wanted = Callable[[Place], bool]
 
 
-def traced(kernel: Kernel, X: Float[Array, "n d"]) -> tuple[Float[Array, "n n"], Back]:
-    """Return K of rows, and what takes ∂E/∂K on to the derivatives of E in the logs of all numbers.
+def traced(
+    kernel: Kernel, X: Float[Array, "n d"], wanted: Wanted = lambda _: True
+) -> tuple[Float[Array, "n n"], Back]:
+    """Return K of rows, and what takes ∂E/∂K on to the derivatives of E in the logs of numbers.
 
     Parameters
     ----------
@@ -204,6 +207,8 @@ def traced(kernel: Kernel, X: Float[Array, "n d"]) -> tuple[Float[Array, "n n"],
         With all its numbers.
     X : (n, d)
         Checked rows in float64.
+    wanted : callable
+        Whether the derivative in the number at a place is needed.
 
     Notes
     -----
@@ -212,39 +217,45 @@ def traced(kernel: Kernel, X: Float[Array, "n d"]) -> tuple[Float[Array, "n n"],
     """
     match kernel:
         case Sum():
-            return _traced_sum(kernel, X)
+            return _traced_sum(kernel, X, wanted)
         case Product():
-            return _traced_product(kernel, X)
+            return _traced_product(kernel, X, wanted)
         case Scaled():
-            return _traced_multiple(kernel, X)
+            return _traced_multiple(kernel, X, wanted)
         case Power() | Exp():
-            return _traced_function(kernel, X)
+            return _traced_function(kernel, X, wanted)
         case Transformed() if not isinstance(kernel, Mahalanobis):
-            K, back = traced(kernel.kernel, kernel.inputs(X))
+            K, back = traced(kernel.kernel, kernel.inputs(X), _inside("kernel", wanted))
             return K, lambda C: _within("kernel", back(C))
         case Radial():
-            return _traced_radial(kernel, X)
+            return _traced_radial(kernel, X, wanted)
         case Periodic():
             return _traced_periodic(kernel, X)
-    return _traced_by_differences(kernel, X)
+    return _traced_by_differences(kernel, X, wanted)
 
 
 def _within(part: str, slopes: Slopes) -> Slopes:
     return {place.within(part): slope for place, slope in slopes.items()}
 
 
-def _traced_sum(kernel: Sum, X: Array) -> tuple[Array, Back]:
-    (A, by_left), (B, by_right) = traced(kernel.left, X), traced(kernel.right, X)
+def _inside(part: str, wanted: Wanted) -> Wanted:
+    return lambda place: wanted(place.within(part))
+
+
+def _traced_sum(kernel: Sum, X: Array, wanted: Wanted) -> tuple[Array, Back]:
+    A, by_left = traced(kernel.left, X, _inside("left", wanted))
+    B, by_right = traced(kernel.right, X, _inside("right", wanted))
     return A + B, lambda C: _within("left", by_left(C)) | _within("right", by_right(C))
 
 
-def _traced_product(kernel: Product, X: Array) -> tuple[Array, Back]:
-    (A, by_left), (B, by_right) = traced(kernel.left, X), traced(kernel.right, X)
+def _traced_product(kernel: Product, X: Array, wanted: Wanted) -> tuple[Array, Back]:
+    A, by_left = traced(kernel.left, X, _inside("left", wanted))
+    B, by_right = traced(kernel.right, X, _inside("right", wanted))
     return A * B, lambda C: _within("left", by_left(C * B)) | _within("right", by_right(C * A))
 
 
-def _traced_multiple(kernel: Scaled, X: Array) -> tuple[Array, Back]:
-    K, back = traced(kernel.kernel, X)
+def _traced_multiple(kernel: Scaled, X: Array, wanted: Wanted) -> tuple[Array, Back]:
+    K, back = traced(kernel.kernel, X, _inside("kernel", wanted))
     scaled = kernel.scale * K
 
     def through(C: Array) -> Slopes:
@@ -254,8 +265,8 @@ def _traced_multiple(kernel: Scaled, X: Array) -> tuple[Array, Back]:
     return scaled, through
 
 
-def _traced_function(kernel: Power | Exp, X: Array) -> tuple[Array, Back]:
-    K, back = traced(kernel.kernel, X)
+def _traced_function(kernel: Power | Exp, X: Array, wanted: Wanted) -> tuple[Array, Back]:
+    K, back = traced(kernel.kernel, X, _inside("kernel", wanted))
     if isinstance(kernel, Exp):
         value = slope = np.exp(K)
     else:
@@ -263,15 +274,16 @@ def _traced_function(kernel: Power | Exp, X: Array) -> tuple[Array, Back]:
     return value, lambda C: _within("kernel", back(C * slope))
 
 
-def _traced_radial(kernel: Radial, X: Array) -> tuple[Array, Back]:
+def _traced_radial(kernel: Radial, X: Array, wanted: Wanted) -> tuple[Array, Back]:
     U, _ = kernel.in_units(X, X)
     s = distances.squared(U, U)
     K = kernel.profile(s)
 
     def through(C: Array) -> Slopes:
         R = C * kernel.profile_slope(s)
-        names = [name for name in own_names(kernel) if name != "lengthscale"]
-        slopes = {Place(name): float(np.vdot(C, _in_shape(kernel, name, s))) for name in names}
+        shapes = [Place(name) for name in own_names(kernel) if name != "lengthscale"]
+        shapes = list(filter(wanted, shapes))
+        slopes = {at: float(np.vdot(C, _in_shape(kernel, at.name, s))) for at in shapes}
         if not isinstance(kernel.lengthscale, tuple):
             return slopes | {Place("lengthscale"): -2 * float(np.vdot(R, s))}
         turned = R @ U
@@ -325,8 +337,8 @@ def _place(value: Any, name: str, j: int) -> Place:
     return Place(name, j if isinstance(value, tuple) else None)
 
 
-def _traced_by_differences(kernel: Kernel, X: Array) -> tuple[Array, Back]:
-    places = places_of(kernel)
+def _traced_by_differences(kernel: Kernel, X: Array, wanted: Wanted) -> tuple[Array, Back]:
+    places = list(filter(wanted, places_of(kernel)))
 
     def slope(place: Place) -> Array:
         value = place.of(kernel)

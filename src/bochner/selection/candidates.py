@@ -33,6 +33,7 @@ from bochner.selection.search import (
     COORDINATEWISE,
     choose_lengthscale,
     median_scales,
+    require_served,
     serves_kernel,
 )
 from bochner.selection.spec import NAMED, Effort, accepts_sparse, as_effort
@@ -93,7 +94,9 @@ def choose_kernel(
     if asked is not None and judged_again:
         asked = replace(asked, last=asked.judged)
     if name == "auto" and asked is not None:
-        serves = partial(_served, is_sparse(sample.X), None if exact else method, sample.X, seed)
+        method = None if exact else method
+        require_served(method, sample.X, seed)
+        serves = partial(_served, is_sparse(sample.X), method, sample.X, seed)
         if is_sparse(sample.X) and sample.X.shape[0] * sample.X.shape[1] <= MOST_CELLS:
             sample = replace(sample, X=dense(sample.X))
         options: Any = {"centred": centred, "share": share, "of_classes": of_classes}

@@ -291,7 +291,7 @@ class OnNumbers(Descended):
     def __call__(self, at: Hyperparameters) -> tuple[float, Float[Array, " q"]]:
         """Return the value, less the log prior per row, and its gradient in the at' vector."""
         rows, alpha = self.rows, float(np.exp(at.share) * self.rows.w.sum())
-        K, through = traced(self.kernel(at), rows.X)
+        K, through = traced(self.kernel(at), rows.X, self.ranges.__contains__)
         problem = KernelRows(K, rows.y, rows.w, rows.centred)
         score = self.criterion.of_kernel(problem, alpha, rows.noise, rows.amplitude)
         slopes = through(score.by_kernel)

@@ -338,6 +338,8 @@ def tune_kernel(
         partial(serves_kernel, method, euclidean, sample.X, seed),
         isinstance(kernel, str),
     )
+    if every:
+        require_served(method, sample.X, seed)
     search = KernelDescents(family, given, every, n_features, seed, recorder, serves, share)
     return search.run(train, test)
 
@@ -552,9 +554,20 @@ def serves_kernel(
     if method is None or isinstance(method, Auto):
         return True
     try:
-        draw_map(method, kernel, Request(X.shape[1], 2 * X.shape[1], seed, X=X[:FEWEST]))
+        _draw_few(method, kernel, X, seed)
     except UnsupportedKernel:
         return False
     except InvalidInput:  # too few features or rows for this trial: not the kernel's fault
         return True
     return True
+
+
+def require_served(method: Method | None, X: Array, seed: int) -> None:
+    """Raise UnsupportedKernel where the method serves no kernel that a search starts from."""
+    starts = Gaussian(), Matern(1.5)
+    if method and not any(serves_kernel(method, False, X, seed, kernel) for kernel in starts):
+        _draw_few(method, Gaussian(), X, seed)
+
+
+def _draw_few(method: Method, kernel: Kernel, X: Array, seed: int) -> None:
+    draw_map(method, kernel, Request(X.shape[1], 2 * X.shape[1], seed, X=X[:FEWEST]))
