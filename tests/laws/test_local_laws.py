@@ -247,7 +247,7 @@ def few(monkeypatch):
 def test_many_rows_are_split_into_leaves_by_default(few):
     X, y = table(400, noise=0.1)
     fit = lambda **changes: bo.KernelRidge(effort="low", random_state=0, **changes).fit(X, y)
-    assert fit().choice_.method == bo.LocalKernel()
+    assert fit().choice_.method == bo.LocalKernel(1024)
     assert "landmarks across them" in fit().choice_.reason
     for asked in (dict(n_features=32), dict(method="fourier"), dict(kernel=KERNEL), dict(alpha=0)):
         assert not isinstance(fit(**asked).choice_.method, bo.LocalKernel)
@@ -258,6 +258,21 @@ def test_many_rows_are_split_into_leaves_by_default(few):
     unknown = bo.Blocks.from_iterable(lambda: iter([(X, y)]))
     streamed = bo.KernelRidge(effort="low", random_state=0).fit_blocks(unknown)
     assert not isinstance(streamed.choice_.method, bo.LocalKernel)
+
+
+def test_low_effort_takes_leaves_of_fewer_rows_in_the_place_of_one_matrix(monkeypatch):
+    """Planted: the rows that one matrix may have, and those of a leaf."""
+    monkeypatch.setattr("bochner.models.ridge.routes.QUICK_ROWS", 250)
+    monkeypatch.setattr("bochner.models.ridge.routes.QUICK_LEAF", 128)
+    X, y = table(400, noise=0.1)
+    fit = lambda **asked: bo.KernelRidge(effort="low", random_state=0, **asked).fit(X, y)
+    low = fit()
+    assert low.choice_.method == bo.LocalKernel(128)
+    assert low.score(X, y) > 0.9
+    assert "scale among all rows" not in [step.stage for step in low.search_.path[:-1]]
+    exact = dict(kernel=KERNEL), dict(kernel="gaussian"), dict(method="exact")
+    assert all(fit(**asked).choice_.method == bo.ExactKernel() for asked in exact)
+    assert bo.KernelRidge(effort="low").fit(X[:250], y[:250]).choice_.method == bo.ExactKernel()
 
 
 def test_tables_too_large_to_keep_have_features(few, monkeypatch):

@@ -102,6 +102,11 @@ class FeatureSpec:
         )
 
     @property
+    def is_quick(self) -> bool:
+        """Whether a kernel and its fit are to take little time."""
+        return self.kernel == "auto" and self.effort == "low"
+
+    @property
     def bends(self) -> bool:
         """Whether skewed columns may be transformed: a kernel with numbers is of them as given."""
         return self.columns == "auto" and isinstance(self.kernel, str) and self.kernel != "linear"

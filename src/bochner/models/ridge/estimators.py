@@ -50,14 +50,19 @@ from bochner.models.ridge.local import LocalFit, fit_local
 from bochner.models.ridge.methods import (
     NYSTROM,
     ExactKernel,
-    LocalKernel,
     as_exact,
     as_features,
     as_local,
     may_take_leaves,
     takes_pieces,
 )
-from bochner.models.ridge.routes import are_few, as_signs, fit_in_leaves, largest_factor
+from bochner.models.ridge.routes import (
+    are_few,
+    as_signs,
+    default_leaves,
+    fit_in_leaves,
+    largest_factor,
+)
 from bochner.models.ridge.sums import RidgeSpec
 from bochner.models.ridge.wide import WideFit, fit_wide, is_wide, require_moments
 from bochner.selection.spec import Tolerance
@@ -102,7 +107,9 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
         if exact is not None:
             return fit_exact(spec, exact, blocks, inputs, where)
         local = as_local(self.method) or (
-            LocalKernel() if precision is None and self._takes_leaves(spec, blocks, where) else None
+            default_leaves(spec)
+            if precision is None and self._takes_leaves(spec, blocks, where)
+            else None
         )
         if local is not None:
             return fit_local(spec, local, blocks, inputs, where)
@@ -302,11 +309,13 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         none was tuned on; ``search_`` says what was compared. Numbers of a value that are "auto"
         are found by leave-one-out errors; see :class:`bochner.kernels.Free`.
     effort : {"low", "medium", "high"}, default "medium"
-        Of "auto". "low": a Gaussian kernel with one lengthscale, in well under a second. "medium":
-        two to three seconds of one core, whatever n: a fit of 6000 rows takes four in all.
-        "high": seventeen. The same seed gives the same kernel.
+        Of "auto". "low": a Gaussian kernel with one lengthscale, or one in proportion to each
+        column's deviation; more than 2048 rows are fitted as "local", in leaves of 1024: 8000 rows
+        take half a second to a second of one core. "medium": two to three seconds of one core,
+        whatever n: a fit of 6000 rows takes four in all. "high": seventeen. The same seed gives
+        the same kernel.
     method : Method, str or None, default None
-        None: "exact" up to 8192 rows, unless ``n_features`` or ``precision`` say what features
+        None: "exact" up to 8192 rows (2048 with ``effort="low"``), unless ``n_features`` or ``precision`` say what features
         are to be or ``alpha`` is 0. For more rows "local" with ``kernel="auto"``, where they are in
         this process and a gigabyte holds them, and else "auto". "auto": features, see
         :func:`bochner.draw`, of the method that is best on a sample of rows; ``choice_`` says what

@@ -261,7 +261,8 @@ class LocalRows:
         X = rows.X if curves is None else curves.inputs(rows.X)
         asked = seed, spec.fit_intercept, spec.alpha, spec.per_target, found.share
         places = DensePlaces.of(found.kernel, (X, rows.y, rows.w), *asked)
-        is_open, others = isinstance(spec.features.kernel, str), []
+        dense_sample = spec.features.is_quick and len(sample) == len(rows.w)
+        is_open, others = isinstance(spec.features.kernel, str) and not dense_sample, []
         if is_open and isinstance(spec.alpha, str):  # given penalties ask for scales of their own
             bent = sample if curves is None else replace(sample, X=curves.inputs(sample.X))
             asked_near = (X, rows.y, rows.w), bent, seed, spec.fit_intercept
