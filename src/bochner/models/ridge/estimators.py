@@ -315,19 +315,20 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         whatever n: a fit of 6000 rows takes four in all. "high": seventeen. The same seed gives
         the same kernel.
     method : Method, str or None, default None
-        None: "exact" up to 8192 rows (2048 with ``effort="low"``), unless ``n_features`` or ``precision`` say what features
-        are to be or ``alpha`` is 0. For more rows "local" with ``kernel="auto"``, where they are in
-        this process and a gigabyte holds them, and else "auto". "auto": features, see
-        :func:`bochner.draw`, of the method that is best on a sample of rows; ``choice_`` says what
-        it took and why; of up to three columns, or a kernel of the globe, where the width is left
-        open: the waves of :class:`bochner.FourierGrid` or :class:`bochner.SphericalHarmonics` that
-        stand for the kernel itself, if 2047 suffice, or of 131,072 rows and more a quarter of
-        their number. "exact": no features but the kernel itself, directly or by conjugate gradients
-        (:class:`bochner.ExactKernel`): all rows are kept in memory, time grows like n³ up to 8192
-        rows (a second for 2000) and then like n² (100,000 rows are minutes). "local": the kernel
-        itself among rows that are near one another, and landmarks for the rest
-        (:class:`bochner.LocalKernel`): all rows are kept, time grows like n. ``Auto(leaves=True)``:
-        features or leaves of as many kernel values, by errors of rows left out.
+        None: "exact" up to 8192 rows (2048 with ``effort="low"``), unless ``n_features`` or
+        ``precision`` say what features are to be or ``alpha`` is 0. For more rows "local" with
+        ``kernel="auto"``, where they are in this process and a gigabyte holds them, and else
+        "auto". "auto": features, see :func:`bochner.draw`, of the method that is best on a sample
+        of rows; ``choice_`` says what it took and why; of up to three columns, or a kernel of the
+        globe, where the width is left open: the waves of :class:`bochner.FourierGrid` or
+        :class:`bochner.SphericalHarmonics` that stand for the kernel itself, if 2047 suffice, or of
+        131,072 rows and more a quarter of their number. "exact": no features but the kernel itself,
+        directly or by conjugate gradients (:class:`bochner.ExactKernel`): all rows are kept in
+        memory, time grows like n³ up to 8192 rows (a second for 2000) and then like n² (100,000
+        rows are minutes). "local": the kernel itself among rows that are near one another, and
+        landmarks for the rest (:class:`bochner.LocalKernel`): all rows are kept, time grows like n.
+        ``Auto(leaves=True)``: features or leaves of as many kernel values, by errors of rows left
+        out.
     n_features : int, "auto", Tolerance or None, default None
         D; None: 1024, where features are made, of 65,536 rows and more 2048. Error falls with D;
         time grows like n D² + D³ and memory like D². "auto": as many as bring ε of the certificate
