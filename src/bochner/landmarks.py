@@ -13,7 +13,6 @@ from bochner.features.nystrom.landmarks import (
     RPCholesky,
     Uniform,
 )
-from bochner.features.nystrom.nystrom import landmarks_of
 
 __all__ = [
     "Given",
@@ -22,5 +21,4 @@ __all__ = [
     "RPCholesky",
     "RidgeLeverage",
     "Uniform",
-    "landmarks_of",
 ]

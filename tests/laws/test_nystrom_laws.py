@@ -1,8 +1,7 @@
-"""Laws of Nyström maps, for every choice of landmarks, in memory and streamed."""
+"""Laws of Nyström maps, for every choice of landmarks."""
 
 import copy
 import pickle
-from dataclasses import dataclass
 from pkgutil import resolve_name
 
 import array_api_strict
@@ -11,8 +10,7 @@ import pytest
 import scipy.sparse
 import torch
 from gallery import LANDMARKS, rows
-from naive import pivot_law
-from tolerance import assert_close, bernstein_bar, of
+from tolerance import assert_close, of
 
 import bochner as bo
 from bochner.errors import InvalidInput, InvalidType
@@ -21,14 +19,13 @@ from bochner.kernels import (
     Angular,
     ArcCosine,
     Gaussian,
-    Kernel,
     Laplace,
     Linear,
     Matern,
     NeuralTangent,
     Polynomial,
 )
-from bochner.landmarks import Given, KMeans, RidgeLeverage, RPCholesky, Uniform, landmarks_of
+from bochner.landmarks import Given, KMeans, RidgeLeverage, RPCholesky, Uniform
 
 D = 24
 
@@ -282,97 +279,6 @@ def test_a_model_takes_given_landmarks():
     assert (model.map_.landmarks == X[:20]).all()
 
 
-# ---- streamed
-
-
-@dataclass(frozen=True)
-class Table(Kernel):
-    """A kernel matrix, read at row numbers."""
-
-    entries: tuple
-
-    def evaluate(self, X, Y):
-        K = np.array(self.entries)
-        return K[X[:, 0].astype(int)][:, Y[:, 0].astype(int)]
-
-    def diagonal(self, X):
-        return np.diag(np.array(self.entries))[X[:, 0].astype(int)]
-
-
-def blocks_of(X, size):
-    return bo.Blocks.from_arrays(X, block_rows=size)
-
-
-@pytest.mark.parametrize(
-    "landmarks", [Uniform(), RidgeLeverage(), RidgeLeverage(0.1), Given(rows(30))], ids=repr
-)
-@pytest.mark.parametrize("size", [1, 7, 32])
-def test_streamed_landmarks_are_the_same_for_any_blocks(landmarks, size):
-    X = rows(200, seed=5)
-    found, whole = (
-        landmarks_of(landmarks, Gaussian(), blocks_of(X, m), D, random_state=0).rows
-        for m in (size, 200)
-    )
-    assert (found == whole).all()
-
-
-@every_method
-@pytest.mark.parametrize("sparse", [False, True])
-def test_streamed_landmarks_serve_as_those_in_memory_do(method, sparse):
-    X, kernel = rows(300, seed=5), Gaussian(lengthscale=2.0)
-    X[np.abs(X) < 0.3] = 0
-    taken = scipy.sparse.csr_array(X) if sparse else X
-    streamed, memory = [], []
-    for seed in range(6):
-        chosen = landmarks_of(method.landmarks, kernel, blocks_of(taken, 70), D, random_state=seed)
-        assert chosen.rows.dtype == np.float64
-        assert len(chosen.rows) <= D
-        phi = draw(kernel, Nystrom(Given(chosen.rows)), n_features=D, n_inputs=3)
-        streamed.append(phi.residual(X).sum())
-        memory.append(drawn(kernel, method, seed, X=X).residual(X).sum())
-        if chosen.unexplained is not None:
-            assert abs(chosen.unexplained - streamed[-1] / 300) < 1e-9
-    assert np.mean(streamed) < 1.3 * np.mean(memory)
-
-
-RUNS = 600
-
-
-@pytest.mark.statistical
-def test_streamed_pivots_have_the_law_of_one_at_a_time():
-    """Against the enumerated law of three pivots; light rows count as one kind."""
-    K = np.diag([1.0, 1.0, *[0.007] * 14])
-    K[0, 1] = K[1, 0] = 0.975
-    kernel, X = Table(tuple(map(tuple, K.tolist()))), np.arange(16.0).reshape(-1, 1)
-    law, seen = {}, {}
-    for sequence, p in pivot_law(K, 3).items():
-        kinds = tuple(min(i, 2) for i in sequence)
-        law[kinds] = law.get(kinds, 0) + p
-    for seed in range(RUNS):
-        S = landmarks_of(RPCholesky(), kernel, [(X[:5],), (X[5:],)], 3, random_state=seed).rows
-        kinds = tuple(min(int(s), 2) for s in S[:, 0])
-        seen[kinds] = seen.get(kinds, 0) + 1
-    assert set(seen) <= set(law)
-    for kinds, p in law.items():
-        bar = bernstein_bar(len(law), (p * (1 - p)) ** 0.5, 1.0, RUNS)
-        assert abs(seen.get(kinds, 0) / RUNS - p) < bar
-
-
-def test_streamed_pivots_find_rare_clusters_and_stop():
-    X = np.concatenate([np.zeros((500, 2)), 50 * np.random.default_rng(0).normal(size=(9, 2))])
-    chosen = landmarks_of(RPCholesky(), Gaussian(), blocks_of(X, 100), 64, random_state=0)
-    assert len(chosen.rows) == 10
-    assert chosen.unexplained < 1e-11
-
-
-def test_streamed_landmarks_of_rows_that_the_kernel_maps_to_zero():
-    for method in LANDMARKS:
-        X = np.zeros((30, 3))
-        chosen = landmarks_of(method.landmarks, Linear(), [(X,)], 4, random_state=0)
-        phi = draw(Linear(), Nystrom(Given(chosen.rows)), n_features=4, n_inputs=3)
-        assert np.isfinite(phi(rows(5))).all()
-
-
 # ---- refusals
 
 
@@ -404,19 +310,6 @@ def test_refusals():
         RidgeLeverage(alpha=0.0)
     with pytest.raises(InvalidType, match=r"RidgeLeverage: alpha must be a positive"):
         RidgeLeverage(alpha="loo")
-
-
-def test_refusals_of_streams():
-    with pytest.raises(InvalidInput, match=r"readable again and again.*generator, which is read"):
-        landmarks_of(Uniform(), Gaussian(), ((X,) for X in (rows(5),)), 3)
-    with pytest.raises(InvalidInput, match=r"blocks must hold rows; got none"):
-        landmarks_of(Uniform(), Gaussian(), [], 3)
-    with pytest.raises(InvalidInput, match=r"count must be an integer, 1 or above; got 0"):
-        landmarks_of(Uniform(), Gaussian(), [(rows(5),)], 0)
-    with pytest.raises(
-        InvalidInput, match=r"landmarks_of: landmarks must be 'rpcholesky', 'kmeans'"
-    ):
-        landmarks_of("random", Gaussian(), [(rows(5),)], 3)
 
 
 def test_names_and_rows_stand_for_the_values_of_landmarks():

@@ -2,7 +2,7 @@
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,10 +13,14 @@ from bochner._core.arrays import as_matrix, dense, different_rows, is_sparse, to
 from bochner._core.blas import cholesky, eigvalsh, triangular_product
 from bochner._core.checks import check_fields, counted, optional, positive, word
 from bochner._core.names import meant
-from bochner._core.shapes import Array, Bool, Float, Tabular
+from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import FEW_CELLS
 from bochner.errors import InvalidInput
+from bochner.kernels.algebra import Columns, Transformed
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.numbers import parts_of
+from bochner.kernels.stationary import Stationary
+from bochner.kernels.windows import Windows
 from bochner.solvers.factorisations import MODES, Mode, randomly_pivoted_cholesky
 from bochner.solvers.lloyd import WeightedFeatures, assign, run_lloyd
 
@@ -33,10 +37,7 @@ class ChosenLandmarks:
 
 
 class Landmarks(ABC):
-    """Chooses up to D landmarks among rows in memory.
-
-    :func:`bochner.landmarks.landmarks_of` chooses from blocks of rows that can be read again.
-    """
+    """Chooses up to D landmarks among rows in memory."""
 
     @abstractmethod
     def choose(
@@ -151,8 +152,8 @@ class KMeans(Landmarks):
     to 64 columns, Gaussian and Matérn kernels, 64 and 256 landmarks) half to nine tenths of the
     error of :class:`RPCholesky`, which wins where D is far past the effective dimension. Choosing
     takes up to twice as long, of hundreds of columns up to seven times. Distances are in units of
-    the kernel's lengthscales where it has one for each column. The landmarks are means, not rows of
-    the data.
+    the kernel's lengthscales, where its parts have one for each column. The landmarks are means,
+    not rows of the data.
 
     Parameters
     ----------
@@ -260,8 +261,8 @@ class RidgeLeverage(Landmarks):
     def choose(
         self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator
     ) -> ChosenLandmarks:
-        rows = (X.astype(np.float64, copy=False),)
-        return ChosenLandmarks(leverage_rows(kernel, rows, X.shape[0], count, self.alpha, rng))
+        rows = X.astype(np.float64, copy=False)
+        return ChosenLandmarks(leverage_rows(kernel, rows, count, self.alpha, rng))
 
 
 #: What stands for each by name.
@@ -293,13 +294,31 @@ def dense_rows(X: Float[Array, "n d"], index: Array) -> Float[Array, "m d"]:
 
 
 def lengthscales(kernel: Kernel, d: int) -> Float[Array, " d"]:
-    """Return the kernel's lengthscale of each column, ones where it has not one for each."""
-    found = getattr(kernel, "lengthscale", None)
-    return np.array(found if isinstance(found, tuple) and len(found) == d else [1.0] * d)
+    """Return the geometric mean, for each column, of the lengthscales of the kernel's parts.
+
+    Ones where all are equal: clusters depend on their ratios only.
+    """
+    product, parts = np.ones(d), np.zeros(d)
+    for columns, values in _lengthscales(kernel, np.arange(d)):
+        product[columns] *= values
+        parts[columns] += 1
+    found = product ** (1 / np.maximum(parts, 1))
+    return np.ones(d) if (found == found[0]).all() else found
+
+
+def _lengthscales(kernel: Kernel, columns: Array) -> Iterator[tuple[Array, Any]]:
+    """Yield the columns that each stationary part sees, and its lengthscales there."""
+    if isinstance(kernel, Columns):
+        yield from _lengthscales(kernel.kernel, columns[list(kernel.columns)])
+    elif isinstance(kernel, Stationary) and hasattr(kernel, "lengthscale"):
+        yield columns, kernel.lengthscale
+    elif not isinstance(kernel, Transformed | Windows):
+        for part in parts_of(kernel).values():
+            yield from _lengthscales(part, columns)
 
 
 def in_units(X: Float[Array, "n d"], kernel: Kernel) -> Float[Array, "n d"]:
-    """Return rows in units of the kernel's lengthscales, NumPy or CSR; float64 where it has any."""
+    """Return rows in units of the kernel's lengthscales, NumPy or CSR; float64 if scaled."""
     scale = 1.0 / lengthscales(kernel, X.shape[1])
     if (scale == 1.0).all():
         return X
@@ -325,8 +344,7 @@ def _pool(X: Float[Array, "n d"], size: int, rng: np.random.Generator) -> Float[
 #     τ̃_i = (1/λ) (k(x_i, x_i) − k(x_i, S) (k(S, S) + λ diag(p))⁻¹ k(S, x_i)),
 #
 # never below τ_i where p = 1: fewer rows explain less. The rows of one level are half of those of
-# the level above; which ones is decided by one random number a row, so that blocks of rows can be
-# read again and again.
+# the level above.
 
 ROWS = 4096  # Rows whose leverage is computed together
 #: Least penalty, as a share of the mean diagonal: below it K(S, S) is singular in float64.
@@ -343,52 +361,50 @@ class WeightedRows:
 
 def leverage_rows(
     kernel: Kernel,
-    blocks: Iterable[Float[Array, "b d"]],
-    n: int,
+    X: Float[Array, "n d"],
     count: int,
     alpha: float | None,
     rng: np.random.Generator,
 ) -> Float[Array, "s d"]:
     """Return ``count`` of n rows, drawn in proportion to their leverage without replacement.
 
-    Blocks are NumPy or CSR, the same rows each of the about 2 log₂(n/count) times that they are
-    iterated. ``alpha`` is λ; None takes what ``count`` rows can resolve.
+    X is NumPy or CSR. ``alpha`` is λ; None takes the smallest that ``count`` rows can resolve.
     """
+    n = X.shape[0]
     level = max(0, int(np.ceil(np.log2(max(n, 1) / count))))
     order, draws = rng.random(n), rng.random(n)
     chosen = order < max(0.5**level, np.nextafter(order.min(), 1.0))  # one row at least
-    sample = WeightedRows(_taken(blocks, chosen), np.ones(int(chosen.sum())))
+    sample = WeightedRows(dense_rows(X, chosen), np.ones(int(chosen.sum())))
     for depth in range(level - 1, -1, -1):
         inside = order < 0.5**depth
-        tau = estimate(kernel, _parts(blocks, inside), sample, _penalty(kernel, sample, alpha))
+        tau = estimate(kernel, X[inside], sample, _penalty(kernel, sample, alpha))
         if depth == 0:
             # Exponential races: the winners are a draw without replacement (Efraimidis and
             # Spirakis 2006).
             times = -np.log1p(-draws) / np.maximum(tau, np.finfo(float).tiny)
-            winners = np.zeros(n, bool)
-            winners[np.argsort(times, kind="stable")[:count]] = True
-            return _taken(blocks, winners)
+            return dense_rows(X, np.sort(np.argsort(times, kind="stable")[:count]))
         chances = _chances(tau, count)
         drawn = draws[inside] < chances
         chosen = inside.copy()
         chosen[inside] = drawn
         draws[inside] = rng.random(int(inside.sum()))
         if drawn.any():
-            sample = WeightedRows(_taken(blocks, chosen), chances[drawn])
+            sample = WeightedRows(dense_rows(X, chosen), chances[drawn])
     return sample.rows
 
 
 def estimate(
-    kernel: Kernel, parts: Iterable[Float[Array, "b d"]], sample: WeightedRows, penalty: float
+    kernel: Kernel, X: Float[Array, "n d"], sample: WeightedRows, penalty: float
 ) -> Float[Array, " n"]:
-    """Return τ̃ of the rows of all parts, each at most 1."""
+    """Return τ̃ of each row, at most 1."""
     A = kernel(sample.rows) + penalty * np.diag(sample.chances)
     L = _factor(A)
     inverse = np.asfortranarray(solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False))
     found = [np.empty(0)]
-    for X in parts:
-        Z = triangular_product(np.ascontiguousarray(kernel(X, sample.rows)), inverse)
-        left = kernel.diag(X) - np.einsum("ij,ij->i", Z, Z)
+    for start in range(0, X.shape[0], ROWS):
+        rows = X[start : start + ROWS]
+        Z = triangular_product(np.ascontiguousarray(kernel(rows, sample.rows)), inverse)
+        left = kernel.diag(rows) - np.einsum("ij,ij->i", Z, Z)
         found.append(np.clip(left / penalty, 0.0, 1.0))
     return np.concatenate(found)
 
@@ -425,21 +441,3 @@ def _chances(tau: Float[Array, " n"], count: int) -> Float[Array, " n"]:
         if not over.any():
             return chances
         sure |= over
-
-
-def _parts(
-    blocks: Iterable[Float[Array, "b d"]], mask: Bool[Array, " n"]
-) -> Iterator[Float[Array, "m d"]]:
-    """Give the rows of the mask, a bounded number at a time."""
-    start = 0
-    for X in blocks:
-        index = np.flatnonzero(mask[start : start + X.shape[0]])
-        start += X.shape[0]
-        for first in range(0, len(index), ROWS):
-            yield X[index[first : first + ROWS]]
-
-
-def _taken(blocks: Iterable[Float[Array, "b d"]], mask: Bool[Array, " n"]) -> Float[Array, "m d"]:
-    """Return the rows of the mask, dense."""
-    parts = [dense(part) for part in _parts(blocks, mask)]
-    return np.ascontiguousarray(np.concatenate(parts or [np.empty((0, 1))]), dtype=np.float64)
