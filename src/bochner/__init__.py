@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bochner.certificates.comparison import Comparison, compare
     from bochner.certificates.feature_checks import check_features
     from bochner.certificates.kernel_checks import check_kernel
-    from bochner.certificates.pointwise import approximation_residual, split_half_error
+    from bochner.certificates.pointwise import approximation_residual
     from bochner.certificates.risk import CostCertificate, certify_costs, risk
     from bochner.data.blocks import Blocks
     from bochner.data.places import PlacedRows
@@ -208,7 +208,6 @@ __all__ = [
     "required_features",
     "risk",
     "save",
-    "split_half_error",
     "tune",
     "universal_kriging",
     "variogram",
@@ -280,7 +279,6 @@ _NAMES = {
         "compare",
         "compare_bounds",
         "risk",
-        "split_half_error",
         "approximation_residual",
     ),
     "bochner.selection.choose": ("draw",),

@@ -9,6 +9,7 @@ from scipy.linalg import eigh
 from scipy.special import expit
 from scipy.stats import t as student
 
+import bochner as bo
 from bochner import Certificate, certify
 from bochner.certificates import match
 from bochner.errors import InvalidInput, InvalidType, NotPositive
@@ -277,17 +278,23 @@ def test_four_times_the_features_about_halve_epsilon():
     assert found.features_to_halve == 1600
 
 
-def test_landmark_features_halve_where_the_spectrum_says():
+def test_fewer_landmark_features_do_not_halve():
+    """The number is a lower bound: for the best directions it is enough, and one fewer is not."""
     X = rows()
     c = certify(landmarks(X), X, alpha=0.1, random_state=0)
     assert c.n_features < c.features_to_halve < 300
+    assert "Halving ε takes at least" in str(c)
     # The best map of that width: the leading eigenvectors of the residual, added.
     Z, K = landmarks(X)(X), Radial()(X)
     I = 0.1 * np.eye(300)
     values, V = eigh(K - Z @ Z.T, K + I)
-    V = (K + I) @ V[:, -(c.features_to_halve - c.n_features) :]
-    E = K - Z @ Z.T - (V * values[-V.shape[1] :]) @ V.T
-    assert eigh(E, K + I, eigvals_only=True)[-1] <= c.epsilon / 2 * (1 + 1e-6)
+    for fewer in (0, 1):
+        W = (K + I) @ V[:, -(c.features_to_halve - c.n_features - fewer) :]
+        E = K - Z @ Z.T - (W * values[-W.shape[1] :]) @ W.T
+        halved = eigh(E, K + I, eigvals_only=True)[-1] <= c.epsilon / 2 * (1 + 1e-6)
+        assert halved == (fewer == 0)
+    wider = bo.draw(Radial(), "nystrom", n_features=c.features_to_halve - 1, X=X, random_state=0)
+    assert certify(wider, X, alpha=0.1).epsilon > c.epsilon / 2
 
 
 def test_exact_features_are_zero_away():

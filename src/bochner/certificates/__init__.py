@@ -31,12 +31,10 @@ from bochner.certificates.feature_checks import FeatureCheck, FeatureLaw, check_
 from bochner.certificates.kernel_checks import Flaw, KernelCheck, check_kernel
 from bochner.certificates.pointwise import (
     ApproximationResidual,
-    SplitHalf,
     approximation_residual,
     effective_dimension,
     intrinsic_dimension,
     leverage_scores,
-    split_half_error,
 )
 from bochner.certificates.risk import CostCertificate, Risk, certify_costs, risk
 
@@ -45,11 +43,11 @@ __all__ = [
     "ApproximationResidual", "BallSpectral", "Bernstein", "Bound", "BoundComparison", "Certificate",
     "Compared", "ComparedBound", "Comparison", "CostCertificate", "DirectionsNorm", "FeatureCheck",
     "FeatureLaw", "Flaw", "GegenbauerSizes", "Hoeffding", "KernelCheck", "LeverageSpectral",
-    "OperatorNorm", "ProjectionCost", "RahimiRecht", "Risk", "SketchNorm", "Spectral", "SplitHalf",
+    "OperatorNorm", "ProjectionCost", "RahimiRecht", "Risk", "SketchNorm", "Spectral",
     "TreeNorm", "ZonalSpectral",
     "approximation_residual", "certify", "certify_costs", "check_features", "check_kernel",
     "compare", "compare_bounds", "covering_constant", "direction_leverage", "effective_dimension",
-    "intrinsic_dimension", "leverage_scores", "risk", "split_half_error",
+    "intrinsic_dimension", "leverage_scores", "risk",
 ]
 # fmt: on
 
@@ -57,7 +55,7 @@ __all__ = [
 FOR_DEVELOPERS = {
     "bounds.zonal": "Cut",
     "comparison": "all_methods",
-    "pencil": "ends match steps_for whitened",
+    "pencil": "match",
     "pointwise": "draw_leverages eigen",
     "risk": "Smoother noise_variance",
 }

@@ -2,15 +2,14 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from bochner._core.arrays import in_float64
-from bochner._core.checks import integer, one_of, positive, require_room, share
+from bochner._core.checks import integer, positive, require_room, share
 from bochner._core.html import HtmlPart, HtmlTable, Interval, ShownResult, Words
-from bochner._core.random import seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner._core.threads import one_thread
 from bochner.certificates.pencil import (
@@ -19,11 +18,9 @@ from bochner.certificates.pencil import (
     Pencil,
     distance,
     excess_count,
-    measure,
     operator_ratio,
-    refuse_part,
 )
-from bochner.certificates.sample import MeasuredRows, frobenius, kernel_of, rows_of, sample
+from bochner.certificates.sample import MeasuredRows, frobenius, rows_of, sample
 from bochner.errors import InvalidInput
 from bochner.features.fourier.fourier import require_real
 from bochner.features.map import SMALL_BIAS, FeatureMap
@@ -53,8 +50,7 @@ class Certificate(ShownResult):
         Largest |φ(x)·φ(y) − k(x, y)| over all pairs of the rows measured; ``pairs_beyond`` says
         what that means for others.
     effective_dimension : float
-        tr K(K + alpha I)⁻¹ of all rows; only a lower bound where not ``resolved``. From a sample,
-        also with "lanczos".
+        tr K(K + alpha I)⁻¹ of all rows; only a lower bound where not ``resolved``.
     alpha : float
         Ridge penalty asked for, on the scale of ``n_rows`` rows.
     alpha_measured : float
@@ -67,12 +63,11 @@ class Certificate(ShownResult):
         Whether the sample can show the effective dimension. If not, the upper end is only the
         coarse bound ‖Z Zᵀ − K‖/alpha.
     features_to_halve : int or None
-        Features that would about halve ε; None where ε is zero up to rounding, and where it is no
-        matter of their number.
+        Features that would about halve ε. For maps below their kernel a lower bound: fewer, added
+        to these, do not halve it. None where ε is zero up to rounding, or does not depend on the
+        number of features.
     operator_norm : float
-        ‖Z Zᵀ − K‖/‖K‖ of the rows measured, largest eigenvalues, to about 1 %.
-    how : {"sample", "lanczos"}
-        Densely on a sample, or on all rows by Lanczos.
+        ‖Z Zᵀ − K‖/‖K‖ of the rows measured, largest eigenvalues.
     left_out : float or None
         Share of tr K that the features lack in the mean over draws, however many there are: of a
         series that is cut. Zero for unbiased maps; None where it is not known (quadrature,
@@ -95,7 +90,6 @@ class Certificate(ShownResult):
     resolved: bool
     features_to_halve: int | None
     operator_norm: float
-    how: str = "sample"
     left_out: float | None = 0.0
 
     @property
@@ -197,7 +191,6 @@ def certify(
     n_sample: int = 2048,
     confidence: float = 0.95,
     random_state: Any = None,
-    how: str = "sample",
 ) -> Certificate:
     """Measure how far φ(X) φ(X)ᵀ is from K, and say what that means for a fit with this penalty.
 
@@ -221,11 +214,7 @@ def certify(
     confidence : float, default 0.95
         Of the intervals, above 0 and below 1.
     random_state : int, Generator, RandomState or None
-        Chooses the sample, and where Lanczos starts.
-    how : {"sample", "lanczos"}, default "sample"
-        "sample" measures ``n_sample`` rows densely. "lanczos" measures all rows of X without
-        storing K, and the statement is about these rows only: for tens of thousands of rows, or
-        where a sample cannot resolve alpha.
+        Chooses the sample.
 
     Returns
     -------
@@ -261,13 +250,8 @@ def certify(
 
     What is *derived*: the matched penalty, to leading order for large m, and the bound ‖E‖/alpha
     for the rows measured. What was *found by experiment*, not proved: that these pieces together
-    cover ε of all rows at least as often as stated. At 95 %, over 864 intervals (Gaussian,
-    Matérn 3/2 and exponential kernels; independent, orthogonal and Nyström features; d = 2, 5 and
-    10, normal and t₃ data, two widths, alpha/n = 1e-1 to 1e-5, n = 1200, m = n/1.5 to n/8) 0.5 %
-    ended below the truth and 1.6 % began above it. The weakest kind was Nyström features measured
-    on n/8 rows, whose ε hangs on a few outlying rows: 5.6 % of 72 began above the truth, 1.4 %
-    ended below it. Rows that are rare and unlike all others can carry
-    a larger ε than any sample shows; no interval from a sample covers that.
+    cover ε of all rows at least as often as stated (guide "Certificates"). Rows that are rare and
+    unlike all others can carry a larger ε than any sample shows.
 
     The Frobenius error weighs diagonal and off-diagonal pairs as n rows have them; its interval is
     that of a ratio of two U-statistics, by the normal distribution.
@@ -275,42 +259,30 @@ def certify(
     **Precision.** An alpha below m·2⁻⁵²·‖K‖ is lost to rounding in K + alpha I. ε is then measured
     at that value (``alpha_measured``), is a lower bound for ε at ``alpha``, and no risk is stated.
 
-    **Lanczos.** P = Z Zᵀ + alpha I preconditions K + alpha I; the extreme eigenvalues of what is
-    left give ε. The estimate is also the lower end, because Ritz values lie inside the spectrum;
-    the upper end holds with the stated probability over the random start, whatever K is. The
-    number of steps is chosen so that both ends of the spectrum are known to 1 % of its length:
-    about 45 for 10,000 rows. Frobenius and entrywise errors are those of all rows, exactly.
-
     Cost: O(m(D + d)m + 2m³), memory 5m² numbers, whatever n (m = 20,000: 16 GB and half an hour;
-    Ctrl-C is answered within a second or two); with "lanczos" also about 45 n²/2
-    kernel values, O(n²D + nD²) and memory for Z.
+    Ctrl-C is answered within a second or two).
 
     Sources: Avron, Kapralov, Musco, Musco, Velingker and Zandieh (2017) for ε and its meaning;
-    Jacot, Simsek, Spadaro, Hongler and Gabriel (2020) for the matched penalty; Kuczyński and
-    Woźniakowski (1992) for Lanczos.
+    Jacot, Simsek, Spadaro, Hongler and Gabriel (2020) for the matched penalty.
     """
     require_real(phi, "certify")
     alpha = positive(alpha, "certify", "alpha")
     n_sample = integer(n_sample, "certify", "n_sample", least=_LEAST)
     confidence = share(confidence, "certify", "confidence")
-    one_of(how, "certify", "how", ("sample", "lanczos"))
     rows = rows_of(X, n_sample, random_state)
     require_room(
         32 * rows.shape[0] ** 2,
         f"certify: measuring {rows.shape[0]:,} rows densely takes",
-        'Lower n_sample; all rows are measured by how="lanczos".',
+        "Lower n_sample.",
     )
     given = int(X.shape[0]) if hasattr(X, "shape") else len(X)
-    if how == "lanczos":
-        refuse_part(n_rows, given)
     n = _n_rows(n_rows, given, rows.shape[0])
     s = sample(phi, rows, kernel)
     rest = _left_out(phi, rows, s)
     found = distance(s.K, s.E, n, alpha, confidence)
-    start = stream(seed_of(random_state), "lanczos")
     below = bool(getattr(phi, "below_kernel", False))
     ratio, ratio_interval = frobenius(s, n, confidence)
-    c = Certificate(
+    return Certificate(
         epsilon=found.epsilon,
         epsilon_interval=found.interval,
         confidence=1.0 if len(s.K) == n else confidence,
@@ -326,13 +298,9 @@ def certify(
         below_kernel=below,
         resolved=found.resolved,
         features_to_halve=_to_halve(s, rest, found, n, below),
-        operator_norm=operator_ratio(s.K, s.E, start),
+        operator_norm=operator_ratio(s.K, s.E),
         left_out=None if rest is None else float(rest.sum() / max(np.trace(s.K), TINY)),
     )
-    if how == "sample":
-        return c
-    of_all = measure(phi, X, kernel_of(phi, kernel, "certify"), alpha, confidence, start)
-    return replace(c, confidence=confidence, n_sample=n, how="lanczos", **of_all)
 
 
 def _left_out(phi: Any, rows: Array, s: MeasuredRows) -> Float[Array, " m"] | None:
@@ -362,6 +330,7 @@ def _to_halve(
 ) -> int | None:
     """4D where the error falls like 1/√D; below the kernel D and the directions still above ε/2.
 
+    The second is a lower bound: each feature added mends at most one direction (interlacing).
     None for others whose bias may be a tenth of ε: it is Σ e/alpha at most, on the rows measured.
     """
     if found.epsilon == 0:
@@ -393,11 +362,6 @@ def _caveat(c: Any) -> str:
         return (
             f"The alpha asked for, {c.alpha:.3g}, is lost to rounding in float64, so ε there is "
             "this or larger."
-        )
-    if not c.resolved and c.how == "lanczos":
-        return (
-            "The effective dimension is that of a sample, which is too small to resolve this "
-            "alpha: raise n_sample for more of it."
         )
     if not c.resolved:
         return (
@@ -447,7 +411,7 @@ def _more(c: Any) -> str:
         )
     if c.below_kernel:
         return (
-            f"Halving ε takes about {c.features_to_halve:,} features or more: the error of these "
+            f"Halving ε takes at least {c.features_to_halve:,} features: the error of these "
             "features follows the spectrum of the kernel."
         )
     return (

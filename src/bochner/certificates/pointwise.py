@@ -1,4 +1,4 @@
-"""Row by row: effective dimension, leverage scores, split halves, what the features leave out."""
+"""Row by row: effective dimension, leverage scores, approximation residuals."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,7 +32,9 @@ class KernelEigen(NamedTuple):
 def leverage_scores(
     source: Kernel | FeatureMap, X: Float[Array, "n d"], *, alpha: float
 ) -> Float[np.ndarray, " n"]:
-    """Return the ridge leverage τ_i = (K(K + alpha I)⁻¹)_ii of each row: what only it tells.
+    """Return the ridge leverage τ_i = (K(K + alpha I)⁻¹)_ii of each row.
+
+    It is the influence of the row's target on its own fitted value.
 
     Parameters
     ----------
@@ -152,157 +154,6 @@ def draw_leverages(
     each = np.einsum("ij,i,ij->j", rotated, 1 / (found.values + alpha), rotated)
     m = Z.shape[1] // features
     return m * each.reshape(features, m).sum(axis=0)
-
-
-# --- The error of random features without one value of the kernel: two draws against each other
-#
-# Independent unbiased maps A and B err independently, so E‖K_A − K_B‖² = E‖K_A − K‖² + E‖K_B − K‖²
-# (Frobenius): their difference shows the error of each, and a quarter of it that of both together,
-# [φ_A, φ_B]/√2. With Gram matrices
-#
-#     ‖K_A − K_B‖² = ‖Z_Aᵀ Z_A‖² + ‖Z_Bᵀ Z_B‖² − 2‖Z_Aᵀ Z_B‖²,
-#
-# one pass over rows of any number; ‖K‖² is ‖Z_Aᵀ Z_B‖² in the mean.
-#
-# That shows noise alone. What a series that is cut leaves out is the same in both draws, and their
-# difference does not show it: such maps are refused, unless its trace is small beside the noise.
-
-#: Bias up to this share of the error is left unsaid: squares add up, so it is half a per cent.
-SMALL = 0.1
-ROUNDING = 1e-12  # ‖K_A − K_B‖² below this share of ‖K_A‖² is rounding of a difference of sums
-
-
-@dataclass(frozen=True)
-class SplitHalf(ShownResult):
-    """The error of two independent maps, from their difference; ``print`` says it in a sentence.
-
-    Attributes
-    ----------
-    error_each : float
-        ‖Z Zᵀ − K‖_F/‖K‖_F to expect of one of them.
-    error_both : float
-        The same of [φ_A, φ_B]/√2, which is smaller by √2.
-    n_rows, n_features : int
-        Rows looked at, and features of both together.
-    """
-
-    error_each: float
-    error_both: float
-    n_rows: int
-    n_features: int
-
-    def __str__(self) -> str:
-        return (
-            f"Two independent maps of {self.n_features:,} features together differ by so much on "
-            f"{self.n_rows:,} rows that each is off the kernel matrix by about "
-            f"{100 * self.error_each:.2g} % (Frobenius), and both side by side by "
-            f"{100 * self.error_both:.2g} %. No value of the kernel was computed."
-        )
-
-
-def split_half_error(first: FeatureMap, second: FeatureMap, X: Float[Array, "n d"]) -> SplitHalf:
-    """Estimate the error of random features from two independent draws, without the kernel.
-
-    Parameters
-    ----------
-    first, second : FeatureMap
-        Unbiased maps of one kernel, drawn with different ``random_state``.
-    X : (n, d)
-        Any number of rows.
-
-    Returns
-    -------
-    SplitHalf
-
-    Raises
-    ------
-    InvalidInput
-        If the maps are of different kernels, are not random, are one and the same, or if their
-        mean over draws is off the kernel: a series cut short (``Gegenbauer`` of too low a degree
-        or order), quadrature, a projection.
-
-    Notes
-    -----
-    The estimate of the squared error is unbiased. It varies with the draws as the squared error
-    itself does, so it is within a few percent where many frequencies share the error. O(n D²),
-    memory O(D²) and a block.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import bochner as bo
-    >>> from bochner.certificates import split_half_error
-    >>> X = np.random.default_rng(0).standard_normal((500, 3))
-    >>> a, b = (bo.draw(bo.kernels.Gaussian(2.0), bo.Fourier(bo.IID()), n_features=200, X=X,
-    ...                 random_state=seed) for seed in (0, 1))
-    >>> 0.02 < split_half_error(a, b, X).error_both < 0.1
-    True
-    """
-    for phi in (first, second):
-        _require_random(phi)
-    if first.kernel != second.kernel:
-        raise InvalidInput(
-            f"split_half_error: both maps must be of one kernel; got {first.kernel!r} and "
-            f"{second.kernel!r}."
-        )
-    X = as_matrix(X, "split_half_error")
-    A, B, C = _grams(first, second, X)
-    squares, cross = float(np.vdot(A, A) + np.vdot(B, B)), float(np.vdot(C, C))
-    apart = squares - 2 * cross
-    if apart <= ROUNDING * squares:
-        raise InvalidInput(
-            "split_half_error: the maps must be independent draws; got two with the same features. "
-            "Draw them with different random_state."
-        )
-    width = first.n_features + second.n_features
-    each = float(np.sqrt(apart / 2 / cross)) if cross else float("inf")
-    _require_noise(first, X, SMALL * each * cross**0.5)
-    return SplitHalf(each, each / 2**0.5, int(X.shape[0]), width)
-
-
-def _require_random(phi: FeatureMap) -> None:
-    if not isinstance(phi, FeatureMap):
-        raise InvalidType(f"split_half_error: both maps must be a FeatureMap; got {phi!r}.")
-    require_real(phi, "split_half_error")
-    if phi.below_kernel:
-        raise InvalidInput(
-            "split_half_error requires random, unbiased features (Fourier, sketches); got "
-            f"{type(phi).__name__}, which stays below its kernel. "
-            "approximation_residual(phi, X) has its error."
-        )
-
-
-def _require_noise(phi: FeatureMap, X: Array, most: float) -> None:
-    """Refuse a map of which more is left out than this: ‖K − K̃‖_F ≤ Σ e(x_i)."""
-    e, k = 0.0, 0.0
-    for start in range(0, X.shape[0], BLOCK):
-        rows = in_float64(X[start : start + BLOCK])
-        rest = phi.left_out(rows)
-        if rest is None:
-            raise InvalidInput(
-                "split_half_error requires features whose mean over draws is the kernel; got "
-                f"{type(phi).__name__}, whose error is not noise alone. certify(phi, X, alpha=...) "
-                "measures all of it."
-            )
-        e, k = e + float(rest.sum()), k + float(to_numpy(phi.kernel.diag(rows)).sum())
-    if e > most:
-        raise InvalidInput(
-            "split_half_error requires features whose mean over draws is the kernel; these leave "
-            f"out {100 * e / k:.2g} % of its trace in every draw, which two draws cannot show. Ask "
-            "for a higher degree or order, or use certify(phi, X, alpha=...), which measures all "
-            "of it."
-        )
-
-
-def _grams(first: FeatureMap, second: FeatureMap, X: Array) -> tuple[Array, Array, Array]:
-    """Z_Aᵀ Z_A, Z_Bᵀ Z_B and Z_Aᵀ Z_B, summed in float64."""
-    a, b = first.n_features, second.n_features
-    A, B, C = np.zeros((a, a)), np.zeros((b, b)), np.zeros((a, b))
-    for Z, V in zip(_blocks(first, X), _blocks(second, X), strict=True):
-        A += Z.T @ Z
-        B += V.T @ V
-        C += Z.T @ V
-    return A, B, C
 
 
 # --- What a map below its kernel leaves out of each row: e(x) = k(x, x) − |φ(x)|² ≥ 0 ------------

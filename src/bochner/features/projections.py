@@ -76,6 +76,8 @@ class CompressedMap(Wrapped):
     #: V, orthonormal columns by decreasing energy on the rows it was drawn from.
     directions: Float[Array, "k D"]
 
+    unbiased = False  # directions are of the features that were drawn, and leave some out
+
     @property
     def n_features(self) -> int:
         return self.directions.shape[1]
