@@ -1,13 +1,15 @@
 """Widths that are enough: the tolerance holds on all rows, and no more is spent than needed."""
 
+import warnings
+
 import numpy as np
 import pytest
 
 import bochner as bo
 from bochner import Tolerance, required_features
-from bochner.errors import InvalidInput
+from bochner.errors import FeatureWarning, InvalidInput
 from bochner.features import draw as draw_width
-from bochner.kernels import Gaussian
+from bochner.kernels import Gaussian, Matern
 from bochner.selection import least_exact_error, penalty_for
 
 N, ALPHA, TOLERANCE = 600, 20.0, 0.35
@@ -19,9 +21,9 @@ def rows(seed, n=N):
     return np.random.default_rng(seed).standard_normal((n, 3))
 
 
-def true_epsilon(phi, X, alpha=ALPHA):
+def true_epsilon(phi, X, alpha=ALPHA, kernel=KERNEL):
     """ε of all rows, by the dense definition."""
-    K, Z = KERNEL(X), phi(X)
+    K, Z = kernel(X), phi(X)
     L = np.linalg.cholesky(K + alpha * np.eye(len(X)))
     half = np.linalg.solve(L, Z @ Z.T - K)
     return float(np.abs(np.linalg.eigvalsh(np.linalg.solve(L, half.T))).max())
@@ -163,6 +165,20 @@ def test_draw_is_enough_at_a_penalty():
     assert true_epsilon(phi, X, 4.0) <= 0.2
     asked = bo.draw(KERNEL, "auto", n_features=Tolerance(0.2), alpha=4.0, X=X, random_state=0)
     assert np.array_equal(asked(X), phi(X))
+
+
+def test_a_tolerance_that_is_not_reached_is_a_warning():
+    """Of rough kernels at a small penalty no number of random features below n is enough."""
+    X = rows(1, 200)
+    kernel, asked = Matern(0.5), {"n_features": "auto", "random_state": 0}
+    with pytest.warns(FeatureWarning, match=r'n_features="auto": .*ε ≈ .*, above 0.1 at alpha'):
+        phi = bo.draw(kernel, "iid", alpha=0.01, X=X, **asked)
+    assert true_epsilon(phi, X, 0.01, kernel) > 0.1
+    with pytest.warns(FeatureWarning, match=r"above 0.1 at alpha = 0.01"):
+        bo.KernelRidge(kernel, method="iid", alpha=0.01, **asked).fit(X, X[:, 0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bo.draw(kernel, "iid", tolerance=0.9, alpha=50.0, X=X, **asked)
 
 
 def test_a_fit_takes_as_many_features_as_its_penalty_needs():

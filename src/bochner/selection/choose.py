@@ -1,5 +1,6 @@
 """What all fits begin with: what is open is chosen from a sample of rows, and the map is drawn."""
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ from bochner._core.shapes import Array, Float
 from bochner._core.threads import one_thread
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
-from bochner.errors import InvalidInput
+from bochner.errors import FeatureWarning, InvalidInput
 from bochner.features.auto import Auto, Choice
 from bochner.features.fourier.fourier import require_real
 from bochner.features.judging import Targets
@@ -31,7 +32,7 @@ from bochner.selection.numbers import by_left_out
 from bochner.selection.record import LearnedMetric, Tuning
 from bochner.selection.search import choose_lengthscale, error_near_median, tune_kernel
 from bochner.selection.spec import WITHOUT_TARGET, Tolerance, as_tolerance
-from bochner.selection.width import penalty_for, required_features
+from bochner.selection.width import Width, penalty_for, required_features
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.rows import sampled, some, total_weight
 
@@ -230,7 +231,14 @@ def _wide_enough(
         random_state=spec.seed,
     )
     require_real(found.map, "A fit")
+    _warn_if_above(found)
     return Choice(found.map, found.method, (), str(found))
+
+
+def _warn_if_above(found: Width) -> None:
+    """Warn where no width that was tried is within the tolerance."""
+    if not found.met:
+        warnings.warn(f'n_features="auto": {found}', FeatureWarning, stacklevel=3)
 
 
 # --- ``bo.draw``: a feature map of a given width, or of the width that a tolerance needs ---------
@@ -261,7 +269,8 @@ def draw(
         "leverage".
     n_features : int or "auto" or Tolerance, default 1024
         D. "auto": as many as bring the (ε, alpha)-spectral distance on the rows X down to
-        ``tolerance``; see :func:`bochner.required_features`. Maps whose kernel needs fewer (Linear,
+        ``tolerance``; see :func:`bochner.required_features`. A ``FeatureWarning`` names the ε
+        reached where that is more. Maps whose kernel needs fewer (Linear,
         Constant, a Nyström map that has explained all) have fewer.
     X : (n, d), optional
         Rows of data; Nyström takes landmarks from them, "auto" measures on them. The others use
@@ -313,6 +322,8 @@ def draw(
             'draw: n_features="auto" measures ε on rows at a penalty, so it requires X and alpha; '
             f"got {'no X' if X is None else 'no alpha'}."
         )
-    return required_features(
+    found = required_features(
         kernel, method, X, alpha=alpha, wanted=wanted, random_state=random_state
-    ).map
+    )
+    _warn_if_above(found)
+    return found.map

@@ -100,6 +100,13 @@ class Width(ShownResult):
         """ε of the map, as the sample shows it."""
         return self.found.epsilon
 
+    @property
+    def met(self) -> bool:
+        """Whether the map is within the tolerance, as the sample shows it."""
+        if self.wanted.excess is not None:
+            return self.found.excess <= self.wanted.excess
+        return self.epsilon <= self.wanted.epsilon
+
     def _shown(self) -> Iterator[HtmlPart]:
         """Give the sentence, the widths that were tried, and ε against them."""
         yield Words(str(self))
@@ -118,7 +125,7 @@ class Width(ShownResult):
         if self.wanted.excess is not None:
             measured += f", leave-one-out error {100 * self.found.excess:+.2g} %"
             target = f"{100 * self.wanted.excess:g} % of the exact kernel's error"
-        if self.limit is None:
+        if self.met or self.limit is None:
             return f"{measured}, within {target}."
         return f"{measured}, above {target}: stopped by {_LIMITS[self.limit]}."
 
