@@ -238,8 +238,8 @@ class RidgeLeverage(Landmarks):
 
     Rows are drawn in proportion to τ_i = (K(K + alpha I)⁻¹)_ii, how much row i matters to a fit
     of that penalty. τ is estimated from landmarks of half of the rows, those from landmarks of a
-    quarter, and so on. Here for reproduction: measured, never better than :class:`RPCholesky`, and
-    often no better than :class:`Uniform`.
+    quarter, and so on. Here for reproduction: of seven measured tables better than
+    :class:`RPCholesky` on two, and often no better than :class:`Uniform`.
 
     Parameters
     ----------
