@@ -92,7 +92,10 @@ def _published(rows: list[Row]) -> str:
     return _table(
         rows,
         ("published",),
-        lambda row: f"{number(row['MSE'], row['±'])} ({row[PAPERS_ERROR]:g})",
+        lambda row: (
+            number(row["MSE"], row["±"])
+            + ("" if row[PAPERS_ERROR] is None else f" ({row[PAPERS_ERROR]:g})")
+        ),
     )
 
 
@@ -103,7 +106,7 @@ def _agreement(rows: list[Row]) -> str:
         shares = {
             method: row["MSE"] / row[PAPERS_ERROR] - 1
             for (method, data), row in _of(rows, "published").items()
-            if data == name
+            if data == name and row[PAPERS_ERROR] is not None
         }
         words = {
             "within a tenth of what was published": [
@@ -161,7 +164,7 @@ def _verdicts(rows: list[Row]) -> str:
     ours = {key: row for protocol in OURS for key, row in _of(rows, protocol).items()}
     lines = []
     for name in COLUMNS:
-        published = [row for (_, data), row in own.items() if data == name]
+        published = [row for (m, data), row in own.items() if data == name and m in PUBLISHED]
         if not published:
             continue
         best = min(published, key=lambda row: row["MSE"])

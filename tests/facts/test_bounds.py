@@ -531,23 +531,23 @@ def test_tails_leave_what_the_cut_kernel_leaves():
 
 
 @pytest.mark.parametrize(
-    ("kernel", "X", "method"),
+    ("kernel", "X", "radial"),
     [
-        (Gaussian(), sphere(), {"radial": "optimal"}),
-        (Matern(1.5, 2.0), sphere(), {"radial": "optimal"}),
-        (Gaussian(1.5), np.random.default_rng(3).standard_normal((200, 3)), {}),
-        (Polynomial(degree=3), np.random.default_rng(3).standard_normal((200, 2)), {}),
+        (Gaussian(), sphere(), "optimal"),
+        (Matern(1.5, 2.0), sphere(), "optimal"),
+        (Gaussian(1.5), np.random.default_rng(3).standard_normal((200, 3)), "monomial"),
+        (Polynomial(degree=3), np.random.default_rng(3).standard_normal((200, 2)), "monomial"),
     ],
     ids=["sphere", "Matern", "Gaussian", "Polynomial"],
 )
-def test_no_direction_has_more_leverage_than_lemma_7_says(kernel, X, method):
+def test_no_direction_has_more_leverage_than_lemma_7_says(kernel, X, radial):
     alpha = 4.0
     bound = ZonalSpectral.of(kernel, X, alpha=alpha)
     printed = ZonalSpectral.of(kernel, X, alpha=alpha, componentwise=False)
     for cut, loose in list(zip(bound.cuts, printed.cuts, strict=True))[-1:]:
         phi = bo.draw(
             kernel,
-            bo.Gegenbauer(order=cut.order, degree=cut.degree, **method),
+            bo.Gegenbauer(radial, order=cut.order, degree=cut.degree),
             n_features=2000 * cut.order,
             X=X,
             random_state=0,
@@ -641,7 +641,7 @@ def test_features_of_the_sizes_of_theorem_12_are_as_near_as_it_says():
     X = sphere(60, radius=0.4)
     bound = BallSpectral.of(Gaussian(), X, alpha=2.0)
     q, s, m = sizes = bound.sizes(0.9)
-    method = bo.Gegenbauer(order=s, degree=q)
+    method = bo.Gegenbauer("monomial", order=s, degree=q)
     phi = bo.draw(Gaussian(), method, n_features=sizes.n_features, X=X, random_state=0)
     assert (phi.degree, phi.n_features) == (q, s * m)
     lam, K, Z = 2 * np.eye(60), Gaussian()(X), phi(X)
@@ -659,7 +659,7 @@ def test_of_a_polynomial_no_degree_beyond_its_own_is_asked_for(kernel):
     bound = BallSpectral.of(kernel, X, alpha=1.0)
     q, s, _ = bound.sizes(0.5)
     assert (q, s) == (degree, degree // 2 + 1)
-    phi = bo.draw(kernel, bo.Gegenbauer(order=s, degree=q), n_features=64 * s, X=X, random_state=0)
+    phi = bo.draw(kernel, bo.Gegenbauer("monomial", s, q), n_features=64 * s, X=X, random_state=0)
     assert phi.left_out(X).max() <= 100 * np.finfo(float).eps * kernel.diag(X).max()
     assert replace(bound, highest=None).sizes(0.5).degree > 50
 

@@ -293,7 +293,9 @@ def test_fewer_landmark_features_do_not_halve():
         E = K - Z @ Z.T - (W * values[-W.shape[1] :]) @ W.T
         halved = eigh(E, K + I, eigvals_only=True)[-1] <= c.epsilon / 2 * (1 + 1e-6)
         assert halved == (fewer == 0)
-    wider = bo.draw(Radial(), "nystrom", n_features=c.features_to_halve - 1, X=X, random_state=0)
+    wider = bo.draw(
+        bo.kernels.Gaussian(), "nystrom", n_features=c.features_to_halve - 1, X=X, random_state=0
+    )
     assert certify(wider, X, alpha=0.1).epsilon > c.epsilon / 2
 
 

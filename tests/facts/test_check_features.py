@@ -103,7 +103,7 @@ def test_features_that_lose_rows_are_seen_without_another_draw():
     """
     X = rows(d=1)
     for order, outcome in ((1, "failed"), (12, "passed")):
-        method = bo.Gegenbauer(order=order)
+        method = bo.Gegenbauer("monomial", order)
         phi = bo.draw(Gaussian(), method, n_features=4096, X=X, random_state=0)
         check = check_features(phi, X)
         assert check["kernel"].outcome == "passed"

@@ -265,7 +265,7 @@ def test_a_plan_tells_truncation_from_noise():
 def test_a_plan_says_the_sizes_of_theorems_11_and_12(kernel, theorem, growth):
     """q, s and m again, from radius and penalty by hand: ε = 1/2, and of that 1/20 for the cut."""
     X, y = rows()
-    method = bo.Gegenbauer(degree=6)
+    method = bo.Gegenbauer("monomial", degree=6)
     options = dict(methods=[method, "iid"] if theorem == 12 else [method], widths=[32])
     found = bo.plan(X, y, kernel, n_rows=1200, random_state=0, **options)
     model = bo.KernelRidge(kernel, method=method, n_features=32, random_state=0).fit(X, y)
@@ -277,7 +277,7 @@ def test_a_plan_says_the_sizes_of_theorems_11_and_12(kernel, theorem, growth):
     assert (sizes.degree, sizes.order) == (q, q // 2 + 1)
     trace = float(np.mean(kernel.diag(X))) * 1200 / (4 * model.alpha_)
     assert fit.bound.effective_dimension == pytest.approx(min(1200, trace))
-    words = f"Gegenbauer(degree=6), theorem {theorem}: within ε = 0.5 of the kernel, with 95 %"
+    words = f"{method}, theorem {theorem}: within ε = 0.5 of the kernel, with 95 %"
     assert words in str(found)
     assert f"any 1,200 rows of their ball: degree q = {q}, order s = {q // 2 + 1} and" in str(found)
     assert found.facts()["fits"][0]["theorem"] == {"epsilon": 0.5} | sizes._asdict()
@@ -289,7 +289,7 @@ def test_a_plan_says_the_sizes_of_theorems_11_and_12(kernel, theorem, growth):
 
 def test_theorems_that_ask_for_too_much_or_do_not_cover_a_kernel_are_no_obstacle():
     X, y = rows(d=6)
-    given = dict(methods=[bo.Gegenbauer(degree=2)], widths=[32], random_state=0)
+    given = dict(methods=[bo.Gegenbauer("monomial", degree=2)], widths=[32], random_state=0)
     far = bo.plan(9 * X, y, Gaussian(1.0), **given)
     assert "of their ball: more than 1e+15 features." in str(far)
     assert far.facts()["fits"][0]["theorem"] is None

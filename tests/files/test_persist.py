@@ -79,6 +79,13 @@ def there_and_back(value):
     return decode(json.loads(text), arrays.by_name)
 
 
+def test_removed_options_load_where_they_were_not_used():
+    old = {"radial": "monomial", "order": None, "degree": 3, "directions": "iid", "parity": False}
+    assert decode({"class": ["Gegenbauer", old]}, {}) == bo.Gegenbauer("monomial", degree=3)
+    with pytest.raises(ModelFileError, match="parity=True of Gegenbauer was removed from bochner"):
+        decode({"class": ["Gegenbauer", old | {"parity": True}]}, {})
+
+
 def fitted(**options):
     options = {"kernel": Gaussian(1.0), "method": bo.Nystrom(), "n_features": 24} | options
     return KernelRidge(**options, random_state=3).fit(X, Y)

@@ -171,7 +171,7 @@ PAIRS, PHASES = bo.Fourier(bo.IID()), bo.Fourier(bo.IID(), form="phase")
 def zonal():
     bound = ZonalSpectral.of(GAUSSIAN, rows(), alpha=4.0)
     cut = bound.cut_for(400)
-    return bound, bo.Gegenbauer(order=cut.order, degree=cut.degree)
+    return bound, bo.Gegenbauer("monomial", cut.order, cut.degree)
 
 
 @cache

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 from inspect import isabstract
 from types import MappingProxyType, ModuleType
+from typing import Any
 
 from bochner import features, kernels, landmarks
 from bochner.certificates.certificate import Certificate
@@ -243,6 +244,23 @@ _FITTED: dict[str, type] = {
     "kernel-comparison": record.KernelComparison,
     "tuning-step": record.TuningStep,
     "tuning": record.Tuning,
+}
+
+#: Fields that classes no longer have, and the values that mean what the class does now.
+REMOVED: dict[str, dict[str, tuple[Any, ...]]] = {
+    "certificate": {"how": ("sample",)},
+    "Gegenbauer": {
+        "directions": ("iid",),
+        "allocation": ("equal",),
+        "parity": (False,),
+        "alternating": (False,),
+    },
+    "gegenbauer-map": {
+        "counts": (),
+        "shared": (True,),
+        "parity": (False,),
+        "alternating": (False,),
+    },
 }
 
 MAPS: tuple[type, ...] = tuple(_MAPS.values())

@@ -17,8 +17,8 @@ import numpy as np
 import scipy.sparse
 from sklearn.pipeline import Pipeline
 
-from bochner.errors import InvalidType
-from bochner.persist.known import ESTIMATORS, KNOWN, MAPS, NAMES, SHAPED
+from bochner.errors import InvalidType, ModelFileError
+from bochner.persist.known import ESTIMATORS, KNOWN, MAPS, NAMES, REMOVED, SHAPED
 from bochner.persist.pipelines import (
     TRANSFORMERS,
     fitted_step,
@@ -259,7 +259,14 @@ def _random(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
 
 def _instance(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
     name, fields = content
-    value = KNOWN[name](**{key: decode(item, arrays) for key, item in fields.items()})
+    state = {key: decode(item, arrays) for key, item in fields.items()}
+    for key in state.keys() & REMOVED.get(name, {}).keys():
+        old, kept = state.pop(key), REMOVED[name][key]
+        if kept and old not in kept:
+            raise ModelFileError(
+                f"load: {key}={old!r} of {name} was removed from bochner; fit the model again."
+            )
+    value = KNOWN[name](**state)
     require_fields(value, type(value) in SHAPED)
     require_numbers(value, type(value) in MAPS)
     return value

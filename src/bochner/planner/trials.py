@@ -476,11 +476,13 @@ class _Lane:
     def _bound(self, width: int) -> BallSpectral | LeverageSpectral | None:
         """Return the bound of Gegenbauer's or of weighted features, at equal penalty a row."""
         task, X = self.task, self.task.sample.X
-        if not isinstance(self.method, Gegenbauer | LeverageFourier):
-            return None
-        bound = (
-            BallSpectral.of_trace if isinstance(self.method, Gegenbauer) else LeverageSpectral.of
-        )
+        match self.method:
+            case Gegenbauer(radial="monomial"):
+                bound = BallSpectral.of_trace
+            case LeverageFourier():
+                bound = LeverageSpectral.of
+            case _:
+                return None
         alpha = self.expected(width).alpha * task.n_rows / len(X)
         with suppress(InvalidInput):  # of another kernel
             return bound(task.kernel, X, alpha=alpha, n_rows=task.n_rows)

@@ -265,13 +265,12 @@ def _entries(
         zonal = ZonalSpectral.of(kernel, rows, alpha=ruler.penalty)
         cut = zonal.cut_for(ask.n_features, confidence)
         single = all(c.order == 1 for c in zonal.cuts)
-        radial = "optimal" if single else "monomial"
-        method = Gegenbauer(radial=radial, order=cut.order, degree=cut.degree)
+        method = Gegenbauer("optimal" if single else "monomial", order=cut.order, degree=cut.degree)
         yield Entry("Gegenbauer, lemma 7", zonal, method, ruler.spectral)
     with suppress(InvalidInput):
         ball = BallSpectral.of(kernel, rows, alpha=ruler.penalty)
         sizes = ball.sizes(ball.error(ask.n_features, confidence), confidence)
-        method = Gegenbauer(order=sizes.order, degree=sizes.degree)
+        method = Gegenbauer("monomial", order=sizes.order, degree=sizes.degree)
         yield Entry(f"Gegenbauer, theorem {ball.theorem}", ball, method, ruler.spectral)
 
 

@@ -34,10 +34,10 @@ NEGLIGIBLE = 1e-6  # A tail below this share of the penalty is none
 
 
 class Cut(NamedTuple):
-    """A kernel cut at degree N, as ``Gegenbauer(order=order, degree=degree)`` has it."""
+    """A kernel cut at degree N, as ``Gegenbauer("monomial", order, degree)`` has it."""
 
     degree: int  # q = N
-    order: int  # s = ⌊N/2⌋ + 1; 1 on one sphere, ``Gegenbauer(radial="optimal", order=1)``
+    order: int  # s = ⌊N/2⌋ + 1; 1 on one sphere, ``Gegenbauer(order=1)``
     tail: float  # ε_t = Σ_j e(x_j)/λ: K_N ⪯ K ⪯ K_N + ε_t λ I
     leverage: float  # of any direction, for K_N
 
@@ -234,7 +234,7 @@ CUT_SHARE = 0.1
 
 
 class GegenbauerSizes(NamedTuple):
-    """What theorems 11 and 12 ask of ``Gegenbauer(order=order, degree=degree)``."""
+    """What theorems 11 and 12 ask of ``Gegenbauer("monomial", order, degree)``."""
 
     degree: int  # q
     order: int  # s = ⌊q/2⌋ + 1

@@ -122,8 +122,6 @@ def on_axis(q: Float[np.ndarray, " M"], d: int) -> Float[np.ndarray, "M d"]:
     return X
 
 
-# --- Rows along their principal axes -------------------------------------------------------------
-
 # --- Radial functions of a rotation-invariant kernel: optimal ones, and monomials ----------------
 #
 # The radial kernel R_l of degree l is factored on radii q_1, ..., q_M of the data, whose shares of

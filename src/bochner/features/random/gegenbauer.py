@@ -1,4 +1,4 @@
-"""Random Gegenbauer features: Han, Zandieh and Avron (2022), and what improves them.
+"""Random Gegenbauer features: Han, Zandieh and Avron (2022).
 
 A rotation-invariant kernel is Σ_l Σ_i h_{l,i}(|x|) h_{l,i}(|y|) P_l(cos θ). With directions w
 uniform on the sphere and p_l = √α_l P_l the orthonormal Gegenbauer polynomials,
@@ -10,13 +10,12 @@ and m directions give z(x) = m^{−1/2} [φ_x(w_1), ..., φ_x(w_m)], D = m·s of
 
 import math
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln, ndtri
+from scipy.special import gammaln
 
 from bochner._core.arrays import array_namespace, is_numpy, moved, taken, to_numpy
 from bochner._core.checks import check_fields, counted, integer, optional, word
@@ -24,7 +23,7 @@ from bochner._core.native import polynomials, polynomials_twin
 from bochner._core.shapes import Array, Float
 from bochner.errors import FeatureWarning, InvalidInput, UnsupportedKernel
 from bochner.features.composed import ScaledMap
-from bochner.features.fourier.placements import IID, QMC, Orthogonal, haar, unit_directions
+from bochner.features.fourier.placements import IID, unit_directions
 from bochner.features.map import FeatureMap, rest_of_diagonal
 from bochner.features.mercer.radial import (
     REACH,
@@ -44,22 +43,22 @@ from bochner.features.mercer.radial import (
 from bochner.features.method import Method, Request
 from bochner.features.widths import is_stationary
 from bochner.kernels.kernel import Kernel, Scaled
-from bochner.kernels.radial import RadialKernels, monomials, radial_kernels
+from bochner.kernels.radial import RadialKernels, radial_kernels
 from bochner.kernels.zonal import GeneralizedZonal, gegenbauers, log_alpha, recurrence
 
 
 @dataclass(frozen=True)
 class Gegenbauer(Method):
-    """Random Gegenbauer features; without arguments, as published.
+    """Random Gegenbauer features, with independent directions.
 
     Parameters
     ----------
-    radial : {"monomial", "optimal"}, default "monomial"
-        Radial functions h_{l,i}. "monomial": t^{l+2i} (with e^{−t²/2} for the Gaussian), lemmas 4
-        and 15, for kernels of ⟨x, y⟩ and the Gaussian; one function for kernels of the angle
-        (lemma 16) and for rows on one sphere. "optimal": those of :class:`MercerHarmonic`, for
-        every rotation-invariant kernel. Of ``GeneralizedZonal`` and its multiples either means the
-        functions h_l that were given, which need no others in their place: all of them, or up to
+    radial : {"optimal", "monomial"}, default "optimal"
+        Radial functions h_{l,i}. "optimal": those of :class:`MercerHarmonic`, for every
+        rotation-invariant kernel. "monomial", as published: t^{l+2i} (with e^{−t²/2} for the
+        Gaussian), lemmas 4 and 15, for kernels of ⟨x, y⟩ and the Gaussian. Both are one function
+        for kernels of the angle (lemma 16) and for rows on one sphere. Of ``GeneralizedZonal`` and
+        its multiples either means the functions h_l that were given: all of them, or up to
         ``order`` and ``degree`` where these are.
     order : int, optional
         s, functions for each degree. Default: the one with the least error predicted, of bias
@@ -69,46 +68,28 @@ class Gegenbauer(Method):
         which less than 1e-12 of k(x, x) is left out at all but the 1 % longest rows (theorems 11
         and 12 have constants; this is the exact tail, at the least penalty a fit can have); with
         optimal functions 48 at most.
-    directions : {"iid", "orthogonal", "sobol", "fibonacci"}, default "iid"
-        Independent, as published; orthogonal blocks; scrambled Sobol points through the normal
-        law; a randomly turned Fibonacci spiral (three columns), 7 to 400 times less error than
-        independent ones on the sphere in R³.
-    allocation : {"equal", "energy"}, default "equal"
-        The same directions for all s components, or to each its own, in proportion to its energy.
-    parity : bool, default False
-        Even and odd degrees in features of their own, as if each direction came with its opposite:
-        two features from one inner product, and no noise between them.
-    alternating : bool, default False
-        Signs (−1)^⌊l/2⌋ of the degrees, those of a cosine: the same mean squared error, the
-        largest error of an entry two to six times smaller, because φ_x(w) no longer peaks at x.
 
     Notes
     -----
     Unbiased for the kernel cut at degree q and order s, for any rows (of functions that were given
     and are all taken, for the kernel itself: ``phi.unbiased``): this error falls like 1/√D,
     as that of :class:`Fourier`, and on the sphere the spectral error at small penalties is lower.
-    What is cut off comes back with no number of directions: where a default leaves out more than
-    one per cent of k(x, x) in the mean, a ``FeatureWarning`` says how much. Of one column there are
-    two directions, ±1, which come in turn: with an even number nothing is random. Take
-    it to reproduce published numbers; :class:`MercerHarmonic` replaces the random directions by
+    More directions do not give back what is cut off: where a default leaves out more
+    than one per cent of k(x, x) in the mean, a ``FeatureWarning`` says how much. Of one column
+    there are two directions, ±1, which come in turn: with an even number nothing is random. Take
+    it to compare with published numbers; :class:`MercerHarmonic` replaces the random directions by
     exact harmonics, with 5 to 10⁸ times less error where α_l is moderate. Cost of φ(X):
     O(n m (d + (3 + 2 s) q)), without elementary functions; memory, the result alone.
     """
 
-    radial: str = "monomial"
+    radial: str = "optimal"
     order: int | None = None
     degree: int | None = None
-    directions: str = "iid"
-    allocation: str = "equal"
-    parity: bool = False
-    alternating: bool = False
 
     def __post_init__(self) -> None:
         check_fields(
             self,
-            radial=word("monomial", "optimal"),
-            directions=word("iid", "orthogonal", "sobol", "fibonacci"),
-            allocation=word("equal", "energy"),
+            radial=word("optimal", "monomial"),
             order=optional(counted),
             degree=optional(integer),
         )
@@ -116,23 +97,14 @@ class Gegenbauer(Method):
 
 @dataclass(frozen=True, eq=False)
 class GegenbauerMap(FeatureMap):
-    """Σ_l h_{l,i}(|x|) p_l(⟨x, w_j⟩/|x|), components i one after the other, each at its w_j.
-
-    Notes
-    -----
-    With ``parity`` the even degrees of a component come before its odd ones.
-    """
+    """Σ_l h_{l,i}(|x|) p_l(⟨x, w_j⟩/|x|), components i one after the other, each at every w_j."""
 
     kernel: Kernel
     polar: Polar  # From rows to radii and directions
-    directions: Float[np.ndarray, "d M"]  # W, unit columns
+    directions: Float[np.ndarray, "d m"]  # W, unit columns
     #: h, a column for each pair of a degree and a component.
     radial: MonomialFunctions | RadialFunctions | OwnFunctions
     components: np.ndarray  # The component that each of these columns belongs to
-    counts: np.ndarray  # Directions of each component; with ``shared`` all are the same ones
-    shared: bool
-    parity: bool
-    alternating: bool
 
     @property
     def n_inputs(self) -> int:
@@ -140,7 +112,7 @@ class GegenbauerMap(FeatureMap):
 
     @property
     def n_features(self) -> int:
-        return int(self.counts.sum()) * (1 + self.parity)
+        return self.order * self.directions.shape[1]
 
     @property
     def unbiased(self) -> bool:
@@ -159,48 +131,32 @@ class GegenbauerMap(FeatureMap):
         """q, the largest degree."""
         return int(self.radial.degrees.max(initial=0))
 
+    @property
+    def order(self) -> int:
+        """s, the number of components."""
+        return int(self.components.max(initial=0)) + 1
+
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         U, r = self.polar(X)
         xp = array_namespace(U)
-        scale, places = self._spread
-        H = self.radial(r) * moved(scale, like=U)
-        H = taken(xp.concat([H, xp.zeros_like(H[:, :1])], axis=1), places, axis=1)
-        functions = len(self.counts) * (1 + self.parity)
-        H = xp.reshape(H, (U.shape[0], functions, self.degree + 1))
+        H = self.radial(r) * self.directions.shape[1] ** -0.5
+        H = taken(xp.concat([H, xp.zeros_like(H[:, :1])], axis=1), self._places, axis=1)
+        H = xp.reshape(H, (U.shape[0], self.order, self.degree + 1))
         W = moved(self.directions, like=U)
         if not is_numpy(U):
-            groups = ((W[:, w], H[:, f, :]) for f, w, _ in self._groups)
-            return xp.concat([polynomials_twin(U, *g, *self._steps) for g in groups], axis=1)
+            return polynomials_twin(U, W, H, *self._steps)
         Z = np.empty((len(U), self.n_features), U.dtype)
-        steps = [step.astype(U.dtype) for step in self._steps]
-        for f, w, columns in self._groups:
-            directions, radial = np.ascontiguousarray(W[:, w]), np.ascontiguousarray(H[:, f])
-            polynomials(U, directions, radial, steps[0], steps[1], out=Z[:, columns])
+        up, down = (step.astype(U.dtype) for step in self._steps)
+        polynomials(U, np.ascontiguousarray(W), np.ascontiguousarray(H), up, down, out=Z)
         return Z
 
     @cached_property
-    def _groups(self) -> list[tuple[slice, slice, slice]]:
-        """Functions, their directions and their columns: one group where directions are shared."""
-        if self.shared:
-            return [(slice(None), slice(None), slice(None))]
-        copies = 1 + self.parity
-        return [
-            (slice(copies * i, copies * i + copies), slice(a, b), slice(copies * a, copies * b))
-            for i, (a, b) in enumerate(pairwise(np.cumsum([0, *self.counts]).tolist()))
-        ]
-
-    @cached_property
-    def _spread(self) -> tuple[Float[np.ndarray, " B"], np.ndarray]:
-        """Signs and m^{−1/2} of the radial functions; which of them each (function, degree) takes.
-
-        B stands for the function that is zero.
-        """
-        l, q = self.radial.degrees, self.degree
-        function = self.components * 2 + l % 2 if self.parity else self.components
-        places = np.full((len(self.counts) * (1 + self.parity), q + 1), len(l))
-        places[function, l] = np.arange(len(l))
-        sign = np.where(self.alternating & (l // 2 % 2 == 1), -1.0, 1.0)
-        return sign * self.counts[self.components] ** -0.5, places.ravel()
+    def _places(self) -> np.ndarray:
+        """Which radial function each pair (component, degree) has; the last, zero, where none."""
+        degrees = self.radial.degrees
+        places = np.full((self.order, self.degree + 1), len(degrees))
+        places[self.components, degrees] = np.arange(len(degrees))
+        return places.ravel()
 
     @cached_property
     def _steps(self) -> tuple[Float[np.ndarray, " q"], Float[np.ndarray, " q"]]:
@@ -221,7 +177,7 @@ class GegenbauerMap(FeatureMap):
 NEGLIGIBLE = 1e-12
 LOUD = 0.01  # Share of k(x, x) that defaults may leave out in silence
 TERMS = 4096  # Terms of a power series that are looked at
-LARGEST_DEGREE = 48  # RadialKernels kernels are factored up to here where no degree is given
+LARGEST_DEGREE = 48  # Radial kernels are factored up to here where no degree is given
 EVERYTHING = 1 << 62  # A width that no search over degrees can fill
 MOST_ORDERS = 16  # Components that are tried where no order is given
 ROWS = 256  # Rows on which orders are compared
@@ -232,16 +188,20 @@ LARGEST_VALUE = 1e35  # √α_l stays below it: float32 holds p_l
 
 
 class Radials(NamedTuple):
-    """Radial functions, the component of each, and the mean energy of each component."""
+    """Radial functions, and the component of each."""
 
     functions: MonomialFunctions | RadialFunctions | OwnFunctions
     components: np.ndarray
-    energies: Float[np.ndarray, " s"]
+
+    @property
+    def order(self) -> int:
+        """The number of components."""
+        return int(self.components.max(initial=0)) + 1
 
     def first(self, order: int) -> "Radials":
         """Return those of the first components."""
         kept = np.flatnonzero(self.components < order)
-        return Radials(self.functions.chosen(kept), self.components[kept], self.energies[:order])
+        return Radials(self.functions.chosen(kept), self.components[kept])
 
 
 def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> FeatureMap:
@@ -249,8 +209,6 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Feature
     if isinstance(kernel, Scaled) and has_own_functions(kernel):
         return ScaledMap(kernel, kernel.scale, draw_gegenbauer(method, kernel.kernel, ask))
     plain, scales = in_balls("Gegenbauer", kernel, ask.n_inputs)
-    if ask.n_inputs == 1:  # both directions serve all components alike, and leave nothing to chance
-        method = replace(method, allocation="equal")
     radial = radial_kernels(plain, ask.n_inputs)
     centred = method.radial == "optimal" and is_stationary(kernel)
     polar = polar_of(scales, ask.X, centred, rotated=False)
@@ -260,20 +218,20 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Feature
     else:
         choose = _monomial if _by_monomials(method, radial, r) else _optimal
         radials = choose(method, plain, radial, r, ask.n_features)
-    # The order is weighed against noise, of which there is none in one column.
-    order_is_open = method.order is None and method.allocation == "equal" and ask.n_inputs > 1
-    order_is_open = order_is_open and not isinstance(plain, GeneralizedZonal)
-    if order_is_open and len(radials.energies) > 1:
-        radials = radials.first(_best_order(radials, _required(U), _required(r), ask.n_features))
-    counts = _counts(method, radials.energies, ask.n_features // (1 + method.parity))
-    if ask.n_inputs == 1 and not method.parity:  # both directions come equally often
-        counts -= np.where(counts > 1, counts % 2, 0)
-    radials = radials.first(len(counts))
-    shared = method.allocation == "equal"
-    directions = draw_directions(method, ask.n_inputs, counts, ask.stream("directions"))
-    functions, components, _ = radials
-    how = shared, method.parity, method.alternating
-    phi = GegenbauerMap(kernel, polar, directions, functions, components, counts, *how)
+        # The order is weighed against noise, of which there is none in one column.
+        if method.order is None and ask.n_inputs > 1 and radials.order > 1:
+            order = _best_order(radials, _required(U), _required(r), ask.n_features)
+            radials = radials.first(order)
+    m = ask.n_features // radials.order
+    if m < 1:
+        raise InvalidInput(
+            f"Gegenbauer: n_features must be at least the {radials.order} of one direction; got "
+            f"{ask.n_features}. Ask for more, or for a lower order."
+        )
+    if ask.n_inputs == 1 and m > 1:  # both directions come equally often
+        m -= m % 2
+    directions = draw_directions(ask.n_inputs, m, ask.stream("directions"))
+    phi = GegenbauerMap(kernel, polar, directions, *radials)
     if ask.X is not None and (method.degree is None or method.order is None):
         _warn_of_what_is_cut(phi, ask.X)
     return phi
@@ -286,7 +244,7 @@ def _warn_of_what_is_cut(phi: GegenbauerMap, X: Array) -> None:
     share = float(rest.sum() / whole.sum()) if whole.any() else 0.0
     if share > LOUD:
         warnings.warn(
-            f"Gegenbauer: degree {phi.degree} and order {len(phi.counts)} at {phi.n_features} "
+            f"Gegenbauer: degree {phi.degree} and order {phi.order} at {phi.n_features} "
             f"features leave out {100 * share:.2g} % of k(x, x) in the mean of the rows, which "
             "more directions do not give back. Ask for a larger order= (or degree=) with more "
             "features, or use MercerHarmonic() or Nystrom().",
@@ -303,35 +261,19 @@ def _by_monomials(method: Gegenbauer, radial: RadialKernels, r: Array | None) ->
         return False
     if radial.power_series is None:
         raise UnsupportedKernel(
-            "Gegenbauer() requires a kernel of ⟨x, y⟩, the Gaussian, a kernel of the angle, "
-            "GeneralizedZonal, or "
-            'rows on one sphere. Use Gegenbauer(radial="optimal") or MercerHarmonic().'
+            'Gegenbauer(radial="monomial") requires a kernel of ⟨x, y⟩, the Gaussian, a kernel of '
+            "the angle, GeneralizedZonal, or rows on one sphere. Use Gegenbauer() or "
+            "MercerHarmonic()."
         )
     return True
-
-
-def _counts(method: Gegenbauer, energies: Float[np.ndarray, " s"], D: int) -> np.ndarray:
-    """Return the directions of each component."""
-    s = len(energies)
-    if method.allocation == "energy":
-        order = energies / energies.sum() * D
-        counts = np.floor(order[: max(1, int((order >= 1).sum()))]).astype(np.int64)
-        counts[0] += D - counts.sum()
-    else:
-        counts = np.full(s, D // s)
-    if D < 1 or counts.min() < 1:
-        raise InvalidInput(
-            f"Gegenbauer: n_features must be at least the {s * (1 + method.parity)} of one "
-            f"direction; got {D * (1 + method.parity)}. Ask for more, or for a lower order."
-        )
-    return counts
 
 
 def _required(r: Array | None) -> Float[np.ndarray, " n *d"]:
     if r is None:
         raise InvalidInput(
             "draw: Gegenbauer chooses order and degree, and optimal radial functions, from the "
-            "radii of rows of data; got none. Pass X=..., or Gegenbauer(order=..., degree=...)."
+            'radii of rows of data; got none. Pass X=..., or Gegenbauer(radial="monomial", '
+            "order=..., degree=...)."
         )
     return r
 
@@ -347,7 +289,7 @@ def _best_order(
     U, h = U[rows], radials.functions(r[rows])
     degrees = radials.functions.degrees
     P = gegenbauers(int(degrees.max()), U.shape[1], np.clip(U @ U.T, -1.0, 1.0))
-    cut = np.zeros((len(radials.energies), len(U), len(U)))
+    cut = np.zeros((radials.order, len(U), len(U)))
     for l, i, g in zip(degrees.tolist(), radials.components.tolist(), h.T, strict=True):
         cut[i] += np.outer(g, g) * P[l]
     cut = np.cumsum(cut, axis=0)
@@ -369,13 +311,12 @@ def _monomial(
     """
     total = _total_degree(method, radial, r)
     q = _capped(total, radial.n_inputs)
-    sample = np.ones(1) if r is None and method.order else _required(r)
+    if method.order is None:
+        _required(r)
     most = max(D // 2, 1) if radial.n_inputs == 1 else min(MOST_ORDERS, D)
     s = min(total // 2 + 1, most) if method.order is None else method.order
     degrees, indices = np.repeat(np.arange(q + 1), s), np.tile(np.arange(s), q + 1)
-    h = monomials(radial, q, s, sample[:: -(-len(sample) // ROWS)])
-    energies = (h * h).sum(axis=0).mean(axis=1)
-    return Radials(MonomialFunctions(kernel, radial.n_inputs, degrees, indices), indices, energies)
+    return Radials(MonomialFunctions(kernel, radial.n_inputs, degrees, indices), indices)
 
 
 def _total_degree(method: Gegenbauer, radial: RadialKernels, r: Array | None) -> int:
@@ -419,7 +360,7 @@ def _own(method: Gegenbauer, kernel: GeneralizedZonal, d: int, r: Array | None) 
 
     ⟨h_l(r), h_l(s)⟩ is a sum over components, in any order.
     """
-    sample = np.ones(1) if r is None and method.allocation == "equal" else _required(r)
+    sample = np.ones(1) if r is None else r
     sample = sample[:: -(-len(sample) // ROWS)]
     last = len(kernel.radial_functions) - 1
     q = _capped(last if method.degree is None else min(method.degree, last), d)
@@ -427,9 +368,7 @@ def _own(method: Gegenbauer, kernel: GeneralizedZonal, d: int, r: Array | None) 
     places = [np.argsort(-square, kind="stable") for square in squares]
     components = np.concatenate([np.arange(len(place)) for place in places])
     degrees = np.repeat(np.arange(q + 1), [len(place) for place in places])
-    ordered = np.concatenate([e[place] for e, place in zip(squares, places, strict=True)])
-    functions = OwnFunctions(kernel, d, degrees, np.concatenate(places))
-    found = Radials(functions, components, np.bincount(components, weights=ordered))
+    found = Radials(OwnFunctions(kernel, d, degrees, np.concatenate(places)), components)
     return found if method.order is None else found.first(method.order)
 
 
@@ -449,13 +388,11 @@ def _optimal(
     blocks = sorted((b for b in blocks if b.degree <= q), key=lambda b: (b.degree, -b.energy))
     degrees = np.array([b.degree for b in blocks])
     components = np.arange(len(blocks)) - np.searchsorted(degrees, degrees)
-    energies = np.bincount(components, weights=[b.energy for b in blocks])
     functions = RadialFunctions.of(kernel, d, nodes.q, blocks)
     if not radial.zonal:
         reach = REACH * float(_required(r).max())
         functions = functions.interpolated(reach, INTERPOLATION * total / D**0.5)
-    found = Radials(functions, components, energies)
-    return found.first(min(MOST_ORDERS if method.order is None else method.order, len(energies)))
+    return Radials(functions, components).first(method.order or MOST_ORDERS)
 
 
 def _optimal_degree(method: Gegenbauer, blocks: list[RadialBlock], total: float, q: int) -> int:
@@ -470,47 +407,8 @@ def _optimal_degree(method: Gegenbauer, blocks: list[RadialBlock], total: float,
 # --- directions ---------------------------------------------------------------------------------
 
 
-def draw_directions(
-    method: Gegenbauer, d: int, counts: np.ndarray, rng: np.random.Generator
-) -> Float[np.ndarray, "d m"]:
-    """Return the directions of all components: the same for all, or to each its own."""
-    m = counts.tolist()[: 1 if method.allocation == "equal" else None]
-    each = [_directions(method, d, count, rng) for count in m]
-    return np.ascontiguousarray(np.concatenate(each, axis=1))
-
-
-def _directions(
-    method: Gegenbauer, d: int, m: int, rng: np.random.Generator
-) -> Float[np.ndarray, "d m"]:
+def draw_directions(d: int, m: int, rng: np.random.Generator) -> Float[np.ndarray, "d m"]:
     """Return m unit columns, each uniform on the sphere; of one column 1 and −1 in turn."""
     if d == 1:
         return rng.choice((-1.0, 1.0)) * (-1.0) ** np.arange(m)[None, :]
-    if method.directions == "fibonacci":
-        return _fibonacci(d, m, method.parity, rng)
-    if method.directions == "sobol" and not method.parity:  # scrambled points of the normal law
-        from scipy.stats import qmc  # noqa: PLC0415  scipy.stats takes half a second to import
-
-        points = qmc.Sobol(d, scramble=True, rng=rng).random_base2(int(m - 1).bit_length())[:m]
-        W = ndtri(np.clip(points, 1e-12, 1 - 1e-12)).T
-        return W / np.linalg.norm(W, axis=0)
-    # With parity w and −w are one, which QMC's half of space is made for.
-    placement = {"iid": IID(), "orthogonal": Orthogonal(), "sobol": QMC()}[method.directions]
-    return unit_directions(placement, d, m, rng)
-
-
-def _fibonacci(d: int, m: int, half: bool, rng: np.random.Generator) -> Float[np.ndarray, "d m"]:
-    """Return a spiral of even steps in height and golden angles, turned at random.
-
-    Of half the sphere where w and −w are one, as with parity.
-    """
-    if d != 3:
-        raise InvalidInput(
-            f'Gegenbauer(directions="fibonacci") requires 3 columns; got {d}. Use "sobol" or '
-            '"orthogonal".'
-        )
-    j = np.arange(m) + 0.5
-    height = 1.0 - j / m if half else 1.0 - 2.0 * j / m
-    angle = j * (math.pi * (3.0 - 5.0**0.5))
-    level = np.sqrt(1.0 - height * height)
-    W = np.stack([level * np.cos(angle), level * np.sin(angle), height])
-    return np.ascontiguousarray(haar(3, 1, rng)[0] @ W)
+    return unit_directions(IID(), d, m, rng)
