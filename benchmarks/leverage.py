@@ -39,14 +39,12 @@ def _of(kernel: Kernel, d: int, options: Options) -> Iterator[Row]:
         methods: tuple[Method, ...] = (
             bo.Fourier(bo.IID()),
             bo.Fourier(bo.QMC()),
-            bo.LeverageFourier(penalty, "modified"),
-            bo.LeverageFourier(penalty, "empirical"),
+            bo.LeverageFourier(penalty),
         )
         about = {"kernel": repr(kernel), "d": d, "λ/n": penalty}
         about["effective dimension"] = float(np.sum(1 - penalty * n / sizes))
         for method in methods:
-            if isinstance(kernel, Gaussian) or getattr(method, "density", "") != "modified":
-                yield about | _errors(kernel, method, X, K, V / np.sqrt(sizes), D)
+            yield about | _errors(kernel, method, X, K, V / np.sqrt(sizes), D)
 
 
 def _errors(

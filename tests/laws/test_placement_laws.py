@@ -73,6 +73,18 @@ def variances(kernel, d):
 SAMPLED = [Gaussian(), Laplace(3.0), Matern(1.5), Exponential(2.0), RationalQuadratic(0.8)]
 
 
+def test_pairs_have_the_lower_variance_for_the_kernels_that_the_pages_name():
+    """k(2δ) < 2k(δ)² for any δ: Gaussian, Laplace, and Matérn of smoothness ½ or more alone."""
+    delta, zero = np.geomspace(1e-3, 12, 200)[:, None], np.zeros((1, 1))
+
+    def always(kernel):
+        return bool((kernel(2 * delta, zero) < 2 * kernel(delta, zero) ** 2).all())
+
+    assert all(map(always, [Gaussian(), Laplace(), *map(Matern, (0.5, 0.7, 1.5, 2.5))]))
+    assert not always(Matern(0.2))
+
+
+
 @pytest.mark.statistical
 @pytest.mark.parametrize("kernel", SAMPLED, ids=repr)
 def test_variance_of_independent_frequencies_is_the_closed_form(kernel):

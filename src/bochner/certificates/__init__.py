@@ -3,7 +3,6 @@
 from typing import Any
 
 from bochner._core.names import handed_out
-from bochner.certificates.bounds.leverage import LeverageSpectral
 from bochner.certificates.bounds.matrix import (
     DirectionsNorm,
     OperatorNorm,
@@ -42,7 +41,7 @@ from bochner.certificates.risk import CostCertificate, Risk, certify_costs, risk
 __all__ = [
     "ApproximationResidual", "BallSpectral", "Bernstein", "Bound", "BoundComparison", "Certificate",
     "Compared", "ComparedBound", "Comparison", "CostCertificate", "DirectionsNorm", "FeatureCheck",
-    "FeatureLaw", "Flaw", "GegenbauerSizes", "Hoeffding", "KernelCheck", "LeverageSpectral",
+    "FeatureLaw", "Flaw", "GegenbauerSizes", "Hoeffding", "KernelCheck",
     "OperatorNorm", "ProjectionCost", "RahimiRecht", "Risk", "SketchNorm", "Spectral",
     "TreeNorm", "ZonalSpectral",
     "approximation_residual", "certify", "certify_costs", "check_features", "check_kernel",

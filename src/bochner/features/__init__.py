@@ -42,7 +42,7 @@ FOR_DEVELOPERS = {
     "composed": "Concatenate LinearMap ModulatedMap SketchedProduct TensorProduct sketched",
     "fourier.fourier": "FourierGridMap FourierMap FourierPhaseMap require_real",
     "fourier.histogram": "HistogramMap best_step sampling_error",
-    "fourier.leverage": "LeverageFourierMap half_widths leverages modified_density",
+    "fourier.leverage": "LeverageFourierMap leverages",
     "fourier.placements": "StructuredMap chains_of orthonormal_rows",
     "judging": "Targets judge",
     "map": "reach_of same_arrays",

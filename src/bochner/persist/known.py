@@ -255,6 +255,7 @@ REMOVED: dict[str, dict[str, tuple[Any, ...]]] = {
         "parity": (False,),
         "alternating": (False,),
     },
+    "LeverageFourier": {"density": ("auto", "empirical")},
     "gegenbauer-map": {
         "counts": (),
         "shared": (True,),

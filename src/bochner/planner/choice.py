@@ -8,7 +8,6 @@ from typing import Any
 from bochner._core.checks import free_bytes, integer, positive
 from bochner._core.html import ShownResult
 from bochner._core.sizes import WIDE
-from bochner.certificates.bounds.leverage import LeverageSpectral
 from bochner.certificates.bounds.pairwise import LARGEST
 from bochner.certificates.bounds.zonal import BallSpectral, GegenbauerSizes
 from bochner.errors import InvalidInput, InvalidType
@@ -106,10 +105,10 @@ class PlannedFit:
     left_out : float
         Share of k(x, x) that a cut series leaves out in the mean of the rows, where that is more
         than a tenth of the penalty: an error that more features of the kind do not lower. Else 0.
-    bound : BallSpectral, LeverageSpectral or None
-        For all rows, at the penalty that is expected: of Gegenbauer features theorem 11 or 12,
-        whose ``bound.sizes(0.5)`` has q, s and m; of Fourier features by leverage the one of their
-        density. None of other methods, and kernels that these do not cover.
+    bound : BallSpectral or None
+        For all rows, at the penalty that is expected: theorem 11 or 12 of
+        ``Gegenbauer("monomial")``, whose ``bound.sizes(0.5)`` has q, s and m. None for other
+        methods, and for kernels that these theorems do not cover.
     passes : int
         Passes over all rows that make products; 1 of other solvers.
     """
@@ -125,7 +124,7 @@ class PlannedFit:
     error_from: str = "sample"
     against: str = ""
     left_out: float = 0.0
-    bound: BallSpectral | LeverageSpectral | None = None
+    bound: BallSpectral | None = None
     passes: int = 1
 
     @property
@@ -288,37 +287,22 @@ def theorem_notes(fits: Sequence[PlannedFit]) -> list[str]:
     """Return what theory asks of each method that it has a width for, at its widest."""
     widest = {fit.method: fit for fit in fits}
     return [
-        f"{fit.method}, {_source(fit.bound)}: within ε = {DISTANCE:g} of the kernel, with 95 % "
-        f"chance, for any {fit.bound.n_rows:,} rows of their {_region(fit.bound)}: "
-        f"{_asked(fit.bound)}."
+        f"{fit.method}, theorem {fit.bound.theorem}: within ε = {DISTANCE:g} of the kernel, with "
+        f"95 % chance, for any {fit.bound.n_rows:,} rows of their ball: {_asked(fit.bound)}."
         for fit in widest.values()
         if fit.bound
     ]
 
 
-def _source(bound: BallSpectral | LeverageSpectral) -> str:
-    return f"theorem {bound.theorem}" if isinstance(bound, BallSpectral) else "by leverage"
-
-
-def _region(bound: BallSpectral | LeverageSpectral) -> str:
-    return "ball" if isinstance(bound, BallSpectral) else "box"
-
-
-def _asked(bound: BallSpectral | LeverageSpectral) -> str:
+def _asked(bound: BallSpectral) -> str:
     found = sizes_of(bound)
-    if found is None:
-        return f"more than {LARGEST:.0e} features"
-    if isinstance(found, GegenbauerSizes):
-        return str(found)
-    return f"D = {found['n_features']:,} with penalty={found['penalty']:.2g}"
+    return f"more than {LARGEST:.0e} features" if found is None else str(found)
 
 
-def sizes_of(bound: BallSpectral | LeverageSpectral) -> GegenbauerSizes | dict[str, float] | None:
+def sizes_of(bound: BallSpectral) -> GegenbauerSizes | None:
     """Return what a bound asks for; None where it is more than can be counted."""
     try:
-        if isinstance(bound, BallSpectral):
-            return bound.sizes(DISTANCE)
-        return {"n_features": bound.width(DISTANCE), "penalty": bound.penalty}
+        return bound.sizes(DISTANCE)
     except InvalidInput:
         return None
 

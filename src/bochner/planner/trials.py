@@ -31,14 +31,12 @@ from bochner._core.blas import eigh, product
 from bochner._core.random import stream
 from bochner._core.shapes import Array
 from bochner._core.sizes import FEW, block_rows, kept_rows
-from bochner.certificates.bounds.leverage import LeverageSpectral
 from bochner.certificates.bounds.zonal import BallSpectral
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.errors import BochnerWarning, InvalidInput, UnsupportedKernel
 from bochner.features.auto import predicted_error, width_of
 from bochner.features.fourier.fourier import Fourier
-from bochner.features.fourier.leverage import LeverageFourier
 from bochner.features.fourier.placements import Orthogonal
 from bochner.features.map import SMALL_BIAS, FeatureMap, cut_trace
 from bochner.features.method import Method, Request
@@ -473,19 +471,14 @@ class _Lane:
             steps["further rows"] = (task.n_rows - kept) * further * row / each
         return steps
 
-    def _bound(self, width: int) -> BallSpectral | LeverageSpectral | None:
-        """Return the bound of Gegenbauer's or of weighted features, at equal penalty a row."""
+    def _bound(self, width: int) -> BallSpectral | None:
+        """Return the bound of Gegenbauer features with monomials, at equal penalty a row."""
+        if not isinstance(self.method, Gegenbauer) or self.method.radial != "monomial":
+            return None
         task, X = self.task, self.task.sample.X
-        match self.method:
-            case Gegenbauer(radial="monomial"):
-                bound = BallSpectral.of_trace
-            case LeverageFourier():
-                bound = LeverageSpectral.of
-            case _:
-                return None
         alpha = self.expected(width).alpha * task.n_rows / len(X)
         with suppress(InvalidInput):  # of another kernel
-            return bound(task.kernel, X, alpha=alpha, n_rows=task.n_rows)
+            return BallSpectral.of_trace(task.kernel, X, alpha=alpha, n_rows=task.n_rows)
         return None
 
     def _left_out(self, width: int, phi: FeatureMap) -> float:

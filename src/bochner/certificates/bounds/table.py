@@ -14,7 +14,6 @@ from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner._core.text import columns
-from bochner.certificates.bounds.leverage import LeverageSpectral
 from bochner.certificates.bounds.matrix import (
     DirectionsNorm,
     OperatorNorm,
@@ -323,9 +322,6 @@ def _fourier(kernel: Kernel, rows: Array, ruler: Ruler, ask: Request) -> Iterato
     leverage = max(float(found.max()), uniform.effective_dimension)
     measured = replace(uniform, leverage=leverage)
     yield Entry("leverage measured", measured, pairs, ruler.spectral, proved=False)
-    with suppress(UnsupportedKernel):  # not the Gaussian
-        weighted = LeverageSpectral.of(kernel, rows, alpha=ruler.penalty)
-        yield Entry("leverage weighted", weighted, weighted.method, ruler.spectral)
     with suppress(InvalidInput):  # of directions beyond the rank, more than ‖K‖ for each within
         costs = ProjectionCost.of(kernel, rows, rank=ruler.rank)
         yield Entry(f"cost of rank {ruler.rank}", costs, pairs, ruler.costs)

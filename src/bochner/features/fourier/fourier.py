@@ -48,7 +48,8 @@ class Fourier(Method):
     form : {"pair", "phase", "complex"}, default "pair"
         "pair" uses cosine and sine of each of D/2 frequencies: |φ(x)|² = k(x, x) exactly, and
         variance (1 + k(2δ) − 2k(δ)²)/D, lower than that of "phase", (1 + ½k(2δ) − k(δ)²)/D,
-        wherever k(2δ) < 2k(δ)²: always for Gaussian, Laplace and Matérn kernels.
+        wherever k(2δ) < 2k(δ)²: always for Gaussian and Laplace kernels, and Matérn kernels of
+        smoothness ½ or more.
         "phase" uses D frequencies with random phases.
         "complex" gives D complex exponentials, complex64 or complex128, with
         φ(X) φ(Y)ᴴ ≈ K: the pair of D frequencies as one number each. What fits models takes real
