@@ -221,15 +221,10 @@ NETWORKS = [
     *((ArcCosine(p), ReLU(p, IID(), split=False)) for p in range(3)),
     (NNGP(depth=1), NeuralTangentFeatures()),
     (NeuralTangent(depth=1), NeuralTangentFeatures()),
-    (NeuralTangent(depth=1), NeuralTangentFeatures(split=False)),
 ]
 """Unbiased random features of angle kernels."""
 
-DEEP = [
-    (kernel, NeuralTangentFeatures(split))
-    for kernel in (NNGP(depth=3), NeuralTangent(depth=3))
-    for split in (True, False)
-]
+DEEP = [(kernel, NeuralTangentFeatures()) for kernel in (NNGP(depth=3), NeuralTangent(depth=3))]
 """Features upon features: their bias vanishes like 1/D."""
 
 LANDMARKS = [

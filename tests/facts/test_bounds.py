@@ -734,7 +734,17 @@ def test_of_a_polynomial_no_degree_beyond_its_own_is_asked_for(kernel):
         (
             lambda: DirectionsNorm.of(Angular(), sphere(), bo.ReLU(1)),
             UnsupportedKernel,
-            r"DirectionsNorm requires Angular\(\) with Sign\(\), ArcCosine\(order\) with ReLU",
+            r"DirectionsNorm requires Angular\(\) with Sign\(IID\(\)\), ArcCosine\(order\) with ReLU",
+        ),
+        (
+            lambda: DirectionsNorm.of(Angular(), sphere(), bo.Sign()),
+            UnsupportedKernel,
+            r"requires Angular\(\) with Sign\(IID\(\)\).* got Angular\(\) with Sign\(\)",
+        ),
+        (
+            lambda: DirectionsNorm.of(ArcCosine(1), sphere(), bo.ReLU(1)),
+            UnsupportedKernel,
+            "features that are independent",
         ),
         (
             lambda: DirectionsNorm.of(Polynomial(2), sphere(), bo.Maclaurin()),

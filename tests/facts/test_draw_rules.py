@@ -16,6 +16,7 @@ from bochner.features import (
     Auto,
     Choice,
     Fourier,
+    FourierMap,
     HermiteMercer,
     HistogramSampling,
     MercerHarmonic,
@@ -443,3 +444,25 @@ def test_pivots_stop_at_the_numerical_rank():
     result = randomly_pivoted_cholesky(lambda j: K[:, j], np.diag(K), 30, rng)
     assert len(result.pivots) == 4
     assert result.residual_trace < 1e-6 * result.trace
+
+
+def test_the_cost_of_a_map_is_that_of_its_parts():
+    """A structured map makes the same products behind a factor; harmonics make next to none."""
+    options = dict(n_features=1024, n_inputs=512, random_state=0)
+    plain = bo.draw(Gaussian(), bo.Fourier(bo.Structured()), **options)
+    scaled = bo.draw(2.0 * Gaussian(), bo.Fourier(bo.Structured()), **options)
+    assert scaled.multiplications == plain.multiplications < 512 * 1024
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    for method in (bo.MercerHarmonic(), bo.HermiteMercer()):
+        phi = bo.draw(Gaussian(), method, n_features=200, X=X, random_state=0)
+        assert phi.multiplications < phi.n_inputs * phi.n_features
+
+
+def test_a_map_of_ones_own_keeps_its_text():
+    class Named(FourierMap):
+        def __repr__(self):
+            return "mine"
+
+    phi = bo.draw(Gaussian(), bo.Fourier(), n_features=4, n_inputs=2, random_state=0)
+    assert repr(Named(phi.kernel, phi.frequencies, phi.amplitude)) == "mine"
+    assert repr(phi) == "FourierMap(kernel=Gaussian(lengthscale=1.0), n_inputs=2, n_features=4)"

@@ -233,7 +233,7 @@ def test_degrees_beyond_one_vanish_on_one_column():
 # ---- arrays and files
 
 
-HEAVY = [NeuralTangent(3), Zonal((1.0, 0.5, 0.25)), Polynomial(3), DotProduct(lambda n: n * -2.0)]
+HEAVY = [NeuralTangent(3), Zonal((1.0,) * 401), Polynomial(3), DotProduct(lambda n: n * -2.0)]
 
 
 @pytest.mark.parametrize("kernel", HEAVY, ids=lambda k: type(k).__name__)

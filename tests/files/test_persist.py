@@ -84,6 +84,9 @@ def test_removed_options_load_where_they_were_not_used():
     assert decode({"class": ["Gegenbauer", old]}, {}) == bo.Gegenbauer("monomial", degree=3)
     with pytest.raises(ModelFileError, match="parity=True of Gegenbauer was removed from bochner"):
         decode({"class": ["Gegenbauer", old | {"parity": True}]}, {})
+    assert decode({"class": ["NeuralTangentFeatures", {"split": None}]}, {})
+    with pytest.raises(ModelFileError, match="neural-sketch was removed from bochner"):
+        decode({"class": ["neural-sketch", {}]}, {})
 
 
 def fitted(**options):

@@ -1,6 +1,7 @@
 """Gradients in rows: in closed form, and by central differences of the values."""
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from gallery import HERMITE, KERNELS, N_COLUMNS, rows, table
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from tolerance import ROUNDINGS
+from tolerance import ROUNDINGS, assert_close
 
 from bochner import (
     SVC,
@@ -410,3 +411,28 @@ def test_a_learner_whose_features_have_no_gradient_says_which_have():
         KernelRidge().gradient(X)
     with pytest.raises(ValueError, match="X has 1 features, but KernelRidge is expecting 2"):
         model.gradient(X[:, :1])
+
+
+@dataclass(frozen=True)
+class Counted(Gaussian):
+    """A Gaussian kernel that counts its matrices."""
+
+    def evaluate(self, X, Y):
+        CALLS.append(self)
+        return super().evaluate(X, Y)
+
+
+CALLS = []
+
+
+def test_a_product_evaluates_each_factor_once():
+    X, Y, C = rows(9, seed=1), rows(7, seed=2), np.random.default_rng(0).normal(size=(9, 7))
+    factors = [Counted(scale) for scale in (1.0, 2.0, 0.7, 1.5, 3.0)]
+    left = (((factors[0] * factors[1]) * factors[2]) * factors[3]) * factors[4]
+    right = factors[0] * (factors[1] * (factors[2] * (factors[3] * factors[4])))
+    precision = sum(f.lengthscale**-2 for f in factors)
+    for kernel in (left, right):
+        CALLS.clear()
+        found = kernel.pullback(X, Y, C)
+        assert len(CALLS) == len(factors)
+        assert_close(found, Gaussian(precision**-0.5).pullback(X, Y, C), factor=10)

@@ -84,7 +84,6 @@ def test_pairs_have_the_lower_variance_for_the_kernels_that_the_pages_name():
     assert not always(Matern(0.2))
 
 
-
 @pytest.mark.statistical
 @pytest.mark.parametrize("kernel", SAMPLED, ids=repr)
 def test_variance_of_independent_frequencies_is_the_closed_form(kernel):

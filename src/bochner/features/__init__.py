@@ -54,7 +54,7 @@ FOR_DEVELOPERS = {
     "method": "Request stream",
     "nystrom.nystrom": "COARSE JITTER NystromMap Rounded Whitening",
     "random.gegenbauer": "GegenbauerMap draw_directions",
-    "random.networks": "NeuralMap NeuralSketch ReLUMap SignMap",
+    "random.networks": "NeuralMap ReLUMap SignMap",
     "random.positive": "PositiveMap",
     "rules": "LEAF_RULES NAMED as_method choose draw_map exact_map leaf_map",
     "sketch.polysketch": "Node PolySketchMap",

@@ -478,6 +478,4 @@ def relative_error(phi: FeatureMap, X: Float[Array, "m d"], K: Float[Array, "m m
 def _cost(phi: FeatureMap) -> float:
     """Multiplications a row: of the map, 20 for an elementary function, and of the moments D²."""
     D = phi.n_features
-    whitening = 2.0 * D * D if isinstance(phi, NystromMap) else 0.0
-    made = float(getattr(phi, "multiplications", D * phi.n_inputs)) + whitening
-    return made + 20.0 * D + float(D) * D
+    return phi.multiplications + 20.0 * D + float(D) * D

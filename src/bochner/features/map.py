@@ -36,7 +36,8 @@ class FeatureMap(ABC):
 
     def __init_subclass__(cls) -> None:
         # A dataclass writes out all of its arrays, thousands of numbers, unless it has a text.
-        cls.__repr__ = FeatureMap.__repr__  # type: ignore[method-assign]
+        if "__repr__" not in vars(cls):
+            cls.__repr__ = FeatureMap.__repr__  # type: ignore[method-assign]
 
     def __repr__(self) -> str:
         d, D = self.n_inputs, self.n_features
@@ -64,6 +65,14 @@ class FeatureMap(ABC):
     def reach(self) -> float:
         """Radians that features turn along a step of length one; 0 where rows are not turned so."""
         return 0.0
+
+    @property
+    def multiplications(self) -> float:
+        """Multiplications per row, those of a matrix product that takes as long."""
+        parts = parts_of(self)
+        if parts:
+            return sum(part.multiplications for part in parts)
+        return float(self.n_inputs * self.n_features)
 
     @property
     def unbiased(self) -> bool:

@@ -394,8 +394,23 @@ class Product(Kernel):
     def pullback(
         self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
     ) -> Float[Array, "n d"]:
-        by_left = self.left.pullback(X, Y, C * self.right.evaluate(X, Y))
-        return by_left + self.right.pullback(X, Y, C * self.left.evaluate(X, Y))
+        factors = _factors(self)
+        values = [factor.evaluate(X, Y) for factor in factors]
+        after = [C]  # C times the values of all later factors, from the last factor to the first
+        for value in values[:0:-1]:
+            after.append(after[-1] * value)
+        total, before = 0.0, 1.0
+        for factor, value, later in zip(factors, values, reversed(after), strict=True):
+            total = total + factor.pullback(X, Y, before * later)
+            before = before * value
+        return total
+
+
+def _factors(kernel: Kernel) -> list[Kernel]:
+    """Return the factors of a product, products within it taken apart."""
+    if isinstance(kernel, Product):
+        return [*_factors(kernel.left), *_factors(kernel.right)]
+    return [kernel]
 
 
 @dataclass(frozen=True)

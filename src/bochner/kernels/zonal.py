@@ -8,7 +8,7 @@ d = 2: Chebyshev. d = 3: Legendre. d = 1: the sphere is {−1, 1}, and degrees a
 
 import abc
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -51,17 +51,23 @@ def recurrence(l: int, d: int) -> Float[np.ndarray, " k"]:
 
 
 def gegenbauers(l: int, d: int, t: Array) -> list[Array]:
-    """Return P_0(t), ..., P_l(t), elementwise, for arrays of any library.
+    """Return P_0(t), ..., P_l(t), elementwise, for arrays of any library."""
+    return list(each_gegenbauer(l, d, t))
+
+
+def each_gegenbauer(l: int, d: int, t: Array) -> Iterator[Array]:
+    """Yield P_0(t), ..., P_l(t), of which two are kept.
 
     (k + d − 2) P_{k+1} = (2k + d − 2) t P_k − k P_{k−1}. Twice the rounding of t near ±1 times l².
     """
-    P = [1.0 + 0.0 * t, t]
+    before, here = 1.0 + 0.0 * t, t
+    yield before
+    if l:
+        yield here
     for k in range(1, l):
-        if d == 1:
-            P.append(0.0 * t)
-        else:
-            P.append(((2 * k + d - 2) * t * P[k] - k * P[k - 1]) / (k + d - 2))
-    return P[: l + 1]
+        below = 0.0 * t if d == 1 else (2 * k + d - 2) * t * here - k * before
+        before, here = here, below / max(k + d - 2, 1)
+        yield here
 
 
 def orthonormals(l: int, d: int, t: Array) -> list[Array]:
@@ -455,7 +461,7 @@ class Zonal(Kernel):
 
     def _series(self, cos: Array, d: int) -> Array:
         c = self.coefficients[: 2 if d == 1 else None]
-        return sum(c_l * P for c_l, P in zip(c, gegenbauers(len(c) - 1, d, cos), strict=True))
+        return sum(c_l * P for c_l, P in zip(c, each_gegenbauer(len(c) - 1, d, cos), strict=True))
 
 
 @dataclass(frozen=True)
@@ -537,7 +543,7 @@ class GeneralizedZonal(Kernel):
     def _block(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         (U, r), (V, s) = directions(X), directions(Y)
         H, G = self._factors(r, like=X), self._factors(s, like=Y)
-        P = gegenbauers(len(H) - 1, X.shape[1], _cosines(U, V))
+        P = each_gegenbauer(len(H) - 1, X.shape[1], _cosines(U, V))
         return sum((h @ g.T) * p for h, g, p in zip(H, G, P, strict=True))
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:

@@ -108,7 +108,6 @@ _MAPS: dict[str, type] = {
     "spherical-map": SphericalMap,
     "monomial-map": powers.MonomialMap,
     "neural-map": networks.NeuralMap,
-    "neural-sketch": networks.NeuralSketch,
     "nystrom-map": nystrom.NystromMap,
     "nystrom-whitening": nystrom.Whitening,
     "polar-rows": radial.Polar,
@@ -255,6 +254,9 @@ REMOVED: dict[str, dict[str, tuple[Any, ...]]] = {
         "parity": (False,),
         "alternating": (False,),
     },
+    "NeuralTangentFeatures": {"split": (None, True)},
+    "mercer-harmonic-map": {"nugget": ()},
+    "projected-map": {"distortion": ()},
     "LeverageFourier": {"density": ("auto", "empirical")},
     "gegenbauer-map": {
         "counts": (),
@@ -263,6 +265,9 @@ REMOVED: dict[str, dict[str, tuple[Any, ...]]] = {
         "alternating": (False,),
     },
 }
+
+#: Names of classes that bochner no longer has.
+GONE = ("neural-sketch",)
 
 MAPS: tuple[type, ...] = tuple(_MAPS.values())
 #: Classes whose fields must have the shapes that annotations say: code indexes one by another.

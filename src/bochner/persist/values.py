@@ -18,7 +18,7 @@ import scipy.sparse
 from sklearn.pipeline import Pipeline
 
 from bochner.errors import InvalidType, ModelFileError
-from bochner.persist.known import ESTIMATORS, KNOWN, MAPS, NAMES, REMOVED, SHAPED
+from bochner.persist.known import ESTIMATORS, GONE, KNOWN, MAPS, NAMES, REMOVED, SHAPED
 from bochner.persist.pipelines import (
     TRANSFORMERS,
     fitted_step,
@@ -259,6 +259,8 @@ def _random(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
 
 def _instance(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
     name, fields = content
+    if name in GONE:
+        raise ModelFileError(f"load: {name} was removed from bochner; fit the model again.")
     state = {key: decode(item, arrays) for key, item in fields.items()}
     for key in state.keys() & REMOVED.get(name, {}).keys():
         old, kept = state.pop(key), REMOVED[name][key]

@@ -24,6 +24,7 @@ from bochner.certificates.bounds.pairwise import (
 from bochner.certificates.bounds.sketches import largest_product
 from bochner.certificates.pointwise import eigen
 from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features.fourier.placements import IID
 from bochner.features.random.networks import ReLU, Sign, polynomial_width
 from bochner.features.sketch.maclaurin import Maclaurin
 from bochner.kernels.kernel import Kernel
@@ -122,18 +123,19 @@ class DirectionsNorm(TailBound):
         inequality. Kar and Karnick (2012) take one number for all rows in place of the sums.
         """
         rows = dense_rows(X, cls.__name__)
-        if isinstance(method, Sign) and isinstance(kernel, Angular):
+        independent = getattr(method, "placement", None) == IID()
+        if isinstance(method, Sign) and isinstance(kernel, Angular) and independent:
             largest, exact = float(len(rows)), 0
-        elif isinstance(method, ReLU) and kernel == ArcCosine(method.order):
+        elif isinstance(method, ReLU) and kernel == ArcCosine(method.order) and independent:
             largest, exact = _rectified_size(rows, method)
         elif isinstance(method, Maclaurin) and method.degrees == "geometric":
             largest, exact = largest_product(kernel, rows), 0
         else:
             raise UnsupportedKernel(
-                "DirectionsNorm requires Angular() with Sign(), ArcCosine(order) with "
-                'ReLU(order), or a power series of ⟨x, y⟩ with Maclaurin("geometric"), whose '
-                f"features are independent; got {kernel!r} with {method!r}. certify measures any "
-                "map."
+                "DirectionsNorm requires Angular() with Sign(IID()), ArcCosine(order) with "
+                'ReLU(order, IID()), or a power series of ⟨x, y⟩ with Maclaurin("geometric"): '
+                f"features that are independent; got {kernel!r} with {method!r}. certify measures "
+                "any map."
             )
         values = eigen(kernel, rows, cls.__name__).values
         trace = float(values.sum())

@@ -77,9 +77,6 @@ class MercerHarmonicMap(FeatureMap):
     radial: RadialFunctions  # g_b α_l^{−1/2}, a column for each block
     #: How many harmonics of its degree a block has: all α_l, but for one that was cut.
     counts: np.ndarray
-    #: Mean of k(x, x) − |φ(x)|² over the radii that the map was drawn from: what a ridge penalty,
-    #: or the diagonal of Z Zᵀ, can be given back.
-    nugget: float
 
     @property
     def n_inputs(self) -> int:
@@ -90,6 +87,10 @@ class MercerHarmonicMap(FeatureMap):
         return int(self.counts.sum())
 
     below_kernel = True  # A sum of some of the kernel's terms: always
+
+    @property
+    def multiplications(self) -> float:
+        return float(self.n_inputs**2 + self.n_features)
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         U, r = self.polar(X)
@@ -133,11 +134,9 @@ def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> Merc
     functions = functions.times(np.array([b.size for b in blocks]) ** -0.5)
     if limit:
         functions = functions.interpolated(limit, max(FLOOR * total, INTERPOLATION * rest))
-    if radial.zonal and ask.X is not None:  # the same share is left out of every row
-        rest *= float(np.mean(to_numpy(kernel.diag(ask.X)))) / total
     needed = prefixes(ask.n_inputs, tuple(functions.degrees.tolist()), tuple(counts))
     leading = axes_needed(ask.n_inputs, needed)
-    return MercerHarmonicMap(kernel, polar.leading(leading), functions, np.array(counts), rest)
+    return MercerHarmonicMap(kernel, polar.leading(leading), functions, np.array(counts))
 
 
 def _radii(

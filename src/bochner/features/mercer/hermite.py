@@ -245,6 +245,10 @@ class HermiteMap(Products):
     def n_inputs(self) -> int:
         return len(self.mean)
 
+    @property
+    def multiplications(self) -> float:
+        return float(self.axes.size + self.n_features)
+
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         if native.HAVE_NATIVE and (is_numpy(X) or is_sparse(X)) and len(self._counts) <= FEW:
             return self._compiled(X)

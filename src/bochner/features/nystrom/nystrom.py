@@ -118,6 +118,11 @@ class NystromMap(FeatureMap):
     below_kernel = True  # A projection in feature space: always
 
     @property
+    def multiplications(self) -> float:
+        d, D = self.n_inputs, self.n_features
+        return float(D * d + 2 * D * D)
+
+    @property
     def unexplained(self) -> float | None:
         """Tr(K − ZZᵀ)/Tr K of the rows that pivots were chosen from; None for other landmarks."""
         return self.whitening.unexplained

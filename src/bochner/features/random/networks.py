@@ -11,7 +11,6 @@ Gaussian ω is u times an independent length, integrated out here):
 The polynomials in front are exact features; only the rest is random.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -254,31 +253,15 @@ def draw_rectified(method: ReLU, kernel: Kernel, ask: Request) -> ReLUMap:
 class NeuralTangentFeatures(Method):
     """Recursive random features of ``NeuralTangent(depth)`` and ``NNGP(depth)``.
 
-    Parameters
-    ----------
-    split : bool, optional
-        False: as published, Zandieh et al. (2021), with random features: each layer has features
-        √(2/m)(Wφ)₊ of Σ_h, steps of its derivative, and TensorSRHT of the product of those with
-        the features of K_{h−1}.
-        True: the linear parts are carried along exactly, directions are orthogonal, and each sign
-        multiplies one coordinate of a randomised Hadamard transform of the features of K_{h−1}.
-        Default: True where the d exact columns are at most half of the features.
-
     Notes
     -----
-    Unbiased for one layer; deeper, the bias is of the order of the variance, 1/D. Split, the
-    error is a third of that of the published form at equal width for one or two layers, half for
-    four. Rows of zeros are sent to zeros. Cost of φ(X): O(n D²) for each layer, memory O(L D²).
+    The construction of Zandieh et al. (2021), with a third to half of its error at equal width: the
+    linear parts are carried along exactly, directions are orthogonal, and each sign multiplies one
+    coordinate of a randomised Hadamard transform of the features of K_{h−1}. Unbiased for one
+    layer; deeper, the bias is of the order of the variance, 1/D. Rows of zeros are sent to zeros.
+    Needs more features than columns. Cost of φ(X): O(n D²) for each layer, memory O(L D²).
     Choose it for d above about ten; in lower d ``MercerHarmonic`` is far more accurate.
     """
-
-    split: bool | None = None
-
-    def __post_init__(self) -> None:
-        if self.split not in (None, True, False):
-            raise InvalidType(
-                f"NeuralTangentFeatures: split must be True, False or None; got {self.split!r}."
-            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,6 +281,11 @@ class NeuralMap(FeatureMap):
     #: ±1, of the Hadamard transform of the features of K_{j−1}, padded to a power of two.
     signs: tuple[Float[Array, " P"], ...]
     picks: tuple[Array, ...]  # Which coordinate of it each sign multiplies
+
+    @property
+    def unbiased(self) -> bool:
+        """Only for one layer: those above take functions of random features."""
+        return len(self.ramps) == 1
 
     @property
     def n_inputs(self) -> int:
@@ -322,41 +310,6 @@ class NeuralMap(FeatureMap):
         depth = len(self.ramps)
         last = (tangent, _weights(depth)) if self.steps else (linear, _halves(depth))
         return _joined(*last) * length[:, None]
-
-
-@dataclass(frozen=True, eq=False)
-class NeuralSketch(FeatureMap):
-    """The published form: ReLU features, and TensorSRHT of steps with the layer below."""
-
-    kernel: NeuralTangent | NNGP
-    #: Gaussian weights of ReLU and of step features of each layer; no steps for ``NNGP``.
-    ramps: tuple[Float[Array, "p m"], ...]
-    steps: tuple[Float[Array, "p m"], ...]
-    signs: tuple[tuple[Array, Array], ...]  # ±1, of the two Hadamard transforms
-    picks: tuple[tuple[Array, Array], ...]  # Coordinates of them that are multiplied
-
-    @property
-    def n_inputs(self) -> int:
-        return self.ramps[0].shape[0]
-
-    @property
-    def n_features(self) -> int:
-        return self.ramps[-1].shape[1] + (len(self.picks[-1][0]) if self.picks else 0)
-
-    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        u, length = directions(dense(X))
-        linear, tangent = u, u
-        for h, W in enumerate(self.ramps):
-            projected = _times(linear, W)
-            following = (projected + abs(projected)) * (0.5 / W.shape[1]) ** 0.5
-            if self.steps:
-                V, (left, right), (i, k) = self.steps[h], self.signs[h], self.picks[h]
-                xp = array_namespace(following)
-                step = (1 + xp.sign(_times(linear, V))) * (0.5 / V.shape[1]) ** 0.5
-                sketch = _mixed(step, left, i) * _mixed(tangent, right, k)
-                tangent = xp.concat([following, sketch * len(i) ** -0.5], axis=1)
-            linear = following
-        return (tangent if self.steps else linear) * length[:, None]
 
 
 def _halves(h: int) -> list[float]:
@@ -387,14 +340,11 @@ def _mixed(Y: Float[Array, "n p"], signs: Float[Array, " P"], picks: Array) -> F
 
 
 def draw_layers(
-    method: NeuralTangentFeatures, kernel: NeuralTangent | NNGP, ask: Request
-) -> "NeuralMap | NeuralSketch":
-    """Draw random features layer by layer, split or as published."""
-    split = 2 * ask.n_inputs <= ask.n_features if method.split is None else method.split
-    return _split_map(kernel, ask) if split else _published_map(kernel, ask)
-
-
-def _split_map(kernel: NeuralTangent | NNGP, ask: Request) -> NeuralMap:
+    method: NeuralTangentFeatures,
+    kernel: NeuralTangent | NNGP,
+    ask: Request,
+) -> NeuralMap:
+    """Draw random features layer by layer."""
     d, tangent = ask.n_inputs, isinstance(kernel, NeuralTangent)
     widths = _widths(kernel, ask.n_features - d)
     ramps, steps, signs, picks = [], [], [], []
@@ -426,32 +376,6 @@ def _widths(kernel: NeuralTangent | NNGP, total: int) -> list[tuple[int, int]]:
             f"{total} for the layers. Ask for more features."
         )
     return [(m, s) for m, s in widths.tolist()]
-
-
-def _published_map(kernel: NeuralTangent | NNGP, ask: Request) -> NeuralSketch:
-    D, tangent = ask.n_features, isinstance(kernel, NeuralTangent)
-    m = D // 2 if tangent else D
-    if m < 1:
-        raise InvalidInput(
-            f"NeuralTangentFeatures requires at least two features for {kernel!r}; got {D}. "
-            "Ask for more."
-        )
-    layers = list(_published_layers(kernel, ask, m))
-    ramps, steps, signs, picks = map(tuple, zip(*layers, strict=True))
-    return NeuralSketch(kernel, ramps, *((steps, signs, picks) if tangent else ((), (), ())))
-
-
-def _published_layers(
-    kernel: NeuralTangent | NNGP, ask: Request, m: int
-) -> Iterator[tuple[Array, Array, tuple, tuple]]:
-    linear = tangent = ask.n_inputs
-    for h in range(kernel.depth):
-        rng, s = ask.part(str(h), 0).stream("layer"), ask.n_features - m
-        W, V = rng.standard_normal((linear, m)), rng.standard_normal((linear, m))
-        sizes = power_of_two(m), power_of_two(tangent)
-        signs = tuple(rng.choice((-1.0, 1.0), size) for size in sizes)
-        yield W, V, signs, tuple(rng.integers(0, size, s) for size in sizes)
-        linear, tangent = m, m + s
 
 
 def _orthogonal(p: int, m: int, rng: np.random.Generator) -> Float[Array, "p m"]:
