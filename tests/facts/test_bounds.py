@@ -739,7 +739,7 @@ def test_of_a_polynomial_no_degree_beyond_its_own_is_asked_for(kernel):
         (
             lambda: DirectionsNorm.of(Angular(), sphere(), bo.Sign()),
             UnsupportedKernel,
-            r"requires Angular\(\) with Sign\(IID\(\)\).* got Angular\(\) with Sign\(\)",
+            r"requires Angular\(\) with Sign\(IID\(\)\).* got Angular\(\) with Sign\(placement",
         ),
         (
             lambda: DirectionsNorm.of(ArcCosine(1), sphere(), bo.ReLU(1)),

@@ -403,3 +403,16 @@ def test_degrees_are_sought_until_the_width_is_filled():
     energy = ((2 * l + 1) * np.sqrt(np.pi / (2 * a)) * ive(l + 0.5, a)).sum()
     assert phi.radial.degrees.max() == 31
     assert_close((phi(X) ** 2).sum(axis=1), np.full(60, energy), factor=1e4)
+
+
+def test_axes_do_not_have_the_signs_of_lapack(monkeypatch):
+    X = rows(60)
+    before = drawn(Gaussian(), X=X)(X)
+    eigh = np.linalg.eigh
+
+    def mirrored(A):
+        values, vectors = eigh(A)
+        return values, vectors * (-1.0) ** np.arange(len(values))
+
+    monkeypatch.setattr(np.linalg, "eigh", mirrored)
+    assert (drawn(Gaussian(), X=X)(X) == before).all()

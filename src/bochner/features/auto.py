@@ -100,9 +100,8 @@ def _paired(kernel: Kernel, X: Array, Y: Array) -> Float[Array, " n"]:
 #: A candidate is measured if its predicted error is at most this many times the least.
 PROMISING = 3.0
 AS_GOOD = 1.1  # Errors within this factor are taken as equal, and the cheaper method is taken
-#: Extrapolated squared errors within this factor are taken as equal, for extrapolation from four
-#: rows a feature is off by so much. The cheaper method is taken. On nine tables (D = 256 and 1024,
-#: two seeds) RMSE is .4 % above that of the best candidate; .27 % at 1.00, .48 % at 1.03.
+#: Extrapolated squared errors within this factor are taken as equal: extrapolation from four rows
+#: per feature is off by so much. The cheaper method is taken.
 EXTRAPOLATED_AS_GOOD = 1.02
 ROUNDING = 1e-6  # Errors of the kernel matrix below this are rounding, of rows in float32 at least
 #: Errors within this share of one another are equal: the method that is named first is taken.
@@ -112,8 +111,7 @@ MOST_JUDGED = 4  # Candidates whose errors are extrapolated, at most
 #: Rows a feature that errors are extrapolated from, and rows at least.
 ROWS_A_FEATURE, FEWEST_JUDGED = 4, 512
 NARROWED = 3 / 8  # Part of the width that maps are judged at where rows are too few for the whole
-#: Landmarks where rows are dense, beside pivots, for a learner with targets: on five tables (D=512)
-#: and protein (2048) errors .985 to 1.001 of those of uniform ones, .89 to 1.001 of pivots'.
+#: Landmarks where rows are dense, beside pivots, for a learner with targets.
 CENTRES = Nystrom(KMeans(iterations=2, seeds="random"))
 FORMULA_ROWS = 500  # Rows whose pairs a formula is evaluated on
 

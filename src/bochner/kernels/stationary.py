@@ -215,7 +215,7 @@ class Exponential(Radial):
 class RationalQuadratic(Radial):
     """k(x, y) = (1 + r²/(2a))^(−a), r = |(x − y)/ℓ|; Gaussians of many lengthscales.
 
-    Spectral measure: ω = (z/ℓ)√τ, z ~ N(0, I), one τ ~ GammaMixing(a, rate a).
+    Spectral measure: ω = (z/ℓ)√τ, z ~ N(0, I), one τ ~ Gamma(a, rate a).
 
     Parameters
     ----------

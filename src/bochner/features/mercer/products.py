@@ -9,7 +9,6 @@ pair of them that is asked for.
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -421,10 +420,9 @@ def log_spectral_density(kernel: Kernel, W: Float[Array, "m d"]) -> Float[Array,
             parts = (log_spectral_density(part, W) for part in (kernel.left, kernel.right))
             return logsumexp(list(parts), axis=0)
         case Stationary():
-            with suppress(NotImplementedError):
-                values = kernel.spectral_measure(W.shape[1]).log_density(W)
-                if np.isfinite(values).any():  # else a discrete measure, as periodic kernels have
-                    return values + W.shape[1] * math.log(2 * math.pi)
+            values = kernel.spectral_measure(W.shape[1]).log_density(W)
+            if np.isfinite(values).any():  # else a discrete measure, as periodic kernels have
+                return values + W.shape[1] * math.log(2 * math.pi)
     raise UnsupportedKernel(
         "LaplacianEigenfunctions requires a stationary kernel with a spectral density, such as "
         "Gaussian, Matern, RationalQuadratic, Laplace or Cauchy, or Brownian or BrownianBridge; "

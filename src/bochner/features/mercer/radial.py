@@ -13,6 +13,7 @@ from bochner._core.arrays import array_namespace, dense, is_eager, is_numpy, mov
 from bochner._core.blas import eigh, product
 from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
+from bochner.features.mercer.axes import principal_axes
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.radial import RadialKernels, isotropic, monomials, radial_kernels
 from bochner.kernels.zonal import GeneralizedZonal, alpha
@@ -87,7 +88,7 @@ def _principal_axes(A: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d d"] | N
     if d == 1 or d > LARGEST_ROTATION:
         return None
     A = A / (np.abs(A).max() or 1.0)
-    return np.ascontiguousarray(np.linalg.eigh(A.T @ A)[1][:, ::-1])
+    return np.ascontiguousarray(principal_axes(A.T @ A)[1])
 
 
 def one_radius(r: Float[np.ndarray, " n"]) -> bool:

@@ -147,14 +147,3 @@ def _unit(l: int, s: int, d: int) -> float:
     """Return the norm in R^d of a harmonic of norm one in R^s: the product of A from s + 1 to d."""
     logs = gammaln(l + d / 2) - gammaln(d / 2) - gammaln(l + s / 2) + gammaln(s / 2)
     return float(np.exp(0.5 * logs))
-
-
-# --- Mercer-harmonic features: exact spherical harmonics times optimal radial functions ----------
-#
-# A rotation-invariant kernel is Σ_l R_l(|x|, |y|) P_l(cos θ), and α_l P_l(⟨u, v⟩) is the sum of
-# Y_{l,μ}(u) Y_{l,μ}(v) over the α_l orthonormal harmonics of degree l. With radial functions
-# g_{l,i},
-#
-#     z_{l,i,μ}(x) = g_{l,i}(|x|) α_l^{−1/2} Y_{l,μ}(x/|x|).
-#
-# Whatever is kept, Z Zᵀ ⪯ K: nothing is random, and k(x, x) − |φ(x)|² bounds every error.

@@ -148,10 +148,9 @@ class RPCholesky(Landmarks):
 class KMeans(Landmarks):
     """Centres of k-means clusters of the rows: Zhang, Tsang and Kwok (2008).
 
-    For kernels of the distance mostly the most accurate choice: in 23 of 28 cases (seven sets of 3
-    to 64 columns, Gaussian and Matérn kernels, 64 and 256 landmarks) half to nine tenths of the
-    error of :class:`RPCholesky`, which wins where D is far past the effective dimension. Choosing
-    takes up to twice as long, of hundreds of columns up to seven times. Distances are in units of
+    For kernels of the distance mostly the most accurate choice; :class:`RPCholesky` wins where D is
+    far past the effective dimension. Choosing takes up to twice as long, of hundreds of columns up
+    to seven times. Distances are in units of
     the kernel's lengthscales, where its parts have one for each column. The landmarks are means,
     not rows of the data.
 
@@ -162,9 +161,8 @@ class KMeans(Landmarks):
     iterations : int, default 10
         Of Lloyd's algorithm: more do not help the kernel matrix.
     seeds : {"k-means++", "random"}, default "k-means++"
-        Where centres start. "random", at random rows, misses small clusters and is done in the
-        precision of the rows: with 2 iterations, of 784 columns, in two fifths of the time of
-        :class:`RPCholesky`, at 0.65 to 1.02 of its error.
+        Where centres start. "random", at random rows, is faster, misses small clusters and is done
+        in the precision of the rows.
 
     Notes
     -----

@@ -64,10 +64,8 @@ class Nystrom(Method):
 #: carry 6e-8; with L's smallest pivot at 1e-3 the features keep four digits of the smallest
 #: direction, and Z Zᵀ stays below K.
 JITTER = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-12}
-#: From this jitter on float64 sums of k(S, x) may be whitened: on nine tables (two lengthscales,
-#: three choices of landmarks) G is then off by at most 1.4e-8 ‖G‖ at D = 1024 and 2.4e-8 at 2048,
-#: about as if its products were of float32. What the jitter takes from a direction is a hundredth
-#: of the penalties that such a G resolves.
+#: From this jitter on float64 sums of k(S, x) may be whitened: G is then off by about as much as if
+#: its products were of float32.
 COARSE = 1e-6
 
 
