@@ -22,6 +22,7 @@ from bochner.kernels import distances
 from bochner.kernels.distances import centred
 from bochner.kernels.dotproduct import Linear, Polynomial
 from bochner.kernels.kernel import (
+    ColumnScales,
     Constant,
     Kernel,
     Power,
@@ -48,6 +49,9 @@ class Transformed(Kernel):
     @abc.abstractmethod
     def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n e"]:
         """Return the rows that the kernel within sees."""
+
+    def column_lengthscales(self, columns: tuple[int, ...]) -> ColumnScales:
+        return iter(())  # those of the kernel within are of other columns
 
     def back(self, X: Float[Array, "n d"], G: Float[Array, "n e"]) -> Float[Array, "n d"]:
         """Return gradients in the rows, given those in the rows that the kernel within sees."""
@@ -99,6 +103,9 @@ class Columns(Transformed):
             return X[:, list(self.columns)]
         xp = array_namespace(X)
         return xp.take(X, xp.asarray(self.columns, device=device(X)), axis=1)
+
+    def column_lengthscales(self, columns: tuple[int, ...]) -> ColumnScales:
+        return self.kernel.column_lengthscales(tuple(columns[j] for j in self.columns))
 
     def back(self, X: Float[Array, "n d"], G: Float[Array, "n e"]) -> Float[Array, "n d"]:
         return G @ moved(np.eye(X.shape[1])[list(self.columns)], like=G)

@@ -19,7 +19,7 @@ from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels import distances
 from bochner.kernels.free import free_or
-from bochner.kernels.kernel import Kernel
+from bochner.kernels.kernel import ColumnScales, Kernel
 from bochner.kernels.spectral import (
     CauchyLaw,
     GammaMixing,
@@ -73,6 +73,9 @@ class Compilable(Stationary):
 
     def __post_init__(self) -> None:
         check_fields(self, lengthscale=free_or(numbers))
+
+    def column_lengthscales(self, columns: tuple[int, ...]) -> ColumnScales:
+        yield columns, self.lengthscale
 
     def in_units(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> tuple[Array, Array]:
         """Return rows less the mean of Y, in units of the lengthscale."""

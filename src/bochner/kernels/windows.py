@@ -17,7 +17,7 @@ from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse
 from bochner._core.checks import check_fields, counted, integer, word
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput, InvalidType
-from bochner.kernels.kernel import Kernel, require_kernels
+from bochner.kernels.kernel import ColumnScales, Kernel, require_kernels
 
 #: What sums over windows are divided by, as a power of the number of windows.
 AVERAGES = {"mean": 1.0, "root": 0.5, "sum": 0.0}
@@ -148,6 +148,9 @@ class Windows(Kernel):
         found = self._flat(dense(X))
         U = found.windows[found.shares > 0]
         return U[:: max(1, -(-len(U) // most))]
+
+    def column_lengthscales(self, columns: tuple[int, ...]) -> ColumnScales:
+        return iter(())  # those of the kernel within are of the columns of a window
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         if is_numpy(X) and is_numpy(Y):

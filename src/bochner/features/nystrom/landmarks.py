@@ -2,7 +2,6 @@
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,11 +15,7 @@ from bochner._core.names import meant
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import FEW_CELLS
 from bochner.errors import InvalidInput
-from bochner.kernels.algebra import Columns, Transformed
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.numbers import parts_of
-from bochner.kernels.stationary import Stationary
-from bochner.kernels.windows import Windows
 from bochner.solvers.factorisations import MODES, Mode, randomly_pivoted_cholesky
 from bochner.solvers.lloyd import WeightedFeatures, assign, run_lloyd
 
@@ -297,22 +292,11 @@ def lengthscales(kernel: Kernel, d: int) -> Float[Array, " d"]:
     Ones where all are equal: clusters depend on their ratios only.
     """
     product, parts = np.ones(d), np.zeros(d)
-    for columns, values in _lengthscales(kernel, np.arange(d)):
-        product[columns] *= values
-        parts[columns] += 1
+    for columns, values in kernel.column_lengthscales(tuple(range(d))):
+        product[list(columns)] *= values
+        parts[list(columns)] += 1
     found = product ** (1 / np.maximum(parts, 1))
     return np.ones(d) if (found == found[0]).all() else found
-
-
-def _lengthscales(kernel: Kernel, columns: Array) -> Iterator[tuple[Array, Any]]:
-    """Yield the columns that each stationary part sees, and its lengthscales there."""
-    if isinstance(kernel, Columns):
-        yield from _lengthscales(kernel.kernel, columns[list(kernel.columns)])
-    elif isinstance(kernel, Stationary) and hasattr(kernel, "lengthscale"):
-        yield columns, kernel.lengthscale
-    elif not isinstance(kernel, Transformed | Windows):
-        for part in parts_of(kernel).values():
-            yield from _lengthscales(part, columns)
 
 
 def in_units(X: Float[Array, "n d"], kernel: Kernel) -> Float[Array, "n d"]:
