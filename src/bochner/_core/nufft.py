@@ -99,7 +99,7 @@ def is_fast() -> bool:
 def _finufft() -> ModuleType | None:
     """Return finufft; where it is not installed say so, once in a process."""
     try:
-        import finufft  # noqa: PLC0415
+        import finufft
     except ImportError:
         if not _said:
             _said.add("finufft")

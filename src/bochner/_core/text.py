@@ -33,7 +33,7 @@ def axes_for(who: str, ax: Any = None, size: tuple[float, float] = (6, 4), acros
     if ax is not None:
         return ax
     try:
-        from matplotlib.figure import Figure  # noqa: PLC0415
+        from matplotlib.figure import Figure
     except ImportError as missing:
         raise MissingDependency(
             f"{who}.plot needs matplotlib, not installed here. Install with: "

@@ -44,13 +44,13 @@ def plain_numbers(series: Any, where: Where) -> Float[np.ndarray, " n"]:
 
 def holds_text(series: Any) -> bool:
     """Whether the cells of a column are texts."""
-    import narwhals as nw  # noqa: PLC0415
+    import narwhals as nw
 
     return series.dtype in (nw.String, nw.Categorical, nw.Enum)
 
 
 def _numbers(series: Any, where: Where, comma: bool) -> Float[np.ndarray, " n"]:
-    import narwhals as nw  # noqa: PLC0415
+    import narwhals as nw
 
     if len(series) == 0 or series.is_null().all():
         return np.full(len(series), np.nan)

@@ -21,7 +21,7 @@ _WHO = "Blocks.from_table"
 
 def column_of(name: str, dtype: Any) -> Column:
     """Sort a narwhals dtype into the kinds that matter here."""
-    import narwhals as nw  # noqa: PLC0415
+    import narwhals as nw
 
     narrow = (nw.Boolean, nw.Int8, nw.Int16, nw.UInt8, nw.UInt16, nw.Float32)
     small = dtype in narrow or str(dtype) == "Float16"
@@ -122,7 +122,7 @@ def _holds_nothing(frame: Any, name: str) -> bool:
 
 def order_of(series: Any, native: Any) -> tuple[str, ...]:
     """Return the categories of a column in memory whose type says that they are ordered."""
-    import narwhals as nw  # noqa: PLC0415
+    import narwhals as nw
 
     if series.dtype == nw.Enum:
         return tuple(series.dtype.categories)

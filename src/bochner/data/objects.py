@@ -43,7 +43,7 @@ def is_runs(kind: Any) -> bool:
 
 
 def _written_out(column: Any) -> Any:
-    import pyarrow.compute as pc  # noqa: PLC0415
+    import pyarrow.compute as pc
 
     return pc.run_end_decode(column)
 

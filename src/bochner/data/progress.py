@@ -83,7 +83,7 @@ class Bar:
                 sys.stderr.write(f"\r{self.text}\033[K{end}")
                 sys.stderr.flush()
             return
-        from IPython.display import display  # noqa: PLC0415
+        from IPython.display import display
 
         if self.handle is None:
             self.handle = display(self, display_id=True)
@@ -95,6 +95,6 @@ def in_notebook() -> bool:
     """Whether a kernel of Jupyter runs this code, which shows HTML."""
     if "IPython" not in sys.modules:
         return False
-    from IPython import get_ipython  # noqa: PLC0415
+    from IPython import get_ipython
 
     return type(get_ipython()).__name__ == "ZMQInteractiveShell"

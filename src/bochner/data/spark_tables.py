@@ -48,7 +48,7 @@ def _schema(table: Any) -> Any:
 
 def _streams(batches: Iterator[Any]) -> Iterator[Any]:
     """Give each batch of rows as one cell: a stream of Arrow."""
-    import pyarrow as pa  # noqa: PLC0415  of the executor
+    import pyarrow as pa
 
     for batch in batches:
         sink = pa.BufferOutputStream()
@@ -68,7 +68,7 @@ def _count(streams: Iterator[bytes]) -> Iterator[int]:
 
 def table_of(streams: list[bytes]) -> Any:
     """Return the rows of several streams as one table."""
-    import pyarrow as pa  # noqa: PLC0415  of the executor
+    import pyarrow as pa
 
     return pa.concat_tables(pa.ipc.open_stream(part).read_all() for part in streams)
 
@@ -97,7 +97,7 @@ def _made_up(schema: Any) -> dict[str, Any]:
 
 
 def _with_columns(batches: Iterator[Any], call: Callable[[Any], Any], name: str) -> Iterator[Any]:
-    import pyarrow as pa  # noqa: PLC0415  of the executor
+    import pyarrow as pa
 
     for batch in batches:
         if not batch.num_rows:

@@ -451,7 +451,7 @@ def _in_role(series: Any, dtype: np.dtype, where: Where) -> np.ndarray:
 
 def _numeric(series: Any, dtype: np.dtype, where: Where) -> np.ndarray:
     """Return numbers, with NaN where the series has null; texts must be numbers."""
-    import narwhals as nw  # noqa: PLC0415
+    import narwhals as nw
 
     native = series.to_native()
     if series.dtype == nw.Duration:

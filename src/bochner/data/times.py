@@ -98,7 +98,7 @@ def parsed_times(values: list[Any], form: str) -> Float[np.ndarray, " n"]:
 
 def seconds_in(series: Any) -> Float[np.ndarray, " n"]:
     """Return a narwhals series of dates, times or durations as seconds, NaN where missing."""
-    import narwhals as nw  # noqa: PLC0415
+    import narwhals as nw
 
     native = series.to_native()
     if type(native).__module__.startswith("pyarrow"):
@@ -111,8 +111,8 @@ def seconds_in(series: Any) -> Float[np.ndarray, " n"]:
 
 
 def _from_arrow(column: Any) -> Float[np.ndarray, " n"]:
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.compute as pc  # noqa: PLC0415
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
     kind = column.type
     if pa.types.is_timestamp(kind) and kind.tz is not None:

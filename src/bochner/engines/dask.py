@@ -94,7 +94,7 @@ def here() -> Engine:
 
 def _distributed() -> Any:
     try:
-        import distributed  # noqa: PLC0415
+        import distributed
     except ImportError as error:
         raise MissingDependency(
             "Dask needs the package distributed, which is not installed; install it with: pip "

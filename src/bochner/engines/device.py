@@ -58,7 +58,7 @@ def opened(names: Sequence[str]) -> list[Any]:
         There is no such device.
     """
     try:
-        import torch  # noqa: PLC0415
+        import torch
     except ImportError as error:
         raise MissingDependency(
             "Local: device= needs the package torch, which is not installed; install it with: pip "
@@ -82,7 +82,7 @@ def eigh_on(device: Any) -> Callable[[Array], tuple[Array, Array]]:
     """Return the eigendecomposition of symmetric matrices, in float64, on a device."""
 
     def eigh(A: Float[Array, "D D"]) -> tuple[Float[Array, " D"], Float[Array, "D D"]]:
-        import torch  # noqa: PLC0415
+        import torch
 
         values, vectors = torch.linalg.eigh(torch.from_numpy(_writable(A)).to(device))
         return values.cpu().numpy(), vectors.cpu().numpy()
@@ -223,7 +223,7 @@ class _Plain:
     def __call__(self, block: Block) -> Callable[[], Block]:
         if not isinstance(block.X, np.ndarray):
             return lambda: block
-        import torch  # noqa: PLC0415
+        import torch
 
         X = torch.from_numpy(_writable(block.X)).to(self._device)
         return lambda: block._replace(X=X)
@@ -233,7 +233,7 @@ class _Cuda:
     """Moves rows on a stream of its own, while those before are added up."""
 
     def __init__(self, device: Any) -> None:
-        import torch  # noqa: PLC0415
+        import torch
 
         self._torch, self._device = torch, device
         self._stream = torch.cuda.Stream(device)

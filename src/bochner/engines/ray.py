@@ -85,7 +85,7 @@ def _rows(partition: Partition) -> Any:
 
 def _ray() -> Any:
     try:
-        import ray  # noqa: PLC0415
+        import ray
     except ImportError as error:
         raise MissingDependency(
             "Ray needs the package ray, which is not installed; install it with: pip install "

@@ -95,7 +95,7 @@ class Spark:
         """Return the session, begun if it is not there."""
         if self.session is not None and not isinstance(self.session, str):
             return self.session
-        from pyspark.sql import SparkSession  # noqa: PLC0415
+        from pyspark.sql import SparkSession
 
         master = self.session or "local[*]"
         active = SparkSession.getActiveSession() if self.session is None else None
@@ -115,7 +115,7 @@ class Spark:
 
 def _require_spark() -> None:
     try:
-        import pyspark  # noqa: F401, PLC0415
+        import pyspark  # noqa: F401
     except ImportError as error:
         raise MissingDependency(
             "Spark needs the package pyspark, which is not installed; install it with: pip "
@@ -130,7 +130,7 @@ class _Shared:
     value: Any
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from pyspark import cloudpickle  # noqa: PLC0415
+        from pyspark import cloudpickle
 
         return cloudpickle.loads, (cloudpickle.dumps(self.value),)
 

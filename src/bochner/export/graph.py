@@ -28,8 +28,8 @@ class Unwritable(Exception):
 def onnx() -> ModuleType:
     """Return the package onnx, or say how to install it."""
     try:
-        import onnx as found  # noqa: PLC0415  optional
-        import onnx.numpy_helper  # noqa: PLC0415
+        import onnx as found
+        import onnx.numpy_helper
     except ImportError as error:
         raise MissingDependency(
             "to_onnx needs the package onnx; it is not installed. Install it: "

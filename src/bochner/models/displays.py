@@ -105,7 +105,7 @@ class PathDisplay(Display):
 
 def _write_out(axis: Any) -> None:
     """Write 0.2 at the ticks of a logarithmic axis, and not 2 × 10⁻¹."""
-    from matplotlib.ticker import LogFormatter  # noqa: PLC0415
+    from matplotlib.ticker import LogFormatter
 
     axis.set_major_formatter(LogFormatter())
     axis.set_minor_formatter(LogFormatter())
@@ -237,7 +237,7 @@ class MapDisplay(Display):
 
     @staticmethod
     def from_estimator(
-        model: Any, places: int = 200, deviation: bool = True, **axes: Array
+        model: KernelEstimator, places: int = 200, deviation: bool = True, **axes: Array
     ) -> "MapDisplay":
         """Return the map of a fitted process of one target.
 
@@ -259,28 +259,31 @@ class MapDisplay(Display):
             The model is another learner.
         """
         check_is_fitted(model)
-        if not hasattr(model, "predict_grid"):
+        process: Any = model
+        try:
+            predict_grid = process.predict_grid
+        except AttributeError:
             raise InvalidType(
                 "MapDisplay: model must be a GaussianProcessRegressor; got "
                 f"{type(model).__name__}. For other learners take "
                 "PartialDependenceDisplay.from_estimator(model, X, columns)."
-            )
-        places, d = integer(places, "MapDisplay", "places", 2), model.n_features_in_
-        if d > 2 or model.target_shape_:
+            ) from None
+        places, d = integer(places, "MapDisplay", "places", 2), process.n_features_in_
+        if d > 2 or process.target_shape_:
             raise InvalidInput(
                 f"MapDisplay: a map is of one or two columns and one target; got {d} columns and "
-                f"targets of shape {model.target_shape_}. Ask predict_grid, and draw a slice of it."
+                f"targets of shape {process.target_shape_}. Ask predict_grid, and draw a slice."
             )
-        axes = axes or box_of_rows(model, places)
-        found = model.predict_grid(return_std=deviation, **axes)
+        axes = axes or box_of_rows(process, places)
+        found = predict_grid(return_std=deviation, **axes)
         mean, std = found if deviation else (found, None)
-        names = model.schema_ and model.schema_.target_names
+        names = process.schema_ and process.schema_.target_names
         return MapDisplay(
             {name: np.asarray(axis) for name, axis in axes.items()},
             np.asarray(mean),
             None if std is None else np.asarray(std),
             names[0] if names else "y",
-            is_on_sphere(model.kernel_),
+            is_on_sphere(process.kernel_),
         )
 
     def plot(self, ax: Any = None, what: str = "mean") -> Self:
@@ -319,16 +322,16 @@ class MapDisplay(Display):
         ax.set(xlabel=name, ylabel=self.name)
 
 
-def box_of_rows(model: Any, places: int) -> dict[str, Float[Array, " m"]]:
+def box_of_rows(process: Any, places: int) -> dict[str, Float[Array, " m"]]:
     """Return so many places along each column: of the box of a process' rows, or of the globe."""
-    globe, rows = is_on_sphere(model.kernel_), model.sample_.X
+    globe, rows = is_on_sphere(process.kernel_), process.sample_.X
     if globe:
         low, high = np.array([[-90.0, -180.0], [90.0, 180.0]])
-    elif isinstance(phi := getattr(model, "map_", None), EquispacedMap):
+    elif isinstance(phi := getattr(process, "map_", None), EquispacedMap):
         low, high = phi.centre - phi.half, phi.centre + phi.half
     else:
         low, high = rows.min(axis=0), rows.max(axis=0)
-    names = model._inputs.names or (("lat", "lon") if globe else "xy"[: len(low)])
+    names = process._inputs.names or (("lat", "lon") if globe else "xy"[: len(low)])
     return {
         str(name): np.linspace(a, b, places) for name, a, b in zip(names, low, high, strict=True)
     }

@@ -195,7 +195,7 @@ def _source() -> str:
 
 def colours(sides: tuple[tuple[str, ...], tuple[str, ...]]) -> Any:
     """Return the matplotlib colour map with these colours below and above its middle."""
-    from matplotlib.colors import LinearSegmentedColormap  # noqa: PLC0415
+    from matplotlib.colors import LinearSegmentedColormap
 
     places = [*np.linspace(0, 0.5, len(sides[0])), *np.linspace(0.5, 1, len(sides[1]))]
     stops = list(zip(places, [*sides[0], *sides[1]], strict=True))
@@ -204,7 +204,7 @@ def colours(sides: tuple[tuple[str, ...], tuple[str, ...]]) -> Any:
 
 def _map(title: str, values: Array, sides: Any, ends: tuple[int, int]) -> Any:
     """Return a map with its degrees and its colours."""
-    from matplotlib.colors import TwoSlopeNorm  # noqa: PLC0415
+    from matplotlib.colors import TwoSlopeNorm
 
     def draw(ax: Any) -> None:
         image = ax.imshow(
@@ -232,7 +232,7 @@ def _map(title: str, values: Array, sides: Any, ends: tuple[int, int]) -> Any:
 
 def draw_curves(curves: Sequence[Curve]) -> Callable[[Any], None]:
     """Return what draws errors against numbers of features on axes."""
-    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
+    from matplotlib.ticker import MaxNLocator
 
     def draw(ax: Any) -> None:
         for curve, mark in zip(curves, "os^*D" * len(curves), strict=False):

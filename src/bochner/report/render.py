@@ -45,7 +45,7 @@ def require(who: str) -> None:
 
 def page(template: str, **facts: Any) -> str:
     """Return a page as text."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     loader = FileSystemLoader(Path(__file__).parent / "templates")
     environment = Environment(
@@ -112,8 +112,8 @@ def picture(title: str, draw: Callable[[Any], Any], size: tuple[float, float] = 
     """
     from cycler import cycler  # noqa: PLC0415
     from markupsafe import Markup  # noqa: PLC0415
-    from matplotlib import rc_context, rcdefaults, rcParams  # noqa: PLC0415
-    from matplotlib.figure import Figure  # noqa: PLC0415
+    from matplotlib import rc_context, rcdefaults, rcParams
+    from matplotlib.figure import Figure
 
     ink, soft, rule = (COLOURS[name][0] for name in ("ink", "soft", "rule"))
     with rc_context():

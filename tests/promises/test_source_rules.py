@@ -1,0 +1,186 @@
+"""Rules that are read off the source: layers of imports, values, and how fits are stored.
+
+Layers are the contracts of import-linter in ``pyproject.toml``; imports of optional packages and
+of SciPy's decompositions are rules of ruff there. The other rules are in the table ``RULES``.
+"""
+
+import ast
+import subprocess
+import sys
+from collections import Counter
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import bochner
+
+ROOT = Path(__file__).parents[2]
+SOURCE = Path(bochner.__file__).parent
+TREES = {
+    path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
+    for path in sorted(SOURCE.rglob("*.py"))
+}
+ESTIMATOR = {"model", "estimator"}
+FUNCTIONS = (ast.FunctionDef, ast.Lambda)
+
+
+# ---- imports
+
+
+def linted(root):
+    """Run import-linter with the contracts of pyproject.toml on a package in a folder."""
+    lint = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports({!r}))"
+    code = f"import sys; sys.path.insert(0, {str(root)!r}); " + lint.format(
+        str(ROOT / "pyproject.toml")
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=root
+    )
+
+
+def test_layers_import_only_those_below():
+    done = linted(SOURCE.parent)
+    assert done.returncode == 0, done.stdout
+
+
+def imports(tree, modules):
+    """The modules of a set that a module imports, wherever in the file."""
+    for node in ast.walk(tree):
+        names = []
+        if isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        yield from (name if name in modules else name.rpartition(".")[0] for name in names)
+
+
+def cycle(trees):
+    """Return the modules that import one another in a cycle, or None."""
+    graph = {m: {*imports(t, trees.keys())} & trees.keys() - {m} for m, t in trees.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return None
+
+
+def test_modules_import_one_another_in_no_cycle():
+    names = {
+        f"bochner/{file}".removesuffix(".py").removesuffix("/__init__").replace("/", "."): tree
+        for file, tree in TREES.items()
+    }
+    assert cycle({name: tree for name, tree in names.items() if name != "bochner"}) is None
+
+
+def test_a_planted_cycle_is_found():
+    a, b = ast.parse("from bochner.b import x"), ast.parse("def late():\n    import bochner.a")
+    assert set(cycle({"bochner.a": a, "bochner.b": b})) == {"bochner.a", "bochner.b"}
+
+
+# ---- one rule, one function: a module's tree to the sentences of what breaks it
+
+
+def parameters(function):
+    given = function.args
+    return [*given.posonlyargs, *given.args, *given.kwonlyargs]
+
+
+def nodes(tree, *kinds):
+    return (node for node in ast.walk(tree) if isinstance(node, kinds))
+
+
+def is_dataclass(node):
+    return any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list)
+
+
+VALUES = {n.name for t in TREES.values() for n in nodes(t, ast.ClassDef) if is_dataclass(n)}
+
+
+def estimators_of_any_type(tree):
+    """Parameters that are an estimator of type Any."""
+    for function in nodes(tree, *FUNCTIONS):
+        for p in parameters(function):
+            if p.arg in ESTIMATOR and p.annotation and ast.unparse(p.annotation) == "Any":
+                yield p.arg
+
+
+def guesses(tree):
+    """Calls that ask an estimator which attributes it has."""
+    asked = ESTIMATOR | {f"type({name})" for name in ESTIMATOR}
+    for call in nodes(tree, ast.Call):
+        name, first = ast.unparse(call.func), "".join(map(ast.unparse, call.args[:1]))
+        if name in {"hasattr", "getattr", "setattr"} and first in asked:
+            yield ast.unparse(call)
+
+
+def stores(tree):
+    """Attributes that a function stores on one of its parameters."""
+    for function in nodes(tree, *FUNCTIONS):
+        names = {p.arg for p in parameters(function)} - {"self", "cls"}
+        for node in nodes(function, ast.Attribute):
+            if isinstance(node.ctx, ast.Store | ast.Del) and ast.unparse(node.value) in names:
+                yield ast.unparse(node)
+
+
+def values_that_change(tree):
+    """Dataclasses that are not frozen."""
+    for node in nodes(tree, ast.ClassDef):
+        if is_dataclass(node) and "frozen=True" not in "".join(
+            map(ast.unparse, node.decorator_list)
+        ):
+            yield node.name
+
+
+def heirs_of_values(tree):
+    """Classes of a module with a base, of any module, that is a dataclass."""
+    own = {node.name for node in nodes(tree, ast.ClassDef) if is_dataclass(node)}
+    for node in nodes(tree, ast.ClassDef):
+        if (VALUES | own) & {ast.unparse(base).rpartition(".")[2] for base in node.bases}:
+            yield node.name
+
+
+def estimators_that_store(tree):
+    """Attributes besides ``fit_`` that a method of a class with bases stores on its object."""
+    for kind in nodes(tree, ast.ClassDef):
+        if kind.name == "KernelEstimator" or not kind.bases:
+            continue
+        for method in kind.body:
+            if isinstance(method, ast.FunctionDef) and method.name != "__init__":
+                for node in nodes(method, ast.Attribute):
+                    stored = isinstance(node.ctx, ast.Store | ast.Del)
+                    if stored and ast.unparse(node.value) == "self" and node.attr != "fit_":
+                        yield f"{kind.name}.{node.attr}"
+
+
+MODELS = ("models/",)
+COUNTS_ROWS = ("_core/", "data/", "cli/")
+#: Rule, folders that it holds for ("" for all), folders it does not hold for, a planted fault.
+RULES = [
+    (estimators_of_any_type, MODELS, (), "def f(model: Any): ..."),
+    (guesses, MODELS, (), "def f(model): return getattr(type(model), 'C', 1)"),
+    (stores, ("",), (), "def f(blocks, *, model):\n    def g():\n        model.map_ = 1"),
+    (values_that_change, ("",), COUNTS_ROWS, "@dataclass\nclass A: ..."),
+    (heirs_of_values, ("",), (), "@dataclass(frozen=True)\nclass A: ...\nclass B(m.A): ..."),
+    (estimators_that_store, MODELS, (), "class B(KernelEstimator):\n  def fit(self): self.a = 1"),
+]
+named = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule[0].__name__)
+
+
+@named
+def test_no_module_breaks_a_rule(rule):
+    check, where, but, _ = rule
+    files = [file for file in TREES if file.startswith(where) and not file.startswith(but or "/")]
+    assert files
+    assert [f"{file}: {fault}" for file in files for fault in check(TREES[file])] == []
+
+
+@named
+def test_a_planted_fault_is_found(rule):
+    check, _, _, text = rule
+    assert [*check(ast.parse(text))]
+
+
+def test_no_two_classes_share_a_name():
+    names = Counter(n.name for t in TREES.values() for n in t.body if isinstance(n, ast.ClassDef))
+    assert [name for name, count in names.items() if count > 1] == []
