@@ -1,5 +1,7 @@
 """Sums and products of kernels with free numbers: what is found, and what stays."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -13,6 +15,7 @@ import bochner as bo
 from bochner.datasets import load_co2
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.kernels import (
+    Cauchy,
     Columns,
     Constant,
     DotExponential,
@@ -26,6 +29,7 @@ from bochner.kernels import (
     Matern,
     Periodic,
     Polynomial,
+    Radial,
     RationalQuadratic,
     Scaled,
     lifted,
@@ -51,7 +55,29 @@ def series(n=120, seed=0, period=1.0):
 
 # ---- derivatives
 
+
+@dataclass(frozen=True)
+class Bent(Radial):
+    """(1 + r²)^(−bend), a kernel of one's own with a number of its own."""
+
+    bend: float = 1.0
+    lengthscale: float = 1.0
+
+    tunable = ("bend", "lengthscale")
+    mixing = None
+    compiled = None
+
+    def profile(self, s):
+        return (1 + s) ** -self.bend
+
+    def slope(self, s):
+        return -self.bend * (1 + s) ** (-self.bend - 1)
+
+
 TRACED = [
+    2.0 * Bent(0.7, 2.0),
+    Laplace((0.5, 1.0)) + Cauchy((0.7, 2.0)),
+    Cauchy(0.8) * Laplace(1.5),
     2.0 * Gaussian((1.0, 2.0)) * Periodic(1.3, 0.7),
     Periodic((1.3, 2.0), (0.7, 1.1)) + 0.5,
     Exp(0.1 * RationalQuadratic(0.7, 1.2)),
@@ -99,6 +125,23 @@ def test_a_shape_that_stays_is_not_varied(monkeypatch):
     expected = of(at)
     monkeypatch.delattr("bochner.kernels.numbers._in_shape")
     assert_close(of(at)[1], expected[1])
+
+
+def test_derivatives_of_many_lengthscales_take_one_matrix(monkeypatch):
+    """Of twenty columns differences would take forty matrices more."""
+    X, calls = np.random.default_rng(0).standard_normal((9, 20)), []
+    evaluate = Laplace.evaluate
+    monkeypatch.setattr(Laplace, "evaluate", lambda k, X, Y: calls.append(k) or evaluate(k, X, Y))
+    traced(Laplace(tuple(range(1, 21))), X)[1](np.ones((9, 9)))
+    assert len(calls) == 1
+
+
+def test_a_number_that_a_kernel_of_ones_own_declares_is_found():
+    X = np.random.default_rng(0).standard_normal((80, 1))
+    model = bo.KernelRidge(Bent(Free(), Free()), method="exact", random_state=0)
+    found = model.fit(X, np.sin(X[:, 0])).kernel_
+    assert isinstance(found, Bent)
+    assert not any(isinstance(place.of(found), Free) for place in places_of(found))
 
 
 @pytest.mark.parametrize("criterion", ["loo", "evidence"])

@@ -332,6 +332,8 @@ class Polynomial(DotProductKernel):
     offset: float = 1.0
     scale: float = 1.0
 
+    tunable = ("offset", "scale")
+
     def __post_init__(self) -> None:
         check_fields(self, degree=counted, offset=free_or(nonnegative), scale=free_or(positive))
 
@@ -351,6 +353,8 @@ class DotExponential(DotProductKernel):
     """
 
     scale: float = 1.0
+
+    tunable = ("scale",)
 
     def __post_init__(self) -> None:
         check_fields(self, scale=free_or(positive))

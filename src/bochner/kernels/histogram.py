@@ -16,6 +16,7 @@ from bochner._core.checks import check_fields, positive
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels import distances
+from bochner.kernels.free import free_or
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.spectral import Independent, Law, Measure
 from bochner.kernels.stationary import by_columns, refuse_sparse
@@ -117,8 +118,10 @@ class SkewedChi2(Kernel):
 
     skew: float = 1.0
 
+    tunable = ("skew",)
+
     def __post_init__(self) -> None:
-        check_fields(self, skew=positive)
+        check_fields(self, skew=free_or(positive))
 
     def spectral_measure(self, d: int) -> Measure:
         """Return the law of the frequencies of log(x + c)."""

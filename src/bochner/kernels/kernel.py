@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from dataclasses import replace as replace_fields
 from functools import lru_cache
 from numbers import Real
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -177,11 +177,15 @@ class Kernel(NamedArguments, abc.ABC):
     multiply with one another and with numbers, and have powers: ``2.0 * k1 + k1 * k2**3 + 0.5``.
 
     A kernel of your own is a frozen dataclass that subclasses `Kernel` (or `Stationary`, if it
-    depends on x − y alone) and defines `evaluate` and `diagonal`.
+    depends on x − y alone) and defines `evaluate` and `diagonal`. `tunable` names the numbers
+    that a fit may find.
     """
 
     # NumPy then leaves np.float64(2) * k to the kernel.
     __array_ufunc__ = None
+
+    #: Fields that are positive numbers, or tuples of such, which a fit may find.
+    tunable: ClassVar[tuple[str, ...]] = ()
 
     def __call__(self, X: Tabular, Y: Tabular | None = None) -> Float[Array, "n m"]:
         """Return the kernel matrix K with K[i, j] = k(X[i], Y[j]).
@@ -322,6 +326,8 @@ class Constant(Kernel):
 
     value: float = 1.0
 
+    tunable = ("value",)
+
     def __post_init__(self) -> None:
         check_fields(self, value=free_or(nonnegative))
 
@@ -436,6 +442,8 @@ class Scaled(Kernel):
 
     scale: float
     kernel: Kernel
+
+    tunable = ("scale",)
 
     def __post_init__(self) -> None:
         check_fields(self, scale=free_or(positive))

@@ -15,11 +15,10 @@ import numpy as np
 from bochner._core.shapes import Array, Float
 from bochner.kernels import distances
 from bochner.kernels.algebra import Exp, Mahalanobis, Transformed
-from bochner.kernels.dotproduct import DotExponential, Polynomial
 from bochner.kernels.free import Free
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.stationary import CoordinateWise, Radial, RationalQuadratic
-from bochner.kernels.stationary_families import ExponentialPower, Matern, Periodic
+from bochner.kernels.stationary_families import Periodic
 from bochner.kernels.windows import Windows
 
 #: Step of log θ in differences of kernel values.
@@ -67,33 +66,9 @@ def parts_of(kernel: Kernel) -> dict[str, Kernel]:
     return {k: v for k, v in kernel.get_params(deep=False).items() if isinstance(v, Kernel)}
 
 
-def own_names(kernel: Kernel) -> tuple[str, ...]:
-    """Return the fields of a kernel itself that are positive numbers to be found."""
-    match kernel:
-        case Scaled():
-            return ("scale",)
-        case Constant():
-            return ("value",)
-        case Periodic():
-            return ("period", "lengthscale")
-        case RationalQuadratic():
-            return ("shape", "lengthscale")
-        case Matern():
-            return ("smoothness", "lengthscale")
-        case ExponentialPower():
-            return ("power", "lengthscale")
-        case Polynomial():
-            return ("offset", "scale")
-        case DotExponential():
-            return ("scale",)
-        case Radial() | CoordinateWise():
-            return ("lengthscale",)
-    return ()
-
-
 def places_of(kernel: Kernel) -> list[Place]:
     """Return the places of all numbers that could be found, from left to right."""
-    own = [Place(name, j) for name in own_names(kernel) for j in _columns(kernel, name)]
+    own = [Place(name, j) for name in kernel.tunable for j in _columns(kernel, name)]
     parts = parts_of(kernel).items()
     return own + [place.within(name) for name, part in parts for place in places_of(part)]
 
@@ -182,7 +157,7 @@ def leaves(kernel: Kernel, X: Array) -> Iterator[tuple[Place, Kernel, Array]]:
     """Give the place of each number, the kernel that it is of, and the rows which that sees."""
     inner = kernel.inputs(X) if isinstance(kernel, Transformed) else X
     inner = kernel.stacked(X, LOOKED_AT) if isinstance(kernel, Windows) else inner
-    for name in own_names(kernel):
+    for name in kernel.tunable:
         yield from ((Place(name, j), kernel, X) for j in _columns(kernel, name))
     for name, part in parts_of(kernel).items():
         found = leaves(part, inner)
@@ -231,6 +206,8 @@ def traced(
             return _traced_radial(kernel, X, wanted)
         case Periodic():
             return _traced_periodic(kernel, X)
+        case CoordinateWise():
+            return _traced_coordinates(kernel, X)
     return _traced_by_differences(kernel, X, wanted)
 
 
@@ -281,7 +258,7 @@ def _traced_radial(kernel: Radial, X: Array, wanted: Wanted) -> tuple[Array, Bac
 
     def through(C: Array) -> Slopes:
         R = C * kernel.profile_slope(s)
-        shapes = [Place(name) for name in own_names(kernel) if name != "lengthscale"]
+        shapes = [Place(name) for name in kernel.tunable if name != "lengthscale"]
         shapes = list(filter(wanted, shapes))
         slopes = {at: float(np.vdot(C, _in_shape(kernel, at.name, s))) for at in shapes}
         if not isinstance(kernel.lengthscale, tuple):
@@ -335,6 +312,20 @@ def _along(kernel: Periodic, X: Array, j: int) -> tuple[Array, Array, Array, flo
 
 def _place(value: Any, name: str, j: int) -> Place:
     return Place(name, j if isinstance(value, tuple) else None)
+
+
+def _traced_coordinates(kernel: CoordinateWise, X: Array) -> tuple[Array, Back]:
+    U, _ = kernel.in_units(X, X)
+    K = kernel.evaluate(X, X)
+
+    def through(C: Array) -> Slopes:
+        slopes, R = dict.fromkeys(places_of(kernel), 0.0), C * K
+        for j, u in enumerate(U.T):
+            place = _place(kernel.lengthscale, "lengthscale", j)
+            slopes[place] += float(np.vdot(R, kernel.growth(u[:, None] - u)))
+        return slopes
+
+    return K, through
 
 
 def _traced_by_differences(kernel: Kernel, X: Array, wanted: Wanted) -> tuple[Array, Back]:

@@ -71,6 +71,8 @@ class Stationary(Kernel):
 class Compilable(Stationary):
     """A stationary kernel with a lengthscale, and perhaps a compiled loop."""
 
+    tunable = ("lengthscale",)
+
     def __post_init__(self) -> None:
         check_fields(self, lengthscale=free_or(numbers))
 
@@ -142,6 +144,10 @@ class CoordinateWise(Compilable):
     @abc.abstractmethod
     def block(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """Return all pairs of rows, which are in units of the lengthscale already."""
+
+    @abc.abstractmethod
+    def growth(self, delta: Float[Array, "n m"]) -> Float[Array, "n m"]:
+        """Return ∂ log k/∂ log ℓ of one column, for differences in units of its lengthscale."""
 
     @property
     @abc.abstractmethod
@@ -231,6 +237,8 @@ class RationalQuadratic(Radial):
     shape: float = 1.0
     lengthscale: Lengthscale = 1.0
 
+    tunable = ("shape", "lengthscale")
+
     def __post_init__(self) -> None:
         check_fields(self, shape=free_or(positive), lengthscale=free_or(numbers))
 
@@ -268,6 +276,9 @@ class Laplace(CoordinateWise):
         xp = array_namespace(X, Y)
         return xp.exp(-distances.coordinatewise(X, Y, xp.abs))
 
+    def growth(self, delta: Float[Array, "n m"]) -> Float[Array, "n m"]:
+        return abs(delta)
+
     law = CauchyLaw()
     compiled = "laplace", 1.0
 
@@ -289,6 +300,9 @@ class Cauchy(CoordinateWise):
     def block(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         xp = array_namespace(X, Y)
         return xp.exp(-distances.coordinatewise(X, Y, lambda delta: xp.log1p(delta * delta)))
+
+    def growth(self, delta: Float[Array, "n m"]) -> Float[Array, "n m"]:
+        return 2.0 * delta * delta / (1.0 + delta * delta)
 
     def pullback(
         self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]

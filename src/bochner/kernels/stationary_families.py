@@ -64,6 +64,8 @@ class Matern(Radial):
     smoothness: float = 1.5
     lengthscale: Lengthscale = 1.0
 
+    tunable = ("smoothness", "lengthscale")
+
     def __post_init__(self) -> None:
         check_fields(self, smoothness=free_or(positive), lengthscale=free_or(numbers))
 
@@ -199,6 +201,8 @@ class ExponentialPower(Radial):
 
     power: float = 1.0
     lengthscale: Lengthscale = 1.0
+
+    tunable = ("power", "lengthscale")
 
     def __post_init__(self) -> None:
         check_fields(self, power=free_or(positive), lengthscale=free_or(numbers))
@@ -378,6 +382,8 @@ class Periodic(Stationary):
 
     period: float | tuple[float, ...] = 1.0
     lengthscale: Lengthscale = 1.0
+
+    tunable = ("period", "lengthscale")
 
     def __post_init__(self) -> None:
         check_fields(self, period=free_or(numbers), lengthscale=free_or(numbers))

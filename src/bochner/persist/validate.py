@@ -26,7 +26,6 @@ from bochner.features.map import FeatureMap
 from bochner.features.mercer import hermite
 from bochner.kernels.free import Free
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.numbers import own_names
 from bochner.kernels.zonal import Monomials
 from bochner.models._base import KernelEstimator
 from bochner.models.gaussian_process.exact import ExactProcessFit
@@ -111,7 +110,7 @@ Sizes = dict[str, int] | None
 def _with_free_as_numbers(value: Any, name: str) -> Any:
     """Return a field, and a one for each number of a kernel that may be free and is."""
     field = getattr(value, name)
-    if not isinstance(value, Kernel) or name not in own_names(value):
+    if not isinstance(value, Kernel) or name not in value.tunable:
         return field
     one = lambda number: 1.0 if isinstance(number, Free) else number
     return tuple(map(one, field)) if isinstance(field, tuple) else one(field)

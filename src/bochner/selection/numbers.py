@@ -29,7 +29,6 @@ from bochner.kernels.numbers import (
     leaves,
     lifted,
     opened,
-    own_names,
     places_of,
     traced,
     weighted,
@@ -250,7 +249,7 @@ def by_evidence(
 def is_composite(kernel: Kernel) -> bool:
     """Whether a kernel has numbers to be found, other than the lengthscales of one family."""
     simple = isinstance(kernel, Stationary) and not has_free(kernel)
-    return bool(places_of(kernel)) and not (simple and own_names(kernel)[-1:] == ("lengthscale",))
+    return bool(places_of(kernel)) and not (simple and kernel.tunable[-1:] == ("lengthscale",))
 
 
 def _dense(X: Array) -> Float[Array, "m d"]:
@@ -373,7 +372,7 @@ def _suggested(place: Place, leaf: Kernel, X: Array, rows: ProcessRows) -> Numbe
             return _weights(1.0 if place.name == "offset" else 1 / max(size, 1e-300))
         case "value":
             return _weights(1.0)
-    near, far, low, high = map(float, np.log(UNITLESS[place.name]))
+    near, far, low, high = map(float, np.log(UNITLESS.get(place.name, UNITLESS["shape"])))
     return NumberRange((near, far), (low, high))
 
 
