@@ -8,7 +8,7 @@ Rasmussen & Williams (2006), chapter 4.
 import abc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -71,7 +71,7 @@ class Stationary(Kernel):
 class Compilable(Stationary):
     """A stationary kernel with a lengthscale, and perhaps a compiled loop."""
 
-    tunable = ("lengthscale",)
+    tunable: ClassVar[tuple[str, ...]] = ("lengthscale",)
 
     def __post_init__(self) -> None:
         check_fields(self, lengthscale=free_or(numbers))
