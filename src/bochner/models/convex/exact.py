@@ -66,8 +66,10 @@ PENALTY_ROWS, DENSE_ROWS = 2048, 3072
 #: fall.
 FINER, WORTH = 2, 0.002
 
-#: The last step of the penalty, below which a machine that interpolates stays as it is.
-LAST = 16
+#: The last step of the penalty, below which a machine that interpolates stays as it is; and the
+#: last one that a walk starts from. Beyond it a fit from nothing stops far from the minimum, its
+#: neighbours with it, and the walk would stay where it is.
+LAST, LAST_START = 16, 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,7 +274,7 @@ class OnRows:
             ridge = 2 * found.share * float(self.rows.w.sum())
             if isinstance(self.learned.loss, Hinge):
                 ridge = max(ridge, LEAST_HINGE)
-            near = int(np.clip(np.rint(np.log(ridge / largest) / np.log(FACTOR)), 0, LAST))
+            near = int(np.clip(np.rint(np.log(ridge / largest) / np.log(FACTOR)), 0, LAST_START))
         best = walk(lost, near, NEAREST, LAST)
         steps = sorted(lost.tried)
         errors = np.array([lost(step) for step in steps]) / max(lost(CONSTANT), 1e-300)
@@ -387,5 +389,6 @@ class _LeftOutOnMatrix:
 
 
 def _nearest(ends: dict[int, DualPoint], step: int) -> DualPoint | None:
-    """Return the end of the nearest penalty."""
-    return ends[min(ends, key=lambda other: abs(other - step))] if ends else None
+    """Return the end of the nearest penalty that is no smaller: small ones end far away."""
+    nearest = max((other for other in ends if other <= step), default=None)
+    return None if nearest is None else ends[nearest]
