@@ -370,8 +370,11 @@ def test_classes_lose_the_log_loss_at_the_best_temperature_whatever_the_scale_of
     y, f = (signs(codes, n_classes), F) if n_classes > 2 else (signs(codes, 2)[:, 1:], F[:, 1:])
     rows = sample_of(np.zeros((200, 1)), y, w)
     own = F if n_classes > 2 else np.column_stack([-f / 2, f / 2])
+    N = np.bincount(codes, w)
+    targets = np.full((200, n_classes), 1 / (n_classes - 1)) / (N[codes] + 2)[:, None]
+    targets[np.arange(200), codes] = ((N + 1) / (N + 2))[codes]
     losses = [
-        -(w @ log_softmax(a * own, axis=1)[np.arange(200), codes])
+        -(w @ (targets * log_softmax(a * own, axis=1)).sum(axis=1))
         for a in np.geomspace(0.1, 9, 999)
     ]
     shares = np.bincount(codes, w) / w.sum()
@@ -381,6 +384,19 @@ def test_classes_lose_the_log_loss_at_the_best_temperature_whatever_the_scale_of
         assert found == pytest.approx(best, rel=1e-4)
     constant = relative_losses(rows, rows, np.zeros_like(f), True).sum() / w.sum()
     assert constant >= 1  # equal shares lose more than those of the classes
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_classes_that_are_all_told_apart_still_lose_something(n_classes):
+    codes = np.arange(60) % n_classes
+    y = signs(codes, n_classes)[:, (n_classes == 2) * 1 :]
+    rows = sample_of(np.zeros((60, 1)), y, np.ones(60))
+    found = [relative_losses(rows, rows, far * y, True).mean() for far in (1, 9)]
+    assert found == pytest.approx([found[0]] * 2, rel=1e-3)
+    # The entropy of Platt's targets, of N rows a class.
+    p = 1 / (60 / n_classes + 2)
+    entropy = -p * np.log(p / (n_classes - 1)) - (1 - p) * np.log(1 - p)
+    assert found[0] == pytest.approx(entropy / np.log(n_classes), rel=1e-3)
 
 
 def test_numbers_lose_their_squared_errors():

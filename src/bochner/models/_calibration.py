@@ -25,6 +25,7 @@ from scipy.optimize import minimize
 from scipy.special import log_expit, log_softmax
 
 from bochner._core.shapes import Array, Float
+from bochner.selection.held_out import smoothed
 
 #: Slopes above zero, so that h rises.
 LEAST_SLOPE = 1e-3
@@ -80,12 +81,10 @@ def calibrate(f: Float[Array, "n t"], codes: Array, w: Float[Array, " n"]) -> Ca
     f, codes, w = f[some], codes[some], w[some]
     K = max(2, f.shape[1])
     owned = codes.astype(np.int64)[:, None] == np.arange(K)
-    size = (w @ owned + 1) / (w @ owned + 2)
-    targets = np.where(owned, size, ((1 - size)[codes.astype(np.int64)] / (K - 1))[:, None])
     b = _pieces(f)
 
     start, bounds = np.ones(b.shape[2]), [(LEAST_SLOPE, None)] * b.shape[2]
-    fitted = _Likelihood.of(b, targets, w)
+    fitted = _Likelihood.of(b, smoothed(owned, w), w)
     found = minimize(fitted.sloping, start, jac=True, method="L-BFGS-B", bounds=bounds)
     slopes = _polished(found.x, fitted)
     return Calibration(slopes, fitted.value(slopes))

@@ -124,7 +124,9 @@ class Tuning(ShownResult):
     error : float
         Relative squared error on rows held out, of candidates for a classifier the relative log
         loss: 1 is that of the best constant. What is chosen by these rows is judged on others of
-        them. NaN where none were held out.
+        them. NaN where none were held out. It is the error of fits to at most 2,048 rows, and
+        compares candidates: the fit to all rows mostly errs less. ``solution_.path`` has the
+        leave-one-out errors of that fit.
     criterion : {"loo", "evidence"}
     path : tuple of TuningStep
         Each evaluation, in order; empty where the kernel was given.

@@ -32,7 +32,8 @@ from bochner.models._kernel_sum import KernelSum
 from bochner.models.coupling import DenseCoupling
 from bochner.models.error_law import LEFT_OUT_ROWS, ErrorLaw, LeftOutRows
 from bochner.models.ridge.gathered import GatheredRows, gather, of_differences
-from bochner.models.ridge.methods import DIRECT_ROWS, ExactKernel
+from bochner.models.ridge.local import LocalRows
+from bochner.models.ridge.methods import DIRECT_ROWS, ExactKernel, LocalKernel
 from bochner.models.ridge.shown import ShownRidge
 from bochner.models.ridge.sums import RidgeSpec, warned
 from bochner.selection.choose import choose, choose_for_matrix
@@ -61,6 +62,9 @@ MOST_LOO_ROWS = 8192
 
 #: Share of a penalty that features may be rounded by.
 ROUNDED = 0.01
+
+#: More rows than this lie far denser than those of the sample that kernels are chosen by.
+SAMPLE_ROWS = 4096
 
 #: Trace of the kernel matrix, in penalties and at all, up to which features of float32 are tried.
 MOST_TRACE, LARGEST_TRACE = 1e7, 1e30
@@ -323,6 +327,9 @@ def _fit_directly(
     alpha = least_alpha(spec.alpha)
     share = None if isinstance(alpha, str) else alpha / rows.weight
     found, metric = choose_for_matrix(spec.features, sample, share, spec.fit_intercept)
+    if found.compared and share is None and len(rows.w) > SAMPLE_ROWS and not is_sparse(X):
+        inside = replace(rows, X=X)
+        found = LocalRows.of(spec, LocalKernel(), inside, (found, metric, None, sample)).found
     reason = f"The exact kernel of {len(rows.w):,} rows, by a Cholesky factor of their matrix."
     phi = NystromMap(found.kernel, to_numpy(dense(X)))
     choice = Choice(phi, method, (), reason + found.reason)

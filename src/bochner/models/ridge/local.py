@@ -28,22 +28,23 @@ from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import draw_map
 from bochner.kernels.algebra import Transformed
 from bochner.kernels.kernel import Kernel
-from bochner.models._calibration import Calibration
+from bochner.models._calibration import Calibration, log_loss_of_signs
 from bochner.models._kernel_sum import KernelSum
 from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.ridge.gathered import GatheredRows, gather, of_differences
-from bochner.models.ridge.methods import LocalKernel
+from bochner.models.ridge.methods import MANY_ROWS, LocalKernel
 from bochner.models.ridge.shown import ShownRidge
 from bochner.models.ridge.sums import RidgeSpec, warned
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen
 from bochner.selection.curves import choose_curves
-from bochner.selection.density import DensePlaces
+from bochner.selection.density import AtDensity, DensePlaces
+from bochner.selection.judges import TunedKernel
 from bochner.selection.near import tuned_among_near_rows
 from bochner.selection.record import LearnedMetric, Tuning
 from bochner.selection.search import error_near_median
 from bochner.selection.tree import RowTree, grow
-from bochner.solvers.ridge.groups import Group, Reduced, reduced_at
+from bochner.solvers.ridge.groups import TINY, Group, Reduced, reduced_at
 from bochner.solvers.ridge.path import least_alpha
 from bochner.solvers.ridge.solution import Solution
 from bochner.sums.executor import LOCAL, Executor, require_order
@@ -56,6 +57,10 @@ LEFT_OUT_ROWS = 2048
 
 #: Rows that are predicted at once.
 AT_ONCE = 4096
+
+
+#: The kernel found on a sample of rows, the metric, the curves of columns, and the sample.
+Found = tuple[Tuning, LearnedMetric | None, Any, RowSample]
 
 
 class _SeenRows(NamedTuple):
@@ -209,9 +214,9 @@ def fit_local(
     shape = required_targets(who, blocks.target_shape)
     rows = gather(blocks)
     rows = replace(rows, X=dense(rows.X)) if is_sparse(rows.X) else rows
-    table = LocalRows.of(spec, method, rows)
+    table = LocalRows.of(spec, method, rows, _found(spec, rows))
     found = table.judged
-    coef, across, intercept, judged = table.solved(np.asarray(found.alpha))
+    coef, across, intercept, judged = table.fitted
     residuals = np.asarray(found.alpha) * coef / rows.w[:, None]
     solution = replace(
         found,
@@ -231,8 +236,9 @@ class LocalRows:
 
     Attributes
     ----------
-    centred : bool
-        Whether an intercept is fitted.
+    spec : RidgeSpec
+    found : Tuning
+        The kernel, of rows as curves have bent them.
     rows : GatheredRows
     chosen : Chosen
     seen : (kernel, (n, d))
@@ -244,7 +250,8 @@ class LocalRows:
     places : DensePlaces
     """
 
-    centred: bool
+    spec: RidgeSpec
+    found: Tuning
     rows: GatheredRows
     chosen: Chosen
     seen: _SeenRows
@@ -254,10 +261,13 @@ class LocalRows:
     places: DensePlaces
 
     @staticmethod
-    def of(spec: RidgeSpec, method: LocalKernel, rows: GatheredRows) -> "LocalRows":
-        """Choose the kernel, its scale, the penalty and the landmarks, and split rows."""
-        seed = spec.features.seed
-        found, metric, curves, sample = _found(spec, rows)
+    def of(spec: RidgeSpec, method: LocalKernel, rows: GatheredRows, start: Found) -> "LocalRows":
+        """Choose the kernel, its scale, the penalty and the landmarks, and split rows.
+
+        Near rows may prefer another kernel than the sample did. Of up to 16,384 rows both kernels
+        are fitted to all rows, and leave-one-out errors decide.
+        """
+        seed, (found, _, curves, sample) = spec.features.seed, start
         X = rows.X if curves is None else curves.inputs(rows.X)
         asked = seed, spec.fit_intercept, spec.alpha, spec.per_target, found.share
         places = DensePlaces.of(found.kernel, (X, rows.y, rows.w), *asked)
@@ -267,9 +277,29 @@ class LocalRows:
             bent = sample if curves is None else replace(sample, X=curves.inputs(sample.X))
             asked_near = (X, rows.y, rows.w), bent, seed, spec.fit_intercept
             others = list(tuned_among_near_rows(found, *asked_near))
-        best = places.best(found, others) if is_open else places.at(found.kernel, 1.0)
+        best, second = (
+            places.best(found, others) if is_open else (places.at(found.kernel, 1.0), None)
+        )
+        table = LocalRows._at(best, spec, method, rows, start, places, others)
+        if second is None or len(rows.w) > MANY_ROWS:
+            return table
+        other = LocalRows._at(second, spec, method, rows, start, places, others)
+        return min(table, other, key=lambda each: each.loss)
+
+    @staticmethod
+    def _at(
+        best: AtDensity,
+        spec: RidgeSpec,
+        method: LocalKernel,
+        rows: GatheredRows,
+        start: Found,
+        places: DensePlaces,
+        others: list[TunedKernel],
+    ) -> "LocalRows":
+        """Split rows into leaves by a kernel, and draw its landmarks."""
+        seed, (found, metric, curves, sample) = spec.features.seed, start
         found = places.noted(found, best, others)
-        seen = _within(found.kernel, X)
+        seen = _within(found.kernel, rows.X if curves is None else curves.inputs(rows.X))
         kernel = found.kernel if curves is None else curves.of(found.kernel)
         tree, leaf = grow(*seen, method.most_in_leaf(len(rows.w)), seed)
         ask = Request(rows.X.shape[1], method.landmarks_of(len(leaf)), seed, X=sample.X)
@@ -281,7 +311,24 @@ class LocalRows:
         choice = Choice(phi, method, (), reason + found.reason)
         search = replace(found, kernel=kernel)
         chosen = Chosen(seed, search, choice, metric, curves=curves)
-        return LocalRows(spec.fit_intercept, rows, chosen, seen, tree, leaf, best.solution, places)
+        parts = rows, chosen, seen, tree, leaf, best.solution, places
+        return LocalRows(spec, found, *parts)
+
+    @cached_property
+    def fitted(
+        self,
+    ) -> tuple[Float[Array, "n t"], Float[Array, "l D t"], Float[Array, " t"], LeftOutRows]:
+        """The solution at the penalty that was found."""
+        return self.solved(np.asarray(self.judged.alpha))
+
+    @property
+    def loss(self) -> float:
+        """What rows lose without themselves: squared errors, or log losses of classes."""
+        told = self.fitted[3]
+        if self.spec.features.of_classes:
+            return log_loss_of_signs(told.predicted, told.predicted + told.errors, told.w)
+        unit = np.maximum(np.var(self.rows.y, axis=0), TINY)
+        return float(np.average((told.errors**2 / unit).mean(axis=1), weights=told.w))
 
     def solved(
         self, alphas: Float[Array, " a"]
@@ -311,7 +358,9 @@ class LocalRows:
             group = self._group(leaf, targets, not reduced or reduced[-1].single)
             reduced.append(reduced_at(group, alpha))
         rounding = ROUNDED[reduced[-1].single]
-        shared = reduce(add, (each.sums for each in reduced)).across(self.centred, rounding)
+        shared = reduce(add, (each.sums for each in reduced)).across(
+            self.spec.fit_intercept, rounding
+        )
         coef = np.empty((len(self.leaf), len(targets)))
         across, errors = np.empty((len(reduced), *shared.v.shape)), []
         for leaf, each in enumerate(reduced):
@@ -359,7 +408,7 @@ class LocalRows:
     def _mean(self) -> Float[Array, " t"]:
         """Return what targets are fitted about."""
         rows = self.rows
-        return self.centred * (rows.w @ rows.y) / rows.w.sum()
+        return self.spec.fit_intercept * (rows.w @ rows.y) / rows.w.sum()
 
     @cached_property
     def _landmarks(self) -> Float[Array, "D d"]:
@@ -387,9 +436,7 @@ def _landmarks(phi: Any) -> Float[Array, "D d"]:
     return np.asarray(phi.landmarks, np.float64)
 
 
-def _found(
-    spec: RidgeSpec, rows: GatheredRows
-) -> tuple[Tuning, LearnedMetric | None, Any, RowSample]:
+def _found(spec: RidgeSpec, rows: GatheredRows) -> Found:
     """Return the kernel found on a sample of rows, the metric and the curves, and the sample."""
     seed = spec.features.seed
     priority = row_priorities(seed, 0, int(rows.number[-1]) + 1)[rows.number]
