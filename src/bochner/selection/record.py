@@ -125,8 +125,9 @@ class Tuning(ShownResult):
         Relative squared error on rows held out, of candidates for a classifier the relative log
         loss: 1 is that of the best constant. What is chosen by these rows is judged on others of
         them. NaN where none were held out. It is the error of fits to at most 2,048 rows, and
-        compares candidates: the fit to all rows mostly errs less. ``solution_.path`` has the
-        leave-one-out errors of that fit.
+        compares candidates: the fit to all rows mostly errs less. Log losses have Platt's targets
+        and are never 0; of few rows told apart without an error they are too large.
+        ``solution_.path`` has the leave-one-out errors of the fit to all rows.
     criterion : {"loo", "evidence"}
     path : tuple of TuningStep
         Each evaluation, in order; empty where the kernel was given.
