@@ -10,7 +10,7 @@ from scipy.fft import dct
 from scipy.linalg.blas import dgemm
 
 from bochner._core.arrays import array_namespace, dense, is_eager, is_numpy, moved, to_numpy
-from bochner._core.blas import eigh, product
+from bochner._core.blas import product
 from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
 from bochner.features.mercer.axes import principal_axes
@@ -228,10 +228,10 @@ def _factored(
     size, root = alpha(l, d), np.sqrt(nodes.share)
     if size > MOST_HARMONICS:
         return
-    values, vectors = eigh(root[:, None] * R * root, driver="evd", check_finite=False)
+    values, vectors = principal_axes(root[:, None] * R * root)
     # Quadrature leaves √α_l roundings of the kernel in R_l.
-    lowest = max(EIGENVALUES * values[-1], 4 * ROUNDING * total * size**0.5)
-    for w, v in zip(values[::-1].tolist(), vectors.T[::-1], strict=True):
+    lowest = max(EIGENVALUES * values[0], 4 * ROUNDING * total * size**0.5)
+    for w, v in zip(values.tolist(), vectors.T, strict=True):
         if size and w > lowest:
             yield RadialBlock(l, size, w, root * v / w**0.5)
 
