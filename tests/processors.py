@@ -29,6 +29,7 @@ TESTS = (
     "tests/facts/test_blas.py",
     "tests/laws/test_cca_laws.py",
     "tests/laws/test_exact_ridge_laws.py",
+    "tests/laws/test_frozen_answers.py",
     "tests/laws/test_moment_laws.py",
     "tests/laws/test_pca_laws.py",
     "tests/laws/test_ridge_laws.py",

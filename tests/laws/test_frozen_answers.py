@@ -1,0 +1,31 @@
+"""Answers of small fits and maps are those recorded in ``tests/frozen_answers``.
+
+A change that moves one on purpose records it again: ``python -m tests.frozen --update NAME``.
+"""
+
+import copy
+
+import frozen
+import pytest
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.mark.parametrize("path", frozen.KINDS, ids=lambda path: path.stem)
+def test_answers_are_those_recorded(path):
+    assert frozen.moved(path) == []
+
+
+def test_a_moved_answer_is_named():
+    """Planted faults: one entry of each kind, moved by little more than its tolerance."""
+    was = {"kernel": "Gaussian(lengthscale=0.8)", "scale": 2.0, "alpha_": 0.3}
+    was |= {"prediction": [1.0, 2.0], "value": [0.5]}
+    moves = {"kernel": "Gaussian(lengthscale=0.80001)", "alpha_": 0.3000004}
+    moves |= {"prediction": [1.0, 2.0 + 3e-7], "value": [0.5 + 2e-11]}
+    assert frozen.differences(was, copy.deepcopy(was)) == []
+    for key, value in moves.items():
+        (sentence,) = frozen.differences(was, was | {key: value})
+        assert sentence.startswith(key)
+    assert frozen.differences(was, {k: v for k, v in was.items() if k != "value"}) == [
+        "value: recorded only"
+    ]
