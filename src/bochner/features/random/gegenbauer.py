@@ -10,7 +10,7 @@ and m directions give z(x) = m^{−1/2} [φ_x(w_1), ..., φ_x(w_m)], D = m·s of
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -389,6 +389,8 @@ def _optimal(
     degrees = np.array([b.degree for b in blocks])
     components = np.arange(len(blocks)) - np.searchsorted(degrees, degrees)
     functions = RadialFunctions.of(kernel, d, nodes.q, blocks)
+    # Signs + + − − along the degrees: with equal signs a feature peaks at its own direction.
+    functions = replace(functions, weights=functions.weights * (1 - degrees // 2 % 2 * 2)[:, None])
     if not radial.zonal:
         reach = REACH * float(_required(r).max())
         functions = functions.interpolated(reach, INTERPOLATION * total / D**0.5)
