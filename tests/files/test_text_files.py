@@ -130,11 +130,11 @@ BAD = {
     "missing number": (
         "a,b\n" + LONG + ",4\n",
         InvalidInput,
-        r"column 'a' must hold finite .* missing value .* in row 400000 of '.*x.csv'",
+        r"column 'a' must hold finite .* missing value .* in line 400002 of '.*x.csv'",
     ),
-    "nan": ("a,b\n1,2\nnan,3\n", InvalidInput, r"column 'a' .* missing value .* in row 1 of"),
-    "infinity": ("a,b\n1,2\n3,-inf\n", InvalidInput, r"column 'b' .* got -inf in row 1 of"),
-    "missing text": ("a,b\nx,2\n,3\n", InvalidInput, r"'a' must have no missing .* in row 1 of"),
+    "nan": ("a,b\n1,2\nnan,3\n", InvalidInput, r"column 'a' .* missing value .* in line 3 of"),
+    "infinity": ("a,b\n1,2\n3,-inf\n", InvalidInput, r"column 'b' .* got -inf in line 3 of"),
+    "missing text": ("a,b\nx,2\n,3\n", InvalidInput, r"'a' must have no missing .* in line 3 of"),
     "column of nothing": (
         "a,b\n,2\n,3\n",
         InvalidInput,
@@ -239,7 +239,7 @@ def test_pandas_row_numbers_are_refused_and_not_learned_from(csv):
             r"column 'c' must hold categories seen .* \('x', 'y'\); got '5', first in",
         ),
         ("c,a\nx,foo\n", r"'a' of '.*' must hold numbers; got text"),
-        ("c,a\nx,\n", r"column 'a' must hold finite numbers; got a missing value .* row 0"),
+        ("c,a\nx,\n", r"column 'a' must hold finite numbers; got a missing value .* line 2"),
         ("c,A\nx,1\n", r"must have a column 'a' \(did you mean 'A'\?\); its columns are 'c', 'A'"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import io
+import json
 import re
 import sys
 import warnings
@@ -602,6 +603,117 @@ def test_missing_labels_of_pandas_are_refused_in_words():
     labels = pd.Series(["a", None, "b"] * 20, dtype="string")
     with pytest.raises(InvalidInput, match=r"Classifier: y must have no missing labels; .* Drop s"):
         bo.KernelRidgeClassifier(**FAST).fit(X, labels)
+
+
+# ---- rows without a target
+
+
+def without(missing, target="y"):
+    """A raw table of which some rows have no target, and the same table without these rows."""
+    frame = raw()
+    frame["label"] = np.where(frame["y"] > 1, "high", "low")
+    frame.loc[missing, target] = None if target == "label" else np.nan
+    frame.loc[missing, "colour"] = "violet"  # a category that no row of the fit has
+    frame = frame.drop(columns="label" if target == "y" else "y")
+    return frame, frame.drop(index=missing).reset_index(drop=True)
+
+
+MISSING = [0, 1, 7, *range(250, 300), 399]
+
+
+def doors(frame, folder):
+    """The table by every way in: whole, as a stream, and from files."""
+    frame.to_csv(folder / "t.csv", index=False)
+    frame.to_parquet(folder / "t.parquet", row_group_size=64)
+    feather.write_feather(pa.Table.from_pandas(frame, preserve_index=False), f"{folder}/t.arrow")
+    frame[:260].to_csv(folder / "a.csv", index=False)
+    frame[260:].to_csv(folder / "b.csv", index=False)
+    yield from (frame, pl.from_pandas(frame), pl.from_pandas(frame).lazy())
+    yield pa.Table.from_pandas(frame, preserve_index=False)
+    for names in (["t.csv"], ["t.parquet"], ["t.arrow"], ["a.csv", "b.csv"]):
+        yield [folder / name for name in names]
+
+
+@pytest.mark.parametrize("target", ["y", "label"])
+def test_rows_without_a_target_are_left_out_by_every_way_in(tmp_path, target):
+    frame, rest = without(MISSING, target)
+    kind = bo.KernelRidge if target == "y" else bo.KernelRidgeClassifier
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        asked = kind(**FAST).fit(rest, target).predict(rest)
+    for given, rows in zip(doors(frame, tmp_path), (64, 4096) * 4, strict=False):
+        make = Blocks.from_files if isinstance(given, list) else Blocks.from_table
+        with pytest.warns(DataWarning, match=rf"54 rows have no target '{target}', of 400 rows;"):
+            blocks = make(given, target=target, block_rows=rows)
+        with pytest.warns(DataWarning, match="columns are left out"):
+            model = kind(**FAST).fit_blocks(blocks)
+        assert np.array_equal(model.predict(rest), asked)
+        assert blocks.n_rows == len(rest)
+    w = np.arange(1.0, 401)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        model = kind(**FAST).fit(frame, target, sample_weight=w)
+        same = kind(**FAST).fit(rest, target, sample_weight=np.delete(w, MISSING))
+    assert "of 400 rows; first in row 0 of X (counted from 0). They are" in str(said[0].message)
+    assert np.array_equal(model.predict(rest), same.predict(rest))
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_parts_of_tables_hold_the_rows_that_have_a_target(tmp_path, suffix):
+    frame, rest = without(MISSING)
+    frame, rest = frame[["size", "y"]], rest[["size", "y"]]
+    list(doors(frame, tmp_path))
+    with pytest.warns(DataWarning, match="108 rows have no target 'y', of 800 rows; first in row"):
+        whole = Blocks.from_files([tmp_path / f"t.{suffix}"] * 2, target="y")
+    y = np.tile(rest["y"], 2)
+    for start, stop in ((0, 64), (0, len(y)), (200, 250), (300, 400), (345, 347), (691, 692)):
+        part = whole.part(start, stop)
+        assert np.concatenate([block.y for block in part]).tolist() == y[start:stop].tolist()
+        again = part.blocks.part(1, stop - start) if stop > start + 1 else part
+        first = start + (stop > start + 1)
+        assert np.concatenate([b.y for b in again]).tolist() == y[first:stop].tolist()
+
+
+def test_lines_of_text_files_are_told_by_their_number(tmp_path):
+    (tmp_path / "t.csv").write_text('a,y\n"two\nlines",1\nx,\n\nx,3\n')
+    with pytest.warns(DataWarning, match=r"1 row has no target 'y', of 3 rows; first in line 4 of"):
+        Blocks.from_files(tmp_path / "t.csv", target="y")
+    (tmp_path / "t.csv").write_text("a,y\n1,\n2,\n")
+    with pytest.raises(
+        InvalidInput, match="at least one row must have a target 'y'; got none in 2"
+    ):
+        Blocks.from_files(tmp_path / "t.csv", target="y")
+    frame = pd.DataFrame({"a": [1.0, 2.0], "y": [np.nan, np.nan]})
+    with pytest.raises(InvalidInput, match="at least one row must have a target 'y'; got none in"):
+        bo.KernelRidge().fit(frame, "y")
+
+
+def test_targets_of_plain_arrays_must_have_no_missing_values():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    with pytest.raises(ValueError, match="y contains NaN"):
+        bo.KernelRidge(**FAST).fit(X, np.where(X[:, 0] > 1, np.nan, X[:, 0]))
+
+
+def test_models_are_checked_on_rows_with_a_target_and_predict_all(tmp_path, capsys):
+    frame, rest = without(MISSING)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    rest.to_csv(tmp_path / "rest.csv", index=False)
+    frame.assign(y="").to_csv(tmp_path / "none.csv", index=False)
+    out = ["--out", f"{tmp_path}/m.bochner", "--features", "32"]
+    assert run(["fit", f"{tmp_path}/t.csv", "--target", "y", *out]) == 0
+    told = capsys.readouterr()
+    assert "Note: Blocks: 54 rows have no target 'y', of 400 rows; first in line 2 of" in told.err
+    assert re.search(r"rows +346\n", told.out)
+
+    def checked(name):
+        assert run(["check", f"{tmp_path}/m.bochner", f"{tmp_path}/{name}", "--json"]) == 0
+        return json.loads(capsys.readouterr().out)["errors"]
+
+    assert checked("t.csv") == checked("rest.csv")
+    assert checked("none.csv") == {}
+    p = ["--out", f"{tmp_path}/p.csv", "--json"]
+    assert run(["predict", f"{tmp_path}/m.bochner", f"{tmp_path}/t.csv", *p]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 400
 
 
 # ---- columns of many levels

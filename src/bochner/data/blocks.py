@@ -134,7 +134,8 @@ class Blocks:
             ray.data.Dataset (which is executed) or a pyspark DataFrame (which is persisted) has the
             rows of its partitions counted first; columns of text are looked at in this process.
         target : str or sequence of str, optional
-            The column of y (n,), or the columns of y (n, t).
+            The column of y (n,), or the columns of y (n, t). Rows in which one is missing are left
+            out, with a warning; rows that an engine holds must have none.
         weight : str, optional
             The column of sample weights.
         schema : Schema, optional

@@ -23,13 +23,16 @@ from bochner.data.schema import (
 )
 from bochner.data.tables import (
     CELLS_PER_PIECE,
+    NO_ROWS,
     Column,
     Reader,
     Tables,
     missing_column,
     numbered,
-    row_of,
+    present,
     total_rows,
+    warn_without_target,
+    without_target,
 )
 from bochner.data.times import form_of
 from bochner.errors import InvalidInput
@@ -59,12 +62,41 @@ def open_tables(
         raise InvalidInput(f"Blocks: a table must have at least one row; {_all(readers)} has none.")
     drafts: tuple[Encoder, ...] = ()
     if schema is None:
-        schema, drafts = _learned(readers, target, weight, columns, types)
+        if columns is None:
+            _require_same_names(readers)
+        draft = _draft(readers[0], target, weight, columns)
+        absent = _without_target(readers, draft)
+        schema, drafts = _learned(readers, draft, absent, types)
     else:
         schema = _adapted(readers, schema, target, weight)
+        absent = _without_target(readers, schema)
     widths = _dtype(readers, _numeric(schema)), _dtype(readers, schema.target_names)
     width = len(schema.feature_names)
-    return Tables(readers, schema, *widths, total_rows(readers), width, drafts)
+    rows = total_rows(readers)
+    rows = None if rows is None else rows - sum(map(len, absent))
+    return Tables(readers, schema, *widths, rows, width, drafts, absent=absent)
+
+
+def _without_target(readers: tuple[Reader, ...], schema: Schema) -> tuple[np.ndarray, ...]:
+    """Return the numbers of the rows of each reader without a target, in one pass; warn of them.
+
+    Rows that an engine holds are not looked at: the fit refuses such a row when it is read.
+    """
+    names = schema.target_names
+    if not names or readers[0].library:
+        return ()
+    for reader in readers:
+        _require_names(reader, schema)
+    found: dict[int, list[np.ndarray]] = {id(reader): [] for reader in readers}
+    rows = 0
+    for reader, start, frame in _frames(readers, names):
+        found[id(reader)].append(start + without_target(frame, names))
+        rows += len(frame)
+    absent = tuple(np.concatenate([NO_ROWS, *found[id(reader)]]) for reader in readers)
+    if missing := sum(map(len, absent)):
+        reader, first = next((r, a[0]) for r, a in zip(readers, absent, strict=True) if len(a))
+        warn_without_target("Blocks", names, missing, rows, f"in {reader.place(int(first))}")
+    return absent if missing else ()
 
 
 def _all(readers: tuple[Reader, ...]) -> str:
@@ -131,19 +163,15 @@ def _refuse_no_columns(columns: Sequence[str] | None) -> None:
 
 def _learned(
     readers: tuple[Reader, ...],
-    target: Target,
-    weight: str | None,
-    columns: Sequence[str] | None,
+    draft: Schema,
+    absent: tuple[np.ndarray, ...],
     types: dict[str, str],
 ) -> tuple[Schema, tuple[Encoder, ...]]:
     """Return the schema, and what the cells of each column are; refuse all that cannot be used."""
-    if columns is None:
-        _require_same_names(readers)
-    draft = _draft(readers[0], target, weight, columns)
     require_known(types, draft.raw_names, readers[0].label)
     kinds = _kinds(readers, draft, types)
     roles = tuple(name for name in _roles(draft) if kinds[name].kind == "text")
-    texts = _texts(readers, (*_to_look_at(readers, kinds, draft), *roles), types)
+    texts = _texts(readers, (*_to_look_at(readers, kinds, draft), *roles), types, absent)
     commas = {name for name in roles if texts[name].has_commas}
     for name in {*roles} - {draft.target} | commas:
         texts.pop(name)
@@ -151,7 +179,6 @@ def _learned(
     said = [
         *_unusable(kinds, draft, commas),
         *(_stray(name, readers, found) for name, found in texts.items() if found.tally.strays),
-        *(_unlabelled(name, texts[name], readers) for name in labels if texts[name].missing),
     ]
     if said:
         raise InvalidInput(f"Blocks: {numbered(said)}")
@@ -360,11 +387,10 @@ _COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
 
 
 class _Texts:
-    """The different texts of a column, and whether some are missing."""
+    """The different texts of a column."""
 
     def __init__(self) -> None:
         self.values: set[str] = set()
-        self.missing: str = ""  # where the first is
         self.too_many = False
         self.tally = CellCounts()
 
@@ -379,11 +405,8 @@ class _Texts:
             _COMMA.fullmatch(value) or is_number(value) for value in self.values
         )
 
-    def add(self, values: list[Any], where: Any, counted: bool) -> None:
-        different = set(values)
-        if None in different and not self.missing:
-            self.missing = where(values.index(None))
-        different.discard(None)
+    def add(self, values: list[Any], counted: bool) -> None:
+        different = {value for value in set(values) if value is not None}
         if not self.too_many:
             self.values.update(map(str, different))
             self.too_many = len(self.values) > MOST_LEVELS
@@ -392,17 +415,22 @@ class _Texts:
 
 
 def _texts(
-    readers: tuple[Reader, ...], names: tuple[str, ...], types: dict[str, str]
+    readers: tuple[Reader, ...],
+    names: tuple[str, ...],
+    types: dict[str, str],
+    absent: tuple[np.ndarray, ...] = (),
 ) -> dict[str, _Texts]:
-    """Return what columns of text hold, in one pass over these columns only."""
+    """Return what columns of text hold in rows with a target, in one pass over these columns."""
     found = {name: _Texts() for name in names}
-    for reader, start, frame in _frames(readers, names) if names else ():
+    gaps = dict(zip(map(id, readers), absent, strict=bool(absent)))
+    for reader, start, whole in _frames(readers, names) if names else ():
         free = _free_text(reader)
+        frame, _ = present(whole, start, gaps.get(id(reader), NO_ROWS))
         for name in names:
             missing = frame[name].is_null().to_list()
             pairs = zip(frame[name].to_list(), missing, strict=True)
             values = [None if gone else value for value, gone in pairs]
-            found[name].add(values, row_of(reader, start), name in free and name not in types)
+            found[name].add(values, name in free and name not in types)
     return found
 
 
@@ -424,21 +452,15 @@ def _stray(name: str, readers: tuple[Reader, ...], found: _Texts) -> str:
     )
 
 
-def _unlabelled(name: str, found: _Texts, readers: tuple[Reader, ...]) -> str:
-    return (
-        f"target {name!r} of {_all(readers)} must have no missing values; got one in "
-        f"{found.missing}. Drop such rows first."
-    )
-
-
 def _adapted(
     readers: tuple[Reader, ...], schema: Schema, target: Target, weight: str | None
 ) -> Schema:
-    """Return the schema without a target or weight that these tables do not have."""
+    """Return the schema without a weight or target that these tables lack or have no cell of."""
     known = {column.name for column in readers[0].columns}
+    holding = {column.name for column in readers[0].columns if column.kind != "nothing"}
     if target is not None:
         schema = replace(schema, target=target)  # type: ignore[arg-type]
-    elif not known.issuperset(schema.target_names or ()):
+    elif not holding.issuperset(schema.target_names or ()):
         schema = replace(schema, target=None, classes=())
     if weight is not None:
         schema = replace(schema, weight=weight)

@@ -86,7 +86,8 @@ class Tables(Source):
     """Readers one after the other, seen through one schema.
 
     ``drafts`` say what cells are before a fit has learned what they become; ``out_of_fold`` is of
-    the rows of a fit alone; ``who`` reads them, for warnings.
+    the rows of a fit alone; ``who`` reads them, for warnings. ``absent`` are, for each reader, the
+    numbers of its rows without a target, ascending: these rows are left out.
     """
 
     readers: tuple[Reader, ...]
@@ -99,6 +100,7 @@ class Tables(Source):
     out_of_fold: OutOfFold | None = None
     first: int = 0  # number of the first row, where they are a part
     who: str = "Blocks"
+    absent: tuple[np.ndarray, ...] = ()
 
     def __repr__(self) -> str:
         first = self.readers[0].label
@@ -172,14 +174,19 @@ class Tables(Source):
         fit = CELLS_PER_PIECE // max(len(names), self.n_columns)
         size = max(rows, fit - fit % rows)
         total = self.first
-        for reader in self.readers:
+        for reader, absent in zip(self.readers, self._absent, strict=True):
             start = reader.first
             text = labels | {e.name for e in self.readable if is_text(e, reader)}
             text |= {c.name for c in reader.columns if c.name in roles and c.kind == "text"}
             for frame in reader.frames(names, frozenset(text), size):
-                yield frame, row_of(reader, start), total
+                kept, numbers = present(frame, start, absent)
+                yield kept, row_of(reader, numbers), total
                 start += len(frame)
-                total += len(frame)
+                total += len(kept)
+
+    @property
+    def _absent(self) -> tuple[np.ndarray, ...]:
+        return self.absent or (NO_ROWS,) * len(self.readers)
 
     def mark(self) -> str:
         """Return the schema and what tells the readers from others."""
@@ -189,16 +196,27 @@ class Tables(Source):
         """Return the parts of those tables that hold these rows."""
         if self.n_rows is None:
             return None
-        parts, before = [], 0
-        for reader in self.readers:
-            rows = reader.n_rows or 0
+        parts, absent, before = [], [], 0
+        for reader, numbers in zip(self.readers, self._absent, strict=True):
+            count = reader.n_rows or 0
+            gaps = within(numbers, reader.first, count) - reader.first
+            rows = count - len(gaps)
             low, high = max(start - before, 0), min(stop - before, rows)
-            parts += [reader.part(low, high)] if low < high else []
+            if low < high:
+                # present rows before each gap
+                ahead = gaps - np.arange(len(gaps))
+                ends = low, high - 1
+                first, last = ends + np.searchsorted(ahead, ends, side="right")
+                parts.append(reader.part(int(first), int(last) + 1))
+                absent.append(numbers)
             before += rows
         if None in parts:
             return None
         readers: Any = tuple(parts)
-        return replace(self, readers=readers, n_rows=stop - start, first=self.first + start)
+        first = self.first + start
+        return replace(
+            self, readers=readers, n_rows=stop - start, first=first, absent=tuple(absent)
+        )
 
     @property
     def library(self) -> str:
@@ -387,9 +405,55 @@ def total_rows(readers: tuple[Reader, ...]) -> int | None:
     return None if None in counts else sum(counts)  # type: ignore[arg-type]
 
 
-def row_of(reader: Reader, start: int) -> Where:
-    """Return the function that says where a row of a piece is, which starts at row ``start``."""
-    return lambda row: Reader.place(reader, start + row)
+def row_of(reader: Reader, numbers: Sequence[int] | np.ndarray) -> Where:
+    """Return the function that says where a row of a piece is, whose rows have these numbers."""
+    return lambda row: reader.place(int(numbers[row]))
+
+
+#: The numbers of no rows.
+NO_ROWS = np.empty(0, np.intp)
+
+
+def within(numbers: np.ndarray, first: int, count: int) -> np.ndarray:
+    """Return those of ascending numbers that are among ``count`` numbers from the first on."""
+    return numbers[slice(*np.searchsorted(numbers, (first, first + count)))]
+
+
+def present(frame: Any, start: int, absent: np.ndarray) -> tuple[Any, Sequence[int] | np.ndarray]:
+    """Return a frame, whose first row has this number, without the absent rows; and its numbers."""
+    numbers, gaps = range(start, start + len(frame)), within(absent, start, len(frame))
+    if not len(gaps):
+        return frame, numbers
+    kept = np.setdiff1d(np.asarray(numbers), gaps, assume_unique=True)
+    return frame[(kept - start).tolist()], kept
+
+
+def without_target(frame: Any, names: Sequence[str]) -> np.ndarray:
+    """Return the rows of a frame in which one of these columns is missing or NaN."""
+    missing = np.zeros(len(frame), bool)
+    for name in names:
+        series = frame[name]
+        missing |= np.array(series.is_null().to_list(), bool)
+        if series.dtype.is_float():
+            missing |= np.array(series.is_nan().fill_null(True).to_list(), bool)
+    return np.flatnonzero(missing)
+
+
+def warn_without_target(
+    who: str, names: Sequence[str], missing: int, rows: int, first: str
+) -> None:
+    """Warn of rows that are left out for want of a target; refuse a table in which all are."""
+    target = " or ".join(map(repr, names))
+    if missing == rows:
+        raise InvalidInput(
+            f"{who}: at least one row must have a target {target}; got none in {rows:,} rows."
+        )
+    have = "1 row has" if missing == 1 else f"{missing:,} rows have"
+    left = "It is" if missing == 1 else "They are"
+    warn_user(
+        f"{who}: {have} no target {target}, of {rows:,} rows; first {first}. {left} left out.",
+        DataWarning,
+    )
 
 
 def _features(

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_consistent_length
 
 from bochner._core.arrays import is_numpy, is_sparse
@@ -16,7 +17,7 @@ from bochner.data.encoders import reasons
 from bochner.data.optional import needed
 from bochner.data.schema import Inputs, Schema, did_you_mean, listed
 from bochner.data.sources import Block
-from bochner.data.tables import Tables
+from bochner.data.tables import Tables, warn_without_target, without_target
 from bochner.errors import DataWarning, InvalidInput
 from bochner.features.fourier.grid import FourierGrid
 from bochner.features.mercer.sphere import SphericalHarmonics
@@ -44,7 +45,7 @@ def given_rows(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any
     """Return rows, targets and weights as a fit takes them.
 
     Arrays with coordinates become plain ones. Targets and weights that are names of columns of a
-    table in memory are these columns, and no features.
+    table in memory are these columns, and no features; rows without such a target are left out.
     """
     X, y, w = values_of(who, X, y, w)
     names = [name for name in (y, w) if isinstance(name, str)]
@@ -59,6 +60,12 @@ def given_rows(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any
                 f"{who}: the table must have a column {name!r}{did_you_mean(name, table.columns)}; "
                 f"its columns are {listed(table.columns)}."
             )
+    if isinstance(y, str) and len(missing := without_target(table, [y])):
+        first = f"in row {missing[0]} of X (counted from 0)"
+        warn_without_target(who, [y], len(missing), len(table), first)
+        kept = np.setdiff1d(np.arange(len(table)), missing)
+        w = w if w is None or isinstance(w, str) else _safe_indexing(w, kept)
+        table = table[kept.tolist()]
     y, w = (table[v].to_native() if isinstance(v, str) else v for v in (y, w))
     return table.drop(names).to_native(), y, w
 
