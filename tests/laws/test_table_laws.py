@@ -36,6 +36,7 @@ from bochner.data import (
     seconds_of,
 )
 from bochner.errors import DataWarning, InvalidInput
+from bochner.kernels import Gaussian
 from bochner.selection import CellsOf, columns_from
 from bochner.sums import LOCAL
 
@@ -203,7 +204,7 @@ def test_what_training_did_not_see_is_told_and_counts_as_nothing(fitted, table):
     gap = table.drop(columns="y").head(3).assign(size=[1.0, np.nan, 2.0])
     with pytest.warns(
         DataWarning,
-        match=r"'size' has missing values, which count as .*, the median; first in row 1",
+        match=r"'size' has missing values, which count as the median; first in row 1",
     ):
         assert np.isfinite(fitted.predict(gap)).all()
     tails = table.drop(columns="y").assign(tail="never")
@@ -211,28 +212,33 @@ def test_what_training_did_not_see_is_told_and_counts_as_nothing(fitted, table):
         assert np.isfinite(fitted.predict(tails)).all()
 
 
-def test_what_training_did_not_see_is_told_once_for_a_column_of_a_model(table):
-    X, y = table[["colour", "size"]].head(60), table["y"].head(60)
-    X = X.fillna({"size": 0.0})
-    odd, worse = X.assign(colour="mauve"), X.assign(colour="puce", size=np.nan)
-
-    def said(model, *calls, action="default", module=""):
+def test_what_training_did_not_see_is_told_once_a_call_for_all_columns(table):
+    """Text, a gap and a new category in forty columns, in many blocks, are one sentence."""
+    a, colour = table["y"][:90], table["colour"][:90]
+    X = pd.DataFrame({f"c{j}": np.roll(colour, j) for j in range(40)} | {"a": a})
+    model = bo.KernelRidgeClassifier(Gaussian(9.0), method="uniform", **FAST).fit(X, a > 1)
+    odd = X.assign(a=[np.nan, *X["a"][1:]], **{f"c{j}": "mauve" for j in range(40)})
+    for call in (model.predict_proba, model.predict):
         with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("ignore" if module else action)
-            warnings.filterwarnings(action, "KernelRidge: column", DataWarning, module)
-            for rows in calls:
-                model.predict(rows)
-        return [re.search(r"column '(\w+)'", str(w.message))[1] for w in caught]
+            warnings.simplefilter("always")
+            call(odd)
+        (text,) = (str(w.message) for w in caught)
+        assert re.search(r"columns 'c0', 'c1', .* \(40 in all\) have categories that the fit", text)
+        assert "such as 'mauve'; first in row 0 of" in text
+        assert "column 'a' has missing values, which count as the median; first in row 0" in text
 
-    one, other = (bo.KernelRidge(**FAST).fit(X, y) for _ in range(2))
-    assert said(one, odd, odd, worse, odd) == ["colour", "size"]
-    assert said(one, odd, worse) == []
-    assert said(other, odd) == ["colour"]
-    assert said(one, odd, worse, action="always") == ["colour", "colour", "size"]
-    assert said(one, odd, action="always", module="elsewhere") == []
-    for _ in range(2):
-        with pytest.raises(DataWarning, match="'puce'"):
-            said(one, worse, action="error")
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pa.Table.from_pandas])
+def test_levels_that_a_type_declares_are_known(table, library, quiet):
+    y, X = table["y"][:90], table[["size", "colour"]][:90]
+    X = X.assign(colour=pd.Categorical(X["colour"], ["red", "green", "puce", "blue"]))
+    declared = X[:1].assign(colour=pd.Categorical(["puce"], X["colour"].cat.categories))
+    model = bo.KernelRidge(**FAST).fit(library(X), y)
+    assert np.isfinite(model.predict(library(declared))).all()
+    text = X.astype({"colour": str})
+    assert np.array_equal(model.predict(X), bo.KernelRidge(**FAST).fit(text, y).predict(X))
+    with pytest.warns(DataWarning, match="such as 'mauve'; first in row 0"):
+        model.predict(declared.assign(colour="mauve"))
 
 
 def test_left_out_columns_need_not_come_again(fitted, table):

@@ -5,7 +5,6 @@
 
 import math
 import os
-import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -177,22 +176,6 @@ _PACKAGE = str(Path(__file__).parent.parent)
 def warn_user(text: str, kind: type[Warning] = SolutionWarning) -> None:
     """Warn, of a solution if nothing else is said, at the nearest line outside this package."""
     warnings.warn(text, kind, stacklevel=_users_frame()[1])
-
-
-def warn_user_again(text: str, kind: type[Warning]) -> None:
-    """Warn of what was said before, if the filters of Python ask to hear the same always."""
-    frame, _ = _users_frame()
-    module = frame.f_globals.get("__name__", "")
-    for action, like, category, of, line in warnings.filters:
-        here = line in (0, frame.f_lineno) and (of is None or _matches(of, module))
-        if here and issubclass(kind, category) and (like is None or _matches(like, text)):
-            if action in ("always", "all", "error"):
-                warnings.warn_explicit(text, kind, frame.f_code.co_filename, frame.f_lineno, module)
-            return
-
-
-def _matches(pattern: Any, text: str) -> bool:
-    return re.match(pattern, text) is not None
 
 
 def _users_frame() -> tuple[Any, int]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.shapes import Float
-from bochner.data.encoders import UNSEEN, DroppedColumn, Encoder, NumberColumn, TimeColumn
+from bochner.data.encoders import DECLARED, UNSEEN, DroppedColumn, Encoder, NumberColumn, TimeColumn
 from bochner.data.schema import listed, parsed, shown
 from bochner.data.times import form_of, parsed_times, seconds_in
 from bochner.errors import BochnerError, InvalidInput
@@ -24,7 +24,7 @@ def cells_of(encoder: Encoder, series: Any, where: Where) -> Float[np.ndarray, "
     if isinstance(encoder, DroppedColumn):
         return np.empty(len(series))
     if encoder.levels is not None:
-        return _places(series, encoder.levels)
+        return _places(series, encoder.levels, encoder.declared)
     if isinstance(encoder, TimeColumn):
         return _times(encoder, series, where)
     cells = _numbers(series, where, isinstance(encoder, NumberColumn) and encoder.comma)
@@ -104,9 +104,11 @@ def _times(encoder: TimeColumn, series: Any, where: Where) -> Float[np.ndarray, 
     return cells
 
 
-def _places(series: Any, levels: tuple[str, ...]) -> Float[np.ndarray, " n"]:
-    """Return the place of each text among the levels, −1 for others."""
-    place = {level: float(j) for j, level in enumerate(levels)}
+def _places(
+    series: Any, levels: tuple[str, ...], declared: tuple[str, ...]
+) -> Float[np.ndarray, " n"]:
+    """Return the place of each text among the levels; −2 for declared texts, −1 for others."""
+    place = dict.fromkeys(declared, DECLARED) | {v: float(j) for j, v in enumerate(levels)}
     native = series.to_native()
     if type(native).__module__.startswith("pyarrow"):
         return _from_arrow(native, place)
@@ -126,8 +128,8 @@ def _from_arrow(column: Any, place: dict[str, float]) -> Float[np.ndarray, " n"]
     return np.concatenate(parts)
 
 
-def unseen_texts(series: Any, levels: tuple[str, ...]) -> str:
-    """Return the texts of a column that are none of the levels, for a sentence."""
-    known = set(levels)
+def unseen_texts(series: Any, encoder: Encoder) -> str:
+    """Return the texts of a column that the encoder does not know, for a sentence."""
+    known = {*(encoder.levels or ()), *encoder.declared}
     values = {str(v) for v in series.drop_nulls().to_list()} - known
     return listed(sorted(values), 3)

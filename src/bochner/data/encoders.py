@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
-#: A text that is none of the levels.
-UNSEEN = -1.0
+#: A text that is none of the levels, and one that the type of its column declared beside them.
+UNSEEN, DECLARED = -1.0, -2.0
 
 
 class Encoder(ABC):
     """What one column of a table becomes."""
 
     name: str
+    declared: tuple[str, ...] = ()
 
     @property
     @abstractmethod
@@ -87,7 +88,7 @@ class NumberColumn(Encoder):
         return _with_indicator(filled, missing, self.indicator)
 
     def surprises(self, cells: np.ndarray) -> str:
-        return _missing_at_last(self.indicator, cells, f"count as {self.fill:g}, the median")
+        return _missing_at_last(self.indicator, cells, "count as the median")
 
 
 def _missing_at_last(known: bool, cells: np.ndarray, words: str) -> str:
@@ -107,12 +108,15 @@ class OneHot(Encoder):
         Whether missing ones are a category of their own: where some are in the fit.
     others : bool
         Whether rarer levels were left out on purpose: they are all zeros, without a word.
+    declared : tuple of str
+        Further levels of the column's categorical type, which no row of the fit has: likewise.
     """
 
     name: str
     of: tuple[str, ...]
     indicator: bool = False
     others: bool = False
+    declared: tuple[str, ...] = ()
 
     @property
     def feature_names(self) -> tuple[str, ...]:

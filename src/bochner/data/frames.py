@@ -113,7 +113,7 @@ def _frame_column(frame: Any, name: str) -> Column:
         column = column._replace(shown=kinds_of(native))
     if column.kind not in ("lists or records", "text") and _holds_nothing(frame, name):
         return Column(name, "nothing", False, "all values missing")
-    return column._replace(order=order_of(frame[name], native))
+    return column._replace(order=order_of(frame[name], native), declared=_declared(native))
 
 
 def _holds_nothing(frame: Any, name: str) -> bool:
@@ -126,9 +126,20 @@ def order_of(series: Any, native: Any) -> tuple[str, ...]:
 
     if series.dtype == nw.Enum:
         return tuple(series.dtype.categories)
-    if is_arrow(native) and getattr(native.type, "ordered", False) and native.num_chunks:
-        return tuple(map(str, native.chunk(0).dictionary.to_pylist()))
-    return ()
+    return _declared(native) if is_arrow(native) and getattr(native.type, "ordered", False) else ()
+
+
+def _declared(native: Any) -> tuple[str, ...]:
+    """Return the categories that the type of a column of pandas or pyarrow names."""
+    if is_arrow(native):
+        named = getattr(native.chunk(0), "dictionary", None) if native.num_chunks else None
+        return () if named is None else tuple(map(str, named.to_pylist()))
+    return tuple(map(str, getattr(native.dtype, "categories", ()))) if is_pandas(native) else ()
+
+
+def is_pandas(native: Any) -> bool:
+    """Whether it is a column of pandas."""
+    return type(native).__module__.startswith("pandas")
 
 
 def _open_stream(table: Any, label: str) -> StreamReader:

@@ -220,7 +220,10 @@ def _draft_of_text(column: Column, found: "_Texts", declared: bool) -> Encoder:
             return TimeColumn(name, ("day",) if form == "clock" else ("trend",), form=form)
     if found.too_many:
         return DroppedColumn(name, UNIQUE)
-    return Ordered(name, column.order) if column.order else OneHot(name, found.sorted)
+    if column.order:
+        return Ordered(name, column.order)
+    unseen = (level for level in column.declared if level not in found.values)
+    return OneHot(name, found.sorted, declared=tuple(unseen))
 
 
 def _is_clock(column: Column) -> bool:

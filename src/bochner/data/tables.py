@@ -4,7 +4,6 @@ Everything that has columns with names is a tuple of readers: one for a table in
 each file. Readers give small data frames; narwhals makes pandas, polars and Arrow look alike.
 """
 
-import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bochner._core.checks import warn_user, warn_user_again
+from bochner._core.checks import warn_user
 from bochner.data.cells import cast_as, cells_of, holds_text, plain_numbers, unseen_texts
 from bochner.data.encoders import (
     UNSEEN,
@@ -46,6 +45,7 @@ class Column(NamedTuple):
     narrow: bool = False  # float32 holds every value
     shown: str = ""  # the type, as its library writes it
     order: tuple[str, ...] = ()  # of categories that have one
+    declared: tuple[str, ...] = ()  # categories of its type, in no order
 
 
 class Reader(ABC):
@@ -242,23 +242,26 @@ class Tables(Source):
         return X
 
     def _encoded(self, rows: int) -> Iterator[Piece]:
-        said: set[str] = set()
+        unseen: dict[str, _Unseen] = {}
         for frame, where, start in self._frames(rows):
-            columns = [self._column(e, frame, where, start, said) for e in self.schema.encoders]
+            columns = [self._column(e, frame, where, start, unseen) for e in self.schema.encoders]
             X = np.concatenate(columns, axis=1).astype(self.dtype, copy=False)
             yield Piece(X, self._targets(frame, where), self._weights(frame, where))
+        if unseen:
+            _warn_unseen(self.who, unseen)
 
     def _column(
-        self, encoder: Encoder, frame: Any, where: Where, start: int, said: set[str]
+        self, encoder: Encoder, frame: Any, where: Where, start: int, unseen: dict[str, "_Unseen"]
     ) -> np.ndarray:
         cells = _cells(encoder, frame, where)
         if self.out_of_fold is not None and isinstance(encoder, TargetMeans):
             return self.out_of_fold.encode(encoder, cells, start)
-        surprise = encoder.surprises(cells) if encoder.name not in said else ""
-        if surprise:
-            said.add(encoder.name)
-            series = frame[encoder.name]
-            warn_surprise(encoder, surprise, cells, series, where, self.who)
+        words = encoder.surprises(cells) if encoder.name not in unseen else ""
+        if words:
+            new = encoder.levels is not None and bool(np.any(cells == UNSEEN))
+            row = int(np.flatnonzero(cells == UNSEEN if new else np.isnan(cells))[0])
+            texts = unseen_texts(frame[encoder.name], encoder) if new else ""
+            unseen[encoder.name] = _Unseen(words, texts, where, row)
         return encoder.encode(cells)
 
     def _targets(self, frame: Any, where: Where) -> np.ndarray | None:
@@ -334,27 +337,26 @@ def is_text(encoder: Encoder, reader: Reader) -> bool:
     return encoder.levels is not None
 
 
-def warn_surprise(
-    encoder: Encoder, surprise: str, cells: np.ndarray, series: Any, where: Where, who: str
-) -> None:
-    """Warn of cells that are unlike those of the fit: once for each column of it."""
-    unseen = encoder.levels is not None and bool(np.any(cells == UNSEEN))
-    row = int(np.flatnonzero(cells == UNSEEN if unseen else np.isnan(cells))[0])
-    such = f", such as {unseen_texts(series, encoder.levels or ())}" if unseen else ""
-    text = (
-        f"{who}: column {encoder.name!r} has {surprise}{such}; first in {where(row)}. Fit again "
-        "with such rows if there are many."
-    )
-    if id(encoder) in _SAID:
-        warn_user_again(text, DataWarning)
-        return
-    _SAID.add(id(encoder))
-    weakref.finalize(encoder, _SAID.discard, id(encoder))
-    warn_user(text, DataWarning)
+class _Unseen(NamedTuple):
+    """Cells of a column that are unlike those of the fit: in words, and the first of them."""
+
+    words: str
+    texts: str
+    where: Where
+    row: int
 
 
-#: Encoders that fits have learned, of whose columns something was said.
-_SAID: set[int] = set()
+def _warn_unseen(who: str, unseen: dict[str, _Unseen]) -> None:
+    """Warn of cells that are unlike those of the fit, of all columns in one sentence each kind."""
+    said = []
+    for words in dict.fromkeys(found.words for found in unseen.values()):
+        names = [name for name, found in unseen.items() if found.words == words]
+        _, texts, where, row = unseen[names[0]]
+        columns = f"column {names[0]!r} has" if len(names) == 1 else f"columns {listed(names)} have"
+        such = f", such as {texts}" if texts else ""
+        said.append(f"{columns} {words}{such}; first in {where(row)}")
+    warn_user(f"{who}: {'. '.join(said)}. Fit again with such rows if there are many.", DataWarning)
+
 
 _REMEDY = {
     "dates or times": "Turn it into numbers first, e.g. days since the first.",

@@ -334,7 +334,7 @@ def _median(seen: SeenCells, j: int) -> float:
 def _of_levels(draft: Encoder, j: int, seen: SeenCells, gaps: bool) -> Encoder:
     levels, counts = draft.levels or (), seen.counts[j]
     if len(levels) <= MOST_ONE_HOT:
-        return OneHot(draft.name, levels, gaps)
+        return OneHot(draft.name, levels, gaps, declared=draft.declared)
     held = seen.rows - int(seen.missing[j])
     if len(levels) * ROWS_OF_LEVEL > held >= FEWEST:
         return DroppedColumn(draft.name, NAMES)
