@@ -23,6 +23,7 @@ from bochner.data.encoders import (
     TargetMeans,
     TimeColumn,
 )
+from bochner.data.optional import needed
 from bochner.data.schema import Schema, did_you_mean, listed, parsed
 from bochner.data.sources import Partition, Piece, Source, Where, require_finite, require_weights
 from bochner.data.times import is_missing, seconds_in
@@ -435,9 +436,14 @@ def without_target(frame: Any, names: Sequence[str]) -> np.ndarray:
     missing = np.zeros(len(frame), bool)
     for name in names:
         series = frame[name]
-        missing |= np.array(series.is_null().to_list(), bool)
+        if is_arrow(native := series.to_native()):
+            compute = needed("pyarrow.compute", "Blocks")
+            gone = compute.is_null(native, nan_is_null=True).combine_chunks()
+            missing[_plain(compute.indices_nonzero(gone))] = True
+            continue
+        missing |= series.is_null().to_numpy()
         if series.dtype.is_float():
-            missing |= np.array(series.is_nan().fill_null(True).to_list(), bool)
+            missing |= series.is_nan().fill_null(True).to_numpy().astype(bool)
     return np.flatnonzero(missing)
 
 
