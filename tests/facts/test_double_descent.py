@@ -4,18 +4,13 @@ Least squares on the same features by NumPy's `lstsq`, and ridge regression by t
 are the second route to every number.
 """
 
-import json
-
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet
 import pytest
 
 from bochner import DoubleDescent, double_descent, draw
-from bochner.cli import run
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features import IID, Fourier
-from bochner.kernels import Gaussian, Laplace
+from bochner.kernels import Laplace
 
 N = 60
 
@@ -146,61 +141,3 @@ def test_refusals_are_one_sentence(data, change, message):
     rows = [given.pop(name) for name in ("X", "y", "X_test", "y_test")]
     with pytest.raises((InvalidInput, InvalidType), match=message):
         double_descent(*rows, **given)
-
-
-# ---- command line
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("experiment")
-    X, y = noisy(160, 2)
-    named = {f"x{j}": X[:, j] for j in range(4)}
-    labels = np.where(y > 0, "high", "low")
-    for name, columns in (("y", {"y": y}), ("label", {"label": labels}), ("none", {})):
-        table = pa.table(named | columns | {"constant": np.ones(160)})
-        pyarrow.parquet.write_table(table, folder / f"{name}.parquet")
-    return folder
-
-
-def command(folder, out, *options):
-    arguments = ["experiment", "double-descent", *options, "--out", f"{folder}/{out}"]
-    return run([str(a) for a in arguments])
-
-
-def test_the_command_draws_a_picture_of_a_table(folder, capsys):
-    table = folder / "y.parquet"
-    assert command(folder, "a.svg", table, "--target", "y", "--rows", "60", "--json") == 0
-    facts = json.loads(capsys.readouterr().out)
-    assert (facts["rows"], facts["test_rows"]) == (60, 100)
-    assert 54 <= facts["peak"] <= 66
-    assert "<svg" in (folder / "a.svg").read_text()
-
-
-def test_the_command_takes_labels_and_a_file_to_test_on(folder, capsys):
-    table = folder / "label.parquet"
-    options = ("--target", "label", "--test", table, "--rows", "50", "--features", "relu")
-    assert command(folder, "b.png", table, *options) == 0
-    out = capsys.readouterr().out
-    assert "test wrong" in out
-    assert "50 to train, 160 to test" in out
-    assert (folder / "b.png").read_bytes()[1:4] == b"PNG"
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--target", "y", "--test", "none.parquet"), "must have the target"),
-        (("--target", "y", "--columns", "constant"), "every column is constant"),
-    ],
-)
-def test_the_command_refuses_in_a_sentence(folder, capsys, options, message):
-    options = [folder / o if str(o).endswith(".parquet") else o for o in options]
-    assert command(folder, "c.svg", folder / "y.parquet", *options) == 1
-    assert message in " ".join(capsys.readouterr().err.split())
-
-
-def test_the_gaussian_kernel_can_be_asked_for(folder):
-    options = ("--target", "y", "--kernel", "gaussian", "--alpha", "0", "--quiet", "--rows", "40")
-    assert command(folder, "d.pdf", folder / "y.parquet", *options) == 0
-    assert Gaussian(1.0) != Laplace(1.0)

@@ -1,7 +1,6 @@
 """Tables that an engine holds bring it: fits have the bits of one process, predictions stay there."""
 
 import itertools
-import re
 
 import numpy as np
 import pandas as pd
@@ -319,18 +318,8 @@ def command(*arguments):
     return ended.value.code
 
 
-def test_the_command_predicts_by_workers_into_a_folder(files, dask_client):
-    where = ["--engine", "dask", "--scheduler", dask_client.scheduler.address, "--quiet"]
-    model, rows = files / "m.bochner", files / "rows.parquet"
-    assert command("predict", model, rows, "--out", files / "parts", *where) == 0
-    assert command("predict", model, rows, "--out", files / "whole.parquet", "--quiet") == 0
-    assert len([*(files / "parts").iterdir()]) == 3
-    found, whole = (pd.read_parquet(files / name) for name in ("parts", "whole.parquet"))
-    pd.testing.assert_frame_equal(found, whole)
-
-
 @pytest.mark.parametrize("name", ["dask", "ray", "spark"])
-def test_the_command_fits_and_predicts_by_workers_of_any_engine(files, request, name):
+def test_the_command_fits_by_workers_of_any_engine(files, request, name):
     where = ["--engine", name, "--quiet"]
     if name == "dask":
         address = request.getfixturevalue("dask_client").scheduler.address
@@ -343,20 +332,9 @@ def test_the_command_fits_and_predicts_by_workers_of_any_engine(files, request, 
         assert command("fit", rows, *fit, "--out", files / f"{out}.bochner", *options) == 0
     here, there = (bo.load(files / f"{out}.bochner") for out in ("here", "there"))
     np.testing.assert_array_equal(there.coef_, here.coef_)
-    assert command("predict", files / "there.bochner", rows, "--out", files / "parts", *where) == 0
-    found = pd.read_parquet(files / "parts")
-    np.testing.assert_array_equal(found.iloc[:, 0], here.predict(TABLE[["a", "b"]]))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--out", "whole.csv", "--scheduler", "tcp://x"], "--scheduler ADDRESS is of a cluster"),
-        (["--out", "nowhere/parts"], "cannot be made in '.*nowhere'"),
-        (["--out", "."], "must be a new or an empty folder"),
-    ],
-)
-def test_the_command_refuses_what_cannot_be(files, monkeypatch, capsys, arguments, message):
-    monkeypatch.chdir(files)
-    assert command("predict", "m.bochner", "rows.parquet", *arguments) == 2
-    assert re.search(message, " ".join(capsys.readouterr().err.split()))
+def test_the_address_of_a_cluster_takes_an_engine(files, capsys):
+    rows = ["fit", files / "rows.parquet", "--target", "fare", "--out", files / "x"]
+    assert command(*rows, "--scheduler", "tcp://x") == 2
+    assert "--scheduler ADDRESS is of a cluster" in " ".join(capsys.readouterr().err.split())

@@ -1,8 +1,6 @@
 """What is inside a model file, errors as JSON, and completion in shells."""
 
 import json
-import shutil
-import subprocess
 
 import numpy as np
 import pandas as pd
@@ -90,15 +88,6 @@ def test_errors_are_json_where_it_is_asked_for(line, code, kind, sentence, tmp_p
     assert told["exit_code"] == code
     assert kind in told["kind"]
     assert sentence in told["error"]
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_is_a_script_of_the_shell(shell, capsys):
-    assert run(["completion", shell]) == 0
-    script = capsys.readouterr().out
-    assert f"_BOCHNER_COMPLETE={shell}_complete" in script
-    if shutil.which(shell):
-        subprocess.run([shell, "-n"], input=script, text=True, check=True)
 
 
 def test_a_command_is_completed(monkeypatch, capsys):

@@ -126,22 +126,11 @@ def destination(*suffixes: str) -> Callable[[str], Path]:
 STANDARD_OUTPUT = Path("-")
 
 
-def table_or_folder(text: str) -> Path:
-    """Return the name of a table to write, or of a folder that is empty or will be made.
-
-    A dash is standard output.
-    """
+def table(text: str) -> Path:
+    """Return the name of a table to write; a dash is standard output."""
     if text == str(STANDARD_OUTPUT):
         return STANDARD_OUTPUT
-    path = Path(text).expanduser()
-    if path.suffix:
-        return destination(".parquet", ".pq", ".csv")(text)
-    folder = path.absolute().parent
-    if not path.is_dir() and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
-        raise click.BadParameter(f"'{text}' cannot be made in '{folder}'. Make that folder first.")
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise click.BadParameter(f"'{text}' must be a new or an empty folder. Choose another.")
-    return path
+    return destination(".parquet", ".pq", ".csv")(text)
 
 
 def _reason(path: Path, suffixes: tuple[str, ...]) -> str | None:

@@ -20,7 +20,7 @@ from bochner.cli.arguments import (
     names,
     on_coordinates,
     one_or_several,
-    table_or_folder,
+    table,
     types,
     widths,
 )
@@ -284,9 +284,8 @@ def plan(**options: Any) -> None:
 @click.option(
     "--out",
     required=True,
-    type=table_or_folder,
-    help="Table to write, .parquet or .csv; - is text on standard output, and nothing else there; "
-    "or a folder, of a .parquet for each part of the rows.",
+    type=table,
+    help="Table to write, .parquet or .csv; - is text on standard output, and nothing else there.",
 )
 @click.option(
     "--interval",
@@ -297,8 +296,6 @@ def plan(**options: Any) -> None:
     help="Share of new observations that intervals of a regressor hold: of gp 0.9 if not given, of "
     "others none.",
 )
-@_engine
-@_scheduler
 @_separator
 @_json
 @_quiet
@@ -371,75 +368,3 @@ def report(**options: Any) -> None:
 def show(**options: Any) -> None:
     """Say what is inside the file MODEL: learner, columns, kernel, method, penalty, outcome."""
     _run("inside", "run_show", options)
-
-
-@bochner.command()
-@click.argument("shell", type=OneOf(("bash", "zsh", "fish")))
-def completion(shell: str) -> None:
-    """Print the script that completes commands and options in a shell.
-
-    bash and zsh: eval "$(bochner completion bash)" in ~/.bashrc or ~/.zshrc (zsh: completion zsh).
-    fish: bochner completion fish > ~/.config/fish/completions/bochner.fish
-    """
-    from click import shell_completion  # noqa: PLC0415
-
-    script: Any = getattr(shell_completion, f"{shell.title()}Complete")
-    click.echo(script(bochner, {}, "bochner", "_BOCHNER_COMPLETE").source())
-
-
-@bochner.group()
-def experiment() -> None:
-    """Show on the rows of FILES what the theory says."""
-
-
-@experiment.command("double-descent")
-@_files
-@click.option("--target", required=True, help="Column to predict: numbers or labels.")
-@click.option("--test", multiple=True, metavar="FILE", help="Rows to test on; else some of FILES.")
-@click.option(
-    "--out",
-    required=True,
-    type=destination(".svg", ".png", ".pdf"),
-    metavar="FILE",
-    help="Picture to write.",
-)
-@click.option(
-    "--features",
-    type=OneOf(("fourier", "relu")),
-    default="fourier",
-    help="Random frequencies, or a random layer of a network.",
-)
-@click.option(
-    "--kernel",
-    type=OneOf(KERNELS[1:-1]),
-    default="laplace",
-    help="Family of the random frequencies.",
-)
-@click.option("--rows", type=click.IntRange(8), default=1000, help="To train on, at most.")
-@click.option(
-    "--alpha",
-    type=click.FloatRange(0),
-    multiple=True,
-    default=(0.0, 1.0),
-    help="Penalty; repeat for several.",
-)
-@click.option(
-    "--task",
-    type=OneOf(("auto", "regression", "classification")),
-    default="auto",
-    help="What the target is.",
-)
-@_seed
-@_columns
-@_drop
-@_types
-@_separator
-@_json
-@_quiet
-def double_descent(**options: Any) -> None:
-    """Test error as random features pass the rows: down, up to a peak at D = n, down again.
-
-    Fits ridge regression on D features, for D from a twentieth of the rows to ten times as many;
-    columns are standardised.
-    """
-    _run("compare", "run_double_descent", options)

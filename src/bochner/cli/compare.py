@@ -1,4 +1,4 @@
-"""Commands about rows of files: compare, plan, experiment; and the demo."""
+"""Commands about rows of files: compare and plan; and the demo."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -8,29 +8,19 @@ from typing import Any
 import click
 import numpy as np
 
-from bochner._core.arrays import to_numpy
-from bochner._core.random import stream
-from bochner._core.shapes import Array, Float
 from bochner.certificates.comparison import compare
 from bochner.cli.arguments import found_files, refuse_overwriting
 from bochner.cli.models import kernel_of
 from bochner.cli.show import Terminal, number
 from bochner.data.blocks import Blocks
-from bochner.data.sample import Sample
 from bochner.data.writers import atomic
-from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
 from bochner.models._tables import encoded
-from bochner.models.ridge.double_descent import double_descent
 from bochner.planner.plans import plan
 from bochner.report.demo import run_demo as write_page
 from bochner.report.render import require
 from bochner.selection.search import choose_lengthscale
 from bochner.sums.rows import sampled
-
-TEST_ROWS = 5000  # Rows to test double descent on, at most
-
-Rows = tuple[Float[Array, "n d"], Array]
 
 
 def run_compare(
@@ -108,93 +98,6 @@ def run_plan(
         )
     terminal.say(str(found))
     terminal.show(found.facts() | {"seconds": terminal.seconds}, [terminal.timed])
-
-
-# --- Double descent ------------------------------------------------------------------------------
-
-
-def run_double_descent(
-    terminal: Terminal,
-    *,
-    files: Sequence[str],
-    test: Sequence[str],
-    out: Path,
-    rows: int,
-    task: str,
-    seed: int,
-    types: dict[str, str],
-    separator: str | None,
-    target: str,
-    columns: list[str] | None,
-    drop: list[str] | None,
-    **asked: Any,
-) -> None:
-    """Sample rows, run the experiment, draw the picture, print the table."""
-    paths, test_paths = found_files(files), found_files(test) if test else []
-    refuse_overwriting(out, [*paths, *test_paths])
-    blocks = Blocks.from_files(
-        paths, target=target, columns=columns, drop=drop, dtypes=types, separator=separator
-    )
-    schema = blocks.schema
-    others = Blocks.from_files(test_paths, schema=schema, separator=separator) if test else None
-    with terminal.reading("read", blocks) as watched:
-        train, held = _rows(watched, others, rows, seed)
-    if schema is not None and schema.classes:
-        task = "classification"
-    with terminal.phase("experiment", "Fitting every width"):
-        found = double_descent(*_standardised(train, held), task=task, random_state=seed, **asked)
-    _draw(found, out)
-    terminal.say(str(found))
-    names = ("train_error", "test_error", "norm", "train_wrong", "test_wrong", "peak")
-    facts = {
-        "rows": found.n_rows,
-        "test_rows": len(held[1]),
-        "kernel": repr(found.kernel),
-        "method": repr(found.method),
-        "widths": found.widths,
-        "alphas": found.alphas,
-        **{name: getattr(found, name) for name in names},
-        "seconds": terminal.seconds,
-    }
-    lines = [
-        ("rows", f"{found.n_rows:,} to train, {len(held[1]):,} to test"),
-        ("peak", f"at D = {found.peak:,}, D/n = {found.peak / found.n_rows:.3g}"),
-        terminal.timed,
-        ("picture", str(out)),
-    ]
-    terminal.show(facts, lines)
-
-
-def _rows(blocks: Blocks, others: Blocks | None, rows: int, seed: int) -> tuple[Rows, Rows]:
-    """Return rows to train and to test on: of a file of their own, or a quarter or more of all."""
-    sample = blocks.sample(rows if others else rows + TEST_ROWS, seed)
-    if others is not None:
-        return _arrays(sample), _arrays(others.sample(TEST_ROWS, seed))
-    X, y = _arrays(sample)
-    if len(y) < 8:
-        raise InvalidInput(
-            f"bochner experiment: at least 8 rows are required; got {len(y)}. Name a file of test "
-            "rows with --test, or bring more."
-        )
-    order = stream(seed, "test").permutation(len(y))
-    m = max(len(y) - rows, len(y) // 4)
-    return (X[order[m:]], y[order[m:]]), (X[order[:m]], y[order[:m]])
-
-
-def _arrays(sample: Sample) -> Rows:
-    if sample.y is None:
-        raise InvalidInput("bochner experiment: the test rows must have the target; they do not.")
-    return to_numpy(sample.X).astype(np.float64), to_numpy(sample.y)
-
-
-def _standardised(train: Rows, held: Rows) -> tuple[Array, Array, Array, Array]:
-    """Return columns of mean 0 and deviation 1 in the training rows; constant ones are left out."""
-    mean, deviation = train[0].mean(axis=0), train[0].std(axis=0)
-    kept = deviation > 1e-12 * np.abs(train[0]).max(axis=0)
-    if not kept.any():
-        raise InvalidInput("bochner experiment: every column is constant; nothing can be learned.")
-    X, X_test = ((A[:, kept] - mean[kept]) / deviation[kept] for A in (train[0], held[0]))
-    return X, train[1], X_test, held[1]
 
 
 # --- The demo ------------------------------------------------------------------------------------

@@ -1,9 +1,8 @@
 """Commands that apply a fitted model to files: predict, check, report."""
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,11 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from bochner._core.sizes import block_rows
 from bochner.cli.arguments import STANDARD_OUTPUT, found_files, refuse_overwriting
-from bochner.cli.engines import Cluster, cluster_of, refuse_scheduler
-from bochner.cli.models import Output, certified, intervals_of, open_rows, outputs
+from bochner.cli.models import certified, intervals_of, open_rows, outputs
 from bochner.cli.show import Terminal, number
 from bochner.data.blocks import Blocks, count_rows
-from bochner.data.sources import Block
 from bochner.data.writers import Chunk, write_table
 from bochner.errors import ModelFileError
 from bochner.models._base import KernelEstimator
@@ -42,11 +39,8 @@ def run_predict(
     out: Path,
     coverage: float | None,
     separator: str | None,
-    engine: str,
-    scheduler: str | None,
 ) -> None:
     """Predict, write, say how much."""
-    refuse_scheduler(engine, scheduler)
     paths = found_files(files)
     refuse_overwriting(out, [Path(model), *paths])
     with terminal.phase("open"):
@@ -55,12 +49,8 @@ def run_predict(
     names: dict[str, None] = {}
     columns, held = outputs(fitted, coverage), intervals_of(fitted, coverage)
     with terminal.reading("predict", blocks) as watched:
-        call = partial(_predicted, columns)
-        if engine == "local":
-            made: Iterator[Iterable[Chunk]] = iter([map(call, watched)])
-        else:
-            made = _elsewhere(cluster_of(engine, scheduler), call, watched)
-        rows = _write(out, (_noted(part, names) for part in made))
+        chunks = (columns(Blocks.from_arrays(block.X)) for block in watched)
+        rows = _write(out, _noted(chunks, names))
     if out == STANDARD_OUTPUT:
         return
     facts = {"rows": rows, "columns": list(names), "seconds": terminal.seconds, "out": str(out)}
@@ -79,19 +69,6 @@ def _block_rows(model: KernelEstimator) -> int:
     return block_rows(model.map_.n_features if has_features(model) else 1024)
 
 
-def _predicted(columns: Output, block: Block) -> Chunk:
-    """Return the columns of predictions of a block."""
-    return columns(Blocks.from_arrays(block.X))
-
-
-def _elsewhere(
-    engine: Cluster, call: Callable[[Block], Chunk], blocks: Blocks
-) -> Iterator[list[Chunk]]:
-    """Give the predictions of one part of the rows after the other, made by workers."""
-    with engine.passes("", blocks) as executor:
-        yield from executor.each(call, blocks)
-
-
 def _noted(chunks: Iterable[Chunk], names: dict[str, None]) -> Iterator[Chunk]:
     """Give the same, and note the names of the columns."""
     for chunk in chunks:
@@ -99,20 +76,17 @@ def _noted(chunks: Iterable[Chunk], names: dict[str, None]) -> Iterator[Chunk]:
         yield chunk
 
 
-def _write(out: Path, parts: Iterator[Iterator[Chunk]]) -> int:
-    """Write predictions to one table, or to a table for each part in a folder; return the rows."""
+def _write(out: Path, chunks: Iterator[Chunk]) -> int:
+    """Write predictions to a table; return the number of rows."""
     if out == STANDARD_OUTPUT:
         with TemporaryDirectory(prefix="bochner-") as folder:
             table = Path(folder) / "predictions.csv"
-            rows = write_table(table, chain.from_iterable(parts))
+            rows = write_table(table, chunks)
             with table.open("rb") as file:
                 for part in iter(partial(file.read, PIECE), b""):
                     click.echo(part, nl=False)
         return rows
-    if out.suffix:
-        return write_table(out, chain.from_iterable(parts))
-    out.mkdir(exist_ok=True)
-    return sum(write_table(out / f"{i:05}.parquet", part) for i, part in enumerate(parts))
+    return write_table(out, chunks)
 
 
 def run_check(

@@ -176,21 +176,6 @@ class ClusterPasses:
         if rows:
             blocks.passed(rows)
 
-    def each(self, call: Callable[[Block], Any], blocks: Blocks) -> Iterator[list[Any]]:
-        """Give what ``call`` gives of the blocks of one part after the other."""
-        workers, shared = self._workers, self._workers.share(call)
-        begun: deque[tuple[Handle, int]] = deque()
-        blocks.worked_by(workers.count)
-        for whole in _parts(blocks, workers.count):
-            part, held = _apart(whole)
-            name = f"rows-{part.start}-{part.stop}"
-            made = workers.submit(name, called, shared, part, repr(blocks.source), *held)
-            begun.append((made, whole.rows_elsewhere))
-            if len(begun) > AHEAD * workers.count:
-                yield self._result(begun.popleft(), blocks)
-        while begun:
-            yield self._result(begun.popleft(), blocks)
-
     def _result(self, begun: tuple[Handle, int], blocks: Blocks) -> Any:
         self._wait(begun, blocks)
         return self._workers.result(begun[0])
@@ -278,13 +263,6 @@ def made(
             rows += block.X.shape[0]
             weighty = weighty or has_weight(block.w)
         return PartialSum(running.total(), rows, weighty)
-
-
-def called(call: Callable[[Block], Any], part: Part, source: str, *held: Any) -> list[Any]:
-    """Return what a function gives of the blocks of a part."""
-    call = deepcopy(call)
-    with _named(part, source):
-        return [call(block) for block in _blocks_of(part, held)]
 
 
 @contextmanager
