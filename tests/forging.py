@@ -35,10 +35,6 @@ from gallery import (
     SKETCHED,
 )
 from safetensors.numpy import save as safetensors_bytes
-from sklearn.compose import ColumnTransformer
-from sklearn.impute import SimpleImputer
-from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import bochner as bo
 from bochner import Blocks, models
@@ -64,9 +60,6 @@ def learners():
     fits = [
         (models.KernelRidge, {"method": bo.Nystrom()}, (X, Y)),
         (models.KernelRidge, {"method": bo.Fourier()}, (SPARSE, np.column_stack([Y, -Y]))),
-        (models.KernelRidge, {"random_state": np.random.RandomState(0)}, (X, Y)),
-        (models.KernelRidge, {"random_state": np.random.default_rng(0)}, (X, Y)),
-        (models.KernelRidge, {"random_state": philox()}, (X, Y)),
         (models.KernelRidge, {"kernel": "matern32"}, (X, Y)),
         (models.KernelRidgeClassifier, {}, (X, LABELS)),
         (models.GaussianProcessRegressor, gp, (X, Y)),
@@ -89,10 +82,6 @@ def learners():
     yield from_a_table()
 
 
-def philox():
-    return np.random.Generator(np.random.Philox(5))
-
-
 def from_a_table():
     """A classifier of a table with a column of text."""
     import pandas as pd  # noqa: PLC0415
@@ -103,20 +92,6 @@ def from_a_table():
         Gaussian(2.0), method=bo.Nystrom(), n_features=8, random_state=0
     )
     return model.fit_blocks(blocks)
-
-
-TABLE = np.array([[*row, label] for row, label in zip(X, LABELS, strict=True)], object)
-
-
-def pipeline():
-    """Transformers of scikit-learn, before a learner."""
-    numbers = make_pipeline(SimpleImputer(add_indicator=True), StandardScaler())
-    columns = ColumnTransformer(
-        [("numbers", numbers, [0, 1]), ("names", OneHotEncoder(drop="first"), [N_COLUMNS])],
-        remainder="passthrough",
-    )
-    learner = models.KernelRidge(Gaussian(1.0), method=bo.Nystrom(), n_features=8, random_state=0)
-    return make_pipeline(columns, learner).fit(TABLE, Y)
 
 
 def maps():
@@ -152,10 +127,10 @@ def maps():
 def bases():
     """Headers without a checksum, and their arrays."""
     fitted = list(learners())
-    for model in [*fitted, *maps(), pipeline(), *fitted]:  # learners hold more that can be altered
+    for model in [*fitted, *maps(), *fitted]:  # learners hold more that can be altered
         arrays = NamedArrays()
         value = encode(model, arrays)
-        header = {"class": NAMES.get(type(model), "Pipeline"), "fingerprint": None}
+        header = {"class": NAMES[type(model)], "fingerprint": None}
         header |= {"format": FORMAT, "library": bo.__version__, "value": value}
         yield header, arrays.by_name
 
@@ -336,10 +311,6 @@ def use(model):
     if isinstance(model, bo.FeatureMap):
         model(rows_of(model.n_inputs))
         return
-    if isinstance(model, Pipeline):  # scikit-learn says in its own errors what it cannot do
-        with suppress(Exception):
-            model.predict(TABLE[:4])
-        return
     if not hasattr(model, "n_features_in_"):
         return
     rows = rows_of(model.n_features_in_)
@@ -352,10 +323,6 @@ def use(model):
 
 def go_on(model, rows):
     """What else reads the state: it may fail, and must neither crash nor take for ever."""
-    source = getattr(model, "random_state", None)
-    if isinstance(source, np.random.Generator | np.random.RandomState):
-        source.normal(size=700)
-        source.permutation(700)
     if getattr(model, "sample_", None) is not None:
         model.sample_.X @ np.ones(model.sample_.X.shape[1])
         model.sample_.lowest(3)

@@ -11,7 +11,6 @@ __all__ = ["FORMAT", "load", "save"]
 FOR_DEVELOPERS = {
     "files": "sealed",
     "known": "ESTIMATORS KNOWN NAMES",
-    "pipelines": "TRANSFORMERS",
     "validate": "require_arrays",
     "values": "NamedArrays decode encode",
 }

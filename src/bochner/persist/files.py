@@ -22,7 +22,6 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
-from sklearn.pipeline import Pipeline
 
 from bochner import __version__
 from bochner.data.files import name_beside, reason_of
@@ -51,12 +50,9 @@ def save(model: Any, path: str | PathLike[str]) -> None:
 
     Parameters
     ----------
-    model : estimator, FeatureMap, Kernel, Method, Moments or Pipeline
-        Anything made of bochner's own classes; fitted or not. Or a Pipeline of scikit-learn about
-        them, of ColumnTransformer, MaxAbsScaler, MinMaxScaler, Normalizer, OneHotEncoder,
-        QuantileTransformer, RobustScaler, SimpleImputer and StandardScaler. ``memory``,
-        ``n_jobs`` and ``verbose`` are left out, and columns that a function chose are stored as
-        those that it chose.
+    model : estimator, FeatureMap, Kernel, Method or Moments
+        Anything made of bochner's own classes; fitted or not. Its ``random_state`` must be an
+        integer or None. Pipelines of scikit-learn are for skops: see ``bochner.export.TRUSTED``.
     path : path
         Usually named ``*.bochner``. A file that is there is replaced.
 
@@ -76,12 +72,11 @@ def save(model: Any, path: str | PathLike[str]) -> None:
     The same model gives the same bytes. Memory: twice the model's arrays.
     """
     arrays = NamedArrays()
-    name = _class_name(model)
+    name = NAMES.get(type(model))
     if name is None:
         raise InvalidType(
-            "save: model must be an estimator, map, kernel, method or moments of bochner, or a "
-            "pipeline of scikit-learn about one; "
-            f"got {type(model).__module__}.{type(model).__qualname__}."
+            "save: model must be an estimator, map, kernel, method or moments of bochner; "
+            f"got {type(model).__module__}.{type(model).__qualname__}. Pipelines are for skops."
         )
     header = {
         "class": name,
@@ -114,9 +109,9 @@ def load(path: str | PathLike[str]) -> Any:
     Notes
     -----
     Safe for files of strangers: only JSON and arrays are read, only the listed classes of bochner
-    are built, and no code in the file is run. Types, shapes, indices, sizes and states of random
-    generators are checked, coefficients must be finite, and the model must take two rows of zeros
-    before it is given out; a file takes about ten times its size in memory at most, and 100 MB.
+    are built, and no code in the file is run. Types, shapes, indices and sizes are checked,
+    coefficients must be finite, and the model must take two rows of zeros before it is given out.
+    A file takes about ten times its size in memory at most, and 100 MB.
     The checksum tells damage, not forgery: whoever wrote the file chose what the model predicts.
     Memory: twice the model's arrays.
     """
@@ -133,15 +128,10 @@ def load(path: str | PathLike[str]) -> Any:
         require_arrays(arrays)
         require_nesting(header, size)
         model = decode(header["value"], arrays)
-        if _class_name(model) != header["class"]:
+        if NAMES.get(type(model)) != header["class"]:
             raise TypeError("the file says that it holds another class")
         require_working(model, size)
     return model
-
-
-def _class_name(model: Any) -> str | None:
-    """Return the name of a model's class in files; None of one that they do not hold."""
-    return "Pipeline" if type(model) is Pipeline else NAMES.get(type(model))
 
 
 # --- Header --------------------------------------------------------------------------------------

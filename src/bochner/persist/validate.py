@@ -8,14 +8,13 @@ import dataclasses
 import types
 import typing
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse
-from sklearn.pipeline import Pipeline
 
 from bochner._core.shapes import shape_of
 from bochner.data.blocks import Blocks
@@ -262,9 +261,7 @@ def _parts(value: Any) -> Iterator[Any]:
     return (getattr(value, f.name) for f in dataclasses.fields(value) if f.init)
 
 
-# --- What compiled code of NumPy and SciPy believes without looking: indices and random states ---
-
-_WORD, _LONG = 2**32, 2**128  # What 32 and 128 bits hold
+# --- What compiled code of SciPy believes without looking: indices ------------------------------
 
 
 def require_compressed(
@@ -289,59 +286,6 @@ def require_compressed(
         raise ValueError("indptr of a sparse matrix must end at the number of elements")
     if len(indices) and not (indices.min() >= 0 and indices.max() < places):
         raise ValueError(f"indices of a sparse matrix must be from 0 to {places - 1}")
-
-
-def require_random(state: Any, legacy: bool) -> None:
-    """Refuse the state of a random generator that it could not have come to itself.
-
-    A position behind the end of a buffer reads foreign memory, and a generator that gives nothing
-    but zeros keeps whoever waits for another number waiting.
-    """
-    kind = state["bit_generator"]
-    rules = _RULES[kind] | (_NORMAL if legacy else {})
-    _require_state(state, {"bit_generator": kind} | rules)
-    inner = state["state"]
-    if kind == "MT19937" and not (inner["key"][0] >> 31 or inner["key"][1:].any()):
-        raise ValueError("this generator would give nothing but zeros")
-    if kind in ("PCG64", "PCG64DXSM") and inner["inc"] % 2 == 0:
-        raise ValueError("the increment of this generator must be odd")
-
-
-#: Names of parts, and what they are: bounds of an integer, or type and length of an array.
-_PAIR = {"has_uint32": (0, 2), "uinteger": (0, _WORD)}
-_PCG = {"state": {"state": (0, _LONG), "inc": (0, _LONG)}} | _PAIR
-_RULES: dict[str, dict[str, Any]] = {
-    "MT19937": {"state": {"key": ("uint32", 624), "pos": (0, 625)}},
-    "PCG64": _PCG,
-    "PCG64DXSM": _PCG,
-    "Philox": {
-        "state": {"counter": ("uint64", 4), "key": ("uint64", 2)},
-        "buffer": ("uint64", 4),
-        "buffer_pos": (0, 5),
-    }
-    | _PAIR,
-}
-_NORMAL = {"has_gauss": (0, 2), "gauss": None}
-
-
-def _require_state(state: Any, rules: Mapping[str, Any]) -> None:
-    if not isinstance(state, dict) or state.keys() != rules.keys():
-        raise TypeError(f"the state of a generator must hold {', '.join(rules)}")
-    for name, rule in rules.items():
-        if isinstance(rule, dict):
-            _require_state(state[name], rule)
-        elif not _is(state[name], rule):
-            raise ValueError(f"{name} of a generator cannot be what it is")
-
-
-def _is(value: Any, rule: Any) -> bool:
-    if isinstance(rule, str):
-        return value == rule
-    if rule is None:
-        return isinstance(value, float) and np.isfinite(value)
-    if isinstance(rule[0], str):
-        return isinstance(value, np.ndarray) and (value.dtype.name, *value.shape) == rule
-    return type(value) is int and rule[0] <= value < rule[1]
 
 
 # --- Whether what was read from a file works: its parts fit one another, and it takes rows -------
@@ -422,9 +366,6 @@ def require_working(model: Any, size: int) -> None:
         _require_narrow(model, size)
         for n in _ROWS:
             _tried(model, np.zeros((n, model.n_inputs)))
-    elif isinstance(model, Pipeline):
-        for _, step in model.steps:
-            require_working(step, size)
     elif isinstance(model, KernelEstimator) and hasattr(model, "n_features_in_"):
         _require_predictions(copy.copy(model), size)
 

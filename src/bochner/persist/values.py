@@ -15,34 +15,21 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-from sklearn.pipeline import Pipeline
 
 from bochner.errors import InvalidType, ModelFileError
 from bochner.persist.known import ESTIMATORS, GONE, KNOWN, MAPS, NAMES, REMOVED, SHAPED
-from bochner.persist.pipelines import (
-    TRANSFORMERS,
-    fitted_step,
-    parameters_of,
-    require_known_steps,
-    require_one_width,
-    state_of,
-)
 from bochner.persist.validate import (
     require_compressed,
     require_fields,
     require_learner,
     require_names,
     require_numbers,
-    require_random,
 )
 
 Json = Any
 
 #: Types of array elements that safetensors holds.
 _NUMBERS = tuple(np.dtype(code).name for code in "?bhiqBHIQefd")
-_GENERATORS = {
-    name: getattr(np.random, name) for name in ("PCG64", "PCG64DXSM", "MT19937", "Philox")
-}
 _SPARSE = {
     name: getattr(scipy.sparse, name)
     for name in ("csr_array", "csr_matrix", "csc_array", "csc_matrix")
@@ -102,9 +89,6 @@ def encode(value: Any, arrays: NamedArrays) -> Json:
     if name in ESTIMATORS:
         parts = (value.get_params(deep=False), _fitted(value))
         return {"estimator": [name, *(_fields(part, arrays) for part in parts)]}
-    if TRANSFORMERS.get(type(value).__name__) is type(value):
-        parts = (parameters_of(value), state_of(value))
-        return {"transformer": [type(value).__name__, *(encode(dict(p), arrays) for p in parts)]}
     if isinstance(value, FunctionType | BuiltinFunctionType | MethodType | np.ufunc | partial):
         raise InvalidType(
             f"save: a model file cannot hold a function, and this model has "
@@ -115,7 +99,7 @@ def encode(value: Any, arrays: NamedArrays) -> Json:
         raise InvalidType(
             f"save: a model must be made of bochner's own classes, numbers, text and arrays; "
             f"got a part of type {type(value).__module__}.{type(value).__qualname__}. "
-            "Replace it, or keep the model with pickle for your own use."
+            "Replace it (a random_state by an integer), or keep the model with skops or pickle."
         )
     if isinstance(value, Enum):
         return {"enum": [name, value.name]}
@@ -132,14 +116,6 @@ def _fitted(model: Any) -> dict[str, Any]:
 
 def _fields(state: Mapping[str, Any], arrays: NamedArrays) -> Json:
     return {name: arrays.encoded(name, state[name]) for name in sorted(state)}
-
-
-@encode.register
-def _(value: Pipeline, arrays: NamedArrays) -> Json:
-    if type(value) is not Pipeline:
-        return encode.dispatch(object)(value, arrays)
-    require_known_steps(value, ESTIMATORS.values())
-    return {"pipeline": [[name, arrays.encoded(name, step)] for name, step in value.steps]}
 
 
 @encode.register(type(None))
@@ -191,17 +167,6 @@ def _(value: scipy.sparse.sparray | scipy.sparse.spmatrix, arrays: NamedArrays) 
     return {"sparse": [name, list(value.shape), *parts]}
 
 
-@encode.register
-def _(value: np.random.Generator | np.random.RandomState, arrays: NamedArrays) -> Json:
-    if isinstance(value, np.random.RandomState):  # half a pair of normal numbers may be kept
-        state = dict(value.get_state(legacy=False))
-    else:
-        state = dict(value.bit_generator.state)
-    if state["bit_generator"] not in _GENERATORS:
-        return encode.dispatch(object)(value, arrays)
-    return {"random": [type(value).__name__, encode(state, arrays)]}
-
-
 # --- Decoding ------------------------------------------------------------------------------------
 
 
@@ -244,19 +209,6 @@ def _sparse(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
     return _SPARSE[name]((data, indices, indptr), shape=(rows, columns))
 
 
-def _random(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
-    kind, item = content
-    state = decode(item, arrays)
-    require_random(state, legacy={"Generator": False, "RandomState": True}[kind])
-    source = _GENERATORS[state["bit_generator"]]()
-    if kind == "Generator":
-        source.state = state
-        return np.random.Generator(source)
-    generator = np.random.RandomState(source)
-    generator.set_state(state)
-    return generator
-
-
 def _instance(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
     name, fields = content
     if name in GONE:
@@ -290,18 +242,6 @@ def _estimator(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
     return model
 
 
-def _transformer(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
-    name, *parts = content
-    return fitted_step(name, *(decode(part, arrays) for part in parts))
-
-
-def _pipeline(content: Json, arrays: Mapping[str, np.ndarray]) -> Pipeline:
-    pipeline = Pipeline([(name, decode(item, arrays)) for name, item in content])
-    require_known_steps(pipeline, ESTIMATORS.values())
-    require_one_width(pipeline)
-    return pipeline
-
-
 def _number(content: Json, _arrays: Mapping[str, np.ndarray]) -> float:
     if content not in ("nan", "inf", "-inf"):
         raise ValueError("other numbers stand for themselves")
@@ -315,11 +255,8 @@ _DECODERS: dict[str, Callable[[Json, Mapping[str, np.ndarray]], Any]] = {
     "enum": _member,
     "estimator": _estimator,
     "float": _number,
-    "pipeline": _pipeline,
-    "random": _random,
     "scalar": _scalar,
     "sparse": _sparse,
     "text": _text,
-    "transformer": _transformer,
     "tuple": lambda content, arrays: tuple(decode(part, arrays) for part in content),
 }
