@@ -152,14 +152,14 @@ class Blocks:
         dtypes : mapping of str to {"number", "category"}, optional
             What columns hold, where that is not what they look like: of a "number" column every
             cell must be a number, a "category" column becomes columns of 0 and 1 whatever its
-            cells. Default: a column of text holds categories, and is refused if nine cells in
-            ten or more are numbers and some are not.
+            cells. Default: a column of text holds categories, with a warning if nine of its
+            different values in ten or more are numbers.
 
         Raises
         ------
         InvalidInput
             Columns are missing, repeated or hold lists or objects; a text column has one category
-            that ``schema`` does not know, or numbers but for a few cells; there are no rows.
+            that ``schema`` does not know; there are no rows.
         InvalidType
             ``table`` is no table, or can be read only once.
         MissingDependency

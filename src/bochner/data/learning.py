@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from bochner._core.checks import warn_user
 from bochner.data.encoders import DroppedColumn, Encoder, NumberColumn, OneHot, Ordered, TimeColumn
 from bochner.data.schema import (
-    CellCounts,
+    FEWEST_NUMBERS,
+    NUMBERS_TO_ONE,
     Schema,
     Types,
     is_number,
@@ -35,7 +37,7 @@ from bochner.data.tables import (
     without_target,
 )
 from bochner.data.times import form_of
-from bochner.errors import InvalidInput
+from bochner.errors import DataWarning, InvalidInput
 
 Target = str | Sequence[str] | None
 
@@ -171,21 +173,20 @@ def _learned(
     require_known(types, draft.raw_names, readers[0].label)
     kinds = _kinds(readers, draft, types)
     roles = tuple(name for name in _roles(draft) if kinds[name].kind == "text")
-    texts = _texts(readers, (*_to_look_at(readers, kinds, draft), *roles), types, absent)
+    texts = _texts(readers, (*_to_look_at(readers, kinds, draft), *roles), absent)
     commas = {name for name in roles if texts[name].has_commas}
     for name in {*roles} - {draft.target} | commas:
         texts.pop(name)
     labels = () if draft.target in commas else _text_target(kinds, draft)
-    said = [
-        *_unusable(kinds, draft, commas),
-        *(_stray(name, readers, found) for name, found in texts.items() if found.tally.strays),
-    ]
-    if said:
+    if said := _unusable(kinds, draft, commas):
         raise InvalidInput(f"Blocks: {numbered(said)}")
     classes = [texts.pop(name).sorted for name in labels]
     drafts = tuple(_draft_of(kinds[name], texts.get(name), types) for name in draft.columns)
-    found = tuple((e.name, texts[e.name].sorted) for e in drafts if e.levels is not None)
-    schema = replace(draft, categories=found, classes=classes[0] if classes else ())
+    levels = tuple((e.name, texts[e.name].sorted) for e in drafts if e.levels is not None)
+    for name, values in levels:
+        if _is_free_text(kinds[name]) and name not in types:
+            _warn_of_strays(name, values)
+    schema = replace(draft, categories=levels, classes=classes[0] if classes else ())
     return schema, drafts
 
 
@@ -395,7 +396,6 @@ class _Texts:
     def __init__(self) -> None:
         self.values: set[str] = set()
         self.too_many = False
-        self.tally = CellCounts()
 
     @property
     def sorted(self) -> tuple[str, ...]:
@@ -408,51 +408,44 @@ class _Texts:
             _COMMA.fullmatch(value) or is_number(value) for value in self.values
         )
 
-    def add(self, values: list[Any], counted: bool) -> None:
-        different = {value for value in set(values) if value is not None}
+    def add(self, values: Iterable[Any]) -> None:
         if not self.too_many:
-            self.values.update(map(str, different))
+            self.values.update(map(str, set(values)))
             self.too_many = len(self.values) > MOST_LEVELS
-        if counted:
-            self.tally.add(str(value) for value in values if value is not None)
 
 
 def _texts(
     readers: tuple[Reader, ...],
     names: tuple[str, ...],
-    types: dict[str, str],
     absent: tuple[np.ndarray, ...] = (),
 ) -> dict[str, _Texts]:
     """Return what columns of text hold in rows with a target, in one pass over these columns."""
     found = {name: _Texts() for name in names}
     gaps = dict(zip(map(id, readers), absent, strict=bool(absent)))
     for reader, start, whole in _frames(readers, names) if names else ():
-        free = _free_text(reader)
         frame, _ = present(whole, start, gaps.get(id(reader), NO_ROWS))
         for name in names:
-            missing = frame[name].is_null().to_list()
-            pairs = zip(frame[name].to_list(), missing, strict=True)
-            values = [None if gone else value for value, gone in pairs]
-            found[name].add(values, name in free and name not in types)
+            pairs = zip(frame[name].to_list(), frame[name].is_null().to_list(), strict=True)
+            found[name].add(value for value, missing in pairs if not missing)
     return found
 
 
-def _free_text(reader: Reader) -> set[str]:
-    """Return the columns that hold any text; a type of categories is a choice."""
-    return {c.name for c in reader.columns if c.shown.lower().endswith(("string", "string_view"))}
+def _is_free_text(column: Column) -> bool:
+    """Whether a column holds any text; a type of categories is a choice."""
+    return column.shown.lower().endswith(("string", "string_view"))
 
 
-def _stray(name: str, readers: tuple[Reader, ...], found: _Texts) -> str:
-    """Say which cell keeps a column from being numbers, and what it would be with it."""
-    tally = found.tally
-    more, texts = tally.others - 1, len(found.values)
-    return (
-        f"column {name!r} must hold numbers or categories; {tally.numbers:,} of its cells "
-        f"are numbers and {tally.others:,} {'are' if more else 'is'} not, first "
-        f"{_first_stray(readers, name)}. Mend or empty {'them' if more else 'it'}, or with "
-        f"dtypes={{{name!r}: 'category'}} (on the command line --types {name}=category) take "
-        f"it as {texts:,} categories."
-    )
+def _warn_of_strays(name: str, values: tuple[str, ...]) -> None:
+    """Warn of a column of text whose values are numbers but for a few."""
+    others = [value for value in values if not is_number(value)]
+    numbers = len(values) - len(others)
+    if others and numbers >= max(FEWEST_NUMBERS, NUMBERS_TO_ONE * len(others)):
+        warn_user(
+            f"Blocks: column {name!r} is text, since it holds {listed(others, 3)} beside "
+            f"{numbers:,} different numbers. Mend or empty such cells, or say what it is with "
+            f"dtypes={{{name!r}: 'category'}} (on the command line --types {name}=category).",
+            DataWarning,
+        )
 
 
 def _adapted(
@@ -507,7 +500,7 @@ def _refuse_text(column: Column, reader: Reader, may_have_commas: bool) -> None:
     who = f"{column.name!r} of {reader.label}"
     if column.kind == "numbers":
         return
-    if may_have_commas and _texts((reader,), (column.name,), {})[column.name].has_commas:
+    if may_have_commas and _texts((reader,), (column.name,))[column.name].has_commas:
         return
     if column.kind != "text":
         raise InvalidInput(f"Blocks: {_wrong_kind(who, column, ('numbers',))}")

@@ -159,8 +159,9 @@ _NUMBER = re.compile(
     r"\s*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|inf|infinity)\s*", re.IGNORECASE
 )
 
-#: A column is of numbers but for strays if it has this many numbers, and so many more than strays.
-_FEWEST, _TIMES = 4, 9
+#: Different numbers among the texts of a column, and how many to each other text, from which on the
+#: column was perhaps meant to hold numbers.
+FEWEST_NUMBERS, NUMBERS_TO_ONE = 4, 9
 
 
 class Cell(NamedTuple):
@@ -191,28 +192,6 @@ def types_of(given: Any, who: str = "Blocks") -> dict[str, str]:
 def is_number(text: str) -> bool:
     """Whether a text is a number as files hold them: ``1_000`` and ``1,000.5`` are none."""
     return _NUMBER.fullmatch(text) is not None
-
-
-class CellCounts:
-    """Counts the cells of a column of text that are numbers, and those that are not."""
-
-    def __init__(self) -> None:
-        self.numbers = self.others = 0
-
-    def add(self, values: Iterable[str]) -> None:
-        """Count these cells."""
-        known: dict[str, bool] = {}
-        for value in values:
-            number = known.get(value)
-            if number is None:
-                number = known[value] = is_number(value)
-            self.numbers += number
-            self.others += not number
-
-    @property
-    def strays(self) -> bool:
-        """Whether almost all cells are numbers, and some are not."""
-        return self.others > 0 and self.numbers >= max(_FEWEST, _TIMES * self.others)
 
 
 def strays(values: Iterable[Any], start: int) -> Iterator[Cell]:
