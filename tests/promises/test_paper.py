@@ -283,6 +283,6 @@ def test_data_that_are_missing_are_named(tmp_path, capsys, script):
 def test_pictures_are_the_same_bytes_each_time(tmp_path, script):
     first, second = tmp_path / "1.svg", tmp_path / "2.svg"
     for path in (first, second):
-        script("gallery").draw_directions(path)
+        script("gallery").draw_frequencies(path)
     assert first.read_bytes() == second.read_bytes()
     assert len(first.read_bytes()) < 50_000
