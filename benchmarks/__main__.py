@@ -47,6 +47,7 @@ NAMES = (
     "tables",
     "raw",
     "intervals",
+    "outside",
     "sgd",
     "double_descent",
     "plan",

@@ -63,15 +63,15 @@ def test_leave_one_out_density_by_fits_without_each_row():
 
 
 @pytest.mark.parametrize("held", [{}, {"noise": 0.03}, {"amplitude": 2.0}], ids=str)
-def test_noise_and_amplitude_have_the_largest_density_of_rows_left_out(held):
+def test_noise_and_amplitude_have_the_largest_evidence(held):
     model = process(**held).fit(X, Y)
     s2, a2 = model.noise_variance_, model.amplitude_
-    best = model.loo_log_density_
+    best = model.log_marginal_likelihood_value_
     for factor in (0.8, 1.25):
         other = {"noise": s2 * factor, "amplitude": a2 * factor}
         for changed in ({"noise": s2 * factor, "amplitude": a2}, other):
-            found = process(**(changed | held)).fit(X, Y).loo_log_density_
-            assert found <= best + 1e-4  # a slope of 3e-4 is level
+            found = process(**(changed | held)).fit(X, Y).log_marginal_likelihood_value_
+            assert found <= best + 0.1  # a slope of 1.5e-3 a row is level
 
 
 def left_out_by_refits(alpha, kernel, rows, y):

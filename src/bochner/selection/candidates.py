@@ -151,6 +151,8 @@ def choose_among(
 ) -> Tuning | None:
     """Return the kernel that errs least on rows held out, and what it was compared with.
 
+    Of kernels that err alike the one of the largest evidence.
+
     Parameters
     ----------
     sample : RowSample
@@ -215,10 +217,17 @@ class Candidates:
 
     def others(self, found: TunedKernel) -> list[Make]:
         """Return what goes on from the lengthscales of columns."""
-        makes: list[Make] = [partial(self._additive, found)]
+        if not self._columns:
+            return []
+        makes: list[Make] = [partial(self._additive, found)] if self._several else []
         makes += [partial(self._family, f, found) for f in self.effort.families if self.serves(f)]
         makes += [partial(self._by_errors, found)] if self._by is EVIDENCE else []
-        return [*makes, partial(self._laplace, found)] if self.serves(Laplace()) else makes
+        more = self._several and self.serves(Laplace())
+        return [*makes, partial(self._laplace, found)] if more else makes
+
+    @property
+    def _several(self) -> bool:
+        return self.rows.X.shape[1] > 1
 
     @property
     def _by(self) -> Criterion:
@@ -227,7 +236,7 @@ class Candidates:
     @property
     def _columns(self) -> bool:
         X = self.rows.X
-        return 1 < X.shape[1] <= MOST_COLUMNS and not is_sparse(X)
+        return X.shape[1] <= MOST_COLUMNS and not is_sparse(X)
 
     def _search(self, by: Criterion, most: int | None = None) -> MatrixSearch:
         return self._search_of(self.rows.lowest(most or self.effort.tuned), by)
@@ -386,7 +395,9 @@ class Candidates:
 
     def _ended(self, name: str, search: MatrixSearch, end: Any, numbers: int) -> TunedKernel:
         kernel: Any = end.of.kernel(end.at)
-        kernel = kernel.replace(lengthscale=rounded(kernel.lengthscale))
+        scale: Any = rounded(kernel.lengthscale)
+        scale = scale[0] if np.size(scale) == 1 and np.ndim(scale) else scale
+        kernel = kernel.replace(lengthscale=scale)
         return TunedKernel(name, kernel, search.alpha_of(end.at.share, end.of.rows), numbers)
 
 

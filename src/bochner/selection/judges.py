@@ -30,10 +30,15 @@ from bochner.selection.trials import crossed
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.kernel_path import COMPARED, Penalties
 
-#: What is simpler is taken unless the error falls by this share of itself, and by this share of the
-#: standard deviation of the difference: with half of one, a lucky candidate costs little and one
-#: that is better is seldom lost.
-WORTH, CHANCE = 0.003, 0.5
+#: The likelier kernel (of classes the simpler one) is taken unless the error of another is lower by
+#: this share of itself, and by this number of standard errors of the difference. Held-out rows lie
+#: between those of a fit: they cannot tell a long lengthscale with a huge amplitude, which is a
+#: polynomial beyond the data, from the right kernel; the evidence can.
+WORTH, CHANCE = 0.003, 1.0
+
+#: The same of classes: with half of one a lucky candidate costs little, and one that is better is
+#: seldom lost.
+CHANCE_OF_CLASSES = 0.5
 
 #: Slope ∂log(error)/∂log α at which a penalty is near enough to the best for a kernel to be
 #: judged by it: the error is a thousandth above its least.
@@ -109,14 +114,15 @@ class Judged:
     candidate: TunedKernel  # with its best penalty
     squared: Float[Array, " m"]  # what each loses, weighted: squared errors, log losses of classes
     error: float  # their weighted mean: 1 is that of the best constant
+    evidence: float  # minus twice the log evidence, summed over targets
 
-    def surely_below(self, other: "Judged") -> bool:
-        """Whether the error is worth more numbers, and lower by more than may be chance."""
+    def surely_below(self, other: "Judged", chance: float = CHANCE) -> bool:
+        """Whether the error is lower by a share worth having, and by more than chance."""
         if not (np.isfinite(self.error) and np.isfinite(other.error)):
             return self.error < other.error
         unit = self.error / max(float(self.squared.sum()), 1e-300)
         difference = unit * (other.squared - self.squared)
-        chance = CHANCE * float(difference.std()) * len(difference) ** 0.5
+        chance *= float(difference.std()) * len(difference) ** 0.5
         return other.error - self.error > max(WORTH * other.error, chance)
 
 
@@ -140,7 +146,7 @@ class Trials:
         What does not wait for one another is done side by side.
         """
         starts, few = self._tried(generator.starts())
-        if starts and starts[-1].numbers > 1:
+        if starts:
             few += self._tried(generator.others(starts[-1]))[1]
         radial = [j for j in few if isinstance(j.candidate.kernel, Radial)]
         if radial:
@@ -180,9 +186,14 @@ class Trials:
                 return
 
     def _finalists(self, judged: list[Judged]) -> list[TunedKernel]:
-        """Return the best that are near the least error, and the simplest."""
+        """Return the best that are near the least error, and the simplest.
+
+        First those whose errors do not differ from the least, in the order of preference.
+        """
         ranked = _ranked(judged)
         near = [j for j in ranked if self._near(j, ranked[0])]
+        tied = {id(j): self._preferred(j) for j in near if not self._below(ranked[0], j)}
+        near = sorted(near, key=lambda j: tied.get(id(j), np.inf))
         last = near[: self.effort.finalists]
         simple = min((j for j in ranked if j.candidate.numbers <= 1), key=lambda j: j.error)
         last += [] if any(j is simple for j in last) else [simple]
@@ -237,7 +248,7 @@ class Trials:
     def tried(self, candidate: TunedKernel) -> Judged:
         """Return the errors of a fit to few rows, the penalty chosen by leave-one-out."""
         rows = self.train.lowest(self.effort.tried)
-        return self._erring(candidate, rows, Matrices(), chooses=self.share is None)
+        return self._erring(candidate, rows, Matrices(), chooses=True)
 
     @property
     def _few(self) -> int:
@@ -253,7 +264,8 @@ class Trials:
     ) -> Judged:
         K, across = held.of(candidate, rows.X, self.test.X)
         problem = KernelRows(K, rows.y, rows.w, self.centred)
-        if chooses:
+        few = not self.of_classes and len(rows) <= self.effort.tried
+        if self.share is None and (chooses or few):
             judged = self._at_best(problem, across, candidate)
         else:
             if self.share is not None:
@@ -264,13 +276,18 @@ class Trials:
         return judged
 
     def _at_best(self, problem: KernelRows, across: Array, candidate: TunedKernel) -> Judged:
-        """Judge the fit at the penalty that leave-one-out errors choose."""
+        """Judge the fit at the penalty of leave-one-out errors, with its largest evidence."""
         penalties = Penalties(problem)
         candidate = replace(candidate, alpha=penalties.best("loo", candidate.alpha, level=NEARLY))
         found = penalties.at(candidate.alpha)
         if found is None:
             return self._failed(candidate)
-        return self._judgement(candidate, across @ found.coef + found.intercept)
+        fitted = across @ found.coef + found.intercept
+        evidence = found.criteria["evidence"][0]
+        if not self.of_classes:
+            likeliest = penalties.at(penalties.best("evidence", candidate.alpha, level=NEARLY))
+            evidence = evidence if likeliest is None else likeliest.criteria["evidence"][0]
+        return self._judgement(candidate, fitted, problem, evidence)
 
     def _at_smaller(self, problem: KernelRows, across: Array, judged: Judged) -> Judged:
         """Judge smaller penalties, for as long as the error falls."""
@@ -283,17 +300,36 @@ class Trials:
 
     def _at_penalty(self, problem: KernelRows, across: Array, candidate: TunedKernel) -> Judged:
         try:
-            coef, intercept = problem.coefficients(candidate.alpha, COMPARED)
+            coef, intercept, _, evidence = problem.solved(candidate.alpha, 0, COMPARED)
         except LinAlgError:
             return self._failed(candidate)
-        return self._judgement(candidate, across @ coef + intercept)
+        return self._judgement(candidate, across @ coef + intercept, problem, evidence)
 
     def _failed(self, candidate: TunedKernel) -> Judged:
-        return Judged(candidate, np.full(len(self.test), np.inf), np.inf)
+        return Judged(candidate, np.full(len(self.test), np.inf), np.inf, np.inf)
 
-    def _judgement(self, candidate: TunedKernel, fitted: Float[Array, "m t"]) -> Judged:
+    def _judgement(
+        self,
+        candidate: TunedKernel,
+        fitted: Float[Array, "m t"],
+        rows: KernelRows,
+        evidence: Float[Array, " t"],
+    ) -> Judged:
         lost = relative_losses(self.train, self.test, fitted, self.of_classes)
-        return Judged(candidate, lost, float(lost.sum() / self.test.w.sum()))
+        likelihood = rows.count * float(evidence[rows.power > 0].sum())
+        return Judged(candidate, lost, float(lost.sum() / self.test.w.sum()), likelihood)
+
+    def _below(self, one: Judged, other: Judged) -> bool:
+        return one.surely_below(other, CHANCE_OF_CLASSES if self.of_classes else CHANCE)
+
+    def _preferred(self, judged: Judged) -> float:
+        """Return what is least of the one that is taken where errors tell no difference.
+
+        Minus the log evidence and one for each number that was tuned (Akaike 1974); of classes,
+        whose ±1 are no draws of a process, that number alone.
+        """
+        numbers = judged.candidate.numbers
+        return numbers if self.of_classes else numbers + 0.5 * judged.evidence
 
     def _noted(self, judged: list[Judged], n: int) -> list[Judged]:
         """Put down what was judged with n rows, and return it."""
@@ -348,11 +384,11 @@ class Trials:
         return [significant(share) for share in (each / each.sum()).tolist()]
 
     def _compared(self, judged: list[Judged], before: list[Judged], rows: RowSample) -> Tuning:
-        """Take the simplest of those with about the least error."""
-        order = sorted(judged, key=lambda j: j.candidate.numbers)
+        """Take the likeliest of those with about the least error; of classes the simplest."""
+        order = sorted(judged, key=self._preferred)
         best = order[0]
         for each in order[1:]:
-            best = each if each.surely_below(best) else best
+            best = each if self._below(each, best) else best
         first = {each.candidate.name: each for each in reversed([*order, *before])}
         compared = [
             KernelComparison(

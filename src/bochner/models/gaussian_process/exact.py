@@ -1,9 +1,8 @@
 """A Gaussian process with the kernel itself: the exact posterior of few rows, and no features.
 
 The kernel is chosen as that of :class:`bochner.KernelRidge` is, among candidates and by rows that
-none was tuned on. Noise and amplitude are those under which rows left out are most likely, among
-those at which they err by little more than the least; rows that chose neither set the scale of
-deviations, where there are some.
+none was tuned on. Noise and amplitude have the largest evidence, among those at which rows left out
+err by little more than the least.
 """
 
 from collections.abc import Callable, Iterator
@@ -279,8 +278,6 @@ def _scaled(
     a2 = spec.amplitude
     if a2 is None and spec.noise is not None:
         a2 = spec.noise / alpha if spec.noise else None
-    elif a2 is None and spec.criterion == "density":
-        a2 = float(w @ (residual**2 / slack) / w.sum()) / alpha
     a2, likelihood = evidence_at(posterior, rows, coef, i, a2)
     noise = alpha * a2 if spec.noise is None else spec.noise
     variance = np.maximum(alpha * a2 / slack, TINY)

@@ -124,9 +124,8 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
     %(columns as given)s
     noise : "auto", "evidence" or float, default "auto"
         σ², a variance in units of y², or how it is chosen. "evidence": by the largest marginal
-        likelihood. "auto": with the kernel itself by the largest density of rows left out
-        [1]_, which asks less of the kernel, among σ²/a² at which these err by about one per cent
-        more than the least at most; through features by the evidence.
+        likelihood [1]_. "auto": the same; with the kernel itself, where the amplitude is open too,
+        among σ²/a² at which rows left out err by about one per cent more than the least at most.
     amplitude : "auto", "evidence" or float, default "auto"
         a², the same for what the kernel is multiplied by.
     lengthscale : {"auto", "loo", "evidence"}, default "auto"
@@ -175,8 +174,7 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
 
     References
     ----------
-    .. [1] Sundararajan and Keerthi (2001), *Predictive approaches for choosing hyperparameters in
-       Gaussian processes*; Rasmussen and Williams (2006), section 5.4.2.
+    .. [1] Rasmussen and Williams (2006), *Gaussian Processes for Machine Learning*, section 5.4.1.
 
     Examples
     --------

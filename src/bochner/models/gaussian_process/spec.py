@@ -30,7 +30,7 @@ class GaussianProcessSpec:
         None: chosen by the evidence.
     lengthscale : {"auto", "loo", "evidence"}
     fit_intercept : bool
-    criterion : {"density", "evidence"}
+    criterion : {"auto", "evidence"}
         What noise and amplitude are chosen by where the kernel itself is fitted.
     """
 
@@ -54,7 +54,7 @@ class GaussianProcessSpec:
                 "scaled; set one of them."
             )
         variances = as_variance(noise, "noise"), as_variance(amplitude, "amplitude")
-        by = "evidence" if "evidence" in (noise, amplitude) else "density"
+        by = "evidence" if "evidence" in (noise, amplitude) else "auto"
         return GaussianProcessSpec(features, *variances, lengthscale, centred, by)
 
     @property

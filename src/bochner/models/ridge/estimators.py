@@ -342,8 +342,9 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         (exact for all rows up to 8192; beyond, those of as many random ones, corrected by the
         residuals of all), generalised cross-validation, marginal likelihood, or five folds, whose
         moments are taken out of the total one by one (memory 5 D²; folds go by row number,
-        whatever the blocks). With "exact" it is chosen on the features of the preconditioner. 0 is
-        the solution of least norm.
+        whatever the blocks). With the kernel itself and a large norm "loo" takes the likeliest
+        penalty at which errors are about one per cent larger at most. With a preconditioner it is
+        chosen on the features of that. 0 is the solution of least norm.
     alpha_per_target : bool, default False
         Whether each target has the penalty that is best for it alone; one factorisation serves
         all. ``alpha_`` is then (t,).

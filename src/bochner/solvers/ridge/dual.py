@@ -14,6 +14,7 @@ so each criterion has its slope in log α for n² operations more: ∂u/∂α = 
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve
@@ -140,27 +141,45 @@ class KernelRows:
 
     def solved(
         self, alpha: float | Float[Array, " t"], last: int, within: float = REFINED
-    ) -> tuple[Float[Array, "n t"], Float[Array, " t"], Float[Array, "m t"]]:
-        """Return coefficients, intercept, and the slacks s of so many last rows.
+    ) -> "SolvedRows":
+        """Return coefficients, intercept, the slacks s of so many last rows, and the evidence.
 
         The inverse's last block is that of the last block of the Cholesky factor: O(last³) more.
         """
         root, tail = self.root[:, None], slice(len(self.w) - last, None)
         each = np.broadcast_to(np.asarray(alpha, np.float64), self.y.shape[1])
         coef, intercept = np.empty(self.y.shape), np.zeros(self.y.shape[1])
-        slack = np.empty((last, self.y.shape[1]))
+        slack, evidence = np.empty((last, self.y.shape[1])), np.empty(self.y.shape[1])
         for value in np.unique(each):
             own = np.flatnonzero(each == value)
             right = np.hstack([root * self.about[:, own], root])
             u, U = self._refined(float(value), right, within)
             u, p, spare = u[:, :-1], u[:, -1:], inverse_diagonal(U, last)
+            log_det = 2 * float(np.log(np.diag(U).astype(np.float64)).sum())
             if self.centred:
-                share = self.root @ p
+                share = float(self.root @ p[:, 0])
                 intercept[own] = self.root @ u / share
                 u, spare = u - p * intercept[own], spare - p[tail, 0] ** 2 / share
+                log_det += float(np.log(max(share, TINY) / self.w.sum()))
+            evidence[own] = self.evidence(float(value), u, log_det, own)[0]
             coef[:, own] = root * u
             slack[:, own] = slack_of(value * spare, self.w[tail])[:, None]
-        return coef, intercept + self.mean, slack
+        return SolvedRows(coef, intercept + self.mean, slack, evidence)
+
+    def evidence(
+        self, alpha: float, u: Float[Array, "n t"], log_det: float, targets: Any = slice(None)
+    ) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
+        """Return minus twice the log marginal likelihood per row, and q, of each target.
+
+        Amplitudes are those of the largest likelihood; ``log_det`` is that of A, on all directions
+        but √w where an intercept is fitted. See :mod:`bochner.solvers.ridge.evidence`.
+        """
+        freedom = max(self.count - self.centred, 1.0)
+        least = alpha * (u**2).sum(axis=0)  # of q = uᵀ(K + αI)u, whatever is rounded
+        q = (self.root[:, None] * self.about[:, targets] * u).sum(axis=0)
+        q = np.maximum(np.maximum(q, least), TINY)
+        log_det += (freedom - len(self.w) + self.centred) * np.log(alpha)
+        return 1 + np.log(2 * np.pi * q / freedom) + log_det / freedom, q
 
     def inverse_of_last(
         self, alpha: float, last: int
@@ -241,6 +260,15 @@ class KernelRows:
         upper, log_det = inverse_of(A, self.root if self.centred else None)
         inverse = mirror(upper)
         return Dual(self, alpha, inverse, inverse @ (self.root[:, None] * self.about), log_det)
+
+
+class SolvedRows(NamedTuple):
+    """Coefficients, intercept, slacks of the last rows, minus twice the log evidence per row."""
+
+    coef: Float[Array, "n t"]
+    intercept: Float[Array, " t"]
+    slack: Float[Array, "m t"]
+    evidence: Float[Array, " t"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,15 +368,10 @@ class Dual:
         Of each target; see :mod:`bochner.solvers.ridge.evidence`.
         """
         freedom = max(self.rows.count - self.rows.centred, 1.0)
-        n = len(self.rows.w) - self.rows.centred
-        least = self.alpha * (self.u**2).sum(axis=0)  # of q = uᵀ(K + αI)u, whatever is rounded
-        q = (self.rows.root[:, None] * self.rows.about * self.u).sum(axis=0)
-        q = np.maximum(np.maximum(q, least), TINY)
-        log_det = self.log_det + (freedom - n) * np.log(self.alpha)
-        value = freedom * (1 + np.log(2 * np.pi * q / freedom)) + log_det
-        by_q = -least * freedom / q
-        slope = by_q + self.alpha * float(np.trace(self.inverse)) + freedom - n
-        return value / freedom, slope / freedom
+        value, q = self.rows.evidence(self.alpha, self.u, self.log_det)
+        traced = self.alpha * float(np.trace(self.inverse)) + self.rows.centred - len(self.rows.w)
+        by_q = self.alpha * (self.u**2).sum(axis=0) / q
+        return value, 1 - by_q + traced / freedom
 
     def kfold(self) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
         """Return mean squared errors of folds, each predicted from the others; slopes."""

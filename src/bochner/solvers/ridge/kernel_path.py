@@ -12,7 +12,7 @@ import numpy as np
 from scipy.linalg import LinAlgError
 
 from bochner._core.shapes import Array, Float
-from bochner.solvers.ridge.dual import REFINED, TINY, Dual, KernelRows
+from bochner.solvers.ridge.dual import REFINED, TINY, Dual, KernelRows, SolvedRows
 from bochner.solvers.ridge.path import Alpha, as_given
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, pooled
 
@@ -25,6 +25,20 @@ FIRST = 0.03
 #: Steps of log α on the way to a change of sign: the first, which is shorter where the slope is
 #: small beside that curvature, but no shorter than the next, and those after it.
 STEP, CURVED, SHORTEST, LONGER = np.log(10.0), 0.1, np.log(2.0), np.log(100.0)
+
+#: Where the penalty of the largest evidence is taken: how much the mean squared error of rows left
+#: out may exceed the least, as a share of that of this share of the rows, those that err least. It
+#: is about one per cent of the error itself. A mean square of all rows would let a gross error hide
+#: what becomes of the others.
+MORE, USUAL = 0.02, 0.99
+
+#: Amplitudes a² k(x, x) over the variance of the target: above the first a likelier penalty is
+#: preferred to the one of the least error, and above the second no penalty is taken. With a huge
+#: amplitude and a long lengthscale a fit is a polynomial beyond its rows.
+LARGE, LARGEST = 10.0, 1e3
+
+#: Penalties that are looked at on the way from the largest evidence back to the least error.
+BACK = 5
 
 #: Penalties of a walk, at most, and the slope ∂log(criterion)/∂log α that is level.
 MOST, LEVEL = 14, 3e-3
@@ -74,7 +88,7 @@ class Penalties:
 
         def slope(log_alpha: float) -> tuple[float, float]:
             found = self.at(float(np.exp(log_alpha)))
-            if found is None:
+            if found is None or found.largest(target) > LARGEST:
                 return np.inf, -np.inf
             value, slope = found.criteria[criterion]
             if criterion == "evidence":  # its logarithm is what is minimised already
@@ -89,6 +103,39 @@ class Penalties:
 
         return float(np.exp(least_along(slope, float(np.log(start)), *self.bounds, level)))
 
+    def bounded(self, criterion: str, start: float, target: int | None = None) -> float:
+        """Return the best penalty, or a likelier one where "loo" has a large amplitude."""
+        best = self.best(criterion, start, target)
+        found = self.at(best)
+        if criterion != "loo" or found is None or found.largest(target) <= LARGE:
+            return best
+        return self.likeliest(best, target)
+
+    def likeliest(self, start: float, target: int | None = None) -> float:
+        """Return the penalty of the largest evidence, of those at which rows left out err little.
+
+        The least error first, the largest evidence from there, and if that errs by too much, half
+        of the way back, again and again.
+        """
+        near = self.best("loo", start, target)
+        least = self._squares(near, target)
+        most = least.sum() + MORE * least[: int(USUAL * len(least))].sum()
+        far = middle = self.best("evidence", near, target)
+        for _ in range(BACK):
+            errs_little = self._squares(middle, target).sum() <= most
+            near, far = (middle, far) if errs_little else (near, middle)
+            middle = float(np.sqrt(near * far))
+        return near
+
+    def _squares(self, alpha: float, target: int | None) -> Float[Array, " n"]:
+        """Return rising squared errors of rows left out, infinite where there are none."""
+        found, rows = self.at(alpha), self.rows
+        if found is None:
+            return np.full(len(rows.w), np.inf)
+        squares = found.squares
+        each = pooled(squares, rows.power) if target is None else squares[:, target]
+        return np.sort(rows.w * each)
+
 
 @dataclass(frozen=True, eq=False)
 class AtPenalty:
@@ -99,6 +146,8 @@ class AtPenalty:
     residual_variance: Float[Array, " t"]
     effective_dimension: float
     deviation: float  # standard error of the pooled leave-one-out error
+    squares: Float[Array, "n t"]  # leave-one-out errors, squared
+    amplitude: Float[Array, " t"]  # mean of a² k(x, x) over the variance of the target
     slack: Float[Array, " n"]
     criteria: dict[str, tuple[Float[Array, " t"], Float[Array, " t"]]]
 
@@ -112,15 +161,22 @@ class AtPenalty:
         each = pooled(dual.left_out**2, rows.power / rows.w.sum())
         mean = float(rows.w @ each / rows.w.sum())
         spread = float(rows.w @ (each / max(mean, TINY) - 1.0) ** 2 / rows.w.sum())
+        q, freedom = (rows.about * dual.coef).sum(axis=0), max(rows.count - rows.centred, 1.0)
         return AtPenalty(
             dual.coef,
             dual.intercept,
             rows.w @ dual.residuals**2 / rows.w.sum(),
             rows.count - rows.centred - dual.freedom,
             mean * np.sqrt(spread / rows.count),
+            dual.left_out**2,
+            q * rows.trace / (freedom * np.maximum(rows.power, TINY)),
             dual.slack,
             criteria,
         )
+
+    def largest(self, target: int | None) -> float:
+        """Return the amplitude of a target, or the largest of all."""
+        return float(self.amplitude.max() if target is None else self.amplitude[target])
 
 
 def least_along(
@@ -170,9 +226,6 @@ def _between(a: float, left: tuple[float, float], b: float, right: tuple[float, 
 
 # --- the solution --------------------------------------------------------------------------------
 
-
-#: Coefficients, intercept, and slacks of the last rows.
-Solved = tuple[Float[Array, "n t"], Float[Array, " t"], Float[Array, "m t"]]
 
 #: Of values that rows would have without themselves, targets and weights: what they lose.
 Lost = Callable[[Float[Array, "m t"], Float[Array, "m t"], Float[Array, " m"]], float]
@@ -237,9 +290,9 @@ def _chosen(
         chosen = np.array([float(np.exp(penalties.bounds[1]))])
     elif per_target:
         chosen = np.full(len(rows.power), float(np.exp(penalties.bounds[1])))
-        chosen[varies] = [penalties.best(criterion, first, int(i)) for i in varies]
+        chosen[varies] = [penalties.bounded(criterion, first, int(i)) for i in varies]
     else:
-        chosen = np.array([penalties.best(criterion, first)])
+        chosen = np.array([penalties.bounded(criterion, first)])
     return chosen, criterion
 
 
@@ -250,7 +303,7 @@ def _solve_many(
     kept = np.arange(PENALTY_ROWS)
     folds = tuple(own for fold in rows.folds if len(own := fold[fold < PENALTY_ROWS]))
     few = replace(rows.first(PENALTY_ROWS), folds=folds if len(folds) > 1 else ())
-    penalties, tried = Penalties(few), dict[float, Solved]()
+    penalties, tried = Penalties(few), dict[float, SolvedRows]()
     chosen, criterion = _chosen(penalties, alpha, per_target, start)
     if _settles(few, chosen, criterion):
         dense = rows.first(DENSE_ROWS)
@@ -267,11 +320,15 @@ def _solve_many(
 
 
 def _whole(
-    rows: KernelRows, found: Solution, known: int, lost: Lost | None, solved: Solved | None = None
+    rows: KernelRows,
+    found: Solution,
+    known: int,
+    lost: Lost | None,
+    solved: SolvedRows | None = None,
 ) -> Solution:
     """Return the solution of all rows at a penalty that some have chosen, and may have solved."""
     known = known if lost is None else min(len(rows.w), DENSE_ROWS)
-    coef, intercept, last = solved or rows.solved(found.alpha, known)
+    coef, intercept, last, _ = solved or rows.solved(found.alpha, known)
     slack = np.full((len(rows.w), last.shape[1]), np.nan)
     slack[-known:] = last
     residuals = np.asarray(found.alpha) * coef / rows.w[:, None]
@@ -358,7 +415,7 @@ def _lost_without_each(penalties: Penalties, lost: Lost, alpha: float) -> float:
 
 
 def _loo_of_last(
-    rows: KernelRows, alpha: float, lost: Lost | None, tried: dict[float, Solved] | None
+    rows: KernelRows, alpha: float, lost: Lost | None, tried: dict[float, SolvedRows] | None
 ) -> float:
     """Return what the last rows lose without themselves.
 
@@ -371,8 +428,7 @@ def _loo_of_last(
         return np.inf
     if tried is not None:
         tried[alpha] = found
-    coef, _, slack = found
-    return _lost_of_last(rows, alpha, coef[-last:], slack, lost)
+    return _lost_of_last(rows, alpha, found.coef[-last:], found.slack, lost)
 
 
 def _solution(penalties: Penalties, chosen: Float[Array, " c"], criterion: str) -> Solution:

@@ -11,9 +11,8 @@ inverse of A is that of the last m × m corner of its factor, U₂₂⁻¹U₂�
 out of a fit to n for m³.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,13 +25,12 @@ from bochner.solvers.ridge.dual import (
     LEAST_SLACK,
     SINGLE_FROM,
     TINY,
-    Dual,
     KernelRows,
     inverse_diagonal,
 )
 from bochner.solvers.ridge.evidence import EvidenceOutcome
 from bochner.solvers.ridge.kernel_evidence import kernel_evidence, shifted
-from bochner.solvers.ridge.kernel_path import FIRST, HIGHEST, least_along
+from bochner.solvers.ridge.kernel_path import FIRST, HIGHEST, Penalties, least_along
 
 #: Rows that the noise is chosen by, at most.
 EVIDENCE_ROWS = 2048
@@ -203,28 +201,12 @@ def _bears_float32(rows: KernelRows, alpha: float) -> bool:
 
 # --- noise and amplitude -------------------------------------------------------------------------
 #
-# By evidence, or by the density of rows left out: with residuals r, slacks s and σ² = a²λ it is
-#
-#     log p_i = −½ (log 2πσ²/s_i + r_i²/(s_i σ²)),     σ̂² = Σ w r²/s/W
-#
-# (Sundararajan and Keerthi 2001). It asks less of the kernel than the evidence does: where that is
-# not the one of the data, densities of rows left out are still what intervals are made of.
-#
-# σ̂² is a mean of squares, of which one target far out may be half: halving it is then worth as much
-# as log 2 a row, and a λ next to nothing does so, at which that row has a slack near zero and all
-# rows beside it err as much as it does. So where noise and amplitude are both open, λ is one at
-# which rows left out err by hardly more than the least.
+# By evidence. Where the kernel is not the one of the data, its largest value may be at a λ at which
+# rows are predicted badly. So where noise and amplitude are both open, λ is one at which rows left
+# out err by hardly more than the least.
 
-#: How noise and amplitude are chosen.
-CRITERIA = ("density", "evidence")
-
-#: How much larger than the least the mean squared error of rows left out may be, as a share of that
-#: of this share of the rows, those that err least: about one per cent of the error itself. In a
-#: mean square of all a gross error would hide what becomes of the others.
-MORE, USUAL = 0.02, 0.99
-
-#: λ that are looked at on the way from the largest density back to the least error.
-BACK = 5
+#: How noise and amplitude are chosen: "auto" has regard to errors of rows left out.
+CRITERIA = ("auto", "evidence")
 
 
 def choose_penalty(
@@ -232,7 +214,7 @@ def choose_penalty(
     noise: float | None = None,
     amplitude: float | None = None,
     *,
-    criterion: str = "density",
+    criterion: str = "auto",
     start: float | None = None,
 ) -> tuple[Float[Array, " t"], EvidenceOutcome]:
     """Return λ = σ²/a² of each target, and how the choice went.
@@ -243,10 +225,10 @@ def choose_penalty(
         In random order: of more than 2048 the first ones choose.
     noise, amplitude : float, optional
         σ² and a² where they are given.
-    criterion : {"density", "evidence"}
-        What is maximised: of rows left out, or the marginal likelihood. The density where noise
-        and amplitude are open: among λ at which rows left out err by about one per cent more than
-        the least at most.
+    criterion : {"auto", "evidence"}
+        "evidence": the largest marginal likelihood. "auto": the same, where noise and amplitude are
+        both open among λ at which rows left out err by about one per cent more than the least at
+        most.
     start : float, optional
         Where λ is looked for first.
 
@@ -255,15 +237,12 @@ def choose_penalty(
     O(m³) for each of four to twelve λ a target, m ≤ 2048.
     """
     few = rows if len(rows.w) <= EVIDENCE_ROWS else rows.take(np.arange(EVIDENCE_ROWS))
-    scored = _by_density if criterion == "density" else _by_evidence
-    found = [_chosen(few, i, noise, amplitude, start, scored) for i in range(rows.y.shape[1])]
+    bounded = criterion == "auto" and noise is None and amplitude is None
+    found = [_chosen(few, i, noise, amplitude, start, bounded) for i in range(rows.y.shape[1])]
     outcomes = [outcome for _, outcome in found]
     varying = [each for each in outcomes if each is not EvidenceOutcome.CONSTANT_TARGET]
     outcome = max(varying, key=list(EvidenceOutcome).index, default=EvidenceOutcome.CONSTANT_TARGET)
     return np.array([alpha for alpha, _ in found]), outcome
-
-
-Scored = Callable[[KernelRows, int, float | None, float | None, float], tuple[float, float]]
 
 
 def _chosen(
@@ -272,7 +251,7 @@ def _chosen(
     noise: float | None,
     amplitude: float | None,
     start: float | None,
-    scored: Scored,
+    bounded: bool,
 ) -> tuple[float, EvidenceOutcome]:
     low, high = LOWEST * rows.trace, HIGHEST * rows.trace
     if noise is not None and amplitude is not None:
@@ -284,72 +263,19 @@ def _chosen(
 
     def at(log_alpha: float) -> tuple[float, float]:
         try:
-            return scored(rows, i, noise, amplitude, float(np.exp(log_alpha)))
+            return _by_evidence(rows, i, noise, amplitude, float(np.exp(log_alpha)))
         except LinAlgError:
             return np.inf, -np.inf
 
     first = FIRST * rows.trace / len(rows.w) if start is None else start
     path = float(np.log(first)), float(np.log(low)), float(np.log(high))
-    if scored is _by_density and noise is None and amplitude is None:
-        alpha = float(np.exp(_likeliest(replace(rows, y=rows.y[:, i : i + 1]), *path)))
+    if bounded:
+        alpha = Penalties(replace(rows, y=rows.y[:, i : i + 1])).likeliest(first)
     else:
         alpha = float(np.exp(least_along(at, *path, level=LEVEL)))
     if alpha <= 1.001 * low:
         return alpha, EvidenceOutcome.EDGE_LOW
     return alpha, EvidenceOutcome.EDGE_HIGH if alpha >= 0.999 * high else EvidenceOutcome.SOLVED
-
-
-@dataclass(frozen=True)
-class _Tried:
-    """What rows left out say of one λ.
-
-    Attributes
-    ----------
-    error : (float, float)
-        Log of the mean squared error, and its slope in log λ.
-    density : (float, float)
-        Minus the mean log density, and its slope.
-    usual : float
-        Mean squared error but for the hundredth that errs most.
-    """
-
-    error: tuple[float, float]
-    density: tuple[float, float]
-    usual: float
-
-    @staticmethod
-    def of(rows: KernelRows, alpha: float) -> "_Tried":
-        """Solve at λ, of one target."""
-        try:
-            dual = rows.at(alpha)
-        except LinAlgError:
-            return _Tried((np.inf, -np.inf), (np.inf, -np.inf), 0.0)
-        error, slope = (float(each[0]) for each in dual.loo())
-        error = max(error, TINY)
-        squares = np.sort(rows.w * dual.left_out[:, 0] ** 2)
-        usual = float(squares[: int(USUAL * len(squares))].sum() / rows.w.sum())
-        return _Tried((float(np.log(error)), slope / error), _density(dual, None, None), usual)
-
-
-def _likeliest(rows: KernelRows, first: float, low: float, high: float) -> float:
-    """Return log λ of the largest density of rows left out, among those that err little.
-
-    The least error first, the largest density from there, and if that errs by too much, half of the
-    way back, again and again.
-    """
-
-    @cache
-    def tried(log_alpha: float) -> _Tried:
-        return _Tried.of(rows, float(np.exp(log_alpha)))
-
-    least = least_along(lambda x: tried(x).error, first, low, high)
-    most = np.exp(tried(least).error[0]) + MORE * tried(least).usual
-    near, far = least, least_along(lambda x: tried(x).density, least, low, high, level=LEVEL)
-    middle = far
-    for _ in range(BACK):
-        near, far = (middle, far) if np.exp(tried(middle).error[0]) <= most else (near, middle)
-        middle = 0.5 * (near + far)
-    return near
 
 
 def _by_evidence(
@@ -359,31 +285,6 @@ def _by_evidence(
     held = {"centred": rows.centred, "noise": noise, "amplitude": amplitude}
     score = kernel_evidence(rows.K, rows.about[:, i : i + 1], rows.w, alpha, **held)  # type: ignore[arg-type]
     return score.value / rows.count, score.by_log_alpha / rows.count
-
-
-def _by_density(
-    rows: KernelRows, i: int, noise: float | None, amplitude: float | None, alpha: float
-) -> tuple[float, float]:
-    """Return minus the mean log density of rows left out, and its slope in log λ."""
-    return _density(replace(rows, y=rows.y[:, i : i + 1]).at(alpha), noise, amplitude)
-
-
-def _density(dual: Dual, noise: float | None, amplitude: float | None) -> tuple[float, float]:
-    """Return that of a regression of one target."""
-    rows, alpha, w, M, s = dual.rows, dual.alpha, dual.rows.w, dual.inverse, dual.slack
-    share = w / w.sum()
-    by_s = alpha * (np.diag(M) - alpha * np.einsum("ij,ij->i", M, M)) / np.maximum(w, 1.0)
-    r, u = dual.residuals[:, 0], dual.u[:, 0]
-    by_r = alpha * (u - alpha * (M @ u)) / rows.root
-    q = max(float(share @ (r**2 / s)), TINY)
-    by_q = float(share @ ((2 * r * by_r - r**2 * by_s / s) / s))
-    spread, by_spread = float(share @ np.log(s)), float(share @ (by_s / s))
-    if noise is None and amplitude is None:
-        return 0.5 * (np.log(q) - spread), 0.5 * (by_q / q - by_spread)
-    moves = float(amplitude is not None)
-    variance = alpha * amplitude if amplitude is not None else float(noise or 0.0)
-    value = 0.5 * (np.log(variance) + q / variance - spread)
-    return value, 0.5 * (moves * (1 - q / variance) + by_q / variance - by_spread)
 
 
 def evidence_at(
