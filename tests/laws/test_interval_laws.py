@@ -395,7 +395,7 @@ WITHOUT_ROWS = {
     "sgd": bo.KernelSGDRegressor(
         Gaussian(0.8), n_features=64, tol=None, max_iter=5, random_state=0
     ),
-    "grid": bo.KernelRidge(Gaussian(0.8), method=bo.FourierGrid(), random_state=0),
+    "grid": bo.KernelRidge(Gaussian(0.8), method=bo.FourierGrid(), alpha=0.1, random_state=0),
 }
 
 

@@ -275,6 +275,24 @@ def test_low_effort_takes_leaves_of_fewer_rows_in_the_place_of_one_matrix(monkey
     assert bo.KernelRidge(effort="low").fit(X[:250], y[:250]).choice_.method == bo.ExactKernel()
 
 
+def test_many_rows_of_few_columns_are_summed_as_waves_where_these_are_few(few):
+    """The rule is that of a process and of method="auto"; a classifier needs rows left out."""
+    pytest.importorskip("finufft")
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 1, (8300, 2))
+    y = np.sin(6 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(8300)
+    model = bo.KernelRidge(random_state=0).fit(X[:8200], y[:8200])
+    assert isinstance(model.choice_.method, bo.FourierGrid)
+    assert "summed as" in model.choice_.reason
+    assert "The kernel:" in model.choice_.reason
+    assert np.std(model.predict(X[8200:]) - y[8200:]) < 0.13
+    _, low, high = model.predict_interval(X[8200:], 0.9)
+    assert abs(np.mean((low <= y[8200:]) & (y[8200:] <= high)) - 0.9) < 4 * np.sqrt(0.09 / 100)
+    for asked in (dict(alpha="kfold"), dict(method="local")):
+        other = bo.KernelRidge(effort="low", random_state=0, **asked).fit(X[:8200], y[:8200])
+        assert isinstance(other.choice_.method, bo.LocalKernel)
+
+
 def test_tables_too_large_to_keep_have_features(few, monkeypatch):
     monkeypatch.setattr("bochner.models.ridge.routes.MOST_CELLS", 799)
     X, y = table(400)

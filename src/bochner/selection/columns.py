@@ -283,20 +283,22 @@ def _marks(columns: Float[Array, "c n"], start: int) -> Array:
 
 def columns_from(drafts: tuple[Encoder, ...], seen: SeenCells) -> LearnedColumns:
     """Return what columns become, from what a pass has added up of their cells."""
-    encoders = tuple(_encoder(drafts, j, seen) for j in range(len(drafts)))
+    marks: list[int] = seen.marks.tolist()
+    before: dict[int, list[Encoder]] = {mark: [] for mark in marks}
+    encoders = tuple(_encoder(drafts[j], before[mark], j, seen) for j, mark in enumerate(marks))
     if not any(e.is_lossy or e.levels is not None for e in _without_gaps(encoders)):
         return LearnedColumns()
     tables = {e.name: seen.means[e.name].out_of_fold for e in encoders if e.name in seen.means}
     return LearnedColumns(encoders, OutOfFold(tables) if tables else None)
 
 
-def _encoder(drafts: tuple[Encoder, ...], j: int, seen: SeenCells) -> Encoder:
-    """Return what a column becomes."""
-    draft = drafts[j]
+def _encoder(draft: Encoder, same: list[Encoder], j: int, seen: SeenCells) -> Encoder:
+    """Return what a column becomes; ``same`` are those before it whose cells are equal."""
+    same.append(draft)
     if isinstance(draft, DroppedColumn):
         return draft
     gaps = bool(seen.missing[j])
-    if reason := _reason(drafts, j, seen, gaps):
+    if reason := _reason(same, j, seen, gaps):
         return DroppedColumn(draft.name, reason)
     match draft:
         case NumberColumn():
@@ -311,14 +313,13 @@ def _encoder(drafts: tuple[Encoder, ...], j: int, seen: SeenCells) -> Encoder:
     return _of_levels(draft, j, seen, gaps)
 
 
-def _reason(drafts: tuple[Encoder, ...], j: int, seen: SeenCells, gaps: bool) -> str:
+def _reason(same: list[Encoder], j: int, seen: SeenCells, gaps: bool) -> str:
     """Return why a column tells rows apart by nothing, "" if it does not."""
     if seen.missing[j] == seen.rows:
         return NOTHING
     if seen.least[j] == seen.most[j] and not gaps:
         return CONSTANT
-    copies = (i for i in range(j) if seen.marks[i] == seen.marks[j])
-    return COPY if any(_alike(drafts[j], drafts[i]) for i in copies) else ""
+    return COPY if any(_alike(same[-1], other) for other in same[:-1]) else ""
 
 
 def _alike(a: Encoder, b: Encoder) -> bool:

@@ -286,8 +286,12 @@ def _sparse_frequencies(d: int, tried: int, seed: int) -> Float[Array, "d m"]:
     rng = stream(seed, "screening")
     W = rng.standard_normal((d, tried)) * np.array(SIZES)[np.arange(tried) // 3 % 3]
     each = np.array(COLUMNS)[np.arange(tried) % 3]
-    order = rng.random((d, tried)).argsort(axis=0)
-    return np.where(order < each, W, 0.0)
+    draws, sparse, all_ = rng.random((d, tried)), np.zeros((d, tried)), np.arange(tried)
+    for k in range(min(d, max(COLUMNS))):  # ranks of the first draws are columns at random
+        rank = (draws < draws[k]).sum(axis=0)
+        here = all_[k < each]
+        sparse[rank[here], here] = W[rank[here], here]
+    return sparse
 
 
 def _explained(rows: TuningRows, W: Float[Array, "d m"]) -> Float[Array, " m"]:

@@ -38,6 +38,7 @@ from bochner.models.ridge.fit import (
     widened,
     with_features,
     with_rows_of,
+    with_waves,
 )
 from bochner.models.ridge.grid import (
     GridFit,
@@ -106,11 +107,9 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
             exact, where = ExactKernel(), LOCAL  # so few rows come here, whoever reads them
         if exact is not None:
             return fit_exact(spec, exact, blocks, inputs, where)
-        local = as_local(self.method) or (
-            default_leaves(spec)
-            if precision is None and self._takes_leaves(spec, blocks, where)
-            else None
-        )
+        local = as_local(self.method)
+        if precision is None and self._takes_leaves(spec, blocks, where):
+            local, spec = default_leaves(spec), with_waves(spec) if self._sums_waves else spec
         if local is not None:
             return fit_local(spec, local, blocks, inputs, where)
         if on_grid(spec.features):
@@ -318,17 +317,17 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         None: "exact" up to 8192 rows (2048 with ``effort="low"``), unless ``n_features`` or
         ``precision`` say what features are to be or ``alpha`` is 0. For more rows "local" with
         ``kernel="auto"``, where they are in this process and a gigabyte holds them, and else
-        "auto". "auto": features, see :func:`bochner.draw`, of the method that is best on a sample
-        of rows; ``choice_`` says what it took and why; of up to three columns, or a kernel of the
-        globe, where the width is left open: the waves of :class:`bochner.FourierGrid` or
-        :class:`bochner.SphericalHarmonics` that stand for the kernel itself, if 2047 suffice, or of
-        131,072 rows and more a quarter of their number. "exact": no features but the kernel itself,
-        directly or by conjugate gradients (:class:`bochner.ExactKernel`): all rows are kept in
-        memory, time grows like n³ up to 8192 rows (a second for 2000) and then like n² (100,000
-        rows are minutes). "local": the kernel itself among rows that are near one another, and
-        landmarks for the rest (:class:`bochner.LocalKernel`): all rows are kept, time grows like n.
-        ``Auto(leaves=True)``: features or leaves of as many kernel values, by errors of rows left
-        out.
+        "auto"; either takes the waves of "auto" where these are few. "auto": features, see
+        :func:`bochner.draw`, of the method that is best on a sample of rows; ``choice_`` says what
+        it took and why; of up to three columns, or a kernel of the globe, where the width is left
+        open: the waves of :class:`bochner.FourierGrid` or :class:`bochner.SphericalHarmonics` that
+        stand for the kernel itself, if 2047 suffice, or of 131,072 rows and more a quarter of their
+        number. "exact": no features but the kernel itself, directly or by conjugate gradients
+        (:class:`bochner.ExactKernel`): all rows are kept in memory, time grows like n³ up to 8192
+        rows (a second for 2000) and then like n² (100,000 rows are minutes). "local": the kernel
+        itself among rows that are near one another, and landmarks for the rest
+        (:class:`bochner.LocalKernel`): all rows are kept, time grows like n. ``Auto(leaves=True)``:
+        features or leaves of as many kernel values, by errors of rows left out.
     n_features : int, "auto", Tolerance or None, default None
         D; None: 1024, where features are made, of 65,536 rows and more 2048. Error falls with D;
         time grows like n D² + D³ and memory like D². "auto": as many as bring ε of the certificate

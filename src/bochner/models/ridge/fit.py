@@ -213,12 +213,17 @@ def fit_ridge_or_waves(
     spec: RidgeSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
 ) -> RidgeFit | GridFit:
     """Choose what is open; sum up waves of all rows where "auto" took waves, else features."""
-    able = least_alpha(spec.alpha) not in ("kfold", 0)  # no folds, and a penalty
-    features = replace(spec.features, waves=able)
+    features = with_waves(spec).features
     chosen, sample = choose(features, blocks, alpha=given_alpha(spec.alpha), where=where)
     if sample is None or not isinstance(chosen.choice.method, WaveMethod):
         return fit_chosen(spec, chosen, blocks, inputs, where)
     return fit_chosen_waves(spec, chosen, sample, blocks, inputs, where)
+
+
+def with_waves(spec: RidgeSpec) -> RidgeSpec:
+    """Return the spec that allows waves, where its penalty does: there are no folds of waves."""
+    able = least_alpha(spec.alpha) not in ("kfold", 0)
+    return replace(spec, features=replace(spec.features, waves=able))
 
 
 def widened(spec: RidgeSpec, blocks: Blocks) -> RidgeSpec:

@@ -16,7 +16,7 @@ from bochner.errors import InvalidInput
 from bochner.features.mercer.sphere import SphericalHarmonics
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.sphere import named_on_sphere
-from bochner.models.error_law import ErrorLaw
+from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.grid import (
     BLOCK_ROWS,
     NO_FEATURES,
@@ -63,8 +63,22 @@ class GridFit(ShownRidge):
     solution: Solution
     errors: ErrorLaw | None = None
 
-    def left_out(self) -> None:
-        """Return nothing: what the waves of a row do to its own prediction is not known."""
+    def left_out(self) -> LeftOutRows | None:
+        """Return rows of the sample as the fit predicts them without each.
+
+        As in GCV, each has the mean leverage of all rows; None where that was not estimated.
+        """
+        path, alphas = self.solution.path, np.atleast_1d(self.solution.alpha)
+        used = [path.effective_dimension[path.alphas == alpha] for alpha in alphas]
+        if any(len(each) == 0 or np.isnan(each[0]) for each in used):
+            return None
+        problem, sample = self.summed.problem, self.summed.sample
+        leverage = (
+            np.concatenate([each[:1] for each in used]) + problem.gram.centred
+        ) / problem.count
+        fitted = self.summed.values(self.solution.coef)(sample.X) + self.solution.intercept
+        errors = (sample.y - fitted) / np.maximum(1 - leverage, 1e-12)
+        return LeftOutRows(sample.X, sample.y - errors, errors, sample.w, "leave one out")
 
     #: Why there are no moments.
     no_moments: ClassVar[str] = NO_FEATURES

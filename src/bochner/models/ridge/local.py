@@ -32,6 +32,7 @@ from bochner.models._calibration import Calibration, log_loss_of_signs
 from bochner.models._kernel_sum import KernelSum
 from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.ridge.gathered import GatheredRows, gather, of_differences
+from bochner.models.ridge.grid import GridFit, fit_chosen_waves
 from bochner.models.ridge.methods import MANY_ROWS, LocalKernel
 from bochner.models.ridge.shown import ShownRidge
 from bochner.models.ridge.sums import RidgeSpec, warned
@@ -39,6 +40,7 @@ from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen
 from bochner.selection.curves import choose_curves
 from bochner.selection.density import AtDensity, DensePlaces
+from bochner.selection.gridded import waves_for
 from bochner.selection.judges import TunedKernel
 from bochner.selection.near import tuned_among_near_rows
 from bochner.selection.record import LearnedMetric, Tuning
@@ -198,9 +200,10 @@ def _in_float64(X: Any) -> Float[Array, "n d"]:
 
 def fit_local(
     spec: RidgeSpec, method: LocalKernel, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
-) -> LocalFit:
+) -> LocalFit | GridFit:
     """Choose the kernel on a sample, split all rows into leaves, choose the penalty, solve.
 
+    Where ``spec`` allows waves, and they are few, all rows are summed as waves of that kernel.
     O(n m² / 3 + n m D) for leaves of m rows and D landmarks, and n (d + D) numbers.
     """
     who = spec.features.who
@@ -214,7 +217,10 @@ def fit_local(
     shape = required_targets(who, blocks.target_shape)
     rows = gather(blocks)
     rows = replace(rows, X=dense(rows.X)) if is_sparse(rows.X) else rows
-    table = LocalRows.of(spec, method, rows, _found(spec, rows))
+    start = _found(spec, rows)
+    if (chosen := _waves(spec, rows, start)) is not None:
+        return fit_chosen_waves(spec, chosen, start[3], blocks, inputs, where)
+    table = LocalRows.of(spec, method, rows, start)
     found = table.judged
     coef, across, intercept, judged = table.fitted
     residuals = np.asarray(found.alpha) * coef / rows.w[:, None]
@@ -434,6 +440,23 @@ def _matrix(kernel: Kernel, X: Float[Array, "m d"], dtype: Any) -> Float[Array, 
 
 def _landmarks(phi: Any) -> Float[Array, "D d"]:
     return np.asarray(phi.landmarks, np.float64)
+
+
+def _waves(spec: RidgeSpec, rows: GatheredRows, start: Found) -> Chosen | None:
+    """Return the waves of the kernel at the scale of all rows, where ``spec`` allows few."""
+    found, metric, curves, sample = start
+    few = lambda kernel: waves_for(kernel, sample.X, len(rows.w))
+    as_given = metric is None and curves is None
+    if not (spec.features.waves and as_given and few(found.kernel)):
+        return None
+    seed, asked = spec.features.seed, (spec.alpha, spec.per_target, found.share)
+    parts = rows.X, rows.y, rows.w
+    places = DensePlaces.of(found.kernel, parts, seed, spec.fit_intercept, *asked)
+    noted = places.noted(found, places.scaled(places.at(found.kernel, 1.0)))
+    waves = few(noted.kernel)
+    if waves is None:
+        return None
+    return Chosen(seed, noted, replace(waves, reason=waves.reason + found.reason))
 
 
 def _found(spec: RidgeSpec, rows: GatheredRows) -> Found:
