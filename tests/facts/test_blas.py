@@ -162,6 +162,8 @@ def test_numbers_of_two_kinds_and_rows_side_by_side_are_refused():
         lapack.factor(np.eye(3, dtype=np.int64))
     with pytest.raises(ValueError, match="must be contiguous"):
         lapack.factor(np.eye(6, order="F")[::2, ::2])
+    with pytest.raises(ValueError, match="vectors for BLAS must be contiguous"):
+        lapack.add_outer(A, np.ones(6)[::2], 1.0)
     with pytest.raises(ValueError, match="must be contiguous"):
         lapack.add_square(A, np.broadcast_to(np.ones((3, 1)), (3, 4)))
 

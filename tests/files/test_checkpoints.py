@@ -11,7 +11,9 @@ import sys
 import time
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.sparse import csr_array
 
 import bochner as bo
 from bochner.cli import main
@@ -323,6 +325,24 @@ def test_a_checkpoint_of_another_fit_is_refused(tmp_path, other):
         make().fit_blocks(rows(), where=where)
 
 
+SOURCES = {
+    "arrays": bo.Blocks.from_arrays,
+    "sparse rows": lambda X, y: bo.Blocks.from_arrays(csr_array(X), y),
+    "stream": lambda X, y: bo.Blocks.from_iterable(lambda: iter([(X, y)])),
+    "frame": lambda X, y: bo.Blocks.from_table(pd.DataFrame({"a": X[:, 0], "y": y}), "y"),
+    "texts": lambda X, y: bo.Blocks.from_table(pd.DataFrame({"a": X.sum(1).astype(str)})),
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_rows_altered_in_one_cell_are_other_rows(name):
+    X = np.arange(6000.0).reshape(3000, 2)
+    altered = X.copy()
+    altered[1, 0] = 7.0
+    marks = [SOURCES[name](rows, X[:, 0]).source.mark() for rows in (X, X.copy(), altered)]
+    assert marks[0] == marks[1] != marks[2]
+
+
 def test_a_file_that_was_written_again_is_refused(tmp_path):
     pl = pytest.importorskip("polars")
     path = tmp_path / "rows.parquet"
@@ -388,7 +408,10 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
         ridge().fit_blocks(blocks(), where=bo.engines.Local(tmp_path / "file" / "run.ckpt"))
 
 
-@pytest.mark.parametrize("seed", [None, np.random.default_rng(0)], ids=["none", "generator"])
+SEEDS = {"none": None, "generator": np.random.default_rng(0), "state": np.random.RandomState(0)}
+
+
+@pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
 def test_a_fit_that_would_be_another_one_again_is_refused(tmp_path, seed):
     model = bo.KernelRidge(Gaussian(1.0), random_state=seed)
     with pytest.raises(

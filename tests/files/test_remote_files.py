@@ -2,6 +2,7 @@
 
 import gzip
 import sys
+from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bochner import Blocks, KernelRidge
-from bochner.data import find_files
+from bochner.data import find_files, formats
 from bochner.errors import DataFileError, InvalidInput, MissingDependency
 
 N = 1000
@@ -80,6 +81,37 @@ def test_folders_and_globs_of_urls_are_read_in_the_order_of_names(memory):
     found = find_files("memory://d")
     assert [file.name for file in found] == ["1.csv", "2.parquet", "0.feather"]
     np.testing.assert_array_equal(rows(Blocks.from_files(found, "b.c")), X)
+
+
+def test_a_part_of_a_feather_file_reads_its_own_batches(tmp_path, monkeypatch):
+    WRITE["feather"](TABLE, tmp_path / "t.feather")
+    blocks, read = Blocks.from_files(tmp_path / "t.feather", "b.c", block_rows=300), []
+    plain = formats._feather
+
+    class Counted:
+        def __init__(self, opened):
+            self.opened = opened
+
+        def get_batch(self, number):
+            read.append(number)
+            return self.opened.get_batch(number)
+
+    @contextmanager
+    def counted(*args):
+        with plain(*args) as opened:
+            yield Counted(opened)
+
+    monkeypatch.setattr(formats, "_feather", counted)
+    found = rows(blocks.part(600, N).blocks)
+    assert read == list(range(2, -(-N // 300)))
+    np.testing.assert_array_equal(found, rows(Blocks.from_table(TABLE, "b.c"))[600:])
+
+
+def test_only_the_listing_of_a_file_is_read_anew(memory, monkeypatch):
+    url, asked = put(memory, "/t.csv"), []
+    monkeypatch.setattr(type(memory), "invalidate_cache", lambda _, path=None: asked.append(path))
+    list(Blocks.from_files(url, "b.c"))
+    assert set(asked) == {"/t.csv"}
 
 
 def test_a_file_behind_a_url_that_changes_is_noticed(memory):

@@ -8,6 +8,7 @@ import sys
 import warnings
 from decimal import Decimal
 
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -35,6 +36,8 @@ from bochner.data import (
     parts_for,
     seconds_of,
 )
+from bochner.data.cells import places_of  # inside: every type of column of texts
+from bochner.data.encoders import Lookup
 from bochner.errors import DataWarning, InvalidInput
 from bochner.kernels import Gaussian
 from bochner.selection import CellsOf, columns_from
@@ -178,6 +181,44 @@ def test_schemas_that_were_learned_survive_json(fitted):
 
     text = json.dumps(dataclasses.asdict(fitted.schema_))
     assert Schema(**json.loads(text)) == fitted.schema_
+
+
+def test_an_encoder_of_unknown_fields_is_refused():
+    with pytest.raises(InvalidInput, match="an encoder must have all fields of one of"):
+        Schema(("a",), encoders=[{"name": "a", "of": ["x", "y"]}])
+
+
+COLUMNS = {
+    "texts": lambda v: pd.Series(v, dtype=object),
+    "strings": lambda v: pd.Series(v, dtype="str"),
+    "categories": lambda v: pd.Series(v).astype("category"),
+    "polars": pl.Series,
+    "polars categories": lambda v: pl.Series(v).cast(pl.Categorical),
+    "arrow": lambda v: pa.chunked_array([v[:2], v[2:]]),
+    "arrow dictionary": lambda v: pa.chunked_array([pa.array(v).dictionary_encode()]),
+}
+
+
+@pytest.mark.parametrize("without_arrow", [False, True])
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_texts_are_places_among_levels(kind, without_arrow, monkeypatch):
+    if without_arrow:
+        monkeypatch.setattr("bochner.data.cells._arrow_texts", lambda _: None)
+    column = COLUMNS[kind](["b", None, "a", "new", "b", "é"])
+    series = nw.from_native(column, series_only=True)
+    expected = [1.0, np.nan, 0.0, -1.0, 1.0, 2.0]
+    np.testing.assert_array_equal(places_of(series, Lookup(("a", "b", "é"))), expected)
+
+
+def test_a_pass_looks_levels_up_in_one_dictionary(monkeypatch):
+    rows = pd.DataFrame({"a": [f"level {i % 200}" for i in range(2000)]})
+    model = bo.KernelRidge("gaussian", n_features=8, random_state=0).fit(rows, np.arange(2000.0))
+    made = []
+    monkeypatch.setattr("bochner.data.encoders.Lookup", made.append)
+    model.predict(rows)  # which keeps it
+    blocks = Blocks.from_table(rows, schema=model.schema_, block_rows=100)
+    assert len(list(blocks)) == 20
+    assert not made
 
 
 def test_more_rows_are_read_as_the_first(fitted, table, quiet):
@@ -783,7 +824,7 @@ def test_a_level_that_is_missing_has_a_code_and_one_not_seen_is_as_far_from_all(
 
 
 def test_what_a_file_without_codes_says_is_read():
-    fields = {"name": "c", "of": ["a"], "means": [[1.0], [2.0]], "prior": [1.5]}
+    fields = {"name": "c", "of": ["a"], "means": [[1.0], [2.0]], "prior": [1.5], "coded": False}
     schema = Schema(("c",), encoders=(fields,))
     assert schema.encoders == (TargetMeans("c", ("a",), ((1.0,), (2.0,)), (1.5,)),)
     assert schema.feature_names == ("c (target)",)

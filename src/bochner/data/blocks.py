@@ -250,10 +250,15 @@ class Blocks:
     @property
     def target_shape(self) -> tuple[int, ...] | None:
         """Shape of one row of y: () or (t,); None without y."""
-        if isinstance(self.source, Arrays) and not (self.recode or self.change):
+        changed, schema = self.recode or self.change, self.schema
+        if isinstance(self.source, Arrays) and not changed:
             y = self.source.data.y
-        else:
+        elif schema is None or changed:
             y = next(iter(self)).y
+        elif schema.target is None:
+            return None
+        else:
+            return () if isinstance(schema.target, str) else (len(schema.target),)
         return None if y is None else tuple(y.shape[1:])
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.shapes import Float
-from bochner.data.encoders import DECLARED, UNSEEN, DroppedColumn, Encoder, NumberColumn, TimeColumn
+from bochner.data.encoders import UNSEEN, Encoder, Lookup, NumberColumn, TimeColumn
 from bochner.data.schema import listed, parsed, shown
 from bochner.data.times import form_of, parsed_times, seconds_in
 from bochner.errors import BochnerError, InvalidInput
@@ -21,10 +21,8 @@ def cells_of(encoder: Encoder, series: Any, where: Where) -> Float[np.ndarray, "
     Numbers stay, texts become places among levels, times seconds. Infinities are refused, and
     cells of text where numbers or times must be.
     """
-    if isinstance(encoder, DroppedColumn):
-        return np.empty(len(series))
     if encoder.levels is not None:
-        return _places(series, encoder.levels, encoder.declared)
+        return places_of(series, encoder.lookup)
     if isinstance(encoder, TimeColumn):
         return _times(encoder, series, where)
     cells = _numbers(series, where, isinstance(encoder, NumberColumn) and encoder.comma)
@@ -52,7 +50,7 @@ def holds_text(series: Any) -> bool:
 def _numbers(series: Any, where: Where, comma: bool) -> Float[np.ndarray, " n"]:
     import narwhals as nw
 
-    if len(series) == 0 or series.is_null().all():
+    if not series.dtype.is_numeric() and (len(series) == 0 or series.is_null().all()):
         return np.full(len(series), np.nan)
     if holds_text(series):
         values = series.to_list()
@@ -104,28 +102,50 @@ def _times(encoder: TimeColumn, series: Any, where: Where) -> Float[np.ndarray, 
     return cells
 
 
-def _places(
-    series: Any, levels: tuple[str, ...], declared: tuple[str, ...]
-) -> Float[np.ndarray, " n"]:
-    """Return the place of each text among the levels; −2 for declared texts, −1 for others."""
-    place = dict.fromkeys(declared, DECLARED) | {v: float(j) for j, v in enumerate(levels)}
-    native = series.to_native()
-    if type(native).__module__.startswith("pyarrow"):
-        return _from_arrow(native, place)
+def places_of(series: Any, lookup: Lookup) -> Float[np.ndarray, " n"]:
+    """Return the place of each text; −2 for declared texts, −1 for others, NaN where missing."""
+    chunks = _arrow_texts(series)
+    if chunks is not None:
+        return np.concatenate([np.empty(0), *(_places(chunk, lookup) for chunk in chunks)])
     missing = series.is_null().to_list()
-    values = [None if gone else str(v) for v, gone in zip(series.to_list(), missing, strict=True)]
-    code = {v: np.nan if v is None else place.get(v, UNSEEN) for v in set(values)}
+    values = [None if gone else v for v, gone in zip(series.to_list(), missing, strict=True)]
+    code = {v: lookup.place.get(str(v), UNSEEN) for v in set(values)} | {None: np.nan}
     return np.fromiter(map(code.__getitem__, values), np.float64, len(values))
 
 
-def _from_arrow(column: Any, place: dict[str, float]) -> Float[np.ndarray, " n"]:
-    parts = [np.empty(0)]
-    for chunk in column.dictionary_encode().iterchunks():
-        values = chunk.dictionary.to_pylist()
-        codes = [np.nan if v is None else place.get(str(v), UNSEEN) for v in values]
-        indices = [len(values) if i is None else i for i in chunk.indices.to_pylist()]
-        parts.append(np.array([*codes, np.nan])[np.array(indices, np.intp)])
-    return np.concatenate(parts)
+def _arrow_texts(series: Any) -> list[Any] | None:
+    """Return a column of texts as Arrow arrays; None where it holds other values, or without it."""
+    try:
+        import pyarrow as pa
+
+        column = series.to_arrow()
+    except (ImportError, TypeError, ValueError, NotImplementedError):
+        return None
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if "string" not in str(kind):
+        return None
+    return column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+
+
+def _places(texts: Any, lookup: Lookup) -> Float[np.ndarray, " n"]:
+    import pyarrow.compute as pc
+
+    if hasattr(texts, "dictionary"):
+        places = np.append(_places(texts.dictionary, lookup), np.nan)
+        return places[plain(texts.indices.cast("int64").fill_null(len(texts.dictionary)))]
+    found = pc.index_in(texts.cast("large_string"), value_set=lookup.arrow)
+    places = lookup.codes[plain(found.fill_null(-1))]
+    if texts.null_count:
+        places[plain(texts.is_null().cast("int8")) == 1] = np.nan
+    return places
+
+
+def plain(array: Any) -> np.ndarray:
+    """Return an Arrow array of numbers, none missing; its own conversion would import pandas."""
+    dtype = np.dtype({"float": "float32"}.get(str(array.type), str(array.type)))
+    if len(array) == 0:  # it may have no buffer
+        return np.empty(0, dtype)
+    return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
 
 
 def unseen_texts(series: Any, encoder: Encoder) -> str:

@@ -8,12 +8,31 @@ no level −1. Fields are texts and tuples of numbers, so that they survive JSON
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from bochner.errors import InvalidInput
+
 #: A text that is none of the levels, and one that the type of its column declared beside them.
 UNSEEN, DECLARED = -1.0, -2.0
+
+
+class Lookup:
+    """The place of each text among levels, −2 for declared texts: by dictionary, and by Arrow."""
+
+    def __init__(self, levels: tuple[str, ...], declared: tuple[str, ...] = ()) -> None:
+        places = {level: float(j) for j, level in enumerate(levels)}
+        self.place = dict.fromkeys(declared, DECLARED) | places
+        self.codes = np.array([*self.place.values(), UNSEEN])
+
+    @cached_property
+    def arrow(self) -> Any:
+        """The texts as those of Arrow, in the order of ``codes``."""
+        import pyarrow as pa
+
+        return pa.array(list(self.place), pa.large_string())
 
 
 class Encoder(ABC):
@@ -21,6 +40,15 @@ class Encoder(ABC):
 
     name: str
     declared: tuple[str, ...] = ()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields: tables that are computed from them are made again."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+
+    @cached_property
+    def lookup(self) -> Lookup:
+        """Places of the levels."""
+        return Lookup(self.levels or (), self.declared)
 
     @property
     @abstractmethod
@@ -228,13 +256,21 @@ class TargetMeans(Encoder):
 
     def encode(self, cells: np.ndarray) -> np.ndarray:
         places = self.places(cells)
-        return self.with_codes(np.array([*self.means, self.prior])[places], places)
+        return self.with_codes(self._table[places], places)
+
+    @cached_property
+    def _table(self) -> np.ndarray:
+        return np.array([*self.means, self.prior])
+
+    @cached_property
+    def _codes(self) -> np.ndarray:
+        return codes_of_levels(len(self.of) + 1)
 
     def with_codes(self, means: np.ndarray, places: np.ndarray) -> np.ndarray:
         """Return mean targets and, where levels have them, the codes of these places."""
         if not self.coded:
             return means
-        return np.hstack([means, codes_of_levels(len(self.of) + 1)[places]])
+        return np.hstack([means, self._codes[places]])
 
     def surprises(self, cells: np.ndarray) -> str:
         many = np.mean(cells == UNSEEN) if len(cells) else 0.0
@@ -391,13 +427,15 @@ _KINDS: dict[frozenset[str], type] = {
 
 
 def as_encoder(given: Encoder | Mapping[str, Any]) -> Encoder:
-    """Return the encoder, which may be a mapping of its fields, as JSON has it.
-
-    A field that has a default may be missing.
-    """
+    """Return the encoder, which may be a mapping of all its fields, as JSON has it."""
     if isinstance(given, Encoder):
         return given
-    kind = next(cls for names, cls in _KINDS.items() if names.issuperset(given))
+    kind = _KINDS.get(frozenset(given))
+    if kind is None:
+        known = ", ".join(cls.__name__ for cls in _KINDS.values())
+        raise InvalidInput(
+            f"Schema: an encoder must have all fields of one of {known}; got {', '.join(given)}."
+        )
     return kind(**{key: _tuples(value) for key, value in given.items()})
 
 

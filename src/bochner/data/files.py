@@ -62,7 +62,7 @@ def stamp_of(file: File) -> Stamp:
     """Return the stamp of a file, or say why it cannot be read."""
     with readable(file):
         if isinstance(file, Remote):
-            file.system.invalidate_cache()
+            file.system.invalidate_cache(file.path)
             return Stamp(int(file.system.size(file.path) or 0), file.system.ukey(file.path))
         status = file.stat()
         return Stamp(status.st_size, status.st_mtime_ns)

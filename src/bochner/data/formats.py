@@ -189,8 +189,9 @@ def _open_feather(file: File) -> BinaryReader:
     with _feather(file, []) as opened:  # all columns
         schema = opened.schema
     with _feather(file, [0]) as opened:
-        rows = sum(opened.get_batch(i).num_rows for i in range(opened.num_record_batches))
-    return _binary(file, stamp, schema, rows, partial(_feather_batches, file, schema.names))
+        counts = [opened.get_batch(i).num_rows for i in range(opened.num_record_batches)]
+    batches = partial(_feather_batches, file, schema.names, counts)
+    return _binary(file, stamp, schema, sum(counts), batches)
 
 
 @contextmanager
@@ -203,11 +204,12 @@ def _feather(file: File, columns: list[int]) -> Iterator[Any]:
 
 
 def _feather_batches(
-    file: File, known: list[str], names: list[str], _rows: int, first: int
+    file: File, known: list[str], counts: list[int], names: list[str], _rows: int, first: int
 ) -> Iterator[Any]:
+    number, skip = _place(counts, first)
     with _feather(file, [known.index(name) for name in names]) as opened:
-        batches = (opened.get_batch(i) for i in range(opened.num_record_batches))
-        for batch in _after(first, batches):
+        batches = (opened.get_batch(i) for i in range(number, len(counts)))
+        for batch in _after(skip, batches):
             batch.validate(full=True)  # offsets of texts of a damaged file may point anywhere
             yield batch
 

@@ -3,16 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from hashlib import blake2b
 from typing import Any
-
-import numpy as np
 
 from bochner.data.lazy import batches_of, first_row, is_lazy, schema_of
 from bochner.data.objects import is_runs, kinds_of, tidied, written_out
 from bochner.data.optional import needed
 from bochner.data.schema import listed, repeated
-from bochner.data.sources import MARKED
 from bochner.data.tables import Column, Reader, is_arrow
 from bochner.errors import InvalidInput, InvalidType
 
@@ -54,12 +50,6 @@ class FrameReader(Reader):
         for start in range(0, len(self.frame), rows):
             yield self.frame[start : start + rows]
 
-    def mark(self) -> str:
-        """Return the number of rows, and some of them."""
-        some = np.unique(np.linspace(0, max(self.n_rows - 1, 0), MARKED).astype(np.intp))
-        rows = repr(self.frame[some[: self.n_rows].tolist()].rows()).encode()
-        return f"{self.n_rows} rows, {blake2b(rows, digest_size=16).hexdigest()}"
-
     def part(self, start: int, stop: int) -> "FrameReader":
         """Return a slice of the frame."""
         frame, first = self.frame[start:stop], self.first + start
@@ -81,10 +71,6 @@ class StreamReader(Reader):
         for batch in batches_of(self.table, list(names)):
             for start in range(0, batch.num_rows, rows):
                 yield arrow_frame(batch.slice(start, rows))
-
-    def mark(self) -> str:
-        """Return the first row."""
-        return str(first_row(self.table))
 
 
 def open_table(table: Any) -> Reader:

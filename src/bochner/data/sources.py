@@ -23,8 +23,8 @@ from bochner.errors import InvalidInput, InvalidType
 
 Where = Callable[[int], str]
 
-#: Rows of arrays, at most, that are looked at to tell them from others.
-MARKED = 1024
+#: Rows that are read together for a digest of all rows.
+DIGEST_ROWS = 1 << 13
 
 
 class Piece(NamedTuple):
@@ -67,9 +67,9 @@ class Source(ABC):
     def pieces(self, rows: int) -> Iterator[Piece]:
         """Give all rows in order, in pieces of bounded size, preferably of ``rows`` rows."""
 
-    @abstractmethod
     def mark(self) -> str:
-        """Return what tells these rows from others: names, sizes and times, or some of the rows."""
+        """Return a fingerprint of the rows: by default a digest of all, in one pass."""
+        return digest_of(self.pieces(DIGEST_ROWS))
 
     def part(self, start: int, stop: int) -> "Source | None":  # noqa: ARG002
         """Return the source of rows ``start`` to ``stop − 1`` alone, to be read elsewhere.
@@ -206,15 +206,6 @@ class Arrays(Source):
             piece = part(self.data, slice(start, min(start + rows, self.n_rows)))
             yield checked(piece, range(self.first + start, self.first + start + rows))
 
-    def mark(self) -> str:
-        """Return the form of the arrays, and a digest of some rows."""
-        some = part(self.data, np.unique(np.linspace(0, self.n_rows - 1, MARKED).astype(np.intp)))
-        digest = blake2b(digest_size=16)
-        for array in some:
-            if array is not None:
-                digest.update(to_numpy(array.toarray() if is_sparse(array) else array).tobytes())
-        return f"{self.n_rows} rows, {form_of(self.data)}, {digest.hexdigest()}"
-
     def part(self, start: int, stop: int) -> "Arrays":
         """Return slices."""
         data = part(self.data, slice(start, stop))
@@ -248,10 +239,6 @@ class Iterables(Source):
             self._require_same(piece, number)
             yield piece
             start += piece.X.shape[0]
-
-    def mark(self) -> str:
-        """Return the form of the pieces, and a digest of the first row."""
-        return f"{self.form}, {blake2b(self.first, digest_size=16).hexdigest()}"
 
     def _require_same(self, piece: Piece, number: int) -> None:
         if number == 0 and _first_row(piece) != self.first:
@@ -366,6 +353,19 @@ def checked(piece: Piece, numbers: range | np.ndarray) -> Piece:
     if w is not None:
         require_weights(w, where)
     return Piece(X, y, w)
+
+
+def digest_of(pieces: Iterable[Piece]) -> str:
+    """Return the form and a digest of rows; of dense rows it is the same for pieces of any size."""
+    digests, form, rows = [blake2b(digest_size=16) for _ in Piece._fields], "", 0
+    for piece in pieces:
+        form, rows = form or form_of(piece), rows + piece.X.shape[0]
+        for digest, array in zip(digests, piece, strict=True):
+            sparse = is_sparse(array)
+            parts = (array.data, array.indices, np.diff(array.indptr)) if sparse else (array,)
+            for one in parts:
+                digest.update(b"" if one is None else to_numpy(one).tobytes())
+    return ", ".join([f"{rows} rows", form, *(digest.hexdigest() for digest in digests)])
 
 
 def _first_row(piece: Piece) -> bytes:

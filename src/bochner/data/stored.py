@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from typing import Any
 
 import array_api_compat
 import numpy as np
 
-from bochner.data.sources import MARKED, Arrays, Piece, Source, checked, form_of, shaped
+from bochner.data.sources import Arrays, Piece, Source, checked, shaped
 from bochner.errors import InvalidInput
 
 #: Numbers, at most, that are read at a time where that is more than one block.
@@ -56,17 +55,6 @@ class Stored(Source):
         X = np.asarray(self.X[rows])
         y, w = (None if array is None else array[rows, ...] for array in self.beside[1:])
         return Piece(X, y, w)
-
-    def mark(self) -> str:
-        """Return the form of the array, and a digest of its first and last rows and of y and w."""
-        digest, n = blake2b(digest_size=16), min(self.n_rows, MARKED // 2)
-        end = self.first + self.n_rows
-        for piece in (self._read(self.first, self.first + n), self._read(end - n, end)):
-            digest.update(piece.X.tobytes())
-        for array in self.beside[1:]:
-            if array is not None:
-                digest.update(np.ascontiguousarray(array).data)
-        return f"{self.n_rows} rows, {form_of(self.beside)}, {digest.hexdigest()}"
 
     def part(self, start: int, stop: int) -> "Stored":
         """Return fewer of the rows."""

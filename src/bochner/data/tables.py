@@ -12,11 +12,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bochner._core.checks import warn_user
-from bochner.data.cells import cast_as, cells_of, holds_text, plain_numbers, unseen_texts
+from bochner.data.cells import (
+    cast_as,
+    cells_of,
+    holds_text,
+    places_of,
+    plain,
+    plain_numbers,
+    unseen_texts,
+)
 from bochner.data.encoders import (
     UNSEEN,
     DroppedColumn,
     Encoder,
+    Lookup,
     NumberColumn,
     OneHot,
     OutOfFold,
@@ -25,7 +34,16 @@ from bochner.data.encoders import (
 )
 from bochner.data.optional import needed
 from bochner.data.schema import Schema, did_you_mean, listed, parsed
-from bochner.data.sources import Partition, Piece, Source, Where, require_finite, require_weights
+from bochner.data.sources import (
+    DIGEST_ROWS,
+    Partition,
+    Piece,
+    Source,
+    Where,
+    digest_of,
+    require_finite,
+    require_weights,
+)
 from bochner.data.times import is_missing, seconds_in
 from bochner.errors import DataWarning, InvalidInput
 
@@ -73,9 +91,9 @@ class Reader(ABC):
         """Return where a row, counted from 0, is: part of a sentence."""
         return f"row {row} of {self.label} (counted from 0)"
 
-    @abstractmethod
     def mark(self) -> str:
-        """Return what tells this table from others: name, size and time, or some of the rows."""
+        """Return a fingerprint that needs no reading, as name, size and time; "" without one."""
+        return ""
 
     def part(self, start: int, stop: int) -> "Reader | None":  # noqa: ARG002
         """Return the reader of these rows alone; None where those before must be read for it."""
@@ -134,7 +152,7 @@ class Tables(Source):
         names = tuple(e.name for e in self.readable if not isinstance(e, DroppedColumn))
         found: dict[int, tuple[Any, ...]] = {}
         for frame, _, start in self._frames(GIVEN_ROWS):
-            for row in set(rows) & set(range(start, start + len(frame))):
+            for row in (row for row in rows if start <= row < start + len(frame)):
                 cells = (frame[name][row - start] for name in names)
                 found[row] = tuple(None if is_missing(cell) else cell for cell in cells)
         return names, [found[row] for row in rows]
@@ -190,8 +208,10 @@ class Tables(Source):
         return self.absent or (NO_ROWS,) * len(self.readers)
 
     def mark(self) -> str:
-        """Return the schema and what tells the readers from others."""
-        return "; ".join([repr(self.schema), *(reader.mark() for reader in self.readers)])
+        """Return the schema with the fingerprints of the readers, or a digest of all cells."""
+        marks = [reader.mark() for reader in self.readers]
+        marks = marks if all(marks) else [repr(self.drafts), digest_of(self.cells(DIGEST_ROWS))]
+        return "; ".join([repr(self.schema), *marks])
 
     def part(self, start: int, stop: int) -> "Tables | None":
         """Return the parts of those tables that hold these rows."""
@@ -439,7 +459,7 @@ def without_target(frame: Any, names: Sequence[str]) -> np.ndarray:
         if is_arrow(native := series.to_native()):
             compute = needed("pyarrow.compute", "Blocks")
             gone = compute.is_null(native, nan_is_null=True).combine_chunks()
-            missing[_plain(compute.indices_nonzero(gone))] = True
+            missing[plain(compute.indices_nonzero(gone))] = True
             continue
         missing |= series.is_null().to_numpy()
         if series.dtype.is_float():
@@ -546,7 +566,7 @@ def _from_arrow(name: str, column: Any, dtype: np.dtype, where: Where) -> np.nda
         raise _too_long(name, column.to_pylist(), where) from error
     if column.null_count:
         return column.to_numpy()
-    chunks = [_plain(chunk) for chunk in column.iterchunks() if len(chunk)]
+    chunks = [plain(chunk) for chunk in column.iterchunks() if len(chunk)]
     return chunks[0] if len(chunks) == 1 else np.concatenate([*chunks, np.empty(0, dtype)])
 
 
@@ -570,7 +590,7 @@ def _one_hot(series: Any, categories: tuple[str, ...], out: np.ndarray, where: W
 def _codes(series: Any, categories: tuple[str, ...], where: Where) -> np.ndarray:
     """Return the place of each text among the categories."""
     require_present(series, where)
-    codes = _places(series, categories)
+    codes = places_of(series, Lookup(categories)).astype(np.intp)
     if (unknown := np.flatnonzero(codes < 0)).size:
         cells = series.to_list()
         values = sorted({str(cells[row]) for row in unknown})
@@ -580,30 +600,6 @@ def _codes(series: Any, categories: tuple[str, ...], where: Where) -> np.ndarray
             f"{where(int(unknown[0]))}. Drop such rows or fit again with them."
         )
     return codes
-
-
-def _places(series: Any, categories: tuple[str, ...]) -> np.ndarray:
-    """Return the place of each value, -1 for others; Arrow finds which values there are."""
-    place = {category: j for j, category in enumerate(categories)}
-    native = series.to_native()
-    if is_arrow(native):
-        parts = [np.empty(0, np.intp)]
-        for chunk in native.dictionary_encode().iterchunks():
-            values = chunk.dictionary.to_pylist()
-            places = np.array([place.get(str(value), -1) for value in values], np.intp)
-            parts.append(places[_plain(chunk.indices)])
-        return np.concatenate(parts)
-    values = series.to_list()
-    code = {value: place.get(str(value), -1) for value in set(values)}
-    return np.fromiter(map(code.__getitem__, values), np.intp, len(values))
-
-
-def _plain(array: Any) -> np.ndarray:
-    """Return an Arrow array of numbers, none missing; its own conversion would import pandas."""
-    dtype = np.dtype({"float": "float32"}.get(str(array.type), str(array.type)))
-    if len(array) == 0:  # it may have no buffer
-        return np.empty(0, dtype)
-    return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
 
 
 def require_present(series: Any, where: Where) -> None:

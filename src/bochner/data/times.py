@@ -124,7 +124,7 @@ def _from_arrow(column: Any) -> Float[np.ndarray, " n"]:
     else:
         column = column.cast(pa.timestamp("us"), safe=False)
     units = 1e9 if pa.types.is_time(kind) else 1e6
-    return _floats(column.cast(pa.int64()).to_pylist()) / units
+    return column.cast(pa.int64()).cast(pa.float64(), safe=False).to_numpy() / units
 
 
 def _floats(values: list[Any]) -> Float[np.ndarray, " n"]:

@@ -1,6 +1,7 @@
 """Passes in one process: blocks in their order, and checkpoints that a killed fit goes on from."""
 
 import logging
+import re
 import signal
 import threading
 import time
@@ -119,14 +120,13 @@ class Local:
 
 def _require_seed(asked: str) -> None:
     """Refuse a fit that would be another one if it were made again."""
-    for unknown in ("('random_state', None)", "('random_state', Generator", "('warm_start', True)"):
-        if unknown in asked:
-            name, _, value = unknown.strip("()").partition(", ")
-            raise InvalidInput(
-                f"Local: a fit with a checkpoint must be the same each time it is made; got "
-                f"{name[1:-1]}={value}. Pass random_state=0, or another integer, and no "
-                "warm_start."
-            )
+    seed, start = r"('random_state', (?!\d|np\.u?int)\w+)", r"('warm_start', True)"
+    if unknown := re.search(rf"\({seed}|\({start}", asked):
+        name, _, value = (unknown[1] or unknown[2]).partition(", ")
+        raise InvalidInput(
+            f"Local: a fit with a checkpoint must be the same each time it is made; got "
+            f"{name[1:-1]}={value}. Pass random_state=0, or another integer, and no warm_start."
+        )
 
 
 @contextmanager
