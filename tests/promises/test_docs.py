@@ -9,6 +9,7 @@ import runpy
 import tomllib
 import warnings
 from importlib import import_module
+from itertools import takewhile
 from os.path import normpath
 from pathlib import Path
 
@@ -135,6 +136,21 @@ def listed():
 def value(name):
     module, _, last = name.rpartition(".")
     return getattr(import_module(module), last)
+
+
+def test_pages_of_estimators_list_inherited_methods():
+    """As Sphinx does: methods with a docstring of the class and of its bases up to those named."""
+    template = (DOCS / "api/templates/autosummary/class.rst").read_text(encoding="utf-8")
+    assert "   :members:\n" in template
+    (bases,) = re.findall(r":inherited-members: (.+)", template)
+    learners = [v for v in map(value, listed()) if isinstance(v, type) and hasattr(v, "set_params")]
+    assert len(learners) >= 14
+    for learner in learners:
+        kinds = takewhile(lambda kind: kind.__name__ not in bases.split(", "), learner.__mro__)
+        shown = {n for kind in kinds for n, member in vars(kind).items() if member.__doc__}
+        wanted = {"fit", "fit_blocks", "set_params", "predict", "predict_interval", "score"}
+        wanted |= {"transform", "predict_proba", "decision_function", "partial_fit"}
+        assert {name for name in wanted if hasattr(learner, name)} <= shown, learner
 
 
 def test_the_reference_lists_every_public_name_and_each_once():
