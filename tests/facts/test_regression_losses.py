@@ -35,8 +35,6 @@ from bochner.solvers import (
     in_order,
     optimum,
     solve,
-    stopped_early,
-    take_steps,
 )
 
 NONSMOOTH = [Absolute(), Quantile(0.2), EpsilonInsensitive(0.3), BelowZero()]
@@ -340,26 +338,6 @@ def test_columns_that_are_repeated_keep_their_levels():
     assert Huber((1.0, 2.0)).at(twice) == Huber((1.0, 2.0, 1.0, 2.0))
     assert Quantile((0.3,)).at(twice) == Quantile((0.3,))
     assert Absolute().at(twice) == Absolute()
-
-
-@pytest.mark.parametrize("loss", [Squared(), Absolute(), PoissonDeviance()], ids=repr)
-def test_many_steps_without_penalty_lead_to_the_minimum(loss):
-    p = problem(loss, 1e-9)
-    best = minimise(p, tol=1e-12).objective
-    end = take_steps(p, 60)
-    theta = np.append(end.state.coef[:, 0], end.state.intercept)
-    assert objective(p, theta) <= best * (1.01 if loss == Absolute() else 1 + 1e-6)
-    assert np.all(np.diff(end.errors[:, 0]) < 1e-3)
-
-
-def test_steps_stop_when_left_out_rows_lose():
-    rng = np.random.default_rng(0)
-    Z = rng.normal(size=(40, 30)) * np.logspace(0, -1, 30)
-    y = Z[:, :1] + rng.normal(size=(40, 1))
-    p = Problem(Rows(Z), y, np.ones((40, 1)), Squared(), 0.0)
-    trial = stopped_early(p, np.arange(40) < 15, 200)
-    assert 0 < trial.best < len(trial.errors) - 1 < 60
-    assert trial.errors[trial.best].mean() < trial.errors[-1].mean()
 
 
 # ---- refusals

@@ -42,7 +42,6 @@ LEARNERS = {
     "logistic": bo.LogisticRegression(**COMMON),
     "svr": bo.SVR(**COMMON),
     "regressor": bo.KernelRegressor(loss="absolute", alpha=0.1, **COMMON),
-    "regressor, early": bo.KernelRegressor(loss="huber", early_stopping=True, **COMMON),
     "one class": bo.OneClassSVM(**COMMON),
     "sgd regressor": bo.KernelSGDRegressor(**FEW_STEPS),
     "sgd classifier": bo.KernelSGDClassifier(**FEW_STEPS),

@@ -270,7 +270,6 @@ def fitted(**options):
             InvalidInput,
             "whose rows sum to one; got 3 columns, sums from 2 to 2",
         ),
-        (fitted(loss="multinomial", early_stopping=True), InvalidInput, "early_stopping is for lo"),
         (fitted(penalty=3.0), InvalidType, "penalty must be a function of the norm; got 3.0"),
         (fitted(penalty=abs, alpha="holdout"), InvalidInput, "alpha must be a number above zero"),
         (fitted(penalty=lambda r: -r), InvalidInput, "penalty must never fall as the norm rises"),

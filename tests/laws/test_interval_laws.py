@@ -389,9 +389,6 @@ def test_a_copy_calibrates_by_itself(learner):
 
 
 WITHOUT_ROWS = {
-    "stopped early": bo.KernelRegressor(
-        Gaussian(0.8), n_features=64, early_stopping=True, random_state=0
-    ),
     "sgd": bo.KernelSGDRegressor(
         Gaussian(0.8), n_features=64, tol=None, max_iter=5, random_state=0
     ),

@@ -209,7 +209,6 @@ MODELS = {
     "absolute": regressor(loss="absolute", tol=1e-11),
     "quantile": regressor(loss="quantile", quantiles=(0.2, 0.7), alpha="holdout", tol=1e-11),
     "huber": regressor(loss="huber", tol=1e-11),
-    "stopped": regressor(loss="squared", early_stopping=True),
 }
 models = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 
@@ -383,10 +382,9 @@ def test_huber_of_a_target_that_is_half_one_number():
     """The scale about the median is zero there: the standard deviation takes its place."""
     X, y = table()
     y[::2] = y[1::2] = np.where(np.arange(60) < 40, 1.0, y[:60])
-    for options in ({}, {"early_stopping": True}, {"alpha": "holdout"}):
+    for options in ({}, {"alpha": "holdout"}):
         fitted = regressor(loss="huber", **options).fit(X, y)
         assert np.isfinite(fitted.predict(X)).all()
-    assert regressor(loss="huber", early_stopping=True).fit(X, y).loss_.threshold > 0.1
 
 
 def test_constant_targets_are_predicted():
@@ -407,7 +405,6 @@ HOMOGENEOUS = {
     "huber": regressor(loss="huber", alpha="holdout"),
     "quantile": regressor(loss="quantile", alpha="kfold"),
     "chosen lengthscale": regressor("gaussian", loss="huber", alpha="holdout"),
-    "stopped": regressor(loss="huber", early_stopping=True),
     "svr": bo.SVR(KERNEL, method="orthogonal", n_features=24, random_state=0),
     "squared svr": bo.SVR(
         KERNEL,

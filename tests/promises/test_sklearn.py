@@ -26,7 +26,7 @@ ESTIMATORS = [
     bo.SVR(kernel=Gaussian(5.0), n_features=32, loss="squared_epsilon_insensitive"),
     bo.OneClassSVM(kernel=Gaussian(5.0), method="orthogonal", n_features=32, nu=0.15, tol=1e-12),
     bo.KernelRegressor(n_features=32, tol=1e-12),
-    bo.KernelRegressor(Gaussian(5.0), n_features=32, loss="huber", early_stopping=True),
+    bo.KernelRegressor(Gaussian(5.0), n_features=32, loss="huber"),
     bo.GaussianProcessRegressor(n_features=64),
     bo.GaussianProcessRegressor(
         kernel="matern32", method="orthogonal", n_features=64, noise=0.1, fit_intercept=False

@@ -38,7 +38,7 @@ FOR_DEVELOPERS = {
         "ActiveRows CommonFactor ConjugateGradients Convergence Dense Libsvm Newton Optimum "
         "Smoothed"
     ),
-    "convex.penalty_path": "held_out_path stopped_early take_steps",
+    "convex.penalty_path": "held_out_path",
     "convex.problem": "Problem best_constant best_length next_best_length optimum",
     "convex.smoothing": "from_multipliers",
     "ridge.criteria": "CRITERIA FEW LeaveOneOutError coefficients evidence leave_one_out_error",

@@ -80,7 +80,6 @@ class ConvexFit(ShownFit):
     target_shape: tuple[int, ...] = ()  # of one row of y: () or (t,)
     calibration: Calibration | None = None  # of a classifier's probabilities
     # What rows left out lost after each step of a descent that was stopped early
-    stopping_errors: Float[Array, " s"] | None = None
     asked: tuple[str, ...] = ()  # what must be the same for a warm start
     errors: ErrorLaw | None = None  # of new rows, where they were calibrated
     left_out: LeftOutRows | None = None  # some rows of a regression, with f without each

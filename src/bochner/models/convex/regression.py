@@ -52,8 +52,6 @@ from bochner.solvers.convex.penalty_path import (
     HeldOutPath,
     held_out_path,
     largest_penalty,
-    stopped_early,
-    take_steps,
     walked_path,
 )
 from bochner.solvers.convex.problem import Problem, State, best_constant, optimum
@@ -118,7 +116,6 @@ class _Ended:
     state: State
     n_iter: int | None = None  # default: the steps of the state
     path: HeldOutPath | None = None
-    errors: Float[Array, " s"] | None = None
     X: Any = None  # Few rows, for their coefficients
 
 
@@ -133,7 +130,7 @@ def _fit(
 ) -> ConvexFit:
     """Return what was found in units of one, with this loss."""
     problem, state = ended.problem, ended.state
-    at_minimum = where is LOCAL and ended.errors is None
+    at_minimum = where is LOCAL
     return warned(
         ConvexFit(
             inputs,
@@ -143,7 +140,6 @@ def _fit(
             len(state.steps) if ended.n_iter is None else ended.n_iter,
             None if ended.path is None else rows.original_path(ended.path),
             shape,
-            stopping_errors=ended.errors,
             dual=None if ended.X is None else dual_of(problem, state, rows),
             X=ended.X,
             left_out=left_out(problem, state, rows, chosen) if at_minimum else None,
@@ -199,23 +195,22 @@ def fit_regressor(
     blocks: Blocks,
     inputs: Inputs,
     *,
-    stops_early: bool = False,
     finds_scale: bool = False,
     one_level: bool = False,
     where: Executor = LOCAL,
 ) -> ConvexFit:
     """Fit a regression by any convex loss; ``spec.alpha`` is a number, "holdout" or "kfold".
 
-    Early stopping makes the number of steps the regulariser; ``finds_scale``: the threshold of
-    Huber's loss follows the scale of the noise; ``one_level``: one quantile is predicted as (n,).
+    ``finds_scale``: the threshold of Huber's loss follows the scale of the noise; ``one_level``:
+    one quantile is predicted as (n,).
     """
     asked = spec.loss
     rows = scaled(spec.who, blocks, asked.degree, where)
-    chosen = choose_map(spec.features, rows.blocks, _like_ridge(spec, stops_early, rows), where)
+    chosen = choose_map(spec.features, rows.blocks, _like_ridge(spec, rows), where)
     features = features_of(chosen, rows.blocks, where)
     y, w, shape = targets_of(spec.who, features)
     if asked.joint:
-        _check_joint(asked, y, w, stops_early)
+        _check_joint(asked, y, w)
     y, shape = _columns(spec.who, asked, y, shape, one_level)
     rows = rows.repeated(y.shape[1] // len(rows.units))
     _check_targets(asked, y, w)
@@ -224,8 +219,8 @@ def fit_regressor(
     if finds_scale:
         problem = replace(problem, loss=_first_huber(problem))
     found = _Descents(problem, rows, spec, chosen.seed, where, chosen.search.share)
-    ended = found.stopped() if stops_early else found.descended(finds_scale)
-    if where is LOCAL and not stops_early and len(w) <= MOST_DUAL:
+    ended = found.descended(finds_scale)
+    if where is LOCAL and len(w) <= MOST_DUAL:
         ended = replace(ended, X=join([Piece(block.X) for block in rows.blocks]).X)
     final = ended.problem.loss.in_units(1 / rows.units) if finds_scale else asked
     return _fit(ended, rows, chosen, inputs, shape, final, where)
@@ -289,23 +284,14 @@ class _Descents:
             steps += len(at.steps)
         return _Ended(problem, at, steps, path)
 
-    def stopped(self) -> _Ended:
-        """Return what as many steps give on all rows as are best for those left out."""
-        given = self.spec.alpha
-        alpha = 0.0 if isinstance(given, str) else self.rows.penalty(given)
-        problem = replace(self.problem, alpha=alpha)
-        trial = stopped_early(problem, self._left_out(1)[:, 0], self.spec.max_iter)
-        state = take_steps(problem, trial.best).state
-        return _Ended(problem, state, max(trial.best, 1), errors=trial.errors.mean(axis=1))
-
     def _left_out(self, folds: int) -> Bool[Array, "n k"]:
         w = self.problem.w[:, 0]
         return rows_left_out(self.spec.who, self.rows.blocks, w, self.seed, folds, self.where)
 
 
-def _like_ridge(spec: ConvexSpec, stops_early: bool, rows: ScaledRows) -> float | None:
+def _like_ridge(spec: ConvexSpec, rows: ScaledRows) -> float | None:
     """Return a given penalty as that of squares, where the two compare."""
-    if isinstance(spec.alpha, str) or stops_early or isinstance(spec.loss, LOG_LINK):
+    if isinstance(spec.alpha, str) or isinstance(spec.loss, LOG_LINK):
         return None
     if spec.norm is not None or spec.loss.joint:
         return None
@@ -330,15 +316,8 @@ def _columns(
     return np.repeat(y, len(levels), axis=1), (len(levels),)
 
 
-def _check_joint(
-    loss: Loss, y: Float[Array, "n t"], w: Float[Array, "n 1"], stops_early: bool
-) -> None:
+def _check_joint(loss: Loss, y: Float[Array, "n t"], w: Float[Array, "n 1"]) -> None:
     """Refuse what joint losses do not serve."""
-    if stops_early:
-        raise InvalidInput(
-            "KernelRegressor: early_stopping is for losses of single outputs; got "
-            f"{type(loss).__name__}. Leave it out."
-        )
     if isinstance(loss, MultinomialShares):
         check_shares(y, w)
 

@@ -236,8 +236,7 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
     loss : str or Loss, default "squared"
         "squared" (y − f)²/2; "absolute" |y − f|, the conditional median; "huber", squares up to
         1.35 standard deviations of the noise, which is estimated along with the fit as in
-        scikit-learn's ``HuberRegressor`` (with early stopping: that of y about its median), and
-        straight from there; "quantile", one for each of
+        scikit-learn's ``HuberRegressor``, and straight from there; "quantile", one for each of
         ``quantiles``; "poisson" (y ≥ 0) and "gamma" (y > 0), half the deviance with a log link,
         as in scikit-learn's GLMs, times the number of rows; "multinomial", for rows of shares that
         sum to one, log Σ exp f_k − Σ y_k f_k, whose predictions are softmax(f). Or a value:
@@ -259,15 +258,12 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
         then alpha·R(‖β‖), alpha a number, and not (alpha/2)‖β‖². Whatever R, the minimum is a sum
         over rows Σ uᵢ k(x, xᵢ) + b (Schölkopf, Herbrich and Smola 2001, theorem 1), and that of
         squares at one penalty, ``alpha_``, which is looked for: about 50 fits.
-    early_stopping : bool, default False
-        Whether the number of steps of a descent is the regulariser instead: chosen by a fifth of
-        the rows that is left out, then taken on all. alpha is then added only if it is a number.
     %(precision)s
     %(fit_intercept)s
     tol : float, default 1e-6
         The objective is at most about this share above its least value.
     max_iter : int, default 200
-        Newton steps, or steps of the descent that is stopped early, at most.
+        Newton steps at most.
     %(random_state)s
     %(n_jobs)s
 
@@ -289,8 +285,6 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
         those of least norm.
     n_iter_ : int
         Steps taken in the last fit.
-    stopping_errors_ : (s,)
-        With early stopping: what the rows left out lost after each step, as a share of the first.
     %(columns)s
 
     Notes
@@ -312,7 +306,6 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
     columns: str = "auto"
     alpha: float | str = "holdout"
     penalty: Callable[[float], float] | None = None
-    early_stopping: bool = False
     precision: str = "auto"
     fit_intercept: bool = True
     tol: float = 1e-6
@@ -328,7 +321,6 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
             spec,
             blocks,
             inputs,
-            stops_early=bool(self.early_stopping),
             finds_scale=self.loss == "huber",
             one_level=np.ndim(self.quantiles) == 0,
             where=where,
@@ -342,12 +334,11 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
                 "KernelRegressor: penalty must be a function of the norm; got "
                 f"{self.penalty!r}. Pass, say, lambda r: r."
             )
-        found = isinstance(spec.alpha, str) or self.early_stopping or self.loss == "huber"
+        found = isinstance(spec.alpha, str) or self.loss == "huber"
         if found or not spec.alpha:
             raise InvalidInput(
                 "KernelRegressor: with a penalty of the norm alpha must be a number above zero, "
-                "without early_stopping, and a threshold of Huber's loss given; got "
-                f"alpha={self.alpha!r}, early_stopping={self.early_stopping!r}, "
+                f"and a threshold of Huber's loss given; got alpha={self.alpha!r}, "
                 f"loss={self.loss!r}. Pass alpha=1.0, or Huber(threshold)."
             )
         return self.penalty
@@ -417,15 +408,9 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
         if self._fitted.dual is None:
             raise AttributeError(
                 f"dual_coef_, X_fit_: only fits to {MOST_DUAL:,} rows at most keep them, with a "
-                "penalty above zero, here and without early stopping."
+                "penalty above zero, here."
             )
         return self._fitted.dual
-
-    stopping_errors_ = learned(
-        "stopping_errors",
-        "With early stopping: what rows left out lost after each step.",
-        "stopping_errors_: only a fit with early_stopping=True has them.",
-    )
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -9,11 +9,6 @@ constant. Two ways lead to the best one:
   their passes.
 * :func:`walked_path`, and :func:`walk` of penalties that are solved one by one, go downhill from a
   step that is likely to be near.
-
-Where the number of steps of a descent is the regulariser instead (:func:`stopped_early`), these are
-conjugate directions on the features themselves, without preconditioner: large eigenvalues of ZᵀZ
-are fitted first, small ones late, so that few steps are a smooth fit; see Yao, Rosasco and
-Caponnetto (2007) for plain descent.
 """
 
 from dataclasses import dataclass, replace
@@ -24,15 +19,11 @@ import numpy as np
 from bochner._core.shapes import Array, Bool, Float
 from bochner.solvers.convex.driver import solve
 from bochner.solvers.convex.losses import Loss
-from bochner.solvers.convex.optimum import Convergence
 from bochner.solvers.convex.problem import (
     TINY,
-    Gradients,
-    LineSearch,
     Problem,
     State,
     best_constant,
-    images,
     places,
     walk,
 )
@@ -49,12 +40,6 @@ NEAREST = -2
 
 #: Width of smoothing that each fit starts from, as a share of the first one's.
 WIDTH = 0.1
-
-#: Steps of a descent without a lower loss of the rows left out before it is over.
-STEP_PATIENCE = 10
-
-#: Width of smoothing in a descent, as a share of the residuals' spread: slopes must not jump.
-STEP_WIDTH = 0.05
 
 #: Mean loss that is none where rows within ε cost nothing, as a share of what ε itself would cost.
 WITHIN_TUBE = 1e-3
@@ -244,71 +229,3 @@ def largest_penalty(problem: Problem) -> float:
     curvature = float((w * smooth.curvature(y, f)).sum() / y.shape[1])
     some = np.isfinite(curvature) and curvature > 0
     return squares * (curvature if some else float(w[:, 0].sum()))
-
-
-# --- steps of a descent --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Stopped:
-    """Where the steps led, and what rows left out lost on the way."""
-
-    state: State  # after the last step
-    # Loss of the rows left out (or of all, if there are none), as a share of that of the best
-    # constant, before the first step and after every one
-    errors: Float[Array, "s t"]
-
-    @property
-    def best(self) -> int:
-        """Fewest steps whose error is the least, but for 1e-4 of it and 1e-9 of the first."""
-        return _fewest(self.errors)
-
-
-def _fewest(errors: Float[Array, "s t"]) -> int:
-    mean = errors.mean(axis=1)
-    return int(np.argmax(mean <= 1.0001 * mean.min() + FITTED * mean[0]))
-
-
-def stopped_early(problem: Problem, left_out: Bool[Array, " n"], max_iter: int) -> Stopped:
-    """Descend on the other rows until the loss of those left out has risen for good."""
-    out = left_out[:, None]
-    held = np.where(out, np.broadcast_to(problem.w, problem.y.shape), 0.0)
-    return take_steps(replace(problem, w=np.where(out, 0.0, problem.w)), max_iter, held)
-
-
-def take_steps(problem: Problem, steps: int, held: Array | None = None) -> Stopped:
-    """Take so many steps from the best constant; with weights ``held``, fewer if those say so."""
-    at, y = constant(problem), problem.y
-    loss = problem.loss.smooth(STEP_WIDTH * at.width) if problem.loss.nonsmooth else problem.loss
-    scored, D = problem.w if held is None else held, problem.rows.n_features
-    unit, errors = 1 / largest_penalty(problem), [_lost(problem.loss, y, scored, at.fitted)]
-    direction, image, old = np.zeros(at.theta.shape), np.zeros(at.fitted.shape), None
-    for step in range(steps):
-        slopes = problem.w * loss.slope(y, at.fitted)
-        gradient = problem.rows.sum(Gradients(slopes, D))
-        gradient[:, :-1] += problem.alpha * at.coef.T
-        gradient[:, -1] *= problem.fit_intercept
-        down, kept = -unit * gradient, _polak(gradient, old)
-        direction = down + kept[:, None] * direction
-        image = images(problem.rows, down) + kept * image
-        line = LineSearch(
-            problem, loss, np.arange(len(down)), at.theta, at.fitted, direction, image
-        )
-        at, old = at.moved(line.least(), direction, image), gradient
-        errors.append(_lost(problem.loss, y, scored, at.fitted))
-        shares = np.array(errors) / np.maximum(errors[0], TINY)
-        risen = held is not None and step + 1 - _fewest(shares) >= STEP_PATIENCE
-        if risen or shares[-1].mean() <= FITTED:
-            break
-    value = _lost(problem.loss, y, problem.w, at.fitted)
-    value = value + 0.5 * problem.alpha * (at.coef**2).sum(axis=0)
-    at = replace(at, value=value, gap=np.zeros(len(value)), outcome=Convergence.CONVERGED)
-    return Stopped(at, np.array(errors) / np.maximum(errors[0], TINY))
-
-
-def _polak(gradient: Array, old: Array | None) -> Float[Array, " t"]:
-    """Return how much of the last direction is kept: Polak and Ribière's, zero or above."""
-    if old is None:
-        return np.zeros(len(gradient))
-    moved = (gradient * (gradient - old)).sum(axis=1)
-    return np.maximum(moved / np.maximum((old * old).sum(axis=1), TINY), 0.0)
