@@ -10,7 +10,6 @@ from bochner.solvers import (
     NUMBER_LOSSES,
     Absolute,
     BelowZero,
-    CrammerSinger,
     EpsilonInsensitive,
     GammaDeviance,
     Hinge,
@@ -182,22 +181,3 @@ def test_a_loss_by_name_has_the_numbers_it_is_given(name):
         "perceptron": (0.0, 6.0),
     }[name]
     assert (above, below) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("squared", [False, True])
-def test_margins_of_all_classes_by_the_definition(squared):
-    """ξ or ξ² of the largest margin; where two are largest, a slope between both."""
-    loss, y = CrammerSinger(squared), np.eye(3)[[0, 1, 2, 0]]
-    f = np.array([[0.2, 0.9, -0.4], [0.3, 2.0, 0.1], [1.5, -0.3, 0.4], [0.5, 0.7, 0.7]])
-    own = (y * f).sum(axis=1, keepdims=True)
-    xi = np.maximum(np.where(y > 0, -np.inf, 1 + f - own).max(axis=1), 0)
-    assert np.allclose(loss.value(y, f)[:, 0], xi**2 if squared else xi)
-    assert xi[1] == 0
-    slope, h = loss.slope(y, f), 1e-7
-    for k in range(3):
-        moved = h * np.eye(3)[k]
-        numeric = (loss.value(y, f + moved) - loss.value(y, f - moved))[:, 0] / (2 * h)
-        np.testing.assert_allclose(slope[:3, k], numeric[:3], atol=1e-6)
-    tied = 2.4 if squared else 1.0
-    np.testing.assert_allclose(slope[3], [-tied, tied / 2, tied / 2])
-    assert np.array_equal(loss.curvature(y, f), np.zeros((4, 3)))

@@ -15,7 +15,6 @@ from bochner.solvers import (
     Absolute,
     ConjugateGradients,
     Convergence,
-    CrammerSinger,
     Dense,
     EpsilonInsensitive,
     GammaDeviance,
@@ -101,7 +100,7 @@ REAL = [
     SquaredEpsilonInsensitive(0.2),
 ]
 COUNTS = [PoissonDeviance(), GammaDeviance()]
-JOINT = [Multinomial(), CrammerSinger(False, 0.3), CrammerSinger(True, 0.3)]
+JOINT = [Multinomial()]
 
 
 def targets_of(loss, rng, n=40):
@@ -143,8 +142,6 @@ NONSMOOTH = [
     Quantile((0.1, 0.5, 0.8, 0.9)),
     Absolute(),
     EpsilonInsensitive(0.2),
-    CrammerSinger(),
-    CrammerSinger(True),
 ]
 
 
@@ -152,15 +149,14 @@ NONSMOOTH = [
 @pytest.mark.parametrize("width", [1.0, 0.1, 1e-3])
 def test_a_smoothed_loss_is_below_its_own_by_at_most_its_width(loss, width):
     rng = np.random.default_rng(3)
-    y = ones(rng.integers(K, size=200)) if loss.joint else np.sign(rng.standard_normal((200, K)))
+    y = np.sign(rng.standard_normal((200, K)))
     f = 2 * rng.standard_normal(y.shape)
     smooth = loss.smooth(width)
     assert loss.nonsmooth
     assert not smooth.nonsmooth
     above = loss.value(y, f) - smooth.value(y, f)
-    most = width * (2 * loss.value(y, f) + 1 if loss == CrammerSinger(True) else 0.5)
     assert np.all(above >= -1e-10)
-    assert np.all(above <= most + 1e-10)
+    assert np.all(above <= 0.5 * width + 1e-10)
     stiff = (smooth.slope(y, f) - loss.smooth(width * (1 + 1e-6)).slope(y, f)) / 1e-6
     moved = np.abs(smooth.width_slope(y, f) - stiff).max(axis=1) < 1e-4
     assert moved.mean() >= 0.98
@@ -235,21 +231,6 @@ def test_squared_hinge_is_liblinears(rows):
     )
     theirs = LinearSVC(C=C, fit_intercept=False, tol=1e-10, max_iter=10**5, dual=False)
     np.testing.assert_allclose(found.coef.T, theirs.fit(Z, codes).coef_, atol=1e-5)
-
-
-def test_crammer_singer_is_liblinears(rows):
-    """liblinear's own objective is the higher of the two, by no more than its tolerance."""
-    Z, codes = rows[0][:80], rows[1][:80]
-    found = minimise(
-        source(Z, codes), CrammerSinger(), 1 / C, targets=ones, fit_intercept=False, tol=1e-3
-    )
-    theirs = LinearSVC(
-        multi_class="crammer_singer", C=C, fit_intercept=False, tol=1e-4, max_iter=10**5
-    )
-    coef = theirs.fit(Z, codes).coef_
-    value = CrammerSinger().value(ones(codes), Z @ coef.T).sum() + 0.5 / C * (coef**2).sum()
-    assert found.objective == pytest.approx(value, rel=2e-3)
-    assert found.objective - found.gap <= value
 
 
 @pytest.mark.parametrize("loss", [SquaredHinge(), Logistic()], ids=repr)
@@ -474,12 +455,9 @@ def test_active_rows_are_copied_where_they_are_in_memory_or_fit(monkeypatch, dty
         assert found.all_rows is blocks
 
 
-@pytest.mark.parametrize(
-    ("loss", "targets"), [(Hinge(), signs), (CrammerSinger(), ones)], ids=["hinge", "joint"]
-)
-def test_a_step_ahead_to_each_width_saves_steps(rows, loss, targets):
+def test_a_step_ahead_to_each_width_saves_steps(rows):
     """Some 40 are enough; from the minimum of the width before there are three times as many."""
     Z, codes = rows
-    ask = {"targets": targets, "tol": 1e-8, "algorithm": Smoothed(Newton(ConjugateGradients()))}
-    found = minimise(source(Z, codes), loss, 1 / C, **ask)
+    ask = {"targets": signs, "tol": 1e-8, "algorithm": Smoothed(Newton(ConjugateGradients()))}
+    found = minimise(source(Z, codes), Hinge(), 1 / C, **ask)
     assert len(found.history.active) < 80

@@ -102,17 +102,6 @@ def test_one_against_the_rest_is_a_binary_fit_for_each_class():
     np.testing.assert_allclose(apart.predict_proba(X), p / p.sum(axis=1, keepdims=True), atol=1e-5)
 
 
-def test_crammer_singer_decides_as_one_vs_rest_mostly_and_is_ovr_for_two_classes():
-    X, y = table(300, K=3)
-    joint = bo.SVC(KERNEL, **options(multi_class="crammer_singer", tol=1e-3)).fit(X, y)
-    apart = bo.SVC(KERNEL, **options()).fit(X, y)
-    assert (joint.predict(X) == apart.predict(X)).mean() > 0.9
-    assert joint.score(X, y) > 0.8
-    X, y = table()
-    two = bo.SVC(KERNEL, **options(multi_class="crammer_singer")).fit(X, y)
-    np.testing.assert_array_equal(two.coef_, bo.SVC(KERNEL, **options()).fit(X, y).coef_)
-
-
 # ---- probabilities
 
 
@@ -519,10 +508,3 @@ def test_penalty_and_weights_are_refused_in_a_sentence(cls):
     X, y = table()
     with pytest.raises(InvalidInput, match=r'C must be "auto" or a positive number; got \'best\''):
         cls(KERNEL, **options(C="best")).fit(X, y)
-
-
-def test_a_machine_of_all_classes_takes_the_penalty_of_one_against_the_rest():
-    X, y = table(120, K=3)
-    joint = bo.SVC(KERNEL, **options(C="auto", multi_class="crammer_singer", tol=1e-4)).fit(X, y)
-    apart = bo.SVC(KERNEL, **options(C="auto")).fit(X, y)
-    assert joint.C_ == apart.C_

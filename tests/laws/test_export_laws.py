@@ -159,7 +159,6 @@ def classifiers(kernel, method):
         yield bo.KernelRidgeClassifier(**how).fit(X, labels)
         yield bo.SVC(**how, probability=True).fit(X, labels)
         yield bo.LogisticRegression(**how).fit(X, labels)
-    yield bo.SVC(**how, multi_class="crammer_singer").fit(X, THREE)
     yield bo.SVC(**how, multi_class="ovo").fit(X, THREE)
     yield bo.LogisticRegression(**how, multinomial=False).fit(X, THREE)
 

@@ -280,7 +280,6 @@ CLASSIFIERS = {
     "svc": SVC(C=1.0, **NYSTROM),
     "pairs": SVC(C=1.0, multi_class="ovo", **FOURIER),
     "pairs, exact": SVC(Gaussian(0.9), C=1.0, multi_class="ovo", random_state=0),
-    "crammer and singer": SVC(C=1.0, multi_class="crammer_singer", **FOURIER),
     "logistic": LogisticRegression(C=1.0, **FOURIER),
 }
 

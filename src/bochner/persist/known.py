@@ -130,7 +130,6 @@ _MAPS: dict[str, type] = {
     "step-pairs": polysketch.Pairs,
 }
 _LOSSES: dict[str, type] = {
-    "crammer-singer": class_losses.CrammerSinger,
     "hinge": class_losses.Hinge,
     "logistic": class_losses.Logistic,
     "multinomial": class_losses.Multinomial,

@@ -20,7 +20,7 @@ FOR_DEVELOPERS = {
     "sgd": "CLASS_LOSSES NUMBER_LOSSES Patience as_loss",
     "toeplitz": "full_of",
     "waves": "WaveProblem draws square_sums",
-    "convex.class_losses": "CrammerSinger Hinge Logistic Multinomial SquaredHinge",
+    "convex.class_losses": "Hinge Logistic Multinomial SquaredHinge",
     "convex.conjugate_gradients": "active_rows from_moments",
     "convex.dense": "DenseProblem Table changed factored",
     "convex.driver": "algorithm_for minimise solve",

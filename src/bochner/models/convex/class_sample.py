@@ -14,7 +14,6 @@ from bochner.data.sample import RowSample
 from bochner.data.sources import Block, Piece, part
 from bochner.models._rows import N_FOLDS, row_marks
 from bochner.models.convex.pairs import ClassPairs
-from bochner.solvers.convex.class_losses import CrammerSinger, Hinge, SquaredHinge
 from bochner.solvers.convex.losses import Loss
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.rows import indicators, sampled
@@ -60,13 +59,6 @@ class Learned(NamedTuple):
     def values(self, f: Float[Array, "m t"]) -> Float[Array, "m K"]:
         """Return the values of classes from those of the problem's columns."""
         return f if self.pairs is None else self.pairs.values(f)
-
-    @property
-    def compared(self) -> "Learned":
-        """What penalties are compared by: in the place of a slow loss its like."""
-        if not isinstance(self.loss, CrammerSinger):
-            return self
-        return self._replace(loss=SquaredHinge() if self.loss.squared else Hinge())
 
 
 @dataclass(frozen=True, eq=False)

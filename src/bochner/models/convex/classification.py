@@ -106,7 +106,7 @@ def fit_classifier(
     path, alpha = None, spec.alpha
     if not isinstance(alpha, float):
         alpha = unit
-        tried = chosen_penalty(chosen.map, rows(), learned.compared, near)
+        tried = chosen_penalty(chosen.map, rows(), learned, near)
         if tried is not None:
             path, end = tried
             start, alpha = start or end, unit * path.alpha
@@ -168,7 +168,7 @@ def _chosen(
 
     def search(kernel: Any, sample: RowSample) -> Any:
         nonlocal near
-        found, near = chosen_kernel(kernel, sample, rows(), learned.compared, ask)
+        found, near = chosen_kernel(kernel, sample, rows(), learned, ask)
         return found
 
     # Near the answer half of a squared hinge's slope is that of squares: alpha/2 is ridge's.

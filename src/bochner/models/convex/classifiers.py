@@ -36,7 +36,6 @@ from bochner.models.convex.fit import ConvexEstimator, ConvexFit
 from bochner.models.convex.pairs import ClassPairs
 from bochner.selection.spec import Tolerance
 from bochner.solvers.convex.class_losses import (
-    CrammerSinger,
     Hinge,
     Logistic,
     Multinomial,
@@ -59,7 +58,7 @@ SAME = (
 
 
 #: How several classes are told apart.
-MULTI_CLASS = ("auto", "ovo", "ovr", "crammer_singer")
+MULTI_CLASS = ("auto", "ovo", "ovr")
 
 #: Rows of a class, on average, from which on pairs of classes have rows enough to tell them apart.
 PAIR_ROWS = 100
@@ -175,7 +174,7 @@ class SVC(ConvexClassifier):
 
     Minimises ‖β‖²/2 + C Σ wᵢ ℓ(yᵢ, φ(xᵢ)·β + b), with φ(x)·φ(y) ≈ k(x, y): scikit-learn's SVC with
     the kernel φ(x)·φ(y), for any number of rows. Several classes are told apart each from each
-    other, as in scikit-learn's SVC, or each from the rest, or jointly.
+    other, as in scikit-learn's SVC, or each from the rest.
 
     Parameters
     ----------
@@ -190,14 +189,12 @@ class SVC(ConvexClassifier):
         max(0, 1 − yf) is that of scikit-learn's SVC, and the faster with the kernel itself, by
         LIBSVM; max(0, 1 − yf)² on features. None: the faster, and the squared hinge of classes
         against the rest: where none has half of the probability, the hinge is lost there.
-    multi_class : {"auto", "ovo", "ovr", "crammer_singer"}, default "auto"
+    multi_class : {"auto", "ovo", "ovr"}, default "auto"
         "ovo": one problem for each pair of classes, of their rows alone (Chang and Lin 2011,
         section 7); the value of a class is that against its nearest rival
         (``bochner.models.convex.pairs``), (n, K) as with "ovr", which has one problem a class,
-        against all others. "crammer_singer" is one for all (Crammer and Singer 2001): slower,
-        seldom better. Its largest of margins is smoothed, and more digits than ``tol`` says are not
-        to be had: weights and copies of rows agree to ``tol`` only. "auto": pairs with the kernel
-        itself, an intercept and 100 rows a class, in a half of the time; else "ovr".
+        against all others. "auto": pairs with the kernel itself, an intercept and 100 rows a
+        class, in a half of the time; else "ovr".
     probability : bool, default True
         Whether ``predict_proba`` is calibrated, on as many of five folds as hold 1000 rows: a fit
         more for each (``bochner.models._calibration``). Its largest probability is always that of
@@ -268,14 +265,12 @@ class SVC(ConvexClassifier):
     n_jobs: int | None = None
 
     def _loss(self, n_classes: int, rows: int) -> Loss:
-        way = one_of(self.multi_class, "SVC", "multi_class", MULTI_CLASS)
-        joint, asked = way == "crammer_singer" and n_classes > 2, self.loss
+        one_of(self.multi_class, "SVC", "multi_class", MULTI_CLASS)
+        asked = self.loss
         if asked is None:
             two = n_classes == 2 or self._pairs(n_classes, rows) is not None
             asked = "hinge" if rows and self.fit_intercept and two else "squared_hinge"
         squared = one_of(asked, "SVC", "loss", ("squared_hinge", "hinge")) == "squared_hinge"
-        if joint:
-            return CrammerSinger(squared)
         return SquaredHinge() if squared else Hinge()
 
     def _pairs(self, n_classes: int, rows: int) -> ClassPairs | None:
