@@ -252,22 +252,6 @@ def test_labels_of_any_type_are_given_back(cls, name):
     assert model.intercept_.shape == (1,)
 
 
-@BOTH
-def test_warm_start_goes_on_from_the_solution_before(cls):
-    X, y = table(400, K=3)
-    model = cls(KERNEL, **options(warm_start=True, C=1.0)).fit(X, y)
-    first, phi = model.n_iter_, model.map_
-    model.set_params(C=1.1).fit(X, y)
-    assert model.n_iter_ < first
-    assert model.map_ is phi
-    cold = cls(KERNEL, **options(C=1.1)).fit(X, y)
-    np.testing.assert_allclose(model.coef_, cold.coef_, atol=1e-4)
-    model.set_params(n_features=32).fit(X, y)
-    assert model.coef_.shape == (3, 32)
-    model.set_params(metric="learned").fit(X, y)
-    assert model.kernel_ == model.metric_.kernel
-
-
 def test_nonsmooth_losses_take_no_pass_for_moments(monkeypatch):
     """Few rows bend, others than in the step before: moments of all rows are no preconditioner."""
     X, y = table()
@@ -332,7 +316,6 @@ def test_a_table_with_text_columns(cls):
         ({"tol": 0}, InvalidInput, r": tol must be a positive"),
         ({"max_iter": 0}, InvalidInput, r": max_iter must be an integer, 1 or above"),
         ({"precision": "half"}, InvalidInput, r": precision must be one of 'auto'"),
-        ({"warm_start": "yes"}, InvalidType, r": warm_start must be True or False; got 'yes'"),
         ({"class_weight": "even"}, InvalidInput, r"class_weight must be None, \"balanced\""),
     ],
 )

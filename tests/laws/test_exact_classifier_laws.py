@@ -228,7 +228,6 @@ def test_features_are_made_where_they_are_asked_for(cls):
         {"method": "nystrom"},
         {"n_features": 64},
         {"precision": "float32"},
-        {"warm_start": True},
         {"C": np.inf},
     ):
         model = cls(Gaussian(1.0), max_iter=5, tol=1.0, **asked)

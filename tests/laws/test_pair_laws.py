@@ -169,15 +169,6 @@ def test_two_classes_are_one_pair():
     np.testing.assert_array_equal(one.decision_function(X), two.decision_function(X))
 
 
-def test_pairs_start_from_no_coefficients_of_classes():
-    X, y = rows(120)
-    given = {"kernel": Gaussian(1.0), "n_features": 16, "warm_start": True, "random_state": 0}
-    model = bo.SVC(C=1.0, multi_class="ovr", **given).fit(X, y)
-    model.set_params(multi_class="ovo").fit(X, y)
-    alone = bo.SVC(C=1.0, multi_class="ovo", **given).fit(X, y)
-    np.testing.assert_array_equal(model.decision_function(X), alone.decision_function(X))
-
-
 def test_scikit_learns_word_is_answered():
     with pytest.raises(InvalidType, match="multi_class, 'ovr' or 'ovo'"):
         bo.SVC(decision_function_shape="ovo")

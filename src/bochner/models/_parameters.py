@@ -33,7 +33,7 @@ method : Method or str, default "auto"
     "method or exact": """\
 method : Method, str or None, default None
     None: up to 8192 rows, or 2048 with a squared hinge, the kernel itself, with no features,
-    unless ``n_features``, ``precision`` or ``warm_start`` ask for them, and "auto" for more.
+    unless ``n_features`` or ``precision`` ask for them, and "auto" for more.
     "auto" or a method: how features are made; see :func:`bochner.draw`.""",
     "method or kernel": """\
 method : Method, str or None, default None
@@ -86,10 +86,6 @@ class_weight : dict, "balanced" or None, default None
     "fit_intercept": """\
 fit_intercept : bool, default True
     Whether b is fitted (unpenalised) or zero.""",
-    "warm_start": """\
-warm_start : bool, default False
-    Start from the solution before, with its features, where kernel, method, width, metric,
-    seed, columns and classes are the same.""",
     "precision": """\
 precision : {"auto", "float32", "float64"}, default "auto"
     Of features; "auto" is float64 where the fit is small.""",

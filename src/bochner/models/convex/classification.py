@@ -83,33 +83,26 @@ def fit_classifier(
     spec: ConvexSpec,
     blocks: Blocks,
     inputs: Inputs,
-    before: ConvexFit | None = None,
     probability: bool = False,
-    asked: tuple[str, ...] = (),
     where: Executor = LOCAL,
 ) -> ConvexFit:
     """Choose what is open, and pass over the features until the loss is least.
 
-    Targets of the blocks are codes of classes; ``spec.alpha`` is a number or "auto". The features
-    and coefficients of the fit ``before`` serve again; ``asked`` must be the same for that.
+    Targets of the blocks are codes of classes; ``spec.alpha`` is a number or "auto".
     """
     learned = Learned(spec.loss, len(inputs.classes), spec.fit_intercept, spec.pairs)
     blocks, unit = in_units(blocks, where)
-    seed = spec.features.seed if before is None else before.chosen.seed
+    seed = spec.features.seed
     # Once, where it is asked for first.
     rows = cache(lambda: class_sample(blocks, seed, learned.n_classes, where))
-    if before is None:
-        chosen, near = _chosen(spec, blocks, unit, learned, rows, where)
-        start = None
-    else:
-        chosen, near, start = before.chosen, FIRST, before.solution
-    path, alpha = None, spec.alpha
+    chosen, near = _chosen(spec, blocks, unit, learned, rows, where)
+    path, start, alpha = None, None, spec.alpha
     if not isinstance(alpha, float):
         alpha = unit
         tried = chosen_penalty(chosen.map, rows(), learned, near)
         if tried is not None:
-            path, end = tried
-            start, alpha = start or end, unit * path.alpha
+            path, start = tried
+            alpha = unit * path.alpha
     features = features_of(chosen, blocks, where)
     features.keep()
     streamed = not (features.cached or spec.loss.nonsmooth)
@@ -123,7 +116,7 @@ def fit_classifier(
     )
     steps = max(1, len(found.history))
     solution = found.scaled(unit)
-    fit = ConvexFit(inputs, chosen, spec.loss, solution, steps, path, asked=asked, pairs=spec.pairs)
+    fit = ConvexFit(inputs, chosen, spec.loss, solution, steps, path, pairs=spec.pairs)
     warned(fit)
     if not probability:
         return fit

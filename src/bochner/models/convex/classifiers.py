@@ -44,19 +44,6 @@ from bochner.solvers.convex.class_losses import (
 from bochner.solvers.convex.losses import Loss
 from bochner.sums.executor import LOCAL, Executor
 
-#: What must be the same for the features and coefficients of before to serve again.
-SAME = (
-    "kernel",
-    "effort",
-    "columns",
-    "method",
-    "n_features",
-    "metric",
-    "random_state",
-    "precision",
-)
-
-
 #: How several classes are told apart.
 MULTI_CLASS = ("auto", "ovo", "ovr")
 
@@ -70,27 +57,20 @@ class ConvexClassifier(Differentiable, LabelEstimator, ConvexEstimator):
     C: float | str
     n_features: Any
     precision: str
-    warm_start: bool
     fit_: ConvexFit | ExactConvexFit
 
     def _fit(
         self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
     ) -> ConvexFit | ExactConvexFit:
-        warm = require_switch(type(self).__name__, self.warm_start, "warm_start")
-        alone = where is LOCAL and not warm and self._asks_nothing_of_features
+        alone = where is LOCAL and self._asks_nothing_of_features
         few, n_classes = alone and self._few(blocks, EXACT_ROWS), len(inputs.classes)
         rows = int(blocks.n_rows or 0) if few else 0
         loss = self._loss(n_classes, rows)
         spec = self._convex_spec(loss, self._penalty(), self.fit_intercept)
         spec = replace(spec, pairs=self._pairs(n_classes, rows))
-        asked = [repr(self.get_params(deep=False).get(name)) for name in SAME]
-        asked += [repr(inputs.n_features_in), repr(inputs.classes.tolist()), repr(spec.pairs)]
-        before = self.fit_ if warm and self.__sklearn_is_fitted__() else None
-        if not isinstance(before, ConvexFit) or before.asked != tuple(asked):
-            before = None
         if alone and self._few(blocks, rows_on_kernel(loss, spec.fit_intercept)):
             return fit_classifier_exactly(spec, blocks, inputs, self._calibrates)
-        return fit_classifier(spec, blocks, inputs, before, self._calibrates, tuple(asked), where)
+        return fit_classifier(spec, blocks, inputs, self._calibrates, where)
 
     @property
     def _asks_nothing_of_features(self) -> bool:
@@ -207,7 +187,6 @@ class SVC(ConvexClassifier):
     max_iter : int, default 100
         Newton steps at most; where a width of smoothing goes to zero, for each width. LIBSVM has
         no such limit.
-    %(warm_start)s
     %(precision)s
     %(random_state)s
     %(n_jobs)s
@@ -259,7 +238,6 @@ class SVC(ConvexClassifier):
     fit_intercept: bool = True
     tol: float = 1e-4
     max_iter: int = 100
-    warm_start: bool = False
     precision: str = "auto"
     random_state: Seed = None
     n_jobs: int | None = None
@@ -338,7 +316,6 @@ class LogisticRegression(ConvexClassifier):
         The last Newton step promised to lower the objective by less than this share of it.
     max_iter : int, default 100
         Newton steps at most.
-    %(warm_start)s
     %(precision)s
     %(random_state)s
     %(n_jobs)s
@@ -379,7 +356,6 @@ class LogisticRegression(ConvexClassifier):
     fit_intercept: bool = True
     tol: float = 1e-4
     max_iter: int = 100
-    warm_start: bool = False
     precision: str = "auto"
     random_state: Seed = None
     n_jobs: int | None = None

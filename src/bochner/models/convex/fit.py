@@ -79,8 +79,6 @@ class ConvexFit(ShownFit):
     path: HeldOutPath | None = None  # penalties that were compared
     target_shape: tuple[int, ...] = ()  # of one row of y: () or (t,)
     calibration: Calibration | None = None  # of a classifier's probabilities
-    # What rows left out lost after each step of a descent that was stopped early
-    asked: tuple[str, ...] = ()  # what must be the same for a warm start
     errors: ErrorLaw | None = None  # of new rows, where they were calibrated
     left_out: LeftOutRows | None = None  # some rows of a regression, with f without each
     # Of few rows: coefficients u with β = Σ uᵢ φ(xᵢ), and these rows
