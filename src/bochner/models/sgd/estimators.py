@@ -83,7 +83,7 @@ class SgdEstimator(Differentiable):
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> SgdFit:
         return with_rows_of(self.fit_, self._spec(self.fit_), blocks, inputs)
 
-    def plan(self, X: Tabular, y: Array | None = None, *, measure: float = 0.0) -> StrategyPlan:
+    def plan(self, X: Tabular, y: Array | None = None) -> StrategyPlan:
         """Say what each of the six strategies takes for a fit to these rows.
 
         Parameters
@@ -91,8 +91,6 @@ class SgdEstimator(Differentiable):
         X : (n, d)
         y : (n,) or (n, t), optional
             Without them one output is reckoned with.
-        measure : float, default 0
-            Run every strategy that is predicted to take at most this many seconds, and measure.
 
         Returns
         -------
@@ -101,7 +99,7 @@ class SgdEstimator(Differentiable):
         """
         blocks, inputs = self._blocks_of(X) if y is None else self._training_rows(X, y)
         spec = self._spec(strategy="auto", random_state=deepcopy(self.random_state))
-        return plan_sgd(spec, blocks, inputs, measure)
+        return plan_sgd(spec, blocks, inputs)
 
     # --- what was learned ------------------------------------------------------------------------
 

@@ -1,7 +1,5 @@
 """Stochastic gradient descent: choose, then walk over rows; fits go on where they were."""
 
-import time
-import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -40,7 +38,6 @@ from bochner.models.sgd.strategies import (
     SgdChosen,
     SgdSpec,
     SgdTask,
-    StrategyCost,
     StrategyPlan,
     plan_strategies,
 )
@@ -200,40 +197,13 @@ def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = 
 
 
 def plan_sgd(
-    spec: SgdSpec, blocks: Blocks, inputs: Inputs, measure: float = 0.0, where: Executor = LOCAL
+    spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
 ) -> StrategyPlan:
-    """Return the plan; measured where a strategy is predicted to take at most this many seconds."""
+    """Return what each strategy takes for a fit to these rows."""
     rows = _gathered(spec, blocks, has_targets=False)
     maker = StrategyMaker.of(spec, blocks, rows.X, rows.w, inputs, where)
     t = 1 if rows.y is None else outputs(inputs, rows.target_shape)
-    plan, options = maker.planned(rows.X, count_rows(blocks), t)
-    if rows.y is None:
-        signs = stream(spec.features.seed, "plan").choice((-1.0, 1.0), len(rows.w))
-        rows = rows._replace(y=signs)
-    to_the_end = replace(spec, max_iter=plan.task.epochs, tol=None)
-
-    def measured(row: StrategyCost) -> StrategyCost:
-        if row.refused or row.seconds > measure:
-            return row
-        chosen = maker.chosen(options[row.name])
-        return _measured(SgdFit.start(inputs, to_the_end, chosen, rows.target_shape), rows, row)
-
-    return plan if measure <= 0 else replace(plan, rows=tuple(map(measured, plan.rows)))
-
-
-def _measured(fit: SgdFit, rows: StepRows, row: StrategyCost) -> StrategyCost:
-    """Run one strategy for the time it takes, and once more, one epoch, for its memory."""
-    w, once = rows.w / rows.w.mean(), replace(fit, spec=replace(fit.spec, max_iter=1))
-    started = time.perf_counter()
-    _walked(fit, rows, w)
-    seconds = time.perf_counter() - started
-    tracemalloc.start()
-    try:
-        _walked(once, rows, w)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    return replace(row, measured_seconds=seconds, measured_bytes=float(peak))
+    return maker.planned(rows.X, count_rows(blocks), t)[0]
 
 
 # --- Rows ----------------------------------------------------------------------------------------
@@ -533,7 +503,7 @@ class StrategyMaker:
         epochs = spec.max_iter if spec.tol is None else min(spec.max_iter, USUAL_EPOCHS)
         itemsize = np.dtype(X.dtype).itemsize
         task = SgdTask(n, X.shape[1], t, epochs, min(spec.batch_size, n), itemsize)
-        return plan_strategies(task, X, self.search.kernel, maps[0], maps[2]), options
+        return plan_strategies(task, maps[0], maps[2]), options
 
     def for_pieces(self) -> SgdChosen:
         """Choose for pieces without an end: "auto" keeps nothing."""

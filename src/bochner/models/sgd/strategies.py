@@ -1,15 +1,12 @@
 """What is settled before the first step: parameters, kernel, and one of six strategies.
 
 The six are those of the lecture notes: features of the kernel itself, kernel values, or features
-that approximate it; each computed when a step needs them, or once and kept. What each takes is
-predicted: counts are exact, and choose; the seconds that one row of features, one kernel value and
-one step take are measured, for a moment, on this machine, and kept for the life of the process.
+that approximate it; each computed when a step needs them, or once and kept. Operations and bytes
+of each are counted: the choice is the same on every machine.
 """
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,7 +21,6 @@ from bochner._core.checks import (
     require_switch,
 )
 from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
-from bochner._core.shapes import Array, Float
 from bochner._core.text import columns
 from bochner.errors import InvalidInput
 from bochner.features.map import FeatureMap
@@ -39,8 +35,7 @@ from bochner.models.sgd.steps import (
 )
 from bochner.selection.chosen import FeatureSpec
 from bochner.selection.record import Tuning
-from bochner.solvers.convex.class_losses import Hinge
-from bochner.solvers.sgd import Descent, Schedule, Walk
+from bochner.solvers.sgd import Schedule
 from bochner.sums.moments import Precision
 
 #: Epochs that a plan reckons with where the loss decides.
@@ -60,18 +55,6 @@ VALUE, COLUMNS = 30, 4
 
 #: Operations of a step for each number that it reads, of one output: predict, and correct.
 STEP = 4
-
-#: Rows and columns of the arrays that a step is measured on; larger ones are taken in proportion.
-STEP_ROWS, STEP_WIDTH = 512, 1 << 14
-
-#: Numbers of the table that these rows are picked from: more than caches hold.
-TABLE = 1 << 22
-
-#: Rows of data that features and kernel values are measured on.
-SAMPLE_ROWS = 512
-
-#: A measurement is repeated up to this many seconds, and three times at most.
-MOMENT = 0.02
 
 # --- Plans ----------------------------------------------------------------------------------------
 
@@ -108,12 +91,8 @@ class StrategyCost:
     name : str
     width : int
         Numbers that a step reads for each row: D, or n.
-    operations : float
-        Counted: what "auto" chooses by, so that the choice is the same on every machine.
-    seconds, bytes : float
-        Predicted; bytes beside the rows of X, which all six need.
-    measured_seconds, measured_bytes : float
-        NaN where it was not run.
+    operations, bytes : float
+        Counted; bytes beside the rows of X, which all six need.
     refused : str
         Why it cannot be run; empty where it can.
     """
@@ -121,10 +100,7 @@ class StrategyCost:
     name: str
     width: int = 0
     operations: float = np.nan
-    seconds: float = np.nan
     bytes: float = np.nan
-    measured_seconds: float = np.nan
-    measured_bytes: float = np.nan
     refused: str = ""
 
 
@@ -167,14 +143,12 @@ class StrategyPlan(ShownResult):
         """Give the table, the one that is taken marked, and why some cannot be run."""
         head, *rows = self._lines
         marked = [row.name for row in self.rows].index(self.best)
-        yield HtmlTable(head, rows, self._title, marked, tuple(row.seconds for row in self.rows))
+        yield HtmlTable(head, rows, self._title, marked, tuple(row.operations for row in self.rows))
         yield from map(Words, self._refused)
 
     @property
     def _lines(self) -> list[tuple[str, ...]]:
-        measured = any(not np.isnan(row.measured_seconds) for row in self.rows)
-        head = _HEAD if measured else _HEAD[:4]
-        return [head, *(_cells(row, self.best)[: len(head)] for row in self.rows)]
+        return [_HEAD, *(_cells(row, self.best) for row in self.rows)]
 
     @property
     def _refused(self) -> list[str]:
@@ -190,21 +164,12 @@ class StrategyPlan(ShownResult):
         )
 
 
-def plan_strategies(
-    task: SgdTask,
-    X: Float[Array, "m d"],
-    kernel: Kernel,
-    exact: FeatureMap | str,
-    phi: FeatureMap | str,
-) -> StrategyPlan:
-    """Predict what each of the six takes.
+def plan_strategies(task: SgdTask, exact: FeatureMap | str, phi: FeatureMap | str) -> StrategyPlan:
+    """Count the operations and bytes of each of the six.
 
     Parameters
     ----------
     task : SgdTask
-    X : (m, d)
-        Some rows, to measure features and kernel values on.
-    kernel : Kernel
     exact : FeatureMap or str
         Features of the kernel itself, or why there are none.
     phi : FeatureMap or str
@@ -216,10 +181,11 @@ def plan_strategies(
 
     Notes
     -----
-    With T = n·epochs steps of one row, seconds φ a row of features, k a kernel value, s(D) a step:
+    With T = n·epochs steps of one row, φ or ψ for a row of features, k for a kernel value and s(D)
+    for a step:
 
     ====================== ========================== ================
-    strategy               time                       memory beside nd
+    strategy               operations                 memory beside nd
     ====================== ========================== ================
     exact, on the fly      T (φ + s(D))               D
     exact, cached          n φ + T s(D)               nD
@@ -229,36 +195,27 @@ def plan_strategies(
     approximate, cached    n ψ + T s(D)               nD + dD
     ====================== ========================== ================
 
-    Kernels are needed with rows that were visited only, half of them in the first pass. The
-    operations are by the same formulas: φ, k and ψ are 30 + d/4 a number, s(D) is 4 D a target.
+    Kernels are needed with rows that were visited only, half of them in the first pass. φ, k and ψ
+    take 30 + d/4 operations for each number, s(D) 4 D for each target.
     """
-    X, n = X[:SAMPLE_ROWS], task.n_rows
-    m, dtype = X.shape[0], str(X.dtype)
+    n = task.n_rows
     rows: list[StrategyCost] = []
     for names, of in ((EXACT, exact), (DUAL, None), (STRATEGIES[4:], phi)):
         if isinstance(of, str):
             rows += [StrategyCost(name, refused=of) for name in names]
         elif of is None:
-            k = _once(("value", repr(kernel), m, dtype), lambda: kernel(X, X)) / m**2
-            rows += _pair(task, names, n, k, (task.epochs - 0.5) * n)
+            rows += _pair(task, names, n, (task.epochs - 0.5) * n)
         else:
-            key = ("row", type(of).__name__, repr(of.kernel), of.n_inputs, of.n_features, m, dtype)
-            width = of.n_features
-            number = _once(key, partial(of, X)) / (m * width)
-            drawn = 0 if names == EXACT else 8 * task.n_columns * width
-            rows += _pair(task, names, width, number, task.epochs * n, drawn)
+            drawn = 0 if names == EXACT else 8 * task.n_columns * of.n_features
+            rows += _pair(task, names, of.n_features, task.epochs * n, drawn)
     return StrategyPlan(task, free_bytes() // 2, tuple(rows))
 
 
 def _pair(
-    task: SgdTask, names: Sequence[str], width: int, number: float, passes: float, drawn: int = 0
+    task: SgdTask, names: Sequence[str], width: int, passes: float, drawn: int = 0
 ) -> list[StrategyCost]:
-    """Return what two strategies take, that compute rows of numbers ``passes`` times, or n times.
-
-    ``number`` is the seconds of one number of a row.
-    """
+    """Return the costs of two strategies that compute ``passes`` rows of numbers, or n."""
     n, t, batch_size = task.n_rows, task.n_targets, task.batch_size
-    step = step_seconds(width, t, batch_size, names == DUAL)
     at_hand = task.itemsize * width * min(n, block_rows(width, batch_size))
     least, kept = 8 * width * t + drawn + at_hand, task.itemsize * n * width
     value = VALUE + task.n_columns / COLUMNS
@@ -266,75 +223,21 @@ def _pair(
     def cost(name: str, made: float, memory: float) -> StrategyCost:
         """Rows that are made, and steps with all."""
         operations = made * width * value + n * task.epochs * STEP * width * t
-        seconds = made * width * number + n * task.epochs * step
-        return StrategyCost(name, width, operations, seconds, memory)
+        return StrategyCost(name, width, operations, memory)
 
     return [cost(names[0], passes, least), cost(names[1], n, least + kept)]
 
 
-# --- What this machine takes ---------------------------------------------------------------------
-
-_KNOWN: dict[tuple[Any, ...], float] = {}
-
-
-def _once(key: tuple[Any, ...], work: Callable[[], Any]) -> float:
-    """Return the seconds of this work, measured once in a process."""
-    if key not in _KNOWN:
-        _KNOWN[key] = least_seconds(work)
-    return _KNOWN[key]
-
-
-@lru_cache(maxsize=1024)
-def step_seconds(width: int, t: int, batch_size: int, dual: bool) -> float:
-    """Return the seconds of the share that one row has in a step, measured once in a process."""
-    measured = min(width, STEP_WIDTH)
-    m = max(batch_size, min(STEP_ROWS, block_rows(measured, batch_size)))
-    R, y = np.ones((max(m, min(4096, TABLE // measured)), measured)), np.ones((m, t))
-    descent = Descent(
-        Hinge(), Schedule("constant", 1e-9, 0.5, 1e-4), Walk.start(measured, t, 1e-9, False),
-        batch_size=batch_size,
-    )  # fmt: skip
-    rng, own, columns = np.random.default_rng(0), np.arange(m) % measured, np.arange(measured)
-
-    def sweep() -> None:
-        rows = R[rng.integers(len(R), size=m)]
-        if dual:
-            descent.on_kernels(rows, y, np.ones(m), columns, own)
-        else:
-            descent.on_features(rows, y, np.ones(m))
-
-    return least_seconds(sweep) / m * (width / measured)
-
-
-def least_seconds(work: Callable[[], Any]) -> float:
-    """Return the least of up to three times of this thread: what else the machine does is left out.
-
-    Threads of BLAS work beside it, for as long.
-    """
-    fine = time.get_clock_info("thread_time").resolution < 1e-5
-    clock = time.thread_time if fine else time.perf_counter
-    work()
-    times: list[float] = []
-    while len(times) < 3 and sum(times) < MOMENT:
-        started = clock()
-        work()
-        times.append(clock() - started)
-    return min(times)
-
-
 # --- Tables --------------------------------------------------------------------------------------
 
-_HEAD = ("strategy", "width", "seconds", "memory", "measured s", "measured memory")
+_HEAD = ("strategy", "width", "operations", "memory")
 
 
 def _cells(row: StrategyCost, best: str) -> tuple[str, ...]:
     if row.refused:
-        return (row.name, *(["-"] * 5))
-    known = not np.isnan(row.measured_seconds)
-    seconds, size = row.measured_seconds, row.measured_bytes
-    measured = (f"{seconds:.3g}", _size(size)) if known else ("", "")
+        return (row.name, *(["-"] * 3))
     mark = " *" if row.name == best else ""
-    return row.name + mark, f"{row.width:,}", f"{row.seconds:.3g}", _size(row.bytes), *measured
+    return row.name + mark, f"{row.width:,}", f"{row.operations:.3g}", _size(row.bytes)
 
 
 def _size(count: float) -> str:
