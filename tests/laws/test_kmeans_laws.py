@@ -8,7 +8,6 @@ import scipy.sparse
 import torch
 from scipy.stats import binom
 from sklearn.cluster import KMeans
-from sklearn.metrics import silhouette_score
 from tolerance import ALARM, assert_close
 
 import bochner as bo
@@ -250,35 +249,6 @@ def test_the_objective_speaks():
     assert "A clustering of least cost in features costs at most" in said
 
 
-# ---- how many clusters
-
-
-def test_elbow_bends_at_the_number_of_clusters_and_changes_nothing():
-    X = rows(spread=0.3)
-    fitted = model().fit(X)
-    before = fitted.labels_.copy()
-    table = fitted.elbow(X, range(1, 8), silhouette=True)
-    assert table.knee == 4
-    assert all(b < a for a, b in pairwise(table.costs))
-    assert_close(table.costs[3], fitted.inertia_ / 300, factor=1e5)
-    assert np.argmax(table.silhouettes) == 3
-    assert "clusters        cost  silhouette" in str(table)
-    np.testing.assert_array_equal(fitted.labels_, before)
-    fresh = model()
-    assert fresh.elbow(X, [3, 2]).clusters == (2, 3)
-    assert not hasattr(fresh, "map_")
-
-
-def test_silhouette_is_scikit_learns_in_the_kernels_distance():
-    X = rows()
-    fitted = model().fit(X)
-    lengths = np.sqrt(np.maximum(2 - 2 * KERNEL(X), 0))
-    np.fill_diagonal(lengths, 0)
-    expected = silhouette_score(lengths, fitted.labels_, metric="precomputed")
-    assert_close(fitted.silhouette(X), expected, factor=1e3)
-    assert model(1).fit(X).silhouette(X) == 0.0
-
-
 # ---- libraries, files
 
 
@@ -316,10 +286,6 @@ def test_fewer_rows_than_clusters_is_refused_and_fewer_different_ones_said():
         fitted = model().fit(np.repeat(X[:3], 5, axis=0))
     assert len(np.unique(fitted.labels_)) == 3
     assert fitted.inertia_ < 1e-9
-    with pytest.raises(InvalidInput, match=r"clusters must be numbers from 1 to the 300 rows"):
-        fitted.elbow(X, [2, 301])
-    with pytest.raises(InvalidInput, match=r"Elbow.knee: at least three numbers of clusters"):
-        _ = fitted.elbow(X, [1, 2]).knee
 
 
 def test_centres_that_still_move_are_said():

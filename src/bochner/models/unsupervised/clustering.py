@@ -1,25 +1,20 @@
 """What a clustering costs in the kernel's own terms, and what more clusters would save."""
 
 import warnings
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import norm
 
-from bochner._core.arrays import to_numpy
-from bochner._core.checks import integer
 from bochner._core.html import ShownResult
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.certificates.sample import row_sums, sample
 from bochner.data.sample import RowSample
-from bochner.errors import InvalidInput
-from bochner.kernels.kernel import Kernel
 from bochner.selection.chosen import Chosen
 from bochner.solvers.lloyd import Clusters
 
-#: Rows whose kernel matrix is compared with that of the features, or whose silhouettes are taken.
+#: Rows whose kernel matrix is compared with that of the features.
 COMPARED_ROWS = 2048
 
 
@@ -117,67 +112,6 @@ def matrix_error(E: Float[Array, "m m"], n: int, confidence: float = 0.95) -> tu
 
 
 @dataclass(frozen=True)
-class Elbow(ShownResult):
-    """Costs of clusterings into different numbers of clusters; ``print(elbow)`` is the table.
-
-    Attributes
-    ----------
-    clusters : tuple of int
-        Numbers of clusters, rising.
-    costs : tuple of float
-        Mean squared distance to the nearest centre, in feature space.
-    silhouettes : tuple of float
-        Mean silhouettes in the kernel's distance; empty where not asked for.
-    n_rows : int
-        Rows of the sample that all was measured on.
-    """
-
-    clusters: tuple[int, ...]
-    costs: tuple[float, ...]
-    silhouettes: tuple[float, ...]
-    n_rows: int
-
-    @property
-    def knee(self) -> int:
-        """The number of clusters whose cost is farthest below the line from first to last."""
-        k, cost = np.array(self.clusters, float), np.array(self.costs)
-        if len(k) < 3:
-            raise InvalidInput(
-                f"Elbow.knee: at least three numbers of clusters are required; got {len(k)}."
-            )
-        line = np.interp(k, k[[0, -1]], cost[[0, -1]])
-        return self.clusters[int(np.argmax(line - cost))]
-
-    def __str__(self) -> str:
-        """Return the table."""
-        heads = ["clusters", "cost", *(["silhouette"] if self.silhouettes else [])]
-        columns = [self.clusters, self.costs, *([self.silhouettes] if self.silhouettes else [])]
-        lines = ["".join(f"{head:>12}" for head in heads)]
-        for row in zip(*columns, strict=True):
-            lines.append("".join(f"{value:12.4g}" for value in row))
-        return "\n".join(lines)
-
-
-def elbow(
-    chosen: Chosen, starts: "Starts", rows: RowSample, clusters: Iterable[int], silhouette: bool
-) -> Elbow:
-    """Return what these numbers of clusters cost on these rows."""
-    numbers = tuple(sorted({integer(k, "KernelKMeans", "clusters", 1) for k in clusters}))
-    if not numbers or numbers[-1] > len(rows):
-        raise InvalidInput(
-            f"KernelKMeans.elbow: clusters must be numbers from 1 to the {len(rows)} rows looked "
-            f"at; got {numbers}."
-        )
-    Z = to_numpy(chosen.features(rows.X))
-    found = [starts.best(Z, rows.w, k) for k in numbers]
-    costs = tuple(cost / float(rows.w.sum()) for _, _, cost in found)
-    few = np.arange(min(len(rows), COMPARED_ROWS) if silhouette else 0)
-    X = rows.take(few).X
-    each = [kernel_silhouette(chosen.kernel, X, labels[few]) for _, labels, _ in found]
-    return Elbow(numbers, costs, tuple(each) if silhouette else (), len(rows))
-
-
-@dataclass(frozen=True)
 class Starts:
     """How starts are sought: by k-means++, ``count`` times, and at most ``max_iter`` passes."""
 
@@ -198,16 +132,3 @@ class Starts:
             warnings.simplefilter("ignore", ConvergenceWarning)
             means.fit(Z, sample_weight=w)
         return means.cluster_centers_.astype(np.float64), means.labels_, float(means.inertia_)
-
-
-def kernel_silhouette(kernel: Kernel, X: Array, labels: Array) -> float:
-    """Return the mean silhouette; 0 where all rows are of one cluster, or each of its own."""
-    from sklearn.metrics import silhouette_score  # noqa: PLC0415  takes a second to import
-
-    if not 1 < len(np.unique(labels)) < len(labels):
-        return 0.0
-    K = to_numpy(kernel(X)).astype(np.float64)
-    squares = np.diagonal(K)[:, None] + np.diagonal(K) - (K + K.T)
-    np.fill_diagonal(squares, 0.0)
-    lengths = np.sqrt(np.maximum(squares, 0.0))
-    return float(silhouette_score(lengths, labels, metric="precomputed"))

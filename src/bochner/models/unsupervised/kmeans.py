@@ -1,6 +1,6 @@
 """Kernel k-means at any number of rows."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -30,13 +30,9 @@ from bochner.models.unsupervised.base import (
     choose_alone,
 )
 from bochner.models.unsupervised.clustering import (
-    COMPARED_ROWS,
-    Elbow,
     KernelCost,
     Starts,
-    elbow,
     kernel_cost,
-    kernel_silhouette,
 )
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.lloyd import (
@@ -362,48 +358,6 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
     def _measured(self, X: Tabular, sample_weight: Array | None) -> KMeansFit:
         fit = self._fitted
         return fit.measured(self._blocks_of(X, None, sample_weight, first=False)[0])
-
-    def silhouette(self, X: Tabular) -> float:
-        """Return the mean silhouette in the kernel's distance, of 2048 random rows at most."""
-        fit = self._fitted
-        rows = sampled(self._rows_to_predict(X), fit.chosen.seed).lowest(COMPARED_ROWS)
-        return kernel_silhouette(fit.chosen.kernel, rows.X, np.argmin(fit.gaps(rows.X), axis=1))
-
-    def elbow(
-        self,
-        X: Tabular,
-        clusters: Iterable[int] = range(1, 11),
-        *,
-        silhouette: bool = False,
-    ) -> Elbow:
-        """Return what different numbers of clusters cost, on a random sample of rows.
-
-        Parameters
-        ----------
-        X : (n, d)
-            8192 random rows of it are looked at, at most.
-        clusters : iterable of int, default 1 to 10
-        silhouette : bool, default False
-            Whether mean silhouettes in the kernel's distance are measured too.
-
-        Returns
-        -------
-        Elbow
-            ``print`` it for a table.
-
-        Notes
-        -----
-        All share one map: that of the fit, else one drawn from X. The estimator stays as it is.
-        """
-        spec = self._spec()
-        if self.__sklearn_is_fitted__():
-            chosen, rows = self._chosen, None
-            blocks = self._rows_to_predict(X)
-        else:
-            blocks, _ = self._blocks_of(X)
-            chosen, rows = choose_alone(spec.features, blocks, LOCAL)
-        rows = sampled(blocks, chosen.seed) if rows is None else rows
-        return elbow(chosen, spec.starts(chosen.seed), rows, clusters, silhouette)
 
     # --- what was learned ------------------------------------------------------------------------
 
