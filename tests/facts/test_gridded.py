@@ -158,7 +158,6 @@ def test_a_process_of_a_name_and_of_the_globe(few):
         {"n_features": 32},
         {"method": "fourier"},
         {"precision": "float64"},
-        {"alpha": "kfold"},
         {"kernel": Linear()},
     ],
     ids=lambda asked: next(iter(asked)),

@@ -64,7 +64,6 @@ def dying(rows, at):
 
 LEARNERS = {
     "ridge": (ridge, lambda m: m.coef_),
-    "folds": (lambda: ridge(alpha="kfold"), lambda m: m.coef_),
     "no penalty": (lambda: ridge(alpha=0.0), lambda m: m.coef_),
     "chosen": (lambda: bo.KernelRidge("gaussian", **OPTIONS), lambda m: m.coef_),
     "pca": (lambda: bo.KernelPCA(2, Gaussian(1.0), **OPTIONS), lambda m: m.fit_.eigenvectors),

@@ -440,7 +440,7 @@ def test_demo_shows_what_the_report_found(monkeypatch, capsys, tmp_path):
         ((*to("y", "{}/m"), "--set", "aplha=1"), "got 'aplha=1'; did you mean 'alpha'?"),
         (to("y", "-"), "'-' cannot be written: only tables go to standard output. Name a file."),
         ((*to("y", "{}/m"), "--method", "best"), "'best' is not one of 'auto'"),
-        ((*to("y", "{}/m"), "--alpha", "low"), "must be loo, gcv, evidence, kfold or a number"),
+        ((*to("y", "{}/m"), "--alpha", "low"), "must be loo, gcv, evidence or a number"),
         ((*to("y", "{}/m"), "--alpha", "-1"), "or a number of 0 or above; got '-1'"),
         ((*to("y", "{}/m"), "--alpha", "nan"), "or a number of 0 or above; got 'nan'"),
         ((*to("y", "{}/m"), "--lengthscale", "0"), "as 0.5 or 0.3,1,2; got '0'"),

@@ -16,7 +16,6 @@ WORDS = np.where(CLASSES, "right", "left")
 OPTIONS = dict(n_features=16, random_state=0)
 MODELS = {
     "ridge": lambda: bo.KernelRidge(**OPTIONS).fit(X, Y),
-    "ridge by folds": lambda: bo.KernelRidge("auto", alpha="kfold", **OPTIONS).fit(X, Y),
     "ridge of a sum": lambda: bo.KernelRidge(
         Gaussian() + 0.5 * Matern(1.5), method="nystrom", **OPTIONS
     ).fit(X, Y),

@@ -7,16 +7,14 @@ import pytest
 import scipy.sparse
 from gallery import table
 from sklearn.kernel_ridge import KernelRidge as Exact
-from sklearn.linear_model import Ridge
 from tolerance import assert_close
 
 import bochner as bo
-from bochner import Blocks, Moments
-from bochner.errors import IncompatibleModels, InvalidInput, SolutionWarning
+from bochner import Blocks
+from bochner.errors import InvalidInput, SolutionWarning
 from bochner.kernels import Gaussian, Linear, Matern
 from bochner.models import gather, prepare
-from bochner.solvers import Outcome, kfold_errors
-from bochner.sums import fold_numbers
+from bochner.solvers import Outcome
 
 KERNEL = Gaussian(lengthscale=0.8)
 
@@ -26,78 +24,10 @@ def model(kernel=KERNEL, **changes):
     return bo.KernelRidge(kernel, **options)
 
 
-# ---- folds
-
-
-def test_folds_depend_on_row_numbers_alone_and_are_equal_in_size():
-    whole = fold_numbers(3, 0, 1003)
-    for start, count in ((0, 1), (4, 3), (17, 500), (1000, 3)):
-        assert (fold_numbers(3, start, count) == whole[start : start + count]).all()
-    assert np.ptp(np.bincount(whole, minlength=5)) <= 1
-    assert (fold_numbers(4, 0, 1003) != whole).mean() > 0.7
-    assert len({tuple(group) for group in whole[:1000].reshape(-1, 5)}) > 60  # no period
-
-
-@pytest.mark.parametrize("centred", [True, False])
-def test_errors_of_folds_are_those_of_refits(centred):
-    X, y = table(83, t=2)
-    w = np.random.default_rng(1).uniform(0.2, 3, 83)
-    Z, number, alphas = (
-        np.cos(X @ np.ones((2, 6)) * range(1, 7)),
-        fold_numbers(0, 0, 83),
-        [0.1, 9.0],
-    )
-    folds = [Moments.of(Z[number == k], y[number == k], w[number == k]) for k in range(5)]
-    found = kfold_errors(Moments.of(Z, y, w), folds, np.array(alphas), centred)
-    for errors, alpha in zip(found, alphas, strict=True):
-        total = np.zeros(2)
-        for k in range(5):
-            own = number == k
-            refit = Ridge(alpha, fit_intercept=centred).fit(Z[~own], y[~own], w[~own])
-            total += w[own] @ (y[own] - refit.predict(Z[own])) ** 2
-        assert_close(errors, total / w.sum(), factor=1e4)
-
-
-def test_one_fold_alone_is_no_cross_validation():
-    X, y = table(30, t=1)
-    one = Moments.of(X, y)
-    assert kfold_errors(one, [one], np.array([1.0])) is None
-    single = model(alpha="kfold").fit(X[:1], y[:1, 0])
-    assert single.predict(X[:1]) == y[0, 0]
-
-
-@pytest.mark.parametrize("precision", ["auto", "float32"])
-def test_kfold_chooses_the_penalty_of_least_error_whatever_the_blocks(precision):
-    X, y = table(noise=0.5)
-    whole = model(alpha="kfold", precision=precision).fit(X, y)
-    path = whole.solution_.path
-    assert whole.solution_.criterion == "kfold"
-    assert path.kfold[path.alphas == whole.alpha_] <= path.kfold.min() * 1.0002
-    assert "kfold" in str(path).splitlines()[0]
-    assert sum(fold.rows for fold in whole.folds_) == whole.moments_.rows == 300
-    for size in (7, 100):
-        streamed = model(alpha="kfold", precision=precision)
-        streamed.fit_blocks(bo.Blocks.from_arrays(X, y, block_rows=size))
-        assert_close(streamed.solution_.path.kfold / path.kfold, 1 + 0 * path.kfold, factor=1e8)
-        assert streamed.alpha_ == pytest.approx(whole.alpha_)
-
-
-def test_kfold_goes_on_with_further_rows_and_refuses_rows_without_folds():
-    X, y = table(noise=0.5)
-    pieces = model(alpha="kfold").partial_fit(X[:123], y[:123]).partial_fit(X[123:], y[123:])
-    whole = model(alpha="kfold").fit(X, y)
-    assert_close(pieces.solution_.path.kfold, whole.solution_.path.kfold, factor=1e6)
-    other = model(alpha="loo").fit(X, y).set_params(alpha="kfold")
-    with pytest.raises(IncompatibleModels, match=r"needs the moments of each fold.*Fit anew"):
-        other.solve_again()
-    with pytest.raises(IncompatibleModels, match=r"needs the moments of each fold.*Fit anew"):
-        other.partial_fit(X, y)
-
-
 # ---- a penalty for each target
 
 
-@pytest.mark.parametrize("criterion", ["loo", "gcv", "evidence", "kfold"])
+@pytest.mark.parametrize("criterion", ["loo", "gcv", "evidence"])
 @pytest.mark.parametrize("method", ["orthogonal", "exact"])
 def test_each_target_has_the_penalty_it_would_have_alone(criterion, method):
     X, y = table(t=3)

@@ -13,7 +13,7 @@ import bochner as bo
 from bochner.kernels import Gaussian
 from bochner.models import CorrelationsOf, DiagonalOf, SumOnFeatures
 from bochner.solvers import CentroidsOf
-from bochner.sums import BRANCHES, FoldsOf, InProcess, MomentsOf, SampleOf, Together
+from bochner.sums import BRANCHES, InProcess, MomentsOf, SampleOf, Together
 
 rng = np.random.default_rng(0)
 N, D = 300, 16
@@ -47,7 +47,6 @@ SUMMANDS = {
     "clusters": (SumOnFeatures(PHI, CENTRES), lambda total: of_clusters(CENTRES.clusters(total))),
     "halves": (SIDES, lambda total: of_folds(SIDES.halves(total))),
     "moments": (MOMENTS, lambda total: numbers(MOMENTS.moments(total))),
-    "folds": (FoldsOf(PHI, "float64", 7), lambda total: of_folds(FoldsOf.moments(total))),
     "sample": (SampleOf(7), lambda total: total.X.ravel()),
 }
 every_summand = pytest.mark.parametrize("name", SUMMANDS)

@@ -103,7 +103,6 @@ def test_where_noise_is_low_rows_are_whitened_after_all(noisy):
     [
         (dict(precision="float64"), "it was asked for"),
         (dict(alpha=0.0), "there is no penalty"),
-        (dict(alpha="kfold"), "folds are summed up apart"),
         (dict(n_features=400), "the fit is small"),
         (dict(method=Nystrom(Given(np.random.default_rng(0).normal(size=(D, 3))))), "given rows"),
     ],

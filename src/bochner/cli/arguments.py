@@ -17,7 +17,7 @@ import click
 from click import Choice as ClickChoice
 
 #: Ways to choose a penalty, as ``bochner.solvers.ridge.path`` names them.
-CRITERIA = ("loo", "gcv", "evidence", "kfold")
+CRITERIA = ("loo", "gcv", "evidence")
 
 # fmt: off
 #: The names of ``bochner.selection.spec.NAMED``.

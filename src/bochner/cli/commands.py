@@ -142,7 +142,7 @@ def demo(**options: Any) -> None:
 @click.option(
     "--alpha",
     type=alpha,
-    metavar="loo|gcv|evidence|kfold|NUMBER",
+    metavar="loo|gcv|evidence|NUMBER",
     help="Penalty, or how to choose it, of learners that have one; ridge: loo.",
 )
 @_seed

@@ -25,7 +25,7 @@ from bochner.solvers.ridge.solution import Path
 from bochner.sums.moments import Moments
 
 #: Names of a ridge path's criteria.
-CRITERIA = {"loo": "leave-one-out", "kfold": "five folds", "gcv": "generalised cross-validation"}
+CRITERIA = {"loo": "leave-one-out", "gcv": "generalised cross-validation"}
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,6 @@ from bochner.selection.tree import neighbourhoods
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.kernel_path import solve_kernel
 from bochner.solvers.ridge.solution import Solution
-from bochner.sums.rows import N_FOLDS, fold_numbers
 
 #: DensePlaces, and rows of each: one matrix of all of them takes a tenth of a second a penalty.
 PLACES, PLACE_ROWS = 8, 128
@@ -118,13 +117,10 @@ class DensePlaces:
         """Take rows X, y and w of a few places; ``share`` is where a penalty is looked for."""
         X, y, w = rows
         some = neighbourhoods(kernel, X, PLACES, PLACE_ROWS, seed)
-        numbers = fold_numbers(seed, 0, len(some))
-        folds = tuple(own for k in range(N_FOLDS) if len(own := np.flatnonzero(numbers == k)))
-        folds = folds if alpha == "kfold" and len(folds) > 1 else ()
         start = share * float(w[some].sum()) if np.isfinite(share) else None
 
         def fit(K: Float[Array, "m m"]) -> Solution:
-            problem = KernelRows(K, y[some], w[some], centred, folds)
+            problem = KernelRows(K, y[some], w[some], centred)
             return solve_kernel(problem, alpha, per_target=per_target, start=start)
 
         near = NearRows.of(kernel, rows, seed, centred)

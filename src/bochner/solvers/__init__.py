@@ -54,7 +54,7 @@ FOR_DEVELOPERS = {
     "ridge.kernel_evidence": "kernel_evidence",
     "ridge.kernel_path": "least_along solve_kernel",
     "ridge.leave_one_out": "extrapolate leave_one_out left_out_path limited resolved_slacks",
-    "ridge.path": "PENALTY_CRITERIA as_alpha gcv_of kfold_errors path_of solve_ridge",
+    "ridge.path": "PENALTY_CRITERIA as_alpha gcv_of path_of solve_ridge",
     "ridge.solution": "Outcome Path Solution",
     "ridge.subspace": "GrowingSubspace ShiftedSystems",
 }

@@ -14,7 +14,7 @@ FOR_DEVELOPERS = {
     "products": "Firsts FirstsOf ProductsOf row_signs",
     "moments": "Accumulator Moments MomentsOf",
     "tree": "BRANCHES MergeTree RunningSum Summand",
-    "rows": "FoldsOf SampleOf fold_numbers indicators sampled",
+    "rows": "SampleOf indicators sampled",
 }
 
 

@@ -1,94 +1,16 @@
-"""Sums that keep rows apart: moments of each fold, and a random sample of rows."""
+"""A random sample of rows, as a sum."""
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bochner._core.arrays import to_numpy
-from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.sources import Block
 from bochner.errors import InvalidInput
 from bochner.sums.executor import LOCAL, Executor
-from bochner.sums.moments import Accumulator, Moments, Precision
-
-#: K. Memory is K D² numbers.
-N_FOLDS = 5
-
-#: Moments of each fold; None while it has no rows.
-Folds = tuple[Moments | None, ...]
-
-
-def fold_numbers(seed: int, start: int, count: int) -> Array:
-    """Return the folds, 0 to 4, of rows ``start`` to ``start + count − 1``.
-
-    Of each five consecutive rows one goes to each fold, in an order that is random: the same
-    whatever the blocks, and folds as equal in size as five can be.
-    """
-    first = start - start % N_FOLDS
-    groups = -(-(start + count - first) // N_FOLDS)
-    generator = stream(seed, "folds")
-    generator.bit_generator.advance(first)  # type: ignore[attr-defined]
-    order = generator.random((groups, N_FOLDS)).argsort(axis=1)
-    return order.ravel()[start - first : start - first + count]
-
-
-@dataclass(frozen=True, eq=False)
-class FoldsOf:
-    """The summand of moments of each fold; row numbers count from ``start``."""
-
-    features: Callable[[Array], Array]
-    precision: Precision
-    seed: int
-    start: int = 0
-
-    def zero(self) -> list[Accumulator]:
-        """Return empty accumulators."""
-        return [Accumulator(self.precision) for _ in range(N_FOLDS)]
-
-    def add(self, total: list[Accumulator], block: Block) -> list[Accumulator]:
-        """Add each row to its fold."""
-        Z = to_numpy(self.features(block.X))
-        y = to_numpy(block.y)
-        w = None if block.w is None else to_numpy(block.w)
-        numbers = fold_numbers(self.seed, self.start + block.start, len(Z))
-        for k, fold in enumerate(total):
-            own = np.flatnonzero(numbers == k)
-            if len(own):
-                fold.add(Z[own], y[own], None if w is None else w[own])
-        return total
-
-    def merge(self, a: list[Accumulator], b: list[Accumulator]) -> list[Accumulator]:
-        """Take each fold of the second into that of the first."""
-        return [x.merge(y) for x, y in zip(a, b, strict=True)]
-
-    @staticmethod
-    def moments(total: list[Accumulator]) -> Folds:
-        """Return the moments of each fold."""
-        return tuple(fold.moments() if fold.rows else None for fold in total)
-
-
-def added(a: Folds, b: Folds) -> Folds:
-    """Return the folds of the rows of both."""
-    return tuple(_sum(pair) for pair in zip(a, b, strict=True))
-
-
-def total_of(folds: Folds) -> Moments:
-    """Return the moments of all rows."""
-    total = _sum(folds)
-    return Accumulator().moments() if total is None else total  # which says that there are no rows
-
-
-def _sum(moments: Iterable[Moments | None]) -> Moments | None:
-    total: Moments | None = None
-    for one in moments:
-        if one is not None:
-            total = one if total is None else total + one
-    return total
-
 
 # --- A random sample of rows as a sum: that of two parts is made of their samples ----------------
 

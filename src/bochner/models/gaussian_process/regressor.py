@@ -272,7 +272,7 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
             return with_neighbours_of(fit, spec, blocks, fit_by_method)
         if isinstance(fit, ExactProcessFit):
             before = self._featured(fit).summed
-        return solved(spec, inputs, before.with_rows_of(blocks, False, LOCAL))
+        return solved(spec, inputs, before.with_rows_of(blocks, LOCAL))
 
     def _featured(self, fit: ExactProcessFit) -> GaussianProcessFit:
         """Return the fit to the same rows with features of the same kernel, which rows add to."""

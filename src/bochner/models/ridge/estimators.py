@@ -70,7 +70,6 @@ from bochner.selection.spec import Tolerance
 from bochner.solvers.ridge.path import as_alpha
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Moments, Precision
-from bochner.sums.rows import Folds
 
 #: What a fit of this folder gives.
 AnyRidgeFit = RidgeFit | ExactFit | LocalFit | GridFit | WideFit
@@ -219,11 +218,6 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
         return self._sums("moments_").summed.moments
 
     @property
-    def folds_(self) -> Folds:
-        """Moments of each fold, with ``alpha="kfold"``."""
-        return self._sums("folds_").summed.folds
-
-    @property
     def rows_seen_(self) -> int:
         """Rows that were read."""
         fit = self._fitted
@@ -336,14 +330,13 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         made of some tens of passes over the rows, in O(n D) time each, and no D × D matrix.
     %(metric of tables)s
     %(columns as given)s
-    alpha : float, (t,) or {"loo", "gcv", "evidence", "kfold"}, default "loo"
+    alpha : float, (t,) or {"loo", "gcv", "evidence"}, default "loo"
         The penalty, or one for each target, or how to choose it: by leave-one-out errors
         (exact for all rows up to 8192; beyond, those of as many random ones, corrected by the
-        residuals of all), generalised cross-validation, marginal likelihood, or five folds, whose
-        moments are taken out of the total one by one (memory 5 D²; folds go by row number,
-        whatever the blocks). With the kernel itself and a large norm "loo" takes the likeliest
-        penalty at which errors are about one per cent larger at most. With a preconditioner it is
-        chosen on the features of that. 0 is the solution of least norm.
+        residuals of all), generalised cross-validation or marginal likelihood. With the kernel
+        itself and a large norm "loo" takes the likeliest penalty at which errors are about one per
+        cent larger at most. With a preconditioner it is chosen on the features of that. 0 is the
+        solution of least norm.
     alpha_per_target : bool, default False
         Whether each target has the penalty that is best for it alone; one factorisation serves
         all. ``alpha_`` is then (t,).
@@ -487,7 +480,7 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
         D; None: 1024 or 2048, where features are made. As in :class:`KernelRidge`.
     %(metric of tables)s
     %(columns as given)s
-    alpha : float, (K,) or {"loo", "gcv", "evidence", "kfold"}, default "loo"
+    alpha : float, (K,) or {"loo", "gcv", "evidence"}, default "loo"
         The penalty, or how to choose it: the squared error of ±1 decides. With the kernel itself
         "loo" goes on from there to where calibrated probabilities of rows left out lose least.
     alpha_per_target : bool, default False

@@ -51,11 +51,10 @@ from bochner.solvers.cg import (
 from bochner.solvers.ridge.dual import KernelRows, slack_of
 from bochner.solvers.ridge.eigen import Eigen, decompose
 from bochner.solvers.ridge.kernel_path import PENALTY_ROWS, solve_kernel
-from bochner.solvers.ridge.path import given_alpha, kfold_errors, least_alpha, solve_ridge
+from bochner.solvers.ridge.path import given_alpha, least_alpha, solve_ridge
 from bochner.solvers.ridge.solution import Outcome, Solution
 from bochner.sums.executor import LOCAL, Executor, require_order
 from bochner.sums.moments import Accumulator, Moments, Precision
-from bochner.sums.rows import N_FOLDS, fold_numbers
 
 #: GatheredRows that leave-one-out errors are computed for: all up to this, else so many at random.
 MOST_LOO_ROWS = 8192
@@ -86,17 +85,13 @@ def prepare(spec: RidgeSpec, chosen: Chosen, rows: GatheredRows) -> Prepared:
     They are of float32, in half of the time, where a penalty is given that they serve for.
     """
     alpha, centred = spec.alpha, spec.fit_intercept
-    Z, sums, moments, eigen = _single(spec, chosen, rows) or _summed(
-        chosen.map, rows, "float64", centred
-    )
-    kfold = _kfold(chosen.seed, rows, Z, sums, centred) if alpha == "kfold" else None
+    Z, moments, eigen = _single(spec, chosen, rows) or _summed(chosen.map, rows, "float64", centred)
     Z -= moments.feature_mean.astype(Z.dtype)
     solution = solve_ridge(
         eigen,
         (moments.feature_mean, moments.target_mean),
         alpha,
         _loo_rows(chosen.seed, rows, Z, moments) if alpha == "loo" else (),
-        kfold=kfold,
         per_target=spec.per_target,
     )
     Z *= np.sqrt(rows.w).astype(Z.dtype)[:, None]
@@ -104,10 +99,9 @@ def prepare(spec: RidgeSpec, chosen: Chosen, rows: GatheredRows) -> Prepared:
 
 
 class _Summed(NamedTuple):
-    """Features, their moments, the same about zero if there is no intercept, and eigenvalues."""
+    """Features, their moments, about zero if there is no intercept, and eigenvalues."""
 
     Z: Float[Array, "n r"]
-    sums: Moments
     moments: Moments
     eigen: Eigen
 
@@ -127,7 +121,7 @@ def _single(spec: RidgeSpec, chosen: Chosen, rows: GatheredRows) -> _Summed | No
 def _summed(phi: FeatureMap, rows: GatheredRows, precision: Precision, centred: bool) -> _Summed:
     Z, sums = _features(phi, rows, precision)
     moments = sums if centred else sums.about_zero()
-    return _Summed(Z, sums, moments, decompose(moments, centred))
+    return _Summed(Z, moments, decompose(moments, centred))
 
 
 def _features(
@@ -150,13 +144,6 @@ def _loo_rows(
     kept = chosen_rows(seed, n, min(n, MOST_LOO_ROWS))
     for some in np.array_split(kept, max(1, len(kept) // block_rows(Z.shape[1]))):
         yield Z[some], rows.y[some] - moments.target_mean, rows.w[some]
-
-
-def _kfold(seed: int, rows: GatheredRows, Z: Array, total: Moments, centred: bool) -> Any:
-    numbers = fold_numbers(seed, 0, int(rows.number[-1]) + 1)[rows.number]
-    own = [numbers == k for k in range(N_FOLDS)]
-    folds = [Moments.of(Z[k], rows.y[k], rows.w[k]) for k in own if k.any()]
-    return lambda alphas: kfold_errors(total, folds, alphas, centred)
 
 
 def rounded(Z: Array, values: Array, alphas: Array) -> Array:
@@ -346,12 +333,8 @@ def _solved(spec: RidgeSpec, share: float, chosen: Chosen, rows: GatheredRows) -
     """Solve with the matrix of rows whose first and last are like all others."""
     judged = min(rows.weight, float(rows.w[:PENALTY_ROWS].sum()))
     start = share * judged if np.isfinite(share) else None
-    numbers = fold_numbers(chosen.seed, 0, int(rows.number.max()) + 1)[rows.number]
-    folds = [np.flatnonzero(numbers == k) for k in range(N_FOLDS)]
-    folds = [fold for fold in folds if len(fold)]
-    by_folds = spec.alpha == "kfold" and len(folds) > 1
     K = kernel_matrix(chosen.kernel, rows.X)
-    problem = KernelRows(K, rows.y, rows.w, spec.fit_intercept, tuple(folds) if by_folds else ())
+    problem = KernelRows(K, rows.y, rows.w, spec.fit_intercept)
     lost = log_loss_of_signs if spec.features.of_classes else None
     return solve_kernel(problem, spec.alpha, per_target=spec.per_target, start=start, lost=lost)
 

@@ -221,9 +221,8 @@ def fit_ridge_or_waves(
 
 
 def with_waves(spec: RidgeSpec) -> RidgeSpec:
-    """Return the spec that allows waves, where its penalty does: there are no folds of waves."""
-    able = least_alpha(spec.alpha) not in ("kfold", 0)
-    return replace(spec, features=replace(spec.features, waves=able))
+    """Return the spec that allows waves, where it has a penalty."""
+    return replace(spec, features=replace(spec.features, waves=least_alpha(spec.alpha) != 0))
 
 
 def widened(spec: RidgeSpec, blocks: Blocks) -> RidgeSpec:
@@ -248,7 +247,7 @@ def with_rows_of(
     fit: RidgeFit, spec: RidgeSpec, blocks: Blocks, where: Executor = LOCAL
 ) -> RidgeFit:
     """Return the fit to the rows before and to these."""
-    return solved_again(fit, spec, fit.summed.with_rows_of(blocks, spec.alpha == "kfold", where))
+    return solved_again(fit, spec, fit.summed.with_rows_of(blocks, where))
 
 
 def solved_again(fit: RidgeFit, spec: RidgeSpec, summed: Summed | None = None) -> RidgeFit:
@@ -277,7 +276,6 @@ def solve(
         (summed.seen.feature_mean, summed.seen.target_mean),
         spec.alpha,
         rows if spec.alpha == "loo" else None,
-        kfold=summed.kfold() if spec.alpha == "kfold" else None,
         per_target=spec.per_target,
     )
     if not double and summed.moments.precision == "float64" and solution.outcome is Outcome.SOLVED:

@@ -12,7 +12,6 @@ from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
-from bochner.errors import InvalidInput
 from bochner.features.mercer.sphere import SphericalHarmonics
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.sphere import named_on_sphere
@@ -179,11 +178,6 @@ def merge_grids(fits: list[GridFit]) -> GridFit:
 
 def _require_served(spec: RidgeSpec) -> None:
     who, alpha = spec.features.who, least_alpha(spec.alpha)
-    if alpha == "kfold":
-        raise InvalidInput(
-            f'{who}: alpha="kfold" needs the moments of each fold, and {spec.features.method} '
-            'keeps sums of all rows. Pass "loo", "gcv" or "evidence", or a number.'
-        )
     if not isinstance(alpha, str):
         require_penalty(who, float(alpha))
 

@@ -1,6 +1,6 @@
 """Sums over all rows for ridge regression: in which precision, and what is whitened when."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -9,22 +9,21 @@ import numpy as np
 
 from bochner._core.arrays import to_numpy
 from bochner._core.checks import require_power, warn_user
-from bochner._core.shapes import Array
 from bochner._core.sizes import FEW, LOO_ROWS, LOOK_ROWS, long_sweep, sums_first
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.sources import Block, required_targets
-from bochner.errors import IncompatibleModels, InvalidInput
+from bochner.errors import InvalidInput
 from bochner.features.nystrom.landmarks import Given
 from bochner.features.nystrom.nystrom import COARSE, Nystrom, NystromMap
 from bochner.selection.chosen import Chosen, FeatureSpec, feature_precision, summand_of
 from bochner.solvers.ridge.eigen import FLOAT32_FLOOR, Eigen, Triangle, decompose, decompose_rows
 from bochner.solvers.ridge.leave_one_out import Rows, limited
-from bochner.solvers.ridge.path import Alpha, kfold_errors, least_alpha
+from bochner.solvers.ridge.path import Alpha, least_alpha
 from bochner.solvers.ridge.solution import Outcome
 from bochner.sums.executor import Executor, Together
 from bochner.sums.moments import Moments, Precision
-from bochner.sums.rows import Folds, FoldsOf, SampleOf, added, total_of
+from bochner.sums.rows import SampleOf
 
 #: A penalty this many times above what float32 resolves is taken to stay above it.
 SURE = 30.0
@@ -48,8 +47,6 @@ class Summed:
         For leave-one-out errors and the certificate.
     rows : int
         Rows that were read, those of zero weight too.
-    folds : Folds
-        Moments of each fold, where folds choose the penalty.
     target_shape : tuple of int
         Of one row of y: () or (t,).
     """
@@ -60,7 +57,6 @@ class Summed:
     moments: Moments
     sample: RowSample
     rows: int
-    folds: Folds = ()
     target_shape: tuple[int, ...] = ()
 
     @property
@@ -108,20 +104,6 @@ class Summed:
             return decompose_rows(*rows, centred=self.fit_intercept), rows
         return decompose(self.seen, self.fit_intercept), None
 
-    def kfold(self) -> Callable[[Array], Array]:
-        """Return what gives the errors of folds for penalties."""
-        self.require_folds()
-        folds = [fold for fold in self.folds if fold is not None]
-        return lambda alphas: kfold_errors(self.moments, folds, alphas, self.fit_intercept)
-
-    def require_folds(self) -> None:
-        """Refuse rows that were added up without their folds."""
-        if sum(fold.rows for fold in self.folds if fold is not None) != self.moments.rows:
-            raise IncompatibleModels(
-                f'{self.who}: alpha="kfold" needs the moments of each fold, of all rows; '
-                'some were fitted without. Fit anew, or set alpha="loo".'
-            )
-
     def checked(self) -> "Summed":
         """Refuse weights and targets so small that their sums and squares vanish in float64."""
         weight, power = self.moments.weight, self.moments.power
@@ -135,25 +117,20 @@ class Summed:
 
     def merge(self, other: "Summed") -> "Summed":
         """Return the sums of the rows of both, in float64."""
-        folds = added(self.folds, other.folds) if self.folds and other.folds else ()
         return replace(
             self,
             moments=self.moments + other.moments,
             sample=self.sample.merge(other.sample),
             rows=self.rows + other.rows,
-            folds=folds,
         )
 
-    def with_rows_of(self, blocks: Blocks, by_folds: bool, where: Executor) -> "Summed":
+    def with_rows_of(self, blocks: Blocks, where: Executor) -> "Summed":
         """Return the sums of the rows before and of these, in float64."""
         require_alike(self.who, blocks, self.target_shape)
-        if by_folds:
-            self.require_folds()
         seed = self.chosen.seed
-        more = add_up(self.chosen, blocks, "float64", by_folds, where, SampleOf(seed, self.rows))
+        more = add_up(self.chosen, blocks, "float64", where, SampleOf(seed, self.rows))
         parts = Summed(self.who, self.chosen, self.fit_intercept, *more, self.target_shape)
-        found = self.merge(parts)
-        return (replace(found, moments=total_of(found.folds)) if by_folds else found).checked()
+        return self.merge(parts).checked()
 
 
 def require_alike(who: str, blocks: Blocks, before: tuple[int, ...]) -> None:
@@ -170,20 +147,14 @@ def add_up(
     chosen: Chosen,
     blocks: Blocks,
     precision: Precision,
-    by_folds: bool,
     where: Executor,
     sample: SampleOf | None = None,
-) -> tuple[Moments, Any, int, Folds]:
-    """Return the moments of all rows, their sample if one is asked for, their number, and folds."""
-    start = 0 if sample is None else sample.start
+) -> tuple[Moments, Any, int]:
+    """Return the moments of all rows, their sample if one is asked for, and their number."""
     sums: Any = summand_of(chosen, precision)
-    if by_folds:
-        sums = FoldsOf(chosen.features, precision, chosen.seed, start)
     summands = Together((sums,) if sample is None else (sums, sample))
     total, *kept = where.sum(summands, blocks.with_rows(chosen.block_rows))
-    folds = sums.moments(total) if by_folds else ()
-    moments = total_of(folds) if by_folds else sums.moments(total)
-    return moments, (kept[0] if kept else None), count_rows(blocks), folds
+    return sums.moments(total), (kept[0] if kept else None), count_rows(blocks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,14 +199,14 @@ class Pass:
                     return found.checked()
             if needs_float64 is not False:
                 dtype, chosen = "float64", _with_jitter(chosen, None)
-        sums = add_up(chosen, blocks, dtype, self.alpha == "kfold", where, SampleOf(chosen.seed))
+        sums = add_up(chosen, blocks, dtype, where, SampleOf(chosen.seed))
         return Summed(self.who, chosen, self.fit_intercept, *sums, shape).checked()
 
     def again(self, summed: Summed, blocks: Blocks, where: Executor) -> Summed:
         """Sum up all rows again, in float64, each whitened by itself."""
         chosen = _with_jitter(summed.chosen, None)
-        moments, _, rows, folds = add_up(chosen, blocks, "float64", self.alpha == "kfold", where)
-        return replace(summed, chosen=chosen, moments=moments, rows=rows, folds=folds)
+        moments, _, rows = add_up(chosen, blocks, "float64", where)
+        return replace(summed, chosen=chosen, moments=moments, rows=rows)
 
     def _sums_first(self, chosen: Chosen, n: int | None) -> bool:
         """Whether sums of kernel values are whitened in the place of rows.
@@ -246,7 +217,7 @@ class Pass:
         if not isinstance(phi, NystromMap) or chosen.precision != "float64":
             return False
         drawn = isinstance(method, Nystrom) and not isinstance(method.landmarks, Given)
-        if not drawn or n is None or self.alpha == "kfold":
+        if not drawn or n is None:
             return False
         return sums_first(n, phi.n_features) and not self._asks_float64(chosen)
 
@@ -268,7 +239,7 @@ class Pass:
         """
         phi = chosen.map
         fine = chosen.precision == "float64" and isinstance(phi, NystromMap) and phi.jitter is None
-        if fine or n is None or self.alpha == "kfold" or not long_sweep(n, phi.n_features):
+        if fine or n is None or not long_sweep(n, phi.n_features):
             return False
         return self._asks_float64(chosen)
 
@@ -284,7 +255,7 @@ class Pass:
         sums, alpha, n = summand_of(chosen, precision), least_alpha(self.alpha), count_rows(blocks)
 
         def part(moments: Moments, sample: RowSample) -> Summed:
-            return Summed(self.who, chosen, self.fit_intercept, moments, sample, n, (), shape)
+            return Summed(self.who, chosen, self.fit_intercept, moments, sample, n, shape)
 
         def stop(total: list[Any]) -> bool:
             first = part(sums.so_far(total[0]), total[1])

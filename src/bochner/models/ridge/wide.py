@@ -177,13 +177,13 @@ class WideFit(ShownRidge):
 def is_wide(spec: RidgeSpec, blocks: Blocks) -> bool:
     """Whether a fit has too many features for their Gram matrix, and rows enough to need them.
 
-    Without penalty, and by folds or evidence, the matrix is formed.
+    Without penalty, and by evidence, the matrix is formed.
     """
     features = spec.features
     if isinstance(features.width, Tolerance) or least_alpha(spec.alpha) == 0:
         return False
     wide = needs_passes(features.method, features.width, blocks.n_rows, blocks.n_columns)
-    return wide and spec.alpha not in ("kfold", "evidence")
+    return wide and spec.alpha != "evidence"
 
 
 def needs_passes(method: Method, width: int, n_rows: int | None, n_columns: int) -> bool:

@@ -6,7 +6,6 @@ M = A⁻¹ − A⁻¹s sᵀA⁻¹/sᵀA⁻¹s, the inverse on all directions but
     u = M √w y,   f(x) = Σ √w_i u_i k(x, x_i) + b,   residuals r = α u/√w,
 
     leave-one-out:  e_i = r_i/s_i,  s_i = (W_i − 1 + α M_ii)/W_i,  W_i = max(w_i, 1),
-    a fold k:       √w e = M_kk⁻¹ u_k,
     freedom:        tr(I − H) = α tr M,
 
 so each criterion has its slope in log α for n² operations more: ∂u/∂α = −Mu, ∂M/∂α = −M².
@@ -17,12 +16,11 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_solve
+from scipy.linalg import LinAlgError
 
 from bochner._core.blas import (
     add_outer,
     add_outer_sum,
-    cho_factor,
     factor,
     invert_triangle,
     mirror,
@@ -66,15 +64,12 @@ class KernelRows:
         Positive.
     centred : bool
         Whether an intercept is fitted.
-    folds : tuple of (m,)
-        Rows of each fold, where folds choose the penalty.
     """
 
     K: Float[Array, "n n"]
     y: Float[Array, "n t"]
     w: Float[Array, " n"]
     centred: bool = True
-    folds: tuple[Array, ...] = ()
 
     @cached_property
     def root(self) -> Float[Array, " n"]:
@@ -115,12 +110,12 @@ class KernelRows:
         return self.w @ self.about**2
 
     def take(self, some: Array) -> "KernelRows":
-        """Return these rows; folds are not kept."""
+        """Return these rows."""
         part = self.K[np.ix_(some, some)], self.y[some], self.w[some]
         return KernelRows(*part, self.centred)
 
     def first(self, m: int) -> "KernelRows":
-        """Return the first m rows, without a copy of K; folds are not kept."""
+        """Return the first m rows, without a copy of K."""
         return KernelRows(self.K[:m, :m], self.y[:m], self.w[:m], self.centred)
 
     def coefficients(
@@ -372,19 +367,6 @@ class Dual:
         traced = self.alpha * float(np.trace(self.inverse)) + self.rows.centred - len(self.rows.w)
         by_q = self.alpha * (self.u**2).sum(axis=0) / q
         return value, 1 - by_q + traced / freedom
-
-    def kfold(self) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
-        """Return mean squared errors of folds, each predicted from the others; slopes."""
-        M, errors, slope = self.inverse, 0.0, 0.0
-        for fold in self.rows.folds:
-            own = M[np.ix_(fold, fold)]
-            factored = cho_factor((own + own.T) / 2, True)
-            e = cho_solve(factored, self.u[fold])
-            bent = product(np.ascontiguousarray(M[fold]), np.ascontiguousarray(M[:, fold])) @ e
-            errors = errors + (e**2).sum(axis=0)
-            by = cho_solve(factored, bent - self._falling[fold])
-            slope = slope + 2 * self.alpha * (e * by).sum(axis=0)
-        return errors / self.rows.w.sum(), slope / self.rows.w.sum()
 
     @cached_property
     def freedom(self) -> float:

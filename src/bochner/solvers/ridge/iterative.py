@@ -500,7 +500,6 @@ def wide_path(problem: WideProblem, states: list[WideState], alphas: Array) -> P
         np.full(len(states), np.nan),
         np.array([state.dimension for state in states]),
         len(problem.judges.w),
-        None,
         pooled(deviation, power),
     )
 

@@ -156,8 +156,6 @@ class AtPenalty:
         """Take what is needed."""
         rows = dual.rows
         criteria = {"loo": dual.loo(), "gcv": dual.gcv(), "evidence": dual.evidence()}
-        if rows.folds:
-            criteria["kfold"] = dual.kfold()
         each = pooled(dual.left_out**2, rows.power / rows.w.sum())
         mean = float(rows.w @ each / rows.w.sum())
         spread = float(rows.w @ (each / max(mean, TINY) - 1.0) ** 2 / rows.w.sum())
@@ -244,7 +242,7 @@ def solve_kernel(
     Parameters
     ----------
     rows : KernelRows
-    alpha : float, (t,) or {"loo", "gcv", "evidence", "kfold"}
+    alpha : float, (t,) or {"loo", "gcv", "evidence"}
         Above 0.
     per_target : bool, default False
         Whether each target has the penalty that is best for it alone.
@@ -282,8 +280,6 @@ def _chosen(
     first = FIRST * rows.trace / len(rows.w) if start is None else start
     varies = np.flatnonzero(rows.power > 0)
     criterion = alpha if isinstance(alpha, str) else "given"
-    if criterion == "kfold" and not rows.folds:
-        criterion = "gcv"
     if not isinstance(alpha, str):
         chosen = as_given(alpha, len(rows.power))
     elif not len(varies):
@@ -301,8 +297,7 @@ def _solve_many(
 ) -> Solution:
     """Choose the penalty by some of the rows, and factor the matrix of all once."""
     kept = np.arange(PENALTY_ROWS)
-    folds = tuple(own for fold in rows.folds if len(own := fold[fold < PENALTY_ROWS]))
-    few = replace(rows.first(PENALTY_ROWS), folds=folds if len(folds) > 1 else ())
+    few = rows.first(PENALTY_ROWS)
     penalties, tried = Penalties(few), dict[float, SolvedRows]()
     chosen, criterion = _chosen(penalties, alpha, per_target, start)
     if _settles(few, chosen, criterion):
@@ -472,7 +467,6 @@ def _path(penalties: Penalties) -> Path:
         -0.5 * freedom * evidence.sum(axis=1),
         np.array([each.effective_dimension for each in found]),
         len(rows.w),
-        values("kfold") if rows.folds else None,
         np.array([each.deviation for each in found]),
     )
 

@@ -15,7 +15,6 @@ WORDS = {
     "loo": "chosen by leave-one-out error",
     "gcv": "chosen by generalised cross-validation",
     "evidence": "chosen by marginal likelihood",
-    "kfold": "chosen by five folds",
     "given": "as given",
 }
 
@@ -135,9 +134,6 @@ class Path:
         d_λ = Tr G(G + λI)⁻¹.
     loo_rows : int
         Rows that the leave-one-out errors were computed for.
-    kfold : (p,) or None
-        Mean squared error of five folds, each predicted from the other four; several targets as
-        in ``loo``. None if it was not asked for.
     loo_error : (p,) or None
         Standard error of ``loo``, as an estimate of the expected squared error on new rows: of the
         sample, and of all rows as a sample of what there might be. It knows nothing of the choice
@@ -150,7 +146,6 @@ class Path:
     evidence: Float[Array, " p"]
     effective_dimension: Float[Array, " p"]
     loo_rows: int = 0
-    kfold: Float[Array, " p"] | None = None
     loo_error: Float[Array, " p"] | None = None
 
     def __str__(self) -> str:
@@ -160,15 +155,13 @@ class Path:
         if self.loo_error is not None:
             names.insert(2, "loo_error")
             columns.insert(2, self.loo_error)
-        if self.kfold is not None:
-            names, columns = [*names, "kfold"], [*columns, self.kfold]
         rows = zip(*columns, strict=True)
         lines = ["".join(f"{name:>13}" for name in names)]
         lines += ["".join(f"{value:13.5g}" for value in row) for row in rows]
         return "\n".join(lines)
 
     def best(self, criterion: str) -> int:
-        """Return the index of the best alpha by "loo", "gcv", "kfold" or "evidence"."""
+        """Return the index of the best alpha by "loo", "gcv" or "evidence"."""
         return best_of(getattr(self, criterion), criterion)
 
     def lowest(self, criterion: str) -> int:
@@ -203,7 +196,7 @@ class Solution:
     path : Path
         Criteria at every alpha tried.
     criterion : str
-        "loo", "gcv", "evidence", "kfold", or "given".
+        "loo", "gcv", "evidence" or "given".
     residual_variance : (t,) float64
         Σ w (y − ŷ)² / W on the rows of the fit.
     history : tuple of str
