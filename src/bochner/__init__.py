@@ -81,7 +81,7 @@ if TYPE_CHECKING:
         ExactKernel,
         LocalKernel,
     )
-    from bochner.models.scores import NormalScores, cross_validated_scores, normal_scores
+    from bochner.models.scores import NormalScores, normal_scores, predictive_scorer
     from bochner.models.sgd.estimators import KernelSGDClassifier, KernelSGDRegressor
     from bochner.models.trends import TrendedProcess, universal_kriging
     from bochner.models.tune import tune
@@ -191,7 +191,6 @@ __all__ = [
     "compare",
     "compare_bounds",
     "contributions",
-    "cross_validated_scores",
     "double_descent",
     "draw",
     "engines",
@@ -204,6 +203,7 @@ __all__ = [
     "normal_scores",
     "partial_dependence",
     "plan",
+    "predictive_scorer",
     "report_model",
     "required_features",
     "risk",
@@ -259,7 +259,7 @@ _NAMES = {
         "tune",
     ),
     "bochner.models.averages": ("cell_averages",),
-    "bochner.models.scores": ("NormalScores", "cross_validated_scores", "normal_scores"),
+    "bochner.models.scores": ("NormalScores", "normal_scores", "predictive_scorer"),
     "bochner.models.trends": ("TrendedProcess", "universal_kriging"),
     "bochner.sums.moments": ("Moments",),
     "bochner.planner": ("Plan", "plan"),

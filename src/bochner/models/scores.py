@@ -10,15 +10,11 @@ The continuous ranked probability score of N(μ, σ²) at y is, with z = (y − 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.stats import norm
-from sklearn.base import clone
-from sklearn.utils import _safe_indexing
 
 from bochner._core.checks import share
-from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Tabular
 from bochner.errors import InvalidInput
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
@@ -131,68 +127,33 @@ def normal_scores(
     )
 
 
-def cross_validated_scores(
-    process: GaussianProcessRegressor,
-    X: Tabular,
-    y: Array,
-    *,
-    folds: Any = 10,
-    groups: Array | None = None,
-    coverages: Sequence[float] = COVERAGES,
-    random_state: Seed = 0,
-) -> NormalScores:
-    """Score the laws of rows by processes that were fitted without them.
+def predictive_scorer(process: GaussianProcessRegressor, X: Tabular, y: Array) -> dict[str, float]:
+    """Score the laws of rows held out: a scorer for scikit-learn's ``cross_validate``.
 
     Parameters
     ----------
     process : GaussianProcessRegressor
-        Its parameters; it is not fitted itself.
+        Fitted to other rows.
     X : (n, d)
     y : (n,) or (n, t)
-    folds : int or splitter of scikit-learn, default 10
-        How many folds, of rows chosen at random. With ``groups`` whole groups are left out
-        together, as ``GroupKFold`` does: stations, or squares of a map, so that neighbours do not
-        tell of one another.
-    groups : (n,), optional
-        Of each row.
-    coverages : sequence of float, default (0.5, 0.9, 0.95)
-    random_state : int, Generator, RandomState or None, default 0
-        Of the folds.
 
     Returns
     -------
-    NormalScores
-        Of all rows, each scored once.
+    dict
+        "bias", "rmse", "crps", "log_density", "z_variance" of :class:`NormalScores`, and
+        "coverage_0.5", "coverage_0.9", "coverage_0.95".
 
     Raises
     ------
     InvalidInput
         If the learner is no process.
-
-    Notes
-    -----
-    As many fits as there are folds; everything that is open is chosen again in each.
     """
     if not isinstance(process, GaussianProcessRegressor):
         raise InvalidInput(
-            "cross_validated_scores: process must be a GaussianProcessRegressor, whose predictions "
+            "predictive_scorer: process must be a GaussianProcessRegressor, whose predictions "
             f"have deviations; got {type(process).__name__}."
         )
-    y = np.asarray(y)
-    parts = []
-    for train, held in _splitter(folds, groups, random_state).split(X, y, groups):
-        model = clone(process).fit(_safe_indexing(X, train), y[train])
-        found = model.predict(_safe_indexing(X, held), return_std=True, include_noise=True)
-        parts.append((y[held], *(np.asarray(a) for a in found)))
-    of_all, mean, deviation = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return normal_scores(of_all, mean, deviation, coverages)
-
-
-def _splitter(folds: Any, groups: Array | None, random_state: Seed) -> Any:
-    from sklearn.model_selection import GroupKFold, KFold, check_cv  # noqa: PLC0415  slow to import
-
-    if isinstance(folds, int) and groups is None:
-        return KFold(folds, shuffle=True, random_state=seed_of(random_state) % 2**32)
-    if isinstance(folds, int):
-        return GroupKFold(folds)
-    return check_cv(folds)
+    found = normal_scores(y, *process.predict(X, return_std=True, include_noise=True))
+    names = ("bias", "rmse", "crps", "log_density", "z_variance")
+    covered = {f"coverage_{asked:g}": within for asked, within in found.coverage}
+    return {name: getattr(found, name) for name in names} | covered
