@@ -61,7 +61,7 @@ def test_weights_are_copies_and_scales_cancel():
     repeated = bo.OneClassSVM(KERNEL, nu=0.2).fit(np.repeat(X, copies, axis=0))
     scale = np.abs(weighted.score_samples(NEW)).max()
     off = weighted.decision_function(NEW) - repeated.decision_function(NEW)
-    assert np.abs(off).max() < 1e-5 * scale
+    assert np.abs(off).max() < 1e-12 * scale
     large = bo.OneClassSVM(1e6 * KERNEL, nu=0.2).fit(X, sample_weight=1e-4 * copies)
     ratio = large.decision_function(NEW) / weighted.decision_function(NEW)
     assert np.allclose(ratio, 100, rtol=1e-4)

@@ -8,7 +8,7 @@ and the coefficients inside their bounds then solve a linear system, K_FF a_F âˆ
 """
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -18,6 +18,7 @@ from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join
+from bochner.models._rows import row_marks
 from bochner.models.convex.exact import ExactConvexFit, matrix_choice
 from bochner.models.convex.exact_regression import CORRECTIONS, DualFit, put_on_support
 from bochner.models.convex.fit import ConvexSpec, warned
@@ -125,13 +126,18 @@ def fit_one_class_exactly(
     rows = sampled(blocks.recoded(lambda _: None), spec.features.seed)
     found = choose_without_target(spec.features, rows)
     chosen = Chosen(spec.features.seed, found, matrix_choice(found, X))
-    K = np.ascontiguousarray(chosen.kernel(X))
-    size, weight = float(np.diag(K).mean()) or 1.0, float(w.mean())
+    # Copies are one row with their weight: weights and copies of rows give the same machine.
+    marks = row_marks(X, spec.features.seed)
+    _, first, own = np.unique(marks, return_index=True, return_inverse=True)
+    total = np.bincount(own, w)
+    K = np.ascontiguousarray(chosen.kernel(X[first]))
+    size, weight = float(np.diag(K).mean()) or 1.0, float(total.mean())
     K /= size
-    problem = SupportProblem(K, w / weight, nu)
+    problem = SupportProblem(K, total / weight, nu)
     at = problem.solved(spec.tol, spec.max_iter)
     at = problem.judged(at.coef, _offset(problem, at), at.steps)
-    solution = _solution(at, problem.nu * float(len(w)), weight, size, spec.tol)
+    solution = _solution(at, problem.nu * len(total), weight, size, spec.tol)
+    solution = replace(solution, coef=solution.coef[own] * (w / total[own])[:, None])
     return warned(
         ExactConvexFit(inputs, chosen, spec.loss, X, solution, max(1, len(solution.history)))
     )
