@@ -189,15 +189,13 @@ class WithIntervals(TargetEstimator):
         """Return the predictions that bounds are about: one for each target."""
         return predicted
 
-    def _held_out(self, X: Any, y: Any, w: Any) -> LeftOutRows:
-        """Return rows as the fit predicts them."""
+    def _held_out(self, X: Any, y: Any, w: Any, other: Any = None) -> LeftOutRows:
+        """Return rows as the fit predicts them, or another fit of the same learner."""
         blocks, _ = self._blocks_of(X, y, w, first=False)
-        pieces, shown = [], []
-        for block in blocks.with_rows(ROWS):
-            pieces.append(Piece(*_numbers(block)))
-            found = to_numpy(self.predict(Blocks.from_arrays(block.X)))
-            shown.append(self._centre(found.reshape(len(found), -1)))
-        rows, centre = join(pieces), np.concatenate(shown)
+        rows = join([Piece(*_numbers(block)) for block in blocks.with_rows(ROWS)])
+        judged = self if other is None else other
+        shown = to_numpy(judged.predict(Blocks.from_arrays(rows.X) if other is None else X))
+        centre = judged._centre(shown.reshape(len(shown), -1))
         if rows.y.shape[1] != centre.shape[1]:
             raise InvalidInput(
                 f"{type(self).__name__}.calibrate: y must have the {centre.shape[1]} targets of "
@@ -221,12 +219,7 @@ class WithIntervals(TargetEstimator):
             rows = [None if a is None else _safe_indexing(a, train) for a in (X, y, w)]
             left = [None if a is None else _safe_indexing(a, test) for a in (X, y, w)]
             other: Any = clone(self).fit(rows[0], rows[1], sample_weight=rows[2])
-            seen = self._held_out(*left)
-            shown = to_numpy(other.predict(left[0]))
-            centre = other._centre(shown.reshape(len(shown), -1))
-            kept = slice(None) if w is None else to_numpy(left[2]) > 0
-            errors = seen.predicted + seen.errors - centre[kept]
-            parts.append(replace(seen.refitted, predicted=centre[kept], errors=errors))
+            parts.append(self._held_out(left[0], left[1], left[2], other).refitted)
         return _all(parts)
 
 

@@ -45,11 +45,6 @@ class Values:
     shown: Any
     encoded: Float[Array, "g p"]
 
-    @property
-    def are_levels(self) -> bool:
-        """Whether they are categories, and not numbers."""
-        return isinstance(self.shown, tuple)
-
     def __len__(self) -> int:
         return len(self.encoded)
 
