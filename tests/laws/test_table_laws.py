@@ -8,7 +8,6 @@ import sys
 import warnings
 from decimal import Decimal
 
-import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -36,8 +35,6 @@ from bochner.data import (
     parts_for,
     seconds_of,
 )
-from bochner.data.cells import places_of  # inside: every type of column of texts
-from bochner.data.encoders import Lookup
 from bochner.errors import DataWarning, InvalidInput
 from bochner.kernels import Gaussian
 from bochner.selection import CellsOf, columns_from
@@ -189,25 +186,27 @@ def test_an_encoder_of_unknown_fields_is_refused():
 
 
 COLUMNS = {
-    "texts": lambda v: pd.Series(v, dtype=object),
-    "strings": lambda v: pd.Series(v, dtype="str"),
-    "categories": lambda v: pd.Series(v).astype("category"),
-    "polars": pl.Series,
-    "polars categories": lambda v: pl.Series(v).cast(pl.Categorical),
-    "arrow": lambda v: pa.chunked_array([v[:2], v[2:]]),
-    "arrow dictionary": lambda v: pa.chunked_array([pa.array(v).dictionary_encode()]),
+    "texts": lambda v: pd.DataFrame({"a": pd.Series(v, dtype=object)}),
+    "strings": lambda v: pd.DataFrame({"a": pd.Series(v, dtype="str")}),
+    "categories": lambda v: pd.DataFrame({"a": pd.Categorical(v)}),
+    "polars": lambda v: pl.DataFrame({"a": v}),
+    "polars categories": lambda v: pl.DataFrame({"a": pl.Series(v).cast(pl.Categorical)}),
+    "arrow": lambda v: pa.table({"a": pa.chunked_array([v[:2], v[2:]])}),
+    "arrow dictionary": lambda v: pa.table({"a": pa.array(v).dictionary_encode()}),
 }
 
 
+@pytest.mark.filterwarnings("ignore::bochner.errors.DataWarning")
 @pytest.mark.parametrize("without_arrow", [False, True])
 @pytest.mark.parametrize("kind", COLUMNS)
 def test_texts_are_places_among_levels(kind, without_arrow, monkeypatch):
     if without_arrow:
         monkeypatch.setattr("bochner.data.cells._arrow_texts", lambda _: None)
-    column = COLUMNS[kind](["b", None, "a", "new", "b", "é"])
-    series = nw.from_native(column, series_only=True)
-    expected = [1.0, np.nan, 0.0, -1.0, 1.0, 2.0]
-    np.testing.assert_array_equal(places_of(series, Lookup(("a", "b", "é"))), expected)
+    table = COLUMNS[kind](["b", None, "a", "new", "b", "é"])
+    schema = Schema(("a",), encoders=(Ordered("a", ("a", "b", "é"), 9.0, indicator=True),))
+    X = np.concatenate([b.X for b in Blocks.from_table(table, schema=schema)])
+    expected = [[0.5, 0], [9, 1], [0, 0], [9, 0], [0.5, 0], [1, 0]]
+    np.testing.assert_array_equal(X, expected)
 
 
 def test_a_pass_looks_levels_up_in_one_dictionary(monkeypatch):
