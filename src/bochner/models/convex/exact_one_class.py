@@ -127,7 +127,7 @@ def fit_one_class_exactly(
     found = choose_without_target(spec.features, rows)
     chosen = Chosen(spec.features.seed, found, matrix_choice(found, X))
     # Copies are one row with their weight: weights and copies of rows give the same machine.
-    marks = row_marks(X, spec.features.seed)
+    marks = row_marks(X, 0)  # an order that depends on the rows alone
     _, first, own = np.unique(marks, return_index=True, return_inverse=True)
     total = np.bincount(own, w)
     K = np.ascontiguousarray(chosen.kernel(X[first]))
