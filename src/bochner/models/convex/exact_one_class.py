@@ -108,9 +108,7 @@ class SupportProblem:
             return self.judged(self.w, float((self.K @ self.w).max()), 0)
         at = None
         for fine in TOLERANCES:
-            found = self.decomposed(fine, max_iter * len(self.w))
-            if found.gap > tol * found.value:
-                found = self.polished(found, tol)
+            found = self.polished(self.decomposed(fine, max_iter * len(self.w)), tol)
             at = found if at is None or found.gap < at.gap else at
             if at.gap <= tol * at.value:
                 break
