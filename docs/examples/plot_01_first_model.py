@@ -31,8 +31,8 @@ print(model.solution_.outcome)
 print(model.certificate_)
 
 # %%
-# Left: predictions of new rows. Right: the whole path of penalties came with the fit; the one taken
-# has the smallest leave-one-out error.
+# Left: predictions of new rows. Right: the penalties that the fit tried; the chosen one has the
+# smallest leave-one-out error.
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
 left.plot(y_new, model.predict(X_new), ".")
 left.axline((0, 0), slope=1, color="gray", linewidth=1)

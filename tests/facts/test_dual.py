@@ -173,6 +173,29 @@ def test_the_penalty_that_is_found_is_the_least_of_many(criterion, per_target):
     assert len(found.path.alphas) <= 28
 
 
+def test_a_walk_that_ends_before_the_least_says_on_which_side_it_is(monkeypatch):
+    """Two penalties of a walk, three to six of which it takes: the better one is an end."""
+    problem = rows()
+    monkeypatch.setattr("bochner.solvers.ridge.kernel_path.MOST", 2)
+    for start, per_target in ((100.0, False), (100.0, True), (1e-6, False)):
+        found = solve_kernel(problem, "loo", start=start, per_target=per_target)
+        assert found.outcome is (Outcome.EDGE_LOW if start > 1 else Outcome.EDGE_HIGH)
+    assert "inside the path" not in str(Outcome.SOLVED)
+
+
+@pytest.mark.parametrize("few", [False, True])
+def test_a_penalty_at_the_last_step_of_more_rows_says_so(few, monkeypatch):
+    """The loss falls with the penalty for ever: values of rows left out grow."""
+    if few:
+        monkeypatch.setattr("bochner.solvers.ridge.kernel_path.PENALTY_ROWS", 30)
+        monkeypatch.setattr("bochner.solvers.ridge.kernel_path.DENSE_ROWS", N)
+    larger = lambda f, y, w: -float(w @ (f**2).sum(axis=1))
+    start = float(np.max(solve_kernel(rows(), "loo").alpha))
+    found = solve_kernel(rows(), "loo", start=start, lost=larger)
+    assert found.alpha < start / 50
+    assert found.outcome is Outcome.EDGE_LOW
+
+
 def test_many_rows_choose_by_some_and_are_solved_in_float32_with_refinements(monkeypatch):
     problem = rows()
     whole = problem.coefficients(0.3)

@@ -1,5 +1,7 @@
 """What cannot be is refused in a sentence: who, what was required, what came, what to do."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -24,6 +26,31 @@ LEARNERS = [
     if isinstance(cls, type) and hasattr(cls, "fit_blocks")
 ]
 CLASSIFIERS = [cls for cls in LEARNERS if is_classifier(cls())]
+
+
+@pytest.mark.parametrize("cls", LEARNERS)
+def test_a_fit_logs_its_steps_and_prints_them_if_verbose(cls, caplog, capsys):
+    y = Y > 0 if cls in CLASSIFIERS else X[:, :2] if cls is bo.KernelCCA else Y
+    caplog.set_level("INFO", logger="bochner")
+    silent = cls(random_state=0).fit(X, y)
+    logged = [record.getMessage() for record in caplog.records if record.name == "bochner"]
+    assert logged[-1].startswith(f"{cls.__name__} fitted to Blocks(")
+    assert capsys.readouterr().out == ""
+    loud = cls(random_state=0, verbose=True).fit(X, y)
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == len(logged)
+    assert printed[-1].startswith(f"{cls.__name__} fitted to Blocks(")
+    assert loud.kernel_ == silent.kernel_
+    assert "verbose : bool, default False" in cls.__doc__
+
+
+def test_each_candidate_of_a_default_fit_is_logged(caplog):
+    caplog.set_level("INFO", logger="bochner")
+    found = bo.KernelRidge(random_state=0).fit(X, Y).search_
+    lines = "\n".join(record.getMessage() for record in caplog.records)
+    numbers = re.findall(r"Choosing the kernel with 53 rows: candidate (\d) of (\d): ", lines)
+    assert {int(k) for k, n in numbers if n == "3"} == {1, 2, 3}
+    assert all(c.name in lines for c in found.compared if " + " not in c.name)
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", "laplace", "matern32"])

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -660,6 +661,23 @@ def test_progress_says_how_many_workers_read():
         bar.refresh()
     text = re.sub(r"\x1b\[[\d;?]*\w", "", stream.getvalue())
     assert re.search(r"500 of 1,000 rows [\d,]+ rows/s by 2 workers", text)
+
+
+def test_progress_shows_the_stage_and_the_candidate_between_passes():
+    stream = io.StringIO()
+    blocks = bo.Blocks.from_arrays(np.zeros((1000, 2)), block_rows=250)
+    with bar_for(Console(file=stream, force_terminal=True, width=120)) as bar:
+        passes = Passes(bar, blocks)
+        passes(1000)
+        assert bar.tasks[0].total is None  # not at 100 % while the fit computes
+        heading = "Choosing the kernel: candidate 3 of 7"
+        passes.step(SimpleNamespace(heading=heading, detail="one lengthscale", number=3, total=7))
+        assert (bar.tasks[0].completed, bar.tasks[0].total) == (3, 7)
+        bar.refresh()
+        passes(250)
+        assert (bar.tasks[0].completed, bar.tasks[0].total) == (250, 1000)
+    text = re.sub(r"\x1b\[[\d;?]*\w", "", stream.getvalue())
+    assert re.search(r"Choosing the kernel: candidate 3 of 7 .* one lengthscale", text)
 
 
 def test_progress_is_for_terminals_only(folder, tmp_path, capsys, monkeypatch):

@@ -47,6 +47,18 @@ def test_show_says_what_the_fit_was(model, capsys):
     assert facts["bytes"] == model.stat().st_size
 
 
+def test_show_prints_the_candidates_that_were_compared(tmp_path, table, capsys):
+    rows = table[["a", "city"]]
+    found = bo.KernelRidge(random_state=0).fit(rows, table["y"])
+    bo.save(found, tmp_path / "m.bochner")
+    assert run(["show", str(tmp_path / "m.bochner")]) == 0
+    assert str(found.search_) in capsys.readouterr().out
+    assert run(["show", str(tmp_path / "m.bochner"), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["search"]
+    assert [c["rank"] for c in shown] == list(range(1, len(found.search_.compared) + 1))
+    assert sum(c["chosen"] for c in shown) == 1
+
+
 def test_show_says_what_columns_become(model, capsys):
     assert run(["show", str(model)]) == 0
     told = capsys.readouterr().out

@@ -1,8 +1,10 @@
 """A kernel chosen among candidates: it is never worse than the simplest, and says what it saw."""
 
+import json
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 from scipy.special import log_softmax
@@ -15,6 +17,7 @@ from bochner.kernels import Exponential, Gaussian, Laplace
 from bochner.selection import (
     EFFORTS,
     Effort,
+    KernelComparison,
     Matrices,
     Trials,
     TunedKernel,
@@ -74,17 +77,55 @@ def test_what_was_compared_is_said():
     assert sum(c.taken for c in found.compared) == 1
     taken = next(c for c in found.compared if c.taken)
     assert taken.kernel == found.kernel
-    assert f"{taken.name}: error on rows held out" in str(found)
     assert len({c.name for c in found.compared}) == len(found.compared) > 6
     assert found.error >= 0.9 * min(c.error for c in found.compared)
     assert {step.stage for step in found.path} == {"96 rows", "150 rows", "225 rows"}
     for asked in ({}, {"n_features": 64}):
         model = bo.KernelRidge(random_state=0, **asked).fit(*table("one column", 80))
-        assert re.search(
-            r" candidates; error on rows held out [\d.e-]+ of that of a constant, with .* [\d.e-]+\.",
-            model.choice_.reason,
-        )
+        said = r" Kernel: .+, held-out R² -?[\d.]+ \(.+ baseline -?[\d.]+\)\."
+        assert re.search(said, model.choice_.reason)
         assert model.search_.reason in model.choice_.reason
+
+
+def test_candidates_are_shown_as_a_table_by_their_r2():
+    X, y = table("one column")
+    model = bo.KernelRidge(random_state=0).fit(pd.DataFrame(X, columns=list("abcd")), y)
+    found = model.search_
+    head, *rows = found.lines()
+    assert head[1:5] == ("rank", "kernel", "terms", "lengthscales")
+    assert [float(row[5]) for row in rows] == sorted((float(row[5]) for row in rows), reverse=True)
+    assert [row[0] for row in rows].count(">") == 1
+    assert re.search(r"\ba \d", next(row[4] for row in rows if row[0]))
+    assert all(float(row[7]) >= 0 for row in rows)
+    assert str(found).startswith(f"{found.summary}\n")
+    assert all(cell in found._repr_html_() for row in rows for cell in row)
+    assert json.loads(json.dumps(found.facts()))[0]["rank"] == 1
+
+
+def test_gain_and_required_gain_are_those_that_decided():
+    """Each candidate against the best of those that are preferred to it, and what is required."""
+    found = chosen(*table("all alike", 300))
+    last = max(c.rows for c in found.compared)
+    order = [c for c in found.compared if c.rows == last]
+    best = order[0]
+    for c in order[1:]:
+        assert c.gain == pytest.approx(best.error - c.error)
+        assert c.deviation >= 0.003 * best.error
+        best = c if c.gain > c.deviation else best
+    assert best.taken
+    assert found.ranked[0].taken or "Rank 1 is not chosen: it lowers the error of" in str(found)
+
+
+def test_a_sum_is_named_by_its_terms_and_the_first_rank_explained():
+    compared = (
+        KernelComparison(1, Gaussian(2.0), 0.11, np.nan, np.nan, False, name="one"),
+        KernelComparison(2, Gaussian() + Laplace(3.0), 0.042, 0.068, 0.01, True, name="two"),
+        KernelComparison(3, Laplace((1.0, 2.0)), 0.041, 0.001, 0.004, False, name="three"),
+    )
+    found = bo.Tuning(compared[1].kernel, compared=compared)
+    assert found.summary == "Sum of 2 kernels, held-out R² 0.958 (Gaussian baseline 0.890)."
+    assert "by 0.001, and 0.004 is required." in str(found)
+    assert [line[0] for line in found.lines()[1:]] == ["", ">", ""]
 
 
 @pytest.mark.parametrize("t", [1, 2])

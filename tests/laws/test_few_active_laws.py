@@ -1,5 +1,7 @@
 """Regressions by losses whose slopes jump, where features are more than the rows that count."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.svm import SVR as Decomposition
@@ -53,6 +55,10 @@ def test_a_large_penalty_leaves_the_best_constant(loss):
     assert without <= {"absolute": 0.5, "quantile": 0.8}[loss] <= below
 
 
+#: Errors of a falling penalty: best at the last one, and at the first.
+ENDS = (0.9, 0.1), (0.1, 0.9)
+
+
 @pytest.mark.parametrize("loss", ["squared", "absolute", "huber"])
 def test_penalties_are_walked_to_a_valley(loss):
     model = bo.KernelRegressor(KERNEL, loss=loss, n_features=64, random_state=0).fit(X, Y)
@@ -60,4 +66,7 @@ def test_penalties_are_walked_to_a_valley(loss):
     assert np.all(np.diff(path.alphas) < 0)
     assert 0 < path.best < len(path.alphas) - 1
     assert path.errors[path.best] < 1
-    assert "an end of the path" not in path.reason
+    assert "that was tried" not in path.reason
+    low, high = (replace(path, errors=np.linspace(*ends, len(path.alphas))) for ends in ENDS)
+    assert "the smallest penalty that was tried: try more features" in low.reason
+    assert "the largest penalty that was tried: try another kernel" in high.reason

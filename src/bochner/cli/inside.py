@@ -30,6 +30,7 @@ def run_show(terminal: Terminal, *, model: str) -> None:
         "inputs": inputs,
         "bytes": size,
         "parameters": {name: repr(value) for name, value in _given(found).items()},
+        "search": found.search_.facts(),
     }
     lines = [
         ("learner", type(found).__name__),
@@ -39,6 +40,8 @@ def run_show(terminal: Terminal, *, model: str) -> None:
         ("file", f"{size:,} bytes"),
     ]
     terminal.show(facts, lines)
+    if facts["search"]:
+        terminal.say(f"\n{found.search_}")
 
 
 def _given(model: KernelEstimator) -> dict[str, Any]:

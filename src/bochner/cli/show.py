@@ -4,7 +4,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRe
 from rich.table import Table
 from rich.text import Text
 
+from bochner._core.progress import FitStep, listening
 from bochner.data.blocks import Blocks
 from bochner.data.progress import RowCount
 
@@ -40,7 +41,11 @@ class Terminal:
     def phase(self, name: str, doing: str = "") -> Iterator[None]:
         """Measure what happens within, and say what is being done while no rows are read."""
         began = perf_counter()
-        with Console(stderr=True).status(doing) if doing and self._watched else nullcontext():
+        if doing and self._watched:
+            status = Console(stderr=True).status(doing)
+            with status, listening(lambda step: status.update(f"{doing}: {step.heading}")):
+                yield
+        else:
             yield
         self.seconds[name] = round(perf_counter() - began, 4)
 
@@ -53,7 +58,8 @@ class Terminal:
                 return
             with bar_for(Console(stderr=True)) as bar:
                 passes = Passes(bar, blocks)
-                yield blocks.watch(passes, passes.worked_by)
+                with listening(passes.step):
+                    yield blocks.watch(passes, passes.worked_by)
 
     @property
     def _watched(self) -> bool:
@@ -119,51 +125,55 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
-# --- A bar on stderr: rows read, rows a second, workers, time left --------------------------------
+# --- A bar on stderr: rows read and rows per second, or the stage and candidate k of n ------------
 
 
 @dataclass
 class Passes:
-    """Moves a bar by the rows that are read; begins it again with every pass over the rows."""
+    """Shows the rows that are read in each pass, and the steps of the fit between passes."""
 
     bar: Progress
     blocks: Blocks
     count: RowCount = field(default_factory=RowCount)
+    crew: str = ""
 
     def __post_init__(self) -> None:
-        self.task = self.bar.add_task(
-            "Reading", total=self.blocks.n_rows, rows="0", rate="-", crew=""
-        )
+        self.task = self.bar.add_task("Reading", total=self.blocks.n_rows, detail="0 rows")
 
     def worked_by(self, workers: int) -> None:
-        """Tell the bar how many workers read the rows."""
-        self.bar.update(self.task, crew=f" by {workers} workers")
+        """Show the number of workers that read the rows."""
+        self.crew = f" by {workers} workers"
+
+    def step(self, step: FitStep) -> None:
+        """Show a step of the fit; the bar pulses if the number of steps is not known."""
+        self._show(step.heading, step.number, step.total or None, step.detail)
 
     def __call__(self, rows: int) -> None:
-        """Tell the bar that so many more rows were read."""
+        """Show that so many more rows were read."""
         total = self.count.n_rows = self.blocks.n_rows
-        if self.count.add(rows):
-            self.bar.reset(self.task, total=total)
+        self.count.add(rows)
         done, number = self.count.rows, self.count.number
-        again = "" if number == 1 else f", pass {number}"
-        self.bar.update(
-            self.task,
-            completed=done,
-            total=total,
-            description="Computing" if done == total else f"Reading{again}",
-            rows=f"{done:,}" + ("" if total is None else f" of {total:,}"),
-            rate=f"{self.count.rate:,.0f}",
-        )
+        reading = "Reading" if number == 1 else f"Reading, pass {number}"
+        over = f"{done:,}" + ("" if total is None else f" of {total:,}")
+        detail = f"{over} rows {self.count.rate:,.0f} rows/s{self.crew}"
+        ended = done == total  # the bar pulses while the fit computes, and is not full
+        self._show("Computing" if ended else reading, done, None if ended else total, detail)
+
+    def _show(self, description: str, done: int, total: int | None, detail: str) -> None:
+        task = self.bar.tasks[0]
+        if task.total != total:
+            self.bar.reset(self.task)
+            task.total = total
+        self.bar.update(self.task, completed=done, description=description, detail=detail)
 
 
 def bar_for(console: Console) -> Progress:
-    """Return the bar: what is done, how much of it, how fast, how long still."""
+    """Return the bar: stage, share that is done, details, and the time that is left."""
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.fields[rows]} rows"),
-        TextColumn("{task.fields[rate]} rows/s{task.fields[crew]}"),
+        TextColumn("{task.fields[detail]}"),
         TimeRemainingColumn(),
         console=console,
         transient=True,

@@ -10,6 +10,7 @@ from bochner._core.arrays import dense, different_rows, is_sparse, to_numpy
 from bochner._core.blas import product
 from bochner._core.checks import require_switch
 from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
+from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import FEW_CELLS
 from bochner.errors import InvalidInput, UnsupportedKernel
@@ -315,7 +316,8 @@ def _all_drawn(
     """
     drawn: list[Row] = []
     refused: list[InvalidInput] = []
-    for option in options:
+    for number, option in enumerate(options, start=1):
+        progress("Comparing features: method", str(option), number, len(options))
         try:
             phi = draw(option, kernel, replace(ask, n_features=width_of(option, ask.n_features)))
             error = predicted_error(option, phi, kept)

@@ -47,6 +47,10 @@ class Monotone(Transformed):
     points: Curves
     values: Curves
 
+    def __str__(self) -> str:
+        """Return the kernel in words, without the points of its curves; ``repr`` has them."""
+        return f"{self.kernel}; columns {', '.join(map(str, self.columns))} transformed"
+
     def __post_init__(self) -> None:
         require_kernels(self, "kernel")
         check_fields(self, columns=integers)

@@ -1,6 +1,7 @@
 """Kernels in words: of many lengthscales those that matter, ranked; all others counted."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +12,10 @@ from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Kernel, Product, Scaled, Sum
 from bochner.kernels.monotone import Monotone
 from bochner.kernels.stationary import Stationary
+from bochner.kernels.stationary_families import Matern
 
-#: Lengthscales, and names of columns, that are written out.
-SHOWN = 6
+#: Lengthscales, and names of columns, that are written out; and those of a summand in a table.
+SHOWN, IN_CELL = 6, 2
 
 Names = Sequence[str] | None
 Spread = Float[Array, " d"] | None
@@ -45,6 +47,57 @@ def in_words(kernel: Kernel, names: Names = None, spread: Spread = None) -> str:
         bent = listed([_named(names, max(kernel.columns) + 1)[j] for j in kernel.columns])
         return f"{in_words(kernel.kernel, names)}; {bent} transformed"
     return _leaf(kernel, names, spread)
+
+
+def terms_of(kernel: Kernel) -> list[Kernel]:
+    """Return the summands of a kernel, without their factors and transformations of columns."""
+    if isinstance(kernel, Scaled | Monotone):
+        return terms_of(kernel.kernel)
+    if isinstance(kernel, Sum):
+        return [term for part in _chain(kernel) for term in terms_of(part)]
+    return [kernel]
+
+
+def families_of(kernel: Kernel) -> str:
+    """Return the families of the summands, each once."""
+    return " + ".join(dict.fromkeys(map(_family, terms_of(kernel))))
+
+
+def _family(kernel: Kernel) -> str:
+    if isinstance(kernel, Columns):
+        return _family(kernel.kernel)
+    if isinstance(kernel, Mahalanobis):
+        return f"{_family(kernel.kernel)} in a metric"
+    if isinstance(kernel, Matern):
+        return f"Matern({kernel.smoothness:g})"
+    return type(kernel).__name__
+
+
+def lengthscales_of(kernel: Kernel, names: Names = None) -> str:
+    """Return the shortest lengthscales of each summand, with the names of their columns."""
+    terms = terms_of(kernel)
+    whole = [_scales(term, names) for term in terms if not isinstance(term, Columns)]
+    own = [pair for term in terms if isinstance(term, Columns) for pair in _scales(term, names)]
+    cells = [_shortest(pairs) for pairs in (*whole, own) if pairs]
+    return "; ".join(cells[:IN_CELL]) + "; …" * (len(cells) > IN_CELL)
+
+
+def _scales(kernel: Kernel, names: Names) -> list[tuple[str, float]]:
+    """Return the lengthscales, each with the name of its column; "" for all columns."""
+    if isinstance(kernel, Columns):
+        known = [_named(names, max(kernel.columns) + 1)[j] for j in kernel.columns]
+        return [(name or listed(known), scale) for name, scale in _scales(kernel.kernel, known)]
+    scales: Any = kernel.get_params(deep=False).get("lengthscale")
+    scales = _along_columns(kernel) if isinstance(kernel, Mahalanobis) else scales
+    if scales is None or np.ndim(scales) == 0:
+        return [("", scales)] if isinstance(scales, float) else []
+    return list(zip(_named(names, len(scales)), scales, strict=True))
+
+
+def _shortest(pairs: list[tuple[str, float]]) -> str:
+    ranked = sorted(pairs, key=lambda pair: pair[1])
+    shown = ", ".join(f"{name} {scale:.3g}".strip() for name, scale in ranked[:IN_CELL])
+    return shown + f" and {len(pairs) - IN_CELL} more" * (len(pairs) > IN_CELL)
 
 
 def _chain(kernel: Sum | Product) -> Iterator[Kernel]:

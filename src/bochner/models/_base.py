@@ -5,7 +5,6 @@ it once, last: a call that fails in any way leaves the estimator answering as be
 was learned are properties that read ``fit_``.
 """
 
-import logging
 import time
 from abc import abstractmethod
 from collections.abc import Callable
@@ -40,6 +39,7 @@ from bochner._core.arrays import (
     refuse_masked,
 )
 from bochner._core.names import NamedArguments, require_arguments
+from bochner._core.progress import listening, print_step, progress
 from bochner._core.shapes import Array, Tabular
 from bochner._core.sizes import FEW_CELLS
 from bochner.certificates.certificate import Certificate, certify
@@ -50,7 +50,7 @@ from bochner.errors import InvalidInput
 from bochner.features.nystrom.nystrom import Rounded
 from bochner.kernels.sequences import as_rows
 from bochner.models._held import held_blocks, is_held
-from bochner.models._parameters import by_jobs
+from bochner.models._parameters import SharedParameters, by_jobs
 from bochner.models._pickles import OfOneVersion
 from bochner.models._refusals import in_one_sentence, refuse_no_numbers
 from bochner.models._shown import ShownEstimator
@@ -73,8 +73,6 @@ from bochner.selection.spec import NAMED, SEARCHED, WITHOUT_TARGET, accepts_spar
 from bochner.sums.executor import LOCAL, Engine, Executor, as_engine, home_of
 from bochner.sums.moments import Moments
 from bochner.sums.rows import sampled
-
-LOG = logging.getLogger("bochner.models")
 
 
 class FittedPart(property):
@@ -109,7 +107,9 @@ def _is_measured(kind: type, name: str) -> bool:
     return isinstance(found, property) and not isinstance(found, FittedPart)
 
 
-class KernelEstimator(NamedArguments, ShownEstimator, OfOneVersion, BaseEstimator):
+class KernelEstimator(
+    SharedParameters, NamedArguments, ShownEstimator, OfOneVersion, BaseEstimator
+):
     """An estimator of this package: parameters, and one fitted value."""
 
     kernel: Any
@@ -162,7 +162,7 @@ class KernelEstimator(NamedArguments, ShownEstimator, OfOneVersion, BaseEstimato
         X, y, sample_weight = given_rows(type(self).__name__, X, y, sample_weight)
         if is_held(X):
             return self.fit_blocks(held_blocks(type(self).__name__, X, y, sample_weight))
-        self.fit_ = self._fit(*self._training_rows(X, y, sample_weight))
+        self.fit_ = self._run(self._fit, *self._training_rows(X, y, sample_weight))
         return self
 
     @by_jobs
@@ -181,11 +181,19 @@ class KernelEstimator(NamedArguments, ShownEstimator, OfOneVersion, BaseEstimato
         -------
         self
         """
-        began = time.monotonic()
         with self._passes(where, blocks) as executor:
-            self.fit_ = self._fit(*self._training_blocks(blocks, executor), executor)
-        LOG.info("%s fitted to %r, %.2f s", type(self).__name__, blocks, time.monotonic() - began)
+            rows = self._training_blocks(blocks, executor)
+            self.fit_ = self._run(self._fit, *rows, executor)
         return self
+
+    def _run(self, fit: Callable[..., Any], blocks: Blocks, *others: Any) -> Any:
+        """Return ``fit(blocks, *others)``; its steps are logged, and printed if ``verbose``."""
+        began = time.monotonic()
+        with listening(print_step if self.verbose else None):
+            found = fit(blocks, *others)
+            seconds = f"{time.monotonic() - began:.2f} s"
+            progress(f"{type(self).__name__} fitted to {blocks!r}", seconds)
+        return found
 
     @abstractmethod
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Any:
@@ -208,7 +216,7 @@ class KernelEstimator(NamedArguments, ShownEstimator, OfOneVersion, BaseEstimato
         """Fit to the first rows in memory, or to more beside those before."""
         first = not self._has_sums
         given = self._training_rows(*rows, first, **classes)
-        self.fit_ = self._first_piece(*given) if first else self._with_rows(*given)
+        self.fit_ = self._run(self._first_piece if first else self._with_rows, *given)
         return self
 
     @property
@@ -248,7 +256,13 @@ class KernelEstimator(NamedArguments, ShownEstimator, OfOneVersion, BaseEstimato
     kernel_ = learned("chosen.kernel", "The kernel with its numbers.")
     map_ = learned("chosen.map", "φ.")
     choice_ = learned("chosen.choice", "Method taken, what it was compared with, and the reason.")
-    search_ = learned("chosen.search", "Kernels that were compared, and their errors.")
+
+    @FittedPart
+    def search_(self) -> Any:
+        """Kernels that were compared, and their errors, as a table."""
+        inputs, search = self._inputs, self._fitted.chosen.search
+        names = inputs.names if inputs.schema is None else inputs.schema.feature_names
+        return replace(search, names=names or ())
 
     @property
     def feature_names_in_(self) -> Array:
@@ -327,8 +341,8 @@ class KernelEstimator(NamedArguments, ShownEstimator, OfOneVersion, BaseEstimato
         """Give where the passes of a fit to these blocks are made."""
         who = type(self).__name__
         engine = home_of(blocks) if where is LOCAL else as_engine(where, who)
-        asked = sorted((self.get_params() | {"n_jobs": None}).items())
-        return engine.passes(f"{who} {asked}", blocks)
+        own = self.get_params() | {"n_jobs": None, "verbose": False}
+        return engine.passes(f"{who} {sorted(own.items())}", blocks)
 
     def _blocks_of(
         self,

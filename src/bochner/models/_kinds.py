@@ -67,7 +67,7 @@ class WithoutTarget(KernelEstimator):
         X, _, sample_weight = values_of(type(self).__name__, X, None, sample_weight)
         if is_held(X):
             return self.fit_blocks(held_blocks(type(self).__name__, X, None, sample_weight))
-        self.fit_ = self._fit(*self._training_rows(X, None, sample_weight))
+        self.fit_ = self._run(self._fit, *self._training_rows(X, None, sample_weight))
         return self
 
 

@@ -2,15 +2,22 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import wraps
 from textwrap import indent
 from typing import Any, TypeVar, dataclass_transform
 
 from bochner._core.threads import jobs
 
+#: Entries of :class:`SharedParameters`, in the docstring of every estimator after its own.
+SHARED = """\
+verbose : bool, default False
+    Print the stages and candidates of a fit while it runs. They are always logged at INFO on the
+    logger ``bochner``."""
+
 #: Entries of docstrings, by the name that stands for them there: ``%(method)s``.
 TEXTS = {
+    "shared": SHARED,
     "kernel": """\
 kernel : Kernel or str, default "gaussian"
     A value is used as it is; a name means: of this family, with the lengthscale chosen from a
@@ -146,18 +153,34 @@ def by_jobs(method: Method) -> Method:
     return limited  # type: ignore[return-value]
 
 
+@dataclass_transform(eq_default=False, kw_only_default=True)
+def shared(cls: type[Made]) -> type[Made]:
+    """Mark a class whose annotated names are parameters of all estimators that inherit from it."""
+    return cls
+
+
+@shared
+class SharedParameters:
+    """Parameters of every estimator, keyword only; their texts are :data:`SHARED`."""
+
+    verbose: bool = False
+
+
 @dataclass_transform(eq_default=False)
 def estimator(cls: type[Made]) -> type[Made]:
     """Make a class an estimator in scikit-learn's idiom, by what it declares.
 
     Annotated names with defaults are parameters: the constructor takes them, by keyword only after
-    ``_: KW_ONLY``, and stores them as they are. ``%(name)s`` in the docstring is a text of
-    :data:`TEXTS`.
+    ``_: KW_ONLY``, and stores them as they are. :class:`SharedParameters` are added to them.
+    ``%(name)s`` in the docstring is a text of :data:`TEXTS`.
     """
+    for name, kind in SharedParameters.__annotations__.items():
+        cls.__annotations__[name] = kind
+        setattr(cls, name, field(default=getattr(SharedParameters, name), kw_only=True))
     cls.__doc__ = re.sub(
         r"^( *)%\(([\w ]+)\)s$",
         lambda found: indent(TEXTS[found[2]], found[1]),
-        cls.__doc__ or "",
+        re.sub(r"\n\n( *)(?=Attributes\n)", r"\n\1%(shared)s\n\n\1", cls.__doc__ or "", count=1),
         flags=re.MULTILINE,
     )
     made: Any = dataclass(eq=False, repr=False, match_args=False)(cls)

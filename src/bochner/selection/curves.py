@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bochner._core.arrays import is_sparse
+from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.selection.record import Curves
@@ -58,6 +59,7 @@ def choose_curves(rows: RowSample, seed: int, error: Judge) -> Curves | None:
     if not columns:
         return None
     judged = rows.lowest(JUDGED_ROWS)
+    progress("Choosing transformations of skewed columns", f"{len(columns)} columns")
     as_given, which, step = _least_error(error(judged, seed))
     found = [
         ((bent := error(_bent(judged, candidate), seed))(which, step), candidate, bent)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bochner._core.arrays import to_numpy
+from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
 from bochner.kernels.kernel import Constant, Kernel
 from bochner.selection.judges import TunedKernel
@@ -166,6 +167,7 @@ class DensePlaces:
         error, share = float(squared.mean()), float(np.min(found.alpha)) / len(self.w)
         least = min([error, *(step.best for step in self.steps)])
         seconds = time.monotonic() - self.began
+        progress("Judging kernels among near rows", f"error {error:.4g}")
         self.steps.append(TuningStep(STAGE, longer, share, error, least, seconds))
         return AtDensity(kernel, factor, found, error, squared)
 
@@ -183,11 +185,12 @@ class DensePlaces:
         errors = {step.kernel: step.value for step in reversed(self.steps)}
         for c in found.compared:
             error = errors.get(c.kernel)
-            yield c if error is None else replace(c, error=error, measure=MEASURE)
+            again = replace(c, measure=MEASURE, gain=np.nan, deviation=np.nan, rows=0)
+            yield c if error is None else replace(again, error=error)
         for each in others:
             error = errors[each.kernel]
             yield KernelComparison(
-                each.numbers, each.kernel, error, np.nan, 0.0, False, MEASURE, each.name
+                each.numbers, each.kernel, error, np.nan, np.nan, False, MEASURE, each.name
             )
 
 

@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 from scipy.linalg import LinAlgError
 
+from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
 from bochner._core.threads import side_by_side
 from bochner.data.sample import RowSample
@@ -23,7 +24,7 @@ from bochner.kernels.banded import BAND, kernel_matrix
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Exponential, Radial
 from bochner.selection.held_out import relative_losses
-from bochner.selection.record import KernelComparison, Tuning, TuningStep
+from bochner.selection.record import MEASURES, KernelComparison, Tuning, TuningStep
 from bochner.selection.rows import significant
 from bochner.selection.spec import Effort
 from bochner.selection.trials import crossed
@@ -109,21 +110,28 @@ class Generator(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """What a candidate did on the rows held out."""
+    """A candidate and its loss on the rows held out."""
 
     candidate: TunedKernel  # with its best penalty
-    squared: Float[Array, " m"]  # what each loses, weighted: squared errors, log losses of classes
-    error: float  # their weighted mean: 1 is that of the best constant
+    squared: Float[Array, " m"]  # weighted loss of each row: squared error, or log loss of classes
+    error: float  # weighted mean of these; 1 is the loss of the best constant
     evidence: float  # minus twice the log evidence, summed over targets
+    rows: int = 0  # rows that it was fitted to
+    seconds: float = 0.0  # time to tune and judge it
 
     def surely_below(self, other: "Judged", chance: float = CHANCE) -> bool:
         """Whether the error is lower by a share worth having, and by more than chance."""
+        gain, required = self.gain(other, chance)
+        return gain > required
+
+    def gain(self, other: "Judged", chance: float = CHANCE) -> tuple[float, float]:
+        """Return the reduction of the error of another kernel, and the reduction required."""
         if not (np.isfinite(self.error) and np.isfinite(other.error)):
-            return self.error < other.error
+            return (np.inf if self.error < other.error else 0.0), 0.0
         unit = self.error / max(float(self.squared.sum()), 1e-300)
         difference = unit * (other.squared - self.squared)
         chance *= float(difference.std()) * len(difference) ** 0.5
-        return other.error - self.error > max(WORTH * other.error, chance)
+        return other.error - self.error, max(WORTH * other.error, chance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,24 +171,37 @@ class Trials:
 
     def _tried(self, makes: Sequence[Make]) -> tuple[list[TunedKernel], list[Judged]]:
         """Return candidates as they were tuned, and by the errors of fits to few rows."""
-        made, judged = self._all_of(makes, self.tried)
+        made, judged = self._all_of(makes, self.tried, self._few)
         return made, self._noted(judged, self._few)
 
     def _all_of(
-        self, makes: Sequence[Make], judge: Callable[[TunedKernel], Judged]
+        self, makes: Sequence[Make], judge: Callable[[TunedKernel], Judged], n: int
     ) -> tuple[list[TunedKernel], list[Judged]]:
-        """Return what is made side by side, and judged as soon as it is there."""
+        """Tune candidates side by side and judge each with n rows; return both."""
 
-        def each(make: Make) -> list[tuple[TunedKernel, Judged]]:
-            return [(candidate, judge(candidate)) for candidate in make()]
+        def each(number: int, make: Make) -> list[tuple[TunedKernel, Judged]]:
+            began, both = time.perf_counter(), []
+            for candidate in make():
+                judged = judge(candidate)
+                both.append((candidate, replace(judged, seconds=time.perf_counter() - began)))
+                said = f"{candidate.name}, held-out error {judged.error:.4g}"
+                stage = f"Choosing the kernel with {n:,} rows: candidate"
+                progress(stage, said, number + 1, len(makes))
+                began = time.perf_counter()
+            return both
 
-        both = list(chain(*side_by_side([partial(each, make) for make in makes])))
+        both = list(chain(*side_by_side([partial(each, *make) for make in enumerate(makes)])))
         return [made for made, _ in both], [judged for _, judged in both]
 
     def _turned(self, generator: Generator, start: Judged) -> Iterator[Judged]:
         """Give kernels in metrics learned from gradients, for as long as they may be of use."""
+        began = time.perf_counter()
         for candidate in generator.turned(start.candidate):
-            (found,) = self._noted([self.tried(candidate)], self._few)
+            judged = self.tried(candidate)
+            (found,) = self._noted(
+                [replace(judged, seconds=time.perf_counter() - began)], self._few
+            )
+            began = time.perf_counter()
             yield found
             if found.error > CLOSE * start.error:
                 return
@@ -224,8 +245,8 @@ class Trials:
             partial(_more_of, generator, each.candidate)
             for each in (best, *self._rough(generator, best, few))
         ]
-        made, (first, *rough) = self._all_of(makes, judge)
-        rougher = self._all_of(generator.rougher(made[0]), judge)[1]
+        made, (first, *rough) = self._all_of(makes, judge, len(rows))
+        rougher = self._all_of(generator.rougher(made[0]), judge, len(rows))[1]
         return self._noted([first, *rougher, *rough], len(rows))
 
     def _goes_on(self, generator: Generator, *stages: list[Judged]) -> Judged | None:
@@ -320,7 +341,12 @@ class Trials:
         return Judged(candidate, lost, float(lost.sum() / self.test.w.sum()), likelihood)
 
     def _below(self, one: Judged, other: Judged) -> bool:
-        return one.surely_below(other, CHANCE_OF_CLASSES if self.of_classes else CHANCE)
+        return one.surely_below(other, self._chance)
+
+    @property
+    def _chance(self) -> float:
+        """Standard deviations of the difference that a lower error must exceed."""
+        return CHANCE_OF_CLASSES if self.of_classes else CHANCE
 
     def _preferred(self, judged: Judged) -> float:
         """Return what is least of the one that is taken where errors tell no difference.
@@ -332,7 +358,7 @@ class Trials:
         return numbers if self.of_classes else numbers + 0.5 * judged.evidence
 
     def _noted(self, judged: list[Judged], n: int) -> list[Judged]:
-        """Put down what was judged with n rows, and return it."""
+        """Record candidates that were judged with n rows, and return them."""
         stage = f"{n} rows"
         best = min((step.best for step in self.steps if step.stage == stage), default=np.inf)
         for each in judged:
@@ -340,7 +366,7 @@ class Trials:
                 best, share = min(best, each.error), each.candidate.alpha / n
                 kernel, passed = each.candidate.kernel, time.perf_counter() - self.started
                 self.steps.append(TuningStep(stage, kernel, share, each.error, best, passed))
-        return judged
+        return [replace(each, rows=n) for each in judged]
 
     def _judged(
         self, candidates: list[TunedKernel], rows: RowSample, held: "Matrices"
@@ -348,7 +374,7 @@ class Trials:
         """Fit the best to more rows."""
         judge = partial(self._erring, rows=rows, held=held)
         makes = [partial(_itself, candidate) for candidate in candidates]
-        return self._noted(self._all_of(makes, judge)[1], len(rows))
+        return self._noted(self._all_of(makes, judge, len(rows))[1], len(rows))
 
     def _sums(self, judged: list[Judged], rows: RowSample, held: "Matrices") -> list[Judged]:
         """Return sums of the first with each of the others that are near, and of three."""
@@ -370,7 +396,9 @@ class Trials:
         both = _sum([each.candidate for each in parts], shares)
         if not self.serves(both.kernel):
             return None
-        return self._erring(both, rows, held, settles=False)
+        began = time.perf_counter()
+        judged = self._erring(both, rows, held, settles=False)
+        return replace(judged, seconds=time.perf_counter() - began)
 
     def _shares(self, alphas: list[float]) -> list[float]:
         """Return the share of each kernel in a mean: equal, unless penalties are known to differ.
@@ -386,23 +414,27 @@ class Trials:
     def _compared(self, judged: list[Judged], before: list[Judged], rows: RowSample) -> Tuning:
         """Take the likeliest of those with about the least error; of classes the simplest."""
         order = sorted(judged, key=self._preferred)
-        best = order[0]
+        best, gains = order[0], [(np.nan, np.nan)]
         for each in order[1:]:
+            gains.append(each.gain(best, self._chance))
             best = each if self._below(each, best) else best
-        first = {each.candidate.name: each for each in reversed([*order, *before])}
-        compared = [
-            KernelComparison(
-                j.candidate.numbers,
-                j.candidate.kernel,
-                j.error,
-                np.nan if j is order[0] else order[0].error - j.error,
-                WORTH * order[0].error,
-                j is best,
-                name=j.candidate.name,
+        seconds, known = dict[str, float](), dict[str, KernelComparison]()
+        gains += [(np.nan, np.nan)] * len(before)
+        for each, (gain, required) in zip((*order, *before), gains, strict=True):
+            own = each.candidate
+            seconds[own.name] = seconds.get(own.name, 0.0) + each.seconds
+            compared = KernelComparison(
+                own.numbers,
+                own.kernel,
+                each.error,
+                gain,
+                required,
+                each is best,
+                MEASURES[self.of_classes],
+                own.name,
+                each.rows,
             )
-            for j in (*order, *before)
-            if j is first[j.candidate.name]
-        ]
+            known.setdefault(own.name, compared)
         squared = crossed([j.squared for j in order])
         return Tuning(
             best.candidate.kernel,
@@ -410,7 +442,7 @@ class Trials:
             float(squared.sum() / self.test.w.sum()),
             "loo",
             tuple(self.steps),
-            compared=tuple(compared),
+            compared=tuple(replace(c, seconds=seconds[c.name]) for c in known.values()),
         )
 
 

@@ -199,7 +199,7 @@ def tune_numbers(
     if share is not None:
         noise, amplitude = share * float(sample.w.sum()), 1.0
     rows = ProcessRows(_dense(sample.X), y, sample.w, centred, noise, amplitude)
-    recorder = Recorder(criterion, budget)
+    recorder = Recorder(criterion, budget, logs=True)
     if len(sample) < FEWEST or not y.shape[1]:
         at = {place: place.of(open_kernel).start or 1.0 for place in free_places(open_kernel)}
         return Tuning(with_numbers(open_kernel, at), criterion=criterion.name)

@@ -1,6 +1,6 @@
-"""The record of a search: the kernel found, each evaluation on the way, and what was compared."""
+"""The record of a search: the chosen kernel, the candidates, and each evaluation."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,18 +15,32 @@ from bochner.kernels.stationary import Gaussian
 from bochner.selection.rows import Scale
 from bochner.solvers.ridge.solution import LABELS
 
-#: The measure of most comparisons.
-HELD_OUT = "error on rows held out"
+
+def _words() -> Any:
+    """Return the module that writes kernels in words: loaded when a record is printed."""
+    from bochner.kernels import words  # noqa: PLC0415
+
+    return words
 
 
-def _is_relative(measure: str) -> bool:
-    """Whether 1 is the value of the best constant; logarithms of evidences have no such."""
-    return measure.startswith("error ")
+#: Measures of comparisons: relative errors, of which 1 is the value of the best constant.
+HELD_OUT, LOG_LOSS = "error on rows held out", "log loss on rows held out"
+
+#: Measure of held-out rows, by whether targets are classes.
+MEASURES = {False: HELD_OUT, True: LOG_LOSS}
+
+#: Names of scores in tables, by measure; other relative errors become R², other measures stay.
+SCORES = {HELD_OUT: "held-out R²", LOG_LOSS: "relative log loss"}
 
 
-def _said(measure: str, error: float) -> str:
-    """Say what was measured; a relative error with what it is relative to."""
-    return f"{measure} {error:.3g}" + " of that of a constant" * _is_relative(measure)
+def _label(measure: str) -> str:
+    """Return the name of the score of a measure: R² for relative squared errors."""
+    return SCORES.get(measure, measure.replace("error ", "R² ", 1))
+
+
+def _score(measure: str, error: float) -> float:
+    """Return the score: 1 − the relative squared error, or the value of another measure."""
+    return 1 - error if measure.startswith("error ") else error
 
 
 @dataclass(frozen=True)
@@ -61,28 +75,34 @@ class TuningStep:
 
 @dataclass(frozen=True)
 class KernelComparison(ShownResult):
-    """What was compared with what is simpler, by the same measure.
+    """A candidate, its error, and the comparison with the best of the kernels preferred to it.
+
+    Of kernels that tie, the one with more evidence is preferred; of classes, the simpler one.
 
     Attributes
     ----------
     tuned : int
-        Lengthscales that were tuned: none, one for all columns, or one a column.
+        Numbers that were tuned: none, one lengthscale for all columns, one per column, or more.
     kernel : Kernel
-        The best of those.
+        The best of this kind.
     error : float
-        Its value of ``measure``.
+        Value of ``measure``.
     gain : float
-        By how much that is below the value of what was taken before; NaN for the first.
+        Reduction of the error of that kernel; NaN where none was compared.
     deviation : float
-        What the gain must exceed: its standard deviation, or a penalty for more numbers.
+        Reduction that is required. On held-out rows: the larger of 0.3 % of the error and one
+        standard deviation of the difference, half of one for classes. By evidence: a penalty.
     taken : bool
-        Whether it does.
+        Whether the gain is larger.
     measure : str
-        Error on rows that neither was tuned on, the penalty chosen by other rows: squared errors,
-        or log losses of classes, over those of the best constant; or minus the log evidence, or the
-        log density, per row.
+        Squared error or log loss on rows on which no candidate was tuned, relative to that of the
+        best constant; or minus the log evidence, or the log density, per row.
     name : str
-        What was tuned, and how; empty where the number of lengthscales says it.
+        How the candidate was tuned; empty where the number of lengthscales says so.
+    rows : int
+        Rows that it was fitted to; 0 where not recorded.
+    seconds : float
+        Time to tune and judge the candidate; NaN where not recorded. No choice depends on it.
     """
 
     tuned: int
@@ -93,22 +113,27 @@ class KernelComparison(ShownResult):
     taken: bool
     measure: str = HELD_OUT
     name: str = ""
+    rows: int = 0
+    seconds: float = field(default=float("nan"), compare=False)
 
     @property
     def what(self) -> str:
-        """What was tuned, in words."""
+        """How the candidate was tuned, in words."""
         names = {0: "no lengthscale tuned", 1: "one lengthscale tuned"}
         return self.name or names.get(self.tuned, f"{self.tuned} lengthscales tuned")
 
+    @property
+    def score(self) -> str:
+        """R², or the value of another measure, with two digits of the error at least."""
+        digits = 1 - int(np.floor(np.log10(self.error))) if 0 < self.error < 1 else 3
+        return f"{_score(self.measure, self.error):.{min(max(digits, 3), 9)}f}"
+
     def __str__(self) -> str:
         """Return a sentence."""
-        measured = f"{self.what}: {_said(self.measure, self.error)}"
-        if self.name:
-            return f"{measured}{', taken' * self.taken}"
-        if np.isnan(self.gain):
-            return measured
-        kept = "taken" if self.taken else "not taken"
-        return f"{measured}, {self.gain:.2g} below where {self.deviation:.2g} is asked: {kept}"
+        said = (
+            f"{self.what}: {_words().families_of(self.kernel)}, {_label(self.measure)} {self.score}"
+        )
+        return f"{said}{', taken' * self.taken}"
 
 
 @dataclass(frozen=True)
@@ -136,6 +161,8 @@ class Tuning(ShownResult):
     compared : tuple of KernelComparison
         Choices between kernels on equal terms, such as the step from no lengthscale tuned to one,
         and from there to one a column.
+    names : sequence of str
+        Names of the columns, for tables; empty where not known.
     """
 
     kernel: Kernel
@@ -145,6 +172,7 @@ class Tuning(ShownResult):
     path: tuple[TuningStep, ...] = ()
     estimator: Any = field(default=None, repr=False, compare=False)
     compared: tuple[KernelComparison, ...] = ()
+    names: Sequence[str] = field(default=(), compare=False)
 
     @property
     def tried(self) -> tuple[tuple[Scale, float], ...]:
@@ -157,19 +185,54 @@ class Tuning(ShownResult):
         return tuple(values.items())
 
     @property
-    def reason(self) -> str:
-        """What was taken among candidates and against what, in a sentence; empty without any."""
-        taken = next((c for c in self.compared if c.taken and c.name), None)
+    def chosen(self) -> KernelComparison | None:
+        """The comparison of the chosen kernel; None where nothing was compared."""
+        return next((c for c in reversed(self.compared) if c.taken), None)
+
+    @property
+    def ranked(self) -> list[KernelComparison]:
+        """Candidates that were compared by the measure of the choice, the best first."""
+        if self.chosen is None:
+            return []
+        alike = [c for c in self.compared if c.measure == self.chosen.measure]
+        return sorted(alike, key=lambda c: (c.error, not c.taken))
+
+    @property
+    def summary(self) -> str:
+        """The chosen kernel, its score and that of the simplest candidate, in a sentence."""
+        taken = self.chosen
         if taken is None:
             return ""
-        alike = [c for c in self.compared if c.measure == taken.measure]
-        others = [c for c in alike if c.name and c is not taken]
-        if not others:
+        terms = len(_words().terms_of(taken.kernel))
+        what = f"Sum of {terms} kernels" if terms > 1 else _words().families_of(taken.kernel)
+        others = [c for c in self.ranked if c is not taken and c.rows == taken.rows]
+        base = min(others, key=lambda c: (c.tuned > 1, c.error), default=None)
+        against = (
+            "" if base is None else f" ({_words().families_of(base.kernel)} baseline {base.score})"
+        )
+        return f"{what}, {_label(taken.measure)} {taken.score}{against}."
+
+    @property
+    def reason(self) -> str:
+        """The choice among candidates, in a sentence; empty without any."""
+        return f" Kernel: {self.summary}" if len(self.compared) > 1 else ""
+
+    @property
+    def _why_not_first(self) -> str:
+        """Why the candidate with the best score was not chosen; empty where it was."""
+        taken, first = self.chosen, next(iter(self.ranked), None)
+        if taken is None or first is None or first is taken:
             return ""
-        simplest = min(others, key=lambda c: (c.tuned, c.error))
+        if first.rows != taken.rows:
+            return (
+                f"Rank 1 was fitted to {first.rows:,} rows only; kernels fitted to {taken.rows:,} "
+                "rows were chosen from."
+            )
+        if not np.isfinite(first.gain):
+            return "Rank 1 is not better than the chosen kernel by more than chance."
         return (
-            f" The kernel: {taken.name}, of {len(self.compared)} candidates; "
-            f"{_said(taken.measure, taken.error)}, with {simplest.name} {simplest.error:.3g}."
+            f"Rank 1 is not chosen: it lowers the error of a kernel that is preferred in a tie by "
+            f"{first.gain:.2g}, and {first.deviation:.2g} is required."
         )
 
     @property
@@ -178,34 +241,66 @@ class Tuning(ShownResult):
         names = dict.fromkeys(step.stage for step in self.path)
         return {name: [step for step in self.path if step.stage == name] for name in names}
 
-    def __str__(self) -> str:
-        """Return the stages as a table, what was compared, and the kernel found."""
-        from bochner.kernels.words import in_words  # noqa: PLC0415  asked for when printed
+    def lines(self) -> list[tuple[str, ...]]:
+        """Return a head and the ranked candidates as lines of cells, the chosen one marked."""
+        ranked, names = self.ranked, self.names or None
+        label = _label(ranked[0].measure)
+        head = ("", "rank", "kernel", "terms", "lengthscales", label, "rows", "seconds")
+        cells = [
+            (
+                ">" * (c is self.chosen),
+                str(i),
+                _words().families_of(c.kernel),
+                str(len(_words().terms_of(c.kernel))),
+                _words().lengthscales_of(c.kernel, names),
+                c.score,
+                f"{c.rows:,}" if c.rows else "",
+                f"{c.seconds:.2f}" if np.isfinite(c.seconds) else "",
+            )
+            for i, c in enumerate(ranked, start=1)
+        ]
+        return [head, *cells]
 
+    def facts(self) -> list[dict[str, Any]]:
+        """Return the ranked candidates, for programs."""
+        return [
+            {
+                "rank": i,
+                "kernel": repr(c.kernel),
+                "tuned": c.what,
+                "error": c.error,
+                "measure": c.measure,
+                "rows": c.rows,
+                "seconds": c.seconds,
+                "chosen": c is self.chosen,
+            }
+            for i, c in enumerate(self.ranked, start=1)
+        ]
+
+    def __str__(self) -> str:
+        """Return the candidates as a table and the chosen kernel; without any, the stages."""
+        words = _words().in_words(self.kernel, self.names or None)
+        end = f"{words}, alpha = {self.share:.2g} n"
+        if self.compared:
+            table = columns(self.lines(), words=(0, 2, 4))
+            return "\n".join(filter(None, [self.summary, table, self._why_not_first, end]))
         if not self.path:
-            return f"{in_words(self.kernel)}: nothing else was tried"
+            return f"{words}: nothing else was tried"
         lines = [("stage", "steps", "first", "best", "seconds")]
         for name, steps in self.stages.items():
             first, last = steps[0].value, steps[-1]
             numbers = (f"{first:.4g}", f"{last.best:.4g}", f"{last.seconds:.2f}")
             lines.append((name, str(len(steps)), *numbers))
-        compared = "".join(f"{comparison}\n" for comparison in self.compared)
-        return f"{columns(lines)}\n{compared}{in_words(self.kernel)}, alpha = {self.share:.2g} n"
+        return f"{columns(lines)}\n{end}"
 
     def _shown(self) -> Iterator[HtmlPart]:
-        """Give the candidates with a bar for each error, the errors tried, and the kernel."""
-        from bochner.kernels.words import in_words  # noqa: PLC0415  asked for when shown
-
-        yield Words(f"Kernel: {in_words(self.kernel)}")
+        """Give the candidates, the reason, the errors along the search, and the kernel."""
+        yield Words(f"Kernel: {_words().in_words(self.kernel, self.names or None)}")
         if self.compared:
-            last = next((c for c in self.compared if c.taken), self.compared[0])
-            alike = [c for c in self.compared if c.measure == last.measure]
-            rows = [(c.what, f"{c.error:.3g}", "taken" * c.taken) for c in alike]
-            taken = next((i for i, c in enumerate(alike) if c.taken and c.name), -1)
-            bars = tuple(c.error for c in alike)
-            unit = " (a constant has 1)" * _is_relative(last.measure)
-            head = ("candidate", last.measure + unit, "")
-            yield HtmlTable(head, rows, marked=taken, bars=bars if min(bars) > 0 else ())
+            head, *rows = (line[1:] for line in self.lines())
+            marked = next((i for i, c in enumerate(self.ranked) if c is self.chosen), -1)
+            yield HtmlTable(head, rows, self.summary, marked, words=(1, 3))
+            yield Words(self._why_not_first)
         tried = [step.best for step in self.path]
         caption = f"{LABELS[self.criterion]} against evaluations"
         yield Sparkline("Best so far", range(1, len(tried) + 1), tried, caption)

@@ -333,7 +333,7 @@ def tune_kernel(
     train, test = split_rows(rows_of(sample), seed)
     if not np.any(targets_that_vary(train)):
         return Tuning(_untuned(kernel, sample, seed), share or SHARES[0], criterion=criterion)
-    recorder = Recorder(CRITERIA[criterion], start)
+    recorder = Recorder(CRITERIA[criterion], start, logs=True)
     serves, every = (
         partial(serves_kernel, method, euclidean, sample.X, seed),
         isinstance(kernel, str),

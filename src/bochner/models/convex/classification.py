@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.arrays import to_numpy
+from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
@@ -287,6 +288,7 @@ class _LeftOut:
         )
         f = forward(np.ascontiguousarray(self._Z[held]), found.theta)
         lost = learned.loss.value(learned.targets(rows.codes[held]), f)
+        progress("Choosing the penalty", f"{self.alpha(step):.3g}, one fold")
         return float((rows.w[held, None] * lost).sum())
 
 

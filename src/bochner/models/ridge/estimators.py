@@ -362,7 +362,7 @@ class KernelRidge(WithIntervals, RidgeEstimator):
     moments_ : Moments
         What further rows, or other models, are added to.
     solution_ : Solution
-        Coefficients, outcome, and criteria along the whole path of alpha.
+        Coefficients, outcome, and criteria at each alpha that was tried.
     alpha_ : float or (t,)
     coef_ : (D,) or (t, D)
     dual_coef_ : (n,) or (n, t)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bochner._core.arrays import dense, is_sparse, to_numpy
+from bochner._core.progress import progress
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Int
 from bochner._core.sizes import kept_rows
@@ -361,6 +362,8 @@ class LocalRows:
     ) -> tuple[Float[Array, "n s"], Float[Array, "l D s"], Float[Array, " s"], Float[Array, "m s"]]:
         reduced: list[Reduced] = []
         for leaf in range(self.tree.n_leaves):  # what one leaf needs of precision, the next does
+            if self.tree.n_leaves > 1:
+                progress("Solving leaf", "", leaf + 1, self.tree.n_leaves)
             group = self._group(leaf, targets, not reduced or reduced[-1].single)
             reduced.append(reduced_at(group, alpha))
         rounding = ROUNDED[reduced[-1].single]

@@ -2,6 +2,7 @@
 
 from copy import deepcopy
 from dataclasses import KW_ONLY
+from functools import partial
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -68,7 +69,8 @@ class SgdEstimator(Differentiable):
             return self.fit_blocks(held_blocks(type(self).__name__, X, y, sample_weight))
         before = self._before() if self.warm_start else None
         blocks, inputs = self._training_rows(X, y, sample_weight, before is None)
-        self.fit_ = fit_sgd(self._spec(before), blocks, inputs, before)
+        fit = partial(fit_sgd, self._spec(before))
+        self.fit_ = self._run(fit, blocks, inputs, before)
         return self
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> SgdFit:

@@ -92,7 +92,7 @@ class KernelFeatures(KernelTransformer):
         if is_held(X):
             return self.fit_blocks(held_blocks(type(self).__name__, X, y))
         numeric = y is not None and np.issubdtype(np.asarray(y).dtype, np.number)
-        self.fit_ = self._fit(*self._blocks_of(X, y if numeric else None))
+        self.fit_ = self._run(self._fit, *self._blocks_of(X, y if numeric else None))
         return self
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> FeaturesFit:

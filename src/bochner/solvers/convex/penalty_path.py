@@ -16,6 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
+from bochner._core.progress import progress
 from bochner._core.shapes import Array, Bool, Float
 from bochner.solvers.convex.driver import solve
 from bochner.solvers.convex.losses import Loss
@@ -79,13 +80,21 @@ class HeldOutPath:
 
     @property
     def reason(self) -> str:
-        """How the choice was made, and what to do where it is the end of the path."""
-        place = f"the best of {len(self.alphas)} by rows left out"
+        """How the penalty was chosen, and what to do if it is at an end of the path."""
+        chosen = f"the best of {len(self.alphas)} by the loss of held-out rows"
         if self.errors[self.best] >= 1:
-            return f"{place}, which a constant serves as well: try another kernel or lengthscale"
-        if self.best in (int(np.argmin(self.alphas)), int(np.argmax(self.alphas))):
-            return f"{place}, an end of the path"
-        return place
+            return f"{chosen}; a constant is as good: try another kernel or lengthscale"
+        if len(self.alphas) > 1 and self.best == int(np.argmin(self.alphas)):
+            return (
+                f"{chosen}, and the smallest penalty that was tried: try more features, a smaller "
+                "lengthscale, or a smaller penalty (a larger C) by hand"
+            )
+        if len(self.alphas) > 1 and self.best == int(np.argmax(self.alphas)):
+            return (
+                f"{chosen}, and the largest penalty that was tried: try another kernel or "
+                "lengthscale, or scale the columns"
+            )
+        return chosen
 
     def __str__(self) -> str:
         """Return the path as a table."""
@@ -181,7 +190,9 @@ class _Folds:
         at = replace(start, width=WIDTH * self.first.width)
         at = solve(inner, at, tol=TOL, max_iter=self.max_iter)
         lost = np.maximum(_lost(inner.loss, inner.y, self.held, at.fitted), TINY)
-        return at, float(np.mean(lost / self.unfitted))
+        error = float(np.mean(lost / self.unfitted))
+        progress("Choosing the penalty", f"{alpha:.3g}, held-out loss {error:.4g}")
+        return at, error
 
     def first_fold(self, at: State) -> State:
         return at.at(np.arange(self.targets))

@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 from scipy.linalg import LinAlgError
 
+from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
 from bochner.solvers.ridge.dual import REFINED, TINY, Dual, KernelRows, SolvedRows
 from bochner.solvers.ridge.path import Alpha, as_given
@@ -85,23 +86,23 @@ class Penalties:
         self, criterion: str, start: float, target: int | None = None, level: float = LEVEL
     ) -> float:
         """Return the penalty at which a criterion is least, of one target or of all."""
+        along = lambda log_alpha: self.slope(criterion, target, float(np.exp(log_alpha)))
+        return float(np.exp(least_along(along, float(np.log(start)), *self.bounds, level)))
 
-        def slope(log_alpha: float) -> tuple[float, float]:
-            found = self.at(float(np.exp(log_alpha)))
-            if found is None or found.largest(target) > LARGEST:
-                return np.inf, -np.inf
-            value, slope = found.criteria[criterion]
-            if criterion == "evidence":  # its logarithm is what is minimised already
-                some = self.rows.power > 0 if target is None else target
-                return float(value[some].sum()), float(slope[some].sum())
-            if target is None:
-                units = self.rows.power
-                value, slope = (pooled(a[None], units) for a in (value, slope))
-                return float(np.log(max(value[0], TINY))), float(slope[0] / max(value[0], TINY))
-            value, slope = max(float(value[target]), TINY), float(slope[target])
-            return float(np.log(value)), slope / value
-
-        return float(np.exp(least_along(slope, float(np.log(start)), *self.bounds, level)))
+    def slope(self, criterion: str, target: int | None, alpha: float) -> tuple[float, float]:
+        """Return the logarithm of a criterion, of one target or of all, and its slope in log α."""
+        found = self.at(alpha)
+        if found is None or found.largest(target) > LARGEST:
+            return np.inf, -np.inf
+        value, slope = found.criteria[criterion]
+        if criterion == "evidence":  # a logarithm already
+            some = self.rows.power > 0 if target is None else target
+            return float(value[some].sum()), float(slope[some].sum())
+        if target is None:
+            value, slope = (pooled(a[None], self.rows.power) for a in (value, slope))
+            target = 0
+        least = max(float(value[target]), TINY)
+        return float(np.log(least)), float(slope[target]) / least
 
     def bounded(self, criterion: str, start: float, target: int | None = None) -> float:
         """Return the best penalty, or a likelier one where "loo" has a large amplitude."""
@@ -268,7 +269,8 @@ def solve_kernel(
     chosen, criterion = _chosen(penalties, alpha, per_target, start)
     if lost is not None and _settles(rows, chosen, criterion):
         each = partial(_lost_without_each, penalties, lost)
-        chosen = np.array([_settled(each, float(chosen[0]), penalties.bounds)])
+        settled = np.array([_settled(each, float(chosen[0]), penalties.bounds)])
+        return _solution(penalties, settled, criterion, float(chosen[0]))
     return _solution(penalties, chosen, criterion)
 
 
@@ -298,18 +300,19 @@ def _solve_many(
     """Choose the penalty by some of the rows, and factor the matrix of all once."""
     kept = np.arange(PENALTY_ROWS)
     few = rows.first(PENALTY_ROWS)
-    penalties, tried = Penalties(few), dict[float, SolvedRows]()
+    penalties, tried, before = Penalties(few), dict[float, SolvedRows](), None
     chosen, criterion = _chosen(penalties, alpha, per_target, start)
     if _settles(few, chosen, criterion):
         dense = rows.first(DENSE_ROWS)
         all_ = lost is None and len(dense.w) == len(rows.w)
         each = partial(_loo_of_last, dense, lost=lost, tried=tried if all_ else None)
         bounds = penalties.bounds if lost is not None else (-np.inf, float(np.log(chosen[0])))
-        chosen = np.array([_settled(each, float(chosen[0]), bounds, between=not all_)])
+        before = float(chosen[0])
+        chosen = np.array([_settled(each, before, bounds, between=not all_)])
         penalties.at(float(chosen[0]))
         if lost is not None and len(rows.w) > DENSE_ROWS:
             return _among_all(rows, penalties, float(chosen[0]), lost)
-    found = _solution(penalties, chosen, criterion)
+    found = _solution(penalties, chosen, criterion, before)
     solved = tried.get(float(found.alpha)) if tried else None
     return _whole(rows, found, len(kept), lost, solved)
 
@@ -323,6 +326,8 @@ def _whole(
 ) -> Solution:
     """Return the solution of all rows at a penalty that some have chosen, and may have solved."""
     known = known if lost is None else min(len(rows.w), DENSE_ROWS)
+    if solved is None:
+        progress(f"Factoring the kernel matrix of {len(rows.w):,} rows")
     coef, intercept, last, _ = solved or rows.solved(found.alpha, known)
     slack = np.full((len(rows.w), last.shape[1]), np.nan)
     slack[-known:] = last
@@ -417,6 +422,7 @@ def _loo_of_last(
     Of a fit that is compared and not kept, unless there is where to keep it.
     """
     last = PENALTY_ROWS if lost is None else min(LOST_ROWS, len(rows.w))
+    progress(f"Choosing alpha with {len(rows.w):,} rows", f"alpha = {alpha:.3g}")
     try:
         found = rows.solved(alpha, last, COMPARED if tried is None else REFINED)
     except LinAlgError:
@@ -426,10 +432,13 @@ def _loo_of_last(
     return _lost_of_last(rows, alpha, found.coef[-last:], found.slack, lost)
 
 
-def _solution(penalties: Penalties, chosen: Float[Array, " c"], criterion: str) -> Solution:
+def _solution(
+    penalties: Penalties, chosen: Float[Array, " c"], criterion: str, before: float | None = None
+) -> Solution:
+    """Return the solution at chosen penalties; ``before`` is that before more rows settled it."""
     rows = penalties.rows
     tried = [penalties.at(float(alpha)) for alpha in chosen]
-    outcome = _outcome(penalties, chosen, criterion)
+    outcome = _outcome(penalties, chosen, criterion, before)
     found = [each for each in tried if each is not None]
     if len(found) < len(tried):
         low = float(np.exp(penalties.bounds[0]))
@@ -471,16 +480,38 @@ def _path(penalties: Penalties) -> Path:
     )
 
 
-def _outcome(penalties: Penalties, chosen: Float[Array, " c"], criterion: str) -> Outcome:
+def _outcome(
+    penalties: Penalties, chosen: Float[Array, " c"], criterion: str, before: float | None
+) -> Outcome:
     rows = penalties.rows
     if not np.any(rows.power > 0):
         return Outcome.CONSTANT_TARGET
-    alphas = chosen if len(chosen) == 1 else chosen[rows.power > 0]
-    low, high = np.exp(penalties.bounds)
-    if any(penalties.tried.get(float(alpha)) is None for alpha in alphas):
+    each = chosen if len(chosen) == 1 else chosen[rows.power > 0]
+    if any(penalties.tried.get(float(alpha)) is None for alpha in each):
         return Outcome.SINGULAR
-    if criterion != "given" and np.any(alphas <= 1.001 * low):
-        return Outcome.EDGE_LOW
-    if criterion != "given" and np.any(alphas >= 0.999 * high):
-        return Outcome.EDGE_HIGH
-    return Outcome.SOLVED
+    side = 0 if criterion == "given" else _falling(penalties, chosen, criterion, before)
+    return {-1: Outcome.EDGE_LOW, 0: Outcome.SOLVED, 1: Outcome.EDGE_HIGH}[side]
+
+
+def _falling(
+    penalties: Penalties, chosen: Float[Array, " c"], criterion: str, before: float | None
+) -> int:
+    """Return on which side of a penalty at an end of those tried the criterion falls: −1, 0, 1."""
+    shared, power = len(chosen) == 1, penalties.rows.power
+    own = [
+        (None if shared else i, float(a)) for i, a in enumerate(chosen) if shared or power[i] > 0
+    ]
+    low, high = np.exp(penalties.bounds)
+    if any(alpha <= 1.001 * low for _, alpha in own):
+        return -1
+    if any(alpha >= 0.999 * high for _, alpha in own):
+        return 1
+    if before is not None:
+        steps = np.log(chosen[0] / before) / FINER
+        return int(np.sign(steps)) if abs(steps) > MOST_STEPS - 0.5 else 0
+    tried = sorted(alpha for alpha, found in penalties.tried.items() if found is not None)
+    for target, alpha in own:
+        _, slope = penalties.slope(criterion, target, alpha)
+        if abs(slope) > LEVEL and alpha == tried[-1 if slope < 0 else 0]:
+            return -int(np.sign(slope))
+    return 0

@@ -22,14 +22,17 @@ WORDS = {
 class Outcome(Sentence):
     """How it went, and what to do; ``str(outcome)`` is the sentence."""
 
-    SOLVED = "Solved: the chosen alpha lies inside the path and rounding is far below it."
+    SOLVED = (
+        "Solved: rounding errors are far below alpha. If alpha was chosen, its criterion is no "
+        "better at smaller and larger values."
+    )
     EDGE_LOW = (
-        "The best alpha is the smallest of the path: the data ask for less smoothing than was "
-        "tried, as when the target has no noise. More features, or a smaller lengthscale, would "
-        "fit better; alpha=... sets a smaller penalty by hand."
+        "The best alpha is the smallest that was tried, and the criterion still falls there: the "
+        "data ask for less smoothing, as when the target has no noise. Use more features or a "
+        "smaller lengthscale, or set a smaller penalty with alpha=..."
     )
     EDGE_HIGH = (
-        "The best alpha is the largest of the path: the features explain next to nothing of the "
+        "The best alpha is the largest that was tried: the features explain next to nothing of the "
         "target. Try another kernel or lengthscale, scale the columns, or check the target."
     )
     SINGULAR = (
@@ -204,6 +207,8 @@ class Solution:
     slack : (n, 1) or (n, t), or None
         Residual over leave-one-out error of each row of an exact fit, or of a sample of rows that
         are read in passes; NaN for rows without one. None if there are none.
+    iterations : int
+        Iterations of conjugate gradients for the exact kernel; else 0.
     """
 
     coef: Float[Array, "D t"]
@@ -215,6 +220,7 @@ class Solution:
     residual_variance: Float[Array, " t"]
     history: tuple[str, ...] = ()
     slack: Float[Array, "n s"] | None = None
+    iterations: int = 0
 
     def of_rows(self, order: Array) -> "Solution":
         """Return that of an exact fit for its rows in another order."""
