@@ -19,7 +19,19 @@ def table(tmp_path_factory):
 
 
 def told(capsys, table, *options):
-    code = run(["plan", str(table), "--lengthscale", "1", "--widths", "8,16", *options])
+    code = run(
+        [
+            "plan",
+            str(table),
+            "--kernel",
+            "gaussian",
+            "--lengthscale",
+            "1",
+            "--widths",
+            "8,16",
+            *options,
+        ]
+    )
     return code, capsys.readouterr()
 
 

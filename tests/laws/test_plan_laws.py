@@ -13,6 +13,7 @@ from bochner.kernels import Gaussian, Radial
 from bochner.planner import (
     Budget,
     PlannedFit,
+    Task,
     best_of,
     fewer_rows,
     of_width,
@@ -182,11 +183,59 @@ def test_a_raw_table_is_planned_for_as_it_is_fitted():
 
 def test_a_lengthscale_that_is_open_is_chosen_once_and_kept():
     X, y = rows(300)
-    plan = bo.plan(X, y, widths=[16], methods=["iid"], random_state=0)
-    model = plan.estimator().fit(X, y)
-    assert isinstance(plan.kernel, Gaussian)
-    assert model.kernel_ == plan.kernel
-    assert model.search_.tried == ()
+    for name in ("gaussian", "auto"):
+        plan = bo.plan(X, y, name, widths=[16], random_state=0)
+        model = plan.estimator().fit(X, y)
+        assert (
+            model.kernel_ == plan.kernel == bo.KernelRidge(name, random_state=0).fit(X, y).kernel_
+        )
+        assert model.search_.tried == ()
+
+
+def test_the_default_of_more_rows_is_planned_as_a_local_fit(monkeypatch):
+    """Leaves of 256 rows: its error against that of the fit, and the estimator is the default."""
+    monkeypatch.setattr("bochner.planner.plans.DIRECT_ROWS", 600)
+    monkeypatch.setattr("bochner.models.ridge.routes.DIRECT_ROWS", 600)
+    for name in ("LEAF_ROWS", "FEWEST_LEAF_ROWS"):
+        monkeypatch.setattr(f"bochner.models.ridge.methods.{name}", 256)
+    X, y = rows(1000)
+    plan = bo.plan(X, y, widths=[16], random_state=0)
+    (local,) = (fit for fit in plan.fits if fit.solver == "local")
+    assert [fit for fit in plan.fits if fit.default] == [local]
+    assert plan.choice is local  # 16 features err more
+    assert local.seconds == pytest.approx(sum(local.steps.values()))
+    model = plan.estimator()
+    assert repr(model) == "KernelRidge(random_state=0)"
+    left_out = model.fit(X, y).fit_.left_out()
+    assert type(model.fit_).__name__ == "LocalFit"
+    assert local.error == pytest.approx(np.sqrt(np.mean(left_out.errors**2)), rel=0.15)
+
+
+@pytest.mark.parametrize("seconds", [None, 100.0])
+def test_no_fit_that_errs_more_than_the_default_is_chosen(seconds):
+    fits = [
+        PlannedFit(bo.Nystrom(), 8, "moments float64", 1.02, 0.1, 1.0, 1.0, {}),
+        PlannedFit(bo.Nystrom(), 16, "moments float64", 1.005, 0.1, 2.0, 1.0, {}),
+        PlannedFit(bo.ExactKernel(), 90, "exact", 1.0, 0.0, 50.0, 1.0, {}, default=True),
+    ]
+    assert best_of(fits, Budget(seconds, 10))[0] is fits[1]
+    assert best_of(fits, Budget(1.5, 10))[0] is fits[0]
+
+
+def test_seconds_are_not_measured_while_memory_is_traced(monkeypatch):
+    """Fits that are timed run without tracemalloc."""
+    traced, seconds = [], Task.seconds
+
+    def noted(self, act, **repeats):
+        traced.append(tracemalloc.is_tracing())
+        return seconds(self, act, **repeats)
+
+    monkeypatch.setattr(Task, "seconds", noted)
+    X, y = rows(300)
+    plan = bo.plan(X, y, Gaussian(1.0), widths=[16], random_state=0)
+    assert len(traced) > 5
+    assert not any(traced)
+    assert all(fit.bytes > BESIDE for fit in plan.fits)
 
 
 def test_many_rows_have_the_exact_kernel_in_the_plan():
@@ -251,10 +300,10 @@ def test_a_plan_takes_a_tenth_of_the_work_of_the_fit_at_most(monkeypatch):
     monkeypatch.setattr(Radial, "evaluate", counted)
     monkeypatch.setattr(bo.KernelRidge, "fit", noted)
     X, y = rows(2500)
-    bo.plan(X, y, random_state=0)
+    bo.plan(X, y, "gaussian", random_state=0)
     planned = values[0]
     assert max(fitted) == tried_rows(2500) == 500
-    assert len(fitted) <= 8
+    assert len(fitted) <= 16  # half of them traced
     bo.KernelRidge(random_state=0).fit(X, y)
     assert 0 < planned < (values[0] - planned) / 10
 

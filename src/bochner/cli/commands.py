@@ -243,19 +243,19 @@ def compare(**options: Any) -> None:
     callback=one_or_several,
     help="Column to predict; repeat.",
 )
-@_kernel
+@click.option("--kernel", type=OneOf(KERNELS), default="auto", help="Family.")
 @_lengthscale
 @click.option(
     "--seconds",
     type=click.FloatRange(0, min_open=True),
     metavar="S",
-    help="A fit may take; any time that is worth it if not given.",
+    help="Most seconds of a fit; without it, more time must be worth it.",
 )
 @click.option(
     "--memory",
     type=click.FloatRange(1),
     metavar="BYTES",
-    help="A fit may take; half of what is free if not given.",
+    help="Most memory of a fit; half of the free memory if not given.",
 )
 @click.option(
     "--widths",
@@ -271,9 +271,9 @@ def compare(**options: Any) -> None:
 @_json
 @_quiet
 def plan(**options: Any) -> None:
-    """Say how to fit the rows of FILES: which method, how many features, which solver.
+    """Compare fits to the rows of FILES before running them: method, features, solver.
 
-    Each with the error that is expected, and the seconds and memory it will take on this machine.
+    Each has the predicted error, and the predicted seconds and memory on this machine.
     """
     _run("compare", "run_plan", options)
 

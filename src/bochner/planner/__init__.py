@@ -1,4 +1,4 @@
-"""Row 3c: what a fit will take, before it is made."""
+"""Row 3c: the error, time and memory of fits, predicted before they are run."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ __all__ = ["Plan", "plan"]
 #: Names for those who build on bochner, by the module that defines each.
 FOR_DEVELOPERS = {
     "choice": "Budget PlannedFit as_budget best_of",
-    "trials": "exhausted expected fewer_rows of_width powers tried_rows wider",
+    "trials": "Task expected fewer_rows of_width powers tried_rows wider",
 }
 
 

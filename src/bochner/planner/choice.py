@@ -1,27 +1,31 @@
-"""Planned fits: what each is predicted to find and to take, and which is chosen."""
+"""Planned fits: the predicted error, time and memory of each, and the choice among them."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 from bochner._core.checks import free_bytes, integer, positive
 from bochner._core.html import ShownResult
-from bochner._core.sizes import WIDE
-from bochner.certificates.bounds.pairwise import LARGEST
-from bochner.certificates.bounds.zonal import BallSpectral, GegenbauerSizes
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.method import Method
 from bochner.models.ridge.methods import ExactKernel
 
-#: How a fit comes to its coefficients.
-SOLVERS = ("moments float32", "moments float64", "products", "exact", "waves", "neighbours")
-ITERATIVE = ("products", "exact")  # Whose steps are counted on fewer rows
-WORTH = 0.05  # Part of the error that a doubling of the time must take away to be worth it
-#: Errors within this part of the least are taken as equal, where there is a budget of seconds.
-AS_GOOD = 0.01
-SOON = 1.0  # Seconds that nobody minds
-DISTANCE = 0.5  # ε that theorems are asked for: of fits, twice the risk of the kernel at most
+#: Solvers: moments of features, products with more than 10,000 of them, the kernel matrix, leaves,
+#: Fourier modes of a grid, and nearest neighbours.
+SOLVERS = (
+    "moments float32",
+    "moments float64",
+    "products",
+    "exact",
+    "local",
+    "waves",
+    "neighbours",
+)
+ITERATIVE = ("products", "exact")  # Iterations are counted on fewer rows
+WORTH = 0.05  # Reduction of the error that each doubling of the time must bring
+AS_GOOD = 0.01  # Errors within this share of one another are a tie
+SOON = 1.0  # Seconds below which time does not count
 
 
 @dataclass(frozen=True)
@@ -82,35 +86,29 @@ class PlannedFit:
     Attributes
     ----------
     method : Method
-        How features are made; of a solver "exact", those of its preconditioner, or
-        :class:`bochner.ExactKernel` where the matrix of all rows is factored.
+        Method of the features; of solver "exact" that of the preconditioner, or
+        :class:`bochner.ExactKernel` where the kernel matrix of all rows is factored.
     n_features : int
-        D; of neighbours, how many; of a factor, all rows.
-    solver : {"moments float32", "moments float64", "products", "exact", "waves", "neighbours"}
-        "products": of more than 10,000 features, whose Gram matrix is never formed. "waves": rows
-        are summed as waves, and no feature is made. "neighbours": of a Gaussian process alone.
+        D; the number of rows of an exact or local fit; the number of neighbours.
+    solver : str
+        One of :data:`SOLVERS`. "products": more than 10,000 features, without their Gram matrix.
+        "local": the kernel within leaves of rows. "waves": Fourier modes of a grid.
     error : float
-        Root mean squared leave-one-out error that is expected with all rows.
+        Predicted root mean squared leave-one-out error of a fit to all rows.
     kernel_error : float
-        ‖ZZᵀ − K‖_F / ‖K‖_F that is expected; NaN where the map was not drawn.
+        Predicted ‖ZZᵀ − K‖_F / ‖K‖_F; NaN where the map was not drawn.
     seconds, bytes : float
-        Predicted.
+        Predicted time and memory.
     steps : dict of str to float
-        Seconds by step.
+        Seconds of each step.
     error_from : {"sample", "widths"}
-        Whether the error is of a fit of this width to sampled rows, extrapolated to all, or also
-        extrapolated from smaller widths.
+        Whether the error is extrapolated from sampled rows only, or also from smaller widths.
     against : str
-        Why it is not chosen whatever it costs; empty where nothing is against it.
-    left_out : float
-        Share of k(x, x) that a cut series leaves out in the mean of the rows, where that is more
-        than a tenth of the penalty: an error that more features of the kind do not lower. Else 0.
-    bound : BallSpectral or None
-        For all rows, at the penalty that is expected: theorem 11 or 12 of
-        ``Gegenbauer("monomial")``, whose ``bound.sizes(0.5)`` has q, s and m. None for other
-        methods, and for kernels that these theorems do not cover.
+        Reason why this fit is never chosen; "" if there is none.
     passes : int
-        Passes over all rows that make products; 1 of other solvers.
+        Passes over all rows of solver "products"; else 1.
+    default : bool
+        Whether ``KernelRidge(kernel)`` makes this fit by itself.
     """
 
     method: Method
@@ -123,25 +121,25 @@ class PlannedFit:
     steps: Mapping[str, float]
     error_from: str = "sample"
     against: str = ""
-    left_out: float = 0.0
-    bound: BallSpectral | None = None
     passes: int = 1
+    default: bool = False
 
     @property
     def name(self) -> str:
-        """A few words for sentences."""
+        """Description for sentences."""
         features = f"{self.n_features:,} features of {self.method}"
+        exact = f"the exact kernel, preconditioned by {features}"
         if isinstance(self.method, ExactKernel):
-            return "the exact kernel, by a Cholesky factor of its matrix"
-        if self.solver == "exact":
-            return f"the exact kernel, preconditioned by {features}"
-        if self.solver == "waves":
-            return f"{self.n_features:,} waves of {self.method}"
-        if self.solver == "neighbours":
-            return f"a Gaussian process on the {self.n_features:,} nearest neighbours of each row"
-        if self.solver == "products":
-            return f"{features}, by products with their Gram matrix in {self.passes} passes"
-        return f"{features}, summed up in {self.solver.removeprefix('moments ')}"
+            exact = "the exact kernel, by a Cholesky factor of its matrix"
+        passes = f"{features}, by products with their Gram matrix in {self.passes} passes"
+        process = "a Gaussian process on the"
+        return {
+            "exact": exact,
+            "local": "the exact kernel within leaves of rows (a local fit)",
+            "waves": f"{self.n_features:,} waves of {self.method}",
+            "neighbours": f"{process} {self.n_features:,} nearest neighbours of each row",
+            "products": passes,
+        }.get(self.solver, f"{features}, summed up in {self.solver.removeprefix('moments ')}")
 
     def within(self, budget: Budget) -> bool:
         """Whether it takes no more than the budget."""
@@ -153,27 +151,29 @@ class PlannedFit:
 
 
 def best_of(fits: Sequence[PlannedFit], budget: Budget) -> tuple[PlannedFit, str]:
-    """Return the fit to take, and why in a sentence.
+    """Return the fit to take, and the reason in a sentence.
 
-    With seconds: of those within the budget the least error, and of those within a hundredth of
-    that the fastest. Without: each doubling of the time, from one second, must lower the error by
-    five in a hundred.
+    Fits with an error of more than 1.01 times that of the default are not considered, if the
+    default is within the budget. With a budget of seconds the least error is taken, and the fastest
+    of ties. Without one, each doubling of the time beyond a second must reduce the error by 5 %.
     """
     able = [fit for fit in fits if not fit.against]
     within = [fit for fit in able if fit.within(budget)]
     if not within:
         raise InvalidInput(_nothing_fits(able, budget))
+    most = min((fit.error for fit in within if fit.default), default=math.inf)
+    good = [fit for fit in within if fit.error <= (1 + AS_GOOD) * most]
     if budget.seconds is None:
-        chosen = min(within, key=lambda fit: (_score(fit), fit.seconds))
+        chosen = min(good, key=lambda fit: (_score(fit), fit.seconds))
     else:
-        least = min(fit.error for fit in within)
-        close = [fit for fit in within if fit.error <= (1 + AS_GOOD) * least]
-        chosen = min(close, key=lambda fit: (fit.seconds, fit.error))
+        least = min(fit.error for fit in good)
+        ties = [fit for fit in good if fit.error <= (1 + AS_GOOD) * least]
+        chosen = min(ties, key=lambda fit: (fit.seconds, fit.error))
     return chosen, _reason(chosen, able, budget)
 
 
 def _score(fit: PlannedFit) -> float:
-    """Return the logarithm of the error, and of what the time must be worth."""
+    """Return the log error plus the log reduction that is required for the time."""
     doublings = math.log2(max(fit.seconds, SOON))
     return math.log(max(fit.error, 1e-300)) - doublings * math.log(1 - WORTH)
 
@@ -190,9 +190,9 @@ def _nothing_fits(able: Sequence[PlannedFit], budget: Budget) -> str:
 
 def _reason(chosen: PlannedFit, able: Sequence[PlannedFit], budget: Budget) -> str:
     why = (
-        f"its error is within {100 * AS_GOOD:g} % of the least of what takes at most {budget}"
+        f"its error is within {100 * AS_GOOD:g} % of the least of all fits within {budget}"
         if budget.seconds is not None
-        else "no other of what fits into memory lowers the error by "
+        else "no other fit that memory allows lowers the error by "
         f"{100 * WORTH:g} % for each doubling of the time"
     )
     words = f"{chosen.name}: {why}"
@@ -207,104 +207,38 @@ def _reason(chosen: PlannedFit, able: Sequence[PlannedFit], budget: Budget) -> s
     return f"{words[0].upper()}{words[1:]}."
 
 
-def picked(
+def matching(
     fits: Sequence[PlannedFit], method: Method | None, n_features: int | None, solver: str | None
-) -> PlannedFit:
-    """Return the fit that is meant; of a width between two, with numbers between theirs."""
-    if solver is not None and solver not in SOLVERS:
-        raise InvalidInput(
-            f"plan: solver must be one of {', '.join(map(repr, SOLVERS))}; got {solver!r}."
-        )
-    fits = [*fits, *_in_float64(fits)] if solver == "moments float64" else fits
-    found = [f for f in fits if method in (None, f.method) and solver in (None, f.solver)]
+) -> list[PlannedFit]:
+    """Return the fits of a plan that have this method, width and solver; None matches all."""
+    found = [
+        fit
+        for fit in fits
+        if method in (None, fit.method)
+        and n_features in (None, fit.n_features)
+        and solver in (None, fit.solver)
+    ]
     if not found:
-        wanted = " by ".join(str(part) for part in (method, solver) if part is not None)
-        known = sorted({f"{fit.method} by {fit.solver}" for fit in fits})
-        raise InvalidInput(f"plan: {wanted} is not in the plan, which has {', '.join(known)}.")
-    if n_features is None:
-        able = any(not fit.against for fit in found)
-        return best_of(found, Budget(bytes=1 << 62))[0] if able else found[0]
-    width = integer(n_features, "plan", "n_features", least=1)
-    exactly = [fit for fit in found if fit.n_features == width]
-    if not exactly and width > WIDE and any(fit.solver.startswith("moments") for fit in found):
+        wanted = ", ".join(str(part) for part in (method, n_features, solver) if part is not None)
+        known = sorted({f"{f.method} with {f.n_features:,} by {f.solver}" for f in fits})
         raise InvalidInput(
-            f"plan: {width:,} features are not in the plan, and past {WIDE:,} their time does not "
-            f"follow from that of fewer. Plan them, by widths=[..., {width}]."
+            f"plan: {wanted} is not in the plan, which has {'; '.join(known)}. Plan again with "
+            "methods=[...] or widths=[...]."
         )
-    return min(exactly or [_between(found, width)], key=lambda fit: (bool(fit.against), fit.error))
-
-
-def _in_float64(fits: Sequence[PlannedFit]) -> list[PlannedFit]:
-    """Return the fits that float32 serves as fits in float64, whose numbers are twice as long."""
-    able = (fit for fit in fits if fit.solver == "moments float32" and not fit.against)
-    double = lambda f: {"seconds": 2 * f.seconds, "bytes": 2 * f.bytes, "steps": {}}
-    return [replace(fit, solver="moments float64", **double(fit)) for fit in able]
-
-
-def _between(fits: Sequence[PlannedFit], width: int) -> PlannedFit:
-    """Return the fit of the nearest width, with numbers by powers of the width."""
-    near = min(fits, key=lambda fit: (bool(fit.against), abs(math.log(fit.n_features / width))))
-    same = [f for f in fits if (f.method, f.solver) == (near.method, near.solver) and f is not near]
-    if not same:
-        return replace(near, n_features=width, error_from="widths", kernel_error=math.nan)
-    other = min(same, key=lambda fit: abs(math.log(fit.n_features / width)))
-    share = math.log(width / near.n_features) / math.log(other.n_features / near.n_features)
-
-    def at(name: str) -> float:
-        a, b = getattr(near, name), getattr(other, name)
-        return a * (b / a) ** share if a > 0 and b > 0 else a
-
-    names = ("error", "kernel_error", "seconds", "bytes")
-    numbers: dict[str, Any] = {name: at(name) for name in names}
-    return replace(near, n_features=width, steps={}, error_from="widths", **numbers)
+    return found
 
 
 # --- words ---------------------------------------------------------------------------------------
 
 _HEAD = ("", "method", "D", "solver", "kernel error", "error", "seconds", "memory", "")
-WORDS = (0, 1, 3, len(_HEAD) - 1)  # Cells of a line that are words
+WORDS = (0, 1, 3, len(_HEAD) - 1)  # Cells that are words
 
 
 def fits_table(
     fits: Sequence[PlannedFit], chosen: PlannedFit, budget: Budget
 ) -> list[tuple[str, ...]]:
-    """Return a head and the fits as lines of cells, the chosen one marked."""
+    """Return a head and a line of cells for each fit; the chosen one is marked."""
     return [_HEAD, *(_cells(fit, fit is chosen, budget) for fit in fits)]
-
-
-def truncation_notes(fits: Sequence[PlannedFit]) -> list[str]:
-    """Return a sentence for each method whose widest features are of a series that is cut."""
-    widest = {fit.method: fit for fit in fits}
-    return [
-        f"{fit.method}: {fit.n_features:,} features leave out {100 * fit.left_out:.2g} % of the "
-        "kernel: truncation, not noise: raise the degree or order; more features do not help."
-        for fit in widest.values()
-        if fit.left_out
-    ]
-
-
-def theorem_notes(fits: Sequence[PlannedFit]) -> list[str]:
-    """Return what theory asks of each method that it has a width for, at its widest."""
-    widest = {fit.method: fit for fit in fits}
-    return [
-        f"{fit.method}, theorem {fit.bound.theorem}: within ε = {DISTANCE:g} of the kernel, with "
-        f"95 % chance, for any {fit.bound.n_rows:,} rows of their ball: {_asked(fit.bound)}."
-        for fit in widest.values()
-        if fit.bound
-    ]
-
-
-def _asked(bound: BallSpectral) -> str:
-    found = sizes_of(bound)
-    return f"more than {LARGEST:.0e} features" if found is None else str(found)
-
-
-def sizes_of(bound: BallSpectral) -> GegenbauerSizes | None:
-    """Return what a bound asks for; None where it is more than can be counted."""
-    try:
-        return bound.sizes(DISTANCE)
-    except InvalidInput:
-        return None
 
 
 def _cells(fit: PlannedFit, chosen: bool, budget: Budget) -> tuple[str, ...]:
@@ -319,7 +253,7 @@ def _cells(fit: PlannedFit, chosen: bool, budget: Budget) -> tuple[str, ...]:
         f"{extrapolated}{fit.error:.4g}",
         f"{'~' * (fit.solver in ITERATIVE)}{shown_time(fit.seconds)}",
         shown_size(fit.bytes),
-        fit.against or ("" if fit.within(budget) else "over the budget"),
+        fit.against or ("default" * fit.default if fit.within(budget) else "over the budget"),
     )
 
 
@@ -337,8 +271,5 @@ def shown_size(size: float) -> str:
 
 def facts_of(fit: PlannedFit) -> dict[str, Any]:
     """Return the numbers of a fit, for programs."""
-    facts = {f.name: getattr(fit, f.name) for f in fields(fit) if f.name != "bound"}
-    sizes = sizes_of(fit.bound) if fit.bound else None
-    named = sizes._asdict() if isinstance(sizes, GegenbauerSizes) else sizes
-    theorem = named and {"epsilon": DISTANCE} | named
-    return facts | {"method": repr(fit.method), "steps": dict(fit.steps), "theorem": theorem}
+    facts = {f.name: getattr(fit, f.name) for f in fields(fit)}
+    return facts | {"method": repr(fit.method), "steps": dict(fit.steps)}

@@ -1,8 +1,8 @@
-"""The kernel itself in a plan, where a Cholesky factor of the matrix of all rows solves for it.
+"""The exact kernel in a plan, solved by a Cholesky factor of the kernel matrix of all rows.
 
-The penalty is walked to on some of the rows, a factor and an inverse each time, then settled among
-more of them, and all rows are factored once (:mod:`bochner.solvers.ridge.kernel_path`). Two trials
-tell what a penalty takes, as an² + bn³, and how many there are; a factor alone has a third of the
+The penalty is chosen on some of the rows, with a factor and an inverse for each, then among more
+rows, and all rows are factored once (:mod:`bochner.solvers.ridge.kernel_path`). Two trials give the
+number of penalties and the seconds of each, as an² + bn³; a factor alone has a third of the
 multiplications.
 """
 
@@ -34,7 +34,7 @@ def direct_fit(task: Task) -> PlannedFit:
         factor = lambda rows: a * rows**2 + b * rows**3 / 3 + inverse
         steps["settling"] = SETTLED * factor(min(n, DENSE_ROWS))
         steps["factor"] = factor(n) if n > DENSE_ROWS else 0.0
-    size = trials[m].bytes + _held(n) - _held(m)
+    size = task.bytes(trials[m // 4]) + _held(n) - _held(m // 4)
     error = expected(path, m, n).error
     return PlannedFit(ExactKernel(), n, "exact", error, 0.0, sum(steps.values()), size, steps)
 

@@ -1,8 +1,8 @@
-"""Nearest neighbours in a plan: what a Gaussian process on them takes and finds, beside features.
+"""Gaussian processes on nearest neighbours in a plan.
 
-A trial is a fit to the sampled rows. Its error is that of rows left out of it. Of all rows the
-neighbours are nearer, by the root of order d of their number: the variance that the process has at
-rows so much nearer says by how much the error falls.
+A trial is a fit to the sampled rows, and its error that of rows left out. Among all rows neighbours
+are nearer by the d-th root of the ratio of the numbers of rows; the error falls as the variance of
+the process at rows that are nearer by this factor.
 """
 
 import math
@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 from scipy.spatial import cKDTree
+from sklearn.base import clone
 
 from bochner._core.arrays import is_sparse
 from bochner._core.shapes import Array, Float
@@ -24,7 +25,7 @@ from bochner.models.gaussian_process.rough import judging, suits_neighbours
 from bochner.planner.choice import PlannedFit
 from bochner.planner.trials import BESIDE, Task, traced
 
-#: Rows that the time of a prediction is measured by.
+#: Rows that a prediction is timed with.
 PREDICTED = 256
 
 
@@ -54,8 +55,9 @@ def _fit(task: Task, method: NearestNeighbours, asked: bool) -> PlannedFit:
     model.set_params(method=method)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BochnerWarning)
+        seconds = task.seconds(lambda: model.fit(*rows), repeats=1)
         with traced() as peak:
-            seconds = task.seconds(lambda: model.fit(*rows), repeats=1)
+            clone(model).fit(*rows)
     fit: NeighbourProcessFit = model.fit_
     tree = task.seconds(lambda: cKDTree(fit.around.X))
     more = n * math.log(n) / (m * math.log(m)) - 1

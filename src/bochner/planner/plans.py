@@ -1,16 +1,17 @@
-"""plan: the method, the number of features and the solver to fit with, and what the fit takes."""
+"""plan: predict the error, time and memory of fits, and choose the method, width and solver."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 
-from bochner._core.checks import integer
+from bochner._core.checks import integer, one_of
 from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Tabular
+from bochner._core.sizes import MOST_CELLS
 from bochner._core.text import columns
 from bochner._core.threads import get_num_threads, one_thread
 from bochner.data.blocks import Blocks, count_rows
@@ -20,11 +21,16 @@ from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.features.rules import as_method
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.words import in_words
 from bochner.models._tables import encoded, encoded_beside, given_rows, is_table, read_beside
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.ridge.estimators import KernelRidge
-from bochner.models.ridge.methods import DIRECT_ROWS, ExactKernel
+from bochner.models.ridge.exact import chosen_by_matrix
+from bochner.models.ridge.fit import WIDE_ROWS
+from bochner.models.ridge.gathered import gather
+from bochner.models.ridge.methods import DIRECT_ROWS, ExactKernel, LocalKernel
 from bochner.planner.choice import (
+    SOLVERS,
     WORDS,
     Budget,
     PlannedFit,
@@ -32,26 +38,25 @@ from bochner.planner.choice import (
     best_of,
     facts_of,
     fits_table,
-    picked,
-    theorem_notes,
-    truncation_notes,
+    matching,
 )
 from bochner.planner.direct import direct_fit
+from bochner.planner.leaves import local_fit
 from bochner.planner.neighbours import neighbour_fits, other_methods
-from bochner.planner.trials import FEWEST_TRIED, Task, Timer, tried_rows, usual_widths
+from bochner.planner.trials import Task, Timer, tried_rows, usual_widths
 from bochner.planner.waves import all_fits
-from bochner.selection.candidates import choose_lengthscale_exactly
-from bochner.selection.search import choose_lengthscale
-from bochner.selection.spec import as_kernel
+from bochner.selection.candidates import choose_kernel
+from bochner.selection.curves import choose_curves
+from bochner.selection.search import error_near_median
+from bochner.selection.spec import WIDTH, as_kernel
 from bochner.sums.rows import sampled
 
-FEWEST = 16  # Fewer rows than this say nothing
-SEARCHED = 512  # Width that a lengthscale is chosen at
+FEWEST = 16  # Rows that a plan requires
 
 
 @dataclass(frozen=True, eq=False)
 class Plan(ShownResult):
-    """Fits side by side, the one to take, and why; prints as a table.
+    """Planned fits, the chosen one, and the reason; prints as a table.
 
     Attributes
     ----------
@@ -70,7 +75,9 @@ class Plan(ShownResult):
     seconds : float
         What planning itself took.
     threads : int
-        That fits were timed with.
+        Threads that fits were timed with.
+    asked : Kernel or str
+        The kernel that was passed.
     """
 
     kernel: Kernel
@@ -84,15 +91,17 @@ class Plan(ShownResult):
     n_sample: int
     seconds: float
     threads: int
+    asked: Kernel | str
 
     def estimator(self) -> KernelRidge | GaussianProcessRegressor:
-        """Return the estimator that the choice says, ready to fit.
+        """Return the estimator of the choice, ready to fit.
 
-        Its kernel has its numbers, its map is drawn from the same rows as the plan's, and its
-        penalty is chosen by leave-one-out error. Nearest neighbours are those of a
-        :class:`GaussianProcessRegressor`.
+        Its kernel is that of the plan; a local fit chooses the kernel again, among all near rows.
+        Nearest neighbours are those of a :class:`GaussianProcessRegressor`.
         """
         fit = self.choice
+        if fit.solver == "local":
+            return KernelRidge(self.asked, random_state=self.seed)
         if fit.solver == "neighbours":
             return GaussianProcessRegressor(self.kernel, method=fit.method, random_state=self.seed)
         features = fit.solver == "exact" and not isinstance(fit.method, ExactKernel)
@@ -109,45 +118,38 @@ class Plan(ShownResult):
         method: Method | str | None = None,
         n_features: int | None = None,
         solver: str | None = None,
+        budget: float | Mapping[str, float] | Budget | None = None,
     ) -> Self:
-        """Return the plan with another choice; what is not given is what serves best with it.
+        """Return the plan with the best fit of this method, width and solver within a budget.
 
         Parameters
         ----------
         method : Method or str, optional
         n_features : int, optional
-            Any width; between those of the plan its numbers are interpolated.
+            A width of the plan.
         solver : str, optional
-            Of a :class:`PlannedFit`.
+            Solver of a :class:`PlannedFit`.
+        budget : float, mapping or Budget, optional
+            As in :func:`plan`; default: no limit, and the least error.
 
         Raises
         ------
         InvalidInput
-            If the plan has no such method or solver.
+            If the plan has no such fit, or none is within the budget.
         """
+        if solver is not None:
+            one_of(solver, "plan", "solver", SOLVERS)
+        if n_features is not None:
+            n_features = integer(n_features, "plan", "n_features", least=1)
         wanted = None if method is None else as_method(method)
-        chosen = picked(self.fits, wanted, n_features, solver)
-        known = self.fits if chosen in self.fits else (*self.fits, chosen)
-        name = f"{chosen.name[0].upper()}{chosen.name[1:]}"
-        return replace(self, fits=known, choice=chosen, reason=f"{name}: as asked.")
-
-    def replace(self, **changes: Any) -> Self:
-        """Return the plan with other numbers; with another budget the choice is made again.
-
-        Raises
-        ------
-        InvalidInput
-            If it has no such number, or nothing is within the budget.
-        """
-        known = {field.name for field in fields(self)}
-        for name in changes.keys() - known:
-            raise InvalidInput(f"plan: there is no {name!r}; there are {', '.join(sorted(known))}.")
-        changed = replace(self, **changes)
-        if "budget" not in changes and "fits" not in changes:
-            return changed
-        budget = as_budget(changed.budget)
-        choice, reason = best_of(changed.fits, budget)
-        return replace(changed, budget=budget, choice=choice, reason=reason)
+        fits = matching(self.fits, wanted, n_features, solver)
+        if budget is not None:
+            allowed = as_budget(budget)
+            choice, reason = best_of(fits, allowed)
+            return replace(self, budget=allowed, choice=choice, reason=reason)
+        choice = min(fits, key=lambda fit: (bool(fit.against), fit.error))
+        name = f"{choice.name[0].upper()}{choice.name[1:]}"
+        return replace(self, choice=choice, reason=f"{name}: as asked.")
 
     def facts(self) -> dict[str, Any]:
         """Return all numbers, for programs."""
@@ -178,26 +180,26 @@ class Plan(ShownResult):
     @property
     def _title(self) -> str:
         return (
-            f"{self.kernel!r}, {self.n_rows:,} rows of {self.n_columns:,} columns; "
+            f"{in_words(self.kernel)}, {self.n_rows:,} rows of {self.n_columns:,} columns; "
             f"{self.budget}; {self.threads} thread{'s' * (self.threads > 1)}"
         )
 
     @property
     def _notes(self) -> list[str]:
         note = (
-            f"error: leave-one-out, root mean square, of fits to {self.n_sample:,} rows, "
-            "extrapolated to all of them (~: and to wider features). Seconds of products and of "
-            "the exact kernel (~) are right to a factor of about two. Memory: of the fit, beside "
-            "the rows."
+            f"error: root mean squared leave-one-out error of fits to {self.n_sample:,} rows, "
+            "extrapolated to all rows (~: and to wider features). Seconds marked ~ are right to a "
+            "factor of about two. Memory: of the fit, without the rows. default: the fit of "
+            "KernelRidge() with this kernel."
         )
-        return [*truncation_notes(self.fits), *theorem_notes(self.fits), note]
+        return [note]
 
 
 @one_thread()
 def plan(
     X: Tabular | Blocks,
     y: Array | str | None = None,
-    kernel: Kernel | str = "gaussian",
+    kernel: Kernel | str = "auto",
     *,
     budget: float | Mapping[str, float] | Budget | None = None,
     methods: Sequence[Method | str] | None = None,
@@ -205,7 +207,7 @@ def plan(
     n_rows: int | None = None,
     random_state: Seed = None,
 ) -> Plan:
-    """Say which method, width and solver to fit with, and what that will find and take here.
+    """Predict the error, time and memory of fits before running them, and choose one.
 
     Parameters
     ----------
@@ -213,49 +215,46 @@ def plan(
         Rows, or blocks of rows with a target. Columns of a table become numbers as in a fit.
     y : (n,) or (n, t), or str
         Numbers; of a table in memory the name of its column too.
-    kernel : Kernel or str, default "gaussian"
-        Of a name the lengthscale is chosen, once, and is in the plan: up to 8192 rows with the
-        matrix of 256 to 512 of them.
+    kernel : Kernel or str, default "auto"
+        A name is chosen once, as :class:`bochner.KernelRidge` does, and the plan keeps the kernel.
     budget : float, mapping or Budget, optional
-        Seconds, or ``{"seconds": 60, "bytes": 4e9}``. Without seconds any time is allowed that is
-        worth it; without bytes, half of what is free.
+        Seconds, or ``{"seconds": 60, "bytes": 4e9}``. Without seconds, more time must be worth it;
+        without bytes, half of the free memory is allowed.
     methods : sequence of Method or str, optional
         Default: Nyström, Fourier features, and the exact kernel, up to 8192 rows by a Cholesky
         factor of its matrix; of more rows also the two with the least error of the kernel; of up
-        to three columns or the globe the waves that "auto" would take. More
-        than 8,192 rows of up to four columns have nearest neighbours beside them, which a Gaussian
-        process takes where they err less: they are chosen where they are named.
+        to three columns or the globe the Fourier modes that "auto" would take; with
+        ``kernel="auto"`` and more than 8192 rows the local fit that is then the default. More than
+        8192 rows of up to four columns have nearest neighbours too, of a Gaussian process, which
+        are chosen if they are named.
     widths : sequence of int, optional
-        Default: 256 to 4096; up to 4096 rows, also all of them.
+        Default: 256 to 4096; up to 4096 rows, also the number of rows.
     n_rows : int, optional
-        Rows that there will be, where X has only some.
+        Number of rows of the fit, if X has only some of them.
     random_state : int, Generator, RandomState or None
 
     Returns
     -------
     Plan
-        ``str(plan)`` is a table, ``plan.estimator()`` is ready to fit, ``plan.with_choice(...)``
-        and ``plan.replace(...)`` change what was chosen.
+        ``str(plan)`` is a table, ``plan.estimator()`` is ready to fit, and
+        ``plan.with_choice(...)`` returns a plan with another choice.
 
     Raises
     ------
     InvalidInput
-        If there are fewer than 16 rows or fewer than asked for, the budget is too small for
-        anything, or no method serves the kernel.
+        If there are fewer than 16 rows or fewer than asked for, no fit is within the budget, or no
+        method serves the kernel.
 
     Notes
     -----
-    Learners are fitted to a fifth of the rows, at least 256 and at most 8192 of a sample, with up
-    to half as many features, 1024 at most, and to half of these rows. What they take by the clock
-    is extrapolated: by the difference for each further row, beyond 8192 rows by the sweep over it;
-    to D features as aD² + bD³ for the eigendecomposition, which is timed once, and a + bD² for all
-    else, with the measured speed of products. Reading is timed on the rows. Errors are extrapolated
-    to all rows along the path of penalties, which may say too much where more rows tell much more
-    of the function; to wider features they fall towards that of the kernel itself as 1/D. Planning
-    takes O(m D² + D³ + m³) for m rows, m up to 1024 in the last: about a fifth of the seconds of a
-    default fit to 2500 rows, a quarter of 6000 and two fifths of 500. More than 10,000 features
-    that are not landmarks are solved for by products: the passes are counted by solving for the
-    sample, which takes about as long as one to five passes over 500,000 rows.
+    Learners are fitted to a fifth of the rows, at least 256 and at most 8192, with at most half as
+    many features, and to half of these rows. Each fit is timed; memory is measured by another fit
+    under tracemalloc. Time and memory are extrapolated: by the difference for each further row, and
+    to D features as aD² + bD³ for the eigendecomposition and a + bD² for the rest. Of a local fit
+    one and two leaves are timed. Errors are extrapolated to all rows along the path of penalties;
+    they may be too large where more rows show much more of the function. To wider features they
+    fall towards that of the kernel itself as 1/D. With ``kernel="auto"`` the choice of the kernel
+    takes the most time: it is that of a default fit, and is not repeated by ``estimator()``.
 
     Examples
     --------
@@ -294,28 +293,53 @@ def plan_by(
     sample = sampled(blocks, seed)
     seconds, found = timer() - reading, count_rows(blocks)
     n, d = _n_rows(n_rows, found, sample), blocks.n_columns
-    sample = sample.lowest(tried_rows(n))
-    m = len(sample)
-    if isinstance(chosen, str):
-        chosen = _chosen(chosen, sample, n, seed)
     like = next(iter(blocks)).X
     task = Task(chosen, sample, like, n, seconds * n / found, seed, timer)
+    local = chosen == "auto" and options is None and n > DIRECT_ROWS and n * d <= MOST_CELLS
+    fits: list[PlannedFit] = []
+    if local:
+        task, own = local_fit(task)
+        fits.append(own)
+    elif isinstance(chosen, str):
+        task = replace(task, kernel=_chosen(task, chosen, blocks))
+    task = replace(task, sample=sample.lowest(tried_rows(n)), known={})
     exact = direct_fit(task) if n <= DIRECT_ROWS else None
     near, others = neighbour_fits(task, options), other_methods(options)
-    fits = near
     if others is None or others or not near:
-        fits = (*all_fits(task, others, widths or usual_widths(n), exact), *near)
+        fits = [*all_fits(task, others, widths or usual_widths(n), exact), *fits]
+    fits = [*fits, *near] if options is not None else with_default([*fits, *near], n)
     choice, reason = best_of(fits, allowed)
-    threads = get_num_threads()
-    return Plan(chosen, n, d, fits, choice, reason, allowed, seed, m, timer() - began, threads)
+    made = task.kernel, n, d, tuple(fits), choice, reason, allowed, seed, len(task.sample)
+    return Plan(*made, timer() - began, get_num_threads(), as_kernel(kernel))
 
 
-def _chosen(name: str, sample: RowSample, n: int, seed: int) -> Kernel:
-    """Return the kernel of a name: of few rows the one that a fit with the kernel itself takes."""
-    if n <= DIRECT_ROWS and name != "auto":
-        few = sample.lowest(max(FEWEST_TRIED, len(sample) // 2))
-        return choose_lengthscale_exactly(name, few, seed).kernel
-    return choose_lengthscale(name, sample, SEARCHED, seed).kernel
+def _chosen(task: Task, name: str, blocks: Blocks) -> Kernel:
+    """Return the kernel of a name, as a fit without leaves chooses it."""
+    spec, sample = KernelRidge(name, random_state=task.seed)._spec(None), task.sample
+    if task.n_rows <= DIRECT_ROWS:
+        found, _, curves, _ = chosen_by_matrix(spec, gather(blocks))
+    else:
+        bends = spec.features.bends
+        curves = choose_curves(sample, task.seed, error_near_median) if bends else None
+        bent = sample if curves is None else replace(sample, X=curves.inputs(sample.X))
+        method = spec.features.method
+        found = choose_kernel(name, bent, WIDTH, task.seed, None, method, "medium")
+    return found.kernel if curves is None else curves.of(found.kernel)
+
+
+def with_default(fits: Sequence[PlannedFit], n_rows: int) -> list[PlannedFit]:
+    """Mark the fit that :class:`bochner.KernelRidge` makes if only the kernel is given.
+
+    That is the exact or the local fit, or else the Fourier modes, or else the best features of the
+    default width.
+    """
+    width = WIDTH * (1 + (n_rows >= WIDE_ROWS))
+    of_kernel = [fit for fit in fits if isinstance(fit.method, ExactKernel | LocalKernel)]
+    waves = [fit for fit in fits if fit.solver == "waves"]
+    features = [fit for fit in fits if fit.n_features == width and fit.solver.startswith("moments")]
+    found = of_kernel or waves or [fit for fit in features if not fit.against]
+    default = min(found, key=lambda fit: fit.error, default=None)
+    return [replace(fit, default=True) if fit is default else fit for fit in fits]
 
 
 def _blocks(X: Any, y: Any) -> Blocks:

@@ -1,11 +1,11 @@
-"""Trials: learners are fitted to sampled rows; what they take and find is extrapolated to all rows.
+"""Trials: fits to sampled rows, whose time, memory and error are extrapolated to all rows.
 
-A trial is a fit of :class:`bochner.KernelRidge` to a fifth of the rows, by the clock, in the
-precision of the fit to all. Its seconds are those of a fit to next to nothing, of the
-eigendecomposition, and of its rows, whose number grows up to those that a fit keeps; each further
-row takes its part of the sweep, which is timed at two sizes. To D features the eigendecomposition
-grows as aD² + bD³, which two sizes of it tell once for all methods, all else as a + bD², b by the
-measured speed of products. Memory is measured, and grows by matrices of known size.
+A trial is a fit of :class:`bochner.KernelRidge` to a fifth of the rows, in the precision of the fit
+to all. Its seconds are those of a fit to next to nothing, of the eigendecomposition, and of its
+rows; further rows take their part of the sweep, which is timed at two sizes. To D features the
+eigendecomposition grows as aD² + bD³, from two timed sizes, and the rest as a + bD² with b from the
+measured speed of products. Memory is measured in a fit of its own, and grows by matrices of known
+size.
 
 The error is the leave-one-out error of a fit to the sample, extrapolated to all rows along the path
 of penalties (:mod:`bochner.solvers.ridge.leave_one_out`). Beyond the widths that are tried it falls
@@ -14,37 +14,34 @@ gain of each doubling is continued, see :func:`wider`.
 """
 
 import math
-import re
 import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import clone
 
-from bochner._core.arrays import moved, to_numpy
+from bochner._core.arrays import moved
 from bochner._core.blas import eigh, product
 from bochner._core.random import stream
 from bochner._core.shapes import Array
 from bochner._core.sizes import FEW, block_rows, kept_rows
-from bochner.certificates.bounds.zonal import BallSpectral
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.errors import BochnerWarning, InvalidInput, UnsupportedKernel
 from bochner.features.auto import predicted_error, width_of
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import Orthogonal
-from bochner.features.map import SMALL_BIAS, FeatureMap, cut_trace
+from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
 from bochner.features.nystrom.landmarks import Given
 from bochner.features.nystrom.nystrom import Nystrom, NystromMap, Rounded
-from bochner.features.random.gegenbauer import Gegenbauer
 from bochner.features.rules import contenders, draw_map
-from bochner.kernels.kernel import Kernel
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.ridge.methods import ExactKernel
 from bochner.models.ridge.wide import needs_passes
@@ -52,7 +49,6 @@ from bochner.planner.choice import PlannedFit
 from bochner.planner.wide import counted
 from bochner.selection.chosen import feature_precision
 from bochner.solvers.cg import KEPT
-from bochner.solvers.factorisations import TOLERANCE
 from bochner.solvers.ridge.leave_one_out import of_more_rows
 from bochner.solvers.ridge.solution import Outcome, Path, best_of
 from bochner.sums.executor import LOCAL
@@ -95,12 +91,11 @@ Timer = Callable[[], float]
 
 
 class FitTrial(NamedTuple):
-    """A fitted learner, and the seconds and bytes that fitting it to so many rows took."""
+    """A fitted learner, its number of rows, and the seconds of the fit."""
 
     model: KernelRidge
     n_rows: int
     seconds: float
-    bytes: float
 
     @property
     def limited(self) -> bool:
@@ -120,7 +115,7 @@ class Expected(NamedTuple):
 class Task:
     """What is to be fitted, the rows it is tried on, and the trials that were made."""
 
-    kernel: Kernel
+    kernel: Any  # a kernel, or a name that a trial chooses it by
     sample: RowSample
     like: Array  # rows of the data: trials are in their library and precision, on their device
     n_rows: int
@@ -165,9 +160,19 @@ class Task:
         model.set_params(**parameters)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", BochnerWarning)
-            with traced() as peak:
-                seconds = self.seconds(lambda: model.fit(*rows), repeats=1)
-        return FitTrial(model, n, seconds, peak[0] + BESIDE)
+            seconds = self.seconds(lambda: model.fit(*rows), repeats=1)
+        return FitTrial(model, n, seconds)
+
+    def bytes(self, trial: FitTrial) -> float:
+        """Return the most bytes that the fit of a trial holds at a time, from fitting it again."""
+        return float(self.once(("bytes", id(trial.model)), lambda: self._bytes(trial)))
+
+    def _bytes(self, trial: FitTrial) -> float:
+        rows, model = self.rows(trial.n_rows), clone(trial.model)
+        with warnings.catch_warnings(), traced() as peak:
+            warnings.simplefilter("ignore", BochnerWarning)
+            model.fit(*rows)
+        return peak[0] + BESIDE
 
     def seconds(self, act: Callable[[], Any], repeats: int = REPEATS) -> float:
         """Return the least seconds of a few repeats."""
@@ -217,7 +222,7 @@ class Task:
 
 @contextmanager
 def traced() -> Iterator[list[float]]:
-    """Put the most bytes that are held at a time within, beside those held before, in a list."""
+    """Give a list that gets the most bytes that the block holds at a time."""
     own, peak = not tracemalloc.is_tracing(), list[float]()
     if own:
         tracemalloc.start()
@@ -270,12 +275,12 @@ def wider(errors: Sequence[float], doublings: float) -> float:
 
 
 def tried_rows(n_rows: int) -> int:
-    """Return of how many rows a fit to so many is told: a tenth of its time is for its plan."""
+    """Return the number of rows of a trial."""
     return max(FEWEST_TRIED, math.ceil(n_rows / ONE_IN))
 
 
 def usual_widths(n_rows: int) -> tuple[int, ...]:
-    """Return the widths to look at: none wider than the rows are many."""
+    """Return the default widths: none larger than the number of rows."""
     if n_rows > ALL_ROWS:
         return WIDTHS
     return (*(width for width in WIDTHS if width < n_rows), n_rows)
@@ -418,10 +423,10 @@ class _Lane:
         trial, within = self.trial(tried, precision), width <= self.widest
         drawn = within or not isinstance(self.method, Nystrom)
         phi = task.map(self.method, width) if drawn else None
-        D = self._landmarks(width) if phi is None else phi.n_features
-        steps = self._steps(D, precision)
         known = trial.model.map_.n_features
-        size = trial.bytes + self._held(D, task.n_rows) - self._held(known, trial.n_rows)
+        D = (width if known == tried else known) if phi is None else phi.n_features
+        steps = self._steps(D, precision)
+        size = task.bytes(trial) + self._held(D, task.n_rows) - self._held(known, trial.n_rows)
         return PlannedFit(
             self.method,
             D,
@@ -433,8 +438,6 @@ class _Lane:
             steps,
             error_from="sample" if within else "widths",
             against=against,
-            left_out=self._left_out(tried, phi or trial.model.map_),
-            bound=self._bound(tried),
         )
 
     def _kernel_error(self, tried: int, D: int) -> float:
@@ -471,23 +474,6 @@ class _Lane:
             steps["further rows"] = (task.n_rows - kept) * further * row / each
         return steps
 
-    def _bound(self, width: int) -> BallSpectral | None:
-        """Return the bound of Gegenbauer features with monomials, at equal penalty a row."""
-        if not isinstance(self.method, Gegenbauer) or self.method.radial != "monomial":
-            return None
-        task, X = self.task, self.task.sample.X
-        alpha = self.expected(width).alpha * task.n_rows / len(X)
-        with suppress(InvalidInput):  # of another kernel
-            return BallSpectral.of_trace(task.kernel, X, alpha=alpha, n_rows=task.n_rows)
-        return None
-
-    def _left_out(self, width: int, phi: FeatureMap) -> float:
-        """Return the share of k(x, x) that a cut series leaves out, where the penalty shows it."""
-        X = self.task.sample.X
-        cut, alpha = cut_trace(phi, X), self.expected(width).alpha
-        whole = float(to_numpy(phi.kernel.diag(X)).sum())
-        return cut / whole if cut > SMALL_BIAS * alpha else 0.0
-
     def _held(self, D: int, n: int) -> float:
         """Return the bytes of the matrices of a fit to n rows at its worst moment.
 
@@ -495,32 +481,6 @@ class _Lane:
         """
         rows = min(n, block_rows(D))
         return 8.0 * max(5 * D**2, 3 * D**2 + 4 * rows * D)
-
-    def _landmarks(self, width: int) -> int:
-        """Return at how many landmarks a draw of this width stops: where nothing is left."""
-        quarter = self.task.map(self.method, max(2, self.widest >> 2))
-        half = self.task.map(self.method, max(2, self.widest >> 1))
-        drawn = [quarter, half, self.trial(self.widest).model.map_]
-        if drawn[-1].n_features < self.widest:
-            return drawn[-1].n_features
-        left = [float(getattr(phi, "unexplained", None) or 0.0) for phi in drawn]
-        return exhausted(left, self.widest, width)
-
-
-def exhausted(left: Sequence[float], widest: int, width: int) -> int:
-    """Return at how many landmarks, at most ``width``, float32 sees nothing left of the trace.
-
-    ``left`` are the shares that are left by a quarter, half and all of the widest draw: a parabola,
-    of their logarithms in that of the width, goes on, or a line where it would bend upwards.
-    """
-    if not left[0] > left[1] > left[2] > 0:
-        return width
-    before, last = np.diff(np.log(left))
-    doublings = np.arange(0, math.log2(width / widest), 0.001)
-    curve = min(last - before, 0.0) / 2
-    logs = np.log(left[2]) + (last + curve) * doublings + curve * doublings**2
-    stopped = doublings[logs <= np.log(TOLERANCE[np.dtype(np.float32)])]
-    return int(widest * 2.0 ** stopped[0]) if len(stopped) else width
 
 
 def fewer_rows(m: int, width: int) -> int:
@@ -550,15 +510,14 @@ def _exact(task: Task, lane: _Lane) -> PlannedFit:
     """Return the exact kernel by conjugate gradients; a product takes n² values of the kernel."""
     n, width = task.n_rows, min(EXACT_WIDTH, lane.widest)
     trial = _counted(task, lane, width)
-    history = trial.model.solution_.history
-    found = re.match(r"iteration (\d+)", history[-1]) if history else None
-    iterations = max(int(found[1]), 1) if found else 1
+    solution = trial.model.solution_
+    iterations = max(solution.iterations, 1)
     # Each line of the history is of a product in float64, which takes twice as long.
-    products = iterations + 2 * len(history)
+    products = iterations + 2 * len(solution.history)
     features, (d, t) = lane.planned(width)[-1], (task.sample.X.shape[1], task.sample.y.shape[1])
     each = _product_seconds(task, lane) * (n / len(task.sample)) ** 2
     steps = {"features": features.seconds, "iterations": products * each}
-    converged = trial.model.solution_.outcome is not Outcome.NOT_CONVERGED
+    converged = solution.outcome is not Outcome.NOT_CONVERGED
     row = 8.0 * (width + 2 * d + 8 * t + 2 * min(KEPT, iterations * t))
     error, against = lane.error(math.inf), "" if converged else UNSOLVED
     takes = sum(steps.values()), features.bytes + n * row, steps

@@ -1,8 +1,8 @@
-"""Fits that sum waves in a plan: what they take and find, beside those of features.
+"""Fits by Fourier modes of a grid in a plan.
 
 A trial is a fit to the sampled rows. Its error is that of generalised cross-validation, which for
-so many rows is the leave-one-out error, extrapolated to all rows as others are. Its seconds are
-those of a solution, whatever the rows, and of a non-uniform FFT of each row.
+so many rows is the leave-one-out error, extrapolated to all rows. Its seconds are those of the
+solution, which does not depend on the number of rows, and of a non-uniform FFT of each row.
 """
 
 from collections.abc import Sequence
@@ -20,13 +20,13 @@ from bochner.planner.trials import SWEPT, Task, expected, planned_fits
 from bochner.selection.gridded import waves_for
 from bochner.sums.executor import LOCAL
 
-#: Bytes that a row of a block takes: angles, weights, values, and what a transform makes of them.
+#: Bytes of a row of a block: angles, weights, values and their transform.
 ROW_BYTES = 100
 
 #: Rows whose kernel is compared with that of the waves.
 COMPARED_ROWS = 500
 
-#: A width, which plays no part.
+#: Width of trials, which is not used.
 ANY_WIDTH = 1024
 
 
@@ -63,7 +63,7 @@ def wave_fit(task: Task, method: Method) -> PlannedFit:
         expected(replace(path, loo=path.gcv), m, n).error,
         _kernel_error(task, summed),
         sum(steps.values()),
-        trial.bytes + further,
+        task.bytes(trial) + further,
         steps,
     )
 

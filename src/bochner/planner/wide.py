@@ -1,10 +1,9 @@
-"""Fits of more features than a Gram matrix is formed of: their passes are counted on sampled rows.
+"""Fits of more than 10,000 features, without a Gram matrix: passes are counted on sampled rows.
 
-The sampled rows are shared: some make the preconditioner, as many as in the fit where there are so
-many; passes go over the others, each of which stands for so many rows that penalties have the size
-that they have in the fit. Both are rows at random, so that what is left to the passes of the system
-is like what is left in the fit, and so is their number. What takes a pass's time grows with
-the rows, all else does not.
+Some of the sampled rows make the preconditioner, as many as in the fit if there are enough. Passes
+go over the others, with weights such that penalties have the size that they have in the fit. Both
+are random rows, so that the number of passes is about that of the fit. The time of a pass grows
+with the number of rows; all other time does not.
 """
 
 from collections.abc import Callable
@@ -29,18 +28,18 @@ PIECE, LONG = 48 << 20, 6
 
 @dataclass(frozen=True)
 class CountedPasses:
-    """What a fit by passes takes.
+    """Passes, time and memory of a fit.
 
     Attributes
     ----------
     count : int
-        CountedPasses over the rows.
+        Number of passes over the rows.
     row_seconds : float
-        Of one row in a pass.
+        Seconds of one row in a pass.
     beside_seconds : float
-        Of all that does not grow with the rows.
+        Seconds that do not grow with the rows.
     bytes : float
-        Held at the worst moment, beside the rows.
+        Most bytes held at a time, without the rows.
     """
 
     count: int

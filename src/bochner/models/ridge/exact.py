@@ -39,6 +39,7 @@ from bochner.models.ridge.sums import RidgeSpec, warned
 from bochner.selection.choose import choose, choose_for_matrix
 from bochner.selection.chosen import Chosen
 from bochner.selection.curves import choose_curves
+from bochner.selection.record import Curves, LearnedMetric, Tuning
 from bochner.selection.search import error_near_median
 from bochner.selection.spec import Tolerance
 from bochner.solvers.cg import (
@@ -305,20 +306,10 @@ def _fit_directly(
 ) -> ExactFit:
     """Choose the kernel by the matrix of some rows, then solve with that of all."""
     rows, seed = gather(blocks), spec.features.seed
-    priority = row_priorities(seed, 0, int(rows.number[-1]) + 1)[rows.number]
-    sample, X = RowSample(rows.X, rows.y, rows.w, priority), rows.X
-    curves = choose_curves(sample, seed, error_near_median) if spec.features.bends else None
-    if curves is not None:
-        X = curves.inputs(X)
-        sample = replace(sample, X=X)
-    alpha = least_alpha(spec.alpha)
-    share = None if isinstance(alpha, str) else alpha / rows.weight
-    found, metric = choose_for_matrix(spec.features, sample, share, spec.fit_intercept)
-    if found.compared and share is None and len(rows.w) > SAMPLE_ROWS and not is_sparse(X):
-        inside = replace(rows, X=X)
-        found = LocalRows.of(spec, LocalKernel(), inside, (found, metric, None, sample)).found
+    found, metric, curves, sample = chosen_by_matrix(spec, rows)
+    priority = sample.priority
     reason = f"The exact kernel of {len(rows.w):,} rows, by a Cholesky factor of their matrix."
-    phi = NystromMap(found.kernel, to_numpy(dense(X)))
+    phi = NystromMap(found.kernel, to_numpy(dense(sample.X)))
     choice = Choice(phi, method, (), reason + found.reason)
     chosen = Chosen(seed, found, choice, metric)
     chosen = chosen if curves is None else chosen.through(curves)
@@ -327,6 +318,25 @@ def _fit_directly(
     return warned(
         ExactFit(inputs, spec, chosen, shape, rows.X, solution, count_rows(blocks), rows.y, rows.w)
     )
+
+
+def chosen_by_matrix(
+    spec: RidgeSpec, rows: GatheredRows
+) -> tuple[Tuning, LearnedMetric | None, Curves | None, RowSample]:
+    """Return the kernel, the metric, the curves of columns, and the rows through these."""
+    seed = spec.features.seed
+    priority = row_priorities(seed, 0, int(rows.number[-1]) + 1)[rows.number]
+    sample = RowSample(rows.X, rows.y, rows.w, priority)
+    curves = choose_curves(sample, seed, error_near_median) if spec.features.bends else None
+    if curves is not None:
+        sample = replace(sample, X=curves.inputs(sample.X))
+    alpha = least_alpha(spec.alpha)
+    share = None if isinstance(alpha, str) else alpha / rows.weight
+    found, metric = choose_for_matrix(spec.features, sample, share, spec.fit_intercept)
+    if found.compared and share is None and len(rows.w) > SAMPLE_ROWS and not is_sparse(sample.X):
+        inside = replace(rows, X=sample.X)
+        found = LocalRows.of(spec, LocalKernel(), inside, (found, metric, None, sample)).found
+    return found, metric, curves, sample
 
 
 def _solved(spec: RidgeSpec, share: float, chosen: Chosen, rows: GatheredRows) -> Solution:
@@ -449,6 +459,7 @@ def _solution(
         chosen.criterion,
         power / rows.weight,
         found.history,
+        iterations=found.iterations,
     )
 
 
