@@ -1,5 +1,6 @@
 """Classifiers with the kernel itself: minima by another route, and what users see of them."""
 
+import pickle
 import re
 import warnings
 from dataclasses import replace
@@ -7,12 +8,13 @@ from functools import partial
 
 import numpy as np
 import pytest
+from inside import seen_by
 from scipy.special import expit, softmax
 from sklearn.metrics import log_loss
 from sklearn.svm import SVC as Exact
 
 import bochner as bo
-from bochner.errors import InvalidInput, SolutionWarning
+from bochner.errors import DataWarning, InvalidInput, SolutionWarning
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
 from bochner.models import class_sample
 from bochner.solvers import (
@@ -329,6 +331,73 @@ def test_probabilities_of_a_machine_are_calibrated_by_rows_left_out():
     mean = model.predict_proba(T)[:, 1].mean()
     # Four slopes of 600 rows, and the mean of 4000: five standard errors of the smaller sample.
     assert abs(mean - np.mean(new > 0)) < 5 * 0.5 / 600**0.5
+
+
+@pytest.fixture
+def machines(monkeypatch):
+    """What LIBSVM is called with, each time."""
+    return seen_by(monkeypatch, "bochner.solvers.convex.libsvm._fitted")
+
+
+def sizes(machines):
+    return [len(K) for K, *_ in machines]
+
+
+def test_probabilities_are_calibrated_when_they_are_asked_for(machines, tmp_path):
+    X, y = rows(300)
+    model = bo.SVC(Gaussian(), C=10, random_state=0).fit(X, y)
+    assert sizes(machines) == [300]
+    fresh = pickle.loads(pickle.dumps(model))
+    bo.save(model, tmp_path / "asked.bochner")
+    assert len(machines) > 1
+    asked = len(machines)
+    p = model.predict_proba(X)
+    assert len(machines) == asked  # kept
+    bo.save(bo.SVC(Gaussian(), C=10, random_state=0).fit(X, y), tmp_path / "again.bochner")
+    assert (tmp_path / "again.bochner").read_bytes() == (tmp_path / "asked.bochner").read_bytes()
+    loaded, asked = bo.load(tmp_path / "asked.bochner"), len(machines)
+    assert (loaded.predict_proba(X) == p).all()
+    assert len(machines) == asked
+    assert (fresh.predict_proba(X) == p).all()
+    assert len(machines) > asked
+
+
+@pytest.fixture
+def few_rows(monkeypatch):
+    """Let 300 rows be many."""
+    monkeypatch.setattr("bochner.models.convex.exact.EXACT_ROWS", 200)
+    monkeypatch.setattr("bochner.models.convex.classifiers.EXACT_ROWS", 200)
+    monkeypatch.setattr("bochner.models.convex.exact.SUPPORT_SAMPLES", (60, 120))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_libsvm_fits_many_rows_with_few_support_vectors(n_classes, few_rows, machines):
+    X = np.random.default_rng(0).uniform(-2, 2, (450, 2))
+    y = np.digitize((X**2).sum(axis=1), [2, 4][: n_classes - 1])
+    w = np.where(np.arange(450) % 3, 1.0, 0.0)
+    kernel = Gaussian((1.5, 0.8))
+    model = bo.SVC(kernel, C=5, random_state=0, tol=1e-6).fit(X, y, w)
+    theirs = Exact(gamma=0.5, C=5, tol=1e-6, decision_function_shape="ovo")
+    scaled = X / np.array(kernel.lengthscale)
+    theirs.fit(scaled[w > 0], y[w > 0])
+    assert model.fit_.X.shape == theirs.support_vectors_.shape
+    f = np.concatenate([f for _, f in model.fit_.predictions(model._rows_to_predict(X))])
+    expected = theirs.decision_function(scaled).reshape(len(X), -1)
+    assert np.abs(f - expected).max() < 1e-3  # both end where slopes agree to 1e-5 and 1e-6
+    assert sizes(machines) == [60, 120, 300]
+    assert (model.predict_proba(X).argmax(axis=1) == model.predict(X)).all()
+
+
+def test_features_fit_many_rows_with_many_support_vectors(few_rows, machines):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((300, 2)), rng.integers(2, size=300)
+    model = bo.SVC(Gaussian(), C=10, random_state=0).fit(X, y)
+    assert sizes(machines) == [60, 120]
+    assert not hasattr(model, "dual_coef_")
+    rare = np.arange(300) == 299  # no sample has any
+    with pytest.warns(DataWarning, match="fewer than 5"):
+        model.fit(X, rare)
+    assert not hasattr(model, "dual_coef_")
 
 
 def test_probabilities_need_rows_to_leave_out():

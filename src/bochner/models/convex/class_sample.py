@@ -93,7 +93,7 @@ class ClassSample:
         have = np.bincount(codes[numbers], self.w[numbers], minlength=n_classes)
         stands = (whole / np.where(have > 0, have, 1.0))[codes[numbers]]
         rows = part(Piece(self.X), numbers).X, self.codes[numbers], self.w[numbers]
-        return _told_apart(*rows, stands, seed, n_classes), numbers
+        return rows_to_choose_by(*rows, stands, seed, n_classes), numbers
 
 
 def class_sample(
@@ -104,10 +104,10 @@ def class_sample(
     stands = np.ones(len(rows))
     if count_rows(blocks) > most:
         rows, stands = _with_rare(rows, blocks, seed, n_classes, most, where)
-    return _told_apart(rows.X, rows.y[:, 0], rows.w, stands, seed, n_classes)
+    return rows_to_choose_by(rows.X, rows.y[:, 0], rows.w, stands, seed, n_classes)
 
 
-def _told_apart(
+def rows_to_choose_by(
     X: Array,
     codes: Float[Array, " m"],
     w: Float[Array, " m"],

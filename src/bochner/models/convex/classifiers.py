@@ -29,10 +29,11 @@ from bochner.models.convex.exact import (
     EXACT_ROWS,
     ExactConvexFit,
     fit_classifier_exactly,
+    fit_to_support,
     on_kernel,
     rows_on_kernel,
 )
-from bochner.models.convex.fit import ConvexEstimator, ConvexFit
+from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec
 from bochner.models.convex.pairs import ClassPairs
 from bochner.selection.spec import Tolerance
 from bochner.solvers.convex.class_losses import (
@@ -64,13 +65,20 @@ class ConvexClassifier(Differentiable, LabelEstimator, ConvexEstimator):
     ) -> ConvexFit | ExactConvexFit:
         alone = where is LOCAL and self._asks_nothing_of_features
         few, n_classes = alone and self._few(blocks, EXACT_ROWS), len(inputs.classes)
-        rows = int(blocks.n_rows or 0) if few else 0
-        loss = self._loss(n_classes, rows)
-        spec = self._convex_spec(loss, self._penalty(), self.fit_intercept)
-        spec = replace(spec, pairs=self._pairs(n_classes, rows))
-        if alone and self._few(blocks, rows_on_kernel(loss, spec.fit_intercept)):
+        spec = self._spec_for(n_classes, int(blocks.n_rows or 0) if few else 0)
+        if alone and self._few(blocks, rows_on_kernel(spec.loss, spec.fit_intercept)):
             return fit_classifier_exactly(spec, blocks, inputs, self._calibrates)
+        if alone and not few:
+            on_kernel = self._spec_for(n_classes, int(blocks.n_rows or 0))
+            found = fit_to_support(on_kernel, blocks, inputs, self._calibrates)
+            if found is not None:
+                return found
         return fit_classifier(spec, blocks, inputs, self._calibrates, where)
+
+    def _spec_for(self, n_classes: int, rows: int) -> ConvexSpec:
+        """Return what is asked; ``rows`` are those of a fit with the kernel itself, or 0."""
+        spec = self._convex_spec(self._loss(n_classes, rows), self._penalty(), self.fit_intercept)
+        return replace(spec, pairs=self._pairs(n_classes, rows))
 
     @property
     def _asks_nothing_of_features(self) -> bool:
@@ -142,8 +150,8 @@ class ConvexClassifier(Differentiable, LabelEstimator, ConvexEstimator):
 def _has_probabilities(model: "SVC") -> bool:
     if not model.probability:
         raise AttributeError(
-            "SVC: probabilities were not asked for; set probability=True before fit, which fits "
-            "five folds more, or take LogisticRegression."
+            "SVC: probabilities were not asked for; set probability=True before fit, "
+            "or take LogisticRegression."
         )
     return True
 
@@ -177,8 +185,10 @@ class SVC(ConvexClassifier):
         class, in a half of the time; else "ovr".
     probability : bool, default True
         Whether ``predict_proba`` is calibrated, on as many of five folds as hold 1000 rows: a fit
-        more for each (``bochner.models._calibration``). Its largest probability is always that of
-        the class predicted. With ``class_weight`` it is that of weighted classes.
+        more for each (``bochner.models._calibration``), which a fit with the kernel itself makes
+        when probabilities are first asked for, or by :func:`bochner.save`. Its largest
+        probability is always that of the class predicted. With ``class_weight`` it is that of
+        weighted classes.
     %(class_weight)s
     %(fit_intercept)s
     tol : float, default 1e-4
@@ -207,6 +217,9 @@ class SVC(ConvexClassifier):
     rows in all. Below D = 256 a step reads rows near the margin only. Above D = 2048, and without
     memory for features, conjugate gradients that all classes share take O(n (c(φ) + s D K) + D³),
     with s some tens. Memory O(K D² + n K) beside the features.
+
+    Beyond 8192 rows, with a Gaussian kernel and C given, LIBSVM finds the hinge's least where two
+    samples say that support vectors are few; ``X_fit_`` are then the support vectors.
 
     Without features LIBSVM finds the hinge's least (Fan, Chen and Lin 2005), of all pairs at once,
     or one class after the other: O(n²) mostly, a tenth of the time of factors. For the
@@ -285,11 +298,12 @@ class SVC(ConvexClassifier):
             )
         return self._fitted.calibration
 
-    calibration_ = learned(
-        "calibration",
-        "Probabilities from decision values, with ``probability=True``.",
-        "calibration_: only a fit with probability=True has one.",
-    )
+    @property
+    def calibration_(self) -> Calibration:
+        """Probabilities from decision values, with ``probability=True``."""
+        if self._fitted.calibration is None:
+            raise AttributeError("calibration_: only a fit with probability=True has one.")
+        return self._fitted.calibration
 
 
 @estimator

@@ -6,12 +6,14 @@ on features: by the loss of rows left out, walked downhill from that of ridge re
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from bochner._core.arrays import dense, is_sparse, to_numpy
 from bochner._core.blas import square_part, symmetric_product
+from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
@@ -19,6 +21,9 @@ from bochner.data.schema import Inputs
 from bochner.features.auto import Choice
 from bochner.features.nystrom.nystrom import NystromMap
 from bochner.kernels.banded import kernel_matrix
+from bochner.kernels.kernel import Kernel
+from bochner.kernels.numbers import is_given
+from bochner.kernels.stationary import Gaussian
 from bochner.models._calibration import Calibration, calibrate
 from bochner.models._kernel_sum import KernelSum
 from bochner.models._shown import Fact, ShownFit
@@ -29,10 +34,12 @@ from bochner.models.convex.class_sample import (
     ClassSample,
     Learned,
     class_sample,
+    rows_to_choose_by,
 )
 from bochner.models.convex.fit import ConvexSpec, found_by_loss, in_units, warned
 from bochner.models.convex.pairs import ClassPairs
 from bochner.models.error_law import ErrorLaw, LeftOutRows
+from bochner.models.ridge.gathered import gather
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen
 from bochner.selection.curves import choose_curves
@@ -43,6 +50,7 @@ from bochner.solvers.convex.kernel import DualPoint, KernelProblem, minimise_on_
 from bochner.solvers.convex.libsvm import (
     MOVES,
     MOVES_COMPARED,
+    GaussianRows,
     hinge_of_pairs,
     hinge_on_kernel,
 )
@@ -54,6 +62,13 @@ from bochner.sums.rows import sampled
 
 #: So few rows are fitted with the kernel itself: by factors of their matrix, and by LIBSVM.
 EXACT_ROWS, SQUARED_HINGE_ROWS, REGRESSION_ROWS, ONE_CLASS_ROWS = 8192, 2048, 2048, 4096
+
+#: Samples by which the number of support vectors of many rows is extrapolated.
+SUPPORT_SAMPLES = 2048, 4096
+
+#: Kernel values of support vectors and all rows, at most, and moves of LIBSVM for each row: for
+#: more, features take less time.
+MOST_VALUES, MOVES_TRIED = 1 << 28, 20
 
 #: Penalty below which a hinge seldom changes: margins are met.
 LEAST_HINGE = 0.03
@@ -70,6 +85,27 @@ FINER, WORTH = 2, 0.002
 #: last one that a walk starts from. Beyond it a fit from nothing stops far from the minimum, its
 #: neighbours with it, and the walk would stay where it is.
 LAST, LAST_START = 16, 10
+
+
+class WhenAsked:
+    """A field that may be a function of the value: it is called at the first reading, and kept.
+
+    A copy or a pickle made before that holds the function; a model file holds what it returns.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, value: Any, owner: type) -> Any:
+        if value is None:
+            return None  # the default
+        found = vars(value)[self.name]
+        if callable(found):
+            found = vars(value)[self.name] = found(value)
+        return found
+
+    def __set__(self, value: Any, found: Any) -> None:
+        vars(value)[self.name] = found
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +126,7 @@ class ExactConvexFit(ShownFit):
     path : HeldOutPath or None
         Penalties that were compared.
     calibration : Calibration or None
+        Fitted when first asked for.
     target_shape : tuple of int
     errors : ErrorLaw or None
         Of new rows, where a regressor's were calibrated.
@@ -106,7 +143,7 @@ class ExactConvexFit(ShownFit):
     solution: Optimum
     n_iter: int
     path: HeldOutPath | None = None
-    calibration: Calibration | None = None
+    calibration: Calibration | None = WhenAsked()  # type: ignore[assignment]
     target_shape: tuple[int, ...] = ()
     errors: ErrorLaw | None = None
     pairs: ClassPairs | None = None
@@ -182,11 +219,64 @@ def fit_classifier_exactly(
     ended = on_rows.minimised(alpha / unit, None, None, spec.tol, spec.max_iter, near)
     solution = ended.solution.scaled(unit)
     steps = max(1, len(solution.history))
-    fit = ExactConvexFit(inputs, chosen, spec.loss, X, solution, steps, path, pairs=spec.pairs)
-    warned(fit)
-    if not (probability and rows.folds):
-        return fit
-    return replace(fit, calibration=on_rows.calibration(alpha / unit, ended.at, unit))
+    later: Any = partial(_calibrated, replace(rows, X=X), learned, unit) if probability else None
+    return warned(
+        ExactConvexFit(inputs, chosen, spec.loss, X, solution, steps, path, later, pairs=spec.pairs)
+    )
+
+
+def _calibrated(
+    rows: ClassSample, learned: Learned, unit: float, fit: ExactConvexFit
+) -> Calibration | None:
+    """Return the calibration of a fit, on decision values of rows held out."""
+    on_rows = OnRows(_matrix(fit.chosen.kernel, rows.X), rows, learned)
+    return on_rows.calibration(fit.solution.alpha / unit, unit) if rows.folds else None
+
+
+def _matrix(kernel: Kernel, X: Any) -> Any:
+    """Return the kernel matrix; of many rows it is not kept."""
+    many = X.shape[0] > EXACT_ROWS
+    return GaussianRows(kernel, X) if many else kernel_matrix(kernel, X)
+
+
+def fit_to_support(
+    spec: ConvexSpec, blocks: Blocks, inputs: Inputs, probability: bool = False
+) -> ExactConvexFit | None:
+    """Return the fit of LIBSVM to many rows; None where support vectors are many.
+
+    The number of support vectors is extrapolated from those of two samples, by a power of the
+    number of rows. Only of a hinge with an intercept, a Gaussian kernel and a penalty.
+    """
+    ask, n = spec.features, blocks.n_rows or 0
+    given = is_given(ask.kernel) and isinstance(spec.alpha, float) and not ask.learns_metric
+    hinge = isinstance(spec.loss, Hinge) and spec.fit_intercept
+    size = n * max(SUPPORT_SAMPLES[1], 8 * blocks.n_columns)
+    if not (given and hinge and isinstance(ask.kernel, Gaussian) and n > EXACT_ROWS):
+        return None
+    if size > MOST_VALUES or is_sparse(next(iter(blocks)).X):
+        return None
+    learned = Learned(spec.loss, len(inputs.classes), spec.fit_intercept, spec.pairs)
+    blocks, unit = in_units(blocks)
+    seed, every = ask.seed, gather(blocks)
+    labels = every.y[:, 0], every.w, np.ones(len(every.w))
+    rows = rows_to_choose_by(every.X, *labels, seed, learned.n_classes)
+    on_rows = OnRows(GaussianRows(ask.kernel, rows.X), rows, learned)
+    alpha, order = float(spec.alpha) / unit, stream(seed, "support").permutation(len(rows.w))
+    if len(np.unique(rows.codes[order[: SUPPORT_SAMPLES[0]]])) < 2:
+        return None
+    found = [on_rows.support(alpha, order[:most]) for most in SUPPORT_SAMPLES]
+    growth = np.log(found[1] / found[0]) / np.log(SUPPORT_SAMPLES[1] / SUPPORT_SAMPLES[0])
+    most = found[1] * (len(order) / SUPPORT_SAMPLES[1]) ** growth
+    if not most <= min(EXACT_ROWS, MOST_VALUES / len(order)):
+        return None
+    ended = on_rows.minimised(alpha, tol=spec.tol, moves=MOVES_TRIED).solution
+    if ended.outcome is Convergence.MOST_STEPS:
+        return None
+    support = np.any(ended.coef != 0, axis=1)
+    solution, X = replace(ended.scaled(unit), coef=ended.coef[support]), rows.X[support]
+    chosen = choose_exactly(spec, sampled(blocks, seed, learned.n_classes), X, None)
+    later: Any = partial(_calibrated, rows, learned, unit) if probability else None
+    return ExactConvexFit(inputs, chosen, spec.loss, X, solution, 1, None, later, pairs=spec.pairs)
 
 
 def rows_on_kernel(loss: Loss, centred: bool) -> int:
@@ -234,7 +324,7 @@ def matrix_choice(found: Tuning, X: Array) -> Choice:
 class OnRows:
     """The kernel matrix of all rows, and what is minimised on it."""
 
-    K: Float[Array, "n n"]
+    K: Any
     rows: ClassSample
     learned: Learned
 
@@ -314,9 +404,16 @@ class OnRows:
         coef[numbers] = at.coef
         return DualPoint(coef, at.intercept, symmetric_product(self.K, coef) + at.intercept)
 
-    def calibration(self, alpha: float, start: DualPoint, unit: float) -> Calibration:
+    def support(self, alpha: float, some: Array) -> int:
+        """Return how many support vectors a fit to some of the rows has."""
+        rows = replace(self.rows, codes=self.rows.codes[some], w=self.rows.w[some])
+        K = kernel_matrix(self.K.kernel, self.rows.X[some])
+        found = replace(self, K=K, rows=rows).minimised(alpha, moves=MOVES_TRIED).solution
+        return int(np.count_nonzero(np.any(found.coef != 0, axis=1)))
+
+    def calibration(self, alpha: float, unit: float) -> Calibration:
         """Return the calibration on decision values of rows held out, fold by fold."""
-        ends = [(held, self.minimised(alpha, start, held).at) for held in self.rows.calibrating]
+        ends = [(held, self.minimised(alpha, held=held).at) for held in self.rows.calibrating]
         f = self.learned.values(np.concatenate([at.fitted[held] for held, at in ends]))
         codes, w = (
             np.concatenate([a[held] for held, _ in ends]) for a in (self.rows.codes, self.rows.w)

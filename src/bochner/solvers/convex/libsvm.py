@@ -7,11 +7,14 @@ each step reading two rows of K: rows with multipliers at their bounds cost noth
 factor of a matrix is as fast. Of the squared hinge the dual has no upper bound, and alpha/2wᵢ is
 added to k(xᵢ, xᵢ) (Cortes and Vapnik 1995). It is scikit-learn's copy of LIBSVM that does it.
 
+Of many rows LIBSVM computes values of a Gaussian kernel itself, and keeps those of support vectors.
+
 Of several classes LIBSVM tells each from each other: all pairs at once, whose rows are few.
 """
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -36,8 +39,34 @@ SLOPES = 10.0
 #: Weight that bounds no multiplier of a squared hinge: they are 2w(1 − yf)/alpha.
 UNBOUNDED = 1e4
 
-#: Megabytes that it keeps of rows of K.
-CACHE = 200
+#: Megabytes that it keeps of rows of K, and of those of many rows.
+CACHE, LARGE_CACHE = 200, 1000
+
+#: Rows whose kernel values are computed at a time.
+TILE = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianRows:
+    """The matrix of a Gaussian kernel between many rows, of which LIBSVM computes the values."""
+
+    kernel: Any  # solvers know no kernels
+    X: Float[Array, "n d"]
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def __matmul__(self, coef: Float[Array, "n t"]) -> Float[Array, "n t"]:
+        support = np.any(coef != 0, axis=1)
+        tiles = (self.X[start : start + TILE] for start in range(0, len(self.X), TILE))
+        return np.concatenate([self.kernel(X, self.X[support]) @ coef[support] for X in tiles])
+
+
+def _among(K: Any, rows: Array) -> Any:
+    """Return the matrix of these rows alone."""
+    if isinstance(K, GaussianRows):
+        return GaussianRows(K.kernel, K.X[rows])
+    return K[np.ix_(rows, rows)]
 
 
 def hinge_on_kernel(
@@ -115,6 +144,8 @@ def hinge_of_pairs(
             rows, values = c
             coef[weighed[rows], number[pair]], intercept[number[pair]] = values, b
     fitted = np.tile(intercept, (len(coef), 1))
+    if isinstance(problem.K, GaussianRows):
+        return _optimum(problem, coef, intercept, fitted + problem.K @ coef, ended)
     for k in present:
         rows = weighed[own == k]
         rows = rows[np.any(coef[rows] != 0, axis=1)]
@@ -143,10 +174,10 @@ def _of_machine(
         yield pair, (rows, sign * np.concatenate(c)), sign * float(b)
 
 
-def _weighed(problem: KernelProblem) -> tuple[Array, Float[Array, "m m"], Float[Array, " m"]]:
+def _weighed(problem: KernelProblem) -> tuple[Array, Any, Float[Array, " m"]]:
     """Return which rows count, their kernel matrix as LIBSVM takes it, and their weights."""
     rows = np.flatnonzero(problem.w > 0)
-    K = problem.K if len(rows) == len(problem.w) else problem.K[np.ix_(rows, rows)]
+    K = problem.K if len(rows) == len(problem.w) else _among(problem.K, rows)
     if isinstance(problem.loss, SquaredHinge):
         K = K.copy()
         K[np.diag_indices(len(K))] += problem.alpha / (2 * problem.w[rows])
@@ -183,7 +214,7 @@ def _optimum(
 
 
 def _column(
-    K: Float[Array, "n n"],
+    K: Any,
     y: Float[Array, " n"],
     w: Float[Array, " n"],
     alpha: float,
@@ -193,7 +224,7 @@ def _column(
     """Return coefficients and intercept of one column, and whether LIBSVM ended by itself."""
     n, rows = len(y), np.flatnonzero(y)
     if len(rows) < len(y):
-        K, y, w = K[np.ix_(rows, rows)], y[rows], w[rows]
+        K, y, w = _among(K, rows), y[rows], w[rows]
     found, ended = _fitted(K, y > 0, w, alpha, tol, moves)
     coef = np.zeros(n)
     coef[rows[found.support_]] = found.dual_coef_[0]
@@ -201,7 +232,7 @@ def _column(
 
 
 def _fitted(
-    K: Float[Array, "n n"],
+    K: Any,
     y: Array,
     w: Float[Array, " n"],
     alpha: float,
@@ -214,6 +245,9 @@ def _fitted(
     most = moves * len(y)
     slopes = SLOPES * tol
     machine = SVC(kernel="precomputed", C=1 / alpha, tol=slopes, cache_size=CACHE, max_iter=most)
+    if isinstance(K, GaussianRows):
+        machine.set_params(kernel="rbf", gamma=0.5, cache_size=LARGE_CACHE)
+        K, _ = K.kernel.in_units(K.X, K.X)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # it is said in bochner's words
         found = machine.fit(K, y, w)
