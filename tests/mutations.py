@@ -227,7 +227,6 @@ WORKED_ON = {
     },
     "which of two ways is faster, how much a preconditioner holds, where an iteration starts that ends "
     "by its own residual: no test that reaches them sees all of a file changed at once": {
-        "certificates/pencil.py": ("TILE",),
         "certificates/pointwise.py": ("BLOCK",),
         "planner/neighbours.py": ("PREDICTED",),
         "planner/trials.py": ("REPEATS", "MOMENT"),
