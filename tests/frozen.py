@@ -28,7 +28,7 @@ FOLDER = Path(__file__).parent / "frozen_answers"
 FITS, MAPS = FOLDER / "fits.json", FOLDER / "maps.json"
 
 #: Tolerance of predictions, in standard deviations of the target, and of values of maps.
-PREDICTION, VALUE = 1e-7, 1e-11
+PREDICTION, VALUE = 1e-7, 1e-10
 #: Relative tolerance of numbers that an optimiser found: penalties, lengthscales, norms.
 OPTIMISED = 1e-6
 #: Factor of these tolerances for local fits, whose sums are of float32.

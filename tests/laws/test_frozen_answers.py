@@ -21,7 +21,7 @@ def test_a_moved_answer_is_named():
     was = {"kernel": "Gaussian(lengthscale=0.8)", "scale": 2.0, "alpha_": 0.3}
     was |= {"prediction": [1.0, 2.0], "value": [0.5]}
     moves = {"kernel": "Gaussian(lengthscale=0.80001)", "alpha_": 0.3000004}
-    moves |= {"prediction": [1.0, 2.0 + 3e-7], "value": [0.5 + 2e-11]}
+    moves |= {"prediction": [1.0, 2.0 + 3e-7], "value": [0.5 + 2e-10]}
     assert frozen.differences(was, copy.deepcopy(was)) == []
     for key, value in moves.items():
         (sentence,) = frozen.differences(was, was | {key: value})
