@@ -4,7 +4,7 @@ A ridge regression of ±1 with the least squared error need not be the best clas
 errors also count by how much values differ from ±1 where the class is certain. So kernels of
 classifiers are held against one another by log losses, of probabilities p ∝ exp(a f) at the a that
 is best for these rows (Guo et al. 2017): values that order classes alike are as good, whatever
-their scale. Targets are those of Platt (1999): rows that are all predicted rightly still lose a little.
+their scale. Targets are those of Platt (1999): rows that are all predicted rightly lose a little.
 """
 
 import numpy as np
