@@ -229,8 +229,12 @@ def _calibrated(
     rows: ClassSample, learned: Learned, unit: float, fit: ExactConvexFit
 ) -> Calibration | None:
     """Return the calibration of a fit, on decision values of rows held out."""
-    on_rows = OnRows(_matrix(fit.chosen.kernel, rows.X), rows, learned)
-    return on_rows.calibration(fit.solution.alpha / unit, unit) if rows.folds else None
+    if not rows.folds:
+        return None
+    K, end, start = _matrix(fit.chosen.kernel, rows.X), fit.solution, None
+    if len(end.coef) == len(rows.w):
+        start = DualPoint(end.coef, end.intercept, K @ end.coef + end.intercept)
+    return OnRows(K, rows, learned).calibration(end.alpha / unit, start, unit)
 
 
 def _matrix(kernel: Kernel, X: Any) -> Any:
@@ -411,9 +415,9 @@ class OnRows:
         found = replace(self, K=K, rows=rows).minimised(alpha, moves=MOVES_TRIED).solution
         return int(np.count_nonzero(np.any(found.coef != 0, axis=1)))
 
-    def calibration(self, alpha: float, unit: float) -> Calibration:
+    def calibration(self, alpha: float, start: DualPoint | None, unit: float) -> Calibration:
         """Return the calibration on decision values of rows held out, fold by fold."""
-        ends = [(held, self.minimised(alpha, held=held).at) for held in self.rows.calibrating]
+        ends = [(held, self.minimised(alpha, start, held).at) for held in self.rows.calibrating]
         f = self.learned.values(np.concatenate([at.fitted[held] for held, at in ends]))
         codes, w = (
             np.concatenate([a[held] for held, _ in ends]) for a in (self.rows.codes, self.rows.w)
