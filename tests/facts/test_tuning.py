@@ -396,7 +396,7 @@ def test_rounding_of_another_processor_finds_the_same_kernel(kernel, monkeypatch
 
 def test_the_path_prints_and_plots(tuned):
     text = str(tuned)
-    assert "one a column" in text
+    assert "held-out R²" in text
     assert repr(tuned.kernel) in text
     pytest.importorskip("matplotlib")
     ax = tuned.plot()

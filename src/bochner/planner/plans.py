@@ -20,6 +20,7 @@ from bochner.data.schema import listed
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.features.rules import as_method
+from bochner.features.waves import WaveMethod
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.words import in_words
 from bochner.models._tables import encoded, encoded_beside, given_rows, is_table, read_beside
@@ -101,7 +102,7 @@ class Plan(ShownResult):
         """
         fit = self.choice
         if fit.solver == "local":
-            return KernelRidge(self.asked, random_state=self.seed)
+            return KernelRidge(self.asked, method=fit.method, random_state=self.seed)
         if fit.solver == "neighbours":
             return GaussianProcessRegressor(self.kernel, method=fit.method, random_state=self.seed)
         features = fit.solver == "exact" and not isinstance(fit.method, ExactKernel)
@@ -330,14 +331,17 @@ def _chosen(task: Task, name: str, blocks: Blocks) -> Kernel:
 def with_default(fits: Sequence[PlannedFit], n_rows: int) -> list[PlannedFit]:
     """Mark the fit that :class:`bochner.KernelRidge` makes if only the kernel is given.
 
-    That is the exact or the local fit, or else the Fourier modes, or else the best features of the
+    That is the exact kernel, or else Fourier modes, the local fit, or the best features of the
     default width.
     """
     width = WIDTH * (1 + (n_rows >= WIDE_ROWS))
-    of_kernel = [fit for fit in fits if isinstance(fit.method, ExactKernel | LocalKernel)]
-    waves = [fit for fit in fits if fit.solver == "waves"]
+    kinds = [
+        [f for f in fits if isinstance(f.method, kind)]
+        for kind in (ExactKernel, WaveMethod, LocalKernel)
+    ]
     features = [fit for fit in fits if fit.n_features == width and fit.solver.startswith("moments")]
-    found = of_kernel or waves or [fit for fit in features if not fit.against]
+    kinds.append([fit for fit in features if not fit.against])
+    found = next(filter(None, kinds), [])
     default = min(found, key=lambda fit: fit.error, default=None)
     return [replace(fit, default=True) if fit is default else fit for fit in fits]
 
