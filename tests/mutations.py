@@ -241,7 +241,7 @@ WORKED_ON = {
         "solvers/convex/kernel.py": (
             *("EVERY", "FEWEST", "COARSE", "ONCE", "EACH", "CHEAP", "TRUSTED"),
         ),
-        "solvers/convex/libsvm.py": ("CACHE",),
+        "solvers/convex/libsvm.py": ("CACHE", "LARGE_CACHE", "TILE"),
         "solvers/convex/problem.py": ("ROWS_AT_ONCE",),
         "solvers/gram.py": ("MOST_STEPS",),
     },

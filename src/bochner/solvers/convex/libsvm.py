@@ -39,8 +39,11 @@ SLOPES = 10.0
 #: Weight that bounds no multiplier of a squared hinge: they are 2w(1 − yf)/alpha.
 UNBOUNDED = 1e4
 
-#: Megabytes that it keeps of rows of K, and of those of many rows.
-CACHE, LARGE_CACHE = 200, 1000
+#: Megabytes that it keeps of rows of K.
+CACHE = 200
+
+#: The same where it computes them itself.
+LARGE_CACHE = 1000
 
 #: Rows whose kernel values are computed at a time.
 TILE = 1024
