@@ -100,13 +100,13 @@ def test_halving_takes_four_times_the_features_of_a_series_that_leaves_nothing_o
     X = rows()
     on_sphere = X / np.linalg.norm(X, axis=1, keepdims=True)
     for kernel, table in ((Gaussian(), on_sphere), (bo.kernels.Polynomial(3), X)):
-        a = pair_of(bo.Gegenbauer(), kernel, table)[0]
+        a = pair_of(bo.Gegenbauer("monomial"), kernel, table)[0]
         assert certify(a, table, alpha=1.0).features_to_halve == 4 * a.n_features
 
 
 def test_what_is_left_out_of_sums_and_multiples_is_that_of_their_parts():
     X = rows(60)
-    cut = bo.Gegenbauer(order=1, degree=2)
+    cut = bo.Gegenbauer("monomial", order=1, degree=2)
     one = bo.draw(Gaussian(1.5), cut, n_features=64, X=X, random_state=0)
     e = one.left_out(X)
     assert (e > 0).all()

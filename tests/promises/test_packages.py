@@ -102,7 +102,9 @@ def imported(*folders):
 
 def test_jobs_that_run_the_laws_install_what_these_import():
     tests = ROOT / "tests"
-    helpers = [tests / f"{name}.py" for name in ("conftest", "gallery", "inside", "layouts")]
+    helpers = [
+        tests / f"{name}.py" for name in ("conftest", "frozen", "gallery", "inside", "layouts")
+    ]
     helpers += [tests / f"{name}.py" for name in ("naive", "tolerance")]
     packages = imported((tests / "laws").glob("*.py"), helpers)
     names = {"sklearn": "scikit-learn"}
