@@ -31,7 +31,7 @@ FITS, MAPS = FOLDER / "fits.json", FOLDER / "maps.json"
 PREDICTION, VALUE = 1e-7, 1e-10
 #: Relative tolerance of numbers that an optimiser found: penalties, lengthscales, norms.
 OPTIMISED = 1e-6
-#: Factor of these tolerances for local fits, whose sums are of float32.
+#: Factor of these tolerances for local fits, in float32, and for fits whose iterations end at a tolerance.
 FLOAT32 = 100.0
 #: A map whose landmarks have a kernel matrix that is singular up to rounding.
 SINGULAR = r"Warped\(function=absolute, kernel=JensenShannon\(\)\) by Nystrom\(landmarks=Uniform"
@@ -340,7 +340,7 @@ def moved(path):
     cases, records = KINDS[path](), json.loads(path.read_text(encoding="utf-8"))
     sentences = [f"{name}: no such case" for name in records.keys() - cases.keys()]
     for name, case in cases.items():
-        factor = FLOAT32 if "leaves" in name else 1.0
+        factor = FLOAT32 if re.search("leaves|harmonics", name) else 1.0
         found = differences(records.get(name, {}), quiet(case), factor)
         sentences += [f"{name}: {sentence}" for sentence in found]
     return sentences

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tolerance
 import torch
-from gallery import GEGENBAUER, MONOMIAL, N_COLUMNS, rows
+from gallery import GEGENBAUER, MONOMIAL, rows
 from inside import HAVE_NATIVE, in_pure_python
-from layouts import assert_same_in_any_layout, in_library
+from layouts import in_library
 from naive import n_harmonics
 from scipy.special import gammainc, gammaincinv
 from tolerance import assert_close
@@ -19,7 +19,7 @@ from tolerance import assert_close
 import bochner as bo
 from bochner.datasets import load_earth
 from bochner.errors import FeatureWarning, InvalidInput, UnsupportedKernel
-from bochner.features import Gegenbauer, GegenbauerMap, draw, draw_directions
+from bochner.features import Gegenbauer, draw, draw_directions
 from bochner.kernels import (
     ArcCosine,
     DotExponential,
@@ -464,13 +464,6 @@ def test_arguments_of_the_method_are_checked(options):
 
 
 @every_kind
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_precision_blocks_and_layout(pair, dtype):
-    X = rows(50)
-    assert_same_in_any_layout(drawn(pair, X=X), X, drawn(pair, X=X)(X), dtype)
-
-
-@every_kind
 @pytest.mark.parametrize("xp", [torch, array_api_strict], ids=["torch", "strict"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_every_array_library_gives_the_features_of_numpy(pair, xp, dtype):
@@ -488,25 +481,6 @@ def test_memory_of_many_orders_is_that_of_the_functions_of_the_rows():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1 << 26
-
-
-@every_kind
-def test_seeds_reproduce_a_map_and_differ(pair):
-    X = rows(60)
-    phi = drawn(pair, 1, X=X)
-    assert isinstance(phi, GegenbauerMap)
-    assert phi.n_inputs == N_COLUMNS
-    assert not phi.below_kernel
-    assert (phi(X) == drawn(pair, 1, X=X)(X)).all()
-    assert not np.allclose(phi(X), drawn(pair, 2, X=X)(X))
-
-
-@every_kind
-def test_a_saved_map_gives_the_same_bits(pair, tmp_path):
-    X = rows(60)
-    model = bo.KernelFeatures(pair[0], method=pair[1], n_features=D, random_state=0).fit(X)
-    bo.save(model, tmp_path / "model.bochner")
-    assert (bo.load(tmp_path / "model.bochner").transform(X) == model.transform(X)).all()
 
 
 @pytest.mark.skipif(not HAVE_NATIVE, reason="there is one way only")

@@ -3,19 +3,15 @@
 from dataclasses import replace
 from itertools import pairwise
 
-import array_api_strict
 import numpy as np
 import pytest
-import scipy.sparse
 import torch
-from gallery import BASES, COMPRESSED, HERMITE, N_COLUMNS, PROJECTED, SINES, rows
-from layouts import in_library
+from gallery import BASES, COMPRESSED, HERMITE, PROJECTED, SINES, rows
 from tolerance import assert_close
 
 import bochner as bo
 from bochner.features import Compressed, Fourier, HermiteMap, HermiteMercer, Nystrom, draw
 from bochner.kernels import Gaussian, Matern, Sum
-from bochner.persist import NamedArrays, decode, encode
 
 D = 24
 MAPS = [*BASES, *HERMITE, *COMPRESSED, *SINES, *PROJECTED]
@@ -114,47 +110,6 @@ def test_the_first_half_of_twice_the_width_is_the_map(pair):
 # ---- one map for all: blocks, libraries, precisions, seeds
 
 
-@every_map
-def test_a_map_has_the_shape_it_says(pair):
-    phi = drawn(pair)
-    assert phi.n_inputs == N_COLUMNS
-    assert phi.kernel == pair[0]
-    assert phi(rows(7)).shape == (7, phi.n_features)
-    assert phi(rows(7)[:0]).shape == (0, phi.n_features)
-    assert 1 <= phi.n_features <= D
-
-
-@every_map
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_precision_is_that_of_the_rows(pair, dtype):
-    phi, X = drawn(pair), rows(12)
-    Z = phi(X.astype(dtype))
-    assert Z.dtype == dtype
-    assert type(Z) is np.ndarray
-    assert Z.flags.c_contiguous
-    whitened = "Nystrom" in repr(pair)
-    assert_close(Z @ Z.T, phi(X) @ phi(X).T, dtype, factor=300 if whitened else 8)
-
-
-@every_map
-def test_block_size_and_layout_do_not_matter_and_arguments_are_unchanged(pair):
-    phi, X = drawn(pair), rows(700, seed=5)
-    before, expected = X.copy(), phi(X)
-    X.flags.writeable = False
-    drawn(pair, X=X)
-    for size in (1, 64, 333):
-        Z = np.concatenate([phi(X[i : i + size]) for i in range(0, len(X), size)])
-        assert_close(Z, expected, factor=1e4)
-    assert_close(phi(np.asfortranarray(X)), expected, factor=1e4)
-    assert (before == X).all()
-
-
-@every_map
-def test_the_same_seed_gives_the_same_map(pair):
-    X = rows(50, seed=8)
-    assert (drawn(pair, seed=3)(X) == drawn(pair, seed=3)(X)).all()
-
-
 @pytest.mark.parametrize("pair", [*HERMITE[:1], *HERMITE[3:4], *SINES[:1]], ids=named)
 def test_deterministic_maps_of_few_rows_do_not_depend_on_the_seed(pair):
     X = rows(50, seed=8)
@@ -167,14 +122,6 @@ def test_the_order_of_rows_does_not_matter():
     assert_close(phi(X), psi(X), factor=1e4)
 
 
-@every_map
-@pytest.mark.parametrize("xp", [torch, array_api_strict], ids=["torch", "strict"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_every_array_library_gives_the_features_of_numpy(pair, xp, dtype):
-    phi, X = drawn(pair), rows(9).astype(dtype)
-    assert_close(in_library(phi, X, xp), phi(X), dtype, factor=1e5 if dtype == "float64" else 300)
-
-
 @pytest.mark.parametrize("pair", [HERMITE[0], CERTIFIED[0], SINES[0]], ids=named)
 def test_residuals_of_another_library_are_of_that_library(pair):
     phi, X = drawn(pair), rows(9)
@@ -185,28 +132,6 @@ def test_residuals_of_another_library_are_of_that_library(pair):
 
 SPARSE = [p for p in MAPS if "Laplace(" not in repr(p[0]) or isinstance(p[1], HermiteMercer)]
 SPARSE = [p for p in SPARSE if "Product" not in repr(p[0]) and p[1] != Compressed(Nystrom(), 2)]
-
-
-@pytest.mark.parametrize("pair", SPARSE, ids=named)
-def test_sparse_rows_give_the_features_of_dense_rows(pair):
-    X = rows(60)
-    X[np.abs(X) < 0.7] = 0
-    phi = drawn(pair, X=X)
-    for make in (scipy.sparse.csr_array, scipy.sparse.csr_matrix):
-        Z = phi(make(X))
-        assert type(Z) is np.ndarray
-        assert_close(Z, phi(X), factor=1e5)
-    Z = drawn(pair, X=scipy.sparse.csr_array(X))(X)
-    assert_close(Z @ Z.T, phi(X) @ phi(X).T, factor=1e6)
-
-
-@every_map
-def test_a_map_comes_back_with_the_same_bits(pair):
-    phi, X, arrays = drawn(pair), rows(30, seed=2), NamedArrays()
-    text = encode(phi, arrays)
-    assert (decode(text, arrays.by_name)(X) == phi(X)).all()
-    method = encode(pair[1], arrays)
-    assert decode(method, arrays.by_name) == pair[1]
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,10 @@ import numpy as np
 import pytest
 import torch
 from gallery import MERCER, N_COLUMNS, ROTATION_INVARIANT, rows
-from layouts import STRICTEST, assert_same_in_any_layout, in_library
+from layouts import STRICTEST, in_library
 from scipy.special import ive
 from tolerance import assert_close
 
-import bochner as bo
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features import Fourier, MercerHarmonic, MercerHarmonicMap, draw, quantiles, spectrum
 from bochner.kernels import (
@@ -318,13 +317,6 @@ def test_arguments_of_the_method_are_checked(options):
 
 
 @every_kind
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_precision_blocks_and_layout(kernel, dtype):
-    X = rows(50)
-    assert_same_in_any_layout(drawn(kernel, X=X), X, drawn(kernel, X=X)(X), dtype)
-
-
-@every_kind
 @pytest.mark.parametrize("xp", [torch, array_api_strict], ids=["torch", "strict"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_every_array_library_gives_the_features_of_numpy(kernel, xp, dtype):
@@ -334,14 +326,6 @@ def test_every_array_library_gives_the_features_of_numpy(kernel, xp, dtype):
         e = phi.residual(xp.asarray(X))
     assert type(e) is type(xp.asarray(X))
     assert_close(in_library(phi, X, xp), phi(X), dtype, factor=10)
-
-
-@every_kind
-def test_a_saved_map_gives_the_same_bits(kernel, tmp_path):
-    X = rows(60)
-    model = bo.KernelFeatures(kernel, method=MercerHarmonic(), n_features=D).fit(X)
-    bo.save(model, tmp_path / "model.bochner")
-    assert (bo.load(tmp_path / "model.bochner").transform(X) == model.transform(X)).all()
 
 
 @pytest.mark.parametrize("pair", MERCER[:3], ids=repr)

@@ -2,18 +2,14 @@
 
 import itertools
 
-import array_api_strict
 import numpy as np
 import pytest
-import scipy.sparse
 import tolerance
-import torch
 from gallery import DEEP, N_COLUMNS, NETWORKS, rows
 from scipy.linalg import hadamard
 from scipy.stats import t as student
 from tolerance import ALARM, assert_close
 
-import bochner as bo
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.features import (
     IID,
@@ -330,73 +326,6 @@ def test_features_are_those_of_the_slow_twin(pair):
 # ---- one map for all: blocks, libraries, precisions, seeds
 
 
-@every_map
-def test_a_map_has_the_shape_it_says(pair):
-    phi = drawn(pair)
-    assert phi.n_features == D
-    assert phi.n_inputs == N_COLUMNS
-    assert phi.kernel == pair[0]
-    assert phi(rows(7)).shape == (7, D)
-    assert phi(rows(7)[:0]).shape == (0, D)
-    assert not phi.below_kernel
-    X = rows(60)
-    Z = phi(X)
-    assert np.linalg.eigvalsh(pair[0](X) - Z @ Z.T)[0] < -1e-6
-
-
-@every_map
-@both_precisions
-def test_precision_and_blocks(pair, dtype):
-    phi, X = drawn(pair), rows(50).astype(dtype)
-    Z = phi(X)
-    assert Z.dtype == dtype
-    assert type(Z) is np.ndarray
-    assert_close(Z @ Z.T, phi(rows(50)) @ phi(rows(50)).T, dtype, factor=8)
-    for size in (1, 7, 32):
-        assert_close(np.concatenate([phi(X[i : i + size]) for i in range(0, 50, size)]), Z, dtype)
-
-
-@every_map
-def test_arguments_are_unchanged_and_layout_does_not_matter(pair):
-    X = rows(20)
-    before, phi = X.copy(), drawn(pair)
-    expected = phi(X)
-    X.flags.writeable = False
-    for same in (X, np.asfortranarray(X), np.repeat(X, 2, axis=1)[:, ::2], X[::-1][::-1]):
-        assert_close(phi(same), expected)
-    assert (before == X).all()
-
-
-@every_map
-@pytest.mark.parametrize("xp", [torch, array_api_strict], ids=["torch", "strict"])
-@both_precisions
-def test_every_array_library_gives_the_features_of_numpy(pair, xp, dtype):
-    phi, X = drawn(pair), rows(9).astype(dtype)
-    Z = phi(xp.asarray(X))
-    assert type(Z) is type(xp.asarray(X))
-    assert Z.dtype == getattr(xp, dtype)
-    assert_close(np.from_dlpack(Z), phi(X), dtype)
-
-
-@every_map
-def test_sparse_rows_give_the_features_of_dense_rows(pair):
-    X = rows(30)
-    X[np.abs(X) < 0.7] = 0
-    phi = drawn(pair)
-    for make in (scipy.sparse.csr_array, scipy.sparse.csr_matrix, scipy.sparse.coo_array):
-        Z = phi(make(X))
-        assert type(Z) is np.ndarray
-        assert_close(Z, phi(X))
-
-
-@every_map
-def test_seeds_reproduce_a_map_and_differ(pair):
-    X = rows(20)
-    Z = drawn(pair, 1)(X)
-    assert (Z == drawn(pair, 1)(X)).all()
-    assert not np.allclose(Z, drawn(pair, 2)(X))
-
-
 @pytest.mark.parametrize("placement", [IID(), Orthogonal()], ids=repr)
 @pytest.mark.parametrize("order", [None, 0, 1, 2])
 def test_twice_the_width_keeps_the_directions(placement, order):
@@ -407,15 +336,11 @@ def test_twice_the_width_keeps_the_directions(placement, order):
 
 
 @every_map
-@both_precisions
-def test_a_saved_map_gives_the_same_bits(pair, dtype, tmp_path):
-    phi, X = drawn(pair), rows(20).astype(dtype)
-    bo.save(phi, tmp_path / "map")
-    back = bo.load(tmp_path / "map")
-    assert type(back) is type(phi)
-    assert back(X).tobytes() == phi(X).tobytes()
-    bo.save(pair[1], tmp_path / "method")
-    assert bo.load(tmp_path / "method") == pair[1]
+def test_random_features_are_not_below_the_kernel(pair):
+    phi, X = drawn(pair), rows(60)
+    Z = phi(X)
+    assert not phi.below_kernel
+    assert np.linalg.eigvalsh(pair[0](X) - Z @ Z.T)[0] < -1e-6
 
 
 @every_map

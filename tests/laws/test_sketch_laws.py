@@ -3,19 +3,15 @@
 import functools
 import tracemalloc
 
-import array_api_strict
 import numpy as np
 import pytest
 import scipy.sparse
 import tolerance
-import torch
 from gallery import POSITIVE, POWERS, SKETCHED, rows
-from layouts import in_library
 from scipy.special import gammaln
 from scipy.stats import t as student
 from tolerance import ALARM, assert_close
 
-from bochner import KernelRidge
 from bochner.features import (
     IID,
     CountSketch,
@@ -31,7 +27,6 @@ from bochner.features import (
     draw,
 )
 from bochner.kernels import DotExponential, Gaussian, Linear, Polynomial
-from bochner.persist import load, save
 
 MAPS = SKETCHED
 KINDS = [p for p in MAPS if p[0] in (POWERS[1], POWERS[2], POWERS[4], POWERS[7], POWERS[8])]
@@ -290,16 +285,6 @@ def test_planted_fault_norm_of_the_gaussian_left_out_is_seen():
 
 
 @every_map
-def test_a_map_has_the_shape_it_says(pair):
-    phi = drawn(pair)
-    assert phi.n_inputs == 3
-    assert phi.kernel == pair[0]
-    assert phi(rows(7)).shape == (7, phi.n_features)
-    assert phi(rows(7)[:0]).shape == (0, phi.n_features)
-    assert 1 <= phi.n_features <= D
-
-
-@every_map
 def test_below_kernel_is_true_exactly_where_it_holds(pair):
     """For every seed: one random map may be below by chance, a sketch without collisions exact."""
     X, below = rows(60), []
@@ -373,38 +358,6 @@ def test_all_degrees_share_one_tree():
 # ---- one map for all: blocks, libraries, precisions, seeds, files
 
 
-@every_kind
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_precision_is_that_of_the_rows(pair, dtype):
-    phi, X = drawn(pair), rows(12)
-    Z = phi(X.astype(dtype))
-    assert Z.dtype == dtype
-    assert type(Z) is np.ndarray
-    assert_close(Z, phi(X), dtype, factor=8)
-
-
-@every_kind
-def test_layout_does_not_matter_and_arguments_are_unchanged(pair):
-    X = rows(20)
-    before, phi = X.copy(), drawn(pair)
-    expected = phi(X)
-    X.flags.writeable = False
-    drawn(pair, X=X)
-    wide = np.repeat(X, 2, axis=1)
-    for same in (X, np.asfortranarray(X), wide[:, ::2], X[::-1][::-1]):
-        assert_close(phi(same), expected)
-    assert (before == X).all()
-
-
-@every_kind
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_block_size_does_not_matter(pair, dtype):
-    phi, X = drawn(pair), rows(50).astype(dtype)
-    for size in (1, 7, 32):
-        blocks = np.concatenate([phi(X[i : i + size]) for i in range(0, 50, size)])
-        assert_close(blocks, phi(X), dtype)
-
-
 @pytest.mark.parametrize("method", [TensorSketch(), PolySketch()], ids=repr)
 def test_threads_do_not_change_a_bit(method, monkeypatch):
     X = np.random.default_rng(0).normal(size=(600, 30)).astype(np.float32)
@@ -414,36 +367,6 @@ def test_threads_do_not_change_a_bit(method, monkeypatch):
         monkeypatch.setattr("bochner._core.threads._chosen_threads", [threads])
         results.append(phi(X))
     assert (results[0] == results[1]).all()
-
-
-@every_map
-def test_seeds_reproduce_a_map_and_differ(pair):
-    X = rows(60)
-    phi = drawn(pair, 1, X=X)
-    assert (phi(X) == drawn(pair, 1, X=X)(X)).all()
-    assert not np.allclose(phi(X), drawn(pair, 2, X=X)(X))
-
-
-@every_kind
-@pytest.mark.parametrize("xp", [torch, array_api_strict], ids=["torch", "strict"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_every_array_library_gives_the_features_of_numpy(pair, xp, dtype):
-    phi, X = drawn(pair), rows(9).astype(dtype)
-    assert_close(in_library(phi, X, xp), phi(X), dtype, factor=8)
-
-
-@every_kind
-def test_sparse_rows_give_the_features_of_dense_rows(pair):
-    X = rows(30)
-    X[np.abs(X) < 0.7] = 0
-    X[3] = 0
-    phi = drawn(pair, X=X)
-    sparse = drawn(pair, X=scipy.sparse.csr_array(X))
-    for make in (scipy.sparse.csr_array, scipy.sparse.csr_matrix, scipy.sparse.coo_array):
-        Z = phi(make(X))
-        assert type(Z) is np.ndarray
-        assert_close(Z, phi(X))
-    assert_close(sparse(X), phi(X))
 
 
 @pytest.mark.parametrize("method", [Maclaurin(), TensorSketch(), PolySketch()], ids=repr)
@@ -458,17 +381,6 @@ def test_sparse_rows_are_not_made_dense(method):
     tracemalloc.stop()
     assert Z.shape == (n, 64)
     assert peak < 0.1 * 8 * n * d
-
-
-@every_kind
-def test_saved_maps_are_the_same_maps(pair, tmp_path):
-    X = rows(60)
-    model = KernelRidge(pair[0], method=pair[1], n_features=D, alpha=0.1, random_state=0)
-    model.fit(X, X[:, 0] * X[:, 1])
-    save(model, tmp_path / "model")
-    again = load(tmp_path / "model")
-    assert (again.map_(X) == model.map_(X)).all()
-    assert again.method == pair[1]
 
 
 def test_linear_and_constant_kernels_are_exact_features():
