@@ -29,10 +29,13 @@ class Lookup:
 
     @cached_property
     def arrow(self) -> Any:
-        """The texts as those of Arrow, in the order of ``codes``."""
+        """The texts as an array of Arrow, in the order of ``codes``; ``pa.array`` imports pandas."""
         import pyarrow as pa
 
-        return pa.array(list(self.place), pa.large_string())
+        texts = [text.encode() for text in self.place]
+        ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+        buffers = (pa.py_buffer(ends), pa.py_buffer(b"".join(texts)))
+        return pa.LargeStringArray.from_buffers(len(texts), *buffers)
 
 
 class Encoder(ABC):
