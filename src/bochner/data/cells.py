@@ -132,20 +132,23 @@ def _places(texts: Any, lookup: Lookup) -> Float[np.ndarray, " n"]:
 
     if hasattr(texts, "dictionary"):
         places = np.append(_places(texts.dictionary, lookup), np.nan)
-        return places[plain(texts.indices.cast("int64").fill_null(len(texts.dictionary)))]
+        return places[plain(texts.indices.cast("int64"), missing=-1)]
     found = pc.index_in(texts.cast("large_string"), value_set=lookup.arrow)
-    places = lookup.codes[plain(found.fill_null(-1))]
+    places = lookup.codes[plain(found, missing=-1)]
     if texts.null_count:
         places[plain(texts.is_null().cast("int8")) == 1] = np.nan
     return places
 
 
-def plain(array: Any) -> np.ndarray:
-    """Return an Arrow array of numbers, none missing; its own conversion would import pandas."""
+def plain(array: Any, missing: float = 0) -> np.ndarray:
+    """Return an Arrow array of numbers; its own conversion, and ``fill_null``, import pandas."""
     dtype = np.dtype({"float": "float32"}.get(str(array.type), str(array.type)))
     if len(array) == 0:  # it may have no buffer
         return np.empty(0, dtype)
-    return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
+    numbers = np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
+    if not array.null_count:
+        return numbers
+    return np.where(plain(array.is_null().cast("int8")), dtype.type(missing), numbers)
 
 
 def unseen_texts(series: Any, encoder: Encoder) -> str:

@@ -29,7 +29,7 @@ class Lookup:
 
     @cached_property
     def arrow(self) -> Any:
-        """The texts as an array of Arrow, in the order of ``codes``; ``pa.array`` imports pandas."""
+        """The texts in Arrow, in the order of ``codes``; ``pa.array`` would import pandas."""
         import pyarrow as pa
 
         texts = [text.encode() for text in self.place]
