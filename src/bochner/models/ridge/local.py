@@ -330,12 +330,13 @@ class LocalRows:
 
     @property
     def loss(self) -> float:
-        """What rows lose without themselves: squared errors, or log losses of classes."""
-        told = self.fitted[3]
+        """Leave-one-out loss: mean squared error over the variance, or log loss of classes."""
+        left_out = self.fitted[3]
         if self.spec.features.of_classes:
-            return log_loss_of_signs(told.predicted, told.predicted + told.errors, told.w)
+            y = left_out.predicted + left_out.errors
+            return log_loss_of_signs(left_out.predicted, y, left_out.w)
         unit = np.maximum(np.var(self.rows.y, axis=0), TINY)
-        return float(np.average((told.errors**2 / unit).mean(axis=1), weights=told.w))
+        return float(np.average((left_out.errors**2 / unit).mean(axis=1), weights=left_out.w))
 
     def solved(
         self, alphas: Float[Array, " a"]
