@@ -19,7 +19,7 @@ import numpy as np
 import bochner as bo
 from benchmarks.harness import Options, Row, judged, say, table
 from bochner.kernels import Gaussian
-from bochner.sums import MomentsOf
+from bochner.sums.moments import MomentsOf
 
 __all__ = ["run"]
 

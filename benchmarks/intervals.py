@@ -18,7 +18,7 @@ import numpy as np
 import bochner as bo
 from benchmarks.harness import Options, Row, say, table
 from benchmarks.tables import QUANTITIES, ROWS, split
-from bochner.models import interval_score
+from bochner.models.error_law import interval_score
 
 __all__ = ["run"]
 

@@ -21,7 +21,7 @@ import pyarrow.parquet
 
 import bochner as bo
 from bochner.kernels import Gaussian
-from bochner.sums import Accumulator
+from bochner.sums.moments import Accumulator
 
 #: Columns, features and rows of the fits that are measured.
 COLUMNS, WIDTH, ROWS = 8, 256, 1_000_000

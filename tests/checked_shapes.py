@@ -50,8 +50,6 @@ def calls():
     import numpy as np  # noqa: PLC0415
 
     import bochner as bo  # noqa: PLC0415
-
-    # inside: a private function, whose shapes are checked too
     from bochner._core import blas  # noqa: PLC0415
 
     X, y = forging.X, forging.Y

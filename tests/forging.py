@@ -41,7 +41,10 @@ from bochner import Blocks, models
 from bochner.errors import BochnerError
 from bochner.features import Fastfood, Grid, HistogramSampling, Structured
 from bochner.kernels import AdditiveChi2, Gaussian, Laplace
-from bochner.persist import FORMAT, NAMES, NamedArrays, encode, sealed
+from bochner.persist import FORMAT
+from bochner.persist.files import sealed
+from bochner.persist.known import NAMES
+from bochner.persist.values import NamedArrays, encode
 
 #: What one file may take beside ten times its size, and seconds of the processor.
 BYTES, SECONDS = 256 << 20, 10

@@ -5,7 +5,6 @@ Constants and functions of the inside are replaced by ``monkeypatch.setattr("boc
 
 from pkgutil import resolve_name
 
-# inside: the one home of what several tests need
 from bochner._core import native
 
 #: Whether loops are compiled; else all is pure Python.

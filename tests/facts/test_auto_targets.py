@@ -7,19 +7,13 @@ from gallery import table
 
 import bochner as bo
 from bochner import Moments
-from bochner.features import (
-    Auto,
-    Fourier,
-    HermiteMercer,
-    MercerHarmonic,
-    Nystrom,
-    Request,
-    Targets,
-    choose,
-    judge,
-)
+from bochner.features import Auto, Fourier, HermiteMercer, MercerHarmonic, Nystrom
+from bochner.features.judging import Targets, judge
+from bochner.features.method import Request
+from bochner.features.rules import choose
 from bochner.kernels import Gaussian, Linear
-from bochner.solvers import decompose, extrapolate, leave_one_out
+from bochner.solvers.ridge.eigen import decompose
+from bochner.solvers.ridge.leave_one_out import extrapolate, leave_one_out
 
 N = 1200
 

@@ -11,8 +11,6 @@ from scipy.linalg import LinAlgError, block_diag
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import bochner as bo
-
-# inside: which decomposition runs on how many threads
 from bochner._core import blas, lapack, threads
 from bochner._core.lapack import SMALL
 from bochner._core.threads import one_thread

@@ -15,7 +15,6 @@ from bochner import compare_bounds
 from bochner.certificates import (
     BallSpectral,
     Bernstein,
-    Cut,
     DirectionsNorm,
     Hoeffding,
     OperatorNorm,
@@ -27,11 +26,12 @@ from bochner.certificates import (
     ZonalSpectral,
     covering_constant,
     direction_leverage,
-    draw_leverages,
-    eigen,
 )
+from bochner.certificates.bounds.zonal import Cut
+from bochner.certificates.pointwise import draw_leverages, eigen
 from bochner.errors import InvalidInput, InvalidType, NotPositive, UnsupportedKernel
-from bochner.features import Request, draw_map, stream
+from bochner.features.method import Request, stream
+from bochner.features.rules import draw_map
 from bochner.kernels import (
     Angular,
     ArcCosine,
@@ -47,8 +47,8 @@ from bochner.kernels import (
     Matern,
     NeuralTangent,
     Polynomial,
-    radial_kernels,
 )
+from bochner.kernels.radial import radial_kernels
 
 
 def sphere(n=200, d=3, radius=1.5):

@@ -11,7 +11,7 @@ from scipy.stats import t as student
 
 import bochner as bo
 from bochner import Certificate, certify
-from bochner.certificates import match
+from bochner.certificates.pencil import match
 from bochner.errors import InvalidInput, InvalidType, NotPositive
 
 pytestmark = pytest.mark.usefixtures("one_thread")

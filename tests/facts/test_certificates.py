@@ -17,13 +17,8 @@ from bochner import (
     check_features,
     risk,
 )
-from bochner.certificates import (
-    Smoother,
-    effective_dimension,
-    intrinsic_dimension,
-    leverage_scores,
-    noise_variance,
-)
+from bochner.certificates import effective_dimension, intrinsic_dimension, leverage_scores
+from bochner.certificates.risk import Smoother, noise_variance
 from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.kernels import Custom, Gaussian, Kernel, Linear, Polynomial
 

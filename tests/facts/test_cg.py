@@ -6,7 +6,7 @@ from tolerance import assert_close
 
 from bochner import draw
 from bochner.kernels import Gaussian, Linear, Matern
-from bochner.solvers import FeaturePreconditioner, KernelOperator, System, solve_system
+from bochner.solvers.cg import FeaturePreconditioner, KernelOperator, System, solve_system
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2, 2, (301, 3))

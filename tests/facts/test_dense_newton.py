@@ -6,23 +6,14 @@ import numpy as np
 import pytest
 from inside import seen_by
 
-from bochner.solvers import (
-    Convergence,
-    Dense,
-    DenseProblem,
-    Logistic,
-    Newton,
-    SquaredEpsilonInsensitive,
-    SquaredHinge,
-    Table,
-    changed,
-    cholesky,
-    factored,
-    in_order,
-    minimise,
-    next_best_length,
-    solved,
-)
+from bochner.solvers.convex.class_losses import Logistic, SquaredHinge
+from bochner.solvers.convex.dense import DenseProblem, Table, changed, factored
+from bochner.solvers.convex.driver import minimise
+from bochner.solvers.convex.factors import cholesky, solved
+from bochner.solvers.convex.losses import SquaredEpsilonInsensitive
+from bochner.solvers.convex.optimum import Convergence, Dense, Newton
+from bochner.solvers.convex.problem import next_best_length
+from bochner.solvers.lloyd import in_order
 
 
 class Block(NamedTuple):

@@ -12,7 +12,7 @@ import torch
 import bochner as bo
 from bochner.errors import BochnerError, InvalidInput, InvalidType
 from bochner.kernels import Gaussian
-from bochner.sums import Moments, MomentsOf
+from bochner.sums.moments import Moments, MomentsOf
 
 N = 140_000  # three parts
 rng = np.random.default_rng(0)

@@ -14,9 +14,7 @@ from bochner.features import (
     IID,
     QMC,
     Auto,
-    Choice,
     Fourier,
-    FourierMap,
     HermiteMercer,
     HistogramSampling,
     MercerHarmonic,
@@ -24,11 +22,13 @@ from bochner.features import (
     Nystrom,
     Orthogonal,
     ReLU,
-    Request,
     Structured,
-    choose,
     draw,
 )
+from bochner.features.auto import Choice
+from bochner.features.fourier.fourier import FourierMap
+from bochner.features.method import Request
+from bochner.features.rules import choose
 from bochner.kernels import (
     ArcCosine,
     Cauchy,
@@ -43,7 +43,7 @@ from bochner.kernels import (
     SkewedChi2,
 )
 from bochner.landmarks import RPCholesky, Uniform
-from bochner.solvers import randomly_pivoted_cholesky
+from bochner.solvers.factorisations import randomly_pivoted_cholesky
 
 X = rows(50)
 

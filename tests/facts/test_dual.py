@@ -11,19 +11,14 @@ from tolerance import assert_close
 
 from bochner.errors import InvalidInput
 from bochner.kernels import Exponential, Gaussian, Matern, RationalQuadratic
-from bochner.solvers import (
-    KernelRows,
-    Outcome,
-    decompose,
-    gcv_of,
-    kernel_leave_one_out,
-    least_along,
-    left_out_path,
-    log_evidence,
-    path_of,
-    solve_kernel,
-)
-from bochner.sums import Moments
+from bochner.solvers.ridge.dual import KernelRows, kernel_leave_one_out
+from bochner.solvers.ridge.eigen import decompose
+from bochner.solvers.ridge.evidence import log_evidence
+from bochner.solvers.ridge.kernel_path import least_along, solve_kernel
+from bochner.solvers.ridge.leave_one_out import left_out_path
+from bochner.solvers.ridge.path import gcv_of, path_of
+from bochner.solvers.ridge.solution import Outcome
+from bochner.sums.moments import Moments
 
 N = 40
 WEIGHTS = {"none": np.ones(N), "copies": np.arange(N) % 3 + 1.0, "shares": 0.2 + np.ones(N) / 3}

@@ -17,8 +17,9 @@ import pytest
 import bochner as bo
 from bochner.errors import BochnerError, EngineError, InvalidInput, InvalidType
 from bochner.kernels import Gaussian
-from bochner.selection import CellsOf, columns_from
-from bochner.sums import LOCAL, SampleOf
+from bochner.selection.columns import CellsOf, columns_from
+from bochner.sums.executor import LOCAL
+from bochner.sums.rows import SampleOf
 
 rng = np.random.default_rng(0)
 N = 140_000  # three parts

@@ -9,12 +9,10 @@ from tolerance import assert_close, bar
 
 from bochner import Moments
 from bochner.errors import InvalidInput, InvalidType
-from bochner.solvers import (
+from bochner.solvers.ridge.eigen import decompose, decompose_rows, floor
+from bochner.solvers.ridge.evidence import (
     EvidenceOutcome,
     as_variance,
-    decompose,
-    decompose_rows,
-    floor,
     log_evidence,
     maximise_evidence,
 )

@@ -10,8 +10,6 @@ import pytest
 from scipy.special import erfc
 
 import bochner as bo
-
-# inside: each step of the implicit solution is held to its dense twin
 from bochner._core import nufft
 from bochner.data.sources import Block
 from bochner.errors import InvalidInput, InvalidType, PurePythonWarning, UnsupportedKernel

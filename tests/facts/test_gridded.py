@@ -8,7 +8,7 @@ import bochner as bo
 from bochner.errors import InvalidInput
 from bochner.features import Fourier
 from bochner.kernels import Exponential, Gaussian, Linear, Matern, OnSphere
-from bochner.selection import most_waves, waves_for
+from bochner.selection.gridded import most_waves, waves_for
 
 pytest.importorskip("finufft")
 

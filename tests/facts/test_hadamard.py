@@ -9,7 +9,6 @@ import torch
 from scipy.linalg import hadamard as sylvester
 from tolerance import of
 
-# inside: compiled loops and their twins are compared with one another
 from bochner._core import native
 from bochner._core.native import (
     Chains,

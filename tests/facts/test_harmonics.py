@@ -11,13 +11,11 @@ from array_api_compat import array_namespace
 from scipy.special import gammainc, roots_gegenbauer
 from tolerance import assert_close
 
-# inside: the recurrences that harmonics are made of, one by one
 from bochner._core import native
-from bochner.features import quantiles
-from bochner.features.mercer.radial import MonomialFunctions, Polar, polar_of
+from bochner.features.mercer.radial import MonomialFunctions, Polar, polar_of, quantiles
 from bochner.features.mercer.recurrence import harmonic_blocks, prefixes, programme
-from bochner.kernels import Gaussian, gegenbauers
-from bochner.kernels.zonal import alpha, orthonormals
+from bochner.kernels import Gaussian
+from bochner.kernels.zonal import alpha, gegenbauers, orthonormals
 from bochner.kernels.zonal import recurrence as coefficients
 
 DEGREES = {1: 3, 2: 15, 3: 12, 4: 8, 5: 6, 9: 4, 20: 3, 50: 2}

@@ -19,7 +19,6 @@ from bochner.features import (
     Compressed,
     Explicit,
     Fourier,
-    HermiteMap,
     HermiteMercer,
     LaplacianEigenfunctions,
     MercerHarmonic,
@@ -27,9 +26,7 @@ from bochner.features import (
     Projected,
     draw,
 )
-
-# inside: the one-dimensional parts that Hermite features are made of
-from bochner.features.mercer.hermite import _nodes, columnwise
+from bochner.features.mercer.hermite import HermiteMap, _nodes, columnwise
 from bochner.features.mercer.products import best_products, log_spectral_density, products_of_rows
 from bochner.kernels import (
     Brownian,

@@ -10,16 +10,8 @@ from scipy.integrate import quad
 from tolerance import assert_close, bernstein_bar, of
 
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features import (
-    IID,
-    QMC,
-    Fourier,
-    HistogramMap,
-    HistogramSampling,
-    best_step,
-    draw,
-    sampling_error,
-)
+from bochner.features import IID, QMC, Fourier, HistogramSampling, draw
+from bochner.features.fourier.histogram import HistogramMap, best_step, sampling_error
 from bochner.kernels import (
     AdditiveChi2,
     Gaussian,

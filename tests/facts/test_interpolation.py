@@ -8,7 +8,9 @@ import bochner as bo
 from bochner import Moments
 from bochner.errors import SolutionWarning
 from bochner.kernels import Gaussian, Linear
-from bochner.solvers import Outcome, Triangle, decompose, solve_ridge
+from bochner.solvers.ridge.eigen import Triangle, decompose
+from bochner.solvers.ridge.path import solve_ridge
+from bochner.solvers.ridge.solution import Outcome
 
 D = 40
 ROWS = [10, 38, 39, 40, 41, 42, 60, 300]

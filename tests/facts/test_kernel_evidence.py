@@ -7,7 +7,11 @@ from tolerance import assert_close
 
 from bochner import Moments
 from bochner.kernels import Gaussian
-from bochner.solvers import CRITERIA, KernelRows, decompose, kernel_evidence, log_evidence
+from bochner.solvers.ridge.criteria import CRITERIA
+from bochner.solvers.ridge.dual import KernelRows
+from bochner.solvers.ridge.eigen import decompose
+from bochner.solvers.ridge.evidence import log_evidence
+from bochner.solvers.ridge.kernel_evidence import kernel_evidence
 
 GIVEN = [{}, {"noise": 0.2}, {"amplitude": 0.7}, {"noise": 0.2, "amplitude": 0.7}]
 WEIGHTS = {"none": np.ones(25), "copies": np.arange(25) % 3 + 1.0, "shares": 0.1 + np.ones(25) / 3}

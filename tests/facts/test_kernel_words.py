@@ -4,16 +4,8 @@ import numpy as np
 import pytest
 
 import bochner as bo
-from bochner.kernels import (
-    Columns,
-    Gaussian,
-    Laplace,
-    Linear,
-    Mahalanobis,
-    Matern,
-    Monotone,
-    in_words,
-)
+from bochner.kernels import Columns, Gaussian, Laplace, Linear, Mahalanobis, Matern, Monotone
+from bochner.kernels.words import in_words
 
 MANY = tuple(float(10 + (7 * j) % 100 + j / 1000) for j in range(100))
 NAMES = [f"c{j}" for j in range(100)]

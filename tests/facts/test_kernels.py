@@ -31,7 +31,7 @@ from bochner.kernels import (
     Radial,
     RationalQuadratic,
 )
-from bochner.kernels import kernel_matrix as in_bands
+from bochner.kernels.banded import kernel_matrix as in_bands
 
 DISTANCES = (0.1, 0.7, 1.3, 2.0, 5.0)
 FACTS = {

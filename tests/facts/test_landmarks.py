@@ -9,14 +9,12 @@ from scipy.stats import binomtest, chi2
 from sklearn.cluster import KMeans as SklearnKMeans
 from tolerance import ALARM, assert_close, bernstein_bar
 
-# inside: the steps of leverage sampling, each against its own formula
 from bochner._core.arrays import different_rows
 from bochner.features import Nystrom, draw
 from bochner.features.nystrom.landmarks import WeightedRows, _chances, estimate, leverage_rows
 from bochner.kernels import Columns, Gaussian, Laplace, Linear, Matern
 from bochner.landmarks import KMeans, RidgeLeverage, RPCholesky, Uniform
-from bochner.solvers import accept, randomly_pivoted_cholesky
-from bochner.solvers.factorisations import MODES
+from bochner.solvers.factorisations import MODES, accept, randomly_pivoted_cholesky
 
 # ---- pivots: one law
 

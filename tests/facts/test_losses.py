@@ -5,22 +5,18 @@ import numpy as np
 import pytest
 
 from bochner import Huber
-from bochner.solvers import (
-    CLASS_LOSSES,
-    NUMBER_LOSSES,
+from bochner.solvers.convex.class_losses import Hinge, Logistic, SquaredHinge
+from bochner.solvers.convex.losses import (
     Absolute,
     BelowZero,
     EpsilonInsensitive,
     GammaDeviance,
-    Hinge,
-    Logistic,
     PoissonDeviance,
     Quantile,
     Squared,
     SquaredEpsilonInsensitive,
-    SquaredHinge,
-    as_loss,
 )
+from bochner.solvers.sgd import CLASS_LOSSES, NUMBER_LOSSES, as_loss
 
 
 def ramp(width):

@@ -6,8 +6,6 @@ import pytest
 import bochner as bo
 from bochner import features as f
 from bochner import kernels as k
-
-# inside: what a container allows is read from files that no fit shows
 from bochner._core import checks
 from bochner.errors import InvalidInput
 

@@ -22,7 +22,7 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner import features, kernels
-from bochner._core import names  # inside: the tables themselves, each row must lead somewhere
+from bochner._core import names
 from bochner.errors import InvalidInput, InvalidType
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "words.md"

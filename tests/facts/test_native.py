@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from layouts import between_bytes
 
-# inside: compiled loops and their twins are compared with one another
 from bochner._core import native
 from bochner._core.threads import get_num_threads, set_num_threads
 from bochner.errors import InvalidInput

@@ -8,7 +8,7 @@ import bochner as bo
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels import Columns, Gaussian, Linear, Matern
 from bochner.landmarks import Given
-from bochner.solvers import condition
+from bochner.solvers.neighbours import condition
 
 KERNELS = [Matern(1.5, 0.3), 2.0 * Matern(0.5, (0.4, 0.2)), Gaussian(0.3) + Columns(Matern(2.5), 1)]
 

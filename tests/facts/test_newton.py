@@ -11,31 +11,28 @@ from sklearn.svm import SVC, LinearSVC
 
 from bochner import Huber, Moments
 from bochner.errors import InvalidInput
-from bochner.solvers import (
+from bochner.solvers.convex.class_losses import Hinge, Logistic, Multinomial, SquaredHinge
+from bochner.solvers.convex.conjugate_gradients import active_rows, from_moments
+from bochner.solvers.convex.driver import algorithm_for, minimise
+from bochner.solvers.convex.losses import (
     Absolute,
+    EpsilonInsensitive,
+    GammaDeviance,
+    PoissonDeviance,
+    Quantile,
+    Squared,
+    SquaredEpsilonInsensitive,
+)
+from bochner.solvers.convex.optimum import (
     ConjugateGradients,
     Convergence,
     Dense,
-    EpsilonInsensitive,
-    GammaDeviance,
-    Hinge,
-    Logistic,
-    Multinomial,
     Newton,
     Optimum,
-    PoissonDeviance,
-    Problem,
-    Quantile,
     Smoothed,
-    Squared,
-    SquaredEpsilonInsensitive,
-    SquaredHinge,
-    active_rows,
-    algorithm_for,
-    from_moments,
-    in_order,
-    minimise,
 )
+from bochner.solvers.convex.problem import Problem
+from bochner.solvers.lloyd import in_order
 
 K, C = 4, 0.5
 

@@ -16,7 +16,8 @@ import bochner as bo
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features import Fourier, Nystrom
 from bochner.kernels import Gaussian
-from bochner.planner import Budget, PlannedFit, as_budget, best_of, expected, wider
+from bochner.planner.choice import Budget, PlannedFit, as_budget, best_of
+from bochner.planner.trials import expected, wider
 
 
 def rows(n=300, d=2, seed=0):

@@ -9,33 +9,29 @@ from tolerance import assert_close
 
 from bochner import CustomLoss, Huber, JointLoss
 from bochner.errors import InvalidInput, InvalidType
-from bochner.models import FeatureBlock
-from bochner.solvers import (
-    NAMES,
+from bochner.models._rows import FeatureBlock
+from bochner.solvers.convex.driver import solve
+from bochner.solvers.convex.joint_losses import MultinomialShares
+from bochner.solvers.convex.losses import (
     Absolute,
     BelowZero,
-    Convergence,
     EpsilonInsensitive,
     GammaDeviance,
     Loss,
-    MultinomialShares,
     PoissonDeviance,
-    Problem,
     Quantile,
     Squared,
     SquaredEpsilonInsensitive,
     as_levels,
-    best_constant,
-    best_length,
-    by_name,
-    from_multipliers,
-    held_out_path,
     huber_scale,
     hubers,
-    in_order,
-    optimum,
-    solve,
 )
+from bochner.solvers.convex.named_losses import NAMES, by_name
+from bochner.solvers.convex.optimum import Convergence
+from bochner.solvers.convex.penalty_path import held_out_path
+from bochner.solvers.convex.problem import Problem, best_constant, best_length, optimum
+from bochner.solvers.convex.smoothing import from_multipliers
+from bochner.solvers.lloyd import in_order
 
 NONSMOOTH = [Absolute(), Quantile(0.2), EpsilonInsensitive(0.3), BelowZero()]
 SMOOTH = [Squared(), Huber(0.4), SquaredEpsilonInsensitive(0.3), PoissonDeviance(), GammaDeviance()]

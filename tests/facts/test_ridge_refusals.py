@@ -8,7 +8,7 @@ from sklearn.exceptions import NotFittedError
 import bochner as bo
 from bochner.errors import InvalidInput, InvalidType, SolutionWarning
 from bochner.kernels import Gaussian, Linear
-from bochner.solvers import Outcome
+from bochner.solvers.ridge.solution import Outcome
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3))

@@ -29,11 +29,9 @@ from bochner.kernels import (
     Polynomial,
     RationalQuadratic,
     dotproduct,
-    isotropic,
-    monomials,
-    radial_kernels,
-    zonal,  # inside: the polynomials of zonal kernels, one by one
+    zonal,
 )
+from bochner.kernels.radial import isotropic, monomials, radial_kernels
 
 POLYNOMIALS = [  # d, l, t, P_l(t) in dimension d
     (2, 7, 0.3, -0.84616320000000000000000000000000),

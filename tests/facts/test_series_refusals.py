@@ -6,22 +6,19 @@ from scipy.special import gammaln
 
 from bochner.errors import InvalidInput, InvalidType, NotPositive, UnsupportedKernel
 from bochner.kernels import (
-    Binomial,
     Coefficients,
     Columns,
     DotExponential,
     DotProduct,
-    ExponentialSeries,
     Gaussian,
     Homogeneous,
     Laplace,
     Linear,
     LogDerivatives,
     Matern,
-    isotropic,
-    monomials,
-    radial_kernels,
 )
+from bochner.kernels.dotproduct import Binomial, ExponentialSeries
+from bochner.kernels.radial import isotropic, monomials, radial_kernels
 
 ONES = np.ones(1)
 REFUSED = {

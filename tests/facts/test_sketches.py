@@ -10,36 +10,25 @@ import scipy.linalg
 import scipy.sparse
 from tolerance import assert_close
 
-# inside: the steps of sketches, enumerated
 from bochner._core.native import power_of_two
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features import (
-    IID,
-    CountSketch,
-    Maclaurin,
-    Orthogonal,
-    PolySketch,
-    Positive,
-    PositiveMap,
-    TensorSketch,
-    Weights,
-    draw,
-)
+from bochner.features import IID, Maclaurin, Orthogonal, PolySketch, Positive, TensorSketch, draw
+from bochner.features.random.positive import PositiveMap
 from bochner.features.sketch.polysketch import Hashed, Padded, Pairs, _balanced, capacity
-from bochner.features.sketch.powers import UnitRows, energies, log_coefficients, shares
+from bochner.features.sketch.powers import UnitRows, Weights, energies, log_coefficients, shares
+from bochner.features.sketch.tensorsketch import CountSketch
 from bochner.kernels import (
-    Binomial,
     Coefficients,
     Constant,
     DotExponential,
     DotProduct,
-    ExponentialSeries,
     Gaussian,
     Linear,
     LogDerivatives,
     Matern,
     Polynomial,
 )
+from bochner.kernels.dotproduct import Binomial, ExponentialSeries
 
 X2 = np.array([[0.8, -0.5], [0.3, 1.1]])
 X3 = np.array([[0.8, -0.5, 0.4], [0.3, 1.1, -0.2]])

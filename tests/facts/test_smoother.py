@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from bochner.kernels import Gaussian
-from bochner.models import LandmarkSmoother
-from bochner.solvers import KernelRows
+from bochner.models.smoother import LandmarkSmoother
+from bochner.solvers.ridge.dual import KernelRows
 
 
 def rows(n=60, t=2, weighted=True):

@@ -8,25 +8,18 @@ from tolerance import assert_close
 
 from bochner import Moments
 from bochner.errors import InvalidInput
-from bochner.solvers import (
+from bochner.solvers.ridge.eigen import (
     FLOAT32_FLOOR,
     LOWEST,
-    Outcome,
-    Path,
-    Solution,
-    as_alpha,
     decompose,
     decompose_rows,
-    evidence_of,
     floor,
-    gcv_of,
-    leave_one_out,
-    left_out_path,
-    limited,
-    path_of,
     penalties,
-    solve_ridge,
 )
+from bochner.solvers.ridge.evidence import evidence_of
+from bochner.solvers.ridge.leave_one_out import leave_one_out, left_out_path, limited
+from bochner.solvers.ridge.path import as_alpha, gcv_of, path_of, solve_ridge
+from bochner.solvers.ridge.solution import Outcome, Path, Solution
 
 ALPHAS = np.array([1e-3, 0.1, 2.0, 50.0])
 

@@ -17,14 +17,13 @@ from bochner.kernels import (
     Exponential,
     ExponentialPower,
     Gaussian,
-    HarmonicLaw,
-    InverseChi2,
     Matern,
     Periodic,
     RationalQuadratic,
     SpectralMixture,
-    Stable,
 )
+from bochner.kernels.spectral import InverseChi2
+from bochner.kernels.stationary_families import HarmonicLaw, Stable
 
 
 def at(kernel, r):

@@ -8,34 +8,16 @@ from scipy.integrate import quad
 from scipy.special import eval_legendre
 
 import bochner as bo
-from bochner.data import Block
+from bochner.data.sources import Block
 from bochner.errors import InvalidInput, NotPositive, UnsupportedKernel
-from bochner.kernels import (
-    Columns,
-    Constant,
-    Custom,
-    Gaussian,
-    Linear,
-    Matern,
-    OnSphere,
-    Zonal,
-    degree_variances,
-    of_degrees,
-)
+from bochner.kernels import Columns, Constant, Custom, Gaussian, Linear, Matern, OnSphere, Zonal
+from bochner.kernels.sphere import degree_variances, of_degrees
 from bochner.landmarks import Given
-from bochner.solvers import (
-    WaveProblem,
-    conjugate_gradients,
-    draws,
-    from_waves,
-    full_of,
-    harmonics_of_real,
-    inner,
-    real_of_harmonics,
-    square_sums,
-    to_waves,
-)
-from bochner.sums import GlobePlaces, WavesOf, as_complex
+from bochner.solvers.gram import conjugate_gradients, inner
+from bochner.solvers.harmonics import from_waves, harmonics_of_real, real_of_harmonics, to_waves
+from bochner.solvers.toeplitz import full_of
+from bochner.solvers.waves import WaveProblem, draws, square_sums
+from bochner.sums.fourier import GlobePlaces, WavesOf, as_complex
 
 KERNELS = [
     OnSphere("gaussian", 30.0),

@@ -12,7 +12,7 @@ import scipy.linalg
 
 import bochner as bo
 from bochner.kernels import Gaussian
-from bochner.solvers import eigenvalues, lower_factor, solve_lower, symmetric
+from bochner.solvers.factorisations import eigenvalues, lower_factor, solve_lower, symmetric
 
 EPS = np.finfo(np.float64).eps
 RNG = np.random.default_rng(0)

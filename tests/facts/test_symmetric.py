@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from tolerance import assert_close
 
-# inside: compiled loops and their twins are compared with one another
 from bochner._core import native
 from bochner._core.blas import cho_factor, solve_factored, symmetric_product
 from bochner._core.native import radial_product, radial_product_twin

@@ -24,32 +24,28 @@ from bochner.kernels import (
     Matern,
     RationalQuadratic,
 )
-from bochner.selection import (
-    FOLDS,
+from bochner.selection.descent import (
     LOWEST,
     Hyperparameters,
     OnFeatures,
     Prior,
     Rescaled,
     TimeBudget,
-    TuningRows,
-    crossed,
     descend,
-    first_least,
-    rows_of,
-    screen,
-    tune_kernel,
 )
-from bochner.solvers import (
+from bochner.selection.rows import TuningRows, rows_of, screen
+from bochner.selection.search import tune_kernel
+from bochner.selection.trials import FOLDS, crossed, first_least
+from bochner.solvers.ridge.criteria import (
     CRITERIA,
     FEW,
     LeaveOneOutError,
-    decompose,
     evidence,
     leave_one_out_error,
-    path_of,
 )
-from bochner.sums import sampled
+from bochner.solvers.ridge.eigen import decompose
+from bochner.solvers.ridge.path import path_of
+from bochner.sums.rows import sampled
 
 FAMILIES = [
     Gaussian(),

@@ -6,24 +6,24 @@ import numpy as np
 import pytest
 
 import bochner as bo
-from bochner.data import Blocks
+from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
-from bochner.features import Rounded
+from bochner.features.nystrom.nystrom import Rounded
 from bochner.kernels import Gaussian
-from bochner.models import features_of_passes
-from bochner.solvers import (
-    GrowingSubspace,
+from bochner.models.ridge.wide import features_of_passes
+from bochner.solvers.ridge.iterative import (
     JudgingRows,
-    Outcome,
     RowFactor,
-    ShiftedSystems,
     WideProblem,
     guessed,
     least_of_parabola,
     left_out,
     solve_wide,
 )
-from bochner.sums import LOCAL, FirstsOf, ProductsOf, row_signs
+from bochner.solvers.ridge.solution import Outcome
+from bochner.solvers.ridge.subspace import GrowingSubspace, ShiftedSystems
+from bochner.sums.executor import LOCAL
+from bochner.sums.products import FirstsOf, ProductsOf, row_signs
 
 N, D, WIDE = 3000, 240, 10_002
 ORIGIN = np.array([0.3, -1.0])

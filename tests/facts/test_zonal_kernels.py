@@ -19,7 +19,6 @@ import bochner as bo
 from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.kernels import (
     NNGP,
-    Angle,
     Angular,
     ArcCosine,
     Coefficients,
@@ -32,9 +31,9 @@ from bochner.kernels import (
     NeuralTangent,
     Polynomial,
     Zonal,
-    directions,
-    radial_kernels,
 )
+from bochner.kernels.radial import radial_kernels
+from bochner.kernels.zonal import Angle, directions
 
 NETWORKS = [  # kernel, cos θ, K
     (NeuralTangent(1), 0.3, 0.66184028904169110878540924292909),

@@ -17,10 +17,10 @@ from scipy.sparse import csr_array
 
 import bochner as bo
 from bochner.cli import main
-from bochner.engines.checkpoint import packed, unpacked  # inside: sums as files hold them
+from bochner.engines.checkpoint import packed, unpacked
 from bochner.errors import BochnerWarning, DataFileError, InvalidInput, InvalidType
 from bochner.kernels import Gaussian
-from bochner.sums import Accumulator
+from bochner.sums.moments import Accumulator
 
 rng = np.random.default_rng(0)
 N = 600

@@ -19,14 +19,18 @@ import pytest
 from rich.console import Console
 
 import bochner as bo
-from bochner.cli import CRITERIA, KERNELS, METHODS, Passes, bar_for, bochner, main, run
-from bochner.data import write_table
+from bochner.cli import main
+from bochner.cli.arguments import CRITERIA, KERNELS, METHODS
+from bochner.cli.commands import bochner
+from bochner.cli.running import run
+from bochner.cli.show import Passes, bar_for
+from bochner.data.writers import write_table
 from bochner.errors import MissingDependency
-from bochner.features import NAMED as NAMED_METHODS
+from bochner.features.rules import NAMED as NAMED_METHODS
 from bochner.kernels import Gaussian, Linear, Matern
 from bochner.report import Curve, DemoResult, MethodResult
-from bochner.selection import NAMED
-from bochner.solvers import PENALTY_CRITERIA
+from bochner.selection.spec import NAMED
+from bochner.solvers.ridge.path import PENALTY_CRITERIA
 
 N = 300
 QUICK = ("--features", "16", "--lengthscale", "1", "--method", "orthogonal")

@@ -8,8 +8,9 @@ import pytest
 from sklearn.metrics import log_loss, roc_auc_score
 
 import bochner as bo
-from bochner.cli import LEARNERS, run
-from bochner.report import number
+from bochner.cli.arguments import LEARNERS
+from bochner.cli.running import run
+from bochner.report.render import number
 
 N = 90
 QUICK = ("--columns", "a,c", "--features", "8", "--lengthscale", "1", "--method", "orthogonal")

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import bochner as bo
-from bochner.cli import run
-from bochner.data import write_table
+from bochner.cli.running import run
+from bochner.data.writers import write_table
 
 xarray = pytest.importorskip("xarray")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bochner.cli import run
+from bochner.cli.running import run
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import bochner as bo
-from bochner.cli import run
+from bochner.cli.running import run
 
 
 @pytest.fixture(scope="module")

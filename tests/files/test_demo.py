@@ -14,17 +14,10 @@ from pages import read
 
 from bochner import datasets
 from bochner.errors import DataFileError, InvalidInput, InvalidType
-from bochner.report import (
-    ERROR,
-    ERROR_DARK,
-    METHODS,
-    RELIEF,
-    MapCells,
-    colours,
-    earth_page,
-    relief_around,
-    run_demo,
-)
+from bochner.report import run_demo
+from bochner.report.demo import METHODS
+from bochner.report.demo_near import MapCells, relief_around
+from bochner.report.demo_page import ERROR, ERROR_DARK, RELIEF, colours, earth_page
 
 
 def coarse_earth():

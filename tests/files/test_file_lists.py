@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bochner import Blocks
-from bochner.data import find_files
+from bochner.data.files import find_files
 from bochner.errors import DataFileError, InvalidInput, InvalidType, MissingDependency
 
 

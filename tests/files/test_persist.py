@@ -38,18 +38,12 @@ from bochner.kernels import (
     Matern,
     RationalQuadratic,
 )
-from bochner.persist import (
-    ESTIMATORS,
-    FORMAT,
-    KNOWN,
-    NAMES,
-    NamedArrays,
-    decode,
-    encode,
-    require_arrays,
-    sealed,
-)
-from bochner.solvers import Outcome, Path, Solution
+from bochner.persist import FORMAT
+from bochner.persist.files import sealed
+from bochner.persist.known import ESTIMATORS, KNOWN, NAMES
+from bochner.persist.validate import require_arrays
+from bochner.persist.values import NamedArrays, decode, encode
+from bochner.solvers.ridge.solution import Outcome, Path, Solution
 
 RNG = np.random.default_rng(20)
 X = RNG.normal(size=(160, 3))

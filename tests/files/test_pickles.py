@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 import bochner as bo
 from bochner.errors import ModelFileError
-from bochner.persist import ESTIMATORS
+from bochner.persist.known import ESTIMATORS
 
 X = np.random.default_rng(0).normal(size=(60, 2))
 Y = np.sin(X[:, 0])

@@ -16,7 +16,7 @@ import pytest
 from pyarrow import ipc
 
 from bochner import Blocks, KernelRidge
-from bochner.data import find_files
+from bochner.data.files import find_files
 from bochner.errors import DataFileError, InvalidInput, MissingDependency
 
 N = 1000

@@ -15,10 +15,11 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 import bochner as bo
 from bochner import Blocks
-from bochner.cli import run
+from bochner.cli.running import run
 from bochner.errors import DataWarning, InvalidInput, MissingDependency
 from bochner.kernels import Gaussian
-from bochner.report import number, picture, report_model, rounded
+from bochner.report import report_model
+from bochner.report.render import number, picture, rounded
 
 N, SHOWN = 90, 64
 LETTER = 0.52  # width of a letter as a share of its size, on average in sans-serif fonts

@@ -12,7 +12,7 @@ import pytest
 from pyarrow import dataset
 
 from bochner import Blocks, GaussianProcessRegressor, KernelRidge, Schema
-from bochner.data import did_you_mean, listed
+from bochner.data.schema import did_you_mean, listed
 from bochner.errors import DataWarning, InvalidInput, InvalidType
 from bochner.kernels import Gaussian
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from bochner import Blocks, KernelRidge
-from bochner.data import sniff
+from bochner.data.formats import sniff
 from bochner.errors import DataFileError, DataWarning, InvalidInput
 
 # More than the 1 MiB that types are learned from.

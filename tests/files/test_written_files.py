@@ -16,7 +16,7 @@ import torch
 
 import bochner as bo
 from bochner import Blocks
-from bochner.data import atomic, write_table
+from bochner.data.writers import atomic, write_table
 from bochner.errors import DataFileError, InvalidInput, MissingDependency
 
 
@@ -123,7 +123,7 @@ def test_what_killed_writers_left_is_removed_after_a_day(tmp_path):
 
 WRITER = """
 import sys, time
-from bochner.data import atomic
+from bochner.data.writers import atomic
 with atomic(sys.argv[1]) as file:
     file.write(b"half")
     file.flush()

@@ -15,27 +15,18 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features import (
-    IID,
-    JITTER,
-    LEAF_RULES,
-    QMC,
-    Auto,
+from bochner.features import IID, QMC, Auto, FeatureMap, Fourier, Method, Nystrom, draw
+from bochner.features.composed import (
     Concatenate,
-    FeatureMap,
-    Fourier,
     LinearMap,
-    Method,
     ModulatedMap,
-    Nystrom,
-    NystromMap,
     SketchedProduct,
     TensorProduct,
-    draw,
-    leaf_map,
-    same_arrays,
     sketched,
 )
+from bochner.features.map import same_arrays
+from bochner.features.nystrom.nystrom import JITTER, NystromMap
+from bochner.features.rules import LEAF_RULES, leaf_map
 from bochner.kernels import (
     Angular,
     ArcCosine,

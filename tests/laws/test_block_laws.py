@@ -21,7 +21,9 @@ from hypothesis import strategies as st
 
 import bochner as bo
 from bochner import Block, Blocks, Schema
-from bochner.data import Piece, chosen_rows, cut, default_rows, row_priorities, sample_stream
+from bochner.data.blocks import default_rows
+from bochner.data.sample import chosen_rows, row_priorities, sample_stream
+from bochner.data.sources import Piece, cut
 from bochner.errors import InvalidInput, InvalidType
 from bochner.kernels import Gaussian
 

@@ -11,22 +11,15 @@ from scipy.special import log_softmax
 from tolerance import assert_close
 
 import bochner as bo
-from bochner.data import RowSample, row_priorities
+from bochner.data.sample import RowSample, row_priorities
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels import Exponential, Gaussian, Laplace
-from bochner.selection import (
-    EFFORTS,
-    Effort,
-    KernelComparison,
-    Matrices,
-    Trials,
-    TunedKernel,
-    as_effort,
-    choose_among,
-    choose_kernel,
-    relative_losses,
-    split_rows,
-)
+from bochner.selection.candidates import choose_among, choose_kernel
+from bochner.selection.held_out import relative_losses
+from bochner.selection.judges import Matrices, Trials, TunedKernel
+from bochner.selection.record import KernelComparison
+from bochner.selection.spec import EFFORTS, Effort, as_effort
+from bochner.selection.trials import split_rows
 
 QUICK = Effort(
     "quick", tuned=96, more=120, tried=96, judged=150, finalists=2, rounds=1, families=()

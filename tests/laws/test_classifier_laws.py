@@ -20,8 +20,10 @@ from bochner.errors import InvalidInput, InvalidType, SolutionWarning
 from bochner.features import Nystrom
 from bochner.kernels import Gaussian
 from bochner.landmarks import RPCholesky
-from bochner.models import agreeing, calibrate, class_sample, fold_numbers
-from bochner.solvers import Convergence
+from bochner.models._calibration import agreeing, calibrate
+from bochner.models._rows import fold_numbers
+from bochner.models.convex.classification import class_sample
+from bochner.solvers.convex.optimum import Convergence
 
 KERNEL = Gaussian(lengthscale=0.7)
 GAMMA = 0.5 / 0.7**2

@@ -32,15 +32,11 @@ from bochner.kernels import (
     Radial,
     RationalQuadratic,
     Scaled,
-    lifted,
-    opened,
-    places_of,
-    traced,
-    weighted,
-    with_numbers,
 )
-from bochner.selection import OnNumbers, ProcessRows, spectral_peaks
-from bochner.solvers import CRITERIA
+from bochner.kernels.numbers import lifted, opened, places_of, traced, weighted, with_numbers
+from bochner.selection.numbers import OnNumbers, spectral_peaks
+from bochner.selection.process import ProcessRows
+from bochner.solvers.ridge.criteria import CRITERIA
 
 SEASON = Gaussian("auto") + Periodic(1.0, "auto") * Gaussian("auto")
 

@@ -5,10 +5,11 @@ import pytest
 import scipy.sparse
 
 import bochner as bo
-from bochner.data import RowSample
+from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
 from bochner.kernels import Gaussian, Monotone
-from bochner.selection import choose_curves, error_near_median
+from bochner.selection.curves import choose_curves
+from bochner.selection.search import error_near_median
 
 RNG = np.random.default_rng(0)
 SKEWED = np.column_stack([RNG.lognormal(0, 2, 600), RNG.normal(size=600)])

@@ -12,7 +12,7 @@ from sklearn.kernel_ridge import KernelRidge as Exact
 import bochner as bo
 from bochner import CalibrationDisplay, PathDisplay, ResidualDisplay, SpectrumDisplay, WidthDisplay
 from bochner.errors import InvalidInput, MissingDependency
-from bochner.features import stream
+from bochner.features.method import stream
 from bochner.kernels import Gaussian
 
 N = 120

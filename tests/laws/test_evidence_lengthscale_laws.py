@@ -10,7 +10,8 @@ from tolerance import assert_close
 import bochner as bo
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels import Cauchy, Gaussian, Laplace, Linear, Matern, RationalQuadratic
-from bochner.selection import SPREAD, Hyperparameters, OnProcess, ProcessRows
+from bochner.selection.descent import Hyperparameters
+from bochner.selection.process import SPREAD, OnProcess, ProcessRows
 
 KERNELS = [Gaussian(1.0), Matern(1.5, 1.0), RationalQuadratic(1.0, 1.0), Laplace(1.0), Cauchy(1.0)]
 

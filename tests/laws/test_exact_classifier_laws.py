@@ -16,23 +16,13 @@ from sklearn.svm import SVC as Exact
 import bochner as bo
 from bochner.errors import DataWarning, InvalidInput, SolutionWarning
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
-from bochner.models import class_sample
-from bochner.solvers import (
-    ActiveRows,
-    CommonFactor,
-    Convergence,
-    Hinge,
-    KernelProblem,
-    Libsvm,
-    Logistic,
-    Multinomial,
-    Newton,
-    SquaredHinge,
-    hinge_on_kernel,
-    minimise,
-    minimise_on_kernel,
-)
-from bochner.sums import indicators
+from bochner.models.convex.classification import class_sample
+from bochner.solvers.convex.class_losses import Hinge, Logistic, Multinomial, SquaredHinge
+from bochner.solvers.convex.driver import minimise
+from bochner.solvers.convex.kernel import KernelProblem, minimise_on_kernel
+from bochner.solvers.convex.libsvm import hinge_on_kernel
+from bochner.solvers.convex.optimum import ActiveRows, CommonFactor, Convergence, Libsvm, Newton
+from bochner.sums.rows import indicators
 
 K = 3
 

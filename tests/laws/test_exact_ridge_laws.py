@@ -13,8 +13,9 @@ import bochner as bo
 from bochner import Blocks
 from bochner.errors import InvalidInput, SolutionWarning
 from bochner.kernels import Gaussian, Linear, Matern
-from bochner.models import gather, prepare
-from bochner.solvers import Outcome
+from bochner.models.ridge.exact import prepare
+from bochner.models.ridge.gathered import gather
+from bochner.solvers.ridge.solution import Outcome
 
 KERNEL = Gaussian(lengthscale=0.8)
 

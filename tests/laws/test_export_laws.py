@@ -16,7 +16,8 @@ from bochner.errors import (
     MissingDependency,
     UnsupportedKernel,
 )
-from bochner.features import RadialFunctions, draw
+from bochner.features import draw
+from bochner.features.mercer.radial import RadialFunctions
 from bochner.kernels import Exponential, Gaussian, Laplace, Matern, Polynomial
 
 onnx = pytest.importorskip("onnx")

@@ -6,7 +6,7 @@ import pytest
 import bochner as bo
 from bochner import Blocks
 from bochner.kernels import Gaussian
-from bochner.models import Features
+from bochner.models._rows import Features
 
 RNG = np.random.default_rng(0)
 X, Y, W = RNG.standard_normal((700, 2)), RNG.standard_normal(700), RNG.uniform(1, 2, 700)

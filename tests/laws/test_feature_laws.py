@@ -24,22 +24,20 @@ from tolerance import assert_close, of
 
 from bochner.features import (
     IID,
-    JITTER,
     Auto,
     Fastfood,
     Fourier,
-    FourierMap,
-    FourierPhaseMap,
     Grid,
     LeverageFourier,
     Nystrom,
-    NystromMap,
     Orthogonal,
     Projected,
     Structured,
     draw,
-    reach_of,
 )
+from bochner.features.fourier.fourier import FourierMap, FourierPhaseMap
+from bochner.features.map import reach_of
+from bochner.features.nystrom.nystrom import JITTER, NystromMap
 from bochner.kernels import Cauchy, Columns, Gaussian, Laplace, Linear, Mahalanobis, Matern
 from bochner.landmarks import RPCholesky, Uniform
 

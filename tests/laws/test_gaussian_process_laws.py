@@ -17,8 +17,9 @@ from tolerance import assert_close, bar
 import bochner as bo
 from bochner.errors import InvalidInput, SolutionWarning
 from bochner.kernels import Gaussian, Linear, Matern, Polynomial
-from bochner.models import Conformal, left_out
-from bochner.solvers import resolved_slacks
+from bochner.models.gaussian_process.adaptation import left_out
+from bochner.models.gaussian_process.intervals import Conformal
+from bochner.solvers.ridge.leave_one_out import resolved_slacks
 
 KERNEL = Gaussian(lengthscale=0.8)
 METHODS = ["nystrom", "orthogonal", "hermite", "mercer"]

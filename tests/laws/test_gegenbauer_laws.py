@@ -19,7 +19,8 @@ from tolerance import assert_close
 import bochner as bo
 from bochner.datasets import load_earth
 from bochner.errors import FeatureWarning, InvalidInput, UnsupportedKernel
-from bochner.features import Gegenbauer, draw, draw_directions
+from bochner.features import Gegenbauer, draw
+from bochner.features.random.gegenbauer import draw_directions
 from bochner.kernels import (
     ArcCosine,
     DotExponential,
@@ -30,10 +31,9 @@ from bochner.kernels import (
     Monomials,
     NeuralTangent,
     Polynomial,
-    gegenbauers,
-    monomials,
-    radial_kernels,
 )
+from bochner.kernels.radial import monomials, radial_kernels
+from bochner.kernels.zonal import gegenbauers
 
 D = 48
 

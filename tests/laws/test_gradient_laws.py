@@ -28,19 +28,18 @@ from bochner import (
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features import (
     IID,
-    JITTER,
     Compressed,
     Fourier,
-    FourierMap,
     Grid,
     HermiteMercer,
     LeverageFourier,
     MercerHarmonic,
     Nystrom,
-    NystromMap,
     Projected,
     Structured,
 )
+from bochner.features.fourier.fourier import FourierMap
+from bochner.features.nystrom.nystrom import JITTER, NystromMap
 from bochner.kernels import (
     Cauchy,
     Columns,

@@ -11,7 +11,8 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
-from bochner.kernels import Box, Columns, Disc, Gaussian, GreenFunction, Laplace, Matern, half_turns
+from bochner.kernels import Box, Columns, Disc, Gaussian, GreenFunction, Laplace, Matern
+from bochner.kernels.green import half_turns
 
 DISC = Disc(2.0, (1.0, -1.0))
 INTERVAL = Box([(1.0, 3.0)])

@@ -8,10 +8,11 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 import bochner as bo
 from bochner import Blocks
-from bochner.data import row_priorities
+from bochner.data.sample import row_priorities
 from bochner.errors import DataWarning
 from bochner.kernels import Gaussian
-from bochner.report import KeptValues, judge_held_out
+from bochner.report.held_out import judge_held_out
+from bochner.report.labelled import KeptValues
 
 N = 240
 COMMON = {"kernel": Gaussian(1.0), "n_features": 16, "random_state": 0}

@@ -12,14 +12,8 @@ from sklearn.base import clone
 import bochner as bo
 from bochner.errors import InvalidInput
 from bochner.kernels import Gaussian
-from bochner.models import (
-    Distribution,
-    ErrorLaw,
-    LeftOutRows,
-    TargetLaw,
-    interval_score,
-    learn_errors,
-)
+from bochner.models._intervals import learn_errors
+from bochner.models.error_law import Distribution, ErrorLaw, LeftOutRows, TargetLaw, interval_score
 
 #: Chance that a test of a right library fails: 4.9 standard errors.
 ALARM = 4.9

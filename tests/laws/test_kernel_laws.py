@@ -29,13 +29,10 @@ from bochner.kernels import (
     Disc,
     Domain,
     DotProductKernel,
-    Fixed,
     Free,
     Gaussian,
-    GaussianMixture,
     GreenFunction,
     Homogeneous,
-    InverseChi2,
     Kernel,
     Laplace,
     Linear,
@@ -43,15 +40,15 @@ from bochner.kernels import (
     Mahalanobis,
     Matern,
     Monomials,
-    One,
     OnSphere,
     PowerSeries,
     Radial,
     Scaled,
     Stationary,
     Sum,
-    distances,  # inside: digits of squared distances, which kernels hide
+    distances,
 )
+from bochner.kernels.spectral import Fixed, GaussianMixture, InverseChi2, One
 
 every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 every_stationary = pytest.mark.parametrize("kernel", STATIONARY, ids=repr)

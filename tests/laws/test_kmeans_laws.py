@@ -13,8 +13,9 @@ from tolerance import ALARM, assert_close
 import bochner as bo
 from bochner.errors import InvalidInput, SolutionWarning
 from bochner.kernels import Gaussian, Laplace
-from bochner.models import FeatureBlock, matrix_error
-from bochner.solvers import CentroidsOf, StepsOf, assign, in_order, run_lloyd
+from bochner.models._rows import FeatureBlock
+from bochner.models.unsupervised.clustering import matrix_error
+from bochner.solvers.lloyd import CentroidsOf, StepsOf, assign, in_order, run_lloyd
 
 KERNEL = Gaussian(1.0)
 PLACES = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0], [3.0, 3.0]])

@@ -18,12 +18,10 @@ from bochner import (
 )
 from bochner.errors import DataWarning, InvalidInput
 from bochner.kernels import Gaussian
-from bochner.models import LabelEstimator
-from bochner.selection import FeatureSpec
-
-# inside: choosing for a learner that is none of the package
+from bochner.models._kinds import LabelEstimator
 from bochner.selection.choose import choose
-from bochner.sums import indicators
+from bochner.selection.chosen import FeatureSpec
+from bochner.sums.rows import indicators
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((30, 2))

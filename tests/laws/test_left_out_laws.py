@@ -8,9 +8,9 @@ from scipy.stats import norm
 from tolerance import assert_close, bar
 
 import bochner as bo
-from bochner.features import Whitening
+from bochner.features.nystrom.nystrom import Whitening
 from bochner.kernels import Matern
-from bochner.models import left_out
+from bochner.models.gaussian_process.adaptation import left_out
 
 
 def left_out_of(model):

@@ -9,13 +9,9 @@ import tolerance
 
 import bochner as bo
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features import (
-    LeverageFourierMap,
-    Request,
-    as_method,
-    draw_map,
-    leverages,
-)
+from bochner.features.fourier.leverage import LeverageFourierMap, leverages
+from bochner.features.method import Request
+from bochner.features.rules import as_method, draw_map
 from bochner.kernels import Constant, Exponential, Gaussian, Laplace, Linear, Matern
 
 SEEDS = range(100)

@@ -10,7 +10,7 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner import Tuning
-from bochner.data import RowSample, row_priorities
+from bochner.data.sample import RowSample, row_priorities
 from bochner.errors import InvalidInput
 from bochner.kernels import (
     Constant,
@@ -22,21 +22,14 @@ from bochner.kernels import (
     Matern,
     Monotone,
 )
-from bochner.selection import (
-    DensePlaces,
-    Hyperparameters,
-    KernelComparison,
-    NearRows,
-    OnBlocks,
-    OnProcess,
-    ProcessRows,
-    grow,
-    near_rows,
-    neighbourhoods,
-    stretched,
-    tuned_among_near_rows,
-)
-from bochner.solvers import Group, reduced_at
+from bochner.selection.density import DensePlaces, stretched
+from bochner.selection.descent import Hyperparameters
+from bochner.selection.near import NearRows, OnBlocks, tuned_among_near_rows
+from bochner.selection.process import OnProcess, ProcessRows
+from bochner.selection.record import KernelComparison
+from bochner.selection.rows import near_rows
+from bochner.selection.tree import grow, neighbourhoods
+from bochner.solvers.ridge.groups import Group, reduced_at
 
 KERNEL = Matern(1.5, lengthscale=0.8)
 BENT = Monotone(KERNEL, (0,), ((-3.0, 0.0, 3.0),), ((-2.0, 0.0, 4.0),))

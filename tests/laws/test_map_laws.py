@@ -26,7 +26,7 @@ from tolerance import assert_close
 
 from bochner.features import Compressed, Gegenbauer, HermiteMercer, MercerHarmonic, Nystrom, draw
 from bochner.kernels import Gaussian, Matern, NeuralTangent, Polynomial
-from bochner.persist import NamedArrays, decode, encode
+from bochner.persist.values import NamedArrays, decode, encode
 
 
 class Family(NamedTuple):

@@ -10,7 +10,8 @@ from gallery import BASES, COMPRESSED, HERMITE, PROJECTED, SINES, rows
 from tolerance import assert_close
 
 import bochner as bo
-from bochner.features import Compressed, Fourier, HermiteMap, HermiteMercer, Nystrom, draw
+from bochner.features import Compressed, Fourier, HermiteMercer, Nystrom, draw
+from bochner.features.mercer.hermite import HermiteMap
 from bochner.kernels import Gaussian, Matern, Sum
 
 D = 24

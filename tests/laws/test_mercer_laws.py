@@ -10,7 +10,9 @@ from scipy.special import ive
 from tolerance import assert_close
 
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features import Fourier, MercerHarmonic, MercerHarmonicMap, draw, quantiles, spectrum
+from bochner.features import Fourier, MercerHarmonic, draw
+from bochner.features.mercer.harmonic import MercerHarmonicMap
+from bochner.features.mercer.radial import quantiles, spectrum
 from bochner.kernels import (
     Columns,
     DotExponential,
@@ -24,8 +26,8 @@ from bochner.kernels import (
     Polynomial,
     RationalQuadratic,
     Zonal,
-    radial_kernels,
 )
+from bochner.kernels.radial import radial_kernels
 
 every_kernel = pytest.mark.parametrize("kernel", ROTATION_INVARIANT, ids=repr)
 KINDS = [ROTATION_INVARIANT[i] for i in (0, 1, 5)] + [Polynomial(3), NeuralTangent(2)]

@@ -8,9 +8,10 @@ import bochner as bo
 from bochner import Blocks
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.kernels import Gaussian, Laplace, Mahalanobis, Matern
-from bochner.selection import Rescaled, average_outer_product, learn_metric
-from bochner.solvers import coefficients
-from bochner.sums import sampled
+from bochner.selection.descent import Rescaled
+from bochner.selection.metric import average_outer_product, learn_metric
+from bochner.solvers.ridge.criteria import coefficients
+from bochner.sums.rows import sampled
 
 
 def sample_of(X, y, w=None, seed=0):

@@ -11,7 +11,7 @@ from tolerance import assert_close
 
 from bochner import Moments
 from bochner.errors import IncompatibleModels, InvalidInput
-from bochner.sums import Accumulator
+from bochner.sums.moments import Accumulator
 
 FIELDS = ("feature_mean", "target_mean", "gram", "cross", "power")
 

@@ -11,20 +11,15 @@ from scipy.stats import t as student
 from tolerance import ALARM, assert_close
 
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
-from bochner.features import (
-    IID,
+from bochner.features import IID, NeuralTangentFeatures, Orthogonal, ReLU, Sign, draw
+from bochner.features.random.networks import (
     NeuralMap,
-    NeuralTangentFeatures,
-    Orthogonal,
-    ReLU,
     ReLUMap,
-    Sign,
     SignMap,
-    draw,
+    _halves,
+    _weights,
+    polynomial_width,
 )
-
-# inside: weights of layers, against the recursion they solve
-from bochner.features.random.networks import _halves, _weights, polynomial_width
 from bochner.kernels import NNGP, Angular, ArcCosine, Columns, Gaussian, NeuralTangent
 
 D = 48

@@ -14,7 +14,8 @@ from tolerance import assert_close, of
 
 import bochner as bo
 from bochner.errors import InvalidInput, InvalidType
-from bochner.features import Nystrom, NystromMap, draw
+from bochner.features import Nystrom, draw
+from bochner.features.nystrom.nystrom import NystromMap
 from bochner.kernels import (
     Angular,
     ArcCosine,

@@ -9,16 +9,11 @@ from sklearn.svm import SVC as Exact
 import bochner as bo
 from bochner.errors import InvalidType
 from bochner.kernels import Gaussian
-from bochner.models import ClassPairs
-from bochner.solvers import (
-    Hinge,
-    KernelProblem,
-    Libsvm,
-    SquaredHinge,
-    hinge_of_pairs,
-    hinge_on_kernel,
-    minimise_on_kernel,
-)
+from bochner.models.convex.pairs import ClassPairs
+from bochner.solvers.convex.class_losses import Hinge, SquaredHinge
+from bochner.solvers.convex.kernel import KernelProblem, minimise_on_kernel
+from bochner.solvers.convex.libsvm import hinge_of_pairs, hinge_on_kernel
+from bochner.solvers.convex.optimum import Libsvm
 
 K = 4
 PAIRS = list(combinations(range(K), 2))

@@ -15,16 +15,8 @@ from sklearn.kernel_approximation import RBFSampler
 from tolerance import assert_close, bar
 
 from bochner.errors import InvalidInput
-from bochner.features import (
-    IID,
-    QMC,
-    Fastfood,
-    Fourier,
-    Orthogonal,
-    Structured,
-    draw,
-    orthonormal_rows,
-)
+from bochner.features import IID, QMC, Fastfood, Fourier, Orthogonal, Structured, draw
+from bochner.features.fourier.placements import orthonormal_rows
 from bochner.kernels import (
     Exponential,
     ExponentialPower,

@@ -10,16 +10,8 @@ from hypothesis import strategies as st
 
 import bochner as bo
 from bochner.kernels import Gaussian, Radial
-from bochner.planner import (
-    Budget,
-    PlannedFit,
-    Task,
-    best_of,
-    fewer_rows,
-    of_width,
-    powers,
-    tried_rows,
-)
+from bochner.planner.choice import Budget, PlannedFit, best_of
+from bochner.planner.trials import Task, fewer_rows, of_width, powers, tried_rows
 
 #: n D² below which a fit decomposes the rows themselves, and not their sums.
 DECOMPOSED = 2e8

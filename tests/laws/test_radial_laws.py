@@ -26,11 +26,9 @@ from bochner.kernels import (
     Polynomial,
     Radial,
     Zonal,
-    gegenbauers,
-    isotropic,
-    monomials,
-    radial_kernels,
 )
+from bochner.kernels.radial import isotropic, monomials, radial_kernels
+from bochner.kernels.zonal import gegenbauers
 
 DIMENSIONS = [1, 2, 3, 9]
 DEGREE = 40

@@ -23,8 +23,8 @@ import bochner as bo
 from bochner import Huber
 from bochner.errors import InvalidInput, SolutionWarning
 from bochner.kernels import Gaussian, Linear, Matern
-from bochner.models import rows_left_out
-from bochner.solvers import Absolute, Quantile
+from bochner.models._rows import rows_left_out
+from bochner.solvers.convex.losses import Absolute, Quantile
 
 KERNEL = Gaussian(lengthscale=0.8)
 N = 120

@@ -9,7 +9,7 @@ from tolerance import assert_close
 import bochner as bo
 from bochner.errors import InvalidInput
 from bochner.kernels import Gaussian
-from bochner.models import calibrate
+from bochner.models._calibration import calibrate
 
 KERNEL = Gaussian(lengthscale=1.0)
 NAMES = np.array(["ash", "elm", "oak", "yew"])

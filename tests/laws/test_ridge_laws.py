@@ -20,9 +20,11 @@ from bochner import Moments
 from bochner.datasets import load_concrete, load_earth
 from bochner.errors import DataWarning, IncompatibleModels, InvalidInput, SolutionWarning
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
-from bochner.selection import NAMED
-from bochner.solvers import Outcome, decompose, path_of
-from bochner.sums import InProcess
+from bochner.selection.spec import NAMED
+from bochner.solvers.ridge.eigen import decompose
+from bochner.solvers.ridge.path import path_of
+from bochner.solvers.ridge.solution import Outcome
+from bochner.sums.executor import InProcess
 
 KERNEL = Gaussian(lengthscale=0.8)
 

@@ -16,18 +16,12 @@ from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier, SGDRe
 from bochner import Blocks, KernelSGDClassifier, KernelSGDRegressor, load, save
 from bochner.engines import Local
 from bochner.errors import InvalidInput, SolutionWarning, UnsupportedKernel
-from bochner.features import exact_map
+from bochner.features.rules import exact_map
 from bochner.kernels import Columns, DotProduct, Gaussian, Laplace, Linear, Polynomial
-from bochner.models import (
-    DUAL,
-    EXACT,
-    STRATEGIES,
-    SgdTask,
-    StrategyCost,
-    StrategyPlan,
-    plan_strategies,
-)
-from bochner.solvers import CLASS_LOSSES, NUMBER_LOSSES, Patience, as_loss
+from bochner.models import SgdTask, StrategyCost, StrategyPlan
+from bochner.models.sgd.steps import DUAL, EXACT, STRATEGIES
+from bochner.models.sgd.strategies import plan_strategies
+from bochner.solvers.sgd import CLASS_LOSSES, NUMBER_LOSSES, Patience, as_loss
 
 PRIMAL = [s for s in STRATEGIES if s not in DUAL]
 STREAM = Local(memory=0)

@@ -12,20 +12,11 @@ from scipy.special import gammaln
 from scipy.stats import t as student
 from tolerance import ALARM, assert_close
 
-from bochner.features import (
-    IID,
-    CountSketch,
-    Maclaurin,
-    Node,
-    PolySketch,
-    PolySketchMap,
-    Positive,
-    PositiveMap,
-    TensorSketch,
-    TensorSketchMap,
-    Weights,
-    draw,
-)
+from bochner.features import IID, Maclaurin, PolySketch, Positive, TensorSketch, draw
+from bochner.features.random.positive import PositiveMap
+from bochner.features.sketch.polysketch import Node, PolySketchMap
+from bochner.features.sketch.powers import Weights
+from bochner.features.sketch.tensorsketch import CountSketch, TensorSketchMap
 from bochner.kernels import DotExponential, Gaussian, Linear, Polynomial
 
 MAPS = SKETCHED

@@ -9,8 +9,9 @@ from tolerance import assert_close
 import bochner as bo
 from bochner import Blocks
 from bochner.kernels import Monotone
-from bochner.selection import TuningRows, accepts_sparse, column_means, column_spread
-from bochner.sums import sampled
+from bochner.selection.rows import TuningRows, column_means, column_spread
+from bochner.selection.spec import accepts_sparse
+from bochner.sums.rows import sampled
 
 RNG = np.random.default_rng(0)
 SCALES = np.array([1.0, 1000.0, 0.01, 1.0, 30.0])

@@ -12,24 +12,16 @@ from tolerance import assert_close, bar
 
 import bochner as bo
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features import (
-    IID,
-    QMC,
-    Fastfood,
-    Fourier,
+from bochner.features import IID, QMC, Fastfood, Fourier, Grid, Orthogonal, Structured, draw
+from bochner.features.fourier.fourier import (
     FourierGridMap,
     FourierMap,
     FourierPhaseMap,
-    Grid,
-    Orthogonal,
-    Structured,
-    StructuredMap,
-    chains_of,
-    draw,
     require_real,
 )
+from bochner.features.fourier.placements import StructuredMap, chains_of
 from bochner.kernels import Columns, Gaussian, Laplace, Linear, Matern, RationalQuadratic
-from bochner.persist import KNOWN
+from bochner.persist.known import KNOWN
 
 D_INPUTS = 100
 MAPS = {

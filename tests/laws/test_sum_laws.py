@@ -11,9 +11,14 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner.kernels import Gaussian
-from bochner.models import CorrelationsOf, DiagonalOf, SumOnFeatures
-from bochner.solvers import CentroidsOf
-from bochner.sums import BRANCHES, InProcess, MomentsOf, SampleOf, Together
+from bochner.models._rows import SumOnFeatures
+from bochner.models.unsupervised.base import DiagonalOf
+from bochner.models.unsupervised.cca import CorrelationsOf
+from bochner.solvers.lloyd import CentroidsOf
+from bochner.sums.executor import InProcess, Together
+from bochner.sums.moments import MomentsOf
+from bochner.sums.rows import SampleOf
+from bochner.sums.tree import BRANCHES
 
 rng = np.random.default_rng(0)
 N, D = 300, 16

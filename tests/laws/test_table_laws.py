@@ -18,27 +18,26 @@ from scipy.sparse import csr_array
 from sklearn.model_selection import cross_val_score
 
 import bochner as bo
-from bochner.cli import run
-from bochner.data import (
-    Blocks,
+from bochner.cli.running import run
+from bochner.data.blocks import Blocks
+from bochner.data.encoders import (
     DroppedColumn,
     NumberColumn,
     OneHot,
     Ordered,
     OutOfFold,
-    Schema,
     TargetMeans,
     TimeColumn,
     codes_of_levels,
     folds,
-    form_of,
     parts_for,
-    seconds_of,
 )
+from bochner.data.schema import Schema
+from bochner.data.times import form_of, seconds_of
 from bochner.errors import DataWarning, InvalidInput
 from bochner.kernels import Gaussian
-from bochner.selection import CellsOf, columns_from
-from bochner.sums import LOCAL
+from bochner.selection.columns import CellsOf, columns_from
+from bochner.sums.executor import LOCAL
 
 N = 400
 FAST = {"n_features": 64, "random_state": 0}

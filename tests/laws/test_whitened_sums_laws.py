@@ -5,10 +5,11 @@ import pytest
 
 import bochner as bo
 from bochner import Blocks, Moments
-from bochner.features import COARSE, Fourier, Nystrom
+from bochner.features import Fourier, Nystrom
+from bochner.features.nystrom.nystrom import COARSE
 from bochner.kernels import Gaussian, Matern, Polynomial
 from bochner.landmarks import Given, KMeans, Uniform
-from bochner.sums import InProcess
+from bochner.sums.executor import InProcess
 
 KERNELS = [Gaussian(0.5), Gaussian(2.0), Matern(1.5, 1.0), Polynomial(3, 1.0)]
 N, D = 17_000, 512

@@ -9,28 +9,16 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner import Moments
-from bochner.data import RowSample
+from bochner.data.sample import RowSample
 from bochner.errors import UnsupportedKernel
-from bochner.features import (
-    Fourier,
-    HermiteMercer,
-    Projected,
-    axes_of_rows,
-    draw,
-)
+from bochner.features import Fourier, HermiteMercer, Projected, draw
+from bochner.features.mercer.axes import axes_of_rows
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
-from bochner.selection import (
-    APART,
-    NAMED,
-    HeldOutTrials,
-    Hyperparameters,
-    KernelCandidate,
-    KernelWalk,
-    OnFeatures,
-    Rescaled,
-    TuningRows,
-    rows_of,
-)
+from bochner.selection.descent import Hyperparameters, OnFeatures, Rescaled
+from bochner.selection.rows import TuningRows, rows_of
+from bochner.selection.search import KernelWalk
+from bochner.selection.spec import NAMED
+from bochner.selection.trials import APART, HeldOutTrials, KernelCandidate
 
 D = 5000
 

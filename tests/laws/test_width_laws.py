@@ -10,7 +10,7 @@ from bochner import Tolerance, required_features
 from bochner.errors import FeatureWarning, InvalidInput
 from bochner.features import draw as draw_width
 from bochner.kernels import Gaussian, Matern
-from bochner.selection import least_exact_error, penalty_for
+from bochner.selection.width import least_exact_error, penalty_for
 
 N, ALPHA, TOLERANCE = 600, 20.0, 0.35
 KERNEL = Gaussian(1.5)

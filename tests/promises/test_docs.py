@@ -164,22 +164,6 @@ def test_the_reference_lists_every_public_name_and_each_once():
     assert [w for w in wanted if id(w) not in shown] == []
 
 
-def test_the_page_for_developers_lists_every_name_that_parts_hand_out():
-    text = (DOCS / "api" / "developers.rst").read_text(encoding="utf-8")
-    shown = {}
-    for part in re.split(r"^\.\. currentmodule:: ", text, flags=re.MULTILINE)[1:]:
-        name, _, rest = part.partition("\n")
-        shown[name] = re.findall(r"^ {3}(\w+)$", rest, re.MULTILINE)
-    for name, names in shown.items():
-        handed_out = " ".join(import_module(name).FOR_DEVELOPERS.values()).split()
-        assert sorted(names) == sorted(handed_out)
-    assert set(shown) == {
-        f"bochner.{p.parent.name}"
-        for p in (ROOT / "src" / "bochner").glob("*/__init__.py")
-        if "FOR_DEVELOPERS" in p.read_text(encoding="utf-8")
-    }
-
-
 # ---- every example runs, and every picture that a page shows is made by one
 
 

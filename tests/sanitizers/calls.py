@@ -9,7 +9,6 @@ import sys
 
 import numpy as np
 
-# inside: compiled loops are called directly, with buffers of any kind
 from bochner._core import native
 
 _native = native._compiled

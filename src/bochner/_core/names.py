@@ -4,7 +4,6 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
-from importlib import import_module
 from importlib.util import find_spec
 from inspect import Parameter, signature
 from types import FrameType
@@ -231,18 +230,9 @@ def missing(
     return f"module {module!r} has no attribute {name!r}{_nearest(name, choices)}"
 
 
-def handed_out(
-    package: str, name: str, homes: Mapping[str, str], listed: Iterable[str] = ()
-) -> Any:
-    """Return what a package hands out from one of its modules, which is loaded now.
-
-    ``homes`` has the names of each module in one text; ``listed`` are those that are there.
-    """
-    for module, names in homes.items():
-        if name in names.split():
-            return getattr(import_module(f"{package}.{module}"), name)
-    known = [*listed, *" ".join(homes.values()).split()]
-    raise refusal(package, name, missing(package, name, known))
+def unknown(package: str, name: str, known: Iterable[str]) -> AttributeError | ImportError:
+    """Return the error of a name that a package does not have, with the nearest one it has."""
+    return refusal(package, name, missing(package, name, known))
 
 
 def refusal(package: str, name: str, sentence: str) -> AttributeError | ImportError:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bochner._core.names import handed_out
+from bochner._core.names import unknown
 from bochner.certificates.bounds.matrix import (
     DirectionsNorm,
     OperatorNorm,
@@ -50,15 +50,6 @@ __all__ = [
 ]
 # fmt: on
 
-#: Names for those who build on bochner, by the module that defines each.
-FOR_DEVELOPERS = {
-    "bounds.zonal": "Cut",
-    "comparison": "all_methods",
-    "pencil": "match",
-    "pointwise": "draw_leverages eigen",
-    "risk": "Smoother noise_variance",
-}
-
 
 def __getattr__(name: str) -> Any:
-    return handed_out(__name__, name, FOR_DEVELOPERS, __all__)
+    raise unknown(__name__, name, __all__)

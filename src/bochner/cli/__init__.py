@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from bochner._core.names import handed_out
+from bochner._core.names import unknown
 
 __all__ = ["main"]
 
@@ -34,14 +34,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
 
 
-#: Names for those who build on bochner, by the module that defines each.
-FOR_DEVELOPERS = {
-    "arguments": "CRITERIA KERNELS LEARNERS METHODS",
-    "commands": "bochner",
-    "running": "run",
-    "show": "Passes bar_for",
-}
-
-
 def __getattr__(name: str) -> Any:
-    return handed_out(__name__, name, FOR_DEVELOPERS, __all__)
+    raise unknown(__name__, name, __all__)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bochner._core.names import handed_out
+from bochner._core.names import unknown
 from bochner.features.auto import Auto
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.grid import FourierGrid
@@ -36,32 +36,6 @@ __all__ = [
 ]
 # fmt: on
 
-#: Names for those who build on bochner, by the module that defines each.
-FOR_DEVELOPERS = {
-    "auto": "Choice expected_error paired_error",
-    "composed": "Concatenate LinearMap ModulatedMap SketchedProduct TensorProduct sketched",
-    "fourier.fourier": "FourierGridMap FourierMap FourierPhaseMap require_real",
-    "fourier.histogram": "HistogramMap best_step sampling_error",
-    "fourier.leverage": "LeverageFourierMap leverages",
-    "fourier.placements": "StructuredMap chains_of orthonormal_rows",
-    "judging": "Targets judge",
-    "map": "reach_of same_arrays",
-    "mercer.axes": "axes_of_rows",
-    "mercer.harmonic": "MercerHarmonicMap",
-    "mercer.hermite": "HermiteMap",
-    "mercer.radial": "RadialFunctions quantiles spectrum",
-    "mercer.sphere": "SphericalMap",
-    "method": "Request stream",
-    "nystrom.nystrom": "COARSE JITTER NystromMap Rounded Whitening",
-    "random.gegenbauer": "GegenbauerMap draw_directions",
-    "random.networks": "NeuralMap ReLUMap SignMap",
-    "random.positive": "PositiveMap",
-    "rules": "LEAF_RULES NAMED as_method choose draw_map exact_map leaf_map",
-    "sketch.polysketch": "Node PolySketchMap",
-    "sketch.powers": "Weights",
-    "sketch.tensorsketch": "CountSketch TensorSketchMap",
-}
-
 
 def __getattr__(name: str) -> Any:
-    return handed_out(__name__, name, FOR_DEVELOPERS, __all__)
+    raise unknown(__name__, name, __all__)

@@ -10,7 +10,7 @@ array([[3.]])
 
 from typing import Any
 
-from bochner._core.names import handed_out
+from bochner._core.names import unknown
 from bochner.kernels.algebra import (
     Bilinear,
     Columns,
@@ -82,20 +82,6 @@ __all__ = [
 ]
 # fmt: on
 
-#: Names for those who build on bochner, by the module that defines each.
-FOR_DEVELOPERS = {
-    "banded": "kernel_matrix",
-    "dotproduct": "Binomial ExponentialSeries MultipliedSeries SummedSeries WeightedSeries",
-    "green": "half_turns",
-    "numbers": "lifted opened places_of traced weighted with_numbers",
-    "radial": "isotropic monomials radial_kernels",
-    "spectral": "Fixed GaussianMixture InverseChi2 One",
-    "sphere": "degree_variances of_degrees",
-    "stationary_families": "HarmonicLaw Stable",
-    "words": "in_words",
-    "zonal": "Angle directions gegenbauers",
-}
-
 
 def __getattr__(name: str) -> Any:
-    return handed_out(__name__, name, FOR_DEVELOPERS, __all__)
+    raise unknown(__name__, name, __all__)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bochner._core.names import handed_out
+from bochner._core.names import unknown
 from bochner.models.convex.classifiers import SVC, LogisticRegression
 from bochner.models.convex.one_class import OneClassSVM
 from bochner.models.convex.regressors import SVR, KernelRegressor
@@ -73,29 +73,6 @@ __all__ = [
     "tune",
 ]
 
-#: Names for those who build on bochner, by the module that defines each.
-FOR_DEVELOPERS = {
-    "_base": "KernelEstimator",
-    "_kinds": "LabelEstimator TargetEstimator WithoutTarget",
-    "_intervals": "learn_errors",
-    "_rows": "FeatureBlock Features SumOnFeatures fold_numbers rows_left_out",
-    "_calibration": "agreeing calibrate",
-    "convex.classification": "class_sample",
-    "convex.pairs": "ClassPairs",
-    "error_law": "Distribution ErrorLaw LeftOutRows TargetLaw interval_score",
-    "gaussian_process.adaptation": "left_out",
-    "gaussian_process.intervals": "Conformal",
-    "ridge.exact": "prepare",
-    "ridge.gathered": "gather",
-    "ridge.wide": "features_of_passes",
-    "smoother": "LandmarkSmoother",
-    "sgd.steps": "DUAL EXACT STRATEGIES",
-    "sgd.strategies": "plan_strategies",
-    "unsupervised.base": "DiagonalOf",
-    "unsupervised.cca": "CorrelationsOf",
-    "unsupervised.clustering": "matrix_error",
-}
-
 
 def __getattr__(name: str) -> Any:
-    return handed_out(__name__, name, FOR_DEVELOPERS, __all__)
+    raise unknown(__name__, name, __all__)
