@@ -9,7 +9,6 @@ from tolerance import assert_close
 from bochner import Moments
 from bochner.errors import InvalidInput
 from bochner.solvers.ridge.eigen import (
-    FLOAT32_FLOOR,
     LOWEST,
     decompose,
     decompose_rows,
@@ -17,7 +16,7 @@ from bochner.solvers.ridge.eigen import (
     penalties,
 )
 from bochner.solvers.ridge.evidence import evidence_of
-from bochner.solvers.ridge.leave_one_out import leave_one_out, left_out_path, limited
+from bochner.solvers.ridge.leave_one_out import leave_one_out, left_out_path
 from bochner.solvers.ridge.path import as_alpha, gcv_of, path_of, solve_ridge
 from bochner.solvers.ridge.solution import Outcome, Path, Solution
 
@@ -529,27 +528,6 @@ def test_a_level_edge_is_solved_in_float32_and_an_edge_in_float64(monkeypatch):
     given["y"] = np.column_stack([given["y"], 2 * given["y"]])
     assert outcome(**given, per_target=True) is Outcome.FLOAT32_LIMITED
     assert outcome(**decaying()) is Outcome.EDGE_LOW
-
-
-def smooth(noise, n=600, D=60):
-    """Rows whose spectrum falls fast, and targets that need, or do not need, its small end."""
-    rng = np.random.default_rng(0)
-    Z = rng.normal(size=(n, D)) * np.logspace(0, -4, D)
-    y = Z @ rng.normal(size=(D, 2)) * 1e3 + noise * rng.normal(size=(n, 2))
-    return Moments.of(Z, y), [(Z - Z.mean(axis=0), y - y.mean(axis=0), np.ones(n))]
-
-
-@pytest.mark.parametrize(("noise", "expected"), [(1e-6, True), (3e3, False)])
-def test_a_quarter_of_the_rows_predicts_what_float32_will_limit(noise, expected):
-    sums, rows = smooth(noise)
-    eigen = decompose(sums)
-    resolved = 4 * FLOAT32_FLOOR * eigen.values[-1]
-    errors, _ = leave_one_out(eigen, rows, np.array([resolved, 2 * resolved]))
-    assert (errors[0] < errors[1]) is np.bool_(expected)
-    assert limited(sums, 4 * sums.rows, "loo", rows) is expected
-    assert limited(sums, 4 * sums.rows, 0.5 * resolved, ())
-    assert not limited(sums, 4 * sums.rows, 2 * resolved, ())
-    assert not limited(sums, 4 * sums.rows, "gcv", rows)
 
 
 def test_constant_target():

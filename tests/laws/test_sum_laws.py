@@ -134,23 +134,6 @@ def test_sums_are_merged_as_the_tree_is_defined(small_parts, n):
     assert InProcess().sum(Words(), rows) == tree_of(parts)
 
 
-@pytest.mark.parametrize("seen", [1, 2, 33, 64, 70])
-def test_the_sum_so_far_is_that_of_the_first_rows_alone(small_parts, seen):
-    rows = bo.Blocks.from_arrays(np.zeros((100, 1)), block_rows=1)
-    first, asked = bo.Blocks.from_arrays(np.zeros((seen, 1)), block_rows=1), []
-    whole = InProcess().sum_unless(asked.append, Words(), rows, seen)
-    assert asked == [InProcess().sum(Words(), first)]
-    assert whole == InProcess().sum(Words(), rows)
-
-
-@every_summand
-def test_asking_for_the_sum_so_far_changes_nothing(small_parts, name):
-    summand, result = SUMMANDS[name]
-    plain = InProcess().sum(summand, blocks(slice(None), 20))
-    asked = InProcess().sum_unless(lambda _: False, summand, blocks(slice(None), 20), 150)
-    np.testing.assert_array_equal(result(plain), result(asked))
-
-
 @every_summand
 def test_sums_of_the_tree_are_those_of_one_block(small_parts, name):
     """To rounding of sums of N rows, in another order."""

@@ -7,9 +7,6 @@ KEPT_ROWS, KEPT_BYTES, FEWEST_KEPT = 8192, 64 << 20, 1024
 #: Rows of a sample that a Gaussian process is adapted to, where the sample is not all rows.
 LOO_ROWS = 4096
 
-#: Rows that the prediction of the precision looks at.
-LOOK_ROWS = 2048
-
 #: More features than this have no Gram matrix: their fit is solved by products, a pass each.
 WIDE = 10_000
 
@@ -37,7 +34,7 @@ def block_rows(n_features: int) -> int:
 
 
 def long_sweep(n: int, D: int) -> bool:
-    """Whether a sweep is long beside the prediction of its precision."""
+    """Whether a sweep is long enough for the choice of its precision to matter."""
     return n >= 8 * D
 
 

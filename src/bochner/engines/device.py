@@ -134,19 +134,6 @@ class DevicePasses:
         LOG.info("%r: a pass over %r, %.2f s", self, blocks, time.monotonic() - began)
         return total
 
-    def sum_unless(
-        self, stop: Callable[[Any], bool], summand: Summand[Any], blocks: Blocks, rows: int
-    ) -> Any:
-        """Return the sum, or None if ``stop`` says so of the sum of about the first ``rows``."""
-        if rows and stop(self._first(summand, blocks, rows)):
-            return None
-        return self.sum(summand, blocks)
-
-    def _first(self, summand: Summand[Any], blocks: Blocks, rows: int) -> Any:
-        blocks = _in_large(blocks)
-        few = islice(blocks.walk(), -(-rows // blocks.block_rows))
-        return summed(summand, moved(few, self._devices[0]), blocks.block_rows)
-
     def _shared(self, summand: Any, blocks: Blocks) -> Any:
         """Sum parts up in a thread for each device, merged in the order of the tree."""
         merging = narrowed(summand, slice(0, 0))

@@ -190,27 +190,20 @@ class RecordedPasses:
 
     def sum(self, summand: Summand[Any], blocks: Blocks) -> Any:
         """Return the sum of all blocks."""
-        return self.sum_unless(lambda _: False, summand, blocks, 0)
-
-    def sum_unless(
-        self, stop: Callable[[Any], bool], summand: Summand[Any], blocks: Blocks, rows: int
-    ) -> Any:
-        """Return the sum, or None if ``stop`` says so of the sum of about the first ``rows``."""
         number, self._number = self._number, self._number + 1
-        known = {"digest": digest_of((summand, blocks.block_rows, rows))}
+        known = {"digest": digest_of((summand, blocks.block_rows))}
         name = f"pass-{number:05}.safetensors"
         done, began = self._read(name, known["digest"], number), time.monotonic()
         if done is None:
             begun = self._read(NOW, known["digest"], number, of=number)
             LOG.info("%r: pass %d from row %d on", self, number + 1, begun["rows"] if begun else 0)
             one = _OnePass(self, number, known, summand, blocks, begun)
-            done = {**known, **one.made(stop, rows)}
+            done = {**known, **one.made()}
             self._finished[name] = deepcopy(done)  # its owner may change the sum
             self._write_if_due({})
         seconds = time.monotonic() - began
         LOG.info("%r: pass %d, %d rows, %.2f s", self, number + 1, done["rows"], seconds)
-        if not done["stopped"]:
-            blocks.finished(done["rows"], done["weighty"])
+        blocks.finished(done["rows"], done["weighty"])
         return done["total"]
 
     def _read(self, name: str, digest: str, number: int, of: int | None = None) -> Any:
@@ -274,35 +267,28 @@ class _OnePass:
         self._known = {**known, "pass": number}
         self._blocks = blocks
         self._running = RunningSum(summand, blocks.block_rows)
-        self._rows, self._weighty, self._asked = 0, False, False
+        self._rows, self._weighty = 0, False
         if begun is not None:
             self._running.restore(begun["state"])
             self._rows, self._weighty = begun["rows"], begun["weighty"]
-            self._asked = begun["asked"]
 
-    def made(self, stop: Callable[[Any], bool], rows: int) -> dict[str, Any]:
+    def made(self) -> dict[str, Any]:
         """Return what the pass came to; Ctrl-C ends it after a block, which is recorded."""
         self._blocks.passed(self._rows)
         with _held_back() as came:
-            return self._made(stop, rows, came)
+            return self._made(came)
 
-    def _made(
-        self, stop: Callable[[Any], bool], rows: int, came: "list[Callable[[], None]]"
-    ) -> dict[str, Any]:
+    def _made(self, came: list[Callable[[], None]]) -> dict[str, Any]:
         for block in self._rest():
             self._running.add(block)
             self._rows += block.X.shape[0]
             self._weighty = self._weighty or has_weight(block.w)
             self._blocks.passed(block.X.shape[0])
-            if not self._asked and self._rows >= rows:
-                self._asked = True
-                if stop(self._running.so_far()):
-                    return self._came_to(None, True)
             if self._passes.is_due() or came:
                 self._passes.write({**self._known, **self._held()})
             if came:
                 came[0]()
-        return self._came_to(self._running.total(), False)
+        return {"rows": self._rows, "weighty": self._weighty, "total": self._running.total()}
 
     def _rest(self) -> Iterator[Any]:
         """Give the blocks that are still to be added."""
@@ -315,9 +301,4 @@ class _OnePass:
         yield from (block for block in rest if block.start >= self._rows)
 
     def _held(self) -> dict[str, Any]:
-        state = {"rows": self._rows, "weighty": self._weighty, "asked": self._asked}
-        return {**state, "state": self._running.state()}
-
-    def _came_to(self, total: Any, stopped: bool) -> dict[str, Any]:
-        came = {"rows": self._rows, "weighty": self._weighty, "stopped": stopped}
-        return {**came, "total": total}
+        return {"rows": self._rows, "weighty": self._weighty, "state": self._running.state()}

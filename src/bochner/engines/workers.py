@@ -19,7 +19,7 @@ from bochner.data.partitions import Here
 from bochner.data.sources import Block, Partition
 from bochner.errors import BochnerError, EngineError
 from bochner.models._rows import SumOnFeatures
-from bochner.sums.tree import BRANCHES, MergeTree, RunningSum, Summand, blocks_per_part, narrowed
+from bochner.sums.tree import BRANCHES, MergeTree, RunningSum, blocks_per_part, narrowed
 
 #: Parts become larger, sixteen times each, while there are more than this many for a worker.
 PARTS_PER_WORKER = 64
@@ -133,14 +133,8 @@ class ClusterPasses:
         """They are not."""
         return False
 
-    def sum(self, summand: Summand[Any], blocks: Blocks) -> Any:
+    def sum(self, summand: Any, blocks: Blocks) -> Any:
         """Return the sum of all blocks."""
-        return self.sum_unless(lambda _: False, summand, blocks, 0)
-
-    def sum_unless(
-        self, stop: Callable[[Any], bool], summand: Any, blocks: Blocks, rows: int
-    ) -> Any:
-        """Return the sum, or None if ``stop`` says so of the sum of about the first ``rows``."""
         workers, shared = self._workers, self._with_features(summand)
         merging = narrowed(summand.summand, slice(0, 0)) if _on_features(summand) else shared
         tree: MergeTree[Handle] = MergeTree(
@@ -149,13 +143,8 @@ class ClusterPasses:
         begun: deque[tuple[Handle, int]] = deque()
         began = time.monotonic()
         blocks.worked_by(workers.count)
-        end = min(-(-rows // blocks.block_rows) * blocks.block_rows, blocks.n_rows or 0)
         for part in _parts(blocks, workers.count):
-            if part.start < end <= part.stop:
-                last = self._submitted(shared, summand, blocks, part, end)
-                if stop(workers.result(tree.copy().root(last)).total):
-                    return None
-            made = self._submitted(shared, summand, blocks, part, part.stop)
+            made = self._submitted(shared, summand, blocks, part)
             tree.take(made)
             begun.append((made, part.rows_elsewhere))
             if len(begun) > AHEAD * workers.count:
@@ -190,14 +179,12 @@ class ClusterPasses:
             self._shared[id(summand.features)] = known
         return known[1]
 
-    def _submitted(
-        self, shared: Handle, summand: Any, blocks: Blocks, part: Part, stop: int
-    ) -> Handle:
-        """Hand out the rows of a part up to ``stop``."""
-        rows = slice(part.start, stop)
+    def _submitted(self, shared: Handle, summand: Any, blocks: Blocks, part: Part) -> Handle:
+        """Hand out the rows of a part."""
+        rows = slice(part.start, part.stop)
         own = narrowed(summand.summand, rows) if _on_features(summand) else None
         part, held = _apart(part)
-        what = part, stop, blocks.block_rows, repr(blocks.source)
+        what = part, blocks.block_rows, repr(blocks.source)
         name = f"rows-{part.start}-{part.stop}"
         return self._workers.submit(name, made, shared, own, *what, *held)
 
@@ -247,18 +234,14 @@ def _read_here(blocks: Blocks, size: int) -> Iterator[Part]:
 # --- What workers compute -------------------------------------------------------------------------
 
 
-def made(
-    shared: Any, own: Any, part: Part, stop: int, block_rows: int, source: str, *held: Any
-) -> PartialSum:
-    """Return the sum of a part, up to row ``stop``, of the rows that its partitions hold."""
+def made(shared: Any, own: Any, part: Part, block_rows: int, source: str, *held: Any) -> PartialSum:
+    """Return the sum of a part, of the rows that its partitions hold."""
     # What came over a network may begin between the bytes where a number can: copies do not.
     shared = deepcopy(shared)
     summand = shared if own is None else SumOnFeatures(shared, own)
     running, rows, weighty = RunningSum(summand, block_rows), 0, False
     with _named(part, source):
         for block in _blocks_of(part, held):
-            if block.start >= stop:
-                break
             running.add(block)
             rows += block.X.shape[0]
             weighty = weighty or has_weight(block.w)

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -13,7 +13,7 @@ from bochner._core.homes import ENGINES
 from bochner.data.blocks import Blocks
 from bochner.data.sources import Block
 from bochner.errors import InvalidInput, InvalidType
-from bochner.sums.tree import RunningSum, Summand, summed
+from bochner.sums.tree import Summand, summed
 
 LOG = logging.getLogger("bochner.sums")
 
@@ -38,12 +38,6 @@ class Executor(Protocol):
 
     def sum(self, summand: Summand[S], blocks: Blocks) -> S:
         """Return the sum of all blocks."""
-        ...
-
-    def sum_unless(
-        self, stop: Callable[[S], bool], summand: Summand[S], blocks: Blocks, rows: int
-    ) -> S | None:
-        """Return the sum, or None if ``stop`` says so of the sum of about the first ``rows``."""
         ...
 
 
@@ -86,19 +80,6 @@ class InProcess:
         total = summed(summand, blocks, blocks.block_rows)
         LOG.debug("a pass over %r, %.2f s", blocks, time.monotonic() - began)
         return total
-
-    def sum_unless(
-        self, stop: Callable[[S], bool], summand: Summand[S], blocks: Blocks, rows: int
-    ) -> S | None:
-        """Return the sum, or None if ``stop`` says so of the sum of about the first ``rows``."""
-        running, asked = RunningSum(summand, blocks.block_rows), False
-        for block in blocks:
-            running.add(block)
-            if not asked and block.start + block.X.shape[0] >= rows:
-                asked = True
-                if stop(running.so_far()):
-                    return None
-        return running.total()
 
 
 LOCAL = InProcess()

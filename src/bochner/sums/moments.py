@@ -14,7 +14,6 @@ Notation: n rows, D features, t targets (``docs/notation.md``).
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal
@@ -501,7 +500,3 @@ class MomentsOf:
         """Return the moments of a sum, to which nothing more can be added."""
         found = (total[0] if total else Accumulator()).moments()
         return found if self.root is None else found.mapped(self.root, "float32")
-
-    def so_far(self, total: list[MomentSums]) -> Moments:
-        """Return the moments of a sum that goes on."""
-        return self.moments(deepcopy(total))

@@ -9,7 +9,6 @@ Nguyen (2015).
 """
 
 from collections.abc import Callable, Iterable
-from copy import deepcopy
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 #: Rows of a part: merging two sums of D² products takes as long as adding a few hundred rows.
@@ -88,12 +87,6 @@ class MergeTree(Generic[S]):
                 last = begun[0] if last is None else self._merge(begun[0], last)
         return last
 
-    def copy(self) -> "MergeTree[S]":
-        """Return a tree of the same sums, for those that merging does not change."""
-        other = MergeTree(self._merge)
-        other.levels = list(self.levels)
-        return other
-
 
 class RunningSum(Generic[S]):
     """The sum of blocks as they come, merged in the order of the tree.
@@ -130,14 +123,6 @@ class RunningSum(Generic[S]):
         """Return the sum of all blocks; nothing more can be added after it."""
         total = self._tree.root(self._part)
         return self._summand.zero() if total is None else total
-
-    def so_far(self) -> S:
-        """Return the sum of the blocks up to now, of a copy where merging would change it."""
-        if not any(self._tree.levels):
-            return self.total()
-        copied = RunningSum(self._summand, 1)
-        copied.restore(deepcopy(self.state()))
-        return copied.total()
 
     def state(self) -> list[Any]:
         """Return what it holds: the blocks it has had, the part begun, what each level has."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from bochner._core.arrays import to_numpy
 from bochner._core.checks import require_power, warn_user
-from bochner._core.sizes import FEW, LOO_ROWS, LOOK_ROWS, long_sweep, sums_first
+from bochner._core.sizes import FEW, LOO_ROWS, long_sweep, sums_first
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.sources import Block, required_targets
@@ -18,15 +18,12 @@ from bochner.features.nystrom.landmarks import Given
 from bochner.features.nystrom.nystrom import COARSE, Nystrom, NystromMap
 from bochner.selection.chosen import Chosen, FeatureSpec, feature_precision, summand_of
 from bochner.solvers.ridge.eigen import FLOAT32_FLOOR, Eigen, Triangle, decompose, decompose_rows
-from bochner.solvers.ridge.leave_one_out import Rows, limited
+from bochner.solvers.ridge.leave_one_out import Rows
 from bochner.solvers.ridge.path import Alpha, least_alpha
 from bochner.solvers.ridge.solution import Outcome
 from bochner.sums.executor import Executor, Together
 from bochner.sums.moments import Moments, Precision
 from bochner.sums.rows import SampleOf
-
-#: A penalty this many times above what float32 resolves is taken to stay above it.
-SURE = 30.0
 
 #: Least sum of weights that float64 holds with digits to spare for errors far below it.
 LEAST_WEIGHT = 1e-90
@@ -169,7 +166,7 @@ class Pass:
     fit_intercept : bool
     precision : {"auto", "float32", "float64"}
     forecasts : bool
-        Whether float64 may be decided on before all rows were seen, and sums be whitened last.
+        Whether float64 may be decided on before rows are seen, and sums be whitened last.
     """
 
     who: str
@@ -192,12 +189,7 @@ class Pass:
         if self.forecasts and self.precision == "auto" and coarse:
             if precision is None and asked == "auto" and self._sums_first(chosen, n):
                 chosen = _with_jitter(chosen, COARSE)
-            needs_float64 = self._needs_float64(chosen, n)
-            if needs_float64 is None:
-                found = self._unless_limited(chosen, shape, blocks, dtype, where)
-                if found is not None:
-                    return found.checked()
-            if needs_float64 is not False:
+            if self._needs_float64(chosen, n):
                 dtype, chosen = "float64", _with_jitter(chosen, None)
         sums = add_up(chosen, blocks, dtype, where, SampleOf(chosen.seed))
         return Summed(self.who, chosen, self.fit_intercept, *sums, shape).checked()
@@ -221,50 +213,18 @@ class Pass:
             return False
         return sums_first(n, phi.n_features) and not self._asks_float64(chosen)
 
-    def _asks_float64(self, chosen: Chosen) -> bool | None:
-        """Whether method="auto" has seen that float32 will not resolve the penalty; None: unsure.
-
-        On a part of the rows and of the width it lies higher, with much noise by up to thirty
-        times.
-        """
+    def _asks_float64(self, chosen: Chosen) -> bool:
+        """Whether the choice of the method found a penalty that float32 does not resolve."""
         penalty = chosen.choice.penalty if self.alpha == "loo" else None
-        if penalty is None or FLOAT32_FLOOR <= penalty < SURE * FLOAT32_FLOOR:
-            return None
-        return penalty < FLOAT32_FLOOR
+        return penalty is not None and penalty < FLOAT32_FLOOR
 
-    def _needs_float64(self, chosen: Chosen, n: int | None) -> bool | None:
-        """Whether all is to be float64 at once; None: a part of the rows is to tell.
-
-        Of short sweeps the answer itself tells.
-        """
+    def _needs_float64(self, chosen: Chosen, n: int | None) -> bool:
+        """Whether all rows are summed in float64 at once."""
         phi = chosen.map
         fine = chosen.precision == "float64" and isinstance(phi, NystromMap) and phi.jitter is None
         if fine or n is None or not long_sweep(n, phi.n_features):
             return False
         return self._asks_float64(chosen)
-
-    def _unless_limited(
-        self,
-        chosen: Chosen,
-        shape: tuple[int, ...],
-        blocks: Blocks,
-        precision: Precision,
-        where: Executor,
-    ) -> Summed | None:
-        """Sum up all rows; None if a quarter of them shows that float32 will limit the answer."""
-        sums, alpha, n = summand_of(chosen, precision), least_alpha(self.alpha), count_rows(blocks)
-
-        def part(moments: Moments, sample: RowSample) -> Summed:
-            return Summed(self.who, chosen, self.fit_intercept, moments, sample, n, shape)
-
-        def stop(total: list[Any]) -> bool:
-            first = part(sums.so_far(total[0]), total[1])
-            return limited(first.seen, n, alpha, first.centred(first.sample.lowest(LOOK_ROWS)))
-
-        summands = Together((sums, SampleOf(chosen.seed)))
-        sized = blocks.with_rows(chosen.block_rows)
-        total = where.sum_unless(stop, summands, sized, -(-n // 4))
-        return None if total is None else part(sums.moments(total[0]), total[1])
 
 
 def _with_jitter(chosen: Chosen, jitter: float | None) -> Chosen:
