@@ -336,8 +336,11 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
         parts, fit = [], self._fitted
         for block in self._rows_to_predict(X).with_rows(fit.chosen.block_rows):
             Z = fit.chosen.double(block.X)
-            squares = distances(Z, fit.clusters.centres) + np.einsum("ij,ij->i", Z, Z)[:, None]
-            parts.append(from_numpy(np.sqrt(np.maximum(squares, 0.0)), like=block.X))
+            norms = np.einsum("ij,ij->i", Z, Z)[:, None]
+            squares = distances(Z, fit.clusters.centres) + norms
+            # Smaller differences of squares are rounding, which depends on the processor.
+            squares[squares < 16 * np.finfo(np.float64).eps * norms] = 0.0
+            parts.append(from_numpy(np.sqrt(squares), like=block.X))
         return joined(parts)
 
     def score(
