@@ -102,19 +102,6 @@ def test_values_slopes_and_curvatures_are_those_of_the_printed_formula(loss, for
 
 
 @pytest.mark.parametrize(
-    ("loss", "targets"), [(loss, y) for loss, _, y in LOSSES if loss.width], ids=repr
-)
-def test_slopes_grow_as_a_loss_is_smoothed_less_as_differences_say(loss, targets):
-    """−δ ∂(slope)/∂δ."""
-    f, h = np.array([AT]), 1e-6
-    for y in targets:
-        known = np.full_like(f, y)
-        more, less = (loss.smooth(loss.width * (1 + s)).slope(known, f) for s in (h, -h))
-        found = loss.width_slope(known, f)
-        np.testing.assert_allclose(found, (less - more) / (2 * h), rtol=1e-6, atol=1e-8)
-
-
-@pytest.mark.parametrize(
     "loss", [loss for loss, _, _ in LOSSES if loss.degree and not loss.width], ids=repr
 )
 def test_a_loss_in_other_units_is_a_power_of_the_units_times_the_loss(loss):
@@ -142,12 +129,6 @@ def test_distances_to_the_active_rows_are_those_of_the_margin():
     assert np.allclose(SquaredHinge().distance(y, f), [[-1.0, 2.0, 0.5]])
     assert np.allclose(SquaredEpsilonInsensitive(0.3).distance(y, f), [[-0.7, -1.7, -0.2]])
     assert np.all(Logistic().distance(y, f) == -np.inf)
-
-
-def test_smoothing_starts_at_the_mean_distance_and_at_two_margins():
-    y, f = np.array([[1.0, 2.0, -1.0]]), np.array([[0.0, 5.0, -1.5]])
-    assert Absolute().first_width(y, f) == pytest.approx(1.5)
-    assert Hinge().first_width(y, f) == 2.0
 
 
 def test_no_exponent_is_too_large_for_its_weight():

@@ -32,9 +32,6 @@ class Hinge(ClassMargin, RampLoss):
 
     width: float = 0.0
 
-    def first_width(self, y: Array, f: Array) -> float:  # noqa: ARG002
-        return 2.0
-
 
 @dataclass(frozen=True)
 class Logistic(Loss):

@@ -47,8 +47,7 @@ ROWS_AT_A_TIME = 2048
 #: Rows of a sample for the preconditioner, as a multiple of D.
 ROWS_PER_FEATURE = 2
 
-#: What conjugate gradients leave of a decrease may be this share of the tolerance; but not of a
-#: smoothed loss, whose next width starts from the minimum of this one.
+#: What conjugate gradients leave of a decrease may be this share of the tolerance.
 BESIDE = 0.1
 
 #: An operation of a product with vectors takes this many times one of the preconditioner's.
@@ -291,7 +290,7 @@ class HessianProducts:
 
 @dataclass(frozen=True, eq=False)
 class Hessian:
-    """Multiplies by H, with all curvatures times ``scale``.
+    """Multiplies by H.
 
     ``floor`` is the least curvature of an intercept: no row may be active where a loss is smoothed.
     0: there is no intercept.
@@ -301,7 +300,6 @@ class Hessian:
     loss: Loss
     alpha: float
     floor: float
-    scale: float = 1.0
 
     def __call__(self, V: Float[Array, "u p"], columns: Array) -> Float[Array, "u p"]:
         """Return the Hessians of these columns times the rows of V."""
@@ -309,7 +307,7 @@ class Hessian:
         out[:, -1] = self.floor * V[:, -1]
         if not self.loss.joint and len(columns) < state.shape[1]:
             state = state[:, columns]
-        products = HessianProducts(self.loss, state, self.scale * self.rows.w, V)
+        products = HessianProducts(self.loss, state, self.rows.w, V)
         out += self.rows.sum(products)
         if not self.floor:
             out[:, -1] = 0.0
@@ -384,7 +382,7 @@ def from_rows(hessian: Hessian, apart: bool) -> Preconditioners:
     makes one for each column, from its own curvatures; else one serves all, of their means.
     """
     rows = hessian.rows
-    curvature = hessian.scale * rows.w * hessian.loss.diagonal(rows.state)
+    curvature = rows.w * hessian.loss.diagonal(rows.state)
     columns = (curvature if apart else curvature.mean(axis=1, keepdims=True)).T
     shares = np.stack([_drawn(c, ROWS_PER_FEATURE * rows.n_features) for c in columns])
     taken = np.any(shares > 0, axis=0)
@@ -455,31 +453,25 @@ class NewtonDescent:
         self._steps: list[Step] = []
         self.rounding = ROUNDING[np.dtype(problem.first.Z.dtype).name]
 
-    def state(
-        self, point: Point, outcome: Convergence, algorithm: Algorithm, gap: float = 0.0
-    ) -> State:
+    def state(self, point: Point, outcome: Convergence, algorithm: Algorithm) -> State:
         """Return what was found, with the value of the problem's own loss."""
         problem, columns = self.problem, np.arange(len(point.theta))
         value = values(problem, problem.loss, point.theta, point.fitted, columns)
         if problem.loss.joint:
             value[1:] = 0.0
-        share = np.zeros(len(columns))
-        share[0] = gap
         coef, intercept = point.theta[:, :-1].T.copy(), point.theta[:, -1].copy()
         return State(
             coef,
             intercept,
             point.fitted,
             value,
-            share,
+            np.zeros(len(columns)),
             algorithm=algorithm,
             outcome=outcome,
             steps=tuple(self._steps),
         )
 
-    def run(
-        self, loss: Loss, theta: Float[Array, "t p"], tol: float, width: float = 0.0
-    ) -> tuple[Point, Convergence]:
+    def run(self, loss: Loss, theta: Float[Array, "t p"], tol: float) -> tuple[Point, Convergence]:
         """Take steps until every column is done."""
         live = np.arange(len(theta))
         point, outcome = point_at(self.problem, loss, theta, live), Convergence.CONVERGED
@@ -492,7 +484,7 @@ class NewtonDescent:
                 return point, outcome
             if not left:
                 return point, Convergence.MOST_STEPS
-            step = self._step(loss.at(live), point.at(live), live, width, tol)
+            step = self._step(loss.at(live), point.at(live), live, tol)
             point, left = point.put(live, step.point), left - 1
             done = step.decrease <= tol * step.point.value
             if np.any(step.stuck & ~done):
@@ -508,14 +500,13 @@ class NewtonDescent:
         fitted = np.zeros((len(problem.w), t))
         return NOTHING * values(problem, loss, zero, fitted, np.arange(t))
 
-    def _step(self, loss: Loss, point: Point, columns: Array, width: float, tol: float) -> _Moved:
+    def _step(self, loss: Loss, point: Point, columns: Array, tol: float) -> _Moved:
         """Solve for Newton's direction and go along it."""
-        hessian = self.hessian(loss, point, columns, width)
-        inverse = self._inverse(hessian, columns, self._apart or width > 0)
+        hessian = self.hessian(loss, point, columns)
+        inverse = self._inverse(hessian, columns, self._apart)
         estimate = inner(point.gradient, inverse(point.gradient), loss.joint) / 2
         rest = estimate / np.maximum(point.value, 1e-300)
-        beside = 0.0 if width else BESIDE * tol
-        shares = np.maximum(np.sqrt(rest), np.sqrt(beside / np.maximum(rest, 1e-300)))
+        shares = np.maximum(np.sqrt(rest), np.sqrt(BESIDE * tol / np.maximum(rest, 1e-300)))
         shares = np.clip(shares, self.ask.last_share, self.ask.first_share)
         most = self.ask.most_products
         found = conjugate_gradients(hessian, -point.gradient, inverse, shares, most, loss.joint)
@@ -524,7 +515,7 @@ class NewtonDescent:
         decrease = -inner(point.gradient, found.solution, loss.joint) / 2
         moved, stuck = self._along(loss, point, found.solution, decrease, columns)
         value, promised = (float(a[0] if loss.joint else a.sum()) for a in (moved.value, decrease))
-        self._steps.append(Step(value, promised, found.products, share, width))
+        self._steps.append(Step(value, promised, found.products, share))
         return _Moved(moved, decrease, stuck)
 
     def _along(
@@ -543,9 +534,7 @@ class NewtonDescent:
         stuck = ~(moved.value <= point.value + slack)
         return (moved.where(~stuck, point) if np.any(stuck) else moved), stuck
 
-    def hessian(
-        self, loss: Loss, point: Point, columns: Array, width: float, scale: float = 1.0
-    ) -> Hessian:
+    def hessian(self, loss: Loss, point: Point, columns: Array) -> Hessian:
         """Return the Hessian of these columns at a point."""
         problem = self.problem
         n, t = point.fitted.shape
@@ -553,8 +542,8 @@ class NewtonDescent:
         for rows in problem.chunks():
             y = problem.targets(rows)[:, columns]
             state[rows] = loss.curvature(y, point.fitted[rows])
-        floor = FLOOR * float(problem.w.sum()) / (width or 1.0) if problem.fit_intercept else 0.0
-        return Hessian(active_rows(problem, state), loss, problem.alpha, floor, scale)
+        floor = FLOOR * float(problem.w.sum()) if problem.fit_intercept else 0.0
+        return Hessian(active_rows(problem, state), loss, problem.alpha, floor)
 
     def _inverse(self, hessian: Hessian, columns: Array, apart: bool) -> Preconditioners:
         """Return the preconditioner: the one of before while it is cheaper to keep."""

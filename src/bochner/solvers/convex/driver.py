@@ -146,8 +146,6 @@ def solve(
         case Newton(ConjugateGradients()):
             args = (problem, at, algorithm, tol, max_iter)
             return conjugate_gradients.descend(*args, moments)
-        case Smoothed(Newton(ConjugateGradients())):
-            return smoothing.narrow(problem, at, algorithm, tol, max_iter)
         case _:
             return smoothing.descend(problem, at, algorithm, tol, max_iter)
 

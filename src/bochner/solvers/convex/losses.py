@@ -10,8 +10,7 @@ column, and asks a loss for
 
 The slope of a nonsmooth loss (``nonsmooth``) jumps: ``smooth(width)`` is the loss
 ℓ_δ(y, f) = max_q q·m − ℓ*(q) − δ q²/2 of Nesterov (2005), smooth and never above ℓ: so the
-minimum of Σ w ℓ_δ bounds that of Σ w ℓ from below. ``first_width(y, f)`` is the δ to start from, in
-units of f.
+minimum of Σ w ℓ_δ bounds that of Σ w ℓ from below.
 
 A joint loss (``joint``) has one value a row, (n, 1), of all columns together. Its ``curvature`` is
 what ``hessian_product(state, V)`` needs to multiply the Hessians of the rows by the rows of V, and
@@ -84,10 +83,6 @@ class Loss(ABC):
         """Return the diagonals of the rows' Hessians."""
         return state
 
-    def width_slope(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:
-        """Return −δ ∂(slope)/∂δ of a smoothed loss: the slopes that grow as δ shrinks."""
-        return np.where(self.curvature(y, f) > 0, self.slope(y, f), 0.0)
-
     def distance(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:  # noqa: ARG002
         """Return how far rows are from being active, negative where they are."""
         return np.full(np.shape(f), -np.inf)
@@ -95,10 +90,6 @@ class Loss(ABC):
     def smooth(self, width: float) -> "Loss":
         """Return the loss whose slope takes ``width`` to change where this one's jumps."""
         return self if self.width is None else type(self)(**{**vars(self), "width": width})
-
-    def first_width(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> float:
-        """Return the width to start smoothing from: the mean of |y − f|."""
-        return float(np.abs(y - f).mean())
 
     def in_units(self, units: Float[Array, " t"]) -> "Loss":  # noqa: ARG002
         """Return the loss whose numbers are in these units, one for each column."""

@@ -75,9 +75,8 @@ class Newton:
 class Smoothed:
     """Newton's method on smoothed losses, for those whose slopes jump.
 
-    With dense steps the loss is smoothed about multipliers, which make it exact: the augmented
-    Lagrangian method of Li, Sun and Toh (2018). With conjugate gradients the width of the
-    smoothing goes to zero (Nesterov 2005).
+    The loss is smoothed about multipliers, which make it exact: the augmented Lagrangian method of
+    Li, Sun and Toh (2018).
     """
 
     newton: Newton = Newton(Dense(updated=False))

@@ -1,7 +1,7 @@
-"""Losses whose slopes jump, smoothed: about multipliers, or over a width that goes to zero.
+"""Losses whose slopes jump, smoothed about multipliers.
 
-About multipliers, one a row (:func:`descend`), the loss is replaced by a smooth one of width δ
-about f + δu, its Moreau envelope, and u ← slope of the smooth loss makes the replacement exact.
+About multipliers, one per row, the loss is replaced by a smooth one of width δ about f + δu, its
+Moreau envelope, and u ← slope of the smooth loss makes the replacement exact.
 Each subproblem is solved by Newton steps, whose Hessian αI + Σ wᵢ cᵢ zᵢ zᵢᵀ has a term only for
 rows within δ of a jump: few of them, once δ has shrunk. This is the augmented Lagrangian method
 with semismooth Newton steps of Li, Sun and Toh (2018), on features. For piecewise linear losses it
@@ -12,9 +12,6 @@ ends after finitely many steps, and the duality gap
 bounds what the answer lacks of the least value. Smooth losses take the same steps, with neither
 widths nor multipliers. A step reads the features twice: for gradient and Hessian, and for its
 image Zd, with which the length of the step is found on n numbers.
-
-Without multipliers (:func:`narrow`), δ goes to zero until Σ w (ℓ − ℓ_δ), which bounds what the
-solution is above the minimum, is small beside the objective (Nesterov 2005).
 """
 
 from dataclasses import dataclass, replace
@@ -25,19 +22,18 @@ import numpy as np
 from bochner._core.blas import add_gram
 from bochner._core.shapes import Array, Float
 from bochner.solvers.cg import conjugate_gradients
-from bochner.solvers.convex.conjugate_gradients import (
-    NewtonDescent,
-    Point,
-    from_rows,
-    point_at,
-    theta_of,
-    values,
-)
+from bochner.solvers.convex.conjugate_gradients import FLOOR, Hessian, active_rows, from_rows
 from bochner.solvers.convex.factors import cholesky, solved
 from bochner.solvers.convex.few_active import GradientsAndRows, are_few
 from bochner.solvers.convex.few_active import direction as by_rows
 from bochner.solvers.convex.losses import Loss, weighted
-from bochner.solvers.convex.optimum import Algorithm, Convergence, Smoothed, Step
+from bochner.solvers.convex.optimum import (
+    Algorithm,
+    ConjugateGradients,
+    Convergence,
+    Smoothed,
+    Step,
+)
 from bochner.solvers.convex.problem import (
     TINY,
     Gradients,
@@ -47,7 +43,6 @@ from bochner.solvers.convex.problem import (
     State,
     backward,
     best_constant,
-    forward,
     images,
     places,
 )
@@ -70,13 +65,6 @@ AGAIN = 0.1
 #: Rows of a block, at most, that are added up in float64 where the features are float32.
 FEW_IN_FLOAT64 = 64
 
-#: Factor between one width and the next without multipliers.
-NARROWER = 0.2
-
-#: A width is left when its own minimum is known to this share, times the width: the next one moves
-#: it by more.
-TRACKING = 1e-3
-
 
 # --- about multipliers ---------------------------------------------------------------------------
 
@@ -92,14 +80,16 @@ def descend(
     """
     problem = replace(problem, y=problem.targets(), encode=None)
     at, steps, idle = _started(problem, start), [], 0
+    by_products = algorithm.newton.steps if isinstance(algorithm, Smoothed) else None
+    by_products = by_products if isinstance(by_products, ConjugateGradients) else None
     local = _local(problem, at)
     outcome = Convergence.MOST_STEPS
     for _ in range(max_iter):
         before = local
-        at, gain = _newton_step(problem, at, before)
+        at, gain, products = _newton_step(problem, at, before, by_products)
         local = _local(problem, at)
         solved = bool(np.all(gain <= INNER * np.maximum(local.gap, tol)))
-        steps.append(_step(problem, at, before, local, gain))
+        steps.append(_step(problem, at, before, local, gain)._replace(products=products))
         idle = 0 if solved else idle + bool(gain.max() < NOISE)
         if solved and np.all(local.gap <= tol):
             outcome = Convergence.CONVERGED
@@ -172,28 +162,49 @@ def _smoothed(problem: Problem, at: State) -> tuple[Loss, Float[Array, "n t"]]:
     return loss.smooth(at.width), at.fitted + at.width * at.multipliers
 
 
-def _newton_step(problem: Problem, at: State, local: _Local) -> tuple[State, Float[Array, " t"]]:
-    """Return the point after a step, and what it promised to gain, as a share."""
+def _newton_step(
+    problem: Problem, at: State, local: _Local, by_products: ConjugateGradients | None
+) -> tuple[State, Float[Array, " t"], int]:
+    """Return the point after a step, what it promised to gain, as a share, and the products."""
     slopes, curvatures = weighted(problem.w, local.slope), weighted(problem.w, local.curvature)
-    few = bool(np.all(problem.alpha)) and are_few(curvatures, problem.rows.n_features)
-    gradient, sums = _sums(problem, at, slopes, curvatures, few)
+    D = problem.rows.n_features
+    few = bool(np.all(problem.alpha)) and are_few(curvatures, D)
+    sums: list[Any] = []
+    if by_products and not few:
+        gradient = problem.rows.sum(Gradients(slopes, D))
+    else:
+        gradient, sums = _sums(problem, at, slopes, curvatures, few)
     gradient[:, :-1] += (problem.alpha * at.coef).T
     gradient[:, -1] = gradient[:, -1] + problem.drift if problem.fit_intercept else 0.0
-    alphas = np.broadcast_to(problem.alpha, len(sums))
-    farthest = 100 * (1 + np.ptp(problem.y - at.fitted, axis=0))
-    find = by_rows if few else _direction
-    steps = np.stack(
-        [
-            find(H, g, alpha, far, problem.fit_intercept)
-            for H, g, alpha, far in zip(sums, gradient, alphas, farthest, strict=True)
-        ]
-    )
+    if sums:
+        alphas = np.broadcast_to(problem.alpha, len(sums))
+        farthest = 100 * (1 + np.ptp(problem.y - at.fitted, axis=0))
+        find, products = by_rows if few else _direction, 0
+        each = zip(sums, gradient, alphas, farthest, strict=True)
+        steps = np.stack([find(H, g, a, far, problem.fit_intercept) for H, g, a, far in each])
+    else:
+        assert by_products is not None
+        steps, products = _by_products(problem, at, local, gradient, by_products)
     image = images(problem.rows, steps)
     gain = -0.5 * (gradient * steps).sum(axis=1) / local.size
     loss, fitted = _smoothed(problem, at)
     line = LineSearch(problem, loss, np.arange(len(steps)), at.theta, fitted, steps, image)
     hessians = None if few or problem.loss.nonsmooth else (curvatures, sums)
-    return replace(at.moved(line.least(), steps, image), hessians=hessians), gain
+    return replace(at.moved(line.least(), steps, image), hessians=hessians), gain, products
+
+
+def _by_products(
+    problem: Problem, at: State, local: _Local, gradient: Array, ask: ConjugateGradients
+) -> tuple[Float[Array, "t p"], int]:
+    """Return the steps by conjugate gradients: no Hessian is formed."""
+    floor = FLOOR * float(problem.w.sum()) / at.width if problem.fit_intercept else 0.0
+    rows = active_rows(problem, local.curvature)
+    hessian = Hessian(rows, problem.loss, problem.alpha, floor)
+    inverse = from_rows(hessian, apart=True)
+    promised = -0.5 * (gradient * inverse(-gradient)).sum(axis=1) / local.size
+    shares = np.clip(np.sqrt(np.abs(promised)), ask.last_share, ask.first_share)
+    found = conjugate_gradients(hessian, -gradient, inverse, shares, ask.most_products)
+    return found.solution, found.products
 
 
 def _sums(
@@ -305,60 +316,3 @@ def from_multipliers(problem: Problem, u: Float[Array, "n t"]) -> State:
     theta[:, -1] = 0.0
     fitted, far = images(problem.rows, theta), np.full(len(theta), np.inf)
     return State(theta[:, :-1].T, theta[:, -1], fitted, far, far, u, 1.0)
-
-
-# --- widths that go to zero ----------------------------------------------------------------------
-
-
-def narrow(
-    problem: Problem, start: State | None, algorithm: Smoothed, tol: float, max_iter: int
-) -> State:
-    """Let the width go to zero until the smoothed minimum meets the objective."""
-    descent = NewtonDescent(problem, algorithm.newton.steps, None, max_iter)
-    theta, loss, columns = theta_of(problem, start), problem.loss, np.arange(problem.n_columns)
-    block = problem.first
-    targets = problem.targets(places(block))
-    width = loss.first_width(targets, forward(block.Z, theta)) or 1.0
-    while True:
-        smooth = loss.smooth(width)
-        point, outcome = descent.run(smooth, theta, max(0.1 * tol, TRACKING * width), width)
-        least, below = (
-            float(v[0] if loss.joint else v.sum())
-            for v in (
-                values(problem, one, point.theta, point.fitted, columns) for one in (loss, smooth)
-            )
-        )
-        gap = least - below
-        # Narrower widths than this are lost in the rounding of the fit.
-        lost = width < 10 * descent.rounding
-        if gap <= tol * least or not outcome.good or lost:
-            lost = lost and outcome.good and gap > tol * least
-            return descent.state(point, Convergence.ROUNDED if lost else outcome, algorithm, gap)
-        theta = _followed(descent, smooth, point, width)
-        width = NARROWER * width
-
-
-def _followed(
-    descent: NewtonDescent, loss: Loss, point: Point, width: float
-) -> Float[Array, "t p"]:
-    """Return where the minimum goes when the width shrinks, if the same rows stay active.
-
-    Their slopes are in proportion to 1/δ, and so is their part of H: then one solution of
-    (alpha I + H_active/s) d = −(1/s − 1) ∇_active is where it goes, s being the factor of δ.
-    """
-    problem, columns = descent.problem, np.arange(len(point.theta))
-    hessian = descent.hessian(loss, point, columns, width, 1 / NARROWER)
-    grows = np.empty(point.fitted.shape)
-    for rows in problem.chunks():
-        grows[rows] = loss.width_slope(problem.targets(rows), point.fitted[rows])
-    gradients = Gradients(weighted(problem.w, grows), problem.rows.n_features)
-    right = (1 - 1 / NARROWER) * problem.rows.sum(gradients)
-    if not problem.fit_intercept:
-        right[:, -1] = 0.0
-    shares = np.full(len(columns), descent.ask.last_share)
-    most, inverse = descent.ask.most_products, from_rows(hessian, apart=True)
-    found = conjugate_gradients(hessian, right, inverse, shares, most, loss.joint)
-    narrower = loss.smooth(NARROWER * width)
-    moved = point_at(problem, narrower, point.theta + found.solution, columns)
-    stays = values(problem, narrower, point.theta, point.fitted, columns)
-    return np.where((moved.value < stays)[:, None], moved.theta, point.theta)
