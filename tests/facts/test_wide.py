@@ -20,8 +20,8 @@ from bochner.solvers.ridge.iterative import (
     left_out,
     solve_wide,
 )
+from bochner.solvers.ridge.krylov import GrowingSubspace, ShiftedSystems
 from bochner.solvers.ridge.solution import Outcome
-from bochner.solvers.ridge.subspace import GrowingSubspace, ShiftedSystems
 from bochner.sums.executor import LOCAL
 from bochner.sums.products import FirstsOf, ProductsOf, row_signs
 

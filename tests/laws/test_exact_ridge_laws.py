@@ -153,7 +153,7 @@ def test_an_iteration_that_does_not_converge_says_what_to_do():
         fitted = model(method=method, alpha=1e-6, n_features=8).fit(X, y)
     assert fitted.solution_.outcome is Outcome.NOT_CONVERGED
     assert not fitted.solution_.outcome.good
-    assert "iteration 3: predictions within" in fitted.solution_.history[-1]
+    assert "pass 3: predictions within" in fitted.solution_.history[-2]
     assert np.isfinite(fitted.predict(X)).all()
 
 

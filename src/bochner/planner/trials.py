@@ -48,7 +48,7 @@ from bochner.models.ridge.wide import needs_passes
 from bochner.planner.choice import PlannedFit
 from bochner.planner.wide import counted
 from bochner.selection.chosen import feature_precision
-from bochner.solvers.cg import KEPT
+from bochner.solvers.ridge.krylov import KEPT, MOST_BYTES
 from bochner.solvers.ridge.leave_one_out import of_more_rows
 from bochner.solvers.ridge.solution import Outcome, Path, best_of
 from bochner.sums.executor import LOCAL
@@ -512,13 +512,14 @@ def _exact(task: Task, lane: _Lane) -> PlannedFit:
     trial = _counted(task, lane, width)
     solution = trial.model.solution_
     iterations = max(solution.iterations, 1)
-    # Each line of the history is of a product in float64, which takes twice as long.
-    products = iterations + 2 * len(solution.history)
+    # Every second line of the history is of a product in float64, which takes twice as long.
+    products = iterations + len(solution.history) // 2
     features, (d, t) = lane.planned(width)[-1], (task.sample.X.shape[1], task.sample.y.shape[1])
     each = _product_seconds(task, lane) * (n / len(task.sample)) ** 2
     steps = {"features": features.seconds, "iterations": products * each}
     converged = solution.outcome is not Outcome.NOT_CONVERGED
-    row = 8.0 * (width + 2 * d + 8 * t + 2 * min(KEPT, iterations * t))
+    directions = min(max(KEPT, MOST_BYTES // (16 * n)), iterations * t)
+    row = 8.0 * (width + 2 * d + 8 * t + 3 * directions)
     error, against = lane.error(math.inf), "" if converged else UNSOLVED
     takes = sum(steps.values()), features.bytes + n * row, steps
     return PlannedFit(lane.method, width, "exact", error, 0.0, *takes, "widths", against)

@@ -18,7 +18,7 @@ from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import Rounded
 from bochner.models.ridge.wide import wide_problem
 from bochner.solvers.ridge.iterative import PROBES, rows_to_factor, solve_wide
-from bochner.solvers.ridge.subspace import MOST_BYTES
+from bochner.solvers.ridge.krylov import MOST_BYTES
 from bochner.sums.executor import LOCAL
 
 #: Bytes of the features that a pass holds at a time, in the precision of rows and as they are

@@ -42,16 +42,11 @@ from bochner.selection.curves import choose_curves
 from bochner.selection.record import Curves, LearnedMetric, Tuning
 from bochner.selection.search import error_near_median
 from bochner.selection.spec import Tolerance
-from bochner.solvers.cg import (
-    FeaturePreconditioner,
-    Found,
-    KernelOperator,
-    System,
-    solve_system,
-)
+from bochner.solvers.cg import KernelOperator
 from bochner.solvers.ridge.dual import KernelRows, slack_of
 from bochner.solvers.ridge.eigen import Eigen, decompose
 from bochner.solvers.ridge.kernel_path import PENALTY_ROWS, solve_kernel
+from bochner.solvers.ridge.krylov import Found, System, low_rank_inverse, solve_system
 from bochner.solvers.ridge.path import given_alpha, least_alpha, solve_ridge
 from bochner.solvers.ridge.solution import Outcome, Solution
 from bochner.sums.executor import LOCAL, Executor, require_order
@@ -379,15 +374,16 @@ def _solve(
         np.sqrt(eigen.power / eigen.weight),
     )
     Z = rounded(prepared.Z, eigen.values, alphas)
-    inverse = FeaturePreconditioner(Z, eigen.values, eigen.vectors, alphas)
+
+    def inverse(r: Array, alphas: Array) -> Array:
+        return seen.project(low_rank_inverse(Z, eigen.values, eigen.vectors, r, alphas))
+
     ordered = bool(chosen.map.below_kernel) and Z.dtype == np.float64
     if len(rows.w) <= FEW_ROWS:
         found = _solve_few(system, seen)
         return found, prepared.mean - seen.lift
     tol, most = method.tol, method.max_iter
-    found = solve_system(
-        system, lambda r: seen.project(inverse(r)), tol=tol, max_iter=most, ordered=ordered
-    )
+    found = solve_system(system, inverse, tol=tol, max_iter=most, ordered=ordered)
     return found, prepared.mean - seen.lift
 
 

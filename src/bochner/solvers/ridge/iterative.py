@@ -8,7 +8,7 @@ each standing for n/m, makes the preconditioner
 whose one decomposition, m × m, serves every penalty: the rows are to G what the landmarks are to
 the kernel matrix in FALKON (Rudi, Carratino and Rosasco 2017), and P is what a Nyström sketch is in
 Frangella, Tropp and Udell (2023), for a pass less. Penalties, targets and random vectors share one
-subspace (:mod:`~.subspace`), so that a pass for one of them serves all, and the solution at the
+subspace (:mod:`~.krylov`), so that a pass for one of them serves all, and the solution at the
 best penalty begins with all that was learned on the path.
 
 **Where it stops.** With the residual r, the difference f to the exact predictions has, on the rows
@@ -35,10 +35,14 @@ from scipy.optimize import brentq
 
 from bochner._core.blas import eigh
 from bochner._core.shapes import Array, Float
-from bochner.solvers.cg import Found
+from bochner.solvers.ridge.krylov import (
+    Found,
+    GrowingSubspace,
+    ShiftedSystems,
+    low_rank_inverse,
+)
 from bochner.solvers.ridge.leave_one_out import of_more_rows
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, best_of, pooled
-from bochner.solvers.ridge.subspace import GrowingSubspace, ShiftedSystems
 
 #: Rows of the preconditioner at most, and bytes that their features may take.
 MOST_ROWS, MOST_BYTES = 4096, 512 << 20
@@ -159,11 +163,8 @@ class RowFactor:
 
     def inverse(self, r: Float[Array, "D c"], alphas: Float[Array, " c"]) -> Float[Array, "D c"]:
         """Return P⁻¹r, a penalty for each column; to the precision of the rows' features."""
-        scale, kind = np.abs(r).max(axis=0, initial=np.finfo(float).tiny), self.Z.dtype
-        seen = self.root[:, None] * (self.Z @ (r / scale).astype(kind))
-        inside = self.vectors @ (self.vectors.T @ seen / (self.values[:, None] + alphas))
-        within = self.Z.T @ (self.root[:, None] * inside).astype(kind)
-        return (r - scale * within) / alphas
+        vectors = self.root[:, None] * self.vectors
+        return low_rank_inverse(self.Z.T, self.values, vectors, r, alphas)
 
     def odds(self, alpha: float) -> Float[Array, " m"]:
         """Return h/(1 − h) of the rows, in a fit to as many of each as it stands for."""

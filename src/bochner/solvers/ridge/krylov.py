@@ -14,6 +14,15 @@ to system is recycling (Parks et al. 2006).
 
 Products may be of float32. Whoever needs certainty asks for the residual by products of float64,
 and what that leaves is solved for again.
+
+The kernel matrix of rows is such a G too (:func:`solve_system`). There a solution u with residual r
+predicts, at any x, within
+
+    √k(x, x) · min(√(rᵀP⁻¹r), |r|/(2√α))
+
+of the exact one where P ⪯ G + αI, because the difference f has |f|² = eᵀGe ≤ rᵀ(G + α)⁻¹r,
+e = (G + α)⁻¹r, and eᵀGe ≤ |r|²/(4α). If P = ZZᵀ + αI with ZZᵀ ⪯ G (Nyström, Mercer),
+κ(P⁻¹(G + α)) ≤ 1 + Tr(G − ZZᵀ)/α.
 """
 
 from collections.abc import Callable
@@ -23,7 +32,6 @@ import numpy as np
 
 from bochner._core.blas import eigh
 from bochner._core.shapes import Array, Float
-from bochner.solvers.cg import Found
 
 #: Bytes that directions and their products may take, and directions a right side at least.
 MOST_BYTES, FEWEST = 384 << 20, 12
@@ -33,6 +41,45 @@ NEW = 1e-6
 
 #: Exact residuals that may fail to fall by a half.
 PATIENCE = 2
+
+#: Directions that a solution for the kernel matrix keeps at least, of all targets: 2 KB a row.
+KEPT = 128
+
+#: Rounding of float32; factor by which a residual falls between exact residuals, at least and at
+#: most: products so rough that it could fall less are not worth their exact ones.
+SINGLE, LEAST_DROP, MOST_DROP = float(np.finfo(np.float32).eps), 1e-4, 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What the iteration found."""
+
+    u: Float[Array, "n t"]
+    #: Predictions differ from the exact ones by no more, in units of ``scale``.
+    bound: Float[Array, " t"]
+    converged: bool
+    iterations: int
+    history: tuple[str, ...]  # one line for each exact residual
+    residual: Float[Array, "n t"]  # b − (G + α)u
+
+
+def low_rank_inverse(
+    Z: Float[Array, "n r"],
+    values: Float[Array, " m"],
+    vectors: Float[Array, "r m"],
+    r: Float[Array, "n t"],
+    alphas: Float[Array, " t"],
+) -> Float[Array, "n t"]:
+    """Return (r − Z V (s + α)⁻¹VᵀZᵀ r)/α with ZᵀZ = V diag(s) Vᵀ, a penalty for each column.
+
+    Products with Z are of its precision: float32 halves the time, and serves where its rounding of
+    ZᵀZ is little beside α.
+    """
+    scale = np.abs(r).max(axis=0, initial=np.finfo(float).tiny)
+    inside = vectors.T @ (Z.T @ (r / scale).astype(Z.dtype))
+    inside /= values[:, None] + alphas
+    within = Z @ (vectors @ inside).astype(Z.dtype)
+    return (r - scale * within) / alphas
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,8 +203,12 @@ class GrowingSubspace:
         precondition: Callable[[Array, Array], Array],
         tol: float,
         most: int,
+        proven: bool = True,
+        drop: float = 0.0,
     ) -> tuple[Found, float]:
         """Solve until residuals by products of float64 are below a tolerance.
+
+        ``drop`` is the share of a residual down to which these products are trusted.
 
         Returns
         -------
@@ -167,13 +218,16 @@ class GrowingSubspace:
         """
         end, bounds, fails = self.passes + most, list[float](), 0
         u, history = np.zeros_like(systems.right), list[str]()
-        left = systems
+        left, worst = systems, float(systems.bound(systems.right).max(initial=0.0))
         while True:
-            found = self.solve(left, precondition, tol, end - self.passes)
+            trusted = max(tol, drop * worst)
+            found = self.solve(left, precondition, trusted, end - self.passes, proven)
             u = u + found.u
             self.passes += 1
             r = systems.right - self.multiply(u, "float64") - systems.alphas * u
             bound = systems.bound(r)
+            if not proven:
+                bound = np.minimum(bound, systems.estimate(r, precondition(r, systems.alphas)))
             worst = float(bound.max(initial=0.0))
             history += [*found.history, f"pass {self.passes}: within {worst:.2g} (exact residual)"]
             fails += worst > 0.5 * min(bounds, default=np.inf)
@@ -228,3 +282,76 @@ def _orthonormal(V: Float[Array, "c D"], S: Float[Array, "k D"]) -> Float[Array,
         some = values > NEW**2
         V = (vectors[:, some] / np.sqrt(values[some])).T @ V
     return V - (V @ S.T) @ S
+
+
+# --- the kernel matrix of rows -------------------------------------------------------------------
+
+Multiply = Callable[[Array], Array]
+
+
+@dataclass(frozen=True, eq=False)
+class System:
+    """(A + α_j I) u_j = b_j for t targets."""
+
+    exact: Multiply  # (n, t) to A times it
+    rough: Multiply  # the same, cheaply; the same function where there is no cheap way
+    right: Float[Array, "n t"]  # b
+    alphas: Float[Array, " t"]
+    peak: float  # largest √k(x, x), by which the bound on predictions is scaled
+    scale: Float[Array, " t"]  # what a prediction's error is measured by: the spread of each target
+
+    def residual(self, u: Float[Array, "n t"]) -> Float[Array, "n t"]:
+        """Return b − (A + α)u."""
+        return self.right - self.exact(u) - self.alphas * u
+
+
+def solve_system(
+    system: System,
+    precondition: Callable[[Array, Array], Array],
+    *,
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+    ordered: bool = True,
+) -> Found:
+    """Solve for all targets at once; each product with A serves all of them.
+
+    Rough products serve where the residual can fall by much before their rounding matters, and
+    while exact residuals fall.
+
+    Parameters
+    ----------
+    system : System
+    precondition : callable
+        (r, alphas) to P⁻¹ r, of the penalty of each column.
+    tol : float, default 1e-6
+        Bound on the error of predictions, in units of the spread of the target.
+    max_iter : int, default 1000
+    ordered : bool, default True
+        Whether P ⪯ A + α, so that rᵀP⁻¹r bounds the error.
+    """
+    n, t = system.right.shape
+    scale, owner = system.scale / system.peak, np.arange(t)
+    best = ShiftedSystems(system.right, system.alphas, owner, scale)
+    drop = SINGLE * system.peak**2 * np.sqrt(n) / float(system.alphas.min())
+    cheap = system.rough is not system.exact and drop <= MOST_DROP
+    u, history, spent = np.zeros_like(system.right), list[str](), 0
+
+    def multiply(V: Array, precision: str) -> Array:
+        return (system.rough if precision == "float32" else system.exact)(V)
+
+    for precision in ("float32", "float64")[not cheap :]:
+        space = GrowingSubspace(multiply, n, t, precision, max(MOST_BYTES, 16 * KEPT * n))
+        least = max(LEAST_DROP, float(drop)) if precision == "float32" else LEAST_DROP
+        asked = best, precondition, tol, max_iter - spent, not ordered, least
+        found, _ = space.exactly(*asked)
+        spent += space.passes
+        history += found.history
+        before = best.bound(best.right)
+        better = found.bound <= before
+        u = u + np.where(better, found.u, 0.0)
+        residual = np.where(better, found.residual, best.right)
+        bound: Array = np.where(better, found.bound, before)
+        if np.all(bound <= tol):
+            break
+        best = ShiftedSystems(residual, system.alphas, owner, scale)
+    return Found(u, bound, bool(np.all(bound <= tol)), spent, tuple(history), residual)
