@@ -119,6 +119,8 @@ def with_citations(app: Any, name: str, source: list[str]) -> None:
 # ---- docstrings: bars are absolute values, a name may end in an underscore, "D." is no list
 
 LITERAL = re.compile(r"(``.+?``|:[\w:]+:`[^`]+`|`[^`]+`_?)")
+#: Links of inherited docstrings to pages of scikit-learn.
+LINK = re.compile(r":ref:`(?:([^`<]*?)\s*<)?([^`<>]+)>?`")
 
 
 def plain(text: str) -> str:
@@ -138,7 +140,10 @@ def escaped(line: str) -> str:
 def as_written(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Escape what docstrings mean as it stands; literal blocks are left alone."""
     depth = None
+    inherited = str(getattr(obj, "__module__", "")).startswith("sklearn")
     for i, line in enumerate(lines):
+        if inherited:
+            line = LINK.sub(lambda m: m[1] or m[2], line)
         indent = len(line) - len(line.lstrip())
         if depth is not None and line.strip() and indent <= depth:
             depth = None
