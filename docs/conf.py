@@ -140,10 +140,9 @@ def escaped(line: str) -> str:
 def as_written(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Escape what docstrings mean as it stands; literal blocks are left alone."""
     depth = None
-    inherited = str(getattr(obj, "__module__", "")).startswith("sklearn")
+    if str(getattr(obj, "__module__", "")).startswith("sklearn"):
+        lines[:] = [LINK.sub(lambda m: m[1] or m[2], line) for line in lines]
     for i, line in enumerate(lines):
-        if inherited:
-            line = LINK.sub(lambda m: m[1] or m[2], line)
         indent = len(line) - len(line.lstrip())
         if depth is not None and line.strip() and indent <= depth:
             depth = None
