@@ -43,12 +43,13 @@ from bochner.features import Fastfood, Grid, HistogramSampling, Structured
 from bochner.kernels import AdditiveChi2, Gaussian, Laplace
 from bochner.persist import FORMAT
 from bochner.persist.files import sealed
-from bochner.persist.known import NAMES
+from bochner.persist.known import name_of, stored_classes
 from bochner.persist.values import NamedArrays, encode
 
 #: What one file may take beside ten times its size, and seconds of the processor.
 BYTES, SECONDS = 256 << 20, 10
 
+NAMES = sorted(map(name_of, stored_classes()))
 RNG = np.random.default_rng(7)
 X = np.abs(RNG.normal(size=(24, N_COLUMNS)))
 Y = np.sin(X[:, 0]) + 0.1 * RNG.normal(size=24)
@@ -133,7 +134,7 @@ def bases():
     for model in [*fitted, *maps(), *fitted]:  # learners hold more that can be altered
         arrays = NamedArrays()
         value = encode(model, arrays)
-        header = {"class": NAMES[type(model)], "fingerprint": None}
+        header = {"class": name_of(type(model)), "fingerprint": None}
         header |= {"format": FORMAT, "library": bo.__version__, "value": value}
         yield header, arrays.by_name
 
@@ -286,7 +287,7 @@ def alter_bytes(rng, whole):
 def forged(rng, header, arrays):
     """Return the bytes of one forged file."""
     header, arrays = copy.deepcopy(header), dict(arrays)
-    names = sorted(NAMES.values())
+    names = NAMES
     for _ in range(int(rng.integers(1, 3))):
         if rng.random() < 0.65:
             alter_json(rng, header, names)

@@ -21,7 +21,6 @@ from bochner.features.fourier.fourier import (
 )
 from bochner.features.fourier.placements import StructuredMap, chains_of
 from bochner.kernels import Columns, Gaussian, Laplace, Linear, Matern, RationalQuadratic
-from bochner.persist.known import KNOWN
 
 D_INPUTS = 100
 MAPS = {
@@ -120,7 +119,6 @@ def test_sparse_rows_give_the_features_of_dense_rows(phi, monkeypatch):
 
 @every_map
 def test_a_structured_map_is_saved_and_loaded(phi, tmp_path):
-    assert KNOWN["structured-map"] is StructuredMap
     model = bo.KernelFeatures(
         phi.kernel, method=Fourier(Structured()), n_features=64, random_state=0
     )

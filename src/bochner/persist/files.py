@@ -3,7 +3,7 @@
 The metadata of the safetensors file hold one text, the header::
 
     {"checksum": sha256 of all other lines of the header,
-     "class": "KernelRidge", "format": 2, "library": "0.1.0",
+     "class": "models.ridge.estimators:KernelRidge", "format": 3, "library": "0.1.0",
      "fingerprint": {"rows": …, "columns": …, "features": […], "moments": sha256},
      "tensors": {"solution_.coef": sha256 of its type, shape and numbers, …},
      "value": parameters and fitted state, arrays by name}
@@ -27,11 +27,11 @@ from bochner import __version__
 from bochner.data.files import name_beside, reason_of
 from bochner.data.writers import atomic
 from bochner.errors import InvalidType, ModelFileError
-from bochner.persist.known import NAMES
+from bochner.persist.known import name_of
 from bochner.persist.validate import require_arrays, require_nesting, require_text, require_working
 from bochner.persist.values import NamedArrays, decode, encode
 
-FORMAT = 2  # Rises when versions before could not read the file
+FORMAT = 3  # Rises when versions before could not read the file
 _DAMAGED = "it is cut short or altered. Copy it again, or save the model again"
 _ENOUGH = 64  # Bytes that tell what a file is
 _MOST_HEADER = 100_000_000  # The longest header that safetensors writes
@@ -72,7 +72,7 @@ def save(model: Any, path: str | PathLike[str]) -> None:
     The same model gives the same bytes. Memory: twice the model's arrays.
     """
     arrays = NamedArrays()
-    name = NAMES.get(type(model))
+    name = name_of(type(model))
     if name is None:
         raise InvalidType(
             "save: model must be an estimator, map, kernel, method or moments of bochner; "
@@ -128,7 +128,7 @@ def load(path: str | PathLike[str]) -> Any:
         require_arrays(arrays)
         require_nesting(header, size)
         model = decode(header["value"], arrays)
-        if NAMES.get(type(model)) != header["class"]:
+        if name_of(type(model)) != header["class"]:
             raise TypeError("the file says that it holds another class")
         require_working(model, size)
     return model
@@ -217,7 +217,7 @@ def _buildable(path: Path, header: Mapping[str, Any]) -> Iterator[None]:
         reason = _short(error, 120) or type(error).__name__
         raise _refusal(
             path,
-            f"it holds a {_short(header.get('class'))} as of bochner "
+            f"it holds a {_short(header.get('class'), 80).rpartition(':')[2]} as of bochner "
             f"{_short(header.get('library'))}, which this version, {__version__}, cannot build "
             f"({reason}). Load it with the version that wrote it",
         ) from error
@@ -292,9 +292,9 @@ def _other(version: Any, header: Mapping[str, Any]) -> str:
             f"version, {__version__}, reads format {FORMAT}. Upgrade: "
             "pip install --upgrade bochner"
         )
-    if version == 1 and type(version) is int:
+    if type(version) is int and version > 0:
         return (
-            f"it is of format 1, which no released version wrote, and this version, {__version__}, "
-            f"reads format {FORMAT}. Fit the model again and save it"
+            f"it is of format {version}, which no released version wrote, and this version, "
+            f"{__version__}, reads format {FORMAT}. Fit the model again and save it"
         )
     return f"it says that it is of format {_short(version)}, and there is only {FORMAT}"

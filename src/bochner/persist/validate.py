@@ -115,17 +115,27 @@ def _with_free_as_numbers(value: Any, name: str) -> Any:
     return tuple(map(one, field)) if isinstance(field, tuple) else one(field)
 
 
-def require_fields(value: Any, shaped: bool) -> None:
+def require_fields(value: Any) -> None:
     """Refuse a dataclass whose fields do not hold what their annotations say.
 
-    Letters of shapes, as in ``Float[Array, "d m"]``, stand for one number within a value that is
-    held to its shapes.
+    Letters of shapes, as in ``Float[Array, "d m"]``, stand for one number within a value whose
+    arrays index one another.
     """
     kind: Any = type(value)
-    sizes: Sizes = {} if shaped else None
+    sizes: Sizes = {} if _is_part_of_map(kind) or kind in _SHAPED else None
     for name, hint in _hints(kind):
         if not fits(_with_free_as_numbers(value, name), hint, sizes):
             raise TypeError(f"{name} of {kind.__name__} must be of type {hint}")
+
+
+#: Classes beside maps whose shapes are checked: code indexes one array by another.
+_SHAPED = (Moments, RowSample, KeptRows)
+
+
+def _is_part_of_map(cls: type) -> bool:
+    """Whether the class is a map or a part of one: not a method, nor the record of a choice."""
+    module = cls.__module__
+    return module.startswith("bochner.features.") and module != "bochner.features.auto"
 
 
 @lru_cache(None)
@@ -222,12 +232,12 @@ FITTED = ("cluster_centers_", "eigenvectors_", "x_mean_", "x_weights_", "y_mean_
 _MOST_DEGREES = 10_000
 
 
-def require_numbers(value: Any, of_map: bool) -> None:
+def require_numbers(value: Any) -> None:
     """Refuse coefficients, sums and parts of maps that are not numbers, and endless kernels."""
     for name in _FIELDS.get(type(value), ()):
         if not is_finite(getattr(value, name)):
             raise ValueError(f"{name} of {type(value).__name__} must be finite")
-    if of_map and any(_has_nan(part) for part in _parts(value)):
+    if _is_part_of_map(type(value)) and any(_has_nan(part) for part in _parts(value)):
         raise ValueError(f"{type(value).__name__} must hold numbers")
     if isinstance(value, hermite.HermiteMap) and not _are_degrees(value.indices):
         raise ValueError("indices of HermiteMap must be degrees")
@@ -261,31 +271,21 @@ def _parts(value: Any) -> Iterator[Any]:
     return (getattr(value, f.name) for f in dataclasses.fields(value) if f.init)
 
 
-# --- What compiled code of SciPy believes without looking: indices ------------------------------
+# --- Sparse matrices, whose indices compiled code of SciPy does not check ------------------------
 
 
-def require_compressed(
-    data: Any, indices: Any, indptr: Any, shape: tuple[int, int], by_rows: bool
-) -> None:
-    """Refuse parts that are no compressed sparse matrix of this shape: CSR, or CSC.
-
-    ``indptr`` must rise from 0 to the number of elements, one step for each row (column), and
-    ``indices`` must be numbers of columns (rows).
-    """
+def compressed(kind: Any, data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
+    """Return a compressed sparse matrix whose parts fit one another and the shape."""
     if not all(type(n) is int and 0 <= n < 2**31 for n in shape):
         raise ValueError(f"{shape} is no shape of a sparse matrix")
     for part, kinds in ((data, "biuf"), (indices, "i"), (indptr, "i")):
         if not isinstance(part, np.ndarray) or part.ndim != 1 or part.dtype.kind not in kinds:
             raise TypeError("parts of a sparse matrix are vectors of numbers and of indices")
-    lines, places = shape if by_rows else shape[::-1]
     if indices.dtype != indptr.dtype or indices.itemsize < 4:
         raise TypeError("indices of a sparse matrix are of one type, of 32 or 64 bits")
-    if len(indptr) != lines + 1 or indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any():
-        raise ValueError("indptr of a sparse matrix must rise from 0, a step for each line")
-    if not len(data) == len(indices) == indptr[-1]:
-        raise ValueError("indptr of a sparse matrix must end at the number of elements")
-    if len(indices) and not (indices.min() >= 0 and indices.max() < places):
-        raise ValueError(f"indices of a sparse matrix must be from 0 to {places - 1}")
+    matrix = kind((data, indices, indptr), shape=shape)
+    matrix.check_format(full_check=True)
+    return matrix
 
 
 # --- Whether what was read from a file works: its parts fit one another, and it takes rows -------

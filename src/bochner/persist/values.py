@@ -1,8 +1,9 @@
 """Python values as JSON and named arrays, and back.
 
 What JSON has stays as it is. Every other value is an object of one key, which says what it is:
-``{"tuple": [1, 2]}``, ``{"class": ["Gaussian", {"lengthscale": 0.5}]}``, ``{"array": ["7", "C"]}``.
-Decoding reads a table of such keys and a table of classes; it imports nothing by name.
+``{"tuple": [1, 2]}``, ``{"float": "inf"}``, ``{"array": ["7", "C"]}``.
+Classes are named by module and name, ``{"class": ["models.ridge.fit:RidgeFit", {...}]}``, and
+only those of `bochner.persist.known` are built.
 """
 
 import dataclasses
@@ -16,10 +17,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from bochner.errors import InvalidType, ModelFileError
-from bochner.persist.known import ESTIMATORS, GONE, KNOWN, MAPS, NAMES, REMOVED, SHAPED
+from bochner.errors import InvalidType
+from bochner.persist.known import class_of, is_estimator, name_of
 from bochner.persist.validate import (
-    require_compressed,
+    compressed,
     require_fields,
     require_learner,
     require_names,
@@ -85,8 +86,8 @@ def _native(array: np.ndarray) -> np.ndarray:
 @singledispatch
 def encode(value: Any, arrays: NamedArrays) -> Json:
     """Return ``value`` as JSON; its arrays go into ``arrays``."""
-    name = NAMES.get(type(value))
-    if name in ESTIMATORS:
+    name = name_of(type(value))
+    if is_estimator(type(value)):
         parts = (value.get_params(deep=False), _fitted(value))
         return {"estimator": [name, *(_fields(part, arrays) for part in parts)]}
     if isinstance(value, FunctionType | BuiltinFunctionType | MethodType | np.ufunc | partial):
@@ -205,37 +206,34 @@ def _text(content: Json, _arrays: Mapping[str, np.ndarray]) -> np.ndarray:
 def _sparse(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
     name, (rows, columns), *parts = content
     data, indices, indptr = (decode(part, arrays) for part in parts)
-    require_compressed(data, indices, indptr, (rows, columns), name.startswith("csr"))
-    return _SPARSE[name]((data, indices, indptr), shape=(rows, columns))
+    return compressed(_SPARSE[name], data, indices, indptr, (rows, columns))
 
 
 def _instance(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
     name, fields = content
-    if name in GONE:
-        raise ModelFileError(f"load: {name} was removed from bochner; fit the model again.")
-    state = {key: decode(item, arrays) for key, item in fields.items()}
-    for key in state.keys() & REMOVED.get(name, {}).keys():
-        old, kept = state.pop(key), REMOVED[name][key]
-        if kept and old not in kept:
-            raise ModelFileError(
-                f"load: {key}={old!r} of {name} was removed from bochner; fit the model again."
-            )
-    value = KNOWN[name](**state)
-    require_fields(value, type(value) in SHAPED)
-    require_numbers(value, type(value) in MAPS)
+    cls = class_of(name)
+    if not dataclasses.is_dataclass(cls):
+        raise TypeError(f"{name} is no dataclass")
+    value: Any = cls(**{key: decode(item, arrays) for key, item in fields.items()})  # type: ignore[operator]
+    require_fields(value)
+    require_numbers(value)
     return value
 
 
 def _member(content: Json, _arrays: Mapping[str, np.ndarray]) -> Enum:
     name, member = content
-    if not issubclass(KNOWN[name], Enum):
+    cls = class_of(name)
+    if not issubclass(cls, Enum):
         raise TypeError(f"{name} is no enumeration")
-    return KNOWN[name][member]  # type: ignore[index]
+    return cls[member]
 
 
 def _estimator(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
     name, parameters, state = content
-    model = ESTIMATORS[name](**{key: decode(item, arrays) for key, item in parameters.items()})
+    cls = class_of(name)
+    if not is_estimator(cls):
+        raise TypeError(f"{name} is no estimator")
+    model = cls(**{key: decode(item, arrays) for key, item in parameters.items()})
     require_names(type(model), state)
     vars(model).update({key: decode(item, arrays) for key, item in state.items()})
     require_learner(model)
