@@ -1,5 +1,6 @@
 """Learning by stochastic gradient descent in the space of a kernel."""
 
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import KW_ONLY
 from functools import partial
@@ -107,7 +108,8 @@ class SgdEstimator(Differentiable):
 
     def _values(self, X: Any) -> tuple[Float[Array, "n t"], Any]:
         """Return f of rows to predict, (n, t), and an array of the library that it goes back to."""
-        return self._fitted.values(self._rows_to_predict(X))
+        found = list(self._fitted.predictions(self._rows_to_predict(X)))
+        return np.concatenate([f for _, f in found]), found[-1][0]
 
     def _strategy(self, kind: type[Kind]) -> Kind:
         """Return the strategy, which must be of this kind."""
@@ -449,11 +451,10 @@ class KernelSGDRegressor(WithIntervals, SgdEstimator):
 
     # --- prediction ------------------------------------------------------------------------------
 
-    @by_partition
-    def predict(self, X: Tabular) -> Array:
-        """Return f, (n,) or (n, t), in the array library of X and float64."""
-        f, like = self._values(X)
-        return from_numpy(f.reshape(len(f), *self.target_shape_), like=like)
+    def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
+        """Give the predictions of one block of rows after the other."""
+        for X, f in self._fitted.predictions(self._as_fitted(blocks)):
+            yield from_numpy(f.reshape(len(f), *self.target_shape_), like=X)
 
     def _left_out(self) -> None:
         return None

@@ -92,14 +92,12 @@ class SgdFit(ShownFit):
         yield "passes", f"{self.epochs:,}"
         yield "loss before the last pass", f"{self.losses[-1]:.4g}" if self.losses else ""
 
-    def values(self, blocks: Blocks) -> tuple[Float[Array, "n t"], Array]:
-        """Return f of all rows, (n, t), and the last rows."""
+    def predictions(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b t"]]]:
+        """Yield the rows and the values of f, (b, t), block by block."""
         coef, intercept = self.walk.result
-        parts = []
         for block in blocks.with_rows(rows_to_predict(coef.shape[0])):
             X = block.X if is_sparse(block.X) else to_numpy(block.X)
-            parts.append(self.chosen.strategy.read(X) @ coef)
-        return np.concatenate(parts) + intercept, block.X
+            yield block.X, self.chosen.strategy.read(X) @ coef + intercept
 
     def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
         """Give the rows of one block after the other, and the gradients of f at them."""

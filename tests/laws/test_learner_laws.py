@@ -1,0 +1,519 @@
+"""Laws over all learners, each by two routes; and for each law a planted fault that it sees.
+
+A law is a function of a case of the table in ``learners.py``. Failed calls have a file of their own.
+"""
+
+import copy
+import pickle
+
+import array_api_strict
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse
+import torch
+from learners import ANSWERS, CASES, NEW, N, answers, off
+from sklearn.base import clone
+
+import bochner as bo
+from bochner.engines import Local
+from bochner.errors import DataWarning
+
+pytestmark = [
+    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.filterwarnings("ignore::bochner.errors.SolutionWarning"),
+]
+LAWS = {}
+WITHOUT = "predict_interval", "predict_proba", "inverse_transform"
+#: Answers that do not depend on errors of rows left out, nor on folds.
+OF_FIT = tuple(name for name in ANSWERS if name not in WITHOUT)
+PIECES = slice(0, 40), slice(40, 41), slice(41, N)
+
+
+def law(name, has="", kind="", asked=False):
+    """Take a function as the law of this name, for cases of a kind whose learners have a method.
+
+    A law that is ``asked`` for is one of the cases that name it, others are of all but these.
+    """
+
+    def applies(case):
+        named = name in (case.can if asked else case.but).split()
+        return named is asked and kind in case.kind and (not has or hasattr(case.model, has))
+
+    def add(function):
+        LAWS[name] = function, [case for case in CASES if applies(case)]
+        return function
+
+    return add
+
+
+def taken(y, rows):
+    return () if y is None else (y[rows],)
+
+
+def classes_of(case):
+    """Return what a first call with some of the rows must say of the classes."""
+    return {"classes": np.unique(case.rows()[1])} if "class" in case.kind else {}
+
+
+# ---- the same rows by another way in
+
+
+@law("blocks")
+def blocks_of_any_size_are_one_fit(case):
+    """Blocks of one row, of some and of all; of classes that come one after the other."""
+    X, y = case.rows()
+    order = np.argsort(y, kind="stable") if "class" in case.kind else np.arange(N)
+    X, y = X[order], None if y is None else y[order]
+    expected = answers(case.fit(X, y), case.new)
+    for size in (1, 17, N):
+        blocks = bo.Blocks.from_arrays(X, y, block_rows=size)
+        assert off(answers(clone(case.model).fit_blocks(blocks), case.new), expected) <= case.close
+
+
+@law("memory")
+def features_made_anew_in_each_pass_give_the_same_fit(case):
+    blocks = bo.Blocks.from_arrays(*case.rows(), block_rows=17)
+    model = clone(case.model).fit_blocks(blocks, Local(memory=0))
+    assert off(answers(model, case.new, OF_FIT), answers(case.fitted, case.new, OF_FIT)) < 1e-6
+
+
+@law("stream")
+def rows_whose_number_is_not_known_give_the_same_fit(case):
+    """To float32, where no one knows beforehand that the fit is small."""
+    X, y = case.rows()
+    blocks = bo.Blocks.from_iterable(lambda: ((X[rows], *taken(y, rows)) for rows in PIECES))
+    assert blocks.n_rows is None
+    model = clone(case.model).fit_blocks(blocks)
+    assert off(answers(model, case.new, OF_FIT), answers(case.fitted, case.new, OF_FIT)) < 1e-3
+
+
+@law("sparse")
+def sparse_rows_are_dense_rows(case):
+    """Landmarks of sparse rows are others, and predict alike from sparse and dense rows."""
+    X, y = case.rows()
+    X, new = (np.column_stack([A[:, 0], np.maximum(A[:, 1], 0.0)]) for A in (X, case.new))
+    dense = answers(case.fit(X, y), new)
+    for make in (scipy.sparse.csr_array, scipy.sparse.csc_matrix):
+        model = case.fit(make(X), y)
+        found = answers(model, make(new))
+        assert off(answers(model, new), found) <= case.close
+        assert "dense" in case.but or off(found, dense) <= case.close
+
+
+@law("order", asked=True)
+def the_order_of_rows_is_no_matter(case):
+    X, y = case.rows()
+    order = np.random.default_rng(3).permutation(N)
+    model = case.fit(X[order], *taken(y, order))
+    assert (
+        off(answers(model, case.new, OF_FIT), answers(case.fitted, case.new, OF_FIT)) <= case.close
+    )
+
+
+@law("dtype")
+def rows_of_float32_give_nearly_the_same(case):
+    X, y = case.rows()
+    model = case.fit(X.astype("f4"), y)
+    found = answers(model, case.new.astype("f4"), OF_FIT)
+    assert 0 < off(found, answers(case.fitted, case.new, OF_FIT)) < 1e-4
+
+
+@law("libraries")
+def arrays_of_other_libraries_stay_in_them(case):
+    X, y = case.rows()
+    expected = answers(case.fitted, case.new)
+    for xp in (torch, array_api_strict):
+        model = case.fit(xp.asarray(X.copy()), None if y is None else xp.asarray(y.copy()))
+        new = xp.asarray(case.new.copy())
+        for name in ("predict", "transform", "decision_function"):
+            if hasattr(model, name) and "class" not in case.kind:
+                assert type(getattr(model, name)(new)) is type(new)
+        assert off(answers(model, case.new), expected) <= case.close
+
+
+@law("tables")
+def columns_have_names_and_texts_are_categories(case):
+    X, y = case.rows()
+    plain = pd.DataFrame(X, columns=["east", "north"])
+    named = case.fit(plain, y)
+    assert list(named.feature_names_in_) == ["east", "north"]
+    new = pd.DataFrame(case.new, columns=["east", "north"])
+    assert off(answers(named, new), answers(case.fitted, case.new)) <= case.close
+    with pytest.raises(ValueError, match="feature names"):
+        next(iter(ANSWERS[n] for n in ANSWERS if hasattr(named, n)))(
+            named, new.set_axis(["east", "west"], axis=1)
+        )
+    if hasattr(case.model, "method") and isinstance(
+        case.model.method, bo.FourierGrid | bo.NearestNeighbours
+    ):
+        return  # methods of few columns
+    kinds = np.array(["ash", "elm", "oak"])
+    columns = {"a": X[:, 0], "kind": kinds[np.arange(N) % 3].tolist(), "b": X[:, 1]}
+    onehot = np.column_stack([X[:, 0], np.eye(3)[np.arange(N) % 3], X[:, 1]])
+    expected = case.fit(onehot, y)
+    for make in (pd.DataFrame, pl.DataFrame, pa.table):
+        model = case.fit(make(columns), y)
+        found = answers(
+            model, make({"b": columns["b"], "kind": columns["kind"], "a": columns["a"]})
+        )
+        assert off(found, answers(expected, onehot)) <= case.close
+    with pytest.warns(DataWarning, match="fir"):
+        found = answers(model, make({"a": [0.5], "kind": ["fir"], "b": [0.0]}), OF_FIT)
+    assert off(found, answers(expected, np.array([[0.5, 0, 0, 0, 0]]), OF_FIT)) <= case.close
+    again = answers(model.fit(X, y), case.new)  # which forgets the table
+    assert off(again, answers(case.fitted, case.new)) <= case.close
+    assert not hasattr(model, "feature_names_in_")
+    assert model.schema_ is None
+
+
+# ---- weights, targets, labels
+
+
+@law("weights", asked=True)
+def whole_weights_are_repeated_rows(case):
+    """Rows of weight zero take no part, whatever their target is."""
+    X, y = case.rows()
+    counts = np.random.default_rng(5).integers(0, 4, N)
+    few = np.repeat(X, counts, axis=0), *taken(y, np.repeat(np.arange(N), counts))
+    whole = {"batch_size": 1000} if hasattr(case.model, "batch_size") else {}
+    if case.kind in ("number", "pair"):
+        y = np.where((counts == 0).reshape(N, *[1] * (y.ndim - 1)), 1e6, y)
+    weighted, repeated = case.fit(X, y, counts.astype(float), **whole), case.fit(*few, **whole)
+    assert (
+        off(answers(weighted, case.new, OF_FIT), answers(repeated, case.new, OF_FIT)) <= case.close
+    )
+
+
+@law("scale", asked=True)
+def weights_in_another_unit_change_nothing_that_is_chosen(case):
+    """Or the unit of C and alpha, where these are given."""
+    X, y = case.rows()
+    w, unit = np.random.default_rng(5).uniform(0.5, 2.0, N), 2.0**-20
+    given = case.model.get_params(deep=False)
+    changes = {"C": given["C"] / unit} if isinstance(given.get("C"), float) else {}
+    if isinstance(given.get("alpha"), float) and "strategy" not in given and case.kind != "none":
+        changes = {"alpha": given["alpha"] * unit}
+    plain, other = case.fit(X, y, w), case.fit(X, y, w * unit, **changes)
+    assert off(answers(other, case.new, OF_FIT), answers(plain, case.new, OF_FIT)) <= case.close
+
+
+@law("unit", kind="number", asked=True)
+def targets_in_another_unit_are_predicted_in_that_unit(case):
+    X, y = case.rows()
+    model = case.fit(X, 2.0**40 * y)
+    names = [name for name in ("predict", "sample_y", "predict_interval") if hasattr(model, name)]
+    found = {name: 2.0**-40 * value for name, value in answers(model, case.new, names).items()}
+    assert off(found, answers(case.fitted, case.new, names)) <= case.close
+
+
+@law("targets", kind="number", asked=True)
+def several_targets_are_several_fits(case):
+    X, y = case.rows(t=2)
+    own = {"alpha_per_target": True} if hasattr(case.model, "alpha_per_target") else {}
+    together = case.fit(X, y, **own)
+    assert together.predict(X[:5]).shape == (5, 2)
+    for j in range(2):
+        alone, both = (answers(m, case.new, OF_FIT) for m in (case.fit(X, y[:, j]), together))
+        both = {name: value[..., j] for name, value in both.items()}
+        assert off(both, alone) <= case.close
+    assert case.fit(X, y[:, :1]).predict(X[:5]).shape == (5, 1)
+
+
+@law("labels", kind="class")
+def labels_of_any_type_come_back(case):
+    X, y = case.rows()
+    kinds = ["low", "mid", "top"], [-1.0, 0.0, 2.0], [7, 8, 100], [False, True]
+    for names in map(np.array, kinds):
+        codes = np.minimum(y, len(names) - 1)
+        model, plain = case.fit(X, names[codes]), case.fit(X, codes)
+        assert model.predict(X).dtype == names.dtype
+        np.testing.assert_array_equal(model.predict(case.new), names[plain.predict(case.new)])
+        np.testing.assert_array_equal(model.classes_, names[: codes.max() + 1])
+        both = (m.decision_function(case.new) for m in (model, plain))
+        np.testing.assert_allclose(*both, rtol=case.close)
+
+
+@law("class-weights", has="decision_function", kind="class")
+def weights_of_classes_are_weights_of_their_rows(case):
+    (X, y), new = case.rows(), case.new
+    factors = {0: 1.0, 1: 3.0, 2: 0.5}
+    by_class = case.fit(X, y, class_weight={k: factors[k] for k in np.unique(y)})
+    by_row = case.fit(X, y, np.vectorize(factors.get)(y))
+    assert off(answers(by_class, new, OF_FIT), answers(by_row, new, OF_FIT)) <= case.close
+    assert off(answers(by_class, new, OF_FIT), answers(case.fitted, new, OF_FIT)) > 1e-3
+
+
+@law("probabilities", "predict_proba")
+def the_largest_probability_is_that_of_the_class_predicted(case):
+    model = case.fitted
+    X = np.vstack([case.rows(300, seed=4)[0], 1e3 * case.new])
+    p, q = model.predict_proba(X), model.predict_log_proba(X)
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-12)
+    np.testing.assert_allclose(np.exp(q), p, atol=1e-12)
+    assert p.min() >= 0
+    for found in (p, q):
+        np.testing.assert_array_equal(model.classes_[found.argmax(axis=1)], model.predict(X))
+
+
+# ---- parts
+
+
+@law("pieces", asked=True)
+def pieces_are_one_fit(case):
+    X, y = case.rows()
+    w = np.random.default_rng(5).uniform(0.5, 2.0, N)
+    model = clone(case.model)
+    for rows in PIECES:
+        model.partial_fit(X[rows], *taken(y, rows), sample_weight=w[rows], **classes_of(case))
+    whole = case.fit(X, y, w)
+    assert off(answers(model, case.new, OF_FIT), answers(whole, case.new, OF_FIT)) <= case.close
+    assert model.rows_seen_ == whole.rows_seen_ == N
+
+
+@law("merge", asked=True)
+def merged_fits_are_one_fit_in_any_order(case):
+    X, y = case.rows()
+    w = np.random.default_rng(5).uniform(0.5, 2.0, N)
+    if "class" in case.kind:
+        w[:] = 1.0
+    parts = [slice(0, 35), slice(35, 60), slice(60, N)]
+    a, b, c = (
+        case.fit(X[rows], *taken(y, rows), w=w[rows])
+        if y is not None
+        else case.fit(X[rows], w=w[rows])
+        for rows in parts
+    )
+    before, expected = answers(a, case.new), answers(case.fit(X, y, w), case.new, OF_FIT)
+    for merged in (bo.merge(a, b, c), bo.merge(c, a, b), bo.merge(a, bo.merge(c, b))):
+        assert off(answers(merged, case.new, OF_FIT), expected) <= case.close
+        assert merged.rows_seen_ == N
+    assert off(answers(a, case.new), before) == 0
+    further = bo.merge(a, b).partial_fit(
+        X[parts[2]], *taken(y, parts[2]), sample_weight=w[parts[2]]
+    )
+    assert off(answers(further, case.new, OF_FIT), expected) <= case.close
+
+
+@law("alone")
+def rows_are_predicted_alone_as_among_others(case):
+    model, X = case.fitted, case.new
+    expected = answers(model, X)
+    for name, value in expected.items():
+        axis = 1 if name == "predict_interval" else 0
+        alone = [answers(model, X[i : i + 1], [name])[name] for i in range(NEW)]
+        assert off({name: np.concatenate(alone, axis=axis)}, {name: value}) <= 1e-12
+    blocks = bo.Blocks.from_arrays(X, block_rows=7)
+    for name in ("predict", "transform"):
+        if hasattr(model, f"{name}_blocks"):
+            parts = np.concatenate(list(getattr(model, f"{name}_blocks")(blocks)))
+            assert off({name: parts}, {name: expected[name]}) <= 1e-12
+
+
+# ---- what is kept
+
+
+@law("kept")
+def files_pickles_and_copies_give_the_same_bits(case, folder):
+    model, X = case.fit(*case.rows()), case.new
+    if "class" in case.kind:
+        X_fit, y = case.rows()
+        model = case.fit(X_fit, np.array(["low", "mid", "top"])[y])
+    expected = answers(model, X)
+    bo.save(model, folder / "model")
+    loaded = bo.load(folder / "model")
+    bo.save(loaded, folder / "again")
+    if "bytes" not in case.but:  # of arrays that two parts share, a second file has both
+        assert (folder / "again").read_bytes() == (folder / "model").read_bytes()
+    for kept in (loaded, pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        assert off(answers(kept, X), expected) == 0
+        assert repr(kept.get_params()) == repr(model.get_params())
+        if hasattr(kept, "partial_fit"):
+            more = case.rows(40, seed=2)[0] * 0.5, *taken(case.rows()[1], slice(40))
+            further = [copy.deepcopy(m) for m in (kept, model)]
+            if "class" in case.kind:
+                more = more[0], np.array(["low", "mid", "top"])[more[1]]
+            one, other = (answers(m.partial_fit(*more), X) for m in further)
+            assert off(one, other) == 0
+
+
+@law("again")
+def a_second_fit_is_as_the_first_and_parameters_stay(case):
+    X, y = case.rows()
+    model = clone(case.model)
+    before = repr(model.get_params())
+    X_other, y_other = case.rows(50, seed=1)
+    first = model.fit(0.9 * X_other, y_other)
+    assert off(answers(first.fit(X, y), case.new), answers(case.fitted, case.new)) == 0
+    assert repr(model.get_params()) == before == repr(clone(model).get_params())
+
+
+@law("gradient", "gradient")
+def gradients_are_differences_of_predictions(case):
+    model, X, step = case.fitted, case.new, 1e-5
+    f = model.decision_function if hasattr(model, "decision_function") else model.predict
+    slopes = [(f(X + e) - f(X - e)) / (2 * step) for e in step * np.eye(X.shape[1])]
+    expected = np.stack(slopes, axis=1)
+    assert off({"": model.gradient(X)}, {"": expected}) < 1e-5
+
+
+@law("intervals", "predict_interval")
+def intervals_are_nested_about_the_prediction(case):
+    model, X = case.fitted, case.new
+    middle, low, high = model.predict_interval(X, 0.6)
+    _, lower, higher = model.predict_interval(X, 0.9)
+    if case.name != "quantiles":
+        np.testing.assert_array_equal(middle, model.predict(X))
+    assert np.all((lower <= low) & (low < high) & (high <= higher))
+    X_new, y_new = case.rows(400, seed=7)
+    _, low, high = model.predict_interval(X_new, 0.6)
+    y_new = y_new.reshape(low.shape) if np.ndim(low) == 1 else y_new[:, None]
+    # 400 shares and 90 scores: 5 standard errors, and what a choice on the same rows takes
+    assert (
+        abs(np.mean((low <= y_new) & (y_new <= high)) - 0.6) < 5 * (0.24 * (1 / 400 + 1 / N)) ** 0.5
+    )
+    again = copy.deepcopy(model).calibrate(X_new, y_new.reshape(-1))
+    assert again.calibration_.source == "held out"
+
+
+OUTPUTS = {
+    "prediction": "predict",
+    "decision": "decision_function",
+    "probability": "predict_proba",
+    "scores": "transform",
+    "distances": "transform",
+    "features": "transform",
+    "label": "predict",
+    "cluster": "predict",
+    "deviation": "sample_y",
+}
+
+
+@law("onnx")
+def graphs_give_what_the_learner_gives(case):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model, X = case.fitted, case.new.astype("f4").astype("f8")
+    expected = answers(model, X, (*OF_FIT, "predict_proba"))
+    for precision, close in (("float32", 2e-5), ("float64", 1e-9)):
+        graph = bo.export.to_onnx(model, precision=precision)
+        session = onnxruntime.InferenceSession(
+            graph.SerializeToString(), providers=["CPUExecutionProvider"]
+        )
+        values = session.run(None, {"X": X.astype(precision)})
+        for output, value in zip(session.get_outputs(), values, strict=True):
+            name = OUTPUTS[output.name]
+            assert off({name: value}, {name: expected[name]}) <= close
+
+
+# ---- all laws, and a planted fault for each
+
+
+def hold(name, case, folder):
+    function = LAWS[name][0]
+    function(case, folder) if name == "kept" else function(case)
+
+
+@pytest.mark.parametrize(
+    ("name", "case"), [(name, case) for name, (_, cases) in LAWS.items() for case in cases], ids=str
+)
+def test_the_law_holds(name, case, tmp_path):
+    hold(name, case, tmp_path)
+
+
+BY_NAME = {case.name: case for case in CASES}
+RIDGE, LABELS = BY_NAME["ridge, alpha given"], BY_NAME["ridge classifier"]
+RIGHT = {
+    name: getattr(bo.KernelRidge, name)
+    for name in ("fit", "predict", "partial_fit", "gradient", "predict_interval")
+}
+RIGHT |= {
+    "fit of classes": bo.KernelRidgeClassifier.fit,
+    "predict of classes": bo.KernelRidgeClassifier.predict,
+    "merge": bo.merge,
+    "load": bo.load,
+    "to_onnx": bo.export.to_onnx,
+}
+
+
+def loses_a_row_of_blocks(self, blocks, where=None):
+    parts = list(blocks)
+    X, y = (np.concatenate([getattr(part, name) for part in parts]) for name in ("X", "y"))
+    return self.fit(X[1:], y[1:])
+
+
+def loses_a_row_of_what_is_no_numpy(self, X, y, sample_weight=None):
+    plain = isinstance(X, np.ndarray) and X.dtype == np.float64
+    return RIGHT["fit"](self, X, y) if plain else RIGHT["fit"](self, X[: N - 1], y[: N - 1])
+
+
+def goes_on_at_a_second_fit(self, X, y):
+    return RIGHT["partial_fit" if hasattr(self, "fit_") else "fit"](self, X, y)
+
+
+def forgets_weights_of_classes(self, X, y, sample_weight=None):
+    return RIGHT["fit of classes"](self.set_params(class_weight=None), X, y, sample_weight)
+
+
+def says_codes(self, X):
+    return np.searchsorted(self.classes_, RIGHT["predict of classes"](self, X))
+
+
+def narrows(self, X, coverage):
+    middle, low, high = RIGHT["predict_interval"](self, X, coverage)
+    return middle, low + (coverage > 0.8) * (middle - low), high
+
+
+def of_another_penalty(model, **options):
+    return RIGHT["to_onnx"](RIDGE.fit(*RIDGE.rows(), alpha=0.3001), **options)
+
+
+#: What is wrong, of KernelRidge unless it says of what.
+FAULTS = {
+    "blocks": {"fit_blocks": loses_a_row_of_blocks},
+    "memory": {"fit_blocks": loses_a_row_of_blocks},
+    "stream": {"fit_blocks": loses_a_row_of_blocks},
+    "sparse": {"fit": loses_a_row_of_what_is_no_numpy},
+    "dtype": {"fit": loses_a_row_of_what_is_no_numpy},
+    "libraries": {"fit": loses_a_row_of_what_is_no_numpy},
+    "tables": {"fit": loses_a_row_of_what_is_no_numpy},
+    "order": {"fit": lambda self, X, y: RIGHT["fit"](self, X[1:], y[1:])},
+    "weights": {"fit": lambda self, X, y, sample_weight=None: RIGHT["fit"](self, X, y)},
+    "scale": {
+        "fit": lambda self, X, y, sample_weight: RIGHT["fit"](
+            self, X, y, sample_weight / sample_weight.mean()
+        )
+    },
+    "unit": {"predict": lambda self, X: RIGHT["predict"](self, X) + 1e-3},
+    "targets": {
+        "fit": lambda self, X, y: RIGHT["fit"](self, X, y[:, ::-1] if y.shape[1:] == (2,) else y)
+    },
+    "labels": {"predict": says_codes},
+    "class-weights": {"fit": forgets_weights_of_classes},
+    "probabilities": {"predict_proba": lambda self, X: np.exp(self.predict_log_proba(X))[:, ::-1]},
+    "pieces": {
+        "partial_fit": lambda self, X, y, sample_weight=None: RIGHT["partial_fit"](self, X, y)
+    },
+    "merge": {"merge": lambda *models: RIGHT["merge"](*models[1:], models[-1])},
+    "alone": {
+        "predict": lambda self, X: RIGHT["predict"](self, X) - RIGHT["predict"](self, X).mean()
+    },
+    "kept": {"load": lambda path: RIGHT["load"](path).partial_fit(*RIDGE.rows(1))},
+    "again": {"fit": goes_on_at_a_second_fit},
+    "gradient": {"gradient": lambda self, X: 1.001 * RIGHT["gradient"](self, X)},
+    "intervals": {"predict_interval": narrows},
+    "onnx": {"to_onnx": of_another_penalty},
+}
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_the_law_sees_a_planted_fault(name, tmp_path, monkeypatch):
+    case = BY_NAME["exact ridge classifier"] if name == "class-weights" else RIDGE
+    case = LABELS if name in ("labels", "probabilities") else case
+    hold(name, case, tmp_path)
+    ((method, wrong),) = FAULTS[name].items()
+    home = {"merge": bo, "load": bo, "to_onnx": bo.export}.get(method, type(case.model))
+    monkeypatch.setattr(home, method, wrong)
+    with pytest.raises(AssertionError):
+        hold(name, case, tmp_path)

@@ -1,0 +1,369 @@
+"""One table of learners, each with the representations that it has: their rows, tolerances, abilities.
+
+``laws/test_learner_laws.py`` has the laws. Some hold for all learners but those that name them in
+``but``; others, as of repeated rows, for those that name them in ``can``.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+import bochner as bo
+from bochner.kernels import Gaussian, Matern, OnSphere
+
+N, NEW = 90, 30
+KERNEL = Gaussian(0.8)
+SEED = {"random_state": 0}
+FEATURES = {"kernel": KERNEL, "method": "orthogonal", "n_features": 24, **SEED}
+LANDMARKS = FEATURES | {"method": "nystrom"}
+GIVEN = FEATURES | {
+    "method": bo.Nystrom(bo.landmarks.Given(np.random.default_rng(8).uniform(-2, 2, (20, 2))))
+}
+MATRIX = {"kernel": KERNEL, **SEED}
+EXACT = {"kernel": KERNEL, "method": "exact", **SEED}
+CHOSEN = {"n_features": 24, **SEED}
+STEPS = {"tol": None, "max_iter": 4, "alpha": 1e-3}
+TIGHT = {"tol": 1e-11}
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A learner, the kind of its target, the relative tolerance of its answers, and its laws.
+
+    ``kind`` is "number", "class", "class of two", "pair" (two columns) or "none".
+    """
+
+    name: str
+    model: Any
+    kind: str = "number"
+    close: float = 1e-8
+    can: str = ""
+    but: str = ""
+    made: Any = None
+
+    def __repr__(self):
+        return self.name
+
+    def rows(self, n=N, seed=0, t=None):
+        """Return rows and a target, both read-only; ``t`` columns of numbers where it is given."""
+        rng = np.random.default_rng(seed)
+        X = (self.made or square)(rng, n)
+        f = np.sin(2 * X[:, 0]) * X[:, 1] + 0.3 * rng.standard_normal(n)
+        y = {
+            "class": lambda: np.digitize(f, [-0.4, 0.4]),
+            "class of two": lambda: np.digitize(f, [0.1]),
+            "none": lambda: None,
+            "pair": lambda: np.column_stack([f, X[:, 0] ** 2]),
+            "number": lambda: f + 1,
+        }[self.kind]()
+        if t is not None:
+            y = np.column_stack([(f + 1) * (j + 1) + X[:, 0] ** j for j in range(t)])
+        for array in (X, y):
+            if array is not None:
+                array.flags.writeable = False
+        return X, y
+
+    @property
+    def new(self):
+        """Return rows that no fit has seen."""
+        return self.rows(NEW, seed=9)[0]
+
+    def fit(self, X, y=None, w=None, **changes):
+        """Return a new fit of the learner; weights only where they are given."""
+        model = clone(self.model).set_params(**changes)
+        return model.fit(X, y) if w is None else model.fit(X, y, sample_weight=w)
+
+    @property
+    def fitted(self):
+        """Return the fit to its rows, made once: copy it before a change."""
+        return fitted(self)
+
+
+@cache
+def fitted(case):
+    return case.fit(*case.rows())
+
+
+def square(rng, n):
+    return rng.uniform(-2, 2, (n, 2))
+
+
+def globe(rng, n):
+    return np.column_stack([rng.uniform(-80, 80, n), rng.uniform(-180, 180, n)])
+
+
+#: Methods whose fits keep no rows to judge errors by; nor do those by stochastic gradient descent.
+KEPT_NO_ROWS = bo.FourierGrid, bo.NearestNeighbours, bo.ExactKernel
+ANSWERS = {
+    "predict": lambda m, X: m.predict(X),
+    "decision_function": lambda m, X: m.decision_function(X),
+    "score_samples": lambda m, X: m.score_samples(X),
+    "predict_proba": lambda m, X: m.predict_proba(X),
+    "transform": lambda m, X: m.transform(X),
+    "inverse_transform": lambda m, X: m.inverse_transform(m.transform(X)),
+    "sample_y": lambda m, X: m.predict(X, return_std=True)[1],
+    "predict_interval": lambda m, X: np.stack(m.predict_interval(X, coverage=0.6)),
+}
+
+
+def answers(model, X, names=ANSWERS):
+    """Return all that a fitted model gives at rows, by name."""
+    kept = isinstance(model, bo.KernelSGDRegressor) or isinstance(model.method, KEPT_NO_ROWS)
+    without = ("predict_interval",) if kept else ()
+    return {
+        name: np.asarray(ANSWERS[name](model, X))
+        for name in names
+        if hasattr(model, name) and name not in without
+    }
+
+
+def off(one, other):
+    """Return the largest difference of two sets of answers, relative; infinite if labels differ."""
+    assert one.keys() == other.keys(), f"{one.keys()} is not {other.keys()}"
+    worst = 0.0
+    for name, a in one.items():
+        b = other[name]
+        assert a.shape == b.shape, f"{name}: {a.shape} is not {b.shape}"
+        if a.dtype.kind in "fc":
+            worst = max(worst, np.abs(a - b).max(initial=0) / max(1.0, np.abs(b).max(initial=0)))
+        elif not np.array_equal(a, b):
+            worst = np.inf
+    return worst
+
+
+RIDGE, PROCESS, LOSS = bo.KernelRidge, bo.GaussianProcessRegressor, bo.KernelRegressor
+ON_ROWS = "gram_cached"
+#: Laws of fits that are sums over rows, of fits whose maps depend on no rows, of fits on a grid.
+SUM = "weights order pieces merge targets unit"
+FREE = "weights order targets unit"
+CASES = [
+    Case("ridge on features", RIDGE(alpha="loo", **FEATURES), can=SUM),
+    Case("ridge, gcv", RIDGE(alpha="gcv", **FEATURES), can=SUM),
+    Case("ridge, evidence", RIDGE(alpha="evidence", **FEATURES), can=SUM),
+    Case(
+        "ridge, alpha given", RIDGE(alpha=0.3, fit_intercept=False, **FEATURES), can=SUM + " scale"
+    ),
+    Case("ridge on landmarks", RIDGE(**LANDMARKS), close=1e-7, can="targets unit", but="dense"),
+    Case(
+        "ridge, map chosen",
+        RIDGE(**FEATURES | {"method": "auto"}),
+        close=1e-7,
+        can="targets unit",
+        but="gradient dense",
+    ),
+    Case("ridge, all chosen", RIDGE(**CHOSEN)),
+    Case("ridge, kernel by name", RIDGE("matern32", **CHOSEN), can="targets unit", but="gradient"),
+    Case(
+        "ridge, learned metric",
+        RIDGE("gaussian", metric="learned", **CHOSEN),
+        can="unit",
+        but="gradient",
+    ),
+    Case("exact ridge", RIDGE(alpha="gcv", **EXACT), can="order targets unit", but="stream"),
+    Case("exact ridge, alpha given", RIDGE(alpha=0.1, **EXACT), can=FREE + " scale", but="stream"),
+    Case("exact ridge, chosen", RIDGE(**SEED), can="order", but="stream"),
+    Case(
+        "iterated ridge",
+        RIDGE(alpha=0.1, **FEATURES | {"method": bo.ExactKernel("nystrom")}),
+        close=1e-5,
+        can="weights order targets unit scale",
+        but="intervals",
+    ),
+    Case(
+        "ridge in leaves",
+        RIDGE(KERNEL, method=bo.LocalKernel(30, 12), alpha=0.1, **SEED),
+        close=1e-6,
+        can="targets unit",
+    ),
+    Case(
+        "ridge on a grid",
+        RIDGE(KERNEL, method=bo.FourierGrid(), alpha=0.1, **SEED),
+        can="order targets unit",
+        but="intervals onnx",
+    ),
+    Case(
+        "ridge on the sphere",
+        RIDGE(OnSphere(Matern(1.5, 0.5)), **SEED),
+        made=globe,
+        can="order unit",
+        but="stream sparse tables onnx",
+    ),
+    Case(
+        "ridge classifier",
+        bo.KernelRidgeClassifier(**FEATURES),
+        "class",
+        can=SUM,
+        but="class-weights",
+    ),
+    Case(
+        "exact ridge classifier",
+        bo.KernelRidgeClassifier(alpha=0.3, **EXACT),
+        "class",
+        can=FREE + " scale",
+    ),
+    Case("process", PROCESS(**FEATURES), can="pieces targets unit"),
+    Case(
+        "process, law given",
+        PROCESS(noise=0.1, amplitude=2.0, **GIVEN),
+        can="weights order pieces merge targets",
+        but="tables bytes",
+    ),
+    Case("process on landmarks", PROCESS(**LANDMARKS), can="targets unit"),
+    Case("exact process", PROCESS(**EXACT), can="order targets unit"),
+    Case(
+        "exact process, law given",
+        PROCESS(noise=0.1, amplitude=2.0, **EXACT),
+        can="weights order targets",
+    ),
+    Case(
+        "process on a grid",
+        PROCESS(KERNEL, method=bo.FourierGrid(), **SEED),
+        close=1e-7,
+        can="order targets unit",
+        but="onnx sparse",
+    ),
+    Case(
+        "process of neighbours",
+        PROCESS(Matern(1.5, 0.8), method=bo.NearestNeighbours(10), **SEED),
+        can="order pieces merge unit",
+        but="gradient onnx",
+    ),
+    Case("svc", bo.SVC(C=2.0, **TIGHT, **FEATURES), "class", can="weights order scale"),
+    Case(
+        "svc of two", bo.SVC(C=2.0, **TIGHT, **FEATURES), "class of two", can="weights order scale"
+    ),
+    Case("exact svc of two", bo.SVC(C=2.0, **MATRIX), "class of two", but="memory"),
+    Case(
+        "logistic of two",
+        bo.LogisticRegression(C=2.0, tol=1e-9, **FEATURES),
+        "class of two",
+        but="memory",
+    ),
+    Case(
+        "ridge classifier of two",
+        bo.KernelRidgeClassifier(alpha=0.3, **FEATURES),
+        "class of two",
+        can=SUM,
+    ),
+    Case("svc, C chosen", bo.SVC(**FEATURES), "class", can="order", but="memory dtype"),
+    Case(
+        "svc of pairs",
+        bo.SVC(C=2.0, multi_class="ovo", **TIGHT, **FEATURES),
+        "class",
+        can="weights order scale",
+    ),
+    Case(
+        "exact svc",
+        bo.SVC(C=2.0, loss="hinge", tol=1e-9, **MATRIX),
+        "class",
+        close=1e-5,
+        can="weights order scale",
+        but="memory",
+    ),
+    Case(
+        "logistic",
+        bo.LogisticRegression(C=2.0, **TIGHT, **FEATURES),
+        "class",
+        close=1e-6,
+        can="weights order scale",
+    ),
+    Case(
+        "logistic, one each",
+        bo.LogisticRegression(C=2.0, multinomial=False, **TIGHT, **FEATURES),
+        "class",
+        close=1e-6,
+        can="weights order scale",
+    ),
+    Case(
+        "exact logistic",
+        bo.LogisticRegression(C=2.0, **TIGHT, **MATRIX),
+        "class",
+        close=1e-5,
+        can="weights order scale",
+    ),
+    Case(
+        "svr",
+        bo.SVR(C=2.0, epsilon=0.1, **TIGHT, **FEATURES),
+        close=1e-7,
+        can="weights order targets scale",
+    ),
+    Case("svr, C chosen", bo.SVR(**FEATURES), can="order unit", but="dtype"),
+    Case(
+        "exact svr",
+        bo.SVR(C=2.0, epsilon=0.1, **TIGHT, **MATRIX),
+        close=1e-3,
+        can="weights order targets scale",
+    ),
+    Case(
+        "absolute loss",
+        LOSS(loss="absolute", alpha=0.3, **TIGHT, **FEATURES),
+        close=1e-7,
+        can="weights order targets scale",
+    ),
+    Case(
+        "huber loss, alpha chosen",
+        LOSS(loss="huber", **TIGHT, **FEATURES),
+        can="order unit",
+        but="dtype",
+    ),
+    Case(
+        "quantiles",
+        LOSS(loss="quantile", alpha=0.3, **TIGHT, **FEATURES),
+        close=1e-7,
+        can="weights order scale",
+    ),
+    Case("one class", bo.OneClassSVM(nu=0.3, **TIGHT, **FEATURES), "none", can="weights order"),
+    Case(
+        "exact one class",
+        bo.OneClassSVM(nu=0.3, **MATRIX),
+        "none",
+        can="weights order",
+        but="memory",
+    ),
+    Case(
+        "sgd",
+        bo.KernelSGDRegressor(strategy="approximate_cached", **STEPS, **FEATURES),
+        can="weights targets",
+        but="intervals bytes",
+    ),
+    Case(
+        "sgd on rows",
+        bo.KernelSGDRegressor(strategy=ON_ROWS, **STEPS, **MATRIX),
+        can="weights targets",
+        but="blocks memory stream intervals",
+    ),
+    Case(
+        "sgd classifier",
+        bo.KernelSGDClassifier(strategy="approximate_cached", loss="log_loss", **STEPS, **FEATURES),
+        "class",
+        can="weights",
+        but="bytes",
+    ),
+    Case(
+        "components",
+        bo.KernelPCA(3, fit_inverse_transform=True, **FEATURES),
+        "none",
+        can="weights order pieces merge",
+    ),
+    Case("clusters", bo.KernelKMeans(3, **FEATURES), "none", can="weights order", but="dtype"),
+    Case(
+        "clusters, in batches",
+        bo.KernelKMeans(3, algorithm="minibatch", **FEATURES),
+        "none",
+        but="dtype",
+    ),
+    Case(
+        "correlations, alpha chosen",
+        bo.KernelCCA(2, **FEATURES),
+        "pair",
+        can="weights pieces",
+        but="dtype",
+    ),
+    Case(
+        "correlations", bo.KernelCCA(2, alpha=0.5, **FEATURES), "pair", can="weights order pieces"
+    ),
+    Case("features", bo.KernelFeatures(**LANDMARKS), "none"),
+]
