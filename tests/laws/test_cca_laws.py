@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-import scipy.sparse
-import torch
 from scipy.linalg import eigh
 from sklearn.cross_decomposition import CCA
 from tolerance import assert_close
@@ -112,28 +110,6 @@ def same(a, b, factor=1e6):
         assert_close(ours, theirs, factor=factor)
 
 
-@pytest.mark.parametrize("alpha", [0.5, "cv"])
-@pytest.mark.parametrize("kernel", [KERNEL, "gaussian"], ids=repr)
-def test_fit_is_fit_blocks_for_any_block_size(alpha, kernel):
-    X, Y = pairs()
-    whole = model(kernel, alpha=alpha, method="auto").fit(X, Y)
-    for size in (37, 300):
-        blocks = bo.Blocks.from_arrays(X, Y, block_rows=size)
-        same(model(kernel, alpha=alpha, method="auto").fit_blocks(blocks), whole)
-
-
-@pytest.mark.parametrize("alpha", [0.5, "cv"])
-def test_pieces_are_one_fit_and_whole_weights_are_repeated_rows(alpha):
-    X, Y = pairs()
-    w = np.random.default_rng(0).integers(0, 3, 300)
-    whole = model(alpha=alpha).fit(np.repeat(X, w, axis=0)[::-1], np.repeat(Y, w, axis=0)[::-1])
-    same(model(alpha=alpha).fit(X, Y, w.astype(float)), whole)
-    pieces = model(alpha=alpha)
-    for part in (slice(0, 120), slice(120, 121), slice(121, 300)):
-        pieces.partial_fit(X[part], Y[part], w[part])
-    same(pieces, whole)
-
-
 # ---- libraries, files
 
 
@@ -158,28 +134,6 @@ def test_a_constant_side_correlates_with_nothing():
     with pytest.warns(SolutionWarning, match="have 0 pairs"):
         m = model().fit(X, np.full((200, 1), 0.3))
     assert m.transform(X).shape == (200, 0)
-
-
-def test_tensors_vectors_and_sparse_rows():
-    X, Y = pairs()
-    t = model().fit(torch.asarray(X), torch.asarray(Y))
-    assert type(t.transform(torch.asarray(X))) is torch.Tensor
-    same(t, model().fit(X, Y))
-    one = model(n_components=1).fit(X, Y[:, 1])
-    assert one.transform(X, Y[:, 1])[1].shape == (300, 1)
-    X[X < 0] = 0
-    sparse = model(alpha="cv").fit(scipy.sparse.csr_array(X), Y)
-    same(sparse, model(alpha="cv").fit(X, Y))
-
-
-def test_a_saved_model_gives_the_same_bits_and_goes_on(tmp_path):
-    X, Y = pairs()
-    fitted = model(alpha="cv").fit(X, Y)
-    bo.save(fitted, tmp_path / "m")
-    again = bo.load(tmp_path / "m")
-    for a, b in zip(again.transform(X, Y), fitted.transform(X, Y), strict=True):
-        np.testing.assert_array_equal(a, b)
-    same(again.partial_fit(X, Y), fitted.partial_fit(X, Y))
 
 
 # ---- refusals and warnings

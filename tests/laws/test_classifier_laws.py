@@ -1,10 +1,8 @@
 """SVC and LogisticRegression: scikit-learn's answers with exact features, and laws of classes."""
 
 import itertools
-import pickle
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import make_moons
@@ -107,30 +105,6 @@ def test_one_against_the_rest_is_a_binary_fit_for_each_class():
 # ---- probabilities
 
 
-@pytest.mark.parametrize("K", [2, 4])
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: bo.SVC(KERNEL, **options(probability=True, tol=1e-4)),
-        lambda: bo.SVC(KERNEL, **options(probability=True, loss="hinge", tol=1e-2)),
-        lambda: bo.LogisticRegression(KERNEL, **options(C=1e3, tol=1e-4)),
-        lambda: bo.LogisticRegression(KERNEL, **options(C=1e3, tol=1e-4, multinomial=False)),
-    ],
-    ids=["squared", "hinge", "multinomial", "apart"],
-)
-def test_the_largest_probability_is_that_of_the_class_predicted(make, K):
-    X, y = table(K=K)
-    model = make().fit(X, y)
-    new = np.concatenate([np.random.default_rng(1).uniform(-3, 3, (2000, 2)), 1e3 * X])
-    p, q = model.predict_proba(new), model.predict_log_proba(new)
-    assert (model.classes_[p.argmax(axis=1)] == model.predict(new)).all()
-    assert (model.classes_[q.argmax(axis=1)] == model.predict(new)).all()
-    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-12)
-    np.testing.assert_allclose(np.exp(q), p, atol=1e-12)
-    assert p.min() >= 0
-    assert p.shape == (len(new), K)
-
-
 def test_equal_decisions_go_to_the_class_predicted():
     p = agreeing(np.array([[0.5, 0.5], [0.2, 0.8]]), np.array([1, 1]))
     assert p.argmax(axis=1).tolist() == [1, 1]
@@ -200,17 +174,6 @@ def test_two_different_rows_of_each_class_are_enough_for_probabilities():
 # ---- the same from any blocks, weights, labels
 
 
-@BOTH
-def test_fit_is_fit_blocks_for_any_block_size(cls):
-    X, y = table(K=3)
-    whole = cls(KERNEL, **options(tol=1e-12)).fit(X, y)
-    for size in (7, 160):
-        blocks = bo.Blocks.from_arrays(X, y, block_rows=size)
-        again = cls(KERNEL, **options(tol=1e-12)).fit_blocks(blocks)
-        np.testing.assert_allclose(again.coef_, whole.coef_, atol=1e-6)
-        assert (again.classes_ == whole.classes_).all()
-
-
 @pytest.mark.parametrize("cls", [bo.SVC, bo.LogisticRegression, bo.SVR])
 def test_the_lengthscale_is_chosen_for_c_times_the_weights(cls):
     X, y = table(300)
@@ -230,30 +193,6 @@ def test_the_width_is_judged_at_the_penalty_given(cls):
     assert 2 * narrow.map_.n_features < wide.map_.n_features
 
 
-@BOTH
-def test_class_weights_are_sample_weights(cls):
-    X, y = table(K=3)
-    factors = {0: 1.0, 1: 3.0, 2: 0.5}
-    a = cls(KERNEL, **options(class_weight=factors, tol=1e-12)).fit(X, y)
-    b = cls(KERNEL, **options(tol=1e-12)).fit(X, y, np.vectorize(factors.get)(y))
-    np.testing.assert_allclose(a.coef_, b.coef_, atol=1e-7)
-
-
-@BOTH
-@pytest.mark.parametrize(
-    "name", [lambda y: np.array(["no", "yes"])[y], lambda y: y == 1, lambda y: y * 2.0 - 1.0]
-)
-def test_labels_of_any_type_are_given_back(cls, name):
-    X, y = table()
-    model = cls(KERNEL, **options()).fit(X, name(y))
-    plain = cls(KERNEL, **options()).fit(X, y)
-    assert (model.predict(X) == name(plain.predict(X))).all()
-    assert model.predict(X).dtype == name(y).dtype
-    assert model.decision_function(X).shape == (160,)
-    assert model.coef_.shape == (1, 64)
-    assert model.intercept_.shape == (1,)
-
-
 def test_nonsmooth_losses_take_no_pass_for_moments(monkeypatch):
     """Few rows bend, others than in the step before: moments of all rows are no preconditioner."""
     X, y = table()
@@ -264,46 +203,6 @@ def test_nonsmooth_losses_take_no_pass_for_moments(monkeypatch):
     )
     bo.SVC(KERNEL, loss="hinge", **options(tol=1e-3)).fit(X, y)
     assert not swept
-
-
-def test_features_that_do_not_fit_in_memory_give_the_same(monkeypatch):
-    X, y = table(K=3)
-    kept = bo.SVC(KERNEL, **options(tol=1e-12)).fit(X, y)
-    monkeypatch.setattr("bochner.models._rows.free_bytes", lambda: 0)
-    made = bo.SVC(KERNEL, **options(tol=1e-12)).fit(X, y)
-    np.testing.assert_allclose(made.coef_, kept.coef_, atol=1e-6)
-
-
-@BOTH
-def test_float32_decides_as_float64(cls):
-    X, y = table(K=3)
-    single = cls(KERNEL, **options(precision="float32", tol=1e-5)).fit(X, y)
-    double = cls(KERNEL, **options(precision="float64")).fit(X, y)
-    assert single.feature_dtype_ == "float32"
-    a, b = single.decision_function(X), double.decision_function(X)
-    np.testing.assert_allclose(a, b, atol=1e-2)
-    assert (single.predict(X) == double.predict(X)).mean() > 0.99
-
-
-@BOTH
-def test_saved_models_predict_the_same_bits(cls, tmp_path):
-    X, y = table(K=3)
-    extra = {"probability": True} if cls is bo.SVC else {}
-    model = cls(KERNEL, **options(tol=1e-4, **extra)).fit(X, np.array(["a", "b", "c"])[y])
-    bo.save(model, tmp_path / "model.bochner")
-    for again in (bo.load(tmp_path / "model.bochner"), pickle.loads(pickle.dumps(model))):
-        np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
-        np.testing.assert_array_equal(again.predict(X), model.predict(X))
-        assert again.solution_.outcome is model.solution_.outcome
-
-
-@BOTH
-def test_a_table_with_text_columns(cls):
-    X, y = table()
-    frame = pd.DataFrame({"a": X[:, 0], "side": np.where(X[:, 1] > 0, "up", "down")})
-    model = cls(KERNEL, **options()).fit(frame, y)
-    assert model.score(frame, y) > 0.8
-    assert model.feature_names_in_.tolist() == ["a", "side"]
 
 
 # ---- refusals and warnings
@@ -380,15 +279,6 @@ def test_too_few_steps_warn_what_to_do(cls):
     assert model.n_iter_ == 1
 
 
-@BOTH
-def test_a_class_that_one_block_lacks_is_learned_all_the_same(cls):
-    X, y = table(K=3)
-    order = np.argsort(y, kind="stable")
-    blocks = bo.Blocks.from_arrays(X[order], y[order], block_rows=30)
-    model = cls(KERNEL, **options()).fit_blocks(blocks)
-    assert model.score(X, y) == pytest.approx(cls(KERNEL, **options()).fit(X, y).score(X, y))
-
-
 # ---- the penalty that is chosen
 
 
@@ -437,19 +327,6 @@ def test_the_penalty_chosen_is_next_to_the_best_on_new_rows():
     grid = {C: lost(C) for C in 10.0 ** np.arange(-2, 5)}
     assert lost(model.C_) < 1.02 * min(grid.values())
     assert min(grid.values()) < 0.9 * min(grid[1.0], grid[1e4])
-
-
-@BOTH
-@pytest.mark.parametrize("C", ["auto", 3.0])
-def test_weights_in_another_unit_change_the_unit_of_c(cls, C):
-    X, y = table()
-    w = np.random.default_rng(0).uniform(0.2, 0.9, 160)
-    plain = cls(KERNEL, **options(C=C)).fit(X, y, w)
-    for unit in (2.0**-20, 2.0**-465):
-        other = cls(KERNEL, **options(C=C if C == "auto" else C / unit)).fit(X, y, unit * w)
-        np.testing.assert_array_equal(other.coef_, plain.coef_)
-        assert other.C_ == pytest.approx(plain.C_ / unit)
-        assert other.solution_.objective == pytest.approx(unit * plain.solution_.objective)
 
 
 @BOTH

@@ -15,7 +15,7 @@ from sklearn.svm import SVC as Exact
 
 import bochner as bo
 from bochner.errors import DataWarning, InvalidInput, SolutionWarning
-from bochner.kernels import Gaussian, Laplace, Linear, Matern
+from bochner.kernels import Gaussian, Laplace, Linear
 from bochner.models.convex.classification import class_sample
 from bochner.solvers.convex.class_losses import Hinge, Logistic, Multinomial, SquaredHinge
 from bochner.solvers.convex.driver import minimise
@@ -296,20 +296,6 @@ def test_logistic_regression_finds_the_columns_that_matter():
     assert auto.search_.compared
 
 
-@pytest.mark.parametrize("cls", LEARNERS)
-def test_weights_are_copies(cls):
-    X, y = labelled(60)
-    w = np.random.default_rng(2).integers(0, 4, 60)
-    given = {"tol": 1e-11, "random_state": 0, "C": 3.0} | squared(cls)
-    weighted = cls(Matern(2.5), **given).fit(X, y, w)
-    copied = cls(Matern(2.5), **given).fit(X.repeat(w, axis=0), y.repeat(w))
-    T = rows(30, 1)[0]
-    one, two = (m.decision_function(T) for m in (weighted, copied))
-    if cls is bo.LogisticRegression:
-        one, two = (f - f.mean(axis=1, keepdims=True) for f in (one, two))
-    np.testing.assert_allclose(one, two, atol=1e-4)
-
-
 def test_probabilities_of_a_machine_are_calibrated_by_rows_left_out():
     X, codes = rows(600)
     y = codes > 0
@@ -515,19 +501,6 @@ def test_the_penalty_of_many_rows_is_tried_again_with_more(monkeypatch):
         lost.append(log_loss(y[held], fit.predict_proba(X[held])))
     # Penalties are compared by fits to 3e-3 of their objective.
     np.testing.assert_allclose(path.errors / path.errors[0], np.array(lost) / lost[0], rtol=0.02)
-
-
-@pytest.mark.parametrize("cls", LEARNERS)
-def test_models_of_rows_are_files_and_gradients(cls, tmp_path):
-    X, y = labelled(80)
-    model = cls(Gaussian(1.0), random_state=0).fit(X, y)
-    bo.save(model, tmp_path / "model.bochner")
-    back, T = bo.load(tmp_path / "model.bochner"), rows(10, 1)[0]
-    np.testing.assert_array_equal(back.decision_function(T), model.decision_function(T))
-    h, slopes = 1e-5, model.gradient(T)
-    for j, e in enumerate(np.eye(2)):
-        up, down = (model.decision_function(T + s * h * e) for s in (1, -1))
-        np.testing.assert_allclose(slopes[:, j], (up - down) / (2 * h), atol=1e-5)
 
 
 def test_softmax_probabilities_are_those_of_the_decisions():

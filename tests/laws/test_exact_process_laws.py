@@ -207,18 +207,6 @@ def test_solved_again_with_another_noise():
     )
 
 
-def test_each_target_has_its_own_noise():
-    both = np.column_stack([Y, np.random.default_rng(5).standard_normal(90)])
-    model = process().fit(X, both)
-    mean, std = model.predict(NEW, return_std=True)
-    for i in range(2):
-        alone = process().fit(X, both[:, i])
-        assert model.noise_variance_[i] == pytest.approx(alone.noise_variance_, rel=1e-9)
-        found = alone.predict(NEW, return_std=True)
-        assert np.allclose(mean[:, i], found[0], rtol=1e-9, atol=1e-12)
-        assert np.allclose(std[:, i], found[1], rtol=1e-9)
-
-
 def test_constant_target():
     mean, std = process().fit(X, np.full(90, 3.0)).predict(NEW, return_std=True)
     assert np.allclose(mean, 3.0)

@@ -4,7 +4,6 @@ import warnings
 
 import numpy as np
 import pytest
-import scipy.sparse
 from gallery import table
 from sklearn.kernel_ridge import KernelRidge as Exact
 from tolerance import assert_close
@@ -26,24 +25,6 @@ def model(kernel=KERNEL, **changes):
 
 
 # ---- a penalty for each target
-
-
-@pytest.mark.parametrize("criterion", ["loo", "gcv", "evidence"])
-@pytest.mark.parametrize("method", ["orthogonal", "exact"])
-def test_each_target_has_the_penalty_it_would_have_alone(criterion, method):
-    X, y = table(t=3)
-    y += np.random.default_rng(2).normal(size=y.shape) * [0.0, 1.0, 5.0]
-    options = dict(alpha=criterion, method=method, alpha_per_target=True)
-    together = model(**options).fit(X, y)
-    assert together.alpha_.shape == (3,)
-    assert together.alpha_[0] < together.alpha_[2]
-    for i in range(3):
-        alone = model(**options | {"alpha_per_target": False}).fit(X, y[:, i])
-        assert_close(together.alpha_[i] / alone.alpha_, 1.0, factor=1e4)
-        close = 1e7 if method == "orthogonal" else 1e9
-        assert_close(together.predict(X)[:, i], alone.predict(X), factor=close)
-    shared = model(alpha=criterion, method=method).fit(X, y)
-    assert np.ndim(shared.alpha_) == 0
 
 
 @pytest.mark.parametrize("method", ["orthogonal", "exact"])
@@ -124,26 +105,6 @@ def test_any_features_precondition(preconditioner):
     assert found.choice_.reason.startswith("The exact kernel, by conjugate gradients")
     expected = model(method="exact", alpha=0.05).fit(X, y)
     assert np.abs(found.predict(X) - expected.predict(X)).max() < 1e-6
-
-
-def test_sparse_rows_tables_and_blocks_give_the_same():
-    X, y = table(300, d=3)
-    X[np.abs(X) < 1] = 0
-    whole = model(method="exact").fit(X, y)
-    sparse = model(method="exact").fit(scipy.sparse.csr_array(X), y)
-    assert np.abs(sparse.predict(scipy.sparse.csr_array(X)) - whole.predict(X)).max() < 1e-6
-    streamed = model(method="exact").fit_blocks(bo.Blocks.from_arrays(X, y, block_rows=77))
-    assert_close(streamed.predict(X), whole.predict(X), factor=1e4)
-    single = model(method="exact").fit(X.astype(np.float32), y)
-    assert np.abs(single.predict(X.astype(np.float32)) - whole.predict(X)).max() < 1e-5
-
-
-def test_an_exact_fit_is_kept_in_a_file_bit_for_bit(tmp_path):
-    X, y = table(200)
-    for method in ("exact", bo.ExactKernel(tol=1e-4)):
-        fitted = model("gaussian", method=method).fit(X, y)
-        bo.save(fitted, tmp_path / "m.bochner")
-        assert (bo.load(tmp_path / "m.bochner").predict(X) == fitted.predict(X)).all()
 
 
 def test_an_iteration_that_does_not_converge_says_what_to_do():

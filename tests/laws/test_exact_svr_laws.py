@@ -58,16 +58,6 @@ def test_coefficients_of_rows_and_of_features():
         features.dual_coef_  # noqa: B018
 
 
-def test_several_targets_and_no_intercept():
-    both = np.column_stack([Y, -3 * Y])
-    model = bo.SVR(KERNEL, C=1.0, epsilon=0.1).fit(X, both)
-    for i in range(2):
-        alone = bo.SVR(KERNEL, C=1.0, epsilon=0.1).fit(X, both[:, i])
-        assert np.allclose(model.predict(NEW)[:, i], alone.predict(NEW), atol=1e-6)
-    without = bo.SVR(KERNEL, C=1.0, epsilon=0.1, fit_intercept=False, random_state=0).fit(X, Y)
-    assert without.intercept_ == 0
-
-
 @pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared_epsilon_insensitive"])
 def test_the_penalty_is_the_best_for_rows_left_out(loss):
     model = bo.SVR(loss=loss, random_state=0).fit(X, Y)

@@ -189,16 +189,6 @@ def agrees_as_a_classifier(model, rows):
         assert alike(got["probability"], model.predict_proba(rows), SINGLE), model
 
 
-@pytest.mark.parametrize("method", METHODS[:2])
-@pytest.mark.parametrize("targets", [Y, np.column_stack([Y, X[:, 2] ** 2])], ids=["one", "two"])
-def test_the_graph_of_a_gaussian_process_gives_mean_and_deviation(method, targets):
-    model = bo.GaussianProcessRegressor(Gaussian(1.5), method=method, **OPTIONS).fit(X, targets)
-    rows = np.vstack([X, 30.0 * NEW]).astype("f4") * 1.0
-    got, (mean, deviation) = run(model, rows), model.predict(rows, return_std=True)
-    assert alike(got["prediction"], mean, SINGLE)
-    assert alike(got["deviation"], deviation, SINGLE)
-
-
 LOSSES = ["log_loss", "modified_huber", "hinge"]
 
 
@@ -211,38 +201,6 @@ def test_the_graph_of_a_descent_gives_what_it_has_come_to(strategy):
     for loss, labels in ((loss, labels) for loss in LOSSES for labels in (TWO, WORDS)):
         model = bo.KernelSGDClassifier(Gaussian(1.5), loss=loss, **how).fit(X, labels)
         agrees_as_a_classifier(model, rows)
-
-
-@pytest.mark.parametrize("leaf_rows", [20, 60])
-def test_the_graph_of_leaves_finds_the_leaf_of_each_row(leaf_rows):
-    method = bo.LocalKernel(leaf_rows, landmarks=8)
-    model = bo.KernelRidge(Matern(1.5), method=method, alpha=0.1, random_state=0)
-    model.fit(X, np.column_stack([Y, X[:, 2] ** 2]))
-    assert model.fit_.tree.n_leaves == 60 // leaf_rows
-    assert alike(run(model, X, precision="float64")["prediction"], model.predict(X), DOUBLE)
-
-
-def test_the_graph_of_an_exact_fit_is_of_the_kernel_itself():
-    model = bo.KernelRidge(Matern(1.5), method="exact", alpha=0.1, random_state=0).fit(X, Y)
-    assert alike(run(model, X)["prediction"], model.predict(X.astype("f4") * 1.0), SINGLE)
-
-
-def test_graphs_of_learners_without_targets_give_what_they_give():
-    rows = X.astype("f4") * 1.0
-    one = bo.OneClassSVM(Gaussian(1.5), **OPTIONS).fit(X)
-    got = run(one, rows)
-    assert alike(got["decision"], one.decision_function(rows), SINGLE)
-    assert got["label"].tolist() == one.predict(rows).tolist()
-    pca = bo.KernelPCA(3, kernel=Gaussian(1.5), **OPTIONS).fit(X)
-    assert alike(run(pca, rows)["scores"], pca.transform(rows), SINGLE)
-    means = bo.KernelKMeans(3, kernel=Gaussian(1.5), **OPTIONS).fit(X)
-    got = run(means, rows)
-    assert alike(got["distances"], means.transform(rows), SINGLE)
-    assert got["cluster"].tolist() == means.predict(rows).tolist()
-    features = bo.KernelFeatures(Gaussian(1.5), **OPTIONS).fit(X)
-    assert alike(run(features, NEAR)["features"], features.transform(NEAR), SINGLE)
-    cca = bo.KernelCCA(2, kernel=Gaussian(1.5), **OPTIONS).fit(X, X[:, :2] ** 2)
-    assert alike(run(cca, rows)["scores"], cca.transform(rows), SINGLE)
 
 
 # ---- the graph itself

@@ -308,32 +308,6 @@ def test_functions_of_kernels_that_are_not_stationary_are_those_of_the_features(
 # ---- the same from any blocks and pieces
 
 
-@pytest.mark.parametrize("method", ["nystrom", "orthogonal"])
-def test_blocks_pieces_and_merged_models_are_one_fit(method):
-    X, y = table(200)
-    options = dict(method=method) if method == "orthogonal" else dict(method=given_landmarks(X))
-    whole = model(**options).fit(X, y)
-    for size in (1, 37):
-        same(whole, model(**options).fit_blocks(bo.Blocks.from_arrays(X, y, block_rows=size)))
-    pieces = model(**options).partial_fit(X[:150], y[:150]).partial_fit(X[150:], y[150:])
-    same(whole, pieces)
-
-
-def given_landmarks(X):
-    return bo.Nystrom(bo.landmarks.Given(X[:30]))
-
-
-def test_a_row_of_weight_two_is_two_rows():
-    X, y = table(60)
-    w = np.random.default_rng(1).integers(0, 3, 60)
-    kept = dict(method=given_landmarks(X))
-    weighted = model(**kept).fit(X, y, w)
-    repeated = model(**kept).fit(np.repeat(X, w, axis=0), np.repeat(y, w))
-    new = np.vstack([table(20, seed=9)[0], FAR])
-    for a, b in zip(law(weighted, new), law(repeated, new), strict=True):
-        assert_close(a, b, factor=1e6)
-
-
 def test_float32_is_float64_to_its_precision():
     X, y = table(300)
     new = np.vstack([table(20, seed=9)[0], FAR])
@@ -353,21 +327,6 @@ def test_noise_below_what_float32_resolves_is_found_in_float64_or_warned_of():
     again = model(**options).fit_blocks(bo.Blocks.from_iterable(lambda: iter([(X, y)])))
     assert again.feature_dtype_ == "float32"
     assert again.moments_.precision == "float64"
-
-
-def test_saved_and_loaded_it_predicts_the_same_bits(tmp_path):
-    X, y = table(100, t=2)
-    ours = model(method="orthogonal").fit(X, y)
-    bounds = ours.predict_interval(X)
-    bo.save(ours, tmp_path / "m.bochner")
-    again = bo.load(tmp_path / "m.bochner")
-    assert again.fit_.calibrated.guarantee == ours.calibration_.guarantee
-    np.testing.assert_array_equal(again.predict_interval(X), bounds)
-    for a, b in zip(law(ours, X), law(again, X), strict=True):
-        np.testing.assert_array_equal(a, b)
-    np.testing.assert_array_equal(ours.predict_interval(X), again.predict_interval(X))
-    np.testing.assert_array_equal(ours.sample_y(X, 2), again.sample_y(X, 2))
-    same(ours.partial_fit(*table(t=2, seed=3)), again.partial_fit(*table(t=2, seed=3)))
 
 
 # ---- intervals and densities

@@ -302,27 +302,11 @@ def test_a_default_fit_covers_as_asked_and_everywhere(fitted):
     assert inside[np.abs(X[:, 0]) > 1.5].mean() > 0.85
 
 
-def test_intervals_are_nested_and_of_the_predictions(fitted):
-    X, _ = table(50, seed=2)
-    shown, low, high = fitted.predict_interval(X, 0.8)
-    _, lower, higher = fitted.predict_interval(X, 0.95)
-    np.testing.assert_array_equal(shown, fitted.predict(X))
-    assert np.all((lower <= low) & (high <= higher))
-
-
 def test_a_fit_on_features_covers_as_asked():
     X, y = table(3000, seed=3)
     model = bo.KernelRidge("gaussian", n_features=64, random_state=0).fit(*table(800))
     _, low, high = model.predict_interval(X, 0.9)
     assert abs(np.mean((low <= y) & (y <= high)) - 0.9) < ALARM * np.sqrt(0.09 / 630)
-
-
-def test_blocks_give_the_intervals_of_rows():
-    X, y = table(400)
-    one = bo.KernelRidge("gaussian", n_features=32, random_state=0).fit(X, y)
-    other = clone(one).fit_blocks(bo.Blocks.from_arrays(X, y).with_rows(100))
-    for a, b in zip(one.predict_interval(X), other.predict_interval(X), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-9)
 
 
 def test_each_target_has_its_own_intervals():
@@ -339,16 +323,6 @@ def test_a_table_has_intervals_and_calibrates():
     assert model.predict_interval(rows)[1].shape == (300,)
     assert model.calibrate(rows, y, folds=3).calibration_.source == "cross-validation"
     assert len(model.calibration_) == 300
-
-
-def test_intervals_are_saved_with_the_model(tmp_path, fitted):
-    X, _ = table(20, seed=4)
-    before = fitted.predict_interval(X, 0.9)
-    bo.save(fitted, tmp_path / "model.bochner")
-    again = bo.load(tmp_path / "model.bochner")
-    assert again.fit_.errors.varies == fitted.fit_.errors.varies
-    for a, b in zip(before, again.predict_interval(X, 0.9), strict=True):
-        np.testing.assert_array_equal(a, b)
 
 
 def test_conditional_distributions_are_saved_too(tmp_path):

@@ -4,8 +4,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import scipy.sparse
-import torch
 from scipy.stats import binom
 from sklearn.cluster import KMeans
 from tolerance import ALARM, assert_close
@@ -154,31 +152,6 @@ def test_minibatches_come_near_and_one_cluster_is_the_running_mean():
     assert len(stream.labels_) == 100
 
 
-@pytest.mark.parametrize("kernel", [KERNEL, "gaussian"], ids=repr)
-@pytest.mark.parametrize("method", ["orthogonal", "nystrom"])
-def test_fit_is_fit_blocks_for_any_block_size(method, kernel):
-    X = rows()
-    whole = model(kernel=kernel, method=method).fit(X)
-    for size in (1, 77):
-        blocks = bo.Blocks.from_arrays(X, X[:, 0], block_rows=size)
-        again = model(kernel=kernel, method=method).fit_blocks(blocks)
-        np.testing.assert_array_equal(again.labels_, whole.labels_)
-        assert_close(again.cluster_centers_, whole.cluster_centers_, factor=1e6)
-    streamed = bo.Blocks.from_iterable(lambda: iter([(X[:50],), (X[50:],)]))
-    again = model(kernel=kernel, method=method, precision="float64").fit_blocks(streamed)
-    np.testing.assert_array_equal(again.labels_, whole.labels_)
-
-
-def test_whole_weights_are_repeated_rows_in_any_order():
-    X = rows()
-    w = np.random.default_rng(0).integers(0, 4, 300)
-    weighted = model().fit(X, sample_weight=w.astype(float))
-    repeated = model().fit(np.repeat(X, w, axis=0)[::-1])
-    assert_close(weighted.cluster_centers_, repeated.cluster_centers_, factor=1e5)
-    assert_close(weighted.inertia_, repeated.inertia_, factor=1e5)
-    np.testing.assert_array_equal(weighted.predict(X), repeated.predict(X))
-
-
 # ---- the objective in the kernel's own terms
 
 
@@ -251,16 +224,6 @@ def test_the_objective_speaks():
 
 
 # ---- libraries, files
-
-
-def test_tensors_in_tensors_out_and_sparse_rows_are_dense_rows():
-    X = rows()
-    fitted = model().fit(torch.asarray(X))
-    assert type(fitted.predict(torch.asarray(X))) is torch.Tensor
-    np.testing.assert_array_equal(fitted.predict(torch.asarray(X)).numpy(), fitted.labels_)
-    X[X < 0.5] = 0
-    sparse = model().fit(scipy.sparse.csr_array(X))
-    np.testing.assert_array_equal(sparse.labels_, model().fit(X).labels_)
 
 
 def test_a_saved_model_gives_the_same_bits_and_goes_on(tmp_path):

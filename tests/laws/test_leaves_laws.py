@@ -133,12 +133,3 @@ def test_where_leaves_cannot_be_is_said():
     with pytest.raises(AttributeError) as refused:
         bo.KernelRidge(method=auto).partial_fit(X, y)
     assert "partial_fit: method=Auto(leaves=True) needs all rows" in str(refused.value.__cause__)
-
-
-def test_a_fit_within_leaves_is_stored_with_its_method(tmp_path):
-    X, y = problem(0.25)
-    model = fitted(0.25, X, y)
-    bo.save(model, tmp_path / "model")
-    again = bo.load(tmp_path / "model")
-    assert again.method == bo.Auto(leaves=True)
-    assert (again.predict(X) == model.predict(X)).all()

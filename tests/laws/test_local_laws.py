@@ -5,7 +5,6 @@ import tracemalloc
 import numpy as np
 import pytest
 from gallery import table
-from scipy.sparse import csr_array
 from tolerance import assert_close
 
 import bochner as bo
@@ -149,17 +148,6 @@ def test_landmarks_carry_what_leaves_have_to_tell_one_another():
     assert errors[1] < 0.7 * errors[0]
 
 
-def test_each_target_has_its_penalty():
-    X, y = table(160, t=2)
-    together = model(alpha=[0.1, 5.0]).fit(X, y)
-    for i, alpha in enumerate((0.1, 5.0)):
-        assert_close(
-            together.predict(X)[:, i], model(alpha=alpha).fit(X, y[:, i]).predict(X), factor=1e9
-        )
-    chosen = model(alpha="loo", alpha_per_target=True).fit(X, y + [[0, 1]] * np.cos(9e3 * y))
-    assert chosen.alpha_[0] < chosen.alpha_[1]
-
-
 @pytest.mark.parametrize("criterion", ["loo", "gcv", "evidence"])
 def test_the_penalty_is_that_of_rows_in_a_few_places(criterion):
     X, y = table(300, noise=0.5)
@@ -168,18 +156,6 @@ def test_the_penalty_is_that_of_rows_in_a_few_places(criterion):
     assert found.solution_.criterion == criterion
     assert found.alpha_ in path.alphas
     assert found.alpha_ == path.alphas[path.best(criterion)]
-
-
-def test_blocks_and_weights_of_zero_change_nothing():
-    X, y = table(200)
-    w = np.ones(200)
-    w[::9] = 0
-    whole = model().fit(X, y, w)
-    for size in (7, 64):
-        streamed = model().fit_blocks(bo.Blocks.from_arrays(X, y, w, block_rows=size))
-        assert (streamed.predict(X) == whole.predict(X)).all()
-    assert whole.rows_seen_ == 200
-    assert len(whole.X_fit_) == len(whole.dual_coef_) == np.count_nonzero(w)
 
 
 def test_what_predicts_a_leaf_copies_no_other_rows():
@@ -191,31 +167,6 @@ def test_what_predicts_a_leaf_copies_no_other_rows():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < X.nbytes
-
-
-def test_gradients_are_those_of_predictions():
-    X, y = table(120)
-    for kernel in (KERNEL, BENT):
-        found = model(kernel).fit(X, y)
-        there, step = X[:9] + 0.003, 1e-5
-        moves = step * np.eye(X.shape[1])
-        slopes = [(found.predict(there + e) - found.predict(there - e)) / (2 * step) for e in moves]
-        assert_close(found.gradient(there), np.stack(slopes, axis=1), factor=1e8)
-
-
-def test_models_are_saved_whole(tmp_path):
-    X, y = table(150, t=2)
-    found = model(alpha="loo").fit(X, y)
-    bo.save(found, tmp_path / "local.safetensors")
-    loaded = bo.load(tmp_path / "local.safetensors")
-    assert (loaded.predict(X) == found.predict(X)).all()
-    assert loaded.choice_.method == bo.LocalKernel(40, 12)
-
-
-def test_sparse_rows_become_dense():
-    X, y = table(120)
-    dense, sparse = model().fit(X, y), model().fit(csr_array(X), y)
-    assert_close(sparse.predict(csr_array(X)), dense.predict(X), factor=1e4)
 
 
 def test_classes_are_targets():

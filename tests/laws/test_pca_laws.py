@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import scipy.sparse
-import torch
 from sklearn.decomposition import PCA
 from sklearn.decomposition import KernelPCA as Exact
 from tolerance import assert_close
@@ -151,51 +150,6 @@ def same(a, b, factor=1e6):
     assert_close(a.trace_ / b.trace_, 1.0, factor=factor)
 
 
-@pytest.mark.parametrize("method", ["orthogonal", "nystrom", "auto"])
-@pytest.mark.parametrize("kernel", [KERNEL, "gaussian"], ids=repr)
-def test_fit_is_fit_blocks_for_any_block_size_whatever_the_targets(method, kernel):
-    X = rows()
-    whole = model(kernel, method=method).fit(X)
-    for size in (1, 37, 200):
-        blocks = bo.Blocks.from_arrays(X, X[:, 0] ** 2, block_rows=size)
-        same(model(kernel, method=method).fit_blocks(blocks), whole)
-
-
-def test_pieces_by_partial_fit_are_one_fit():
-    X, w = rows(), np.random.default_rng(0).uniform(0.5, 2, 200)
-    pieces = model(fit_inverse_transform=True)
-    for part in (slice(0, 120), slice(120, 121), slice(121, 200)):
-        pieces.partial_fit(X[part], sample_weight=w[part])
-    whole = model(fit_inverse_transform=True).fit(X, sample_weight=w)
-    same(pieces, whole)
-    assert pieces.rows_seen_ == whole.rows_seen_ == 200
-    back = [m.inverse_transform(whole.transform(X)) for m in (pieces, whole)]
-    assert np.abs(back[0] - back[1]).max() < 1e-6
-
-
-def test_whole_weights_are_repeated_rows_in_any_order():
-    X = rows()
-    counts = np.random.default_rng(0).integers(0, 4, 200)
-    repeated = np.repeat(X, counts, axis=0)[::-1]
-    same(model().fit(X, sample_weight=counts.astype(float)), model().fit(repeated))
-
-
-def test_planted_fault_scores_about_zero_are_seen():
-    X = rows() + 1
-    whole = model().fit(X)
-    wrong = whole.map_(X) @ whole.eigenvectors_
-    with pytest.raises(AssertionError):
-        assert_close(wrong, whole.transform(X), factor=1e6)
-
-
-def test_float32_is_as_near_as_float32_gets():
-    X = rows(2000)
-    a, b = (model(precision=p).fit(X) for p in ("float32", "float64"))
-    assert np.abs(a.eigenvalues_ / b.eigenvalues_ - 1).max() < 1e-5
-    assert np.abs(a.transform(X) - b.transform(X)).max() < 1e-3
-    assert a.transform(X).dtype == np.float64
-
-
 # ---- the way back
 
 
@@ -236,29 +190,6 @@ def test_there_is_no_way_back_unless_it_is_asked_for():
 
 
 # ---- libraries, files, names
-
-
-def test_tensors_in_tensors_out_and_sparse_rows_are_dense_rows():
-    X = rows()
-    fitted = model().fit(torch.asarray(X))
-    assert type(fitted.transform(torch.asarray(X))) is torch.Tensor
-    assert_close(fitted.transform(torch.asarray(X)).numpy(), model().fit(X).transform(X))
-    X[X < 0.5] = 0
-    sparse = model().fit(scipy.sparse.csr_array(X))
-    assert_close(
-        sparse.transform(scipy.sparse.csr_array(X)), model().fit(X).transform(X), factor=1e5
-    )
-
-
-def test_a_saved_model_gives_the_same_bits_and_goes_on(tmp_path):
-    X = rows()
-    fitted = model("gaussian", method="nystrom", fit_inverse_transform=True).fit(X)
-    bo.save(fitted, tmp_path / "m")
-    again = bo.load(tmp_path / "m")
-    S = fitted.transform(X)
-    np.testing.assert_array_equal(again.transform(X), S)
-    np.testing.assert_array_equal(again.inverse_transform(S), fitted.inverse_transform(S))
-    same(again.partial_fit(X[:50]), fitted.partial_fit(X[:50]))
 
 
 def test_components_have_names_and_go_into_frames():

@@ -1,6 +1,5 @@
 """SVR, OneClassSVM and KernelRegressor: scikit-learn's answers with exact features, and laws."""
 
-import pickle
 import warnings
 
 import numpy as np
@@ -217,52 +216,6 @@ def answers(model, X):
     return (model.decision_function if hasattr(model, "nu") else model.predict)(X)
 
 
-@models
-def test_fit_is_fit_blocks_for_any_block_size(model):
-    X, y = table()
-    whole = clone(model).fit(X, y)
-    for size in (31, 120):
-        blocks = bo.Blocks.from_arrays(X, y, block_rows=size)
-        other = clone(model).fit_blocks(blocks)
-        assert_close(answers(other, X), answers(whole, X), factor=1e6)
-        parts = np.concatenate(list(other.predict_blocks(blocks)))
-        np.testing.assert_array_equal(parts, other.predict(X))
-
-
-@models
-def test_whole_weights_are_repeated_rows_and_zero_weights_none(model):
-    X, y = table()
-    counts = np.random.default_rng(0).integers(0, 3, N)
-    weighted = clone(model).set_params(method="orthogonal").fit(X, y, sample_weight=counts * 1.0)
-    repeated = clone(model).set_params(method="orthogonal")
-    repeated.fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
-    assert_close(answers(weighted, X), answers(repeated, X), factor=1e7)
-
-
-@models
-def test_models_are_kept_by_files_pickle_and_clone(model, tmp_path):
-    X, y = table()
-    fitted = clone(model).fit(X, y)
-    bo.save(fitted, tmp_path / "m.bochner")
-    again = bo.load(tmp_path / "m.bochner")
-    np.testing.assert_array_equal(answers(again, X), answers(fitted, X))
-    np.testing.assert_array_equal(
-        answers(pickle.loads(pickle.dumps(fitted)), X), answers(fitted, X)
-    )
-    assert again.get_params() == fitted.get_params()
-
-
-@pytest.mark.parametrize("loss", ["absolute", "huber", "poisson"])
-def test_several_targets_are_several_models(loss):
-    X, y = table()
-    Y = np.column_stack([np.exp(y), np.exp(-y)])
-    together = regressor(loss=loss, tol=1e-11).fit(X, Y)
-    assert together.predict(X).shape == (N, 2)
-    for j in range(2):
-        alone = regressor(loss=loss, tol=1e-11).fit(X, Y[:, j])
-        assert_close(together.predict(X)[:, j], alone.predict(X), factor=1e7)
-
-
 def test_outliers_move_the_median_little_and_the_mean_far():
     X, y = table(noise=0.1)
     spoilt = y.copy()
@@ -436,20 +389,6 @@ def test_targets_side_by_side_are_each_in_their_unit(model):
     f = clone(model).fit(X, np.column_stack([y, 2.0**-40 * y])).predict(X)
     assert np.ptp(f[:, 0]) > 0.1
     np.testing.assert_allclose(2.0**40 * f[:, 1], f[:, 0], atol=1e-4)
-
-
-@pytest.mark.parametrize("loss", ["squared", "absolute", "huber"])
-def test_weights_in_another_unit_are_another_penalty(loss):
-    X, y = table()
-    w = np.random.default_rng(1).uniform(0.2, 0.9, N)
-    plain = regressor(loss=loss, alpha=0.3).fit(X, y, w)
-    for unit in (2.0**-20, 2.0**-465):
-        other = regressor(loss=loss, alpha=0.3 * unit).fit(X, y, unit * w)
-        np.testing.assert_array_equal(other.predict(X), plain.predict(X))
-        assert other.alpha_ == pytest.approx(plain.alpha_ * unit)
-    chosen = regressor(loss=loss, alpha="holdout")
-    f = clone(chosen).fit(X, y, w).predict(X)
-    np.testing.assert_array_equal(clone(chosen).fit(X, y, 2.0**-465 * w).predict(X), f)
 
 
 def test_a_constant_target_near_the_largest_number_is_predicted():

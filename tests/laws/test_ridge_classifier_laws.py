@@ -1,7 +1,6 @@
 """KernelRidgeClassifier: ridge regression of ±1, from rows, blocks, pieces and files."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.linear_model import RidgeClassifier
 from tolerance import assert_close
@@ -71,66 +70,7 @@ def test_the_exact_kernel_classifies_as_its_regression_does(K):
     assert not hasattr(model(method="exact"), "partial_fit")
 
 
-# ---- blocks, pieces, merging, files
-
-
-@pytest.mark.parametrize("K", [2, 3])
-def test_blocks_and_pieces_are_one_fit(K):
-    X, y = table(K=K)
-    whole = model(alpha="loo").fit(X, y).decision_function(X)
-    codes = np.searchsorted(NAMES, y)
-    for size in (7, 300):
-        blocks = bo.Blocks.from_arrays(X, codes, block_rows=size)
-        streamed = model(alpha="loo").fit_blocks(blocks)
-        assert_close(streamed.decision_function(X), whole, factor=1e6)
-        assert (streamed.classes_ == np.arange(K)).all()
-    order = np.argsort(y, kind="stable")  # classes come one after the other
-    pieces = model(alpha="loo")
-    for part in np.array_split(order, 4):
-        pieces.partial_fit(X[part], y[part], classes=NAMES[:K])
-    assert_close(pieces.decision_function(X), whole, factor=1e6)
-    assert (pieces.predict(X) == model(alpha="loo").fit(X, y).predict(X)).all()
-
-
-def test_a_table_with_labels_of_text_is_fitted_by_blocks():
-    X, y = table()
-    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "tree": y})
-    fitted = model().fit_blocks(bo.Blocks.from_table(frame, target="tree"))
-    assert (fitted.predict(frame[["a", "b"]]) == model().fit(X, y).predict(X)).all()
-    assert list(fitted.feature_names_in_) == ["a", "b"]
-
-
-def test_merged_models_are_one_fit():
-    X, y = table()
-    parts = slice(0, 130), slice(130, 300)
-    merged = bo.merge(*(model(alpha="loo").fit(X[p], y[p]) for p in parts))
-    whole = model(alpha="loo").fit(X, y)
-    assert_close(merged.decision_function(X), whole.decision_function(X), factor=1e6)
-    assert (merged.predict(X) == whole.predict(X)).all()
-
-
-@pytest.mark.parametrize("method", ["orthogonal", "exact"])
-def test_a_file_keeps_labels_and_predictions(method, tmp_path):
-    X, y = table()
-    fitted = model(method=method).fit(X, y)
-    bo.save(fitted, tmp_path / "m.bochner")
-    loaded = bo.load(tmp_path / "m.bochner")
-    assert (loaded.decision_function(X) == fitted.decision_function(X)).all()
-    assert (loaded.predict(X) == fitted.predict(X)).all()
-    assert loaded.predict(X).dtype == fitted.predict(X).dtype
-
-
 # ---- labels
-
-
-@pytest.mark.parametrize("labels", [[False, True], [-1, 1], [0.0, 2.0], ["no", "yes"]], ids=str)
-def test_labels_of_any_type_come_back(labels):
-    X, y = table(K=2)
-    named = np.array(labels)[(y == "elm").astype(int)]
-    fitted = model().fit(X, named)
-    assert fitted.predict(X).dtype == named.dtype
-    assert (fitted.predict(X) == named).mean() > 0.9
-    assert fitted.decision_function(X).shape == (300,)
 
 
 def test_what_cannot_be_classified_is_refused_in_a_sentence():

@@ -1,14 +1,9 @@
 """KernelRidge: the same model from blocks, pieces, weights, tables and libraries; and the trap."""
 
-import array_api_strict
 import naive
 import numpy as np
-import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
 import scipy.sparse
-import torch
 from gallery import table
 from inside import seen_by
 from sklearn.exceptions import NotFittedError
@@ -18,7 +13,7 @@ from tolerance import assert_close
 import bochner as bo
 from bochner import Moments
 from bochner.datasets import load_concrete, load_earth
-from bochner.errors import DataWarning, IncompatibleModels, InvalidInput, SolutionWarning
+from bochner.errors import IncompatibleModels, InvalidInput, SolutionWarning
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
 from bochner.selection.spec import NAMED
 from bochner.solvers.ridge.eigen import decompose
@@ -137,69 +132,6 @@ def test_of_a_sample_leave_one_out_errors_are_those_of_all_rows(kind):
 # ---- the same from any blocks and pieces
 
 
-@pytest.mark.parametrize("alpha", [0.3, "loo", "gcv", "evidence"])
-@pytest.mark.parametrize("method", ["orthogonal", "nystrom", "auto"])
-def test_fit_is_fit_blocks_for_any_block_size(method, alpha):
-    X, y = table()
-    whole = model(method=method, alpha=alpha).fit(X, y)
-    for size in (1, 37, 300):
-        blocks = bo.Blocks.from_arrays(X, y, block_rows=size)
-        same(whole, model(method=method, alpha=alpha).fit_blocks(blocks))
-
-
-@pytest.mark.parametrize("precision", ["auto", "float64"])
-@pytest.mark.parametrize("method", ["orthogonal", "nystrom"])
-def test_rows_whose_number_is_not_known_give_the_same_model(method, precision):
-    """To float32 where precision is "auto": no one knows beforehand that the fit is small."""
-    X, y = table()
-    pieces = [(X[:50], y[:50]), (X[50:51], y[50:51]), (X[51:], y[51:])]
-    blocks = bo.Blocks.from_iterable(lambda: iter(pieces))
-    assert blocks.n_rows is None
-    whole = model(method=method, precision=precision).fit(X, y)
-    streamed = model(method=method, precision=precision).fit_blocks(blocks)
-    assert streamed.rows_seen_ == 300
-    dtype = "float32" if precision == "auto" else "float64"
-    assert_close(
-        streamed.predict(X), whole.predict(X), dtype, factor=30 if precision == "auto" else 1e5
-    )
-
-
-@pytest.mark.parametrize("alpha", [0.3, "loo"])
-def test_pieces_by_partial_fit_are_one_fit(alpha):
-    X, y = table(t=2)
-    w = np.random.default_rng(0).uniform(0.5, 2, 300)
-    pieces = model(alpha=alpha)
-    for part in (slice(0, 120), slice(120, 121), slice(121, 300)):
-        pieces.partial_fit(X[part], y[part], w[part])
-    same(pieces, model(alpha=alpha).fit(X, y, w))
-
-
-@pytest.mark.parametrize("alpha", [0.3, "loo"])
-def test_merge_in_any_order_is_one_fit(alpha):
-    X, y = table()
-    parts = [slice(0, 60), slice(60, 170), slice(170, 300)]
-    a, b, c = (model(alpha=alpha).fit(X[p], y[p]) for p in parts)
-    before = a.predict(X), a.rows_seen_
-    whole = model(alpha=alpha).fit(X, y)
-    for merged in (
-        bo.merge(a, b, c),
-        bo.merge(c, a, b),
-        bo.merge(bo.merge(b, c), a),
-        bo.merge(a, bo.merge(c, b)),
-    ):
-        same(merged, whole)
-        if alpha == "loo":
-            assert_close(merged.solution_.path.loo, whole.solution_.path.loo, factor=1e6)
-    assert (a.predict(X) == before[0]).all()
-    assert a.rows_seen_ == before[1]
-
-
-def test_a_merged_model_can_go_on():
-    X, y = table()
-    a, b = model().fit(X[:100], y[:100]), model().fit(X[100:200], y[100:200])
-    same(bo.merge(a, b).partial_fit(X[200:], y[200:]), model().fit(X, y))
-
-
 def test_models_that_do_not_add_up_are_refused():
     X, y = table()
     a = model().fit(X, y)
@@ -226,144 +158,13 @@ def test_nothing_is_solved_again_where_there_are_no_moments(kind):
         exact.solve_again()
 
 
-# ---- weights, targets
-
-
-@pytest.mark.parametrize("kernel", [KERNEL, "gaussian"], ids=repr)
-@pytest.mark.parametrize("alpha", [0.3, "gcv", "evidence"])
-def test_whole_weights_are_repeated_rows(alpha, kernel):
-    X, y = table(120)
-    counts = np.random.default_rng(0).integers(0, 4, 120)
-    weighted = model(kernel, alpha=alpha).fit(X, y, sample_weight=counts.astype(float))
-    repeated = model(kernel, alpha=alpha).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
-    if kernel == KERNEL:
-        new = table(50, seed=9)[0]
-        assert_close(weighted.predict(new), repeated.predict(new), factor=1e5)
-        assert_close(weighted.alpha_ / repeated.alpha_, 1.0, factor=1e5)
-    else:  # the median is of other pairs: within the search's steps
-        ratio = weighted.kernel_.lengthscale / repeated.kernel_.lengthscale
-        assert 0.4 < np.max(ratio) < 2.5
-
-
-def test_rows_of_zero_weight_take_no_part():
-    X, y = table()
-    w = np.ones(300)
-    w[::4] = 0
-    spoilt = y.copy()
-    spoilt[::4] = 1e6
-    a, b = model(alpha="loo").fit(X, spoilt, w), model(alpha="loo").fit(X[w > 0], y[w > 0])
-    assert_close(a.predict(X), b.predict(X), factor=1e5)
-
-
-def test_several_targets_are_several_models():
-    X, y = table(t=3)
-    together = model().fit(X, y)
-    assert together.predict(X).shape == (300, 3)
-    for i in range(3):
-        assert_close(together.predict(X)[:, i], model().fit(X, y[:, i]).predict(X), factor=1e5)
-    assert model().fit(X, y[:, :1]).predict(X).shape == (300, 1)
-
-
 # ---- tables, libraries, sparse rows
-
-
-@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
-def test_names_of_columns_are_kept_and_compared(frame):
-    X, y = table()
-    named = frame({"east": X[:, 0], "north": X[:, 1]})
-    fitted = model().fit(named, y)
-    assert list(fitted.feature_names_in_) == ["east", "north"]
-    same_numbers = fitted.predict(named)
-    assert_close(same_numbers, model().fit(X, y).predict(X))
-    with pytest.raises(ValueError, match=r"feature names"):
-        fitted.predict(frame({"west": X[:, 0], "north": X[:, 1]}))
-
-
-FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.table}
-
-
-@pytest.mark.parametrize("name", FRAMES)
-def test_text_columns_are_categories_at_fit_and_predict(name):
-    X, y = table()
-    kind = np.array(["ash", "oak", "elm"])[np.arange(300) % 3]
-    y = y + 3.0 * (kind == "oak")
-    frame = FRAMES[name]({"a": X[:, 0], "kind": kind.tolist(), "b": X[:, 1]})
-    fitted = model(n_features=256).fit(frame, y)
-    onehot = np.column_stack([X[:, 0], *[kind == k for k in ("ash", "elm", "oak")], X[:, 1]])
-    plain = model(n_features=256).fit(onehot.astype(float), y)
-    assert_close(fitted.predict(frame), plain.predict(onehot.astype(float)), factor=1e5)
-    assert fitted.score(frame, y) > 0.8
-    again = FRAMES[name]({"b": X[:3, 1], "a": X[:3, 0], "kind": ["oak", "oak", "ash"]})
-    assert fitted.predict(again).shape == (3,)
-    with pytest.raises(
-        InvalidInput, match=r"rows must come as a table with the columns a, kind, b"
-    ):
-        fitted.predict(onehot)
-    unknown = FRAMES[name]({"a": [0.0], "kind": ["fir"], "b": [0.0]})
-    with pytest.warns(DataWarning, match=r"fir"):
-        found = fitted.predict(unknown)
-    assert_close(found, plain.predict(np.zeros((1, 5))), factor=1e5)
-
-
-def test_a_table_is_forgotten_by_the_next_fit():
-    X, y = table()
-    frame = pd.DataFrame({"a": X[:, 0], "side": np.where(X[:, 1] > 0, "up", "down")})
-    fresh = model().fit(X, y)
-    blocks = bo.Blocks.from_table(frame.assign(y=y), target="y")
-    for again in (model().fit(frame, y), model().fit_blocks(blocks)):
-        assert again.schema_.encoders
-        for rows in (X, torch.asarray(X)):
-            assert_close(again.fit(rows, y).predict(rows), fresh.predict(X))
-            assert again.schema_ is None
-            assert not hasattr(again, "feature_names_in_")
-            again.fit(frame, y)
-
-
-@pytest.mark.parametrize("xp", [torch, array_api_strict], ids=["torch", "strict"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("method", ["orthogonal", "nystrom"])
-def test_tensors_in_tensors_out(method, dtype, xp):
-    X, y = (a.astype(dtype) for a in table())
-    fitted = model(method=method).fit(xp.asarray(X), xp.asarray(y))
-    result = fitted.predict(xp.asarray(X))
-    assert type(result) is type(xp.asarray(X))
-    expected = model(method=method).fit(X, y).predict(X)
-    assert type(expected) is np.ndarray
-    assert_close(np.from_dlpack(result), expected, dtype, factor=1e5 if dtype == "float64" else 50)
-    assert_close(np.from_dlpack(result), fitted.predict(X), dtype, factor=1e5)
-
-
-@pytest.mark.parametrize("method", ["orthogonal", "nystrom", "auto"])
-@pytest.mark.parametrize("kernel", [KERNEL, "gaussian"], ids=repr)
-def test_sparse_rows_give_the_model_of_dense_rows(kernel, method):
-    X, y = table(d=4)
-    X[np.abs(X) < 1] = 0
-    y = X[:, 0] * (1 - X[:, 1]) + 0.01 * y
-    sparse = model(kernel, method=method).fit(scipy.sparse.csr_array(X), y)
-    fitted = sparse.predict(scipy.sparse.csr_array(X))
-    assert_close(fitted, sparse.predict(X), factor=1e5)
-    if kernel == KERNEL and method == "orthogonal":
-        assert_close(fitted, model(method=method).fit(X, y).predict(X), factor=1e5)
-    assert np.corrcoef(fitted, y)[0, 1] > 0.8
 
 
 def test_sparse_rows_are_refused_by_kernels_of_coordinates():
     X, y = table()
     with pytest.raises(TypeError, match=r"[Ss]parse"):
         model("laplace").fit(scipy.sparse.csr_array(X), y)
-
-
-def test_arguments_are_unchanged_and_may_be_read_only():
-    X, y = table()
-    w = np.ones(300)
-    before = [a.copy() for a in (X, y, w)]
-    for a in (X, y, w):
-        a.flags.writeable = False
-    for method in ("orthogonal", "nystrom"):
-        model(method=method, alpha="loo").fit(X, y, w).predict(X)
-        model(method=method).partial_fit(X, y, w).partial_fit(X, y, w)
-    for a, b in zip((X, y, w), before, strict=True):
-        assert (a == b).all()
 
 
 # ---- what is chosen

@@ -4,16 +4,13 @@ The second route is scikit-learn's `SGDClassifier` and `SGDRegressor` with the s
 the steps of the paper written out one by one, and the minimum itself, found by Newton's method.
 """
 
-import pickle
-
 import numpy as np
 import pytest
-import scipy.sparse
 from scipy.special import expit
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier, SGDRegressor
 
-from bochner import Blocks, KernelSGDClassifier, KernelSGDRegressor, load, save
+from bochner import Blocks, KernelSGDClassifier, KernelSGDRegressor
 from bochner.engines import Local
 from bochner.errors import InvalidInput, SolutionWarning, UnsupportedKernel
 from bochner.features.rules import exact_map
@@ -23,7 +20,6 @@ from bochner.models.sgd.steps import DUAL, EXACT, STRATEGIES
 from bochner.models.sgd.strategies import plan_strategies
 from bochner.solvers.sgd import CLASS_LOSSES, NUMBER_LOSSES, Patience, as_loss
 
-PRIMAL = [s for s in STRATEGIES if s not in DUAL]
 STREAM = Local(memory=0)
 FIXED = {"tol": None, "max_iter": 4, "random_state": 0}
 
@@ -201,17 +197,6 @@ def test_the_order_of_rows_is_that_of_the_seed_and_not_of_blocks(rows):
             first = streamed
         np.testing.assert_array_equal(streamed.coef_, first.coef_)
     np.testing.assert_allclose(whole.coef_, first.coef_, rtol=1e-9, atol=1e-12)
-
-
-def test_weights_are_copies_and_zero_weights_no_rows(rows):
-    X, _, y, _ = rows
-    w = np.random.default_rng(0).integers(0, 3, len(y))
-    model = KernelSGDClassifier(Polynomial(2), batch_size=1000, **FIXED)
-    weighted = walked(model, X, y, sample_weight=w).decision_function(X)
-    copied = walked(model, np.repeat(X, w, axis=0), np.repeat(y, w)).decision_function(X)
-    scaled = walked(model, X, y, sample_weight=5.0 * w).decision_function(X)
-    np.testing.assert_allclose(weighted, copied, rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(weighted, scaled, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -440,69 +425,10 @@ def test_exact_features_are_refused_where_there_are_none(rows, kernel, message):
 # ---- probabilities, labels, files, arrays
 
 
-@pytest.mark.parametrize("loss", ["log_loss", "modified_huber"])
-@pytest.mark.parametrize("classes", [1, 2])
-def test_probabilities_agree_with_predictions(rows, loss, classes):
-    X, y = rows[0], rows[classes]
-    model = KernelSGDClassifier(Gaussian(0.5), loss=loss, **FIXED).fit(X, y)
-    p = model.predict_proba(X)
-    np.testing.assert_allclose(p.sum(axis=1), 1)
-    agree = model.classes_[p.argmax(axis=1)] == model.predict(X)
-    assert agree.mean() > (0.99 if loss == "log_loss" else 0.9)
-    np.testing.assert_allclose(np.exp(model.predict_log_proba(X)), p, atol=1e-12)
-
-
 def test_hinge_has_no_probabilities(rows):
     X, y, *_ = rows
     model = KernelSGDClassifier(Linear(), **FIXED).fit(X, y)
     assert not hasattr(model, "predict_proba")
-
-
-@pytest.mark.parametrize("strategy", ["auto", *STRATEGIES])
-def test_a_saved_model_predicts_the_same_bits(rows, strategy, tmp_path):
-    X, _, y, _ = rows
-    names = np.array(["a", "b", "c"])[y]
-    model = KernelSGDClassifier(Polynomial(2), strategy=strategy, n_features=20, **FIXED)
-    model.fit(X, names)
-    save(model, tmp_path / "m.bochner")
-    for again in (load(tmp_path / "m.bochner"), pickle.loads(pickle.dumps(model))):
-        np.testing.assert_array_equal(again.decision_function(X), model.decision_function(X))
-        np.testing.assert_array_equal(again.predict(X), model.predict(X))
-        assert again.partial_fit(X, names).t_ > model.t_
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_blocks_are_predicted_as_arrays_are(rows, strategy):
-    X, y, _, number = rows
-    for kind, target in ((KernelSGDClassifier, y), (KernelSGDRegressor, number)):
-        model = kind(Polynomial(2), strategy=strategy, n_features=20, **FIXED).fit(X, target)
-        predicted = model.predict(Blocks.from_arrays(X, block_rows=50))
-        np.testing.assert_allclose(predicted, model.predict(X), rtol=1e-12)
-        with pytest.raises(InvalidInput, match=r"X has 3 columns, but KernelSGD.* is expecting 4"):
-            model.predict(Blocks.from_arrays(X[:, :3]))
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_sparse_rows_and_float32_rows_give_the_same_model(rows, strategy):
-    X, *_, y = rows
-    model = KernelSGDRegressor(
-        Polynomial(2), strategy=strategy, method="nystrom", n_features=20, **FIXED
-    )
-    dense = walked(model, X, y).predict(X)
-    sparse = walked(model, scipy.sparse.csr_array(X), y).predict(scipy.sparse.csr_array(X))
-    narrow = walked(model, X.astype(np.float32), y.astype(np.float32)).predict(X)
-    np.testing.assert_allclose(sparse, dense, rtol=1e-8, atol=1e-8)
-    np.testing.assert_allclose(narrow, dense, atol=2e-3)
-
-
-def test_several_targets_share_the_steps(rows):
-    X, y, _, number = rows
-    model = KernelSGDRegressor(Gaussian(0.7), strategy="gram_cached", **FIXED)
-    both = walked(model, X, np.column_stack([number, y])).predict(X)
-    assert both.shape == (len(X), 2)
-    for column, target in enumerate((number, y)):
-        alone = walked(model, X, target).predict(X)
-        np.testing.assert_allclose(both[:, column], alone, rtol=1e-9, atol=1e-12)
 
 
 def test_quantiles_leave_their_share_below():
@@ -516,15 +442,6 @@ def test_quantiles_leave_their_share_below():
             n_features=64, strategy="approximate_cached", random_state=0,
         )  # fmt: skip
         assert abs(np.mean(y < model.fit(X, y).predict(X)) - q) < 0.08
-
-
-def test_class_weights_move_the_boundary(rows):
-    X, y, *_ = rows
-    plain, heavy = (
-        KernelSGDClassifier(Gaussian(0.5), class_weight=w, **FIXED).fit(X, y).predict(X).mean()
-        for w in (None, {0: 1.0, 1: 20.0})
-    )
-    assert heavy > plain + 0.05
 
 
 # ---- refusals

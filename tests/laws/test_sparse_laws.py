@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import scipy.sparse
-from sklearn.base import clone
 from tolerance import assert_close
 
 import bochner as bo
@@ -17,24 +16,6 @@ RNG = np.random.default_rng(0)
 SCALES = np.array([1.0, 1000.0, 0.01, 1.0, 30.0])
 X = (RNG.standard_normal((240, 5)) + 0.5) * (RNG.random((240, 5)) < 0.6) * SCALES
 Y = np.sin(2 * X[:, 1] / 1000) + X[:, 2] / 0.01 + 0.1 * RNG.standard_normal(240)
-LABELS = np.where(np.median(Y) < Y, "high", "low")
-COMMON = {"n_features": 48, "random_state": 0}
-LEARNERS = {
-    "ridge": (bo.KernelRidge(**COMMON), Y),
-    "ridge auto": (bo.KernelRidge("auto", **COMMON), Y),
-    "ridge pivots": (bo.KernelRidge("matern32", method="nystrom", **COMMON), Y),
-    "ridge fourier": (bo.KernelRidge("gaussian", method="fourier", **COMMON), Y),
-    "exact": (bo.KernelRidge("auto", method="exact", **COMMON), Y),
-    "classes": (bo.KernelRidgeClassifier("matern32", **COMMON), LABELS),
-    "process": (bo.GaussianProcessRegressor(**COMMON), Y),
-    "losses": (bo.KernelRegressor(alpha=0.1, tol=1e-10, **COMMON), Y),
-    "vectors": (bo.SVR(tol=1e-10, **COMMON), Y),
-    "margins": (bo.SVC("matern32", tol=1e-10, **COMMON), LABELS),
-    "probabilities": (bo.LogisticRegression("matern32", tol=1e-10, **COMMON), LABELS),
-    "novelty": (bo.OneClassSVM(nu=0.2, **COMMON), None),
-    "steps": (bo.KernelSGDRegressor(strategy="approximate_on_the_fly", **COMMON), Y),
-    "components": (bo.KernelPCA(2, **COMMON), None),
-}
 
 
 def answers(model, rows):
@@ -42,20 +23,6 @@ def answers(model, rows):
         if hasattr(model, name):
             return np.asarray(getattr(model, name)(rows), float)
     raise AssertionError(model)
-
-
-@pytest.mark.parametrize("make", [scipy.sparse.csr_array, scipy.sparse.csc_matrix])
-@pytest.mark.parametrize("name", LEARNERS)
-@pytest.mark.filterwarnings("ignore::bochner.errors.SolutionWarning")
-def test_sparse_rows_choose_and_predict_as_the_same_rows_dense(name, make):
-    """The same kernel and method; answers to 1e-6 of their size, what solvers stop at."""
-    model, y = LEARNERS[name]
-    dense, sparse = clone(model).fit(X, y), clone(model).fit(make(X), y)
-    assert sparse.kernel_ == dense.kernel_
-    if hasattr(dense, "choice_"):
-        assert sparse.choice_.method == dense.choice_.method
-    expected = answers(dense, X)
-    assert np.abs(answers(sparse, make(X)) - expected).max() < 1e-6 * np.abs(expected).max()
 
 
 def skewed(n=300):
