@@ -187,6 +187,20 @@ def whole_weights_are_repeated_rows(case):
     )
 
 
+@law("zeros")
+def rows_without_weight_take_no_part(case):
+    """Also in what is chosen of the rows, of the kernel and of the map."""
+    X, y = case.rows()
+    w = np.random.default_rng(5).integers(0, 2, N).astype(float)
+    some = case.fit(X[w > 0], *taken(y, w > 0))
+    if case.kind in ("number", "pair"):
+        y = np.where((w == 0).reshape(N, *[1] * (y.ndim - 1)), 1e6, y)
+    assert (
+        off(answers(case.fit(X, y, w), case.new, OF_FIT), answers(some, case.new, OF_FIT))
+        <= case.close
+    )
+
+
 @law("scale", asked=True)
 def weights_in_another_unit_change_nothing_that_is_chosen(case):
     """Or the unit of C and alpha, where these are given."""
@@ -480,6 +494,7 @@ FAULTS = {
     "tables": {"fit": loses_a_row_of_what_is_no_numpy},
     "order": {"fit": lambda self, X, y: RIGHT["fit"](self, X[1:], y[1:])},
     "weights": {"fit": lambda self, X, y, sample_weight=None: RIGHT["fit"](self, X, y)},
+    "zeros": {"fit": lambda self, X, y, sample_weight=None: RIGHT["fit"](self, X, y)},
     "scale": {
         "fit": lambda self, X, y, sample_weight: RIGHT["fit"](
             self, X, y, sample_weight / sample_weight.mean()
