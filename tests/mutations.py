@@ -186,11 +186,6 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ): "means over targets are in units of it: a common factor cancels",
     (
         "solvers/convex/dense.py",
-        "many = min(NEAR * (int(np.count_nonzero(distance < 0))) + problem.ask.fewest, n - 1)",
-        "1 becomes 2",
-    ): "where nearly all rows are near none are told apart",
-    (
-        "solvers/convex/dense.py",
         "if sweep == SWEEPS - 1:",
         "1 becomes 2",
     ): "a sweep less says where Newton's steps begin, not where they end",
@@ -230,7 +225,8 @@ WORKED_ON = {
         "certificates/pointwise.py": ("BLOCK",),
         "planner/neighbours.py": ("PREDICTED",),
         "planner/trials.py": ("REPEATS", "MOMENT"),
-        "solvers/cg.py": ("KEPT", "TILE"),
+        "solvers/cg.py": ("TILE",),
+        "solvers/ridge/krylov.py": ("KEPT",),
         "solvers/convex/conjugate_gradients.py": (
             *("COPIED_SHARE", "COPIED_BYTES", "ROWS_AT_A_TIME", "VECTOR_COST", "BESIDE"),
         ),

@@ -4,13 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from inside import seen_by
 
 from bochner.solvers.convex.class_losses import Logistic, SquaredHinge
 from bochner.solvers.convex.dense import DenseProblem, Table, changed, factored
 from bochner.solvers.convex.driver import minimise
 from bochner.solvers.convex.factors import cholesky, solved
-from bochner.solvers.convex.losses import SquaredEpsilonInsensitive
 from bochner.solvers.convex.optimum import Convergence, Dense, Newton
 from bochner.solvers.convex.problem import next_best_length
 from bochner.solvers.lloyd import in_order
@@ -85,44 +83,6 @@ def test_sweeps_before_newtons_steps_end_where_the_steps_alone_do(many, intercep
     np.testing.assert_allclose(swept.coef, alone.coef, atol=1e-8)
     np.testing.assert_allclose(swept.intercept, alone.intercept, atol=1e-8)
     assert swept.history.decrease[0] < alone.history.decrease[0] / 100
-
-
-@pytest.fixture(scope="module")
-def apart():
-    """4000 rows in five classes, most of them far from the others."""
-    rng = np.random.default_rng(3)
-    codes = rng.integers(0, 5, 4000).astype(float)
-    Z = np.eye(5)[codes.astype(int)] + 0.25 * rng.standard_normal((4000, 5))
-    return Z, codes
-
-
-@pytest.mark.parametrize("loss", [SquaredHinge(), SquaredEpsilonInsensitive(0.5)], ids=repr)
-@pytest.mark.parametrize("far", [False, True])
-def test_over_the_rows_that_are_nearly_active_the_minimum_is_that_over_all(
-    apart, loss, far, monkeypatch
-):
-    """Also from a start that takes the wrong rows for near."""
-    Z, codes = apart
-    w = np.random.default_rng(8).integers(0, 3, len(Z)) * 1.0
-    features, ask = source(Z, codes, w), {"targets": five, "tol": 1e-12}
-    together = minimise(features, loss, 0.5, algorithm=Newton(Dense(most_near=0.0)), **ask)
-    start = minimise(source(Z, -codes, w), loss, 0.5, targets=lambda c: five(-c)[:, ::-1])
-    ends = seen_by(monkeypatch, "bochner.solvers.convex.dense._end")
-    ask |= {"start": start if far else None, "algorithm": Newton(Dense(most_near=1.0))}
-    found = minimise(features, loss, 0.5, **ask)
-    assert len(ends) >= 5
-    np.testing.assert_allclose(found.coef, together.coef, atol=1e-8)
-    np.testing.assert_allclose(found.intercept, together.intercept, atol=1e-8)
-    assert found.objective == pytest.approx(together.objective, rel=1e-12)
-
-
-@pytest.mark.parametrize("loss", [SquaredHinge(), SquaredEpsilonInsensitive(0.5)], ids=repr)
-def test_active_rows_are_those_at_a_negative_distance_and_others_cost_nothing(loss):
-    f = np.linspace(-3, 3, 61)[:, None] + 0.001
-    for y in (-np.ones_like(f), np.ones_like(f)):
-        active = loss.distance(y, f) < 0
-        np.testing.assert_array_equal(active, loss.curvature(y, f) > 0)
-        np.testing.assert_array_equal(active, loss.value(y, f) > 0)
 
 
 def test_one_length_is_where_the_slope_is_a_tenth_of_that_at_zero():

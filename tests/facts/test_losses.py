@@ -124,13 +124,6 @@ def test_where_a_slope_jumps_it_lies_between_both_sides():
     assert np.array_equal(Hinge().slope(y, y), [[0.0, 0.0]])
 
 
-def test_distances_to_the_active_rows_are_those_of_the_margin():
-    y, f = np.array([[1.0, 1.0, -1.0]]), np.array([[0.0, 3.0, -1.5]])
-    assert np.allclose(SquaredHinge().distance(y, f), [[-1.0, 2.0, 0.5]])
-    assert np.allclose(SquaredEpsilonInsensitive(0.3).distance(y, f), [[-0.7, -1.7, -0.2]])
-    assert np.all(Logistic().distance(y, f) == -np.inf)
-
-
 def test_no_exponent_is_too_large_for_its_weight():
     y = np.ones((1, 2))
     f = np.array([[590.0, 650.0]])

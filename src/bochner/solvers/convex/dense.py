@@ -3,8 +3,7 @@
 A column's Hessian is a sum over its active rows, changed at a step by the rows whose curvature has
 changed, O(a D² + D³) for a of them; its Cholesky factor gives the step (Mangasarian 2002; Keerthi
 and DeCoste 2005). The images Zd of all columns' steps are one pass, after which lengths and values
-need no features. With narrow features each column goes on by itself over the rows that are active
-or nearly so, until those left out cost next to nothing.
+need no features.
 
 From zero the descent starts on few rows: a column starts from its minimum for every 4th row, which
 starts from that for every 16th. Where rows are too few beside wide features, it starts with
@@ -15,7 +14,6 @@ regression, and some sweeps after which most rows that will end inactive are.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
@@ -71,9 +69,6 @@ COARSE = 0.1
 
 #: Sweeps of conjugate gradients before the first step with wide features.
 SWEEPS = 9
-
-#: A column goes on by itself over so many times its active rows (and ``Dense.fewest`` more).
-NEAR = 2
 
 
 def descend(
@@ -143,10 +138,6 @@ class Table:
         rows = np.flatnonzero(kept)
         w = np.where(few[rows], self.w[rows], every * self.w[rows])
         return Table([self._taken(rows)], self.y.take(rows, axis=1), w)
-
-    def of(self, k: int, rows: Array) -> "Table":
-        """Return these rows, which are in order, with one column of targets."""
-        return Table([self._taken(rows)], self.y[k].take(rows)[None], self.w[rows])
 
     def _taken(self, rows: Array) -> Float[Array, "m D"]:
         """Return the features of these rows, which are in order."""
@@ -252,10 +243,6 @@ class DenseProblem:
     slack: float
     ask: Dense
 
-    def part(self, table: Table, k: int) -> "DenseProblem":
-        """Return the problem of one column over some rows."""
-        return replace(self, table=table, losses=(self.losses[k],))
-
 
 class ColumnState(NamedTuple):
     """One column at a point: coefficients, fit of the rows, objective."""
@@ -314,11 +301,11 @@ class _Move(NamedTuple):
 
 
 def take_steps(
-    problem: DenseProblem, columns: list[ColumnState], tol: float, most: int, least: float = 0.0
+    problem: DenseProblem, columns: list[ColumnState], tol: float, most: int
 ) -> tuple[Convergence, list[Step]]:
     """Take steps in all columns, in place, until each lowers by less than ``tol`` of its value.
 
-    Or of the mean of all values, or of ``least``. At most so many steps.
+    Or of the mean of all values. At most so many steps.
     """
     live, outcome = list(range(len(columns))), Convergence.CONVERGED
     steps: list[Step] = []
@@ -327,7 +314,7 @@ def take_steps(
         moves = _round(problem, factors, columns, live)
         value, promised = sum(c.value for c in columns), sum(m.promise for m in moves)
         steps.append(Step(value, promised, active=max(m.active for m in moves)))
-        mean = max(value / len(columns), least)
+        mean = value / len(columns)
         left = [m for m in moves if m.decrease > tol * max(columns[m.k].value, mean)]
         outcome = Convergence.ROUNDED if any(m.stuck for m in left) else outcome
         live = [m.k for m in left if not m.stuck]
@@ -426,10 +413,6 @@ def _descended(
     problem: DenseProblem, start: Float[Array, "t p"] | None, tol: float, max_iter: int
 ) -> _Found:
     columns = _started(problem, tol, max_iter) if start is None else columns_at(problem, start)
-    local = problem.losses[0].has_inactive_rows and problem.table.n_features < problem.ask.wide
-    near = _near(problem, columns) if local else None
-    if near is not None:
-        return _apart(problem, columns, near, tol, max_iter)
     outcome, steps = take_steps(problem, columns, tol, max_iter)
     return _Found(columns, outcome, steps)
 
@@ -468,86 +451,3 @@ def _swept(problem: DenseProblem, columns: list[ColumnState]) -> list[ColumnStat
         turn = np.maximum(((new - gradients) * up).sum(axis=1) / before, 0.0)
         steps, gradients = turn[:, None] * steps - up, new
     return columns
-
-
-# --- rows that are active, or nearly so ----------------------------------------------------------
-
-
-class _Near(NamedTuple):
-    """The rows of a column whose distance from being active is ``reach`` at most."""
-
-    rows: Array
-    reach: float
-
-
-def _near(problem: DenseProblem, columns: list[ColumnState]) -> list[_Near] | None:
-    """Return the rows of each column that are active or next to it, None where these are many."""
-    n = len(problem.table.w)
-    near = []
-    for k, at in enumerate(columns):
-        distance = problem.losses[k].distance(problem.table.y[k], at.fitted)
-        many = min(NEAR * (int(np.count_nonzero(distance < 0))) + problem.ask.fewest, n - 1)
-        reach = max(float(np.partition(distance, many)[many]), 0.0)
-        near.append(_Near(distance <= reach, reach))
-    rows = sum(int(np.count_nonzero(m.rows)) for m in near)
-    return near if rows <= problem.ask.most_near * n * len(near) else None
-
-
-def _apart(
-    problem: DenseProblem, columns: list[ColumnState], near: list[_Near], tol: float, max_iter: int
-) -> _Found:
-    """Take each column to its minimum over the rows near it, until others cost next to nothing.
-
-    What these others cost at that minimum bounds what it is above that over all rows.
-    """
-    live, outcome = list(range(len(columns))), Convergence.CONVERGED
-    steps: list[Step] = []
-    while live and len(steps) < max_iter:
-        mean = sum(c.value for c in columns) / len(columns)
-        most = max_iter - len(steps)
-        ends = [_end(problem, k, columns[k], near[k], tol, most, mean) for k in live]
-        resting = sum(c.value for k, c in enumerate(columns) if k not in live)
-        steps += _side_by_side([end.steps for end in ends], resting)
-        thetas = np.stack([end.columns[0].theta for end in ends])
-        left = []
-        for k, end, fitted in zip(live, ends, problem.table.image(thetas), strict=True):
-            beyond, near[k] = _beyond(problem, k, fitted, near[k])
-            columns[k] = ColumnState(end.columns[0].theta, fitted, end.columns[0].value + beyond)
-            outcome = end.outcome if end.outcome is not Convergence.CONVERGED else outcome
-            if beyond > tol * max(columns[k].value, mean):
-                left.append(k)
-        live = left
-    return _Found(columns, Convergence.MOST_STEPS if live else outcome, steps)
-
-
-def _end(
-    problem: DenseProblem, k: int, at: ColumnState, near: _Near, tol: float, most: int, mean: float
-) -> _Found:
-    """Return the minimum of a column over the rows near it."""
-    part = problem.part(problem.table.of(k, np.flatnonzero(near.rows)), k)
-    columns = columns_at(part, at.theta[None])
-    outcome, steps = take_steps(part, columns, tol, most, mean)
-    share = len(part.table.w) / len(problem.table.w)
-    return _Found(columns, outcome, [step._replace(active=share * step.active) for step in steps])
-
-
-def _beyond(
-    problem: DenseProblem, k: int, fitted: Float[Array, " n"], near: _Near
-) -> tuple[float, _Near]:
-    """Return what the rows that were left out cost, and the rows near now beside those before."""
-    loss, y, w = problem.losses[k], problem.table.y[k], problem.table.w
-    distance = loss.distance(y, fitted)
-    out = np.flatnonzero((distance < 0) & ~near.rows)
-    cost = float(weighted(w[out], loss.value(y[out], fitted[out])).sum()) if len(out) else 0.0
-    return cost, _Near(near.rows | (distance <= near.reach), near.reach) if cost else near
-
-
-def _side_by_side(ends: list[list[Step]], resting: float) -> list[Step]:
-    """Return the steps of columns that went each by itself, as if all had gone at once."""
-    out: list[Step] = []
-    for row in zip_longest(*ends):
-        values = [(step or end[-1]).objective for step, end in zip(row, ends, strict=True)]
-        taken = [step for step in row if step]
-        promise, active = sum(s.decrease for s in taken), max(s.active for s in taken)
-        out.append(Step(resting + sum(values), promise, active=active))
-    return out

@@ -83,10 +83,6 @@ class Loss(ABC):
         """Return the diagonals of the rows' Hessians."""
         return state
 
-    def distance(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:  # noqa: ARG002
-        """Return how far rows are from being active, negative where they are."""
-        return np.full(np.shape(f), -np.inf)
-
     def smooth(self, width: float) -> "Loss":
         """Return the loss whose slope takes ``width`` to change where this one's jumps."""
         return self if self.width is None else type(self)(**{**vars(self), "width": width})
@@ -179,9 +175,6 @@ class SquaredRampLoss(OfMargin):
 
     def curvature(self, y: Array, f: Array) -> Array:
         return 2.0 * (self.margin(y, f) > 0)
-
-    def distance(self, y: Array, f: Array) -> Array:
-        return -self.margin(y, f)
 
 
 # --- losses of numbers ---------------------------------------------------------------------------

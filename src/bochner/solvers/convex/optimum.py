@@ -25,15 +25,11 @@ class Dense:
     wide : int, default 256
         From so many features on an updated descent of a loss with inactive rows starts with
         sweeps of conjugate gradients instead, where rows are too few to be thinned.
-    most_near : float, default 0.5
-        Below ``wide``, each column goes on over the rows that are active or nearly so, where they
-        are at most this share of all.
     """
 
     updated: bool = True
     fewest: int = 500
     wide: int = 256
-    most_near: float = 0.5
 
 
 @dataclass(frozen=True)
