@@ -27,12 +27,11 @@ TESTS = (
     "tests/facts/test_kernel_evidence.py",
     "tests/facts/test_solvers.py",
     "tests/facts/test_blas.py",
-    "tests/laws/test_cca_laws.py",
-    "tests/laws/test_exact_ridge_laws.py",
     "tests/laws/test_frozen_answers.py",
-    "tests/laws/test_moment_laws.py",
-    "tests/laws/test_pca_laws.py",
+    "tests/laws/test_learner_laws.py",
     "tests/laws/test_ridge_laws.py",
+    "tests/laws/test_sum_laws.py",
+    "tests/laws/test_unsupervised_laws.py",
     "tests/promises/test_sklearn.py",
 )
 FEATURES = "tests/laws/test_feature_laws.py"

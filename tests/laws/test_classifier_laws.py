@@ -1,27 +1,60 @@
-"""SVC and LogisticRegression: scikit-learn's answers with exact features, and laws of classes."""
+"""SVC, LogisticRegression and labels: scikit-learn's answers, minima by another route, probabilities."""
 
 import itertools
+import pickle
+import re
+import warnings
+from dataclasses import replace
+from functools import partial
+from itertools import combinations
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
+from inside import seen_by
+from scipy.special import expit, softmax
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import make_moons
-from sklearn.linear_model import LogisticRegression as Linear
+from sklearn.linear_model import LogisticRegression as LinearLogistic
 from sklearn.metrics import log_loss
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC as Exact
+from sklearn.svm import SVC as ExactSVC
 from sklearn.svm import LinearSVC
 from sklearn.utils.class_weight import compute_sample_weight
 
 import bochner as bo
-from bochner.errors import InvalidInput, InvalidType, SolutionWarning
+from bochner import (
+    SVC,
+    Blocks,
+    KernelRidge,
+    KernelRidgeClassifier,
+    KernelSGDClassifier,
+    LogisticRegression,
+)
+from bochner.errors import DataWarning, InvalidInput, InvalidType, SolutionWarning
 from bochner.features import Nystrom
-from bochner.kernels import Gaussian
+from bochner.kernels import Gaussian, Laplace, Linear
 from bochner.landmarks import RPCholesky
 from bochner.models._calibration import agreeing, calibrate
+from bochner.models._kinds import LabelEstimator
 from bochner.models._rows import fold_numbers
 from bochner.models.convex.classification import class_sample
-from bochner.solvers.convex.optimum import Convergence
+from bochner.models.convex.pairs import ClassPairs
+from bochner.selection.choose import choose
+from bochner.selection.chosen import FeatureSpec
+from bochner.solvers.convex.class_losses import Hinge, Logistic, Multinomial, SquaredHinge
+from bochner.solvers.convex.driver import minimise
+from bochner.solvers.convex.kernel import KernelProblem, minimise_on_kernel
+from bochner.solvers.convex.libsvm import hinge_of_pairs, hinge_on_kernel
+from bochner.solvers.convex.optimum import ActiveRows, CommonFactor, Convergence, Libsvm, Newton
+from bochner.sums.rows import indicators
+
+# ---- classifier: SVC and LogisticRegression: scikit-learn's answers with exact features, and laws of classes
+
 
 KERNEL = Gaussian(lengthscale=0.7)
 GAMMA = 0.5 / 0.7**2
@@ -84,7 +117,7 @@ def test_squared_hinge_and_logistic_are_scikit_learns_on_the_same_features(K, we
     theirs = LinearSVC(fit_intercept=False, tol=1e-10, max_iter=10**5, dual=False)
     np.testing.assert_allclose(ours.coef_, theirs.fit(Z, y, w).coef_, atol=1e-4)
     ours = bo.LogisticRegression(KERNEL, **options(C=2.0, class_weight=weight)).fit(X, y)
-    theirs = Linear(C=2.0, class_weight=weight, tol=1e-10, max_iter=5000).fit(Z, y)
+    theirs = LinearLogistic(C=2.0, class_weight=weight, tol=1e-10, max_iter=5000).fit(Z, y)
     np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(Z), atol=1e-5)
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)
     assert (ours.predict(X) == theirs.predict(Z)).all()
@@ -290,7 +323,7 @@ def test_path_is_that_of_refits_without_each_fold(K):
     Z, folds = model.map_(X), fold_numbers(bo.Blocks.from_arrays(X), np.ones(120), model.seed_)
     lost = []
     for alpha in model.path_.alphas:
-        theirs = Linear(C=1 / alpha, tol=1e-8, max_iter=5000)
+        theirs = LinearLogistic(C=1 / alpha, tol=1e-8, max_iter=5000)
         fits = [(theirs.fit(Z[folds != k], y[folds != k]).predict_proba(Z), k) for k in range(5)]
         lost.append(sum(-np.log(p[folds == k, y[folds == k]]).sum() for p, k in fits))
     ratios = model.path_.errors / model.path_.errors[0]
@@ -370,3 +403,928 @@ def test_penalty_and_weights_are_refused_in_a_sentence(cls):
     X, y = table()
     with pytest.raises(InvalidInput, match=r'C must be "auto" or a positive number; got \'best\''):
         cls(KERNEL, **options(C="best")).fit(X, y)
+
+
+# ---- exact classifier: Classifiers with the kernel itself: minima by another route, and what users see of them
+
+
+CLASSES = 3
+
+
+def codes_of_rows(n, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, 2))
+    codes = ((X**2).sum(axis=1) + 0.5 * rng.standard_normal(n) > 2).astype(int)
+    codes += (X[:, 0] + 0.5 * rng.standard_normal(n) > 1).astype(int)
+    return X, codes.astype(float)
+
+
+def targets(loss, codes):
+    return (
+        (codes[:, None] == np.arange(CLASSES)).astype(float)
+        if loss.joint
+        else indicators(codes, CLASSES)
+    )
+
+
+class Whole:
+    """Features in one block, as the solvers on features read them."""
+
+    cached = True
+
+    def __init__(self, Z, y, w):
+        self.block, self.n_features = Block(Z, y, w), Z.shape[1]
+
+    def __iter__(self):
+        yield self.block
+
+    def sum(self, summand):
+        return summand.add(summand.zero(), self.block)
+
+
+class Block:
+    start = 0
+
+    def __init__(self, Z, y, w):
+        self.Z, self.y, self.w = Z, y, w
+
+
+LOSSES = {"squared hinge": SquaredHinge(), "logistic": Logistic(), "softmax": Multinomial()}
+
+
+@pytest.fixture(params=LOSSES)
+def loss(request):
+    return LOSSES[request.param]
+
+
+@pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "none"])
+def test_the_least_on_the_matrix_is_that_on_its_factor(loss, intercept):
+    """Features with φ(x)·φ(y) = k(x, y) on the rows, by the solvers that know no kernel."""
+    X, codes = codes_of_rows(150)
+    w = np.random.default_rng(1).integers(0, 4, 150).astype(float)
+    matrix = Gaussian(1.0)(X)
+    Z = np.linalg.cholesky(matrix + 1e-9 * np.eye(150))
+    y = targets(loss, codes)
+    problem = KernelProblem(Z @ Z.T, y, w, loss, 0.3, intercept)
+    found = minimise_on_kernel(problem, tol=1e-11)
+    # Both are within 1e-10 of the least, relative: coefficients within its root, fits of rows too.
+    same = minimise(Whole(Z, y, w), loss, 0.3, fit_intercept=intercept, tol=1e-11, max_iter=300)
+    assert found.solution.objective == pytest.approx(same.objective, rel=1e-9)
+    mean = np.mean if loss.joint else lambda f, axis, keepdims: 0.0
+    fits = [found.at.fitted, Z @ same.coef + same.intercept]
+    one, two = (f - mean(f, axis=1, keepdims=True) for f in fits)
+    np.testing.assert_allclose(one, two, atol=2e-4)
+
+
+def test_coefficients_are_slopes_at_the_least(loss):
+    """alpha c = −w ℓ'(f), and f = Kc + b; without weight they are zero."""
+    X, codes = codes_of_rows(200)
+    w = np.random.default_rng(1).uniform(0, 2, 200) * (np.arange(200) % 5 > 0)
+    matrix, y = Gaussian(0.7)(X), targets(loss, codes)
+    found = minimise_on_kernel(KernelProblem(matrix, y, w, loss, 0.5), tol=1e-13)
+    c, f = found.solution.coef, found.at.fitted
+    np.testing.assert_allclose(f, matrix @ c + found.at.intercept, atol=1e-10)
+    np.testing.assert_allclose(0.5 * c, -w[:, None] * loss.slope(y, f), atol=1e-5)
+    assert not np.any(c[w == 0])
+    np.testing.assert_allclose(c.sum(axis=0), 0, atol=1e-5)
+
+
+def test_rows_without_weight_are_predicted_by_the_others(loss):
+    X, codes = codes_of_rows(120)
+    left = np.arange(120) % 3 == 0
+    k, y = Gaussian(1.0), targets(loss, codes)
+    found = minimise_on_kernel(KernelProblem(k(X), y, 1.0 - left, loss, 0.2), tol=1e-12)
+    one = np.ones((~left).sum())
+    alone = minimise_on_kernel(KernelProblem(k(X[~left]), y[~left], one, loss, 0.2), tol=1e-12)
+    f = k(X[left], X[~left]) @ alone.solution.coef + alone.at.intercept
+    np.testing.assert_allclose(found.at.fitted[left], f, atol=1e-4)
+
+
+def test_many_rows_start_from_few_and_end_at_the_same_least():
+    X, codes = codes_of_rows(1200)
+    loss, k = SquaredHinge(), Gaussian(0.5)
+    problem = KernelProblem(k(X), targets(loss, codes), np.ones(1200), loss, 0.05)
+    found = minimise_on_kernel(problem, tol=1e-10)
+    zero = minimise_on_kernel(problem, found.at.moved(-1.0, found.at), tol=1e-10)
+    assert found.solution.objective == pytest.approx(zero.solution.objective, rel=1e-9)
+    assert found.solution.history.active[0] < 1 == zero.solution.history.active[0]
+    assert found.solution.algorithm == Newton(ActiveRows())
+
+
+@pytest.mark.parametrize("n", [90, 700], ids=["few", "many"])
+def test_from_a_fit_that_is_near_the_least_is_the_same(loss, n):
+    """Its coefficients are not looked at: those of the rows left out are wrong."""
+    X, codes = codes_of_rows(n)
+    left = np.arange(n) % 3 == 0
+    problem = KernelProblem(Gaussian(0.7)(X), targets(loss, codes), np.ones(n), loss, 0.2)
+    some = minimise_on_kernel(replace(problem, w=1.0 - left)).at
+    none = replace(some, coef=np.full_like(some.coef, np.nan))
+    one, two = (minimise_on_kernel(problem, near=at, tol=1e-11) for at in (none, None))
+    assert one.solution.objective == pytest.approx(two.solution.objective, rel=1e-9)
+    again = minimise_on_kernel(problem, near=two.at)
+    assert len(again.solution.history) <= 3
+
+
+def test_classes_that_can_be_told_apart_take_few_steps():
+    """Most rows are told for certain then, and have no say in a step."""
+    X = np.random.default_rng(0).standard_normal((600, 2))
+    codes = (X[:, 0] > 0).astype(float) + (X[:, 1] > 0.5)
+    y = targets(Multinomial(), codes)
+    problem = KernelProblem(Gaussian(1.0)(X), y, np.ones(600), Multinomial(), 1e-5)
+    cold = minimise_on_kernel(problem).solution
+    assert cold.outcome is Convergence.CONVERGED
+    assert len(cold.history) <= 40  # measured: 22; with the mean curvature of classes over 100
+    some = minimise_on_kernel(replace(problem, w=(np.arange(600) % 3 > 0).astype(float))).at
+    warm = minimise_on_kernel(problem, near=some).solution
+    assert warm.objective == pytest.approx(cold.objective, rel=1e-3)
+    assert len(warm.history) < len(cold.history)
+
+
+def test_a_solution_says_how_it_ended():
+    X, codes = codes_of_rows(200)
+    y = targets(Multinomial(), codes)
+    problem = KernelProblem(Gaussian(0.5)(X), y, np.ones(200), Multinomial(), 1e-4)
+    few = minimise_on_kernel(problem, max_iter=2).solution
+    assert few.outcome is Convergence.MOST_STEPS
+    assert len(few.history) == 2
+    many = minimise_on_kernel(problem).solution
+    assert many.outcome is Convergence.CONVERGED
+    assert many.algorithm == Newton(CommonFactor())
+    assert np.all(np.diff(many.history.objective) <= 1e-9 * many.history.objective[0])
+
+
+def test_equal_rows_make_no_step_impossible():
+    """The matrix of equal rows is of rank one, and a tiny penalty cannot be seen beside it."""
+    X, codes = np.repeat(codes_of_rows(20)[0], 10, axis=0), np.tile([0.0, 1.0, 2.0, 1.0], 50)
+    for loss in LOSSES.values():
+        y = targets(loss, codes)
+        problem = KernelProblem(Gaussian(3.0)(X), y, np.ones(200), loss, 1e-14)
+        found = minimise_on_kernel(problem, max_iter=40).solution
+        assert np.all(np.isfinite(found.coef))
+        assert np.isfinite(found.objective)
+
+
+# --- learners ------------------------------------------------------------------------------------
+
+LEARNERS = [bo.SVC, bo.LogisticRegression]
+
+
+def labelled(n, seed=0):
+    X, codes = codes_of_rows(n, seed)
+    return X, np.array(["a", "b", "c"])[codes.astype(int)]
+
+
+def squared(cls):
+    """The loss that is the same with features and without, where there are two."""
+    return {"loss": "squared_hinge"} if cls is bo.SVC else {}
+
+
+@pytest.mark.parametrize("cls", LEARNERS)
+def test_few_rows_are_fitted_with_the_kernel_itself_as_with_features_of_it(cls):
+    X, y = labelled(200)
+    given = {"C": 2.0, "tol": 1e-11, "random_state": 0} | squared(cls)
+    model = cls(Gaussian(0.8), **given).fit(X, y)
+    features = cls(
+        Gaussian(0.8), method="nystrom", n_features=200, precision="float64", max_iter=300, **given
+    ).fit(X, y)
+    T = codes_of_rows(50, 1)[0]
+    # The Nyström map of all rows is the kernel, but for a jitter of 1e-12 or so of it.
+    one, two = (m.decision_function(T) for m in (model, features))
+    if cls is bo.LogisticRegression:
+        one, two = (f - f.mean(axis=1, keepdims=True) for f in (one, two))
+    np.testing.assert_allclose(one, two, atol=1e-3)
+    assert model.X_fit_.shape == (200, 2)
+    assert model.dual_coef_.shape == (3, 200)
+    by_rows = Gaussian(0.8)(T, model.X_fit_) @ model.dual_coef_.T + model.intercept_
+    np.testing.assert_allclose(model.decision_function(T), by_rows, atol=1e-10)
+    np.testing.assert_allclose(model.map_(T) @ model.coef_.T + model.intercept_, by_rows, atol=1e-6)
+    assert model.choice_.reason.startswith("The exact kernel of 200 rows")
+
+
+@pytest.mark.parametrize("cls", LEARNERS)
+def test_features_are_made_where_they_are_asked_for(cls):
+    X, y = labelled(100)
+    for asked in (
+        {"method": "nystrom"},
+        {"n_features": 64},
+        {"precision": "float32"},
+        {"C": np.inf},
+    ):
+        model = cls(Gaussian(1.0), max_iter=5, tol=1.0, **asked)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SolutionWarning)  # five steps are few
+            model.fit(X, y)
+        text = "dual_coef_: only a fit with the kernel itself has them; see coef_."
+        with pytest.raises(AttributeError, match=re.escape(text)):
+            _ = model.dual_coef_
+        with pytest.raises(AttributeError, match="X_fit_: only a fit with the kernel itself"):
+            _ = model.X_fit_
+
+
+@pytest.mark.parametrize("cls", LEARNERS)
+def test_the_penalty_is_the_best_of_rows_left_out(cls):
+    """And its neighbours on the path lose more; predictions err about as the law of y makes them."""
+    X, y = labelled(400)
+    model = cls("gaussian", random_state=0).fit(X, y)
+    path = model.path_
+    assert path.alpha == pytest.approx(1 / model.C_)
+    assert 0 < path.best < len(path.alphas) - 1
+    T, truth = labelled(2000, 1)
+    # With the true borders 21 % err; three deviations of 2000 rows are 3 %.
+    ideal = np.array(["a", "b", "c"])[((T**2).sum(1) > 2).astype(int) + (T[:, 0] > 1)]
+    assert np.mean(model.predict(T) != truth) < np.mean(ideal != truth) + 0.05
+
+
+@pytest.mark.parametrize("n_classes", [2, 6])
+def test_the_penalty_does_not_depend_on_where_its_search_starts(n_classes, monkeypatch):
+    """A ridge regression that interpolates starts it at a tiny penalty, whose fit ends early."""
+    rng = np.random.default_rng(0)
+    X, B = rng.standard_normal((160, 9)), rng.standard_normal((9, n_classes))
+    y = (X @ B + rng.standard_normal((160, n_classes))).argmax(axis=1)
+    model = bo.LogisticRegression(Laplace(4.0), random_state=0)
+    usual = model.fit(X, y).path_
+    chosen = model.fit_.chosen
+    chosen = replace(chosen, search=replace(chosen.search, share=1e-12))
+    monkeypatch.setattr("bochner.models.convex.exact.choose_exactly", lambda *_: chosen)
+    tiny = model.fit(X, y).path_
+    assert tiny.alpha == pytest.approx(usual.alpha)
+    # Fits to compare end within 0.3 % of their objective.
+    assert tiny.errors[tiny.best] == pytest.approx(usual.errors[usual.best], rel=0.01)
+
+
+def test_svc_takes_calm_penalties_where_classes_are_apart():
+    """Lengthscale and penalty stay where rows can tell them, and steps converge."""
+    X = np.random.default_rng(0).uniform(-2, 2, (500, 2))
+    model = bo.SVC(random_state=0).fit(X, (X**2).sum(axis=1) < 2)
+    assert model.solution_.outcome is Convergence.CONVERGED
+    parts = model.kernel_.get_params().items()
+    scales = [np.max(value) for name, value in parts if name.endswith("lengthscale")]
+    assert scales
+    assert max(scales) < 8
+    T = np.random.default_rng(1).uniform(-2, 2, (500, 2))
+    assert np.mean(model.predict(T) != ((T**2).sum(axis=1) < 2)) < 0.05
+
+
+def test_logistic_regression_finds_the_columns_that_matter():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1000, 8))
+    p = expit(4 * np.sin(3 * X[:, 0]))
+    y = rng.uniform(size=1000) < p
+    auto, plain = (
+        bo.LogisticRegression(kernel, random_state=0).fit(X[:500], y[:500])
+        for kernel in ("auto", "gaussian")
+    )
+    lost = [
+        -np.mean(np.log(m.predict_proba(X[500:])[np.arange(500), y[500:].astype(int)]))
+        for m in (auto, plain)
+    ]
+    law = -np.mean(np.log(np.where(y, p, 1 - p))[500:])
+    # Beside what the law of y loses, columns of noise cost the plain kernel several times as much.
+    assert lost[0] - law < 0.5 * (lost[1] - law)
+    assert auto.search_.compared
+
+
+def test_probabilities_of_a_machine_are_calibrated_by_rows_left_out():
+    X, codes = codes_of_rows(600)
+    y = codes > 0
+    model = bo.SVC(probability=True, random_state=0).fit(X, y)
+    p = model.predict_proba(X)
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+    np.testing.assert_array_equal(model.classes_[p.argmax(axis=1)], model.predict(X))
+    T, new = codes_of_rows(4000, 1)
+    mean = model.predict_proba(T)[:, 1].mean()
+    # Four slopes of 600 rows, and the mean of 4000: five standard errors of the smaller sample.
+    assert abs(mean - np.mean(new > 0)) < 5 * 0.5 / 600**0.5
+
+
+@pytest.fixture
+def machines(monkeypatch):
+    """What LIBSVM is called with, each time."""
+    return seen_by(monkeypatch, "bochner.solvers.convex.libsvm._fitted")
+
+
+def sizes(machines):
+    return [len(K) for K, *_ in machines]
+
+
+def test_probabilities_are_calibrated_when_they_are_asked_for(machines, tmp_path):
+    X, y = codes_of_rows(300)
+    model = bo.SVC(Gaussian(), C=10, random_state=0).fit(X, y)
+    assert sizes(machines) == [300]
+    fresh = pickle.loads(pickle.dumps(model))
+    bo.save(model, tmp_path / "asked.bochner")
+    assert len(machines) > 1
+    asked = len(machines)
+    p = model.predict_proba(X)
+    assert len(machines) == asked  # kept
+    bo.save(bo.SVC(Gaussian(), C=10, random_state=0).fit(X, y), tmp_path / "again.bochner")
+    assert (tmp_path / "again.bochner").read_bytes() == (tmp_path / "asked.bochner").read_bytes()
+    loaded, asked = bo.load(tmp_path / "asked.bochner"), len(machines)
+    assert (loaded.predict_proba(X) == p).all()
+    assert len(machines) == asked
+    assert (fresh.predict_proba(X) == p).all()
+    assert len(machines) > asked
+
+
+@pytest.fixture
+def few_rows(monkeypatch):
+    """Let 300 rows be many."""
+    monkeypatch.setattr("bochner.models.convex.exact.EXACT_ROWS", 200)
+    monkeypatch.setattr("bochner.models.convex.classifiers.EXACT_ROWS", 200)
+    monkeypatch.setattr("bochner.models.convex.exact.SUPPORT_SAMPLES", (60, 120))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_libsvm_fits_many_rows_with_few_support_vectors(n_classes, few_rows, machines):
+    X = np.random.default_rng(0).uniform(-2, 2, (450, 2))
+    y = np.digitize((X**2).sum(axis=1), [2, 4][: n_classes - 1])
+    w = np.where(np.arange(450) % 3, 1.0, 0.0)
+    kernel = Gaussian((1.5, 0.8))
+    model = bo.SVC(kernel, C=5, random_state=0, tol=1e-6).fit(X, y, w)
+    theirs = ExactSVC(gamma=0.5, C=5, tol=1e-6, decision_function_shape="ovo")
+    scaled = X / np.array(kernel.lengthscale)
+    theirs.fit(scaled[w > 0], y[w > 0])
+    assert model.fit_.X.shape == theirs.support_vectors_.shape
+    f = np.concatenate([f for _, f in model.fit_.predictions(model._rows_to_predict(X))])
+    expected = theirs.decision_function(scaled).reshape(len(X), -1)
+    assert np.abs(f - expected).max() < 1e-3  # both end where slopes agree to 1e-5 and 1e-6
+    assert sizes(machines) == [60, 120, 300]
+    assert (model.predict_proba(X).argmax(axis=1) == model.predict(X)).all()
+
+
+def test_features_fit_many_rows_with_many_support_vectors(few_rows, machines):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((300, 2)), rng.integers(2, size=300)
+    model = bo.SVC(Gaussian(), C=10, random_state=0).fit(X, y)
+    assert sizes(machines) == [60, 120]
+    assert not hasattr(model, "dual_coef_")
+    rare = np.arange(300) == 299  # no sample has any
+    with pytest.warns(DataWarning, match="fewer than 5"):
+        model.fit(X, rare)
+    assert not hasattr(model, "dual_coef_")
+
+
+def test_probabilities_need_rows_to_leave_out():
+    model = bo.SVC(Linear(), random_state=0).fit([[0.0], [1.0]], [0, 1])
+    assert model.predict([[0.0], [1.0]]).tolist() == [0, 1]
+    with pytest.raises(InvalidInput, match="some class had too few different rows to hold some"):
+        model.predict_proba([[0.0]])
+
+
+@pytest.mark.parametrize("C", [0.3, 3.0])
+def test_a_machine_is_scikit_learns_one_against_the_rest(C):
+    """With weights, by the kernel in the place of its matrix; and the gap bounds the objective."""
+    X, codes = codes_of_rows(160)
+    w = np.random.default_rng(2).uniform(0.5, 2, 160)
+    given = {"C": C, "loss": "hinge", "random_state": 0}
+    model = bo.SVC(Gaussian(0.7), tol=1e-8, **given).fit(X, codes, w)
+    T = codes_of_rows(50, 1)[0]
+    for k in range(3):
+        theirs = ExactSVC(C=C, gamma=0.5 / 0.7**2, tol=1e-8).fit(X, codes == k, w)
+        f = theirs.decision_function(T)
+        np.testing.assert_allclose(model.decision_function(T)[:, k], f, atol=1e-5)
+    assert model.solution_.algorithm == Libsvm()
+    assert 0 <= model.solution_.gap < 1e-6 * model.solution_.objective
+    rough = bo.SVC(Gaussian(0.7), tol=1e-2, **given).fit(X, codes, w).solution_
+    least = model.solution_.objective
+    assert least * (1 - 1e-9) <= rough.objective <= least + rough.gap + 1e-9
+
+
+def test_a_hinge_is_of_rows_that_take_part():
+    """Rows whose y is 0 in a column, and rows without weight, have no coefficient in it."""
+    X, codes = codes_of_rows(120)
+    y, w = targets(Hinge(), codes), (np.arange(120) % 4 > 0).astype(float)
+    y[codes == 2, 0] = 0.0
+    found = hinge_on_kernel(KernelProblem(Gaussian(1.0)(X), y, w, Hinge(), 0.5), tol=1e-9)
+    some = (codes < 2) & (w > 0)
+    alone = hinge_on_kernel(
+        KernelProblem(Gaussian(1.0)(X[some]), y[some, :1], w[some], Hinge(), 0.5), tol=1e-9
+    )
+    np.testing.assert_allclose(found.solution.coef[some, 0], alone.solution.coef[:, 0], atol=1e-6)
+    assert not np.any(found.solution.coef[~some, 0])
+    f = Gaussian(1.0)(X, X[some]) @ alone.solution.coef + alone.solution.intercept
+    np.testing.assert_allclose(found.at.fitted[:, :1], f, atol=1e-6)
+
+
+def test_a_hinge_says_where_moves_end_it():
+    X, codes = codes_of_rows(120)
+    problem = KernelProblem(Gaussian(1.0)(X), targets(Hinge(), codes), np.ones(120), Hinge(), 0.01)
+    whole, cut = (hinge_on_kernel(problem, tol=1e-9, moves=moves) for moves in (1000, 1))
+    assert whole.solution.outcome is Convergence.CONVERGED
+    assert cut.solution.outcome is Convergence.MOST_STEPS
+    assert cut.solution.objective > whole.solution.objective
+    assert cut.solution.objective <= whole.solution.objective + cut.solution.gap + 1e-9
+
+
+def test_a_penalty_at_which_a_hinge_does_not_end_is_not_taken(monkeypatch):
+    """The first that is tried counts however it ends; and the machine itself has all its moves."""
+    X, codes = codes_of_rows(300)
+    y = (codes > 0) ^ (np.random.default_rng(3).random(300) < 0.3)
+    machine = partial(bo.SVC, Gaussian(0.5), loss="hinge", random_state=0)
+    assert np.isfinite(machine().fit(X, y).path_.errors).all()
+    monkeypatch.setattr("bochner.models.convex.exact.MOVES_COMPARED", 1)
+    short = machine().fit(X, y)
+    ended = np.isfinite(short.path_.errors)
+    assert ended.sum() == 1
+    assert ended[short.path_.best]
+    assert short.solution_.outcome is Convergence.CONVERGED
+
+
+def test_a_squared_hinge_by_libsvm_is_that_by_newton_steps():
+    X, codes = codes_of_rows(150)
+    y, w = targets(SquaredHinge(), codes), np.random.default_rng(1).integers(0, 3, 150) * 1.0
+    problem = KernelProblem(Gaussian(1.0)(X), y, w, SquaredHinge(), 0.3)
+    one, two = hinge_on_kernel(problem, tol=1e-9), minimise_on_kernel(problem, tol=1e-12)
+    assert one.solution.objective == pytest.approx(two.solution.objective, rel=1e-7)
+    assert 0 <= one.solution.gap < 1e-6 * one.solution.objective
+    np.testing.assert_allclose(one.at.fitted, two.at.fitted, atol=1e-4)
+
+
+def test_a_machine_without_an_intercept_has_the_squared_hinge():
+    X, codes = codes_of_rows(120)
+    model = bo.SVC(Gaussian(1.0), C=1.0, fit_intercept=False, random_state=0).fit(X, codes)
+    assert model.solution_.algorithm == Newton(ActiveRows())
+
+
+def test_many_rows_have_the_kernel_itself_and_a_penalty_by_some():
+    X, codes = codes_of_rows(2500)
+    model = bo.SVC(Gaussian(0.7), random_state=0).fit(X, codes)
+    assert model.X_fit_.shape == (2500, 2)
+    assert 0 < model.path_.best < len(model.path_.alphas) - 1
+    T, new = codes_of_rows(2000, 1)
+    p = model.predict_proba(T)
+    # The law of y loses about .5; three slopes of a thousand rows cost a hundredth.
+    assert -np.log(p[np.arange(2000), new.astype(int)]).mean() < 0.65
+
+
+def test_some_rows_stand_for_all_of_their_class():
+    X, codes = codes_of_rows(600)
+    codes[::60] = 3
+    w = 1 + np.arange(600) % 3
+    sample = class_sample(bo.Blocks.from_arrays(X, codes, 1.0 * w), 0, 4)
+    some, numbers = sample.some(80, 0, 4)
+    np.testing.assert_array_equal(some.X, X[numbers])
+    assert (np.flatnonzero(codes == 3)[:, None] == numbers).any(axis=1).all()  # ten of 600 are rare
+    shares = [np.bincount(each.codes.astype(int), each.w) for each in (some, sample)]
+    np.testing.assert_allclose(*shares)
+    assert some.inflation > 2
+    assert all(len(set(some.codes[~fold])) == 4 for fold in some.folds)
+    assert set(sample.some(40, 0, 4)[1]) <= set(numbers)
+    assert sample.some(600, 0, 4)[0] is sample
+
+
+def test_the_penalty_of_many_rows_is_tried_again_with_more(monkeypatch):
+    """The obvious route: a fit at each penalty without the first fold, and what that loses."""
+    X = np.random.default_rng(0).uniform(-2, 2, (700, 2))
+    y, kernel = (np.sin(4 * X).prod(axis=1) > 0).astype(int), Gaussian(0.3)
+    monkeypatch.setattr("bochner.models.convex.exact.PENALTY_ROWS", 60)
+    monkeypatch.setattr("bochner.models.convex.class_sample.CALIBRATED", 100)
+    model = bo.LogisticRegression(kernel, random_state=0).fit(X, y)
+    path, held = model.path_, class_sample(bo.Blocks.from_arrays(X, 1.0 * y), 0, 2).folds[0]
+    assert pytest.approx(1 / path.alpha) == model.C_
+    np.testing.assert_allclose(path.alphas[1:] / path.alphas[:-1], 0.1)
+    lost = []
+    for alpha in path.alphas:
+        fit = bo.LogisticRegression(kernel, C=1 / alpha).fit(X[~held], y[~held])
+        lost.append(log_loss(y[held], fit.predict_proba(X[held])))
+    # Penalties are compared by fits to 3e-3 of their objective.
+    np.testing.assert_allclose(path.errors / path.errors[0], np.array(lost) / lost[0], rtol=0.02)
+
+
+def test_softmax_probabilities_are_those_of_the_decisions():
+    X, y = labelled(80)
+    model = bo.LogisticRegression(random_state=0).fit(X, y)
+    f = model.decision_function(X)
+    np.testing.assert_allclose(model.predict_proba(X), softmax(f, axis=1), atol=1e-12)
+
+
+# ---- pair: Every class against every other: LIBSVM's pairs, the values of classes, and what users see
+
+
+K = 4
+PAIRS = list(combinations(range(K), 2))
+
+
+def rows(n, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, 2))
+    codes = 2 * (X[:, 0] + 0.4 * rng.standard_normal(n) > 0)
+    return X, codes + (X[:, 1] + 0.4 * rng.standard_normal(n) > 0.3)
+
+
+def values_of(f):
+    """Of classes, by the formula: a row and a class at a time."""
+    out = np.empty((len(f), K))
+    for row, each in enumerate(f):
+        against = dict(zip(PAIRS, each, strict=True)) | {
+            (l, k): -value for (k, l), value in zip(PAIRS, each, strict=True)
+        }
+        for k in range(K):
+            total = sum(np.exp(-4 * against[k, l]) for l in range(K) if l != k)
+            out[row, k] = -np.log(total) / 4
+    return out
+
+
+@pytest.mark.parametrize("C", [0.3, 3.0])
+def test_pairs_are_scikit_learns(C):
+    """With weights, by the kernel in the place of its matrix; classes by the formula."""
+    X, y = rows(160)
+    w = np.random.default_rng(2).uniform(0.5, 2, 160)
+    given = {"C": C, "loss": "hinge", "multi_class": "ovo", "random_state": 0}
+    model = bo.SVC(Gaussian(0.7), tol=1e-8, **given).fit(X, y, w)
+    theirs = Exact(C=C, gamma=0.5 / 0.7**2, tol=1e-8, decision_function_shape="ovo").fit(X, y, w)
+    T = rows(50, 1)[0]
+    f = Gaussian(0.7)(T, X) @ model.dual_coef_.T + model.intercept_
+    np.testing.assert_allclose(f, theirs.decision_function(T), atol=1e-5)
+    np.testing.assert_allclose(model.decision_function(T), values_of(f), atol=1e-9)
+    assert model.solution_.algorithm == Libsvm()
+    assert 0 <= model.solution_.gap < 1e-6 * model.solution_.objective
+
+
+def test_the_pairs_of_libsvm_are_the_columns_one_by_one():
+    X, codes = rows(150)
+    w = np.random.default_rng(1).integers(0, 3, 150) * 1.0
+    for loss in (Hinge(), SquaredHinge()):
+        problem = KernelProblem(Gaussian(1.0)(X), ClassPairs(K).targets(codes), w, loss, 0.3)
+        at_once, apart = (
+            hinge_of_pairs(problem, codes, tol=1e-9),
+            hinge_on_kernel(problem, tol=1e-9),
+        )
+        np.testing.assert_allclose(at_once.solution.coef, apart.solution.coef, atol=1e-5)
+        np.testing.assert_allclose(at_once.at.fitted, apart.at.fitted, atol=1e-5)
+        assert at_once.solution.objective == pytest.approx(apart.solution.objective, rel=1e-9)
+
+
+def test_the_squared_hinge_of_pairs_is_that_by_newton_steps():
+    X, codes = rows(150)
+    problem = KernelProblem(
+        Gaussian(1.0)(X), ClassPairs(K).targets(codes), np.ones(150), SquaredHinge(), 0.3
+    )
+    one = hinge_of_pairs(problem, codes, tol=1e-9)
+    two = minimise_on_kernel(problem, tol=1e-12)
+    assert one.solution.objective == pytest.approx(two.solution.objective, rel=1e-7)
+    np.testing.assert_allclose(one.at.fitted, two.at.fitted, atol=1e-4)
+
+
+@pytest.mark.parametrize("gone", [(2,), (0, 3), (0, 1, 2), (0, 1, 2, 3)], ids=str)
+def test_classes_without_weight_lose_to_all_others(gone):
+    X, codes = rows(80)
+    w = np.where(np.isin(codes, gone), 0.0, 1.0)
+    problem = KernelProblem(Gaussian(1.0)(X), ClassPairs(K).targets(codes), w, Hinge(), 0.3)
+    found = hinge_of_pairs(problem, codes, tol=1e-9)
+    for place, (k, l) in enumerate(PAIRS):
+        if k in gone or l in gone:
+            assert not np.any(found.solution.coef[:, place])
+            assert found.solution.intercept[place] == (k not in gone) - float(l not in gone)
+        else:
+            own = np.isin(codes, (k, l))
+            machine = Exact(C=1 / 0.3, gamma=0.5, tol=1e-9).fit(X[own], codes[own] == k)
+            f = found.at.fitted[:, place]
+            np.testing.assert_allclose(f, machine.decision_function(X), atol=1e-6)
+    if 0 < len(gone) < K:
+        decided = ClassPairs(K).values(found.at.fitted).argmax(axis=1)
+        assert not np.isin(decided, gone).any()
+
+
+def test_on_features_a_pair_is_a_machine_of_its_rows():
+    X, y = rows(200)
+    given = {"n_features": 32, "method": "orthogonal", "C": 2.0, "tol": 1e-9, "random_state": 0}
+    model = bo.SVC(Gaussian(1.0), multi_class="ovo", **given).fit(X, y)
+    T = rows(40, 1)[0]
+    f = model.map_(T) @ model.coef_.T + model.intercept_
+    for place, (k, l) in enumerate(PAIRS):
+        own = np.isin(y, (k, l))
+        machine = bo.SVC(Gaussian(1.0), **given).fit(X[own], y[own] == k)
+        np.testing.assert_allclose(f[:, place], machine.decision_function(T), atol=1e-5)
+    np.testing.assert_allclose(model.decision_function(T), values_of(f), atol=1e-6)
+
+
+def test_the_largest_value_is_of_the_class_that_wins_all_its_pairs():
+    """Smoothing takes log(K − 1)/s at most off the least value."""
+    f = 3 * np.random.default_rng(0).standard_normal((500, len(PAIRS)))
+    values, wins = ClassPairs(K).values(f), 0
+    for row, each in enumerate(f):
+        least = np.full(K, np.inf)
+        for (k, l), value in zip(PAIRS, each, strict=True):
+            least[k], least[l] = min(least[k], value), min(least[l], -value)
+        np.testing.assert_array_less(values[row], least + 1e-12)
+        np.testing.assert_array_less(least - np.log(K - 1) / 4 - 1e-12, values[row])
+        if least.max() > np.log(K - 1) / 4:
+            wins += 1
+            assert values[row].argmax() == least.argmax()
+    assert wins > 50
+    two = np.array([[0.3], [-2.0]])
+    np.testing.assert_allclose(ClassPairs(2).values(two), np.hstack([two, -two]))
+
+
+def test_probabilities_of_pairs_agree_with_the_classes_predicted(tmp_path):
+    X, y = rows(600)
+    names = np.array(["a", "b", "c", "d"])
+    model = bo.SVC(Gaussian(0.7), multi_class="ovo", random_state=0).fit(X, names[y])
+    T, new = rows(4000, 1)
+    p = model.predict_proba(T)
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+    np.testing.assert_array_equal(model.classes_[p.argmax(axis=1)], model.predict(T))
+    shares = np.bincount(new, minlength=K) / 4000
+    # Some slopes of 600 rows: five standard errors of a share among these.
+    assert np.abs(p.mean(axis=0) - shares).max() < 5 * 0.5 / 600**0.5
+    bo.save(model, tmp_path / "model.bochner")
+    again = bo.load(tmp_path / "model.bochner")
+    np.testing.assert_array_equal(again.predict_proba(T), p)
+
+
+def test_the_penalty_of_pairs_is_chosen_by_rows_left_out():
+    X, y = rows(600)
+    model = bo.SVC(Gaussian(0.5), multi_class="ovo", random_state=0).fit(X, y)
+    assert 0 < model.path_.best < len(model.path_.alphas) - 1
+    stiff = bo.SVC(Gaussian(0.5), multi_class="ovo", C=1e4, random_state=0).fit(X, y)
+    T, new = rows(4000, 1)
+    assert model.score(T, new) > stiff.score(T, new)
+
+
+def test_two_classes_are_one_pair():
+    X, y = rows(100)
+    one, two = (
+        bo.SVC(Gaussian(1.0), C=1.0, multi_class=way).fit(X, y > 1) for way in ("ovo", "ovr")
+    )
+    np.testing.assert_array_equal(one.decision_function(X), two.decision_function(X))
+
+
+def test_scikit_learns_word_is_answered():
+    with pytest.raises(InvalidType, match="multi_class, 'ovr' or 'ovo'"):
+        bo.SVC(decision_function_shape="ovo")
+
+
+def test_pairs_are_the_way_of_many_rows_a_class_with_the_kernel_itself():
+    X, y = rows(400)
+    given = {"kernel": Gaussian(1.0), "C": 1.0, "probability": False, "random_state": 0}
+    assert bo.SVC(**given).fit(X, y).solution_.coef.shape == (400, len(PAIRS))
+    assert bo.SVC(**given).fit(X[:399], y[:399]).solution_.coef.shape == (399, K)
+    assert bo.SVC(fit_intercept=False, **given).fit(X, y).solution_.coef.shape == (400, K)
+    assert bo.SVC(n_features=16, **given).fit(X, y).coef_.shape == (K, 16)
+
+
+# ---- label: Labels of any type become codes and names again, from arrays, tables and files alike
+
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((30, 2))
+CODES = np.arange(30) % 3
+NAMES = {
+    "texts": np.array(["b", "a", "long name"]),
+    "integers": np.array([7, -1, 100]),
+    "fractions as whole floats": np.array([2.0, 0.0, 5.0]),
+    "objects": np.array(["b", "a", "c"], dtype=object),
+}
+
+
+class Classifier(LabelEstimator):
+    """A learner that knows its rows and nothing else."""
+
+    def __init__(self, class_weight=None, kernel="gaussian"):
+        self.kernel, self.class_weight = kernel, class_weight
+
+    def fit(self, X, y): ...
+
+    @property
+    def classes_(self):
+        return self.fit_.inputs.classes
+
+
+def noted(model, found):
+    """The blocks; the model keeps what they are."""
+    blocks, inputs = found
+    model.fit_ = SimpleNamespace(inputs=inputs)
+    return blocks
+
+
+def class_blocks_of(model, X, y, sample_weight=None, classes=None):
+    return noted(model, model._class_blocks_of(X, y, sample_weight, classes=classes))
+
+
+def class_blocks(model, blocks, first=True):
+    return noted(model, model._class_blocks(blocks, first))
+
+
+def all_of(blocks, part):
+    return np.concatenate([getattr(block, part) for block in blocks])
+
+
+@pytest.mark.parametrize("names", NAMES.values(), ids=NAMES)
+@pytest.mark.parametrize("block_rows", [4, 30])
+def test_codes_name_the_labels(names, block_rows):
+    model, labels = Classifier(), names[CODES]
+    codes = all_of(class_blocks_of(model, X, labels).with_rows(block_rows), "y").astype(int)
+    assert model.classes_.tolist() == sorted(set(labels.tolist()))
+    assert model.classes_[codes].tolist() == labels.tolist()
+
+
+@pytest.mark.parametrize(
+    "column", [pa.array, pl.Series, pd.Series], ids=["arrow", "polars", "pandas"]
+)
+@pytest.mark.parametrize("names", NAMES.values(), ids=NAMES)
+def test_columns_of_data_frames_give_the_codes_of_arrays(names, column):
+    model, labels = Classifier(), names[CODES]
+    codes = all_of(class_blocks_of(model, X, column(labels.tolist())), "y").astype(int)
+    assert model.classes_[codes].tolist() == labels.tolist()
+
+
+@pytest.mark.parametrize("names", NAMES.values(), ids=NAMES)
+def test_tables_give_the_codes_of_arrays(names):
+    table = pd.DataFrame(X, columns=["a", "b"]).assign(label=names[CODES])
+    model, same = Classifier(), Classifier()
+    codes = all_of(class_blocks(model, Blocks.from_table(table, "label")), "y")
+    assert codes.tolist() == all_of(class_blocks_of(same, X, names[CODES]), "y").tolist()
+    assert model.classes_.tolist() == same.classes_.tolist()
+
+
+def test_a_file_of_labels_is_read_in_any_order_of_its_rows(tmp_path):
+    table = pd.DataFrame({"a": X[:, 0], "label": NAMES["texts"][CODES]})
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    model = Classifier()
+    blocks = Blocks.from_files(tmp_path / "rows.csv", target="label", block_rows=7)
+    codes = all_of(class_blocks(model, blocks), "y").astype(int)
+    assert model.classes_[codes].tolist() == table.label.tolist()
+    assert blocks.schema.classes == ("a", "b", "long name")
+    again = class_blocks(model, blocks, first=False)
+    assert all_of(again, "y").tolist() == codes.tolist()
+
+
+def test_later_tables_may_lack_classes_and_keep_the_codes():
+    table = pd.DataFrame({"a": X[:, 0], "label": NAMES["texts"][CODES]})
+    model = Classifier()
+    class_blocks(model, Blocks.from_table(table, "label"))
+    few = table[table.label != "a"]
+    codes = all_of(class_blocks(model, Blocks.from_table(few, "label"), first=False), "y")
+    assert model.classes_[codes.astype(int)].tolist() == few.label.tolist()
+
+
+def test_balanced_weights_give_every_class_the_same_sum():
+    labels = np.array(["a"] * 20 + ["b"] * 9 + ["c"])
+    blocks = class_blocks_of(Classifier("balanced"), X, labels).with_rows(4)
+    y, w = all_of(blocks, "y"), all_of(blocks, "w")
+    assert [w[y == k].sum() for k in range(3)] == pytest.approx([10, 10, 10])
+
+
+def test_given_class_weights_multiply_those_of_rows():
+    weights = RNG.uniform(1, 2, 30)
+    blocks = class_blocks_of(Classifier({1: 5.0}), X, CODES, weights)
+    assert all_of(blocks, "w") == pytest.approx(weights * np.where(CODES == 1, 5, 1))
+
+
+def test_indicators_are_one_column_for_two_classes_and_one_each_for_more():
+    assert indicators(np.array([0.0, 1.0]), 2).tolist() == [[-1.0], [1.0]]
+    assert indicators(np.array([0.0, 2.0]), 3).tolist() == [[1, -1, -1], [-1, -1, 1]]
+
+
+def test_the_lengthscale_of_a_classifier_is_chosen_by_its_classes():
+    labels = np.array(["in", "out"])[(X[:, 0] ** 2 > 0.5).astype(int)]
+    asked = FeatureSpec.of("Classifier", "gaussian", "auto", 16, "auto", 0)
+    chosen, rows = choose(asked, class_blocks_of(Classifier(), X, labels), n_classes=2)
+    assert set(np.unique(rows.y)) == {-1.0, 1.0}
+    assert len(chosen.search.tried) > 1
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "message"),
+    [
+        (np.zeros(30), None, r"at least 2 classes; got the 1 class 0.0 only"),
+        (RNG.standard_normal(30), None, r"Unknown label type: continuous"),
+        (CODES, [0, 1], r"one of the classes 0, 1; got 2\. Name all classes in the first call"),
+        (CODES[:7], None, r"inconsistent numbers of samples"),
+        (None, None, r"requires y to be passed"),
+    ],
+)
+def test_labels_that_are_none_are_refused(labels, classes, message):
+    with pytest.raises(ValueError, match=message):
+        class_blocks_of(Classifier(), X, labels, classes=classes)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ("heavy", r'class_weight must be None, "balanced" or a dict'),
+        ({9: 1.0}, r"class_weight must name classes among 0, 1, 2; got 9"),
+        ({0: -1.0}, r"must be finite and not negative"),
+    ],
+)
+def test_class_weights_that_are_none_are_refused(weights, message):
+    with pytest.raises(InvalidInput, match=message):
+        class_blocks_of(Classifier(weights), X, CODES)
+
+
+def test_blocks_of_a_quantity_are_refused():
+    blocks = Blocks.from_arrays(X, RNG.standard_normal((30, 2)))
+    with pytest.raises(InvalidInput, match=r"one column of labels; got rows of shape \(2,\)"):
+        class_blocks(Classifier(), blocks)
+    with pytest.raises(InvalidInput, match=r"the target y is None"):
+        class_blocks(Classifier(), Blocks.from_arrays(X))
+
+
+def test_regression_on_a_target_of_text_is_refused():
+    table = pd.DataFrame({"a": X[:, 0], "label": NAMES["texts"][CODES]})
+    with pytest.raises(InvalidInput, match=r"target 'label' must hold numbers; got text .*Code it"):
+        KernelRidge(Gaussian()).fit_blocks(Blocks.from_table(table, "label"))
+
+
+# ---- quantities are no classes
+
+CLASSIFIERS = pytest.mark.parametrize(
+    "cls", [KernelRidgeClassifier, KernelSGDClassifier, LogisticRegression, SVC]
+)
+ROWS = np.random.default_rng(1).standard_normal((150, 2))
+
+
+def ways(cls, y):
+    """Every way to fit: to arrays, to blocks, and to a part of the rows."""
+    model = cls(Gaussian(1.0), method="orthogonal", n_features=8, random_state=0)
+    yield lambda: model.fit(ROWS, y)
+    if y.dtype.kind != "U":
+        yield lambda: model.fit_blocks(Blocks.from_arrays(ROWS, y))
+    else:
+        frame = pd.DataFrame({"a": ROWS[:, 0], "b": ROWS[:, 1], "y": y})
+        yield lambda: model.fit_blocks(Blocks.from_table(frame, target="y"))
+
+
+@CLASSIFIERS
+def test_numbers_that_are_not_whole_are_refused_as_classes(cls):
+    y = ROWS[:, 0] + ROWS[:, 1]
+    for fit in ways(cls, y):
+        with pytest.raises(InvalidInput, match=r"not whole, such as .* quantity take (Kernel|SVR)"):
+            fit()
+    if hasattr(cls, "partial_fit"):
+        with pytest.raises(InvalidInput, match=r"numbers that are not whole"):
+            cls(Gaussian(1.0), n_features=8).partial_fit(ROWS, y, classes=[0, 1])
+
+
+@CLASSIFIERS
+def test_two_thousand_numbers_are_a_quantity_and_two_hundred_codes_are_none(cls):
+    rows = np.zeros((15_000, 1))
+    prices = np.arange(15_000) % 2000
+    with pytest.raises(InvalidInput, match=r"got 2,000 different numbers in 15,000 rows"):
+        cls(Gaussian(1.0), n_features=8).fit(rows, prices)
+    Classifier()._class_blocks_of(rows, prices % 200)
+
+
+@CLASSIFIERS
+@pytest.mark.parametrize("kind", ["whole", "text", "text with a hole"])
+def test_as_many_numbers_as_rows_are_refused_as_classes(cls, kind):
+    y = np.random.default_rng(0).permutation(150)
+    if kind != "whole":
+        y = (y / 7).astype("U8")
+    if kind == "text with a hole":
+        y[3] = "?"
+    message = r"got 150 different numbers in 150 rows.* quantity take (Kernel|SVR)"
+    if kind == "text with a hole":  # of a table, the cell is named
+        message = (
+            r"150 rows, but for '\?'.* quantity take|149 of its cells are numbers .*first '\?'"
+        )
+    for fit in ways(cls, y):
+        with pytest.raises(InvalidInput, match=message):
+            fit()
+
+
+@pytest.mark.filterwarnings("ignore:The number of unique classes")
+def test_many_classes_of_some_rows_each_are_classes():
+    y = np.arange(150) % 60
+    for fit in ways(KernelRidgeClassifier, y):
+        assert len(fit().classes_) == 60
+    model = KernelRidgeClassifier(Gaussian(1.0), method="orthogonal", n_features=8, random_state=0)
+    assert len(model.partial_fit(ROWS, np.arange(150), classes=np.arange(500)).classes_) == 500
+
+
+# ---- classes of few rows
+
+
+WITH_PROBABILITIES = [KernelRidgeClassifier, LogisticRegression, SVC]
+
+
+def with_rare(sizes, seed=0):
+    """Clusters of so many rows, far from one another."""
+    rng = np.random.default_rng(seed)
+    y = np.repeat(np.arange(len(sizes)), sizes)
+    return 6.0 * np.eye(len(sizes))[y] + 0.3 * rng.standard_normal((len(y), len(sizes))), y
+
+
+@pytest.mark.parametrize("cls", WITH_PROBABILITIES)
+def test_classes_of_few_rows_are_named_and_take_part(cls):
+    """A class of one row, far from all others, is found again."""
+    X, y = with_rare([200, 200, 1, 3])
+    named = rf"{cls.__name__}: 2 classes have fewer than 5 of the 404 rows: 'c \(1\)', 'd \(3\)'\. "
+    given = {"alpha": 1e-3} if cls is KernelRidgeClassifier else {"C": 100.0}
+    model = cls(Gaussian(2.0), random_state=0, **given)
+    with pytest.warns(DataWarning, match=named + "These rows take part"):
+        model.fit(X, np.array(list("abcd"))[y])
+    assert model.predict(X[[0, 200, 400]]).tolist() == ["a", "b", "c"]
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
+def test_a_class_of_few_rows_is_one_class():
+    X, y = with_rare([200, 4])
+    with pytest.warns(DataWarning, match=r"1 class has fewer than 5 of the 204 rows: '1 \(4\)'\."):
+        SVC(Gaussian(2.0), random_state=0).fit(X, y)
+
+
+def test_few_rows_in_all_and_classes_of_five_are_not_named():
+    for sizes in ([96, 3], [200, 5]):
+        SVC(Gaussian(2.0), C=1.0, probability=False, random_state=0).fit(*with_rare(sizes))

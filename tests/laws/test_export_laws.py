@@ -1,6 +1,7 @@
-"""What a graph of ONNX gives is what the learner or map gives, or the graph is refused."""
+"""Graphs of ONNX give what the learner or the map gives, of tables too, or the graph is refused."""
 
 import sys
+import warnings
 from contextlib import suppress
 
 import gallery
@@ -19,6 +20,9 @@ from bochner.errors import (
 from bochner.features import draw
 from bochner.features.mercer.radial import RadialFunctions
 from bochner.kernels import Exponential, Gaussian, Laplace, Matern, Polynomial
+
+# ---- export: What a graph of ONNX gives is what the learner or map gives, or the graph is refused
+
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -261,3 +265,153 @@ def test_without_onnx_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(MissingDependency, match=r'pip install "bochner\[onnx\]"'):
         bo.export.to_onnx(fitted())
+
+
+# ---- export table: Graphs of models of tables: text, dates and gaps come in as they are, and predictions are the same
+
+
+pd = pytest.importorskip("pandas")
+
+#: float32 numbers differ from float64 ones by 2⁻²⁴; what is left is for sums in another order.
+TABLE_OPTIONS = dict(n_features=32, random_state=0)
+
+
+def typed_table(n, seed):
+    """A table as it comes: numbers, towns, many shops, hours, grades, a constant; some missing."""
+    rng = np.random.default_rng(seed)
+    hours = pd.to_timedelta(rng.integers(0, 3 * 365 * 24, n), unit="h")
+    made = pd.DataFrame(
+        {
+            "size": rng.normal(size=n).astype("f4").astype("f8"),
+            "town": rng.choice(["Ulm", "Bonn", "Kiel"], n),
+            "shop": rng.choice([f"s{i}" for i in range(60)], n),
+            "when": pd.Timestamp("2019-01-01") + hours,
+            "grade": pd.Categorical(
+                rng.choice(["low", "mid", "high"], n), ["low", "mid", "high"], ordered=True
+            ),
+            "firm": ["one"] * n,
+            "gap": rng.normal(size=n).astype("f4").astype("f8"),
+        }
+    )
+    for name in ("town", "when", "gap"):
+        made.loc[rng.uniform(size=n) < 0.1, name] = None
+    return made
+
+
+TYPED, NEW_TYPED = typed_table(300, 0), typed_table(40, 1)
+NEW_TYPED.loc[0, "town"], NEW_TYPED.loc[1, "shop"] = "Paris", "of another town"
+TYPED_Y = (
+    TYPED["size"] + np.sin(TYPED["when"].dt.hour.fillna(3) / 4) + (TYPED["town"] == "Ulm")
+).to_numpy()
+TYPED_KIND = np.where(TYPED_Y > 1, "a", np.where(TYPED_Y > 0, "b", "c"))
+
+
+def cells(column):
+    """A column as the page says that a graph takes it."""
+    if column.dtype.kind == "M":
+        seconds = (column - pd.Timestamp(0)).dt.total_seconds()
+        return seconds.to_numpy(np.float64)
+    if column.dtype.kind == "f":
+        return column.to_numpy(np.float32)
+    return np.where(column.isna(), "", column.astype(object)).astype(object)
+
+
+def run_table(model, rows):
+    """What onnxruntime gives for the rows of a table, and the names of the inputs."""
+    graph = bo.export.to_onnx(model)
+    session = onnxruntime.InferenceSession(graph.SerializeToString())
+    names = [one.name for one in session.get_inputs()]
+    values = session.run(None, {name: cells(rows[name])[:, None] for name in names})
+    return dict(zip([o.name for o in session.get_outputs()], values, strict=True)), names
+
+
+def near(got, wanted):
+    return np.abs(got - np.asarray(wanted)).max() <= SINGLE * np.abs(wanted).max()
+
+
+def fit_table(rows=TYPED, y=TYPED_Y, model=None):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # columns that are left out, and rows that are few
+        return (model or bo.KernelRidge(Gaussian(3.0), **TABLE_OPTIONS)).fit(rows, y)
+
+
+TABLE_LEARNERS = {
+    "exact ridge": (bo.KernelRidge(Matern(1.5, 3.0), method="exact"), TYPED_Y, "prediction"),
+    "ridge": (bo.KernelRidge(Gaussian(3.0), **TABLE_OPTIONS), TYPED_Y, "prediction"),
+    "process": (bo.GaussianProcessRegressor(Gaussian(3.0), **TABLE_OPTIONS), TYPED_Y, "prediction"),
+    "quantiles": (
+        bo.KernelRegressor(Gaussian(3.0), loss="quantile", **TABLE_OPTIONS),
+        TYPED_Y,
+        "prediction",
+    ),
+    "machine": (bo.SVC(Gaussian(3.0), **TABLE_OPTIONS), TYPED_Y > 0.5, "decision"),
+    "logistic": (bo.LogisticRegression(Gaussian(3.0), **TABLE_OPTIONS), TYPED_KIND, "probability"),
+}
+OUTPUT_METHODS = {
+    "prediction": "predict",
+    "decision": "decision_function",
+    "probability": "predict_proba",
+}
+
+
+@pytest.mark.parametrize("name", TABLE_LEARNERS)
+@pytest.mark.filterwarnings("ignore::bochner.errors.DataWarning")  # of categories that are new
+def test_the_graph_takes_the_columns_of_the_table_as_they_are(name):
+    model, y, output = TABLE_LEARNERS[name]
+    model = fit_table(TYPED, y, model)
+    wanted = getattr(model, OUTPUT_METHODS[output])(NEW_TYPED)
+    got, names = run_table(model, NEW_TYPED)
+    assert names == ["size", "town", "shop", "when", "grade", "gap"]  # the constant one is no input
+    assert near(got[output], wanted)
+    if output == "probability":
+        assert got["label"].tolist() == model.predict(NEW_TYPED).tolist()
+
+
+def test_each_column_says_what_it_takes_and_operators_for_text_are_stated():
+    graph = bo.export.to_onnx(fit_table())
+    text = {one.name: one.doc_string for one in graph.graph.input}
+    assert text["size"] == "numbers, NaN where missing"
+    assert text["town"] == "texts, '' where missing"
+    assert text["when"] == "seconds from 1970 on, NaN where missing"
+    kinds = {one.name: one.type.tensor_type.elem_type for one in graph.graph.input}
+    wanted = (onnx.TensorProto.FLOAT, onnx.TensorProto.STRING, onnx.TensorProto.DOUBLE)
+    assert (kinds["size"], kinds["town"], kinds["when"]) == wanted
+    assert [(o.domain, o.version) for o in graph.opset_import] == [("", 18), ("ai.onnx.ml", 3)]
+    for n in (0, 1):
+        assert run_table(fit_table(), NEW_TYPED[:n])[0]["prediction"].shape == (n,)
+
+
+def test_an_empty_text_that_is_a_category_is_that_category():
+    rows = pd.DataFrame({"size": TYPED["size"], "town": TYPED["town"].fillna("")})
+    model = fit_table(rows)
+    new = pd.DataFrame(
+        {"size": NEW_TYPED["size"], "town": NEW_TYPED["town"].fillna("").replace("Paris", "")}
+    )
+    assert near(run_table(model, new)[0]["prediction"], model.predict(new))
+
+
+@pytest.mark.parametrize("form", ["array", "table"])
+def test_numbers_with_gaps_are_one_matrix(form):
+    numbers = pd.DataFrame({"size": TYPED["size"], "gap": TYPED["gap"], "same": 1.0})
+    new = pd.DataFrame({"size": NEW_TYPED["size"], "gap": NEW_TYPED["gap"], "same": 1.0})
+    if form == "array":
+        numbers, new = numbers.to_numpy(), new.to_numpy()
+    else:
+        numbers, new = numbers[["size", "gap"]], new[["size", "gap"]]
+    model = fit_table(numbers)
+    session = onnxruntime.InferenceSession(bo.export.to_onnx(model).SerializeToString())
+    (got,) = session.run(None, {"X": np.asarray(new, np.float32)})
+    assert near(got, model.predict(new))
+
+
+def test_a_column_named_as_an_output_is_refused():
+    message = "to_onnx: columns must have other names .* got 'prediction'. Rename the column"
+    with pytest.raises(InvalidInput, match=message):
+        bo.export.to_onnx(fit_table(TYPED.rename(columns={"town": "prediction"})))
+
+
+@pytest.mark.filterwarnings("ignore::bochner.errors.DataWarning")
+def test_a_fault_in_a_category_is_seen():
+    model = fit_table()
+    other = NEW_TYPED.assign(town=NEW_TYPED["town"].replace({"Ulm": "Bonn"}))
+    assert not near(run_table(model, other)[0]["prediction"], model.predict(NEW_TYPED))

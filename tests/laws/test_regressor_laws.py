@@ -1,17 +1,15 @@
-"""SVR, OneClassSVM and KernelRegressor: scikit-learn's answers with exact features, and laws."""
+"""SVR, OneClassSVM and KernelRegressor: scikit-learn's answers, bounds of the objective, and losses."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.optimize import minimize
+from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.base import clone
-from sklearn.linear_model import (
-    GammaRegressor,
-    HuberRegressor,
-    PoissonRegressor,
-    QuantileRegressor,
-)
+from sklearn.linear_model import GammaRegressor, HuberRegressor, PoissonRegressor, QuantileRegressor
 from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVR as ExactSVR
 from sklearn.svm import LinearSVR
@@ -20,10 +18,13 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner import Huber
-from bochner.errors import InvalidInput, SolutionWarning
+from bochner.errors import InvalidInput, InvalidType, SolutionWarning
 from bochner.kernels import Gaussian, Linear, Matern
 from bochner.models._rows import rows_left_out
 from bochner.solvers.convex.losses import Absolute, Quantile
+
+# ---- regressor: SVR, OneClassSVM and KernelRegressor: scikit-learn's answers with exact features, and laws
+
 
 KERNEL = Gaussian(lengthscale=0.8)
 N = 120
@@ -423,3 +424,555 @@ def test_parameters_of_svr_are_refused_in_a_sentence():
     for name in ("C", "epsilon"):
         with pytest.raises(InvalidInput, match=rf'SVR: {name} must be "auto" or a number; got'):
             bo.SVR(KERNEL, **{name: "best"}).fit(X, y)
+
+
+# ---- exact svr: Support vector regression with the kernel itself: scikit-learn's answer, and what bounds it
+
+
+ROWS = np.random.default_rng(0).uniform(-2, 2, (120, 2))
+TARGET = np.sin(2 * ROWS[:, 0]) + 0.2 * np.random.default_rng(1).standard_normal(120)
+WEIGHTS = np.random.default_rng(2).uniform(0.5, 2, 120)
+NEW_ROWS = np.random.default_rng(3).uniform(-2, 2, (30, 2))
+GAMMA = 1 / (2 * 0.8**2)
+
+
+@pytest.mark.parametrize("C", [0.3, 5.0])
+@pytest.mark.parametrize("w", [None, WEIGHTS], ids=["alike", "weighted"])
+def test_given_kernel_and_C_as_scikit_learn(C, w):
+    ours = bo.SVR(KERNEL, C=C, epsilon=0.1).fit(ROWS, TARGET, w)
+    theirs = ExactSVR(gamma=GAMMA, C=C, epsilon=0.1, tol=1e-8).fit(ROWS, TARGET, w)
+    assert np.allclose(ours.predict(NEW_ROWS), theirs.predict(NEW_ROWS), atol=1e-3)
+    dual = np.zeros(120)
+    dual[theirs.support_] = theirs.dual_coef_[0]
+    K, w = KERNEL(ROWS), np.ones(120) if w is None else w
+    lost = np.maximum(np.abs(TARGET - theirs.predict(ROWS)) - 0.1, 0)
+    least = 0.5 * dual @ K @ dual + C * w @ lost
+    value = ours.solution_.objective * C
+    assert -1e-5 * least <= value - least <= ours.solution_.gap * C + 1e-7 * least
+    assert ours.solution_.gap <= 1e-3 * ours.solution_.objective
+
+
+def test_targets_in_other_units():
+    plain = bo.SVR(KERNEL, C=3.0, epsilon=0.2).fit(ROWS, TARGET)
+    large = bo.SVR(KERNEL, C=3.0 * 1024, epsilon=0.2 * 1024).fit(ROWS, 1024 * TARGET)
+    assert np.allclose(large.predict(NEW_ROWS), 1024 * plain.predict(NEW_ROWS))
+    assert large.C_ == pytest.approx(3 * 1024)
+    assert large.epsilon_ == pytest.approx(0.2 * 1024)
+
+
+def test_squared_loss_as_linear_svr():
+    loss = "squared_epsilon_insensitive"
+    ours = bo.SVR(Linear(), C=0.7, epsilon=0.2, loss=loss).fit(ROWS, TARGET)
+    theirs = LinearSVR(C=0.7, epsilon=0.2, loss=loss, intercept_scaling=1e4, tol=1e-10)
+    theirs.set_params(max_iter=100_000).fit(ROWS, TARGET)
+    assert np.allclose(ours.predict(NEW_ROWS), theirs.predict(NEW_ROWS), atol=1e-3)
+
+
+def test_coefficients_of_rows_and_of_features():
+    model = bo.SVR(KERNEL, C=1.0, epsilon=0.1).fit(ROWS, TARGET)
+    own = KERNEL(NEW_ROWS, model.X_fit_) @ model.dual_coef_ + model.intercept_
+    assert np.allclose(own, model.predict(NEW_ROWS))
+    assert np.allclose(model.map_(NEW_ROWS) @ model.coef_ + model.intercept_, own, atol=1e-6)
+    features = bo.SVR(KERNEL, C=1.0, epsilon=0.1, n_features=64, random_state=0).fit(
+        ROWS, TARGET
+    )
+    with pytest.raises(AttributeError, match="only a fit with the kernel itself"):
+        features.dual_coef_  # noqa: B018
+
+
+@pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared_epsilon_insensitive"])
+def test_the_penalty_is_the_best_for_rows_left_out(loss):
+    model = bo.SVR(loss=loss, random_state=0).fit(ROWS, TARGET)
+    assert model.path_.errors.min() == model.path_.errors[model.path_.best]
+    assert np.sqrt(np.mean((model.predict(NEW_ROWS) - np.sin(2 * NEW_ROWS[:, 0])) ** 2)) < 0.15
+
+
+def test_constant_and_equal_rows():
+    assert np.allclose(
+        bo.SVR(KERNEL, random_state=0).fit(ROWS, np.full(120, 7.0)).predict(NEW_ROWS),
+        7,
+        atol=1e-6,
+    )
+    one = bo.SVR(KERNEL, random_state=0).fit(np.zeros((5, 2)), np.arange(5.0))
+    assert one.path_ is None
+
+
+@pytest.mark.parametrize("given", [{}, {"n_features": 128, "method": "orthogonal"}], ids=str)
+def test_the_kernel_is_chosen_among_candidates_in_any_unit(given):
+    """Of ten columns one matters: lengthscales of its own find it, one for all does not."""
+    rng = np.random.default_rng(4)
+    A = rng.uniform(-2, 2, (700, 10))
+    y = np.sin(3 * A[:, 0]) + 0.1 * rng.standard_normal(700)
+    auto = bo.SVR(random_state=0, **given).fit(A[:300], y[:300])
+    one = bo.SVR("gaussian", random_state=0, **given).fit(A[:300], y[:300])
+    errors = [np.abs(m.predict(A[300:]) - y[300:]).mean() for m in (auto, one)]
+    assert errors[0] < 0.5 * errors[1]
+    assert sum(each.taken for each in auto.search_.compared) == 1 < len(auto.search_.compared)
+    large = bo.SVR(random_state=0, **given).fit(A[:300], 1024 * y[:300])
+    assert large.kernel_ == auto.kernel_
+    np.testing.assert_allclose(large.predict(A), 1024 * auto.predict(A), rtol=1e-6, atol=1e-3)
+
+
+# ---- exact one class: One-class machines with the kernel itself: scikit-learn's answer, and what bounds it
+
+
+NORMAL = np.random.default_rng(0).standard_normal((150, 2))
+NORMAL_WEIGHTS = np.random.default_rng(1).uniform(0.5, 2, 150)
+NEW_NORMAL = np.random.default_rng(2).uniform(-3, 3, (40, 2))
+
+
+@pytest.mark.parametrize("nu", [0.02, 0.3, 0.95])
+@pytest.mark.parametrize("w", [None, NORMAL_WEIGHTS], ids=["alike", "weighted"])
+def test_few_rows_as_scikit_learn(nu, w):
+    ours = bo.OneClassSVM(KERNEL, nu=nu).fit(NORMAL, sample_weight=w)
+    theirs = ExactOneClass(gamma=GAMMA, nu=nu, tol=1e-9).fit(NORMAL, sample_weight=w)
+    scale = np.abs(theirs.score_samples(NEW_NORMAL)).max()
+    assert (
+        np.abs(ours.score_samples(NEW_NORMAL) - theirs.score_samples(NEW_NORMAL)).max()
+        < 1e-5 * scale
+    )
+    assert np.abs(ours.offset_ - theirs.offset_).max() < 1e-5 * scale
+    assert ours.solution_.gap <= 1e-6 * abs(ours.solution_.objective)
+
+
+def test_objective_is_that_of_the_definition():
+    ours = bo.OneClassSVM(KERNEL, nu=0.2).fit(
+        NORMAL, sample_weight=NORMAL_WEIGHTS
+    )
+    a, f, rho = ours.dual_coef_, ours.score_samples(NORMAL), float(ours.offset_[0])
+    value = (
+        0.5 * a @ KERNEL(NORMAL) @ a
+        + NORMAL_WEIGHTS @ np.maximum(rho - f, 0)
+        - 0.2 * NORMAL_WEIGHTS.sum() * rho
+    )
+    assert ours.solution_.objective == pytest.approx(value, rel=1e-9)
+    assert a.sum() == pytest.approx(0.2 * NORMAL_WEIGHTS.sum(), rel=1e-9)
+    assert np.all(a >= 0)
+    assert np.all(a <= NORMAL_WEIGHTS * (1 + 1e-9))
+
+
+@pytest.mark.parametrize("nu", [0.01, 0.05, 0.29, 0.5, 0.9])
+@pytest.mark.parametrize("kind", ["plain", "weighted", "copies"])
+def test_at_most_nu_of_the_weight_lies_outside(kind, nu):
+    rng = np.random.default_rng(3)
+    rows = NORMAL[rng.integers(0, 40, 150)] if kind == "copies" else NORMAL
+    w = NORMAL_WEIGHTS * (rng.random(150) > 0.1) if kind == "weighted" else None
+    ours = bo.OneClassSVM(KERNEL, nu=nu).fit(rows, sample_weight=w)
+    one_by_one = np.array([ours.predict(row[None])[0] for row in rows])
+    for labels in (ours.predict(rows), one_by_one):
+        assert np.average(labels < 0, weights=w) <= nu + (0 if w is None else 1e-12)
+    inside = ours.decision_function(rows) > 1e-6 * ours.score_samples(rows).max()
+    assert np.average(~inside, weights=w) >= nu - 1e-12
+
+
+def test_all_rows_may_lie_outside():
+    ours = bo.OneClassSVM(KERNEL, nu=1.0).fit(
+        NORMAL, sample_weight=NORMAL_WEIGHTS
+    )
+    assert np.allclose(ours.dual_coef_, NORMAL_WEIGHTS, rtol=1e-12)
+    assert ours.offset_[0] == pytest.approx(ours.score_samples(NORMAL).max())
+
+
+def test_features_are_made_where_they_are_asked_for():
+    exact = bo.OneClassSVM(KERNEL, nu=0.2).fit(NORMAL)
+    own = exact.map_(NEW_NORMAL) @ exact.coef_[0] - exact.offset_
+    assert np.allclose(own, exact.decision_function(NEW_NORMAL), atol=1e-6 * exact.offset_)
+    features = bo.OneClassSVM(
+        KERNEL, nu=0.2, n_features=150, random_state=0
+    ).fit(NORMAL)
+    with pytest.raises(AttributeError, match="only a fit with the kernel itself"):
+        features.dual_coef_  # noqa: B018
+    close = np.abs(features.decision_function(NEW_NORMAL) - exact.decision_function(NEW_NORMAL))
+    assert close.max() < 1e-3 * exact.offset_[0]  # the jitter of the map, and tol
+
+
+def test_the_kernel_by_name_has_the_median_distance():
+    exact = bo.OneClassSVM(nu=0.2, random_state=0).fit(NORMAL)
+    features = bo.OneClassSVM(nu=0.2, n_features=150, random_state=0).fit(NORMAL)
+    assert exact.kernel_ == features.kernel_
+
+
+def test_a_line_of_rows_and_a_single_row():
+    """A linear kernel has a matrix of rank one: the support's system has many solutions."""
+    line = np.abs(NORMAL[:, :1]) + 1
+    ours = bo.OneClassSVM(Linear(), nu=0.3).fit(line)
+    theirs = ExactOneClass(kernel="linear", nu=0.3, tol=1e-9).fit(line)
+    assert np.allclose(ours.score_samples(line), theirs.score_samples(line), rtol=1e-4)
+    single = bo.OneClassSVM(KERNEL, nu=0.5).fit(NORMAL[:1])
+    assert single.predict(NORMAL[:1])[0] == 1
+
+
+# ---- few active: Regressions by losses whose slopes jump, where features are more than the rows that count
+
+
+FEW_RNG = np.random.default_rng(0)
+FEW_ROWS = FEW_RNG.uniform(-2, 2, (150, 2))
+FEW_TARGET = np.sin(2 * FEW_ROWS[:, 0]) + 0.3 * FEW_RNG.standard_normal(150)
+FEW_WEIGHTS = FEW_RNG.uniform(0.5, 2, 150)
+
+
+@pytest.mark.parametrize("w", [None, FEW_WEIGHTS], ids=["alike", "weighted"])
+@pytest.mark.parametrize("D", [64, 1024])
+def test_systems_of_rows_and_of_features_find_the_same_minimum(D, w):
+    """LIBSVM on Z Zᵀ: with 1,024 features every step solves a system of its active rows."""
+    options = dict(method="orthogonal", n_features=D, tol=1e-8, random_state=0)
+    ours = bo.SVR(KERNEL, C=2.0, epsilon=0.1, **options).fit(FEW_ROWS, FEW_TARGET, w)
+    Z = ours.map_(FEW_ROWS)
+    theirs = ExactSVR(kernel="precomputed", C=2.0, epsilon=0.1, tol=1e-10)
+    theirs.fit(Z @ Z.T, FEW_TARGET, w)
+    assert np.abs(ours.predict(FEW_ROWS) - theirs.predict(Z @ Z.T)).max() < 1e-5
+    assert ours.solution_.gap <= 1e-8 * ours.solution_.objective
+
+
+def test_without_an_intercept():
+    options = dict(method="orthogonal", tol=1e-10, random_state=0, loss="absolute", alpha=0.5)
+    model = bo.KernelRegressor(
+        KERNEL, n_features=1024, fit_intercept=False, **options
+    ).fit(FEW_ROWS, FEW_TARGET)
+    assert model.intercept_ == 0
+    found = model.solution_.objective
+    for direction in np.random.default_rng(1).standard_normal((20, 1024)):
+        coef = model.coef_ + 1e-3 * direction
+        value = np.abs(FEW_TARGET - model.map_(FEW_ROWS) @ coef).sum() + 0.25 * coef @ coef
+        assert value >= found * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("loss", ["squared", "absolute", "quantile"])
+def test_a_large_penalty_leaves_the_best_constant(loss):
+    """Of squares the weighted mean; else what a share of the weight is no larger than."""
+    model = bo.KernelRegressor(
+        KERNEL, loss=loss, quantiles=0.8, alpha=1e12, n_features=32, random_state=0
+    )
+    constant = model.fit(FEW_ROWS, FEW_TARGET, FEW_WEIGHTS).predict(FEW_ROWS[:1])[0]
+    if loss == "squared":
+        assert constant == pytest.approx(np.average(FEW_TARGET, weights=FEW_WEIGHTS), abs=1e-6)
+        return
+    below = FEW_WEIGHTS[constant + 1e-6 >= FEW_TARGET].sum() / FEW_WEIGHTS.sum()
+    without = FEW_WEIGHTS[constant - 1e-6 >= FEW_TARGET].sum() / FEW_WEIGHTS.sum()
+    assert without <= {"absolute": 0.5, "quantile": 0.8}[loss] <= below
+
+
+#: Errors of a falling penalty: best at the last one, and at the first.
+ENDS = (0.9, 0.1), (0.1, 0.9)
+
+
+@pytest.mark.parametrize("loss", ["squared", "absolute", "huber"])
+def test_penalties_are_walked_to_a_valley(loss):
+    model = bo.KernelRegressor(KERNEL, loss=loss, n_features=64, random_state=0).fit(
+        FEW_ROWS, FEW_TARGET
+    )
+    path = model.path_
+    assert np.all(np.diff(path.alphas) < 0)
+    assert 0 < path.best < len(path.alphas) - 1
+    assert path.errors[path.best] < 1
+    assert "that was tried" not in path.reason
+    low, high = (replace(path, errors=np.linspace(*ends, len(path.alphas))) for ends in ENDS)
+    assert "the smallest penalty that was tried: try more features" in low.reason
+    assert "the largest penalty that was tried: try another kernel" in high.reason
+
+
+# ---- general regression: Losses of several outputs, penalties of the norm, and coefficients of rows: beside brute force
+
+
+ALPHA = 0.3
+A = np.array([[2.0, 0.6], [0.6, 1.0]])
+
+
+def data(n=60, t=3):
+    g = np.random.default_rng(0)
+    X = g.uniform(-2, 2, (n, 2))
+    f = np.stack([X[:, 0], np.sin(2 * X[:, 1]), np.zeros(n)], axis=1)[:, :t]
+    y = softmax(f + 0.1 * g.standard_normal(f.shape), axis=1)
+    return X, y, g.uniform(0.5, 2.0, n)
+
+
+def general(**options):
+    method = {"method": bo.Nystrom(), "n_features": 25, "random_state": 0, "tol": 1e-10}
+    return bo.KernelRegressor(Gaussian(1.0), **(method | {"alpha": ALPHA} | options))
+
+
+def brute(Z, y, w, loss, penalty):
+    """Minimise Σ w loss(y, Zβ + b) + penalty(‖β‖) by quasi-Newton from numerical slopes."""
+    D, t = Z.shape[1], y.shape[1]
+
+    def objective(theta):
+        B = theta.reshape(D + 1, t)
+        return w @ loss(y, Z @ B[:-1] + B[-1]) + penalty(np.linalg.norm(B[:-1]))
+
+    start = 0.01 * np.random.default_rng(1).standard_normal((D + 1) * t)
+    return minimize(
+        objective,
+        start,
+        method="L-BFGS-B",
+        options={"maxfun": 20_000, "maxiter": 400, "ftol": 1e-13},
+    )
+
+
+def multinomial(y, f):
+    return logsumexp(f, axis=1) - (y * f).sum(axis=1)
+
+
+def objective_of(model, X, y, w, loss, penalty):
+    Z = model.map_(X)
+    coef = model.coef_.reshape(-1, Z.shape[1]).T
+    f = Z @ coef + model.intercept_
+    return w @ loss(y, f) + penalty(np.linalg.norm(coef))
+
+
+# ---- several outputs
+
+
+def test_shares_are_fitted_to_the_least_multinomial_loss():
+    X, y, w = data(30)
+    model = general(loss="multinomial", n_features=4).fit(X, y, w)
+    squares = lambda r: ALPHA * r * r / 2
+    least = brute(model.map_(X), y, w, multinomial, squares).fun
+    found = objective_of(model, X, y, w, multinomial, squares)
+    assert found == pytest.approx(least, rel=1e-6)
+    assert model.solution_.objective == pytest.approx(found, rel=1e-9)
+    p = model.predict(X)
+    assert p.sum(axis=1) == pytest.approx(np.ones(30))
+    assert 0 < model.score(X, y) < 1
+    # the planted fault: each output for itself, as a sum of one-column losses is fitted
+    alone = lambda y, f: (np.logaddexp(0, f) - y * f).sum(axis=1)
+    wrong = brute(model.map_(X), y, w, alone, squares).x.reshape(5, 3)
+    f = model.map_(X) @ wrong[:-1] + wrong[-1]
+    assert np.abs(softmax(f, axis=1) - p).max() > 0.01
+
+
+def test_shares_of_one_class_each_are_multinomial_logistic_regression():
+    X, y, _ = data(80)
+    labels = y.argmax(axis=1)
+    method = {"method": bo.Nystrom(), "n_features": 20, "random_state": 0, "tol": 1e-10}
+    classifier = bo.LogisticRegression(Gaussian(1.0), C=1 / ALPHA, multinomial=True, **method)
+    expected = classifier.fit(X, labels).predict_proba(X)
+    shares = general(loss="multinomial", n_features=20).fit(X, np.eye(3)[labels])
+    if np.array_equal(shares.map_(X), classifier.map_(X)):
+        assert shares.predict(X) == pytest.approx(expected, abs=1e-4)
+    loss = objective_of(
+        shares, X, np.eye(3)[labels], np.ones(80), multinomial, lambda r: ALPHA * r * r / 2
+    )
+    assert loss == pytest.approx(shares.solution_.objective, rel=1e-9)
+
+
+def test_gradients_of_shares_are_those_of_the_softmax():
+    X, y, w = data()
+    model = general(loss="multinomial").fit(X, y, w)
+    step = np.array([1e-5, 0.0])
+    slopes = (model.predict(X[:9] + step) - model.predict(X[:9] - step)) / 2e-5
+    assert model.gradient(X[:9])[:, 0] == pytest.approx(slopes, abs=1e-7)
+
+
+@pytest.mark.parametrize("alpha", ["holdout", "kfold"])
+def test_penalties_of_joint_losses_are_chosen_by_rows_left_out(alpha):
+    X, y, w = data(200)
+    model = general(loss="multinomial", alpha=alpha, tol=1e-6).fit(X, y, w)
+    assert model.alpha_ in model.path_.alphas
+    assert model.path_.errors.min() < 0.95
+    log = lambda p: -(y * np.log(p)).sum(axis=1).mean()
+    assert log(model.predict(X)) < log(np.tile(y.mean(axis=0), (200, 1)))
+
+
+def joint(**options):
+    return bo.JointLoss(
+        lambda y, f: 0.5 * np.einsum("ni,ij,nj->n", f - y, A, f - y),
+        lambda y, f: (f - y) @ A,
+        lambda y, f: np.broadcast_to(A, (len(y), 2, 2)),
+        **options,
+    )
+
+
+def test_a_users_loss_of_two_outputs_is_the_solution_of_its_linear_system():
+    """Σ w (f − y)ᵀA(f − y)/2 + (α/2)‖B‖²: ZᵀW(ZB + 1bᵀ − Y)A + αB = 0, and no mean error."""
+    X, y, w = data()
+    y = y[:, :2]
+    model = general(loss=joint()).fit(X, y, w)
+    Z = model.map_(X)
+    D = Z.shape[1]
+    Zc, yc = Z - w @ Z / w.sum(), y - w @ y / w.sum()
+    G = Zc.T @ (w[:, None] * Zc)
+    system = np.kron(G, A) + ALPHA * np.eye(2 * D)
+    B = np.linalg.solve(system, (Zc.T @ (w[:, None] * yc) @ A).ravel()).reshape(D, 2)
+    expected = Zc @ B + w @ y / w.sum()
+    assert model.predict(X) == pytest.approx(expected, abs=1e-5)
+    plain = general(loss="squared").fit(X, y, w).predict(X)
+    assert np.abs(plain - expected).max() > 1e-3  # outputs do tell of each other
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e5])
+def test_a_right_loss_is_taken_where_it_is_tried_far_from_zero(scale):
+    """Steps of the differences grow with f: else rounding, 1e-6 of values of 1e10, is all they see."""
+    f = scale * np.random.default_rng(4).standard_normal((9, 2))
+    assert np.array_equal(joint(points=(np.zeros((9, 2)), f)).slope(0 * f, f), f @ A)
+
+
+def test_the_multinomial_loss_as_a_users_is_the_same():
+    X, y, w = data()
+
+    def hessian(y, f):
+        p = softmax(f, axis=1)
+        return p[:, :, None] * np.eye(3) - p[:, :, None] * p[:, None, :]
+
+    points = y[:9], np.random.default_rng(2).standard_normal((9, 3))
+    loss = bo.JointLoss(multinomial, lambda y, f: softmax(f, axis=1) - y, hessian, points=points)
+    own = general(loss=loss).fit(X, y, w).predict(X)
+    named = general(loss="multinomial").fit(X, y, w).predict(X)
+    assert np.exp(log_softmax(own, axis=1)) == pytest.approx(named, abs=1e-5)
+
+
+# ---- penalties of the norm
+
+
+@pytest.mark.parametrize(
+    ("R", "loss", "elementwise"),
+    [
+        (lambda r: r, "squared", lambda y, f: 0.5 * ((y - f) ** 2).sum(axis=1)),
+        (lambda r: np.log1p(r * r), "squared", lambda y, f: 0.5 * ((y - f) ** 2).sum(axis=1)),
+        (lambda r: r**4 / 50, "multinomial", multinomial),
+    ],
+    ids=["norm", "logarithm", "fourth power"],
+)
+def test_any_rising_penalty_of_the_norm_has_its_least_value(R, loss, elementwise):
+    X, y, w = data()
+    y = y if loss == "multinomial" else 3 * y[:, :1]
+    model = general(loss=loss, penalty=R, alpha=1.0, n_features=5).fit(
+        X, y if loss == "multinomial" else y[:, 0], w
+    )
+    found = objective_of(model, X, y, w, elementwise, R)
+    least = brute(model.map_(X), y, w, elementwise, R).fun
+    assert found <= least * (1 + 1e-6)
+    # at the minimum the slope of R is that of squares at alpha_
+    r = np.linalg.norm(model.coef_)
+    slope = (R(r * (1 + 1e-5)) - R(r * (1 - 1e-5))) / (2e-5 * r)
+    assert slope / r == pytest.approx(model.alpha_, rel=1e-3)
+    # the planted fault: squares at the same alpha are another minimum
+    squares = general(loss=loss, alpha=1.0, n_features=5)
+    squares = squares.fit(X, y if loss == "multinomial" else y[:, 0], w)
+    assert objective_of(squares, X, y, w, elementwise, R) > found * (1 + 1e-5)
+
+
+def test_half_the_square_is_the_penalty_of_squares():
+    X, y, w = data()
+    half = general(penalty=lambda r: r * r / 2).fit(X, y[:, 0], w)
+    assert half.alpha_ == pytest.approx(ALPHA, rel=1e-4)
+    plain = general().fit(X, y[:, 0], w)
+    assert half.predict(X) == pytest.approx(plain.predict(X), abs=1e-6)
+
+
+def test_a_bound_of_the_norm_is_met():
+    X, y, _ = data()
+    model = general(penalty=lambda r: 0.0 if r <= 0.7 else np.inf, alpha=1.0).fit(X, y[:, 0])
+    assert np.linalg.norm(model.coef_) == pytest.approx(0.7, rel=1e-5)
+    assert np.linalg.norm(model.coef_) <= 0.7
+
+
+def test_the_norm_is_that_of_all_targets_together_whatever_their_units():
+    X, y, _ = data()
+    two = y[:, :2] * (1.0, 1000.0)
+    model = general(penalty=lambda r: r, alpha=0.1).fit(X, two)
+    r = np.linalg.norm(model.coef_)
+    assert np.broadcast_to(model.alpha_, 2) == pytest.approx(0.1 / r, rel=1e-3)
+
+
+# ---- the representer theorem
+
+
+@pytest.mark.parametrize(
+    ("loss", "penalty"),
+    [
+        ("squared", None),
+        ("absolute", None),
+        ("multinomial", None),
+        (bo.Huber(0.1), None),
+        ("squared", lambda r: r),
+    ],
+    ids=["squares", "absolute", "multinomial", "huber", "norm"],
+)
+def test_the_minimum_is_a_sum_over_rows(loss, penalty):
+    X, y, w = data()
+    y = y if loss == "multinomial" else y[:, :2] * (1.0, 8.0)
+    model = general(loss=loss, penalty=penalty).fit(X, y, w)
+    u, rows = model.dual_coef_, model.X_fit_
+    np.testing.assert_array_equal(rows, X)
+    assert u.shape == (y.shape[1], 60)
+    size = np.abs(model.coef_).max()
+    assert u @ model.map_(rows) == pytest.approx(model.coef_, abs=1e-3 * size)
+    k = model.map_(X[:5]) @ model.map_(rows).T
+    f = k @ u.T + model.intercept_
+    f = softmax(f, axis=1) if loss == "multinomial" else f
+    assert f == pytest.approx(model.predict(X[:5]), abs=1e-2 * size)
+    if loss == "squared":
+        residual = (y - model.predict(X)) * w[:, None] / model.alpha_
+        assert u.T == pytest.approx(residual, abs=1e-9 * np.abs(u).max())
+
+
+def test_many_rows_keep_no_coefficients_of_rows(tmp_path):
+    X, y, _ = data(1200)
+    model = general(n_features=10).fit(X, y[:, 0])
+    with pytest.raises(AttributeError, match="only fits to 1,024 rows at most keep them"):
+        _ = model.dual_coef_
+    few = general(loss="multinomial").fit(X[:50], y[:50])
+    bo.save(few, tmp_path / "few.bochner")
+    again = bo.load(tmp_path / "few.bochner")
+    np.testing.assert_array_equal(again.dual_coef_, few.dual_coef_)
+    np.testing.assert_array_equal(again.predict(X), few.predict(X))
+
+
+# ---- refusals
+
+
+def general_fit(**options):
+    X, y, _ = data()
+    return lambda: general(**options).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "message"),
+    [
+        (lambda: general(loss="multinomial").fit(*data()[::2]), InvalidInput, "two columns or"),
+        (
+            lambda: general(loss="multinomial").fit(data()[0], 2 * data()[1]),
+            InvalidInput,
+            "whose rows sum to one; got 3 columns, sums from 2 to 2",
+        ),
+        (general_fit(penalty=3.0), InvalidType, "penalty must be a function of the norm; got 3.0"),
+        (
+            general_fit(penalty=abs, alpha="holdout"),
+            InvalidInput,
+            "alpha must be a number above zero",
+        ),
+        (
+            general_fit(penalty=lambda r: -r),
+            InvalidInput,
+            "penalty must never fall as the norm rises",
+        ),
+        (general_fit(penalty=lambda r: np.nan), InvalidInput, "must be a number for some norm"),
+        (lambda: bo.JointLoss(1, 2, 3), InvalidType, "must be functions of .y, f.; got 1"),
+        (
+            lambda: bo.JointLoss(
+                lambda y, f: (f - y).sum(1),
+                lambda y, f: f - y,
+                lambda y, f: np.zeros((len(y), 2, 2)),
+            ),
+            InvalidInput,
+            "slope must be the derivative of value in f",
+        ),
+        (
+            lambda: bo.JointLoss(
+                lambda y, f: -0.5 * ((f - y) ** 2).sum(1),
+                lambda y, f: y - f,
+                lambda y, f: np.broadcast_to(-np.eye(2), (len(y), 2, 2)),
+            ),
+            InvalidInput,
+            "the loss must be convex, eigenvalues of its hessian zero or above; got -1",
+        ),
+        (
+            lambda: bo.JointLoss(lambda y, f: f, lambda y, f: f, lambda y, f: f),
+            InvalidInput,
+            "hessian must have shape .16, 2, 2. for y and f",
+        ),
+    ],
+)
+def test_what_cannot_be_minimised_is_refused_in_a_sentence(ask, error, message):
+    with pytest.raises(error, match=message):
+        ask()

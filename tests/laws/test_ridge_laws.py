@@ -1,4 +1,6 @@
-"""KernelRidge: the same model from blocks, pieces, weights, tables and libraries; and the trap."""
+"""KernelRidge and KernelRidgeClassifier: penalties, leave-one-out errors, the exact kernel, and float32 sums."""
+
+import warnings
 
 import naive
 import numpy as np
@@ -8,17 +10,27 @@ from gallery import table
 from inside import seen_by
 from sklearn.exceptions import NotFittedError
 from sklearn.kernel_ridge import KernelRidge as Exact
+from sklearn.linear_model import RidgeClassifier
 from tolerance import assert_close
 
 import bochner as bo
-from bochner import Moments
+from bochner import Blocks, Moments
 from bochner.datasets import load_concrete, load_earth
-from bochner.errors import IncompatibleModels, InvalidInput, SolutionWarning
-from bochner.kernels import Gaussian, Laplace, Linear, Matern
+from bochner.errors import IncompatibleModels, InvalidInput, InvalidType, SolutionWarning
+from bochner.features import Fourier, Nystrom
+from bochner.features.nystrom.nystrom import COARSE
+from bochner.kernels import Gaussian, Laplace, Linear, Matern, Polynomial
+from bochner.landmarks import Given, KMeans, Uniform
+from bochner.models._calibration import calibrate
+from bochner.models.ridge.exact import prepare
+from bochner.models.ridge.gathered import gather
 from bochner.selection.spec import NAMED
 from bochner.solvers.ridge.eigen import decompose
 from bochner.solvers.ridge.path import path_of
 from bochner.solvers.ridge.solution import Outcome
+
+# ---- ridge: KernelRidge: the same model from blocks, pieces, weights, tables and libraries; and the trap
+
 
 KERNEL = Gaussian(lengthscale=0.8)
 
@@ -293,3 +305,509 @@ def test_planted_fault_float32_sums_and_a_path_below_their_noise(earth):
 def gram_in_float32(Z):
     mean = Z.mean(axis=0)
     return (Z.T @ Z - len(Z) * np.outer(mean, mean)).astype(np.float64)
+
+
+# ---- exact ridge: Penalties by fold and by target, and the exact answer by conjugate gradients
+
+
+# ---- a penalty for each target
+
+
+@pytest.mark.parametrize("method", ["orthogonal", "exact"])
+def test_a_list_of_penalties_is_one_for_each_target(method):
+    X, y = table(t=2)
+    together = model(alpha=[0.1, 5.0], method=method).fit(X, y)
+    for i, alpha in enumerate((0.1, 5.0)):
+        alone = model(alpha=alpha, method=method).fit(X, y[:, i])
+        assert_close(together.predict(X)[:, i], alone.predict(X), factor=1e9)
+        assert_close(
+            together.solution_.residual_variance[i],
+            alone.solution_.residual_variance[0],
+            factor=1e8,
+        )
+    assert "alpha=0.1, 5 by given" in repr(together.solution_)
+    if method == "orthogonal":
+        assert together.certificate_.alpha == 0.1
+    with pytest.raises(InvalidInput, match=r"one for each of the 2 targets; got 3"):
+        model(alpha=[0.1, 1.0, 2.0], method=method).fit(X, y)
+    with pytest.raises(InvalidInput, match=r"alpha must be a number for each target; got an empty"):
+        model(alpha=[]).fit(X, y)
+    with pytest.raises(InvalidInput, match=r"alpha\[1\] must be a non-negative finite number"):
+        model(alpha=[1.0, -1.0]).fit(X, y)
+
+
+# ---- the kernel itself
+
+
+def dual(kernel, X, y, alpha, w):
+    """Coefficients and intercept by one dense system: K c + alpha c/w + b = y, Σ c = 0."""
+    n = len(X)
+    system = np.block([[kernel(X) + alpha * np.diag(1 / w), np.ones((n, 1))], [np.ones((1, n)), 0]])
+    found = np.linalg.solve(system, np.vstack([y, np.zeros((1, y.shape[1]))]))
+    return found[:-1], found[-1]
+
+
+KERNELS = [KERNEL, Matern(1.5, 1.0) + Linear() * 0.3, Gaussian(0.1) * 2.0]
+
+
+@pytest.mark.parametrize("alpha", [1e-3, 0.5])
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_exact_without_intercept_is_scikit_learns_kernel_ridge(kernel, alpha):
+    X, y = table(400, t=2)
+    w = np.random.default_rng(1).uniform(0.1, 2, 400)
+    ours = model(kernel, method="exact", alpha=alpha, fit_intercept=False).fit(X, y, w)
+    theirs = Exact(kernel="precomputed", alpha=alpha).fit(kernel(X), y, w)
+    new = table(200, seed=1)[0]
+    difference = np.abs(ours.predict(new) - theirs.predict(kernel(new, X)))
+    assert (difference <= 1e-6 * np.sqrt((w @ y**2) / w.sum())).all()
+    assert ours.solution_.outcome is Outcome.SOLVED
+    assert_close(ours.dual_coef_, theirs.dual_coef_, factor=1e9 / alpha)
+    assert (ours.intercept_ == 0).all()
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_exact_with_intercept_is_the_bordered_system(kernel):
+    X, y = table(400, t=2)
+    w = np.random.default_rng(1).uniform(0.1, 2, 400)
+    w[::5] = 0
+    ours = model(kernel, method="exact", alpha=0.01).fit(X, y, w)
+    kept = w > 0
+    c, b = dual(kernel, X[kept], y[kept], 0.01, w[kept])
+    new = table(200, seed=1)[0]
+    assert np.abs(ours.predict(new) - kernel(new, X[kept]) @ c - b).max() < 1e-6 * y.std()
+    assert_close(ours.intercept_, b, factor=1e8)
+    residual = y[kept] - kernel(X[kept]) @ c - b
+    assert_close(ours.solution_.residual_variance, w[kept] @ residual**2 / w.sum(), factor=1e8)
+    assert abs(ours.dual_coef_.sum(axis=0)).max() < 1e-9 * np.abs(ours.dual_coef_).sum()
+    assert len(ours.X_fit_) == kept.sum()
+
+
+@pytest.mark.parametrize("preconditioner", ["mercer", "orthogonal", "uniform"])
+def test_any_features_precondition(preconditioner):
+    X, y = table(300)
+    method = bo.ExactKernel(preconditioner=preconditioner, tol=1e-7)
+    found = model(method=method, alpha=0.05).fit(X, y)
+    assert found.solution_.outcome is Outcome.SOLVED
+    assert found.choice_.reason.startswith("The exact kernel, by conjugate gradients")
+    expected = model(method="exact", alpha=0.05).fit(X, y)
+    assert np.abs(found.predict(X) - expected.predict(X)).max() < 1e-6
+
+
+def test_an_iteration_that_does_not_converge_says_what_to_do():
+    X, y = table(400)
+    method = bo.ExactKernel("nystrom", max_iter=3)
+    with pytest.warns(SolutionWarning, match=r"iteration stopped before.*Raise alpha, or n_feat"):
+        fitted = model(method=method, alpha=1e-6, n_features=8).fit(X, y)
+    assert fitted.solution_.outcome is Outcome.NOT_CONVERGED
+    assert not fitted.solution_.outcome.good
+    assert "pass 3: predictions within" in fitted.solution_.history[-2]
+    assert np.isfinite(fitted.predict(X)).all()
+
+
+def test_constant_targets_and_one_row_need_no_iteration():
+    X, y = table(50)
+    for rows, targets in ((X, 0 * y + 5.0), (X[:1], y[:1])):
+        fitted = model(method="exact").fit(rows, targets)
+        assert fitted.solution_.outcome is Outcome.CONSTANT_TARGET
+        assert_close(fitted.predict(rows), targets)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "precision"),
+    [
+        (0.3, "float32"),
+        ((0.3, 3.0), "float32"),
+        (1e-4, "float64"),
+        (1e-5, "float64"),
+        ("loo", "float64"),
+    ],
+)
+def test_features_are_rounded_where_that_is_little_beside_a_given_penalty(alpha, precision):
+    X, y = table(400, t=2)
+    fitted = model(method=bo.ExactKernel("nystrom"), alpha=alpha).fit(X, y)
+    rows = gather(Blocks.from_arrays(X, y))
+    Z = prepare(fitted.fit_.spec, fitted.fit_.chosen, rows).Z
+    assert Z.dtype == precision
+    assert_close(Z, fitted.map_(X) - fitted.map_(X).mean(axis=0), precision, factor=100)
+
+
+def test_columns_that_float32_cannot_hold_are_solved_in_float64():
+    X, y = table(200)
+    for scale in (1e200, 1e-200):
+        fitted = model(Gaussian(scale), method="exact", alpha=0.1).fit(X * scale, y)
+        expected = model(Gaussian(1.0), method="exact", alpha=0.1).fit(X, y)
+        assert np.abs(fitted.predict(X * scale) - expected.predict(X)).max() < 1e-6
+
+
+def test_what_an_exact_fit_has_not_is_said():
+    X, y = table(60)
+    exact, features = model(method="exact").fit(X, y), model().fit(X, y)
+    for name in ("coef_", "certificate_", "moments_"):
+        assert not hasattr(exact, name)
+        assert hasattr(features, name)
+    with pytest.raises(AttributeError, match=r"exact fit has no features; see dual_coef_"):
+        exact.coef_  # noqa: B018
+    with pytest.raises(AttributeError, match=r'only a fit with method="exact" or "local" has them'):
+        features.dual_coef_  # noqa: B018
+    with pytest.raises(AttributeError, match=r"has the kernel itself, and nothing to certify"):
+        exact.certificate_  # noqa: B018
+    with pytest.raises(InvalidInput, match=r"nothing to certify; fit with features"):
+        exact.certify(X)
+    with pytest.raises(AttributeError, match=r"no attribute 'partial_fit'") as refusal:
+        model(method="exact").partial_fit(X, y)
+    assert 'method="exact" needs all rows at once; call fit' in str(refusal.value.__cause__)
+    with pytest.raises(InvalidInput, match=r'method="exact" requires alpha above 0; got 0'):
+        model(method="exact", alpha=0).fit(X, y)
+    with pytest.raises(InvalidInput, match=r"ExactKernel: tol must be a positive finite number"):
+        bo.ExactKernel(tol=0.0)
+    refitted = exact.set_params(method="orthogonal").fit(X, y)
+    assert (refitted.predict(X) == features.predict(X)).all()
+    assert hasattr(refitted, "coef_")
+
+
+def test_penalties_chosen_for_the_exact_kernel_are_those_of_its_features():
+    X, y = table(300, noise=0.3)
+    iterated = bo.ExactKernel("nystrom")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SolutionWarning)
+        exact = model(Matern(1.5, 2.0), method=iterated, alpha="loo").fit(X, y)
+        features = model(Matern(1.5, 2.0), method="nystrom", alpha="loo").fit(X, y)
+    assert_close(exact.alpha_ / features.alpha_, 1.0, factor=1e6)
+    assert_close(exact.solution_.path.loo, features.solution_.path.loo, factor=1e6)
+
+
+# ---- ridge classifier: KernelRidgeClassifier: ridge regression of ±1, from rows, blocks, pieces and files
+
+
+WIDER = Gaussian(lengthscale=1.0)
+NAMES = np.array(["ash", "elm", "oak", "yew"])
+
+
+def labelled(n=300, K=3, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, 2))
+    angle = np.arctan2(X[:, 1], X[:, 0]) + 0.2 * rng.normal(size=n)
+    return X, NAMES[np.floor((angle / (2 * np.pi) % 1) * K).astype(int)]
+
+
+def classifier(kernel=WIDER, **changes):
+    options = dict(method="orthogonal", n_features=64, alpha=0.3, random_state=0) | changes
+    return bo.KernelRidgeClassifier(kernel, **options)
+
+
+@pytest.mark.parametrize("weight", [None, "balanced", {"ash": 3.0}], ids=str)
+@pytest.mark.parametrize("K", [2, 3, 4])
+def test_it_is_scikit_learns_ridge_classifier_on_the_features(K, weight):
+    X, y = labelled(K=K)
+    w = np.random.default_rng(1).uniform(0.2, 2, 300)
+    ours = classifier(class_weight=weight).fit(X, y, w)
+    theirs = RidgeClassifier(0.3, class_weight=weight).fit(ours.map_(X), y, w)
+    new = labelled(100, K, seed=1)[0]
+    if weight == "balanced":  # ours counts weights, theirs rows: the weights of classes differ
+        theirs = RidgeClassifier(0.3).fit(ours.map_(X), y, w * balanced(y, w))
+    assert_close(ours.decision_function(new), theirs.decision_function(ours.map_(new)), factor=1e6)
+    assert (ours.predict(new) == theirs.predict(ours.map_(new))).all()
+    assert_close(ours.coef_, np.atleast_2d(theirs.coef_), factor=1e6)
+    assert_close(ours.intercept_, np.atleast_1d(theirs.intercept_), factor=1e6)
+    assert (ours.classes_ == theirs.classes_).all()
+
+
+def balanced(y, w):
+    sizes = {label: w[y == label].sum() for label in np.unique(y)}
+    return np.array([w.sum() / (len(sizes) * sizes[label]) for label in y])
+
+
+@pytest.mark.parametrize("alpha", ["loo", "gcv", "evidence"])
+def test_a_chosen_penalty_classifies_nearly_all(alpha):
+    X, y = labelled(600)
+    fitted = classifier("gaussian", alpha=alpha, alpha_per_target=True).fit(X, y)
+    assert fitted.score(*labelled(400, seed=3)) > 0.85
+    assert fitted.alpha_.shape == (3,)
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_the_exact_kernel_classifies_as_its_regression_does(K):
+    X, y = labelled(K=K)
+    ours = classifier(method="exact").fit(X, y)
+    targets = np.where(y[:, None] == NAMES[:K], 1.0, -1.0)
+    values = bo.KernelRidge(WIDER, method="exact", alpha=0.3, random_state=0)
+    values = values.fit(X, targets).predict(X)
+    expected = values[:, 1] if K == 2 else values
+    assert np.abs(ours.decision_function(X) - expected).max() < 2e-6
+    assert not hasattr(ours, "coef_")
+    assert hasattr(classifier(), "partial_fit")
+    assert not hasattr(classifier(method="exact"), "partial_fit")
+
+
+# ---- labels
+
+
+def test_what_cannot_be_classified_is_refused_in_a_sentence():
+    X, y = labelled()
+    with pytest.raises(InvalidInput, match=r"y must have at least 2 classes; got the 1 class"):
+        classifier().fit(X, np.full(300, "ash"))
+    with pytest.raises(InvalidInput, match=r"every label must be one of the classes.*yew"):
+        classifier().partial_fit(X, y).partial_fit(X, np.full(300, "yew"))
+    with pytest.raises(InvalidInput, match=r"Name all classes in the first call"):
+        classifier().partial_fit(X[:9], y[:9], classes=["ash", "elm"])
+    with pytest.raises(ValueError, match=r"Unknown label type: continuous"):
+        classifier().fit(X, X[:, 0])
+    with pytest.raises(InvalidInput, match=r'class_weight must be None, "balanced" or a dict'):
+        classifier(class_weight="even").fit(X, y)
+
+
+def test_the_certificate_is_that_of_the_regression():
+    X, y = labelled()
+    regression = bo.KernelRidge(
+        WIDER, method="orthogonal", n_features=64, alpha=0.3, random_state=0
+    )
+    ours, theirs = classifier().fit(X, y), regression.fit(X, X[:, 0])
+    assert ours.certificate_.epsilon == pytest.approx(theirs.certificate_.epsilon)
+    assert ours.certify(X[:100]).n_rows == 100
+
+
+# ---- probabilities
+
+
+def noisy(n, seed, K):
+    """Rows whose classes have known probabilities, and these."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, 2))
+    scores = np.stack([2 * np.cos(X[:, 0] + k) + X[:, 1] * (k - 1) for k in range(K)], axis=1)
+    p = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    return X, (rng.random(n)[:, None] > p.cumsum(axis=1)).sum(axis=1), p
+
+
+@pytest.mark.parametrize("K", [2, 3])
+@pytest.mark.parametrize("asked", [{}, {"n_features": 128}], ids=["exact", "features"])
+def test_probabilities_lose_about_what_the_law_of_the_labels_does(K, asked):
+    """And less than those of the labels' shares; the class predicted has the largest."""
+    X, y, _ = noisy(1500, 0, K)
+    new, labels, law = noisy(4000, 1, K)
+    model = bo.KernelRidgeClassifier(Gaussian(1.5), random_state=0, **asked).fit(X, y)
+    p = model.predict_proba(new)
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-12)
+    np.testing.assert_array_equal(p.argmax(axis=1), model.predict(new))
+    np.testing.assert_allclose(np.exp(model.predict_log_proba(new)), p, atol=1e-12)
+    lost, best = (-np.log(q[np.arange(4000), labels]).mean() for q in (p, law))
+    shares = np.bincount(y) / len(y)
+    none = -np.log(shares[labels]).mean()
+    assert lost - best < 0.15 * (none - best)
+
+
+def test_calibration_is_made_of_values_of_rows_left_out_one_by_one():
+    """By so many fits, each without one row; and of the last rows of a factor as of all."""
+    X, y, _ = noisy(40, 2, 3)
+    given = {"alpha": 0.3, "random_state": 0}
+    model = bo.KernelRidgeClassifier(Gaussian(1.0), **given).fit(X, y)
+    values = [
+        bo.KernelRidgeClassifier(Gaussian(1.0), **given)
+        .fit(np.delete(X, i, 0), np.delete(y, i))
+        .decision_function(X[[i]])[0]
+        for i in range(40)
+    ]
+    slow = calibrate(np.array(values), y.astype(float), np.ones(40))
+    np.testing.assert_allclose(model.calibration_.slopes, slow.slopes, rtol=1e-4)
+
+
+def test_slacks_of_many_rows_are_those_of_the_inverse(monkeypatch):
+    """Of 2,300 rows 1,024 are looked at, in any order of rows, by a factor of float32."""
+    monkeypatch.setattr("bochner.solvers.ridge.kernel_path.DENSE_ROWS", 1024)
+    X, y, _ = noisy(2300, 3, 2)
+    model = bo.KernelRidgeClassifier(Gaussian(1.0), alpha=2.0, random_state=0).fit(X, y)
+    slack = model.solution_.slack[:, 0]
+    seen = np.isfinite(slack)
+    assert seen.sum() == 1024
+    inverse = np.linalg.inv(Gaussian(1.0)(X) + 2.0 * np.eye(2300))
+    p = inverse.sum(axis=1)
+    expected = 2.0 * (np.diag(inverse) - p**2 / p.sum())
+    # A factor of float32 has about n·2⁻²⁴ of relative rounding.
+    np.testing.assert_allclose(slack[seen], expected[seen], rtol=1e-3)
+
+
+def test_fits_without_values_left_out_say_so():
+    X, y, _ = noisy(60, 0, 2)
+    how = bo.ExactKernel(preconditioner="nystrom")
+    model = bo.KernelRidgeClassifier(Gaussian(1.0), method=how, n_features=20).fit(X, y)
+    with pytest.raises(InvalidInput, match="probabilities need leave-one-out values"):
+        model.predict_proba(X)
+
+
+# ---- whitened sums: Sums of kernel values that are whitened in the place of rows: the same moments, the same fits
+
+
+WHITENED = [Gaussian(0.5), Gaussian(2.0), Matern(1.5, 1.0), Polynomial(3, 1.0)]
+N, D = 17_000, 512
+
+
+def rows_of_sums(n, seed=0, repeated=False):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    X[: n // 8] = X[0] if repeated else X[: n // 8]
+    return X, np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2]
+
+
+def off(kernel, landmarks, jitter, repeated=False):
+    """How far whitened sums are from sums of whitened rows, as a share of ‖G‖."""
+    X, y = rows_of_sums(3000, repeated=repeated)
+    phi = bo.draw(kernel, Nystrom(landmarks), n_features=200, X=X, random_state=0)
+    phi = phi.with_jitter(jitter)
+    L = phi.root(np.dtype(np.float64)).T
+    right = Moments.of(phi(X), y[:, None])
+    found = Moments.of(phi.values(X), y[:, None]).mapped(L, "float32")
+    top = np.linalg.norm(right.gram, 2)
+    np.testing.assert_allclose(found.feature_mean, right.feature_mean, atol=1e-6)
+    np.testing.assert_allclose(found.power, right.power)
+    assert (found.gram == found.gram.T).all()
+    assert (found.rows, found.weight) == (right.rows, right.weight)
+    return np.linalg.norm(found.gram - right.gram, 2) / top
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+@pytest.mark.parametrize("landmarks", [Uniform(), KMeans()], ids=repr)
+@pytest.mark.parametrize("kernel", WHITENED, ids=repr)
+def test_whitened_sums_are_sums_of_whitened_rows_as_far_as_float32_goes(
+    kernel, landmarks, repeated
+):
+    assert off(kernel, landmarks, COARSE, repeated) < 2e-8
+
+
+def test_planted_fault_a_jitter_as_small_as_that_of_rows():
+    assert off(Gaussian(2.0), Uniform(), 1e-12) > 1e-5
+
+
+# ---- fits
+
+
+@pytest.fixture(scope="module")
+def noisy_rows():
+    X, y = rows_of_sums(N + 2000)
+    y = y + 0.5 * np.random.default_rng(1).normal(size=len(y))
+    return X[:N], y[:N], X[N:], y[N:]
+
+
+def fit_of_sums(data, method="nystrom", scale=0.7, **options):
+    X, y = data[:2]
+    options = dict(n_features=D, random_state=0) | options
+    return bo.KernelRidge(Gaussian(scale), method=method, **options).fit(X, y)
+
+
+def error(model, data):
+    return np.sqrt(np.mean((model.predict(data[2]) - data[3]) ** 2))
+
+
+@pytest.mark.parametrize("method", ["nystrom", Nystrom(Uniform())], ids=repr)
+def test_a_fit_by_whitened_sums_is_that_of_whitened_rows(noisy_rows, method):
+    quick, right = (
+        fit_of_sums(noisy_rows, method),
+        fit_of_sums(noisy_rows, method, precision="float64"),
+    )
+    assert (quick.map_.jitter, right.map_.jitter) == (COARSE, None)
+    assert (quick.moments_.precision, right.moments_.precision) == ("float32", "float64")
+    assert quick.choice_.map is quick.map_
+    assert quick.solution_.outcome.good
+    assert (
+        abs(error(quick, noisy_rows) / error(right, noisy_rows) - 1) < 5e-3
+    )
+
+
+def test_predictions_are_products_of_features_and_coefficients(noisy_rows):
+    for precision in ("auto", "float64", "float32"):
+        model = fit_of_sums(noisy_rows, precision=precision)
+        Z = model.fit_.chosen.features(noisy_rows[2])
+        plain = Z @ model.coef_ + model.intercept_
+        np.testing.assert_allclose(model.predict(noisy_rows[2]), plain, atol=2e-6)
+
+
+def test_where_noise_is_low_rows_are_whitened_after_all(noisy_rows):
+    X, _, new, _ = noisy_rows
+    y, truth = (np.sin(2 * A[:, 0]) + A[:, 1] * A[:, 2] for A in (X, new))
+    data = X, y, new, truth
+    quick, right = (fit_of_sums(data, scale=2.0, precision=p) for p in ("auto", "float64"))
+    assert quick.map_.jitter is quick.choice_.map.jitter is None
+    assert quick.moments_.precision == "float64"
+    np.testing.assert_array_equal(quick.predict(new), right.predict(new))
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (dict(precision="float64"), "it was asked for"),
+        (dict(alpha=0.0), "there is no penalty"),
+        (dict(n_features=400), "the fit is small"),
+        (dict(method=Nystrom(Given(np.random.default_rng(0).normal(size=(D, 3))))), "given rows"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_rows_are_whitened_where(noisy_rows, options, why):
+    assert fit_of_sums(noisy_rows, **options).map_.jitter is None
+
+
+@pytest.mark.parametrize("method", [Nystrom(), Fourier()], ids=repr)
+def test_a_small_penalty_of_the_chosen_method_is_summed_in_float64_at_once(
+    noisy_rows, monkeypatch, method
+):
+    """The same model as where the sums are made again in float64."""
+    X, _, new, _ = noisy_rows
+    data = X, np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2]
+    model = fit_of_sums(data, bo.Auto((method,)), scale=2.0)
+    assert model.choice_.penalty < 1e-6
+    assert model.moments_.precision == "float64"
+    monkeypatch.setattr("bochner.models.ridge.sums.Pass._asks_float64", lambda *_: False)
+    again = fit_of_sums(data, bo.Auto((method,)), scale=2.0)
+    np.testing.assert_allclose(again.predict(new), model.predict(new), atol=1e-6)
+
+
+def test_such_a_model_is_saved_goes_on_and_does_not_depend_on_blocks(
+    noisy_rows, tmp_path
+):
+    X, y, new, _ = noisy_rows
+    model = fit_of_sums(noisy_rows)
+    bo.save(model, tmp_path / "model")
+    back = bo.load(tmp_path / "model")
+    assert back.map_.jitter == COARSE
+    np.testing.assert_array_equal(back.predict(new), model.predict(new))
+    cut = bo.KernelRidge(Gaussian(0.7), method="nystrom", n_features=D, random_state=0)
+    cut.fit_blocks(Blocks.from_arrays(X, y, block_rows=777))
+    np.testing.assert_allclose(cut.predict(new), model.predict(new), atol=1e-6)
+    back.partial_fit(X[:100], y[:100])
+    assert back.moments_.rows == N + 100
+
+
+# ---- merge: Learners made of moments, fitted apart and put together, are one fit of all rows
+
+
+PARTS_RNG = np.random.default_rng(0)
+PARTS_X = PARTS_RNG.standard_normal((150, 3))
+PARTS_Y = np.sin(PARTS_X[:, 0]) + 0.1 * PARTS_RNG.standard_normal(150)
+LABELS = np.array(["a", "b", "c"])[np.digitize(PARTS_X[:, 0], [-0.5, 0.5])]
+PARTS = {"kernel": Gaussian(2.0), "method": "orthogonal", "n_features": 20, "random_state": 0}
+MERGED = {
+    "ridge": (bo.KernelRidge(alpha=0.1, **PARTS), PARTS_Y),
+    "classifier": (bo.KernelRidgeClassifier(alpha=0.1, **PARTS), LABELS),
+    "process": (bo.GaussianProcessRegressor(**PARTS), PARTS_Y),
+    "components": (bo.KernelPCA(3, **PARTS), None),
+}
+
+
+def part_of(name, rows):
+    model, y = MERGED[name]
+    model = type(model)(**model.get_params(deep=False))
+    return model.fit(PARTS_X[rows], None if y is None else y[rows])
+
+
+def test_learners_of_other_losses_are_refused():
+    models = [bo.SVC(**PARTS).fit(PARTS_X, LABELS) for _ in range(2)]
+    with pytest.raises(InvalidType, match=r"must be made of moments.*got SVC\. Fit it on all rows"):
+        bo.merge(*models)
+
+
+def test_learners_of_two_kinds_are_refused():
+    with pytest.raises(IncompatibleModels, match="one class; got KernelRidge and Gaussian"):
+        bo.merge(part_of("ridge", slice(0, 75)), part_of("process", slice(75, 150)))
+
+
+def test_classifiers_of_other_classes_are_refused():
+    few = bo.KernelRidgeClassifier(**PARTS).fit(PARTS_X[LABELS != "c"], LABELS[LABELS != "c"])
+    with pytest.raises(IncompatibleModels, match=r"same classes; got \['a', 'b', 'c'\] and"):
+        bo.merge(part_of("classifier", slice(0, 150)), few)

@@ -1,0 +1,1518 @@
+"""GaussianProcessRegressor: the exact process, what features leave out, observations, and lengthscales."""
+
+import itertools
+import pickle
+from dataclasses import replace
+from fractions import Fraction
+
+import array_api_strict as xp
+import numpy as np
+import pytest
+import scipy.sparse
+from inside import seen_by
+from scipy.special import erf
+from scipy.stats import norm
+from sklearn.base import clone
+from sklearn.gaussian_process import GaussianProcessRegressor as Exact
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from tolerance import assert_close, bar
+
+import bochner as bo
+from bochner import BlockAverages, Derivatives
+from bochner.datasets import load_concrete
+from bochner.errors import InvalidInput, InvalidType, SolutionWarning, UnsupportedKernel
+from bochner.features.nystrom.nystrom import Whitening
+from bochner.kernels import Cauchy, Gaussian, Laplace, Linear, Matern, Polynomial, RationalQuadratic
+from bochner.models.gaussian_process.adaptation import left_out
+from bochner.models.gaussian_process.intervals import Conformal
+from bochner.selection.descent import Hyperparameters
+from bochner.selection.process import SPREAD, OnProcess, ProcessRows
+from bochner.solvers.ridge.leave_one_out import resolved_slacks
+
+# ---- gaussian process: GaussianProcessRegressor: the exact process with exact features, and what must hold with others
+
+
+KERNEL = Gaussian(lengthscale=0.8)
+METHODS = ["nystrom", "orthogonal", "hermite", "mercer"]
+FAR = np.full((1, 2), 50.0)
+
+
+def left_out_of(model):
+    """Errors and deviations of the rows of a fit without each."""
+    return left_out(model.fit_.summed, model.fit_.law, model.sample_)
+
+
+def table(n=80, t=None, seed=0, noise=0.1):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, 2))
+    y = np.sin(2 * X[:, 0]) * X[:, 1] + noise * rng.standard_normal(n) + 3
+    return X, (y if t is None else np.column_stack([(i + 1) * y + X[:, 0] ** i for i in range(t)]))
+
+
+def model(kernel=KERNEL, **changes):
+    options = dict(method="nystrom", n_features=30, random_state=0) | changes
+    return bo.GaussianProcessRegressor(kernel, **options)
+
+
+def law(m, X):
+    """Mean, standard deviation and covariance."""
+    mean, std = m.predict(X, return_std=True)
+    return mean, std, m.predict(X, return_cov=True)[1]
+
+
+def same(a, b, factor=1e6):
+    X = np.vstack([table(20, seed=9)[0], FAR])
+    for ours, theirs in zip(law(a, X), law(b, X), strict=True):
+        assert_close(ours, theirs, factor=factor)
+    assert_close(a.noise_variance_, b.noise_variance_, factor=factor)
+    assert_close(a.calibration_.scores, b.calibration_.scores, factor=factor)
+    assert a.rows_seen_ == b.rows_seen_
+
+
+# ---- the exact process, with exact features
+
+
+@pytest.mark.parametrize("t", [None, 2])
+def test_with_all_rows_as_landmarks_it_is_the_exact_process(t):
+    X, y = table(t=t)
+    new = np.vstack([table(20, seed=1)[0], FAR])
+    ours = model(method="auto", n_features=128, noise=0.01, amplitude=2.0, fit_intercept=False)
+    exact = Exact(ConstantKernel(2.0) * RBF(0.8), alpha=0.01, optimizer=None).fit(X, y)
+    ours.fit(X, y)
+    assert "exact kernel" in ours.choice_.reason
+    mean, std = exact.predict(new, return_std=True)
+    cov = exact.predict(new, return_cov=True)[1]
+    for a, b in zip(law(ours, new), (mean, std, cov), strict=True):
+        assert np.abs(a - b).max() < 1e-6
+    expected = exact.log_marginal_likelihood_value_
+    assert abs(ours.log_marginal_likelihood_value_ / expected - 1) < 1e-8
+
+
+def test_its_evidence_has_its_maximum_where_the_exact_one_has():
+    X, y = table(60)
+    ours = model(method="auto", n_features=64, fit_intercept=False).fit(X, y)
+    kernel = ConstantKernel(1.0, (1e-3, 1e3)) * RBF(0.8, "fixed")
+    best = -np.inf
+    for noise in ours.noise_variance_ * np.exp([-0.1, 0.0, 0.1]):
+        exact = Exact(kernel, alpha=noise, random_state=0).fit(X, y)
+        best = max(best, exact.log_marginal_likelihood_value_)
+        if noise == ours.noise_variance_:
+            assert abs(exact.kernel_.k1.constant_value / ours.amplitude_ - 1) < 1e-3
+    assert abs(ours.log_marginal_likelihood_value_ - best) < 1e-5
+
+
+def test_an_intercept_has_a_flat_prior():
+    """Generalised least squares, from the textbook (Rasmussen and Williams, eq. 2.41, 2.42)."""
+    X, y = table(40)
+    ours = model(method="auto", n_features=64, noise=0.02, amplitude=1.5).fit(X, y)
+    new = table(10, seed=1)[0]
+    K, k = 1.5 * KERNEL(X) + 0.02 * np.eye(40), 1.5 * KERNEL(new, X)
+    ones, inverse = np.ones(40), np.linalg.inv(K)
+    b = ones @ inverse @ y / (ones @ inverse @ ones)
+    gap = 1 - k @ inverse @ ones
+    cov = 1.5 * KERNEL(new) - k @ inverse @ k.T + np.outer(gap, gap) / (ones @ inverse @ ones)
+    mean, std, covariance = law(ours, new)
+    assert np.abs(mean - (b + k @ inverse @ (y - b))).max() < 1e-6
+    assert np.abs(covariance - cov).max() < 1e-6
+    assert np.abs(std - np.sqrt(np.diag(cov))).max() < 1e-6
+
+
+def test_leave_one_out_scores_are_those_of_refits():
+    X, y = table(30)
+    ours = model(method="auto", n_features=64, noise=0.02, amplitude=1.5, fit_intercept=False)
+    scores = []
+    for i in range(30):
+        rest = np.arange(30) != i
+        k, inverse = 1.5 * KERNEL(X[[i]], X[rest])[0], np.eye(29) * 0.02
+        inverse = np.linalg.inv(1.5 * KERNEL(X[rest]) + inverse)
+        spread = 1.5 - k @ inverse @ k + 0.02
+        scores.append((y[i] - k @ inverse @ y[rest]) / np.sqrt(spread))
+    errors, deviation = left_out_of(ours.fit(X, y))
+    assert np.abs((errors / deviation)[:, 0] - scores).max() < 1e-6
+
+
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("kind", ["plain", "copies", "weights"])
+@pytest.mark.parametrize("noise", [1e-11, 1e-6, 0.1, 10.0])
+def test_leave_one_out_errors_are_those_of_refits_however_small_the_noise(noise, kind, centred):
+    """A row far from others has 1 − h = noise/(noise + k): 1e-11, which 1 − h in numbers is not.
+
+    Rounding of K, 1e-14, is divided by the noise where copies leave nothing else.
+    """
+    rng = np.random.default_rng(0)
+    X, y = 4 * rng.standard_normal((40, 8)), rng.standard_normal(40)
+    w = rng.integers(1, 3, 40) * 1.0 if kind == "weights" else np.ones(40)
+    if kind == "copies":
+        X[20:] = X[:20]
+    ours = model(Matern(0.5, 1.0), method="auto", n_features=64, noise=noise, amplitude=1.0)
+    ours.set_params(fit_intercept=centred).fit(X, y, w)
+    errors, deviation = left_out_of(ours)
+    for i in range(0, 40, 7):
+        fewer = w - (np.arange(40) == i)
+        mean, std = clone(ours).fit(X, y, fewer).predict(X[[i]], return_std=True)
+        factor = max(1e8, 10 / noise)
+        assert_close(errors[i], y[i] - mean, factor=factor)
+        assert_close(deviation[i] / np.sqrt(std**2 + noise), np.ones(1), factor=factor)
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_errors_of_some_rows_are_those_of_all_rows(centred, monkeypatch):
+    X, y = table(60, t=2)
+    ours = model(noise=1e-3, fit_intercept=centred).fit(X, y, np.linspace(0.2, 3, 60))
+    every = left_out_of(ours)
+    monkeypatch.setattr("bochner.models.gaussian_process.adaptation.MOST_ROWS", 10)
+    for few, many in zip(left_out_of(ours), every, strict=True):
+        assert_close(few, many, factor=1e6)
+
+
+def test_errors_that_rounding_made_are_those_of_the_mean(monkeypatch):
+    """Rows far from each other: without one, f̂ is the mean of the others at it."""
+    rng = np.random.default_rng(0)
+    X, y = 4 * rng.standard_normal((40, 8)), rng.standard_normal(40)
+    ours = model(Gaussian(0.5), method="auto", n_features=64, noise=1e-15, amplitude=1.0)
+    with pytest.warns(SolutionWarning, match="singular"):
+        ours.fit(X, y)
+    monkeypatch.setattr("bochner.models.gaussian_process.adaptation.MOST_ROWS", 10)
+    errors, _ = left_out_of(ours)
+    assert_close(errors[:, 0], y - y.mean(), factor=1e6)
+
+
+@pytest.mark.parametrize("off", [-2.0, 0.0, 2.0])
+@pytest.mark.parametrize("weight", [Fraction(1, 2), Fraction(1), Fraction(2)])
+def test_slacks_of_rows_apart_are_those_of_fractions_whatever_rounding_did(weight, off):
+    """D rows of norm √k, at right angles: without a copy of one, w falls to max(w − 1, 0).
+
+    The leverage k/(wk + λ) is off by twice the first-order error, ε√(kD/λ), which the slack λ/(k + λ)
+    outweighs only while λ is far above it: at λ = 1e-3 by 1e9, at 1e-20 not at all.
+    """
+    D, k, y = 64, Fraction(3, 2), Fraction(5, 4)
+    for alpha in map(Fraction, (4.0, 1e-3, 1e-6, 1e-12, 1e-16, 1e-20)):
+        left = weight - min(weight, 1)
+        exact = y - y * left * k / (left * k + alpha)  # What is left of the row predicts y so
+        slack = 1 - min(weight, 1) * k / (weight * k + alpha)
+        rounding = off * 2.0**-52 * float(k * D / alpha) ** 0.5
+        leverage = np.array([[float(k / (weight * k + alpha)) + rounding]])
+        residual = np.array([[float(y * alpha / (weight * k + alpha))]])
+        seen = np.array([[float(y)]]), leverage, np.array([float(weight)]), np.array([float(k)])
+        found = resolved_slacks(residual, *seen, np.array([float(alpha)]), D, 0.0)
+        allowed = 0.3 if off else 1e-9
+        assert abs(found[1][0, 0] / float(slack) - 1) < allowed
+        assert abs(found[0][0, 0] / found[1][0, 0] / float(exact) - 1) < allowed
+
+
+@pytest.mark.parametrize(("gram", "resolved"), [(0.0, True), (0.02, True), (0.08, False)])
+def test_slacks_below_the_error_of_float32_products_are_not_believed(gram, resolved):
+    """Slack ½ against gram/λ: 0, .2 or .8; a row by itself has λ/(λ + k) = 1/21 of both."""
+    one = np.ones((1, 1))
+    seen = 0.5 * one, 3.0 * one, 0.5 * one, np.ones(1), np.full(1, 2.0), np.full(1, 0.1)
+    residual, slack = resolved_slacks(*seen, 1, gram)
+    expected = (0.5, 0.5) if resolved else (3 / 21, 1 / 21)
+    assert_close([residual[0, 0], slack[0, 0]], expected)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_mean_is_that_of_kernel_ridge_regression(method):
+    X, y = table(t=2)
+    ours = model(method=method).fit(X, y)
+    for i, alpha in enumerate(ours.alpha_):
+        ridge = bo.KernelRidge(KERNEL, method=method, n_features=30, alpha=alpha, random_state=0)
+        assert_close(ours.predict(X)[:, i], ridge.fit(X, y[:, i]).predict(X), factor=1e6)
+
+
+# ---- no variance starves
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_far_from_the_data_the_deviation_is_that_of_the_kernel(method):
+    """Features alone would leave no doubt there: less than half of the deviation."""
+    X, y = table(400)
+    ours = model(method=method, fit_intercept=False).fit(X, y)
+    std = ours.predict(FAR, return_std=True)[1][0]
+    assert abs(std / ours.amplitude_**0.5 - 1) < 1e-3
+    posterior = ours.predictive_.posterior
+    Z = ours.map_(FAR)
+    alone = np.sqrt(posterior.floor * posterior.leverage(Z))[0, 0]
+    assert alone < 0.5 * std
+    assert ours.predict(X, return_std=True)[1].mean() < 0.5 * std
+
+
+@pytest.mark.parametrize("t", [None, 2])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_covariance_is_one_and_has_the_variances_on_its_diagonal(method, t):
+    ours = model(method=method).fit(*table(t=t))
+    _, std, cov = law(ours, np.vstack([table(15, seed=2)[0], FAR]))
+    std, cov = std.reshape(16, -1), cov.reshape(16, 16, -1)
+    for i in range(std.shape[1]):
+        assert_close(np.diag(cov[:, :, i]), std[:, i] ** 2, factor=1e3)
+        assert np.linalg.eigvalsh(cov[:, :, i]).min() > -1e-10 * cov.max()
+
+
+# ---- functions
+
+
+def deviations(functions, m, X):
+    """|z| of means and of products of deviations, against the model's mean and covariance."""
+    mean, _, cov = law(m, X)
+    values = functions(X)
+    n, left = values.shape[1], values - mean[:, None]
+    pairs = left[:, None] * left[None]
+    means = left.mean(axis=1) / np.sqrt(np.diag(cov) / n)
+    spread = pairs.std(axis=2) / n**0.5
+    with np.errstate(divide="ignore", invalid="ignore"):  # functions that are all alike
+        products = np.nan_to_num((pairs.mean(axis=2) - cov) / spread, posinf=1e9, neginf=-1e9)
+    return np.concatenate([means, products[np.triu_indices(len(mean))]])
+
+
+@pytest.mark.parametrize("method", ["nystrom", "orthogonal"])
+def test_functions_have_the_mean_and_the_covariance_of_the_process(method):
+    """1000 functions at 5 rows: 20 z-scores, false alarms 1e-6.
+
+    Faults that must show: functions of the features alone, and a third more of the rest.
+    """
+    ours = model(method=method, fit_intercept=False, n_features=20).fit(*table(200))
+    X = np.vstack([table(3, seed=3)[0], FAR, FAR + 0.5])
+    drawn = ours.sample_functions(1000, random_state=1)
+    allowed = bar(20)
+    assert np.abs(deviations(drawn, ours, X)).max() < allowed
+    alone = replace(drawn, landmarks=None, priors=())
+    assert np.abs(deviations(alone, ours, X)).max() > allowed
+    louder = replace(drawn, priors=louder_(drawn))
+    assert np.abs(deviations(louder, ours, X)).max() > allowed
+
+
+def louder_(drawn):
+    return tuple((f0, 1.33 * weights, 1.33 * at) for f0, weights, at in drawn.priors)
+
+
+def test_a_map_without_landmarks_borrows_some_for_its_functions():
+    """Their variance is the process' own: 5 z-scores, false alarms 1e-6."""
+    ours = model(method="hermite", fit_intercept=False, n_features=12).fit(*table(200))
+    X = np.vstack([table(3, seed=3)[0], FAR, FAR + 0.5])
+    mean, std = ours.predict(X, return_std=True)
+    squares = (ours.sample_functions(500, random_state=1)(X) - mean[:, None]) ** 2
+    z = (squares.mean(axis=1) - std**2) / (squares.std(axis=1) / 500**0.5)
+    assert np.abs(z).max() < bar(5)
+
+
+@pytest.mark.parametrize("t", [None, 2])
+def test_a_function_has_one_value_at_a_row(t):
+    ours = model().fit(*table(t=t))
+    X = table(40, seed=4)[0]
+    f = ours.sample_functions(3, random_state=5)
+    assert f(X).shape == ((40, 3) if t is None else (40, 2, 3))
+    assert len(f) == 3
+    assert_close(f(X)[7:9], f(X[7:9]), factor=10)
+    np.testing.assert_array_equal(f(X), ours.sample_functions(3, random_state=5)(X))
+    np.testing.assert_array_equal(f(X), ours.sample_y(X, 3, random_state=5))
+    before = f(X)
+    ours.partial_fit(*table(t=t, seed=8))
+    np.testing.assert_array_equal(f(X), before)
+
+
+@pytest.mark.parametrize("kernel", [Linear(), Polynomial(2)])
+def test_functions_of_kernels_that_are_not_stationary_are_those_of_the_features(kernel):
+    ours = model(kernel, method="auto").fit(*table())
+    X = table(6, seed=3)[0]
+    assert np.abs(deviations(ours.sample_functions(2000, 0), ours, X)).max() < bar(27)
+
+
+# ---- the same from any blocks and pieces
+
+
+def test_float32_is_float64_to_its_precision():
+    X, y = table(300)
+    new = np.vstack([table(20, seed=9)[0], FAR])
+    single, double = (
+        model(method="orthogonal", noise=0.01, amplitude=1.0, precision=p).fit(X, y)
+        for p in ("float32", "float64")
+    )
+    for a, b in zip(law(single, new), law(double, new), strict=True):
+        assert_close(a, b, np.float32, factor=100)
+
+
+def test_noise_below_what_float32_resolves_is_found_in_float64_or_warned_of():
+    X, y = table(300, noise=0.0)
+    options = dict(method="orthogonal", n_features=64)
+    with pytest.warns(SolutionWarning, match=r"float32 products.*precision=\"float64\""):
+        model(**options, precision="float32").fit(X, y)
+    again = model(**options).fit_blocks(bo.Blocks.from_iterable(lambda: iter([(X, y)])))
+    assert again.feature_dtype_ == "float32"
+    assert again.moments_.precision == "float64"
+
+
+# ---- intervals and densities
+
+
+@pytest.mark.parametrize("t", [None, 2])
+def test_densities_and_gaussian_intervals_are_those_of_the_normal_law(t):
+    ours = model().fit(*table(t=t))
+    X, y = table(30, t=t, seed=6)
+    mean, std = ours.predict(X, return_std=True)
+    spread = np.sqrt(std**2 + ours.noise_variance_)
+    assert_close(ours.log_predictive_density(X, y), norm.logpdf(y, mean, spread), factor=1e3)
+    middle, lower, upper = ours.predict_interval(X, 0.9, calibrated=False)
+    assert_close(middle, mean)
+    assert_close(lower, norm.ppf(0.05, mean, spread), factor=10)
+    assert_close(upper, norm.ppf(0.95, mean, spread), factor=10)
+
+
+def test_parameters_set_after_a_fit_do_not_change_its_intervals():
+    X, y = table(60)
+    ours, other = (model().fit(X, y) for _ in range(2))
+    other.set_params(noise=100.0, kernel=Gaussian(0.01), n_features=2)
+    for a, b in zip(ours.predict_interval(X, 0.8), other.predict_interval(X, 0.8), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_calibrated_intervals_hold_the_share_of_calibration_rows_asked_for():
+    ours = model().fit(*table(200))
+    X, y = table(99, seed=6)
+    _, lower, upper = ours.calibrate(X, y).predict_interval(X, 0.9)
+    rounding = 1e-9
+    assert np.sum((lower - rounding <= y) & (y <= upper + rounding)) == 90
+    assert ours.calibration_.source == "held out"
+    assert "exchangeable" in ours.calibration_.guarantee
+    assert repr(ours.calibration_) == "Conformal(99 scores, held out)"
+
+
+def test_rows_of_the_fit_calibrate_by_cross_validation():
+    by_rows = model().fit(*table(99)).calibration_
+    assert "99 distinct rows in 10 folds" in by_rows.guarantee
+    assert "2 coverage − 1.08 at least" in by_rows.guarantee  # + (1 − 10/99)/11
+    assert str(by_rows) == by_rows.guarantee
+    assert repr(by_rows) == "CrossConformal(99 scores, 10 folds)"
+
+
+def test_many_rows_calibrate_by_leave_one_out_errors_of_those_that_chose_nothing(monkeypatch):
+    monkeypatch.setattr("bochner.models.gaussian_process.fit.LOO_ROWS", 200)
+    monkeypatch.setattr("bochner.models.gaussian_process.fit.ENOUGH", 100)
+    ours = model("gaussian").fit(*table(330))
+    found, chose = ours.calibration_, ours.sample_.lowest(200)
+    assert (len(found), found.source) == (130, "leave one out")
+    assert "none for a finite number" in found.guarantee
+    errors, deviation = left_out_of(ours)
+    unseen = ~np.isin(ours.sample_.priority, chose.priority)
+    scores = np.sort(np.abs(errors / deviation)[unseen], axis=0)
+    assert_close(found.scores, scores, factor=1e6)
+
+
+@pytest.mark.parametrize("t", [None, 2])
+def test_cross_validated_intervals_are_those_of_fits_without_each_fold(monkeypatch, t):
+    """The slow route: refits by hand, all bounds sorted; a row and its copy are in one fold."""
+    X, y = table(60, t=t)
+    X, y, w = np.vstack([X, X[:9]]), np.concatenate([y, y[:9]]), np.ones(69)
+    calls = seen_by(monkeypatch, "bochner.models.gaussian_process.intervals._fold")
+    ours = model(Gaussian(0.8)).fit(X, y, w)
+    new = np.vstack([table(7, seed=5)[0], FAR])
+    mean, lower, upper = (a.reshape(8, -1) for a in ours.predict_interval(new, 0.8))
+    taken = [rows for _, _, *rows in calls]
+    assert sorted(np.concatenate([judged for _, judged in taken])) == list(range(60))
+    lows, highs = [], []
+    for seen, judged in taken:
+        assert not {*judged, *(judged[judged < 9] + 60)} & {*seen}
+        one = clone(ours).fit(X[seen], y[seen])
+        (at, sd), (f, s) = (deviations_of_y(one, a) for a in (X[judged], new))
+        scores = np.abs(y[judged].reshape(at.shape) - at) / sd
+        lows += [f - score * s for score in scores]
+        highs += [f + score * s for score in scores]
+    lows, highs = np.sort(lows, axis=0), np.sort(highs, axis=0)
+    assert_close(lower, np.minimum(lows[11], mean), factor=1e6)  # ⌊0.2 · 61⌋ = 12
+    assert_close(upper, np.maximum(highs[48], mean), factor=1e6)  # ⌈0.8 · 61⌉ = 49
+
+
+def deviations_of_y(one, X):
+    """Mean and standard deviation of y, (m, t)."""
+    mean, std = one.predict(X, return_std=True)
+    return (a.reshape(len(X), -1) for a in (mean, np.sqrt(std**2 + one.noise_variance_)))
+
+
+def covered(ours, X, y, coverage=0.9):
+    _, lower, upper = ours.predict_interval(X, coverage)
+    return np.mean((lower <= y) & (y <= upper))
+
+
+def test_intervals_cover_noise_though_lengthscales_were_chosen_on_the_same_rows():
+    """Mean of four shares of fits of 30 rows, each of the Beta law about 0.9: alarms 1e-6.
+
+    Leave-one-out errors of the fits, where noise is taken for a function, covered a half.
+    """
+    shares = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X, y = rng.standard_normal((530, 8)), rng.standard_normal(530)
+        ours = model("gaussian", method="auto", n_features=64).fit(X[:30], y[:30])
+        shares.append(covered(ours, X[30:], y[30:]))
+    assert np.mean(shares) > 0.9 - bar(1) * np.sqrt(0.9 * 0.1 / 32 / 4)
+
+
+def test_intervals_cover_new_rows_though_those_of_the_fit_are_there_twice():
+    """Leave-one-out errors of copies are zero: they cover nothing."""
+    X, y = table(1040, noise=0.3)
+    ours = model(method="auto", n_features=128).fit(np.tile(X[:40], (2, 1)), np.tile(y[:40], 2))
+    assert len(ours.calibration_) == 40
+    assert covered(ours, X[40:], y[40:]) > 0.9 - bar(1) * np.sqrt(0.09 / 42)
+    naive = Conformal.of(*left_out_of(ours), "leave one out")
+    ours.fit_ = replace(ours.fit_, calibrated=naive)
+    assert covered(ours, X[40:], y[40:]) < 0.5
+
+
+def test_sparse_copies_are_copies():
+    X, y = table(20)
+    X = scipy.sparse.csr_array(np.where(X > 0, X, 0.0))
+    ours = model(method="orthogonal").fit(scipy.sparse.vstack([X, X]), np.tile(y, 2))
+    assert len(ours.calibration_) == 20
+
+
+def test_one_row_calibrates_nothing_and_says_so():
+    ours = model("gaussian", n_features=4).fit([[1.0, 2.0]], [3.0])
+    assert ours.calibration_.guarantee.startswith("None: one row alone")
+    with pytest.raises(InvalidInput, match=r"0 rows cannot calibrate a coverage of 0.95"):
+        ours.predict_interval([[1.0, 2.0]])
+
+
+def test_split_conformal_intervals_cover_as_asked_though_the_model_is_wrong():
+    """2000 calibrations of 19 rows, one new row each: coverage 18/20, z-score, alarms 1e-6.
+
+    Fault that must show: Gaussian intervals of that model.
+    """
+    X, y = table(100, noise=0.5)
+    ours = model(noise=1e-3, amplitude=1.0).fit(X, y)
+    new, target = table(40_000, seed=7, noise=0.5)
+    mean, std = ours.predict(new, return_std=True)
+    scores = (np.abs(target - mean) / np.sqrt(std**2 + 1e-3)).reshape(2000, 20)
+
+    def z(covered):
+        return (np.mean(covered) - 0.9) / np.sqrt(0.09 / 2000)
+
+    reach = [Conformal.of(s[:19, None], np.ones((19, 1)), "held out").quantile(0.9) for s in scores]
+    assert abs(z(scores[:, 19] <= np.ravel(reach))) < bar(1)
+    assert abs(z(scores[:, 19] <= norm.ppf(0.95))) > bar(1)
+
+
+def test_nominal_intervals_cover_targets_drawn_from_the_process():
+    """Noise of a tenth: 4000 new rows, 94 to 96 in 100; a model without its noise has far less."""
+    ours = model(n_features=60).fit(*table(2000))
+    X, y = table(4000, seed=11)
+    mean, lower, upper = ours.predict_interval(X, 0.95, calibrated=False)
+    assert 0.94 < np.mean((lower <= y) & (y <= upper)) < 0.97
+    std = ours.predict(X, return_std=True)[1]
+    assert np.mean(np.abs(y - mean) < 1.96 * std) < 0.6
+    _, lower, upper = ours.predict_interval(X, 0.95)
+    assert 0.935 < np.mean((lower <= y) & (y <= upper)) < 0.965
+
+
+# ---- refusals, and data that say little
+
+
+def test_a_constant_target_is_predicted_without_doubt():
+    X = table(50)[0]
+    ours = model("gaussian").fit(X, np.full(50, 2.5))
+    mean, std = ours.predict(X, return_std=True)
+    assert np.all(mean == 2.5)
+    assert np.all(std == 0)
+    assert np.all(np.array(ours.predict_interval(X)) == 2.5)
+    assert np.all(np.isfinite(ours.log_predictive_density(X, np.full(50, 2.5))))
+
+
+def test_one_row_is_enough():
+    ours = model("gaussian", n_features=4).fit([[1.0, 2.0]], [3.0])
+    assert ours.predict([[5.0, 5.0]])[0] == 3.0
+
+
+@pytest.mark.parametrize("coverage", [0, 1, 95, "most", True])
+def test_what_is_no_coverage_is_refused(coverage):
+    ours = model().fit(*table())
+    with pytest.raises(InvalidInput, match=r"coverage must be a number above 0 and below 1"):
+        ours.predict_interval(FAR, coverage)
+
+
+def test_refusals(monkeypatch):
+    X, y = table()
+    ours = model().fit(X, y)
+    with pytest.raises(InvalidInput, match=r"return_std or return_cov, not both"):
+        ours.predict(X, return_std=True, return_cov=True)
+    with pytest.raises(InvalidInput, match=r"9 rows cannot calibrate a coverage of 0.95.*takes 19"):
+        ours.calibrate(X[:9], y[:9]).predict_interval(X)
+    with pytest.raises(InvalidInput, match=r"same targets in every call; got rows of shape \(2,\)"):
+        ours.partial_fit(*table(t=2))
+    with pytest.raises(InvalidInput, match=r"same targets in every call"):
+        ours.calibrate(*table(t=2))
+    with pytest.raises(InvalidInput, match=r"noise must be \"auto\", \"evidence\" or a number"):
+        model(noise="loo").fit(X, y)
+    with pytest.raises(InvalidInput, match=r"amplitude must be a positive finite number"):
+        model(amplitude=0).fit(X, y)
+    with pytest.raises(InvalidInput, match=r"precision must be one of"):
+        model(precision="half").fit(X, y)
+    with pytest.raises(InvalidInput, match=r"the target y is None; name it with target="):
+        model().fit_blocks(bo.Blocks.from_arrays(X))
+    with pytest.raises(InvalidInput, match=r"at least one row must have a weight above zero"):
+        model(method="orthogonal").fit_blocks(bo.Blocks.from_arrays(X, y, np.zeros(len(y))))
+    monkeypatch.setattr("bochner.models.gaussian_process.regressor.MOST_ROWS", 10)
+    with pytest.raises(InvalidInput, match=r"covariance is given for 10 rows at most; got 80"):
+        ours.predict(X, return_cov=True)
+
+
+def test_arrays_of_other_libraries_stay_in_them():
+    X, y = table()
+    ours = model(Matern(1.5, 1.0), method="orthogonal")
+    mean, std = ours.fit(X, y).predict(X, return_std=True)
+    there, target = xp.asarray(X), xp.asarray(y)
+    moved = ours.fit(there, target).predict(there, return_std=True)
+    assert_close(np.asarray(moved[0]), mean, factor=1e5)
+    assert_close(np.asarray(moved[1]), std, factor=1e5)
+    found = (*moved, *ours.predict_interval(there), ours.sample_functions(2, 0)(there))
+    assert {type(a) for a in found} == {type(there)}
+
+
+# ---- exact process: A Gaussian process with the kernel itself: the same as on exact features, and as its formulas
+
+
+ROWS = np.random.default_rng(0).uniform(-2, 2, (90, 3))
+TARGET = np.sin(ROWS @ np.array([1.0, -0.5, 0.2])) + 0.2 * np.random.default_rng(1).standard_normal(
+    90
+)
+NEW_ROWS = np.random.default_rng(2).uniform(-3, 3, (20, 3))
+MATERN = Matern(1.5, 1.7)
+WEIGHTS = np.random.default_rng(3).integers(1, 4, 90).astype(float)
+
+
+def exact_process(kernel=MATERN, **options):
+    return bo.GaussianProcessRegressor(kernel, random_state=0, **options)
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_evidence_as_on_features_of_all_rows(centred):
+    options = {"fit_intercept": centred, "noise": "evidence", "amplitude": "evidence"}
+    exact = exact_process(method="exact", **options).fit(ROWS, TARGET)
+    features = exact_process(method="nystrom", n_features=90, **options).fit(ROWS, TARGET)
+    assert exact.log_marginal_likelihood_value_ == pytest.approx(
+        features.log_marginal_likelihood_value_, abs=1e-3
+    )
+    assert exact.noise_variance_ == pytest.approx(features.noise_variance_, rel=0.02)
+
+
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["alike", "weighted"])
+def test_the_same_as_on_features_of_all_rows(centred, weights):
+    held = {"noise": 0.05, "amplitude": 0.8, "fit_intercept": centred}
+    exact, features = (
+        exact_process(**method, **held).fit(ROWS, TARGET, weights)
+        for method in ({"method": "exact"}, {"method": "nystrom", "n_features": 90})
+    )
+    for one, other in zip(
+        exact.predict(NEW_ROWS, return_std=True),
+        features.predict(NEW_ROWS, return_std=True),
+        strict=True,
+    ):
+        assert np.allclose(one, other, rtol=1e-6, atol=1e-8)
+    for one, other in zip(
+        exact.predict(NEW_ROWS, return_cov=True),
+        features.predict(NEW_ROWS, return_cov=True),
+        strict=True,
+    ):
+        assert np.allclose(one, other, rtol=1e-6, atol=1e-8)
+    assert np.allclose(exact.gradient(NEW_ROWS), features.gradient(NEW_ROWS), rtol=1e-5, atol=1e-7)
+
+
+def test_leave_one_out_density_by_fits_without_each_row():
+    held = {"noise": 0.05, "amplitude": 0.8}
+    model, found = exact_process(**held).fit(ROWS, TARGET), []
+    for i in range(len(ROWS)):
+        others = np.arange(len(ROWS)) != i
+        mean, std = (
+            exact_process(**held)
+            .fit(ROWS[others], TARGET[others])
+            .predict(ROWS[i : i + 1], return_std=True)
+        )
+        found.append(norm.logpdf(TARGET[i], mean[0], np.sqrt(std[0] ** 2 + 0.05)))
+    assert model.loo_log_density_ == pytest.approx(np.mean(found), rel=1e-7)
+
+
+@pytest.mark.parametrize("held", [{}, {"noise": 0.03}, {"amplitude": 2.0}], ids=str)
+def test_noise_and_amplitude_have_the_largest_evidence(held):
+    model = exact_process(**held).fit(ROWS, TARGET)
+    s2, a2 = model.noise_variance_, model.amplitude_
+    best = model.log_marginal_likelihood_value_
+    for factor in (0.8, 1.25):
+        other = {"noise": s2 * factor, "amplitude": a2 * factor}
+        for changed in ({"noise": s2 * factor, "amplitude": a2}, other):
+            found = (
+                exact_process(**(changed | held)).fit(ROWS, TARGET).log_marginal_likelihood_value_
+            )
+            assert found <= best + 0.1  # a slope of 1.5e-3 a row is level
+
+
+def left_out_by_refits(alpha, kernel, rows, y):
+    """Return rising squares of errors of rows left out, and the mean log density: by refits."""
+    n, K = len(y), kernel(rows)
+    errors, spread = np.zeros(n), np.zeros(n)
+    for i in range(n):
+        own = np.arange(n) != i
+        one, none = np.ones((n - 1, 1)), np.zeros((1, 1))
+        bordered = np.block([[K[np.ix_(own, own)] + alpha * np.eye(n - 1), one], [one.T, none]])
+        k = np.append(K[i, own], 1.0)
+        errors[i] = y[i] - k @ np.linalg.solve(bordered, np.append(y[own], 0.0))
+        spread[i] = np.sqrt(K[i, i] - k @ np.linalg.solve(bordered, k) + alpha)
+    scale = np.sqrt(np.mean((errors / spread) ** 2))
+    return np.sort(errors**2), np.mean(norm.logpdf(errors, scale=scale * spread))
+
+
+def far_out(n, by=60.0):
+    """Rows with a few far from the others, and a target with heavy tails and one far out."""
+    rng = np.random.default_rng(0)
+    rows = rng.standard_t(2, (1200, 3))
+    y = 0.5 * np.sin(rows[:, 0]) + 0.5 * rng.standard_t(3, 1200)
+    y[0] += by
+    return rows[:n], y[:n], rows[400:], y[400:]
+
+
+def test_the_penalty_is_the_likeliest_of_those_that_err_little():
+    rows, y, *_ = far_out(90, 20.0)
+    kernel, ladder = Gaussian(4.0), 10.0 ** np.arange(-4, 3.1, 0.5)
+    chosen = exact_process(kernel).fit(rows, y).evidence_.alpha[0]
+    found = [left_out_by_refits(alpha, kernel, rows, y) for alpha in [chosen, *ladder]]
+    error, density = np.array([(squares.mean(), density) for squares, density in found]).T
+    best = found[np.argmin(error)][0]
+    admissible = error <= best.mean() + 0.02 * best[:-1].sum() / 90
+    assert admissible[0]
+    assert not admissible[np.argmax(density)]  # which alone would have been taken
+    assert density[0] == density[admissible].max()
+
+
+@pytest.mark.parametrize("length", [1.0, 2.0, 4.0])
+def test_one_target_far_out_costs_no_more_than_a_constant(length):
+    """The density alone chooses penalties next to nothing: errors of 1.5 to 1.9 constants."""
+    rows, y, new, expected = far_out(400)
+    found = exact_process(Gaussian(length)).fit(rows, y).predict(new)
+    constant = np.sqrt(np.mean((y.mean() - expected) ** 2))
+    assert np.sqrt(np.mean((found - expected) ** 2)) < 1.05 * constant
+
+
+@pytest.mark.parametrize(
+    ("factor", "length", "share"), [(20, 2.0, 0.8), (20, 5.0, 0.8), (100, 2.0, 1.0)]
+)
+def test_one_gross_error_of_a_real_table_costs_little(factor, length, share):
+    """Of 500 strengths one is mistyped: by density alone the others err by 2 to 11 constants."""
+    table = load_concrete()
+    order = np.random.default_rng(0).permutation(len(table.y))
+    rows, y = table.X[order].astype(float), table.y[order].astype(float)
+    rows = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+    typed = y[:500].copy()
+    typed[0] *= factor
+    found = exact_process(Gaussian(length)).fit(rows[:500], typed).predict(rows[500:])
+    constant = np.sqrt(np.mean((typed.mean() - y[500:]) ** 2))
+    assert np.sqrt(np.mean((found - y[500:]) ** 2)) < share * constant
+
+
+def test_functions_have_the_mean_and_the_covariance_of_the_posterior():
+    model = exact_process().fit(ROWS, TARGET)
+    mean, cov = model.predict(NEW_ROWS[:4], return_cov=True)
+    n = 3000
+    drawn = model.sample_functions(n, random_state=0)(NEW_ROWS[:4])
+    # Each of 8 numbers is beyond five of its deviations once in 10^5 runs of right code.
+    assert np.all(np.abs(drawn.mean(axis=1) - mean) < 5 * np.sqrt(np.diag(cov) / n))
+    spread = drawn.var(axis=1) / np.diag(cov)
+    assert np.all(np.abs(spread - 1) < 5 * np.sqrt(2 / n) + 0.01)
+
+
+def test_functions_of_a_kernel_without_fourier_features():
+    model = exact_process(Linear(), noise=0.1, amplitude=1.0).fit(ROWS, TARGET)
+    drawn = model.sample_functions(400, random_state=0)(NEW_ROWS[:3])
+    mean, std = model.predict(NEW_ROWS[:3], return_std=True)
+    assert np.all(np.abs(drawn.mean(axis=1) - mean) < 5 * std / 20)
+
+
+def test_many_rows_have_a_factor_of_float32_and_scores_of_rows_that_chose_nothing():
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(-2, 2, (3300, 2))
+    y = np.sin(3 * rows[:, 0]) + 0.3 * rng.standard_normal(3300)
+    single = exact_process(Gaussian(0.7), noise=0.09, amplitude=1.0).fit(rows, y)
+    assert {p.factor.dtype for p in single.fit_.posteriors.values()} == {np.dtype("float32")}
+    double = exact_process(
+        Gaussian(0.7), noise=0.09, amplitude=1.0, method="nystrom", n_features=400
+    )
+    double.fit(rows, y)
+    a, b = (model.predict(NEW_ROWS[:, :2], return_std=True) for model in (single, double))
+    assert np.allclose(a[0], b[0], atol=1e-4)
+    assert np.allclose(a[1], b[1], rtol=0.02)
+    assert len(single.calibration_) == 3300 - 2048
+    new = rng.uniform(-2, 2, (4000, 2))
+    truth = np.sin(3 * new[:, 0]) + 0.3 * rng.standard_normal(4000)
+    _, low, high = single.predict_interval(new, 0.9)
+    # The share covered has deviation √(.09/4000 + .09/1252) about 0.9.
+    assert abs(np.mean((low <= truth) & (truth <= high)) - 0.9) < 4 * 0.0097
+
+
+def test_few_rows_have_cross_conformal_intervals():
+    model = exact_process("gaussian", lengthscale="loo").fit(ROWS, TARGET)
+    assert "CV+" in model.calibration_.guarantee
+    mean, low, high = model.predict_interval(NEW_ROWS, 0.8)
+    assert np.all((low <= mean) & (mean <= high))
+
+
+def test_the_default_is_the_kernel_itself_unless_features_are_asked_for():
+    assert "The exact kernel of 90 rows" in exact_process().fit(ROWS, TARGET).choice_.reason
+    for asked in ({"n_features": 20}, {"precision": "float64"}, {"method": "auto"}):
+        assert "The exact kernel of" not in exact_process(**asked).fit(ROWS, TARGET).choice_.reason
+    for missing in ("moments_", "predictive_"):
+        with pytest.raises(AttributeError, match="kernel itself makes no features"):
+            getattr(exact_process().fit(ROWS, TARGET), missing)
+
+
+def test_rows_that_come_later_are_added_through_features():
+    model = (
+        exact_process(noise=0.05, amplitude=1.0)
+        .fit(ROWS[:60], TARGET[:60])
+        .partial_fit(ROWS[60:], TARGET[60:])
+    )
+    whole = exact_process(noise=0.05, amplitude=1.0).fit(ROWS, TARGET)
+    assert model.rows_seen_ == 90
+    # Landmarks are the first 60 rows, so functions differ a little.
+    assert np.sqrt(np.mean((model.predict(ROWS) - whole.predict(ROWS)) ** 2)) < 0.1
+    with pytest.raises(AttributeError, match="partial_fit"):
+        exact_process(method="exact").fit(ROWS, TARGET).partial_fit  # noqa: B018
+
+
+def test_solved_again_with_another_noise():
+    model = exact_process(noise=0.05, amplitude=1.0).fit(ROWS, TARGET)
+    again = model.set_params(noise=0.5).solve_again()
+    assert np.allclose(
+        again.predict(NEW_ROWS),
+        exact_process(noise=0.5, amplitude=1.0).fit(ROWS, TARGET).predict(NEW_ROWS),
+        atol=1e-10,
+    )
+
+
+def test_constant_target():
+    mean, std = exact_process().fit(ROWS, np.full(90, 3.0)).predict(NEW_ROWS, return_std=True)
+    assert np.allclose(mean, 3.0)
+    assert np.all(std == 0)
+
+
+def test_lengthscales_by_evidence_and_by_the_likelier():
+    y = np.sin(3 * ROWS[:, 0]) + 0.05 * np.random.default_rng(1).standard_normal(90)
+    by_evidence = exact_process("gaussian", lengthscale="evidence").fit(ROWS, y)
+    lengths = by_evidence.kernel_.lengthscale
+    assert lengths[0] < 0.2 * min(lengths[1:])
+    likelier = exact_process("gaussian").fit(ROWS, y)
+    assert (
+        likelier.loo_log_density_
+        >= exact_process("gaussian", lengthscale="loo").fit(ROWS, y).loo_log_density_ - 1e-9
+    )
+    assert any("log density" in c.measure for c in likelier.search_.compared)
+
+
+def test_saved_and_pickled_without_the_factor(tmp_path):
+    model = exact_process(Laplace(2.0)).fit(ROWS, TARGET)
+    expected = model.predict(NEW_ROWS, return_std=True)
+    bo.save(model, tmp_path / "model.bochner")
+    size = len(pickle.dumps(model))
+    assert size < 8 * 90 * 90  # fewer bytes than the factor alone
+    for again in (bo.load(tmp_path / "model.bochner"), pickle.loads(pickle.dumps(model))):
+        found = again.predict(NEW_ROWS, return_std=True)
+        assert all(np.allclose(a, b, rtol=1e-9) for a, b in zip(found, expected, strict=True))
+
+
+REFUSED = {
+    "rows": (
+        lambda: exact_process(Gaussian(), method="exact").fit(
+            np.zeros((20_001, 1)), np.arange(20_001.0)
+        ),
+        "at most; got 20,001",
+    ),
+    "preconditioner": (
+        lambda: exact_process(method=bo.ExactKernel("nystrom")).fit(ROWS, TARGET),
+        "takes no preconditioner",
+    ),
+    "noise": (
+        lambda: exact_process(noise="loo").fit(ROWS, TARGET),
+        'noise must be "auto", "evidence" or a',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals_of_exact_process(name):
+    call, message = REFUSED[name]
+    with pytest.raises(InvalidInput, match=message):
+        call()
+
+
+# ---- left out: What a process' features leave out: rows and landmarks left out, and how much of it counts
+
+
+def smooth_table(n=70, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, 2))
+    return X, np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.standard_normal(n) + 3
+
+
+def of_landmarks(kernel, **changes):
+    options = dict(method="nystrom", n_features=30, random_state=0) | changes
+    return bo.GaussianProcessRegressor(kernel, **options)
+
+
+def given_landmarks(X):
+    return bo.Nystrom(bo.landmarks.Given(X[:30]))
+
+
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("method", ["landmarks", "orthogonal"])
+def test_leave_one_out_scores_and_densities_are_those_of_refits_without_the_landmark(
+    method, centred
+):
+    """Fourier features do not depend on a row; what they leave out is told by all rows but that."""
+    X, y = smooth_table()
+    kernel, options = Matern(1.5, 0.8), dict(noise=0.02, amplitude=1.5, fit_intercept=centred)
+    kept = given_landmarks(X) if method == "landmarks" else method
+    ours = of_landmarks(kernel, method=kept, **options).fit(X, y)
+    landmarks, law = ours.predictive_.left_out.landmarks, ours.predictive_
+    S = X[:30] if landmarks is None else landmarks.landmarks
+    scores, densities = [], []
+    for i in range(70):
+        rest, others = np.arange(70) != i, S[np.any(S != X[i], axis=1)]
+        if landmarks is None:
+            kept = bo.Nystrom(bo.landmarks.Given(others))
+        refit = of_landmarks(kernel, method=kept, **options).fit(X[rest], y[rest])
+        fewer = replace(refit.predictive_, exponents=law.exponents)
+        if landmarks is not None:
+            fixed = replace(landmarks, landmarks=others, whitening=Whitening({}))
+            fewer = replace(fewer, left_out=replace(fewer.left_out, landmarks=fixed))
+        Z = refit.map_(X[[i]])
+        spread = np.sqrt(fewer.variance(X[[i]], Z)[0, 0] + 0.02)
+        gap = y[i] - fewer.posterior.mean(Z)[0, 0]
+        scores.append(gap / spread)
+        densities.append(norm.logpdf(gap, 0, spread))
+    errors, deviation = left_out_of(ours)
+    assert np.abs((errors / deviation)[:, 0] - scores).max() < 1e-6
+    assert abs(ours.loo_log_density_ - np.mean(densities)) < 1e-6
+
+
+def test_a_landmark_that_is_there_twice_stays_when_one_of_both_is_left_out():
+    """So rows of weight two, and two rows, have the same noise and exponents."""
+    X, y = smooth_table()
+    w = np.random.default_rng(1).integers(1, 3, 70)
+    weighted = of_landmarks(Matern(0.5), method=given_landmarks(X)).fit(X, y, w)
+    repeated = of_landmarks(Matern(0.5), method=given_landmarks(X))
+    repeated.fit(np.repeat(X, w, axis=0), np.repeat(y, w))
+    assert_close(weighted.noise_variance_, repeated.noise_variance_, factor=1e6)
+    assert_close(weighted.loo_log_density_, repeated.loo_log_density_, factor=1e6)
+    assert_close(weighted.predictive_.exponents, repeated.predictive_.exponents)
+
+
+@pytest.mark.parametrize("method", ["nystrom", "mercer"])
+def test_of_what_is_left_out_near_the_rows_as_much_counts_as_errors_ask_for(method):
+    """A smooth function, a rough kernel: the prior would leave out more than the errors are."""
+    X, y = smooth_table(1000)
+    new, target = smooth_table(500, seed=5)
+    ours = of_landmarks(Matern(0.5, 2.0), method=method).fit(X, y)
+    density = ours.log_predictive_density(new, target).mean()
+    assert ours.predictive_.exponents[0] > 1
+    ours.fit_ = replace(
+        ours.fit_, law=replace(ours.predictive_, exponents=np.ones(1), noise=np.zeros(1))
+    )
+    assert density > ours.log_predictive_density(new, target).mean() + 0.1
+
+
+@pytest.mark.parametrize("method", ["nystrom", "orthogonal", "mercer"])
+def test_with_an_exponent_covariances_and_functions_have_the_variances(method):
+    """1000 functions at 4 rows: z-scores, false alarms 1e-6."""
+    ours = of_landmarks(Matern(0.5), method=method).fit(*smooth_table(200))
+    ours.fit_ = replace(ours.fit_, law=replace(ours.predictive_, exponents=np.array([2.5])))
+    X = np.vstack([smooth_table(3, seed=3)[0], np.full((1, 2), 50.0)])
+    mean, std = ours.predict(X, return_std=True)
+    cov = ours.predict(X, return_cov=True)[1]
+    assert_close(np.diag(cov), std**2, factor=1e3)
+    assert np.linalg.eigvalsh(cov).min() > -1e-10 * cov.max()
+    squares = (ours.sample_functions(1000, random_state=1)(X) - mean[:, None]) ** 2
+    z = (squares.mean(axis=1) - std**2) / (squares.std(axis=1) / 1000**0.5)
+    assert np.abs(z).max() < bar(4)
+
+
+# ---- observation: Derivatives and block averages in a Gaussian process, beside dense processes with closed forms
+
+
+NOISE, AMPLITUDE, SCALE = 0.01, 2.0, 1.3
+FLAT = 1e7
+"""Variance that stands for a flat prior of the intercept: rounding of 1e-7 · 1e-16/1e-2 is left."""
+
+
+def rng():
+    return np.random.default_rng(0)
+
+
+def data(n=40, d=2, t=None):
+    g = rng()
+    X = g.uniform(-2, 2, (n, d))
+    y = np.sin(X[:, 0]) + X[:, -1] ** 2 + 0.1 * g.standard_normal(n)
+    return X, (y if t is None else np.stack([y * (i + 1) - X[:, 0] * i for i in range(t)], axis=1))
+
+
+def observed_process(kernel=None, **options):
+    options = {"noise": NOISE, "amplitude": AMPLITUDE, "random_state": 0} | options
+    return bo.GaussianProcessRegressor(kernel or Gaussian(SCALE), **options)
+
+
+PLACES, BOXES = rng().uniform(-2, 2, (5, 2)), rng().uniform(-2, 1, (3, 2))
+TESTS = rng().uniform(-3, 3, (7, 2))
+SLOPES, MEANS = np.cos(PLACES[:, 0]), np.array([0.5, 1.0, -0.3])
+SIDES = np.array([1.0, 0.5])
+NEW = (
+    Derivatives(PLACES, 0, SLOPES, 1e-3),
+    BlockAverages(BOXES, BOXES + SIDES, MEANS, [0.1, 0.01, 0.02]),
+)
+
+
+# ---- the twin: one dense process of values, slopes and averages, Gaussian kernel, closed forms
+
+
+def k(X, Y):
+    return AMPLITUDE * np.exp(-((X[:, None] - Y[None]) ** 2).sum(axis=2) / (2 * SCALE**2))
+
+
+def slope(Z, Y):
+    """∂k(z, y)/∂z_0."""
+    return -(Z[:, None, 0] - Y[None, :, 0]) / SCALE**2 * k(Z, Y)
+
+
+def twice(Z, Y):
+    """∂²k(z, y)/∂z_0 ∂y_0."""
+    gap = Z[:, None, 0] - Y[None, :, 0]
+    return (1 / SCALE**2 - gap**2 / SCALE**4) * k(Z, Y)
+
+
+def averaged(low, high, Y, derivative=False):
+    """Averages over boxes of k(·, y), by error functions; or of its slope in y_0."""
+    root, found = np.sqrt(2) * SCALE, np.full((len(low), len(Y)), AMPLITUDE)
+    for j in range(2):
+        a, b, y = low[:, None, j], high[:, None, j], Y[None, :, j]
+        if derivative and j == 0:  # −∫ ∂/∂x = k(a) − k(b)
+            ends = [np.exp(-((e - y) ** 2) / root**2) for e in (a, b)]
+            found = found * (ends[0] - ends[1]) / (b - a)
+        else:
+            whole = np.sqrt(np.pi) / 2 * root * (erf((b - y) / root) - erf((a - y) / root))
+            found = found * whole / (b - a)
+    return found
+
+
+def both(low, high):
+    """Averages over pairs of boxes, by error functions and forty places of quadrature."""
+    nodes, weights = np.polynomial.legendre.leggauss(40)
+    found = []
+    for a, b in zip(low, high, strict=True):
+        along = [(p + q) / 2 + nodes * (q - p) / 2 for p, q in zip(a, b, strict=True)]
+        places = np.array(list(itertools.product(*along)))
+        found.append(averaged(low, high, places) @ np.outer(weights, weights).ravel() / 4)
+    return np.array(found)
+
+
+def dense(X, y, T, *, sign=1.0):
+    """Mean and covariance of f at T given values, slopes and averages, all at once."""
+    high = BOXES + SIDES
+    at = lambda Y: np.vstack([k(X, Y), sign * slope(PLACES, Y), averaged(BOXES, high, Y)])
+    K = np.block(
+        [
+            [k(X, X), slope(PLACES, X).T, averaged(BOXES, high, X).T],
+            [
+                slope(PLACES, X),
+                twice(PLACES, PLACES),
+                averaged(BOXES, high, PLACES, derivative=True).T,
+            ],
+            [
+                averaged(BOXES, high, X),
+                averaged(BOXES, high, PLACES, derivative=True),
+                both(BOXES, high),
+            ],
+        ]
+    )
+    constant = np.r_[np.ones(len(X)), np.zeros(5), np.ones(3)]
+    noise = np.r_[np.full(len(X), NOISE), NEW[0].noise, NEW[1].noise]
+    S = K + FLAT * np.outer(constant, constant) + np.diag(noise)
+    cross = at(T) + FLAT * constant[:, None]
+    solved = np.linalg.solve(S, np.c_[np.r_[y, SLOPES, MEANS], cross])
+    return cross.T @ solved[:, 0], k(T, T) + FLAT - cross.T @ solved[:, 1:]
+
+
+def test_the_exact_process_is_conditioned_on_all_at_once():
+    X, y = data()
+    model = observed_process().fit(X, y).observe(*NEW)
+    mean, cov = dense(X, y, TESTS)
+    found, deviation = model.predict(TESTS, return_std=True)
+    assert found == pytest.approx(mean, abs=2e-6)
+    assert deviation == pytest.approx(np.sqrt(np.diag(cov)), abs=2e-6)
+    assert model.predict(TESTS, return_cov=True)[1] == pytest.approx(cov, abs=2e-6)
+    # the planted fault: slopes taken with the other sign
+    wrong, _ = dense(X, y, TESTS, sign=-1.0)
+    assert np.abs(found - wrong).max() > 0.01
+
+
+def test_a_rougher_process_has_slopes_too():
+    """Matérn 3/2 in one column: a²(1 − ar) e^(−ar) is ∂²k/∂x∂y, a = √3/ℓ."""
+    X, y = data(25, 1)
+    Z, T, a = np.array([[-1.0], [0.3]]), np.linspace(-2, 2, 9)[:, None], np.sqrt(3) / 2
+    values, noise = np.array([0.5, -1.0]), np.array([0.0, 0.1])
+    model = observed_process(Matern(1.5, 2.0), fit_intercept=False).fit(X, y)
+    model.observe(Derivatives(Z, 0, values, noise))
+    r = lambda A, B: np.abs(A - B.T)
+    k0 = lambda A, B: AMPLITUDE * (1 + a * r(A, B)) * np.exp(-a * r(A, B))
+    k1 = lambda A, B: -AMPLITUDE * a**2 * (A - B.T) * np.exp(-a * r(A, B))
+    k2 = AMPLITUDE * a**2 * (1 - a * r(Z, Z)) * np.exp(-a * r(Z, Z))
+    S = np.block([[k0(X, X), k1(Z, X).T], [k1(Z, X), k2]])
+    S += np.diag(np.r_[np.full(25, NOISE), noise])
+    cross = np.vstack([k0(X, T), k1(Z, T)])
+    solved = np.linalg.solve(S, np.c_[np.r_[y, values], cross])
+    mean, deviation = model.predict(T, return_std=True)
+    # differences over 1e-5 of a lengthscale leave 2e-5 of a second derivative
+    assert mean == pytest.approx(cross.T @ solved[:, 0], abs=1e-4)
+    variance = np.diag(k0(T, T) - cross.T @ solved[:, 1:])
+    assert deviation == pytest.approx(np.sqrt(variance), abs=1e-4)
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_features_are_conditioned_on_rows_of_their_slopes_and_averages(centred):
+    """Ridge regression on stacked rows: those of y, ∂φ/∂x_0 without, averages with a constant."""
+    X, y = data()
+    method = bo.Fourier(bo.IID())
+    model = observed_process(method=method, n_features=30, fit_intercept=centred).fit(X, y)
+    T = np.vstack([X[:5], TESTS])
+    before = model.predict(T, return_cov=True)[1]
+    phi = model.map_
+    law = model.predictive_
+    model.observe(*NEW)
+    step = np.array([1e-5, 0.0])
+    along = (phi(PLACES + step) - phi(PLACES - step)) / 2e-5
+    nodes, weights = np.polynomial.legendre.leggauss(30)
+    unit = np.array(list(itertools.product((nodes + 1) / 2, (nodes + 1) / 2)))
+    mean_of = lambda low: np.outer(weights, weights).ravel() / 4 @ phi(low + unit * SIDES)
+    rows = [phi(X), along, np.array([mean_of(low) for low in BOXES])]
+    ones = np.r_[np.ones(len(X)), np.zeros(5), np.ones(3)] * centred
+    noise = np.r_[np.full(len(X), law.posterior.floor[0]), NEW[0].noise, NEW[1].noise]
+    A = np.column_stack([np.vstack(rows), ones])
+    prior = np.r_[np.full(30, 1 / AMPLITUDE), 1 / FLAT if centred else 1.0]
+    precision = A.T @ (A / noise[:, None]) + np.diag(prior)
+    at = np.column_stack([phi(T), np.full(len(T), float(centred))])
+    mean = at @ np.linalg.solve(precision, A.T @ (np.r_[y, SLOPES, MEANS] / noise))
+    found, cov = model.predict(T, return_cov=True)
+    assert found == pytest.approx(mean, abs=2e-6)
+    # what features leave out stays; what they have is conditioned
+    keep = slice(0, len(X))
+    only = A[keep].T @ (A[keep] / noise[keep, None]) + np.diag(prior)
+    lost = at @ (np.linalg.inv(only) - np.linalg.inv(precision)) @ at.T
+    assert before - cov == pytest.approx(lost, abs=2e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"method": bo.Fourier(), "n_features": 60}], ids=str)
+def test_exact_observations_are_met_by_means_gradients_and_functions(options):
+    X, y = data(t=2)
+    slopes = np.stack([SLOPES, 2 * SLOPES], axis=1)
+    model = observed_process(**options).fit(X, y).observe(Derivatives(PLACES, 1, slopes))
+    assert model.predict(TESTS).shape == (7, 2)
+    # 1e-10 of the variance is added for observations that repeat each other
+    assert model.gradient(PLACES)[:, 1] == pytest.approx(slopes, abs=1e-5)
+    f = model.sample_functions(4, random_state=1)
+    assert len(f) == 4
+    step = np.array([0.0, 1e-4])
+    drawn = (f(PLACES + step) - f(PLACES - step)) / 2e-4
+    assert drawn == pytest.approx(np.repeat(slopes[:, :, None], 4, axis=2), abs=1e-3)
+    assert model.sample_y(TESTS, 3).shape == (7, 2, 3)
+
+
+@pytest.mark.statistical
+def test_functions_have_the_law_that_is_predicted():
+    """Of 400 functions: means within 5 and variances within 6 standard errors, 7 places of each."""
+    X, y = data()
+    model = observed_process().fit(X, y).observe(*NEW)
+    mean, deviation = model.predict(TESTS, return_std=True)
+    values = model.sample_functions(400, random_state=0)(TESTS)
+    assert np.all(np.abs(values.mean(axis=1) - mean) < 5 * deviation / 20)
+    ratio = values.var(axis=1) / deviation**2
+    assert np.all(np.abs(ratio - 1) < 6 * np.sqrt(2 / 400))
+
+
+def test_observations_bring_predictions_nearer_and_intervals_stay_true():
+    g = rng()
+    X, P = g.uniform(-3, 3, (12, 1)), g.uniform(-3, 3, (8, 1))
+    T = np.linspace(-3, 3, 60)[:, None]
+    model = observed_process(Gaussian(1.0), noise=1e-4).fit(X, np.sin(2 * X[:, 0]))
+    before = np.abs(model.predict(T) - np.sin(2 * T[:, 0])).mean()
+    model.observe(Derivatives(P, 0, 2 * np.cos(2 * P[:, 0]), 1e-4))
+    assert np.abs(model.predict(T) - np.sin(2 * T[:, 0])).mean() < 0.5 * before
+    mean, low, high = model.predict_interval(T, 0.9)
+    assert ((low <= mean) & (mean <= high)).all()
+    assert np.mean((low <= np.sin(2 * T[:, 0])) & (np.sin(2 * T[:, 0]) <= high)) > 0.8
+    model.calibrate(T[::2], np.sin(2 * T[::2, 0]))
+    assert "held out" in model.calibration_.source
+    assert np.isfinite(model.log_predictive_density(T, np.sin(2 * T[:, 0]))).all()
+
+
+def test_later_observations_take_the_place_of_earlier_ones_and_fits_forget_them():
+    X, y = data()
+    model = observed_process().fit(X, y)
+    plain = model.predict(TESTS)
+    one = observed_process().fit(X, y).observe(NEW[1]).predict(TESTS)
+    np.testing.assert_array_equal(model.observe(NEW[0]).observe(NEW[1]).predict(TESTS), one)
+    swapped = model.observe(NEW[1], NEW[0]).predict(TESTS)
+    assert swapped == pytest.approx(model.observe(*NEW).predict(TESTS), abs=1e-9)
+    np.testing.assert_array_equal(model.solve_again().predict(TESTS), plain)
+    added = observed_process().fit(X, y).observe(*NEW).partial_fit(X[:3], y[:3]).predict(TESTS)
+    without = observed_process().fit(X, y).partial_fit(X[:3], y[:3]).predict(TESTS)
+    np.testing.assert_array_equal(added, without)
+
+
+@pytest.mark.parametrize("options", [{}, {"method": bo.Nystrom(), "n_features": 20}], ids=str)
+def test_files_keep_observations(tmp_path, options):
+    X, y = data()
+    model = observed_process(**options).fit(X, y).observe(*NEW)
+    bo.save(model, tmp_path / "told.bochner")
+    again = bo.load(tmp_path / "told.bochner")
+    found, expected = (np.array(m.predict(TESTS, return_std=True)) for m in (again, model))
+    assert found == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_held_column_has_no_width():
+    X, y = data()
+    box = BlockAverages([[0.0, 1.0]], [[2.0, 1.0]], [3.0], points=20)
+    assert box.places.shape == (20, 2)
+    line = np.column_stack([np.linspace(0, 2, 2001), np.ones(2001)])
+    model = observed_process().fit(X, y).observe(box)
+    assert np.trapezoid(model.predict(line), line[:, 0]) / 2 == pytest.approx(3.0, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "message"),
+    [
+        (lambda: Derivatives(PLACES, 2, SLOPES), InvalidInput, "column must be below the 2 col"),
+        (lambda: Derivatives(PLACES, 0, SLOPES[:3]), InvalidInput, "for each of the 5 places"),
+        (lambda: Derivatives(PLACES, 0, SLOPES, -1.0), InvalidInput, "noise must be a variance"),
+        (lambda: Derivatives(PLACES, 0, SLOPES * np.nan), InvalidInput, "values must"),
+        (
+            lambda: BlockAverages(BOXES + SIDES, BOXES, MEANS),
+            InvalidInput,
+            "lower at most upper; got shapes",
+        ),
+        (
+            lambda: BlockAverages(np.zeros((2, 6)), np.ones((2, 6)), [0.0, 1.0]),
+            InvalidInput,
+            "8,192 places of quadrature in all at most",
+        ),
+        (
+            lambda: observed_process().fit(*data()).observe(),
+            InvalidInput,
+            "pass Derivatives or BlockAver",
+        ),
+        (
+            lambda: observed_process().fit(*data()).observe(3),
+            InvalidType,
+            "must be Derivatives or Block",
+        ),
+        (
+            lambda: observed_process().fit(*data(d=3)).observe(*NEW),
+            InvalidInput,
+            "must have the 3 columns and 1 targets of the fit; got 2 and 1",
+        ),
+        (
+            lambda: observed_process(Laplace()).fit(*data()).observe(NEW[0]),
+            UnsupportedKernel,
+            "Gradients in rows have no closed form",
+        ),
+        (
+            lambda: observed_process(method=bo.NearestNeighbours()).fit(*data(300)).observe(NEW[0]),
+            InvalidInput,
+            "one on a Fourier grid or on nearest neighbours",
+        ),
+    ],
+)
+def test_what_cannot_be_observed_is_refused_in_a_sentence(ask, error, message):
+    with pytest.raises(error, match=message):
+        ask()
+
+
+# ---- evidence lengthscale: Lengthscales by the gradient of the evidence: where they end, and what they must not do
+
+
+FAMILIES = [Gaussian(1.0), Matern(1.5, 1.0), RationalQuadratic(1.0, 1.0), Laplace(1.0), Cauchy(1.0)]
+
+
+def two_columns(n=80, d=2, seed=0, noise=0.1):
+    """A function of the first column, fast, and the second, slow; others do not matter."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, d))
+    return X, np.sin(3 * X[:, 0]) + X[:, 1] + noise * rng.standard_normal(n)
+
+
+def by_evidence(kernel, lengthscale="evidence", **changes):
+    options = dict(method="nystrom", n_features=80, random_state=0) | changes
+    return bo.GaussianProcessRegressor(kernel, lengthscale=lengthscale, **options)
+
+
+def likelihood(fitted):
+    return fitted.log_marginal_likelihood_value_
+
+
+def rows_of(X, y, w=None, centred=True, **given):
+    w = np.ones(len(y)) if w is None else w
+    both = {"noise": None, "amplitude": None} | given
+    return ProcessRows(X, y.reshape(len(y), -1), w, centred, **both)
+
+
+# ---- where they end
+
+
+@pytest.mark.parametrize("start", [0.3, 3.0])
+def test_with_exact_features_they_are_those_of_scikit_learn(start):
+    """Both descend by L-BFGS; ours stops where a step gains less than 3e-4 a row."""
+    X, y = two_columns()
+    ours = by_evidence(Gaussian(start), fit_intercept=False).fit(X, y)
+    kernel = ConstantKernel(1.0) * RBF([1.0, 1.0]) + WhiteKernel(0.1)
+    exact = Exact(kernel, n_restarts_optimizer=3, random_state=0).fit(X, y)
+    gap = exact.log_marginal_likelihood_value_ - likelihood(ours)
+    assert -1e-3 < gap < 10 * 3e-4 * len(y)
+    theirs = exact.kernel_.k1.k2.length_scale
+    assert np.abs(np.log(ours.kernel_.lengthscale / theirs)).max() < 0.2
+
+
+@pytest.mark.parametrize("kernel", FAMILIES, ids=repr)
+@pytest.mark.parametrize("given", [{}, {"noise": 0.02}, {"amplitude": 2.0}], ids=str)
+@pytest.mark.parametrize("centred", [True, False])
+def test_the_evidence_of_the_fit_is_not_less_than_that_of_the_start(kernel, given, centred):
+    X, y = two_columns(d=3)
+    options = {"fit_intercept": centred} | given
+    before, after = (by_evidence(kernel, how, **options).fit(X, y) for how in ("loo", "evidence"))
+    assert before.kernel_ == kernel
+    assert likelihood(after) > likelihood(before) + 1.0
+    assert after.search_.path[-1].best <= after.search_.path[0].value
+
+
+def test_a_name_starts_where_its_search_has_ended():
+    X, y = two_columns()
+    found = by_evidence("gaussian", "loo").fit(X, y).kernel_
+    by_name, by_value = by_evidence("gaussian").fit(X, y), by_evidence(found).fit(X, y)
+    assert by_name.kernel_ == by_value.kernel_
+    assert likelihood(by_name) >= likelihood(by_evidence(found, "loo").fit(X, y))
+    assert by_name.kernel == "gaussian"
+
+
+def test_the_value_of_the_search_is_the_evidence_of_the_fit():
+    X, y = two_columns()
+    fitted = by_evidence(Matern(1.5, 0.7)).fit(X, y)
+    best = min(fitted.search_.path, key=lambda step: step.value)
+    away = OnProcess(best.kernel, rows_of(X, y), 2).centre
+    prior = (away @ away) / (2 * SPREAD**2 * len(y))
+    gap = likelihood(fitted) / len(y) + best.value - prior
+    assert -1e-6 <= gap < 1e-2  # the fit's own λ is the best one; a last step gains 3e-4
+
+
+# ---- by default
+
+
+#: Features that have room for the exact process, and too few, for which longer ones are better.
+ROOM = {"room": dict(n_features=80), "too few": dict(method="orthogonal", n_features=24)}
+
+
+def waves():
+    """Many periods along both columns, and a slope."""
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-2, 2, (150, 2))
+    y = np.sin(5 * X[:, 0]) * np.cos(5 * X[:, 1]) + X[:, 0] + 0.1 * rng.standard_normal(150)
+    return X, y
+
+
+@pytest.mark.parametrize("room", ROOM)
+@pytest.mark.parametrize("name", ["gaussian", "matern32"])
+def test_by_default_a_name_means_the_lengthscales_that_are_likelier_without_each_row(name, room):
+    X, y = waves()
+    ways = ("loo", "evidence", "auto")
+    loo, evidence, auto = (by_evidence(name, how, **ROOM[room]).fit(X, y) for how in ways)
+    best = max((loo, evidence), key=lambda fitted: fitted.loo_log_density_)
+    assert best is (evidence if room == "room" else loo)
+    assert auto.kernel_ == best.kernel_
+    assert auto.loo_log_density_ == best.loo_log_density_
+    assert type(auto.search_) is type(best.search_)
+    assert bo.GaussianProcessRegressor().lengthscale == "auto"
+
+
+def test_a_start_where_nearly_all_is_noise_is_left():
+    """A name's search ends at a plane here: at sixteen times the median distance of rows."""
+    X, y = two_columns(150, d=4)
+    plane, found = (by_evidence("gaussian", how).fit(X, y) for how in ("loo", "evidence"))
+    assert plane.kernel_.lengthscale > 20
+    assert found.noise_variance_ < 0.1 * plane.noise_variance_
+
+
+def test_few_columns_among_many_are_found_where_one_factor_finds_noise():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((500, 32))
+    y = np.sin(3 * X[:, 0]) + 0.3 * rng.standard_normal(500)
+    found = by_evidence("matern32", "evidence").fit(X, y)
+    assert np.argmin(found.kernel_.lengthscale) == 0
+    assert found.noise_variance_ < 0.5 * np.var(y)
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(0.7), Matern(1.5, (1.0, 2.0)), "linear", "auto"])
+def test_by_default_values_and_what_is_found_in_other_ways_are_as_by_leave_one_out(kernel):
+    X, y = two_columns()
+    default, loo = (by_evidence(kernel, how).fit(X, y) for how in ("auto", "loo"))
+    assert default.kernel_ == loo.kernel_
+    if not isinstance(kernel, str):
+        assert default.kernel_ == kernel
+
+
+def test_by_default_a_learned_metric_is_as_by_leave_one_out():
+    X, y = two_columns()
+    default, loo = (
+        by_evidence("gaussian", how, metric="learned").fit(X, y) for how in ("auto", "loo")
+    )
+    assert default.kernel_ == loo.kernel_
+
+
+# ---- its gradient
+
+
+@pytest.mark.parametrize("given", [{}, {"noise": 0.02}, {"amplitude": 2.0}], ids=str)
+@pytest.mark.parametrize("kernel", FAMILIES, ids=repr)
+@pytest.mark.parametrize("width", [1, 2])
+def test_the_gradient_in_log_lengthscales_is_that_of_differences(kernel, width, given):
+    if width == 2 and isinstance(kernel, Laplace | Cauchy):
+        kernel = Matern(0.7, 1.2)
+    X, y = two_columns()
+    w = 1.0 + np.arange(80) % 2
+    evidence = OnProcess(kernel, rows_of(X, y, w, **given), width)
+    at = Hyperparameters(np.linspace(-0.2, 0.3, width), -6.0)
+    found, step = evidence(at)[1], 1e-5
+    for i, slope in enumerate(found):
+        move = step * np.eye(width + 1)[i]
+        up, down = (evidence(at.like(at.vector + s * move))[0] for s in (1, -1))
+        assert abs(slope - (up - down) / (2 * step)) < 1e-6 * np.abs(found).max()
+
+
+# ---- how many, and of what
+
+
+def test_columns_that_do_not_matter_lose_their_say():
+    X, y = two_columns(150, d=4)
+    scales = np.array(by_evidence(Gaussian(1.0)).fit(X, y).kernel_.lengthscale)
+    assert scales[0] < scales[1]
+    assert scales[2:].min() > 3 * scales[:2].max()
+
+
+def test_columns_that_are_alike_keep_one_lengthscale():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (150, 3))
+    y = np.cos(2 * np.linalg.norm(X, axis=1)) + 0.2 * rng.standard_normal(150)
+    assert isinstance(by_evidence(Gaussian(1.0)).fit(X, y).kernel_.lengthscale, float)
+
+
+def test_lengthscales_of_a_start_stay_in_proportion_where_one_factor_is_enough():
+    X, y = two_columns()
+    X = X @ np.diag([1.0, 10.0])
+    found = by_evidence(Laplace((1.0, 10.0))).fit(X, y).kernel_.lengthscale
+    assert_close(found[1] / found[0], 10.0)
+
+
+def test_sparse_rows_of_few_cells_have_the_lengthscales_of_dense_ones(monkeypatch):
+    X, y = two_columns()
+    X[np.random.default_rng(1).random(X.shape) < 0.5] = 0.0
+    S = scipy.sparse.csr_matrix(X)
+    assert (
+        by_evidence(Gaussian(1.0)).fit(S, y).kernel_ == by_evidence(Gaussian(1.0)).fit(X, y).kernel_
+    )
+    monkeypatch.setattr("bochner.selection.process.MOST_CELLS", 0)
+    sparse = by_evidence(Gaussian(1.0)).fit(S, y)
+    one = OnProcess(Gaussian(1.0), rows_of(X, y), 1)
+    at = Hyperparameters(np.log([sparse.kernel_.lengthscale]), np.log(sparse.search_.share))
+    assert abs(one(at)[0] - min(step.value for step in sparse.search_.path)) < 3e-6
+
+
+def test_the_same_lengthscales_from_blocks_and_from_further_rows_none():
+    X, y = two_columns()
+    whole = by_evidence(Gaussian(1.0)).fit(X, y)
+    blocks = by_evidence(Gaussian(1.0)).fit_blocks(bo.Blocks.from_arrays(X, y, block_rows=7))
+    assert blocks.kernel_ == whole.kernel_
+    pieces = by_evidence(Gaussian(1.0)).partial_fit(X[:40], y[:40])
+    first = pieces.kernel_
+    assert pieces.partial_fit(X[40:], y[40:]).kernel_ == first
+
+
+def test_weights_are_copies_of_rows():
+    X, y = two_columns(40)
+    w = 1.0 + np.arange(40) % 3
+    twice = np.repeat(np.arange(40), w.astype(int))
+    weighted = OnProcess(Gaussian(1.0), rows_of(X, y, w), 2)
+    copies = OnProcess(Gaussian(1.0), rows_of(X[twice], y[twice]), 2)
+    at = Hyperparameters(np.array([-0.3, 0.4]), -6.0)
+    for ours, theirs in zip(weighted(at), copies(at), strict=True):
+        assert_close(ours, theirs, factor=1e6)
+
+
+@pytest.mark.parametrize("n", [4, 30])
+def test_a_constant_target_or_few_rows_leave_the_kernel_as_it_is(n):
+    X, y = two_columns(n)
+    found = by_evidence(Gaussian(1.3)).fit(X, y if n < 8 else np.ones(n))
+    assert found.kernel_ == Gaussian(1.3)
+    assert found.search_.path == ()
+
+
+def test_refusals_of_evidence_lengthscale():
+    X, y = two_columns(30)
+    with pytest.raises(InvalidInput, match=r"lengthscale must be one of 'auto', 'loo', 'evi"):
+        by_evidence(Gaussian(1.0), "gcv").fit(X, y)
+    with pytest.raises(InvalidInput, match=r'lengthscale="evidence" and metric="learned" both'):
+        by_evidence(Gaussian(1.0), metric="learned").fit(X, y)
+    with pytest.raises(UnsupportedKernel, match=r"requires a stationary kernel with a lengthscale"):
+        by_evidence(Linear()).fit(X, y)
+
+
+# ---- outside: Outside the data a default fit stays near the data's mean, and its bands hold the function
+
+
+FUNCTIONS = {
+    "sine": lambda x: np.sin(2 * x),
+    "steps": lambda x: np.floor(x) % 3,
+    "noise": np.zeros_like,
+    "periodic": lambda x: np.sin(3 * x) + 0.5 * np.cos(6 * x),
+}
+
+#: The three units beyond either end.
+OUTSIDE = np.concatenate([np.linspace(-7, -4, 100), np.linspace(4, 7, 100)])
+
+PROCESS, RIDGE = bo.GaussianProcessRegressor, bo.KernelRidge
+
+
+def with_a_gap(name, seed):
+    """Return 120 rows of one column, none between -1 and 1.5, and targets with noise."""
+    rng = np.random.default_rng(seed)
+    x = np.concatenate([rng.uniform(-4, -1, 60), rng.uniform(1.5, 4, 60)])
+    noise = (1.0 if name == "noise" else 0.1) * rng.standard_normal(120)
+    return x[:, None], FUNCTIONS[name](x) + noise
+
+
+@pytest.mark.parametrize("learner", [PROCESS, RIDGE])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_means_stay_within_four_deviations(learner, name):
+    """Long lengthscales with huge amplitudes were 20 to 2000 deviations away in some seeds."""
+    for seed in (0, 1, 8):
+        X, y = with_a_gap(name, seed)
+        mean = learner(random_state=seed).fit(X, y).predict(OUTSIDE[:, None])
+        assert np.abs(mean - y.mean()).max() <= 4 * y.std()
+
+
+def test_bands_hold_a_sine_beyond_its_ends():
+    """Of ten seeds; errors along a band hang together, so each seed counts as one number."""
+    f, errors, covered = FUNCTIONS["sine"](OUTSIDE), [], []
+    for seed in range(10):
+        X, y = with_a_gap("sine", seed)
+        model = PROCESS(random_state=seed).fit(X, y)
+        mean, deviation = model.predict(OUTSIDE[:, None], return_std=True)
+        errors.append(np.mean((mean - f) ** 2))
+        covered.append(np.mean(np.abs(mean - f) < 1.96 * deviation))
+    assert np.mean(errors) ** 0.5 <= 0.8
+    assert np.mean(covered) >= 0.9
+
+
+def test_a_trend_goes_on():
+    """A line is continued with the largest evidence; short lengthscales err as the mean does."""
+    x = np.random.default_rng(0).uniform(-3, 3, 100)
+    y = x + 0.1 * np.random.default_rng(1).standard_normal(100)
+    for learner in (PROCESS, RIDGE):
+        found = learner(random_state=0).fit(x[:, None], y).predict([[-6.0], [6.0]])
+        assert np.abs(found - [-6.0, 6.0]).max() < 1.5

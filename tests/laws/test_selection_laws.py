@@ -1,0 +1,1120 @@
+"""What is chosen: the kernel among candidates, the metric, transformed columns, sparse and wide rows."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tracemalloc
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from inside import levels
+from scipy.sparse import csr_array
+from scipy.special import log_softmax
+from tolerance import assert_close, of
+
+import bochner as bo
+from bochner import Blocks, Moments
+from bochner.data.sample import RowSample, row_priorities
+from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
+from bochner.features import Fourier, HermiteMercer, Projected, draw
+from bochner.features.mercer.axes import axes_of_rows
+from bochner.kernels import Exponential, Gaussian, Laplace, Linear, Mahalanobis, Matern, Monotone
+from bochner.selection.candidates import choose_among, choose_kernel
+from bochner.selection.curves import choose_curves
+from bochner.selection.descent import Hyperparameters, OnFeatures, Rescaled
+from bochner.selection.held_out import relative_losses
+from bochner.selection.judges import Matrices, Trials, TunedKernel
+from bochner.selection.metric import average_outer_product, learn_metric
+from bochner.selection.record import KernelComparison
+from bochner.selection.rows import TuningRows, column_means, column_spread, rows_of
+from bochner.selection.search import KernelWalk, error_near_median
+from bochner.selection.spec import EFFORTS, NAMED, Effort, accepts_sparse, as_effort
+from bochner.selection.trials import APART, HeldOutTrials, KernelCandidate, split_rows
+from bochner.solvers.ridge.criteria import coefficients
+from bochner.sums.rows import sampled
+
+# ---- candidate: A kernel chosen among candidates: it is never worse than the simplest, and says what it saw
+
+
+QUICK = Effort(
+    "quick", tuned=96, more=120, tried=96, judged=150, finalists=2, rounds=1, families=()
+)
+
+
+def sample_of(X, y, w=None):
+    y = y.reshape(len(y), -1)
+    w = np.ones(len(y)) if w is None else w
+    return RowSample(X, y, w, row_priorities(0, 0, len(y)))
+
+
+def table(name, n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 4)) * [1.0, 1.0, 5.0, 0.2]
+    noise = 0.1 * rng.standard_normal(n)
+    return X, noise + {
+        "one column": np.sin(3 * X[:, 0]),
+        "all alike": np.sin(np.linalg.norm(X / [1.0, 1.0, 5.0, 0.2], axis=1)),
+        "a turn": np.sin(2 * (X[:, 0] + X[:, 1])),
+        "noise": 10 * noise,
+    }[name]
+
+
+def chosen(X, y, w=None, **changes):
+    options = {"effort": QUICK, "serves": lambda kernel: True} | changes
+    return choose_among(sample_of(X, y, w), 0, options.pop("effort"), **options)
+
+
+def error(kernel, X, y, T, u):
+    model = bo.KernelRidge(kernel, method="exact").fit(X, y)
+    return np.mean((model.predict(T) - u) ** 2)
+
+
+@pytest.mark.parametrize("name", ["one column", "all alike", "a turn", "noise"])
+def test_it_is_not_worse_than_one_lengthscale_on_rows_that_none_has_seen(name):
+    """On 700 new rows: chance alone moves the quotient of two good fits by less than a tenth."""
+    (X, y), (T, u) = table(name), table(name, 700, seed=1)
+    found = chosen(X, y)
+    simple = bo.KernelRidge("gaussian", method="exact", random_state=0).fit(X, y).kernel_
+    assert error(found.kernel, X, y, T, u) <= 1.1 * error(simple, X, y, T, u)
+    if name in ("one column", "a turn"):
+        assert error(found.kernel, X, y, T, u) < 0.7 * error(simple, X, y, T, u)
+
+
+def test_what_was_compared_is_said():
+    found = chosen(*table("one column"))
+    assert sum(c.taken for c in found.compared) == 1
+    taken = next(c for c in found.compared if c.taken)
+    assert taken.kernel == found.kernel
+    assert len({c.name for c in found.compared}) == len(found.compared) > 6
+    assert found.error >= 0.9 * min(c.error for c in found.compared)
+    assert {step.stage for step in found.path} == {"96 rows", "150 rows", "225 rows"}
+    for asked in ({}, {"n_features": 64}):
+        model = bo.KernelRidge(random_state=0, **asked).fit(*table("one column", 80))
+        said = r" Kernel: .+, held-out R² -?[\d.]+ \(.+ baseline -?[\d.]+\)\."
+        assert re.search(said, model.choice_.reason)
+        assert model.search_.reason in model.choice_.reason
+
+
+def test_candidates_are_shown_as_a_table_by_their_r2():
+    X, y = table("one column")
+    model = bo.KernelRidge(random_state=0).fit(pd.DataFrame(X, columns=list("abcd")), y)
+    found = model.search_
+    head, *rows = found.lines()
+    assert head[1:5] == ("rank", "kernel", "terms", "lengthscales")
+    assert [float(row[5]) for row in rows] == sorted((float(row[5]) for row in rows), reverse=True)
+    assert [row[0] for row in rows].count(">") == 1
+    assert re.search(r"\ba \d", next(row[4] for row in rows if row[0]))
+    assert all(float(row[7]) >= 0 for row in rows)
+    assert str(found).startswith(f"{found.summary}\n")
+    assert all(cell in found._repr_html_() for row in rows for cell in row)
+    assert json.loads(json.dumps(found.facts()))[0]["rank"] == 1
+
+
+def test_gain_and_required_gain_are_those_that_decided():
+    """Each candidate against the best of those that are preferred to it, and what is required."""
+    found = chosen(*table("all alike", 300))
+    last = max(c.rows for c in found.compared)
+    order = [c for c in found.compared if c.rows == last]
+    best = order[0]
+    for c in order[1:]:
+        assert c.gain == pytest.approx(best.error - c.error)
+        assert c.deviation >= 0.003 * best.error
+        best = c if c.gain > c.deviation else best
+    assert best.taken
+    assert found.ranked[0].taken or "Rank 1 is not chosen: it lowers the error of" in str(found)
+
+
+def test_a_sum_is_named_by_its_terms_and_the_first_rank_explained():
+    compared = (
+        KernelComparison(1, Gaussian(2.0), 0.11, np.nan, np.nan, False, name="one"),
+        KernelComparison(2, Gaussian() + Laplace(3.0), 0.042, 0.068, 0.01, True, name="two"),
+        KernelComparison(3, Laplace((1.0, 2.0)), 0.041, 0.001, 0.004, False, name="three"),
+    )
+    found = bo.Tuning(compared[1].kernel, compared=compared)
+    assert found.summary == "Sum of 2 kernels, held-out R² 0.958 (Gaussian baseline 0.890)."
+    assert "by 0.001, and 0.004 is required." in str(found)
+    assert [line[0] for line in found.lines()[1:]] == ["", ">", ""]
+
+
+@pytest.mark.parametrize("t", [1, 2])
+def test_targets_that_vary_among_rows_held_out_alone_choose_nothing(t):
+    """A rare event may be none of the rows that candidates are tuned on; other targets still are."""
+    X, y = table("one column", 150)
+    held = split_rows(sample_of(X, y), 0)[1].priority[0]
+    rare = 1.0 * (row_priorities(0, 0, 150) == held)
+    assert chosen(X, rare) is None
+    targets = rare if t == 1 else np.column_stack([rare, y])
+    model = bo.KernelRidge(n_features=16, random_state=0).fit(X, targets)
+    assert np.isfinite(model.predict(X)).all()
+    if t == 2:
+        assert len(chosen(X, targets).compared) > 6
+
+
+@pytest.mark.parametrize("learner", [bo.KernelRidge, bo.GaussianProcessRegressor, bo.SVR])
+def test_rows_of_two_kinds_are_fitted(learner):
+    """As of one column of yes and no: all rows to tune on are of one kind."""
+    X = np.repeat([[0.0], [1.0]], [10, 70], axis=0)
+    y = X[:, 0] + np.linspace(-0.1, 0.1, 80)
+    assert chosen(X, y) is None
+    means = learner(random_state=0).fit(X, y).predict([[0.0], [1.0]])
+    assert means == pytest.approx([y[:10].mean(), y[10:].mean()], abs=0.15)
+
+
+def test_the_same_seed_gives_the_same_kernel_and_units_of_columns_do_not_matter():
+    X, y = table("one column")
+    one, same = chosen(X, y), chosen(X, y)
+    assert one.kernel == same.kernel
+    assert one.error == same.error
+    far = chosen(X * 1e6, y)
+    assert abs(far.error - one.error) < 0.2 * one.error
+
+
+def test_lengthscales_do_not_run_away_from_few_rows_of_many_columns():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 21))
+    found = chosen(X, np.sin(X[:, 0]) + 0.3 * rng.standard_normal(120))
+    for step in found.path:
+        scales = np.atleast_1d(step.kernel.get_params().get("lengthscale", 1.0))
+        assert scales.max() < 32 * 2 * np.sqrt(2 * 21)
+
+
+@pytest.mark.parametrize("few", [5, 63])
+def test_few_rows_and_constant_targets_choose_nothing(few):
+    X, y = table("one column")
+    assert chosen(X[:few], y[:few]) is None
+    assert chosen(X, np.ones(len(X))) is None
+    asked = (sample_of(X[:few], y[:few]), 64, 0, None, None, "medium")
+    assert isinstance(choose_kernel("auto", *asked, exact=True).kernel, Gaussian)
+
+
+def test_weights_targets_sparse_rows_and_given_penalties_are_served():
+    X, y = table("one column")
+    w = 1.0 + np.arange(300) % 2
+    assert chosen(X, np.column_stack([y, -y, np.zeros(300)]), w).error < 0.3
+    assert chosen(X, y, share=1e-3, centred=False).share == pytest.approx(1e-3)
+    sparse = chosen(scipy.sparse.csr_array(X), y)
+    assert all(c.kernel.get_params()["lengthscale"] for c in sparse.compared)
+
+
+def test_equal_rows_are_held_out_together():
+    X, y = table("one column", 100)
+    train, test = split_rows(sample_of(np.repeat(X, 3, axis=0), np.repeat(y, 3)), 0)
+    assert not {*map(tuple, train.X)} & {*map(tuple, test.X)}
+    assert len(train) + len(test) == 300
+    assert 75 <= len(test) <= 78
+
+
+@pytest.mark.parametrize("found", [bo.tune, lambda model, X, y: model.fit(X, y).metric_])
+def test_copies_do_not_flatter_what_is_tuned(found):
+    """Of noise nothing can be learned; copies of a row held out would tell its target."""
+    X = np.repeat(np.random.default_rng(0).standard_normal((100, 2)), 4, axis=0)
+    noise = np.repeat(np.random.default_rng(1).standard_normal(100), 4)
+    model = bo.KernelRidge("gaussian", metric="learned", n_features=64, random_state=0)
+    assert found(model, X, noise).error > 0.9
+
+
+def test_kernels_that_the_method_does_not_serve_are_not_tried():
+    X, y = table("one column")
+    only = chosen(X, y, serves=lambda kernel: isinstance(kernel, Gaussian))
+    assert {type(c.kernel) for c in only.compared} == {Gaussian}
+
+
+SPECIAL = [bo.ReLU(), bo.Sign(), bo.Explicit(), bo.HistogramSampling(), bo.NeuralTangentFeatures()]
+
+
+@pytest.mark.parametrize("method", SPECIAL, ids=repr)
+@pytest.mark.parametrize("metric", [None, "learned"])
+def test_auto_names_the_kernels_of_a_method_that_serves_no_candidate(method, metric):
+    X, y = table("one column", 80)
+    model = bo.KernelRidge(method=method, metric=metric, n_features=16, random_state=0)
+    for ask in (model.fit, lambda X, y: bo.tune(model, X, y)):
+        with pytest.raises(UnsupportedKernel, match=r"requires .*(Angular|Arc|Neural|Chi2|Linear)"):
+            ask(X, y)
+
+
+@pytest.mark.parametrize("estimator", [bo.KernelRidge, bo.KernelRidgeClassifier])
+def test_effort_is_a_word(estimator):
+    X, y = table("one column", 80)
+    y = y > 0 if estimator is bo.KernelRidgeClassifier else y
+    low = estimator("auto", effort="low", random_state=0).fit(X, y)
+    assert isinstance(low.kernel_, Gaussian)
+    assert isinstance(low.kernel_.lengthscale, float | tuple)
+    for effort in ("much", 3, -1.0):
+        with pytest.raises(InvalidInput, match=r"effort must be one of 'low', 'medium', 'high'"):
+            estimator("auto", effort=effort).fit(X, y)
+    assert as_effort("low", "who") is None
+    assert EFFORTS["medium"].tuned < EFFORTS["high"].tuned
+
+
+def test_few_rows_take_the_kernel_itself_and_more_are_added_as_features():
+    X, y = table("one column")
+    whole = bo.KernelRidge("gaussian", random_state=0).fit(X, y)
+    assert whole.choice_.method == bo.ExactKernel()
+    assert "exact kernel of 300 rows" in whole.choice_.reason
+    for asked in ({"n_features": 32}, {"method": "auto"}, {"precision": "float32"}, {"alpha": 0}):
+        assert hasattr(bo.KernelRidge(Gaussian(), **asked).fit(X, y), "coef_")
+    asked = {"alpha": 0.1, "random_state": 0}
+    first = bo.KernelRidge(Gaussian(0.8), **asked).fit(X[:150], y[:150])
+    pieces = bo.KernelRidge(Gaussian(0.8), **asked).partial_fit(X[:150], y[:150])
+    both, expected = (model.partial_fit(X[150:], y[150:]) for model in (first, pieces))
+    assert both.rows_seen_ == 300
+    assert_close(both.predict(X), expected.predict(X), factor=1e6)
+
+
+def test_sums_of_matrices_at_hand_are_the_matrices_of_sums(monkeypatch):
+    X, y = table("all alike")
+    shared = {each.name: each.error for each in chosen(X, y).compared}
+    assert any(" + " in name for name in shared)
+    whole = lambda _, found, X, test: (found.kernel(X), found.kernel(test, X))
+    monkeypatch.setattr("bochner.selection.judges.Matrices.of", whole)
+    for each in chosen(X, y).compared:
+        assert_close(shared[each.name], each.error, factor=1e6)
+
+
+class Given:
+    """Candidates that are given, and nothing that goes on from them."""
+
+    def __init__(self, *candidates):
+        self.candidates = candidates
+
+    def starts(self):
+        return [lambda: self.candidates]
+
+    def others(self, _):
+        return []
+
+    def turned(self, _):
+        return ()
+
+    def takes_more_rows(self, _):
+        return False
+
+
+def judged(X, y, candidates, effort, **changes):
+    train, test = split_rows(sample_of(X, y), 0)
+    asked = {"share": None, "serves": lambda kernel: True} | changes
+    trials = Trials(train, test, effort, True, *asked.values())
+    return trials, trials.best(Given(*candidates))
+
+
+def test_the_last_word_has_a_fit_to_more_rows():
+    """Few rows show nothing of the fine wave, so what is smooth errs least on them."""
+    X = np.random.default_rng(0).uniform(0, 60, (1600, 1))
+    y = 0.8 * np.sin(X[:, 0] / 5) + np.sin(8 * X[:, 0])
+    smooth = TunedKernel("smooth", Gaussian(3.0), 0.5, 1)
+    fine = TunedKernel("fine", Gaussian(0.12), 0.5, 1)
+    only = lambda kernel: isinstance(kernel, Gaussian)
+    few = Effort("few", tuned=64, more=64, tried=64, judged=64, finalists=2, rounds=0, last=64)
+    many = Effort("many", tuned=64, more=64, tried=64, judged=64, finalists=2, rounds=0, last=1000)
+    _, first = judged(X, y, [smooth, fine], few, serves=only)
+    trials, last = judged(X, y, [smooth, fine], many, serves=only)
+    assert first.kernel == smooth.kernel
+    assert last.kernel == fine.kernel
+    assert {step.stage for step in last.path} == {"64 rows", "1000 rows"}
+    rows = trials.train.lowest(1000)  # the slow way: solve, predict, subtract
+    alpha = last.share * len(rows)
+    system = fine.kernel(rows.X) + alpha * np.eye(1000)
+    mean = lambda v: np.linalg.solve(system, v)
+    b = mean(rows.y).sum() / mean(np.ones((1000, 1))).sum()
+    fitted = fine.kernel(trials.test.X, rows.X) @ mean(rows.y - b) + b
+    expected = np.mean((trials.test.y - fitted) ** 2) / trials.train.y.var()
+    assert_close(next(c.error for c in last.compared if c.taken), expected, factor=1e6)
+
+
+def test_sums_of_three_are_tried_and_have_the_mean_of_their_matrices():
+    X, y = table("noise", 200)
+    kernels = [Gaussian(1.0), Laplace(3.0), Exponential(2.0)]
+    some = [TunedKernel(str(k), kernel, 0.1, k) for k, kernel in enumerate(kernels)]
+    effort = Effort("q", tuned=99, more=99, tried=99, judged=150, finalists=3, rounds=0)
+    _, found = judged(X, y, some, effort)
+    named = {each.name: each.kernel for each in found.compared}
+    (three,) = [name for name in named if name.count(" + ") == 2]
+    mean = np.mean([kernel(X) for kernel in kernels], axis=0)
+    assert_close(named[three](X), mean, factor=1e3)
+
+
+def test_what_may_be_chance_is_not_taken():
+    """Two kernels that are alike but for a thousandth: the one of fewer numbers stays."""
+    X, y = table("noise")
+    some = [TunedKernel(str(k), Gaussian(1.0 + k / 1000), 1.0, k) for k in (1, 2)]
+    _, found = judged(X, y, some, QUICK)
+    assert found.kernel == Gaussian(1.001)
+
+
+def test_columns_that_few_rows_see_nothing_of_are_found_with_more(monkeypatch):
+    """Column 2 has a say with the others alone: it is lost where no slope leads back to it."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((1200, 16))
+    y = X[:, 0] * np.sin(1.5 * X[:, 1]) + 0.5 * X[:, 2] * X[:, 0] * X[:, 3]
+    y += 0.05 * rng.standard_normal(1200)
+    effort = Effort(
+        "q", tuned=128, more=512, tried=128, judged=512, finalists=2, rounds=0, families=()
+    )
+    found = chosen(X, y, effort=effort)
+    monkeypatch.setattr("bochner.selection.candidates.LONGEST", np.inf)
+    assert found.error < 0.95 * chosen(X, y, effort=effort).error
+
+
+PLACES = Effort(
+    "q",
+    tuned=128,
+    more=256,
+    tried=256,
+    judged=1500,
+    finalists=3,
+    rounds=0,
+    families=(Exponential(),),
+)
+
+
+def places(n=3000):
+    """Heights that are fine along two columns, and a third that is slow and goes with these."""
+    rng = np.random.default_rng(3)
+    place = rng.uniform(0, 1, (n, 2))
+    X = np.column_stack([place, place.sum(axis=1) + 0.05 * rng.standard_normal(n)])
+    height = np.sin(45 * X[:, 0]) * np.sin(45 * X[:, 1])
+    return X, 2 * X[:, 2] + height + 0.1 * rng.standard_normal(n)
+
+
+def test_more_rows_are_neighbourhoods_in_which_fine_columns_are_seen(monkeypatch):
+    """Planted fault: as many rows at random, among which no two places are near."""
+    X, y = places()
+    found = chosen(X, y, effort=PLACES)
+    at_random = lambda rows, kernel, most, seed: rows.lowest(most)
+    monkeypatch.setattr("bochner.selection.candidates._amid_others", at_random)
+    assert found.error < 0.5 * chosen(X, y, effort=PLACES).error
+
+
+def test_rough_functions_go_on_with_more_rows_where_few_tell_no_difference():
+    X, y = places()
+    rough = "Exponential, one a column, by evidence, more rows"
+    names = [each.name for each in chosen(X, y, effort=PLACES).compared]
+    assert rough in names
+    assert any(name.endswith("more rows") and name != rough for name in names)
+    smooth = np.sin(3 * X[:, 0]) + X[:, 1] ** 2
+    assert rough not in [each.name for each in chosen(X, smooth, effort=PLACES).compared]
+
+
+def test_the_best_goes_on_with_more_rows_and_lends_its_scales_to_rougher_kernels():
+    X, y = table("one column", n=400)
+    names = [each.name for each in chosen(X, y).compared]
+    assert any(name.endswith(", more rows") for name in names)
+    assert any(name.startswith("Exponential, scales as ") for name in names)
+    assert any(name.startswith("Laplace, scales as ") and "more rows" in name for name in names)
+
+
+# --- classes -------------------------------------------------------------------------------------
+
+
+def signs(codes, n_classes):
+    return 2.0 * (codes[:, None] == np.arange(n_classes)) - 1
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_classes_lose_the_log_loss_at_the_best_temperature_whatever_the_scale_of_values(n_classes):
+    """The obvious route: the softmax of classes, at each of a thousand temperatures."""
+    rng = np.random.default_rng(0)
+    codes, w = rng.integers(0, n_classes, 200), rng.uniform(0.5, 2.0, 200)
+    F = signs(codes, n_classes) + rng.standard_normal((200, n_classes))
+    y, f = (signs(codes, n_classes), F) if n_classes > 2 else (signs(codes, 2)[:, 1:], F[:, 1:])
+    rows = sample_of(np.zeros((200, 1)), y, w)
+    own = F if n_classes > 2 else np.column_stack([-f / 2, f / 2])
+    N = np.bincount(codes, w)
+    targets = np.full((200, n_classes), 1 / (n_classes - 1)) / (N[codes] + 2)[:, None]
+    targets[np.arange(200), codes] = ((N + 1) / (N + 2))[codes]
+    losses = [
+        -(w @ (targets * log_softmax(a * own, axis=1)).sum(axis=1))
+        for a in np.geomspace(0.1, 9, 999)
+    ]
+    shares = np.bincount(codes, w) / w.sum()
+    best = min(losses) / -(shares @ np.log(shares))
+    for scale in (1.0, 7.0):
+        found = relative_losses(rows, rows, scale * f, True).sum()
+        assert found == pytest.approx(best, rel=1e-4)
+    constant = relative_losses(rows, rows, np.zeros_like(f), True).sum() / w.sum()
+    assert constant >= 1  # equal shares lose more than those of the classes
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_classes_that_are_all_told_apart_still_lose_something(n_classes):
+    codes = np.arange(60) % n_classes
+    y = signs(codes, n_classes)[:, (n_classes == 2) * 1 :]
+    rows = sample_of(np.zeros((60, 1)), y, np.ones(60))
+    found = [relative_losses(rows, rows, far * y, True).mean() for far in (1, 9)]
+    assert found == pytest.approx([found[0]] * 2, rel=1e-3)
+    # The entropy of Platt's targets, of N rows a class.
+    p = 1 / (60 / n_classes + 2)
+    entropy = -p * np.log(p / (n_classes - 1)) - (1 - p) * np.log(1 - p)
+    assert found[0] == pytest.approx(entropy / np.log(n_classes), rel=1e-3)
+
+
+def test_numbers_lose_their_squared_errors():
+    rng = np.random.default_rng(0)
+    y, w = rng.standard_normal((50, 2)), rng.uniform(0.5, 2.0, 50)
+    rows, mean = sample_of(np.zeros((50, 1)), y, w), w @ y / w.sum()
+    found = relative_losses(rows, rows, np.tile(mean, (50, 1)), False)
+    assert found.sum() == pytest.approx(w.sum(), rel=1e-12)
+
+
+def test_classes_of_columns_that_add_up_are_told_apart_by_a_sum_over_columns():
+    """Of six waves and six columns of two values 600 rows tell no product of columns."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.integers(0, 2, (800, 6)), rng.uniform(-2, 2, (800, 6))])
+    f = X[:, :6] @ rng.standard_normal(6) + np.sin(3 * X[:, 6:]).sum(axis=1)
+    y = np.where(f + 0.3 * rng.logistic(size=800) > np.median(f), 1.0, -1.0)
+    found = chosen(X, y, of_classes=True)
+    taken = next(c for c in found.compared if c.taken)
+    assert "sum over columns" in taken.name
+    assert 0 < found.error < 0.8 * min(c.error for c in found.compared if c.tuned <= 1)
+    assert "Linear, a metric with lengthscales along" in str(found)
+    assert len(str(found).splitlines()[-1]) < 2000
+
+
+def test_penalties_of_classes_are_judged_again_with_more_rows():
+    X, y = table("one column", 600)
+    train, test = split_rows(sample_of(X, np.sign(y)), 0)
+    asked = {"share": None, "serves": lambda kernel: True}
+    found = {}
+    for of_classes in (False, True):
+        trials = Trials(train, test, QUICK, True, *asked.values(), of_classes)
+        wide = TunedKernel("much too large a penalty", Gaussian((1.0, 9.0, 45.0, 1.8)), 1e4, 1)
+        found[of_classes] = trials._judged([wide], train, Matrices())[0].candidate.alpha
+    assert found[False] == 1e4
+    assert found[True] < 1e3
+
+
+# ---- metric: The learned metric: gradients, rounds, and what it is good for
+
+
+def sampled_rows(X, y, w=None, seed=0):
+    return sampled(Blocks.from_arrays(X, y, w), seed)
+
+
+def metric_fit(t=2, n=50, d=4):
+    rng = np.random.default_rng(0)
+    X, w = rng.standard_normal((n, d)), rng.uniform(0.5, 2.0, n)
+    y = np.stack([np.sin(X[:, 0] + X[:, 1]), X[:, 2] ** 2], axis=1)[:, :t]
+    rescaled = Rescaled.draw(Matern(2.5), d, 30, 0)
+    W = rescaled.frequencies(np.full(d, 0.3), None)
+    Z = rescaled.features(X, W)
+    return X, W, Z, coefficients(Z, y, w, 0.1), w, rescaled
+
+
+@pytest.mark.parametrize("t", [1, 2])
+def test_the_outer_product_is_that_of_differences_of_the_predictor(t):
+    X, W, Z, coef, w, rescaled = metric_fit(t)
+    h, slopes = 1e-6, []
+    for k in range(X.shape[1]):
+        step = h * (np.arange(X.shape[1]) == k)
+        up, down = (rescaled.features(X + s, W) @ coef for s in (step, -step))
+        slopes.append((up - down) / (2 * h))
+    slopes = np.array(slopes)
+    expected = np.einsum("int,jnt,n->ij", slopes, slopes, w) / w.sum()
+    M = average_outer_product(X, W, Z, coef, w)
+    assert np.allclose(M, expected, rtol=1e-6, atol=1e-8)
+    assert np.linalg.eigvalsh(M)[0] >= -1e-12 * np.trace(M)
+
+
+@pytest.fixture(scope="module")
+def turned():
+    """A function of one direction across all of six columns, in units that differ."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((600, 6))
+    y = np.sin(2 * X @ np.ones(6) / 6**0.5) + 0.05 * rng.standard_normal(600)
+    return X * [1, 100, 0.01, 1, 1, 1], y
+
+
+@pytest.fixture(scope="module")
+def learned(turned):
+    X, y = turned
+    return learn_metric(Gaussian(tuple(X.std(axis=0) * 2)), sampled_rows(X[:450], y[:450]), 128, 0)
+
+
+def test_the_metric_finds_the_direction_that_matters(learned):
+    values, vectors = np.linalg.eigh(np.array(learned.matrix))
+    assert abs(vectors[:, -1] @ np.ones(6)) / 6**0.5 > 0.99
+    assert values[-1] > 20 * values[-2]
+    assert np.isclose(np.trace(learned.matrix), 6.0)
+
+
+def test_the_best_round_is_taken_and_beats_one_lengthscale_a_column(learned, turned):
+    X, y = turned
+    errors = [r.error for r in learned.history]
+    best = learned.history[int(np.argmin(errors))]
+    assert learned.kernel == best.kernel
+    assert best.gain > best.deviation  # surely better than the start
+    assert min(errors) <= learned.error < 0.3 * errors[0]
+    models = [
+        bo.KernelRidge(k, n_features=128, random_state=0).fit(X[:450], y[:450])
+        for k in (learned.history[0].kernel, learned.kernel)
+    ]
+    before, after = (np.mean((m.predict(X[450:]) - y[450:]) ** 2) for m in models)
+    assert after < 0.3 * before
+
+
+def test_the_kernel_has_the_metric_in_units_of_the_data(learned, turned):
+    X, _ = turned
+    units = X[:450].std(axis=0)
+    A = np.array(learned.kernel.matrix) * np.outer(units, units)
+    assert np.allclose(A, learned.matrix, rtol=1e-3, atol=1e-9)  # units have four digits
+    assert isinstance(learned.kernel, Mahalanobis)
+
+
+def test_a_diagonal_metric_is_one_lengthscale_a_column():
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((300, 5))
+    y = np.sin(1.5 * X[:, 2])
+    learned = learn_metric(Gaussian(2.0), sampled_rows(X, y), 64, 0, diagonal=True)
+    lengths = np.array(learned.kernel.lengthscale)
+    assert isinstance(learned.kernel, Gaussian)
+    assert 3 * lengths[2] < np.delete(lengths, 2).min()
+    assert np.count_nonzero(learned.matrix) == 5
+    coordinates = learn_metric(Laplace(2.0), sampled_rows(X, y), 64, 0, diagonal=True)
+    assert np.argmin(coordinates.kernel.lengthscale) == 2
+
+
+def test_rows_of_no_weight_teach_nothing(turned):
+    X, y = turned
+    w = (np.arange(600) % 3 > 0).astype(float)
+    spoiled = np.where(w > 0, y, 100 * X[:, 3])
+    metrics = [
+        learn_metric(
+            Gaussian(tuple(X.std(axis=0) * 2)), sampled_rows(X, t, w), 64, 0, rounds=1
+        ).matrix
+        for t in (y, spoiled)
+    ]
+    assert metrics[0] == metrics[1]
+    largest = np.linalg.eigh(np.array(metrics[0]))[1][:, -1]
+    assert abs(largest @ np.ones(6)) / 6**0.5 > 0.9
+
+
+def test_the_rounds_print(learned):
+    lines = str(learned).splitlines()
+    assert lines[0].split() == ["round", "held", "out", "leave-one-out", "gain", "deviation"]
+    assert len(lines) == len(learned.history) + 1 == 6
+
+
+def test_noise_keeps_the_metric_it_started_from():
+    """In 5 of 6 seeds by the normal law, 16 % a seed for each round; fewer than 2 of 8: 1e-2."""
+    kept = 0
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X, y = rng.standard_normal((60, 4)), rng.standard_normal(60)
+        learned = learn_metric(Gaussian(2.0), sampled_rows(X, y), 32, seed, rounds=2)
+        kept += learned.kernel == learned.history[0].kernel
+    assert kept >= 3
+
+
+def test_a_constant_target_teaches_nothing():
+    X = np.random.default_rng(3).standard_normal((40, 2))
+    learned = learn_metric(Gaussian(), sampled_rows(X, np.ones(40)), 16, 0)
+    assert learned.history == ()
+    assert learned.kernel == Gaussian()
+
+
+def test_what_cannot_be_learned_is_refused(turned):
+    sample = sampled_rows(*turned)
+    with pytest.raises(UnsupportedKernel, match="requires a kernel of the Euclidean distance"):
+        learn_metric(Laplace(), sample, 16, 0)
+    with pytest.raises(InvalidInput, match="requires dense rows"):
+        learn_metric(Gaussian(), sampled_rows(csr_array(turned[0]), turned[1]), 16, 0)
+    with pytest.raises(InvalidInput, match="rounds must be an integer, 1 or above"):
+        learn_metric(Gaussian(), sample, 16, 0, rounds=0)
+    with pytest.raises(InvalidType, match="rounds must be an integer"):
+        learn_metric(Gaussian(), sample, 16, 0, rounds=1.5)
+
+
+# ---- learned metric: metric="learned": every learner that takes it fits in the metric, saves it, and gains by it
+
+
+TURNED_RNG = np.random.default_rng(0)
+TURNED_X = TURNED_RNG.standard_normal((700, 5))
+CLEAN = np.sin(2 * (TURNED_X[:, 0] + TURNED_X[:, 1]))
+TURNED_Y = CLEAN + 0.1 * TURNED_RNG.standard_normal(700)
+TURNED_LABELS = np.where(CLEAN > 0, "up", "down")
+METRIC_OPTIONS = {"kernel": "gaussian", "n_features": 64, "random_state": 0, "method": "orthogonal"}
+IN_METRIC = {
+    "ridge": (bo.KernelRidge(**METRIC_OPTIONS), TURNED_Y),
+    "exact": (bo.KernelRidge("gaussian", n_features=64, random_state=0, method="exact"), TURNED_Y),
+    "process": (bo.GaussianProcessRegressor(**METRIC_OPTIONS), TURNED_Y),
+    "losses": (bo.KernelRegressor(alpha=0.1, **METRIC_OPTIONS), TURNED_Y),
+    "classes": (bo.KernelRidgeClassifier(**METRIC_OPTIONS), TURNED_LABELS),
+    "vectors": (bo.SVR(**METRIC_OPTIONS), TURNED_Y),
+    "margins": (bo.SVC(**METRIC_OPTIONS), TURNED_LABELS),
+    "probabilities": (bo.LogisticRegression(**METRIC_OPTIONS), TURNED_LABELS),
+}
+
+
+def in_metric(name, metric):
+    model, y = IN_METRIC[name]
+    parameters = model.get_params(deep=False) | {"metric": metric}
+    return type(model)(**parameters).fit(TURNED_X[:500], y[:500])
+
+
+@pytest.mark.parametrize("name", IN_METRIC)
+def test_every_learner_finds_the_direction_that_matters(name, tmp_path):
+    model, y = in_metric(name, "learned"), IN_METRIC[name][1]
+    plain = in_metric(name, None)
+    assert model.score(TURNED_X[500:], y[500:]) > plain.score(TURNED_X[500:], y[500:])
+    leading = np.linalg.eigh(np.array(model.metric_.matrix))[1][:, -1]
+    assert abs(leading[:2].sum()) / 2**0.5 > 0.95  # along the sum of the first two columns
+    bo.save(model, tmp_path / "model")
+    again = bo.load(tmp_path / "model")
+    assert np.array_equal(again.predict(TURNED_X), model.predict(TURNED_X))
+
+
+def test_a_kernel_of_ones_own_is_the_start():
+    given = METRIC_OPTIONS | {"kernel": Gaussian(1.0)}
+    start = bo.KernelRidge(metric="learned", **given).fit(TURNED_X[:300], TURNED_Y[:300])
+    assert repr(start.kernel_).startswith("Mahalanobis(")
+    assert not hasattr(in_metric("ridge", None), "metric_")
+
+
+def test_a_metric_that_is_none_is_refused():
+    with pytest.raises(InvalidInput, match=r'metric must be None or "learned"; got .euclid'):
+        in_metric("ridge", "euclid")
+
+
+# ---- curve: Skewed columns: transformed where that predicts better, as a part of the kernel
+
+
+CURVE_RNG = np.random.default_rng(0)
+SKEWED = np.column_stack([CURVE_RNG.lognormal(0, 2, 600), CURVE_RNG.normal(size=600)])
+FAST = {"n_features": 128, "random_state": 0}
+
+
+def curve_sample(X, y):
+    return RowSample(X, y.reshape(len(y), -1), np.ones(len(y)), np.arange(len(y)) / len(y))
+
+
+def test_a_function_of_the_logarithm_is_found():
+    y = np.sin(2 * np.log(SKEWED[:, 0])) + SKEWED[:, 1]
+    curves = choose_curves(curve_sample(SKEWED, y), 0, error_near_median)
+    assert curves.columns == (0,)
+    assert curves.gain > 0.3
+    bent = curves.inputs(SKEWED)
+    np.testing.assert_array_equal(bent[:, 1], SKEWED[:, 1])
+    order = np.argsort(SKEWED[:, 0])
+    assert (np.diff(bent[order, 0]) >= 0).all()
+    before, after = (np.clip(x[:, 0], *np.quantile(x[:, 0], [0.01, 0.99])) for x in (SKEWED, bent))
+    assert np.std(after) == pytest.approx(np.std(before), rel=1e-3)
+
+
+def test_a_few_numbers_of_any_size_leave_the_others_apart():
+    """Of 600 numbers 3 are wrong: the curve is of the other 597, as if these were not there."""
+    wrong = SKEWED.copy()
+    wrong[:3, 0] = 1e12
+    y = np.log(SKEWED[:, 0])
+    clean = choose_curves(curve_sample(SKEWED, y), 0, error_near_median).inputs(SKEWED)[3:, 0]
+    found = choose_curves(curve_sample(wrong, y), 0, error_near_median).inputs(wrong)[3:, 0]
+    shares = [(x - x.min()) / np.std(x) for x in (clean, found)]
+    assert np.abs(shares[0] - shares[1]).max() < 0.5
+    model, rest = bo.KernelRidge(random_state=0).fit(wrong[:400], y[:400]), slice(400, None)
+    assert model.score(SKEWED[rest], y[rest]) > 0.99
+
+
+def test_rows_are_left_as_they_are_where_that_is_as_good():
+    y = np.sin(SKEWED[:, 1])  # the skewed column tells nothing
+    assert choose_curves(curve_sample(SKEWED[:, 1:], y), 0, error_near_median) is None
+    normal = CURVE_RNG.normal(size=(600, 2))
+    assert choose_curves(curve_sample(normal, normal[:, 0]), 0, error_near_median) is None
+    assert choose_curves(curve_sample(SKEWED[:50], SKEWED[:50, 0]), 0, error_near_median) is None
+    assert (
+        choose_curves(curve_sample(scipy.sparse.csr_array(SKEWED), y), 0, error_near_median) is None
+    )
+    assert choose_curves(curve_sample(SKEWED, np.zeros(600)), 0, error_near_median) is None
+
+
+@pytest.mark.parametrize("cls", [bo.KernelRidge, bo.KernelRidgeClassifier])
+def test_a_fit_transforms_and_its_model_file_does(cls, tmp_path):
+    f = np.sin(2 * np.log(SKEWED[:, 0]))
+    y = f > 0 if cls is bo.KernelRidgeClassifier else f
+    plain, model = (cls("gaussian", columns=c, **FAST) for c in ("as_given", "auto"))
+    plain.fit(SKEWED[:400], y[:400])
+    model.fit(SKEWED[:400], y[:400])
+    assert isinstance(model.kernel_, Monotone)
+    assert isinstance(plain.kernel_, Gaussian)
+    assert model.score(SKEWED[400:], y[400:]) > plain.score(SKEWED[400:], y[400:]) + 0.05
+    bo.save(model, tmp_path / "m")
+    np.testing.assert_array_equal(bo.load(tmp_path / "m").predict(SKEWED), model.predict(SKEWED))
+
+
+def test_blocks_and_arrays_are_one_fit_in_units_of_the_rows():
+    y = np.sin(2 * np.log(SKEWED[:, 0]))
+    model = bo.KernelRidge(**FAST).fit(SKEWED, y)
+    blocks = bo.Blocks.from_arrays(SKEWED, y, block_rows=77)
+    again = bo.KernelRidge(**FAST).fit_blocks(blocks)
+    np.testing.assert_allclose(again.predict(SKEWED), model.predict(SKEWED), atol=1e-5)
+    Z = model.map_(SKEWED)
+    np.testing.assert_allclose(Z @ model.coef_ + model.intercept_, model.predict(SKEWED), atol=1e-3)
+    np.testing.assert_allclose(np.diag(Z[:5] @ Z[:5].T), model.kernel_.diag(SKEWED[:5]), atol=0.2)
+    assert model.certificate_.epsilon >= 0
+
+
+def test_a_kernel_with_numbers_is_of_the_columns_as_given():
+    y = np.sin(2 * np.log(SKEWED[:, 0]))
+    model = bo.KernelRidge(Gaussian(2.0), **FAST).fit(SKEWED, y)
+    assert model.kernel_ == Gaussian(2.0)
+
+
+def test_what_is_asked_of_columns_must_be_known():
+    with pytest.raises(InvalidInput, match=r"columns must be .*'auto'.*'as_given'.*got 'scaled'"):
+        bo.KernelRidge(columns="scaled").fit(SKEWED, SKEWED[:, 1])
+
+
+def test_curves_of_zero_keep_sparse_rows_sparse():
+    X = scipy.sparse.random_array((30, 3), density=0.3, rng=np.random.default_rng(1), format="csr")
+    kernel = Monotone(Gaussian(), (0, 2), ((0.0, 0.5, 2.0),) * 2, ((0.0, 1.0, 2.0),) * 2)
+    assert scipy.sparse.issparse(kernel.inputs(X))
+    np.testing.assert_allclose(kernel(X), kernel(X.toarray()), atol=1e-12)
+    other = kernel.replace(values=((0.5, 1.0, 2.0),) * 2)
+    np.testing.assert_allclose(other(X), other(X.toarray()), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("columns", "points", "values"),
+    [
+        ((0,), ((1.0, 0.0),), ((0.0, 1.0),)),
+        ((0,), ((0.0, 1.0),), ((1.0, 0.0),)),
+        ((0,), ((0.0,),), ((0.0,),)),
+        ((0,), ((0.0, np.inf),), ((0.0, 1.0),)),
+        ((0, 1), ((0.0, 1.0),), ((0.0, 1.0),)),
+    ],
+)
+def test_curves_that_do_not_rise_are_refused(columns, points, values):
+    with pytest.raises(InvalidInput, match="Monotone: points and values must be two or more"):
+        Monotone(Gaussian(), columns, points, values)
+
+
+def test_columns_must_be_there():
+    kernel = Monotone(Gaussian(), (3,), ((0.0, 1.0),), ((0.0, 1.0),))
+    with pytest.raises(InvalidInput, match="Monotone: columns must be below the number of columns"):
+        kernel(np.zeros((2, 2)))
+
+
+# ---- sparse: Sparse rows are the same rows: from them the same is chosen, and the same predicted
+
+
+SPARSE_RNG = np.random.default_rng(0)
+SCALES = np.array([1.0, 1000.0, 0.01, 1.0, 30.0])
+SPARSE_X = (
+    (SPARSE_RNG.standard_normal((240, 5)) + 0.5) * (SPARSE_RNG.random((240, 5)) < 0.6) * SCALES
+)
+SPARSE_Y = (
+    np.sin(2 * SPARSE_X[:, 1] / 1000)
+    + SPARSE_X[:, 2] / 0.01
+    + 0.1 * SPARSE_RNG.standard_normal(240)
+)
+
+
+def answers(model, rows):
+    for name in ("decision_function", "predict", "transform"):
+        if hasattr(model, name):
+            return np.asarray(getattr(model, name)(rows), float)
+    raise AssertionError(model)
+
+
+def skewed(n=300):
+    """Rows with outliers, and a target of kinks along each column."""
+    rng = np.random.default_rng(1)
+    rows = np.exp(1.5 * rng.standard_normal((n, 3))) * (rng.random((n, 3)) < 0.7)
+    return rows, np.abs(np.log1p(rows) - 0.5).sum(axis=1)
+
+
+@pytest.mark.parametrize(
+    "learner", [bo.KernelRidge, bo.GaussianProcessRegressor, bo.SVR, bo.KernelRidgeClassifier]
+)
+def test_transformed_columns_and_sums_over_columns_are_chosen_of_sparse_rows_too(learner):
+    rows, y = skewed()
+    y = y > np.median(y) if learner is bo.KernelRidgeClassifier else y
+    dense = learner(random_state=0).fit(rows, y)
+    sparse = learner(random_state=0).fit(scipy.sparse.csr_array(rows), y)
+    assert isinstance(dense.kernel_, Monotone) or not accepts_sparse(dense.kernel_)
+    assert sparse.kernel_ == dense.kernel_
+    expected = answers(dense, rows)
+    for held in (rows, scipy.sparse.csr_array(rows), scipy.sparse.csc_matrix(rows)):
+        assert_close(answers(sparse, held), expected, factor=300)
+        assert_close(answers(dense, held), expected, factor=300)
+
+
+def test_sparse_rows_of_many_cells_stay_sparse(monkeypatch):
+    """They choose among kernels that serve them, and are predicted by what dense rows chose."""
+    rows, y = skewed()
+    few = bo.KernelRidge(random_state=0).fit(rows, y)
+    monkeypatch.setattr("bochner.models._base.FEW_CELLS", rows.size - 1)
+    many = bo.KernelRidge(random_state=0).fit(scipy.sparse.csr_array(rows), y)
+    assert accepts_sparse(many.kernel_)
+    assert scipy.sparse.issparse(many.fit_.X)
+    assert not accepts_sparse(few.kernel_)
+    assert_close(few.predict(scipy.sparse.csr_array(rows)), few.predict(rows), factor=300)
+
+
+def test_a_column_of_small_numbers_counts_as_much_sparse_as_dense():
+    """Half of the target lies in a column of hundredths, beside one of thousands."""
+    model = bo.KernelRidge("gaussian", n_features=128, random_state=0)
+    sparse = model.fit(scipy.sparse.csr_array(SPARSE_X[:160]), SPARSE_Y[:160])
+    assert sparse.score(scipy.sparse.csr_array(SPARSE_X[160:]), SPARSE_Y[160:]) > 0.8
+    assert np.ptp(np.log10(np.array(sparse.kernel_.lengthscale) / SCALES)) < 0.3
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_means_and_deviations_of_sparse_columns_are_those_of_dense_ones(offset):
+    """Two passes: an offset of 1e6 leaves ten digits of a deviation of one."""
+    A = np.hstack([SPARSE_X, SPARSE_X[:, :1] + offset, np.zeros((240, 1)), np.full((240, 1), 3.0)])
+    w = SPARSE_RNG.uniform(0.5, 2.0, 240)
+    S = scipy.sparse.csr_array(A)
+    assert np.allclose(column_means(S, w), w @ A / w.sum(), rtol=1e-12, atol=1e-15)
+    size, deviation = column_spread(S, w)
+    mean = w @ A / w.sum()
+    expected = np.sqrt(w @ (A - mean) ** 2 / w.sum())
+    assert np.allclose(size * deviation, expected, rtol=1e-9, atol=1e-13)
+    stored_twice = scipy.sparse.csr_array((np.ones(4), np.zeros(4, int), [0, 2, 4]), shape=(2, 3))
+    assert column_spread(stored_twice, np.ones(2))[0].tolist() == [2.0, 1e-300, 1e-300]
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_the_median_distance_of_sparse_rows_minds_the_lengthscales(order):
+    logs = np.log(np.array([1.0, 300.0, 0.002, 4.0, 20.0]))
+    sample = sampled(Blocks.from_arrays(SPARSE_X, SPARSE_Y), 0)
+    ones = np.ones(5)
+    dense = TuningRows.of(sample.X, sample.y, sample.w, ones).log_median(0, logs, order)
+    sparse = TuningRows.of(scipy.sparse.csr_array(sample.X), sample.y, sample.w, ones)
+    assert sparse.log_median(0, logs, order) == dense != sparse.log_median(0, 0.0, order)
+
+
+# ---- wide: Tables of more columns than rows: no (d, d) matrix, the same answers, rows told apart
+
+
+D = 5000
+
+
+def wide_table(n=60, d=D, seed=0):
+    """Rows about a plane of three dimensions, and what the first of these says of the target."""
+    rng = np.random.default_rng(seed)
+    hidden = rng.standard_normal((n, 3))
+    X = hidden @ rng.standard_normal((3, d)) + 0.5 * rng.standard_normal((n, d))
+    return X, hidden[:, 0] + 0.1 * rng.standard_normal(n)
+
+
+def sparse_table(n=60, d=D):
+    X = scipy.sparse.random(n, d, density=0.02, format="csr", random_state=0)
+    return X, np.asarray(X[:, : d // 5].sum(axis=1)).ravel()
+
+
+FITS = [
+    {},
+    {"kernel": "auto"},
+    {"kernel": "laplace"},
+    {"n_features": 32},
+    {"kernel": "auto", "n_features": 32},
+    {"n_features": 32, "method": "structured"},
+    {"n_features": 32, "method": Projected(Fourier(), 4)},
+]
+
+
+DENSE = [(wide_table, options) for options in FITS]
+SPARSE = [(sparse_table, options) for options in FITS if options.get("kernel") != "laplace"]
+
+
+@pytest.mark.parametrize(("rows", "options"), [*DENSE, *SPARSE])
+def test_no_fit_of_a_wide_table_makes_a_matrix_of_columns_by_columns(options, rows):
+    """64 MB hold the rows 26 times or 512 frequencies three times; d·d numbers are 200 MB."""
+    X, y = rows()
+    tracemalloc.start()
+    bo.KernelRidge(**({"n_features": 512} | options), random_state=0).fit(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 64 << 20
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "auto"])
+def test_a_wide_fit_predicts_what_exact_kernel_ridge_regression_predicts(kernel):
+    X, y = wide_table(90)
+    model = bo.KernelRidge(kernel, random_state=0).fit(X[:60], y[:60])
+    H = np.eye(60) - 1 / 60  # the intercept is not penalised
+    K = model.kernel_(X[:60])
+    dual = np.linalg.solve(H @ K @ H + model.alpha_ * np.eye(60), H @ y[:60])
+    rest = model.kernel_(X[60:], X[:60])
+    expected = y[:60].mean() + (rest - K.mean(axis=1)) @ H @ dual
+    # The features' jitter of 1e-12 beside alpha, through the inverse.
+    allowed = 1e-6 + 100 * 1e-12 * 60 / model.alpha_
+    assert np.abs(model.predict(X[60:]) - expected).max() < allowed * np.ptp(y)
+    assert model.score(X[60:], y[60:]) > 0.8
+
+
+# ---- angles are remembered: the same criteria as with features made anew
+
+
+def rows_in_float64(n, d):
+    X, y = wide_table(n, d)
+    return TuningRows.of(X, y[:, None], np.ones(n), np.ones(d))
+
+
+@pytest.mark.parametrize("family", [Matern(1.5), Laplace()], ids=repr)
+def test_one_lengthscale_of_many_columns_has_the_criterion_of_features_made_anew(family):
+    rows, logs = rows_in_float64(50, 40), np.linspace(-0.3, 0.3, 40)
+    shape = 0.3 if isinstance(family, Matern) else None
+    rescaled = Rescaled.draw(family, 40, 24, 0)
+    one, each = (
+        Hyperparameters(np.array([1.5]), -4.0, shape),
+        Hyperparameters(np.full(40, 1.5), -4.0, shape),
+    )
+    objective = OnFeatures(rescaled, rows, logs)
+    (value, gradient), (expected, by_column) = objective(one), objective(each)
+    assert_close(value, expected, factor=100)
+    summed = np.concatenate([by_column[:40].sum(keepdims=True), by_column[40:]])
+    assert_close(gradient, summed, factor=1000)
+
+
+@pytest.mark.parametrize("family", [Matern(1.5), Gaussian(), Laplace()], ids=repr)
+def test_trials_of_many_columns_err_like_those_of_features_made_anew(family):
+    rows, logs = rows_in_float64(60, 40), 1.0 + np.linspace(-0.3, 0.3, 40)
+    held_out = HeldOutTrials(
+        rows.take(np.arange(45)), rows.take(np.arange(45, 60)), 24, 0, pinned=True
+    )
+    for factor in (0.0, 0.5):  # the second from the angles of the first
+        candidate = KernelCandidate(family, logs + factor, 1e-3, tuned=1)
+        rescaled = Rescaled.draw(family, 40, 24, held_out.seed + APART)
+        W = rescaled.frequencies(candidate.logs, None)
+        Z, rest = (rescaled.features(part.X, W) for part in (held_out.train, held_out.test))
+        moments = Moments.of(Z, held_out.train.y, held_out.train.w)
+        expected, _ = held_out.errors(moments, rest, 1e-3)
+        assert_close(held_out.trial(candidate).error, expected, factor=1000)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "matern32", "rational_quadratic", "laplace"])
+def test_features_of_a_search_are_those_drawn_at_the_lengthscale(name):
+    X, y = wide_table(30, 40)
+    walk = KernelWalk(NAMED[name], False, 24, 0)
+    walk.run(RowSample(X, y[:, None], np.ones(30), np.arange(30.0)))
+    start = tuple(np.linspace(3.0, 9.0, 40).tolist())
+    for half_octaves in (0.0, 2.0, -1.0):
+        scale = tuple(s * 2.0 ** (half_octaves / 2) for s in start)
+        assert_close(walk._features(start, half_octaves), walk._map(scale)(X), factor=10)
+
+
+# ---- what has a bound on columns, and axes of rows
+
+
+def test_products_along_principal_axes_are_refused_for_thousands_of_columns():
+    X, _ = wide_table(20, 2049)
+    with pytest.raises(UnsupportedKernel, match=r"HermiteMercer serves at most 2048 columns.*2049"):
+        draw(Gaussian(), HermiteMercer(), n_features=8, X=X)
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_axes_from_few_rows_are_those_of_the_covariance(centred, monkeypatch):
+    X = np.random.default_rng(0).standard_normal((8, 12)) * np.linspace(1, 5, 12) + 3.0
+    scales = np.linspace(2, 1, 12)
+    whole = axes_of_rows(X, scales, centred, 5)
+    monkeypatch.setattr("bochner.features.mercer.axes.MOST_COLUMNS", 10)
+    few = axes_of_rows(X, scales, centred, 5)
+    assert_close(few, whole, factor=1e4)  # eigenvectors: roundings over the gaps
+    assert axes_of_rows(X, scales, centred, 12).shape == (12, 7 + (not centred))
+
+
+def test_projected_features_of_wide_rows_keep_the_plane_they_lie_about():
+    X, _ = wide_table(50, 3000)
+    phi = draw(Gaussian(60.0), Projected(Fourier(), 3), n_features=64, X=X, random_state=0)
+    assert_close(phi.projection.T @ phi.projection, np.eye(3), factor=10)
+    centred = X - X.mean(axis=0)
+    kept = np.linalg.norm(centred @ phi.projection) ** 2 / np.linalg.norm(centred) ** 2
+    assert kept > 0.8
+    assert draw(Linear(), Projected(Fourier(), 3), n_features=8, X=X).n_features == 3
+
+
+def test_medians_of_wide_rows_are_in_units_of_the_columns():
+    X, y = wide_table(40, 3000)
+    sample = RowSample(X, y[:, None], np.ones(40), np.arange(40.0))
+    assert rows_of(sample).log_median(0) == pytest.approx(0.5 * np.log(2 * 3000), abs=0.15)
+
+
+# ---- same choice: The same is chosen on every machine: BLAS kernels, threads, instruction sets, pure Python
+
+
+#: Fits whose every choice is open, on a table of two hundred rows.
+PROGRAM = """
+import json, warnings
+import numpy as np
+import bochner as bo
+warnings.simplefilter("ignore")
+rng = np.random.default_rng(3)
+X = rng.standard_normal((260, 4)) * [1.0, 40.0, 0.3, 1.0]
+y = np.sin(2 * X[:, 0] + X[:, 1] / 40) + X[:, 2] + 0.2 * rng.standard_normal(260)
+models = {
+    "auto": bo.KernelRidge("auto", n_features=96, random_state=0),
+    "named": bo.KernelRidge("matern32", n_features="auto", random_state=0),
+    "learned": bo.KernelRidge(metric="learned", n_features=96, random_state=0),
+    "process": bo.GaussianProcessRegressor(n_features=96, random_state=0),
+}
+for name, model in models.items():
+    model.fit(X[:200], y[:200])
+    choice = [repr(model.kernel_), repr(model.choice_.method), model.map_.n_features]
+    alpha = float(np.max(getattr(model, "alpha_", 1.0)))
+    print(json.dumps([name, choice, alpha, model.predict(X[200:]).tolist()]))
+"""
+
+#: What each process sets, beside one thread of BLAS. Waiting threads sleep: a core may be taken.
+MACHINES = {
+    "two threads": {
+        "OPENBLAS_NUM_THREADS": "2",
+        "OMP_NUM_THREADS": "2",
+        "OPENBLAS_THREAD_TIMEOUT": "4",
+    },
+    "Nehalem": {"OPENBLAS_CORETYPE": "Nehalem"},
+    "pure Python": {"BOCHNER_PURE_PYTHON": "1"},
+}
+MORE = {}
+MORE |= {level: {"BOCHNER_INSTRUCTIONS": level} for level in levels()}
+if "avx2" in levels():
+    MORE |= {core: {"OPENBLAS_CORETYPE": core} for core in ("Haswell", "Zen")}
+if "avx512" in levels():
+    MORE["SkylakeX"] = {"OPENBLAS_CORETYPE": "SkylakeX"}
+
+
+def fitted_there(variables):
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"} | variables
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env=environment,
+        timeout=600,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def here():
+    return fitted_there({})
+
+
+def assert_same(found, expected):
+    """The choices to the last bit; what is solved to rounding times its condition number.
+
+    Rows of features have at most norm one, so that of G + αI is at most 1 + n/α, n = 200.
+    """
+    assert len(found) == len(expected) == 4
+    for (name, choice, alpha, answers), (_, chosen, penalty, wanted) in zip(
+        found, expected, strict=True
+    ):
+        assert choice == chosen, name
+        assert np.isclose(alpha, penalty, rtol=1e-9), name
+        off = np.abs(np.subtract(answers, wanted)).max()
+        assert off <= of(np.float64) * (1 + 200 / alpha) * np.abs(wanted).max(), name
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_the_same_kernel_method_width_and_penalty_are_chosen(machine, here):
+    assert_same(fitted_there(MACHINES[machine]), here)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", MORE)
+def test_the_same_is_chosen_with_every_instruction_set(machine, here):
+    assert_same(fitted_there(MORE[machine]), here)

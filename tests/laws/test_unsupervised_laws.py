@@ -1,0 +1,661 @@
+"""Components, clusters and correlations: eigenproblems, Lloyd's algorithm and what features leave out."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scipy.sparse
+from scipy.linalg import eigh
+from scipy.stats import binom
+from sklearn.cluster import KMeans as LloydKMeans
+from sklearn.cross_decomposition import CCA
+from sklearn.decomposition import PCA
+from sklearn.decomposition import KernelPCA as Exact
+from tolerance import ALARM, assert_close
+
+import bochner as bo
+from bochner.errors import InvalidInput, SolutionWarning
+from bochner.features import Nystrom
+from bochner.kernels import Gaussian, Laplace, Linear, Matern, Polynomial
+from bochner.landmarks import KMeans
+from bochner.models._rows import FeatureBlock
+from bochner.models.unsupervised.clustering import matrix_error
+from bochner.solvers.lloyd import CentroidsOf, StepsOf, assign, in_order, run_lloyd
+
+# ---- pca: KernelPCA: scikit-learn's with exact features; the same from blocks, pieces and weights
+
+
+KERNEL = Gaussian(1.5)
+
+
+def points(n=200, d=3, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, d))
+
+
+def components(kernel=KERNEL, n_components=4, **changes):
+    options = dict(method="orthogonal", n_features=64, random_state=0) | changes
+    return bo.KernelPCA(n_components, kernel, **options)
+
+
+def centred(K):
+    H = np.eye(len(K)) - 1 / len(K)
+    return H @ K @ H
+
+
+def up_to_sign(a, b):
+    return a * np.sign((a * b).sum(axis=0))
+
+
+# ---- equal to principal components of the kernel matrix
+
+
+@pytest.mark.parametrize(
+    "kernel", [KERNEL, Laplace(3.0), Polynomial(2, 0.3, 1.0), Linear()], ids=repr
+)
+def test_with_exact_features_it_is_scikit_learns(kernel):
+    X, new = points(), points(40, seed=1)
+    q = 3
+    ours = components(kernel, q, method="auto", n_features=256).fit(X)
+    exact = Exact(q, kernel="precomputed").fit(kernel(X))
+    assert_close(ours.eigenvalues_ / exact.eigenvalues_, np.ones(q), factor=1e6)
+    expected = exact.transform(kernel(new, X))
+    assert np.abs(up_to_sign(ours.transform(new), expected) - expected).max() < 1e-6
+
+
+@pytest.mark.parametrize("learner", [bo.KernelPCA, bo.KernelKMeans])
+def test_wide_rows_are_drawn_for_in_little_time_but_a_method_that_is_asked_for_is_kept(learner):
+    X = points(400, 130)
+
+    def method(X=X, **options):
+        options = dict(n_features=32, random_state=0) | options
+        return learner(2, Gaussian(15.0), **options).fit(X).choice_
+
+    found = method()
+    assert found.method == Nystrom(KMeans(iterations=2, seeds="random"))
+    assert {type(c.method) for c in found.candidates} == {Nystrom, bo.Fourier}
+    assert len(method(X[:, :100]).candidates) > len(found.candidates)
+    assert method(method=Nystrom()).method == Nystrom()
+    two = bo.Auto((Nystrom(), bo.Fourier()))
+    assert {c.method for c in method(method=two).candidates} == set(two.candidates)
+    assert method(scipy.sparse.csr_array(X)).method != found.method
+
+
+def test_components_of_wide_rows_are_those_of_the_kernel_where_the_width_holds_them_all():
+    X = np.repeat(points(60, 130), 3, axis=0)
+    ours = components(Gaussian(15.0), method="auto", n_features=64).fit(X)
+    exact = Exact(4, kernel="precomputed").fit(ours.kernel_(X))
+    assert_close(ours.eigenvalues_ / exact.eigenvalues_, np.ones(4), factor=1e6)
+
+
+@pytest.mark.parametrize("method", ["orthogonal", "nystrom"])
+def test_eigenvalues_and_scores_are_those_of_the_centred_matrix_of_the_features(method):
+    X = points()
+    ours = components(method=method, n_features=32).fit(X)
+    K = ours.map_(X) @ ours.map_(X).T
+    values, vectors = np.linalg.eigh(centred(K))
+    assert_close(ours.eigenvalues_, values[::-1][:4], factor=1e3)
+    expected = vectors[:, ::-1][:, :4] * np.sqrt(values[::-1][:4])
+    assert_close(up_to_sign(ours.transform(X), expected), expected, factor=1e5)
+
+
+@pytest.mark.parametrize("lengthscale", [3.0, 0.4, 0.02], ids=["fast", "slow", "level"])
+def test_few_components_of_many_features_are_those_of_a_decomposition(lengthscale):
+    """However fast eigenvalues fall; level ones, of rows nearly orthogonal, take many steps."""
+    X = points(300)
+    ours = components(Gaussian(lengthscale), 5, method="nystrom", n_features=300).fit(X)
+    K = ours.map_(X) @ ours.map_(X).T
+    assert_close(ours.eigenvalues_, np.linalg.eigvalsh(centred(K))[::-1][:5], factor=1e3)
+    V = ours.eigenvectors_
+    assert_close(V.T @ V, np.eye(5), factor=1e3)
+    residual = ours.moments_.gram @ V - V * ours.eigenvalues_
+    assert np.abs(residual).max() < 1e-10 * ours.eigenvalues_[0]
+
+
+def test_repeated_eigenvalues_are_found_as_often_as_they_are():
+    """Rows on a regular circle: sines and cosines in pairs, and the constant taken away."""
+    angle = np.arange(320) * (2 * np.pi / 320)
+    circle = np.column_stack([np.cos(angle), np.sin(angle)])
+    ours = components(Gaussian(0.7), 6, method="nystrom", n_features=320).fit(circle)
+    exact = np.linalg.eigvalsh(centred(Gaussian(0.7)(circle)))[::-1][:6]
+    assert np.abs(ours.eigenvalues_ / exact - 1).max() < 1e-6
+    assert np.abs(ours.eigenvalues_[1::2] / ours.eigenvalues_[::2] - 1).max() < 1e-6
+
+
+def test_linear_kernel_is_principal_components_both_ways():
+    X = points() * [3.0, 2.0, 0.5] + 7
+    ours = components(
+        Linear(), 2, fit_inverse_transform=True, inverse_kernel=Linear(), alpha=1e-9
+    ).fit(X)
+    plain = PCA(2).fit(X)
+    assert_close(ours.explained_variance_ratio_, plain.explained_variance_ratio_, factor=1e3)
+    scores, expected = ours.transform(X), plain.transform(X)
+    assert_close(up_to_sign(scores, expected), expected, factor=1e4)
+    assert_close(ours.inverse_transform(scores), plain.inverse_transform(expected), factor=1e7)
+
+
+# ---- shares of the kernel's variance
+
+
+def test_shares_of_all_components_of_exact_features_are_all():
+    ours = components(n_components=None, method="auto", n_features=256).fit(points())
+    assert abs(ours.explained_variance_ratio_.sum() - 1) < 1e-9
+    assert ours.eigenvalues_.min() > 0
+
+
+def test_what_features_leave_out_counts_as_unexplained():
+    X = points()
+    few = components(n_components=None, method="nystrom", n_features=10).fit(X)
+    z = few.map_(X).mean(axis=0)
+    assert_close(few.trace_, np.trace(KERNEL(X)) - 200 * z @ z, factor=1e2)
+    assert few.explained_variance_ratio_.sum() < 0.9
+    exact = np.linalg.eigvalsh(centred(KERNEL(X)))[::-1]
+    assert np.all(few.eigenvalues_ <= exact[: len(few.eigenvalues_)] * (1 + 1e-9))
+
+
+# ---- the same from any blocks, pieces and weights
+
+
+def same_components(a, b, factor=1e6):
+    new = points(40, seed=2)
+    assert_close(a.eigenvalues_ / b.eigenvalues_, np.ones(len(b.eigenvalues_)), factor=factor)
+    assert_close(a.transform(new), b.transform(new), factor=factor)
+    assert_close(a.trace_ / b.trace_, 1.0, factor=factor)
+
+
+# ---- the way back
+
+
+def test_the_way_back_is_ridge_regression_from_scores_with_an_intercept():
+    X, kernel = points(80), Gaussian(0.7)
+    ours = components(
+        n_components=3,
+        n_features=128,
+        fit_inverse_transform=True,
+        inverse_kernel=kernel,
+        alpha=0.1,
+    ).fit(X)
+    S = ours.transform(X)
+    system = np.block([[kernel(S) + 0.1 * np.eye(80), np.ones((80, 1))], [np.ones((1, 80)), 0]])
+    dual = np.linalg.solve(system, np.vstack([X, np.zeros((1, 3))]))
+    new = S[:5] + 0.01
+    expected = kernel(new, S) @ dual[:-1] + dual[-1]
+    assert np.abs(ours.inverse_transform(new) - expected).max() < 1e-6
+
+
+def test_pre_images_take_noise_away():
+    rng = np.random.default_rng(0)
+    angle = rng.uniform(0, 2 * np.pi, 400)
+    clean = np.column_stack([np.cos(angle), np.sin(angle), np.zeros((400, 8))])
+    X = clean + 0.2 * rng.standard_normal(clean.shape)
+    ours = components(Gaussian(2.0), 3, fit_inverse_transform=True).fit(X)
+    back = ours.inverse_transform(ours.transform(X))
+    assert ((back - clean) ** 2).sum() < 0.5 * ((X - clean) ** 2).sum()
+
+
+def test_there_is_no_way_back_unless_it_is_asked_for():
+    fitted = components().fit(points())
+    assert not hasattr(fitted, "inverse_transform")
+    assert fitted.sample_ is None
+    with pytest.raises(AttributeError) as caught:
+        fitted.inverse_transform(np.zeros((1, 4)))
+    assert "Fit with fit_inverse_transform=True" in str(caught.value.__cause__)
+
+
+# ---- libraries, files, names
+
+
+def test_components_have_names_and_go_into_frames():
+    pd = pytest.importorskip("pandas")
+    X = pd.DataFrame(points(), columns=["a", "b", "c"])
+    frame = components().set_output(transform="pandas").fit(X).transform(X)
+    assert list(frame.columns) == [f"kernelpca{i}" for i in range(4)]
+
+
+# ---- refusals and warnings
+
+
+def test_more_components_than_there_are_is_said_and_those_there_are_kept():
+    X = np.repeat(points(3), 20, axis=0)
+    text = r"n_components=4, but 60 rows in 64 features have 2 components above rounding"
+    with pytest.warns(SolutionWarning, match=text):
+        fitted = components().fit(X)
+    assert fitted.transform(X).shape == (60, 2)
+    with pytest.warns(SolutionWarning, match="1 components above rounding"):
+        assert np.abs(components().fit(X[:5]).transform(X[:5])).max() < 1e-6
+
+
+def test_refusals():
+    X = points()
+    with pytest.raises(InvalidInput, match=r"KernelPCA: n_components must be an integer, 1 or"):
+        components(n_components=0).fit(X)
+    with pytest.raises(InvalidInput, match=r"KernelPCA: precision must be one of 'auto'"):
+        components(precision="double").fit(X)
+    with pytest.raises(InvalidInput, match=r"at least one row must have a weight above zero"):
+        components().fit_blocks(bo.Blocks.from_arrays(X, None, np.zeros(200)))
+    with pytest.raises(ValueError, match=r"X has 2 features, but KernelPCA is expecting 3"):
+        components().fit(X).transform(X[:, :2])
+
+
+# ---- kmeans: KernelKMeans: Lloyd's algorithm, and what its cost says of the kernel's own
+
+
+UNIT = Gaussian(1.0)
+PLACES = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0], [3.0, 3.0]])
+
+
+def places(each=75, seed=0, spread=0.6):
+    rng = np.random.default_rng(seed)
+    X = np.repeat(PLACES, each, axis=0) + spread * rng.standard_normal((4 * each, 2))
+    return X[rng.permutation(len(X))]
+
+
+def clusters(n_clusters=4, kernel=UNIT, **changes):
+    options = dict(method="orthogonal", n_features=64, random_state=0) | changes
+    return bo.KernelKMeans(n_clusters, kernel, **options)
+
+
+def exact_cost(K, labels, w=None):
+    """Σ w |Φ(x) − mean|² in the kernel's own space, by its definition."""
+    w = np.ones(len(K)) if w is None else w
+    total = float(w @ np.diag(K))
+    for c in np.unique(labels):
+        p = w * (labels == c)
+        total -= float(p @ K @ p / p.sum()) if p.sum() > 0 else 0.0
+    return total
+
+
+# ---- Lloyd's algorithm
+
+
+def naive_pass(Z, w, centres):
+    labels = np.array([np.argmin([((z - c) ** 2).sum() for c in centres]) for z in Z])
+    inertia = sum(wi * ((z - centres[j]) ** 2).sum() for z, wi, j in zip(Z, w, labels, strict=True))
+    means = [
+        np.average(Z[labels == j], axis=0, weights=w[labels == j]) for j in range(len(centres))
+    ]
+    return labels, inertia, np.array(means)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_pass_assigns_to_the_nearest_and_takes_means(dtype):
+    rng = np.random.default_rng(0)
+    Z, w = rng.standard_normal((60, 5)).astype(dtype), rng.uniform(0.5, 2, 60)
+    blocks = [FeatureBlock(Z[i : i + 25], None, w[i : i + 25], i) for i in (0, 25, 50)]
+    labels, inertia, means = naive_pass(Z.astype(float), w, Z[:3].astype(float))
+    found = assign(blocks, Z[:3].astype(float))
+    np.testing.assert_array_equal(found.labels, labels)
+    assert_close(found.inertia, inertia, dtype, factor=10)
+    assert_close(found.means, means, dtype, factor=10)
+    about = sum(wi * ((z - means[j]) ** 2).sum() for z, wi, j in zip(Z, w, labels, strict=True))
+    assert_close(found.cost, about, dtype, factor=10)
+
+
+def test_no_pass_raises_the_cost_and_the_end_is_a_fixed_point():
+    Z = np.random.default_rng(0).standard_normal((300, 4))
+    block = [FeatureBlock(Z, None, None, 0)]
+    first = assign(block, Z[:5])
+    costs = [run_lloyd(block, first, m, 0.0).inertia for m in range(1, 9)]
+    assert all(b <= a * (1 + 1e-12) for a, b in pairwise(costs))
+    end = run_lloyd(block, first, 300, 0.0)
+    assert end.converged
+    assert_close(end.means, end.centres, factor=10)
+    assert_close(
+        end.inertia, LloydKMeans(5, init=Z[:5], n_init=1, tol=0).fit(Z).inertia_, factor=100
+    )
+
+
+def test_sums_of_parts_are_those_of_all_rows():
+    rng = np.random.default_rng(0)
+    Z, w = rng.standard_normal((60, 5)), rng.uniform(0.5, 2, 60)
+    blocks = [FeatureBlock(Z[i : i + 20], None, w[i : i + 20], i) for i in (0, 20, 40)]
+    passes = CentroidsOf(Z[:3])
+    merged = passes.merge(in_order(passes, blocks[:1]), in_order(passes, blocks[1:]))
+    whole, parts = (passes.clusters(total) for total in (in_order(passes, blocks), merged))
+    np.testing.assert_array_equal(parts.labels, whole.labels)
+    assert_close([*parts.means, *parts.sums], [*whole.means, *whole.sums], factor=10)
+    assert_close([parts.cost, parts.power], [whole.cost, whole.power], factor=10)
+    steps = StepsOf(Z[:1] + 1, np.array([7.0]))
+    centre, seen = steps.merge(in_order(steps, blocks[:1]), in_order(steps, blocks[1:]))
+    assert_close(seen, [7 + w.sum()])
+    assert_close(centre[0], (7 * (Z[0] + 1) + w @ Z) / (7 + w.sum()), factor=10)
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1e3])
+def test_weights_times_a_number_move_no_centre(factor):
+    """Clusters that weigh less than one row too."""
+    rng = np.random.default_rng(0)
+    Z, w = rng.standard_normal((60, 5)), rng.uniform(0.5, 2, 60)
+    one, many = (assign([FeatureBlock(Z, None, v, 0)], Z[:3]) for v in (w, factor * w))
+    assert_close(many.means, one.means, factor=10)
+    assert_close(
+        [many.inertia, many.cost, many.power],
+        factor * np.array([one.inertia, one.cost, one.power]),
+        factor=10,
+    )
+    ends = [
+        run_lloyd([FeatureBlock(Z, None, v, 0)], c, 50, 0.0)
+        for v, c in ((w, one), (factor * w, many))
+    ]
+    assert_close(ends[1].means, ends[0].means, factor=10)
+
+
+def test_an_empty_cluster_keeps_its_centre():
+    Z = np.random.default_rng(0).standard_normal((50, 2))
+    centres = np.vstack([Z[:2], [[1e3, 1e3]]])
+    np.testing.assert_array_equal(assign([FeatureBlock(Z, None, None, 0)], centres).means[2], 1e3)
+
+
+# ---- the model
+
+
+def test_it_is_as_good_as_scikit_learns_on_the_same_features():
+    X = places()
+    ours = clusters().fit(X)
+    theirs = LloydKMeans(4, n_init=5, random_state=0).fit(ours.map_(X))
+    assert abs(ours.inertia_ / theirs.inertia_ - 1) < 1e-4
+    Z = ours.map_(X)
+    squares = ((Z[:, None] - ours.cluster_centers_) ** 2).sum(axis=2)
+    assert_close(ours.transform(X), np.sqrt(squares), factor=1e4)
+    np.testing.assert_array_equal(ours.predict(X), np.argmin(squares, axis=1))
+    np.testing.assert_array_equal(ours.predict(X), ours.labels_)
+    assert_close(ours.inertia_, squares.min(axis=1).sum(), factor=1e4)
+    assert_close(ours.score(X), -ours.inertia_, factor=1e4)
+
+
+def test_minibatches_come_near_and_one_cluster_is_the_running_mean():
+    X, w = places(200), np.random.default_rng(0).uniform(0.5, 2, 800)
+    full = clusters().fit(X)
+    assert clusters(algorithm="minibatch").fit(X).inertia_ < 1.05 * full.inertia_
+    one = clusters(1)
+    for part in (slice(0, 300), slice(300, 301), slice(301, 800)):
+        one.partial_fit(X[part], sample_weight=w[part])
+    mean = np.average(one.map_(X), axis=0, weights=w)
+    assert_close(one.cluster_centers_[0], mean, factor=1e3)
+    stream = clusters()
+    for start in range(0, 800, 100):
+        stream.partial_fit(X[start : start + 100])
+    assert -stream.score(X) < 1.05 * full.inertia_
+    assert len(stream.labels_) == 100
+
+
+# ---- the objective in the kernel's own terms
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kernel", [UNIT, Laplace(2.0)], ids=repr)
+@pytest.mark.parametrize("method", ["nystrom", "iid"])
+def test_the_exact_cost_lies_where_the_objective_says(method, kernel, weighted):
+    X = places()
+    w = np.random.default_rng(0).uniform(0.2, 3, 300) if weighted else np.ones(300)
+    fitted = clusters(kernel=kernel, method=method, n_features=16).fit(X, sample_weight=w)
+    exact = exact_cost(kernel(X), fitted.labels_, w)
+    o = fitted.objective_
+    assert o.confidence == 1.0
+    assert o.low - 1e-9 <= exact <= o.high + 1e-9
+    assert o.below_kernel == (method == "nystrom")
+    assert_close(o.features, exact_cost(fitted.map_(X) @ fitted.map_(X).T, fitted.labels_, w))
+    assert abs(o.features / exact - 1) > 1e-4  # so that the next line can fail
+    assert not o.features * (1 - 1e-9) <= exact <= o.features * (1 + 1e-9)
+    again = fitted.objective(X, sample_weight=w)
+    assert_close([again.low, again.high], [o.low, o.high], factor=1e5)
+
+
+@pytest.mark.parametrize("method", ["nystrom", "orthogonal"])
+def test_no_clustering_beats_the_best_of_features_by_more_than_is_hidden(method):
+    """All clusterings of nine rows into two, in features and in the kernel."""
+    X = places(3)[:9]
+    fitted = clusters(2, method=method, n_features=4).fit(X)
+    K, F = UNIT(X), fitted.map_(X) @ fitted.map_(X).T
+    labels = [np.array([int(b) for b in f"{i:09b}"]) for i in range(1, 256)]
+    exact, features = (np.array([exact_cost(M, each) for each in labels]) for M in (K, F))
+    regret = exact[np.argmin(features)] - exact.min()
+    assert regret <= fitted.objective_.hidden + 1e-12
+    worst = np.abs(exact - features - np.trace(K - F)).max()
+    assert worst <= max(fitted.objective_.hidden, np.trace(K - F)) + 1e-12
+
+
+def test_exact_features_hide_nothing():
+    X = places(20)
+    fitted = clusters(method="auto", n_features=128).fit(X)
+    assert_close(fitted.objective_.low, exact_cost(UNIT(X), fitted.labels_), factor=1e6)
+    assert fitted.objective_.hidden < 1e-6
+
+
+def test_bound_of_the_matrix_from_a_sample_holds_as_often_as_it_says():
+    """200 samples of 150 of 600 rows: at most 5 % of the bounds may fail, and half of estimates."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((600, 3))
+    Z = clusters().fit(X).map_(X)
+    E = Z @ Z.T - UNIT(X)
+    true = np.linalg.norm(E)
+    assert_close(matrix_error(E, 600)[0], true, factor=10)
+    bounds, plain = [], []
+    for _ in range(200):
+        few = rng.choice(600, 150, replace=False)
+        bounds.append(matrix_error(E[np.ix_(few, few)], 600)[0])
+        plain.append(matrix_error(E[np.ix_(few, few)], 600, confidence=0.5)[0])
+    most = binom.isf(ALARM, 200, 0.05)
+    assert sum(b < true for b in bounds) <= most
+    assert sum(b < true for b in plain) > most  # the planted fault
+
+
+def test_the_objective_speaks():
+    said = str(clusters(method="nystrom").fit(places()).objective_)
+    assert said.startswith("In 64 features these 4 clusters cost 0.39")
+    assert "the features lie below the kernel; certain" in said
+    big = places(600)
+    said = str(clusters(n_features=16).fit(big).objective_)
+    assert "95 % confidence" in said
+    assert "A clustering of least cost in features costs at most" in said
+
+
+# ---- libraries, files
+
+
+def test_a_saved_model_gives_the_same_bits_and_goes_on(tmp_path):
+    X = places()
+    fitted = clusters(kernel="gaussian", method="nystrom").fit(X)
+    fitted.objective_  # noqa: B018  measured, and so saved
+    bo.save(fitted, tmp_path / "m")
+    again = bo.load(tmp_path / "m")
+    np.testing.assert_array_equal(again.transform(X), fitted.transform(X))
+    assert again.objective_ == fitted.objective_
+    ours, theirs = (m.partial_fit(X[:99]).cluster_centers_ for m in (again, fitted))
+    np.testing.assert_array_equal(ours, theirs)
+
+
+# ---- refusals and warnings
+
+
+def test_fewer_rows_than_clusters_is_refused_and_fewer_different_ones_said():
+    X = places()
+    for call in ("fit", "partial_fit"):
+        with pytest.raises(InvalidInput, match=r"n_clusters=4 must be .* got n_samples=3 of posit"):
+            getattr(clusters(), call)(X[:3])
+    with pytest.warns(SolutionWarning, match=r"n_clusters=4, but .* only 3 different features"):
+        fitted = clusters().fit(np.repeat(X[:3], 5, axis=0))
+    assert len(np.unique(fitted.labels_)) == 3
+    assert fitted.inertia_ < 1e-9
+
+
+def test_centres_that_still_move_are_said():
+    X = np.random.default_rng(0).standard_normal((9000, 2))
+    with pytest.warns(SolutionWarning, match=r"still move after max_iter=1 passes; raise max_iter"):
+        clusters(20, n_features=16, max_iter=1, tol=0.0).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"n_clusters": 0}, r"KernelKMeans: n_clusters must be an integer, 1 or above"),
+        ({"n_init": 0}, r"KernelKMeans: n_init must be an integer, 1 or above"),
+        ({"tol": -1.0}, r"KernelKMeans: tol must be a non-negative finite number"),
+        ({"algorithm": "elkan"}, r"algorithm must be one of 'full', 'minibatch'; got 'elkan'"),
+        ({"precision": "half"}, r"KernelKMeans: precision must be one of"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(changes, text):
+    with pytest.raises(InvalidInput, match=text):
+        clusters(**changes).fit(places())
+
+
+# ---- cca: KernelCCA: the generalised eigenproblem, scikit-learn's CCA, blocks, pieces and weights
+
+
+def pairs(n=300, seed=0):
+    """Two tables that share one hidden number through a square, and noise besides."""
+    rng = np.random.default_rng(seed)
+    t = rng.uniform(-1, 1, n)
+    X = np.column_stack([t, rng.standard_normal(n)])
+    return X, np.column_stack([rng.standard_normal(n), t**2 + 0.02 * rng.standard_normal(n)])
+
+
+def correlations(kernel=KERNEL, n_components=2, **changes):
+    options = dict(method="orthogonal", n_features=32, alpha=0.5, random_state=0) | changes
+    return bo.KernelCCA(n_components, kernel, **options)
+
+
+def brute(A, B, alpha, q):
+    """Generalised eigenvalues of [[0, C], [Cᵀ, 0]] against the penalised blocks."""
+    A, B = A - A.mean(axis=0), B - B.mean(axis=0)
+    m = A.shape[1]
+    full = np.hstack([A, B]).T @ np.hstack([A, B])
+    left, right = np.zeros_like(full), alpha * np.eye(len(full))
+    left[:m, m:], left[m:, :m] = full[:m, m:], full[m:, :m]
+    right[:m, :m] += full[:m, :m]
+    right[m:, m:] += full[m:, m:]
+    values, vectors = eigh(left, right)
+    return values[::-1][:q], vectors[:m, ::-1][:, :q], vectors[m:, ::-1][:, :q]
+
+
+def columns(A, B):
+    return np.array([np.corrcoef(a, b)[0, 1] for a, b in zip(A.T, B.T, strict=True)])
+
+
+# ---- equal to the eigenproblem, and to scikit-learn's
+
+
+@pytest.mark.parametrize("alpha", [1e-3, 0.5])
+@pytest.mark.parametrize("kernel_y", [None, Matern(1.5, 2.0)], ids=repr)
+def test_it_is_the_generalised_eigenproblem_of_the_features(alpha, kernel_y):
+    X, Y = pairs()
+    ours = correlations(alpha=alpha, kernel_y=kernel_y).fit(X, Y)
+    A, B = ours.map_(X), ours.map_y_(Y)
+    values, a, b = brute(A, B, alpha, 2)
+    assert_close(ours.singular_values_, values, factor=1e4)
+    for scores, expected in zip(ours.transform(X, Y), (A @ a, B @ b), strict=True):
+        assert np.abs(np.abs(columns(scores, expected)) - 1).max() < 1e-6
+        assert_close(scores.var(axis=0), np.ones(2), factor=1e4)
+        assert_close(scores.mean(axis=0), np.zeros(2), factor=1e4)
+
+
+@pytest.mark.parametrize("side", [1, 3])
+def test_with_linear_kernels_it_has_the_correlations_of_scikit_learns(side):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 4)) + 5
+    Y = X[:, :side] @ rng.standard_normal((side, side)) + rng.standard_normal((300, side))
+    ours = correlations(Linear(), side, alpha=0.0).fit(X, Y)
+    plain = CCA(side, tol=1e-14, max_iter=20000).fit(X, Y)
+    assert_close(ours.correlations_, columns(*plain.transform(X, Y)), factor=1e7)
+    assert_close(ours.correlations_, ours.singular_values_, factor=1e4)
+
+
+def test_correlations_are_those_of_the_scores_and_score_is_their_mean():
+    X, Y = pairs()
+    ours = correlations().fit(X, Y)
+    assert_close(ours.correlations_, columns(*ours.transform(X, Y)), factor=1e4)
+    assert_close(ours.score(X, Y), ours.correlations_.mean(), factor=1e4)
+    new = pairs(seed=1)
+    assert_close(ours.score(*new), columns(*ours.transform(*new)).mean(), factor=1e4)
+    np.testing.assert_array_equal(ours.transform(X), ours.transform(X, Y)[0])
+
+
+# ---- the penalty
+
+
+def test_the_penalty_is_chosen_by_rows_left_out():
+    """Without a penalty, unrelated tables correlate nearly perfectly, and fail on new rows."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((2, 200, 2))
+    fooled = correlations(n_features=128, alpha=1e-8).fit(X, Y)
+    assert fooled.correlations_[0] > 0.95
+    chosen = correlations(n_features=128, alpha="cv").fit(X, Y)
+    assert chosen.alpha_ in dict(chosen.path_)
+    assert abs(chosen.score(*rng.standard_normal((2, 200, 2)))) < 0.3
+    X, Y = pairs(600)
+    found = correlations(n_features=128, alpha="cv").fit(X, Y)
+    assert found.score(*pairs(600, seed=1)) > 0.6
+    best = max(value for _, value in found.path_)
+    assert dict(found.path_)[found.alpha_] >= best - 1e-6
+
+
+# ---- the same from blocks, pieces and weights
+
+
+def same_pairs(a, b, factor=1e6):
+    new = pairs(50, seed=9)
+    assert_close(a.singular_values_, b.singular_values_, factor=factor)
+    for ours, theirs in zip(a.transform(*new), b.transform(*new), strict=True):
+        assert_close(ours, theirs, factor=factor)
+
+
+# ---- libraries, files
+
+
+@pytest.mark.filterwarnings("ignore::bochner.errors.SolutionWarning")
+def test_rounding_takes_no_part_in_the_choice_of_the_penalty():
+    """Whole weights are repeated rows to scikit-learn's 1e-7, on tables with far fewer rows than
+    features: all correlate perfectly without a penalty, and Y may be constant in one half."""
+    for seed in range(25):
+        rng = np.random.RandomState(seed)
+        X, y, w = rng.rand(15, 10), rng.randint(0, 3, 15), rng.randint(0, 5, 15)
+        order = rng.permutation(15)
+        options = dict(method="auto", alpha="cv")
+        copied = correlations("gaussian", **options).fit(X.repeat(w, axis=0), y.repeat(w))
+        weighed = correlations("gaussian", **options).fit(
+            X[order], y[order], sample_weight=w[order]
+        )
+        assert weighed.alpha_ == pytest.approx(copied.alpha_, rel=1e-9), seed
+        ours, theirs = weighed.transform(X), copied.transform(X)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9, err_msg=str(seed))
+
+
+def test_a_constant_side_correlates_with_nothing():
+    X, _ = pairs(200)
+    with pytest.warns(SolutionWarning, match="have 0 pairs"):
+        m = correlations().fit(X, np.full((200, 1), 0.3))
+    assert m.transform(X).shape == (200, 0)
+
+
+# ---- refusals and warnings
+
+
+def test_more_components_than_there_are_is_said():
+    X, Y = pairs()
+    text = r"n_components=2, but 300 rows have 1 pairs of directions above rounding"
+    with pytest.warns(SolutionWarning, match=text):
+        fitted = correlations(kernel_y=Linear()).fit(X, Y[:, 1])
+    assert fitted.transform(X).shape == (300, 1)
+    with pytest.warns(SolutionWarning, match=r"have 0 pairs"):
+        assert correlations(alpha="cv").fit(X, np.zeros(300)).score(X, np.zeros(300)) == 0
+
+
+def test_refusals_of_cca():
+    X, Y = pairs()
+    with pytest.raises(InvalidInput, match=r"KernelCCA: requires y to be passed"):
+        correlations().fit(X, None)
+    with pytest.raises(InvalidInput, match=r"name its columns with target=\[...\]"):
+        correlations().fit_blocks(bo.Blocks.from_arrays(X))
+    with pytest.raises(InvalidInput, match=r"KernelCCA: alpha must be a non-negative finite"):
+        correlations(alpha=-1.0).fit(X, Y)
+    with pytest.raises(InvalidInput, match=r"n_components must be an integer, 1 or above"):
+        correlations(n_components=0).fit(X, Y)
+    with pytest.raises(InvalidInput, match=r"at least one row must have a weight above zero"):
+        correlations().fit_blocks(bo.Blocks.from_arrays(X, Y, np.zeros(300)))
+    fitted = correlations().fit(X, Y)
+    with pytest.raises(InvalidInput, match=r"Y must have the 2 columns of the fit; got 1"):
+        fitted.transform(X, Y[:, 0])
+    with pytest.raises(InvalidInput, match=r"Y must have the 2 columns of the fit; got 1"):
+        fitted.partial_fit(X, Y[:, 0])
+    with pytest.raises(InvalidInput, match=r"same number of rows; got 300 and 299"):
+        fitted.score(X, Y[1:])
