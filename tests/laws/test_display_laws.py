@@ -348,9 +348,7 @@ def table():
     frame = pd.DataFrame(
         {
             "kind": rng.choice(["a", "b", "c"], N_ROWS),
-            "size": np.where(
-                rng.random(N_ROWS) < 0.2, np.nan, rng.normal(size=N_ROWS)
-            ),
+            "size": np.where(rng.random(N_ROWS) < 0.2, np.nan, rng.normal(size=N_ROWS)),
             "day": pd.date_range("2020-01-01", periods=N_ROWS, freq="3D"),
             "same": "one",
         }
@@ -396,10 +394,7 @@ def test_planted_column_that_is_not_exchanged_is_seen(steep, rows):
 
 
 def test_errors_are_those_of_many_draws(steep, rows):
-    draws = [
-        column_importance(steep, rows[0], n_rows=100, random_state=s)
-        for s in range(60)
-    ]
+    draws = [column_importance(steep, rows[0], n_rows=100, random_state=s) for s in range(60)]
     spread = np.std([d.importance[:, 0] for d in draws], axis=0)
     stated = np.mean([d.error[:, 0] for d in draws], axis=0)
     # χ of 59 degrees of freedom is within 50 % of its mean but for 1e-6; a third of the rows is
@@ -456,9 +451,7 @@ def test_gradients_are_differences_of_predictions(steep, rows):
     found = column_importance(steep, X, by="gradient")
     for j in range(3):
         step = h * np.eye(3)[j]
-        slopes = (steep.predict(X + step) - steep.predict(X - step)) / (
-            2 * h
-        )
+        slopes = (steep.predict(X + step) - steep.predict(X - step)) / (2 * h)
         exact = np.sqrt(np.mean(slopes**2)) * X[:, j].std()
         assert found.importance[j, 0] == pytest.approx(exact, rel=1e-4)
 
@@ -598,9 +591,7 @@ def mixed():
     frame = pd.DataFrame(
         {
             "kind": rng.choice(["a", "b", "c"], N_FEW),
-            "size": np.where(
-                rng.random(N_FEW) < 0.2, np.nan, rng.normal(size=N_FEW)
-            ),
+            "size": np.where(rng.random(N_FEW) < 0.2, np.nan, rng.normal(size=N_FEW)),
             "day": pd.date_range("2020-01-01", periods=N_FEW, freq="3D"),
         }
     )
@@ -615,9 +606,7 @@ def mixed():
 def test_one_column_is_scikit_learns(smooth, few_rows):
     X = few_rows[0].round(0)  # few values, and so all of them are the grid
     found = partial_dependence(smooth, X, 1, grid_resolution=20)
-    other = scikit_learns(
-        smooth, X, [1], grid_resolution=20, kind="both", method="brute"
-    )
+    other = scikit_learns(smooth, X, [1], grid_resolution=20, kind="both", method="brute")
     np.testing.assert_array_equal(found.grid_values[0], other["grid_values"][0])
     np.testing.assert_allclose(found.average[0], other["average"][0], rtol=1e-9)
     # rows are drawn in another order
@@ -625,9 +614,7 @@ def test_one_column_is_scikit_learns(smooth, few_rows):
     np.testing.assert_allclose(np.sort(found.individual[0], axis=0), lines, rtol=1e-9)
 
 
-def test_many_numbers_are_seen_at_equal_steps_without_the_ends(
-    smooth, few_rows
-):
+def test_many_numbers_are_seen_at_equal_steps_without_the_ends(smooth, few_rows):
     X = few_rows[0]
     found = partial_dependence(smooth, X, 1, grid_resolution=20)
     (grid,) = found.grid_values
@@ -641,9 +628,7 @@ def test_two_columns_are_all_pairs_of_values(smooth, few_rows):
     assert found.average.shape == (1, 6, 6)
     moved = X.copy()
     moved[:, [0, 2]] = found.grid_values[0][2], found.grid_values[1][4]
-    assert found.average[0, 2, 4] == pytest.approx(
-        smooth.predict(moved).mean(), rel=1e-9
-    )
+    assert found.average[0, 2, 4] == pytest.approx(smooth.predict(moved).mean(), rel=1e-9)
     f = found.average[0] - found.average.mean()
     sums = f.mean(axis=1)[:, None] + f.mean(axis=0)
     assert found.interaction[0] == pytest.approx(np.sqrt(np.sum((f - sums) ** 2) / np.sum(f**2)))
@@ -682,9 +667,7 @@ def test_errors_are_those_of_the_rows_that_are_averaged(smooth, few_rows):
 
 
 def test_plots_show_the_average(smooth, few_rows, mixed):
-    found = PartialDependenceDisplay.from_estimator(
-        smooth, few_rows[0], 0, grid_resolution=8
-    )
+    found = PartialDependenceDisplay.from_estimator(smooth, few_rows[0], 0, grid_resolution=8)
     ax = found.plot(Figure().subplots(), rows=3).ax_
     assert len(ax.lines) == 4
     np.testing.assert_array_equal(ax.lines[-1].get_ydata(), found.average[0])
@@ -694,15 +677,9 @@ def test_plots_show_the_average(smooth, few_rows, mixed):
         .ax_
     )
     assert both.get_ylabel() == "column 1"
-    levels = (
-        partial_dependence(mixed[1], mixed[0], "kind")
-        .plot(Figure().subplots())
-        .ax_
-    )
+    levels = partial_dependence(mixed[1], mixed[0], "kind").plot(Figure().subplots()).ax_
     assert [text.get_text() for text in levels.get_xticklabels()] == ["a", "b", "c"]
-    pair = partial_dependence(
-        mixed[1], mixed[0], ["kind", "size"], grid_resolution=9
-    )
+    pair = partial_dependence(mixed[1], mixed[0], ["kind", "size"], grid_resolution=9)
     assert len(pair.plot(Figure().subplots()).ax_.get_xticks()) == 3
 
 
@@ -762,9 +739,7 @@ def test_planted_order_of_columns_is_seen(smooth, few_rows):
 
 
 @pytest.mark.parametrize("n_orders", [2, 64])
-def test_contributions_add_up_however_few_orders_there_are(
-    smooth, few_rows, n_orders
-):
+def test_contributions_add_up_however_few_orders_there_are(smooth, few_rows, n_orders):
     X = few_rows[0]
     found = contributions(smooth, X[:5], X, n_orders=n_orders)
     whole = found.base + found.contributions.sum(axis=1)
@@ -817,6 +792,4 @@ def test_table_and_plot_show_the_largest(smooth, few_rows):
 
 def test_an_odd_number_of_orders_is_refused(smooth, few_rows):
     with pytest.raises(InvalidInput, match=r"n_orders must be even, .*; got 5"):
-        contributions(
-            smooth, few_rows[0][:1], few_rows[0], n_orders=5
-        )
+        contributions(smooth, few_rows[0][:1], few_rows[0], n_orders=5)

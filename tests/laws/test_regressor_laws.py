@@ -473,9 +473,7 @@ def test_coefficients_of_rows_and_of_features():
     own = KERNEL(NEW_ROWS, model.X_fit_) @ model.dual_coef_ + model.intercept_
     assert np.allclose(own, model.predict(NEW_ROWS))
     assert np.allclose(model.map_(NEW_ROWS) @ model.coef_ + model.intercept_, own, atol=1e-6)
-    features = bo.SVR(KERNEL, C=1.0, epsilon=0.1, n_features=64, random_state=0).fit(
-        ROWS, TARGET
-    )
+    features = bo.SVR(KERNEL, C=1.0, epsilon=0.1, n_features=64, random_state=0).fit(ROWS, TARGET)
     with pytest.raises(AttributeError, match="only a fit with the kernel itself"):
         features.dual_coef_  # noqa: B018
 
@@ -536,9 +534,7 @@ def test_few_rows_as_scikit_learn(nu, w):
 
 
 def test_objective_is_that_of_the_definition():
-    ours = bo.OneClassSVM(KERNEL, nu=0.2).fit(
-        NORMAL, sample_weight=NORMAL_WEIGHTS
-    )
+    ours = bo.OneClassSVM(KERNEL, nu=0.2).fit(NORMAL, sample_weight=NORMAL_WEIGHTS)
     a, f, rho = ours.dual_coef_, ours.score_samples(NORMAL), float(ours.offset_[0])
     value = (
         0.5 * a @ KERNEL(NORMAL) @ a
@@ -566,9 +562,7 @@ def test_at_most_nu_of_the_weight_lies_outside(kind, nu):
 
 
 def test_all_rows_may_lie_outside():
-    ours = bo.OneClassSVM(KERNEL, nu=1.0).fit(
-        NORMAL, sample_weight=NORMAL_WEIGHTS
-    )
+    ours = bo.OneClassSVM(KERNEL, nu=1.0).fit(NORMAL, sample_weight=NORMAL_WEIGHTS)
     assert np.allclose(ours.dual_coef_, NORMAL_WEIGHTS, rtol=1e-12)
     assert ours.offset_[0] == pytest.approx(ours.score_samples(NORMAL).max())
 
@@ -577,9 +571,7 @@ def test_features_are_made_where_they_are_asked_for():
     exact = bo.OneClassSVM(KERNEL, nu=0.2).fit(NORMAL)
     own = exact.map_(NEW_NORMAL) @ exact.coef_[0] - exact.offset_
     assert np.allclose(own, exact.decision_function(NEW_NORMAL), atol=1e-6 * exact.offset_)
-    features = bo.OneClassSVM(
-        KERNEL, nu=0.2, n_features=150, random_state=0
-    ).fit(NORMAL)
+    features = bo.OneClassSVM(KERNEL, nu=0.2, n_features=150, random_state=0).fit(NORMAL)
     with pytest.raises(AttributeError, match="only a fit with the kernel itself"):
         features.dual_coef_  # noqa: B018
     close = np.abs(features.decision_function(NEW_NORMAL) - exact.decision_function(NEW_NORMAL))
@@ -626,9 +618,9 @@ def test_systems_of_rows_and_of_features_find_the_same_minimum(D, w):
 
 def test_without_an_intercept():
     options = dict(method="orthogonal", tol=1e-10, random_state=0, loss="absolute", alpha=0.5)
-    model = bo.KernelRegressor(
-        KERNEL, n_features=1024, fit_intercept=False, **options
-    ).fit(FEW_ROWS, FEW_TARGET)
+    model = bo.KernelRegressor(KERNEL, n_features=1024, fit_intercept=False, **options).fit(
+        FEW_ROWS, FEW_TARGET
+    )
     assert model.intercept_ == 0
     found = model.solution_.objective
     for direction in np.random.default_rng(1).standard_normal((20, 1024)):

@@ -706,9 +706,7 @@ def test_a_fit_by_whitened_sums_is_that_of_whitened_rows(noisy_rows, method):
     assert (quick.moments_.precision, right.moments_.precision) == ("float32", "float64")
     assert quick.choice_.map is quick.map_
     assert quick.solution_.outcome.good
-    assert (
-        abs(error(quick, noisy_rows) / error(right, noisy_rows) - 1) < 5e-3
-    )
+    assert abs(error(quick, noisy_rows) / error(right, noisy_rows) - 1) < 5e-3
 
 
 def test_predictions_are_products_of_features_and_coefficients(noisy_rows):
@@ -758,9 +756,7 @@ def test_a_small_penalty_of_the_chosen_method_is_summed_in_float64_at_once(
     np.testing.assert_allclose(again.predict(new), model.predict(new), atol=1e-6)
 
 
-def test_such_a_model_is_saved_goes_on_and_does_not_depend_on_blocks(
-    noisy_rows, tmp_path
-):
+def test_such_a_model_is_saved_goes_on_and_does_not_depend_on_blocks(noisy_rows, tmp_path):
     X, y, new, _ = noisy_rows
     model = fit_of_sums(noisy_rows)
     bo.save(model, tmp_path / "model")
