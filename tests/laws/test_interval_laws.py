@@ -12,13 +12,11 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 import bochner as bo
 from bochner import Blocks
-from bochner.data.sample import row_priorities
 from bochner.errors import DataWarning, InvalidInput
 from bochner.kernels import Gaussian
 from bochner.models._intervals import learn_errors
 from bochner.models.error_law import Distribution, ErrorLaw, LeftOutRows, TargetLaw, interval_score
 from bochner.report.held_out import judge_held_out
-from bochner.report.labelled import KeptValues
 
 # ---- interval: Intervals of regressors: scores by brute force, coverage, and what they are learned from
 
@@ -666,31 +664,3 @@ def test_few_rows_say_so(rows):
     found, why = judge_held_out(model, Blocks.from_arrays(X[:4], y[:4]))
     assert found is None
     assert why == "none: 4 rows are too few to hold some out."
-
-
-@pytest.mark.parametrize("several", [False, True], ids=["two", "three"])
-def test_areas_of_many_rows_are_those_of_some_at_random(rows, several):
-    """Blocks of any size keep the same rows: those of the lowest priority."""
-    X, y = rows
-    codes = np.where(y > 0.5, 2.0 if several else 1.0, np.where(several & (y < -0.5), 1.0, 0.0))
-    model = bo.LogisticRegression(**COMMON).fit(X, codes)
-    w = np.random.default_rng(0).uniform(0.5, 2, len(y)) * (np.arange(len(y)) % 5 > 0)
-    told = []
-    for size in (7, 50, len(y)):
-        kept = KeptValues(model, 3, most=60)
-        for start in range(0, len(y), size):
-            here = slice(start, start + size)
-            kept.add(X[here], codes[here], w[here], start)
-        told.append(kept.measures())
-    priority = np.where(w > 0, row_priorities(3, 0, len(y)), 2.0)
-    some = np.argsort(priority, kind="stable")[:60]
-    expected = log_loss(codes[some], model.predict_proba(X[some]), sample_weight=w[some])
-    f = model.decision_function(X[some])
-    f = f if several else np.column_stack([-f, f])
-    areas = [
-        roc_auc_score(codes[some] == c, f[:, k], sample_weight=w[some])
-        for k, c in enumerate(model.classes_)
-    ]
-    for found in told:
-        assert found["log_loss"] == pytest.approx(expected, rel=1e-9)
-        assert found["auc"] == pytest.approx(np.mean(areas), rel=1e-9)

@@ -24,7 +24,7 @@ from bochner.models.prediction_displays import has_features
 from bochner.models.unsupervised.transform import KernelFeatures
 from bochner.persist.files import load
 from bochner.report.model import report_model
-from bochner.report.quality import coded, errors_of, kind_of, look
+from bochner.report.quality import coded, errors_of, examine, kind_of
 from bochner.report.render import require
 
 #: Bytes written to standard output at a time.
@@ -101,7 +101,7 @@ def run_check(
     errors: dict[str, dict[str, float]] = {}
     with terminal.reading("predict", blocks) as watched:
         if kind_of(fitted) != "features" and next(iter(watched)).y is not None:
-            errors = errors_of(fitted, look(fitted, coded(fitted, watched), ()))
+            errors = errors_of(fitted, examine(fitted, coded(fitted, watched), 0))
     with terminal.reading("certify", features) as watched:
         numbers, words = certified(fitted, watched, other=True)
     n_rows = count_rows(features)

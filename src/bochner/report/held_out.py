@@ -5,7 +5,6 @@ a table each row has the mean targets of other rows, as in every fit.
 """
 
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.random import stream
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import Sample
 from bochner.errors import DataWarning, InvalidInput, SolutionWarning
@@ -22,8 +21,7 @@ from bochner.models._base import KernelEstimator
 from bochner.models.convex.one_class import OneClassSVM
 from bochner.models.convex.regressors import KernelRegressor
 from bochner.models.prediction_displays import SGD
-from bochner.report.labelled import measures, values_of
-from bochner.report.quality import target_names, unweighted
+from bochner.report.quality import label_errors, number_errors, target_names, unweighted
 from bochner.report.render import number
 
 #: Rows that are looked at, at most, and how many of them to one that is held out.
@@ -165,27 +163,7 @@ def _errors(
         return {"rows": {"outside": outside, "nu": float(model.get_params()["nu"])}}
     if is_classifier(model):
         labels = model.classes_[y.astype(np.intp)]
-        return {target_names(model, 1)[0]: dict(_labelled(one, X, labels, w))}
+        return {target_names(model, 1)[0]: dict(label_errors(one, X, labels, one.predict(X), w))}
     if isinstance(model, KernelRegressor) and model.loss not in ("squared", "huber", "absolute"):
         return {target_names(model, 1)[0]: {"explained": one.score(X, y, w)}}
-    f = to_numpy(one.predict(X)).astype(np.float64)
-    y, f = y.reshape(len(y), -1).astype(np.float64), f.reshape(len(f), -1)
-    squared = np.average((y - f) ** 2, axis=0, weights=w)
-    variance = np.average((y - np.average(y, axis=0, weights=w)) ** 2, axis=0, weights=w)
-    names = target_names(model, y.shape[1])
-    return {name: _pair(*pair) for name, *pair in zip(names, squared, variance, strict=True)}
-
-
-def _pair(squared: float, variance: float) -> dict[str, float]:
-    share = 1 - squared / variance if variance > 0 else float("nan")
-    return {"rmse": float(squared) ** 0.5, "r_squared": float(share)}
-
-
-def _labelled(
-    one: Any, X: Array, labels: Array, w: Float[Array, " m"]
-) -> Iterator[tuple[str, float]]:
-    """Give what is known of labels: shares, log loss, and the area under the curve."""
-    classes = one.classes_
-    yield "accuracy", float(np.average(one.predict(X) == labels, weights=w))
-    yield "majority", max(float(w[labels == c].sum() / w.sum()) for c in classes)
-    yield from measures(np.searchsorted(classes, labels), *values_of(one, X), w)
+    return number_errors(model, y, to_numpy(one.predict(X)), w)

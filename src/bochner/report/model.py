@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from bochner import features, kernels, landmarks
-from bochner._core.arrays import is_sparse, to_numpy
+from bochner._core.arrays import to_numpy
 from bochner._core.checks import integer
 from bochner._core.html import framed
 from bochner._core.random import Seed, seed_of
@@ -47,21 +47,23 @@ from bochner.models.unsupervised.kmeans import KernelKMeans
 from bochner.models.unsupervised.pca import KernelPCA
 from bochner.report.model_page import model_page
 from bochner.report.quality import (
+    Examined,
     Quality,
     RowLeverage,
     Seen,
-    as_given,
     certificate_of,
     coded,
+    examine,
     kind_of,
-    look,
     moments_of,
     quality_of,
-    rankings_for,
+    seen_of,
     unweighted,
 )
 from bochner.report.render import versions
 from bochner.solvers.ridge.eigen import Eigen, decompose
+from bochner.sums.moments import Accumulator
+from bochner.sums.rows import indicators
 
 
 @dataclass(frozen=True)
@@ -202,8 +204,6 @@ def _chosen(model: KernelEstimator, columns: Any) -> Iterator[str]:
 
 # --- A report of a fitted learner on rows: all numbers as values, and one HTML page of them -------
 
-REFERENCE = 256  # Random rows that kernel values are compared on
-
 #: Columns whose importance is measured at most, and rows times columns that are predicted for it.
 MOST_COLUMNS, CELLS, FEWEST_ROWS = 512, 1 << 16, 128
 
@@ -228,7 +228,7 @@ class ModelReport:
     fit : FitFacts
         What was fitted on what.
     seen : Seen
-        What one pass over all rows found: errors, the rows to look at, their fingerprint.
+        The number of rows, the predicted groups, the rows to look at.
     rows_of_fit : bool or None
         Whether the rows are those of the fit: as many, with the same mean and variance of the
         target. None where the learner keeps neither.
@@ -306,7 +306,6 @@ class ModelReport:
             "calibration": _arrays(self.quality.calibration),
             "lists": {one.title: [row.number for row in one.rows] for one in self.seen.lists},
             "without": self.without,
-            "fingerprint": self.seen.fingerprint,
             "seconds": {phase.name: phase.seconds for phase in self.phases},
         }
 
@@ -363,26 +362,28 @@ def report_model(
 
     Notes
     -----
-    Two passes over the rows, O(n D²) at most, and six fits to half the sample. On the rows of its
+    A few passes over the rows, predictions of at most 2²⁰ of them at random, and six fits to half
+    the sample. On the rows of its
     fit a ridge regression or Gaussian process is judged by exact leave-one-out predictions.
     """
     check_is_fitted(model)
     phases: list[Phase] = []
     seed = seed_of(random_state)
     n_sample = integer(n_sample, "report_model", "n_sample", 16)
-    with _phase(phases, "read and sample"):
+    with _phase(phases, "read and predict"):
         blocks = _blocks(model, X, y, sample_weight)
-        sample = _dense(blocks.sample(n_sample, seed))
+        examined = examine(model, blocks, seed)
+        sample = examined.sample(n_sample, seed)
+        same = _same_rows(model, examined, blocks)
     with _phase(phases, "decompose"):
         eigen, leverage = _decomposed(model)
-    with _phase(phases, "look at all rows"):
-        seen = look(model, blocks, rankings_for(model, sample.X[:REFERENCE], leverage))
-        seen = as_given(seen, model._rows_to_predict(X) if is_table(X) else blocks)
-    same = _same_rows(model, seen)
+    with _phase(phases, "rows to look at"):
+        given = model._rows_to_predict(X) if is_table(X) else blocks
+        seen = seen_of(model, examined, leverage, given)
     with _phase(phases, "certificate"):
         certificate, words = _certified(model, blocks, same)
     with _phase(phases, "calibration"):
-        quality = quality_of(model, sample, seen, leverage if same else None)
+        quality = quality_of(model, sample, examined, leverage if same else None)
     with _phase(phases, "other widths"):
         tried, reason = _widths(model, sample, quality, widths, exact, seed)
     with _phase(phases, "columns"):
@@ -432,31 +433,26 @@ def _blocks(model: KernelEstimator, X: Any, y: Any, w: Any) -> Blocks:
     return model._blocks_of(X, y, w, first=False)[0]
 
 
-def _dense(sample: Sample) -> Sample:
-    X, y, w = (None if a is None or is_sparse(a) else to_numpy(a) for a in sample[:3])
-    m = len(sample.index)
-    return Sample(sample.X if X is None else X, y, np.ones(m) if w is None else w, sample.index)
-
-
-def _same_rows(model: KernelEstimator, seen: Seen) -> bool | None:
+def _same_rows(model: KernelEstimator, found: Examined, blocks: Blocks) -> bool | None:
     """Whether these rows are those of the fit, as far as sums of the target tell."""
     fitted = moments_of(model)
-    if fitted is None or not len(fitted.target_mean):
+    if fitted is None or not len(fitted.target_mean) or found.y is None:
         return None
-    if seen.sums is not None:
-        t = len(fitted.target_mean)
-        mean, power = seen.sums.target_mean[t:], seen.sums.power[t:]
-    elif seen.confusion is not None:  # mean and power of −1 and +1
-        weights = seen.confusion.sum(axis=1)
-        share = weights[weights.size == 2 :] / weights.sum()
-        mean, power = 2 * share - 1, weights.sum() * (1 - (2 * share - 1) ** 2)
-    else:
-        return None
-    if seen.n_rows != fitted.rows or len(mean) != len(fitted.target_mean):
+    if found.n_rows != fitted.rows:
+        return False
+    sums = Accumulator()
+    for block in blocks:
+        y = to_numpy(block.y)
+        if kind_of(model) == "classification":
+            y = indicators(y.astype(np.float64), len(model.classes_))
+        w = np.ones(len(y)) if block.w is None else to_numpy(block.w)
+        sums.add(np.zeros((len(y), 1)), y.reshape(len(y), -1).astype(np.float64), w)
+    same = sums.moments()
+    if len(same.target_mean) != len(fitted.target_mean):
         return False
     scale = np.sqrt(fitted.power / fitted.weight) + np.abs(fitted.target_mean)
-    near = np.abs(mean - fitted.target_mean) <= 1e-6 * scale
-    return bool(np.all(near) and np.allclose(power, fitted.power, rtol=1e-5))
+    near = np.abs(same.target_mean - fitted.target_mean) <= 1e-6 * scale
+    return bool(np.all(near) and np.allclose(same.power, fitted.power, rtol=1e-5))
 
 
 def _decomposed(model: KernelEstimator) -> tuple[Eigen | None, RowLeverage | None]:

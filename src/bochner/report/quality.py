@@ -1,21 +1,20 @@
-"""What a report measures: one pass over the rows, the rows to look at, and the predictions."""
+"""Measures of a report: predictions of random rows, their errors, and the rows to look at."""
 
-import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import is_classifier, is_clusterer, is_outlier_detector, is_regressor
+from sklearn.metrics import accuracy_score, confusion_matrix, log_loss, roc_auc_score
 
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import block_rows
 from bochner.certificates.certificate import Certificate
-from bochner.data.blocks import Blocks
-from bochner.data.sample import Sample
-from bochner.data.sources import Block
+from bochner.data.blocks import Blocks, count_rows
+from bochner.data.sample import Sample, chosen_rows
 from bochner.errors import InvalidInput
 from bochner.features.nystrom.nystrom import Rounded
 from bochner.models._base import KernelEstimator
@@ -28,20 +27,18 @@ from bochner.models.prediction_displays import (
     scores_of,
 )
 from bochner.models.unsupervised.pca import KernelPCA
-from bochner.report.labelled import KeptValues
 from bochner.solvers.ridge.eigen import Eigen
 from bochner.solvers.ridge.leave_one_out import Rounding, left_out_errors
-from bochner.sums.moments import Accumulator, Moments
+from bochner.sums.moments import Moments
 from bochner.sums.rows import indicators
 
 LISTED = 8  # Rows listed
-OFF = "Rows that the features approximate worst"
-UNSURE = "Rows whose prediction is least certain"
-STRANGE = "Rows most unlike the others"
-MISSED = "Rows with the largest errors"
+#: Random rows that are predicted, and their numbers, at most: 256 MB in float64.
+MOST_ROWS, MOST_NUMBERS = 1 << 20, 1 << 25
+FEWEST_ROWS = 1024  # However many columns they have
 
 
-# --- What a fitted learner does ------------------------------------------------------------------
+# --- The kind of a learner, its features and its rows --------------------------------------------
 
 
 def kind_of(model: KernelEstimator) -> str:
@@ -82,14 +79,44 @@ def features(model: KernelEstimator, X: Array) -> Float[Array, "b D"]:
     return to_numpy(Rounded(model.kernel_, model.map_, model.feature_dtype_)(X)).astype(np.float64)
 
 
-def predictions(model: KernelEstimator, X: Array) -> Array | None:
-    """Return what the learner predicts for rows as its map reads them; None if nothing."""
-    if kind_of(model) == "features":
-        return None
-    return to_numpy(model.predict(Blocks.from_arrays(X)))
+# --- Random rows and their predictions -----------------------------------------------------------
 
 
-# --- One pass over all rows ----------------------------------------------------------------------
+class Examined(NamedTuple):
+    """Random rows, labels as codes, and the predictions of a learner for them."""
+
+    n_rows: int  # Of all data
+    X: Any
+    y: Any
+    w: Array
+    index: Array
+    predicted: Array | None  # None for learners that transform only
+
+    @property
+    def rows(self) -> Blocks:
+        """The rows as the learner reads them."""
+        return Blocks.from_arrays(self.X)
+
+    def sample(self, m: int, seed: int) -> Sample:
+        """Return ``m`` random rows of them."""
+        kept = np.flatnonzero(np.isin(self.index, chosen_rows(seed, self.n_rows, m)))
+        y = None if self.y is None else self.y[kept]
+        return Sample(self.X[kept], y, self.w[kept], self.index[kept])
+
+
+def examine(model: KernelEstimator, blocks: Blocks, seed: int) -> Examined:
+    """Return the predictions of at most 2²⁰ random rows, of all rows if there are no more."""
+    most = max(FEWEST_ROWS, min(MOST_ROWS, MOST_NUMBERS // blocks.n_columns))
+    X, y, w, index = blocks.sample(most, seed)
+    X = X if is_sparse(X) else to_numpy(X)
+    w = np.ones(len(index)) if w is None else to_numpy(w).astype(np.float64)
+    rows = None if kind_of(model) == "features" else Blocks.from_arrays(X)
+    predicted = None if rows is None else to_numpy(model.predict(rows))
+    n_rows = len(index) if len(index) < most else count_rows(blocks)
+    return Examined(n_rows, X, None if y is None else to_numpy(y), w, index, predicted)
+
+
+# --- Rows to look at -----------------------------------------------------------------------------
 
 
 class Row(NamedTuple):
@@ -104,7 +131,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RowList:
-    """The rows of largest value, largest first: what they are, and what the value means."""
+    """The rows of largest value, largest first, and the meaning of the value."""
 
     title: str
     measure: str
@@ -112,257 +139,117 @@ class RowList:
     rows: tuple[Row, ...] = ()
 
 
-class Ranking(NamedTuple):
-    """A list without rows, and the value of each row from X, Z, y and its prediction."""
-
-    empty: RowList
-    value: Callable[[Array, Array, Array | None, Array | None], Array]
-
-
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """What a pass over all rows found."""
+    """The rows of the data, the predicted groups, and the rows to look at."""
 
     n_rows: int
-    sums: Moments | None  # of residuals and targets side by side, of regressions
-    #: Weight of rows by true class (down) and predicted class (across).
-    confusion: Float[Array, "K K"] | None
-    labelled: dict[str, float]  # "log_loss" and "auc" of classes, as held_out.HeldOut has them
-    counts: dict[str, int]  # rows by cluster, or inside and outside
+    n_examined: int  # Random rows that errors, counts and lists are of
+    counts: dict[str, int]  # Rows by cluster, or inside and outside
     lists: tuple[RowList, ...]
-    columns: tuple[str, ...]  # names of the columns of listed rows, of a table as it was given
-    fingerprint: str  # SHA-256 of all numbers of the rows, in their order
+    columns: tuple[str, ...]  # Names of the columns of listed rows, of a table as it was given
 
 
-def look(model: KernelEstimator, blocks: Blocks, rankings: Sequence[Ranking]) -> Seen:
-    """Read all rows once."""
-    seen = _Pass(model, rankings)
-    width = model.map_.n_features if has_features(model) else 1024
-    for block in blocks.with_rows(block_rows(width)):
-        seen.add(block)
-    return seen.found()
+def seen_of(
+    model: KernelEstimator, found: Examined, leverage: "RowLeverage | None", given: Blocks
+) -> Seen:
+    """Return the rows to look at, with cells as ``given`` has them, and the predicted groups."""
+    lists = [
+        replace(one, rows=_largest(found, values))
+        for one, values in _ranked(model, found, leverage)
+    ]
+    lists = [one for one in lists if one.rows]
+    columns: tuple[str, ...] = ()
+    numbers = [row.number for one in lists for row in one.rows]
+    table = given.as_given(numbers) if numbers else None
+    if table is not None:
+        columns, cells = table
+        of_row = dict(zip(numbers, cells, strict=True))
+        for i, one in enumerate(lists):
+            rows = tuple(row._replace(x=of_row[row.number]) for row in one.rows)
+            lists[i] = replace(one, rows=rows)
+    counts = _counts(model, found.predicted)
+    return Seen(found.n_rows, len(found.index), counts, tuple(lists), columns)
 
 
-def as_given(seen: Seen, blocks: Blocks) -> Seen:
-    """Return it with rows as the table has them; those of arrays stay as they are."""
-    numbers = [row.number for one in seen.lists for row in one.rows]
-    given = blocks.as_given(numbers) if numbers else None
-    if given is None:
-        return seen
-    names, cells = given
-    of_row = dict(zip(numbers, cells, strict=True))
-    lists = (
-        replace(one, rows=tuple(row._replace(x=of_row[row.number]) for row in one.rows))
-        for one in seen.lists
-    )
-    return replace(seen, lists=tuple(lists), columns=names)
-
-
-class _Pass:
-    """What has been seen so far."""
-
-    def __init__(self, model: KernelEstimator, rankings: Sequence[Ranking]) -> None:
-        self.model, self.rankings, self.kind = model, rankings, kind_of(model)
-        self.n_rows, self.sums = 0, Accumulator()
-        self.hashes = {name: hashlib.sha256() for name in ("X", "places", "lengths", "y", "w")}
-        self.counts: dict[str, int] = {}
-        self.leaders: list[list[Row]] = [[] for _ in rankings]
-        K = len(model.classes_) if self.kind == "classification" else 0
-        self.confusion = np.zeros((K, K))
-        self.values = KeptValues(model, model.seed_) if K else None
-
-    def add(self, block: Block) -> None:
-        """Take in the rows of a block."""
-        X = block.X if is_sparse(block.X) else to_numpy(block.X)
-        y, w = (None if a is None else to_numpy(a) for a in (block.y, block.w))
-        _hash(self.hashes, X, y, w)
-        self.n_rows += X.shape[0]
-        f = predictions(self.model, X)
-        self._count(f)
-        if y is not None and f is not None:
-            w = np.ones(len(y)) if w is None else w.astype(np.float64)
-            self._compare(y, f, w)
-            if self.values is not None:
-                self.values.add(X, y, w, block.start)
-        Z = features(self.model, X) if self.rankings else X
-        for held, ranking in zip(self.leaders, self.rankings, strict=True):
-            _keep(held, ranking.value(X, Z, y, f), block.start, X, y, f)
-
-    def _count(self, found: Array | None) -> None:
-        if self.kind in ("clusters", "outliers") and found is not None:
-            names = {1: "inside", -1: "outside"} if self.kind == "outliers" else {}
-            for label, count in zip(*np.unique(found, return_counts=True), strict=True):
-                name = names.get(int(label), str(label))
-                self.counts[name] = self.counts.get(name, 0) + int(count)
-
-    def _compare(self, y: Array, f: Array, w: Array) -> None:
-        if self.kind == "classification":
-            codes = np.searchsorted(self.model.classes_, f)
-            np.add.at(self.confusion, (y.astype(int), codes), w)
-        elif self.kind == "regression" and f.size == y.size:
-            y = y.reshape(len(y), -1).astype(np.float64)
-            self.sums.add(np.zeros((len(y), 1)), np.hstack([y - f.reshape(y.shape), y]), w)
-
-    def found(self) -> Seen:
-        """Return what the pass has found."""
-        lists = zip(self.rankings, self.leaders, strict=True)
-        return Seen(
-            self.n_rows,
-            self.sums.moments() if self.sums.rows > 0 else None,
-            self.confusion if self.confusion.sum() > 0 else None,
-            {} if self.values is None else self.values.measures(),
-            dict(sorted(self.counts.items(), key=lambda pair: -pair[1])),
-            tuple(replace(ranking.empty, rows=tuple(rows)) for ranking, rows in lists if rows),
-            (),
-            hashlib.sha256(b"".join(one.digest() for one in self.hashes.values())).hexdigest(),
-        )
-
-
-def _keep(
-    held: list[Row], values: Array, start: int, X: Any, y: Array | None, f: Array | None
-) -> None:
-    """Keep the rows of largest value, this block's among them."""
-    least = held[-1].value if len(held) == LISTED else -np.inf
-    for j in np.argsort(-values, kind="stable")[:LISTED]:
-        if values[j] > least:
-            x = X[[j]].toarray()[0] if is_sparse(X) else X[j]
-            observed, predicted = (None if a is None else a[j] for a in (y, f))
-            held.append(Row(start + int(j), float(values[j]), observed, predicted, x))
-    held.sort(key=lambda row: (-row.value, row.number))
-    del held[LISTED:]
-
-
-def _hash(parts: dict[str, Any], X: Any, y: Array | None, w: Array | None) -> None:
-    """Add the numbers of rows to SHA-256 sums: the same for any size of blocks."""
-    arrays = {"X": X, "y": y, "w": w}
-    if is_sparse(X):
-        X = X.tocsr()
-        arrays |= {"places": X.indices, "lengths": np.diff(X.indptr), "X": X.data}
-    for name, array in arrays.items():
-        if array is not None:
-            parts[name].update(np.ascontiguousarray(array, dtype="<f8").data)
-
-
-# --- What rows are listed by ---------------------------------------------------------------------
-
-
-def rankings_for(
-    model: KernelEstimator, reference: Array, leverage: "RowLeverage | None"
-) -> tuple[Ranking, ...]:
-    """Return what the rows of this learner are listed by.
-
-    The kernel is compared on ``reference``, random rows; ``leverage`` is of ridge regressions.
-    """
-    found = (_off(model, reference), _unsure(model, leverage), _missed(model))
-    return tuple(filter(None, found))
-
-
-def _off(model: KernelEstimator, reference: Array) -> Ranking | None:
-    """Rank rows by how far their features are from the kernel."""
-    if not has_features(model):
-        return None
-    kernel = model.kernel_
-    if model.map_.below_kernel:
-        words = (
-            "e(x)/k(x, x), where e(x) = k(x, x) − |φ(x)|²: the share of the row that the features "
-            "leave out. Where it is near 1 they know nothing of the row, and the prediction is "
-            "close to the intercept."
-        )
-
-        def share(X: Array, Z: Array, *_: Any) -> Array:
-            size = to_numpy(kernel.diag(X.astype(np.float64))).astype(np.float64)
-            left = np.maximum(size - np.einsum("ij,ij->i", Z, Z), 0.0)
-            return np.divide(left, size, out=np.zeros_like(left), where=size > 0)
-
-        return Ranking(RowList(OFF, "share left out", words), share)
-    other = features(model, reference)
-    words = (
-        f"Root mean square of φ(x)·φ(s) − k(x, s) over {reference.shape[0]:,} random rows s, in "
-        "units of the kernel. Features of this map have the length √k(x, x), so their length shows "
-        "no error."
-    )
-
-    def off(X: Array, Z: Array, *_: Any) -> Array:
-        K = to_numpy(kernel(X.astype(np.float64), reference.astype(np.float64)))
-        return np.sqrt(np.mean((Z @ other.T - K) ** 2, axis=1))
-
-    return Ranking(RowList(OFF, "kernel error", words), off)
-
-
-def _unsure(model: KernelEstimator, leverage: "RowLeverage | None") -> Ranking | None:
-    """Rank rows by how uncertain their prediction is, in the terms of the learner."""
+def _counts(model: KernelEstimator, predicted: Array | None) -> dict[str, int]:
+    """Return the rows by cluster, or inside and outside, the most frequent first."""
     kind = kind_of(model)
-    if kind == "classification":
-        return _doubtful(model)
-    if isinstance(model, GaussianProcessRegressor):
+    if kind not in ("clusters", "outliers") or predicted is None:
+        return {}
+    names = {1: "inside", -1: "outside"} if kind == "outliers" else {}
+    labels, counts = np.unique(predicted, return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    return {names.get(int(labels[i]), str(labels[i])): int(counts[i]) for i in order}
+
+
+def _largest(found: Examined, values: Array) -> tuple[Row, ...]:
+    rows = []
+    for j in np.argsort(-values, kind="stable")[:LISTED]:
+        x = found.X[[j]].toarray()[0] if is_sparse(found.X) else found.X[j]
+        y, f = (None if a is None else a[j] for a in (found.y, found.predicted))
+        rows.append(Row(int(found.index[j]), float(values[j]), y, f, x))
+    return tuple(rows)
+
+
+def _ranked(
+    model: KernelEstimator, found: Examined, leverage: "RowLeverage | None"
+) -> Iterator[tuple[RowList, Array]]:
+    """Give the lists of this learner without rows, and the value of each row."""
+    kind, rows, title = kind_of(model), found.rows, "Rows whose prediction is least certain"
+    process = isinstance(model, GaussianProcessRegressor)
+    if kind == "classification" and hasattr(model, "predict_proba"):
+        words = "1 − the probability of the label predicted."
+        yield RowList(title, "doubt", words), 1 - to_numpy(model.predict_proba(rows)).max(axis=1)
+    elif kind == "classification":
+        words = "The margin between the label predicted and the next, negated: 0 is a tie."
+        f = to_numpy(model.decision_function(rows))
+        best = np.sort(f, axis=1) if f.ndim == 2 else None
+        yield (
+            RowList(title, "−margin", words),
+            -np.abs(f) if best is None else best[:, -2] - best[:, -1],
+        )
+    elif process:
         words = "Standard deviation of f(x) under the posterior, in units of the target."
-
-        def deviation(X: Array, *_: Any) -> Array:
-            found = to_numpy(model.predict(Blocks.from_arrays(X), return_std=True)[1])
-            return found.reshape(len(found), -1)[:, 0]
-
-        return Ranking(RowList(UNSURE, "deviation", words), deviation)
-    if leverage is not None:
+        spread = to_numpy(model.predict(rows, return_std=True)[1])
+        yield RowList(title, "deviation", words), spread.reshape(len(spread), -1)[:, 0]
+    elif leverage is not None:
         words = (
             "σ√h(x): the standard deviation that a Gaussian process on the same features would "
             "give, in units of the target; h(x) is the leverage of the row."
         )
-        return Ranking(RowList(UNSURE, "deviation", words), lambda _, Z, *__: leverage.deviation(Z))
-    if kind == "outliers":
+        blocks = rows.with_rows(block_rows(model.map_.n_features))
+        parts = [leverage.deviation(features(model, block.X)) for block in blocks]
+        yield RowList(title, "deviation", words), np.concatenate(parts)
+    elif kind == "outliers":
         words = "−φ(x)·β: the higher, the less like the rows of the fit."
-        score = lambda X, *_: -to_numpy(model.score_samples(Blocks.from_arrays(X)))
-        return Ranking(RowList(STRANGE, "strangeness", words), score)
-    if kind == "clusters":
+        yield (
+            RowList("Rows most unlike the others", "strangeness", words),
+            -to_numpy(model.score_samples(rows)),
+        )
+    elif kind == "clusters":
         words = "Distance to the nearest centre over that to the next: 1 is halfway between two."
-        return Ranking(RowList(UNSURE, "ratio", words), lambda X, *_: _between(model, X))
-    return None
+        yield RowList(title, "ratio", words), _between(model, rows)
+    y, predicted, title = found.y, found.predicted, "Rows with the largest errors"
+    if kind != "regression" or y is None or predicted is None or predicted.size != y.size:
+        return
+    if process:
+        words = "|y − mean| in standard deviations of a new y: beyond 4 is a row to look at."
+        yield RowList(title, "deviations off", words), np.abs(scores_of(model, rows, y)[:, 0])
+    else:
+        words = "|observed − predicted|, in units of the target (the first, if there are several)."
+        yield (
+            RowList(title, "error", words),
+            np.abs(y.reshape(len(y), -1) - predicted.reshape(len(y), -1))[:, 0],
+        )
 
 
-def _doubtful(model: KernelEstimator) -> Ranking:
-    if hasattr(model, "predict_proba"):
-        words = "1 − the probability of the label predicted."
-        doubt = lambda X, *_: 1 - to_numpy(model.predict_proba(Blocks.from_arrays(X))).max(axis=1)
-        return Ranking(RowList(UNSURE, "doubt", words), doubt)
-
-    def margin(X: Array, *_: Any) -> Array:
-        f = to_numpy(model.decision_function(Blocks.from_arrays(X)))
-        best = np.sort(f, axis=1) if f.ndim == 2 else None
-        return -np.abs(f) if best is None else best[:, -2] - best[:, -1]
-
-    words = "The margin between the label predicted and the next, negated: 0 is a tie."
-    return Ranking(RowList(UNSURE, "−margin", words), margin)
-
-
-def _between(model: KernelEstimator, X: Array) -> Array:
-    distances = np.sort(to_numpy(model.transform(Blocks.from_arrays(X))), axis=1)
+def _between(model: KernelEstimator, rows: Blocks) -> Array:
+    distances = np.sort(to_numpy(model.transform(rows)), axis=1)
     if distances.shape[1] < 2:
         return np.zeros(len(distances))
     ratio = np.ones(len(distances))
     return np.divide(distances[:, 0], distances[:, 1], out=ratio, where=distances[:, 1] > 0)
-
-
-def _missed(model: KernelEstimator) -> Ranking | None:
-    """Rank rows by their error: of a Gaussian process, in deviations of a new observation."""
-    none = -np.inf  # a value that is never listed
-    if isinstance(model, GaussianProcessRegressor):
-        words = "|y − mean| in standard deviations of a new y: beyond 4 is a row to look at."
-
-        def surprise(X: Array, _: Array, y: Array | None, __: Any) -> Array:
-            if y is None:
-                return np.full(X.shape[0], none)
-            return np.abs(scores_of(model, Blocks.from_arrays(X), y)[:, 0])
-
-        return Ranking(RowList(MISSED, "deviations off", words), surprise)
-    if kind_of(model) != "regression":
-        return None
-    words = "|observed − predicted|, in units of the target (the first, if there are several)."
-
-    def error(X: Array, _: Array, y: Array | None, f: Array | None) -> Array:
-        if y is None or f is None or f.size != y.size:
-            return np.full(X.shape[0], none)
-        return np.abs(y.reshape(len(y), -1) - f.reshape(len(y), -1))[:, 0]
-
-    return Ranking(RowList(MISSED, "error", words), error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -415,32 +302,74 @@ class RowLeverage:
         return self.deviations[0] * np.sqrt(self(Z)[:, 0])
 
 
-# --- How good the predictions are ----------------------------------------------------------------
+# --- Errors --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Quality:
-    """Predicted and observed: residuals of the first target, and targets of the sample.
+def values_of(model: Any, X: Any) -> tuple[Float[Array, "m K"], Float[Array, "m K"] | None]:
+    """Return the decision value of each class, and its probability if the learner has any."""
+    f = to_numpy(model.decision_function(X)).astype(np.float64)
+    p = None
+    if hasattr(model, "predict_proba"):
+        p = to_numpy(model.predict_proba(X)).astype(np.float64)
+    return (np.column_stack([-f, f]) if f.ndim == 1 else f), p
 
-    Attributes
-    ----------
-    errors : dict of str to dict of str to float
-        Of each target, on all rows: "rmse" and "r_squared", or "accuracy", "majority", "auc", and
-        "log_loss" where there are probabilities, these two on 65,536 rows at most; with
-        ``left_out`` also "loo_rmse" and "loo_r_squared", or "loo_accuracy": the cost of leaving
-        rows out is measured on the sample, and added to the error of all.
-    left_out : bool
-        Whether pictures and calibration show leave-one-out predictions.
-    confusion : (K, K) or None
-        Of all rows, or of the sample with ``left_out``.
+
+def label_errors(
+    model: Any, X: Any, labels: Array, predicted: Array, w: Float[Array, " m"]
+) -> Iterator[tuple[str, float]]:
+    """Give accuracy, share of the most frequent label, log loss and area under the curve.
+
+    Without probabilities there is no log loss. "auc" is the area under the receiver operating
+    curve; of several classes the mean of each against the rest, of those that some rows have.
     """
+    classes = model.classes_
+    yield "accuracy", float(accuracy_score(labels, predicted, sample_weight=w))
+    yield "majority", max(float(w[labels == c].sum() / w.sum()) for c in classes)
+    f, p = values_of(model, X)
+    if p is not None:
+        yield "log_loss", float(log_loss(labels, p, sample_weight=w, labels=classes))
+    both = [k for k, c in enumerate(classes) if 0 < w[labels == c].sum() < w.sum()]
+    if both:
+        areas = [roc_auc_score(labels == classes[k], f[:, k], sample_weight=w) for k in both]
+        yield "auc", float(np.mean(areas))
 
-    errors: dict[str, dict[str, float]]
-    left_out: bool = False
-    residuals: ResidualDisplay | None = None
-    calibration: CalibrationDisplay | None = None
-    confusion: Float[Array, "K K"] | None = None
-    labels: Any = None
+
+def number_errors(
+    model: KernelEstimator, y: Array, predicted: Array, w: Float[Array, " m"]
+) -> dict[str, dict[str, float]]:
+    """Return the root mean squared error and R² of each target."""
+    y, f = (a.reshape(len(y), -1).astype(np.float64) for a in (y, predicted))
+    squared = np.average((y - f) ** 2, axis=0, weights=w)
+    variance = np.average((y - np.average(y, axis=0, weights=w)) ** 2, axis=0, weights=w)
+    pairs = zip(target_names(model, y.shape[1]), squared, variance, strict=True)
+    return {name: _pair(*pair) for name, *pair in pairs}
+
+
+def _pair(squared: float, variance: float) -> dict[str, float]:
+    share = 1 - squared / variance if variance > 0 else float("nan")
+    return {"rmse": float(squared) ** 0.5, "r_squared": float(share)}
+
+
+def errors_of(model: KernelEstimator, found: Examined) -> dict[str, dict[str, float]]:
+    """Return the errors of each target; none without targets or a single prediction of each."""
+    kind, y, predicted = kind_of(model), found.y, found.predicted
+    if y is None or predicted is None or not found.w.sum() > 0:
+        return {}
+    if kind == "classification":
+        labels = model.classes_[y.astype(np.intp)]
+        errors = label_errors(model, found.rows, labels, predicted, found.w)
+        return {target_names(model, 1)[0]: dict(errors)}
+    if kind != "regression" or predicted.size != y.size:
+        return {}
+    return number_errors(model, y, predicted, found.w)
+
+
+def target_names(model: KernelEstimator, t: int) -> tuple[str, ...]:
+    """Return the names of so many targets, where they have any."""
+    names = () if model.schema_ is None else model.schema_.target_names or ()
+    if len(names) == t:
+        return names
+    return ("target",) if t == 1 else tuple(f"target {i + 1}" for i in range(t))
 
 
 def certificate_of(model: KernelEstimator, blocks: Blocks, other: bool) -> Certificate | str:
@@ -453,63 +382,63 @@ def certificate_of(model: KernelEstimator, blocks: Blocks, other: bool) -> Certi
         return str(error)
 
 
+@dataclass(frozen=True, eq=False)
+class Quality:
+    """Predicted and observed: residuals of the first target, and targets of the sample.
+
+    Attributes
+    ----------
+    errors : dict of str to dict of str to float
+        Of each target, on the rows examined: "rmse" and "r_squared", or "accuracy", "majority",
+        "auc", and "log_loss" where there are probabilities; with ``left_out`` also "loo_rmse" and
+        "loo_r_squared", or "loo_accuracy": the cost of leaving rows out is measured on the sample,
+        and added to the error of all.
+    left_out : bool
+        Whether pictures and calibration show leave-one-out predictions.
+    confusion : (K, K) or None
+        Weight of rows by true class (down) and predicted class (across): of the rows examined, or
+        of the sample with ``left_out``.
+    """
+
+    errors: dict[str, dict[str, float]]
+    left_out: bool = False
+    residuals: ResidualDisplay | None = None
+    calibration: CalibrationDisplay | None = None
+    confusion: Float[Array, "K K"] | None = None
+    labels: Any = None
+
+
 def quality_of(
-    model: KernelEstimator, sample: Sample, seen: Seen, leverage: RowLeverage | None
+    model: KernelEstimator, sample: Sample, found: Examined, leverage: RowLeverage | None
 ) -> Quality:
     """Judge the predictions; with ``leverage``, of rows of the fit left out one by one.
 
-    Where rounding hides what leaving out a row does, rows stay in.
+    Where rounding hides the effect of leaving out a row, rows stay in.
     """
     kind = kind_of(model)
     if sample.y is None or kind not in ("regression", "classification"):
         return Quality({})
     if leverage is not None and not leverage.resolves(features(model, sample.X), sample.w):
         leverage = None
-    if kind == "classification":
-        return _classified(model, sample, seen, leverage)
-    return _regressed(model, sample, seen, leverage)
-
-
-def errors_of(model: KernelEstimator, seen: Seen) -> dict[str, dict[str, float]]:
-    """Return the errors of each target on all rows; none without targets or a single prediction."""
-    if seen.confusion is not None:
-        weights = seen.confusion.sum(axis=1)
-        shares = {"accuracy": _accuracy(seen.confusion), "majority": weights.max() / weights.sum()}
-        found = {name: float(v) for name, v in shares.items()} | seen.labelled
-        return {target_names(model, 1)[0]: found}
-    if seen.sums is None:
-        return {}
-    t, spread = len(seen.sums.power) // 2, seen.sums.power / seen.sums.weight
-    squared = spread[:t] + seen.sums.target_mean[:t] ** 2
-    return {name: _pair(squared[j], spread[t + j]) for j, name in enumerate(target_names(model, t))}
-
-
-def target_names(model: KernelEstimator, t: int) -> tuple[str, ...]:
-    """Return the names of so many targets, where they have any."""
-    names = () if model.schema_ is None else model.schema_.target_names or ()
-    if len(names) == t:
-        return names
-    return ("target",) if t == 1 else tuple(f"target {i + 1}" for i in range(t))
-
-
-def _pair(squared: float, variance: float) -> dict[str, float]:
-    share = 1 - squared / variance if variance > 0 else float("nan")
-    return {"rmse": float(squared) ** 0.5, "r_squared": float(share)}
+    judge = _classified if kind == "classification" else _regressed
+    return judge(model, sample, found, leverage)
 
 
 def _regressed(
-    model: KernelEstimator, sample: Sample, seen: Seen, leverage: RowLeverage | None
+    model: KernelEstimator, sample: Sample, found: Examined, leverage: RowLeverage | None
 ) -> Quality:
-    y = to_numpy(sample.y).astype(np.float64)
+    y = sample.y.astype(np.float64)
     rows, columns, w = Blocks.from_arrays(sample.X), y.reshape(len(y), -1), sample.w
-    found = predictions(model, sample.X)
-    if seen.sums is None or found is None:  # several quantiles: no one prediction
+    errors, fitted = errors_of(model, found), to_numpy(model.predict(rows))
+    if not errors:  # several quantiles: no one prediction
         return Quality({}, calibration=CalibrationDisplay.from_estimator(model, rows, y), labels=y)
-    errors, fitted = errors_of(model, seen), found.reshape(columns.shape)
+    fitted = fitted.reshape(columns.shape)
     if leverage is not None:
         without = leverage.left_out(features(model, sample.X), columns, fitted, w)
         gained = np.average((columns - without) ** 2 - (columns - fitted) ** 2, axis=0, weights=w)
-        spread = (seen.sums.power / seen.sums.weight)[columns.shape[1] :]
+        every = found.y.reshape(len(found.index), -1).astype(np.float64)
+        mean = np.average(every, axis=0, weights=found.w)
+        spread = np.average((every - mean) ** 2, axis=0, weights=found.w)
         for j, one in enumerate(errors.values()):
             left_out = _pair(one["rmse"] ** 2 + gained[j], spread[j])
             one |= {f"loo_{key}": value for key, value in left_out.items()}
@@ -525,25 +454,24 @@ def _regressed(
 
 
 def _classified(
-    model: KernelEstimator, sample: Sample, seen: Seen, leverage: RowLeverage | None
+    model: KernelEstimator, sample: Sample, found: Examined, leverage: RowLeverage | None
 ) -> Quality:
-    codes = to_numpy(sample.y).astype(int)
-    labels, confusion = model.classes_[codes], seen.confusion
-    errors = errors_of(model, seen)
+    codes = sample.y.astype(int)
+    labels, errors = model.classes_[codes], errors_of(model, found)
+    observed = model.classes_[found.y.astype(int)]
+    confusion = confusion_matrix(
+        observed, found.predicted, sample_weight=found.w, labels=model.classes_
+    )
     if leverage is not None:
         before, confusion = _left_out(model, sample, codes, leverage)
-        lost = _accuracy(before) - _accuracy(confusion)
-        for found in errors.values():
-            found["loo_accuracy"] = found["accuracy"] - lost
+        lost = (np.trace(before) - np.trace(confusion)) / confusion.sum()
+        for one in errors.values():
+            one["loo_accuracy"] = one["accuracy"] - float(lost)
     calibration = None
     if hasattr(model, "predict_proba"):
         rows = Blocks.from_arrays(sample.X)
         calibration = CalibrationDisplay.from_estimator(model, rows, labels)
     return Quality(errors, leverage is not None, None, calibration, confusion, labels)
-
-
-def _accuracy(confusion: Any) -> float:
-    return float(np.trace(confusion) / confusion.sum())
 
 
 def _left_out(
