@@ -1,5 +1,7 @@
 """HTML pages read: tags are balanced, attributes come once, and what they have is gathered."""
 
+import base64
+import re
 from html.parser import HTMLParser
 
 VOID = {"meta", "img", "source", "br", "link"}
@@ -46,3 +48,11 @@ def read(page, without=()):
     assert not reader.open
     assert not any(name.startswith("on") for name, _ in reader.attrs)
     return reader
+
+
+def drawings(page):
+    """Titles and SVG of the pictures of a page."""
+    found = re.findall(
+        r'<img class="plot" alt="(.*?)" src="data:image/svg\+xml;base64,(.*?)"', page
+    )
+    return [(title, base64.b64decode(source).decode()) for title, source in found]

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from pages import read
+from pages import drawings, read
 from sklearn.metrics import log_loss, roc_auc_score
 
 import bochner as bo
@@ -91,8 +91,10 @@ def test_page_is_whole_balanced_and_fetches_nothing(pages, name):
     page, reader = pages[name], read(pages[name])
     tags, names = reader.tags, dict(reader.attrs)
     assert tags.count("html") == tags.count("body") == tags.count("h1") == tags.count("main") == 1
-    assert not {"script", "link", "iframe", "object", "embed", "base", "img", "a"} & set(tags)
-    assert not {"src", "srcset", "xlink:href", "data", "style"} & set(names)
+    assert not {"script", "link", "iframe", "object", "embed", "base", "a"} & set(tags)
+    assert not {"srcset", "xlink:href", "data", "style"} & set(names)
+    sources = [value for key, value in reader.attrs if key == "src"]
+    assert all(source.startswith("data:image/svg+xml;base64,") for source in sources)
     assert not any(key.startswith("on") for key in names)
     ids = [value for key, value in reader.attrs if key == "id"]
     inside = [value for key, value in reader.attrs if key == "href"]
@@ -107,34 +109,31 @@ def test_page_is_whole_balanced_and_fetches_nothing(pages, name):
     )
 
 
-def drawings(page):
-    return re.findall(r'<svg class="plot".*?</svg>', page)
-
-
 @pytest.mark.parametrize("name", LEARNERS)
 def test_pictures_have_titles_and_all_text_is_inside_and_apart(pages, name):
-    for drawing in drawings(pages[name]):
-        title = re.search(r"<title>(.+?)</title>", drawing)[1]
-        assert f'viewBox="0 0 345.6 230.4" role="img" aria-label="{title}"' in drawing
-        assert not re.search(r"\bnan\b|\binf\b|#(?!808080)[0-9a-f]{6}\b(?!\")", drawing)
+    for title, drawing in drawings(pages[name]):
+        assert title
+        assert 'viewBox="0 0 345.6 230.4"' in drawing
+        assert not re.search(r"\bnan\b|\binf\b", drawing)
         assert crowded(drawing) == []
 
 
 def crowded(drawing):
     """Texts of a drawing that leave it, or touch another."""
-    styles = dict(re.findall(r"\.([\w-]+) \{ ([^}]*) \}", drawing))
     boxes = []
     for attributes, text in re.findall(r"<text ([^>]*)>([^<]*)</text>", drawing):
         x, y = (float(re.search(rf'\b{axis}="([-\d.]+)"', attributes)[1]) for axis in "xy")
-        style = styles[re.search(r'class="([\w-]+)"', attributes)[1]]
-        size = float(re.search(r"font-size: ([\d.]+)px", style)[1])
+        style = re.search(r'style="(.*?)"', attributes)[1]
+        size = float(re.search(r"font(?:-size)?: ([\d.]+)px", style)[1])
         width = LETTER * size * len(unescape(text))
         before = {"middle": width / 2, "end": width}.get(re.search(r"anchor: (\w+)", style)[1], 0)
         box = (-before, width - before, -0.75 * size, 0.2 * size)
         if "rotate(-90" in attributes:
             box = (*box[2:], -box[1], -box[0])
         boxes.append((x + box[0], x + box[1], y + box[2], y + box[3], text))
-    for place, text in re.findall(r'translate\(([-\d. ]+)\)"><text>(.*?)</text>', drawing):
+    for place, text in re.findall(
+        r'translate\(([-\d. ]+)\)">\s*<text>(.*?)</text>', drawing, re.DOTALL
+    ):
         x, y = map(float, place.split())
         starts = [float(at) for at in re.findall(r'<tspan x="([-\d.]+)', text)]
         boxes.append((x, x + starts[-1] + 7 * LETTER, y - 10, y + 2, text))
@@ -146,10 +145,10 @@ def crowded(drawing):
 
 
 def test_planted_crowd_is_seen():
-    text = '.a { font-size: 10px; text-anchor: start }<text x="{}" y="20" class="a">{}</text>'
+    text = '<text style="font-size: 10px; text-anchor: start" x="{}" y="20">{}</text>'
     assert crowded(text.replace("{}", "330", 1).replace("{}", "long")) == ["long"]
     one = text.replace("{}", "9", 1).replace("{}", "one")
-    assert len(crowded(one + '<text x="12" y="22" class="a">two</text>')) == 1
+    assert len(crowded(one + one.replace("9", "12").replace("one", "two"))) == 1
 
 
 @pytest.mark.parametrize("name", LEARNERS)
@@ -518,28 +517,22 @@ def test_command_refuses_in_a_sentence(folder, capsys, model, out, code, sentenc
 # --- pictures and words --------------------------------------------------------------------------
 
 
-def test_a_picture_is_the_same_again_and_takes_its_colours_from_the_page():
+def test_a_picture_is_the_same_again_and_its_text_is_escaped():
     def draw(ax):
         ax.loglog([1, 10, 100], [0.1, 1, 10], "o-", label="a < b & c")
         ax.legend()
 
     drawn = picture("one <line>", draw)
     assert drawn == picture("one <line>", draw)
-    assert "one &lt;line&gt;" in drawn
-    assert "a &lt; b &amp; c" in drawn
-    assert {"var(--c0)", "var(--soft)", "var(--ink)", "var(--rule)"} <= set(
-        re.findall(r"var\(--\w+\)", drawn)
-    )
-    assert not re.search(r"style=|#[0-9a-f]{6};|http|DejaVu", drawn)
-    other = picture("another", draw)
-    ids = [set(re.findall(r'id="(\w+)"', svg)) for svg in (drawn, other)]
-    assert ids[0]
-    assert not ids[0] & ids[1]
+    ((title, svg),) = drawings(drawn)
+    assert title == "one &lt;line&gt;"
+    assert "a &lt; b &amp; c" in svg
 
 
 def test_points_lie_where_their_values_are():
     drawn = picture("a line", lambda ax: ax.loglog([1, 10, 100], [1, 2, 4]))
-    paths = [path.split("L") for path in re.findall(r'<path d="M ([^"zM]+)" clip-path', drawn)]
+    svg = drawings(drawn)[0][1]
+    paths = [path.split("L") for path in re.findall(r'<path d="M ([^"zM]+)" clip-path', svg)]
     line = next(path for path in paths if len(path) == 3)
     (x0, y0), (x1, y1), (x2, y2) = ([float(v) for v in point.split()] for point in line)
     assert x1 - x0 == pytest.approx(x2 - x1, abs=0.03)
@@ -551,14 +544,14 @@ def test_names_of_targets_are_no_formulas(reports):
     shown = replace(reports["ridge"][1].quality.residuals, name="cost_{$ <in $")
     for kind in ("residual_vs_predicted", "actual_vs_predicted", "histogram"):
         drawn = picture(kind, lambda ax, kind=kind: shown.plot(ax, kind=kind))
-        assert "predicted cost_{$ &lt;in $</text>" in drawn
+        assert "predicted cost_{$ &lt;in $</text>" in drawings(drawn)[0][1]
 
 
 def test_clouds_are_thinned(rows, reports):
     _, report = reports["ridge"]
     many = bo.ResidualDisplay.from_predictions(*np.random.default_rng(0).normal(size=(2, 20_000)))
     page = replace(report, quality=replace(report.quality, residuals=many)).to_html()
-    for drawing in drawings(page):
+    for _, drawing in drawings(page):
         assert drawing.count("<use") < 1600
 
 

@@ -24,11 +24,6 @@ ERROR = (
     ("#531d8d", "#7757aa", "#a08bc5", "#c9bedf", "#f5f4f8"),
     ("#f8f4f2", "#e1c7b5", "#cb997b", "#b46d45", "#9a3c00"),
 )
-ERROR_DARK = (
-    ("#d1a8ff", "#9f82c4", "#705f8a", "#463e55", "#201e23"),
-    ("#231e1b", "#553f2c", "#8c623d", "#c4874b", "#ffb059"),
-)
-
 #: A space between a number and its unit, where a line must not break.
 UNIT = re.compile(r"(?<=\d) (?=m\b|%)")
 
@@ -154,7 +149,6 @@ def earth_page(result: DemoResult) -> str:
             "truth": _map("Relief as measured, m", r.truth, RELIEF, (-7500, 6000)),
             "prediction": _map("Relief as predicted, m", r.prediction, RELIEF, (-7500, 6000)),
             "error": _map("Prediction less truth, m", r.error, ERROR, (-1500, 1500)),
-            "error_dark": _map("Prediction less truth, m ", r.error, ERROR_DARK, (-1500, 1500)),
         },
         curves=picture("Test error against the number of features", draw_curves(r.curves)),
         where=_where(r),
