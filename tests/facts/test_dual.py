@@ -16,7 +16,8 @@ from bochner.solvers.ridge.eigen import decompose
 from bochner.solvers.ridge.evidence import log_evidence
 from bochner.solvers.ridge.kernel_path import least_along, solve_kernel
 from bochner.solvers.ridge.leave_one_out import left_out_path
-from bochner.solvers.ridge.path import gcv_of, path_of
+from bochner.solvers.ridge.path import path_of
+from bochner.solvers.ridge.problem import gcv
 from bochner.solvers.ridge.solution import Outcome
 from bochner.sums.moments import Moments
 
@@ -119,10 +120,10 @@ def test_criteria_are_those_of_eigenvalues(weights, centred):
     eigen = decompose(moments if centred else moments.about_zero(), centred)
     found = problem.at(0.3)
     freedom = problem.count - centred
-    assert_close(found.gcv()[0], gcv_of(eigen, np.array([0.3]))[0], factor=1e6)
+    assert_close(found.gcv()[0], gcv(eigen, eigen.at(np.array([0.3])))[0], factor=1e6)
     assert_close(-0.5 * freedom * found.evidence()[0], log_evidence(eigen, 0.3)[0], factor=1e6)
     dimension = (eigen.values / (eigen.values + 0.3)).sum()
-    assert_close(freedom - found.freedom, dimension, factor=1e6)
+    assert_close(freedom - found.free, dimension, factor=1e6)
 
 
 @pytest.mark.parametrize("criterion", ["loo", "gcv", "evidence"])

@@ -17,7 +17,8 @@ from bochner.solvers.ridge.eigen import (
 )
 from bochner.solvers.ridge.evidence import evidence_of
 from bochner.solvers.ridge.leave_one_out import leave_one_out, left_out_path
-from bochner.solvers.ridge.path import as_alpha, gcv_of, path_of, solve_ridge
+from bochner.solvers.ridge.path import as_alpha, path_of, solve_ridge
+from bochner.solvers.ridge.problem import gcv as criterion_gcv
 from bochner.solvers.ridge.solution import Outcome, Path, Solution
 
 ALPHAS = np.array([1e-3, 0.1, 2.0, 50.0])
@@ -179,7 +180,7 @@ def test_criteria_of_moments_hold_where_the_fit_passes_through_the_rows(n, D, ce
     free = left.sum(axis=0) - centred
     rounding = rounding_of(alphas, eigen.values[-1]) + 1e-8
     gcv = n * (left**2 * seen).sum(axis=0) / free**2
-    assert (np.abs(gcv_of(eigen, alphas)[:, 0] - gcv) <= rounding * gcv).all()
+    assert (np.abs(criterion_gcv(eigen, eigen.at(alphas))[:, 0] - gcv) <= rounding * gcv).all()
     q = (seen * left).sum(axis=0) / alphas
     contrasts = n - centred  # an intercept takes the direction of the mean
     log_det = np.log(squares[:contrasts, None] + alphas).sum(axis=0)

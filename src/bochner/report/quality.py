@@ -28,7 +28,8 @@ from bochner.models.prediction_displays import (
 )
 from bochner.models.unsupervised.pca import KernelPCA
 from bochner.solvers.ridge.eigen import Eigen
-from bochner.solvers.ridge.leave_one_out import Rounding, left_out_errors
+from bochner.solvers.ridge.leave_one_out import Rounding
+from bochner.solvers.ridge.problem import left_out_errors
 from bochner.sums.moments import Moments
 from bochner.sums.rows import indicators
 

@@ -15,6 +15,7 @@ from bochner.features.waves import WaveMap
 from bochner.kernels.kernel import Kernel
 from bochner.selection.rows import rounded
 from bochner.solvers.gram import total
+from bochner.solvers.ridge.problem import evidence
 from bochner.solvers.waves import WaveProblem, WaveState, maximise_wave_evidence
 
 #: Lengthscales stay within this factor of where they start, for which the waves suffice.
@@ -106,7 +107,7 @@ def lengthscales_on_waves(
         rates = _rates(kernel, phi, x[:-1])
         slope = [float(state.slope_in(rate, *given).sum()) for rate in rates]
         slope.append(float(state.slope(*given).sum()))
-        value = float(state.log_evidence(*given).sum())
+        value = float(evidence(state.problem, state, *given).sum())
         return EvidenceAt(x, -value, -np.array(slope), _information(state, rates, *given))
 
     reach = np.append(np.full(q, np.log(RANGE)), np.log(PENALTY_RANGE))

@@ -37,6 +37,7 @@ from bochner.solvers.gram import (
     total,
 )
 from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
+from bochner.solvers.ridge.problem import amplitude_of, evidence, freedom
 from bochner.solvers.toeplitz import LowWaves, full_of, pad, unpad
 
 #: Random right sides.
@@ -109,9 +110,19 @@ class WaveProblem:
         return WaveProblem(gram, gram.right(cross), power, count, z)
 
     @property
+    def weight(self) -> float:
+        """W."""
+        return self.gram.weight
+
+    @property
+    def centred(self) -> bool:
+        """Whether an intercept is fitted."""
+        return self.gram.centred
+
+    @property
     def freedom(self) -> float:
         """ν."""
-        return max(self.count - self.gram.centred, 0.0)
+        return freedom(self)
 
     @property
     def is_small(self) -> bool:
@@ -210,36 +221,33 @@ class WaveState:
         return self.problem.gram.dimension - self.alpha * self.trace
 
     @property
-    def residual(self) -> Float[Array, " t"]:
+    def rss(self) -> Float[Array, " t"]:
         """Σ w (y − ŷ)²."""
         left = self.problem.power - self.gained - self.alpha * self.norms
         return np.maximum(left, 1e-14 * self.problem.power)
 
     @property
-    def gcv(self) -> Float[Array, " t"]:
-        """Generalised cross-validation, as that of a :class:`~bochner.solvers.ridge.Path`."""
-        n, used = self.problem.count, self.effective_dimension + self.problem.gram.centred
-        share = max(1 - used / n, 1e-12)
-        return self.residual / self.problem.gram.weight / share**2
-
-    def amplitude(self, noise: float | None, amplitude: float | None) -> Float[Array, " t"]:
-        """a²: as held, σ²/α, or the best one."""
-        if amplitude is not None:
-            return np.full(len(self.gained), amplitude)
-        if noise is not None:
-            return np.full(len(self.gained), noise / self.alpha)
-        return self._q / max(self.problem.freedom, 1.0)
+    def free(self) -> float:
+        """Residual degrees of freedom."""
+        n, used = self.problem.count, self.effective_dimension + self.problem.centred
+        return max(n - used, 1e-12 * n)
 
     @property
-    def _q(self) -> Float[Array, " t"]:
+    def quadratic_form(self) -> Float[Array, " t"]:
+        """(P − b·c)/α."""
         left = self.problem.power - self.gained
         return np.maximum(left, 1e-14 * self.problem.power + 1e-300) / self.alpha
 
-    def log_evidence(self, noise: float | None, amplitude: float | None) -> Float[Array, " t"]:
-        """Log marginal likelihood of each target."""
-        nu, a2 = self.problem.freedom, self.amplitude(noise, amplitude)
-        volume = self.log_determinant + (nu - self.problem.gram.dimension) * math.log(self.alpha)
-        return -0.5 * (self._q / a2 + volume + nu * np.log(2 * np.pi * a2))
+    @property
+    def log_det(self) -> float:
+        """Log |ZZᵀ + αI| on the contrasts."""
+        rest = self.problem.freedom - self.problem.gram.dimension
+        return self.log_determinant + rest * math.log(self.alpha)
+
+    def amplitude(self, noise: float | None, amplitude: float | None) -> Float[Array, " t"]:
+        """a²: as held, σ²/α, or the best one."""
+        q, nu = self.quadratic_form, self.problem.freedom
+        return amplitude_of(q, self.alpha, nu, noise, amplitude)
 
     def slope(self, noise: float | None, amplitude: float | None) -> Float[Array, " t"]:
         """∂log p/∂log α."""
@@ -247,7 +255,7 @@ class WaveState:
         traced = self.alpha * self.trace - D
         if noise is not None and amplitude is None:
             return -0.5 * (self.alpha * self.norms / noise + traced)
-        fit = (self._q - self.norms) / self.amplitude(noise, amplitude)
+        fit = (self.quadratic_form - self.norms) / self.amplitude(noise, amplitude)
         return 0.5 * (fit - traced - self.problem.freedom)
 
     def slope_in(
@@ -292,7 +300,7 @@ def maximise_wave_evidence(
     alpha = np.array([state.alpha for state in states])
     given = noise, amplitude
     a2 = np.array([_known(state, *given) for state in states])
-    values = np.array([float(state.log_evidence(*given)[0]) for state in states])
+    values = np.array([float(evidence(state.problem, state, *given)[0]) for state in states])
     varies = [o for o in outcomes if o is not EvidenceOutcome.CONSTANT_TARGET]
     order = list(EvidenceOutcome)
     worst = max(varies, key=order.index) if varies else EvidenceOutcome.CONSTANT_TARGET

@@ -43,11 +43,12 @@ from bochner.selection.record import Curves, LearnedMetric, Tuning
 from bochner.selection.search import error_near_median
 from bochner.selection.spec import Tolerance
 from bochner.solvers.cg import KernelOperator
-from bochner.solvers.ridge.dual import KernelRows, slack_of
+from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.eigen import Eigen, decompose
 from bochner.solvers.ridge.kernel_path import PENALTY_ROWS, solve_kernel
 from bochner.solvers.ridge.krylov import Found, System, low_rank_inverse, solve_system
 from bochner.solvers.ridge.path import given_alpha, least_alpha, solve_ridge
+from bochner.solvers.ridge.problem import left_out_errors, slack_of_inverse
 from bochner.solvers.ridge.solution import Outcome, Solution
 from bochner.sums.executor import LOCAL, Executor, require_order
 from bochner.sums.moments import Accumulator, Moments, Precision
@@ -223,8 +224,8 @@ class ExactFit(ShownRidge):
         for alpha in np.unique(each):
             own = np.flatnonzero(each == alpha)
             u, M = replace(rows, y=y[:, own]).inverse_of_last(float(alpha), len(some))
-            u, slack = u[last], slack_of(alpha * np.diag(M), w[last])
-            errors[:, own] = alpha * u / (rows.root[last] * slack)[:, None]
+            u, slack = u[last], slack_of_inverse(alpha * np.diag(M), w[last])
+            errors[:, own] = left_out_errors(alpha * u / rows.root[last, None], slack[:, None])
             for j, each_u in zip(own, u.T, strict=True):
                 coupling[j] = DenseCoupling(each_u, rows.root[last], M)
         parts = X[last], y[last] - errors, errors, w[last], "leave one out"

@@ -26,6 +26,7 @@ from bochner.selection.spec import WIDTH
 from bochner.solvers.ridge.eigen import Eigen, decompose, floor
 from bochner.solvers.ridge.leave_one_out import Rows, left_out_rows
 from bochner.solvers.ridge.path import given_alpha, least_alpha, solve_ridge
+from bochner.solvers.ridge.problem import left_out_errors, slack_of_leverage
 from bochner.solvers.ridge.solution import Outcome, Solution
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
@@ -124,9 +125,9 @@ class RidgeFit(ShownRidge):
             weights = np.ones(len(y)) if w is None else w
             mean = 1 / eigen.weight if eigen.centred else 0.0
             leverage = np.square(Z @ eigen.vectors) @ shrink + mean
-            slack = 1 - np.minimum(weights, 1.0)[:, None] * leverage
+            slack = np.maximum(slack_of_leverage(leverage, weights[:, None]), LEAST_SLACK)
             residual = y - Z @ self.solution.coef
-            values.append(y - residual / np.maximum(slack, LEAST_SLACK) + moments.target_mean)
+            values.append(y - left_out_errors(residual, slack) + moments.target_mean)
         left_out = np.concatenate(values)
         return calibrate(left_out, decided(sample.y), sample.w)
 

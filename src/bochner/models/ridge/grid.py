@@ -37,6 +37,7 @@ from bochner.selection.record import Tuning
 from bochner.selection.search import choose_lengthscale
 from bochner.selection.spec import UNASKED
 from bochner.solvers.ridge.path import least_alpha
+from bochner.solvers.ridge.problem import evidence, gcv
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, pooled
 from bochner.solvers.waves import WaveProblem, WaveState, scan
 from bochner.sums.executor import LOCAL, Executor
@@ -235,8 +236,8 @@ def _path(problem: WaveProblem, criterion: str) -> list[WaveState]:
 def _value(state: WaveState, criterion: str) -> float:
     """Return what is least at the best penalty: pooled errors, or minus the log evidence."""
     if criterion == "evidence":
-        return -float(state.log_evidence(None, None).sum())
-    return float(pooled(state.gcv[None], state.problem.power)[0])
+        return -float(evidence(state.problem, state).sum())
+    return float(pooled(gcv(state.problem, state)[None], state.problem.power)[0])
 
 
 def _best(path: list[WaveState], criterion: str) -> tuple[float, Outcome]:
@@ -263,7 +264,7 @@ def _solution(
             problem.target(i).without_probes().at(float(a), error) for i, a in enumerate(several)
         ]
     coef = np.concatenate([problem.gram.to_real(state.c) for state in states], axis=1)
-    residual = np.concatenate([state.residual for state in states]) / summed.sums.weight
+    residual = np.concatenate([state.rss for state in states]) / summed.sums.weight
     worst = max(float(state.krylov.residual.max(initial=0.0)) for state in states)
     steps = max(state.krylov.steps for state in states)
     if worst > error:
@@ -284,7 +285,9 @@ def _path_of(states: list[WaveState], criteria: bool = True) -> Path:
     nothing = np.full(len(states), np.nan)
     if not criteria:
         return Path(alphas, nothing, nothing, nothing, nothing)
-    gcv = np.array([pooled(state.gcv[None], state.problem.power)[0] for state in states])
-    evidence = np.array([state.log_evidence(None, None).sum() for state in states])
+    errors = np.array(
+        [pooled(gcv(state.problem, state)[None], state.problem.power)[0] for state in states]
+    )
+    likelihood = np.array([evidence(state.problem, state).sum() for state in states])
     dimension = np.array([state.effective_dimension for state in states])
-    return Path(alphas, nothing, gcv, evidence, dimension)
+    return Path(alphas, nothing, errors, likelihood, dimension)

@@ -41,6 +41,7 @@ from bochner._core.blas import (
 from bochner._core.shapes import Array, Float
 from bochner.solvers.ridge.dual import KernelRows, kernel_leave_one_out
 from bochner.solvers.ridge.kernel_evidence import KernelScore, kernel_evidence
+from bochner.solvers.ridge.problem import log_likelihood, slack_of_inverse, slack_of_leverage
 from bochner.solvers.ridge.solution import LABELS
 
 #: Up to this many rows a feature, the n × n side is taken.
@@ -126,7 +127,7 @@ def _fit_of_many(Z: Array, y: Array, w: Array, alpha: float) -> _Fit:
     fitted = (Z @ coef.astype(Z.dtype)).astype(np.float64)
     rows = product(np.ascontiguousarray(Z), np.ascontiguousarray(inverse, dtype=Z.dtype))
     leverage = np.einsum("ij,ij->i", Z, rows).astype(np.float64) + 1 / w.sum()
-    slack = 1 - np.minimum(w, 1.0) * leverage
+    slack = slack_of_leverage(leverage, w)
     trace = float(np.trace(inverse))
     return _Fit(Z, y, w, alpha, trace, log_det, coef, y - fitted, rows, slack)
 
@@ -140,8 +141,7 @@ def _fit_of_few(Z: Array, y: Array, w: Array, alpha: float) -> _Fit:
     M, log_det = _inverse(K + alpha * np.eye(n) + high * out)
     M -= out / (alpha + high)
     log_det += (D - n + 1) * np.log(alpha) - np.log(alpha + high)
-    residuals, above = alpha * M @ (root * y) / root, np.maximum(w, 1.0)
-    slack = (above - 1 + alpha * np.diag(M)) / above
+    residuals, slack = alpha * M @ (root * y) / root, slack_of_inverse(alpha * np.diag(M), w)
     rows = M @ (root * Z) / root
     coef = rows.T @ (w[:, None] * y)
     trace = float(np.trace(M)) + (D - n + 1) / alpha
@@ -213,7 +213,7 @@ def evidence(
     weighted = w[:, None] * fit.residuals
     q = np.maximum((fit.y * weighted).sum(axis=0), np.finfo(float).tiny) / alpha
     log_det = fit.log_det + (freedom - D) * np.log(alpha)
-    value = 0.5 * float(np.log(2 * np.pi * q / freedom).sum() + t) + 0.5 * t * log_det / freedom
+    value = -float(log_likelihood(q, log_det, freedom, q / freedom).sum()) / freedom
     gradient = (t / freedom * w[:, None]).astype(Z.dtype) * fit.rows
     gradient -= (weighted / (alpha * q)).astype(Z.dtype) @ fit.coef.astype(Z.dtype).T
     by_alpha = -0.5 * float(((weighted * fit.residuals).sum(axis=0) / (alpha**2 * q)).sum())

@@ -32,12 +32,14 @@ from bochner._core.blas import (
 )
 from bochner._core.lapack import outer_of_rows
 from bochner._core.shapes import Array, Float
-from bochner.solvers.ridge.kernel_evidence import (
+from bochner.solvers.ridge.kernel_evidence import KernelScore, both_sides, inverse_of, shifted
+from bochner.solvers.ridge.problem import (
+    LEAST_SLACK,
     TINY,
-    KernelScore,
-    both_sides,
-    inverse_of,
-    shifted,
+    gcv,
+    left_out_errors,
+    log_likelihood,
+    slack_of_inverse,
 )
 
 #: From so many rows on, factors are of float32; refinements of what they give, and its residual:
@@ -47,9 +49,6 @@ SINGLE_FROM, REFINEMENTS, REFINED, ROUNDING = 1024, 12, 1e-12, 2 * float(np.finf
 #: Share of a residual that a refinement may leave, or one by a factor whose inverse is read too:
 #: with more the factor is of float64.
 CONVERGES, SURE = 0.3, 0.01
-
-#: A row that its own fit leaves nothing of, such as a row alone beside an intercept.
-LEAST_SLACK = 1e-100
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +79,11 @@ class KernelRows:
     def weighted(self) -> Float[Array, "n n"]:
         """√w K √w."""
         return both_sides(self.K, self.root)
+
+    @property
+    def weight(self) -> float:
+        """W."""
+        return float(self.w.sum())
 
     @property
     def count(self) -> float:
@@ -158,7 +162,7 @@ class KernelRows:
                 log_det += float(np.log(max(share, TINY) / self.w.sum()))
             evidence[own] = self.evidence(float(value), u, log_det, own)[0]
             coef[:, own] = root * u
-            slack[:, own] = slack_of(value * spare, self.w[tail])[:, None]
+            slack[:, own] = slack_of_inverse(value * spare, self.w[tail])[:, None]
         return SolvedRows(coef, intercept + self.mean, slack, evidence)
 
     def evidence(
@@ -174,7 +178,7 @@ class KernelRows:
         q = (self.root[:, None] * self.about[:, targets] * u).sum(axis=0)
         q = np.maximum(np.maximum(q, least), TINY)
         log_det += (freedom - len(self.w) + self.centred) * np.log(alpha)
-        return 1 + np.log(2 * np.pi * q / freedom) + log_det / freedom, q
+        return -2 * log_likelihood(q, log_det, freedom, q / freedom) / freedom, q
 
     def inverse_of_last(
         self, alpha: float, last: int
@@ -309,12 +313,12 @@ class Dual:
     @cached_property
     def slack(self) -> Float[Array, " n"]:
         """s: what of a row its own fit leaves."""
-        return slack_of(self.alpha * np.diag(self.inverse), self.rows.w)
+        return slack_of_inverse(self.alpha * np.diag(self.inverse), self.rows.w)
 
     @cached_property
     def left_out(self) -> Float[Array, "n t"]:
         """Leave-one-out errors."""
-        return self.residuals / self.slack[:, None]
+        return left_out_errors(self.residuals, self.slack[:, None])
 
     @property
     def left_out_shares(self) -> Float[Array, "n n"]:
@@ -347,15 +351,12 @@ class Dual:
         return w @ e**2 / w.sum(), slope / w.sum()
 
     def gcv(self) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
-        """Return (RSS/W)/(tr(I − H)/n)², and its slope."""
-        rows, alpha, M = self.rows, self.alpha, self.inverse
-        free = max(self.freedom, LEAST_SLACK)
+        """Return generalised cross-validation, and its slope in log α."""
+        alpha, M, value = self.alpha, self.inverse, gcv(self.rows, self)
         slope = alpha * float(np.trace(M)) - alpha**2 * float(np.einsum("ij,ij->", M, M))
-        u, falling = self.u, self._falling
-        rss = alpha**2 * (u**2).sum(axis=0)
-        by_rss = 2 * rss - 2 * alpha**3 * (u * falling).sum(axis=0)
-        unit = (rows.count / free) ** 2 / rows.w.sum()
-        return unit * rss, unit * (by_rss - 2 * rss * slope / free)
+        rss = np.maximum(self.rss, TINY)
+        by_rss = 2 * rss - 2 * alpha**3 * (self.u * self._falling).sum(axis=0)
+        return value, value * (by_rss / rss - 2 * slope / self.free)
 
     def evidence(self) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
         """Return minus twice the log marginal likelihood per row, amplitudes profiled; its slope.
@@ -368,18 +369,17 @@ class Dual:
         by_q = self.alpha * (self.u**2).sum(axis=0) / q
         return value, 1 - by_q + traced / freedom
 
+    @property
+    def rss(self) -> Float[Array, " t"]:
+        """Σ w (y − ŷ)² of each target."""
+        return self.alpha**2 * (self.u**2).sum(axis=0)
+
     @cached_property
-    def freedom(self) -> float:
+    def free(self) -> float:
         """tr(I − H): of all rows that the data are worth, less the intercept."""
         rows = self.rows
         more = rows.count - len(rows.w)
-        return more + self.alpha * float(np.trace(self.inverse))
-
-
-def slack_of(left: Float[Array, " n"], w: Float[Array, " n"]) -> Float[Array, " n"]:
-    """Return s of rows from α M_ii: of W equal rows one is left out."""
-    above = np.maximum(w, 1.0)
-    return np.maximum((above - 1 + left) / above, LEAST_SLACK)
+        return max(more + self.alpha * float(np.trace(self.inverse)), LEAST_SLACK)
 
 
 def inverse_diagonal(U: Float[Array, "n n"], last: int) -> Float[Array, " m"]:

@@ -62,6 +62,10 @@ class Eigen:
         """Rows that the data are worth: W where weights count copies, n where they are shares."""
         return max(self.weight, self.rows)
 
+    def at(self, alphas: Float[Array, " p"]) -> "SpectralPath":
+        """Return the solutions along a path of penalties."""
+        return SpectralPath(self, np.asarray(alphas, np.float64))
+
     def left_over(self, alphas: Float[Array, " p"], power: int = 1) -> Float[Array, " p"]:
         """Return tr (I − H)^power at each penalty, H = Z(G + λI)⁻¹Zᵀ, over what the mean leaves.
 
@@ -125,6 +129,36 @@ class Eigen:
         every = np.count_nonzero(resolved) >= self.rows - self.centred
         outside = np.maximum(self.power - share.sum(axis=0), 0.0)
         return share, outside * (not every)
+
+
+@dataclass(frozen=True, eq=False)
+class SpectralPath:
+    """Solutions along a path of penalties, by eigenvalues: numbers for each penalty and target."""
+
+    eigen: Eigen
+    alpha: Float[Array, " p"]
+
+    @cached_property
+    def rss(self) -> Float[Array, "p t"]:
+        """Σ w (y − ŷ)²."""
+        return self.eigen.residual_power(self.alpha)
+
+    @cached_property
+    def quadratic_form(self) -> Float[Array, "p t"]:
+        """(y − ȳ)ᵀ(ZZᵀ + λI)⁻¹(y − ȳ)."""
+        return self.eigen.residual_power(self.alpha, 1) / self.alpha[:, None]
+
+    @cached_property
+    def free(self) -> Float[Array, " p"]:
+        """Residual degrees of freedom."""
+        return self.eigen.left_over(self.alpha)
+
+    @cached_property
+    def log_det(self) -> Float[Array, " p"]:
+        """Log |ZZᵀ + λI| on the contrasts."""
+        values = self.eigen.values
+        rest = self.eigen.count - self.eigen.centred - len(values)
+        return np.log(values[:, None] + self.alpha).sum(axis=0) + rest * np.log(self.alpha)
 
 
 class SummedProducts(Protocol):

@@ -28,6 +28,7 @@ from bochner._core.shapes import Array, Float
 from bochner._core.text import Sentence
 from bochner.errors import InvalidInput
 from bochner.solvers.ridge.eigen import Eigen, floor, penalties
+from bochner.solvers.ridge.problem import amplitude_of, evidence, freedom, log_likelihood
 
 
 class EvidenceOutcome(Sentence):
@@ -125,16 +126,14 @@ class _Target:
 
     def scale(self, alpha: float) -> float:
         """a²: as held, σ²/λ, or the best one."""
-        if self.amplitude is not None:
-            return self.amplitude
-        return (self.left(alpha) / self.freedom if self.noise is None else self.noise) / alpha
+        q = self.left(alpha) / alpha
+        return float(amplitude_of(q, alpha, self.freedom, self.noise, self.amplitude))
 
     def log_p(self, alpha: float) -> float:
         """Log marginal likelihood."""
-        w, a2 = self.values + alpha, self.scale(alpha)
+        w, q = self.values + alpha, self.left(alpha) / alpha
         log_det = float(np.log(w).sum()) + (self.freedom - len(w)) * np.log(alpha)
-        fit = self.left(alpha) / (alpha * a2)
-        return -0.5 * (fit + log_det + self.freedom * np.log(2 * np.pi * a2))
+        return float(log_likelihood(q, log_det, self.freedom, self.scale(alpha)))
 
     def slope(self, alpha: float) -> float:
         """∂log p/∂log λ."""
@@ -168,17 +167,10 @@ def log_evidence(
 
 
 def evidence_of(eigen: Eigen, alphas: Float[Array, " p"]) -> Float[Array, "p t"]:
-    """Log marginal likelihood at the best amplitude along a path of λ, each target's.
-
-    −(ν/2)(1 + log 2πâ²) − ½ ℓ(λ), with â² = q(λ)/ν: :func:`log_evidence` of each λ.
-    """
-    w, lam, freedom = eigen.values[:, None], alphas[None, :], eigen.count - eigen.centred
-    if not freedom > 0:
+    """Return the log marginal likelihood at the best amplitude along a path of λ, each target's."""
+    if not freedom(eigen) > 0:
         return np.zeros((len(alphas), len(eigen.power)))  # no contrast of rows: nothing is known
-    left = np.maximum(eigen.residual_power(alphas, 1), np.finfo(float).tiny)
-    log_q = np.log(left) - np.log(alphas)[:, None]
-    logdet = np.log(w + lam).sum(axis=0) + (freedom - len(eigen.values)) * np.log(alphas)
-    return -0.5 * freedom * (1 + np.log(2 * np.pi / freedom) + log_q) - 0.5 * logdet[:, None]
+    return evidence(eigen, eigen.at(alphas))
 
 
 def maximise_evidence(

@@ -42,6 +42,7 @@ from bochner.solvers.ridge.krylov import (
     low_rank_inverse,
 )
 from bochner.solvers.ridge.leave_one_out import of_more_rows
+from bochner.solvers.ridge.problem import gcv, left_out_errors, slack_of_leverage
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, best_of, pooled
 
 #: Rows of the preconditioner at most, and bytes that their features may take.
@@ -116,6 +117,11 @@ class WideProblem:
     centred: bool
     drawn: Float[Array, "D s"]
     judges: JudgingRows
+
+    @property
+    def count(self) -> float:
+        """n, or W where weights count copies."""
+        return max(self.weight, self.rows)
 
     @property
     def spread(self) -> Float[Array, " t"]:
@@ -221,8 +227,10 @@ class WideState:
     coef : (D, t)
     gram : (D, t)
         G β.
-    left : (t,)
+    rss : (t,)
         Σ w (y − ŷ)².
+    free : float
+        tr (I − H).
     dimension, deviation : float
         d, and its standard error.
     loo, loo_deviation : (t,)
@@ -232,17 +240,12 @@ class WideState:
     alpha: float
     coef: Float[Array, "D t"]
     gram: Float[Array, "D t"]
-    left: Float[Array, " t"]
+    rss: Float[Array, " t"]
+    free: float
     dimension: float
     deviation: float
     loo: Float[Array, " t"]
     loo_deviation: Float[Array, " t"]
-
-    def gcv(self, problem: WideProblem) -> Float[Array, " t"]:
-        """Return (RSS/W)/(1 − (d + 1)/n)²."""
-        n = max(problem.weight, problem.rows)
-        share = max(1 - (self.dimension + problem.centred) / n, 1e-12)
-        return self.left / problem.weight / share**2
 
 
 def state_at(
@@ -264,7 +267,9 @@ def _state(problem: WideProblem, alpha: float, u: Array, r: Array, right: Array)
     d, deviation = float(traces.mean()), float(traces.std(ddof=1) / np.sqrt(len(traces)))
     left = residual_power(problem, u[:, :t], gram[:, :t])
     loo, error = left_out(problem, alpha, u[:, :t], left, d, deviation)
-    return WideState(alpha, u[:, :t], gram[:, :t], left, d, deviation, loo, error)
+    n = problem.count
+    free = max(n - problem.centred - d, 1e-12 * n)
+    return WideState(alpha, u[:, :t], gram[:, :t], left, free, d, deviation, loo, error)
 
 
 def residual_power(
@@ -287,7 +292,7 @@ def left_out(
     factor, judges, w = problem.factor, problem.judges, problem.judges.w
     residual = judges.y - factor.times(coef) / factor.root[:, None]
     r2 = residual**2
-    e2 = r2 / slacks(problem, alpha, dimension)[:, None] ** 2
+    e2 = left_out_errors(residual, slacks(problem, alpha, dimension)[:, None]) ** 2
     W, v = w.sum(), w * np.minimum(w, 1.0)
     L, R = w @ e2 / W, np.maximum(w @ r2 / W, 1e-300)
     share = min(1.0, len(w) / problem.rows)
@@ -302,7 +307,7 @@ def left_out(
 def slacks(problem: WideProblem, alpha: float, dimension: float | None) -> Float[Array, " m"]:
     """Return residual over leave-one-out error of the sample's rows: 1 − leverage."""
     w, h = problem.judges.w, leverages(problem.factor, alpha, problem.rows, dimension)
-    return np.maximum(1 - np.minimum(w, 1.0) * (h / w + problem.centred / problem.weight), 1e-6)
+    return np.maximum(slack_of_leverage(h / w + problem.centred / problem.weight, w), 1e-6)
 
 
 def leverages(
@@ -397,7 +402,7 @@ def tolerance(guess: Guess) -> float:
 
 
 def _errors(problem: WideProblem, state: WideState, criterion: str) -> Float[Array, " t"]:
-    return state.loo if criterion == "loo" else state.gcv(problem)
+    return state.loo if criterion == "loo" else gcv(problem, state)
 
 
 def path_of_states(
@@ -497,7 +502,7 @@ def wide_path(problem: WideProblem, states: list[WideState], alphas: Array) -> P
     return Path(
         np.array([state.alpha for state in states]),
         pooled(np.stack([state.loo for state in states]), power),
-        pooled(np.stack([state.gcv(problem) for state in states]), power),
+        pooled(np.stack([gcv(problem, state) for state in states]), power),
         np.full(len(states), np.nan),
         np.array([state.dimension for state in states]),
         len(problem.judges.w),

@@ -29,6 +29,7 @@ from bochner._core.blas import (
 )
 from bochner._core.lapack import outer_of_rows
 from bochner._core.shapes import Array, Float
+from bochner.solvers.ridge.problem import TINY, amplitude_of, log_likelihood
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +44,6 @@ class KernelScore:
     def by_kernel(self) -> Float[Array, "m m"]:
         """∂value/∂K, symmetric."""
         return mirror(self.below.T).T
-
-
-#: Below this numbers are no divisors.
-TINY = float(np.finfo(float).tiny)
 
 
 def inverse_of(
@@ -117,8 +114,8 @@ def kernel_evidence(
     log_det += (freedom - m) * np.log(alpha)
     v = upper_products(M, u)
     q = np.maximum((u * v).sum(axis=0), TINY)
-    scale = _amplitudes(q / freedom, alpha, noise, amplitude)
-    value = 0.5 * float((q / scale + freedom * np.log(2 * np.pi * scale)).sum() + t * log_det)
+    scale = amplitude_of(q, alpha, freedom, noise, amplitude)
+    value = -float(log_likelihood(q, log_det, freedom, scale).sum())
     slope = t * (alpha * float(np.trace(M)) + freedom - m)
     slope -= alpha * float(((v * v).sum(axis=0) / scale).sum())
     if noise is not None and amplitude is None:
@@ -149,12 +146,3 @@ def shifted(
     A = np.asfortranarray(M.T, dtype) if overwrite else np.array(M.T, dtype, order="F")
     A[np.diag_indices(len(A))] += alpha
     return A
-
-
-def _amplitudes(
-    best: Float[Array, " t"], alpha: float, noise: float | None, amplitude: float | None
-) -> Float[Array, " t"]:
-    """Return a² of each target: as given, as the noise says, or the best."""
-    if amplitude is not None:
-        return np.full_like(best, amplitude)
-    return best if noise is None else np.full_like(best, noise / alpha)

@@ -15,6 +15,7 @@ from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
 from bochner.solvers.ridge.dual import REFINED, TINY, Dual, KernelRows, SolvedRows
 from bochner.solvers.ridge.path import Alpha, as_given
+from bochner.solvers.ridge.problem import left_out_errors
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, pooled
 
 #: Penalties that are tried, as shares of the trace of √w K √w.
@@ -165,7 +166,7 @@ class AtPenalty:
             dual.coef,
             dual.intercept,
             rows.w @ dual.residuals**2 / rows.w.sum(),
-            rows.count - rows.centred - dual.freedom,
+            rows.count - rows.centred - dual.free,
             mean * np.sqrt(spread / rows.count),
             dual.left_out**2,
             q * rows.trace / (freedom * np.maximum(rows.power, TINY)),
@@ -365,7 +366,7 @@ def _lost_of_last(
 ) -> float:
     """Return what the last rows lose without themselves, by default the pooled mean square."""
     y, w = rows.y[-len(coef) :], rows.w[-len(coef) :]
-    errors = alpha * coef / w[:, None] / slack
+    errors = left_out_errors(alpha * coef / w[:, None], slack)
     if lost is not None:
         return lost(y - errors, y, w)
     return float(pooled((w @ errors**2 / w.sum())[None], rows.power)[0])

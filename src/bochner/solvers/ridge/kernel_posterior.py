@@ -21,16 +21,11 @@ from scipy.linalg import LinAlgError
 from bochner._core.blas import factor, solve_factored
 from bochner._core.lapack import solve_rows_by_triangle
 from bochner._core.shapes import Array, Float
-from bochner.solvers.ridge.dual import (
-    LEAST_SLACK,
-    SINGLE_FROM,
-    TINY,
-    KernelRows,
-    inverse_diagonal,
-)
+from bochner.solvers.ridge.dual import SINGLE_FROM, KernelRows, inverse_diagonal
 from bochner.solvers.ridge.evidence import EvidenceOutcome
 from bochner.solvers.ridge.kernel_evidence import kernel_evidence, shifted
 from bochner.solvers.ridge.kernel_path import FIRST, HIGHEST, Penalties, least_along
+from bochner.solvers.ridge.problem import TINY, log_likelihood, slack_of_inverse
 
 #: Rows that the noise is chosen by, at most.
 EVIDENCE_ROWS = 2048
@@ -179,8 +174,7 @@ class KernelPosterior:
         if self.centred:
             p, whole = self._one
             diagonal = diagonal - p[n - m :] ** 2 / whole
-        above = np.maximum(self.root[n - m :] ** 2, 1.0)
-        return np.maximum((above - 1 + self.alpha * diagonal) / above, LEAST_SLACK)
+        return slack_of_inverse(self.alpha * diagonal, self.root[n - m :] ** 2)
 
 
 def _factor(rows: KernelRows, alpha: float, dtype: Any) -> Float[Array, "n n"]:
@@ -296,4 +290,4 @@ def evidence_at(
     scale = q / freedom if a2 is None else max(a2, TINY)
     left = freedom - (len(rows.w) - rows.centred)
     log_det = posterior.log_det + left * np.log(posterior.alpha)
-    return scale, -0.5 * (q / scale + log_det + freedom * np.log(2 * np.pi * scale))
+    return scale, log_likelihood(q, log_det, freedom, scale)

@@ -37,6 +37,12 @@ from bochner.solvers.ridge.eigen import (
     floor,
     penalties,
 )
+from bochner.solvers.ridge.problem import (
+    TINY,
+    left_out_errors,
+    slack_of_inverse,
+    slack_of_leverage,
+)
 from bochner.solvers.ridge.solution import pooled
 
 #: RSS is above rounding if it is so many times the rounding of P.
@@ -53,8 +59,6 @@ WITHHELD = (0.0, 10.0)
 
 #: Rows about the means of the moments: features, targets, weights.
 Rows = tuple[Float[Array, "b D"], Float[Array, "b t"], Float[Array, " b"] | None]
-
-TINY = float(np.finfo(float).tiny)
 
 
 def _squared_rows(
@@ -103,12 +107,6 @@ def _leverage(A: Array, inverse: Array, eigen: Eigen) -> Float[Array, "b p"]:
     return product(A * A, inverse.astype(A.dtype)).astype(np.float64) + mean
 
 
-def left_out_errors(residuals: Array, slack: Array) -> Array:
-    """Return residuals over slack, infinite where that is zero."""
-    errors = np.full(np.broadcast_shapes(residuals.shape, slack.shape), np.inf)
-    return np.divide(residuals, slack, out=errors, where=slack > 0)
-
-
 @dataclass(frozen=True)
 class Rounding:
     """What rounding may change leverages by."""
@@ -134,10 +132,9 @@ class Rounding:
 
         q = Σ a²/(w + λ)² is bounded by s/λ and by h/(w_1 + λ), w_1 the smallest eigenvalue.
         """
-        inside = np.minimum(w, 1.0)[:, None] * leverage
-        slack = 1 - inside
+        slack = slack_of_leverage(leverage, w[:, None])
         with np.errstate(divide="ignore", invalid="ignore"):
-            q = np.fmin(np.maximum(slack, 0.0) / alphas, inside / (self.least + alphas))
+            q = np.fmin(np.maximum(slack, 0.0) / alphas, (1 - slack) / (self.least + alphas))
         q *= self.top
         doubt = self.gram * q + 2 * self.unit * np.sqrt(q) + self.unit
         double = max(self.gram, self.unit) <= EPS
@@ -271,7 +268,7 @@ def dual_slacks(
     shrink = alpha / (np.maximum(values, 0.0)[:, None] + alpha)
     residual = (U @ (shrink * (vectors.T @ u))) / root[:, None]
     slack = (U * U) @ shrink
-    return residual, np.where(w[:, None] > 1, 1 - (1 - slack) / np.maximum(w, 1)[:, None], slack)
+    return residual, slack_of_inverse(slack, w[:, None])
 
 
 def resolved_slacks(
@@ -291,8 +288,7 @@ def resolved_slacks(
     mean. Coordinates are off by ε√k, which moves h by up to 2ε √(kD/λ); float32 products move it by
     their error ``gram`` of G over λ.
     """
-    one = np.minimum(w, 1.0)[:, None]
-    slack = 1 - one * leverage
+    one, slack = np.minimum(w, 1.0)[:, None], slack_of_leverage(leverage, w[:, None])
     rounding = 10 * EPS * np.sqrt(1 + prior[:, None] * D / alpha) + gram / alpha
     least = alpha / (alpha + one * prior[:, None])
     resolved = slack > rounding

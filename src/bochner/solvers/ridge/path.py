@@ -11,6 +11,7 @@ from bochner.errors import InvalidInput
 from bochner.solvers.ridge.eigen import Eigen, floor, penalties
 from bochner.solvers.ridge.evidence import evidence_of
 from bochner.solvers.ridge.leave_one_out import LeftOutErrors, left_out_path
+from bochner.solvers.ridge.problem import gcv
 from bochner.solvers.ridge.solution import (
     Outcome,
     Path,
@@ -42,27 +43,17 @@ def path_of(
 ) -> Path:
     """Return all criteria along the path; those that moments alone give cost O(p D t)."""
     power = eigen.power / eigen.weight
-    evidence = evidence_of(eigen, alphas)[:, eigen.power > 0]
+    found = eigen.at(alphas)
+    likelihood = evidence_of(eigen, alphas)[:, eigen.power > 0]
     return Path(
         alphas,
         np.full(len(alphas), np.nan) if loo is None else pooled(loo.each, power),
-        pooled(gcv_of(eigen, alphas), eigen.power),
-        evidence.sum(axis=1),
+        pooled(gcv(eigen, found), eigen.power),
+        likelihood.sum(axis=1),
         (eigen.values[:, None] / (eigen.values[:, None] + alphas)).sum(axis=0),
         0 if loo is None else loo.rows,
         None if loo is None else loo.deviation,
     )
-
-
-def gcv_of(eigen: Eigen, alphas: Float[Array, " p"]) -> Float[Array, "p t"]:
-    """Return (RSS/W)/(1 − (1 + d_λ)/n)² of each target, n the count of rows.
-
-    Infinite where no degree of freedom is left.
-    """
-    free = eigen.left_over(alphas)[:, None]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        gcv = (eigen.count / free) ** 2 * eigen.residual_power(alphas) / eigen.weight
-    return np.where(free > 0, gcv, np.inf)
 
 
 def as_alpha(alpha: Any) -> Alpha:
@@ -154,11 +145,12 @@ def _best_each(
     eigen: Eigen, path: Path, criterion: str, loo: LeftOutErrors | None
 ) -> Float[Array, " t"]:
     """Return the best penalty of each target; for a constant one, the largest."""
-    of_moments: dict[str, Any] = {"gcv": gcv_of, "evidence": evidence_of}
     if criterion == "loo" and loo is not None:
         values = loo.each
+    elif criterion == "gcv":
+        values = gcv(eigen, eigen.at(path.alphas))
     else:
-        values = of_moments[criterion](eigen, path.alphas)
+        values = evidence_of(eigen, path.alphas)
     best = [best_of(column, criterion) for column in values.T]
     return np.where(eigen.power > 0, path.alphas[best], path.alphas[-1])
 

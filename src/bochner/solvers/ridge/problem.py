@@ -1,0 +1,138 @@
+"""A ridge regression at any penalty, its solution at one, and the criteria that compare penalties.
+
+    minimise  Σ w_i (y_i − f(x_i))² + α ‖f‖²,   f̂ = H y.
+
+Whatever f is made of, a criterion needs the residual sum of squares, q = (y − ȳ)ᵀ(K + αI)⁻¹(y − ȳ),
+tr (I − H) and log |K + αI|, all on the ν = n − 1 contrasts that an intercept leaves (ν = n without
+one), and the residuals r and 1 − h of rows (Hastie, Tibshirani and Friedman 2009, section 7.10;
+Rasmussen and Williams 2006, eq. 2.30 and 5.10):
+
+    leave-one-out errors   r_i/(1 − h_i),
+    GCV                    (RSS/W) (n/tr (I − H))²,
+    log p(y)               −½ (q/a² + log |K + αI| + ν log 2πa²),   â² = q/ν.
+
+n is the number of rows, or W where weights count copies.
+"""
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from bochner._core.shapes import Array, Float
+
+#: A row of which its own fit leaves nothing, such as a row alone beside an intercept.
+LEAST_SLACK = 1e-100
+
+#: Below this numbers are no divisors.
+TINY = float(np.finfo(float).tiny)
+
+
+class Smoother(Protocol):
+    """The solution at one penalty, or at those of a path: then with a first axis of these."""
+
+    @property
+    def alpha(self) -> Any:
+        """Penalty, or penalties of a path."""
+
+    @property
+    def rss(self) -> Float[Array, "*p t"]:
+        """Σ w (y − ŷ)² of each target."""
+
+    @property
+    def free(self) -> Any:
+        """Residual degrees of freedom, tr (I − H) on the contrasts."""
+
+
+class Posterior(Smoother, Protocol):
+    """A solution whose evidence is known."""
+
+    @property
+    def quadratic_form(self) -> Float[Array, "*p t"]:
+        """Q of each target."""
+
+    @property
+    def log_det(self) -> Any:
+        """Log |K + αI| on the contrasts."""
+
+
+class Targets(Protocol):
+    """What criteria know of the rows."""
+
+    @property
+    def power(self) -> Float[Array, " t"]:
+        """Σ w (y − ȳ)² of each target."""
+
+    @property
+    def weight(self) -> float:
+        """W = Σ w."""
+
+    @property
+    def count(self) -> float:
+        """Number of rows, or W where weights count copies."""
+
+    @property
+    def centred(self) -> bool:
+        """Whether an intercept is fitted."""
+
+
+class RidgeProblem(Targets, Protocol):
+    """A ridge regression, whatever its penalty."""
+
+    def at(self, alpha: Any) -> Smoother:
+        """Return the solution at a penalty."""
+
+
+def slack_of_leverage(leverage: Array, w: Array) -> Array:
+    """Return 1 − min(w, 1) h: a row of weight w > 1 is w equal rows, of which one is left out."""
+    return 1 - np.minimum(w, 1.0) * leverage
+
+
+def slack_of_inverse(diagonal: Array, w: Array) -> Array:
+    """Return 1 − min(w, 1) h from α ((K + αI)⁻¹)_ii, without cancellation."""
+    above = np.maximum(w, 1.0)
+    return np.maximum((above - 1 + diagonal) / above, LEAST_SLACK)
+
+
+def left_out_errors(residuals: Array, slack: Array) -> Array:
+    """Return leave-one-out errors, infinite where 1 − h is zero."""
+    errors = np.full(np.broadcast_shapes(residuals.shape, slack.shape), np.inf)
+    return np.divide(residuals, slack, out=errors, where=slack > 0)
+
+
+def gcv(problem: Targets, found: Smoother) -> Float[Array, "*p t"]:
+    """Return generalised cross-validation; infinite where no degree of freedom is left."""
+    free = np.asarray(found.free)[..., None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = (problem.count / free) ** 2 * found.rss / problem.weight
+    return np.where(free > 0, values, np.inf)
+
+
+def freedom(problem: Targets) -> float:
+    """Return ν."""
+    return max(problem.count - problem.centred, 0.0)
+
+
+def amplitude_of(
+    q: Any, alpha: Any, nu: float, noise: float | None, amplitude: float | None
+) -> Any:
+    """Return a²: as given, σ²/α of a given noise, or the best."""
+    if amplitude is not None:
+        return np.full_like(q, amplitude)
+    return q / max(nu, 1.0) if noise is None else np.full_like(q, noise / alpha)
+
+
+def log_likelihood(q: Any, log_det: Any, nu: float, amplitude: Any) -> Any:
+    """Return log p(y)."""
+    return -0.5 * (q / amplitude + log_det + nu * np.log(2 * np.pi * amplitude))
+
+
+def evidence(
+    problem: Targets,
+    found: Posterior,
+    noise: float | None = None,
+    amplitude: float | None = None,
+) -> Float[Array, "*p t"]:
+    """Return the log marginal likelihood of each target; what is not given is the best."""
+    nu, q = freedom(problem), np.maximum(found.quadratic_form, TINY)
+    scale = amplitude_of(q, found.alpha, nu, noise, amplitude)
+    return log_likelihood(q, np.asarray(found.log_det)[..., None], nu, scale)
