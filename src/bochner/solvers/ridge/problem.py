@@ -43,7 +43,7 @@ class Smoother(Protocol):
         """Residual degrees of freedom, tr (I − H) on the contrasts."""
 
 
-class Posterior(Smoother, Protocol):
+class ProcessSmoother(Smoother, Protocol):
     """A solution whose evidence is known."""
 
     @property
@@ -128,7 +128,7 @@ def log_likelihood(q: Any, log_det: Any, nu: float, amplitude: Any) -> Any:
 
 def evidence(
     problem: Targets,
-    found: Posterior,
+    found: ProcessSmoother,
     noise: float | None = None,
     amplitude: float | None = None,
 ) -> Float[Array, "*p t"]:
