@@ -27,7 +27,7 @@ LEAST_SLACK = 1e-100
 TINY = float(np.finfo(float).tiny)
 
 
-class Smoother(Protocol):
+class LinearSmoother(Protocol):
     """The solution at one penalty, or at those of a path: then with a first axis of these."""
 
     @property
@@ -43,7 +43,7 @@ class Smoother(Protocol):
         """Residual degrees of freedom, tr (I − H) on the contrasts."""
 
 
-class ProcessSmoother(Smoother, Protocol):
+class ProcessSmoother(LinearSmoother, Protocol):
     """A solution whose evidence is known."""
 
     @property
@@ -55,7 +55,7 @@ class ProcessSmoother(Smoother, Protocol):
         """Log |K + αI| on the contrasts."""
 
 
-class Targets(Protocol):
+class RowTotals(Protocol):
     """What criteria know of the rows."""
 
     @property
@@ -75,10 +75,10 @@ class Targets(Protocol):
         """Whether an intercept is fitted."""
 
 
-class RidgeProblem(Targets, Protocol):
+class RidgeProblem(RowTotals, Protocol):
     """A ridge regression, whatever its penalty."""
 
-    def at(self, alpha: Any) -> Smoother:
+    def at(self, alpha: Any) -> LinearSmoother:
         """Return the solution at a penalty."""
 
 
@@ -99,7 +99,7 @@ def left_out_errors(residuals: Array, slack: Array) -> Array:
     return np.divide(residuals, slack, out=errors, where=slack > 0)
 
 
-def gcv(problem: Targets, found: Smoother) -> Float[Array, "*p t"]:
+def gcv(problem: RowTotals, found: LinearSmoother) -> Float[Array, "*p t"]:
     """Return generalised cross-validation; infinite where no degree of freedom is left."""
     free = np.asarray(found.free)[..., None]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -107,7 +107,7 @@ def gcv(problem: Targets, found: Smoother) -> Float[Array, "*p t"]:
     return np.where(free > 0, values, np.inf)
 
 
-def freedom(problem: Targets) -> float:
+def freedom(problem: RowTotals) -> float:
     """Return ν."""
     return max(problem.count - problem.centred, 0.0)
 
@@ -127,7 +127,7 @@ def log_likelihood(q: Any, log_det: Any, nu: float, amplitude: Any) -> Any:
 
 
 def evidence(
-    problem: Targets,
+    problem: RowTotals,
     found: ProcessSmoother,
     noise: float | None = None,
     amplitude: float | None = None,
