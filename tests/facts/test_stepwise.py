@@ -18,6 +18,7 @@ from bochner.solvers.factorisations import (
     eigenvalues,
     interruptible,
     lower_factor,
+    raised,
     solve_lower,
     symmetric,
 )
@@ -79,6 +80,19 @@ def test_a_matrix_is_factored_and_solved_in_steps(in_steps):
 def test_a_matrix_that_is_not_positive_is_refused_in_steps(in_steps):
     with pytest.raises(np.linalg.LinAlgError, match="not positive"):
         lower_factor(MATRICES["random"].copy(order="F"))
+
+
+def test_a_matrix_without_a_factor_is_raised_until_there_is_one_or_none_can_be():
+    tried = []
+
+    def factor(value, A):
+        tried.append(value)
+        return np.linalg.cholesky(A + value * np.eye(2))
+
+    assert raised(lambda v: factor(v, -np.eye(2)), 0.0, 0.02)[0, 0] == pytest.approx(1.0)
+    assert tried == pytest.approx([0.0, 0.02, 0.2, 2.0])
+    with pytest.raises(np.linalg.LinAlgError):
+        raised(lambda v: np.linalg.cholesky(-np.eye(2)), 0.0, 0.02)
 
 
 @pytest.mark.usefixtures("ctrl_c")

@@ -62,6 +62,23 @@ def lower_factor(A: Float[Array, "m m"]) -> Float[Array, "m m"]:
     return U.T
 
 
+def raised(act: Callable[[float], T], value: float, least: float) -> T:
+    """Return ``act(value)``; without a factor at ten times the value, or at ``least``, and so on.
+
+    Raises
+    ------
+    LinAlgError
+        If no number is large enough, as where the matrix is not finite.
+    """
+    while True:
+        try:
+            return act(value)
+        except np.linalg.LinAlgError:
+            value = max(10 * value, least)
+            if not np.isfinite(value):
+                raise
+
+
 def interruptible(act: Callable[[], T]) -> T:
     """Return what ``act`` returns, computed in a thread: Ctrl-C ends the wait for it.
 

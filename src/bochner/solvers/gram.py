@@ -18,6 +18,7 @@ from scipy.linalg import cho_solve, eigh_tridiagonal, solve_triangular
 
 from bochner._core.blas import cholesky
 from bochner._core.shapes import Array, Float
+from bochner.solvers.factorisations import raised
 
 #: Rounding of sums of waves, as a share of their size.
 ROUNDED = 1e-12
@@ -201,12 +202,8 @@ class DenseBlock(WavePreconditioner):
 
 def factored(G: Float[Array, "b b"], alpha: float) -> Float[Array, "b b"]:
     """Return L of G + αI = L Lᵀ; of a larger α where sums were rounded below that."""
-    added = alpha
-    while True:
-        try:
-            return cholesky(G + added * np.eye(len(G)), lower=True, check_finite=False)
-        except np.linalg.LinAlgError:
-            added = max(10 * added, ROUNDED * float(np.trace(G)))
+    factor = lambda added: cholesky(G + added * np.eye(len(G)), lower=True, check_finite=False)
+    return raised(factor, alpha, ROUNDED * float(np.trace(G)))
 
 
 # --- Conjugate gradients, and what their coefficients tell ---------------------------------------

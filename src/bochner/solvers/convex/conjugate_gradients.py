@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_solve
+from scipy.linalg import cho_solve
 
 from bochner._core.blas import add_gram, cho_factor, mirror
 from bochner._core.shapes import Array, Bool, Float
@@ -34,6 +34,7 @@ from bochner.solvers.convex.problem import (
     places,
     taken_rows,
 )
+from bochner.solvers.factorisations import raised
 
 #: Active rows are copied out when they are at most this share of all ...
 COPIED_SHARE = 0.5
@@ -419,13 +420,12 @@ def _drawn(weights: Float[Array, " m"], most: int) -> Float[Array, " m"]:
 def _cholesky(G: Float[Array, "D D"], alpha: float) -> tuple[Array, bool]:
     """Factor G + alpha I, and as much more as rounding needs."""
     size = max(float(np.trace(G)) / max(len(G), 1), alpha, 1e-300)
-    jitter = 0.0
-    while True:
-        try:
-            shifted = G + (alpha + jitter) * np.eye(len(G))
-            return cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False)
-        except LinAlgError:
-            jitter = max(10 * jitter, 1e-7 * size)
+
+    def factor(jitter: float) -> tuple[Array, bool]:
+        shifted = G + (alpha + jitter) * np.eye(len(G))
+        return cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False)
+
+    return raised(factor, 0.0, 1e-7 * size)
 
 
 # --- the descent ---------------------------------------------------------------------------------

@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, solve_triangular
+from scipy.linalg import solve_triangular
 
 from bochner._core.blas import add_gram, cho_factor, cholesky
 from bochner._core.shapes import Array, Float, Int
+from bochner.solvers.factorisations import raised
 
 #: Share of the penalty that rounding of a block's largest eigenvalue may take, in float32.
 ROUNDED = 0.01
@@ -203,8 +204,4 @@ class Reduced:
 
 def reduced_at(group: Group, alpha: float) -> Reduced:
     """Return the group at this penalty; at one raised tenfold, again and again, if it must be."""
-    while True:
-        try:
-            return group.reduced(alpha)
-        except LinAlgError:
-            alpha = max(10 * alpha, TINY)
+    return raised(group.reduced, alpha, TINY)
