@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from bochner.certificates.pointwise import approximation_residual
     from bochner.certificates.risk import CostCertificate, certify_costs, risk
     from bochner.data.blocks import Blocks
-    from bochner.data.places import PlacedRows
     from bochner.data.schema import Schema
     from bochner.data.sources import Block
     from bochner.features import (
@@ -162,7 +161,6 @@ __all__ = [
     "Orthogonal",
     "PartialDependenceDisplay",
     "PathDisplay",
-    "PlacedRows",
     "Plan",
     "PolySketch",
     "Positive",
@@ -219,7 +217,6 @@ _NAMES = {
         "Block",
         "Blocks",
     ),
-    "bochner.data.places": ("PlacedRows",),
     "bochner.data.schema": ("Schema",),
     "bochner.models.gaussian_process.observations": ("BlockAverages", "Derivatives"),
     "bochner.models": (
@@ -302,8 +299,7 @@ def __getattr__(name: str) -> Any:
 
         homes = () if name.startswith("_") else ("kernels", "errors", "landmarks", "certificates")
         elsewhere = {home: import_module(f"bochner.{home}").__all__ for home in homes}
-        sentence = _names.missing("bochner", name, __all__, elsewhere)
-        raise _names.refusal("bochner", name, sentence)
+        raise AttributeError(_names.missing("bochner", name, __all__, elsewhere))
     value = getattr(import_module(_HOME.get(name, "bochner.features")), name)
     globals()[name] = value
     return value

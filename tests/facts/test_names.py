@@ -118,24 +118,6 @@ def test_an_unknown_name_of_a_module_names_the_one_here(module, name, message):
         getattr(module, name)
 
 
-@pytest.mark.parametrize(
-    ("statement", "message"),
-    [
-        ("from bochner.kernels import RBF", r"Gaussian\(lengthscale\), gamma = 1/\(2 length"),
-        ("from bochner.kernels import Linear, Mattern", r"did you mean 'Matern'\?"),
-        ("from bochner import RBF", r"here it is kernels.Gaussian\(lengthscale\), gamma = 1/"),
-        ("from bochner import kernels, Gaussian", r"here it is kernels\.Gaussian\."),
-        ("from bochner.features import RFF", r"here it is the method Fourier\(\)"),
-        ("from bochner import zzz", r"module 'bochner' has no attribute 'zzz'$"),
-    ],
-)
-def test_an_import_statement_of_an_unknown_name_says_the_same(statement, message):
-    """Python itself raises an error of its own words there, without the sentence."""
-    with pytest.raises(ImportError, match=message) as refused:
-        exec(statement)  # noqa: S102
-    assert refused.value.name == statement.split()[1]
-
-
 def test_an_unknown_name_is_to_all_others_an_attribute_that_is_not_there():
     assert not hasattr(kernels, "RBF")
     assert getattr(bo, "RBF", None) is None

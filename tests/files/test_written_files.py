@@ -4,17 +4,13 @@ import csv
 import errno
 import os
 import stat
-import subprocess
 import sys
-from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
 
-import bochner as bo
 from bochner import Blocks
 from bochner.data.writers import atomic, write_table
 from bochner.errors import DataFileError, InvalidInput, MissingDependency
@@ -121,66 +117,8 @@ def test_what_killed_writers_left_is_removed_after_a_day(tmp_path):
     assert {p.name for p in tmp_path.iterdir()} == {path.name, mine[1], *others}
 
 
-WRITER = """
-import sys, time
-from bochner.data.writers import atomic
-with atomic(sys.argv[1]) as file:
-    file.write(b"half")
-    file.flush()
-    print("here", flush=True)
-    sys.stdin.readline()
-"""
-
-
-@contextmanager
-def writer(path):
-    """Another process that has half of a file written."""
-    package = str(Path(bo.__file__).parents[1])
-    with subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(path)],
-        env=os.environ | {"PYTHONPATH": package},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            assert process.stdout.readline() == "here\n"
-            yield process
-        finally:
-            process.kill()
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="an open file has no other name there")
-def test_what_a_killed_writer_left_is_removed_by_the_next_and_a_living_one_is_let_be(tmp_path):
+def test_two_writers_do_not_disturb_each_other(tmp_path):
     path = tmp_path / "x.csv"
-    with writer(path) as living, writer(path) as killed:
-        killed.kill()
-        killed.wait()
-        assert len(list(tmp_path.iterdir())) == 2
-        write_table(path, {"a": [1]})
-        assert len(list(tmp_path.iterdir())) == 2  # the table, and what is being written
-        write_table(path, {"a": [2]})
-        living.communicate("\n", timeout=60)
-        assert living.returncode == 0
-    assert path.read_text() == "half"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_parts_of_another_system_are_let_be_for_a_day(tmp_path, monkeypatch):
-    """Two machines that share a folder do not see each other's locks."""
-    path = tmp_path / "x.csv"
-    monkeypatch.setattr("bochner.data.writers._system", lambda: "0" * 8)
-    with atomic(path) as file:
-        monkeypatch.setattr("bochner.data.writers._system", lambda: "1" * 8)
-        write_table(path, {"a": [1]})
-        assert len(list(tmp_path.iterdir())) == 2
-        file.write(b"all")
-    assert path.read_text() == "all"
-
-
-def test_a_disk_without_locks_keeps_parts_for_a_day(tmp_path, monkeypatch):
-    path = tmp_path / "x.csv"
-    monkeypatch.setattr("bochner.data.writers._lock", lambda _: None)
     with atomic(path) as file:
         write_table(path, {"a": [1]})
         assert len(list(tmp_path.iterdir())) == 2

@@ -1,12 +1,9 @@
 """Words of other libraries and slips of spelling: what a refused name is called here."""
 
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
-from importlib.util import find_spec
 from inspect import Parameter, signature
-from types import FrameType
 from typing import Any, Self, cast
 
 from bochner.errors import InvalidInput, InvalidType
@@ -230,31 +227,9 @@ def missing(
     return f"module {module!r} has no attribute {name!r}{_nearest(name, choices)}"
 
 
-def unknown(package: str, name: str, known: Iterable[str]) -> AttributeError | ImportError:
+def unknown(package: str, name: str, known: Iterable[str]) -> AttributeError:
     """Return the error of a name that a package does not have, with the nearest one it has."""
-    return refusal(package, name, missing(package, name, known))
-
-
-def refusal(package: str, name: str, sentence: str) -> AttributeError | ImportError:
-    """Return the error by which the ``__getattr__`` of a package refuses a name.
-
-    ``from package import name`` asks for the attribute first, then for a module of that name, and
-    where there is neither it raises an ImportError that has lost the sentence. It passes on an
-    ImportError, so that is raised where importlib asks. All others, such as ``hasattr``, need an
-    AttributeError.
-    """
-    if not _imported_from() or find_spec(f"{package}.{name}") is not None:
-        return AttributeError(sentence)
-    return ImportError(sentence, name=package)
-
-
-def _imported_from() -> bool:
-    """Whether it is an import statement that asks the nearest ``__getattr__``."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_name != "__getattr__":
-        frame = frame.f_back
-    asks = frame and frame.f_back
-    return asks is not None and asks.f_code.co_name == "_handle_fromlist"
+    return AttributeError(missing(package, name, known))
 
 
 @cache

@@ -2,14 +2,11 @@
 
 import csv
 import errno
-import hashlib
 import io
 import os
-import platform
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cache
 from glob import escape
 from os import PathLike
 from pathlib import Path
@@ -23,15 +20,9 @@ from bochner.data.optional import needed
 from bochner.data.schema import listed
 from bochner.errors import BochnerError, DataFileError, InvalidInput
 
-try:
-    import fcntl
-except ImportError:  # no Unix: an open file cannot be removed there
-    fcntl = None  # type: ignore[assignment]
-
 Chunk = Mapping[str, Any]
 
-#: Seconds after which a part that nobody wrote to is one of a writer that was killed, where no
-#: lock tells.
+#: Seconds after which a part that nobody wrote to belongs to a writer that was killed.
 ABANDONED = 86_400
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -48,10 +39,8 @@ def atomic(path: str | PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
 
     It is written under another name in the same folder, flushed to the disk and renamed. If
     anything goes wrong, Ctrl-C included, that file is removed and what was at ``path`` before is
-    untouched. What a process that was killed has left is removed by the next write to ``path``:
-    a writer holds a lock on what it writes, which its system lets go when it ends. Where another
-    system may be writing, on a shared disk or before a restart, it is removed after a day. A device
-    or pipe is written directly. Mode "w" writes UTF-8 with lines ended as they are given.
+    untouched. A part that a killed process has left is removed by a write to ``path`` a day later.
+    A device or pipe is written directly. Mode "w" writes UTF-8 with lines ended as they are given.
 
     Raises
     ------
@@ -74,81 +63,29 @@ def atomic(path: str | PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
 @contextmanager
 def _replacing(path: Path, mode: str, text: dict[str, Any]) -> Iterator[IO[Any]]:
     _require_writable(path)
-    part, file = _locked(path, mode, text)
+    part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.part")
     try:
-        with file:
+        with part.open(mode, **text) as file:
             _remove_abandoned(path, part)
             yield file
             file.flush()
             os.fsync(file.fileno())
-            if fcntl is None:  # Windows renames no open file; elsewhere the lock is kept till then
-                file.close()
-            if path.exists():
-                part.chmod(path.stat().st_mode)
-            part.replace(path)
+        if path.exists():
+            part.chmod(path.stat().st_mode)
+        part.replace(path)
         _sync_folder(path.parent)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
 
 
-def _locked(path: Path, mode: str, text: dict[str, Any]) -> tuple[Path, IO[Any]]:
-    """Return a new part of this file, open and under a lock while it is."""
-    while True:
-        part = path.with_name(f".{path.name[:100]}.{_system()}{secrets.token_hex(4)}.part")
-        file = part.open(mode, **text)
-        if _lock(file) is not False and part.exists():
-            return part, file
-        file.close()  # taken for abandoned before it was locked
-
-
-def _lock(file: IO[Any]) -> bool | None:
-    """Lock an open file: whether this succeeded, None where the system or disk has no locks."""
-    if fcntl is None:
-        return None
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-    return True
-
-
-@cache
-def _system() -> str:
-    """Return eight letters for the running system; containers on one have the same.
-
-    Locks are known to all processes of a system, and to none of another.
-    """
-    try:
-        name = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
-    except OSError:
-        name = platform.node()
-    return hashlib.sha256(name.encode()).hexdigest()[:8]
-
-
 def _remove_abandoned(path: Path, mine: Path) -> None:
-    """Remove what writers of this file that were killed have left."""
+    """Remove parts of this file that no writer has written to for a day."""
     now = mine.stat().st_mtime  # by the clock of the disk
     for part in path.parent.glob(f".{escape(path.name[:100])}.{'?' * 16}.part"):
         with suppress(OSError):
-            if part == mine:
-                continue
-            if part.suffixes[-2][1:9] == _system():
-                _remove_unlocked(part)
             if now - part.stat().st_mtime > ABANDONED:
                 part.unlink()
-
-
-def _remove_unlocked(part: Path) -> None:
-    """Remove a part that no process of this system has open for writing."""
-    if fcntl is None:
-        return part.unlink()  # refused while it is open
-    with part.open("rb") as file:
-        if _lock(file):
-            part.unlink()  # under the lock: who has just made it sees that it is gone
-    return None
 
 
 def _require_writable(path: Path) -> None:
