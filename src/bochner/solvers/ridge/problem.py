@@ -55,8 +55,12 @@ class ProcessSmoother(LinearSmoother, Protocol):
         """Log |K + αI| on the contrasts."""
 
 
-class RowTotals(Protocol):
-    """What criteria know of the rows."""
+class RidgeProblem(Protocol):
+    """A ridge regression, whatever its penalty: what criteria know of its rows.
+
+    Solutions are made by ``at(alpha)``: :class:`~.eigen.Eigen` for a path, :class:`~.dual.KernelRows`,
+    :class:`bochner.solvers.waves.WaveProblem`, and :func:`~.iterative.state_at` of wide features.
+    """
 
     @property
     def power(self) -> Float[Array, " t"]:
@@ -73,13 +77,6 @@ class RowTotals(Protocol):
     @property
     def centred(self) -> bool:
         """Whether an intercept is fitted."""
-
-
-class RidgeProblem(RowTotals, Protocol):
-    """A ridge regression, whatever its penalty."""
-
-    def at(self, alpha: Any) -> LinearSmoother:
-        """Return the solution at a penalty."""
 
 
 def slack_of_leverage(leverage: Array, w: Array) -> Array:
@@ -99,7 +96,7 @@ def left_out_errors(residuals: Array, slack: Array) -> Array:
     return np.divide(residuals, slack, out=errors, where=slack > 0)
 
 
-def gcv(problem: RowTotals, found: LinearSmoother) -> Float[Array, "*p t"]:
+def gcv(problem: RidgeProblem, found: LinearSmoother) -> Float[Array, "*p t"]:
     """Return generalised cross-validation; infinite where no degree of freedom is left."""
     free = np.asarray(found.free)[..., None]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -107,7 +104,7 @@ def gcv(problem: RowTotals, found: LinearSmoother) -> Float[Array, "*p t"]:
     return np.where(free > 0, values, np.inf)
 
 
-def freedom(problem: RowTotals) -> float:
+def freedom(problem: RidgeProblem) -> float:
     """Return ν."""
     return max(problem.count - problem.centred, 0.0)
 
@@ -127,7 +124,7 @@ def log_likelihood(q: Any, log_det: Any, nu: float, amplitude: Any) -> Any:
 
 
 def evidence(
-    problem: RowTotals,
+    problem: RidgeProblem,
     found: ProcessSmoother,
     noise: float | None = None,
     amplitude: float | None = None,
