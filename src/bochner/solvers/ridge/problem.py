@@ -58,8 +58,9 @@ class ProcessSmoother(LinearSmoother, Protocol):
 class RidgeProblem(Protocol):
     """A ridge regression, whatever its penalty: what criteria know of its rows.
 
-    Solutions are made by ``at(alpha)``: :class:`~.eigen.Eigen` for a path, :class:`~.dual.KernelRows`,
-    :class:`bochner.solvers.waves.WaveProblem`, and :func:`~.iterative.state_at` of wide features.
+    ``at(alpha)`` of :class:`~.eigen.Eigen`, :class:`~.dual.KernelRows` and
+    :class:`bochner.solvers.waves.WaveProblem`, and :func:`~.iterative.state_at` of wide features,
+    return the solution at a penalty.
     """
 
     @property
