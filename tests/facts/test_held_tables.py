@@ -8,7 +8,7 @@ import pytest
 
 import bochner as bo
 from bochner.cli import main
-from bochner.errors import DataFileError, InvalidInput, InvalidType
+from bochner.errors import DataFileError, DataWarning, InvalidInput, InvalidType
 from bochner.kernels import Gaussian
 
 rng = np.random.default_rng(0)
@@ -148,6 +148,34 @@ def test_a_spark_table_is_fitted_where_its_partitions_are(spark_frame):
     assert found.columns == [*ROWS.columns, "fare", "prediction"]
     values = found.toPandas()
     np.testing.assert_allclose(values.prediction, here.predict(values[ROWS.columns]), rtol=1e-9)
+
+
+# ---- rows without a target
+
+
+GAPS = TABLE[["a", "b", "fare"]].iloc[:3_000].copy()
+GAPS.loc[GAPS.index % 7 == 0, "fare"] = np.nan
+NO_FARE = r"429 rows have no target 'fare', of 3,000 rows; first in row 0 of partition 0 of the"
+
+
+@pytest.mark.parametrize("engine", ["dask", "dask workers", "ray", "spark"])
+def test_rows_without_a_target_are_left_out_with_one_warning(engine, request):
+    parts = [GAPS.iloc[a:b] for a, b in itertools.pairwise([0, 1_000, 1_000, 3_000])]
+    if engine == "ray":
+        request.getfixturevalue("ray_here")
+        table = pytest.importorskip("ray.data").from_pandas(parts)
+    elif engine == "spark":
+        table = request.getfixturevalue("spark_session").createDataFrame(GAPS)
+    else:
+        request.getfixturevalue("cluster") if engine == "dask workers" else None
+        dd = pytest.importorskip("dask.dataframe")
+        table = dd.from_map(lambda i: parts[i], [0, 1, 2], meta=GAPS.iloc[:0])
+    with pytest.warns(DataWarning, match=NO_FARE) as told:
+        there = bo.KernelRidge(**OPTIONS).fit(table, "fare")
+    assert len([one for one in told if issubclass(one.category, DataWarning)]) == 1
+    known = bo.Blocks.from_table(GAPS.dropna(), target="fare")
+    here = bo.KernelRidge(**OPTIONS).fit_blocks(known, where=HERE)
+    np.testing.assert_array_equal(there.coef_, here.coef_)
 
 
 # ---- refusals

@@ -1,7 +1,7 @@
 """Tables and arrays of dask: their partitions are tasks that give rows."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,12 @@ class DaskPartition(Partition):
         """Compute it, on dask's scheduler."""
         with uncomputed(self.label):
             return self.task.compute()
+
+    @classmethod
+    def each(cls, partitions: Sequence[Any], call: Callable[[Any], Any]) -> list[Any]:
+        """Compute all of them on dask's scheduler."""
+        dask = needed("dask", "Blocks.from_table")
+        return list(dask.compute(*[dask.delayed(call)(one.task) for one in partitions]))
 
 
 def readers(table: Any) -> list[PartitionReader]:

@@ -4,12 +4,14 @@ import fnmatch
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from bochner._core.checks import warn_user
 from bochner.data.encoders import DroppedColumn, Encoder, NumberColumn, OneHot, Ordered, TimeColumn
+from bochner.data.partitions import rows_without_target
 from bochner.data.schema import (
     FEWEST_NUMBERS,
     NUMBERS_TO_ONE,
@@ -82,22 +84,28 @@ def open_tables(
 def _without_target(readers: tuple[Reader, ...], schema: Schema) -> tuple[np.ndarray, ...]:
     """Return the numbers of the rows of each reader without a target, in one pass; warn of them.
 
-    Rows that an engine holds are not looked at: the fit refuses such a row when it is read.
+    Workers of an engine look at the rows that they hold.
     """
     names = schema.target_names
-    if not names or readers[0].library:
+    if not names:
         return ()
     for reader in readers:
         _require_names(reader, schema)
-    found: dict[int, list[np.ndarray]] = {id(reader): [] for reader in readers}
-    rows = 0
-    for reader, start, frame in _frames(readers, names):
-        found[id(reader)].append(start + without_target(frame, names))
-        rows += len(frame)
-    absent = tuple(np.concatenate([NO_ROWS, *found[id(reader)]]) for reader in readers)
+    held = [reader.partition for reader in readers if reader.partition is not None]
+    if held:
+        absent = tuple(held[0].each(held, partial(rows_without_target, names)))
+        rows = total_rows(readers) or 0
+    else:
+        rows = 0
+        found: dict[int, list[np.ndarray]] = {id(reader): [NO_ROWS] for reader in readers}
+        for reader, start, frame in _frames(readers, names):
+            found[id(reader)].append(start + without_target(frame, names))
+            rows += len(frame)
+        absent = tuple(np.concatenate(found[id(reader)]) for reader in readers)
     if missing := sum(map(len, absent)):
         reader, first = next((r, a[0]) for r, a in zip(readers, absent, strict=True) if len(a))
-        warn_without_target("Blocks", names, missing, rows, f"in {reader.place(int(first))}")
+        place = f"in {reader.place(int(first))}"
+        warn_without_target("Blocks", names, missing, rows, place)
     return absent if missing else ()
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from bochner.data.objects import tidied
 from bochner.data.optional import needed
 from bochner.data.sources import Partition, Piece, Source, checked, part
-from bochner.data.tables import Column, Reader
+from bochner.data.tables import NO_ROWS, Column, Reader, without_target
 from bochner.errors import BochnerError, DataFileError, InvalidInput
 
 _WHO = "Blocks"
@@ -166,6 +166,12 @@ def readers_of(
     ]
     none = PartitionReader(label, columns, 0, 0, "", library=library)
     return [reader for reader in readers if reader.n_rows] or readers[:1] or [none]
+
+
+def rows_without_target(names: Sequence[str], rows: Any) -> np.ndarray:
+    """Return the numbers of the rows of a partition without a target; none if it lacks a column."""
+    frame = needed("narwhals", _WHO).from_native(tidied(rows), eager_only=True)
+    return without_target(frame, names) if {*names} <= {*frame.columns} else NO_ROWS
 
 
 def _fetched(partition: Partition | None) -> Any:

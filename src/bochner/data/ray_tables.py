@@ -1,6 +1,6 @@
 """Datasets of ray.data: their blocks are tables in the store of a cluster."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,13 @@ class RayPartition(Partition):
         """Bring it here."""
         return needed("ray", "Blocks.from_table").get(self.reference)
 
+    @classmethod
+    def each(cls, partitions: Sequence[Any], call: Callable[[Any], Any]) -> list[Any]:
+        """Compute them where the blocks are."""
+        ray = needed("ray", "Blocks.from_table")
+        task = ray.remote(_called)
+        return list(ray.get([task.remote(call, one.reference) for one in partitions]))
+
 
 def readers(table: Any) -> list[PartitionReader]:
     """Return a reader of each block of the dataset, which is executed now."""
@@ -34,6 +41,10 @@ def readers(table: Any) -> list[PartitionReader]:
     ]
     schema = next((schema for rows, schema in found if rows), found[0][1])
     return readers_of(held, arrow_columns(schema, "the ray Dataset"), table)
+
+
+def _called(call: Callable[[Any], Any], table: Any) -> Any:
+    return call(table)
 
 
 def _form(table: Any) -> tuple[int, Any]:

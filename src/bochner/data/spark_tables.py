@@ -1,7 +1,7 @@
 """Data frames of Spark: their partitions, as Arrow batches that executors keep."""
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,13 @@ class SparkPartition(Partition):
         """Bring it here."""
         parts = self.streams.context.runJob(self.streams, list, [self.number])
         return table_of(parts)
+
+    @classmethod
+    def each(cls, partitions: Sequence[Any], call: Callable[[Any], Any]) -> list[Any]:
+        """Compute them on the executors."""
+        streams, numbers = partitions[0].streams, [one.number for one in partitions]
+        found = streams.context.runJob(streams, lambda rows: [call(table_of([*rows]))], numbers)
+        return list(found)
 
 
 def readers(table: Any) -> list[PartitionReader]:
