@@ -204,6 +204,20 @@ def test_the_default_of_more_rows_is_planned_as_a_local_fit(monkeypatch):
     assert local.error == pytest.approx(np.sqrt(np.mean(left_out.errors**2)), rel=0.15)
 
 
+def test_low_effort_is_planned_as_it_is_fitted(monkeypatch):
+    """Its kernel is a Gaussian one, and its default has leaves from fewer rows on."""
+    monkeypatch.setattr("bochner.models.ridge.routes.QUICK_ROWS", 400)
+    monkeypatch.setattr("bochner.models.ridge.routes.QUICK_LEAF", 200)
+    X, y = rows(800)
+    for n in (300, 800):
+        plan = bo.plan(X[:n], y[:n], widths=[16], effort="low", random_state=0)
+        default = bo.KernelRidge(effort="low", random_state=0).fit(X[:n], y[:n])
+        (planned,) = (fit for fit in plan.fits if fit.default)
+        assert planned.solver == ("exact" if n == 300 else "local")
+        model = plan.with_choice(solver=planned.solver).estimator().fit(X[:n], y[:n])
+        np.testing.assert_allclose(model.predict(X), default.predict(X), atol=1e-3)
+
+
 @pytest.mark.parametrize("seconds", [None, 100.0])
 def test_no_fit_that_errs_more_than_the_default_is_chosen(seconds):
     fits = [

@@ -1,4 +1,4 @@
-"""The local fit in a plan: the default of more than 8192 rows with kernel="auto".
+"""The local fit in a plan: the default of many rows with kernel="auto".
 
 The default is fitted to the rows of two leaves, with leaves as large as those of all rows. Two fits
 with the kernel that it chose, to one leaf and to two, give the seconds of a further leaf.
@@ -14,9 +14,9 @@ from bochner.planner.choice import PlannedFit
 from bochner.planner.trials import LEAST_PART, NO_FEATURES, Task, expected
 
 
-def local_fit(task: Task) -> tuple[Task, PlannedFit]:
+def local_fit(task: Task, usual: LocalKernel) -> tuple[Task, PlannedFit]:
     """Return the task with the kernel that a local fit chooses, and the planned fit."""
-    n, usual = task.n_rows, LocalKernel()
+    n = task.n_rows
     each = math.ceil(n / 2 ** math.ceil(math.log2(n / usual.most_in_leaf(n))))
     few = min(each, len(task.sample) // 2)
     method = LocalKernel(few, min(usual.landmarks_of(n), few))

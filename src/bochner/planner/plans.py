@@ -30,6 +30,8 @@ from bochner.models.ridge.exact import chosen_by_matrix
 from bochner.models.ridge.fit import WIDE_ROWS
 from bochner.models.ridge.gathered import gather
 from bochner.models.ridge.methods import DIRECT_ROWS, ExactKernel, LocalKernel
+from bochner.models.ridge.routes import default_leaves, most_at_once
+from bochner.models.ridge.sums import RidgeSpec
 from bochner.planner.choice import (
     SOLVERS,
     WORDS,
@@ -49,7 +51,7 @@ from bochner.planner.waves import all_fits
 from bochner.selection.candidates import choose_kernel
 from bochner.selection.curves import choose_curves
 from bochner.selection.search import error_near_median
-from bochner.selection.spec import WIDTH, as_kernel
+from bochner.selection.spec import WIDTH, as_effort, as_kernel
 from bochner.sums.rows import sampled
 
 FEWEST = 16  # Rows that a plan requires
@@ -79,6 +81,8 @@ class Plan(ShownResult):
         Threads that fits were timed with.
     asked : Kernel or str
         The kernel that was passed.
+    effort : str
+        The effort that was passed.
     """
 
     kernel: Kernel
@@ -93,6 +97,7 @@ class Plan(ShownResult):
     seconds: float
     threads: int
     asked: Kernel | str
+    effort: str = "medium"
 
     def estimator(self) -> KernelRidge | GaussianProcessRegressor:
         """Return the estimator of the choice, ready to fit.
@@ -102,7 +107,8 @@ class Plan(ShownResult):
         """
         fit = self.choice
         if fit.solver == "local":
-            return KernelRidge(self.asked, method=fit.method, random_state=self.seed)
+            local = KernelRidge(self.asked, method=fit.method, random_state=self.seed)
+            return local.set_params(effort=self.effort)
         if fit.solver == "neighbours":
             return GaussianProcessRegressor(self.kernel, method=fit.method, random_state=self.seed)
         features = fit.solver == "exact" and not isinstance(fit.method, ExactKernel)
@@ -206,6 +212,7 @@ def plan(
     methods: Sequence[Method | str] | None = None,
     widths: Sequence[int] | None = None,
     n_rows: int | None = None,
+    effort: str = "medium",
     random_state: Seed = None,
 ) -> Plan:
     """Predict the error, time and memory of fits before running them, and choose one.
@@ -232,6 +239,9 @@ def plan(
         Default: 256 to 4096; up to 4096 rows, also the number of rows.
     n_rows : int, optional
         Number of rows of the fit, if X has only some of them.
+    effort : {"low", "medium", "high"}, default "medium"
+        Effort of the choice of the kernel, as :class:`bochner.KernelRidge` takes it. With "low" the
+        plan of a few thousand rows takes a small part of the time of the default fit.
     random_state : int, Generator, RandomState or None
 
     Returns
@@ -267,7 +277,8 @@ def plan(
     >>> model.n_features == found.choice.n_features
     True
     """
-    return plan_by(time.perf_counter, X, y, kernel, budget, methods, widths, n_rows, random_state)
+    options = budget, methods, widths, n_rows, random_state, effort
+    return plan_by(time.perf_counter, X, y, kernel, *options)
 
 
 def plan_by(
@@ -280,10 +291,12 @@ def plan_by(
     widths: Sequence[int] | None,
     n_rows: int | None,
     random_state: Seed,
+    effort: str = "medium",
 ) -> Plan:
     """Plan by a clock: seconds of the wall, or of the processor."""
     began, allowed, seed = timer(), as_budget(budget), seed_of(random_state)
     chosen = as_kernel(kernel)
+    as_effort(effort, "plan")
     options = None if methods is None else [as_method(method) for method in methods]
     if widths is not None:
         widths = [integer(D, "plan", "widths", least=1) for D in np.atleast_1d(widths)]
@@ -295,28 +308,30 @@ def plan_by(
     seconds, found = timer() - reading, count_rows(blocks)
     n, d = _n_rows(n_rows, found, sample), blocks.n_columns
     like = next(iter(blocks)).X
-    task = Task(chosen, sample, like, n, seconds * n / found, seed, timer)
-    local = chosen == "auto" and options is None and n > DIRECT_ROWS and n * d <= MOST_CELLS
+    task = Task(chosen, sample, like, n, seconds * n / found, seed, timer, effort)
+    spec = KernelRidge(chosen, effort=effort, random_state=seed)._spec(None)
+    most = most_at_once(spec)
+    local = chosen == "auto" and options is None and n > most and n * d <= MOST_CELLS
     fits: list[PlannedFit] = []
     if local:
-        task, own = local_fit(task)
+        task, own = local_fit(task, default_leaves(spec))
         fits.append(own)
     elif isinstance(chosen, str):
-        task = replace(task, kernel=_chosen(task, chosen, blocks))
+        task = replace(task, kernel=_chosen(task, chosen, blocks, spec))
     task = replace(task, sample=sample.lowest(tried_rows(n)), known={})
     exact = direct_fit(task) if n <= DIRECT_ROWS else None
     near, others = neighbour_fits(task, options), other_methods(options)
     if others is None or others or not near:
         fits = [*all_fits(task, others, widths or usual_widths(n), exact), *fits]
-    fits = [*fits, *near] if options is not None else with_default([*fits, *near], n)
+    fits = [*fits, *near] if options is not None else with_default([*fits, *near], n, most)
     choice, reason = best_of(fits, allowed)
     made = task.kernel, n, d, tuple(fits), choice, reason, allowed, seed, len(task.sample)
-    return Plan(*made, timer() - began, get_num_threads(), as_kernel(kernel))
+    return Plan(*made, timer() - began, get_num_threads(), as_kernel(kernel), effort)
 
 
-def _chosen(task: Task, name: str, blocks: Blocks) -> Kernel:
+def _chosen(task: Task, name: str, blocks: Blocks, spec: RidgeSpec) -> Kernel:
     """Return the kernel of a name, as a fit without leaves chooses it."""
-    spec, sample = KernelRidge(name, random_state=task.seed)._spec(None), task.sample
+    sample = task.sample
     if task.n_rows <= DIRECT_ROWS:
         found, _, curves, _ = chosen_by_matrix(spec, gather(blocks))
     else:
@@ -324,21 +339,25 @@ def _chosen(task: Task, name: str, blocks: Blocks) -> Kernel:
         curves = choose_curves(sample, task.seed, error_near_median) if bends else None
         bent = sample if curves is None else replace(sample, X=curves.inputs(sample.X))
         method = spec.features.method
-        found = choose_kernel(name, bent, WIDTH, task.seed, None, method, "medium")
+        found = choose_kernel(name, bent, WIDTH, task.seed, None, method, task.effort)
     return found.kernel if curves is None else curves.of(found.kernel)
 
 
-def with_default(fits: Sequence[PlannedFit], n_rows: int) -> list[PlannedFit]:
+def with_default(
+    fits: Sequence[PlannedFit], n_rows: int, most: int = DIRECT_ROWS
+) -> list[PlannedFit]:
     """Mark the fit that :class:`bochner.KernelRidge` makes if only the kernel is given.
 
-    That is the exact kernel, or else Fourier modes, the local fit, or the best features of the
-    default width.
+    That is the exact kernel of at most ``most`` rows, or else Fourier modes, the local fit, or the
+    best features of the default width.
     """
     width = WIDTH * (1 + (n_rows >= WIDE_ROWS))
     kinds = [
         [f for f in fits if isinstance(f.method, kind)]
         for kind in (ExactKernel, WaveMethod, LocalKernel)
     ]
+    if n_rows > most and kinds[-1]:
+        kinds[0] = []
     features = [fit for fit in fits if fit.n_features == width and fit.solver.startswith("moments")]
     kinds.append([fit for fit in features if not fit.against])
     found = next(filter(None, kinds), [])

@@ -122,6 +122,7 @@ class Task:
     read_seconds: float  # of one pass over all rows that makes no features
     seed: int
     timer: Timer
+    effort: str = "medium"  # of the choice of the kernel
     known: dict[Any, Any] = field(default_factory=dict)
 
     def once(self, key: Any, act: Callable[[], Any]) -> Any:
@@ -157,7 +158,7 @@ class Task:
     def _trial(self, n: int, method: Method, width: int, parameters: dict[str, Any]) -> FitTrial:
         rows = self.rows(n)
         model = KernelRidge(self.kernel, method=method, n_features=width, random_state=self.seed)
-        model.set_params(**parameters)
+        model.set_params(effort=self.effort, **parameters)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", BochnerWarning)
             seconds = self.seconds(lambda: model.fit(*rows), repeats=1)

@@ -19,11 +19,15 @@ from bochner.sums.rows import indicators
 QUICK_ROWS, QUICK_LEAF = 2048, 1024
 
 
+def most_at_once(spec: RidgeSpec) -> int:
+    """Return the number of rows up to which the kernel itself is fitted, to all rows at once."""
+    return min(QUICK_ROWS, DIRECT_ROWS) if spec.features.is_quick else DIRECT_ROWS
+
+
 def are_few(spec: RidgeSpec, blocks: Blocks) -> bool:
     """Whether the kernel itself is fitted, to all rows at once."""
     n, kernel = blocks.n_rows, spec.features.kernel
-    most = min(QUICK_ROWS, DIRECT_ROWS) if spec.features.is_quick else DIRECT_ROWS
-    few = n is not None and n * windows_of(kernel, blocks.n_columns) <= most
+    few = n is not None and n * windows_of(kernel, blocks.n_columns) <= most_at_once(spec)
     return few and least_alpha(spec.alpha) != 0
 
 
