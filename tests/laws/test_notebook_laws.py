@@ -136,25 +136,6 @@ def test_bars_are_as_long_as_the_errors_they_stand_for(values):
     np.testing.assert_allclose(widths, expected, atol=0.05)  # written to a tenth
 
 
-def test_the_picture_of_a_certificate_has_the_limit_right_of_a_small_epsilon(values):
-    page = values["certificate"][0]._repr_html_()
-    dot, limit = (
-        float(re.search(pattern, page)[1])
-        for pattern in (r'<circle cx="([\d.]+)"', r'<path d="M([\d.]+) 4V24"')
-    )
-    epsilon = values["certificate"][0].epsilon
-    assert (dot < limit) == (epsilon < 1)
-
-
-def test_the_dot_on_the_path_of_penalties_is_at_the_one_taken(ridge):
-    path, page = ridge.solution_.path, ridge.fit_._repr_html_()
-    points = re.search(r'<polyline points="([^"]+)"', page)[1].split(" ")
-    x, y = re.search(r'<circle cx="([\d.]+)" cy="([\d.]+)"', page).groups()
-    kept = np.flatnonzero(np.isfinite(path.loo))
-    taken = int(np.argmin(np.abs(np.log(path.alphas[kept]) - np.log(ridge.alpha_))))
-    assert points[taken] == f"{x},{y}"
-
-
 def test_text_is_escaped():
     choice = replace(
         bo.KernelRidge(n_features=8, random_state=0).fit(*_few()).choice_, reason="<b>&"

@@ -1,4 +1,4 @@
-"""Results as HTML: tables and small pictures that fetch nothing, for notebooks and for pages."""
+"""Results as HTML: tables and facts that fetch nothing, for notebooks and for pages."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -129,89 +129,6 @@ class HtmlTable:
     @property
     def _longest(self) -> float:
         return max((bar for bar in self.bars if math.isfinite(bar)), default=0.0)
-
-
-@dataclass(frozen=True)
-class Sparkline:
-    """A line through points on logarithmic axes, with a dot at the value that was taken."""
-
-    title: str
-    x: Sequence[float]
-    y: Sequence[float]
-    caption: str
-    taken: float = math.nan
-
-    def html(self) -> str:
-        """Return an ``<svg>``, or nothing where fewer than two points can be drawn."""
-        points = [
-            (math.log(x), math.log(y))
-            for x, y in zip(self.x, self.y, strict=True)
-            if 0 < x < math.inf and 0 < y < math.inf
-        ]
-        if len(points) < 2:
-            return ""
-        across, up = (_spread([point[axis] for point in points]) for axis in (0, 1))
-        places = [(8 + 224 * a, 72 - 64 * b) for a, b in zip(across, up, strict=True)]
-        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-        dot = ""
-        if 0 < self.taken < math.inf:
-            at = min(range(len(points)), key=lambda i: abs(points[i][0] - math.log(self.taken)))
-            x, y = places[at]
-            dot = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="currentColor"></circle>'
-        return _drawing(
-            self.title,
-            100,
-            '<path d="M8 76H232" stroke="currentColor" opacity=".4" fill="none"></path>'
-            f'<polyline points="{line}" fill="none" stroke="currentColor" stroke-width="1.5">'
-            f'</polyline>{dot}<text x="8" y="94" font-size="11" fill="currentColor">'
-            f"{escape(self.caption)}</text>",
-        )
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A value on a logarithmic line, with the interval it lies in and a limit beside it."""
-
-    title: str
-    low: float
-    value: float
-    high: float
-    limit: float
-
-    def html(self) -> str:
-        """Return an ``<svg>``, or nothing where there is no positive finite number to draw."""
-        known = (self.value, self.high, self.limit)
-        if not all(0 < number < math.inf for number in known):
-            return ""
-        low = max(self.low, 1e-3 * self.value)
-        ends = (low / 2, 2 * max(known))
-        low_x, value_x, high_x, limit_x, *_ = (
-            8 + 224 * share for share in _spread([math.log(v) for v in (low, *known, *ends)])
-        )
-        return _drawing(
-            self.title,
-            40,
-            '<path d="M8 14H232" stroke="currentColor" opacity=".3" fill="none"></path>'
-            f'<path d="M{low_x:.1f} 14H{high_x:.1f}" stroke="currentColor" stroke-width="3"></path>'
-            f'<circle cx="{value_x:.1f}" cy="14" r="4.5" fill="currentColor"></circle>'
-            f'<path d="M{limit_x:.1f} 4V24" stroke="currentColor" stroke-dasharray="2 2"></path>'
-            f'<text x="{limit_x:.1f}" y="37" font-size="11" text-anchor="middle" '
-            f'fill="currentColor">{self.limit:g}</text>',
-        )
-
-
-def _spread(values: Sequence[float]) -> list[float]:
-    """Return where values lie between the least and the largest: 0 to 1."""
-    low, high = min(values), max(values)
-    return [0.5 if high == low else (value - low) / (high - low) for value in values]
-
-
-def _drawing(title: str, height: int, inside: str) -> str:
-    """Return a picture of a width that fits into a cell of a notebook."""
-    return (
-        f'<svg width="240" height="{height}" viewBox="0 0 240 {height}" role="img" '
-        f'aria-label="{escape(title)}"><title>{escape(title)}</title>{inside}</svg>'
-    )
 
 
 def _bar(length: float, longest: float) -> str:

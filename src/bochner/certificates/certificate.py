@@ -9,7 +9,7 @@ import numpy as np
 
 from bochner._core.arrays import in_float64
 from bochner._core.checks import integer, positive, require_room, share
-from bochner._core.html import HtmlPart, HtmlTable, Interval, ShownResult, Words
+from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
 from bochner._core.shapes import Array, Float
 from bochner._core.threads import one_thread
 from bochner.certificates.pencil import (
@@ -142,10 +142,7 @@ class Certificate(ShownResult):
         return " ".join(filter(None, parts))
 
     def _shown(self) -> Iterator[HtmlPart]:
-        """Give ε on a line, the errors with their intervals, and the sentences."""
-        low, high = self.epsilon_interval
-        title = "ε and its interval; below 1 it bounds the risk"
-        yield Interval(title, low, self.epsilon, high, limit=1.0)
+        """Give the errors with their intervals, and the sentences."""
         yield HtmlTable(*errors_table(self), f"{self.n_features:,} features, {self.n_rows:,} rows")
         yield Words(str(self))
 

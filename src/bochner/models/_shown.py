@@ -30,9 +30,8 @@ class ShownFit(ShownResult):
         return "\n".join((type(self).__name__, *lines))
 
     def _shown(self) -> Iterator[HtmlPart]:
-        """Give the facts, and the pictures."""
+        """Give the facts."""
         yield Facts(self._facts())
-        yield from self._pictures()
 
     def _facts(self) -> tuple[Fact, ...]:
         return (*self._asked(), *self._features(), *self._found())
@@ -55,10 +54,6 @@ class ShownFit(ShownResult):
 
     def _found(self) -> Iterable[Fact]:
         """Give what this kind of fit alone has found."""
-        return ()
-
-    def _pictures(self) -> Iterable[HtmlPart]:
-        """Give what is drawn below."""
         return ()
 
 

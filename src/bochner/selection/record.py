@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Sparkline, Words
+from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
 from bochner._core.shapes import Array, Float
 from bochner._core.text import axes_for, columns
 from bochner.kernels.kernel import Kernel
@@ -294,16 +294,13 @@ class Tuning(ShownResult):
         return f"{columns(lines)}\n{end}"
 
     def _shown(self) -> Iterator[HtmlPart]:
-        """Give the candidates, the reason, the errors along the search, and the kernel."""
+        """Give the kernel, the candidates and the reason."""
         yield Words(f"Kernel: {_words().in_words(self.kernel, self.names or None)}")
         if self.compared:
             head, *rows = (line[1:] for line in self.lines())
             marked = next((i for i, c in enumerate(self.ranked) if c is self.chosen), -1)
             yield HtmlTable(head, rows, self.summary, marked, words=(1, 3))
             yield Words(self._why_not_first)
-        tried = [step.best for step in self.path]
-        caption = f"{LABELS[self.criterion]} against evaluations"
-        yield Sparkline("Best so far", range(1, len(tried) + 1), tried, caption)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw each evaluation and the best so far over the seconds; return the axes.

@@ -10,7 +10,7 @@ import numpy as np
 from bochner._core.arrays import as_matrix, to_numpy
 from bochner._core.blas import eigh
 from bochner._core.checks import positive
-from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Sparkline, Words
+from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner._core.threads import one_thread
@@ -114,10 +114,6 @@ class Width(ShownResult):
         rows = [(f"{t.n_features:,}", f"{t.epsilon:.3g}", f"{t.seconds:.2g}") for t in tried]
         marked = [t.n_features for t in tried].index(self.n_features)
         yield HtmlTable(("features D", "ε", "seconds"), rows, marked=marked)
-        widths, errors = [t.n_features for t in tried], [t.epsilon for t in tried]
-        yield Sparkline(
-            "ε against features", widths, errors, "ε against features D", self.n_features
-        )
 
     def __str__(self) -> str:
         measured = f"{self.n_features:,} features of {self.method}: ε ≈ {self.epsilon:.2g}"

@@ -10,7 +10,7 @@ from sklearn.utils.multiclass import type_of_target
 from bochner._core.arrays import to_numpy
 from bochner._core.blas import svd
 from bochner._core.checks import integer, nonnegative, one_of
-from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Sparkline, Words
+from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner._core.text import axes_for, columns
@@ -79,11 +79,9 @@ class DoubleDescent(ShownResult):
         return "\n\n".join([self._title, *tables])
 
     def _shown(self) -> Iterator[HtmlPart]:
-        """Give the test error against the width, and the table, of each penalty."""
+        """Give the table of each penalty."""
         yield Words(self._title)
-        for (name, (head, *rows)), errors in zip(self._tables, self.test_error, strict=True):
-            title = f"Test error against D, {name}"
-            yield Sparkline(title, self.widths, errors, title, float(self.peak))
+        for name, (head, *rows) in self._tables:
             yield HtmlTable(head, rows, name)
 
     @property

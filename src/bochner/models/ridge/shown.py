@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.html import HtmlPart, Sparkline
 from bochner._core.shapes import Array
 from bochner.models._shown import Fact, ShownFit, numbers
 from bochner.solvers.ridge.solution import Solution
@@ -29,16 +28,6 @@ class ShownRidge(ShownFit):
         freedom = on_path(solution, solution.path.effective_dimension)
         yield "effective dimension", "" if freedom is None else f"{freedom:.4g}"
         yield "outcome", str(solution.outcome)
-
-    def _pictures(self) -> Iterator[HtmlPart]:
-        """Give the errors along the path of penalties, with the one taken."""
-        path = self.solution.path
-        errors = path.loo if np.isfinite(path.loo).any() else path.gcv
-        name = JUDGES[judge_of(self.solution)]
-        taken = float(np.min(self.solution.alpha))
-        yield Sparkline(
-            "Errors of penalties", path.alphas, errors, f"{name} error against alpha", taken
-        )
 
 
 #: Names of the criteria that errors are told by.
