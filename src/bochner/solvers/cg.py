@@ -13,66 +13,80 @@ from bochner.errors import InvalidInput
 
 
 class Steps(NamedTuple):
-    """Approximate solutions (t, p), and the number of products."""
+    """Approximate solutions, and what the steps of conjugate gradients were."""
 
-    solution: Float[Array, "t p"]
-    products: int
+    solution: Float[Array, "t ..."]
+    first: Float[Array, " t"]  # rᵀM⁻¹r at the start
+    last: Float[Array, " t"]  # and at the end
+    lengths: Float[Array, "s t"]  # of the steps; NaN where a right-hand side takes no part
+    ratios: Float[Array, "s t"]
+
+    @property
+    def products(self) -> int:
+        """Number of products."""
+        return len(self.lengths)
 
 
-def inner(A: Float[Array, "t p"], B: Float[Array, "t p"], joint: bool) -> Float[Array, " t"]:
+def inner(
+    A: Float[Array, "t p"], B: Float[Array, "t p"], joint: bool = False
+) -> Float[Array, " t"]:
     """Return the inner product of each row, or of all rows together in every place."""
     rows = np.einsum("ij,ij->i", A, B)
     return np.full(len(rows), rows.sum()) if joint else rows
 
 
 def conjugate_gradients(
-    operator: Callable[[Float[Array, "u p"], Array], Float[Array, "u p"]],
-    right: Float[Array, "t p"],
-    precondition: Callable[[Float[Array, "u p"], Array], Float[Array, "u p"]],
+    operator: Callable[[Array, Array], Array],
+    right: Float[Array, "t ..."],
+    precondition: Callable[[Array, Array], Array],
     shares: Float[Array, " t"],
     most: int,
-    joint: bool = False,
+    inner: Callable[[Array, Array], Float[Array, " t"]] = inner,
 ) -> Steps:
     """Solve H x = right from zero, until the residual is ``shares`` of what it was.
 
     Parameters
     ----------
     operator : callable
-        ``operator(V, rows)``: the Hessians of these rows' problems times the rows of V, (u, p).
-    right : (t, p)
+        ``operator(V, rows)``: the matrices of these rows' problems times the rows of V.
+    right : (t, ...)
         One right-hand side per row.
     precondition : callable
-        ``precondition(V, rows)``: approximate inverses, symmetric and positive, likewise.
+        ``precondition(V, rows)``: approximate inverses M⁻¹, symmetric and positive, likewise.
     shares : (t,)
         Of the residual's norm in the preconditioner's inner product.
     most : int
         Products at most.
-    joint : bool, default False
-        Whether all rows are one problem. Otherwise each is its own, with its own steps, and a row
-        that is done takes no part in further products.
+    inner : callable
+        Inner product of each row. Where it is that of all rows together in every place they are
+        one problem; else each has its own steps, and a row that is done takes no part in further
+        products.
     """
-    x, r = np.zeros_like(right), right.copy()
-    z = precondition(r, np.arange(len(r)))
-    rho = inner(r, z, joint)
-    target = shares**2 * rho
-    p, rows, products = z, np.flatnonzero(rho > 0), 0
-    p = p[rows]
-    while len(rows) and products < most:
+    x, r, every = np.zeros_like(right), right.copy(), np.arange(len(right))
+    z = precondition(r, every)
+    first = inner(r, z)
+    rho, rows = first.copy(), np.flatnonzero(first > 0)
+    p, steps = z[rows], list[Array]()
+    while len(rows) and len(steps) < most:
         q = operator(p, rows)
-        products += 1
-        curvature = inner(p, q, joint)
-        step = np.divide(rho[rows], curvature, out=np.zeros_like(curvature), where=curvature > 0)[
-            :, None
-        ]
-        x[rows] += step * p
-        r[rows] -= step * q
+        curvature = inner(p, q)
+        bends = curvature > 0  # else rounding is all that is left
+        step = np.divide(rho[rows], curvature, out=np.zeros_like(curvature), where=bends)
+        shaped = step.reshape(-1, *(1,) * (right.ndim - 1))
+        x[rows] += shaped * p
+        r[rows] -= shaped * q
         z = precondition(r[rows], rows)
-        new = inner(r[rows], z, joint)
-        going = (new > target[rows]) & (curvature > 0)
-        p = (z + (new / rho[rows])[:, None] * p)[going]
+        new = np.maximum(inner(r[rows], z), 0.0)
+        ratio = new / rho[rows]
+        taken = np.full((2, len(right)), np.nan)
+        taken[:, rows[bends]] = step[bends], ratio[bends]
+        steps.append(taken)
+        going = bends & (new > shares[rows] ** 2 * first[rows])
+        p = (z + ratio.reshape(shaped.shape) * p)[going]
         rho[rows] = new
         rows = rows[going]
-    return Steps(x, products)
+    lengths, ratios = np.array(steps).reshape(-1, 2, len(right)).swapaxes(0, 1)
+    return Steps(x, first, rho, lengths, ratios)
 
 
 # --- The kernel matrix as an operator: products with it, a tile at a time, and never the matrix

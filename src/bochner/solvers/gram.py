@@ -18,6 +18,7 @@ from scipy.linalg import cho_solve, eigh_tridiagonal, solve_triangular
 
 from bochner._core.blas import cholesky
 from bochner._core.shapes import Array, Float
+from bochner.solvers import cg
 from bochner.solvers.factorisations import raised
 
 #: Rounding of sums of waves, as a share of their size.
@@ -252,44 +253,15 @@ def conjugate_gradients(
     low: WavePreconditioner, b: Array, error: float, most: int = MOST_STEPS
 ) -> Krylov:
     """Solve (G + αI) c = b for several right sides at once, to a relative ``error``."""
-    gram, alpha = low.gram, low.alpha
-    c, r = np.zeros_like(b), b.copy()
-    z = low.solve(r)
-    p = z.copy()
-    size = first = inner(r, z)
-    going = first > 0
-    lengths: list[Array] = []
-    ratios: list[Array] = []
-    while going.any() and len(lengths) < most:
-        some = np.flatnonzero(going)
-        q = gram(p[some]) + alpha * p[some]
-        step = np.full(len(b), np.nan)
-        along = inner(p[some], q)
-        bent = along <= 0  # only by rounding of the sums: what is left of b lies below it
-        going[some[bent]] = False
-        some, q, along = some[~bent], q[~bent], along[~bent]
-        if not len(some):
-            break
-        step[some] = size[some] / along
-        shaped = step[some].reshape(-1, *(1,) * (b.ndim - 1))
-        c[some] += shaped * p[some]
-        r[some] -= shaped * q
-        z = low.solve(r[some])
-        new = size.copy()
-        new[some] = np.maximum(inner(r[some], z), 0.0)
-        ratio = np.full(len(b), np.nan)
-        ratio[some] = new[some] / size[some]
-        p[some] = z + ratio[some].reshape(shaped.shape) * p[some]
-        lengths.append(step)
-        ratios.append(ratio)
-        size, going = new, going & (new > error**2 * first)
-    residual = np.sqrt(np.divide(size, first, out=np.zeros_like(size), where=first > 0))
-    empty = np.empty((0, len(b)))
-    return Krylov(
-        c,
-        len(lengths),
-        residual,
-        first,
-        np.array(lengths) if lengths else empty,
-        np.array(ratios) if ratios else empty,
+    found = cg.conjugate_gradients(
+        lambda V, _: low.gram(V) + low.alpha * V,
+        b,
+        lambda V, _: low.solve(V),
+        np.full(len(b), error),
+        most,
+        inner,
     )
+    first, last = found.first, found.last
+    residual = np.sqrt(np.divide(last, first, out=np.zeros_like(last), where=first > 0))
+    steps = found.products, residual, first, found.lengths, found.ratios
+    return Krylov(found.solution, *steps)

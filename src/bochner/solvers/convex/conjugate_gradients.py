@@ -9,6 +9,7 @@ Lin, Weng and Keerthi (2008), and Keerthi and DeCoste (2005).
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -509,7 +510,8 @@ class NewtonDescent:
         shares = np.maximum(np.sqrt(rest), np.sqrt(BESIDE * tol / np.maximum(rest, 1e-300)))
         shares = np.clip(shares, self.ask.last_share, self.ask.first_share)
         most = self.ask.most_products
-        found = conjugate_gradients(hessian, -point.gradient, inverse, shares, most, loss.joint)
+        along = partial(inner, joint=loss.joint)
+        found = conjugate_gradients(hessian, -point.gradient, inverse, shares, most, along)
         share = hessian.rows.share
         self._judge(found.products, share, len(columns))
         decrease = -inner(point.gradient, found.solution, loss.joint) / 2
