@@ -20,7 +20,7 @@ from bochner import (
 from bochner.certificates import effective_dimension, intrinsic_dimension, leverage_scores
 from bochner.certificates.risk import Smoother, noise_variance
 from bochner.errors import InvalidInput, InvalidType, NotPositive
-from bochner.kernels import Custom, Gaussian, Kernel, Linear, Polynomial
+from bochner.kernels import Custom, Gaussian, Kernel, Polynomial
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -80,16 +80,6 @@ def test_no_number_of_features_is_promised_where_the_mean_over_draws_is_off(meth
     assert "1/√D." not in str(certificate) or "does not fall" in str(certificate)
 
 
-def test_compressed_random_features_are_not_unbiased():
-    """|φ(x)|² is 1 in the mean over draws of the wide map; the directions cut off have a share."""
-    X, method = rows(), bo.Compressed(bo.Fourier(bo.IID()))
-    maps = [bo.draw(Gaussian(), method, n_features=60, X=X, random_state=s) for s in range(4)]
-    assert max((phi(X) ** 2).sum(axis=1).mean() for phi in maps) < 0.999
-    assert not maps[0].unbiased
-    assert maps[0].left_out(X) is None
-    assert certify(maps[0], X, alpha=1.0).features_to_halve is None
-
-
 def test_halving_takes_four_times_the_features_of_a_series_that_leaves_nothing_out():
     """On a sphere the default degree leaves nothing, of a polynomial its own degree does."""
     X = rows()
@@ -133,25 +123,6 @@ def test_trust_bounds_every_entry_and_the_distance(method):
         assert certify(phi, X, alpha=alpha).epsilon <= found.epsilon_bound(alpha)
 
 
-def test_trust_is_one_at_landmarks_and_zero_far_away():
-    X = rows(50)
-    phi = bo.draw(2.0 * Gaussian(), bo.Nystrom(), n_features=50, X=X, random_state=0)
-    near, far = approximation_residual(phi, X), approximation_residual(phi, X + 100)
-    assert near.score.min() > 1 - 1e-6
-    assert far.score.max() < 1e-12
-    assert far.size == pytest.approx(np.full(50, 2.0))
-    assert "50 are held by less than half" in str(far)
-    assert "less than half" not in str(near)
-    assert str(approximation_residual(phi, X[:0])) == "There are no rows."
-
-
-def test_trust_of_float32_rows_knows_its_precision():
-    X = rows(100).astype(np.float32)
-    phi = bo.draw(Gaussian(1.5), bo.HermiteMercer(), n_features=60, X=X, random_state=0)
-    double = approximation_residual(phi, X.astype(np.float64)).residual
-    np.testing.assert_allclose(approximation_residual(phi, X).residual, double, atol=2e-6)
-
-
 # ---- dimensions and leverage
 
 
@@ -173,14 +144,6 @@ def test_leverage_of_features_is_that_of_their_matrix(monkeypatch):
     np.testing.assert_allclose(leverage_scores(phi, X, alpha=0.5), np.diag(S), atol=1e-10)
     assert effective_dimension(phi, X, alpha=0.5) == pytest.approx(np.trace(S))
     assert intrinsic_dimension(phi, X) == pytest.approx(np.trace(K) / np.linalg.norm(K, 2))
-
-
-def test_leverage_of_features_is_as_near_as_their_distance_says():
-    phi, X = maps(D=400)[0], rows()
-    epsilon = certify(phi, X, alpha=5.0).epsilon
-    ours, exact = (1 - leverage_scores(s, X, alpha=5.0) for s in (phi, phi.kernel))
-    assert (ours <= exact / (1 - epsilon) + 1e-12).all()
-    assert (ours >= exact / (1 + epsilon) - 1e-12).all()
 
 
 # ---- costs of projections
@@ -208,35 +171,6 @@ def test_no_projection_leaves_the_interval_of_costs_and_two_reach_its_ends(which
         assert abs(gap) <= c.relative * cost(K, U @ U.T)
     assert max(-c.least, c.most) <= c.simple_bound
     assert c.best_cost == pytest.approx(np.linalg.eigvalsh(K)[:-5].sum())
-
-
-def test_the_factor_of_costs_holds_for_clusterings():
-    """All divisions of ten rows in two: the best for the features, priced by the kernel."""
-    X, k = rows(10, 2), Gaussian(0.7)
-    phi = bo.draw(k, bo.Nystrom(), n_features=7, X=X, random_state=0)
-    c = certify_costs(phi, X, rank=2)
-    K, K_hat = k(X), phi(X) @ phi(X).T
-
-    def projection(code):
-        labels = np.array([code >> i & 1 for i in range(10)])
-        U = np.stack([labels, 1 - labels], axis=1) / np.sqrt([labels.sum(), 10 - labels.sum()])
-        return U @ U.T
-
-    divisions = [projection(code) for code in range(1, 2**9)]
-    ours = min(divisions, key=lambda P: cost(K_hat, P))
-    best = min(cost(K, P) for P in divisions)
-    assert cost(K, ours) <= c.factor * best
-    assert "own best" in str(c)
-
-
-def test_costs_beyond_bounds_say_so():
-    X = rows(100)
-    phi = bo.draw(Gaussian(0.3), bo.Fourier(bo.IID()), n_features=4, X=X, random_state=0)
-    c = certify_costs(phi, X, rank=20)
-    assert c.factor is None
-    assert "there is no bound" in str(c)
-    flat = certify_costs(bo.draw(Linear(), "auto", n_features=3, X=X), X, rank=5)
-    assert flat.best_cost == pytest.approx(0.0, abs=1e-9)
 
 
 # ---- risk
@@ -271,16 +205,6 @@ def test_parts_of_the_risk_are_unbiased(experiment):
     assert abs(means[1] - sum(ours)) < ALARM_BAR * errors[1]
     left = 0.3 / (np.linalg.eigvalsh(phi.kernel(X)) + 0.3)
     assert 0.25 * (left**2).mean() > ALARM_BAR * errors[0]
-
-
-def test_the_risk_without_noise_is_exact(experiment):
-    X, f, phi = experiment
-    for alpha in (0.1, 10.0):
-        r = risk(phi, X, f, alpha=alpha, noise=0.0)
-        exact, ours = (truth_of(A, f, 0.0, alpha) for A in (phi.kernel(X), phi(X) @ phi(X).T))
-        assert r.regularisation == pytest.approx(exact[0], rel=1e-9)
-        assert r.approximation == pytest.approx(ours[0] - exact[0], rel=1e-6)
-        assert (r.noise, r.exact_kernel) == (0.0, r.regularisation)
 
 
 @pytest.mark.parametrize("alpha", [1.0, 20.0])
@@ -347,25 +271,6 @@ def test_the_noise_is_found_where_the_kernel_can_follow_the_truth(experiment):
     ]
     # 20 means of squares of about 75 directions: 2.6 % standard error; the rest is the truth's.
     assert np.mean(found) == pytest.approx(0.25, rel=0.15)
-
-
-def test_risk_of_a_sample_is_that_of_a_fit_to_it(experiment):
-    X, f, phi = experiment
-    y = np.stack([f, 2 * f], axis=1)
-    r = risk(phi, X, y, alpha=1.5, noise=0.1, n_sample=100, random_state=0)
-    assert (r.n_rows, r.alpha) == (100, 1.0)
-    one = risk(phi, X, f, alpha=1.5, noise=0.0, n_sample=100, random_state=0)
-    two = risk(phi, X, y, alpha=1.5, noise=0.0, n_sample=100, random_state=0)
-    assert two.regularisation == pytest.approx(5 * one.regularisation)
-    assert "because 40 features stand for the kernel" in str(r)
-
-
-def test_what_a_risk_says(experiment):
-    X, f, phi = experiment
-    wide = maps(D=150, n=150)[1]
-    assert "More features would gain little" in str(risk(wide, X, f, alpha=1.0, noise=0.1))
-    assert "theory has no bound" in str(risk(phi, X, f, alpha=0.01, noise=0.01))
-    assert "More features would gain up to" in str(risk(phi, X, f, alpha=0.01, noise=0.01))
 
 
 # ---- refusals

@@ -176,29 +176,3 @@ def test_what_is_measured_of_a_map_is_what_matrices_show():
         least = min(np.linalg.eigvalsh(K - Z @ Z.T)[0], 0.0)
         assert check["below"].number == pytest.approx(-least / np.linalg.norm(K, 2), abs=1e-9)
         assert check["below"].outcome == ("passed" if factor <= 1 else "failed")
-
-
-def test_a_tenth_of_the_rows_may_be_lost():
-    """Rows that the map makes shorter by two: eight of 80 are let through, nine are not."""
-    X, phi = rows(80), maps()[0]
-    for lost, outcome in ((8, "passed"), (9, "failed")):
-        edge = np.sort(X[:, 0])[lost - 1]
-
-        def short(A, edge=edge):
-            return phi(A) * np.where(A[:, :1] <= edge, 0.5, 1.0).astype(A.dtype)
-
-        law = check_features(short, X, kernel=phi.kernel)["length"]
-        assert (law.number, law.outcome) == (lost / 80, outcome)
-
-
-def test_a_callable_is_checked_as_far_as_it_goes():
-    check = check_features(np.tanh, rows(30))
-    assert [law.name for law in check.failed] == ["refusal"]
-    assert check["kernel"].outcome == check["pickled"].outcome == "not applicable"
-    assert "laws hold, 1 fail" in str(check)
-    assert "FAILED refusal" in str(check)
-
-
-def test_the_tolerance_of_the_kernel_is_the_callers():
-    assert check_features(maps()[0]).ok
-    assert not check_features(maps()[0], tolerance=1e-3).ok

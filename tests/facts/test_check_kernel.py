@@ -8,7 +8,7 @@ from gallery import KERNELS, absolute, rows, squared_products
 
 import bochner as bo
 from bochner.errors import InvalidInput, InvalidType
-from bochner.kernels import AdditiveChi2, Columns, Custom, Gaussian, Kernel, Linear, SkewedChi2
+from bochner.kernels import Custom, Gaussian, Kernel, Linear
 
 X = rows(60)
 
@@ -22,15 +22,6 @@ def test_every_kernel_of_the_gallery_passes(kernel):
     assert repr(kernel) in str(check)
 
 
-@pytest.mark.parametrize(
-    "kernel", [AdditiveChi2(), SkewedChi2(0.1), Gaussian(), Columns(Linear(), (2,))], ids=repr
-)
-def test_rows_are_found_where_none_are_given(kernel):
-    check = bo.check_kernel(kernel)
-    assert check.ok, str(check)
-    assert (check.n_rows, check.n_columns) == (60, 3)
-
-
 def gaussian(X, Y):
     return Gaussian()(X, Y)
 
@@ -42,10 +33,6 @@ def scaled_by_the_data(X, Y):
 def writing(X, Y):
     X *= 1.0000001
     return X @ Y.T
-
-
-def widened(X, Y):
-    return (X @ Y.T).astype(np.float64)
 
 
 def holed(X, Y):
@@ -103,13 +90,6 @@ def test_a_fault_is_named_with_its_evidence(name):
         raise AssertionError(str(check))
 
 
-def test_a_function_with_one_fault_has_one_flaw():
-    for name in ("sigmoid", "distance", "bump", "of the data"):
-        assert [flaw.name for flaw in bo.check_kernel(Custom(FAULTS[name][0]), X).flaws][
-            :1
-        ] == FAULTS[name][1]
-
-
 def test_evidence_of_a_negative_direction_is_one():
     (flaw,) = bo.check_kernel(Custom(FAULTS["sigmoid"][0]), X).flaws
     c, at = flaw.evidence["c"], flaw.evidence["rows"]
@@ -153,12 +133,6 @@ def test_a_fault_of_a_class_is_named(fault, message):
     with pytest.raises(AssertionError, match=message):
         raise AssertionError(str(check))
     assert bo.check_kernel(Own(), X).ok
-
-
-def test_many_rows_are_sampled_and_seeds_say_which():
-    check = bo.check_kernel(Linear(), rows(5000), random_state=3)
-    assert check.n_rows == 200
-    assert check.ok
 
 
 def test_wrong_arguments_are_refused():

@@ -4,9 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from gallery import rows, small_matrix
-from naive import pivot_law
-from tolerance import assert_close, bernstein_bar
+from gallery import rows
+from tolerance import assert_close
 
 import bochner as bo
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
@@ -26,7 +25,6 @@ from bochner.features import (
     draw,
 )
 from bochner.features.auto import Choice
-from bochner.features.fourier.fourier import FourierMap
 from bochner.features.method import Request
 from bochner.features.rules import choose
 from bochner.kernels import (
@@ -42,8 +40,6 @@ from bochner.kernels import (
     Polynomial,
     SkewedChi2,
 )
-from bochner.landmarks import RPCholesky, Uniform
-from bochner.solvers.factorisations import randomly_pivoted_cholesky
 
 X = rows(50)
 
@@ -74,40 +70,6 @@ X = rows(50)
 def test_width_is_the_one_asked_for_or_the_most_that_is_of_use(kernel, method, width):
     data = rows(51)[:50]
     assert draw(kernel, method, n_features=64, X=data, random_state=0).n_features == width
-
-
-def test_sums_share_their_features_by_size():
-    phi = draw(3.0 * Gaussian() + Matern(1.5), "iid", n_features=64, n_inputs=3, random_state=0)
-    assert [part.n_features for part in phi.parts] == [48, 16]
-
-
-def test_products_of_two_random_factors_are_sketched_at_the_width_asked_for():
-    kernel = (Gaussian() + Linear()) * (Gaussian() + Linear())
-    for width in (16, 63):
-        phi = draw(kernel, "iid", n_features=width, n_inputs=3, random_state=0)
-        assert phi.n_features == width
-    expanded = draw(kernel, "iid", n_features=144, n_inputs=3, random_state=0)
-    assert 130 <= expanded.n_features <= 144
-
-
-def test_exact_parts_are_exact():
-    kernel = Linear() * Linear() + 2.0 * Columns(Linear(), (1,)) + 3.0
-    Z = draw(kernel, "fourier", n_features=64, X=X, random_state=0)(X)
-    assert_close(Z @ Z.T, kernel(X))
-
-
-def test_names_stand_for_methods():
-    for name, method in {
-        "fourier": Fourier(Orthogonal()),
-        "iid": Fourier(IID()),
-        "orthogonal": Fourier(Orthogonal()),
-        "qmc": Fourier(QMC()),
-        "nystrom": Nystrom(RPCholesky()),
-        "uniform": Nystrom(Uniform()),
-        "auto": Auto(),
-    }.items():
-        a = draw(Gaussian(), name, n_features=16, X=X, random_state=0)(X)
-        assert (a == draw(Gaussian(), method, n_features=16, X=X, random_state=0)(X)).all()
 
 
 # ---- edges of rules: the last width or number of columns on either side
@@ -318,25 +280,6 @@ def test_auto_takes_all_rows_where_the_width_holds_them():
     assert_close(Z @ Z.T, Matern(0.5)(rows(21)), factor=1e4)
 
 
-def test_auto_without_rows_is_orthogonal_and_says_so():
-    choice = choose(Auto(), Gaussian(), Request(3, 16, 0))
-    assert choice.method == Fourier(Orthogonal())
-    assert "no rows to measure on" in choice.reason
-
-
-def test_auto_is_deterministic():
-    data = rows(500)
-    a, b = chosen(Gaussian(), data, seed=3), chosen(Gaussian(), data, seed=3)
-    assert a.reason == b.reason
-    assert (a.map(X) == b.map(X)).all()
-
-
-def test_auto_of_a_coordinatewise_kernel_has_a_random_candidate():
-    data = np.random.default_rng(0).normal(size=(500, 30))
-    methods = [c.method for c in chosen(Laplace(9.0), data).candidates]
-    assert methods == [HermiteMercer(), Fourier(IID()), Nystrom()]
-
-
 @pytest.mark.parametrize(
     ("kernel", "methods"),
     [
@@ -362,90 +305,6 @@ def test_auto_takes_structured_frequencies_where_the_transform_is_cheaper():
 # ---- pivots: the accelerated algorithm has the law of the simple one
 
 
-RUNS = 2000
-
-
-def accelerated(K, rank, seed):
-    rng = np.random.default_rng(seed)
-    return randomly_pivoted_cholesky(lambda j: K[:, j], np.diag(K), rank, rng, 1e-12).pivots
-
-
-def law_excess(choose_pivots):
-    """Largest |share − probability| over its Bernstein bar, for three pivots, light rows as one.
-
-    Above one with chance 1e-6 at most: no normal approximation, and the law is enumerated.
-    """
-    K, law, seen = small_matrix(), {}, {}
-    for sequence, p in pivot_law(K, 3).items():
-        kinds = tuple(min(i, 2) for i in sequence)
-        law[kinds] = law.get(kinds, 0) + p
-    assert abs(sum(law.values()) - 1) < 1e-12
-    for seed in range(RUNS):
-        kinds = tuple(min(int(i), 2) for i in choose_pivots(K, 3, seed))
-        seen[kinds] = seen.get(kinds, 0) + 1
-    assert set(seen) <= set(law)
-    return max(
-        abs(seen.get(kinds, 0) / RUNS - p)
-        / bernstein_bar(3 * len(law), (p * (1 - p)) ** 0.5, 1.0, RUNS)
-        for kinds, p in law.items()
-    )
-
-
-@pytest.mark.statistical
-def test_accelerated_pivots_have_the_law_of_one_at_a_time():
-    assert law_excess(accelerated) < 1
-
-
-@pytest.mark.statistical
-def test_planted_fault_pivots_without_rejection_are_seen():
-    def faulty(K, rank, seed):
-        d = np.diag(K)
-        return np.random.default_rng(seed).choice(len(K), rank, replace=False, p=d / d.sum())
-
-    assert law_excess(faulty) > 1
-
-
-@pytest.mark.statistical
-def test_planted_fault_each_row_proposed_only_once_is_seen():
-    """A rejected row has another chance when it is proposed again."""
-
-    def faulty(K, rank, seed):
-        rng, pivots, residual = np.random.default_rng(seed), [], K.copy()
-        while len(pivots) < rank:
-            start = np.maximum(np.diag(residual), 0)
-            start[pivots] = 0
-            block = dict.fromkeys(rng.choice(len(K), len(K), p=start / start.sum()))
-            for i in block:
-                if len(pivots) < rank and rng.random() * start[i] < residual[i, i]:
-                    residual = residual - np.outer(residual[:, i], residual[:, i]) / residual[i, i]
-                    pivots.append(i)
-        return pivots
-
-    assert law_excess(faulty) > 1
-
-
-def test_residual_trace_is_that_of_the_matrix_left():
-    data = rows(80)
-    K = Gaussian()(data)
-    for rank in (1, 10, 40):
-        rng = np.random.default_rng(rank)
-        result = randomly_pivoted_cholesky(lambda j: K[:, j], np.diag(K), rank, rng)
-        S = result.pivots
-        left = np.trace(K - K[:, S] @ np.linalg.solve(K[np.ix_(S, S)], K[S]))
-        assert len(S) == rank
-        assert abs(result.residual_trace - left) < 1e-4 * result.trace
-        assert abs(result.trace - 80) < 1e-12
-
-
-def test_pivots_stop_at_the_numerical_rank():
-    A = np.random.default_rng(0).normal(size=(60, 4))
-    K = A @ A.T
-    rng = np.random.default_rng(0)
-    result = randomly_pivoted_cholesky(lambda j: K[:, j], np.diag(K), 30, rng)
-    assert len(result.pivots) == 4
-    assert result.residual_trace < 1e-6 * result.trace
-
-
 def test_the_cost_of_a_map_is_that_of_its_parts():
     """A structured map makes the same products behind a factor; harmonics make next to none."""
     options = dict(n_features=1024, n_inputs=512, random_state=0)
@@ -456,13 +315,3 @@ def test_the_cost_of_a_map_is_that_of_its_parts():
     for method in (bo.MercerHarmonic(), bo.HermiteMercer()):
         phi = bo.draw(Gaussian(), method, n_features=200, X=X, random_state=0)
         assert phi.multiplications < phi.n_inputs * phi.n_features
-
-
-def test_a_map_of_ones_own_keeps_its_text():
-    class Named(FourierMap):
-        def __repr__(self):
-            return "mine"
-
-    phi = bo.draw(Gaussian(), bo.Fourier(), n_features=4, n_inputs=2, random_state=0)
-    assert repr(Named(phi.kernel, phi.frequencies, phi.amplitude)) == "mine"
-    assert repr(phi) == "FourierMap(kernel=Gaussian(lengthscale=1.0), n_inputs=2, n_features=4)"

@@ -1,7 +1,5 @@
 """Fourier grids: waves, their sums, solutions and posteriors, each by a slow route too."""
 
-import sys
-import warnings
 from dataclasses import replace
 
 import mpmath
@@ -12,7 +10,7 @@ from scipy.special import erfc
 import bochner as bo
 from bochner._core import nufft
 from bochner.data.sources import Block
-from bochner.errors import InvalidInput, InvalidType, PurePythonWarning, UnsupportedKernel
+from bochner.errors import InvalidInput
 from bochner.features.fourier.grid_maps import equispaced_map
 from bochner.kernels import (
     Cauchy,
@@ -30,7 +28,6 @@ from bochner.kernels import (
 )
 from bochner.kernels.equispaced import taper, tapered_weights
 from bochner.kernels.periods import common_period, is_cyclic, on_frequencies, seasons, turns
-from bochner.landmarks import Given
 from bochner.models.gaussian_process import grid as process_grid
 from bochner.selection.waves import lengthscales_on_waves
 from bochner.solvers import toeplitz, waves
@@ -84,17 +81,6 @@ def test_sums_of_waves_are_those_of_the_definition(extent, finufft, monkeypatch)
     np.testing.assert_allclose(nufft.waves_at(angles, coef, 1e-12), back, atol=1e-9)
 
 
-def test_without_finufft_it_is_said_once(monkeypatch):
-    monkeypatch.setitem(sys.modules, "finufft", None)
-    monkeypatch.setattr(nufft, "_said", set())
-    args = np.zeros((3, 1)), np.ones((1, 3)), (2,), 1e-6
-    with pytest.warns(PurePythonWarning, match="FourierGrid sums waves at rows without finufft"):
-        nufft.sums_of_waves(*args)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        np.testing.assert_allclose(nufft.sums_of_waves(*args), 3)
-
-
 # --- The kernel, within the tolerance ------------------------------------------------------------
 
 LONG = Mahalanobis(Matern(2.5, 0.4), ((2.0, 0.5), (0.5, 1.0)))
@@ -136,14 +122,6 @@ def test_the_kernel_is_met_within_the_tolerance(d, kernel, tolerance):
     worst = np.abs(Z @ Z.T - K).max() / K[0, 0]
     assert worst <= tolerance
     assert worst >= 1e-5 * tolerance  # not by far more waves than it takes
-
-
-def test_rows_far_outside_know_nothing_of_the_box():
-    kernel = Matern(2.5, 0.1)
-    phi = equispaced_map(kernel, np.zeros(1), np.ones(1), 1e-4)
-    far, inside = phi(np.array([[7.0], [-3.0]])), phi(np.linspace(0, 1, 20)[:, None])
-    assert np.abs(far @ inside.T).max() < 0.011
-    np.testing.assert_allclose((far**2).sum(axis=1), 1, atol=1e-3)
 
 
 def test_a_width_takes_the_waves_of_a_coarser_tolerance():
@@ -210,14 +188,6 @@ def test_the_common_multiple_is_the_first_that_moves_the_kernel_little_enough(to
     first = next(i for i, error in enumerate(errors) if error <= tolerance)
     assert found == pytest.approx(2**0.5 * (first + 1))
     assert moved == pytest.approx(errors[first], rel=1e-9)
-
-
-def test_multiples_are_tried_to_four_thousand_and_ninety_six():
-    """Periods 1 and 1 + 1/m have m + 1 for their least common multiple: m times the longer."""
-    both = lambda m: seasons(Periodic(1.0) + Periodic(1.0 + 1.0 / m), 0, 1)
-    assert common_period(both(4096), 1.0, 1e-9, 0)[0] == pytest.approx(4097.0)
-    with pytest.raises(UnsupportedKernel, match="divide one of up to 4,096 times the longest"):
-        common_period(both(4097), 1.0, 1e-9, 0)
 
 
 # --- Tapers --------------------------------------------------------------------------------------
@@ -459,16 +429,6 @@ def test_tapered_weights_are_those_of_the_definition(extent):
     assert falls[inside.all(axis=1)] == pytest.approx(1.0, abs=1e-9)
 
 
-@pytest.mark.parametrize("kernel", [RationalQuadratic(0.5, 0.2), Cauchy(0.2)], ids=["half", "one"])
-@pytest.mark.parametrize("tolerance", [1e-2, 1e-4])
-def test_weights_below_zero_of_tapered_kernels_are_few_off_the_axes_too(kernel, tolerance):
-    lower, upper = np.zeros(2), np.ones(2)
-    phi = equispaced_map(kernel, lower, upper, tolerance)
-    assert phi.tapered
-    weights = tapered_weights(kernel, phi.spacing, tuple(phi.extent), upper - lower)
-    assert -np.minimum(weights, 0).sum() < 0.05 * tolerance * weights.sum()
-
-
 def test_tapered_kernels_keep_their_weights_for_other_lengthscales_and_files(tmp_path):
     X, y = some(300, 1)
     model = bo.KernelRidge(RationalQuadratic(1.0, 0.1), method=bo.FourierGrid(1e-6), alpha=0.1)
@@ -498,20 +458,6 @@ def test_coefficients_are_those_of_the_features():
     coef = np.linalg.solve(Zc.T @ Zc + 0.1 * np.eye(Z.shape[1]), Zc.T @ (y - y.mean()))
     np.testing.assert_allclose(grid.coef_, coef, atol=1e-4)
     np.testing.assert_allclose(grid.predict(X), Z @ grid.coef_ + grid.intercept_, atol=1e-6)
-
-
-@pytest.mark.parametrize("criterion", ["gcv", "evidence"])
-def test_the_penalty_is_that_of_the_moments(criterion):
-    X, y = some(500, 1)
-    grid, features = (
-        bo.KernelRidge(
-            Matern(1.5, 0.3), method=method, n_features=2000, alpha=criterion, precision="float64"
-        )
-        for method in (bo.FourierGrid(1e-4), bo.Nystrom(Given(X)))
-    )
-    a, b = grid.fit(X, y).alpha_, features.fit(X, y).alpha_
-    assert 0.5 < a / b < 2
-    assert grid.solution_.outcome.good
 
 
 def exact_process(kernel, X, y, new, noise, amplitude):
@@ -577,36 +523,6 @@ def test_deviations_by_draws_and_by_solutions_agree(monkeypatch):
     assert 1e-4 < np.sqrt(np.mean((many / exact - 1) ** 2)) < 0.02
 
 
-@pytest.mark.statistical
-def test_functions_have_the_mean_and_spread_of_the_posterior():
-    """400 functions: their means are within 5 σ/20 of the posterior's, deviations within 18 %."""
-    X, y = some(300, 1)
-    model = bo.GaussianProcessRegressor(Matern(1.5, 0.3), method=bo.FourierGrid(1e-3)).fit(X, y)
-    new = np.linspace(0, 1, 30)[:, None]
-    mean, std = model.predict(new, return_std=True)
-    paths = model.sample_functions(400, random_state=0)(new)
-    assert np.abs((paths.mean(axis=1) - mean) / std).max() < 5 / 20
-    assert np.abs(paths.std(axis=1) / std - 1).max() < 5 / np.sqrt(800)
-
-
-def test_all_rows_choose_lengthscales():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(0, 1, (3000, 1))
-    true = Matern(1.5, 0.1)
-    phi = equispaced_map(true, np.zeros(1), np.ones(1), 1e-4)
-    f = phi(X) @ rng.standard_normal(phi.n_features)
-    y = f + 0.3 * rng.standard_normal(3000)
-    model = bo.GaussianProcessRegressor("matern32", method=bo.FourierGrid(1e-3), random_state=0)
-    model.fit(X, y)
-    assert 0.05 < model.kernel_.lengthscale < 0.2
-    assert model.noise_variance_ == pytest.approx(0.09, rel=0.1)
-    best = model.log_marginal_likelihood_value_
-    for factor in (0.7, 1.4):  # the evidence falls to both sides
-        other = model.kernel_.replace(lengthscale=factor * model.kernel_.lengthscale)
-        fit = bo.GaussianProcessRegressor(other, method=bo.FourierGrid(1e-3), random_state=0)
-        assert fit.fit(X, y).log_marginal_likelihood_value_ < best + 0.5
-
-
 @pytest.mark.parametrize(
     "given",
     [{}, {"noise": 0.09}, {"amplitude": 1.0}, {"noise": 0.09, "amplitude": 1.0}],
@@ -656,42 +572,6 @@ def test_pieces_and_parts_are_the_whole(Learner):
     )
 
 
-def test_other_targets_are_refused():
-    X, y = some(60, 1)
-    make = lambda: bo.KernelRidge(Gaussian(0.3), method=bo.FourierGrid(1e-3), alpha=0.1)
-    model = make().fit(X, y)
-    with pytest.raises(InvalidInput, match="y must have the same targets in every call"):
-        model.partial_fit(X, np.stack([y, y], axis=1))
-
-
-def test_a_row_of_weight_two_is_two_rows():
-    X, y = some(200, 1)
-    make = lambda: bo.KernelRidge(Gaussian(0.2), method=bo.FourierGrid(1e-6), alpha=0.1)
-    w = np.where(np.arange(200) < 50, 2.0, 1.0)
-    twice = make().fit(np.concatenate([X, X[:50]]), np.concatenate([y, y[:50]]))
-    np.testing.assert_allclose(make().fit(X, y, w).predict(X), twice.predict(X), atol=1e-6)
-
-
-@pytest.mark.parametrize("Learner", [bo.KernelRidge, bo.GaussianProcessRegressor])
-def test_model_files_hold_the_fit(Learner, tmp_path):
-    X, y = some(200, 2)
-    model = Learner(Matern(2.5, 0.6), method=bo.FourierGrid(1e-3), random_state=0).fit(X, y)
-    bo.save(model, tmp_path / "model.bochner")
-    loaded = bo.load(tmp_path / "model.bochner")
-    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
-    loaded.partial_fit(X[:50], y[:50])
-    assert loaded.rows_seen_ == 250
-
-
-def test_classes_are_learned_too():
-    X, _ = some(400, 2)
-    y = np.where(((X - 0.5) ** 2).sum(axis=1) < 0.1, "in", "out")
-    model = bo.KernelRidgeClassifier(Gaussian(0.2), method=bo.FourierGrid(1e-3), alpha=0.1).fit(
-        X, y
-    )
-    assert model.score(X, y) > 0.95
-
-
 def test_the_certificate_says_what_the_tolerance_met():
     X, y = some(300, 2)
     model = bo.KernelRidge(Gaussian(0.3), method=bo.FourierGrid(1e-3), alpha=1.0).fit(X, y)
@@ -719,66 +599,6 @@ def test_a_grid_of_places_is_predicted_with_its_coordinates():
     np.testing.assert_array_equal(mean["u"], a)
 
 
-def test_columns_of_a_table_name_the_axes():
-    pandas = pytest.importorskip("pandas")
-    X, y = some(200, 2)
-    table = pandas.DataFrame(X, columns=["lat", "lon"])
-    model = bo.GaussianProcessRegressor(Gaussian(0.3), method=bo.FourierGrid(1e-3)).fit(table, y)
-    found = model.predict_grid(lon=[0.5, 0.6], lat=[0.1, 0.2, 0.3])
-    assert np.asarray(found).shape == (3, 2)
-    with pytest.raises(
-        InvalidInput,
-        match="one array of coordinates for each of the 2 columns, named lat, lon; got x",
-    ):
-        model.predict_grid(x=[1.0])
-    with pytest.raises(InvalidInput, match="lat must be finite numbers in one dimension"):
-        model.predict_grid(lat=[np.nan], lon=[0.0])
-
-
-METHODS = {
-    "grid": {"method": bo.FourierGrid(1e-3)},
-    "features": {"method": "nystrom", "n_features": 64},
-    "neighbours": {"method": bo.NearestNeighbours(20)},
-    "exact": {},
-    "observed": {},
-}
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_maps_show_the_mean_and_the_deviation(name):
-    X, y = some(200, 2)
-    process = bo.GaussianProcessRegressor(Gaussian(0.3), **METHODS[name], random_state=0)
-    model = process.fit(X, y)
-    if name == "observed":
-        model.observe(bo.Derivatives([[0.5, 0.5]], 0, [1.0], 0.1))
-    shown = bo.MapDisplay.from_estimator(model, places=7)
-    axis = np.linspace(0, 1, 7)
-    mean, std = model.predict_grid(x=axis, y=axis, return_std=True)
-    np.testing.assert_allclose(shown.mean, mean)
-    np.testing.assert_allclose(shown.deviation, std)
-    for ax, values in ((model.plot_map(places=7), mean), (model.plot_deviation(places=7), std)):
-        np.testing.assert_allclose(ax.collections[0].get_array(), np.asarray(values).T)
-        assert (ax.get_xlabel(), ax.get_ylabel()) == ("x", "y")
-
-
-def test_maps_and_calibration_keep_the_factor_of_the_fit():
-    """Only the fit compares all rows with all rows."""
-    X, y = some(40, 2)
-    shapes = []
-
-    def counted(A, B):
-        shapes.append((len(A), len(B)))
-        return np.exp(-np.abs(A[:, None] - B).sum(axis=2))
-
-    kernel = bo.kernels.Custom(counted)
-    model = bo.GaussianProcessRegressor(kernel, noise=0.1, amplitude=1.0).fit(X, y)
-    shapes.clear()
-    for _ in range(2):
-        model.predict_grid(x=[0.1, 0.2], y=[0.3], return_std=True)
-        model.calibrate(X[:7], y[:7])
-    assert (40, 40) not in shapes
-
-
 def test_maps_of_one_column_are_curves_with_bands():
     X, y = some(100, 1)
     model = bo.GaussianProcessRegressor(Gaussian(0.3), method=bo.FourierGrid(1e-3)).fit(X, y)
@@ -788,23 +608,6 @@ def test_maps_of_one_column_are_curves_with_bands():
     )
     assert len(ax.collections) == 1
     assert ax.get_xlabel() == "t"
-
-
-def test_maps_that_cannot_be_drawn_are_refused():
-    X, y = some(100, 3)
-    model = bo.GaussianProcessRegressor(Gaussian(0.5), method=bo.FourierGrid(1e-2)).fit(X, y)
-    with pytest.raises(InvalidInput, match="a map is of one or two columns and one target; got 3"):
-        model.plot_map()
-    flat = bo.GaussianProcessRegressor(Gaussian(0.5), method=bo.FourierGrid(1e-2)).fit(X[:, :2], y)
-    shown = bo.MapDisplay.from_estimator(flat, places=3, deviation=False)
-    with pytest.raises(InvalidInput, match="there are no deviations; make it with deviation=True"):
-        shown.plot(what="deviation")
-    with pytest.raises(InvalidInput, match="what must be"):
-        shown.plot(what="noise")
-    ridge = bo.KernelRidge(Gaussian(0.5), n_features=8, random_state=0).fit(X[:, :2], y)
-    message = "model must be a GaussianProcessRegressor; got KernelRidge. For other learners take"
-    with pytest.raises(InvalidType, match=message):
-        bo.MapDisplay.from_estimator(ridge)
 
 
 # --- Refusals ------------------------------------------------------------------------------------
@@ -848,37 +651,3 @@ def test_boxes_are_checked():
         bo.FourierGrid(2.0)
     with pytest.raises(InvalidInput, match="takes the box from rows of data"):
         bo.draw(Gaussian(0.3), bo.FourierGrid(), n_inputs=2)
-
-
-def test_metrics_of_rank_one_and_odd_columns_are_refused():
-    X, y = some(50, 2)
-    flat = Mahalanobis(Gaussian(0.3), ((1.0, 1.0), (1.0, 1.0)))
-    with pytest.raises(UnsupportedKernel, match="requires a metric of full rank"):
-        bo.KernelRidge(flat, method=bo.FourierGrid(1e-3)).fit(X, y)
-    with pytest.raises(UnsupportedKernel, match="requires columns that are there; got 5 of 2"):
-        bo.KernelRidge(Columns(Gaussian(), (5,)), method=bo.FourierGrid(1e-3)).fit(X, y)
-
-
-def test_features_that_are_not_made_have_no_moments():
-    X, y = some(60, 2)
-    model = bo.KernelRidge(**MAKE, alpha=1.0).fit(X, y)
-    process = bo.GaussianProcessRegressor(**MAKE).fit(X, y)
-    for learner in (model, process):
-        with pytest.raises(AttributeError, match="makes no features"):
-            _ = learner.moments_
-    with pytest.raises(AttributeError, match="only a fit with method"):
-        _ = model.dual_coef_
-    with pytest.raises(AttributeError, match="makes no features"):
-        _ = process.predictive_
-
-
-def test_forged_maps_and_sums_are_refused():
-    X, y = some(60, 1)
-    fit = bo.KernelRidge(**MAKE, alpha=1.0).fit(X, y).fit_
-    with pytest.raises(InvalidInput, match=r"weights must be those of .* waves, one for a pair"):
-        replace(fit.chosen.map, extent=fit.chosen.map.extent + 1)
-    with pytest.raises(InvalidInput, match="sums must be those of the map's waves"):
-        replace(fit.summed, sums=replace(fit.summed.sums, gram=np.zeros((3, 2))))
-    other = bo.KernelRidge(Gaussian(0.1), method=bo.FourierGrid(1e-3), alpha=1.0).fit(X, y).fit_
-    with pytest.raises(bo.errors.IncompatibleModels, match="Sums of waves add up where targets"):
-        fit.summed.sums + other.summed.sums

@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.special import erfc
 
 import bochner as bo
-from bochner.kernels import Columns, Constant, Gaussian, Matern, Normalised, RationalQuadratic
+from bochner.kernels import Gaussian, Matern, RationalQuadratic
 
 WORTH = 1e5  # Predictions are held to the tolerance up to this W k(x, x)/alpha
 
@@ -85,20 +85,6 @@ def test_a_multiple_has_the_grid_of_the_kernel():
             np.testing.assert_array_equal(one.extent, many.extent)
             np.testing.assert_allclose(many.weights, 7.0 * one.weights, rtol=1e-9, atol=1e-12)
             assert many.error == pytest.approx(one.error, rel=1e-6)
-
-
-def test_a_normalised_kernel_has_the_waves_of_the_kernel_over_its_size():
-    kernel = 3.0 * Matern(2.5, 0.1) + 2.0 * Gaussian(0.2)
-    whole, unit = (whole_map(k, 1e-4, [0.7]) for k in (kernel, Normalised(kernel)))
-    np.testing.assert_array_equal(unit.extent, whole.extent)
-    np.testing.assert_allclose(unit.weights, whole.weights / 5.0, rtol=1e-12)
-
-
-def test_a_constant_beside_the_kernel_has_no_images():
-    kernel = Matern(2.5, 0.1)
-    alone, both = (whole_map(k, 1e-4, [0.7]) for k in (kernel, kernel + Constant(3.0)))
-    np.testing.assert_array_equal(both.spacing, alone.spacing)
-    assert both.weights[0] == pytest.approx(alone.weights[0] + 3.0)
 
 
 def along(kernel, phi, a, far):
@@ -185,23 +171,3 @@ def test_waves_of_long_tails_are_those_of_the_tapered_kernel(kernel, tolerance):
     assert abs(phi.extent[0] - taken[1]) <= 1
     shared = min(len(phi.weights), len(taken[2]))
     np.testing.assert_allclose(phi.weights[:shared], taken[2][:shared], atol=1e-3 * tolerance)
-
-
-def test_tapers_are_taken_from_three_boxes_on_where_they_take_fewer_waves():
-    """A Gaussian's images are gone soon; a long tail's are not, and a short tail's in three boxes."""
-    assert not whole_map(Gaussian(0.1), 1e-6, [1.0]).tapered
-    for length in (0.1, 1.0, 10.0):
-        kernel = RationalQuadratic(0.7, 0.05 * length)
-        assert whole_map(kernel, 1e-6, [length]).tapered
-    # Images of exponent −3 are below a thousandth in 4.07 boxes, below a hundredth in 2.4.
-    short = RationalQuadratic(1.5, 0.02)
-    found = [whole_map(short, tolerance, [0.3]) for tolerance in (1e-3, 1e-2)]
-    assert [phi.tapered for phi in found] == [True, False]
-    assert 2 * math.pi / found[1].spacing[0] < 3 * 0.3
-
-
-def test_columns_that_a_kernel_does_not_see_have_one_wave():
-    phi = whole_map(Columns(Gaussian(0.2), (1,)), 1e-4, (1.0, 1.0))
-    assert phi.extent[0] == 0
-    alone = whole_map(Gaussian(0.2), 1e-4, (1.0,))
-    assert 0 <= phi.extent[1] - alone.extent[0] <= 2  # half of the tolerance for each column

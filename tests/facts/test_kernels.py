@@ -21,7 +21,6 @@ from tolerance import of
 from bochner.kernels import (
     Cauchy,
     Columns,
-    Constant,
     Exponential,
     Gaussian,
     Laplace,
@@ -120,15 +119,6 @@ def test_values_are_those_of_the_formula(kernel, r, expected):
     assert value == pytest.approx(expected, rel=4 * of(np.float64), abs=0)
 
 
-@pytest.mark.parametrize(("kernel", "r", "expected"), CASES, ids=str)
-def test_values_of_rows_are_those_of_their_distance(kernel, r, expected):
-    if not isinstance(kernel, Radial):
-        x, y = np.array([[1.0, 7.0, r]]), np.array([[1.0, 7.0, 0.0]])
-    else:
-        x, y = np.array([[0.6 * r, 1.0, 0.8 * r]]), np.array([[0.0, 1.0, 0.0]])
-    assert kernel(x, y)[0, 0] == pytest.approx(expected, rel=4 * of(np.float64), abs=0)
-
-
 @pytest.mark.parametrize(("kernel", "r", "expected"), MIXTURES, ids=str)
 def test_spectral_mixture_gives_the_kernel(kernel, r, expected):
     """Quadrature over quantiles of the one factor that multiplies the Gaussian vector."""
@@ -185,19 +175,6 @@ def test_spectral_density_is_that_of_the_mixture(kernel):
     assert density == pytest.approx(expected, abs=1e-8)
 
 
-def test_rational_quadratic_at_the_reference_point():
-    k = RationalQuadratic(shape=0.8)
-    value = k(np.array([[1.5]]), np.array([[0.0]]))[0, 0]
-    assert value == pytest.approx(0.49536737734127785933276124937387, rel=1e-15)
-
-
-def test_a_large_shape_is_nearly_gaussian():
-    """log k = −r²/2 + r⁴/(8a) + O(a⁻²)."""
-    a, r = 1e6, 2.0
-    k = RationalQuadratic(shape=a)(np.array([[r]]), np.array([[0.0]]))[0, 0]
-    assert math.log(k) == pytest.approx(-(r**2) / 2 + r**4 / (8 * a), abs=1e-11)
-
-
 def test_second_moments():
     assert Gaussian((1.0, 2.0)).spectral_measure(2).second_moment == 1.25
     assert Matern(1.5).spectral_measure(4).second_moment == pytest.approx(12.0)
@@ -205,13 +182,6 @@ def test_second_moments():
     assert RationalQuadratic(0.3, 2.0).spectral_measure(4).second_moment == 1.0
     assert Laplace().spectral_measure(2).second_moment == math.inf
     assert Cauchy(2.0).spectral_measure(2).second_moment == pytest.approx(1.0)
-
-
-def test_linear_and_constant():
-    X, Y = np.array([[1.0, 2.0], [0.0, -1.0]]), np.array([[3.0, 0.5]])
-    assert Linear()(X, Y).tolist() == [[4.0], [-0.5]]
-    assert Linear().diag(X).tolist() == [5.0, 1.0]
-    assert Constant(2.5)(X, Y).tolist() == [[2.5], [2.5]]
 
 
 SMOOTHNESSES = [0.1, 0.3, 1.0, 2.0, 6.5, 7.5, 20.0, 29.9, 30.1, 50.0, 100.0]
@@ -227,13 +197,6 @@ def test_matern_is_accurate_for_any_smoothness_at_any_distance(smoothness):
     with mpmath.workdps(50):
         expected = kernel_matrix(kernel, r, zero)
     np.testing.assert_allclose(kernel(r, zero), expected, rtol=1e-12, atol=2e-13)
-
-
-def test_replacing_a_large_smoothness_by_the_gaussian_would_be_seen():
-    """What the expansion is for: at ν = 50 the Gaussian errs by 4e-3."""
-    r, zero = np.linspace(0.0, 3.0, 50)[:, None], np.zeros((1, 1))
-    assert np.abs(Matern(50.0)(r, zero) - Gaussian()(r, zero)).max() > 3e-3
-    assert np.abs(Matern(1e9)(r, zero) - Gaussian()(r, zero)).max() < 1e-8
 
 
 @pytest.mark.parametrize("distance", [60.0, 1e10, 1e100, 1e200])

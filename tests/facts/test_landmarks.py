@@ -5,15 +5,15 @@ import pytest
 import scipy.sparse
 from gallery import rows, small_matrix
 from naive import pivot_law
-from scipy.stats import binomtest, chi2
+from scipy.stats import binomtest
 from sklearn.cluster import KMeans as SklearnKMeans
 from tolerance import ALARM, assert_close, bernstein_bar
 
 from bochner._core.arrays import different_rows
 from bochner.features import Nystrom, draw
 from bochner.features.nystrom.landmarks import WeightedRows, _chances, estimate, leverage_rows
-from bochner.kernels import Columns, Gaussian, Laplace, Linear, Matern
-from bochner.landmarks import KMeans, RidgeLeverage, RPCholesky, Uniform
+from bochner.kernels import Columns, Gaussian, Laplace, Linear
+from bochner.landmarks import KMeans, RidgeLeverage, Uniform
 from bochner.solvers.factorisations import MODES, accept, randomly_pivoted_cholesky
 
 # ---- pivots: one law
@@ -53,26 +53,6 @@ def test_pivots_have_the_enumerated_law(mode):
 def test_blocked_pivots_have_another_law():
     """The planted fault: all that are proposed together are taken."""
     assert law_excess("blocked") > 1
-
-
-@pytest.mark.statistical
-def test_accelerated_and_simple_residuals_have_one_distribution():
-    """Ranks of the residual traces of one among those of both: chi-square over eight classes."""
-    X = rows(120, seed=2)
-    K = Gaussian()(X)
-
-    def residuals(mode, seeds):
-        return np.array([pivots(K, 24, seed, mode).residual_trace for seed in seeds])
-
-    def statistic(a, b):
-        edges = np.quantile(np.concatenate([a, b]), np.linspace(0, 1, 9)[1:-1])
-        A, B = (np.bincount(np.searchsorted(edges, v), minlength=8) for v in (a, b))
-        return float(((A - B) ** 2 / (A + B)).sum())
-
-    simple, fast = residuals("simple", range(300)), residuals("accelerated", range(300, 600))
-    bar = chi2.isf(ALARM, 8)
-    assert statistic(simple, fast) < bar
-    assert statistic(simple, np.array([pivots(K, 23, s).residual_trace for s in range(300)])) > bar
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -187,18 +167,6 @@ def test_fewer_rows_never_estimate_less(penalty):
         previous = np.minimum(found, previous)
 
 
-def test_estimates_are_those_of_weighted_rows():
-    """S = K-columns over √p: (K − KS(SᵀKS + λI)⁻¹SᵀK)_ii/λ, with the inverse written out."""
-    X, kernel, penalty = rows(40), Gaussian(), 0.3
-    index, p = np.arange(0, 40, 4), np.linspace(0.1, 1.0, 10)
-    K = kernel(X)
-    KS = K[:, index] / np.sqrt(p)
-    SKS = KS[index] / np.sqrt(p)[:, None]
-    exact = np.diag(K - KS @ np.linalg.inv(SKS + penalty * np.eye(10)) @ KS.T) / penalty
-    found = estimate(kernel, X, WeightedRows(X[index], p), penalty)
-    assert_close(found, np.clip(exact, 0, 1), factor=1e3)
-
-
 @pytest.mark.parametrize("count", [5, 20, 60])
 def test_chances_add_up_and_are_in_proportion(count):
     tau = np.random.default_rng(0).pareto(1.0, 100)
@@ -273,16 +241,6 @@ def test_centres_are_those_of_scikit_learn():
     assert_close(centres, np.unique(twin.cluster_centers_, axis=0))
 
 
-def test_centres_from_random_rows_are_those_of_scikit_learn_from_these_rows():
-    X, rng = 50 + 1e-3 * rows(300), np.random.default_rng(3)
-    found = KMeans(iterations=300, seeds="random").choose(Gaussian(), X, 12, rng).rows
-    rng = np.random.default_rng(3)
-    rng.choice(300, size=300, replace=False)
-    start = X[rng.choice(300, size=12, replace=False)]
-    twin = SklearnKMeans(12, init=start, n_init=1, max_iter=300, tol=0).fit(X)
-    assert_close(found, np.unique(twin.cluster_centers_, axis=0), factor=1e3)
-
-
 @pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])
 def test_centres_of_float32_rows_of_any_size_are_those_of_float64(size):
     X = np.float32(size) * (rows(2000) + 30).astype(np.float32)
@@ -332,37 +290,6 @@ def test_clusters_of_equal_rows_are_these_rows(sparse, seeds):
     method = Nystrom(KMeans(seeds=seeds))
     phi = draw(Gaussian(), method, n_features=9, X=taken, random_state=0)
     assert_close(phi(X) @ phi(X).T, Gaussian()(X), factor=1e5)
-
-
-def test_kernels_of_the_distance_like_clusters_best():
-    """N(0, I) in three columns, 128 landmarks: the measured place of each choice."""
-    X = np.random.default_rng(0).normal(size=(2000, 3))
-    K = Gaussian()(X)
-
-    def error(landmarks):
-        errors = []
-        for seed in range(3):
-            phi = draw(Gaussian(), Nystrom(landmarks), n_features=128, X=X, random_state=seed)
-            errors.append(np.linalg.norm(phi(X) @ phi(X).T - K))
-        return np.mean(errors)
-
-    assert error(KMeans()) < 0.8 * error(RPCholesky()) < 0.8 * error(Uniform())
-
-
-@pytest.mark.parametrize("kernel", [Gaussian(20.0), Matern(1.5, 20.0)])
-def test_of_wide_rows_two_passes_from_random_rows_are_better_than_pivots(kernel):
-    """12 directions and noise in 200 columns: 0.949 to 0.963 of the error of pivots, on new rows."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(3000, 200))
-    X += 4 * rng.normal(size=(3000, 12)) @ rng.normal(size=(12, 200)) / 12**0.5
-    X, new = X[:2000], X[2000:]
-    K = kernel(new)
-
-    def error(landmarks):
-        phi = draw(kernel, Nystrom(landmarks), n_features=128, X=X, random_state=0)
-        return np.linalg.norm(phi(new) @ phi(new).T - K)
-
-    assert error(KMeans(iterations=2, seeds="random")) < 0.98 * error(RPCholesky())
 
 
 def test_pivots_are_the_same_whoever_gives_the_corner():

@@ -10,25 +10,22 @@ import scipy.linalg
 import scipy.sparse
 from tolerance import assert_close
 
-from bochner._core.native import power_of_two
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features import IID, Maclaurin, Orthogonal, PolySketch, Positive, TensorSketch, draw
+from bochner.features import Maclaurin, PolySketch, Positive, TensorSketch, draw
 from bochner.features.random.positive import PositiveMap
-from bochner.features.sketch.polysketch import Hashed, Padded, Pairs, _balanced, capacity
-from bochner.features.sketch.powers import UnitRows, Weights, energies, log_coefficients, shares
+from bochner.features.sketch.polysketch import Hashed, Padded, Pairs, _balanced
+from bochner.features.sketch.powers import Weights, energies, shares
 from bochner.features.sketch.tensorsketch import CountSketch
 from bochner.kernels import (
     Coefficients,
-    Constant,
     DotExponential,
     DotProduct,
     Gaussian,
-    Linear,
     LogDerivatives,
     Matern,
     Polynomial,
 )
-from bochner.kernels.dotproduct import Binomial, ExponentialSeries
+from bochner.kernels.dotproduct import ExponentialSeries
 
 X2 = np.array([[0.8, -0.5], [0.3, 1.1]])
 X3 = np.array([[0.8, -0.5, 0.4], [0.3, 1.1, -0.2]])
@@ -96,15 +93,6 @@ def test_tensor_sketch_is_the_count_sketch_of_the_tensor_power(p, D):
     assert_close(CountSketch(h, s, D).of(X3), slow)
 
 
-def test_published_bound_of_the_tensor_sketch_variance_holds():
-    """Var ≤ (2 + 3ᵖ)|x|²ᵖ|y|²ᵖ/D, by far."""
-    rng = np.random.default_rng(0)
-    for p, D in itertools.product((1, 2, 3, 5), (16, 17)):
-        X = rng.normal(size=(2, 4))
-        norms = float((X[0] @ X[0]) * (X[1] @ X[1])) ** p
-        assert tensor_sketch_variance(X, p, D) <= (2 + 3**p) * norms / D
-
-
 # ---- PolySketch: every sign and every order there is
 
 
@@ -164,13 +152,6 @@ def test_all_pairs_are_the_tensor_product_and_exact():
         assert not less.below_kernel
 
 
-def test_capacity_is_the_number_of_pairs_below():
-    assert [capacity(n, 4, 1024, "balanced") for n in (1, 2, 3, 4, 5)] == [4, 16, 64, 256, 1024]
-    assert capacity(3, 4, 8, "balanced") == 32
-    assert capacity(7, 4, 8, "balanced") == 64
-    assert [power_of_two(n) for n in (1, 2, 3, 4, 5)] == [1, 2, 4, 4, 8]
-
-
 def test_hashed_leaf_is_an_osnap_matrix():
     """Two routes: the sparse product and a loop; s different rows for each column."""
     X = np.random.default_rng(1).normal(size=(3, 40))
@@ -223,26 +204,6 @@ def test_positive_features_of_long_rows_are_finite_where_their_factors_are_not()
 # ---- degrees
 
 
-@pytest.mark.parametrize("r", [0.3, 1.0, 4.0])
-def test_energies_of_the_exponential_are_poisson(r):
-    law = energies(ExponentialSeries(), np.array([r]))
-    for n in range(20):
-        exact = mpmath.exp(-(mpmath.mpf(r) ** 2)) * mpmath.mpf(r) ** (2 * n) / mpmath.factorial(n)
-        assert abs(law[n] - float(exact)) <= 1e-14
-    assert_close(law.sum(), 1.0)
-
-
-def test_energies_are_a_mean_over_rows_of_shares():
-    lengths = np.array([0.5, 3.0])
-    each = [energies(Binomial(3), lengths[i : i + 1]) for i in (0, 1)]
-    assert_close(energies(Binomial(3), lengths), (each[0] + each[1]) / 2)
-
-
-def test_log_coefficients_are_those_of_the_polynomial():
-    logs = log_coefficients(Binomial(3, 0.5, 2.0), np.arange(5))
-    assert_close(np.exp(logs), [0.125, 1.5, 6.0, 8.0, 0.0])
-
-
 @pytest.mark.parametrize("D", [1, 2, 7, 40, 1000])
 def test_shares_use_what_there_is_and_stand_for_every_degree(D):
     """Expected worth of each degree is one: core degrees once, others p times 1/p."""
@@ -279,12 +240,6 @@ def test_degrees_are_weighed_at_five_hundred_and_twelve_rows_from_the_first_to_t
             assert abs(sketch.width - wanted) <= 2
 
 
-def test_shares_stop_at_the_capacity():
-    law = np.array([0.0, 0.5, 0.5])
-    got = shares(law, lambda n: 4 if n == 1 else 1e9, 100, np.random.default_rng(0))
-    assert dict(zip(got.degrees, got.widths, strict=True)) == {1: 4, 2: 96}
-
-
 def test_published_maclaurin_draws_degrees_geometrically():
     phi = draw(
         DotExponential(), Maclaurin("geometric"), n_features=20_000, n_inputs=2, random_state=0
@@ -310,19 +265,6 @@ def test_weights_are_powers_of_the_length_in_one_exponent():
     )
 
 
-def test_inputs_split_into_direction_and_length():
-    X = np.array([[3.0, 0.0], [0.0, 0.0], [1.0, 1.0]])
-    inputs = UnitRows(np.array([1.0, 2.0]), 4.0)
-    for rows in (X, scipy.sparse.csr_array(X)):
-        U, lengths = inputs.split(rows)
-        U = U.toarray() if scipy.sparse.issparse(U) else U
-        assert_close(U * lengths[:, None], [[3.0, 0.0, 4.0], [0.0, 0.0, 4.0], [1.0, 2.0, 4.0]])
-        assert_close((U * U).sum(axis=1), np.ones(3))
-    U, lengths = UnitRows(np.ones(2)).split(X)
-    assert (U[1] == 0).all()
-    assert np.isfinite(U).all()
-
-
 # ---- refusals
 
 
@@ -345,13 +287,6 @@ def test_degrees_of_a_series_are_weighed_at_rows_or_a_radius(method):
     same = type(method)(radius=1.0)
     assert draw(DotExponential(), same, n_features=16, n_inputs=3, random_state=0).n_features == 16
     assert draw(Polynomial(2, 0.0), method, n_features=8, n_inputs=3).n_features <= 8
-
-
-@pytest.mark.parametrize("method", [Maclaurin(), TensorSketch(), PolySketch()], ids=repr)
-def test_one_feature_is_too_few_beside_an_exact_constant(method):
-    name = type(method).__name__
-    with pytest.raises(InvalidInput, match=rf"{name} requires two features or more .*; got 1\."):
-        draw(DotExponential(), method, n_features=1, X=X3)
 
 
 def test_a_divergent_series_is_refused():
@@ -379,22 +314,3 @@ def test_arguments_of_the_methods_are_checked():
         Positive(form="both")
     with pytest.raises(InvalidInput, match="requires an even number of features"):
         draw(Gaussian(), Positive(), n_features=7, n_inputs=2)
-
-
-def test_methods_print_as_code():
-    assert repr(PolySketch(inner=64)) == (
-        "PolySketch(pairs='balanced', inner=64, nonzeros=4, radius=None)"
-    )
-    assert repr(Positive(IID())) == "Positive(placement=IID(), form='hyperbolic')"
-    assert Positive() == Positive(Orthogonal())
-
-
-def test_exact_kernels_stay_exact():
-    for method in (Maclaurin(), TensorSketch(), PolySketch()):
-        for kernel in (Linear(), Constant(2.0), Linear() + 1.5, Polynomial(1, 2.0)):
-            phi = draw(kernel, method, n_features=64, X=X3, random_state=0)
-            Z = phi(X3)
-            if phi.below_kernel:
-                assert_close(Z @ Z.T, kernel(X3))
-            else:
-                assert (kernel, method) == (Polynomial(1, 2.0), TensorSketch())  # as published

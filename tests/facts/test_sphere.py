@@ -61,23 +61,6 @@ def test_the_kernel_is_one_of_the_chord():
     np.testing.assert_allclose(OnSphere("matern32", 7.0).diag(X), 1.0)
 
 
-CHORDS = {
-    "gaussian": lambda r: np.exp(-(r**2) / 2),
-    "exponential": lambda r: np.exp(-r),
-    "matern12": lambda r: np.exp(-r),
-    "matern32": lambda r: (1 + 3**0.5 * r) * np.exp(-(3**0.5) * r),
-    "matern52": lambda r: (1 + 5**0.5 * r + 5 * r**2 / 3) * np.exp(-(5**0.5) * r),
-    "rational_quadratic": lambda r: 1 / (1 + r**2 / 2),
-}
-
-
-@pytest.mark.parametrize("name", CHORDS)
-def test_names_stand_for_families_of_the_chord(name):
-    X = places(12)
-    chord = 2 * np.sin(angle(X, X) / 2) / np.deg2rad(25.0)
-    np.testing.assert_allclose(OnSphere(name, 25.0)(X), CHORDS[name](chord), atol=1e-9)
-
-
 def test_longitude_wraps_and_poles_are_points():
     k = OnSphere("matern12", 3.0)
     turned = k([[10.0, 179.5]], [[10.0, -179.5], [10.0, 180.5], [10.0, 540.5]])[0]
@@ -168,17 +151,6 @@ def test_waves_are_the_harmonics_of_the_features(degree):
     np.testing.assert_allclose(values.real, phi(X) @ coef, atol=1e-11)
 
 
-def test_addition_theorem():
-    """Σ_m Y_lm(x) Y_lm(y) = (2l + 1) P_l(cos θ)."""
-    X, L = places(25), 9
-    zonal = OnSphere(Zonal(tuple(2.0 * np.arange(L + 1) + 1), power=0))
-    Z = bo.draw(zonal, bo.SphericalHarmonics(L), n_features=(L + 1) ** 2, n_inputs=2)(X)
-    for l in range(L + 1):
-        Y = Z[:, l * l : (l + 1) ** 2]
-        expected = (2 * l + 1) * eval_legendre(l, np.cos(angle(X, X)))
-        np.testing.assert_allclose(Y @ Y.T, expected, atol=1e-10)
-
-
 def test_from_waves_is_the_adjoint():
     L, rng = 8, np.random.default_rng(3)
     c = harmonics_of_real(rng.standard_normal(((L + 1) ** 2, 2)), L)
@@ -248,13 +220,6 @@ def test_rows_on_parallels_have_a_block_for_each_order(centred):
     assert conjugate_gradients(M, problem.b, 1e-8).steps <= 2
 
 
-def test_rows_of_one_hemisphere_have_a_block_of_low_degrees():
-    X = places(200) * np.array([1.0, 0.15])
-    gram = problem_of(6, True, X)[0].gram
-    assert not gram.by_order
-    assert gram.preconditioner(0.5).low <= 6
-
-
 @pytest.mark.statistical
 def test_draws_have_the_covariance_of_the_posterior():
     """Sums of squares of 300 draws at each place: χ² of 300 about the exact; 6 σ at 600 places."""
@@ -321,20 +286,6 @@ def test_deviations_of_many_harmonics_are_by_solutions_and_by_draws():
     assert np.abs(many[:40] / few - 1).max() < 5 / np.sqrt(2 * 128)
 
 
-@pytest.mark.parametrize("Learner", [bo.GaussianProcessRegressor, bo.KernelRidge])
-def test_a_name_has_the_lengthscale_of_the_evidence(Learner):
-    """A sample path of lengthscale 20° with little noise is known to some 20 %: three of these."""
-    X = places(1200)
-    kernel, rng = OnSphere("matern52", 20.0), np.random.default_rng(0)
-    y = np.linalg.cholesky(kernel(X) + 1e-8 * np.eye(1200)) @ rng.standard_normal(1200)
-    y += 0.05 * rng.standard_normal(1200)
-    model = Learner("matern52", method=bo.SphericalHarmonics(30), random_state=0).fit(X, y)
-    assert isinstance(model.kernel_, OnSphere)
-    assert 8.0 < model.kernel_.lengthscale < 50.0
-    with pytest.raises(UnsupportedKernel, match="SphericalHarmonics serves the names"):
-        Learner("laplace", method=bo.SphericalHarmonics(5)).fit(X[:50], y[:50])
-
-
 def test_lengthscales_of_all_rows_have_a_larger_evidence():
     X = places(1500)
     kernel, rng = OnSphere("matern52", 40.0), np.random.default_rng(0)
@@ -347,61 +298,6 @@ def test_lengthscales_of_all_rows_have_a_larger_evidence():
     given = [make(OnSphere("matern52", ell)) for ell in (25.0, 60.0)]
     values = [fit.log_marginal_likelihood_value_ for fit in given]
     assert best.log_marginal_likelihood_value_ > max(values)
-
-
-@pytest.mark.parametrize(
-    "kernel", [KERNELS[3], OnSphere(Zonal((1.0, 0.5), power=0))], ids=["sum", "zonal"]
-)
-def test_lengthscales_that_are_not_known_are_not_chosen(kernel):
-    X, y = some(60)
-    model = bo.GaussianProcessRegressor(
-        kernel, method=bo.SphericalHarmonics(5), lengthscale="evidence"
-    )
-    with pytest.raises(UnsupportedKernel, match="Lengthscales on the globe are known of OnSphere"):
-        model.fit(X, y)
-
-
-def test_pieces_parts_and_files_are_the_whole(tmp_path):
-    X, y = some(200)
-    given = {"method": bo.SphericalHarmonics(12), "alpha": 0.1}
-    whole = bo.KernelRidge(OnSphere(), **given).fit(X, y)
-    pieces = bo.KernelRidge(OnSphere(), **given)
-    pieces.partial_fit(X[:70], y[:70]).partial_fit(X[70:], y[70:])
-    np.testing.assert_allclose(pieces.coef_, whole.coef_, atol=1e-6)
-    bo.save(whole, tmp_path / "m.bochner")
-    np.testing.assert_array_equal(bo.load(tmp_path / "m.bochner").predict(X), whole.predict(X))
-
-
-def test_maps_of_the_globe():
-    X, y = some(150)
-    model = bo.GaussianProcessRegressor(OnSphere(), method=bo.SphericalHarmonics(12)).fit(X, y)
-    field = model.predict_grid(lat=np.linspace(-90, 90, 7), lon=np.linspace(-180, 180, 13))
-    values = np.asarray(field)
-    np.testing.assert_allclose(values[[0, -1]], values[[0, -1], :1] * np.ones(13), atol=1e-7)
-    np.testing.assert_allclose(values[:, 0], values[:, -1], atol=1e-7)
-    drawn = bo.MapDisplay.from_estimator(model, 9)
-    assert drawn.globe
-    assert [*drawn.axes] == ["lat", "lon"]
-    assert (drawn.axes["lon"][0], drawn.axes["lat"][-1]) == (-180.0, 90.0)
-    ax = drawn.plot().ax_
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("lon", "lat")
-    assert model.sample_functions(2, random_state=0)(X[:5]).shape == (5, 2)
-
-
-def test_features_on_the_equator_and_at_the_poles_are_the_kernel():
-    kernel, X = OnSphere("gaussian", 40.0), [[0.0, 0.0], [0.0, 90.0], [90.0, 0.0], [-90.0, 5.0]]
-    Z = bo.draw(kernel, bo.SphericalHarmonics(30), n_features=961, n_inputs=2)(np.array(X))
-    np.testing.assert_allclose(Z @ Z.T, kernel(np.array(X)), atol=1e-9)
-
-
-def test_features_serve_every_learner():
-    X, y = some(200)
-    labels = y > np.median(y)
-    model = bo.LogisticRegression(
-        OnSphere(lengthscale=40.0), method=bo.SphericalHarmonics(), n_features=130
-    ).fit(X, labels)
-    assert model.map_.n_features == 121  # whole degrees
-    assert model.score(X, labels) > 0.85
 
 
 @pytest.mark.parametrize("degree", [0, 1001])

@@ -97,18 +97,6 @@ def test_spectrum_counts_words():
     assert sketch.n_features == 64
 
 
-def test_errors_of_random_features_are_those_of_their_number():
-    """Each entry is a mean of m independent numbers within ±1 (Hoeffding's inequality).
-
-    One of its 820 entries is beyond the limit in 10⁻⁶ of all draws.
-    """
-    rows, m = OF_EQUAL.rows(EQUAL), 8192
-    phi = bo.draw(OF_EQUAL, bo.Fourier(bo.IID()), n_features=2 * m, X=rows, random_state=0)
-    made, limit = phi(rows) @ phi(rows).T, (2 * np.log(2 * 820 / 1e-6) / m) ** 0.5
-    assert np.abs(made - OF_EQUAL(rows)).max() < limit
-    assert np.abs(made - OF_EQUAL.replace(average="root")(rows)).max() > limit  # a planted fault
-
-
 @pytest.mark.parametrize("method", ["nystrom", "mercer", "auto", "hermite"])
 def test_every_method_serves_sequences(method):
     rows = OF_EQUAL.rows(EQUAL)
@@ -159,28 +147,12 @@ def test_learners_take_lists_of_arrays(tmp_path):
     assert model.predict([TRACKS[5][:, 0]]).shape == (1,)
 
 
-def test_pieces_and_certificates_take_sequences():
-    y = EQUAL[:, :, 0].max(axis=1)
-    model = bo.KernelRidge(kernel=OF_EQUAL, n_features=64, random_state=0)
-    model.partial_fit(EQUAL[:20], y[:20]).partial_fit(EQUAL[20:], y[20:])
-    whole = bo.KernelRidge(kernel=OF_EQUAL, n_features=64, random_state=0).fit(EQUAL, y)
-    assert model.predict(EQUAL).shape == whole.predict(EQUAL).shape
-    assert whole.certificate_.epsilon < 1
-
-
 def test_free_numbers_within_are_found():
     y = np.cos(EQUAL[:, :, 0]).mean(axis=1)
     model = bo.KernelRidge(kernel=Windows(Gaussian(Free()), channels=2), random_state=0)
     model.fit(EQUAL, y)
     assert 0.1 < model.kernel_.kernel.lengthscale < 100
     assert model.score(EQUAL, y) > 0.9
-
-
-def test_few_sequences_of_many_windows_are_fitted_by_features():
-    X, y = RNG.normal(size=(150, 60)), RNG.normal(size=150)
-    model = bo.KernelRidge(kernel=Windows(Gaussian(), 3), random_state=0).fit(X, y)
-    assert isinstance(model.choice_.method, bo.Method)
-    assert not isinstance(model.choice_.method, bo.ExactKernel)
 
 
 def test_float32_and_sparse_rows():
@@ -213,17 +185,6 @@ def test_gradients_are_slopes(kernel, X):
         np.testing.assert_allclose(G[:, j], slope, atol=1e-7 * kernel.count(rows.shape[1]) ** 2)
         slope = (phi(up) - phi(down)) @ beta / (2 * step)
         np.testing.assert_allclose(of_features[:, j], slope, atol=1e-6)
-
-
-def test_torch_tensors_stay_in_their_library():
-    torch = pytest.importorskip("torch")
-    X = torch.asarray(EQUAL)
-    rows = OF_EQUAL.rows(X)
-    assert isinstance(rows, torch.Tensor)
-    assert_close(OF_EQUAL(rows).numpy(), OF_EQUAL(OF_EQUAL.rows(EQUAL)), factor=16)
-    tracks = torch.asarray(OF_TRACKS.rows(TRACKS))
-    phi = bo.draw(OF_TRACKS, "fourier", n_features=64, X=tracks, random_state=0)
-    assert_close(phi(tracks).numpy(), phi(tracks.numpy()), factor=64)
 
 
 @pytest.mark.parametrize(

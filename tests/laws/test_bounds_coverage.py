@@ -322,12 +322,3 @@ def test_draws_stay_below_the_guaranteed_error_as_often_as_it_says(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_guarantee_that_is_too_small_is_seen(name):
     assert misses(name, cases()[name].fault) > bar(name)
-
-
-def test_a_width_that_is_asked_is_enough():
-    """Bernstein's width for an error of 0.15 at 95 %, drawn 2000 times."""
-    width = Bernstein(1, 0.5).width(0.15)
-    errors = far_pair(2000, width // 2, np.random.default_rng(5))
-    assert (errors > 0.15).sum() <= binom.isf(ALARM, 2000, 0.05)
-    few = far_pair(2000, width // 8, np.random.default_rng(5))
-    assert (few > 0.15).sum() > binom.isf(ALARM, 2000, 0.05)

@@ -33,7 +33,7 @@ from bochner.kernels import (
     RationalQuadratic,
     Scaled,
 )
-from bochner.kernels.numbers import lifted, opened, places_of, traced, weighted, with_numbers
+from bochner.kernels.numbers import lifted, places_of, traced, weighted, with_numbers
 from bochner.selection.numbers import OnNumbers, spectral_peaks
 from bochner.selection.process import ProcessRows
 from bochner.solvers.ridge.criteria import CRITERIA
@@ -101,37 +101,6 @@ def test_derivatives_in_all_numbers_are_those_of_differences(kernel):
         assert abs(slope - expected) < 1e-6 * (1 + abs(expected)), place
 
 
-@pytest.mark.parametrize("kernel", TRACED, ids=range(len(TRACED)))
-def test_derivatives_in_some_numbers_are_those_among_all(kernel):
-    rng = np.random.default_rng(0)
-    X, C = rng.standard_normal((15, 2)), rng.standard_normal((15, 15))
-    every = traced(kernel, X)[1](C)
-    for place in every:
-        found = traced(kernel, X, {place}.__contains__)[1](C)
-        assert found.items() <= every.items()
-        assert place in found
-
-
-def test_a_shape_that_stays_is_not_varied(monkeypatch):
-    """Of a Matérn kernel that takes two matrices of Bessel functions."""
-    X, y = series(40)
-    rows = ProcessRows(X, y[:, None], np.ones(40), True)
-    of = OnNumbers(weighted(opened(Matern(1.5) * Gaussian() + Matern(2.5))), rows, CRITERIA["loo"])
-    at = of.starts(1, 0)[-1]
-    expected = of(at)
-    monkeypatch.delattr("bochner.kernels.numbers._in_shape")
-    assert_close(of(at)[1], expected[1])
-
-
-def test_derivatives_of_many_lengthscales_take_one_matrix(monkeypatch):
-    """Of twenty columns differences would take forty matrices more."""
-    X, calls = np.random.default_rng(0).standard_normal((9, 20)), []
-    evaluate = Laplace.evaluate
-    monkeypatch.setattr(Laplace, "evaluate", lambda k, X, Y: calls.append(k) or evaluate(k, X, Y))
-    traced(Laplace(tuple(range(1, 21))), X)[1](np.ones((9, 9)))
-    assert len(calls) == 1
-
-
 def test_a_number_that_a_kernel_of_ones_own_declares_is_found():
     X = np.random.default_rng(0).standard_normal((80, 1))
     model = bo.KernelRidge(Bent(Free(), Free()), method="exact", random_state=0)
@@ -190,22 +159,6 @@ def test_the_evidence_is_that_of_a_search_by_values_alone():
     gap = -brute.fun - found.log_marginal_likelihood_value_
     assert gap < 1.0, gap  # what one number more is worth to Akaike
     assert found.kernel_.right.kernel.left.period == 1.0
-
-
-def test_weights_with_a_given_amplitude_are_variances_as_in_scikit_learn():
-    X, y = series(80)
-    ours = bo.GaussianProcessRegressor(
-        SEASON, amplitude=1.0, method="nystrom", n_features=80, fit_intercept=False, random_state=0
-    ).fit(X, y)
-    wave = theirs.ExpSineSquared(1.0, 1.0, periodicity_bounds="fixed") * theirs.RBF(10.0)
-    kernel = 4.0 * theirs.RBF(5.0) + 1.0 * wave + theirs.WhiteKernel(0.01)
-    exact = Exact(kernel, n_restarts_optimizer=4, random_state=0).fit(X, y)
-    gap = exact.log_marginal_likelihood_value_ - ours.log_marginal_likelihood_value_
-    assert abs(gap) < 1.0, gap  # what one number more is worth to Akaike
-    x = np.linspace(0, 12, 50)[:, None]
-    mean, deviation = ours.predict(x, return_std=True)
-    # Two optima within one unit of the log evidence differ by a share of the deviation.
-    assert np.all(np.abs(mean - exact.predict(x)) < 0.5 * deviation + 0.05)
 
 
 @pytest.mark.filterwarnings("ignore:The optimal value found for dimension")
@@ -277,16 +230,6 @@ def test_all_numbers_are_found_where_none_is_free_and_that_is_asked_for(how):
     assert abs(found.left.scale + found.right.scale - 1) < 1e-3
 
 
-def test_a_value_without_free_numbers_stays_as_it_is():
-    X, y = series(60)
-    kernel = Gaussian(2.0) + Periodic(1.0) * Gaussian(5.0)
-    assert (
-        bo.GaussianProcessRegressor(kernel, n_features=60, random_state=0).fit(X, y).kernel_
-        == kernel
-    )
-    assert bo.KernelRidge(kernel, n_features=60, random_state=0).fit(X, y).kernel_ == kernel
-
-
 LEARNERS = {
     "ridge": bo.KernelRidge(SEASON, random_state=0),
     "exact": bo.KernelRidge(SEASON, method="exact", alpha=0.01, random_state=0),
@@ -311,25 +254,6 @@ def test_every_learner_of_targets_finds_them(name):
     assert np.corrcoef(found.predict(X), y)[0, 1] > 0.9
 
 
-def test_classes_are_told_apart_by_a_season():
-    X, y = series(150)
-    labels = y - 0.3 * X[:, 0] > 0
-    kernel = Periodic(1.0, "auto") + Gaussian("auto")
-    assert bo.SVC(kernel, random_state=0).fit(X, labels).score(X, labels) > 0.95
-
-
-def test_the_same_seed_gives_the_same_kernel_and_a_file_holds_it(tmp_path):
-    X, y = series(80)
-    first, second = (bo.KernelRidge(SEASON, random_state=3).fit(X, y) for _ in range(2))
-    assert first.kernel_ == second.kernel_
-    bo.save(first, tmp_path / "model.bochner")
-    again = bo.load(tmp_path / "model.bochner")
-    assert again.kernel == SEASON
-    assert again.kernel_ == first.kernel_
-    np.testing.assert_array_equal(again.predict(X), first.predict(X))
-    assert "Periodic(period=1.0, " in str(first.search_)
-
-
 def test_few_rows_and_constant_targets_take_the_starts():
     X, y = series(5)
     kernel = Gaussian(Free(2.0)) + Periodic(1.0, "auto")
@@ -337,13 +261,6 @@ def test_few_rows_and_constant_targets_take_the_starts():
     assert bo.KernelRidge(kernel, random_state=0).fit(X, y).kernel_ == plain
     X, _ = series(40)
     assert bo.KernelRidge(kernel, random_state=0).fit(X, np.ones(40)).kernel_ == plain
-
-
-def test_a_budget_ends_the_search():
-    X, y = series(100)
-    tuning = bo.tune(bo.KernelRidge(SEASON, random_state=0), X, y, budget=1e-6)
-    # One evaluation of each descent: of all starts, of the best, of their ends.
-    assert len(tuning.path) < 90
 
 
 # ---- what is refused
@@ -394,11 +311,6 @@ def test_values_of_a_kernel_without_numbers_are_refused(kernel):
 def test_bad_free_numbers_are_refused(make, message):
     with pytest.raises((InvalidInput, InvalidType), match=message):
         make()
-
-
-def test_free_numbers_may_start_at_a_bound():
-    for free in (Free(0.5, 0.5, 1.0), Free(1.0, 0.5, 1.0), Free(0.5, high=0.5), Free(low=0.1)):
-        assert Gaussian(free).lengthscale == free
 
 
 def test_free_numbers_need_targets_dense_rows_and_no_learned_metric():

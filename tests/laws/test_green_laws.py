@@ -11,7 +11,7 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
-from bochner.kernels import Box, Columns, Disc, Gaussian, GreenFunction, Laplace, Matern
+from bochner.kernels import Box, Disc, Gaussian, GreenFunction, Laplace, Matern
 from bochner.kernels.green import half_turns
 
 DISC = Disc(2.0, (1.0, -1.0))
@@ -187,23 +187,6 @@ def test_learners_keep_what_holds_at_the_boundary():
         predicted = model.fit(X, y).predict(np.vstack([rim, X[:9]]))
         assert np.abs(predicted[:2]).max() < 1e-8
         assert np.abs(predicted[2:] - y[:9]).max() < 0.1
-
-
-def test_one_column_of_several_has_a_boundary():
-    X = np.random.default_rng(0).uniform(1, 3, (20, 3))
-    kernel = Columns(GreenFunction(INTERVAL), (1,)) * Columns(Gaussian(), (0, 2))
-    assert_close(kernel(X), GreenFunction(INTERVAL)(X[:, 1:2]) * Gaussian()(X[:, ::2]))
-
-
-def test_files_keep_the_domain(tmp_path):
-    X = np.random.default_rng(0).uniform(-1, 1, (40, 2))
-    method = bo.LaplacianEigenfunctions()
-    kernel = GreenFunction(Disc(2.0, (0.5, 0.0)), "neumann", 1.0)
-    model = bo.KernelRidge(kernel, method=method, n_features=30, alpha=0.1).fit(X, X[:, 0])
-    bo.save(model, tmp_path / "disc.bochner")
-    again = bo.load(tmp_path / "disc.bochner")
-    assert again.kernel_ == kernel
-    np.testing.assert_array_equal(again.predict(X), model.predict(X))
 
 
 @pytest.mark.parametrize(

@@ -74,10 +74,6 @@ def test_a_root_is_found_once_and_is_no_part_of_the_value(kernel):
     assert twin.get_params() == kernel.get_params()
 
 
-def test_different_values_are_different():
-    assert len(set(KERNELS)) == len(KERNELS)
-
-
 @every_kernel
 def test_fields_cannot_be_set(kernel):
     assert not hasattr(kernel, "set_params")

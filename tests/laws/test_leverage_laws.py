@@ -11,7 +11,7 @@ import bochner as bo
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.fourier.leverage import LeverageFourierMap, leverages
 from bochner.features.method import Request
-from bochner.features.rules import as_method, draw_map
+from bochner.features.rules import draw_map
 from bochner.kernels import Constant, Exponential, Gaussian, Laplace, Linear, Matern
 
 SEEDS = range(100)
@@ -134,18 +134,6 @@ def test_the_spectral_distance_is_far_below_that_of_independent_frequencies(kern
 def test_what_cannot_be_drawn_is_refused_in_a_sentence(ask, error, message):
     with pytest.raises(error, match=message):
         ask()
-
-
-def test_names_plans_comparisons_and_files_know_the_method(tmp_path):
-    X = cube(200, 2)
-    y = np.sin(3 * X[:, 0]) + X[:, 1]
-    assert as_method("leverage") == bo.LeverageFourier()
-    model = bo.KernelRidge(Gaussian(0.5), method="leverage", n_features=64, random_state=0)
-    model.fit(X, y)
-    assert model.score(X, y) > 0.99
-    bo.save(model, tmp_path / "model.bochner")
-    np.testing.assert_array_equal(bo.load(tmp_path / "model.bochner").predict(X), model.predict(X))
-    assert "LeverageFourier()" in str(bo.compare(Gaussian(0.5), X, n_features=64, random_state=0))
 
 
 def test_constant_columns_and_one_row_are_served():

@@ -1,161 +1,205 @@
-"""Laws that maps of every family obey: shape, precision, blocks, layout, libraries, seeds, files."""
+"""Laws that maps of every class obey: shape, precision, blocks, libraries, seeds, files, bias."""
 
-from functools import cache
-from typing import NamedTuple
+from dataclasses import replace
 
 import array_api_strict
 import numpy as np
 import pytest
 import scipy.sparse
+import tolerance
 import torch
-from gallery import (
-    BASES,
-    COMPRESSED,
-    DEEP,
-    HERMITE,
-    N_COLUMNS,
-    NETWORKS,
-    POWERS,
-    PROJECTED,
-    SINES,
-    SKETCHED,
-    rows,
-)
+from gallery import EXACT, FOURIER, N_COLUMNS, POSITIVE, rows
 from layouts import assert_same_in_any_layout, in_library
+from maps import (
+    FAMILIES,
+    PAIR,
+    Case,
+    afresh,
+    drawn,
+    factor_of,
+    of_maps,
+    rows_of,
+    takes_sparse_rows,
+)
 from tolerance import assert_close
 
-from bochner.features import Compressed, Gegenbauer, HermiteMercer, MercerHarmonic, Nystrom, draw
-from bochner.kernels import Gaussian, Matern, NeuralTangent, Polynomial
+from bochner.features import IID, Fourier, HermiteMercer, Nystrom, draw
+from bochner.features.fourier.fourier import FourierMap, FourierPhaseMap
+from bochner.features.nystrom.nystrom import NystromMap
+from bochner.kernels import Gaussian, Matern
+from bochner.landmarks import Uniform
 from bochner.persist.values import NamedArrays, decode, encode
 
-
-class Family(NamedTuple):
-    """Pairs of kernel and method, the width, and how much their steps amplify rounding."""
-
-    pairs: list
-    width: int = 24
-    drawn_from: int = 40
-    factor: float = 1.0
-    random: bool = True
-
-
-PRODUCTS = [*BASES, *HERMITE, *COMPRESSED, *SINES, *PROJECTED]
-SOME_POWERS = (POWERS[1], POWERS[2], POWERS[4], POWERS[7], POWERS[8])
-RADIAL = [Gaussian(), Gaussian((0.5, 1.0, 3.0)), Matern(1.5), Polynomial(3), NeuralTangent(2)]
-FAMILIES = {
-    "sketches": Family([pair for pair in SKETCHED if pair[0] in SOME_POWERS]),
-    "networks": Family([*NETWORKS, *DEEP], width=48),
-    "products": Family(PRODUCTS, drawn_from=200, factor=1e4, random=False),
-    "Gegenbauer": Family(
-        [
-            (Gaussian((0.5, 1.0, 3.0)), Gegenbauer("monomial")),
-            (Polynomial(3, scale=0.2), Gegenbauer("monomial", order=2)),
-            (NeuralTangent(2), Gegenbauer()),
-            (Matern(1.5), Gegenbauer()),
-        ],
-        width=48,
-        drawn_from=60,
-    ),
-    "harmonics": Family(
-        [(kernel, MercerHarmonic()) for kernel in RADIAL], width=40, drawn_from=60, random=False
-    ),
-}
-CASES = [(name, pair) for name, family in FAMILIES.items() for pair in family.pairs]
+every_map = of_maps()
 DTYPES = ("float32", "float64")
-
-
-def takes_sparse_rows(pair):
-    """Sums over columns, products and averages over windows are of dense rows."""
-    by_column = "Laplace(" in repr(pair[0]) and not isinstance(pair[1], HermiteMercer)
-    return not by_column and "Product" not in repr(pair[0]) and pair[1] != Compressed(Nystrom(), 2)
-
-
-def named(case):
-    return f"{case[0]}-{case[1][1]!r}-{case[1][0]!r}"
-
-
-every_map = pytest.mark.parametrize("case", CASES, ids=named)
-of_sparse_rows = pytest.mark.parametrize(
-    "case", [case for case in CASES if takes_sparse_rows(case[1])], ids=named
-)
-
-
-@cache
-def numbered(number, seed):
-    name, pair = CASES[number]
-    family = FAMILIES[name]
-    X = rows(family.drawn_from)
-    return draw(*pair, n_features=family.width, X=X, random_state=seed)
-
-
-def drawn(case, seed=0):
-    return numbered(CASES.index(case), seed)
-
-
-def factor_of(case, dtype):
-    """In float32 the largest amplification is that of the inverse root of a kernel matrix."""
-    family, whitened = FAMILIES[case[0]], "Nystrom" in repr(case[1])
-    return family.factor if dtype == "float64" else 8.0 if whitened else 1.0
 
 
 @every_map
 def test_a_map_has_the_shape_it_says(case):
-    phi = drawn(case)
-    assert (phi.n_inputs, phi.kernel) == (N_COLUMNS, case[1][0])
-    assert 1 <= phi.n_features <= FAMILIES[case[0]].width
+    phi, X = drawn(case), rows_of(case, 7)
+    assert (phi.n_inputs, phi.kernel) == (X.shape[1], case.kernel)
+    most = FAMILIES[case.family].drawn_from if "Auto" in str(case) else 0
+    assert 1 <= phi.n_features <= max(FAMILIES[case.family].width, most)
     for n in (0, 7):
-        assert phi(rows(7)[:n]).shape == (n, phi.n_features)
+        assert phi(X[:n]).shape == (n, phi.n_features)
 
 
 @every_map
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_precision_blocks_and_layout_do_not_matter(case, dtype):
-    phi, X = drawn(case), rows(50)
-    assert_same_in_any_layout(
-        phi, X, phi(X), dtype, factor_of(case, dtype), sparse=takes_sparse_rows(case[1])
-    )
+    phi, X, factor = drawn(case), rows_of(case, 50), factor_of(case, dtype)
+    Z = phi(X)
+    if isinstance(phi, NystromMap):  # each precision has a root of its own
+        Z = phi(X.astype(dtype))
+        assert_close(Z @ Z.T, phi(X) @ phi(X).T, dtype, factor=200)
+    assert_same_in_any_layout(phi, X, Z, dtype, factor, sparse=takes_sparse_rows(case))
 
 
 @every_map
 @pytest.mark.parametrize("xp", [torch, array_api_strict], ids=["torch", "strict"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_array_library_gives_the_features_of_numpy(case, xp, dtype):
-    phi, X = drawn(case), rows(9).astype(dtype)
+    phi, X = drawn(case), rows_of(case, 9).astype(dtype)
     assert_close(in_library(phi, X, xp), phi(X), dtype, factor=20 * factor_of(case, dtype))
 
 
-@of_sparse_rows
+@of_maps(takes_sparse_rows)
 def test_a_map_drawn_from_sparse_rows_is_that_of_dense_rows(case):
-    name, pair = case
-    X = rows(60)
+    X = rows_of(case, 60)
     X[np.abs(X) < 0.7] = 0
-    maps = (
-        draw(*pair, n_features=FAMILIES[name].width, X=form(X), random_state=0)
-        for form in (np.asarray, scipy.sparse.csr_array)
-    )
+    maps = (afresh(case, X=form(X)) for form in (np.asarray, scipy.sparse.csr_array))
     one, other = (phi(X) for phi in maps)
-    assert_close(one @ one.T, other @ other.T, factor=100 * FAMILIES[name].factor)
+    factor = 1e6 if case.family == "landmarks" else 100 * FAMILIES[case.family].factor
+    assert_close(one @ one.T, other @ other.T, factor=factor)
 
 
 @every_map
 def test_seeds_reproduce_a_map_and_differ(case):
-    name, pair = case
-    family, X = FAMILIES[name], rows(60)
-    again = draw(*pair, n_features=family.width, X=rows(family.drawn_from), random_state=1)
-    assert (drawn(case, 1)(X) == again(X)).all()
-    assert not family.random or not np.allclose(drawn(case, 1)(X), drawn(case, 2)(X))
+    X = rows_of(case, 60)
+    assert (drawn(case, 1)(X) == afresh(case, 1)(X)).all()
+    fixed = "Given" in str(case) or case.kernel in EXACT
+    if FAMILIES[case.family].random and not fixed:
+        assert not np.array_equal(drawn(case, 1)(X), drawn(case, 2)(X))
 
 
 @every_map
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_map_from_a_file_has_the_same_bits(case, dtype):
-    phi, X, arrays = drawn(case), rows(30, seed=2).astype(dtype), NamedArrays()
+    phi, X, arrays = drawn(case), rows_of(case, 30, seed=2).astype(dtype), NamedArrays()
+    if any(word in repr(case.kernel) for word in ("function", "weight")):
+        return  # functions have no place in a file
     text = encode(phi, arrays)
     assert decode(text, arrays.by_name)(X).tobytes() == phi(X).tobytes()
-    assert decode(encode(case[1][1], arrays), arrays.by_name) == case[1][1]
+    assert decode(encode(case.method, arrays), arrays.by_name) == case.method
 
 
 def test_a_planted_map_that_depends_on_its_block_is_caught():
     X = rows(50)
     with pytest.raises(AssertionError):
         assert_same_in_any_layout(lambda A: A - A.mean(axis=0), X, X - X.mean(axis=0), "float64")
+
+
+# ---- below the kernel, and certified
+
+
+def lowest(phi, X):
+    """Smallest eigenvalue of K − ZZᵀ, as a share of the largest of k(x, x)."""
+    Z, K = phi(X).astype(np.float64), phi.kernel(X.astype(np.float64))
+    return np.linalg.eigvalsh(K - Z @ Z.T)[0] / np.diag(K).max()
+
+
+def interpolated(case, phi):
+    """What the interpolant in the radius of harmonics may add, as a share of k(x, x)."""
+    if case.family != "harmonics":
+        return 0.0
+    X = rows(400, seed=2)
+    return 1e-4 * phi.residual(X).mean() / phi.kernel.diag(X).max()
+
+
+@every_map
+def test_a_map_that_says_so_stays_below_the_kernel_for_rows_seen_or_not(case):
+    X = np.concatenate([rows_of(case, 40), rows_of(case, 30, seed=6), 2 * rows_of(case, 9, 7)])
+    if case.family == "harmonics":
+        X = X[:70]  # beyond all radii seen: tests/laws/test_zonal_map_laws.py
+    maps = [drawn(case, seed) for seed in range(6 if case.family == "sketches" else 2)]
+    if maps[0].below_kernel:
+        slack = len(X) * interpolated(case, maps[0])
+        assert lowest(maps[0], X) > -1e-9 - slack
+        assert lowest(maps[0], X.astype(np.float32)) > -1e-3 - slack
+    elif FAMILIES[case.family].random:
+        assert min(lowest(phi, X) for phi in maps) < -1e-9
+
+
+@of_maps(lambda case: case.family in ("landmarks", "harmonics", "products"))
+def test_the_residual_bounds_every_error_of_the_kernel(case):
+    phi, X, Y = drawn(case), rows(50, seed=8), 1.5 * rows(40, seed=9)
+    if not (phi.below_kernel and hasattr(phi, "residual")):
+        return
+    e, f, diag = phi.residual(X), phi.residual(Y), phi.kernel.diag(X)
+    assert e.dtype == np.float64
+    assert e.min() >= 0
+    between = np.sqrt(np.outer(e, f))
+    slack = 1e-7 * np.sqrt(np.outer(diag, phi.kernel.diag(Y)))
+    slack = slack + (1e-3 * (between + e.mean()) if case.family == "harmonics" else 0.0)
+    assert (np.abs(phi.kernel(X, Y) - phi(X) @ phi(Y).T) <= between + slack).all()
+    assert_close(e, np.maximum(diag - (phi(X) ** 2).sum(axis=1), 0), factor=1e5)
+    of_torch = phi.residual(torch.asarray(X))
+    assert isinstance(of_torch, torch.Tensor)
+    assert_close(of_torch.numpy(), e, factor=1e5)
+
+
+def test_planted_faults_are_above_the_kernel():
+    X = rows(60)
+    landmarks = draw(Gaussian(), Nystrom(Uniform()), n_features=24, X=X, random_state=0)
+    Z, K = 1.01 * landmarks(X), Gaussian()(X)
+    assert np.linalg.eigvalsh(K - Z @ Z.T)[0] < -1e-3
+    phi = draw(Gaussian(), HermiteMercer(scale=1.0), n_features=100, X=X, random_state=0)
+    assert lowest(phi, X) > -1e-9 > lowest(replace(phi, axes=1.1 * phi.axes), X)
+
+
+# ---- unbiased
+
+
+def is_random(case):
+    """Features whose mean over seeds is the kernel; those of Gegenbauer are of a cut kernel."""
+    if case.family == "networks":
+        return getattr(case.kernel, "depth", 1) == 1
+    return case.family == "sketches" or case.method in FOURIER
+
+
+def bias(case, maps):
+    """Rows are short, so that products of many factors are not far from normal."""
+    X = (0.5 if case.family == "sketches" else 0.7) * rows(5, seed=3)[:4]
+    return tolerance.bias(case.kernel(X), [phi(X) for phi in maps], comparisons=6000)
+
+
+def many(case):
+    return [afresh(case, seed, 48) for seed in range(40 if "QMC" in str(case) else 100)]
+
+
+@pytest.mark.statistical
+@of_maps(is_random)
+def test_features_are_unbiased(case):
+    assert bias(case, many(case)) < 1
+
+
+GAUSSIAN = Case("frequencies", Gaussian(), PAIR)
+
+
+@pytest.mark.statistical
+def test_planted_faults_of_frequencies_are_seen():
+    """Another lengthscale, phases that are absent, one χ² for each coordinate."""
+    assert bias(GAUSSIAN, many(GAUSSIAN)) < 1
+    assert bias(GAUSSIAN, many(Case("frequencies", Gaussian(1.4), PAIR))) > 1
+    phases = many(GAUSSIAN._replace(method=Fourier(IID(), "phase")))
+    faults = [FourierPhaseMap(p.kernel, p.frequencies, 0 * p.phases, 1.0) for p in phases]
+    assert bias(GAUSSIAN, phases) < 1 < bias(GAUSSIAN, faults)
+    rng, kernel = np.random.default_rng(0), Matern(0.5, lengthscale=1.5)
+    drawn_t = (rng.standard_t(1.0, (N_COLUMNS, 24)) / 1.5 for _ in range(120))
+    assert bias(GAUSSIAN._replace(kernel=kernel), [FourierMap(kernel, W, 1.0) for W in drawn_t]) > 1
+
+
+@pytest.mark.parametrize("method", POSITIVE, ids=repr)
+def test_positive_features_are_positive(method):
+    phi = draw(Gaussian(2.0), method, n_features=24, X=rows(40), random_state=0)
+    assert (phi(3 * rows(50)) > 0).all()

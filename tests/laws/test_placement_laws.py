@@ -65,17 +65,6 @@ def variances(kernel, d):
 SAMPLED = [Gaussian(), Laplace(3.0), Matern(1.5), Exponential(2.0), RationalQuadratic(0.8)]
 
 
-def test_pairs_have_the_lower_variance_for_the_kernels_that_the_pages_name():
-    """k(2δ) < 2k(δ)² for any δ: Gaussian, Laplace, and Matérn of smoothness ½ or more alone."""
-    delta, zero = np.geomspace(1e-3, 12, 200)[:, None], np.zeros((1, 1))
-
-    def always(kernel):
-        return bool((kernel(2 * delta, zero) < 2 * kernel(delta, zero) ** 2).all())
-
-    assert all(map(always, [Gaussian(), Laplace(), *map(Matern, (0.5, 0.7, 1.5, 2.5))]))
-    assert not always(Matern(0.2))
-
-
 @pytest.mark.statistical
 @pytest.mark.parametrize("kernel", SAMPLED, ids=repr)
 def test_variance_of_independent_frequencies_is_the_closed_form(kernel):
@@ -107,18 +96,6 @@ def test_variance_of_orthogonal_frequencies_is_the_closed_form(d, m):
     # The planted fault: independent directions.
     independent = estimates(Gaussian(), Fourier(IID()), 2 * m, d)
     assert variance_excess(independent, expected, 4 * len(DISTANCES)) > 1
-
-
-@pytest.mark.parametrize("d", [1, 2, 5])
-def test_blocks_of_orthogonal_frequencies_are_orthogonal_and_differ(d):
-    W = Orthogonal().place(Matern(1.5).spectral_measure(d), 3 * d + 1, np.random.default_rng(0))
-    assert W.shape == (d, 3 * d + 1)
-    directions = W / np.linalg.norm(W, axis=0)
-    for start in range(0, 3 * d, d):
-        block = directions[:, start : start + d]
-        assert_close(block.T @ block, np.eye(d))
-    if d > 1:
-        assert not np.allclose(np.abs(directions[:, :d]), np.abs(directions[:, d : 2 * d]))
 
 
 @pytest.mark.parametrize("m", [1, 40, 90, 150, 310])
@@ -165,24 +142,7 @@ def test_few_frequencies_of_many_columns_take_little_memory():
         assert peak < 20 * W.nbytes, placement
 
 
-def test_orthogonal_blocks_are_stretched_by_the_lengthscales():
-    scales = (0.5, 2.0, 8.0)
-    kernel = Gaussian(scales)
-    W = Orthogonal().place(kernel.spectral_measure(3), 3, np.random.default_rng(0))
-    unit = Orthogonal().place(Gaussian().spectral_measure(3), 3, np.random.default_rng(0))
-    assert_close(W * np.array(scales)[:, None], unit)
-
-
 EVERY = [*PLACEMENTS, QMC("halton"), Structured(), Fastfood()]
-
-
-@pytest.mark.parametrize("placement", EVERY, ids=repr)
-@pytest.mark.parametrize("m", [1, 2, 7, 64])
-def test_any_number_of_frequencies_is_placed(placement, m):
-    W = placement.place(Gaussian().spectral_measure(4), m, np.random.default_rng(0))
-    assert W.shape == (4, m)
-    assert W.dtype == np.float64
-    assert np.isfinite(W).all()
 
 
 # ---- nested

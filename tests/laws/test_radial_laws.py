@@ -1,7 +1,6 @@
 """Laws of radial kernels: every rotation-invariant kernel of the gallery, degree by degree."""
 
 import math
-import pickle
 
 import numpy as np
 import pytest
@@ -18,16 +17,14 @@ from bochner.kernels import (
     DotExponential,
     DotProduct,
     Gaussian,
-    Kernel,
     Linear,
     LogDerivatives,
     Matern,
     NeuralTangent,
     Polynomial,
     Radial,
-    Zonal,
 )
-from bochner.kernels.radial import isotropic, monomials, radial_kernels
+from bochner.kernels.radial import monomials, radial_kernels
 from bochner.kernels.zonal import gegenbauers
 
 DIMENSIONS = [1, 2, 3, 9]
@@ -101,16 +98,6 @@ def test_every_degree_is_positive_semidefinite(kernel, d):
 
 
 @every_kernel
-@every_dimension
-def test_there_is_no_direction_at_radius_zero(kernel, d):
-    R = radial_kernels(kernel, d).matrices(5, RADII, RADII)
-    assert (R[1:, 0] == 0).all()
-    assert (R[1:, :, 0] == 0).all()
-    at_zero = kernel(np.zeros((1, d)))[0, 0]
-    assert R[0, 0, 0] == pytest.approx(at_zero, abs=1e-15)
-
-
-@every_kernel
 def test_one_degree_is_that_of_all(kernel):
     radial = radial_kernels(kernel, 3)
     s = RADII[2:5]
@@ -143,21 +130,6 @@ def test_monomials_factor_the_radial_kernels(kernel, d):
         assert_close((h[n == k] ** 2).sum(axis=0), expected)
 
 
-@every_kernel
-def test_zonal_kernels_have_one_radial_function_a_degree(kernel):
-    radial = radial_kernels(kernel, 3)
-    if radial.zonal:
-        for R in radial.matrices(6, RADII, RADII):
-            assert np.linalg.matrix_rank(R) <= 1
-    assert radial.zonal == (
-        type(getattr(kernel, "kernel", kernel)).__module__ in ZONAL_MODULES
-        and "Gen" not in repr(kernel)
-    )
-
-
-ZONAL_MODULES = ("bochner.kernels.zonal",)
-
-
 @pytest.mark.parametrize("d", [3, 8])
 @pytest.mark.parametrize(("kernel", "absent"), [(ArcCosine(0), 0), (ArcCosine(1), 1)])
 def test_degrees_that_parity_forbids_are_none_however_high(kernel, absent, d):
@@ -169,23 +141,6 @@ def test_degrees_that_parity_forbids_are_none_however_high(kernel, absent, d):
     assert (found[~forbidden & (degrees <= 30)] > 0).all()
 
 
-@every_kernel
-def test_radial_kernels_are_values_of_their_dimension(kernel):
-    radial = radial_kernels(kernel, 5)
-    assert radial.n_inputs == 5
-    assert pickle.loads(pickle.dumps(radial)) == radial
-    assert radial == radial_kernels(kernel, 5)
-    assert radial != radial_kernels(kernel, 4)
-
-
-@pytest.mark.parametrize("kernel", [k for k in STATIONARY if isinstance(k, Radial)], ids=repr)
-def test_isotropic_kernels_are_unit_kernels_of_divided_rows(kernel):
-    unit, scales = isotropic(kernel, 3)
-    X = np.random.default_rng(0).normal(size=(9, 3))
-    assert_close(unit(X / scales), kernel(X))
-    radial_kernels(unit, 3)
-
-
 def test_planted_fault_a_forgotten_count_is_seen():
     """Without α_l the sum of degrees is another kernel."""
     r = np.ones(1)
@@ -194,18 +149,6 @@ def test_planted_fault_a_forgotten_count_is_seen():
     counts = np.array([n_harmonics(l, 3) for l in range(20)])
     assert R.sum() == pytest.approx(1.0, abs=1e-14)
     assert abs((R / counts).sum() - 1) > 0.1
-
-
-@pytest.mark.parametrize("kernel", [Linear(), Zonal((1.0,)), Constant(1.0)], ids=repr)
-def test_degrees_beyond_the_last_are_zero(kernel: Kernel):
-    assert (radial_kernels(kernel, 4).matrices(40, RADII, RADII)[2:] == 0).all()
-
-
-def test_a_lengthscale_is_inside():
-    near = radial_kernels(Matern(1.5, 2.0), 3).matrices(4, 2 * RADII, 2 * RADII)
-    assert_close(near, radial_kernels(Matern(1.5), 3).matrices(4, RADII, RADII))
-    equal = radial_kernels(Gaussian((2.0, 2.0, 2.0)), 3)
-    assert equal == radial_kernels(Gaussian(2.0), 3)
 
 
 def test_a_series_by_its_derivatives_is_that_by_its_name():

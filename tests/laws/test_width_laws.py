@@ -77,22 +77,6 @@ def test_planted_fault_a_tolerance_taken_for_its_square_is_seen():
     assert np.sum(np.array(errors) > TOLERANCE) > 3
 
 
-def test_what_was_tried_is_told_in_order_and_in_words():
-    X = rows(0, 300)
-    found = required_features(
-        KERNEL, "orthogonal", X, alpha=2.0, wanted=Tolerance(0.7), random_state=0
-    )
-    widths = [t.n_features for t in found.tried]
-    assert widths[0] == 64
-    seconds = [t.seconds for t in found.tried]
-    assert seconds == sorted(seconds)
-    assert found.n_features == found.map.n_features
-    assert str(found) == (
-        f"{found.n_features:,} features of Fourier(): ε ≈ {found.epsilon:.2g}, within 0.7 at "
-        "alpha = 2."
-    )
-
-
 @pytest.mark.parametrize(
     ("wanted", "limit", "words"),
     [
@@ -146,17 +130,6 @@ def test_an_open_method_is_no_wider_than_landmarks_where_few_rows_are_far_away()
     )
     assert found.limit is None
     assert found.n_features <= 1.2 * landmarks.n_features
-
-
-def test_few_features_are_found_where_few_are_enough():
-    X = rows(7, 300)
-    kernel = Gaussian(20.0)
-    found = required_features(
-        kernel, "orthogonal", X, alpha=100.0, wanted=Tolerance(0.5), random_state=0
-    )
-    assert found.limit is None
-    assert found.n_features < 16
-    assert [t.n_features for t in found.tried[:3]] == [64, 32, 16]
 
 
 def test_draw_is_enough_at_a_penalty():
@@ -214,12 +187,6 @@ def test_an_excess_is_that_of_leave_one_out_over_the_exact_kernel():
     assert "within 5 % of the exact kernel's error" in str(found)
     model = bo.KernelRidge(KERNEL, n_features=wanted, random_state=0).fit(X, y[:, 0])
     assert "leave-one-out error" in model.choice_.reason
-
-
-def test_features_without_targets_are_enough_at_a_thousandth_of_the_rows():
-    X = rows(3, 500)
-    features = bo.KernelFeatures(KERNEL, n_features="auto", random_state=0).fit(X)
-    assert true_epsilon(features.map_, X, 0.5) <= 0.1
 
 
 def test_the_penalty_is_that_of_leave_one_out_by_brute_force():

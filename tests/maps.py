@@ -1,0 +1,182 @@
+"""One table of feature maps: each class with each kind of kernel once; the whole product is slow."""
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from gallery import (
+    BASES,
+    COMPRESSED,
+    DEEP,
+    DENSE_ONLY,
+    FOURIER,
+    GEGENBAUER,
+    HERMITE,
+    LANDMARKS,
+    MAPS,
+    MERCER,
+    N_COLUMNS,
+    NETWORKS,
+    OTHERS,
+    POWERS,
+    PROJECTED,
+    SERIES,
+    SINES,
+    SKETCHED,
+    STATIONARY,
+    WITHOUT_FREQUENCIES,
+    rows,
+)
+
+from bochner.features import (
+    Auto,
+    Compressed,
+    Fastfood,
+    Fourier,
+    Gegenbauer,
+    HermiteMercer,
+    LeverageFourier,
+    Nystrom,
+    Structured,
+    draw,
+)
+from bochner.features.nystrom.nystrom import NystromMap
+from bochner.kernels import Gaussian, Matern, NeuralTangent, Polynomial
+
+
+class Family(NamedTuple):
+    """Pairs of kernel and method, their whole product, and how much rounding they amplify."""
+
+    pairs: list
+    product: list = []  # noqa: RUF012
+    width: int = 24
+    drawn_from: int = 40
+    factor: float = 1.0
+    random: bool = True
+    columns: int = N_COLUMNS
+
+
+class Case(NamedTuple):
+    family: str
+    kernel: object
+    method: object
+
+    def __str__(self):
+        return f"{self.family}-{self.method!r}-{self.kernel!r}"
+
+
+PAIR, PHASE = FOURIER[:2]
+SOME_POWERS = (POWERS[1], POWERS[2], POWERS[4], POWERS[7])
+BY_WAVES = [p for p in MAPS if p[1] in FOURIER]
+BY_ROWS = [p for p in MAPS if isinstance(p[1], Nystrom | Auto)]
+RADIAL = (Gaussian(), Gaussian((0.5, 1.0, 3.0)), Matern(1.5), Polynomial(3), NeuralTangent(2))
+FAMILIES = {
+    "frequencies": Family(
+        [
+            *zip((STATIONARY[i] for i in (1, 3, 13, 11, 8, 10)), FOURIER, strict=True),
+            *((k, PHASE if i % 3 == 0 else PAIR) for i, k in enumerate((STATIONARY[6], *OTHERS))),
+            *(p for p in BY_WAVES if p[1] == PAIR and p[0] not in (*STATIONARY, *OTHERS)),
+            (Gaussian(0.7), LeverageFourier()),
+        ],
+        product=BY_WAVES,
+        factor=16.0,
+    ),
+    "transforms": Family(
+        [
+            (Matern(1.5, lengthscale=8.0), Fourier(placement, form))
+            for placement in (Structured(), Fastfood())
+            for form in ("pair", "phase")
+        ],
+        width=300,
+        columns=100,
+    ),
+    "landmarks": Family(
+        [
+            *((Gaussian(), method) for method in LANDMARKS),
+            *((k, Nystrom()) for k in (STATIONARY[8], *OTHERS[2:4], SERIES[0], *SERIES[-2:])),
+            *((k, Nystrom()) for k in WITHOUT_FREQUENCIES[2:6]),
+            (Gaussian(2.0), Auto()),
+        ],
+        product=BY_ROWS,
+    ),
+    "sketches": Family([p for p in SKETCHED if p[0] in SOME_POWERS], product=SKETCHED),
+    "networks": Family([*NETWORKS[:4], *NETWORKS[-5:], *DEEP], product=NETWORKS, width=48),
+    "products": Family(
+        [*BASES, *HERMITE[2:6], *HERMITE[-2:], *COMPRESSED, *SINES[:3], *PROJECTED],
+        product=[*HERMITE, *SINES],
+        drawn_from=200,
+        factor=1e4,
+        random=False,
+    ),
+    "Gegenbauer": Family(
+        [
+            (Gaussian((0.5, 1.0, 3.0)), Gegenbauer("monomial")),
+            (Polynomial(3, scale=0.2), Gegenbauer("monomial", order=2)),
+            (NeuralTangent(2), Gegenbauer()),
+            (Matern(1.5), Gegenbauer()),
+        ],
+        product=GEGENBAUER,
+        width=48,
+        drawn_from=60,
+    ),
+    "harmonics": Family(
+        [p for p in MERCER if p[0] in RADIAL],
+        product=MERCER,
+        width=40,
+        drawn_from=60,
+        random=False,
+    ),
+}
+CASES = [Case(name, *pair) for name, family in FAMILIES.items() for pair in family.pairs]
+PRODUCT = [Case(name, *pair) for name, family in FAMILIES.items() for pair in family.product]
+PRODUCT = [case for case in PRODUCT if case not in CASES]
+
+
+def of_maps(wanted=lambda case: True):
+    """Run a test with each case that is wanted: those of the whole product are slow."""
+    slow = (pytest.param(case, marks=pytest.mark.slow) for case in PRODUCT if wanted(case))
+    return pytest.mark.parametrize("case", [*filter(wanted, CASES), *slow], ids=str)
+
+
+def takes_sparse_rows(case):
+    """Sums over columns, products and averages over windows are of dense rows."""
+    words = repr(case.kernel)
+    if isinstance(case.method, HermiteMercer):
+        return "Product" not in words
+    dense = any(word in words for word in DENSE_ONLY) and case.family != "Gegenbauer"
+    return not dense and "Product" not in words and case.method != Compressed(Nystrom(), 2)
+
+
+def rows_of(case, n, seed=0):
+    """Return n rows of as many columns as the family has."""
+    d = FAMILIES[case.family].columns
+    return rows(n, seed) if d == N_COLUMNS else np.random.default_rng(seed).normal(size=(n, d))
+
+
+def afresh(case, seed=0, width=None, X=None):
+    """Draw the map of a case."""
+    family = FAMILIES[case.family]
+    X = rows_of(case, family.drawn_from) if X is None else X
+    ask = {"n_features": width or family.width, "X": X, "random_state": seed}
+    return draw(case.kernel, case.method, **ask)
+
+
+@cache
+def _numbered(number, seed):
+    return afresh([*CASES, *PRODUCT][number], seed)
+
+
+def drawn(case, seed=0):
+    """Return the map of a case, drawn once."""
+    return _numbered([*CASES, *PRODUCT].index(case), seed)
+
+
+def factor_of(case, dtype):
+    """Return how many roundings a map has: the inverse root of a kernel matrix amplifies most."""
+    family, phi = FAMILIES[case.family], drawn(case)
+    if isinstance(phi, NystromMap):
+        least = 200 if dtype == "float32" else 1e4
+        return max(least, np.abs(phi.root(np.dtype(dtype))).sum(axis=0).max())
+    whitened = "Nystrom" in repr(case.method)
+    return family.factor if dtype == "float64" else 8.0 if whitened else min(family.factor, 16.0)
