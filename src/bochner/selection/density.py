@@ -127,21 +127,13 @@ class DensePlaces:
         near = NearRows.of(kernel, rows, seed, centred)
         return DensePlaces(X[some], y[some], w[some], fit, near)
 
-    def best(
-        self, found: Tuning, others: Iterable[TunedKernel] = ()
-    ) -> tuple[AtDensity, AtDensity | None]:
-        """Return the best of the kernels that a search compared and others, and its rival.
-
-        The best is at its best scale. Its rival is the kernel that the search found, or, where it
-        is the best, the next one: a few places say little of rows that are far from one another.
-        """
-        kernels = (*rivals(found), *(each.kernel for each in others))
-        first, rest = self.at(found.kernel, 1.0), [self.at(each, 1.0) for each in kernels]
-        best = first
-        for judged in rest:
+    def best(self, found: Tuning, others: Iterable[TunedKernel] = ()) -> AtDensity:
+        """Return the best of the kernels that a search compared and others, at its best scale."""
+        best = self.at(found.kernel, 1.0)
+        for kernel in (*rivals(found), *(each.kernel for each in others)):
+            judged = self.at(kernel, 1.0)
             best = judged if judged.surely_below(best, WORTH_KERNEL) else best
-        next_one = min(rest, key=lambda each: each.error, default=None)
-        return self.scaled(best), next_one if best is first else first
+        return self.scaled(best)
 
     def scaled(self, best: AtDensity) -> AtDensity:
         """Shorten or lengthen all lengthscales while the leave-one-out error falls."""

@@ -32,8 +32,8 @@ from bochner.models._kernel_sum import KernelSum
 from bochner.models.coupling import DenseCoupling
 from bochner.models.error_law import LEFT_OUT_ROWS, ErrorLaw, LeftOutRows
 from bochner.models.ridge.gathered import GatheredRows, gather, of_differences
-from bochner.models.ridge.local import LocalRows
-from bochner.models.ridge.methods import DIRECT_ROWS, ExactKernel, LocalKernel
+from bochner.models.ridge.local import among_near_rows
+from bochner.models.ridge.methods import DIRECT_ROWS, ExactKernel
 from bochner.models.ridge.shown import ShownRidge
 from bochner.models.ridge.sums import RidgeSpec, warned
 from bochner.selection.choose import choose, choose_for_matrix
@@ -331,7 +331,7 @@ def chosen_by_matrix(
     found, metric = choose_for_matrix(spec.features, sample, share, spec.fit_intercept)
     if found.compared and share is None and len(rows.w) > SAMPLE_ROWS and not is_sparse(sample.X):
         inside = replace(rows, X=sample.X)
-        found = LocalRows.of(spec, LocalKernel(), inside, (found, metric, None, sample)).found
+        found = among_near_rows(spec, inside, (found, metric, None, sample))[0]
     return found, metric, curves, sample
 
 

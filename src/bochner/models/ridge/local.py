@@ -29,12 +29,12 @@ from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import draw_map
 from bochner.kernels.algebra import Transformed
 from bochner.kernels.kernel import Kernel
-from bochner.models._calibration import Calibration, log_loss_of_signs
+from bochner.models._calibration import Calibration
 from bochner.models._kernel_sum import KernelSum
 from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.ridge.gathered import GatheredRows, gather, of_differences
 from bochner.models.ridge.grid import GridFit, fit_chosen_waves
-from bochner.models.ridge.methods import MANY_ROWS, LocalKernel
+from bochner.models.ridge.methods import LocalKernel
 from bochner.models.ridge.shown import ShownRidge
 from bochner.models.ridge.sums import RidgeSpec, warned
 from bochner.selection.choose import choose_for_matrix
@@ -47,7 +47,7 @@ from bochner.selection.near import tuned_among_near_rows
 from bochner.selection.record import LearnedMetric, Tuning
 from bochner.selection.search import error_near_median
 from bochner.selection.tree import RowTree, grow
-from bochner.solvers.ridge.groups import TINY, Group, Reduced, reduced_at
+from bochner.solvers.ridge.groups import Group, Reduced, reduced_at
 from bochner.solvers.ridge.path import least_alpha
 from bochner.solvers.ridge.solution import Solution
 from bochner.sums.executor import LOCAL, Executor, require_order
@@ -237,6 +237,28 @@ def fit_local(
     return warned(LocalFit(inputs, spec, table.chosen, shape, *parts, read, judged))
 
 
+def among_near_rows(
+    spec: RidgeSpec, rows: GatheredRows, start: Found
+) -> tuple[Tuning, AtDensity, DensePlaces]:
+    """Choose the kernel and its scale in neighbourhoods, which are as dense as the whole table.
+
+    Returns the search with these steps, the chosen kernel, and the neighbourhoods.
+    """
+    seed, (found, _, curves, sample) = spec.features.seed, start
+    X = rows.X if curves is None else curves.inputs(rows.X)
+    asked = seed, spec.fit_intercept, spec.alpha, spec.per_target, found.share
+    places = DensePlaces.of(found.kernel, (X, rows.y, rows.w), *asked)
+    dense_sample = spec.features.is_quick and len(sample) == len(rows.w)
+    is_open = isinstance(spec.features.kernel, str) and not dense_sample
+    others: list[TunedKernel] = []
+    if is_open and isinstance(spec.alpha, str):  # a given penalty needs its own scale
+        bent = sample if curves is None else replace(sample, X=curves.inputs(sample.X))
+        asked_near = (X, rows.y, rows.w), bent, seed, spec.fit_intercept
+        others = list(tuned_among_near_rows(found, *asked_near))
+    best = places.best(found, others) if is_open else places.at(found.kernel, 1.0)
+    return places.noted(found, best, others), best, places
+
+
 @dataclass(frozen=True, eq=False)
 class LocalRows:
     """All rows of a fit, the kernel that was chosen for them, and their leaves.
@@ -269,43 +291,9 @@ class LocalRows:
 
     @staticmethod
     def of(spec: RidgeSpec, method: LocalKernel, rows: GatheredRows, start: Found) -> "LocalRows":
-        """Choose the kernel, its scale, the penalty and the landmarks, and split rows.
-
-        Near rows may prefer another kernel than the sample did. Of up to 16,384 rows both kernels
-        are fitted to all rows, and leave-one-out errors decide.
-        """
-        seed, (found, _, curves, sample) = spec.features.seed, start
-        X = rows.X if curves is None else curves.inputs(rows.X)
-        asked = seed, spec.fit_intercept, spec.alpha, spec.per_target, found.share
-        places = DensePlaces.of(found.kernel, (X, rows.y, rows.w), *asked)
-        dense_sample = spec.features.is_quick and len(sample) == len(rows.w)
-        is_open, others = isinstance(spec.features.kernel, str) and not dense_sample, []
-        if is_open and isinstance(spec.alpha, str):  # given penalties ask for scales of their own
-            bent = sample if curves is None else replace(sample, X=curves.inputs(sample.X))
-            asked_near = (X, rows.y, rows.w), bent, seed, spec.fit_intercept
-            others = list(tuned_among_near_rows(found, *asked_near))
-        best, second = (
-            places.best(found, others) if is_open else (places.at(found.kernel, 1.0), None)
-        )
-        table = LocalRows._at(best, spec, method, rows, start, places, others)
-        if second is None or len(rows.w) > MANY_ROWS:
-            return table
-        other = LocalRows._at(second, spec, method, rows, start, places, others)
-        return min(table, other, key=lambda each: each.loss)
-
-    @staticmethod
-    def _at(
-        best: AtDensity,
-        spec: RidgeSpec,
-        method: LocalKernel,
-        rows: GatheredRows,
-        start: Found,
-        places: DensePlaces,
-        others: list[TunedKernel],
-    ) -> "LocalRows":
-        """Split rows into leaves by a kernel, and draw its landmarks."""
-        seed, (found, metric, curves, sample) = spec.features.seed, start
-        found = places.noted(found, best, others)
+        """Choose the kernel, its scale, the penalty and the landmarks, and split the rows."""
+        seed, (_, metric, curves, sample) = spec.features.seed, start
+        found, best, places = among_near_rows(spec, rows, start)
         seen = _within(found.kernel, rows.X if curves is None else curves.inputs(rows.X))
         kernel = found.kernel if curves is None else curves.of(found.kernel)
         tree, leaf = grow(*seen, method.most_in_leaf(len(rows.w)), seed)
@@ -318,8 +306,7 @@ class LocalRows:
         choice = Choice(phi, method, (), reason + found.reason)
         search = replace(found, kernel=kernel)
         chosen = Chosen(seed, search, choice, metric, curves=curves)
-        parts = rows, chosen, seen, tree, leaf, best.solution, places
-        return LocalRows(spec, found, *parts)
+        return LocalRows(spec, found, rows, chosen, seen, tree, leaf, best.solution, places)
 
     @cached_property
     def fitted(
@@ -327,16 +314,6 @@ class LocalRows:
     ) -> tuple[Float[Array, "n t"], Float[Array, "l D t"], Float[Array, " t"], LeftOutRows]:
         """The solution at the penalty that was found."""
         return self.solved(np.asarray(self.judged.alpha))
-
-    @property
-    def loss(self) -> float:
-        """Leave-one-out loss: mean squared error over the variance, or log loss of classes."""
-        left_out = self.fitted[3]
-        if self.spec.features.of_classes:
-            y = left_out.predicted + left_out.errors
-            return log_loss_of_signs(left_out.predicted, y, left_out.w)
-        unit = np.maximum(np.var(self.rows.y, axis=0), TINY)
-        return float(np.average((left_out.errors**2 / unit).mean(axis=1), weights=left_out.w))
 
     def solved(
         self, alphas: Float[Array, " a"]
