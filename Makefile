@@ -12,7 +12,7 @@ BLAS := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 # The package is installed in editable form: only what these files say needs a new installation.
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/_native/*)
 
-.PHONY: help demo test test-processors test-sanitizers lint spell links bench docs clean
+.PHONY: help demo test test-all test-processors test-sanitizers lint spell links bench docs clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -21,8 +21,12 @@ help: ## this list
 demo: $(VENV)/installed-all ## install and run the demo
 	$(BIN)/bochner demo
 
-test: $(VENV)/installed-test lint ## install, lint, and run all the tests
-	$(BLAS) $(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+test: $(VENV)/installed-test lint ## install, lint, and run the tests: each law, learner and map once
+	$(BLAS) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow" $(PYTEST_ARGS)
+
+test-all: $(VENV)/installed-test lint test-processors ## all cases, processors, and sanitizers where there is GCC
+	$(BLAS) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+	if command -v g++ > /dev/null; then $(MAKE) test-sanitizers; fi
 
 test-processors: $(VENV)/installed-test ## the numerical tests as on other processors
 	$(BIN)/python tests/processors.py

@@ -3,6 +3,7 @@
 import os
 import signal
 import zlib
+from collections import Counter
 from importlib import import_module
 
 import numpy as np
@@ -44,7 +45,28 @@ def pytest_fixture_setup(fixturedef, request):
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item):
     """A test has the same draws in each run, alone or with others."""
-    without_lottery(item.nodeid, item.config)
+    without_lottery(item.nodeid.removesuffix("@engines"), item.config)
+
+
+#: Fixtures that start Dask, Ray and Spark: one worker of pytest-xdist starts them, once.
+ENGINES = {"dask_client", "ray_here", "spark_session"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Cases beyond those of the main tier are slow; tests of engines are one group."""
+    cases = Counter()
+    for item in items:
+        function = item.nodeid.split("[")[0]
+        cases[function] += 1
+        main = item.get_closest_marker("main_cases")
+        if main and cases[function] > main.args[0]:
+            item.add_marker("slow")
+        if ENGINES & {*item.fixturenames} or item.path.name in {
+            "test_engines.py",
+            "test_held_tables.py",
+        }:
+            item.add_marker(pytest.mark.xdist_group("engines"))
 
 
 @pytest.fixture(scope="module")

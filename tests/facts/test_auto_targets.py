@@ -59,6 +59,7 @@ def test_what_is_extrapolated_is_the_least_leave_one_out_error_less_what_few_row
     assert judge(phi, X, Targets(y, w, n, share)).error == pytest.approx(given, rel=1e-3)
 
 
+@pytest.mark.main_cases(2)
 @pytest.mark.parametrize("D", [100, 230, 256, 400, 1000])
 def test_errors_are_extrapolated_below_and_above_as_many_features_as_rows(D):
     """256 rows tell the error of 4096, at equal penalties: their hundred tables to one in ten.

@@ -439,6 +439,7 @@ def test_settings_of_a_context_reach_its_tasks(many_threads):
         threads.side_by_side([lambda: np.ones(1) / 0, lambda: None])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_matrix_is_factored_in_parts_with_the_same_bits_for_any_threads(dtype):
     n = 2 * blas.SHARED + 100  # nine parts, the last of them small
@@ -470,6 +471,7 @@ def test_a_large_matrix_that_is_not_positive_has_no_factor():
         blas.factor(A)
 
 
+@pytest.mark.slow
 def test_a_default_fit_is_the_same_for_any_number_of_threads():
     rng = np.random.default_rng(1)
     X = rng.standard_normal((700, 3))

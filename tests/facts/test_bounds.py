@@ -353,6 +353,7 @@ def test_no_product_of_signs_is_larger_than_the_bound_takes_it_to_be(kernel, tig
     assert np.linalg.norm(E, 2) <= bound.error(20_000) * np.linalg.norm(kernel(X), 2)
 
 
+@pytest.mark.main_cases(2)
 @pytest.mark.parametrize(
     ("kernel", "d", "method", "widths"),
     [

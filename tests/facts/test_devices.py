@@ -53,6 +53,7 @@ def test_several_devices_give_the_bits_of_one(devices):
     np.testing.assert_array_equal(several.coef_, one.coef_)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", [0, 2], ids=["one", "merged"])
 def test_sums_of_many_features_are_those_of_plain_products(split):
     """Two panels; blocks that wait for others, some with weights; a merge while some wait."""

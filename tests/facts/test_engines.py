@@ -94,6 +94,7 @@ def test_an_engine_gives_the_bits_of_one_process(dask_client, name):
     np.testing.assert_array_equal(bits(there), bits(here))
 
 
+@pytest.mark.main_cases(1)
 def test_what_is_open_is_chosen_on_the_engine(engine):
     here, there = (
         bo.KernelRidge("gaussian", n_features=8, method="orthogonal", random_state=0).fit_blocks(
@@ -165,6 +166,7 @@ def test_columns_are_learned_by_workers_and_are_those_of_one_process(dask_client
         assert sum(read) == N
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.filterwarnings("ignore::bochner.errors.DataWarning")
 def test_a_table_as_it_comes_is_fitted_by_an_engine(engine):
     here, there = (
@@ -298,6 +300,7 @@ model.fit_blocks(blocks, where=bo.engines.Dask(sys.argv[1]))
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_fit_by_workers_and_leaves_them_nothing_to_do(dask_client):
     command = [sys.executable, "-c", INTERRUPTED, dask_client.scheduler.address]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -355,6 +358,7 @@ class Lacking:
         return import_module, ("package_of_this_process",)
 
 
+@pytest.mark.main_cases(2)
 def test_what_workers_lack_is_named(engine, monkeypatch):
     monkeypatch.setattr("bochner.engines.spark.TRIES", 1)
     model = bo.KernelRidge(Gaussian(1.0), **OPTIONS)
@@ -366,6 +370,7 @@ def test_what_workers_lack_is_named(engine, monkeypatch):
     assert not hasattr(model, "fit_")
 
 
+@pytest.mark.main_cases(2)
 def test_rows_whose_workers_die_each_time_are_named(engine, monkeypatch):
     """What a machine without memory for them does."""
     here, first = os.getpid(), Y[1 << 16]

@@ -333,6 +333,7 @@ def test_spreads_are_sums_of_squares_of_all_paths(extent, centred):
         np.testing.assert_allclose(low.spread(), waves, atol=1e-12 * squares.max())
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_draws_beside_known_ones_are_nearer_than_by_themselves():
     """Mean squares of 20 seeds of 100 draws, beside a block that lacks 4 waves of 31 pairs."""

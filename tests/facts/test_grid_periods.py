@@ -129,6 +129,7 @@ def test_other_lengthscales_and_files_keep_periods(tmp_path):
     np.testing.assert_allclose(phi(new) @ phi(X).T, phi.matrix(np.vstack([new, X]), 1e-9)[:2, 2:])
 
 
+@pytest.mark.slow
 def test_many_rows_of_a_season_have_a_grid_by_themselves():
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 40, (10_000, 1))

@@ -65,6 +65,7 @@ def test_noise_and_amplitude_are_those_of_the_largest_evidence():
     np.testing.assert_allclose(std, deviation, rtol=1e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_deviations_of_very_many_places_are_of_draws(monkeypatch):
     """Of 128 functions beside as many of a known law: 6 % at most; false alarms of 6 σ: 2e-9."""

@@ -188,6 +188,7 @@ def test_blocks_choose_as_arrays_do(few):
 # ---- gradients
 
 
+@pytest.mark.main_cases(2)
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_gradients_are_those_of_differences(d):
     X, y = table(200, d)

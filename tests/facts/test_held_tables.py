@@ -67,6 +67,7 @@ def spark_frame(spark_session):
 # ---- dask
 
 
+@pytest.mark.slow
 def test_a_dask_table_is_fitted_on_its_cluster_with_the_bits_of_one_process(cluster, ddf):
     here = in_one_process(bo.KernelRidge(**OPTIONS), target="fare")
     there = bo.KernelRidge(**OPTIONS).fit(ddf.drop(columns=["fare", "kind"]), ddf["fare"])
@@ -84,6 +85,7 @@ def test_predictions_of_a_dask_table_are_lazy_and_have_its_index(cluster, ddf):
     )
 
 
+@pytest.mark.slow
 def test_classes_and_their_probabilities_are_found_on_the_cluster(cluster, ddf):
     X, y = ddf[["a", "b"]], ddf["fare"] > 0.5
     there = bo.LogisticRegression(C=1.0, **OPTIONS).fit(X, y)
@@ -130,6 +132,7 @@ def test_without_a_cluster_a_dask_table_is_read_here_partition_by_partition(ddf)
 # ---- Ray and Spark
 
 
+@pytest.mark.slow
 def test_a_ray_dataset_is_fitted_where_its_blocks_are(dataset):
     here = in_one_process(bo.KernelRidge(**OPTIONS), target="fare")
     there = bo.KernelRidge(**OPTIONS).fit(dataset, "fare")
@@ -140,6 +143,7 @@ def test_a_ray_dataset_is_fitted_where_its_blocks_are(dataset):
     np.testing.assert_allclose(values, here.predict(TABLE.iloc[:2_000]), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_spark_table_is_fitted_where_its_partitions_are(spark_frame):
     here = in_one_process(bo.KernelRidge(**OPTIONS), target="fare")
     there = bo.KernelRidge(**OPTIONS).fit(spark_frame, "fare")
@@ -346,6 +350,7 @@ def command(*arguments):
     return ended.value.code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dask", "ray", "spark"])
 def test_the_command_fits_by_workers_of_any_engine(files, request, name):
     where = ["--engine", name, "--quiet"]

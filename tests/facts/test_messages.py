@@ -28,6 +28,7 @@ LEARNERS = [
 CLASSIFIERS = [cls for cls in LEARNERS if is_classifier(cls())]
 
 
+@pytest.mark.main_cases(8)
 @pytest.mark.parametrize("cls", LEARNERS)
 def test_a_fit_logs_its_steps_and_prints_them_if_verbose(cls, caplog, capsys):
     y = Y > 0 if cls in CLASSIFIERS else X[:, :2] if cls is bo.KernelCCA else Y

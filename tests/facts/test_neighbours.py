@@ -71,6 +71,7 @@ def test_law_of_few_rows_is_that_of_the_joint_normal(centred):
         np.testing.assert_allclose(found.variance[i], left, atol=1e-5)
 
 
+@pytest.mark.main_cases(5)
 @pytest.mark.parametrize("kernel", KERNELS, ids=["matern", "scaled", "sum"])
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_with_all_rows_as_neighbours_it_is_the_exact_process(kernel, fit_intercept):

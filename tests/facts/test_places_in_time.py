@@ -32,6 +32,7 @@ def points(X):
     return np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=1)
 
 
+@pytest.mark.main_cases(5)
 @pytest.mark.parametrize(
     "kernel",
     [WEATHER, 0.5 * WEATHER + Constant(0.2), GLOBE + TIME, WEATHER + 0.3 * GLOBE**2],

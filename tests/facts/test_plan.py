@@ -44,6 +44,7 @@ def a_fit(error, seconds, size=1.0, width=64, solver="moments float64", against=
 # ---- memory
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize(
     ("method", "precision", "D"),
     [("orthogonal", "float64", 256), ("orthogonal", "float32", 1024), ("nystrom", "float64", 384)],
@@ -106,6 +107,7 @@ def by_passes():
     return plan, model, peak, time.process_time() - start
 
 
+@pytest.mark.slow
 def test_a_wide_fit_is_planned_by_its_passes(by_passes):
     plan, model, peak, seconds = by_passes
     fit = plan.fits[-1]

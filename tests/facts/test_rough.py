@@ -40,6 +40,7 @@ def by_neighbours(model):
     return isinstance(model.choice_.method, bo.NearestNeighbours)
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize("d", [2, 4])
 def test_rough_functions_of_few_columns_are_kriged_from_neighbours(d):
     """As they are by the method itself; the reason has the errors of rows left out, by hand."""
@@ -103,6 +104,7 @@ def test_what_has_features(d, options):
     assert not by_neighbours(process(**options).fit(X, y))
 
 
+@pytest.mark.slow
 def test_a_default_chooses_among_rough_families():
     X, y = rough()
     found = process("auto").fit(X, y)
@@ -111,6 +113,7 @@ def test_a_default_chooses_among_rough_families():
     assert np.isfinite(found.predict(new, return_std=True)).all()
 
 
+@pytest.mark.slow
 def test_lengthscales_of_a_kernel_by_name_are_those_that_suit_neighbours():
     """Features that cannot follow the function take another lengthscale for noise."""
     rng = np.random.default_rng(0)

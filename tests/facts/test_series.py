@@ -305,6 +305,7 @@ INTEGRALS = {
 }
 
 
+@pytest.mark.main_cases(17)
 @pytest.mark.parametrize("kernel", INTEGRALS, ids=lambda k: repr(k).split(" at 0x")[0])
 @pytest.mark.parametrize("d", [2, 3, 9])
 def test_radial_kernels_are_integrals_over_the_angle(kernel, d):

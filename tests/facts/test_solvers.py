@@ -105,6 +105,7 @@ def rounding_of(alphas, top):
 SHAPES = [(5, 12), (30, 60), (40, 40), (41, 40), (43, 40), (60, 40), (200, 20)]
 
 
+@pytest.mark.main_cases(168)
 @both
 @pytest.mark.parametrize("by", ["moments", "rows"])
 @pytest.mark.parametrize("falling", [0.0, 4.0], ids=["flat", "falling"])

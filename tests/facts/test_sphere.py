@@ -319,6 +319,7 @@ def test_kernels_that_harmonics_do_not_serve_are_refused():
 # --- Neighbours on the globe ---------------------------------------------------------------------
 
 
+@pytest.mark.main_cases(5)
 def test_with_all_rows_as_neighbours_it_is_the_exact_process():
     X, y = some(80)
     kernel = 2.0 * OnSphere("matern32", 30.0) + OnSphere("gaussian", 60.0)

@@ -167,6 +167,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_goes_on_with_the_same_bits(tmp_path):
     """Killed with SIGKILL while it reads, three times, at moments of no plan."""
     script = tmp_path / "fit.py"
@@ -253,6 +254,7 @@ model.fit_blocks(blocks, where=bo.engines.Local(sys.argv[1], every=1e9))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_ends_a_process_at_once_and_leaves_a_checkpoint(tmp_path):
     """On a machine that does nothing else in less than a second; here it may wait for its turn."""

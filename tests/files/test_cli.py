@@ -782,6 +782,7 @@ os.fsync = fsync
 """
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize(
     ("pause", "number", "code"),
@@ -819,6 +820,7 @@ def in_shell(folder, out, ending, **environment):
     )
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs a shell")
 @pytest.mark.parametrize("ending", ["2>&-", "<&- >&- 2>&-", "--json >&-"])
 def test_a_closed_stream_loses_no_fit(folder, tmp_path, ending):
@@ -828,6 +830,7 @@ def test_a_closed_stream_loses_no_fit(folder, tmp_path, ending):
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs a shell")
 @pytest.mark.parametrize(
     ("environment", "epsilon"),
@@ -844,6 +847,7 @@ def test_an_encoding_without_greek_letters_is_no_error(folder, tmp_path, environ
     assert "ε" in json.loads(done.stdout.decode("ascii"))["certificate_words"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs a shell")
 def test_a_command_whose_reader_of_all_streams_is_gone_writes_its_model(folder, tmp_path):
     done = in_shell(folder, tmp_path / "m", "2>&1 | true")

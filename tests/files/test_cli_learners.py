@@ -71,6 +71,7 @@ def test_predictions_are_those_of_the_model(folder, name, capsys):
         assert found.iloc[:, 0].tolist() == pytest.approx(model.predict(rows).tolist())
 
 
+@pytest.mark.main_cases(4)
 @pytest.mark.parametrize("options", [(), ("--no-judge",)])
 @pytest.mark.parametrize("name", LEARNERS)
 def test_the_model_is_the_one_that_python_fits(folder, tmp_path, name, options):
@@ -139,6 +140,7 @@ def test_labels_come_back_as_words_and_are_counted(folder, name, capsys):
     assert ("log loss" in said) == hasattr(model, "predict_proba")
 
 
+@pytest.mark.main_cases(4)
 @pytest.mark.parametrize("name", ["svc", "svr", "kmeans", "pca", "gp"])
 def test_raw_tables_have_the_certificate_that_check_gives(folder, tmp_path, name, capsys):
     """Columns with gaps and many categories become numbers by the fit alone."""

@@ -26,6 +26,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_coordinates_stand_for_a_process(folder, tmp_path, monkeypatch):
     model = bo.load(folder / "m.bochner")
     assert isinstance(model, bo.GaussianProcessRegressor)

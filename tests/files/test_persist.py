@@ -741,6 +741,7 @@ def test_parts_of_a_fit_that_do_not_fit_are_refused(place, value, match, path):
     refused(path, match)
 
 
+@pytest.mark.slow
 def test_forged_files_never_crash_hang_or_take_memory():
     """5,000 altered files with right checksums, used where they load, in a process of their own."""
     program = pathlib.Path(forging.__file__)

@@ -181,6 +181,7 @@ def s3():
     server.stop()
 
 
+@pytest.mark.slow
 def test_a_fit_of_tables_on_s3_is_that_of_the_rows(s3):
     for number in range(3):
         put(s3, f"bucket/trips/{number}.parquet", TABLE.slice(300 * number, 300))

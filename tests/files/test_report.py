@@ -86,6 +86,7 @@ def pages(reports):
 # --- the page ------------------------------------------------------------------------------------
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize("name", LEARNERS)
 def test_page_is_whole_balanced_and_fetches_nothing(pages, name):
     page, reader = pages[name], read(pages[name])
@@ -276,6 +277,7 @@ def test_errors_are_those_of_the_predictions(rows, reports):
             assert first["r_squared"] == pytest.approx(1 - np.mean((y - f) ** 2) / y.var())
 
 
+@pytest.mark.slow
 def test_rows_of_the_fit_are_known_from_others(rows, reports):
     X, targets = rows
     y = targets["number"]
@@ -310,6 +312,7 @@ def test_rows_to_look_at_are_the_worst_of_all(rows, reports):
     )
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize("form", ["frame", "blocks", "file"])
 def test_rows_to_look_at_show_the_columns_of_a_table_as_they_were_given(form, tmp_path):
     rng = np.random.default_rng(0)
@@ -466,6 +469,7 @@ def folder(tmp_path_factory, rows):
     return folder
 
 
+@pytest.mark.slow
 def test_command_writes_the_page_and_tells_the_numbers(folder, capsys):
     out = folder / "ridge.html"
     words = ["report", f"{folder}/ridge.bochner", f"{folder}/rows.parquet", "--out", str(out)]

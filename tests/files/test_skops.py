@@ -44,6 +44,7 @@ def answers(model):
     return (model.predict if hasattr(model, "predict") else model.transform)(X).tolist()
 
 
+@pytest.mark.main_cases(7)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_learner_comes_back_as_it_was(name):
     model = MODELS[name]()

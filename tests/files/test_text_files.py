@@ -170,6 +170,7 @@ BAD = {
 }
 
 
+@pytest.mark.main_cases(8)
 @pytest.mark.parametrize("case", BAD)
 def test_bad_text_files_are_refused_in_a_sentence(csv, case):
     content, error, message = BAD[case]

@@ -159,6 +159,7 @@ def test_every_source_gives_the_same_numbers(everything, frame):
             assert got.dtype == np.float64, name
 
 
+@pytest.mark.main_cases(47)
 @pytest.mark.parametrize("rows", [1, 7, 50, N - 1, N, N + 1])
 def test_block_size_does_not_matter(everything, frame, rows):
     for name, blocks in everything.items():
@@ -180,6 +181,7 @@ def test_a_pass_given_up_does_not_spoil_the_next(everything):
         assert gathered(blocks.with_rows(5))[3][-1] == (200, 3), name
 
 
+@pytest.mark.slow
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.integers(0, 12), min_size=1), st.integers(1, 15))
 def test_cutting_keeps_every_row_in_order(sizes, rows):

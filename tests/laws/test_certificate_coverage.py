@@ -134,12 +134,14 @@ def bar(count, probability):
     return binom.isf(ALARM, count, probability)
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_as_often_as_they_say():
     over, under, count = misses(honest)
     assert over <= bar(count, (1 - CONFIDENCE) / 2)
     assert under <= bar(count, (1 - CONFIDENCE) / 2)
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize(
     "fault",
     [unscaled_penalty, neighbouring_rows, interval_shrunk_by_four],

@@ -161,6 +161,7 @@ def test_the_evidence_is_that_of_a_search_by_values_alone():
     assert found.kernel_.right.kernel.left.period == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The optimal value found for dimension")
 def test_carbon_dioxide_is_forecast_as_well_as_by_scikit_learn():
     """Ten years ahead; their example's kernel from their example's start."""
@@ -183,6 +184,7 @@ def test_carbon_dioxide_is_forecast_as_well_as_by_scikit_learn():
     assert ours.log_predictive_density(X[~seen], y[~seen]).mean() > density - 0.1
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize("period", [0.37, 1.0, 2.6])
 def test_a_free_period_is_found_wherever_it_is(period):
     X, y = series(150, period=period)
@@ -213,6 +215,7 @@ def test_given_numbers_stay_and_weights_of_terms_are_found():
     assert 20.0 <= found.right.kernel.right.lengthscale <= 60.0
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize("how", ["tune", "evidence"])
 def test_all_numbers_are_found_where_none_is_free_and_that_is_asked_for(how):
     X, y = series(100)
@@ -245,6 +248,7 @@ LEARNERS = {
 }
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize("name", LEARNERS)
 def test_every_learner_of_targets_finds_them(name):
     X, y = series(90)

@@ -168,6 +168,7 @@ def classifiers(kernel, method):
     yield bo.LogisticRegression(**how, multinomial=False).fit(X, THREE)
 
 
+@pytest.mark.main_cases(2)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 def test_the_graph_of_a_regressor_gives_its_predictions(kernel, method):
@@ -176,6 +177,7 @@ def test_the_graph_of_a_regressor_gives_its_predictions(kernel, method):
         assert alike(run(model, rows)["prediction"], model.predict(rows), SINGLE), model
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize("method", ["fourier", "nystrom"])
 @pytest.mark.parametrize("kernel", KERNELS[:2], ids=repr)
 def test_the_graph_of_a_classifier_gives_labels_decisions_and_probabilities(kernel, method):
@@ -354,6 +356,7 @@ OUTPUT_METHODS = {
 }
 
 
+@pytest.mark.main_cases(4)
 @pytest.mark.parametrize("name", TABLE_LEARNERS)
 @pytest.mark.filterwarnings("ignore::bochner.errors.DataWarning")  # of categories that are new
 def test_the_graph_takes_the_columns_of_the_table_as_they_are(name):

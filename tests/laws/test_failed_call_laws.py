@@ -219,6 +219,7 @@ class Dying:
 # --- Laws ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.main_cases(10)
 @every_call
 @closing
 def test_a_call_stopped_at_any_moment_changes_nothing(name, call):
@@ -237,6 +238,7 @@ def test_a_call_stopped_at_any_moment_changes_nothing(name, call):
     assert came_out >= MOMENTS // 2
 
 
+@pytest.mark.main_cases(8)
 @every_learner
 @closing
 def test_a_first_fit_that_is_stopped_leaves_nothing(name):
@@ -247,6 +249,7 @@ def test_a_first_fit_that_is_stopped_leaves_nothing(name):
             assert vars(model) == vars(clone(LEARNERS[name]))
 
 
+@pytest.mark.main_cases(6)
 @takes_blocks
 def test_a_reader_that_dies_in_any_pass_changes_nothing(name):
     model = fitted(name)
@@ -262,6 +265,7 @@ def test_a_reader_that_dies_in_any_pass_changes_nothing(name):
     same(model.fit_blocks(dying), fitted(name).fit_blocks(dying))
 
 
+@pytest.mark.main_cases(24)
 @takes_blocks
 @pytest.mark.parametrize("bad", ["X", "y", "w"])
 def test_bad_rows_in_a_late_block_change_nothing(name, bad):
@@ -274,6 +278,7 @@ def test_bad_rows_in_a_late_block_change_nothing(name, bad):
         model.fit_blocks(bo.Blocks.from_arrays(X, y, w, block_rows=8))
 
 
+@pytest.mark.main_cases(8)
 @every_learner
 def test_refused_parameters_change_nothing(name):
     names = [key for key in LEARNERS[name].get_params(deep=False) if key not in FREE]

@@ -195,6 +195,7 @@ def bias(K, maps, X):
     return tolerance.bias(K, [phi(X) for phi in maps], COMPARISONS, factor=100)
 
 
+@pytest.mark.main_cases(13)
 @pytest.mark.statistical
 @every_map
 def test_features_are_unbiased_for_the_cut_kernel(pair):

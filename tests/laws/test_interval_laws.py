@@ -418,6 +418,7 @@ def test_an_intercept_that_no_row_holds_stays_where_it_is(features):
     assert 1 < np.abs(bounds).max() < 4
 
 
+@pytest.mark.main_cases(2)
 @pytest.mark.parametrize("name", CONVEX)
 def test_convex_regressors_know_rows_left_out(name):
     """Refits without each row; errors at the level of 80 % of the rows, and of the fit itself."""
@@ -570,6 +571,7 @@ def test_quantities_are_judged_on_rows_that_the_fit_has_not_seen(rows, given, na
     assert found.n_rows == N
 
 
+@pytest.mark.main_cases(3)
 @pytest.mark.parametrize("kind", [bo.LogisticRegression, bo.SVC, bo.KernelRidgeClassifier])
 @pytest.mark.parametrize("several", [False, True], ids=["two", "three"])
 def test_labels_are_judged_by_shares_log_loss_and_areas(rows, given, kind, several):

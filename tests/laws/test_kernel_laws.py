@@ -313,6 +313,7 @@ def test_squared_distances_of_near_pairs_keep_their_digits(dtype, d, spread):
     assert (error <= 2**12 * np.finfo(dtype).eps * exact).all()
 
 
+@pytest.mark.main_cases(47)
 @every_kernel
 @pytest.mark.parametrize("library", [np, torch], ids=["numpy", "torch"])
 def test_block_size_does_not_matter(kernel, library, monkeypatch):
@@ -322,6 +323,7 @@ def test_block_size_does_not_matter(kernel, library, monkeypatch):
     assert_close(kernel(X, Y), whole)
 
 
+@pytest.mark.main_cases(1)
 def test_temporaries_are_bounded():
     """Memory beside the matrix itself, for a matrix of 128 MB without a compiled loop."""
     X = np.random.default_rng(0).normal(size=(320, 3))

@@ -224,6 +224,7 @@ def test_low_effort_takes_leaves_of_fewer_rows_in_the_place_of_one_matrix(monkey
     assert bo.KernelRidge(effort="low").fit(X[:250], y[:250]).choice_.method == bo.ExactKernel()
 
 
+@pytest.mark.slow
 def test_many_rows_of_few_columns_are_summed_as_waves_where_these_are_few(few):
     """The rule is that of a process and of method="auto"; a classifier needs rows left out."""
     pytest.importorskip("finufft")
@@ -536,6 +537,7 @@ def test_columns_that_matter_among_near_rows_alone_are_found():
     assert best.error < places.steps[0].value
 
 
+@pytest.mark.slow
 def test_features_of_very_many_rows_are_twice_as_wide(monkeypatch):
     monkeypatch.setattr("bochner.models.ridge.fit.WIDE_ROWS", 3000)
     X, y = table(3000, noise=0.1)
@@ -598,6 +600,7 @@ def slow_errors(model, X, y):
     return np.array(errors), np.array(kept)
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize("waves", WAVES)
 @pytest.mark.parametrize("t", [1, 2])
 def test_what_errs_less_without_each_row_is_taken(waves, t):

@@ -34,6 +34,7 @@ every_map = of_maps()
 DTYPES = ("float32", "float64")
 
 
+@pytest.mark.main_cases(151)
 @every_map
 def test_a_map_has_the_shape_it_says(case):
     phi, X = drawn(case), rows_of(case, 7)
@@ -44,6 +45,7 @@ def test_a_map_has_the_shape_it_says(case):
         assert phi(X[:n]).shape == (n, phi.n_features)
 
 
+@pytest.mark.main_cases(74)
 @every_map
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_precision_blocks_and_layout_do_not_matter(case, dtype):
@@ -55,6 +57,7 @@ def test_precision_blocks_and_layout_do_not_matter(case, dtype):
     assert_same_in_any_layout(phi, X, Z, dtype, factor, sparse=takes_sparse_rows(case))
 
 
+@pytest.mark.main_cases(333)
 @every_map
 @pytest.mark.parametrize("xp", [torch, array_api_strict], ids=["torch", "strict"])
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -73,6 +76,7 @@ def test_a_map_drawn_from_sparse_rows_is_that_of_dense_rows(case):
     assert_close(one @ one.T, other @ other.T, factor=factor)
 
 
+@pytest.mark.main_cases(324)
 @every_map
 def test_seeds_reproduce_a_map_and_differ(case):
     X = rows_of(case, 60)

@@ -322,6 +322,7 @@ def test_calibration_from_predictions_takes_probabilities_of_the_second_label():
 # ---- a report, inline
 
 
+@pytest.mark.slow
 def test_a_report_is_shown_in_a_frame_that_fetches_nothing(ridge, rows):
     pytest.importorskip("jinja2")
     pytest.importorskip("matplotlib")

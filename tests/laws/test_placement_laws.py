@@ -65,6 +65,7 @@ def variances(kernel, d):
 SAMPLED = [Gaussian(), Laplace(3.0), Matern(1.5), Exponential(2.0), RationalQuadratic(0.8)]
 
 
+@pytest.mark.main_cases(2)
 @pytest.mark.statistical
 @pytest.mark.parametrize("kernel", SAMPLED, ids=repr)
 def test_variance_of_independent_frequencies_is_the_closed_form(kernel):
@@ -87,6 +88,7 @@ def orthogonal_variance(d, m):
     return ((1 + k2) / 2 - k * k) / m + (d - 1) / m * bracket
 
 
+@pytest.mark.main_cases(2)
 @pytest.mark.statistical
 @pytest.mark.parametrize(("d", "m"), [(2, 2), (3, 3), (3, 6), (8, 8)])
 def test_variance_of_orthogonal_frequencies_is_the_closed_form(d, m):
@@ -207,6 +209,7 @@ def test_lengths_of_frequencies_have_the_law_of_the_kernel(kernel, placement):
 # ---- sequences
 
 
+@pytest.mark.main_cases(7)
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     "kernel",

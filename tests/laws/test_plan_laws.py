@@ -26,6 +26,7 @@ def rows(n, seed=0):
     return X, np.sin(2 * X[:, 0]) * np.cos(X[:, 1]) + 0.3 * rng.normal(size=n)
 
 
+@pytest.mark.slow
 @given(a=st.floats(0, 1e-3), b=st.floats(1e-9, 1e-6), D=st.integers(16, 8192))
 @settings(max_examples=200)
 def test_seconds_of_a_width_are_split_by_their_orders(a, b, D):
@@ -184,6 +185,7 @@ def test_a_lengthscale_that_is_open_is_chosen_once_and_kept():
         assert model.search_.tried == ()
 
 
+@pytest.mark.slow
 def test_the_default_of_more_rows_is_planned_as_a_local_fit(monkeypatch):
     """Leaves of 256 rows: its error against that of the fit, and the estimator is the default."""
     monkeypatch.setattr("bochner.planner.plans.DIRECT_ROWS", 600)
@@ -245,6 +247,7 @@ def test_seconds_are_not_measured_while_memory_is_traced(monkeypatch):
     assert all(fit.bytes > BESIDE for fit in plan.fits)
 
 
+@pytest.mark.slow
 def test_many_rows_have_the_exact_kernel_in_the_plan():
     X, y = rows(4200)
     plan = bo.plan(X, y, Gaussian(1.0), widths=[32, 64], n_rows=9000, random_state=0)
@@ -291,6 +294,7 @@ def test_more_rows_than_are_factored_have_no_factor_in_the_plan():
     assert {fit.solver for fit in named.fits} == {"moments float64"}
 
 
+@pytest.mark.slow
 def test_a_plan_takes_a_tenth_of_the_work_of_the_fit_at_most(monkeypatch):
     """Values of the kernel are counted, and rows that learners are fitted to."""
     values, fitted = [0], []

@@ -856,6 +856,7 @@ def given_landmarks(X):
     return bo.Nystrom(bo.landmarks.Given(X[:30]))
 
 
+@pytest.mark.main_cases(2)
 @pytest.mark.parametrize("centred", [True, False])
 @pytest.mark.parametrize("method", ["landmarks", "orthogonal"])
 def test_leave_one_out_scores_and_densities_are_those_of_refits_without_the_landmark(
@@ -1271,6 +1272,7 @@ def test_with_exact_features_they_are_those_of_scikit_learn(start):
     assert np.abs(np.log(ours.kernel_.lengthscale / theirs)).max() < 0.2
 
 
+@pytest.mark.main_cases(17)
 @pytest.mark.parametrize("kernel", FAMILIES, ids=repr)
 @pytest.mark.parametrize("given", [{}, {"noise": 0.02}, {"amplitude": 2.0}], ids=str)
 @pytest.mark.parametrize("centred", [True, False])
@@ -1486,6 +1488,7 @@ def with_a_gap(name, seed):
     return x[:, None], FUNCTIONS[name](x) + noise
 
 
+@pytest.mark.main_cases(3)
 @pytest.mark.parametrize("learner", [PROCESS, RIDGE])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_means_stay_within_four_deviations(learner, name):

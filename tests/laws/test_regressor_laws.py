@@ -164,6 +164,7 @@ def test_nu_bounds_the_share_outside_and_at_the_border(nu):
     assert (f < -border).mean() <= nu <= (f < border).mean()
 
 
+@pytest.mark.main_cases(2)
 @pytest.mark.parametrize("features", [{}, {"method": "orthogonal", "precision": "float32"}])
 @pytest.mark.parametrize("kind", ["plain", "weighted", "copies"])
 def test_at_most_nu_of_the_weight_lies_outside_to_the_letter(kind, features):
@@ -371,6 +372,7 @@ HOMOGENEOUS = {
 homogeneous = pytest.mark.parametrize("model", HOMOGENEOUS.values(), ids=HOMOGENEOUS)
 
 
+@pytest.mark.main_cases(3)
 @homogeneous
 @pytest.mark.parametrize("unit", UNITS)
 def test_targets_in_another_unit_are_predicted_in_that_unit(model, unit):

@@ -246,6 +246,7 @@ def trapped(earth, method, precision):
     return fitted, float(np.sqrt(np.mean((fitted.predict(new) - truth) ** 2)))
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.filterwarnings("ignore::bochner.errors.SolutionWarning")
 @pytest.mark.parametrize("rows", ["float64", "float32"])
 @pytest.mark.parametrize("method", ["orthogonal", "nystrom"])
@@ -265,6 +266,7 @@ def test_the_answer_is_within_one_per_cent_of_float64(earth, method, rows):
     assert auto.alpha_ < single.alpha_
 
 
+@pytest.mark.main_cases(1)
 def test_the_sweep_is_done_again_in_float64_and_says_so(monkeypatch):
     sweeps = seen_by(monkeypatch, "bochner.models.ridge.sums.add_up")
     rng = np.random.default_rng(0)
@@ -696,6 +698,7 @@ def error(model, data):
     return np.sqrt(np.mean((model.predict(data[2]) - data[3]) ** 2))
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize("method", ["nystrom", Nystrom(Uniform())], ids=repr)
 def test_a_fit_by_whitened_sums_is_that_of_whitened_rows(noisy_rows, method):
     quick, right = (
@@ -727,6 +730,7 @@ def test_where_noise_is_low_rows_are_whitened_after_all(noisy_rows):
     np.testing.assert_array_equal(quick.predict(new), right.predict(new))
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize(
     ("options", "why"),
     [

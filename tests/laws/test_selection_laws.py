@@ -534,6 +534,7 @@ def learned(turned):
     return learn_metric(Gaussian(tuple(X.std(axis=0) * 2)), sampled_rows(X[:450], y[:450]), 128, 0)
 
 
+@pytest.mark.main_cases(3)
 def test_the_metric_finds_the_direction_that_matters(learned):
     values, vectors = np.linalg.eigh(np.array(learned.matrix))
     assert abs(vectors[:, -1] @ np.ones(6)) / 6**0.5 > 0.99
@@ -729,6 +730,7 @@ def test_rows_are_left_as_they_are_where_that_is_as_good():
     assert choose_curves(curve_sample(SKEWED, np.zeros(600)), 0, error_near_median) is None
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize("cls", [bo.KernelRidge, bo.KernelRidgeClassifier])
 def test_a_fit_transforms_and_its_model_file_does(cls, tmp_path):
     f = np.sin(2 * np.log(SKEWED[:, 0]))
@@ -743,6 +745,7 @@ def test_a_fit_transforms_and_its_model_file_does(cls, tmp_path):
     np.testing.assert_array_equal(bo.load(tmp_path / "m").predict(SKEWED), model.predict(SKEWED))
 
 
+@pytest.mark.slow
 def test_blocks_and_arrays_are_one_fit_in_units_of_the_rows():
     y = np.sin(2 * np.log(SKEWED[:, 0]))
     model = bo.KernelRidge(**FAST).fit(SKEWED, y)
@@ -825,6 +828,7 @@ def skewed(n=300):
     return rows, np.abs(np.log1p(rows) - 0.5).sum(axis=1)
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize(
     "learner", [bo.KernelRidge, bo.GaussianProcessRegressor, bo.SVR, bo.KernelRidgeClassifier]
 )
@@ -920,6 +924,7 @@ DENSE = [(wide_table, options) for options in FITS]
 SPARSE = [(sparse_table, options) for options in FITS if options.get("kernel") != "laplace"]
 
 
+@pytest.mark.main_cases(4)
 @pytest.mark.parametrize(("rows", "options"), [*DENSE, *SPARSE])
 def test_no_fit_of_a_wide_table_makes_a_matrix_of_columns_by_columns(options, rows):
     """64 MB hold the rows 26 times or 512 frequencies three times; d·d numbers are 200 MB."""
@@ -1109,6 +1114,7 @@ def assert_same(found, expected):
         assert off <= of(np.float64) * (1 + 200 / alpha) * np.abs(wanted).max(), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES)
 def test_the_same_kernel_method_width_and_penalty_are_chosen(machine, here):
     assert_same(fitted_there(MACHINES[machine]), here)

@@ -137,6 +137,7 @@ def excess(squares, variance):
     return abs(squares.mean() - variance) / (bar * squares.std(ddof=1) / len(squares) ** 0.5)
 
 
+@pytest.mark.main_cases(3)
 @pytest.mark.statistical
 @pytest.mark.parametrize("case", VARIANCES, ids=lambda c: f"{c[1]!r}-{c[0]!r}-{c[2]}")
 def test_variance_is_that_of_the_formula(case):

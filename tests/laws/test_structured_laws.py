@@ -149,6 +149,7 @@ def test_rows_of_structured_blocks_are_orthogonal_and_differ():
     assert np.abs(directions[:, :64].T @ directions[:, 64:]).max() > 0.1
 
 
+@pytest.mark.main_cases(6)
 @pytest.mark.statistical
 @pytest.mark.parametrize("form", ["pair", "phase"])
 @pytest.mark.parametrize("d", [3, 8])

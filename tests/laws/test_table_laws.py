@@ -100,6 +100,7 @@ def test_columns_become_what_they_are(fitted):
     assert fitted.map_.n_inputs == len(names)
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 @pytest.mark.parametrize("rows", [None, 7])
 def test_files_frames_and_blocks_are_one_fit(fitted, table, tmp_path, quiet, suffix, rows):
@@ -121,6 +122,7 @@ def test_libraries_of_tables_are_one_fit(fitted, table, quiet, make):
     np.testing.assert_allclose(model.predict(X), fitted.predict(table), rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_command_line_is_the_same_fit(fitted, table, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     table.to_csv("t.csv", index=False)
@@ -346,6 +348,7 @@ def test_target_means_are_those_of_other_folds():
     assert np.corrcoef(X, y)[0, 1] > 0.99
 
 
+@pytest.mark.slow
 def test_classes_have_means_for_each():
     rng = np.random.default_rng(2)
     codes = rng.integers(0, 70, 900)
@@ -564,6 +567,7 @@ LEARNERS = [
 ]
 
 
+@pytest.mark.main_cases(3)
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_arrays_with_gaps_fit_as_their_tables_do(learner):
     X, y = with_gaps()
@@ -679,6 +683,7 @@ def doors(frame, folder):
         yield [folder / name for name in names]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["y", "label"])
 def test_rows_without_a_target_are_left_out_by_every_way_in(tmp_path, target):
     frame, rest = without(MISSING, target)
@@ -792,6 +797,7 @@ def panel(rows=20, n_levels=60, seed=0):
     return frame, x * np.where(level % 2, 1.0, -1.0)
 
 
+@pytest.mark.slow
 def test_levels_of_equal_means_are_told_apart_where_they_have_rows():
     frame, y = panel()
     model = bo.KernelRidge(random_state=0).fit(frame, y)

@@ -35,6 +35,7 @@ def small_sample(monkeypatch):
     monkeypatch.setattr("bochner.selection.width.SAMPLE", N // 3)
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.usefixtures("small_sample")
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_the_tolerance_holds_on_all_rows_in_nineteen_seeds_of_twenty(method):
@@ -57,6 +58,7 @@ def test_the_tolerance_holds_on_all_rows_in_nineteen_seeds_of_twenty(method):
     assert np.sum(errors > TOLERANCE) >= 17
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_sample")
 def test_planted_fault_a_tolerance_taken_for_its_square_is_seen():
     wrong = Tolerance(TOLERANCE**0.5)

@@ -80,6 +80,7 @@ def test_the_command_that_the_page_names_runs_every_case_at_a_small_size(choose)
     assert all(0 < row["R²"] < 1 for row in rows if row["case"] == "relief")
 
 
+@pytest.mark.slow
 def test_errors_of_fast_transforms_are_those_that_their_command_prints(choose, monkeypatch):
     """Of fewer rows, to a tenth; no other command is named on the page."""
     _, options = choose
@@ -157,6 +158,7 @@ def test_rows_and_seeds_of_the_page_are_those_of_its_command(choose):
     assert f"{module.RELIEF:,} cells of the relief of the Earth with D = {module.RELIEF_D}" in text
 
 
+@pytest.mark.slow
 def test_what_was_kept_is_what_the_command_prints(choose, kept):
     """To a tenth: random numbers of other processors may differ in the last digits.
 

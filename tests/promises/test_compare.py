@@ -170,6 +170,7 @@ def test_certificates_of_the_page_hold_what_is_true_at_a_small_size(measured):
     assert bound["asked"] is None or bound["asked"] > 64
 
 
+@pytest.mark.slow
 def test_fits_of_the_table_of_scale_run_in_processes_of_their_own(measured):
     pytest.importorskip("resource")
     (row,) = measured.scale([2000])

@@ -172,6 +172,7 @@ def wanted_pictures():
     return {(script, int(number)) for each in found for script, number in each}
 
 
+@pytest.mark.main_cases(7)
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
 def test_example_runs_and_makes_the_pictures_of_the_pages(script):
     matplotlib = pytest.importorskip("matplotlib")

@@ -68,6 +68,7 @@ def run(copy, words):
     )
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_the_commands_of_the_page_pass_on_the_changed_source(copy, number):
     commands = re.findall(r"^```sh\n(.*?)\n```$", PAGE, re.DOTALL | re.MULTILINE)

@@ -123,6 +123,7 @@ def test_the_oldest_python_is_tried():
             assert f'python: ["{oldest}"' in text
 
 
+@pytest.mark.slow
 def test_an_installed_package_can_be_tried():
     found = subprocess.run(
         [sys.executable, str(ROOT / "tests" / "installed.py")],

@@ -59,6 +59,7 @@ def folder(tmp_path, monkeypatch):
 # ---- code
 
 
+@pytest.mark.main_cases(12)
 @pytest.mark.parametrize("path", [p for p in PAGES if "```python" in p.read_text()], ids=str)
 @pytest.mark.usefixtures("folder")
 def test_python_blocks_of_a_page_run(path):
@@ -90,6 +91,7 @@ def test_commands_of_the_readme_run(folder, capfd):
     assert (folder / "predictions.parquet").exists()
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize("name", ["index.md", "guide/cli.md", "guide/report.md", "guide/plan.md"])
 def test_commands_of_a_page_run(name, folder, capfd):
     for words in commands((ROOT / "docs" / name).read_text(encoding="utf-8")):

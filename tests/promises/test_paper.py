@@ -198,6 +198,7 @@ def test_clusterings_are_judged_by_the_exact_objective_as_it_is_shown(script):
 # ---- every table runs, is written into the page, and says what is missing
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize("name", ["figure1", "table2", "table3"])
 def test_experiment_runs_and_fills_its_tables_of_the_page(
     name, data, tmp_path, capsys, script, monkeypatch

@@ -162,6 +162,7 @@ def loaded_by(fit):
     return run(FIT.format(hidden=hidden, optional=OPTIONAL, fit=fit))
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize("fit", FITS.values(), ids=FITS)
 def test_fitting_an_array_loads_nothing_optional(fit):
     assert loaded_by(fit) == []

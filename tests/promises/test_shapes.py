@@ -6,8 +6,10 @@ import subprocess
 import sys
 
 import checked_shapes
+import pytest
 
 
+@pytest.mark.slow
 def test_arrays_have_the_shapes_that_signatures_state():
     """Public calls of every kind on small data, and one planted fault, in a process of their own.
 
