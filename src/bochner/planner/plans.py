@@ -240,8 +240,7 @@ def plan(
     n_rows : int, optional
         Number of rows of the fit, if X has only some of them.
     effort : {"low", "medium", "high"}, default "medium"
-        Effort of the choice of the kernel, as :class:`bochner.KernelRidge` takes it. With "low" the
-        plan of a few thousand rows takes a small part of the time of the default fit.
+        Effort of the choice of the kernel, as :class:`bochner.KernelRidge` takes it.
     random_state : int, Generator, RandomState or None
 
     Returns
