@@ -1,15 +1,12 @@
-"""``python tests/mutations.py [--mutants N] [--seed S]``: planted faults, and whether tests see them.
+"""``python -m tests.mutations [--mutants N --seed S]``: planted faults, and whether tests see them.
 
 A mutant is the package with one change: a number (n becomes n + 1, a decimal is doubled), a sign
-(+ and −, × and ÷, −x and x) or a comparison (turned into its opposite). A sample of all that can
-be made of the mathematics is tried, one process each, on the tests that reach the changed line:
-those first that are quick and reach little else. One pass over the tests says which lines each
-reaches; it is kept in ``out/reached``, and a file of tests has another when it or the package
-changes. A mutant that a test fails on is killed; what no test has failed on within the limit
-survives, and counts against the tests unless ``EQUIVALENT`` or ``WORKED_ON`` says why no answer
-changes. The score of the sample is printed with the interval that holds the score of all mutants
-with 95 % (Clopper and Pearson). No file is changed: the fault is planted when the module is
-imported.
+(+ and −, × and ÷, −x and x) or a comparison (turned into its opposite). Without ``--mutants`` the
+fixed list ``tests/mutants.txt`` is tried: each of them was killed when the list was made, so that
+tests which are merged or shortened must kill them again. Each mutant runs in its own process on the
+tests that reach the changed line, quick tests first. One pass over the tests records which lines
+each test reaches (``out/reached``; slow cases take no part); it is repeated for files that changed.
+No file is changed: the fault is planted when the module is imported.
 """
 
 import argparse
@@ -38,6 +35,8 @@ from typing import Any, NamedTuple
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+#: Mutants that tests killed when the list was made: file, change and line of the source.
+LIST = ROOT / "tests" / "mutants.txt"
 PACKAGE = ROOT / "src" / "bochner"
 PARTS = ("kernels", "features", "solvers", "certificates", "planner")
 TESTS = ("facts", "laws")
@@ -58,198 +57,6 @@ OPPOSITE = {
 }
 #: Types, decorators, and parameters with what they are by default.
 NOT_LOOKED_AT = ("annotation", "returns", "decorator_list", "args")
-#: Mutants whose answers are the same, or as good: file, line of the source, change; and why.
-EQUIVALENT: dict[tuple[str, str, str], str] = {
-    (
-        "kernels/spectral.py",
-        "return signs * np.array(self.means)[q] + np.array(self.deviations)[q] * Z",
-        "Add becomes Sub",
-    ): "Z and −Z have the same law",
-    (
-        "certificates/bounds/zonal.py",
-        "series, n = radial.power_series, np.arange(DEGREES + 1)[:, None]",
-        "1 becomes 2",
-    ): "one more degree after 401 of a series whose terms are looked at to 1e-15 of the trace",
-    (
-        "features/mercer/harmonic.py",
-        "return Nodes(np.array([method.radius]), np.ones(1)), REACH * method.radius",
-        "Mult becomes Div",
-    ): "rows beyond the reach of an interpolant have exact values: they cost more, nothing else",
-    (
-        "kernels/stationary_families.py",
-        "log_z = np.linspace(-40.0 / (1 - b), 8.0 - log_a.min(), 1200)",
-        "8.0 becomes 16.0",
-    ): "from 8 on the density underflows; only the step of a fine grid changes",
-    (
-        "solvers/convex/kernel.py",
-        "return replace(self, K=K, y=self.y[some], w=EVERY * self.w[some]), some",
-        "Mult becomes Div",
-    ): "a fit to every fourth row says where Newton's steps begin, not where they end",
-    **dict.fromkeys(
-        (
-            (
-                "solvers/ridge/leave_one_out.py",
-                "rounding = 10 * EPS * np.sqrt(1 + prior[:, None] * D / alpha) + gram / alpha",
-                change,
-            )
-            for change in ("10 becomes 11", "1 becomes 2")
-        ),
-        "a margin above the first-order error of 2 ε √(kD/λ), which stays one",
-    ),
-    **dict.fromkeys(
-        (
-            (
-                "solvers/ridge/criteria.py",
-                'LEAST_SLACK = {"float32": 1e-3, "float64": 1e-6}',
-                change,
-            )
-            for change in ("0.001 becomes 0.002", "1e-06 becomes 2e-06")
-        ),
-        "a margin of a factor of ten or a hundred above rounding, which stays one",
-    ),
-    **dict.fromkeys(
-        (
-            ("kernels/sphere.py", "NODES, TURNED, HALVINGS = 20, 8.0, 48", change)
-            for change in ("20 becomes 21", "8.0 becomes 16.0", "48 becomes 49")
-        ),
-        "a rule whose coefficients are within 2e-16 of these, to degree 400",
-    ),
-    **dict.fromkeys(
-        (
-            (
-                "features/fourier/histogram.py",
-                "low, high = 0.02 / (1 + terms) ** 0.5, 4.0",
-                change,
-            )
-            for change in ("0.02 becomes 0.04", "1 becomes 2", "0.5 becomes 1.0", "4.0 becomes 8.0")
-        ),
-        "the best step lies well inside either range, and is found to 0.1 % in both",
-    ),
-    **dict.fromkeys(
-        (
-            (
-                "kernels/stationary_families.py",
-                "k[near] = 1.0 - (u[near] ** 2 / (4.0 * (smoothness - 1.0)) if smoothness > 1 else 0.0)",
-                change,
-            )
-            for change in (
-                "2 becomes 3",
-                "4.0 becomes 8.0",
-                "1.0 becomes 2.0",
-                "1 becomes 2",
-                "Sub becomes Add",
-                "Mult becomes Div",
-                "Div becomes Mult",
-            )
-        ),
-        "to order 30 a Bessel function overflows where u² is below 1e-17, and k is at most one",
-    ),
-    (
-        "features/fourier/frequencies.py",
-        "images = 2 * float(beyond[places].sum()) / whole",
-        "Div becomes Mult",
-    ): "parts of kernels have k(0) = 1: multiples were taken off them",
-    (
-        "kernels/zonal.py",
-        "_LUNE = tuple((-1) ** (k + 1) * 2 * k / math.factorial(2 * k + 1) for k in range(10))",
-        "10 becomes 11",
-    ): "of angles below 1 the tenth term is 20/21!, 4e-19",
-    (
-        "kernels/zonal.py",
-        "_SQUARED = tuple((-1) ** k * (k - 1) / math.factorial(2 * k + 1) * (k > 0) for k in range(13))",
-        "13 becomes 14",
-    ): "of numbers below 2 the thirteenth term is 12 · 2^27/27!, 2e-19",
-    (
-        "kernels/radial.py",
-        "u += (81 * p**2 - 462 * p**4 + 385 * p**6) / (1152 * mu**2)",
-        "81 becomes 82",
-    ): "of orders above 700, whose Bessel functions underflow: a relative 2e-9 of next to nothing",
-    (
-        "features/mercer/radial.py",
-        "h = monomials(radial, degree, order + 1, np.ones(1))[self.degrees, self.indices, 0]",
-        "1 becomes 2",
-    ): "one order more is made, and not picked",
-    (
-        "solvers/ridge/kernel_posterior.py",
-        "if alpha <= 1.001 * low:",
-        "1.001 becomes 2.002",
-    ): "a search that ends at the edge ends at it to rounding: a margin, which stays one",
-    (
-        "solvers/cg.py",
-        "few = slice(0, None, max(1, self.n // LOOKED_AT))",
-        "1 becomes 2",
-    ): "of fewer than 128 rows every other is looked at: enough to see that float32 is none",
-    (
-        "solvers/ridge/path.py",
-        "power = eigen.power / eigen.weight",
-        "Div becomes Mult",
-    ): "means over targets are in units of it: a common factor cancels",
-    (
-        "solvers/convex/dense.py",
-        "if sweep == SWEEPS - 1:",
-        "1 becomes 2",
-    ): "a sweep less says where Newton's steps begin, not where they end",
-    (
-        "solvers/convex/joint_losses.py",
-        "if least < -1e-8:",
-        "1e-08 becomes 2e-08",
-    ): "a margin for the rounding of eigenvalues, which stays one",
-}
-#: Numbers with a name of which only time and memory depend: why, and where they are.
-WORKED_ON = {
-    "so many are worked on at a time: no answer is another": {
-        "kernels/banded.py": ("BAND",),
-        "kernels/distances.py": ("BLOCK_BYTES",),
-        "kernels/equispaced.py": ("TOGETHER",),
-        "kernels/kernel.py": ("BLOCK",),
-        "kernels/radial.py": ("PAIRS",),
-        "kernels/stationary_families.py": ("BLOCK",),
-        "kernels/windows.py": ("PIECE",),
-        "features/composed.py": ("BLOCK",),
-        "features/fourier/grid.py": ("PAIRS",),
-        "features/fourier/leverage.py": ("BLOCK",),
-        "features/fourier/placements.py": ("CELLS",),
-        "features/mercer/axes.py": ("CELLS",),
-        "features/mercer/hermite.py": ("ROWS", "STRIDE"),
-        "features/mercer/products.py": ("CACHED", "PADDING"),
-        "features/mercer/radial.py": ("AT_ONCE", "DIRECT"),
-        "features/nystrom/landmarks.py": ("ROWS",),
-        "features/projections.py": ("BLOCK",),
-        "features/sketch/powers.py": ("CELLS",),
-    },
-    "either way of this and that many columns is right to rounding": {
-        "kernels/distances.py": ("FEW_COLUMNS",),
-    },
-    "which of two ways is faster, how much a preconditioner holds, where an iteration starts that ends "
-    "by its own residual: no test that reaches them sees all of a file changed at once": {
-        "certificates/pointwise.py": ("BLOCK",),
-        "planner/neighbours.py": ("PREDICTED",),
-        "planner/trials.py": ("REPEATS", "MOMENT"),
-        "solvers/cg.py": ("TILE",),
-        "solvers/ridge/krylov.py": ("KEPT",),
-        "solvers/convex/conjugate_gradients.py": (
-            *("COPIED_SHARE", "COPIED_BYTES", "ROWS_AT_A_TIME", "VECTOR_COST", "BESIDE"),
-        ),
-        "solvers/convex/dense.py": (
-            *("FEW_ON_A_SIDE", "MOST_KEPT_WHOLE", "AT_ONCE", "NARROW", "EVERY"),
-            *("THINNED_ROWS_PER_FEATURE", "COARSE"),
-        ),
-        "solvers/convex/kernel.py": (
-            *("EVERY", "FEWEST", "COARSE", "ONCE", "EACH", "CHEAP", "TRUSTED"),
-        ),
-        "solvers/convex/libsvm.py": ("CACHE", "LARGE_CACHE", "TILE"),
-        "solvers/convex/problem.py": ("ROWS_AT_ONCE",),
-        "solvers/gram.py": ("MOST_STEPS",),
-    },
-    "so many rows say which of some factors suits all: one more row says it as well": {
-        "features/mercer/hermite.py": ("TRIED_ON",),
-        "features/mercer/products.py": ("TRIED_ON",),
-    },
-    "a step of central differences, which err by less than 1e-7 with it and with twice it": {
-        "kernels/numbers.py": ("STEP",),
-        "kernels/stationary.py": ("LOG_STEP",),
-    },
-}
 OTHER_SIGN = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
 
 
@@ -363,11 +170,10 @@ def mutated(path: Path, number: int) -> CodeType:
     return compile(ast.fix_missing_locations(tree), str(path), "exec")
 
 
-def known_equal(site: Site) -> str | None:
-    """Say why a change changes no answer, where that is known."""
-    names = set(site.text.split(" = ")[0].split(", "))
-    named = (why for why, files in WORKED_ON.items() if names <= {*files.get(site.path, ())})
-    return EQUIVALENT.get((site.path, site.text, site.change), next(named, None))
+def listed() -> list[Site]:
+    """Return the fixed mutants whose lines still stand as they were listed."""
+    wanted = {tuple(line.split("\t")) for line in LIST.read_text(encoding="utf-8").splitlines()}
+    return [site for site in sites_of(PARTS) if (site.path, site.change, site.text) in wanted]
 
 
 # --- which lines tests reach ----------------------------------------------------------------------
@@ -422,6 +228,10 @@ class Reached:
         self.failed: set[str] = set()
         self.tests: dict[str, tuple[float, frozenset[str]]] = {}
         self.function = ""
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        """Leave slow cases out."""
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
 
     def pytest_sessionstart(self) -> None:
         """Let the statements say that they are reached."""
@@ -677,9 +487,7 @@ def fate_of(job: tuple[Site, list[str]], seconds: float) -> tuple[str, float]:
     """Return whether tests see a change, and the seconds of the processor that took."""
     site, tests = job
     began = seconds_of_children()
-    if known_equal(site):
-        fate = "equivalent"
-    elif not tests:
+    if not tests:
         fate = "survived, for no test reaches it"
     else:
         fate = "killed" if fails(tests, site, seconds) else "survived"
@@ -694,7 +502,7 @@ def seconds_of_children() -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--mutants", type=int, default=100, help="how many are tried; 0: all")
+    parser.add_argument("--mutants", type=int, help="a random sample of so many, not the list")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--after", type=int, default=0, help="how many of these were tried before")
     parser.add_argument("--at", nargs="+", metavar="FILE:LINE", help="all mutants of these lines")
@@ -703,11 +511,13 @@ def main() -> int:
         "--seconds", type=float, default=90.0, help="of the processor, limit for a mutant"
     )
     parser.add_argument("--processes", type=int, default=1, help="at the same time")
-    parser.add_argument("--least", type=float, default=0.0, help="least score, in per cent")
+    parser.add_argument("--least", type=float, default=0.0, help="least score, per cent")
     asked = parser.parse_args()
-    found = sites_at(asked.at) if asked.at else sites_of(asked.parts)
-    many = len(found) if asked.at else min(asked.mutants or len(found), len(found))
-    sample = random.Random(asked.seed).sample(found, many)[asked.after :]
+    found = sample = sites_at(asked.at) if asked.at else listed()
+    if asked.mutants:
+        found = sites_of(asked.parts)
+        sample = random.Random(asked.seed).sample(found, min(asked.mutants, len(found)))
+    sample = sample[asked.after :]
     os.environ.setdefault("SCIPY_ARRAY_API", "1")  # As tests/conftest.py, before SciPy is loaded
     stats, *_ = map(import_module, LOADED)
     look_at_all(asked.processes)
@@ -727,8 +537,7 @@ def main() -> int:
     score = 100 * killed / max(1, counted)
     say(
         f"{killed} of {counted} mutants killed: {score:.0f} % (95 %: {100 * least:.0f} to "
-        f"{100 * most:.0f} %), beside {fates['equivalent']} that change no answer; a sample of "
-        f"{len(sample)} of the {len(found):,} that can be made, seed {asked.seed}, "
+        f"{100 * most:.0f} %); {len(sample)} of {len(found):,}, seed {asked.seed}, "
         f"{spent:.0f} s of the processor"
     )
     return int(score < asked.least)
