@@ -300,21 +300,6 @@ def test_what_cannot_be_fitted_is_refused_in_a_sentence(changes, target, message
         regressor(**changes).fit(X, target(y))
 
 
-def test_other_refusals():
-    X, y = table()
-    for nu in (0.0, 1.5):
-        with pytest.raises(InvalidInput, match=r"nu must lie in \(0, 1\]; got"):
-            bo.OneClassSVM(KERNEL, nu=nu).fit(X)
-    with pytest.raises(InvalidInput, match=r"SVR: C must be a positive finite number"):
-        bo.SVR(KERNEL, C=0).fit(X, y)
-    with pytest.raises(InvalidInput, match=r"at least 2 different rows .* got n_samples = 1"):
-        regressor(alpha="holdout").fit(X[[0, 0]], y[:2])
-    with pytest.raises(InvalidInput, match=r"at least one row must have a weight above zero"):
-        regressor().fit_blocks(bo.Blocks.from_arrays(X, y, np.zeros(N)))
-    with pytest.raises(ValueError, match=r"requires y to be passed"):
-        bo.SVR(KERNEL, method="orthogonal").fit_blocks(bo.Blocks.from_arrays(X))
-
-
 @pytest.mark.parametrize("d", [1, 2])
 def test_targets_without_noise_are_fitted_to_tolerance_without_a_warning(d):
     X = np.random.default_rng(0).uniform(-1, 1, (1500, d))
@@ -419,13 +404,6 @@ def test_svr_in_raw_units_predicts_new_rows():
     deviation = np.abs(y[:300] - np.median(y[:300])).mean()
     assert model.epsilon_ == pytest.approx(0.05 * 1e5 * deviation)
     assert model.path_.errors.min() < 0.5
-
-
-def test_parameters_of_svr_are_refused_in_a_sentence():
-    X, y = table()
-    for name in ("C", "epsilon"):
-        with pytest.raises(InvalidInput, match=rf'SVR: {name} must be "auto" or a number; got'):
-            bo.SVR(KERNEL, **{name: "best"}).fit(X, y)
 
 
 # ---- exact svr: Support vector regression with the kernel itself: scikit-learn's answer, and what bounds it

@@ -309,9 +309,6 @@ def gram_in_float32(Z):
     return (Z.T @ Z - len(Z) * np.outer(mean, mean)).astype(np.float64)
 
 
-# ---- exact ridge: Penalties by fold and by target, and the exact answer by conjugate gradients
-
-
 # ---- a penalty for each target
 
 
@@ -542,20 +539,6 @@ def test_the_exact_kernel_classifies_as_its_regression_does(K):
 
 
 # ---- labels
-
-
-def test_what_cannot_be_classified_is_refused_in_a_sentence():
-    X, y = labelled()
-    with pytest.raises(InvalidInput, match=r"y must have at least 2 classes; got the 1 class"):
-        classifier().fit(X, np.full(300, "ash"))
-    with pytest.raises(InvalidInput, match=r"every label must be one of the classes.*yew"):
-        classifier().partial_fit(X, y).partial_fit(X, np.full(300, "yew"))
-    with pytest.raises(InvalidInput, match=r"Name all classes in the first call"):
-        classifier().partial_fit(X[:9], y[:9], classes=["ash", "elm"])
-    with pytest.raises(ValueError, match=r"Unknown label type: continuous"):
-        classifier().fit(X, X[:, 0])
-    with pytest.raises(InvalidInput, match=r'class_weight must be None, "balanced" or a dict'):
-        classifier(class_weight="even").fit(X, y)
 
 
 def test_the_certificate_is_that_of_the_regression():

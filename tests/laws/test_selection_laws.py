@@ -675,11 +675,6 @@ def test_a_kernel_of_ones_own_is_the_start():
     assert not hasattr(in_metric("ridge", None), "metric_")
 
 
-def test_a_metric_that_is_none_is_refused():
-    with pytest.raises(InvalidInput, match=r'metric must be None or "learned"; got .euclid'):
-        in_metric("ridge", "euclid")
-
-
 # ---- curve: Skewed columns: transformed where that predicts better, as a part of the kernel
 
 

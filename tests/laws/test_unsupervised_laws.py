@@ -152,16 +152,6 @@ def test_what_features_leave_out_counts_as_unexplained():
     assert np.all(few.eigenvalues_ <= exact[: len(few.eigenvalues_)] * (1 + 1e-9))
 
 
-# ---- the same from any blocks, pieces and weights
-
-
-def same_components(a, b, factor=1e6):
-    new = points(40, seed=2)
-    assert_close(a.eigenvalues_ / b.eigenvalues_, np.ones(len(b.eigenvalues_)), factor=factor)
-    assert_close(a.transform(new), b.transform(new), factor=factor)
-    assert_close(a.trace_ / b.trace_, 1.0, factor=factor)
-
-
 # ---- the way back
 
 
@@ -222,18 +212,6 @@ def test_more_components_than_there_are_is_said_and_those_there_are_kept():
     assert fitted.transform(X).shape == (60, 2)
     with pytest.warns(SolutionWarning, match="1 components above rounding"):
         assert np.abs(components().fit(X[:5]).transform(X[:5])).max() < 1e-6
-
-
-def test_refusals():
-    X = points()
-    with pytest.raises(InvalidInput, match=r"KernelPCA: n_components must be an integer, 1 or"):
-        components(n_components=0).fit(X)
-    with pytest.raises(InvalidInput, match=r"KernelPCA: precision must be one of 'auto'"):
-        components(precision="double").fit(X)
-    with pytest.raises(InvalidInput, match=r"at least one row must have a weight above zero"):
-        components().fit_blocks(bo.Blocks.from_arrays(X, None, np.zeros(200)))
-    with pytest.raises(ValueError, match=r"X has 2 features, but KernelPCA is expecting 3"):
-        components().fit(X).transform(X[:, :2])
 
 
 # ---- kmeans: KernelKMeans: Lloyd's algorithm, and what its cost says of the kernel's own
@@ -484,21 +462,6 @@ def test_centres_that_still_move_are_said():
         clusters(20, n_features=16, max_iter=1, tol=0.0).fit(X)
 
 
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({"n_clusters": 0}, r"KernelKMeans: n_clusters must be an integer, 1 or above"),
-        ({"n_init": 0}, r"KernelKMeans: n_init must be an integer, 1 or above"),
-        ({"tol": -1.0}, r"KernelKMeans: tol must be a non-negative finite number"),
-        ({"algorithm": "elkan"}, r"algorithm must be one of 'full', 'minibatch'; got 'elkan'"),
-        ({"precision": "half"}, r"KernelKMeans: precision must be one of"),
-    ],
-)
-def test_arguments_out_of_range_are_refused(changes, text):
-    with pytest.raises(InvalidInput, match=text):
-        clusters(**changes).fit(places())
-
-
 # ---- cca: KernelCCA: the generalised eigenproblem, scikit-learn's CCA, blocks, pieces and weights
 
 
@@ -587,16 +550,6 @@ def test_the_penalty_is_chosen_by_rows_left_out():
     assert found.score(*pairs(600, seed=1)) > 0.6
     best = max(value for _, value in found.path_)
     assert dict(found.path_)[found.alpha_] >= best - 1e-6
-
-
-# ---- the same from blocks, pieces and weights
-
-
-def same_pairs(a, b, factor=1e6):
-    new = pairs(50, seed=9)
-    assert_close(a.singular_values_, b.singular_values_, factor=factor)
-    for ours, theirs in zip(a.transform(*new), b.transform(*new), strict=True):
-        assert_close(ours, theirs, factor=factor)
 
 
 # ---- libraries, files

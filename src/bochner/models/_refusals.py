@@ -66,6 +66,12 @@ def is_number(label: object) -> bool:
     return True
 
 
+INFINITE = (
+    "X must hold finite numbers, or NaN where one is missing; got infinity. Drop these rows, or "
+    "replace such cells by NaN."
+)
+
+
 def _sentence(text: str, X: Any) -> str | None:
     """Return the sentence; None where the one of scikit-learn says all."""
     if isinstance(X, str):
@@ -82,10 +88,8 @@ def _sentence(text: str, X: Any) -> str | None:
         "setting an array element": lambda: (
             "X must have rows of equal length; got several lengths."
         ),
-        "Input X contains": lambda: (
-            "X must hold finite numbers, or NaN where one is missing; got infinity. Drop these "
-            "rows, or replace such cells by NaN."
-        ),
+        "Input X contains": lambda: INFINITE,
+        "Input contains infinity": lambda: INFINITE,
         "Input contains": lambda: (
             "y must have no missing labels; got NaN. Drop such rows, or give them a label of their "
             "own."
