@@ -61,19 +61,13 @@ def test_svr_with_exact_features_is_support_vector_regression(C, epsilon, weight
     assert ours.solution_.gap <= 1e-10 * ours.solution_.objective
 
 
-def test_svr_of_the_squared_loss_is_that_of_linear_svr():
-    X, y = table()
-    ours = bo.SVR(Linear(), C=0.7, epsilon=0.2, loss="squared_epsilon_insensitive", **exact()).fit(
-        X, y
-    )
-    coef, b = ours.map_(X), ours.intercept_
-    w = np.linalg.lstsq(X, coef @ ours.coef_, rcond=None)[0]
-    theirs = LinearSVR(
-        C=0.7, epsilon=0.2, loss="squared_epsilon_insensitive", intercept_scaling=1e3, tol=1e-10,
-        max_iter=200_000,
-    ).fit(X, y)  # fmt: skip
-    assert np.abs(w - theirs.coef_).max() < 1e-4
-    assert abs(b - theirs.intercept_[0]) < 1e-4
+@pytest.mark.parametrize("features", [{}, {"method": "auto", "n_features": N}], ids=str)
+def test_svr_of_the_squared_loss_is_that_of_linear_svr(features):
+    given = dict(C=0.7, epsilon=0.2, loss="squared_epsilon_insensitive", tol=1e-10)
+    (X, y), new = table(), table(40, seed=1)[0]
+    ours = bo.SVR(Linear(), random_state=0, **given, **features).fit(X, y)
+    theirs = LinearSVR(intercept_scaling=1e3, max_iter=200_000, **given).fit(X, y)
+    assert np.abs(ours.predict(new) - theirs.predict(new)).max() < 2e-4
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -154,18 +148,12 @@ def test_squares_are_kernel_ridge_regression():
 # ---- properties
 
 
-@pytest.mark.parametrize("nu", [0.05, 0.5])
-def test_nu_bounds_the_share_outside_and_at_the_border(nu):
-    """Schölkopf et al. (2001), proposition 3: outliers <= nu n <= outliers and border."""
-    X, _ = table(400)
-    fitted = bo.OneClassSVM(KERNEL, nu=nu, n_features=64, random_state=0, tol=1e-10).fit(X)
-    f = fitted.decision_function(X)
-    border = 1e-6 * np.abs(fitted.offset_[0])
-    assert (f < -border).mean() <= nu <= (f < border).mean()
-
-
-@pytest.mark.main_cases(2)
-@pytest.mark.parametrize("features", [{}, {"method": "orthogonal", "precision": "float32"}])
+@pytest.mark.main_cases(3)
+@pytest.mark.parametrize(
+    "features",
+    [{}, {"n_features": 64}, {"n_features": 64, "method": "orthogonal", "precision": "float32"}],
+    ids=["exact", "landmarks", "float32"],
+)
 @pytest.mark.parametrize("kind", ["plain", "weighted", "copies"])
 def test_at_most_nu_of_the_weight_lies_outside_to_the_letter(kind, features):
     """Rows at the border tie but for rounding; by multipliers some of them fall outside.
@@ -177,13 +165,14 @@ def test_at_most_nu_of_the_weight_lies_outside_to_the_letter(kind, features):
         rng = np.random.default_rng(seed)
         X = X[rng.integers(0, 40, 150)] if kind == "copies" else X
         w = rng.uniform(0.1, 3, 150) * (rng.random(150) > 0.1) if kind == "weighted" else None
-        options = dict(n_features=64, nu=nu, random_state=seed) | features
+        options = dict(nu=nu, random_state=seed) | features
         ours = bo.OneClassSVM(KERNEL, **options).fit(X, sample_weight=w)
         one_by_one = np.array([ours.predict(row[None])[0] for row in X])
         for labels in (ours.predict(X), one_by_one):
             outside = np.average(labels < 0, weights=w)
             assert outside <= nu + (0 if w is None else 1e-12)
-        inside = ours.decision_function(X) > 3e-4 * np.abs(ours.score_samples(X)).max()
+        border = 3e-4 if features else 1e-6
+        inside = ours.decision_function(X) > border * np.abs(ours.score_samples(X)).max()
         assert np.average(~inside, weights=w) >= nu - 1e-12
 
 
@@ -279,16 +268,11 @@ def test_grid_search_and_tables():
         (dict(loss="gamma"), np.abs, None),
         (dict(loss="gamma"), lambda y: np.maximum(y, 0), r'loss="gamma" needs y above 0; got 0'),
         (dict(loss="poisson"), lambda y: 0 * y, r"needs a y above 0 in some row; all are 0"),
-        (dict(loss="l1"), lambda y: y, r"loss must be one of 'squared'.*got 'l1'"),
-        (dict(alpha="loo"), lambda y: y, r'alpha must be "holdout", "kfold" or a number'),
-        (dict(alpha=-1.0), lambda y: y, r"alpha must be a non-negative finite number; got -1"),
         (
             dict(loss="quantile"),
             lambda y: np.column_stack([y, y]),
             r"several quantiles need one target; got 3 quantiles and 2 targets",
         ),
-        (dict(tol=0), lambda y: y, r"KernelRegressor: tol must be a positive finite number"),
-        (dict(precision="half"), lambda y: y, r"precision must be one of"),
     ],
 )
 def test_what_cannot_be_fitted_is_refused_in_a_sentence(changes, target, message):
@@ -386,10 +370,11 @@ def test_a_constant_target_near_the_largest_number_is_predicted():
         np.testing.assert_allclose(model.predict(X), 1e300, rtol=1e-6)
 
 
+@pytest.mark.parametrize("features", [{}, {"method": "orthogonal", "n_features": 24}], ids=str)
 @pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared_epsilon_insensitive"])
-def test_numbers_given_to_svr_are_in_the_units_of_the_target(loss):
+def test_numbers_given_to_svr_are_in_the_units_of_the_target(loss, features):
     X, y = table()
-    options = dict(method="orthogonal", n_features=24, random_state=0, loss=loss)
+    options = dict(random_state=0, loss=loss) | features
     plain = bo.SVR(KERNEL, C=3.0, epsilon=0.2, **options).fit(X, y)
     C = 3.0 * 1024 if loss == "epsilon_insensitive" else 3.0
     other = bo.SVR(KERNEL, C=C, epsilon=0.2 * 1024, **options).fit(X, 1024 * y)
@@ -430,22 +415,6 @@ def test_given_kernel_and_C_as_scikit_learn(C, w):
     value = ours.solution_.objective * C
     assert -1e-5 * least <= value - least <= ours.solution_.gap * C + 1e-7 * least
     assert ours.solution_.gap <= 1e-3 * ours.solution_.objective
-
-
-def test_targets_in_other_units():
-    plain = bo.SVR(KERNEL, C=3.0, epsilon=0.2).fit(ROWS, TARGET)
-    large = bo.SVR(KERNEL, C=3.0 * 1024, epsilon=0.2 * 1024).fit(ROWS, 1024 * TARGET)
-    assert np.allclose(large.predict(NEW_ROWS), 1024 * plain.predict(NEW_ROWS))
-    assert large.C_ == pytest.approx(3 * 1024)
-    assert large.epsilon_ == pytest.approx(0.2 * 1024)
-
-
-def test_squared_loss_as_linear_svr():
-    loss = "squared_epsilon_insensitive"
-    ours = bo.SVR(Linear(), C=0.7, epsilon=0.2, loss=loss).fit(ROWS, TARGET)
-    theirs = LinearSVR(C=0.7, epsilon=0.2, loss=loss, intercept_scaling=1e4, tol=1e-10)
-    theirs.set_params(max_iter=100_000).fit(ROWS, TARGET)
-    assert np.allclose(ours.predict(NEW_ROWS), theirs.predict(NEW_ROWS), atol=1e-3)
 
 
 def test_coefficients_of_rows_and_of_features():
@@ -525,20 +494,6 @@ def test_objective_is_that_of_the_definition():
     assert a.sum() == pytest.approx(0.2 * NORMAL_WEIGHTS.sum(), rel=1e-9)
     assert np.all(a >= 0)
     assert np.all(a <= NORMAL_WEIGHTS * (1 + 1e-9))
-
-
-@pytest.mark.parametrize("nu", [0.01, 0.05, 0.29, 0.5, 0.9])
-@pytest.mark.parametrize("kind", ["plain", "weighted", "copies"])
-def test_at_most_nu_of_the_weight_lies_outside(kind, nu):
-    rng = np.random.default_rng(3)
-    rows = NORMAL[rng.integers(0, 40, 150)] if kind == "copies" else NORMAL
-    w = NORMAL_WEIGHTS * (rng.random(150) > 0.1) if kind == "weighted" else None
-    ours = bo.OneClassSVM(KERNEL, nu=nu).fit(rows, sample_weight=w)
-    one_by_one = np.array([ours.predict(row[None])[0] for row in rows])
-    for labels in (ours.predict(rows), one_by_one):
-        assert np.average(labels < 0, weights=w) <= nu + (0 if w is None else 1e-12)
-    inside = ours.decision_function(rows) > 1e-6 * ours.score_samples(rows).max()
-    assert np.average(~inside, weights=w) >= nu - 1e-12
 
 
 def test_all_rows_may_lie_outside():

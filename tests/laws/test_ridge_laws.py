@@ -403,14 +403,6 @@ def test_an_iteration_that_does_not_converge_says_what_to_do():
     assert np.isfinite(fitted.predict(X)).all()
 
 
-def test_constant_targets_and_one_row_need_no_iteration():
-    X, y = table(50)
-    for rows, targets in ((X, 0 * y + 5.0), (X[:1], y[:1])):
-        fitted = model(method="exact").fit(rows, targets)
-        assert fitted.solution_.outcome is Outcome.CONSTANT_TARGET
-        assert_close(fitted.predict(rows), targets)
-
-
 @pytest.mark.parametrize(
     ("alpha", "precision"),
     [
