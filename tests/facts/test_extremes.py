@@ -1,25 +1,23 @@
-"""Bad and extreme input to KernelRidge: a clear sentence, or finite and sensible predictions."""
+"""Extreme input: finite and sensible answers; the steps of a fit that are logged."""
+
+import re
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from sklearn.exceptions import NotFittedError
+from sklearn.base import is_classifier
 
 import bochner as bo
-from bochner.errors import InvalidInput, InvalidType, SolutionWarning
-from bochner.kernels import Gaussian, Linear
+from bochner import models
+from bochner.errors import InvalidInput, SolutionWarning
+from bochner.kernels import Cauchy, Gaussian, Laplace, Linear, Matern, RationalQuadratic
+from bochner.landmarks import Given
 from bochner.solvers.ridge.solution import Outcome
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3))
 Y = np.sin(X[:, 0]) + 0.1 * RNG.normal(size=60)
-DATES = np.arange(180).reshape(60, 3).astype("datetime64[s]")
-
-
-def put(array, value):
-    array = array.copy()
-    array[3, ...] = value
-    return array
 
 
 def model(kernel="gaussian", **changes):
@@ -27,147 +25,7 @@ def model(kernel="gaussian", **changes):
     return bo.KernelRidge(kernel, **options)
 
 
-# ---- refused in a sentence
-
-
-REFUSED = {
-    "infinity": (put(X, np.inf), Y, r"X must hold finite numbers, .*; got infinity"),
-    "no rows": (X[:0], Y[:0], r"0 sample\(s\).*minimum of 1 is required by KernelRidge"),
-    "no columns": (X[:, :0], Y, r"0 feature\(s\).*minimum of 1 is required by KernelRidge"),
-    "one dimension": (X[:, 0], Y, r"two dimensions, .*; got shape \(60,\)\. Reshape"),
-    "three dimensions": (
-        X[None],
-        Y,
-        r"KernelRidge: X with three dimensions, .* requires a kernel of sequences",
-    ),
-    "complex": (X + 1j, Y, r"Complex data not supported"),
-    "masked": (np.ma.masked_array(X, X > 2), Y, r"X must have no missing values; got.*1 masked"),
-    "words": (np.full((60, 3), "a"), Y, r"X must hold numbers; got text"),
-    "words as objects": (np.full((60, 3), "a", object), Y, r"X must hold numbers; got text"),
-    "dates": (DATES, Y, r"KernelRidge: X must hold real numbers; got dtype datetime64\[s\]"),
-    "spans of time": (DATES - DATES[0], Y, r"X must hold real numbers; got dtype timedelta64\[s\]"),
-    "ragged": ([[1.0, 2.0], [3.0]], [1.0, 2.0], r"X must have rows of equal length"),
-    "a path": ("table.csv", Y, r"X must be rows; got the text 'table.csv'"),
-    "nothing": (None, Y, r"two dimensions, .*; got shape \(\)"),
-    "y short": (X, Y[:5], r"inconsistent numbers of samples: \[60, 5\]"),
-    "y None": (X, None, r"requires y to be passed, but the target y is None"),
-    "y words": (
-        X,
-        np.full(60, "a"),
-        r"KernelRidge: y must hold real numbers; got text, such as 'a'",
-    ),
-    "y words as objects": (X, np.full(60, "a", object), r"Ridge: y .* a classifier takes labels"),
-    "y with commas": (X, np.full(60, "0,5"), r"got text, such as '0,5'. Read them as numbers, as "),
-    "y spans of time": (
-        X,
-        DATES[:, 0] - DATES[0, 0],
-        r"KernelRidge: y must hold real numbers; got dtype timedelta64\[s\]\. Divide y by a unit",
-    ),
-    "y dates": (X, DATES[:, 0], r"KernelRidge: y .* got dtype datetime64\[s\]\. Subtract the fi"),
-    "y NaN": (X, put(Y, np.nan), r"y must hold finite numbers; got NaN"),
-    "y infinity": (X, put(Y, np.inf), r"y must hold finite numbers; got infinity"),
-    "y complex": (X, Y + 1j, r"Complex data not supported"),
-    "y of three dimensions": (X, Y[:, None, None], r"Found array with dim 3"),
-    "y masked": (X, np.ma.masked_array(Y, Y > 1), r"y must have no missing values; got a masked"),
-    "y beyond squaring": (X, Y * 1e170, r"y must lie within ±1e\+150.*Scale it"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-@pytest.mark.parametrize("kernel", ["gaussian", Gaussian()], ids=repr)
-def test_bad_data_are_refused_in_a_sentence(kernel, name):
-    rows, y, message = REFUSED[name]
-    with pytest.raises((ValueError, TypeError), match=message):
-        model(kernel).fit(rows, y)
-
-
-@pytest.mark.parametrize("as_table", [False, True])
-def test_dates_are_no_numbers_anywhere(as_table):
-    """scikit-learn's checks read them as seconds since 1970."""
-    with pytest.raises(InvalidType, match=r"sample_weight must hold real numbers; got dtype date"):
-        model().fit(X, Y, DATES[:, 0])
-    rows = pd.DataFrame({"a": X[:, 0], "b": DATES[:, 0], "c": X[:, 1]}) if as_table else DATES
-    with pytest.raises(InvalidType, match=r"KernelRidge: X must hold real numbers; got dtype date"):
-        model().fit(X, Y).predict(rows)
-
-
-WEIGHTS = {
-    "negative": (put(np.ones(60), -1.0), r"Negative values in data passed to `sample_weight`"),
-    "all zero": (np.zeros(60), r"at least one non-zero number"),
-    "NaN": (put(np.ones(60), np.nan), r"Input sample_weight contains NaN"),
-    "short": (np.ones(5), r"sample_weight.shape == \(5,\), expected \(60,\)"),
-    "two columns": (np.ones((60, 2)), r"must be 1D array or scalar"),
-    "words": (np.full(60, "a"), r"could not convert string to float"),
-    "masked": (np.ma.masked_array(np.ones(60), Y > 1), r"sample_weight must have no missing"),
-    "beyond squaring": (np.full(60, 1e200), r"sample_weight must be finite and not negative, 1e"),
-}
-
-
-@pytest.mark.parametrize("name", WEIGHTS)
-def test_bad_weights_are_refused_in_a_sentence(name):
-    weights, message = WEIGHTS[name]
-    with pytest.raises(ValueError, match=message):
-        model(Gaussian(), method="orthogonal").fit(X, Y, sample_weight=weights)
-
-
-ARGUMENTS = {
-    "kernel name": (
-        dict(kernel="bessel"),
-        r"kernel must be a value such as.*'matern32'.*got 'bessel'",
-    ),
-    "kernel type": (dict(kernel=3), r"kernel must be a value such as.*got 3"),
-    "method": (dict(method="best"), r"method must be a value such as.*got 'best'"),
-    "no features": (dict(n_features=0), r"n_features must be an integer, 1 or above; got 0"),
-    "half features": (dict(n_features=3.5), r"n_features must be an integer, 1 or above; got 3.5"),
-    "odd": (dict(n_features=33, method="iid"), r"even number of features.*got 33"),
-    "alpha": (dict(alpha=-1), r"alpha must be a non-negative finite number; got -1"),
-    "criterion": (dict(alpha="cv"), r'alpha must be "loo", "gcv", "evidence" or a number.*\'cv\''),
-    "precision": (dict(precision="half"), r"precision must be one of 'auto', 'float32', 'float64'"),
-    "seed": (dict(random_state="a"), r"random_state must be None, a non-negative integer.*'a'"),
-    "no rotation": (dict(kernel="laplace", method="orthogonal"), r"Euclidean.*IID\(\).*Nystrom"),
-}
-
-
-@pytest.mark.parametrize("name", ARGUMENTS)
-def test_bad_arguments_are_refused_in_a_sentence(name):
-    changes, message = ARGUMENTS[name]
-    with pytest.raises((ValueError, TypeError), match=message):
-        model(**changes).fit(X, Y)
-
-
-PREDICTED = {
-    "NaN": (put(X, np.nan), r"the rows of the fit had none; got NaN in row 3, column 0"),
-    "columns": (X[:, :2], r"X has 2 features, but KernelRidge is expecting 3 features"),
-    "no rows": (X[:0], r"0 sample\(s\).*minimum of 1 is required"),
-    "one row without brackets": (X[0], r"two dimensions, .*; got shape \(3,\)"),
-    "words": (np.full((2, 3), "a"), r"X must hold numbers; got text"),
-    "masked": (np.ma.masked_array(X, X > 2), r"X must have no missing values"),
-    "complex": (X + 1j, r"Complex data not supported"),
-}
-
-
-@pytest.mark.parametrize("name", PREDICTED)
-def test_bad_rows_to_predict_are_refused_in_a_sentence(name):
-    rows, message = PREDICTED[name]
-    with pytest.raises(ValueError, match=message):
-        FITTED.predict(rows)
-
-
 FITTED = model().fit(X, Y)
-
-
-def test_what_needs_a_fit_says_so():
-    for use in (lambda m: m.predict(X), lambda m: m.certificate_, bo.merge, lambda m: m.certify(X)):
-        with pytest.raises(NotFittedError, match=r"This KernelRidge instance is not fitted yet"):
-            use(model())
-
-
-def test_blocks_without_a_target_are_refused():
-    with pytest.raises(InvalidInput, match=r"the target y is None; name it with target="):
-        model(Gaussian(), method="iid").fit_blocks(bo.Blocks.from_arrays(X))
-
-
-# ---- odd, and fitted all the same
 
 
 METHODS = ["auto", "orthogonal", "nystrom"]
@@ -361,7 +219,73 @@ def test_targets_far_from_one_have_the_answers_of_ordinary_ones():
         np.testing.assert_allclose(found * 2.0**-power, expected, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("factor", [1e-300, 1e300])
-def test_tune_refuses_targets_at_the_edges_of_float64(factor):
-    with pytest.raises(InvalidInput, match=r"tune: y must .* by a power of ten"):
-        bo.tune(bo.KernelRidge(random_state=0), X, factor * Y)
+def test_unmasked_and_matrix_subclasses_are_taken():
+    table = np.arange(6.0).reshape(2, 3)
+    assert (Linear()(np.ma.masked_array(table)) == Linear()(table)).all()
+    assert type(Linear()(table.view(np.recarray))) is np.ndarray
+
+
+@pytest.mark.parametrize("magnitude", [1e-30, 1e18, 1e25, 1e37])
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        Gaussian(),
+        *map(Matern, (0.5, 1.5, 2.5, 3.7, 40.0)),
+        Laplace(),
+        Cauchy(),
+        RationalQuadratic(),
+    ],
+    ids=repr,
+)
+def test_huge_and_tiny_data_give_ones_and_zeros(kernel, magnitude):
+    """Squared distances pass the largest float32 from 1e19 on."""
+    K = kernel(np.array([[magnitude], [-magnitude]], dtype=np.float32))
+    assert (np.diag(K) == 1).all()
+    assert K[0, 1] == pytest.approx(1.0 if magnitude < 1 else 0.0, abs=1e-30)
+
+
+LEARNERS = [
+    cls
+    for cls in map(models.__dict__.get, models.__all__)
+    if isinstance(cls, type) and hasattr(cls, "fit_blocks")
+]
+CLASSIFIERS = [cls for cls in LEARNERS if is_classifier(cls())]
+
+
+@pytest.mark.main_cases(8)
+@pytest.mark.parametrize("cls", LEARNERS)
+def test_a_fit_logs_its_steps_and_prints_them_if_verbose(cls, caplog, capsys):
+    y = Y > 0 if cls in CLASSIFIERS else X[:, :2] if cls is bo.KernelCCA else Y
+    caplog.set_level("INFO", logger="bochner")
+    silent = cls(random_state=0).fit(X, y)
+    logged = [record.getMessage() for record in caplog.records if record.name == "bochner"]
+    assert logged[-1].startswith(f"{cls.__name__} fitted to Blocks(")
+    assert capsys.readouterr().out == ""
+    loud = cls(random_state=0, verbose=True).fit(X, y)
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == len(logged)
+    assert printed[-1].startswith(f"{cls.__name__} fitted to Blocks(")
+    assert loud.kernel_ == silent.kernel_
+    assert "verbose : bool, default False" in cls.__doc__
+
+
+def test_each_candidate_of_a_default_fit_is_logged(caplog):
+    caplog.set_level("INFO", logger="bochner")
+    rows = np.vstack([X, X[:10] + 1.0])
+    found = bo.KernelRidge(random_state=0).fit(rows, rows[:, 0]).search_
+    lines = "\n".join(record.getMessage() for record in caplog.records)
+    numbers = re.findall(r"Choosing the kernel with (?:\d+) rows: candidate (\d) of (\d): ", lines)
+    assert {int(k) for k, n in numbers if n == "3"} == {1, 2, 3}
+    assert all(c.name in lines for c in found.compared if " + " not in c.name)
+
+
+def test_given_landmarks_are_written_by_their_shape():
+    assert str(bo.Nystrom(Given(X[:8]))) == "Nystrom(landmarks=Given(rows=<array (8, 3)>))"
+
+
+def test_whole_numbers_that_float64_does_not_hold_are_named(tmp_path):
+    table = pa.table({"a": [1, 2**53, 2**53 + 1, 5], "b": [1, 2, 3, 4]})
+    pq.write_table(table, tmp_path / "t.parquet")
+    match = r"column 'a' must hold .* whole ones from -2\*\*53 to 2\*\*53; got 9007199254740993 in row 2"
+    with pytest.raises(InvalidInput, match=match):
+        list(bo.Blocks.from_files(tmp_path / "t.parquet"))
