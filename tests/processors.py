@@ -29,14 +29,16 @@ TESTS = (
     "tests/facts/test_blas.py",
     "tests/laws/test_frozen_answers.py",
     "tests/laws/test_learner_laws.py",
+    "tests/laws/test_map_laws.py",
+    "tests/laws/test_nystrom_laws.py",
     "tests/laws/test_ridge_laws.py",
     "tests/laws/test_sum_laws.py",
     "tests/laws/test_unsupervised_laws.py",
     "tests/promises/test_sklearn.py",
 )
-FEATURES = "tests/laws/test_feature_laws.py"
 ONLY = (
-    "(not test_feature_laws or array_library or far_away or exact_on_landmarks)"
+    "(not test_map_laws or array_library or far_away)"
+    " and (not test_nystrom_laws or exact_on_landmarks)"
     " and (not test_sklearn or sample_weight_equivalence)"
 )
 
@@ -116,7 +118,7 @@ def failed(run: Run, report: Path) -> bool:
     report.unlink(missing_ok=True)
     workers = max(1, (os.cpu_count() or 1) // run.threads)
     command = [sys.executable, "-m", "pytest", "-q", "-n", str(workers), f"--junitxml={report}"]
-    command += [*TESTS, FEATURES, "-k", ONLY]
+    command += [*TESTS, "-k", ONLY]
     code = subprocess.run(command, env=run.environment(), check=False).returncode
     cases = list(ET.parse(report).iter("testcase")) if report.exists() else []
     skipped = [case.get("name") for case in cases if case.find("skipped") is not None]

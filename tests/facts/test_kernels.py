@@ -1,36 +1,43 @@
-"""Numbers of thirty digits for each kernel and each spectral density.
-
-The kernel values come from two computations that agree to 24 digits, in mpmath: the formula
-printed in the docstring, and the cosine transform of the spectral density in one dimension,
-2∫cos(ωr)p(ω)dω, by oscillatory quadrature (for the rational quadratic kernel, whose density is
-infinite at zero if its shape is below one half: the mixture ∫exp(−r²τ/2)p(τ)dτ).
-"""
+"""Kernels and spectral densities at thirty digits, and the errors of sampling these."""
 
 import math
 from itertools import product
 
+import array_api_strict
 import mpmath
+import naive
 import numpy as np
 import pytest
 import torch
 from naive import kernel_matrix
 from scipy.integrate import quad
 from scipy.sparse import csr_array
-from tolerance import of
+from tolerance import assert_close, bernstein_bar, of
 
+from bochner.errors import InvalidInput, NotPositive, UnsupportedKernel
+from bochner.features import IID, QMC, Fourier, HistogramSampling, draw
+from bochner.features.fourier.histogram import best_step, sampling_error
 from bochner.kernels import (
+    AdditiveChi2,
     Cauchy,
     Columns,
     Exponential,
+    ExponentialPower,
     Gaussian,
+    Intersection,
+    JensenShannon,
     Laplace,
     Linear,
     Matern,
     Monotone,
+    Periodic,
     Radial,
     RationalQuadratic,
+    SkewedChi2,
+    SpectralMixture,
 )
 from bochner.kernels.banded import kernel_matrix as in_bands
+from bochner.kernels.stationary_families import HarmonicLaw, Stable
 
 DISTANCES = (0.1, 0.7, 1.3, 2.0, 5.0)
 FACTS = {
@@ -248,3 +255,372 @@ def test_distances_of_near_rows_keep_their_digits_in_every_library(share):
     rounded = np.spacing(1.0) / scale  # of x itself, in units of r
     allowed = 2 * rounded + 600 * np.finfo(float).eps
     np.testing.assert_allclose(found, np.exp(-r / scale), rtol=allowed)
+
+
+# ---- kernels of stable laws and of spectra with peaks: thirty digits, and what their laws promise
+
+
+def at(kernel, r):
+    return kernel(np.array([[r]]), np.zeros((1, 1)))[0, 0]
+
+
+def test_periodic_at_the_reference_point():
+    expected = 0.071926907226774942054200528347825
+    assert at(Periodic(1.0, 0.8), 0.37) == pytest.approx(expected, rel=of(np.float64))
+
+
+def test_periodic_weight_at_the_reference_point():
+    law = Periodic(1.0, 0.8).spectral_measure(1).law
+    expected = 0.019360809686216947476418756446460
+    assert math.exp(law.log_density(np.array([3.0]))[0]) == pytest.approx(expected, rel=1e-13)
+    assert math.exp(law.log_density(np.array([-3.0]))[0]) == pytest.approx(expected, rel=1e-13)
+    assert law.log_density(np.array([0.5]))[0] == -math.inf
+
+
+@pytest.mark.parametrize("lengthscale", [0.05, 0.8, 20.0])
+def test_a_periodic_kernel_is_its_fourier_series(lengthscale):
+    law = HarmonicLaw((1 / lengthscale**2,))
+    whole = np.arange(-400.0, 401.0)
+    weights = np.exp(law.log_density(whole))
+    for x in (0.0, 0.37, 1.4):
+        series = (weights * np.cos(2 * np.pi * whole * x / 1.5)).sum()
+        assert series == pytest.approx(at(Periodic(1.5, lengthscale), x), abs=1e-13)
+    assert (weights * whole**2).sum() == pytest.approx(law.second_moment[0], rel=1e-10)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("concentration", [0.01, 1.5, 300.0])
+def test_samples_and_quantiles_of_a_harmonic_law_have_its_weights(concentration):
+    law, m = HarmonicLaw((concentration,)), 20_000
+    drawn = law.sample(np.random.default_rng(0), m)
+    placed = law.quantile((np.arange(m) + 0.5) / m)
+    for k in (0, 1, 2, 15):
+        p = math.exp(law.log_density(np.array([float(k)]))[0])
+        bar = bernstein_bar(12, math.sqrt(p * (1 - p)), 1.0, m)
+        assert abs((drawn == k).mean() - p) < bar
+        assert abs((placed == k).mean() - p) < 2 / m
+
+
+FAST = [
+    Periodic(period, lengthscale)
+    for period in (1e-2, 1e-4, 1e-7, (3e-3, 5.0))
+    for lengthscale in (0.3, 1.0, 5.0)
+]
+"""Rows are hundreds, or millions, of periods apart."""
+
+PEAKS = [SpectralMixture((1.0, 2.0), (0.0, 2 * math.pi / p), (1.0, 0.1)) for p in (1e-2, 1e-4)]
+
+
+def spread(n, dtype, size=3.0):
+    return (size * np.random.default_rng(n).normal(size=(n, 2))).astype(dtype)
+
+
+@pytest.mark.parametrize("kernel", FAST + PEAKS, ids=repr)
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+def test_float32_rows_many_periods_apart_have_the_kernel_of_float64(kernel, offset):
+    X, Y = (spread(n, np.float32) + np.float32(offset) for n in (20, 11))
+    K = kernel(X, Y)
+    assert K.dtype == np.float32
+    expected = kernel(X.astype(np.float64), Y.astype(np.float64))
+    assert_close(K, expected, np.float32)
+    for xp in (torch, array_api_strict):
+        assert_close(kernel(xp.asarray(X), xp.asarray(Y)), expected, np.float32)
+
+
+@pytest.mark.parametrize("kernel", FAST, ids=repr)
+def test_a_periodic_kernel_of_many_periods_has_thirty_digits(kernel):
+    """2π ε/ℓ from phases within a period, however many lie between: no digit is lost by them."""
+    X, Y = spread(6, np.float64, 1e6), spread(5, np.float64, 1e6)
+    with mpmath.workdps(60):
+        expected = [[float(naive.value(kernel, x, y)) for y in Y.tolist()] for x in X.tolist()]
+    assert_close(kernel(X, Y), expected)
+
+
+@pytest.mark.parametrize("kernel", FAST, ids=repr)
+@pytest.mark.parametrize("method", [Fourier(IID()), Fourier(QMC(), "phase")], ids=repr)
+def test_float32_rows_many_periods_apart_have_the_features_of_float64(kernel, method):
+    """Also where most of the frequencies are zero, as at lengthscale 5."""
+    phi = draw(kernel, method, n_features=64, n_inputs=2, random_state=0)
+    X = spread(20, np.float32)
+    limit = 1024 * 2.0**-24 * 8  # of angles that float32 may have
+    assert np.abs(phi(X) - phi(X.astype(np.float64))).max() < limit
+
+
+@pytest.mark.parametrize("placement", [IID(), QMC()], ids=repr)
+def test_frequencies_of_a_periodic_kernel_are_harmonics(placement):
+    kernel = Periodic((2.0, 0.5), (0.4, 3.0))
+    phi = draw(kernel, Fourier(placement), n_features=64, n_inputs=2, random_state=0)
+    harmonics = phi.frequencies / (2 * np.pi) * np.array([[2.0], [0.5]])
+    assert_close(harmonics, np.rint(harmonics))
+    assert np.abs(harmonics[0]).max() > np.abs(harmonics[1]).max()
+
+
+# ---- exponential power
+
+
+def test_powers_one_and_two_are_exponential_and_gaussian():
+    X, Y = (
+        np.random.default_rng(0).normal(size=(9, 2)),
+        np.random.default_rng(1).normal(size=(5, 2)),
+    )
+    assert_close(ExponentialPower(1.0, 2.0)(X, Y), Exponential(2.0)(X, Y))
+    assert_close(ExponentialPower(2.0, 2.0)(X, Y), Gaussian(2.0 / math.sqrt(2))(X, Y))
+    law, q = ExponentialPower(2.0, 2.0).spectral_measure(3), Gaussian(2**0.5).spectral_measure(3)
+    W = np.random.default_rng(0).normal(size=(4, 3))
+    assert_close(law.log_density(W), q.log_density(W))
+    assert law.second_moment == pytest.approx(q.second_moment)
+
+
+@pytest.mark.parametrize("power", [0.4, 1.0, 1.5, 1.9])
+def test_mixtures_of_gaussians_by_stable_factors_are_the_kernel(power):
+    law = Stable(power)
+    u = np.concatenate(
+        [
+            [0],
+            np.logspace(-10, -1, 20),
+            np.linspace(0.15, 0.9, 9),
+            1 - np.logspace(-1.2, -12, 25),
+            [1],
+        ]
+    )
+    nodes, weights = np.polynomial.legendre.leggauss(8)
+    middle, half = (u[1:] + u[:-1]) / 2, np.diff(u) / 2
+    points = middle[:, None] + half[:, None] * nodes
+    factors = law.quantile(points)
+    for r in (0.1, 1.0, 3.0):
+        total = (half[:, None] * weights * np.exp(-0.5 * factors * r * r)).sum()
+        assert total == pytest.approx(at(ExponentialPower(power), r), abs=1e-7)
+
+
+@pytest.mark.parametrize("r", [0.3, 2.0])
+def test_the_stable_density_has_the_kernel_as_its_transform(r):
+    """In three dimensions, k(r) = 4π ∫ p(ω) sinc(ωr) ω² dω; the tail beyond 400 is below 1e-3."""
+    grid = np.linspace(1e-3, 400, 40_001)
+    density = np.exp(
+        np.concatenate([Stable(1.5).log_density(g**2, 3) for g in np.split(grid[1:], 40)])
+    )
+    total = (
+        4
+        * math.pi
+        * np.trapezoid(density * np.sinc(grid[1:] * r / np.pi) * grid[1:] ** 2, grid[1:])
+    )
+    assert total == pytest.approx(math.exp(-(r**1.5)), abs=2e-3)
+
+
+# ---- mixtures
+
+
+def test_a_mixture_of_one_component_without_mean_is_gaussian():
+    X, Y = (
+        np.random.default_rng(0).normal(size=(9, 2)),
+        np.random.default_rng(1).normal(size=(5, 2)),
+    )
+    kernel = SpectralMixture([3.0], [0.0], [(0.5, 2.0)])
+    assert_close(kernel(X, Y), Gaussian((2.0, 0.5))(X, Y))
+    W = np.random.default_rng(2).normal(size=(6, 2))
+    a, b = (k.spectral_measure(2) for k in (kernel, Gaussian((2.0, 0.5))))
+    assert_close(a.log_density(W), b.log_density(W))
+    assert a.second_moment == pytest.approx(b.second_moment)
+
+
+@pytest.mark.parametrize("r", [0.0, 0.7, 2.0])
+def test_the_density_of_a_mixture_has_the_kernel_as_its_transform(r):
+    kernel = SpectralMixture((2.0, 1.0), (0.5, 3.0), (0.5, 1.5))
+    measure = kernel.spectral_measure(1)
+
+    def wave(w):
+        return math.exp(measure.log_density(np.array([[w]]))[0]) * math.cos(w * r)
+
+    value, _ = quad(wave, -20, 20, limit=200)
+    assert value == pytest.approx(at(kernel, r), abs=1e-9)
+
+
+# ---- refusals
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: ExponentialPower(2.1), NotPositive, r"power must be at most 2.*got 2.1"),
+        (
+            lambda: ExponentialPower(0.0),
+            InvalidInput,
+            r"ExponentialPower: power must be a positive",
+        ),
+        (lambda: Periodic(0.0), InvalidInput, r"Periodic: period must be a positive"),
+        (
+            lambda: Periodic((1.0, 2.0))(np.ones((2, 3))),
+            InvalidInput,
+            r"Periodic: period.*got 2 for 3",
+        ),
+        (
+            lambda: Periodic(1.0, (1.0, 2.0)).diag(np.ones((2, 3))),
+            InvalidInput,
+            r"lengthscale.*got 2 for 3",
+        ),
+        (
+            lambda: SpectralMixture((1.0,), (0.0, 1.0), (1.0,)),
+            InvalidInput,
+            r"one entry for each component; got 1, 2 and 1",
+        ),
+        (
+            lambda: SpectralMixture(1.0, (0.0,), (1.0,)),
+            InvalidInput,
+            r"weights must be a sequence.*got 1.0",
+        ),
+        (
+            lambda: SpectralMixture((0.0,), (0.0,), (1.0,)),
+            InvalidInput,
+            r"weights\[0\] must be a positive",
+        ),
+        (
+            lambda: SpectralMixture((1.0,), ((0.0, 1.0),), (1.0,))(np.ones((2, 3))),
+            InvalidInput,
+            r"means must be one number or one per column; got 2 for 3",
+        ),
+    ],
+)
+def test_wrong_arguments_are_refused_in_a_sentence(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+# ---- histogram kernels at thirty digits, their spectra, and the error of sampling these
+
+
+ADDITIVE = [AdditiveChi2(), Intersection(), JensenShannon()]
+HISTOGRAM_FACTS = [
+    (AdditiveChi2(), 0.31111111111111111111111111111111),
+    (SkewedChi2(0.1), 0.89072354283024658116264875443851),
+    (JensenShannon(), 0.34389202792887912570367578852189),
+    (Intersection(), 0.2),
+]
+
+
+def shares(n, d=3, seed=0):
+    """Rows that sum to one, with zeros."""
+    X = np.random.default_rng(seed).gamma(0.5, size=(n, d)) * (
+        np.arange(n * d).reshape(n, d) % 7 > 0
+    )
+    return X / X.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize(("kernel", "expected"), HISTOGRAM_FACTS, ids=str)
+def test_values_of_histogram_kernels_are_those_of_the_formula(kernel, expected):
+    x, y = np.array([[0.7]]), np.array([[0.2]])
+    assert kernel(x, y)[0, 0] == pytest.approx(expected, rel=of(np.float64))
+    own = 1.0 if kernel == SkewedChi2(0.1) else 0.7
+    assert (kernel(x)[0, 0], kernel.diag(x)[0]) == pytest.approx((own, own), rel=of(np.float64))
+
+
+@pytest.mark.parametrize("kernel", ADDITIVE, ids=repr)
+def test_additive_kernels_are_their_signature(kernel):
+    a, b = np.array([[0.3]]), np.array([[1e-9], [0.01], [0.3], [2.0]])
+    t = np.log(b[:, 0] / 0.3)
+    assert_close(kernel(a, b)[0], np.sqrt(0.3 * b[:, 0]) * kernel.signature(t))
+
+
+@pytest.mark.parametrize("kernel", ADDITIVE, ids=repr)
+@pytest.mark.parametrize("t", [0.0, 0.5, 3.0])
+def test_spectrum_is_the_transform_of_the_signature(kernel, t):
+    weight = dict(weight="cos", wvar=t) if t else {}
+    half, _ = quad(kernel.spectrum, 0, np.inf, **weight)
+    assert 2 * half == pytest.approx(float(kernel.signature(np.float64(t))), abs=1e-7)
+
+
+def test_jensen_shannon_of_shares_is_one_less_the_divergence():
+    X, Y = shares(5) + 1e-9, shares(6, seed=1) + 1e-9
+    X, Y = X / X.sum(axis=1, keepdims=True), Y / Y.sum(axis=1, keepdims=True)
+
+    def entropy(p):
+        return -(p * np.log2(p)).sum(axis=-1)
+
+    middle = 0.5 * (X[:, None] + Y[None])
+    divergence = entropy(middle) - 0.5 * entropy(X)[:, None] - 0.5 * entropy(Y)[None]
+    assert_close(JensenShannon()(X, Y), 1 - divergence, factor=8)
+
+
+def test_the_law_of_the_skewed_kernel_has_its_density_and_its_quantiles():
+    law = SkewedChi2().spectral_measure(1).law
+    for t in (0.3, 1.0, 4.0):
+        half, _ = quad(
+            lambda c: math.exp(law.log_density(np.float64(c))), 0, np.inf, weight="cos", wvar=t
+        )
+        assert 2 * half == pytest.approx(1 / math.cosh(t / 2), abs=1e-8)
+    for u in (0.01, 0.3, 0.9):
+        mass, _ = quad(lambda c: math.exp(law.log_density(np.float64(c))), -np.inf, law.quantile(u))
+        assert mass == pytest.approx(u, abs=1e-8)
+    second, _ = quad(lambda c: c * c * math.exp(law.log_density(np.float64(c))), -np.inf, np.inf)
+    assert second == pytest.approx(law.second_moment, abs=1e-8)
+
+
+# ---- features
+
+
+@pytest.mark.parametrize("kernel", ADDITIVE, ids=repr)
+@pytest.mark.parametrize("width", [3, 9, 17, 60])
+def test_features_err_by_the_bound_at_most(kernel, width):
+    X = shares(40)
+    phi = draw(kernel, HistogramSampling(), n_features=width, n_inputs=3)
+    assert width - 6 < phi.n_features <= width
+    bound = sampling_error(kernel, phi.terms, phi.step) * np.maximum(X[:, None], X[None]).sum(
+        axis=2
+    )
+    far = 2 * math.exp(-0.5 * 12.5)  # log y/x up to 12.5 is looked at
+    assert (np.abs(phi(X) @ phi(X).T - kernel(X)) <= 1.01 * bound + far).all()
+
+
+@pytest.mark.parametrize(
+    ("terms", "published", "largest"), [(1, 0.8, 0.032), (2, 0.5, 0.013), (3, 0.4, 0.006)]
+)
+def test_the_step_is_the_best_and_better_than_the_published_one(terms, published, largest):
+    kernel = AdditiveChi2()
+    step = best_step(kernel, terms)
+    error = sampling_error(kernel, terms, step)
+    others = np.geomspace(0.05, 3, 500)
+    assert error <= min(sampling_error(kernel, terms, other) for other in others) + 1e-4
+    assert error < largest < sampling_error(kernel, terms, published)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("method", [HistogramSampling(), Fourier(IID()), Fourier(QMC())], ids=repr)
+def test_features_of_the_skewed_kernel_are_unbiased(method):
+    """Cosines of differences: their mean of 40,000 is in Bernstein's bar (wider than QMC needs)."""
+    X, kernel, m = shares(6), SkewedChi2(0.2), 40_000
+    Z = draw(kernel, method, n_features=2 * m, n_inputs=3, random_state=0)(X)
+    assert np.abs(Z @ Z.T - kernel(X)).max() < bernstein_bar(36 * 3, 1.0, 2.0, m)
+
+
+@pytest.mark.statistical
+def test_planted_fault_forgotten_skew_is_seen():
+    X, m = shares(6), 40_000
+    Z = draw(SkewedChi2(0.4), HistogramSampling(), n_features=2 * m, n_inputs=3, random_state=0)(X)
+    assert np.abs(Z @ Z.T - SkewedChi2(0.2)(X)).max() > bernstein_bar(36 * 3, 1.0, 2.0, m)
+
+
+# ---- refusals
+
+
+def test_what_is_no_histogram_is_refused():
+    bad = np.array([[0.5, -0.25, 1.0]])
+    message = r"AdditiveChi2: all numbers of X must be not below 0, as in a histogram; got -0.25"
+    phi = draw(AdditiveChi2(), HistogramSampling(), n_features=9, n_inputs=3)
+    for ask in (AdditiveChi2(), AdditiveChi2().diag, phi):
+        with pytest.raises(InvalidInput, match=message):
+            ask(bad)
+    for ask in (SkewedChi2(0.25), SkewedChi2(0.25).diag):
+        with pytest.raises(
+            InvalidInput, match=r"SkewedChi2: all numbers of X must be above -0.25.*got -0.25"
+        ):
+            ask(bad)
+    with pytest.raises(InvalidInput, match=r"SkewedChi2: skew must be a positive"):
+        SkewedChi2(0.0)
+
+
+def test_what_sampling_cannot_serve_is_refused():
+    with pytest.raises(
+        UnsupportedKernel, match=r"HistogramSampling requires AdditiveChi2.*Nystrom"
+    ):
+        draw(Gaussian(), HistogramSampling(), n_features=9, n_inputs=3)
+    with pytest.raises(InvalidInput, match=r"at least one feature a column; got 2 for 3 columns"):
+        draw(AdditiveChi2(), HistogramSampling(), n_features=2, n_inputs=3)

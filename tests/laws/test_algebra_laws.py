@@ -1,4 +1,4 @@
-"""Laws of maps made by rule: whatever the method, parts become the map of the whole."""
+"""Laws of sums, products and other parts: maps by rule, exact maps, free numbers of kernels."""
 
 import operator
 from dataclasses import dataclass, replace
@@ -11,26 +11,30 @@ import scipy.sparse
 import tolerance
 import torch
 from gallery import absolute, rows, weight
+from scipy.optimize import minimize
+from sklearn.base import clone
+from sklearn.gaussian_process import GaussianProcessRegressor as Exact
+from sklearn.gaussian_process import kernels as theirs
 from tolerance import assert_close
 
 import bochner as bo
-from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.datasets import load_co2
+from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.features import IID, QMC, Auto, Fourier, Method, Nystrom, draw
-from bochner.features.composed import (
-    Concatenate,
-    LinearMap,
-    TensorProduct,
-    sketched,
-)
+from bochner.features.composed import Concatenate, LinearMap, TensorProduct, sketched
 from bochner.features.nystrom.nystrom import JITTER, NystromMap
 from bochner.features.rules import LEAF_RULES, leaf_map
 from bochner.kernels import (
     Angular,
     ArcCosine,
     Bilinear,
+    Cauchy,
     Columns,
     Constant,
+    DotExponential,
     Exp,
+    ExponentialPower,
+    Free,
     Gaussian,
     Kernel,
     Laplace,
@@ -42,9 +46,16 @@ from bochner.kernels import (
     Normalised,
     Periodic,
     Polynomial,
+    Radial,
+    RationalQuadratic,
+    Scaled,
     Warped,
     Zonal,
 )
+from bochner.kernels.numbers import lifted, places_of, traced, weighted, with_numbers
+from bochner.selection.numbers import OnNumbers, spectral_peaks
+from bochner.selection.process import ProcessRows
+from bochner.solvers.ridge.criteria import CRITERIA
 
 PAIRS, PHASES = Fourier(IID()), Fourier(IID(), "phase")
 MIXED = Gaussian(2.0) + 0.5 * Linear()
@@ -362,3 +373,297 @@ def test_a_cosine_of_values_without_a_number_is_refused():
     for call in (Normalised(Linear() ** 2 + 1.0), Normalised(Linear() ** 2 + 1.0).diag):
         with pytest.raises(InvalidInput, match=r"Normalised: kernel\(x, x\) must be .* overflow"):
             call(X)
+
+
+# ---- sums and products of kernels with free numbers: what is found, and what stays
+
+
+SEASON = Gaussian("auto") + Periodic(1.0, "auto") * Gaussian("auto")
+
+
+def series(n=120, seed=0, period=1.0):
+    """A trend and a season, with noise of deviation 0.1."""
+    rng = np.random.default_rng(seed)
+    X = np.sort(rng.uniform(0, 8, (n, 1)), axis=0)
+    f = 0.3 * X[:, 0] + np.sin(2 * np.pi * X[:, 0] / period)
+    return X, f + 0.1 * rng.standard_normal(n)
+
+
+# ---- derivatives
+
+
+@dataclass(frozen=True)
+class Bent(Radial):
+    """(1 + r²)^(−bend), a kernel of one's own with a number of its own."""
+
+    bend: float = 1.0
+    lengthscale: float = 1.0
+
+    tunable = ("bend", "lengthscale")
+    mixing = None
+    compiled = None
+
+    def profile(self, s):
+        return (1 + s) ** -self.bend
+
+    def slope(self, s):
+        return -self.bend * (1 + s) ** (-self.bend - 1)
+
+
+TRACED = [
+    2.0 * Bent(0.7, 2.0),
+    Laplace((0.5, 1.0)) + Cauchy((0.7, 2.0)),
+    Cauchy(0.8) * Laplace(1.5),
+    2.0 * Gaussian((1.0, 2.0)) * Periodic(1.3, 0.7),
+    Periodic((1.3, 2.0), (0.7, 1.1)) + 0.5,
+    Exp(0.1 * RationalQuadratic(0.7, 1.2)),
+    (Matern(1.2, 0.8) + 0.4) ** 2,
+    Columns(Periodic(2.0, 1.0) * Laplace(1.0), (1,)) + Matern(2.5),
+    Polynomial(2, 1.0, 0.5) * DotExponential(0.3) + ExponentialPower(1.3, 0.9),
+    Mahalanobis(Gaussian(1.5), ((1.0, 0.2), (0.2, 0.5))) * Constant(0.3),
+]
+
+
+@pytest.mark.parametrize("kernel", TRACED, ids=range(len(TRACED)))
+def test_derivatives_in_all_numbers_are_those_of_differences(kernel):
+    rng = np.random.default_rng(0)
+    X, C = rng.standard_normal((15, 2)), rng.standard_normal((15, 15))
+    K, back = traced(kernel, X)
+    assert_close(K, kernel(X))
+    slopes, step = back(C), 1e-5
+    assert set(slopes) == set(places_of(kernel)) != set()
+    for place, slope in slopes.items():
+        value = place.of(kernel)
+        up, down = (
+            with_numbers(kernel, {place: value * np.exp(h)})(X).ravel() for h in (step, -step)
+        )
+        expected = C.ravel() @ (up - down) / (2 * step)
+        assert abs(slope - expected) < 1e-6 * (1 + abs(expected)), place
+
+
+def test_a_number_that_a_kernel_of_ones_own_declares_is_found():
+    X = np.random.default_rng(0).standard_normal((80, 1))
+    model = bo.KernelRidge(Bent(Free(), Free()), method="exact", random_state=0)
+    found = model.fit(X, np.sin(X[:, 0])).kernel_
+    assert isinstance(found, Bent)
+    assert not any(isinstance(place.of(found), Free) for place in places_of(found))
+
+
+@pytest.mark.parametrize("criterion", ["loo", "evidence"])
+def test_the_gradient_of_a_criterion_is_that_of_differences(criterion):
+    X, y = series(40)
+    rows = ProcessRows(X, y[:, None], np.ones(40), True)
+    of = OnNumbers(weighted(SEASON), rows, CRITERIA[criterion])
+    at = of.starts(1, 0)[-1]
+    _, gradient = of(at)
+    for j, slope in enumerate(gradient):
+        values = []
+        for h in (1e-5, -1e-5):
+            vector = at.vector.copy()
+            vector[j] += h
+            values.append(of(at.like(vector))[0])
+        assert abs(slope - (values[0] - values[1]) / 2e-5) < 1e-6
+
+
+def test_a_multiple_goes_before_its_product_and_is_the_weight_of_the_term():
+    kernel = 2.0 * Gaussian(1.5) * (3.0 * Periodic(1.0)) + Linear()
+    X = np.random.default_rng(0).standard_normal((9, 1))
+    assert_close(lifted(kernel)(X), kernel(X))
+    assert lifted(kernel).left == Scaled(6.0, Gaussian(1.5) * Periodic(1.0))
+    assert weighted(lifted(kernel)) == lifted(kernel).left + Free() * Linear()
+
+
+# ---- what is found
+
+
+def log_evidence(K, y, noise):
+    """Of a process without a mean, by the textbook's formula (Rasmussen and Williams, 2.30)."""
+    A = K + noise * np.eye(len(y))
+    return -0.5 * (y @ np.linalg.solve(A, y) + np.linalg.slogdet(2 * np.pi * A)[1])
+
+
+def test_the_evidence_is_that_of_a_search_by_values_alone():
+    X, y = series(60)
+    found = bo.GaussianProcessRegressor(
+        SEASON, method="nystrom", n_features=60, fit_intercept=False, random_state=0
+    ).fit(X, y)
+
+    def value(logs):
+        long, trend, smooth, slow, wave, noise = np.exp(logs)
+        kernel = long * Gaussian(trend) + wave * Periodic(1.0, smooth) * Gaussian(slow)
+        return -log_evidence(kernel(X), y, noise)
+
+    # From the truth: a trend over the whole, a wave of one period, a variance of 0.01.
+    start = np.log([4.0, 10.0, 1.0, 20.0, 1.0, 0.01])
+    brute = minimize(value, start, method="Nelder-Mead", options={"maxfev": 4000, "maxiter": 4000})
+    gap = -brute.fun - found.log_marginal_likelihood_value_
+    assert gap < 1.0, gap  # what one number more is worth to Akaike
+    assert found.kernel_.right.kernel.left.period == 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The optimal value found for dimension")
+def test_carbon_dioxide_is_forecast_as_well_as_by_scikit_learn():
+    """Ten years ahead; their example's kernel from their example's start."""
+    data = load_co2()
+    X, y = data.X.astype(float), data.y.astype(float)
+    seen = X[:, 0] < X.max() - 10
+    long = 50.0**2 * theirs.RBF(50.0)
+    season = theirs.RBF(100.0) * theirs.ExpSineSquared(1.0, 1.0, periodicity_bounds="fixed")
+    middle = 0.5**2 * theirs.RationalQuadratic()
+    short = 0.1**2 * theirs.RBF(0.1) + theirs.WhiteKernel(0.1**2)
+    exact = Exact(long + 2.0**2 * season + middle + short).fit(X[seen], y[seen] - y[seen].mean())
+    mean, deviation = exact.predict(X[~seen], return_std=True)
+    errors = y[~seen] - mean - y[seen].mean()
+    density = -0.5 * (np.log(2 * np.pi * deviation**2) + (errors / deviation) ** 2).mean()
+
+    kernel = SEASON + RationalQuadratic("auto", "auto") + Gaussian("auto")
+    ours = bo.GaussianProcessRegressor(kernel, random_state=0).fit(X[seen], y[seen])
+    off = y[~seen] - ours.predict(X[~seen])
+    assert np.sqrt(np.mean(off**2)) < 1.05 * np.sqrt(np.mean(errors**2))
+    assert ours.log_predictive_density(X[~seen], y[~seen]).mean() > density - 0.1
+
+
+@pytest.mark.main_cases(1)
+@pytest.mark.parametrize("period", [0.37, 1.0, 2.6])
+def test_a_free_period_is_found_wherever_it_is(period):
+    X, y = series(150, period=period)
+    kernel = Gaussian("auto") + Periodic("auto", "auto")
+    found = bo.GaussianProcessRegressor(kernel, n_features=150, random_state=0).fit(X, y).kernel_
+    assert abs(found.right.kernel.period / period - 1) < 0.01
+
+
+def test_peaks_of_the_spectrum_are_the_periods_of_the_waves():
+    X, y = series(200)
+    x, wave = X[:, 0], y + 0.5 * np.sin(2 * np.pi * X[:, 0] / 0.45)
+    strongest = spectral_peaks(x, wave[:, None], np.ones(200))[:2]
+    assert np.abs(strongest / [1.0, 0.45] - 1).max() < 0.02  # a quarter wave over the span, or less
+    assert len(spectral_peaks(np.zeros(20), np.ones((20, 1)), np.ones(20))) == 0
+
+
+# ---- what is free
+
+
+def test_given_numbers_stay_and_weights_of_terms_are_found():
+    X, y = series(100)
+    kernel = 0.25 * Gaussian(3.0) + Periodic(1.0, "auto") * Gaussian(
+        Free(50.0, low=20.0, high=60.0)
+    )
+    found = bo.KernelRidge(kernel, random_state=0).fit(X, y).kernel_
+    assert found.left == kernel.left
+    assert found.right.kernel.left.period == 1.0
+    assert 20.0 <= found.right.kernel.right.lengthscale <= 60.0
+
+
+@pytest.mark.main_cases(1)
+@pytest.mark.parametrize("how", ["tune", "evidence"])
+def test_all_numbers_are_found_where_none_is_free_and_that_is_asked_for(how):
+    X, y = series(100)
+    kernel = 4.0 * Gaussian(9.0) + Periodic(1.1) * Matern(2.5, 30.0)
+    if how == "tune":
+        tuning = bo.tune(bo.KernelRidge(kernel, random_state=0), X, y)
+        found = tuning.estimator.fit(X, y).kernel_
+        assert found == tuning.kernel
+        assert tuning.criterion == "loo"
+    else:
+        model = bo.GaussianProcessRegressor(kernel, lengthscale="evidence", random_state=0)
+        found = model.fit(X, y).kernel_
+    assert abs(found.right.kernel.left.period - 1.0) < 0.02
+    assert found.right.kernel.right.smoothness == 2.5  # the family stays
+    assert abs(found.left.scale + found.right.scale - 1) < 1e-3
+
+
+LEARNERS = {
+    "ridge": bo.KernelRidge(SEASON, random_state=0),
+    "exact": bo.KernelRidge(SEASON, method="exact", alpha=0.01, random_state=0),
+    "features": bo.KernelRidge(SEASON, method="nystrom", n_features=50, random_state=0),
+    "process": bo.GaussianProcessRegressor(
+        SEASON, lengthscale="loo", n_features=50, random_state=0
+    ),
+    "neighbours": bo.GaussianProcessRegressor(
+        SEASON, method=bo.NearestNeighbours(), random_state=0
+    ),
+    "support vectors": bo.SVR(SEASON, random_state=0),
+    "descent": bo.KernelSGDRegressor(SEASON, random_state=0),
+}
+
+
+@pytest.mark.main_cases(1)
+@pytest.mark.parametrize("name", LEARNERS)
+def test_every_learner_of_targets_finds_them(name):
+    X, y = series(90)
+    found = clone(LEARNERS[name]).fit(X, y)
+    assert not any(isinstance(p.of(found.kernel_), Free) for p in places_of(found.kernel_))
+    assert found.kernel_.right.kernel.left.period == 1.0
+    assert np.corrcoef(found.predict(X), y)[0, 1] > 0.9
+
+
+def test_few_rows_and_constant_targets_take_the_starts():
+    X, y = series(5)
+    kernel = Gaussian(Free(2.0)) + Periodic(1.0, "auto")
+    plain = Scaled(1.0, Gaussian(2.0)) + Scaled(1.0, Periodic(1.0, 1.0))
+    assert bo.KernelRidge(kernel, random_state=0).fit(X, y).kernel_ == plain
+    X, _ = series(40)
+    assert bo.KernelRidge(kernel, random_state=0).fit(X, np.ones(40)).kernel_ == plain
+
+
+# ---- what is refused
+
+OPEN = 'numbers that are free \\("auto"\\) has no values before a fit has found them'
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        Gaussian("auto"),
+        Gaussian(("auto", 1.0)),
+        Matern("auto"),
+        RationalQuadratic("auto"),
+        ExponentialPower("auto"),
+        Periodic("auto"),
+        Periodic(1.0, "auto"),
+        Laplace("auto"),
+        Free() * Gaussian(1.0),
+        Constant("auto"),
+        Polynomial(2, "auto"),
+        DotExponential("auto"),
+    ],
+    ids=repr,
+)
+def test_values_of_a_kernel_without_numbers_are_refused(kernel):
+    X = np.random.default_rng(0).standard_normal((5, 2))
+    with pytest.raises(InvalidInput, match=OPEN):
+        kernel(X)
+    with pytest.raises(InvalidInput, match=OPEN):
+        bo.draw(kernel, "nystrom", n_features=4, X=X)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Free(-1.0), "Free: start must be a positive finite number, or None; got -1.0"),
+        (lambda: Free(2.0, low=3.0), "Free: low ≤ start ≤ high and low < high are required"),
+        (lambda: Free(low=3.0, high=3.0), "low < high are required; got low=3.0, start=None"),
+        (lambda: Free(0.0), "Free: start must be a positive finite number, or None; got 0.0"),
+        (lambda: Free(high=np.inf), "Free: high must be a positive finite number, or None"),
+        (lambda: Free(2.0, high=1.0), "Free: low ≤ start ≤ high and low < high are required"),
+        (lambda: Gaussian("free"), "Gaussian: lengthscale must be a positive finite number"),
+        (lambda: Gaussian(("auto", -1.0)), r"Gaussian: lengthscale\[1\] must be a positive finite"),
+    ],
+    ids=range(8),
+)
+def test_bad_free_numbers_are_refused(make, message):
+    with pytest.raises((InvalidInput, InvalidType), match=message):
+        make()
+
+
+def test_free_numbers_need_targets_dense_rows_and_no_learned_metric():
+    X, y = series(40)
+    with pytest.raises(InvalidInput, match="Free numbers of a kernel are found by targets, and"):
+        bo.KernelPCA(kernel=SEASON).fit(X)
+    with pytest.raises(InvalidInput, match="numbers to be found requires dense rows; got sparse"):
+        bo.KernelRidge(SEASON).fit(scipy.sparse.csr_matrix(X), y)
+    with pytest.raises(InvalidInput, match='metric="learned" starts from a kernel with all its'):
+        bo.KernelRidge(SEASON, metric="learned").fit(X, y)
+    with pytest.raises(UnsupportedKernel, match="Tuning requires a stationary kernel with"):
+        bo.tune(bo.KernelRidge(Linear()), X, y)

@@ -1,20 +1,27 @@
-"""Laws of Nyström maps, for every choice of landmarks."""
+"""Laws of Nyström maps, and of the pivots, leverages and clusters that choose their rows."""
 
 from pkgutil import resolve_name
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
-from gallery import LANDMARKS, rows
-from tolerance import assert_close, of
+from gallery import LANDMARKS, rows, small_matrix
+from naive import pivot_law
+from scipy.stats import binomtest
+from sklearn.cluster import KMeans as SklearnKMeans
+from tolerance import ALARM, assert_close, bernstein_bar, of
 
 import bochner as bo
+from bochner._core.arrays import different_rows
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features import Nystrom, draw
+from bochner.features.nystrom.landmarks import WeightedRows, _chances, estimate, leverage_rows
 from bochner.features.nystrom.nystrom import NystromMap
 from bochner.kernels import (
     Angular,
     ArcCosine,
+    Columns,
     Gaussian,
     Laplace,
     Linear,
@@ -23,6 +30,7 @@ from bochner.kernels import (
     Polynomial,
 )
 from bochner.landmarks import Given, KMeans, RidgeLeverage, RPCholesky, Uniform
+from bochner.solvers.factorisations import MODES, accept, randomly_pivoted_cholesky
 
 D = 24
 
@@ -213,3 +221,304 @@ def test_names_and_rows_stand_for_the_values_of_landmarks():
         assert Nystrom(name).landmarks == value
     assert Nystrom() == Nystrom("rpcholesky")
     assert Nystrom(rows(4)) == Nystrom(rows(4).tolist()) == Nystrom(Given(rows(4)))
+
+
+# ---- pivots, leverages and clusters by independent routes: enumeration, inverses, loops
+
+
+# ---- pivots: one law
+
+
+RUNS = 2000
+
+
+def pivots(K, rank, seed, mode="accelerated", tolerance=1e-12):
+    rng = np.random.default_rng(seed)
+    return randomly_pivoted_cholesky(lambda j: K[:, j], np.diag(K), rank, rng, tolerance, mode)
+
+
+def law_excess(mode, runs=RUNS):
+    """Largest |share − probability| over its Bernstein bar; above one with chance 1e-6 at most."""
+    K, law, seen = small_matrix(), {}, {}
+    for sequence, p in pivot_law(K, 3).items():
+        kinds = tuple(min(i, 2) for i in sequence)
+        law[kinds] = law.get(kinds, 0) + p
+    for seed in range(runs):
+        kinds = tuple(min(int(i), 2) for i in pivots(K, 3, seed, mode).pivots)
+        seen[kinds] = seen.get(kinds, 0) + 1
+    return max(
+        abs(seen.get(kinds, 0) / runs - p)
+        / bernstein_bar(2 * len(law), (p * (1 - p)) ** 0.5, 1.0, runs)
+        for kinds, p in law.items()
+    )
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("mode", ["simple", "accelerated"])
+def test_pivots_have_the_enumerated_law(mode):
+    assert law_excess(mode) < 1
+
+
+@pytest.mark.statistical
+def test_blocked_pivots_have_another_law():
+    """The planted fault: all that are proposed together are taken."""
+    assert law_excess("blocked") > 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_residual_trace_is_that_of_the_matrix_left(mode):
+    K = Gaussian()(rows(80))
+    for rank in (1, 10, 40):
+        result = pivots(K, rank, rank, mode)
+        S = result.pivots
+        left = np.trace(K - K[:, S] @ np.linalg.solve(K[np.ix_(S, S)], K[S]))
+        assert len(S) == rank == len(set(S.tolist()))
+        assert abs(result.residual_trace - left) < 1e-9 * result.trace
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_pivots_stop_at_the_numerical_rank(mode):
+    A = np.random.default_rng(0).normal(size=(60, 4))
+    assert len(pivots(A @ A.T, 30, 0, mode).pivots) == 4
+
+
+def test_acceptance_factors_the_residual_of_what_it_takes():
+    A = np.random.default_rng(0).normal(size=(6, 6))
+    H = A @ A.T
+    proposed = np.array([3, 1, 3, 5, 0, 1])
+    index, L = accept(H[np.ix_(proposed, proposed)], np.diag(H)[proposed], proposed, np.zeros(6))
+    assert index.tolist() == [3, 1, 5, 0]
+    assert_close(L @ L.T, H[np.ix_(index, index)])
+    assert np.abs(np.triu(L, 1)).max() < 1e-14
+
+
+# ---- pivots: the bound
+
+
+def spectra():
+    """Kernel matrices of fast and slow decay, of clusters, and the worst case of the paper."""
+    rng = np.random.default_rng(0)
+    clusters = np.concatenate([0.1 * rng.normal(size=(150, 2)), 50 * rng.normal(size=(10, 2))])
+    worst = np.eye(200)
+    worst[:100, :100] = 1.0 + 1e-4 * np.eye(100)
+    return {
+        "gaussian": Gaussian(lengthscale=2.0)(rows(200)),
+        "laplace": Laplace()(rows(200)),
+        "clusters": Gaussian()(clusters),
+        "worst": worst,
+        "linear": Linear()(rows(200)) + 1e-3 * np.eye(200),
+    }
+
+
+def bound_excess(K, q, rank_to_trace):
+    """Mean residual over the bound (1 + ε) Σ_{i>q} λ_i, at the pivots that the theorem asks for."""
+    values = np.maximum(np.linalg.eigvalsh(K)[::-1], 0)
+    tail = values[q:].sum()
+    eta = tail / values.sum()
+    found = []
+    for epsilon in (0.5, 1.0, 4.0):
+        rank = int(np.ceil(q / epsilon + q * max(0.0, np.log(1 / (epsilon * eta)))))
+        if rank < len(K):
+            found.append(rank_to_trace(max(rank, 1)) / ((1 + epsilon) * tail))
+    return max(found, default=0.0)
+
+
+@pytest.mark.parametrize("q", [1, 3, 10])
+@pytest.mark.parametrize("name", sorted(spectra()))
+def test_mean_residual_is_within_the_bound_of_the_theorem(name, q):
+    K = spectra()[name]
+
+    def mean(rank):
+        return np.mean([pivots(K, rank, seed).residual_trace for seed in range(30)])
+
+    assert bound_excess(K, q, mean) < 1
+
+
+def test_planted_fault_uniform_pivots_break_the_bound():
+    """Ten far rows among 150 in a cluster: the first eleven eigenvalues are all there is."""
+    K = spectra()["clusters"]
+
+    def uniform(rank):
+        left = []
+        for seed in range(30):
+            S = np.random.default_rng(seed).choice(len(K), rank, replace=False)
+            C = K[:, S]
+            left.append(np.trace(K - C @ np.linalg.pinv(K[np.ix_(S, S)], hermitian=True) @ C.T))
+        return np.mean(left)
+
+    assert bound_excess(K, 11, uniform) > 1
+    assert bound_excess(K, 11, lambda r: pivots(K, r, 0).residual_trace) < 1
+
+
+# ---- leverage
+
+
+def exact_leverage(kernel, X, penalty):
+    K = kernel(X)
+    return np.diag(K @ np.linalg.inv(K + penalty * np.eye(len(K))))
+
+
+@pytest.mark.parametrize("penalty", [1e-3, 0.1, 10.0])
+def test_leverage_estimated_from_all_rows_is_exact(penalty):
+    X, kernel = rows(80), Laplace(lengthscale=2.0)
+    found = estimate(kernel, X, WeightedRows(X, np.ones(80)), penalty)
+    assert_close(found, exact_leverage(kernel, X, penalty), factor=1e3)
+
+
+@pytest.mark.parametrize("penalty", [1e-3, 0.1, 10.0])
+def test_fewer_rows_never_estimate_less(penalty):
+    """At p = 1: K_S ⪯ K, so less is explained."""
+    X, kernel = rows(80), Laplace(lengthscale=2.0)
+    previous = exact_leverage(kernel, X, penalty)
+    for m in (60, 30, 5, 1):
+        found = estimate(kernel, X, WeightedRows(X[:m], np.ones(m)), penalty)
+        assert (found >= previous - 1e-9).all()
+        assert (found <= 1).all()
+        previous = np.minimum(found, previous)
+
+
+@pytest.mark.parametrize("count", [5, 20, 60])
+def test_chances_add_up_and_are_in_proportion(count):
+    tau = np.random.default_rng(0).pareto(1.0, 100)
+    p = _chances(tau, count)
+    assert abs(p.sum() - count) < 1e-9
+    assert (p <= 1).all()
+    free = p < 1
+    assert_close(p[free] / tau[free], np.full(free.sum(), p[free][0] / tau[free][0]), factor=100)
+    assert tau[~free].min(initial=np.inf) >= tau[free].max()
+
+
+def twin_of_leverage_rows(kernel, X, count, alpha, rng):
+    """The recursion with whole matrices and inverses, on the same random numbers."""
+    n, K = len(X), kernel(X)
+    level = int(np.ceil(np.log2(n / count)))
+    order, draws = rng.random(n), rng.random(n)
+    S = np.flatnonzero(order < 0.5**level)
+    p = np.ones(len(S))
+
+    def leverage(S, p):
+        middle = np.linalg.inv(K[np.ix_(S, S)] + alpha * np.diag(p))
+        return np.clip(np.diag(K - K[:, S] @ middle @ K[S]) / alpha, 0, 1)
+
+    for depth in range(level - 1, 0, -1):
+        inside = np.flatnonzero(order < 0.5**depth)
+        chances = _chances(leverage(S, p)[inside], count)
+        taken = draws[inside] < chances
+        draws[inside] = rng.random(len(inside))
+        S, p = inside[taken], chances[taken]
+    return X[np.sort(np.argsort(-np.log(1 - draws) / leverage(S, p))[:count])]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("alpha", [0.01, 1.0])
+def test_recursion_is_that_of_the_slow_twin(seed, alpha):
+    X, kernel = rows(300, seed=seed), Laplace()
+    fast, slow = (
+        f(kernel, X, 20, alpha, np.random.default_rng(seed))
+        for f in (leverage_rows, twin_of_leverage_rows)
+    )
+    assert np.array_equal(fast, slow)
+
+
+@pytest.mark.statistical
+def test_rows_are_drawn_by_leverage():
+    """A row far from 200 equal ones has half of the leverage, and is nearly always among four."""
+    X = np.concatenate([np.zeros((200, 2)), [[9.0, 9.0]]])
+    tau = exact_leverage(Gaussian(), X, 1.0)
+    assert tau[-1] > 100 * tau[0]
+
+    def times(method):
+        found = [
+            draw(Gaussian(), Nystrom(method), n_features=20, X=X, random_state=s).landmarks
+            for s in range(60)
+        ]
+        return sum(bool((S == 9.0).any()) for S in found)
+
+    assert binomtest(times(RidgeLeverage(alpha=1.0)), 60, 0.5, "greater").pvalue < ALARM
+    assert binomtest(times(Uniform()), 60, 0.5, "less").pvalue < ALARM
+
+
+# ---- clusters
+
+
+def test_centres_are_those_of_scikit_learn():
+    X = rows(300)
+    rng = np.random.default_rng(3)
+    centres = KMeans(iterations=300).choose(Gaussian(), X, 12, rng).rows
+    rng = np.random.default_rng(3)
+    rng.choice(300, size=300, replace=False)
+    twin = SklearnKMeans(12, n_init=1, random_state=int(rng.integers(2**31))).fit(X)
+    assert_close(centres, np.unique(twin.cluster_centers_, axis=0))
+
+
+@pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])
+def test_centres_of_float32_rows_of_any_size_are_those_of_float64(size):
+    X = np.float32(size) * (rows(2000) + 30).astype(np.float32)
+    single, double = (
+        KMeans(iterations=1, seeds="random").choose(Gaussian(), A, 9, np.random.default_rng(0)).rows
+        for A in (X, X.astype(np.float64))
+    )
+    assert single.dtype == np.float64
+    np.testing.assert_allclose(single, double, rtol=1e-3)  # a row on an edge may change sides
+
+
+@pytest.mark.parametrize(
+    "composite",
+    [
+        lambda k: k,
+        lambda k: 2.0 * k,
+        lambda k: k + 0.1,
+        lambda k: k * Linear() + Gaussian(3.0),
+        lambda k: Columns(k, (0, 1)),
+        lambda k: Columns(Gaussian(0.1), (0,)) * Columns(Gaussian(1e5), (1,)),
+    ],
+)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_clusters_are_of_the_distance_that_the_kernel_has(composite, sparse):
+    """A column that the kernel hardly sees, and that spreads most, is not clustered."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.repeat([1.0, 2.0, 3.0, 4.0], 50), 1e3 * rng.random(200)])
+    X = X[rng.permutation(200)]
+    taken = scipy.sparse.csr_array(X) if sparse else X
+
+    def centres(kernel):
+        return KMeans().choose(kernel, taken, 12, np.random.default_rng(0)).rows
+
+    def error(S):
+        C = Gaussian(lengthscale=(0.1, 1e5))(X, S).max(axis=1)
+        return 1 - C.min()
+
+    kernel = composite(Gaussian(lengthscale=(0.1, 1e5)))
+    assert error(centres(kernel)) < 0.1 < error(centres(Gaussian()))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("seeds", ["k-means++", "random"])
+def test_clusters_of_equal_rows_are_these_rows(sparse, seeds):
+    X = np.repeat(rows(6)[:5], 7, axis=0)
+    taken = scipy.sparse.csr_array(X) if sparse else X
+    method = Nystrom(KMeans(seeds=seeds))
+    phi = draw(Gaussian(), method, n_features=9, X=taken, random_state=0)
+    assert_close(phi(X) @ phi(X).T, Gaussian()(X), factor=1e5)
+
+
+def test_pivots_are_the_same_whoever_gives_the_corner():
+    X = rows(200)
+    K = Gaussian()(X)
+    found, twin = (
+        randomly_pivoted_cholesky(
+            lambda j: K[:, j], np.diag(K), 40, np.random.default_rng(0), corner=corner
+        )
+        for corner in (None, lambda i: K[np.ix_(i, i)])
+    )
+    assert found.pivots.tolist() == twin.pivots.tolist()
+    assert found.residual_trace == twin.residual_trace
+
+
+@pytest.mark.parametrize(("n", "d", "values"), [(300, 3, 3), (40, 900, 2), (50, 20, 1), (9, 1, 9)])
+def test_different_rows_are_those_of_unique(n, d, values):
+    rng = np.random.default_rng(0)
+    X = rng.integers(-values, values + 1, (n, d)) * 0.5
+    X[n // 2 :] = X[: n - n // 2] * 1.0
+    X[3] = -0.0 * X[3]
+    assert (X[different_rows(X)] == np.unique(X, axis=0)).all()

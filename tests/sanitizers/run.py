@@ -19,8 +19,8 @@ TESTS = (
     "tests/facts/test_native.py",
     "tests/facts/test_hadamard.py",
     "tests/facts/test_symmetric.py",
-    "tests/facts/test_harmonics.py",
-    "tests/laws/test_structured_laws.py",
+    "tests/facts/test_zonal_kernels.py",
+    "tests/laws/test_random_feature_laws.py",
 )
 CALLS = 1500  # of each function, of either dtype
 

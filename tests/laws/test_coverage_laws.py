@@ -1,13 +1,4 @@
-"""Errors stay below what bounds guarantee at least as often as they say, by brute force.
-
-A bound misses in a share of draws of at most δ = 1 − confidence. If it missed in exactly this
-share, the count of misses would be binomial: the bar is its quantile at the false-alarm rate ALARM.
-
-Most bounds are loose, so a wrong constant need not show in coverage. Each case therefore says how
-loose it is: by which factor its guaranteed error must at least be divided for the test to see it.
-Smaller mistakes are looked for in ``tests/facts/test_bounds.py``, where every constant is compared
-with the printed inequality.
-"""
+"""Bounds and intervals hold at least as often as they say, by brute force."""
 
 from functools import cache
 from typing import NamedTuple
@@ -15,9 +6,11 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from scipy.linalg import eigh
+from scipy.spatial.distance import cdist
 from scipy.stats import binom
 
 import bochner as bo
+from bochner import certify
 from bochner.certificates import (
     Bernstein,
     Hoeffding,
@@ -29,9 +22,10 @@ from bochner.certificates import (
 )
 from bochner.kernels import Gaussian, Matern
 
-ALARM = 1e-6
-
 pytestmark = [pytest.mark.statistical, pytest.mark.usefixtures("one_thread")]
+
+
+ALARM = 1e-6
 
 
 class Case(NamedTuple):
@@ -322,3 +316,146 @@ def test_draws_stay_below_the_guaranteed_error_as_often_as_it_says(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_guarantee_that_is_too_small_is_seen(name):
     assert misses(name, cases()[name].fault) > bar(name)
+
+
+# ---- the certificate's interval holds ε of all rows at least as often as it says
+
+
+N = 600
+CONFIDENCE = 0.95
+REPEATS = 3
+
+
+PROFILES = {
+    "gaussian": (lambda r: np.exp(-(r**2) / 2), lambda _, m: np.ones(m)),
+    "matern": (
+        lambda r: (1 + 3**0.5 * r) * np.exp(-(3**0.5) * r),
+        lambda g, m: np.sqrt(3 / g.chisquare(3, m)),
+    ),
+    "exponential": (lambda r: np.exp(-r), lambda g, m: 1 / np.sqrt(g.chisquare(1, m))),
+}
+GALLERY = [
+    (profile, d, width, kind)
+    for profile in PROFILES
+    for d, width in [(2, 0.5), (6, 1.0)]
+    for kind in ["iid", "orthogonal", "landmarks"]
+]
+
+
+def frequencies(kind, d, m, radial, g):
+    W = g.standard_normal((d, m))
+    if kind == "orthogonal":
+        blocks = [np.linalg.qr(g.standard_normal((d, d)))[0] for _ in range(-(-m // d))]
+        W = np.hstack(blocks)[:, :m] * np.linalg.norm(W, axis=0)
+    return W * radial(g, m)
+
+
+@cache
+def matrices(profile, d, width, kind):
+    """K and Z of one case, and the eigendecomposition of K."""
+    g = np.random.default_rng([d, len(profile), len(kind)])
+    X = g.standard_normal((N, d)) / (width * d**0.5)
+    value, radial = PROFILES[profile]
+    K = value(cdist(X, X))
+    if kind == "landmarks":
+        S = g.choice(N, 60, replace=False)
+        L = np.linalg.cholesky(K[np.ix_(S, S)] + 1e-10 * np.eye(60))
+        Z = np.linalg.solve(L, K[S]).T
+    else:
+        P = X @ frequencies(kind, d, 100, radial, g)
+        Z = np.hstack([np.cos(P), np.sin(P)]) / 10
+    return X, K, Z, np.linalg.eigh(K)
+
+
+def exact_error(case, alpha):
+    _, K, Z, (values, U) = matrices(*case)
+    W = U / np.sqrt(np.maximum(values, 0) + alpha)
+    whitened = np.linalg.eigvalsh(W.T @ (Z @ Z.T - K) @ W)
+    return max(-whitened[0], whitened[-1])
+
+
+def interval(case, alpha, m, seed, *, rows=None, n_rows=None):
+    """The certificate's, with K and Z looked up by row number."""
+    _, K, Z, _ = matrices(*case)
+    number = lambda X: X[:, 0].astype(int)
+    kernel = lambda X: K[np.ix_(number(X), number(X))]
+    X = np.arange(N)[:, None] if rows is None else rows[:, None]
+    c = certify(
+        lambda X: Z[number(X)],
+        X.astype(float),
+        alpha=alpha,
+        kernel=kernel,
+        n_rows=n_rows,
+        n_sample=m,
+        confidence=CONFIDENCE,
+        random_state=seed,
+    )
+    return c.epsilon, *c.epsilon_interval
+
+
+def honest(case, alpha, m, seed):
+    return interval(case, alpha, m, seed)
+
+
+def unscaled_penalty(case, alpha, m, seed):
+    return interval(case, alpha * N / m, m, seed)
+
+
+def neighbouring_rows(case, alpha, m, seed):
+    X = matrices(*case)[0]
+    near = np.argsort(np.linalg.norm(X - X[seed], axis=1))[:m]
+    return interval(case, alpha, m, seed, rows=near, n_rows=N)
+
+
+def interval_shrunk_by_four(case, alpha, m, seed):
+    middle, low, high = interval(case, alpha, m, seed)
+    shrink = lambda end: middle * (max(end, 1e-12) / middle) ** 0.25
+    return middle, shrink(low), shrink(high)
+
+
+@cache
+def misses_of(measure):
+    """Intervals that end below the truth, those that begin above it, and all."""
+    over, under, count = 0, 0, 0
+    for case in GALLERY:
+        for share in [1e-1, 1e-2, 1e-4]:
+            exact = truth_of(case, share * N)
+            for seed in range(REPEATS):
+                m = (75, 120, 200)[seed]
+                _, low, high = measure(case, share * N, m, seed)
+                over += high < exact
+                under += low > exact
+                count += 1
+    return over, under, count
+
+
+truth_of = cache(exact_error)
+
+
+def most_misses(count, probability):
+    return binom.isf(ALARM, count, probability)
+
+
+@pytest.mark.slow
+def test_intervals_hold_the_truth_as_often_as_they_say():
+    over, under, count = misses_of(honest)
+    assert over <= most_misses(count, (1 - CONFIDENCE) / 2)
+    assert under <= most_misses(count, (1 - CONFIDENCE) / 2)
+
+
+@pytest.mark.main_cases(1)
+@pytest.mark.parametrize(
+    "fault",
+    [unscaled_penalty, neighbouring_rows, interval_shrunk_by_four],
+    ids=lambda f: f.__name__,
+)
+def test_planted_fault_is_seen(fault):
+    over, under, count = misses_of(fault)
+    assert max(over, under) > most_misses(count, (1 - CONFIDENCE) / 2)
+
+
+def test_intervals_are_short_enough_to_be_of_use():
+    widths = [
+        np.log(high / low) for case in GALLERY for _, low, high in [interval(case, 0.1 * N, 200, 0)]
+    ]
+    assert np.median(widths) < np.log(1.7)

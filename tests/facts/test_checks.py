@@ -1,0 +1,564 @@
+"""check_kernel, check_features and compare: sound kernels and maps pass, spoiled ones fail."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from gallery import KERNELS, absolute, rows, squared_products
+from scipy.stats import t as student
+from tolerance import assert_close
+
+import bochner as bo
+from bochner import FeatureMap, check_features
+from bochner.certificates.comparison import all_methods
+from bochner.errors import InvalidInput, InvalidType
+from bochner.features import IID, Fourier, MercerHarmonic, Nystrom, Orthogonal, Sign
+from bochner.features.auto import expected_error, paired_error
+from bochner.kernels import Custom, Gaussian, Kernel, Laplace, Linear, Matern
+
+X = rows(60)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_every_kernel_of_the_gallery_passes(kernel):
+    check = bo.check_kernel(kernel, X)
+    assert check.ok, str(check)
+    assert bool(check)
+    assert str(check).endswith("positive semi-definite, diagonal.")
+    assert repr(kernel) in str(check)
+
+
+def gaussian(X, Y):
+    return Gaussian()(X, Y)
+
+
+def scaled_by_the_data(X, Y):
+    return np.exp(-((X[:, None] - Y[None]) ** 2).sum(axis=2) / np.median(Y) ** 2)
+
+
+def writing(X, Y):
+    X *= 1.0000001
+    return X @ Y.T
+
+
+def holed(X, Y):
+    K = X @ Y.T
+    return np.where(K > 1, np.nan, K)
+
+
+FAULTS = {
+    "sigmoid": (
+        lambda X, Y: np.tanh(X @ Y.T - 1),
+        ["positive"],
+        r"smallest of 60 eigenvalues is -\d",
+    ),
+    "distance": (
+        lambda X, Y: -((X[:, None] - Y[None]) ** 2).sum(axis=2),
+        ["positive"],
+        r"positive semi-def",
+    ),
+    "bump": (
+        lambda X, Y: (Gaussian()(X, Y) > 0.3).astype(X.dtype),
+        ["positive"],
+        r"no feature map",
+    ),
+    "one-sided": (
+        lambda X, Y: X @ np.triu(np.ones((3, 3)), 0).astype(X.dtype) @ Y.T,
+        ["symmetric"],
+        r"k\(x, y\) must be k\(y, x\); it is",
+    ),
+    "of the data": (scaled_by_the_data, ["rows"], r"beside other rows"),
+    "random": (
+        lambda X, Y: X @ Y.T + np.random.default_rng().random(),
+        ["deterministic"],
+        r"the same when asked again",
+    ),
+    "writes": (writing, ["arguments"], r"wrote into them"),
+    "shape": (
+        lambda X, Y: X[:, 0],
+        ["raises"],
+        r"InvalidInput: Custom: the function must return an array of shape",
+    ),
+    "not finite": (holed, ["raises"], r"finite numbers; got \d+ NaN"),
+    "raises": (lambda X, Y: X @ Y, ["raises"], r"raised ValueError: matmul"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_named_with_its_evidence(name):
+    function, names, message = FAULTS[name]
+    check = bo.check_kernel(Custom(function), X)
+    found = [flaw.name for flaw in check.flaws]
+    assert set(names) <= set(found)
+    assert not check.ok
+    assert not check
+    with pytest.raises(AssertionError, match=message):
+        raise AssertionError(str(check))
+
+
+def test_evidence_of_a_negative_direction_is_one():
+    (flaw,) = bo.check_kernel(Custom(FAULTS["sigmoid"][0]), X).flaws
+    c, at = flaw.evidence["c"], flaw.evidence["rows"]
+    assert c @ np.tanh(at @ at.T - 1) @ c == pytest.approx(flaw.evidence["smallest"])
+    assert flaw.evidence["smallest"] < -0.1
+
+
+@dataclass(frozen=True)
+class Own(Kernel):
+    """A kernel of a user's own class, with a fault to choose."""
+
+    fault: str = ""
+
+    def evaluate(self, X, Y):
+        K = X @ Y.T
+        if self.fault == "dtype":
+            return K.astype(np.float64)
+        if self.fault == "shape":
+            return K[:, :1]
+        return np.where(K > 1, np.inf, K) if self.fault == "finite" else K
+
+    def diagonal(self, X):
+        return (X * X).sum(axis=1) + (self.fault == "diagonal")
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("dtype", r"must keep the precision of the rows; got float64 for float32"),
+        (
+            "shape",
+            r"k\(X, Y\) must have one value for each pair of rows, shape \(30, 60\); got \(30, 1\)",
+        ),
+        ("finite", r"must be finite; got inf at \(\d+, \d+\) in float64"),
+        ("diagonal", r"k.diag\(X\) must be the diagonal of k\(X\); it is .* in 60 of 60 values"),
+    ],
+)
+def test_a_fault_of_a_class_is_named(fault, message):
+    check = bo.check_kernel(Own(fault), X)
+    assert {flaw.name for flaw in check.flaws} == {fault}
+    with pytest.raises(AssertionError, match=message):
+        raise AssertionError(str(check))
+    assert bo.check_kernel(Own(), X).ok
+
+
+def test_wrong_arguments_are_refused():
+    with pytest.raises(
+        InvalidType, match=r"kernel must be a Kernel; got <function.*Custom\(function\)"
+    ):
+        bo.check_kernel(squared_products, X)
+    with pytest.raises(InvalidInput, match=r"check_kernel: X must have at least one row; got 0"):
+        bo.check_kernel(Linear(), X[:0])
+
+
+# ---- functions as kernels
+
+
+def test_a_function_is_a_kernel_like_any_other():
+    kernel, y = Custom(gaussian), np.sin(X[:, 0])
+    assert (kernel(X) == Gaussian()(X)).all()
+    assert kernel == Custom(gaussian)
+    assert hash(kernel) == hash(Custom(gaussian))
+    assert kernel != Custom(squared_products)
+    a, b = (
+        bo.KernelRidge(k, method="nystrom", n_features=30, alpha=1e-3, random_state=0)
+        .fit(X, y)
+        .predict(X)
+        for k in (kernel, Gaussian())
+    )
+    np.testing.assert_allclose(a, b, atol=1e-8)
+    assert (
+        bo.draw(2.0 * kernel + Linear(), "nystrom", n_features=20, X=X, random_state=0)(X)
+    ).shape == (60, 20)
+
+
+def test_a_diagonal_of_its_own_is_used():
+    kernel = Custom(gaussian, diagonal_of=lambda X: 0 * X[:, 0] + 1)
+    assert (kernel.diag(rows(200)) == 1).all()
+    assert "diagonal_of=" in repr(kernel)
+    assert (Custom(gaussian).diag(rows(200)) == 1).all()
+    assert Custom(gaussian).diag(rows(200)[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (
+            lambda: Custom("rbf"),
+            InvalidType,
+            r"Custom: function must be a function of rows; got 'rbf'",
+        ),
+        (lambda: Custom(gaussian, 1.0), InvalidType, r"Custom: diagonal_of must be a function"),
+        (
+            lambda: Custom(lambda X, Y: 1.0)(X),
+            InvalidInput,
+            r"shape \(60, 60\) for 60 rows; got float",
+        ),
+        (
+            lambda: Custom(gaussian, lambda X: X).diag(X),
+            InvalidInput,
+            r"shape \(60,\) for 60 rows; got \(60, 3\)",
+        ),
+        (
+            lambda: bo.kernels.Warped(absolute, "gaussian"),
+            InvalidType,
+            r"Warped: kernel must be a kernel; got 'gaussian'",
+        ),
+        (
+            lambda: bo.kernels.Warped(3, Gaussian()),
+            InvalidType,
+            r"Warped: function must be a function of rows; got 3",
+        ),
+        (
+            lambda: bo.kernels.Warped(lambda X: X[:, 0], Gaussian())(X),
+            InvalidInput,
+            r"Warped: the function must return.*got \(60,\)",
+        ),
+        (
+            lambda: bo.kernels.Modulated(lambda X: X, Gaussian())(X),
+            InvalidInput,
+            r"Modulated: the function must return.*got \(60, 3\)",
+        ),
+        (
+            lambda: bo.kernels.Bilinear(-np.eye(2)),
+            bo.errors.NotPositive,
+            r"Bilinear: matrix must be positive semi-definite; got smallest eigenvalue -1",
+        ),
+        (
+            lambda: bo.kernels.Bilinear([[0, 1], [0, 0]]),
+            bo.errors.NotPositive,
+            r"Bilinear: matrix must be symmetric",
+        ),
+        (
+            lambda: bo.kernels.Bilinear(np.eye(2))(X),
+            InvalidInput,
+            r"Bilinear: matrix must have one row and column per column of X; got 2 for 3",
+        ),
+        (
+            lambda: bo.kernels.Exp(1e6 * Linear())(X),
+            InvalidInput,
+            r"Exp: values of the kernel.*overflow.*Scale the kernel down",
+        ),
+        (
+            lambda: Gaussian() ** 0,
+            InvalidInput,
+            r"Power: exponent must be an integer, 1 or above; got 0",
+        ),
+        (lambda: Gaussian() ** 1.5, InvalidType, r"Power: exponent must be an integer"),
+    ],
+)
+def test_wrong_kernels_are_refused_in_a_sentence(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+# ---- check_features: each law passes sound maps, fails spoiled ones, and says what it measured
+
+
+def normal_rows(n=300, d=3, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, d))
+
+
+def maps():
+    methods = bo.Fourier(bo.IID()), bo.Nystrom()
+    return [
+        bo.draw(Gaussian(1.5), m, n_features=60, X=normal_rows(), random_state=0) for m in methods
+    ]
+
+
+class Broken(FeatureMap):
+    """cos and sin of three columns, spoiled by ``how``."""
+
+    def __init__(self, how):
+        self.how, self.kernel, self.calls = how, Custom(cosines), 0
+
+    n_inputs, n_features = 3, 6
+
+    @property
+    def below_kernel(self):
+        return self.how in ("below", "exact")
+
+    def features(self, X):
+        Z = np.concatenate([np.cos(X), np.sin(X)], axis=1) / np.sqrt(3).astype(X.dtype)
+        self.calls += 1
+        if self.how in SPOILED:
+            return SPOILED[self.how](Z, X, self.calls)
+        return Z
+
+    def __call__(self, X):
+        return self.features(X[:, :3]) if self.how == "refusal" else FeatureMap.__call__(self, X)
+
+
+def cosines(X, Y):
+    return np.cos(X[:, None] - Y[None]).mean(axis=2)
+
+
+def written(Z, X, calls):
+    X += 1
+    return Z
+
+
+SPOILED = {
+    "shape": lambda Z, X, c: Z[:, :5],
+    "dtype": lambda Z, X, c: Z.astype(np.float64),
+    "finite": lambda Z, X, c: np.where(X[:, :1] > 0, np.inf, Z),
+    "deterministic": lambda Z, X, c: Z + c,
+    "arguments": written,
+    "alone": lambda Z, X, c: Z - Z.mean(axis=0),
+    "precision": lambda Z, X, c: Z * (1.1 if X.dtype == np.float32 else 1.0),
+    "kernel": lambda Z, X, c: Z * 2,
+    "below": lambda Z, X, c: Z * 1.01,
+    "raises": lambda Z, X, c: Z @ Z,
+}
+
+
+@pytest.mark.parametrize("how", [*SPOILED, "refusal"])
+def test_each_planted_fault_of_features_is_seen_by_its_law(how):
+    phi = Broken(how)
+    X = normal_rows(40) if how != "arguments" else normal_rows(40).copy()
+    check = check_features(phi, X)
+    assert not check
+    if how == "raises":
+        assert "it raised" in str(check) or "got ValueError" in str(check)
+    else:
+        assert how in [law.name for law in check.failed]
+        assert check[how].outcome == "failed"
+
+
+def test_sound_features_obey_every_law():
+    check = check_features(Broken("exact"), normal_rows(40))
+    assert check.ok
+    assert check["below"].outcome == "passed"
+    assert check["kernel"].number < 1e-12
+    # It says that it stays below: then its lengths may be any, and no draws are compared.
+    assert [law.outcome for law in check.laws].count("not applicable") == 2
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["Fourier", "Nystrom"])
+def test_maps_of_the_library_obey_every_law(which):
+    phi = maps()[which]
+    method = (bo.Fourier(bo.IID()), bo.Nystrom())[which]
+    redraw = lambda s: bo.draw(phi.kernel, method, n_features=60, X=normal_rows(), random_state=s)
+    check = check_features(phi, normal_rows(), redraw=redraw)
+    assert check.ok, str(check)
+    assert check["unbiased"].outcome == ("passed", "not applicable")[which]
+
+
+def test_features_that_lose_rows_are_seen_without_another_draw():
+    """One order of one column: where e^{−r²}(1 + r²) < ½, less than half of k(x, x) is left.
+
+    ‖Z Zᵀ − K‖/‖K‖ stays below one, which is all that is asked of it.
+    """
+    X = normal_rows(d=1)
+    for order, outcome in ((1, "failed"), (12, "passed")):
+        method = bo.Gegenbauer("monomial", order)
+        phi = bo.draw(Gaussian(), method, n_features=4096, X=X, random_state=0)
+        check = check_features(phi, X)
+        assert check["kernel"].outcome == "passed"
+        assert check["length"].outcome == outcome
+        assert bool(check) == (outcome == "passed")
+
+
+def test_planted_bias_is_seen():
+    phi = maps()[0]
+
+    def redraw(seed):
+        other = bo.draw(
+            phi.kernel, bo.Fourier(bo.IID()), n_features=60, n_inputs=3, random_state=seed
+        )
+        return lambda X: 1.1 * other(X)
+
+    assert check_features(phi, normal_rows(), redraw=redraw)["unbiased"].outcome == "failed"
+
+
+def test_a_bias_is_measured_in_standard_errors():
+    """Of 100 draws, on the pairs i and 7 i: by hand, and with a bar of one mistake in a million."""
+    X, phi, seen, products = normal_rows(60), maps()[0], [], []
+
+    def redraw(seed):
+        other = bo.draw(
+            phi.kernel, bo.Fourier(bo.IID()), n_features=60, n_inputs=3, random_state=seed
+        )
+
+        def features(A):
+            seen.append(A)
+            Z = other(A)
+            products.append([Z[i] @ Z[7 * i % 60] for i in range(30)])
+            return Z
+
+        return features
+
+    law = check_features(phi, X, redraw=redraw)["unbiased"]
+    draws, K = np.array(products), phi.kernel(seen[0])
+    off = np.abs(draws.mean(axis=0) - [K[i, 7 * i % 60] for i in range(30)])
+    errors = draws.std(axis=0, ddof=1) / 10
+    random = errors > 1e-10  # a row and itself have the same product in every draw
+    assert len(draws) == 100
+    assert sorted(map(tuple, seen[0])) == sorted(map(tuple, X))
+    assert law.number == pytest.approx((off / errors)[random].max(), rel=1e-6)
+    assert 2 * 30 * student.sf(law.tolerance, 99) == pytest.approx(1e-6)
+
+
+class Scaled:
+    """A map times a number, which says of itself what the map says."""
+
+    def __init__(self, phi, factor):
+        self.phi, self.factor, self.kernel = phi, factor, phi.kernel
+        self.below_kernel = phi.below_kernel
+
+    def __call__(self, X):
+        return self.factor * self.phi(X)
+
+
+def test_what_is_measured_of_a_map_is_what_matrices_show():
+    X, (fourier, nystrom) = normal_rows(80), maps()
+    K = fourier.kernel(X)
+    for factor in (0.69, 0.72, 1.0, 1.3):
+        Z = factor * fourier(X)
+        check = check_features(Scaled(fourier, factor), X)
+        apart = np.linalg.norm(Z @ Z.T - K) / np.linalg.norm(K)
+        assert check["kernel"].number == pytest.approx(apart)
+        assert check["length"].number == float(factor**2 < 0.5)  # iid waves have |φ|² = k
+        Z = factor * nystrom(X)
+        check = check_features(Scaled(nystrom, factor), X)
+        least = min(np.linalg.eigvalsh(K - Z @ Z.T)[0], 0.0)
+        assert check["below"].number == pytest.approx(-least / np.linalg.norm(K, 2), abs=1e-9)
+        assert check["below"].outcome == ("passed" if factor <= 1 else "failed")
+
+
+# ---- compare and the errors that theory expects: formulas against brute force, and the table
+
+
+SEEDS = 200
+ALARM = 6.0
+"""Standard errors a mean may be off: 1e-6 false alarms for all cases together, and some."""
+
+
+def squared_errors(method, kernel, X, D):
+    K = kernel(X)
+    maps = (bo.draw(kernel, method, n_features=D, X=X, random_state=s) for s in range(SEEDS))
+    return np.array([np.sum((phi(X) @ phi(X).T - K) ** 2) for phi in maps]) / np.sum(K**2)
+
+
+def off_by(method, kernel, X, D, expected):
+    """How many standard errors the mean squared error over seeds is from what is expected."""
+    found = squared_errors(method, kernel, X, D)
+    return abs(found.mean() - expected**2) / (found.std(ddof=1) / SEEDS**0.5)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("method", "kernel", "d"),
+    [
+        (Fourier(IID()), Gaussian(2.0), 3),
+        (Fourier(IID()), 2.5 * Matern(1.5, 2.0), 4),
+        (Fourier(IID()), Laplace(3.0), 2),
+        (Fourier(IID(), "phase"), Matern(0.5, 1.5), 3),
+        (Fourier(Orthogonal()), Gaussian(3.0), 3),
+        (Fourier(Orthogonal()), Gaussian((2.0, 1.0, 4.0, 3.0, 3.0)), 5),
+        (Fourier(Orthogonal()), Gaussian(5.0), 20),
+    ],
+    ids=repr,
+)
+def test_formulas_expect_the_mean_error_over_seeds(method, kernel, d):
+    X = normal_rows(30, d)
+    inner = kernel.kernel if hasattr(kernel, "kernel") else kernel
+    expected = expected_error(method, inner, X, 24)
+    assert off_by(method, kernel, X, 24, expected) < ALARM
+
+
+@pytest.mark.parametrize("form", ["pair", "phase"])
+def test_formulas_expect_the_error_that_quadrature_over_all_draws_gives(form):
+    """One column, k = exp(−δ²/2): the variance of a draw, by Gauss-Hermite nodes and even phases."""
+    X = np.linspace(-2.0, 2.0, 9)[:, None]
+    w, share = np.polynomial.hermite_e.hermegauss(80)
+    share, b = share / share.sum(), np.arange(64) * np.pi / 32
+    if form == "pair":
+        draws = np.cos((X - X.T)[..., None] * w)
+        second = draws**2 @ share
+    else:
+        waves = np.cos(X[:, :, None] * w[:, None] + b)
+        second = np.einsum("iwb,jwb,w->ij", 4 * waves**2, waves**2, share) / len(b)
+    K = Gaussian()(X)
+    draws = 24 // (2 if form == "pair" else 1)
+    variance = (second - K**2) / draws
+    expected = expected_error(Fourier(IID(), form), Gaussian(), X, 24)
+    assert expected == pytest.approx(np.sqrt(variance.sum()) / np.linalg.norm(K), rel=1e-9)
+
+
+@pytest.mark.statistical
+def test_planted_fault_the_formula_of_the_other_form_or_placement_is_seen():
+    X = normal_rows(30, 3)
+    phase = expected_error(Fourier(IID(), "phase"), Gaussian(2.0), X, 24)
+    assert off_by(Fourier(IID()), Gaussian(2.0), X, 24, phase) > ALARM
+    independent = expected_error(Fourier(IID()), Gaussian(3.0), X, 24)
+    assert off_by(Fourier(Orthogonal()), Gaussian(3.0), X, 24, independent) > ALARM
+
+
+def test_pairs_stand_for_the_whole_matrix():
+    """Equal to the weighted mean over the same pairs, one by one; near that of the matrix."""
+    X, kernel = normal_rows(400, 3), Gaussian(2.0)
+    phi = bo.draw(kernel, "iid", n_features=40, n_inputs=3, random_state=0)
+    error = size = 0.0
+    for x, y in zip(X[::2], X[1::2], strict=True):
+        z, v = phi(x[None])[0], phi(y[None])[0]
+        k = kernel(x[None], y[None])[0, 0]
+        error += 399 * (z @ v - k) ** 2 + (z @ z - 1) ** 2
+        size += 399 * k**2 + 1
+    assert_close(paired_error(phi, X), (error / size) ** 0.5, factor=10)
+    K, Z = kernel(X), phi(X)
+    assert 0.7 < paired_error(phi, X) / (np.linalg.norm(Z @ Z.T - K) / np.linalg.norm(K)) < 1.4
+
+
+# ---- the table
+
+
+def test_compare_measures_what_anyone_can_measure():
+    X = normal_rows(1200, 3)
+    methods = ["iid", MercerHarmonic(), Nystrom(), Sign()]
+    table = bo.compare(Gaussian(2.0), X, n_features=50, methods=methods, random_state=3)
+    errors = [row.error for row in table.rows[:3]]
+    assert errors == sorted(errors)
+    assert table.best == table.rows[0].method == MercerHarmonic()
+    assert table.rows[-1].method == Sign()
+    assert "Sign" in table.rows[-1].refused
+    fresh = normal_rows(800, 3, seed=9)
+    K = Gaussian(2.0)(fresh)
+    for row in table.rows[:3]:
+        phi = bo.draw(Gaussian(2.0), row.method, n_features=50, X=X, random_state=7)
+        E = phi(fresh) @ phi(fresh).T - K
+        assert 1 / 3 < row.error / (np.linalg.norm(E) / np.linalg.norm(K)) < 3
+        assert 0.5 < row.predicted / row.error < 2
+        assert row.entrywise > row.error * np.linalg.norm(K) / len(K)
+        assert row.seconds > 0
+        assert row.draw_seconds > 0
+    assert table.n_sample == 300
+
+
+def test_compare_tries_every_method_of_the_library_once():
+    methods = all_methods(3)
+    assert len(set(methods)) == len(methods)
+    kinds = {type(method).__name__ for method in methods}
+    bases = {"Auto", "Compressed", "Projected", "Explicit", "Method", "LaplacianEigenfunctions"}
+    bases |= {"ExactKernel", "LocalKernel", "NearestNeighbours"}  # no features
+    bases |= {"SphericalHarmonics"}  # of the globe alone
+    public = {n for n in bo.__all__ if isinstance(getattr(bo, n), type)}
+    known = {n for n in public if issubclass(getattr(bo, n), bo.Method)}
+    assert kinds == known - bases
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "sentence"),
+    [
+        (dict(kernel="gaussian"), InvalidType, "kernel must be a Kernel, e.g. Gaussian"),
+        (dict(X=normal_rows(7, 2)), InvalidInput, "at least 8 rows; got 7"),
+        (dict(X=np.full((9, 2), np.nan)), InvalidInput, "finite"),
+        (dict(n_features=0), InvalidInput, "n_features must be"),
+        (dict(n_sample=1), InvalidInput, "n_sample must be"),
+        (dict(methods=["best"]), InvalidInput, "method must be a value such as"),
+        (dict(methods=[Sign()]), InvalidInput, "no method serves Gaussian"),
+    ],
+)
+def test_compare_refuses_what_it_cannot_compare(arguments, kind, sentence):
+    given = dict(kernel=Gaussian(), X=normal_rows(40, 2), n_features=8) | arguments
+    with pytest.raises(kind, match=sentence):
+        bo.compare(given.pop("kernel"), given.pop("X"), **given)

@@ -1,0 +1,1515 @@
+"""Laws of random features: frequencies, placements, leverage, sketches and networks."""
+
+import functools
+import itertools
+import math
+import tracemalloc
+from dataclasses import replace
+
+import array_api_strict
+import mpmath
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.sparse
+import tolerance
+import torch
+from gallery import DEEP, N_COLUMNS, NETWORKS, PLACEMENTS, POSITIVE, POWERS, SKETCHED, rows
+from inside import native
+from scipy.linalg import hadamard
+from scipy.special import gammaln, hyp1f1
+from scipy.stats import beta, ks_2samp, kstest, norm
+from scipy.stats import t as student
+from sklearn.kernel_approximation import RBFSampler
+from tolerance import ALARM, assert_close, bar
+
+import bochner as bo
+from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
+from bochner.features import (
+    IID,
+    QMC,
+    Fastfood,
+    Fourier,
+    Grid,
+    Maclaurin,
+    NeuralTangentFeatures,
+    Orthogonal,
+    PolySketch,
+    Positive,
+    ReLU,
+    Sign,
+    Structured,
+    TensorSketch,
+    draw,
+)
+from bochner.features.fourier.fourier import (
+    FourierGridMap,
+    FourierMap,
+    FourierPhaseMap,
+    require_real,
+)
+from bochner.features.fourier.leverage import LeverageFourierMap, leverages
+from bochner.features.fourier.placements import StructuredMap, chains_of, orthonormal_rows
+from bochner.features.method import Request
+from bochner.features.random.networks import NeuralMap, ReLUMap, SignMap, polynomial_width
+from bochner.features.random.positive import PositiveMap
+from bochner.features.rules import draw_map
+from bochner.features.sketch.polysketch import Hashed, Padded, Pairs, _balanced
+from bochner.features.sketch.powers import Weights, energies, shares
+from bochner.features.sketch.tensorsketch import CountSketch
+from bochner.kernels import (
+    NNGP,
+    Angular,
+    ArcCosine,
+    Coefficients,
+    Constant,
+    DotExponential,
+    DotProduct,
+    Exponential,
+    ExponentialPower,
+    Gaussian,
+    Laplace,
+    Linear,
+    LogDerivatives,
+    Matern,
+    NeuralTangent,
+    Periodic,
+    Polynomial,
+    RationalQuadratic,
+    SpectralMixture,
+)
+from bochner.kernels.dotproduct import ExponentialSeries
+
+SEEDS = 2000
+DISTANCES = np.array([0.3, 0.8, 1.5, 2.5])
+
+
+def pairs_at(distances, d):
+    """Rows 0 and x_j with ‖x_j‖ = distances[j], in a direction of no special kind."""
+    u = np.random.default_rng(1).normal(size=d)
+    return np.concatenate([np.zeros((1, d)), distances[:, None] * u / np.linalg.norm(u)])
+
+
+def estimates(kernel, method, n_features, d, seeds=SEEDS):
+    X = pairs_at(DISTANCES, d)
+    maps = (
+        draw(kernel, method, n_features=n_features, n_inputs=d, random_state=s)
+        for s in range(seeds)
+    )
+    return np.array([(Z := phi(X))[1:] @ Z[0] for phi in maps])
+
+
+def variance_excess(values, expected, comparisons):
+    """Largest |s² − σ²| over its bar, from the empirical fourth moment."""
+    centred = values - values.mean(axis=0)
+    s2 = (centred**2).mean(axis=0)
+    error = np.sqrt(((centred**2 - s2) ** 2).mean(axis=0) / len(values))
+    return float((np.abs(s2 - expected) / (bar(comparisons) * error)).max())
+
+
+def variances(kernel, d):
+    """(1 + k(2δ) − 2k(δ)²) and (1 + ½k(2δ) − k(δ)²): D times those of pairs and of phases."""
+    X = pairs_at(DISTANCES, d)
+    k, k2 = kernel(X)[0, 1:], kernel(2 * X)[0, 1:]
+    return {"pair": 1 + k2 - 2 * k * k, "phase": 1 + k2 / 2 - k * k}
+
+
+SAMPLED = [Gaussian(), Laplace(3.0), Matern(1.5), Exponential(2.0), RationalQuadratic(0.8)]
+
+
+@pytest.mark.main_cases(2)
+@pytest.mark.statistical
+@pytest.mark.parametrize("kernel", SAMPLED, ids=repr)
+def test_variance_of_independent_frequencies_is_the_closed_form(kernel):
+    expected = variances(kernel, 3)
+    pair = estimates(kernel, Fourier(IID(), "pair"), 8, 3)
+    phase = estimates(kernel, Fourier(IID(), "phase"), 8, 3)
+    comparisons = 2 * len(SAMPLED) * len(DISTANCES)
+    assert variance_excess(pair, expected["pair"] / 8, comparisons) < 1
+    assert variance_excess(phase, expected["phase"] / 8, comparisons) < 1
+    # The planted fault: the variance of the other form.
+    assert variance_excess(pair, expected["phase"] / 8, comparisons) > 1
+    assert variance_excess(phase, expected["pair"] / 8, comparisons) > 1
+
+
+def orthogonal_variance(d, m):
+    """The closed form of docs/notation.md, Gaussian kernel, m frequencies in blocks of d."""
+    z = DISTANCES
+    k, k2 = np.exp(-(z**2) / 2), np.exp(-2 * z**2)
+    bracket = hyp1f1(d, d / 2, -(z**2) / 2) - np.exp(-(z**2))
+    return ((1 + k2) / 2 - k * k) / m + (d - 1) / m * bracket
+
+
+@pytest.mark.main_cases(2)
+@pytest.mark.statistical
+@pytest.mark.parametrize(("d", "m"), [(2, 2), (3, 3), (3, 6), (8, 8)])
+def test_variance_of_orthogonal_frequencies_is_the_closed_form(d, m):
+    expected = orthogonal_variance(d, m)
+    values = estimates(Gaussian(), Fourier(Orthogonal()), 2 * m, d)
+    assert variance_excess(values, expected, 4 * len(DISTANCES)) < 1
+    # The planted fault: independent directions.
+    independent = estimates(Gaussian(), Fourier(IID()), 2 * m, d)
+    assert variance_excess(independent, expected, 4 * len(DISTANCES)) > 1
+
+
+@pytest.mark.parametrize("m", [1, 40, 90, 150, 310])
+def test_of_a_wide_block_as_many_directions_as_are_asked_for_are_orthogonal(m):
+    """By a Cholesky factor (m ≤ d/2), by reflections, and with whole blocks before."""
+    d = 150
+    W = Orthogonal().place(Matern(1.5).spectral_measure(d), m, np.random.default_rng(0))
+    directions = W / np.linalg.norm(W, axis=0)
+    for start in range(0, m, d):
+        block = directions[:, start : start + d]
+        assert_close(block.T @ block, np.eye(block.shape[1]))
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("count", [30, 70])
+def test_parts_of_wide_blocks_are_uniform_in_every_direction(count):
+    """(1 + u)/2 of one coordinate of the last row is Beta((d − 1)/2, (d − 1)/2).
+
+    Kolmogorov-Smirnov over 400 draws; the alarm rate is 1e-6 of all four. Planted fault: rows of
+    reflections whose signs are left as they come, of which the first never has a positive number
+    in the first place.
+    """
+    d, draws, law = 100, 400, beta(99 / 2, 99 / 2)
+
+    def coordinates(rows):
+        return [(1 + rows(np.random.default_rng(seed))) / 2 for seed in range(draws)]
+
+    for place in (0, 17):
+        right = coordinates(lambda rng, k=place: orthonormal_rows(d, count, rng)[-1, k])
+        assert kstest(right, law.cdf).pvalue > 1e-6 / 4
+    wrong = coordinates(lambda rng: np.linalg.qr(rng.standard_normal((d, count)))[0][0, 0])
+    assert kstest(wrong, law.cdf).pvalue < 1e-6 / 4
+
+
+def test_few_frequencies_of_many_columns_take_little_memory():
+    """16 of 20,000 columns: a (d, d) matrix is 3.2 GB, the frequencies are 2.6 MB."""
+    measure = Gaussian().spectral_measure(20_000)
+    for placement in (Orthogonal(), Structured(), Fastfood()):
+        tracemalloc.start()
+        W = placement.place(measure, 16, np.random.default_rng(0))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert W.shape == (20_000, 16)
+        assert peak < 20 * W.nbytes, placement
+
+
+EVERY = [*PLACEMENTS, QMC("halton"), Structured(), Fastfood()]
+
+
+# ---- nested
+
+
+@pytest.mark.parametrize("placement", EVERY, ids=repr)
+@pytest.mark.parametrize(
+    "kernel",
+    [Gaussian(), Matern(1.5, 2.0), RationalQuadratic(0.8), ExponentialPower(power=1.2)],
+    ids=repr,
+)
+@pytest.mark.parametrize("d", [1, 4, 40, 130])
+def test_twice_the_width_begins_with_the_frequencies_of_the_narrow_map(placement, kernel, d):
+    measure = kernel.spectral_measure(d)
+    few, many, whole = (
+        placement.place(measure, m, np.random.default_rng(5)) for m in (30, 60, 480)
+    )
+    assert_close(many[:, :30], few)
+    assert_close(whole[:, :60], many)
+
+
+@pytest.mark.parametrize("form", ["pair", "phase"])
+@pytest.mark.parametrize("placement", EVERY, ids=repr)
+def test_maps_of_twice_the_width_hold_the_features_of_the_narrow_one(placement, form):
+    X = np.random.default_rng(0).normal(size=(9, 40))
+    narrow, wide = (
+        draw(Matern(2.5, 6.0), Fourier(placement, form), n_features=D, n_inputs=40, random_state=3)
+        for D in (48, 96)
+    )
+    parts = 2 if form == "pair" else 1
+    few, many = (phi(X).reshape(9, parts, -1) for phi in (narrow, wide))
+    assert_close(2**0.5 * many[:, :, : few.shape[2]], few)
+
+
+# ---- the radial law of every isotropic kernel
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    "kernel",
+    [Gaussian(), Matern(0.8), RationalQuadratic(0.8), ExponentialPower(power=0.7), Exponential()],
+    ids=repr,
+)
+@pytest.mark.parametrize("placement", [Orthogonal(), Fastfood(), Structured()], ids=repr)
+def test_lengths_of_frequencies_have_the_law_of_the_kernel(kernel, placement):
+    """Kolmogorov-Smirnov against independent draws of the measure itself; the alarm rate is 1e-6.
+
+    Planted fault: lengths of another kernel.
+    """
+    d, m = 32, 6000
+    rng = np.random.default_rng(0)
+
+    def lengths(other):
+        W = placement.place(other.spectral_measure(d), m, rng)
+        return np.linalg.norm(W, axis=0)
+
+    expected = np.linalg.norm(kernel.spectral_measure(d).sample(rng, m), axis=1)
+    assert ks_2samp(lengths(kernel), expected).pvalue > 1e-6 / 15
+    assert ks_2samp(lengths(Matern(2.0)), expected).pvalue < 1e-6 / 15
+
+
+# ---- sequences
+
+
+@pytest.mark.main_cases(7)
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        Gaussian(),
+        Laplace(3.0),
+        Matern(0.7),
+        ExponentialPower(power=0.7, lengthscale=2.0),
+        Periodic(period=2.0),
+        SpectralMixture(
+            weights=(1.0, 0.5), means=((0.0, 1.0, 0.2),) * 2, scales=((0.1,) * 3, (0.3,) * 3)
+        ),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("sequence", ["sobol", "halton"])
+def test_low_discrepancy_points_are_unbiased(kernel, sequence):
+    """Student's t over seeds; the planted fault is a kernel of 1.3 times the lengthscale."""
+    values = estimates(kernel, Fourier(QMC(sequence)), 64, 3, seeds=200)
+    K = kernel(pairs_at(DISTANCES, 3))[0, 1:]
+    error = values.std(axis=0, ddof=1) / len(values) ** 0.5
+    t = np.abs(values.mean(axis=0) - K) / (error + 1e-12)
+    allowed = student.isf(1e-6 / (2 * 12 * len(DISTANCES)), len(values) - 1)
+    assert t.max() < allowed
+    wrong = kernel(1.3 * pairs_at(DISTANCES, 3))[0, 1:]
+    assert (np.abs(values.mean(axis=0) - wrong) / error).max() > allowed
+
+
+def test_sequences_are_named():
+    assert repr(QMC()) == "QMC()"
+    assert repr(QMC("halton")) == "QMC('halton')"
+    with pytest.raises(InvalidInput, match=r'sequence must be "sobol" or "halton"; got .niederr'):
+        QMC("niederreiter")
+
+
+def test_sobol_frequencies_are_spread_better_than_independent_ones():
+    """Half of the frequencies are below the median of |ω|, but for one, in each coordinate."""
+    W = QMC().place(Gaussian().spectral_measure(5), 256, np.random.default_rng(0))
+    assert (np.abs((np.abs(W) < norm.ppf(0.75)).sum(axis=1) - 128) <= 1).all()
+    W = IID().place(Gaussian().spectral_measure(5), 256, np.random.default_rng(0))
+    assert (np.abs((np.abs(W) < norm.ppf(0.75)).sum(axis=1) - 128) > 1).any()
+
+
+def relative_error(Z, K):
+    return np.linalg.norm(Z @ Z.T - K) / np.linalg.norm(K)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("d", "placement", "share"),
+    [(5, QMC(), 1 / 8), (20, Orthogonal(), 1 / 3), (100, Orthogonal(), 1 / 3)],
+)
+def test_error_is_a_fraction_of_that_of_scikit_learn(d, placement, share):
+    """Gaussian data, median distance as lengthscale, D = 1024; means over eight seeds each."""
+    X = np.random.default_rng(d).normal(size=(800, d))
+    distances = np.sqrt(((X[:400] - X[400:]) ** 2).sum(axis=1))
+    kernel = Gaussian(float(np.median(distances)))
+    K, ours, theirs = kernel(X), [], []
+    for seed in range(8):
+        phi = draw(kernel, Fourier(placement), n_features=1024, X=X, random_state=seed)
+        gamma = 1 / (2 * kernel.lengthscale**2)
+        sampler = RBFSampler(gamma=gamma, n_components=1024, random_state=seed)
+        ours.append(relative_error(phi(X), K))
+        theirs.append(relative_error(sampler.fit_transform(X), K))
+    assert np.mean(ours) <= share * np.mean(theirs), f"{np.mean(ours) / np.mean(theirs):.3f}"
+
+
+# ---- frequencies that are not formed, weighted ones, and complex features
+
+
+D_INPUTS = 100
+MAPS = {
+    f"{placement!r}-{form}": draw(
+        Matern(1.5, lengthscale=8.0),
+        Fourier(placement, form),
+        n_features=300,
+        n_inputs=D_INPUTS,
+        random_state=1,
+    )
+    for placement in (Structured(), Fastfood())
+    for form in ("pair", "phase")
+}
+every_map = pytest.mark.parametrize("phi", MAPS.values(), ids=MAPS)
+
+
+def fixed_rows(n, d=D_INPUTS, dtype=np.float64, seed=0):
+    X = np.random.default_rng(seed).normal(size=(n, d)).astype(dtype)
+    X.flags.writeable = False
+    return X
+
+
+def dense(phi):
+    """The same map by a product with its frequencies."""
+    if len(phi.phases):
+        return FourierPhaseMap(phi.kernel, phi.frequencies, phi.phases, phi.amplitude)
+    return FourierMap(phi.kernel, phi.frequencies, phi.amplitude)
+
+
+# ---- the map
+
+
+@every_map
+def test_transforms_give_the_features_of_the_frequencies(phi):
+    assert type(phi) is StructuredMap
+    assert phi.frequencies.shape == (D_INPUTS, phi.n_frequencies)
+    assert phi.n_features == 300
+    X = fixed_rows(25)
+    assert_close(phi(X), dense(phi)(X), factor=8)
+    Z = phi(fixed_rows(25, dtype=np.float32))
+    assert Z.dtype == np.float32
+    assert_close(Z, phi(X), np.float32)
+
+
+@pytest.mark.parametrize("placement", [Structured(), Fastfood()], ids=repr)
+@pytest.mark.parametrize("form", ["pair", "phase"])
+@pytest.mark.parametrize("d", [100, 784])
+def test_float32_features_err_by_two_in_a_million(placement, form, d):
+    """The law of every Fourier map: at most 2e-6 √(2/D) (1 + ‖x‖), for lengthscale one."""
+    phi = draw(Gaussian(), Fourier(placement, form), n_features=300, n_inputs=d, random_state=0)
+    for size in (0, 1e-3, 0.3, 5.0):
+        X = (size * fixed_rows(100, d)).astype(np.float32)
+        bound = 2e-6 * (2 / 300) ** 0.5 * (1 + np.linalg.norm(X, axis=1, keepdims=True))
+        assert (np.abs(phi(X) - phi(X.astype(np.float64))) <= bound).all()
+
+
+def test_lengthscales_of_columns_scale_the_frequencies():
+    scales = np.linspace(0.5, 3.0, D_INPUTS)
+    for placement in (Structured(), Fastfood()):
+        many, one = (
+            draw(k, Fourier(placement), n_features=300, n_inputs=D_INPUTS, random_state=0)
+            for k in (Gaussian(tuple(scales)), Gaussian())
+        )
+        assert_close(many.frequencies * scales[:, None], one.frequencies)
+
+
+def test_frequencies_are_formed_where_that_is_faster():
+    def kind(d, n_features, placement=None):
+        method = Fourier(placement or Structured())
+        return type(draw(Gaussian(), method, n_features=n_features, n_inputs=d, random_state=0))
+
+    assert kind(1024, 8192) is kind(256, 512) is kind(784, 1000, Fastfood()) is StructuredMap
+    assert kind(3, 512) is kind(31, 512) is kind(3, 512, Fastfood()) is FourierMap
+    assert kind(1024, 32) is FourierMap  # most of a block would be cut away
+
+
+# ---- the law of the frequencies
+
+
+def projections(count, d, u, steps=3):
+    """Of a direction u on the unit rows of Structured blocks, (count, d); fewer steps: a fault."""
+    measure = Gaussian().spectral_measure(d)
+    chains = chains_of(Structured(), measure, count * d, np.random.default_rng(0))
+    diagonals = chains.diagonals[:, 3 - steps :].copy()
+    diagonals[:, -1] = d ** (-steps / 2)
+    return native.turns(u[None], chains._replace(diagonals=diagonals)).reshape(count, d)
+
+
+def deviation(a, r, radius, comparisons):
+    """|E cos(length · a · r) − k(r)| beyond what sampling explains; lengths are averaged exactly."""
+    d = a.shape[1]
+    if radius == "chi":
+        values = hyp1f1(d / 2, 0.5, -((a * r) ** 2) / 2).mean(axis=1)
+    else:
+        values = np.cos(d**0.5 * a * r).mean(axis=1)
+    error = values.std(ddof=1) / len(values) ** 0.5
+    return abs(values.mean() - np.exp(-(r**2) / 2)) - bar(comparisons) * error
+
+
+BIAS = 2e-3
+"""What `Structured` says of itself at 32 columns."""
+
+
+@pytest.mark.statistical
+def test_bias_of_structured_frequencies_is_below_what_they_say():
+    """Along a coordinate, the sum of two, and no axis; planted faults: equal lengths, one step."""
+    d, distances = 32, (0.5, 1.0, 1.5, 2.0)
+    rng = np.random.default_rng(0)
+    directions = np.array([np.eye(d)[0], np.eye(d)[:2].sum(axis=0), rng.normal(size=d)])
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    for u in directions:
+        a = projections(4000, d, u)
+        assert_close((a * a).sum(axis=1), np.ones(4000))
+        for r in distances:
+            assert deviation(a, r, "chi", 12) < BIAS
+        assert deviation(a, 1.5, "equal", 12) > BIAS
+    once = projections(4000, d, directions[0], steps=1)
+    assert deviation(once, 1.5, "chi", 12) > BIAS
+
+
+def test_rows_of_structured_blocks_are_orthogonal_and_differ():
+    W = Structured().place(Matern(1.5).spectral_measure(64), 128, np.random.default_rng(0))
+    directions = W / np.linalg.norm(W, axis=0)
+    for block in (directions[:, :64], directions[:, 64:]):
+        assert_close(block.T @ block, np.eye(64))
+    assert np.abs(directions[:, :64].T @ directions[:, 64:]).max() > 0.1
+
+
+@pytest.mark.main_cases(6)
+@pytest.mark.statistical
+@pytest.mark.parametrize("form", ["pair", "phase"])
+@pytest.mark.parametrize("d", [3, 8])
+@pytest.mark.parametrize("kernel", [Gaussian(), Matern(0.8), RationalQuadratic(0.8)], ids=repr)
+def test_fastfood_is_unbiased(kernel, d, form):
+    """Student's t over seeds, the alarm rate 1e-6; planted fault: 1.3 times the lengthscale."""
+    X = np.concatenate([np.zeros((1, d)), np.eye(d)[:1], fixed_rows(2, d) / d**0.5])
+    Z = [
+        draw(kernel, Fourier(Fastfood(), form), n_features=64, n_inputs=d, random_state=s)(X)
+        for s in range(500)
+    ]
+    values = np.array([z[1:] @ z[0] for z in Z])
+    error = values.std(axis=0, ddof=1) / len(values) ** 0.5
+    allowed = student.isf(1e-6 / 72, len(values) - 1)
+    off = np.abs(values.mean(axis=0) - kernel(X)[0, 1:]) / error
+    wrong = np.abs(values.mean(axis=0) - kernel(1.3 * X)[0, 1:]) / error
+    assert off.max() < allowed < wrong.max()
+
+
+# ---- Gauss-Hermite nodes
+
+
+@pytest.mark.parametrize(
+    ("d", "n_features", "q"), [(1, 40, 40), (2, 300, 17), (2, 128, 11), (3, 1000, 10)]
+)
+def test_grids_are_exact_where_points_are_near(d, n_features, q):
+    phi = draw(Gaussian(2.0), Fourier(Grid()), n_features=n_features, n_inputs=d)
+    assert type(phi) is FourierGridMap
+    assert phi.n_features == 2 * ((q**d + 1) // 2) <= n_features + 1
+    X = 0.3 * fixed_rows(20, d)
+    Z = phi(X)
+    assert_close(Z @ Z.T, Gaussian(2.0)(X), factor=100)
+    assert_close((Z * Z).sum(axis=1), np.ones(20))
+    assert_close(phi(torch.asarray(X)), Z)
+    assert_close(phi(X.astype(np.float32)), Z, np.float32)
+    assert_close(phi(scipy.sparse.csr_array(X)), Z)
+
+
+def test_grids_integrate_what_one_node_less_does_not():
+    """q nodes hold |ω|^(2q−2) exactly and not |ω|^(2q): moments of the normal law."""
+    for q in (3, 4, 7):
+        W, weights = Grid().nodes(Gaussian().spectral_measure(1), (q + 1) // 2)
+        moments = [weights @ W[0] ** (2 * j) for j in range(q + 1)]
+        exact = [float(np.prod(np.arange(2 * j - 1, 0, -2))) for j in range(q + 1)]
+        q_used = 2 * len(weights) - (W[0] == 0).any()
+        assert_close(moments[:q_used], exact[:q_used])
+
+
+def test_grids_serve_sums_of_gaussians_and_refuse_others():
+    kernel = 2.0 * Gaussian((2.0, 3.0)) + Gaussian(4.0)
+    X = 0.3 * fixed_rows(10, 2)
+    Z = draw(kernel, Fourier(Grid()), n_features=400, X=X)(X)
+    assert_close(Z @ Z.T, kernel(X), factor=100)
+    for other in (Matern(1.5), Laplace()):
+        with pytest.raises(UnsupportedKernel, match=r"Gaussian kernel.*Gauss-Hermite.*QMC"):
+            draw(other, Fourier(Grid()), n_features=64, n_inputs=2)
+    with pytest.raises(InvalidInput, match=r"at most 3 columns.*got 4\. Use Fourier\(QMC"):
+        draw(Gaussian(), Fourier(Grid()), n_features=64, n_inputs=4)
+    with pytest.raises(InvalidInput, match=r'Grid.* requires form="pair".*got .phase'):
+        Fourier(Grid(), "phase")
+
+
+# ---- complex features
+
+
+@pytest.mark.parametrize("placement", [IID(), Orthogonal(), QMC(), Structured()], ids=repr)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_complex_features_are_the_pairs_as_one_number(placement, dtype):
+    X = fixed_rows(12, 64, dtype)
+    ask = dict(n_inputs=64, random_state=2)
+    phi = draw(Matern(1.5, 9.0), Fourier(placement, "complex"), n_features=200, **ask)
+    pairs = draw(Matern(1.5, 9.0), Fourier(placement), n_features=400, **ask)
+    Z, P = phi(X), pairs(X)
+    assert Z.dtype == (np.complex64 if dtype == np.float32 else np.complex128)
+    assert Z.shape == (12, phi.n_features) == (12, 200)
+    assert (Z.real == P[:, :200]).all()
+    assert (Z.imag == P[:, 200:]).all()
+    assert_close((Z @ Z.conj().T).real, P @ P.T, dtype)
+    assert np.abs(Z @ Z.conj().T - phi.kernel(X.astype(float))).max() < 0.4
+    with array_api_strict.ArrayAPIStrictFlags(boolean_indexing=False):
+        for xp in (torch, array_api_strict):
+            same = phi(xp.asarray(np.array(X)))
+            assert_close(np.from_dlpack(xp.real(same)), Z.real, dtype)
+            assert_close(np.from_dlpack(xp.imag(same)), Z.imag, dtype)
+
+
+def test_complex_features_are_refused_by_what_fits_with_the_name_that_serves():
+    X, y = fixed_rows(40, 3), fixed_rows(40, 1)[:, 0]
+    method = Fourier(IID(), "complex")
+    phi = draw(Gaussian(), method, n_features=8, X=X)
+    for consume in (
+        lambda: require_real(phi, "fit"),
+        lambda: require_real(draw(Gaussian() + Linear(), method, n_features=16, X=X), "fit"),
+        lambda: bo.KernelRidge(Gaussian(), method=method, n_features=8).fit(X, y),
+        lambda: bo.certify(phi, X, alpha=1.0),
+    ):
+        with pytest.raises(InvalidInput, match=r'requires real features.*form="pair"'):
+            consume()
+
+
+# ---- fourier features by ridge leverage: unbiased, nearer at small penalties
+
+
+LEVERAGE_SEEDS = range(100)
+
+
+def cube(n, d, seed=0):
+    return np.random.default_rng(seed).uniform(-1, 1, (n, d))
+
+
+def drawn(kernel, method, X, D=64, seed=0):
+    return bo.draw(kernel, method, n_features=D, X=X, random_state=seed)
+
+
+# ---- unbiased, on rows that no map was drawn from
+
+
+CASES = [
+    (Gaussian(0.3), bo.LeverageFourier(), 1),
+    (Gaussian((0.7, 0.4)), bo.LeverageFourier(1e-6), 2),
+    (Gaussian(1.0), bo.LeverageFourier(1e-2), 4),
+    (Matern(1.5, 0.5), bo.LeverageFourier(), 2),
+    (Laplace(1.0), bo.LeverageFourier(), 2),
+    (Exponential(2.0), bo.LeverageFourier(1e-3), 5),
+    (2.0 * Gaussian(0.5) + Linear() + 1.0, bo.LeverageFourier(), 2),
+    (Gaussian(1.0) * Matern(2.5, 1.0), bo.LeverageFourier(), 2),
+]
+NAMES = [f"{kernel}-{method}-{d}" for kernel, method, d in CASES]
+
+
+def maps(kernel, method, d):
+    return [drawn(kernel, method, cube(60, d), seed=seed) for seed in LEVERAGE_SEEDS]
+
+
+def bias(kernel, found, d):
+    X = 0.8 * cube(4, d, seed=1)
+    return tolerance.bias(kernel(X), [phi(X) for phi in found], 10 * len(CASES))
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("kernel", "method", "d"), CASES, ids=NAMES)
+def test_features_are_unbiased_and_say_so(kernel, method, d):
+    found = maps(kernel, method, d)
+    assert all(phi.unbiased and not phi.below_kernel for phi in found)
+    assert bias(kernel, found, d) < 1
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    "case", [CASES[0], CASES[1], CASES[3]], ids=lambda c: NAMES[CASES.index(c)]
+)
+@pytest.mark.parametrize("power", [0.0, 0.5])
+def test_planted_weights_are_seen(case, power):
+    """No weights, and their roots."""
+    kernel, method, d = case
+    found = maps(kernel, method, d)
+    assert all(type(phi) is LeverageFourierMap for phi in found)
+    faults = [replace(p, weights=(32 * p.weights) ** power / 32) for p in found]
+    assert bias(kernel, found, d) < 1 < bias(kernel, faults, d)
+
+
+# ---- leverage
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(0.4), Matern(1.5, 0.7), 2.0 * Gaussian(0.5)], ids=repr)
+def test_leverages_are_quadratic_forms_of_waves(kernel):
+    X, W = cube(40, 2), np.random.default_rng(2).standard_normal((5000, 2)) * 3
+    K = kernel(X)
+    Z = np.exp(1j * X @ W.T)
+    by_hand = (Z.conj() * np.linalg.solve(K + 1e-3 * np.trace(K) * np.eye(40), Z)).sum(axis=0)
+    found = leverages(kernel, X, W, 1e-3)
+    np.testing.assert_allclose(found, by_hand.real, rtol=1e-9)  # of condition 40/1e-3
+    np.testing.assert_allclose(leverages(kernel, scipy.sparse.csr_array(X), W, 1e-3), found)
+
+
+def distance(kernel, X, method, alpha, seed, D=512):
+    K = kernel(X)
+    values, V = np.linalg.eigh(K)
+    Z = drawn(kernel, method, X, D=D, seed=seed)(X)
+    white = V / np.sqrt(np.maximum(values, 0) + alpha)
+    return np.abs(np.linalg.eigvalsh(white.T @ (Z @ Z.T - K) @ white)).max()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "d"), [(Gaussian(0.1), 1), (Gaussian(0.35), 2), (Gaussian(0.8), 3), (Matern(1.5), 2)]
+)
+def test_the_spectral_distance_is_far_below_that_of_independent_frequencies(kernel, d):
+    X, alpha = cube(200, d), 1e-4 * 200
+    methods = (bo.LeverageFourier(), bo.Fourier(bo.IID()))
+    found = [[distance(kernel, X, m, alpha, seed) for seed in range(7)] for m in methods]
+    weighted, plain = map(np.median, found)
+    assert 1.5 * weighted < plain
+
+
+# ---- what is refused, and what maps do
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "message"),
+    [
+        (lambda: bo.LeverageFourier(0.0), InvalidInput, "LeverageFourier: penalty must be"),
+        (
+            lambda: bo.draw(Gaussian(), bo.LeverageFourier(), n_features=8, n_inputs=2),
+            InvalidInput,
+            "LeverageFourier takes rows to measure leverage on",
+        ),
+        (
+            lambda: drawn(Gaussian(), bo.LeverageFourier(), cube(9, 2), D=7),
+            InvalidInput,
+            "LeverageFourier requires an even number of features, .* got 7. Ask for one more",
+        ),
+        (
+            lambda: draw_map(
+                bo.LeverageFourier(), bo.kernels.Polynomial(2), Request(30, 8, 0, X=cube(9, 30))
+            ),
+            UnsupportedKernel,
+            "LeverageFourier requires a kernel of x − y, or sums and products of such",
+        ),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_in_a_sentence(ask, error, message):
+    with pytest.raises(error, match=message):
+        ask()
+
+
+def test_constant_columns_and_one_row_are_served():
+    X = np.column_stack([cube(30, 1), np.ones(30)])
+    for X_seen in (X, X[:1]):
+        phi = drawn(Gaussian(0.5), bo.LeverageFourier(), X_seen)
+        assert np.isfinite(phi(X)).all()
+    assert drawn(Gaussian(0.5) + Constant(2.0), bo.LeverageFourier(), X).n_features <= 64
+
+
+# ---- laws of the random features of dot-product kernels: Maclaurin, sketches, positive features
+
+
+SKETCHES = SKETCHED
+
+D = 24
+SKETCH_SEEDS = 100
+
+
+def named(pair):
+    return f"{pair[1]!r}-{pair[0]!r}"
+
+
+def drawn_sketch(pair, seed=0, n_features=D, X=None):
+    X = rows(40) if X is None else X
+    return draw(*pair, n_features=n_features, X=X, random_state=seed)
+
+
+@functools.cache
+def many(kernel, method, n_features=2 * D, seeds=SKETCH_SEEDS):
+    """Maps of many seeds."""
+    return [drawn_sketch((kernel, method), seed, n_features) for seed in range(seeds)]
+
+
+# ---- unbiased
+
+
+COMPARISONS = 10 * len(SKETCHES)
+
+
+def bias_sketch(kernel, maps):
+    """Rows are short, so that products of many factors are not far from normal."""
+    X = 0.5 * rows(5, seed=3)[:4]
+    return tolerance.bias(kernel(X), [phi(X) for phi in maps], COMPARISONS)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("method", [Maclaurin(), TensorSketch(), PolySketch()], ids=repr)
+def test_features_are_unbiased_for_rows_of_other_lengths_than_those_drawn_with(method):
+    """Few features at radius 1; the rows are half as long again: no degree was cut off."""
+    kernel, at_one = DotExponential(), type(method)(radius=1.0)
+    X = np.array([[1.5, 0.0, 0.0], [0.9, 1.2, 0.0]])
+    maps = [draw(kernel, at_one, n_features=16, n_inputs=3, random_state=s) for s in range(500)]
+    estimates = np.array([(Z := phi(X)) @ Z.T for phi in maps])
+    error = estimates.std(axis=0, ddof=1) / np.sqrt(len(maps))
+    bar = student.isf(ALARM / 24, len(maps) - 1)
+    assert (np.abs(estimates.mean(axis=0) - kernel(X)) < bar * error).all()
+
+
+# ---- variances are those of the formulas
+
+
+PAIR = np.array([[0.9, -0.3, 0.5, 0.2], [0.4, 0.6, 0.8, -0.5]])
+MANY = 600
+
+
+def parts():
+    x, y = PAIR
+    same = float((x * x * y * y).sum())
+    A = float(x @ y) ** 2
+    return A, float(x @ x) * float(y @ y) - same, A - same
+
+
+def tensor_sketch(p, m):
+    A, B, C = parts()
+    one = (A + B) ** p + (A + C) ** p - 2 * A**p
+    return one / m + ((A + B + C) ** p - (A + B) ** p - (A + C) ** p + A**p) * (2 - m % 2) / m**2
+
+
+def maclaurin(p, m):
+    A, B, C = parts()
+    return ((A + B + C) ** p - A**p) / m
+
+
+def balanced(m):
+    _, B, C = parts()
+    blocks = m / 4
+    return (B + C) ** 2 * (4 - blocks) / (blocks * 9)
+
+
+def positive(form, m, modulated):
+    x, y = PAIR
+    k = np.exp(x @ y) * (np.exp(-(x @ x + y @ y) / 2) if modulated else 1)
+    sum_ = float((x + y) @ (x + y))
+    factor = 1 - np.exp(-sum_) if form == "hyperbolic" else 1
+    return k**2 * np.expm1(sum_) * factor / m
+
+
+VARIANCES = [
+    (Polynomial(2, 0.0), Maclaurin(), 6, maclaurin(2, 6)),
+    (Polynomial(3, 0.0), Maclaurin(), 4, maclaurin(3, 4)),
+    (Polynomial(2, 0.0), TensorSketch(), 5, tensor_sketch(2, 5)),
+    (Polynomial(2, 0.0), TensorSketch(), 6, tensor_sketch(2, 6)),
+    (Polynomial(3, 0.0), TensorSketch(), 9, tensor_sketch(3, 9)),
+    (Polynomial(2, 0.0), PolySketch(), 4, balanced(4)),
+    (Polynomial(2, 0.0), PolySketch(), 12, balanced(12)),
+    (Polynomial(2, 0.0), PolySketch("independent"), 12, maclaurin(2, 12)),
+    (DotExponential(), Positive(IID(), "plain"), 8, positive("plain", 8, False)),
+    (DotExponential(), Positive(IID()), 8, positive("hyperbolic", 8, False)),
+    (Gaussian(), Positive(IID(), "plain"), 8, positive("plain", 8, True)),
+    (Gaussian(), Positive(IID()), 8, positive("hyperbolic", 8, True)),
+]
+
+
+def squared_errors(kernel, method, m):
+    """(Z Zᵀ − K)² of one pair of rows, for many seeds."""
+    K = float(kernel(PAIR)[0, 1])
+    return np.array(
+        [
+            (float(Z[0] @ Z[1]) - K) ** 2
+            for Z in (
+                draw(kernel, method, n_features=m, n_inputs=4, random_state=s)(PAIR)
+                for s in range(MANY)
+            )
+        ]
+    )
+
+
+def excess(squares, variance):
+    """|mean of squared errors − variance| over its bar of chance 1e-6 for all cases."""
+    bar = student.isf(ALARM / (2 * len(VARIANCES)), len(squares) - 1)
+    return abs(squares.mean() - variance) / (bar * squares.std(ddof=1) / len(squares) ** 0.5)
+
+
+@pytest.mark.main_cases(3)
+@pytest.mark.statistical
+@pytest.mark.parametrize("case", VARIANCES, ids=lambda c: f"{c[1]!r}-{c[0]!r}-{c[2]}")
+def test_variance_is_that_of_the_formula(case):
+    kernel, method, m, variance = case
+    assert excess(squared_errors(kernel, method, m), variance) < 1
+
+
+@pytest.mark.statistical
+def test_planted_fault_variance_of_independent_pairs_is_not_that_of_balanced_ones():
+    squares = squared_errors(Polynomial(2, 0.0), PolySketch("independent"), 12)
+    assert excess(squares, balanced(12)) > 1
+
+
+# ---- planted faults
+
+
+def replaced(phi, **changes):
+    """The map with other fields."""
+    fields = {name: getattr(phi, name) for name in phi.__dataclass_fields__}
+    return type(phi)(**(fields | changes))
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("method", [Maclaurin(), TensorSketch(), PolySketch()], ids=repr)
+def test_planted_fault_missing_factorials_are_seen(method):
+    """Derivatives at zero for coefficients: n! too much for degree n."""
+    kernel = DotExponential(scale=0.5)
+    maps = many(kernel, method)
+
+    def fault(phi):
+        n = phi.weights.degrees
+        logs = phi.weights.logs + 0.5 * gammaln(n + 1.0)
+        return replaced(phi, weights=Weights(n, logs, False))
+
+    assert bias_sketch(kernel, maps) < 1 < bias_sketch(kernel, [fault(phi) for phi in maps])
+
+
+@pytest.mark.statistical
+def test_planted_fault_series_cut_at_the_width_is_seen():
+    """Without the worth of drawn degrees, what stands for the rest counts once for one of them."""
+    kernel, method = DotExponential(), Maclaurin(radius=1.5)
+    maps = [
+        draw(kernel, method, n_features=48, n_inputs=3, random_state=s) for s in range(SKETCH_SEEDS)
+    ]
+    faults = []
+    for phi in maps:
+        low = phi.weights.degrees <= 2
+        logs = np.where(low, phi.weights.logs, -np.inf)
+        faults.append(replaced(phi, weights=Weights(phi.weights.degrees, logs, False)))
+    X = np.array([[1.2, 0.5, 0.0], [1.0, 0.8, 0.3]])
+
+    def z(group):
+        T = np.array([float(Z[0] @ Z[1]) for Z in (phi(X) for phi in group)])
+        return abs(T.mean() - float(kernel(X)[0, 1])) / (T.std(ddof=1) / len(T) ** 0.5)
+
+    bar = student.isf(ALARM / 2, SKETCH_SEEDS - 1)
+    assert z(maps) < bar < z(faults)
+
+
+# ---- what the maps say of themselves
+
+
+WIDE = [p for p in SKETCHES if "inner=2" not in repr(p[1]) and "inner=4" not in repr(p[1])]
+
+
+@pytest.mark.parametrize("pair", [p for p in WIDE if p[0] != POWERS[7]], ids=named)
+def test_every_feature_asked_for_is_there_where_no_sketch_is_exact(pair):
+    X = np.random.default_rng(0).normal(size=(30, 40)) / 6
+    assert draw(*pair, n_features=96, X=X, random_state=0).n_features == 96
+
+
+@pytest.mark.parametrize("pair", [p for p in SKETCHES if p[1] in POSITIVE], ids=named)
+def test_positive_features_are_positive(pair):
+    assert (drawn_sketch(pair)(3 * rows(50)) > 0).all()
+
+
+def test_linear_term_is_exact_where_it_pays():
+    """By itself: 1 + x has all its weight there; a long row's series has little."""
+    X = rows(40)
+    short = draw(DotExponential(), Maclaurin(radius=0.3), n_features=D, X=X, random_state=0)
+    long = draw(DotExponential(), Maclaurin(radius=3.0), n_features=8, X=X, random_state=0)
+    assert list(short.exact.degrees) == [0, 1]
+    assert list(long.exact.degrees) == [0]
+    assert_close(short(X)[:, 1:4], X)
+
+
+def test_wider_maclaurin_maps_begin_with_the_narrower_one():
+    X, kernel = rows(20), DotExponential(scale=0.5)
+    Z = draw(kernel, Maclaurin(), n_features=54, X=X, random_state=0)(X)
+    wider = draw(kernel, Maclaurin(), n_features=104, X=X, random_state=0)(X)
+    assert_close(wider[:, :4], Z[:, :4])
+    assert_close(wider[:, 4:54] * 2**0.5, Z[:, 4:])
+
+
+def test_wider_sketches_of_one_power_begin_with_the_narrower_one():
+    X, kernel = np.random.default_rng(0).normal(size=(5, 16)), Polynomial(2, 0.0)
+    Z = draw(kernel, PolySketch(inner=64), n_features=64, X=X, random_state=0)(X)
+    wider = draw(kernel, PolySketch(inner=64), n_features=128, X=X, random_state=0)(X)
+    assert_close(wider[:, :64] * 2**0.5, Z)
+
+
+# ---- one map for all: blocks, libraries, precisions, seeds, files
+
+
+@pytest.mark.parametrize("method", [TensorSketch(), PolySketch()], ids=repr)
+def test_threads_do_not_change_a_bit(method, monkeypatch):
+    X = np.random.default_rng(0).normal(size=(600, 30)).astype(np.float32)
+    phi = draw(Polynomial(3), method, n_features=2048, X=X, random_state=0)
+    results = []
+    for threads in (1, 3):
+        monkeypatch.setattr("bochner._core.threads._chosen_threads", [threads])
+        results.append(phi(X))
+    assert (results[0] == results[1]).all()
+
+
+@pytest.mark.parametrize("method", [Maclaurin(), TensorSketch(), PolySketch()], ids=repr)
+def test_sparse_rows_are_not_made_dense(method):
+    """Memory traced stays below a tenth of what the dense rows would take, 800 MB."""
+    n, d = 2000, 50_000
+    X = scipy.sparse.random_array((n, d), density=20 / d, format="csr", rng=0)
+    phi = draw(Polynomial(2, 1.0), method, n_features=64, X=X, random_state=0)
+    tracemalloc.start()
+    Z = phi(X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert Z.shape == (n, 64)
+    assert peak < 0.1 * 8 * n * d
+
+
+# ---- sketches of powers of ⟨x, y⟩: exact means and variances by enumeration, and what they refuse
+
+
+X2 = np.array([[0.8, -0.5], [0.3, 1.1]])
+X3 = np.array([[0.8, -0.5, 0.4], [0.3, 1.1, -0.2]])
+
+
+def degree_two_parts(X):
+    """A = ⟨x, y⟩², B = |x|²|y|² − Σxᵢ²yᵢ² and C = A − Σxᵢ²yᵢ² of two rows."""
+    x, y = X
+    same = float((x * x * y * y).sum())
+    return float(x @ y) ** 2, float(x @ x) * float(y @ y) - same, float(x @ y) ** 2 - same
+
+
+def tensor_sketch_variance(X, p, D):
+    """By cases for each factor: i = j; i ≠ j paired with itself; i ≠ j crossed."""
+    A, B, C = degree_two_parts(X)
+    one = (A + B) ** p + (A + C) ** p - 2 * A**p
+    both = (A + B + C) ** p - (A + B) ** p - (A + C) ** p + A**p
+    return one / D + both * math.gcd(2, D) / D**2
+
+
+def pair_variance(V_L, V_R, P_L, P_R, m):
+    """Of balanced pairs in whole blocks, m = B P_L."""
+    B = m / P_L
+    return V_L * V_R * (P_R - B) / (B * (P_L - 1) * (P_R - 1))
+
+
+def spread(X):
+    """V = |x|²|y|² + ⟨x, y⟩² − 2Σxᵢ²yᵢ²."""
+    _, B, C = degree_two_parts(X)
+    return B + C
+
+
+# ---- TensorSketch: every hash there is
+
+
+@pytest.mark.parametrize("D", [1, 2, 3])
+def test_tensor_sketch_mean_and_variance_by_enumeration_of_all_hashes(D):
+    """d = 2, p = 2: D⁴ buckets times 2⁴ signs."""
+    values = [
+        float(Z[0] @ Z[1])
+        for h in map(as_pairs, itertools.product(range(D), repeat=4))
+        for s in map(as_pairs, itertools.product((-1, 1), repeat=4))
+        for Z in [CountSketch(h, s, D).of(X2)]
+    ]
+    exact = float(X2[0] @ X2[1]) ** 2
+    assert_close(np.mean(values), exact)
+    assert_close(np.mean((np.array(values) - exact) ** 2), tensor_sketch_variance(X2, 2, D))
+
+
+def as_pairs(four):
+    return np.array(four).reshape(2, 2)
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 4])
+@pytest.mark.parametrize("D", [5, 8])
+def test_tensor_sketch_is_the_count_sketch_of_the_tensor_power(p, D):
+    """Two routes: by FFT, and by all dᵖ entries of x^{⊗p} into their buckets."""
+    rng = np.random.default_rng(p)
+    h, s = rng.integers(0, D, (p, 3)), 2 * rng.integers(0, 2, (p, 3)) - 1
+    slow = np.zeros((2, D))
+    for index in itertools.product(range(3), repeat=p):
+        bucket = sum(h[j, i] for j, i in enumerate(index)) % D
+        sign = math.prod(int(s[j, i]) for j, i in enumerate(index))
+        slow[:, bucket] += sign * math.prod(X3[:, i] for i in index)
+    assert_close(CountSketch(h, s, D).of(X3), slow)
+
+
+# ---- PolySketch: every sign and every order there is
+
+
+class Orders:
+    """A generator whose permutations are those given, in turn."""
+
+    def __init__(self, *orders):
+        self.orders = list(orders)
+
+    def permutation(self, _):
+        return np.array(self.orders.pop(0))
+
+
+def turned(signs):
+    return Padded(np.array(signs, dtype=np.int8)).of(X2, [])
+
+
+@pytest.mark.parametrize("m", [2, 4])
+def test_balanced_pairs_mean_and_variance_by_enumeration(m):
+    """d = 2: all signs, all orders; all four pairs leave no variance."""
+    swaps = [(0, 1), (1, 0)]
+    values = []
+    for signs in itertools.product((-1, 1), repeat=4):
+        sides = [turned(signs[:2]), turned(signs[2:])]
+        for orders in itertools.product(swaps, repeat=4):
+            Z = np.empty((2, m))
+            pairs = Pairs(0, 1, *_balanced(2, 2, m, Orders(*orders)))
+            pairs.fill(Z, X2, sides, np.ones((1, 1)))
+            values.append(float(Z[0] @ Z[1]))
+    exact = float(X2[0] @ X2[1]) ** 2
+    assert_close(np.mean(values), exact)
+    expected = pair_variance(spread(X2), spread(X2), 2, 2, m)
+    assert_close(np.mean((np.array(values) - exact) ** 2), expected)
+
+
+@pytest.mark.parametrize("m", [1, 3, 8, 9, 20, 64])
+def test_balanced_pairs_come_once_and_use_every_entry_equally_often(m):
+    full, tail, partners = _balanced(8, 8, m, np.random.default_rng(m))
+    left = np.concatenate([np.tile(np.arange(8), full), tail])
+    assert len(left) == len(partners) == m
+    assert len(set(zip(left.tolist(), partners.tolist(), strict=True))) == m
+    for entries in (left, partners[: 8 * full]):
+        counts = np.bincount(entries, minlength=8)
+        assert counts.max() - counts.min() <= 1
+
+
+def test_all_pairs_are_the_tensor_product_and_exact():
+    X = np.random.default_rng(0).normal(size=(9, 3))
+    for degree, width in ((2, 16), (3, 64), (4, 256)):
+        kernel = Polynomial(degree, 0.0)
+        phi = draw(kernel, PolySketch(), n_features=width, X=X, random_state=0)
+        Z = phi(X)
+        assert_close(Z @ Z.T, kernel(X), factor=10)
+        assert phi.below_kernel
+        assert draw(kernel, PolySketch(), n_features=999, X=X).n_features == width
+        less = draw(kernel, PolySketch(), n_features=width - 1, X=X)
+        assert not less.below_kernel
+
+
+def test_hashed_leaf_is_an_osnap_matrix():
+    """Two routes: the sparse product and a loop; s different rows for each column."""
+    X = np.random.default_rng(1).normal(size=(3, 40))
+    phi = draw(Polynomial(2, 0.0), PolySketch(inner=16), n_features=64, X=X, random_state=0)
+    leaves = [step for step in phi.steps if isinstance(step, Hashed)]
+    assert len(leaves) == 2
+    assert not (leaves[0].rows == leaves[1].rows).all()
+    for leaf in leaves:
+        assert all(len(set(rows)) == 4 for rows in leaf.rows.tolist())
+        slow = np.zeros((3, 16))
+        for i, (chosen, signs) in enumerate(zip(leaf.rows, leaf.signs, strict=True)):
+            for r, sign in zip(chosen, signs, strict=True):
+                slow[:, r] += sign * X[:, i] / 2
+        H = scipy.linalg.hadamard(16)
+        assert_close(leaf.of(X, []), slow @ H, factor=4)
+
+
+# ---- Positive features: by quadrature
+
+
+@pytest.mark.parametrize("form", ["plain", "hyperbolic"])
+@pytest.mark.parametrize("half", [0.5, 1.0])
+def test_positive_mean_and_variance_by_quadrature(form, half):
+    """d = 1, one frequency: 90 Gauss-Hermite nodes."""
+    x, y = 0.7, -0.4
+    nodes, weights = np.polynomial.hermite_e.hermegauss(90)
+    weights = weights / weights.sum()
+    kernel = DotExponential() if half == 0.5 else Gaussian()
+    maps = [PositiveMap(kernel, np.array([[w]]), np.ones(1), half, form) for w in nodes]
+    values = np.array([float(Z[0] @ Z[1]) for Z in (phi(np.array([[x], [y]])) for phi in maps)])
+    exact = math.exp(x * y) if half == 0.5 else math.exp(-((x - y) ** 2) / 2)
+    variance = exact**2 * math.expm1((x + y) ** 2)
+    if form == "hyperbolic":
+        variance *= (1 - math.exp(-((x + y) ** 2))) / 2
+    assert_close(weights @ values, exact)
+    assert_close(weights @ (values - exact) ** 2, variance, factor=4)
+
+
+def test_positive_features_of_long_rows_are_finite_where_their_factors_are_not():
+    """e^{ω·x} overflows and e^{−|x|²} underflows; their product is a number."""
+    x = np.full((1, 1), 40.0)
+    phi = PositiveMap(Gaussian(), np.array([[40.0]]), np.ones(1), 1.0, "plain")
+    assert phi(x)[0, 0] == 1.0
+    assert phi(x.astype(np.float32))[0, 0] == 1.0
+    assert math.exp(-(40.0**2)) == 0.0
+    with pytest.raises(OverflowError):
+        math.exp(40.0**2)
+
+
+# ---- degrees
+
+
+@pytest.mark.parametrize("D", [1, 2, 7, 40, 1000])
+def test_shares_use_what_there_is_and_stand_for_every_degree(D):
+    """Expected worth of each degree is one: core degrees once, others p times 1/p."""
+    law = energies(ExponentialSeries(), np.array([2.0]))
+    got = [shares(law, lambda _: np.inf, D, np.random.default_rng(seed)) for seed in range(400)]
+    assert all(sum(s.widths) == D for s in got)
+    worth = np.zeros(len(law))
+    for s in got:
+        for n, p in zip(s.degrees, s.probabilities, strict=True):
+            worth[n] += 1 / p / len(got)
+    core = [n for n in range(len(law)) if law[n] * D >= 1]
+    assert_close(worth[core], np.ones(len(core)))
+    rest = np.delete(law, core)
+    assert_close(np.delete(law * worth, core).sum(), rest.sum())  # wₙ/pₙ is the same for all
+
+
+@pytest.mark.parametrize("n", [1, 2, 50, 1300])
+def test_degrees_are_weighed_at_five_hundred_and_twelve_rows_from_the_first_to_the_last(n):
+    """Rows of growing length: a degree has the mean share of its term at rows evenly spaced."""
+    lengths = np.linspace(0.5, 3.0, n)
+    X = lengths[:, None] * np.array([[0.6, 0.0, 0.8]])
+    phi = draw(DotExponential(), TensorSketch(), n_features=2000, X=X, random_state=0)
+    some = np.unique(np.linspace(0, n - 1, min(n, 512)).astype(int))
+    k = np.arange(40)
+    terms = [[r ** (2 * i) / math.factorial(i) for i in k] for r in lengths[some].tolist()]
+    law = np.mean(terms / np.sum(terms, axis=1, keepdims=True), axis=0)
+    exact = [d for d, s in zip(phi.weights.degrees, phi.sketches, strict=True) if s is None]
+    assert exact in ([0], [0, 1])
+    law[exact] = 0.0
+    left = 2000 - sum(3 if d else 1 for d in exact)
+    for degree, sketch in zip(phi.weights.degrees.tolist(), phi.sketches, strict=True):
+        wanted = left * law[degree] / law.sum()
+        if sketch is not None and wanted >= 2:
+            assert abs(sketch.width - wanted) <= 2
+
+
+def test_published_maclaurin_draws_degrees_geometrically():
+    phi = draw(
+        DotExponential(), Maclaurin("geometric"), n_features=20_000, n_inputs=2, random_state=0
+    )
+    counts = np.bincount(phi.weights.degrees)[:6] / 20_000
+    assert (np.abs(counts - 0.5 ** np.arange(1, 7)) < 5 * np.sqrt(0.25 / 20_000)).all()
+
+
+def test_weights_are_powers_of_the_length_in_one_exponent():
+    weights = Weights(np.array([0, 3, 400]), np.log([2.0, 1.0, 1e-300]), True)
+    lengths = np.array([1e-30, 1.0, 30.0])
+    slow = [
+        [
+            float(w * mpmath.mpf(r) ** n * mpmath.exp(-(mpmath.mpf(r) ** 2) / 2))
+            for w, n in ((2.0, 0), (1.0, 3), (1e-300, 400))
+        ]
+        for r in lengths.tolist()
+    ]
+    assert_close(
+        weights.at(lengths, like=lengths) / np.maximum(slow, 1e-320),
+        np.array(slow) / np.maximum(slow, 1e-320),
+        factor=1000,
+    )
+
+
+# ---- refusals
+
+
+@pytest.mark.parametrize("method", [Maclaurin(), TensorSketch(), PolySketch()], ids=repr)
+def test_sketches_refuse_kernels_without_a_power_series(method):
+    name = type(method).__name__
+    with pytest.raises(UnsupportedKernel, match=rf"{name} requires .* Nystrom\(...\) every kernel"):
+        draw(Matern(1.5), method, n_features=16, X=X3)
+
+
+def test_positive_refuses_other_kernels_and_names_who_serves_them():
+    with pytest.raises(UnsupportedKernel, match=r"DotExponential or Gaussian.*PolySketch"):
+        draw(Polynomial(2), Positive(), n_features=16, X=X3)
+
+
+@pytest.mark.parametrize("method", [Maclaurin(), TensorSketch(), PolySketch()], ids=repr)
+def test_degrees_of_a_series_are_weighed_at_rows_or_a_radius(method):
+    with pytest.raises(InvalidInput, match=r"got no rows. Pass X=..., or the method's radius"):
+        draw(DotExponential(), method, n_features=16, n_inputs=3)
+    same = type(method)(radius=1.0)
+    assert draw(DotExponential(), same, n_features=16, n_inputs=3, random_state=0).n_features == 16
+    assert draw(Polynomial(2, 0.0), method, n_features=8, n_inputs=3).n_features <= 8
+
+
+def test_a_divergent_series_is_refused():
+    kernel = DotProduct(LogDerivatives(lambda n: np.vectorize(math.lgamma)(n + 1.0)))
+    with pytest.raises(InvalidInput, match="must converge"):
+        draw(kernel, Maclaurin(radius=1.5), n_features=16, n_inputs=3)
+    with pytest.raises(InvalidInput, match="must have a term above zero"):
+        draw(DotProduct(Coefficients((0.0, 0.0))), Maclaurin(radius=1.5), n_features=4, n_inputs=3)
+
+
+def test_arguments_of_the_methods_are_checked():
+    with pytest.raises(InvalidInput, match="Maclaurin: degrees must be one of"):
+        Maclaurin("all")
+    with pytest.raises(InvalidInput, match="TensorSketch: radius must be a positive"):
+        TensorSketch(radius=0.0)
+    with pytest.raises(InvalidInput, match="PolySketch: pairs must be one of"):
+        PolySketch(pairs="random")
+    with pytest.raises(InvalidInput, match="PolySketch: inner must be an integer, 1 or above"):
+        PolySketch(inner=0)
+    with pytest.raises(InvalidInput, match="PolySketch: nonzeros must be an integer, 1 or above"):
+        PolySketch(nonzeros=0)
+    with pytest.raises(InvalidInput, match="Positive: placement must be Orthogonal"):
+        Positive(placement="iid")
+    with pytest.raises(InvalidInput, match="Positive: form must be one of"):
+        Positive(form="both")
+    with pytest.raises(InvalidInput, match="requires an even number of features"):
+        draw(Gaussian(), Positive(), n_features=7, n_inputs=2)
+
+
+# ---- laws of the random features of angle kernels: signs, ReLU layers, networks
+
+
+D_NETWORK = 48
+
+ALL = [*NETWORKS, *DEEP]
+every_map_network = pytest.mark.parametrize("pair", ALL, ids=repr)
+
+
+def drawn_network(pair, seed=0, n_features=D_NETWORK, n_inputs=N_COLUMNS):
+    return draw(*pair, n_features=n_features, n_inputs=n_inputs, random_state=seed)
+
+
+# ---- unbiased
+
+
+SEEDS_NETWORK = 160
+COMPARISONS_NETWORK = 10 * len(NETWORKS)
+
+
+def bias_network(kernel, maps):
+    X = rows(5, seed=3)[:4]
+    return tolerance.bias(kernel(X), [phi(X) for phi in maps], COMPARISONS_NETWORK)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("split", [True, False])
+def test_planted_fault_lengths_of_directions_are_seen(order, split):
+    """Gaussian ω where the factors d and d(d + 2) expect unit directions, one tenth too long."""
+    pair = (ArcCosine(order), ReLU(order, IID(), split))
+    maps = [drawn_network(pair, seed, 400) for seed in range(SEEDS_NETWORK)]
+    faults = [ReLUMap(p.kernel, 1.1 * p.directions, p.order, p.split) for p in maps]
+    assert bias_network(pair[0], maps) < 1 < bias_network(pair[0], faults)
+
+
+def relative_error_network(kernel, Z, X):
+    K = kernel(X)
+    return np.linalg.norm(Z @ Z.T - K) / np.linalg.norm(K)
+
+
+@pytest.mark.parametrize("pair", DEEP, ids=repr)
+def test_deep_features_converge(pair):
+    """Sixteen times the width: a quarter of the error, and of the bias less."""
+    X = rows(40)
+    narrow, wide = (
+        np.mean(
+            [
+                relative_error_network(pair[0], drawn_network(pair, seed, width)(X), X)
+                for seed in range(8)
+            ]
+        )
+        for width in (128, 2048)
+    )
+    assert wide < 0.35 * narrow
+
+
+# ---- variance: closed forms for a row with itself
+
+
+def product_variances(method, d, x, y, runs=4000):
+    """Variance of D times the random part of φ(x)·φ(y), one direction at a time."""
+    phi = draw(ArcCosine(method.order), method, n_features=runs, n_inputs=d, random_state=1)
+    m = phi.directions.shape[1]
+    Z = phi(np.stack([x, y]))[:, -m:]
+    products = m * Z[0] * Z[1]
+    centred = (products - products.mean()) ** 2
+    return centred.mean(), centred.std() / np.sqrt(m)
+
+
+CASES_NETWORK = list(itertools.product((0, 1, 2), (4, 9), (True, False)))
+
+
+def stated(order, d, split):
+    """The table of `ReLU`."""
+    c = d * (d + 2) / ((d + 4) * (d + 6))
+    if split:
+        return (0.0, (3 * d / (d + 2) - 1) / 4, (105 * c - 9) / 4)[order]
+    return (1.0, 6 * d / (d + 2) - 1, 210 * c - 9)[order]
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("order", "d", "split"), CASES_NETWORK)
+def test_variance_of_a_direction_is_as_stated(order, d, split):
+    x = np.eye(d)[0]
+    found, error = product_variances(ReLU(order, IID(), split), d, x, x)
+    bar = student.isf(ALARM / (2 * len(CASES_NETWORK)), 1000)
+    assert abs(found - stated(order, d, split)) <= bar * error + 1e-9
+
+
+# ---- exact parts and slow twins
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_polynomial_features_are_exact(d):
+    X = np.random.default_rng(d).normal(size=(12, d))
+    G, norms = X @ X.T, (X * X).sum(axis=1)
+    exact = (np.full_like(G, 0.5), 0.5 * G, 0.5 * np.outer(norms, norms) + G * G)
+    for order in range(3):
+        phi = draw(ArcCosine(order), ReLU(order, IID(), True), n_features=20, X=X, random_state=0)
+        P = phi(X)[:, : polynomial_width(order, d)]
+        assert_close(P @ P.T, exact[order])
+
+
+def twin_of_sign(phi, x):
+    return [np.sign(x @ u) / phi.n_features**0.5 for u in phi.directions.T]
+
+
+def twin_of_relu(phi, x):
+    d, m = phi.directions.shape
+    c = (1, d, d * (d + 2))[phi.order]
+    t = phi.directions.T @ x
+    if phi.split:
+        power = (np.sign(t), np.abs(t), t * np.abs(t))[phi.order]
+        return list(np.sqrt(c / (2 * m)) * power)
+    return list(np.sqrt(2 * c / m) * np.where(t > 0, t**phi.order, 0))
+
+
+def signed_transform(v, signs):
+    padded = np.zeros(len(signs))
+    padded[: len(v)] = v
+    return hadamard(len(signs)) @ (signs * padded)
+
+
+def twin_of_network(phi, x):
+    """The sums that the module states, one row at a time: pairs (j, block) of A_j and T_j."""
+    u, A, T = x / np.linalg.norm(x), [], []
+
+    def sigma(h):
+        return np.concatenate([2.0 ** (-h / 2) * u, *(2.0 ** ((j - h) / 2) * a for j, a in A)])
+
+    def full(h):
+        parts = [((h + 1) / 2**h) ** 0.5 * u]
+        for (j, a), (_, t) in zip(A, T, strict=True):
+            parts += [((h - j + 1) / 2 ** (h - j)) ** 0.5 * a, 2.0 ** ((j - h) / 2) * t]
+        return np.concatenate(parts)
+
+    for h, W in enumerate(phi.ramps):
+        p, m = W.shape
+        below = sigma(h)
+        if phi.steps:
+            mixed = signed_transform(full(h), phi.signs[h])[phi.picks[h]]
+            T.append((h + 1, np.sign(phi.steps[h].T @ below) * mixed / np.sqrt(2 * len(mixed))))
+        A.append((h + 1, np.array([abs(w @ below) for w in W.T]) * np.sqrt(p / (2 * m))))
+    return np.linalg.norm(x) * (full if phi.steps else sigma)(len(A))
+
+
+@pytest.mark.parametrize("kernel", [NeuralTangent(1), NeuralTangent(3), NNGP(1), NNGP(4)], ids=repr)
+def test_layers_share_the_features_by_their_factors(kernel):
+    """As (L − j + 1) 2^(j − L) to A_j and j 2^(j − L) to T_j; of NNGP 2^(j − L), and no T_j."""
+    phi, L = draw(kernel, NeuralTangentFeatures(), n_features=1003, n_inputs=3), kernel.depth
+    tangent = isinstance(kernel, NeuralTangent)
+    ramps = [(L - j + 1 if tangent else 1) / 2 ** (L - j) for j in range(1, L + 1)]
+    steps = [j / 2 ** (L - j) if tangent else 0.0 for j in range(1, L + 1)]
+    found = [W.shape[1] for W in phi.ramps], [W.shape[1] for W in phi.steps] or [0] * L
+    assert phi.n_features == 1003
+    for widths, expected_shares in zip(found, (ramps, steps), strict=True):
+        expected = 1000 * np.array(expected_shares) / (sum(ramps) + sum(steps))
+        assert np.abs(np.array(widths) - expected).max() <= 1
+
+
+@pytest.mark.parametrize("kind", [NeuralTangent, NNGP])
+def test_directions_of_layers_are_orthogonal_in_blocks_and_of_length_one(kind):
+    phi = draw(kind(2), NeuralTangentFeatures(), n_features=43, n_inputs=4, random_state=0)
+    below = 4
+    for W in (*phi.ramps, *phi.steps):
+        assert_close(np.linalg.norm(W, axis=0), np.ones(W.shape[1]))
+    for W in phi.ramps:
+        assert W.shape[0] == below
+        for start in range(0, W.shape[1], below):
+            block = W[:, start : start + below]
+            assert_close(block.T @ block, np.eye(block.shape[1]))
+        below += W.shape[1]
+
+
+def test_exact_parts_are_split_off_where_they_are_half_of_the_features_at_most():
+    for d, exact, method, kernel in (
+        (5, 5, ReLU(1), ArcCosine(1)),
+        (5, 1, ReLU(0), ArcCosine(0)),
+        (5, 15, ReLU(2), ArcCosine(2)),
+    ):
+        for width, split in ((2 * exact, True), (2 * exact - 1, False)):
+            phi = draw(kernel, method, n_features=width, n_inputs=d, random_state=0)
+            assert phi.n_features == width
+            found = isinstance(phi, NeuralMap) if kernel == NNGP(1) else phi.split
+            assert found is split
+
+
+def test_the_fewest_features_of_each_form_are_drawn():
+    """One for each part of a layer beside the exact ones; two where steps are sketched."""
+    for kernel, method, fewest in (
+        (NeuralTangent(1), NeuralTangentFeatures(), 5),
+        (NNGP(1), NeuralTangentFeatures(), 4),
+        (ArcCosine(1), ReLU(1, split=True), 4),
+    ):
+        assert drawn_network((kernel, method), n_features=fewest).n_features == fewest
+        with pytest.raises(InvalidInput):
+            drawn_network((kernel, method), n_features=fewest - 1)
+
+
+@every_map_network
+def test_features_are_those_of_the_slow_twin(pair):
+    phi, X = drawn_network(pair), rows(7)
+    Z = phi(X)
+    twin = {
+        SignMap: twin_of_sign,
+        ReLUMap: twin_of_relu,
+        NeuralMap: twin_of_network,
+    }[type(phi)]
+    slow = np.array([twin(phi, x) for x in X])
+    assert_close(Z[:, -slow.shape[1] :], slow)
+
+
+# ---- one map for all: blocks, libraries, precisions, seeds
+
+
+@pytest.mark.parametrize("placement", [IID(), Orthogonal()], ids=repr)
+@pytest.mark.parametrize("order", [None, 0, 1, 2])
+def test_twice_the_width_keeps_the_directions(placement, order):
+    kernel = Angular() if order is None else ArcCosine(order)
+    method = Sign(placement) if order is None else ReLU(order, placement, split=False)
+    narrow, wide = (
+        drawn_network((kernel, method), 0, width) for width in (D_NETWORK, 2 * D_NETWORK)
+    )
+    assert_close(wide.directions[:, :D_NETWORK], narrow.directions)
+
+
+@every_map_network
+def test_lengths_act_as_in_the_kernel(pair):
+    """φ(c x) = c^p φ(x), and a row of zeros is at right angles to all, as the kernel has it."""
+    kernel, _ = pair
+    phi, X = drawn_network(pair), rows(9)
+    assert_close(phi(7.0 * X), 7.0**kernel.degree * phi(X))
+    X[3] = 0
+    Z = phi(X)
+    assert np.isfinite(Z).all()
+    exact = (ArcCosine(0), ReLU(0, IID(), split=False)) != pair
+    assert_close((Z @ Z.T)[3], kernel(X)[3] if exact else Z @ Z[3])
+    assert_close(Z[3] @ Z[3], kernel(X)[3, 3])
+
+
+# ---- refusals
+
+
+REFUSED = [
+    (Gaussian(), Sign(), UnsupportedKernel, r"Sign requires Angular\(\).*Nystrom"),
+    (Gaussian(), ReLU(), UnsupportedKernel, r"ReLU\(1\) requires ArcCosine\(1\).*Nystrom"),
+    (ArcCosine(2), ReLU(1), UnsupportedKernel, r"ReLU\(1\) requires ArcCosine\(1\).*order=2"),
+    (
+        Angular(),
+        NeuralTangentFeatures(),
+        UnsupportedKernel,
+        r"NeuralTangentFeatures requires NeuralTangent\(depth\) or NNGP.*Nystrom",
+    ),
+    (ArcCosine(2), ReLU(2, split=True), InvalidInput, r"more than the 6 features.*got 5.*split"),
+    (NeuralTangent(9), NeuralTangentFeatures(), InvalidInput, r"too few features.*more"),
+]
+
+
+@pytest.mark.parametrize(("kernel", "method", "error", "message"), REFUSED, ids=repr)
+def test_refusals(kernel, method, error, message):
+    with pytest.raises(error, match=message):
+        draw(kernel, method, n_features=5, n_inputs=3)
+
+
+def test_refused_arguments():
+    with pytest.raises(InvalidInput, match=r"ReLU: order must be 0, 1 or 2; got 3"):
+        ReLU(3)
+    with pytest.raises(InvalidInput, match=r"Sign: placement must be IID\(\).*got 'iid'"):
+        Sign("iid")
+    with pytest.raises(InvalidInput, match=r"ReLU: placement must be IID\(\).*got 'iid'"):
+        ReLU(1, "iid")
+    with pytest.raises(InvalidType, match=r"ReLU: split must be True, False or None; got 3"):
+        ReLU(1, split=3)

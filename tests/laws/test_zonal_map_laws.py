@@ -1,0 +1,845 @@
+"""Laws of radial kernels and their maps: Gegenbauer features and spherical harmonics."""
+
+import math
+import tracemalloc
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tolerance
+from gallery import GEGENBAUER, OTHERS, ROTATION_INVARIANT, SERIES, STATIONARY, rows
+from inside import HAVE_NATIVE, in_pure_python
+from naive import n_harmonics
+from scipy.special import gammainc, gammaincinv, gammaln, ive
+from tolerance import assert_close
+
+import bochner as bo
+from bochner.errors import FeatureWarning, InvalidInput, UnsupportedKernel
+from bochner.features import Gegenbauer, MercerHarmonic, draw
+from bochner.features.mercer.harmonic import MercerHarmonicMap
+from bochner.features.random.gegenbauer import draw_directions
+from bochner.kernels import (
+    ArcCosine,
+    Coefficients,
+    Constant,
+    DotExponential,
+    DotProduct,
+    Gaussian,
+    GeneralizedZonal,
+    Laplace,
+    Linear,
+    LogDerivatives,
+    Matern,
+    Monomials,
+    NeuralTangent,
+    Polynomial,
+    Radial,
+    RationalQuadratic,
+    Zonal,
+)
+from bochner.kernels.radial import monomials, radial_kernels
+from bochner.kernels.zonal import gegenbauers
+
+D = 48
+
+
+def named(pair):
+    kernel, method = pair
+    return f"{method!r}-{kernel!r}"
+
+
+every_map = pytest.mark.parametrize("pair", GEGENBAUER, ids=named)
+KINDS = [
+    (Gaussian((0.5, 1.0, 3.0)), Gegenbauer("monomial")),
+    (Polynomial(3, scale=0.2), Gegenbauer("monomial", order=2)),
+    (NeuralTangent(2), Gegenbauer()),
+    (Matern(1.5), Gegenbauer()),
+]
+
+
+def drawn(pair, seed=0, n_features=D, X=None):
+    kernel, method = pair
+    X = rows(60) if X is None else X
+    return draw(kernel, method, n_features=n_features, X=X, random_state=seed)
+
+
+def many(pair, count, n_features=D, X=None):
+    """Maps that differ in their directions alone, as those of other seeds do."""
+    phi = drawn(pair, 0, n_features, X)
+    streams = (np.random.default_rng(seed) for seed in range(count))
+    d, m = phi.directions.shape
+    return [replace(phi, directions=draw_directions(d, m, rng)) for rng in streams]
+
+
+def angles(phi, X):
+    """Cosines between the rows of X, as the map sees them, and their radii, in float64."""
+    A = (X - phi.polar.centre) / phi.polar.scales
+    r = np.linalg.norm(A, axis=1)
+    return np.clip((A @ A.T) / np.outer(r, r), -1, 1), r
+
+
+def cut_kernel(phi, X):
+    """Σ_l Σ_i h_{l,i}(x) h_{l,i}(y) P_l(cos): what the features of a map are unbiased for."""
+    cos, r = angles(phi, X)
+    K = np.zeros((len(X), len(X)))
+    for l, h in zip(phi.radial.degrees.tolist(), phi.radial(r).T, strict=True):
+        K += np.outer(h, h) * gegenbauers(l, phi.n_inputs, cos)[l]
+    return K
+
+
+def sphere(n, radius, d=3, seed=0):
+    X = np.random.default_rng(seed).standard_normal((n, d))
+    return radius * X / np.linalg.norm(X, axis=1, keepdims=True)
+
+
+# ---- definition 8
+
+
+def test_definition_8_term_by_term():
+    """√α_l h_{l,i}(|x|) P_l(⟨x, w⟩/|x|), summed over l, by the unnormalised polynomials."""
+    X = rows(12)
+    phi = drawn((Gaussian(1.5), Gegenbauer("monomial", 2, 5)), n_features=20, X=X)
+    W = phi.directions
+    assert W.shape == (3, 10)
+    r = np.linalg.norm(X, axis=1)
+    h = monomials(radial_kernels(Gaussian(1.5), 3), 5, 2, r)
+    P = gegenbauers(5, 3, X @ W / r[:, None])
+    parts = [
+        sum(n_harmonics(l, 3) ** 0.5 * h[l, i][:, None] * P[l] for l in range(6)) / 10**0.5
+        for i in range(2)
+    ]
+    assert_close(phi(X), np.concatenate(parts, axis=1), factor=4)
+
+
+#: Where degree 12 leaves out 1.5e-12: of a threshold twice or half as large it would not be the first.
+AT_THE_EDGE = float(gammaincinv(12, 1.5e-12)) ** 0.5
+
+
+@pytest.mark.parametrize("radius", [0.5, 1.0, 3.0, AT_THE_EDGE])
+@pytest.mark.parametrize("n_features", [64, 4096])
+def test_the_default_degree_is_the_first_that_leaves_next_to_nothing(radius, n_features):
+    """Of the Gaussian e(x) = P(Poisson(|x|²) > q): at most 1e-12, whatever the width."""
+    X = sphere(50, radius)
+    X[:25] *= 1 - 1e-3  # two radii, and so monomials; the 99th percentile is the larger
+    phi = draw(Gaussian(), Gegenbauer("monomial", 1), n_features=n_features, X=X, random_state=0)
+    assert gammainc(phi.degree + 1, radius**2) <= 1e-12 < gammainc(phi.degree, radius**2)
+
+
+SMOOTH = [Gaussian(), Gaussian(0.7), 2.0 * Gaussian(), DotExponential(), Polynomial(5)]
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("kernel", [*SMOOTH, NeuralTangent(2), ArcCosine(1)], ids=repr)
+@pytest.mark.parametrize("radial", ["monomial", "optimal"])
+def test_of_enough_orders_the_cut_kernel_is_the_kernel(kernel, d, radial):
+    """Up to what 16 optimal functions or 24 monomials leave out, or degree 48 of slow series."""
+    X = np.random.default_rng(0).uniform(-1.2, 1.2, (40, d))
+    method = Gegenbauer(radial=radial, order=16 if radial == "optimal" else 24)
+    phi = draw(kernel, method, n_features=960, X=X, random_state=0)
+    K = kernel(X)
+    slow = d > 1 and kernel not in SMOOTH
+    error = np.abs(cut_kernel(phi, X) - K).max() / np.abs(K).max()
+    assert error < (0.02 if slow else 1e-9)
+    # The planted fault: orders counted from the degree in one dimension, where it ends at one.
+    if d == 1 and kernel in SMOOTH:
+        first = draw(kernel, replace(method, order=1), n_features=960, X=X, random_state=0)
+        assert np.abs(cut_kernel(first, X) - K).max() / np.abs(K).max() > 0.02
+
+
+@pytest.mark.parametrize("kernel", [*SMOOTH, NeuralTangent(2), ArcCosine(1)], ids=repr)
+@pytest.mark.parametrize(
+    "method",
+    [
+        Gegenbauer("monomial"),
+        Gegenbauer(),
+    ],
+    ids=repr,
+)
+def test_of_one_column_nothing_is_random_and_nothing_is_left_out(kernel, method):
+    """e^{xy} = cosh + sinh: both directions, and as many orders as the rows are long."""
+    X = np.random.default_rng(0).standard_normal((100, 1))
+    phi = draw(kernel, method, n_features=256, X=X, random_state=0)
+    Z, K = phi(X), kernel(X)
+    assert np.abs(Z @ Z.T - K).max() < 1e-9 * np.abs(K).max()
+    model = bo.KernelRidge(kernel, method=method, n_features=256, random_state=0)
+    if kernel in SMOOTH[:4]:
+        assert model.fit(X, np.sin(2 * X[:, 0])).score(X, np.sin(2 * X[:, 0])) > 0.9999
+
+
+@pytest.mark.parametrize("D", [480, 2000])
+@pytest.mark.parametrize("kernel", [Gaussian(), DotExponential(0.5)], ids=repr)
+def test_the_default_order_has_the_least_bias_and_noise(kernel, D):
+    """Bias of the cut kernel, and noise (s/D) k_s(x, x) k_s(y, y), summed up order by order."""
+    X = np.random.default_rng(0).standard_normal((60, 3))
+    maps = [
+        draw(kernel, Gegenbauer("monomial", s, 30), n_features=D, X=X, random_state=0)
+        for s in range(1, 17)
+    ]
+    cut = [cut_kernel(phi, X) for phi in maps]
+    bias = [np.mean((K - cut[-1]) ** 2) for K in cut]
+    noise = [s / D * np.mean(np.diag(K)) ** 2 for s, K in enumerate(cut, 1)]
+    phi = draw(kernel, Gegenbauer("monomial", degree=30), n_features=D, X=X, random_state=0)
+    assert phi.order == 1 + np.argmin(np.add(bias, noise))
+
+
+def test_defaults_that_leave_out_much_say_so():
+    X = np.random.default_rng(0).standard_normal((100, 5))
+    with pytest.warns(FeatureWarning, match=r"leave out \d+ % of k\(x, x\) in the mean"):
+        phi = draw(Gaussian(), Gegenbauer(), n_features=256, X=X, random_state=0)
+    share = phi.left_out(X).sum() / 100
+    _, r = angles(phi, X)
+    assert_close(phi.left_out(X), np.diag(Gaussian()(X) - cut_kernel(phi, X)), factor=10)
+    assert share > 0.01
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FeatureWarning)
+        draw(Gaussian(), Gegenbauer(), n_features=256, X=sphere(100, 2.0), random_state=0)
+        draw(Gaussian(), Gegenbauer(order=1, degree=2), n_features=256, X=X, random_state=0)
+
+
+SEEDS = 120
+COMPARISONS = 10 * (len(GEGENBAUER) + 8)
+
+
+def bias(K, maps, X):
+    return tolerance.bias(K, [phi(X) for phi in maps], COMPARISONS, factor=100)
+
+
+@pytest.mark.main_cases(13)
+@pytest.mark.statistical
+@every_map
+def test_features_are_unbiased_for_the_cut_kernel(pair):
+    X = 0.7 * rows(5, seed=3)[:4]
+    maps = many(pair, SEEDS)
+    assert bias(cut_kernel(maps[0], X), maps, X) < 1
+
+
+FAULTS = {
+    "no √α_l": lambda l, d: np.array([n_harmonics(int(v), d) for v in l]) ** -0.5,
+    "no degree 1": lambda l, d: 1.0 * (l != 1),
+    "α_l twice": lambda l, d: np.array([n_harmonics(int(v), d) for v in l]) ** 0.5,
+}
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("fault", FAULTS)
+def test_planted_faults_of_the_radial_functions_are_seen(fault):
+    X = 0.7 * rows(5, seed=3)[:4]
+    pair = (Gaussian(), Gegenbauer(radial="optimal", order=2))
+    maps = many(pair, SEEDS)
+    wrong = [replace(p, radial=p.radial.times(FAULTS[fault](p.radial.degrees, 3))) for p in maps]
+    K = cut_kernel(maps[0], X)
+    assert bias(K, maps, X) < 1 < bias(K, wrong, X)
+
+
+# ---- variance
+
+
+def squared_error(method, m, X, K, seeds):
+    """Mean squared error of the entries beside the diagonal, over maps and pairs."""
+    off = ~np.eye(len(X), dtype=bool)
+    maps = many((Gaussian(), method), seeds, m, X)
+    return np.array([((phi(X) @ phi(X).T - K)[off] ** 2).mean() for phi in maps])
+
+
+@pytest.mark.statistical
+def test_on_the_sphere_the_variance_is_that_of_the_formula():
+    """(1 − Σ c_l²/α_l)/D for pairs uniform on the sphere, whatever the signs of the degrees.
+
+    Means of 60 maps with spread s: five standard errors, and the same again for a finite sample
+    of rows.
+    """
+    X = sphere(400, 1.5, seed=2)
+    plain = drawn((Gaussian(), Gegenbauer(degree=12)), 0, 64, X)
+    c = plain.radial(np.array([1.5]))[0] ** 2
+    expected = (c.sum() ** 2 - (c**2 / (2 * plain.radial.degrees + 1)).sum()) / 64
+    K = cut_kernel(plain, X)
+    errors = squared_error(Gegenbauer(degree=12), 64, X, K, 60)
+    allowed = 10 * errors.std() / 60**0.5
+    assert allowed < 0.6 * expected
+    assert abs(errors.mean() - expected) < allowed
+
+
+# ---- directions, widths, choices
+
+
+def test_directions_are_unit_and_even():
+    W = draw_directions(3, 2048, np.random.default_rng(0))
+    assert_close(np.linalg.norm(W, axis=0), np.ones(2048))
+    assert np.abs(W @ W.T / 2048 - np.eye(3) / 3).max() < 0.05
+
+
+def test_a_wider_map_holds_the_directions_of_the_narrow_one():
+    method = Gegenbauer("monomial", order=2, degree=5)
+    narrow, wide = (
+        draw(Gaussian(), method, n_features=D, n_inputs=3, random_state=0) for D in (32, 64)
+    )
+    assert (wide.directions[:, :16] == narrow.directions).all()
+    X = rows(9)
+    assert_close(2**0.5 * wide(X)[:, :16], narrow(X)[:, :16])
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(), Matern(1.5)], ids=repr)
+def test_near_a_sphere_next_to_nothing_is_cut(kernel):
+    """Radii off by 1e-5 ask for no further order; with monomials 7 % of the kernel was lost."""
+    X = sphere(200, 2.0)
+    near = X * (1 + 1e-5 * np.random.default_rng(1).standard_normal((200, 1)))
+    phi = draw(kernel, Gegenbauer(), n_features=256, X=near, random_state=0)
+    one = draw(kernel, Gegenbauer(), n_features=256, X=X, random_state=0)
+    assert phi.order == 1
+    assert phi.left_out(near).mean() < one.left_out(X).mean() + 1e-3
+
+
+def test_degree_and_order_of_a_polynomial_are_its_own():
+    phi = draw(Polynomial(4), Gegenbauer("monomial", 3), n_features=30, n_inputs=5, random_state=0)
+    assert phi.degree == 4
+    X = np.random.default_rng(0).standard_normal((9, 5))
+    assert_close(cut_kernel(phi, X), Polynomial(4)(X), factor=10)
+
+
+def test_a_row_of_zeros_has_degree_zero_alone():
+    X = rows(40)
+    X[3] = 0
+    phi = drawn((Gaussian(), Gegenbauer("monomial", 2, 4)), X=X)
+    m = phi.directions.shape[1]
+    assert_close(phi(X)[3], np.repeat([m**-0.5, 0.0], m))
+
+
+# ---- refusals
+
+
+def refused(kernel, method, **options):
+    options = {"n_features": 32, "n_inputs": 3, "random_state": 0} | options
+    return draw(kernel, method, **options)
+
+
+def test_what_cannot_be_served_is_refused_with_names():
+    with pytest.raises(UnsupportedKernel, match=r"Gegenbauer requires a rotation-invariant"):
+        refused(Laplace(), Gegenbauer())
+    with pytest.raises(UnsupportedKernel, match=r"requires a kernel of ⟨x, y⟩"):
+        refused(Matern(1.5), Gegenbauer("monomial"), X=rows(20))
+    with pytest.raises(InvalidInput, match=r"Gegenbauer chooses order and degree"):
+        refused(Gaussian(), Gegenbauer())
+    with pytest.raises(InvalidInput, match=r"n_features must be at least the 3 of one"):
+        refused(Gaussian(), Gegenbauer("monomial", order=3, degree=2), n_features=2)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"radial": "best"},
+        {"order": 0},
+        {"degree": -1},
+    ],
+)
+def test_arguments_of_the_method_are_checked(options):
+    with pytest.raises(InvalidInput, match=r"Gegenbauer: \w+ must be"):
+        Gegenbauer(**options)
+
+
+# ---- one map for all: blocks, libraries, precisions, files
+
+
+def test_memory_of_many_orders_is_that_of_the_functions_of_the_rows():
+    """Rows times orders times degrees, 3 MB; a matrix of functions by orders by degrees is 1.6 GB."""
+    X = sphere(20, 2.0)
+    phi = draw(Gaussian(), Gegenbauer("monomial", 100, 200), n_features=100, X=X, random_state=0)
+    tracemalloc.start()
+    phi(X)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1 << 26
+
+
+@pytest.mark.skipif(not HAVE_NATIVE, reason="there is one way only")
+def test_the_compiled_features_are_those_of_the_twin(monkeypatch):
+    X = rows(300)
+    maps = [drawn(pair, X=X) for pair in KINDS]
+    compiled = [phi(X) for phi in maps]
+    in_pure_python(monkeypatch)
+    for phi, Z in zip(maps, compiled, strict=True):
+        assert_close(phi(X), Z, factor=4)
+
+
+# ---- functions of one's own
+
+
+def steep(t):
+    """Two functions of radii that 64 quantiles of the radii of rows do not tell."""
+    return np.stack([np.cos(40.0 * t), 0.3 + 0.0 * t], axis=1)
+
+
+OWN = GeneralizedZonal((steep, Monomials((1.0, 0.2), (1, 3)), lambda t: np.sin(30.0 * t)))
+
+
+def biased(phi, kernel, X, count=400):
+    """Largest error of a mean over directions in its bars; above one alarms with chance 1e-6."""
+    streams = (np.random.default_rng(seed) for seed in range(count))
+    m = phi.directions.shape[1]
+    maps = [replace(phi, directions=draw_directions(3, m, s)) for s in streams]
+    return tolerance.bias(kernel(X), [phi(X) for phi in maps], comparisons=len(X) ** 2)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        Gegenbauer("monomial"),
+        Gegenbauer(),
+    ],
+    ids=repr,
+)
+def test_features_of_functions_of_ones_own_are_unbiased(method):
+    """Definition 8 with h_l as given; rows to come have radii that the map has not seen."""
+    X = rows(12, seed=8)
+    phi = drawn((OWN, method))
+    assert phi.unbiased
+    assert phi.left_out(X).max() == 0
+    assert biased(phi, OWN, X) < 1
+
+
+def test_functions_of_ones_own_term_by_term():
+    X = rows(12)
+    phi = draw(OWN, Gegenbauer(), n_features=20, n_inputs=3, random_state=0)  # no rows are needed
+    r = np.linalg.norm(X, axis=1)
+    P = gegenbauers(2, 3, X @ phi.directions / r[:, None])
+    h = [OWN.radial(l, r) for l in range(3)]
+    parts = [
+        sum(n_harmonics(l, 3) ** 0.5 * h[l][:, [i]] * P[l] for l in range(3) if i < h[l].shape[1])
+        for i in range(2)
+    ]
+    assert_close(phi(X), np.concatenate(parts, axis=1) / 10**0.5, factor=4)
+    double = draw(2.0 * OWN, Gegenbauer(), n_features=20, n_inputs=3, random_state=0)
+    assert double.unbiased
+    assert_close(double(X), 2.0**0.5 * phi(X), factor=4)
+
+
+def test_of_one_column_functions_of_ones_own_end_at_degree_one():
+    X = np.random.default_rng(0).normal(size=(30, 1))
+    phi = draw(OWN, Gegenbauer(), n_features=8, X=X, random_state=0)
+    assert phi.unbiased
+    assert_close(phi(X) @ phi(X).T, OWN(X), factor=8)
+
+
+# ---- laws of Mercer-harmonic features: deterministic, below the kernel, certified everywhere
+
+
+every_kernel = pytest.mark.parametrize("kernel", ROTATION_INVARIANT, ids=repr)
+KINDS_MERCER = [ROTATION_INVARIANT[i] for i in (0, 1, 5)] + [Polynomial(3), NeuralTangent(2)]
+every_kind = pytest.mark.parametrize("kernel", KINDS_MERCER, ids=repr)
+
+D_MERCER = 40
+ROUNDED = 1e-9
+"""Rounding of radial functions where eigenvalues of R_l are small, and of kernels."""
+
+
+def drawn_mercer(kernel, n_features=D_MERCER, X=None, **options):
+    X = rows(60) if X is None else X
+    return draw(kernel, MercerHarmonic(**options), n_features=n_features, X=X, random_state=0)
+
+
+def on_sphere(n, radius, d=3, seed=0):
+    X = np.random.default_rng(seed).standard_normal((n, d))
+    return radius * X / np.linalg.norm(X, axis=1, keepdims=True)
+
+
+# ---- below the kernel, and certified
+
+
+def rest(phi):
+    """What the features leave out of a row, in the mean."""
+    return float(phi.residual(rows(400, seed=2)).mean())
+
+
+@every_kernel
+def test_rows_beyond_all_radii_seen_stay_below_the_kernel(kernel):
+    phi = drawn_mercer(kernel, X=rows(60, seed=5))
+    Y = np.concatenate([2.5 * rows(20, seed=6), 10 * rows(5, seed=8)])
+    Z, K = phi(Y), kernel(Y)
+    size = np.sqrt(np.outer(np.diag(K), np.diag(K)))
+    low = np.linalg.eigvalsh((K - Z @ Z.T) / size)[0]
+    assert low > -len(Y) * (1e-4 * rest(phi) / np.diag(K).min() + 1e-8)
+
+
+def test_planted_fault_of_harmonics_not_orthonormal_is_above_the_kernel():
+    """Without the α_l^{−1/2} the sum over a degree is α_l times too large."""
+    X = rows(60)
+    phi = drawn_mercer(Gaussian(), X=X)
+    alphas = 2 * phi.radial.degrees + 1.0
+    fault = MercerHarmonicMap(phi.kernel, phi.polar, phi.radial.times(alphas**0.5), phi.counts)
+    lowest = [np.linalg.eigvalsh(phi.kernel(X) - p(X) @ p(X).T)[0] for p in (phi, fault)]
+    assert lowest[1] < -0.1 < lowest[0]
+
+
+# ---- complete where the kernel is
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        Polynomial(3),
+        Zonal((1.0, 0.5, 0.25)),
+        Zonal((0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.5), power=2),
+        GeneralizedZonal((Monomials((1.0, 0.5), (0, 2)), Monomials((0.5,), (1,)))),
+        2.0 * Polynomial(2) + 0.5,
+    ],
+    ids=repr,
+)
+def test_a_finite_kernel_is_met_exactly(kernel):
+    X, Y = rows(60), rows(20, seed=8)
+    phi = drawn_mercer(kernel, n_features=200, X=X)
+    assert phi.n_features < 200
+    assert_close(phi(Y) @ phi(X).T, kernel(Y, X), factor=1e3)
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(2.0), DotExponential(0.3), Gaussian((2.0, 3.0, 4.0))])
+def test_enough_blocks_are_the_kernel(kernel):
+    X, Y = rows(80), rows(20, seed=8)
+    phi = drawn_mercer(kernel, n_features=1500, X=X)
+    assert_close(phi(Y) @ phi(X).T, kernel(Y, X), factor=1e5)
+
+
+@pytest.mark.parametrize("radius", [0.5, 2.0, 30.0])
+def test_rows_on_a_sphere_are_recognised(radius):
+    X = on_sphere(300, radius)
+    kernel = Gaussian(radius / 2)
+    phi, told = drawn_mercer(kernel, 121, X=X), MercerHarmonic(radius=radius)
+    told = draw(kernel, told, n_features=121, n_inputs=3, random_state=0)
+    assert phi.radial.nodes.tolist() == pytest.approx([2.0])  # in units of the lengthscale
+    assert (phi.polar.centre == 0).all()
+    assert sorted(phi.radial.degrees.tolist()) == list(range(11))
+    K = kernel(X)
+    for Z in (phi(X), told(X), phi(X.astype(np.float32)).astype(np.float64)):
+        assert np.linalg.norm(K - Z @ Z.T) < 2e-5 * np.linalg.norm(K)
+    single = drawn_mercer(kernel, 121, X=X.astype(np.float32))
+    assert len(single.radial.nodes) == 1
+
+
+def test_the_error_is_near_the_best_of_its_width():
+    X = rows(1000, seed=1)
+    K = Gaussian()(X)
+    best = np.sqrt((np.linalg.eigvalsh(K)[:-128] ** 2).sum())
+    Z = drawn_mercer(Gaussian(), 128, X=X)(X)
+    assert np.linalg.norm(K - Z @ Z.T) < 6 * best
+
+
+# ---- width, order, special cases
+
+
+@every_kernel
+def test_a_wider_map_begins_with_the_narrow_one(kernel):
+    X = rows(60)
+    narrow, wide = drawn_mercer(kernel, 20, X=X), drawn_mercer(kernel, 40, X=X)
+    width = narrow.n_features
+    size = np.sqrt(kernel.diag(X).max())
+    assert np.abs(wide(X)[:, :width] - narrow(X)).max() < 1e-3 * size * max(rest(narrow), 1e-6)
+
+
+@every_kernel
+def test_features_come_in_the_order_of_their_energy(kernel):
+    X = rows(2000, seed=3)
+    phi = drawn_mercer(kernel, 60, X=X)
+    energy = (phi.radial(phi.polar(X)[1]) ** 2).mean(axis=0)
+    assert (energy[1:] <= 1.1 * energy[:-1] + ROUNDED).all()
+
+
+@pytest.mark.parametrize("d", [1, 2])
+@pytest.mark.parametrize(
+    ("kernel", "share"),
+    [(Gaussian(0.7), 1e-5), (DotExponential(), 1e-5), (Matern(1.5), 0.03), (NeuralTangent(), 0.03)],
+)
+def test_lines_and_planes(kernel, share, d):
+    """Smooth kernels are met; of the others a share is left, as their series fall slowly."""
+    X, Y = rows(80)[:, :d], 0.6 * rows(30, seed=4)[:, :d]
+    phi = drawn_mercer(kernel, 300, X=X)
+    K = kernel(Y)
+    E = K - phi(Y) @ phi(Y).T
+    assert np.abs(E).max() < share * K.max()
+    assert np.linalg.eigvalsh(E)[0] > -1e-3 * float(phi.residual(Y).mean()) - 1e-8 * np.trace(K)
+
+
+@every_kind
+def test_a_row_of_zeros_and_rows_of_zeros_only(kernel):
+    X = rows(60)
+    X[0] = 0
+    phi = drawn_mercer(kernel, X=X)
+    Z = phi(X)
+    assert np.isfinite(Z).all()
+    assert phi.residual(X)[0] >= 0
+    nothing = np.zeros((5, 3))
+    Z = drawn_mercer(kernel, X=nothing)(nothing)
+    assert_close(Z @ Z.T, kernel(nothing), factor=10)
+
+
+def test_more_columns_than_features_take_the_leading_axes():
+    rng = np.random.default_rng(0)
+    spread = np.concatenate([np.full(8, 2.0), np.full(42, 0.1)])
+    X = (rng.standard_normal((300, 50)) * spread) @ np.linalg.qr(rng.standard_normal((50, 50)))[0]
+    phi = drawn_mercer(Gaussian(8.0), 12, X=X)
+    assert phi.n_features == 12
+    assert phi.polar.axes.shape[1] < 15
+    K, Z = Gaussian(8.0)(X), phi(X)
+    assert np.linalg.eigvalsh(K - Z @ Z.T)[0] > -ROUNDED
+    turned = drawn_mercer(Gaussian(8.0), 12, X=X[:, ::-1])
+    assert_close(turned.residual(X[:, ::-1]), phi.residual(X), factor=1e3)
+    assert np.linalg.norm(K - Z @ Z.T) < 0.1 * np.linalg.norm(K)
+
+
+def test_kernels_of_the_distance_are_centred_and_others_not():
+    X = rows(60) + 100.0
+    far, near = drawn_mercer(Gaussian(), X=X), drawn_mercer(Gaussian(), X=X - 100.0)
+    assert_close(far(X), near(X - 100.0), factor=1e4)
+    assert (drawn_mercer(Polynomial(2), X=X).polar.centre == 0).all()
+
+
+# ---- refusals
+
+
+def test_wide_rows_that_the_kernel_does_not_relate_are_refused_and_auto_goes_on():
+    """784 columns, 40 lengthscales apart: harmonics of some degrees are more than floats go to."""
+    X = 1.5 * np.random.default_rng(0).standard_normal((100, 784))
+    with pytest.raises(UnsupportedKernel, match=r"no degree has energy. Take a larger lengthscale"):
+        draw(Gaussian(1.0), MercerHarmonic(), n_features=8, X=X)
+    assert draw(Gaussian(1.0), "auto", n_features=8, X=X, random_state=0).n_features == 8
+
+
+def test_rows_too_far_apart_for_the_kernel_are_told_soon(monkeypatch):
+    """Rows 1e8 lengthscales apart: thousands of degrees would take a minute to find nothing."""
+    by_distance = type(radial_kernels(RationalQuadratic(), 7))
+    seen, made = [], by_distance.matrices
+    spy = lambda self, degree, r, s: (seen.append(degree), made(self, degree, r, s))[1]
+    monkeypatch.setattr(by_distance, "matrices", spy)
+    X = 1e8 * np.random.default_rng(0).standard_normal((30, 7))
+    with pytest.raises(UnsupportedKernel, match="no degree has energy"):
+        draw(RationalQuadratic(1.0, 2.0), MercerHarmonic(), n_features=2, X=X)
+    assert max(seen) == 255
+    seen.clear()
+    draw(RationalQuadratic(1.0, 2.0) + 1.0, MercerHarmonic(), n_features=8, X=X)
+    assert max(seen) == 255
+
+
+def test_kernels_that_are_not_rotation_invariant_are_refused_with_names():
+    with pytest.raises(UnsupportedKernel, match=r"MercerHarmonic requires a rotation-invariant"):
+        drawn_mercer(Laplace())
+
+
+def test_radii_must_be_known():
+    with pytest.raises(InvalidInput, match=r"MercerHarmonic takes its radial functions.*radius="):
+        draw(Gaussian(), MercerHarmonic(), n_features=8, n_inputs=3)
+    phi = draw(NeuralTangent(), MercerHarmonic(), n_features=8, n_inputs=3)
+    assert phi(rows(4)).shape == (4, 8)
+
+
+@pytest.mark.parametrize("options", [{"nodes": 0}, {"radius": 0.0}, {"radius": -1.0}])
+def test_arguments_of_harmonics_are_checked(options):
+    with pytest.raises(InvalidInput, match=r"MercerHarmonic: (nodes|radius) must be"):
+        MercerHarmonic(**options)
+
+
+# ---- one map for all: blocks, libraries, precisions, files
+
+
+def test_rows_far_away_do_not_lie_on_a_sphere_about_zero():
+    """10⁸ away all radii are equal to rounding; harmonics about zero would have to be of 10⁸."""
+    X = np.random.default_rng(0).standard_normal((300, 3))
+    near = draw(Gaussian(2.0), MercerHarmonic(), n_features=100, X=X, random_state=0)
+    far = draw(Gaussian(2.0), MercerHarmonic(), n_features=100, X=X + 1e8, random_state=0)
+    np.testing.assert_allclose(far.polar.centre, X.mean(axis=0) + 1e8, rtol=1e-14)
+    worst = [
+        np.abs(phi(A) @ phi(A).T - Gaussian(2.0)(X)).max() for phi, A in ((near, X), (far, X + 1e8))
+    ]
+    assert worst[1] < 1.01 * worst[0] + 1e-6  # the rows themselves are rounded to 1e-8
+    on_sphere = X / np.linalg.norm(X, axis=1, keepdims=True)
+    small_cap = on_sphere[on_sphere[:, 0] > 0.95]
+    for S in (on_sphere, small_cap, small_cap.astype(np.float32)):
+        phi = draw(Gaussian(2.0), MercerHarmonic(), n_features=100, X=S, random_state=0)
+        assert (phi.polar.centre == 0).all()
+
+
+# ---- how far degrees are sought
+
+
+def test_degrees_are_sought_until_the_width_is_filled():
+    """A short Gaussian on the sphere: 1,024 features are degrees 0 to 31, whose energy is printed.
+
+    On the unit sphere k = e^(−a) e^(a t), a = 1/ℓ², has (2l + 1) e^(−a) i_l(a) in degree l, i_l the
+    modified spherical Bessel functions.
+    """
+    X = np.random.default_rng(0).standard_normal((60, 3))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    phi = drawn_mercer(Gaussian(0.1), n_features=32**2, X=X)
+    l, a = np.arange(32), 100.0
+    energy = ((2 * l + 1) * np.sqrt(np.pi / (2 * a)) * ive(l + 0.5, a)).sum()
+    assert phi.radial.degrees.max() == 31
+    assert_close((phi(X) ** 2).sum(axis=1), np.full(60, energy), factor=1e4)
+
+
+def test_axes_do_not_have_the_signs_of_lapack(monkeypatch):
+    X = rows(60)
+    before = drawn_mercer(Gaussian(), X=X)(X)
+    eigh = np.linalg.eigh
+
+    def mirrored(A):
+        values, vectors = eigh(A)
+        return values, vectors * (-1.0) ** np.arange(len(values))
+
+    monkeypatch.setattr(np.linalg, "eigh", mirrored)
+    assert (drawn_mercer(Gaussian(), X=X)(X) == before).all()
+
+
+# ---- laws of radial kernels: every rotation-invariant kernel of the gallery, degree by degree
+
+
+DIMENSIONS = [1, 2, 3, 9]
+DEGREE = 40
+
+
+def served(kernel):
+    try:
+        radial_kernels(kernel, 3)
+    except UnsupportedKernel:
+        return False
+    return True
+
+
+KERNELS = [k for k in STATIONARY + OTHERS + SERIES if served(k)] + [
+    Gaussian(2.0),
+    DotExponential(0.5),
+    DotProduct(Coefficients((0.0, 0.0, 0.0, 1.0))),
+    3.0 * Gaussian() + Polynomial(3) + Constant(0.5),
+    0.5 * Matern(2.5) + NeuralTangent(),
+    2.0 * Polynomial(2) + 0.5 * DotExponential(0.5),
+    Gaussian() * Polynomial(2) * Gaussian(2.0),
+    (Linear() + 1.0) ** 3 * DotExponential(0.5),
+]
+every_kernel_radial = pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+every_dimension = pytest.mark.parametrize("d", DIMENSIONS)
+RADII = np.array([0.0, 1e-3, 0.3, 0.7, 1.0, 1.3, 1.7])
+
+
+ROUGH = ("Matern", "Exponential(l", "ExponentialPower(power=0", "Angular", "Arc", "Neural", "NNGP")
+
+
+def rough(kernel):
+    """Whether Gegenbauer coefficients fall slowly: kernels that are not smooth where x = y."""
+    return any(name in repr(kernel) for name in ROUGH)
+
+
+def rounding(kernel, d):
+    """Tolerances of the sum of all degrees: integrals are right to √α_l eps, series to eps."""
+    integral = isinstance(kernel, Radial) and not isinstance(kernel, Gaussian)
+    return 10 * (math.sqrt(max(n_harmonics(l, d) for l in range(DEGREE + 1))) if integral else 1)
+
+
+@every_kernel_radial
+@every_dimension
+def test_degrees_add_up_to_the_kernel(kernel, d):
+    """Σ_l R_l P_l = k for smooth kernels; for others the rest is no larger than its diagonal."""
+    rng = np.random.default_rng(d)
+    U = rng.normal(size=(7, d))
+    U /= np.linalg.norm(U, axis=1)[:, None]
+    R = radial_kernels(kernel, d).matrices(DEGREE, RADII, RADII)
+    P = gegenbauers(DEGREE, d, np.clip(U @ U.T, -1, 1))
+    K = kernel(RADII[:, None] * U)
+    total = sum(r * p for r, p in zip(R, P, strict=True))
+    if not rough(kernel) or d == 1:
+        assert_close(total, K, factor=rounding(kernel, d))
+        return
+    rest = K - total
+    bound = np.sqrt(np.maximum(np.diag(rest), 0))
+    assert (np.abs(rest) <= bound[:, None] * bound + 1e-11).all()
+    assert np.diag(rest).max() < 0.6 * np.diag(K).max()
+
+
+@every_kernel_radial
+@every_dimension
+def test_every_degree_is_positive_semidefinite(kernel, d):
+    for l, R in enumerate(radial_kernels(kernel, d).matrices(DEGREE, RADII, RADII)):
+        assert_close(R, R.T)
+        floor = 64 * np.finfo(float).eps * max(math.sqrt(n_harmonics(l, d)), R.max())
+        assert np.linalg.eigvalsh(R)[0] >= -floor * len(R), l
+
+
+@every_kernel_radial
+def test_one_degree_is_that_of_all(kernel):
+    radial = radial_kernels(kernel, 3)
+    s = RADII[2:5]
+    R = radial.matrices(6, RADII, s)
+    assert R.shape == (7, len(RADII), 3)
+    for l in (0, 1, 6):
+        assert_close(radial.matrix(l, RADII, s), R[l])
+        assert_close(radial.matrix(l, s, RADII), R[l].T)
+    assert radial.matrix(2, RADII[:0], s).shape == (0, 3)
+
+
+@every_kernel_radial
+@every_dimension
+def test_monomials_factor_the_radial_kernels(kernel, d):
+    """Σ_i h_{l,i} h_{l,i}, each degree of l + 2i with the energy κ⁽ⁿ⁾(0) t²ⁿ e^{−decay t²}/n!."""
+    radial = radial_kernels(kernel, d)
+    if radial.power_series is None:
+        with pytest.raises(UnsupportedKernel, match="Monomial radial functions require"):
+            monomials(radial, 2, 2, RADII)
+        return
+    h = monomials(radial, 12, 30, RADII)
+    R = radial.matrices(12, RADII, RADII)
+    assert_close(np.einsum("lin,lim->lnm", h, h), R, factor=10)
+    n = np.arange(13)[:, None] + 2 * np.arange(30)
+    for k in (0, 1, 5, 12):
+        with np.errstate(divide="ignore"):
+            logs = radial.power_series.log_derivative(k) - gammaln(k + 1.0)
+            powers = 2 * k * np.log(RADII) if k else 0.0
+        expected = np.exp(logs + powers - radial.decay * RADII**2)
+        assert_close((h[n == k] ** 2).sum(axis=0), expected)
+
+
+@pytest.mark.parametrize("d", [3, 8])
+@pytest.mark.parametrize(("kernel", "absent"), [(ArcCosine(0), 0), (ArcCosine(1), 1)])
+def test_degrees_that_parity_forbids_are_none_however_high(kernel, absent, d):
+    """A step is ½ and an odd function, max(0, x) is x/2 and an even one: |x|/2."""
+    degrees = np.arange(801)
+    found = radial_kernels(kernel, d).matrices(800, np.ones(1), np.ones(1))[:, 0, 0]
+    forbidden = (degrees % 2 == absent) & (degrees > 1)
+    assert not found[forbidden].any()
+    assert (found[~forbidden & (degrees <= 30)] > 0).all()
+
+
+def test_planted_fault_a_forgotten_count_is_seen():
+    """Without α_l the sum of degrees is another kernel."""
+    r = np.ones(1)
+    radial = radial_kernels(Gaussian(), 3)
+    R = np.array([radial.matrix(l, r, r)[0, 0] for l in range(20)])
+    counts = np.array([n_harmonics(l, 3) for l in range(20)])
+    assert R.sum() == pytest.approx(1.0, abs=1e-14)
+    assert abs((R / counts).sum() - 1) > 0.1
+
+
+def test_a_series_by_its_derivatives_is_that_by_its_name():
+    named = radial_kernels(DotExponential(0.5), 3).matrices(8, RADII, RADII)
+    own = DotProduct(LogDerivatives(lambda n: n * math.log(0.5)))
+    assert_close(radial_kernels(own, 3).matrices(8, RADII, RADII), named)
+
+
+def test_products_are_series_of_products():
+    both = [
+        (Gaussian(3.0) * Gaussian(4.0), Gaussian(2.4)),
+        (DotExponential(0.5) * DotExponential(0.25), DotExponential(0.75)),
+        ((Linear() + 0.5) ** 3, Polynomial(3, 0.5)),
+        (Polynomial(2) * Polynomial(3), Polynomial(5)),
+    ]
+    for product, single in both:
+        left, right = radial_kernels(product, 3), radial_kernels(single, 3)
+        assert left.decay == pytest.approx(right.decay)
+        assert_close(left.matrices(8, RADII, RADII), right.matrices(8, RADII, RADII))
+        n = np.arange(9)
+        a, b = left.power_series, right.power_series
+        np.testing.assert_allclose(a.log_derivative(n), b.log_derivative(n), atol=1e-13)
+        assert a.degree == b.degree
+        assert_close(a.value(RADII), b.value(RADII))
+
+
+def test_products_without_a_series_are_refused():
+    match = r"Products require factors of ⟨x, y⟩ or Gaussians.*got "
+    with pytest.raises(UnsupportedKernel, match=match + r"Matern.* \* Gaussian"):
+        radial_kernels(Matern() * Gaussian(), 3)
+    with pytest.raises(UnsupportedKernel, match=match + r"NeuralTangent.*\*\*2"):
+        radial_kernels(NeuralTangent() ** 2 * Linear(), 3)
