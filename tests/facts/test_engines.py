@@ -83,6 +83,7 @@ LEARNERS = {
 }
 
 
+@pytest.mark.main_cases(4)
 @pytest.mark.parametrize("name", LEARNERS)
 def test_an_engine_gives_the_bits_of_one_process(dask_client, name):
     make, options, y, bits = LEARNERS[name]
@@ -319,6 +320,7 @@ def test_ctrl_c_ends_a_fit_by_workers_and_leaves_them_nothing_to_do(dask_client)
 # ---- refusals
 
 
+@pytest.mark.main_cases(1)
 def test_values_that_cannot_be_are_refused_with_their_row(engine):
     there = X.copy()
     there[100_000, 1] = np.nan
@@ -358,7 +360,7 @@ class Lacking:
         return import_module, ("package_of_this_process",)
 
 
-@pytest.mark.main_cases(2)
+@pytest.mark.main_cases(1)
 def test_what_workers_lack_is_named(engine, monkeypatch):
     monkeypatch.setattr("bochner.engines.spark.TRIES", 1)
     model = bo.KernelRidge(Gaussian(1.0), **OPTIONS)
@@ -370,7 +372,7 @@ def test_what_workers_lack_is_named(engine, monkeypatch):
     assert not hasattr(model, "fit_")
 
 
-@pytest.mark.main_cases(2)
+@pytest.mark.main_cases(1)
 def test_rows_whose_workers_die_each_time_are_named(engine, monkeypatch):
     """What a machine without memory for them does."""
     here, first = os.getpid(), Y[1 << 16]

@@ -100,12 +100,13 @@ def imported(*folders):
     return found - set(sys.stdlib_module_names) - {"tests", *(file.stem for file in files)}
 
 
+#: Helpers of tests that no law imports.
+NOT_OF_LAWS = {"checked_shapes", "mutations", "processors"}
+
+
 def test_jobs_that_run_the_laws_install_what_these_import():
     tests = ROOT / "tests"
-    helpers = [
-        tests / f"{name}.py" for name in ("conftest", "frozen", "gallery", "inside", "layouts")
-    ]
-    helpers += [tests / f"{name}.py" for name in ("naive", "tolerance")]
+    helpers = [file for file in tests.glob("*.py") if file.stem not in NOT_OF_LAWS]
     packages = imported((tests / "laws").glob("*.py"), helpers)
     names = {"sklearn": "scikit-learn"}
     assert {names.get(p, p.replace("_", "-")) for p in packages} <= wanted("laws")
