@@ -338,12 +338,13 @@ def test_sparse_and_wide_float32_rows_far_away(placement):
 
 
 @pytest.mark.parametrize("d", [1, 3, 10, 100, 784])
+@pytest.mark.parametrize("placement", [IID(), Structured(), Fastfood()], ids=repr)
 @pytest.mark.parametrize("form", ["pair", "phase"])
-def test_float32_features_err_by_two_in_a_million(d, form):
+def test_float32_features_err_by_two_in_a_million(d, placement, form):
     """Error at most 2e-6 √(2/D) (1 + ‖x‖) against float64 angles, for lengthscale one."""
     rng = np.random.default_rng(d)
     X = (rng.normal(size=(300, d)) * rng.uniform(0, 5, (300, 1))).astype(np.float32)
-    phi = draw(Gaussian(), Fourier(IID(), form), n_features=256, n_inputs=d, random_state=0)
+    phi = draw(Gaussian(), Fourier(placement, form), n_features=256, n_inputs=d, random_state=0)
     angle = X.astype(np.float64) @ phi.frequencies
     if form == "pair":
         exact = np.concatenate([np.cos(angle), np.sin(angle)], axis=1)

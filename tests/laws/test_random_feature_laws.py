@@ -14,7 +14,7 @@ import scipy.linalg
 import scipy.sparse
 import tolerance
 import torch
-from gallery import DEEP, N_COLUMNS, NETWORKS, PLACEMENTS, POSITIVE, POWERS, SKETCHED, rows
+from gallery import DEEP, N_COLUMNS, NETWORKS, PLACEMENTS, POWERS, SKETCHED, rows
 from inside import native
 from scipy.linalg import hadamard
 from scipy.special import gammaln, hyp1f1
@@ -73,7 +73,6 @@ from bochner.kernels import (
     LogDerivatives,
     Matern,
     NeuralTangent,
-    Periodic,
     Polynomial,
     RationalQuadratic,
     SpectralMixture,
@@ -90,11 +89,11 @@ def pairs_at(distances, d):
     return np.concatenate([np.zeros((1, d)), distances[:, None] * u / np.linalg.norm(u)])
 
 
-def estimates(kernel, method, n_features, d, seeds=SEEDS):
+def estimates(kernel, method, n_features, d):
     X = pairs_at(DISTANCES, d)
     maps = (
         draw(kernel, method, n_features=n_features, n_inputs=d, random_state=s)
-        for s in range(seeds)
+        for s in range(SEEDS)
     )
     return np.array([(Z := phi(X))[1:] @ Z[0] for phi in maps])
 
@@ -261,33 +260,21 @@ def test_lengths_of_frequencies_have_the_law_of_the_kernel(kernel, placement):
 # ---- sequences
 
 
-@pytest.mark.main_cases(7)
-@pytest.mark.statistical
-@pytest.mark.parametrize(
-    "kernel",
-    [
-        Gaussian(),
-        Laplace(3.0),
-        Matern(0.7),
-        ExponentialPower(power=0.7, lengthscale=2.0),
-        Periodic(period=2.0),
-        SpectralMixture(
-            weights=(1.0, 0.5), means=((0.0, 1.0, 0.2),) * 2, scales=((0.1,) * 3, (0.3,) * 3)
-        ),
-    ],
-    ids=repr,
+SEVERAL = SpectralMixture(
+    weights=(1.0, 0.5), means=((0.0, 1.0, 0.2),) * 2, scales=((0.1,) * 3, (0.3,) * 3)
 )
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("kernel", [Gaussian(), Laplace(3.0), SEVERAL], ids=repr)
 @pytest.mark.parametrize("sequence", ["sobol", "halton"])
 def test_low_discrepancy_points_are_unbiased(kernel, sequence):
-    """Student's t over seeds; the planted fault is a kernel of 1.3 times the lengthscale."""
-    values = estimates(kernel, Fourier(QMC(sequence)), 64, 3, seeds=200)
-    K = kernel(pairs_at(DISTANCES, 3))[0, 1:]
-    error = values.std(axis=0, ddof=1) / len(values) ** 0.5
-    t = np.abs(values.mean(axis=0) - K) / (error + 1e-12)
-    allowed = student.isf(1e-6 / (2 * 12 * len(DISTANCES)), len(values) - 1)
-    assert t.max() < allowed
-    wrong = kernel(1.3 * pairs_at(DISTANCES, 3))[0, 1:]
-    assert (np.abs(values.mean(axis=0) - wrong) / error).max() > allowed
+    """Of maps of 100 seeds; the planted fault is a kernel of 1.3 times the lengthscale."""
+    X = pairs_at(DISTANCES, 3)
+    asked = dict(n_features=64, n_inputs=3)
+    maps = (draw(kernel, Fourier(QMC(sequence)), **asked, random_state=s) for s in range(100))
+    Z = [phi(X) for phi in maps]
+    assert tolerance.bias(kernel(X), Z, 120) < 1 < tolerance.bias(kernel(1.3 * X), Z, 120)
 
 
 def test_sequences_are_named():
@@ -375,18 +362,6 @@ def test_transforms_give_the_features_of_the_frequencies(phi):
     assert_close(Z, phi(X), np.float32)
 
 
-@pytest.mark.parametrize("placement", [Structured(), Fastfood()], ids=repr)
-@pytest.mark.parametrize("form", ["pair", "phase"])
-@pytest.mark.parametrize("d", [100, 784])
-def test_float32_features_err_by_two_in_a_million(placement, form, d):
-    """The law of every Fourier map: at most 2e-6 √(2/D) (1 + ‖x‖), for lengthscale one."""
-    phi = draw(Gaussian(), Fourier(placement, form), n_features=300, n_inputs=d, random_state=0)
-    for size in (0, 1e-3, 0.3, 5.0):
-        X = (size * fixed_rows(100, d)).astype(np.float32)
-        bound = 2e-6 * (2 / 300) ** 0.5 * (1 + np.linalg.norm(X, axis=1, keepdims=True))
-        assert (np.abs(phi(X) - phi(X.astype(np.float64))) <= bound).all()
-
-
 def test_lengthscales_of_columns_scale_the_frequencies():
     scales = np.linspace(0.5, 3.0, D_INPUTS)
     for placement in (Structured(), Fastfood()):
@@ -465,18 +440,12 @@ def test_rows_of_structured_blocks_are_orthogonal_and_differ():
 @pytest.mark.parametrize("d", [3, 8])
 @pytest.mark.parametrize("kernel", [Gaussian(), Matern(0.8), RationalQuadratic(0.8)], ids=repr)
 def test_fastfood_is_unbiased(kernel, d, form):
-    """Student's t over seeds, the alarm rate 1e-6; planted fault: 1.3 times the lengthscale."""
+    """Of maps of 200 seeds; the planted fault is 1.3 times the lengthscale."""
     X = np.concatenate([np.zeros((1, d)), np.eye(d)[:1], fixed_rows(2, d) / d**0.5])
-    Z = [
-        draw(kernel, Fourier(Fastfood(), form), n_features=64, n_inputs=d, random_state=s)(X)
-        for s in range(500)
-    ]
-    values = np.array([z[1:] @ z[0] for z in Z])
-    error = values.std(axis=0, ddof=1) / len(values) ** 0.5
-    allowed = student.isf(1e-6 / 72, len(values) - 1)
-    off = np.abs(values.mean(axis=0) - kernel(X)[0, 1:]) / error
-    wrong = np.abs(values.mean(axis=0) - kernel(1.3 * X)[0, 1:]) / error
-    assert off.max() < allowed < wrong.max()
+    asked = dict(n_features=64, n_inputs=d)
+    maps = (draw(kernel, Fourier(Fastfood(), form), **asked, random_state=s) for s in range(200))
+    Z = [phi(X) for phi in maps]
+    assert tolerance.bias(kernel(X), Z, 120) < 1 < tolerance.bias(kernel(1.3 * X), Z, 120)
 
 
 # ---- Gauss-Hermite nodes
@@ -696,8 +665,6 @@ def test_constant_columns_and_one_row_are_served():
 # ---- laws of the random features of dot-product kernels: Maclaurin, sketches, positive features
 
 
-SKETCHES = SKETCHED
-
 D = 24
 SKETCH_SEEDS = 100
 
@@ -720,7 +687,7 @@ def many(kernel, method, n_features=2 * D, seeds=SKETCH_SEEDS):
 # ---- unbiased
 
 
-COMPARISONS = 10 * len(SKETCHES)
+COMPARISONS = 10 * len(SKETCHED)
 
 
 def bias_sketch(kernel, maps):
@@ -749,28 +716,40 @@ PAIR = np.array([[0.9, -0.3, 0.5, 0.2], [0.4, 0.6, 0.8, -0.5]])
 MANY = 600
 
 
-def parts():
-    x, y = PAIR
+def degree_two_parts(X):
+    """A = ⟨x, y⟩², B = |x|²|y|² − Σxᵢ²yᵢ² and C = A − Σxᵢ²yᵢ² of two rows."""
+    x, y = X
     same = float((x * x * y * y).sum())
-    A = float(x @ y) ** 2
-    return A, float(x @ x) * float(y @ y) - same, A - same
+    return float(x @ y) ** 2, float(x @ x) * float(y @ y) - same, float(x @ y) ** 2 - same
 
 
-def tensor_sketch(p, m):
-    A, B, C = parts()
+def tensor_sketch_variance(X, p, D):
+    """By cases for each factor: i = j; i ≠ j paired with itself; i ≠ j crossed."""
+    A, B, C = degree_two_parts(X)
     one = (A + B) ** p + (A + C) ** p - 2 * A**p
-    return one / m + ((A + B + C) ** p - (A + B) ** p - (A + C) ** p + A**p) * (2 - m % 2) / m**2
+    both = (A + B + C) ** p - (A + B) ** p - (A + C) ** p + A**p
+    return one / D + both * math.gcd(2, D) / D**2
+
+
+def pair_variance(V_L, V_R, P_L, P_R, m):
+    """Of balanced pairs in whole blocks, m = B P_L."""
+    B = m / P_L
+    return V_L * V_R * (P_R - B) / (B * (P_L - 1) * (P_R - 1))
+
+
+def spread(X):
+    """V = |x|²|y|² + ⟨x, y⟩² − 2Σxᵢ²yᵢ²."""
+    _, B, C = degree_two_parts(X)
+    return B + C
 
 
 def maclaurin(p, m):
-    A, B, C = parts()
+    A, B, C = degree_two_parts(PAIR)
     return ((A + B + C) ** p - A**p) / m
 
 
 def balanced(m):
-    _, B, C = parts()
-    blocks = m / 4
-    return (B + C) ** 2 * (4 - blocks) / (blocks * 9)
+    return pair_variance(spread(PAIR), spread(PAIR), 4, 4, m)
 
 
 def positive(form, m, modulated):
@@ -784,9 +763,9 @@ def positive(form, m, modulated):
 VARIANCES = [
     (Polynomial(2, 0.0), Maclaurin(), 6, maclaurin(2, 6)),
     (Polynomial(3, 0.0), Maclaurin(), 4, maclaurin(3, 4)),
-    (Polynomial(2, 0.0), TensorSketch(), 5, tensor_sketch(2, 5)),
-    (Polynomial(2, 0.0), TensorSketch(), 6, tensor_sketch(2, 6)),
-    (Polynomial(3, 0.0), TensorSketch(), 9, tensor_sketch(3, 9)),
+    (Polynomial(2, 0.0), TensorSketch(), 5, tensor_sketch_variance(PAIR, 2, 5)),
+    (Polynomial(2, 0.0), TensorSketch(), 6, tensor_sketch_variance(PAIR, 2, 6)),
+    (Polynomial(3, 0.0), TensorSketch(), 9, tensor_sketch_variance(PAIR, 3, 9)),
     (Polynomial(2, 0.0), PolySketch(), 4, balanced(4)),
     (Polynomial(2, 0.0), PolySketch(), 12, balanced(12)),
     (Polynomial(2, 0.0), PolySketch("independent"), 12, maclaurin(2, 12)),
@@ -880,18 +859,13 @@ def test_planted_fault_series_cut_at_the_width_is_seen():
 # ---- what the maps say of themselves
 
 
-WIDE = [p for p in SKETCHES if "inner=2" not in repr(p[1]) and "inner=4" not in repr(p[1])]
+WIDE = [p for p in SKETCHED if "inner=2" not in repr(p[1]) and "inner=4" not in repr(p[1])]
 
 
 @pytest.mark.parametrize("pair", [p for p in WIDE if p[0] != POWERS[7]], ids=named)
 def test_every_feature_asked_for_is_there_where_no_sketch_is_exact(pair):
     X = np.random.default_rng(0).normal(size=(30, 40)) / 6
     assert draw(*pair, n_features=96, X=X, random_state=0).n_features == 96
-
-
-@pytest.mark.parametrize("pair", [p for p in SKETCHES if p[1] in POSITIVE], ids=named)
-def test_positive_features_are_positive(pair):
-    assert (drawn_sketch(pair)(3 * rows(50)) > 0).all()
 
 
 def test_linear_term_is_exact_where_it_pays():
@@ -952,33 +926,6 @@ def test_sparse_rows_are_not_made_dense(method):
 
 X2 = np.array([[0.8, -0.5], [0.3, 1.1]])
 X3 = np.array([[0.8, -0.5, 0.4], [0.3, 1.1, -0.2]])
-
-
-def degree_two_parts(X):
-    """A = ⟨x, y⟩², B = |x|²|y|² − Σxᵢ²yᵢ² and C = A − Σxᵢ²yᵢ² of two rows."""
-    x, y = X
-    same = float((x * x * y * y).sum())
-    return float(x @ y) ** 2, float(x @ x) * float(y @ y) - same, float(x @ y) ** 2 - same
-
-
-def tensor_sketch_variance(X, p, D):
-    """By cases for each factor: i = j; i ≠ j paired with itself; i ≠ j crossed."""
-    A, B, C = degree_two_parts(X)
-    one = (A + B) ** p + (A + C) ** p - 2 * A**p
-    both = (A + B + C) ** p - (A + B) ** p - (A + C) ** p + A**p
-    return one / D + both * math.gcd(2, D) / D**2
-
-
-def pair_variance(V_L, V_R, P_L, P_R, m):
-    """Of balanced pairs in whole blocks, m = B P_L."""
-    B = m / P_L
-    return V_L * V_R * (P_R - B) / (B * (P_L - 1) * (P_R - 1))
-
-
-def spread(X):
-    """V = |x|²|y|² + ⟨x, y⟩² − 2Σxᵢ²yᵢ²."""
-    _, B, C = degree_two_parts(X)
-    return B + C
 
 
 # ---- TensorSketch: every hash there is
@@ -1275,22 +1222,13 @@ def test_planted_fault_lengths_of_directions_are_seen(order, split):
     assert bias_network(pair[0], maps) < 1 < bias_network(pair[0], faults)
 
 
-def relative_error_network(kernel, Z, X):
-    K = kernel(X)
-    return np.linalg.norm(Z @ Z.T - K) / np.linalg.norm(K)
-
-
 @pytest.mark.parametrize("pair", DEEP, ids=repr)
 def test_deep_features_converge(pair):
     """Sixteen times the width: a quarter of the error, and of the bias less."""
     X = rows(40)
+    K, seeds = pair[0](X), range(8)
     narrow, wide = (
-        np.mean(
-            [
-                relative_error_network(pair[0], drawn_network(pair, seed, width)(X), X)
-                for seed in range(8)
-            ]
-        )
+        np.mean([relative_error(drawn_network(pair, seed, width)(X), K) for seed in seeds])
         for width in (128, 2048)
     )
     assert wide < 0.35 * narrow
