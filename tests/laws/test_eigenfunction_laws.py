@@ -97,9 +97,6 @@ def test_the_first_half_of_twice_the_width_is_the_map(pair):
         assert_close(wide[:, :narrow], drawn(pair, narrow)(X), factor=10)
 
 
-# ---- one map for all: blocks, libraries, precisions, seeds
-
-
 @pytest.mark.parametrize("pair", [*HERMITE[:1], *HERMITE[3:4], *SINES[:1]], ids=named)
 def test_deterministic_maps_of_few_rows_do_not_depend_on_the_seed(pair):
     X = rows(50, seed=8)
@@ -130,9 +127,6 @@ def test_compression_of_all_directions_changes_no_product():
     phi = drawn((Matern(1.5), Compressed(Nystrom(), width=1)))
     psi = drawn((Matern(1.5), Nystrom()))
     assert type(phi) is type(psi)
-
-
-# ---- mehler's formula to 30 digits, Mercer sums by brute force, widths, errors and refusals
 
 
 # ---- Mehler's formula

@@ -216,7 +216,7 @@ def test_positive_features_are_positive(method):
     assert (phi(3 * rows(50)) > 0).all()
 
 
-# ---- laws that every feature map of the gallery obeys
+# ---- Fourier features
 
 
 D = 24
@@ -232,9 +232,6 @@ def drawn_pair(pair, seed=0, n_features=D, X=None):
     kernel, method = pair
     X = rows(40) if X is None else X
     return draw(kernel, method, n_features=n_features, X=X, random_state=seed)
-
-
-# ---- unbiased
 
 
 @pytest.mark.parametrize(
@@ -268,7 +265,7 @@ def test_nystrom_of_rows_that_the_kernel_maps_to_zero():
     assert np.isfinite(Z).all()
 
 
-# ---- one map for all: blocks, libraries, precisions, seeds
+# ---- blocks, and rows far away
 
 
 def in_blocks(phi, X, size):

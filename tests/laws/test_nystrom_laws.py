@@ -223,9 +223,6 @@ def test_names_and_rows_stand_for_the_values_of_landmarks():
     assert Nystrom(rows(4)) == Nystrom(rows(4).tolist()) == Nystrom(Given(rows(4)))
 
 
-# ---- pivots, leverages and clusters by independent routes: enumeration, inverses, loops
-
-
 # ---- pivots: one law
 
 

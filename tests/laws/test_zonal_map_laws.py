@@ -337,9 +337,6 @@ def test_arguments_of_the_method_are_checked(options):
         Gegenbauer(**options)
 
 
-# ---- one map for all: blocks, libraries, precisions, files
-
-
 def test_memory_of_many_orders_is_that_of_the_functions_of_the_rows():
     """Rows times orders times degrees, 3 MB; a matrix of functions by orders by degrees is 1.6 GB."""
     X = sphere(20, 2.0)
@@ -437,11 +434,6 @@ def drawn_mercer(kernel, n_features=D_MERCER, X=None, **options):
     return draw(kernel, MercerHarmonic(**options), n_features=n_features, X=X, random_state=0)
 
 
-def on_sphere(n, radius, d=3, seed=0):
-    X = np.random.default_rng(seed).standard_normal((n, d))
-    return radius * X / np.linalg.norm(X, axis=1, keepdims=True)
-
-
 # ---- below the kernel, and certified
 
 
@@ -500,7 +492,7 @@ def test_enough_blocks_are_the_kernel(kernel):
 
 @pytest.mark.parametrize("radius", [0.5, 2.0, 30.0])
 def test_rows_on_a_sphere_are_recognised(radius):
-    X = on_sphere(300, radius)
+    X = sphere(300, radius)
     kernel = Gaussian(radius / 2)
     phi, told = drawn_mercer(kernel, 121, X=X), MercerHarmonic(radius=radius)
     told = draw(kernel, told, n_features=121, n_inputs=3, random_state=0)
@@ -633,9 +625,6 @@ def test_radii_must_be_known():
 def test_arguments_of_harmonics_are_checked(options):
     with pytest.raises(InvalidInput, match=r"MercerHarmonic: (nodes|radius) must be"):
         MercerHarmonic(**options)
-
-
-# ---- one map for all: blocks, libraries, precisions, files
 
 
 def test_rows_far_away_do_not_lie_on_a_sphere_about_zero():
