@@ -271,8 +271,10 @@ def test_a_fit_logs_its_steps_and_prints_them_if_verbose(cls, caplog, capsys):
 
 def test_each_candidate_of_a_default_fit_is_logged(caplog):
     caplog.set_level("INFO", logger="bochner")
-    rows = np.vstack([X, X[:10] + 1.0])
-    found = bo.KernelRidge(random_state=0).fit(rows, rows[:, 0]).search_
+    rng = np.random.default_rng(11)
+    rows = rng.normal(size=(70, 3))
+    target = rows[:, 0] + 0.1 * rng.normal(size=70)
+    found = bo.KernelRidge(random_state=0).fit(rows, target).search_
     lines = "\n".join(record.getMessage() for record in caplog.records)
     numbers = re.findall(r"Choosing the kernel with (?:\d+) rows: candidate (\d) of (\d): ", lines)
     assert {int(k) for k, n in numbers if n == "3"} == {1, 2, 3}
