@@ -62,10 +62,7 @@ def pytest_collection_modifyitems(items):
         main = item.get_closest_marker("main_cases")
         if main and cases[function] > main.args[0]:
             item.add_marker("slow")
-        if ENGINES & {*item.fixturenames} or item.path.name in {
-            "test_engines.py",
-            "test_held_tables.py",
-        }:
+        if ENGINES & {*item.fixturenames} or item.path.name == "test_engines.py":
             item.add_marker(pytest.mark.xdist_group("engines"))
 
 

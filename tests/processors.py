@@ -24,7 +24,6 @@ PROCESSORS = ("Nehalem", "Sandybridge", "Haswell", "Zen", "SkylakeX", "ARMV8", "
 TESTS = (
     "tests/facts/test_cg.py",
     "tests/facts/test_evidence.py",
-    "tests/facts/test_kernel_evidence.py",
     "tests/facts/test_solvers.py",
     "tests/facts/test_blas.py",
     "tests/laws/test_frozen_answers.py",

@@ -1,22 +1,42 @@
-"""Each loss against its printed formula, and its derivatives against those of the formula."""
+"""Losses: printed formulas, derivatives, and fits against brute force and each other."""
 
 import mpmath
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
+from scipy.optimize import linprog, minimize, minimize_scalar
+from scipy.special import softmax
+from tolerance import assert_close
 
-from bochner import Huber
+from bochner import CustomLoss, Huber, JointLoss
+from bochner.errors import InvalidInput, InvalidType
+from bochner.models._rows import FeatureBlock
 from bochner.solvers.convex.class_losses import Hinge, Logistic, SquaredHinge
+from bochner.solvers.convex.driver import solve
+from bochner.solvers.convex.joint_losses import MultinomialShares
 from bochner.solvers.convex.losses import (
     Absolute,
     BelowZero,
     EpsilonInsensitive,
     GammaDeviance,
+    Loss,
     PoissonDeviance,
     Quantile,
     Squared,
     SquaredEpsilonInsensitive,
+    as_levels,
+    huber_scale,
+    hubers,
 )
+from bochner.solvers.convex.named_losses import NAMES, by_name
+from bochner.solvers.convex.optimum import Convergence
+from bochner.solvers.convex.penalty_path import held_out_path
+from bochner.solvers.convex.problem import Problem, best_constant, best_length, optimum
+from bochner.solvers.convex.smoothing import from_multipliers
+from bochner.solvers.lloyd import in_order
 from bochner.solvers.sgd import CLASS_LOSSES, NUMBER_LOSSES, as_loss
+
+# ==== Each loss against its printed formula, and its derivatives against those of the formula.
 
 
 def ramp(width):
@@ -151,3 +171,373 @@ def test_a_loss_by_name_has_the_numbers_it_is_given(name):
         "perceptron": (0.0, 6.0),
     }[name]
     assert (above, below) == pytest.approx(expected)
+
+
+# ==== Nonsmooth losses and others: against brute force, and against each other.
+
+
+NONSMOOTH = [Absolute(), Quantile(0.2), EpsilonInsensitive(0.3), BelowZero()]
+SMOOTH = [Squared(), Huber(0.4), SquaredEpsilonInsensitive(0.3), PoissonDeviance(), GammaDeviance()]
+N, D = 60, 5
+
+
+def _rounded(y, f):
+    return np.sqrt(1 + ((f - y) ** 2).sum(axis=1))[:, None, None]
+
+
+ROUNDED_DISTANCE = JointLoss(
+    lambda y, f: _rounded(y, f)[:, 0, 0],
+    lambda y, f: (f - y) / _rounded(y, f)[:, 0],
+    lambda y, f: (
+        np.eye(y.shape[1]) / _rounded(y, f)
+        - (f - y)[:, :, None] * (f - y)[:, None] / _rounded(y, f) ** 3
+    ),
+)
+
+
+class Rows:
+    """Features in memory, in blocks of 25 rows."""
+
+    cached = True
+
+    def __init__(self, Z):
+        self.Z, self.n_features = Z, Z.shape[1]
+
+    def __iter__(self):
+        for start in range(0, len(self.Z), 25):
+            yield FeatureBlock(self.Z[start : start + 25], None, None, start)
+
+    def sum(self, summand):
+        return in_order(summand, self)
+
+
+def problem(loss, alpha=0.5, t=1, seed=0, **options):
+    rng = np.random.default_rng(seed)
+    Z = rng.normal(size=(N, D))
+    y = np.exp(0.5 * Z[:, :1] + 0.3 * rng.normal(size=(N, t)))
+    w = rng.uniform(0.5, 2, (N, 1))
+    return Problem(Rows(Z), y, w, loss, alpha, **options)
+
+
+def descend(p, at=None, *, tol=1e-6, max_iter=200):
+    """The minimum with the rows' numbers, by dense Hessians."""
+    return solve(p, at, tol=tol, max_iter=max_iter)
+
+
+def minimise(p, **ask):
+    return optimum(p, descend(p, **ask))
+
+
+def objective(p, theta, target=0):
+    """The objective of one target, from its formula."""
+    f = p.rows.Z @ theta[:-1] + theta[-1]
+    value = p.loss.value(p.y[:, [target]], f[:, None])
+    return (p.w * value).sum() + 0.5 * p.alpha * theta[:-1] @ theta[:-1] + p.drift * theta[-1]
+
+
+def least(p, at, target=0):
+    """Whether no small change of the point lowers the objective, as far as rounding tells."""
+    rng = np.random.default_rng(1)
+    here = objective(p, at, target)
+    moves = (size * rng.normal(size=D + 1) for size in np.repeat([1e-1, 1e-3, 1e-5], 60))
+    if not p.fit_intercept:
+        moves = (np.append(move[:-1], 0) for move in moves)
+    return all(objective(p, at + move, target) >= here - 1e-9 * abs(here) for move in moves)
+
+
+# ---- minima
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("alpha", [1e-3, 0.5, 50.0])
+@pytest.mark.parametrize("loss", NONSMOOTH[:3] + SMOOTH, ids=repr)
+def test_the_minimum_is_that_of_a_general_purpose_minimiser(loss, alpha, intercept):
+    p = problem(loss, alpha, fit_intercept=intercept)
+    found = minimise(p, tol=1e-12)
+    at = np.append(found.coef[:, 0], found.intercept)
+    assert found.outcome.good
+    assert least(p, at)
+    rough = minimize(lambda theta: objective(p, theta * [*np.ones(D), intercept]), 0.9 * at + 0.01)
+    assert found.objective <= rough.fun * (1 + 1e-10)
+    assert_close(found.objective, objective(p, at), factor=100)
+
+
+def test_quantiles_without_penalty_are_a_linear_programme():
+    p = problem(Quantile(0.3), 1e-9)
+    Z = np.column_stack([p.rows.Z, np.ones(N)])
+    w = p.w[:, 0]
+    cost = np.concatenate([np.zeros(D + 1), 0.3 * w, 0.7 * w])
+    equal = np.hstack([Z, np.eye(N), -np.eye(N)])
+    free = [(None, None)] * (D + 1) + [(0, None)] * (2 * N)
+    exact = linprog(cost, A_eq=equal, b_eq=p.y[:, 0], bounds=free)
+    found = minimise(p, tol=1e-12)
+    assert_close(np.append(found.coef[:, 0], found.intercept), exact.x[: D + 1], factor=1e6)
+
+
+def test_the_gap_bounds_what_is_lacking():
+    """Stopped anywhere on the way, the objective is above its least value by the gap at most."""
+    p = problem(EpsilonInsensitive(0.1), 0.1)
+    best = minimise(p, tol=1e-13).objective
+    gaps = []
+    for tol in (0.3, 1e-1, 1e-2, 1e-3):
+        found = minimise(p, tol=tol)
+        slack = 0.2 * tol * found.objective  # the subproblem is solved to a tenth of the tolerance
+        assert best <= found.objective <= best + found.gap + slack
+        gaps.append(found.gap)
+    assert gaps[-1] < gaps[0]
+
+
+def test_multipliers_are_slopes_that_make_the_coefficients():
+    p = problem(EpsilonInsensitive(0.2), 0.3)
+    found = descend(p, tol=1e-13)
+    u, r = found.multipliers, found.fitted - p.y
+    assert_close(found.coef, -p.rows.Z.T @ (p.w * u) / 0.3, factor=1e6)
+    assert abs((p.w * u).sum()) < 1e-9
+    assert np.all(np.abs(u[np.abs(r) < 0.2 - 1e-6]) < 1e-9)
+    assert np.all(np.abs(u[np.abs(r) > 0.2 + 1e-6]) > 1 - 1e-9)
+    again = from_multipliers(p, u)
+    assert_close(again.fitted + found.intercept, found.fitted, factor=1e6)
+
+
+@pytest.mark.parametrize("loss", [Absolute(), Huber(0.3), PoissonDeviance()], ids=repr)
+def test_targets_together_are_targets_apart(loss):
+    p = problem(loss, t=3)
+    together = minimise(p, tol=1e-12)
+    for j in range(3):
+        alone = minimise(Problem(p.rows, p.y[:, [j]], p.w, loss, p.alpha), tol=1e-12)
+        assert_close(together.coef[:, j], alone.coef[:, 0], factor=1e6)
+
+
+def test_a_start_elsewhere_ends_at_the_same_minimum():
+    p = problem(Absolute(), 0.3)
+    cold = descend(p, tol=1e-12)
+    near = descend(problem(Absolute(), 0.5), tol=1e-12)
+    warm = descend(p, near, tol=1e-12)
+    assert_close(warm.coef, cold.coef, factor=1e7)
+
+
+def test_float32_features_end_in_good_time():
+    p = problem(Absolute(), 0.3)
+    single = Problem(Rows(p.rows.Z.astype(np.float32)), p.y, p.w, p.loss, p.alpha)
+    found = minimise(single, tol=1e-15)
+    assert found.outcome.good
+    assert np.abs(found.coef - minimise(p, tol=1e-12).coef).max() < 1e-4
+
+
+def test_out_of_steps_is_said():
+    found = minimise(problem(Absolute(), 1e-3), max_iter=2)
+    assert found.outcome is Convergence.MOST_STEPS
+    assert len(found.history) == 2
+
+
+def test_planted_wrong_slope_is_seen():
+    class Wrong(Huber):
+        def slope(self, y, f):
+            return 1.1 * super().slope(y, f) + 0.05
+
+    p = problem(Wrong(0.4))
+    found = minimise(p)
+    assert not least(p, np.append(found.coef[:, 0], found.intercept))
+
+
+# ---- parts
+
+
+@pytest.mark.parametrize("loss", NONSMOOTH, ids=repr)
+def test_the_smoothed_loss_is_the_least_of_loss_and_square(loss):
+    """The Moreau envelope, by brute force."""
+    y = np.array([[0.4]])
+    for width in (0.3, 2.0):
+        for c in (-3.0, -0.1, 0.2, 0.45, 1.0, 5.0):
+            smooth = loss.smooth(width).value(y, np.array([[c]])).item()
+            best = minimize_scalar(
+                lambda v, c=c, width=width: (
+                    loss.value(y, np.array([[v]])).item() + (v - c) ** 2 / (2 * width)
+                ),
+                bounds=(c - 4, c + 4),
+                options={"xatol": 1e-9},
+            )
+            assert abs(smooth - best.fun) < 1e-7
+
+
+@pytest.mark.parametrize("loss", [BelowZero(0.7), BelowZero()], ids=repr)
+def test_slope_and_curvature_below_zero_are_derivatives(loss):
+    f = np.array([[-2.0], [-0.5], [-0.1], [0.3]])
+    y, h = np.zeros_like(f), 1e-5
+    numeric = (loss.value(y, f + h) - loss.value(y, f - h)) / (2 * h)
+    assert np.abs(numeric - loss.slope(y, f)).max() < 1e-9
+    numeric = (loss.slope(y, f + h) - loss.slope(y, f - h)) / (2 * h)
+    assert np.abs(numeric - loss.curvature(y, f)).max() < 1e-9
+
+
+@pytest.mark.parametrize("loss", NONSMOOTH[:3] + SMOOTH, ids=repr)
+def test_the_best_constant_is_best(loss):
+    p = problem(loss)
+    b = best_constant(loss, p.y, p.w)
+    here = (p.w * loss.value(p.y, np.full_like(p.y, b))).sum()
+    for step in (-0.1, -1e-3, 1e-3, 0.1):
+        there = (p.w * loss.value(p.y, np.full_like(p.y, b + step))).sum()
+        assert there >= here - 1e-10
+
+
+def test_the_best_constants_of_a_joint_loss_are_best_together():
+    """Shares have their weighted means, by softmax; distances what a search without slopes finds."""
+    rng = np.random.default_rng(0)
+    y, w = rng.dirichlet([1, 2, 4], N), rng.uniform(0, 2, (N, 1))
+    b = best_constant(MultinomialShares(), y, w)
+    assert_allclose(softmax(b), np.average(y, axis=0, weights=w[:, 0]), atol=1e-6)
+    y = rng.standard_t(3, (N, 3)) + np.array([0.0, 5.0, -3.0])
+    b = best_constant(ROUNDED_DISTANCE, y, w)
+    total = lambda b: w[:, 0] @ np.sqrt(1 + ((b - y) ** 2).sum(axis=1))
+    best = minimize(total, y.mean(axis=0), method="Nelder-Mead", tol=1e-9)
+    assert_allclose(b, best.x, atol=1e-4)
+
+
+def test_lengths_are_found_far_and_near_and_through_overflow():
+    def slope(t):
+        with np.errstate(over="ignore"):
+            return np.array([t[0] - 300.0, np.exp(np.minimum(1e4 * t[1], 800)) - 2, t[2] + 1])
+
+    far, near, none = best_length(slope, 3)
+    assert abs(far - 300) < 31
+    assert abs(near - np.log(2) * 1e-4) < 1e-4
+    assert none == 0
+
+
+@pytest.mark.parametrize("at", [1e-2, 3e-5, 1e-7])
+def test_a_length_is_found_before_a_jump_of_many_powers_of_ten(at):
+    first = -1e-4
+    slope = lambda length: np.where(length < at, first, first + 1e6 * (length - at))
+    (found,) = best_length(slope, 1)
+    assert abs(slope(found)) <= 0.1 * abs(first)
+
+
+def test_thresholds_of_targets_are_losses_of_targets():
+    y, f = np.random.default_rng(0).normal(size=(2, 50, 2))
+    both, c = hubers([0.3, 1.0]), (Huber(0.3), Huber(1.0))
+    for part in ("value", "slope", "curvature"):
+        columns = [getattr(c[j], part)(y[:, j], f[:, j]) for j in (0, 1)]
+        assert_close(getattr(both, part)(y, f), np.stack(columns, axis=1))
+    assert hubers([0.3]) == Huber(0.3)
+
+
+def test_the_scale_of_huber_solves_its_equation():
+    r = np.random.default_rng(0).standard_t(2, (400, 1))
+    w = np.random.default_rng(1).uniform(0, 2, (400, 1))
+    sigma = huber_scale(r, w, 1.35)
+    assert_close((w * np.minimum((r / sigma) ** 2, 1.35**2)).sum() / w.sum(), 1.0, factor=100)
+
+
+# ---- penalty and steps
+
+
+def test_the_path_takes_the_penalty_of_least_left_out_loss():
+    p = problem(Absolute())
+    left_out = np.arange(N)[:, None] % 3 == np.arange(2)
+    path, at = held_out_path(p, left_out)
+    share = np.tile(p.w, (1, 2))[~left_out].sum() / (2 * p.w.sum())
+    errors = []
+    for alpha in path.alphas[::4]:
+        for k in range(2):
+            out = left_out[:, k]
+            w = np.where(out, 0, p.w[:, 0])[:, None]
+            found = minimise(Problem(p.rows, p.y, w, p.loss, share * alpha), tol=1e-9)
+            f = p.rows.Z @ found.coef + found.intercept
+            constant = best_constant(p.loss, p.y, w)
+            total = (p.w[out] * np.abs(p.y - f)[out]).sum()
+            most = (p.w[out] * np.abs(p.y - constant)[out]).sum()
+            errors.append(total / most)
+    mean = np.reshape(errors, (-1, 2)).mean(axis=1)
+    assert np.abs(path.errors[::4] / mean - 1).max() < 0.02
+    assert path.alpha == path.alphas[path.best]
+    assert at.coef.shape == (D, 1)
+    assert str(path).splitlines()[0].split() == ["alpha", "error"]
+
+
+def test_errors_within_the_tube_are_no_reason_for_a_smaller_penalty():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (300, 1))
+    Z = np.cos(x * np.arange(1, 13) + np.arange(12))
+    y, w = np.sin(3 * x), np.ones((300, 1))
+    left_out = (np.arange(300) % 3 == 0)[:, None]
+    epsilon = 0.05
+    path, _ = held_out_path(Problem(Rows(Z), y, w, EpsilonInsensitive(epsilon), 1.0), left_out)
+    constant = best_constant(EpsilonInsensitive(epsilon), y, np.where(left_out, 0.0, w))
+    unfitted = np.maximum(np.abs(y - constant) - epsilon, 0)[left_out].mean()
+    assert path.none == pytest.approx(1e-3 * epsilon / unfitted)
+    assert path.errors[path.best] <= 1.0001 * path.errors.min() + path.none
+    assert len(path.errors) == path.best + 5 < 18  # four more in vain
+    assert np.all(path.errors[: path.best] > 1.0001 * path.errors.min() + path.none)
+    assert held_out_path(Problem(Rows(Z), y, w, Absolute(), 1.0), left_out)[0].none == 0
+
+
+def test_columns_that_are_repeated_keep_their_levels():
+    twice = np.array([0, 1, 0, 1])
+    assert Quantile((0.1, 0.9)).at(twice) == Quantile((0.1, 0.9, 0.1, 0.9))
+    assert Huber((1.0, 2.0)).at(twice) == Huber((1.0, 2.0, 1.0, 2.0))
+    assert Quantile((0.3,)).at(twice) == Quantile((0.3,))
+    assert Absolute().at(twice) == Absolute()
+
+
+# ---- refusals
+
+
+def square(y, f):
+    return (y - f) ** 2
+
+
+def square_slope(y, f):
+    return 2 * (f - y)
+
+
+def square_curvature(y, f):
+    return 2 + 0 * (f - y)
+
+
+def test_a_loss_of_ones_own_is_the_loss_it_is():
+    p = problem(CustomLoss(square, square_slope, square_curvature), 1.0)
+    twice = minimise(p, tol=1e-12)
+    assert_close(twice.coef, minimise(problem(Squared(), 0.5), tol=1e-12).coef, factor=1e4)
+    assert isinstance(p.loss, Loss)
+
+
+@pytest.mark.parametrize(
+    ("functions", "message"),
+    [
+        ((square, square, square_curvature), r"'mine': slope must be the derivative of value"),
+        ((square, square_slope, square_slope), r"curvature must be the derivative of slope"),
+        (
+            (
+                lambda y, f: -square(y, f),
+                lambda y, f: -square_slope(y, f),
+                lambda y, f: -square_curvature(y, f),
+            ),
+            r"must be convex, its curvature zero or above; got -2 at",
+        ),
+        ((lambda y, f: y * f * np.nan, square_slope, square_curvature), r"value must be finite"),
+        ((lambda y, f: 1.0, square_slope, square_curvature), r"one number for each of y and f"),
+    ],
+)
+def test_what_is_no_convex_loss_is_refused(functions, message):
+    with pytest.raises(InvalidInput, match=message):
+        CustomLoss(*functions, name="mine")
+
+
+def test_what_is_no_function_is_refused():
+    with pytest.raises(InvalidType, match=r"must be functions of \(y, f\); got 'square'"):
+        CustomLoss("square", square_slope, square_curvature)
+
+
+def test_losses_by_name_and_value():
+    for name in NAMES:
+        assert isinstance(by_name(name), Loss)
+    assert by_name("quantile", (0.2, 0.8)) == Quantile((0.2, 0.8))
+    assert by_name(Huber(2.0)) == Huber(2.0)
+    with pytest.raises(InvalidInput, match=r"loss must be one of 'squared', .*; got 'l2'"):
+        by_name("l2")
+
+
+@pytest.mark.parametrize("bad", [0.0, 1.0, (0.5, 0.5), (0.9, 0.1), (), (0.2, 1.2)])
+def test_levels_that_are_none_are_refused(bad):
+    with pytest.raises(InvalidInput, match=r"quantiles must lie between 0 and 1"):
+        as_levels(bad)

@@ -1,4 +1,6 @@
-"""Gaussian processes by nearest neighbours: laws of few rows, and fits, each by a slow route too."""
+"""Gaussian processes by nearest neighbours: laws of few rows, fits, plans and defaults."""
+
+import math
 
 import numpy as np
 import pytest
@@ -6,9 +8,12 @@ from scipy.stats import multivariate_normal
 
 import bochner as bo
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.kernels import Columns, Gaussian, Linear, Matern
+from bochner.kernels import Columns, Exponential, Gaussian, Linear, Matern
 from bochner.landmarks import Given
 from bochner.solvers.neighbours import condition
+
+# ==== Gaussian processes by nearest neighbours: laws of few rows, and fits, each by a slow route too.
+
 
 KERNELS = [Matern(1.5, 0.3), 2.0 * Matern(0.5, (0.4, 0.2)), Gaussian(0.3) + Columns(Matern(2.5), 1)]
 
@@ -322,3 +327,236 @@ def test_what_needs_features_is_refused():
         _ = found.moments_
     with pytest.raises(AttributeError, match="has no features"):
         _ = found.map_
+
+
+# ==== Nearest neighbours in plans: when they are listed, what they find with more rows, who fits them.
+
+
+KERNEL = Matern(1.5, 0.3)
+
+
+def rough(n, d=2, seed=0):
+    """A draw of the process by waves of its spectral density, with little noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 1, (n, d))
+    W = rng.standard_normal((d, 2000)) / np.sqrt(rng.chisquare(3, 2000) / 3) / 0.3
+    f = np.cos(X @ W + rng.uniform(0, 2 * math.pi, 2000)).sum(axis=1) * (2 / 2000) ** 0.5
+    return X, f + 0.01 * rng.standard_normal(n)
+
+
+def planned(n, d=2, **given):
+    asked = {"kernel": KERNEL, "widths": [32], "random_state": 0} | given
+    return bo.plan(*rough(n, d), **asked)
+
+
+def of_neighbours(plan):
+    return [fit for fit in plan.fits if fit.solver == "neighbours"]
+
+
+@pytest.fixture
+def many_rows_are_few(monkeypatch):
+    monkeypatch.setattr("bochner.models.gaussian_process.rough.FEWEST_ROWS", 251)
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "kernel", "listed"),
+    [(300, 2, KERNEL, 1), (250, 2, KERNEL, 0), (300, 5, KERNEL, 0), (300, 2, Linear() + 1.0, 0)],
+)
+def test_neighbours_are_listed_of_many_rows_and_few_columns(
+    n, d, kernel, listed, many_rows_are_few
+):
+    found = planned(n, d, kernel=kernel)
+    assert len(of_neighbours(found)) == listed
+    assert found.choice.solver != "neighbours"
+    assert ("a process alone" in str(found)) == bool(listed)
+
+
+def test_another_choice_is_a_gaussian_process(many_rows_are_few):
+    found = planned(300).with_choice(bo.NearestNeighbours())
+    assert found.reason == (
+        "A Gaussian process on the 40 nearest neighbours of each row: as asked."
+    )
+    model = found.estimator()
+    assert isinstance(model, bo.GaussianProcessRegressor)
+    assert model.method == bo.NearestNeighbours()
+    assert model.kernel == KERNEL
+    assert found.with_choice(solver="neighbours").choice == found.choice
+
+
+def test_neighbours_that_are_named_are_chosen_and_others_planned_beside_them():
+    alone = planned(300, methods=[bo.NearestNeighbours(20)])
+    assert [fit.n_features for fit in alone.fits] == [20]
+    assert alone.choice.solver == "neighbours"
+    assert alone.choice.seconds == pytest.approx(sum(alone.choice.steps.values()))
+    both = planned(300, methods=["nystrom", bo.NearestNeighbours(20)])
+    assert [fit.solver for fit in both.fits] == ["moments float64", "neighbours"]
+
+
+@pytest.mark.statistical
+def test_errors_of_more_rows_are_those_of_nearer_neighbours():
+    """Of 500 rows left out each mean square is known within 6 %: both errors within a fifth."""
+    method, (X, y) = [bo.NearestNeighbours(20)], rough(4000)
+    given = {"methods": method, "random_state": 0}
+    told = bo.plan(X[:1000], y[:1000], KERNEL, n_rows=4000, **given).choice
+    few, many = (bo.plan(X[:n], y[:n], KERNEL, **given).choice for n in (1000, 4000))
+    assert few.error > 1.3 * many.error
+    assert told.error == pytest.approx(many.error, rel=0.2)
+
+
+# ==== Neighbours in the place of features: where a default takes them, and what it says of them.
+
+
+KERNEL_ROUGH = Exponential(0.5)
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """More than 250 rows are many, and 24 features are what a default makes."""
+    monkeypatch.setattr("bochner.models.gaussian_process.regressor.DIRECT_ROWS", 250)
+    monkeypatch.setattr("bochner.models.gaussian_process.rough.FEWEST_ROWS", 251)
+    monkeypatch.setattr("bochner.selection.chosen.WIDTH", 24)
+
+
+def rough_draws(n=900, d=4, seed=0, targets=()):
+    """Draws of the process, with little noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 1, (n, d))
+    root = np.linalg.cholesky(KERNEL_ROUGH(X) + 1e-4 * np.eye(n))
+    return X, root @ rng.standard_normal((n, *targets))
+
+
+def smooth(n=900, d=4, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 1, (n, d))
+    return X, X @ np.arange(1, d + 1) + rng.standard_normal(n)
+
+
+def process_rough(kernel=KERNEL_ROUGH, **options):
+    return bo.GaussianProcessRegressor(kernel, random_state=0, **options)
+
+
+def by_neighbours(model):
+    return isinstance(model.choice_.method, bo.NearestNeighbours)
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.main_cases(1)
+@pytest.mark.parametrize("d", [2, 4])
+def test_rough_functions_of_few_columns_are_kriged_from_neighbours(d):
+    """As they are by the method itself; the reason has the errors of rows left out, by hand."""
+    X, y = rough_draws(d=d)
+    new = np.random.default_rng(1).uniform(0, 1, (50, d))
+    found = process_rough().fit(X, y)
+    assert by_neighbours(found)
+    given = process_rough(method=bo.NearestNeighbours(), lengthscale="loo").fit(X, y)
+    for a, b in zip(
+        found.predict(new, return_std=True), given.predict(new, return_std=True), strict=True
+    ):
+        np.testing.assert_array_equal(a, b)
+    reason = found.choice_.reason
+    assert reason.startswith(
+        "NearestNeighbours(): rows left out are predicted from their 40 nearest"
+    )
+    assert reason.endswith('method="auto" takes features.')
+    own = np.argsort(found.sample_.priority, kind="stable")[512:]
+    errors = [error_without(X, y, i, found.noise_variance_ / found.amplitude_) for i in own]
+    said = float(reason.split("errors of ")[1].split()[0])
+    assert said == pytest.approx(np.sqrt(np.mean(np.square(errors))) / y[own].std(), rel=0.01)
+    features = process_rough(method="auto").fit(X, y)
+    before = float(reason.split("against ")[1].split()[0])
+    assert said < 0.95 * before
+    assert np.std(features.predict(new) - found.predict(new)) > 0
+
+
+def error_without(X, y, i, share):
+    """Return the error of ordinary kriging of a row from the forty nearest others."""
+    order = np.argsort(((X - X[i]) ** 2).sum(axis=1), kind="stable")
+    near = order[order != i][:40]
+    A = np.ones((41, 41))
+    A[:40, :40] = KERNEL_ROUGH(X[near]) + share * np.eye(40)
+    A[40, 40] = 0
+    weights = np.linalg.solve(A, np.append(KERNEL_ROUGH(X[near], X[i : i + 1])[:, 0], 1))
+    return y[i] - weights[:40] @ y[near]
+
+
+@pytest.mark.usefixtures("few")
+def test_smooth_functions_keep_features():
+    X, y = smooth()
+    found, features = (
+        process_rough(Gaussian(2.0), **o).fit(X, y) for o in ({}, {"method": "auto"})
+    )
+    assert not by_neighbours(found)
+    assert found.choice_.reason == features.choice_.reason
+    np.testing.assert_array_equal(found.predict(X), features.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("d", "options"),
+    [
+        (5, {}),
+        (4, {"method": "auto"}),
+        (4, {"n_features": 24}),
+        (4, {"precision": "float64"}),
+        (4, {"kernel": Linear()}),
+        (4, {"kernel": "gaussian", "metric": "learned"}),
+    ],
+    ids=["five columns", "auto", "features", "precision", "not stationary", "metric"],
+)
+def test_what_has_features(d, options):
+    X, y = rough_draws(d=d)
+    assert not by_neighbours(process_rough(**options).fit(X, y))
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.slow
+def test_a_default_chooses_among_rough_families():
+    X, y = rough_draws()
+    found = process_rough("auto").fit(X, y)
+    assert by_neighbours(found)
+    new, _ = rough_draws(100, seed=5)
+    assert np.isfinite(found.predict(new, return_std=True)).all()
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.slow
+def test_lengthscales_of_a_kernel_by_name_are_those_that_suit_neighbours():
+    """Features that cannot follow the function take another lengthscale for noise."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 1, (900, 3))
+    y = np.sin(12 * X[:, 0]) * np.cos(9 * X[:, 1]) + np.sin(8 * X[:, 2])
+    found, features = (process_rough("matern32", **o).fit(X, y) for o in ({}, {"method": "auto"}))
+    assert by_neighbours(found)
+    assert found.kernel_ != features.kernel_
+    held = process_rough(features.kernel_, method=bo.NearestNeighbours()).fit(X, y)
+    new = rng.uniform(0, 1, (500, 3))
+    f = np.sin(12 * new[:, 0]) * np.cos(9 * new[:, 1]) + np.sin(8 * new[:, 2])
+    assert np.std(found.predict(new) - f) < 0.9 * np.std(held.predict(new) - f)
+
+
+@pytest.mark.usefixtures("few")
+def test_few_rows_in_memory_and_constant_targets_keep_features(monkeypatch):
+    X, y = rough_draws()
+    assert not by_neighbours(process_rough().fit(X, np.ones(len(y))))
+    monkeypatch.setattr("bochner.models.gaussian_process.rough.MOST_CELLS", 1000)
+    assert not by_neighbours(process_rough().fit(X, y))
+
+
+@pytest.mark.usefixtures("few")
+def test_intervals_files_blocks_and_further_rows_are_served(tmp_path):
+    X, y = rough_draws(targets=(2,))
+    new, _ = rough_draws(60, seed=3)
+    found = process_rough().fit(X[:800], y[:800])
+    assert by_neighbours(found)
+    mean, lower, upper = found.predict_interval(new, 0.9)
+    assert np.all((lower < mean) & (mean < upper))
+    bo.save(found, tmp_path / "m.bochner")
+    again = bo.load(tmp_path / "m.bochner")
+    assert again.choice_.reason == found.choice_.reason
+    np.testing.assert_array_equal(again.predict(new), found.predict(new))
+    blocks = process_rough().fit_blocks(bo.Blocks.from_arrays(X[:800], y[:800], block_rows=93))
+    np.testing.assert_allclose(blocks.predict(new), found.predict(new), rtol=1e-8)
+    with pytest.raises(InvalidInput, match=r"has no functions\. Fit with a method that makes"):
+        found.sample_functions(2)
+    more = found.partial_fit(X[800:], y[800:])
+    assert more.rows_seen_ == 900
+    assert by_neighbours(more)

@@ -1,5 +1,6 @@
-"""Model files: the same bits come back, and nothing else is ever taken for a model."""
+"""Model files, pickles and files of skops: the same bits come back, and nothing else is taken."""
 
+import copy
 import json
 import os
 import pathlib
@@ -11,8 +12,10 @@ import tracemalloc
 import warnings
 import zipfile
 from dataclasses import dataclass, replace
+from importlib import import_module
 
 import forging
+import joblib
 import numpy as np
 import pytest
 import scipy.sparse
@@ -20,9 +23,10 @@ from safetensors import safe_open
 from safetensors.numpy import save as safetensors_bytes
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import bochner as bo
-from bochner import KernelFeatures, KernelRidge, Moments, Schema
+from bochner import KernelFeatures, KernelRidge, Moments, Schema, models
 from bochner.errors import DataFileError, InvalidType, ModelFileError, SolutionWarning
 from bochner.kernels import (
     Cauchy,
@@ -43,6 +47,9 @@ from bochner.persist.known import RENAMED, is_estimator, name_of, stored_classes
 from bochner.persist.validate import require_arrays
 from bochner.persist.values import NamedArrays, decode, encode
 from bochner.solvers.ridge.solution import Outcome, Path, Solution
+
+# ==== Model files: the same bits come back, and nothing else is ever taken for a model.
+
 
 RNG = np.random.default_rng(20)
 X = RNG.normal(size=(160, 3))
@@ -814,3 +821,125 @@ def test_loading_warns_of_nothing(model, path):
     with warnings.catch_warnings():
         warnings.simplefilter("error", SolutionWarning)
         bo.load(path)
+
+
+# ==== Pickles of estimators come back in the version that wrote them, and are refused by others.
+
+
+X_PICKLES = np.random.default_rng(0).normal(size=(60, 2))
+Y_PICKLES = np.sin(X_PICKLES[:, 0])
+
+
+@pytest.fixture
+def by_another(monkeypatch):
+    """As if what is pickled from here on were by another version."""
+    module = import_module("bochner.models._pickles")
+
+    def write(value, dump):
+        with monkeypatch.context() as there:
+            there.setattr(module, "__version__", "0.0.9")
+            return dump(value)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in models.__all__ if hasattr(getattr(models, name), "get_params")]
+)
+def test_a_pickle_opens_in_the_version_that_wrote_it_and_in_no_other(name, by_another):
+    model = getattr(models, name)()
+    again = pickle.loads(pickle.dumps(model))
+    assert vars(again).keys() == vars(model).keys()
+    message = (
+        f"{name}: a pickle opens in the version of bochner that wrote it; this is "
+        f"{bo.__version__}, and the pickle is by 0.0.9. Fit again, and keep models with bochner.save"
+    )
+    with pytest.raises(ModelFileError, match=message):
+        pickle.loads(by_another(model, pickle.dumps))
+
+
+def test_a_file_of_joblib_with_a_pipeline_is_refused_too(tmp_path, by_another):
+    ridge = bo.KernelRidge("gaussian", n_features=8, random_state=0)
+    model = make_pipeline(StandardScaler(), ridge).fit(X_PICKLES, Y_PICKLES)
+    path = tmp_path / "model.joblib"
+    joblib.dump(model, path)
+    np.testing.assert_array_equal(joblib.load(path).predict(X_PICKLES), model.predict(X_PICKLES))
+    by_another(model, lambda value: joblib.dump(value, path))
+    with pytest.raises(ModelFileError, match="KernelRidge: a pickle opens in the version"):
+        joblib.load(path)
+
+
+def test_a_pickle_that_says_no_version_is_refused():
+    with pytest.raises(ModelFileError, match="the pickle is by one that says no version"):
+        bo.KernelRidge().__setstate__({"kernel": "auto"})
+
+
+def test_copies_have_the_same_attributes():
+    model = bo.KernelRidge("gaussian", n_features=8, random_state=0).fit(X_PICKLES, Y_PICKLES)
+    for twin in (copy.copy(model), copy.deepcopy(model)):
+        assert vars(twin).keys() == vars(model).keys()
+        np.testing.assert_array_equal(twin.predict(X_PICKLES), model.predict(X_PICKLES))
+
+
+# ==== Files of skops: every learner comes back as it was, by the types that are named to be trusted.
+
+
+skops_io = pytest.importorskip("skops.io")
+
+X_SKOPS = np.random.default_rng(0).normal(size=(80, 2))
+Y_SKOPS, CLASSES = X_SKOPS[:, 0] + X_SKOPS[:, 1] ** 2, X_SKOPS[:, 0] > 0
+WORDS = np.where(CLASSES, "right", "left")
+OPTIONS = dict(n_features=16, random_state=0)
+MODELS = {
+    "ridge": lambda: bo.KernelRidge(**OPTIONS).fit(X_SKOPS, Y_SKOPS),
+    "ridge of a sum": lambda: bo.KernelRidge(
+        Gaussian() + 0.5 * Matern(1.5), method="nystrom", **OPTIONS
+    ).fit(X_SKOPS, Y_SKOPS),
+    "exact": lambda: bo.KernelRidge(method="exact", random_state=0).fit(X_SKOPS, Y_SKOPS),
+    "ridge classifier": lambda: bo.KernelRidgeClassifier(**OPTIONS).fit(X_SKOPS, WORDS),
+    "process": lambda: bo.GaussianProcessRegressor(**OPTIONS).fit(X_SKOPS, Y_SKOPS),
+    "svc": lambda: bo.SVC(probability=True, **OPTIONS).fit(X_SKOPS, CLASSES),
+    "logistic": lambda: bo.LogisticRegression(method="hermite", **OPTIONS).fit(X_SKOPS, CLASSES),
+    "svr": lambda: bo.SVR(**OPTIONS).fit(X_SKOPS, Y_SKOPS),
+    "regressor": lambda: bo.KernelRegressor(**OPTIONS).fit(X_SKOPS, Y_SKOPS),
+    "one class": lambda: bo.OneClassSVM(**OPTIONS).fit(X_SKOPS),
+    "descent": lambda: bo.KernelSGDRegressor(**OPTIONS).fit(X_SKOPS, Y_SKOPS),
+    "descent of classes": lambda: bo.KernelSGDClassifier(**OPTIONS).fit(X_SKOPS, CLASSES),
+    "components": lambda: bo.KernelPCA(2, fit_inverse_transform=True, **OPTIONS).fit(X_SKOPS),
+    "means": lambda: bo.KernelKMeans(2, **OPTIONS).fit(X_SKOPS),
+    "features": lambda: bo.KernelFeatures(method="hermite", **OPTIONS).fit(X_SKOPS),
+    "correlations": lambda: bo.KernelCCA(1, **OPTIONS).fit(X_SKOPS, X_SKOPS[:, :1] ** 2),
+    "pipeline": lambda: make_pipeline(StandardScaler(), bo.KernelRidge(**OPTIONS)).fit(
+        X_SKOPS, Y_SKOPS
+    ),
+    "not fitted": lambda: bo.KernelRidge(Gaussian(0.5)),
+}
+
+
+def answers(model):
+    if not hasattr(model, "fit_") and not hasattr(model, "steps"):
+        return repr(model)
+    return (model.predict if hasattr(model, "predict") else model.transform)(X_SKOPS).tolist()
+
+
+@pytest.mark.main_cases(7)
+@pytest.mark.parametrize("name", MODELS)
+def test_a_learner_comes_back_as_it_was(name):
+    model = MODELS[name]()
+    wanted = answers(model)
+    again = skops_io.loads(skops_io.dumps(model), trusted=bo.export.TRUSTED)
+    assert type(again) is type(model)
+    assert answers(again) == wanted
+
+
+def test_what_was_asked_for_before_comes_back_too():
+    model = bo.KernelRidge(**OPTIONS).fit(X_SKOPS, Y_SKOPS)
+    wanted = model.certificate_.epsilon
+    again = skops_io.loads(skops_io.dumps(model), trusted=bo.export.TRUSTED)
+    assert again.certificate_.epsilon == wanted
+    assert again.solution_.outcome is model.solution_.outcome
+
+
+def test_without_the_list_nothing_of_ours_is_built():
+    with pytest.raises(skops_io.exceptions.UntrustedTypesFoundException, match="bochner"):
+        skops_io.loads(skops_io.dumps(MODELS["ridge"]()))

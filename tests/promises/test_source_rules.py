@@ -1,19 +1,21 @@
-"""Rules that are read off the source: layers of imports, values, and how fits are stored.
-
-Layers are the contracts of import-linter in ``pyproject.toml``; imports of optional packages and
-of SciPy's decompositions are rules of ruff there. The other rules are in the table ``RULES``.
-"""
+"""Rules that are read off the source, and shapes that signatures state."""
 
 import ast
+import json
+import os
 import subprocess
 import sys
 from collections import Counter
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import checked_shapes
 import pytest
 
 import bochner
+
+# ==== Rules that are read off the source: layers of imports, values, and how fits are stored.
+
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(bochner.__file__).parent
@@ -184,3 +186,28 @@ def test_a_planted_fault_is_found(rule):
 def test_no_two_classes_share_a_name():
     names = Counter(n.name for t in TREES.values() for n in t.body if isinstance(n, ast.ClassDef))
     assert [name for name, count in names.items() if count > 1] == []
+
+
+# ==== Arrays have the shapes that signatures state.
+
+
+@pytest.mark.slow
+def test_arrays_have_the_shapes_that_signatures_state():
+    """Public calls of every kind on small data, and one planted fault, in a process of their own.
+
+    Checking is a fifth of the time of a test: ``BOCHNER_CHECK_SHAPES=1 make test`` checks all.
+    """
+    done = subprocess.run(
+        [sys.executable, checked_shapes.__file__],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout)
+    planted = found["wrong"].pop("planted")
+    assert "parameters of bochner._core.blas.product" in planted
+    assert found["wrong"] == {}
+    assert found["checked"] > 700

@@ -18,7 +18,7 @@ BUILT = Path("out/sanitizers/bochner")
 TESTS = (
     "tests/facts/test_native.py",
     "tests/facts/test_hadamard.py",
-    "tests/facts/test_symmetric.py",
+    "tests/facts/test_cg.py",
     "tests/facts/test_zonal_kernels.py",
     "tests/laws/test_random_feature_laws.py",
 )

@@ -1,6 +1,7 @@
-"""Every learner from the command line: fitted, asked for its predictions, and judged."""
+"""Commands: every learner, maps, plans, what is inside a model file."""
 
 import json
+import sys
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,11 @@ from sklearn.metrics import log_loss, roc_auc_score
 import bochner as bo
 from bochner.cli.arguments import LEARNERS
 from bochner.cli.running import run
+from bochner.data.writers import write_table
 from bochner.report.render import number
+
+# ==== Every learner from the command line: fitted, asked for its predictions, and judged.
+
 
 N = 90
 QUICK = ("--columns", "a,c", "--features", "8", "--lengthscale", "1", "--method", "orthogonal")
@@ -269,3 +274,269 @@ def test_what_a_learner_cannot_do_is_said(folder, capsys, options, code, sentenc
     assert run(words) == code
     assert sentence in " ".join(capsys.readouterr().err.split())
     assert not (folder / "x").exists()
+
+
+# ==== bochner fit --coords and bochner map: from a table of stations to a field and its picture.
+
+
+xarray = pytest.importorskip("xarray")
+
+
+@pytest.fixture(scope="module")
+def at(tmp_path_factory):
+    """A folder with a table of stations, and a process fitted to it."""
+    at = tmp_path_factory.mktemp("map")
+    rng = np.random.default_rng(0)
+    lon, lat = rng.uniform(5, 15, 300), rng.uniform(47, 55, 300)
+    t = 15 - (lat - 47) + np.sin(lon) + 0.1 * rng.standard_normal(300)
+    write_table(
+        at / "stations.csv", {"t": t, "lon": lon, "name": np.arange(300), "lat": lat}
+    )
+    fit = ["fit", f"{at}/stations.csv", "--target", "t", "--coords", "lon,lat"]
+    assert run([*fit, "--out", f"{at}/m.bochner", "--quiet"]) == 0
+    return at
+
+
+@pytest.mark.slow
+def test_coordinates_stand_for_a_process(at, tmp_path, monkeypatch):
+    model = bo.load(at / "m.bochner")
+    assert isinstance(model, bo.GaussianProcessRegressor)
+    assert (model.method, model.kernel) == (None, "matern32")
+    assert list(model.feature_names_in_) == ["lon", "lat"]
+    monkeypatch.chdir(tmp_path)
+    fit = ["fit", f"{at}/stations.csv", "--target", "t", "--coords", "lon,lat", "--quiet"]
+    assert run([*fit, "--model", "ridge", "--kernel", "gaussian", "--method", "grid"]) == 0
+    model = bo.load("m.bochner")
+    assert isinstance(model, bo.KernelRidge)
+    assert (model.method, model.kernel) == ("grid", "gaussian")
+
+
+def test_the_field_holds_mean_and_deviation_at_the_places(at, tmp_path, capsys):
+    out = tmp_path / "field.nc"
+    assert run(["map", f"{at}/m.bochner", "--out", str(out), "--places", "9", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    model = bo.load(at / "m.bochner")
+    with xarray.open_dataset(out, engine="scipy") as field:
+        lon, lat = field["lon"].values, field["lat"].values
+        mean, std = model.predict_grid(lon=lon, lat=lat, return_std=True)
+        np.testing.assert_allclose(field["t"], mean)
+        np.testing.assert_allclose(field["t_deviation"], std)
+        assert field["t"].dims == ("lon", "lat")
+    assert facts["places"] == 81
+    assert facts["mean"] == [float(mean.min()), float(mean.max())]
+    assert (tmp_path / "field.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_goes_where_it_is_told(at, tmp_path, capsys):
+    out, picture = tmp_path / "field.nc", tmp_path / "here.svg"
+    named = ["--out", str(out), "--picture", str(picture), "--places", "5"]
+    assert run(["map", f"{at}/m.bochner", *named]) == 0
+    assert "<svg" in picture.read_text()
+    assert "places" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--coords", "lon,lat", "--columns", "lon"], "--coords and --columns both name"),
+        (["--coords", "lon,lat,name,t"], "--coords names one to three columns; got 4"),
+    ],
+    ids=["columns", "four"],
+)
+def test_coordinates_that_say_nothing_are_refused(
+    at, tmp_path, capsys, options, sentence
+):
+    fit = ["fit", f"{at}/stations.csv", "--target", "t", "--out", str(tmp_path / "m")]
+    assert run([*fit, *options]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_models_that_have_no_map_are_refused(at, tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    X, out = rng.standard_normal((40, 3)), str(tmp_path / "f.nc")
+    bo.save(bo.KernelRidge(n_features=8, random_state=0).fit(X, X[:, 0]), tmp_path / "ridge")
+    assert run(["map", str(tmp_path / "ridge"), "--out", out]) == 2
+    assert "must hold a process of one or two coordinates" in capsys.readouterr().err
+    process = bo.GaussianProcessRegressor(n_features=8, random_state=0).fit(X, X[:, 0])
+    bo.save(process, tmp_path / "three")
+    assert run(["map", str(tmp_path / "three"), "--out", out]) == 1
+    assert "one target over one or two coordinates; got 3 columns" in capsys.readouterr().err
+
+
+def test_without_xarray_it_is_said(at, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "xarray", None)
+    assert run(["map", f"{at}/m.bochner", "--out", str(tmp_path / "f.nc")]) == 1
+    assert "bochner map writes NetCDF with xarray, not installed here" in capsys.readouterr().err
+
+
+# ==== bochner plan: what it prints, in words and in JSON, and what it refuses.
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    folder, rng = tmp_path_factory.mktemp("plan"), np.random.default_rng(0)
+    a = rng.normal(size=200)
+    rows = pd.DataFrame({"a": a, "c": rng.choice(["red", "green"], 200), "y": np.sin(2 * a)})
+    rows.to_parquet(folder / "rows.parquet")
+    return folder / "rows.parquet"
+
+
+def told(capsys, table, *options):
+    code = run(
+        [
+            "plan",
+            str(table),
+            "--kernel",
+            "gaussian",
+            "--lengthscale",
+            "1",
+            "--widths",
+            "8,16",
+            *options,
+        ]
+    )
+    return code, capsys.readouterr()
+
+
+def test_plan_prints_a_table_and_the_reason(table, capsys):
+    code, out = told(capsys, table, "--target", "y")
+    assert code == 0, out.err
+    lines = out.out.splitlines()
+    assert lines[0].startswith("Gaussian(lengthscale=1.0), 200 rows of 3 columns; any time and")
+    assert [line for line in lines if line.startswith(">")]
+    assert [line for line in lines if line.startswith(">")][-1].startswith("> The exact kernel, by")
+
+
+def test_plan_gives_all_numbers_as_json(table, capsys):
+    code, out = told(
+        capsys, table, "--target", "y", "--seconds", "100", "--memory", "1e9", "--json"
+    )
+    facts = json.loads(out.out)
+    assert code == 0
+    assert (facts["rows"], facts["columns"]) == (200, 3)
+    assert facts["choice"] in facts["fits"]
+    assert facts["choice"]["seconds"] < 100
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "sentence"),
+    [
+        ((), 2, "Missing option '--target'"),
+        (("--target", "z"), 1, "z"),
+        (("--target", "c"), 1, "target 'c' must hold numbers; got text ('green', 'red')"),
+        (("--target", "y", "--seconds", "-3"), 2, "-3"),
+        (("--target", "y", "--seconds", "1e-9"), 1, "no fit is predicted to take at most"),
+        (("--target", "y", "--memory", "10"), 1, "no fit is predicted to take at most"),
+        (("--target", "y", "--widths", "8,x"), 2, "whole numbers separated by commas"),
+        (("--target", "y", "--kernel", "best"), 2, "best"),
+    ],
+)
+def test_plan_says_what_is_wrong(table, capsys, options, code, sentence):
+    found, out = told(capsys, table, *options)
+    assert found == code
+    assert sentence in out.err
+    assert "Traceback" not in out.err
+
+
+# ==== What is inside a model file, errors as JSON, and completion in shells.
+
+
+@pytest.fixture(scope="module")
+def table_cli_show():
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=120)
+    return pd.DataFrame(
+        {
+            "a": a,
+            "same": a,
+            "when": pd.date_range("2020-01-01", periods=120, freq="D"),
+            "city": rng.choice(["x", "y"], 120),
+            "y": a**2 + 0.1 * rng.normal(size=120),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory, table_cli_show):
+    """A model file of columns of all kinds, one left out."""
+    path = tmp_path_factory.mktemp("show") / "m.bochner"
+    table_cli_show.to_csv(path.with_suffix(".csv"), index=False)
+    line = ["fit", str(path.with_suffix(".csv")), "--target", "y", "--out", str(path), "--quiet"]
+    assert run([*line, "--set", "effort=low", "--set", "alpha=0.01"]) == 0
+    return path
+
+
+def test_show_says_what_the_fit_was(model, capsys):
+    assert run(["show", str(model), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    found = bo.load(model)
+    assert facts["model"] == "KernelRidge"
+    assert (facts["rows"], facts["alpha"]) == (120, found.alpha_)
+    assert facts["kernel"] == repr(found.kernel_)
+    assert facts["targets"] == ["y"]
+    assert facts["parameters"] == {"alpha": "0.01", "effort": "'low'", "random_state": "0"}
+    assert facts["bytes"] == model.stat().st_size
+
+
+def test_show_prints_the_candidates_that_were_compared(tmp_path, table_cli_show, capsys):
+    rows = table_cli_show[["a", "city"]]
+    found = bo.KernelRidge(random_state=0).fit(rows, table_cli_show["y"])
+    bo.save(found, tmp_path / "m.bochner")
+    assert run(["show", str(tmp_path / "m.bochner")]) == 0
+    assert str(found.search_) in capsys.readouterr().out
+    assert run(["show", str(tmp_path / "m.bochner"), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["search"]
+    assert [c["rank"] for c in shown] == list(range(1, len(found.search_.compared) + 1))
+    assert sum(c["chosen"] for c in shown) == 1
+
+
+def test_show_says_what_columns_become(model, capsys):
+    assert run(["show", str(model)]) == 0
+    told = capsys.readouterr().out
+    assert "column       a: number\n" in told
+    assert "column       same: left out (the same as another column)\n" in told
+    assert "column       city: becomes city=x, city=y\n" in told
+    assert "when: becomes when (days)" in told
+
+
+def test_show_of_many_columns_ends(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(60, 45)), columns=[f"c{i}" for i in range(45)])
+    blocks = bo.Blocks.from_table(X.assign(y=X["c0"]), target="y")
+    bo.save(bo.KernelRidge("linear", random_state=0).fit_blocks(blocks), tmp_path / "m")
+    assert run(["show", str(tmp_path / "m")]) == 0
+    told = capsys.readouterr().out
+    assert "column       c39: number\ncolumn       and 5 more\n" in told
+
+
+def test_show_of_no_learner_says_what_it_is(tmp_path, capsys):
+    bo.save(
+        bo.draw(bo.kernels.Gaussian(), bo.Fourier(), n_features=8, n_inputs=2), tmp_path / "map"
+    )
+    assert run(["show", str(tmp_path / "map"), "--json"]) == 0
+    assert "Fourier" in json.loads(capsys.readouterr().out)["model"]
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "kind", "sentence"),
+    [
+        (("show", "nowhere"), 1, "ModelFileError", "there is no such file"),
+        (("show",), 2, "UsageError", "Missing argument 'MODEL'"),
+        (("fit", "nowhere.csv", "--target", "y", "--out", "m"), 1, "", "nowhere.csv"),
+    ],
+)
+def test_errors_are_json_where_it_is_asked_for(line, code, kind, sentence, tmp_path, capsys):
+    assert run([*line, "--json"]) == code
+    told = json.loads(capsys.readouterr().out)
+    assert told["exit_code"] == code
+    assert kind in told["kind"]
+    assert sentence in told["error"]
+
+
+def test_a_command_is_completed(monkeypatch, capsys):
+    monkeypatch.setenv("_BOCHNER_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "bochner sh")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    with pytest.raises(SystemExit, match="0"):
+        run([])
+    assert "plain,show" in capsys.readouterr().out

@@ -1,0 +1,696 @@
+"""Fourier grids and harmonics: rows given, periods, the matrix of the rows, plans."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import bochner as bo
+from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features import Fourier
+from bochner.kernels import (
+    Columns,
+    Constant,
+    Exponential,
+    Gaussian,
+    Linear,
+    Mahalanobis,
+    Matern,
+    OnSphere,
+    Periodic,
+    RationalQuadratic,
+)
+from bochner.kernels import RationalQuadratic as RQ
+from bochner.selection.gridded import most_waves, waves_for
+
+# ==== Rows that grids and harmonics are given: those that are served, and what is said of others.
+
+
+GRID = {"kernel": Gaussian(0.4), "method": bo.FourierGrid(1e-6)}
+GLOBE = {"kernel": OnSphere("gaussian", 40.0), "method": bo.SphericalHarmonics(12)}
+
+
+def places(n=80, d=2, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 1, (n, d))
+    return X, np.sin(4 * X[:, 0]) + 0.1 * rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("given", [GRID, GLOBE], ids=["grid", "globe"])
+def test_rows_at_one_place_are_one_row_of_more_weight(given):
+    X, y = places()
+    twice = bo.KernelRidge(**given, alpha=0.5).fit(np.repeat(X, 2, axis=0), np.repeat(y, 2))
+    once = bo.KernelRidge(**given, alpha=0.5).fit(X, y, np.full(80, 2.0))
+    np.testing.assert_allclose(twice.predict(X), once.predict(X), atol=1e-6)
+    apart = np.append(y, 1.0 + y[:1]), np.vstack([X, X[:1]])
+    process = bo.GaussianProcessRegressor(**given, noise=0.1, amplitude=1.0).fit(apart[1], apart[0])
+    assert np.isfinite(process.predict(X, return_std=True)).all()
+
+
+@pytest.mark.parametrize("open_", ["amplitude", "noise", "both"])
+def test_one_row_is_a_process_that_passes_near_it(open_):
+    """Of one row that is its own mean nothing is left: no degree of freedom, and no amplitude."""
+    box, X, y = ((0.0, 1.0), (0.0, 1.0)), np.array([[0.3, 0.6]]), np.array([2.5])
+    given = {"amplitude": {"noise": 0.1}, "noise": {"amplitude": 1.0}, "both": {}}[open_]
+    model = bo.GaussianProcessRegressor(
+        Gaussian(0.4), method=bo.FourierGrid(1e-6, box), **given
+    ).fit(X, y)
+    mean, std = model.predict(np.array([[0.3, 0.6], [0.9, 0.1]]), return_std=True)
+    np.testing.assert_allclose(mean, 2.5)
+    assert np.isfinite(std).all()
+    assert np.isfinite([model.amplitude_, model.noise_variance_]).all()
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.5])
+def test_one_row_about_a_known_mean_is_the_exact_law(noise):
+    """f(x) given y at x' is normal of mean a² k y/(a² + σ²) and variance a² − a⁴ k²/(a² + σ²)."""
+    box, X, y = ((0.0, 1.0), (0.0, 1.0)), np.array([[0.3, 0.6]]), np.array([2.5])
+    model = bo.GaussianProcessRegressor(
+        Gaussian(0.4),
+        method=bo.FourierGrid(1e-8, box),
+        noise=noise,
+        amplitude=2.0,
+        fit_intercept=False,
+    ).fit(X, y)
+    new = np.array([[0.3, 0.6], [0.5, 0.2], [0.9, 0.9]])
+    mean, std = model.predict(new, return_std=True)
+    k = Gaussian(0.4)(new, X)[:, 0]
+    np.testing.assert_allclose(mean, 2 * k * 2.5 / (2 + noise), atol=1e-6)
+    np.testing.assert_allclose(std**2, 2 - 4 * k**2 / (2 + noise), atol=1e-6)
+    open_ = bo.GaussianProcessRegressor(
+        Gaussian(0.4), method=bo.FourierGrid(1e-8, box), fit_intercept=False
+    ).fit(X, y)
+    assert open_.amplitude_ + open_.noise_variance_ == pytest.approx(2.5**2, rel=1e-3)
+
+
+def test_rows_that_are_all_at_one_place_have_no_box():
+    X, y = np.full((20, 2), 0.5), np.arange(20.0)
+    with pytest.raises(InvalidInput, match=r"one value 0\.5. Drop that column, or give a box"):
+        bo.KernelRidge(**GRID).fit(X, y)
+    model = bo.KernelRidge(**GLOBE, alpha=1.0).fit(X, y)
+    assert model.predict(X[:1])[0] == pytest.approx(9.5)
+
+
+@pytest.mark.parametrize("Learner", [bo.KernelRidge, bo.GaussianProcessRegressor])
+def test_many_columns_are_told_what_to_use(Learner):
+    with pytest.raises(UnsupportedKernel, match=r"one to three columns; got 4.*Columns\(kernel"):
+        Learner(**GRID).fit(*places(d=4))
+
+
+def test_short_lengthscales_say_how_large_and_what_a_tolerance_would_do():
+    X, y = places()
+    with pytest.raises(InvalidInput) as refused:
+        bo.KernelRidge(Matern(0.5, 0.01), method=bo.FourierGrid(1e-4)).fit(X, y)
+    said = str(refused.value)
+    assert "FourierGrid: tolerance=0.0001 takes" in said
+    assert " x " in said
+    assert "No tolerance up to 0.5 takes under a million waves. Or take" in said
+    assert "Or take a longer lengthscale, a smoother kernel, Nystrom(), or for a Gaussian" in said
+    assert said.endswith("process NearestNeighbours(), which has no grid.")
+    with pytest.raises(InvalidInput, match=r"tolerance=0\.\d+ takes [\d,]+ x [\d,]+\. Or take"):
+        bo.KernelRidge(Matern(1.5, 0.02), method=bo.FourierGrid(1e-9)).fit(X, y)
+
+
+@pytest.mark.parametrize("given", [GRID, GLOBE], ids=["grid", "globe"])
+@pytest.mark.parametrize("Learner", [bo.KernelRidge, bo.GaussianProcessRegressor])
+def test_missing_and_infinite_numbers_are_refused(Learner, given):
+    X, y = places()
+    for bad in (np.nan, np.inf):
+        rows, target = X.copy(), y.copy()
+        rows[3, 1] = target[3] = bad
+        with pytest.raises(ValueError, match=r"NaN|infinity|inf"):
+            Learner(**given).fit(rows, y)
+        with pytest.raises(ValueError, match=r"NaN|infinity|inf"):
+            Learner(**given).fit(X, target)
+
+
+def test_latitudes_beyond_the_poles_are_refused_by_fits_and_predictions():
+    X, y = places()
+    far = np.array([[95.0, 10.0]])
+    said = r"latitude, the first column, must lie within -90 to 90 degrees; got 95\."
+    with pytest.raises(InvalidInput, match=said):
+        bo.KernelRidge(**GLOBE).fit(np.vstack([X, far]), np.append(y, 0.0))
+    model = bo.GaussianProcessRegressor(**GLOBE).fit(X, y)
+    with pytest.raises(InvalidInput, match=said):
+        model.predict(far)
+    with pytest.raises(InvalidInput, match=said):
+        model.predict_grid(lat=[95.0], lon=[10.0])
+
+
+# ---- what waves leave out
+
+
+@pytest.mark.parametrize(
+    ("d", "kernel", "tolerance"),
+    [
+        (1, Matern(0.5, 0.1), 0.02),
+        (2, Matern(2.5, 0.2), 0.02),
+        (2, RationalQuadratic(2.0, 0.2), 0.02),
+    ],
+    ids=["rough", "plane", "long tails"],
+)
+def test_deviations_have_what_waves_leave_out(d, kernel, tolerance):
+    """At a tolerance of two hundredths, those of waves alone would be off by more."""
+    X, y = places(1000, d)
+    new, _ = places(100, d, 1)
+    process = bo.GaussianProcessRegressor(
+        kernel, method=bo.FourierGrid(tolerance), noise=0.09, amplitude=1.0, fit_intercept=False
+    ).fit(X, y)
+    _, std = process.predict(new, return_std=True)
+    K, k = kernel(X) + 0.09 * np.eye(1000), kernel(new, X)
+    exact = np.sqrt(1 - np.einsum("ij,ji->i", k, np.linalg.solve(K, k.T)))
+    off = lambda found: np.sqrt(np.mean((found / exact - 1) ** 2))
+    assert off(std) < 0.02
+    left_out = 1 - process.map_.variances.sum()
+    assert off(np.sqrt(std**2 - left_out)) > 2 * off(std)
+    _, cov = process.predict(new[:10], return_cov=True)
+    np.testing.assert_allclose(np.diag(cov), std[:10] ** 2, rtol=1e-3)
+
+
+def test_open_noise_gives_what_waves_leave_out_to_the_function():
+    X, y = places(300, 1)
+    process = bo.GaussianProcessRegressor(Matern(0.5, 0.3), method=bo.FourierGrid(0.05)).fit(X, y)
+    left_out = process.amplitude_ * (1 - process.map_.variances.sum())
+    found = process.evidence_.noise[0]
+    assert process.noise_variance_ == pytest.approx(max(found - left_out, 0.0))
+    assert left_out > 0
+    _, of_new = process.predict(X[:5], return_std=True, include_noise=True)
+    _, of_f = process.predict(X[:5], return_std=True)
+    np.testing.assert_allclose(of_new**2 - of_f**2, process.noise_variance_, atol=1e-12)
+
+
+# ==== Periodic kernels on Fourier grids: alone, times kernels that decay, beside them; exact twins.
+
+
+SEASON, DAY, LONG = Periodic(0.31, 0.8), Periodic(0.1, 0.7), Periodic(7.0, 1.0)
+
+KERNELS = {
+    "periodic": (1, SEASON, 1e-10),
+    "of a long period": (1, LONG, 1e-8),
+    "sharp": (1, Periodic(0.3, 0.1), 1e-6),
+    "quasi-periodic": (1, Gaussian(0.5) * DAY, 1e-8),
+    "quasi-periodic Matern": (1, Matern(1.5, 0.4) * SEASON, 1e-4),
+    "beside a Matern": (1, Matern(1.5, 0.3) + 0.5 * DAY, 1e-4),
+    "beside, of a long period": (1, Matern(2.5, 0.3) + 2 * LONG, 1e-4),
+    "two periods": (1, Matern(1.5, 0.3) + DAY + 0.3 * Periodic(0.02), 1e-3),
+    "periods of no common multiple": (1, DAY + Periodic(0.1 * 2**0.5), 1e-3),
+    "beside long tails": (1, RQ(0.7, 0.1) + DAY, 1e-8),
+    "times long tails": (1, RQ(0.7, 0.1) * DAY, 1e-8),
+    "both": (1, Gaussian(1.0) * DAY + Matern(1.5, 0.2) + 2 * Periodic(0.05), 1e-3),
+    "power": (1, 0.5 * (DAY + Constant(0.3)) ** 2, 1e-6),
+    "another column": (2, Columns(Matern(2.5, 0.4), (0,)) * Columns(DAY, (1,)), 1e-4),
+    "of two": (2, Matern(2.5, 0.5) + Columns(DAY, (1,)), 1e-2),
+    "periods of both": (2, Periodic((0.1, 0.31), (1.0, 0.6)), 1e-8),
+}
+CASES = pytest.mark.parametrize(("d", "kernel", "tolerance"), KERNELS.values(), ids=KERNELS)
+
+
+def rows(n, d, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 1, (n, d))
+    X[:2] = [[0.0] * d, [1.0] * d]
+    y = np.sin(2 * math.pi * X[:, -1] / 0.1) + np.cos(4 * X[:, 0]) + 0.2 * rng.standard_normal(n)
+    return X, y
+
+
+def exact(kernel, X, y, new, alpha):
+    n = len(X)
+    K, one = kernel(X) + alpha * np.eye(n), np.ones((n, 1))
+    solved = np.linalg.solve(np.block([[K, one], [one.T, 0]]), np.append(y, 0))
+    return kernel(new, X) @ solved[:-1] + solved[-1]
+
+
+def whole_map(kernel, X, tolerance):
+    """All waves that a tolerance takes."""
+    return bo.draw(kernel, bo.FourierGrid(tolerance), n_features=1 << 20, X=X)
+
+
+@CASES
+def test_periodic_kernels_are_met_within_the_tolerance(d, kernel, tolerance):
+    X, _ = rows(60, d)
+    phi = whole_map(kernel, X, tolerance)
+    K, found = kernel(X), phi(X) @ phi(X).T
+    assert np.abs(found - K).max() <= tolerance * K[0, 0]
+    assert phi.error <= tolerance
+    # one wave of weight less, and it is not the kernel
+    heaviest = int(np.argmax((phi(X) ** 2).sum(axis=0)))
+    fewer = np.delete(phi(X), heaviest, axis=1)
+    assert np.abs(fewer @ fewer.T - K).max() > 10 * tolerance * K[0, 0]
+
+
+@CASES
+def test_predictions_are_those_of_the_exact_process(d, kernel, tolerance):
+    X, _ = rows(400, d)
+    new, _ = rows(60, d, 5)
+    drawn = np.random.default_rng(2).standard_normal((2, 400))
+    y = np.linalg.cholesky(kernel(X) + 1e-9 * np.eye(400)) @ drawn[0] + 0.08**0.5 * drawn[1]
+    mean = exact(kernel, X, y, new, 0.08)
+    model = bo.KernelRidge(kernel, method=bo.FourierGrid(tolerance), alpha=0.08).fit(X, y)
+    error = np.linalg.norm(model.predict(new) - mean) / np.linalg.norm(mean)
+    assert error <= tolerance
+
+
+@pytest.mark.parametrize("name", ["periodic", "beside a Matern", "two periods", "another column"])
+def test_periods_go_on_beyond_the_box(name):
+    """Where the rest is forgotten; the exact process of an intercept that is known."""
+    d, kernel, tolerance = KERNELS[name]
+    X, y = rows(300, d)
+    new, _ = rows(40, d, 5)
+    new[:, -1] += np.where(np.arange(40) % 2, 23.0, -11.0)
+    K = kernel(X) + 0.08 * np.eye(300)
+    mean = kernel(new, X) @ np.linalg.solve(K, y)
+    asked = {"method": bo.FourierGrid(tolerance), "alpha": 0.08, "fit_intercept": False}
+    model = bo.KernelRidge(kernel, **asked).fit(X, y)
+    off = np.linalg.norm(model.predict(new) - mean) / np.linalg.norm(mean)
+    # a kernel that decays is below a hundredth there, and not zero
+    assert off <= (tolerance if name in ("periodic", "another column") else 0.03)
+
+
+def test_deviations_are_those_of_the_exact_process():
+    X, y = rows(500, 1)
+    new, _ = rows(50, 1, 5)
+    kernel, law = Matern(2.5, 0.3) + 0.5 * DAY, {"noise": 0.08, "amplitude": 1.0}
+    full = bo.GaussianProcessRegressor(kernel, method=bo.ExactKernel(), **law).fit(X, y)
+    grid = bo.GaussianProcessRegressor(kernel, method=bo.FourierGrid(1e-5), **law).fit(X, y)
+    for found, true in zip(*(m.predict(new, return_std=True) for m in (grid, full)), strict=True):
+        np.testing.assert_allclose(found, true, atol=1e-3)
+
+
+def test_rows_of_any_cycle_may_come_where_a_kernel_is_periodic_alone():
+    X, y = rows(300, 1)
+    late = X + 0.31 * np.arange(300)[:, None]
+    whole = bo.KernelRidge(SEASON, method=bo.FourierGrid(1e-6), alpha=0.1).fit(
+        np.concatenate([X, late]), np.concatenate([y, y])
+    )
+    first = bo.KernelRidge(SEASON, method=bo.FourierGrid(1e-6), alpha=0.1).fit(X, y)
+    first.partial_fit(late, y)
+    new, _ = rows(50, 1, 5)
+    np.testing.assert_allclose(first.predict(new), whole.predict(new), atol=1e-5)
+    assert first.map_.n_features < 40
+
+
+def test_other_lengthscales_and_files_keep_periods(tmp_path):
+    X, y = rows(300, 1)
+    kernel = Matern(1.5, 0.3) + 0.5 * DAY
+    model = bo.KernelRidge(kernel, method=bo.FourierGrid(1e-3), alpha=0.1).fit(X, y)
+    phi = model.map_
+    np.testing.assert_allclose(phi.variances_of(kernel), phi.variances, atol=1e-15)
+    bo.save(model, tmp_path / "m.bochner")
+    new = np.array([[0.3], [9.77]])
+    np.testing.assert_array_equal(bo.load(tmp_path / "m.bochner").predict(new), model.predict(new))
+    np.testing.assert_allclose(phi(new) @ phi(X).T, phi.matrix(np.vstack([new, X]), 1e-9)[:2, 2:])
+
+
+@pytest.mark.slow
+def test_many_rows_of_a_season_have_a_grid_by_themselves():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 40, (10_000, 1))
+    y = np.sin(2 * math.pi * X[:, 0]) + 0.1 * X[:, 0] + 0.2 * rng.standard_normal(10_000)
+    kernel = 10 * Matern(2.5, 20.0) + Gaussian(30.0) * Periodic(1.0)
+    model = bo.GaussianProcessRegressor(kernel).fit(X, y)
+    assert isinstance(model.choice_.method, bo.FourierGrid)
+    new = rng.uniform(0, 40, (100, 1))
+    f = np.sin(2 * math.pi * new[:, 0]) + 0.1 * new[:, 0]
+    # noise of 0.2 over some sixty numbers: √(60/10,000) of it, with a margin of three
+    assert np.sqrt(np.mean((model.predict(new) - f) ** 2)) < 3 * 0.2 * (60 / 10_000) ** 0.5
+
+
+def test_the_common_period_is_the_least_one():
+    X, _ = rows(50, 1)
+    for periods, common in (((0.25, 1.0), 1.0), ((4.0, 6.0), 12.0), ((365.25, 7.0), 10227.0)):
+        phi = whole_map(Periodic(periods[0]) + Periodic(periods[1]), X, 1e-6)
+        assert 2 * math.pi / phi.spacing[0] == pytest.approx(common)
+
+
+def test_what_has_no_common_period_is_refused():
+    X, y = rows(50, 1)
+    kernel = Periodic(1.0) + Periodic(2**0.5)
+    with pytest.raises(UnsupportedKernel, match=r"got 1, 1\.41421 of column 0.*Round them, take a"):
+        bo.KernelRidge(kernel, method=bo.FourierGrid(1e-10), alpha=1.0).fit(100 * X, y)
+    turned = Mahalanobis(Periodic(1.0), ((1.0,),))
+    with pytest.raises(UnsupportedKernel, match="requires a stationary kernel with a spectral"):
+        bo.KernelRidge(turned, method=bo.FourierGrid(1e-3), alpha=1.0).fit(X, y)
+
+
+# ==== Processes on more waves than rows: by the matrix of the rows, beside the exact process.
+
+
+pytest.importorskip("finufft")
+
+KERNEL, TOLERANCE = Matern(1.5, 0.1), 1e-3
+
+
+def some(n=300, noise=0.02, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 1, (n, 2))
+    f = np.sin(9 * X[:, 0]) * np.cos(7 * X[:, 1])
+    return X, f + noise * rng.standard_normal(n)
+
+
+def both(X, y, w=None, **given):
+    grid, exact = (
+        bo.GaussianProcessRegressor(KERNEL, method=method, random_state=0, **given).fit(X, y, w)
+        for method in (bo.FourierGrid(TOLERANCE), "exact")
+    )
+    assert grid.map_.n_features > 20_000
+    return grid, exact
+
+
+def apart(found, true):
+    return np.linalg.norm(found - true) / np.linalg.norm(true)
+
+
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("noise", [0.02, 0.5])
+def test_deviations_are_those_of_the_exact_process_by_rows(noise, centred):
+    """By rows where noise is small and waves would take long, and where waves solve."""
+    X, y = some(noise=noise)
+    new, _ = some(50, seed=1)
+    given = {"noise": noise**2, "amplitude": 0.5, "fit_intercept": centred}
+    grid, exact = both(X, y, **given)
+    (mean, std), (true, deviation) = (m.predict(new, return_std=True) for m in (grid, exact))
+    assert apart(mean, true) < TOLERANCE
+    np.testing.assert_allclose(std, deviation, rtol=1e-6)
+    many, _ = some(200, seed=2)
+    found, asked = (m.predict(many, return_std=True)[1] for m in (grid, exact))
+    np.testing.assert_allclose(found, asked, rtol=1e-6)
+    covariance = [m.predict(new, return_cov=True)[1] for m in (grid, exact)]
+    np.testing.assert_allclose(*covariance, atol=1e-6 * covariance[1].max())
+
+
+def test_noise_and_amplitude_are_those_of_the_largest_evidence():
+    """Of all targets, with weights: the same numbers as the exact process, and the same means."""
+    X, y = some()
+    Y = np.stack([y, X[:, 0] - y**2], axis=1)
+    w = np.random.default_rng(1).uniform(0.5, 2, len(y))
+    grid, exact = both(X, Y, w, noise="evidence")
+    np.testing.assert_allclose(grid.noise_variance_, exact.noise_variance_, rtol=1e-2)
+    np.testing.assert_allclose(grid.amplitude_, exact.amplitude_, rtol=1e-2)
+    new, _ = some(80, seed=1)
+    (mean, std), (true, deviation) = (m.predict(new, return_std=True) for m in (grid, exact))
+    assert apart(mean, true) < 2 * TOLERANCE
+    np.testing.assert_allclose(std, deviation, rtol=1e-2)
+
+
+@pytest.mark.slow
+@pytest.mark.statistical
+def test_deviations_of_very_many_places_are_of_draws(monkeypatch):
+    """Of 128 functions beside as many of a known law: 6 % at most; false alarms of 6 σ: 2e-9."""
+    X, y = some(noise=0.5)
+    model, _ = both(X, y, noise=0.25, amplitude=0.5)
+    new, _ = some(200, seed=2)
+    by_rows = model.predict(new, return_std=True)[1]
+    monkeypatch.setattr("bochner.models.grid_rows.MOST_PRODUCTS", 1.0)
+    by_draws = model.predict(new, return_std=True)[1]
+    ratio = by_draws / by_rows
+    assert 0 < np.abs(ratio - 1).max() < 6 / np.sqrt(2 * 128)
+
+
+def test_files_and_copies_hold_the_rows_and_no_factor(tmp_path):
+    X, y = some()
+    model, _ = both(X, y, noise="evidence")
+    new, _ = some(80, seed=1)
+    expected = model.predict(new, return_std=True)
+    bo.save(model, tmp_path / "m.bochner")
+    for again in (bo.load(tmp_path / "m.bochner"), pickle.loads(pickle.dumps(model))):
+        assert set(vars(again.fit_)) == set(again.fit_.__dataclass_fields__)
+        assert "few" not in vars(again.fit_.summed)
+        for found, before in zip(again.predict(new, return_std=True), expected, strict=True):
+            np.testing.assert_allclose(found, before, rtol=1e-6)
+
+
+def test_smooth_kernels_and_coarse_tolerances_are_solved_by_waves():
+    X, y = some(noise=0.5)
+    for kernel, tolerance in ((Gaussian(0.3), 1e-4), (Matern(0.5, 0.3), 0.1)):
+        model = bo.GaussianProcessRegressor(
+            kernel, method=bo.FourierGrid(tolerance), noise=0.25, amplitude=0.5
+        ).fit(X, y)
+        assert model.fit_.summed.few is None
+
+
+# ==== Waves in the place of features: where "auto", plan and compare take them, and what they find.
+
+
+pytest.importorskip("finufft")
+
+KERNEL_GRIDDED = Gaussian(0.4)
+
+
+def table(n=400, d=2, seed=0, noise=0.1):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 1, (n, d))
+    return X, np.sin(5 * X[:, 0]) + np.cos(4 * X[:, -1]) + noise * rng.standard_normal(n)
+
+
+def globe(n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    X = np.stack([np.rad2deg(np.arcsin(rng.uniform(-1, 1, n))), rng.uniform(-180, 180, n)], axis=1)
+    return X, np.cos(np.deg2rad(X[:, 0])) + 0.1 * rng.standard_normal(n)
+
+
+def sums_waves(model):
+    return isinstance(model.choice_.method, bo.FourierGrid | bo.SphericalHarmonics)
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """More than 250 rows are many."""
+    for where in ("ridge.routes", "gaussian_process.regressor"):
+        monkeypatch.setattr(f"bochner.models.{where}.DIRECT_ROWS", 250)
+    monkeypatch.setattr("bochner.selection.gridded.FEWEST_ROWS", 251)
+
+
+# ---- which waves
+
+
+def test_few_columns_and_many_rows_have_a_grid():
+    X, _ = table(500)
+    found = waves_for(KERNEL_GRIDDED, X, 100_000)
+    assert found.method == bo.FourierGrid(1e-3)
+    assert found.map.error <= 1e-3
+    waves = f"{found.map.n_features:,} waves"
+    assert found.reason.startswith("FourierGrid(tolerance=0.001): 100,000 rows of 2 columns are")
+    assert waves in found.reason
+    assert "up to 2,047 take the place of features." in found.reason
+    one = waves_for(KERNEL_GRIDDED, X[:, :1], 100_000)
+    assert "rows of 1 column are summed" in one.reason
+    assert found.map.error == pytest.approx(
+        np.abs(found.map.matrix(X, 1e-9) - KERNEL_GRIDDED(X)).max(), 2
+    )
+
+
+def test_rough_kernels_have_a_coarser_grid_of_so_many_rows_or_none():
+    X, _ = table(500)
+    lengths = np.geomspace(0.5, 0.005, 12)
+    for n in (200_000, 10**6):
+        found = [waves_for(Matern(1.5, length), X, n) for length in lengths]
+        tolerances = [c and c.method.tolerance for c in found]
+        fine = tolerances.count(1e-3)
+        coarse, coarsest = tolerances.count(1e-2), tolerances.count(3e-2)
+        assert fine > 0
+        assert coarse > 0
+        taken = [1e-3] * fine + [1e-2] * coarse + [3e-2] * coarsest
+        assert tolerances == taken + [None] * (12 - len(taken))
+        assert all(c.map.n_features <= most_waves(n) for c in found if c)
+
+
+def test_waves_that_are_few_enough_grow_with_the_rows():
+    found = [most_waves(n) for n in (10**4, 2**17 - 1, 2**17, 2**18, 10**9)]
+    assert found == [2047, 2047, 2**15, 2**16, 2**18]
+
+
+def test_kernels_of_the_globe_have_harmonics():
+    X, _ = globe()
+    found = waves_for(OnSphere("matern32", 20.0), X, 200_000)
+    assert isinstance(found.method, bo.SphericalHarmonics)
+    assert found.map.error <= 1e-3
+    coarser = bo.SphericalHarmonics(found.method.degree - 1)
+    assert bo.draw(OnSphere("matern32", 20.0), coarser, n_features=10**6, X=X).error > 1e-3
+    assert "rows of the globe are summed as" in found.reason
+    assert waves_for(OnSphere("exponential", 0.5), X, 100_000) is None
+
+
+@pytest.mark.parametrize(
+    ("kernel", "d", "n"),
+    [
+        (KERNEL_GRIDDED, 2, 8192),
+        (KERNEL_GRIDDED, 4, 10**5),
+        (Linear(), 2, 10**5),
+        (Exponential(1e-4), 2, 10**5),
+    ],
+    ids=["few rows", "many columns", "no spectral density", "too rough"],
+)
+def test_what_has_features(kernel, d, n):
+    assert waves_for(kernel, table(300, d)[0], n) is None
+
+
+def test_sparse_rows_constant_columns_and_no_finufft_have_features(monkeypatch):
+    X, _ = table(300)
+    assert waves_for(KERNEL_GRIDDED, sparse.csr_array(X), 10**5) is None
+    assert waves_for(KERNEL_GRIDDED, X * [1, 0], 10**5) is None
+    monkeypatch.setattr("bochner.selection.gridded.is_fast", lambda: False)
+    assert waves_for(KERNEL_GRIDDED, X, 10**5) is None
+
+
+# ---- learners
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_ridge_regression_is_that_of_the_kernel_itself(few, d):
+    X, y = table(400, d)
+    new, _ = table(60, d, 1)
+    model = bo.KernelRidge(KERNEL_GRIDDED, alpha=0.3, random_state=0).fit(X, y)
+    assert sums_waves(model)
+    assert model.choice_.method == bo.FourierGrid(1e-3 if d < 3 else 3e-2)
+    K = np.block([[KERNEL_GRIDDED(X) + 0.3 * np.eye(400), np.ones((400, 1))], [np.ones(400), 0]])
+    solved = np.linalg.solve(K, np.append(y, 0))
+    by_hand = KERNEL_GRIDDED(new, X) @ solved[:-1] + solved[-1]
+    within = 3 * model.choice_.method.tolerance
+    assert np.linalg.norm(model.predict(new) - by_hand) < within * np.linalg.norm(by_hand)
+    given = bo.KernelRidge(KERNEL_GRIDDED, method=model.choice_.method, alpha=0.3, random_state=0)
+    np.testing.assert_allclose(model.predict(new), given.fit(X, y).predict(new), rtol=1e-12)
+
+
+def test_a_process_is_that_of_the_kernel_itself(few):
+    X, y = table()
+    new, _ = table(60, seed=1)
+    given = {"noise": 0.01, "amplitude": 2.0, "fit_intercept": False}
+    model = bo.GaussianProcessRegressor(KERNEL_GRIDDED, random_state=0, **given).fit(X, y)
+    assert sums_waves(model)
+    mean, std = model.predict(new, return_std=True)
+    K, k = 2 * KERNEL_GRIDDED(X) + 0.01 * np.eye(400), 2 * KERNEL_GRIDDED(new, X)
+    np.testing.assert_allclose(mean, k @ np.linalg.solve(K, y), atol=0.02)
+    variance = 2 - np.einsum("ij,ji->i", k, np.linalg.solve(K, k.T))
+    np.testing.assert_allclose(std, np.sqrt(variance), rtol=0.05)
+
+
+def test_a_process_of_a_name_and_of_the_globe(few):
+    X, y = table()
+    model = bo.GaussianProcessRegressor("gaussian", random_state=0).fit(X, y)
+    assert sums_waves(model)
+    assert model.noise_variance_ == pytest.approx(0.01, rel=0.5)
+    X, y = globe()
+    model = bo.KernelRidge(OnSphere("matern52", 40.0), random_state=0).fit(X, y)
+    assert isinstance(model.choice_.method, bo.SphericalHarmonics)
+    assert np.mean((model.predict(X) - np.cos(np.deg2rad(X[:, 0]))) ** 2) < 0.002
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"n_features": 32},
+        {"method": "fourier"},
+        {"precision": "float64"},
+        {"kernel": Linear()},
+    ],
+    ids=lambda asked: next(iter(asked)),
+)
+def test_what_is_asked_of_features_is_given(few, asked):
+    X, y = table()
+    model = bo.KernelRidge(**({"kernel": KERNEL_GRIDDED, "random_state": 0} | asked)).fit(X, y)
+    assert not sums_waves(model)
+
+
+def test_rows_in_pieces_have_features(few):
+    X, y = table()
+    for Learner in (bo.KernelRidge, bo.GaussianProcessRegressor):
+        model = Learner(KERNEL_GRIDDED, random_state=0).partial_fit(X, y)
+        assert not sums_waves(model)
+
+
+def test_blocks_choose_as_arrays_do(few):
+    X, y = table()
+    blocks = bo.Blocks.from_arrays(X, y, block_rows=37)
+    for Learner in (bo.KernelRidge, bo.GaussianProcessRegressor):
+        found = [Learner(KERNEL_GRIDDED, random_state=0).fit(X, y)]
+        found.append(Learner(KERNEL_GRIDDED, random_state=0).fit_blocks(blocks))
+        assert found[0].choice_.reason == found[1].choice_.reason
+        np.testing.assert_allclose(found[0].predict(X), found[1].predict(X), rtol=1e-8, atol=1e-8)
+
+
+# ---- gradients
+
+
+@pytest.mark.main_cases(2)
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_gradients_are_those_of_differences(d):
+    X, y = table(200, d)
+    method, kernel = bo.FourierGrid(1e-4), Gaussian(0.6 if d < 3 else 1.2)
+    for Learner in (bo.KernelRidge, bo.GaussianProcessRegressor):
+        model = Learner(kernel, method=method).fit(X, np.stack([y, y**2], axis=1))
+        inside = 0.1 + 0.8 * X[:20]
+        found = model.gradient(inside)
+        assert found.shape == (20, d, 2)
+        for a, e in enumerate(1e-5 * np.eye(d)):
+            slope = (model.predict(inside + e) - model.predict(inside - e)) / 2e-5
+            np.testing.assert_allclose(found[:, a], slope, atol=1e-3)
+
+
+def test_gradients_on_the_globe_are_those_of_differences():
+    X, y = globe(300)
+    model = bo.KernelRidge(OnSphere("gaussian", 40.0), method=bo.SphericalHarmonics(12), alpha=0.1)
+    model.fit(X, y)
+    found = model.gradient(X[:20])
+    for a, e in enumerate(1e-3 * np.eye(2)):
+        slope = (model.predict(X[:20] + e) - model.predict(X[:20] - e)) / 2e-3
+        np.testing.assert_allclose(found[:, a], slope, atol=1e-6)
+
+
+# ---- plan and compare
+
+
+def test_a_plan_lists_waves_and_what_they_take(monkeypatch):
+    monkeypatch.setattr("bochner.selection.gridded.FEWEST_ROWS", 251)
+    X, y = table(600, noise=0.3)
+    plan = bo.plan(X, y, KERNEL_GRIDDED, widths=[16, 64], random_state=0)
+    (waves,) = (fit for fit in plan.fits if fit.solver == "waves")
+    model = bo.KernelRidge(KERNEL_GRIDDED, method=waves.method, random_state=0).fit(X, y)
+    assert waves.n_features == model.map_.n_features
+    assert waves.kernel_error < 1e-3
+    K, alpha = KERNEL_GRIDDED(X), model.alpha_  # leave-one-out errors by hand
+    one = np.full((600, 600), 1 / 600)
+    centred = (np.eye(600) - one) @ K @ (np.eye(600) - one)
+    H = one + centred @ np.linalg.inv(centred + alpha * np.eye(600))
+    left_out = (y - H @ y) / (1 - np.diag(H))
+    # Of 256 rows: their root mean square has a relative deviation of 1/√512; 3.4 of them, 1 in 1,500.
+    assert waves.error == pytest.approx(np.sqrt(np.mean(left_out**2)), rel=0.15)
+    chosen = plan.with_choice(solver="waves")
+    assert (
+        f"{waves.n_features:,} waves of FourierGrid(tolerance=0.001)" in chosen.reason.lower()
+        or (
+            f"{waves.n_features:,} waves of FourierGrid(tolerance=0.001): as asked."
+            == chosen.reason
+        )
+    )
+    assert sums_waves(chosen.estimator().fit(X, y))
+
+
+def test_waves_of_more_rows_take_longer_by_their_sums():
+    X, y = table(600)
+    options = dict(methods=[bo.FourierGrid(1e-2)], random_state=0)
+    few = bo.plan(X[:250], y[:250], KERNEL_GRIDDED, **options).fits[0]
+    many = bo.plan(X, y, KERNEL_GRIDDED, n_rows=10**9, **options).fits[0]
+    assert few.solver == many.solver == "waves"
+    assert many.steps["further rows"] > few.seconds
+    assert "further rows" not in few.steps
+    assert many.bytes > few.bytes
+    both = bo.plan(X, y, KERNEL_GRIDDED, methods=[bo.FourierGrid(1e-2), "fourier"], widths=[16])
+    assert [type(fit.method) for fit in both.fits] == [Fourier, bo.FourierGrid]
+
+
+def test_a_method_that_serves_nothing_is_refused():
+    with pytest.raises(InvalidInput, match="spectral density"):
+        bo.plan(*table(100), Linear(), methods=[bo.FourierGrid()])
+
+
+def test_kernels_of_the_globe_are_compared_with_harmonics():
+    X, _ = globe(400)
+    found = bo.compare(OnSphere("gaussian", 60.0), X, n_features=200, random_state=0)
+    (row,) = (row for row in found.rows if isinstance(row.method, bo.SphericalHarmonics))
+    assert not row.refused
+    assert row.n_features == 196
+    assert row.error < 1e-3
+    plane = bo.compare(Gaussian(60.0), X, n_features=200, random_state=0)
+    assert not any(isinstance(row.method, bo.SphericalHarmonics) for row in plane.rows)

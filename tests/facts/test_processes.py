@@ -1,0 +1,554 @@
+"""Gaussian processes: scores, trends, averages over cells, variograms."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
+from sklearn.model_selection import GroupKFold, KFold, cross_validate
+
+import bochner as bo
+from bochner import VariogramModel
+from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.kernels import Gaussian, Linear, Matern, OnSphere
+
+# ==== Scores of normal laws: closed forms against their integrals, and processes that are true.
+
+
+def drawn(m=40, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=m), rng.normal(size=m), rng.uniform(0.3, 2.0, m)
+
+
+def test_scores_are_their_integrals_and_counts():
+    y, mean, deviation = drawn()
+    found = bo.normal_scores(y, mean, deviation, coverages=(0.5, 0.9))
+    crps, density = [], []
+    for value, mu, s in zip(y, mean, deviation, strict=True):
+        law = norm(mu, s)
+        below = quad(lambda t, law=law: law.cdf(t) ** 2, mu - 12 * s, value)[0]
+        above = quad(lambda t, law=law: law.sf(t) ** 2, value, mu + 12 * s)[0]
+        crps.append(below + above)
+        density.append(np.log(law.pdf(value)))
+    assert found.crps == pytest.approx(np.mean(crps), rel=1e-7)
+    assert found.log_density == pytest.approx(np.mean(density), rel=1e-12)
+    assert found.rmse == pytest.approx(np.sqrt(np.mean((y - mean) ** 2)))
+    assert found.bias == pytest.approx(np.mean(mean - y))
+    assert found.z_variance == pytest.approx(np.mean(((y - mean) / deviation) ** 2))
+    for share, covered in found.coverage:
+        low, high = norm(mean, deviation).interval(share)
+        assert covered == np.mean((low <= y) & (y <= high))
+
+
+def test_narrow_laws_have_the_absolute_error():
+    y, mean, _ = drawn()
+    found = bo.normal_scores(y, mean, np.full(40, 1e-9))
+    assert found.crps == pytest.approx(np.mean(np.abs(y - mean)), rel=1e-6)
+
+
+def test_targets_are_pooled_and_the_text_has_all():
+    y, mean, deviation = (a.reshape(20, 2) for a in drawn())
+    found = bo.normal_scores(y, mean, deviation)
+    assert found == bo.normal_scores(y.ravel(), mean.ravel(), deviation.ravel())
+    assert found.rows == 40
+    lines = str(found).splitlines()
+    assert [line.split()[0] for line in lines[:4]] == ["rows", "bias", "RMSE", "CRPS"]
+    assert lines[-1] == f"95% covers   {found.coverage[-1][1]:.1%}"
+
+
+def places(n=120):
+    rng = np.random.default_rng(3)
+    X = rng.uniform(0, 1, (n, 2))
+    return X, np.sin(5 * X[:, 0]) + X[:, 1] + 0.2 * rng.standard_normal(n)
+
+
+def cross_validated(process, X, y, **options):
+    """Means over folds."""
+    found = cross_validate(process, X, y, scoring=bo.predictive_scorer, **options)
+    return {name.removeprefix("test_"): values.mean() for name, values in found.items()}
+
+
+def test_cross_validated_scores_are_those_of_fits_without_each_fold():
+    X, y = places()
+    process = bo.GaussianProcessRegressor(Gaussian(0.4), noise=0.04, amplitude=1.0)
+    split = KFold(4)
+    found = cross_validated(process, X, y, cv=split)
+    mean, variance = np.empty(120), np.empty(120)
+    for train, held in split.split(X):
+        k, one = Gaussian(0.4), np.ones(len(train))
+        inverse = np.linalg.inv(k(X[train]) + 0.04 * np.eye(len(train)))
+        b = one @ inverse @ y[train] / (one @ inverse @ one)
+        cross = k(X[held], X[train])
+        mean[held] = b + cross @ inverse @ (y[train] - b)
+        rest = 1 - cross @ inverse @ one
+        left = 1 - np.einsum("ij,jk,ik->i", cross, inverse, cross)
+        variance[held] = left + rest**2 / (one @ inverse @ one) + 0.04
+    by_hand = bo.normal_scores(y, mean, np.sqrt(variance))
+    assert found["crps"] == pytest.approx(by_hand.crps, rel=1e-6)
+    assert found["log_density"] == pytest.approx(by_hand.log_density, rel=1e-6)
+    assert found["coverage_0.9"] == pytest.approx(dict(by_hand.coverage)[0.9])
+
+
+def test_groups_are_left_out_together():
+    X, y = places()
+    near = np.arange(120) // 2
+    twins = X.copy()
+    twins[1::2] = X[::2]
+    y[1::2] = y[::2]
+    process = bo.GaussianProcessRegressor(Gaussian(0.05), noise=1e-3, amplitude=1.0)
+    apart = cross_validated(process, twins, y, cv=GroupKFold(6), groups=near)
+    together = cross_validated(process, twins, y, cv=KFold(6, shuffle=True, random_state=0))
+    assert apart["rmse"] > 2 * together["rmse"]
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"mean": np.ones(3)}, r"must have one shape.*got \(40,\), \(3,\) and \(40,\)"),
+        ({"y": np.full(40, np.nan)}, "y must be finite; got NaN or infinity"),
+        ({"deviation": np.zeros(40)}, "deviation must be above 0; got 0.*include_noise=True"),
+        ({"coverages": (1.5,)}, "coverages must be above 0 and below 1; got 1.5"),
+    ],
+    ids=["shapes", "NaN", "no width", "coverage"],
+)
+def test_what_cannot_be_scored_is_refused(given, sentence):
+    asked = dict(zip(("y", "mean", "deviation"), drawn(), strict=True)) | given
+    with pytest.raises(InvalidInput, match=sentence):
+        bo.normal_scores(**asked)
+
+
+def test_learners_without_laws_are_refused():
+    with pytest.raises(InvalidInput, match=r"must be a GaussianProcessRegressor.*got KernelRidge"):
+        bo.predictive_scorer(bo.KernelRidge(), *places())
+
+
+# ==== Universal kriging: by one fit with more targets, and by the matrices of its definition.
+
+
+NOISE, AMPLITUDE = 0.05, 1.5
+KERNEL = Matern(1.5, 0.3)
+
+
+def rows(n=200, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 1, (n, 2))
+    y = 3 + 4 * X[:, 0] - 2 * X[:, 1] + np.sin(9 * X[:, 0] * X[:, 1])
+    return X, y + 0.2 * rng.standard_normal(n)
+
+
+def process(method="exact", **changes):
+    given = {"noise": NOISE, "amplitude": AMPLITUDE} | changes
+    return bo.GaussianProcessRegressor(KERNEL, method=method, **given)
+
+
+def by_hand(columns, X, y, new):
+    """Mean, deviation and coefficients (of the constant first) by dense generalised least squares.
+
+    Without a word about contrasts: the constant is a column like the others.
+    """
+    F, f = columns(X), columns(new)
+    inverse = np.linalg.inv(AMPLITUDE * KERNEL(X) + NOISE * np.eye(len(y)))
+    S = F.T @ inverse @ F
+    beta = np.linalg.solve(S, F.T @ inverse @ y)
+    k = AMPLITUDE * KERNEL(new, X)
+    left = f - k @ inverse @ F
+    mean = f @ beta + k @ inverse @ (y - F @ beta)
+    variance = AMPLITUDE - np.einsum("ij,jk,ik->i", k, inverse, k)
+    variance += np.einsum("ip,pq,iq->i", left, np.linalg.inv(S), left)
+    return mean, np.sqrt(variance), beta, S
+
+
+def linear(X):
+    return np.column_stack([np.ones(len(X)), X])
+
+
+def quadratic(X):
+    return np.column_stack([linear(X), X**2, X[:, 0] * X[:, 1]])
+
+
+def waves(X):
+    return np.column_stack([np.ones(len(X)), np.cos(X[:, 0]), np.exp(X[:, 1])])
+
+
+@pytest.mark.parametrize(
+    ("trend", "columns"),
+    [("linear", linear), ("quadratic", quadratic), (lambda X: waves(X)[:, 1:], waves)],
+    ids=["linear", "quadratic", "columns"],
+)
+def test_it_is_generalised_least_squares(trend, columns):
+    X, y = rows()
+    new = np.random.default_rng(1).uniform(-0.3, 1.3, (50, 2))
+    found = bo.universal_kriging(process(), X, y, trend)
+    mean, std = found.predict(new, return_std=True)
+    expected = by_hand(columns, X, y, new)
+    np.testing.assert_allclose(mean, expected[0], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(std, expected[1], rtol=1e-5)
+    np.testing.assert_array_equal(found.predict(new), mean)
+    _, of_new = found.predict(new, return_std=True, include_noise=True)
+    np.testing.assert_allclose(of_new**2, std**2 + NOISE)
+
+
+def test_coefficients_and_their_covariance():
+    X, y = rows()
+    found = bo.universal_kriging(process(), X, y)
+    _, _, beta, S = by_hand(linear, X, y, X[:1])
+    per_column = found.columns.unit * found.columns.deviation
+    np.testing.assert_allclose(found.coef / per_column, beta[1:], rtol=1e-6)
+    by_columns = found.coef_covariance / np.outer(per_column, per_column)
+    np.testing.assert_allclose(by_columns, np.linalg.inv(S)[1:, 1:], rtol=1e-5)
+
+
+def test_on_a_grid_it_is_the_same():
+    X, y = rows()
+    kernel = Gaussian(0.4)
+    given = {"noise": NOISE, "amplitude": AMPLITUDE}
+    new = np.random.default_rng(1).uniform(0, 1, (50, 2))
+    exact, grid = (
+        bo.universal_kriging(
+            bo.GaussianProcessRegressor(kernel, method=method, **given), X, y
+        ).predict(new, return_std=True)
+        for method in ("exact", bo.FourierGrid(1e-9))
+    )
+    np.testing.assert_allclose(grid[0], exact[0], atol=1e-4)
+    np.testing.assert_allclose(grid[1], exact[1], rtol=1e-3)
+
+
+def test_a_trend_is_carried_on_where_there_are_no_rows():
+    X, y = rows()
+    far = np.array([[3.0, 0.5]])
+    assert bo.universal_kriging(process(), X, y).predict(far)[0] > 10
+    assert process().fit(X, y).predict(far)[0] < 6
+
+
+def test_open_numbers_are_those_of_what_least_squares_leave():
+    X, y = rows()
+    found = bo.universal_kriging(process(noise="auto", amplitude="auto"), X, y)
+    F = linear(X)
+    rest = y - F @ np.linalg.lstsq(F, y, rcond=None)[0]
+    first = process(noise="auto", amplitude="auto").fit(X, rest)
+    assert found.noise_variance == pytest.approx(first.noise_variance_, rel=1e-6)
+    assert found.process.amplitude_[0] == pytest.approx(first.amplitude_, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"trend": "cubic"}, "trend must be"),
+        ({"trend": linear}, "must vary, and none be a combination.*The constant is there already"),
+        ({"trend": lambda X: X[:, [0, 0]]}, "none be a combination of others; got 2"),
+        ({"trend": lambda X: X[:, 0]}, r"a row for each of 200 rows.*got shape \(200,\)"),
+        ({"trend": lambda X: X * np.nan}, "must return a finite array"),
+        ({"y": np.ones((200, 2))}, r"shapes \(n, d\) and \(n,\); got shapes .*\(200, 2\)"),
+        ({"X": np.full((200, 2), np.nan)}, "must be finite numbers"),
+        ({"process": process(fit_intercept=False)}, "with fit_intercept=True; got"),
+        ({"process": bo.KernelRidge()}, "must be a GaussianProcessRegressor"),
+    ],
+    ids=["word", "constant", "twice", "shape", "NaN", "targets", "rows", "no mean", "learner"],
+)
+def test_what_is_no_trend_is_refused(given, sentence):
+    X, y = rows()
+    with pytest.raises(InvalidInput, match=sentence):
+        bo.universal_kriging(**({"process": process(), "X": X, "y": y} | given))
+
+
+# ==== Averages over cells: against sums over many places of the exact process, and drawn functions.
+
+
+LOW, HIGH = np.array([[0.1, 0.2], [0.5, 0.0]]), np.array([[0.4, 0.6], [0.9, 0.3]])
+GIVEN = {"noise": 0.05, "amplitude": 1.5}
+
+
+def rows_averages(n=150, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 1, (n, 2))
+    return X, np.sin(4 * X[:, 0]) * X[:, 1] + 0.2 * rng.standard_normal(n)
+
+
+def by_hand_averages(kernel, X, y, low, high, weigh=lambda places: np.ones(len(places)), places=30):
+    """Mean and deviation over cells of midpoints of the exact process of unknown mean."""
+    axes = [
+        a + (b - a) * (np.arange(places) + 0.5) / places for a, b in zip(low, high, strict=True)
+    ]
+    at = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+    w = weigh(at) / weigh(at).sum()
+    a2, one = GIVEN["amplitude"], np.ones(len(y))
+    inverse = np.linalg.inv(a2 * kernel(X) + GIVEN["noise"] * np.eye(len(y)))
+    k = a2 * w @ kernel(at, X)
+    b = one @ inverse @ y / (one @ inverse @ one)
+    rest = 1 - k @ inverse @ one
+    variance = a2 * w @ kernel(at) @ w - k @ inverse @ k + rest**2 / (one @ inverse @ one)
+    return b + k @ inverse @ (y - b), np.sqrt(variance)
+
+
+@pytest.mark.parametrize("method", ["exact", bo.FourierGrid(1e-8)], ids=["exact", "grid"])
+def test_averages_are_those_of_many_places(method):
+    X, y = rows_averages()
+    kernel = Gaussian(0.3)
+    process = bo.GaussianProcessRegressor(kernel, method=method, **GIVEN).fit(X, y)
+    mean, std = bo.cell_averages(process, LOW, HIGH, nodes=5, return_std=True)
+    for i in range(2):
+        expected = by_hand_averages(kernel, X, y, LOW[i], HIGH[i])
+        assert mean[i] == pytest.approx(expected[0], abs=1e-3)
+        assert std[i] == pytest.approx(expected[1], rel=1e-2)
+    np.testing.assert_array_equal(mean, bo.cell_averages(process, LOW, HIGH, nodes=5))
+
+
+def test_averages_vary_less_than_places():
+    X, y = rows_averages()
+    process = bo.GaussianProcessRegressor(Matern(0.5, 0.2), method="exact", **GIVEN).fit(X, y)
+    _, std = bo.cell_averages(process, LOW, HIGH, return_std=True)
+    _, at = process.predict((LOW + HIGH) / 2, return_std=True)
+    assert (std < 0.8 * at).all()
+    small = LOW + 1e-6
+    _, of_places = bo.cell_averages(process, LOW, small, return_std=True)
+    _, at = process.predict(LOW, return_std=True)
+    np.testing.assert_allclose(of_places, at, rtol=1e-4)
+
+
+def test_cells_of_the_globe_are_weighed_by_area():
+    rng = np.random.default_rng(1)
+    X = np.stack([rng.uniform(-80, 80, 200), rng.uniform(-180, 180, 200)], axis=1)
+    y = np.sin(np.deg2rad(X[:, 0])) + 0.2 * rng.standard_normal(200)
+    kernel = OnSphere("gaussian", 40.0)
+    process = bo.GaussianProcessRegressor(kernel, method="exact", **GIVEN).fit(X, y)
+    low, high = np.array([[20.0, 0.0]]), np.array([[80.0, 40.0]])
+    mean, std = bo.cell_averages(process, low, high, nodes=6, return_std=True)
+    area = lambda at: np.cos(np.deg2rad(at[:, 0]))
+    expected = by_hand_averages(kernel, X, y, low[0], high[0], area)
+    assert mean[0] == pytest.approx(expected[0], abs=1e-3)
+    assert std[0] == pytest.approx(expected[1], rel=1e-2)
+
+
+def test_targets_keep_their_places():
+    X, y = rows_averages()
+    both = np.stack([y, 1 - y], axis=1)
+    process = bo.GaussianProcessRegressor(Gaussian(0.3), method="exact", **GIVEN).fit(X, both)
+    mean, std = bo.cell_averages(process, LOW, HIGH, return_std=True)
+    assert mean.shape == std.shape == (2, 2)
+    np.testing.assert_allclose(mean.sum(axis=1), 1, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"upper": LOW}, "each cell must have a size along each column"),
+        ({"upper": np.full((2, 2), np.nan)}, "both finite"),
+        ({"lower": LOW[0]}, r"corners of cells, both \(m, 2\); got shapes \(2,\) and \(2, 2\)"),
+        ({"nodes": 100}, r"at most 4,096 places a cell; got 100\^2 = 10,000"),
+        ({"nodes": 0}, "nodes must be"),
+        ({"process": bo.KernelRidge()}, "must be a fitted GaussianProcessRegressor; got KernelR"),
+    ],
+    ids=["no size", "NaN", "shapes", "many nodes", "no nodes", "no process"],
+)
+def test_what_are_no_cells_is_refused(given, sentence):
+    process = bo.GaussianProcessRegressor(Gaussian(0.3), method="exact", **GIVEN).fit(
+        *rows_averages(30)
+    )
+    asked = {"process": process, "lower": LOW, "upper": HIGH} | given
+    with pytest.raises(InvalidInput, match=sentence):
+        bo.cell_averages(**asked)
+
+
+# ==== Variograms: sums over pairs by a slow route, models that are known, refusals.
+
+
+def places_variogram(n, d=2, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 1, (n, d))
+    return X, np.sin(5 * X[:, 0]) + 0.3 * rng.standard_normal(n)
+
+
+def pairs_of(X, y, longest, n_lags, unit=None, degrees=22.5):
+    """Lists of (distance, difference) by class, pair by pair."""
+    found = [[] for _ in range(n_lags)]
+    for i in range(len(X)):
+        for j in range(i):
+            step = X[i] - X[j]
+            h = np.sqrt(step @ step)
+            along = unit is None or abs(step @ unit) >= np.cos(np.radians(degrees)) * h
+            if h <= longest and along:
+                found[min(int(n_lags * h / longest), n_lags - 1)].append((h, y[i] - y[j]))
+    return [np.array(pairs) for pairs in found]
+
+
+@pytest.mark.parametrize("direction", [None, (1.0, 1.0)], ids=["any", "diagonal"])
+@pytest.mark.parametrize("estimator", ["matheron", "cressie-hawkins"])
+def test_the_variogram_is_that_of_all_pairs(estimator, direction):
+    X, y = places_variogram(120)
+    found = bo.variogram(X, y, n_lags=6, max_lag=0.6, estimator=estimator, direction=direction)
+    unit = None if direction is None else np.array(direction) / np.sqrt(2)
+    for at, pairs in enumerate(pairs_of(X, y, 0.6, 6, unit)):
+        h, change = pairs.T
+        n = len(pairs)
+        mean = 0.5 * np.mean(change**2)
+        robust = 0.5 * np.mean(np.abs(change) ** 0.5) ** 4 / (0.457 + 0.494 / n + 0.045 / n**2)
+        assert found.pairs[at] == n
+        assert found.lags[at] == pytest.approx(h.mean())
+        assert found.gamma[at] == pytest.approx(mean if estimator == "matheron" else robust)
+    assert found.variance == pytest.approx(y.var())
+
+
+def test_outliers_move_the_robust_one_little():
+    X, y = places_variogram(400)
+    spoiled = np.where(np.arange(400) % 50 == 0, y + 20, y)
+    change = {
+        name: bo.variogram(X, spoiled, estimator=name).gamma[0]
+        / bo.variogram(X, y, estimator=name).gamma[0]
+        for name in ("matheron", "cressie-hawkins")
+    }
+    assert change["matheron"] > 10
+    assert change["cressie-hawkins"] < 4
+
+
+@pytest.mark.parametrize("kernel", [Matern(1.5, 0.1), Gaussian((0.1, 0.2))], ids=repr)
+def test_a_model_that_is_the_truth_is_found_again(kernel):
+    found = bo.variogram(*places_variogram(300))
+    given = found.fit(kernel)
+    truth = type(given)(kernel, 2.0, 0.5, given.direction)
+    exact = type(found)(found.lags, truth(found.lags), found.pairs, 2.5, "matheron", None, 2).fit(
+        kernel
+    )
+    np.testing.assert_allclose(exact.kernel.lengthscale, kernel.lengthscale, rtol=1e-3)
+    assert exact.nugget == pytest.approx(0.5, rel=1e-2)
+    assert exact.sill == pytest.approx(2.5, rel=1e-2)
+    assert truth(np.array([truth.range]))[0] == pytest.approx(2.5 - 0.05 * 2.0)
+    assert "nugget 0.5, sill 2.5, range" in str(truth)
+
+
+def test_anisotropy_shows_along_directions():
+    X, _ = places_variogram(1500)
+    y = np.sin(20 * X[:, 0])
+    across, along = (bo.variogram(X, y, max_lag=0.1, direction=u) for u in ((1, 0), (0, 1)))
+    assert across.gamma[-1] > 3 * along.gamma[-1]
+
+
+def test_a_process_takes_what_was_fitted():
+    X, y = places_variogram(500)
+    model = bo.variogram(X, y).fit("matern52")
+    process = bo.GaussianProcessRegressor(**model.parameters, method=bo.FourierGrid(1e-3)).fit(X, y)
+    assert process.noise_variance_ == model.nugget
+    assert process.score(X, y) > 0.8
+
+
+def test_blocks_and_samples_are_read_too():
+    X, y = places_variogram(600)
+    blocks = bo.Blocks.from_arrays(X, y).with_rows(100)
+    np.testing.assert_allclose(bo.variogram(blocks).gamma, bo.variogram(X, y).gamma)
+    few = bo.variogram(X, y, n_sample=50, random_state=3)
+    assert few.pairs.sum() < 50 * 49 / 2
+
+
+def test_the_picture_shows_classes_and_model():
+    found = bo.variogram(*places_variogram(200))
+    ax = found.plot(model=found.fit())
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), found.gamma)
+    assert len(ax.lines) == 3
+    assert ax.get_xlabel() == "distance"
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"y": np.ones(30)}, "y must be one target that varies; got 1 targets of one value"),
+        ({"y": np.ones((30, 2))}, "y must be one target that varies; got 2 targets"),
+        ({"max_lag": 1e-9}, "some pairs of rows must be at most max_lag apart.*none of 30 rows"),
+        ({"direction": (0, 0)}, r"direction must be a vector of 2 numbers.*got \(0, 0\)"),
+        ({"direction": (1, 0, 0)}, "direction must be a vector of 2 numbers"),
+        ({"estimator": "mean"}, "estimator must be"),
+        ({"n_lags": 0}, "n_lags must be"),
+        ({"max_lag": -1.0}, "max_lag must be"),
+        ({"tolerance": 0.0}, "tolerance must be"),
+        ({"X": np.full((30, 2), np.nan)}, "NaN|missing|finite"),
+    ],
+    ids=lambda given: "-".join(given) if isinstance(given, dict) else None,
+)
+def test_what_no_variogram_can_be_made_of_is_refused(given, sentence):
+    X, y = places_variogram(30)
+    asked = {"X": X, "y": y} | given
+    with pytest.raises(InvalidInput, match=sentence):
+        bo.variogram(asked.pop("X"), asked.pop("y"), **asked)
+
+
+def test_rows_at_one_place_have_no_variogram():
+    X, y = places_variogram(30)
+    with pytest.raises(InvalidInput, match="at two places at least; got 30 rows at the same one"):
+        bo.variogram(np.repeat(X[:1], 30, axis=0), y)
+
+
+def test_kernels_without_a_lengthscale_are_refused():
+    found = bo.variogram(*places_variogram(50))
+    for kernel in (Linear(), "linear"):
+        with pytest.raises(UnsupportedKernel, match="requires a kernel with a lengthscale"):
+            found.fit(kernel)
+
+
+# ---- the globe
+
+
+def globe(n=150, seed=0):
+    rng = np.random.default_rng(seed)
+    X = np.stack([np.rad2deg(np.arcsin(rng.uniform(-1, 1, n))), rng.uniform(-180, 180, n)], axis=1)
+    return X, np.sin(np.deg2rad(X[:, 0])) + 0.3 * rng.standard_normal(n)
+
+
+def test_distances_on_the_globe_are_those_of_great_circles():
+    """By the law of cosines, pair by pair; across 180 degrees of longitude too."""
+    X, y = globe()
+    found = bo.variogram(X, y, n_lags=5, max_lag=60.0, metric="great-circle")
+    lat, lon = np.deg2rad(X).T
+    cosine = np.sin(lat[:, None]) * np.sin(lat)
+    cosine += np.cos(lat[:, None]) * np.cos(lat) * np.cos(lon[:, None] - lon)
+    i, j = np.tril_indices(150, -1)
+    h, change = np.degrees(np.arccos(np.clip(cosine[i, j], -1, 1))), y[i] - y[j]
+    for at in range(5):
+        some = (h >= 12 * at) & (h < 12 * (at + 1))
+        assert found.pairs[at] == some.sum()
+        assert found.lags[at] == pytest.approx(h[some].mean())
+        assert found.gamma[at] == pytest.approx(0.5 * np.mean(change[some] ** 2))
+    east = np.array([0, 77.0])
+    turned = bo.variogram(X + east, y, n_lags=5, max_lag=60.0, metric="great-circle")
+    np.testing.assert_allclose(turned.gamma, found.gamma)
+    assert bo.variogram(X, y, metric="great-circle").lags[-1] <= 90
+
+
+def test_a_model_of_the_globe_is_found_again():
+    X, y = globe()
+    found = bo.variogram(X, y, metric="great-circle")
+    truth = VariogramModel(OnSphere("matern32", 25.0), 2.0, 0.3, np.array([0.0, 1.0]))
+    drawn = replace(found, gamma=truth(found.lags), variance=2.3)
+    model = drawn.fit("matern32")
+    assert isinstance(model.kernel, OnSphere)
+    assert model.kernel.lengthscale == pytest.approx(25.0, rel=5e-3)
+    assert (model.nugget, model.sill) == pytest.approx((0.3, 2.3), rel=0.03)
+    at = model.range
+    left = model.kernel([[0.0, 0.0]], [[0.0, at]])[0, 0]
+    assert left == pytest.approx(0.05, abs=1e-6)
+    assert 0 < at < 180
+    assert replace(model, kernel=OnSphere("matern32", 500.0)).range == np.inf
+    process = bo.GaussianProcessRegressor(**model.parameters, method=bo.SphericalHarmonics(20))
+    assert process.fit(X, y).noise_variance_ == pytest.approx(0.3, rel=0.5)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"direction": (0, 1)}, r"direction is a vector of the plane.*got \(0, 1\)"),
+        ({"X": np.full((150, 2), 95.0)}, "latitude, the first column, must lie within -90 to 90"),
+        ({"X": np.zeros((150, 3))}, r"rows must be \(latitude, longitude\) in degrees"),
+        ({"metric": "haversine"}, "metric must be"),
+    ],
+    ids=["direction", "latitude", "columns", "metric"],
+)
+def test_what_is_not_on_the_globe_is_refused(given, sentence):
+    X, y = globe()
+    asked = {"X": X, "y": y, "metric": "great-circle"} | given
+    with pytest.raises(InvalidInput, match=sentence):
+        bo.variogram(asked.pop("X"), asked.pop("y"), **asked)
+
+
+def test_kernels_of_the_plane_are_refused_on_the_globe():
+    found = bo.variogram(*globe(), metric="great-circle")
+    for kernel in (Gaussian(), "laplace", OnSphere() + OnSphere()):
+        with pytest.raises(UnsupportedKernel, match="OnSphere"):
+            found.fit(kernel)
