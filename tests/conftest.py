@@ -19,7 +19,7 @@ settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None)
 settings.load_profile("same")
 
-# Shapes of signatures checked at every call: see checked_shapes.py, and promises/test_shapes.py.
+# Shapes of signatures checked at every call: see checked_shapes.py, and promises/test_source_rules.py.
 if os.environ.get("BOCHNER_CHECK_SHAPES"):
     import_module("checked_shapes").install()
 
