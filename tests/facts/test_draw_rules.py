@@ -306,9 +306,6 @@ def test_auto_takes_structured_frequencies_where_the_transform_is_cheaper():
     assert choice.method == Fourier(Structured())
 
 
-# ---- pivots: the accelerated algorithm has the law of the simple one
-
-
 def test_the_cost_of_a_map_is_that_of_its_parts():
     """A structured map makes the same products behind a factor; harmonics make next to none."""
     options = dict(n_features=1024, n_inputs=512, random_state=0)

@@ -180,34 +180,26 @@ def test_given_rows_are_a_copy_that_cannot_change():
 # ---- refusals
 
 
-def test_refusals():
-    X = rows(9)
-    with pytest.raises(InvalidInput, match=r"landmarks from rows of data; got none.*Pass X"):
-        draw(Gaussian(), Nystrom(KMeans()), n_inputs=3)
-    with pytest.raises(InvalidInput, match=r"Given\(rows\) must have the 3 columns.*got 2"):
-        draw(Gaussian(), Nystrom(Given(X[:, :2])), X=X)
-    with pytest.raises(
-        InvalidInput, match=r"landmarks must be 'rpcholesky', 'kmeans', .*got 'k-means'"
-    ):
-        Nystrom("k-means")
-    with pytest.raises(InvalidInput, match=r"landmarks must be .* or a value of bochner.landmarks"):
-        Nystrom(7)
-    with pytest.raises(InvalidInput, match=r"Given: rows must be at least one row; got none"):
-        Given(X[:0])
-    with pytest.raises(InvalidInput, match=r"Given: rows must be finite"):
-        Given([[np.nan]])
-    with pytest.raises(InvalidInput, match=r"RPCholesky: mode must be one of 'accelerated'"):
-        RPCholesky(mode="greedy")
-    with pytest.raises(InvalidInput, match=r"RPCholesky: pool must be an integer, 1 or above"):
-        RPCholesky(pool=0)
-    with pytest.raises(InvalidInput, match=r"KMeans: iterations must be an integer, 1 or above"):
-        KMeans(iterations=0)
-    with pytest.raises(InvalidInput, match=r"KMeans: seeds must be one of 'k-means\+\+', 'random'"):
-        KMeans(seeds="pivots")
-    with pytest.raises(InvalidInput, match=r"RidgeLeverage: alpha must be a positive"):
-        RidgeLeverage(alpha=0.0)
-    with pytest.raises(InvalidType, match=r"RidgeLeverage: alpha must be a positive"):
-        RidgeLeverage(alpha="loo")
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda: draw(Gaussian(), Nystrom(KMeans()), n_inputs=3), r"from rows of data.*Pass X"),
+        (lambda: draw(Gaussian(), Nystrom([[1.0, 2.0]]), X=rows(9)), "the 3 columns.*got 2"),
+        (lambda: Nystrom("k-means"), r"landmarks must be 'rpcholesky', 'kmeans', .*got 'k-means'"),
+        (lambda: Nystrom(7), r"landmarks must be .* or a value of bochner.landmarks"),
+        (lambda: Given(rows(9)[:0]), r"Given: rows must be at least one row; got none"),
+        (lambda: Given([[np.nan]]), r"Given: rows must be finite"),
+        (lambda: RPCholesky(mode="greedy"), r"RPCholesky: mode must be one of 'accelerated'"),
+        (lambda: RPCholesky(pool=0), r"RPCholesky: pool must be an integer, 1 or above"),
+        (lambda: KMeans(iterations=0), r"KMeans: iterations must be an integer, 1 or above"),
+        (lambda: KMeans(seeds="pivots"), r"KMeans: seeds must be one of 'k-means\+\+', 'random'"),
+        (lambda: RidgeLeverage(alpha=0.0), r"RidgeLeverage: alpha must be a positive"),
+        (lambda: RidgeLeverage(alpha="loo"), r"RidgeLeverage: alpha must be a positive"),
+    ],
+)
+def test_what_cannot_be_a_landmark_is_refused_in_a_sentence(ask, message):
+    with pytest.raises((InvalidInput, InvalidType), match=message):
+        ask()
 
 
 def test_names_and_rows_stand_for_the_values_of_landmarks():
