@@ -36,7 +36,7 @@ TESTS = (
     "tests/promises/test_sklearn.py",
 )
 ONLY = (
-    "(not test_map_laws or array_library and not slow or far_away)"
+    "(not test_map_laws or array_library or far_away)"
     " and (not test_nystrom_laws or exact_on_landmarks)"
     " and (not test_sklearn or sample_weight_equivalence)"
 )
