@@ -1,10 +1,13 @@
 """What holds for every test."""
 
 import os
+import re
 import signal
+import sys
 import zlib
 from collections import Counter
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -42,10 +45,45 @@ def pytest_fixture_setup(fixturedef, request):
     without_lottery(f"{fixturedef.baseid}::{fixturedef.argname}", request.config)
 
 
-@pytest.hookimpl(tryfirst=True)
+#: An error of bochner names who speaks or an argument; then what is required, or what to do.
+SENTENCE = re.compile(r"[\w'(<].*(\b(must|require[sd]?|needs?)\b|[.;] [\w'])", re.DOTALL)
+
+#: Words of other messages, which say it all in one clause.
+BRIEF = (
+    "cannot be",
+    "has no argument",
+    "has no parameter",
+    "no method serves",
+    "none of the widths",
+    "features of its own",
+    "is expecting",  # scikit-learn's own words
+    "there is no file",
+    "draw: pass X",
+    "ask for return_std or",
+)
+
+errors, said = import_module("bochner.errors"), []
+
+
+def listened(error, *args, **named):
+    """Keep the message of an error that bochner itself makes."""
+    super(errors.BochnerError, error).__init__(*args, **named)
+    if sys._getframe(1).f_code.co_filename.startswith(str(Path(errors.__file__).parent)):
+        said.append(str(error))
+
+
+errors.BochnerError.__init__ = listened
+
+
+@pytest.hookimpl(tryfirst=True, wrapper=True)
 def pytest_runtest_call(item):
-    """A test has the same draws in each run, alone or with others."""
+    """A test has the same draws in each run; errors in it say who requires what."""
     without_lottery(item.nodeid.removesuffix("@engines"), item.config)
+    said.clear()
+    found = yield
+    odd = [m for m in said if not SENTENCE.match(m) and not any(words in m for words in BRIEF)]
+    assert not odd, f"errors must say who requires what, or what to do; got {odd}"
+    return found
 
 
 #: Fixtures that start Dask, Ray and Spark: one worker of pytest-xdist starts them, once.
