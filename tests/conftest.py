@@ -56,6 +56,7 @@ BRIEF = (
     "no method serves",
     "none of the widths",
     "features of its own",
+    "has more than",
     "is expecting",  # scikit-learn's own words
     "there is no file",
     "draw: pass X",

@@ -14,7 +14,6 @@ import bochner as bo
 from bochner._core import blas, lapack, threads
 from bochner._core.lapack import SMALL
 from bochner._core.threads import one_thread
-from bochner.errors import InvalidInput
 from bochner.kernels import Custom, Gaussian
 
 # --- routines in place ---
@@ -338,12 +337,6 @@ def test_without_n_jobs_the_context_of_joblib_decides(threads_of_fits):
     with joblib.parallel_config(n_jobs=7):
         bo.KernelRidge(kernel, alpha=0.1).fit(X, X[:, 0])
     assert {used for _, used in seen} == {7}
-
-
-@pytest.mark.parametrize("wrong", [0, 1.5, "all", True])
-def test_n_jobs_is_an_integer(wrong):
-    with pytest.raises(InvalidInput, match="KernelRidge: n_jobs must be None or an integer"):
-        bo.KernelRidge(n_jobs=wrong).fit(np.eye(9), np.arange(9))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

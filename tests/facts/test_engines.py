@@ -476,13 +476,6 @@ def test_a_cluster_that_does_not_answer_is_told_in_time(monkeypatch, make, sente
     assert time.monotonic() - began < 20
 
 
-@pytest.mark.parametrize("name", ["Dask", "Ray", "Spark"])
-@pytest.mark.parametrize("timeout", [0, -1.0, np.inf, "soon"])
-def test_a_timeout_that_cannot_be_is_refused(name, timeout):
-    with pytest.raises((InvalidInput, InvalidType), match=f"{name}: timeout must be"):
-        getattr(bo.engines, name)(None, timeout)
-
-
 def test_a_session_of_spark_that_was_stopped_is_told():
     pytest.importorskip("pyspark")
     stopped = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=None))  # as stop leaves it
@@ -490,11 +483,6 @@ def test_a_session_of_spark_that_was_stopped_is_told():
         bo.KernelRidge(Gaussian(1.0), **OPTIONS).fit_blocks(
             blocks(), where=bo.engines.Spark(stopped)
         )
-
-
-def test_what_is_no_client_is_refused():
-    with pytest.raises(InvalidType, match=r"client must be a distributed.Client or.*got int"):
-        bo.engines.Dask(3)
 
 
 @pytest.mark.parametrize(

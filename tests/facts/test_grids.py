@@ -16,7 +16,6 @@ from bochner.kernels import (
     Exponential,
     Gaussian,
     Linear,
-    Mahalanobis,
     Matern,
     OnSphere,
     Periodic,
@@ -322,16 +321,6 @@ def test_the_common_period_is_the_least_one():
     for periods, common in (((0.25, 1.0), 1.0), ((4.0, 6.0), 12.0), ((365.25, 7.0), 10227.0)):
         phi = whole_map(Periodic(periods[0]) + Periodic(periods[1]), X, 1e-6)
         assert 2 * math.pi / phi.spacing[0] == pytest.approx(common)
-
-
-def test_what_has_no_common_period_is_refused():
-    X, y = rows(50, 1)
-    kernel = Periodic(1.0) + Periodic(2**0.5)
-    with pytest.raises(UnsupportedKernel, match=r"got 1, 1\.41421 of column 0.*Round them, take a"):
-        bo.KernelRidge(kernel, method=bo.FourierGrid(1e-10), alpha=1.0).fit(100 * X, y)
-    turned = Mahalanobis(Periodic(1.0), ((1.0,),))
-    with pytest.raises(UnsupportedKernel, match="requires a stationary kernel with a spectral"):
-        bo.KernelRidge(turned, method=bo.FourierGrid(1e-3), alpha=1.0).fit(X, y)
 
 
 # ==== Processes on more waves than rows: by the matrix of the rows, beside the exact process.
@@ -678,11 +667,6 @@ def test_waves_of_more_rows_take_longer_by_their_sums():
     assert many.bytes > few.bytes
     both = bo.plan(X, y, KERNEL_GRIDDED, methods=[bo.FourierGrid(1e-2), "fourier"], widths=[16])
     assert [type(fit.method) for fit in both.fits] == [Fourier, bo.FourierGrid]
-
-
-def test_a_method_that_serves_nothing_is_refused():
-    with pytest.raises(InvalidInput, match="spectral density"):
-        bo.plan(*table(100), Linear(), methods=[bo.FourierGrid()])
 
 
 def test_kernels_of_the_globe_are_compared_with_harmonics():

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import bochner as bo
-from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.errors import InvalidInput
 from bochner.kernels import Columns, Exponential, Gaussian, Linear, Matern
 from bochner.landmarks import Given
 from bochner.solvers.neighbours import condition
@@ -294,22 +294,6 @@ def test_rows_at_one_place_and_constant_targets_are_served():
 
 
 # --- Refusals ------------------------------------------------------------------------------------
-
-
-def test_what_neighbours_do_not_serve_is_refused():
-    X, y = some(50)
-    with pytest.raises(InvalidInput, match="neighbours must be an integer, 1 or above"):
-        bo.NearestNeighbours(0)
-    with pytest.raises(InvalidInput, match="after must be a method that makes features"):
-        bo.NearestNeighbours(after=bo.NearestNeighbours())
-    with pytest.raises(UnsupportedKernel, match="requires a stationary kernel"):
-        process(bo.NearestNeighbours(), Linear()).fit(X, y)
-    with pytest.raises(InvalidInput, match="at least 2 rows of positive weight"):
-        process(bo.NearestNeighbours()).fit(X[:1], y[:1])
-    with pytest.raises(InvalidInput, match='metric="learned" chooses features'):
-        process(bo.NearestNeighbours(), metric="learned").fit(X, y)
-    with pytest.raises(InvalidInput, match="NearestNeighbours makes no features"):
-        bo.KernelRidge(Matern(1.5, 0.3), method=bo.NearestNeighbours(), alpha=0.1).fit(X, y)
 
 
 def test_what_needs_features_is_refused():

@@ -273,22 +273,6 @@ def test_plan_refuses_what_it_cannot_plan(options, kind, sentence):
 
 
 @pytest.mark.parametrize(
-    ("X", "y", "kind", "sentence"),
-    [
-        (np.ones((40, 2)), None, InvalidInput, "requires y"),
-        (np.ones((15, 2)), np.arange(15.0), InvalidInput, "at least 16 rows; got 15"),
-        (np.ones((40, 2)), np.ones(40), InvalidInput, "the target must vary"),
-        (np.full((40, 2), np.nan), np.arange(40.0), InvalidInput, "finite|nan|NaN|missing"),
-        (bo.Blocks.from_arrays(np.ones((40, 2))), None, InvalidInput, "the target must vary"),
-        (bo.Blocks.from_arrays(np.ones((40, 2))), np.ones(40), InvalidInput, "leave y out"),
-    ],
-)
-def test_plan_refuses_rows_that_say_nothing(X, y, kind, sentence):
-    with pytest.raises(kind, match=sentence):
-        bo.plan(X, y, Gaussian())
-
-
-@pytest.mark.parametrize(
     ("options", "sentence"),
     [
         (dict(solver="lbfgs"), "solver must be .*'moments float32'.* got 'lbfgs'"),

@@ -102,27 +102,6 @@ def test_groups_are_left_out_together():
     assert apart["rmse"] > 2 * together["rmse"]
 
 
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
-        ({"mean": np.ones(3)}, r"must have one shape.*got \(40,\), \(3,\) and \(40,\)"),
-        ({"y": np.full(40, np.nan)}, "y must be finite; got NaN or infinity"),
-        ({"deviation": np.zeros(40)}, "deviation must be above 0; got 0.*include_noise=True"),
-        ({"coverages": (1.5,)}, "coverages must be above 0 and below 1; got 1.5"),
-    ],
-    ids=["shapes", "NaN", "no width", "coverage"],
-)
-def test_what_cannot_be_scored_is_refused(given, sentence):
-    asked = dict(zip(("y", "mean", "deviation"), drawn(), strict=True)) | given
-    with pytest.raises(InvalidInput, match=sentence):
-        bo.normal_scores(**asked)
-
-
-def test_learners_without_laws_are_refused():
-    with pytest.raises(InvalidInput, match=r"must be a GaussianProcessRegressor.*got KernelRidge"):
-        bo.predictive_scorer(bo.KernelRidge(), *places())
-
-
 # ==== Universal kriging: by one fit with more targets, and by the matrices of its definition.
 
 

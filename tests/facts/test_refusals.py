@@ -11,7 +11,8 @@ from sklearn.base import is_classifier
 from sklearn.exceptions import NotFittedError
 
 import bochner as bo
-from bochner import models
+from bochner import CustomLoss, models
+from bochner.datasets import on_sphere
 from bochner.errors import InvalidInput, InvalidType, NotPositive, UnsupportedKernel
 from bochner.kernels import (
     Cauchy,
@@ -28,12 +29,14 @@ from bochner.kernels import (
     LogDerivatives,
     Mahalanobis,
     Matern,
+    Periodic,
     RationalQuadratic,
     Scaled,
     Sum,
 )
 from bochner.kernels.dotproduct import Binomial, ExponentialSeries
 from bochner.kernels.radial import isotropic, monomials, radial_kernels
+from bochner.solvers.convex.losses import as_levels
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3))
@@ -52,6 +55,15 @@ def put(array, value):
 
 def model(kernel="gaussian", **changes):
     return bo.KernelRidge(kernel, **dict(n_features=32, random_state=0) | changes)
+
+
+def near(kernel=None, **options):
+    kernel = kernel or Matern(1.5, 0.3)
+    return bo.GaussianProcessRegressor(kernel, method=bo.NearestNeighbours(), **options)
+
+
+def waves(kernel, tolerance):
+    return bo.KernelRidge(kernel, method=bo.FourierGrid(tolerance), alpha=1.0)
 
 
 FITTED = model().fit(X, Y)
@@ -451,6 +463,161 @@ CASES = [
         lambda: bo.tune(model(), X, 1e-300 * Y),
         InvalidInput,
         "tune: y must .* by a power of ten",
+    ),
+    # other calls
+    (
+        "jobs: none",
+        lambda: model(n_jobs=0).fit(X, Y),
+        InvalidInput,
+        "KernelRidge: n_jobs must be None",
+    ),
+    ("jobs: half", lambda: model(n_jobs=1.5).fit(X, Y), InvalidInput, "n_jobs must be None or an"),
+    ("jobs: true", lambda: model(n_jobs=True).fit(X, Y), InvalidInput, "n_jobs must be None or an"),
+    (
+        "latitude",
+        lambda: on_sphere([13.4, 151.2], [52.5, -33.9]),
+        InvalidInput,
+        r"latitude must lie within -90 to 90.*to 151\.2\. Pass",
+    ),
+    ("longitude", lambda: on_sphere([13.4], [np.nan]), InvalidInput, "longitude must be finite"),
+    (
+        "a loss in words",
+        lambda: CustomLoss("square", np.add, np.add),
+        InvalidType,
+        r"must be functions of \(y, f\); got 'square'",
+    ),
+    *(
+        (
+            f"quantiles {q}",
+            lambda q=q: as_levels(q),
+            InvalidInput,
+            "quantiles must lie between 0 and 1",
+        )
+        for q in (0.0, 1.0, (0.5, 0.5), (0.9, 0.1), (), (0.2, 1.2))
+    ),
+    (
+        "no neighbours",
+        lambda: bo.NearestNeighbours(0),
+        InvalidInput,
+        "neighbours must be an integer, 1",
+    ),
+    (
+        "neighbours after neighbours",
+        lambda: bo.NearestNeighbours(after=bo.NearestNeighbours()),
+        InvalidInput,
+        "after must be a method that makes features",
+    ),
+    (
+        "neighbours of a kernel",
+        lambda: near(Linear()).fit(X, Y),
+        UnsupportedKernel,
+        "requires a stationary kernel",
+    ),
+    (
+        "neighbours of one row",
+        lambda: near().fit(X[:1], Y[:1]),
+        InvalidInput,
+        "at least 2 rows of positive",
+    ),
+    (
+        "neighbours and a metric",
+        lambda: near(metric="learned").fit(X, Y),
+        InvalidInput,
+        'metric="learned" chooses features',
+    ),
+    (
+        "neighbours of a ridge",
+        lambda: model(Matern(), method=bo.NearestNeighbours()).fit(X, Y),
+        InvalidInput,
+        "NearestNeighbours makes no features",
+    ),
+    (
+        "no common period",
+        lambda: waves(Periodic(1.0) + Periodic(2**0.5), 1e-10).fit(1000 * X[:, :1], Y),
+        UnsupportedKernel,
+        r"got 1, 1\.41421 of column 0.*Round them, take a",
+    ),
+    (
+        "a turned period",
+        lambda: waves(Mahalanobis(Periodic(1.0), ((1.0,),)), 1e-3).fit(X[:, :1], Y),
+        UnsupportedKernel,
+        "requires a stationary kernel with a spectral",
+    ),
+    (
+        "plan of what serves nothing",
+        lambda: bo.plan(X, Y, Linear(), methods=[bo.FourierGrid()]),
+        InvalidInput,
+        "spectral density",
+    ),
+    ("plan of no target", lambda: bo.plan(X, None, Gaussian()), InvalidInput, "requires y"),
+    (
+        "plan of few rows",
+        lambda: bo.plan(X[:15], Y[:15], Gaussian()),
+        InvalidInput,
+        "at least 16 rows; got 15",
+    ),
+    (
+        "plan of one value",
+        lambda: bo.plan(X, 0 * Y, Gaussian()),
+        InvalidInput,
+        "the target must vary",
+    ),
+    ("plan of NaN", lambda: bo.plan(X * np.nan, Y, Gaussian()), InvalidInput, "finite|NaN|missing"),
+    (
+        "plan of blocks of one value",
+        lambda: bo.plan(bo.Blocks.from_arrays(X), None, Gaussian()),
+        InvalidInput,
+        "the target must vary",
+    ),
+    (
+        "plan of blocks and a target",
+        lambda: bo.plan(bo.Blocks.from_arrays(X), Y, Gaussian()),
+        InvalidInput,
+        "leave y out",
+    ),
+    (
+        "scores of a learner",
+        lambda: bo.predictive_scorer(model(), X, Y),
+        InvalidInput,
+        "must be a GaussianProcessRegressor.*got KernelRidge",
+    ),
+    (
+        "scores of shapes",
+        lambda: bo.normal_scores(Y, ONES, Y**2),
+        InvalidInput,
+        r"must have one shape.*got \(60,\), \(1,\)",
+    ),
+    (
+        "scores of NaN",
+        lambda: bo.normal_scores(Y * np.nan, Y, Y**2),
+        InvalidInput,
+        "y must be finite; got NaN or infinity",
+    ),
+    (
+        "scores of no width",
+        lambda: bo.normal_scores(Y, Y, 0 * Y),
+        InvalidInput,
+        "deviation must be above 0; got 0.*include_noise=True",
+    ),
+    (
+        "scores of coverage",
+        lambda: bo.normal_scores(Y, Y, Y**2, coverages=(1.5,)),
+        InvalidInput,
+        "coverages must be above 0 and below 1; got 1.5",
+    ),
+    (
+        "client",
+        lambda: bo.engines.Dask(3),
+        InvalidType,
+        "client must be a distributed.Client or.*got int",
+    ),
+    ("timeout of Dask", lambda: bo.engines.Dask(None, 0), InvalidInput, "Dask: timeout must be"),
+    ("timeout of Ray", lambda: bo.engines.Ray(None, np.inf), InvalidInput, "Ray: timeout must be"),
+    (
+        "timeout of Spark",
+        lambda: bo.engines.Spark(None, "soon"),
+        InvalidType,
+        "Spark: timeout must be",
     ),
 ]
 
