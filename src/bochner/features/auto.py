@@ -101,17 +101,15 @@ def _paired(kernel: Kernel, X: Array, Y: Array) -> Float[Array, " n"]:
 #: A candidate is measured if its predicted error is at most this many times the least.
 PROMISING = 3.0
 AS_GOOD = 1.1  # Errors within this factor are taken as equal, and the cheaper method is taken
-#: Extrapolated squared errors within this factor are taken as equal: extrapolation from four rows
-#: per feature is off by so much. The cheaper method is taken.
+#: The same for extrapolated squared errors.
 EXTRAPOLATED_AS_GOOD = 1.02
-ROUNDING = 1e-6  # Errors of the kernel matrix below this are rounding, of rows in float32 at least
-#: Errors within this share of one another are equal: the method that is named first is taken.
-SAME = 1e-4
-NO_CHEAPER = 0.9  # What costs more than this share of another is hardly cheaper
+ROUNDING = 1e-6  # Errors of the kernel matrix below this are rounding errors of float32
+SAME = 1e-4  # Errors with at most this relative difference are equal: the first method is taken
+NO_CHEAPER = 0.9  # A method counts as cheaper if its cost is below this share of the other's
 MOST_JUDGED = 4  # Candidates whose errors are extrapolated, at most
-#: Rows a feature that errors are extrapolated from, and rows at least.
+#: Rows per feature from which errors are extrapolated, and the least number of rows.
 ROWS_A_FEATURE, FEWEST_JUDGED = 4, 512
-NARROWED = 3 / 8  # Part of the width that maps are judged at where rows are too few for the whole
+NARROWED = 3 / 8  # Share of the width at which maps are judged if there are too few rows
 #: Landmarks where rows are dense, beside pivots, for a learner with targets.
 CENTRES = Nystrom(KMeans(iterations=2, seeds="random"))
 FORMULA_ROWS = 500  # Rows whose pairs a formula is evaluated on

@@ -143,26 +143,25 @@ class RPCholesky(Landmarks):
 class KMeans(Landmarks):
     """Centres of k-means clusters of the rows: Zhang, Tsang and Kwok (2008).
 
-    For kernels of the distance mostly the most accurate choice; :class:`RPCholesky` wins where D is
-    far past the effective dimension. Choosing takes up to twice as long, of hundreds of columns up
-    to seven times. Distances are in units of
-    the kernel's lengthscales, where its parts have one for each column. The landmarks are means,
-    not rows of the data.
+    Usually the most accurate landmarks for kernels of the distance; :class:`RPCholesky` is better
+    where D is far above the effective dimension. Choosing takes up to twice as long, with
+    hundreds of columns up to seven times. Distances are in units of the kernel's lengthscales. The
+    landmarks are means, not rows of X.
 
     Parameters
     ----------
     pool : int, default 4
         Clusters are of at most ``max(8192, pool * n_features)`` random rows.
     iterations : int, default 10
-        Of Lloyd's algorithm: more do not help the kernel matrix.
+        Iterations of Lloyd's algorithm.
     seeds : {"k-means++", "random"}, default "k-means++"
-        Where centres start. "random", at random rows, is faster, misses small clusters and is done
-        in the precision of the rows.
+        Starting centres. "random" starts at random rows: faster, in the precision of the rows, but
+        small clusters can be missed.
 
     Notes
     -----
-    Cost O(pool D² d) each iteration, and as much for each of the log D seeds that k-means++ tries.
-    Rows that are equal share one landmark.
+    Cost O(pool D² d) per iteration, and per each of the log D seeds that k-means++ tries.
+    Equal rows share one landmark.
     """
 
     pool: int = 4

@@ -60,22 +60,16 @@ class Nystrom(Method):
         object.__setattr__(self, "landmarks", as_landmarks(landmarks, "Nystrom"))
 
 
-#: Share of the mean diagonal added to A = k(S, S) before it is factored. float32 entries of C
-#: carry 6e-8; with L's smallest pivot at 1e-3 the features keep four digits of the smallest
-#: direction, and Z Zᵀ stays below K.
+#: Share of the mean diagonal added to A = k(S, S) before its Cholesky factorization, so that
+#: float32 features keep four digits of the smallest direction, and Z Zᵀ stays below K.
 JITTER = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-12}
-#: From this jitter on float64 sums of k(S, x) may be whitened: G is then off by about as much as if
-#: its products were of float32.
+#: Least jitter at which float64 sums of k(S, x) may be whitened; G is then as exact as in float32.
 COARSE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
 class Whitening:
-    """What is found once for the landmarks of a map, and saved with it.
-
-    Two maps of equal landmarks are one map, however far each has come with these: so all values
-    of this class are equal.
-    """
+    """Cache of a map's Cholesky roots, saved with the map; excluded from equality."""
 
     roots: dict[str, Array]  # L⁻ᵀ, (D, D), by the name of its precision; filled when first needed
     unexplained: float | None = None  # See :class:`ChosenLandmarks`
