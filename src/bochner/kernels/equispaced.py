@@ -107,11 +107,7 @@ def equispaced_weights(
 
 
 def taper(t: Array, period: float, length: float) -> Array:
-    """Return what a kernel is multiplied by: one up to ``length``, zero from (period − length)/2.
-
-    Rows half a period from the centre of the box, as which all beyond count, have no kernel with
-    rows of the box.
-    """
+    """Return a factor of the kernel: one up to ``length``, zero from (period − length)/2 on."""
     end = (period - length) / 2
     along = (np.abs(t) - (length + end) / 2) / ((end - length) / 2)
     return erfc(STEEPNESS * along) / 2
@@ -125,9 +121,8 @@ def tapered_weights(
 ) -> Array:
     """Return weights of all whole j, |j_a| ≤ extent_a, of a kernel tapered beyond a box.
 
-    What of a sum along one column has periods alone is not tapered. ``lengths`` are those of the
-    box. Some weights may be below zero. Other arguments and the
-    result are those of :func:`equispaced_weights`.
+    Periodic terms of a sum along one column are not tapered. ``lengths`` are the sides of the box.
+    Weights can be negative. Other arguments and the result: :func:`equispaced_weights`.
     """
     if len(extent) == 1:
         steady, rest = parted(kernel)
@@ -150,7 +145,7 @@ def tapered_weights(
 
 
 def spectral_parts(kernel: Kernel) -> list[Kernel]:
-    """Return the kernels whose densities make that of a kernel: each has images of its own."""
+    """Return the parts of a kernel that have a spectral density."""
     match kernel:
         case Constant() | Periodic():
             return []
@@ -164,7 +159,7 @@ def spectral_parts(kernel: Kernel) -> list[Kernel]:
 
 
 def parted(kernel: Kernel) -> tuple[Kernel | None, Kernel | None]:
-    """Return what of a sum along one column has periods or constants alone, and the rest."""
+    """Split a kernel of one column: periodic and constant terms, and all other terms."""
     if isinstance(kernel, Sum):
         sides = zip(parted(kernel.left), parted(kernel.right), strict=True)
         kept = ([part for part in side if part is not None] for side in sides)
@@ -177,7 +172,7 @@ def parted(kernel: Kernel) -> tuple[Kernel | None, Kernel | None]:
 
 
 def has_axes(kernel: Kernel) -> bool:
-    """Whether weights along an axis are the largest across it, and found without those beside."""
+    """Whether the largest weights lie on the axes, where they are computed separately."""
     match kernel:
         case Sum():
             return has_axes(kernel.left) and has_axes(kernel.right)

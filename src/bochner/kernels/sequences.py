@@ -17,7 +17,7 @@ from bochner.kernels.windows import Windows
 
 
 def sequences_of(kernel: object) -> Windows | None:
-    """Return the kernel of sequences that a kernel is made of; None where rows are no sequences."""
+    """Return the kernel of sequences within a kernel; None if its rows are not sequences."""
     if isinstance(kernel, Windows):
         return kernel
     if not isinstance(kernel, Kernel) or isinstance(kernel, Transformed):
@@ -27,7 +27,7 @@ def sequences_of(kernel: object) -> Windows | None:
 
 
 def windows_of(kernel: object, n_columns: int) -> int:
-    """Return the windows that a kernel sees of rows of so many columns; 1 of kernels of rows."""
+    """Return the number of windows per row of ``n_columns``; 1 for kernels of rows."""
     windows = sequences_of(kernel)
     return 1 if windows is None else windows.count(n_columns)
 

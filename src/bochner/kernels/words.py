@@ -22,15 +22,15 @@ Spread = Float[Array, " d"] | None
 
 
 def in_words(kernel: Kernel, names: Names = None, spread: Spread = None) -> str:
-    """Return a kernel for people to read: short, whatever its columns; ``repr`` makes it again.
+    """Return a short description of a kernel; ``repr`` is its code.
 
     Parameters
     ----------
     kernel : Kernel
     names : sequence of str, optional
-        Of the columns that the kernel sees; default "column 0" and so on.
+        Names of the columns; default "column 0" and so on.
     spread : (d,), optional
-        Standard deviations of these columns: lengthscales are then written in them.
+        Standard deviations of the columns: the units in which lengthscales are then given.
     """
     if isinstance(kernel, Sum | Product):
         sign = "+" if isinstance(kernel, Sum) else "×"
