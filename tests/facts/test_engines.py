@@ -557,28 +557,24 @@ def test_an_unknown_engine_is_refused():
 
 
 rng_held_tables = np.random.default_rng(0)
-N_HELD_TABLES = 140_000  # three parts of the sum
 CUTS = [
     0,
     1_000,
     1_000,
     70_001,
-    N_HELD_TABLES,
+    N,
 ]  # an empty partition, and none that ends where a part does
 TABLE = pd.DataFrame(
     {
-        "a": rng_held_tables.standard_normal(N_HELD_TABLES),
-        "b": rng_held_tables.standard_normal(N_HELD_TABLES),
-        "town": rng_held_tables.choice(["Bonn", "Köln"], N_HELD_TABLES),
+        "a": rng_held_tables.standard_normal(N),
+        "b": rng_held_tables.standard_normal(N),
+        "town": rng_held_tables.choice(["Bonn", "Köln"], N),
     }
 )
-TABLE["fare"] = (
-    np.sin(TABLE.a) + (TABLE.town == "Bonn") + 0.1 * rng_held_tables.standard_normal(N_HELD_TABLES)
-)
+TABLE["fare"] = np.sin(TABLE.a) + (TABLE.town == "Bonn") + 0.1 * rng_held_tables.standard_normal(N)
 TABLE["kind"] = np.where(TABLE.fare > 0.5, "high", "low")
 ROWS = TABLE.drop(columns=["fare", "kind"])
 OPTIONS_HELD_TABLES = dict(kernel=Gaussian(1.0), method="orthogonal", n_features=8, random_state=0)
-HERE_HELD_TABLES = bo.engines.Local(memory=0)
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::FutureWarning"
@@ -587,7 +583,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 def in_one_process(learner, **names):
     rows = TABLE[[*ROWS.columns, *names.values()]]
-    return learner.fit_blocks(bo.Blocks.from_table(rows, **names), where=HERE_HELD_TABLES)
+    return learner.fit_blocks(bo.Blocks.from_table(rows, **names), where=HERE)
 
 
 @pytest.fixture
@@ -662,7 +658,7 @@ def test_weights_and_several_targets_come_beside_a_dask_table(cluster, ddf):
     )
     table = TABLE[["a", "b", "fare"]].assign(other=2 * TABLE.fare, w=TABLE.a**2)
     blocks = bo.Blocks.from_table(table, target=["fare", "other"], weight="w")
-    here = bo.KernelRidge(**OPTIONS_HELD_TABLES).fit_blocks(blocks, where=HERE_HELD_TABLES)
+    here = bo.KernelRidge(**OPTIONS_HELD_TABLES).fit_blocks(blocks, where=HERE)
     np.testing.assert_array_equal(there.coef_, here.coef_)
     assert list(there.predict(X).columns) == ["prediction_0", "prediction_1"]
 
@@ -672,15 +668,13 @@ def test_dask_arrays_are_fitted_and_predicted_chunk_by_chunk(cluster):
     X, y = TABLE[["a", "b"]].to_numpy(), TABLE.fare.to_numpy()
     dX, dy = da.from_array(X, chunks=(30_000, 1)), da.from_array(y, chunks=50_000)
     there = bo.KernelRidge(**OPTIONS_HELD_TABLES).fit(dX, dy)
-    here = bo.KernelRidge(**OPTIONS_HELD_TABLES).fit_blocks(
-        bo.Blocks.from_arrays(X, y), where=HERE_HELD_TABLES
-    )
+    here = bo.KernelRidge(**OPTIONS_HELD_TABLES).fit_blocks(bo.Blocks.from_arrays(X, y), where=HERE)
     np.testing.assert_array_equal(there.coef_, here.coef_)
     found = there.predict(dX)
     assert isinstance(found, da.Array)
     np.testing.assert_allclose(found.compute(), there.predict(X), rtol=1e-9)
     components = bo.KernelPCA(2, **OPTIONS_HELD_TABLES).fit(dX)
-    assert components.transform(dX).shape == (N_HELD_TABLES, 2)
+    assert components.transform(dX).shape == (N, 2)
     assert components.transform(dX)[:10].compute().shape == (10, 2)
 
 
@@ -739,7 +733,7 @@ def test_rows_without_a_target_are_left_out_with_one_warning(engine, request):
         there = bo.KernelRidge(**OPTIONS_HELD_TABLES).fit(table, "fare")
     assert len([one for one in told if issubclass(one.category, DataWarning)]) == 1
     known = bo.Blocks.from_table(GAPS.dropna(), target="fare")
-    here = bo.KernelRidge(**OPTIONS_HELD_TABLES).fit_blocks(known, where=HERE_HELD_TABLES)
+    here = bo.KernelRidge(**OPTIONS_HELD_TABLES).fit_blocks(known, where=HERE)
     np.testing.assert_array_equal(there.coef_, here.coef_)
 
 
@@ -823,7 +817,7 @@ def test_a_partition_that_is_lost_between_passes_is_named(dask_client, tmp_path,
     blocks = bo.Blocks.from_table(with_disk(tmp_path), target="fare")
     (tmp_path / "disk").unlink()
     model = bo.KernelRidge(**OPTIONS_HELD_TABLES)
-    where = bo.engines.Dask(dask_client) if on_workers else HERE_HELD_TABLES
+    where = bo.engines.Dask(dask_client) if on_workers else HERE
     with pytest.raises(DataFileError, match=r"^Blocks: partition 1 of the dask .*disk is gone\)"):
         model.fit_blocks(blocks, where=where)
     assert not hasattr(model, "fit_")
@@ -941,12 +935,11 @@ def test_the_address_of_a_cluster_takes_an_engine(files, capsys):
 # ==== Fits whose features are made on devices of torch: the bits of torch's own arrays, any number.
 
 
-N_DEVICES = 140_000  # three parts
 rng_devices = np.random.default_rng(0)
-X_DEVICES = rng_devices.standard_normal((N_DEVICES, 2)).astype(np.float32)
-Y_DEVICES = np.sin(X_DEVICES[:, 0]) + 0.1 * rng_devices.standard_normal(N_DEVICES)
+X_DEVICES = rng_devices.standard_normal((N, 2)).astype(np.float32)
+Y_DEVICES = np.sin(X_DEVICES[:, 0]) + 0.1 * rng_devices.standard_normal(N)
 LABELS_DEVICES = (Y_DEVICES > 0).astype(float)
-W_DEVICES = rng_devices.integers(0, 3, N_DEVICES).astype(float)
+W_DEVICES = rng_devices.integers(0, 3, N).astype(float)
 
 THERE = "device must name devices that torch has here, and that know float64; got"
 DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
@@ -1055,7 +1048,7 @@ def test_rows_are_counted_and_passes_are_logged(caplog):
     blocks = bo.Blocks.from_arrays(X_DEVICES, Y_DEVICES).watch(seen.append)
     with caplog.at_level(logging.INFO, logger="bochner.engines"):
         ridge(alpha=1.0).fit_blocks(blocks, where=bo.engines.Local(device=("cpu", "cpu")))
-    assert sum(seen) % N_DEVICES == 0
+    assert sum(seen) % N == 0
     assert "device=('cpu', 'cpu')" in caplog.text
 
 

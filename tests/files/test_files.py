@@ -214,11 +214,6 @@ def test_a_missing_package_is_named(path, monkeypatch):
 # ==== Parquet files: damage is noticed, and memory does not grow with the file.
 
 
-def write_parquet_files(path, **columns):
-    pq.write_table(pa.table(columns), path)
-    return path
-
-
 @pytest.fixture
 def good(tmp_path):
     values = np.random.default_rng(0).normal(size=50_000)
@@ -236,16 +231,14 @@ def test_row_groups_and_batches_do_not_show(tmp_path):
 
 
 def test_other_columns_are_not_read(tmp_path):
-    path = write_parquet_files(
-        tmp_path / "x.parquet", a=[1.0, 2.0], when=pa.array([1, 2], pa.timestamp("s"))
-    )
+    path = write(tmp_path / "x.parquet", a=[1.0, 2.0], when=pa.array([1, 2], pa.timestamp("s")))
     with pytest.raises(InvalidInput, match=r"'when' must .* got dates or times"):
         next(iter(Blocks.from_files(path)))
     np.testing.assert_array_equal(next(iter(Blocks.from_files(path, columns=["a"]))).X, [[1], [2]])
 
 
 def test_names_with_dots_are_names(tmp_path):
-    path = write_parquet_files(tmp_path / "x.parquet", **{"a": [1.0], "a.b": [2.0], "a.b.c": [3.0]})
+    path = write(tmp_path / "x.parquet", **{"a": [1.0], "a.b": [2.0], "a.b.c": [3.0]})
     assert next(iter(Blocks.from_files(path, "a.b"))).y.tolist() == [2]
     assert next(iter(Blocks.from_files(path, columns=["a.b.c", "a"]))).X.tolist() == [[3, 1]]
 
@@ -279,14 +272,14 @@ def test_empty_files_and_tables_are_refused(tmp_path):
     (tmp_path / "zero.parquet").touch()
     with pytest.raises(DataFileError, match=r"zero.parquet' is empty; it must hold a table"):
         Blocks.from_files(tmp_path / "zero.parquet")
-    path = write_parquet_files(tmp_path / "x.parquet", a=pa.array([], pa.float64()))
+    path = write(tmp_path / "x.parquet", a=pa.array([], pa.float64()))
     with pytest.raises(InvalidInput, match=r"must have at least one row; '.*x.parquet' has none"):
         Blocks.from_files(path)
 
 
 def test_a_file_without_rows_among_others_is_passed_over(tmp_path):
-    write_parquet_files(tmp_path / "0.parquet", a=pa.array([], pa.null()))
-    write_parquet_files(tmp_path / "1.parquet", a=[1.0, 2.0])
+    write(tmp_path / "0.parquet", a=pa.array([], pa.null()))
+    write(tmp_path / "1.parquet", a=[1.0, 2.0])
     blocks = Blocks.from_files(tmp_path)
     assert blocks.n_rows == 2
     assert next(iter(blocks)).X.shape == (2, 1)
@@ -306,14 +299,14 @@ def test_a_file_without_rows_among_others_is_passed_over(tmp_path):
     ],
 )
 def test_bad_values_are_refused_with_column_and_row(tmp_path, values, message):
-    path = write_parquet_files(tmp_path / "x.parquet", a=values)
+    path = write(tmp_path / "x.parquet", a=values)
     with pytest.raises(InvalidInput, match=message):
         list(Blocks.from_files(path))
 
 
 def test_rows_are_counted_in_their_own_file(tmp_path):
-    write_parquet_files(tmp_path / "0.parquet", a=np.zeros(100))
-    write_parquet_files(tmp_path / "1.parquet", a=[0.0, 1.0, np.nan])
+    write(tmp_path / "0.parquet", a=np.zeros(100))
+    write(tmp_path / "1.parquet", a=[0.0, 1.0, np.nan])
     with pytest.raises(InvalidInput, match=r"in row 2 of '.*1.parquet' \(counted from 0\)"):
         list(Blocks.from_files(tmp_path))
 

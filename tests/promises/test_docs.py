@@ -206,8 +206,7 @@ def test_every_example_is_shown_on_a_page():
 # ==== The walk-through of a first change works: its steps are taken on a copy of the source.
 
 
-ROOT_FIRST_CHANGE = Path(__file__).parents[2]
-PAGE = (ROOT_FIRST_CHANGE / "docs" / "first_change.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "first_change.md").read_text(encoding="utf-8")
 #: An editable installation finds its own source before any path.
 AS_COPIED = """
 import sys
@@ -241,8 +240,8 @@ def copy(tmp_path_factory):
     folder = tmp_path_factory.mktemp("copy")
     ignored = shutil.ignore_patterns("__pycache__", "_build", "generated", "auto_examples")
     for name in ("src", "tests", "docs"):
-        shutil.copytree(ROOT_FIRST_CHANGE / name, folder / name, ignore=ignored)
-    for file in (ROOT_FIRST_CHANGE / "pyproject.toml", *ROOT_FIRST_CHANGE.glob("*.md")):
+        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+    for file in (ROOT / "pyproject.toml", *ROOT.glob("*.md")):
         shutil.copy(file, folder)
     (folder / "site").mkdir()
     (folder / "site" / "sitecustomize.py").write_text(AS_COPIED, encoding="utf-8")

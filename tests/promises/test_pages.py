@@ -226,15 +226,14 @@ def test_planted_citations_are_seen():
 # ==== docs/choose.md says what its command prints, and the command runs.
 
 
-ROOT_CHOOSE = Path(__file__).parents[2]
-PAGE = (ROOT_CHOOSE / "docs" / "choose.md").read_text()
-KEPT = ROOT_CHOOSE / "docs" / "measured" / "choose.json"
+PAGE = (ROOT / "docs" / "choose.md").read_text()
+KEPT = ROOT / "docs" / "measured" / "choose.json"
 METHOD, NUMBER = re.compile(r"`([^`]*)`"), re.compile(r"\d*\.?\d+(?:e-?\d+)?")
 
 
 @pytest.fixture
 def choose(monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(ROOT_CHOOSE), *sys.path])
+    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
     return import_module("benchmarks.choose"), import_module("benchmarks.harness").Options
 
 
