@@ -13,47 +13,19 @@ from typing import Any
 
 from benchmarks.harness import MissingDataSet, Options, Row, say, table
 
-#: In the order of the goals.
-NAMES = (
-    "features",
-    "hadamard",
-    "moments",
-    "fourier",
-    "auto",
-    "kernel_error",
-    "choose",
-    "choice",
-    "harmonic",
-    "hermite",
-    "memory",
-    "imports",
-    "busy",
-    "one_class",
-    "precision",
-    "exact",
-    "few",
-    "wide",
-    "gpu",
-    "sketches",
-    "classifiers",
-    "bounds",
-    "leverage",
-    "gaussian_process",
-    "kriging",
-    "kriging_rivals",
-    "unsupervised",
-    "tuning",
-    "metric",
-    "tables",
-    "raw",
-    "intervals",
-    "outside",
-    "sgd",
-    "double_descent",
-    "plan",
+#: Experiments by module: ``run_NAME`` of a module of several, ``run`` of a module of one.
+MODULES = {
+    "speed": "features hadamard moments fourier auto memory imports busy precision exact",
+    "accuracy": "kernel_error choose choice harmonic hermite sketches bounds leverage "
     "required_features",
-    "truth",
+    "learners": "one_class unsupervised tuning metric sgd double_descent gaussian_process plan",
+}
+HOMES = {name: module for module, names in MODULES.items() for name in names.split()}
+ALONE = (
+    *("few", "wide", "gpu", "classifiers", "kriging", "kriging_rivals", "tables", "raw"),
+    *("intervals", "outside", "truth"),
 )
+NAMES = (*HOMES, *ALONE)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -92,11 +64,13 @@ def _name(name: str) -> str:
 
 
 def _run(name: str, options: Options) -> list[Row]:
-    module = import_module(f"benchmarks.{name}")
-    say(f"\n## {name}: {module.__doc__.splitlines()[0]}\n")
+    module = import_module(f"benchmarks.{HOMES.get(name, name)}")
+    run = getattr(module, f"run_{name}", None)
+    title = (module if run is None else run).__doc__.splitlines()[0]
+    say(f"\n## {name}: {title}\n")
     start = time.perf_counter()
     try:
-        rows = module.run(options)
+        rows = (run or module.run)(options)
     except MissingDataSet as missing:
         rows = [{"note": f"Left out: {missing}"}]
     say(table(rows))
