@@ -13,19 +13,47 @@ from typing import Any
 
 from benchmarks.harness import MissingDataSet, Options, Row, say, table
 
-#: Experiments by module: ``run_NAME`` of a module of several, ``run`` of a module of one.
-MODULES = {
-    "speed": "features hadamard moments fourier auto memory imports busy precision exact",
-    "accuracy": "kernel_error choose choice harmonic hermite sketches bounds leverage "
+#: In the order of the goals.
+NAMES = (
+    "features",
+    "hadamard",
+    "moments",
+    "fourier",
+    "auto",
+    "kernel_error",
+    "choose",
+    "choice",
+    "harmonic",
+    "hermite",
+    "memory",
+    "imports",
+    "busy",
+    "one_class",
+    "precision",
+    "exact",
+    "few",
+    "wide",
+    "gpu",
+    "sketches",
+    "classifiers",
+    "bounds",
+    "leverage",
+    "gaussian_process",
+    "kriging",
+    "kriging_rivals",
+    "unsupervised",
+    "tuning",
+    "metric",
+    "tables",
+    "raw",
+    "intervals",
+    "outside",
+    "sgd",
+    "double_descent",
+    "plan",
     "required_features",
-    "learners": "one_class unsupervised tuning metric sgd double_descent gaussian_process plan",
-}
-HOMES = {name: module for module, names in MODULES.items() for name in names.split()}
-ALONE = (
-    *("few", "wide", "gpu", "classifiers", "kriging", "kriging_rivals", "tables", "raw"),
-    *("intervals", "outside", "truth"),
+    "truth",
 )
-NAMES = (*HOMES, *ALONE)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -64,13 +92,11 @@ def _name(name: str) -> str:
 
 
 def _run(name: str, options: Options) -> list[Row]:
-    module = import_module(f"benchmarks.{HOMES.get(name, name)}")
-    run = getattr(module, f"run_{name}", None)
-    title = (module if run is None else run).__doc__.splitlines()[0]
-    say(f"\n## {name}: {title}\n")
+    module = import_module(f"benchmarks.{name}")
+    say(f"\n## {name}: {module.__doc__.splitlines()[0]}\n")
     start = time.perf_counter()
     try:
-        rows = (run or module.run)(options)
+        rows = module.run(options)
     except MissingDataSet as missing:
         rows = [{"note": f"Left out: {missing}"}]
     say(table(rows))

@@ -15,113 +15,17 @@ are beside those of the wall. Rivals that are not installed are said to be missi
 import argparse
 import tempfile
 from importlib.util import find_spec
-from math import comb
 from pathlib import Path
 
 import numpy as np
-from numpy.polynomial.hermite_e import hermegauss
-from scipy.optimize import brentq
 
+from benchmarks.expected import expected_error
 from benchmarks.harness import Options, Row, child, judged, say, table
 
-# --- expected --------------------------------------------------------------------------------
-
-
-Array = np.ndarray
-
-#: Columns, the lengthscale, the levels that are counted, functions of a column, and nodes.
-COLUMNS, LENGTHSCALE, LEVELS, FUNCTIONS, NODES = 10, 3.0, 60, 60, 180
-
-#: The least γ that is looked for.
-SMALLEST = 1e-16
-
-#: Terms of the target: functions of two columns each.
-TERMS = (
-    lambda a, b: np.sin(2 * a) * b,
-    lambda a, b: np.cos(a + b),
-    lambda a, b: np.exp(-((a - b) ** 2)),
-    lambda a, b: np.tanh(2 * a * b),
-)
-
-
-def expected_error(n: int, k: int, penalty: float, noise: float) -> float:
-    """Return the root mean squared error to the target without its noise."""
-    eigenvalues, copies, power, rest = _levels()
-
-    def freedom(gamma: float) -> float:
-        return float((copies * eigenvalues / (eigenvalues + gamma)).sum())
-
-    def kappa(gamma: float) -> float:
-        return gamma * (k - freedom(gamma)) / k
-
-    def left(log_gamma: float) -> float:
-        gamma = float(np.exp(log_gamma))
-        return n - freedom(gamma) - penalty / max(kappa(gamma), 1e-300)
-
-    least = np.log(SMALLEST)
-    if freedom(SMALLEST) > k:
-        least = brentq(lambda g: freedom(np.exp(g)) - k, least, 0.0) + 1e-9
-    gamma = float(np.exp(brentq(left, least, 10.0)))
-    share = eigenvalues / (eigenvalues + gamma)
-    z, q = freedom(gamma), float((copies * share**2).sum())
-    kept = 1 - share - kappa(gamma) * share**2 / eigenvalues * k / (k - q)
-    total = float(kept @ power) + rest + noise**2
-    return (total / (1 - (q * (k - 2 * z) + z**2) / (n * (k - q))) - noise**2) ** 0.5
-
-
-def _levels() -> tuple[Array, Array, Array, float]:
-    """Return eigenvalues of levels, functions of each, the target's power there, and the rest."""
-    a, b = 0.25, 0.5 / LENGTHSCALE**2
-    c = (a * a + 2 * a * b) ** 0.5
-    A, x, w = a + b + c, *hermegauss(NODES)
-    w = w / w.sum()
-    phi = _functions(x, a, c)
-    of_one = phi @ w
-    grids, weights = np.meshgrid(x, x, indexing="ij"), np.outer(w, w)
-    values = [term(*grids) for term in TERMS]
-    values = [value - (weights * value).sum() for value in values]
-    found = [phi @ (weights * value) @ phi.T for value in values]
-    ones, pairs = of_one**2, np.outer(of_one, of_one)
-    crossed = [_by_level(G * pairs) for G in found]
-    power = sum(_convolved(_by_level(G**2), *[ones] * (COLUMNS - 2)) for G in found)
-    for p, one in enumerate(crossed):
-        others = sum(other for q, other in enumerate(crossed) if q != p)
-        power = power + _convolved(one, others, *[ones] * (COLUMNS - 4))
-    variance = float(sum((weights * value**2).sum() for value in values))
-    m = np.arange(LEVELS)
-    copies = np.array([float(comb(level + COLUMNS - 1, COLUMNS - 1)) for level in m])
-    eigenvalues = (2 * a / A) ** (COLUMNS / 2) * (b / A) ** m
-    return eigenvalues, copies, power, max(variance - float(power.sum()), 0.0)
-
-
-def _functions(x: Array, a: float, c: float) -> Array:
-    """Return the eigenfunctions of one column at nodes: orthonormal for a normal law."""
-    t, found = (2 * c) ** 0.5 * x, np.zeros((FUNCTIONS, len(x)))
-    found[0] = (c / a) ** 0.25 * np.exp(-(c - a) * x * x)
-    found[1] = found[0] * t * 2**0.5
-    for k in range(1, FUNCTIONS - 1):
-        found[k + 1] = t * (2 / (k + 1)) ** 0.5 * found[k] - (k / (k + 1)) ** 0.5 * found[k - 1]
-    return found
-
-
-def _by_level(G: Array) -> Array:
-    """Return the sums of a matrix along its anti-diagonals, as many as there are levels."""
-    level = np.add.outer(np.arange(len(G)), np.arange(len(G)))
-    return np.bincount(level.ravel(), weights=G.ravel(), minlength=LEVELS)[:LEVELS]
-
-
-def _convolved(*sequences: Array) -> Array:
-    total = np.ones(1)
-    for each in sequences:
-        total = np.convolve(total, each)[:LEVELS]
-    return total
-
-
-# --- wide ------------------------------------------------------------------------------------
-
+__all__ = ["run"]
 
 #: Rows that predictions are compared on, and columns.
-TESTED, COLUMNS_WIDE = 5000, 10
+TESTED, COLUMNS = 5000, 10
 
 #: Standard deviation of the noise, and the penalties.
 NOISE, RIDGE_ALPHA, EXACT_NOISE = 0.2, 1.0, 0.1
@@ -257,20 +161,8 @@ _FITS = {
 }
 
 
-def run_wide(options: Options) -> list[Row]:
-    """Fits that form no matrix: ridge regression of very many features, and the kernel itself.
-
-    "ridge": rows of ten columns, a target with noise, Gaussian kernel, the same penalty for
-    everyone; widths past 10,000 have no Gram matrix; "theory" is the error that is expected of
-    random features (:mod:`benchmarks.expected`). "exact": targets drawn from the process itself,
-    and the penalty that belongs to their noise; "difference" is that of predictions from those of
-    our fit to a bound of 1e-4, root mean square, as a share of their deviation, and everyone has
-    the cheapest of some tolerances that leaves what is asked. GPyTorch's preconditioner does not
-    go with KeOps, so its conjugate gradients have none. Rivals have ten minutes for a fit. Every
-    fit is made in a process of its own, whose peak of resident memory is what the system counted;
-    processor seconds are beside those of the wall. Rivals that are not installed are said to be
-    missing. ``python -m benchmarks.wide ridge --rows 500000 --widths 8192 32768`` runs a part.
-    """
+def run(options: Options) -> list[Row]:
+    """Fit features of two widths, then the kernel itself."""
     with tempfile.TemporaryDirectory(dir=options.scratch) as folder:
         rows, widths = options.pick((500_000, (8192, 32_768)), (9000, (512, 10_240)))
         found = ridge(rows, widths, Path(folder))

@@ -234,7 +234,7 @@ METHOD, NUMBER = re.compile(r"`([^`]*)`"), re.compile(r"\d*\.?\d+(?:e-?\d+)?")
 @pytest.fixture
 def choose(monkeypatch):
     monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
-    return import_module("benchmarks.accuracy"), import_module("benchmarks.harness").Options
+    return import_module("benchmarks.choose"), import_module("benchmarks.harness").Options
 
 
 @pytest.fixture(scope="module")
@@ -286,8 +286,8 @@ def rounded(value, text):
 def test_the_command_that_the_page_names_runs_every_case_at_a_small_size(choose):
     module, options = choose
     assert "`python -m benchmarks choose`" in PAGE
-    rows = module.run_choose(options(quick=True))
-    assert {row["case"] for row in rows} == {c.name for c in module.CASES_CHOOSE} | {"relief"}
+    rows = module.run(options(quick=True))
+    assert {row["case"] for row in rows} == {c.name for c in module.CASES} | {"relief"}
     assert all(0 < row["error"] < 1.5 for row in rows if row["case"] != "relief")
     assert all(0 < row["R²"] < 1 for row in rows if row["case"] == "relief")
 
@@ -297,9 +297,9 @@ def test_errors_of_fast_transforms_are_those_that_their_command_prints(choose, m
     """Of fewer rows, to a tenth; no other command is named on the page."""
     _, options = choose
     assert re.findall(r"`python -m benchmarks ([^`]+)`", PAGE) == ["choose", "hadamard"]
-    module = import_module("benchmarks.speed")
+    module = import_module("benchmarks.hadamard")
     monkeypatch.setattr(module, "_transforms", lambda _: [])
-    found = module.run_hadamard(options(quick=True))[0]
+    found = module.run(options(quick=True))[0]
     assert found["case"] == "features 64 x 1024 to 8192"
     printed = found["error"], float(found["rival"].split()[-1])
     stated = re.search(r"d = 1024, D = 8192.*?errors (\.\d+) and (\.\d+)", PAGE, re.DOTALL)
@@ -309,8 +309,8 @@ def test_errors_of_fast_transforms_are_those_that_their_command_prints(choose, m
 def test_the_page_states_rows_kernel_and_width_of_every_case(choose):
     module, _ = choose
     lines = [line for line in PAGE.splitlines() if line.startswith("| `")]
-    assert {case for case, *_ in stated()} == {case.name for case in module.CASES_CHOOSE}
-    for case in module.CASES_CHOOSE:
+    assert {case for case, *_ in stated()} == {case.name for case in module.CASES}
+    for case in module.CASES:
         line = next(line for line in lines if f"`{case.name}`" in line and line.count("|") == 5)
         assert line.split("|")[-2].strip() == str(case.n_features)
         if case.kernel is not None:
@@ -338,7 +338,7 @@ def test_scores_of_fits_are_those_that_were_kept(kept):
 def test_kernels_of_the_page_are_those_of_its_command(choose):
     """A lengthscale that is no choice is the median distance of 500 rows: to the digits printed."""
     module, _ = choose
-    cases = {case.name: case for case in module.CASES_CHOOSE}
+    cases = {case.name: case for case in module.CASES}
     for name, kernel in described():
         case = cases.pop(name)
         if case.kernel is None:
@@ -377,7 +377,7 @@ def test_what_was_kept_is_what_the_command_prints(choose, kept):
     Errors below 1e-12 are rounding. Fits to the relief, a minute, are those of the command alone.
     """
     module, options = choose
-    for row in (row for case in module.CASES_CHOOSE for row in module.of_case(case, options())):
+    for row in (row for case in module.CASES for row in module.of_case(case, options())):
         before = kept[row["case"], row["method"]]
         assert row["error"] == pytest.approx(before["error"], rel=0.1, abs=1e-12)
         assert row["D"] == before["D"]

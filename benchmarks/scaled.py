@@ -1,6 +1,5 @@
-"""Data sets of the benchmarks: read from the folder of data, split and put in units."""
+"""Real tables, split and scaled alike for everyone who is compared on them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,8 +10,7 @@ import bochner as bo
 from benchmarks.harness import Options, stored
 from bochner.datasets import load_earth
 
-# --- scaled ----------------------------------------------------------------------------------
-
+__all__ = ["NAMES", "Split", "split", "standardised"]
 
 #: Real tables of the comparisons: one from the folder of data, one carried in the package.
 NAMES = ("protein", "elevation")
@@ -84,70 +82,3 @@ def standardised(name: str, options: Options, most: int) -> Array:
     X = X[np.random.default_rng(0).permutation(len(X))[:most]]
     spread = X.std(axis=0)
     return (X[:, spread > 0] - X[:, spread > 0].mean(axis=0)) / spread[spread > 0]
-
-
-# --- development -----------------------------------------------------------------------------
-
-
-DEVELOPMENT = (
-    "uci_concrete",
-    "kin8nm",
-    "power_plant",
-    "uci_pumadyn32nm",
-    "uci_pol",
-    "bike_clean",
-    "california_housing",
-    "protein",
-    "elevation_etopo60",
-)
-
-
-@dataclass(frozen=True, eq=False)
-class Development:
-    """Four fifths of the rows to fit and the rest to test, in standard deviations of the former.
-
-    Attributes
-    ----------
-    X, X_test : (n, d) float64
-    y, y_test : (n,) float64
-    """
-
-    X: np.ndarray
-    y: np.ndarray
-    X_test: np.ndarray
-    y_test: np.ndarray
-
-    def error(self, predicted: np.ndarray) -> float:
-        """Root mean square error on the test rows."""
-        return float(np.sqrt(np.mean((np.ravel(predicted) - self.y_test) ** 2)))
-
-
-def development(name: str, options: Options, most: int | None = None) -> Development:
-    """Return a set of :data:`DEVELOPMENT`, with ``most`` rows to fit at most."""
-    arrays = stored(name, options.data)
-    X, y = arrays["X"].astype(np.float64), arrays["y"].astype(np.float64)
-    X = _on_the_sphere(X) if name.startswith("elevation") else X
-    order = np.random.default_rng(0).permutation(len(y))
-    train, test = np.split(order, [int(0.8 * len(y))])
-    train = train[:most]
-    mean, spread = X[train].mean(axis=0), X[train].std(axis=0)
-    X = (X - mean) / np.where(spread > 0, spread, 1.0)
-    y = (y - y[train].mean()) / y[train].std()
-    return Development(X[train], y[train], X[test], y[test])
-
-
-def _on_the_sphere(degrees: np.ndarray) -> np.ndarray:
-    latitude, longitude = np.radians(degrees.T)
-    across = np.cos(latitude)
-    return np.stack(
-        [across * np.cos(longitude), across * np.sin(longitude), np.sin(latitude)], axis=1
-    )
-
-
-def scored(data: Development, make: Callable[[int], object]) -> Callable[[int], float]:
-    """Return a case for ``interleaved``: fit, and the error on the test rows."""
-
-    def case(seed: int) -> float:
-        return data.error(make(seed).fit(data.X, data.y).predict(data.X_test))
-
-    return case
