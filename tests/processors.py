@@ -117,7 +117,7 @@ def failed(run: Run, report: Path) -> bool:
     report.unlink(missing_ok=True)
     workers = max(1, (os.cpu_count() or 1) // run.threads)
     command = [sys.executable, "-m", "pytest", "-q", "-n", str(workers), f"--junitxml={report}"]
-    command += [*TESTS, "-k", ONLY]
+    command += [*TESTS, "-k", ONLY, "-m", "not slow"]
     code = subprocess.run(command, env=run.environment(), check=False).returncode
     cases = list(ET.parse(report).iter("testcase")) if report.exists() else []
     skipped = [case.get("name") for case in cases if case.find("skipped") is not None]
