@@ -70,6 +70,7 @@ SMOOTH = [
     Columns(SkewedChi2(skew=9.0), (2, 0)),
     DotProduct(LogDerivatives(lambda n: n * np.log(0.1))),
     DotProduct((2.0,)),
+    Gaussian() * Matern(smoothness=2.5) * Linear(),
 ]
 
 FREQUENCIES = [
