@@ -1,5 +1,1 @@
-"""Time, memory and error of what the library does, with rivals in the same run.
-
-One module for each row of the table of goals: ``run(options)`` returns its rows. The command is
-``python -m benchmarks``; see ``README.md``.
-"""
+"""Time, memory and error of the library and its rivals; ``python -m benchmarks``, see README.md."""

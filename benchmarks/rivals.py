@@ -1,18 +1,16 @@
-"""The learners of ``benchmarks.tables``: ours, boosted trees, networks and exact machines.
+"""Learners of `tables` and `raw`, and rivals that other experiments share.
 
-Each takes a data frame of numbers and categories. Learners that take no categories are given them
-one-hot, and numbers in standard deviations. A tuned one is the best of thirty draws of its
-settings, judged on a fifth of the rows, and then fitted to all of them.
+Learners that take no categories receive them one-hot, and numbers in standard deviations. A tuned
+learner is the best of thirty draws of its settings, judged on a fifth of the rows, refitted to all.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 from scipy.stats import loguniform, randint, uniform
 from sklearn.base import BaseEstimator
 from sklearn.compose import make_column_selector, make_column_transformer
@@ -27,40 +25,61 @@ from sklearn.svm import SVC, SVR
 
 import bochner as bo
 
-__all__ = ["OURS", "Learner", "learners"]
-
 #: Settings that are tried for a tuned learner, and the share of rows they are judged on.
 DRAWS, HELD_OUT = 30, 0.2
 
 #: Rows that scikit-learn's Gaussian process is still fitted to.
 FEW = 2000
 
-
 #: From a seed and the names of the categorical columns to an estimator.
 Maker = Callable[[int, list[str]], Any]
+
+#: Names of our learners; the first of each task is the simplest, which others must not lose to.
+OURS = {
+    False: ("KernelRidge, Gaussian", "KernelRidge", "GaussianProcess"),
+    True: ("KernelRidgeClassifier, Gaussian", "KernelRidgeClassifier", "SVC", "LogisticRegression"),
+}
+
+#: Settings of tuned trees.
+SPACES: dict[str, dict[str, Any]] = {
+    "HistGradientBoosting": {
+        "learning_rate": loguniform(0.02, 0.3),
+        "max_iter": randint(50, 800),
+        "max_leaf_nodes": randint(8, 128),
+        "min_samples_leaf": randint(3, 60),
+        "l2_regularization": loguniform(1e-3, 30),
+    },
+    "LightGBM": {
+        "learning_rate": loguniform(0.02, 0.3),
+        "n_estimators": randint(50, 1000),
+        "num_leaves": randint(8, 128),
+        "min_child_samples": randint(3, 60),
+        "subsample": uniform(0.5, 0.5),
+        "subsample_freq": [1],
+        "colsample_bytree": uniform(0.4, 0.6),
+        "reg_lambda": loguniform(1e-3, 30),
+    },
+    "CatBoost": {
+        "learning_rate": loguniform(0.02, 0.3),
+        "depth": randint(4, 9),
+        "l2_leaf_reg": loguniform(1, 30),
+        "random_strength": loguniform(0.1, 10),
+        "bagging_temperature": uniform(0, 1),
+    },
+}
 
 
 @dataclass(frozen=True)
 class Learner:
-    """A learner by its name.
-
-    Attributes
-    ----------
-    name : str
-    make : Maker
-    space : dict
-        Distributions of its settings, where it is tuned; empty: by default.
-    most : int
-        Rows that it is fitted to at most.
-    """
+    """A learner, its settings where it is tuned, and the rows that it is fitted to at most."""
 
     name: str
     make: Maker
     space: Mapping[str, Any] = field(default_factory=dict)
     most: int = 10**9
 
-    def fit(self, X: pd.DataFrame, y: np.ndarray, seed: int) -> Any:
-        """Return the learner, fitted."""
+    def fit(self, X: Any, y: np.ndarray, seed: int) -> Any:
+        """Return the fitted learner."""
         estimator = self.make(seed, list(X.columns[X.dtypes == "category"]))
         if self.space:
             estimator = RandomizedSearchCV(
@@ -74,148 +93,106 @@ class Learner:
         return estimator.fit(X, y)
 
 
-#: Names of our learners; the first of each task is the simplest, which none may lose against.
-OURS = {
-    False: ("KernelRidge, Gaussian", "KernelRidge", "GaussianProcess"),
-    True: ("KernelRidgeClassifier, Gaussian", "KernelRidgeClassifier", "SVC", "LogisticRegression"),
-}
-
-
 def learners(classes: bool) -> list[Learner]:
-    """Return the learners of classes or of quantities that are installed."""
-    found = [*(_of_classes() if classes else _of_quantities()), *_trees(classes)]
-    return [*found, *_of_torch(classes)]
-
-
-def _of_quantities() -> list[Learner]:
-    process = GaussianProcessRegressor(ConstantKernel() * RBF() + WhiteKernel(), normalize_y=True)
-    return [
-        Learner("KernelRidge, Gaussian", _seeded(bo.KernelRidge, "gaussian")),
-        Learner("KernelRidge", _seeded(bo.KernelRidge)),
-        Learner("GaussianProcess", _seeded(bo.GaussianProcessRegressor)),
-        Learner("SVR of scikit-learn", lambda *_: _in_numbers(SVR())),
-        Learner("GP of scikit-learn", lambda *_: _in_numbers(process), most=FEW),
+    """Return the installed learners of classes or of quantities, ours first."""
+    named = _classifiers() if classes else _regressors()
+    named |= {name: make for name, make in _trees(classes).items() if make}
+    found = [Learner(n, m, most=FEW if n.startswith("GP of") else 10**9) for n, m in named.items()]
+    found += [
+        Learner(f"{name}, tuned", named[name], space)
+        for name, space in SPACES.items()
+        if name in named
     ]
+    if find_spec("xrfm"):
+        make = lambda seed, _: _in_numbers(RecursiveFeatures(seed, classes))
+        found.append(Learner("xRFM", make))
+    if find_spec("pytabkit"):
+        kind = "RealMLP_TD_Classifier" if classes else "RealMLP_TD_Regressor"
+        make = lambda seed, _: _imported("pytabkit", kind)(
+            random_state=seed, device="cpu", verbosity=0
+        )
+        found.append(Learner("RealMLP", make))
+    return found
 
 
-def _of_classes() -> list[Learner]:
+def missing(*packages: str) -> list[dict[str, str]]:
+    """Return a note for each package of rivals that is not installed."""
+    absent = [package for package in packages if find_spec(package) is None]
+    return [{"note": f"{package}: not installed."} for package in absent]
+
+
+def process() -> Any:
+    """Return scikit-learn's Gaussian process with kernel and noise chosen by its evidence."""
+    return GaussianProcessRegressor(ConstantKernel() * RBF() + WhiteKernel(), normalize_y=True)
+
+
+def _regressors() -> dict[str, Maker]:
+    return {
+        "KernelRidge, Gaussian": _seeded(bo.KernelRidge, "gaussian"),
+        "KernelRidge": _seeded(bo.KernelRidge),
+        "GaussianProcess": _seeded(bo.GaussianProcessRegressor),
+        "SVR of scikit-learn": lambda *_: _in_numbers(SVR()),
+        "GP of scikit-learn": lambda *_: _in_numbers(process()),
+    }
+
+
+def _classifiers() -> dict[str, Maker]:
     linear = LogisticRegression(max_iter=1000)
-    return [
-        Learner("KernelRidgeClassifier, Gaussian", _seeded(bo.KernelRidgeClassifier, "gaussian")),
-        Learner("KernelRidgeClassifier", _seeded(bo.KernelRidgeClassifier)),
-        Learner("SVC", _seeded(bo.SVC, probability=True)),
-        Learner("LogisticRegression", _seeded(bo.LogisticRegression)),
-        Learner("SVC of scikit-learn", lambda *_: _in_numbers(SVC())),
-        Learner("LogisticRegression of scikit-learn", lambda *_: _in_numbers(linear)),
-    ]
+    return {
+        "KernelRidgeClassifier, Gaussian": _seeded(bo.KernelRidgeClassifier, "gaussian"),
+        "KernelRidgeClassifier": _seeded(bo.KernelRidgeClassifier),
+        "SVC": _seeded(bo.SVC, probability=True),
+        "LogisticRegression": _seeded(bo.LogisticRegression),
+        "SVC of scikit-learn": lambda *_: _in_numbers(SVC()),
+        "LogisticRegression of scikit-learn": lambda *_: _in_numbers(linear),
+    }
 
 
 def _seeded(kind: Any, *given: Any, **named: Any) -> Maker:
-    """Return what makes a learner of ours, which takes categories as they are."""
     return lambda seed, _: kind(*given, random_state=seed, **named)
 
 
 def _in_numbers(estimator: Any) -> Any:
     """Return the estimator behind one-hot categories and scaled numbers."""
+    encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
     columns = make_column_transformer(
-        (
-            OneHotEncoder(handle_unknown="ignore", sparse_output=False),
-            make_column_selector(dtype_include="category"),
-        ),
+        (encoder, make_column_selector(dtype_include="category")),
         (StandardScaler(), make_column_selector(dtype_include="number")),
     )
     return make_pipeline(columns, estimator)
 
 
-# --- trees ---------------------------------------------------------------------------------------
+def _imported(package: str, name: str) -> Any:
+    return getattr(import_module(package), name)
 
 
-def _trees(classes: bool) -> list[Learner]:
-    made = [("HistGradientBoosting", _histogram(classes), _HISTOGRAM)]
-    if find_spec("lightgbm"):
-        made.append(("LightGBM", _light(classes), _LIGHT))
-    if find_spec("catboost"):
-        made.append(("CatBoost", _cat(classes), _CAT))
-    return [
-        Learner(f"{name}, tuned" if tuned else name, make, space if tuned else {})
-        for tuned in (False, True)
-        for name, make, space in made
-    ]
-
-
-def _histogram(classes: bool) -> Maker:
-    kind = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
-    return lambda seed, _: kind(random_state=seed, categorical_features="from_dtype")
-
-
-def _light(classes: bool) -> Maker:
-    kind = "LGBMClassifier" if classes else "LGBMRegressor"
-    return lambda seed, _: getattr(import_module("lightgbm"), kind)(verbose=-1, random_state=seed)
-
-
-def _cat(classes: bool) -> Maker:
-    kind = "CatBoostClassifier" if classes else "CatBoostRegressor"
-    quiet = {"verbose": 0, "allow_writing_files": False}
-    # A tuple: a search copies its learner, and of a list CatBoost gives back another one.
-    return lambda seed, names: getattr(import_module("catboost"), kind)(
-        random_seed=seed, cat_features=tuple(names) or None, **quiet
+def _trees(classes: bool) -> dict[str, Maker | None]:
+    kind = "Classifier" if classes else "Regressor"
+    histogram = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
+    light = lambda seed, _: _imported("lightgbm", f"LGBM{kind}")(verbose=-1, random_state=seed)
+    # A tuple: a search clones its learner, and CatBoost returns a copy of a list.
+    cat = lambda seed, names: _imported("catboost", f"CatBoost{kind}")(
+        random_seed=seed,
+        cat_features=tuple(names) or None,
+        verbose=0,
+        allow_writing_files=False,
     )
-
-
-_HISTOGRAM = {
-    "learning_rate": loguniform(0.02, 0.3),
-    "max_iter": randint(50, 800),
-    "max_leaf_nodes": randint(8, 128),
-    "min_samples_leaf": randint(3, 60),
-    "l2_regularization": loguniform(1e-3, 30),
-}
-
-_LIGHT = {
-    "learning_rate": loguniform(0.02, 0.3),
-    "n_estimators": randint(50, 1000),
-    "num_leaves": randint(8, 128),
-    "min_child_samples": randint(3, 60),
-    "subsample": uniform(0.5, 0.5),
-    "subsample_freq": [1],
-    "colsample_bytree": uniform(0.4, 0.6),
-    "reg_lambda": loguniform(1e-3, 30),
-}
-
-_CAT = {
-    "learning_rate": loguniform(0.02, 0.3),
-    "depth": randint(4, 9),
-    "l2_leaf_reg": loguniform(1, 30),
-    "random_strength": loguniform(0.1, 10),
-    "bagging_temperature": uniform(0, 1),
-}
-
-
-# --- networks and feature machines ---------------------------------------------------------------
-
-
-def _of_torch(classes: bool) -> list[Learner]:
-    found = []
-    if find_spec("xrfm"):
-        found.append(Learner("xRFM", lambda seed, _: _in_numbers(RecursiveFeatures(seed, classes))))
-    if find_spec("pytabkit"):
-        kind = "RealMLP_TD_Classifier" if classes else "RealMLP_TD_Regressor"
-        found.append(Learner("RealMLP", _network(kind)))
-    return found
-
-
-def _network(kind: str) -> Maker:
-    return lambda seed, _: getattr(import_module("pytabkit"), kind)(
-        random_state=seed, device="cpu", verbosity=0
-    )
+    return {
+        "HistGradientBoosting": lambda seed, _: histogram(
+            random_state=seed, categorical_features="from_dtype"
+        ),
+        "LightGBM": light if find_spec("lightgbm") else None,
+        "CatBoost": cat if find_spec("catboost") else None,
+    }
 
 
 class RecursiveFeatures(BaseEstimator):
-    """xRFM by default, with a fifth of the rows to validate on as it asks for."""
+    """xRFM by default, with a fifth of the rows to validate on, which it requires."""
 
-    def __init__(self, seed: int, classes: bool) -> None:
+    def __init__(self, seed: int, classes: bool = False) -> None:
         self.seed, self.classes = seed, classes
 
-    def fit(self, X: np.ndarray, y: np.ndarray) -> "RecursiveFeatures":
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Fit to four fifths of the rows and choose on the rest."""
         self.labels_ = LabelEncoder().fit(y) if self.classes else None
         y = self.labels_.transform(y) if self.labels_ else y.astype(np.float32)[:, None]
@@ -230,5 +207,28 @@ class RecursiveFeatures(BaseEstimator):
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         """Return predictions, (n,)."""
-        found = np.ravel(self.model_.predict(X.astype(np.float32)))
-        return self.labels_.inverse_transform(found.astype(int)) if self.labels_ else found
+        predicted = np.ravel(self.model_.predict(X.astype(np.float32)))
+        if self.labels_ is None:
+            return predicted
+        return self.labels_.inverse_transform(predicted.astype(int))
+
+
+class Falkon:
+    """Falkon on the processor, Gaussian kernel of lengthscale 1, with NumPy arrays."""
+
+    def __init__(self, width: int, penalty: float, seed: int) -> None:
+        falkon, kernels = import_module("falkon"), import_module("falkon.kernels")
+        options = falkon.FalkonOptions(use_cpu=True, keops_active="no")
+        self._model = falkon.Falkon(
+            kernel=kernels.GaussianKernel(1.0), penalty=penalty, M=width, seed=seed, options=options
+        )
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
+        """Fit to float32 rows."""
+        torch = import_module("torch")
+        self._model.fit(torch.from_numpy(X), torch.from_numpy(y)[:, None])
+        return self
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """Return predictions, (n, 1)."""
+        return self._model.predict(import_module("torch").from_numpy(X)).numpy()

