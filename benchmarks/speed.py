@@ -381,7 +381,8 @@ def busy(options: Options) -> Iterator[Row]:
     """
     n, wide, repeats = options.pick((20_000, 2048, 3), (1_000, 128, 1))
     for name, fit in _fits(n, wide).items():
-        if not options.selects(name):
+        slow = "concrete" in name or "default" in name
+        if not options.selects(name) or (options.quick and slow):
             continue
 
         def alone(_: int, fit: Callable[[], object] = fit) -> float:
