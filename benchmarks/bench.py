@@ -83,8 +83,11 @@ class Options:
 
     def wants(self, case: str, who: str = "", seed: int | None = None) -> bool:
         """Return whether a measurement is selected and not recorded yet."""
-        named = not self.who or any(fnmatch(who, name) for name in self.who)
-        return named and self.selects(case) and (case, who, seed) not in self.done
+        return self.names(who) and self.selects(case) and (case, who, seed) not in self.done
+
+    def names(self, who: str) -> bool:
+        """Return whether a learner is selected."""
+        return not self.who or any(fnmatch(who, name) for name in self.who)
 
 
 @dataclass(frozen=True)
