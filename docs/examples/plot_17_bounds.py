@@ -10,17 +10,21 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import bochner as bo
-from bochner.certificates.bounds.matrix import OperatorNorm, Spectral
-from bochner.certificates.bounds.pairwise import Bernstein, Hoeffding
+from bochner.certificates import (
+    bernstein_bound,
+    hoeffding_bound,
+    operator_norm_bound,
+    spectral_bound,
+)
 from bochner.kernels import Gaussian
 
 X = np.random.default_rng(0).standard_normal((200, 3))
 kernel, alpha, widths = Gaussian(2.0), 2.0, [256, 1024, 4096, 16384]
 bounds = {
-    "largest entry, Hoeffding": Hoeffding.of(kernel, X),
-    "largest entry, Bernstein": Bernstein.of(kernel, X),
-    "operator norm": OperatorNorm.of(kernel, X),
-    "spectral distance": Spectral.of(kernel, X, alpha=alpha),
+    "largest entry, Hoeffding": hoeffding_bound(kernel, X),
+    "largest entry, Bernstein": bernstein_bound(kernel, X),
+    "operator norm": operator_norm_bound(kernel, X),
+    "spectral distance": spectral_bound(kernel, X, alpha=alpha),
 }
 figure, panel = plt.subplots(figsize=(7, 4), layout="constrained")
 for name, bound in bounds.items():

@@ -3,26 +3,30 @@
 from typing import Any
 
 from bochner._core.names import unknown
-from bochner.certificates.bounds.matrix import (
-    DirectionsNorm,
-    OperatorNorm,
-    ProjectionCost,
-    Spectral,
-)
-from bochner.certificates.bounds.pairwise import (
-    Bernstein,
-    Bound,
-    Hoeffding,
-    RahimiRecht,
-    covering_constant,
-)
-from bochner.certificates.bounds.sketches import SketchNorm, TreeNorm
 from bochner.certificates.bounds.table import BoundComparison, ComparedBound, compare_bounds
+from bochner.certificates.bounds.tails import (
+    Bound,
+    Chebyshev,
+    Tail,
+    Worst,
+    bernstein_bound,
+    covering_constant,
+    directions_bound,
+    hoeffding_bound,
+    leverage_bound,
+    operator_norm_bound,
+    projection_cost_bound,
+    rahimi_recht_bound,
+    spectral_bound,
+    tensor_sketch_bound,
+)
 from bochner.certificates.bounds.zonal import (
-    BallSpectral,
+    BallBound,
     GegenbauerSizes,
-    ZonalSpectral,
+    ZonalBound,
+    ball_bound,
     direction_leverage,
+    zonal_bound,
 )
 from bochner.certificates.certificate import Certificate, certify
 from bochner.certificates.comparison import Compared, Comparison, compare
@@ -39,14 +43,15 @@ from bochner.certificates.risk import CostCertificate, Risk, certify_costs, risk
 
 # fmt: off
 __all__ = [
-    "ApproximationResidual", "BallSpectral", "Bernstein", "Bound", "BoundComparison", "Certificate",
-    "Compared", "ComparedBound", "Comparison", "CostCertificate", "DirectionsNorm", "FeatureCheck",
-    "FeatureLaw", "Flaw", "GegenbauerSizes", "Hoeffding", "KernelCheck",
-    "OperatorNorm", "ProjectionCost", "RahimiRecht", "Risk", "SketchNorm", "Spectral",
-    "TreeNorm", "ZonalSpectral",
-    "approximation_residual", "certify", "certify_costs", "check_features", "check_kernel",
-    "compare", "compare_bounds", "covering_constant", "direction_leverage", "effective_dimension",
-    "intrinsic_dimension", "leverage_scores", "risk",
+    "ApproximationResidual", "BallBound", "Bound", "BoundComparison", "Certificate", "Chebyshev",
+    "Compared", "ComparedBound", "Comparison", "CostCertificate", "FeatureCheck", "FeatureLaw",
+    "Flaw", "GegenbauerSizes", "KernelCheck", "Risk", "Tail", "Worst", "ZonalBound",
+    "approximation_residual", "ball_bound", "bernstein_bound", "certify", "certify_costs",
+    "check_features", "check_kernel", "compare", "compare_bounds", "covering_constant",
+    "direction_leverage", "directions_bound", "effective_dimension", "hoeffding_bound",
+    "intrinsic_dimension", "leverage_bound", "leverage_scores", "operator_norm_bound",
+    "projection_cost_bound", "rahimi_recht_bound", "risk", "spectral_bound",
+    "tensor_sketch_bound", "zonal_bound",
 ]
 # fmt: on
 

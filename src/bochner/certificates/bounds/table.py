@@ -14,22 +14,22 @@ from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner._core.text import columns
-from bochner.certificates.bounds.matrix import (
-    DirectionsNorm,
-    OperatorNorm,
-    ProjectionCost,
-    Spectral,
-)
-from bochner.certificates.bounds.pairwise import (
-    Bernstein,
+from bochner.certificates.bounds.tails import (
     Bound,
-    Hoeffding,
-    RahimiRecht,
+    bernstein_bound,
     chance_of,
     dense_rows,
+    directions_bound,
+    effective,
+    hoeffding_bound,
+    leverage_bound,
+    operator_norm_bound,
+    projection_cost_bound,
+    rahimi_recht_bound,
+    spectral_bound,
+    tensor_sketch_bound,
 )
-from bochner.certificates.bounds.sketches import SketchNorm, TreeNorm
-from bochner.certificates.bounds.zonal import BallSpectral, GegenbauerSizes, ZonalSpectral
+from bochner.certificates.bounds.zonal import BallBound, GegenbauerSizes, ball_bound, zonal_bound
 from bochner.certificates.pointwise import KernelEigen, draw_leverages, eigen
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.features.fourier.fourier import Fourier
@@ -39,7 +39,6 @@ from bochner.features.random.gegenbauer import Gegenbauer
 from bochner.features.random.networks import ReLU, Sign, polynomial_width
 from bochner.features.rules import draw_map
 from bochner.features.sketch.maclaurin import Maclaurin
-from bochner.features.sketch.polysketch import PolySketch
 from bochner.features.sketch.tensorsketch import TensorSketch
 from bochner.features.widths import is_stationary
 from bochner.kernels.dotproduct import DotProductKernel, Linear, Polynomial
@@ -259,71 +258,59 @@ def _entries(
 ) -> Iterator[Entry]:
     if is_stationary(kernel):
         yield from _fourier(kernel, rows, ruler, ask)
-    yield from _angles_and_powers(kernel, rows, ruler, ask)
+    if isinstance(kernel, Angular):
+        signs = Sign(IID())
+        bound = directions_bound(kernel, rows, signs)
+        yield Entry("matrix Bernstein, signs", bound, signs, ruler.operator)
+    if isinstance(kernel, ArcCosine):
+        split = 2 * polynomial_width(kernel.order, ask.n_inputs) <= ask.n_features
+        ramps = ReLU(kernel.order, IID(), split=split)
+        of_ramps = directions_bound(kernel, rows, ramps)
+        yield Entry("matrix Bernstein, ReLU", of_ramps, ramps, ruler.operator)
+    if isinstance(kernel, Polynomial):
+        size = float(ruler.found.values[-1])
+        relative = lambda E: float(np.linalg.norm(E)) / size
+        sketch = tensor_sketch_bound(kernel, rows)
+        yield Entry("Chebyshev, TensorSketch", sketch, TensorSketch(), relative)
+    if isinstance(kernel, DotProductKernel) and not isinstance(kernel, Linear):
+        with suppress(InvalidInput):  # terms that do not fall
+            products = Maclaurin("geometric")
+            of_products = directions_bound(kernel, rows, products)
+            yield Entry("matrix Bernstein, Maclaurin", of_products, products, ruler.operator)
     with suppress(InvalidInput):  # of another kernel, or with more degrees than can be summed
-        zonal = ZonalSpectral.of(kernel, rows, alpha=ruler.penalty)
+        zonal = zonal_bound(kernel, rows, alpha=ruler.penalty)
         cut = zonal.cut_for(ask.n_features, confidence)
         single = all(c.order == 1 for c in zonal.cuts)
         method = Gegenbauer("optimal" if single else "monomial", order=cut.order, degree=cut.degree)
         yield Entry("Gegenbauer, lemma 7", zonal, method, ruler.spectral)
     with suppress(InvalidInput):
-        ball = BallSpectral.of(kernel, rows, alpha=ruler.penalty)
+        ball = ball_bound(kernel, rows, alpha=ruler.penalty)
         sizes = ball.sizes(ball.error(ask.n_features, confidence), confidence)
         method = Gegenbauer("monomial", order=sizes.order, degree=sizes.degree)
         yield Entry(f"Gegenbauer, theorem {ball.theorem}", ball, method, ruler.spectral)
 
 
-def _angles_and_powers(kernel: Kernel, rows: Array, ruler: Ruler, ask: Request) -> Iterator[Entry]:
-    if isinstance(kernel, Angular):
-        signs = Sign(IID())
-        bound = DirectionsNorm.of(kernel, rows, signs)
-        yield Entry("matrix Bernstein, signs", bound, signs, ruler.operator)
-    if isinstance(kernel, ArcCosine):
-        split = 2 * polynomial_width(kernel.order, ask.n_inputs) <= ask.n_features
-        ramps = ReLU(kernel.order, IID(), split=split)
-        of_ramps = DirectionsNorm.of(kernel, rows, ramps)
-        yield Entry("matrix Bernstein, ReLU", of_ramps, ramps, ruler.operator)
-    if isinstance(kernel, DotProductKernel) and not isinstance(kernel, Linear):
-        yield from _powers(kernel, rows, ruler, ask)
-
-
-def _powers(kernel: DotProductKernel, rows: Array, ruler: Ruler, ask: Request) -> Iterator[Entry]:
-    size = float(ruler.found.values[-1])
-    relative = lambda E: float(np.linalg.norm(E)) / size
-    if isinstance(kernel, Polynomial):
-        sketch = SketchNorm.of(kernel, rows)
-        yield Entry("Chebyshev, TensorSketch", sketch, TensorSketch(), relative)
-    with suppress(InvalidInput):  # without end, or too few features for its degrees
-        tree = TreeNorm.of(kernel, rows)
-        tree.error(ask.n_features)
-        yield Entry("Chebyshev, PolySketch", tree, PolySketch(), relative)
-    with suppress(InvalidInput):  # terms that do not fall
-        products = Maclaurin("geometric")
-        bound = DirectionsNorm.of(kernel, rows, products)
-        yield Entry("matrix Bernstein, Maclaurin", bound, products, ruler.operator)
-
-
 def _fourier(kernel: Kernel, rows: Array, ruler: Ruler, ask: Request) -> Iterator[Entry]:
     pairs = Fourier(IID())
     entries = lambda E: float(np.abs(E).max())
-    yield Entry("Hoeffding", Hoeffding.of(kernel, rows), pairs, entries)
-    yield Entry("Bernstein", Bernstein.of(kernel, rows), pairs, entries)
+    yield Entry("Hoeffding", hoeffding_bound(kernel, rows), pairs, entries)
+    yield Entry("Bernstein", bernstein_bound(kernel, rows), pairs, entries)
     with suppress(UnsupportedKernel):  # frequencies of infinite variance
-        yield Entry("Rahimi-Recht", RahimiRecht.of(kernel, rows), pairs, entries)
-        printed = RahimiRecht.of(kernel, rows, "phase", printed=True)
+        yield Entry("Rahimi-Recht", rahimi_recht_bound(kernel, rows), pairs, entries)
+        printed = rahimi_recht_bound(kernel, rows, "phase", printed=True)
         phases = Fourier(IID(), form="phase")
         yield Entry("Rahimi-Recht, as printed", printed, phases, entries, proved=False)
-    yield Entry("matrix Bernstein", OperatorNorm.of(kernel, rows), pairs, ruler.operator)
-    uniform = Spectral.of(kernel, rows, alpha=ruler.penalty)
+    yield Entry("matrix Bernstein", operator_norm_bound(kernel, rows), pairs, ruler.operator)
+    uniform = spectral_bound(kernel, rows, alpha=ruler.penalty)
     yield Entry("leverage n/λ", uniform, pairs, ruler.spectral)
     # The largest leverage of 4096 frequencies, no less than its mean.
     phi = draw_map(Fourier(IID()), kernel, replace(ask, n_features=8192))
     found = draw_leverages(np.asarray(phi(rows)), ruler.found, ruler.penalty, 2)
-    leverage = max(float(found.max()), uniform.effective_dimension)
-    measured = replace(uniform, leverage=leverage)
+    d = effective("compare_bounds", kernel, rows, ruler.penalty)
+    measured = leverage_bound(max(float(found.max()), d), d)
     yield Entry("leverage measured", measured, pairs, ruler.spectral, proved=False)
     with suppress(InvalidInput):  # of directions beyond the rank, more than ‖K‖ for each within
-        costs = ProjectionCost.of(kernel, rows, rank=ruler.rank)
+        costs = projection_cost_bound(kernel, rows, rank=ruler.rank)
         yield Entry(f"cost of rank {ruler.rank}", costs, pairs, ruler.costs)
 
 
@@ -350,7 +337,7 @@ def _compared(entry: Entry, found: float, D: int, confidence: float) -> Compared
     except InvalidInput:  # less than the last cut leaves out
         asked = None
     sizes = None
-    if isinstance(bound, BallSpectral) and asked is not None:
+    if isinstance(bound, BallBound) and asked is not None:
         sizes = bound.sizes(found, confidence)
     promised = bound.error(D, confidence)
     known = entry.name, bound, entry.method, entry.proved

@@ -20,7 +20,6 @@ from bochner._core.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
 from bochner.features.sketch.powers import (
-    Shares,
     UnitRows,
     Weights,
     by_pieces,
@@ -328,67 +327,16 @@ def _independent(P: int, Q: int, m: int, rng: np.random.Generator) -> tuple[int,
     return 0, left, right
 
 
-def laid_out(
-    method: PolySketch, energy: Float[Array, " N"], left: int, d: int, rng: np.random.Generator
-) -> tuple[Shares, int]:
-    """Return the features of each degree of so many, and the entries of the tree's inner nodes."""
-    inner = power_of_two(method.inner or left)
-    padded = min(inner, power_of_two(d))
-    most = lambda n: capacity(n, padded, inner, method.pairs)
-    got = shares(energy, most, left, rng)
-    return got, power_of_two(method.inner or max(got.widths, default=1))
-
-
-def second_moment(method: PolySketch, n: int, width: int, d: int, inner: int) -> float:
-    """Return C with E⟨z(x), z(y)⟩² ≤ C |x|²ⁿ|y|²ⁿ for the sketch z of x^{⊗n}, n ≥ 1.
-
-    Of a leaf 1, or 1 + 2h where columns are hashed, h the chance that two of them meet; of a node
-    C_L C_R (1 + κ), κ at most eight over its pairs: :class:`PolySketch` has the variances.
-    """
-    padded = min(inner, power_of_two(d))
-    if n == 1:
-        kept = min(width, padded)
-        return _leaf_moment(method, d, padded) + 2 * (padded - kept) / (kept * max(padded - 1, 1))
-    half = power_of_two(n) // 2
-    left, P = _child(method, half, d, padded, inner)
-    right, Q = _child(method, n - half, d, padded, inner)
-    return left * right * (1 + _excess(method.pairs, max(P, Q), min(P, Q), width))
-
-
-def _child(method: PolySketch, n: int, d: int, padded: int, inner: int) -> tuple[float, int]:
-    """Return the constant of a child of degree n, and its entries."""
-    if n == 1:
-        return _leaf_moment(method, d, padded), padded
-    width = int(min(inner, capacity(n, padded, inner, method.pairs)))
-    return second_moment(method, n, width, d, inner), width
-
-
-def _leaf_moment(method: PolySketch, d: int, padded: int) -> float:
-    if d <= padded:
-        return 1.0
-    s = min(method.nonzeros, padded)
-    sizes = np.diff(np.linspace(0, padded, s + 1).astype(np.int64))
-    return 1 + 2 * sum(1 / size for size in sizes.tolist()) / s**2
-
-
-def _excess(pairs: str, P: int, Q: int, m: int) -> float:
-    """Return κ of m pairs of P ≥ Q entries."""
-    if pairs == "independent":
-        return 8 / m
-    if P == 1:
-        return 0.0
-    whole, rest = divmod(m, P)
-    if rest or Q == 1:
-        return 8 * P / ((P - 1) * m) if rest else 0.0
-    return 4 * (Q - whole) / (whole * (P - 1) * (Q - 1))
-
-
 def draw_polysketch(method: PolySketch, kernel: Kernel, ask: Request) -> PolySketchMap:
     """Draw the sketches of all powers from one tree."""
     parts = powers(kernel, method, ask.n_inputs)
     exact, energy, left = split_off(kernel, method, parts, ask)
     d = ask.n_inputs
-    got, inner = laid_out(method, energy, left, d, ask.stream("degrees"))
+    inner = power_of_two(method.inner or left)
+    padded = min(inner, power_of_two(d))
+    most = lambda n: capacity(n, padded, inner, method.pairs)
+    got = shares(energy, most, left, ask.stream("degrees"))
+    inner = power_of_two(method.inner or max(got.widths, default=1))
     tree = Tree(method, ask, inner)
     blocks: list[Exact | Entries | Pairs] = [Exact(int(n), d if n else 1) for n in exact]
     blocks += [tree.power(n, w) for n, w in zip(got.degrees, got.widths, strict=True)]

@@ -165,25 +165,15 @@ def split_off(
 
     ``method.radius`` is the length of rows at which degrees are weighed, or None.
     """
-    energy = weighed(method.radius, parts, ask)
-    D = ask.n_features
-    exact, left = exact_degrees(energy, ask.n_inputs, D)
+    energy = energies(parts.series, _lengths(method.radius, parts, ask))
+    d, D = ask.n_inputs, ask.n_features
+    exact = np.flatnonzero(_constant_and_linear(energy, d, D))
+    left = D - sum(d if n else 1 for n in exact)
     energy[exact] = 0.0
     if left < 1 and energy.any():
         who = type(method).__name__
         raise InvalidInput(f"{who} requires two features or more for {kernel!r}; got {D}.")
     return exact, energy, left
-
-
-def weighed(radius: float | None, parts: Powers, ask: Request) -> Float[np.ndarray, " N"]:
-    """Return the energies of all degrees at this length of rows, or at those of the data."""
-    return energies(parts.series, _lengths(radius, parts, ask))
-
-
-def exact_degrees(energy: Float[np.ndarray, " N"], d: int, D: int) -> tuple[np.ndarray, int]:
-    """Return the degrees that are taken exactly, and the features left for the others."""
-    exact = np.flatnonzero(_constant_and_linear(energy, d, D))
-    return exact, D - sum(d if n else 1 for n in exact)
 
 
 def _lengths(asked: float | None, parts: Powers, ask: Request) -> Float[np.ndarray, " k"]:

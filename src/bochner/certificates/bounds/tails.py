@@ -1,0 +1,596 @@
+"""A-priori bounds: the number of features for an error, and the error at a number of features.
+
+With D features the probability of an error above ε is at most
+
+    C ε^(−p) exp(−m ε²/(2(v + bε))),   m = (D − exact features)/(features of one random draw),
+
+and one :class:`Tail` holds these numbers. With δ the difference of two rows, a = k(x, x),
+I = Tr K/‖K‖ and L = 1 (pairs) or 2 (phases):
+
+    bound               C                     p          v                  b
+    hoeffding_bound     2N                    0          a² or 4a²          0
+    bernstein_bound     2N                    0          a² max Var         2a/3 or a
+    rahimi_recht_bound  β_d (2σℓa)^p          2d/(d+2)   2(d+2)a²           0
+                        β′_d (2σℓa)^p         2d/(d+1)   16(d+1)a²          0
+    operator_norm_bound 8I                    0          IL                 2IL/3
+    directions_bound    8I                    0          I sup|z|²/Tr K     2v/3
+    leverage_bound      16 d_λ                0          τ                  2τ/3
+
+The upper lines are for pairs, the lower ones for phases. All are of independent draws,
+``Fourier(IID())``: other placements have smaller errors, and these theorems do not cover them.
+"""
+
+import abc
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import logsumexp
+
+from bochner._core.arrays import as_matrix, to_numpy
+from bochner._core.checks import integer, one_of, positive, share
+from bochner._core.shapes import Array, Float
+from bochner.certificates.pointwise import eigen
+from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features.fourier.placements import IID
+from bochner.features.random.networks import ReLU, Sign, polynomial_width
+from bochner.features.sketch.maclaurin import Maclaurin
+from bochner.features.sketch.powers import log_coefficients, powers
+from bochner.features.widths import is_stationary
+from bochner.kernels.algebra import Columns
+from bochner.kernels.dotproduct import Polynomial
+from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
+from bochner.kernels.stationary import Stationary
+from bochner.kernels.zonal import Angular, ArcCosine
+
+FORMS = ("pair", "phase")
+LARGEST = 1e15  # Widths above it are refused
+DEGREES = 512  # Degrees of an infinite power series that are examined
+COST = 11  # Costs of projections err by this many times the spectral or the trace error
+
+
+class Bound(abc.ABC):
+    """An error that features of a given number exceed with small probability only."""
+
+    #: Name of the error that is bounded.
+    quantity: str
+
+    @abc.abstractmethod
+    def width(self, error: float, confidence: float = 0.95) -> int:
+        """Return the number of features that keeps the error below ``error``.
+
+        Parameters
+        ----------
+        error : float
+            ε, above zero.
+        confidence : float, default 0.95
+            1 − δ, above 0 and below 1.
+        """
+
+    @abc.abstractmethod
+    def error(self, n_features: int, confidence: float = 0.95) -> float:
+        """Return the error that D features do not exceed.
+
+        Parameters
+        ----------
+        n_features : int
+            D, at least the features of one random draw.
+        confidence : float, default 0.95
+            1 − δ, above 0 and below 1.
+        """
+
+
+@dataclass(frozen=True)
+class Tail(Bound):
+    """P(error > ε) ≤ C ε^(−p) exp(−m ε²/(2(v + bε))) for m independent draws.
+
+    Parameters
+    ----------
+    quantity : str
+        Name of the error.
+    log_constant : float
+        log C.
+    variance, scale : float
+        v and b.
+    power : float, default 0.0
+        p.
+    per_draw : int, default 2
+        Features of one draw: 2 for pairs, 1 for phases.
+    exact : int, default 0
+        Exact features, which are not random.
+    """
+
+    quantity: str
+    log_constant: float
+    variance: float
+    scale: float
+    power: float = 0.0
+    per_draw: int = 2
+    exact: int = 0
+
+    def width(self, error: float, confidence: float = 0.95) -> int:
+        error, chance = positive(error, "width", "error"), chance_of(confidence)
+        logs = self.log_constant - self.power * math.log(error) - math.log(chance)
+        draws = logs * 2 * (self.variance + self.scale * error) / error**2
+        return self.exact + self.per_draw * _counted(draws, error)
+
+    def error(self, n_features: int, confidence: float = 0.95) -> float:
+        least = self.exact + self.per_draw
+        m = (integer(n_features, "error", "n_features", least) - self.exact) // self.per_draw
+        logs = self.log_constant - math.log(chance_of(confidence))
+
+        def excess(log_error: float) -> float:
+            error = math.exp(log_error)
+            exponent = m * error**2 / (2 * (self.variance + self.scale * error))
+            return logs - self.power * log_error - exponent
+
+        low, high = -30.0, 0.0
+        while excess(high) > 0:
+            low, high = high, high + 5.0
+        return math.exp(float(brentq(excess, low, high, xtol=1e-13)))
+
+
+@dataclass(frozen=True)
+class Chebyshev(Bound):
+    """P(error > ε) ≤ C/(D ε²), for D features that depend on one another.
+
+    Parameters
+    ----------
+    quantity : str
+        Name of the error.
+    constant : float
+        C.
+    """
+
+    quantity: str
+    constant: float
+
+    def width(self, error: float, confidence: float = 0.95) -> int:
+        error = positive(error, "width", "error")
+        return _counted(self.constant / chance_of(confidence) / error**2, error)
+
+    def error(self, n_features: int, confidence: float = 0.95) -> float:
+        D = integer(n_features, "error", "n_features", 1)
+        return math.sqrt(self.constant / (chance_of(confidence) * D))
+
+
+@dataclass(frozen=True)
+class Worst(Bound):
+    """A multiple of the larger of several errors, each bounded with an equal part of the chance.
+
+    Parameters
+    ----------
+    quantity : str
+        Name of the error.
+    bounds : tuple of Bound
+    factor : float, default 1.0
+    """
+
+    quantity: str
+    bounds: tuple[Bound, ...]
+    factor: float = 1.0
+
+    def width(self, error: float, confidence: float = 0.95) -> int:
+        part = positive(error, "width", "error") / self.factor
+        return max(bound.width(part, self._confidence(confidence)) for bound in self.bounds)
+
+    def error(self, n_features: int, confidence: float = 0.95) -> float:
+        each = self._confidence(confidence)
+        return self.factor * max(bound.error(n_features, each) for bound in self.bounds)
+
+    def _confidence(self, confidence: float) -> float:
+        return 1 - chance_of(confidence) / len(self.bounds)
+
+
+def _counted(draws: float, error: float) -> int:
+    """Return a number of draws rounded up, at least one; refuse one above `LARGEST`."""
+    if draws > LARGEST:
+        raise InvalidInput(
+            f"width: error must be large enough for a width below {LARGEST:.0e}; got {error!r}. "
+            "Ask for a larger error."
+        )
+    return max(1, math.ceil(draws * (1 - 1e-12)))
+
+
+def chance_of(confidence: float) -> float:
+    """Return δ = 1 − confidence, checked."""
+    return 1 - share(confidence, "bounds", "confidence")
+
+
+# --- Entries of the matrix -----------------------------------------------------------------------
+
+
+def hoeffding_bound(kernel: Kernel, X: Float[Array, "n d"], form: str = "pair") -> Tail:
+    """Return Hoeffding's bound of all entries of K, by a union over the N pairs of rows.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Of x − y.
+    X : (n, d)
+    form : {"pair", "phase"}, default "pair"
+        Of :class:`bochner.Fourier`. N = n(n − 1)/2 for pairs, whose diagonal is exact, and
+        n(n + 1)/2 for phases.
+
+    Notes
+    -----
+    Source: Hoeffding (1963), theorem 2.
+    """
+    rows, a, per_draw = _stationary("hoeffding_bound", kernel, X, form)
+    variance = (1.0 if per_draw == 2 else 4.0) * a**2
+    return Tail("largest entry", _log_pairs(len(rows), per_draw), variance, 0.0, per_draw=per_draw)
+
+
+def bernstein_bound(kernel: Kernel, X: Float[Array, "n d"], form: str = "pair") -> Tail:
+    """Return Bernstein's bound of all entries of K: sharper where their variance is small.
+
+    Parameters are those of :func:`hoeffding_bound`. Cost: O(n² d).
+
+    Notes
+    -----
+    With a = 1 the variance of a draw is (1 + k(2δ) − 2k(δ)²)/2 for pairs and 1 + k(2δ)/2 − k(δ)²
+    for phases. Source: Sutherland and Schneider (2015), section 3.1.
+    """
+    rows, a, per_draw = _stationary("bernstein_bound", kernel, X, form)
+    k, doubled = to_numpy(kernel(rows)) / a, to_numpy(kernel(2 * rows)) / a
+    v = (1 + doubled - 2 * k**2) / 2 if per_draw == 2 else 1 + doubled / 2 - k**2
+    variance, largest = max(float(v.max()), 1e-300) * a**2, (2 if per_draw == 2 else 3) * a
+    logs = _log_pairs(len(rows), per_draw)
+    return Tail("largest entry", logs, variance, largest / 3, per_draw=per_draw)
+
+
+def rahimi_recht_bound(
+    kernel: Kernel, X: Float[Array, "n d"], form: str = "pair", *, printed: bool = False
+) -> Tail:
+    """Return the bound of all entries for all points of the region that the rows span.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Of x − y, with σ² = E|ω|² finite.
+    X : (n, d)
+        Their region has diameter ℓ.
+    form : {"pair", "phase"}, default "pair"
+    printed : bool, default False
+        Return the bound of the first paper, 2⁸ (σℓ/ε)² exp(−mε²/(4(d + 2))) for m frequencies: its
+        constants hold for pairs and are not proved for phases.
+
+    Raises
+    ------
+    UnsupportedKernel
+        If E|ω|² is infinite (Laplace, Exponential, Matérn up to smoothness 1), or not known.
+
+    Notes
+    -----
+    Sources: Rahimi and Recht (2007), claim 1; Sutherland and Schneider (2015), propositions 1 and
+    2, with 2σ in place of σ: the mean square of the error's gradient is at most 4σ² (pair) and 12σ²
+    (phase) at the largest error, a point that depends on the draw.
+    """
+    rows, a, per_draw = _stationary("rahimi_recht_bound", kernel, X, form)
+    d = rows.shape[1]
+    sigma = _second_moment(kernel, d) ** 0.5
+    if sigma == math.inf:
+        raise UnsupportedKernel(
+            "rahimi_recht_bound requires frequencies of finite variance, which Laplace, "
+            f"Exponential and Matern up to smoothness 1 do not have; got {kernel!r}. Take "
+            "hoeffding_bound or bernstein_bound, over the pairs of your rows."
+        )
+    # A diameter that the rows do not exceed: twice a radius, or the diagonal of their box.
+    radius = np.linalg.norm(rows - rows.mean(axis=0), axis=1).max()
+    diameter = max(float(min(2 * radius, np.linalg.norm(np.ptp(rows, axis=0)))), 1e-300)
+    quantity, reach = "largest entry, anywhere", sigma * diameter * a
+    if printed:
+        logs, power = 8 * math.log(2) + 2 * math.log(reach), 2.0
+    else:
+        power = 2 * d / (d + per_draw)
+        logs = math.log(covering_constant(d, form)) + power * math.log(2 * reach)
+    variance = (2 * (d + 2) if printed or per_draw == 2 else 16 * (d + 1)) * a**2
+    return Tail(quantity, logs, variance, 0.0, power, per_draw)
+
+
+def covering_constant(d: int, form: str = "pair") -> float:
+    """Return β_d of pairs or β′_d of phases: Sutherland and Schneider (2015), propositions 1, 2.
+
+    β_d = [(d/2)^(−d/(d+2)) + (d/2)^(2/(d+2))] 2^((6d+2)/(d+2)), at most 66;
+    β′_d = [d^(−d/(d+1)) + d^(1/(d+1))] 2^((5d+1)/(d+1)) 3^(d/(d+1)), at most 98.
+    """
+    d = integer(d, "covering_constant", "d", 1)
+    if one_of(form, "covering_constant", "form", FORMS) == "pair":
+        sides = (d / 2) ** (-d / (d + 2)) + (d / 2) ** (2 / (d + 2))
+        return float(sides * 2 ** ((6 * d + 2) / (d + 2)))
+    sides = d ** (-d / (d + 1)) + d ** (1 / (d + 1))
+    return float(sides * 2 ** ((5 * d + 1) / (d + 1)) * 3 ** (d / (d + 1)))
+
+
+def dense_rows(X: Float[Array, "n d"], who: str) -> Float[np.ndarray, "n d"]:
+    """Return two or more rows, checked, as a float64 NumPy array."""
+    X = as_matrix(X, who)
+    if X.shape[0] < 2:
+        raise InvalidInput(f"{who}: X must have at least 2 rows; got {X.shape[0]}. Pass more.")
+    return np.asarray(to_numpy(X), dtype=np.float64)
+
+
+def _stationary(
+    who: str, kernel: Kernel, X: Float[Array, "n d"], form: str
+) -> tuple[Float[np.ndarray, "n d"], float, int]:
+    """Return the rows, k(x, x) of a kernel of x − y, and the features of one frequency."""
+    rows = dense_rows(X, who)
+    if not is_stationary(kernel):
+        raise UnsupportedKernel(
+            f"{who} requires a kernel of x − y, which Fourier features are for; got {kernel!r}. "
+            "certify measures the error of any map."
+        )
+    per_draw = 2 if one_of(form, who, "form", FORMS) == "pair" else 1
+    return rows, float(to_numpy(kernel.diag(rows[:1]))[0]), per_draw
+
+
+def _log_pairs(n: int, per_draw: int) -> float:
+    """Return log 2N: N pairs of n rows; with phases also of a row with itself."""
+    return math.log(2 * (n * (n - 1) // 2 if per_draw == 2 else n * (n + 1) // 2))
+
+
+def _second_moment(kernel: Kernel, d: int) -> float:
+    """Return E|ω|² of a kernel of x − y, possibly infinite."""
+    match kernel:
+        case Stationary():
+            return float(kernel.spectral_measure(d).second_moment)
+        case Constant():
+            return 0.0
+        case Scaled() | Columns():
+            columns = len(kernel.columns) if isinstance(kernel, Columns) else d
+            return _second_moment(kernel.kernel, columns)
+        case Power():
+            return kernel.exponent * _second_moment(kernel.kernel, d)
+        case Product():
+            return _second_moment(kernel.left, d) + _second_moment(kernel.right, d)
+        case Sum():
+            parts = kernel.left, kernel.right
+            sizes = [float(to_numpy(k.diag(np.zeros((1, d))))[0]) for k in parts]
+            moments = (s * _second_moment(k, d) for s, k in zip(sizes, parts, strict=True) if s)
+            return sum(moments) / sum(sizes)
+    raise UnsupportedKernel(
+        "rahimi_recht_bound requires a stationary kernel, sums, products, powers and multiples of "
+        f"such; got {kernel!r}. Take hoeffding_bound or bernstein_bound."
+    )
+
+
+# --- The whole matrix: matrix Bernstein with the intrinsic dimension -----------------------------
+#
+# Z Zᵀ = (1/m) Σ R_j with independent psd R_j of mean K. A bound of R bounds the error: its trace
+# (operator norm), its ridge leverage τ = Tr (K + λI)^(-½) R (K + λI)^(-½) (spectral distance).
+
+
+def _norm_tail(intrinsic: float, size: float, per_draw: int, exact: int = 0) -> Tail:
+    v, quantity = intrinsic * size, "operator norm, relative"
+    return Tail(quantity, math.log(8 * intrinsic), v, 2 * v / 3, per_draw=per_draw, exact=exact)
+
+
+def _dimension(values: Float[np.ndarray, " n"]) -> float:
+    """Return Tr K/‖K‖ from the rising eigenvalues of K."""
+    return max(1.0, float(values.sum() / values[-1]))
+
+
+def operator_norm_bound(kernel: Kernel, X: Float[Array, "n d"], form: str = "pair") -> Tail:
+    """Return the bound of ‖Z Zᵀ − K‖/‖K‖ for a kernel of x − y.
+
+    Parameters are those of :func:`hoeffding_bound`. Cost: O(n³).
+
+    Notes
+    -----
+    Source: Tropp (2015), theorem 7.7.1, with ‖R‖ ≤ L Tr K and E R² ⪯ L Tr K · K.
+    """
+    rows, _, per_draw = _stationary("operator_norm_bound", kernel, X, form)
+    values = eigen(kernel, rows, "operator_norm_bound").values
+    return _norm_tail(_dimension(values), 3.0 - per_draw, per_draw)
+
+
+def directions_bound(
+    kernel: Kernel, X: Float[Array, "n d"], method: Sign | ReLU | Maclaurin
+) -> Tail:
+    """Return the bound of ‖Z Zᵀ − K‖/‖K‖ for features of independent directions.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        ``Angular``, ``ArcCosine`` or a power series of ⟨x, y⟩.
+    X : (n, d)
+    method : Sign, ReLU or Maclaurin
+        ``Sign(IID())``, ``ReLU(order, IID())``, ``Maclaurin("geometric")``. ReLU's ``split=None``
+        counts as True.
+
+    Notes
+    -----
+    sup|z|² is the largest Σ z(x_j)² of one direction. It is n for signs. For ``ArcCosine(order)``
+    with directions u uniform on the sphere it is c sup_u Σ (u·x_j)^(2 order), where c is ½, d/2 or
+    d(d + 2)/2 (four times as much unless polynomials are split off) and the supremum is n, ‖XᵀX‖
+    or at most max |x_j|² ‖XᵀX‖. For a power series it is the largest over degrees N of
+    2^(N+1) a_N Σ ⟨ω, x_j⟩²ᴺ for signs ω, at most Σ |x_j|₁²ᴺ and d ‖XᵀX‖ max |x_j|₁²ᴺ⁻²: by Hölder's
+    inequality it is largest where all signs of a feature are equal. O(n³). Source: Tropp (2015),
+    theorem 7.7.1; Kar and Karnick (2012) take one number for all rows in place of the sums.
+    """
+    who = "directions_bound"
+    rows, exact = dense_rows(X, who), 0
+    independent = getattr(method, "placement", None) == IID()
+    if isinstance(method, Sign) and isinstance(kernel, Angular) and independent:
+        largest = float(len(rows))
+    elif isinstance(method, ReLU) and kernel == ArcCosine(method.order) and independent:
+        largest, exact = _largest_ramp(rows, method)
+    elif isinstance(method, Maclaurin) and method.degrees == "geometric":
+        largest = _largest_product(kernel, rows)
+    else:
+        raise UnsupportedKernel(
+            f"{who} requires Angular() with Sign(IID()), ArcCosine(order) with ReLU(order, IID()), "
+            'or a power series of ⟨x, y⟩ with Maclaurin("geometric"): features that are '
+            f"independent; got {kernel!r} with {method!r}. certify measures any map."
+        )
+    values = eigen(kernel, rows, who).values
+    return _norm_tail(_dimension(values), largest / float(values.sum()), 1, exact)
+
+
+def _largest_ramp(rows: Float[np.ndarray, "n d"], method: ReLU) -> tuple[float, int]:
+    """Return an upper limit of Σ z(x_j)² of one direction, and the number of exact features."""
+    d, p, split = rows.shape[1], method.order, method.split is not False
+    norm = float(np.linalg.norm(rows, 2)) ** 2
+    longest = float(np.square(rows).sum(axis=1).max())
+    sums = (float(len(rows)), norm, longest * norm)[p]
+    factor = (1, d, d * (d + 2))[p] * (0.5 if split else 2.0)
+    return factor * sums, polynomial_width(p, d) if split else 0
+
+
+def _largest_product(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> float:
+    """Return an upper limit of D Σ z(x_j)² of one feature of ``Maclaurin("geometric")``."""
+    parts = powers(kernel, Maclaurin("geometric"), rows.shape[1])
+    scaled, series = rows * parts.scales, parts.series
+    N = np.arange(1 + (DEGREES if series.degree is None else series.degree))
+    # Upper limits of log Σ_j g(x_j)² ⟨ω, x_j⟩²ᴺ for signs ω.
+    weights = -np.square(scaled).sum(axis=1) if parts.gaussian else np.zeros(len(scaled))
+    lengths = np.log(np.maximum(np.abs(scaled).sum(axis=1), 1e-150))
+    each = logsumexp(2 * N[:, None] * lengths + weights, axis=1)
+    norm = max(float(np.linalg.norm(scaled, 2)) ** 2 * scaled.shape[1], 1e-300)
+    longest = (2 * (N[:, None] - 1) * lengths + weights).max(axis=1)
+    sums = np.where(N == 0, each, np.minimum(each, longest + math.log(norm)))
+    logs = log_coefficients(series, N) + (N + 1) * math.log(2) + sums
+    if series.degree is None and logs[-1] > logs.max() - 30:
+        raise UnsupportedKernel(
+            "directions_bound requires a power series whose terms 2ᴺ a_N |x|₁²ᴺ fall; those of "
+            f"{kernel!r} do not on these rows. Rescale X, or measure with certify."
+        )
+    return float(np.exp(logs.max()))
+
+
+def tensor_sketch_bound(kernel: Kernel, X: Float[Array, "n d"]) -> Chebyshev:
+    """Return the bound of ‖Z Zᵀ − K‖_F/‖K‖ for ``TensorSketch`` of a polynomial kernel; O(n³).
+
+    Parameters
+    ----------
+    kernel : Polynomial
+        Of degree p.
+    X : (n, d)
+
+    Notes
+    -----
+    P ≤ (2 + 3ᵖ) I²/(D ε²): the variance of an entry is at most (2 + 3ᵖ) k(x, x) k(y, y)/D.
+    Source: Avron, Nguyen and Woodruff (2014).
+    """
+    rows = dense_rows(X, "tensor_sketch_bound")
+    if not isinstance(kernel, Polynomial):
+        raise UnsupportedKernel(
+            f"tensor_sketch_bound requires a Polynomial kernel; got {kernel!r}. certify measures "
+            "the error of any map."
+        )
+    intrinsic = _dimension(eigen(kernel, rows, "tensor_sketch_bound").values)
+    quantity = "Frobenius norm, of the operator norm of K"
+    return Chebyshev(quantity, (2 + 3.0**kernel.degree) * intrinsic**2)
+
+
+# --- The spectral distance, and costs of projections ---------------------------------------------
+
+
+def leverage_bound(leverage: float, effective_dimension: float, per_draw: int = 2) -> Tail:
+    """Return the bound of the (ε, λ)-spectral distance, for draws whose leverage is bounded.
+
+    Parameters
+    ----------
+    leverage : float
+        τ ≥ Tr Z_ωᵀ(K + λI)⁻¹ Z_ω for every draw ω. It is n k(x, x)/λ for pairs of frequencies
+        (:func:`spectral_bound`) and d_λ for draws in proportion to their leverage, with weights.
+    effective_dimension : float
+        d_λ = Tr K(K + λI)⁻¹, at most τ, which is its mean; λ ≤ ‖K‖.
+    per_draw : int, default 2
+        2 for pairs, 1 for phases (with twice the leverage), s for Gegenbauer features.
+
+    Notes
+    -----
+    Sources: Avron et al. (2017), lemma 6 and theorem 7; Tropp (2015), theorem 7.7.1, with
+    intrinsic dimension at most 2 d_λ.
+    """
+    tau = positive(leverage, "leverage_bound", "leverage")
+    d = positive(effective_dimension, "leverage_bound", "effective_dimension")
+    if tau < d * (1 - 1e-9):
+        raise InvalidInput(
+            "leverage_bound: leverage must be no less than effective_dimension, which is its mean; "
+            f"got {leverage!r} and {effective_dimension!r}."
+        )
+    return Tail("spectral distance", math.log(16 * d), tau, 2 * tau / 3, per_draw=per_draw)
+
+
+def spectral_bound(
+    kernel: Kernel, X: Float[Array, "n d"], *, alpha: float, form: str = "pair"
+) -> Tail:
+    """Return the bound of the spectral distance of Fourier features; O(n³).
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Of x − y.
+    X : (n, d)
+    alpha : float
+        λ, at most ‖K‖.
+    form : {"pair", "phase"}, default "pair"
+        The leverage is at most n k(x, x)/λ for pairs and twice that for phases.
+    """
+    rows, a, per_draw = _stationary("spectral_bound", kernel, X, form)
+    d = effective("spectral_bound", kernel, rows, alpha)
+    return leverage_bound((3 - per_draw) * a * len(rows) / alpha, d, per_draw)
+
+
+def projection_cost_bound(
+    kernel: Kernel, X: Float[Array, "n d"], *, rank: int, form: str = "pair"
+) -> Worst:
+    """Return the bound of the cost Tr(K − PKP) of all projections P of rank k, relative.
+
+    With |cost of Z − cost of K| ≤ ε cost of K, a clustering of the features within a factor γ of
+    the best is within γ(1 + ε)/(1 − ε) for the kernel.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Of x − y.
+    X : (n, d)
+    rank : int
+        k, the number of clusters or components.
+    form : {"pair", "phase"}, default "pair"
+
+    Notes
+    -----
+    Holds where the spectral distance at λ = (1/k) Σ_{i>k} λ_i(K) and the trace beyond rank k,
+    relative, are both at most ε/11; the trace by Bernstein's inequality, v = n k(x, x)/Σ_{i>k} λ_i.
+    Sources: Han et al. (2022), theorem 10 and lemma 14; Cohen et al. (2015).
+    """
+    who = "projection_cost_bound"
+    rows, a, per_draw = _stationary(who, kernel, X, form)
+    rank = integer(rank, who, "rank", 1)
+    values = eigen(kernel, rows, who).values
+    beyond = float(values[:-rank].sum())
+    if rank >= len(rows) or beyond <= 1e-12 * values.sum():
+        raise InvalidInput(
+            f"{who}: rank must be below that of the kernel matrix, or there is no cost to keep; "
+            f"got rank {rank} for {len(rows)} rows. Ask for a lower rank."
+        )
+    penalty, size = beyond / rank, (3 - per_draw) * a * len(rows)
+    below_norm(penalty, float(values[-1]), who)
+    distance = leverage_bound(size / penalty, float(np.sum(values / (values + penalty))), per_draw)
+    share_of_trace = size / beyond
+    quantity = "trace beyond the rank, relative"
+    trace = Tail(quantity, math.log(2), share_of_trace, share_of_trace / 3, per_draw=per_draw)
+    return Worst("cost of projections, relative", (distance, trace), COST)
+
+
+def effective(
+    who: str, kernel: Kernel, rows: Float[np.ndarray, "n d"], alpha: float, norms: float = 1.0
+) -> float:
+    """Return d_λ of rows for a penalty of at most ‖K‖/``norms``."""
+    alpha = positive(alpha, who, "alpha")
+    values = eigen(kernel, rows, who).values
+    below_norm(norms * alpha, float(values[-1]), who)
+    return float(np.sum(values / (values + alpha)))
+
+
+def below_norm(penalty: float, norm: float, who: str) -> None:
+    """Refuse a penalty above ‖K‖, where the fit is nearly zero for any features."""
+    if penalty > norm:
+        raise InvalidInput(
+            f"{who}: the penalty must be at most ‖K‖ = {norm:.3g}; got {penalty:.3g}. With a "
+            "larger one the fit is nearly zero for any features."
+        )
