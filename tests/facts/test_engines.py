@@ -84,12 +84,7 @@ LEARNERS = {
         Y,
         lambda m: m.solution_.coef,
     ),
-    "huber": (
-        bo.KernelRegressor,
-        dict(loss="huber", alpha=1.0),
-        Y,
-        lambda m: m.solution_.coef,
-    ),
+    "huber": (bo.KernelRegressor, dict(loss="huber", alpha=1.0), Y, lambda m: m.solution_.coef),
     "one class": (bo.OneClassSVM, dict(nu=0.1, tol=1e-2), None, lambda m: m.solution_.coef),
     "process": (
         bo.GaussianProcessRegressor,
@@ -557,13 +552,7 @@ def test_an_unknown_engine_is_refused():
 
 
 rng_held_tables = np.random.default_rng(0)
-CUTS = [
-    0,
-    1_000,
-    1_000,
-    70_001,
-    N,
-]  # an empty partition, and none that ends where a part does
+CUTS = [0, 1_000, 1_000, 70_001, N]  # an empty partition, and none that ends where a part does
 TABLE = pd.DataFrame(
     {
         "a": rng_held_tables.standard_normal(N),
@@ -1069,11 +1058,7 @@ def test_sparse_rows_stay_where_they_are():
         (3, InvalidType, r"device must be a name of torch, .* got int"),
         ((), InvalidInput, "device must name one device at least"),
         ("abacus", InvalidInput, f"{THERE} abacus"),
-        (
-            ("cpu", "cuda:77"),
-            InvalidInput,
-            f"{THERE} cpu, cuda",
-        ),
+        (("cpu", "cuda:77"), InvalidInput, f"{THERE} cpu, cuda"),
     ],
     ids=["number", "none", "unknown", "absent"],
 )

@@ -430,11 +430,7 @@ def test_sums_of_other_libraries_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (dict(every=0), "every must be"),
-        (dict(memory=-1), "memory must be"),
-    ],
+    ("options", "message"), [(dict(every=0), "every must be"), (dict(memory=-1), "memory must be")]
 )
 def test_options_that_cannot_be_are_refused(options, message):
     with pytest.raises(InvalidInput, match=f"Local.*{message}"):

@@ -160,11 +160,7 @@ TWO_BATCHES = pa.Table.from_batches([pa.record_batch({"a": [i]}) for i in (1, 2)
             InvalidType,
             r"got the pyarrow RecordBatchReader, which is used up after one pass",
         ),
-        (
-            OnlyAStream(pa.table({"a": [1]}).to_reader()),
-            InvalidInput,
-            r"the same each time it is",
-        ),
+        (OnlyAStream(pa.table({"a": [1]}).to_reader()), InvalidInput, r"the same each time it is"),
         (OnlyAStream(TWO_BATCHES.to_reader()), InvalidInput, r"the same each time it is opened"),
         (OnlyAStream(pa.table({"a": []})), InvalidInput, r"must have rows, .* got none or others"),
     ],
@@ -226,10 +222,7 @@ SCHEMA = Schema(["size", "colour"], {"colour": ["blue", "red"]}, target="y", wei
         ({"size": [1.0], "colour": [5]}, r"column 'colour' must hold categories .* got '5'"),
         ({"size": [1.0], "colour": [None]}, r"column 'colour' must have no missing values"),
         ({"size": [1.0], "colour": ["red"], "y": ["?"]}, r"'y' of the .* must hold numbers; got t"),
-        (
-            {"size": [1.0], "colour": pd.to_datetime(["2020"])},
-            r"'colour' .* must hold text; got d",
-        ),
+        ({"size": [1.0], "colour": pd.to_datetime(["2020"])}, r"'colour' .* must hold text; got d"),
     ],
 )
 def test_tables_that_do_not_fit_the_schema_are_refused(columns, message):

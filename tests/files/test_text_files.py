@@ -236,10 +236,7 @@ def test_pandas_row_numbers_are_refused_and_not_learned_from(csv):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (
-            "c,a\n5,1\n",
-            r"column 'c' must hold categories seen .* \('x', 'y'\); got '5', first in",
-        ),
+        ("c,a\n5,1\n", r"column 'c' must hold categories seen .* \('x', 'y'\); got '5', first in"),
         ("c,a\nx,foo\n", r"'a' of '.*' must hold numbers; got text"),
         ("c,a\nx,\n", r"column 'a' must hold finite numbers; got a missing value .* line 2"),
         ("c,A\nx,1\n", r"must have a column 'a' \(did you mean 'A'\?\); its columns are 'c', 'A'"),

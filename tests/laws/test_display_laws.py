@@ -385,10 +385,7 @@ def test_exchange_is_the_mean_over_all_pairs_of_rows(steep, rows):
 
 def test_planted_column_that_is_not_exchanged_is_seen(steep, rows):
     X = rows[0]
-    found, exact = (
-        column_importance(steep, X),
-        np.sqrt(all_pairs(steep.predict, X, 2)),
-    )
+    found, exact = (column_importance(steep, X), np.sqrt(all_pairs(steep.predict, X, 2)))
     z = norm.isf(ALARM / (2 * X.shape[1]))
     assert abs(found.importance[0, 0] - exact) > z * found.error[0, 0]
 
