@@ -9,9 +9,8 @@ import struct
 import subprocess
 import sys
 import tracemalloc
-import warnings
 import zipfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 
 import forging
@@ -19,15 +18,15 @@ import joblib
 import numpy as np
 import pytest
 import scipy.sparse
+from learners import CASES, answers, off
 from safetensors import safe_open
 from safetensors.numpy import save as safetensors_bytes
-from sklearn.base import BaseEstimator
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import bochner as bo
 from bochner import KernelFeatures, KernelRidge, Moments, Schema, models
-from bochner.errors import DataFileError, InvalidType, ModelFileError, SolutionWarning
+from bochner.errors import DataFileError, InvalidType, ModelFileError
 from bochner.kernels import (
     Cauchy,
     Columns,
@@ -43,13 +42,10 @@ from bochner.kernels import (
 )
 from bochner.persist import FORMAT
 from bochner.persist.files import sealed
-from bochner.persist.known import RENAMED, is_estimator, name_of, stored_classes
+from bochner.persist.known import RENAMED, stored_classes
 from bochner.persist.validate import require_arrays
 from bochner.persist.values import NamedArrays, decode, encode
 from bochner.solvers.ridge.solution import Outcome, Path, Solution
-
-# ==== Model files: the same bits come back, and nothing else is ever taken for a model.
-
 
 RNG = np.random.default_rng(20)
 X = RNG.normal(size=(160, 3))
@@ -68,16 +64,8 @@ KERNELS = [
     Linear() + Constant(0.25),
     Laplace(0.5) * Cauchy(2.0),
 ]
-MAPS = [
-    (Gaussian(0.7), bo.Fourier()),
-    (KERNELS[0], bo.Fourier(bo.QMC())),
-    (Laplace(0.5), bo.Fourier(bo.IID(), form="phase")),
-    (Linear() * Gaussian(2.0) + 1.5, bo.Fourier()),
-    (KERNELS[2], bo.Fourier()),
-    (Columns(Gaussian(0.9), (0, 2)), bo.Fourier()),
-    (Matern(0.5), bo.Nystrom()),
-    (Matern(2.5, 2.0), bo.Nystrom(bo.landmarks.Uniform())),
-]
+METHODS = [bo.Fourier(bo.QMC(), form="phase"), bo.Auto(budget=2.0)]
+METHODS += [bo.Nystrom(bo.landmarks.RPCholesky(pool=7))]
 
 
 def there_and_back(value):
@@ -138,22 +126,12 @@ def test_arrays_come_back_bit_for_bit_in_their_order(code, shape, order):
     assert back.flags.f_contiguous == array.flags.f_contiguous
 
 
-@pytest.mark.parametrize("dtype", [object, "U5"])
-def test_arrays_of_text_come_back_as_text(dtype):
-    array = np.array([["a", "größe"], ["", "x=y"]], dtype=dtype)
-    back = there_and_back(array)
-    assert back.dtype == array.dtype
-    assert back.tolist() == array.tolist()
-
-
-def test_special_numbers_in_arrays_keep_their_bits():
-    errors = np.array([[np.nan, -0.0], [np.inf, 5e-324]])
-    assert there_and_back(errors).tobytes() == errors.tobytes()
-
-
-def test_arrays_of_the_other_byte_order_keep_their_numbers():
-    back = there_and_back(np.arange(5, dtype=">i4"))
-    assert back.tolist() == [0, 1, 2, 3, 4]
+def test_arrays_of_text_and_of_the_other_byte_order_keep_their_values():
+    text = np.array([["a", "größe"], ["", "x=y"]])
+    for array in (text, text.astype(object), np.array([[np.nan, -0.0], [np.inf, 5e-324]])):
+        back = there_and_back(array)
+        assert (back.dtype, repr(back.tolist())) == (array.dtype, repr(array.tolist()))
+    assert there_and_back(np.arange(5, dtype=">i4")).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_an_array_that_comes_twice_is_stored_once():
@@ -171,73 +149,10 @@ def test_sparse_rows_come_back(kind):
     assert np.array_equal(back.toarray(), S.toarray())
 
 
-@pytest.mark.parametrize("make", [np.random.default_rng, np.random.RandomState])
-def test_generators_and_pipelines_are_refused_with_the_remedy(make, path):
-    model = KernelRidge(Gaussian(1.0), n_features=4, random_state=make(5))
-    with pytest.raises(InvalidType, match="a random_state by an integer"):
-        bo.save(model.fit(X, Y), path)
-    with pytest.raises(InvalidType, match="Pipelines are for skops"):
-        bo.save(make_pipeline(model), path)
-
-
-@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
-def test_kernels_come_back_equal(kernel, path):
-    bo.save(kernel, path)
-    assert bo.load(path) == kernel
-    assert bo.load(path)(X).tobytes() == kernel(X).tobytes()
-
-
-@pytest.mark.parametrize(
-    "method",
-    [
-        bo.Fourier(bo.QMC(), form="phase"),
-        bo.Nystrom(bo.landmarks.RPCholesky(pool=7)),
-        bo.Auto(budget=2.0),
-    ],
-    ids=repr,
-)
-def test_methods_come_back_equal(method, path):
-    bo.save(method, path)
-    assert bo.load(path) == method
-
-
-@pytest.mark.parametrize(("kernel", "method"), MAPS, ids=repr)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_maps_give_the_same_bits(kernel, method, dtype, path):
-    phi = bo.draw(kernel, method, n_features=48, X=X, random_state=1)
-    bo.save(phi, path)
-    back = bo.load(path)
-    assert type(back) is type(phi)
-    assert back.kernel == kernel
-    assert back(X.astype(dtype)).tobytes() == phi(X.astype(dtype)).tobytes()
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"method": bo.Fourier(bo.QMC()), "alpha": "gcv", "precision": "float32"},
-        {"method": "auto", "kernel": "gaussian"},
-        {"method": bo.Fourier(form="phase"), "alpha": 0.5, "fit_intercept": False},
-    ],
-    ids=repr,
-)
-def test_predictions_have_the_same_bits(options, path):
-    model = fitted(**options)
-    before = model.predict(X)
-    bo.save(model, path)
-    back = bo.load(path)
-    assert back.predict(X).tobytes() == before.tobytes()
-    assert repr(back) == repr(model)
-    assert back.get_params().keys() == model.get_params().keys()
-
-
-def test_several_targets_and_sparse_rows_predict_the_same_bits(path):
-    S = scipy.sparse.csr_array(np.where(np.abs(X) > 0.5, X, 0.0))
-    model = KernelRidge(Gaussian(1.0), method=bo.Fourier(), n_features=32, random_state=0)
-    model.fit(S, np.column_stack([Y, -2 * Y]))
-    bo.save(model, path)
-    assert bo.load(path).predict(S).tobytes() == model.predict(S).tobytes()
+@pytest.mark.parametrize("value", [*KERNELS, *METHODS], ids=repr)
+def test_kernels_and_methods_come_back_equal(value, path):
+    bo.save(value, path)
+    assert bo.load(path) == value
 
 
 def test_all_that_was_learned_comes_back(model, path):
@@ -251,17 +166,6 @@ def test_all_that_was_learned_comes_back(model, path):
     assert back.choice_.reason == model.choice_.reason
     assert back.certificate_ == certificate
     assert vars(back).keys() == vars(model).keys()
-
-
-def test_a_loaded_model_goes_on_as_if_it_had_never_been_saved(path):
-    stays = KernelRidge(Gaussian(1.0), method=bo.Nystrom(), n_features=24, random_state=3)
-    stays.partial_fit(X[:90], Y[:90])
-    bo.save(stays, path)
-    comes = bo.load(path)
-    for each in (stays, comes):
-        each.partial_fit(X[90:], Y[90:])
-    assert comes.predict(X).tobytes() == stays.predict(X).tobytes()
-    assert bo.merge(comes, stays).moments_.rows == 320
 
 
 def test_tables_keep_their_schema(path, tmp_path):
@@ -297,57 +201,6 @@ def test_a_model_that_is_not_fitted_keeps_its_parameters(path):
     assert bo.load(path).get_params() == model.get_params()
 
 
-@dataclass(frozen=True)
-class TinyFit:
-    coef: np.ndarray
-    steps: int
-
-
-class Tiny(BaseEstimator):
-    def __init__(self, alpha=1.0):
-        self.alpha = alpha
-
-    @property
-    def coef_(self):
-        return self.fit_.coef
-
-    @property
-    def n_features_in_(self):
-        return len(self.fit_.coef)
-
-
-@pytest.fixture
-def tiny(monkeypatch):
-    """A learner whose fit is one value, known to model files."""
-    names = {Tiny: "Tiny", TinyFit: "TinyFit"}
-    classes = {name: cls for cls, name in names.items()}
-    name = lambda cls: names.get(cls) or name_of(cls)
-    estimator = lambda cls: cls is Tiny or is_estimator(cls)
-    for module in ("files", "values"):
-        monkeypatch.setattr(f"bochner.persist.{module}.name_of", name)
-    monkeypatch.setattr("bochner.persist.values.class_of", lambda name: classes[name])
-    monkeypatch.setattr("bochner.persist.values.is_estimator", estimator)
-    model = Tiny(alpha=2.0)
-    model.fit_ = TinyFit(np.array([1.0, 2.0]), 3)
-    return model
-
-
-def test_a_fit_that_is_one_value_comes_back(tiny, path):
-    bo.save(tiny, path)
-    back = bo.load(path)
-    assert back.alpha == 2.0
-    assert back.fit_.steps == 3
-    assert back.coef_.tolist() == [1, 2]
-    with safe_open(path, framework="np") as file:
-        assert list(file.keys()) == ["fit_.coef"]
-
-
-def test_a_fit_that_is_one_value_is_held_to_its_types(tiny, path):
-    tiny.fit_ = TinyFit(np.array([1.0, 2.0]), "three")
-    bo.save(tiny, path)
-    refused(path, "steps of TinyFit must be of type")
-
-
 # --- The file ------------------------------------------------------------------------------------
 
 
@@ -371,13 +224,6 @@ def test_the_header_says_what_the_model_is_and_what_it_was_fitted_on(model, path
     assert header_of(path)["fingerprint"]["moments"] != fingerprint["moments"]
 
 
-def test_the_same_model_gives_the_same_bytes(model, path):
-    bo.save(model, path)
-    before = path.read_bytes()
-    bo.save(bo.load(path), path)
-    assert path.read_bytes() == before
-
-
 def test_a_failed_save_leaves_what_was_there(model, path, monkeypatch):
     bo.save(model, path)
     before = path.read_bytes()
@@ -390,11 +236,8 @@ def test_a_failed_save_leaves_what_was_there(model, path, monkeypatch):
         bo.save(Gaussian(2.0), path)
     assert path.read_bytes() == before
     assert [p.name for p in path.parent.iterdir()] == [path.name]
-
-
-def test_saving_where_there_is_no_folder_says_so(tmp_path):
     with pytest.raises(DataFileError, match="cannot be written: no such file or directory"):
-        bo.save(Gaussian(), tmp_path / "nowhere" / "k.bochner")
+        bo.save(Gaussian(), path / ".." / "nowhere" / "k.bochner")
 
 
 def test_every_public_value_of_the_package_can_be_saved():
@@ -425,17 +268,20 @@ class Gaussian2(KernelRidge):
 Gaussian2.__name__ = "KernelRidge"
 
 
-@pytest.mark.parametrize("foreign", [Mine(), {"a": 1}, X, Gaussian2(), "gaussian", None])
-def test_only_what_bochner_made_is_saved(foreign, path):
-    with pytest.raises(InvalidType, match="save: model must be an estimator, map, kernel, method"):
-        bo.save(foreign, path)
-    assert not path.exists()
-
-
-@pytest.mark.parametrize("part", [Mine(), X.astype("complex128"), np.array([1, "a"], object)])
-def test_a_part_that_is_not_bochners_own_is_named(part, path):
-    model = KernelRidge(part)
-    with pytest.raises(InvalidType, match=r"save: (a model must be made of|arrays must hold)"):
+@pytest.mark.parametrize(
+    ("model", "match"),
+    [
+        *((m, "model must be an") for m in (Mine(), {"a": 1}, X, Gaussian2(), "gaussian", None)),
+        (KernelRidge(Mine()), "a model must be made of"),
+        (KernelRidge(X.astype("complex128")), "arrays must hold"),
+        (KernelRidge(np.array([1, "a"], object)), "arrays must hold"),
+        (make_pipeline(KernelRidge()), "Pipelines are for skops"),
+        (KernelRidge(random_state=np.random.default_rng(5)), "a random_state by an integer"),
+        (KernelRidge(random_state=np.random.RandomState(5)), "a random_state by an integer"),
+    ],
+)
+def test_only_what_bochner_made_is_saved(model, match, path):
+    with pytest.raises(InvalidType, match=f"save: .*{match}"):
         bo.save(model, path)
     assert not path.exists()
 
@@ -507,22 +353,19 @@ def forged(path, value, arrays=None, **changes):
     path.write_bytes(safetensors_bytes(arrays, {"bochner": sealed(header, arrays)}))
 
 
-def test_a_newer_format_asks_for_an_upgrade(path):
-    forged(path, {}, format=FORMAT + 1)
-    refused(
-        path, r"it is of format 4 by bochner 9.9, and this version, .*, reads format 3. Upgrade"
-    )
-
-
-@pytest.mark.parametrize("old", [1, 2])
-def test_an_old_format_is_refused_in_one_sentence(old, path):
-    forged(path, {}, format=old)
-    refused(path, rf"it is of format {old}, which no released .*, reads format 3. Fit the model")
-
-
-def test_a_forged_file_with_right_parts_loads(path):
-    forged(path, {"class": [GAUSSIAN, {"lengthscale": 2.0}]})
-    assert bo.load(path) == Gaussian(2.0)
+@pytest.mark.parametrize(
+    ("version", "match"),
+    [
+        (FORMAT + 1, r"is of format 4 by bochner 9.9, and this version, .*, reads format 3. Upgrade"),
+        (1, r"is of format 1, which no released .*, reads format 3. Fit the model"),
+        (2, r"is of format 2, which no released .*, reads format 3. Fit the model"),
+        *((v, "it says that it is of format .*, and there is only 3")
+          for v in ("3", "1", 0, -1, None, True, 3.0, [3])),
+    ],
+)  # fmt: skip
+def test_another_format_is_refused_in_one_sentence(version, match, path):
+    forged(path, {"class": [GAUSSIAN, {"lengthscale": 2.0}]}, format=version)
+    refused(path, match)
 
 
 def without(item, name):
@@ -589,23 +432,9 @@ def test_a_forged_file_builds_nothing_but_stored_classes(value, path):
     refused(path, "holds a Gaussian as of bochner 9.9, which this version, .*, cannot build")
 
 
-@pytest.mark.parametrize("version", ["3", "1", 0, -1, None, True, 3.0, [3]])
-def test_a_format_that_is_none_is_refused(version, path):
-    forged(path, {"class": [GAUSSIAN, {"lengthscale": 2.0}]}, format=version)
-    refused(path, "it says that it is of format .*, and there is only 3")
-
-
-def test_a_file_without_a_format_is_refused(path):
-    header = {
-        "class": "kernels.dotproduct:Linear",
-        "library": "9.9",
-        "value": {"class": ["kernels.dotproduct:Linear", {}]},
-    }
-    path.write_bytes(safetensors_bytes({}, {"bochner": sealed(header, {})}))
-    refused(path, "it says that it is of format None, and there is only 3")
-
-
 def test_a_file_that_holds_another_class_than_it_says_is_refused(path):
+    forged(path, {"class": [GAUSSIAN, {"lengthscale": 2.0}]})
+    assert bo.load(path) == Gaussian(2.0)
     forged(path, {"class": [GAUSSIAN, {"lengthscale": 2.0}]}, **{"class": RIDGE})
     refused(path, "says that it holds another class")
 
@@ -654,24 +483,14 @@ def test_booleans_are_0_or_1():
 
 def bombs():
     """Small files that ask for much memory."""
-    text = {"text": ["str", [20_001], ["x" * 100_000, *[""] * 20_000]]}
-    yield {"class": [GAUSSIAN, {"lengthscale": text}]}, {}
+    scale = lambda value: {"class": [GAUSSIAN, {"lengthscale": value}]}
+    yield scale({"text": ["str", [20_001], ["x" * 100_000, *[""] * 20_000]]}), {}
     many = {"text": ["str", [1001], ["x" * 1000, *[""] * 1000]]}
     yield {"tuple": [many] * 100}, {}
-    yield {"class": [GAUSSIAN, {"lengthscale": [[] for _ in range(1_000_000)]}]}, {}
-    yield (
-        {"class": [GAUSSIAN, {"lengthscale": {"array": ["0", "C"]}}]},
-        {"0": np.zeros((0, 2**40))},
-    )
-    yield (
-        {
-            "class": [
-                LINEAR_MAP,
-                {"kernel": {"class": ["kernels.dotproduct:Linear", {}]}, "inputs": 10**9},
-            ]
-        },
-        {},
-    )
+    yield scale([[] for _ in range(1_000_000)]), {}
+    yield scale({"array": ["0", "C"]}), {"0": np.zeros((0, 2**40))}
+    linear = {"kernel": {"class": ["kernels.dotproduct:Linear", {}]}, "inputs": 10**9}
+    yield {"class": [LINEAR_MAP, linear]}, {}
 
 
 @pytest.mark.parametrize("bomb", list(bombs()), ids=["text", "texts", "lists", "empty", "columns"])
@@ -700,30 +519,6 @@ def test_a_sum_of_a_hundred_kernels_is_not_too_deep(path):
     assert bo.load(path) == kernel
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-@pytest.mark.parametrize("part", ["coef", "intercept"])
-def test_coefficients_that_are_no_numbers_are_refused(part, bad, path):
-    model = fitted()
-    getattr(model.solution_, part).flat[0] = bad
-    bo.save(model, path)
-    refused(path, f"{part} of Solution must be finite")
-
-
-@pytest.mark.parametrize(
-    ("change", "match"),
-    [
-        ({"predict": 1}, "predict is no name of fitted state"),
-        ({"__class__": 1}, "__class__ is no name of fitted state"),
-        ({"kernel_": 1}, "kernel_ is no name of fitted state"),
-    ],
-)
-def test_parts_of_a_learner_that_do_not_fit_are_refused(change, match, path):
-    model = fitted()
-    vars(model).update(change)
-    bo.save(model, path)
-    refused(path, match)
-
-
 def changed(fit, place, value):
     """The fit with another value at a place such as "summed.target_shape"."""
     name, _, rest = place.partition(".")
@@ -739,13 +534,23 @@ def changed(fit, place, value):
         ("summed.chosen.choice.map", None, "must be of type|map of Choice"),
         ("summed.target_shape", (2,), "cannot reshape"),
         ("solution", None, "solution of RidgeFit"),
+        ("solution.coef", np.full((24, 1), np.nan), "coef of Solution must be finite"),
+        ("solution.intercept", np.array([np.inf]), "intercept of Solution must be finite"),
     ],
 )
-def test_parts_of_a_fit_that_do_not_fit_are_refused(place, value, match, path):
-    model = fitted()
+def test_parts_of_a_fit_that_do_not_fit_are_refused(place, value, match, model, path):
+    model = copy.copy(model)
     model.fit_ = changed(model.fit_, place, value)
     bo.save(model, path)
     refused(path, match)
+
+
+@pytest.mark.parametrize("name", ["predict", "__class__", "kernel_"])
+def test_names_that_are_no_fitted_state_are_refused(name, model, path):
+    model = copy.copy(model)
+    vars(model)[name] = 1
+    bo.save(model, path)
+    refused(path, f"{name} is no name of fitted state")
 
 
 @pytest.mark.slow
@@ -779,7 +584,7 @@ def test_a_file_cut_short_anywhere_is_refused(model, path):
     refused(path, "it is cut short or altered. Copy it again, or save the model again")
 
 
-@pytest.mark.parametrize("flip", [0x01, 0x20, 0x80, 0xFF])
+@pytest.mark.parametrize("flip", [0x20, 0xFF])
 def test_a_file_altered_anywhere_is_refused_or_still_the_same(model, path, flip):
     bo.save(model, path)
     whole, before = path.read_bytes(), model.predict(X).tobytes()
@@ -798,7 +603,7 @@ def test_a_file_altered_anywhere_is_refused_or_still_the_same(model, path, flip)
     assert same == len(places)
 
 
-def test_every_bit_is_covered_and_the_array_is_named(path):
+def test_every_byte_is_covered_and_the_array_is_named(path):
     bo.save(bo.draw(Gaussian(), n_features=4, n_inputs=2, random_state=0), path)
     whole = path.read_bytes()
     start = 8 + struct.unpack("<Q", whole[:8])[0]
@@ -808,26 +613,14 @@ def test_every_bit_is_covered_and_the_array_is_named(path):
         owner |= dict.fromkeys(range(*(start + o for o in outer[name]["data_offsets"])), name)
     assert sorted(owner) == list(range(start, len(whole)))
     for place in range(len(whole)):
-        for bit in range(8):
-            altered = bytearray(whole)
-            altered[place] ^= 1 << bit
-            path.write_bytes(altered)
-            name = owner.get(place)
-            refused(path, f"its array '{name}' is altered" if name else "must be a model file as")
+        altered = bytearray(whole)
+        altered[place] ^= 1 << place % 8
+        path.write_bytes(altered)
+        name = owner.get(place)
+        refused(path, f"its array '{name}' is altered" if name else "must be a model file as")
 
 
-def test_loading_warns_of_nothing(model, path):
-    bo.save(model, path)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", SolutionWarning)
-        bo.load(path)
-
-
-# ==== Pickles of estimators come back in the version that wrote them, and are refused by others.
-
-
-X_PICKLES = np.random.default_rng(0).normal(size=(60, 2))
-Y_PICKLES = np.sin(X_PICKLES[:, 0])
+# ---- pickles open in the version that wrote them
 
 
 @pytest.fixture
@@ -860,10 +653,10 @@ def test_a_pickle_opens_in_the_version_that_wrote_it_and_in_no_other(name, by_an
 
 def test_a_file_of_joblib_with_a_pipeline_is_refused_too(tmp_path, by_another):
     ridge = bo.KernelRidge("gaussian", n_features=8, random_state=0)
-    model = make_pipeline(StandardScaler(), ridge).fit(X_PICKLES, Y_PICKLES)
+    model = make_pipeline(StandardScaler(), ridge).fit(X, Y)
     path = tmp_path / "model.joblib"
     joblib.dump(model, path)
-    np.testing.assert_array_equal(joblib.load(path).predict(X_PICKLES), model.predict(X_PICKLES))
+    np.testing.assert_array_equal(joblib.load(path).predict(X), model.predict(X))
     by_another(model, lambda value: joblib.dump(value, path))
     with pytest.raises(ModelFileError, match="KernelRidge: a pickle opens in the version"):
         joblib.load(path)
@@ -874,72 +667,26 @@ def test_a_pickle_that_says_no_version_is_refused():
         bo.KernelRidge().__setstate__({"kernel": "auto"})
 
 
-def test_copies_have_the_same_attributes():
-    model = bo.KernelRidge("gaussian", n_features=8, random_state=0).fit(X_PICKLES, Y_PICKLES)
-    for twin in (copy.copy(model), copy.deepcopy(model)):
-        assert vars(twin).keys() == vars(model).keys()
-        np.testing.assert_array_equal(twin.predict(X_PICKLES), model.predict(X_PICKLES))
-
-
-# ==== Files of skops: every learner comes back as it was, by the types that are named to be trusted.
-
+# ---- files of skops
 
 skops_io = pytest.importorskip("skops.io")
-
-X_SKOPS = np.random.default_rng(0).normal(size=(80, 2))
-Y_SKOPS, CLASSES = X_SKOPS[:, 0] + X_SKOPS[:, 1] ** 2, X_SKOPS[:, 0] > 0
-WORDS = np.where(CLASSES, "right", "left")
-OPTIONS = dict(n_features=16, random_state=0)
-MODELS = {
-    "ridge": lambda: bo.KernelRidge(**OPTIONS).fit(X_SKOPS, Y_SKOPS),
-    "ridge of a sum": lambda: bo.KernelRidge(
-        Gaussian() + 0.5 * Matern(1.5), method="nystrom", **OPTIONS
-    ).fit(X_SKOPS, Y_SKOPS),
-    "exact": lambda: bo.KernelRidge(method="exact", random_state=0).fit(X_SKOPS, Y_SKOPS),
-    "ridge classifier": lambda: bo.KernelRidgeClassifier(**OPTIONS).fit(X_SKOPS, WORDS),
-    "process": lambda: bo.GaussianProcessRegressor(**OPTIONS).fit(X_SKOPS, Y_SKOPS),
-    "svc": lambda: bo.SVC(probability=True, **OPTIONS).fit(X_SKOPS, CLASSES),
-    "logistic": lambda: bo.LogisticRegression(method="hermite", **OPTIONS).fit(X_SKOPS, CLASSES),
-    "svr": lambda: bo.SVR(**OPTIONS).fit(X_SKOPS, Y_SKOPS),
-    "regressor": lambda: bo.KernelRegressor(**OPTIONS).fit(X_SKOPS, Y_SKOPS),
-    "one class": lambda: bo.OneClassSVM(**OPTIONS).fit(X_SKOPS),
-    "descent": lambda: bo.KernelSGDRegressor(**OPTIONS).fit(X_SKOPS, Y_SKOPS),
-    "descent of classes": lambda: bo.KernelSGDClassifier(**OPTIONS).fit(X_SKOPS, CLASSES),
-    "components": lambda: bo.KernelPCA(2, fit_inverse_transform=True, **OPTIONS).fit(X_SKOPS),
-    "means": lambda: bo.KernelKMeans(2, **OPTIONS).fit(X_SKOPS),
-    "features": lambda: bo.KernelFeatures(method="hermite", **OPTIONS).fit(X_SKOPS),
-    "correlations": lambda: bo.KernelCCA(1, **OPTIONS).fit(X_SKOPS, X_SKOPS[:, :1] ** 2),
-    "pipeline": lambda: make_pipeline(StandardScaler(), bo.KernelRidge(**OPTIONS)).fit(
-        X_SKOPS, Y_SKOPS
-    ),
-    "not fitted": lambda: bo.KernelRidge(Gaussian(0.5)),
-}
-
-
-def answers(model):
-    if not hasattr(model, "fit_") and not hasattr(model, "steps"):
-        return repr(model)
-    return (model.predict if hasattr(model, "predict") else model.transform)(X_SKOPS).tolist()
+ONE_OF_EACH = {type(case.model): case for case in reversed(CASES)}
 
 
 @pytest.mark.main_cases(7)
-@pytest.mark.parametrize("name", MODELS)
-def test_a_learner_comes_back_as_it_was(name):
-    model = MODELS[name]()
-    wanted = answers(model)
-    again = skops_io.loads(skops_io.dumps(model), trusted=bo.export.TRUSTED)
-    assert type(again) is type(model)
-    assert answers(again) == wanted
-
-
-def test_what_was_asked_for_before_comes_back_too():
-    model = bo.KernelRidge(**OPTIONS).fit(X_SKOPS, Y_SKOPS)
-    wanted = model.certificate_.epsilon
-    again = skops_io.loads(skops_io.dumps(model), trusted=bo.export.TRUSTED)
-    assert again.certificate_.epsilon == wanted
-    assert again.solution_.outcome is model.solution_.outcome
-
-
-def test_without_the_list_nothing_of_ours_is_built():
+@pytest.mark.parametrize("case", ONE_OF_EACH.values(), ids=repr)
+def test_a_learner_comes_back_from_skops_and_only_where_it_is_trusted(case):
+    again = skops_io.loads(skops_io.dumps(case.fitted), trusted=bo.export.TRUSTED)
+    assert off(answers(again, case.new), answers(case.fitted, case.new)) == 0
+    assert repr(again.get_params()) == repr(case.fitted.get_params())
     with pytest.raises(skops_io.exceptions.UntrustedTypesFoundException, match="bochner"):
-        skops_io.loads(skops_io.dumps(MODELS["ridge"]()))
+        skops_io.loads(skops_io.dumps(case.fitted))
+
+
+def test_pipelines_and_facts_come_back_from_skops():
+    ridge = KernelRidge(n_features=16, random_state=0)
+    model = make_pipeline(StandardScaler(), ridge).fit(X, Y)
+    again = skops_io.loads(skops_io.dumps(model), trusted=bo.export.TRUSTED)
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    assert again[-1].certificate_.epsilon == model[-1].certificate_.epsilon
+    assert again[-1].solution_.outcome is model[-1].solution_.outcome
