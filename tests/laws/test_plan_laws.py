@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import bochner as bo
 from bochner.kernels import Gaussian, Radial
-from bochner.planner.choice import Budget, PlannedFit, best_of
-from bochner.planner.trials import Task, fewer_rows, of_width, powers, tried_rows
+from bochner.planner.plans import Budget, best_of
+from bochner.planner.trials import PlannedFit, Task, fewer_rows, powers, tried_rows
 
 #: n D² below which a fit decomposes the rows themselves, and not their sums.
 DECOMPOSED = 2e8
@@ -24,28 +24,6 @@ def rows(n, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.uniform(-3, 3, size=(n, 2))
     return X, np.sin(2 * X[:, 0]) * np.cos(X[:, 1]) + 0.3 * rng.normal(size=n)
-
-
-@pytest.mark.slow
-@given(a=st.floats(0, 1e-3), b=st.floats(1e-9, 1e-6), D=st.integers(16, 8192))
-@settings(max_examples=200)
-def test_seconds_of_a_width_are_split_by_their_orders(a, b, D):
-    seconds = a + b * D**2
-    found = of_width(seconds, D, b)
-    assert found[0] == pytest.approx(a, abs=1e-9 * seconds)
-    assert found[1] == pytest.approx(b, rel=1e-6)
-
-
-@given(seconds=st.floats(1e-4, 10), D=st.integers(16, 1024), squared=st.floats(0, 1e-3))
-@settings(max_examples=200)
-def test_wider_features_take_as_long_and_no_more_than_the_square_of_the_width(seconds, D, squared):
-    """Whatever the clock said of products."""
-    a, b = of_width(seconds, D, squared)
-    assert a >= 0
-    assert b >= 0
-    for wide in (D, 2 * D, 8 * D):
-        most = seconds * (wide / D) ** 2
-        assert seconds * (1 - 1e-9) <= a + b * wide**2 <= most * (1 + 1e-9)
 
 
 @given(
@@ -89,13 +67,13 @@ def test_the_choice_is_within_the_budget_and_nothing_beats_it_in_all(numbers, se
         for error, s, size in numbers
     ]
     budget = Budget(seconds, 10**8)
-    able = [fit for fit in fits if fit.within(budget)]
+    able = [fit for fit in fits if budget.allows(fit)]
     if not able:
         with pytest.raises(bo.errors.InvalidInput, match="Allow more"):
             best_of(fits, budget)
         return
     chosen, _ = best_of(fits, budget)
-    assert chosen.within(budget)
+    assert budget.allows(chosen)
     assert not any(f.error < 0.98 * chosen.error and f.seconds < chosen.seconds for f in able)
 
 

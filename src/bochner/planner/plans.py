@@ -1,13 +1,14 @@
 """plan: predict the error, time and memory of fits, and choose the method, width and solver."""
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
 
-from bochner._core.checks import integer, one_of
+from bochner._core.checks import free_bytes, integer, one_of, positive
 from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Tabular
@@ -17,7 +18,7 @@ from bochner._core.threads import get_num_threads, one_thread
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.schema import listed
-from bochner.errors import InvalidInput
+from bochner.errors import InvalidInput, InvalidType
 from bochner.features.method import Method
 from bochner.features.rules import as_method
 from bochner.features.waves import WaveMethod
@@ -32,29 +33,152 @@ from bochner.models.ridge.gathered import gather
 from bochner.models.ridge.methods import DIRECT_ROWS, ExactKernel, LocalKernel
 from bochner.models.ridge.routes import default_leaves, most_at_once
 from bochner.models.ridge.sums import RidgeSpec
-from bochner.planner.choice import (
-    SOLVERS,
-    WORDS,
-    Budget,
+from bochner.planner.trials import (
     PlannedFit,
-    as_budget,
-    best_of,
-    facts_of,
-    fits_table,
-    matching,
+    Task,
+    local_fit,
+    planned_fits,
+    tried_rows,
+    usual_widths,
 )
-from bochner.planner.direct import direct_fit
-from bochner.planner.leaves import local_fit
-from bochner.planner.neighbours import neighbour_fits, other_methods
-from bochner.planner.trials import Task, Timer, tried_rows, usual_widths
-from bochner.planner.waves import all_fits
 from bochner.selection.candidates import choose_kernel
 from bochner.selection.curves import choose_curves
 from bochner.selection.search import error_near_median
 from bochner.selection.spec import WIDTH, as_effort, as_kernel
 from bochner.sums.rows import sampled
 
+SOLVERS = (
+    "moments float32",
+    "moments float64",
+    "products",
+    "exact",
+    "local",
+    "waves",
+    "neighbours",
+)
+ESTIMATED = ("products", "exact")  # Solvers whose seconds are right to a factor of about two
+WORTH = 0.05  # Reduction of the error required for each doubling of the time
+TIE = 0.01  # Errors within this share of one another are a tie
+SOON = 1.0  # Seconds below which time does not count
 FEWEST = 16  # Rows that a plan requires
+HEAD = ("", "method", "D", "solver", "kernel error", "error", "seconds", "memory", "")
+WORDS = (0, 1, 3, len(HEAD) - 1)  # Columns of the table that are words
+
+
+@dataclass(frozen=True)
+class Budget(ShownResult):
+    """Limits of a fit.
+
+    Parameters
+    ----------
+    seconds : float, optional
+        Without it there is no limit, and more time must be worth it.
+    bytes : int, optional
+        Memory beside the rows and the process itself; default: half of the free memory.
+    """
+
+    seconds: float | None = None
+    bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        if self.seconds is not None:
+            object.__setattr__(self, "seconds", positive(self.seconds, "plan", "budget seconds"))
+        if self.bytes is not None:
+            most = int(positive(self.bytes, "plan", "budget bytes"))
+            object.__setattr__(self, "bytes", integer(most, "plan", "budget bytes", least=1))
+
+    @property
+    def room(self) -> int:
+        """Bytes that a fit may take."""
+        return free_bytes() // 2 if self.bytes is None else self.bytes
+
+    def allows(self, fit: PlannedFit) -> bool:
+        """Whether the fit takes no more than the budget."""
+        in_time = self.seconds is None or fit.seconds <= self.seconds
+        return in_time and fit.bytes <= self.room
+
+    def __str__(self) -> str:
+        seconds = "any time" if self.seconds is None else f"{self.seconds:g} s"
+        return f"{seconds} and {shown_size(self.room)}"
+
+
+def as_budget(budget: object) -> Budget:
+    """Return a budget: a number is seconds; a mapping has seconds, bytes or both."""
+    if budget is None or isinstance(budget, Budget):
+        return budget or Budget()
+    if isinstance(budget, Mapping):
+        if set(budget) <= {"seconds", "bytes"}:
+            return Budget(**budget)
+        raise InvalidInput(
+            f'plan: budget must have "seconds", "bytes" or both; got {", ".join(map(str, budget))}.'
+        )
+    if isinstance(budget, str | bytes | Sequence):
+        raise InvalidType(
+            'plan: budget must be seconds, or a mapping such as {"seconds": 60, "bytes": 4e9}; got '
+            f"{budget!r}."
+        )
+    return Budget(seconds=positive(budget, "plan", "budget"))
+
+
+def best_of(fits: Sequence[PlannedFit], budget: Budget) -> tuple[PlannedFit, str]:
+    """Return the fit to take, and the reason in a sentence.
+
+    Fits with an error of more than 1.01 times the error of the default are excluded, if the
+    default is within the budget. With a budget of seconds the least error is taken, and the fastest
+    of ties. Without one, each doubling of the time beyond a second must reduce the error by 5 %.
+    """
+    able = [fit for fit in fits if not fit.against]
+    within = [fit for fit in able if budget.allows(fit)]
+    if not within:
+        fastest = min(able, key=lambda fit: fit.seconds)
+        smallest = min(able, key=lambda fit: fit.bytes)
+        raise InvalidInput(
+            f"plan: no fit is predicted to take at most {budget}; the fastest takes "
+            f"{shown_time(fastest.seconds)} ({fastest.name}), the smallest "
+            f"{shown_size(smallest.bytes)} ({smallest.name}). Allow more, or pass smaller widths."
+        )
+    most = min((fit.error for fit in within if fit.default), default=math.inf)
+    good = [fit for fit in within if fit.error <= (1 + TIE) * most]
+    least = min(good, key=lambda fit: fit.error)
+    if budget.seconds is None:
+        price = -math.log(1 - WORTH)
+        score = lambda fit: (
+            math.log(max(fit.error, 1e-300)) + price * math.log2(max(fit.seconds, SOON))
+        )
+        taken = min(good, key=lambda fit: (score(fit), fit.seconds))
+        why = "no other fit that memory allows lowers the error by "
+        why += f"{100 * WORTH:g} % for each doubling of the time"
+    else:
+        ties = [fit for fit in good if fit.error <= (1 + TIE) * least.error]
+        taken = min(ties, key=lambda fit: (fit.seconds, fit.error))
+        why = f"its error is within {100 * TIE:g} % of the least of all fits within {budget}"
+    best = min(able, key=lambda fit: fit.error)
+    if best.error < taken.error and best is not taken:
+        why += (
+            f"; {best.name}, would lower it by {100 * (1 - best.error / taken.error):.2g} % and "
+            f"take {shown_time(best.seconds)} and {shown_size(best.bytes)} instead of "
+            f"{shown_time(taken.seconds)} and {shown_size(taken.bytes)}"
+        )
+    return taken, f"{taken.name[0].upper()}{taken.name[1:]}: {why}."
+
+
+def shown_time(seconds: float) -> str:
+    """Write seconds, minutes or hours."""
+    if seconds < 120:
+        return f"{seconds:.2g} s"
+    return f"{seconds / 60:.2g} min" if seconds < 7200 else f"{seconds / 3600:,.2g} h"
+
+
+def shown_size(size: float) -> str:
+    """Write bytes as MB or GB."""
+    return f"{size / 1e6:,.3g} MB" if size < 1e9 else f"{size / 1e9:,.3g} GB"
+
+
+def facts_of(fit: PlannedFit) -> dict[str, Any]:
+    """Return the numbers of a fit, for programs."""
+    facts = {f.name: getattr(fit, f.name) for f in fields(fit)}
+    return facts | {"method": repr(fit.method), "steps": dict(fit.steps)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,21 +188,21 @@ class Plan(ShownResult):
     Attributes
     ----------
     kernel : Kernel
-        With the lengthscale that was chosen, where it was open.
+        The given kernel, or the one that was chosen for its name.
     n_rows, n_columns : int
     fits : tuple of PlannedFit
         By method, then width.
     choice : PlannedFit
     reason : str
-        Why, in a sentence.
+        Reason of the choice, in a sentence.
     budget : Budget
     seed : int
     n_sample : int
-        Rows that learners are tried on.
+        Rows of the trials.
     seconds : float
-        What planning itself took.
+        Duration of the planning.
     threads : int
-        Threads that fits were timed with.
+        Threads with which fits were timed.
     asked : Kernel or str
         The kernel that was passed.
     effort : str
@@ -102,8 +226,8 @@ class Plan(ShownResult):
     def estimator(self) -> KernelRidge | GaussianProcessRegressor:
         """Return the estimator of the choice, ready to fit.
 
-        Its kernel is that of the plan; a local fit chooses the kernel again, among all near rows.
-        Nearest neighbours are those of a :class:`GaussianProcessRegressor`.
+        It has the kernel of the plan; only a local fit chooses the kernel again, among near rows
+        of all. Nearest neighbours are fitted by a :class:`GaussianProcessRegressor`.
         """
         fit = self.choice
         if fit.solver == "local":
@@ -148,8 +272,19 @@ class Plan(ShownResult):
             one_of(solver, "plan", "solver", SOLVERS)
         if n_features is not None:
             n_features = integer(n_features, "plan", "n_features", least=1)
-        wanted = None if method is None else as_method(method)
-        fits = matching(self.fits, wanted, n_features, solver)
+        wanted = {
+            "method": None if method is None else as_method(method),
+            "n_features": n_features,
+            "solver": solver,
+        }
+        wanted = {name: value for name, value in wanted.items() if value is not None}
+        fits = [f for f in self.fits if all(getattr(f, n) == v for n, v in wanted.items())]
+        if not fits:
+            known = sorted({f"{f.method} with {f.n_features:,} by {f.solver}" for f in self.fits})
+            raise InvalidInput(
+                f"plan: {', '.join(map(str, wanted.values()))} is not in the plan, which has "
+                f"{'; '.join(known)}. Plan again with methods=[...] or widths=[...]."
+            )
         if budget is not None:
             allowed = as_budget(budget)
             choice, reason = best_of(fits, allowed)
@@ -172,17 +307,32 @@ class Plan(ShownResult):
         }
 
     def __str__(self) -> str:
-        """Return the table, and what it means."""
-        table = columns(fits_table(self.fits, self.choice, self.budget), words=WORDS)
-        return "\n".join([self._title, table, f"> {self.reason}", *self._notes])
+        """Return the table, the reason and a note."""
+        table = columns([HEAD, *map(self._cells, self.fits)], words=WORDS)
+        return "\n".join([self._title, table, f"> {self.reason}", self._note])
 
     def _shown(self) -> Iterator[HtmlPart]:
-        """Give the fits, the chosen one marked, the reason, and what the numbers are."""
-        head, *rows = (line[1:] for line in fits_table(self.fits, self.choice, self.budget))
+        """Yield the fits with the chosen one marked, the reason, and a note."""
+        rows = [self._cells(fit)[1:] for fit in self.fits]
         marked = next((i for i, fit in enumerate(self.fits) if fit is self.choice), -1)
         errors = tuple(fit.error for fit in self.fits)
-        yield HtmlTable(head, rows, self._title, marked, errors)
-        yield from map(Words, [self.reason, *self._notes])
+        yield HtmlTable(HEAD[1:], rows, self._title, marked, errors)
+        yield from map(Words, [self.reason, self._note])
+
+    def _cells(self, fit: PlannedFit) -> tuple[str, ...]:
+        kernel = "" if math.isnan(fit.kernel_error) else f"{fit.kernel_error:.2g}"
+        within = self.budget.allows(fit)
+        return (
+            ">" * (fit is self.choice),
+            str(fit.method),
+            f"{fit.n_features:,}",
+            f"products, {fit.passes} passes" if fit.solver == "products" else fit.solver,
+            kernel,
+            f"{'~' * (fit.error_from == 'widths')}{fit.error:.4g}",
+            f"{'~' * (fit.solver in ESTIMATED)}{shown_time(fit.seconds)}",
+            shown_size(fit.bytes),
+            fit.against or ("default" * fit.default if within else "over the budget"),
+        )
 
     @property
     def _title(self) -> str:
@@ -192,14 +342,13 @@ class Plan(ShownResult):
         )
 
     @property
-    def _notes(self) -> list[str]:
-        note = (
+    def _note(self) -> str:
+        return (
             f"error: root mean squared leave-one-out error of fits to {self.n_sample:,} rows, "
             "extrapolated to all rows (~: and to wider features). Seconds marked ~ are right to a "
             "factor of about two. Memory: of the fit, without the rows. default: the fit of "
             "KernelRidge() with this kernel."
         )
-        return [note]
 
 
 @one_thread()
@@ -222,25 +371,28 @@ def plan(
     X : (n, d) or Blocks
         Rows, or blocks of rows with a target. Columns of a table become numbers as in a fit.
     y : (n,) or (n, t), or str
-        Numbers; of a table in memory the name of its column too.
+        Numbers; for a table in memory also the name of the target's column.
     kernel : Kernel or str, default "auto"
-        A name is chosen once, as :class:`bochner.KernelRidge` does, and the plan keeps the kernel.
+        A kernel is chosen for a name once, as :class:`bochner.KernelRidge` does; the plan keeps it.
     budget : float, mapping or Budget, optional
         Seconds, or ``{"seconds": 60, "bytes": 4e9}``. Without seconds, more time must be worth it;
         without bytes, half of the free memory is allowed.
     methods : sequence of Method or str, optional
-        Default: Nyström, Fourier features, and the exact kernel, up to 8192 rows by a Cholesky
-        factor of its matrix; of more rows also the two with the least error of the kernel; of up
-        to three columns or the globe the Fourier modes that "auto" would take; with
-        ``kernel="auto"`` and more than 8192 rows the local fit that is then the default. More than
-        8192 rows of up to four columns have nearest neighbours too, of a Gaussian process, which
-        are chosen if they are named.
+        Default: Nyström features, Fourier features and the exact kernel. With more than 8192 rows
+        also:
+
+        - the two methods with the least error of the kernel;
+        - Fourier modes for up to three columns or the globe, where "auto" would take them;
+        - with ``kernel="auto"`` the local fit, which is then the default;
+        - nearest neighbours of a Gaussian process for up to four columns, which are chosen only if
+          they are named.
     widths : sequence of int, optional
         Default: 256 to 4096; up to 4096 rows, also the number of rows.
     n_rows : int, optional
         Number of rows of the fit, if X has only some of them.
     effort : {"low", "medium", "high"}, default "medium"
-        Effort of the choice of the kernel, as :class:`bochner.KernelRidge` takes it.
+        Effort of the choice of the kernel, as in :class:`bochner.KernelRidge`. With "low" a plan
+        takes a small part of the time of a default fit.
     random_state : int, Generator, RandomState or None
 
     Returns
@@ -259,108 +411,84 @@ def plan(
     -----
     Learners are fitted to a fifth of the rows, at least 256 and at most 8192, with at most half as
     many features, and to half of these rows. Each fit is timed; memory is measured by another fit
-    under tracemalloc. Time and memory are extrapolated: by the difference for each further row, and
-    to D features as aD² + bD³ for the eigendecomposition and a + bD² for the rest. Of a local fit
-    one and two leaves are timed. Errors are extrapolated to all rows along the path of penalties;
-    they may be too large where more rows show much more of the function. To wider features they
-    fall towards that of the kernel itself as 1/D. With ``kernel="auto"`` the choice of the kernel
-    takes the most time: it is that of a default fit, and is not repeated by ``estimator()``.
+    under tracemalloc. Seconds and memory are extrapolated to n rows and D features: the
+    eigendecomposition as aD² + bD³, all else as a + bD². Errors are extrapolated to all rows along
+    the path of penalties; they may be too large where more rows show much more of the function.
+    With wider features the squared error approaches the error of the kernel as 1/D. With
+    ``kernel="auto"`` the choice of the kernel takes the most time: it is the choice of a default
+    fit, and ``estimator()`` does not repeat it.
 
     Examples
     --------
     >>> import numpy as np
     >>> import bochner as bo
     >>> X = np.random.default_rng(0).standard_normal((400, 2))
-    >>> found = bo.plan(X, np.sin(X[:, 0]), widths=[32, 64], random_state=0)
-    >>> model = found.estimator().fit(X, np.sin(X[:, 0]))
-    >>> model.n_features == found.choice.n_features
+    >>> plan = bo.plan(X, np.sin(X[:, 0]), widths=[32, 64], random_state=0)
+    >>> model = plan.estimator().fit(X, np.sin(X[:, 0]))
+    >>> model.n_features == plan.choice.n_features
     True
     """
-    options = budget, methods, widths, n_rows, random_state, effort
-    return plan_by(time.perf_counter, X, y, kernel, *options)
-
-
-def plan_by(
-    timer: Timer,
-    X: Any,
-    y: Any,
-    kernel: Kernel | str,
-    budget: Any,
-    methods: Sequence[Method | str] | None,
-    widths: Sequence[int] | None,
-    n_rows: int | None,
-    random_state: Seed,
-    effort: str = "medium",
-) -> Plan:
-    """Plan by a clock: seconds of the wall, or of the processor."""
-    began, allowed, seed = timer(), as_budget(budget), seed_of(random_state)
-    chosen = as_kernel(kernel)
+    began, allowed, seed = time.perf_counter(), as_budget(budget), seed_of(random_state)
+    asked = as_kernel(kernel)
     as_effort(effort, "plan")
-    options = None if methods is None else [as_method(method) for method in methods]
+    named = None if methods is None else [as_method(method) for method in methods]
     if widths is not None:
         widths = [integer(D, "plan", "widths", least=1) for D in np.atleast_1d(widths)]
         if not widths:
             raise InvalidInput("plan: widths must be at least one number of features; got none.")
     blocks = _blocks(X, y)
-    reading = timer()
+    reading = time.perf_counter()
     sample = sampled(blocks, seed)
-    seconds, found = timer() - reading, count_rows(blocks)
-    n, d = _n_rows(n_rows, found, sample), blocks.n_columns
+    seconds, rows = time.perf_counter() - reading, count_rows(blocks)
+    n, d = _n_rows(n_rows, rows, sample), blocks.n_columns
     like = next(iter(blocks)).X
-    task = Task(chosen, sample, like, n, seconds * n / found, seed, timer, effort)
-    spec = KernelRidge(chosen, effort=effort, random_state=seed)._spec(None)
-    most = most_at_once(spec)
-    local = chosen == "auto" and options is None and n > most and n * d <= MOST_CELLS
-    fits: list[PlannedFit] = []
-    if local:
-        task, own = local_fit(task, default_leaves(spec))
-        fits.append(own)
-    elif isinstance(chosen, str):
-        task = replace(task, kernel=_chosen(task, chosen, blocks, spec))
+    task = Task(asked, sample, like, n, seconds * n / rows, seed, effort)
+    spec = KernelRidge(asked, effort=effort, random_state=seed)._spec(None)
+    most, local = most_at_once(spec), list[PlannedFit]()
+    if asked == "auto" and named is None and n > most and n * d <= MOST_CELLS:
+        task, fit = local_fit(task, default_leaves(spec))
+        local = [fit]
+    elif isinstance(asked, str):
+        task = replace(task, kernel=_chosen_kernel(task, asked, blocks, spec))
     task = replace(task, sample=sample.lowest(tried_rows(n)), known={})
-    exact = direct_fit(task) if n <= DIRECT_ROWS else None
-    near, others = neighbour_fits(task, options), other_methods(options)
-    if others is None or others or not near:
-        fits = [*all_fits(task, others, widths or usual_widths(n), exact), *fits]
-    fits = [*fits, *near] if options is not None else with_default([*fits, *near], n, most)
+    fits = [*planned_fits(task, named, widths or usual_widths(n)), *local]
+    fits = fits if named is not None else with_default(fits, n, most)
     choice, reason = best_of(fits, allowed)
     made = task.kernel, n, d, tuple(fits), choice, reason, allowed, seed, len(task.sample)
-    return Plan(*made, timer() - began, get_num_threads(), as_kernel(kernel), effort)
+    return Plan(*made, time.perf_counter() - began, get_num_threads(), asked, effort)
 
 
-def _chosen(task: Task, name: str, blocks: Blocks, spec: RidgeSpec) -> Kernel:
-    """Return the kernel of a name, as a fit without leaves chooses it."""
+def _chosen_kernel(task: Task, name: str, blocks: Blocks, spec: RidgeSpec) -> Kernel:
+    """Return the kernel that a fit without local fits chooses for a name."""
     sample = task.sample
     if task.n_rows <= DIRECT_ROWS:
-        found, _, curves, _ = chosen_by_matrix(spec, gather(blocks))
+        tuning, _, curves, _ = chosen_by_matrix(spec, gather(blocks))
     else:
-        bends = spec.features.bends
-        curves = choose_curves(sample, task.seed, error_near_median) if bends else None
-        bent = sample if curves is None else replace(sample, X=curves.inputs(sample.X))
+        curves = None
+        if spec.features.bends:
+            curves = choose_curves(sample, task.seed, error_near_median)
+        sample = sample if curves is None else replace(sample, X=curves.inputs(sample.X))
         method = spec.features.method
-        found = choose_kernel(name, bent, WIDTH, task.seed, None, method, task.effort)
-    return found.kernel if curves is None else curves.of(found.kernel)
+        tuning = choose_kernel(name, sample, WIDTH, task.seed, None, method, task.effort)
+    return tuning.kernel if curves is None else curves.of(tuning.kernel)
 
 
-def with_default(
-    fits: Sequence[PlannedFit], n_rows: int, most: int = DIRECT_ROWS
-) -> list[PlannedFit]:
+def with_default(fits: Sequence[PlannedFit], n_rows: int, most: int) -> list[PlannedFit]:
     """Mark the fit that :class:`bochner.KernelRidge` makes if only the kernel is given.
 
-    That is the exact kernel of at most ``most`` rows, or else Fourier modes, the local fit, or the
+    It is the exact kernel of at most ``most`` rows, or else Fourier modes, the local fit, or the
     best features of the default width.
     """
     width = WIDTH * (1 + (n_rows >= WIDE_ROWS))
+    local = [fit for fit in fits if isinstance(fit.method, LocalKernel)]
+    exact = [fit for fit in fits if isinstance(fit.method, ExactKernel)]
     kinds = [
-        [f for f in fits if isinstance(f.method, kind)]
-        for kind in (ExactKernel, WaveMethod, LocalKernel)
+        [] if n_rows > most and local else exact,
+        [fit for fit in fits if isinstance(fit.method, WaveMethod)],
+        local,
+        [fit for fit in fits if fit.n_features == width and fit.solver.startswith("moments")],
     ]
-    if n_rows > most and kinds[-1]:
-        kinds[0] = []
-    features = [fit for fit in fits if fit.n_features == width and fit.solver.startswith("moments")]
-    kinds.append([fit for fit in features if not fit.against])
-    found = next(filter(None, kinds), [])
-    default = min(found, key=lambda fit: fit.error, default=None)
+    default = min(next(filter(None, kinds), []), key=lambda fit: fit.error, default=None)
     return [replace(fit, default=True) if fit is default else fit for fit in fits]
 
 
@@ -385,14 +513,14 @@ def _blocks(X: Any, y: Any) -> Blocks:
     return read_beside(encoded_beside("plan", Blocks.from_table(X), y, None), y)
 
 
-def _n_rows(n_rows: int | None, found: int, sample: RowSample) -> int:
-    """Return the rows of the fit, and check that there are some to go by."""
-    n = found if n_rows is None else integer(n_rows, "plan", "n_rows", least=1)
-    if found < FEWEST or len(sample) < FEWEST:
-        raise InvalidInput(f"plan: X must have at least {FEWEST} rows; got {found}.")
-    if n < found:
+def _n_rows(n_rows: int | None, rows: int, sample: RowSample) -> int:
+    """Return the number of rows of the fit, after checks of the rows."""
+    n = rows if n_rows is None else integer(n_rows, "plan", "n_rows", least=1)
+    if rows < FEWEST or len(sample) < FEWEST:
+        raise InvalidInput(f"plan: X must have at least {FEWEST} rows; got {rows}.")
+    if n < rows:
         raise InvalidInput(
-            f"plan: n_rows must be at least the {found} rows passed; got {n}. Leave it out where X "
+            f"plan: n_rows must be at least the {rows} rows passed; got {n}. Leave it out where X "
             "has all rows."
         )
     if not sample.y.shape[1] or not np.any(np.ptp(sample.y, axis=0)):

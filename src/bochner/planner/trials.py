@@ -1,35 +1,28 @@
-"""Trials: fits to sampled rows, whose time, memory and error are extrapolated to all rows.
+"""Predicted error, seconds and memory of fits, from timed fits to some of the rows.
 
-A trial is a fit of :class:`bochner.KernelRidge` to a fifth of the rows, in the precision of the fit
-to all. Its seconds are those of a fit to next to nothing, of the eigendecomposition, and of its
-rows; further rows take their part of the sweep, which is timed at two sizes. To D features the
-eigendecomposition grows as aD² + bD³, from two timed sizes, and the rest as a + bD² with b from the
-measured speed of products. Memory is measured in a fit of its own, and grows by matrices of known
-size.
-
-The error is the leave-one-out error of a fit to the sample, extrapolated to all rows along the path
-of penalties (:mod:`bochner.solvers.ridge.leave_one_out`). Beyond the widths that are tried it falls
-towards that of the kernel itself as 1/D, where this is fitted too (:mod:`.direct`), or else the
-gain of each doubling is continued, see :func:`wider`.
+Each fit is tried on a fifth of the rows. Its seconds are split into a part that does not depend on
+the rows, the eigendecomposition, and a part per row; each part is extrapolated by its order in n
+and D. Memory is measured by a second fit under tracemalloc. The leave-one-out error of a trial is
+extrapolated to all rows along the path of penalties (:mod:`bochner.solvers.ridge.leave_one_out`).
 """
 
 import math
+import time
 import tracemalloc
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.spatial import cKDTree
 from sklearn.base import clone
 
-from bochner._core.arrays import moved
+from bochner._core.arrays import is_sparse, moved
 from bochner._core.blas import eigh, product
 from bochner._core.random import stream
-from bochner._core.shapes import Array
+from bochner._core.shapes import Array, Float
 from bochner._core.sizes import FEW, block_rows, kept_rows
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
@@ -40,54 +33,112 @@ from bochner.features.fourier.placements import Orthogonal
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
 from bochner.features.nystrom.landmarks import Given
-from bochner.features.nystrom.nystrom import Nystrom, NystromMap, Rounded
+from bochner.features.nystrom.nystrom import Nystrom, Rounded
 from bochner.features.rules import contenders, draw_map
+from bochner.features.waves import WaveMethod
+from bochner.models.gaussian_process.neighbourhoods import JUDGED, is_near
+from bochner.models.gaussian_process.neighbours import NearestNeighbours, NeighbourProcessFit
+from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
+from bochner.models.gaussian_process.rough import judging, suits_neighbours
+from bochner.models.grid import BLOCK_ROWS, summand_of
 from bochner.models.ridge.estimators import KernelRidge
-from bochner.models.ridge.methods import ExactKernel
-from bochner.models.ridge.wide import needs_passes
-from bochner.planner.choice import PlannedFit
-from bochner.planner.wide import counted
+from bochner.models.ridge.methods import DIRECT_ROWS, ExactKernel, LocalKernel
+from bochner.models.ridge.wide import needs_passes, wide_problem
 from bochner.selection.chosen import feature_precision
+from bochner.selection.gridded import waves_for
+from bochner.solvers.ridge.iterative import PROBES, rows_to_factor, solve_wide
+from bochner.solvers.ridge.kernel_path import DENSE_ROWS, PENALTY_ROWS
 from bochner.solvers.ridge.krylov import KEPT, MOST_BYTES
 from bochner.solvers.ridge.leave_one_out import of_more_rows
 from bochner.solvers.ridge.solution import Outcome, Path, best_of
 from bochner.sums.executor import LOCAL
 from bochner.sums.moments import MomentsOf, Precision
 
-WIDTHS = (256, 512, 1024, 2048, 4096)  # Widths that are looked at
-WIDEST = 1024  # Wider features are not tried, but extrapolated
-#: Width that methods are compared at; those with more than so many times the least error of the
-#: kernel are left out.
-COMPARED, PROMISING = 512, 2.0
-NARROWEST = 16  # Features that errors are extrapolated from, at least
-#: Methods that are planned where none are named, and how many of the nearest beside them, where
-#: there is no fit with the kernel itself that is as near as can be.
-USUAL = Nystrom(), Fourier(Orthogonal())
-MOST_METHODS = 2
-ALL_ROWS = 4096  # Up to so many rows all of them may be landmarks
-#: Of so many rows one is tried, but no fewer than the next of all; and rows for each feature.
-ONE_IN, FEWEST_TRIED, ROWS_A_FEATURE = 5, 256, 2
-#: Rows and features of a fit that does next to nothing, and size of a timed eigendecomposition.
-NEXT_TO_NOTHING, EIGEN_SIZE = (32, 8), 512
-#: Products of a row that take D² multiplications, as fits take them: in the Gram matrix and the
-#: leave-one-out errors; of Nyström features also whitening, and landmarks. All else, a path of
-#: penalties most of all, hardly depends on D.
-SQUARED = {False: 1.0, True: 3.0}
-LEAST_PART = 0.1  # Part of a trial that its rows take at least, whatever the clock says
-#: Width of the preconditioner of the exact kernel.
-EXACT_WIDTH = 1024
-#: Iterations that a product with the kernel is timed by, and features that take no time beside it.
-ITERATIONS, NO_FEATURES = 8, 8
-SWEPT = 8192  # Rows of the larger of two sweeps, whose difference tells what a row takes
-#: Short measurements are repeated so often and so long; what else the machine does only adds.
-REPEATS, MOMENT = 3, 0.05
-BESIDE = 4 << 20  # Bytes that a fit takes beside its arrays: code that is loaded, small objects
-LEAST = 0.25  # Part of a squared error that an extrapolation to wider features leaves at least
-SLOWEST = 0.5  # Largest part of the gain of one doubling of the width that the next one has
-LIMITED = "float32 would limit the answer"  # Why a fit in float32 is not chosen
-UNSOLVED = "would not converge"  # Why the exact kernel is not chosen
+WIDTHS = (256, 512, 1024, 2048, 4096)  # Default widths
+ALL_ROWS = 4096  # Up to this many rows, the number of rows is a default width too
+WIDEST, NARROWEST = 1024, 16  # Limits of the widths of trials
+ROWS_PER_FEATURE = 2  # Rows of a trial for each of its features
+ONE_IN, FEWEST_TRIED = 5, 256  # Share of the rows in a trial, and least number of rows
+#: Default methods. Where the exact kernel is not in the plan, also the two methods with the least
+#: error of the kernel at this width, if it is within this factor of the least.
+USUAL, MOST_METHODS, COMPARED, PROMISING = (Nystrom(), Fourier(Orthogonal())), 2, 512, 2.0
+SMALLEST, EIGEN_SIZE = (32, 8), 512  # Rows and features of a tiny fit; size of a timed eigh
+#: Products of D² multiplications per row: Gram matrix and leave-one-out errors; for Nyström
+#: features (True) also whitening.
+PRODUCTS = {False: 1.0, True: 3.0}
+LEAST_PART = 0.1  # Least share of a trial's seconds that its rows take, whatever the clock says
+EXACT_WIDTH = 1024  # Width of the preconditioner of the exact kernel
+SETTLED = 2.5  # Factors of a direct fit among which the penalty is settled: two or three
+SWEPT = 8192  # Rows of the longer of two sweeps, whose difference gives the seconds of a row
+REPEATS, MOMENT = 3, 0.05  # Repeats of a short measurement, and its total seconds
+OVERHEAD = 4 << 20  # Bytes of a fit beside its arrays: loaded code and small objects
+LEAST = 0.25  # Least share of a squared error that remains with wider features
+WAVE_ROW_BYTES = 100  # Bytes per row of a block of Fourier modes: angles, weights, values
+PREDICTED = 256  # Rows of a timed prediction by neighbours
+#: Bytes of the features that a pass of a wide fit holds, and arrays of length D for each system.
+PIECE, LONG = 48 << 20, 6
 
-Timer = Callable[[], float]
+
+@dataclass(frozen=True, eq=False)
+class PlannedFit:
+    """One row of a plan.
+
+    Attributes
+    ----------
+    method : Method
+        Method of the features; for solver "exact" the method of the preconditioner, or
+        :class:`bochner.ExactKernel` if the kernel matrix of all rows is factored.
+    n_features : int
+        D; the number of rows for an exact or local fit; the number of neighbours.
+    solver : str
+        "moments float32" or "moments float64" for features; "products" for more than 10,000
+        features, without their Gram matrix; "exact"; "local" for local fits; "waves" for Fourier
+        modes of a grid; "neighbours".
+    error : float
+        Predicted root mean squared leave-one-out error of a fit to all rows.
+    kernel_error : float
+        Predicted ‖ZZᵀ − K‖_F / ‖K‖_F; its bound for Fourier modes; NaN if the map was not drawn.
+    seconds, bytes : float
+        Predicted time and memory.
+    steps : dict of str to float
+        Seconds of each step.
+    error_from : {"sample", "widths"}
+        Whether the error is extrapolated from sampled rows only, or also from smaller widths.
+    against : str
+        Reason why this fit is never chosen; "" if there is none.
+    passes : int
+        Passes over all rows of solver "products"; else 1.
+    default : bool
+        Whether ``KernelRidge(kernel)`` makes this fit by default.
+    """
+
+    method: Method
+    n_features: int
+    solver: str
+    error: float
+    kernel_error: float
+    seconds: float
+    bytes: float
+    steps: Mapping[str, float]
+    error_from: str = "sample"
+    against: str = ""
+    passes: int = 1
+    default: bool = False
+
+    @property
+    def name(self) -> str:
+        """Description for sentences."""
+        features = f"{self.n_features:,} features of {self.method}"
+        if isinstance(self.method, ExactKernel):
+            return "the exact kernel, by a Cholesky factor of its matrix"
+        process = "a Gaussian process on the"
+        return {
+            "exact": f"the exact kernel, preconditioned by {features}",
+            "local": "the exact kernel within leaves of rows (a local fit)",
+            "waves": f"{self.n_features:,} waves of {self.method}",
+            "neighbours": f"{process} {self.n_features:,} nearest neighbours of each row",
+            "products": f"{features}, by products with their Gram matrix in {self.passes} passes",
+        }.get(self.solver, f"{features}, summed up in {self.solver.removeprefix('moments ')}")
 
 
 class FitTrial(NamedTuple):
@@ -98,43 +149,34 @@ class FitTrial(NamedTuple):
     seconds: float
 
     @property
-    def limited(self) -> bool:
-        """Whether float32 limited the answer."""
-        return self.model.solution_.outcome is Outcome.FLOAT32_LIMITED
-
-
-class Expected(NamedTuple):
-    """What a fit to all rows is predicted to find."""
-
-    error: float  # root mean squared leave-one-out error; several targets: of the pooled
-    alpha: float  # its penalty
-    limited: bool  # whether float32 would limit the answer
+    def path(self) -> Path:
+        """Errors of the fit by penalty."""
+        return self.model.solution_.path
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What is to be fitted, the rows it is tried on, and the trials that were made."""
+    """The rows and the kernel of a plan, and the trials made so far."""
 
-    kernel: Any  # a kernel, or a name that a trial chooses it by
+    kernel: Any  # A kernel, or a name by which a trial chooses one
     sample: RowSample
-    like: Array  # rows of the data: trials are in their library and precision, on their device
+    like: Array  # Rows of the data, whose library, precision and device trials use
     n_rows: int
-    read_seconds: float  # of one pass over all rows that makes no features
+    read_seconds: float  # Of one pass over all rows without features
     seed: int
-    timer: Timer
-    effort: str = "medium"  # of the choice of the kernel
+    effort: str = "medium"
     known: dict[Any, Any] = field(default_factory=dict)
 
     def once(self, key: Any, act: Callable[[], Any]) -> Any:
-        """Return the value of ``act()``, which is called only once for the same key."""
+        """Return ``act()``, which is called only once for each key."""
         if key not in self.known:
             self.known[key] = act()
         return self.known[key]
 
     @property
     def widest(self) -> int:
-        """Features of a trial, at most: a power of two near half of its rows."""
-        half = len(self.sample) / ROWS_A_FEATURE
+        """Largest width of a trial: a power of two near half of its rows."""
+        half = len(self.sample) / ROWS_PER_FEATURE
         return int(min(WIDEST, max(NARROWEST, 2 ** round(math.log2(half)))))
 
     def map(self, method: Method, width: int) -> FeatureMap:
@@ -143,89 +185,95 @@ class Task:
         ask = Request(X.shape[1], width_of(method, width), self.seed, X=X)
         return self.once((method, width), lambda: draw_map(method, self.kernel, ask))
 
+    def kernel_error(self, method: Method, width: int) -> float:
+        """Return the relative error of the kernel matrix of the sample."""
+        phi = self.map(method, width)
+        act = lambda: predicted_error(method, phi, self.sample.X)
+        return float(self.once(("kernel", method, width), act))
+
     def rows(self, n: int) -> tuple[Any, ...]:
-        """Return X, y and weights of n rows of the sample, or all."""
+        """Return X, y and weights of n rows of the sample, or all of them."""
         sample = self.sample.lowest(n)
         X, y, w = moved(sample.X, like=self.like), sample.y, sample.w
         y = y[:, 0] if y.shape[1] == 1 else y
         return X, moved(y, like=self.like), None if np.all(w == 1) else moved(w, like=self.like)
 
-    def trial(self, n: int, method: Method, width: int, **parameters: Any) -> FitTrial:
-        """Fit a learner to n rows, once."""
-        key = n, method, width, *parameters.items()
-        return self.once(key, lambda: self._trial(n, method, width, parameters))
+    def trial(self, n: int, method: Method, width: int = WIDEST, **parameters: Any) -> FitTrial:
+        """Return a learner fitted to n rows, once for the same arguments."""
 
-    def _trial(self, n: int, method: Method, width: int, parameters: dict[str, Any]) -> FitTrial:
+        def fitted() -> FitTrial:
+            model = KernelRidge(self.kernel, method=method, random_state=self.seed)
+            model.set_params(n_features=width, effort=self.effort, **parameters)
+            return FitTrial(model, n, self.fit_seconds(model, n))
+
+        return self.once((n, method, width, *parameters.items()), fitted)
+
+    def fit_seconds(self, model: Any, n: int) -> float:
+        """Fit a learner to n rows and return the seconds."""
         rows = self.rows(n)
-        model = KernelRidge(self.kernel, method=method, n_features=width, random_state=self.seed)
-        model.set_params(effort=self.effort, **parameters)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", BochnerWarning)
-            seconds = self.seconds(lambda: model.fit(*rows), repeats=1)
-        return FitTrial(model, n, seconds)
+            return self.seconds(lambda: model.fit(*rows), repeats=1)
 
-    def bytes(self, trial: FitTrial) -> float:
-        """Return the most bytes that the fit of a trial holds at a time, from fitting it again."""
-        return float(self.once(("bytes", id(trial.model)), lambda: self._bytes(trial)))
+    def bytes(self, model: Any, n: int) -> float:
+        """Return the peak memory of a fit to n rows, measured by another fit."""
 
-    def _bytes(self, trial: FitTrial) -> float:
-        rows, model = self.rows(trial.n_rows), clone(trial.model)
-        with warnings.catch_warnings(), traced() as peak:
-            warnings.simplefilter("ignore", BochnerWarning)
-            model.fit(*rows)
-        return peak[0] + BESIDE
+        def measured() -> float:
+            with traced() as peak, warnings.catch_warnings():
+                warnings.simplefilter("ignore", BochnerWarning)
+                clone(model).fit(*self.rows(n))
+            return peak[0] + OVERHEAD
+
+        return float(self.once(("bytes", id(model)), measured))
 
     def seconds(self, act: Callable[[], Any], repeats: int = REPEATS) -> float:
-        """Return the least seconds of a few repeats."""
-        taken_: list[float] = []
-        while not taken_ or (len(taken_) < repeats and sum(taken_) < MOMENT):
-            began = self.timer()
+        """Return the least seconds of a few repeats: other processes only add to them."""
+        measured: list[float] = []
+        while not measured or (len(measured) < repeats and sum(measured) < MOMENT):
+            began = time.perf_counter()
             act()
-            taken_.append(self.timer() - began)
-        return max(min(taken_), 1e-9)
+            measured.append(time.perf_counter() - began)
+        return max(min(measured), 1e-9)
 
-    def row_seconds(self, trial: FitTrial) -> float:
-        """Return the seconds that one more row takes in the sweep of a trial."""
-        phi, dtype = trial.model.map_, trial.model.feature_dtype_
-        rounded = Rounded(phi.kernel, phi, dtype)
-        summand = MomentsOf(rounded.features, trial.model.moments_.precision)
+    def tiny_seconds(self, method: Method) -> float:
+        """Return the seconds of a fit to a few rows."""
+        return self.trial(SMALLEST[0], method, SMALLEST[1]).seconds
+
+    def row_seconds(self, summand: Any, rows: int) -> float:
+        """Return the seconds of one row in a sum over blocks of this many rows."""
 
         def swept(n: int) -> float:
-            blocks = Blocks.from_arrays(*self.rows(n)).with_rows(block_rows(phi.n_features))
-            return self.seconds(lambda: summand.moments(LOCAL.sum(summand, blocks)))
+            blocks = Blocks.from_arrays(*self.rows(n)).with_rows(rows)
+            return self.seconds(lambda: LOCAL.sum(summand, blocks))
 
         many = min(SWEPT, len(self.sample))
         few = many // 4
         return max(swept(many) - swept(few), 0.0) / (many - few)
 
-    def beside_seconds(self, method: Method) -> float:
-        """Return the seconds of a fit that does next to nothing."""
-        n, width = NEXT_TO_NOTHING
-        return self.trial(n, method, width).seconds
-
     def eigen_seconds(self, D: int) -> float:
-        """Return the seconds of the eigendecomposition of D features."""
+        """Return the seconds of the eigendecomposition of D features: aD² + bD³."""
+
+        def timed(n: int) -> float:
+            Z = stream(self.seed, "planned eigenvalues").standard_normal((n, n))
+            gram = product(Z, Z.T)
+            return self.seconds(lambda: eigh(gram), repeats=1)
+
         size = max(self.widest, min(2 * self.widest, EIGEN_SIZE))
-        a, b = self.once("eigen", lambda: powers({n: self._eigen(n) for n in (size // 2, size)}))
+        a, b = self.once("eigen", lambda: powers({n: timed(n) for n in (size // 2, size)}))
         return float(a * D**2 + b * D**3)
 
-    def multiplying(self, precision: Precision) -> float:
-        """Return the seconds of a multiplication in products of matrices."""
+    def multiplication_seconds(self, precision: Precision) -> float:
+        """Return the seconds of one multiplication in a product of matrices."""
         Z = np.ones((EIGEN_SIZE, EIGEN_SIZE), precision)
         act = lambda: self.seconds(lambda: product(Z, Z), repeats=2) / EIGEN_SIZE**3
-        return float(self.once(("multiplying", precision), act))
-
-    def _eigen(self, n: int) -> float:
-        Z = stream(self.seed, "planned eigenvalues").standard_normal((n, n))
-        gram = product(Z, Z.T)
-        return self.seconds(lambda: eigh(gram), repeats=1)
+        return float(self.once(("multiplication", precision), act))
 
 
 @contextmanager
 def traced() -> Iterator[list[float]]:
-    """Give a list that gets the most bytes that the block holds at a time."""
-    own, peak = not tracemalloc.is_tracing(), list[float]()
-    if own:
+    """Yield a list to which the peak memory of the block is appended."""
+    starts, peak = not tracemalloc.is_tracing(), list[float]()
+    if starts:
         tracemalloc.start()
     tracemalloc.reset_peak()
     before = tracemalloc.get_traced_memory()[0]
@@ -233,46 +281,37 @@ def traced() -> Iterator[list[float]]:
         yield peak
     finally:
         peak.append(float(tracemalloc.get_traced_memory()[1] - before))
-        if own:
+        if starts:
             tracemalloc.stop()
 
 
-# --- what a fit finds ----------------------------------------------------------------------------
-
-
-def expected(path: Path, m: int, n: int) -> Expected:
-    """Extrapolate the errors of a fit to m rows to one to n rows; the path tells the traces."""
+def expected(path: Path, m: int, n: int) -> float:
+    """Extrapolate the root mean squared leave-one-out error of m rows to a fit to n rows."""
     dimension = path.effective_dimension
     # Σ w²/(w + λ)² = d_λ + ∂d_λ/∂ log λ, d_λ = Σ w/(w + λ)
     one = len(path.alphas) == 1
     squares = dimension + (0.0 if one else np.gradient(dimension, np.log(path.alphas)))
-    left = np.maximum(m - 1 - dimension, 1e-9 * m)
+    trace = np.maximum(m - 1 - dimension, 1e-9 * m)
     squared = np.maximum(m - 1 - 2 * dimension + np.clip(squares, 0, dimension), 1e-9 * m)
-    errors = of_more_rows(path.loo, left, squared, m - 1, n / m)
-    best = best_of(errors, "loo")
-    of_all = replace(path, loo=errors)
-    limited = best == of_all.lowest("loo") and not of_all.level("loo")
-    alpha = float(path.alphas[best_of(path.loo, "loo")])
-    return Expected(float(errors[best]) ** 0.5, alpha, limited)
+    errors = of_more_rows(path.loo, trace, squared, m - 1, n / m)
+    return float(errors[best_of(errors, "loo")]) ** 0.5
 
 
-def wider(errors: Sequence[float], doublings: float) -> float:
-    """Return the error at so many doublings of the widest features that were fitted.
+def wider(error: float, narrow: float, ratio: float) -> float:
+    """Return the error with ``ratio`` times the features: e² = a + b/D, the law of random features.
 
-    ``errors`` are at the widest, at half of it and, if known, at a quarter. Each doubling takes
-    from e² the part ρ of what the one before took: ρ as the three errors show it, at most ½, which
-    is the law 1/D of random features.
+    ``error`` is the error of the tried width, ``narrow`` the error of half of it.
     """
-    squares = [error**2 for error in errors]
-    steps = [narrow - wide for wide, narrow in pairwise(squares)]
-    last = max(steps[0], 0.0)
-    known = len(steps) > 1 and steps[1] > 0
-    ratio = min(SLOWEST, last / steps[1]) if known else SLOWEST
-    gain = last * ratio * (1 - ratio**doublings) / (1 - ratio)
-    return float(max(squares[0] - gain, LEAST * squares[0]) ** 0.5)
+    gain = max(narrow**2 - error**2, 0.0) * (1 - 1 / ratio)
+    return float(max(error**2 - gain, LEAST * error**2) ** 0.5)
 
 
-# --- all fits of a plan --------------------------------------------------------------------------
+def powers(seconds: dict[int, float]) -> tuple[float, float]:
+    """Return a and b, not negative, of an² + bn³ through the seconds of two sizes."""
+    (few, short), (many, long) = sorted(seconds.items())
+    slope = (long / many**2 - short / few**2) / (many - few)
+    b = min(max(slope, 0.0), long / many**3)
+    return long / many**2 - b * many, b
 
 
 def tried_rows(n_rows: int) -> int:
@@ -288,37 +327,39 @@ def usual_widths(n_rows: int) -> tuple[int, ...]:
 
 
 def planned_fits(
-    task: Task,
-    methods: Sequence[Method] | None,
-    widths: Sequence[int],
-    exact: PlannedFit | None = None,
-) -> tuple[PlannedFit, ...]:
-    """Return all fits, method by method, by rising width; the exact kernel at the end.
-
-    ``exact`` is the fit with the kernel itself, where that is solved directly.
-    """
-    wanted = tuple(sorted(set(widths)))
-    named = USUAL if methods is None and exact is not None else methods
-    lanes = [_Lane(task, method, wanted, exact) for method in _methods(task, named)]
-    fits = [fit for lane in lanes for fit in lane.fits()]
+    task: Task, methods: Sequence[Method] | None, widths: Sequence[int]
+) -> list[PlannedFit]:
+    """Return the fits of the methods, or of the most promising: features by rising width first."""
+    kinds = WaveMethod | NearestNeighbours
+    named = None if methods is None else [m for m in methods if not isinstance(m, kinds)]
+    direct = direct_fit(task) if methods is None and task.n_rows <= DIRECT_ROWS else None
+    fits: list[PlannedFit] = []
+    if named is None or named or not methods:
+        usual = USUAL if named is None and direct is not None else named
+        lanes = [FeatureFits(task, method, direct) for method in _methods(task, usual)]
+        fits = [fit for lane in lanes for fit in lane.fits(sorted(set(widths)))]
+        nystrom = next((lane for lane in lanes if isinstance(lane.method, Nystrom)), None)
+        if named is None and (direct or nystrom):
+            fits.append(direct or iterative_fit(task, nystrom))
     if methods is not None:
-        return tuple(fits)
-    nystrom = next((lane for lane in lanes if isinstance(lane.method, Nystrom)), None)
-    if exact is None and nystrom is not None:
-        exact = _exact(task, nystrom)
-    return tuple(fits) if exact is None else (*fits, exact)
+        fits += [wave_fit(task, m) for m in methods if isinstance(m, WaveMethod)]
+        near = [m for m in methods if isinstance(m, NearestNeighbours)]
+        return [*fits, *(neighbour_fit(task, m, asked=True) for m in near)]
+    waves = waves_for(task.kernel, task.sample.X, task.n_rows)
+    fits += [] if waves is None else [wave_fit(task, waves.method)]
+    X, y = task.sample.X, task.sample.y
+    suits = suits_neighbours(task.n_rows, X.shape[1], y.shape[1]) and not is_sparse(X)
+    if suits and is_near(task.kernel):
+        fits.append(neighbour_fit(task, NearestNeighbours(), asked=False))
+    return fits
 
 
 def _methods(task: Task, methods: Sequence[Method] | None) -> list[Method]:
-    """Return the methods named, or the most promising of all that serve the kernel."""
-    d, width = task.sample.X.shape[1], min(COMPARED, task.widest)
-    errors: dict[Method, float] = {}
-    refused = None
-    for method in contenders(d) if methods is None else methods:
+    """Return the given methods that serve the kernel, or the most promising of all."""
+    width, errors, refused = min(COMPARED, task.widest), dict[Method, float](), None
+    for method in contenders(task.sample.X.shape[1]) if methods is None else methods:
         try:
-            phi = task.map(method, width)
-            tell = partial(predicted_error, method, phi, task.sample.X)
-            errors[method] = task.once(("kernel", method, width), tell)
+            errors[method] = task.kernel_error(method, width)
         except UnsupportedKernel as error:
             refused = error
     if not errors:
@@ -327,165 +368,169 @@ def _methods(task: Task, methods: Sequence[Method] | None) -> list[Method]:
         return list(errors)
     order = sorted(errors, key=errors.__getitem__)
     near = [m for m in order if errors[m] <= PROMISING * errors[order[0]]][:MOST_METHODS]
-    # With few columns float64 features of the kernel are exact, Fourier ones cheap: both are shown.
-    usual = [m for m in USUAL if m in errors and m not in near]
-    return [*near, *usual]
+    return [*near, *(m for m in USUAL if m in errors and m not in near)]
+
+
+# --- features ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class _Lane:
-    """One method at all widths."""
+class FeatureFits:
+    """Fits of one method at several widths."""
 
     task: Task
     method: Method
-    widths: tuple[int, ...]
-    exact: PlannedFit | None  # the fit with the kernel itself, where that is solved directly
+    direct: PlannedFit | None  # The fit of the exact kernel by a Cholesky factor
 
-    def fits(self) -> Iterator[PlannedFit]:
-        """Give the fits of each width; maps that have no more features than another, once."""
-        seen: set[int] = set()
-        for width in self.widths:
-            fits = self._at(width)
-            if fits[0].n_features not in seen:
-                seen.add(fits[0].n_features)
-                yield from fits
-
-    def _at(self, width: int) -> list[PlannedFit]:
-        return [self._by_passes(width)] if self._in_passes(width) else self.planned(width)
-
-    @cached_property
-    def widest(self) -> int:
-        """The widest that is tried."""
-        return min(self.task.widest, max(self.widths))
-
-    def _in_passes(self, width: int) -> bool:
-        """Whether the fit of this width forms no Gram matrix."""
+    def fits(self, widths: Sequence[int]) -> Iterator[PlannedFit]:
+        """Yield the fit of each width; maps with equal numbers of features only once."""
         n, d = self.task.n_rows, self.task.sample.X.shape[1]
-        return needs_passes(self.method, width, n, d)
+        seen: set[int] = set()
+        for width in widths:
+            passes = needs_passes(self.method, width, n, d)
+            fit = self.by_passes(width) if passes else self.by_moments(width)
+            if fit.n_features not in seen:
+                seen.add(fit.n_features)
+                yield fit
 
-    def _by_passes(self, width: int) -> PlannedFit:
-        """Return a fit whose passes are counted on the sample."""
-        task, phi = self.task, self.task.map(self.method, width)
-        found = counted(phi, task.sample, task.n_rows, task.seed, task.timer)
-        steps = {
-            "read": (1 + found.count) * task.read_seconds,
-            "preconditioner and steps": found.beside_seconds,
-            "passes": found.count * task.n_rows * found.row_seconds,
-        }
-        error = self.error(width)
-        kernel = predicted_error(self.method, phi, task.sample.X)
-        takes = sum(steps.values()), found.bytes + BESIDE, steps, "widths"
-        D, solver = phi.n_features, "products"
-        return PlannedFit(self.method, D, solver, error, kernel, *takes, passes=found.count)
+    @property
+    def widest(self) -> int:
+        """Largest width that is tried."""
+        return self.task.widest
 
-    def trial(self, width: int, precision: Precision | None = None) -> FitTrial:
-        """Fit the sample, in the precision of the fit to all rows."""
-        precision = precision or self._precision(width)
-        return self.task.trial(len(self.task.sample), self.method, width, precision=precision)
+    def trial(self, width: int) -> FitTrial:
+        """Return a fit to the sample, in the precision of the fit to all rows."""
+        return self.task.trial(
+            len(self.task.sample), self.method, width, precision=self.precision(width)
+        )
 
-    def _precision(self, width: int) -> Precision:
-        """Return the precision in which a fit to all rows begins."""
-        tried = self.task.map(self.method, min(width, self.widest))
-        n = math.ceil(self.task.n_rows * (width / tried.n_features) ** 2)
-        return feature_precision("auto", n, tried)
-
-    def expected(self, width: int, precision: Precision | None = None) -> Expected:
-        """Return what is extrapolated from the sample to all rows."""
-        path = self.trial(width, precision).model.solution_.path
-        return expected(path, len(self.task.sample), self.task.n_rows)
+    def precision(self, width: int) -> Precision:
+        """Return the precision of a fit to all rows."""
+        task, tried = self.task, min(width, self.widest)
+        phi = task.map(self.method, tried)
+        n = math.ceil(task.n_rows * (width / phi.n_features) ** 2)
+        first = feature_precision("auto", n, phi)
+        trial = task.trial(len(task.sample), self.method, tried, precision=first)
+        limited = trial.model.solution_.outcome is Outcome.FLOAT32_LIMITED
+        return "float64" if limited else first
 
     def error(self, width: float) -> float:
-        """Return the error of a width; wider than is tried, as the law of random features says."""
-        known = min(width, self.widest)
-        error = self.expected(int(known)).error
-        if known == width:
+        """Return the error of any width, extrapolated to all rows."""
+        m, n, tried = len(self.task.sample), self.task.n_rows, int(min(width, self.widest))
+        error = expected(self.trial(tried).path, m, n)
+        if tried == width:
             return error
-        if self.exact is not None:
-            least = min(self.exact.error, error) ** 2
-            return float((least + (error**2 - least) * known / width) ** 0.5)
-        narrower = [self.widest >> k for k in range(3) if self.widest >> k >= NARROWEST]
-        errors = [self.expected(D).error for D in narrower]
-        return wider(errors, math.log2(width / known)) if len(errors) > 1 else error
+        if self.direct is not None:
+            least = min(self.direct.error, error) ** 2
+            return float((least + (error**2 - least) * tried / width) ** 0.5)
+        if tried // 2 < NARROWEST:
+            return error
+        return wider(error, expected(self.trial(tried // 2).path, m, n), width / tried)
 
-    def planned(self, width: int) -> list[PlannedFit]:
-        """Return the fit as it goes by itself; where float32 limits it, also that in float64."""
-        tried = min(width, self.widest)
-        precision = self._precision(width)
-        limits = precision == "float32" and (
-            self.trial(tried, precision).limited or self.expected(tried, precision).limited
-        )
-        if not limits:
-            return [self._planned(width, precision)]
-        limited = self._planned(width, precision, against=LIMITED)
-        return [limited, self._planned(width, "float64")]
-
-    def _planned(self, width: int, precision: Precision, against: str = "") -> PlannedFit:
+    def by_moments(self, width: int) -> PlannedFit:
+        """Return the fit by moments of the features."""
         task, tried = self.task, min(width, self.widest)
-        trial, within = self.trial(tried, precision), width <= self.widest
-        drawn = within or not isinstance(self.method, Nystrom)
-        phi = task.map(self.method, width) if drawn else None
-        known = trial.model.map_.n_features
-        D = (width if known == tried else known) if phi is None else phi.n_features
+        precision = self.precision(width)
+        trial = task.trial(len(task.sample), self.method, tried, precision=precision)
+        known, tries = trial.model.map_.n_features, width <= self.widest
+        if tries or not isinstance(self.method, Nystrom):
+            D = task.map(self.method, width).n_features
+        else:
+            D = width if known == tried else known
+        kernel_error = math.nan
+        if known == D or isinstance(self.method, Fourier):  # the error falls as 1/√D
+            kernel_error = task.kernel_error(self.method, tried) * (known / D) ** 0.5
         steps = self._steps(D, precision)
-        size = task.bytes(trial) + self._held(D, task.n_rows) - self._held(known, trial.n_rows)
+        more = _moment_bytes(D, task.n_rows) - _moment_bytes(known, trial.n_rows)
         return PlannedFit(
             self.method,
             D,
             f"moments {precision}",
-            self.expected(tried, precision).error if within else self.error(width),
-            self._kernel_error(tried, D),
+            self.error(width),
+            kernel_error,
             sum(steps.values()),
-            size,
+            task.bytes(trial.model, trial.n_rows) + more,
             steps,
-            error_from="sample" if within else "widths",
-            against=against,
+            error_from="sample" if tries else "widths",
         )
 
-    def _kernel_error(self, tried: int, D: int) -> float:
-        """Return the relative error of the kernel; of more random features it falls as 1/√D."""
-        task, phi = self.task, self.task.map(self.method, tried)
-        X, key = task.sample.X, ("kernel", self.method, tried)
-        if phi.n_features != D and not isinstance(self.method, Fourier):
-            return math.nan
-        error = task.once(key, lambda: predicted_error(self.method, phi, X))
-        return float(error * (phi.n_features / D) ** 0.5)
-
     def _steps(self, D: int, precision: Precision) -> dict[str, float]:
-        """Return the seconds of all rows with D features, by step, from two sizes of the widest."""
+        """Return the seconds of each step with D features, from two trials of the widest."""
         task, nystrom = self.task, isinstance(self.method, Nystrom)
-        begun = self._precision(self.widest)
-        trial = self.trial(self.widest, begun)
+        first, trial = self.precision(self.widest), self.trial(self.widest)
         rows = fewer_rows(trial.n_rows, self.widest)
-        half = task.trial(rows, self.method, self.widest, precision=begun)
+        half = task.trial(rows, self.method, self.widest, precision=first)
         each = (trial.seconds - half.seconds) / (trial.n_rows - half.n_rows)
         each = max(each, LEAST_PART * trial.seconds / trial.n_rows)
-        known, unit = trial.model.map_.n_features, task.multiplying(begun)
-        a, b = of_width(each, known, SQUARED[nystrom] * unit)
-        row = a + b * D**2 * task.multiplying(precision) / unit
-        beside = trial.seconds - trial.n_rows * each - task.eigen_seconds(known)
+        known, unit = trial.model.map_.n_features, task.multiplication_seconds(first)
+        squared = min(PRODUCTS[nystrom] * unit, each / known**2)
+        row = each - squared * known**2
+        row += squared * D**2 * task.multiplication_seconds(precision) / unit
+        other = trial.seconds - trial.n_rows * each - task.eigen_seconds(known)
         kept = min(task.n_rows, kept_rows(task.sample.X.shape[1]))
         steps = {
             "read": (1 + (not isinstance(self.method, Fourier))) * task.read_seconds,
-            "beside": max(beside, 0.0),
+            "other": max(other, 0.0),
             "eigenvalues": task.eigen_seconds(D),
             "kept rows": kept * row,
         }
         if task.n_rows > kept:
-            further = task.once(id(trial.model), lambda: task.row_seconds(trial))
+            phi, dtype = trial.model.map_, trial.model.feature_dtype_
+            features = Rounded(phi.kernel, phi, dtype).features
+            summand = MomentsOf(features, trial.model.moments_.precision)
+            act = lambda: task.row_seconds(summand, block_rows(known))
+            further = task.once(id(trial.model), act)
             steps["further rows"] = (task.n_rows - kept) * further * row / each
         return steps
 
-    def _held(self, D: int, n: int) -> float:
-        """Return the bytes of the matrices of a fit to n rows at its worst moment.
+    def by_passes(self, width: int) -> PlannedFit:
+        """Return the fit of a wide map, whose passes are counted by a fit to the sample.
 
-        That is the eigendecomposition with its work space, or the leave-one-out errors of a block.
+        Part of the sampled rows makes the preconditioner, and passes go over the other rows, whose
+        weights give penalties the size that they have with all rows.
         """
-        rows = min(n, block_rows(D))
-        return 8.0 * max(5 * D**2, 3 * D**2 + 4 * rows * D)
+        task, phi, sample = self.task, self.task.map(self.method, width), self.task.sample
+        began, seconds, columns = time.perf_counter(), list[float](), list[int]()
+        D, order = phi.n_features, np.argsort(sample.priority, kind="stable")
+        m = rows_to_factor(task.n_rows, D, len(sample) // 2)
+        first, rest = sample.take(np.sort(order[:m])), sample.take(np.sort(order[m:]))
+        w = rest.w * (task.n_rows / float(rest.w.sum()))
+        blocks = Blocks.from_arrays(rest.X, rest.y, w)
+        rounded = Rounded(phi.kernel, phi, "float32")
+        problem, means = wide_problem(rounded, first, blocks, LOCAL, task.seed, True, task.n_rows)
+        _ = problem.factor
+
+        def multiply(V: Array, precision: str) -> Array:
+            start = time.perf_counter()
+            result = problem.multiply(V, precision)
+            seconds.append(time.perf_counter() - start)
+            columns.append(V.shape[1])
+            return result
+
+        solve_wide(replace(problem, multiply=multiply), "loo", False, means)
+        passes = 1 + len(seconds)
+        steps = {
+            "read": (1 + passes) * task.read_seconds,
+            "preconditioner and steps": time.perf_counter() - began - sum(seconds),
+            "passes": passes * task.n_rows * sum(seconds) / len(seconds) / len(rest),
+        }
+        # Directions and their products are copied when they become more.
+        factored = 8 * (4 * m**2 + 2 * m * min(D, 4096))
+        spans = min(MOST_BYTES, 16 * D * sum(columns)) * 3 // 2
+        solved = 8 * (m**2 + LONG * (sample.y.shape[1] + PROBES) * D) + spans
+        size = float(PIECE + 4 * m * D + max(factored, solved)) + OVERHEAD
+        error, kernel_error = self.error(width), task.kernel_error(self.method, width)
+        takes = sum(steps.values()), size, steps, "widths"
+        return PlannedFit(self.method, D, "products", error, kernel_error, *takes, passes=passes)
+
+
+def _moment_bytes(D: int, n: int) -> float:
+    """Return the bytes of the eigendecomposition, or of the leave-one-out errors of a block."""
+    return 8.0 * max(5 * D**2, 3 * D**2 + 4 * min(n, block_rows(D)) * D)
 
 
 def fewer_rows(m: int, width: int) -> int:
-    """Return the rows of the smaller of two trials: half, or so many that they take one course.
+    """Return the rows of the smaller of two trials: half, or enough to form moments too.
 
     Few rows are decomposed themselves, which takes longer than their moments.
     """
@@ -493,63 +538,144 @@ def fewer_rows(m: int, width: int) -> int:
     return max(few, m // 2) if m >= 1.25 * few else m // 2
 
 
-def of_width(seconds: float, D: int, squared: float) -> tuple[float, float]:
-    """Return a and b, not negative, of what takes a + bD², with this b if it is no more."""
-    b = min(squared, seconds / D**2)
-    return max(seconds - b * D**2, 0.0), b
+# --- the exact kernel ----------------------------------------------------------------------------
 
 
-def powers(seconds: dict[int, float]) -> tuple[float, float]:
-    """Return a and b, not negative, of what takes an² + bn³ at two sizes."""
-    (few, short), (many, long) = sorted(seconds.items())
-    slope = (long / many**2 - short / few**2) / (many - few)
-    b = min(max(slope, 0.0), long / many**3)
-    return long / many**2 - b * many, b
+def direct_fit(task: Task) -> PlannedFit:
+    """Return the fit by a Cholesky factor: of all rows, after penalties are tried on some.
+
+    Two trials give the number of penalties and the seconds of each, as an² + bn³; a factor without
+    its inverse has a third of the multiplications (:mod:`bochner.solvers.ridge.kernel_path`).
+    """
+    n, m = task.n_rows, min(len(task.sample), PENALTY_ROWS)
+    trials = [task.trial(size, ExactKernel(), size) for size in (m // 4, m)]
+    tiny, path = task.tiny_seconds(ExactKernel()), trials[1].path
+    a, b = powers({t.n_rows: max(t.seconds - tiny, 1e-9) / len(t.path.alphas) for t in trials})
+    rows = min(n, PENALTY_ROWS)
+    steps = {"read": task.read_seconds, "other": tiny}
+    steps["penalties"] = len(path.alphas) * (a * rows**2 + b * rows**3)
+    if n > PENALTY_ROWS:  # with each factor the inverse of its last rows
+        inverse = 2 / 3 * b * PENALTY_ROWS**3
+        factor = lambda rows: a * rows**2 + b * rows**3 / 3 + inverse
+        steps["settling"] = SETTLED * factor(min(n, DENSE_ROWS))
+        steps["factor"] = factor(n) if n > DENSE_ROWS else 0.0
+    # Kernel matrix, factor and inverse; or a factor in float32 and the matrix of the first rows.
+    held = lambda n: 16.0 * n**2 if n <= PENALTY_ROWS else 12.0 * n**2 + 8.0 * PENALTY_ROWS**2
+    size = task.bytes(trials[0].model, m // 4) + held(n) - held(m // 4)
+    error = expected(path, m, n)
+    return PlannedFit(ExactKernel(), n, "exact", error, 0.0, sum(steps.values()), size, steps)
 
 
-def _exact(task: Task, lane: _Lane) -> PlannedFit:
-    """Return the exact kernel by conjugate gradients; a product takes n² values of the kernel."""
-    n, width = task.n_rows, min(EXACT_WIDTH, lane.widest)
-    trial = _counted(task, lane, width)
+def iterative_fit(task: Task, lane: Any) -> PlannedFit:
+    """Return the fit by conjugate gradients, whose iterations are counted on some of the rows.
+
+    The penalty is in proportion to the rows. Landmarks are as large a part of the counted rows as
+    of all rows: they leave little of the rows among which they were chosen.
+    """
+    n, m, sample, width = task.n_rows, len(task.sample), task.sample, min(EXACT_WIDTH, lane.widest)
+    order, half = np.argsort(sample.priority, kind="stable"), m // 2
+    known = int(m / n * half)
+    take = lambda rows: replace(task, sample=sample.take(np.sort(rows)), known={})
+    phi: Any = take(order[half:]).map(lane.method, width)
+    alpha = half * lane.trial(width).model.alpha_ / n
+    given = ExactKernel(Nystrom(Given(phi.landmarks)))
+    counted = take(order[known : half + known])
+    trial = counted.trial(half, given, width, alpha=alpha)
     solution = trial.model.solution_
     iterations = max(solution.iterations, 1)
     # Every second line of the history is of a product in float64, which takes twice as long.
     products = iterations + len(solution.history) // 2
-    features, (d, t) = lane.planned(width)[-1], (task.sample.X.shape[1], task.sample.y.shape[1])
-    each = _product_seconds(task, lane) * (n / len(task.sample)) ** 2
-    steps = {"features": features.seconds, "iterations": products * each}
-    converged = solution.outcome is not Outcome.NOT_CONVERGED
+    each = max(trial.seconds - counted.tiny_seconds(given), 0.0) / products
+    features, (d, t) = lane.by_moments(width), (sample.X.shape[1], sample.y.shape[1])
+    steps = {"features": features.seconds, "iterations": products * each * (n / half) ** 2}
+    against = "would not converge" * (solution.outcome is Outcome.NOT_CONVERGED)
     directions = min(max(KEPT, MOST_BYTES // (16 * n)), iterations * t)
-    row = 8.0 * (width + 2 * d + 8 * t + 3 * directions)
-    error, against = lane.error(math.inf), "" if converged else UNSOLVED
-    takes = sum(steps.values()), features.bytes + n * row, steps
-    return PlannedFit(lane.method, width, "exact", error, 0.0, *takes, "widths", against)
+    size = features.bytes + n * 8.0 * (width + 2 * d + 8 * t + 3 * directions)
+    takes = sum(steps.values()), size, steps, "widths", against
+    return PlannedFit(lane.method, width, "exact", lane.error(math.inf), 0.0, *takes)
 
 
-def _counted(task: Task, lane: _Lane, width: int) -> FitTrial:
-    """Fit the exact kernel to some rows, to count iterations.
+def local_fit(task: Task, method: LocalKernel) -> tuple[Task, PlannedFit]:
+    """Return the task with the kernel that a local fit chooses, and the local fit.
 
-    The penalty is in proportion to the rows: what features leave of the kernel then has the same
-    size beside it. Landmarks leave little of the rows that they were chosen among, so these are as
-    large a part of the rows as of all.
+    Fits to one and to two leaves, as large as the leaves of all rows, give the seconds of a leaf.
     """
-    sample, m = task.sample, len(task.sample)
-    share = lane.expected(width).alpha / task.n_rows
-    order, half = np.argsort(sample.priority, kind="stable"), m // 2
-    known = int(m / task.n_rows * half)
-    chosen = replace(task, sample=sample.take(np.sort(order[half:])), known={})
-    phi = chosen.map(lane.method, width)
-    assert isinstance(phi, NystromMap)
-    mixed = replace(task, sample=sample.take(np.sort(order[known : half + known])), known={})
-    return mixed.trial(half, ExactKernel(Nystrom(Given(phi.landmarks))), width, alpha=half * share)
+    n = task.n_rows
+    each = math.ceil(n / 2 ** math.ceil(math.log2(n / method.most_in_leaf(n))))
+    few = min(each, len(task.sample) // 2)
+    tried = LocalKernel(few, min(method.landmarks_of(n), few))
+    first = task.trial(2 * few, tried)
+    task = replace(task, kernel=first.model.kernel_, known={})
+    one, two = (task.trial(rows, tried) for rows in (few, 2 * few))
+    leaf = max(two.seconds - one.seconds, LEAST_PART * two.seconds) * (each / few) ** 3
+    steps = {
+        "read": task.read_seconds,
+        "kernel": max(first.seconds - two.seconds, 0.0),
+        "first leaf": one.seconds,
+        "other leaves": (n / each - 1) * leaf,
+    }
+    numbers = 2 * task.sample.X.shape[1] + 4 * task.sample.y.shape[1] + tried.landmarks_of(n)
+    size = task.bytes(one.model, few) * (each / few) ** 2 + 8.0 * (n - few) * numbers
+    left_out, path = two.model.fit_.left_out(), two.path
+    error = float(np.average((left_out.errors**2).mean(axis=1), weights=left_out.w)) ** 0.5
+    rows = path.loo_rows
+    error *= expected(path, rows, rows * n / (2 * few)) / expected(path, rows, rows)
+    return task, PlannedFit(method, n, "local", error, 0.0, sum(steps.values()), size, steps)
 
 
-def _product_seconds(task: Task, lane: _Lane) -> float:
-    """Return the seconds of a product with the kernel of the sample, by iterations without end."""
-    rows, method = len(task.sample), ExactKernel(lane.method, tol=1e-300)
-    alpha = lane.expected(NO_FEATURES).alpha
-    one, more = (
-        task.trial(rows, replace(method, max_iter=count), NO_FEATURES, alpha=alpha).seconds
-        for count in (1, 1 + ITERATIONS)
-    )
-    return max(more - one, 0.0) / ITERATIONS
+# --- Fourier modes and neighbours ----------------------------------------------------------------
+
+
+def wave_fit(task: Task, method: Method) -> PlannedFit:
+    """Return the fit by Fourier modes: the solution of the trial, and an FFT of each further row.
+
+    The error is that of generalised cross-validation, extrapolated to all rows.
+    """
+    n, m = task.n_rows, len(task.sample)
+    trial = task.trial(m, method)
+    summed = trial.model.fit_.summed
+    steps = {"read": 2 * task.read_seconds, "tried rows": trial.seconds}
+    if n > m:
+        summand = summand_of(summed.chosen, summed.sums.origin)
+        steps["further rows"] = (n - m) * task.row_seconds(summand, BLOCK_ROWS)
+    size = task.bytes(trial.model, m) + WAVE_ROW_BYTES * max(min(n, BLOCK_ROWS) - m, 0)
+    error = expected(replace(trial.path, loo=trial.path.gcv), m, n)
+    D, takes = summed.map.n_features, (sum(steps.values()), size, steps)
+    return PlannedFit(method, D, "waves", error, summed.map.error, *takes)
+
+
+def neighbour_fit(task: Task, method: NearestNeighbours, asked: bool) -> PlannedFit:
+    """Return the fit of a Gaussian process on neighbours; if not asked for, it is not chosen."""
+    n, m = task.n_rows, len(task.sample)
+    model = GaussianProcessRegressor(task.kernel, method=method, random_state=task.seed)
+    seconds = task.fit_seconds(model, m)
+    fit: NeighbourProcessFit = model.fit_
+    tree = task.seconds(lambda: cKDTree(fit.around.X)) * (n * math.log(n) / (m * math.log(m)) - 1)
+    steps = {"read": task.read_seconds, "sampled rows": seconds, "tree of all": tree}
+    few = task.rows(m)[0][:PREDICTED]
+    each = task.seconds(lambda: model.predict(few)) / len(few)
+    size = 8 * (n - m) * (3 * fit.around.X.shape[1] + fit.around.y.shape[1] + 3)
+    takes = sum(steps.values()), task.bytes(model, m) + size, steps, "sample"
+    against = "" if asked else f"a process alone; {1000 * each:.1g} ms a prediction"
+    used, error = min(method.neighbours, n), _error_of_nearer(fit, n / m)
+    return PlannedFit(method, used, "neighbours", error, math.nan, *takes, against)
+
+
+def _error_of_nearer(fit: NeighbourProcessFit, more: float) -> float:
+    """Return the leave-one-out error with ``more`` times as many rows.
+
+    Neighbours are nearer by the d-th root of ``more``; the error falls as the posterior variance.
+    """
+    around, priority = fit.around, fit.summed.priority
+    many = len(priority) > 2 * JUDGED
+    rows = judging(priority) if many else np.argsort(priority, kind="stable")
+    errors, deviation = fit.left_out(rows)
+    share, near = float(fit.evidence.alpha[0]), around.near_without(rows)
+
+    def variance(scale: float) -> Float[Array, "m t"]:
+        nearer = replace(around, X=around.X * scale)
+        return nearer.law(nearer.X[rows], near, share).variance[:, None] * fit.evidence.amplitude
+
+    reduction = np.minimum(variance(more ** (-1 / around.X.shape[1])) - variance(1.0), 0.0).mean()
+    relative = 1 + reduction / float(np.mean(deviation**2))
+    return float((np.mean(errors**2) * relative) ** 0.5)
