@@ -12,8 +12,15 @@ from sklearn.exceptions import NotFittedError
 
 import bochner as bo
 from bochner import CustomLoss, models
+from bochner.data.schema import Schema
 from bochner.datasets import on_sphere
-from bochner.errors import InvalidInput, InvalidType, NotPositive, UnsupportedKernel
+from bochner.errors import (
+    IncompatibleModels,
+    InvalidInput,
+    InvalidType,
+    NotPositive,
+    UnsupportedKernel,
+)
 from bochner.kernels import (
     Cauchy,
     Coefficients,
@@ -29,6 +36,7 @@ from bochner.kernels import (
     LogDerivatives,
     Mahalanobis,
     Matern,
+    Monotone,
     Periodic,
     RationalQuadratic,
     Scaled,
@@ -36,7 +44,9 @@ from bochner.kernels import (
 )
 from bochner.kernels.dotproduct import Binomial, ExponentialSeries
 from bochner.kernels.radial import isotropic, monomials, radial_kernels
+from bochner.selection.metric import learn_metric
 from bochner.solvers.convex.losses import as_levels
+from bochner.sums.rows import sampled
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3))
@@ -64,6 +74,68 @@ def near(kernel=None, **options):
 
 def waves(kernel, tolerance):
     return bo.KernelRidge(kernel, method=bo.FourierGrid(tolerance), alpha=1.0)
+
+
+LONG = np.zeros((20_001, 1))
+
+
+def process(kernel=None, X=X, y=Y, **options):
+    given = {"noise": 0.1, "amplitude": 1.0} | options
+    return bo.GaussianProcessRegressor(kernel or Gaussian(), **given).fit(X, y)
+
+
+PROCESS = process()
+
+
+def krige(process=PROCESS, X=X, y=Y, **options):
+    return bo.universal_kriging(process, X, y, **options)
+
+
+def cells(process=PROCESS, lower=X, upper=X + 1, **options):
+    return bo.cell_averages(process, lower, upper, **options)
+
+
+def vario(X=X, y=Y, **options):
+    return bo.variogram(X, y, **options)
+
+
+def globe(X=X[:, :2], **options):
+    return bo.variogram(X, Y, **{"metric": "great-circle"} | options)
+
+
+def regressor(y=Y, **options):
+    given = {"alpha": 0.3, "n_features": 16, "method": "orthogonal", "random_state": 0} | options
+    return bo.KernelRegressor(Gaussian(), **given).fit(X, y)
+
+
+def squares(a, **changes):
+    """A loss of two outputs, a ‖y − f‖²/2, with wrong parts."""
+    parts = {
+        "value_of": lambda y, f: a * ((f - y) ** 2).sum(1) / 2,
+        "slope_of": lambda y, f: a * (f - y),
+    }
+    parts |= {"hessian_of": lambda y, f: np.broadcast_to(a * np.eye(2), (len(y), 2, 2))}
+    return bo.JointLoss(**parts | changes)
+
+
+def learned(kernel=None, X=X, **options):
+    return learn_metric(
+        kernel or Gaussian(), sampled(bo.Blocks.from_arrays(X, Y), 0), 16, 0, **options
+    )
+
+
+def classes(kind=bo.KernelRidgeClassifier, K=2, **options):
+    return kind(Gaussian(), n_features=16, **options).fit(X, np.arange(60) % K)
+
+
+def part(y=Y, **options):
+    return model(Gaussian(), method="iid", **options).fit(X, y)
+
+
+PART = part()
+EXACT = model(method="exact").fit(X, Y)
+LEAVES = model(method=bo.LocalKernel(40, 12), n_features="auto").fit(X, Y)
+EITHER = bo.Auto(leaves=True)
 
 
 FITTED = model().fit(X, Y)
@@ -307,6 +379,164 @@ CASES = [
     (lambda: bo.engines.Dask(None, 0), InvalidInput, "Dask: timeout must be"),
     (lambda: bo.engines.Ray(None, np.inf), InvalidInput, "Ray: timeout must be"),
     (lambda: bo.engines.Spark(None, "soon"), InvalidType, "Spark: timeout must be"),
+    # processes
+    (lambda: PROCESS.predict(X, return_std=True, return_cov=True), InvalidInput, "return_std or"),
+    (lambda: PROCESS.predict_interval(X, 95), InvalidInput, "coverage must be a number above 0"),
+    (lambda: PROCESS.predict_interval(X, True), InvalidInput, "coverage must be a number above 0"),
+    (lambda: process().calibrate(X[:9], Y[:9]).predict_interval(X), InvalidInput, "9 rows cannot"),
+    (lambda: process().calibrate(X, np.stack([Y, Y], axis=1)), InvalidInput, "same targets in"),
+    (lambda: process(noise="loo"), InvalidInput, 'noise must be "auto", "evidence" or a'),
+    (lambda: process(method=bo.ExactKernel("nystrom")), InvalidInput, "takes no preconditioner"),
+    (lambda: process(X=LONG, y=LONG[:, 0], method="exact"), InvalidInput, "at most; got 20,001"),
+    (
+        lambda: process(lengthscale="gcv"),
+        InvalidInput,
+        "lengthscale must be one of 'auto', 'loo', 'evi",
+    ),
+    (lambda: process(lengthscale="evidence", metric="learned"), InvalidInput, 'lengthscale="evide'),
+    (lambda: process(Linear(), lengthscale="evidence"), UnsupportedKernel, "requires a stationary"),
+    # derivatives and averages that are observed
+    (lambda: bo.Derivatives(X, 3, Y), InvalidInput, "column must be below the 3 col"),
+    (lambda: bo.Derivatives(X, 0, Y[:3]), InvalidInput, "for each of the 60 places"),
+    (lambda: bo.Derivatives(X, 0, Y, -1.0), InvalidInput, "noise must be a variance"),
+    (lambda: bo.Derivatives(X, 0, Y * np.nan), InvalidInput, "values must"),
+    (lambda: bo.BlockAverages(X + 1, X, Y), InvalidInput, "lower at most upper; got shapes"),
+    (lambda: bo.BlockAverages(X[:2], X[:2] + 1, Y[:2], points=99), InvalidInput, "8,192 places of"),
+    (lambda: process().observe(), InvalidInput, "pass Derivatives or BlockAver"),
+    (lambda: process().observe(3), InvalidType, "must be Derivatives or Block"),
+    (lambda: process().observe(bo.Derivatives(X[:, :2], 0, Y)), InvalidInput, "must have the 3"),
+    (
+        lambda: process(Laplace()).observe(bo.Derivatives(X, 0, Y)),
+        UnsupportedKernel,
+        "Gradients in",
+    ),
+    (lambda: near().fit(X, Y).observe(bo.Derivatives(X, 0, Y)), InvalidInput, "one on a Fourier"),
+    # universal kriging, averages over cells, variograms
+    (lambda: krige(trend="cubic"), InvalidInput, "trend must be"),
+    (lambda: krige(trend=lambda X: 0 * X), InvalidInput, "must vary, and none be a combination"),
+    (lambda: krige(trend=lambda X: X[:, [0, 0]]), InvalidInput, "none be a combination of others;"),
+    (lambda: krige(trend=lambda X: X[:, 0]), InvalidInput, r"a row for each of 60 rows.*got shape"),
+    (lambda: krige(trend=lambda X: X * np.nan), InvalidInput, "must return a finite array"),
+    (lambda: krige(y=np.ones((60, 2))), InvalidInput, r"shapes \(n, d\) and \(n,\); got shapes"),
+    (lambda: krige(X=X * np.nan), InvalidInput, "must be finite numbers"),
+    (lambda: krige(process(fit_intercept=False)), InvalidInput, "with"),
+    (lambda: krige(bo.KernelRidge()), InvalidInput, "must be a GaussianProcessRegressor"),
+    (lambda: cells(upper=X), InvalidInput, "each cell must have a size along each column"),
+    (lambda: cells(upper=X * np.nan), InvalidInput, "both finite"),
+    (lambda: cells(lower=X[0]), InvalidInput, r"corners of cells, both \(m, 3\); got shapes"),
+    (lambda: cells(nodes=100), InvalidInput, r"at most 4,096 places a cell; got 100\^3 ="),
+    (lambda: cells(nodes=0), InvalidInput, "nodes must be"),
+    (lambda: cells(bo.KernelRidge()), InvalidInput, "must be a fitted GaussianProcessRegressor;"),
+    (lambda: vario(y=ONES.repeat(60)), InvalidInput, "y must be one target that varies; got 1"),
+    (lambda: vario(y=np.ones((60, 2))), InvalidInput, "y must be one target that varies; got 2"),
+    (lambda: vario(max_lag=1e-9), InvalidInput, "some pairs of rows must be at most max_lag"),
+    (lambda: vario(direction=(0, 0, 0)), InvalidInput, r"direction must be a vector of 3"),
+    (lambda: vario(direction=(1, 0)), InvalidInput, "direction must be a vector of 3 numbers"),
+    (lambda: vario(estimator="mean"), InvalidInput, "estimator must be"),
+    (lambda: vario(n_lags=0), InvalidInput, "n_lags must be"),
+    (lambda: vario(max_lag=-1.0), InvalidInput, "max_lag must be"),
+    (lambda: vario(tolerance=0.0), InvalidInput, "tolerance must be"),
+    (lambda: vario(X=X * np.nan), InvalidInput, "NaN|missing|finite"),
+    (lambda: vario(X=0 * X), InvalidInput, "at two places at least; got 60 rows at the same one"),
+    (lambda: vario().fit("linear"), UnsupportedKernel, "requires a kernel with a lengthscale"),
+    (lambda: globe(direction=(0, 1)), InvalidInput, r"direction is a vector of the plane.*got"),
+    (lambda: globe(X=X[:, :2] + 95), InvalidInput, "latitude, the first column, must lie within"),
+    (lambda: globe(X=X), InvalidInput, r"rows must be \(latitude, longitude\) in degrees"),
+    (lambda: globe(metric="haversine"), InvalidInput, "metric must be"),
+    (lambda: globe().fit("laplace"), UnsupportedKernel, "OnSphere"),
+    # regressions by other losses
+    (lambda: regressor(loss="poisson"), InvalidInput, 'loss="poisson" needs y of 0 or above; got'),
+    (lambda: regressor(y=abs(Y) - abs(Y).min(), loss="gamma"), InvalidInput, 'loss="gamma" needs'),
+    (lambda: regressor(y=0 * Y, loss="poisson"), InvalidInput, "needs a y above 0 in some row;"),
+    (lambda: regressor(y=X, loss="quantile", quantiles=(0.2, 0.5, 0.8)), InvalidInput, "several"),
+    (lambda: regressor(loss="multinomial"), InvalidInput, "two columns or"),
+    (lambda: regressor(y=ONES * np.ones((60, 2)), loss="multinomial"), InvalidInput, "whose rows"),
+    (lambda: regressor(penalty=3.0), InvalidType, "penalty must be a function of the norm; got"),
+    (lambda: regressor(penalty=abs, alpha="holdout"), InvalidInput, "alpha must be a number above"),
+    (lambda: regressor(penalty=lambda r: -r), InvalidInput, "penalty must never fall as the norm"),
+    (lambda: regressor(penalty=lambda r: np.nan), InvalidInput, "must be a number for some norm"),
+    (lambda: bo.JointLoss(1, 2, 3), InvalidType, "must be functions of .y, f.; got 1"),
+    (
+        lambda: squares(1, slope_of=lambda y, f: y - f),
+        InvalidInput,
+        "slope must be the derivative of",
+    ),
+    (lambda: squares(-1), InvalidInput, "the loss must be convex"),
+    (
+        lambda: squares(1, hessian_of=lambda y, f: f),
+        InvalidInput,
+        "hessian must have shape .16, 2, 2",
+    ),
+    # tables
+    (lambda: Schema(("a",), encoders=[{"name": "a", "of": ["x"]}]), InvalidInput, "must have all"),
+    (lambda: model().fit(pd.DataFrame({"a": [None] * 60}), Y), InvalidInput, "one column must"),
+    (lambda: model().fit(pd.DataFrame(X), "y"), InvalidInput, "must have a column 'y'"),
+    # what is chosen
+    (lambda: model("auto", effort="much").fit(X, Y), InvalidInput, "effort must be one of"),
+    (lambda: model("auto", effort=-1.0).fit(X, Y), InvalidInput, "effort must be one of"),
+    (lambda: model(columns="scaled").fit(X, Y), InvalidInput, "columns must be"),
+    (lambda: learned(Laplace()), UnsupportedKernel, "requires a kernel of the Euclidean distance"),
+    (lambda: learned(X=SPARSE), InvalidInput, "requires dense rows"),
+    (lambda: learned(rounds=0), InvalidInput, "rounds must be an integer, 1 or above"),
+    (lambda: learned(rounds=1.5), InvalidType, "rounds must be an integer"),
+    (lambda: Monotone(Gaussian(), (0,), ((1.0, 0.0),), ((0.0, 1.0),)), InvalidInput, "points and"),
+    (lambda: Monotone(Gaussian(), (0,), ((0.0, 1.0),), ((1.0, 0.0),)), InvalidInput, "points and"),
+    (lambda: Monotone(Gaussian(), (0,), ((0.0,),), ((0.0,),)), InvalidInput, "Monotone: points"),
+    (lambda: Monotone(Gaussian(), (0,), ((0, np.inf),), ((0, 1),)), InvalidInput, "points and"),
+    (lambda: Monotone(Gaussian(), (0, 1), ((0, 1),), ((0, 1),)), InvalidInput, "Monotone: points"),
+    (lambda: Monotone(Gaussian(), (3,), ((0, 1),), ((0, 1),))(X), InvalidInput, "columns must be"),
+    (
+        lambda: bo.draw(Gaussian(), bo.HermiteMercer(), n_features=8, X=np.zeros((9, 2049))),
+        UnsupportedKernel,
+        "HermiteMercer",
+    ),
+    (lambda: bo.SVC(decision_function_shape="ovo"), InvalidType, "multi_class, 'ovr' or 'ovo'"),
+    # models that are put together, and what a fit does not have
+    (lambda: bo.merge(PART, part(n_features=16)), IncompatibleModels, "one feature"),
+    (
+        lambda: bo.merge(PART, part(random_state=1)),
+        IncompatibleModels,
+        "theirs differ",
+    ),
+    (lambda: bo.merge(PART, part(y=X)), IncompatibleModels, "same targets; got rows of"),
+    (
+        lambda: bo.merge(PART, process(n_features=16)),
+        IncompatibleModels,
+        "one class; got KernelRidge and Gaus",
+    ),
+    (lambda: bo.merge(*[classes(bo.SVC)] * 2), InvalidType, r"must be made of moments.*got SVC"),
+    (lambda: bo.merge(classes(), classes(K=3)), IncompatibleModels, "same classes; got"),
+    (bo.merge, InvalidInput, "at least one fitted model is required; got none"),
+    (lambda: model().solve_again(), NotFittedError, "not fitted yet"),
+    (EXACT.solve_again, InvalidInput, "solve_again: an exact fit keeps no moments.*Call"),
+    (lambda: EXACT.certify(X), InvalidInput, "nothing to certify; fit with features"),
+    (lambda: EXACT.coef_, AttributeError, "exact fit has no features; see dual_coef_"),
+    (lambda: EXACT.certificate_, AttributeError, "has the kernel itself, and nothing to"),
+    (lambda: EXACT.partial_fit(X, Y), AttributeError, "no attribute 'partial_fit'"),
+    (lambda: FITTED.dual_coef_, AttributeError, "only a fit with method="),
+    (lambda: LEAVES.coef_, AttributeError, "coef_: a local fit has"),
+    (lambda: LEAVES.moments_, AttributeError, "moments_: a local fit has"),
+    (lambda: LEAVES.certificate_, AttributeError, "certificate_: a local fit has"),
+    (LEAVES.solve_again, InvalidInput, "solve_again: a local fit keeps no moments.*Call"),
+    (lambda: LEAVES.partial_fit(X, Y), AttributeError, "no attribute 'partial_fit'"),
+    (lambda: model(method="exact", alpha=0).fit(X, Y), InvalidInput, 'method="exact" requires'),
+    (lambda: model(method="local", alpha=0).fit(X, Y), InvalidInput, 'method="local" requires'),
+    (lambda: bo.ExactKernel(tol=0.0), InvalidInput, "ExactKernel: tol must be a positive finite"),
+    (lambda: bo.LocalKernel(leaf_rows=1), InvalidInput, "LocalKernel: leaf_rows must be an"),
+    (lambda: bo.LocalKernel(landmarks=0), InvalidInput, "LocalKernel: landmarks must be an"),
+    (lambda: bo.draw(Gaussian(), bo.LocalKernel(), n_features=8, X=X), InvalidInput, "LocalKernel"),
+    (lambda: bo.draw(Gaussian(), EITHER, n_features=8, X=X), InvalidInput, "leaves=True requires"),
+    (lambda: process(method=EITHER, n_features=8), InvalidInput, "leaves of rows are no features"),
+    (lambda: bo.Auto(leaves="yes"), InvalidType, "Auto: leaves must be True or False; got 'yes'"),
+    (lambda: model(method=EITHER, alpha=0).fit(X, Y), InvalidInput, "requires alpha above 0; got"),
+    (lambda: model(alpha=[1.0, 2.0]).fit(X, X), InvalidInput, "one for each of the 3 targets; got"),
+    (lambda: model(alpha=[]).fit(X, Y), InvalidInput, "alpha must be a number for each target;"),
+    (lambda: model(alpha=[1.0, -1.0]).fit(X, X[:, :2]), InvalidInput, r"alpha\[1\] must be a"),
+    (
+        lambda: classes(method=bo.ExactKernel("nystrom")).predict_proba(X),
+        InvalidInput,
+        "probabilities",
+    ),
 ]
 
 

@@ -143,7 +143,7 @@ def listed(names: Iterable[object], most: int = 6) -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `` (did you mean 'delay'?)`` for ``dleay``, or nothing if no name is near."""
-    lower = {k.lower(): k for k in known}
+    lower = {str(k).lower(): k for k in known}
     near = difflib.get_close_matches(name.lower(), lower, n=3)
     return f" (did you mean {' or '.join(repr(lower[k]) for k in near)}?)" if near else ""
 

@@ -60,7 +60,7 @@ class JointLoss(Loss):
 
     Parameters
     ----------
-    value, slope, hessian : callable
+    value_of, slope_of, hessian_of : callable
         Of (y, f), float64 arrays (n, t): the loss of each row, (n,), its derivatives in f, (n, t),
         and its second derivatives, (n, t, t), symmetric and positive semi-definite.
     name : str, default "custom"
