@@ -28,8 +28,6 @@ from bochner.kernels import (
     Columns,
     Constant,
     CoordinateWise,
-    Disc,
-    Domain,
     DotProductKernel,
     Exponential,
     Free,
@@ -63,7 +61,7 @@ def test_the_gallery_has_every_kernel():
     kinds = {Kernel, Stationary, Radial, CoordinateWise, DotProductKernel, Homogeneous}
     kinds |= {PowerSeries, Coefficients, LogDerivatives, Monomials, Free}  # parts of kernels
     kinds |= {OnSphere}  # of latitude and longitude: facts/test_places.py
-    kinds |= {Domain, Box, Disc, GreenFunction}  # of a domain: test_eigenfunction_laws.py
+    kinds |= {Box, GreenFunction}  # of a domain: test_eigenfunction_laws.py
     named = {getattr(bochner.kernels, name) for name in bochner.kernels.__all__}
     public = {value for value in named if isinstance(value, type)} - kinds
     kinds |= {Additive, Basis}

@@ -32,7 +32,7 @@ from bochner.kernels.dotproduct import (
     PowerSeries,
 )
 from bochner.kernels.free import Free
-from bochner.kernels.green import Box, Disc, Domain, GreenFunction
+from bochner.kernels.green import Box, GreenFunction
 from bochner.kernels.histogram import (
     Additive,
     AdditiveChi2,
@@ -71,7 +71,7 @@ from bochner.kernels.zonal import (
 __all__ = [
     "NNGP", "Additive", "AdditiveChi2", "Angular", "ArcCosine", "Basis", "Bilinear", "Box",
     "Brownian", "BrownianBridge", "Cauchy", "Coefficients", "Columns", "Constant",
-    "CoordinateWise", "Custom", "Disc", "Domain", "DotExponential", "DotProduct",
+    "CoordinateWise", "Custom", "DotExponential", "DotProduct",
     "DotProductKernel", "Exp", "Exponential", "ExponentialPower", "FourierSeries", "Free",
     "Gaussian", "GeneralizedZonal", "GreenFunction", "Homogeneous", "Intersection",
     "JensenShannon", "Kernel", "Laplace", "Linear", "LogDerivatives", "Mahalanobis", "Matern",

@@ -22,7 +22,9 @@ _MODULES = re.compile(
 )
 
 #: Names in older files of classes that were moved or renamed, and their names now.
-RENAMED: dict[str, str] = {}
+RENAMED: dict[str, str] = {
+    "features.mercer.products:SineMap": "features.mercer.products:EigenfunctionMap",
+}
 
 
 def is_estimator(cls: type) -> bool:

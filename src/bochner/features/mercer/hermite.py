@@ -32,12 +32,12 @@ from bochner.features.mercer.products import (
     Halves,
     Products,
     as_column,
-    best_products,
     factored,
     products_of_rows,
 )
 from bochner.features.method import Method, Request
 from bochner.kernels.algebra import Columns
+from bochner.kernels.green import best_products
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled
 from bochner.kernels.stationary import CoordinateWise, Gaussian
 

@@ -11,7 +11,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
@@ -23,20 +22,18 @@ from bochner._core.arrays import (
     is_sparse,
     moved,
     taken,
-    to_numpy,
 )
 from bochner._core.checks import check_fields, optional, positive, word
 from bochner._core.shapes import Array, Float
-from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
+from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap, in_double, left_over
 from bochner.features.mercer.axes import dense_blocks, some_rows
 from bochner.features.method import Method, Request
 from bochner.kernels.basis import Basis, Brownian, BrownianBridge
 from bochner.kernels.green import (
     CONDITIONS,
-    Disc,
-    Domain,
     GreenFunction,
+    best_products,
     checked_box,
     half_turns,
     inside,
@@ -49,31 +46,6 @@ from bochner.kernels.stationary import Stationary
 CACHED = 1 << 18  # Numbers that are worked on at a time: they stay in a core's own cache
 #: A row of scratch is longer by this, or its columns would all fall on the same lines of cache.
 PADDING = 16
-
-
-def best_products(
-    logs: Sequence[Float[Array, " m_j"]], width: int
-) -> tuple[Array, Float[Array, " D"]]:
-    """Return the multi-indices k of the largest Σ_j logs[j][k_j], and the sums, from the largest.
-
-    ``logs`` are logarithms of eigenvalues, an array a column, none above the one before it. One
-    column after another, for the best ``width`` products of some contain all that the best of more
-    columns extend. The first D' of D are the D' best, ties included. O(d D log² D).
-    """
-    chosen, sums = np.zeros((1, len(logs)), dtype=np.int32), np.zeros(1)
-    for j, column in enumerate(logs):
-        if len(sums) == width and (len(column) == 1 or column[1] - column[0] < sums[-1] - sums[0]):
-            sums = sums + column[0]  # nothing above the first function of this column is among them
-            continue
-        # Of ranks (i, k) there are (i + 1)(k + 1) that are no worse, so more are of no use.
-        counts = np.minimum(len(sums), width // np.arange(1, min(len(column), width) + 1))
-        k = np.repeat(np.arange(len(counts)), counts)
-        i = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        total = sums[i] + column[k]
-        best = np.argsort(-total, kind="stable")[:width]
-        chosen, sums = chosen[i[best]], total[best]
-        chosen[:, j] = k[best]
-    return chosen, sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,9 +240,6 @@ class LaplacianEigenfunctions(Method):
         What functions do at the faces: vanish (sines), run level (cosines), or go on at the face
         across (both, of whole periods). "periodic" with a period as the box, in every column, is
         for angles, hours and seasons: rows outside are those a whole number of periods away.
-    disc : Disc, optional
-        A disc in place of a box, for rows of two columns: Bessel functions of the distance from
-        its centre times waves of the angle. Conditions "dirichlet" or "neumann".
 
     Notes
     -----
@@ -282,7 +251,7 @@ class LaplacianEigenfunctions(Method):
     x and y from the lower face on, m all whole numbers: the kernel itself where the nearest image
     is far away. Serves stationary kernels with a spectral density (Gaussian, Matérn, rational
     quadratic, Laplace, Cauchy, spectral mixtures), sums and multiples of them, and ``Brownian``,
-    ``BrownianBridge`` and ``GreenFunction`` exactly; on a disc those of the Euclidean distance.
+    ``BrownianBridge`` and ``GreenFunction`` exactly.
     The features do not depend on lengthscales, only their weights do: good for kernels whose
     parameters are sampled. Neither unbiased nor below the kernel: sines
     are zero on the faces of the box and beyond, so that rows far outside are predicted by the mean.
@@ -296,34 +265,19 @@ class LaplacianEigenfunctions(Method):
     boundary: float | None = None
     box: tuple[tuple[float, float], ...] | None = None
     conditions: str = "dirichlet"
-    disc: Disc | None = None
 
     def __post_init__(self) -> None:
         check_fields(self, boundary=optional(positive), box=optional(checked_box))
         check_fields(self, conditions=word(*CONDITIONS))
-        if self.disc is not None:
-            self._check_disc(self.disc)
         if self.boundary is not None and self.boundary < 1:
             raise InvalidInput(
                 "LaplacianEigenfunctions: boundary must be 1 or above, or rows lie outside the "
                 f"box; got {self.boundary}."
             )
 
-    def _check_disc(self, disc: Any) -> None:
-        if not isinstance(disc, Disc):
-            raise InvalidType(
-                f"LaplacianEigenfunctions: disc must be a Disc; got {disc!r}. Pass Disc(radius=2)."
-            )
-        if self.box is not None or self.boundary is not None:
-            raise InvalidInput(
-                "LaplacianEigenfunctions: a disc must stand alone; got a box or a boundary beside "
-                "it. Leave these out."
-            )
-        disc.modes(1, self.conditions)  # or refuse periods
-
 
 @dataclass(frozen=True, eq=False)
-class SineMap(Products):
+class EigenfunctionMap(Products):
     """φ(x) = (a_k Π_j √(2/length_j) sin(π(k_j − shift)(x_j − lower_j)/length_j))_k.
 
     Or cosines, or waves of whole periods: :class:`LaplacianEigenfunctions` has the conditions.
@@ -344,7 +298,7 @@ class SineMap(Products):
 
     @property
     def below_kernel(self) -> bool:
-        return isinstance(self.kernel, Brownian | BrownianBridge)
+        return isinstance(self.kernel, Brownian | BrownianBridge | GreenFunction)
 
     unbiased = False  # A series that is cut, nothing random
 
@@ -372,40 +326,6 @@ class SineMap(Products):
             for j, m in enumerate(self._most)
         )
         return xp.concat(list(each), axis=0)
-
-
-@dataclass(frozen=True, eq=False)
-class EigenfunctionMap(FeatureMap):
-    """φ(x) = (a_j u_j(x))_j, u_j the domain's eigenfunctions of the Laplacian. NumPy evaluates."""
-
-    kernel: Kernel
-    domain: Domain
-    conditions: str
-    numbers: Array  # Which function each is, (D, 2 or d)
-    amplitudes: Float[Array, " D"]  # a, the roots of the eigenvalues
-
-    @property
-    def n_inputs(self) -> int:
-        return self.domain.n_inputs
-
-    @property
-    def n_features(self) -> int:
-        return len(self.amplitudes)
-
-    @property
-    def below_kernel(self) -> bool:
-        return isinstance(self.kernel, GreenFunction)
-
-    unbiased = False  # A series that is cut, nothing random
-
-    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        rows = to_numpy(dense(X)).astype(np.float64)
-        functions = self.domain.functions(rows, self.conditions, self.numbers)
-        return moved(functions * self.amplitudes, like=X)
-
-    def residual(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """Return e(x) = k(x, x) − |φ(x)|² or zero, in float64: see ``Products``."""
-        return left_over(self, X)
 
 
 # --- The spectral density ------------------------------------------------------------------------
@@ -436,8 +356,6 @@ def log_spectral_density(kernel: Kernel, W: Float[Array, "m d"]) -> Float[Array,
 def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw sines on a box, those of largest spectral density."""
     log_spectral_density(kernel, np.ones((1, ask.n_inputs)))  # or refuse, before rows are asked for
-    if method.disc is not None:
-        return _on_disc(method.disc, kernel, ask, method.conditions)
     sines = partial(_sines, kernel, ask.n_features, method.conditions)
     if method.box is not None:
         return sines(*_given_box(method.box, ask.n_inputs))
@@ -457,14 +375,18 @@ def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) ->
     return tried[int(np.argmin(errors))]
 
 
-def _sines(kernel: Kernel, width: int, conditions: str, lower: Array, length: Array) -> SineMap:
+def _sines(
+    kernel: Kernel, width: int, conditions: str, lower: Array, length: Array
+) -> EigenfunctionMap:
     unit = [math.pi * half_turns(conditions, WIDER * width) / b for b in length]
     indices, _ = best_products(_logs(kernel, unit), WIDER * width)
     W = np.stack([w[k] for w, k in zip(unit, indices.T, strict=True)], axis=1)
     logs = log_spectral_density(kernel, W)
     best = np.argsort(-logs, kind="stable")[:width]
     chosen = np.ascontiguousarray(indices[best] + 1)
-    return SineMap(kernel, lower, length, 0.0, chosen, np.exp(0.5 * logs[best]), conditions)
+    return EigenfunctionMap(
+        kernel, lower, length, 0.0, chosen, np.exp(0.5 * logs[best]), conditions
+    )
 
 
 def _logs(kernel: Kernel, unit: Sequence[Array]) -> list[Array]:
@@ -493,21 +415,6 @@ def _given_box(box: tuple[tuple[float, float], ...], d: int) -> tuple[Array, Arr
     return lower.copy(), upper - lower
 
 
-def _on_disc(disc: Disc, kernel: Kernel, ask: Request, conditions: str) -> EigenfunctionMap:
-    """Draw Bessel functions times waves, those of least frequency, weighted by the density."""
-    turned = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
-    if ask.n_inputs != 2 or np.ptp(log_spectral_density(kernel, turned)) > 1e-9:
-        raise UnsupportedKernel(
-            "LaplacianEigenfunctions requires two columns and a kernel of the Euclidean distance "
-            f"on a disc; got {ask.n_inputs} columns and {kernel!r}. Take one lengthscale for both, "
-            "or a box."
-        )
-    modes = disc.modes(ask.n_features, conditions)
-    W = np.sqrt(modes.eigenvalues)[:, None] * turned[:1]
-    roots = np.exp(0.5 * log_spectral_density(kernel, W))
-    return EigenfunctionMap(kernel, disc, conditions, modes.numbers, roots)
-
-
 def draw_green(
     method: LaplacianEigenfunctions, kernel: GreenFunction, ask: Request
 ) -> EigenfunctionMap:
@@ -523,14 +430,15 @@ def draw_green(
             f"of {kernel!r}; got {ask.n_inputs}."
         )
     count = ask.n_features if kernel.closed else min(ask.n_features, kernel.terms)
-    modes = kernel.domain.modes(count, kernel.conditions)
-    roots = np.sqrt(kernel.weights(modes.eigenvalues))
-    return EigenfunctionMap(kernel, kernel.domain, kernel.conditions, modes.numbers, roots)
+    numbers, eigenvalues = kernel.domain.modes(count, kernel.conditions)
+    roots, (lower, upper) = np.sqrt(kernel.weights(eigenvalues)), np.array(kernel.domain.sides).T
+    about = (0.0, numbers + 1, roots, kernel.conditions)
+    return EigenfunctionMap(kernel, lower.copy(), upper - lower, *about)
 
 
 def draw_brownian(
     method: LaplacianEigenfunctions, kernel: Brownian | BrownianBridge, ask: Request
-) -> SineMap:
+) -> EigenfunctionMap:
     """Draw the Karhunen–Loève expansion: eigenvalues (length/(π(k − shift)))² in each column."""
     if method.conditions != "dirichlet":
         raise InvalidInput(
@@ -542,4 +450,4 @@ def draw_brownian(
     indices, logs = best_products([column] * d, ask.n_features)
     length = np.full(d, kernel.length)
     roots = np.exp(0.5 * logs)
-    return SineMap(kernel, np.zeros(d), length, shift, indices + 1, roots, "dirichlet")
+    return EigenfunctionMap(kernel, np.zeros(d), length, shift, indices + 1, roots, "dirichlet")
