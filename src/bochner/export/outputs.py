@@ -16,7 +16,6 @@ from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import NystromMap
 from bochner.kernels.algebra import Transformed
 from bochner.models._calibration import Calibration, pieces
-from bochner.models.convex.exact import ExactConvexFit
 from bochner.models.convex.fit import ConvexFit
 from bochner.models.gaussian_process.exact import ExactProcessFit
 from bochner.models.gaussian_process.fit import GaussianProcessFit
@@ -171,21 +170,17 @@ def _(fit: SgdFit, X: Traced) -> Outputs:
 
 @outputs.register
 def _(fit: ConvexFit, X: Traced) -> Outputs:
-    f = _linear(fit.chosen, X, fit.solution.coef, fit.solution.intercept)
-    return _by_loss(fit, OnnxNamespace(X.graph), f)
+    solution = fit.solution
+    linear = _linear(fit.chosen, X, solution.coef, solution.intercept) if not fit.exact else None
+    return _by_loss(fit, OnnxNamespace(X.graph), _kernel_sum(fit, X) if linear is None else linear)
 
 
-@outputs.register
-def _(fit: ExactConvexFit, X: Traced) -> Outputs:
-    return _by_loss(fit, OnnxNamespace(X.graph), _kernel_sum(fit, X))
-
-
-def _kernel_sum(fit: ExactFit | ExactConvexFit, X: Traced) -> Traced:
+def _kernel_sum(fit: ExactFit | ConvexFit, X: Traced) -> Traced:
     K = fit.chosen.kernel.evaluate(X, OnnxNamespace(X.graph).asarray(_dense(fit.X)))
     return K @ fit.solution.coef + fit.solution.intercept
 
 
-def _by_loss(fit: ConvexFit | ExactConvexFit, xp: OnnxNamespace, f: Traced) -> Outputs:
+def _by_loss(fit: ConvexFit, xp: OnnxNamespace, f: Traced) -> Outputs:
     """Return what the loss of a fit makes of φ(X) β + b."""
     if isinstance(fit.loss, BelowZero):
         inside = xp.where(f[:, 0] >= 0.0, 1.0, -1.0)

@@ -1,8 +1,9 @@
-"""Rows of classes that penalties are chosen by, and what a classifier minimises."""
+"""Sample of rows by which the penalty of a classifier is chosen, and the problem of its classes."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,27 +15,24 @@ from bochner.data.sample import RowSample
 from bochner.data.sources import Block, Piece, part
 from bochner.models._rows import N_FOLDS, row_marks
 from bochner.models.convex.pairs import ClassPairs
+from bochner.models.convex.units import unit_of
 from bochner.solvers.convex.losses import Loss
+from bochner.solvers.convex.penalty_path import HeldOutLoss
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.rows import indicators, sampled
 
-#: Rows of the sample, beside those kept of rare classes: a class has this number's share of all
-#: classes, halved, where there are as many.
+#: Rows of the sample, and more of rare classes: each has MOST/2K rows of K classes, if there are.
 MOST = 4096
 
-#: So many folds are left out for probabilities as hold this many rows.
+#: Rows in the folds that are left out for probabilities.
 CALIBRATED = 1000
 
-#: So many folds are left out as hold this many rows beside those of the largest class.
+#: Rows outside the largest class in the folds that are left out for a penalty.
 ENOUGH = 200
-
-#: The first penalty as a share of Σ w |z|², in steps of the path, as all are counted; the steps
-#: that a walk goes to; and one at which the penalty leaves the constant.
-FIRST, NEAREST, FARTHEST, CONSTANT = 6, -2, 24, -8
 
 
 class Learned(NamedTuple):
-    """What a classifier minimises."""
+    """The loss of a classifier and the columns of its problem."""
 
     loss: Loss
     n_classes: int
@@ -63,20 +61,26 @@ class Learned(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ClassSample:
-    """Rows to choose by."""
+    """Rows by which the penalty is chosen."""
 
     X: Array
     codes: Float[Array, " m"]
     w: Float[Array, " m"]  # their weights, times the rows of their class that each stands for
     inflation: float  # r̄
-    folds: tuple[Array, ...]  # rows that each fold leaves out; none where rows are too few
+    folds: tuple[Array, ...]  # rows that each fold leaves out; () where rows are too few
     distinct: int  # different rows that are left out
-    every_fold: tuple[Array, ...] = ()  # these, and those that are not needed for a choice
+    every_fold: tuple[Array, ...] = ()  # also the folds that a choice does not need
 
     @property
     def calibrating(self) -> tuple[Array, ...]:
-        """Folds whose rows probabilities are calibrated on: as many as are enough."""
+        """Folds whose rows probabilities are calibrated on."""
         return enough_folds(self.every_fold)
+
+    @property
+    def copies(self) -> Float[Array, " m"]:
+        """Weights as numbers of copies of rows, of which the largest is a half or above."""
+        largest = float(self.w.max())
+        return self.w if largest >= 1 else self.w / (2 * unit_of(largest))
 
     def some(self, most: int, seed: int, n_classes: int) -> tuple["ClassSample", Array]:
         """Return so many of the rows, with more of rare classes, and which these are."""
@@ -94,6 +98,31 @@ class ClassSample:
         stands = (whole / np.where(have > 0, have, 1.0))[codes[numbers]]
         rows = part(Piece(self.X), numbers).X, self.codes[numbers], self.w[numbers]
         return rows_to_choose_by(*rows, stands, seed, n_classes), numbers
+
+
+class ClassesLeftOut(HeldOutLoss):
+    """Loss of the rows left out of a sample of classes."""
+
+    def __init__(self, rows: ClassSample, learned: Learned, largest: float) -> None:
+        super().__init__(largest)
+        self.rows, self.learned = rows, learned
+        self.ends: list[dict[int, Any]] = [{} for _ in rows.folds]
+
+    @abstractmethod
+    def values(self, step: int, fold: int, held: Array) -> Float[Array, "m t"]:
+        """Return decision values of the rows of a fold by the minimum without them."""
+
+    def lost(self, step: int) -> float:
+        rows, learned, total = self.rows, self.learned, 0.0
+        for fold, held in enumerate(rows.folds):
+            y = learned.targets(rows.codes[held])
+            loss = learned.loss.value(y, self.values(step, fold, held))
+            total += float((rows.w[held, None] * loss).sum())
+        return total
+
+    def end(self, step: int) -> Any:
+        """Return the minimum without the first fold."""
+        return self.ends[0][step]
 
 
 def class_sample(

@@ -1,13 +1,14 @@
-"""Classification by convex losses: choose, minimise; and the penalty by rows that were left out.
+"""Classification by convex losses on features.
 
-On a sample of m rows, those of rare classes kept before others, the learner's own loss is minimised
-for penalties on a grid of half decades, walked downhill, each fit starting from its neighbour's
-end. A row stands for r rows of its class, so that the noise of the sample is that of all rows times
+The penalty is chosen on a sample of m rows, with more rows of rare classes: the learner's own loss
+is minimised without each fold for penalties on a grid of half decades, downhill, each fit starting
+from its neighbour's end. A row stands for r rows of its class, so that the noise of the sample is
+that of all rows times
 
     r̄ = Σ r² w g² / Σ r w g²,      g the slopes of the loss at the best constant,
 
 and as the best penalty grows with the variance of the noise, all rows take alpha = alpha_m/r̄: C
-stays what it was where all classes are thinned alike.
+stays the same where all classes are thinned alike.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,17 +41,14 @@ from bochner.models._rows import (
     weights_of,
 )
 from bochner.models.convex.class_sample import (
-    CONSTANT,
-    FARTHEST,
-    FIRST,
-    NEAREST,
+    ClassesLeftOut,
     ClassSample,
     Learned,
     class_sample,
     enough_folds,
     serving,
 )
-from bochner.models.convex.fit import ConvexFit, ConvexSpec, features_of, in_units, warned
+from bochner.models.convex.fit import ConvexFit, ConvexSpec, features_of, warned
 from bochner.selection.candidates import FEWEST
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen, FeatureSpec, moments_of
@@ -58,22 +56,29 @@ from bochner.selection.search import choose_lengthscale
 from bochner.selection.spec import NAMED
 from bochner.solvers.convex.driver import minimise
 from bochner.solvers.convex.optimum import Optimum
-from bochner.solvers.convex.penalty_path import FACTOR, TOL, HeldOutPath
+from bochner.solvers.convex.penalty_path import (
+    CONSTANT,
+    FARTHEST,
+    FIRST,
+    NEAREST,
+    TOL,
+    HeldOutPath,
+)
 from bochner.solvers.convex.problem import TargetsOf, forward, images, places, walk
 from bochner.sums.executor import LOCAL, Executor
 
-#: Below this many products n·D² a fit in float64 takes no time that anyone would notice. Decisions
-#: need no more than float32: where it would blur coefficients, features hardly move decisions.
+#: Products n·D² up to which a fit in float64 takes no noticeable time. Decisions need no more than
+#: float32.
 SMALL = 1e8
 
 #: Rows that probabilities are calibrated on, at most: four numbers are fitted.
 CALIBRATION_ROWS = 50_000
 
-#: A lengthscale is left for another if that lowers the loss by this much, over the square root of
-#: the number of rows left out: less may be chance.
+#: Another lengthscale must lower the loss by this share over the square root of the number of rows
+#: left out; a smaller gain may be chance.
 CHANCE = 0.3
 
-#: Features that lengthscales are compared on, and half-octaves that they go at most.
+#: Features that lengthscales are compared on, and octaves between lengthscales at most.
 TRIED_FEATURES, OCTAVES = 512, 6
 
 #: Cells m·D·t of a fit, at most, for lengthscales to be compared.
@@ -87,42 +92,32 @@ def fit_classifier(
     probability: bool = False,
     where: Executor = LOCAL,
 ) -> ConvexFit:
-    """Choose what is open, and pass over the features until the loss is least.
+    """Choose kernel and penalty where they are open, and minimise the loss on features.
 
     Targets of the blocks are codes of classes; ``spec.alpha`` is a number or "auto".
     """
     learned = Learned(spec.loss, len(inputs.classes), spec.fit_intercept, spec.pairs)
-    blocks, unit = in_units(blocks, where)
     seed = spec.features.seed
-    # Once, where it is asked for first.
     rows = cache(lambda: class_sample(blocks, seed, learned.n_classes, where))
-    chosen, near = _chosen(spec, blocks, unit, learned, rows, where)
+    chosen, near = _chosen(spec, blocks, learned, rows, where)
     path, start, alpha = None, None, spec.alpha
     if not isinstance(alpha, float):
-        alpha = unit
-        tried = chosen_penalty(chosen.map, rows(), learned, near)
-        if tried is not None:
-            path, start = tried
-            alpha = unit * path.alpha
+        alpha = 1.0
+        if rows().folds:  # else rows are too few to leave some of a class out
+            path, start = chosen_penalty(chosen.map, rows(), learned, near)
+            alpha = path.alpha
     features = features_of(chosen, blocks, where)
     features.keep()
     streamed = not (features.cached or spec.loss.nonsmooth)
-    found = _minimum(
-        spec,
-        learned,
-        features,
-        alpha / unit,
-        start,
-        moments_of(chosen, blocks, "float32", where) if streamed else None,
+    moments = moments_of(chosen, blocks, "float32", where) if streamed else None
+    solution = _minimum(spec, learned, features, alpha, start, moments)
+    calibration = None
+    if probability:
+        calibration = _calibrated(spec, learned, features, blocks, seed, solution, where)
+    steps = max(1, len(solution.history))
+    return warned(
+        ConvexFit(inputs, chosen, spec.loss, solution, steps, path, calibration, pairs=spec.pairs)
     )
-    steps = max(1, len(found.history))
-    solution = found.scaled(unit)
-    fit = ConvexFit(inputs, chosen, spec.loss, solution, steps, path, pairs=spec.pairs)
-    warned(fit)
-    if not probability:
-        return fit
-    calibration = _calibrated(spec, learned, features, blocks, seed, found, unit, where)
-    return replace(fit, calibration=calibration)
 
 
 def _minimum(
@@ -149,12 +144,11 @@ def _minimum(
 def _chosen(
     spec: ConvexSpec,
     blocks: Blocks,
-    unit: float,
     learned: Learned,
     rows: Callable[[], "ClassSample"],
     where: Executor,
 ) -> tuple[Chosen, int]:
-    """Choose what is open; also return the step of the penalty to look near."""
+    """Choose kernel and map where they are open; also return the likely step of the penalty."""
     ask, near = spec.features, FIRST
     if ask.kernel == "auto" and ask.effort is not None and len(rows().w) < FEWEST:
         ask = replace(ask, kernel="gaussian")
@@ -165,8 +159,8 @@ def _chosen(
         found, near = chosen_kernel(kernel, sample, rows(), learned, ask)
         return found
 
-    # Near the answer half of a squared hinge's slope is that of squares: alpha/2 is ridge's.
-    given = alpha / unit / 2 if alpha else None
+    # Near the minimum the slope of a squared hinge is twice that of squares: ridge takes alpha/2.
+    given = alpha / 2 if alpha else None
     named = isinstance(ask.kernel, str) and (ask.kernel != "auto" or ask.effort is None)
     by_loss = alpha is None and named and not ask.learns_metric
     chosen, _ = choose(
@@ -186,7 +180,7 @@ def _chosen(
 
 
 class Rest:
-    """All rows of the features, those of one fold (``held``) with weight zero."""
+    """All rows of the features, with weight zero for the rows of one fold (``held``)."""
 
     def __init__(self, features: Features, held: Array) -> None:
         self._features = features
@@ -214,70 +208,42 @@ def _calibrated(
     blocks: Blocks,
     seed: int,
     start: Optimum,
-    unit: float,
     where: Executor,
 ) -> Calibration | None:
-    """Return the calibration on decision values of rows held out; None where none can be."""
+    """Return the calibration on decision values of rows held out; None where none can be.
+
+    Each fold must leave rows of every class: without them the intercept is any number.
+    """
     y, w = map(np.concatenate, zip(*features.sum(TargetsOf()), strict=True))
     numbers = fold_numbers(blocks, w, seed, where)
-    found: list[tuple[Array, Array, Array]] = []
-    for rest in _folds_of(features, y, w, numbers, learned.n_classes):
-        theta, held = _minimum(spec, learned, rest, start.alpha, start).theta, rest.held
-        found.append((learned.values(images(features, theta)[held]), y[held], w[held]))
-    if not found:
+    folds = serving(numbers, y.astype(np.int64), w > 0, learned.n_classes)
+    values: list[tuple[Array, Array, Array]] = []
+    for held in enough_folds(folds):
+        theta = _minimum(spec, learned, Rest(features, held), start.alpha, start).theta
+        values.append((learned.values(images(features, theta)[held]), y[held], w[held]))
+    if not values:
         return None
-    f, codes, w = map(np.concatenate, zip(*found, strict=True))
+    f, codes, w = map(np.concatenate, zip(*values, strict=True))
     step = -(-len(f) // CALIBRATION_ROWS)
-    return calibrate(f[::step], codes[::step], unit * w[::step])
+    return calibrate(f[::step], codes[::step], w[::step])
 
 
-def _folds_of(
-    features: Features, y: Array, w: Float[Array, " n"], numbers: Array, n_classes: int
-) -> list[Rest]:
-    """Return the rows without each of the folds that has some and leaves some of every class.
-
-    Without rows of a class its intercept is any number.
-    """
-    folds = enough_folds(serving(numbers, y.astype(np.int64), w > 0, n_classes))
-    return [Rest(features, fold) for fold in folds]
+# --- penalty and lengthscale ---------------------------------------------------------------------
 
 
-# --- losses of rows left out ---------------------------------------------------------------------
-
-
-class _LeftOut:
-    """Loss of the rows left out, on one map's features, for penalties by their step; remembered."""
+class _LeftOut(ClassesLeftOut):
+    """Loss of the rows left out, on the features of one map."""
 
     def __init__(self, phi: FeatureMap, rows: ClassSample, learned: Learned) -> None:
         single = len(rows.w) * phi.n_features**2 > SMALL
-        Z = to_numpy(phi(rows.X)).astype(np.float32 if single else np.float64)
+        self._Z = Z = to_numpy(phi(rows.X)).astype(np.float32 if single else np.float64)
         squares = (Z.astype(np.float64) ** 2).sum(axis=1)
-        self._Z, self._rows, self._learned = Z, rows, learned
-        self.largest = float(rows.w @ squares) or 1.0
-        self._ends: list[dict[int, Optimum]] = [{} for _ in rows.folds]
-        self.tried: dict[int, float] = {}
+        super().__init__(rows, learned, float(rows.w @ squares) or 1.0)
 
-    def __call__(self, step: int) -> float:
-        if step not in self.tried:
-            lost = [self._lost(held, step, ends) for held, ends in self._folds()]
-            self.tried[step] = float(np.sum(lost))
-        return self.tried[step]
-
-    def alpha(self, step: int) -> float:
-        """Return the penalty of a step."""
-        return self.largest * FACTOR**step
-
-    def end(self, step: int) -> Optimum:
-        """Return the minimum without the first fold."""
-        return self._ends[0][step]
-
-    def _folds(self) -> Any:
-        return zip(self._rows.folds, self._ends, strict=True)
-
-    def _lost(self, held: Array, step: int, ends: dict[int, Optimum]) -> float:
-        rows, learned = self._rows, self._learned
+    def values(self, step: int, fold: int, held: Array) -> Float[Array, "m t"]:
+        rows, learned, ends = self.rows, self.learned, self.ends[fold]
         near = min(ends, key=lambda other: abs(other - step), default=None)
-        found = ends[step] = minimise(
+        ends[step] = found = minimise(
             Kept(FeatureBlock(self._Z, rows.codes, np.where(held, 0.0, rows.w), 0)),
             learned.loss,
             self.alpha(step),
@@ -286,30 +252,17 @@ class _LeftOut:
             targets=learned.targets,
             tol=TOL,
         )
-        f = forward(np.ascontiguousarray(self._Z[held]), found.theta)
-        lost = learned.loss.value(learned.targets(rows.codes[held]), f)
         progress("Choosing the penalty", f"{self.alpha(step):.3g}, one fold")
-        return float((rows.w[held, None] * lost).sum())
+        return forward(np.ascontiguousarray(self._Z[held]), found.theta)
 
 
 def chosen_penalty(
     phi: FeatureMap, rows: ClassSample, learned: Learned, near: int = FIRST
-) -> tuple[HeldOutPath, Optimum] | None:
-    """Return penalties for all rows and what rows left out lost, and a minimum at the best.
-
-    None where no rows can be left out.
-    """
-    if not rows.folds:
-        return None
-    error = _LeftOut(phi, rows, learned)
-    best = walk(error, near, NEAREST, FARTHEST)
-    steps = sorted(error.tried)
-    errors = np.array([error(step) for step in steps]) / max(error(CONSTANT), 1e-300)
-    alphas = np.array([error.alpha(step) for step in steps]) / rows.inflation
-    return HeldOutPath(alphas, errors), error.end(best)
-
-
-# --- lengthscales --------------------------------------------------------------------------------
+) -> tuple[HeldOutPath, Optimum]:
+    """Return penalties for all rows with the losses of rows left out, and a minimum at the best."""
+    lost = _LeftOut(phi, rows, learned)
+    best = walk(lost, near, NEAREST, FARTHEST)
+    return lost.path(lost(CONSTANT), rows.inflation), lost.end(best)
 
 
 def chosen_kernel(
@@ -317,8 +270,8 @@ def chosen_kernel(
 ) -> tuple[Any, int]:
     """Return the search for the kernel of this name, and the step of its best penalty.
 
-    From the lengthscale that is best for ridge regression, by octaves while the loss of rows left
-    out falls by more than chance.
+    It starts at the lengthscale that is best for ridge regression, and moves by octaves while the
+    loss of rows left out falls by more than chance.
     """
     width, seed = ask.width_to_search, ask.seed
     found = choose_lengthscale(name, sample, width, seed, None, ask.method)

@@ -1,6 +1,7 @@
 """Support vector and logistic classification at any number of rows."""
 
 import math
+import sys
 from dataclasses import KW_ONLY, replace
 from typing import Any
 
@@ -17,7 +18,6 @@ from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.sequences import windows_of
 from bochner.models._base import learned
 from bochner.models._calibration import Calibration, agreeing, decided
 from bochner.models._gradients import Differentiable
@@ -27,10 +27,8 @@ from bochner.models._parameters import estimator
 from bochner.models.convex.classification import fit_classifier
 from bochner.models.convex.exact import (
     EXACT_ROWS,
-    ExactConvexFit,
     fit_classifier_exactly,
     fit_to_support,
-    on_kernel,
     rows_on_kernel,
 )
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec
@@ -56,20 +54,17 @@ class ConvexClassifier(Differentiable, LabelEstimator, ConvexEstimator):
     """A classifier by a convex loss."""
 
     C: float | str
-    n_features: Any
-    precision: str
-    fit_: ConvexFit | ExactConvexFit
 
-    def _fit(
-        self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
-    ) -> ConvexFit | ExactConvexFit:
-        alone = where is LOCAL and self._asks_nothing_of_features
-        few, n_classes = alone and self._few(blocks, EXACT_ROWS), len(inputs.classes)
-        spec = self._spec_for(n_classes, int(blocks.n_rows or 0) if few else 0)
-        if alone and self._few(blocks, rows_on_kernel(spec.loss, spec.fit_intercept)):
+    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
+        local = where is LOCAL and self._penalty() != 0  # the kernel itself needs a penalty
+        n, n_classes = int(blocks.n_rows or 0), len(inputs.classes)
+        sampled = n <= kept_rows(blocks.n_columns)
+        few = local and sampled and self._on_kernel(blocks, EXACT_ROWS)
+        spec = self._spec_for(n_classes, n if few else 0)
+        if few and self._on_kernel(blocks, rows_on_kernel(spec.loss, spec.fit_intercept)):
             return fit_classifier_exactly(spec, blocks, inputs, self._calibrates)
-        if alone and not few:
-            on_kernel = self._spec_for(n_classes, int(blocks.n_rows or 0))
+        if local and not few and self._on_kernel(blocks, sys.maxsize):
+            on_kernel = self._spec_for(n_classes, n)
             found = fit_to_support(on_kernel, blocks, inputs, self._calibrates)
             if found is not None:
                 return found
@@ -79,19 +74,6 @@ class ConvexClassifier(Differentiable, LabelEstimator, ConvexEstimator):
         """Return what is asked; ``rows`` are those of a fit with the kernel itself, or 0."""
         spec = self._convex_spec(self._loss(n_classes, rows), self._penalty(), self.fit_intercept)
         return replace(spec, pairs=self._pairs(n_classes, rows))
-
-    @property
-    def _asks_nothing_of_features(self) -> bool:
-        """Whether the kernel itself may be fitted, which has a penalty."""
-        open_ = self.method is None and self.n_features is None and self.precision == "auto"
-        return open_ and self._penalty() != 0
-
-    def _few(self, blocks: Blocks, most: int) -> bool:
-        """Whether there are so few rows, all of which a sample keeps."""
-        n = blocks.n_rows
-        if n is None or n > kept_rows(blocks.n_columns):
-            return False
-        return n * windows_of(self.kernel, blocks.n_columns) <= most
 
     def _loss(self, n_classes: int, rows: int) -> Loss:
         """Return the loss; ``rows`` are those of a fit with the kernel itself, 0 on features."""
@@ -126,23 +108,6 @@ class ConvexClassifier(Differentiable, LabelEstimator, ConvexEstimator):
     def C_(self) -> float:
         """The weight of the losses that was used."""
         return 1 / self.solution_.alpha if self.solution_.alpha > 0 else math.inf
-
-    @property
-    def coef_(self) -> Float[Array, "t D"]:
-        """β, (1, D) or (K, D)."""
-        fit = self._fitted
-        solution = fit.on_features if isinstance(fit, ExactConvexFit) else fit.solution
-        return solution.coef.T
-
-    @property
-    def dual_coef_(self) -> Float[Array, "t n"]:
-        """Of the kernel and each row of ``X_fit_``, (1, n) or (K, n): of a fit without features."""
-        return on_kernel(self._fitted, "dual_coef_").solution.coef.T
-
-    @property
-    def X_fit_(self) -> Any:
-        """The rows of a fit without features, (n, d)."""
-        return on_kernel(self._fitted, "X_fit_").X
 
     intercept_ = learned("solution.intercept", "b, (1,) or (K,).")
 

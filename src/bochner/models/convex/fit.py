@@ -1,9 +1,8 @@
-"""Fits by convex losses: what is asked, what is found, and rows in units in which squares exist."""
+"""Fits by convex losses, and what their estimators share."""
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -14,38 +13,41 @@ from bochner._core.text import rounded
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.data.sources import required_targets
+from bochner.kernels.sequences import windows_of
 from bochner.models._base import KernelEstimator, learned
 from bochner.models._calibration import Calibration
+from bochner.models._kernel_sum import KernelSum
 from bochner.models._rows import Features
 from bochner.models._shown import Fact, ShownFit, numbers
 from bochner.models.convex.pairs import ClassPairs
-from bochner.models.convex.units import ScaledRows
 from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.selection.chosen import Chosen, FeatureSpec
-from bochner.solvers.convex.losses import Absolute, Loss
+from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.optimum import Optimum
 from bochner.solvers.convex.penalty_path import HeldOutPath
-from bochner.solvers.convex.problem import TargetsOf, best_constant, forward
+from bochner.solvers.convex.problem import TargetsOf, forward
 from bochner.sums.executor import LOCAL, Executor
 
-#: Numbers below the least of these have no unit: its inverse would be infinite.
-UNITS = (-1000, 1000)
 
-#: Least spread of targets, as a share of the largest, that a unit follows.
-NARROW = 2.0**-26
+class WhenAsked:
+    """A field that may be given as a function of the fit, called at the first reading and kept.
 
-#: Weights above this are no numbers of copies.
-MOST_COPIES = 2.0**40
+    A copy or a pickle made before that holds the function; a model file holds its value.
+    """
 
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
 
-class Solved(Protocol):
-    """A fit whose solution says how it was found."""
+    def __get__(self, fit: Any, owner: type) -> Any:
+        if fit is None:
+            return None  # the default
+        value = vars(fit)[self.name]
+        if callable(value):
+            value = vars(fit)[self.name] = value(fit)
+        return value
 
-    @property
-    def solution(self) -> Optimum: ...
-
-
-Fit = TypeVar("Fit", bound=Solved)
+    def __set__(self, fit: Any, value: Any) -> None:
+        vars(fit)[self.name] = value
 
 
 @dataclass(frozen=True)
@@ -69,60 +71,111 @@ class ConvexSpec:
 
 @dataclass(frozen=True, eq=False)
 class ConvexFit(ShownFit):
-    """A fit by a convex loss: what was chosen, and where the objective is least."""
+    """A fit by a convex loss, on features or with the kernel itself.
+
+    Attributes
+    ----------
+    inputs : Inputs
+    chosen : Chosen
+        With the kernel itself its map is the Nyström map on all rows.
+    loss : Loss
+        With its parameters in the units of y.
+    solution : Optimum
+        Coefficients of the features, or of the kernel and each row of ``X``.
+    n_iter : int
+        Steps of the last descent.
+    path : HeldOutPath or None
+        Penalties that were compared.
+    calibration : Calibration or None
+        Probabilities of a classifier; with the kernel itself fitted at the first reading.
+    target_shape : tuple of int
+        Shape of one row of y, () or (t,).
+    errors : ErrorLaw or None
+        Errors of new rows, after ``calibrate``.
+    left_out : LeftOutRows or None
+        Rows of a regression with f without each.
+    pairs : ClassPairs or None
+        Pairs of classes whose values the columns are.
+    X : (n, d), optional
+        Rows of a fit with the kernel itself, or of ``dual``.
+    dual : (n, t), optional
+        On features, of few rows: u with β = Σ uᵢ φ(xᵢ).
+    """
 
     inputs: Inputs
     chosen: Chosen
-    loss: Loss  # with its numbers, in the units of y
+    loss: Loss
     solution: Optimum
-    n_iter: int  # steps of the last descent
-    path: HeldOutPath | None = None  # penalties that were compared
-    target_shape: tuple[int, ...] = ()  # of one row of y: () or (t,)
-    calibration: Calibration | None = None  # of a classifier's probabilities
-    errors: ErrorLaw | None = None  # of new rows, where they were calibrated
-    left_out: LeftOutRows | None = None  # some rows of a regression, with f without each
-    # Of few rows: coefficients u with β = Σ uᵢ φ(xᵢ), and these rows
-    dual: Float[Array, "n t"] | None = None
+    n_iter: int
+    path: HeldOutPath | None = None
+    calibration: Calibration | None = WhenAsked()  # type: ignore[assignment]
+    target_shape: tuple[int, ...] = ()
+    errors: ErrorLaw | None = None
+    left_out: LeftOutRows | None = None
+    pairs: ClassPairs | None = None
     X: Any = None
-    pairs: ClassPairs | None = None  # whose values the columns are, where there are any
+    dual: Float[Array, "n t"] | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether the coefficients are those of the kernel and each row of ``X``."""
+        return self.X is not None and self.dual is None
 
     def _found(self) -> Iterator[Fact]:
-        """Give the loss, the penalty and the outcome."""
-        yield from found_by_loss(self.loss, self.solution, self.path)
+        """Yield the loss, the penalty with how it was chosen, and how the descent ended."""
+        yield "loss", rounded(repr(self.loss))
+        how = "as given" if self.path is None else self.path.reason
+        yield "penalty", f"alpha = {numbers(self.solution.alpha)}, {how}"
+        yield "outcome", str(self.solution.outcome)
 
     def predictions(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b t"]]]:
-        """Give the rows of one block after the other, and φ(X) β + b."""
+        """Yield the rows and φ(X) β + b, block by block."""
+        if self.exact:
+            yield from self._sum.values(blocks)
+            return
         linear = self.chosen.linear(self.solution.coef)
         for block in blocks.with_rows(self.chosen.block_rows):
             yield block.X, linear(block.X) + self.solution.intercept
 
     def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
-        """Give the rows of one block after the other, and the gradients of φ(x) β at them."""
-        found = self.chosen.gradients(self.solution.coef, blocks)
-        return found if self.pairs is None else self._of_classes(self.pairs, found)
-
-    def _of_classes(self, pairs: ClassPairs, found: Iterator[tuple[Array, Array]]) -> Iterator[Any]:
-        for X, G in found:
-            f = forward(to_numpy(self.chosen.features(X)), self.solution.theta)
-            yield X, pairs.gradients(f, G)
+        """Yield the rows and the gradients of φ(x) β, of each class with pairs, block by block."""
+        if self.exact:
+            gradients = self._sum.gradients(blocks)
+        else:
+            gradients = self.chosen.gradients(self.solution.coef, blocks)
+        for X, G in gradients:
+            yield X, G if self.pairs is None else self.pairs.gradients(self._values(X), G)
 
     def decisions(self, blocks: Blocks) -> Float[Array, "n t"]:
         """Return decision values of all rows, in the precision of the features."""
-        theta, chosen = self.solution.theta, self.chosen
-        rows = blocks.with_rows(chosen.block_rows)
-        found = (forward(to_numpy(chosen.features(b.X)), theta) for b in rows)
-        return np.concatenate([f if self.pairs is None else self.pairs.values(f) for f in found])
+        if self.exact:
+            values = [f for _, f in self._sum.values(blocks)]
+        else:
+            rows = blocks.with_rows(self.chosen.block_rows)
+            values = [self._values(block.X) for block in rows]
+        f = np.concatenate(values)
+        return f if self.pairs is None else self.pairs.values(f)
+
+    def _values(self, X: Array) -> Float[Array, "b t"]:
+        if self.exact:
+            return self._sum.at(np.ascontiguousarray(to_numpy(X), np.float64))
+        return forward(to_numpy(self.chosen.features(X)), self.solution.theta)
+
+    @property
+    def feature_coef(self) -> Float[Array, "D t"]:
+        """Coefficients of the features φ, also of a fit with the kernel itself."""
+        coef = self.solution.coef
+        return to_numpy(self.chosen.map(self.X)).T @ coef if self.exact else coef
+
+    @property
+    def _sum(self) -> KernelSum:
+        coef = self.solution.coef
+        support = np.any(coef != 0, axis=1)
+        X = self.X if support.all() else self.X[support]
+        return KernelSum(self.chosen.kernel, X, coef[support], self.solution.intercept)
 
 
-def found_by_loss(loss: Loss, solution: Optimum, path: HeldOutPath | None) -> Iterator[Fact]:
-    """Give the loss, the penalty and how it was chosen, and how the descent ended."""
-    yield "loss", rounded(repr(loss))
-    how = "as given" if path is None else path.reason
-    yield "penalty", f"alpha = {numbers(solution.alpha)}, {how}"
-    yield "outcome", str(solution.outcome)
-
-
-def warned(fit: Fit) -> Fit:
+def warned(fit: ConvexFit) -> ConvexFit:
     """Return the fit; warn of an outcome that asks for attention: its text is the remedy."""
     if not fit.solution.outcome.good:
         warn_user(str(fit.solution.outcome))
@@ -130,13 +183,15 @@ def warned(fit: Fit) -> Fit:
 
 
 class ConvexEstimator(KernelEstimator):
-    """An estimator whose fitted value is a :class:`ConvexFit`, or one without features."""
+    """An estimator whose fitted value is a :class:`ConvexFit`."""
 
-    fit_: Any
+    fit_: ConvexFit
     fit_intercept: bool
     tol: float
     max_iter: int
     method: Any
+    n_features: Any
+    precision: str
 
     def _convex_spec(self, loss: Loss, alpha: float | str, centred: object) -> ConvexSpec:
         features = self._feature_spec("auto" if self.method is None else self.method)
@@ -144,65 +199,44 @@ class ConvexEstimator(KernelEstimator):
         steps = integer(self.max_iter, features.who, "max_iter", 1)
         return ConvexSpec(features, loss, alpha, require_switch(features.who, centred), tol, steps)
 
-    solution_ = learned("solution", "Coefficients, objective, outcome, and what every step did.")
-    path_ = learned("path", "Penalties that were compared, and what the rows left out lost.")
+    def _on_kernel(self, blocks: Blocks, most: int) -> bool:
+        """Whether the kernel itself is fitted: few rows, and no option asks for features."""
+        n = blocks.n_rows
+        asked = self.method is not None or self.n_features is not None or self.precision != "auto"
+        few = n is not None and n * windows_of(self.kernel, blocks.n_columns) <= most
+        return few and not asked
+
+    def _of_rows(self, name: str) -> ConvexFit:
+        """Return a fit with coefficients of rows; other fits lack the attribute."""
+        if not self._fitted.exact:
+            raise AttributeError(f"{name}: only a fit with the kernel itself has them; see coef_.")
+        return self._fitted
+
+    @property
+    def coef_(self) -> Any:
+        """β of ``map_``, also where the kernel itself was fitted."""
+        return self._by_target(self._fitted.feature_coef.T)
+
+    @property
+    def dual_coef_(self) -> Any:
+        """Coefficients of the kernel and each row of ``X_fit_``, of a fit without features."""
+        return self._by_target(self._of_rows("dual_coef_").solution.coef.T)
+
+    @property
+    def X_fit_(self) -> Any:
+        """Rows of a fit without features, (n, d)."""
+        return self._of_rows("X_fit_").X
+
+    def _by_target(self, values: Any) -> Any:
+        return values
+
+    solution_ = learned("solution", "Coefficients, objective, outcome and what every step did.")
+    path_ = learned("path", "Penalties that were compared, and the loss of rows left out.")
     n_iter_ = learned("n_iter", "Steps taken.")
 
     @property
     def _path(self) -> Any:
         return self.path_
-
-
-# --- units ---------------------------------------------------------------------------------------
-
-
-def unit_of(largest: float) -> float:
-    """Return the power of two next below a number: dividing by it is exact. One for zero."""
-    return 2.0 ** np.clip(math.frexp(largest)[1] - 1, *UNITS) if largest > 0 else 1.0
-
-
-def in_units(blocks: Blocks, where: Executor = LOCAL) -> tuple[Blocks, float]:
-    """Return the blocks with weights divided by a power of two, and that unit.
-
-    Weights below one by what brings the largest between a half and one: their squares are then
-    numbers. Others count copies of rows, of which errors leave one out, and stay.
-    """
-    if next(iter(blocks)).w is None:
-        return blocks, 1.0
-    largest = max(float(w.max()) for _, w in where.sum(TargetsOf(), blocks))
-    if 1 <= largest <= MOST_COPIES:
-        return blocks, 1.0
-    unit, weigh = 2 * unit_of(largest), blocks.weigh
-    return blocks.reweighted(lambda y: 1 / unit if weigh is None else weigh(y) / unit), unit
-
-
-def scaled(who: str, blocks: Blocks, degree: int, where: Executor = LOCAL) -> ScaledRows:
-    """Return the rows in units; targets stay what they are for losses without a degree."""
-    blocks, weight = in_units(blocks, where)
-    required_targets(who, next(iter(blocks)).y)
-    y, w = map(np.concatenate, zip(*where.sum(TargetsOf(), blocks), strict=True))
-    y, w = y.reshape(len(y), -1)[w > 0].astype(np.float64), w[w > 0, None]
-    largest = np.array([unit_of(m) for m in np.abs(y).max(axis=0)])
-    y = y / largest
-    median = best_constant(Absolute(), y, np.broadcast_to(w, y.shape))
-    spread = (w * np.abs(y - median)).sum(axis=0) / w.sum()
-    finer = np.array([unit_of(max(s, NARROW)) for s in spread])
-    if not degree:
-        return ScaledRows(blocks, weight, np.ones(len(spread)), largest * spread, 0)
-    units, recode = largest * finer, blocks.recode
-    one = units[0] if len(units) == 1 else units
-
-    def divided(y: Array) -> Array:
-        return to_numpy(y if recode is None else recode(y)).astype(np.float64) / one
-
-    return ScaledRows(blocks.recoded(divided), weight, units, spread / finer, degree)
-
-
-def spread_of(blocks: Blocks) -> float:
-    """Return the mean of |y − median| in the first rows: what an absolute error weighs."""
-    y = next(iter(blocks)).y
-    y = np.zeros(1) if y is None else to_numpy(y).astype(np.float64)
-    return float(np.abs(y - np.median(y, axis=0)).mean()) or 1.0
 
 
 # --- rows ----------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from bochner.models._rows import no_landmarks
 from bochner.models.convex.units import ScaledRows
 from bochner.models.error_law import LeftOutRows
 from bochner.selection.chosen import Chosen
+from bochner.solvers.convex.box import AT_BOUND
 from bochner.solvers.convex.factors import cholesky
 from bochner.solvers.convex.problem import TINY, Problem, State
 from bochner.solvers.convex.smoothing import at_rows
@@ -33,9 +34,6 @@ MOST = 2048
 
 #: Of 1 − g c, below which rounding hides what is left.
 HIDDEN = 1e-9
-
-#: Coefficients nearer than this share to their bound, or to zero, are there.
-AT_BOUND = 1e-8
 
 
 def left_out(problem: Problem, at: State, rows: ScaledRows, chosen: Chosen) -> LeftOutRows | None:
@@ -106,7 +104,7 @@ def _rows(
     """Return rows in units of one, but those that features are centred at."""
     errors = np.where(np.isfinite(errors), errors, np.inf)
     predicted = np.where(np.isfinite(errors), y - errors, y)
-    scaled = predicted * rows.units, errors * rows.units, w * rows.weight
+    scaled = predicted * rows.units, errors * rows.units, w
     found = LeftOutRows(X, *scaled, "leave one out")
     return found.take(no_landmarks(chosen.map, X))
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, replace
-from typing import Any
 
 import numpy as np
 from sklearn.base import OutlierMixin
@@ -20,7 +19,7 @@ from bochner.models._gradients import Differentiable
 from bochner.models._held import by_partition
 from bochner.models._kinds import WithoutTarget
 from bochner.models._parameters import estimator
-from bochner.models.convex.exact import ONE_CLASS_ROWS, ExactConvexFit, on_kernel
+from bochner.models.convex.exact import ONE_CLASS_ROWS
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, features_of, warned
 from bochner.selection.choose import choose_map
 from bochner.selection.spec import Tolerance
@@ -91,22 +90,15 @@ class OneClassSVM(OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
     random_state: Seed = None
     n_jobs: int | None = None
 
-    def _fit(
-        self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
-    ) -> ConvexFit | ExactConvexFit:
+    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         nu, spec = _as_nu(self.nu), self._convex_spec(BelowZero(), 1.0, True)
-        if where is LOCAL and self._few(blocks):
+        if where is LOCAL and self._on_kernel(blocks, ONE_CLASS_ROWS):
             from bochner.models.convex.exact_one_class import (  # noqa: PLC0415
                 fit_one_class_exactly,
             )
 
             return fit_one_class_exactly(spec, nu, blocks, inputs)
         return fit_one_class(spec, nu, blocks, inputs, where)
-
-    def _few(self, blocks: Blocks) -> bool:
-        """Whether the kernel itself is fitted: few rows, and nothing is asked of features."""
-        open_ = self.method is None and self.n_features is None and self.precision == "auto"
-        return open_ and blocks.n_rows is not None and blocks.n_rows <= ONE_CLASS_ROWS
 
     def fit_predict(
         self, X: Tabular, y: object = None, sample_weight: Array | None = None
@@ -145,20 +137,9 @@ class OneClassSVM(OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
         return -self.solution_.intercept
 
     @property
-    def coef_(self) -> Float[Array, "1 D"]:
-        """β, (1, D), of ``map_``, also where the kernel itself was fitted."""
-        fit = self._fitted
-        return (fit.on_features if isinstance(fit, ExactConvexFit) else fit.solution).coef.T
-
-    @property
     def dual_coef_(self) -> Float[Array, " n"]:
-        """Of the kernel and each row of ``X_fit_``, (n,): of a fit without features."""
-        return on_kernel(self._fitted, "dual_coef_").solution.coef[:, 0]
-
-    @property
-    def X_fit_(self) -> Any:
-        """The rows of a fit without features, (n, d)."""
-        return on_kernel(self._fitted, "X_fit_").X
+        """Coefficients of the kernel and each row of ``X_fit_``, of a fit without features."""
+        return self._of_rows("dual_coef_").solution.coef[:, 0]
 
 
 def fit_one_class(

@@ -1,7 +1,6 @@
-"""Regression by convex losses: choose, minimise; penalties by rows that were left out."""
+"""Regression by convex losses on features."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,24 +12,10 @@ from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput
 from bochner.models._rows import N_FOLDS, FeatureBlock, Kept, folds_of, row_marks, rows_left_out
-from bochner.models.convex.fit import (
-    ConvexFit,
-    ConvexSpec,
-    features_of,
-    scaled,
-    spread_of,
-    targets_of,
-    warned,
-)
-from bochner.models.convex.general import (
-    MOST_DUAL,
-    NormPenalty,
-    dual_of,
-    joint_path,
-    scale_of,
-)
+from bochner.models.convex.fit import ConvexFit, ConvexSpec, features_of, targets_of, warned
+from bochner.models.convex.general import MOST_DUAL, dual_of, under_norm
 from bochner.models.convex.left_out import left_out
-from bochner.models.convex.units import ScaledRows
+from bochner.models.convex.units import ScaledRows, scaled, spread_of
 from bochner.selection.choose import choose_map
 from bochner.selection.chosen import Chosen
 from bochner.solvers.convex.driver import solve
@@ -38,12 +23,10 @@ from bochner.solvers.convex.joint_losses import MultinomialShares, check_shares
 from bochner.solvers.convex.losses import (
     LOG_LINK,
     Absolute,
-    EpsilonInsensitive,
     GammaDeviance,
     Loss,
     PoissonDeviance,
     Quantile,
-    SquaredEpsilonInsensitive,
     huber_scale,
     hubers,
 )
@@ -64,7 +47,7 @@ AUTO_EPSILON = 0.05
 #: Least spread of targets, in their units, that penalties start from.
 NARROW_SPREAD = 1e-3
 
-#: Rows that penalties of SVR are compared on, and from how many on one fold of five is enough.
+#: Rows that penalties of SVR are compared on, and the number from which one fold of five is enough.
 PATH_ROWS, ONE_FOLD = 4096, 1000
 
 #: The threshold of Huber's loss, in standard deviations of the noise: 95 % as efficient as squares.
@@ -87,101 +70,108 @@ def fit_svr(
     inputs: Inputs,
     where: Executor = LOCAL,
 ) -> ConvexFit:
-    """Fit a support vector regression, whose loss gets its ``epsilon`` here.
+    """Fit a support vector regression on features; ``spec.loss`` gets its ``epsilon`` here.
 
     Both ``spec.alpha`` and ``epsilon`` are a number or "auto".
     """
     rows = scaled(spec.who, blocks, spec.loss.degree, where)
-    tube = AUTO_EPSILON * rows.spread if isinstance(epsilon, str) else epsilon / rows.units
-    loss = epsilon_insensitive(spec.loss, tube)
+    loss = tube_of(spec.loss, epsilon, rows)
     alpha: Any = None if isinstance(spec.alpha, str) else rows.penalty(spec.alpha)
     path, ridge, near = None, None, None
     if alpha is not None:
         ridge = (spread_of(rows.blocks) if loss.nonsmooth else 0.5) * float(np.mean(alpha))
     chosen = choose_map(spec.features, rows.blocks, ridge, where)
     if alpha is None:
-        path, alpha, near = _svr_path(spec, loss, rows, chosen, where)
+        alpha, (path, near) = 1.0, _svr_path(spec, loss, rows, chosen, where)
+        alpha = 1.0 if path is None else path.alpha
     features = features_of(chosen, rows.blocks, where)
     y, w, shape = targets_of(spec.who, features)
     problem = Problem(features, y, w, loss, alpha, spec.fit_intercept, value=rows.value)
-    found = _Ended(problem, solve(problem, near, tol=spec.tol, max_iter=spec.max_iter), path=path)
-    return _fit(found, rows, chosen, inputs, shape, loss.in_units(1 / rows.units), where)
-
-
-@dataclass(frozen=True, eq=False)
-class _Ended:
-    """A problem with its penalty and loss, where its descent ended, and how both were found."""
-
-    problem: Problem
-    state: State
-    n_iter: int | None = None  # default: the steps of the state
-    path: HeldOutPath | None = None
-    X: Any = None  # Few rows, for their coefficients
+    state = solve(problem, near, tol=spec.tol, max_iter=spec.max_iter)
+    final = loss.in_units(1 / rows.units)
+    return _fit(problem, state, rows, chosen, inputs, shape, final, path, where)
 
 
 def _fit(
-    ended: _Ended,
+    problem: Problem,
+    state: State,
     rows: ScaledRows,
     chosen: Chosen,
     inputs: Inputs,
     shape: tuple[int, ...],
     loss: Loss,
+    path: HeldOutPath | None,
     where: Executor,
+    X: Any = None,
 ) -> ConvexFit:
-    """Return what was found in units of one, with this loss."""
-    problem, state = ended.problem, ended.state
-    at_minimum = where is LOCAL
+    """Return the fit in units of one, with this loss; ``X`` are few rows that keep coefficients."""
+    dual = None if X is None else dual_of(problem, state, rows)
     return warned(
         ConvexFit(
             inputs,
             chosen,
             loss,
             optimum(problem, state, rows.units, rows.original(problem.alpha)),
-            len(state.steps) if ended.n_iter is None else ended.n_iter,
-            None if ended.path is None else rows.original_path(ended.path),
-            shape,
-            dual=None if ended.X is None else dual_of(problem, state, rows),
-            X=ended.X,
-            left_out=left_out(problem, state, rows, chosen) if at_minimum else None,
+            len(state.steps),
+            rows.original_path(path),
+            target_shape=shape,
+            left_out=left_out(problem, state, rows, chosen) if where is LOCAL else None,
+            X=None if dual is None else X,
+            dual=dual,
         )
     )
 
 
-def epsilon_insensitive(loss: Loss, epsilon: Float[Array, " t"]) -> Loss:
-    """Return a loss of this kind, with an epsilon for each target."""
-    given = tuple(epsilon.tolist()) if len(epsilon) > 1 else float(epsilon[0])
-    squared = isinstance(loss, SquaredEpsilonInsensitive)
-    return SquaredEpsilonInsensitive(given) if squared else EpsilonInsensitive(given)
+def tube_of(loss: Loss, epsilon: float | str, rows: ScaledRows) -> Loss:
+    """Return an epsilon-insensitive loss of this kind in the rows' units."""
+    tube = AUTO_EPSILON * rows.spread if isinstance(epsilon, str) else epsilon / rows.units
+    given = tuple(tube.tolist()) if len(tube) > 1 else float(tube[0])
+    return replace(loss, epsilon=given)  # type: ignore[type-var]
+
+
+def curvature_of(rows: ScaledRows) -> float:
+    """Return the curvature as if all rows were active, of squares or over the spread of y.
+
+    The spread is not that about a median, which may be any number of an interval.
+    """
+    if rows.degree == 2:
+        return 2.0
+    return 1 / float(np.maximum(rows.spread, NARROW_SPREAD).mean())
+
+
+def fold_count(marks: Array) -> int:
+    """Return how many folds rows with these marks need; 0 where all rows are equal."""
+    different = len(np.unique(marks))
+    if different < 2:
+        return 0
+    return 1 if different >= ONE_FOLD else min(N_FOLDS, different)
 
 
 def _svr_path(
     spec: ConvexSpec, loss: Loss, rows: ScaledRows, chosen: Chosen, where: Executor
-) -> tuple[HeldOutPath | None, float, State | None]:
-    """Return what rows left out lost, the best penalty in the rows' units, and where it ended."""
+) -> tuple[HeldOutPath | None, State | None]:
+    """Return penalties in the rows' units with losses of rows left out, and the best's end."""
     sample = sampled(rows.blocks, chosen.seed, where=where).lowest(PATH_ROWS)
-    different = len(np.unique(row_marks(sample.X, chosen.seed)))
-    if different < 2:
-        return None, 1.0, None
-    folds = 1 if different >= ONE_FOLD else min(N_FOLDS, different)
-    numbers = folds_of(row_marks(sample.X, chosen.seed), sample.w)
+    marks = row_marks(sample.X, chosen.seed)
+    folds = fold_count(marks)
+    if not folds:
+        return None, None
     Z = to_numpy(chosen.features(sample.X))
     kept = Kept(FeatureBlock(Z, sample.y, sample.w, 0))
     problem = Problem(kept, sample.y, sample.w[:, None], loss, 0.0, spec.fit_intercept)
-    # As if all rows were active, of squares or over the spread: medians may be any in an interval.
-    spread = float(np.maximum(rows.spread, NARROW_SPREAD).mean())
-    curvature = 2.0 if rows.degree == 2 else 1 / spread
+    curvature = curvature_of(rows)
     largest = curvature * float(sample.w @ (Z.astype(np.float64) ** 2).sum(axis=1)) or 1.0
-    left_out = numbers[:, None] == np.arange(folds)
+    out = folds_of(marks, sample.w)[:, None] == np.arange(folds)
     share = chosen.search.share * float(sample.w.sum()) * curvature / largest
-    path, end = _path(problem, left_out, spec.max_iter, largest, share)
-    return path, path.alpha, replace(end, multipliers=None)
+    path, end = _path(problem, out, spec.max_iter, largest, share)
+    return path, None if end is None else replace(end, multipliers=None)
 
 
 def _path(
     problem: Problem, left_out: Bool[Array, "n k"], max_iter: int, largest: float, share: float
-) -> tuple[HeldOutPath, State]:
+) -> tuple[HeldOutPath, State | None]:
     """Return penalties by rows left out: near a share of the largest, where one is known."""
-    if not (np.isfinite(share) and share > 0):
+    if problem.loss.joint or not (np.isfinite(share) and share > 0):
         return held_out_path(problem, left_out, max_iter, largest)
     near = int(np.rint(np.log(share) / np.log(FACTOR)))
     return walked_path(problem, left_out, max_iter, largest, near)
@@ -209,84 +199,48 @@ def fit_regressor(
     chosen = choose_map(spec.features, rows.blocks, _like_ridge(spec, rows), where)
     features = features_of(chosen, rows.blocks, where)
     y, w, shape = targets_of(spec.who, features)
-    if asked.joint:
-        _check_joint(asked, y, w)
+    if isinstance(asked, MultinomialShares):
+        check_shares(y, w)
     y, shape = _columns(spec.who, asked, y, shape, one_level)
     rows = rows.repeated(y.shape[1] // len(rows.units))
     _check_targets(asked, y, w)
     loss = asked.in_units(rows.units)
     problem = Problem(features, y, w, loss, 0.0, spec.fit_intercept, value=rows.value)
-    if finds_scale:
-        problem = replace(problem, loss=_first_huber(problem))
-    found = _Descents(problem, rows, spec, chosen.seed, where, chosen.search.share)
-    ended = found.descended(finds_scale)
-    if where is LOCAL and len(w) <= MOST_DUAL:
-        ended = replace(ended, X=join([Piece(block.X) for block in rows.blocks]).X)
-    final = ended.problem.loss.in_units(1 / rows.units) if finds_scale else asked
-    return _fit(ended, rows, chosen, inputs, shape, final, where)
-
-
-@dataclass(frozen=True, eq=False)
-class _Descents:
-    """How a problem without penalty is solved."""
-
-    problem: Problem
-    rows: ScaledRows
-    spec: ConvexSpec
-    seed: int
-    where: Executor = LOCAL
-    share: float = float("nan")  # the penalty of ridge regression per row, where it was looked for
-
-    def descended(self, finds_scale: bool) -> _Ended:
-        """Return the minimum, at the penalty that is given or chosen."""
-        spec, at, path = self.spec, None, None
-        if spec.norm is not None:
-            return self._under(spec.norm)
+    path, near = None, None
+    if spec.norm is not None:
+        problem, state = under_norm(problem, rows, spec)
+    else:
+        problem = replace(problem, loss=_first_huber(problem)) if finds_scale else problem
         if isinstance(spec.alpha, str):
-            out = self._left_out(N_FOLDS if spec.alpha == "kfold" else 1)
-            path, at = self._path(out)
-            alpha: Any = path.alpha
-        else:
-            alpha = self.rows.penalty(spec.alpha)
-        problem = replace(self.problem, alpha=alpha)
-        found = solve(problem, at, tol=spec.tol, max_iter=spec.max_iter)
+            folds, seed = N_FOLDS if spec.alpha == "kfold" else 1, chosen.seed
+            out = rows_left_out(spec.who, rows.blocks, w[:, 0], seed, folds, where)
+            Z = problem.first.Z
+            squares = float(np.einsum("ij,ij->", Z, Z, dtype=np.float64)) / len(Z) or 1.0
+            share = chosen.search.share / squares
+            path, near = _path(problem, out, spec.max_iter, largest_penalty(problem), share)
+        alpha = rows.penalty(float(spec.alpha)) if path is None else path.alpha
+        problem = replace(problem, alpha=alpha)
+        state = solve(problem, near, tol=spec.tol, max_iter=spec.max_iter)
         if finds_scale:
-            return self._with_scale(problem, found, path)
-        return _Ended(problem, found, path=path)
+            problem, state = _with_scale(problem, state, spec)
+    few = where is LOCAL and len(w) <= MOST_DUAL
+    X = join([Piece(block.X) for block in rows.blocks]).X if few else None
+    final = problem.loss.in_units(1 / rows.units) if finds_scale else asked
+    return _fit(problem, state, rows, chosen, inputs, shape, final, path, where, X)
 
-    def _path(self, out: Bool[Array, "n k"]) -> tuple[HeldOutPath, State | None]:
-        """Return penalties by rows left out, and a state to start from."""
-        problem, steps = self.problem, self.spec.max_iter
-        if problem.loss.joint:
-            return joint_path(problem, out, steps)
-        Z = problem.first.Z
-        squares = float(np.einsum("ij,ij->", Z, Z, dtype=np.float64)) / len(Z) or 1.0
-        return _path(problem, out, steps, largest_penalty(problem), self.share / squares)
 
-    def _under(self, R: Callable[[float], float]) -> _Ended:
-        """Return the minimum under a penalty of the norm: that of squares with the same one."""
-        spec, first = self.spec, scale_of if self.problem.loss.joint else largest_penalty
-        largest = float(np.max(self.rows.original(first(self.problem))))
-        times = float(spec.alpha)
-        penalty = NormPenalty(self.problem, self.rows, R, times, spec.tol, spec.max_iter)
-        return _Ended(*penalty.minimum(largest))
-
-    def _with_scale(self, problem: Problem, at: State, path: HeldOutPath | None) -> _Ended:
-        """Fit and estimate the scale of the noise in turns, until both stay."""
-        least = 1e-6 * np.maximum(np.abs(problem.y).max(axis=0), 1e-300)
-        old, steps = np.full(len(least), np.inf), len(at.steps)
-        for _ in range(SCALE_ROUNDS):
-            scale = np.maximum(huber_scale(problem.y - at.fitted, problem.w, HUBER_SCALES), least)
-            if np.all(np.abs(scale / old - 1) <= SCALE_CHANGE):
-                break
-            problem, old = replace(problem, loss=hubers(HUBER_SCALES * scale)), scale
-            at = solve(problem, at, tol=self.spec.tol, max_iter=self.spec.max_iter)
-            steps += len(at.steps)
-        return _Ended(problem, at, steps, path)
-
-    def _left_out(self, folds: int) -> Bool[Array, "n k"]:
-        w = self.problem.w[:, 0]
-        return rows_left_out(self.spec.who, self.rows.blocks, w, self.seed, folds, self.where)
+def _with_scale(problem: Problem, at: State, spec: ConvexSpec) -> tuple[Problem, State]:
+    """Fit and estimate the scale of the noise in turns, until both stay."""
+    least = 1e-6 * np.maximum(np.abs(problem.y).max(axis=0), 1e-300)
+    old, steps = np.full(len(least), np.inf), at.steps
+    for _ in range(SCALE_ROUNDS):
+        scale = np.maximum(huber_scale(problem.y - at.fitted, problem.w, HUBER_SCALES), least)
+        if np.all(np.abs(scale / old - 1) <= SCALE_CHANGE):
+            break
+        problem, old = replace(problem, loss=hubers(HUBER_SCALES * scale)), scale
+        at = solve(problem, at, tol=spec.tol, max_iter=spec.max_iter)
+        steps += at.steps
+    return problem, replace(at, steps=steps)
 
 
 def _like_ridge(spec: ConvexSpec, rows: ScaledRows) -> float | None:
@@ -314,12 +268,6 @@ def _columns(
     if y.shape[1] > 1 or (len(levels) == 1 and one_level):
         return y, shape
     return np.repeat(y, len(levels), axis=1), (len(levels),)
-
-
-def _check_joint(loss: Loss, y: Float[Array, "n t"], w: Float[Array, "n 1"]) -> None:
-    """Refuse what joint losses do not serve."""
-    if isinstance(loss, MultinomialShares):
-        check_shares(y, w)
 
 
 def _check_targets(loss: Loss, y: Float[Array, "n t"], w: Float[Array, "n 1"]) -> None:

@@ -16,23 +16,16 @@ from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.sequences import windows_of
 from bochner.models._base import learned
 from bochner.models._gradients import Differentiable
 from bochner.models._intervals import WithIntervals
 from bochner.models._kinds import PenalisedByAlpha
 from bochner.models._parameters import estimator
-from bochner.models.convex.exact import REGRESSION_ROWS, ExactConvexFit, on_kernel
-from bochner.models.convex.fit import (
-    ConvexEstimator,
-    ConvexFit,
-    ConvexSpec,
-    shaped,
-    unit_of,
-)
+from bochner.models.convex.exact import REGRESSION_ROWS
+from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, shaped
 from bochner.models.convex.general import MOST_DUAL
 from bochner.models.convex.regression import fit_regressor, fit_svr
-from bochner.models.convex.units import one_or_each
+from bochner.models.convex.units import one_or_each, unit_of
 from bochner.models.error_law import LeftOutRows
 from bochner.selection.spec import Tolerance
 from bochner.solvers.convex.joint_losses import MultinomialShares
@@ -72,11 +65,6 @@ class ConvexRegressor(Differentiable, WithIntervals, ConvexEstimator):
         shown = self._centre(self._predicted(found.predicted))
         y, known = y[:, : shown.shape[1]], known[:, : shown.shape[1]]
         return replace(found, predicted=shown, errors=np.where(known, y - shown, np.inf))
-
-    @property
-    def coef_(self) -> Float[Array, " D"]:
-        """β, (D,) or (t, D)."""
-        return self._by_target(self.solution_.coef.T)
 
     @property
     def intercept_(self) -> Any:
@@ -162,45 +150,19 @@ class SVR(ConvexRegressor):
     random_state: Seed = None
     n_jobs: int | None = None
 
-    def _fit(
-        self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
-    ) -> ConvexFit | ExactConvexFit:
+    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         loss = _LOSSES[one_of(self.loss, "SVR", "loss", tuple(_LOSSES))]
         C, epsilon = _number(self.C, "C"), _number(self.epsilon, "epsilon")
         alpha = C if isinstance(C, str) else 1 / positive(C, "SVR", "C")
         if not isinstance(epsilon, str):
             epsilon = nonnegative(epsilon, "SVR", "epsilon")
         spec = self._convex_spec(loss, alpha, self.fit_intercept)
-        if where is LOCAL and self._few(spec, blocks):
+        served = where is LOCAL and (spec.fit_intercept or not loss.nonsmooth)
+        if served and self._on_kernel(blocks, REGRESSION_ROWS):
             from bochner.models.convex.exact_regression import fit_svr_exactly  # noqa: PLC0415
 
             return fit_svr_exactly(spec, epsilon, blocks, inputs)
         return fit_svr(spec, epsilon, blocks, inputs, where)
-
-    def _few(self, spec: ConvexSpec, blocks: Blocks) -> bool:
-        """Whether the kernel itself is fitted: few rows, and nothing is asked of features."""
-        open_ = self.method is None and self.n_features is None and self.precision == "auto"
-        n, served = blocks.n_rows, spec.fit_intercept or not spec.loss.nonsmooth
-        if not open_ or n is None or not served:
-            return False
-        return n * windows_of(self.kernel, blocks.n_columns) <= REGRESSION_ROWS
-
-    @property
-    def coef_(self) -> Float[Array, " D"]:
-        """β, (D,) or (t, D), of ``map_``, also where the kernel itself was fitted."""
-        fit = self._fitted
-        solution = fit.on_features if isinstance(fit, ExactConvexFit) else fit.solution
-        return self._by_target(solution.coef.T)
-
-    @property
-    def dual_coef_(self) -> Any:
-        """Of the kernel and each row of ``X_fit_``, (n,) or (t, n): of a fit without features."""
-        return self._by_target(on_kernel(self._fitted, "dual_coef_").solution.coef.T)
-
-    @property
-    def X_fit_(self) -> Any:
-        """The rows of a fit without features, (n, d)."""
-        return on_kernel(self._fitted, "X_fit_").X
 
     def _ridge_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
         return 1 / (2 * float(np.min(self.C_)))

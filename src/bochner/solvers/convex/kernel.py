@@ -202,15 +202,13 @@ def minimise_on_kernel(
         np.concatenate([end.at.intercept for end in ends]),
         np.concatenate([end.at.fitted for end in ends], axis=1),
     )
-    outcomes = [end.outcome for end in ends]
-    order = (Convergence.MOST_STEPS, Convergence.ROUNDED, Convergence.CONVERGED)
     solution = Optimum(
         at.coef,
         problem.loss.centred(at.intercept) if problem.fit_intercept else at.intercept,
         problem.alpha,
         problem.value(at),
         0.0,
-        next(outcome for outcome in order if outcome in outcomes),
+        Convergence.worst(end.outcome for end in ends),
         history_of(_side_by_side([end.steps for end in ends])),
         Newton(ActiveRows() if local else CommonFactor()),
     )

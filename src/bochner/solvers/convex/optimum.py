@@ -1,6 +1,7 @@
 """Algorithms as values, and what they find: a value, an outcome whose text is the remedy."""
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,6 +113,12 @@ class Convergence(Sentence):
         """Whether nothing needs to be done."""
         return self in (Convergence.CONVERGED, Convergence.ROUNDED)
 
+    @staticmethod
+    def worst(outcomes: "Iterable[Convergence]") -> "Convergence":
+        """Return the outcome of several columns together."""
+        order = (Convergence.CONVERGED, Convergence.ROUNDED, Convergence.MOST_STEPS)
+        return max(outcomes, key=order.index)
+
 
 class Step(NamedTuple):
     """What a step did; see :class:`NewtonHistory`."""
@@ -191,21 +198,6 @@ class Optimum:
     def theta(self) -> Float[Array, "t p"]:
         """Coefficients and intercept, a row for each column of the problem."""
         return np.column_stack([self.coef.T, self.intercept])
-
-    def scaled(self, weights: float) -> "Optimum":
-        """Return the minimum where all weights are so many times as large, and alpha too."""
-        if weights == 1:
-            return self
-        log = self.history
-        return replace(
-            self,
-            alpha=weights * self.alpha,
-            objective=weights * self.objective,
-            gap=weights * self.gap,
-            history=replace(
-                log, objective=weights * log.objective, decrease=weights * log.decrease
-            ),
-        )
 
     def __repr__(self) -> str:
         """Return one line."""

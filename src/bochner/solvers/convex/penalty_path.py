@@ -1,18 +1,18 @@
-"""How much a loss is regularised, chosen by the loss of rows that were left out.
+"""Choose the penalty by the loss of rows that were left out.
 
-Penalties are steps of half decades below the largest, at which the penalty leaves next to the
-constant. Two ways lead to the best one:
+Penalties are steps of half decades below the largest, at which the fit is nearly a constant.
+:class:`HeldOutLoss` remembers the loss of each step. Two searches lead to the best penalty:
 
 * :func:`held_out_path` goes from large penalties to small ones, each starting where the last
-  ended, and stops when the loss of the rows left out has risen for good. Folds are columns: every
-  target has one for each fold, whose weights are zero on the rows left out, so that all folds share
-  their passes.
-* :func:`walked_path`, and :func:`walk` of penalties that are solved one by one, go downhill from a
-  step that is likely to be near.
+  ended, and stops when the loss of the rows left out has risen for good.
+* :func:`walked_path` goes downhill from a step that is likely to be near.
+
+In both, folds are columns: every target has one for each fold, whose weights are zero on the rows
+left out, so that all folds share their passes. A joint loss has one problem for each fold.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -36,8 +36,9 @@ FACTOR, TOL = 10**-0.5, 3e-3
 #: Penalties of a path at most, and those without a lower loss before it stops.
 MOST, PATIENCE = 18, 3
 
-#: The largest penalty that a walk goes to, in steps from that at which next to a constant is left.
-NEAREST = -2
+#: Steps of a walk: the first of classes where nothing is known, the range of its steps, and a step
+#: at which the fit is nearly a constant.
+FIRST, NEAREST, FARTHEST, CONSTANT = 6, -2, 24, -8
 
 #: Width of smoothing that each fit starts from, as a share of the first one's.
 WIDTH = 0.1
@@ -105,29 +106,57 @@ class HeldOutPath:
 # --- penalties -----------------------------------------------------------------------------------
 
 
+class HeldOutLoss(ABC):
+    """Loss of the rows left out, for penalties by their step; each is computed once."""
+
+    def __init__(self, largest: float) -> None:
+        self.largest = largest
+        self.tried: dict[int, float] = {}
+
+    def __call__(self, step: int) -> float:
+        if step not in self.tried:
+            self.tried[step] = self.lost(step)
+        return self.tried[step]
+
+    @abstractmethod
+    def lost(self, step: int) -> float:
+        """Return the loss at the penalty of a step."""
+
+    def alpha(self, step: int) -> float:
+        """Return the penalty of a step."""
+        return float(self.largest * FACTOR**step)
+
+    def path(self, constant: float = 1.0, inflation: float = 1.0) -> HeldOutPath:
+        """Return the penalties tried, divided by ``inflation``, and losses, by ``constant``."""
+        steps = sorted(step for step in self.tried if step != CONSTANT)
+        alphas = np.array([self.alpha(step) for step in steps]) / inflation
+        errors = np.array([self(step) for step in steps]) / max(constant, TINY)
+        return HeldOutPath(alphas, errors, self.none)
+
+    @property
+    def none(self) -> float:
+        """Difference of losses that counts as none."""
+        return 0.0
+
+
 def held_out_path(
     problem: Problem,
     left_out: Bool[Array, "n k"],
     max_iter: int = 200,
     largest: float | None = None,
-) -> tuple[HeldOutPath, State]:
+) -> tuple[HeldOutPath, State | None]:
     """Return the path, and the first fold's state at the best penalty.
 
     ``left_out`` are the rows that each fold leaves out; ``largest`` is the penalty to start from.
     """
-    folds = _Folds.of(problem, left_out, max_iter)
-    at, states = folds.first, list[State]()
-    alphas: list[float] = []
-    errors: list[float] = []
-    alpha = largest_penalty(problem) if largest is None else largest
-    while len(alphas) < MOST and len(alphas) - _lowest(errors, folds.none) <= PATIENCE:
-        at, error = folds.ended(alpha, at)
-        alphas.append(alpha)
-        errors.append(error)
-        states = [*states[-PATIENCE - 1 :], folds.first_fold(at)]
-        alpha *= FACTOR
-    path = HeldOutPath(np.array(alphas), np.array(errors), folds.none)
-    return path, states[max(path.best - len(alphas), -len(states))]
+    largest = largest_penalty(problem) if largest is None else largest
+    lost, errors = _Folds(problem, left_out, max_iter, largest), list[float]()
+    none = lost.none
+    while len(errors) < MOST and len(errors) - _lowest(errors, none) <= PATIENCE:
+        errors.append(lost(len(errors)))
+        lost.ends.pop(len(errors) - PATIENCE - 3, None)
+    path = lost.path()
+    return path, lost.end(max(path.best, min(lost.ends)))
 
 
 def walked_path(
@@ -136,76 +165,103 @@ def walked_path(
     max_iter: int,
     largest: float,
     near: int,
-) -> tuple[HeldOutPath, State]:
+) -> tuple[HeldOutPath, State | None]:
     """Return penalties downhill from a step that is likely to be near, and the first fold's state.
 
-    ``near`` counts steps from ``largest``; the arguments are else those of :func:`held_out_path`.
+    ``near`` counts steps from ``largest``; the other arguments are those of :func:`held_out_path`.
     """
-    folds = _Folds.of(problem, left_out, max_iter)
-    ends: dict[int, tuple[State, float]] = {}
-
-    def lost(step: int) -> float:
-        if step not in ends:
-            other = min(ends, key=lambda known: abs(known - step), default=None)
-            start = folds.first if other is None else ends[other][0]
-            ends[step] = folds.ended(largest * FACTOR**step, start)
-        return ends[step][1]
-
+    lost = _Folds(problem, left_out, max_iter, largest)
     # Large penalties first: they take less time.
     walk(lost, min(max(near, NEAREST), MOST), NEAREST, MOST, first=-1)
-    steps = sorted(ends)
-    alphas = np.array([largest * FACTOR**step for step in steps])
-    path = HeldOutPath(alphas, np.array([ends[step][1] for step in steps]), folds.none)
-    return path, folds.first_fold(ends[steps[path.best]][0])
+    path = lost.path()
+    return path, lost.end(sorted(lost.tried)[path.best])
+
+
+class _Folds(HeldOutLoss):
+    """Loss of the rows left out, as a share of that of the best constants."""
+
+    def __init__(
+        self, problem: Problem, left_out: Bool[Array, "n k"], max_iter: int, largest: float
+    ) -> None:
+        super().__init__(largest)
+        folds = left_out.T[:, :, None] if problem.loss.joint else [left_out]
+        self._parts = [_Part.of(problem, out) for out in folds]
+        self._targets, self._max_iter = problem.y.shape[1], max_iter
+        self.ends: dict[int, list[State]] = {}
+
+    def lost(self, step: int) -> float:
+        alpha = self.alpha(step)
+        near = min(self.ends, key=lambda known: abs(known - step), default=None)
+        starts = [part.first for part in self._parts] if near is None else self.ends[near]
+        pairs = zip(self._parts, starts, strict=True)
+        ends = [part.minimum(alpha, at, self._max_iter) for part, at in pairs]
+        self.ends[step] = ends
+        shares = [part.share_lost(at) for part, at in zip(self._parts, ends, strict=True)]
+        error = float(np.mean(np.concatenate(shares)))
+        progress("Choosing the penalty", f"{alpha:.3g}, held-out loss {error:.4g}")
+        return error
+
+    def end(self, step: int) -> State | None:
+        """Return the first fold's state; a joint loss has none that all rows can start from."""
+        if self._parts[0].inner.loss.joint:
+            return None
+        return self.ends[step][0].at(np.arange(self._targets))
+
+    @property
+    def none(self) -> float:
+        """Difference of losses that counts as none.
+
+        It is a thousandth of the loss of rows at ε if ε cost something. Rows of targets without
+        noise lie at the border of the tube, and the loss of rows between them falls with the
+        penalty for ever, as far as rounding goes.
+        """
+        return float(np.mean(np.concatenate([part.within_tube for part in self._parts])))
 
 
 @dataclass(frozen=True, eq=False)
-class _Folds:
-    """A problem whose columns are the targets for each fold, without its rows."""
+class _Part:
+    """The problem of one fold, or of all folds as columns, without the rows left out."""
 
     inner: Problem
     held: Float[Array, "n t"]  # weights of the rows left out
-    share: float  # of the weight that is not
-    unfitted: Float[Array, " t"]  # what the best constants lose
-    first: State
-    targets: int
-    max_iter: int
+    share: float  # of the weight that is not left out
+    unfitted: Float[Array, " t"]  # loss of the best constants
+    first: State | None  # to start from
 
     @staticmethod
-    def of(problem: Problem, left_out: Bool[Array, "n k"], max_iter: int) -> "_Folds":
+    def of(problem: Problem, left_out: Bool[Array, "n k"]) -> "_Part":
         folds, t = left_out.shape[1], problem.y.shape[1]
-        out = np.repeat(left_out, t, axis=1)
-        w_all = np.tile(np.broadcast_to(problem.w, problem.y.shape), (1, folds))
+        joint, loss = problem.loss.joint, problem.loss
+        out = left_out if joint else np.repeat(left_out, t, axis=1)
+        w_all = problem.w if joint else np.tile(np.broadcast_to(problem.w, (len(out), t)), folds)
         y, w = np.tile(problem.y, (1, folds)), np.where(out, 0.0, w_all)
         held, share = np.where(out, w_all, 0.0), float(w.sum() / w_all.sum())
-        loss = problem.loss.at(np.tile(np.arange(t), folds))
+        loss = loss if joint else loss.at(np.tile(np.arange(t), folds))
         inner = replace(problem, y=y, w=w, loss=loss, value=1.0)
-        first = constant(inner)
-        unfitted = np.maximum(_lost(loss, y, held, first.fitted), TINY)
-        return _Folds(inner, held, share, unfitted, first, t, max_iter)
+        first = None if joint else constant(inner)
+        f = np.tile(best_constant(loss, y, w), (len(y), 1)) if first is None else first.fitted
+        unfitted = np.maximum(_lost(loss, y, held, f), TINY)
+        return _Part(inner, held, share, unfitted, first)
 
-    def ended(self, alpha: float, start: State) -> tuple[State, float]:
-        """Return the minimum at a penalty for all rows, and what rows left out lose."""
+    def minimum(self, alpha: float, start: State | None, max_iter: int) -> State:
+        """Return the minimum at a penalty for all rows."""
+        if self.first is not None and start is not None:
+            start = replace(start, width=WIDTH * self.first.width)
         inner = replace(self.inner, alpha=self.share * alpha)
-        at = replace(start, width=WIDTH * self.first.width)
-        at = solve(inner, at, tol=TOL, max_iter=self.max_iter)
-        lost = np.maximum(_lost(inner.loss, inner.y, self.held, at.fitted), TINY)
-        error = float(np.mean(lost / self.unfitted))
-        progress("Choosing the penalty", f"{alpha:.3g}, held-out loss {error:.4g}")
-        return at, error
+        return solve(inner, start, tol=TOL, max_iter=max_iter)
 
-    def first_fold(self, at: State) -> State:
-        return at.at(np.arange(self.targets))
+    def share_lost(self, at: State) -> Float[Array, " t"]:
+        """Return the loss of the rows left out, as a share of that of the best constants."""
+        lost = _lost(self.inner.loss, self.inner.y, self.held, at.fitted)
+        return np.maximum(lost, TINY) / self.unfitted
 
-    @cached_property
-    def none(self) -> float:
-        """The error that is none: a thousandth of what rows at ε would lose if ε cost something.
-
-        Rows of targets without noise lie at the border of the tube, and what rows between them lose
-        falls with the penalty for ever, as far as rounding goes.
-        """
-        lost = WITHIN_TUBE * self.held.sum(axis=0) * self.inner.loss.tube**self.inner.loss.degree
-        return float(np.mean(lost / self.unfitted))
+    @property
+    def within_tube(self) -> Float[Array, " t"]:
+        """Share of the loss that counts as none."""
+        loss = self.inner.loss
+        if loss.joint:
+            return np.zeros(1)
+        return WITHIN_TUBE * self.held.sum(axis=0) * loss.tube**loss.degree / self.unfitted
 
 
 def _first_least(errors: Float[Array, " p"], none: float) -> int:
@@ -225,18 +281,20 @@ def _lost(loss: Loss, y: Array, w: Array, f: Array) -> Float[Array, " t"]:
 
 
 def largest_penalty(problem: Problem) -> float:
-    """Return Σ w c |z|², from the first rows: there the penalty leaves next to the constant.
+    """Return Σ w c |z|², from the first rows: at this penalty the fit is nearly a constant.
 
-    c is the loss's mean curvature at the best constant, or of its slope's jump spread over the
-    residuals, for a nonsmooth loss.
+    c is the mean curvature of the loss at the best constant; the jump of the slope of a nonsmooth
+    loss is spread over the residuals.
     """
     block = problem.first
     rows = places(block)
     loss, y, w = problem.loss, problem.y, np.broadcast_to(problem.w, problem.y.shape)
     squares = np.einsum("ij,ij->i", block.Z, block.Z, dtype=np.float64)
     squares = float(w[rows, 0] @ squares / max(w[rows, 0].sum(), TINY)) or 1.0
-    f = np.tile(best_constant(loss, y, w), (len(y), 1))
+    f = np.tile(best_constant(loss, y, problem.w if loss.joint else w), (len(y), 1))
     smooth = loss.smooth(spread(y - f, w)) if loss.nonsmooth else loss
-    curvature = float((w * smooth.curvature(y, f)).sum() / y.shape[1])
+    curvature = smooth.curvature(y, f)
+    curvature = smooth.diagonal(curvature) if loss.joint else curvature
+    curvature = float((w * curvature).sum() / y.shape[1])
     some = np.isfinite(curvature) and curvature > 0
     return squares * (curvature if some else float(w[:, 0].sum()))
