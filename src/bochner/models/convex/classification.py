@@ -231,7 +231,7 @@ def _calibrated(
 # --- penalty and lengthscale ---------------------------------------------------------------------
 
 
-class _LeftOut(ClassesLeftOut):
+class FeaturesLeftOut(ClassesLeftOut):
     """Loss of the rows left out, on the features of one map."""
 
     def __init__(self, phi: FeatureMap, rows: ClassSample, learned: Learned) -> None:
@@ -260,7 +260,7 @@ def chosen_penalty(
     phi: FeatureMap, rows: ClassSample, learned: Learned, near: int = FIRST
 ) -> tuple[HeldOutPath, Optimum]:
     """Return penalties for all rows with the losses of rows left out, and a minimum at the best."""
-    lost = _LeftOut(phi, rows, learned)
+    lost = FeaturesLeftOut(phi, rows, learned)
     best = walk(lost, near, NEAREST, FARTHEST)
     return lost.path(lost(CONSTANT), rows.inflation), lost.end(best)
 
@@ -284,7 +284,7 @@ def chosen_kernel(
     def error(octaves: int, near: int) -> float:
         if octaves not in best:
             kernel = _scaled(name, found.kernel, 2.0**octaves)
-            left_out = _LeftOut(_quick(kernel, rows.X.shape[1], width, seed), rows, learned)
+            left_out = FeaturesLeftOut(_quick(kernel, rows.X.shape[1], width, seed), rows, learned)
             step = walk(left_out, near, NEAREST, FARTHEST)
             best[octaves] = left_out(step), step
         return best[octaves][0]

@@ -251,7 +251,7 @@ class OnRows:
     def path(self, found: Tuning) -> tuple[HeldOutPath, DualPoint]:
         """Return penalties with the losses of rows left out, and where the best ended."""
         largest = float(self.rows.w @ np.diag(self.K)) or 1.0
-        lost = _LeftOut(self, largest)
+        lost = MatrixLeftOut(self, largest)
         ridge = 2 * found.share * float(self.rows.w.sum())
         if isinstance(self.learned.loss, Hinge) and ridge > 0:
             ridge = max(ridge, LEAST_HINGE)
@@ -264,7 +264,7 @@ class OnRows:
         More rows may resolve what looks like noise to fewer, most of all in sums over columns.
         """
         rows = replace(self.rows, folds=self.rows.calibrating)
-        lost, step = _LeftOut(replace(self, rows=rows), rows.inflation * path.alpha, near), 0
+        lost, step = MatrixLeftOut(replace(self, rows=rows), rows.inflation * path.alpha, near), 0
         while step < LAST and (1 - WORTH) * lost(step) > lost(step + FINER):
             step += FINER
         if not step:
@@ -304,7 +304,7 @@ class OnRows:
         return calibrate(f, codes, w)
 
 
-class _LeftOut(ClassesLeftOut):
+class MatrixLeftOut(ClassesLeftOut):
     """Loss of the rows left out, on the matrix of all rows."""
 
     def __init__(self, on_rows: OnRows, largest: float, near: DualPoint | None = None) -> None:

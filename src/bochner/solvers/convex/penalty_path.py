@@ -185,7 +185,7 @@ class _Folds(HeldOutLoss):
     ) -> None:
         super().__init__(largest)
         folds = left_out.T[:, :, None] if problem.loss.joint else [left_out]
-        self._parts = [_Part.of(problem, out) for out in folds]
+        self._parts = [FoldProblem.of(problem, out) for out in folds]
         self._targets, self._max_iter = problem.y.shape[1], max_iter
         self.ends: dict[int, list[State]] = {}
 
@@ -219,7 +219,7 @@ class _Folds(HeldOutLoss):
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
+class FoldProblem:
     """The problem of one fold, or of all folds as columns, without the rows left out."""
 
     inner: Problem
@@ -229,7 +229,7 @@ class _Part:
     first: State | None  # to start from
 
     @staticmethod
-    def of(problem: Problem, left_out: Bool[Array, "n k"]) -> "_Part":
+    def of(problem: Problem, left_out: Bool[Array, "n k"]) -> "FoldProblem":
         folds, t = left_out.shape[1], problem.y.shape[1]
         joint, loss = problem.loss.joint, problem.loss
         out = left_out if joint else np.repeat(left_out, t, axis=1)
@@ -241,7 +241,7 @@ class _Part:
         first = None if joint else constant(inner)
         f = np.tile(best_constant(loss, y, w), (len(y), 1)) if first is None else first.fitted
         unfitted = np.maximum(_lost(loss, y, held, f), TINY)
-        return _Part(inner, held, share, unfitted, first)
+        return FoldProblem(inner, held, share, unfitted, first)
 
     def minimum(self, alpha: float, start: State | None, max_iter: int) -> State:
         """Return the minimum at a penalty for all rows."""
