@@ -30,6 +30,7 @@ from gallery import (
 )
 
 from bochner.features import (
+    QMC,
     Auto,
     Compressed,
     Fastfood,
@@ -42,7 +43,7 @@ from bochner.features import (
     draw,
 )
 from bochner.features.nystrom.nystrom import NystromMap
-from bochner.kernels import Gaussian, Matern, NeuralTangent, Polynomial
+from bochner.kernels import Gaussian, Linear, Matern, NeuralTangent, Polynomial
 
 
 class Family(NamedTuple):
@@ -77,7 +78,10 @@ FAMILIES = {
             *zip((STATIONARY[i] for i in (1, 3, 13, 11, 8, 10)), FOURIER, strict=True),
             *((k, PHASE if i % 3 == 0 else PAIR) for i, k in enumerate((STATIONARY[6], *OTHERS))),
             *(p for p in BY_WAVES if p[1] == PAIR and p[0] not in (*STATIONARY, *OTHERS)),
+            (Gaussian(), Fourier(QMC("halton"))),
             (Gaussian(0.7), LeverageFourier()),
+            (Matern(1.5), LeverageFourier(1e-3)),
+            (2.0 * Gaussian(0.5) + Linear() + 1.0, LeverageFourier()),
         ],
         product=BY_WAVES,
         factor=16.0,

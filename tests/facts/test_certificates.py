@@ -1,7 +1,6 @@
 """Certificates: numbers against dense linear algebra, sentences, residuals, costs, refusals."""
 
 import json
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -11,18 +10,15 @@ from scipy.stats import t as student
 
 import bochner as bo
 from bochner import (
-    Certificate,
     approximation_residual,
     certify,
     certify_costs,
-    check_features,
     risk,
 )
 from bochner.certificates import effective_dimension, intrinsic_dimension, leverage_scores
 from bochner.certificates.pencil import match
 from bochner.certificates.risk import Smoother, noise_variance
-from bochner.errors import InvalidInput, InvalidType, NotPositive
-from bochner.kernels import Custom, Gaussian, Kernel, Polynomial
+from bochner.kernels import Gaussian, Polynomial
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -43,53 +39,32 @@ def maps(D=60, kernel=None, n=300):
 
 
 def test_the_share_of_pairs_beyond_the_largest_error_is_small_enough():
-    """Of 25 samples of 64 rows none leaves more pairs beyond than it says, by far."""
+    """In none of 25 samples; the planted fault understates the largest error by four."""
     phi, X = maps()[0], rows()
     E = np.abs(phi(X) @ phi(X).T - phi.kernel(X))[np.triu_indices(300, 1)]
-    over = [
-        float((E > c.entrywise).mean()) > c.pairs_beyond
-        for c in (certify(phi, X, alpha=1.0, n_sample=64, random_state=s) for s in range(25))
-    ]
-    assert not any(over)
-    worst = max(
-        float((E > c.entrywise / 4).mean()) - c.pairs_beyond
-        for c in (certify(phi, X, alpha=1.0, n_sample=64, random_state=s) for s in range(5))
-    )
-    assert worst > 0  # an entry understated by four would be seen
+    found = [certify(phi, X, alpha=1.0, n_sample=64, random_state=s) for s in range(25)]
+    assert all((E > c.entrywise).mean() <= c.pairs_beyond for c in found)
+    assert any((E > c.entrywise / 4).mean() > c.pairs_beyond for c in found)
 
 
 # ---- what the features leave out in the mean over draws
 
 
-CUT = [
-    bo.Gegenbauer(order=1, degree=2),
-    bo.Projected(bo.Fourier(), 2),
-]
-
-
-def pair_of(method, kernel, X):
-    return [bo.draw(kernel, method, n_features=300, X=X, random_state=s) for s in (0, 1)]
-
-
-@pytest.mark.parametrize("method", CUT, ids=["series", "projection"])
+@pytest.mark.parametrize(
+    "method", [bo.Gegenbauer(order=1, degree=2), bo.Projected(bo.Fourier(), 2)], ids=repr
+)
 def test_no_number_of_features_is_promised_where_the_mean_over_draws_is_off(method):
     X, kernel = rows(), Gaussian()
-    a, b = pair_of(method, kernel, X)
+    a, b = (bo.draw(kernel, method, n_features=300, X=X, random_state=s) for s in (0, 1))
     A, B, K = a(X) @ a(X).T, b(X) @ b(X).T, kernel(X)
     # The noise, of which two draws differ, is less than the error.
     assert np.linalg.norm(A - B) / 2**0.5 < 0.9 * np.linalg.norm(A - K)
-    certificate = certify(a, X, alpha=1.0)
-    assert certificate.features_to_halve is None
-    assert "1/√D." not in str(certificate) or "does not fall" in str(certificate)
+    assert certify(a, X, alpha=1.0).features_to_halve is None
 
 
 def test_halving_takes_four_times_the_features_of_a_series_that_leaves_nothing_out():
-    """On a sphere the default degree leaves nothing, of a polynomial its own degree does."""
-    X = rows()
-    on_sphere = X / np.linalg.norm(X, axis=1, keepdims=True)
-    for kernel, table in ((Gaussian(), on_sphere), (bo.kernels.Polynomial(3), X)):
-        a = pair_of(bo.Gegenbauer("monomial"), kernel, table)[0]
-        assert certify(a, table, alpha=1.0).features_to_halve == 4 * a.n_features
+    a = bo.draw(Polynomial(3), bo.Gegenbauer("monomial"), n_features=300, X=rows(), random_state=0)
+    assert certify(a, rows(), alpha=1.0).features_to_halve == 4 * a.n_features
 
 
 def test_what_is_left_out_of_sums_and_multiples_is_that_of_their_parts():
@@ -129,24 +104,17 @@ def test_trust_bounds_every_entry_and_the_distance(method):
 # ---- dimensions and leverage
 
 
-def test_dimensions_and_leverage_are_those_of_the_matrix():
-    X, k = rows(120), Gaussian()
-    K = k(X)
+@pytest.mark.parametrize("which", ["kernel", "features"])
+def test_dimensions_and_leverage_are_those_of_the_matrix(which, monkeypatch):
+    monkeypatch.setattr("bochner.certificates.pointwise.BLOCK", 50)
+    X, phi = rows(120), maps()[0]
+    k = Gaussian() if which == "kernel" else phi
+    K = k(X) if which == "kernel" else phi(X) @ phi(X).T
     S = K @ np.linalg.inv(K + 0.5 * np.eye(120))
     np.testing.assert_allclose(leverage_scores(k, X, alpha=0.5), np.diag(S), atol=1e-10)
     assert effective_dimension(k, X, alpha=0.5) == pytest.approx(np.trace(S))
-    assert intrinsic_dimension(k, X) == pytest.approx(120 / np.linalg.norm(K, 2))
+    assert intrinsic_dimension(k, X) == pytest.approx(np.trace(K) / np.linalg.norm(K, 2))
     assert intrinsic_dimension(Polynomial(offset=0.0), 0 * X) == 0.0
-
-
-def test_leverage_of_features_is_that_of_their_matrix(monkeypatch):
-    monkeypatch.setattr("bochner.certificates.pointwise.BLOCK", 50)
-    phi, X = maps()[0], rows(120)
-    K = phi(X) @ phi(X).T
-    S = K @ np.linalg.inv(K + 0.5 * np.eye(120))
-    np.testing.assert_allclose(leverage_scores(phi, X, alpha=0.5), np.diag(S), atol=1e-10)
-    assert effective_dimension(phi, X, alpha=0.5) == pytest.approx(np.trace(S))
-    assert intrinsic_dimension(phi, X) == pytest.approx(np.trace(K) / np.linalg.norm(K, 2))
 
 
 # ---- costs of projections
@@ -245,202 +213,28 @@ def test_the_guarantee_is_that_of_the_truth(experiment):
     assert abs(np.mean(found) - exact) < ALARM_BAR * np.std(found, ddof=1) / 20**0.5
 
 
-def test_the_risk_of_the_exact_kernel_itself_is_no_base_for_a_bound():
-    """Within ε = ½, and more than ten times the exact kernel's risk over 1 − ε: why G is used."""
-    K, alpha = np.diag([1e4, 1e-4]), 1.0
-    L = np.sqrt(np.diag(K) + alpha)
-    K_hat = K + 0.5 * np.outer(L, L) * np.array([[0.0, 1.0], [1.0, 0.0]])
-    K_hat[1, 1] = K_hat[0, 1] ** 2 / K_hat[0, 0]  # psd, of rank one
-    mu = eigh(K_hat + alpha * np.eye(2), K + alpha * np.eye(2), eigvals_only=True)
-    epsilon = np.abs(mu - 1).max()
-    f = np.array([1.0, 0.0])
-    exact, ours = (truth_of(A, f, 0.0, alpha)[0] for A in (K, K_hat))
-    guarantee = alpha * f @ np.linalg.inv(K + alpha * np.eye(2)) @ f / 2
-    assert epsilon < 0.7
-    assert ours > 10 * exact / (1 - epsilon)
-    assert ours <= guarantee / (1 - epsilon)
-
-
 def test_the_noise_is_found_where_the_kernel_can_follow_the_truth(experiment):
+    """20 means of squares of about 75 directions: 2.6 % standard error; the rest is the truth's."""
     X, f, _ = experiment
-    K = Gaussian(2.0)(X)
-    values, vectors = np.linalg.eigh(K)
-    smoother = Smoother(np.maximum(values, 0), vectors)
-    found = [
-        noise_variance(
-            smoother, (f + 0.5 * np.random.default_rng(s).standard_normal(150))[:, None], 1.0
-        )
-        for s in range(20)
-    ]
-    # 20 means of squares of about 75 directions: 2.6 % standard error; the rest is the truth's.
+    values, vectors = np.linalg.eigh(Gaussian(2.0)(X))
+    smoother, found = Smoother(np.maximum(values, 0), vectors), []
+    for seed in range(20):
+        y = f + 0.5 * np.random.default_rng(seed).standard_normal(150)
+        found.append(noise_variance(smoother, y[:, None], 1.0))
     assert np.mean(found) == pytest.approx(0.25, rel=0.15)
-
-
-# ---- refusals
-
-
-@pytest.mark.parametrize(
-    ("ask", "error", "message"),
-    [
-        (lambda f, n: certify(f, rows(), alpha=0.0), InvalidInput, "alpha must be a"),
-        (lambda f, n: certify(f, rows(d=5), alpha=1.0), InvalidInput, "the 3 columns the map was"),
-        (
-            lambda f, n: certify(f, rows(), alpha=1.0, n_rows=100),
-            InvalidInput,
-            "n_rows must be an integer, 300 or above",
-        ),
-        (
-            lambda f, n: certify(f, rows(), alpha=0.5, kernel=dented()),
-            NotPositive,
-            "certify: the kernel matrix must be positive semi-definite",
-        ),
-        (
-            lambda f, n: approximation_residual(f, rows()),
-            InvalidInput,
-            "whose errors have both signs",
-        ),
-        (
-            lambda f, n: approximation_residual(n, rows(d=2)),
-            InvalidInput,
-            "the 3 columns the map was drawn for",
-        ),
-        (
-            lambda f, n: approximation_residual(np.tanh, rows()),
-            InvalidInput,
-            "approximation_residual: kernel must be given",
-        ),
-        (
-            lambda f, n: approximation_residual(n, rows()).epsilon_bound(0),
-            InvalidInput,
-            "alpha must be a positive",
-        ),
-        (
-            lambda f, n: certify_costs(f, rows(20), rank=20),
-            InvalidInput,
-            "below the 20 rows measur",
-        ),
-        (lambda f, n: certify_costs(f, rows(), rank=0), InvalidInput, "rank must be an integer, 1"),
-        (lambda f, n: risk(f, rows(), np.ones(5), alpha=1.0), InvalidInput, "same number of rows"),
-        (
-            lambda f, n: risk(f, rows(), np.ones(300), alpha=-1),
-            InvalidInput,
-            "alpha must be a posi",
-        ),
-        (
-            lambda f, n: risk(f, rows(), np.full(300, np.nan), alpha=1.0),
-            InvalidInput,
-            "risk: y must be finite",
-        ),
-        (
-            lambda f, n: risk(f, rows(), np.ones(300), alpha=1.0, noise=-0.1),
-            InvalidInput,
-            "noise must be a non-negative",
-        ),
-        (
-            lambda f, n: leverage_scores(f, rows(), alpha=0),
-            InvalidInput,
-            "alpha must be a positive",
-        ),
-        (
-            lambda f, n: leverage_scores(3, rows(), alpha=1),
-            InvalidType,
-            "must be a Kernel or a Feat",
-        ),
-        (lambda f, n: leverage_scores(f, rows()[:0], alpha=1), InvalidInput, "at least one row"),
-        (
-            lambda f, n: effective_dimension(Gaussian(), np.zeros((10_001, 1)), alpha=1),
-            InvalidInput,
-            "1 to 10,000 rows for the exact kernel; got 10,001",
-        ),
-        (
-            lambda f, n: intrinsic_dimension(Custom(lambda X, Y: -(X @ Y.T)), rows(20)),
-            NotPositive,
-            "its eigenvalues run from",
-        ),
-        (
-            lambda f, n: intrinsic_dimension(Endless(), rows(20)),
-            InvalidInput,
-            "intrinsic_dimension: kernel\\(X\\) must be finite",
-        ),
-        (lambda f, n: check_features(3), InvalidType, "phi must be a FeatureMap or a callable"),
-        (
-            lambda f, n: check_features(np.tanh),
-            InvalidInput,
-            "X must be given where the map does no",
-        ),
-        (lambda f, n: check_features(f, rows(1)), InvalidInput, "at least 2 rows; got 1"),
-    ],
-)
-def test_what_cannot_be_certified_is_refused_in_a_sentence(ask, error, message):
-    with pytest.raises(error, match=message):
-        ask(*maps())
-
-
-def dented():
-    """A kernel that is positive on the 64 rows of the sample, and not on all."""
-    k = Gaussian(1.5)
-    return Custom(lambda X, Y: k(X, Y) - 60.0 * np.exp(-np.add.outer((X**2).sum(1), (Y**2).sum(1))))
-
-
-@dataclass(frozen=True)
-class Endless(Kernel):
-    """A user's own that overflows and does not say so."""
-
-    def evaluate(self, X, Y):
-        return np.full((len(X), len(Y)), np.inf)
-
-    def diagonal(self, X):
-        return np.full(len(X), np.inf)
 
 
 # ---- the certificate's numbers against dense linear algebra, its sentences, and what it refuses
 
 
-@dataclass(frozen=True)
-class Radial:
-    """amplitude · exp(−|x − y|²/2)."""
-
-    amplitude: float = 1.0
-
-    def __call__(self, X, Y=None):
-        Y = X if Y is None else Y
-        square = np.sum((X[:, None, :] - Y[None, :, :]) ** 2, axis=2)
-        return self.amplitude * np.exp(-square / 2)
-
-
-@dataclass(frozen=True, eq=False)
-class Waves:
-    """Random Fourier features of ``Radial``."""
-
-    W: np.ndarray
-    kernel: Radial
-    below_kernel = False
-
-    def __call__(self, X):
-        P = X @ self.W.astype(X.dtype)
-        scale = (self.kernel.amplitude / self.W.shape[1]) ** 0.5
-        return (scale * np.hstack([np.cos(P), np.sin(P)])).astype(X.dtype)
-
-
-@dataclass(frozen=True, eq=False)
-class Landmarks:
-    """Nyström features of ``Radial``."""
-
-    S: np.ndarray
-    kernel: Radial
-    below_kernel = True
-
-    def __call__(self, X):
-        L = np.linalg.cholesky(self.kernel(self.S) + 1e-10 * np.eye(len(self.S)))
-        return np.linalg.solve(L, self.kernel(X, self.S).T).T
-
-
 def waves(d=3, pairs=60, amplitude=1.0):
-    return Waves(np.random.default_rng(1).standard_normal((d, pairs)), Radial(amplitude))
+    kernel = amplitude * Gaussian() if amplitude != 1 else Gaussian()
+    return bo.draw(kernel, bo.Fourier(bo.IID()), n_features=2 * pairs, n_inputs=d, random_state=1)
 
 
 def landmarks(X, count=30):
-    return Landmarks(X[:count], Radial())
+    given = bo.Nystrom(bo.landmarks.Given(X[:count]))
+    return bo.draw(Gaussian(), given, n_features=count, X=X, random_state=0)
 
 
 def brute(phi, X, alpha):
@@ -454,15 +248,14 @@ def brute(phi, X, alpha):
 @pytest.mark.parametrize("n", [2, 300, 700])
 @pytest.mark.parametrize("kind", ["waves", "landmarks"])
 def test_all_numbers_are_those_of_dense_algebra_when_all_rows_are_measured(kind, n, alpha):
+    """700 rows take the Lanczos route, whose values are good to 1e-5 of the larger side."""
     X = rows(n)
     phi = waves() if kind == "waves" else landmarks(X, min(n - 1, 30))
     below, above, K, E = brute(phi, X, alpha)
     c = certify(phi, X, alpha=alpha, random_state=0)
-    # 700 rows take the Lanczos route, whose values are good to 1e-5 of the larger side.
     assert c.epsilon == pytest.approx(max(below, above), rel=2e-5, abs=1e-11)
     assert c.epsilon_interval == (c.epsilon, c.epsilon)
-    assert c.exact
-    assert c.confidence == 1
+    assert (c.exact, c.confidence) == (True, 1)
     assert c.frobenius == pytest.approx(np.linalg.norm(E) / np.linalg.norm(K), rel=1e-9)
     assert c.frobenius_interval == pytest.approx((c.frobenius, c.frobenius))
     assert c.entrywise == pytest.approx(np.abs(E).max(), rel=1e-9)
@@ -494,24 +287,19 @@ def test_matched_penalty_gives_the_effective_dimension_of_all_rows():
 
 
 def test_the_sample_says_when_it_cannot_resolve_the_penalty():
-    X = rows(800, d=12)
-    phi = Waves(np.random.default_rng(1).standard_normal((12, 50)), Radial())
+    X, phi = rows(800, d=12), waves(d=12, pairs=50)
     c = certify(phi, X, alpha=1e-3, n_sample=64, random_state=0)
     below, above, _, _ = brute(phi, X, 1e-3)
     assert not c.resolved
     assert c.epsilon_interval[1] > max(below, above)
     assert "too small to resolve" in str(c)
-    assert "at least" in str(c)
 
 
-@dataclass(frozen=True, eq=False)
 class Seen:
     """A map that keeps the rows it is asked about."""
 
-    phi: Waves
-    rows: list
-
-    below_kernel = False
+    def __init__(self, phi, rows):
+        self.phi, self.rows, self.below_kernel = phi, rows, False
 
     def __call__(self, X):
         self.rows.append(X)
@@ -586,31 +374,13 @@ def test_a_smaller_epsilon_bounds_the_risk_and_a_larger_one_does_not():
     assert bad.risk_noise is None
 
 
-def test_the_risk_bound_holds_for_this_fit():
-    X, sigma = rows(200), 0.3
-    phi, alpha = waves(pairs=300), 20.0
-    c = certify(phi, X, alpha=alpha, random_state=0)
-    K, Z = phi.kernel(X), phi(X)
-    f = np.sin(X[:, 0])
-
-    def risk(A):
-        H = A @ np.linalg.inv(A + alpha * np.eye(200))
-        return np.mean((H @ f - f) ** 2) + sigma**2 * np.sum(H**2) / 200
-
-    inverse = np.linalg.inv(K + alpha * np.eye(200))
-    guarantee = (alpha * f @ inverse @ f + sigma**2 * np.trace(K @ inverse)) / 200
-    assert risk(K) <= guarantee
-    assert risk(Z @ Z.T) <= c.risk_factor * guarantee + c.risk_noise * sigma**2
-
-
 def test_fewer_landmark_features_do_not_halve():
     """The number is a lower bound: for the best directions it is enough, and one fewer is not."""
     X = rows()
     c = certify(landmarks(X), X, alpha=0.1, random_state=0)
     assert c.n_features < c.features_to_halve < 300
-    assert "Halving ε takes at least" in str(c)
     # The best map of that width: the leading eigenvectors of the residual, added.
-    Z, K = landmarks(X)(X), Radial()(X)
+    Z, K = landmarks(X)(X), Gaussian()(X)
     I = 0.1 * np.eye(300)
     values, V = eigh(K - Z @ Z.T, K + I)
     for fewer in (0, 1):
@@ -618,28 +388,18 @@ def test_fewer_landmark_features_do_not_halve():
         E = K - Z @ Z.T - (W * values[-W.shape[1] :]) @ W.T
         halved = eigh(E, K + I, eigvals_only=True)[-1] <= c.epsilon / 2 * (1 + 1e-6)
         assert halved == (fewer == 0)
-    wider = bo.draw(
-        bo.kernels.Gaussian(), "nystrom", n_features=c.features_to_halve - 1, X=X, random_state=0
-    )
-    assert certify(wider, X, alpha=0.1).epsilon > c.epsilon / 2
 
 
 def test_exact_features_are_zero_away():
-    @dataclass(frozen=True)
-    class Dot:
-        def __call__(self, X, Y=None):
-            return X @ (X if Y is None else Y).T
-
-    phi = lambda X: X
+    phi, dot = lambda X: X, lambda X, Y=None: X @ (X if Y is None else Y).T
     for n_sample in (2048, 64):
-        c = certify(phi, rows(), alpha=1e-3, kernel=Dot(), n_sample=n_sample, random_state=0)
-        assert c.epsilon == 0
-        assert c.epsilon_interval[0] == 0
+        c = certify(phi, rows(), alpha=1e-3, kernel=dot, n_sample=n_sample, random_state=0)
+        assert c.epsilon == c.epsilon_interval[0] == 0
         assert c.epsilon_interval[1] < 1e-8
         assert c.frobenius < 1e-14
         assert c.features_to_halve is None
         assert "zero up to rounding" in str(c)
-    c = certify(phi, np.zeros((50, 2)), alpha=1.0, kernel=Dot())
+    c = certify(phi, np.zeros((50, 2)), alpha=1.0, kernel=dot)
     assert (c.epsilon, c.frobenius, c.effective_dimension) == (0, 0, 0)
 
 
@@ -655,58 +415,13 @@ def test_alpha_below_rounding_is_raised_and_said():
 def test_words_and_numbers_for_people_and_machines():
     X = rows(2000)
     c = certify(waves(pairs=2000), X, alpha=200.0, n_sample=400, random_state=0)
-    text = str(c)
-    assert text.startswith("With 4,000 features, 2,000 rows and alpha = 200, the features are")
-    assert "95 % interval" in text
-    assert "measured on 400 of them" in text
-    assert "times what theory guarantees for the exact kernel, plus" in text
-    assert "Halving ε takes about 16,000 features: the error of random features" in text
-    assert "(Frobenius)" in text
-    assert 3 <= text.count(". ") + 1 <= 5
-    assert repr(c).startswith("Certificate(epsilon=0.")
+    assert str(c).startswith("With 4,000 features, 2,000 rows and alpha = 200, the features are")
+    for words in ("95 % interval", "measured on 400 of them", "about 16,000 features"):
+        assert words in str(c)
     assert len(repr(c)) < 160
     numbers = json.loads(json.dumps(c.to_dict(), allow_nan=False))
     assert numbers["epsilon_interval"] == list(c.epsilon_interval)
     assert numbers["risk_factor"] == c.risk_factor
-    assert isinstance(c, Certificate)
-    assert "follows the spectrum" not in text
     options = dict(n_sample=100, random_state=0)
     assert "follows the spectrum" in str(certify(landmarks(X), X, alpha=1.0, **options))
     assert "because ε reaches 1" in str(certify(waves(pairs=3), X, alpha=0.1, **options))
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"alpha": 0}, InvalidInput, "alpha must be a positive finite number; got 0"),
-        ({"alpha": -1.0}, InvalidInput, "alpha must be a positive finite number; got -1"),
-        ({"alpha": np.nan}, InvalidInput, "alpha must be a positive finite number; got nan"),
-        ({"alpha": "loo"}, InvalidType, "alpha must be a positive finite number; got 'loo'"),
-        ({"confidence": 1}, InvalidInput, "confidence must be above 0 and below 1; got 1"),
-        ({"n_sample": 10}, InvalidInput, "n_sample must be an integer, 64 or above; got 10"),
-        ({"n_rows": 10}, InvalidInput, "n_rows must be an integer, 300 or above; got 10"),
-        ({"X": rows(1)}, InvalidInput, "X must have at least 2 rows to compare; got 1"),
-        ({"X": rows(20), "n_rows": 99}, InvalidInput, "at least 64 rows to represent n_rows=99"),
-        ({"X": np.full((9, 3), np.nan)}, InvalidInput, "X must be finite"),
-        ({"X": np.zeros(9)}, InvalidInput, "X must have two dimensions"),
-        ({"random_state": -1}, InvalidInput, "random_state must be None"),
-        ({"kernel": lambda X: np.full((len(X),) * 2, np.inf)}, InvalidInput, "must be finite"),
-        ({"kernel": lambda X: np.zeros(len(X))}, InvalidInput, r"kernel\(X\) must be a matrix"),
-        ({"kernel": lambda X: -np.eye(len(X))}, NotPositive, "must be positive semi-definite"),
-        ({"phi": lambda X: X}, InvalidInput, "kernel must be given"),
-        ({"phi": lambda X: X[:5], "kernel": Radial()}, InvalidInput, r"phi\(X\) must be a matrix"),
-    ],
-)
-def test_bad_input_ends_in_one_sentence(change, error, message):
-    arguments = {"phi": waves(), "X": rows(), "alpha": 1.0} | change
-    with pytest.raises(error, match=message):
-        certify(arguments.pop("phi"), arguments.pop("X"), **arguments)
-
-
-def test_a_map_for_other_columns_is_refused():
-    features = pytest.importorskip("bochner.features")
-    kernels = pytest.importorskip("bochner.kernels")
-    phi = features.draw(kernels.Gaussian(), features.Fourier(), n_features=64, n_inputs=3)
-    with pytest.raises(InvalidInput, match="X must have the 3 columns"):
-        certify(phi, rows(d=4), alpha=1.0)
-    assert certify(phi, rows(d=3), alpha=1.0).n_features == 64

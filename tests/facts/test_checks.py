@@ -1,20 +1,20 @@
 """check_kernel, check_features and compare: sound kernels and maps pass, spoiled ones fail."""
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from gallery import KERNELS, absolute, rows, squared_products
+from gallery import KERNELS, rows, squared_products
 from scipy.stats import t as student
 from tolerance import assert_close
 
 import bochner as bo
 from bochner import FeatureMap, check_features
 from bochner.certificates.comparison import all_methods
-from bochner.errors import InvalidInput, InvalidType
 from bochner.features import IID, Fourier, MercerHarmonic, Nystrom, Orthogonal, Sign
 from bochner.features.auto import expected_error, paired_error
-from bochner.kernels import Custom, Gaussian, Kernel, Laplace, Linear, Matern
+from bochner.kernels import Custom, Gaussian, Kernel, Laplace, Matern
 
 X = rows(60)
 
@@ -46,54 +46,43 @@ def holed(X, Y):
     return np.where(K > 1, np.nan, K)
 
 
+#: Functions that are no kernel, the flaw found and words about it.
 FAULTS = {
     "sigmoid": (
         lambda X, Y: np.tanh(X @ Y.T - 1),
-        ["positive"],
+        "positive",
         r"smallest of 60 eigenvalues is -\d",
     ),
     "distance": (
         lambda X, Y: -((X[:, None] - Y[None]) ** 2).sum(axis=2),
-        ["positive"],
-        r"positive semi-def",
+        "positive",
+        "positive semi-def",
     ),
-    "bump": (
-        lambda X, Y: (Gaussian()(X, Y) > 0.3).astype(X.dtype),
-        ["positive"],
-        r"no feature map",
-    ),
+    "bump": (lambda X, Y: (Gaussian()(X, Y) > 0.3).astype(X.dtype), "positive", "no feature map"),
     "one-sided": (
         lambda X, Y: X @ np.triu(np.ones((3, 3)), 0).astype(X.dtype) @ Y.T,
-        ["symmetric"],
+        "symmetric",
         r"k\(x, y\) must be k\(y, x\); it is",
     ),
-    "of the data": (scaled_by_the_data, ["rows"], r"beside other rows"),
+    "of the data": (scaled_by_the_data, "rows", "beside other rows"),
     "random": (
         lambda X, Y: X @ Y.T + np.random.default_rng().random(),
-        ["deterministic"],
-        r"the same when asked again",
+        "deterministic",
+        "the same when asked again",
     ),
-    "writes": (writing, ["arguments"], r"wrote into them"),
-    "shape": (
-        lambda X, Y: X[:, 0],
-        ["raises"],
-        r"InvalidInput: Custom: the function must return an array of shape",
-    ),
-    "not finite": (holed, ["raises"], r"finite numbers; got \d+ NaN"),
-    "raises": (lambda X, Y: X @ Y, ["raises"], r"raised ValueError: matmul"),
+    "writes": (writing, "arguments", "wrote into them"),
+    "shape": (lambda X, Y: X[:, 0], "raises", "InvalidInput: Custom: the function must return"),
+    "not finite": (holed, "raises", r"finite numbers; got \d+ NaN"),
+    "raises": (lambda X, Y: X @ Y, "raises", "raised ValueError: matmul"),
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_named_with_its_evidence(name):
-    function, names, message = FAULTS[name]
+@pytest.mark.parametrize(("function", "flaw", "message"), FAULTS.values(), ids=FAULTS)
+def test_a_fault_is_named_with_its_evidence(function, flaw, message):
     check = bo.check_kernel(Custom(function), X)
-    found = [flaw.name for flaw in check.flaws]
-    assert set(names) <= set(found)
-    assert not check.ok
+    assert flaw in [found.name for found in check.flaws]
     assert not check
-    with pytest.raises(AssertionError, match=message):
-        raise AssertionError(str(check))
+    assert re.search(message, str(check))
 
 
 def test_evidence_of_a_negative_direction_is_one():
@@ -127,7 +116,7 @@ class Own(Kernel):
         ("dtype", r"must keep the precision of the rows; got float64 for float32"),
         (
             "shape",
-            r"k\(X, Y\) must have one value for each pair of rows, shape \(30, 60\); got \(30, 1\)",
+            r"k\(X, Y\) must have one value for each pair of rows, shape \(30, 60\); got \(30",
         ),
         ("finite", r"must be finite; got inf at \(\d+, \d+\) in float64"),
         ("diagonal", r"k.diag\(X\) must be the diagonal of k\(X\); it is .* in 60 of 60 values"),
@@ -136,119 +125,28 @@ class Own(Kernel):
 def test_a_fault_of_a_class_is_named(fault, message):
     check = bo.check_kernel(Own(fault), X)
     assert {flaw.name for flaw in check.flaws} == {fault}
-    with pytest.raises(AssertionError, match=message):
-        raise AssertionError(str(check))
+    assert re.search(message, str(check))
     assert bo.check_kernel(Own(), X).ok
-
-
-def test_wrong_arguments_are_refused():
-    with pytest.raises(
-        InvalidType, match=r"kernel must be a Kernel; got <function.*Custom\(function\)"
-    ):
-        bo.check_kernel(squared_products, X)
-    with pytest.raises(InvalidInput, match=r"check_kernel: X must have at least one row; got 0"):
-        bo.check_kernel(Linear(), X[:0])
 
 
 # ---- functions as kernels
 
 
 def test_a_function_is_a_kernel_like_any_other():
-    kernel, y = Custom(gaussian), np.sin(X[:, 0])
-    assert (kernel(X) == Gaussian()(X)).all()
-    assert kernel == Custom(gaussian)
+    kernel = Custom(gaussian)
+    assert kernel == Custom(gaussian) != Custom(squared_products)
     assert hash(kernel) == hash(Custom(gaussian))
-    assert kernel != Custom(squared_products)
-    a, b = (
-        bo.KernelRidge(k, method="nystrom", n_features=30, alpha=1e-3, random_state=0)
-        .fit(X, y)
-        .predict(X)
-        for k in (kernel, Gaussian())
-    )
+    options = dict(method="nystrom", n_features=30, alpha=1e-3, random_state=0)
+    fits = (bo.KernelRidge(k, **options).fit(X, np.sin(X[:, 0])) for k in (kernel, Gaussian()))
+    a, b = (fit.predict(X) for fit in fits)
     np.testing.assert_allclose(a, b, atol=1e-8)
-    assert (
-        bo.draw(2.0 * kernel + Linear(), "nystrom", n_features=20, X=X, random_state=0)(X)
-    ).shape == (60, 20)
 
 
 def test_a_diagonal_of_its_own_is_used():
     kernel = Custom(gaussian, diagonal_of=lambda X: 0 * X[:, 0] + 1)
     assert (kernel.diag(rows(200)) == 1).all()
-    assert "diagonal_of=" in repr(kernel)
     assert (Custom(gaussian).diag(rows(200)) == 1).all()
     assert Custom(gaussian).diag(rows(200)[:0]).shape == (0,)
-
-
-@pytest.mark.parametrize(
-    ("make", "error", "message"),
-    [
-        (
-            lambda: Custom("rbf"),
-            InvalidType,
-            r"Custom: function must be a function of rows; got 'rbf'",
-        ),
-        (lambda: Custom(gaussian, 1.0), InvalidType, r"Custom: diagonal_of must be a function"),
-        (
-            lambda: Custom(lambda X, Y: 1.0)(X),
-            InvalidInput,
-            r"shape \(60, 60\) for 60 rows; got float",
-        ),
-        (
-            lambda: Custom(gaussian, lambda X: X).diag(X),
-            InvalidInput,
-            r"shape \(60,\) for 60 rows; got \(60, 3\)",
-        ),
-        (
-            lambda: bo.kernels.Warped(absolute, "gaussian"),
-            InvalidType,
-            r"Warped: kernel must be a kernel; got 'gaussian'",
-        ),
-        (
-            lambda: bo.kernels.Warped(3, Gaussian()),
-            InvalidType,
-            r"Warped: function must be a function of rows; got 3",
-        ),
-        (
-            lambda: bo.kernels.Warped(lambda X: X[:, 0], Gaussian())(X),
-            InvalidInput,
-            r"Warped: the function must return.*got \(60,\)",
-        ),
-        (
-            lambda: bo.kernels.Modulated(lambda X: X, Gaussian())(X),
-            InvalidInput,
-            r"Modulated: the function must return.*got \(60, 3\)",
-        ),
-        (
-            lambda: bo.kernels.Bilinear(-np.eye(2)),
-            bo.errors.NotPositive,
-            r"Bilinear: matrix must be positive semi-definite; got smallest eigenvalue -1",
-        ),
-        (
-            lambda: bo.kernels.Bilinear([[0, 1], [0, 0]]),
-            bo.errors.NotPositive,
-            r"Bilinear: matrix must be symmetric",
-        ),
-        (
-            lambda: bo.kernels.Bilinear(np.eye(2))(X),
-            InvalidInput,
-            r"Bilinear: matrix must have one row and column per column of X; got 2 for 3",
-        ),
-        (
-            lambda: bo.kernels.Exp(1e6 * Linear())(X),
-            InvalidInput,
-            r"Exp: values of the kernel.*overflow.*Scale the kernel down",
-        ),
-        (
-            lambda: Gaussian() ** 0,
-            InvalidInput,
-            r"Power: exponent must be an integer, 1 or above; got 0",
-        ),
-        (lambda: Gaussian() ** 1.5, InvalidType, r"Power: exponent must be an integer"),
-    ],
-)
-def test_wrong_kernels_are_refused_in_a_sentence(make, error, message):
-    with pytest.raises(error, match=message):
-        make()
 
 
 # ---- check_features: each law passes sound maps, fails spoiled ones, and says what it measured
@@ -313,14 +211,11 @@ SPOILED = {
 
 @pytest.mark.parametrize("how", [*SPOILED, "refusal"])
 def test_each_planted_fault_of_features_is_seen_by_its_law(how):
-    phi = Broken(how)
-    X = normal_rows(40) if how != "arguments" else normal_rows(40).copy()
-    check = check_features(phi, X)
+    check = check_features(Broken(how), normal_rows(40))
     assert not check
     if how == "raises":
         assert "it raised" in str(check) or "got ValueError" in str(check)
     else:
-        assert how in [law.name for law in check.failed]
         assert check[how].outcome == "failed"
 
 
@@ -335,10 +230,10 @@ def test_sound_features_obey_every_law():
 
 @pytest.mark.parametrize("which", [0, 1], ids=["Fourier", "Nystrom"])
 def test_maps_of_the_library_obey_every_law(which):
-    phi = maps()[which]
     method = (bo.Fourier(bo.IID()), bo.Nystrom())[which]
-    redraw = lambda s: bo.draw(phi.kernel, method, n_features=60, X=normal_rows(), random_state=s)
-    check = check_features(phi, normal_rows(), redraw=redraw)
+    ask = dict(n_features=60, X=normal_rows())
+    redraw = lambda s: bo.draw(Gaussian(1.5), method, random_state=s, **ask)
+    check = check_features(maps()[which], normal_rows(), redraw=redraw)
     assert check.ok, str(check)
     assert check["unbiased"].outcome == ("passed", "not applicable")[which]
 
@@ -358,16 +253,15 @@ def test_features_that_lose_rows_are_seen_without_another_draw():
         assert bool(check) == (outcome == "passed")
 
 
+def independent(seed):
+    """A map like the first of `maps`, of another seed."""
+    method = bo.Fourier(bo.IID())
+    return bo.draw(Gaussian(1.5), method, n_features=60, n_inputs=3, random_state=seed)
+
+
 def test_planted_bias_is_seen():
-    phi = maps()[0]
-
-    def redraw(seed):
-        other = bo.draw(
-            phi.kernel, bo.Fourier(bo.IID()), n_features=60, n_inputs=3, random_state=seed
-        )
-        return lambda X: 1.1 * other(X)
-
-    assert check_features(phi, normal_rows(), redraw=redraw)["unbiased"].outcome == "failed"
+    redraw = lambda seed: lambda X: 1.1 * independent(seed)(X)
+    assert check_features(maps()[0], normal_rows(), redraw=redraw)["unbiased"].outcome == "failed"
 
 
 def test_a_bias_is_measured_in_standard_errors():
@@ -375,16 +269,13 @@ def test_a_bias_is_measured_in_standard_errors():
     X, phi, seen, products = normal_rows(60), maps()[0], [], []
 
     def redraw(seed):
-        other = bo.draw(
-            phi.kernel, bo.Fourier(bo.IID()), n_features=60, n_inputs=3, random_state=seed
-        )
-
         def features(A):
             seen.append(A)
             Z = other(A)
             products.append([Z[i] @ Z[7 * i % 60] for i in range(30)])
             return Z
 
+        other = independent(seed)
         return features
 
     law = check_features(phi, X, redraw=redraw)["unbiased"]
@@ -537,28 +428,9 @@ def test_compare_measures_what_anyone_can_measure():
 def test_compare_tries_every_method_of_the_library_once():
     methods = all_methods(3)
     assert len(set(methods)) == len(methods)
-    kinds = {type(method).__name__ for method in methods}
-    bases = {"Auto", "Compressed", "Projected", "Explicit", "Method", "LaplacianEigenfunctions"}
-    bases |= {"ExactKernel", "LocalKernel", "NearestNeighbours"}  # no features
-    bases |= {"SphericalHarmonics"}  # of the globe alone
+    left_out = {"Auto", "Compressed", "Projected", "Explicit", "Method", "LaplacianEigenfunctions"}
+    left_out |= {"ExactKernel", "LocalKernel", "NearestNeighbours"}  # no features
+    left_out |= {"SphericalHarmonics"}  # of the globe alone
     public = {n for n in bo.__all__ if isinstance(getattr(bo, n), type)}
     known = {n for n in public if issubclass(getattr(bo, n), bo.Method)}
-    assert kinds == known - bases
-
-
-@pytest.mark.parametrize(
-    ("arguments", "kind", "sentence"),
-    [
-        (dict(kernel="gaussian"), InvalidType, "kernel must be a Kernel, e.g. Gaussian"),
-        (dict(X=normal_rows(7, 2)), InvalidInput, "at least 8 rows; got 7"),
-        (dict(X=np.full((9, 2), np.nan)), InvalidInput, "finite"),
-        (dict(n_features=0), InvalidInput, "n_features must be"),
-        (dict(n_sample=1), InvalidInput, "n_sample must be"),
-        (dict(methods=["best"]), InvalidInput, "method must be a value such as"),
-        (dict(methods=[Sign()]), InvalidInput, "no method serves Gaussian"),
-    ],
-)
-def test_compare_refuses_what_it_cannot_compare(arguments, kind, sentence):
-    given = dict(kernel=Gaussian(), X=normal_rows(40, 2), n_features=8) | arguments
-    with pytest.raises(kind, match=sentence):
-        bo.compare(given.pop("kernel"), given.pop("X"), **given)
+    assert {type(method).__name__ for method in methods} == known - left_out

@@ -1,5 +1,8 @@
 """What is refused: one table of calls, the error of each, and words that its message must have."""
 
+import operator
+from functools import reduce
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -11,8 +14,10 @@ from sklearn.base import is_classifier
 from sklearn.exceptions import NotFittedError
 
 import bochner as bo
-from bochner import CustomLoss, models
+from bochner import CustomLoss, certify, landmarks, models
 from bochner.data.schema import Schema
+from bochner import certificates as bounds
+from bochner.certificates.bounds.zonal import Cut
 from bochner.datasets import on_sphere
 from bochner.errors import (
     IncompatibleModels,
@@ -22,14 +27,27 @@ from bochner.errors import (
     UnsupportedKernel,
 )
 from bochner.kernels import (
+    NNGP,
+    Angular,
+    ArcCosine,
+    Bilinear,
+    Box,
+    Brownian,
     Cauchy,
     Coefficients,
     Columns,
     Constant,
+    Custom,
+    Disc,
     DotExponential,
     DotProduct,
+    Exp,
     Exponential,
+    ExponentialPower,
+    FourierSeries,
+    Free,
     Gaussian,
+    GreenFunction,
     Homogeneous,
     Laplace,
     Linear,
@@ -37,10 +55,16 @@ from bochner.kernels import (
     Mahalanobis,
     Matern,
     Monotone,
+    Modulated,
+    NeuralTangent,
+    Normalised,
     Periodic,
+    Polynomial,
+    Polynomials,
     RationalQuadratic,
     Scaled,
     Sum,
+    Warped,
 )
 from bochner.kernels.dotproduct import Binomial, ExponentialSeries
 from bochner.kernels.radial import isotropic, monomials, radial_kernels
@@ -139,6 +163,38 @@ EITHER = bo.Auto(leaves=True)
 
 
 FITTED = model().fit(X, Y)
+
+
+def drawn(kernel, method):
+    """A map of 64 features for columns of normal numbers: three, or as many as the terms."""
+    rows = np.tile(X, 27)[:, :80] if kernel == TERMS else X
+    return bo.draw(kernel, method, n_features=64, X=rows, random_state=0)
+
+
+def blind(kernel, method, n_features=5, d=3):
+    """A map drawn without rows."""
+    return bo.draw(kernel, method, n_features=n_features, n_inputs=d)
+
+
+TERMS = reduce(operator.add, (Columns(Laplace(4.0), (j,)) for j in range(80)))
+SKETCHES = (bo.Maclaurin(), bo.TensorSketch(), bo.PolySketch())
+NETWORK, GAUSS, SINES = (
+    bo.NeuralTangentFeatures(),
+    bo.Fourier(bo.Grid()),
+    bo.LaplacianEigenfunctions,
+)
+COMPLEX, DISC, ALL_DEGREES = bo.Fourier(form="complex"), Disc(2.0), bo.Maclaurin("geometric")
+DIVERGENT = DotProduct(lambda n: gammaln(n + 1.0))
+WAVES, BELOW = drawn(Gaussian(1.5), "iid"), drawn(Gaussian(1.5), "nystrom")
+NEGATIVE = Custom(lambda X, Y: -(X @ Y.T))
+ENDLESS = lambda X, Y=None: np.full((len(X),) * 2, np.inf)
+MANY, TALL = RNG.normal(size=(300, 3)), np.zeros((10_001, 1))
+#: Positive on a sample of 64 rows, and not on all.
+DENTED = Custom(
+    lambda X, Y: Gaussian(1.5)(X, Y) - 60.0 * np.exp(-np.add.outer((X**2).sum(1), (Y**2).sum(1)))
+)
+Hoeffding, Spectral, Directions = bounds.Hoeffding, bounds.Spectral, bounds.DirectionsNorm
+Zonal_, Ball, CUT = bounds.ZonalSpectral, bounds.BallSpectral, Cut(3, 2, 0.1, 60.0)
 
 
 class NotAKernel(Homogeneous):
@@ -268,6 +324,295 @@ CASES = [
     (lambda: ExponentialSeries(0.0), InvalidInput, "scale must be a positive"),
     (lambda: Binomial(-1), InvalidInput, "power must be an integer, 0 or above"),
     (lambda: Binomial(2, -1.0), InvalidInput, "offset must be a non-negative"),
+    # functions as kernels, and free numbers
+    (lambda: bo.check_kernel(np.dot, X), InvalidType, "kernel must be a Kernel"),
+    (lambda: bo.check_kernel(Linear(), X[:0]), InvalidInput, "must have at least one row; got 0"),
+    (lambda: Custom("rbf"), InvalidType, "Custom: function must be a function of rows; got 'rbf'"),
+    (lambda: Custom(np.dot, 1.0), InvalidType, "Custom: diagonal_of must be a function"),
+    (lambda: Custom(lambda X, Y: 1.0)(X), InvalidInput, r"shape \(60, 60\) for 60 rows; got float"),
+    (lambda: Custom(np.dot, lambda X: X).diag(X), InvalidInput, r"\(60,\) for 60 rows; got \(60"),
+    (lambda: Warped(abs, "gaussian"), InvalidType, "Warped: kernel must be a kernel; got"),
+    (lambda: Warped(3, Gaussian()), InvalidType, "Warped: function must be a function of rows"),
+    (lambda: Warped(lambda X: X[:, 0], Gaussian())(X), InvalidInput, "Warped: the function must"),
+    (lambda: Modulated(abs, Gaussian())(X), InvalidInput, "Modulated: the function must return"),
+    (lambda: Bilinear(-np.eye(2)), NotPositive, "Bilinear: matrix must be positive semi-definite"),
+    (lambda: Bilinear([[0, 1], [0, 0]]), NotPositive, "Bilinear: matrix must be symmetric"),
+    (lambda: Bilinear(np.eye(2))(X), InvalidInput, "one row and column per column of X; got 2 for"),
+    (lambda: Exp(1e6 * Linear())(X), InvalidInput, "Exp: values of the kernel.*overflow.*Scale"),
+    (lambda: Gaussian() ** 0, InvalidInput, "Power: exponent must be an integer, 1 or above; got"),
+    (lambda: Gaussian() ** 1.5, InvalidType, "Power: exponent must be an integer"),
+    (lambda: (Normalised(Linear() ** 2 + 1.0))(1e80 * X), InvalidInput, "Normalised: .* overflow"),
+    (lambda: (Normalised(Linear() ** 2 + 1.0)).diag(1e80 * X), InvalidInput, "Normalised:"),
+    (lambda: Free(-1.0), InvalidInput, "Free: start must be a positive finite number, or None"),
+    (lambda: Free(0.0), InvalidInput, "Free: start must be a positive finite number, or None; got"),
+    (lambda: Free(2.0, low=3.0), InvalidInput, "Free: low ≤ start ≤ high and low < high are"),
+    (lambda: Free(2.0, high=1.0), InvalidInput, "Free: low ≤ start ≤ high and low < high are"),
+    (lambda: Free(low=3.0, high=3.0), InvalidInput, "low < high are required; got low=3.0"),
+    (lambda: Free(high=np.inf), InvalidInput, "Free: high must be a positive finite number, or"),
+    (lambda: Gaussian("free"), InvalidType, "Gaussian: lengthscale must be a positive finite"),
+    (lambda: Gaussian(("auto", -1.0)), InvalidInput, r"lengthscale\[1\] must be a positive finite"),
+    *(
+        (call, InvalidInput, r'free \("auto"\) has no values before a fit')
+        for call in (
+            lambda: Gaussian("auto")(X),
+            lambda: Gaussian(("auto", 1.0, 1.0))(X),
+            lambda: Matern("auto")(X),
+            lambda: RationalQuadratic("auto")(X),
+            lambda: ExponentialPower("auto")(X),
+            lambda: Periodic("auto")(X),
+            lambda: Periodic(1.0, "auto")(X),
+            lambda: Laplace("auto")(X),
+            lambda: (Free() * Gaussian())(X),
+            lambda: Constant("auto")(X),
+            lambda: Polynomial(2, "auto")(X),
+            lambda: DotExponential("auto")(X),
+            lambda: drawn(Gaussian("auto"), "nystrom"),
+        )
+    ),
+    (lambda: bo.KernelPCA(kernel=Gaussian("auto")).fit(X), InvalidInput, "are found by targets"),
+    (lambda: model(Gaussian("auto")).fit(SPARSE, Y), InvalidInput, "requires dense rows; got"),
+    (lambda: model(Gaussian("auto"), metric="learned").fit(X, Y), InvalidInput, 'metric="learned"'),
+    (lambda: bo.tune(model(Linear()), X, Y), UnsupportedKernel, "Tuning requires a stationary"),
+    # methods that make features
+    (lambda: bo.Maclaurin("all"), InvalidInput, "Maclaurin: degrees must be one of"),
+    (lambda: bo.TensorSketch(0.0), InvalidInput, "TensorSketch: radius must be a positive"),
+    (lambda: bo.PolySketch("random"), InvalidInput, "PolySketch: pairs must be one of"),
+    (lambda: bo.PolySketch("balanced", 0), InvalidInput, "inner must be an integer, 1 or above"),
+    (lambda: bo.PolySketch(nonzeros=0), InvalidInput, "nonzeros must be an integer, 1 or above"),
+    (lambda: bo.Positive("iid"), InvalidInput, "Positive: placement must be Orthogonal"),
+    (lambda: bo.Positive(bo.IID(), "both"), InvalidInput, "Positive: form must be one of"),
+    (lambda: bo.LeverageFourier(0.0), InvalidInput, "LeverageFourier: penalty must be"),
+    (lambda: bo.ReLU(3), InvalidInput, "ReLU: order must be 0, 1 or 2; got 3"),
+    (lambda: bo.ReLU(1, "iid"), InvalidInput, r"ReLU: placement must be IID\(\).*got 'iid'"),
+    (lambda: bo.ReLU(1, bo.IID(), 3), InvalidType, "ReLU: split must be True, False or None; got"),
+    (lambda: bo.Sign("iid"), InvalidInput, r"Sign: placement must be IID\(\).*got 'iid'"),
+    (lambda: bo.QMC("niederreiter"), InvalidInput, 'sequence must be "sobol" or "halton"; got'),
+    (lambda: bo.Gegenbauer("best"), InvalidInput, "Gegenbauer: radial must be"),
+    (lambda: bo.Gegenbauer(order=0), InvalidInput, "Gegenbauer: order must be"),
+    (lambda: bo.Gegenbauer(degree=-1), InvalidInput, "Gegenbauer: degree must be"),
+    (lambda: bo.MercerHarmonic(nodes=0), InvalidInput, "MercerHarmonic: nodes must be"),
+    (lambda: bo.MercerHarmonic(radius=0.0), InvalidInput, "MercerHarmonic: radius must be"),
+    (lambda: bo.MercerHarmonic(radius=-1.0), InvalidInput, "MercerHarmonic: radius must be"),
+    (lambda: bo.HermiteMercer(scale=0.0), InvalidInput, "scale must be a positive finite number"),
+    (lambda: SINES(boundary=0.5), InvalidInput, "boundary must be 1 or above"),
+    (lambda: SINES(box=(1.0, 2.0)), InvalidInput, r"box must be a pair \(lower, upper\)"),
+    (lambda: SINES(box=((2.0, 1.0),)), InvalidInput, "box must have lower below upper"),
+    (lambda: SINES(conditions="free"), InvalidInput, "conditions must be one of 'dirichlet'"),
+    (lambda: SINES(disc=2.0), InvalidType, "disc must be a Disc; got 2.0"),
+    (lambda: SINES(disc=DISC, box=((0, 1),)), InvalidInput, "a disc must stand alone"),
+    (lambda: SINES(disc=DISC, conditions="periodic"), InvalidInput, "a disc has no periods"),
+    (lambda: bo.Compressed("hermite"), InvalidInput, "Compressed: method must be a value such as"),
+    (lambda: bo.Compressed(bo.Nystrom(), width=0), InvalidInput, "width must be an integer, 1 or"),
+    (lambda: bo.Projected("fourier", 2), InvalidInput, "Projected: method must be a value such as"),
+    (lambda: bo.Projected(bo.Fourier(), 0), InvalidInput, "n_components must be an integer, 1 or"),
+    (lambda: bo.Projected(bo.Fourier(), 2, "svd"), InvalidInput, "how must be one of 'pca', 'jl'"),
+    (lambda: FourierSeries(()), InvalidInput, "weights must be a sequence of numbers, not all"),
+    (lambda: FourierSeries((1.0, -1.0)), InvalidInput, r"weights\[1\] must be a non-negative"),
+    (lambda: Polynomials((1.0,), 1.0, 1.0), InvalidInput, "lower must be below upper"),
+    (lambda: Brownian(-1.0), InvalidInput, "length must be a positive finite number"),
+    (lambda: Box([]), InvalidInput, "Box: sides must be one to 3 pairs"),
+    (lambda: Box([(1.0, 0.0)]), InvalidInput, "Box: sides must have lower below upper"),
+    (lambda: Box([(1.0,)]), InvalidInput, "Box: sides must be a pair"),
+    (lambda: Disc(-1.0), InvalidInput, "Disc: radius must be a positive finite number"),
+    (lambda: Disc(1.0, (0.0,)), InvalidInput, "Disc: centre must be a pair of numbers"),
+    (lambda: GreenFunction("disc"), InvalidType, "domain must be a Box or a Disc; got 'disc'"),
+    (lambda: GreenFunction(DISC, "robin"), InvalidInput, "conditions must be one of"),
+    (lambda: GreenFunction(DISC, "periodic", 1.0), InvalidInput, "a disc has no periods"),
+    (lambda: GreenFunction(DISC, "neumann"), InvalidInput, "kappa must be above zero where"),
+    (lambda: GreenFunction(DISC, power=1), InvalidInput, "power must be above half the 2 col"),
+    (lambda: GreenFunction(DISC, terms=0), InvalidInput, "terms must be an integer, 1 or"),
+    (lambda: GreenFunction(DISC, kappa=-1.0), InvalidInput, "kappa must be"),
+    (lambda: GreenFunction(DISC)([[1.0]], [[1.0]]), InvalidInput, "must have the 2 columns of"),
+    # maps that cannot be drawn
+    *(
+        (
+            lambda m=m: drawn(Matern(), m),
+            UnsupportedKernel,
+            rf"{type(m).__name__} requires .* Nystrom",
+        )
+        for m in SKETCHES
+    ),
+    *(
+        (
+            lambda m=m: blind(DotExponential(), m),
+            InvalidInput,
+            "no rows. Pass X=..., or the method's",
+        )
+        for m in SKETCHES
+    ),
+    (lambda: blind(Polynomial(2), bo.Positive()), UnsupportedKernel, "DotExponential or Gaussian"),
+    (lambda: blind(Gaussian(), bo.Positive()), InvalidInput, "requires an even number of features"),
+    (lambda: blind(DIVERGENT, bo.Maclaurin(radius=1.5)), InvalidInput, "must converge"),
+    (lambda: blind(DotProduct((0.0, 0.0)), bo.Maclaurin(radius=1.5)), InvalidInput, "above zero"),
+    (lambda: blind(Gaussian(), bo.Sign()), UnsupportedKernel, r"Sign requires Angular\(\)"),
+    (lambda: blind(Gaussian(), bo.ReLU()), UnsupportedKernel, r"ReLU\(1\) requires ArcCosine\(1\)"),
+    (lambda: blind(ArcCosine(2), bo.ReLU(1)), UnsupportedKernel, r"requires ArcCosine\(1\)"),
+    (lambda: blind(Angular(), NETWORK), UnsupportedKernel, "requires Neu.* or NNGP.*Nystrom"),
+    (lambda: blind(ArcCosine(2), bo.ReLU(2, split=True)), InvalidInput, "more than the 6 features"),
+    (lambda: blind(NeuralTangent(9), NETWORK), InvalidInput, "too few features.*more"),
+    (lambda: blind(NeuralTangent(1), NETWORK, 4), InvalidInput, "too few features"),
+    (lambda: blind(NNGP(1), NETWORK, 3), InvalidInput, "too few features"),
+    (lambda: blind(Gaussian(), bo.LeverageFourier()), InvalidInput, "an even number of features"),
+    (lambda: blind(Gaussian(), bo.LeverageFourier(), 8), InvalidInput, "takes rows to measure"),
+    (lambda: drawn(Polynomial(2), bo.LeverageFourier()), UnsupportedKernel, "a kernel of x − y"),
+    (lambda: blind(Matern(1.5), GAUSS), UnsupportedKernel, "Gaussian kernel.*Gauss-Hermite.*QMC"),
+    (lambda: blind(Laplace(), GAUSS), UnsupportedKernel, "Gaussian kernel.*Gauss-Hermite.*QMC"),
+    (lambda: blind(Gaussian(), GAUSS, d=4), InvalidInput, r"at most 3 columns.*got 4\. Use"),
+    (lambda: bo.Fourier(bo.Grid(), "phase"), InvalidInput, 'Grid.* requires form="pair".*got'),
+    (lambda: model(Gaussian(), method=COMPLEX).fit(X, Y), InvalidInput, "real features"),
+    (lambda: certify(drawn(Gaussian(), COMPLEX), X, alpha=1.0), InvalidInput, "requires real"),
+    (lambda: drawn(Laplace(), bo.Gegenbauer()), UnsupportedKernel, "requires a rotation-invariant"),
+    (lambda: drawn(Matern(), bo.Gegenbauer("monomial")), UnsupportedKernel, "requires a kernel of"),
+    (lambda: blind(Gaussian(), bo.Gegenbauer()), InvalidInput, "Gegenbauer chooses order and"),
+    (lambda: blind(Gaussian(), bo.Gegenbauer("monomial", 3, 2), 2), InvalidInput, "at least the 3"),
+    (lambda: drawn(Laplace(), bo.MercerHarmonic()), UnsupportedKernel, "requires a"),
+    (lambda: blind(Gaussian(), bo.MercerHarmonic()), InvalidInput, "takes its radial functions"),
+    (lambda: radial_kernels(Matern() * Gaussian(), 3), UnsupportedKernel, r"got Matern.* \*"),
+    (lambda: radial_kernels(NNGP() ** 2 * Linear(), 3), UnsupportedKernel, r"got NNGP.*\*\*2"),
+    (lambda: drawn(Matern(), bo.HermiteMercer()), UnsupportedKernel, "requires a Gaussian kernel"),
+    (lambda: drawn(Gaussian(), bo.Explicit()), UnsupportedKernel, "a kernel with finitely many"),
+    (lambda: drawn(Polynomial(2), SINES()), UnsupportedKernel, "a stationary kernel with a"),
+    (lambda: drawn(Periodic(), SINES()), UnsupportedKernel, "a stationary kernel with a spectral"),
+    (
+        lambda: drawn(Laplace(), bo.Projected(bo.Fourier(), 2)),
+        UnsupportedKernel,
+        "of the Euclidean",
+    ),
+    (
+        lambda: drawn(Columns(Gaussian(), 0), bo.Projected(bo.Fourier(), 2)),
+        UnsupportedKernel,
+        "Projected",
+    ),
+    (lambda: drawn(Matern(), bo.Compressed(bo.HermiteMercer())), UnsupportedKernel, "requires a"),
+    (lambda: blind(Gaussian(), bo.HermiteMercer()), InvalidInput, "takes mean and principal axes"),
+    (lambda: blind(Gaussian(), SINES()), InvalidInput, "takes the box from rows of data"),
+    (lambda: blind(Gaussian(), bo.Compressed(bo.Fourier()), 6), InvalidInput, "its directions"),
+    (lambda: blind(Gaussian(), bo.Projected(bo.Fourier(), 2), 6), InvalidInput, "principal axes"),
+    (lambda: blind(Brownian(), SINES(conditions="neumann"), d=1), InvalidInput, "conditions of"),
+    (lambda: blind(GreenFunction(DISC), SINES(disc=DISC), d=2), InvalidInput, "has a domain and"),
+    (lambda: blind(GreenFunction(DISC), SINES()), UnsupportedKernel, "the 2 columns of the domain"),
+    (lambda: blind(Laplace(), SINES(disc=DISC), d=2), UnsupportedKernel, "the Euclidean distance"),
+    (lambda: drawn(Gaussian(), SINES(box=((0.0, 1.0),))), InvalidInput, "each column; got 1 for 3"),
+    (lambda: blind(Gaussian() + Linear(), "iid", 3), InvalidInput, "n_features of at least"),
+    (lambda: drawn(TERMS, "iid"), InvalidInput, "at least 160, some for each of its terms"),
+    (lambda: drawn(TERMS, bo.features.Auto((bo.Fourier(),))), InvalidInput, "some for each of its"),
+    (lambda: blind(Gaussian(), bo.Nystrom("kmeans")), InvalidInput, "from rows of data.*Pass X"),
+    (lambda: drawn(Gaussian(), bo.Nystrom([[1.0, 2.0]])), InvalidInput, "the 3 columns.*got 2"),
+    (lambda: bo.Nystrom("k-means"), InvalidInput, "landmarks must be 'rpcholesky', .*got"),
+    (lambda: bo.Nystrom(7), InvalidInput, "landmarks must be .* or a value of bochner.landmarks"),
+    (lambda: landmarks.Given(X[:0]), InvalidInput, "Given: rows must be at least one row; got"),
+    (lambda: landmarks.Given([[np.nan]]), InvalidInput, "Given: rows must be finite"),
+    (lambda: landmarks.RPCholesky(mode="greedy"), InvalidInput, "mode must be one of"),
+    (lambda: landmarks.RPCholesky(pool=0), InvalidInput, "pool must be an integer, 1 or above"),
+    (lambda: landmarks.KMeans(iterations=0), InvalidInput, "iterations must be an integer, 1 or"),
+    (lambda: landmarks.KMeans(seeds="pivots"), InvalidInput, "seeds must be one of"),
+    (lambda: landmarks.RidgeLeverage(alpha=0.0), InvalidInput, "alpha must be a positive"),
+    (lambda: landmarks.RidgeLeverage(alpha="loo"), InvalidType, "alpha must be a positive"),
+    # certificates
+    (lambda: certify(WAVES, X, alpha=0), InvalidInput, "alpha must be a positive finite number"),
+    (lambda: certify(WAVES, X, alpha=np.nan), InvalidInput, "must be a positive finite number"),
+    (lambda: certify(WAVES, X, alpha="loo"), InvalidType, "a positive finite number; got 'loo'"),
+    (lambda: certify(WAVES, X[:, :2], alpha=1.0), InvalidInput, "the 3 columns the map was"),
+    (lambda: certify(WAVES, X, alpha=1.0, confidence=1), InvalidInput, "above 0 and below 1; got"),
+    (lambda: certify(WAVES, X, alpha=1.0, n_sample=10), InvalidInput, "an integer, 64 or above"),
+    (lambda: certify(WAVES, X, alpha=1.0, n_rows=10), InvalidInput, "an integer, 60 or above; got"),
+    (lambda: certify(WAVES, X[:1], alpha=1.0), InvalidInput, "at least 2 rows to compare; got 1"),
+    (lambda: certify(WAVES, X, alpha=1.0, n_rows=99), InvalidInput, "64 rows to represent"),
+    (lambda: certify(WAVES, X * np.nan, alpha=1.0), InvalidInput, "X must be finite"),
+    (lambda: certify(WAVES, Y, alpha=1.0), InvalidInput, "X must have two dimensions"),
+    (lambda: certify(WAVES, X, alpha=1.0, random_state=-1), InvalidInput, "random_state must be"),
+    (lambda: certify(WAVES, X, alpha=1.0, kernel=ENDLESS), InvalidInput, "must be finite"),
+    (lambda: certify(WAVES, X, alpha=1.0, kernel=np.ravel), InvalidInput, r"kernel\(X\) must be a"),
+    (lambda: certify(WAVES, X, alpha=1.0, kernel=NEGATIVE), NotPositive, "must be positive"),
+    (lambda: certify(WAVES, MANY, alpha=0.5, kernel=DENTED), NotPositive, "must be positive"),
+    (lambda: certify(np.tanh, X, alpha=1.0), InvalidInput, "kernel must be given"),
+    (
+        lambda: certify(np.ravel, X, alpha=1.0, kernel=Gaussian()),
+        InvalidInput,
+        r"phi\(X\) must be a",
+    ),
+    (lambda: bo.approximation_residual(WAVES, X), InvalidInput, "whose errors have both signs"),
+    (lambda: bo.approximation_residual(BELOW, X[:, :2]), InvalidInput, "the 3 columns the map was"),
+    (lambda: bo.approximation_residual(np.tanh, X), InvalidInput, "residual: kernel must be given"),
+    (lambda: bo.approximation_residual(BELOW, X).epsilon_bound(0), InvalidInput, "must be a"),
+    (lambda: bo.certify_costs(WAVES, X, rank=60), InvalidInput, "below the 60 rows measur"),
+    (lambda: bo.certify_costs(WAVES, X, rank=0), InvalidInput, "rank must be an integer, 1"),
+    (lambda: bo.risk(WAVES, X, Y[:5], alpha=1.0), InvalidInput, "same number of rows"),
+    (lambda: bo.risk(WAVES, X, Y, alpha=-1), InvalidInput, "alpha must be a posi"),
+    (lambda: bo.risk(WAVES, X, Y * np.nan, alpha=1.0), InvalidInput, "risk: y must be finite"),
+    (lambda: bo.risk(WAVES, X, Y, alpha=1.0, noise=-0.1), InvalidInput, "noise must be a"),
+    (lambda: bounds.leverage_scores(WAVES, X, alpha=0), InvalidInput, "alpha must be a positive"),
+    (lambda: bounds.leverage_scores(3, X, alpha=1), InvalidType, "must be a Kernel or a Feat"),
+    (lambda: bounds.leverage_scores(WAVES, X[:0], alpha=1), InvalidInput, "at least one row"),
+    (lambda: bounds.effective_dimension(Gaussian(), TALL, alpha=1), InvalidInput, "1 to 10,000"),
+    (lambda: bounds.intrinsic_dimension(NEGATIVE, X), NotPositive, "its eigenvalues run from"),
+    (lambda: bo.check_features(3), InvalidType, "phi must be a FeatureMap or a callable"),
+    (lambda: bo.check_features(np.tanh), InvalidInput, "X must be given where the map does no"),
+    (lambda: bo.check_features(WAVES, X[:1]), InvalidInput, "at least 2 rows; got 1"),
+    (lambda: bo.compare("gaussian", X, n_features=8), InvalidType, "kernel must be a Kernel, e.g."),
+    (lambda: bo.compare(Gaussian(), X[:7], n_features=8), InvalidInput, "at least 8 rows; got 7"),
+    (lambda: bo.compare(Gaussian(), X * np.nan, n_features=8), InvalidInput, "finite"),
+    (lambda: bo.compare(Gaussian(), X, n_features=0), InvalidInput, "n_features must be"),
+    (lambda: bo.compare(Gaussian(), X, n_features=8, n_sample=1), InvalidInput, "n_sample must be"),
+    (lambda: bo.compare(Gaussian(), X, n_features=8, methods=["best"]), InvalidInput, "must be a"),
+    (
+        lambda: bo.compare(Gaussian(), X, n_features=8, methods=[bo.Sign()]),
+        InvalidInput,
+        "no method serves",
+    ),
+    # bounds
+    (lambda: Hoeffding(0), InvalidInput, "n_pairs must be an integer, 1 or above; got 0"),
+    (lambda: Hoeffding(5, "complex"), InvalidInput, "form must be one of 'pair', 'phase'"),
+    (lambda: Hoeffding(5).width(0.0), InvalidInput, "error must be a positive finite number"),
+    (lambda: Hoeffding(5).error(1), InvalidInput, "n_features must be an integer, 2 or above"),
+    (lambda: Hoeffding(5).error(10, 1.0), InvalidInput, "confidence must be above 0 and below"),
+    (lambda: Hoeffding.of(Linear(), X), UnsupportedKernel, "requires a kernel of x − y"),
+    (lambda: Hoeffding.of(Gaussian(), X[:1]), InvalidInput, "at least 2 rows; got 1"),
+    (lambda: bounds.Bernstein(5, -1.0), InvalidInput, "variance must be a positive finite number"),
+    (lambda: bounds.RahimiRecht(np.inf, 1.0, 2), UnsupportedKernel, "finite variance"),
+    (lambda: bounds.RahimiRecht.of(Laplace(), X), UnsupportedKernel, "got Laplace"),
+    (lambda: bounds.RahimiRecht.of(Exponential(), X), UnsupportedKernel, "finite variance"),
+    (lambda: bounds.RahimiRecht.of(Matern(1.0), X), UnsupportedKernel, "Hoeffding or Bernst"),
+    (lambda: bounds.OperatorNorm(0.5), InvalidInput, "1 or above, as Tr K/‖K‖ is; got 0.5"),
+    (lambda: bounds.OperatorNorm.of(NEGATIVE, X), UnsupportedKernel, "requires a kernel of x − y"),
+    (lambda: Spectral(5.0, 9.0), InvalidInput, "no less than effective_dimension"),
+    (lambda: Spectral(9.0, 9.0 * (1 + 1e-7)), InvalidInput, "no less than effective_dimension"),
+    (lambda: Spectral.of(Gaussian(), X, alpha=0.0), InvalidInput, "alpha must be a pos"),
+    (lambda: Spectral.of(Gaussian(), X, alpha=1e4), InvalidInput, "at most ‖K‖ ="),
+    (lambda: bounds.ProjectionCost(3.0, 1.0), InvalidInput, "spectral must be a Spectral bound"),
+    (lambda: bounds.ProjectionCost.of(Gaussian(), X, rank=60), InvalidInput, "lower rank"),
+    (lambda: bounds.ProjectionCost.of(Gaussian(), X, rank=0), InvalidInput, "rank must be an"),
+    (lambda: Zonal_((), 3.0), InvalidInput, "cuts must be one Cut or more"),
+    (lambda: Zonal_.of(Matern(1.5), X, alpha=1.0), UnsupportedKernel, "or rows on one sphere; got"),
+    (lambda: Zonal_.of(Gaussian(0.01), X[:3], alpha=0.1), InvalidInput, "degrees leave out of the"),
+    (lambda: Zonal_((CUT,), 9.0).width(0.05), InvalidInput, "what the last cut leaves out"),
+    (lambda: Zonal_((CUT,), 9.0).error(1), InvalidInput, "must be 2 or above, one direction"),
+    (lambda: Ball.of(Matern(1.5), X, alpha=1.0), UnsupportedKernel, "requires the Gaussian"),
+    (lambda: Ball.of_trace(Gaussian(), X, alpha=1.0, n_rows=49), InvalidInput, "n_rows must be an"),
+    (lambda: Ball(10.0, 9, 100, 1.0, 10.0).width(0.5), InvalidInput, "degree 738 in 9 columns has"),
+    (lambda: Ball(1.0, 3, 100, 1.0, 10.0).error(3), InvalidInput, "must be 4 or above, one"),
+    (lambda: Ball(-1.0, 3, 9, 1.0, 2.0), InvalidInput, "radius must be a positive"),
+    (lambda: Directions.of(Angular(), X, bo.ReLU(1)), UnsupportedKernel, r"requires Angular\(\)"),
+    (lambda: Directions.of(Angular(), X, bo.Sign()), UnsupportedKernel, r"got Angular\(\) with"),
+    (lambda: Directions.of(ArcCosine(1), X, bo.ReLU(1)), UnsupportedKernel, "that are independent"),
+    (lambda: Directions.of(Polynomial(2), X, bo.Maclaurin()), UnsupportedKernel, "got Polynomial"),
+    (lambda: Directions.of(DIVERGENT, 0.3 * X, ALL_DEGREES), UnsupportedKernel, "whose terms 2ᴺ"),
+    (lambda: bounds.TreeNorm.of(DotExponential(), X), UnsupportedKernel, "of finite degree"),
+    (
+        lambda: bounds.TreeNorm((1.0,), (0.5, 0.5), 3, bo.PolySketch()),
+        InvalidInput,
+        "for each degree",
+    ),
+    (lambda: bounds.TreeNorm.of(Polynomial(9), X).error(6), InvalidInput, "give each degree a"),
+    (lambda: bounds.SketchNorm.of(Linear(), X), UnsupportedKernel, "requires a Polynomial"),
+    (lambda: bo.compare_bounds(NEGATIVE, X, alpha=1.0), NotPositive, "its eigenvalues run from"),
+    (
+        lambda: bo.compare_bounds(Linear() * NNGP(), X, alpha=1.0),
+        UnsupportedKernel,
+        "or a rotation-inv",
+    ),
+    (lambda: bo.compare_bounds("gaussian", X, alpha=1.0), InvalidType, "must be a Kernel"),
+    (lambda: bo.compare_bounds(Gaussian(), X, alpha=0), InvalidInput, "alpha must be a pos"),
     # rows, targets and weights of a fit
     (lambda: model().fit(X[:, :0], Y), ValueError, r"0 feature\(s\).*minimum of 1"),
     (lambda: model().fit(X[None], Y), ValueError, "KernelRidge: X with three"),

@@ -13,13 +13,10 @@ import torch
 from gallery import absolute, rows, weight
 from scipy.optimize import minimize
 from sklearn.base import clone
-from sklearn.gaussian_process import GaussianProcessRegressor as Exact
-from sklearn.gaussian_process import kernels as theirs
 from tolerance import assert_close
 
 import bochner as bo
-from bochner.datasets import load_co2
-from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
+from bochner.errors import InvalidType, UnsupportedKernel
 from bochner.features import IID, QMC, Auto, Fourier, Method, Nystrom, draw
 from bochner.features.composed import Concatenate, LinearMap, TensorProduct, sketched
 from bochner.features.nystrom.nystrom import JITTER, NystromMap
@@ -131,12 +128,6 @@ def test_expanded_products_are_unbiased(kernel):
     assert bias(kernel, maps) < 1
 
 
-def test_a_part_that_a_method_cannot_serve_is_refused_by_its_own_words():
-    for kernel in (Matern(), Matern() + Gaussian(), Normalised(2.0 * Matern()), Exp(Matern())):
-        with pytest.raises(UnsupportedKernel, match=r"Signed serves Gaussian\(\) only; got Matern"):
-            draw(kernel, Signed(), n_features=60, X=rows(9))
-
-
 def test_exact_parts_need_no_method():
     kernel = Normalised((Bilinear(np.eye(3)) + 2.0) ** 2) * Constant(3.0)
     phi = draw(kernel, Signed(), n_features=40, n_inputs=3, random_state=0)
@@ -149,22 +140,18 @@ def test_exact_parts_need_no_method():
 def test_rows_reach_the_parts_as_the_parts_see_them(rule):
     seen = []
 
-    @dataclass(frozen=True)
-    class Looking(Method):
-        pass
-
     def looked(kernel, ask):
         seen.append((ask.n_inputs, ask.X))
         return leaf_map(PHASES, kernel, ask)
 
-    rule(Looking, looked)
+    rule(Signed, looked)
     X, A = rows(9), np.diag([1.0, 4.0, 9.0])
     for kernel, expected in [
         (Columns(Gaussian(), (2, 0)), X[:, [2, 0]]),
         (Mahalanobis(Gaussian(), A), X * [1.0, 2.0, 3.0]),
         (Columns(Warped(absolute, Gaussian()) + 1.0, (1,)), np.abs(X[:, [1]])),
     ]:
-        draw(kernel, Looking(), n_features=8, X=X)
+        draw(kernel, Signed(), n_features=8, X=X)
         d, inner = seen.pop()
         assert d == expected.shape[1]
         assert_close(inner, expected)
@@ -181,14 +168,9 @@ def squares(seed, width=32, change=lambda phi: phi):
 
 @pytest.mark.statistical
 def test_sketches_of_exact_products_are_unbiased():
+    """The planted fault: signs are shared."""
+    fault = lambda phi: replace(phi, right_signs=phi.left_signs, rows=phi.rows[[0, 0]])
     assert bias(Linear() ** 2, [squares(s) for s in range(SEEDS)]) < 1
-
-
-@pytest.mark.statistical
-def test_planted_fault_shared_signs_are_seen():
-    def fault(phi):
-        return replace(phi, right_signs=phi.left_signs, rows=phi.rows[[0, 0]])
-
     assert bias(Linear() ** 2, [squares(s, change=fault) for s in range(SEEDS)]) > 1
 
 
@@ -221,23 +203,18 @@ def test_powers_of_sums_are_their_binomial_terms(power):
 
 
 def test_products_and_powers_of_maps_below_their_kernels_stay_below(rule):
+    rule(
+        Signed,
+        lambda k, ask: draw(k, "nystrom", n_features=ask.n_features, X=ask.X, random_state=0),
+    )
     X = rows(60)
-
-    @dataclass(frozen=True)
-    class Below(Method):
-        pass
-
-    def below(kernel, ask):
-        return draw(kernel, "nystrom", n_features=ask.n_features, X=ask.X, random_state=0)
-
-    rule(Below, below)
     for kernel in (
         (Gaussian(2.0) + Linear()) * (Gaussian(3.0) + 1.0),
         (Gaussian(2.0) + Linear()) ** 2,
         Exp(Gaussian(2.0)),
         Exp(0.1 * (Gaussian(1.0) + Gaussian(3.0))),
     ):
-        phi = draw(kernel, Below(), n_features=300, X=X, random_state=0)
+        phi = draw(kernel, Signed(), n_features=300, X=X, random_state=0)
         Z, K = phi(X), kernel(X)
         assert phi.below_kernel
         assert phi.n_features <= 300
@@ -268,11 +245,6 @@ def test_exponentials_of_stationary_kernels_have_sums_of_poisson_many_frequencie
         assert bias(kernel, maps) < 1
 
 
-def test_exponentials_out_of_range_are_refused():
-    with pytest.raises(InvalidInput, match=r"Exp: values of the kernel must have an exponential"):
-        draw(Exp(1000.0 * Gaussian() + Linear()), Signed(), n_features=64, n_inputs=3)
-
-
 # ---- functions
 
 
@@ -288,18 +260,9 @@ def test_a_normalised_kernel_of_rows_without_length_is_zero_there():
 
 @pytest.mark.parametrize("kernel", [Modulated(weight, Gaussian()), Warped(absolute, Gaussian())])
 def test_a_model_file_refuses_a_function_in_a_sentence(kernel, tmp_path):
-    model = bo.KernelRidge(kernel, n_features=16, random_state=0).fit(rows(40), rows(40)[:, 0])
-    with pytest.raises(
-        bo.errors.InvalidType, match=r"model file cannot hold a function.*(weight|absolute)"
-    ):
-        bo.save(model, tmp_path / "model")
-
-
-def test_too_few_features_for_the_exact_parts_are_refused():
-    with pytest.raises(
-        InvalidInput, match=r"Signed: Gaussian.* requires n_features of at least 4.*got 3"
-    ):
-        draw(Gaussian() + Linear(), Signed(), n_features=3, n_inputs=3)
+    phi = draw(kernel, "iid", n_features=16, n_inputs=3, random_state=0)
+    with pytest.raises(InvalidType, match=r"file cannot hold a function.*(weight|absolute)"):
+        bo.save(phi, tmp_path / "map")
 
 
 def columnwise(d):
@@ -317,13 +280,9 @@ def test_every_term_of_a_small_sum_has_features(weight, wide):
 
 def test_auto_takes_landmarks_for_a_kernel_of_more_terms_than_features():
     X = np.random.default_rng(0).normal(size=(600, 80))
-    with pytest.raises(InvalidInput, match=r"Fourier: .*at least 160, some for each of its terms"):
-        draw(columnwise(80), PAIRS, n_features=64, X=X, random_state=0)
     phi = draw(columnwise(80), Auto(), n_features=64, X=X, random_state=0)
     assert isinstance(phi, NystromMap)
     assert phi.n_features == 64
-    with pytest.raises(InvalidInput, match=r"some for each of its terms"):
-        draw(columnwise(80), Auto((PAIRS,)), n_features=64, X=X, random_state=0)
 
 
 STEEP = [
@@ -356,23 +315,16 @@ def test_cosines_of_powers_of_norms_are_those_of_rows_of_any_length(kernel, dtyp
         assert_close(values, np.ones(30), dtype)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("dtype", "exponents"), [("float32", 110), ("float64", 500)])
 @pytest.mark.parametrize("method", [Signed(), Nystrom()], ids=repr)
-def test_features_of_cosines_are_those_of_rows_of_any_length(method, dtype):
+def test_features_of_cosines_are_those_of_rows_of_any_length(method, dtype, exponents):
     kernel, X = Normalised(Linear() ** 4), rows(30).astype(dtype)
-    long = stretched(X, 500 if dtype == "float64" else 110)
+    long = stretched(X, exponents)
     for given in (X, long):
         Z = draw(kernel, method, n_features=100, X=given, random_state=0)(long)
         assert Z.dtype == dtype
         lost = max(16 * tolerance.of(dtype), 1e3 * JITTER[np.dtype(dtype)])
         assert np.abs(Z @ Z.T - kernel(X.astype(float))).max() <= lost
-
-
-def test_a_cosine_of_values_without_a_number_is_refused():
-    X = 1e80 * rows(5)
-    for call in (Normalised(Linear() ** 2 + 1.0), Normalised(Linear() ** 2 + 1.0).diag):
-        with pytest.raises(InvalidInput, match=r"Normalised: kernel\(x, x\) must be .* overflow"):
-            call(X)
 
 
 # ---- sums and products of kernels with free numbers: what is found, and what stays
@@ -501,29 +453,6 @@ def test_the_evidence_is_that_of_a_search_by_values_alone():
     assert found.kernel_.right.kernel.left.period == 1.0
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:The optimal value found for dimension")
-def test_carbon_dioxide_is_forecast_as_well_as_by_scikit_learn():
-    """Ten years ahead; their example's kernel from their example's start."""
-    data = load_co2()
-    X, y = data.X.astype(float), data.y.astype(float)
-    seen = X[:, 0] < X.max() - 10
-    long = 50.0**2 * theirs.RBF(50.0)
-    season = theirs.RBF(100.0) * theirs.ExpSineSquared(1.0, 1.0, periodicity_bounds="fixed")
-    middle = 0.5**2 * theirs.RationalQuadratic()
-    short = 0.1**2 * theirs.RBF(0.1) + theirs.WhiteKernel(0.1**2)
-    exact = Exact(long + 2.0**2 * season + middle + short).fit(X[seen], y[seen] - y[seen].mean())
-    mean, deviation = exact.predict(X[~seen], return_std=True)
-    errors = y[~seen] - mean - y[seen].mean()
-    density = -0.5 * (np.log(2 * np.pi * deviation**2) + (errors / deviation) ** 2).mean()
-
-    kernel = SEASON + RationalQuadratic("auto", "auto") + Gaussian("auto")
-    ours = bo.GaussianProcessRegressor(kernel, random_state=0).fit(X[seen], y[seen])
-    off = y[~seen] - ours.predict(X[~seen])
-    assert np.sqrt(np.mean(off**2)) < 1.05 * np.sqrt(np.mean(errors**2))
-    assert ours.log_predictive_density(X[~seen], y[~seen]).mean() > density - 0.1
-
-
 @pytest.mark.main_cases(1)
 @pytest.mark.parametrize("period", [0.37, 1.0, 2.6])
 def test_a_free_period_is_found_wherever_it_is(period):
@@ -546,9 +475,8 @@ def test_peaks_of_the_spectrum_are_the_periods_of_the_waves():
 
 def test_given_numbers_stay_and_weights_of_terms_are_found():
     X, y = series(100)
-    kernel = 0.25 * Gaussian(3.0) + Periodic(1.0, "auto") * Gaussian(
-        Free(50.0, low=20.0, high=60.0)
-    )
+    long = Gaussian(Free(50.0, low=20.0, high=60.0))
+    kernel = 0.25 * Gaussian(3.0) + Periodic(1.0, "auto") * long
     found = bo.KernelRidge(kernel, random_state=0).fit(X, y).kernel_
     assert found.left == kernel.left
     assert found.right.kernel.left.period == 1.0
@@ -605,65 +533,3 @@ def test_few_rows_and_constant_targets_take_the_starts():
     assert bo.KernelRidge(kernel, random_state=0).fit(X, y).kernel_ == plain
     X, _ = series(40)
     assert bo.KernelRidge(kernel, random_state=0).fit(X, np.ones(40)).kernel_ == plain
-
-
-# ---- what is refused
-
-OPEN = 'numbers that are free \\("auto"\\) has no values before a fit has found them'
-
-
-@pytest.mark.parametrize(
-    "kernel",
-    [
-        Gaussian("auto"),
-        Gaussian(("auto", 1.0)),
-        Matern("auto"),
-        RationalQuadratic("auto"),
-        ExponentialPower("auto"),
-        Periodic("auto"),
-        Periodic(1.0, "auto"),
-        Laplace("auto"),
-        Free() * Gaussian(1.0),
-        Constant("auto"),
-        Polynomial(2, "auto"),
-        DotExponential("auto"),
-    ],
-    ids=repr,
-)
-def test_values_of_a_kernel_without_numbers_are_refused(kernel):
-    X = np.random.default_rng(0).standard_normal((5, 2))
-    with pytest.raises(InvalidInput, match=OPEN):
-        kernel(X)
-    with pytest.raises(InvalidInput, match=OPEN):
-        bo.draw(kernel, "nystrom", n_features=4, X=X)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Free(-1.0), "Free: start must be a positive finite number, or None; got -1.0"),
-        (lambda: Free(2.0, low=3.0), "Free: low ≤ start ≤ high and low < high are required"),
-        (lambda: Free(low=3.0, high=3.0), "low < high are required; got low=3.0, start=None"),
-        (lambda: Free(0.0), "Free: start must be a positive finite number, or None; got 0.0"),
-        (lambda: Free(high=np.inf), "Free: high must be a positive finite number, or None"),
-        (lambda: Free(2.0, high=1.0), "Free: low ≤ start ≤ high and low < high are required"),
-        (lambda: Gaussian("free"), "Gaussian: lengthscale must be a positive finite number"),
-        (lambda: Gaussian(("auto", -1.0)), r"Gaussian: lengthscale\[1\] must be a positive finite"),
-    ],
-    ids=range(8),
-)
-def test_bad_free_numbers_are_refused(make, message):
-    with pytest.raises((InvalidInput, InvalidType), match=message):
-        make()
-
-
-def test_free_numbers_need_targets_dense_rows_and_no_learned_metric():
-    X, y = series(40)
-    with pytest.raises(InvalidInput, match="Free numbers of a kernel are found by targets, and"):
-        bo.KernelPCA(kernel=SEASON).fit(X)
-    with pytest.raises(InvalidInput, match="numbers to be found requires dense rows; got sparse"):
-        bo.KernelRidge(SEASON).fit(scipy.sparse.csr_matrix(X), y)
-    with pytest.raises(InvalidInput, match='metric="learned" starts from a kernel with all its'):
-        bo.KernelRidge(SEASON, metric="learned").fit(X, y)
-    with pytest.raises(UnsupportedKernel, match="Tuning requires a stationary kernel with"):
-        bo.tune(bo.KernelRidge(Linear()), X, y)

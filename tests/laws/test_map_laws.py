@@ -175,7 +175,7 @@ def is_random(case):
     """Features whose mean over seeds is the kernel; those of Gegenbauer are of a cut kernel."""
     if case.family == "networks":
         return getattr(case.kernel, "depth", 1) == 1
-    return case.family == "sketches" or case.method in FOURIER
+    return case.family in ("sketches", "frequencies")
 
 
 def bias(case, maps):

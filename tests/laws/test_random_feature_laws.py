@@ -1,6 +1,5 @@
 """Laws of random features: frequencies, placements, leverage, sketches and networks."""
 
-import functools
 import itertools
 import math
 import tracemalloc
@@ -24,7 +23,6 @@ from sklearn.kernel_approximation import RBFSampler
 from tolerance import ALARM, assert_close, bar
 
 import bochner as bo
-from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.features import (
     IID,
     QMC,
@@ -46,14 +44,11 @@ from bochner.features.fourier.fourier import (
     FourierGridMap,
     FourierMap,
     FourierPhaseMap,
-    require_real,
 )
-from bochner.features.fourier.leverage import LeverageFourierMap, leverages
+from bochner.features.fourier.leverage import leverages
 from bochner.features.fourier.placements import StructuredMap, chains_of, orthonormal_rows
-from bochner.features.method import Request
 from bochner.features.random.networks import NeuralMap, ReLUMap, SignMap, polynomial_width
 from bochner.features.random.positive import PositiveMap
-from bochner.features.rules import draw_map
 from bochner.features.sketch.polysketch import Hashed, Padded, Pairs, _balanced
 from bochner.features.sketch.powers import Weights, energies, shares
 from bochner.features.sketch.tensorsketch import CountSketch
@@ -61,21 +56,16 @@ from bochner.kernels import (
     NNGP,
     Angular,
     ArcCosine,
-    Coefficients,
     Constant,
     DotExponential,
-    DotProduct,
     Exponential,
     ExponentialPower,
     Gaussian,
     Laplace,
-    Linear,
-    LogDerivatives,
     Matern,
     NeuralTangent,
     Polynomial,
     RationalQuadratic,
-    SpectralMixture,
 )
 from bochner.kernels.dotproduct import ExponentialSeries
 
@@ -201,33 +191,40 @@ EVERY = [*PLACEMENTS, QMC("halton"), Structured(), Fastfood()]
 # ---- nested
 
 
-@pytest.mark.parametrize("placement", EVERY, ids=repr)
-@pytest.mark.parametrize(
-    "kernel",
-    [Gaussian(), Matern(1.5, 2.0), RationalQuadratic(0.8), ExponentialPower(power=1.2)],
-    ids=repr,
-)
-@pytest.mark.parametrize("d", [1, 4, 40, 130])
-def test_twice_the_width_begins_with_the_frequencies_of_the_narrow_map(placement, kernel, d):
-    measure = kernel.spectral_measure(d)
-    few, many, whole = (
-        placement.place(measure, m, np.random.default_rng(5)) for m in (30, 60, 480)
-    )
-    assert_close(many[:, :30], few)
-    assert_close(whole[:, :60], many)
-
-
 @pytest.mark.parametrize("form", ["pair", "phase"])
 @pytest.mark.parametrize("placement", EVERY, ids=repr)
-def test_maps_of_twice_the_width_hold_the_features_of_the_narrow_one(placement, form):
-    X = np.random.default_rng(0).normal(size=(9, 40))
-    narrow, wide = (
-        draw(Matern(2.5, 6.0), Fourier(placement, form), n_features=D, n_inputs=40, random_state=3)
-        for D in (48, 96)
+@pytest.mark.parametrize("d", [1, 4, 130])
+def test_wider_maps_hold_the_features_of_the_narrow_one(placement, form, d):
+    X = np.random.default_rng(0).normal(size=(9, d))
+    method, parts = Fourier(placement, form), 2 if form == "pair" else 1
+    for kernel in (Matern(2.5, 6.0), ExponentialPower(power=1.2)):
+        few, *more = (
+            draw(kernel, method, n_features=D, n_inputs=d, random_state=3)(X).reshape(9, parts, -1)
+            for D in (48, 96, 768)
+        )
+        for many in more:
+            ratio = (many.shape[2] / few.shape[2]) ** 0.5
+            assert_close(ratio * many[:, :, : few.shape[2]], few, factor=16)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "method", "exact"),
+    [
+        *((Angular(), Sign(placement), 0) for placement in (IID(), Orthogonal())),
+        *((ArcCosine(p), ReLU(p, Orthogonal(), split=False), 0) for p in range(3)),
+        (DotExponential(0.5), Maclaurin(), 4),
+        (Polynomial(2, 0.0), PolySketch(inner=64), 0),
+    ],
+    ids=repr,
+)
+def test_wider_maps_of_other_methods_begin_with_the_narrow_one(kernel, method, exact):
+    """But for exact features of the first degrees, which are the same."""
+    X, D = np.random.default_rng(0).normal(size=(5, 3 if exact else 16)), 64 + exact
+    Z, wider = (
+        draw(kernel, method, n_features=n, X=X, random_state=0)(X) for n in (D, 2 * D - exact)
     )
-    parts = 2 if form == "pair" else 1
-    few, many = (phi(X).reshape(9, parts, -1) for phi in (narrow, wide))
-    assert_close(2**0.5 * many[:, :, : few.shape[2]], few)
+    assert_close(wider[:, :exact], Z[:, :exact])
+    assert_close(wider[:, exact:D] * 2**0.5, Z[:, exact:])
 
 
 # ---- the radial law of every isotropic kernel
@@ -241,55 +238,25 @@ def test_maps_of_twice_the_width_hold_the_features_of_the_narrow_one(placement, 
 )
 @pytest.mark.parametrize("placement", [Orthogonal(), Fastfood(), Structured()], ids=repr)
 def test_lengths_of_frequencies_have_the_law_of_the_kernel(kernel, placement):
-    """Kolmogorov-Smirnov against independent draws of the measure itself; the alarm rate is 1e-6.
-
-    Planted fault: lengths of another kernel.
-    """
-    d, m = 32, 6000
+    """Kolmogorov-Smirnov against draws of the measure; the planted fault is another kernel's."""
     rng = np.random.default_rng(0)
-
-    def lengths(other):
-        W = placement.place(other.spectral_measure(d), m, rng)
-        return np.linalg.norm(W, axis=0)
-
-    expected = np.linalg.norm(kernel.spectral_measure(d).sample(rng, m), axis=1)
-    assert ks_2samp(lengths(kernel), expected).pvalue > 1e-6 / 15
-    assert ks_2samp(lengths(Matern(2.0)), expected).pvalue < 1e-6 / 15
+    lengths, fault = (
+        np.linalg.norm(placement.place(k.spectral_measure(32), 6000, rng), axis=0)
+        for k in (kernel, Matern(2.0))
+    )
+    expected = np.linalg.norm(kernel.spectral_measure(32).sample(rng, 6000), axis=1)
+    assert ks_2samp(fault, expected).pvalue < ALARM / 15 < ks_2samp(lengths, expected).pvalue
 
 
 # ---- sequences
 
 
-SEVERAL = SpectralMixture(
-    weights=(1.0, 0.5), means=((0.0, 1.0, 0.2),) * 2, scales=((0.1,) * 3, (0.3,) * 3)
-)
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("kernel", [Gaussian(), Laplace(3.0), SEVERAL], ids=repr)
-@pytest.mark.parametrize("sequence", ["sobol", "halton"])
-def test_low_discrepancy_points_are_unbiased(kernel, sequence):
-    """Of maps of 100 seeds; the planted fault is a kernel of 1.3 times the lengthscale."""
-    X = pairs_at(DISTANCES, 3)
-    asked = dict(n_features=64, n_inputs=3)
-    maps = (draw(kernel, Fourier(QMC(sequence)), **asked, random_state=s) for s in range(100))
-    Z = [phi(X) for phi in maps]
-    assert tolerance.bias(kernel(X), Z, 120) < 1 < tolerance.bias(kernel(1.3 * X), Z, 120)
-
-
-def test_sequences_are_named():
-    assert repr(QMC()) == "QMC()"
-    assert repr(QMC("halton")) == "QMC('halton')"
-    with pytest.raises(InvalidInput, match=r'sequence must be "sobol" or "halton"; got .niederr'):
-        QMC("niederreiter")
-
-
 def test_sobol_frequencies_are_spread_better_than_independent_ones():
     """Half of the frequencies are below the median of |ω|, but for one, in each coordinate."""
-    W = QMC().place(Gaussian().spectral_measure(5), 256, np.random.default_rng(0))
-    assert (np.abs((np.abs(W) < norm.ppf(0.75)).sum(axis=1) - 128) <= 1).all()
-    W = IID().place(Gaussian().spectral_measure(5), 256, np.random.default_rng(0))
-    assert (np.abs((np.abs(W) < norm.ppf(0.75)).sum(axis=1) - 128) > 1).any()
+    for placement, even in ((QMC(), True), (IID(), False)):
+        W = placement.place(Gaussian().spectral_measure(5), 256, np.random.default_rng(0))
+        off = np.abs((np.abs(W) < norm.ppf(0.75)).sum(axis=1) - 128)
+        assert (off <= 1).all() == even
 
 
 def relative_error(Z, K):
@@ -331,7 +298,6 @@ MAPS = {
     for placement in (Structured(), Fastfood())
     for form in ("pair", "phase")
 }
-every_map = pytest.mark.parametrize("phi", MAPS.values(), ids=MAPS)
 
 
 def fixed_rows(n, d=D_INPUTS, dtype=np.float64, seed=0):
@@ -340,26 +306,18 @@ def fixed_rows(n, d=D_INPUTS, dtype=np.float64, seed=0):
     return X
 
 
-def dense(phi):
-    """The same map by a product with its frequencies."""
-    if len(phi.phases):
-        return FourierPhaseMap(phi.kernel, phi.frequencies, phi.phases, phi.amplitude)
-    return FourierMap(phi.kernel, phi.frequencies, phi.amplitude)
-
-
 # ---- the map
 
 
-@every_map
+@pytest.mark.parametrize("phi", MAPS.values(), ids=MAPS)
 def test_transforms_give_the_features_of_the_frequencies(phi):
     assert type(phi) is StructuredMap
     assert phi.frequencies.shape == (D_INPUTS, phi.n_frequencies)
     assert phi.n_features == 300
-    X = fixed_rows(25)
-    assert_close(phi(X), dense(phi)(X), factor=8)
-    Z = phi(fixed_rows(25, dtype=np.float32))
-    assert Z.dtype == np.float32
-    assert_close(Z, phi(X), np.float32)
+    X, dense = fixed_rows(25), FourierMap(phi.kernel, phi.frequencies, phi.amplitude)
+    if len(phi.phases):
+        dense = FourierPhaseMap(phi.kernel, phi.frequencies, phi.phases, phi.amplitude)
+    assert_close(phi(X), dense(X), factor=8)
 
 
 def test_lengthscales_of_columns_scale_the_frequencies():
@@ -442,9 +400,8 @@ def test_rows_of_structured_blocks_are_orthogonal_and_differ():
 def test_fastfood_is_unbiased(kernel, d, form):
     """Of maps of 200 seeds; the planted fault is 1.3 times the lengthscale."""
     X = np.concatenate([np.zeros((1, d)), np.eye(d)[:1], fixed_rows(2, d) / d**0.5])
-    asked = dict(n_features=64, n_inputs=d)
-    maps = (draw(kernel, Fourier(Fastfood(), form), **asked, random_state=s) for s in range(200))
-    Z = [phi(X) for phi in maps]
+    ask = dict(n_features=64, n_inputs=d)
+    Z = [draw(kernel, Fourier(Fastfood(), form), **ask, random_state=s)(X) for s in range(200)]
     assert tolerance.bias(kernel(X), Z, 120) < 1 < tolerance.bias(kernel(1.3 * X), Z, 120)
 
 
@@ -462,9 +419,6 @@ def test_grids_are_exact_where_points_are_near(d, n_features, q):
     Z = phi(X)
     assert_close(Z @ Z.T, Gaussian(2.0)(X), factor=100)
     assert_close((Z * Z).sum(axis=1), np.ones(20))
-    assert_close(phi(torch.asarray(X)), Z)
-    assert_close(phi(X.astype(np.float32)), Z, np.float32)
-    assert_close(phi(scipy.sparse.csr_array(X)), Z)
 
 
 def test_grids_integrate_what_one_node_less_does_not():
@@ -477,18 +431,10 @@ def test_grids_integrate_what_one_node_less_does_not():
         assert_close(moments[:q_used], exact[:q_used])
 
 
-def test_grids_serve_sums_of_gaussians_and_refuse_others():
-    kernel = 2.0 * Gaussian((2.0, 3.0)) + Gaussian(4.0)
-    X = 0.3 * fixed_rows(10, 2)
+def test_grids_serve_sums_of_gaussians():
+    kernel, X = 2.0 * Gaussian((2.0, 3.0)) + Gaussian(4.0), 0.3 * fixed_rows(10, 2)
     Z = draw(kernel, Fourier(Grid()), n_features=400, X=X)(X)
     assert_close(Z @ Z.T, kernel(X), factor=100)
-    for other in (Matern(1.5), Laplace()):
-        with pytest.raises(UnsupportedKernel, match=r"Gaussian kernel.*Gauss-Hermite.*QMC"):
-            draw(other, Fourier(Grid()), n_features=64, n_inputs=2)
-    with pytest.raises(InvalidInput, match=r"at most 3 columns.*got 4\. Use Fourier\(QMC"):
-        draw(Gaussian(), Fourier(Grid()), n_features=64, n_inputs=4)
-    with pytest.raises(InvalidInput, match=r'Grid.* requires form="pair".*got .phase'):
-        Fourier(Grid(), "phase")
 
 
 # ---- complex features
@@ -515,20 +461,6 @@ def test_complex_features_are_the_pairs_as_one_number(placement, dtype):
             assert_close(np.from_dlpack(xp.imag(same)), Z.imag, dtype)
 
 
-def test_complex_features_are_refused_by_what_fits_with_the_name_that_serves():
-    X, y = fixed_rows(40, 3), fixed_rows(40, 1)[:, 0]
-    method = Fourier(IID(), "complex")
-    phi = draw(Gaussian(), method, n_features=8, X=X)
-    for consume in (
-        lambda: require_real(phi, "fit"),
-        lambda: require_real(draw(Gaussian() + Linear(), method, n_features=16, X=X), "fit"),
-        lambda: bo.KernelRidge(Gaussian(), method=method, n_features=8).fit(X, y),
-        lambda: bo.certify(phi, X, alpha=1.0),
-    ):
-        with pytest.raises(InvalidInput, match=r'requires real features.*form="pair"'):
-            consume()
-
-
 # ---- Fourier features by ridge leverage: unbiased, nearer at small penalties
 
 
@@ -549,14 +481,8 @@ def drawn(kernel, method, X, D=64, seed=0):
 CASES = [
     (Gaussian(0.3), bo.LeverageFourier(), 1),
     (Gaussian((0.7, 0.4)), bo.LeverageFourier(1e-6), 2),
-    (Gaussian(1.0), bo.LeverageFourier(1e-2), 4),
     (Matern(1.5, 0.5), bo.LeverageFourier(), 2),
-    (Laplace(1.0), bo.LeverageFourier(), 2),
-    (Exponential(2.0), bo.LeverageFourier(1e-3), 5),
-    (2.0 * Gaussian(0.5) + Linear() + 1.0, bo.LeverageFourier(), 2),
-    (Gaussian(1.0) * Matern(2.5, 1.0), bo.LeverageFourier(), 2),
 ]
-NAMES = [f"{kernel}-{method}-{d}" for kernel, method, d in CASES]
 
 
 def maps(kernel, method, d):
@@ -569,23 +495,12 @@ def bias(kernel, found, d):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("kernel", "method", "d"), CASES, ids=NAMES)
-def test_features_are_unbiased_and_say_so(kernel, method, d):
-    found = maps(kernel, method, d)
-    assert all(phi.unbiased and not phi.below_kernel for phi in found)
-    assert bias(kernel, found, d) < 1
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize(
-    "case", [CASES[0], CASES[1], CASES[3]], ids=lambda c: NAMES[CASES.index(c)]
-)
+@pytest.mark.parametrize("case", CASES, ids=repr)
 @pytest.mark.parametrize("power", [0.0, 0.5])
 def test_planted_weights_are_seen(case, power):
     """No weights, and their roots."""
     kernel, method, d = case
     found = maps(kernel, method, d)
-    assert all(type(phi) is LeverageFourierMap for phi in found)
     faults = [replace(p, weights=(32 * p.weights) ** power / 32) for p in found]
     assert bias(kernel, found, d) < 1 < bias(kernel, faults, d)
 
@@ -648,12 +563,6 @@ def named(pair):
 def drawn_sketch(pair, seed=0, n_features=D, X=None):
     X = rows(40) if X is None else X
     return draw(*pair, n_features=n_features, X=X, random_state=seed)
-
-
-@functools.cache
-def many(kernel, method, n_features=2 * D, seeds=SKETCH_SEEDS):
-    """Maps of many seeds."""
-    return [drawn_sketch((kernel, method), seed, n_features) for seed in range(seeds)]
 
 
 # ---- unbiased
@@ -751,15 +660,8 @@ VARIANCES = [
 def squared_errors(kernel, method, m):
     """(Z Zᵀ − K)² of one pair of rows, for many seeds."""
     K = float(kernel(PAIR)[0, 1])
-    return np.array(
-        [
-            (float(Z[0] @ Z[1]) - K) ** 2
-            for Z in (
-                draw(kernel, method, n_features=m, n_inputs=4, random_state=s)(PAIR)
-                for s in range(MANY)
-            )
-        ]
-    )
+    maps = (draw(kernel, method, n_features=m, n_inputs=4, random_state=s) for s in range(MANY))
+    return np.array([(float(Z[0] @ Z[1]) - K) ** 2 for Z in (phi(PAIR) for phi in maps)])
 
 
 def excess(squares, variance):
@@ -785,23 +687,17 @@ def test_planted_fault_variance_of_independent_pairs_is_not_that_of_balanced_one
 # ---- planted faults
 
 
-def replaced(phi, **changes):
-    """The map with other fields."""
-    fields = {name: getattr(phi, name) for name in phi.__dataclass_fields__}
-    return type(phi)(**(fields | changes))
-
-
 @pytest.mark.statistical
 @pytest.mark.parametrize("method", [Maclaurin(), TensorSketch(), PolySketch()], ids=repr)
 def test_planted_fault_missing_factorials_are_seen(method):
     """Derivatives at zero for coefficients: n! too much for degree n."""
     kernel = DotExponential(scale=0.5)
-    maps = many(kernel, method)
+    maps = [drawn_sketch((kernel, method), seed, 2 * D) for seed in range(SKETCH_SEEDS)]
 
     def fault(phi):
         n = phi.weights.degrees
         logs = phi.weights.logs + 0.5 * gammaln(n + 1.0)
-        return replaced(phi, weights=Weights(n, logs, False))
+        return replace(phi, weights=Weights(n, logs, False))
 
     assert bias_sketch(kernel, maps) < 1 < bias_sketch(kernel, [fault(phi) for phi in maps])
 
@@ -809,35 +705,24 @@ def test_planted_fault_missing_factorials_are_seen(method):
 @pytest.mark.statistical
 def test_planted_fault_series_cut_at_the_width_is_seen():
     """Without the worth of drawn degrees, what stands for the rest counts once for one of them."""
-    kernel, method = DotExponential(), Maclaurin(radius=1.5)
-    maps = [
-        draw(kernel, method, n_features=48, n_inputs=3, random_state=s) for s in range(SKETCH_SEEDS)
-    ]
-    faults = []
+    kernel, faults, ask = DotExponential(), [], dict(n_features=48, n_inputs=3)
+    maps = [draw(kernel, Maclaurin(radius=1.5), random_state=s, **ask) for s in range(SKETCH_SEEDS)]
     for phi in maps:
-        low = phi.weights.degrees <= 2
-        logs = np.where(low, phi.weights.logs, -np.inf)
-        faults.append(replaced(phi, weights=Weights(phi.weights.degrees, logs, False)))
+        logs = np.where(phi.weights.degrees <= 2, phi.weights.logs, -np.inf)
+        faults.append(replace(phi, weights=Weights(phi.weights.degrees, logs, False)))
     X = np.array([[1.2, 0.5, 0.0], [1.0, 0.8, 0.3]])
-
-    def z(group):
-        T = np.array([float(Z[0] @ Z[1]) for Z in (phi(X) for phi in group)])
-        return abs(T.mean() - float(kernel(X)[0, 1])) / (T.std(ddof=1) / len(T) ** 0.5)
-
-    bar = student.isf(ALARM / 2, SKETCH_SEEDS - 1)
-    assert z(maps) < bar < z(faults)
+    found, fault = (tolerance.bias(kernel(X), [phi(X) for phi in p], 4) for p in (maps, faults))
+    assert found < 1 < fault
 
 
 # ---- what the maps say of themselves
 
 
-WIDE = [p for p in SKETCHED if "inner=2" not in repr(p[1]) and "inner=4" not in repr(p[1])]
-
-
-@pytest.mark.parametrize("pair", [p for p in WIDE if p[0] != POWERS[7]], ids=named)
+@pytest.mark.parametrize("pair", [p for p in SKETCHED if p[0] != POWERS[7]], ids=named)
 def test_every_feature_asked_for_is_there_where_no_sketch_is_exact(pair):
     X = np.random.default_rng(0).normal(size=(30, 40)) / 6
-    assert draw(*pair, n_features=96, X=X, random_state=0).n_features == 96
+    if "inner=2" not in repr(pair[1]) and "inner=4" not in repr(pair[1]):
+        assert draw(*pair, n_features=96, X=X, random_state=0).n_features == 96
 
 
 def test_linear_term_is_exact_where_it_pays():
@@ -848,21 +733,6 @@ def test_linear_term_is_exact_where_it_pays():
     assert list(short.exact.degrees) == [0, 1]
     assert list(long.exact.degrees) == [0]
     assert_close(short(X)[:, 1:4], X)
-
-
-def test_wider_maclaurin_maps_begin_with_the_narrower_one():
-    X, kernel = rows(20), DotExponential(scale=0.5)
-    Z = draw(kernel, Maclaurin(), n_features=54, X=X, random_state=0)(X)
-    wider = draw(kernel, Maclaurin(), n_features=104, X=X, random_state=0)(X)
-    assert_close(wider[:, :4], Z[:, :4])
-    assert_close(wider[:, 4:54] * 2**0.5, Z[:, 4:])
-
-
-def test_wider_sketches_of_one_power_begin_with_the_narrower_one():
-    X, kernel = np.random.default_rng(0).normal(size=(5, 16)), Polynomial(2, 0.0)
-    Z = draw(kernel, PolySketch(inner=64), n_features=64, X=X, random_state=0)(X)
-    wider = draw(kernel, PolySketch(inner=64), n_features=128, X=X, random_state=0)(X)
-    assert_close(wider[:, :64] * 2**0.5, Z)
 
 
 @pytest.mark.parametrize("method", [TensorSketch(), PolySketch()], ids=repr)
@@ -995,17 +865,15 @@ def test_hashed_leaf_is_an_osnap_matrix():
     """Two routes: the sparse product and a loop; s different rows for each column."""
     X = np.random.default_rng(1).normal(size=(3, 40))
     phi = draw(Polynomial(2, 0.0), PolySketch(inner=16), n_features=64, X=X, random_state=0)
-    leaves = [step for step in phi.steps if isinstance(step, Hashed)]
-    assert len(leaves) == 2
-    assert not (leaves[0].rows == leaves[1].rows).all()
+    first, second = leaves = [step for step in phi.steps if isinstance(step, Hashed)]
+    assert not (first.rows == second.rows).all()
     for leaf in leaves:
         assert all(len(set(rows)) == 4 for rows in leaf.rows.tolist())
         slow = np.zeros((3, 16))
         for i, (chosen, signs) in enumerate(zip(leaf.rows, leaf.signs, strict=True)):
             for r, sign in zip(chosen, signs, strict=True):
                 slow[:, r] += sign * X[:, i] / 2
-        H = scipy.linalg.hadamard(16)
-        assert_close(leaf.of(X, []), slow @ H, factor=4)
+        assert_close(leaf.of(X, []), slow @ hadamard(16), factor=4)
 
 
 # ---- Positive features: by quadrature
@@ -1033,11 +901,7 @@ def test_positive_features_of_long_rows_are_finite_where_their_factors_are_not()
     """e^{ω·x} overflows and e^{−|x|²} underflows; their product is a number."""
     x = np.full((1, 1), 40.0)
     phi = PositiveMap(Gaussian(), np.array([[40.0]]), np.ones(1), 1.0, "plain")
-    assert phi(x)[0, 0] == 1.0
-    assert phi(x.astype(np.float32))[0, 0] == 1.0
-    assert math.exp(-(40.0**2)) == 0.0
-    with pytest.raises(OverflowError):
-        math.exp(40.0**2)
+    assert phi(x)[0, 0] == phi(x.astype(np.float32))[0, 0] == 1.0
 
 
 # ---- degrees
@@ -1047,16 +911,15 @@ def test_positive_features_of_long_rows_are_finite_where_their_factors_are_not()
 def test_shares_use_what_there_is_and_stand_for_every_degree(D):
     """Expected worth of each degree is one: core degrees once, others p times 1/p."""
     law = energies(ExponentialSeries(), np.array([2.0]))
-    got = [shares(law, lambda _: np.inf, D, np.random.default_rng(seed)) for seed in range(400)]
-    assert all(sum(s.widths) == D for s in got)
     worth = np.zeros(len(law))
-    for s in got:
+    for seed in range(400):
+        s = shares(law, lambda _: np.inf, D, np.random.default_rng(seed))
+        assert sum(s.widths) == D
         for n, p in zip(s.degrees, s.probabilities, strict=True):
-            worth[n] += 1 / p / len(got)
-    core = [n for n in range(len(law)) if law[n] * D >= 1]
-    assert_close(worth[core], np.ones(len(core)))
-    rest = np.delete(law, core)
-    assert_close(np.delete(law * worth, core).sum(), rest.sum())  # wₙ/pₙ is the same for all
+            worth[n] += 1 / p / 400
+    core = law * D >= 1
+    assert_close(worth[core], np.ones(core.sum()))
+    assert_close((law * worth)[~core].sum(), law[~core].sum())  # wₙ/pₙ is the same for all
 
 
 @pytest.mark.parametrize("n", [1, 2, 50, 1300])
@@ -1088,20 +951,13 @@ def test_published_maclaurin_draws_degrees_geometrically():
 
 
 def test_weights_are_powers_of_the_length_in_one_exponent():
-    weights = Weights(np.array([0, 3, 400]), np.log([2.0, 1.0, 1e-300]), True)
+    terms = ((2.0, 0), (1.0, 3), (1e-300, 400))
+    weights = Weights(np.array([0, 3, 400]), np.log([w for w, _ in terms]), True)
     lengths = np.array([1e-30, 1.0, 30.0])
-    slow = [
-        [
-            float(w * mpmath.mpf(r) ** n * mpmath.exp(-(mpmath.mpf(r) ** 2) / 2))
-            for w, n in ((2.0, 0), (1.0, 3), (1e-300, 400))
-        ]
-        for r in lengths.tolist()
-    ]
-    assert_close(
-        weights.at(lengths, like=lengths) / np.maximum(slow, 1e-320),
-        np.array(slow) / np.maximum(slow, 1e-320),
-        factor=1000,
-    )
+    power = lambda r, n: mpmath.mpf(r) ** n * mpmath.exp(-(mpmath.mpf(r) ** 2) / 2)
+    slow = np.array([[float(w * power(r, n)) for w, n in terms] for r in lengths.tolist()])
+    scale = np.maximum(slow, 1e-320)
+    assert_close(weights.at(lengths, like=lengths) / scale, slow / scale, factor=1000)
 
 
 # ---- laws of the random features of angle kernels: signs, ReLU layers, networks
@@ -1120,24 +976,16 @@ def drawn_network(pair, seed=0, n_features=D_NETWORK, n_inputs=N_COLUMNS):
 # ---- unbiased
 
 
-SEEDS_NETWORK = 160
-COMPARISONS_NETWORK = 10 * len(NETWORKS)
-
-
-def bias_network(kernel, maps):
-    X = rows(5, seed=3)[:4]
-    return tolerance.bias(kernel(X), [phi(X) for phi in maps], COMPARISONS_NETWORK)
-
-
 @pytest.mark.statistical
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("split", [True, False])
 def test_planted_fault_lengths_of_directions_are_seen(order, split):
     """Gaussian ω where the factors d and d(d + 2) expect unit directions, one tenth too long."""
-    pair = (ArcCosine(order), ReLU(order, IID(), split))
-    maps = [drawn_network(pair, seed, 400) for seed in range(SEEDS_NETWORK)]
+    kernel, X = ArcCosine(order), rows(5, seed=3)[:4]
+    maps = [drawn_network((kernel, ReLU(order, IID(), split)), seed, 400) for seed in range(160)]
     faults = [ReLUMap(p.kernel, 1.1 * p.directions, p.order, p.split) for p in maps]
-    assert bias_network(pair[0], maps) < 1 < bias_network(pair[0], faults)
+    found, fault = (tolerance.bias(kernel(X), [phi(X) for phi in p], 160) for p in (maps, faults))
+    assert found < 1 < fault
 
 
 @pytest.mark.parametrize("pair", DEEP, ids=repr)
@@ -1270,53 +1118,19 @@ def test_directions_of_layers_are_orthogonal_in_blocks_and_of_length_one(kind):
         below += W.shape[1]
 
 
-def test_exact_parts_are_split_off_where_they_are_half_of_the_features_at_most():
-    for d, exact, method, kernel in (
-        (5, 5, ReLU(1), ArcCosine(1)),
-        (5, 1, ReLU(0), ArcCosine(0)),
-        (5, 15, ReLU(2), ArcCosine(2)),
-    ):
-        for width, split in ((2 * exact, True), (2 * exact - 1, False)):
-            phi = draw(kernel, method, n_features=width, n_inputs=d, random_state=0)
-            assert phi.n_features == width
-            found = isinstance(phi, NeuralMap) if kernel == NNGP(1) else phi.split
-            assert found is split
-
-
-def test_the_fewest_features_of_each_form_are_drawn():
-    """One for each part of a layer beside the exact ones; two where steps are sketched."""
-    for kernel, method, fewest in (
-        (NeuralTangent(1), NeuralTangentFeatures(), 5),
-        (NNGP(1), NeuralTangentFeatures(), 4),
-        (ArcCosine(1), ReLU(1, split=True), 4),
-    ):
-        assert drawn_network((kernel, method), n_features=fewest).n_features == fewest
-        with pytest.raises(InvalidInput):
-            drawn_network((kernel, method), n_features=fewest - 1)
+@pytest.mark.parametrize(("order", "exact"), [(0, 1), (1, 5), (2, 15)])
+def test_exact_parts_are_split_off_where_they_are_half_of_the_features_at_most(order, exact):
+    for width, split in ((2 * exact, True), (2 * exact - 1, False)):
+        phi = draw(ArcCosine(order), ReLU(order), n_features=width, n_inputs=5, random_state=0)
+        assert (phi.n_features, phi.split) == (width, split)
 
 
 @every_map_network
 def test_features_are_those_of_the_slow_twin(pair):
     phi, X = drawn_network(pair), rows(7)
-    Z = phi(X)
-    twin = {
-        SignMap: twin_of_sign,
-        ReLUMap: twin_of_relu,
-        NeuralMap: twin_of_network,
-    }[type(phi)]
+    twin = {SignMap: twin_of_sign, ReLUMap: twin_of_relu, NeuralMap: twin_of_network}[type(phi)]
     slow = np.array([twin(phi, x) for x in X])
-    assert_close(Z[:, -slow.shape[1] :], slow)
-
-
-@pytest.mark.parametrize("placement", [IID(), Orthogonal()], ids=repr)
-@pytest.mark.parametrize("order", [None, 0, 1, 2])
-def test_twice_the_width_keeps_the_directions(placement, order):
-    kernel = Angular() if order is None else ArcCosine(order)
-    method = Sign(placement) if order is None else ReLU(order, placement, split=False)
-    narrow, wide = (
-        drawn_network((kernel, method), 0, width) for width in (D_NETWORK, 2 * D_NETWORK)
-    )
-    assert_close(wide.directions[:, :D_NETWORK], narrow.directions)
+    assert_close(phi(X)[:, -slow.shape[1] :], slow)
 
 
 @every_map_network
@@ -1331,77 +1145,3 @@ def test_lengths_act_as_in_the_kernel(pair):
     exact = (ArcCosine(0), ReLU(0, IID(), split=False)) != pair
     assert_close((Z @ Z.T)[3], kernel(X)[3] if exact else Z @ Z[3])
     assert_close(Z[3] @ Z[3], kernel(X)[3, 3])
-
-
-# ---- refusals
-
-
-def kind_of(value):
-    return value if isinstance(value, str) else type(value).__name__
-
-
-SKETCHES = (Maclaurin(), TensorSketch(), PolySketch())
-DIVERGENT = DotProduct(LogDerivatives(lambda n: np.vectorize(math.lgamma)(n + 1.0)))
-#: Kernel, method, words of the refusal, and what is asked for beside five features of three columns.
-REFUSED = [
-    *((Matern(1.5), m, rf"{type(m).__name__} requires .* Nystrom\(...\) every") for m in SKETCHES),
-    *((DotExponential(), m, r"no rows. Pass X=..., or the method's radius") for m in SKETCHES),
-    (Polynomial(2), Positive(), r"DotExponential or Gaussian.*PolySketch"),
-    (Gaussian(), Positive(), "requires an even number of features"),
-    (DIVERGENT, Maclaurin(radius=1.5), "must converge"),
-    (DotProduct(Coefficients((0.0, 0.0))), Maclaurin(radius=1.5), "must have a term above zero"),
-    (Gaussian(), Sign(), r"Sign requires Angular\(\).*Nystrom"),
-    (Gaussian(), ReLU(), r"ReLU\(1\) requires ArcCosine\(1\).*Nystrom"),
-    (ArcCosine(2), ReLU(1), r"ReLU\(1\) requires ArcCosine\(1\).*order=2"),
-    (Angular(), NeuralTangentFeatures(), r"NeuralTangentFeatures requires Neu.* or NNGP.*Nystrom"),
-    (ArcCosine(2), ReLU(2, split=True), r"more than the 6 features.*got 5.*split"),
-    (NeuralTangent(9), NeuralTangentFeatures(), r"too few features.*more"),
-    (
-        Gaussian(),
-        bo.LeverageFourier(),
-        "requires an even number of features, .*got 5. Ask for one more",
-    ),
-]
-
-
-@pytest.mark.parametrize(("kernel", "method", "message"), REFUSED, ids=kind_of)
-def test_what_cannot_be_drawn_is_refused_in_a_sentence(kernel, method, message):
-    with pytest.raises((InvalidInput, UnsupportedKernel), match=message):
-        draw(kernel, method, n_features=5, n_inputs=3)
-
-
-def test_leverage_needs_rows_and_a_kernel_of_differences():
-    with pytest.raises(InvalidInput, match="LeverageFourier takes rows to measure leverage on"):
-        draw(Gaussian(), bo.LeverageFourier(), n_features=8, n_inputs=2)
-    message = "LeverageFourier requires a kernel of x − y, or sums and products of such"
-    with pytest.raises(UnsupportedKernel, match=message):
-        draw_map(bo.LeverageFourier(), Polynomial(2), Request(30, 8, 0, X=cube(9, 30)))
-
-
-@pytest.mark.parametrize("method", SKETCHES, ids=repr)
-def test_degrees_of_a_series_are_weighed_at_a_radius_and_one_power_needs_none(method):
-    same = type(method)(radius=1.0)
-    assert draw(DotExponential(), same, n_features=16, n_inputs=3, random_state=0).n_features == 16
-    assert draw(Polynomial(2, 0.0), method, n_features=8, n_inputs=3).n_features <= 8
-
-
-@pytest.mark.parametrize(
-    ("kind", "arguments", "message"),
-    [
-        (Maclaurin, ("all",), "Maclaurin: degrees must be one of"),
-        (TensorSketch, (0.0,), "TensorSketch: radius must be a positive"),
-        (PolySketch, ("random",), "PolySketch: pairs must be one of"),
-        (PolySketch, ("balanced", 0), "PolySketch: inner must be an integer, 1 or above"),
-        (PolySketch, ("balanced", 16, 0), "PolySketch: nonzeros must be an integer, 1 or above"),
-        (Positive, ("iid",), "Positive: placement must be Orthogonal"),
-        (Positive, (IID(), "both"), "Positive: form must be one of"),
-        (bo.LeverageFourier, (0.0,), "LeverageFourier: penalty must be"),
-        (ReLU, (3,), "ReLU: order must be 0, 1 or 2; got 3"),
-        (ReLU, (1, "iid"), r"ReLU: placement must be IID\(\).*got 'iid'"),
-        (ReLU, (1, IID(), 3), "ReLU: split must be True, False or None; got 3"),
-        (Sign, ("iid",), r"Sign: placement must be IID\(\).*got 'iid'"),
-    ],
-)
-def test_arguments_of_the_methods_are_checked(kind, arguments, message):
-    with pytest.raises((InvalidInput, InvalidType), match=message):
-        kind(*arguments)

@@ -1,7 +1,6 @@
 """Laws of radial kernels and their maps: Gegenbauer features and spherical harmonics."""
 
 import math
-import tracemalloc
 import warnings
 from dataclasses import replace
 
@@ -9,13 +8,11 @@ import numpy as np
 import pytest
 import tolerance
 from gallery import GEGENBAUER, OTHERS, ROTATION_INVARIANT, SERIES, STATIONARY, rows
-from inside import HAVE_NATIVE, in_pure_python
 from naive import n_harmonics
 from scipy.special import gammainc, gammaincinv, gammaln, ive
 from tolerance import assert_close
 
-import bochner as bo
-from bochner.errors import FeatureWarning, InvalidInput, UnsupportedKernel
+from bochner.errors import FeatureWarning, UnsupportedKernel
 from bochner.features import Gegenbauer, MercerHarmonic, draw
 from bochner.features.mercer.harmonic import MercerHarmonicMap
 from bochner.features.random.gegenbauer import draw_directions
@@ -27,9 +24,7 @@ from bochner.kernels import (
     DotProduct,
     Gaussian,
     GeneralizedZonal,
-    Laplace,
     Linear,
-    LogDerivatives,
     Matern,
     Monomials,
     NeuralTangent,
@@ -50,12 +45,6 @@ def named(pair):
 
 
 every_map = pytest.mark.parametrize("pair", GEGENBAUER, ids=named)
-KINDS = [
-    (Gaussian((0.5, 1.0, 3.0)), Gegenbauer("monomial")),
-    (Polynomial(3, scale=0.2), Gegenbauer("monomial", order=2)),
-    (NeuralTangent(2), Gegenbauer()),
-    (Matern(1.5), Gegenbauer()),
-]
 
 
 def drawn(pair, seed=0, n_features=D, X=None):
@@ -148,23 +137,12 @@ def test_of_enough_orders_the_cut_kernel_is_the_kernel(kernel, d, radial):
 
 
 @pytest.mark.parametrize("kernel", [*SMOOTH, NeuralTangent(2), ArcCosine(1)], ids=repr)
-@pytest.mark.parametrize(
-    "method",
-    [
-        Gegenbauer("monomial"),
-        Gegenbauer(),
-    ],
-    ids=repr,
-)
+@pytest.mark.parametrize("method", [Gegenbauer("monomial"), Gegenbauer()], ids=repr)
 def test_of_one_column_nothing_is_random_and_nothing_is_left_out(kernel, method):
     """e^{xy} = cosh + sinh: both directions, and as many orders as the rows are long."""
     X = np.random.default_rng(0).standard_normal((100, 1))
-    phi = draw(kernel, method, n_features=256, X=X, random_state=0)
-    Z, K = phi(X), kernel(X)
+    Z, K = draw(kernel, method, n_features=256, X=X, random_state=0)(X), kernel(X)
     assert np.abs(Z @ Z.T - K).max() < 1e-9 * np.abs(K).max()
-    model = bo.KernelRidge(kernel, method=method, n_features=256, random_state=0)
-    if kernel in SMOOTH[:4]:
-        assert model.fit(X, np.sin(2 * X[:, 0])).score(X, np.sin(2 * X[:, 0])) > 0.9999
 
 
 @pytest.mark.parametrize("D", [480, 2000])
@@ -187,10 +165,8 @@ def test_defaults_that_leave_out_much_say_so():
     X = np.random.default_rng(0).standard_normal((100, 5))
     with pytest.warns(FeatureWarning, match=r"leave out \d+ % of k\(x, x\) in the mean"):
         phi = draw(Gaussian(), Gegenbauer(), n_features=256, X=X, random_state=0)
-    share = phi.left_out(X).sum() / 100
-    _, r = angles(phi, X)
     assert_close(phi.left_out(X), np.diag(Gaussian()(X) - cut_kernel(phi, X)), factor=10)
-    assert share > 0.01
+    assert phi.left_out(X).mean() > 0.01
     with warnings.catch_warnings():
         warnings.simplefilter("error", FeatureWarning)
         draw(Gaussian(), Gegenbauer(), n_features=256, X=sphere(100, 2.0), random_state=0)
@@ -235,26 +211,15 @@ def test_planted_faults_of_the_radial_functions_are_seen(fault):
 # ---- variance
 
 
-def squared_error(method, m, X, K, seeds):
-    """Mean squared error of the entries beside the diagonal, over maps and pairs."""
-    off = ~np.eye(len(X), dtype=bool)
-    maps = many((Gaussian(), method), seeds, m, X)
-    return np.array([((phi(X) @ phi(X).T - K)[off] ** 2).mean() for phi in maps])
-
-
 @pytest.mark.statistical
 def test_on_the_sphere_the_variance_is_that_of_the_formula():
-    """(1 − Σ c_l²/α_l)/D for pairs uniform on the sphere, whatever the signs of the degrees.
-
-    Means of 60 maps with spread s: five standard errors, and the same again for a finite sample
-    of rows.
-    """
-    X = sphere(400, 1.5, seed=2)
-    plain = drawn((Gaussian(), Gegenbauer(degree=12)), 0, 64, X)
-    c = plain.radial(np.array([1.5]))[0] ** 2
-    expected = (c.sum() ** 2 - (c**2 / (2 * plain.radial.degrees + 1)).sum()) / 64
-    K = cut_kernel(plain, X)
-    errors = squared_error(Gegenbauer(degree=12), 64, X, K, 60)
+    """(1 − Σ c_l²/α_l)/D for pairs uniform on the sphere; ten standard errors of 60 maps."""
+    X, off = sphere(400, 1.5, seed=2), ~np.eye(400, dtype=bool)
+    maps = many((Gaussian(), Gegenbauer(degree=12)), 60, 64, X)
+    c = maps[0].radial(np.array([1.5]))[0] ** 2
+    expected = (c.sum() ** 2 - (c**2 / (2 * maps[0].radial.degrees + 1)).sum()) / 64
+    K = cut_kernel(maps[0], X)
+    errors = np.array([((phi(X) @ phi(X).T - K)[off] ** 2).mean() for phi in maps])
     allowed = 10 * errors.std() / 60**0.5
     assert allowed < 0.6 * expected
     assert abs(errors.mean() - expected) < allowed
@@ -270,13 +235,9 @@ def test_directions_are_unit_and_even():
 
 
 def test_a_wider_map_holds_the_directions_of_the_narrow_one():
-    method = Gegenbauer("monomial", order=2, degree=5)
-    narrow, wide = (
-        draw(Gaussian(), method, n_features=D, n_inputs=3, random_state=0) for D in (32, 64)
-    )
-    assert (wide.directions[:, :16] == narrow.directions).all()
-    X = rows(9)
-    assert_close(2**0.5 * wide(X)[:, :16], narrow(X)[:, :16])
+    method, X = Gegenbauer("monomial", order=2, degree=5), rows(9)
+    narrow, wide = (drawn((Gaussian(), method), 0, D)(X).reshape(9, 2, -1) for D in (32, 64))
+    assert_close(2**0.5 * wide[:, :, :16], narrow)
 
 
 @pytest.mark.parametrize("kernel", [Gaussian(), Matern(1.5)], ids=repr)
@@ -305,59 +266,6 @@ def test_a_row_of_zeros_has_degree_zero_alone():
     assert_close(phi(X)[3], np.repeat([m**-0.5, 0.0], m))
 
 
-# ---- refusals
-
-
-def refused(kernel, method, **options):
-    options = {"n_features": 32, "n_inputs": 3, "random_state": 0} | options
-    return draw(kernel, method, **options)
-
-
-def test_what_cannot_be_served_is_refused_with_names():
-    with pytest.raises(UnsupportedKernel, match=r"Gegenbauer requires a rotation-invariant"):
-        refused(Laplace(), Gegenbauer())
-    with pytest.raises(UnsupportedKernel, match=r"requires a kernel of ⟨x, y⟩"):
-        refused(Matern(1.5), Gegenbauer("monomial"), X=rows(20))
-    with pytest.raises(InvalidInput, match=r"Gegenbauer chooses order and degree"):
-        refused(Gaussian(), Gegenbauer())
-    with pytest.raises(InvalidInput, match=r"n_features must be at least the 3 of one"):
-        refused(Gaussian(), Gegenbauer("monomial", order=3, degree=2), n_features=2)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"radial": "best"},
-        {"order": 0},
-        {"degree": -1},
-    ],
-)
-def test_arguments_of_the_method_are_checked(options):
-    with pytest.raises(InvalidInput, match=r"Gegenbauer: \w+ must be"):
-        Gegenbauer(**options)
-
-
-def test_memory_of_many_orders_is_that_of_the_functions_of_the_rows():
-    """Rows times orders times degrees, 3 MB; a matrix of functions by orders by degrees is 1.6 GB."""
-    X = sphere(20, 2.0)
-    phi = draw(Gaussian(), Gegenbauer("monomial", 100, 200), n_features=100, X=X, random_state=0)
-    tracemalloc.start()
-    phi(X)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 1 << 26
-
-
-@pytest.mark.skipif(not HAVE_NATIVE, reason="there is one way only")
-def test_the_compiled_features_are_those_of_the_twin(monkeypatch):
-    X = rows(300)
-    maps = [drawn(pair, X=X) for pair in KINDS]
-    compiled = [phi(X) for phi in maps]
-    in_pure_python(monkeypatch)
-    for phi, Z in zip(maps, compiled, strict=True):
-        assert_close(phi(X), Z, factor=4)
-
-
 # ---- functions of one's own
 
 
@@ -369,29 +277,14 @@ def steep(t):
 OWN = GeneralizedZonal((steep, Monomials((1.0, 0.2), (1, 3)), lambda t: np.sin(30.0 * t)))
 
 
-def biased(phi, kernel, X, count=400):
-    """Largest error of a mean over directions in its bars; above one alarms with chance 1e-6."""
-    streams = (np.random.default_rng(seed) for seed in range(count))
-    m = phi.directions.shape[1]
-    maps = [replace(phi, directions=draw_directions(3, m, s)) for s in streams]
-    return tolerance.bias(kernel(X), [phi(X) for phi in maps], comparisons=len(X) ** 2)
-
-
-@pytest.mark.parametrize(
-    "method",
-    [
-        Gegenbauer("monomial"),
-        Gegenbauer(),
-    ],
-    ids=repr,
-)
+@pytest.mark.statistical
+@pytest.mark.parametrize("method", [Gegenbauer("monomial"), Gegenbauer()], ids=repr)
 def test_features_of_functions_of_ones_own_are_unbiased(method):
     """Definition 8 with h_l as given; rows to come have radii that the map has not seen."""
-    X = rows(12, seed=8)
-    phi = drawn((OWN, method))
-    assert phi.unbiased
-    assert phi.left_out(X).max() == 0
-    assert biased(phi, OWN, X) < 1
+    X, maps = rows(12, seed=8), many((OWN, method), 400)
+    assert maps[0].unbiased
+    assert maps[0].left_out(X).max() == 0
+    assert bias(OWN(X), maps, X) < 1
 
 
 def test_functions_of_ones_own_term_by_term():
@@ -506,14 +399,6 @@ def test_rows_on_a_sphere_are_recognised(radius):
     assert len(single.radial.nodes) == 1
 
 
-def test_the_error_is_near_the_best_of_its_width():
-    X = rows(1000, seed=1)
-    K = Gaussian()(X)
-    best = np.sqrt((np.linalg.eigvalsh(K)[:-128] ** 2).sum())
-    Z = drawn_mercer(Gaussian(), 128, X=X)(X)
-    assert np.linalg.norm(K - Z @ Z.T) < 6 * best
-
-
 # ---- width, order, special cases
 
 
@@ -538,12 +423,12 @@ def test_features_come_in_the_order_of_their_energy(kernel):
 @pytest.mark.parametrize(
     ("kernel", "share"),
     [(Gaussian(0.7), 1e-5), (DotExponential(), 1e-5), (Matern(1.5), 0.03), (NeuralTangent(), 0.03)],
+    ids=repr,
 )
 def test_lines_and_planes(kernel, share, d):
     """Smooth kernels are met; of the others a share is left, as their series fall slowly."""
     X, Y = rows(80)[:, :d], 0.6 * rows(30, seed=4)[:, :d]
-    phi = drawn_mercer(kernel, 300, X=X)
-    K = kernel(Y)
+    phi, K = drawn_mercer(kernel, 300, X=X), kernel(Y)
     E = K - phi(Y) @ phi(Y).T
     assert np.abs(E).max() < share * K.max()
     assert np.linalg.eigvalsh(E)[0] > -1e-3 * float(phi.residual(Y).mean()) - 1e-8 * np.trace(K)
@@ -609,39 +494,22 @@ def test_rows_too_far_apart_for_the_kernel_are_told_soon(monkeypatch):
     assert max(seen) == 255
 
 
-def test_kernels_that_are_not_rotation_invariant_are_refused_with_names():
-    with pytest.raises(UnsupportedKernel, match=r"MercerHarmonic requires a rotation-invariant"):
-        drawn_mercer(Laplace())
-
-
-def test_radii_must_be_known():
-    with pytest.raises(InvalidInput, match=r"MercerHarmonic takes its radial functions.*radius="):
-        draw(Gaussian(), MercerHarmonic(), n_features=8, n_inputs=3)
+def test_a_homogeneous_kernel_needs_no_radii():
     phi = draw(NeuralTangent(), MercerHarmonic(), n_features=8, n_inputs=3)
     assert phi(rows(4)).shape == (4, 8)
 
 
-@pytest.mark.parametrize("options", [{"nodes": 0}, {"radius": 0.0}, {"radius": -1.0}])
-def test_arguments_of_harmonics_are_checked(options):
-    with pytest.raises(InvalidInput, match=r"MercerHarmonic: (nodes|radius) must be"):
-        MercerHarmonic(**options)
-
-
 def test_rows_far_away_do_not_lie_on_a_sphere_about_zero():
     """10⁸ away all radii are equal to rounding; harmonics about zero would have to be of 10⁸."""
-    X = np.random.default_rng(0).standard_normal((300, 3))
-    near = draw(Gaussian(2.0), MercerHarmonic(), n_features=100, X=X, random_state=0)
-    far = draw(Gaussian(2.0), MercerHarmonic(), n_features=100, X=X + 1e8, random_state=0)
+    X, K = rows(300), Gaussian(2.0)(rows(300))
+    near, far = (drawn_mercer(Gaussian(2.0), 100, X=X + shift) for shift in (0, 1e8))
     np.testing.assert_allclose(far.polar.centre, X.mean(axis=0) + 1e8, rtol=1e-14)
-    worst = [
-        np.abs(phi(A) @ phi(A).T - Gaussian(2.0)(X)).max() for phi, A in ((near, X), (far, X + 1e8))
-    ]
+    worst = [np.abs(p(A) @ p(A).T - K).max() for p, A in ((near, X), (far, X + 1e8))]
     assert worst[1] < 1.01 * worst[0] + 1e-6  # the rows themselves are rounded to 1e-8
-    on_sphere = X / np.linalg.norm(X, axis=1, keepdims=True)
+    on_sphere = sphere(300, 1.0)
     small_cap = on_sphere[on_sphere[:, 0] > 0.95]
     for S in (on_sphere, small_cap, small_cap.astype(np.float32)):
-        phi = draw(Gaussian(2.0), MercerHarmonic(), n_features=100, X=S, random_state=0)
-        assert (phi.polar.centre == 0).all()
+        assert (drawn_mercer(Gaussian(2.0), 100, X=S).polar.centre == 0).all()
 
 
 # ---- how far degrees are sought
@@ -792,22 +660,6 @@ def test_degrees_that_parity_forbids_are_none_however_high(kernel, absent, d):
     assert (found[~forbidden & (degrees <= 30)] > 0).all()
 
 
-def test_planted_fault_a_forgotten_count_is_seen():
-    """Without α_l the sum of degrees is another kernel."""
-    r = np.ones(1)
-    radial = radial_kernels(Gaussian(), 3)
-    R = np.array([radial.matrix(l, r, r)[0, 0] for l in range(20)])
-    counts = np.array([n_harmonics(l, 3) for l in range(20)])
-    assert R.sum() == pytest.approx(1.0, abs=1e-14)
-    assert abs((R / counts).sum() - 1) > 0.1
-
-
-def test_a_series_by_its_derivatives_is_that_by_its_name():
-    named = radial_kernels(DotExponential(0.5), 3).matrices(8, RADII, RADII)
-    own = DotProduct(LogDerivatives(lambda n: n * math.log(0.5)))
-    assert_close(radial_kernels(own, 3).matrices(8, RADII, RADII), named)
-
-
 def test_products_are_series_of_products():
     both = [
         (Gaussian(3.0) * Gaussian(4.0), Gaussian(2.4)),
@@ -824,11 +676,3 @@ def test_products_are_series_of_products():
         np.testing.assert_allclose(a.log_derivative(n), b.log_derivative(n), atol=1e-13)
         assert a.degree == b.degree
         assert_close(a.value(RADII), b.value(RADII))
-
-
-def test_products_without_a_series_are_refused():
-    match = r"Products require factors of ⟨x, y⟩ or Gaussians.*got "
-    with pytest.raises(UnsupportedKernel, match=match + r"Matern.* \* Gaussian"):
-        radial_kernels(Matern() * Gaussian(), 3)
-    with pytest.raises(UnsupportedKernel, match=match + r"NeuralTangent.*\*\*2"):
-        radial_kernels(NeuralTangent() ** 2 * Linear(), 3)
