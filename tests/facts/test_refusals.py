@@ -28,6 +28,7 @@ from bochner.errors import (
 )
 from bochner.kernels import (
     NNGP,
+    AdditiveChi2,
     Angular,
     ArcCosine,
     Bilinear,
@@ -47,6 +48,7 @@ from bochner.kernels import (
     FourierSeries,
     Free,
     Gaussian,
+    GeneralizedZonal,
     GreenFunction,
     Homogeneous,
     Laplace,
@@ -56,15 +58,20 @@ from bochner.kernels import (
     Matern,
     Monotone,
     Modulated,
+    Monomials,
     NeuralTangent,
     Normalised,
+    OnSphere,
     Periodic,
     Polynomial,
     Polynomials,
     RationalQuadratic,
     Scaled,
+    SkewedChi2,
+    SpectralMixture,
     Sum,
     Warped,
+    Zonal,
 )
 from bochner.kernels.dotproduct import Binomial, ExponentialSeries
 from bochner.kernels.radial import isotropic, monomials, radial_kernels
@@ -194,7 +201,19 @@ DENTED = Custom(
     lambda X, Y: Gaussian(1.5)(X, Y) - 60.0 * np.exp(-np.add.outer((X**2).sum(1), (Y**2).sum(1)))
 )
 Hoeffding, Spectral, Directions = bounds.Hoeffding, bounds.Spectral, bounds.DirectionsNorm
-Zonal_, Ball, CUT = bounds.ZonalSpectral, bounds.BallSpectral, Cut(3, 2, 0.1, 60.0)
+ZonalBound, Ball, CUT = bounds.ZonalSpectral, bounds.BallSpectral, Cut(3, 2, 0.1, 60.0)
+
+
+HISTOGRAM, LINE = bo.features.HistogramSampling(), np.linspace(0, 1, 60)[:, None]
+
+
+def on_grid(kernel, X=X[:, :2], t=1e-3, box=None, **options):
+    return bo.KernelRidge(kernel, method=bo.FourierGrid(t, box), **options).fit(X, Y)
+
+
+def globe():
+    kernel = OnSphere("gaussian", 40.0)
+    return bo.GaussianProcessRegressor(kernel, method=bo.SphericalHarmonics(12))
 
 
 class NotAKernel(Homogeneous):
@@ -324,6 +343,48 @@ CASES = [
     (lambda: ExponentialSeries(0.0), InvalidInput, "scale must be a positive"),
     (lambda: Binomial(-1), InvalidInput, "power must be an integer, 0 or above"),
     (lambda: Binomial(2, -1.0), InvalidInput, "offset must be a non-negative"),
+    (lambda: ArcCosine(3), InvalidInput, "ArcCosine: order must be 0, 1 or 2; got 3"),
+    (lambda: ArcCosine(1.5), InvalidType, r"order must be an integer.*got 1\.5"),
+    (lambda: NeuralTangent(0), InvalidInput, "NeuralTangent: depth must be an .*1 or above"),
+    (lambda: NNGP("deep"), InvalidType, "NNGP: depth must be an integer.*got 'deep'"),
+    (lambda: Polynomial(0), InvalidInput, "Polynomial: degree must be .*1 or above; got 0"),
+    (lambda: Polynomial(2, -1.0), InvalidInput, "Polynomial: offset .*non-negative"),
+    (lambda: Polynomial(2, 1.0, 0.0), InvalidInput, "Polynomial: scale must be a positive"),
+    (lambda: DotExponential(-1.0), InvalidInput, "DotExponential: scale must be a positive"),
+    (lambda: DotExponential()(30 * X), InvalidInput, "must be a number of dtype float64"),
+    (lambda: DotExponential()(np.float32(10 * X)), InvalidInput, "of dtype float32; got an"),
+    (lambda: DotExponential().diag(30 * X), InvalidInput, "got an overflow"),
+    (lambda: ArcCosine(2)(1e100 * X), InvalidInput, r"rows are too long\. Rescale X"),
+    (lambda: NNGP().diag(1e200 * X), InvalidInput, "NNGP: .*too long"),
+    (lambda: Zonal((1.0, -0.1)), NotPositive, r"coefficients must be zero or above.*got -0\.1"),
+    (lambda: Zonal(()), InvalidInput, "coefficients must be a sequence"),
+    (lambda: Zonal((np.nan,)), InvalidInput, r"coefficients\[0\] must be a finite number"),
+    (lambda: Zonal((1.0,), -1), InvalidInput, "Zonal: power must be an integer, 0 or"),
+    (lambda: GeneralizedZonal(()), InvalidType, "callables of radii, at least one"),
+    (lambda: GeneralizedZonal((1.0,)), InvalidType, r"must be callables .*got \(1\.0,\)"),
+    (lambda: GeneralizedZonal(lambda t: ONES)(X), InvalidInput, r"radial_functions\[0\] must"),
+    (lambda: GeneralizedZonal(lambda t: np.inf + t)(X), InvalidInput, "numbers not finite"),
+    (lambda: Monomials((1.0,), (0, 1)), InvalidInput, "must be of one length; got 1 and 2"),
+    (lambda: Monomials((1.0,), (-1,)), InvalidInput, r"powers\[0\] must be an integer"),
+    (lambda: Monomials((1.0,), (1,), -1.0), InvalidInput, "decay must be a non-negative"),
+    (lambda: Monomials((), ()), InvalidInput, "Monomials: coefficients must be a seq"),
+    (lambda: ExponentialPower(2.1), NotPositive, "power must be at most 2.*got 2.1"),
+    (lambda: ExponentialPower(0.0), InvalidInput, "ExponentialPower: power must be a positive"),
+    (lambda: Periodic(0.0), InvalidInput, "Periodic: period must be a positive"),
+    (lambda: Periodic((1.0, 2.0))(X), InvalidInput, "Periodic: period.*got 2 for 3"),
+    (lambda: Periodic(1.0, (1.0, 2.0)).diag(X), InvalidInput, "lengthscale.*got 2 for 3"),
+    (lambda: SpectralMixture((1.0,), (0.0, 1.0), (1.0,)), InvalidInput, "component; got 1, 2 and"),
+    (lambda: SpectralMixture(1.0, (0.0,), (1.0,)), InvalidInput, "weights must be a sequence.*got"),
+    (lambda: SpectralMixture((0.0,), (0.0,), (1.0,)), InvalidInput, r"weights\[0\] must be a"),
+    (lambda: SpectralMixture((1.0,), ((0.0, 1.0),), (1.0,))(X), InvalidInput, "means must be one"),
+    (lambda: AdditiveChi2()(X), InvalidInput, "must be not below 0, as in a histogram; got -"),
+    (lambda: AdditiveChi2().diag(X), InvalidInput, "must be not below 0, as in a histogram; got -"),
+    (lambda: blind(AdditiveChi2(), HISTOGRAM)(X), InvalidInput, "must be not below 0, as in a"),
+    (lambda: SkewedChi2(0.25)(X), InvalidInput, "SkewedChi2: all numbers of X must be above -0.25"),
+    (lambda: SkewedChi2(0.25).diag(X), InvalidInput, "all numbers of X must be above -0.25.*got -"),
+    (lambda: SkewedChi2(0.0), InvalidInput, "SkewedChi2: skew must be a positive"),
+    (lambda: blind(Gaussian(), HISTOGRAM), UnsupportedKernel, "requires AdditiveChi2.*Nystrom"),
+    (lambda: blind(AdditiveChi2(), HISTOGRAM, 2), InvalidInput, "one feature a column; got 2 for"),
     # functions as kernels, and free numbers
     (lambda: bo.check_kernel(np.dot, X), InvalidType, "kernel must be a Kernel"),
     (lambda: bo.check_kernel(Linear(), X[:0]), InvalidInput, "must have at least one row; got 0"),
@@ -526,11 +587,7 @@ CASES = [
     (lambda: certify(WAVES, X, alpha=1.0, kernel=NEGATIVE), NotPositive, "must be positive"),
     (lambda: certify(WAVES, MANY, alpha=0.5, kernel=DENTED), NotPositive, "must be positive"),
     (lambda: certify(np.tanh, X, alpha=1.0), InvalidInput, "kernel must be given"),
-    (
-        lambda: certify(np.ravel, X, alpha=1.0, kernel=Gaussian()),
-        InvalidInput,
-        r"phi\(X\) must be a",
-    ),
+    (lambda: certify(np.ravel, X, alpha=1.0, kernel=Gaussian()), InvalidInput, r"phi\(X\) must be"),
     (lambda: bo.approximation_residual(WAVES, X), InvalidInput, "whose errors have both signs"),
     (lambda: bo.approximation_residual(BELOW, X[:, :2]), InvalidInput, "the 3 columns the map was"),
     (lambda: bo.approximation_residual(np.tanh, X), InvalidInput, "residual: kernel must be given"),
@@ -582,11 +639,11 @@ CASES = [
     (lambda: bounds.ProjectionCost(3.0, 1.0), InvalidInput, "spectral must be a Spectral bound"),
     (lambda: bounds.ProjectionCost.of(Gaussian(), X, rank=60), InvalidInput, "lower rank"),
     (lambda: bounds.ProjectionCost.of(Gaussian(), X, rank=0), InvalidInput, "rank must be an"),
-    (lambda: Zonal_((), 3.0), InvalidInput, "cuts must be one Cut or more"),
-    (lambda: Zonal_.of(Matern(1.5), X, alpha=1.0), UnsupportedKernel, "or rows on one sphere; got"),
-    (lambda: Zonal_.of(Gaussian(0.01), X[:3], alpha=0.1), InvalidInput, "degrees leave out of the"),
-    (lambda: Zonal_((CUT,), 9.0).width(0.05), InvalidInput, "what the last cut leaves out"),
-    (lambda: Zonal_((CUT,), 9.0).error(1), InvalidInput, "must be 2 or above, one direction"),
+    (lambda: ZonalBound((), 3.0), InvalidInput, "cuts must be one Cut or more"),
+    (lambda: ZonalBound.of(Matern(1.5), X, alpha=1.0), UnsupportedKernel, "or rows on one sphere"),
+    (lambda: ZonalBound.of(Gaussian(0.01), X[:3], alpha=0.1), InvalidInput, "degrees leave out of"),
+    (lambda: ZonalBound((CUT,), 9.0).width(0.05), InvalidInput, "what the last cut leaves out"),
+    (lambda: ZonalBound((CUT,), 9.0).error(1), InvalidInput, "must be 2 or above, one direction"),
     (lambda: Ball.of(Matern(1.5), X, alpha=1.0), UnsupportedKernel, "requires the Gaussian"),
     (lambda: Ball.of_trace(Gaussian(), X, alpha=1.0, n_rows=49), InvalidInput, "n_rows must be an"),
     (lambda: Ball(10.0, 9, 100, 1.0, 10.0).width(0.5), InvalidInput, "degree 738 in 9 columns has"),
@@ -613,6 +670,28 @@ CASES = [
     ),
     (lambda: bo.compare_bounds("gaussian", X, alpha=1.0), InvalidType, "must be a Kernel"),
     (lambda: bo.compare_bounds(Gaussian(), X, alpha=0), InvalidInput, "alpha must be a pos"),
+    # grids and the globe
+    (lambda: on_grid(Gaussian(0.3), np.tile(X, 2)[:, :4]), UnsupportedKernel, "one to three"),
+    (lambda: on_grid(Linear()), UnsupportedKernel, "requires a stationary kernel with a spectral"),
+    (lambda: on_grid(RationalQuadratic(0.2), LINE), InvalidInput, "tolerance|finite|decays"),
+    (lambda: on_grid(Gaussian(1e-9)), InvalidInput, "more than any memory holds.*Or take a longer"),
+    (lambda: on_grid(Exponential(1e-3)), InvalidInput, "tolerance=0.001 takes .* waves"),
+    (lambda: on_grid(Matern(1.5, 0.02), t=1e-9), InvalidInput, r"tolerance=0\.\d+ takes [\d,]+ x"),
+    (lambda: on_grid(Gaussian(), metric="learned"), InvalidInput, "learned.*serves few"),
+    (lambda: on_grid(Gaussian(), alpha=0.0), InvalidInput, "alpha must be above 0 where waves"),
+    (lambda: on_grid(Gaussian(), X[:, :2] * [1, 0]), InvalidInput, "a size along each column; got"),
+    (lambda: on_grid(Gaussian(), box=((0.0, 0.5),) * 2), InvalidInput, "rows must lie in the box"),
+    (lambda: on_grid(Gaussian(), box=((0.0, 0.5),)), InvalidInput, "a pair for each column; got 1"),
+    (lambda: bo.FourierGrid(1e-15), InvalidInput, "tolerance must be 1e-12 or above"),
+    (lambda: bo.FourierGrid(2.0), InvalidInput, "tolerance"),
+    (lambda: blind(Gaussian(), bo.FourierGrid(), d=2), InvalidInput, "takes the box from rows of"),
+    (lambda: globe().fit(X[:, :2] + [90, 0], Y), InvalidInput, "must lie within -90 to 90 degrees"),
+    (lambda: globe().fit(X[:, :2], Y).predict([[95.0, 10.0]]), InvalidInput, "within -90 to 90"),
+    (
+        lambda: globe().fit(X[:, :2], Y).predict_grid(lat=[95.0], lon=[1.0]),
+        InvalidInput,
+        "-90 to 90 deg",
+    ),
     # rows, targets and weights of a fit
     (lambda: model().fit(X[:, :0], Y), ValueError, r"0 feature\(s\).*minimum of 1"),
     (lambda: model().fit(X[None], Y), ValueError, "KernelRidge: X with three"),

@@ -15,7 +15,6 @@ from scipy.special import gammainc, gammaln, roots_gegenbauer
 from tolerance import assert_close, of
 
 from bochner._core import native
-from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.features.mercer.radial import Polar, quantiles
 from bochner.features.mercer.recurrence import harmonic_blocks, programme
 from bochner.kernels import (
@@ -32,7 +31,6 @@ from bochner.kernels import (
     Linear,
     LogDerivatives,
     Matern,
-    Monomials,
     NeuralTangent,
     Polynomial,
     RationalQuadratic,
@@ -44,21 +42,6 @@ from bochner.kernels.radial import monomials, radial_kernels
 from bochner.kernels.zonal import Angle, alpha, directions, gegenbauers, orthonormals
 from bochner.kernels.zonal import recurrence as coefficients
 
-NETWORKS = [  # kernel, cos θ, K
-    (NeuralTangent(1), 0.3, 0.66184028904169110878540924292909),
-    (NeuralTangent(1), -1.0, 0.0),
-    (NeuralTangent(1), 0.0, 0.31830988618379067153776752674503),
-    (NeuralTangent(2), 0.3, 1.0346012996128433099600537640661),
-    (NeuralTangent(2), -0.5, 0.34386224627272686445205090416365),
-    (NeuralTangent(3), 0.9, 2.9856931873747136681122304123114),
-    (NeuralTangent(5), 0.999, 5.7873994777658958015847856707724),
-    (NeuralTangent(10), 0.1, 3.5588393609334780835698995786790),
-    (ArcCosine(0), 0.3, 0.59698668402067829050136692106914),
-    (ArcCosine(1), 0.3, 0.48274428383548762163499916660834),
-    (NNGP(1), 0.3, 0.48274428383548762163499916660834),
-    (ArcCosine(2), 0.3, 0.97772773791075610382774314812043),
-    (Angular(), 0.3, 0.19397336804135658100273384213828),
-]
 ANGULAR = [Angular(), ArcCosine(0), ArcCosine(1), ArcCosine(2), NNGP(3), NeuralTangent(1)]
 ANGULAR += [NeuralTangent(3), NeuralTangent(10)]
 EDGES = [0.0, 1e-300, 1e-16, 1e-9, 1e-4, 0.1, 0.74, 0.76, 1.4, 1.6, 2.9]
@@ -90,34 +73,19 @@ def exact(kernel, theta):
 # ---- values
 
 
-@pytest.mark.parametrize(("kernel", "cos", "expected"), NETWORKS, ids=str)
-def test_reference_values(kernel, cos, expected):
-    x, y = np.array([[1.0, 0.0]]), np.array([[cos, math.sqrt(1 - cos * cos)]])
-    assert kernel(x, y)[0, 0] == pytest.approx(expected, rel=of(np.float64), abs=1e-16)
-    # The norms count to the power of the degree, and nothing else of them.
-    scaled = kernel(3 * x, 0.5 * y)[0, 0]
-    assert scaled == pytest.approx(1.5**kernel.degree * expected, rel=of(np.float64), abs=1e-15)
-
-
 @pytest.mark.parametrize("kernel", ANGULAR, ids=repr)
-def test_values_have_all_digits_from_zero_to_a_right_angle(kernel):
-    theta = np.array(EDGES)
-    expected = [float(exact(kernel, mpmath.mpf(t))) for t in theta.tolist()]
-    values = kernel.profile(Angle.of(theta))
+def test_values_have_all_digits_at_every_angle(kernel):
+    """At φ = π − θ kernels fall like φ, φ³ or φ⁵: relative digits, from half-chords of φ."""
+    ends = np.array(EDGES)
+    expected = [float(exact(kernel, mpmath.mpf(t))) for t in EDGES]
+    values = kernel.profile(Angle.of(ends))
     np.testing.assert_allclose(values, expected, rtol=of(np.float64), atol=0)
     assert values[0] == expected[0]
-
-
-@pytest.mark.parametrize("kernel", ANGULAR, ids=repr)
-def test_values_have_all_digits_towards_opposite_rows(kernel):
-    """At φ = π − θ kernels fall like φ, φ³ or φ⁵: relative digits, from half-chords of φ."""
-    phi = np.array(EDGES)
-    angle = Angle.of_chords(np.cos(phi / 2) ** 2, np.sin(phi / 2) ** 2)
+    angle = Angle.of_chords(np.cos(ends / 2) ** 2, np.sin(ends / 2) ** 2)
     with mpmath.workdps(700):
-        expected = [float(exact(kernel, mpmath.pi - mpmath.mpf(t))) for t in phi.tolist()]
-    values = kernel.profile(angle)
+        expected = [float(exact(kernel, mpmath.pi - mpmath.mpf(t))) for t in EDGES]
     # One rounding of a sum of two terms that cancel to a tenth, near the kernel's zero.
-    np.testing.assert_allclose(values, expected, rtol=20 * of(np.float64), atol=1e-300)
+    np.testing.assert_allclose(kernel.profile(angle), expected, rtol=20 * of(float), atol=1e-300)
 
 
 @pytest.mark.parametrize("kernel", ANGULAR, ids=repr)
@@ -146,14 +114,13 @@ def test_rows_of_zeros_stand_at_a_right_angle_or_vanish(kernel, make):
     assert np.linalg.eigvalsh(K)[0] > -1e-15
 
 
-@pytest.mark.parametrize("scale", [1e-160, 1e-300, 1e150])
+@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1.0, 1e150, 1e200])
 def test_lengths_of_rows_neither_vanish_nor_overflow(scale):
-    x, y = np.array([[3.0, 4.0]]), np.array([[4.0, -3.0]])
-    assert Angular()(scale * x, x)[0, 0] == 1.0
-    assert Angular()(scale * x, y)[0, 0] == pytest.approx(0.0, abs=1e-15)
-    U, r = directions(scale * x)
-    assert r[0] == pytest.approx(5 * scale, rel=1e-14)
-    assert_close(U, [[0.6, 0.8]])
+    X = np.array([[3.0, 4.0], [0.0, 0.0], [4.0, -3.0]])
+    for U, r in (directions(scale * X), Polar(np.zeros(2), np.ones(2), None)(scale * X)):
+        np.testing.assert_allclose(r, [5 * scale, 0, 5 * scale], rtol=1e-14)
+        assert_close(U[[0, 2]], [[0.6, 0.8], [0.8, -0.6]])
+    np.testing.assert_allclose(Angular()(scale * X[:1], X[[0, 2]]), [[1.0, 0.0]], atol=1e-15)
 
 
 def test_identities_between_kernels():
@@ -172,217 +139,31 @@ def test_identities_between_kernels():
 
 
 @pytest.mark.parametrize("d", [1, 2, 5])
-def test_zonal_kernels_are_the_sums_of_their_polynomials(d):
-    X = np.random.default_rng(d).normal(size=(6, d))
-    c = (1.0, 0.25, 0.5, 0.125)
-    U, r = directions(X)
-    P = [naive.gegenbauer(l, max(d, 2), 1) for l in range(4)]
-    assert [float(p) for p in P] == [1.0] * 4
-    for power in (0, 1, 3):
-        kernel, K = Zonal(c, power), np.empty((6, 6))
-        for i, x in enumerate(U.tolist()):
-            for j, y in enumerate(U.tolist()):
-                terms = [
-                    a * naive.gegenbauer(l, d, naive.dot(x, y))
-                    for l, a in enumerate(c[:2] if d == 1 else c)
-                ]
-                K[i, j] = float(sum(terms)) * (r[i] * r[j]) ** power
-        assert_close(kernel(X), K)
-        assert_close(kernel.diag(X), np.diag(K))
+@pytest.mark.parametrize("power", [0, 1, 3])
+def test_zonal_kernels_are_the_sums_of_their_polynomials(d, power):
+    """In one dimension there are two polynomials."""
+    X, c = np.random.default_rng(d).normal(size=(6, d)), (1.0, 0.25, 0.5, 0.125)
+    K = naive.kernel_matrix(Zonal(c[:2] if d == 1 else c, power), X)
+    assert_close(Zonal(c, power)(X), K)
+    assert_close(Zonal(c, power).diag(X), np.diag(K))
 
 
 def test_generalised_zonal_kernels_of_functions():
     """The Gaussian in two dimensions by its first radial functions, given as lambdas."""
+    X, i = np.random.default_rng(0).normal(size=(8, 2)) / 2, np.arange(12)
 
     def function(l):
-        def h(t):
-            n = l + 2 * np.arange(12)
-            return np.sqrt(radial_weights(l)) * t[:, None] ** n * np.exp(-t * t / 2)[:, None]
+        logs = gammaln(i + 1) + gammaln(l + i + 1) + i * math.log(4.0) + l * math.log(2.0)
+        weights = np.sqrt((1.0 if l == 0 else 2.0) * np.exp(-logs))
+        return lambda t: weights * t[:, None] ** (l + 2 * i) * np.exp(-t * t / 2)[:, None]
 
-        return h
-
-    def radial_weights(l):
-        i = np.arange(12)
-        two = 1.0 if l == 0 else 2.0
-        return np.array(
-            [two / (math.factorial(j) * math.factorial(l + j) * 4.0**j * 2**l) for j in i]
-        )
-
-    X = np.random.default_rng(0).normal(size=(8, 2)) / 2
-    kernel = GeneralizedZonal(tuple(function(l) for l in range(20)))
+    kernel = GeneralizedZonal(tuple(map(function, range(20))))
     assert_close(kernel(X), Gaussian()(X))
     assert_close(kernel.diag(X), np.ones(8))
-    one_column = GeneralizedZonal(np.ones_like)
-    assert one_column(X).tolist() == np.ones((8, 8)).tolist()
-
-
-# ---- refusals
-
-X = np.array([[1.0, 2.0]])
-REFUSED = {
-    "order": (lambda: ArcCosine(3), InvalidInput, r"ArcCosine: order must be 0, 1 or 2; got 3"),
-    "order type": (lambda: ArcCosine(1.5), InvalidType, r"order must be an integer.*got 1\.5"),
-    "depth": (
-        lambda: NeuralTangent(0),
-        InvalidInput,
-        r"NeuralTangent: depth must be an .*1 or above",
-    ),
-    "NNGP": (lambda: NNGP("deep"), InvalidType, r"NNGP: depth must be an integer.*got 'deep'"),
-    "degree": (
-        lambda: Polynomial(0),
-        InvalidInput,
-        r"Polynomial: degree must be .*1 or above; got 0",
-    ),
-    "offset": (lambda: Polynomial(2, -1.0), InvalidInput, r"Polynomial: offset .*non-negative"),
-    "scale": (
-        lambda: Polynomial(2, 1.0, 0.0),
-        InvalidInput,
-        r"Polynomial: scale must be a positive",
-    ),
-    "rate": (
-        lambda: DotExponential(-1.0),
-        InvalidInput,
-        r"DotExponential: scale must be a positive",
-    ),
-    "overflow": (
-        lambda: DotExponential()(30 * X),
-        InvalidInput,
-        r"DotExponential: k\(x, y\) must be a number of dtype float64; .* up to 4\.5e\+03\. Rescale",
-    ),
-    "overflow float32": (
-        lambda: DotExponential()(np.full((2, 1), 10.0, np.float32)),
-        InvalidInput,
-        r"number of dtype float32; got an overflow .* up to 100\.",
-    ),
-    "overflow diag": (lambda: DotExponential().diag(30 * X), InvalidInput, r"got an overflow"),
-    "long rows": (
-        lambda: ArcCosine(2)(1e100 * X),
-        InvalidInput,
-        r"ArcCosine: k\(x, y\) must be a number of dtype float64.*rows are too long\. Rescale X",
-    ),
-    "long rows, diag": (lambda: NNGP().diag(1e200 * X), InvalidInput, r"NNGP: .*too long"),
-    "coefficients": (
-        lambda: Zonal((1.0, -0.1)),
-        NotPositive,
-        r"Zonal: coefficients must be zero or above.*on the sphere; got -0\.1",
-    ),
-    "no coefficients": (lambda: Zonal(()), InvalidInput, r"coefficients must be a sequence"),
-    "nan": (lambda: Zonal((np.nan,)), InvalidInput, r"coefficients\[0\] must be a finite number"),
-    "power": (lambda: Zonal((1.0,), -1), InvalidInput, r"Zonal: power must be an integer, 0 or"),
-    "no functions": (
-        lambda: GeneralizedZonal(()),
-        InvalidType,
-        r"callables of radii, at least one",
-    ),
-    "numbers": (
-        lambda: GeneralizedZonal((1.0,)),
-        InvalidType,
-        r"must be callables .*got \(1\.0,\)",
-    ),
-    "shape of radial functions": (
-        lambda: GeneralizedZonal(lambda t: np.ones(3))(X),
-        InvalidInput,
-        r"radial_functions\[0\] must return finite numbers, one row for each of 1 radii; .* \(3,\)",
-    ),
-    "infinite radial functions": (
-        lambda: GeneralizedZonal(lambda t: np.inf + t)(X),
-        InvalidInput,
-        r"numbers not finite",
-    ),
-    "lengths": (
-        lambda: Monomials((1.0,), (0, 1)),
-        InvalidInput,
-        r"Monomials: coefficients and powers must be of one length; got 1 and 2",
-    ),
-    "powers": (lambda: Monomials((1.0,), (-1,)), InvalidInput, r"powers\[0\] must be an integer"),
-    "decay": (lambda: Monomials((1.0,), (1,), -1.0), InvalidInput, r"decay must be a non-negative"),
-    "empty": (lambda: Monomials((), ()), InvalidInput, r"Monomials: coefficients must be a seq"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_refusal(name):
-    call, error, match = REFUSED[name]
-    with pytest.raises(error, match=match):
-        call()
+    assert (GeneralizedZonal(np.ones_like)(X) == 1).all()
 
 
 # ---- thirty digits of Gegenbauer polynomials, their series and radial kernels; two routes to each
-
-
-POLYNOMIALS = [  # d, l, t, P_l(t) in dimension d
-    (2, 7, 0.3, -0.84616320000000000000000000000000),
-    (3, 5, 0.3, 0.34538625000000000000000000000000),
-    (3, 20, -0.9, -0.14930823530984868263316326141357),
-    (4, 6, 0.25, 0.029017857142857142857142857142857),
-    (5, 3, -0.5, 0.15625000000000000000000000000000),
-    (9, 4, 0.3, -0.022271250000000000000000000000000),
-    (9, 12, 0.7, 0.0059646714446032714843750000000000),
-    (9, 30, 0.99, 0.18441391647378871977609659900224),
-    (16, 8, 0.1, 0.00022907720123839009287925696594427),
-    (64, 10, 0.2, -0.00000092492502734672900378359610063918),
-    (784, 6, 0.05, 0.000000047531204088548883482812855099332),
-]
-COUNTS = [  # d, l, α_l, α_0 + ... + α_l
-    (1, 1, 1, 2),
-    (1, 2, 0, 2),
-    (2, 5, 2, 11),
-    (3, 10, 21, 121),
-    (4, 10, 121, 506),
-    (9, 4, 450, 660),
-    (9, 12, 82212, 201552),
-    (16, 6, 50388, 69768),
-    (32, 10, 1059575660, 1394538288),
-    (64, 8, 10519248168, 11837900360),
-    (784, 3, 80621856, 80930360),
-    (
-        784,
-        20,
-        4020946723953363426979485668815921658760,
-        4123527951572064702986053387773759647960,
-    ),
-]
-GAUSSIAN_MONOMIALS = [  # d, l, i, t, h_{l,i}(t)
-    (3, 0, 0, 1.0, 0.60653065971263342360379953499118),
-    (3, 2, 1, 1.5, 0.25360575163968854824556912087860),
-    (4, 5, 2, 2.0, 0.064702640950709145432764942126780),
-    (9, 3, 0, 0.7, 0.093468440727599450248323990846699),
-    (9, 6, 3, 2.5, 0.068987953449977786675056939559745),
-    (2, 4, 1, 1.0, 0.0097878464334634462317658261766993),
-    (64, 2, 0, 0.7, 0.26906624745287713693158592136085),
-]
-GAUSSIAN_RADIAL = [  # d, l, r, s, R_l(r, s)
-    (2, 3, 1.0, 2.0, 0.034925518522903181964969221467313),
-    (3, 0, 1.0, 1.0, 0.43233235838169365405300025251376),
-    (3, 5, 2.0, 1.5, 0.015850531134714867200050314128212),
-    (4, 2, 0.5, 3.0, 0.0095025784780110576468641563454418),
-    (9, 4, 1.0, 1.0, 0.0088308375061053135317796635522930),
-    (9, 10, 3.0, 3.0, 0.024964185886079492759661799400051),
-    (64, 3, 0.7, 0.8, 0.015914971001989941938844333324360129),
-]
-RESIDUALS = [  # |x|, N, P(Poisson(|x|²) > N)
-    (1.0, 5, 0.00059418481758169299882709106136464),
-    (2.0, 12, 0.00027371682285550300032691074894028),
-    (3.0, 20, 0.00043925185772929873693902533599660),
-    (4.0, 40, 0.00000012603534061638677718965589495225),
-    (0.7, 3, 0.0016283936018138471081972483813547),
-]
-NETWORK_COEFFICIENTS = [  # depth, d, l, c_l
-    (1, 3, 0, 0.50000000000000000000000000000000),
-    (1, 3, 1, 1.0000000000000000000000000000000),
-    (1, 3, 2, 0.39062500000000000000000000000000),
-    (1, 3, 4, 0.046875000000000000000000000000000),
-    (1, 9, 2, 0.46057128906250000000000000000000),
-    (2, 3, 3, 0.13050854049227973388762312130479),
-    (2, 9, 0, 0.75841167041788692008356596965405),
-    (2, 9, 5, 0.046546546023824581758371052441060),
-]
-
-ROUNDINGS = of(np.float64)
-
-
-def near(value, rel=ROUNDINGS):
-    return pytest.approx(value, rel=rel, abs=0)
 
 
 def mean_over_angles(kappa, l, d):
@@ -399,80 +180,58 @@ def mean_over_angles(kappa, l, d):
 # ---- polynomials
 
 
-@pytest.mark.parametrize(("d", "l", "t", "expected"), POLYNOMIALS)
-def test_gegenbauer_polynomials(d, l, t, expected):
-    value = zonal.gegenbauers(l, d, np.array([t]))[l][0]
-    root = math.sqrt(zonal.alpha(l, d))
-    assert value == near(expected, rel=16 * of(np.float64))
-    assert zonal.orthonormals(l, d, np.array([t]))[l][0] == near(
-        expected * root, 16 * of(np.float64)
-    )
-    assert value == near(float(explicit(l, d, t)), rel=16 * of(np.float64))
+@pytest.mark.parametrize("t", [-0.9, 0.05, 0.3, 0.7, 0.99])
+@pytest.mark.parametrize(
+    ("d", "l"), [(2, 7), (3, 5), (3, 20), (4, 6), (5, 3), (9, 12), (9, 30), (64, 10), (784, 6)]
+)
+def test_gegenbauer_polynomials(d, l, t):
+    expected, root, x = float(explicit(l, d, t)), math.sqrt(alpha(l, d)), np.array([t])
+    for found in (gegenbauers(l, d, x)[l][0], orthonormals(l, d, x)[l][0] / root):
+        assert found == pytest.approx(expected, rel=1e3 * of(np.float64))
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 4, 9, 784])
 def test_polynomials_are_one_at_one_and_odd_or_even(d):
     t = np.linspace(-1, 1, 41)
-    P = zonal.gegenbauers(12, d, t)
+    P = gegenbauers(12, d, t)
     for l, values in enumerate(P if d > 1 else P[:2]):
-        assert values[-1] == near(1.0)
+        assert values[-1] == pytest.approx(1.0, rel=of(np.float64))
         np.testing.assert_allclose(values[::-1], (-1) ** l * values, atol=1e-14)
         assert np.abs(values).max() <= 1 + 1e-14
-    assert len(zonal.orthonormals(0, d, t)) == len(zonal.gegenbauers(0, d, t)) == 1
+    assert len(orthonormals(0, d, t)) == len(gegenbauers(0, d, t)) == 1
 
 
 @pytest.mark.parametrize("d", [2, 3, 9, 40])
 def test_recurrence_gives_the_orthonormal_polynomials(d):
-    b, t = zonal.recurrence(9, d), np.linspace(-0.9, 0.9, 7)
+    b, t = coefficients(9, d), np.linspace(-0.9, 0.9, 7)
     p = [np.ones(7), t / b[1]]
     for l in range(1, 9):
         p.append((t * p[l] - b[l] * p[l - 1]) / b[l + 1])
-    np.testing.assert_allclose(p, zonal.orthonormals(9, d, t), atol=1e-12)
+    np.testing.assert_allclose(p, orthonormals(9, d, t), atol=1e-12)
 
 
-@pytest.mark.parametrize(("d", "l", "count", "total"), COUNTS)
-def test_counts_of_harmonics_are_exact(d, l, count, total):
-    assert zonal.alpha(l, d) == count
-    assert total == sum(zonal.alpha(k, d) for k in range(l + 1))
-    assert zonal.log_alpha(l, d) == (math.log(count) if count else -math.inf)
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 9, 16, 64, 784])
+def test_counts_of_harmonics_are_exact(d):
+    for l in (0, 1, 2, 3, 8, 20):
+        count = naive.n_harmonics(l, d)
+        assert alpha(l, d) == count
+        assert zonal.log_alpha(l, d) == (math.log(count) if count else -math.inf)
 
 
 # ---- series of functions of the angle
 
 
-@pytest.mark.parametrize(("depth", "d", "l", "expected"), NETWORK_COEFFICIENTS)
-def test_coefficients_of_networks(depth, d, l, expected):
-    c = NeuralTangent(depth).gegenbauer_coefficients(d, 30)
-    allowed = 10 * math.sqrt(zonal.alpha(l, d)) * np.finfo(float).eps
-    assert c[l] == pytest.approx(expected, abs=allowed, rel=of(np.float64))
-    radial = radial_kernels(NeuralTangent(depth), d)
-    assert radial.matrix(l, np.array([2.0]), np.array([0.5]))[0, 0] == pytest.approx(
-        c[l], abs=allowed
-    )
-
-
 @pytest.mark.parametrize("d", [2, 3, 9])
-@pytest.mark.parametrize("kernel", [Angular(), ArcCosine(0), ArcCosine(1), ArcCosine(2)], ids=repr)
+@pytest.mark.parametrize("kernel", [*ANGULAR[:4], NeuralTangent(1), NeuralTangent(2)], ids=repr)
 def test_coefficients_are_the_integrals(kernel, d):
     """mpmath's quadrature of κ(θ) P_l(cos θ) sin^(d−2) θ."""
-    J = {
-        0: lambda a: 1 - a / mpmath.pi,
-        1: lambda a: mpmath.sin(a) / mpmath.pi + (1 - a / mpmath.pi) * mpmath.cos(a),
-    }
-    if isinstance(kernel, Angular):
-        kappa = lambda a: 1 - 2 * a / mpmath.pi
-    elif kernel.order < 2:
-        kappa = J[kernel.order]
-    else:
-        kappa = lambda a: (
-            3 * mpmath.sin(a) * mpmath.cos(a) / mpmath.pi
-            + (1 - a / mpmath.pi) * (1 + 2 * mpmath.cos(a) ** 2)
-        )
-    c = kernel.gegenbauer_coefficients(d, 12)
+    c, radial = kernel.gegenbauer_coefficients(d, 30), radial_kernels(kernel, d)
     for l in (0, 1, 2, 5, 12):
-        expected = mean_over_angles(kappa, l, d)
-        allowed = 10 * math.sqrt(zonal.alpha(l, d)) * np.finfo(float).eps
-        assert c[l] == pytest.approx(expected, abs=allowed, rel=0)
+        expected = mean_over_angles(lambda a: exact(kernel, a), l, d)
+        allowed = 10 * math.sqrt(alpha(l, d)) * np.finfo(float).eps
+        assert c[l] == pytest.approx(expected, abs=allowed, rel=of(np.float64))
+        of_pair = radial.matrix(l, np.array([2.0]), np.array([0.5]))[0, 0]
+        assert of_pair == pytest.approx(c[l], abs=allowed)
 
 
 # ---- power series
@@ -524,16 +283,9 @@ def test_slopes_of_power_series_are_differences_of_their_functions(name):
 # ---- radial kernels
 
 
-@pytest.mark.parametrize(("d", "l", "i", "t", "expected"), GAUSSIAN_MONOMIALS)
-def test_monomial_radial_functions_of_the_gaussian(d, l, i, t, expected):
-    h = monomials(radial_kernels(Gaussian(), d), l, i + 1, np.array([t]))
-    assert h.shape == (l + 1, i + 1, 1)
-    assert h[l, i, 0] == near(expected)
-
-
-@pytest.mark.parametrize(("length", "N", "expected"), RESIDUALS)
+@pytest.mark.parametrize(("length", "N"), [(1.0, 5), (2.0, 12), (3.0, 20), (4.0, 40), (0.7, 3)])
 @pytest.mark.parametrize("d", [2, 3, 9])
-def test_energies_of_the_gaussian_are_those_of_a_poisson_law(length, N, expected, d):
+def test_energies_of_the_gaussian_are_those_of_a_poisson_law(length, N, d):
     """1 − Σ_{l + 2i ≤ N} h_{l,i}(t)² = P(Poisson(t²) > N), whatever d; each degree its own share."""
     h = monomials(radial_kernels(Gaussian(), d), N, N // 2 + 1, np.array([length]))[..., 0]
     n = np.arange(N + 1)[:, None] + 2 * np.arange(N // 2 + 1)
@@ -541,25 +293,7 @@ def test_energies_of_the_gaussian_are_those_of_a_poisson_law(length, N, expected
     k = np.arange(N + 1)
     poisson = np.exp(-(length**2) + 2 * k * math.log(length) - gammaln(k + 1.0))
     np.testing.assert_allclose(shares, poisson, rtol=1e-12)
-    assert 1 - shares.sum() == pytest.approx(expected, abs=1e-14)
-    assert gammainc(N + 1, length**2) == near(expected)
-
-
-@pytest.mark.parametrize(("d", "l", "r", "s", "expected"), GAUSSIAN_RADIAL)
-def test_radial_kernels_of_the_gaussian(d, l, r, s, expected):
-    value = radial_kernels(Gaussian(), d).matrix(l, np.array([r]), np.array([s]))[0, 0]
-    assert value == near(expected)
-    # With one lengthscale, that of rows divided by it.
-    wide = radial_kernels(Gaussian(3.0), d)
-    assert wide.matrix(l, np.array([3 * r]), np.array([3 * s]))[0, 0] == near(expected)
-    # The integral over the angle, which other isotropic kernels take.
-    like = radial_kernels(Matern(1e12), d).matrix(l, np.array([r]), np.array([s]))[0, 0]
-    assert like == pytest.approx(expected, rel=1e-9)
-
-
-def by_quadrature(k, d, l, r, s):
-    """R_l(r, s) by mpmath; k takes (r, s, θ)."""
-    return mean_over_angles(lambda a: k(r, s, a), l, d)
+    assert 1 - shares.sum() == pytest.approx(gammainc(N + 1, length**2), abs=1e-14)
 
 
 def chord(r, s, a):
@@ -586,35 +320,30 @@ INTEGRALS = {
 @pytest.mark.parametrize("kernel", INTEGRALS, ids=lambda k: repr(k).split(" at 0x")[0])
 @pytest.mark.parametrize("d", [2, 3, 9])
 def test_radial_kernels_are_integrals_over_the_angle(kernel, d):
-    radial = radial_kernels(kernel, d)
+    radial, k = radial_kernels(kernel, d), INTEGRALS[kernel]
     for l, r, s in [(0, 1.0, 1.0), (1, 0.5, 2.0), (4, 1.5, 1.5), (5, 1.2, 1.3)]:
         value = radial.matrix(l, np.array([r]), np.array([s]))[0, 0]
-        expected = by_quadrature(INTEGRALS[kernel], d, l, r, s)
+        expected = mean_over_angles(lambda a, r=r, s=s: k(r, s, a), l, d)
         assert value == pytest.approx(expected, rel=1e-11, abs=1e-12), (l, r, s)
 
 
-@pytest.mark.parametrize(
-    ("d", "l", "z"),
-    [
-        (2, 0, 900.0),
-        (3, 40, 5000.0),
-        (9, 7, 1e5),
-        (2, 0, 1e12),
-        (9, 3, 1e14),
-        (200, 1, 1e12),
-        (3000, 1, 3000.0),
-        (3000, 900, 4000.0),
-    ],
-)
-def test_radial_kernels_of_the_gaussian_at_large_radii(d, l, z):
-    """Bessel functions that overflow or underflow: both branches against fifty digits."""
-    r = math.sqrt(z)
-    value = radial_kernels(Gaussian(), d).matrix(l, np.array([r]), np.array([r]))[0, 0]
+SMALL = [(2, 3, 1.0, 2.0), (3, 0, 1.0, 1.0), (3, 5, 2.0, 1.5), (9, 10, 3.0, 3.0), (64, 3, 0.7, 0.8)]
+LARGE = [(2, 0, 30.0), (3, 40, 70.0), (9, 7, 300.0), (2, 0, 1e6), (9, 3, 1e7), (200, 1, 1e6)]
+LARGE += [(3000, 1, 54.0), (3000, 900, 63.0)]
+
+
+@pytest.mark.parametrize(("d", "l", "r", "s"), [*SMALL, *((d, l, r, r) for d, l, r in LARGE)])
+def test_radial_kernels_of_the_gaussian(d, l, r, s):
+    """Also where Bessel functions overflow or underflow: both branches against fifty digits."""
+    value = radial_kernels(Gaussian(3.0), d).matrix(l, np.array([3 * r]), np.array([3 * s]))[0, 0]
     with mpmath.workdps(50):
-        nu, z = mpmath.mpf(d) / 2 - 1, mpmath.mpf(r) ** 2
-        bessel = mpmath.besseli(l + nu, z) * mpmath.gamma(nu + 1) * (2 / z) ** nu * mpmath.exp(-z)
-        expected = float(zonal.alpha(l, d) * bessel)
-    assert value == near(expected, rel=1e-10)
+        nu, r, s = mpmath.mpf(d) / 2 - 1, mpmath.mpf(r), mpmath.mpf(s)
+        bessel = mpmath.besseli(l + nu, r * s) * mpmath.gamma(nu + 1) * (2 / (r * s)) ** nu
+        expected = float(alpha(l, d) * bessel * mpmath.exp(-(r * r + s * s) / 2))
+    assert value == pytest.approx(expected, rel=1e-10)
+    if r < 5:  # the integral over the angle, which other isotropic kernels take
+        like = radial_kernels(Matern(1e12), d).matrix(l, np.array([float(r)]), np.array([float(s)]))
+        assert like[0, 0] == pytest.approx(expected, rel=1e-9)
 
 
 # ---- spherical harmonics, their recurrences and radial functions, by two routes each
@@ -724,17 +453,12 @@ def test_compiled_harmonics_are_those_of_the_twin(n, d, dtype):
 @pytest.mark.parametrize("d", [1, 2, 3, 40])
 @pytest.mark.parametrize(("m", "functions"), [(1, 1), (70, 3), (600, 2)])
 def test_compiled_polynomials_are_those_of_the_twin_and_of_the_series(d, m, functions, dtype):
-    rng = np.random.default_rng(d)
-    X, W = (
-        directions_with_poles(21, d).astype(dtype),
-        directions_with_poles(m + 2, d, 1)[2:].T.astype(dtype),
-    )
-    b = recurrence_of(5, d)
-    up, down = (step.astype(dtype) for step in b)
-    radial = rng.random((21, functions, 6)).astype(dtype)
-    W = np.ascontiguousarray(W)
-    Z = native.polynomials(X, W, radial, up, down)
-    assert_close(Z, native.polynomials_twin(X, W, radial, up, down), dtype, factor=4)
+    X = directions_with_poles(21, d).astype(dtype)
+    W = np.ascontiguousarray(directions_with_poles(m + 2, d, 1)[2:].T.astype(dtype))
+    steps = [step.astype(dtype) for step in recurrence_of(5, d)]
+    radial = np.random.default_rng(d).random((21, functions, 6)).astype(dtype)
+    Z = native.polynomials(X, W, radial, *steps)
+    assert_close(Z, native.polynomials_twin(X, W, radial, *steps), dtype, factor=4)
     p = np.stack(orthonormals(5, d, np.clip(X @ W, -1, 1).astype(np.float64)))
     slow = np.einsum("nfl,lnm->nfm", radial.astype(np.float64), p).reshape(21, -1)
     assert_close(Z, slow, dtype, factor=10 if dtype == "float64" else 40)
@@ -751,22 +475,17 @@ def recurrence_of(q, d):
 @pytest.mark.skipif(not native.HAVE_NATIVE, reason="BLAS promises no order of its sums")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_no_bit_of_a_compiled_row_depends_on_the_others(dtype):
-    X, W = (
-        directions_with_poles(50, 5).astype(dtype),
-        directions_with_poles(70, 5, 1).T.astype(dtype),
-    )
-    W, steps = np.ascontiguousarray(W), [s.astype(dtype) for s in recurrence_of(6, 5)]
+    X = directions_with_poles(50, 5).astype(dtype)
+    W = np.ascontiguousarray(directions_with_poles(70, 5, 1).T.astype(dtype))
+    steps = [s.astype(dtype) for s in recurrence_of(6, 5)]
     radial = np.random.default_rng(0).random((50, 3, 7)).astype(dtype)
-    counts = tuple(alpha(l, 5) for l in range(5))
-    plan, first = programme(5, counts), np.array([6, 0], np.int32)
-    count, factors = np.array([14, 6], np.int32), np.ascontiguousarray(radial[:, 0, :2])
-    whole = native.polynomials(X, W, radial, *steps)
-    all_blocks = native.harmonics(X, plan, factors, first, count)
-    for rows in (slice(0, 1), slice(7, 30), slice(33, 50)):
-        part = native.polynomials(X[rows], W, radial[rows], *steps)
-        assert (part == whole[rows]).all()
-        blocks = native.harmonics(X[rows], plan, factors[rows], first, count)
-        assert (blocks == all_blocks[rows]).all()
+    plan, factors = programme(5, tuple(alpha(l, 5) for l in range(5))), radial[:, 0, :2].copy()
+    ends = np.array([6, 0], np.int32), np.array([14, 6], np.int32)
+    polynomials = lambda rows: native.polynomials(X[rows], W, radial[rows], *steps)
+    harmonics = lambda rows: native.harmonics(X[rows], plan, factors[rows], *ends)
+    for values in (polynomials, harmonics):
+        for rows in (slice(0, 1), slice(7, 30), slice(33, 50)):
+            assert (values(rows) == values(slice(None))[rows]).all()
 
 
 @pytest.mark.skipif(not native.HAVE_NATIVE, reason="twins trust their callers")
@@ -789,17 +508,6 @@ def test_a_programme_that_reads_what_is_not_there_is_refused():
 
 
 # ---- radii
-
-
-@pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
-def test_radii_and_directions_neither_overflow_nor_vanish(scale):
-    X = np.random.default_rng(0).standard_normal((5, 3))
-    X[2] = 0
-    U, r = Polar(np.zeros(3), np.ones(3), None)(scale * X)
-    assert_close(r / scale, np.linalg.norm(X, axis=1))
-    assert_close(r[:, None] / scale * U, X)
-    assert (U[2] == 0).all()
-    assert r[2] == 0
 
 
 def test_quantiles_are_radii_of_the_data_with_shares_that_add_up():
