@@ -6,8 +6,9 @@ from dataclasses import replace
 import mpmath
 import numpy as np
 import pytest
+from naive import n_harmonics
 from scipy.linalg import eigh
-from scipy.special import gammainc, gammaincc, gammaln
+from scipy.special import gammainc
 from scipy.stats import poisson
 
 import bochner as bo
@@ -16,11 +17,9 @@ from bochner.certificates import (
     BallBound,
     Chebyshev,
     Tail,
-    Worst,
     ZonalBound,
     ball_bound,
     bernstein_bound,
-    covering_constant,
     direction_leverage,
     directions_bound,
     hoeffding_bound,
@@ -34,7 +33,7 @@ from bochner.certificates import (
 )
 from bochner.certificates.bounds.zonal import Cut
 from bochner.certificates.pointwise import draw_leverages, eigen
-from bochner.errors import InvalidInput, InvalidType, NotPositive, UnsupportedKernel
+from bochner.errors import InvalidInput
 from bochner.features.method import Request, stream
 from bochner.features.rules import draw_map
 from bochner.kernels import (
@@ -42,15 +41,10 @@ from bochner.kernels import (
     ArcCosine,
     Cauchy,
     Columns,
-    Custom,
     DotExponential,
-    DotProduct,
-    Exponential,
     Gaussian,
-    Laplace,
     Linear,
     Matern,
-    NeuralTangent,
     Polynomial,
 )
 from bochner.kernels.radial import radial_kernels
@@ -59,22 +53,6 @@ from bochner.kernels.radial import radial_kernels
 def sphere(n=200, d=3, radius=1.5):
     X = np.random.default_rng(0).standard_normal((n, d))
     return radius * X / np.linalg.norm(X, axis=1, keepdims=True)
-
-
-# ---- reference values
-
-
-@pytest.mark.parametrize(
-    ("d", "form", "value"),
-    [
-        (2, "pair", 22.627416997969520780827019587355),
-        (9, "pair", 54.756090028531383972625583438489),
-        (1, "phase", 27.712812921102036696439141464094),
-        (9, "phase", 90.225407207965713313907891404977),
-    ],
-)
-def test_covering_constants_have_their_reference_values(d, form, value):
-    assert covering_constant(d, form) == pytest.approx(value, rel=1e-14)
 
 
 # ---- formulas of the sources, written out once more with numbers read off the rows
@@ -129,19 +107,14 @@ def tensor_sketch(e, D, _):
     return (2 + mpmath.mpf(3) ** 3) * (values.sum() / values[-1]) ** 2 / (D * e**2)
 
 
+FORMS, SCALED = ("pair", "phase"), 3.0 * Gaussian(0.8)
 PRINTED = [
-    *((hoeffding_bound(3.0 * Gaussian(0.8), ROWS, f), hoeffding, f) for f in ("pair", "phase")),
-    *((bernstein_bound(3.0 * Gaussian(0.8), ROWS, f), bernstein, f) for f in ("pair", "phase")),
-    *(
-        (rahimi_recht_bound(3.0 * Gaussian(0.8), ROWS, f), rahimi_recht, f)
-        for f in ("pair", "phase")
-    ),
-    (rahimi_recht_bound(3.0 * Gaussian(0.8), ROWS, "phase", printed=True), rahimi_recht, "printed"),
-    *((operator_norm_bound(Gaussian(0.8), ROWS, f), operator_norm, f) for f in ("pair", "phase")),
-    *(
-        (spectral_bound(3.0 * Gaussian(0.8), ROWS, alpha=2.0, form=f), spectral, f)
-        for f in ("pair", "phase")
-    ),
+    *((hoeffding_bound(SCALED, ROWS, f), hoeffding, f) for f in FORMS),
+    *((bernstein_bound(SCALED, ROWS, f), bernstein, f) for f in FORMS),
+    *((rahimi_recht_bound(SCALED, ROWS, f), rahimi_recht, f) for f in FORMS),
+    (rahimi_recht_bound(SCALED, ROWS, "phase", printed=True), rahimi_recht, "printed"),
+    *((operator_norm_bound(Gaussian(0.8), ROWS, f), operator_norm, f) for f in FORMS),
+    *((spectral_bound(SCALED, ROWS, alpha=2.0, form=f), spectral, f) for f in FORMS),
     (tensor_sketch_bound(Polynomial(3), ROWS), tensor_sketch, ""),
 ]
 IDS = [f"{chance.__name__} {form}" for _, chance, form in PRINTED]
@@ -183,19 +156,13 @@ def test_width_and_error_undo_each_other_and_fall_together(bound):
 
 
 def test_the_least_that_bounds_take_is_taken():
-    """Edges of ranges: one pair, τ = d_λ, one direction, rank 1, two rows."""
-    X = sphere()
-    two = hoeffding_bound(Gaussian(), X[:2])
+    """Edges of ranges: one pair, τ = d_λ, one direction, two rows."""
+    two = hoeffding_bound(Gaussian(), sphere()[:2])
     assert two.width(0.1) == 2 * math.ceil(200 * math.log(2 / 0.05))
     assert leverage_bound(9.0, 9.0).error(100) < leverage_bound(9.1, 9.0).error(100)
     assert leverage_bound(9.0, 9.0 * (1 + 1e-10)).variance == 9.0  # by rounding
-    with pytest.raises(InvalidInput, match="no less than effective_dimension"):
-        leverage_bound(9.0, 9.0 * (1 + 1e-7))
     assert two.error(2) > two.error(4)
     assert Chebyshev("", 29 * 4.0).error(1) == pytest.approx(math.sqrt(29 * 4 / 0.05))
-    for rank in (0, -1):
-        with pytest.raises(InvalidInput, match="rank must be an integer, 1 or above"):
-            projection_cost_bound(Gaussian(), X, rank=rank)
 
 
 def test_a_width_is_refused_from_ten_to_the_fifteenth_on():
@@ -240,40 +207,13 @@ def test_the_spread_of_frequencies_is_that_of_drawn_ones(kernel, second):
 
 
 def test_costs_are_bounded_by_the_spectral_and_the_trace_error():
-    X, k = sphere(), Gaussian()
-    values = np.linalg.eigvalsh(k(X))
+    values = np.linalg.eigvalsh(Gaussian()(sphere()))
     tail = values[:-4].sum()
-    penalty = tail / 4
-    d = (values / (values + penalty)).sum()
-    distance, trace = (
-        leverage_bound(200 / penalty, d),
-        Tail("", math.log(2), 200 / tail, 200 / tail / 3),
-    )
-    found = projection_cost_bound(k, X, rank=4)
-    assert found.error(900, 0.9) == pytest.approx(
-        11 * max(distance.error(900, 0.95), trace.error(900, 0.95))
-    )
-    assert isinstance(found, Worst)
-
-
-def test_costs_are_kept_to_eleven_times_the_spectral_and_the_trace_error():
-    """The step of the proof behind ``ProjectionCost``, for matrices off in many ways."""
-    X, k, rank = sphere(60), Gaussian(), 5
-    values, V = np.linalg.eigh(k(X))
-    tail = values[:-rank].sum()
-    W = V / np.sqrt(values + tail / rank)
-    worst = 0.0
-    for seed in range(30):
-        method = (bo.Fourier(bo.IID()), bo.Nystrom())[seed % 2]
-        phi = bo.draw(k, method, n_features=4 + 2 * seed, X=X, random_state=seed)
-        E = phi(X) @ phi(X).T - k(X)
-        spectral = np.abs(np.linalg.eigvalsh(W.T @ E @ W)).max()
-        trace = abs(np.trace(V[:, :-rank].T @ E @ V[:, :-rank])) / tail
-        errors = np.linalg.eigvalsh(E)
-        ends = errors[-rank:].sum(), errors[:rank].sum()
-        cost = max(abs(np.trace(E) - end) for end in ends) / tail
-        worst = max(worst, cost / max(spectral, trace))
-    assert 0.5 < worst <= 11
+    distance = leverage_bound(800 / tail, (values / (values + tail / 4)).sum())
+    parts = distance, Tail("", math.log(2), 200 / tail, 200 / tail / 3)
+    found = projection_cost_bound(Gaussian(), sphere(), rank=4)
+    expected = 11 * max(part.error(900, 0.95) for part in parts)
+    assert found.error(900, 0.9) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -342,14 +282,10 @@ def test_no_product_of_signs_is_larger_than_the_bound_takes_it_to_be(kernel, tig
 def test_tails_of_the_gaussian_are_those_of_a_poisson_variable():
     X = np.random.default_rng(1).standard_normal((60, 3))
     squares, alpha = (X**2).sum(axis=1), 0.6
-    bound = zonal_bound(Gaussian(), X, alpha=alpha)
-    for cut in bound.cuts[::4]:
+    for cut in zonal_bound(Gaussian(), X, alpha=alpha).cuts[::4]:
         expected = gammainc(cut.degree + 1, squares).sum() / alpha
         assert cut.rest == pytest.approx(expected, rel=1e-6, abs=1e-9)
         assert cut.order == cut.degree // 2 + 1
-    # MATHS R5: P(Poisson(4) > 12)
-    assert poisson.sf(12, 4) == pytest.approx(0.00027371682285550300032691074894028, rel=1e-12)
-    assert gammaincc(13, 4.0) == pytest.approx(1 - 0.000273716822855503, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -363,20 +299,12 @@ def test_tails_of_the_gaussian_are_those_of_a_poisson_variable():
     ids=["sphere", "Matern", "Gaussian", "Polynomial"],
 )
 def test_no_direction_has_more_leverage_than_lemma_7_says(kernel, X, radial):
-    alpha = 4.0
-    bound = zonal_bound(kernel, X, alpha=alpha)
-    for cut in bound.cuts[-1:]:
-        phi = bo.draw(
-            kernel,
-            bo.Gegenbauer(radial, order=cut.order, degree=cut.degree),
-            n_features=2000 * cut.order,
-            X=X,
-            random_state=0,
-        )
-        tau = draw_leverages(phi(X), eigen(kernel, X, "test"), alpha, cut.order)
-        assert tau.max() <= cut.directions.variance
-        d = math.exp(cut.directions.log_constant) / 16
-        assert tau.mean() == pytest.approx(d, rel=0.2)
+    cut = zonal_bound(kernel, X, alpha=4.0).cuts[-1]
+    method = bo.Gegenbauer(radial, order=cut.order, degree=cut.degree)
+    phi = bo.draw(kernel, method, n_features=2000 * cut.order, X=X, random_state=0)
+    tau = draw_leverages(phi(X), eigen(kernel, X, "test"), 4.0, cut.order)
+    assert tau.max() <= cut.directions.variance
+    assert tau.mean() == pytest.approx(math.exp(cut.directions.log_constant) / 16, rel=0.2)
 
 
 def test_lemma_7_by_hand():
@@ -405,10 +333,7 @@ def test_the_degree_of_the_theorems_leaves_out_what_is_allowed(gaussian, radius,
     assert left <= 0.1 * error * alpha
     lost = math.log(scale * n / (0.1 * error * alpha))
     assert q + 1 == math.ceil(max(math.e**2 * mean, lost - gaussian * mean))
-    harmonics = sum(
-        math.comb(l + 3, 3) - (math.comb(l + 1, 3) if l > 1 else 0) for l in range(q + 1)
-    )
-    tau, e = mpmath.mpf(s * harmonics), mpmath.mpf("0.9") * error
+    tau, e = mpmath.mpf(s * sum(n_harmonics(l, 4) for l in range(q + 1))), mpmath.mpf("0.9") * error
     chance = lambda draws: 160 * mpmath.exp(-draws * e**2 / (2 * tau * (1 + 2 * e / 3)))
     assert (s, bound.width(error)) == (q // 2 + 1, s * m)
     assert chance(m) <= 0.05 < chance(m - 1)
@@ -456,142 +381,6 @@ def test_of_a_polynomial_no_degree_beyond_its_own_is_asked_for(kernel):
     assert replace(bound, highest=None).sizes(0.5).degree > 50
 
 
-# ---- refusals
-
-
-@pytest.mark.parametrize(
-    ("ask", "error", "message"),
-    [
-        (
-            lambda: hoeffding_bound(Gaussian(), sphere(), "complex"),
-            InvalidInput,
-            "form must be one of 'pair', 'phase'",
-        ),
-        (lambda: PRINTED[0][0].width(0.0), InvalidInput, "error must be a positive finite number"),
-        (lambda: PRINTED[0][0].width(1e-9), InvalidInput, "Ask for a larger error"),
-        (lambda: PRINTED[0][0].error(1), InvalidInput, "n_features must be an integer, 2 or above"),
-        (
-            lambda: PRINTED[0][0].error(10, 1.0),
-            InvalidInput,
-            "confidence must be above 0 and below",
-        ),
-        (lambda: rahimi_recht_bound(Laplace(), sphere()), UnsupportedKernel, "got Laplace"),
-        (lambda: rahimi_recht_bound(Exponential(), sphere()), UnsupportedKernel, "finite variance"),
-        (
-            lambda: rahimi_recht_bound(Matern(1.0), sphere()),
-            UnsupportedKernel,
-            "hoeffding_bound or",
-        ),
-        (
-            lambda: hoeffding_bound(Linear(), sphere()),
-            UnsupportedKernel,
-            "requires a kernel of x − y",
-        ),
-        (lambda: hoeffding_bound(Gaussian(), sphere()[:1]), InvalidInput, "at least 2 rows; got 1"),
-        (lambda: leverage_bound(-5.0, 9.0), InvalidInput, "leverage must be a positive"),
-        (
-            lambda: spectral_bound(Gaussian(), sphere(), alpha=0.0),
-            InvalidInput,
-            "alpha must be a pos",
-        ),
-        (lambda: spectral_bound(Gaussian(), sphere(), alpha=1e4), InvalidInput, "at most ‖K‖ ="),
-        (lambda: projection_cost_bound(Gaussian(), sphere(), rank=200), InvalidInput, "lower rank"),
-        (
-            lambda: zonal_bound(Matern(1.5), 2 * np.eye(3)[[0, 0, 1]] + np.eye(3), alpha=1.0),
-            UnsupportedKernel,
-            "or rows on one sphere; got Matern",
-        ),
-        (
-            lambda: zonal_bound(Gaussian(0.01), np.diag([1.0, 2.0, 3.0]), alpha=0.1),
-            InvalidInput,
-            "the part of the trace beyond",
-        ),
-        (
-            lambda: SOME_CUTS.width(0.0005),
-            InvalidInput,
-            "which the last cut leaves out",
-        ),
-        (
-            lambda: SOME_CUTS.error(1),
-            InvalidInput,
-            "n_features must be 2 or above, one direction",
-        ),
-        (
-            lambda: ball_bound(Matern(1.5), sphere(), alpha=1.0),
-            UnsupportedKernel,
-            "ball_bound requires the Gaussian, DotExponential, or a kernel of ⟨x, y⟩ of finite",
-        ),
-        (
-            lambda: BallBound(10.0, 9, 100, 1.0, 10.0).width(0.5),
-            InvalidInput,
-            "degree 738 in 9 columns has more than 1e\\+15 functions, which a ball of radius 10",
-        ),
-        (
-            lambda: BallBound(1.0, 3, 100, 1.0, 10.0).error(3),
-            InvalidInput,
-            "n_features must be 4 or above, one direction; got 3",
-        ),
-        (
-            lambda: directions_bound(Angular(), sphere(), bo.ReLU(1)),
-            UnsupportedKernel,
-            r"directions_bound requires Angular\(\) with Sign\(IID\(\)\), ArcCosine\(order\) with ReLU",
-        ),
-        (
-            lambda: directions_bound(Angular(), sphere(), bo.Sign()),
-            UnsupportedKernel,
-            r"requires Angular\(\) with Sign\(IID\(\)\).* got Angular\(\) with Sign\(placement",
-        ),
-        (
-            lambda: directions_bound(ArcCosine(1), sphere(), bo.ReLU(1)),
-            UnsupportedKernel,
-            "features that are independent",
-        ),
-        (
-            lambda: directions_bound(Polynomial(2), sphere(), bo.Maclaurin()),
-            UnsupportedKernel,
-            'with Maclaurin."geometric".*got Polynomial',
-        ),
-        (
-            lambda: directions_bound(
-                DotProduct(lambda n: gammaln(n + 1.0)), 0.3 * sphere(), bo.Maclaurin("geometric")
-            ),
-            UnsupportedKernel,
-            "whose terms 2ᴺ a_N",
-        ),
-        (
-            lambda: tensor_sketch_bound(Linear(), sphere()),
-            UnsupportedKernel,
-            "requires a Polynomial",
-        ),
-        (lambda: BallBound(-1.0, 3, 9, 1.0, 2.0), InvalidInput, "radius must be a positive"),
-        (
-            lambda: operator_norm_bound(Custom(lambda X, Y: -(X @ Y.T)), sphere()),
-            UnsupportedKernel,
-            "requires a kernel of x − y",
-        ),
-        (
-            lambda: compare_bounds(Custom(lambda X, Y: -(X @ Y.T)), sphere(), alpha=1.0),
-            NotPositive,
-            "must be positive semi-definite; its eigenvalues run from",
-        ),
-        (
-            lambda: compare_bounds(Linear() * NeuralTangent(), sphere(), alpha=1.0),
-            UnsupportedKernel,
-            "compare_bounds requires a kernel of x − y, or a rotation-invariant one",
-        ),
-        (lambda: compare_bounds("gaussian", sphere(), alpha=1.0), InvalidType, "must be a Kernel"),
-        (
-            lambda: compare_bounds(Gaussian(), sphere(), alpha=0),
-            InvalidInput,
-            "alpha must be a pos",
-        ),
-    ],
-)
-def test_what_cannot_be_bounded_is_refused_in_a_sentence(ask, error, message):
-    with pytest.raises(error, match=message):
-        ask()
-
-
 # ---- the table
 
 
@@ -614,19 +403,18 @@ def test_the_table_compares_every_bound_with_what_draws_show(table):
     assert unproved == ["Rahimi-Recht, as printed", "leverage measured"]
 
 
-def test_kernels_of_angles_and_powers_have_rows_of_their_own():
-    X = sphere(40)
-    names = {
-        kernel: compare_bounds(kernel, X, alpha=2.0, n_features=64, n_draws=2, random_state=0)
-        .rows[0]
-        .name
-        for kernel in (Angular(), ArcCosine(1), Polynomial(2))
-    }
-    assert list(names.values()) == [
-        "matrix Bernstein, signs",
-        "matrix Bernstein, ReLU",
-        "Chebyshev, TensorSketch",
-    ]
+@pytest.mark.parametrize(
+    ("kernel", "name"),
+    [
+        (Angular(), "matrix Bernstein, signs"),
+        (ArcCosine(1), "matrix Bernstein, ReLU"),
+        (Polynomial(2), "Chebyshev, TensorSketch"),
+    ],
+    ids=repr,
+)
+def test_kernels_of_angles_and_powers_have_rows_of_their_own(kernel, name):
+    table = compare_bounds(kernel, sphere(40), alpha=2.0, n_features=64, n_draws=2, random_state=0)
+    assert table.rows[0].name == name
 
 
 def test_found_errors_are_those_of_the_same_draws_by_hand(table):

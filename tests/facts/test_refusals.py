@@ -15,9 +15,9 @@ from sklearn.exceptions import NotFittedError
 
 import bochner as bo
 from bochner import CustomLoss, certify, landmarks, models
-from bochner.data.schema import Schema
 from bochner import certificates as bounds
 from bochner.certificates.bounds.zonal import Cut
+from bochner.data.schema import Schema
 from bochner.datasets import on_sphere
 from bochner.errors import (
     IncompatibleModels,
@@ -39,7 +39,6 @@ from bochner.kernels import (
     Columns,
     Constant,
     Custom,
-    Disc,
     DotExponential,
     DotProduct,
     Exp,
@@ -56,9 +55,9 @@ from bochner.kernels import (
     LogDerivatives,
     Mahalanobis,
     Matern,
-    Monotone,
     Modulated,
     Monomials,
+    Monotone,
     NeuralTangent,
     Normalised,
     OnSphere,
@@ -190,7 +189,11 @@ NETWORK, GAUSS, SINES = (
     bo.Fourier(bo.Grid()),
     bo.LaplacianEigenfunctions,
 )
-COMPLEX, DISC, ALL_DEGREES = bo.Fourier(form="complex"), Disc(2.0), bo.Maclaurin("geometric")
+COMPLEX, PLATE, ALL_DEGREES = (
+    bo.Fourier(form="complex"),
+    Box([(0.0, 1.0)] * 2),
+    bo.Maclaurin("geometric"),
+)
 DIVERGENT = DotProduct(lambda n: gammaln(n + 1.0))
 WAVES, BELOW = drawn(Gaussian(1.5), "iid"), drawn(Gaussian(1.5), "nystrom")
 NEGATIVE = Custom(lambda X, Y: -(X @ Y.T))
@@ -200,8 +203,8 @@ MANY, TALL = RNG.normal(size=(300, 3)), np.zeros((10_001, 1))
 DENTED = Custom(
     lambda X, Y: Gaussian(1.5)(X, Y) - 60.0 * np.exp(-np.add.outer((X**2).sum(1), (Y**2).sum(1)))
 )
-Hoeffding, Spectral, Directions = bounds.Hoeffding, bounds.Spectral, bounds.DirectionsNorm
-ZonalBound, Ball, CUT = bounds.ZonalSpectral, bounds.BallSpectral, Cut(3, 2, 0.1, 60.0)
+directions, HOEFFDING = bounds.directions_bound, bounds.hoeffding_bound(Gaussian(), X)
+CUTS = bounds.ZonalBound((Cut(3, 2, 0.1, bounds.leverage_bound(60.0, 20.0, 2)),))
 
 
 HISTOGRAM, LINE = bo.features.HistogramSampling(), np.linspace(0, 1, 60)[:, None]
@@ -211,7 +214,7 @@ def on_grid(kernel, X=X[:, :2], t=1e-3, box=None, **options):
     return bo.KernelRidge(kernel, method=bo.FourierGrid(t, box), **options).fit(X, Y)
 
 
-def globe():
+def sphere():
     kernel = OnSphere("gaussian", 40.0)
     return bo.GaussianProcessRegressor(kernel, method=bo.SphericalHarmonics(12))
 
@@ -459,9 +462,6 @@ CASES = [
     (lambda: SINES(box=(1.0, 2.0)), InvalidInput, r"box must be a pair \(lower, upper\)"),
     (lambda: SINES(box=((2.0, 1.0),)), InvalidInput, "box must have lower below upper"),
     (lambda: SINES(conditions="free"), InvalidInput, "conditions must be one of 'dirichlet'"),
-    (lambda: SINES(disc=2.0), InvalidType, "disc must be a Disc; got 2.0"),
-    (lambda: SINES(disc=DISC, box=((0, 1),)), InvalidInput, "a disc must stand alone"),
-    (lambda: SINES(disc=DISC, conditions="periodic"), InvalidInput, "a disc has no periods"),
     (lambda: bo.Compressed("hermite"), InvalidInput, "Compressed: method must be a value such as"),
     (lambda: bo.Compressed(bo.Nystrom(), width=0), InvalidInput, "width must be an integer, 1 or"),
     (lambda: bo.Projected("fourier", 2), InvalidInput, "Projected: method must be a value such as"),
@@ -474,16 +474,13 @@ CASES = [
     (lambda: Box([]), InvalidInput, "Box: sides must be one to 3 pairs"),
     (lambda: Box([(1.0, 0.0)]), InvalidInput, "Box: sides must have lower below upper"),
     (lambda: Box([(1.0,)]), InvalidInput, "Box: sides must be a pair"),
-    (lambda: Disc(-1.0), InvalidInput, "Disc: radius must be a positive finite number"),
-    (lambda: Disc(1.0, (0.0,)), InvalidInput, "Disc: centre must be a pair of numbers"),
-    (lambda: GreenFunction("disc"), InvalidType, "domain must be a Box or a Disc; got 'disc'"),
-    (lambda: GreenFunction(DISC, "robin"), InvalidInput, "conditions must be one of"),
-    (lambda: GreenFunction(DISC, "periodic", 1.0), InvalidInput, "a disc has no periods"),
-    (lambda: GreenFunction(DISC, "neumann"), InvalidInput, "kappa must be above zero where"),
-    (lambda: GreenFunction(DISC, power=1), InvalidInput, "power must be above half the 2 col"),
-    (lambda: GreenFunction(DISC, terms=0), InvalidInput, "terms must be an integer, 1 or"),
-    (lambda: GreenFunction(DISC, kappa=-1.0), InvalidInput, "kappa must be"),
-    (lambda: GreenFunction(DISC)([[1.0]], [[1.0]]), InvalidInput, "must have the 2 columns of"),
+    (lambda: GreenFunction("disc"), InvalidType, "domain must be a Box; got 'disc'"),
+    (lambda: GreenFunction(PLATE, "robin"), InvalidInput, "conditions must be one of"),
+    (lambda: GreenFunction(PLATE, "neumann"), InvalidInput, "kappa must be above zero where"),
+    (lambda: GreenFunction(PLATE, power=1), InvalidInput, "power must be above half the 2 col"),
+    (lambda: GreenFunction(PLATE, terms=0), InvalidInput, "terms must be an integer, 1 or"),
+    (lambda: GreenFunction(PLATE, kappa=-1.0), InvalidInput, "kappa must be"),
+    (lambda: GreenFunction(PLATE)([[1.0]], [[1.0]]), InvalidInput, "must have the 2 columns of"),
     # maps that cannot be drawn
     *(
         (
@@ -550,9 +547,12 @@ CASES = [
     (lambda: blind(Gaussian(), bo.Compressed(bo.Fourier()), 6), InvalidInput, "its directions"),
     (lambda: blind(Gaussian(), bo.Projected(bo.Fourier(), 2), 6), InvalidInput, "principal axes"),
     (lambda: blind(Brownian(), SINES(conditions="neumann"), d=1), InvalidInput, "conditions of"),
-    (lambda: blind(GreenFunction(DISC), SINES(disc=DISC), d=2), InvalidInput, "has a domain and"),
-    (lambda: blind(GreenFunction(DISC), SINES()), UnsupportedKernel, "the 2 columns of the domain"),
-    (lambda: blind(Laplace(), SINES(disc=DISC), d=2), UnsupportedKernel, "the Euclidean distance"),
+    (
+        lambda: blind(GreenFunction(PLATE), SINES(boundary=2.0), d=2),
+        InvalidInput,
+        "has a domain and",
+    ),
+    (lambda: blind(GreenFunction(PLATE), SINES()), UnsupportedKernel, "the 2 columns of the"),
     (lambda: drawn(Gaussian(), SINES(box=((0.0, 1.0),))), InvalidInput, "each column; got 1 for 3"),
     (lambda: blind(Gaussian() + Linear(), "iid", 3), InvalidInput, "n_features of at least"),
     (lambda: drawn(TERMS, "iid"), InvalidInput, "at least 160, some for each of its terms"),
@@ -618,50 +618,36 @@ CASES = [
         "no method serves",
     ),
     # bounds
-    (lambda: Hoeffding(0), InvalidInput, "n_pairs must be an integer, 1 or above; got 0"),
-    (lambda: Hoeffding(5, "complex"), InvalidInput, "form must be one of 'pair', 'phase'"),
-    (lambda: Hoeffding(5).width(0.0), InvalidInput, "error must be a positive finite number"),
-    (lambda: Hoeffding(5).error(1), InvalidInput, "n_features must be an integer, 2 or above"),
-    (lambda: Hoeffding(5).error(10, 1.0), InvalidInput, "confidence must be above 0 and below"),
-    (lambda: Hoeffding.of(Linear(), X), UnsupportedKernel, "requires a kernel of x − y"),
-    (lambda: Hoeffding.of(Gaussian(), X[:1]), InvalidInput, "at least 2 rows; got 1"),
-    (lambda: bounds.Bernstein(5, -1.0), InvalidInput, "variance must be a positive finite number"),
-    (lambda: bounds.RahimiRecht(np.inf, 1.0, 2), UnsupportedKernel, "finite variance"),
-    (lambda: bounds.RahimiRecht.of(Laplace(), X), UnsupportedKernel, "got Laplace"),
-    (lambda: bounds.RahimiRecht.of(Exponential(), X), UnsupportedKernel, "finite variance"),
-    (lambda: bounds.RahimiRecht.of(Matern(1.0), X), UnsupportedKernel, "Hoeffding or Bernst"),
-    (lambda: bounds.OperatorNorm(0.5), InvalidInput, "1 or above, as Tr K/‖K‖ is; got 0.5"),
-    (lambda: bounds.OperatorNorm.of(NEGATIVE, X), UnsupportedKernel, "requires a kernel of x − y"),
-    (lambda: Spectral(5.0, 9.0), InvalidInput, "no less than effective_dimension"),
-    (lambda: Spectral(9.0, 9.0 * (1 + 1e-7)), InvalidInput, "no less than effective_dimension"),
-    (lambda: Spectral.of(Gaussian(), X, alpha=0.0), InvalidInput, "alpha must be a pos"),
-    (lambda: Spectral.of(Gaussian(), X, alpha=1e4), InvalidInput, "at most ‖K‖ ="),
-    (lambda: bounds.ProjectionCost(3.0, 1.0), InvalidInput, "spectral must be a Spectral bound"),
-    (lambda: bounds.ProjectionCost.of(Gaussian(), X, rank=60), InvalidInput, "lower rank"),
-    (lambda: bounds.ProjectionCost.of(Gaussian(), X, rank=0), InvalidInput, "rank must be an"),
-    (lambda: ZonalBound((), 3.0), InvalidInput, "cuts must be one Cut or more"),
-    (lambda: ZonalBound.of(Matern(1.5), X, alpha=1.0), UnsupportedKernel, "or rows on one sphere"),
-    (lambda: ZonalBound.of(Gaussian(0.01), X[:3], alpha=0.1), InvalidInput, "degrees leave out of"),
-    (lambda: ZonalBound((CUT,), 9.0).width(0.05), InvalidInput, "what the last cut leaves out"),
-    (lambda: ZonalBound((CUT,), 9.0).error(1), InvalidInput, "must be 2 or above, one direction"),
-    (lambda: Ball.of(Matern(1.5), X, alpha=1.0), UnsupportedKernel, "requires the Gaussian"),
-    (lambda: Ball.of_trace(Gaussian(), X, alpha=1.0, n_rows=49), InvalidInput, "n_rows must be an"),
-    (lambda: Ball(10.0, 9, 100, 1.0, 10.0).width(0.5), InvalidInput, "degree 738 in 9 columns has"),
-    (lambda: Ball(1.0, 3, 100, 1.0, 10.0).error(3), InvalidInput, "must be 4 or above, one"),
-    (lambda: Ball(-1.0, 3, 9, 1.0, 2.0), InvalidInput, "radius must be a positive"),
-    (lambda: Directions.of(Angular(), X, bo.ReLU(1)), UnsupportedKernel, r"requires Angular\(\)"),
-    (lambda: Directions.of(Angular(), X, bo.Sign()), UnsupportedKernel, r"got Angular\(\) with"),
-    (lambda: Directions.of(ArcCosine(1), X, bo.ReLU(1)), UnsupportedKernel, "that are independent"),
-    (lambda: Directions.of(Polynomial(2), X, bo.Maclaurin()), UnsupportedKernel, "got Polynomial"),
-    (lambda: Directions.of(DIVERGENT, 0.3 * X, ALL_DEGREES), UnsupportedKernel, "whose terms 2ᴺ"),
-    (lambda: bounds.TreeNorm.of(DotExponential(), X), UnsupportedKernel, "of finite degree"),
-    (
-        lambda: bounds.TreeNorm((1.0,), (0.5, 0.5), 3, bo.PolySketch()),
-        InvalidInput,
-        "for each degree",
-    ),
-    (lambda: bounds.TreeNorm.of(Polynomial(9), X).error(6), InvalidInput, "give each degree a"),
-    (lambda: bounds.SketchNorm.of(Linear(), X), UnsupportedKernel, "requires a Polynomial"),
+    (lambda: HOEFFDING.width(0.0), InvalidInput, "error must be a positive finite number"),
+    (lambda: HOEFFDING.error(1), InvalidInput, "n_features must be an integer, 2 or above"),
+    (lambda: HOEFFDING.error(10, 1.0), InvalidInput, "confidence must be above 0 and below"),
+    (lambda: bounds.hoeffding_bound(Gaussian(), X, "complex"), InvalidInput, "form must be one of"),
+    (lambda: bounds.hoeffding_bound(Linear(), X), UnsupportedKernel, "requires a kernel of x − y"),
+    (lambda: bounds.hoeffding_bound(Gaussian(), X[:1]), InvalidInput, "at least 2 rows; got 1"),
+    (lambda: bounds.rahimi_recht_bound(Laplace(), X), UnsupportedKernel, "got Laplace"),
+    (lambda: bounds.rahimi_recht_bound(Exponential(), X), UnsupportedKernel, "finite variance"),
+    (lambda: bounds.rahimi_recht_bound(Matern(1.0), X), UnsupportedKernel, "hoeffding_bound or"),
+    (lambda: bounds.operator_norm_bound(NEGATIVE, X), UnsupportedKernel, "requires a kernel of x"),
+    (lambda: bounds.leverage_bound(-5.0, 9.0), InvalidInput, "leverage must be a positive"),
+    (lambda: bounds.leverage_bound(9.0, 9.0 * (1 + 1e-7)), InvalidInput, "no less than"),
+    (lambda: bounds.spectral_bound(Gaussian(), X, alpha=0.0), InvalidInput, "alpha must be a pos"),
+    (lambda: bounds.spectral_bound(Gaussian(), X, alpha=1e4), InvalidInput, "at most ‖K‖ ="),
+    (lambda: bounds.projection_cost_bound(Gaussian(), X, rank=60), InvalidInput, "lower rank"),
+    (lambda: bounds.projection_cost_bound(Gaussian(), X, rank=0), InvalidInput, "rank must be an"),
+    (lambda: bounds.zonal_bound(Matern(1.5), X, alpha=1.0), UnsupportedKernel, "or rows on one"),
+    (lambda: bounds.zonal_bound(Gaussian(0.01), X, alpha=0.1), InvalidInput, "part of the trace"),
+    (lambda: CUTS.width(0.05), InvalidInput, "which the last cut leaves out"),
+    (lambda: CUTS.error(1), InvalidInput, "must be 2 or above, one direction"),
+    (lambda: bounds.ball_bound(Matern(1.5), X, alpha=1.0), UnsupportedKernel, "the Gaussian"),
+    (lambda: bounds.BallBound(10.0, 9, 100, 1.0, 10.0).width(0.5), InvalidInput, "degree 738 in 9"),
+    (lambda: bounds.BallBound(1.0, 3, 100, 1.0, 10.0).error(3), InvalidInput, "one direction; got"),
+    (lambda: bounds.BallBound(-1.0, 3, 9, 1.0, 2.0), InvalidInput, "radius must be a positive"),
+    (lambda: directions(Angular(), X, bo.ReLU(1)), UnsupportedKernel, r"requires Angular\(\) with"),
+    (lambda: directions(Angular(), X, bo.Sign()), UnsupportedKernel, r"got Angular\(\) with"),
+    (lambda: directions(ArcCosine(1), X, bo.ReLU(1)), UnsupportedKernel, "that are independent"),
+    (lambda: directions(Polynomial(2), X, bo.Maclaurin()), UnsupportedKernel, "got Polynomial"),
+    (lambda: directions(DIVERGENT, 0.3 * X, ALL_DEGREES), UnsupportedKernel, "whose terms 2ᴺ a_N"),
+    (lambda: bounds.tensor_sketch_bound(Linear(), X), UnsupportedKernel, "requires a Polynomial"),
     (lambda: bo.compare_bounds(NEGATIVE, X, alpha=1.0), NotPositive, "its eigenvalues run from"),
     (
         lambda: bo.compare_bounds(Linear() * NNGP(), X, alpha=1.0),
@@ -685,10 +671,10 @@ CASES = [
     (lambda: bo.FourierGrid(1e-15), InvalidInput, "tolerance must be 1e-12 or above"),
     (lambda: bo.FourierGrid(2.0), InvalidInput, "tolerance"),
     (lambda: blind(Gaussian(), bo.FourierGrid(), d=2), InvalidInput, "takes the box from rows of"),
-    (lambda: globe().fit(X[:, :2] + [90, 0], Y), InvalidInput, "must lie within -90 to 90 degrees"),
-    (lambda: globe().fit(X[:, :2], Y).predict([[95.0, 10.0]]), InvalidInput, "within -90 to 90"),
+    (lambda: sphere().fit(X[:, :2] + [90, 0], Y), InvalidInput, "must lie within -90 to 90"),
+    (lambda: sphere().fit(X[:, :2], Y).predict([[95.0, 10.0]]), InvalidInput, "within -90 to 90"),
     (
-        lambda: globe().fit(X[:, :2], Y).predict_grid(lat=[95.0], lon=[1.0]),
+        lambda: sphere().fit(X[:, :2], Y).predict_grid(lat=[95.0], lon=[1.0]),
         InvalidInput,
         "-90 to 90 deg",
     ),
@@ -812,11 +798,7 @@ CASES = [
     (lambda: process(noise="loo"), InvalidInput, 'noise must be "auto", "evidence" or a'),
     (lambda: process(method=bo.ExactKernel("nystrom")), InvalidInput, "takes no preconditioner"),
     (lambda: process(X=LONG, y=LONG[:, 0], method="exact"), InvalidInput, "at most; got 20,001"),
-    (
-        lambda: process(lengthscale="gcv"),
-        InvalidInput,
-        "lengthscale must be one of 'auto', 'loo', 'evi",
-    ),
+    (lambda: process(lengthscale="gcv"), InvalidInput, "lengthscale must be one of 'auto', 'loo'"),
     (lambda: process(lengthscale="evidence", metric="learned"), InvalidInput, 'lengthscale="evide'),
     (lambda: process(Linear(), lengthscale="evidence"), UnsupportedKernel, "requires a stationary"),
     # derivatives and averages that are observed
@@ -829,11 +811,7 @@ CASES = [
     (lambda: process().observe(), InvalidInput, "pass Derivatives or BlockAver"),
     (lambda: process().observe(3), InvalidType, "must be Derivatives or Block"),
     (lambda: process().observe(bo.Derivatives(X[:, :2], 0, Y)), InvalidInput, "must have the 3"),
-    (
-        lambda: process(Laplace()).observe(bo.Derivatives(X, 0, Y)),
-        UnsupportedKernel,
-        "Gradients in",
-    ),
+    (lambda: process(Laplace()).observe(bo.Derivatives(X, 0, Y)), UnsupportedKernel, "Gradients"),
     (lambda: near().fit(X, Y).observe(bo.Derivatives(X, 0, Y)), InvalidInput, "one on a Fourier"),
     # universal kriging, averages over cells, variograms
     (lambda: krige(trend="cubic"), InvalidInput, "trend must be"),
@@ -880,17 +858,9 @@ CASES = [
     (lambda: regressor(penalty=lambda r: -r), InvalidInput, "penalty must never fall as the norm"),
     (lambda: regressor(penalty=lambda r: np.nan), InvalidInput, "must be a number for some norm"),
     (lambda: bo.JointLoss(1, 2, 3), InvalidType, "must be functions of .y, f.; got 1"),
-    (
-        lambda: squares(1, slope_of=lambda y, f: y - f),
-        InvalidInput,
-        "slope must be the derivative of",
-    ),
+    (lambda: squares(1, slope_of=lambda y, f: y - f), InvalidInput, "slope must be the derivative"),
     (lambda: squares(-1), InvalidInput, "the loss must be convex"),
-    (
-        lambda: squares(1, hessian_of=lambda y, f: f),
-        InvalidInput,
-        "hessian must have shape .16, 2, 2",
-    ),
+    (lambda: squares(1, hessian_of=lambda y, f: f), InvalidInput, "hessian must have shape .16, 2"),
     # tables
     (lambda: Schema(("a",), encoders=[{"name": "a", "of": ["x"]}]), InvalidInput, "must have all"),
     (lambda: model().fit(pd.DataFrame({"a": [None] * 60}), Y), InvalidInput, "one column must"),
@@ -923,11 +893,7 @@ CASES = [
         "theirs differ",
     ),
     (lambda: bo.merge(PART, part(y=X)), IncompatibleModels, "same targets; got rows of"),
-    (
-        lambda: bo.merge(PART, process(n_features=16)),
-        IncompatibleModels,
-        "one class; got KernelRidge and Gaus",
-    ),
+    (lambda: bo.merge(PART, process(n_features=16)), IncompatibleModels, "one class; got"),
     (lambda: bo.merge(*[classes(bo.SVC)] * 2), InvalidType, r"must be made of moments.*got SVC"),
     (lambda: bo.merge(classes(), classes(K=3)), IncompatibleModels, "same classes; got"),
     (bo.merge, InvalidInput, "at least one fitted model is required; got none"),

@@ -33,7 +33,6 @@ from bochner.kernels import (
     Brownian,
     BrownianBridge,
     Cauchy,
-    Columns,
     FourierSeries,
     Gaussian,
     GreenFunction,
