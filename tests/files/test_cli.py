@@ -1,26 +1,30 @@
-"""The command line: what it writes, what it says, how it ends."""
+"""The command line: what it writes, what it prints, how it ends."""
 
 import io
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import cache
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet
 import pytest
 from rich.console import Console
+from sklearn.metrics import log_loss, roc_auc_score
 
 import bochner as bo
 from bochner.cli import main
-from bochner.cli.arguments import CRITERIA, KERNELS, METHODS
+from bochner.cli.arguments import CRITERIA, KERNELS, LEARNERS, METHODS
 from bochner.cli.commands import bochner
 from bochner.cli.running import run
 from bochner.cli.show import Passes, bar_for
@@ -29,11 +33,15 @@ from bochner.errors import MissingDependency
 from bochner.features.rules import NAMED as NAMED_METHODS
 from bochner.kernels import Gaussian, Linear, Matern
 from bochner.report import Curve, DemoResult, MethodResult
+from bochner.report.render import number
 from bochner.selection.spec import NAMED
 from bochner.solvers.ridge.path import PENALTY_CRITERIA
 
 N = 300
-QUICK = ("--features", "16", "--lengthscale", "1", "--method", "orthogonal")
+QUICK = "--features 16 --lengthscale 1 --method orthogonal"
+FIT = f"fit in/train.parquet --target y --out m {QUICK}"
+CHECK = "check in/m.bochner in/one.csv"
+PREDICT = "predict in/m.bochner in/one.csv --out p.csv"
 
 
 def columns(n=N, seed=0):
@@ -44,106 +52,104 @@ def columns(n=N, seed=0):
     return {"a": a, "b": b, "c": c, "y": y}
 
 
+def ended(line):
+    """Run a command line; return its exit code, stdout and stderr."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = run(shlex.split(line))
+    return code, out.getvalue(), err.getvalue()
+
+
+def cli(line, code=0):
+    """Run a command line; return stdout and stderr, each without its wrapping."""
+    found, *streams = ended(line)
+    assert found == code, streams[1]
+    return tuple(re.sub(r"\s+", " ", text) for text in streams)
+
+
+def facts(line):
+    """Return what a command line gives programs."""
+    return json.loads(cli(line + " --json")[0])
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with tables, and a model fitted to one of them."""
+    """A folder with tables, and files of models."""
     folder = tmp_path_factory.mktemp("cli")
-    table = pa.table(columns())
-    pyarrow.parquet.write_table(table, folder / "train.parquet")
+    pd.DataFrame(columns()).to_parquet(folder / "train.parquet")
     for name, seed in (("one", 1), ("two", 2)):
         part = columns(50, seed)
         write_table(folder / f"{name}.csv", {k: part[k] for k in "cba"})
     others = columns(80, 3)
     extra = {"z": -others["y"], "w": np.arange(80) % 4 / 2.0}
     write_table(folder / "test.csv", others | extra)
-    assert run(["fit", f"{folder}/train.parquet", *to("y", folder / "m.bochner"), "--quiet"]) == 0
+    (folder / "missing.csv").write_text("a,c\n1,red\n2,green\n")
+    bo.save(Gaussian(), folder / "kernel")
+    bo.save(bo.KernelRidge(), folder / "unfitted")
+    cli(FIT.replace("in/", f"{folder}/").replace("--out m", f"--out {folder}/m.bochner"))
+    rows = pd.DataFrame(columns(90, 4))[["a", "c"]].assign(y=lambda t: np.sin(t.a))
+    rows["label"] = np.where(rows.a > 0.3, "high", np.where(rows.a < -0.3, "low", "mid"))
+    rows.to_parquet(folder / "rows.parquet")
     return folder
 
 
-def to(target, out, *options):
-    return ("--target", target, "--out", str(out), *(options or QUICK))
+@pytest.fixture(autouse=True)
+def here(folder, tmp_path, monkeypatch):
+    """Work in a folder with nothing but a link to the tables."""
+    monkeypatch.chdir(tmp_path)
+    Path("in").symlink_to(folder)
 
 
-def told(capsys):
-    """Return stdout and stderr as lines without wrapping, as one line each."""
-    out, err = capsys.readouterr()
-    return re.sub(r"\s+", " ", out), re.sub(r"\s+", " ", err)
-
-
-def said(capsys, code, *arguments):
-    """Run, and return what came on stdout and stderr."""
-    assert run([str(a) for a in arguments]) == code
-    return told(capsys)
+def written():
+    return sorted(p.name for p in Path().iterdir() if p.name != "in")
 
 
 # --- fit -----------------------------------------------------------------------------------------
 
 
-def test_fit_writes_the_model_that_python_would_fit(folder, tmp_path):
-    out = tmp_path / "model.bochner"
-    choices = ("--kernel", "matern32", "--lengthscale", "0.5", "--lengthscale", "1,2,3")
-    rest = ("--features", "20", "--method", "nystrom", "--alpha", "gcv", "--seed", "5")
-    assert run(["fit", f"{folder}/train.parquet", *to("y", out, *choices, *rest, "--quiet")]) == 0
-    model = bo.KernelRidge(
-        Matern(1.5, (0.5, 1.0, 2.0, 3.0)),
-        method=bo.Nystrom(),
-        n_features=20,
-        alpha="gcv",
-        random_state=5,
-    )
-    blocks = bo.Blocks.from_files(folder / "train.parquet", target="y")
-    model.fit_blocks(blocks)
-    loaded = bo.load(out)
-    for ours, theirs in zip(
-        loaded.predict_blocks(blocks), model.predict_blocks(blocks), strict=True
-    ):
-        assert ours.tobytes() == theirs.tobytes()
+def test_fit_writes_the_model_that_python_would_fit():
+    choices = "--kernel matern32 --lengthscale 0.5 --lengthscale 1,2,3 --features 20"
+    cli(f"fit in/train.parquet --target y --out m {choices} --method nystrom --alpha gcv --seed 5")
+    kernel = Matern(1.5, (0.5, 1.0, 2.0, 3.0))
+    options = {"method": bo.Nystrom(), "n_features": 20, "alpha": "gcv", "random_state": 5}
+    blocks = bo.Blocks.from_files("in/train.parquet", target="y")
+    model = bo.KernelRidge(kernel, **options).fit_blocks(blocks)
+    found = zip(bo.load("m").predict_blocks(blocks), model.predict_blocks(blocks), strict=True)
+    assert all(ours.tobytes() == theirs.tobytes() for ours, theirs in found)
 
 
-def test_fit_says_what_it_did(folder, tmp_path, capsys):
-    out, err = said(
-        capsys,
-        0,
-        "fit",
-        folder / "train.parquet",
-        *to("y", tmp_path / "m", "--features", "16", "--kernel", "gaussian"),
-    )
+def test_fit_says_what_it_did():
+    line = "fit in/train.parquet --target y --out m --features 16 --kernel gaussian"
+    out, err = cli(line)
     assert "rows 300 columns 4 (of 3 in the table) target y kernel Gaussian(lengthscale=" in out
-    assert "chosen from the data" in out
-    assert re.search(r"method \w+\(.*relative error", out)
-    assert re.search(r"alpha [\d.e-]+, chosen by leave-one-out error outcome", out)
-    assert re.search(r"error leave-one-out RMSE 0\.\d+, R² 0\.\d+", out)
-    assert re.search(r"seconds open [\d.e-]+ s, fit [\d.e-]+ s, certify .* s, write .* s", out)
-    assert re.search(r"certificate With \d+ features, 300 rows and alpha", out)
-    assert out.rstrip().endswith("/m")
+    for words in (
+        "chosen from the data",
+        r"method \w+\(.*relative error",
+        r"alpha [\d.e-]+, chosen by leave-one-out error outcome",
+        r"error leave-one-out RMSE 0\.\d+, R² 0\.\d+",
+        r"seconds open [\d.e-]+ s, fit [\d.e-]+ s, certify .* s, write .* s",
+        r"certificate With \d+ features, 300 rows and alpha",
+        r" m $",
+    ):
+        assert re.search(words, out)
     assert err == ""
+    assert cli(line + " --quiet") == ("", "")
 
 
-def test_fit_tells_programs_in_one_json_object(folder, tmp_path, capsys):
-    out = tmp_path / "m.bochner"
-    text, err = said(capsys, 0, "fit", folder / "train.parquet", *to("y", out), "--json")
-    facts, model = json.loads(text), bo.load(out)
-    assert facts["rows"] == N
-    assert facts["alpha"] == model.alpha_
-    assert facts["kernel"] == "Gaussian(lengthscale=1.0)"
-    assert not facts["kernel_chosen"]
-    assert facts["targets"] == ["y"]
-    assert facts["certificate"]["epsilon"] == model.certificate_.epsilon
-    assert facts["certificate_words"] == str(model.certificate_)
-    assert facts["out"] == str(out)
-    assert list(facts["seconds"]) == ["open", "fit", "certify", "write"]
+def test_fit_tells_programs_in_one_json_object():
+    found, model = facts(FIT), bo.load("m")
+    told = (found["rows"], found["alpha"], found["kernel"], found["kernel_chosen"], found["out"])
+    assert told == (N, model.alpha_, "Gaussian(lengthscale=1.0)", False, "m")
+    assert found["targets"] == ["y"]
+    assert found["certificate"]["epsilon"] == model.certificate_.epsilon
+    assert found["certificate_words"] == str(model.certificate_)
+    assert list(found["seconds"]) == ["open", "fit", "certify", "write"]
     index = np.argmin(np.abs(model.solution_.path.alphas - model.alpha_))
-    assert facts["rmse"] ** 2 == pytest.approx(model.solution_.path.loo[index])
-    assert err == ""
-
-
-def test_the_error_that_fit_tells_is_near_that_on_other_rows(folder, capsys, tmp_path):
-    fit, _ = said(capsys, 0, "fit", folder / "train.parquet", *to("y", tmp_path / "m"), "--json")
-    other, _ = said(capsys, 0, "check", tmp_path / "m", folder / "test.csv", "--json")
-    told, found = json.loads(fit), json.loads(other)["errors"]["y"]
+    assert found["rmse"] ** 2 == pytest.approx(model.solution_.path.loo[index])
     # 80 rows: the root mean square of residuals has a relative deviation of about 1/√160.
-    assert found["rmse"] == pytest.approx(told["rmse"], rel=5 / 160**0.5)
-    assert found["r_squared"] == pytest.approx(told["r_squared"], abs=0.1)
+    other = facts("check m in/test.csv")["errors"]["y"]
+    assert other["rmse"] == pytest.approx(found["rmse"], rel=5 / 160**0.5)
+    assert other["r_squared"] == pytest.approx(found["r_squared"], abs=0.1)
 
 
 @pytest.mark.parametrize(
@@ -153,401 +159,338 @@ def test_the_error_that_fit_tells_is_near_that_on_other_rows(folder, capsys, tmp
         ("gcv", "chosen by generalised cross-validation"),
         ("evidence", "chosen by marginal likelihood"),
         ("0.25", "0.25, as given"),
-        ("0", "0, as given"),
     ],
 )
-def test_alpha_is_a_criterion_or_a_number(folder, tmp_path, capsys, alpha, words):
-    out, _ = said(
-        capsys, 0, "fit", folder / "train.parquet", *to("y", tmp_path / "m"), "--alpha", alpha
-    )
-    assert words in out
+def test_alpha_is_a_criterion_or_a_number(alpha, words):
+    assert words in cli(f"{FIT} --alpha {alpha}")[0]
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_every_kernel_name_fits(folder, tmp_path, name):
+def test_every_kernel_name_fits(name):
     method = "nystrom" if name in ("laplace", "cauchy", "auto") else "orthogonal"
-    out = tmp_path / "m"
-    options = ("--kernel", name, "--features", "12", "--method", method, "--quiet")
-    assert run(["fit", f"{folder}/train.parquet", *to("y", out, *options)]) == 0
+    line = f"fit in/train.parquet --target y --out m --features 12 --kernel {name}"
+    cli(f"{line} --method {method}")
     if name != "auto":  # any of the others
-        assert type(bo.load(out).kernel_) is type(NAMED[name](1.0))
+        assert type(bo.load("m").kernel_) is type(NAMED[name](1.0))
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_method_name_fits(folder, tmp_path, name):
-    out = tmp_path / "m"
-    options = ("--features", "12", "--lengthscale", "1", "--method", name, "--quiet")
-    options += ("--columns", "a,b") * (name == "grid")
-    assert run(["fit", f"{folder}/train.parquet", *to("y", out, *options)]) == 0
-    assert bo.load(out).method == name
+def test_every_method_name_fits(name):
+    line = "fit in/train.parquet --target y --out m --features 12 --lengthscale 1"
+    cli(f"{line} --method {name} {'--columns a,b' * (name == 'grid')}")
+    assert bo.load("m").method == name
 
 
 def test_the_names_in_help_are_those_of_the_estimators():
     assert tuple(NAMED) == KERNELS
     assert tuple(NAMED_METHODS) == METHODS
     assert CRITERIA == PENALTY_CRITERIA
+    assert all(hasattr(bo, name) for name in LEARNERS.values())
 
 
-def test_a_repeated_run_writes_the_same_file(folder, tmp_path):
-    for name in ("a", "b"):
-        assert run(["fit", f"{folder}/train.parquet", *to("y", tmp_path / name), "--quiet"]) == 0
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    assert run(["fit", f"{folder}/train.parquet", *to("y", tmp_path / "c"), "--seed", "1"]) == 0
-    assert (tmp_path / "c").read_bytes() != (tmp_path / "a").read_bytes()
+def test_the_seed_alone_decides_which_file_is_written():
+    files = []
+    for seed in (0, 0, 1):
+        cli(f"{FIT} --seed {seed}")
+        files.append(Path("m").read_bytes())
+    assert files[0] == files[1] != files[2]
 
 
-def test_weights_columns_separator_and_several_targets(tmp_path, capsys):
+def test_weights_columns_separator_and_several_targets():
     rows = "".join(f"{i % 7};{i * i % 11};{i % 3};{i};{1 + i % 2}\n" for i in range(60))
-    (tmp_path / "t.csv").write_text("a;b;y;z;w\n" + rows)
-    out = tmp_path / "m"
-    options = ("--target", "z", "--weight", "w", "--columns", "b,a", "--separator", ";", *QUICK)
-    text, _ = said(capsys, 0, "fit", tmp_path / "t.csv", *to("y", out, *options), "--json")
-    model = bo.load(out)
-    assert json.loads(text)["targets"] == ["y", "z"]
+    Path("t.csv").write_text("a;b;y;z;w\n" + rows)
+    options = "--target y --target z --weight w --columns b,a --separator ';'"
+    assert facts(f"fit t.csv --out m {options} {QUICK}")["targets"] == ["y", "z"]
+    model = bo.load("m")
     assert model.schema_.columns == ("b", "a")
     assert model.moments_.weight == sum(1 + i % 2 for i in range(60))
 
 
-def test_types_of_columns_are_taken_from_the_command(tmp_path, capsys):
+def test_types_of_columns_are_taken_from_the_command():
     lines = "".join(f"{i % 3},{'?' if i == 5 else i},{i % 7}\n" for i in range(60))
-    (tmp_path / "t.csv").write_text(f"a,b,y\n{lines}")
-    command = (
-        "fit",
-        tmp_path / "t.csv",
-        "--target",
-        "y",
-        "--out",
-        tmp_path / "m",
-        "--features",
-        "8",
-    )
-    _, said_so = said(capsys, 0, *command)
-    assert "Note: Blocks: column 'b' is text, since it holds '?' beside 59" in said_so
-    _, said_so = said(capsys, 1, *command, "--types", "b=number")
-    assert "must hold numbers to its end; got '?' in line 7" in said_so
-    out, _ = said(capsys, 0, *command, "--types", "b=category", "--types", "a=category", "--json")
-    assert json.loads(out)["columns"] == 4  # of a three of 0 and 1, of b means of the target
-    _, said_so = said(capsys, 2, *command, "--types", "b=float")
-    assert "must be as a=number,b=category; got 'b=float'" in said_so
+    Path("t.csv").write_text(f"a,b,y\n{lines}")
+    line = "fit t.csv --target y --out m --features 8"
+    assert "Note: Blocks: column 'b' is text, since it holds '?' beside 59" in cli(line)[1]
+    _, err = cli(line + " --types b=number", 1)
+    assert "must hold numbers to its end; got '?' in line 7" in err
+    found = facts(line + " --types b=category --types a=category")
+    assert found["columns"] == 4  # of a three of 0 and 1, of b means of the target
+    assert "must be as a=number,b=category; got 'b=float'" in cli(line + " --types b=float", 2)[1]
 
 
-# --- predict -------------------------------------------------------------------------------------
+def test_defaults_are_those_of_the_library():
+    out, _ = cli("fit in/train.parquet --target y --out m")
+    assert "The exact kernel of 300 rows" in out
+    assert re.search(r"error leave-one-out RMSE 0\.\d+, R² 0\.\d+", out)
+    assert "certificate none: the fit has the kernel itself, and nothing to certify." in out
+    blocks = bo.Blocks.from_files("in/train.parquet", target="y")
+    assert bo.load("m").kernel_ == bo.KernelRidge(random_state=0).fit_blocks(blocks).kernel_
+    for line in ("check m in/train.parquet", "report m in/train.parquet --out r.html"):
+        assert "nothing to certify" in cli(line)[0]
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
-def test_predictions_are_those_of_the_model_in_the_order_of_the_rows(
-    folder, tmp_path, suffix, capsys
-):
-    out = tmp_path / f"p{suffix}"
-    text, _ = said(
-        capsys,
-        0,
-        "predict",
-        folder / "m.bochner",
-        folder / "one.csv",
-        folder / "two.csv",
-        "--out",
-        out,
-    )
-    assert "rows 100 columns prediction seconds" in text
-    written = next(iter(bo.Blocks.from_files(out))).X[:, 0]
+def test_warnings_are_notes_of_one_line():
+    more = "--precision float32 --alpha 1e-9 --features 128 --quiet"
+    code, out, err = ended(f"{FIT} {more}")
+    assert (code, out, err.count("\n")) == (0, "", 1)
+    assert err.startswith("Note: alpha is below what float32 products of the features resolve")
+    Path("blue.csv").write_text("a,b,c\n1,2,red\n2,3,blue\n")
+    _, err = cli("check in/m.bochner blue.csv")
+    assert re.search(r"Note: .*column 'c' has categories that the fit has not seen.*'blue'", err)
+
+
+def test_what_the_solver_advises_is_told():
+    write_table(Path("t.parquet"), columns() | {"y": np.full(N, 2.0)})
+    out, _ = cli(FIT.replace("in/train", "t"))
+    assert "outcome The target is constant: the model predicts that constant everywhere." in out
+
+
+def test_a_model_without_a_certificate_is_still_written():
+    out, _ = cli(FIT + " --alpha 0")
+    assert "alpha 0, as given" in out
+    assert "certificate none: certify: alpha must be a positive finite number; got 0.0." in out
+    found = facts(FIT + " --alpha 0")
+    assert found["certificate"] is found["rmse"] is None
+    assert bo.load("m").alpha_ == 0
+
+
+# --- predict and check ---------------------------------------------------------------------------
+
+
+def test_predictions_are_those_of_the_model_in_the_order_of_the_rows():
+    """Of files that are named, and of a glob in the order of names."""
     rows = [columns(50, 1), columns(50, 2)]
     table = pa.table({name: np.concatenate([r[name] for r in rows]) for name in "abc"})
-    assert np.array_equal(written, bo.load(folder / "m.bochner").predict(table))
+    expected = bo.load("in/m.bochner").predict(table)
+    for files, out in (("in/one.csv in/two.csv", "p.parquet"), ("in/[ot][nw][eo].csv", "p.csv")):
+        text, _ = cli(f"predict in/m.bochner {files} --out {out}")
+        assert "rows 100 columns prediction seconds" in text
+        assert np.array_equal(next(iter(bo.Blocks.from_files(out))).X[:, 0], expected)
 
 
-def test_globs_and_folders_are_read_in_the_order_of_names(folder, tmp_path):
-    for name, what in (("a.csv", f"{folder}/[ot][nw][eo].csv"), ("b.csv", f"{folder}/one.csv")):
-        assert (
-            run(["predict", f"{folder}/m.bochner", what, "--out", f"{tmp_path}/{name}", "--quiet"])
-            == 0
-        )
-    both, one = ((tmp_path / n).read_text().splitlines() for n in ("a.csv", "b.csv"))
-    assert len(both) == 101
-    assert [float(x) for x in both[1:51]] == pytest.approx([float(x) for x in one[1:]], rel=1e-9)
+def test_several_targets_are_named_and_old_predictions_written_over():
+    cli("fit in/test.csv --out m --target y --target z " + QUICK)
+    Path("p.csv").write_text("old")
+    found = facts("predict m in/test.csv --out p.csv")
+    assert (found["columns"], found["rows"]) == (["prediction_y", "prediction_z"], 80)
+    table = pd.read_csv("p.csv")
+    assert list(table) == found["columns"]
+    np.testing.assert_allclose(table.prediction_y, -table.prediction_z, atol=1e-9)
+    assert written() == ["m", "p.csv"]
 
 
-def test_several_targets_are_named(folder, tmp_path, capsys):
-    out = tmp_path / "p.csv"
-    options = ("--target", "z", *QUICK)
-    said(capsys, 0, "fit", folder / "test.csv", *to("y", tmp_path / "m", *options))
-    text, _ = said(
-        capsys, 0, "predict", tmp_path / "m", folder / "test.csv", "--out", out, "--json"
-    )
-    facts = json.loads(text)
-    assert facts["columns"] == ["prediction_y", "prediction_z"]
-    assert facts["rows"] == 80
-    values = np.loadtxt(out, delimiter=",", skiprows=1)
-    assert out.read_text().startswith("prediction_y,prediction_z\n")
-    np.testing.assert_allclose(values[:, 0], -values[:, 1], atol=1e-9)
-
-
-def test_models_fitted_on_arrays_read_the_columns_in_order(tmp_path, capsys):
+def test_models_fitted_on_arrays_read_the_columns_in_order():
     X = np.random.default_rng(0).normal(size=(60, 2))
     model = bo.KernelRidge(Linear(), method=bo.Nystrom(), n_features=2, random_state=0)
-    bo.save(model.fit(X, np.column_stack([X[:, 0], X[:, 1], X[:, 0]])), tmp_path / "m")
-    write_table(tmp_path / "t.csv", {"u": X[:, 0], "v": X[:, 1]})
-    said(capsys, 0, "predict", tmp_path / "m", tmp_path / "t.csv", "--out", tmp_path / "p.csv")
-    text = (tmp_path / "p.csv").read_text()
-    assert text.startswith("prediction_0,prediction_1,prediction_2\n")
-    assert np.array_equal(
-        np.loadtxt(tmp_path / "p.csv", delimiter=",", skiprows=1), model.predict(X)
-    )
+    bo.save(model.fit(X, X[:, [0, 1, 0]]), "m")
+    write_table(Path("t.csv"), {"u": X[:, 0], "v": X[:, 1]})
+    cli("predict m t.csv --out p.csv")
+    table = pd.read_csv("p.csv")
+    assert list(table) == ["prediction_0", "prediction_1", "prediction_2"]
+    assert np.array_equal(table, model.predict(X))
 
 
-def test_predictions_are_written_over_old_ones(folder, tmp_path):
-    out = tmp_path / "p.csv"
-    out.write_text("old")
-    assert (
-        run(["predict", f"{folder}/m.bochner", f"{folder}/one.csv", "--out", str(out), "--quiet"])
-        == 0
-    )
-    assert out.read_text().startswith("prediction\n")
-    assert [p.name for p in tmp_path.iterdir()] == ["p.csv"]
+def test_predictions_go_to_standard_output_as_text_alone(capsys):
+    cli("predict in/m.bochner in/test.csv --out p.csv")
+    assert run(["predict", "in/m.bochner", "in/test.csv", "--out", "-"]) == 0
+    assert capsys.readouterr().out == Path("p.csv").read_text(encoding="utf-8")
 
 
-# --- check ---------------------------------------------------------------------------------------
-
-
-def test_check_measures_the_error_where_the_target_is_there(folder, capsys):
-    out, _ = said(capsys, 0, "check", folder / "m.bochner", folder / "test.csv", "--json")
-    facts = json.loads(out)
-    table = columns(80, 3)
-    predicted = bo.load(folder / "m.bochner").predict(pa.table({k: table[k] for k in "abc"}))
+def test_check_measures_the_error_where_the_target_is_there():
+    found, table = facts("check in/m.bochner in/test.csv"), columns(80, 3)
+    predicted = bo.load("in/m.bochner").predict(pa.table({k: table[k] for k in "abc"}))
     squared = np.mean((table["y"] - predicted) ** 2)
-    assert facts["errors"]["y"]["rmse"] == pytest.approx(squared**0.5, rel=1e-12)
-    assert facts["errors"]["y"]["r_squared"] == pytest.approx(1 - squared / np.var(table["y"]))
-    assert facts["rows"] == facts["certificate"]["n_rows"] == 80
-    out, _ = said(capsys, 0, "check", folder / "m.bochner", folder / "test.csv")
+    assert found["errors"]["y"]["rmse"] == pytest.approx(squared**0.5, rel=1e-12)
+    assert found["errors"]["y"]["r_squared"] == pytest.approx(1 - squared / np.var(table["y"]))
+    assert found["rows"] == found["certificate"]["n_rows"] == 80
+    out, _ = cli("check in/m.bochner in/test.csv")
     assert re.search(r"rows 80 error, y RMSE 0\.\d+, R² 0\.\d+ certificate With 16 features", out)
+    found = facts(CHECK)  # no target
+    assert (found["errors"], found["rows"]) == ({}, 50)
+    assert 0 < found["certificate"]["epsilon"] < np.inf
+    assert found["certificate_words"].startswith("With 16 features, 50 rows")
+    assert cli(CHECK + " --quiet") == ("", "")
 
 
-def test_check_weighs_the_error_where_the_model_was_weighed(folder, tmp_path, capsys):
-    said(capsys, 0, "fit", folder / "test.csv", *to("y", tmp_path / "m"), "--weight", "w")
-    out, _ = said(capsys, 0, "check", tmp_path / "m", folder / "test.csv", "--json")
-    table = columns(80, 3)
-    w = np.arange(80) % 4 / 2.0
-    named = {"a": table["a"], "b": table["b"], "c": table["c"], "z": -table["y"]}
-    residual = table["y"] - bo.load(tmp_path / "m").predict(pa.table(named))
-    assert json.loads(out)["errors"]["y"]["rmse"] ** 2 == pytest.approx(w @ residual**2 / w.sum())
+def test_check_weighs_the_error_where_the_model_was_weighed():
+    cli(f"fit in/test.csv --target y --weight w --out m {QUICK}")
+    table = pd.read_csv("in/test.csv")
+    residual = table.y - bo.load("m").predict(table[["a", "b", "c", "z"]])
+    expected = table.w @ residual**2 / table.w.sum()
+    assert facts("check m in/test.csv")["errors"]["y"]["rmse"] ** 2 == pytest.approx(expected)
 
 
-def test_check_gives_the_certificate_alone_without_a_target(folder, capsys):
-    out, _ = said(capsys, 0, "check", folder / "m.bochner", folder / "*e.csv", "--json")
-    facts = json.loads(out)
-    assert facts["errors"] == {}
-    assert facts["rows"] == 50
-    assert 0 < facts["certificate"]["epsilon"] < np.inf
-    assert facts["certificate_words"].startswith("With 16 features, 50 rows")
+# --- compare, demo, help -------------------------------------------------------------------------
 
 
-# --- compare -------------------------------------------------------------------------------------
-
-
-def test_compare_prints_the_table_that_python_would(folder, tmp_path, capsys):
-    options = (
-        "--kernel",
-        "matern32",
-        "--lengthscale",
-        "1.5",
-        "--features",
-        "16",
-        "--columns",
-        "a,b",
-    )
-    picture = tmp_path / "c.svg"
-    command = ("compare", folder / "train.parquet", *options, "--seed", "3")
-    out, _ = said(capsys, 0, *command, "--plot", picture)
-    table = columns()
-    X = np.column_stack([table["a"], table["b"]])
+def test_compare_prints_the_table_that_python_would():
+    options = "--kernel matern32 --lengthscale 1.5 --features 16 --columns a,b --seed 3"
+    out, _ = cli(f"compare in/train.parquet {options} --plot c.svg")
+    X = np.column_stack([columns()["a"], columns()["b"]])
     found = bo.compare(Matern(1.5, 1.5), X, n_features=16, random_state=3)
-    for row in found.rows:
-        assert str(row.method) in out
-    assert out.index(str(found.rows[0].method)) < out.index(str(found.rows[1].method))
+    places = [out.index(str(row.method)) for row in found.rows]
+    assert places[0] < places[1]
     assert f"errors on {found.n_sample} rows" in out
-    assert "<svg" in picture.read_text()
-    out, _ = said(capsys, 0, *command, "--json")
-    facts = json.loads(out)
-    assert facts["best"] == repr(found.best)
-    assert [m["error"] for m in facts["methods"] if not m["refused"]] == pytest.approx(
-        [row.error for row in found.rows if not row.refused]
-    )
+    assert "<svg" in Path("c.svg").read_text()
+    told = facts(f"compare in/train.parquet {options}")
+    assert told["best"] == repr(found.best)
+    errors = [row.error for row in found.rows if not row.refused]
+    assert [m["error"] for m in told["methods"] if not m["refused"]] == pytest.approx(errors)
 
 
-def test_compare_chooses_the_lengthscale_by_the_target(folder, capsys):
-    command = ("compare", folder / "train.parquet", "--features", "16", "--json")
-    with_target = json.loads(said(capsys, 0, *command, "--target", "y")[0])
-    without = json.loads(said(capsys, 0, *command, "--columns", "a,b,c")[0])
+def test_compare_chooses_the_lengthscale_by_the_target():
+    line = "compare in/train.parquet --features 16"
+    with_target, without = facts(line + " --target y"), facts(line + " --columns a,b,c")
     assert with_target["kernel"].startswith("Gaussian(lengthscale=")
     assert without["kernel"] != with_target["kernel"]
 
 
-# --- demo ----------------------------------------------------------------------------------------
-
-
-def test_demo_shows_what_the_report_found(monkeypatch, capsys, tmp_path):
+def test_demo_shows_what_the_report_found(monkeypatch):
     def found(out, *, quick, seed, show):
         assert (quick, seed) == (True, 4)
         if show is not None:
             show("Fitting")
-        best = MethodResult(
-            "Nyström", "Nystrom()", 64, 512.25, 0.95, 1.5, 500.0, 0.1, 0.25, (0.2, 0.3)
-        )
+        numbers = (64, 512.25, 0.95, 1.5, 500.0, 0.1, 0.25, (0.2, 0.3))
+        best = MethodResult("Nyström", "Nystrom()", *numbers)
         rival = MethodResult("Rival", "f()", 64, 900.0, 0.8, 2.5, float("nan"), 0.1)
-        grid = np.zeros((2, 2))
-        return DemoResult(
-            methods=(best, rival),
-            curves=(Curve("Nyström", (64,), (512.25,)),),
-            best=best,
-            truth=grid,
-            prediction=grid,
-            held_out=grid > 0,
-            kernel="Gaussian(0.1)",
-            alpha=0.1,
-            certificate="in words",
-            n_train=90,
-            n_test=10,
-            seed=seed,
-            path=Path(out) / "earth.html",
-        )
+        curves, grid = (Curve("Nyström", (64,), (512.25,)),), np.zeros((2, 2))
+        rest = ("Gaussian(0.1)", 0.1, "in words", 90, 10, seed, Path(out) / "earth.html")
+        return DemoResult((best, rival), curves, best, grid, grid, grid > 0, *rest)
 
     monkeypatch.setattr("bochner.cli.compare.write_page", found)
-    out, err = said(capsys, 0, "demo", "--out", tmp_path, "--quick", "--seed", "4")
-    assert "Nyström │ 64 │ 512.2 │ 0.9500 │ 1.50 │ 0.25" in out
-    assert "Rival │ 64 │ 900 │ 0.8000 │ 2.50 │ none" in out
-    assert "best Nyström, 64 features: RMSE 512.2 m, R² 0.95" in out
-    assert "ε: distance from the exact kernel at alpha = 0.1" in out
-    assert "certificate in words" in out
-    assert out.endswith("earth.html ")
+    out, err = cli("demo --out . --quick --seed 4")
+    for words in (
+        "Nyström │ 64 │ 512.2 │ 0.9500 │ 1.50 │ 0.25",
+        "Rival │ 64 │ 900 │ 0.8000 │ 2.50 │ none",
+        "best Nyström, 64 features: RMSE 512.2 m, R² 0.95",
+        "ε: distance from the exact kernel at alpha = 0.1",
+        "certificate in words",
+        "earth.html ",
+    ):
+        assert words in out
     assert err == "Fitting "
-    out, err = said(capsys, 0, "demo", "--out", tmp_path, "--quick", "--seed", "4", "--json")
-    facts = json.loads(out)
-    assert facts["methods"][0]["epsilon_interval"] == [0.2, 0.3]
-    assert facts["methods"][1]["loo"] is None
-    assert said(capsys, 0, "demo", "--out", tmp_path, "--quick", "--seed", "4", "--quiet") == (
-        "",
-        "",
-    )
+    methods = facts("demo --out . --quick --seed 4")["methods"]
+    assert methods[0]["epsilon_interval"] == [0.2, 0.3]
+    assert methods[1]["loo"] is None
+    assert cli("demo --out . --quick --seed 4 --quiet") == ("", "")
+
+
+def test_help_names_every_command_and_option():
+    out, _ = cli("--help")
+    for command in bochner.commands.values():
+        assert command.name in out
+        text, _ = cli(f"{command.name} --help")
+        for option in command.params:
+            assert option.opts[0] in text or option.name.upper() in text
+    assert cli("--version")[0] == f"bochner {bo.__version__} "
+
+
+def test_a_command_is_completed(monkeypatch, capsys):
+    monkeypatch.setenv("_BOCHNER_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "bochner sh")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    with pytest.raises(SystemExit, match="0"):
+        run([])
+    assert "plain,show" in capsys.readouterr().out
 
 
 # --- what a person can act on --------------------------------------------------------------------
 
+COORDS = "fit in/test.csv --target y --out m --coords"
+ROWS = "fit in/rows.parquet --out m"
+PLAN = "plan in/train.parquet --kernel gaussian --lengthscale 1 --widths 8,16"
+#: Exit code, command line, and words of the one error.
+WRONG = [
+    (2, "fit in/train.parquet --target y --out no/m", "cannot be written: there is no folder"),
+    (2, "fit in/train.parquet --target y --out in", "'in' cannot be written: it is a folder."),
+    (2, FIT + " --features 0", "0 is not in the range x>=1"),
+    (2, FIT + " --features many", "'many' is not a valid integer"),
+    (2, FIT + " --seed -1", "-1 is not in the range x>=0"),
+    (2, FIT + " --kernel gausian", "'linear'; did you mean 'gaussian'?"),
+    (2, FIT + " --set aplha=1", "got 'aplha=1'; did you mean 'alpha'?"),
+    (2, FIT + " --out -", "'-' cannot be written: only tables go to standard output. Name a file."),
+    (2, FIT + " --method best", "'best' is not one of 'auto'"),
+    (2, FIT + " --alpha low", "must be loo, gcv, evidence or a number"),
+    (2, FIT + " --alpha -1", "or a number of 0 or above; got '-1'"),
+    (2, FIT + " --alpha nan", "or a number of 0 or above; got 'nan'"),
+    (2, FIT + " --lengthscale 0", "as 0.5 or 0.3,1,2; got '0'"),
+    (2, FIT + " --lengthscale 1,,2", "must be positive numbers, as 0.5"),
+    (2, FIT + " --kernel linear", "the linear kernel has none; leave it out"),
+    (2, FIT + " --kernel auto", "--kernel auto chooses it; leave it out"),
+    (2, FIT + " --nonsense", "No such option"),
+    (2, FIT + " --out in/train.parquet", "is one of the files to read. Choose another name"),
+    (2, PREDICT + " --out p.xlsx", "must end in .parquet, .pq, .csv"),
+    (2, PREDICT + " --out in/one.csv", "is one of the files to read"),
+    (2, "predict in/m.bochner --out p.csv", "Missing argument 'FILES...'"),
+    (2, "predict in/m.bochner in/one.csv", "Missing option '--out'"),
+    (2, "check in/m.bochner", "Missing argument 'FILES...'"),
+    (2, "chekc", "No such command 'chekc'"),
+    (1, FIT.replace("train", "trian"), "'in/trian.parquet' (did you mean 'train"),
+    (1, "fit in/train.parquet --target yy --out m", "yy"),
+    (1, "fit in/train.parquet --target c --out m", "c"),
+    (1, "fit in/train.parquet --target y --out m --lengthscale 1,2", "lengthscale"),
+    (1, FIT + " --features 3", "even number"),
+    (1, "check in/train.parquet in/one.csv", "as bochner.save writes it; it is a Parquet table"),
+    (1, "check in/m.bochnr in/one.csv", "no such file (did you mean 'm.bochner'?)"),
+    (1, "check in/kernel in/one.csv", "fitted learner, as bochner fit writes; it holds a Gau"),
+    (1, "predict in/unfitted in/one.csv --out p.csv", "it holds one that is not fitted."),
+    (1, "check in/m.bochner in/missing.csv", "'b'"),
+    (2, ROWS + " --model svc", "svc learns from a target. Name its column with --target."),
+    (2, ROWS + " --model svc --target label --alpha 1", "svc has no alpha."),
+    (2, ROWS + " --model svc --target label --set D=1", "a parameter of svc: C, "),
+    (1, ROWS + " --model ridge --target label", "or take a classifier"),
+    (2, ROWS + " --model forest --target y", "'forest' is not one of"),
+    (2, COORDS + " a,b --columns a", "--coords and --columns both name"),
+    (2, COORDS + " a,b,z,w", "--coords names one to three columns; got 4"),
+    (2, "map in/m.bochner --out f.nc", "must hold a process of one or two coordinates"),
+    (2, PLAN, "Missing option '--target'"),
+    (1, PLAN + " --target z", "z"),
+    (1, PLAN + " --target c", "target 'c' must hold numbers; got text ('"),
+    (2, PLAN + " --target y --seconds -3", "-3"),
+    (1, PLAN + " --target y --seconds 1e-9", "no fit is predicted to take at most"),
+    (1, PLAN + " --target y --memory 10", "no fit is predicted to take at most"),
+    (2, PLAN + " --target y --widths 8,x", "whole numbers separated by commas"),
+    (2, PLAN + " --target y --kernel best", "best"),
+]
+
+
+@pytest.mark.parametrize(("code", "line", "sentence"), WRONG)
+def test_what_is_wrong_is_one_sentence_and_nothing_is_written(code, line, sentence):
+    found, out, err = ended(line)
+    assert (found, out) == (code, "")
+    assert sentence in re.sub(r"\s+", " ", err)
+    assert code == 2 or (err.startswith("Error: ") and err.count("\n") == 1)
+    assert written() == []
+
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("line", "code", "kind", "sentence"),
     [
-        (("--target", "y", "--out", "{}/no/m"), "cannot be written: there is no folder '{}/no'"),
-        (("--target", "y", "--out", "{}"), "'{}' cannot be written: it is a folder."),
-        ((*to("y", "{}/m"), "--features", "0"), "0 is not in the range x>=1"),
-        ((*to("y", "{}/m"), "--features", "many"), "'many' is not a valid integer"),
-        ((*to("y", "{}/m"), "--seed", "-1"), "-1 is not in the range x>=0"),
-        ((*to("y", "{}/m"), "--kernel", "gausian"), "'linear'; did you mean 'gaussian'?"),
-        ((*to("y", "{}/m"), "--set", "aplha=1"), "got 'aplha=1'; did you mean 'alpha'?"),
-        (to("y", "-"), "'-' cannot be written: only tables go to standard output. Name a file."),
-        ((*to("y", "{}/m"), "--method", "best"), "'best' is not one of 'auto'"),
-        ((*to("y", "{}/m"), "--alpha", "low"), "must be loo, gcv, evidence or a number"),
-        ((*to("y", "{}/m"), "--alpha", "-1"), "or a number of 0 or above; got '-1'"),
-        ((*to("y", "{}/m"), "--alpha", "nan"), "or a number of 0 or above; got 'nan'"),
-        ((*to("y", "{}/m"), "--lengthscale", "0"), "as 0.5 or 0.3,1,2; got '0'"),
-        ((*to("y", "{}/m"), "--lengthscale", "1,,2"), "must be positive numbers, as 0.5"),
-        ((*to("y", "{}/m"), "--kernel", "linear"), "the linear kernel has none; leave it out"),
-        ((*to("y", "{}/m"), "--kernel", "auto"), "--kernel auto chooses it; leave it out"),
-        ((*to("y", "{}/m"), "--nonsense"), "No such option"),
-        (to("y", "{}/train.parquet"), "is one of the files to read. Choose another name"),
+        ("show nowhere", 1, "ModelFileError", "there is no such file"),
+        ("show", 2, "UsageError", "Missing argument 'MODEL'"),
+        ("fit nowhere.csv --target y --out m", 1, "", "nowhere.csv"),
     ],
-)  # fmt: skip
-def test_a_command_not_understood_ends_with_2(folder, capsys, options, sentence):
-    options = [option.replace("{}", str(folder)) for option in options]
-    out, err = said(capsys, 2, "fit", folder / "train.parquet", *options)
-    assert sentence.replace("{}", str(folder)) in err
-    assert out == ""
-    assert not (folder / "m").exists()
+)
+def test_errors_are_json_where_it_is_asked_for(line, code, kind, sentence):
+    told = json.loads(cli(f"{line} --json", code)[0])
+    assert told["exit_code"] == code
+    assert kind in told["kind"]
+    assert sentence in told["error"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (("predict", "m.bochner", "one.csv", "--out", "p.xlsx"), "must end in .parquet, .pq, .csv"),
-        (("predict", "m.bochner", "one.csv", "--out", "one.csv"), "is one of the files to read"),
-        (("predict", "m.bochner", "--out", "p.csv"), "Missing argument 'FILES...'"),
-        (("predict", "m.bochner", "one.csv"), "Missing option '--out'"),
-        (("check", "m.bochner"), "Missing argument 'FILES...'"),
-        (("chekc",), "No such command 'chekc'"),
-    ],
-)  # fmt: skip
-def test_other_commands_not_understood_end_with_2(folder, capsys, monkeypatch, arguments, sentence):
-    monkeypatch.chdir(folder)
-    out, err = said(capsys, 2, *arguments)
-    assert sentence in err
-    assert out == ""
-
-
-def test_a_place_that_may_not_be_written_is_refused_before_the_work(folder, capsys, monkeypatch):
-    access, shut = os.access, folder / "m.bochner"
+def test_a_place_that_may_not_be_written_is_refused_before_the_work(monkeypatch):
+    access, line = os.access, "fit nowhere.csv --target y --out in/m.bochner"
+    shut = Path("in/m.bochner")
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != shut and access(path, mode))
-    _, err = said(capsys, 2, "fit", folder / "nowhere.csv", *to("y", shut))
-    assert "cannot be written: the file there is read-only. Choose another name" in err
+    assert "cannot be written: the file there is read-only. Choose another name" in cli(line, 2)[1]
     monkeypatch.setattr(os, "access", lambda *_: False)
-    _, err = said(capsys, 2, "fit", folder / "nowhere.csv", *to("y", shut))
-    assert "may not be written to. Choose another" in err
+    assert "may not be written to. Choose another" in cli(line, 2)[1]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (("fit", "trian.parquet", *to("y", "x")), "'trian.parquet' (did you mean 'train"),
-        (("fit", "train.parquet", *to("yy", "x")), "yy"),
-        (("fit", "train.parquet", *to("c", "x")), "c"),
-        (("fit", "train.parquet", *to("y", "x", "--lengthscale", "1,2")), "lengthscale"),
-        (("fit", "train.parquet", *to("y", "x", *QUICK), "--features", "3"), "even number"),
-        (("check", "train.parquet", "one.csv"), "as bochner.save writes it; it is a Parquet table"),
-        (("check", "m.bochnr", "one.csv"), "no such file (did you mean 'm.bochner'?)"),
-        (("check", "kernel", "one.csv"), "fitted learner, as bochner fit writes; it holds a Gau"),
-        (("predict", "unfitted", "one.csv", "--out", "p.csv"), "it holds one that is not fitted."),
-        (("check", "m.bochner", "missing.csv"), "'b'"),
-    ],
-)  # fmt: skip
-def test_bad_data_or_models_end_with_1_and_one_sentence(
-    folder, capsys, monkeypatch, arguments, sentence
-):
-    monkeypatch.chdir(folder)
-    bo.save(Gaussian(), "kernel")
-    bo.save(bo.KernelRidge(), "unfitted")
-    Path("missing.csv").write_text("a,c\n1,red\n2,green\n")
-    assert run([str(a) for a in arguments]) == 1
-    out, err = capsys.readouterr()
-    assert err.startswith("Error: ")
-    assert err.count("\n") == 1
-    assert sentence in err
-    assert out == ""
-    assert not {"x", "p.csv"} & {p.name for p in Path().iterdir()}
-
-
-def test_debug_shows_where(folder, monkeypatch):
+def test_debug_shows_where(monkeypatch):
     monkeypatch.setenv("BOCHNER_DEBUG", "1")
     with pytest.raises(bo.errors.DataFileError, match="there is no file or folder"):
-        run(["fit", "nowhere.csv", *to("y", folder / "x")])
-
-
-def test_a_category_that_the_fit_has_not_seen_is_a_note(folder, tmp_path, capsys):
-    (tmp_path / "blue.csv").write_text("a,b,c\n1,2,red\n2,3,blue\n")
-    _, err = said(capsys, 0, "check", folder / "m.bochner", tmp_path / "blue.csv")
-    assert re.search(r"Note: .*column 'c' has categories that the fit has not seen.*'blue'", err)
-
-
-def test_defaults_are_those_of_the_library(folder, tmp_path, capsys):
-    rows, there = folder / "train.parquet", tmp_path / "m"
-    out, _ = said(capsys, 0, "fit", rows, "--target", "y", "--out", there)
-    assert "The exact kernel of 300 rows" in out
-    assert re.search(r"error leave-one-out RMSE 0\.\d+, R² 0\.\d+", out)
-    assert "certificate none: the fit has the kernel itself, and nothing to certify." in out
-    blocks = bo.Blocks.from_files(folder / "train.parquet", target="y")
-    model = bo.KernelRidge(random_state=0).fit_blocks(blocks)
-    assert bo.load(there).kernel_ == model.kernel_
-    for command in ("check", "report"):
-        written = ["--out", tmp_path / "r.html"] if command == "report" else []
-        out, _ = said(capsys, 0, command, there, rows, *written)
-        assert "nothing to certify" in out
+        cli("fit nowhere.csv --target y --out m")
 
 
 @pytest.mark.parametrize(
@@ -558,121 +501,76 @@ def test_defaults_are_those_of_the_library(folder, tmp_path, capsys):
         (RuntimeError("two\nlines"), 1, "Error: RuntimeError: two lines (BOCHNER_DEBUG=1 in"),
         (MissingDependency("Parquet needs pyarrow"), 1, "Error: Parquet needs pyarrow"),
     ],
-)  # fmt: skip
-def test_whatever_happens_in_a_fit_is_one_sentence(
-    folder, tmp_path, capsys, monkeypatch, error, code, sentence
-):
+)
+def test_whatever_happens_in_a_fit_is_one_sentence(monkeypatch, error, code, sentence):
     def fail(*_, **__):
         raise error
 
     monkeypatch.setattr(bo.KernelRidge, "fit_blocks", fail)
-    out, err = said(capsys, code, "fit", folder / "train.parquet", *to("y", tmp_path / "m"))
+    out, err = cli(FIT, code)
     assert err.strip().startswith(sentence)
-    assert out == ""
-    assert list(tmp_path.iterdir()) == []
+    assert (out, written()) == ("", [])
 
 
-def test_warnings_are_notes_of_one_line(folder, tmp_path, capsys):
-    options = (*QUICK, "--precision", "float32", "--alpha", "1e-9", "--features", "128", "--quiet")
-    assert run(["fit", f"{folder}/train.parquet", *to("y", tmp_path / "m", *options)]) == 0
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("Note: alpha is below what float32 products of the features resolve")
-    assert err.count("\n") == 1
-
-
-def test_what_the_solver_advises_is_told(tmp_path, capsys):
-    table = columns() | {"y": np.full(N, 2.0)}
-    write_table(tmp_path / "t.parquet", table)
-    out, _ = said(capsys, 0, "fit", tmp_path / "t.parquet", *to("y", tmp_path / "m"))
-    assert "outcome The target is constant: the model predicts that constant everywhere." in out
-
-
-def test_a_model_without_a_certificate_is_still_written(folder, tmp_path, capsys):
-    arguments = ("fit", folder / "train.parquet", *to("y", tmp_path / "m"), "--alpha", "0")
-    out, _ = said(capsys, 0, *arguments)
-    assert "certificate none: certify: alpha must be a positive finite number; got 0.0." in out
-    facts = json.loads(said(capsys, 0, *arguments, "--json")[0])
-    assert facts["certificate"] is None
-    assert facts["rmse"] is None
-    assert bo.load(tmp_path / "m").alpha_ == 0
-
-
-def test_a_terminal_gets_a_table_as_wide_as_it_is(folder, capsys, monkeypatch):
+def test_a_terminal_gets_a_table_as_wide_as_it_is(capsys, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "60")
-    assert run(["check", str(folder / "m.bochner"), str(folder / "one.csv")]) == 0
+    assert run(CHECK.split()) == 0
     lines = re.sub(r"\x1b\[\d*m", "", capsys.readouterr().out).splitlines()
     assert max(map(len, lines)) <= 60
     assert len(lines) > 6
 
 
-def test_quiet_says_nothing(folder, tmp_path, capsys):
-    assert said(
-        capsys, 0, "fit", folder / "train.parquet", *to("y", tmp_path / "m"), "--quiet"
-    ) == ("", "")
-    assert said(capsys, 0, "check", tmp_path / "m", folder / "train.parquet", "--quiet") == ("", "")
-
-
-def test_help_names_every_command_and_option(capsys):
-    out, _ = said(capsys, 0, "--help")
-    for command in bochner.commands.values():
-        assert command.name in out
-        text, _ = said(capsys, 0, command.name, "--help")
-        for option in command.params:
-            assert option.opts[0] in text or option.name.upper() in text
-    assert said(capsys, 0, "--version")[0] == f"bochner {bo.__version__} "
-
-
 # --- progress ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def terminal(shown):
+    """A bar on a terminal; what it was sent is added to ``shown``."""
+    stream = io.StringIO()
+    with bar_for(Console(file=stream, force_terminal=True, width=120)) as bar:
+        yield bar
+    shown.append(re.sub(r"\x1b\[[\d;?]*\w", "", stream.getvalue()))
 
 
 def watch(blocks, passes):
     """Return what a terminal would be sent while the blocks are read."""
-    stream = io.StringIO()
-    with bar_for(Console(file=stream, force_terminal=True, width=120)) as bar:
+    shown = []
+    with terminal(shown) as bar:
         watched = blocks.watch(Passes(bar, blocks))
         for _ in range(passes):
             for _ in watched:
                 bar.refresh()
-    return re.sub(r"\x1b\[[\d;?]*\w", "", stream.getvalue())
+    return shown[0]
+
+
+ROWS_OF_ZEROS = bo.Blocks.from_arrays(np.zeros((1000, 2)), block_rows=250)
 
 
 def test_progress_shows_rows_rate_and_time_left():
-    blocks = bo.Blocks.from_arrays(np.zeros((1000, 2)), block_rows=250)
-    text = watch(blocks, 2)
+    text = watch(ROWS_OF_ZEROS, 2)
     assert re.search(r"Reading .* 250 of 1,000 rows [\d,]+ rows/s", text)
     assert re.search(r"1,000 rows [\d,]+ rows/s 0:00:0\d", text)
     assert re.search(r"Computing .* 1,000 of 1,000 rows", text)
     assert re.search(r"Reading, pass 2 .* 500 of 1,000 rows", text)
 
 
-def test_progress_counts_on_where_the_number_of_rows_is_not_known(tmp_path):
-    (tmp_path / "t.csv").write_text("a,b\n" + "1,2\n" * 900)
-    text = watch(bo.Blocks.from_files(tmp_path / "t.csv", block_rows=300), 2)
+def test_progress_counts_on_where_the_number_of_rows_is_not_known():
+    Path("t.csv").write_text("a,b\n" + "1,2\n" * 900)
+    text = watch(bo.Blocks.from_files("t.csv", block_rows=300), 2)
     assert re.search(r"Reading .* 600 rows [\d,]+ rows/s", text)
     assert " of " not in text[: text.index("600 rows")]
     assert re.search(r"Reading, pass 2 .* 300 of 900 rows", text)
 
 
-def test_progress_says_how_many_workers_read():
-    stream = io.StringIO()
-    blocks = bo.Blocks.from_arrays(np.zeros((1000, 2)), block_rows=250)
-    with bar_for(Console(file=stream, force_terminal=True, width=120)) as bar:
-        passes = Passes(bar, blocks)
-        blocks.watch(passes, passes.worked_by).worked_by(2)
+def test_progress_shows_the_workers_the_stage_and_the_candidate():
+    shown = []
+    with terminal(shown) as bar:
+        passes = Passes(bar, ROWS_OF_ZEROS)
+        ROWS_OF_ZEROS.watch(passes, passes.worked_by).worked_by(2)
         passes(500)
         bar.refresh()
-    text = re.sub(r"\x1b\[[\d;?]*\w", "", stream.getvalue())
-    assert re.search(r"500 of 1,000 rows [\d,]+ rows/s by 2 workers", text)
-
-
-def test_progress_shows_the_stage_and_the_candidate_between_passes():
-    stream = io.StringIO()
-    blocks = bo.Blocks.from_arrays(np.zeros((1000, 2)), block_rows=250)
-    with bar_for(Console(file=stream, force_terminal=True, width=120)) as bar:
-        passes = Passes(bar, blocks)
-        passes(1000)
+        passes(500)
         assert bar.tasks[0].total is None  # not at 100 % while the fit computes
         heading = "Choosing the kernel: candidate 3 of 7"
         passes.step(SimpleNamespace(heading=heading, detail="one lengthscale", number=3, total=7))
@@ -680,52 +578,39 @@ def test_progress_shows_the_stage_and_the_candidate_between_passes():
         bar.refresh()
         passes(250)
         assert (bar.tasks[0].completed, bar.tasks[0].total) == (250, 1000)
-    text = re.sub(r"\x1b\[[\d;?]*\w", "", stream.getvalue())
-    assert re.search(r"Choosing the kernel: candidate 3 of 7 .* one lengthscale", text)
+    assert re.search(r"500 of 1,000 rows [\d,]+ rows/s by 2 workers", shown[0])
+    assert re.search(r"Choosing the kernel: candidate 3 of 7 .* one lengthscale", shown[0])
 
 
-def test_progress_is_for_terminals_only(folder, tmp_path, capsys, monkeypatch):
+def test_progress_is_for_terminals_only(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setenv("FORCE_COLOR", "1")
-    arguments = ("predict", folder / "m.bochner", folder / "one.csv", "--out", tmp_path / "p.csv")
-    assert "rows/s" in said(capsys, 0, *arguments)[1]
-    assert said(capsys, 0, *arguments, "--quiet") == ("", "")
+    assert run(PREDICT.split()) == 0
+    assert "rows/s" in capsys.readouterr().err
+    assert run([*PREDICT.split(), "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
 
 
 # --- as a process --------------------------------------------------------------------------------
 
+MAIN = "from bochner.cli import main; main()"
+HERE = os.environ | {"PYTHONPATH": str(Path(bo.__file__).parents[1])}
+needs_shell = pytest.mark.skipif(shutil.which("bash") is None, reason="needs a shell")
+
 
 @contextmanager
-def process(code, *arguments):
+def process(code, line=""):
     """Run Python on ``code`` with these arguments; stop it if the test did not."""
-    package = str(Path(bo.__file__).parents[1])
-    with subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        env=os.environ | {"PYTHONPATH": package},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as running:
+    command, pipe = [sys.executable, "-c", code, *line.split()], subprocess.PIPE
+    with subprocess.Popen(command, env=HERE, stdout=pipe, stderr=pipe, text=True) as running:
         try:
             yield running
         finally:
             running.kill()
 
 
-MAIN = "from bochner.cli import main; main()"
-
-
-def test_the_command_runs_as_a_process(folder):
-    arguments = ("check", folder / "m.bochner", folder / "one.csv", "--json")
-    with process(MAIN, *arguments) as running:
-        out, err = running.communicate(timeout=120)
-    assert running.returncode == 0, err
-    assert json.loads(out)["rows"] == 50
-    assert err == ""
-
-
 def test_help_imports_nothing_heavy():
-    heavy = [
+    heavy = {
         "numpy",
         "scipy",
         "sklearn",
@@ -734,15 +619,15 @@ def test_help_imports_nothing_heavy():
         "rich.console",
         "matplotlib",
         "torch",
-    ]
+    }
     code = (
         "import sys\nfrom bochner.cli import main\n"
         "try: main(['fit', '--help'])\nexcept SystemExit: pass\n"
-        f"print('IMPORTED', [name for name in {heavy} if name in sys.modules])"
+        f"print('IMPORTED', {heavy} & {{*sys.modules}})"
     )
     with process(code) as running:
         out, _ = running.communicate(timeout=120)
-    assert out.endswith("IMPORTED []\n")
+    assert out.endswith("IMPORTED set()\n")
     assert "--lengthscale" in out
 
 
@@ -765,21 +650,9 @@ def test_main_ends_with_the_code(capsys):
     assert capsys.readouterr().out.startswith("bochner ")
 
 
-PAUSE_IN_SWEEP = """
-import time
-from bochner.sums.moments import Accumulator
-def add(self, *_):
-    print("here", flush=True)
-    time.sleep(60)
-Accumulator.add = add
-"""
-PAUSE_IN_WRITE = """
-import os, time
-def fsync(_):
-    print("here", flush=True)
-    time.sleep(60)
-os.fsync = fsync
-"""
+PAUSE = "import os, time\ndef pause(*_):\n    print('here', flush=True)\n    time.sleep(60)\n"
+IN_SWEEP = f"{PAUSE}from bochner.sums.moments import Accumulator\nAccumulator.add = pause\n"
+IN_WRITE = f"{PAUSE}os.fsync = pause\n"
 
 
 @pytest.mark.main_cases(1)
@@ -787,51 +660,43 @@ os.fsync = fsync
 @pytest.mark.parametrize(
     ("pause", "number", "code"),
     [
-        (PAUSE_IN_SWEEP, signal.SIGINT, 130),
-        (PAUSE_IN_WRITE, signal.SIGINT, 130),
-        (PAUSE_IN_WRITE, signal.SIGTERM, 143),
+        (IN_SWEEP, signal.SIGINT, 130),
+        (IN_WRITE, signal.SIGINT, 130),
+        (IN_WRITE, signal.SIGTERM, 143),
     ],
 )
-def test_stopping_a_fit_leaves_nothing_half_written(folder, tmp_path, pause, number, code):
-    out = tmp_path / "m.bochner"
-    out.write_bytes(b"as before")
-    with process(pause + MAIN, "fit", folder / "train.parquet", *to("y", out)) as running:
+def test_stopping_a_fit_leaves_nothing_half_written(pause, number, code):
+    Path("m").write_bytes(b"as before")
+    with process(pause + MAIN, FIT) as running:
         assert running.stdout.readline() == "here\n"
         running.send_signal(number)
         _, err = running.communicate(timeout=50)
     assert err.strip() == "Stopped; nothing was written."
     assert running.returncode == code
-    assert out.read_bytes() == b"as before"
-    assert [p.name for p in tmp_path.iterdir()] == ["m.bochner"]
+    assert Path("m").read_bytes() == b"as before"
+    assert written() == ["m"]
 
 
-def in_shell(folder, out, ending, **environment):
+def in_shell(ending, **environment):
     """Fit in a shell with streams as ``ending`` leaves them."""
-    package = str(Path(bo.__file__).parents[1])
-    command = (
-        f"'{sys.executable}' -c '{MAIN}' fit \"$0\" --target y --out \"$1\" --features 16 {ending}"
-    )
-    return subprocess.run(
-        ["bash", "-c", command, str(folder / "train.parquet"), str(out)],
-        env=os.environ | {"PYTHONPATH": package} | environment,
-        capture_output=True,
-        timeout=120,
-        check=False,
-    )
+    line = f"'{sys.executable}' -c '{MAIN}' {FIT}"
+    command = ["bash", "-c", f"{line} {ending}"]
+    return subprocess.run(command, env=HERE | environment, capture_output=True, check=False)
 
 
 @pytest.mark.main_cases(1)
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs a shell")
+@needs_shell
 @pytest.mark.parametrize("ending", ["2>&-", "<&- >&- 2>&-", "--json >&-"])
-def test_a_closed_stream_loses_no_fit(folder, tmp_path, ending):
-    done = in_shell(folder, tmp_path / "m", ending)
+def test_a_closed_stream_loses_no_fit(ending):
+    done = in_shell(ending)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert bo.load(tmp_path / "m").n_features_in_ == 3
-    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+    assert (b"rows         300\n" in done.stdout) == (ending == "2>&-")
+    assert bo.load("m").n_features_in_ == 3
+    assert written() == ["m"]
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs a shell")
+@needs_shell
 @pytest.mark.parametrize(
     ("environment", "epsilon"),
     [
@@ -839,33 +704,319 @@ def test_a_closed_stream_loses_no_fit(folder, tmp_path, ending):
         ({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, "ε".encode()),
     ],
 )
-def test_an_encoding_without_greek_letters_is_no_error(folder, tmp_path, environment, epsilon):
-    done = in_shell(folder, tmp_path / "m", "", **environment)  # click takes ASCII for UTF-8
+def test_an_encoding_without_greek_letters_is_no_error(environment, epsilon):
+    done = in_shell("", **environment)  # click takes ASCII for UTF-8
     assert (done.returncode, done.stderr) == (0, b"")
     assert epsilon in done.stdout
-    done = in_shell(folder, tmp_path / "m", "--json", **environment)
+    done = in_shell("--json", **environment)
     assert "ε" in json.loads(done.stdout.decode("ascii"))["certificate_words"]
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs a shell")
-def test_a_command_whose_reader_of_all_streams_is_gone_writes_its_model(folder, tmp_path):
-    done = in_shell(folder, tmp_path / "m", "2>&1 | true")
-    assert done.stderr == b""
-    assert bo.load(tmp_path / "m").n_features_in_ == 3
+@needs_shell
+def test_a_command_whose_reader_of_all_streams_is_gone_writes_its_model():
+    assert in_shell("2>&1 | true").stderr == b""
+    assert bo.load("m").n_features_in_ == 3
 
 
-def test_a_reader_that_goes_away_is_no_error(folder):
-    with process(MAIN, "check", folder / "m.bochner", folder / "one.csv") as running:
+def test_a_reader_that_goes_away_is_no_error():
+    with process(MAIN, CHECK) as running:
         running.stdout.close()
         err = running.stderr.read()
         running.wait(timeout=120)
-    assert err == ""
-    assert running.returncode == 1
+    assert (running.returncode, err) == (1, "")
 
 
-def test_predictions_go_to_standard_output_as_text_alone(folder, tmp_path, capsys):
-    model, table = folder / "m.bochner", tmp_path / "p.csv"
-    said(capsys, 0, "predict", model, folder / "test.csv", "--out", table)
-    assert run(["predict", f"{model}", f"{folder}/test.csv", "--out", "-"]) == 0
-    assert capsys.readouterr().out == table.read_text(encoding="utf-8")
+# --- every learner: fitted, asked for its predictions, and judged --------------------------------
+
+LABELS = ("ridge-classifier", "svc", "logistic", "sgd-classifier")
+NOTHING = ("one-class", "kmeans", "pca")
+SETTINGS = {"kmeans": "--set n_clusters=3", "pca": "--set n_components=2"}
+SETTINGS["svc"] = "--set C=2 --set loss=hinge"
+SETTINGS |= dict.fromkeys(("sgd-classifier", "sgd-regressor"), "--set strategy=approximate_cached")
+
+
+def target_of(name):
+    return "" if name in NOTHING else f"--target {'label' if name in LABELS else 'y'}"
+
+
+@pytest.fixture(scope="module")
+def learner(folder):
+    """Return a function that fits a learner by the command line: what it told, model, file."""
+    numbers = count()
+
+    @cache
+    def fitted(name, options=""):
+        out = folder / f"learner-{next(numbers)}"
+        chosen = f"--columns a,c --features 8 --lengthscale 1 --method orthogonal {options}"
+        line = f"fit {folder}/rows.parquet --model {name} {target_of(name)} --out {out} {chosen}"
+        return facts(f"{line} {SETTINGS.get(name, '')}"), bo.load(out), out
+
+    return fitted
+
+
+@pytest.fixture(scope="module")
+def rows(folder):
+    return pd.read_parquet(folder / "rows.parquet")
+
+
+def predicted(model, options="", code=0):
+    """Return what predicting the rows told, and the table it wrote."""
+    out, err = cli(f"predict {model} in/rows.parquet --out p.csv {options}", code)
+    return (out or err), pd.read_csv("p.csv") if Path("p.csv").exists() else None
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_every_learner_predicts_as_its_model_and_tells_an_honest_error(name, learner, rows):
+    found, model, file = learner(name)
+    assert type(model).__name__ == LEARNERS[name]
+    assert (found["rows"], found["columns"], found["n_features"]) == (90, 3, 8)
+    assert found["certificate"]["epsilon"] > 0
+    _, table = predicted(file)
+    X = rows[["a", "c"]]
+    if name == "pca":
+        assert table.to_numpy() == pytest.approx(model.transform(X), abs=1e-12)
+        assert list(table) == ["component_1", "component_2"]
+    else:
+        assert table.iloc[:, 0].tolist() == pytest.approx(model.predict(X).tolist())
+    judged = found["held_out"]
+    if name in ("ridge", "kmeans", "pca"):
+        assert judged is None
+        assert name != "ridge" or found["rmse"] > 0
+        return
+    assert judged["n_train"] + judged["n_test"] == judged["n_rows"] == 90
+    keys = {"accuracy", "majority", "auc"} if name in LABELS else {"rmse", "r_squared"}
+    (errors,) = judged["errors"].values()
+    assert keys <= set(errors) or name == "one-class"
+    assert ("log_loss" in errors) == (name in {*LABELS} - {"sgd-classifier"})
+
+
+@pytest.mark.main_cases(4)
+@pytest.mark.parametrize("options", ["", "--no-judge"])
+@pytest.mark.parametrize("name", LEARNERS)
+def test_the_model_is_the_one_that_python_fits(name, options, rows):
+    """Same data, options and seed give the same bits, in memory and from files, judged or not."""
+    target = target_of(name).split()[1:]
+    table = rows[["a", "c", *target]]
+    table.to_csv("rows.csv", index=False)
+    given = {"kmeans": {"n_clusters": 3}, "pca": {"n_components": 2}}.get(name, {})
+    model = getattr(bo, LEARNERS[name])(random_state=0, **given).fit(table, *target)
+    settings = SETTINGS[name] if given else ""
+    told = facts(f"fit rows.csv --model {name} {target_of(name)} --out m {settings} {options}")
+    assert "judge" not in told["seconds"] or not options
+    found, X = bo.load("m"), rows[["a", "c"]]
+    call = "transform" if name == "pca" else "predict"
+    call = "decision_function" if hasattr(model, "decision_function") else call
+    np.testing.assert_array_equal(getattr(found, call)(X), getattr(model, call)(X))
+    assert type(found.fit_) is type(model.fit_)
+    assert getattr(found.fit_, "errors", None) is None
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_labels_come_back_as_words_and_are_counted(name, learner, rows):
+    found, model, file = learner(name)
+    assert found["classes"] == ["high", "low", "mid"]
+    told, X = facts(f"check {file} in/rows.parquet")["errors"]["label"], rows[["a", "c"]]
+    assert told["accuracy"] == pytest.approx(np.mean(model.predict(X) == rows.label))
+    assert told["accuracy"] > 0.5
+    f = model.decision_function(X)
+    areas = [roc_auc_score(rows.label == c, f[:, k]) for k, c in enumerate(model.classes_)]
+    assert told["auc"] == pytest.approx(np.mean(areas))
+    if hasattr(model, "predict_proba"):
+        assert told["log_loss"] == pytest.approx(log_loss(rows.label, model.predict_proba(X)))
+    out, _ = cli(f"check {file} in/rows.parquet")
+    assert f"AUC {number(told['auc'])}".rstrip("0") in out
+    assert ("log loss" in out) == hasattr(model, "predict_proba")
+
+
+@pytest.mark.main_cases(4)
+@pytest.mark.parametrize("name", ["svc", "svr", "kmeans", "pca", "gp"])
+def test_raw_tables_have_the_certificate_that_check_gives(name, rows):
+    """Columns with gaps and many categories become numbers by the fit alone."""
+    table = rows.copy()
+    table.loc[::7, "a"], table["c"] = np.nan, [f"place {i % 40}" for i in range(90)]
+    table.to_csv("rows.csv", index=False)
+    line = f"fit rows.csv --model {name} {target_of(name)} --out m --no-judge --columns a,c"
+    told = facts(line + " --features 8 --method uniform")["certificate"]
+    assert told["epsilon"] > 0
+    assert facts("check m rows.csv")["certificate"] == told
+
+
+def test_check_counts_each_row_once_whatever_classes_weighed_in_the_fit(learner, rows):
+    _, model, file = learner("svc", "--set 'class_weight={\"mid\": 50}'")
+    right = model.predict(rows[["a", "c"]]) == rows.label
+    told = facts(f"check {file} in/rows.parquet")["errors"]["label"]["accuracy"]
+    assert told == pytest.approx(np.mean(right))
+    weights = np.where(rows.label == "mid", 50, 1)
+    assert np.average(right, weights=weights) > np.mean(right) + 0.01
+
+
+def test_probabilities_are_columns_of_their_own(learner, rows):
+    _, model, file = learner("logistic")
+    _, table = predicted(file)
+    names = ["probability_high", "probability_low", "probability_mid"]
+    assert list(table) == ["prediction", *names]
+    assert table[names].to_numpy() == pytest.approx(model.predict_proba(rows[["a", "c"]]))
+
+
+def test_a_process_gives_bounds_of_new_observations_and_says_which_deviation_it_gives(
+    learner, rows
+):
+    found, model, file = learner("gp")
+    assert found["intervals"] == model.calibration_.guarantee
+    told, table = predicted(file)
+    assert "of new observations. Cross-validation" in told
+    deviations = ["deviation_of_observation", "deviation_of_mean"]
+    assert list(table) == ["prediction", "low_90", "high_90", *deviations]
+    X = rows[["a", "c"]]
+    both = (model.predict(X, return_std=True, include_noise=own)[1] for own in (True, False))
+    expected = [*model.predict_interval(X, 0.9), *both]
+    assert table.to_numpy().T == pytest.approx(np.array(expected))
+    told, table = predicted(file, "--coverage 0.975 --json")
+    assert list(table)[1:3] == ["low_97.5", "high_97.5"]
+    assert table["high_97.5"].tolist() == pytest.approx(model.predict_interval(X, 0.975)[2])
+    assert json.loads(told)["intervals"] == model.calibration_.guarantee
+    # what 90 rows cannot calibrate is that of the normal law, and said to be
+    told, table = predicted(file, "--coverage 0.995 --json")
+    assert json.loads(told)["intervals"].startswith("Gaussian, true if the model is")
+    expected = model.predict_interval(X, 0.995, calibrated=False)[1]
+    assert table["low_99.5"].tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", ["ridge", "svr"])
+def test_a_regressor_gives_bounds_where_they_are_asked_for(name, learner, rows):
+    """Those of svr are made of the errors that its fit was judged by."""
+    _, model, file = learner(name)
+    told, table = predicted(file, "--json")
+    assert list(table) == ["prediction"]
+    assert "intervals" not in json.loads(told)
+    told, table = predicted(file, "--interval 0.8 --json")
+    assert json.loads(told)["intervals"] == model.calibration_.guarantee
+    assert list(table) == ["prediction", "low_80", "high_80"]
+    expected = np.array(model.predict_interval(rows[["a", "c"]], 0.8))
+    assert table.to_numpy().T == pytest.approx(expected)
+    assert "cannot calibrate a coverage of 0.9999" in predicted(file, "--interval 0.9999", 1)[0]
+
+
+def test_an_interval_of_a_classifier_is_refused(learner):
+    told, _ = predicted(learner("svc")[2], "--interval 0.9", 2)
+    assert "SVC predicts no quantity that could lie between bounds" in told
+
+
+def test_settings_reach_the_learner(learner):
+    _, model, _ = learner("svc")
+    assert (model.C, model.loss) == (2, "hinge")
+    _, model, file = learner("regressor", "--set loss=quantile --alpha 0.1")
+    assert (model.loss, model.alpha) == ("quantile", 0.1)
+    assert list(predicted(file)[1]) == [f"prediction_{q}" for q in (0.1, 0.5, 0.9)]
+
+
+# --- coordinates and maps ------------------------------------------------------------------------
+
+xarray = pytest.importorskip("xarray")
+STATIONS = "fit in/stations.csv --target t --coords lon,lat"
+
+
+@pytest.fixture(scope="module")
+def stations(folder):
+    """A process fitted to a table of stations."""
+    rng = np.random.default_rng(0)
+    lon, lat = rng.uniform(5, 15, 300), rng.uniform(47, 55, 300)
+    t = 15 - (lat - 47) + np.sin(lon) + 0.1 * rng.standard_normal(300)
+    write_table(folder / "stations.csv", {"t": t, "lon": lon, "name": np.arange(300), "lat": lat})
+    cli(f"{STATIONS} --out {folder}/process".replace("in/", f"{folder}/"))
+    return bo.load(folder / "process")
+
+
+@pytest.mark.slow
+def test_coordinates_stand_for_a_process(stations):
+    assert isinstance(stations, bo.GaussianProcessRegressor)
+    assert (stations.method, stations.kernel) == (None, "matern32")
+    assert list(stations.feature_names_in_) == ["lon", "lat"]
+    cli(f"{STATIONS} --model ridge --kernel gaussian --method grid")
+    model = bo.load("m.bochner")
+    assert isinstance(model, bo.KernelRidge)
+    assert (model.method, model.kernel) == ("grid", "gaussian")
+
+
+def test_the_field_holds_mean_and_deviation_at_the_places(stations, monkeypatch):
+    found = facts("map in/process --out field.nc --places 9")
+    with xarray.open_dataset("field.nc", engine="scipy") as field:
+        lon, lat = field["lon"].values, field["lat"].values
+        mean, std = stations.predict_grid(lon=lon, lat=lat, return_std=True)
+        np.testing.assert_allclose(field["t"], mean)
+        np.testing.assert_allclose(field["t_deviation"], std)
+        assert field["t"].dims == ("lon", "lat")
+    assert found["places"] == 81
+    assert found["mean"] == [float(mean.min()), float(mean.max())]
+    assert Path("field.png").read_bytes().startswith(b"\x89PNG")
+    assert "places" in cli("map in/process --out field.nc --picture here.svg --places 5")[0]
+    assert "<svg" in Path("here.svg").read_text()
+    monkeypatch.setitem(sys.modules, "xarray", None)
+    told = cli("map in/process --out f.nc", 1)[1]
+    assert "bochner map writes NetCDF with xarray, not installed here" in told
+
+
+def test_a_process_of_three_columns_has_no_map():
+    X = np.random.default_rng(0).standard_normal((40, 3))
+    bo.save(bo.GaussianProcessRegressor(n_features=8, random_state=0).fit(X, X[:, 0]), "three")
+    told = cli("map three --out f.nc", 1)[1]
+    assert "one target over one or two coordinates; got 3 columns" in told
+
+
+# --- plan and show -------------------------------------------------------------------------------
+
+
+def test_plan_prints_a_table_and_the_reason():
+    code, out, _ = ended(PLAN + " --target y")
+    assert code == 0
+    assert out.startswith("Gaussian(lengthscale=1.0), 300 rows of 4 columns; any time and")
+    chosen = [line for line in out.splitlines() if line.startswith(">")]
+    assert chosen[-1].startswith("> The exact kernel, by")
+    found = facts(PLAN + " --target y --seconds 100 --memory 1e9")
+    assert (found["rows"], found["columns"]) == (300, 4)
+    assert found["choice"] in found["fits"]
+    assert found["choice"]["seconds"] < 100
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    a, when = rng.normal(size=120), pd.date_range("2020-01-01", periods=120, freq="D")
+    city, y = rng.choice(["x", "y"], 120), a**2 + 0.1 * rng.normal(size=120)
+    return pd.DataFrame({"a": a, "same": a, "when": when, "city": city, "y": y})
+
+
+def test_show_says_what_the_fit_was_and_what_columns_become(table):
+    table.to_csv("t.csv", index=False)
+    cli("fit t.csv --target y --out m --set effort=low --set alpha=0.01")
+    told, found = facts("show m"), bo.load("m")
+    assert told["model"] == "KernelRidge"
+    assert (told["rows"], told["alpha"], told["targets"]) == (120, found.alpha_, ["y"])
+    assert told["kernel"] == repr(found.kernel_)
+    assert told["parameters"] == {"alpha": "0.01", "effort": "'low'", "random_state": "0"}
+    assert told["bytes"] == Path("m").stat().st_size
+    _, out, _ = ended("show m")
+    assert "column       a: number\n" in out
+    assert "column       same: left out (the same as another column)\n" in out
+    assert "column       city: becomes city=x, city=y\n" in out
+    assert "when: becomes when (days)" in out
+
+
+def test_show_prints_the_candidates_that_were_compared(table):
+    found = bo.KernelRidge(random_state=0).fit(table[["a", "city"]], table["y"])
+    bo.save(found, "m")
+    assert str(found.search_) in ended("show m")[1]
+    shown = facts("show m")["search"]
+    assert [c["rank"] for c in shown] == list(range(1, len(found.search_.compared) + 1))
+    assert sum(c["chosen"] for c in shown) == 1
+
+
+def test_show_of_many_columns_ends_and_of_no_learner_says_what_it_is():
+    X = np.random.default_rng(0).normal(size=(60, 45))
+    X = pd.DataFrame(X, columns=[f"c{i}" for i in range(45)])
+    blocks = bo.Blocks.from_table(X.assign(y=X["c0"]), target="y")
+    bo.save(bo.KernelRidge("linear", random_state=0).fit_blocks(blocks), "m")
+    assert "column       c39: number\ncolumn       and 5 more\n" in ended("show m")[1]
+    bo.save(bo.draw(Gaussian(), bo.Fourier(), n_features=8, n_inputs=2), "map")
+    assert "Fourier" in facts("show map")["model"]
