@@ -102,10 +102,7 @@ def maps():
     """One map of each class and of each kind within it."""
     pairs = [
         *[(k, bo.Fourier()) for k in (*OTHERS[2:], *BY_RULE[:5], *BY_RULE[6:11])],
-        *[
-            (Gaussian(), m)
-            for m in (bo.Fourier(form="complex"), bo.Fourier(Structured()), bo.Fourier(Fastfood()))
-        ],
+        *[(Gaussian(), bo.Fourier(placement)) for placement in (Structured(), Fastfood())],
         (Laplace(), bo.Fourier(bo.IID(), form="phase")),
         (Gaussian(), bo.Fourier(Grid())),
         (Gaussian(), bo.LeverageFourier()),

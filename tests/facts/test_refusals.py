@@ -189,11 +189,7 @@ NETWORK, GAUSS, SINES = (
     bo.Fourier(bo.Grid()),
     bo.LaplacianEigenfunctions,
 )
-COMPLEX, PLATE, ALL_DEGREES = (
-    bo.Fourier(form="complex"),
-    Box([(0.0, 1.0)] * 2),
-    bo.Maclaurin("geometric"),
-)
+PLATE, ALL_DEGREES = Box([(0.0, 1.0)] * 2), bo.Maclaurin("geometric")
 DIVERGENT = DotProduct(lambda n: gammaln(n + 1.0))
 WAVES, BELOW = drawn(Gaussian(1.5), "iid"), drawn(Gaussian(1.5), "nystrom")
 NEGATIVE = Custom(lambda X, Y: -(X @ Y.T))
@@ -475,6 +471,7 @@ CASES = [
     (lambda: Box([(1.0, 0.0)]), InvalidInput, "Box: sides must have lower below upper"),
     (lambda: Box([(1.0,)]), InvalidInput, "Box: sides must be a pair"),
     (lambda: GreenFunction("disc"), InvalidType, "domain must be a Box; got 'disc'"),
+    (lambda: drawn(Gaussian(), bo.Fourier(form="phase")).complex(X), InvalidInput, "must be pairs"),
     (lambda: GreenFunction(PLATE, "robin"), InvalidInput, "conditions must be one of"),
     (lambda: GreenFunction(PLATE, "neumann"), InvalidInput, "kappa must be above zero where"),
     (lambda: GreenFunction(PLATE, power=1), InvalidInput, "power must be above half the 2 col"),
@@ -517,8 +514,6 @@ CASES = [
     (lambda: blind(Laplace(), GAUSS), UnsupportedKernel, "Gaussian kernel.*Gauss-Hermite.*QMC"),
     (lambda: blind(Gaussian(), GAUSS, d=4), InvalidInput, r"at most 3 columns.*got 4\. Use"),
     (lambda: bo.Fourier(bo.Grid(), "phase"), InvalidInput, 'Grid.* requires form="pair".*got'),
-    (lambda: model(Gaussian(), method=COMPLEX).fit(X, Y), InvalidInput, "real features"),
-    (lambda: certify(drawn(Gaussian(), COMPLEX), X, alpha=1.0), InvalidInput, "requires real"),
     (lambda: drawn(Laplace(), bo.Gegenbauer()), UnsupportedKernel, "requires a rotation-invariant"),
     (lambda: drawn(Matern(), bo.Gegenbauer("monomial")), UnsupportedKernel, "requires a kernel of"),
     (lambda: blind(Gaussian(), bo.Gegenbauer()), InvalidInput, "Gegenbauer chooses order and"),

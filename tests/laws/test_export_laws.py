@@ -131,12 +131,6 @@ def test_rows_beyond_those_of_a_harmonic_map_are_not_numbers():
     assert np.isnan(got[-1]).all()
 
 
-def test_a_map_of_complex_features_is_refused():
-    phi = draw(Gaussian(), bo.Fourier(form="complex"), n_features=8, n_inputs=3)
-    with pytest.raises(InvalidInput, match="to_onnx requires real features; got complex ones"):
-        bo.export.to_onnx(phi)
-
-
 # ---- learners
 
 Y = np.sin(X[:, 0]) + X[:, 1]

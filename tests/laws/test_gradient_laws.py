@@ -35,7 +35,7 @@ from bochner.features import (
     Projected,
     Structured,
 )
-from bochner.features.fourier.fourier import FourierMap
+from bochner.features.fourier.maps import FourierMap
 from bochner.features.nystrom.nystrom import JITTER, NystromMap
 from bochner.kernels import (
     Cauchy,

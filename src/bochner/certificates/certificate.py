@@ -22,7 +22,6 @@ from bochner.certificates.pencil import (
 )
 from bochner.certificates.sample import MeasuredRows, frobenius, rows_of, sample
 from bochner.errors import InvalidInput
-from bochner.features.fourier.fourier import require_real
 from bochner.features.map import SMALL_BIAS, FeatureMap
 
 TINY = float(np.finfo(float).tiny)
@@ -261,7 +260,6 @@ def certify(
     Sources: Avron, Kapralov, Musco, Musco, Velingker and Zandieh (2017) for ε and its meaning;
     Jacot, Simsek, Spadaro, Hongler and Gabriel (2020) for the matched penalty.
     """
-    require_real(phi, "certify")
     alpha = positive(alpha, "certify", "alpha")
     n_sample = integer(n_sample, "certify", "n_sample", least=_LEAST)
     confidence = share(confidence, "certify", "confidence")

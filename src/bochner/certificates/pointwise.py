@@ -14,7 +14,6 @@ from bochner._core.html import ShownResult
 from bochner._core.shapes import Array, Float
 from bochner.certificates.sample import kernel_of, nonnegative
 from bochner.errors import InvalidInput, InvalidType
-from bochner.features.fourier.fourier import require_real
 from bochner.features.map import FeatureMap
 from bochner.kernels.kernel import Kernel
 
@@ -125,7 +124,6 @@ def _matrix(kernel: Kernel, X: Float[Array, "n d"], who: str) -> Float[np.ndarra
 def _features(phi: FeatureMap, X: Array, who: str) -> Iterator[Float[np.ndarray, "b D"]]:
     if not isinstance(phi, FeatureMap):
         raise InvalidType(f"{who}: source must be a Kernel or a FeatureMap; got {phi!r}.")
-    require_real(phi, who)
     X = as_matrix(X, who)
     if X.shape[0] < 1:
         raise InvalidInput(f"{who}: X must have at least one row; got none. Pass your rows.")

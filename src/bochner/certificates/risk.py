@@ -26,7 +26,6 @@ from bochner._core.shapes import Array, Float
 from bochner.certificates.pencil import EPS, distance, spectrum
 from bochner.certificates.sample import rows_of, sample
 from bochner.errors import InvalidInput
-from bochner.features.fourier.fourier import require_real
 
 
 @dataclass(frozen=True)
@@ -175,7 +174,6 @@ def risk(
     Sources: Mallows (1973); Avron et al. (2017), lemma 2, for the bound, which is of the guarantee
     and not of R(K): R(K̂)/R(K) has no bound in ε.
     """
-    require_real(phi, "risk")
     alpha = positive(alpha, "risk", "alpha")
     n_sample = integer(n_sample, "risk", "n_sample", least=8)
     rows, y, n = _rows(X, y, n_sample, random_state)
@@ -341,7 +339,6 @@ def certify_costs(
     Exact for the rows measured, but for rounding: both ends are reached by a projection. O(m³).
     Sources: Han et al. (2022), theorem 10 and lemma 14; Cohen et al. (2015).
     """
-    require_real(phi, "certify_costs")
     n_sample = integer(n_sample, "certify_costs", "n_sample", least=2)
     rows = rows_of(X, n_sample, random_state)
     rank = integer(rank, "certify_costs", "rank", least=1)

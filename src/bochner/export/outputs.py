@@ -11,7 +11,6 @@ from bochner._core.shapes import Array
 from bochner.data.schema import Inputs
 from bochner.export.arrays import FLOAT, OnnxNamespace, Traced
 from bochner.export.graph import Unwritable
-from bochner.features.fourier.fourier import require_real
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import NystromMap
 from bochner.kernels.algebra import Transformed
@@ -47,7 +46,6 @@ def outputs(fit: Any, X: Traced) -> Outputs:  # noqa: ARG001  the rules use it
 
 @outputs.register
 def _(fit: FeatureMap, X: Traced) -> Outputs:
-    require_real(fit, "to_onnx")
     return {"features": fit.features(X)}
 
 

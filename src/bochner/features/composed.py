@@ -241,15 +241,9 @@ class ModulatedMap(Wrapped):
         if not isinstance(self.kernel, Normalised):
             return self.kernel.factor(X)[:, None] * self.inner.features(X)
         U = self.kernel.rows(X)
-        return _rounded(self.kernel.factor(U)[:, None] * self.inner.features(U), X)
-
-
-def _rounded(Z: Float[Array, "n D"], X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-    """Return Z, real or complex, in the precision of X."""
-    xp, single = array_namespace(Z), precision(X) == np.float32
-    if xp.isdtype(Z.dtype, "complex floating"):
-        return xp.astype(Z, xp.complex64 if single else xp.complex128, copy=False)
-    return xp.astype(Z, xp.float32 if single else xp.float64, copy=False)
+        Z = self.kernel.factor(U)[:, None] * self.inner.features(U)
+        xp = array_namespace(Z)
+        return xp.astype(Z, xp.float32 if precision(X) == np.float32 else xp.float64, copy=False)
 
 
 #: Rows that are sketched together: they stay in a core's own cache.

@@ -22,7 +22,12 @@ _MODULES = re.compile(
 )
 
 #: Names in older files of classes that were moved or renamed, and their names now.
+_WAVES = "features.fourier.maps:FourierMap"
 RENAMED: dict[str, str] = {
+    "features.fourier.fourier:FourierMap": _WAVES,
+    "features.fourier.fourier:FourierPhaseMap": _WAVES,
+    "features.fourier.leverage:LeverageFourierMap": _WAVES,
+    "features.fourier.placements:StructuredMap": "features.fourier.maps:StructuredMap",
     "features.mercer.products:SineMap": "features.mercer.products:EigenfunctionMap",
 }
 

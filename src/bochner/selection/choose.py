@@ -15,7 +15,6 @@ from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.errors import FeatureWarning, InvalidInput
 from bochner.features.auto import Auto, Choice
-from bochner.features.fourier.fourier import require_real
 from bochner.features.judging import Targets
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
@@ -192,7 +191,6 @@ def choice_of(
         targets = _targets(rows, share, n_rows) if by_targets else None
         return choose_method(spec.method, kernel, ask, targets)
     phi = draw_map(spec.method, kernel, ask)
-    require_real(phi, "A fit")
     return Choice(phi, spec.method, (), f"{spec.method!r}: as asked.")
 
 
@@ -230,7 +228,6 @@ def _wide_enough(
         n_rows=n,
         random_state=spec.seed,
     )
-    require_real(found.map, "A fit")
     _warn_if_above(found)
     return Choice(found.map, found.method, (), str(found))
 

@@ -26,7 +26,8 @@ from bochner._core.arrays import is_sparse
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
-from bochner.features.fourier.placements import IID, Orthogonal, by_angles
+from bochner.features.fourier.maps import by_angles
+from bochner.features.fourier.placements import IID, Orthogonal
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.spectral import GaussianMixture, One
 from bochner.kernels.stationary import Radial, RationalQuadratic, Stationary

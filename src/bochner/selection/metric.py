@@ -23,7 +23,7 @@ from bochner._core.checks import integer
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.fourier.placements import by_angles
+from bochner.features.fourier.maps import by_angles
 from bochner.kernels.algebra import Mahalanobis
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Radial

@@ -23,7 +23,8 @@ from bochner._core.blas import eigh
 from bochner._core.checks import check_fields, positive
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
-from bochner.features.fourier.fourier import WeightedPairs, frequencies
+from bochner.features.fourier.fourier import frequencies
+from bochner.features.fourier.maps import FourierMap
 from bochner.features.fourier.placements import IID
 from bochner.features.method import Method, Request
 from bochner.kernels.kernel import Kernel
@@ -64,16 +65,6 @@ class LeverageFourier(Method):
     @property
     def granularity(self) -> int:
         return 2
-
-
-@dataclass(frozen=True, eq=False)
-class LeverageFourierMap(WeightedPairs):
-    """Cosine and sine of each frequency, weighted: φ(x) = √k(0) [√w cos Wᵀx, √w sin Wᵀx]."""
-
-    kernel: Kernel
-    frequencies: Float[Array, "d m"]  # W
-    weights: Float[Array, " m"]  # w = p/(q m), of mean sum one
-    amplitude: float  # k(0)
 
 
 class Drawn(NamedTuple):
@@ -127,7 +118,7 @@ def leverages(
 # --- Drawing -------------------------------------------------------------------------------------
 
 
-def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> LeverageFourierMap:
+def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> FourierMap:
     """Draw weighted Fourier features of a kernel of x − y."""
     m, d = ask.n_features // 2, ask.n_inputs
     if ask.n_features < 2 or ask.n_features % 2:
@@ -138,7 +129,7 @@ def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> L
     X = ask.rows("LeverageFourier", "rows to measure leverage on")
     W, ratios = _empirical(kernel, method.penalty, X, ask)
     amplitude = float(to_numpy(kernel.diag(np.zeros((1, d))))[0])
-    return LeverageFourierMap(kernel, np.ascontiguousarray(W.T), ratios / m, amplitude)
+    return FourierMap(kernel, np.ascontiguousarray(W.T), amplitude, weights=ratios / m)
 
 
 def _empirical(kernel: Kernel, penalty: float, X: Float[Array, "n d"], ask: Request) -> Drawn:

@@ -9,8 +9,8 @@ the frequencies of the narrow one.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 from typing import ClassVar, Literal
 
@@ -18,14 +18,11 @@ import numpy as np
 from scipy.linalg.blas import dsyrk, dtrsm
 from scipy.special import ndtri, roots_hermitenorm
 
-from bochner._core.arrays import is_numpy, is_sparse, moved, precision
 from bochner._core.blas import cholesky
 from bochner._core.names import NamedArguments
-from bochner._core.native import Chains, chain_waves, chain_waves_twin, hadamard, power_of_two
+from bochner._core.native import Chains, hadamard, power_of_two
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.map import FeatureMap, norms, with_far_rows
-from bochner.kernels.kernel import Kernel
 from bochner.kernels.spectral import Components, Fixed, GaussianMixture, Independent, Measure, One
 
 
@@ -301,9 +298,6 @@ class Grid(Placement):
 #: Below it, three transforms are far from a uniformly random rotation, and dense ones as fast.
 LEAST_COLUMNS = 32
 
-#: Rows of a sparse matrix that are made dense at a time, in cells.
-CELLS = 1 << 22
-
 
 @dataclass(frozen=True)
 class Structured(Placement):
@@ -428,94 +422,3 @@ def chain_multiplications(chains: Chains) -> float:
     blocks, diagonals, p = chains.diagonals.shape
     ordered = 20.0 if len(chains.orders) else 0.0
     return blocks * p * ((diagonals - 1) * (10 + np.log2(p)) + ordered)
-
-
-# --- The map ------------------------------------------------------------------------------------
-
-
-def by_angles(Z: Float[Array, "n 2m"], C: Float[Array, "*n 2m"]) -> Float[Array, "n m"]:
-    """Return the gradient in the angles of waves Z = [cos, sin], given that in Z."""
-    m = Z.shape[1] // 2
-    return Z[:, :m] * C[..., m:] - Z[:, m:] * C[..., :m]
-
-
-@dataclass(frozen=True, eq=False)
-class StructuredMap(FeatureMap):
-    """Fourier features whose angles are computed by Walsh-Hadamard transforms.
-
-    Pairs φ(x) = √(k(0)/m) [cos Wᵀx, sin Wᵀx], or with phases √(2k(0)/m) cos(Wᵀx + b).
-    """
-
-    kernel: Kernel
-    #: Of each block, in the order in which they meet x; the last ones in turns.
-    diagonals: Float[Array, "b s p"]
-    orders: Array  # Permutations after the first transform
-    inputs: int  # d ≤ p
-    n_frequencies: int  # m
-    phases: Float[Array, " m"]  # b, in radians; none for pairs
-    amplitude: float  # k(0)
-
-    @property
-    def n_inputs(self) -> int:
-        return self.inputs
-
-    @property
-    def n_features(self) -> int:
-        return self.n_frequencies * (1 if len(self.phases) else 2)
-
-    @property
-    def multiplications(self) -> float:
-        """What the angles of a row cost, in multiplications of a product as long."""
-        return chain_multiplications(self._chains[True])
-
-    @cached_property
-    def reach(self) -> float:
-        first, between, last = np.split(self.diagonals, [1, self.diagonals.shape[1] - 1], axis=1)
-        lengths = norms(first[..., : self.inputs], axis=2)
-        lengths = lengths * norms(between, axis=2).prod(axis=1, keepdims=True)
-        return 2 * np.pi * float(np.median(np.abs(last[:, 0]) * lengths))
-
-    @cached_property
-    def frequencies(self) -> Float[Array, "d m"]:
-        """W, formed."""
-        return frequencies_of(self._chains[True], self.inputs)
-
-    @cached_property
-    def _chains(self) -> tuple[Chains, Chains]:
-        """In float32 and in float64."""
-        orders = np.ascontiguousarray(self.orders, np.int32)
-        double = Chains(np.ascontiguousarray(self.diagonals), orders, self.n_frequencies)
-        with np.errstate(over="ignore"):  # of lengthscales that float32 rows cannot have
-            return double._replace(diagonals=double.diagonals.astype(np.float32)), double
-
-    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        return with_far_rows(self, X, self._waves)
-
-    @cached_property
-    def _sines(self) -> "StructuredMap":
-        return replace(self, phases=self.phases - np.pi / 2)
-
-    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
-        if len(self.phases):
-            turned = -C * self._sines.features(X)
-        else:
-            turned = by_angles(self.features(X), C)
-        return turned @ moved(self.frequencies.T, like=X)
-
-    def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        if is_sparse(X):
-            return self._sparse(X)
-        chains, b = self._chains[precision(X) == np.float64], self.phases / (2 * np.pi)
-        phases = b.astype(chains.diagonals.dtype) if len(b) else None
-        scale = (self.amplitude / self.n_frequencies * (2 if len(b) else 1)) ** 0.5
-        if is_numpy(X):
-            return chain_waves(np.ascontiguousarray(X), chains, scale, phases)
-        return chain_waves_twin(X, chains, scale, phases)
-
-    def _sparse(self, X: Array) -> Float[Array, "n D"]:
-        """Return features of rows that are made dense a block at a time."""
-        Z = np.empty((X.shape[0], self.n_features), X.dtype)
-        block = max(1, CELLS // self.inputs)
-        for start in range(0, X.shape[0], block):
-            Z[start : start + block] = self._waves(X[start : start + block].toarray())
-        return Z

@@ -1,0 +1,219 @@
+"""The map of all Fourier features: cosines and sines of frequencies.
+
+m frequencies ω_j of a kernel k(x − y) = k(0) E cos(ω·(x − y)) give
+
+    pairs:   φ(x) = √(k(0)/m) [cos ω_j·x, sin ω_j·x]_j,             D = 2m,
+    phases:  φ(x) = √(2 k(0)/m) [cos(ω_j·x + b_j)]_j, b ~ U[0, 2π],   D = m,
+
+and pairs of weighted frequencies √(k(0) w_j) [cos ω_j·x, sin ω_j·x]_j. Columns 0..m−1 of pairs are
+the cosines, m..2m−1 the sines.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from bochner._core import native
+from bochner._core.arrays import array_namespace, is_numpy, is_sparse, moved, precision
+from bochner._core.native import Chains, chain_waves, chain_waves_twin
+from bochner._core.shapes import Array, Float, Tabular
+from bochner.errors import InvalidInput
+from bochner.features.fourier.placements import chain_multiplications, frequencies_of
+from bochner.features.map import FeatureMap, norms, reach_of, with_far_rows
+from bochner.kernels.kernel import Kernel
+
+#: Rows of a sparse matrix that are made dense at a time, in cells.
+CELLS = 1 << 22
+
+
+def by_angles(Z: Float[Array, "n 2m"], C: Float[Array, "*n 2m"]) -> Float[Array, "n m"]:
+    """Return the gradient in the angles of waves Z = [cos, sin], given that in Z."""
+    m = Z.shape[1] // 2
+    return Z[:, :m] * C[..., m:] - Z[:, m:] * C[..., :m]
+
+
+class Waves(FeatureMap):
+    """Cosines and sines of frequencies, or cosines with phases.
+
+    Notes
+    -----
+    In float32 the error of a feature is below 2e-6 √(2/D) (1 + ‖x‖) for lengthscales near one; the
+    angle is reduced exactly, in turns, so the only loss is the rounding of W and of the product.
+    Rows so far from the origin that this would matter have their angles in float64.
+    """
+
+    frequencies: Float[Array, "d m"]  # W
+    n_frequencies: int  # m
+    phases: Float[Array, " b"]
+    amplitude: float
+
+    @property
+    def n_features(self) -> int:
+        return self.n_frequencies * (1 if len(self.phases) else 2)
+
+    @property
+    def _scale(self) -> float:
+        return (self.amplitude / self.n_frequencies * (2 if len(self.phases) else 1)) ** 0.5
+
+    @abstractmethod
+    def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        """Return the features, with angles in the precision of X."""
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        return with_far_rows(self, X, self._waves)
+
+    def complex(self, X: Tabular) -> Float[Array, "n m"]:
+        """Return √(k(0)/m) exp(iω_j·x), the pairs as complex numbers: φ(X) φ(Y)ᴴ ≈ K."""
+        Z, m = self(X), self.n_frequencies
+        if len(self.phases):
+            raise InvalidInput(
+                f"{type(self).__name__}.complex: features must be pairs; got cosines with phases. "
+                'Draw them by Fourier(form="pair").'
+            )
+        xp = array_namespace(Z)
+        dtype = xp.complex64 if Z.dtype == xp.float32 else xp.complex128
+        return xp.astype(Z[:, :m], dtype) + 1j * xp.astype(Z[:, m:], dtype)
+
+    @cached_property
+    def _sines(self) -> Self:
+        return replace(self, phases=self.phases - np.pi / 2)  # type: ignore[type-var]
+
+    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
+        if len(self.phases):
+            turned = -C * self._sines.features(X)
+        else:
+            turned = by_angles(self.features(X), C)
+        return turned @ moved(self.frequencies.T, like=X)
+
+
+@dataclass(frozen=True, eq=False)
+class FourierMap(Waves):
+    """Waves of frequencies that are held as a matrix."""
+
+    kernel: Kernel
+    frequencies: Float[Array, "d m"]  # W
+    amplitude: float  # k(0)
+    #: b in radians, for features with phases; empty for pairs.
+    phases: Float[Array, " b"] = field(default_factory=lambda: np.zeros(0))
+    #: w ≥ 0 of pairs; empty where all are 1/m.
+    weights: Float[Array, " w"] = field(default_factory=lambda: np.zeros(0))
+    random: bool = True  # False for nodes of a quadrature rule
+
+    @property
+    def n_inputs(self) -> int:
+        return self.frequencies.shape[0]
+
+    @property
+    def n_frequencies(self) -> int:  # type: ignore[override]
+        return self.frequencies.shape[1]
+
+    @property
+    def unbiased(self) -> bool:
+        return self.random
+
+    @property
+    def multiplications(self) -> float:
+        return float(self.frequencies.size)
+
+    @cached_property
+    def reach(self) -> float:
+        return reach_of(self.frequencies)
+
+    @cached_property
+    def _turns(self) -> tuple[Float[Array, "d m"], Float[Array, "d m"]]:
+        return _in_turns(self.frequencies)
+
+    @cached_property
+    def _phase_turns(self) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
+        return _in_turns(self.phases)
+
+    @cached_property
+    def _roots(self) -> Float[Array, " D"]:
+        return np.sqrt(self.n_frequencies * np.concatenate([self.weights, self.weights]))
+
+    def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        Z = self._even(X)
+        return Z * moved(self._roots, like=Z) if len(self.weights) else Z
+
+    def _even(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        """Return the features without weights."""
+        scale, phased = self._scale, len(self.phases) > 0
+        if isinstance(X, np.ndarray):
+            double, X = X.dtype == np.float64, np.ascontiguousarray(X)
+            if phased:
+                return native.cos_bias(X, self._turns[double], self._phase_turns[double], scale)
+            return native.cos_sin(X, self._turns[double], scale)
+        angles = X @ moved(self.frequencies, like=X)
+        xp = array_namespace(angles)
+        if phased:
+            return scale * xp.cos(angles + moved(self.phases, like=angles))
+        return scale * xp.concat([xp.cos(angles), xp.sin(angles)], axis=1)
+
+
+def _in_turns(angles: Array) -> tuple[Array, Array]:
+    """Return angles/2π in float32 and float64: in turns, range reduction is exact."""
+    turns = np.ascontiguousarray(angles / (2 * np.pi))
+    with np.errstate(over="ignore"):  # of lengthscales that float32 rows cannot have
+        return turns.astype(np.float32), turns
+
+
+@dataclass(frozen=True, eq=False)
+class StructuredMap(Waves):
+    """Waves whose angles are computed by Walsh-Hadamard transforms."""
+
+    kernel: Kernel
+    #: Of each block, in the order in which they are applied to x; the last ones in turns.
+    diagonals: Float[Array, "b s p"]
+    orders: Array  # Permutations after the first transform
+    inputs: int  # d ≤ p
+    n_frequencies: int  # m
+    phases: Float[Array, " m"]  # b, in radians; none for pairs
+    amplitude: float  # k(0)
+
+    @property
+    def n_inputs(self) -> int:
+        return self.inputs
+
+    @property
+    def multiplications(self) -> float:
+        """Cost of the angles of a row, in multiplications of a product as long."""
+        return chain_multiplications(self._chains[True])
+
+    @cached_property
+    def reach(self) -> float:
+        first, between, last = np.split(self.diagonals, [1, self.diagonals.shape[1] - 1], axis=1)
+        lengths = norms(first[..., : self.inputs], axis=2)
+        lengths = lengths * norms(between, axis=2).prod(axis=1, keepdims=True)
+        return 2 * np.pi * float(np.median(np.abs(last[:, 0]) * lengths))
+
+    @cached_property
+    def frequencies(self) -> Float[Array, "d m"]:
+        return frequencies_of(self._chains[True], self.inputs)
+
+    @cached_property
+    def _chains(self) -> tuple[Chains, Chains]:
+        """In float32 and in float64."""
+        orders = np.ascontiguousarray(self.orders, np.int32)
+        double = Chains(np.ascontiguousarray(self.diagonals), orders, self.n_frequencies)
+        with np.errstate(over="ignore"):  # of lengthscales that float32 rows cannot have
+            return double._replace(diagonals=double.diagonals.astype(np.float32)), double
+
+    def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        if is_sparse(X):
+            return self._sparse(X)
+        chains, b = self._chains[precision(X) == np.float64], self.phases / (2 * np.pi)
+        phases = b.astype(chains.diagonals.dtype) if len(b) else None
+        if is_numpy(X):
+            return chain_waves(np.ascontiguousarray(X), chains, self._scale, phases)
+        return chain_waves_twin(X, chains, self._scale, phases)
+
+    def _sparse(self, X: Array) -> Float[Array, "n D"]:
+        """Return features of rows that are made dense a block at a time."""
+        Z = np.empty((X.shape[0], self.n_features), X.dtype)
+        block = max(1, CELLS // self.inputs)
+        for start in range(0, X.shape[0], block):
+            Z[start : start + block] = self._waves(X[start : start + block].toarray())
+        return Z
