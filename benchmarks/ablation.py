@@ -6,8 +6,7 @@ library needs no switches for it. Time budgets take no part in a default fit and
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
@@ -15,7 +14,7 @@ import numpy as np
 from scipy.stats import gmean
 
 import bochner as bo
-from benchmarks.accuracy import fitted, means
+from benchmarks.accuracy import means, measured
 from benchmarks.bench import Options, Row, bench, each
 from benchmarks.data import CLASSES, DEVELOPMENT, RAW, Split, raw_split, raw_table, table_split
 from bochner.models.ridge import exact, local
@@ -94,6 +93,23 @@ def summary(rows: Sequence[Row]) -> list[Row]:
     return found
 
 
+@dataclass(frozen=True)
+class Without:
+    """Default fits without a rule."""
+
+    name: str
+    replaced: tuple[Replacement, ...] = ()
+    most: int = 10**9
+
+    def fit(self, X: Any, y: Any, seed: int) -> Any:
+        """Return the fitted learner."""
+        make = bo.KernelRidgeClassifier if y.dtype.kind in "iu" else bo.KernelRidge
+        with ExitStack() as stack:
+            for target, name, value in self.replaced:
+                stack.enter_context(patch.object(target, name, value))
+            return make(random_state=seed).fit(X, y)
+
+
 @bench(summary=summary)
 def ablation(options: Options) -> Iterator[Row]:
     """Error and CPU seconds of default fits without one rule of the kernel search, and with all.
@@ -101,30 +117,22 @@ def ablation(options: Options) -> Iterator[Row]:
     Development tables, tables of classes and raw tables, 6,000 rows, three splits. ``--who`` names
     rules, and the full search is always fitted. Fits that the file of records has are not repeated.
     """
-    raw = {f"{e.split(':')[0]}, {t}": e for t in RAW for e in RAW[t].split()}
+    raw = {f"{e.split(':')[0]}, {task}": (e, task) for task in RAW for e in RAW[task].split()}
     names = options.pick((*DEVELOPMENT, *CLASSES, *raw), ("uci_concrete",))
     rows = options.rows or options.pick(6000, 100)
-    rules = {FULL: ()} | {who: found for who, found in RULES.items() if options.names(who)}
+    rules = [Without(FULL), *(Without(*rule) for rule in RULES.items() if options.names(rule[0]))]
+    unnamed = replace(options, cases=(), who=())  # both are selected here
+    few = np.random.default_rng(0).standard_normal((100, 3))
+    for make in (bo.KernelRidge, bo.KernelRidgeClassifier):
+        make().fit(few, few[:, 0] > 0)  # imports modules, whose time does not count
 
     def rows_of(name: str) -> Iterator[Row]:
-        case, classes = f"{name}, {rows} rows", name in CLASSES or name.endswith("classes")
-        make = bo.KernelRidgeClassifier if classes else bo.KernelRidge
-        for seed in options.seeds(3):
+        def split(_: Any, seed: int) -> Split:
             if name in raw:
-                data = raw_split(*raw_table(raw[name]), classes, rows, seed)
-            else:
-                data = table_split(name, options.data, rows, seed)
-            make().fit(data.X[:100], data.y[:100])  # imports modules, whose time does not count
-            for who in rules:
-                if (case, who, seed) not in options.done:
-                    fit = partial(_fit, make(random_state=seed), data, rules[who])
-                    yield {"case": case, "who": who, "seed": seed} | fitted(fit, data)
+                entry, task = raw[name]
+                return raw_split(*raw_table(entry), task == "classes", rows, seed)
+            return table_split(name, options.data, rows, seed)
+
+        yield from measured(unnamed, f"{name}, {rows} rows", rules, split)
 
     yield from each(filter(options.selects, names), rows_of)
-
-
-def _fit(model: Any, data: Split, replaced: Sequence[Replacement]) -> Any:
-    with ExitStack() as stack:
-        for target, name, value in replaced:
-            stack.enter_context(patch.object(target, name, value))
-        return model.fit(data.X, data.y)

@@ -1,6 +1,6 @@
 """Errors and seconds of learners on real and drawn tables, beside rivals."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -26,23 +26,9 @@ from sklearn.pipeline import make_pipeline
 from threadpoolctl import threadpool_limits
 
 import bochner as bo
+from benchmarks import data as source
 from benchmarks.bench import Options, Row, against, bench, each, goal, turns, used
-from benchmarks.data import (
-    CLASSES,
-    DEVELOPMENT,
-    QUANTITIES,
-    RAW,
-    SCALED,
-    Split,
-    development,
-    digits,
-    for_trees,
-    raw_split,
-    raw_table,
-    scaled,
-    stored,
-    table_split,
-)
+from benchmarks.data import CLASSES, QUANTITIES, Split
 from benchmarks.rivals import OURS, Falkon, RecursiveFeatures, learners, missing, process
 from bochner.data.blocks import Blocks
 from bochner.kernels import Gaussian, Polynomial
@@ -170,6 +156,25 @@ def _over_rivals(who: str, of_case: Mapping[str, tuple[float, float]], classes: 
     return max(of_case[who][0], 1e-3) / max(min(rivals, default=np.nan), 1e-3)
 
 
+def measured(
+    options: Options,
+    case: str,
+    learners: Iterable[Any],
+    split: Callable[[Any, int], Split],
+    seeds: int = 3,
+    **about: Any,
+) -> Iterator[Row]:
+    """Yield the fits of a case that are not recorded yet; ``split`` gives a learner its rows."""
+    for seed in options.seeds(seeds):
+        for learner in learners:
+            if options.wants(case, learner.name, seed):
+                data = split(learner, seed)
+                if len(data.y) <= learner.most:
+                    row = {"case": case, "who": learner.name, "seed": seed, "rows": len(data.y)}
+                    fit = partial(learner.fit, data.X, data.y, seed)
+                    yield row | about | fitted(fit, data)
+
+
 @bench(summary=tables_summary)
 def tables(options: Options) -> Iterator[Row]:
     """Error and seconds of learners on 23 real tables, by default and tuned, and their mean ranks.
@@ -181,14 +186,13 @@ def tables(options: Options) -> Iterator[Row]:
 
     def rows_of(name: str) -> Iterator[Row]:
         case = name if rows == ROWS or options.quick else f"{name}, {rows} rows"
-        for seed in options.seeds(3):
-            data = table_split(name, options.data, rows, seed)
-            for learner in learners(name in CLASSES):
-                skipped = options.quick and "tuned" in learner.name
-                few = not skipped and len(data.y) <= learner.most
-                if few and options.wants(case, learner.name, seed):
-                    row = {"case": case, "who": learner.name, "seed": seed, "rows": len(data.y)}
-                    yield row | fitted(partial(learner.fit, data.X, data.y, seed), data)
+        fitted_ones = [
+            learner
+            for learner in learners(name in CLASSES)
+            if not (options.quick and "tuned" in learner.name)
+        ]
+        split = lambda _, seed: source.table_split(name, options.data, rows, seed)
+        yield from measured(options, case, fitted_ones, split)
 
     yield from each(filter(options.selects, names), rows_of)
 
@@ -211,23 +215,19 @@ def raw(options: Options) -> Iterator[Row]:
     rows = options.rows or options.pick(ROWS, 300)
     for task, names in LEARNERS_OF_RAW.items():
         classes = task == "classes"
-        installed = {learner.name: learner for learner in learners(classes)}
-        chosen = [installed[name] for name in names if name in installed]
-        for entry in RAW[task].split()[: options.pick(None, 1)]:
-            case = f"{entry.split(':')[0]}, {task}"
-            if not options.selects(case):
+        chosen = [learner for learner in learners(classes) if learner.name in names]
+        for entry in source.RAW[task].split()[: options.pick(None, 1)]:
+            if not options.selects(case := f"{entry.split(':')[0]}, {task}"):
                 continue
-            plain, target = raw_table(entry)
-            for seed in options.seeds(1):
-                for learner in chosen:
-                    if not options.wants(case, learner.name, seed):
-                        continue
-                    most = 255 if learner.name.startswith("Hist") else len(plain)
-                    frame = plain if learner.name in OURS[classes] else for_trees(plain, most)
-                    data = raw_split(frame, target, classes, rows, seed)
-                    row = {"case": case, "who": learner.name, "seed": seed, "task": task}
-                    make = partial(learner.fit, data.X, data.y, seed)
-                    yield row | {"rows": len(data.y)} | fitted(make, data)
+            plain, target = source.raw_table(entry)
+
+            def split(learner: Any, seed: int) -> Split:
+                most = 255 if learner.name.startswith("Hist") else len(plain)  # noqa: B023
+                ours = learner.name in OURS[classes]  # noqa: B023
+                frame = plain if ours else source.for_trees(plain, most)  # noqa: B023
+                return source.raw_split(frame, target, classes, rows, seed)  # noqa: B023
+
+            yield from measured(options, case, chosen, split, 1, task=task)
 
 
 # --- few rows ------------------------------------------------------------------------------------
@@ -400,34 +400,35 @@ def raced(
         yield row | {"rows": len(data.y)}
 
 
-@bench("fourier", "auto")
-def of_width(options: Options, name: str) -> Iterator[Row]:
+@bench()
+def fourier(options: Options) -> Iterator[Row]:
     """Fit and predict with 2048 features against scikit-learn's features and RidgeCV, and Falkon.
 
     The lengthscale is the same for all; each chooses its penalty, but Falkon receives the best one.
+    "auto": method="auto" against landmarks.
     """
     width = options.pick(2048, 256)
+    least = {"RBFSampler + RidgeCV": 15.0, "Nystroem + RidgeCV": 8.0, "Falkon": 1.5}
+    rivals = {"orthogonal": RBFSampler, "auto": Nystroem}
 
-    def rows_of(table: str) -> Iterator[Row]:
-        data = scaled(table, options, width)
-        given: dict[str, Any] = {"method": "auto" if name == "auto" else "orthogonal"}
-        given["n_features"] = width
+    def rows_of(case: str) -> Iterator[Row]:
+        table, method = case.split(", ")
+        data, rival = source.scaled(table, options, width), rivals[method]
+        given: dict[str, Any] = {"method": method, "n_features": width}
         makers: dict[str, Maker] = {
             "ours": lambda seed: bo.KernelRidge(Gaussian(1.0), random_state=seed, **given)
         }
-        kind = Nystroem if name == "auto" else RBFSampler
-        makers[f"{kind.__name__} + RidgeCV"] = lambda seed: make_pipeline(
-            kind(gamma=0.5, n_components=width, random_state=seed),
+        makers[f"{rival.__name__} + RidgeCV"] = lambda seed: make_pipeline(
+            rival(gamma=0.5, n_components=width, random_state=seed),
             linear_model.RidgeCV(np.logspace(-6, 2, 9)),
         )
-        if name == "auto" and find_spec("falkon"):
+        if method == "auto" and find_spec("falkon"):
             penalty = max(data.penalty / len(data.y), 1e-8)
             makers["Falkon"] = lambda seed: Falkon(width, penalty, seed)
-        least = {"RBFSampler + RidgeCV": 15.0, "Nystroem + RidgeCV": 8.0, "Falkon": 1.5}
-        yield from raced(f"{table}, D={width}", makers, data, options.pick(3, 2), least)
+        yield from raced(f"{case}, D={width}", makers, data, options.pick(3, 2), least)
 
-    yield from each(SCALED, rows_of)
-    yield from missing("falkon") if name == "auto" else ()
+    yield from each([f"{table}, {method}" for table in source.SCALED for method in rivals], rows_of)
+    yield from missing("falkon")
 
 
 class Learned:
@@ -460,9 +461,9 @@ def metric(options: Options) -> Iterator[Row]:
         makers["xRFM"] = RecursiveFeatures
 
     def rows_of(name: str) -> Iterator[Row]:
-        yield from raced(f"{name}, D={width}", makers, development(name, options, most))
+        yield from raced(f"{name}, D={width}", makers, source.development(name, options, most))
 
-    yield from each(DEVELOPMENT[: options.pick(None, 1)], rows_of)
+    yield from each(source.DEVELOPMENT[: options.pick(None, 1)], rows_of)
     yield from missing("lightgbm", "xrfm")
 
 
@@ -493,60 +494,45 @@ def classifiers(options: Options) -> Iterator[Row]:
 def _classifiers(name: str, options: Options) -> Iterator[Row]:
     C, most, codes = MACHINES[name]
     data = _machine_split(name, codes, options.pick(options.rows or most, 2000), options)
-    widths = WIDTHS[: options.pick(None, 2)]
-
-    def ours(width: int, method: Any = bo.Nystrom("uniform")) -> Any:  # noqa: B008
-        given: dict[str, Any] = {"n_features": width, "C": C, "random_state": 0}
-        return bo.SVC(Gaussian(1.0), method=method, **given)
-
-    exact = _accuracy(svm.SVC(C=C, gamma=0.5, cache_size=1000), data)
-    enough = (w for w in widths if _accuracy(ours(w), data)[2] >= exact[2] - 0.005)
-    width = next(enough, widths[-1])
-    makers = {
-        "ours": lambda: ours(width),
-        "ours, auto": lambda: ours(width, "auto"),
-        "SVC": lambda: svm.SVC(C=C, gamma=0.5, cache_size=1000),
-        "Nystroem + LinearSVC": lambda: make_pipeline(
-            Nystroem(gamma=0.5, n_components=min(width, len(data.y)), random_state=0),
-            svm.LinearSVC(C=C, random_state=0),
-        ),
-    }
-    repeats = range(1 if exact[0] > 30 else 3)  # in turns
-    found = [{who: _accuracy(make(), data) for who, make in makers.items()} for _ in repeats]
-    medians = {who: np.median([turn[who] for turn in found], axis=0) for who in makers}
-    least = {"SVC": (10.0, 20.0), "Nystroem + LinearSVC": (3.0, None)}
-    for who, (fit, predict, accuracy) in medians.items():
-        row: Row = {"case": name, "who": who, "rows": len(data.y), "D": width, "fit seconds": fit}
-        row |= {"predict seconds": predict, "accuracy": accuracy}
-        if who in least:
-            row["fit: times faster"] = fit / medians["ours"][0]
-            row["predict: times faster"] = predict / medians["ours"][1]
-            for part, required in zip(("fit", "predict"), least[who], strict=True):
-                row = goal(row, f"{part}: times faster", least=required) if required else row
-        yield row
+    widths, uniform = WIDTHS[: options.pick(None, 2)], bo.Nystrom("uniform")
+    given: dict[str, Any] = {"C": C, "random_state": 0}
+    rival = svm.SVC(C=C, gamma=0.5, cache_size=1000)
+    found = {"SVC of scikit-learn": _accuracy(rival, data)}
+    for width in widths:
+        ours = bo.SVC(Gaussian(1.0), method=uniform, n_features=width, **given)
+        found["ours"] = _accuracy(ours, data)
+        if found["ours"]["accuracy"] >= found["SVC of scikit-learn"]["accuracy"] - 0.005:
+            break
+    landmarks = Nystroem(gamma=0.5, n_components=min(width, len(data.y)), random_state=0)
+    models = {"Nystroem + LinearSVC": make_pipeline(landmarks, svm.LinearSVC(**given))}
+    models["ours, auto"] = bo.SVC(Gaussian(1.0), method="auto", n_features=width, **given)
     if name == "mnist":
-        data = _machine_split(name, codes, options.pick(options.rows, 2000), options)
-        given: dict[str, Any] = {"n_features": options.pick(4096, 256), "C": 100.0}
-        model = bo.LogisticRegression(
-            Gaussian(1.0), method=bo.Nystrom("uniform"), random_state=0, **given
+        wide = options.pick(4096, 256)
+        models["LogisticRegression"] = bo.LogisticRegression(
+            Gaussian(1.0), method=uniform, n_features=wide, C=100.0, random_state=0
         )
-        row = dict(
-            zip(("fit seconds", "predict seconds", "accuracy"), _accuracy(model, data), strict=True)
-        )
-        row = {"case": name, "who": "LogisticRegression", "rows": len(data.y)} | row
-        yield goal(goal(row, "accuracy", least=0.98), "fit seconds", most=180)
+    found |= {who: _accuracy(model, data) for who, model in models.items()}
+    least = {"SVC of scikit-learn": (10.0, 20.0), "Nystroem + LinearSVC": (3.0, None)}
+    for who, row in found.items():
+        row = {"case": name, "who": who, "rows": len(data.y), "D": width} | row  # noqa: PLW2901
+        for part, required in zip(("fit", "predict"), least.get(who, ()), strict=False):
+            faster = row[f"{part} seconds"] / found["ours"][f"{part} seconds"]
+            row[f"{part}: times faster"] = faster
+            if required:
+                row = goal(row, f"{part}: times faster", least=required)  # noqa: PLW2901
+        yield goal(row, "accuracy", least=0.98) if who == "LogisticRegression" else row
 
 
-def _accuracy(model: Any, data: Split) -> tuple[float, float, float]:
-    """Return seconds to fit and to predict, and accuracy."""
+def _accuracy(model: Any, data: Split) -> Row:
     _, fit = used(lambda: model.fit(data.X, data.y))
     error, predict = used(lambda: data.error(model.predict(data.X_test)))
-    return fit["seconds"], predict["seconds"], 1 - error
+    row = {"fit seconds": fit["seconds"], "predict seconds": predict["seconds"]}
+    return row | {"accuracy": 1 - error}
 
 
 def _machine_split(name: str, codes: tuple[int, ...], most: int | None, options: Options) -> Split:
     """Return a table with its own test part, if it has one, and the lengthscale divided out."""
-    arrays = stored(name, options.data)
+    arrays = source.stored(name, options.data)
     X, y, part = arrays["X"].astype(np.float32), arrays["y"], arrays.get("split")
     order = np.random.default_rng(0).permutation(len(y))
     tested = (np.arange(len(y)) < len(y) // 10) if part is None else part[order] == 1
@@ -590,7 +576,7 @@ def intervals(options: Options) -> Iterator[Row]:
 
     def rows_of(name: str) -> Iterator[Row]:
         for seed in options.seeds(3):
-            data = table_split(name, options.data, rows, seed)
+            data = source.table_split(name, options.data, rows, seed)
             X, T = data.X.to_numpy(np.float64), data.X_test.to_numpy(np.float64)
             for who, make in makers.items():
                 if not options.wants(f"{name}, 0.9", who, seed):
@@ -644,76 +630,6 @@ def _conformalised(
     return found
 
 
-# --- outside the data ----------------------------------------------------------------------------
-
-#: Functions of u, a weighted sum of the columns.
-FUNCTIONS: dict[str, Callable[[Array], Array]] = {
-    "sine": lambda u: np.sin(1.5 * u),
-    "trend": lambda u: u,
-    "steps": lambda u: np.floor(u) % 3,
-    "bumps": lambda u: np.exp(-2 * (u + 1.5) ** 2) + np.exp(-2 * (u - 1.5) ** 2),
-    "noise": np.zeros_like,
-    "periodic": lambda u: np.sin(3 * u) + 0.5 * np.cos(6 * u),
-}
-
-
-def rows_outside(name: str, d: int, seed: int) -> tuple[Array, Array, Array, Array]:
-    """Return X and y of the fit, 400 rows outside its box [−3, 3]ᵈ, and the function there."""
-    rng = np.random.default_rng([seed, d, list(FUNCTIONS).index(name)])
-    X = rng.uniform(-3.0, 3.0, ({1: 100, 2: 150, 5: 300}[d], d))
-    Z = rng.uniform(-6.0, 6.0, (40_000, d))
-    Z = Z[np.abs(Z).max(axis=1) > 3.0][:400]
-    weights = 1 / np.arange(1, d + 1)
-    weights /= np.linalg.norm(weights)
-    noise = (1.0 if name == "noise" else 0.1) * rng.standard_normal(len(X))
-    f = FUNCTIONS[name]
-    return X, f(X @ weights) + noise, Z, f(Z @ weights)
-
-
-@bench()
-def outside(options: Options) -> Iterator[Row]:
-    """Default fits outside the data: error, distance from the mean, coverage of 95 % intervals.
-
-    Six functions of one, two and five columns. Rivals are the Gaussian kernel and scikit-learn's
-    process; "far" is the largest distance of a prediction from the mean, in deviations.
-    """
-    for d in options.pick((1, 2, 5), (1,)):
-        for name in options.pick(tuple(FUNCTIONS), ("sine", "noise")):
-            if options.selects(case := f"{name}, d={d}"):
-                yield from _outside(case, name, d, options.seeds(10))
-
-
-def _outside(case: str, name: str, d: int, seeds: range) -> Iterator[Row]:
-    makers = {
-        "process": lambda seed: bo.GaussianProcessRegressor(random_state=seed),
-        "ridge": lambda seed: bo.KernelRidge(random_state=seed),
-        "gaussian": lambda seed: bo.GaussianProcessRegressor("gaussian", random_state=seed),
-        "scikit-learn": lambda _: process(),
-    }
-    found: dict[str, list[tuple[float, ...]]] = {who: [] for who in makers}
-    for seed in seeds:
-        X, y, Z, f = rows_outside(name, d, seed)
-        for who, make in makers.items():
-            model, covered = make(seed), float("nan")
-            mean, _ = used(lambda: model.fit(X, y).predict(Z))  # noqa: B023
-            if isinstance(model, bo.GaussianProcessRegressor):
-                deviation = model.predict(Z, return_std=True)[1]
-                covered = float(np.mean(np.abs(mean - f) < 1.96 * deviation))
-            far = float(np.abs(mean - y.mean()).max() / y.std())
-            found[who].append((float(np.mean((mean - f) ** 2)), far, covered))
-    errors = {who: float(np.mean(values, axis=0)[0] ** 0.5) for who, values in found.items()}
-    best = min(errors["gaussian"], errors["scikit-learn"])
-    for who, values in found.items():
-        row = {
-            "case": case,
-            "who": who,
-            "error": errors[who],
-            "of the best rival": errors[who] / best,
-        }
-        row |= {"far": float(np.max(values, axis=0)[1])}
-        yield row | {"95 % covers": float(np.mean(values, axis=0)[2])}
-
-
 # --- without targets -----------------------------------------------------------------------------
 
 
@@ -765,53 +681,44 @@ def unsupervised(options: Options) -> Iterator[Row]:
     "error": unexplained share of the variance of new rows for PCA; for k-means the exact cost per
     row of the same 10,000 rows. The rival of k-means is Lloyd's algorithm on the kernel matrix.
     """
-    yield from each(CLUSTERS, lambda name: _unsupervised(name, options))
+    yield from each(CLUSTERS, lambda name: _unsupervised(name, CLUSTERS[name], options))
 
 
-def _unsupervised(name: str, options: Options) -> Iterator[Row]:
-    X = stored(name, options.data)["X"].astype(np.float32)
+def _unsupervised(name: str, k: int, options: Options) -> Iterator[Row]:
+    X = source.stored(name, options.data)["X"].astype(np.float32)
     X = X[np.random.default_rng(0).permutation(len(X))[: options.pick(52_000, 3000)]]
     spread = X.std() if name == "mnist" else np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
     X = np.asarray((X - X.mean(axis=0)) / spread, dtype=np.float32)
-    scale = float(np.median(pdist(X[:1000]))) or 1.0
-    kernel, gamma, k = Gaussian(scale), 0.5 / scale**2, CLUSTERS[name]
     few, apart, width = options.pick((10_000, 2000, 512), (1000, 500, 128))
     X, new = X[:-apart], X[-apart:]
-    given: dict[str, Any] = {"kernel": kernel, "n_features": width}
-    components = {
-        "ours": lambda seed: bo.KernelPCA(8, random_state=seed, **given).fit(X),
-        "exact": lambda seed: KernelPCA(8, kernel="rbf", gamma=gamma, random_state=seed).fit(
-            X[:few]
-        ),
+    kernel = Gaussian(float(np.median(pdist(X[:1000]))) or 1.0)
+    gamma, rows = 0.5 / kernel.lengthscale**2, {"ours": len(X), "exact": few}
+    given: dict[str, Any] = {"kernel": kernel, "n_features": width, "random_state": 0}
+    exact = KernelPCA(8, kernel="rbf", gamma=gamma, random_state=0)
+    makers = {
+        "ours": lambda _: bo.KernelPCA(8, **given).fit(X),
+        "exact": lambda _: exact.fit(X[:few]),
     }
-    K = kernel(new.astype(np.float64))
-    total = np.trace(K) - K.sum() / len(K)
-    unexplained = lambda model: (
-        1 - float(np.var(model.transform(new), axis=0).sum() * len(new) / total)
-    )
-    few_K = rbf_kernel(X[:few], gamma=gamma)
-    clusters = {
-        "ours": lambda seed: bo.KernelKMeans(k, random_state=seed, **given).fit(X).labels_[:few],
-        "exact": lambda seed: _lloyd(rbf_kernel(X[:few], gamma=gamma), k, seed),
-    }
-    for learner, makers, score in (
-        ("KernelPCA", components, unexplained),
-        ("KernelKMeans", clusters, lambda labels: _cost(few_K, labels, k) / few),
-    ):
-        times = turns(makers, options.pick(2, 1), warm_up=False)
-        errors = {who: score(timing.values[0]) for who, timing in times.items()}
-        rows = {"ours": len(X), "exact": few}
-        yield from against(f"{learner}, {name}", times, 1.0, error=errors, rows=rows)
+    times, K = turns(makers, 1, warm_up=False), kernel(new.astype(np.float64))
+    explained = {who: np.var(t.values[0].transform(new), axis=0).sum() for who, t in times.items()}
+    total = (np.trace(K) - K.sum() / len(K)) / len(K)
+    error = {who: 1 - float(share) / total for who, share in explained.items()}
+    yield from against(f"KernelPCA, {name}", times, 1.0, error=error, rows=rows)
+    K = rbf_kernel(X[:few], gamma=gamma)
+    makers = {"ours": lambda _: bo.KernelKMeans(k, **given).fit(X).labels_[:few]}
+    makers["exact"] = lambda _: _lloyd(rbf_kernel(X[:few], gamma=gamma), k)
+    times = turns(makers, 1, warm_up=False)
+    error = {who: _cost(K, timing.values[0], k) / few for who, timing in times.items()}
+    yield from against(f"KernelKMeans, {name}", times, 1.0, error=error, rows=rows)
 
 
-def _lloyd(K: Array, k: int, seed: int) -> Array:
+def _lloyd(K: Array, k: int) -> Array:
     """Kernel k-means with the whole kernel matrix, k-means++ and at most 300 passes."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     centres = [int(rng.integers(len(K)))]
-    gaps = 2 - 2 * K[centres[0]]
     while len(centres) < k:
+        gaps = np.maximum(2 - 2 * K[centres].max(axis=0), 0)
         centres.append(int(rng.choice(len(K), p=gaps / gaps.sum())))
-        gaps = np.minimum(gaps, np.maximum(2 - 2 * K[centres[-1]], 0))
     labels = np.argmax(K[:, centres], axis=1)
     for _ in range(300):
         members = np.eye(k, dtype=K.dtype)[labels]
@@ -839,7 +746,7 @@ def sgd(options: Options) -> Iterator[Row]:
     Strategies of less than 6e10 operations are run on the relief; "of the fastest" is the ratio of
     seconds, which for "auto" is at most 1.5, or a quarter of a second more.
     """
-    data = scaled("elevation", options, 512)
+    data = source.scaled("elevation", options, 512)
     small, large = options.pick((1000, 8000), (200, 400))
     for kernel, n in ((Gaussian(1.0), small), (Gaussian(1.0), large), (Polynomial(2), large)):
         given: dict[str, Any] = {"method": "orthogonal", "n_features": 512, "random_state": 0}
@@ -860,7 +767,7 @@ def sgd(options: Options) -> Iterator[Row]:
                 seconds = times[planned.name].median
                 row |= {"seconds": seconds, "of the fastest": seconds / fastest}
             yield row
-    data = digits(options)
+    data = source.digits(options)
     width, epochs = options.pick((1024, 5), (64, 1))
     common: dict[str, Any] = {"alpha": 1e-5, "max_iter": epochs, "tol": None}
     given = {"strategy": "approximate_cached", "method": "iid", "n_features": width}

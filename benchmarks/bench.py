@@ -13,7 +13,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fnmatch import fnmatch
 from importlib import metadata
 from pathlib import Path
@@ -37,36 +37,18 @@ class MissingDataSet(Exception):
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a run.
+    """Options of a run; ``--help`` describes them.
 
-    Attributes
-    ----------
-    data : Path or None
-        Folder of the .npz data sets.
-    quick : bool
-        Cut sizes so that an experiment ends in seconds; its numbers mean nothing.
-    scratch : Path or None
-        Folder for large temporary files; None is the folder of the system.
-    rows : int or None
-        Rows of a data set at most; None is the default of the experiment.
-    splits : int or None
-        Random splits, seeds or repetitions; None is the default of the experiment.
-    cases, who : tuple of str
-        Names, with wildcards, of the selected cases and learners; empty selects all.
-    device : str
-        Device of torch for ``gpu``.
-    done : frozenset
-        Pairs (case, who, seed) that are recorded already.
+    ``done`` has the triples (case, who, seed) that are recorded already; ``rows`` and ``splits``
+    are None for the default of the experiment.
     """
 
     data: Path | None = None
     quick: bool = False
-    scratch: Path | None = None
     rows: int | None = None
     splits: int | None = None
-    cases: tuple[str, ...] = ()
-    who: tuple[str, ...] = ()
-    device: str = "cuda"
+    cases: Sequence[str] = ()
+    who: Sequence[str] = ()
     done: frozenset[tuple[str, str, int | None]] = frozenset()
 
     def pick(self, full: Any, quick: Any) -> Any:
@@ -79,40 +61,36 @@ class Options:
 
     def selects(self, case: str) -> bool:
         """Return whether a case is selected."""
-        return not self.cases or any(fnmatch(case, name) for name in self.cases)
+        return any(fnmatch(case, name) for name in self.cases or "*")
+
+    def names(self, who: str) -> bool:
+        """Return whether a learner is selected."""
+        return any(fnmatch(who, name) for name in self.who or "*")
 
     def wants(self, case: str, who: str = "", seed: int | None = None) -> bool:
         """Return whether a measurement is selected and not recorded yet."""
         return self.names(who) and self.selects(case) and (case, who, seed) not in self.done
 
-    def names(self, who: str) -> bool:
-        """Return whether a learner is selected."""
-        return not self.who or any(fnmatch(who, name) for name in self.who)
+
+Summary = Callable[[Sequence[Row]], list[Row]]
 
 
 @dataclass(frozen=True)
 class Experiment:
     """A registered experiment: rows from options, and a summary of its rows if it has one."""
 
-    name: str
     run: Callable[[Options], Iterable[Row]]
-    summary: Callable[[Sequence[Row]], list[Row]] | None
-    title: str
+    summary: Summary | None = None
 
 
 EXPERIMENTS: dict[str, Experiment] = {}
 
 
-def bench(
-    *names: str, summary: Callable[[Sequence[Row]], list[Row]] | None = None
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register an experiment; with several names the function receives the name as well."""
+def bench(summary: Summary | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register an experiment under the name of its function."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        title = str(function.__doc__).splitlines()[0]
-        for name in names or (function.__name__,):
-            run = function if len(names) < 2 else lambda options, n=name: function(options, n)
-            EXPERIMENTS[name] = Experiment(name, run, summary, title)
+        EXPERIMENTS[function.__name__] = Experiment(function, summary)
         return function
 
     return register
@@ -210,17 +188,11 @@ def against(
 
 # --- processes -----------------------------------------------------------------------------------
 
-# A process starts with the peak of its parent, so a small process stands between them.
-_LAUNCHER = """
-import json, resource, subprocess, sys
-limit = float(sys.argv[1])
-try:
-    done = subprocess.run(sys.argv[2:], stdout=subprocess.PIPE, timeout=limit or None)
-except subprocess.TimeoutExpired:
-    sys.exit(print(json.dumps({"code": "late"})))
-peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-unit = 1 if sys.platform == "darwin" else 1024
-print(json.dumps({"code": done.returncode, "peak": peak * unit, "out": done.stdout.decode()}))
+#: Printed after the last line of a process: the peak of its resident memory (Linux only).
+_PEAK = """
+import re
+with open("/proc/self/status") as file:
+    print(1024 * int(re.search(r"VmHWM:\\s+(\\d+)", file.read())[1]))
 """
 
 
@@ -232,19 +204,19 @@ class Child:
     peak_mb: float
 
 
-def child(code: str, *arguments: object, limit: float = 0.0) -> Child:
-    """Run Python code in its own process; its last line must be JSON.
-
-    The process is killed after ``limit`` seconds; 0 is never.
-    """
-    command = [sys.executable, "-c", _LAUNCHER, str(limit), sys.executable, "-c", code]
-    command += map(str, arguments)
-    done = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
-    if done["code"] == "late":
-        raise RuntimeError(f"not done after {limit:.4g} seconds")
-    if done["code"]:
-        raise RuntimeError(f"the process of a benchmark ended with code {done['code']}")
-    return Child(json.loads(done["out"].splitlines()[-1]), done["peak"] / 1e6)
+def child(code: str, *arguments: object, limit: float | None = None) -> Child:
+    """Run Python code in its own process, ``limit`` seconds at most; its last line must be JSON."""
+    command = [sys.executable, "-c", code + _PEAK, *map(str, arguments)]
+    try:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, text=True, timeout=limit, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"not done after {limit:.4g} seconds") from None
+    if done.returncode:
+        raise RuntimeError(f"the process of a benchmark ended with code {done.returncode}")
+    *_, output, peak = done.stdout.splitlines()
+    return Child(json.loads(output), int(peak) / 1e6)
 
 
 # --- records -------------------------------------------------------------------------------------
@@ -256,17 +228,13 @@ def circumstances() -> Row:
     commit = subprocess.run(described, cwd=ROOT, capture_output=True, text=True, check=False)
     info = Path("/proc/cpuinfo")
     name = re.search(r"model name\s*: (.*)", info.read_text("utf-8") if info.exists() else "")
-    versions = []
-    for package in ("numpy", "scikit-learn", "lightgbm", "catboost"):
-        try:
-            versions.append(f"{package} {metadata.version(package)}")
-        except metadata.PackageNotFoundError:
-            continue
-    processor = name[1] if name else platform.machine()
+    machine = f"{name[1] if name else platform.machine()}, {os.cpu_count()} cores; "
+    installed = {d.name: d.version for d in metadata.distributions()}
+    shown = ("numpy", "scikit-learn", "lightgbm", "catboost")
+    machine += ", ".join(f"{name} {installed[name]}" for name in shown if name in installed)
     load = round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
-    machine = f"{processor}, {os.cpu_count()} cores; {', '.join(versions)}"
-    found = commit.stdout.strip() or "unknown", machine, load
-    return dict(zip(MADE, (*found, dt.datetime.now(dt.UTC).date().isoformat()), strict=True))
+    today = dt.datetime.now(dt.UTC).date().isoformat()
+    return dict(zip(MADE, (commit.stdout.strip() or "unknown", machine, load, today), strict=True))
 
 
 def recorded(name: str, row: Row, made: Row) -> list[Row]:
@@ -305,7 +273,7 @@ def pivot(records: Iterable[Row], made: bool = False) -> list[Row]:
 def measure(name: str, options: Options, results: Path | None = None) -> list[Row]:
     """Run an experiment here, print its rows, append their records to a file, and return all."""
     experiment, made = EXPERIMENTS[name], circumstances()
-    say(f"\n## {name}: {experiment.title}\n")
+    say(f"\n## {name}: {str(experiment.run.__doc__).splitlines()[0]}\n")
     before = [row for row in pivot(read(results) if results else []) if row["bench"] == name]
     start, rows = time.perf_counter(), []
     for row in each([name], lambda _: experiment.run(options)):
@@ -373,26 +341,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = asked.names or list(EXPERIMENTS)
     results = asked.results or (None if asked.quick else Path("results.jsonl"))
     if asked.here:
-        rows = [] if asked.again or results is None else pivot(read(results))
-        done = {(r["case"], r["who"], r["seed"]) for r in rows if r["bench"] == names[0]}
-        folder = asked.data or os.environ.get("BOCHNER_DATA")
-        given = {name: getattr(asked, name) for name in ("quick", "scratch", "rows", "splits")}
-        given |= {"cases": tuple(asked.cases), "who": tuple(asked.who), "device": asked.device}
-        options = Options(Path(folder) if folder else None, done=frozenset(done), **given)
+        (name,) = names
+        rows = pivot(read(results)) if results else []
+        done = frozenset((r["case"], r["who"], r["seed"]) for r in rows if r["bench"] == name)
+        given = {f.name: getattr(asked, f.name) for f in fields(Options) if f.name != "done"}
         warnings.filterwarnings("ignore", module="sklearn")
-        measure(names[0], options, results)
+        measure(name, Options(**given, done=done), results)
         return 0
     say(" · ".join(f"{name} {value}" for name, value in circumstances().items()))
     if asked.quick:
         say("Quick: sizes are cut, only to show that all experiments run; numbers mean nothing.")
     given = list(sys.argv[1:] if arguments is None else arguments)
     at = given.index(names[0]) if asked.names else 0
-    shared = given[:at] + given[at + len(asked.names) :]
-    command = [sys.executable, "-m", "benchmarks"]
-    codes = [
-        subprocess.run([*command, n, "--here", *shared], check=False).returncode for n in names
-    ]
-    failed = [name for name, code in zip(names, codes, strict=True) if code]
+    command = [sys.executable, "-m", "benchmarks", *given[:at], *given[at + len(asked.names) :]]
+    run = lambda name: subprocess.run([*command, "--here", name], check=False).returncode
+    failed = [name for name in names if run(name)]
     say(f"\nFailed: {', '.join(failed)}" if failed else "")
     return int(bool(failed))
 
@@ -401,18 +364,17 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="Time, memory and error, rivals in the same run."
     )
+    folder = os.environ.get("BOCHNER_DATA")
     add = parser.add_argument
     known = f"any of {', '.join(EXPERIMENTS)}; all by default"
     add("names", nargs="*", choices=[*EXPERIMENTS, []], metavar="names", help=known)
-    add("--data", type=Path, help="folder of data sets (default: $BOCHNER_DATA)")
+    folders = "folder of data sets (default: $BOCHNER_DATA)"
+    add("--data", type=Path, default=Path(folder) if folder else None, help=folders)
     add("--results", type=Path, help="file of records (default: results.jsonl; of --quick: none)")
-    add("--again", action="store_true", help="measure again what the file of records has")
     add("--quick", action="store_true", help="small sizes: only show that all runs")
     add("--cases", nargs="+", default=[], help="only these cases; wildcards are allowed")
     add("--who", nargs="+", default=[], help="only these learners; wildcards are allowed")
     add("--rows", type=int, help="rows of a data set at most")
     add("--splits", type=int, help="number of splits, seeds or repetitions")
-    add("--scratch", type=Path, help="folder for large temporary files")
-    add("--device", default="cuda", help="device of torch for gpu: cuda, cuda:1, cpu")
     add("--here", action="store_true", help=argparse.SUPPRESS)
     return parser

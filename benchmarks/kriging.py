@@ -1,8 +1,8 @@
-"""Gaussian processes: Fourier grids beside exact processes and rivals, and default fits."""
+"""Fourier grids beside exact Gaussian processes and other packages."""
 
 import tempfile
-import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,8 +13,8 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.stats import norm
 
 import bochner as bo
-from benchmarks.bench import Options, Row, bench, child, each, goal, used
-from benchmarks.data import SCALED, Split, scaled, write_parquet
+from benchmarks.bench import Options, Row, bench, child, goal, used
+from benchmarks.data import write_parquet
 from benchmarks.rivals import missing
 from bochner.errors import InvalidInput
 from bochner.features.fourier.frequencies import grid_of
@@ -22,7 +22,7 @@ from bochner.kernels import Cauchy, Gaussian, Kernel, Laplace, Matern, RationalQ
 
 Array = np.ndarray
 
-#: Mean and variance (of `gaussian_process` the standard deviation of y) at new places.
+#: Mean and variance of the function at new places.
 Predicted = tuple[Array, Array]
 
 NOISE, LENGTHSCALE = 0.09, 0.2
@@ -127,7 +127,7 @@ def _many(options: Options) -> Iterator[Row]:
 
 
 def _files(options: Options) -> Iterator[Row]:
-    with tempfile.TemporaryDirectory(dir=options.scratch) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         for n in options.pick((10**6, 10**8), (5000, 20_000)):
             table, step = Path(folder) / "rows.parquet", 1 << 18
             starts = range(0, n, step)
@@ -196,12 +196,8 @@ def _draw(X: Array, seed: int) -> Array:
 
     Frequencies of a Matérn-3/2 kernel have Student's distribution of three degrees of freedom.
     """
-    finufft, rng, d, waves = (
-        import_module("finufft"),
-        np.random.default_rng(seed),
-        X.shape[1],
-        1 << 17,
-    )
+    finufft, rng = import_module("finufft"), np.random.default_rng(seed)
+    d, waves = X.shape[1], 1 << 17
     shrunk = np.sqrt(rng.chisquare(3, waves) / 3)
     W = rng.standard_normal((d, waves)) / shrunk / LENGTHSCALE
     size = rng.standard_normal(waves) + 1j * rng.standard_normal(waves)
@@ -239,14 +235,9 @@ def _gstools(X: Array, y: Array, new: Array) -> Predicted:
 
 
 def _gpboost(X: Array, y: Array, new: Array) -> Predicted:
-    model = import_module("gpboost").GPModel(
-        gp_coords=X,
-        cov_function="matern",
-        cov_fct_shape=1.5,
-        gp_approx="vecchia",
-        num_neighbors=40,
-        likelihood="gaussian",
-    )
+    given = {"cov_function": "matern", "cov_fct_shape": 1.5, "likelihood": "gaussian"}
+    given |= {"gp_approx": "vecchia", "num_neighbors": 40}
+    model = import_module("gpboost").GPModel(gp_coords=X, **given)
     model.set_prediction_data(num_neighbors_pred=40)
     given = {"cov_pars": np.array([NOISE, 1.0, LENGTHSCALE]), "predict_response": False}
     found = model.predict(y=y - y.mean(), gp_coords_pred=new, predict_var=True, **given)
@@ -273,91 +264,67 @@ def _celerite(X: Array, y: Array, new: Array) -> Predicted:
     return mean, variance
 
 
-# --- GPyTorch ------------------------------------------------------------------------------------
+def _gpytorch(base: Any, given: Callable[[Any], Any], covariance: Any, mean: float) -> Any:
+    """Return a process of GPyTorch with a constant mean; ``given`` makes its arguments."""
+    gpytorch = import_module("gpytorch")
 
-
-def _modules() -> tuple[Any, Any]:
-    return import_module("gpytorch"), import_module("torch")
-
-
-def _variational(covariance: Any, points: Any, distribution: Any, learned: bool) -> Any:
-    """Return a stochastic variational process with inducing points."""
-    gpytorch, _ = _modules()
-
-    class Process(gpytorch.models.ApproximateGP):  # type: ignore[misc]
+    class Process(base):  # type: ignore[misc]
         def __init__(self) -> None:
-            law = distribution(len(points))
-            given = {"learn_inducing_locations": learned}
-            strategy = gpytorch.variational.VariationalStrategy(self, points, law, **given)
-            super().__init__(strategy)
+            super().__init__(*given(self))
             self.mean_module, self.covar_module = gpytorch.means.ConstantMean(), covariance
+            self.mean_module.constant.data.fill_(mean)
 
         def forward(self, x: Any) -> Any:
-            mean, cov = self.mean_module(x), self.covar_module(x)
-            return gpytorch.distributions.MultivariateNormal(mean, cov)
+            cov = self.covar_module(x)
+            return gpytorch.distributions.MultivariateNormal(self.mean_module(x), cov)
 
-    return Process()
-
-
-def _exact_gp(covariance: Any, X: Any, y: Any, likelihood: Any) -> Any:
-    """Return an exact process of GPyTorch."""
-    gpytorch, _ = _modules()
-
-    class Process(gpytorch.models.ExactGP):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__(X, y, likelihood)
-            self.mean_module, self.covar_module = gpytorch.means.ConstantMean(), covariance
-
-        def forward(self, x: Any) -> Any:
-            mean, cov = self.mean_module(x), self.covar_module(x)
-            return gpytorch.distributions.MultivariateNormal(mean, cov)
-
-    return Process()
+    return Process().double()
 
 
-def _svgp_given(X: Array, y: Array, new: Array) -> Predicted:
+def _of_torch(fit: Callable[..., Any]) -> Callable[[Array, Array, Array], Predicted]:
+    """Return a rival from a function of rows, targets, Matérn-3/2 kernel and likelihood."""
+
+    def predict(X: Array, y: Array, new: Array) -> Predicted:
+        gpytorch, torch = import_module("gpytorch"), import_module("torch")
+        covariance = gpytorch.kernels.MaternKernel(nu=1.5)
+        covariance.lengthscale = LENGTHSCALE
+        likelihood = gpytorch.likelihoods.GaussianLikelihood().double()
+        likelihood.noise = NOISE
+        X, y, new = (torch.tensor(a, dtype=torch.float64) for a in (X, y, new))
+        model = fit(X, y, covariance, likelihood.eval()).eval()
+        settings = gpytorch.settings  # at its tolerance of 1e-2 KISS-GP diverges here
+        with torch.no_grad(), settings.fast_pred_var(), settings.eval_cg_tolerance(1e-3):
+            found = model(new)
+            return found.mean.numpy(), found.variance.numpy()
+
+    return predict
+
+
+@_of_torch
+def _svgp(X: Any, y: Any, covariance: Any, likelihood: Any) -> Any:
     """500 places and natural gradients: with the kernel given, one pass ends at the optimum."""
-    gpytorch, torch = _modules()
-    X, y, new = (torch.tensor(a, dtype=torch.float64) for a in (X, y, new))
-    natural = gpytorch.variational.NaturalVariationalDistribution
-    covariance, likelihood = gpytorch.kernels.MaternKernel(nu=1.5), _likelihood()
-    model = _variational(covariance, X[:500].clone(), natural, False).double()
-    covariance.lengthscale = LENGTHSCALE
-    model.mean_module.constant.data.fill_(float(y.mean()))
+    gpytorch, torch = import_module("gpytorch"), import_module("torch")
+    variational, points = gpytorch.variational, X[:500].clone()
+    law = variational.NaturalVariationalDistribution(len(points))
+    strategy = lambda model: variational.VariationalStrategy(
+        model, points, law, learn_inducing_locations=False
+    )
+    base = gpytorch.models.ApproximateGP
+    model = _gpytorch(base, lambda model: (strategy(model),), covariance, float(y.mean()))
     loss = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=len(y))
     step = gpytorch.optim.NGD(model.variational_parameters(), num_data=len(y), lr=0.1)
     for at in torch.randperm(len(y)).split(1000):
         step.zero_grad()
         (-loss(model(X[at]), y[at])).backward()
         step.step()
-    return _of_torch(model, new)
+    return model
 
 
-def _kiss(X: Array, y: Array, new: Array) -> Predicted:
-    gpytorch, torch = _modules()
-    X, y, new = (torch.tensor(a, dtype=torch.float64) for a in (X, y, new))
-    inner, likelihood = gpytorch.kernels.MaternKernel(nu=1.5), _likelihood()
-    grid = gpytorch.kernels.GridInterpolationKernel(inner, grid_size=100, num_dims=2)
-    model = _exact_gp(grid, X, y, likelihood).double()
-    inner.lengthscale = LENGTHSCALE
-    model.mean_module.constant.data.fill_(float(y.mean()))
-    tolerance = gpytorch.settings.eval_cg_tolerance(1e-3)  # its 1e-2 diverges here
-    with gpytorch.settings.fast_pred_var(), tolerance:
-        return _of_torch(model, new)
-
-
-def _likelihood() -> Any:
-    likelihood = _modules()[0].likelihoods.GaussianLikelihood().double()
-    likelihood.noise = NOISE
-    return likelihood.eval()
-
-
-def _of_torch(model: Any, new: Any, likelihood: Any = None) -> Predicted:
-    """Return mean and variance of f, or of y with the likelihood."""
-    model.eval()
-    with _modules()[1].no_grad():
-        found = likelihood.eval()(model(new)) if likelihood else model(new)
-        return found.mean.numpy(), found.variance.numpy()
+@_of_torch
+def _kiss(X: Any, y: Any, covariance: Any, likelihood: Any) -> Any:
+    gpytorch = import_module("gpytorch")
+    grid = gpytorch.kernels.GridInterpolationKernel(covariance, grid_size=100, num_dims=2)
+    return _gpytorch(gpytorch.models.ExactGP, lambda _: (X, y, likelihood), grid, float(y.mean()))
 
 
 #: Name: package, function, rows at most (by memory or minutes), and numbers of columns.
@@ -366,131 +333,17 @@ RIVALS: dict[str, tuple[str, Callable[..., Predicted], int, tuple[int, ...]]] = 
     "ours": ("finufft", _ours, ALL, (1, 2)),
     "ours, 40 nearest": (
         "scipy",
-        lambda *rows: _ours(*rows, method=bo.NearestNeighbours(40)),
+        lambda *rows: _ours(*rows, bo.NearestNeighbours(40)),
         ALL,
         (1, 2),
     ),
-    "exact": ("scipy", lambda *rows: exact(Matern(1.5, LENGTHSCALE), *rows), 4000, (1, 2)),
+    "exact": ("scipy", partial(exact, Matern(1.5, LENGTHSCALE)), 4000, (1, 2)),
     "celerite2": ("celerite2", _celerite, ALL, (1,)),
     "scikit-learn": ("sklearn", _scikit, 4000, (1, 2)),
     "PyKrige": ("pykrige", _pykrige, 4000, (2,)),
-    "PyKrige, 40 nearest": ("pykrige", lambda *rows: _pykrige(*rows, nearest=40), 10_000, (2,)),
+    "PyKrige, 40 nearest": ("pykrige", partial(_pykrige, nearest=40), 10_000, (2,)),
     "GSTools": ("gstools", _gstools, 1000, (2,)),
     "GPyTorch KISS-GP": ("gpytorch", _kiss, ALL, (2,)),
-    "GPyTorch SVGP, 500 places": ("gpytorch", _svgp_given, ALL, (1, 2)),
+    "GPyTorch SVGP, 500 places": ("gpytorch", _svgp, ALL, (1, 2)),
     "GPBoost Vecchia, 40 nearest": ("gpboost", _gpboost, ALL, (1, 2)),
 }
-
-
-# --- processes that choose their kernel ----------------------------------------------------------
-
-
-@bench()
-def gaussian_process(options: Options) -> Iterator[Row]:
-    """Gaussian processes by default: log density, coverage and seconds, beside GPyTorch and xGPR.
-
-    Each chooses lengthscales, noise and amplitude, which counts; rivals that descend by steps have
-    45 seconds. Coverage is of nominal 95 % intervals, Gaussian and calibrated.
-    """
-    width, limit = options.pick((1024, 45.0), (128, 2.0))
-    rivals = {"GPyTorch SVGP": _svgp, "GPyTorch SGPR": _sgpr} if find_spec("gpytorch") else {}
-    rivals |= {"xGPR": _xgpr} if find_spec("xGPR") else {}
-
-    def rows_of(name: str) -> Iterator[Row]:
-        data = scaled(name, options, width)
-        fits = {"ours": _default} | rivals if name == "protein" else {}
-        best: float | None = None
-        for who, fit in fits.items():
-            (mean, std), taken = used(lambda: fit(data, width, limit))  # noqa: B023
-            row = {"case": f"{name}, D={width}", "who": who} | taken
-            row |= _scores(mean, std**2, data.y_test, 0.0) | {"error": data.error(mean)}
-            best = row["log density"] if best is None else best
-            row["ours better by"] = best - row["log density"]
-            yield row if who == "ours" else goal(row, "ours better by", least=0.0)
-        for method in ("auto", "orthogonal"):
-            model = bo.GaussianProcessRegressor(method=method, n_features=width, random_state=0)
-            model.fit(data.X, data.y)
-            for kind in ("Gaussian", "calibrated"):
-                _, low, high = model.predict_interval(
-                    data.X_test, 0.95, calibrated=kind != "Gaussian"
-                )
-                covers = float(np.mean((low <= data.y_test) & (data.y_test <= high)))
-                row = {"case": f"{name}, D={width}", "who": f"{method}, {kind} intervals"}
-                row |= {"95% covers": covers}
-                yield goal(goal(row, "95% covers", least=0.93), "95% covers", most=0.97)
-
-    yield from each(SCALED, rows_of)
-    yield from missing("gpytorch", "xGPR")
-
-
-def _default(data: Split, width: int, _: float) -> Predicted:
-    model = bo.GaussianProcessRegressor(n_features=width, random_state=0)
-    mean, std = model.fit(data.X, data.y).predict(data.X_test, return_std=True)
-    return mean, np.sqrt(std**2 + model.noise_variance_)
-
-
-def _svgp(data: Split, width: int, limit: float) -> Predicted:
-    """Stochastic variational: width/2 inducing points, Adam on blocks of 1024 rows."""
-    gpytorch, torch = _modules()
-    X, y = torch.from_numpy(data.X), torch.from_numpy(data.y)
-    torch.manual_seed(0)
-    points = X[torch.randperm(len(X))[: width // 2]].clone()
-    inner = gpytorch.kernels.RBFKernel(ard_num_dims=X.shape[1])
-    covariance = gpytorch.kernels.ScaleKernel(inner)
-    cholesky = gpytorch.variational.CholeskyVariationalDistribution
-    model = _variational(covariance, points, cholesky, True)
-    likelihood = gpytorch.likelihoods.GaussianLikelihood()
-    bound = gpytorch.mlls.VariationalELBO(likelihood, model, len(X))
-
-    def blocks() -> Iterator[tuple[Any, Any]]:
-        while True:
-            for rows in torch.randperm(len(X)).split(1024):
-                yield X[rows], y[rows]
-
-    _descend(model, likelihood, bound, blocks(), 0.01, limit)
-    mean, variance = _of_torch(model, torch.from_numpy(data.X_test), likelihood)
-    return mean, np.sqrt(variance)
-
-
-def _sgpr(data: Split, width: int, limit: float) -> Predicted:
-    """Titsias' bound on all rows: width/4 inducing points (a step is O(n m²)), Adam."""
-    gpytorch, torch = _modules()
-    X, y = torch.from_numpy(data.X), torch.from_numpy(data.y)
-    torch.manual_seed(0)
-    points = X[torch.randperm(len(X))[: width // 4]].clone()
-    likelihood = gpytorch.likelihoods.GaussianLikelihood()
-    inner = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel(ard_num_dims=X.shape[1]))
-    covariance = gpytorch.kernels.InducingPointKernel(inner, points, likelihood)
-    model = _exact_gp(covariance, X, y, likelihood)
-    bound = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
-    _descend(model, likelihood, bound, iter(lambda: (X, y), None), 0.1, limit)
-    mean, variance = _of_torch(model, torch.from_numpy(data.X_test), likelihood)
-    return mean, np.sqrt(variance)
-
-
-def _descend(
-    model: Any, likelihood: Any, bound: Any, blocks: Any, rate: float, limit: float
-) -> None:
-    parameters = {id(p): p for module in (model, likelihood) for p in module.parameters()}
-    steps = _modules()[1].optim.Adam(parameters.values(), lr=rate)
-    model.train(), likelihood.train()
-    start = time.perf_counter()
-    for X, y in blocks:
-        steps.zero_grad()
-        (-bound(model(X), y)).backward()
-        steps.step()
-        if time.perf_counter() - start > limit:
-            return
-
-
-def _xgpr(data: Split, width: int, _: float) -> Predicted:
-    """Random features; tuned by marginal likelihood in ten steps, exact fit."""
-    xgpr = import_module("xGPR")
-    X, y, test = (a.astype(np.float64) for a in (data.X, data.y, data.X_test))
-    rows = xgpr.build_regression_dataset(X, y, chunk_size=2000)
-    given = {"variance_rffs": width // 2, "kernel_choice": "RBF", "device": "cpu", "verbose": False}
-    model = xgpr.xGPRegression(num_rffs=width, **given)
-    model.tune_hyperparams_crude(rows, max_bayes_iter=10)
-    model.fit(rows, mode="exact")
-    mean, variance = model.predict(test, get_var=True)
-    return mean, np.sqrt(np.maximum(variance, 1e-12))

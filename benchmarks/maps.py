@@ -8,14 +8,11 @@ from scipy.spatial.distance import pdist
 
 import bochner as bo
 from benchmarks.bench import Options, Row, bench, each, goal, used
-from benchmarks.data import DEVELOPMENT, Split, development, scaled, standardised
+from benchmarks.data import Split, scaled, standardised
 from benchmarks.speed import relative_error
 from bochner.certificates.bounds.table import compare_bounds
 from bochner.datasets import load_concrete, load_earth
-from bochner.errors import UnsupportedKernel
 from bochner.features import Method
-from bochner.features.auto import width_of
-from bochner.features.rules import contenders
 from bochner.kernels import (
     AdditiveChi2,
     Exponential,
@@ -145,83 +142,6 @@ def errors_of_case(case: Case, options: Options) -> Iterator[Row]:
             errors.append(relative_error(phi(new), K))
         row = {"case": case.name, "who": str(method), "kernel": repr(kernel), "D": D}
         yield row | {"error": float(np.sqrt(np.mean(np.square(errors))))}
-
-
-# --- the automatic choice ------------------------------------------------------------------------
-
-
-@bench()
-def choice(options: Options) -> Iterator[Row]:
-    """Compare the choice of method="auto" with the best of all candidates, on ten tables.
-
-    Relative Frobenius error on 2,000 rows that no map was drawn from; lengthscale: median distance.
-    """
-    names = "protein california_housing kin8nm power_plant abalone_jmlr magic pendigits uci_pol"
-    yield from each(
-        f"{names} uci_tamielectric covtype_20k".split(), lambda name: _choices(name, options)
-    )
-
-
-def _choices(name: str, options: Options) -> Iterator[Row]:
-    X = standardised(name, options, options.pick(10_000, 1500))
-    m, scale = min(2000, len(X) // 4), median_distance(X[:1000])
-    kept, others = X[:m], X[m:]
-    for kernel in (Gaussian(scale), Matern(1.5, scale)):
-        K, case = kernel(kept), f"{name}, {type(kernel).__name__}"
-        for D in options.pick((128, 512, 2048), (64,)):
-            errors = {}
-            for method in contenders(X.shape[1]):
-                width = width_of(method, D)
-                try:
-                    phi = bo.draw(kernel, method, n_features=width, X=others, random_state=1)
-                except UnsupportedKernel:
-                    continue
-                errors[str(method)] = relative_error(phi(kept), K)
-            auto = bo.KernelFeatures(kernel, method="auto", n_features=D, random_state=0).fit(
-                others
-            )
-            error, best = relative_error(auto.map_(kept), K), min(errors, key=errors.__getitem__)
-            row = {"case": f"{case}, D={D}", "chosen": str(auto.choice_.method), "error": error}
-            row |= {"best": best, "best error": errors[best]}
-            row["error over best"] = error / max(errors[best], 1e-12)
-            yield goal(row, "error over best", most=1.5)
-
-
-@bench()
-def required_features(options: Options) -> Iterator[Row]:
-    """Whether n_features="auto" reaches its tolerance, 0.1, with at most twice the least width.
-
-    2,500 rows of each development set, Gaussian kernel at the median distance; ε is of all rows,
-    by dense matrices. Half the width must miss the tolerance.
-    """
-    totals: list[tuple[bool, bool]] = []
-    yield from each(
-        DEVELOPMENT[: options.pick(None, 2)], lambda name: _required(name, options, totals)
-    )
-    if totals:
-        row: Row = {"case": "all", "draws": len(totals)}
-        row |= {
-            "within": np.mean([w for w, _ in totals]),
-            "needed": np.mean([n for _, n in totals]),
-        }
-        yield goal(goal(row, "within", least=0.95), "needed", least=0.95)
-
-
-def _required(name: str, options: Options, totals: list[tuple[bool, bool]]) -> Iterator[Row]:
-    data = development(name, options, options.pick(2500, 300))
-    X, kernel = data.X, Gaussian(median_distance(data.X))
-    fit = bo.KernelRidge(kernel, method="nystrom", n_features=1024, random_state=0).fit(X, data.y)
-    K, alpha = kernel(X), fit.alpha_
-    for method in (bo.Auto(), bo.Fourier(bo.Orthogonal())):
-        for seed in options.seeds(6):
-            found = bo.required_features(kernel, method, X, alpha=alpha, random_state=seed)
-            D = found.n_features
-            half = bo.draw(kernel, found.method, n_features=D // 4 * 2, X=X, random_state=seed)
-            epsilon, at_half = (spectral_distance(phi(X), K, alpha) for phi in (found.map, half))
-            row = {"case": name, "who": str(method), "seed": seed, "D": D, "ε": epsilon}
-            yield row | {"ε at half of D": at_half, "stopped by": found.limit}
-            if found.limit is None:
-                totals.append((epsilon <= 0.1, at_half > 0.1))
 
 
 # --- bounds and leverage -------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from statistics import fmean, median, stdev
@@ -23,7 +24,7 @@ from benchmarks.accuracy import ranks, raw_summary, standings
 from benchmarks.bench import MADE, ROOT, Options, Row, bench, markdown, pivot, read, recorded
 from benchmarks.data import CLASSES
 from benchmarks.maps import median_distance
-from benchmarks.paper import PUBLISHED, PUBLISHED_ERRORS, PUBLISHED_OBJECTIVES, _figure1
+from benchmarks.paper import PUBLISHED, PUBLISHED_ERRORS, PUBLISHED_OBJECTIVES, figure_1
 from benchmarks.rivals import OURS
 from benchmarks.speed import relative_error
 from bochner.errors import InvalidInput
@@ -58,275 +59,192 @@ def kept() -> dict[str, list[Row]]:
 
 def taken(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """Return the parts of new rows: means over splits of tables, and ranks if trees were tuned."""
-    found: dict[str, list[Row]] = {}
     fits = [row for row in rows if row["bench"] == "tables"]
-    for part, classes, learners in (("accuracy", False, QUANTITY), ("classes", True, CLASS)):
-        mine = [row for row in fits if (row["case"] in CLASSES) == classes]
-        found[part] = _means_over_splits(mine, learners)
+    quantities = [row for row in fits if row["case"] not in CLASSES]
+    classes = [row for row in fits if row["case"] in CLASSES]
+    found = {"accuracy": _means(quantities, QUANTITY), "classes": _means(classes, CLASS)}
     if any("tuned" in row["who"] for row in fits):
-        found["ranks"] = ranked(fits)
+        found["ranks"] = ranked(quantities, "quantities") + ranked(classes, "classes")
     found["raw"] = [row for row in rows if row["bench"] == "raw" and np.isfinite(row["error"])]
     for part in ("proof", "scale", "choose", "paper"):
         found[part] = [row for row in rows if row["bench"] == part]
     return {part: rows for part, rows in found.items() if rows}
 
 
-def _means_over_splits(rows: Sequence[Row], learners: Sequence[str]) -> list[Row]:
-    """Return mean errors and log losses and median seconds of the shown learners."""
+def _means(rows: Sequence[Row], learners: Sequence[str]) -> list[Row]:
+    """Return mean errors and log losses and median seconds over the splits of shown learners."""
     found: dict[tuple[str, str], list[Row]] = {}
     for row in sorted(rows, key=lambda row: row["case"]):
         if row["who"] in learners and np.isfinite(row["error"]):
             found.setdefault((row["case"], row["who"]), []).append(row)
-    made = []
+    digits, made = lambda value: float(f"{value:.4g}"), []
     for (case, who), fits in found.items():
         row = {"bench": "tables", "case": case, "who": who, "seed": None}
         row |= {"rows": fits[0]["rows"], "splits": len(fits)}
-        row["error"] = _digits(fmean(fit["error"] for fit in fits))
-        if case in CLASSES:
-            row["log loss"] = _digits(fmean(fit["log loss"] for fit in fits))
-        row["core seconds"] = _digits(median(fit["core seconds"] for fit in fits))
+        for metric in ("error", "log loss") if case in CLASSES else ("error",):
+            row[metric] = digits(fmean(fit[metric] for fit in fits))
+        row["core seconds"] = digits(median(fit["core seconds"] for fit in fits))
         made.append(row | {name: fits[-1].get(name) for name in MADE})
     return made
 
 
-def _digits(value: float) -> float:
-    return float(f"{value:.4g}")
-
-
-def ranked(rows: Sequence[Row]) -> list[Row]:
-    """Return the standings of quantities, then classes, of the splits that all learners share."""
-    found = []
-    for task, classes in (("quantities", False), ("classes", True)):
-        mine = [row for row in rows if (row["case"] in CLASSES) == classes]
-        splits: dict[tuple[str, str], set[int]] = {}
-        for row in mine:
-            splits.setdefault((row["case"], row["who"]), set()).add(row["seed"])
-        shared = set.intersection(*splits.values()) if splits else set()
-        for row in standings([row for row in mine if row["seed"] in shared], classes):
-            row.pop("core seconds")  # the table of seconds is measured on a quiet machine
-            about = {"bench": "ranks", "case": task, "seed": None, "splits": len(shared)}
-            found.append(about | row | {name: mine[-1].get(name) for name in MADE})
-    return found
+def ranked(rows: Sequence[Row], task: str) -> list[Row]:
+    """Return the standings of a task on the splits that all learners share."""
+    splits: dict[tuple[str, str], set[int]] = {}
+    for row in rows:
+        splits.setdefault((row["case"], row["who"]), set()).add(row["seed"])
+    shared = set.intersection(*splits.values()) if splits else set()
+    about = {"bench": "ranks", "case": task, "seed": None, "splits": len(shared)}
+    found = standings([row for row in rows if row["seed"] in shared], task == "classes")
+    for row in found:
+        row.pop("core seconds")  # the table of seconds is measured on a quiet machine
+    return [about | row | {name: rows[-1].get(name) for name in MADE} for row in found]
 
 
 def records(parts: Mapping[str, Sequence[Row]]) -> Iterator[Row]:
     """Yield the records of all parts."""
     for row in (row for rows in parts.values() for row in rows):
         made = {name: row.get(name) for name in MADE}
-        metrics = {key: v for key, v in row.items() if key not in MADE}
+        metrics = {key: value for key, value in row.items() if key not in MADE}
         yield from recorded(row["bench"], metrics, made)
 
 
 # --- tables --------------------------------------------------------------------------------------
 
+Cases = dict[str, dict[str, Row]]
 
-def _by_case(rows: Sequence[Row], ours: str | None = None) -> dict[str, dict[str, Row]]:
+
+def listed(rows: Iterable[Row], columns: Mapping[str, str]) -> str:
+    """Return a table with a line for each row; columns are templates, empty without their key."""
+
+    def cell(template: str, row: Row) -> str:
+        try:
+            return template.format(**row).replace("%", " %")
+        except KeyError:
+            return ""
+
+    return markdown(list(columns), [[cell(t, row) for t in columns.values()] for row in rows])
+
+
+def crossed(
+    head: Sequence[str],
+    lines: Mapping[tuple[str, ...], Mapping[str, Any]],
+    columns: Mapping[str, str],
+    cell: Callable[[str, Any], str],
+    empty: str = "",
+) -> str:
+    """Return a table of two keys: ``cell`` of each column and line; columns have titles."""
+    cells = [
+        [*label, *(cell(name, of) if name in of else empty for name in columns)]
+        for label, of in lines.items()
+    ]
+    return markdown([*head, *columns.values()], cells)
+
+
+def _by_case(rows: Sequence[Row], ours: str | None = None) -> Cases:
     """Return rows by case and learner; of the cases that ours was fitted to, if it is named."""
-    found: dict[str, dict[str, Row]] = {}
+    found: Cases = {}
     for row in rows:
         found.setdefault(row["case"], {})[row["who"]] = row
     return {case: of for case, of in found.items() if ours is None or ours in of}
 
 
+def _learners(
+    cases: Cases, names: Sequence[str], cell: Callable[[str, Any], str], more: Mapping[Any, Any]
+) -> str:
+    """Return a table of cases and learners."""
+    shown = {who: who for who in names if any(who in of for of in cases.values())}
+    shown |= {"KernelRidge": "bochner"} if "KernelRidge" in shown else {}
+    lines: dict[tuple[str, ...], Any] = {}
+    for case, of in cases.items():
+        row = next(iter(of.values()))
+        lines[case, f"{row['rows']:,}", str(row["splits"])] = of
+    return crossed(["table", "rows", "splits"], lines | more, shown, cell, "–")
+
+
+def _bold_least(metric: str, who: str, of: Mapping[str, Row]) -> str:
+    value = of[who][metric]
+    return f"**{value:.3g}**" if value == min(r[metric] for r in of.values()) else f"{value:.3g}"
+
+
 def compared_table(rows: Sequence[Row], metric: str) -> str:
     """Return errors or core seconds of each table; the least is bold."""
-    cases = _by_case(rows, QUANTITY[0])
-    shown = [who for who in QUANTITY if any(who in of for of in cases.values())]
-    lines = []
-    for case, of in cases.items():
-        least = min(row[metric] for row in of.values())
-        values = [of[who][metric] if who in of else None for who in shown]
-        cells = ["–" if v is None else f"{v:.3g}" for v in values]
-        cells = [f"**{c}**" if v == least else c for c, v in zip(cells, values, strict=True)]
-        row = of[QUANTITY[0]]
-        lines.append([case, f"{row['rows']:,}", str(row["splits"]), *cells])
-    return markdown(["table", "rows", "splits", "bochner", *shown[1:]], lines)
+    return _learners(_by_case(rows, QUANTITY[0]), QUANTITY, partial(_bold_least, metric), {})
 
 
 def class_table(rows: Sequence[Row]) -> str:
     """Return error, log loss and core seconds of classifiers, and their mean ranks by each."""
     cases, metrics = _by_case(rows), ("error", "log loss", "core seconds")
-    names = [who for who in CLASS if any(who in of for of in cases.values())]
-    lines = []
-    for case, of in cases.items():
-        cells = []
-        for who in names:
-            if who not in of:
-                cells.append("–")
-                continue
-            parts = []
-            for metric in metrics[:2]:
-                value, least = of[who][metric], min(row[metric] for row in of.values())
-                parts.append(f"**{value:.3g}**" if value == least else f"{value:.3g}")
-            cells.append(f"{parts[0]}, {parts[1]}, {of[who]['core seconds']:.3g} s")
-        row = next(iter(of.values()))
-        lines.append([case, f"{row['rows']:,}", str(row["splits"]), *cells])
     places = [
         ranks({case: {who: (row[m], 0.0) for who, row in of.items()} for case, of in cases.items()})
         for m in metrics
     ]
-    shown = [
-        ", ".join(f"{place[who]:.2f}" for place in places) if who in places[0] else "–"
-        for who in names
-    ]
-    lines.append(["**mean rank**", "", "", *shown])
-    return markdown(["table", "rows", "splits", *names], lines)
+
+    def cell(who: str, of: Any) -> str:
+        if of is places[0]:
+            return ", ".join(f"{place[who]:.2f}" for place in places)
+        least = (_bold_least(metric, who, of) for metric in metrics[:2])
+        return f"{', '.join(least)}, {of[who]['core seconds']:.3g} s"
+
+    return _learners(cases, CLASS, cell, {("**mean rank**", "", ""): places[0]})
+
+
+def _standing(row: Row) -> Row:
+    """Return a row of standings with the learner's name, which is bold if it is ours."""
+    ours = row["who"] in OURS[row["case"] == "classes"]
+    return row | {"learner": f"**{row['who']}**" if ours else row["who"]}
 
 
 def ranked_table(rows: Sequence[Row]) -> str:
     """Return the learners of quantities, then of classes, by mean rank."""
-    keys = "within 1 % of the best", "within 1 % of the best rival", "above the best"
-    lines = []
-    for row in rows:
-        cells = [f"{row['cases']} of {row['case']}", str(row["splits"]), _bold(row)]
-        cells += [f"{row['mean rank']:.2f}"]
-        cells += [f"{100 * row[key]:.0f} %" if key in row else "" for key in keys]
-        lines.append([*cells, str(row.get("worse than the simplest", ""))])
-    head = ["tables", "splits", "learner", "mean rank", *keys, "tables worse than the simplest"]
-    return markdown(head, lines)
-
-
-def _bold(row: Row) -> str:
-    return f"**{row['who']}**" if row["who"] in OURS[row["case"] == "classes"] else row["who"]
+    columns = {"tables": "{cases} of {case}", "splits": "{splits}", "learner": "{learner}"}
+    columns |= {"mean rank": "{mean rank:.2f}"}
+    for key in ("within 1 % of the best", "within 1 % of the best rival", "above the best"):
+        columns[key] = f"{{{key}:.0%}}"
+    columns["tables worse than the simplest"] = "{worse than the simplest}"
+    return listed(map(_standing, rows), columns)
 
 
 def raw_table(rows: Sequence[Row]) -> str:
     """Return the standings on raw tables: quantities, then classes."""
-    lines = []
-    for row in raw_summary(rows):
-        cells = [f"{row['cases']} of {row['case']}", _bold(row), f"{row['mean rank']:.2f}"]
-        cells += [str(row["wins"]), f"{100 * row['within 1 % of the best']:.0f} %"]
-        lines.append([*cells, f"{row['of the best rival']:.3f}", f"{row['core seconds']:.2g}"])
-    head = ["tables", "learner", "mean rank", "errs less than all rivals", "within 1 % of the best"]
-    return markdown([*head, "error, of the best rival's", "core seconds"], lines)
+    columns = {
+        "tables": "{cases} of {case}",
+        "learner": "{learner}",
+        "mean rank": "{mean rank:.2f}",
+        "errs less than all rivals": "{wins}",
+        "within 1 % of the best": "{within 1 % of the best:.0%}",
+        "error, of the best rival's": "{of the best rival:.3f}",
+        "core seconds": "{core seconds:.2g}",
+    }
+    return listed(map(_standing, raw_summary(rows)), columns)
 
 
 def proof_table(rows: Sequence[Row]) -> str:
     """Return certificates of half of the rows beside ε of all rows, and the a-priori bound."""
-    lines = []
-    for row in rows:
-        if "true" in row:
-            certified = f"{row['low']:.3g} to {row['high']:.3g}"
-            lines.append([row["who"], f"{row['D']:,}", certified, f"{row['true']:.3g}"])
-        else:
-            asked = row.get("asked")
-            asked = "none serves" if asked is None else f"{asked:,} features asked"
-            lines.append([row["who"], asked, "", ""])
-    head = ["features", "D", "ε certified on half the rows, 95 %", "ε of all rows"]
-    return markdown(head, lines)
+    asked = [
+        f"{row['asked']:,} features asked" if "asked" in row else "none serves" for row in rows
+    ]
+    shown = [
+        row | {"D": f"{row['D']:,}" if "true" in row else text}
+        for row, text in zip(rows, asked, strict=True)
+    ]
+    columns = {"features": "{who}", "D": "{D}"}
+    columns["ε certified on half the rows, 95 %"] = "{low:.3g} to {high:.3g}"
+    return listed(shown, columns | {"ε of all rows": "{true:.3g}"})
 
 
 def scale_table(rows: Sequence[Row]) -> str:
     """Return fits of one pass beside the size of a kernel matrix of as many rows."""
-    lines = [
-        [
-            f"{row['rows']:,}",
-            f"{row['core seconds']:.3g}",
-            f"{row['peak MB']:,.0f} MB",
-            f"{row['error']:.3g}",
-            f"{8 * row['rows'] ** 2 / 1e9:,.0f} GB",
-        ]
-        for row in rows
-    ]
-    head = ["rows", "core seconds", "peak of the process", "error, in deviations", "kernel matrix"]
-    return markdown(head, lines)
-
-
-# --- pictures of docs/compare.md -----------------------------------------------------------------
-
-COLOURS = ("#0d5c7c", "#b45309", "#7c3aed", "#be185d", "#4d7c0f", "#566168")
-MARKERS = ("D", "s", "^", "v", "o", "P")
-
-
-def words(part: str, rows: Sequence[Row]) -> str:
-    """Return the description of a picture."""
-    if part in {"accuracy", "speed"}:
-        cases = _by_case(rows, QUANTITY[0])
-        if part == "accuracy":
-            least = sum(
-                min(of, key=lambda who: of[who]["error"]) == QUANTITY[0] for of in cases.values()
-            )
-            return (
-                f"Errors on {len(cases)} tables, each over that of bochner on the same table: "
-                f"bochner errs least on {least} of them"
-            )
-        seconds = sorted(of[QUANTITY[0]]["core seconds"] for of in cases.values())
-        return (
-            f"Core seconds of a fit with its predictions on {len(cases)} tables: bochner takes "
-            f"{seconds[len(seconds) // 2]:.2g} seconds in the middle"
-        )
-    if part == "proof":
-        fits = [row for row in rows if "true" in row]
-        inside = sum(row["low"] <= row["true"] <= row["high"] for row in fits)
-        return (
-            "Certified intervals of the distance from the exact kernel, and the true distance, "
-            f"which lies inside in {inside} of {len(fits)}"
-        )
-    most, n = max(row["peak MB"] for row in rows) / 1e3, rows[-1]["rows"]
-    return (
-        f"Memory of one pass from {rows[0]['rows']:,} to {n:,} rows stays at {most:.2g} GB; a "
-        f"kernel matrix grows to {8e-9 * n * n:,.0f} GB"
-    )
-
-
-def draw(part: str, rows: Sequence[Row], path: Path) -> None:
-    """Draw the picture of a part."""
-    height = 1.2 + 0.25 * len(_by_case(rows, QUANTITY[0])) if part in {"accuracy", "speed"} else 2.8
-    canvas, (panel,) = figure(1, 1, 7.6, height)
-    if part in {"accuracy", "speed"}:
-        _draw_cases(panel, _by_case(rows, QUANTITY[0]), part)
-        canvas.legend(loc="outside upper center", ncols=5)
-    elif part == "proof":
-        for i, row in enumerate(row for row in rows if "true" in row):
-            low, high = (row[side] / row["true"] for side in ("low", "high"))
-            label = "certified from half of the rows" if i == 0 else None
-            panel.plot([low, high], [i, i], color=COLOURS[0], linewidth=8, label=label)
-            label = "true, of all rows" if i == 0 else None
-            panel.plot(1, i, "s", color=COLOURS[1], label=label)
-        names = [f"{row['who']}: ε = {row['true']:.2g}" for row in rows if "true" in row]
-        panel.set_yticks(range(len(names)), names)
-        panel.set(xscale="log", xlabel="distance ε over the true one", ylim=(-0.6, len(names)))
-        ticks = (0.6, 0.8, 1, 1.2, 1.5)
-        panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        panel.legend(loc="upper right")
-    else:
-        n = [row["rows"] for row in rows]
-        panel.loglog(n, [8e-9 * r * r for r in n], "-s", color=COLOURS[1], label="kernel matrix")
-        peaks = [row["peak MB"] / 1e3 for row in rows]
-        panel.loglog(n, peaks, "-D", color=COLOURS[0], label="one pass")
-        panel.set(xlabel="rows", ylabel="memory, GB")
-        panel.set_xticks(n, [f"{r:,}" for r in n])
-        panel.legend()
-    panel.minorticks_off()
-    save(canvas, path)
-
-
-def _draw_cases(panel: Any, cases: Mapping[str, Mapping[str, Row]], part: str) -> None:
-    metric = "error" if part == "accuracy" else "core seconds"
-    names = list(cases)[::-1]
-    for which, who in enumerate(QUANTITY):
-        shown = [(i, cases[name]) for i, name in enumerate(names) if who in cases[name]]
-        base = [of[QUANTITY[0]][metric] if part == "accuracy" else 1.0 for _, of in shown]
-        values = [of[who][metric] / b for (_, of), b in zip(shown, base, strict=True)]
-        look = {"color": COLOURS[which], "marker": MARKERS[which], "linestyle": "none"}
-        label = "bochner" if which == 0 else who
-        panel.semilogx(values, [i for i, _ in shown], label=label, **look)
-    panel.set_yticks(range(len(names)), names)
-    panel.set_xlabel(
-        "error over that of bochner; right of 1: errs more"
-        if part == "accuracy"
-        else "core seconds of a fit with its predictions"
-    )
-    ticks = (0.8, 1, 1.5, 2, 3, 4) if part == "accuracy" else (0.03, 0.1, 0.3, 1, 3)
-    panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    columns = {"rows": "{rows:,}", "core seconds": "{core seconds:.3g}"}
+    columns["peak of the process"] = "{peak MB:,.0f} MB"
+    columns |= {"error, in deviations": "{error:.3g}", "kernel matrix": "{matrix:,.0f} GB"}
+    return listed([row | {"matrix": 8e-9 * row["rows"] ** 2} for row in rows], columns)
 
 
 # --- the pages -----------------------------------------------------------------------------------
 
-Table = Callable[[Sequence[Row]], str]
-
 #: By page: name of the part of the page, its rows, and its table.
-PARTS: dict[Path, dict[str, tuple[str, Table]]] = {
+PARTS: dict[Path, dict[str, tuple[str, Callable[[Sequence[Row]], str]]]] = {
     PAGE: {
         "accuracy": ("accuracy", lambda rows: compared_table(rows, "error")),
         "ranks": ("ranks", ranked_table),
@@ -337,19 +255,20 @@ PARTS: dict[Path, dict[str, tuple[str, Table]]] = {
     },
     CLASS_PAGE: {"classes": ("classes", class_table)},
 }
-DRAWN = ("accuracy", "speed", "proof", "scale")
+DRAWN = {"accuracy": "error", "speed": "core seconds"}  # pictures, and what they show
 
 
 def written(page: str, parts: Mapping[str, Sequence[Row]], path: Path = PAGE) -> str:
     """Return a page with its tables made from kept rows."""
     for name, (part, made) in PARTS[path].items():
-        if part in parts:
-            rows = parts[part]
-            shown = (
+        if rows := parts.get(part):
+            body = (
                 f"![{words(name, rows)}](pictures/compare-{name}.svg)\n\n" if name in DRAWN else ""
             )
-            note = "Measured {date} at {commit}: {machine}.".format(**rows[-1])
-            page = replaced(page, name, f"\n{shown}{made(rows)}\n\n{note}\n")
+            body += f"{made(rows)}\n\n" + "Measured {date} at {commit}: {machine}.".format(
+                **rows[-1]
+            )
+            page = replaced(page, name, f"\n{body}\n")
     return page
 
 
@@ -365,27 +284,24 @@ def replaced(page: str, name: str, body: str) -> str:
 def headline(rows: Sequence[Row]) -> str:
     """Return the first claim of the README."""
     cases = _by_case(rows, QUANTITY[0])
-    least = sum(min(of, key=lambda who: of[who]["error"]) == QUANTITY[0] for of in cases.values())
     most = max(of[QUANTITY[0]]["rows"] for of in cases.values())
-    seconds = [
-        median(of[who]["core seconds"] for of in cases.values() if who in of)
-        for who in ("KernelRidge", "LightGBM")
-    ]
+    ours, light = (_median_seconds(cases, who) for who in ("KernelRidge", "LightGBM"))
     return (
         f"Default against default, on {len(cases)} tables of up to {most:,} rows: **bochner errs "
-        f"least on {least} of {len(cases)}**, beside\nLightGBM, CatBoost, HistGradientBoosting and "
-        f"scikit-learn's machines. The price is time: {seconds[0]:.2g} seconds of one core\nin the "
-        f"middle, where LightGBM takes {seconds[1]:.2g}. `python -m benchmarks tables` measures it "
-        f"anew.\n\n![{words('accuracy', rows)}](docs/pictures/compare-accuracy.svg)"
+        f"least on {_wins(cases)} of {len(cases)}**, beside\nLightGBM, CatBoost, "
+        "HistGradientBoosting and scikit-learn's machines. The price is time: "
+        f"{ours:.2g} seconds of one core\nin the middle, where LightGBM takes {light:.2g}. "
+        "`python -m benchmarks tables` measures it anew.\n\n"
+        f"![{words('accuracy', rows)}](docs/pictures/compare-accuracy.svg)"
     )
 
 
-def drawn(parts: Mapping[str, Sequence[Row]], folder: Path = PICTURES) -> list[Path]:
-    """Draw the pictures of docs/compare.md into a folder."""
-    files = [folder / f"compare-{name}.svg" for name in DRAWN]
-    for name, file in zip(DRAWN, files, strict=True):
-        draw(name, parts[PARTS[PAGE][name][0]], file)
-    return files
+def _wins(cases: Cases) -> int:
+    return sum(min(of, key=lambda w: of[w]["error"]) == QUANTITY[0] for of in cases.values())
+
+
+def _median_seconds(cases: Cases, who: str) -> float:
+    return median(of[who]["core seconds"] for of in cases.values() if who in of)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -406,29 +322,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 # --- docs/paper.md -------------------------------------------------------------------------------
 
-TITLES = {"CO2": "CO₂"}
-
-Fits = dict[tuple[str, str], list[Row]]
-
 
 def filled(text: str, rows: Sequence[Row]) -> str:
     """Return the page with the tables that there are rows of."""
-    made = {"figure 1": _series, "table 2: published": _published, "table 2: own": _own}
-    made |= {f"table 3: {D}": lambda rows, D=D: _clusters(rows, D) for D in (1024, 512)}
-    for name, table in made.items():
-        if body := table(rows):
-            text = replaced(text, name, f"\n{body}\n")
+    series = [r | {"series": r["case"].split(", ", 1)[1]} for r in rows if "figure 1" in r["case"]]
+    columns = {"largest error at degree": "{series}: {who}"}
+    columns |= {str(q): f"{{q={q}:.2g}}" for q in (3, 7, 15)}
+    made = {"figure 1": listed(series, columns) if series else ""}
+    made |= {"table 2: published": _published(rows), "table 2: own": _own(rows)}
+    made |= {f"table 3: {D}": _clusters(rows, D) for D in (1024, 512)}
+    for name, body in made.items():
+        text = replaced(text, name, f"\n{body}\n") if body else text
     return text
 
 
-def _fits(rows: Iterable[Row], table: int, part: str) -> Fits:
-    """Return the seeds of each method and data set, of a protocol or width."""
-    found: Fits = {}
-    for row in rows:
-        which, name, *rest = row["case"].split(", ")
-        if which == f"table {table}" and rest == [part]:
-            found.setdefault((row["who"], name), []).append(row)
-    return found
+def _by_method(
+    rows: Iterable[Row], parts: Sequence[str], first: str, cell: Callable[[str, list[Row]], str]
+) -> str:
+    """Return a table of methods and data sets; cells are of the seeds' rows."""
+    fits: dict[tuple[str, ...], dict[str, list[Row]]] = {}
+    for part in parts:
+        for row in rows:
+            table, name, *rest = row["case"].split(", ")
+            if ", ".join([table, *rest]) == part:
+                fits.setdefault((row["who"],), {}).setdefault(name, []).append(row)
+    titles = {name: "CO₂" if name == "CO2" else name for of in fits.values() for name in of}
+    return crossed([first], fits, titles, lambda name, of: cell(name, of[name])) if fits else ""
 
 
 def number(values: Sequence[float]) -> str:
@@ -449,60 +368,36 @@ def _of(fits: Sequence[Row], metric: str) -> list[float]:
     return [row[metric] for row in fits]
 
 
-def _by_method(fits: Fits, first: str, cell: Callable[[str, str, list[Row]], str]) -> str:
-    if not fits:
-        return ""
-    names = list(dict.fromkeys(name for _, name in fits))
-    lines = [
-        [who, *(cell(who, name, fits[who, name]) if (who, name) in fits else "" for name in names)]
-        for who in dict.fromkeys(who for who, _ in fits)
-    ]
-    return markdown([first, *(TITLES.get(name, name) for name in names)], lines)
-
-
 def _published(rows: Sequence[Row]) -> str:
-    def cell(who: str, name: str, fits: list[Row]) -> str:
-        theirs = dict(zip(PUBLISHED, PUBLISHED_ERRORS[name], strict=True)).get(who)
+    def cell(name: str, fits: list[Row]) -> str:
+        theirs = dict(zip(PUBLISHED, PUBLISHED_ERRORS[name], strict=True)).get(fits[0]["who"])
         return number(_of(fits, "MSE")) + ("" if theirs is None else f" ({theirs:g})")
 
-    return _by_method(_fits(rows, 2, "published"), "", cell)
+    return _by_method(rows, ["table 2, published"], "", cell)
 
 
 def _own(rows: Sequence[Row]) -> str:
-    def cell(_: str, __: str, fits: list[Row]) -> str:
+    def cell(_: str, fits: list[Row]) -> str:
         scale = fits[0].get("lengthscale")
         scale = "" if scale is None else f", ℓ = {scale:.2g}"
         return f"{number(_of(fits, 'MSE'))}{scale}, {fmean(_of(fits, 'core seconds')):.2g} s"
 
-    parts = ("own", "ours", "leaves", "learner")
-    own = {key: fits for part in parts for key, fits in _fits(rows, 2, part).items()}
-    return _by_method(own, "", cell)
-
-
-def _series(rows: Sequence[Row]) -> str:
-    lines = [
-        [
-            f"{row['case'].split(', ', 1)[1]}: {row['who']}",
-            *(f"{row[f'q={q}']:.2g}" for q in (3, 7, 15)),
-        ]
-        for row in rows
-        if row["case"].startswith("figure 1")
-    ]
-    return markdown(["largest error at degree", "3", "7", "15"], lines) if lines else ""
+    parts = [f"table 2, {part}" for part in ("own", "ours", "leaves", "learner")]
+    return _by_method(rows, parts, "", cell)
 
 
 def _clusters(rows: Sequence[Row], width: int) -> str:
-    def cell(who: str, name: str, fits: list[Row]) -> str:
-        theirs = dict(zip(PUBLISHED, PUBLISHED_OBJECTIVES[name], strict=True)).get(who)
+    def cell(name: str, fits: list[Row]) -> str:
+        theirs = dict(zip(PUBLISHED, PUBLISHED_OBJECTIVES[name], strict=True)).get(fits[0]["who"])
         exact, error = fmean(_of(fits, "exact")), standard_error(_of(fits, "exact"))
         spread = f" ± {error:.4f}" if error >= 0 else ""
         beside = "" if theirs is None else f", {theirs:.2f}"
         return f"{exact:.4f}{spread} ({fmean(_of(fits, 'in features')):.2f}{beside})"
 
-    return _by_method(_fits(rows, 3, f"D={width}"), f"D = {width:,}", cell)
+    return _by_method(rows, [f"table 3, D={width}"], f"D = {width:,}", cell)
 
 
-# --- figures -------------------------------------------------------------------------------------
+# --- pictures ------------------------------------------------------------------------------------
 
 STYLE = {
     "axes.grid": True,
@@ -522,6 +417,8 @@ STYLE = {
     "xtick.bottom": False,
     "ytick.left": False,
 }
+COLOURS = ("#0d5c7c", "#b45309", "#7c3aed", "#be185d", "#4d7c0f", "#566168")
+MARKERS = ("D", "s", "^", "v", "o", "P")
 
 
 def figure(columns: int, rows: int = 1, width: float = 3.2, height: float = 2.9) -> tuple[Any, Any]:
@@ -554,6 +451,50 @@ def save(canvas: Any, path: Path) -> None:
     svg = re.sub(r"stroke-dashoffset: 0; |transform=\"rotate\(-0[^\"]*\"| id=\"\w*_\d+\"", "", svg)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(re.sub(r"\n\s+", "\n", svg), encoding="utf-8")
+
+
+def words(part: str, rows: Sequence[Row]) -> str:
+    """Return the description of a picture of docs/compare.md."""
+    cases = _by_case(rows, QUANTITY[0])
+    if part == "accuracy":
+        return (
+            f"Errors on {len(cases)} tables, each over that of bochner on the same table: "
+            f"bochner errs least on {_wins(cases)} of them"
+        )
+    seconds = sorted(of[QUANTITY[0]]["core seconds"] for of in cases.values())
+    return (
+        f"Core seconds of a fit with its predictions on {len(cases)} tables: bochner takes "
+        f"{seconds[len(seconds) // 2]:.2g} seconds in the middle"
+    )
+
+
+def drawn(parts: Mapping[str, Sequence[Row]], folder: Path = PICTURES) -> list[Path]:
+    """Draw the pictures of docs/compare.md into a folder."""
+    files = [folder / f"compare-{name}.svg" for name in DRAWN]
+    for file, metric in zip(files, DRAWN.values(), strict=True):
+        _draw_cases(parts["accuracy"], metric, file)
+    return files
+
+
+def _draw_cases(rows: Sequence[Row], metric: str, path: Path) -> None:
+    """Draw a dot for each case and learner; errors are over those of ours."""
+    cases, errors = _by_case(rows, QUANTITY[0]), metric == "error"
+    names = list(cases)[::-1]
+    canvas, (panel,) = figure(1, 1, 7.6, 1.2 + 0.25 * len(cases))
+    for who, colour, marker in zip(QUANTITY, COLOURS, MARKERS, strict=False):
+        of_who = {i: cases[name] for i, name in enumerate(names) if who in cases[name]}
+        base = {i: of[QUANTITY[0]][metric] if errors else 1.0 for i, of in of_who.items()}
+        values = [of[who][metric] / base[i] for i, of in of_who.items()]
+        look = {"color": colour, "marker": marker, "linestyle": "none"}
+        panel.semilogx(values, list(of_who), label="bochner" if who == QUANTITY[0] else who, **look)
+    panel.set_yticks(range(len(names)), names)
+    over = "error over that of bochner; right of 1: errs more"
+    panel.set_xlabel(over if errors else "core seconds of a fit with its predictions")
+    ticks = (0.8, 1, 1.5, 2, 3, 4) if errors else (0.03, 0.1, 0.3, 1, 3)
+    panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    canvas.legend(loc="outside upper center", ncols=5)
+    panel.minorticks_off()
+    save(canvas, path)
 
 
 # --- docs/gallery.md -----------------------------------------------------------------------------
@@ -625,7 +566,7 @@ def gallery(options: Options) -> Iterator[Row]:
         _draw_errors(rows, folder / "error.svg")
         draw_frequencies(folder / "frequencies.svg")
         _draw_spectra(folder / "spectrum.svg", options.pick(1000, 200))
-        _draw_series([*_figure1(Options(quick=options.quick))], folder / "series.svg")
+        _draw_series([*figure_1(Options(quick=options.quick))], folder / "series.svg")
 
 
 def _width_error(

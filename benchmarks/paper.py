@@ -17,8 +17,6 @@ from bochner.kernels import Gaussian, Kernel, NeuralTangent
 from bochner.kernels.zonal import Angle, coefficients, gegenbauers
 from bochner.selection.choose import choose
 from bochner.selection.chosen import FeatureSpec
-from bochner.solvers.ridge.eigen import decompose
-from bochner.sums.moments import Accumulator, Moments
 
 Array = np.ndarray
 
@@ -55,7 +53,7 @@ def paper(options: Options) -> Iterator[Row]:
 
     ``--cases "table 2, CO2*"`` does a part, ``--rows 20000`` takes rows at random.
     """
-    yield from _figure1(options)
+    yield from figure_1(options)
     yield from each(REGRESSION, lambda name: _table2(name, options))
     yield from each(CLUSTERING, lambda name: _table3(name, options))
 
@@ -131,7 +129,7 @@ def taylor(function: Callable[[Array], Array], t: Array, degree: int) -> Array:
     return np.cumsum([a_n * t**n for n, a_n in enumerate(a)], axis=0)
 
 
-def _figure1(options: Options) -> Iterator[Row]:
+def figure_1(options: Options) -> Iterator[Row]:
     """Yield max |κ(t) − κ_q(t)| / κ(1) of series of degree q: Taylor, Chebyshev, Gegenbauer."""
     theta = np.linspace(0.0, np.pi, options.pick(20_001, 501))
     for name, function in ANGULAR.items():
@@ -212,16 +210,14 @@ def _predicted(method: Method | str, scale: float, width: int, data: Split, seed
     if method and not _has_no_map(method):
         phi = draw(method, scale, width, data.X, data.y, seed)
         return fit_and_predict(phi, data.X, data.y, data.X_test)
-    model = bo.KernelRidge(random_state=seed) if not method else _local(method, scale, width, seed)
+    given: dict[str, Any] = {"method": method, "n_features": width} if method else {}
+    kernel = Gaussian(scale) if method else "auto"
+    model = bo.KernelRidge(kernel, random_state=seed, **given)
     return model.fit(data.X, data.y).predict(data.X_test)
 
 
 def _has_no_map(method: Method | str) -> bool:
     return isinstance(method, bo.LocalKernel) or method == AUTO_LEAVES
-
-
-def _local(method: Method | str, scale: float, width: int, seed: int) -> bo.KernelRidge:
-    return bo.KernelRidge(Gaussian(scale), method=method, n_features=width, random_state=seed)
 
 
 def draw(
@@ -238,12 +234,10 @@ def two_fold(method: Method | str, scale: float, width: int, X: Array, y: Array)
     """Return the mean squared error of each half of the rows, predicted from the other half."""
     if not _has_no_map(method):
         return two_fold_error(draw(method, scale, width, X, y, 0), X, y)
-    halves = slice(None, len(X) // 2), slice(len(X) // 2, None)
-    errors = [
-        (_local(method, scale, width, 0).fit(X[a], y[a]).predict(X[b]) - y[b]) ** 2
-        for a, b in (halves, halves[::-1])
-    ]
-    return float(np.concatenate(errors).mean())
+    (X1, X2), (y1, y2) = (np.split(a, [len(y) // 2]) for a in (X, y))
+    halves = Split(X1, y1, X2, y2), Split(X2, y2, X1, y1)
+    errors = [_predicted(method, scale, width, half, 0) - half.y_test for half in halves]
+    return float(np.mean(np.concatenate(errors) ** 2))
 
 
 def lengthscale(method: Method | str, width: int, X: Array, y: Array) -> float:
@@ -268,54 +262,42 @@ def lengthscale(method: Method | str, width: int, X: Array, y: Array) -> float:
     return float(2.0**at)
 
 
-# --- ridge regression whose penalty is found by two-fold cross-validation, from moments ----------
+# --- ridge regression whose penalty is chosen by two-fold cross-validation -----------------------
 
 
 def fit_and_predict(phi: bo.FeatureMap, X: Array, y: Array, X_test: Array) -> Array:
     """Return the predictions for the test rows of the fit with the best penalty."""
-    a, b = _halves(phi, X, y)
-    _, alpha = _best(a, b)
-    both = a + b
-    beta = decompose(both).coefficients(alpha)[:, 0]
-    intercept = both.target_mean[0] - both.feature_mean @ beta
-    return np.concatenate([phi(rows) @ beta for rows in _parts(phi, X_test)]) + intercept
+    Z = phi(X)
+    _, alpha = _best(Z, y)
+    beta, intercept = _path(Z, y, np.array([alpha]))
+    return phi(X_test) @ beta[:, 0] + intercept[0]
 
 
 def two_fold_error(phi: bo.FeatureMap, X: Array, y: Array) -> float:
     """Return the mean squared error of the best penalty, each half predicted from the other."""
-    return _best(*_halves(phi, X, y))[0]
+    return _best(phi(X), y)[0]
 
 
-def _parts(phi: bo.FeatureMap, rows: Array) -> list[Array]:
-    step = max(1, (1 << 22) // phi.n_features)
-    return [rows[start : start + step] for start in range(0, len(rows), step)]
-
-
-def _halves(phi: bo.FeatureMap, X: Array, y: Array) -> list[Moments]:
-    found, middle = [], len(X) // 2
-    for half in (slice(None, middle), slice(middle, None)):
-        total = Accumulator("float64")
-        for rows, targets in zip(_parts(phi, X[half]), _parts(phi, y[half]), strict=True):
-            total.add(phi(rows), targets)
-        found.append(total.moments())
-    return found
-
-
-def _best(a: Moments, b: Moments) -> tuple[float, float]:
+def _best(Z: Array, y: Array) -> tuple[float, float]:
     """Return the least error and its penalty."""
-    alphas = PENALTIES * max(float(np.linalg.norm(a.gram, 2)), 1e-200)  # features may all be zero
-    errors = _squares(a, b, alphas) + _squares(b, a, alphas)
-    best = int(np.argmin(errors))
-    return float(errors[best]) / (a.weight + b.weight), float(alphas[best])
+    first, second = np.split(np.arange(len(y)), [len(y) // 2])
+    spread = Z[first] - Z[first].mean(axis=0)
+    alphas = PENALTIES * max(float(np.linalg.norm(spread.T @ spread, 2)), 1e-200)
+    squares = np.zeros(len(alphas))
+    for fit, test in ((first, second), (second, first)):
+        beta, intercept = _path(Z[fit], y[fit], alphas)
+        squares += ((Z[test] @ beta + intercept - y[test, None]) ** 2).sum(axis=0)
+    best = int(np.argmin(squares))
+    return float(squares[best]) / len(y), float(alphas[best])
 
 
-def _squares(train: Moments, test: Moments, alphas: Array) -> Array:
-    """Return the sum of squared errors on held-out rows, for each penalty."""
-    eigen = decompose(train)
-    beta = eigen.vectors @ (eigen.projected / (eigen.values[:, None] + alphas))
-    explained = 2 * (test.cross[:, 0] @ beta) - np.einsum("kp,kp->p", beta, test.gram @ beta)
-    bias = test.target_mean - train.target_mean - (test.feature_mean - train.feature_mean) @ beta
-    return test.power - explained + test.weight * bias**2
+def _path(Z: Array, y: Array, alphas: Array) -> tuple[Array, Array]:
+    """Return coefficients and intercepts for each penalty."""
+    mean, middle = Z.mean(axis=0), float(y.mean())
+    values, vectors = np.linalg.eigh((Z - mean).T @ (Z - mean))
+    projected = vectors.T @ ((Z - mean).T @ (y - middle))
+    beta = vectors @ (projected[:, None] / (np.maximum(values, 0)[:, None] + alphas))
+    return beta, middle - mean @ beta
 
 
 # --- table 3 -------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Fits of many rows or features: memory, seconds, predicted and measured, and killed processes."""
+"""Fits of many rows or features: memory, seconds, plans and killed processes."""
 
 import json
 import os
@@ -8,43 +8,52 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from importlib import import_module
 from importlib.util import find_spec
-from math import comb
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.polynomial.hermite_e import hermegauss
-from scipy.optimize import brentq
 
 import bochner as bo
 from benchmarks.bench import Options, Row, bench, child, each, goal
 from benchmarks.data import SCALED, development, scaled, write_parquet
 from benchmarks.rivals import missing
 from bochner.kernels import Gaussian
-from bochner.sums.moments import Accumulator
 
 Array = np.ndarray
 
 
 # --- memory --------------------------------------------------------------------------------------
 
-_FIT_FILE = """
+_FIT = """
 import json, sys, time
 import numpy as np
 import bochner as bo
-model = bo.KernelRidge(bo.kernels.Gaussian(1.0), method="orthogonal", n_features=1024, alpha=0.1,
-                       random_state=0)
-start = time.perf_counter()
-model.fit_blocks(bo.Blocks.from_files(sys.argv[1], target="y"))
-seconds = time.perf_counter() - start
-test = bo.Blocks.from_files(sys.argv[2], target="y")
-y = np.concatenate([block.y for block in test])
-error = np.sqrt(np.mean((np.concatenate(list(model.predict_blocks(test))) - y) ** 2))
-print(json.dumps({"seconds": seconds, "error": float(error)}))
+kind, rows, table, test = sys.argv[1], int(sys.argv[2]), *sys.argv[3:]
+
+def piece(start, n):
+    X = np.random.default_rng(start).uniform(-2, 2, (n, 8))
+    return X, np.sin(X @ np.arange(1, 9) / 12)
+
+if kind == "memory":
+    blocks, new = (bo.Blocks.from_files(name, target="y") for name in (table, test))
+    given = {"method": "orthogonal", "n_features": 1024, "alpha": 0.1}
+else:
+    pieces = lambda: (piece(i, min(10_000, rows - i)) for i in range(0, rows, 10_000))
+    blocks, new = bo.Blocks.from_iterable(pieces), bo.Blocks.from_arrays(*piece(rows + 1, 5000))
+    given = {"method": "fourier", "n_features": 512}
+kernel = bo.kernels.Gaussian(1.0 if kind == "memory" else 4.0)
+model = bo.KernelRidge(kernel, random_state=0, **given)
+start, before = time.perf_counter(), time.process_time()
+model.fit_blocks(blocks)
+seconds, core = time.perf_counter() - start, time.process_time() - before
+y = np.concatenate([block.y for block in new]).ravel()
+error = np.sqrt(np.mean((np.concatenate(list(model.predict_blocks(new))).ravel() - y) ** 2))
+unit = 1.0 if kind == "memory" else y.std()
+print(json.dumps({"seconds": seconds, "core seconds": core, "error": float(error / unit)}))
 """
 
 
@@ -60,50 +69,26 @@ def memory(options: Options) -> Iterator[Row]:
             yield np.column_stack([X, y])
 
     limit = 600.0
-    with tempfile.TemporaryDirectory(dir=options.scratch) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         table, test = Path(folder) / "rows.parquet", Path(folder) / "test.parquet"
         write_parquet(test, pieces(5000, 1))
         for n in options.pick((10**6, 10**7), (20_000, 100_000)):
             write_parquet(table, pieces(n, 0))
-            done = child(_FIT_FILE, table, test)
+            done = child(_FIT, "memory", n, table, test)
             row = {"case": f"n={n:,}", "peak MB": done.peak_mb, **done.output}
             yield goal(row, "peak MB", most=limit)
             limit = min(limit, 1.1 * done.peak_mb)
-
-
-_FIT_STREAM = """
-import json, sys, time
-import numpy as np
-import bochner as bo
-
-def piece(start, n):
-    X = np.random.default_rng(start).uniform(-2, 2, (n, 8))
-    return X, np.sin(X @ np.arange(1, 9) / 12)
-
-n = int(sys.argv[1])
-pieces = lambda: (piece(i, min(10_000, n - i)) for i in range(0, n, 10_000))
-blocks = bo.Blocks.from_iterable(pieces)
-start, given = time.process_time(), {"n_features": 512, "random_state": 0}
-model = bo.KernelRidge(bo.kernels.Gaussian(4.0), method="fourier", **given).fit_blocks(blocks)
-core = time.process_time() - start
-X, y = piece(n + 1, 5000)
-error = float(np.sqrt(np.mean((model.predict(X) - y) ** 2)) / y.std())
-print(json.dumps({"core seconds": core, "error": error}))
-"""
 
 
 @bench()
 def scale(options: Options) -> Iterator[Row]:
     """Core seconds, peak memory and error of fits in one pass over a stream, by rows."""
     for n in options.pick((10_000, 40_000, 160_000), (2000,)):
-        done = child(_FIT_STREAM, n)
+        done = child(_FIT, "scale", n, "", "")
         yield {"case": f"n={n:,}", "rows": n, "peak MB": done.peak_mb, **done.output}
 
 
 # --- the kernel itself, and very many features ---------------------------------------------------
-
-#: Rows to test on, columns, standard deviation of the noise and penalties of `wide`.
-TESTED, COLUMNS, NOISE, RIDGE_ALPHA, EXACT_NOISE = 5000, 10, 0.2, 1.0, 0.1
 
 _HEAD = """
 import json, os, sys, time
@@ -224,7 +209,7 @@ def _in_process(
     """Fit in a process of its own; rivals have ten minutes. Return seconds and predictions."""
     code = _DATA[kind] + _LEARNERS[kind, who] + _TAIL
     try:
-        limit = 0.0 if who == "ours" else 600.0
+        limit = None if who == "ours" else 600.0
         done = child(code, rows, width, out, alpha, tol, limit=limit)
     except RuntimeError as error:
         return {"failed": str(error)}, None
@@ -242,7 +227,7 @@ def exact(options: Options) -> Iterator[Row]:
     def rows_of(name: str) -> Iterator[Row]:
         n, width = options.pick((20_000, 2048), (2000, 256))
         data, found = scaled(name, options, width), {}
-        with tempfile.TemporaryDirectory(dir=options.scratch) as folder:
+        with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "predicted.npy"
             X, y = np.vstack([data.X[:n], data.X_test]), np.r_[data.y[:n], data.y_test]
             np.savez(f"{out}.npz", X=X.astype(np.float64), y=y.astype(np.float64))
@@ -265,24 +250,22 @@ def exact(options: Options) -> Iterator[Row]:
 def wide(options: Options) -> Iterator[Row]:
     """Fits without a matrix: ridge regression of very many features, and the kernel itself.
 
-    "ridge": the same penalty for all; "theory" is the expected error of random features. "exact":
-    targets drawn from the process; each learner has the loosest tolerance whose predictions differ
-    from those of tol=1e-4 by less than 0.001 deviations. Rivals have ten minutes; all takes hours,
-    ``--cases "ridge, 500,000 rows*"`` a part.
+    "ridge": penalty 1 for all. "exact": targets drawn from the process; each learner has the
+    loosest tolerance whose predictions differ from those of tol=1e-4 by less than 0.001 deviations.
+    Rivals have ten minutes; all takes hours, ``--cases "ridge, 500,000 rows*"`` a part.
     """
     ridges = options.pick(
         ((500_000, (8192, 32_768)), (50_000, (8192, 32_768)), (100_000, (10_240,))),
         ((9000, (512, 10_240)),),
     )
-    with tempfile.TemporaryDirectory(dir=options.scratch) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "predicted.npy"
         for rows, widths in ridges:
             for width in widths:
                 if options.selects(case := f"ridge, {rows:,} rows, D={width}"):
-                    theory = expected_error(rows, width, RIDGE_ALPHA, NOISE)
                     for who in ("ours", *(["xGPR"] if find_spec("xGPR") else [])):
-                        row, _ = _in_process("ridge", who, rows, width, RIDGE_ALPHA, 1e-4, out)
-                        row = {"case": case, "who": who} | row | {"theory": theory}
+                        row, _ = _in_process("ridge", who, rows, width, 1.0, 1e-4, out)
+                        row = {"case": case, "who": who} | row
                         judged = rows == 500_000 and who == "ours" and "peak MB" in row
                         yield goal(row, "peak MB", most=2000) if judged else row
         rows, width = options.pick((100_000, 2048), (9000, 256))
@@ -292,7 +275,7 @@ def wide(options: Options) -> Iterator[Row]:
 
 
 def _exact(case: str, rows: int, width: int, out: Path) -> Iterator[Row]:
-    given = rows, width, EXACT_NOISE**2
+    given = rows, width, 0.01  # the variance of the noise
     row, reference = _in_process("exact", "ours", *given, 1e-4, out)
     yield {"case": case, "who": "ours, tol=1e-4"} | row
     tolerances = {"ours": (1.0, 0.2, 0.04), "GPyTorch, KeOps": (1.0, 0.1, 0.01, 0.001)}
@@ -310,99 +293,6 @@ def _exact(case: str, rows: int, width: int, out: Path) -> Iterator[Row]:
             if row["met"] == "yes":
                 break
         yield row
-
-
-# --- theory of `wide` ----------------------------------------------------------------------------
-
-LENGTHSCALE, LEVELS, FUNCTIONS, NODES = 3.0, 60, 60, 180
-
-#: Terms of the target: functions of two columns each.
-TERMS = (
-    lambda a, b: np.sin(2 * a) * b,
-    lambda a, b: np.cos(a + b),
-    lambda a, b: np.exp(-((a - b) ** 2)),
-    lambda a, b: np.tanh(2 * a * b),
-)
-
-
-def expected_error(n: int, k: int, penalty: float, noise: float) -> float:
-    """Return the expected root mean squared error of ridge regression on random features.
-
-    For n rows, k features and penalty δ, with eigenvalues λ_i of the kernel and coefficients v_i of
-    the target, κ and γ solve (Simon, Karkada, Ghosh and Belkin 2024, section 3)
-
-        n = Σ λ_i/(λ_i + γ) + δ/κ,    k = Σ λ_i/(λ_i + γ) + k κ/γ,
-
-    and with z = Σ λ_i/(λ_i + γ), q = Σ (λ_i/(λ_i + γ))² the expected squared error of a new y is
-
-        [Σ (γ/(λ_i + γ) − κ λ_i/(λ_i + γ)² k/(k − q)) v_i² + σ²]
-            / [1 − (q (k − 2z) + z²)/(n (k − q))].
-    """
-    eigenvalues, copies, power, rest = _levels()
-    freedom = lambda gamma: float((copies * eigenvalues / (eigenvalues + gamma)).sum())
-    kappa = lambda gamma: gamma * (k - freedom(gamma)) / k
-    remaining = lambda g: n - freedom(np.exp(g)) - penalty / max(kappa(np.exp(g)), 1e-300)
-    least = np.log(1e-16)
-    if freedom(1e-16) > k:
-        least = brentq(lambda g: freedom(np.exp(g)) - k, least, 0.0) + 1e-9
-    gamma = float(np.exp(brentq(remaining, least, 10.0)))
-    share = eigenvalues / (eigenvalues + gamma)
-    z, q = freedom(gamma), float((copies * share**2).sum())
-    kept = 1 - share - kappa(gamma) * share**2 / eigenvalues * k / (k - q)
-    total = float(kept @ power) + rest + noise**2
-    return (total / (1 - (q * (k - 2 * z) + z**2) / (n * (k - q))) - noise**2) ** 0.5
-
-
-def _levels() -> tuple[Array, Array, Array, float]:
-    """Return eigenvalues by level, functions of each, power of the target there, and the rest.
-
-    Normal rows and a Gaussian kernel (Rasmussen and Williams 2006, section 4.3.1): the eigenvalue
-    is λ_0 Bᵐ at the level m of products of Hermite functions.
-    """
-    a, b = 0.25, 0.5 / LENGTHSCALE**2
-    c = (a * a + 2 * a * b) ** 0.5
-    A, x, w = a + b + c, *hermegauss(NODES)
-    w, phi, t = w / w.sum(), np.zeros((FUNCTIONS, NODES)), (2 * c) ** 0.5 * x
-    phi[0] = (c / a) ** 0.25 * np.exp(-(c - a) * x * x)
-    phi[1] = phi[0] * t * 2**0.5
-    for k in range(1, FUNCTIONS - 1):
-        phi[k + 1] = t * (2 / (k + 1)) ** 0.5 * phi[k] - (k / (k + 1)) ** 0.5 * phi[k - 1]
-    grids, weights = np.meshgrid(x, x, indexing="ij"), np.outer(w, w)
-    values = [term(*grids) for term in TERMS]
-    values = [value - (weights * value).sum() for value in values]
-    found = [phi @ (weights * value) @ phi.T for value in values]
-    ones, pairs = (phi @ w) ** 2, np.outer(phi @ w, phi @ w)
-    crossed = [_by_level(G * pairs) for G in found]
-    power = sum(_convolved(_by_level(G**2), *[ones] * (COLUMNS - 2)) for G in found)
-    for p, one in enumerate(crossed):
-        others = sum(other for q, other in enumerate(crossed) if q != p)
-        power = power + _convolved(one, others, *[ones] * (COLUMNS - 4))
-    variance = float(sum((weights * value**2).sum() for value in values))
-    copies = np.array([float(comb(m + COLUMNS - 1, COLUMNS - 1)) for m in range(LEVELS)])
-    eigenvalues = (2 * a / A) ** (COLUMNS / 2) * (b / A) ** np.arange(LEVELS)
-    return eigenvalues, copies, power, max(variance - float(power.sum()), 0.0)
-
-
-def _by_level(G: Array) -> Array:
-    """Return the sums of a matrix along its anti-diagonals."""
-    level = np.add.outer(np.arange(len(G)), np.arange(len(G)))
-    return np.bincount(level.ravel(), weights=G.ravel(), minlength=LEVELS)[:LEVELS]
-
-
-def _convolved(*sequences: Array) -> Array:
-    total = np.ones(1)
-    for sequence in sequences:
-        total = np.convolve(total, sequence)[:LEVELS]
-    return total
-
-
-@bench()
-def expected(options: Options) -> Iterator[Row]:
-    """Compute the error that theory expects of `wide`, by rows and features."""
-    for rows in options.pick((50_000, 500_000), (50_000,)):
-        for width in (8192, 32_768):
-            error = expected_error(rows, width, RIDGE_ALPHA, NOISE)
-            yield {"case": f"{rows:,} rows, D={width}", "error": error}
 
 
 # --- plans ---------------------------------------------------------------------------------------
@@ -459,7 +349,7 @@ def plan(options: Options) -> Iterator[Row]:
 
 def _planned(name: str, options: Options) -> Iterator[Row]:
     data = development(name, options, options.pick(None, 1500))
-    with tempfile.TemporaryDirectory(dir=options.scratch) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         table, most = Path(folder) / "rows.npz", options.pick(60.0, 5.0)
         np.savez(table, X=data.X, y=data.y)
         found = child(_PLAN, table).output
@@ -507,17 +397,17 @@ def _seconds(blocks: bo.Blocks, where: Any, width: int = 16) -> float:
 def kills(options: Options) -> Iterator[Row]:
     """Fits whose processes are killed at random moments, against the bits of undisturbed fits.
 
-    "checkpoint": the process that records; "dask", "ray", "spark": a worker. ``--splits`` is the
-    number of kills. "overhead": least seconds of plain and recorded fits and of two Dask workers.
+    "checkpoint": the process that writes checkpoints; "dask": a worker. ``--splits`` is the number
+    of kills. "overhead": least seconds of fits without and with checkpoints, and of two workers.
     """
-    cases = {"checkpoint": _killed_processes, "dask": _dask, "ray": _ray, "spark": _spark}
-    packages = {"dask": "distributed", "ray": "ray", "spark": "pyspark", "checkpoint": "numpy"}
+    cases = {"checkpoint": _killed_processes}
+    cases |= {"dask": _killed_workers} if find_spec("distributed") else {}
     for case, run in cases.items():
-        tried = not options.quick or case in {"checkpoint", *options.cases}
-        if options.selects(case) and tried and find_spec(packages[case]):
+        if options.selects(case):
             yield {"case": case} | run(options, len(options.seeds(100, 2)))
     if options.selects("overhead") and find_spec("distributed"):
         yield from _overhead(options)
+    yield from missing("distributed")
 
 
 def _killed_processes(options: Options, times: int) -> Row:
@@ -552,26 +442,12 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def _killed_workers(times: int, where: Any, pids: Callable[[], Any]) -> Row:
-    """Kill one of the processes of an engine at a moment uniform over the time of a fit."""
+def _killed_workers(_: Options, times: int) -> Row:
+    """Kill workers of Dask, which no nanny restarts, at moments uniform over the time of a fit."""
+    distributed = import_module("distributed")
     blocks, moments = _waves(140_000), np.random.default_rng(1)
     expected = _model().fit_blocks(blocks).coef_
-    seconds = min(_seconds(blocks, where) for _ in range(3))
     counts = {"killed during the fit": 0, "fits": times, "same bits": 0}
-    for _ in range(times):
-        pid = int(moments.choice(list(pids())))
-        timer = threading.Timer(moments.uniform(0, seconds), _kill, (pid,))
-        timer.start()
-        found = _model().fit_blocks(blocks, where=where).coef_
-        counts["same bits"] += int(np.array_equal(found, expected))
-        counts["killed during the fit"] += not timer.is_alive()
-        timer.join()
-    return counts | {"seconds": seconds}
-
-
-def _dask(_: Options, times: int) -> Row:
-    """Kill workers of Dask without a nanny, which does not restart a worker that dies early."""
-    distributed = import_module("distributed")
     with (
         distributed.LocalCluster(n_workers=0, dashboard_address=None) as cluster,
         distributed.Client(cluster) as client,
@@ -582,7 +458,8 @@ def _dask(_: Options, times: int) -> Row:
         workers: dict[int, subprocess.Popen[bytes]] = {}
         stack.callback(lambda: [worker.kill() for worker in workers.values()])
 
-        def pids() -> Any:
+        def two_workers() -> list[int]:
+            """Start workers until the scheduler knows two."""
             while True:
                 for pid in [pid for pid, worker in workers.items() if worker.poll() is not None]:
                     del workers[pid]
@@ -590,60 +467,33 @@ def _dask(_: Options, times: int) -> Row:
                     worker = subprocess.Popen(command, stderr=subprocess.DEVNULL)
                     workers[worker.pid] = worker
                 if {*client.run(os.getpid, on_error="ignore").values()} == {*workers}:
-                    return workers
+                    return list(workers)
                 time.sleep(0.5)
 
-        pids()
-        return _killed_workers(times, bo.engines.Dask(client, timeout=120), pids)
-
-
-def _ray(_: Options, times: int) -> Row:
-    """Kill workers of Ray; a busy machine answers late, and is not dead."""
-    patient = {"health_check_timeout_ms": 120_000, "health_check_failure_threshold": 20}
-    os.environ.setdefault("RAY_raylet_start_wait_time_s", "300")
-    quiet = {"log_to_driver": False, "include_dashboard": False}
-    import_module("ray").init(num_cpus=2, _system_config=patient, **quiet)
-    return _killed_workers(times, bo.engines.Ray(), lambda: _children("ray::"))
-
-
-def _spark(_: Options, times: int) -> Row:
-    """Kill Python workers of Spark."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    build = import_module("pyspark.sql").SparkSession.builder.master("local[2]")
-    build = build.config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1")
-    session = build.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    engine = bo.engines.Spark(session)
-    return _killed_workers(times, engine, lambda: _children("pyspark.daemon"))
-
-
-def _children(word: str) -> list[int]:
-    """Return the last processes below this one with a word in their command; no agents of Ray."""
-    psutil, found = import_module("psutil"), []
-    for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):
-            command = " ".join(process.cmdline())
-            if word in command and "Agent" not in command and not process.children():
-                found.append(process.pid)
-    return found
-
-
-@contextmanager
-def _workers(number: int) -> Iterator[Any]:
-    """Start workers of Dask on this machine and yield their client."""
-    distributed = import_module("distributed")
-    given = {"threads_per_worker": 1, "dashboard_address": None}
-    with (
-        distributed.LocalCluster(n_workers=number, **given) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client
+        two_workers()
+        where = bo.engines.Dask(client, timeout=120)
+        seconds = min(_seconds(blocks, where) for _ in range(3))
+        for _ in range(times):
+            pid = int(moments.choice(two_workers()))
+            timer = threading.Timer(moments.uniform(0, seconds), _kill, (pid,))
+            timer.start()
+            found = _model().fit_blocks(blocks, where=where).coef_
+            counts["same bits"] += int(np.array_equal(found, expected))
+            counts["killed during the fit"] += not timer.is_alive()
+            timer.join()
+    return counts | {"seconds": seconds}
 
 
 def _overhead(options: Options) -> Iterator[Row]:
     width, n = options.pick((1024, 400_000), (64, 20_000))
     blocks, found = _waves(n), {}
-    with tempfile.TemporaryDirectory() as folder, _workers(2) as client:
+    distributed = import_module("distributed")
+    given = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        distributed.LocalCluster(**given) as cluster,
+        distributed.Client(cluster) as client,
+    ):
         core = lambda: time.process_time() + sum(client.run(time.process_time).values())
         places = {
             "plain": bo.engines.Local(memory=0),
@@ -658,108 +508,3 @@ def _overhead(options: Options) -> Iterator[Row]:
         seconds, processors = map(min, zip(*times, strict=True))
         row = {"case": f"overhead, n={n:,}, D={width}", "who": who, "seconds": seconds}
         yield row | {"core seconds": processors}
-
-
-# --- many workers predicted from one -------------------------------------------------------------
-
-#: Rows of a part, sums that a node merges, and parts of a worker before parts become larger.
-PART, BRANCHES, PARTS, WIDTH, COLUMNS_READ = 1 << 16, 16, 64, 256, 8
-
-
-class Rates(NamedTuple):
-    """Seconds of a worker per row, per part, per merge of two sums and per byte sent."""
-
-    row: float
-    part: float
-    merge: float
-    byte: float
-
-
-def predicted(rates: Rates, rows: float, workers: int) -> tuple[float, float]:
-    """Return seconds of a pass, and bytes to and from the busiest worker."""
-    size = PART
-    while rows > PARTS * workers * size:
-        size *= BRANCHES
-    parts = int(-(-rows // size))
-    rounds = -(-parts // workers)
-    summing = rounds * (rates.part + min(size, rows) * rates.row)
-    share = 1 - 1 / workers  # of sums that are merged by another worker
-    one = rates.merge + share * 8 * WIDTH**2 * rates.byte
-    levels, left = 0, parts
-    while left > 1:
-        levels, left = levels + 1, -(-left // BRANCHES)
-    last = min(parts - 1, BRANCHES - 1) * levels  # merges beside which nothing else is done
-    merging = last * one + max(0, (parts - 1 - last) / workers) * one
-    return summing + merging, 8 * WIDTH * COLUMNS_READ + rounds * share * 8 * WIDTH**2
-
-
-@bench()
-def scaling(options: Options) -> Iterator[Row]:
-    """Seconds and bytes of ridge regressions on 10⁹ to 10¹² rows, from the rates of one worker.
-
-    The prediction is compared with fits by one and by two workers of Dask on this machine.
-    """
-    if not find_spec("distributed"):
-        yield from missing("distributed")
-        return
-    rows = options.pick(1_000_000, 400_000)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for workers in (1, 2):
-            with _workers(workers) as client:
-                where = bo.engines.Dask(client)
-                if workers == 1:
-                    short, long = (_pass(n, where, folder) for n in (PART, 3 * PART))
-                    row = client.submit(_seconds_per_row, folder).result()
-                    part = max(0.0, (long - short) / 2 - PART * row)
-                    rates = Rates(row, part, _merging(), _sending(client))
-                    fixed = short - predicted(rates, PART, 1)[0]  # one decomposition, the map sent
-                    named = {f"seconds per {key}": v for key, v in rates._asdict().items()}
-                    yield {"case": "rates"} | named
-                seconds, guess = _pass(rows, where, folder), predicted(rates, rows, workers)[0]
-            row = {"case": f"{rows:,} rows", "who": f"{workers} workers", "seconds": seconds}
-            yield row | {"predicted seconds": fixed + guess}
-    for rows in (1e9, 1e10, 1e11, 1e12):
-        for workers in (10, 100, 1000):
-            seconds, sent = predicted(rates, rows, workers)
-            row = {"case": f"{rows:.0e} rows", "who": f"{workers} workers"}
-            yield row | {"predicted seconds": seconds, "bytes of a worker": sent}
-
-
-def _pass(rows: int, where: Any, folder: Path) -> float:
-    """Return the least of three seconds of a fit to a file."""
-    path = folder / f"{rows}.parquet"
-    if not path.exists():
-        X = np.random.default_rng(0).standard_normal((rows, COLUMNS_READ))
-        write_parquet(path, iter([np.column_stack([X, np.sin(X[:, 0])])]))
-    model = _model(WIDTH).set_params(alpha=1.0)
-    found, blocks = [], bo.Blocks.from_files(path, target="y")
-    for _ in range(3):
-        start = time.perf_counter()
-        model.fit_blocks(blocks, where=where)
-        found.append(time.perf_counter() - start)
-    return min(found)
-
-
-def _seconds_per_row(folder: Path) -> float:
-    """Return the seconds of a row in this process, from fits of two lengths."""
-    short, long = (_pass(rows, bo.engines.Local(memory=0), folder) for rows in (PART, 3 * PART))
-    return (long - short) / (2 * PART)
-
-
-def _merging() -> float:
-    Z = np.random.default_rng(0).standard_normal((WIDTH, WIDTH))
-    one, other = Accumulator("float64"), Accumulator("float64")
-    for sums in (one, other):
-        sums.add(Z, Z[:, 0])
-    start = time.perf_counter()
-    one.merge(other)
-    return time.perf_counter() - start
-
-
-def _sending(client: Any) -> float:
-    """Return the seconds of a byte from here to a worker."""
-    parcel = np.zeros(64 << 17)
-    start = time.perf_counter()
-    client.scatter(parcel, direct=True, hash=False)
-    return (time.perf_counter() - start) / parcel.nbytes
