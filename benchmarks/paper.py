@@ -151,8 +151,6 @@ def figure_1(options: Options) -> Iterator[Row]:
 #: Penalties as shares of the largest eigenvalue of a half.
 PENALTIES = 10.0 ** np.arange(-13, 0.1, 0.25)
 
-AUTO_LEAVES = bo.Auto(leaves=True)
-
 
 def _methods(width: int) -> dict[str, dict[str, Method | str]]:
     """Return the methods of each protocol, by name.
@@ -167,7 +165,7 @@ def _methods(width: int) -> dict[str, dict[str, Method | str]]:
         "published": optimal,
         "own": optimal,
         "ours": {"auto": "auto", "Nystrom('kmeans')": bo.Nystrom("kmeans")},
-        "leaves": {"LocalKernel": local, "Auto(leaves=True)": AUTO_LEAVES},
+        "leaves": {"LocalKernel": local},
         "learner": {"KernelRidge()": ""},
     }
 
@@ -217,7 +215,7 @@ def _predicted(method: Method | str, scale: float, width: int, data: Split, seed
 
 
 def _has_no_map(method: Method | str) -> bool:
-    return isinstance(method, bo.LocalKernel) or method == AUTO_LEAVES
+    return isinstance(method, bo.LocalKernel)
 
 
 def draw(

@@ -74,12 +74,12 @@ if TYPE_CHECKING:
         ResidualDisplay,
         WidthDisplay,
     )
-    from bochner.models.ridge.double_descent import DoubleDescent, double_descent
-    from bochner.models.ridge.estimators import KernelRidge, KernelRidgeClassifier
-    from bochner.models.ridge.methods import (
+    from bochner.models.representations.methods import (
         ExactKernel,
         LocalKernel,
     )
+    from bochner.models.ridge.double_descent import DoubleDescent, double_descent
+    from bochner.models.ridge.estimators import KernelRidge, KernelRidgeClassifier
     from bochner.models.scores import NormalScores, normal_scores, predictive_scorer
     from bochner.models.sgd.estimators import KernelSGDClassifier, KernelSGDRegressor
     from bochner.models.trends import TrendedProcess, universal_kriging

@@ -293,7 +293,7 @@ def test_deviations_of_very_many_places_are_of_draws(monkeypatch):
     model, _ = both(X, y, noise=0.25, amplitude=0.5)
     new, _ = some(200, seed=2)
     by_rows = model.predict(new, return_std=True)[1]
-    monkeypatch.setattr("bochner.models.grid_rows.MOST_PRODUCTS", 1.0)
+    monkeypatch.setattr("bochner.models.representations.wave_rows.MOST_PRODUCTS", 1.0)
     by_draws = model.predict(new, return_std=True)[1]
     ratio = by_draws / by_rows
     assert 0 < np.abs(ratio - 1).max() < 6 / np.sqrt(2 * 128)
@@ -306,7 +306,7 @@ def test_files_and_copies_hold_the_rows_and_no_factor(tmp_path):
     expected = model.predict(new, return_std=True)
     bo.save(model, tmp_path / "m.bochner")
     for again in (bo.load(tmp_path / "m.bochner"), pickle.loads(pickle.dumps(model))):
-        assert "few" not in vars(again.fit_.summed)
+        assert "few" not in vars(again.fit_.law.representation)
         np.testing.assert_allclose(again.predict(new, return_std=True), expected, rtol=1e-6)
 
 

@@ -199,41 +199,6 @@ def test_deviations_are_true_of_a_drawn_process():
     assert inside == pytest.approx(0.9, abs=0.07)  # of 1,000 scores and 500 rows: 4 deviations
 
 
-# --- After another method ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("after", [bo.FourierGrid(1e-2), "nystrom"], ids=["grid", "nystrom"])
-def test_after_a_method_its_residuals_are_kriged(after):
-    X, y = some(60)
-    options = {"n_features": 20}
-    found = process(bo.NearestNeighbours(60, after), **options).fit(X, y)
-    first = process(after, **options).fit(X, y)
-    held = {"noise": found.noise_variance_, "amplitude": found.amplitude_}
-    rest = exact(X, found.kernel_, fit_intercept=False, **held).fit(X, y - first.predict(X))
-    rows = some(30, seed=7)[0]
-    mean, std = rest.predict(rows, return_std=True)
-    a, b = found.predict(rows, return_std=True)
-    before, spread = first.predict(rows, return_std=True)
-    np.testing.assert_allclose(a, before + mean, atol=1e-5)
-    if isinstance(after, bo.FourierGrid):  # what waves leave out of f, neighbours krige
-        share = 1 - first.map_.variances.sum()
-        left_out = min(first.amplitude_ * share, first.evidence_.noise[0])
-        spread = np.sqrt(spread**2 - left_out)
-    np.testing.assert_allclose(b, np.hypot(spread, std), atol=1e-5)
-
-
-def test_neighbours_draw_what_few_features_cannot():
-    rng = np.random.default_rng(8)
-    X = rng.uniform(0, 1, (1500, 2))
-    y = np.sin(20 * X[:, 0]) * np.cos(17 * X[:, 1]) + 3 * X[:, 0]
-    train, test = slice(0, 1200), slice(1200, None)
-    errors = [
-        np.std(process(method, n_features=64).fit(X[train], y[train]).predict(X[test]) - y[test])
-        for method in ("nystrom", bo.NearestNeighbours(20, "nystrom"))
-    ]
-    assert errors[1] < 0.1 * errors[0]
-
-
 # --- Rows that come later, files, several targets ------------------------------------------------
 
 
@@ -258,11 +223,10 @@ def test_rows_that_come_later_are_those_of_one_fit(tmp_path):
     np.testing.assert_array_equal(whole.solve_again().predict(rows), by_blocks.predict(rows))
 
 
-@pytest.mark.parametrize("after", [None, bo.FourierGrid(1e-2), "nystrom"])
-def test_a_file_holds_all(after, tmp_path):
+def test_a_file_holds_all(tmp_path):
     X, y = some(120)
     rows = some(20, seed=10)[0]
-    found = process(bo.NearestNeighbours(15, after), n_features=16).fit(X, y)
+    found = process(bo.NearestNeighbours(15), n_features=16).fit(X, y)
     bo.save(found, tmp_path / "model")
     again = bo.load(tmp_path / "model")
     assert again.method == found.method

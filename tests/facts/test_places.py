@@ -345,21 +345,6 @@ def test_with_all_rows_as_neighbours_it_is_the_exact_process():
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_neighbours_after_harmonics():
-    """Neighbours across the seam of longitude are found, and lengthscales of the rest chosen."""
-    X, y = some(1500)
-    rough = OnSphere("matern12", 2.0)
-    y = y + np.linalg.cholesky(rough(X)) @ np.random.default_rng(1).standard_normal(1500)
-    first, after = bo.SphericalHarmonics(10), OnSphere("matern32", 30.0)
-    make = lambda method: bo.GaussianProcessRegressor(after, method=method, random_state=0)
-    alone = make(first).fit(X[300:], y[300:])
-    both = make(bo.NearestNeighbours(20, after=first)).fit(X[300:], y[300:])
-    errors = [np.mean((m.predict(X[:300]) - y[:300]) ** 2) for m in (alone, both)]
-    assert errors[1] < 0.98 * errors[0]
-    turned = X[:300] + np.array([0.0, 360.0])
-    np.testing.assert_allclose(both.predict(turned), both.predict(X[:300]), atol=1e-6)
-
-
 # ---- places on the globe, or of a plane, beside time: nearest neighbours of products of kernels
 
 

@@ -10,7 +10,7 @@ from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
 from bochner.features.nystrom.nystrom import Rounded
 from bochner.kernels import Gaussian
-from bochner.models.ridge.wide import features_of_passes
+from bochner.models.representations.wide import features_of_passes
 from bochner.solvers.ridge.iterative import (
     JudgingRows,
     RowFactor,
@@ -427,12 +427,14 @@ def test_rows_are_predicted_without_each(alpha, monkeypatch):
     y = y[:, 0]
     options = {"n_features": 128, "alpha": alpha}
     moments = learner(**options).fit(X, y)
-    monkeypatch.setattr("bochner.models.ridge.wide.WIDE", 8)
-    monkeypatch.setattr("bochner.models.ridge.wide.kept_rows", lambda _: 100)
+    monkeypatch.setattr("bochner.models.representations.wide.WIDE", 8)
+    monkeypatch.setattr("bochner.models.representations.wide.kept_rows", lambda _: 100)
     model = learner(**options).fit(X, y)
     found = model.fit_.left_out()
-    sample = model.fit_.summed.sample.lowest(len(found.w))
-    right = moments.fit_.left_out_of(sample).errors
+    sample = model.fit_.representation.sample.lowest(len(found.w))
+    right = (
+        replace(moments.fit_.representation, sample=sample).left_out(moments.fit_.solution).errors
+    )
     assert (found.errors - right).std() < 0.25 * right.std()  # leverages are of a few hundred rows
     new, target, _ = table(1000, seed=1)
     _, low, high = model.predict_interval(new, 0.9)

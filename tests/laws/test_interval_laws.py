@@ -68,7 +68,7 @@ def test_some_rows_are_left_out_of_a_fit_as_all_are(monkeypatch):
     X, y = table(60, t=2)
     model = exact().fit(X, y, sample_weight=np.random.default_rng(1).uniform(0.2, 1.0, 60))
     whole = model.fit_.left_out()
-    monkeypatch.setattr("bochner.models.ridge.exact.LEFT_OUT_ROWS", 20)
+    monkeypatch.setattr("bochner.models.representations.matrix.LEFT_OUT_ROWS", 20)
     some = model.fit_.left_out()
     assert len(some.w) == 20
     here = np.array([np.flatnonzero((X == x).all(axis=1))[0] for x in some.X])

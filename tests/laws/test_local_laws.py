@@ -1,12 +1,9 @@
 """Local fits: the kernel within leaves and landmarks across them; leaves against features; places; near rows."""
 
-import re
-
 import numpy as np
 import pytest
 from gallery import table
 from scipy.spatial.distance import cdist
-from sklearn.linear_model import Ridge
 from tolerance import assert_close
 
 import bochner as bo
@@ -46,7 +43,7 @@ def model(kernel=KERNEL, **changes):
 
 def own_kernel(fitted, A, B):
     """The kernel of the fit, by its definition."""
-    fit = fitted.fit_
+    fit = fitted.fit_.representation
     seen = lambda X: fit.chosen.kernel.inputs(X) if fit.chosen.kernel == BENT else X
     inner = KERNEL if fit.chosen.kernel == BENT else fit.chosen.kernel
     a, b = (fit.tree.leaves(inner, np.ascontiguousarray(seen(X))) for X in (A, B))
@@ -72,15 +69,15 @@ def test_the_fit_is_that_of_its_own_kernel_by_one_dense_system(kernel, centred, 
     X, y = table(200, t=2)
     w = np.random.default_rng(1).uniform(0.2, 3, len(X))
     found = model(kernel, alpha=alpha, fit_intercept=centred).fit(X, y, w)
-    assert found.fit_.tree.n_leaves == 5
-    assert np.bincount(found.fit_.leaf).tolist() == [40] * 5
+    assert found.fit_.representation.tree.n_leaves == 5
+    assert np.bincount(found.fit_.representation.leaf).tolist() == [40] * 5
     K = own_kernel(found, X, X)
     assert np.linalg.eigvalsh(K)[0] > -1e-9
     coef, intercept = dual(K, y, alpha, w, centred)
     there = X[::7] + 0.01
     precise = 1e11 if alpha < 0.1 else 1e10  # factors are of float32 where the penalty hides it
     assert_close(found.predict(X), K @ coef + intercept, factor=precise)
-    there = there[found.fit_.tree.leaves(*_seen(found, there)) >= 0]
+    there = there[found.fit_.representation.tree.leaves(*_seen(found, there)) >= 0]
     expected = own_kernel(found, there, X) @ coef + intercept
     assert_close(found.predict(there), expected, factor=precise)
     residuals = w @ (y - found.predict(X)) ** 2 / w.sum()
@@ -95,7 +92,7 @@ def _seen(fitted, X):
 @pytest.mark.parametrize("centred", [True, False])
 def test_errors_without_a_row_are_those_of_fits_without_it(centred, monkeypatch):
     """Each row's by a dense system of all other rows, with the leaves and landmarks of all."""
-    monkeypatch.setattr("bochner.models.ridge.local.LEFT_OUT_ROWS", 60)
+    monkeypatch.setattr("bochner.models.representations.leaves.LEFT_OUT_ROWS", 60)
     X, y = table(200, t=2)
     w = np.random.default_rng(1).uniform(0.2, 3, len(X))
     found = model(TURNED, alpha=[0.3, 2.0], fit_intercept=centred).fit(X, y, w)
@@ -161,7 +158,7 @@ def test_classes_are_targets():
 @pytest.fixture
 def few(monkeypatch):
     """More than 250 rows are many."""
-    monkeypatch.setattr("bochner.models.ridge.routes.DIRECT_ROWS", 250)
+    monkeypatch.setattr("bochner.models.ridge.fit.DIRECT_ROWS", 250)
 
 
 def test_many_rows_are_split_into_leaves_by_default(few):
@@ -433,100 +430,3 @@ def test_predictions_keep_where_landmarks_make_up_the_intercept_too():
         found = model(Gaussian(6.0), alpha=alpha).fit(X, y)
         assert abs(found.intercept_) < 1e6
         assert np.abs(found.predict(X) - y).max() < 0.05
-
-
-# ---- leaves: Auto(leaves=True): features, or leaves with as many kernel values, by errors of rows left out
-
-
-WIDTH = 48
-WAVES = {"short": 0.25, "long": 3.0}  # lengthscales: leaves win, and features
-
-
-def problem(scale, n=260, t=1):
-    """Rows of a square, and draws of the process of the kernel, with noise."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-2, 2, (n, 2))
-    W, phase = rng.standard_normal((2, 300)) / scale, rng.uniform(0, 2 * np.pi, 300)
-    f = np.cos(X @ W + phase) @ rng.standard_normal((300, t)) * np.sqrt(2 / 300)
-    y = f * np.arange(1, t + 1) + 0.1 * rng.standard_normal((n, t))
-    return X, (y[:, 0] if t == 1 else y)
-
-
-def leaf_fit(scale, X, y, w=None, learner=bo.KernelRidge, **changes):
-    options = dict(method=bo.Auto(leaves=True), n_features=WIDTH, random_state=0) | changes
-    return learner(Gaussian(scale), **options).fit(X, y, w)
-
-
-def said(model):
-    """The ratio of errors that the reason tells."""
-    found = re.search(r"is (\S+) of that of|has (\S+) of its mean squared", model.choice_.reason)
-    return float(found[1] or found[2])
-
-
-def slow_errors(model, X, y):
-    """Errors of all rows that are no landmarks, each predicted by a fit without it: and which."""
-    Z, alpha = model.map_(X), model.alpha_
-    marks = getattr(model.map_, "landmarks", np.empty((0, 2)))
-    kept = [i for i in range(len(X)) if not (marks == X[i]).all(axis=1).any()]
-    errors = []
-    for i in kept:
-        rest = np.delete(np.arange(len(X)), i)
-        ridge = Ridge(alpha, solver="svd").fit(Z[rest], y[rest])
-        errors.append(y[i] - ridge.predict(Z[[i]])[0])
-    return np.array(errors), np.array(kept)
-
-
-@pytest.mark.main_cases(1)
-@pytest.mark.parametrize("waves", WAVES)
-@pytest.mark.parametrize("t", [1, 2])
-def test_what_errs_less_without_each_row_is_taken(waves, t):
-    """Those of features by a fit without each row; several targets in units of their variance."""
-    scale = WAVES[waves]
-    X, y = problem(scale, t=t)
-    features = leaf_fit(scale, X, y, method="auto")
-    leaves = leaf_fit(scale, X, y, method=bo.LocalKernel(WIDTH // 2, WIDTH // 2))
-    either = leaf_fit(scale, X, y)
-    by_features, kept = slow_errors(features, X, y)
-    by_leaves = leaves.fit_.left_out().errors[kept].reshape(by_features.shape)
-    variance = y.var(axis=0)
-    ratio = (by_leaves**2 / variance).mean() / (by_features**2 / variance).mean()
-    assert said(either) == pytest.approx(ratio, rel=6e-3)  # three digits are told
-    taken, other = (leaves, features) if waves == "short" else (features, leaves)
-    assert (ratio < 1 / 1.02) == (waves == "short")
-    assert (either.predict(X) == taken.predict(X)).all()
-    assert (either.predict(X) != other.predict(X)).any()
-    assert either.choice_.method == taken.choice_.method
-
-
-def test_rows_count_by_their_weights_in_the_choice():
-    """Both errors by the weights of rows, from what each fit tells by itself."""
-    X, y = problem(0.25)
-    w = np.random.default_rng(1).integers(1, 4, len(X)).astype(float)
-    features = leaf_fit(0.25, X, y, w, method="auto").fit_.left_out()
-    leaves = leaf_fit(0.25, X, y, w, method=bo.LocalKernel(WIDTH // 2, WIDTH // 2)).fit_.left_out()
-    place = {tuple(x): i for i, x in enumerate(leaves.X)}
-    same = leaves.take(np.array([place[tuple(x)] for x in features.X]))
-    assert (same.w == features.w).all()
-    squares = [np.average(each.errors[:, 0] ** 2, weights=each.w) for each in (same, features)]
-    assert said(leaf_fit(0.25, X, y, w)) == pytest.approx(squares[0] / squares[1], rel=6e-3)
-    plain = [np.mean(each.errors**2) for each in (same, features)]
-    assert plain[0] / plain[1] != pytest.approx(squares[0] / squares[1], rel=6e-3)
-
-
-def test_classes_are_predicted_within_leaves_where_they_err_less():
-    X, y = problem(0.25)
-    labels = np.where(y > 0, "above", "below")
-    model = leaf_fit(0.25, X, labels, learner=bo.KernelRidgeClassifier)
-    assert isinstance(model.choice_.method, bo.LocalKernel)
-    assert set(model.predict(X)) == {"above", "below"}
-
-
-@pytest.mark.parametrize("width", [260, 31])
-def test_leaves_are_not_tried_where_features_hold_all_rows_or_leaves_few(width):
-    """D of all rows are the kernel itself; half of 31 are fewer than the 16 that a leaf has."""
-    X, y = problem(0.25)
-    alone = leaf_fit(0.25, X, y, n_features=width, method="auto")
-    either = leaf_fit(0.25, X, y, n_features=width)
-    assert either.choice_.reason == alone.choice_.reason
-    assert (either.predict(X) == alone.predict(X)).all()
-    assert "leaves" in leaf_fit(0.25, X, y, n_features=32 + (width == 260)).choice_.reason

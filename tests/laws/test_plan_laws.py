@@ -167,9 +167,9 @@ def test_a_lengthscale_that_is_open_is_chosen_once_and_kept():
 def test_the_default_of_more_rows_is_planned_as_a_local_fit(monkeypatch):
     """Leaves of 256 rows: its error against that of the fit, and the estimator is the default."""
     monkeypatch.setattr("bochner.planner.plans.DIRECT_ROWS", 600)
-    monkeypatch.setattr("bochner.models.ridge.routes.DIRECT_ROWS", 600)
+    monkeypatch.setattr("bochner.models.ridge.fit.DIRECT_ROWS", 600)
     for name in ("LEAF_ROWS", "FEWEST_LEAF_ROWS"):
-        monkeypatch.setattr(f"bochner.models.ridge.methods.{name}", 256)
+        monkeypatch.setattr(f"bochner.models.representations.methods.{name}", 256)
     X, y = rows(1000)
     plan = bo.plan(X, y, widths=[16], random_state=0)
     (local,) = (fit for fit in plan.fits if fit.solver == "local")
@@ -180,14 +180,14 @@ def test_the_default_of_more_rows_is_planned_as_a_local_fit(monkeypatch):
     left_out = model.fit(X, y).fit_.left_out()
     default = bo.KernelRidge(random_state=0).fit(X, y)
     assert np.array_equal(model.predict(X), default.predict(X))
-    assert type(model.fit_).__name__ == "LocalFit"
+    assert type(model.fit_.representation).__name__ == "LeafRows"
     assert local.error == pytest.approx(np.sqrt(np.mean(left_out.errors**2)), rel=0.15)
 
 
 def test_low_effort_is_planned_as_it_is_fitted(monkeypatch):
     """Its kernel is a Gaussian one, and its default has leaves from fewer rows on."""
-    monkeypatch.setattr("bochner.models.ridge.routes.QUICK_ROWS", 400)
-    monkeypatch.setattr("bochner.models.ridge.routes.QUICK_LEAF", 200)
+    monkeypatch.setattr("bochner.models.ridge.fit.QUICK_ROWS", 400)
+    monkeypatch.setattr("bochner.models.ridge.fit.QUICK_LEAF", 200)
     X, y = rows(800)
     for n in (300, 800):
         plan = bo.plan(X[:n], y[:n], widths=[16], effort="low", random_state=0)

@@ -217,7 +217,7 @@ def test_the_answer_is_within_one_per_cent_of_float64(earth, method, rows):
 
 @pytest.mark.main_cases(1)
 def test_the_sweep_is_done_again_in_float64_and_says_so(monkeypatch):
-    sweeps = seen_by(monkeypatch, "bochner.models.ridge.sums.add_up")
+    sweeps = seen_by(monkeypatch, "bochner.models.representations.features.add_up")
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (20_000, 2))
     y = np.cos(3 * X[:, 0]) + X[:, 1] ** 3 + 0.03 * rng.normal(size=20_000)
@@ -585,7 +585,9 @@ def test_a_small_penalty_of_the_chosen_method_is_summed_in_float64_at_once(
     model = fit_of_sums(data, bo.Auto((method,)), scale=2.0)
     assert model.choice_.penalty < 1e-6
     assert model.moments_.precision == "float64"
-    monkeypatch.setattr("bochner.models.ridge.sums.Pass._asks_float64", lambda *_: False)
+    monkeypatch.setattr(
+        "bochner.models.representations.features.Pass._asks_float64", lambda *_: False
+    )
     again = fit_of_sums(data, bo.Auto((method,)), scale=2.0)
     np.testing.assert_allclose(again.predict(new), model.predict(new), atol=1e-6)
 

@@ -15,8 +15,7 @@ from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.kernel_words import kernel_words
 from bochner.models.prediction_displays import SGD, choice_of, has_features, method_of
 from bochner.models.ridge.estimators import KernelRidge, KernelRidgeClassifier
-from bochner.models.ridge.fit import RidgeFit
-from bochner.models.ridge.shown import JUDGES, error_of, judge_of, on_path
+from bochner.models.ridge.fit import JUDGES
 from bochner.models.unsupervised.kmeans import KernelKMeans
 from bochner.models.unsupervised.pca import KernelPCA
 
@@ -51,18 +50,18 @@ def _left_out(model: KernelEstimator) -> list[str]:
 
 
 def _ridge(model: KernelRidge) -> dict[str, Any]:
-    solution = model.solution_
-    error, r_squared = error_of(model.fit_)
+    fit, solution = model.fit_, model.solution_
+    error, r_squared = fit.error
     return {
-        "rows": model.fit_.rows,
-        "precision": model.moments_.precision if isinstance(model.fit_, RidgeFit) else "float64",
+        "rows": fit.rows,
+        "precision": model.moments_.precision if hasattr(model, "moments_") else "float64",
         "alpha": model.alpha_,
         "alpha_by": solution.criterion,
         "alpha_words": solution.chosen_by,
-        "effective_dimension": on_path(solution, solution.path.effective_dimension),
+        "effective_dimension": fit.on_path(solution.path.effective_dimension),
         "outcome": solution.outcome.name,
         "outcome_words": str(solution.outcome),
-        "error_by": judge_of(solution),
+        "error_by": fit.judge,
         "rmse": error,
         "r_squared": r_squared,
     }

@@ -17,7 +17,6 @@ from bochner.data.blocks import Blocks
 from bochner.models._base import KernelEstimator
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.ridge.estimators import KernelRidge
-from bochner.models.ridge.shown import error_of
 from bochner.persist.files import save
 from bochner.report.held_out import judge_held_out
 from bochner.sums.executor import Engine
@@ -105,7 +104,7 @@ def run_fit(
 
 def _has_error(model: KernelEstimator) -> bool:
     """Whether the fit itself has the errors of rows that were left out."""
-    return isinstance(model, KernelRidge) and error_of(model.fit_)[0] is not None
+    return isinstance(model, KernelRidge) and model.fit_.error[0] is not None
 
 
 def _offer(terminal: Terminal, checkpoint: str | None) -> None:

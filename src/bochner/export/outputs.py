@@ -14,14 +14,18 @@ from bochner.export.graph import Unwritable
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import NystromMap
 from bochner.kernels.algebra import Transformed
+from bochner.kernels.kernel import Kernel
 from bochner.models._calibration import Calibration, pieces
 from bochner.models.convex.fit import ConvexFit
-from bochner.models.gaussian_process.exact import ExactProcessFit
-from bochner.models.gaussian_process.fit import GaussianProcessFit
+from bochner.models.gaussian_process.exact import ExactProcess
+from bochner.models.gaussian_process.features import FeatureProcess
+from bochner.models.gaussian_process.fit import ProcessFit
 from bochner.models.gaussian_process.posterior import Predictive
-from bochner.models.ridge.exact import ExactFit
+from bochner.models.representations.features import FeatureSums
+from bochner.models.representations.leaves import LeafRows
+from bochner.models.representations.matrix import MatrixRows
+from bochner.models.representations.wide import WideSums
 from bochner.models.ridge.fit import RidgeFit
-from bochner.models.ridge.local import LocalFit
 from bochner.models.sgd.fit import SgdFit
 from bochner.models.sgd.steps import FeatureStrategy
 from bochner.models.unsupervised.cca import CcaFit
@@ -101,17 +105,17 @@ def _linear(chosen: Chosen, X: Traced, coef: Array, intercept: Array) -> Traced:
 
 @outputs.register
 def _(fit: RidgeFit, X: Traced) -> Outputs:
-    solution = fit.solution
-    return _by_squares(fit, _linear(fit.chosen, X, solution.coef, solution.intercept))
-
-
-@outputs.register
-def _(fit: ExactFit, X: Traced) -> Outputs:
-    return _by_squares(fit, _kernel_sum(fit, X))
-
-
-def _by_squares(fit: RidgeFit | ExactFit | LocalFit, f: Traced) -> Outputs:
     """Return predictions of a ridge regression, or labels and probabilities of a classifier."""
+    rows, solution = fit.representation, fit.solution
+    match rows:
+        case FeatureSums() | WideSums():
+            f = _linear(fit.chosen, X, solution.coef, solution.intercept)
+        case MatrixRows():
+            f = _kernel_sum(fit.chosen.kernel, rows.X, solution, X)
+        case LeafRows():
+            f = reduce(add, _within_leaves(rows, solution, X))
+        case _:
+            raise Unwritable(f"what a fit of {type(rows).__name__} predicts")
     found = _targets(f, fit.target_shape, fit.inputs)
     calibration = None if fit.inputs.classes is None else fit.calibration
     if calibration is None:
@@ -120,19 +124,18 @@ def _by_squares(fit: RidgeFit | ExactFit | LocalFit, f: Traced) -> Outputs:
     return found | {"probability": _of_scores(xp, _calibrated(xp, calibration, f))}
 
 
-@outputs.register
-def _(fit: LocalFit, X: Traced) -> Outputs:
-    xp, found = OnnxNamespace(X.graph), []
-    for leaf, inside in _leaves(fit, X):
-        machine = fit.machine(leaf)
+def _within_leaves(rows: LeafRows, solution: Any, X: Traced) -> Iterator[Any]:
+    """Yield what each leaf predicts, and zero for rows outside it."""
+    xp = OnnxNamespace(X.graph)
+    for leaf, inside in _leaves(rows, X):
+        machine = rows.machine(leaf, solution)
         K = machine.kernel.evaluate(X, xp.asarray(machine.X))
-        found.append((K @ machine.coef + machine.intercept) * inside)
-    return _by_squares(fit, reduce(add, found))
+        yield (K @ machine.coef + machine.intercept) * inside
 
 
-def _leaves(fit: LocalFit, X: Traced) -> Iterator[tuple[int, Any]]:
+def _leaves(rows: LeafRows, X: Traced) -> Iterator[tuple[int, Any]]:
     """Give the leaves of a tree, and a column of ones where rows are in them, else of zeros."""
-    xp, kernel, tree = OnnxNamespace(X.graph), fit.chosen.kernel, fit.tree
+    xp, kernel, tree = OnnxNamespace(X.graph), rows.chosen.kernel, rows.tree
     while isinstance(kernel, Transformed):
         X, kernel = kernel.inputs(X), kernel.kernel
     waiting: list[tuple[int, Any]] = [(0, 1.0)] if len(tree.cuts) else []
@@ -169,13 +172,16 @@ def _(fit: SgdFit, X: Traced) -> Outputs:
 @outputs.register
 def _(fit: ConvexFit, X: Traced) -> Outputs:
     solution = fit.solution
-    linear = _linear(fit.chosen, X, solution.coef, solution.intercept) if not fit.exact else None
-    return _by_loss(fit, OnnxNamespace(X.graph), _kernel_sum(fit, X) if linear is None else linear)
+    if fit.exact:
+        f = _kernel_sum(fit.chosen.kernel, fit.X, solution, X)
+    else:
+        f = _linear(fit.chosen, X, solution.coef, solution.intercept)
+    return _by_loss(fit, OnnxNamespace(X.graph), f)
 
 
-def _kernel_sum(fit: ExactFit | ConvexFit, X: Traced) -> Traced:
-    K = fit.chosen.kernel.evaluate(X, OnnxNamespace(X.graph).asarray(_dense(fit.X)))
-    return K @ fit.solution.coef + fit.solution.intercept
+def _kernel_sum(kernel: Kernel, rows: Any, solution: Any, X: Traced) -> Traced:
+    K = kernel.evaluate(X, OnnxNamespace(X.graph).asarray(_dense(rows)))
+    return K @ solution.coef + solution.intercept
 
 
 def _by_loss(fit: ConvexFit, xp: OnnxNamespace, f: Traced) -> Outputs:
@@ -268,29 +274,37 @@ def _shares(xp: OnnxNamespace, p: Traced) -> Traced:
 
 
 @outputs.register
-def _(fit: GaussianProcessFit, X: Traced) -> Outputs:
-    xp, law = OnnxNamespace(X.graph), fit.law
-    Z = _of_fit(fit.chosen, X)
-    mean = Z @ law.posterior.coef + law.posterior.intercept
-    deviation = xp.sqrt(_variance(xp, law, X, Z))
+def _(fit: ProcessFit, X: Traced) -> Outputs:
+    match fit.law:
+        case FeatureProcess() as law:
+            mean, variance = _by_features(law, X)
+        case ExactProcess() as law:
+            mean, variance = _by_kernel(law, X)
+        case law:
+            raise Unwritable(f"what a {type(law).__name__} predicts")
+    deviation = OnnxNamespace(X.graph).sqrt(variance)
     pair = (mean, deviation) if fit.target_shape else (mean[:, 0], deviation[:, 0])
     return dict(zip(("prediction", "deviation"), pair, strict=True))
 
 
-@outputs.register
-def _(fit: ExactProcessFit, X: Traced) -> Outputs:
-    xp, kernel = OnnxNamespace(X.graph), fit.chosen.kernel
-    k = kernel.evaluate(X, xp.asarray(_dense(fit.summed.X)))
-    mean = k @ fit.coef + fit.intercept
+def _by_features(law: FeatureProcess, X: Traced) -> tuple[Traced, Traced]:
+    """Return the mean and variance of f."""
+    posterior, Z = law.predictive.posterior, _of_fit(law.chosen, X)
+    mean = Z @ posterior.coef + posterior.intercept
+    return mean, _variance(OnnxNamespace(X.graph), law.predictive, X, Z)
+
+
+def _by_kernel(law: ExactProcess, X: Traced) -> tuple[Traced, Traced]:
+    """Return the mean and variance of f."""
+    xp, kernel = OnnxNamespace(X.graph), law.chosen.kernel
+    k = kernel.evaluate(X, xp.asarray(_dense(law.representation.X)))
     prior, parts = kernel.diagonal(X)[:, None], []
-    for alpha, a2 in zip(fit.evidence.alpha, fit.evidence.amplitude, strict=True):
-        inverse, one, whole = fit.posteriors[float(alpha)].quadratic
+    for alpha, a2 in zip(law.evidence.alpha, law.evidence.amplitude, strict=True):
+        inverse, one, whole = law.posteriors[float(alpha)].quadratic
         left = prior - xp.sum((k @ inverse) * k, axis=1, keepdims=True)
-        own = (k @ one[:, None] - 1.0) * whole**-0.5 if fit.spec.fit_intercept else 0.0 * prior
+        own = (k @ one[:, None] - 1.0) * whole**-0.5 if law.spec.fit_intercept else 0.0 * prior
         parts.append(a2 * xp.maximum(left + own * own, 0.0))
-    deviation = xp.sqrt(xp.concat(parts, axis=1))
-    pair = (mean, deviation) if fit.target_shape else (mean[:, 0], deviation[:, 0])
-    return dict(zip(("prediction", "deviation"), pair, strict=True))
+    return k @ law.coef + law.intercept, xp.concat(parts, axis=1)
 
 
 def _variance(xp: OnnxNamespace, law: Predictive, X: Traced, Z: Traced) -> Traced:

@@ -8,7 +8,6 @@ from scipy.special import hyp1f1
 
 from bochner._core.arrays import dense, different_rows, is_sparse, to_numpy
 from bochner._core.blas import product
-from bochner._core.checks import require_switch
 from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
 from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
@@ -128,20 +127,6 @@ class Auto(Method):
         fit's sweep (features and moments).
     sample : int, default 1000
         Rows that the error of the kernel matrix is measured on; they are kept out of the landmarks.
-    leaves : bool, default False
-        Of :class:`bochner.KernelRidge` and :class:`bochner.KernelRidgeClassifier` alone: whether
-        the kernel itself within leaves of D/2 rows, with D/2 landmarks across them
-        (:class:`bochner.LocalKernel`), may take the place of D features. A prediction is a sum of D
-        kernel values, as it is with D landmarks. It does where its mean squared error of rows left
-        out, of the same rows, is more than 2 % below that of the features. Not the default, because
-        all rows are kept then and there are no features: no ``coef_``, ``moments_`` and
-        ``partial_fit``. Time is that of both fits. Past 10,000 features of more than 8192 rows,
-        where no Gram matrix is formed, leaves are not tried.
-
-    Raises
-    ------
-    InvalidType
-        If ``leaves`` is neither True nor False.
 
     Notes
     -----
@@ -167,11 +152,6 @@ class Auto(Method):
     candidates: tuple[Method, ...] | None = None
     budget: float = 4.0
     sample: int = 1000
-    leaves: bool = False
-
-    def __post_init__(self) -> None:
-        """Check the switch."""
-        object.__setattr__(self, "leaves", require_switch("Auto", self.leaves, "leaves"))
 
 
 @dataclass(frozen=True)
@@ -245,11 +225,6 @@ def best_candidate(
 
     ``targets`` are those of the rows of ``ask``.
     """
-    if method.leaves:
-        raise InvalidInput(
-            "Auto: leaves=True requires KernelRidge or KernelRidgeClassifier, because leaves of "
-            "rows are no features. Leave leaves out."
-        )
     if method.sample < 2:
         raise InvalidInput(f"Auto: sample must be at least 2 rows; got {method.sample!r}.")
     if ask.X is None:

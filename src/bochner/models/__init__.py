@@ -21,9 +21,9 @@ from bochner.models.prediction_displays import (
     ResidualDisplay,
     WidthDisplay,
 )
+from bochner.models.representations.methods import ExactKernel, LocalKernel
 from bochner.models.ridge.double_descent import DoubleDescent, double_descent
 from bochner.models.ridge.estimators import KernelRidge, KernelRidgeClassifier
-from bochner.models.ridge.methods import ExactKernel, LocalKernel
 from bochner.models.sgd.estimators import KernelSGDClassifier, KernelSGDRegressor
 from bochner.models.sgd.strategies import SgdTask, StrategyCost, StrategyPlan
 from bochner.models.tune import tune

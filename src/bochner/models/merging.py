@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from copy import copy
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,21 +10,14 @@ from sklearn.utils.validation import check_is_fitted
 from bochner.errors import IncompatibleModels, InvalidInput, InvalidType
 from bochner.features.map import FeatureMap, same_arrays
 from bochner.models._base import KernelEstimator
-from bochner.models.gaussian_process.fit import GaussianProcessFit, merge_processes
-from bochner.models.gaussian_process.grid import GridProcessFit, merge_grid_processes
-from bochner.models.gaussian_process.neighbours import NeighbourProcessFit, merge_neighbours
-from bochner.models.gaussian_process.regressor import fit_by_method
+from bochner.models.gaussian_process.fit import ProcessFit, merge_processes
 from bochner.models.ridge.fit import RidgeFit, merge_ridge
-from bochner.models.ridge.grid import GridFit, merge_grids
 from bochner.models.unsupervised.pca import PcaFit, merge_pca
 
 #: Fits whose sums over rows add, and what adds them.
 MERGES: dict[type, Callable[[list[Any]], Any]] = {
     RidgeFit: merge_ridge,
-    GaussianProcessFit: merge_processes,
-    GridFit: merge_grids,
-    GridProcessFit: merge_grid_processes,
-    NeighbourProcessFit: partial(merge_neighbours, first=fit_by_method),
+    ProcessFit: merge_processes,
     PcaFit: merge_pca,
 }
 
@@ -64,7 +56,9 @@ def merge(*models: Any) -> Any:
 
 
 def _check_moments(model: object) -> None:
-    if not isinstance(model, KernelEstimator) or type(model.fit_) not in MERGES:
+    fit = model.fit_ if isinstance(model, KernelEstimator) else None
+    rows = getattr(fit, "representation", getattr(fit, "law", None))
+    if type(fit) not in MERGES or "merge" in getattr(rows, "lacks", ()):
         raise InvalidType(
             "merge: models must be made of moments, as KernelRidge, KernelRidgeClassifier, "
             "GaussianProcessRegressor and KernelPCA are (fitted with features, not "

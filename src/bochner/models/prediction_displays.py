@@ -27,8 +27,8 @@ from bochner.models.convex.regressors import KernelRegressor
 from bochner.models.drawn import Display
 from bochner.models.gaussian_process.neighbours import NearestNeighbours
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
+from bochner.models.representations.methods import ExactKernel, LocalKernel
 from bochner.models.ridge.estimators import KernelRidge, KernelRidgeClassifier
-from bochner.models.ridge.methods import ExactKernel, LocalKernel
 from bochner.models.sgd.estimators import KernelSGDClassifier, KernelSGDRegressor
 from bochner.models.sgd.steps import DUAL, EXACT
 from bochner.models.unsupervised.pca import KernelPCA

@@ -27,8 +27,8 @@ from bochner.kernels.free import Free
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.zonal import Monomials
 from bochner.models._base import KernelEstimator
-from bochner.models.gaussian_process.exact import ExactProcessFit
-from bochner.models.gaussian_process.grid import GridProcessFit
+from bochner.models.gaussian_process.exact import ExactProcess
+from bochner.models.gaussian_process.grid import WaveProcess
 from bochner.models.gaussian_process.neighbourhoods import KeptRows
 from bochner.models.sgd.steps import KernelStrategy
 from bochner.solvers.convex.optimum import Optimum
@@ -217,8 +217,8 @@ _FIELDS: dict[type, tuple[str, ...]] = {
     Optimum: ("coef", "intercept"),
     Walk: ("coef", "intercept", "mean_coef", "mean_intercept"),
     KernelStrategy: ("support",),
-    GridProcessFit: ("coef",),
-    ExactProcessFit: ("coef", "intercept"),
+    WaveProcess: ("coef",),
+    ExactProcess: ("coef", "intercept"),
     KeptRows: ("X", "y", "w", "priority"),
     WaveSums: ("weight", "origin", "total", "squares", "gram", "cross"),
     Moments: ("weight", "feature_mean", "target_mean", "gram", "cross", "power"),

@@ -37,13 +37,13 @@ from bochner.features.nystrom.nystrom import Nystrom, Rounded
 from bochner.features.rules import contenders, draw_map
 from bochner.features.waves import WaveMethod
 from bochner.models.gaussian_process.neighbourhoods import JUDGED, is_near
-from bochner.models.gaussian_process.neighbours import NearestNeighbours, NeighbourProcessFit
+from bochner.models.gaussian_process.neighbours import NearestNeighbours, NeighbourProcess
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.gaussian_process.rough import judging, suits_neighbours
-from bochner.models.grid import BLOCK_ROWS, summand_of
+from bochner.models.representations.methods import DIRECT_ROWS, ExactKernel, LocalKernel
+from bochner.models.representations.waves import BLOCK_ROWS, summand_of
+from bochner.models.representations.wide import needs_passes, wide_problem
 from bochner.models.ridge.estimators import KernelRidge
-from bochner.models.ridge.methods import DIRECT_ROWS, ExactKernel, LocalKernel
-from bochner.models.ridge.wide import needs_passes, wide_problem
 from bochner.selection.chosen import feature_precision
 from bochner.selection.gridded import waves_for
 from bochner.solvers.ridge.iterative import PROBES, rows_to_factor, solve_wide
@@ -633,15 +633,15 @@ def wave_fit(task: Task, method: Method) -> PlannedFit:
     """
     n, m = task.n_rows, len(task.sample)
     trial = task.trial(m, method)
-    summed = trial.model.fit_.summed
+    sums = trial.model.fit_.representation
     steps = {"read": 2 * task.read_seconds, "tried rows": trial.seconds}
     if n > m:
-        summand = summand_of(summed.chosen, summed.sums.origin)
+        summand = summand_of(sums.chosen, sums.sums.origin)
         steps["further rows"] = (n - m) * task.row_seconds(summand, BLOCK_ROWS)
     size = task.bytes(trial.model, m) + WAVE_ROW_BYTES * max(min(n, BLOCK_ROWS) - m, 0)
     error = expected(replace(trial.path, loo=trial.path.gcv), m, n)
-    D, takes = summed.map.n_features, (sum(steps.values()), size, steps)
-    return PlannedFit(method, D, "waves", error, summed.map.error, *takes)
+    D, takes = sums.map.n_features, (sum(steps.values()), size, steps)
+    return PlannedFit(method, D, "waves", error, sums.map.error, *takes)
 
 
 def neighbour_fit(task: Task, method: NearestNeighbours, asked: bool) -> PlannedFit:
@@ -649,32 +649,32 @@ def neighbour_fit(task: Task, method: NearestNeighbours, asked: bool) -> Planned
     n, m = task.n_rows, len(task.sample)
     model = GaussianProcessRegressor(task.kernel, method=method, random_state=task.seed)
     seconds = task.fit_seconds(model, m)
-    fit: NeighbourProcessFit = model.fit_
-    tree = task.seconds(lambda: cKDTree(fit.around.X)) * (n * math.log(n) / (m * math.log(m)) - 1)
+    law: NeighbourProcess = model.fit_.law
+    tree = task.seconds(lambda: cKDTree(law.around.X)) * (n * math.log(n) / (m * math.log(m)) - 1)
     steps = {"read": task.read_seconds, "sampled rows": seconds, "tree of all": tree}
     few = task.rows(m)[0][:PREDICTED]
     each = task.seconds(lambda: model.predict(few)) / len(few)
-    size = 8 * (n - m) * (3 * fit.around.X.shape[1] + fit.around.y.shape[1] + 3)
+    size = 8 * (n - m) * (3 * law.around.X.shape[1] + law.around.y.shape[1] + 3)
     takes = sum(steps.values()), task.bytes(model, m) + size, steps, "sample"
     against = "" if asked else f"a process alone; {1000 * each:.1g} ms a prediction"
-    used, error = min(method.neighbours, n), _error_of_nearer(fit, n / m)
+    used, error = min(method.neighbours, n), _error_of_nearer(law, n / m)
     return PlannedFit(method, used, "neighbours", error, math.nan, *takes, against)
 
 
-def _error_of_nearer(fit: NeighbourProcessFit, more: float) -> float:
+def _error_of_nearer(law: NeighbourProcess, more: float) -> float:
     """Return the leave-one-out error with ``more`` times as many rows.
 
     Neighbours are nearer by the d-th root of ``more``; the error falls as the posterior variance.
     """
-    around, priority = fit.around, fit.summed.priority
+    around, priority = law.around, law.representation.priority
     many = len(priority) > 2 * JUDGED
     rows = judging(priority) if many else np.argsort(priority, kind="stable")
-    errors, deviation = fit.left_out(rows)
-    share, near = float(fit.evidence.alpha[0]), around.near_without(rows)
+    errors, deviation = law.left_out(rows)
+    share, near = float(law.evidence.alpha[0]), around.near_without(rows)
 
     def variance(scale: float) -> Float[Array, "m t"]:
         nearer = replace(around, X=around.X * scale)
-        return nearer.law(nearer.X[rows], near, share).variance[:, None] * fit.evidence.amplitude
+        return nearer.law(nearer.X[rows], near, share).variance[:, None] * law.evidence.amplitude
 
     reduction = np.minimum(variance(more ** (-1 / around.X.shape[1])) - variance(1.0), 0.0).mean()
     relative = 1 + reduction / float(np.mean(deviation**2))

@@ -351,7 +351,7 @@ def _near(study: Study, quick: bool) -> Iterator[tuple[str, str, str, Float[Arra
     code = f"GaussianProcessRegressor({start!r}, {words})"
     yield "Local kriging", code, f"{NEIGHBOURS} cells", kriged
 
-    errors = process.fit_.left_out(np.arange(len(train)))[0][:, 0]
+    errors = process.fit_.law.left_out(np.arange(len(train)))[0][:, 0]
     known, predicted = truth.copy(), np.empty(len(truth))
     predicted[train], predicted[test] = truth[train] - errors, kriged
     known[test] = kriged

@@ -31,7 +31,7 @@ from bochner.models.convex.class_sample import (
     rows_to_choose_by,
 )
 from bochner.models.convex.fit import ConvexFit, ConvexSpec, warned
-from bochner.models.ridge.gathered import gather
+from bochner.models.representations.gathered import gather
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen
 from bochner.selection.curves import choose_curves
@@ -199,7 +199,7 @@ def choose_exactly(spec: ConvexSpec, sample: RowSample, X: Array, share: float |
 
 def matrix_choice(found: Tuning, X: Array) -> Choice:
     """Return the map that is the kernel itself on these rows."""
-    from bochner.models.ridge.methods import ExactKernel  # noqa: PLC0415
+    from bochner.models.representations.methods import ExactKernel  # noqa: PLC0415
 
     reason = f"The exact kernel of {X.shape[0]:,} rows, by Cholesky factors of their matrix."
     phi = NystromMap(found.kernel, to_numpy(dense(X)))

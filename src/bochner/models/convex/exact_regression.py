@@ -22,7 +22,7 @@ from bochner.models.convex.left_out import left_out_of_matrix
 from bochner.models.convex.regression import curvature_of, fold_count, tube_of
 from bochner.models.convex.units import ScaledRows, one_or_each, scaled
 from bochner.models.error_law import LeftOutRows
-from bochner.models.ridge.gathered import GatheredRows, gather
+from bochner.models.representations.gathered import GatheredRows, gather
 from bochner.selection.record import Tuning
 from bochner.solvers.convex.box import BoxProblem
 from bochner.solvers.convex.kernel import KernelProblem, minimise_on_kernel

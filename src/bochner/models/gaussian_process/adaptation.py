@@ -25,7 +25,7 @@ from bochner.models.gaussian_process.posterior import (
     posterior_of,
     told_apart,
 )
-from bochner.models.ridge.sums import Summed
+from bochner.models.representations.features import FeatureSums
 from bochner.solvers.ridge.evidence import maximise_evidence
 
 #: Exponents p tried for what the features leave out.
@@ -76,66 +76,66 @@ class _Rows:
 
 
 def solve_process(
-    summed: Summed, noise: float | None, amplitude: float | None
+    sums: FeatureSums, noise: float | None, amplitude: float | None
 ) -> tuple[Predictive, Float[Array, " t"]]:
     """Return the law of f, and mean log densities of rows under that without them."""
-    means = summed.seen.feature_mean, summed.seen.target_mean
-    eigen, _ = summed.decomposed()
+    means = sums.seen.feature_mean, sums.seen.target_mean
+    eigen, _ = sums.decomposed()
     posterior = posterior_of(eigen, means, maximise_evidence(eigen, noise, amplitude))
-    without, t = LeftOut.of(summed.chosen.map, summed.sample.X, summed.chosen.seed), len(means[1])
+    without, t = LeftOut.of(sums.chosen.map, sums.sample.X, sums.chosen.seed), len(means[1])
     law = Predictive(posterior, without, posterior.evidence.noise, np.ones(t))
-    sample = summed.judged
-    rows = _looked_at(summed, law, sample)
+    sample = sums.judged
+    rows = _looked_at(sums, law, sample)
     if np.maximum(rows.w, 1.0)[~rows.explained].sum() < ENOUGH:
         return _adapted(law, rows, EXPONENTS[:1], SHARES[:1])
-    rows = _without_own_landmarks(summed, law, rows, sample)
+    rows = _without_own_landmarks(sums, law, rows, sample)
     return _adapted(law, rows, EXPONENTS, SHARES if noise is None else SHARES[:1])
 
 
 def left_out(
-    summed: Summed, law: Predictive, sample: RowSample
+    sums: FeatureSums, law: Predictive, sample: RowSample
 ) -> tuple[Float[Array, "m t"], Float[Array, "m t"]]:
     """Return errors of rows of the fit, and standard deviations of y, both by fits without each.
 
     Lengthscales, noise, amplitude and exponents stay as the rows have chosen them.
     """
-    rows = _looked_at(summed, law, sample)
+    rows = _looked_at(sums, law, sample)
     if np.maximum(rows.w, 1.0)[~rows.explained].sum() >= ENOUGH:
-        rows = _without_own_landmarks(summed, law, rows, sample)
+        rows = _without_own_landmarks(sums, law, rows, sample)
     return rows.errors, np.sqrt(rows.variance(law) + law.noise)
 
 
-def _looked_at(summed: Summed, law: Predictive, sample: RowSample) -> _Rows:
+def _looked_at(sums: FeatureSums, law: Predictive, sample: RowSample) -> _Rows:
     """Return rows of the sample."""
     parts = []
-    for rows in summed.pieces(sample):
-        Z = summed.chosen.double(rows.X)
+    for rows in sums.pieces(sample):
+        Z = sums.chosen.double(rows.X)
         left = law.left_out.variance(rows.X, Z)
         parts.append((Z, rows.y, rows.w, left, law.left_out.prior(rows.X)))
     Z, y, w, left, prior = (np.concatenate(part) for part in zip(*parts, strict=True))
-    whole = len(w) == summed.moments.rows and summed.chosen.precision == "float64"
+    whole = len(w) == sums.moments.rows and sums.chosen.precision == "float64"
     if whole and len(w) <= MOST_ROWS:
         residual, slack = of_all_rows(law.posterior, Z, y, w)
     else:
-        residual, slack = of_some_rows(law.posterior, Z, y, w, summed.moments.precision)
+        residual, slack = of_some_rows(law.posterior, Z, y, w, sums.moments.precision)
     return _Rows(residual, slack, left, prior, w)
 
 
 def _without_own_landmarks(
-    summed: Summed, law: Predictive, rows: _Rows, sample: RowSample
+    sums: FeatureSums, law: Predictive, rows: _Rows, sample: RowSample
 ) -> _Rows:
     """Return rows that are landmarks as they are seen without those.
 
     A row that is there twice is not: its copy would be the landmark.
     """
-    landmarks = law.left_out.landmarks or summed.chosen.map
+    landmarks = law.left_out.landmarks or sums.chosen.map
     if not isinstance(landmarks, NystromMap):
         return rows
     explained = np.flatnonzero(rows.explained)
     X = sample.take(explained).X
-    Z = summed.chosen.double(X)
+    Z = sums.chosen.double(X)
     inside = law.left_out.inside(X, Z)
-    dtype = summed.chosen.precision if landmarks is summed.chosen.map else "float64"
+    dtype = sums.chosen.precision if landmarks is sums.chosen.map else "float64"
     roots = landmarks.whiten(np.eye(landmarks.n_features, dtype=dtype)).astype(np.float64)
     shares = product(inside, roots.T)
     own, alike = shares.argmax(axis=1), shares.max(axis=1) > ITSELF
@@ -144,7 +144,7 @@ def _without_own_landmarks(
     these, a = explained[alone], roots[own[alone]]
     residual, slack, left = rows.residual.copy(), rows.slack.copy(), rows.left.copy()
     left[these] = 1 / np.einsum("ij,ij->i", a, a)
-    if landmarks is summed.chosen.map:
+    if landmarks is sums.chosen.map:
         mean, leverage = law.posterior.held(Z[alone], a)
         seen = sample.y[these], mean, leverage, rows.w[these], rows.prior[these]
         residual[these], slack[these] = told_apart(law.posterior, *seen)

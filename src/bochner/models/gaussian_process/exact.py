@@ -5,10 +5,10 @@ none was tuned on. Noise and amplitude have the largest evidence, among those at
 err by little more than the least.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from bochner._core.checks import require_squares
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, row_priorities
-from bochner.data.schema import Inputs
 from bochner.data.sources import required_targets
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
@@ -26,20 +25,13 @@ from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import has_free
 from bochner.models._kernel_sum import KernelSum
 from bochner.models.gaussian_process.exact_functions import ExactFunctions, draw_exact_functions
-from bochner.models.gaussian_process.intervals import (
-    NO_SCORES,
-    Conformal,
-    CrossConformal,
-    FittedFold,
-    cross_conformal,
-)
+from bochner.models.gaussian_process.features import FeatureProcess, feature_process
+from bochner.models.gaussian_process.intervals import Conformal
+from bochner.models.gaussian_process.law import ProcessLaw
 from bochner.models.gaussian_process.neighbourhoods import KeptRows
-from bochner.models.gaussian_process.spec import (
-    FeaturelessFit,
-    GaussianProcessSpec,
-    likelier,
-    warned,
-)
+from bochner.models.gaussian_process.spec import GaussianProcessSpec, likelier
+from bochner.models.representations.gathered import gather
+from bochner.models.representations.methods import ExactKernel
 from bochner.selection.candidates import choose_lengthscale_exactly
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen
@@ -74,35 +66,37 @@ TINY = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True, eq=False)
-class ExactProcessFit(FeaturelessFit):
-    """A Gaussian process with the kernel itself.
+class ExactProcess(ProcessLaw):
+    """The law of f with the kernel itself.
 
     Attributes
     ----------
-    inputs : Inputs
     spec : GaussianProcessSpec
     chosen : Chosen
         Its map is the Nyström map on all rows.
-    summed : KeptRows
+    representation : KeptRows
         All rows, in random order.
     evidence : Evidence
     coef : (n, t)
         Of the kernel and each row.
     intercept : (t,)
     loo_log_density : float
-    calibrated : Conformal, CrossConformal or None
-        Scores that calibrated intervals are made of; None until they are asked for.
     """
 
-    inputs: Inputs
     spec: GaussianProcessSpec
     chosen: Chosen
-    summed: KeptRows
+    representation: KeptRows
     evidence: Evidence
     coef: Float[Array, "n t"]
     intercept: Float[Array, " t"]
     loo_log_density: float
-    calibrated: Conformal | CrossConformal | None = field(default=None)
+
+    lacks: ClassVar[Mapping[str, str]] = {
+        **ProcessLaw.lacks,
+        "certify": "an exact fit has the kernel itself, and nothing to certify; fit with features, "
+        'e.g. method="auto", for a certificate.',
+        "merge": "an exact fit keeps no moments that add.",
+    }
 
     @property
     def block_rows(self) -> int:
@@ -112,7 +106,7 @@ class ExactProcessFit(FeaturelessFit):
     @cached_property
     def posteriors(self) -> dict[float, KernelPosterior]:
         """The posterior at the penalty of each target: a factor, which no file holds."""
-        problem = _problem(self.chosen.kernel, self.summed, self.spec.fit_intercept)
+        problem = _problem(self.chosen.kernel, self.representation, self.spec.fit_intercept)
         return {float(a): KernelPosterior.of(problem, float(a)) for a in self.evidence.alpha}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -142,45 +136,52 @@ class ExactProcessFit(FeaturelessFit):
         )
 
     def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
-        """Give the rows of one block after the other, and the gradients of the mean there."""
-        total = KernelSum(self.chosen.kernel, self.summed.X, self.coef, self.intercept)
+        """Yield the rows of each block and the gradients of the mean there."""
+        total = KernelSum(self.chosen.kernel, self.representation.X, self.coef, self.intercept)
         return total.gradients(blocks)
 
     def functions(self, rows: Callable[[Any], Blocks], n: int, seed: int) -> ExactFunctions:
         """Draw functions of the posterior."""
         posteriors = [self.posteriors[float(alpha)] for alpha in self.evidence.alpha]
         return draw_exact_functions(
-            rows, self.chosen.kernel, self.summed, self.evidence, posteriors, n, seed
+            rows, self.chosen.kernel, self.representation, self.evidence, posteriors, n, seed
         )
 
     def _values(self, X: Array) -> Float[Array, "b n"]:
-        return np.asarray(to_numpy(self.chosen.kernel(_rows(X), self.summed.X)), np.float64)
+        return np.asarray(to_numpy(self.chosen.kernel(_rows(X), self.representation.X)), np.float64)
 
     # --- intervals -------------------------------------------------------------------------------
 
-    def calibration(self) -> Conformal | CrossConformal:
-        """Return the scores that calibrated intervals are made of; found once, and kept."""
-        if self.calibrated is None:
-            object.__setattr__(self, "calibrated", self._calibration())
-        return self.calibrated  # type: ignore[return-value]
-
-    def _calibration(self) -> Conformal | CrossConformal:
-        unseen = len(self.summed) - EVIDENCE_ROWS
+    def scores(self) -> Conformal | None:
+        """Return scores of rows that chose no noise, where they are many."""
+        unseen = len(self.representation) - EVIDENCE_ROWS
         if unseen < ENOUGH:
-            return cross_conformal(self._refit, self.summed.sample)
+            return None
         m = min(unseen, MOST_SCORES)
         pairs = [
-            _left_out(self.posteriors[float(alpha)], self.coef[:, i], self.summed.w, m)
+            _left_out(self.posteriors[float(alpha)], self.coef[:, i], self.representation.w, m)
             for i, alpha in enumerate(self.evidence.alpha)
         ]
         errors, slack = (np.stack(each, axis=1) for each in zip(*pairs, strict=True))
         floor = self.evidence.amplitude * self.evidence.alpha
         return Conformal.of(errors / slack, np.sqrt(floor / slack), "leave one out")
 
-    def _refit(self, rows: RowSample) -> FittedFold:
-        y = rows.y.reshape(len(rows), *self.target_shape)
-        blocks = Blocks.from_arrays(rows.X, y, rows.w)
-        return FittedFold(fit_exact_process(self.spec, blocks, self.inputs), NO_SCORES)
+    def again(self, blocks: Blocks) -> "ExactProcess":
+        """Return the law of a fit of the same kind to other rows."""
+        return exact_process(self.spec, blocks)
+
+    def solved(
+        self, spec: GaussianProcessSpec, representation: KeptRows | None = None
+    ) -> "ExactProcess":
+        """Find noise and amplitude again, of these rows or of others."""
+        return solved_exactly(spec, self.chosen, representation or self.representation)
+
+    def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> FeatureProcess:
+        """Return the law on features of the same kernel, given the rows before and these."""
+        features = replace(self.spec.features, kernel=self.chosen.kernel, learns_metric=False)
+        asked = replace(self.spec, features=features, lengthscale="loo")
+        first = feature_process(asked, self.representation.blocks, precision="float64")
+        return first.with_rows_of(spec, blocks)
 
 
 def _rows(X: Array) -> Array:
@@ -199,20 +200,18 @@ def _left_out(
 # --- fitting -------------------------------------------------------------------------------------
 
 
-def fit_exact_process(spec: GaussianProcessSpec, blocks: Blocks, inputs: Inputs) -> ExactProcessFit:
+def exact_process(spec: GaussianProcessSpec, blocks: Blocks) -> ExactProcess:
     """Choose the kernel by the matrix of some rows, then noise and amplitude, then solve with all.
 
     Time O(n³/3) once, and O(m³) some times with m ≤ 2048; memory 2 n² numbers.
     """
     rows = _kept(spec, blocks)
     chosen, start = _choose(spec, rows)
-    return warned(solved_exactly(spec, inputs, chosen, rows, start))
+    return solved_exactly(spec, chosen, rows, start)
 
 
 def _kept(spec: GaussianProcessSpec, blocks: Blocks) -> KeptRows:
     """Read all rows, and put them in random order."""
-    from bochner.models.ridge.exact import gather  # noqa: PLC0415
-
     who, seed = spec.features.who, spec.features.seed
     shape, n = required_targets(who, blocks.target_shape), count_rows(blocks)
     if n > MOST_ROWS:
@@ -228,12 +227,11 @@ def _kept(spec: GaussianProcessSpec, blocks: Blocks) -> KeptRows:
 
 def solved_exactly(
     spec: GaussianProcessSpec,
-    inputs: Inputs,
     chosen: Chosen,
     rows: KeptRows,
     start: float | None = None,
-) -> ExactProcessFit:
-    """Return the fit of a kernel to rows."""
+) -> ExactProcess:
+    """Return the law of a kernel given rows."""
     problem = _problem(chosen.kernel, rows, spec.fit_intercept)
     alpha, outcome = choose_penalty(
         problem, spec.noise, spec.amplitude, criterion=spec.criterion, start=start
@@ -251,9 +249,9 @@ def solved_exactly(
     noise, amplitude, likelihood, density = np.array(found).T
     evidence = Evidence(noise, amplitude, alpha, likelihood, outcome)
     density = float(density.sum())
-    fit = ExactProcessFit(inputs, spec, chosen, rows, evidence, coef, intercept, density)
-    fit.__dict__["posteriors"] = posteriors
-    return fit
+    law = ExactProcess(spec, chosen, rows, evidence, coef, intercept, density)
+    law.__dict__["posteriors"] = posteriors
+    return law
 
 
 def _problem(kernel: Kernel, rows: KeptRows, centred: bool) -> KernelRows:
@@ -307,8 +305,6 @@ def _choose(spec: GaussianProcessSpec, rows: KeptRows) -> tuple[Chosen, float | 
 
 
 def _choice(kernel: Kernel, X: Array, reason: str) -> Choice:
-    from bochner.models.ridge.methods import ExactKernel  # noqa: PLC0415
-
     return Choice(NystromMap(kernel, to_numpy(dense(X))), ExactKernel(), (), reason)
 
 
@@ -364,4 +360,4 @@ def _log_density(spec: GaussianProcessSpec, kernel: Kernel, sample: RowSample) -
     n, t = sample.y.shape
     rows = KeptRows(sample.X, sample.y, sample.w, sample.priority, n, (t,))
     chosen = Chosen(spec.features.seed, Tuning(kernel), _choice(kernel, sample.X, ""))
-    return solved_exactly(spec, Inputs(sample.X.shape[1]), chosen, rows).loo_log_density
+    return solved_exactly(spec, chosen, rows).loo_log_density

@@ -1,241 +1,150 @@
-"""A Gaussian process: choose, sum, solve; and what its intervals are made of."""
+"""A fitted Gaussian process: the law of f, and the scores that its intervals are made of."""
 
-import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
 
-import numpy as np
-
+from bochner._core.checks import warn_user
 from bochner._core.shapes import Array, Float
-from bochner._core.sizes import LOO_ROWS
 from bochner.data.blocks import Blocks
-from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
-from bochner.errors import SolutionWarning
-from bochner.kernels.kernel import Kernel
-from bochner.kernels.numbers import has_free
-from bochner.models.gaussian_process.adaptation import left_out, solve_process
-from bochner.models.gaussian_process.intervals import (
-    NO_SCORES,
-    Conformal,
-    CrossConformal,
-    Fold,
-    cross_conformal,
+from bochner.features.waves import WaveMethod
+from bochner.models._shown import Fact, ShownFit, numbers
+from bochner.models.gaussian_process.exact import exact_process
+from bochner.models.gaussian_process.features import (
+    FeatureProcess,
+    chosen_features,
+    feature_process,
+    search_of,
 )
-from bochner.models.gaussian_process.posterior import Predictive
-from bochner.models.gaussian_process.spec import GaussianProcessSpec, ShownProcess, likelier, warned
-from bochner.models.ridge.sums import Summed, merged
-from bochner.selection.choose import Search, choose
+from bochner.models.gaussian_process.grid import chosen_waves, wave_process
+from bochner.models.gaussian_process.intervals import Conformal, CrossConformal, cross_conformal
+from bochner.models.gaussian_process.law import ProcessLaw
+from bochner.models.gaussian_process.neighbours import by_neighbours, neighbour_process
+from bochner.models.gaussian_process.rough import by_features_or_neighbours
+from bochner.models.gaussian_process.spec import GaussianProcessSpec
+from bochner.models.representations.waves import on_grid
+from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen
-from bochner.selection.numbers import by_evidence
-from bochner.selection.record import Tuning
-from bochner.selection.search import choose_lengthscale
-from bochner.selection.spec import UNASKED
-from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
+from bochner.solvers.ridge.evidence import EvidenceOutcome
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
 
-#: Rows beyond those that chose lengthscales, from which on their errors make intervals.
-ENOUGH = 1024
+#: Outcomes that a user is warned of.
+WARNED = (EvidenceOutcome.FLOAT32_LIMITED, EvidenceOutcome.SINGULAR)
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianProcessFit(ShownProcess):
-    """A Gaussian process on features: what was chosen, the sums, the law of f.
+class ProcessFit(ShownFit):
+    """A Gaussian process: the law of f given the rows.
 
     Attributes
     ----------
     inputs : Inputs
-    spec : GaussianProcessSpec
-    summed : Summed
-    law : Predictive
-    loo_log_density : float
+    law : ProcessLaw
     calibrated : Conformal, CrossConformal or None
         Scores that calibrated intervals are made of; None until they are asked for.
     """
 
     inputs: Inputs
-    spec: GaussianProcessSpec
-    summed: Summed
-    law: Predictive
-    loo_log_density: float
-    calibrated: Conformal | CrossConformal | None = field(default=None)
+    law: ProcessLaw
+    calibrated: Conformal | CrossConformal | None = None
 
     @property
     def chosen(self) -> Chosen:
         """The kernel, the map, and how they were found."""
-        return self.summed.chosen
+        return self.law.chosen
 
     @property
     def target_shape(self) -> tuple[int, ...]:
         """Of one row of y: () or (t,)."""
-        return self.summed.target_shape
-
-    @property
-    def outcome(self) -> EvidenceOutcome:
-        """How the choice of noise and amplitude went."""
-        return self.law.posterior.evidence.outcome
-
-    @property
-    def noise(self) -> Float[Array, " t"]:
-        """σ² of a new row."""
-        return self.law.noise
-
-    @property
-    def evidence(self) -> Evidence:
-        """Noise, amplitude and likelihood of the fit."""
-        return self.law.posterior.evidence
-
-    @property
-    def block_rows(self) -> int:
-        """Rows that are predicted together."""
-        return self.chosen.block_rows
-
-    def means(self) -> Callable[[Array], Float[Array, "b t"]]:
-        """Return X ↦ the mean of f."""
-        return lambda X: self.law.posterior.mean(self.chosen.double(X))
-
-    def covariance(self, X: Array) -> Float[Array, "m m t"]:
-        """Return the covariance of f at all pairs of rows."""
-        Z = self.chosen.double(X)
-        return self.law.covariance(X, Z).reshape(len(Z), len(Z), -1)
-
-    def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
-        """Return the mean and variance of f at rows."""
-        Z = self.chosen.double(X)
-        return self.law.posterior.mean(Z), self.law.variance(X, Z)
-
-    def resolved_moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
-        """Return the mean and variance of f at rows."""
-        return self.moments(X)
+        return self.law.target_shape
 
     def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
-        """Give the rows of one block after the other, and the gradients of the mean there."""
-        return self.chosen.gradients(self.law.posterior.coef, blocks)
+        """Yield the rows of each block and the gradients of the mean there."""
+        return self.law.require("gradient", self.law.spec.features.who).gradients(blocks)
 
     def calibration(self) -> Conformal | CrossConformal:
         """Return the scores that calibrated intervals are made of; found once, and kept.
 
-        By rows that chose no lengthscale, where they are many, else by fits without folds.
+        By leave-one-out errors where the law has enough of them, else by fits without folds.
         """
         if self.calibrated is None:
-            object.__setattr__(self, "calibrated", self._calibration())
+            found: Conformal | CrossConformal | None = self.law.scores()
+            if found is None:
+                found = cross_conformal(self.law.without_fold, self.law.representation.sample)
+            object.__setattr__(self, "calibrated", found)
         return self.calibrated  # type: ignore[return-value]
 
-    def _calibration(self) -> Conformal | CrossConformal:
-        sample = self.summed.sample
-        order = np.argsort(sample.priority, kind="stable")
-        if len(order) - LOO_ROWS < ENOUGH:
-            return cross_conformal(self._refit, sample)
-        errors, deviation = (
-            of_all[order[LOO_ROWS:]] for of_all in left_out(self.summed, self.law, sample)
-        )
-        return Conformal.of(errors, deviation, "leave one out")
-
-    def _refit(self, rows: RowSample) -> Fold:
-        y = rows.y.reshape(len(rows), *self.target_shape)
-        fit = fit_process(self.spec, Blocks.from_arrays(rows.X, y, rows.w), self.inputs)
-        return Fold(fit.chosen.map, fit.chosen.precision, fit.law, NO_SCORES)
+    def _found(self) -> Iterator[Fact]:
+        """Yield the evidence and how it was found."""
+        evidence = self.law.evidence
+        yield "noise variance", numbers(evidence.noise)
+        yield "amplitude", numbers(evidence.amplitude)
+        yield "log marginal likelihood", numbers(evidence.log_likelihood)
+        yield "outcome", str(evidence.outcome)
 
 
-def fit_process(
+def fitted(inputs: Inputs, law: ProcessLaw) -> ProcessFit:
+    """Return the fit; warn of an outcome that asks for attention."""
+    if law.outcome in WARNED:
+        warn_user(str(law.outcome))
+    return ProcessFit(inputs, law)
+
+
+def process(
     spec: GaussianProcessSpec,
     blocks: Blocks,
-    inputs: Inputs,
     where: Executor = LOCAL,
     precision: Precision | None = None,
-) -> GaussianProcessFit:
-    """Choose what is open, sum up all rows, find the law; again in float64 where that is needed.
+    *,
+    exact: bool = False,
+    any_features: bool = False,
+    any_method: bool = False,
+) -> ProcessLaw:
+    """Choose the representation and what is open of kernel and features; find the law.
 
     Parameters
     ----------
     spec : GaussianProcessSpec
     blocks : Blocks
-    inputs : Inputs
-        What the rows are.
     where : Executor
     precision : {"float32", "float64"}, optional
-        Of all, where rows do not come again.
+        Of all sums, where rows cannot be read again: these have features.
+    exact : bool
+        Whether the kernel itself is fitted.
+    any_features : bool
+        Whether width and precision of features are left open.
+    any_method : bool
+        Whether the method is.
     """
-    chosen, _ = choose(spec.features, blocks, search=search_of(spec), where=where)
-    return fit_chosen(spec, chosen, blocks, inputs, where, precision)
+    if exact:
+        return exact_process(spec, blocks)
+    if on_grid(spec.features):
+        return wave_process(spec, blocks, where)
+    if by_neighbours(spec):
+        return neighbour_process(spec, blocks, where)
+    if precision is not None or not any_features:
+        return feature_process(spec, blocks, where, precision)
+    law = features_or_waves(spec, blocks, where)
+    if not any_method or not isinstance(law, FeatureProcess):
+        return law
+    return by_features_or_neighbours(spec, law, blocks, where)
 
 
-def fit_chosen(
-    spec: GaussianProcessSpec,
-    chosen: Chosen,
-    blocks: Blocks,
-    inputs: Inputs,
-    where: Executor = LOCAL,
-    precision: Precision | None = None,
-) -> GaussianProcessFit:
-    """Sum up all rows as features of what was chosen, and find the law."""
-    fit = solved(spec, inputs, spec.rows(chosen, blocks, where, precision))
-    limited = fit.outcome is EvidenceOutcome.FLOAT32_LIMITED
-    if limited and spec.features.precision == "auto":
-        fit = solved(spec, inputs, spec.rows.again(fit.summed, blocks, where))
-    return warned(fit)
+def features_or_waves(
+    spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL
+) -> ProcessLaw:
+    """Choose what is open; sum up waves of all rows where "auto" took waves, else features."""
+    features = replace(spec.features, waves=True)
+    chosen, sample = choose(features, blocks, search=search_of(spec), where=where)
+    if sample is None or not isinstance(chosen.choice.method, WaveMethod):
+        return chosen_features(spec, chosen, blocks, where)
+    return chosen_waves(spec, chosen, sample, blocks, where)
 
 
-def solved(spec: GaussianProcessSpec, inputs: Inputs, summed: Summed) -> GaussianProcessFit:
-    """Return the fit that sums lead to."""
-    summed = replace(summed, fit_intercept=spec.fit_intercept)
-    law, densities = solve_process(summed, spec.noise, spec.amplitude)
-    return GaussianProcessFit(inputs, spec, summed, law, float(densities.sum()))
-
-
-def merge_processes(fits: list[GaussianProcessFit]) -> GaussianProcessFit:
+def merge_processes(fits: list[ProcessFit]) -> ProcessFit:
     """Return the fit of the rows of all."""
-    return solved(fits[0].spec, fits[0].inputs, merged([fit.summed for fit in fits]))
-
-
-# --- Lengthscales --------------------------------------------------------------------------------
-
-
-def _likelier(spec: GaussianProcessSpec, name: str, sample: RowSample) -> Tuning:
-    """Return the search that ends where rows are likelier under the law without them."""
-    first = _named(spec, name, sample)
-    second = _by_evidence(spec, first.kernel, sample)
-    if not second.path or second.kernel == first.kernel:
-        return first
-    few = sample.lowest(LOO_ROWS)
-    return likelier(first, second, *(_log_density(spec, t.kernel, few) for t in (first, second)))
-
-
-def _log_density(spec: GaussianProcessSpec, kernel: Kernel, sample: RowSample) -> float:
-    """Return the mean leave-one-out log density of a fit to these rows."""
-    features = replace(spec.features, kernel=kernel, width=spec.features.width_to_search)
-    trial = replace(spec, features=features, lengthscale="loo")
-    blocks = Blocks.from_arrays(sample.X, sample.y, sample.w)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SolutionWarning)
-        return fit_process(trial, blocks, Inputs(blocks.n_columns)).loo_log_density
-
-
-def _named(spec: GaussianProcessSpec, name: str, sample: RowSample) -> Tuning:
-    asked = spec.features
-    return choose_lengthscale(name, sample, asked.width_to_search, asked.seed, method=asked.method)
-
-
-def search_of(spec: GaussianProcessSpec) -> Search | None:
-    """Return how the kernel is found; None for the usual search."""
-    kernel = spec.features.kernel
-    if has_free(kernel) and spec.lengthscale != "loo":
-        return partial(_by_evidence, spec)
-    if spec.lengthscale == "evidence":
-        return partial(_by_evidence, spec)
-    named = isinstance(kernel, str) and kernel not in UNASKED
-    likelier = spec.lengthscale == "auto" and named and not spec.features.learns_metric
-    return partial(_likelier, spec) if likelier else None
-
-
-def _by_evidence(spec: GaussianProcessSpec, kernel: Kernel | str, sample: RowSample) -> Tuning:
-    return by_evidence(
-        _named(spec, kernel, sample).kernel if isinstance(kernel, str) else kernel,
-        sample,
-        spec.features.seed,
-        centred=spec.fit_intercept,
-        noise=spec.noise,
-        amplitude=spec.amplitude,
-    )
+    first = fits[0].law
+    rows = reduce(lambda a, b: a.merge(b), [fit.law.representation for fit in fits])
+    return fitted(fits[0].inputs, first.solved(first.spec, rows))

@@ -29,7 +29,7 @@ from bochner.features.method import Request
 from bochner.features.nystrom.nystrom import Nystrom, NystromMap
 from bochner.features.rules import draw_map
 from bochner.models.gaussian_process.posterior import EXPLAINED, LeftOut, Predictive
-from bochner.models.ridge.sums import Summed
+from bochner.models.representations.features import FeatureSums
 from bochner.selection.chosen import Chosen
 
 #: Fourier features of each prior function.
@@ -114,7 +114,7 @@ def _ratio(left_out: LeftOut, landmarks: NystromMap, X: Array, Z: Array) -> Floa
 
 
 def draw_functions(
-    rows: Callable[[Any], Blocks], summed: Summed, law: Predictive, n: int, seed: int
+    rows: Callable[[Any], Blocks], summed: FeatureSums, law: Predictive, n: int, seed: int
 ) -> Functions:
     """Draw n functions of the posterior of a fit."""
     coef, offset = law.posterior.draw(n, stream(seed, "functions"))
@@ -127,7 +127,7 @@ def draw_functions(
     return Functions(*given, landmarks, priors)
 
 
-def _landmarks(summed: Summed, left_out: LeftOut) -> NystromMap | None:
+def _landmarks(summed: FeatureSums, left_out: LeftOut) -> NystromMap | None:
     """Return the map's landmarks, or others where it has none and leaves something out."""
     chosen = summed.chosen
     if left_out.landmarks is not None:

@@ -9,20 +9,18 @@ are fewer than waves by far, they tell deviations, and solve where waves would t
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from bochner._core.arrays import from_numpy, joined
-from bochner._core.checks import warn_user
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import LOO_ROWS
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
-from bochner.data.schema import Inputs
 from bochner.features.fourier.grid_maps import map_between
 from bochner.features.mercer.sphere import SphericalHarmonics, SphericalMap
 from bochner.features.waves import WaveMap
@@ -30,18 +28,17 @@ from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import has_free
 from bochner.kernels.sphere import named_on_sphere
 from bochner.models.gaussian_process.intervals import Conformal
-from bochner.models.gaussian_process.spec import WARNED, FeaturelessFit, GaussianProcessSpec
-from bochner.models.grid import (
+from bochner.models.gaussian_process.law import ProcessLaw, log_density
+from bochner.models.gaussian_process.spec import GaussianProcessSpec
+from bochner.models.representations.waves import (
     BLOCK_ROWS,
     SOLVED,
-    SummedWaves,
+    GridSums,
     Surveyed,
-    merged_waves,
-    resurveyed,
+    chosen_grid_sums,
     summed_waves,
     survey,
 )
-from bochner.models.ridge.sums import require_alike
 from bochner.selection.chosen import Chosen
 from bochner.selection.numbers import by_evidence, by_left_out
 from bochner.selection.process import EVIDENCE, ROWS, lengthscale_on_sphere
@@ -85,64 +82,55 @@ MORE_STEPS = 10
 
 
 @dataclass(frozen=True, eq=False)
-class GridProcessFit(FeaturelessFit):
-    """A Gaussian process on a Fourier grid: what was chosen, the sums, the solution.
+class WaveProcess(ProcessLaw):
+    """The law of f on Fourier modes of a grid, or on spherical harmonics.
 
     Attributes
     ----------
-    inputs : Inputs
     spec : GaussianProcessSpec
-    summed : SummedWaves
+    representation : GridSums
     coef : (D, t)
         β.
     evidence : Evidence
-    calibrated : Conformal or None
-        Scores that calibrated intervals are made of; None until they are asked for.
     """
 
-    inputs: Inputs
     spec: GaussianProcessSpec
-    summed: SummedWaves
+    representation: GridSums
     coef: Float[Array, "D t"]
     evidence: Evidence
-    calibrated: Conformal | None = field(default=None)
 
     @property
-    def chosen(self) -> Chosen:
+    def chosen(self) -> Chosen:  # type: ignore[override]
         """The kernel, the map, and how they were found."""
-        return self.summed.chosen
+        return self.representation.chosen
 
     @property
     def block_rows(self) -> int:
         """Rows that are predicted together."""
         return BLOCK_ROWS
 
-    def mean(self, X: Array) -> Float[Array, "b t"]:
-        """Return the mean of f at rows."""
-        return self.means()(X)
-
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:
         """Return X ↦ the mean of f."""
-        values, intercept = self.summed.values(self.coef), self.summed.intercept(self.coef)
+        sums = self.representation
+        values, intercept = sums.values(self.coef), sums.intercept(self.coef)
         return lambda X: values(X) + intercept
 
     def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
         """Return the mean and variance of f at rows."""
         found = self._by_rows(X)
-        if found is not None:
-            return self.mean(X), found
-        return self.mean(X), self._variance(X) + self.left_out_variance
+        variance = self._variance(X) + self.left_out_variance if found is None else found
+        return self.means()(X), variance
 
     def resolved_moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
         """Return the mean and variance of what waves draw of f at rows."""
         found = self._by_rows(X)
         if found is not None:
-            return self.mean(X), np.maximum(found - self.left_out_variance, 0.0)
-        return self.mean(X), self._variance(X)
+            return self.means()(X), np.maximum(found - self.left_out_variance, 0.0)
+        return self.means()(X), self._variance(X)
 
     def _by_rows(self, X: Array) -> Float[Array, "b t"] | None:
         """Return the variance of f by the rows of the fit, where they are few."""
-        few = self.summed.few
+        few = self.representation.few
         return None if few is None else few.variance(X, self.evidence, self.noise)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -155,7 +143,7 @@ class GridProcessFit(FeaturelessFit):
 
         Where noise was open it was found as noise, and is taken off that: a new y has the same law.
         """
-        lost = self.evidence.amplitude * self.summed.left_out
+        lost = self.evidence.amplitude * self.representation.unexplained
         return lost if self.spec.noise is not None else np.minimum(lost, self.evidence.noise)
 
     @property
@@ -166,19 +154,20 @@ class GridProcessFit(FeaturelessFit):
 
     def _variance(self, X: Array) -> Float[Array, "b t"]:
         """Return the variance of what waves draw of f: by solutions for few rows, else by waves."""
-        if len(X) <= FEW_ROWS and self.summed.map.n_features > MOST_EXACT:
+        if len(X) <= FEW_ROWS and self.representation.map.n_features > MOST_EXACT:
             return np.einsum("iit->it", self._covariance(X))
         found = [self._spread(i)(X)[:, 0] for i in range(len(self.evidence.noise))]
         return np.maximum(np.stack(found, axis=1), 0.0) + self._of_intercept
 
     @property
     def _of_intercept(self) -> Float[Array, " t"]:
-        return self.evidence.noise / self.summed.sums.weight * self.summed.fit_intercept
+        sums = self.representation
+        return self.evidence.noise / sums.sums.weight * sums.fit_intercept
 
     def _spread(self, i: int) -> Callable[[Array], Float[Array, "b 1"]]:
         """Return X ↦ Var of f about its mean, of one target; its waves are found once, and kept."""
         waves = self._kept_waves(i)
-        return self.summed.of_waves(waves[None])
+        return self.representation.of_waves(waves[None])
 
     def _kept_waves(self, i: int) -> Array:
         if i not in self._waves:
@@ -191,7 +180,7 @@ class GridProcessFit(FeaturelessFit):
         return {}
 
     def _variance_waves(self, i: int) -> Array:
-        gram, alpha = self.summed.problem.gram, float(self.evidence.alpha[i])
+        gram, alpha = self.representation.problem.gram, float(self.evidence.alpha[i])
         low = exact_block(gram, alpha)
         if isinstance(gram, ToeplitzGram):
             return self._size(i) * self._toeplitz_spread(gram, alpha, low)
@@ -214,7 +203,7 @@ class GridProcessFit(FeaturelessFit):
 
     def _drawn(self, i: int, count: int, rng: np.random.Generator) -> Array:
         """Return draws of covariance (G + αI)⁻¹."""
-        gram, alpha = self.summed.problem.gram, float(self.evidence.alpha[i])
+        gram, alpha = self.representation.problem.gram, float(self.evidence.alpha[i])
         z, exact = gram.white(rng, count), exact_block(gram, alpha)
         if exact is not None:
             return exact.inverse_root(z, transposed=True)
@@ -226,18 +215,18 @@ class GridProcessFit(FeaturelessFit):
 
         What the waves leave out of f is taken as different at each place.
         """
-        if self.summed.few is not None:
-            return self.summed.few.covariance(X, self.evidence, self.noise)
+        if self.representation.few is not None:
+            return self.representation.few.covariance(X, self.evidence, self.noise)
         apart = np.eye(len(X))[:, :, None] * self.left_out_variance
         return self._covariance(X) + apart
 
     def _covariance(self, X: Array) -> Float[Array, "m m t"]:
-        gram = self.summed.problem.gram
+        gram = self.representation.problem.gram
         phi = self._centred_rows(X)
         found = []
         for i, alpha in enumerate(self.evidence.alpha):
             low = exact_block(gram, float(alpha)) or gram.preconditioner(float(alpha))
-            c = conjugate_gradients(low, phi, SOLVED * self.summed.tolerance).c
+            c = conjugate_gradients(low, phi, SOLVED * self.representation.tolerance).c
             found.append(
                 self._size(i) * np.stack([inner(np.broadcast_to(p, c.shape), c) for p in phi])
             )
@@ -246,22 +235,32 @@ class GridProcessFit(FeaturelessFit):
 
     def _centred_rows(self, X: Array) -> Array:
         """Return φ(x) about its mean over the rows, as halves of spectra."""
-        gram, rows = self.summed.problem.gram, self.summed.coefficients_at(X)
+        gram, rows = self.representation.problem.gram, self.representation.coefficients_at(X)
         return rows - gram.sums / gram.weight if gram.centred else rows
 
     # --- intervals -------------------------------------------------------------------------------
 
     def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
-        """Give the rows of one block after the other, and the gradients of the mean there."""
-        return self.summed.gradients(self.coef, blocks)
+        """Yield the rows of each block and the gradients of the mean there."""
+        return self.representation.gradients_of(self.coef, blocks)
 
-    def calibration(self) -> Conformal:
-        """Return the scores that calibrated intervals are made of; found once, and kept."""
-        if self.calibrated is None:
-            errors, deviation = self.left_out(self.summed.sample)
-            scores = Conformal.of(errors, deviation, "leave one out")
-            object.__setattr__(self, "calibrated", scores)
-        return self.calibrated  # type: ignore[return-value]
+    def scores(self) -> Conformal:
+        """Return scores of the rows of the sample."""
+        return Conformal.of(*self.left_out(self.representation.sample), "leave one out")
+
+    def again(self, blocks: Blocks) -> "WaveProcess":
+        """Return the law of a fit of the same kind to other rows."""
+        return wave_process(self.spec, blocks)
+
+    def solved(
+        self, spec: GaussianProcessSpec, representation: GridSums | None = None
+    ) -> "WaveProcess":
+        """Find noise and amplitude again, of these rows or of others."""
+        return solved_waves(spec, representation or self.representation)
+
+    def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> "WaveProcess":
+        """Return the law given the rows before and these."""
+        return solved_waves(spec, self.representation.with_rows_of(blocks))
 
     def left_out(self, sample: RowSample) -> tuple[Float[Array, "m t"], Float[Array, "m t"]]:
         """Return errors of rows of the fit, and deviations of y, both by fits without each.
@@ -275,30 +274,29 @@ class GridProcessFit(FeaturelessFit):
         errors = (sample.y - mean) / slack
         return errors, np.sqrt(variance / slack + self.noise + self.left_out_variance)
 
-    @property
-    def loo_log_density(self) -> float:
+    @cached_property
+    def loo_log_density(self) -> float:  # type: ignore[override]
         """Mean log density of rows under the law without each, summed over targets."""
-        rows = self.summed.sample.lowest(LOO_ROWS)
+        rows = self.representation.sample.lowest(LOO_ROWS)
         errors, deviation = self.left_out(rows)
-        density = -0.5 * (np.log(2 * np.pi * deviation**2) + (errors / deviation) ** 2)
-        return float((rows.w @ density / rows.w.sum()).sum())
+        return log_density(errors, deviation**2, rows.w)
 
     # --- functions -------------------------------------------------------------------------------
 
     def functions(self, rows: Callable[[Any], Blocks], n: int, seed: int) -> "GridFunctions":
         """Draw n functions of the posterior."""
-        parts, offsets, gram = [], [], self.summed.problem.gram
+        parts, offsets, gram = [], [], self.representation.problem.gram
         for i in range(len(self.noise)):
             rng = stream(seed, "functions", i)
             drawn = gram.to_real(self._drawn(i, n, rng)) * math.sqrt(self._size(i))
             coef = self.coef[:, i : i + 1] + drawn
-            means = self.summed.feature_sums @ coef / self.summed.sums.weight
+            means = self.representation.feature_sums @ coef / self.representation.sums.weight
             free = rng.standard_normal(n) * math.sqrt(self._of_intercept[i])
-            centred = self.summed.fit_intercept
-            offsets.append(free + (self.summed.target_mean[i] - means) * centred)
+            centred = self.representation.fit_intercept
+            offsets.append(free + (self.representation.target_mean[i] - means) * centred)
             parts.append(coef)
         coef, offset = np.stack(parts, axis=1), np.stack(offsets)
-        return GridFunctions(rows, self.summed, coef, offset)
+        return GridFunctions(rows, self.representation, coef, offset)
 
 
 @dataclass(frozen=True, eq=False)
@@ -309,7 +307,7 @@ class GridFunctions:
     ----------
     rows : callable
         Checked blocks of the rows that a user passes.
-    summed : SummedWaves
+    sums : GridSums
     coef : (D, t, n)
     offset : (t, n)
 
@@ -319,7 +317,7 @@ class GridFunctions:
     """
 
     rows: Callable[[Any], Blocks]
-    summed: SummedWaves
+    sums: GridSums
     coef: Float[Array, "D t n"]
     offset: Float[Array, "t n"]
 
@@ -328,8 +326,8 @@ class GridFunctions:
 
     def __call__(self, X: Array) -> Array:
         """Return the values at rows X; the same rows give the same values in any call."""
-        values = self.summed.values(self.coef.reshape(len(self.coef), -1))
-        shape = (*self.summed.target_shape, len(self))
+        values = self.sums.values(self.coef.reshape(len(self.coef), -1))
+        shape = (*self.sums.target_shape, len(self))
         parts = []
         for block in self.rows(X).with_rows(BLOCK_ROWS):
             found = values(block.X) + self.offset.reshape(-1)
@@ -345,9 +343,7 @@ def _steps(low: WavePreconditioner, z: Array) -> int:
 # --- Fitting -------------------------------------------------------------------------------------
 
 
-def fit_grid_process(
-    spec: GaussianProcessSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
-) -> GridProcessFit:
+def wave_process(spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL) -> WaveProcess:
     """Survey the rows, choose what is open, sum up all rows as waves, find the law.
 
     Parameters
@@ -357,56 +353,50 @@ def fit_grid_process(
     blocks : Blocks
         Read twice: for the box of the rows, and for the sums; once more for each round of
         lengthscales that all rows choose.
-    inputs : Inputs
     where : Executor
     """
     surveyed = survey(spec.features, blocks, where)
     found = _kernel(spec, surveyed)
-    start, few = _penalty(found, surveyed), len(surveyed.sample) <= ROWS
+    start, few = _penalty(found, surveyed.sample), len(surveyed.sample) <= ROWS
     if _asks_all_rows(spec, found) and not few:
         found, start = refined(spec, surveyed, found, start, blocks, where)
-    summed = summed_waves(surveyed, surveyed.chosen(found), spec.fit_intercept, blocks, where)
-    one = len(summed.sums.origin) == 1  # several share what a sample tells
-    return grid_process(spec, inputs, summed, start, settled=few and one)
+    sums = summed_waves(surveyed, surveyed.chosen(found), spec.fit_intercept, blocks, where)
+    one = len(sums.sums.origin) == 1  # several share what a sample tells
+    return solved_waves(spec, sums, start, settled=few and one)
 
 
-def fit_chosen_waves(
+def chosen_waves(
     spec: GaussianProcessSpec,
     chosen: Chosen,
     sample: RowSample,
     blocks: Blocks,
-    inputs: Inputs,
     where: Executor = LOCAL,
-) -> GridProcessFit:
+) -> WaveProcess:
     """Sum up all rows as the waves that were chosen from a sample, and find the law."""
-    surveyed, chosen = resurveyed(spec.features, chosen, sample, blocks, where)
-    summed = summed_waves(surveyed, chosen, spec.fit_intercept, blocks, where)
-    return grid_process(spec, inputs, summed, _penalty(chosen.search, surveyed))
+    sums = chosen_grid_sums(spec.features, spec.fit_intercept, chosen, sample, blocks, where)
+    return solved_waves(spec, sums, _penalty(chosen.search, sample))
 
 
-def grid_process(
+def solved_waves(
     spec: GaussianProcessSpec,
-    inputs: Inputs,
-    summed: SummedWaves,
+    sums: GridSums,
     start: float | None = None,
     settled: bool = False,
-) -> GridProcessFit:
-    """Return the fit that sums lead to; ``start`` is a penalty near the best one, or that one."""
-    summed = replace(summed, fit_intercept=spec.fit_intercept)
-    few, gram, left_out = summed.few, summed.problem.gram, summed.left_out
+) -> WaveProcess:
+    """Return the law that sums lead to; ``start`` is a penalty near the best one, or that one."""
+    sums = replace(sums, fit_intercept=spec.fit_intercept)
+    few, gram, left_out = sums.few, sums.problem.gram, sums.unexplained
     if few is not None and start is None:
         start = few.penalty(spec.noise, spec.amplitude)
     if few is not None and start is not None and few.is_faster(gram, start + left_out):
-        evidence, coef = few.solved(spec.noise, spec.amplitude, summed.map, gram, left_out, start)
+        evidence, coef = few.solved(spec.noise, spec.amplitude, sums.map, gram, left_out, start)
     else:
-        evidence, coef = _solved(spec, summed, start, settled)
-    if evidence.outcome in WARNED:
-        warn_user(str(evidence.outcome))
-    return GridProcessFit(inputs, spec, summed, coef, evidence)
+        evidence, coef = _solved(spec, sums, start, settled)
+    return WaveProcess(spec, sums, coef, evidence)
 
 
 def _solved(
-    spec: GaussianProcessSpec, summed: SummedWaves, start: float | None, settled: bool
+    spec: GaussianProcessSpec, summed: GridSums, start: float | None, settled: bool
 ) -> tuple[Evidence, Float[Array, "D t"]]:
     """Return noise and amplitude of the largest evidence, and the coefficients of waves."""
     problem, error = summed.problem, SOLVED * summed.tolerance
@@ -416,19 +406,6 @@ def _solved(
         one = problem.target(i).without_probes()
         parts.append(problem.gram.to_real(one.at(state.alpha, error).c))
     return evidence, np.concatenate(parts, axis=1)
-
-
-def with_grid_process_rows_of(
-    fit: GridProcessFit, spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL
-) -> GridProcessFit:
-    """Return the fit to the rows before and to these."""
-    require_alike(spec.features.who, blocks, fit.target_shape)
-    return grid_process(spec, fit.inputs, fit.summed.with_rows_of(blocks, where))
-
-
-def merge_grid_processes(fits: list[GridProcessFit]) -> GridProcessFit:
-    """Return the fit of the rows of all."""
-    return grid_process(fits[0].spec, fits[0].inputs, merged_waves([fit.summed for fit in fits]))
 
 
 def _kernel(spec: GaussianProcessSpec, surveyed: Surveyed) -> Tuning:
@@ -463,11 +440,11 @@ def _asks_all_rows(spec: GaussianProcessSpec, found: Tuning) -> bool:
     return chosen and "lengthscale" in found.kernel.get_params(deep=False)
 
 
-def _penalty(found: Tuning, surveyed: Surveyed) -> float | None:
+def _penalty(found: Tuning, sample: RowSample) -> float | None:
     """Return σ²/a² where a sample of the rows has told it."""
     if found.criterion != EVIDENCE.name or not np.isfinite(found.share):
         return None
-    return found.share * float(surveyed.sample.lowest(ROWS).w.sum())
+    return found.share * float(sample.lowest(ROWS).w.sum())
 
 
 def refined(

@@ -8,7 +8,7 @@ theorem 2.2).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 from numbers import Real
 from typing import Any, Protocol
@@ -16,15 +16,11 @@ from warnings import catch_warnings, simplefilter
 
 import numpy as np
 
-from bochner._core.arrays import to_numpy
 from bochner._core.html import ShownResult
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, SolutionWarning
-from bochner.features.map import FeatureMap
-from bochner.features.nystrom.nystrom import Rounded
 from bochner.models._rows import row_marks
-from bochner.models.gaussian_process.posterior import Predictive
 
 #: How rows were predicted that scores come from, and what follows.
 GUARANTEES = {
@@ -137,57 +133,39 @@ MANY_FOLDS, FEW_ROWS, FOLDS = 10, 512, 5
 MOST_BOUNDS = 1 << 22
 
 
-@dataclass(frozen=True, eq=False)
-class Fold:
-    """A model that has not seen some of the rows, and its scores on those.
+class Predicts(Protocol):
+    """A law of f, as intervals need it."""
 
-    Attributes
-    ----------
-    map : FeatureMap
-    dtype : {"float32", "float64"}
-        Precision of the features.
-    law : Predictive
-    scores : (m_k, t) float64
-    """
-
-    map: FeatureMap
-    dtype: str
-    law: Predictive
-    scores: Float[Array, "m t"]
-
-    def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
-        """Return the mean and the standard deviation of y at rows."""
-        Z = to_numpy(Rounded(self.map.kernel, self.map, self.dtype)(X)).astype(np.float64)
-        return self.law.posterior.mean(Z), np.sqrt(self.law.variance(X, Z) + self.law.noise)
-
-
-class Lawful(Protocol):
-    """A fitted process, as intervals ask it."""
-
-    noise: Float[Array, " t"]
+    @property
+    def noise(self) -> Float[Array, " t"]:
+        """Variance of y about f."""
 
     def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
         """Return the mean and variance of f at rows."""
 
 
 @dataclass(frozen=True, eq=False)
-class FittedFold:
-    """The same, of a fit that has no features.
+class Fold:
+    """A law that has not seen some of the rows, and its scores on those.
 
     Attributes
     ----------
-    fit : fitted process
+    law : Predicts
     scores : (m_k, t) float64
     """
 
-    fit: Any
+    law: Any
     scores: Float[Array, "m t"]
 
     def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
         """Return the mean and the standard deviation of y at rows."""
-        fit: Lawful = self.fit
-        mean, variance = fit.moments(X)
-        return mean, np.sqrt(variance + fit.noise)
+        return deviations(self.law, X)
+
+
+def deviations(law: Predicts, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
+    """Return the mean and the standard deviation of y at rows."""
+    mean, variance = law.moments(X)
+    return mean, np.sqrt(variance + law.noise)
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,11 +174,11 @@ class CrossConformal(ShownResult):
 
     Attributes
     ----------
-    folds : tuple of Fold or FittedFold
+    folds : tuple of Fold
     source : {"cross-validation"}
     """
 
-    folds: tuple[Fold | FittedFold, ...]
+    folds: tuple[Fold, ...]
     source: str = "cross-validation"
 
     @property
@@ -263,11 +241,8 @@ def _reach(score: Array, deviation: Array) -> Float[Array, "m b t"]:
     return np.where(np.isnan(half), np.inf, half)
 
 
-#: Fits a model of the same kind to some rows; scores are still none.
-Refit = Callable[[RowSample], Fold | FittedFold]
-
-#: Scores before there are any.
-NO_SCORES = np.zeros((0, 0))
+#: Fits a law of the same kind to some rows.
+Refit = Callable[[RowSample], Predicts]
 
 
 def cross_conformal(refit: Refit, sample: RowSample) -> CrossConformal:
@@ -289,13 +264,13 @@ def cross_conformal(refit: Refit, sample: RowSample) -> CrossConformal:
     )
 
 
-def _fold(refit: Refit, sample: RowSample, seen: Array, judged: Array) -> Fold | FittedFold:
+def _fold(refit: Refit, sample: RowSample, seen: Array, judged: Array) -> Fold:
     with catch_warnings():
         simplefilter("ignore", SolutionWarning)
-        fold = refit(sample.take(seen))
+        law = refit(sample.take(seen))
     left = sample.take(judged)
-    mean, deviation = fold.moments(left.X)
-    return replace(fold, scores=scores_of(left.y - mean, deviation))
+    mean, deviation = deviations(law, left.X)
+    return Fold(law, scores_of(left.y - mean, deviation))
 
 
 def _groups(sample: RowSample) -> Array:

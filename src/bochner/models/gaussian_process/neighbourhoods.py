@@ -22,7 +22,7 @@ from bochner.kernels.algebra import Columns
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.sphere import globe_columns, is_on_sphere, of_points, of_points_beside
 from bochner.kernels.stationary_families import Periodic
-from bochner.models.grid import as_rows
+from bochner.models.representations.waves import as_rows
 from bochner.solvers.neighbours import LocalLaw, condition
 
 #: Numbers that are held at once, 8 MB.

@@ -3,18 +3,18 @@
 Where a process is rougher than features can draw, rows far away say nothing that those nearby have
 not said. Each row is then kriged from its nearest neighbours, by the conditional laws of Vecchia
 (1988) and of nearest-neighbour Gaussian processes (Datta et al. 2016); with all rows as neighbours
-it is the exact process. After another method, the residuals of that are kriged.
+it is the exact process.
 
 Noise, amplitude and the factor of the lengthscales have the largest mean log density of rows, each
 given its neighbours without itself: the pseudo-likelihood of Besag (1975), with leave-one-out
 predictions as those of Sundararajan and Keerthi (2001).
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import Any, NoReturn, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import minimize
@@ -23,24 +23,24 @@ from bochner._core.checks import integer
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import LOO_ROWS
 from bochner.data.blocks import Blocks
-from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.method import Method
-from bochner.features.rules import as_method
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import has_free
 from bochner.kernels.sphere import is_on_sphere
 from bochner.models.gaussian_process.intervals import Conformal
+from bochner.models.gaussian_process.law import ProcessLaw, log_density
 from bochner.models.gaussian_process.neighbourhoods import JUDGED, KeptRows, Neighbourhoods, is_near
-from bochner.models.gaussian_process.spec import FeaturelessFit, GaussianProcessSpec
-from bochner.models.grid import as_rows
-from bochner.models.ridge.sums import require_alike
+from bochner.models.gaussian_process.spec import GaussianProcessSpec
+from bochner.models.representations.representation import require_alike
+from bochner.models.representations.waves import as_rows
 from bochner.selection.numbers import by_evidence, by_left_out, is_composite
 from bochner.selection.process import lengthscales_by_evidence
 from bochner.selection.record import Tuning
 from bochner.selection.search import COORDINATEWISE, choose_lengthscale, median_scales
 from bochner.selection.spec import NAMED, UNASKED
 from bochner.selection.waves import scaled
+from bochner.solvers.neighbours import LocalLaw
 from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
 from bochner.sums.executor import LOCAL, Executor, require_order
 
@@ -66,9 +66,6 @@ BLOCK_ROWS = 1 << 14
 #: Variances of constant targets.
 TINY = np.finfo(np.float64).tiny
 
-#: Why there are no features.
-NO_MAP = "map_: a fit on nearest neighbours compares rows with the kernel, and has no features."
-
 
 @dataclass(frozen=True)
 class NearestNeighbours(Method):
@@ -83,12 +80,7 @@ class NearestNeighbours(Method):
     ----------
     neighbours : int, default 40
         How many; all, where there are fewer rows. Errors fall quickly up to 20 or 30, time grows
-        like the cube. With much noise take more, or a method to come first.
-    after : Method or str, optional
-        A method that comes first, such as ``FourierGrid(1e-2)`` or ``"auto"``: neighbours then
-        predict what its fit to all rows leaves, with a process of mean zero and the same family,
-        whose lengthscales are their own. Variances of f are the sums of both fits', as those of
-        independent parts are.
+        like the cube. With much noise take more.
 
     Notes
     -----
@@ -112,44 +104,11 @@ class NearestNeighbours(Method):
     """
 
     neighbours: int = 40
-    after: Method | str | None = None
 
     def __post_init__(self) -> None:
-        """Check the arguments."""
+        """Check the argument."""
         count = integer(self.neighbours, "NearestNeighbours", "neighbours", 1)
         object.__setattr__(self, "neighbours", count)
-        if self.after is None:
-            return
-        after = as_method(self.after)
-        if isinstance(after, NearestNeighbours):
-            raise InvalidInput(
-                "NearestNeighbours: after must be a method that makes features, such as "
-                f"FourierGrid(); got {after}. Ask for more neighbours instead."
-            )
-        object.__setattr__(self, "after", after)
-
-
-@runtime_checkable
-class FirstFit(Protocol):
-    """A Gaussian process on features or on a grid, whose residuals are kriged."""
-
-    @property
-    def block_rows(self) -> int:
-        """Rows that are predicted together."""
-
-    @property
-    def chosen(self) -> Any:
-        """The kernel among others."""
-
-    def means(self) -> Callable[[Array], Float[Array, "b t"]]:
-        """Return X ↦ the mean of f."""
-
-    def resolved_moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
-        """Return the mean and variance of what the fit draws of f at rows."""
-
-
-#: Makes the first fit.
-Fits = Callable[[GaussianProcessSpec, Blocks, Inputs], FirstFit]
 
 
 def by_neighbours(spec: GaussianProcessSpec) -> bool:
@@ -183,31 +142,39 @@ class ChosenNeighbours:
         return self.search.kernel
 
 
+def _lacking(what: str, instead: str = "Fit") -> str:
+    return (
+        f"method=NearestNeighbours(...) gives each row its own neighbours, and has no {what}. "
+        f"{instead} with a method that makes features, such as FourierGrid() or Nystrom()."
+    )
+
+
 @dataclass(frozen=True, eq=False)
-class NeighbourProcessFit(FeaturelessFit):
-    """A Gaussian process by nearest neighbours: all rows, what was chosen, and what came first.
+class NeighbourProcess(ProcessLaw):
+    """The law of f given the nearest neighbours of each row.
 
     Attributes
     ----------
-    inputs : Inputs
     spec : GaussianProcessSpec
     chosen : ChosenNeighbours
-    summed : KeptRows
+    representation : KeptRows
     evidence : Evidence
         Noise and amplitude; its log likelihood is the mean log density of a row times the rows.
-    first : FirstFit or None
-        The fit whose residuals are kriged.
-    calibrated : Conformal or None
-        Scores that calibrated intervals are made of; None until they are asked for.
     """
 
-    inputs: Inputs
     spec: GaussianProcessSpec
-    chosen: ChosenNeighbours
-    summed: KeptRows
+    chosen: ChosenNeighbours  # type: ignore[assignment]
+    representation: KeptRows
     evidence: Evidence
-    first: FirstFit | None = None
-    calibrated: Conformal | None = field(default=None)
+
+    lacks: ClassVar[Mapping[str, str]] = {
+        **ProcessLaw.lacks,
+        "map_": "a fit on nearest neighbours compares rows with the kernel, and has no features.",
+        "return_cov": _lacking("covariance of rows", "Ask for return_std=True, or fit"),
+        "sample_functions": _lacking("functions"),
+        "gradient": _lacking("gradients"),
+        "certify": _lacking("certificate"),
+    }
 
     @property
     def block_rows(self) -> int:
@@ -216,27 +183,20 @@ class NeighbourProcessFit(FeaturelessFit):
 
     @cached_property
     def around(self) -> Neighbourhoods:
-        """The rows as neighbours, with what the first fit leaves of their targets."""
-        return _around(self.spec, self.chosen.kernel, self.summed, self.first)
+        """The rows as neighbours."""
+        return _around(self.spec, self.chosen.kernel, self.representation)
 
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:
         """Return X ↦ the mean of f."""
-        return self._mean
-
-    def _mean(self, X: Array) -> Float[Array, "b t"]:
-        rows = as_rows(X)
-        mean = self.around.law(rows, self.around.near(rows), self._share).mean
-        return mean if self.first is None else mean + _means(self.first, rows)
+        return lambda X: self._law(as_rows(X)).mean
 
     def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
         """Return the mean and variance of f at rows."""
-        rows = as_rows(X)
-        law = self.around.law(rows, self.around.near(rows), self._share)
-        variance = law.variance[:, None] * self.evidence.amplitude
-        if self.first is None:
-            return law.mean, variance
-        mean, before = self.first.resolved_moments(rows)
-        return law.mean + mean, variance + before
+        law = self._law(as_rows(X))
+        return law.mean, law.variance[:, None] * self.evidence.amplitude
+
+    def _law(self, rows: Float[Array, "b d"]) -> LocalLaw:
+        return self.around.law(rows, self.around.near(rows), self._share)
 
     @property
     def _share(self) -> float:
@@ -249,85 +209,52 @@ class NeighbourProcessFit(FeaturelessFit):
         around = self.around
         law = around.law(around.X[own], around.near_without(own), self._share)
         variance = law.variance[:, None] * self.evidence.amplitude + self.noise
-        if self.first is not None:
-            variance += self.first.resolved_moments(around.X[own])[1]
         return around.y[own] - law.mean, np.sqrt(variance)
 
-    def calibration(self) -> Conformal:
-        """Return the scores that calibrated intervals are made of; found once, and kept."""
-        if self.calibrated is None:
-            order = np.argsort(self.summed.priority, kind="stable")
-            unseen = order[JUDGED:] if len(order) - JUDGED >= ENOUGH else order
-            scores = Conformal.of(*self.left_out(unseen[:MOST_SCORES]), "leave one out")
-            object.__setattr__(self, "calibrated", scores)
-        return self.calibrated  # type: ignore[return-value]
+    def scores(self) -> Conformal:
+        """Return scores of rows that chose nothing, or of all where these are few."""
+        order = np.argsort(self.representation.priority, kind="stable")
+        unseen = order[JUDGED:] if len(order) - JUDGED >= ENOUGH else order
+        return Conformal.of(*self.left_out(unseen[:MOST_SCORES]), "leave one out")
 
     @cached_property
-    def loo_log_density(self) -> float:
+    def loo_log_density(self) -> float:  # type: ignore[override]
         """Mean log density of rows under the law without each, summed over targets."""
-        own = np.argsort(self.summed.priority, kind="stable")[:LOO_ROWS]
+        own = np.argsort(self.representation.priority, kind="stable")[:LOO_ROWS]
         errors, deviation = self.left_out(own)
-        spread = np.maximum(deviation**2, TINY)
-        density = -0.5 * (np.log(2 * np.pi * spread) + errors**2 / spread)
-        return float(np.average(density, axis=0, weights=self.summed.w[own]).sum())
+        return log_density(errors, deviation**2, self.representation.w[own])
 
-    # --- what neighbours do not tell -------------------------------------------------------------
+    def again(self, blocks: Blocks) -> "NeighbourProcess":
+        """Return the law of a fit of the same kind to other rows."""
+        return neighbour_process(self.spec, blocks)
 
-    def covariance(self, X: Array) -> NoReturn:  # noqa: ARG002  as of other fits
-        """Refuse: each row has neighbours of its own."""
-        raise self._refusal("covariance of rows", "Ask for return_std=True")
+    def solved(
+        self, spec: GaussianProcessSpec, representation: KeptRows | None = None
+    ) -> "NeighbourProcess":
+        """Choose kernel, noise and amplitude again, of these rows or of others."""
+        return near_rows(spec, representation or self.representation)
 
-    def functions(self, rows: Any, n: int, seed: int) -> NoReturn:  # noqa: ARG002
-        """Refuse, likewise."""
-        raise self._refusal("functions")
-
-    def gradients(self, blocks: Blocks) -> Iterator[Any]:  # noqa: ARG002
-        """Refuse: predictions jump where neighbours change."""
-        raise self._refusal("gradients")
-
-    def certified(self, blocks: Blocks, alpha: float) -> NoReturn:  # noqa: ARG002
-        """Refuse: there are no features."""
-        raise self._refusal("certificate")
-
-    def _refusal(self, what: str, instead: str = "") -> InvalidInput:
-        other = f"{instead}, or fit" if instead else "Fit"
-        return InvalidInput(
-            f"{self.spec.features.who}: method=NearestNeighbours(...) gives each row its own "
-            f"neighbours, and has no {what}. {other} with a method that makes features, such as "
-            "FourierGrid() or Nystrom()."
-        )
+    def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> "NeighbourProcess":
+        """Return the law given the rows before and these."""
+        who, before = spec.features.who, self.representation
+        require_alike(who, blocks, before.target_shape)
+        rows = KeptRows.of(who, blocks, self.chosen.seed, before.rows)
+        return near_rows(spec, before.merge(rows))
 
 
-def _means(fit: FirstFit, X: Array) -> Float[Array, "b t"]:
-    """Return the means of a fit at any number of rows."""
-    means, size = fit.means(), fit.block_rows
-    return np.concatenate([means(X[start : start + size]) for start in range(0, len(X), size)])
-
-
-def _around(
-    spec: GaussianProcessSpec,
-    kernel: Kernel,
-    rows: KeptRows,
-    first: FirstFit | None,
-) -> Neighbourhoods:
-    """Return the rows as neighbours; what a first fit leaves of their targets has mean zero."""
+def _around(spec: GaussianProcessSpec, kernel: Kernel, rows: KeptRows) -> Neighbourhoods:
+    """Return the rows as neighbours."""
     method: NearestNeighbours = spec.features.method  # type: ignore[assignment]
-    y = rows.y if first is None else rows.y - _means(first, rows.X)
-    centred = spec.fit_intercept and first is None
-    return Neighbourhoods(kernel, rows.X, y, rows.w, method.neighbours, centred)
+    return Neighbourhoods(kernel, rows.X, rows.y, rows.w, method.neighbours, spec.fit_intercept)
 
 
 # --- Fitting -------------------------------------------------------------------------------------
 
 
-def fit_neighbours(
-    spec: GaussianProcessSpec,
-    blocks: Blocks,
-    inputs: Inputs,
-    first: Fits,
-    where: Executor = LOCAL,
-) -> NeighbourProcessFit:
-    """Read all rows, fit what comes first, choose the kernel, noise and amplitude.
+def neighbour_process(
+    spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL
+) -> NeighbourProcess:
+    """Read all rows, choose the kernel, noise and amplitude.
 
     Parameters
     ----------
@@ -335,9 +262,6 @@ def fit_neighbours(
         Its method is :class:`NearestNeighbours`.
     blocks : Blocks
         Read once.
-    inputs : Inputs
-    first : callable
-        Fits the process whose residuals are kriged.
     where : Executor
         This process.
     """
@@ -349,67 +273,35 @@ def fit_neighbours(
         )
     why = "method=NearestNeighbours(...) compares each row with those beside it"
     require_order(asked.who, why, where, "Leave where out, or take features.")
-    return fit_kept(spec, KeptRows.of(asked.who, blocks, asked.seed), inputs, first)
+    return near_rows(spec, KeptRows.of(asked.who, blocks, asked.seed))
 
 
-def fit_kept(
-    spec: GaussianProcessSpec, rows: KeptRows, inputs: Inputs, fits: Fits
-) -> NeighbourProcessFit:
-    """Return the fit to rows in memory."""
+def near_rows(spec: GaussianProcessSpec, rows: KeptRows) -> NeighbourProcess:
+    """Return the law given rows in memory."""
     if len(rows) < 2:
         raise InvalidInput(
             f"{spec.features.who}: NearestNeighbours needs at least 2 rows of positive weight, to "
             f"choose noise and amplitude by; got {len(rows)}."
         )
     method: NearestNeighbours = spec.features.method  # type: ignore[assignment]
-    first = None if method.after is None else _first(spec, method.after, rows, inputs, fits)
-    start = _kernel(spec, rows) if first is None else Tuning(first.chosen.kernel)
+    start = _kernel(spec, rows)
     if not is_near(start.kernel):
         raise UnsupportedKernel(
             "NearestNeighbours requires a stationary kernel, for which rows nearby say most; got "
             f"{start.kernel!r}. Nystrom() serves every kernel."
         )
-    found, evidence = Search.of(spec, start, rows, first).found()
+    found, evidence = Search.of(spec, start, rows).found()
     count = f"{min(method.neighbours, len(rows)):,} of {len(rows):,} rows predict each row"
     choice = NeighbourChoice(method, f"{method}: as asked; {count}.")
-    chosen = ChosenNeighbours(spec.features.seed, found, choice)
-    return NeighbourProcessFit(inputs, spec, chosen, rows, evidence, first)
+    return NeighbourProcess(
+        spec, ChosenNeighbours(spec.features.seed, found, choice), rows, evidence
+    )
 
 
-def fit_nearest(spec: GaussianProcessSpec, rows: KeptRows, inputs: Inputs) -> NeighbourProcessFit:
-    """Return the fit of :class:`NearestNeighbours` as it is by default to rows in memory."""
+def default_neighbours(spec: GaussianProcessSpec, rows: KeptRows) -> NeighbourProcess:
+    """Return the law by :class:`NearestNeighbours` as it is by default."""
     features = replace(spec.features, method=NearestNeighbours())
-    return fit_kept(replace(spec, features=features), rows, inputs, _no_first)
-
-
-def _no_first(*_: object) -> Any:
-    raise AssertionError("neighbours come after no other method here")
-
-
-def with_neighbours_of(
-    fit: NeighbourProcessFit, spec: GaussianProcessSpec, blocks: Blocks, fits: Fits
-) -> NeighbourProcessFit:
-    """Return the fit to the rows before and to these."""
-    who, before = spec.features.who, fit.summed
-    require_alike(who, blocks, before.target_shape)
-    rows = KeptRows.of(who, blocks, fit.chosen.seed, before.rows)
-    return fit_kept(spec, before.merge(rows), fit.inputs, fits)
-
-
-def merge_neighbours(fits: list[NeighbourProcessFit], first: Fits) -> NeighbourProcessFit:
-    """Return the fit of the rows of all."""
-    rows = fits[0].summed
-    for fit in fits[1:]:
-        rows = rows.merge(fit.summed)
-    return fit_kept(fits[0].spec, rows, fits[0].inputs, first)
-
-
-def _first(
-    spec: GaussianProcessSpec, after: Any, rows: KeptRows, inputs: Inputs, fits: Fits
-) -> FirstFit:
-    """Return the fit that comes first: what it cannot draw is noise to it."""
-    features = replace(spec.features, method=after)
-    return fits(replace(spec, features=features, noise=None, amplitude=None), rows.blocks, inputs)
+    return near_rows(replace(spec, features=features), rows)
 
 
 def _kernel(spec: GaussianProcessSpec, rows: KeptRows) -> Tuning:
@@ -458,12 +350,11 @@ class Search:
         spec: GaussianProcessSpec,
         start: Tuning,
         rows: KeptRows,
-        first: FirstFit | None,
     ) -> "Search":
         """Find the neighbours of the rows that are judged."""
-        around = _around(spec, start.kernel, rows, first)
+        around = _around(spec, start.kernel, rows)
         own = np.argsort(rows.priority, kind="stable")[: judged_rows(around.count)]
-        asked = first is not None or spec.lengthscale == "evidence"
+        asked = spec.lengthscale == "evidence"
         named = isinstance(spec.features.kernel, str)
         has = "lengthscale" in start.kernel.get_params(deep=False)
         near = around.near_without(own)

@@ -1,4 +1,4 @@
-"""A Gaussian process that was told derivatives and averages beside the values of its fit.
+"""A Gaussian process conditioned on derivatives and block averages beside the values of its fit.
 
 With functionals L_o, v_o = L_o f + ε_o, ε_o ~ N(0, σ_o²), and c and m the covariance and the mean
 of f given the values,
@@ -9,9 +9,10 @@ of f given the values,
 what conditioning on all at once gives. Kernel, noise and amplitude are those of the values.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -22,20 +23,11 @@ from bochner._core.blas import cho_factor
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
-from bochner.data.sample import RowSample
-from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput, InvalidType
-from bochner.models.gaussian_process.exact import ExactProcessFit, fit_exact_process
-from bochner.models.gaussian_process.fit import GaussianProcessFit, fit_process
-from bochner.models.gaussian_process.functions import draw_functions
-from bochner.models.gaussian_process.intervals import (
-    NO_SCORES,
-    Conformal,
-    CrossConformal,
-    FittedFold,
-    cross_conformal,
-)
-from bochner.models.gaussian_process.neighbourhoods import KeptRows
+from bochner.models.gaussian_process.exact import ExactProcess, exact_process
+from bochner.models.gaussian_process.features import FeatureProcess, feature_process
+from bochner.models.gaussian_process.intervals import Conformal
+from bochner.models.gaussian_process.law import ProcessLaw
 from bochner.models.gaussian_process.observations import (
     BlockAverages,
     Derivatives,
@@ -47,11 +39,6 @@ from bochner.models.gaussian_process.observations import (
     steps_of,
 )
 from bochner.models.gaussian_process.spec import GaussianProcessSpec
-from bochner.models.ridge.sums import Summed
-from bochner.selection.chosen import Chosen
-from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
-
-Base = ExactProcessFit | GaussianProcessFit
 
 #: Rows that are predicted together.
 BLOCK_ROWS = 512
@@ -64,75 +51,39 @@ JITTER = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
-class ObservedProcessFit:
-    """A process that was told more than values.
+class ObservedProcess(ProcessLaw):
+    """A law of f that is given more than values.
 
     Attributes
     ----------
-    base : ExactProcessFit or GaussianProcessFit
-        Of the values.
+    base : ExactProcess or FeatureProcess
+        Given the values, which choose kernel, noise and amplitude.
     observations : tuple of Derivatives or BlockAverages
-    calibrated : Conformal, CrossConformal or None
     """
 
-    base: Base
+    base: ExactProcess | FeatureProcess
     observations: tuple[Observation, ...]
-    calibrated: Conformal | CrossConformal | None = field(default=None)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields: covariances are made again when they are asked for."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
-    # --- what the fit to the values found ---------------------------------------------------------
+    spec = property(attrgetter("base.spec"))
+    chosen = property(attrgetter("base.chosen"))
+    representation = property(attrgetter("base.representation"))
+    evidence = property(attrgetter("base.evidence"))
+    noise = property(attrgetter("base.noise"))
+    loo_log_density = property(attrgetter("base.loo_log_density"))
 
     @property
-    def inputs(self) -> Inputs:
-        """What the rows are."""
-        return self.base.inputs
-
-    @property
-    def spec(self) -> GaussianProcessSpec:
-        """What the user asked for."""
-        return self.base.spec
-
-    @property
-    def chosen(self) -> Chosen:
-        """The kernel, the map, and how they were found."""
-        return self.base.chosen
-
-    @property
-    def summed(self) -> Summed | KeptRows:
-        """Rows, or their sums."""
-        return self.base.summed
-
-    @property
-    def evidence(self) -> Evidence:
-        """Noise, amplitude and likelihood of the values."""
-        return self.base.evidence
-
-    @property
-    def noise(self) -> Float[Array, " t"]:
-        """σ² of a new row."""
-        return self.base.noise
-
-    @property
-    def loo_log_density(self) -> float:
-        """Of the values alone."""
-        return self.base.loo_log_density
-
-    @property
-    def target_shape(self) -> tuple[int, ...]:
-        """Of one row of y: () or (t,)."""
-        return self.base.target_shape
-
-    @property
-    def outcome(self) -> EvidenceOutcome:
-        """How the choice of noise and amplitude went."""
-        return self.base.outcome
-
-    @property
-    def law(self) -> None:
-        """No law of coefficients of features: there are functionals beside them."""
+    def lacks(self) -> Mapping[str, str]:  # type: ignore[override]
+        """What it cannot serve, and why."""
+        nothing = "a process with observations beside values"
+        return {
+            **self.base.lacks,
+            "predictive_": f"{nothing} has no law of coefficients of features.",
+            "merge": f"{nothing} is not merged.",
+        }
 
     @property
     def block_rows(self) -> int:
@@ -143,7 +94,7 @@ class ObservedProcessFit:
 
     @cached_property
     def _given(self) -> "ExactGiven | FeatureGiven":
-        if isinstance(self.base, ExactProcessFit):
+        if isinstance(self.base, ExactProcess):
             return ExactGiven(self.base, self.observations)
         return FeatureGiven(self.base, self.observations)
 
@@ -196,7 +147,7 @@ class ObservedProcessFit:
         return [solve_triangular(L, cross[:, :, i].T, lower=True) for i, L in columns]
 
     def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
-        """Give the rows of one block after the other, and the gradients of the mean there.
+        """Yield the rows of each block and the gradients of the mean there.
 
         What the observations add is differentiated by differences.
         """
@@ -210,10 +161,7 @@ class ObservedProcessFit:
     def functions(self, rows: Callable[[Any], Blocks], n: int, seed: int) -> "ObservedFunctions":
         """Draw functions of the posterior: those of the values, corrected by Matheron's rule."""
         plain = lambda X: Blocks.from_arrays(np.asarray(X, np.float64))
-        if isinstance(self.base, ExactProcessFit):
-            drawn: Any = self.base.functions(plain, n, seed)
-        else:
-            drawn = draw_functions(plain, self.base.summed, self.base.law, n, seed)
+        drawn = self.base.functions(plain, n, seed)
         t = len(self.noise)
         f = lambda X: to_numpy(drawn(X)).reshape(len(X), t * n)
         found = [of_function(each, f, self._given.steps) for each in self.observations]
@@ -230,25 +178,23 @@ class ObservedProcessFit:
 
     # --- intervals -------------------------------------------------------------------------------
 
-    def calibration(self) -> Conformal | CrossConformal:
-        """Return the scores that calibrated intervals are made of; found once, and kept.
+    def scores(self) -> Conformal | None:
+        """Return scores of the values alone, where these are many."""
+        few = len(self.representation.sample) <= FEWER
+        return None if few else self.base.scores()
 
-        By fits without folds of the values, each told the observations; of many rows those of the
-        values alone.
-        """
-        if self.calibrated is None:
-            sample = self.base.summed.sample
-            few = len(sample) <= FEWER
-            found = cross_conformal(self._refit, sample) if few else self.base.calibration()
-            object.__setattr__(self, "calibrated", found)
-        return self.calibrated  # type: ignore[return-value]
+    def again(self, blocks: Blocks) -> "ObservedProcess":
+        """Return the law of a fit of the same kind to other values, given the observations too."""
+        fits = exact_process if isinstance(self.base, ExactProcess) else feature_process
+        return ObservedProcess(fits(self.spec, blocks), self.observations)
 
-    def _refit(self, rows: RowSample) -> FittedFold:
-        y = rows.y.reshape(len(rows), *self.target_shape)
-        blocks, spec = Blocks.from_arrays(rows.X, y, rows.w), self.base.spec
-        exact = isinstance(self.base, ExactProcessFit)
-        fit = (fit_exact_process if exact else fit_process)(spec, blocks, self.inputs)
-        return FittedFold(ObservedProcessFit(fit, self.observations), NO_SCORES)
+    def solved(self, spec: GaussianProcessSpec, representation: Any = None) -> ProcessLaw:
+        """Find noise and amplitude again, of the values alone."""
+        return self.base.solved(spec, representation)
+
+    def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> ProcessLaw:
+        """Return the law given the values before and these."""
+        return self.base.with_rows_of(spec, blocks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,7 +202,7 @@ class ObservedFunctions:
     """n functions: ``functions(X)`` gives their values at rows, (m, n) or (m, t, n)."""
 
     rows: Callable[[Any], Blocks]
-    fit: ObservedProcessFit
+    law: ObservedProcess
     before: Any  # Functions of the posterior of the values
     coef: Float[Array, "o t n"]
 
@@ -265,14 +211,14 @@ class ObservedFunctions:
 
     def __call__(self, X: Array) -> Array:
         """Return the values at rows X; the same rows give the same values in any call."""
-        blocks = self.rows(X).with_rows(self.fit.block_rows)
+        blocks = self.rows(X).with_rows(self.law.block_rows)
         return joined([self._values(block.X) for block in blocks])
 
     def _values(self, X: Array) -> Array:
         rows = np.asarray(to_numpy(dense(X)), np.float64)
         values = to_numpy(self.before(rows)).reshape(len(rows), *self.coef.shape[1:])
-        values = values + self.fit.corrections(rows, self.coef)
-        shape = self.fit.target_shape
+        values = values + self.law.corrections(rows, self.coef)
+        shape = self.law.target_shape
         return from_numpy(values.reshape(len(rows), *shape, len(self)), like=X)
 
 
@@ -282,9 +228,10 @@ class ObservedFunctions:
 class ExactGiven:
     """Of a fit with the kernel itself."""
 
-    def __init__(self, fit: ExactProcessFit, observations: tuple[Observation, ...]) -> None:
-        self.fit, self.observations = fit, observations
-        kernel, X = fit.chosen.kernel, np.asarray(to_numpy(dense(fit.summed.X)), np.float64)
+    def __init__(self, law: ExactProcess, observations: tuple[Observation, ...]) -> None:
+        self.law, self.observations = law, observations
+        kernel = law.chosen.kernel
+        X = np.asarray(to_numpy(dense(law.representation.X)), np.float64)
         self.steps = steps_of(kernel, X)
         self.constant = np.concatenate([constant_of(each) for each in observations])
         self.k = np.concatenate([applied(each, kernel, X) for each in observations])
@@ -293,7 +240,7 @@ class ExactGiven:
         ]
         prior = np.block(pairs)
         self.prior = (prior + prior.T) / 2
-        self.mean = self.k @ fit.coef + np.outer(self.constant, fit.intercept)
+        self.mean = self.k @ law.coef + np.outer(self.constant, law.intercept)
 
     def covariance(self, target: int) -> Float[Array, "o o"]:
         """Return c(L, L) of one target."""
@@ -302,32 +249,32 @@ class ExactGiven:
 
     def cross(self, X: Array) -> Float[Array, "b o t"]:
         """Return c(x, L) of each row."""
-        rows, kernel = np.asarray(to_numpy(dense(X)), np.float64), self.fit.chosen.kernel
+        rows, kernel = np.asarray(to_numpy(dense(X)), np.float64), self.law.chosen.kernel
         prior = np.concatenate([applied(each, kernel, rows) for each in self.observations]).T
-        k = np.asarray(kernel(rows, self.fit.summed.X)), self.k
+        k = np.asarray(kernel(rows, self.law.representation.X)), self.k
         constant = np.ones(len(rows)), self.constant
-        each = [self._between(k, prior, constant, i) for i in range(len(self.fit.noise))]
+        each = [self._between(k, prior, constant, i) for i in range(len(self.law.noise))]
         return np.stack(each, axis=2)
 
     def _between(self, k: Any, prior: Array, constant: Any, target: int) -> Array:
-        alpha, scale = (a[target] for a in (self.fit.evidence.alpha, self.fit.evidence.amplitude))
-        return scale * self.fit.posteriors[float(alpha)].between(k, prior, constant)
+        alpha, scale = (a[target] for a in (self.law.evidence.alpha, self.law.evidence.amplitude))
+        return scale * self.law.posteriors[float(alpha)].between(k, prior, constant)
 
 
 class FeatureGiven:
     """Of a fit through features: rows ∂φ/∂x_j and averages of φ."""
 
-    def __init__(self, fit: GaussianProcessFit, observations: tuple[Observation, ...]) -> None:
-        self.fit = fit
-        X = np.asarray(to_numpy(dense(fit.summed.sample.X)), np.float64)
-        self.steps = steps_of(fit.chosen.kernel, X)
+    def __init__(self, law: FeatureProcess, observations: tuple[Observation, ...]) -> None:
+        self.law = law
+        X = np.asarray(to_numpy(dense(law.representation.sample.X)), np.float64)
+        self.steps = steps_of(law.chosen.kernel, X)
         self.constant = np.concatenate([constant_of(each) for each in observations])
         self.Z = np.concatenate([self._features(each) for each in observations])
-        posterior = fit.law.posterior
+        posterior = law.predictive.posterior
         self.mean = self.Z @ posterior.coef + np.outer(self.constant, posterior.intercept)
 
     def _features(self, given: Observation) -> Float[Array, "m D"]:
-        chosen = self.fit.chosen
+        chosen = self.law.chosen
         if isinstance(given, BlockAverages):
             return given.averaged(chosen.double(given.places))
         blocks = Blocks.from_arrays(given.X)
@@ -337,25 +284,24 @@ class FeatureGiven:
     def covariance(self, target: int) -> Float[Array, "o o"]:
         """Return c(L, L) of one target."""
         constant = self.constant, self.constant
-        return self.fit.law.posterior.between((self.Z, self.Z), constant, target)
+        return self.law.predictive.posterior.between((self.Z, self.Z), constant, target)
 
     def cross(self, X: Array) -> Float[Array, "b o t"]:
         """Return c(x, L) of each row."""
-        Z, posterior = self.fit.chosen.double(X), self.fit.law.posterior
+        Z, posterior = self.law.chosen.double(X), self.law.predictive.posterior
         both, constant = (Z, self.Z), (np.ones(len(Z)), self.constant)
-        each = [posterior.between(both, constant, i) for i in range(len(self.fit.noise))]
+        each = [posterior.between(both, constant, i) for i in range(len(self.law.noise))]
         return np.stack(each, axis=2)
 
 
-def observed(fit: Any, observations: tuple[Any, ...], who: str) -> ObservedProcessFit:
-    """Return a fit that was told observations, in the place of those it was told before."""
-    base = fit.base if isinstance(fit, ObservedProcessFit) else fit
-    if not isinstance(base, ExactProcessFit | GaussianProcessFit):
+def observed(law: ProcessLaw, observations: tuple[Any, ...], who: str) -> ObservedProcess:
+    """Return a law that is given observations, in place of those it was given before."""
+    if not isinstance(law, ExactProcess | FeatureProcess):
         raise InvalidInput(
             f"{who}.observe: the fit must be one with the kernel itself or with features; got "
             "one on a Fourier grid or on nearest neighbours. Fit with another method."
         )
-    d, t = base.chosen.map.n_inputs, len(base.noise)
+    d, t = law.chosen.map.n_inputs, len(law.noise)
     for each in observations:
         if not isinstance(each, Derivatives | BlockAverages):
             raise InvalidType(
@@ -368,6 +314,6 @@ def observed(fit: Any, observations: tuple[Any, ...], who: str) -> ObservedProce
             )
     if not observations:
         raise InvalidInput(f"{who}.observe: pass Derivatives or BlockAverages; got none.")
-    found = ObservedProcessFit(base, observations)
+    found = ObservedProcess(law, observations)
     found.coef  # noqa: B018  refuses what has no derivatives before anything is assigned
     return found

@@ -1,16 +1,15 @@
 """What a user says to a fitted process: derivatives and averages beside the values of its fit."""
 
+from dataclasses import replace
 from typing import Any, Self
 
 from bochner.models._base import KernelEstimator
 from bochner.models.gaussian_process.observations import BlockAverages, Derivatives
 
 
-def of_values(fit: Any) -> Any:
-    """Return the fit to the values, without what it was told beside them."""
-    from bochner.models.gaussian_process.observed import ObservedProcessFit  # noqa: PLC0415
-
-    return fit.base if isinstance(fit, ObservedProcessFit) else fit
+def of_values(law: Any) -> Any:
+    """Return the law given the values alone."""
+    return getattr(law, "base", law)
 
 
 class Observing(KernelEstimator):
@@ -49,5 +48,7 @@ class Observing(KernelEstimator):
         """
         from bochner.models.gaussian_process.observed import observed  # noqa: PLC0415
 
-        self.fit_ = observed(self._fitted, observations, type(self).__name__)
+        fit = self._fitted
+        law = observed(of_values(fit.law), observations, type(self).__name__)
+        self.fit_ = replace(fit, law=law, calibrated=None)
         return self

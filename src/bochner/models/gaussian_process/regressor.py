@@ -19,7 +19,6 @@ from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
-from bochner.features.waves import WaveMethod
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.sequences import windows_of
 from bochner.models._base import KernelEstimator, changed, learned
@@ -28,62 +27,38 @@ from bochner.models._held import by_partition
 from bochner.models._kinds import PenalisedByAlpha, TargetEstimator
 from bochner.models._parameters import by_jobs, estimator
 from bochner.models.displays import MapDisplay
-from bochner.models.gaussian_process.exact import (
-    ExactProcessFit,
-    fit_exact_process,
-    solved_exactly,
-)
 from bochner.models.gaussian_process.exact_functions import ExactFunctions
-from bochner.models.gaussian_process.fit import (
-    GaussianProcessFit,
-    fit_chosen,
-    fit_process,
-    search_of,
-    solved,
+from bochner.models.gaussian_process.fit import ProcessFit, fitted, process
+from bochner.models.gaussian_process.functions import Functions
+from bochner.models.gaussian_process.grid import GridFunctions
+from bochner.models.gaussian_process.intervals import (
+    Conformal,
+    CrossConformal,
+    as_coverage,
+    deviations,
 )
-from bochner.models.gaussian_process.functions import Functions, draw_functions
-from bochner.models.gaussian_process.grid import (
-    GridFunctions,
-    GridProcessFit,
-    fit_chosen_waves,
-    fit_grid_process,
-    grid_process,
-    with_grid_process_rows_of,
-)
-from bochner.models.gaussian_process.intervals import Conformal, CrossConformal, as_coverage
-from bochner.models.gaussian_process.neighbours import (
-    NO_MAP,
-    NeighbourProcessFit,
-    by_neighbours,
-    fit_kept,
-    fit_nearest,
-    fit_neighbours,
-    with_neighbours_of,
-)
+from bochner.models.gaussian_process.law import ProcessLaw
+from bochner.models.gaussian_process.neighbours import NeighbourProcess
 from bochner.models.gaussian_process.observing import Observing, of_values
-from bochner.models.gaussian_process.rough import by_features_or_neighbours
-from bochner.models.gaussian_process.spec import GaussianProcessSpec, warned
-from bochner.models.grid import on_grid
+from bochner.models.gaussian_process.posterior import Predictive
+from bochner.models.gaussian_process.spec import GaussianProcessSpec
 from bochner.models.maps import axes_of, labelled, on_places
-from bochner.models.ridge.methods import DIRECT_ROWS, NYSTROM, ExactKernel, as_exact, takes_pieces
-from bochner.models.ridge.sums import require_alike
-from bochner.selection.choose import choose
+from bochner.models.representations.methods import (
+    DIRECT_ROWS,
+    NYSTROM,
+    ExactKernel,
+    as_exact,
+    takes_pieces,
+)
+from bochner.models.representations.representation import require_alike
+from bochner.models.representations.waves import GridSums
 from bochner.selection.spec import Tolerance
 from bochner.sums.executor import LOCAL, Executor, require_order
-from bochner.sums.moments import Precision
+from bochner.sums.moments import Moments, Precision
 
 #: Rows of a full covariance, at most: 8 bytes times their square.
 MOST_ROWS = 20_000
 
-
-#: Why there are no moments of features.
-NO_FEATURES = (
-    "a fit with the kernel itself makes no features, nor does one on a Fourier grid or on nearest "
-    "neighbours; what it keeps of the rows is fit_.summed."
-)
-
-#: What a fit is, by the method: features, waves, nearest neighbours, or the kernel itself.
-ProcessFit = GaussianProcessFit | GridProcessFit | NeighbourProcessFit | ExactProcessFit
 
 #: Names of what a map of places holds.
 MAPPED = ("mean", "std")
@@ -213,23 +188,20 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
         where: Executor = LOCAL,
         precision: Precision | None = None,
     ) -> ProcessFit:
-        spec = self._spec()
-        exact = self._exact
-        if exact is not None:
+        spec, exact = self._spec(), self._exact is not None
+        if exact:
             why = 'method="exact" compares each row with all others'
             require_order(spec.features.who, why, where, "Leave where out, or take features.")
-        if exact is not None or (precision is None and self._few(blocks)):
-            return fit_exact_process(spec, blocks, inputs)
-        if on_grid(spec.features):
-            return fit_grid_process(spec, blocks, inputs, where)
-        if by_neighbours(spec):
-            return fit_neighbours(spec, blocks, inputs, fit_by_method, where)
-        if precision is None and self.n_features is None and self.precision == "auto":
-            found = fit_process_or_waves(spec, blocks, inputs, where)
-            if self.method is not None or isinstance(found, GridProcessFit):
-                return found
-            return by_features_or_neighbours(fit_nearest, spec, found, blocks, inputs, where)
-        return fit_process(spec, blocks, inputs, where, precision)
+        law = process(
+            spec,
+            blocks,
+            where,
+            precision,
+            exact=exact or (precision is None and self._few(blocks)),
+            any_features=self.n_features is None and self.precision == "auto",
+            any_method=self.method is None,
+        )
+        return fitted(inputs, law)
 
     @property
     def _exact(self) -> ExactKernel | None:
@@ -264,21 +236,8 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
         return self._fit(blocks, inputs, LOCAL, "float32" if single else "float64")
 
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> ProcessFit:
-        fit = of_values(self.fit_)
-        spec, before = self._again(self._spec()), fit.summed
-        if isinstance(fit, GridProcessFit):
-            return with_grid_process_rows_of(fit, spec, blocks)
-        if isinstance(fit, NeighbourProcessFit):
-            return with_neighbours_of(fit, spec, blocks, fit_by_method)
-        if isinstance(fit, ExactProcessFit):
-            before = self._featured(fit).summed
-        return solved(spec, inputs, before.with_rows_of(blocks, LOCAL))
-
-    def _featured(self, fit: ExactProcessFit) -> GaussianProcessFit:
-        """Return the fit to the same rows with features of the same kernel, which rows add to."""
-        features = replace(fit.spec.features, kernel=fit.chosen.kernel, learns_metric=False)
-        spec = replace(fit.spec, features=features, lengthscale="loo")
-        return fit_process(spec, fit.summed.blocks, fit.inputs, precision="float64")
+        law = of_values(self._law)
+        return fitted(inputs, law.with_rows_of(self._again(self._spec()), blocks))
 
     def _spec(self) -> GaussianProcessSpec:
         centred = require_switch(type(self).__name__, self.fit_intercept)
@@ -290,19 +249,12 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
 
     def _again(self, spec: GaussianProcessSpec) -> GaussianProcessSpec:
         """Return what the fit was asked for, with noise and amplitude as they are set."""
-        return replace(self.fit_.spec, noise=spec.noise, amplitude=spec.amplitude)
+        return replace(self._law.spec, noise=spec.noise, amplitude=spec.amplitude)
 
     def solve_again(self) -> Self:
         """Solve anew from the moments and the sample of rows as they are now."""
-        fit, spec = of_values(self._fitted), self._again(self._spec())
-        if isinstance(fit, GridProcessFit):
-            self.fit_ = grid_process(spec, fit.inputs, fit.summed)
-        elif isinstance(fit, ExactProcessFit):
-            self.fit_ = warned(solved_exactly(spec, fit.inputs, fit.chosen, fit.summed))
-        elif isinstance(fit, NeighbourProcessFit):
-            self.fit_ = fit_kept(spec, fit.summed, fit.inputs, fit_by_method)
-        else:
-            self.fit_ = warned(solved(spec, fit.inputs, fit.summed))
+        law = of_values(self._law).solved(self._again(self._spec()))
+        self.fit_ = fitted(self._inputs, law)
         return self
 
     @by_jobs
@@ -312,12 +264,12 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
         A new row that is exchangeable with these is then covered with the chance asked for,
         whatever the model. ``partial_fit`` goes back to scores of the rows of the fit.
         """
-        fit, errors, deviations = self._fitted, [], []
+        fit, errors, spread = self._fitted, [], []
         for block in self._sized(self._blocks_like(X, y)):
-            mean, variance = fit.moments(block.X)
+            mean, deviation = deviations(fit.law, block.X)
             errors.append(to_numpy(block.y).reshape(mean.shape) - mean)
-            deviations.append(np.sqrt(variance + fit.noise))
-        rows = np.concatenate(errors), np.concatenate(deviations)
+            spread.append(deviation)
+        rows = np.concatenate(errors), np.concatenate(spread)
         self.fit_ = changed(fit, calibrated=Conformal.of(*rows, "held out"))
         return self
 
@@ -364,15 +316,16 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
             raise InvalidInput("predict: include_noise is of deviations; ask for return_std too.")
         blocks = self._rows_to_predict(X)
         if return_cov:
+            self._law.require("return_cov", type(self).__name__)
             return self._covariance(blocks)
         if return_std:
-            noise = self._fitted.noise if include_noise else 0.0
+            noise = self._law.noise if include_noise else 0.0
             return tuple(joined(list(p)) for p in zip(*self._moments(blocks, noise), strict=True))
         return joined(list(self.predict_blocks(blocks)))
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Give the mean of one block of rows after the other."""
-        means = self._fitted.means()
+        means = self._law.means()
         for block in self._sized(self._as_fitted(blocks)):
             yield self._shaped(means(block.X), block.X)
 
@@ -460,8 +413,7 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
 
     def _interval(self, X: Array, coverage: float, calibrated: bool) -> tuple[Array, Array, Array]:
         """Return means and bounds, each (b, t)."""
-        mean, variance = self._fitted.moments(X)
-        deviation = np.sqrt(variance + self._fitted.noise)
+        mean, deviation = deviations(self._law, X)
         if not calibrated:
             half = norm.ppf(0.5 + coverage / 2) * deviation
             return mean, mean - half, mean + half
@@ -476,8 +428,8 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
         blocks = self._blocks_like(X, y)
         parts = []
         for block in self._sized(blocks):
-            mean, variance = self._fitted.moments(block.X)
-            spread = np.maximum(variance + self._fitted.noise, np.finfo(np.float64).tiny)
+            mean, variance = self._law.moments(block.X)
+            spread = np.maximum(variance + self._law.noise, np.finfo(np.float64).tiny)
             error = to_numpy(block.y).reshape(mean.shape) - mean
             parts.append(-0.5 * (np.log(2 * np.pi * spread) + error**2 / spread))
         return np.concatenate(parts).reshape(-1, *self.target_shape_)
@@ -490,22 +442,19 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
         Cheap to evaluate and the same everywhere; see :class:`Functions`.
         """
         n = integer(n, "sample_functions", "n", 1)
-        fit = self._fitted
-        rows = copy(self)._rows_to_predict
-        if isinstance(fit, GaussianProcessFit):
-            return draw_functions(rows, fit.summed, fit.law, n, seed_of(random_state))
-        return fit.functions(rows, n, seed_of(random_state))
+        law = self._law.require("sample_functions", type(self).__name__)
+        return law.functions(copy(self)._rows_to_predict, n, seed_of(random_state))
 
     def sample_y(self, X: Tabular, n_samples: int = 1, random_state: Seed = 0) -> Array:
         """Return values of drawn functions at rows, as scikit-learn's; (m, [t,] n_samples)."""
         return self.sample_functions(n_samples, random_state)(X)
 
     def _sized(self, blocks: Blocks) -> Blocks:
-        return blocks.with_rows(self._fitted.block_rows)
+        return blocks.with_rows(self._law.block_rows)
 
     def _moments(self, blocks: Blocks, noise: Any = 0.0) -> Iterator[tuple[Array, Array]]:
         for block in self._sized(blocks):
-            mean, variance = self._fitted.moments(block.X)
+            mean, variance = self._law.moments(block.X)
             yield self._shaped(mean, block.X), self._shaped(np.sqrt(variance + noise), block.X)
 
     def _covariance(self, blocks: Blocks) -> tuple[Array, Array]:
@@ -515,8 +464,8 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
                 f"predict: a full covariance is given for {MOST_ROWS:,} rows at most; got "
                 f"{X.shape[0]:,}. Ask for return_std=True, or for fewer rows."
             )
-        fit, m = self._fitted, X.shape[0]
-        mean, cov = self._shaped(fit.means()(X), X), fit.covariance(X)
+        law, m = self._law, X.shape[0]
+        mean, cov = self._shaped(law.means()(X), X), law.covariance(X)
         return mean, from_numpy(cov.reshape(m, m, *self.target_shape_), like=X)
 
     def _shaped(self, values: Float[Array, "b t"], X: Array) -> Array:
@@ -535,42 +484,40 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
         """
         return self._fitted.calibration()
 
-    map_ = learned("chosen.map", "φ.", NO_MAP)
-    predictive_ = learned(
-        "law",
-        "Law of f(x): posterior of the coefficients, and what the features leave out.",
-        f"predictive_: {NO_FEATURES}",
-    )
+    _law = learned("law", "The law of f given the rows.")
+    map_ = learned("chosen.map", "φ.", f"map_: {NeighbourProcess.lacks['map_']}")
     loo_log_density_ = learned(
-        "loo_log_density", "Mean log density of a row of the sample under the law without it."
+        "law.loo_log_density", "Mean log density of a row of the sample under the law without it."
     )
-    moments_ = learned(
-        "summed.moments",
-        "What further rows, or other models, are added to.",
-        f"moments_: {NO_FEATURES}",
-    )
-    rows_seen_ = learned("summed.rows", "Rows that were read.")
-    sample_ = learned("summed.sample", "Rows kept for leave-one-out errors.")
-    evidence_ = learned("evidence", "Noise, amplitude and likelihood of the fit.")
-    _kept_moments = learned("summed.seen", "Moments as the solution sees them.")
+    rows_seen_ = learned("law.representation.rows", "Rows that were read.")
+    sample_ = learned("law.representation.sample", "Rows kept for leave-one-out errors.")
+    evidence_ = learned("law.evidence", "Noise, amplitude and likelihood of the fit.")
+
+    @property
+    def predictive_(self) -> Predictive:
+        """Law of f(x): posterior of the coefficients, and what the features leave out."""
+        law: Any = self._law.require("predictive_")
+        return law.predictive
+
+    @property
+    def moments_(self) -> Moments:
+        """What further rows, or other models, are added to."""
+        return self._law.require("moments_").representation.moments
+
+    @property
+    def _kept_moments(self) -> Moments | None:
+        return None if "moments_" in self._law.lacks else self._law.representation.seen
 
     def _certificate_on(self, blocks: Blocks, other: bool = False) -> Certificate:
-        fit = of_values(self._fitted)
-        if isinstance(fit, GridProcessFit):
-            return fit.summed.certified_blocks(blocks, float(np.min(fit.evidence.alpha)))
-        if isinstance(fit, NeighbourProcessFit):
-            fit.certified(blocks, float(np.min(fit.evidence.alpha)))
-        if isinstance(fit, ExactProcessFit):
-            raise InvalidInput(
-                f"{type(self).__name__}.certify: an exact fit has the kernel itself, and nothing "
-                'to certify; fit with features, e.g. method="auto", for a certificate.'
-            )
+        law: ProcessLaw = of_values(self._law).require("certify", type(self).__name__)
+        if isinstance(law.representation, GridSums):
+            return law.representation.certificate(float(np.min(law.evidence.alpha)), blocks)
         return KernelEstimator._certificate_on(self, blocks, other)
 
     @property
     def noise_variance_(self) -> Any:
         """σ², the variance of a new y about f(x)."""
-        return self._by_target(self._fitted.noise)
+        return self._by_target(self._law.noise)
 
     @property
     def amplitude_(self) -> Any:
@@ -586,23 +533,3 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
     def log_marginal_likelihood_value_(self) -> float:
         """Log p(y), summed over targets."""
         return float(self.evidence_.log_likelihood.sum())
-
-
-def fit_by_method(
-    spec: GaussianProcessSpec, blocks: Blocks, inputs: Inputs
-) -> GaussianProcessFit | GridProcessFit:
-    """Fit on a grid, or on features, as the method says."""
-    if on_grid(spec.features):
-        return fit_grid_process(spec, blocks, inputs)
-    return fit_process(spec, blocks, inputs)
-
-
-def fit_process_or_waves(
-    spec: GaussianProcessSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
-) -> GaussianProcessFit | GridProcessFit:
-    """Choose what is open; sum up waves of all rows where "auto" took waves, else features."""
-    features = replace(spec.features, waves=True)
-    chosen, sample = choose(features, blocks, search=search_of(spec), where=where)
-    if sample is None or not isinstance(chosen.choice.method, WaveMethod):
-        return fit_chosen(spec, chosen, blocks, inputs, where)
-    return fit_chosen_waves(spec, chosen, sample, blocks, inputs, where)

@@ -4,19 +4,19 @@ Both are fitted, and rows left out say which errs less. Neighbours must be bette
 they draw no functions, and have no covariances of rows and no gradients.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from bochner._core.shapes import Array, Float, Int
 from bochner._core.sizes import MOST_CELLS
 from bochner.data.blocks import Blocks
-from bochner.data.schema import Inputs
 from bochner.kernels.kernel import Kernel
 from bochner.models.gaussian_process.adaptation import left_out
+from bochner.models.gaussian_process.features import FeatureProcess
+from bochner.models.gaussian_process.law import ProcessLaw
 from bochner.models.gaussian_process.neighbourhoods import JUDGED, KeptRows, is_near
+from bochner.models.gaussian_process.neighbours import NeighbourProcess, default_neighbours
 from bochner.models.gaussian_process.spec import GaussianProcessSpec
 from bochner.selection.gridded import FEWEST_ROWS
 from bochner.sums.executor import LOCAL, Executor
@@ -33,9 +33,6 @@ BETTER = 0.95
 #: Families that a kernel of "auto" is looked for in, beside the kernel that suits features.
 FAMILIES = ("matern32", "exponential")
 
-#: Fits nearest neighbours to rows in memory.
-FitNearest = Callable[[GaussianProcessSpec, KeptRows, Inputs], Any]
-
 
 def suits_neighbours(n_rows: int, n_inputs: int, n_targets: int) -> bool:
     """Whether rows are many, fit into memory, and have neighbours that are near."""
@@ -44,39 +41,34 @@ def suits_neighbours(n_rows: int, n_inputs: int, n_targets: int) -> bool:
 
 
 def by_features_or_neighbours(
-    fit_nearest: FitNearest,
-    spec: GaussianProcessSpec,
-    fit: Any,
-    blocks: Blocks,
-    inputs: Inputs,
-    where: Executor = LOCAL,
-) -> Any:
-    """Return a fit on features, or one on neighbours of the same rows if that errs less.
+    spec: GaussianProcessSpec, law: FeatureProcess, blocks: Blocks, where: Executor = LOCAL
+) -> ProcessLaw:
+    """Return a law on features, or one on neighbours of the same rows if its errors are smaller.
 
     Of more than 8,192 rows of up to four columns, in this process. Some three seconds for each
     kernel that is tried: that of the features, with lengthscales that suit neighbours where it was
     asked by name, and for "auto" two families of rough functions.
     """
-    suits = suits_neighbours(fit.summed.rows, blocks.n_columns, fit.summed.sample.y.shape[1])
+    sums = law.representation
+    suits = suits_neighbours(sums.rows, blocks.n_columns, sums.sample.y.shape[1])
     if not suits or spec.features.learns_metric or not where.in_order:
-        return fit
-    asked = _asked(spec, fit.chosen.kernel)
+        return law
+    asked = _asked(spec, law.chosen.kernel)
     if not asked:
-        return fit
+        return law
     rows = KeptRows.of(spec.features.who, blocks, spec.features.seed)
     own = judging(rows.priority)
     scale = rows.y[own].std(axis=0)
     if len(own) == 0 or not np.all(scale > 0):
-        return fit
-    sample = fit.summed.sample
-    of_features = left_out(fit.summed, fit.law, sample)[0][judging(sample.priority)]
-    before = _size(of_features, scale)
-    tried = [fit_nearest(each, rows, inputs) for each in asked]
-    errors = [_size(found.left_out(own)[0], scale) for found in tried]
-    error, best = min(zip(errors, tried, strict=True), key=lambda pair: pair[0])
+        return law
+    errors = left_out(sums, law.predictive, sums.sample)[0]
+    before = _size(errors[judging(sums.sample.priority)], scale)
+    tried = [default_neighbours(each, rows) for each in asked]
+    sizes = [_size(found.left_out(own)[0], scale) for found in tried]
+    error, best = min(zip(sizes, tried, strict=True), key=lambda pair: pair[0])
     if not error < BETTER * before:
-        return fit
-    choice = replace(best.chosen.choice, reason=_reason(best, error, fit, before))
+        return law
+    choice = replace(best.chosen.choice, reason=_reason(best, error, law, before))
     return replace(best, chosen=replace(best.chosen, choice=choice))
 
 
@@ -103,11 +95,11 @@ def _size(errors: Float[Array, "m t"], scale: Float[Array, " t"]) -> float:
     return float(np.sqrt(np.mean((errors / scale) ** 2)))
 
 
-def _reason(best: Any, error: float, fit: Any, before: float) -> str:
+def _reason(best: NeighbourProcess, error: float, law: FeatureProcess, before: float) -> str:
     method = best.chosen.choice.method
     return (
         f"{method}: rows left out are predicted from their {method.neighbours} nearest of "
-        f"{fit.summed.rows:,} rows with errors of {error:.3g} deviations of y, against "
-        f"{before:.3g} by {fit.chosen.n_features:,} features of {fit.chosen.choice.method}. "
+        f"{law.representation.rows:,} rows with errors of {error:.3g} deviations of y, against "
+        f"{before:.3g} by {law.chosen.n_features:,} features of {law.chosen.choice.method}. "
         'method="auto" takes features.'
     )

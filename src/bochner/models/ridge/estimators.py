@@ -1,9 +1,8 @@
 """Kernel ridge regression and classification at any number of rows."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY
-from functools import partial
 from typing import Any, ClassVar, Self
 
 from sklearn.utils.metaestimators import available_if
@@ -16,6 +15,7 @@ from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
+from bochner.data.sources import Piece
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
@@ -28,55 +28,25 @@ from bochner.models._kinds import LabelEstimator, PenalisedByAlpha
 from bochner.models._parameters import estimator
 from bochner.models.displays import PathDisplay, SpectrumDisplay
 from bochner.models.error_law import LeftOutRows
-from bochner.models.grid import on_grid
-from bochner.models.ridge.exact import ExactFit, fit_exact
-from bochner.models.ridge.fit import (
-    RidgeFit,
-    fit_ridge,
-    fit_ridge_or_waves,
-    solved_again,
-    widened,
-    with_features,
-    with_rows_of,
-    with_waves,
-)
-from bochner.models.ridge.grid import (
-    GridFit,
-    fit_grid,
-    grid_solved_again,
-    with_grid_rows_of,
-)
-from bochner.models.ridge.leaves import fit_features_or_leaves
-from bochner.models.ridge.local import LocalFit, fit_local
-from bochner.models.ridge.methods import (
+from bochner.models.representations.methods import (
     NYSTROM,
     ExactKernel,
     as_exact,
     as_features,
     as_local,
-    may_take_leaves,
     takes_pieces,
 )
-from bochner.models.ridge.routes import (
-    are_few,
-    as_signs,
-    default_leaves,
-    fit_in_leaves,
-    largest_factor,
-)
-from bochner.models.ridge.sums import RidgeSpec
-from bochner.models.ridge.wide import WideFit, fit_wide, is_wide, require_moments
+from bochner.models.representations.representation import RidgeSpec
+from bochner.models.ridge.fit import RidgeFit, Route, fit_ridge, solved_again, with_rows_of
 from bochner.selection.spec import Tolerance
 from bochner.solvers.ridge.path import as_alpha
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Moments, Precision
-
-#: What a fit of this folder gives.
-AnyRidgeFit = RidgeFit | ExactFit | LocalFit | GridFit | WideFit
+from bochner.sums.rows import indicators
 
 
 class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
-    """An estimator whose ``fit_`` is one of the fits of this folder."""
+    """An estimator whose ``fit_`` is a ridge regression."""
 
     method: Any
     n_features: Any
@@ -98,73 +68,33 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
         inputs: Inputs,
         where: Executor = LOCAL,
         precision: Precision | None = None,
-    ) -> AnyRidgeFit:
+    ) -> RidgeFit:
         exact = as_exact(self.method)
-        spec = self._spec(exact)
-        nothing = self.method is None and precision is None and self._nothing_asked
-        if nothing and are_few(spec, blocks):
-            exact, where = ExactKernel(), LOCAL  # so few rows come here, whoever reads them
-        if exact is not None:
-            return fit_exact(spec, exact, blocks, inputs, where)
-        local = as_local(self.method)
-        if precision is None and self._takes_leaves(spec, blocks, where):
-            local, spec = default_leaves(spec), with_waves(spec) if self._sums_waves else spec
-        if local is not None:
-            return fit_local(spec, local, blocks, inputs, where)
-        if on_grid(spec.features):
-            return fit_grid(spec, blocks, inputs, where)
-        if precision is None and is_wide(spec, blocks):
-            return fit_wide(spec, blocks, inputs, where)
-        spec = spec if self.n_features is not None else widened(spec, blocks)
-        if precision is None and (several := self._several):
-            return several(spec, blocks, inputs, where)
-        return fit_ridge(spec, blocks, inputs, where, precision)
-
-    @property
-    def _several(self) -> Callable[..., AnyRidgeFit] | None:
-        """What fits features or something in their place, where it is to be chosen."""
-        if may_take_leaves(self.method):
-            return partial(fit_features_or_leaves, fit_ridge, fit_local)
-        return fit_ridge_or_waves if self._sums_waves and self._nothing_asked else None
+        route = Route(
+            exact or as_local(self.method) or self.method,
+            self.kernel == "auto",
+            self.n_features is None,
+            self.precision == "auto",
+            self._sums_waves,
+        )
+        return fit_ridge(self._spec(exact), route, blocks, inputs, where, precision)
 
     #: Whether "auto" may sum waves in the place of features.
     _sums_waves: ClassVar[bool] = False
 
-    @property
-    def _nothing_asked(self) -> bool:
-        """Whether width and precision of features are left open."""
-        return self.n_features is None and self.precision == "auto"
-
-    def _takes_leaves(self, spec: RidgeSpec, blocks: Blocks, where: Executor) -> bool:
-        """Whether rows of a default fit are split into leaves: they must come here, and stay."""
-        asked = self.method, self.n_features, self.kernel, self.precision
-        default = asked == (None, None, "auto", "auto") and where is LOCAL
-        return default and fit_in_leaves(spec, blocks)
-
-    def _first_piece(self, blocks: Blocks, inputs: Inputs) -> AnyRidgeFit:
+    def _first_piece(self, blocks: Blocks, inputs: Inputs) -> RidgeFit:
         """Fit in one precision: rows do not come again."""
         single = self.precision == "float32"
         return self._fit(blocks, inputs, LOCAL, "float32" if single else "float64")
 
-    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> RidgeFit | GridFit:  # noqa: ARG002
-        spec, fit = self._spec(None), self._fitted
-        require_moments(self._fitted, f"{type(self).__name__}.partial_fit")
-        if isinstance(fit, GridFit):
-            return with_grid_rows_of(fit, spec, blocks)
-        fit = with_features(fit, spec) if isinstance(fit, ExactFit | LocalFit) else fit
-        return with_rows_of(fit, spec, blocks)
+    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> RidgeFit:  # noqa: ARG002
+        self._rows_with("partial_fit", type(self).__name__)
+        return with_rows_of(self._fitted, self._spec(None), blocks)
 
     def solve_again(self) -> Self:
         """Solve anew from the moments and the sample of rows as they are now."""
-        fit = self._fitted
-        if isinstance(fit, ExactFit | LocalFit):
-            raise InvalidInput(
-                f"{type(self).__name__}.solve_again: {fit.kind} keeps no moments that could be "
-                "solved again. Call fit."
-            )
-        require_moments(self._fitted, f"{type(self).__name__}.solve_again")
-        again = grid_solved_again if isinstance(fit, GridFit) else solved_again
-        self.fit_ = again(fit, self._spec(None))
+        self._rows_with("solve_again", type(self).__name__)
+        self.fit_ = solved_again(self._fitted, self._spec(None))
         return self
 
     # --- what was learned ------------------------------------------------------------------------
@@ -174,74 +104,49 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
         """Whether there are moments that further rows can be added to, or rows to make them of."""
         if not self.__sklearn_is_fitted__():
             return False
-        fit = self.fit_
-        if isinstance(fit, ExactFit | LocalFit):
-            return self.method is None and fit.y is not None
-        return True
+        rows = self.fit_.representation
+        return "coef_" not in rows.lacks or (self.method is None and rows.y is not None)
 
-    def _sums(self, name: str) -> RidgeFit:
-        fit = self._fitted
-        if isinstance(fit, ExactFit | LocalFit):
-            raise AttributeError(f"{name}: {fit.kind} has no features.")  # noqa: TRY004
-        if isinstance(fit, GridFit | WideFit) and name != "sample_":
-            raise AttributeError(f"{name}: {fit.no_moments}")
-        return fit
-
-    def _exact(self, name: str) -> ExactFit | LocalFit:
-        fit = self._fitted
-        if not isinstance(fit, ExactFit | LocalFit):
-            raise AttributeError(  # noqa: TRY004  as hasattr() asks
-                f'{name}: only a fit with method="exact" or "local" has them; see coef_.'
-            )
-        return fit
-
-    def _coef(self, instead: str) -> Float[Array, "D t"]:
-        fit = self._fitted
-        if isinstance(fit, ExactFit | LocalFit):
-            raise AttributeError(  # noqa: TRY004
-                f"coef_: {fit.kind} has no features; {instead}."
-            )
-        return fit.solution.coef
+    def _rows_with(self, name: str, who: str = "") -> Any:
+        """Return the rows of the fit; refuse an attribute or a call that they cannot serve."""
+        return self._fitted.representation.require(name, who)
 
     @property
     @abstractmethod
     def coef_(self) -> Any:
         """β."""
 
+    @property
+    def _coef(self) -> Float[Array, "D t"]:
+        self._rows_with("coef_")
+        return self.solution_.coef
+
     solution_ = learned("solution", "Coefficients, outcome, and criteria along the path of alpha.")
 
     alpha_ = learned("solution.alpha", "The penalty used, or that of each target.")
 
+    rows_seen_ = learned("representation.rows", "Rows that were read.")
+
     @property
     def moments_(self) -> Moments:
         """What further rows, or other models, are added to."""
-        return self._sums("moments_").summed.moments
-
-    @property
-    def rows_seen_(self) -> int:
-        """Rows that were read."""
-        fit = self._fitted
-        return fit.rows if isinstance(fit, ExactFit | LocalFit) else fit.summed.rows
+        return self._rows_with("moments_").moments
 
     @property
     def sample_(self) -> RowSample:
         """Rows kept for leave-one-out errors and the certificate."""
-        return self._sums("sample_").summed.sample
+        return self._rows_with("sample_").sample
 
     @property
     def X_fit_(self) -> Any:
         """The rows of a fit without features, (n, d)."""
-        return self._exact("X_fit_").X
+        return self._rows_with("X_fit_").X
 
     @property
     def certificate_(self) -> Certificate:
         """How far φ(x)·φ(y) is from k on the rows of the fit; measured once, on their sample."""
-        fit = self._fitted
-        if isinstance(fit, ExactFit | LocalFit):
-            raise AttributeError(  # noqa: TRY004
-                f"certificate_: {fit.kind} has the kernel itself, and nothing to certify."
-            )
-        return fit.certificate
+        self._rows_with("certificate_")
+        return self._fitted.certificate
 
     def certify(self, X: Tabular) -> Certificate:
         """Return the certificate of this map, kernel and penalty on other rows.
@@ -249,6 +154,11 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
         The penalty is taken in proportion: alpha·n/(rows of the fit) for n rows.
         """
         return self.certify_blocks(self._rows_to_predict(X))
+
+    def certify_blocks(self, blocks: Blocks) -> Certificate:
+        """Return the certificate on other rows, given as blocks; see :meth:`certify`."""
+        self._rows_with("certify", type(self).__name__)
+        return self._fitted.certified(blocks)
 
     def _certificate_on(self, blocks: Blocks, other: bool = False) -> Certificate:
         return self.certify_blocks(blocks) if other else self.certificate_
@@ -259,18 +169,8 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
 
     @property
     def _kept_moments(self) -> Moments | None:
-        fit = self._fitted
-        return fit.summed.seen if isinstance(fit, RidgeFit) else None
-
-    def certify_blocks(self, blocks: Blocks) -> Certificate:
-        """Return the certificate on other rows, given as blocks; see :meth:`certify`."""
-        fit = self._fitted
-        if isinstance(fit, ExactFit | LocalFit):
-            raise InvalidInput(
-                f"{type(self).__name__}.certify: {fit.kind} has the kernel itself, and nothing "
-                'to certify; fit with features, e.g. method="auto", for a certificate.'
-            )
-        return fit.certified(blocks)
+        rows = self._fitted.representation
+        return None if "moments_" in rows.lacks else rows.seen
 
     def plot_path(self, ax: Any = None) -> Any:
         """Draw the criteria along the path of alpha, on new axes or those given."""
@@ -320,8 +220,7 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         (:class:`bochner.ExactKernel`): all rows are kept in memory, time grows like n³ up to 8192
         rows (a second for 2000) and then like n² (100,000 rows are minutes). "local": the kernel
         itself among rows that are near one another, and landmarks for the rest
-        (:class:`bochner.LocalKernel`): all rows are kept, time grows like n. ``Auto(leaves=True)``:
-        features or leaves of as many kernel values, by errors of rows left out.
+        (:class:`bochner.LocalKernel`): all rows are kept, time grows like n.
     n_features : int, "auto", Tolerance or None, default None
         D; None: 1024, where features are made, of 65,536 rows and more 2048. Error falls with D;
         time grows like n D² + D³ and memory like D². "auto": as many as bring ε of the certificate
@@ -440,12 +339,13 @@ class KernelRidge(WithIntervals, RidgeEstimator):
     @property
     def coef_(self) -> Float[Array, " D"]:
         """β, (D,) or (t, D)."""
-        return self._by_target(self._coef("see dual_coef_ and X_fit_").T)
+        return self._by_target(self._coef.T)
 
     @property
     def dual_coef_(self) -> Float[Array, " n *t"]:
         """Of the kernel and each row of ``X_fit_``, (n,) or (n, t): of a fit without features."""
-        return self._by_target(self._exact("dual_coef_").solution.coef.T).T
+        self._rows_with("dual_coef_")
+        return self._by_target(self.solution_.coef.T).T
 
     @property
     def intercept_(self) -> Any:
@@ -563,9 +463,21 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
         return self._add_rows(X, y, sample_weight, classes=classes)
 
     def _signs(self, blocks: Blocks, inputs: Inputs) -> tuple[Blocks, Inputs]:
-        """Return blocks whose codes have become ±1, (b, K) or (b, 1), of weights over a unit."""
-        unit = largest_factor(self.class_weight, inputs) if isinstance(self.alpha, str) else 1.0
-        return as_signs(blocks, len(inputs.classes), unit), inputs
+        """Return blocks whose codes have become ±1, (b, K) or (b, 1), and weights shares of a unit.
+
+        A weight above one stands for copies of a row, of which leave-one-out leaves one out; that
+        of a class does not. With the largest weight of a class as unit rows are left out whole.
+        """
+        factors, unit = self.class_weight, 1.0
+        if isinstance(self.alpha, str) and isinstance(factors, Mapping):
+            each = [float(factors.get(label, 1.0)) for label in inputs.classes.tolist()]
+            unit = max(each) or 1.0
+
+        def signs(piece: Piece) -> Piece:
+            w = None if piece.w is None else to_numpy(piece.w) / unit
+            return piece._replace(y=indicators(to_numpy(piece.y), len(inputs.classes)), w=w)
+
+        return blocks.changed(signs), inputs
 
     # --- prediction ------------------------------------------------------------------------------
 
@@ -587,8 +499,7 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     @property
     def calibration_(self) -> Calibration:
         """Probabilities from decision values, by leave-one-out; measured once."""
-        fit = self._fitted
-        found = None if isinstance(fit, GridFit) else fit.calibration
+        found = self._fitted.calibration
         if found is None:
             raise InvalidInput(
                 "KernelRidgeClassifier: probabilities need leave-one-out values, which conjugate "
@@ -609,6 +520,6 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     @property
     def coef_(self) -> Float[Array, "K D"]:
         """β of each class, or of the second of two."""
-        return self._coef("see solution_ and X_fit_").T
+        return self._coef.T
 
     intercept_ = learned("solution.intercept", "Intercept of each class, or of the second of two.")

@@ -1,54 +1,50 @@
-"""Ridge regression of features: choose, sum, solve; and a certificate beside it."""
+"""Ridge regression on any representation of the rows, and the choice of the representation."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, reduce
 
 import numpy as np
 
 from bochner._core.shapes import Array, Float
-from bochner.certificates.certificate import Certificate, certify
-from bochner.data.blocks import Blocks, count_rows
-from bochner.data.sample import RowSample
+from bochner._core.sizes import MOST_CELLS
+from bochner.certificates.certificate import Certificate
+from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
+from bochner.features.method import Method
 from bochner.features.waves import WaveMethod
-from bochner.models._calibration import Calibration, calibrate, decided
-from bochner.models._rows import no_landmarks
-from bochner.models.coupling import Coupling, FactoredCoupling
+from bochner.kernels.sequences import windows_of
+from bochner.models._calibration import Calibration
+from bochner.models._shown import Fact, ShownFit, numbers
 from bochner.models.error_law import ErrorLaw, LeftOutRows
-from bochner.models.ridge.grid import GridFit, fit_chosen_waves
-from bochner.models.ridge.shown import ShownRidge
-from bochner.models.ridge.sums import RidgeSpec, Summed, merged, triangle, warned
+from bochner.models.representations.features import solved_features
+from bochner.models.representations.leaves import LeafRows, leaf_rows
+from bochner.models.representations.matrix import MatrixRows, exact_rows
+from bochner.models.representations.methods import DIRECT_ROWS, ExactKernel, LocalKernel
+from bochner.models.representations.representation import Representation, RidgeSpec, warned
+from bochner.models.representations.waves import chosen_grid_sums, grid_sums, on_grid
+from bochner.models.representations.wide import is_wide, wide_sums
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen
 from bochner.selection.spec import WIDTH
-from bochner.solvers.ridge.eigen import Eigen, decompose, floor
-from bochner.solvers.ridge.leave_one_out import Rows, left_out_rows
-from bochner.solvers.ridge.path import given_alpha, least_alpha, solve_ridge
-from bochner.solvers.ridge.problem import left_out_errors, slack_of_leverage
-from bochner.solvers.ridge.solution import Outcome, Solution
+from bochner.solvers.ridge.path import given_alpha, least_alpha
+from bochner.solvers.ridge.solution import Solution
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
-from bochner.sums.rows import sampled
 
-#: Below this rounding makes the slack of a row.
-LEAST_SLACK = 1e-6
-
-
-#: From so many rows on, 2048 features are worth the time, seconds, where a width is not asked for.
-WIDE_ROWS = 1 << 16
+#: Names of the criteria in which errors are reported.
+JUDGES = {"loo": "leave-one-out", "gcv": "cross-validation (GCV)"}
 
 
 @dataclass(frozen=True, eq=False)
-class RidgeFit(ShownRidge):
-    """A ridge regression of features: what was chosen, the sums, the solution.
+class RidgeFit(ShownFit):
+    """A ridge regression: the rows in the form in which they were solved, and the solution.
 
     Attributes
     ----------
     inputs : Inputs
     spec : RidgeSpec
-    summed : Summed
+    representation : Representation
     solution : Solution
     errors : ErrorLaw or None
         Of new rows; None until it is asked for.
@@ -56,169 +52,190 @@ class RidgeFit(ShownRidge):
 
     inputs: Inputs
     spec: RidgeSpec
-    summed: Summed
+    representation: Representation
     solution: Solution
     errors: ErrorLaw | None = None
 
     @property
     def chosen(self) -> Chosen:
         """The kernel, the map, and how they were found."""
-        return self.summed.chosen
+        return self.representation.chosen
 
     @property
     def target_shape(self) -> tuple[int, ...]:
         """Of one row of y: () or (t,)."""
-        return self.summed.target_shape
+        return self.representation.target_shape
 
     @property
     def rows(self) -> int:
-        """Rows of the fit."""
-        return self.summed.moments.rows
-
-    @property
-    def target_variance(self) -> float:
-        """Weighted mean square of y about its mean, in the mean of targets."""
-        moments = self.summed.moments
-        return float(np.mean(moments.power)) / moments.weight
+        """Rows of positive weight."""
+        return self.representation.count
 
     def predictions(self, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
-        """Give the rows of one block after the other, and φ(X) β + b, (b, t)."""
-        linear = self.chosen.linear(self.solution.coef)
-        for block in blocks.with_rows(self.chosen.block_rows):
-            yield block.X, linear(block.X) + self.solution.intercept
-
-    def left_out(self) -> LeftOutRows:
-        """Return the rows of the sample as the fit predicts them without each."""
-        return self.left_out_of(self.summed.sample)
-
-    def left_out_of(self, sample: RowSample) -> LeftOutRows:
-        """Return rows of the fit as it predicts them without each; landmarks are left away."""
-        summed = self.summed
-        eigen, held = summed.decomposed()
-        if held is None or sample is not summed.sample:
-            rows = list(summed.centred(sample))
-        else:
-            rows = [held]
-        alpha = np.broadcast_to(np.asarray(self.solution.alpha, np.float64), eigen.power.shape)
-        alpha = np.maximum(alpha, floor(eigen))
-        parts = list(left_out_rows(eigen, rows, alpha))
-        residuals, errors = (np.concatenate(part) for part in zip(*parts, strict=True))
-        shown = np.where(np.isfinite(errors), errors, residuals)
-        told = sample.X, sample.y - shown, errors, sample.w, "leave one out"
-        coupling = _couplings(eigen, rows, alpha, residuals, sample.w)
-        found = LeftOutRows(*told, coupling, np.arange(len(sample.w)))
-        return found.take(no_landmarks(self.chosen.map, sample.X))
+        """Yield the rows of each block and their predictions, (b, t)."""
+        return self.representation.predictions(self.solution, blocks)
 
     def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
-        """Give the rows of one block after the other, and the gradients of predictions there."""
-        return self.chosen.gradients(self.solution.coef, blocks)
+        """Yield the rows of each block and the gradients of predictions there."""
+        return self.representation.gradients(self.solution, blocks)
+
+    def left_out(self) -> LeftOutRows | None:
+        """Return rows with their leave-one-out predictions; None where there are none."""
+        return self.representation.left_out(self.solution)
 
     @cached_property
-    def calibration(self) -> Calibration:
-        """Probabilities of classes, by leave-one-out values of the sample's rows."""
-        summed, moments = self.summed, self.summed.seen
-        eigen = decompose(moments, summed.fit_intercept)
-        shrink = 1 / (eigen.values[:, None] + np.atleast_1d(self.solution.alpha))
-        shrink[eigen.values <= 0] = 0.0
-        values, sample = [], summed.sample
-        for Z, y, w in summed.centred(sample):
-            weights = np.ones(len(y)) if w is None else w
-            mean = 1 / eigen.weight if eigen.centred else 0.0
-            leverage = np.square(Z @ eigen.vectors) @ shrink + mean
-            slack = np.maximum(slack_of_leverage(leverage, weights[:, None]), LEAST_SLACK)
-            residual = y - Z @ self.solution.coef
-            values.append(y - left_out_errors(residual, slack) + moments.target_mean)
-        left_out = np.concatenate(values)
-        return calibrate(left_out, decided(sample.y), sample.w)
+    def calibration(self) -> Calibration | None:
+        """Probabilities of classes, by leave-one-out values; None where there are none."""
+        return self.representation.calibration(self.solution)
 
     @cached_property
     def certificate(self) -> Certificate:
         """How far features are from the kernel on the rows of the fit, by their sample."""
-        return self._certified(self.summed.sample.X, self.summed.moments.rows)
+        return self.certified()
 
-    def certified(self, blocks: Blocks) -> Certificate:
+    def certified(self, blocks: Blocks | None = None) -> Certificate:
         """Return the certificate on other rows."""
-        return self._certified(sampled(blocks, self.chosen.seed).X, count_rows(blocks))
+        return self.representation.certificate(float(np.min(self.solution.alpha)), blocks)
 
-    def _certified(self, X: Array, n_rows: int) -> Certificate:
-        return certify(
-            self.chosen.rounded,
-            X,
-            alpha=float(np.min(self.solution.alpha)) * n_rows / self.summed.moments.rows,
-            kernel=self.chosen.kernel,
-            n_rows=n_rows,
-            random_state=self.chosen.seed,
-        )
+    @property
+    def judge(self) -> str:
+        """The criterion in which the error is reported."""
+        return "loo" if self.solution.criterion == "loo" else "gcv"
+
+    @property
+    def error(self) -> tuple[float | None, float | None]:
+        """Root of the leave-one-out (or GCV) mean squared error, and R²; None if unknown."""
+        squared = self.on_path(getattr(self.solution.path, self.judge))
+        if squared is None:
+            return None, None
+        variance = self.representation.target_variance
+        return squared**0.5, 1 - squared / variance if variance > 0 else None
+
+    def on_path(self, values: Array) -> float | None:
+        """Return the value at the penalty used, if it is on the path and finite."""
+        solution = self.solution
+        where = np.flatnonzero(np.isclose(solution.path.alphas, solution.alpha, rtol=1e-9, atol=0))
+        value = float(values[where[0]]) if len(where) else float("nan")
+        return value if np.isfinite(value) and value >= 0 else None
+
+    def _found(self) -> Iterator[Fact]:
+        """Yield the rows, the penalty, the error and the outcome."""
+        solution = self.solution
+        yield "rows", f"{self.rows:,}"
+        yield "alpha", f"{numbers(solution.alpha)}, {solution.chosen_by}"
+        error, r_squared = self.error
+        if error is not None and self.inputs.classes is None:
+            share = "" if r_squared is None else f", R² {r_squared:.4g}"
+            yield "error", f"{JUDGES[self.judge]} RMSE {error:.4g}{share}"
+        freedom = self.on_path(solution.path.effective_dimension)
+        yield "effective dimension", "" if freedom is None else f"{freedom:.4g}"
+        yield "outcome", str(solution.outcome)
 
 
-def _couplings(
-    eigen: Eigen,
-    rows: list[Rows],
-    alpha: Float[Array, " t"],
-    residuals: Float[Array, "m t"],
-    w: Float[Array, " m"],
-) -> tuple[Coupling, ...]:
-    """Return how errors of the rows hang together, for each target."""
-    root, parts = np.sqrt(w), [np.asarray(Z, np.float64) @ eigen.vectors for Z, _, _ in rows]
-    turned = root[:, None] * np.concatenate(parts)
-    mean = np.full((len(w), int(eigen.centred)), eigen.weight**-0.5) * root[:, None]
-    found: dict[float, Array] = {}
-    for a in np.unique(alpha):
-        found[a] = np.hstack([turned / np.sqrt(eigen.values + a), mean])
-    return tuple(
-        FactoredCoupling(root * r, root, found[a]) for r, a in zip(residuals.T, alpha, strict=True)
-    )
+# --- Which representation ------------------------------------------------------------------------
+
+#: From so many rows on, 2048 features are worth the time, where a width is not asked for.
+WIDE_ROWS = 1 << 16
+
+#: With low effort: most rows that are fitted at once, and rows of a leaf beyond. Fits of leaves of
+#: 1024 rows to 8000 rows take an eighth of the time of one matrix.
+QUICK_ROWS, QUICK_LEAF = 2048, 1024
 
 
-def fit_ridge(
-    spec: RidgeSpec,
-    blocks: Blocks,
-    inputs: Inputs,
-    where: Executor = LOCAL,
-    precision: Precision | None = None,
-) -> RidgeFit:
-    """Choose what is open, sum up all rows, solve; again in float64 where float32 limits it.
+@dataclass(frozen=True)
+class Route:
+    """What a user left open, which decides the representation.
 
-    Parameters
+    Attributes
     ----------
-    spec : RidgeSpec
-    blocks : Blocks
-    inputs : Inputs
-        What the rows are.
-    where : Executor
-    precision : {"float32", "float64"}, optional
-        Of all, where rows do not come again.
+    method : Method or None
+        None: any.
+    kernel, width, precision : bool
+        Whether these are left open.
+    waves : bool
+        Whether "auto" may sum waves in place of features.
     """
-    chosen, _ = choose(spec.features, blocks, alpha=given_alpha(spec.alpha), where=where)
-    return fit_chosen(spec, chosen, blocks, inputs, where, precision)
+
+    method: Method | str | None
+    kernel: bool
+    width: bool
+    precision: bool
+    waves: bool
+
+    @property
+    def any_features(self) -> bool:
+        """Whether width and precision of features are left open."""
+        return self.width and self.precision
 
 
-def fit_chosen(
+def represent(  # noqa: PLR0911  a case for each representation
     spec: RidgeSpec,
-    chosen: Chosen,
+    route: Route,
     blocks: Blocks,
-    inputs: Inputs,
     where: Executor = LOCAL,
     precision: Precision | None = None,
-) -> RidgeFit:
-    """Sum up all rows as features of what was chosen, and solve."""
-    summed = spec.rows(chosen, blocks, where, precision)
-    solution = solve(spec, summed, blocks, where)
-    if solution.outcome is Outcome.FLOAT32_LIMITED and spec.features.precision == "auto":
-        summed = spec.rows.again(summed, blocks, where)
-        solution = solve(spec, summed, blocks, where)
-    return warned(RidgeFit(inputs, spec, summed, solution))
+) -> tuple[Representation, Solution]:
+    """Choose the representation and what is open of kernel and features, and solve.
+
+    ``precision`` is that of all sums, where rows cannot be read again: these have features.
+    """
+    again = precision is None
+    automatic = again and route.method is None and route.any_features
+    match route.method:
+        case ExactKernel() as method:
+            return exact_rows(spec, method, blocks, where)
+        case LocalKernel() as method:
+            return leaf_rows(spec, method, blocks, where)
+        case _ if automatic and suits_matrix(spec, blocks):
+            return exact_rows(spec, ExactKernel(), blocks)  # so few rows come here
+        case _ if automatic and route.kernel and suits_leaves(spec, blocks, where):
+            spec = with_waves(spec) if route.waves else spec
+            return leaf_rows(spec, default_leaves(spec), blocks, where)
+        case _ if on_grid(spec.features):
+            return grid_sums(spec, blocks, where)
+        case _ if again and is_wide(spec, blocks):
+            return wide_sums(spec, blocks, where)
+        case _:
+            return features_or_waves(spec, route, blocks, where, precision)
 
 
-def fit_ridge_or_waves(
-    spec: RidgeSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
-) -> RidgeFit | GridFit:
-    """Choose what is open; sum up waves of all rows where "auto" took waves, else features."""
-    features = with_waves(spec).features
+def features_or_waves(
+    spec: RidgeSpec, route: Route, blocks: Blocks, where: Executor, precision: Precision | None
+) -> tuple[Representation, Solution]:
+    """Choose the map, and sum up features, or waves of all rows where "auto" took these."""
+    if route.width and (blocks.n_rows or 0) >= WIDE_ROWS:
+        spec = replace(spec, features=replace(spec.features, width=2 * WIDTH))
+    waves = precision is None and route.waves and route.any_features
+    features = with_waves(spec).features if waves else spec.features
     chosen, sample = choose(features, blocks, alpha=given_alpha(spec.alpha), where=where)
-    if sample is None or not isinstance(chosen.choice.method, WaveMethod):
-        return fit_chosen(spec, chosen, blocks, inputs, where)
-    return fit_chosen_waves(spec, chosen, sample, blocks, inputs, where)
+    if waves and sample is not None and isinstance(chosen.choice.method, WaveMethod):
+        asked = features, spec.fit_intercept, chosen
+        return chosen_grid_sums(*asked, sample, blocks, where).solve(spec)
+    return solved_features(spec, chosen, blocks, where, precision)
+
+
+def most_at_once(spec: RidgeSpec) -> int:
+    """Return the number of rows up to which the kernel itself is fitted, to all rows at once."""
+    return min(QUICK_ROWS, DIRECT_ROWS) if spec.features.is_quick else DIRECT_ROWS
+
+
+def suits_matrix(spec: RidgeSpec, blocks: Blocks) -> bool:
+    """Whether the kernel itself is fitted, to all rows at once."""
+    n, kernel = blocks.n_rows, spec.features.kernel
+    few = n is not None and n * windows_of(kernel, blocks.n_columns) <= most_at_once(spec)
+    return few and least_alpha(spec.alpha) != 0
+
+
+def suits_leaves(spec: RidgeSpec, blocks: Blocks, where: Executor) -> bool:
+    """Whether rows are in this process, fit into memory, and are split into leaves."""
+    n = blocks.n_rows
+    fits = n is not None and n * blocks.n_columns <= MOST_CELLS
+    return fits and where is LOCAL and least_alpha(spec.alpha) != 0
+
+
+def default_leaves(spec: RidgeSpec) -> LocalKernel:
+    """Return the leaves of rows where none were asked for."""
+    return LocalKernel(QUICK_LEAF if spec.features.is_quick else None)
 
 
 def with_waves(spec: RidgeSpec) -> RidgeSpec:
@@ -226,59 +243,54 @@ def with_waves(spec: RidgeSpec) -> RidgeSpec:
     return replace(spec, features=replace(spec.features, waves=least_alpha(spec.alpha) != 0))
 
 
-def widened(spec: RidgeSpec, blocks: Blocks) -> RidgeSpec:
-    """Return the spec with twice the usual width, where rows are very many."""
-    if (blocks.n_rows or 0) < WIDE_ROWS:
-        return spec
-    return replace(spec, features=replace(spec.features, width=2 * WIDTH))
+# --- Fitting -------------------------------------------------------------------------------------
 
 
-def with_features(fit: Any, spec: RidgeSpec) -> RidgeFit:
-    """Return the fit to the same rows with features of the same kernel, which further rows add to.
-
-    In float64, because rows do not come again.
-    """
-    kernel, y = fit.chosen.kernel, fit.y.reshape(len(fit.y), *fit.target_shape)
-    features = replace(spec.features, kernel=kernel, learns_metric=False)
-    blocks = Blocks.from_arrays(fit.X, y, fit.w)
-    return fit_ridge(replace(spec, features=features), blocks, fit.inputs, precision="float64")
-
-
-def with_rows_of(
-    fit: RidgeFit, spec: RidgeSpec, blocks: Blocks, where: Executor = LOCAL
+def fit_ridge(
+    spec: RidgeSpec,
+    route: Route,
+    blocks: Blocks,
+    inputs: Inputs,
+    where: Executor = LOCAL,
+    precision: Precision | None = None,
 ) -> RidgeFit:
-    """Return the fit to the rows before and to these."""
-    return solved_again(fit, spec, fit.summed.with_rows_of(blocks, where))
+    """Fit on the representation that the route leads to."""
+    return warned(RidgeFit(inputs, spec, *represent(spec, route, blocks, where, precision)))
 
 
-def solved_again(fit: RidgeFit, spec: RidgeSpec, summed: Summed | None = None) -> RidgeFit:
+def fit_features(
+    spec: RidgeSpec, blocks: Blocks, inputs: Inputs, precision: Precision | None = None
+) -> RidgeFit:
+    """Fit on features."""
+    chosen, _ = choose(spec.features, blocks, alpha=given_alpha(spec.alpha))
+    solved = solved_features(spec, chosen, blocks, precision=precision)
+    return warned(RidgeFit(inputs, spec, *solved))
+
+
+def with_rows_of(fit: RidgeFit, spec: RidgeSpec, blocks: Blocks) -> RidgeFit:
+    """Return the fit to the rows before and to these.
+
+    A fit with the kernel itself takes features of the same kernel first, in float64 because rows
+    cannot be read again.
+    """
+    rows = fit.representation
+    if isinstance(rows, MatrixRows | LeafRows):
+        y = rows.y.reshape(len(rows.y), *fit.target_shape)
+        features = replace(spec.features, kernel=fit.chosen.kernel, learns_metric=False)
+        first = Blocks.from_arrays(rows.X, y, rows.w)
+        fit = fit_features(replace(spec, features=features), first, fit.inputs, "float64")
+    return solved_again(fit, spec, fit.representation.with_rows_of(blocks))
+
+
+def solved_again(
+    fit: RidgeFit, spec: RidgeSpec, representation: Representation | None = None
+) -> RidgeFit:
     """Solve anew, from sums as they are or from others."""
-    summed = replace(summed or fit.summed, fit_intercept=spec.fit_intercept)
-    return warned(RidgeFit(fit.inputs, spec, summed, solve(spec, summed)))
+    rows = representation or fit.representation
+    return warned(RidgeFit(fit.inputs, spec, *rows.solve(spec)))
 
 
 def merge_ridge(fits: list[RidgeFit]) -> RidgeFit:
     """Return the fit of the rows of all."""
-    return solved_again(fits[0], fits[0].spec, merged([fit.summed for fit in fits]))
-
-
-def solve(
-    spec: RidgeSpec, summed: Summed, blocks: Blocks | None = None, where: Executor = LOCAL
-) -> Solution:
-    """Solve from sums; ``blocks`` are all rows, where they can be read again."""
-    double, held = summed.chosen.precision == "float64", None
-    if double and least_alpha(spec.alpha) == 0 and (blocks is not None or summed.keeps_all):
-        eigen = triangle(summed, blocks, where)
-    else:
-        eigen, held = summed.decomposed()
-    rows: Iterable[Rows] = summed.centred(summed.sample) if held is None else (held,)
-    solution = solve_ridge(
-        eigen,
-        (summed.seen.feature_mean, summed.seen.target_mean),
-        spec.alpha,
-        rows if spec.alpha == "loo" else None,
-        per_target=spec.per_target,
-    )
-    if not double and summed.moments.precision == "float64" and solution.outcome is Outcome.SOLVED:
-        return replace(solution, outcome=Outcome.REFINED)
-    return solution
+    rows = reduce(lambda a, b: a.merge(b), [fit.representation for fit in fits])
+    return solved_again(fits[0], fits[0].spec, rows)

@@ -23,8 +23,8 @@ from bochner.models._base import learned
 from bochner.models._held import by_partition
 from bochner.models._parameters import estimator
 from bochner.models._shown import Fact, ShownFit, numbers
-from bochner.models.ridge.fit import RidgeFit, fit_ridge
-from bochner.models.ridge.sums import RidgeSpec
+from bochner.models.representations.features import RidgeSpec
+from bochner.models.ridge.fit import RidgeFit, fit_features
 from bochner.models.unsupervised.base import (
     DiagonalOf,
     TargetlessLearner,
@@ -219,7 +219,7 @@ def _inverse(fit: PcaFit, rows: RowSample) -> RidgeFit | None:
         fit.spec.inverse, features=replace(fit.spec.inverse.features, seed=fit.chosen.seed)
     )
     blocks = Blocks.from_arrays(fit.scores(rows.X), to_numpy(rows.X), rows.w)
-    return fit_ridge(spec, blocks, Inputs(blocks.n_columns))
+    return fit_features(spec, blocks, Inputs(blocks.n_columns))
 
 
 def _goes_back(model: "KernelPCA") -> bool:

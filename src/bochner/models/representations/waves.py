@@ -1,9 +1,9 @@
-"""Fits on Fourier grids: rows are summed as waves, and no feature is ever made."""
+"""Rows as sums of Fourier modes on a grid, and spherical harmonics: no feature is ever made."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, reduce
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,11 +21,26 @@ from bochner.features.fourier.grid_maps import equispaced_map
 from bochner.features.mercer.sphere import SphericalHarmonics, spherical_map
 from bochner.features.waves import WaveMap, WaveMethod
 from bochner.kernels.kernel import Kernel
-from bochner.models.grid_rows import FewRows, as_rows, is_served
+from bochner.kernels.sphere import named_on_sphere
+from bochner.models.error_law import LeftOutRows
+from bochner.models.representations.representation import (
+    KERNEL_ONLY,
+    Representation,
+    RidgeSpec,
+    require_alike,
+)
+from bochner.models.representations.wave_rows import FewRows, as_rows, is_served
 from bochner.selection.chosen import Chosen, FeatureSpec
+from bochner.selection.numbers import by_left_out
+from bochner.selection.process import lengthscale_on_sphere, lengthscales_by_evidence
 from bochner.selection.record import Tuning
+from bochner.selection.search import choose_lengthscale
+from bochner.selection.spec import UNASKED
+from bochner.solvers.ridge.path import least_alpha
+from bochner.solvers.ridge.problem import evidence, gcv
+from bochner.solvers.ridge.solution import Outcome, Path, Solution, pooled
 from bochner.solvers.toeplitz import full_of
-from bochner.solvers.waves import WaveProblem
+from bochner.solvers.waves import WaveProblem, WaveState, scan
 from bochner.sums.executor import LOCAL, Executor, Together
 from bochner.sums.fourier import BoxOf, WavesOf, WaveSums, as_complex
 from bochner.sums.rows import SampleOf, sampled, some
@@ -41,7 +56,7 @@ TRANSFORMED, SOLVED = 1e-3, 0.01
 SUMMED = 1e-8
 
 #: Why there are no moments of features.
-NO_FEATURES = "a fit that sums waves makes no features; its sums are fit_.summed.sums."
+NO_FEATURES = "a fit that sums waves makes no features; its sums are fit_.representation.sums."
 
 
 def on_grid(features: FeatureSpec) -> bool:
@@ -50,8 +65,8 @@ def on_grid(features: FeatureSpec) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class SummedWaves:
-    """What a pass over the rows made, and what further rows are added to.
+class GridSums(Representation):
+    """Sums of Fourier modes over all rows, to which further rows are added.
 
     Attributes
     ----------
@@ -64,9 +79,7 @@ class SummedWaves:
     sample : RowSample
         For leave-one-out errors and the certificate.
     rows : int
-        Rows that were read, those of zero weight too.
     target_shape : tuple of int
-        Of one row of y: () or (t,).
     """
 
     who: str
@@ -77,13 +90,19 @@ class SummedWaves:
     rows: int
     target_shape: tuple[int, ...]
 
+    lacks: ClassVar[Mapping[str, str]] = {
+        "moments_": NO_FEATURES,
+        "dual_coef_": KERNEL_ONLY,
+        "X_fit_": KERNEL_ONLY,
+    }
+
     def __post_init__(self) -> None:
         extent = self.map.shape
         shapes = [tuple(times * m + 1 for m in extent) for times in (4, 2)]
         sums, t = self.sums, len(self.sums.origin)
         if sums.gram.shape != (*shapes[0], 2) or sums.cross.shape != (t, *shapes[1], 2):
             raise InvalidInput(
-                f"SummedWaves: sums must be those of the map's waves, {extent} each way; got "
+                f"GridSums: sums must be those of the map's waves, {extent} each way; got "
                 f"arrays of {sums.gram.shape} and {sums.cross.shape}."
             )
 
@@ -106,7 +125,7 @@ class SummedWaves:
         return self.chosen.choice.method.accuracy  # type: ignore[attr-defined]
 
     @property
-    def left_out(self) -> float:
+    def unexplained(self) -> float:
         """What waves leave out of k(x, x)."""
         origin = np.zeros((1, self.map.n_inputs))
         return max(float(self.chosen.kernel.diag(origin)[0]) - self.problem.gram.size, 0.0)
@@ -189,10 +208,60 @@ class SummedWaves:
 
         return at
 
+    # --- ridge regression ------------------------------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """Rows of positive weight."""
+        return self.sums.rows
+
+    @property
+    def target_variance(self) -> float:
+        """Weighted mean square of y about its mean, in the mean of targets."""
+        sums = self.sums
+        return float(np.mean(sums.squares - sums.total**2 / sums.weight)) / sums.weight
+
+    def solve(self, spec: RidgeSpec) -> tuple["GridSums", Solution]:
+        """Choose the penalty where it is open, and solve at it by conjugate gradients."""
+        _require_penalty(spec)
+        sums = replace(self, fit_intercept=spec.fit_intercept)
+        return sums, solve_waves(spec, sums)
+
+    def predictions(self, solution: Solution, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
+        """Yield the rows of each block and f(X), (b, t)."""
+        values = self.values(solution.coef)
+        for block in blocks.with_rows(BLOCK_ROWS):
+            yield block.X, values(block.X) + solution.intercept
+
+    def left_out(self, solution: Solution) -> LeftOutRows | None:
+        """Return the sample with its leave-one-out predictions.
+
+        As in GCV, each row has the mean leverage of all; None where that was not estimated.
+        """
+        path, alphas = solution.path, np.atleast_1d(solution.alpha)
+        used = [path.effective_dimension[path.alphas == alpha] for alpha in alphas]
+        if any(len(each) == 0 or np.isnan(each[0]) for each in used):
+            return None
+        problem, sample = self.problem, self.sample
+        freedom = np.concatenate([each[:1] for each in used]) + problem.gram.centred
+        fitted = self.values(solution.coef)(sample.X) + solution.intercept
+        errors = (sample.y - fitted) / np.maximum(1 - freedom / problem.count, 1e-12)
+        return LeftOutRows(sample.X, sample.y - errors, errors, sample.w, "leave one out")
+
+    def calibration(self, solution: Solution) -> None:  # noqa: ARG002  none is made
+        """Return None: the mean leverage of all rows tells nothing of one."""
+        return
+
     def gradients(
+        self, solution: Solution, blocks: Blocks
+    ) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+        """Yield the rows of each block and the gradients of predictions there."""
+        return self.gradients_of(solution.coef, blocks)
+
+    def gradients_of(
         self, coef: Float[Array, "D t"], blocks: Blocks
     ) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
-        """Give the rows of one block after the other, and the gradients of φ(x) β at them.
+        """Yield the rows of each block and the gradients of φ(x) β there.
 
         Those of e^{i k·θ} are i k ∂θ/∂x of it: waves again.
         """
@@ -206,15 +275,16 @@ class SummedWaves:
         for block in blocks.with_rows(BLOCK_ROWS):
             yield block.X, np.stack([slope(block.X) for slope in slopes], axis=1)
 
-    def with_rows_of(self, blocks: Blocks, where: Executor = LOCAL) -> "SummedWaves":
+    def with_rows_of(self, blocks: Blocks, where: Executor = LOCAL) -> "GridSums":
         """Return the sums of the rows before and of these."""
+        require_alike(self.who, blocks, self.target_shape)
         keeper = SampleOf(self.chosen.seed, self.rows)
         summands = Together((summand_of(self.chosen, self.sums.origin), keeper))
         sums, kept = where.sum(summands, blocks.with_rows(BLOCK_ROWS))
         more = self.rows + count_rows(blocks)
         return replace(self, sums=self.sums + sums, sample=self.sample.merge(some(kept)), rows=more)
 
-    def merge(self, other: "SummedWaves") -> "SummedWaves":
+    def merge(self, other: "GridSums") -> "GridSums":
         """Return the sums of the rows of both."""
         return replace(
             self,
@@ -223,40 +293,34 @@ class SummedWaves:
             rows=self.rows + other.rows,
         )
 
-    def again(self, chosen: Chosen, blocks: Blocks, where: Executor) -> "SummedWaves":
+    def again(self, chosen: Chosen, blocks: Blocks, where: Executor) -> "GridSums":
         """Return the sums of the same rows for other waves."""
         summand = summand_of(chosen, self.sums.origin)
         return replace(self, chosen=chosen, sums=where.sum(summand, blocks.with_rows(BLOCK_ROWS)))
 
-    def certificate(self, alpha: float) -> Certificate:
-        """Return how far the waves are from the kernel on the rows of the fit, by their sample."""
-        return self.certified(self.sample.X, self.sums.rows, alpha)
+    def certificate(self, alpha: float, blocks: Blocks | None = None) -> Certificate:
+        """Return how far the waves are from the kernel on rows; of the fit, by its sample.
 
-    def certified(self, X: Array, n_rows: int, alpha: float) -> Certificate:
-        """Return the certificate on rows, of a penalty for ``n_rows``."""
+        For other rows the penalty is taken in proportion to their number.
+        """
+        n = self.count if blocks is None else count_rows(blocks)
+        X = self.sample.X if blocks is None else sampled(blocks, self.chosen.seed).X
         found = certify(
             WaveKernelRoot(self),
             as_rows(X),
-            alpha=alpha,
+            alpha=alpha * n / max(self.count, 1),
             kernel=self.chosen.kernel,
-            n_rows=n_rows,
+            n_rows=n,
             random_state=self.chosen.seed,
         )
         return replace(found, n_features=self.map.n_features, features_to_halve=None)
-
-    def certified_blocks(self, blocks: Blocks, alpha: float) -> Certificate:
-        """Return the certificate on other rows; alpha in proportion to their number."""
-        n = count_rows(blocks)
-        return self.certified(
-            sampled(blocks, self.chosen.seed).X, n, alpha * n / max(self.sums.rows, 1)
-        )
 
 
 @dataclass(frozen=True, eq=False)
 class WaveKernelRoot:
     """Rows as features of as many: Z Zᵀ is what the waves make of the kernel, pair by pair."""
 
-    summed: SummedWaves
+    summed: GridSums
 
     @property
     def kernel(self) -> Kernel:
@@ -346,24 +410,155 @@ def summand_of(chosen: Chosen, origin: Float[Array, " t"]) -> WavesOf:
 
 def summed_waves(
     surveyed: Surveyed, chosen: Chosen, centred: bool, blocks: Blocks, where: Executor = LOCAL
-) -> SummedWaves:
+) -> GridSums:
     """Sum all rows as the waves of the chosen map."""
     sample = surveyed.sample
     origin = np.average(sample.y, axis=0, weights=sample.w)
     sums = where.sum(summand_of(chosen, origin), blocks.with_rows(BLOCK_ROWS))
     who, rows = surveyed.features.who, count_rows(blocks)
-    return SummedWaves(who, chosen, centred, sums, sample, rows, surveyed.target_shape)
+    return GridSums(who, chosen, centred, sums, sample, rows, surveyed.target_shape)
 
 
-def merged_waves(parts: list[SummedWaves]) -> SummedWaves:
-    """Return the sums of all parts."""
-    return reduce(SummedWaves.merge, parts)
+# --- ridge regression on a grid ------------------------------------------------------------------
 
 
-def require_penalty(who: str, smallest: float) -> None:
-    """Refuse a fit without penalty."""
-    if not smallest > 0:
+def grid_sums(
+    spec: RidgeSpec, blocks: Blocks, where: Executor = LOCAL
+) -> tuple[GridSums, Solution]:
+    """Survey the rows, choose what is open, sum up all rows as waves, solve.
+
+    ``blocks`` are read twice: for the box of the rows, and for the sums.
+    """
+    _require_penalty(spec)
+    surveyed = survey(spec.features, blocks, where)
+    chosen = surveyed.chosen(_kernel(spec, surveyed))
+    return summed_waves(surveyed, chosen, spec.fit_intercept, blocks, where).solve(spec)
+
+
+def _require_penalty(spec: RidgeSpec) -> None:
+    alpha = least_alpha(spec.alpha)
+    if not isinstance(alpha, str) and not alpha > 0:
         raise InvalidInput(
-            f"{who}: alpha must be above 0 where waves are summed, which are more than rows "
-            'determine; got 0. Pass a small alpha, or alpha="evidence".'
+            f"{spec.features.who}: alpha must be above 0 where waves are summed, which are more "
+            'than rows determine; got 0. Pass a small alpha, or alpha="evidence".'
         )
+
+
+def chosen_grid_sums(
+    features: FeatureSpec,
+    centred: bool,
+    chosen: Chosen,
+    sample: RowSample,
+    blocks: Blocks,
+    where: Executor = LOCAL,
+) -> GridSums:
+    """Sum up all rows as the waves that a sample has chosen."""
+    surveyed, chosen = resurveyed(features, chosen, sample, blocks, where)
+    return summed_waves(surveyed, chosen, centred, blocks, where)
+
+
+def _kernel(spec: RidgeSpec, surveyed: Surveyed) -> Tuning:
+    """Return the kernel as given, or of a name by the evidence of a sample of the rows."""
+    asked, sample = spec.features, surveyed.sample
+    if isinstance(asked.method, SphericalHarmonics):
+        kernel = named_on_sphere(asked.who, asked.kernel)
+        if isinstance(asked.kernel, Kernel):
+            return Tuning(kernel)
+        return lengthscale_on_sphere(kernel, sample, spec.fit_intercept)
+    if not isinstance(asked.kernel, str):
+        return by_left_out(asked.kernel, sample, asked.seed, centred=spec.fit_intercept)
+    found = choose_lengthscale(asked.kernel, sample, asked.width_to_search, asked.seed)
+    if asked.kernel in UNASKED:
+        return found
+    return lengthscales_by_evidence(found.kernel, sample, centred=spec.fit_intercept)
+
+
+def solve_waves(spec: RidgeSpec, sums: GridSums) -> Solution:
+    """Choose the penalty where it is open, and solve at it."""
+    problem, alpha = sums.problem, spec.alpha
+    if not np.any(problem.power > 0):
+        return _solution(sums, [], problem.scale * 1e-3, Outcome.CONSTANT_TARGET)
+    if isinstance(alpha, str):
+        return _chosen(spec, sums, "evidence" if alpha == "evidence" else "gcv")
+    return _solution(sums, [], alpha, Outcome.SOLVED)
+
+
+def _chosen(spec: RidgeSpec, sums: GridSums, criterion: str) -> Solution:
+    problem = sums.problem
+    t = len(problem.power)
+    if spec.per_target and t > 1:
+        paths = [_path(problem.target(i), criterion) for i in range(t)]
+        alpha: float | Array = np.array([_best(path, criterion)[0] for path in paths])
+        outcome = max((_best(path, criterion)[1] for path in paths), key=_badness)
+        return _solution(sums, paths[0], alpha, outcome, criterion)
+    path = _path(problem, criterion)
+    alpha, outcome = _best(path, criterion)
+    return _solution(sums, path, alpha, outcome, criterion)
+
+
+def _badness(outcome: Outcome) -> int:
+    return list(Outcome).index(outcome)
+
+
+def _path(problem: WaveProblem, criterion: str) -> list[WaveState]:
+    return scan(problem, lambda state: _value(state, criterion))
+
+
+def _value(state: WaveState, criterion: str) -> float:
+    """Return what is least at the best penalty: pooled errors, or minus the log evidence."""
+    if criterion == "evidence":
+        return -float(evidence(state.problem, state).sum())
+    return float(pooled(gcv(state.problem, state)[None], state.problem.power)[0])
+
+
+def _best(path: list[WaveState], criterion: str) -> tuple[float, Outcome]:
+    values = [_value(state, criterion) for state in path]
+    at = int(np.argmin(values))
+    ends = {0: Outcome.EDGE_LOW, len(path) - 1: Outcome.EDGE_HIGH}
+    return path[at].alpha, ends.get(at, Outcome.SOLVED)
+
+
+def _solution(
+    sums: GridSums,
+    path: list[WaveState],
+    alpha: float | Float[Array, " t"],
+    outcome: Outcome,
+    criterion: str = "given",
+) -> Solution:
+    """Solve to a share of the tolerance, at the penalty of each target."""
+    problem, error = sums.problem, SOLVED * sums.tolerance
+    several = np.broadcast_to(alpha, len(problem.power))
+    if np.ndim(alpha) == 0:
+        states = [problem.without_probes().at(float(alpha), error)]
+    else:
+        states = [
+            problem.target(i).without_probes().at(float(a), error) for i, a in enumerate(several)
+        ]
+    coef = np.concatenate([problem.gram.to_real(state.c) for state in states], axis=1)
+    residual = np.concatenate([state.rss for state in states]) / sums.sums.weight
+    worst = max(float(state.krylov.residual.max(initial=0.0)) for state in states)
+    steps = max(state.krylov.steps for state in states)
+    if worst > error:
+        outcome = Outcome.NOT_CONVERGED
+    done = (
+        f"{problem.gram.dimension:,} waves, {steps} steps of conjugate gradients to a relative "
+        f"error of {worst:.1g}."
+    )
+    known = _path_of(path) if path else _path_of(states, criteria=False)
+    intercept = sums.intercept(coef)
+    given = float(alpha) if np.ndim(alpha) == 0 else np.asarray(alpha, dtype=float)
+    return Solution(coef, intercept, given, outcome, known, criterion, residual, (done,))
+
+
+def _path_of(states: list[WaveState], criteria: bool = True) -> Path:
+    """Return criteria at all penalties tried; none where there are no probes."""
+    alphas = np.array([state.alpha for state in states])
+    nothing = np.full(len(states), np.nan)
+    if not criteria:
+        return Path(alphas, nothing, nothing, nothing, nothing)
+    errors = np.array(
+        [pooled(gcv(state.problem, state)[None], state.problem.power)[0] for state in states]
+    )
+    likelihood = np.array([evidence(state.problem, state).sum() for state in states])
+    dimension = np.array([state.effective_dimension for state in states])
+    return Path(alphas, nothing, errors, likelihood, dimension)

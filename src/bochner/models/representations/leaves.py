@@ -5,11 +5,11 @@ are split into leaves, each with the matrix of its own rows; what leaves have to
 goes through landmarks of all (:mod:`bochner.solvers.ridge.groups`). Time grows like n.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from operator import add
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -20,23 +20,24 @@ from bochner._core.shapes import Array, Float, Int
 from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, row_priorities
-from bochner.data.schema import Inputs
-from bochner.data.sources import required_targets
-from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
 from bochner.features.method import Request
 from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import draw_map
 from bochner.kernels.algebra import Transformed
 from bochner.kernels.kernel import Kernel
-from bochner.models._calibration import Calibration
 from bochner.models._kernel_sum import KernelSum
-from bochner.models.error_law import ErrorLaw, LeftOutRows
-from bochner.models.ridge.gathered import GatheredRows, gather, of_differences
-from bochner.models.ridge.grid import GridFit, fit_chosen_waves
-from bochner.models.ridge.methods import LocalKernel
-from bochner.models.ridge.shown import ShownRidge
-from bochner.models.ridge.sums import RidgeSpec, warned
+from bochner.models.error_law import LeftOutRows
+from bochner.models.representations.gathered import GatheredRows, gather, of_differences
+from bochner.models.representations.methods import LocalKernel
+from bochner.models.representations.representation import (
+    Representation,
+    RidgeSpec,
+    lacks_of_kernel,
+    require_kernel_fit,
+    variance_of,
+)
+from bochner.models.representations.waves import GridSums, chosen_grid_sums
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen
 from bochner.selection.curves import choose_curves
@@ -50,7 +51,7 @@ from bochner.selection.tree import RowTree, grow
 from bochner.solvers.ridge.groups import Group, Reduced, reduced_at
 from bochner.solvers.ridge.path import least_alpha
 from bochner.solvers.ridge.solution import Solution
-from bochner.sums.executor import LOCAL, Executor, require_order
+from bochner.sums.executor import LOCAL, Executor
 
 #: Relative error of sums of groups: of float64, and of float32.
 ROUNDED = {False: 1e-12, True: 1e-5}
@@ -81,16 +82,15 @@ def _within(kernel: Kernel, X: Float[Array, "n d"]) -> _SeenRows:
 
 
 @dataclass(frozen=True, eq=False)
-class LocalFit(ShownRidge):
-    """A ridge regression with the kernel itself within leaves, and landmarks across them.
+class LeafRows(Representation):
+    """All rows, in leaves of a tree, and landmarks across them.
 
     Attributes
     ----------
-    inputs : Inputs
-    spec : RidgeSpec
     chosen : Chosen
         Its map is that of the landmarks.
     target_shape : tuple of int
+    rows : int
     X, y, w : (n, d), (n, t), (n,)
         The rows of the fit, their targets and weights.
     tree : RowTree
@@ -98,65 +98,58 @@ class LocalFit(ShownRidge):
         Of each row.
     across : (leaves, D, t)
         Coefficients of the kernel and each landmark, for rows of a leaf.
-    solution : Solution
-        Coefficients of the kernel and each row, for rows of its leaf; the path is that of rows in
-        a few places.
-    rows : int
-        Rows that were read, those of zero weight too.
     judged : LeftOutRows
-        Some rows of every leaf, each as all other rows predict it.
-    errors : ErrorLaw or None
-        Of new rows; None until it is asked for.
+        Some rows of every leaf, each predicted from all other rows.
     """
 
-    inputs: Inputs
-    spec: RidgeSpec
     chosen: Chosen
     target_shape: tuple[int, ...]
+    rows: int
     X: Float[Array, "n d"]
     y: Float[Array, "n t"]
     w: Float[Array, " n"]
     tree: RowTree
     leaf: Int[Array, " n"]
     across: Float[Array, "l D t"]
-    solution: Solution
-    rows: int
     judged: LeftOutRows
-    errors: ErrorLaw | None = None
 
-    kind = "a local fit"
+    lacks: ClassVar[Mapping[str, str]] = lacks_of_kernel("a local fit")
 
-    def left_out(self) -> LeftOutRows:
-        """Return rows as they are predicted without each."""
-        return self.judged
-
-    @cached_property
-    def calibration(self) -> Calibration:
-        """Probabilities of classes, by leave-one-out values."""
-        return self.judged.calibration
+    @property
+    def count(self) -> int:
+        """Rows of positive weight."""
+        return len(self.w)
 
     @property
     def target_variance(self) -> float:
         """Weighted mean square of y about its mean, in the mean of targets."""
-        y = self.y - np.average(self.y, axis=0, weights=self.w)
-        return float(np.average((y**2).mean(axis=1), weights=self.w))
+        return variance_of(self.y, self.w)
 
-    def predictions(self, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
-        """Give the rows of one block after the other, and their predictions, (b, t)."""
+    def left_out(self, solution: Solution) -> LeftOutRows:  # noqa: ARG002  judged with the fit
+        """Return rows with their leave-one-out predictions."""
+        return self.judged
+
+    def predictions(self, solution: Solution, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
+        """Yield the rows of each block and their predictions, (b, t)."""
+        machines = self._machines
         for block in blocks.with_rows(AT_ONCE):
             seen = _within(self.chosen.kernel, _in_float64(block.X))
-            total = np.zeros((len(seen.X), len(self.solution.intercept)))
+            total = np.zeros((len(seen.X), len(solution.intercept)))
             for leaf, here in self._by_leaf(seen):
-                total[here] = self._machines[leaf].at(seen.X[here])
+                if leaf not in machines:
+                    machines[leaf] = self._machine(leaf, solution, *self._within)
+                total[here] = machines[leaf].at(seen.X[here])
             yield block.X, total
 
-    def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
-        """Give the rows of one block after the other, and gradients of predictions."""
+    def gradients(
+        self, solution: Solution, blocks: Blocks
+    ) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+        """Yield the rows of each block and the gradients of predictions there."""
         for block in blocks.with_rows(AT_ONCE):
             X = _in_float64(block.X)
-            total = np.zeros((*X.shape, len(self.solution.intercept)))
+            total = np.zeros((*X.shape, len(solution.intercept)))
             for leaf, here in self._by_leaf(_within(self.chosen.kernel, X)):
-                total[here] = self.machine(leaf).gradients_at(X[here])
+                total[here] = self.machine(leaf, solution).gradients_at(X[here])
             yield block.X, total
 
     def _by_leaf(self, seen: _SeenRows) -> Iterator[tuple[int, Array]]:
@@ -165,25 +158,32 @@ class LocalFit(ShownRidge):
         for number in np.unique(leaf):
             yield int(number), np.flatnonzero(leaf == number)
 
-    def machine(self, leaf: int) -> KernelSum:
+    def machine(self, leaf: int, solution: Solution) -> KernelSum:
         """Return what predicts rows of a leaf: of the kernel with all landmarks and its rows."""
-        return self._machine(leaf, self.chosen.kernel, _landmarks(self.chosen.map), self.X)
-
-    @cached_property
-    def _machines(self) -> list[KernelSum]:
-        kernel, X = _within(self.chosen.kernel, self.X)
-        landmarks = _within(self.chosen.kernel, _landmarks(self.chosen.map)).X
-        return [self._machine(leaf, kernel, landmarks, X) for leaf in range(self.tree.n_leaves)]
+        landmarks = _landmarks(self.chosen.map)
+        return self._machine(leaf, solution, self.chosen.kernel, landmarks, self.X)
 
     @cached_property
     def _rows_of(self) -> list[Int[Array, " m"]]:
         return rows_of_leaves(self.leaf, self.tree.n_leaves)
 
-    def _machine(self, leaf: int, kernel: Kernel, landmarks: Array, X: Array) -> KernelSum:
+    @cached_property
+    def _within(self) -> tuple[Kernel, Array, Array]:
+        """The kernel without transformations of rows, landmarks and rows transformed."""
+        kernel, X = _within(self.chosen.kernel, self.X)
+        return kernel, _within(self.chosen.kernel, _landmarks(self.chosen.map)).X, X
+
+    @cached_property
+    def _machines(self) -> dict[int, KernelSum]:
+        """What predicts in leaves that were asked for; leaves have one solution."""
+        return {}
+
+    def _machine(
+        self, leaf: int, solution: Solution, kernel: Kernel, landmarks: Array, X: Array
+    ) -> KernelSum:
         own = self._rows_of[leaf]
-        coef = np.concatenate([self.across[leaf], self.solution.coef[own]])
-        X = np.concatenate([landmarks, X[own]])
-        return KernelSum(kernel, X, coef, self.solution.intercept)
+        coef = np.concatenate([self.across[leaf], solution.coef[own]])
+        return KernelSum(kernel, np.concatenate([landmarks, X[own]]), coef, solution.intercept)
 
 
 def rows_of_leaves(leaf: Int[Array, " n"], n_leaves: int) -> list[Int[Array, " m"]]:
@@ -199,28 +199,21 @@ def _in_float64(X: Any) -> Float[Array, "n d"]:
 # --- fitting -------------------------------------------------------------------------------------
 
 
-def fit_local(
-    spec: RidgeSpec, method: LocalKernel, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
-) -> LocalFit | GridFit:
+def leaf_rows(
+    spec: RidgeSpec, method: LocalKernel, blocks: Blocks, where: Executor = LOCAL
+) -> tuple[LeafRows | GridSums, Solution]:
     """Choose the kernel on a sample, split all rows into leaves, choose the penalty, solve.
 
     Where ``spec`` allows waves, and they are few, all rows are summed as waves of that kernel.
     O(n m² / 3 + n m D) for leaves of m rows and D landmarks, and n (d + D) numbers.
     """
-    who = spec.features.who
-    if least_alpha(spec.alpha) == 0:
-        raise InvalidInput(
-            f'{who}: method="local" requires alpha above 0; got {spec.alpha!r}. '
-            "Pass a small one, e.g. 1e-6, or take features: they have a solution of least norm."
-        )
-    why = 'method="local" splits rows into leaves'
-    require_order(who, why, where, "Leave where out, or take features.")
-    shape = required_targets(who, blocks.target_shape)
+    shape = require_kernel_fit(spec, "local", "splits rows into leaves", blocks, where)
     rows = gather(blocks)
     rows = replace(rows, X=dense(rows.X)) if is_sparse(rows.X) else rows
     start = _found(spec, rows)
     if (chosen := _waves(spec, rows, start)) is not None:
-        return fit_chosen_waves(spec, chosen, start[3], blocks, inputs, where)
+        asked = spec.features, spec.fit_intercept, chosen
+        return chosen_grid_sums(*asked, start[3], blocks, where).solve(spec)
     table = LocalRows.of(spec, method, rows, start)
     found = table.judged
     coef, across, intercept, judged = table.fitted
@@ -232,9 +225,8 @@ def fit_local(
         residual_variance=rows.w @ residuals**2 / rows.w.sum(),
         slack=None,
     )
-    parts = rows.X, rows.y, rows.w, table.tree, table.leaf, across, solution
-    read = count_rows(blocks)
-    return warned(LocalFit(inputs, spec, table.chosen, shape, *parts, read, judged))
+    parts = rows.X, rows.y, rows.w, table.tree, table.leaf, across, judged
+    return LeafRows(table.chosen, shape, count_rows(blocks), *parts), solution
 
 
 def among_near_rows(

@@ -1,8 +1,7 @@
 """Ridge regression of more features than a Gram matrix is formed of: choose, then a pass a step."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -10,10 +9,9 @@ import numpy as np
 from bochner._core.arrays import to_numpy
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import WIDE, kept_rows
-from bochner.certificates.certificate import Certificate, certify
+from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
-from bochner.data.schema import Inputs
 from bochner.data.sources import required_targets
 from bochner.errors import InvalidInput
 from bochner.features.auto import Auto
@@ -21,10 +19,9 @@ from bochner.features.fourier.grid import FourierGrid
 from bochner.features.method import Method
 from bochner.features.nystrom.nystrom import Nystrom, Rounded
 from bochner.features.rules import contenders
-from bochner.models._calibration import Calibration
-from bochner.models.error_law import ErrorLaw, LeftOutRows
-from bochner.models.ridge.shown import ShownRidge
-from bochner.models.ridge.sums import LEAST_WEIGHT, RidgeSpec, warned
+from bochner.models.error_law import LeftOutRows
+from bochner.models.representations.features import LEAST_WEIGHT, certified, through_features
+from bochner.models.representations.representation import KERNEL_ONLY, Representation, RidgeSpec
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.spec import Tolerance
@@ -48,18 +45,20 @@ CERTIFIED = 2048
 #: third of the time.
 ROUNDED = 4e-6
 
-#: Rows that tell.
+#: Rows on which it is checked that rounding inputs to float32 changes features little.
 LOOKED_AT = 64
 
 
+#: Why there are no moments.
+NO_MOMENTS = f"a fit with more than {WIDE:,} features keeps no moments"
+
+
 @dataclass(frozen=True, eq=False)
-class WideSums:
-    """What single passes over the rows made.
+class WideSums(Representation):
+    """Rows of more features than a Gram matrix is formed of: what single passes over them made.
 
     Attributes
     ----------
-    who : str
-        The class of the learner, as messages name it.
     chosen : Chosen
     sample : RowSample
         For the preconditioner, leave-one-out errors and the certificate.
@@ -70,10 +69,8 @@ class WideSums:
     power : (t,)
         Σ w (y − ȳ)², or Σ w y² where there is no intercept.
     target_shape : tuple of int
-        Of one row of y: () or (t,).
     """
 
-    who: str
     chosen: Chosen
     sample: RowSample
     rows: int
@@ -82,96 +79,51 @@ class WideSums:
     power: Float[Array, " t"]
     target_shape: tuple[int, ...]
 
-
-@dataclass(frozen=True, eq=False)
-class WideFit(ShownRidge):
-    """A ridge regression of many features: what was chosen, what passes made, the solution.
-
-    Attributes
-    ----------
-    inputs : Inputs
-    spec : RidgeSpec
-    summed : WideSums
-    solution : Solution
-    errors : ErrorLaw or None
-        Of new rows; None until it is asked for.
-    """
-
-    inputs: Inputs
-    spec: RidgeSpec
-    summed: WideSums
-    solution: Solution
-    errors: ErrorLaw | None = None
-
-    #: Why there are no moments.
-    no_moments: ClassVar[str] = (
-        f"a fit with more than {WIDE:,} features keeps no moments; its sums are fit_.summed."
-    )
+    lacks: ClassVar[Mapping[str, str]] = {
+        "moments_": f"{NO_MOMENTS}; its sums are fit_.representation.",
+        "dual_coef_": KERNEL_ONLY,
+        "X_fit_": KERNEL_ONLY,
+        "merge": f"{NO_MOMENTS} that add.",
+        **dict.fromkeys(
+            ("partial_fit", "solve_again"),
+            f"{NO_MOMENTS}, which rows are added to and penalties solved from. Call fit with all "
+            "rows, or fit the first rows with partial_fit.",
+        ),
+    }
 
     @property
-    def chosen(self) -> Chosen:
-        """The kernel, the map, and how they were found."""
-        return self.summed.chosen
-
-    @property
-    def target_shape(self) -> tuple[int, ...]:
-        """Of one row of y: () or (t,)."""
-        return self.summed.target_shape
-
-    @property
-    def rows(self) -> int:
-        """Rows of the fit."""
-        return self.summed.n_positive
+    def count(self) -> int:
+        """Rows of positive weight."""
+        return self.n_positive
 
     @property
     def target_variance(self) -> float:
         """Weighted mean square of y about its mean, in the mean of targets."""
-        return float(np.mean(self.summed.power)) / self.summed.weight
+        return float(np.mean(self.power)) / self.weight
 
-    def predictions(self, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
-        """Give the rows of one block after the other, and φ(X) β + b, (b, t)."""
-        linear = self.chosen.linear(self.solution.coef)
-        for block in blocks.with_rows(self.chosen.block_rows):
-            yield block.X, linear(block.X) + self.solution.intercept
+    def predictions(self, solution: Solution, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
+        """Yield the rows of each block and φ(X) β + b, (b, t)."""
+        return through_features(self.chosen, solution, blocks)
 
-    def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
-        """Give the rows of one block after the other, and the gradients of predictions there."""
-        return self.chosen.gradients(self.solution.coef, blocks)
+    def gradients(
+        self, solution: Solution, blocks: Blocks
+    ) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+        """Yield the rows of each block and the gradients of predictions there."""
+        return self.chosen.gradients(solution.coef, blocks)
 
-    def left_out(self) -> LeftOutRows | None:
-        """Return the rows of the preconditioner as the fit predicts them without each."""
-        slack = self.solution.slack
+    def left_out(self, solution: Solution) -> LeftOutRows | None:
+        """Return the rows of the preconditioner with their leave-one-out predictions."""
+        slack = solution.slack
         if slack is None:
             return None
-        rows = self.summed.sample.lowest(len(slack))
-        predicted = [f for _, f in self.predictions(Blocks.from_arrays(rows.X))]
+        rows = self.sample.lowest(len(slack))
+        predicted = [f for _, f in self.predictions(solution, Blocks.from_arrays(rows.X))]
         errors = (rows.y - np.concatenate(predicted)) / slack
         return LeftOutRows(rows.X, rows.y - errors, errors, rows.w, "leave one out")
 
-    @cached_property
-    def calibration(self) -> Calibration | None:
-        """Probabilities of classes, by leave-one-out values; None where there are none."""
-        rows = self.left_out()
-        return None if rows is None else rows.calibration
-
-    @cached_property
-    def certificate(self) -> Certificate:
-        """How far features are from the kernel on the rows of the fit, by their sample."""
-        return self._certified(self.summed.sample, self.summed.n_positive)
-
-    def certified(self, blocks: Blocks) -> Certificate:
-        """Return the certificate on other rows."""
-        return self._certified(sampled(blocks, self.chosen.seed), count_rows(blocks))
-
-    def _certified(self, sample: RowSample, n_rows: int) -> Certificate:
-        return certify(
-            self.chosen.rounded,
-            sample.lowest(CERTIFIED).X,
-            alpha=float(np.min(self.solution.alpha)) * n_rows / self.summed.n_positive,
-            kernel=self.chosen.kernel,
-            n_rows=n_rows,
-            random_state=self.chosen.seed,
-        )
+    def certificate(self, alpha: float, blocks: Blocks | None = None) -> Certificate:
+        """Return how far features are from the kernel on rows; of the fit, by its sample."""
+        return certified(self.chosen, self.sample, self.count, alpha, blocks, CERTIFIED)
 
 
 def is_wide(spec: RidgeSpec, blocks: Blocks) -> bool:
@@ -197,18 +149,10 @@ def needs_passes(method: Method, width: int, n_rows: int | None, n_columns: int)
     return n_rows is None or n_rows > kept_rows(n_columns)
 
 
-def fit_wide(spec: RidgeSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> WideFit:
-    """Choose what is open, sum up what single passes make, then solve by passes.
-
-    Parameters
-    ----------
-    spec : RidgeSpec
-    blocks : Blocks
-        Read some twenty to sixty times.
-    inputs : Inputs
-        What the rows are.
-    where : Executor
-    """
+def wide_sums(
+    spec: RidgeSpec, blocks: Blocks, where: Executor = LOCAL
+) -> tuple[WideSums, Solution]:
+    """Choose what is open, sum up what single passes make, then solve by twenty to sixty passes."""
     alpha = given_alpha(spec.alpha)
     features = _without_landmarks(spec.features, blocks.n_columns)
     chosen, sample = choose(features, blocks, alpha=alpha, where=where)
@@ -216,10 +160,9 @@ def fit_wide(spec: RidgeSpec, blocks: Blocks, inputs: Inputs, where: Executor = 
     chosen = replace(chosen, precision="float64" if double else "float32")
     sample = sampled(blocks, chosen.seed, where=where) if sample is None else sample
     sized = blocks.with_rows(chosen.block_rows)
-    summed, problem, means = _problem(spec, chosen, sample, sized, where)
-    given = spec.alpha if isinstance(spec.alpha, str) else as_given(spec.alpha, len(summed.power))
-    solution = solve_wide(problem, given, spec.per_target, means)
-    return warned(WideFit(inputs, spec, summed, solution))
+    sums, problem, means = _problem(spec, chosen, sample, sized, where)
+    given = spec.alpha if isinstance(spec.alpha, str) else as_given(spec.alpha, len(sums.power))
+    return sums, solve_wide(problem, given, spec.per_target, means)
 
 
 def _without_landmarks(features: FeatureSpec, n_columns: int) -> FeatureSpec:
@@ -272,7 +215,7 @@ def _problem(
         chosen.rounded, sample, blocks, where, chosen.seed, spec.fit_intercept
     )
     counts = count_rows(blocks), problem.rows, problem.weight
-    return WideSums(who, chosen, sample, *counts, problem.power, shape), problem, means
+    return WideSums(chosen, sample, *counts, problem.power, shape), problem, means
 
 
 def wide_problem(
@@ -344,13 +287,3 @@ def _judges(
         made = to_numpy(phi.features(rows.take(some).X))
         Z[some] = made.astype(np.float64, copy=False) - mean
     return JudgingRows(Z, rows.y - target, rows.w)
-
-
-def require_moments(fit: object, asked: str) -> None:
-    """Refuse a fit to so many features that their moments are not kept."""
-    if isinstance(fit, WideFit):
-        raise InvalidInput(
-            f"{asked}: a fit with more than {WIDE:,} features keeps no moments, which rows are "
-            f"added to and penalties solved from; got one with {fit.chosen.n_features:,}. Call "
-            "fit with all rows, or fit the first rows with partial_fit."
-        )

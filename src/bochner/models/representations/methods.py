@@ -1,9 +1,8 @@
 """Methods without features of all rows: the kernel itself, and the kernel within leaves of rows."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from bochner._core.checks import integer, positive
-from bochner.features.auto import Auto
 from bochner.features.method import Method
 from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import as_method
@@ -114,17 +113,10 @@ def as_local(method: object) -> LocalKernel | None:
     return method if isinstance(method, LocalKernel) else None
 
 
-def may_take_leaves(method: object) -> bool:
-    """Whether features are compared with leaves."""
-    return isinstance(method, Auto) and method.leaves
-
-
 def as_features(method: Method | str | None) -> Method | str:
     """Return the method that features are drawn by, where it is not left to leaves."""
     if as_local(method) is not None:
         return NYSTROM
-    if isinstance(method, Auto):
-        return replace(method, leaves=False)
     return "auto" if method is None else method
 
 
@@ -132,7 +124,6 @@ def takes_pieces(model: KernelEstimator) -> bool:
     """Whether rows can come in pieces; raise AttributeError, which says why, where they cannot."""
     given = model.method
     named = '"exact"' if as_exact(given) else '"local"' if as_local(given) else None
-    named = "Auto(leaves=True)" if may_take_leaves(given) else named
     if named is not None:
         raise AttributeError(
             f"{type(model).__name__}.partial_fit: method={named} needs all rows at once; call "

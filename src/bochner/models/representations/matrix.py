@@ -3,10 +3,9 @@
 Features of all rows precondition the latter, and choose the penalty.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -17,9 +16,6 @@ from bochner._core.shapes import Array, Float
 from bochner._core.sizes import block_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, chosen_rows, row_priorities
-from bochner.data.schema import Inputs
-from bochner.data.sources import required_targets
-from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import NystromMap, Rounded
@@ -30,12 +26,17 @@ from bochner.kernels.stationary import CoordinateWise, Radial, Stationary
 from bochner.models._calibration import Calibration, calibrate, decided, log_loss_of_signs
 from bochner.models._kernel_sum import KernelSum
 from bochner.models.coupling import DenseCoupling
-from bochner.models.error_law import LEFT_OUT_ROWS, ErrorLaw, LeftOutRows
-from bochner.models.ridge.gathered import GatheredRows, gather, of_differences
-from bochner.models.ridge.local import among_near_rows
-from bochner.models.ridge.methods import DIRECT_ROWS, ExactKernel
-from bochner.models.ridge.shown import ShownRidge
-from bochner.models.ridge.sums import RidgeSpec, warned
+from bochner.models.error_law import LEFT_OUT_ROWS, LeftOutRows
+from bochner.models.representations.gathered import GatheredRows, gather, of_differences
+from bochner.models.representations.leaves import among_near_rows
+from bochner.models.representations.methods import DIRECT_ROWS, ExactKernel
+from bochner.models.representations.representation import (
+    Representation,
+    RidgeSpec,
+    lacks_of_kernel,
+    require_kernel_fit,
+    variance_of,
+)
 from bochner.selection.choose import choose, choose_for_matrix
 from bochner.selection.chosen import Chosen
 from bochner.selection.curves import choose_curves
@@ -50,7 +51,7 @@ from bochner.solvers.ridge.krylov import Found, System, low_rank_inverse, solve_
 from bochner.solvers.ridge.path import given_alpha, least_alpha, solve_ridge
 from bochner.solvers.ridge.problem import left_out_errors, slack_of_inverse
 from bochner.solvers.ridge.solution import Outcome, Solution
-from bochner.sums.executor import LOCAL, Executor, require_order
+from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Accumulator, Moments, Precision
 
 #: GatheredRows that leave-one-out errors are computed for: all up to this, else so many at random.
@@ -173,41 +174,57 @@ WIDTH = 1024
 
 
 @dataclass(frozen=True, eq=False)
-class ExactFit(ShownRidge):
-    """A ridge regression with the kernel itself.
+class MatrixRows(Representation):
+    """All rows, for fits with the kernel itself.
 
     Attributes
     ----------
-    inputs : Inputs
-    spec : RidgeSpec
     chosen : Chosen
         Its map is that of the preconditioner; of few rows the Nyström map on all of them.
     target_shape : tuple of int
-    X : (n, d)
-        The rows of the fit.
-    solution : Solution
-        Coefficients of the kernel and each row.
     rows : int
-        Rows that were read, those of zero weight too.
+    fit_intercept : bool
+    X : (n, d)
     y, w : (n, t), (n,), or None
         Targets and weights, so that features can be made of the rows when more come.
-    errors : ErrorLaw or None
-        Of new rows; None until it is asked for.
     """
 
-    inputs: Inputs
-    spec: RidgeSpec
     chosen: Chosen
     target_shape: tuple[int, ...]
-    X: Any
-    solution: Solution
     rows: int
+    fit_intercept: bool
+    X: Any
     y: Any = None
     w: Any = None
-    errors: ErrorLaw | None = None
 
-    def left_out(self) -> LeftOutRows | None:
-        """Return rows as the fit predicts them without each; None where it kept no targets.
+    lacks: ClassVar[Mapping[str, str]] = lacks_of_kernel("an exact fit")
+
+    @property
+    def count(self) -> int:
+        """Rows of positive weight."""
+        return int(self.X.shape[0])
+
+    @property
+    def target_variance(self) -> float:
+        """Weighted mean square of y about its mean, in the mean of targets; NaN without targets."""
+        return np.nan if self.y is None else variance_of(self.y, self.w)
+
+    def predictions(self, solution: Solution, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
+        """Yield the rows of each block and their predictions, (b, t), by tiles."""
+        return self.sum(solution).values(blocks)
+
+    def gradients(
+        self, solution: Solution, blocks: Blocks
+    ) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+        """Yield the rows of each block and the gradients of predictions there, by tiles."""
+        return self.sum(solution).gradients(blocks)
+
+    def sum(self, solution: Solution) -> KernelSum:
+        """Return f as a sum over rows."""
+        return KernelSum(self.chosen.kernel, self.X, solution.coef, solution.intercept)
+
+    def left_out(self, solution: Solution) -> LeftOutRows | None:
+        """Return rows with their leave-one-out predictions; None where no targets were kept.
 
         All of them up to 4096, else so many at random: those of the last block of a factor.
         """
@@ -217,9 +234,9 @@ class ExactFit(ShownRidge):
         some = chosen_rows(self.chosen.seed, n, min(n, LEFT_OUT_ROWS))
         order = np.concatenate([np.setdiff1d(np.arange(n), some), some])
         y, w, X = self.y[order], self.w[order], self.X[order]
-        rows = KernelRows(kernel_matrix(self.chosen.kernel, X), y, w, self.spec.fit_intercept)
+        rows = KernelRows(kernel_matrix(self.chosen.kernel, X), y, w, self.fit_intercept)
         last, errors = slice(n - len(some), None), np.empty((len(some), y.shape[1]))
-        each = np.broadcast_to(np.asarray(self.solution.alpha, np.float64), y.shape[1])
+        each = np.broadcast_to(np.asarray(solution.alpha, np.float64), y.shape[1])
         coupling: list[Any] = [None] * len(each)
         for alpha in np.unique(each):
             own = np.flatnonzero(each == alpha)
@@ -231,89 +248,53 @@ class ExactFit(ShownRidge):
         parts = X[last], y[last] - errors, errors, w[last], "leave one out"
         return LeftOutRows(*parts, tuple(coupling), np.arange(len(some)))
 
-    kind = "an exact fit"
-
-    @property
-    def target_variance(self) -> float:
-        """Weighted mean square of y about its mean, in the mean of targets; NaN without targets."""
-        if self.y is None:
-            return np.nan
-        y = self.y - np.average(self.y, axis=0, weights=self.w)
-        return float(np.average((y**2).mean(axis=1), weights=self.w))
-
-    def predictions(self, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
-        """Give the rows of one block after the other, and their predictions, (b, t), by tiles."""
-        return self._sum.values(blocks)
-
-    def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
-        """Give the rows of one block after the other, and gradients of predictions, by tiles."""
-        return self._sum.gradients(blocks)
-
-    @cached_property
-    def calibration(self) -> Calibration | None:
-        """Probabilities of classes, by leave-one-out values; None where there are none."""
-        slack, y, w = self.solution.slack, self.y, self.w
+    def calibration(self, solution: Solution) -> Calibration | None:
+        """Return probabilities of classes, by the slacks of the solution."""
+        slack, y, w = solution.slack, self.y, self.w
         if slack is None or y is None:
             return None
         some = np.flatnonzero(np.isfinite(slack).all(axis=1))
-        residual = self.solution.alpha * self.solution.coef[some] / w[some, None]
+        residual = solution.alpha * solution.coef[some] / w[some, None]
         return calibrate(y[some] - residual / slack[some], decided(y[some]), w[some])
-
-    @property
-    def _sum(self) -> KernelSum:
-        return KernelSum(self.chosen.kernel, self.X, self.solution.coef, self.solution.intercept)
 
 
 # --- fitting -------------------------------------------------------------------------------------
 
 
-def fit_exact(
-    spec: RidgeSpec, method: ExactKernel, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
-) -> ExactFit:
+def exact_rows(
+    spec: RidgeSpec, method: ExactKernel, blocks: Blocks, where: Executor = LOCAL
+) -> tuple[MatrixRows, Solution]:
     """Choose what is open on features, then solve for the kernel itself.
 
     The method of ``spec.features`` is the preconditioner's.
     """
-    who = spec.features.who
-    if least_alpha(spec.alpha) == 0:
-        raise InvalidInput(
-            f'{who}: method="exact" requires alpha above 0; got {spec.alpha!r}. '
-            "Pass a small one, e.g. 1e-6, or take features: they have a solution of least norm."
-        )
-    why = 'method="exact" compares each row with all others'
-    require_order(who, why, where, "Leave where out, or take features.")
-    shape, n = required_targets(who, blocks.target_shape), blocks.n_rows
+    shape = require_kernel_fit(spec, "exact", "compares each row with all others", blocks, where)
+    n = blocks.n_rows
     if method.preconditioner is None and n is not None and n <= DIRECT_ROWS:
-        return _fit_directly(spec, method, blocks, inputs, shape)
+        return _direct_rows(spec, method, blocks, shape)
     chosen = _chosen(spec, method, blocks, where)
     rows = gather(blocks)
     prepared = prepare(spec, chosen, rows)
     found, intercept = _solve(spec, chosen, method, rows, prepared)
     solution = _solution(rows, prepared, found, intercept, method.tol)
-    return warned(ExactFit(inputs, spec, chosen, shape, rows.X, solution, count_rows(blocks)))
+    return MatrixRows(chosen, shape, count_rows(blocks), spec.fit_intercept, rows.X), solution
 
 
-def _fit_directly(
-    spec: RidgeSpec,
-    method: ExactKernel,
-    blocks: Blocks,
-    inputs: Inputs,
-    shape: tuple[int, ...],
-) -> ExactFit:
+def _direct_rows(
+    spec: RidgeSpec, method: ExactKernel, blocks: Blocks, shape: tuple[int, ...]
+) -> tuple[MatrixRows, Solution]:
     """Choose the kernel by the matrix of some rows, then solve with that of all."""
     rows, seed = gather(blocks), spec.features.seed
     found, metric, curves, sample = chosen_by_matrix(spec, rows)
-    priority = sample.priority
     reason = f"The exact kernel of {len(rows.w):,} rows, by a Cholesky factor of their matrix."
     phi = NystromMap(found.kernel, to_numpy(dense(sample.X)))
     choice = Choice(phi, method, (), reason + found.reason)
     chosen = Chosen(seed, found, choice, metric)
     chosen = chosen if curves is None else chosen.through(curves)
-    order = np.argsort(priority) if len(rows.w) > PENALTY_ROWS else np.arange(len(rows.w))
+    order = np.argsort(sample.priority) if len(rows.w) > PENALTY_ROWS else np.arange(len(rows.w))
     solution = _solved(spec, found.share, chosen, rows.take(order)).of_rows(np.argsort(order))
-    return warned(
-        ExactFit(inputs, spec, chosen, shape, rows.X, solution, count_rows(blocks), rows.y, rows.w)
-    )
+    kept = rows.X, rows.y, rows.w
+    return MatrixRows(chosen, shape, count_rows(blocks), spec.fit_intercept, *kept), solution
 
 
 def chosen_by_matrix(

@@ -1,37 +1,60 @@
-"""Sums over all rows for ridge regression: in which precision, and what is whitened when."""
+"""Rows as sums of their features: moments in one pass, in float32 or float64."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bochner._core.arrays import to_numpy
-from bochner._core.checks import require_power, warn_user
+from bochner._core.checks import require_power
+from bochner._core.shapes import Array, Float
 from bochner._core.sizes import FEW, LOO_ROWS, long_sweep, sums_first
+from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.sources import Block, required_targets
 from bochner.errors import InvalidInput
 from bochner.features.nystrom.landmarks import Given
 from bochner.features.nystrom.nystrom import COARSE, Nystrom, NystromMap
-from bochner.selection.chosen import Chosen, FeatureSpec, feature_precision, summand_of
-from bochner.solvers.ridge.eigen import FLOAT32_FLOOR, Eigen, Triangle, decompose, decompose_rows
-from bochner.solvers.ridge.leave_one_out import Rows
-from bochner.solvers.ridge.path import Alpha, least_alpha
-from bochner.solvers.ridge.solution import Outcome
-from bochner.sums.executor import Executor, Together
+from bochner.models._calibration import Calibration, calibrate, decided
+from bochner.models._rows import no_landmarks
+from bochner.models.coupling import Coupling, FactoredCoupling
+from bochner.models.error_law import LeftOutRows
+from bochner.models.representations.representation import (
+    KERNEL_ONLY,
+    Representation,
+    RidgeSpec,
+    require_alike,
+)
+from bochner.selection.chosen import Chosen, feature_precision, summand_of
+from bochner.solvers.ridge.eigen import (
+    FLOAT32_FLOOR,
+    Eigen,
+    Triangle,
+    decompose,
+    decompose_rows,
+    floor,
+)
+from bochner.solvers.ridge.leave_one_out import Rows, left_out_rows
+from bochner.solvers.ridge.path import Alpha, least_alpha, solve_ridge
+from bochner.solvers.ridge.problem import left_out_errors, slack_of_leverage
+from bochner.solvers.ridge.solution import Outcome, Solution
+from bochner.sums.executor import LOCAL, Executor, Together
 from bochner.sums.moments import Moments, Precision
-from bochner.sums.rows import SampleOf
+from bochner.sums.rows import SampleOf, sampled
 
 #: Least sum of weights that float64 holds with digits to spare for errors far below it.
 LEAST_WEIGHT = 1e-90
 
 
+#: Below this the slack of a row, 1 − h, is rounding error.
+LEAST_SLACK = 1e-6
+
+
 @dataclass(frozen=True, eq=False)
-class Summed:
-    """What a pass over the rows made, and what further rows are added to.
+class FeatureSums(Representation):
+    """Moments of the features of all rows, to which further rows are added.
 
     Attributes
     ----------
@@ -43,9 +66,7 @@ class Summed:
     sample : RowSample
         For leave-one-out errors and the certificate.
     rows : int
-        Rows that were read, those of zero weight too.
     target_shape : tuple of int
-        Of one row of y: () or (t,).
     """
 
     who: str
@@ -55,6 +76,18 @@ class Summed:
     sample: RowSample
     rows: int
     target_shape: tuple[int, ...] = ()
+
+    lacks: ClassVar[Mapping[str, str]] = {"dual_coef_": KERNEL_ONLY, "X_fit_": KERNEL_ONLY}
+
+    @property
+    def count(self) -> int:
+        """Rows of positive weight."""
+        return self.moments.rows
+
+    @property
+    def target_variance(self) -> float:
+        """Weighted mean square of y about its mean, in the mean of targets."""
+        return float(np.mean(self.moments.power)) / self.moments.weight
 
     @property
     def seen(self) -> Moments:
@@ -101,7 +134,7 @@ class Summed:
             return decompose_rows(*rows, centred=self.fit_intercept), rows
         return decompose(self.seen, self.fit_intercept), None
 
-    def checked(self) -> "Summed":
+    def checked(self) -> "FeatureSums":
         """Refuse weights and targets so small that their sums and squares vanish in float64."""
         weight, power = self.moments.weight, self.moments.power
         if weight < LEAST_WEIGHT:
@@ -112,7 +145,66 @@ class Summed:
         require_power(self.who, self.sample.y, power)
         return self
 
-    def merge(self, other: "Summed") -> "Summed":
+    # --- ridge regression ------------------------------------------------------------------------
+
+    def solve(self, spec: RidgeSpec) -> tuple["FeatureSums", Solution]:
+        """Solve from the moments, or from all rows where the sample holds them."""
+        sums = replace(self, fit_intercept=spec.fit_intercept)
+        return sums, solve(spec, sums)
+
+    def predictions(self, solution: Solution, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
+        """Yield the rows of each block and φ(X) β + b, (b, t)."""
+        return through_features(self.chosen, solution, blocks)
+
+    def gradients(
+        self, solution: Solution, blocks: Blocks
+    ) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+        """Yield the rows of each block and the gradients of predictions there."""
+        return self.chosen.gradients(solution.coef, blocks)
+
+    def left_out(self, solution: Solution) -> LeftOutRows:
+        """Return the sample with its leave-one-out predictions, without landmarks."""
+        eigen, held = self.decomposed()
+        rows = list(self.centred(self.sample)) if held is None else [held]
+        alpha = np.broadcast_to(np.asarray(solution.alpha, np.float64), eigen.power.shape)
+        alpha = np.maximum(alpha, floor(eigen))
+        parts = list(left_out_rows(eigen, rows, alpha))
+        residuals, errors = (np.concatenate(part) for part in zip(*parts, strict=True))
+        shown, sample = np.where(np.isfinite(errors), errors, residuals), self.sample
+        coupling = _couplings(eigen, rows, alpha, residuals, sample.w)
+        found = LeftOutRows(
+            sample.X,
+            sample.y - shown,
+            errors,
+            sample.w,
+            "leave one out",
+            coupling,
+            np.arange(len(sample.w)),
+        )
+        return found.take(no_landmarks(self.chosen.map, sample.X))
+
+    def calibration(self, solution: Solution) -> Calibration:
+        """Return probabilities of classes, by leave-one-out values of the sample's rows."""
+        eigen, sample = decompose(self.seen, self.fit_intercept), self.sample
+        shrink = 1 / (eigen.values[:, None] + np.atleast_1d(solution.alpha))
+        shrink[eigen.values <= 0] = 0.0
+        values = []
+        for Z, y, w in self.centred(sample):
+            weights = np.ones(len(y)) if w is None else w
+            mean = 1 / eigen.weight if eigen.centred else 0.0
+            leverage = np.square(Z @ eigen.vectors) @ shrink + mean
+            slack = np.maximum(slack_of_leverage(leverage, weights[:, None]), LEAST_SLACK)
+            residual = y - Z @ solution.coef
+            values.append(y - left_out_errors(residual, slack) + self.seen.target_mean)
+        return calibrate(np.concatenate(values), decided(sample.y), sample.w)
+
+    def certificate(self, alpha: float, blocks: Blocks | None = None) -> Certificate:
+        """Return how far features are from the kernel on rows; of the fit, by its sample."""
+        return certified(self.chosen, self.sample, self.count, alpha, blocks)
+
+    # --- more rows -------------------------------------------------------------------------------
+
+    def merge(self, other: "FeatureSums") -> "FeatureSums":
         """Return the sums of the rows of both, in float64."""
         return replace(
             self,
@@ -121,23 +213,13 @@ class Summed:
             rows=self.rows + other.rows,
         )
 
-    def with_rows_of(self, blocks: Blocks, where: Executor) -> "Summed":
+    def with_rows_of(self, blocks: Blocks, where: Executor = LOCAL) -> "FeatureSums":
         """Return the sums of the rows before and of these, in float64."""
         require_alike(self.who, blocks, self.target_shape)
         seed = self.chosen.seed
         more = add_up(self.chosen, blocks, "float64", where, SampleOf(seed, self.rows))
-        parts = Summed(self.who, self.chosen, self.fit_intercept, *more, self.target_shape)
+        parts = FeatureSums(self.who, self.chosen, self.fit_intercept, *more, self.target_shape)
         return self.merge(parts).checked()
-
-
-def require_alike(who: str, blocks: Blocks, before: tuple[int, ...]) -> None:
-    """Refuse other targets than those before."""
-    shape = required_targets(who, blocks.target_shape)
-    if shape != before:
-        raise InvalidInput(
-            f"{who}: y must have the same targets in every call; got rows of "
-            f"shape {shape} after {before}."
-        )
 
 
 def add_up(
@@ -177,7 +259,7 @@ class Pass:
 
     def __call__(
         self, chosen: Chosen, blocks: Blocks, where: Executor, precision: Precision | None = None
-    ) -> Summed:
+    ) -> FeatureSums:
         """Sum up all rows, in one pass where it serves; ``precision`` given is that of all."""
         shape = required_targets(self.who, blocks.target_shape)
         asked, n, phi = self.precision, blocks.n_rows, chosen.choice.map
@@ -192,9 +274,9 @@ class Pass:
             if self._needs_float64(chosen, n):
                 dtype, chosen = "float64", _with_jitter(chosen, None)
         sums = add_up(chosen, blocks, dtype, where, SampleOf(chosen.seed))
-        return Summed(self.who, chosen, self.fit_intercept, *sums, shape).checked()
+        return FeatureSums(self.who, chosen, self.fit_intercept, *sums, shape).checked()
 
-    def again(self, summed: Summed, blocks: Blocks, where: Executor) -> Summed:
+    def again(self, summed: FeatureSums, blocks: Blocks, where: Executor) -> FeatureSums:
         """Sum up all rows again, in float64, each whitened by itself."""
         chosen = _with_jitter(summed.chosen, None)
         moments, _, rows = add_up(chosen, blocks, "float64", where)
@@ -257,7 +339,7 @@ class TriangleOf:
         return a.merge(b)
 
 
-def triangle(summed: Summed, blocks: Blocks | None, where: Executor) -> Eigen:
+def triangle(summed: FeatureSums, blocks: Blocks | None, where: Executor) -> Eigen:
     """Decompose all rows by QR, from their blocks or from a sample that is all of them."""
     summand = TriangleOf(summed.chosen, summed.fit_intercept)
     if blocks is not None:
@@ -268,46 +350,97 @@ def triangle(summed: Summed, blocks: Blocks | None, where: Executor) -> Eigen:
     return total.eigen()
 
 
-def merged(parts: list[Summed]) -> Summed:
-    """Return the sums of all parts."""
-    return reduce(Summed.merge, parts)
+def solve(
+    spec: RidgeSpec, sums: FeatureSums, blocks: Blocks | None = None, where: Executor = LOCAL
+) -> Solution:
+    """Solve from sums; ``blocks`` are all rows, where they can be read again."""
+    double, held = sums.chosen.precision == "float64", None
+    if double and least_alpha(spec.alpha) == 0 and (blocks is not None or sums.keeps_all):
+        eigen = triangle(sums, blocks, where)
+    else:
+        eigen, held = sums.decomposed()
+    rows: Iterable[Rows] = sums.centred(sums.sample) if held is None else (held,)
+    solution = solve_ridge(
+        eigen,
+        (sums.seen.feature_mean, sums.seen.target_mean),
+        spec.alpha,
+        rows if spec.alpha == "loo" else None,
+        per_target=spec.per_target,
+    )
+    if not double and sums.moments.precision == "float64" and solution.outcome is Outcome.SOLVED:
+        return replace(solution, outcome=Outcome.REFINED)
+    return solution
 
 
-#: Outcomes that a user is warned of.
-WARNED = (
-    Outcome.FLOAT32_LIMITED,
-    Outcome.SINGULAR,
-    Outcome.NOT_CONVERGED,
-    Outcome.PASSES_ENDED,
-)
+def through_features(
+    chosen: Chosen, solution: Solution, blocks: Blocks
+) -> Iterator[tuple[Array, Array]]:
+    """Yield the rows of each block and φ(X) β + b, (b, t)."""
+    linear = chosen.linear(solution.coef)
+    for block in blocks.with_rows(chosen.block_rows):
+        yield block.X, linear(block.X) + solution.intercept
 
 
-@dataclass(frozen=True)
-class RidgeSpec:
-    """What a user asks of a ridge regression, checked.
+def certified(
+    chosen: Chosen,
+    sample: RowSample,
+    count: int,
+    alpha: float,
+    blocks: Blocks | None = None,
+    most: int | None = None,
+) -> Certificate:
+    """Return the certificate on rows of the fit, or on others with the penalty in proportion."""
+    n = count if blocks is None else count_rows(blocks)
+    rows = sample if blocks is None else sampled(blocks, chosen.seed)
+    return certify(
+        chosen.rounded,
+        (rows if most is None else rows.lowest(most)).X,
+        alpha=alpha * n / count,
+        kernel=chosen.kernel,
+        n_rows=n,
+        random_state=chosen.seed,
+    )
 
-    Attributes
-    ----------
-    features : FeatureSpec
-    alpha : Alpha
-        The penalty, one for each target, or how it is chosen.
-    per_target : bool
-    fit_intercept : bool
+
+def pass_of(spec: RidgeSpec) -> Pass:
+    """Return how the rows of a ridge regression are summed up."""
+    asked = spec.features
+    return Pass(asked.who, spec.alpha, spec.fit_intercept, asked.precision)
+
+
+def solved_features(
+    spec: RidgeSpec,
+    chosen: Chosen,
+    blocks: Blocks,
+    where: Executor = LOCAL,
+    precision: Precision | None = None,
+) -> tuple[FeatureSums, Solution]:
+    """Sum up all rows and solve; again in float64 where float32 limits the solution.
+
+    ``precision`` is that of all, where rows cannot be read again.
     """
-
-    features: FeatureSpec
-    alpha: Alpha
-    per_target: bool
-    fit_intercept: bool
-
-    @property
-    def rows(self) -> Pass:
-        """How rows are summed up."""
-        return Pass(self.features.who, self.alpha, self.fit_intercept, self.features.precision)
+    rows = pass_of(spec)
+    sums = rows(chosen, blocks, where, precision)
+    solution = solve(spec, sums, blocks, where)
+    if solution.outcome is Outcome.FLOAT32_LIMITED and spec.features.precision == "auto":
+        sums = rows.again(sums, blocks, where)
+        solution = solve(spec, sums, blocks, where)
+    return sums, solution
 
 
-def warned(fit: Any) -> Any:
-    """Return the fit; warn of an outcome that asks for attention: its text is the remedy."""
-    if fit.solution.outcome in WARNED:
-        warn_user(str(fit.solution.outcome))
-    return fit
+def _couplings(
+    eigen: Eigen,
+    rows: list[Rows],
+    alpha: Float[Array, " t"],
+    residuals: Float[Array, "m t"],
+    w: Float[Array, " m"],
+) -> tuple[Coupling, ...]:
+    """Return how errors of the rows depend on one another, for each target."""
+    root, parts = np.sqrt(w), [np.asarray(Z, np.float64) @ eigen.vectors for Z, _, _ in rows]
+    turned = root[:, None] * np.concatenate(parts)
+    mean = np.full((len(w), int(eigen.centred)), eigen.weight**-0.5) * root[:, None]
+    factors = {a: np.hstack([turned / np.sqrt(eigen.values + a), mean]) for a in np.unique(alpha)}
+    return tuple(
+        FactoredCoupling(root * r, root, factors[a])
+        for r, a in zip(residuals.T, alpha, strict=True)
+    )
