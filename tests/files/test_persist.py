@@ -520,7 +520,7 @@ def test_a_sum_of_a_hundred_kernels_is_not_too_deep(path):
 
 
 def changed(fit, place, value):
-    """The fit with another value at a place such as "summed.target_shape"."""
+    """The fit with another value at a place such as "representation.target_shape"."""
     name, _, rest = place.partition(".")
     return replace(fit, **{name: changed(getattr(fit, name), rest, value) if rest else value})
 
@@ -531,8 +531,8 @@ def changed(fit, place, value):
         ("inputs.n_features_in", 4, "parts of the model disagree"),
         ("inputs.n_features_in", 10**9, "parts of the model disagree"),
         ("inputs.n_features_in", "3", "must be of type|n_features_in of Inputs"),
-        ("summed.chosen.choice.map", None, "must be of type|map of Choice"),
-        ("summed.target_shape", (2,), "cannot reshape"),
+        ("representation.chosen.choice.map", None, "must be of type|map of Choice"),
+        ("representation.target_shape", (2,), "cannot reshape"),
         ("solution", None, "solution of RidgeFit"),
         ("solution.coef", np.full((24, 1), np.nan), "coef of Solution must be finite"),
         ("solution.intercept", np.array([np.inf]), "intercept of Solution must be finite"),
