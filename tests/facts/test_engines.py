@@ -173,7 +173,7 @@ def test_columns_are_learned_by_workers_and_are_those_of_one_process(dask_client
             there = columns_from(drafts, executor.sum(CellsOf(drafts), cells.watch(read.append)))
         assert there.encoders == here.encoders
         kinds = {type(e).__name__ for e in here.encoders}
-        assert kinds == {"NumberColumn", "DroppedColumn", "OneHot", "TargetMeans", "TimeColumn"}
+        assert kinds == {"Numbers", "Levels", "Times"}
         one, other = here.out_of_fold.means["many"], there.out_of_fold.means["many"]
         np.testing.assert_array_equal(other, one)
         assert sum(read) == N

@@ -180,7 +180,7 @@ def test_tables_keep_their_schema(path, tmp_path):
     assert back.schema_ == model.schema_
     assert back.schema_.columns == ("a", "c")
     assert back.schema_.target == "y"
-    assert back.schema_.encoders[1].of == ("r", "s", "t")
+    assert back.schema_.encoders[1].levels == ("r", "s", "t")
     assert back.schema_.feature_names == ("a", "c=r", "c=s", "c=t")
     assert back.feature_names_in_.tolist() == ["a", "c"]
     assert back.feature_names_in_.dtype == object

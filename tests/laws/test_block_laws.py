@@ -5,7 +5,6 @@ import json
 import pickle
 
 import array_api_strict
-import narwhals
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -86,7 +85,6 @@ def named_sources(frame, folder):
         "arrow dictionary": pa.Table.from_pandas(frame.astype({"colour": "category"})),
         "arrow in batches": pa.Table.from_batches(table.to_batches(max_chunksize=19)),
         "arrow stream": OnlyAStream(table),
-        "narwhals": narwhals.from_native(frame),
     }
     files = {
         "parquet": folder / "one.parquet",

@@ -1,5 +1,6 @@
 """Tables as they come: what a fit learns of columns is the same by every way in, and is kept."""
 
+import dataclasses
 import datetime as dt
 import io
 import json
@@ -21,15 +22,13 @@ import bochner as bo
 from bochner.cli.running import run
 from bochner.data.blocks import Blocks
 from bochner.data.encoders import (
-    DroppedColumn,
-    NumberColumn,
-    OneHot,
-    Ordered,
-    OutOfFold,
-    TargetMeans,
-    TimeColumn,
+    Levels,
+    Lookup,
+    Numbers,
+    Times,
     codes_of_levels,
     folds,
+    ordered,
     parts_for,
 )
 from bochner.data.schema import Schema
@@ -90,10 +89,10 @@ def quiet():
 
 def test_columns_become_what_they_are(fitted):
     kinds = {e.name: type(e) for e in fitted.schema_.encoders}
-    out = dict.fromkeys(["one", "nothing", "id", "twin"], DroppedColumn)
-    numbers = dict.fromkeys(["size", "gap", "flag"], NumberColumn)
-    texts = {"colour": OneHot, "make": OneHot, "tail": TargetMeans}
-    assert kinds == numbers | texts | out | {"date": TimeColumn, "leaves": TimeColumn}
+    numbers = dict.fromkeys(["size", "gap", "flag"], Numbers)
+    texts = dict.fromkeys(["colour", "make", "tail"], Levels)
+    assert kinds == numbers | texts | {"date": Times, "leaves": Times}
+    assert [name for name, _ in fitted.schema_.dropped] == ["one", "nothing", "id", "twin"]
     names = fitted.schema_.feature_names
     assert {"gap is missing", "make is missing", "colour=red", "tail (target)"} <= {*names}
     assert {"date (days)", "date (season, sine)", "leaves (hour, cosine)"} <= {*names}
@@ -162,6 +161,24 @@ def test_a_saved_model_reads_tables_as_before(fitted, table, tmp_path):
     np.testing.assert_array_equal(again.predict(table), fitted.predict(table))
 
 
+def test_schemas_that_were_learned_survive_json(fitted):
+    text = json.dumps(dataclasses.asdict(fitted.schema_))
+    assert Schema(**json.loads(text)) == fitted.schema_
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"name": "a", "levels": ["x", "y"]},
+        {"name": "a", "kind": "other"},
+        {"name": "a", "levels": ["x"], "kind": "numbers"},
+    ],
+)
+def test_an_encoder_is_told_by_its_kind(given):
+    with pytest.raises(InvalidInput, match="an encoder must have a kind, one of 'numbers', 'times"):
+        Schema(("a",), encoders=[given])
+
+
 COLUMNS = {
     "texts": lambda v: pd.DataFrame({"a": pd.Series(v, dtype=object)}),
     "strings": lambda v: pd.DataFrame({"a": pd.Series(v, dtype="str")}),
@@ -174,16 +191,23 @@ COLUMNS = {
 
 
 @pytest.mark.filterwarnings("ignore::bochner.errors.DataWarning")
-@pytest.mark.parametrize("without_arrow", [False, True])
 @pytest.mark.parametrize("kind", COLUMNS)
-def test_texts_are_places_among_levels(kind, without_arrow, monkeypatch):
-    if without_arrow:
-        monkeypatch.setattr("bochner.data.cells._arrow_texts", lambda _: None)
+def test_texts_are_places_among_levels(kind):
     table = COLUMNS[kind](["b", None, "a", "new", "b", "é"])
-    schema = Schema(("a",), encoders=(Ordered("a", ("a", "b", "é"), 9.0, indicator=True),))
+    schema = Schema(("a",), encoders=(ordered("a", ("a", "b", "é"), 9.0, indicator=True),))
     X = np.concatenate([b.X for b in Blocks.from_table(table, schema=schema)])
     expected = [[0.5, 0], [9, 1], [0, 0], [9, 0], [0.5, 0], [1, 0]]
     np.testing.assert_array_equal(X, expected)
+
+
+def test_the_codes_of_a_dictionary_are_looked_up_once():
+    """The cost of a block does not depend on the number of levels."""
+    lookup = Lookup(("a", "b"), declared=("c",))
+    texts = pa.array(["b", "d", "c"], "large_string")
+    codes = lookup.codes(texts)
+    assert codes.tolist() == [1, -1, -2]
+    assert lookup.codes(texts) is codes
+    assert lookup.codes(texts.slice(1)).tolist() == [-1, -2]
 
 
 def test_more_rows_are_read_as_the_first(fitted, table, quiet):
@@ -296,7 +320,8 @@ def test_target_means_are_those_of_other_folds():
     drafts = blocks.source.drafts
     found = columns_from(drafts, LOCAL.sum(CellsOf(drafts), blocks.cells()))
     (encoder,) = found.encoders
-    X = np.concatenate([b.X for b in blocks.encoded(found.encoders, found.out_of_fold)])[:, 0]
+    encoded = blocks.encoded(found.encoders, found.dropped, found.fold_tables)
+    X = np.concatenate([b.X for b in encoded])[:, 0]
     fold = folds(0, 500)
     for row in range(0, 500, 50):  # without shrinkage: groups of 8 rows, 60 levels far apart
         others = y[(codes == codes[row]) & (fold != fold[row])]
@@ -323,9 +348,9 @@ def test_learners_without_targets_take_the_most_frequent_levels():
     )
     model = bo.KernelPCA(2, n_features=32, random_state=0).fit(frame)
     (tail, _) = model.schema_.encoders
-    assert tail.others
-    assert {"N0", "N4"} <= {*tail.of}
-    assert len(tail.of) == 50
+    assert tail.tolerated == 1
+    assert {"N0", "N4"} <= {*tail.levels}
+    assert len(tail.levels) == 50
 
 
 def test_an_order_is_kept():
@@ -334,7 +359,7 @@ def test_an_order_is_kept():
     enum = pl.Series(["mid", "low", None, "high"] * 30, dtype=pl.Enum(["low", "mid", "high"]))
     for X in (frame, pl.DataFrame({"grade": enum}), pa.Table.from_pandas(frame)):
         model = bo.KernelRidge(**FAST).fit(X, np.tile([1.0, 0, 3, 2], 30))
-        assert model.schema_.encoders == (Ordered("grade", ("low", "mid", "high"), 0.5, True),)
+        assert model.schema_.encoders == (ordered("grade", ("low", "mid", "high"), 0.5, True),)
         np.testing.assert_allclose(model.predict(X)[:4], [1, 0, 3, 2], atol=0.1)
 
 
@@ -744,23 +769,9 @@ def test_a_level_that_is_missing_has_a_code_and_one_not_seen_is_as_far_from_all(
     frame.loc[::7, "level"] = None
     model = bo.KernelRidge(**FAST).fit(frame, y)
     (encoder,) = (e for e in model.schema_.encoders if e.name == "level")
-    assert encoder.coded
     (gone, unseen) = encoder.encode(np.array([np.nan, -1.0]))
     assert set(gone[1:]) == {0.0, 1.0}
-    assert unseen.tolist() == [encoder.prior[0], *[0.5] * 16]
-    # every route reads the same columns: rows of the fit differ in means alone
-    cells = np.array([0.0, 5.0, np.nan])
-    table = np.zeros((5, len(encoder.of) + 2, 1))
-    out = OutOfFold({"level": table}).encode(encoder, cells, 0)
-    np.testing.assert_array_equal(out[:, 1:], encoder.encode(cells)[:, 1:])
-    assert not out[:, 0].any()
-
-
-def test_what_a_file_without_codes_says_is_read():
-    fields = {"name": "c", "of": ["a"], "means": [[1.0], [2.0]], "prior": [1.5], "coded": False}
-    schema = Schema(("c",), encoders=(fields,))
-    assert schema.encoders == (TargetMeans("c", ("a",), ((1.0,), (2.0,)), (1.5,)),)
-    assert schema.feature_names == ("c (target)",)
+    assert unseen[1:].tolist() == [0.5] * 16
 
 
 def test_months_and_quarters_have_no_day_of_the_week():

@@ -25,7 +25,6 @@ OPTIONAL = (
     "ray",
     "jinja2",
     "matplotlib",
-    "narwhals",
     "onnx",
     "onnxruntime",
     "pandas",
@@ -136,7 +135,7 @@ def test_importing_the_package_loads_nothing_optional_nor_numpy():
 
 
 # scikit-learn loads what it finds of pandas and the like on its own. So they are hidden from it,
-# and it must do without; narwhals, which newer versions require, may be there because of it only.
+# and it must do without.
 FIT = """
 import sys
 class Hidden:
@@ -163,8 +162,7 @@ FITS = {
 
 
 def loaded_by(fit):
-    hidden = tuple(name for name in OPTIONAL if name != "narwhals")
-    return run(FIT.format(hidden=hidden, optional=OPTIONAL, fit=fit))
+    return run(FIT.format(hidden=OPTIONAL, optional=OPTIONAL, fit=fit))
 
 
 @pytest.mark.main_cases(1)

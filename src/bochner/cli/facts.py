@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from bochner.cli.show import number
-from bochner.data.encoders import reasons
+from bochner.data.schema import reasons
 from bochner.models._base import KernelEstimator
 from bochner.models.convex.classifiers import SVC, LogisticRegression
 from bochner.models.convex.regressors import SVR, KernelRegressor
@@ -45,8 +45,8 @@ def facts_of(model: KernelEstimator, rows: int | None) -> dict[str, Any]:
 
 def _left_out(model: KernelEstimator) -> list[str]:
     """Return the columns that the fit does not use, with the reason."""
-    encoders = model.schema_.encoders if model.schema_ else ()
-    return [f"{', '.join(names)} ({why})" for why, names in reasons(encoders).items()]
+    dropped = model.schema_.dropped if model.schema_ else ()
+    return [f"{', '.join(names)} ({why})" for why, names in reasons(dropped).items()]
 
 
 def _ridge(model: KernelRidge) -> dict[str, Any]:

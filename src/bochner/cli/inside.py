@@ -5,7 +5,6 @@ from typing import Any
 
 from bochner.cli.facts import facts_of, lines_of
 from bochner.cli.show import Terminal
-from bochner.data.encoders import DroppedColumn, Encoder
 from bochner.data.schema import Schema
 from bochner.models._base import KernelEstimator
 from bochner.persist.files import load
@@ -54,15 +53,10 @@ def _given(model: KernelEstimator) -> dict[str, Any]:
 def _inputs(schema: Schema) -> dict[str, str]:
     """Return what each column of a table becomes."""
     categories = {name: f"categories {', '.join(found)}" for name, found in schema.categories}
-    encoded = {encoder.name: _words(encoder) for encoder in schema.encoders}
-    return {name: (encoded | categories).get(name, "number") for name in schema.columns}
-
-
-def _words(encoder: Encoder) -> str:
-    if isinstance(encoder, DroppedColumn):
-        return f"left out ({encoder.reason})"
-    names = encoder.feature_names
-    return "number" if names == (encoder.name,) else f"becomes {', '.join(names)}"
+    names = {encoder.name: encoder.feature_names for encoder in schema.encoders}
+    encoded = {name: f"becomes {', '.join(own)}" for name, own in names.items() if own != (name,)}
+    out = {name: f"left out ({reason})" for name, reason in schema.dropped}
+    return {name: (encoded | categories | out).get(name, "number") for name in schema.columns}
 
 
 def _lines(inputs: dict[str, str]) -> list[tuple[str, str]]:

@@ -1,6 +1,6 @@
 """Data in: a table of any length as re-iterable blocks of a few thousand rows."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -8,7 +8,7 @@ from bochner._core.arrays import array_namespace
 from bochner._core.checks import integer
 from bochner._core.random import Seed, seed_of
 from bochner.data.coordinates import values_of
-from bochner.data.encoders import Encoder, OutOfFold
+from bochner.data.encoders import Encoder
 from bochner.data.files import Paths, find_files
 from bochner.data.formats import open_file
 from bochner.data.frames import open_table
@@ -163,7 +163,7 @@ class Blocks:
         InvalidType
             ``table`` is no table, or can be read only once.
         MissingDependency
-            narwhals (or, for Arrow streams, pyarrow) is not installed.
+            pyarrow is not installed.
         """
         readers = open_readers(table) if library_of(table) else [open_table(table)]
         return cls._of(
@@ -426,13 +426,16 @@ class Blocks:
         return () if self.schema is None else self.schema.columns
 
     def encoded(
-        self, encoders: tuple[Encoder, ...], out_of_fold: OutOfFold | None = None
+        self,
+        encoders: tuple[Encoder, ...],
+        dropped: Sequence[tuple[str, str]] = (),
+        fold_tables: Mapping[str, Any] | None = None,
     ) -> "Blocks":
         """Return the same rows through encoders of their columns; blocks of arrays as they are."""
         tables = self.source
         if not isinstance(tables, Tables) or not encoders:
             return self
-        return replace(self, source=tables.learned(encoders, out_of_fold))
+        return replace(self, source=tables.learned(encoders, dropped, fold_tables or {}))
 
     def sample(self, m: int, random_state: Seed = None) -> Sample:
         """Return ``m`` rows drawn at random without replacement, in their order, in one pass.

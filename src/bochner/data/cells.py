@@ -1,31 +1,50 @@
-"""The cells of a column as numbers: what encoders read, with NaN where they are missing."""
+"""Cells of Arrow columns as the numbers that encoders read, with NaN where they are missing."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from bochner._core.shapes import Float
-from bochner.data.encoders import UNSEEN, Encoder, Lookup, NumberColumn, TimeColumn
-from bochner.data.schema import listed, parsed, shown
-from bochner.data.times import form_of, parsed_times, seconds_in
-from bochner.errors import BochnerError, InvalidInput
+from bochner.data.encoders import UNSEEN, Encoder, Levels, Lookup, Numbers, Times
+from bochner.data.schema import is_number, listed, shown
+from bochner.data.times import form_of, seconds_of
+from bochner.errors import InvalidInput
 
+#: Gives the place of a row, counted from 0, as part of a sentence.
 Where = Callable[[int], str]
 
+#: Types that Arrow cannot cast to float64 with a meaning.
+_NO_NUMBERS = ("list", "struct", "map", "timestamp", "date", "time", "binary")
 
-def cells_of(encoder: Encoder, series: Any, where: Where) -> Float[np.ndarray, " n"]:
-    """Return the cells of a narwhals series as the encoder reads them.
 
-    Numbers stay, texts become places among levels, times seconds. Infinities are refused, and
-    cells of text where numbers or times must be.
+def column_of(frame: Any, name: str) -> Any:
+    """Return a column of an Arrow table or record batch as one array, without run-length codes."""
+    column = frame.column(name)
+    if hasattr(column, "chunks"):
+        column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    if str(column.type).startswith("run_end_encoded"):
+        import pyarrow.compute as pc
+
+        column = pc.run_end_decode(column)
+    return column
+
+
+def cells_of(encoder: Encoder, frame: Any, where: Where) -> Float[np.ndarray, " n"]:
+    """Return the cells of the encoder's column: numbers, codes of levels, or seconds.
+
+    Raises
+    ------
+    InvalidInput
+        A cell is infinite, or a text where a number or time must be.
     """
-    if encoder.levels is not None:
-        return places_of(series, encoder.lookup)
-    if isinstance(encoder, TimeColumn):
-        return _times(encoder, series, where)
-    cells = _numbers(series, where, isinstance(encoder, NumberColumn) and encoder.comma)
+    column = column_of(frame, encoder.name)
+    if isinstance(encoder, Levels):
+        return codes_of(column, encoder.lookup)
+    if isinstance(encoder, Times):
+        return _times(encoder, column, where)
+    comma = isinstance(encoder, Numbers) and encoder.comma
+    cells = numbers_of(encoder.name, column, np.dtype(np.float64), where, comma)
     if np.isinf(cells).any():
         row = int(np.flatnonzero(np.isinf(cells))[0])
         raise InvalidInput(
@@ -35,124 +54,182 @@ def cells_of(encoder: Encoder, series: Any, where: Where) -> Float[np.ndarray, "
     return cells
 
 
-def plain_numbers(series: Any, where: Where) -> Float[np.ndarray, " n"]:
-    """Return a column of numbers, or of texts that are, maybe with a comma before the decimals."""
-    return _numbers(series, where, comma=True)
-
-
-def holds_text(series: Any) -> bool:
-    """Whether the cells of a column are texts."""
-    import narwhals as nw
-
-    return series.dtype in (nw.String, nw.Categorical, nw.Enum)
-
-
-def _numbers(series: Any, where: Where, comma: bool) -> Float[np.ndarray, " n"]:
-    import narwhals as nw
-
-    if not series.dtype.is_numeric() and (len(series) == 0 or series.is_null().all()):
-        return np.full(len(series), np.nan)
-    if holds_text(series):
-        values = series.to_list()
-        if comma:
-            values = [v if v is None else str(v).replace(",", ".") for v in values]
-        return parsed(series.name, values, np.dtype(np.float64), where)
-    if series.dtype == nw.Duration:
-        return seconds_in(series)
-    with cast_as("numbers", series, where):
-        if type(series.to_native()).__module__.startswith("pyarrow"):
-            return np.asarray(series.to_native().cast("double").to_numpy(), np.float64)
-        return np.asarray(series.cast(nw.Float64).to_numpy(), np.float64)
-
-
-@contextmanager
-def cast_as(what: str, series: Any, where: Where) -> Iterator[None]:
-    """Refuse a column of another type than it had in the first rows, as another partition may."""
-    kind = series.dtype
-    try:
-        if kind.is_nested() or (kind.is_temporal() if what == "numbers" else kind.is_numeric()):
-            raise TypeError
-        yield
-    except BochnerError:
-        raise
-    except (TypeError, ValueError, AttributeError, NotImplementedError) as error:
-        reason = f" ({str(error).splitlines()[0]})" if str(error) else ""
-        raise InvalidInput(
-            f"Blocks: column {series.name!r} must hold {what}, as it does in the first rows; from "
-            f"{where(0)} on it holds {kind}{reason}. Make all partitions or files alike."
-        ) from error
-
-
-def _times(encoder: TimeColumn, series: Any, where: Where) -> Float[np.ndarray, " n"]:
-    if not holds_text(series):
-        with cast_as("times", series, where):
-            return seconds_in(series)
-    missing = series.is_null().to_list()
-    pairs = zip(series.to_list(), missing, strict=True)
-    values = [None if gone else str(value) for value, gone in pairs]
-    form = encoder.form or form_of({v for v in values if v is not None}) or "year-month-day"
-    cells = parsed_times(values, form)
-    if np.isinf(cells).any():
-        row = int(np.flatnonzero(np.isinf(cells))[0])
-        raise InvalidInput(
-            f"Blocks: column {encoder.name!r} must hold times as {form}; got "
-            f"{shown(str(values[row]))} in {where(row)}. Mend or empty the cell, or take the "
-            f"column as text with dtypes={{{encoder.name!r}: 'category'}}."
-        )
-    return cells
-
-
-def places_of(series: Any, lookup: Lookup) -> Float[np.ndarray, " n"]:
-    """Return the place of each text; −2 for declared texts, −1 for others, NaN where missing."""
-    chunks = _arrow_texts(series)
-    if chunks is not None:
-        return np.concatenate([np.empty(0), *(_places(chunk, lookup) for chunk in chunks)])
-    missing = series.is_null().to_list()
-    values = [None if gone else v for v, gone in zip(series.to_list(), missing, strict=True)]
-    code = {v: lookup.place.get(str(v), UNSEEN) for v in set(values)} | {None: np.nan}
-    return np.fromiter(map(code.__getitem__, values), np.float64, len(values))
-
-
-def _arrow_texts(series: Any) -> list[Any] | None:
-    """Return a column of texts as Arrow arrays; None where it holds other values, or without it."""
-    try:
-        import pyarrow as pa
-
-        column = series.to_arrow()
-    except (ImportError, TypeError, ValueError, NotImplementedError):
-        return None
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if "string" not in str(kind):
-        return None
-    return column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-
-
-def _places(texts: Any, lookup: Lookup) -> Float[np.ndarray, " n"]:
-    import pyarrow.compute as pc
-
-    if hasattr(texts, "dictionary"):
-        places = np.append(_places(texts.dictionary, lookup), np.nan)
-        return places[plain(texts.indices.cast("int64"), missing=-1)]
-    found = pc.index_in(texts.cast("large_string"), value_set=lookup.arrow)
-    places = lookup.codes[plain(found, missing=-1)]
-    if texts.null_count:
-        places[plain(texts.is_null().cast("int8")) == 1] = np.nan
-    return places
-
-
 def plain(array: Any, missing: float = 0) -> np.ndarray:
-    """Return an Arrow array of numbers; its own conversion, and ``fill_null``, import pandas."""
+    """Return an Arrow array of numbers as NumPy's; pyarrow's own conversion imports pandas."""
     dtype = np.dtype({"float": "float32"}.get(str(array.type), str(array.type)))
     if len(array) == 0:  # it may have no buffer
         return np.empty(0, dtype)
     numbers = np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
     if not array.null_count:
         return numbers
-    return np.where(plain(array.is_null().cast("int8")), dtype.type(missing), numbers)
+    return np.where(is_missing(array), dtype.type(missing), numbers)
 
 
-def unseen_texts(series: Any, encoder: Encoder) -> str:
+def is_missing(column: Any) -> np.ndarray:
+    """Return whether each cell is null, or a NaN."""
+    nan_is_null = str(column.type) in ("float", "double", "halffloat")
+    return plain(column.is_null(nan_is_null=nan_is_null).cast("int8")) == 1
+
+
+def by_value(texts: Any, values: Callable[[Any], Any]) -> Float[np.ndarray, " n"]:
+    """Return a number for each cell of text from one for each different text; NaN for nulls."""
+    if not hasattr(texts, "dictionary"):
+        texts = texts.dictionary_encode()
+    numbers = np.asarray(values(texts.dictionary), np.float64)
+    return np.append(numbers, np.nan)[plain(texts.indices.cast("int64"), -1)]
+
+
+def as_texts(column: Any) -> Any:
+    """Return a column as large strings or a dictionary of these; other values as str does."""
+    import pyarrow as pa
+
+    if "string" in str(column.type) and not hasattr(column, "dictionary"):
+        return column.cast("large_string")
+    if not hasattr(column, "dictionary"):
+        if pa.types.is_null(column.type):
+            return column.cast("large_string")
+        column = column.dictionary_encode()
+    if column.dictionary.null_count:
+        column = column.dictionary_decode().dictionary_encode()
+    words = column.dictionary
+    if "string" in str(words.type):
+        words = words.cast("large_string")
+    else:
+        words = pa.array([str(value) for value in words.to_pylist()], "large_string")
+    return pa.DictionaryArray.from_arrays(column.indices, words)
+
+
+def codes_of(column: Any, lookup: Lookup) -> Float[np.ndarray, " n"]:
+    """Return the code of each text; NaN where it is missing."""
+    texts = as_texts(column)
+    if hasattr(texts, "dictionary") or len(lookup.code) > len(texts):
+        return by_value(texts, lookup.codes)
+    import pyarrow.compute as pc
+
+    codes = np.array([*lookup.code.values(), UNSEEN])
+    found = codes[plain(pc.index_in(texts, value_set=lookup.arrow), missing=-1)]
+    return np.where(is_missing(texts), np.nan, found) if texts.null_count else found
+
+
+def texts_in(column: Any) -> list[str]:
+    """Return the different texts of a column."""
+    import pyarrow.compute as pc
+
+    texts = as_texts(column)
+    if hasattr(texts, "dictionary"):  # of a dictionary, those that occur
+        texts = texts.dictionary.take(pc.unique(texts.indices.drop_null()))
+    return [text for text in pc.unique(texts).to_pylist() if text is not None]
+
+
+def unseen_texts(column: Any, encoder: Levels) -> str:
     """Return the texts of a column that the encoder does not know, for a sentence."""
-    known = {*(encoder.levels or ()), *encoder.declared}
-    values = {str(v) for v in series.drop_nulls().to_list()} - known
-    return listed(sorted(values), 3)
+    return listed(sorted({*texts_in(column)} - {*encoder.levels, *encoder.declared}), 3)
+
+
+def first_stray(column: Any, comma: bool = False) -> int | None:
+    """Return the first row whose text is no number; None if all texts are numbers."""
+    texts = as_texts(column)
+    if is_all_numbers(texts_in(texts), comma):
+        return None
+    stray = lambda words: [not is_all_numbers([word], comma) for word in words.to_pylist()]
+    return int(np.argmax(by_value(texts, stray) == 1))
+
+
+def is_all_numbers(texts: Iterable[str], comma: bool = False) -> bool:
+    """Whether all texts are numbers, with a decimal point or maybe a decimal comma."""
+    return all(is_number(text.replace(",", ".", 1) if comma else text) for text in texts)
+
+
+def numbers_of(
+    name: str, column: Any, dtype: np.dtype, where: Where, comma: bool = False
+) -> Float[np.ndarray, " n"]:
+    """Return a column of numbers, or of texts that are numbers, with NaN where cells are missing.
+
+    Raises
+    ------
+    InvalidInput
+        A text is no number, an integer is beyond float64, or the column has another type.
+    """
+    kind = str(column.type)
+    if kind == "null":
+        return np.full(len(column), np.nan, dtype)
+    if "string" in kind or kind.startswith("dictionary"):
+        texts = as_texts(column)
+        if (row := first_stray(texts, comma)) is not None:
+            raise InvalidInput(
+                f"Blocks: column {name!r} must hold numbers; got {shown(texts[row].as_py())} in "
+                f"{where(row)}. Mend the cell, or take the column as text with "
+                f"dtypes={{{name!r}: 'category'}}."
+            )
+        return by_value(
+            texts, lambda words: [float(w.replace(",", ".")) for w in words.to_pylist()]
+        ).astype(dtype)
+    if kind.startswith("duration"):
+        return seconds_in(column).astype(dtype)
+    if kind.startswith(_NO_NUMBERS):
+        raise _of_another_type(name, "numbers", kind, where)
+    try:
+        column = column.cast("float" if dtype == np.float32 else "double")
+    except NotImplementedError as error:
+        raise _of_another_type(name, "numbers", kind, where) from error
+    except ValueError as error:  # pyarrow's ArrowInvalid
+        longest = 1 << 53
+        cells = column.to_pylist()
+        row = next((i for i, v in enumerate(cells) if v is not None and abs(v) > longest), 0)
+        raise InvalidInput(
+            f"Blocks: column {name!r} must hold numbers that float64 holds, whole ones from "
+            f"-2**53 to 2**53; got {cells[row]} in {where(row)}. Subtract the least of them first, "
+            "or store the column as double if rounding does no harm."
+        ) from error
+    return plain(column, missing=np.nan)
+
+
+def _of_another_type(name: str, required: str, kind: str, where: Where) -> InvalidInput:
+    return InvalidInput(
+        f"Blocks: column {name!r} must hold {required}, as it does in the first rows; from "
+        f"{where(0)} on it holds {kind}. Make all partitions or files alike."
+    )
+
+
+# --- Dates and times ------------------------------------------------------------------------------
+
+
+def seconds_in(column: Any) -> Float[np.ndarray, " n"]:
+    """Return seconds since 1970 as the clock of the column's zone shows them, or since midnight."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        column = pc.local_timestamp(column)
+    if pa.types.is_time(kind):
+        column, unit = column.cast(pa.time64("ns")), 1e9
+    elif pa.types.is_duration(kind):
+        column, unit = column.cast(pa.duration("us"), safe=False), 1e6
+    else:
+        column, unit = column.cast(pa.timestamp("us"), safe=False), 1e6
+    return plain(column.cast("int64").cast("double", safe=False), np.nan) / unit
+
+
+def _times(encoder: Times, column: Any, where: Where) -> Float[np.ndarray, " n"]:
+    kind = str(column.type)
+    if "string" not in kind:
+        if not kind.startswith(("timestamp", "date", "time", "duration", "null")):
+            raise _of_another_type(encoder.name, "times", kind, where)
+        return np.full(len(column), np.nan) if kind == "null" else seconds_in(column)
+    texts = as_texts(column)
+    form = encoder.form or form_of(texts_in(texts)) or "year-month-day"
+
+    def values(words: Any) -> np.ndarray:
+        found = np.array([seconds_of(text, form) for text in words.to_pylist()], np.float64)
+        return np.where(np.isnan(found), np.inf, found)
+
+    cells = by_value(texts, values)
+    if np.isinf(cells).any():
+        row = int(np.flatnonzero(np.isinf(cells))[0])
+        raise InvalidInput(
+            f"Blocks: column {encoder.name!r} must hold times as {form}; got "
+            f"{shown(texts[row].as_py())} in {where(row)}. Mend or empty the cell, or take the "
+            f"column as text with dtypes={{{encoder.name!r}: 'category'}}."
+        )
+    return cells

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from bochner.data.frames import column_of, order_of
+from bochner.data.frames import open_table
 from bochner.data.optional import needed
 from bochner.data.partitions import Chunk, Chunks, PartitionReader, by_name, readers_of, uncomputed
 from bochner.data.sources import Partition
 from bochner.data.stored import CELLS_READ
-from bochner.data.tables import Column
 from bochner.errors import InvalidInput, InvalidType
 
 #: Small chunks are read together, for a task takes milliseconds: as few as this many tasks, of at
@@ -52,16 +51,8 @@ def readers(table: Any) -> list[PartitionReader]:
             partition.fetch()  # says which it is
         raise
     held = [(part, n, str(part.task.key)) for part, n in zip(parts, rows, strict=True)]
-    return readers_of(held, _columns(table._meta), table)
-
-
-def _columns(meta: Any) -> tuple[Column, ...]:
-    nw = needed("narwhals", "Blocks.from_table")
-    frame = nw.from_native(meta, eager_only=True)
-    return tuple(
-        column_of(name, dtype)._replace(order=order_of(frame[name], frame[name].to_native()))
-        for name, dtype in frame.schema.items()
-    )
+    columns = open_table(table._meta_nonempty).columns
+    return readers_of(held, tuple(c._replace(declared=()) for c in columns), table)
 
 
 def chunks(X: Any, y: Any, w: Any) -> Chunks:

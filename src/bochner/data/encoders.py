@@ -1,12 +1,12 @@
-"""What columns of a table become: values that a fit learns and predictions apply.
+"""Encoders: how one column of a table becomes columns of X.
 
-An encoder turns the cells of one column, as numbers, into columns of X. Cells of text are places
-among its levels, cells that are dates or times are seconds; a missing cell is NaN, a text that is
-no level −1. Fields are texts and tuples of numbers, so that they survive JSON.
+A fit learns encoders and predictions apply them. An encoder reads the cells of its column as
+numbers: texts are codes among its levels, dates and times are seconds, and a missing cell is NaN.
+Fields are texts, numbers and tuples, so that an encoder survives JSON; ``kind`` names its class.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -15,79 +15,50 @@ import numpy as np
 
 from bochner.errors import InvalidInput
 
-#: A text that is none of the levels, and one that the type of its column declared beside them.
+#: Codes of a text that is no level, and of one that only the type of its column declares.
 UNSEEN, DECLARED = -1.0, -2.0
 
 
-class Lookup:
-    """The place of each text among levels, −2 for declared texts: by dictionary, and by Arrow."""
-
-    def __init__(self, levels: tuple[str, ...], declared: tuple[str, ...] = ()) -> None:
-        places = {level: float(j) for j, level in enumerate(levels)}
-        self.place = dict.fromkeys(declared, DECLARED) | places
-        self.codes = np.array([*self.place.values(), UNSEEN])
-
-    @cached_property
-    def arrow(self) -> Any:
-        """The texts in Arrow, in the order of ``codes``; ``pa.array`` would import pandas."""
-        import pyarrow as pa
-
-        texts = [text.encode() for text in self.place]
-        ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
-        buffers = (pa.py_buffer(ends), pa.py_buffer(b"".join(texts)))
-        return pa.LargeStringArray.from_buffers(len(texts), *buffers)
-
-
 class Encoder(ABC):
-    """What one column of a table becomes."""
+    """The columns of X that one column of a table becomes."""
 
     name: str
-    declared: tuple[str, ...] = ()
+    kind: str
+    indicator: bool
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields: tables that are computed from them are made again."""
+        """Return the fields, without the tables that are computed from them."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
-    @cached_property
-    def lookup(self) -> Lookup:
-        """Places of the levels."""
-        return Lookup(self.levels or (), self.declared)
-
     @property
-    @abstractmethod
     def feature_names(self) -> tuple[str, ...]:
         """Names of the columns of X."""
+        return (*self._names, *(f"{self.name} is missing",) * self.indicator)
+
+    @property
+    @abstractmethod
+    def _names(self) -> tuple[str, ...]:
+        """Names of the columns of X, without that of the indicator."""
+
+    def encode(self, cells: np.ndarray) -> np.ndarray:
+        """Return the columns of X, (n, p), of cells (n,)."""
+        columns = self._encoded(cells)
+        return np.column_stack([columns, np.isnan(cells)]) if self.indicator else columns
 
     @abstractmethod
-    def encode(self, cells: np.ndarray) -> np.ndarray:
-        """Return the columns of X."""
+    def _encoded(self, cells: np.ndarray) -> np.ndarray:
+        """Return the columns of X without the indicator."""
 
-    @property
-    def levels(self) -> tuple[str, ...] | None:
-        """Texts that cells are places among; None where cells are no texts."""
-        return None
-
-    @property
-    def is_lossy(self) -> bool:
-        """Whether it fills, leaves out or replaces anything."""
-        return True
-
-    def surprises(self, cells: np.ndarray) -> str:  # noqa: ARG002
-        """Return what cells hold that those of the fit did not, "" if nothing."""
-        return ""
-
-
-def _with_indicator(columns: np.ndarray, missing: np.ndarray, wanted: bool) -> np.ndarray:
-    return np.column_stack([columns, missing]) if wanted else columns
-
-
-def _indicator(name: str, wanted: bool) -> tuple[str, ...]:
-    return (f"{name} is missing",) * wanted
+    def unseen(self, cells: np.ndarray) -> str:
+        """Describe the missing cells that the training rows had none of; "" if there are none."""
+        if self.indicator or not np.isnan(cells).any():
+            return ""
+        return "missing values, which count as the median"
 
 
 @dataclass(frozen=True)
-class NumberColumn(Encoder):
-    """Numbers: one column, with a fill where they are missing.
+class Numbers(Encoder):
+    """A column of numbers; missing ones are filled.
 
     Parameters
     ----------
@@ -95,206 +66,157 @@ class NumberColumn(Encoder):
     fill : float
         The median, in place of missing numbers.
     indicator : bool
-        Whether a column of 0 and 1 says where they are missing: where some are in the fit.
+        Whether a column of 0 and 1 marks missing numbers: where the training rows have some.
     comma : bool
-        Whether the numbers are texts with a comma before the decimals.
+        Whether the numbers are texts with a decimal comma.
     """
 
     name: str
     fill: float = 0.0
     indicator: bool = False
     comma: bool = False
+    kind: str = "numbers"
 
     @property
-    def feature_names(self) -> tuple[str, ...]:
-        return (self.name, *_indicator(self.name, self.indicator))
+    def _names(self) -> tuple[str, ...]:
+        return (self.name,)
 
-    @property
-    def is_lossy(self) -> bool:
-        return self.indicator or self.comma
-
-    def encode(self, cells: np.ndarray) -> np.ndarray:
-        missing = np.isnan(cells)
-        filled = np.where(missing, self.fill, cells)[:, None]
-        return _with_indicator(filled, missing, self.indicator)
-
-    def surprises(self, cells: np.ndarray) -> str:
-        return _missing_at_last(self.indicator, cells, "count as the median")
-
-
-def _missing_at_last(known: bool, cells: np.ndarray, words: str) -> str:
-    return "" if known or not np.isnan(cells).any() else f"missing values, which {words}"
+    def _encoded(self, cells: np.ndarray) -> np.ndarray:
+        return np.where(np.isnan(cells), self.fill, cells)[:, None]
 
 
 @dataclass(frozen=True)
-class OneHot(Encoder):
-    """Categories: a column of 0 and 1 for each level.
+class Levels(Encoder):
+    """A column of categories: a table with a row for each level.
 
     Parameters
     ----------
     name : str
-    of : tuple of str
-        The levels, sorted.
+    levels : tuple of str
+    table : tuple of (p,) tuples
+        The columns of X at each level, for a missing cell and for an unseen level. Empty: a column
+        of 0 and 1 for each level, all 0 for missing and unseen ones.
+    features : tuple of str
+        Names of the columns of the table.
     indicator : bool
-        Whether missing ones are a category of their own: where some are in the fit.
-    others : bool
-        Whether rarer levels were left out on purpose: they are all zeros, without a word.
+        Whether a column of 0 and 1 marks missing cells.
+    tolerated : float
+        Share of cells with an unseen level up to which no warning is given.
     declared : tuple of str
-        Further levels of the column's categorical type, which no row of the fit has: likewise.
+        Further levels that the type of the column declares; they count as unseen, without a
+        warning.
     """
 
     name: str
-    of: tuple[str, ...]
+    levels: tuple[str, ...]
+    table: tuple[tuple[float, ...], ...] = ()
+    features: tuple[str, ...] = ()
     indicator: bool = False
-    others: bool = False
+    tolerated: float = 0.0
     declared: tuple[str, ...] = ()
+    kind: str = "levels"
 
     @property
-    def feature_names(self) -> tuple[str, ...]:
-        return (
-            *(f"{self.name}={level}" for level in self.of),
-            *_indicator(self.name, self.indicator),
-        )
+    def is_ordered(self) -> bool:
+        """Whether the levels have an order and one column holds their places."""
+        return self.features == (self.name,)
 
     @property
-    def levels(self) -> tuple[str, ...]:
-        return self.of
+    def _names(self) -> tuple[str, ...]:
+        return self.features or tuple(f"{self.name}={level}" for level in self.levels)
 
-    @property
-    def is_lossy(self) -> bool:
-        return self.indicator or self.others
+    @cached_property
+    def lookup(self) -> "Lookup":
+        """Codes of texts."""
+        return Lookup(self.levels, self.declared)
 
-    def encode(self, cells: np.ndarray) -> np.ndarray:
-        columns = (cells[:, None] == np.arange(len(self.of))).astype(np.float64)
-        return _with_indicator(columns, np.isnan(cells), self.indicator)
-
-    def surprises(self, cells: np.ndarray) -> str:
-        if not self.others and np.any(cells == UNSEEN):
-            return "categories that the fit has not seen, which count as none of its own"
-        return _missing_at_last(self.indicator, cells, "count as none of its categories")
-
-
-@dataclass(frozen=True)
-class Ordered(Encoder):
-    """Categories with an order: one column of their places, 0 for the first and 1 for the last.
-
-    Parameters
-    ----------
-    name : str
-    of : tuple of str
-        The levels in their order.
-    fill : float
-        The median place, for those that are missing or no level.
-    indicator : bool
-        Whether a column of 0 and 1 says where they are missing: where some are in the fit.
-    """
-
-    name: str
-    of: tuple[str, ...]
-    fill: float = 0.5
-    indicator: bool = False
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        return (self.name, *_indicator(self.name, self.indicator))
-
-    @property
-    def levels(self) -> tuple[str, ...]:
-        return self.of
-
-    def encode(self, cells: np.ndarray) -> np.ndarray:
-        known = cells >= 0
-        places = np.where(known, cells / max(1, len(self.of) - 1), self.fill)
-        return _with_indicator(places[:, None], np.isnan(cells), self.indicator)
-
-    def surprises(self, cells: np.ndarray) -> str:
-        if np.any(cells == UNSEEN):
-            return "categories that the fit has not seen, which count as the middle one"
-        return _missing_at_last(self.indicator, cells, "count as the middle category")
-
-
-@dataclass(frozen=True)
-class TargetMeans(Encoder):
-    """Categories of many levels: the mean target of each, drawn towards that of all rows.
-
-    Levels of equal means are one to a kernel of means alone, and what another column does at one
-    level it would do at all of about the same mean. Codes keep levels apart in few columns
-    (:func:`codes_of_levels`).
-
-    Parameters
-    ----------
-    name : str
-    of : tuple of str
-        The levels, sorted.
-    means : tuple of (t,) tuples
-        Of each level, then of missing cells; [Micci-Barreca (2001)].
-    prior : (t,) tuple
-        Of all rows, for a level that is not among these.
-    coded : bool
-        Whether CODE columns of 0 and 1 follow, by which each level is told from the others.
-    """
-
-    name: str
-    of: tuple[str, ...]
-    means: tuple[tuple[float, ...], ...]
-    prior: tuple[float, ...]
-    coded: bool = False
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        t = len(self.prior)
-        means = (f"{self.name} (target{f' {i}' * (t > 1)})" for i in range(t))
-        return (*means, *(f"{self.name} (code {i})" for i in range(CODE * self.coded)))
-
-    @property
-    def levels(self) -> tuple[str, ...]:
-        return self.of
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """The table, (levels + 2, p)."""
+        if self.table:
+            return np.array(self.table, np.float64)
+        return np.eye(len(self.levels) + 2, len(self.levels))
 
     def places(self, cells: np.ndarray) -> np.ndarray:
-        """Return the places in the table of means: missing cells, then unseen ones, come last."""
-        last = float(len(self.of))
-        return np.where(np.isnan(cells), last, np.where(cells == UNSEEN, last + 1, cells)).astype(
-            np.intp
-        )
+        """Return the row of the table for each cell."""
+        rows = np.where(cells < 0, len(self.levels) + 1, cells)
+        return np.where(np.isnan(cells), len(self.levels), rows).astype(np.intp)
 
-    def encode(self, cells: np.ndarray) -> np.ndarray:
-        places = self.places(cells)
-        return self.with_codes(self._table[places], places)
+    def _encoded(self, cells: np.ndarray) -> np.ndarray:
+        return self.rows[self.places(cells)]
+
+    def unseen(self, cells: np.ndarray) -> str:
+        """Describe unseen levels, or missing cells that the training rows had none of."""
+        share = float(np.mean(cells == UNSEEN)) if len(cells) else 0.0
+        if share > self.tolerated:
+            mostly = "mostly " * (self.tolerated > 0)
+            return f"{mostly}categories that the fit has not seen, which count as unknown"
+        if self.tolerated or self.indicator or not np.isnan(cells).any():
+            return ""
+        return "missing values, which count as unknown"
+
+
+def ordered(
+    name: str, levels: tuple[str, ...], fill: float = 0.5, indicator: bool = False
+) -> Levels:
+    """Return the encoder of levels with an order: their places from 0 to 1 in one column.
+
+    ``fill`` is the place of missing cells and unseen levels.
+    """
+    places = [j / max(1, len(levels) - 1) for j in range(len(levels))]
+    table = tuple((place,) for place in (*places, fill, fill))
+    return Levels(name, levels, table, (name,), indicator)
+
+
+class _Codes(dict[str, float]):
+    def __missing__(self, text: str) -> float:
+        return UNSEEN
+
+
+class Lookup:
+    """Codes of texts among levels; a text that is only declared has the code −2."""
+
+    def __init__(self, levels: tuple[str, ...], declared: tuple[str, ...] = ()) -> None:
+        codes = {level: float(j) for j, level in enumerate(levels)}
+        self.code = _Codes({**dict.fromkeys(declared, DECLARED), **codes})
+        self._latest: tuple[Any, np.ndarray] = None, np.empty(0)
 
     @cached_property
-    def _table(self) -> np.ndarray:
-        return np.array([*self.means, self.prior])
+    def arrow(self) -> Any:
+        """The texts in Arrow, in the order of ``code``; ``pa.array`` would import pandas."""
+        import pyarrow as pa
 
-    @cached_property
-    def _codes(self) -> np.ndarray:
-        return codes_of_levels(len(self.of) + 1)
+        texts = [text.encode() for text in self.code]
+        ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+        buffers = (pa.py_buffer(ends), pa.py_buffer(b"".join(texts)))
+        return pa.LargeStringArray.from_buffers(len(texts), *buffers)
 
-    def with_codes(self, means: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """Return mean targets and, where levels have them, the codes of these places."""
-        if not self.coded:
-            return means
-        return np.hstack([means, self._codes[places]])
+    def codes(self, texts: Any) -> np.ndarray:
+        """Return the code of each text of an Arrow array of large strings.
 
-    def surprises(self, cells: np.ndarray) -> str:
-        many = np.mean(cells == UNSEEN) if len(cells) else 0.0
-        if many > 0.5:
-            return "mostly categories that the fit has not seen, which count as the mean of all"
-        return ""
+        The time does not grow with the number of levels, beyond that of texts.
+        """
+        latest, codes = self._latest
+        if latest is None or not latest.equals(texts):
+            values = texts.to_pylist()
+            codes = np.fromiter(map(self.code.__getitem__, values), float, len(values))
+            self._latest = texts, codes
+        return codes
 
 
-#: Columns of a code, and levels that have one at most.
+#: Columns of a code, and the largest number of levels that have codes.
 CODE, MOST_CODED = 16, 1 << 11
 
 
 def codes_of_levels(count: int) -> np.ndarray:
-    """Return so many words of 0 and 1, (count + 1, CODE): any two differ in at least 4 columns.
+    """Return a code of 0 and 1 for each level, (count + 1, CODE); two differ in ≥ 4 columns.
 
-    They are words of the Reed–Muller code RM(2, 4), of 2¹¹ words (MacWilliams and Sloane, 1977,
-    chapter 13): the bits of a level's number times all monomials of degree ≤ 2 at the 16 points of
-    {0, 1}⁴. In the mean they differ in half of the columns, so that a kernel of codes is nearly
-    that of one column for each level, and each column is 1 for about half of the levels, so that
-    its lengthscale can be told from few rows. The last word, of levels that are not among these,
-    is as far from all others.
+    They are words of the Reed–Muller code RM(2, 4), which has 2¹¹ words (MacWilliams and Sloane,
+    1977, chapter 13): the bits of a level's number times all monomials of degree ≤ 2 at the 16
+    points of {0, 1}⁴. On average two codes differ in half of the columns, so that a kernel of codes
+    is nearly a kernel of one column per level, and each column is 1 for about half of the levels,
+    so that few rows determine its lengthscale. The last row, for unseen levels, is equally far from
+    all others.
     """
     x = (np.arange(CODE)[:, None] >> np.arange(4)) & 1
     pairs = [x[:, i] * x[:, j] for i in range(4) for j in range(i)]
@@ -319,7 +241,7 @@ def _turns(turns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.sin(angle), np.cos(angle)
 
 
-#: What a time becomes: of each part the names of its columns, and the columns.
+#: The columns that each part of a time becomes: their names, and the function of seconds.
 PARTS: dict[str, tuple[tuple[str, ...], Callable[[np.ndarray], tuple[np.ndarray, ...]]]] = {
     "trend": (("days",), lambda s: (s / DAY,)),
     "year": (("season, sine", "season, cosine"), lambda s: _turns(s / (DAY * YEAR))),
@@ -329,39 +251,29 @@ PARTS: dict[str, tuple[tuple[str, ...], Callable[[np.ndarray], tuple[np.ndarray,
 
 
 def parts_for(seconds: np.ndarray, clock: bool) -> tuple[str, ...]:
-    """Return what times vary in: those of a clock in the hour; dates in what they span twice.
+    """Return the parts that vary: the hour of clock times; of dates, cycles that they span twice.
 
-    First days of months stand for the months, which have no day of the week.
+    Dates that are all the first moment of a month have no day of the week.
     """
     if clock:
         return ("day",)
     known = seconds[np.isfinite(seconds)]
     span = float(np.ptp(known)) / DAY if len(known) else 0.0
     within = bool(np.any(known % DAY != known[0] % DAY)) if len(known) else False
-    weekly = span >= 14 and not _are_months(known)
-    rules = {"trend": True, "year": span > YEAR, "week": weekly, "day": within and span >= 2}
+    times = known.astype("datetime64[s]")
+    monthly = bool(np.all(times == times.astype("datetime64[M]")))
+    rules = {
+        "trend": True,
+        "year": span > YEAR,
+        "week": span >= 14 and not monthly,
+        "day": within and span >= 2,
+    }
     return tuple(part for part, holds in rules.items() if holds)
 
 
-def _are_months(seconds: np.ndarray) -> bool:
-    """Whether all are the first moment of a month."""
-    times = seconds.astype("datetime64[s]")
-    return bool(np.all(times == times.astype("datetime64[M]")))
-
-
-def columns_of(seconds: np.ndarray, parts: Iterable[str]) -> np.ndarray:
-    """Return the columns that times become, in the order of their parts."""
-    return np.column_stack([column for part in parts for column in PARTS[part][1](seconds)])
-
-
-def names_of(name: str, parts: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of these columns."""
-    return tuple(f"{name} ({word})" for part in parts for word in PARTS[part][0])
-
-
 @dataclass(frozen=True)
-class TimeColumn(Encoder):
-    """Dates and times: trend in days, season of the year and of the week, and hour.
+class Times(Encoder):
+    """A column of dates or times: trend in days, season of the year and of the week, and hour.
 
     Parameters
     ----------
@@ -371,11 +283,11 @@ class TimeColumn(Encoder):
     origin : float
         Seconds from 1970 to where the trend is zero.
     fill : float
-        The median in seconds, in place of missing ones.
+        The median in seconds, in place of missing times.
     indicator : bool
-        Whether a column of 0 and 1 says where they are missing: where some are in the fit.
+        Whether a column of 0 and 1 marks missing times: where the training rows have some.
     form : str
-        How texts write them; "" for columns of a type of their own.
+        Form of texts that are times (:data:`bochner.data.times.FORMS`); "" for other columns.
     """
 
     name: str
@@ -384,127 +296,54 @@ class TimeColumn(Encoder):
     fill: float = 0.0
     indicator: bool = False
     form: str = ""
+    kind: str = "times"
 
     @property
-    def feature_names(self) -> tuple[str, ...]:
-        return (*names_of(self.name, self.parts), *_indicator(self.name, self.indicator))
+    def _names(self) -> tuple[str, ...]:
+        return tuple(f"{self.name} ({word})" for part in self.parts for word in PARTS[part][0])
 
-    def encode(self, cells: np.ndarray) -> np.ndarray:
-        missing = np.isnan(cells)
-        columns = columns_of(np.where(missing, self.fill, cells), self.parts)
+    def _encoded(self, cells: np.ndarray) -> np.ndarray:
+        seconds = np.where(np.isnan(cells), self.fill, cells)
+        return np.column_stack(self.columns(seconds))
+
+    def columns(self, seconds: Any) -> list[Any]:
+        """Return the columns of known times, for arrays of any library."""
+        columns = [column for part in self.parts for column in PARTS[part][1](seconds)]
         if "trend" in self.parts:
-            columns[:, 0] -= self.origin / DAY
-        return _with_indicator(columns, missing, self.indicator)
-
-    def surprises(self, cells: np.ndarray) -> str:
-        return _missing_at_last(self.indicator, cells, "count as the median time")
+            columns[0] = columns[0] - self.origin / DAY
+        return columns
 
 
-@dataclass(frozen=True)
-class DroppedColumn(Encoder):
-    """A column that tells rows apart by nothing, or by everything.
-
-    Parameters
-    ----------
-    name : str
-    reason : str
-        What it holds, in a few words.
-    """
-
-    name: str
-    reason: str
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        return ()
-
-    def encode(self, cells: np.ndarray) -> np.ndarray:
-        return np.empty((len(cells), 0))
-
-
-#: Which encoder has these fields.
-_KINDS: dict[frozenset[str], type] = {
-    frozenset(field.name for field in fields(cls)): cls
-    for cls in (NumberColumn, OneHot, Ordered, TargetMeans, TimeColumn, DroppedColumn)
-}
+_KINDS: dict[str, type[Encoder]] = {cls.kind: cls for cls in (Numbers, Times, Levels)}
 
 
 def as_encoder(given: Encoder | Mapping[str, Any]) -> Encoder:
-    """Return the encoder, which may be a mapping of all its fields, as JSON has it."""
+    """Return the encoder, which may be a mapping of its fields, as JSON has it."""
     if isinstance(given, Encoder):
         return given
-    kind = _KINDS.get(frozenset(given))
-    if kind is None:
-        known = ", ".join(cls.__name__ for cls in _KINDS.values())
+    cls: Any = _KINDS.get(given.get("kind", ""))
+    known = set() if cls is None else {field.name for field in fields(cls)}
+    if not {*given} <= known:
         raise InvalidInput(
-            f"Schema: an encoder must have all fields of one of {known}; got {', '.join(given)}."
+            f"Schema: an encoder must have a kind, one of {', '.join(map(repr, _KINDS))}, and "
+            f"fields of that kind; got {dict(given)!r:.100}."
         )
-    return kind(**{key: _tuples(value) for key, value in given.items()})
+    return cls(**{key: _tuples(value) for key, value in given.items()})
 
 
 def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
 
 
-def reasons(encoders: Iterable[Encoder]) -> dict[str, list[str]]:
-    """Return the names of the columns that are left out, by reason."""
-    found: dict[str, list[str]] = {}
-    for encoder in encoders:
-        if isinstance(encoder, DroppedColumn):
-            found.setdefault(encoder.reason, []).append(encoder.name)
-    return found
+# --- Target means of training rows: each row is encoded without the rows of its own fold ---------
 
-
-# --- Target means of the rows of a fit: each row by the rows of other folds ----------------------
-
-#: Folds that the rows of a fit go to in turns, in an order that is random.
+#: Folds of the training rows.
 FOLDS = 5
 
 
-@dataclass(frozen=True, eq=False)
-class OutOfFold:
-    """The mean targets that rows of a fit see: those of the rows of other folds.
-
-    Attributes
-    ----------
-    means : dict of str to (FOLDS, levels + 2, t)
-        By column: without the rows of each fold.
-    """
-
-    means: dict[str, np.ndarray]
-
-    def encode(self, encoder: TargetMeans, cells: np.ndarray, start: int) -> np.ndarray:
-        """Return the columns of rows from number ``start`` on."""
-        places = encoder.places(cells)
-        means = self.means[encoder.name][folds(start, len(cells)), places]
-        return encoder.with_codes(means, places)
-
-
 def folds(start: int, count: int) -> np.ndarray:
-    """Return the folds of rows, which depend on their numbers alone (SplitMix64)."""
+    """Return the fold of each row, a random function of its number (SplitMix64)."""
     z = np.arange(start + 1, start + count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)
     return ((z ^ (z >> np.uint64(31))) % np.uint64(FOLDS)).astype(np.intp)
-
-
-def shrunk(
-    count: np.ndarray, total: np.ndarray, square: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean of each level drawn towards that of all, and the latter.
-
-    (Σ w y + m ȳ)/(Σ w + m) with m = σ²/τ², the variance within levels over that between them, of
-    which both are estimated by the method of moments. Levels without rows have the mean of all.
-    """
-    weight = max(float(count.sum()), 1e-300)
-    prior = total.sum(axis=0) / weight
-    held = count > 0
-    n = np.where(held, count, 1.0)[:, None]
-    means = np.where(held[:, None], total / n, prior)
-    within = np.maximum((square - n * means**2)[held].sum(axis=0), 0.0)
-    within /= max(weight - held.sum(), 1.0)
-    spread = (count[:, None] * (means - prior) ** 2).sum(axis=0) - (held.sum() - 1) * within
-    scale = weight - float((count**2).sum()) / weight
-    between = np.maximum(spread / max(scale, 1e-300), 1e-9 * within + 1e-300)
-    m = np.minimum(within / between, 1e9)
-    return (n * means * held[:, None] + m * prior) / (n * held[:, None] + m + 1e-300), prior

@@ -32,7 +32,7 @@ from bochner.data.files import (
     unreadable,
     within,
 )
-from bochner.data.frames import arrow_columns, arrow_frame
+from bochner.data.frames import arrow_columns
 from bochner.data.optional import needed
 from bochner.data.schema import is_number, listed, shown
 from bochner.data.tables import Column, Reader
@@ -64,19 +64,19 @@ class BinaryReader(Reader):
     label: str
     columns: tuple[Column, ...]
     n_rows: int
-    batches: Callable[[list[str], int, int], Iterator[Any]] = field(repr=False)
+    batches: Callable[[list[str], frozenset[str], int, int], Iterator[Any]] = field(repr=False)
     hint: str = ""
     first: int = 0
 
-    def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:  # noqa: ARG002
-        """Give batches of these columns, cut if they are long."""
+    def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
+        """Yield batches of these columns, cut if they are long."""
         if self.n_rows == 0:
             return
         with unchanged(self.file, self.stamp):
             left = self.n_rows
-            for batch in self.batches(list(names), rows, self.first):
+            for batch in self.batches(list(names), text, rows, self.first):
                 for start in range(0, min(batch.num_rows, left), rows):
-                    yield arrow_frame(batch.slice(start, min(rows, left - start)))
+                    yield batch.slice(start, min(rows, left - start))
                 left -= batch.num_rows
                 if left <= 0:
                     return
@@ -139,7 +139,7 @@ def _open_parquet(file: File) -> BinaryReader:
 
 
 @contextmanager
-def _parquet(file: File, columns: int) -> Iterator[Any]:
+def _parquet(file: File, columns: int, text: Iterable[str] = ()) -> Iterator[Any]:
     (path, system), parquet = within(file), needed("pyarrow.parquet", WHO)
     ahead = max(_LEAST_AHEAD, _AHEAD // columns)
     with (
@@ -149,6 +149,7 @@ def _parquet(file: File, columns: int) -> Iterator[Any]:
             filesystem=system,
             pre_buffer=False,
             buffer_size=ahead,
+            read_dictionary=[*text],
             page_checksum_verification=True,
         ) as opened,
     ):
@@ -156,9 +157,9 @@ def _parquet(file: File, columns: int) -> Iterator[Any]:
 
 
 def _parquet_batches(
-    file: File, columns: int, names: list[str], rows: int, first: int
+    file: File, columns: int, names: list[str], text: frozenset[str], rows: int, first: int
 ) -> Iterator[Any]:
-    with _parquet(file, columns) as opened:
+    with _parquet(file, columns, text) as opened:
         found = opened.metadata
         counts = [found.row_group(i).num_rows for i in range(found.num_row_groups)]
         group, skip = _place(counts, first)
@@ -204,7 +205,13 @@ def _feather(file: File, columns: list[int]) -> Iterator[Any]:
 
 
 def _feather_batches(
-    file: File, known: list[str], counts: list[int], names: list[str], _rows: int, first: int
+    file: File,
+    known: list[str],
+    counts: list[int],
+    names: list[str],
+    _text: frozenset[str],
+    _rows: int,
+    first: int,
 ) -> Iterator[Any]:
     number, skip = _place(counts, first)
     with _feather(file, [known.index(name) for name in names]) as opened:
@@ -241,19 +248,20 @@ class TextReader(Reader):
         if self.n_rows == 0:
             return
         booleans = {c.name for c in self.columns if c.shown == "bool"}
+        pa = needed("pyarrow", WHO)
         kinds = {
-            name: "string" if name in text else "bool_" if name in booleans else "float64"
+            name: pa.string() if name in text else pa.bool_() if name in booleans else pa.float64()
             for name in names
         }
         said = partial(_sentence, self, names)
         with unchanged(self.file, self.stamp), _explained(self.file, said):
-            yield from map(arrow_frame, self.batches(kinds))
+            yield from self.batches(kinds)
 
-    def batches(self, kinds: Mapping[str, str]) -> Any:
+    def batches(self, kinds: Mapping[str, Any]) -> Any:
         """Open the file: what these columns hold is given, of none what the first block shows."""
-        pyarrow, pc = needed("pyarrow", WHO), needed("pyarrow.csv", WHO)
+        pc = needed("pyarrow.csv", WHO)
         convert = pc.ConvertOptions(
-            column_types={name: getattr(pyarrow, kind)() for name, kind in kinds.items()},
+            column_types=kinds,
             include_columns=list(kinds),
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,

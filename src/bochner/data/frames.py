@@ -1,64 +1,251 @@
-"""Tables in memory: pandas, polars, pyarrow, and whatever speaks Arrow's C stream protocol."""
+"""Tables in memory, Arrow streams, and tables that are computed as they are read."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import lru_cache
+from numbers import Real
 from typing import Any
 
-from bochner.data.lazy import batches_of, first_row, is_lazy, schema_of
-from bochner.data.objects import is_runs, kinds_of, tidied, written_out
+import numpy as np
+
 from bochner.data.optional import needed
 from bochner.data.schema import listed, repeated
-from bochner.data.tables import Column, Reader, is_arrow
+from bochner.data.tables import Column, Reader
 from bochner.errors import InvalidInput, InvalidType
 
 _WHO = "Blocks.from_table"
 
+#: Columns of a table in memory: NumPy arrays, Arrow arrays, or a sentence about why it is neither.
+Held = Mapping[str, Any]
 
-def column_of(name: str, dtype: Any) -> Column:
-    """Sort a narwhals dtype into the kinds that matter here."""
-    import narwhals as nw
 
-    narrow = (nw.Boolean, nw.Int8, nw.Int16, nw.UInt8, nw.UInt16, nw.Float32)
-    small = dtype in narrow or str(dtype) == "Float16"
-    if dtype.is_numeric() or dtype == nw.Boolean:
-        return Column(name, "numbers", small, str(dtype))
-    if dtype in (nw.String, nw.Categorical, nw.Enum):
-        return Column(name, "text", False, str(dtype))
-    if dtype == nw.Duration:
-        return Column(name, "numbers", False, str(dtype))
-    if dtype.is_temporal():
-        return Column(name, "dates or times", False, str(dtype))
-    if dtype.is_nested():
-        return Column(name, "lists or records", False, str(dtype))
-    return Column(name, "neither numbers nor text", False, str(dtype))
+# --- The kinds of columns -------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=256)
+def _kind_of(dtype: Any) -> Column:
+    """Return an Arrow type as a column without a name; files have many columns of few types."""
+    types = needed("pyarrow", _WHO).types
+    if str(dtype).startswith("run_end_encoded"):
+        return _kind_of(dtype.value_type)
+    narrow = types.is_boolean(dtype) or str(dtype) in _NARROW
+    kinds: dict[str, bool] = {
+        "nothing": types.is_null(dtype),
+        "numbers": types.is_boolean(dtype)
+        or types.is_integer(dtype)
+        or types.is_floating(dtype)
+        or types.is_decimal(dtype)
+        or types.is_duration(dtype),
+        "text": "string" in str(dtype) or types.is_dictionary(dtype),
+        "dates or times": types.is_temporal(dtype),
+        "lists or records": types.is_nested(dtype),
+    }
+    kind = next((kind for kind, holds in kinds.items() if holds), "neither numbers nor text")
+    return Column("", kind, narrow, "all values missing" if kind == "nothing" else str(dtype))
+
+
+_NARROW = ("int8", "int16", "uint8", "uint16", "halffloat", "float")
+
+
+def arrow_columns(schema: Any, label: str) -> tuple[Column, ...]:
+    """Return the columns of an Arrow schema."""
+    _require_names(schema.names, label)
+    return tuple(_kind_of(field.type)._replace(name=field.name) for field in schema)
+
+
+def _require_names(names: list[Any], label: str) -> None:
+    """Refuse names of columns that are repeated, empty or no text."""
+    if repeated(names):
+        raise InvalidInput(
+            f"Blocks: the columns of {label} must have different names; got "
+            f"{listed(repeated(names))} more than once. Rename or drop the repeated ones."
+        )
+    for number, name in enumerate(names):
+        if not isinstance(name, str) or not name.strip():
+            raise InvalidInput(
+                f"Blocks: every column of {label} must have a name that is text; column {number} "
+                f"(counted from 0) is called {name!r}. Rename it (df.columns = "
+                "df.columns.astype(str) in pandas); a column without a name is often a row "
+                "number saved by mistake (to_csv(index=False) leaves it out)."
+            )
+
+
+# --- Tables in memory -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class FrameReader(Reader):
-    """A data frame that is in memory."""
+    """A table in memory."""
 
-    frame: Any  # a narwhals DataFrame
+    held: Held
     label: str
     columns: tuple[Column, ...]
     n_rows: int
     hint: str = ""
     first: int = 0
 
-    def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:  # noqa: ARG002
-        """Give slices of the frame: types are known, and taking rows copies no column."""
-        for start in range(0, len(self.frame), rows):
-            yield self.frame[start : start + rows]
+    def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
+        """Yield slices of the columns."""
+        yield from slices(self.held, names, text, range(0, self.n_rows, rows))
 
     def part(self, start: int, stop: int) -> "FrameReader":
-        """Return a slice of the frame."""
-        frame, first = self.frame[start:stop], self.first + start
-        return replace(self, frame=frame, n_rows=stop - start, first=first)
+        """Return fewer of the rows."""
+        rows = slice(start, stop)
+        held = {name: column[rows] for name, column in self.held.items()}
+        return replace(self, held=held, n_rows=stop - start, first=self.first + start)
+
+
+def slices(
+    held: Held, names: tuple[str, ...], text: frozenset[str], starts: range
+) -> Iterator[Any]:
+    """Yield an Arrow table of these columns for each start of a piece.
+
+    Integers of NumPy that are no ``text`` become float64, which rounds large ones.
+    """
+    pa = needed("pyarrow", _WHO)
+    for start in starts:
+        rows = slice(start, min(start + starts.step, starts.stop))
+        cells = {name: held[name][rows] for name in names}
+        for name, column in cells.items():
+            if isinstance(column, np.ndarray):
+                number = column.dtype.kind in "iu" and name not in text
+                cells[name] = pa.array(column.astype(np.float64) if number else column)
+            elif str(column.type) == "string_view":  # which Arrow cannot take rows of
+                cells[name] = column.cast("large_string")
+        yield pa.table(cells)
+
+
+def arrow_table(table: Any, names: Sequence[str]) -> Any:
+    """Return columns of a table in memory as an Arrow table."""
+    return needed("pyarrow", _WHO).table(dict(held_in(table, names)))
+
+
+def is_pandas(table: Any) -> bool:
+    """Whether it is a data frame of pandas."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(table, pandas.DataFrame)
+
+
+def package_of(table: Any) -> str:
+    """Return the package that a table comes from."""
+    return type(table).__module__.partition(".")[0].lstrip("_")
+
+
+def is_in_memory(table: Any) -> bool:
+    """Whether it is a data frame of pandas or polars, or a table or record batch of pyarrow."""
+    kind = package_of(table), type(table).__name__
+    known = (("polars", "DataFrame"), ("pyarrow", "Table"), ("pyarrow", "RecordBatch"))
+    return is_pandas(table) or kind in known
+
+
+def names_in(table: Any) -> list[Any]:
+    """Return the names of the columns of a table in memory."""
+    return list(table.schema.names if package_of(table) == "pyarrow" else table.columns)
+
+
+def rows_in(table: Any) -> int:
+    """Return the number of rows of a table in memory."""
+    return int(table.num_rows if package_of(table) == "pyarrow" else len(table))
+
+
+def held_in(table: Any, names: Iterable[str]) -> Held:
+    """Return columns of a table in memory."""
+    pa = needed("pyarrow", _WHO)
+    return {name: _held(pa, table[name]) for name in names}
+
+
+def _held(pa: Any, column: Any) -> Any:
+    if package_of(column) == "pandas":
+        column = _of_pandas(pa, column)
+    elif str(getattr(column, "dtype", "")) == "Object":  # of polars
+        return "Object"
+    if isinstance(column, np.ndarray | str | pa.ChunkedArray):
+        return column
+    return pa.chunked_array(column if hasattr(column, "__arrow_c_stream__") else [column])
+
+
+#: Columns of pandas whose types Arrow lacks, by the beginning of the type: in other types.
+_TIDY: dict[str, Callable[[Any], Any]] = {
+    "period": lambda column: column.dt.to_timestamp(),
+    "interval": lambda column: column.astype("category").cat.as_ordered(),
+    "Sparse": lambda column: column.sparse.to_dense(),
+}
+
+
+def _of_pandas(pa: Any, column: Any) -> Any:
+    """Return a column of pandas as NumPy or Arrow array; the values' types if it is neither."""
+    for kind, tidy in _TIDY.items():
+        if str(column.dtype).startswith(kind):
+            column = tidy(column)
+    dtype = column.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind in "iufb":
+        return column.to_numpy()
+    if str(dtype) == "category":
+        codes = column.cat.codes.to_numpy()
+        texts = [str(value) for value in dtype.categories]
+        return pa.DictionaryArray.from_arrays(
+            pa.array(codes, mask=codes < 0), pa.array(texts, "large_string"), ordered=dtype.ordered
+        )
+    try:
+        return pa.array(column, from_pandas=True)
+    except (pa.ArrowException, NotImplementedError):
+        return _of_objects(column)
+
+
+def _of_objects(column: Any) -> Any:
+    """Return numbers of several types as float64; otherwise name the types."""
+    if str(column.dtype) != "object":
+        return str(column.dtype)
+    values = column[~column.isna()]
+    if all(isinstance(value, Real | Decimal | np.bool_) for value in values):
+        return np.array([float(value) for value in column.where(~column.isna(), np.nan)])
+    first: dict[str, Any] = {}
+    for value in values:
+        first.setdefault(type(value).__name__, value)
+    known = list(first.items())[:3]
+    return "objects of " + " and ".join(f"{kind}, such as {value!r:.40}" for kind, value in known)
+
+
+def _column_in(table: Any, name: str, held: Any) -> Column:
+    """Return the kind of a column in memory."""
+    if isinstance(held, str):
+        return Column(name, "neither numbers nor text", False, held)
+    if isinstance(held, np.ndarray):
+        narrow = held.dtype.itemsize < 4 or held.dtype == np.float32
+        gone = held.dtype.kind == "f" and len(held) > 0 and bool(np.isnan(held).all())
+        found = Column(name, "numbers", narrow, str(held.dtype))
+        return Column(name, "nothing", False, "all values missing") if gone else found
+    column = _kind_of(held.type)._replace(name=name)
+    if column.kind not in ("lists or records", "text") and 0 < len(held) == held.null_count:
+        return Column(name, "nothing", False, "all values missing")
+    words = getattr(held.chunk(0), "dictionary", None) if held.num_chunks else None
+    declared = () if words is None else tuple(map(str, words.to_pylist()))
+    if getattr(held.type, "ordered", False):
+        return column._replace(order=declared)
+    # categories of polars may be those of another column
+    return column if package_of(table) == "polars" else column._replace(declared=declared)
+
+
+def open_table(table: Any) -> Reader:
+    """Return the reader that suits the table."""
+    label = f"the {package_of(table)} {type(table).__name__}"
+    if not is_in_memory(table):
+        return _open_stream(table, label)
+    names = names_in(table)
+    _require_names(names, label)
+    held = held_in(table, names)
+    columns = tuple(_column_in(table, name, held[name]) for name in names)
+    return FrameReader(held, label, columns, rows_in(table))
+
+
+# --- Streams, and tables that are computed as they are read ---------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class StreamReader(Reader):
-    """An object that can start a stream of Arrow record batches as often as asked."""
+    """An object that starts a stream of Arrow record batches as often as asked."""
 
     table: Any
     label: str
@@ -67,65 +254,10 @@ class StreamReader(Reader):
     hint: str = ""
 
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:  # noqa: ARG002
-        """Give the stream's batches, cut if they are long; of what can choose, these columns."""
+        """Yield the stream's batches, cut if they are long."""
         for batch in batches_of(self.table, list(names)):
             for start in range(0, batch.num_rows, rows):
-                yield arrow_frame(batch.slice(start, rows))
-
-
-def open_table(table: Any) -> Reader:
-    """Return the reader that suits the table."""
-    label = f"the {type(table).__module__.partition('.')[0]} {type(table).__name__}"
-    nw = needed("narwhals", _WHO)
-    try:
-        frame = nw.from_native(tidied(table), eager_only=True)
-    except nw.exceptions.DuplicateError as error:
-        names = getattr(table, "column_names", None) or table.columns
-        raise _repeated_names(label, list(names)) from error
-    except TypeError:
-        return _open_stream(table, label)
-    _require_names(frame.columns, label)
-    columns = tuple(_frame_column(frame, name) for name in frame.columns)
-    return FrameReader(frame, label, columns, len(frame))
-
-
-def _frame_column(frame: Any, name: str) -> Column:
-    native = frame[name].to_native()
-    if is_arrow(native):
-        column = _arrow_column(native.type)._replace(name=name)
-    else:
-        column = column_of(name, frame.schema[name])
-    if column.kind == "neither numbers nor text" and not is_arrow(native):
-        column = column._replace(shown=kinds_of(native))
-    if column.kind not in ("lists or records", "text") and _holds_nothing(frame, name):
-        return Column(name, "nothing", False, "all values missing")
-    return column._replace(order=order_of(frame[name], native), declared=_declared(native))
-
-
-def _holds_nothing(frame: Any, name: str) -> bool:
-    return len(frame) > 0 and bool(frame[name].is_null().all())
-
-
-def order_of(series: Any, native: Any) -> tuple[str, ...]:
-    """Return the categories of a column in memory whose type says that they are ordered."""
-    import narwhals as nw
-
-    if series.dtype == nw.Enum:
-        return tuple(series.dtype.categories)
-    return _declared(native) if is_arrow(native) and getattr(native.type, "ordered", False) else ()
-
-
-def _declared(native: Any) -> tuple[str, ...]:
-    """Return the categories that the type of a column of pandas or pyarrow names."""
-    if is_arrow(native):
-        named = getattr(native.chunk(0), "dictionary", None) if native.num_chunks else None
-        return () if named is None else tuple(map(str, named.to_pylist()))
-    return tuple(map(str, getattr(native.dtype, "categories", ()))) if is_pandas(native) else ()
-
-
-def is_pandas(native: Any) -> bool:
-    """Whether it is a column of pandas."""
-    return type(native).__module__.startswith("pandas")
+                yield batch.slice(start, rows)
 
 
 def _open_stream(table: Any, label: str) -> StreamReader:
@@ -139,8 +271,8 @@ def _open_stream(table: Any, label: str) -> StreamReader:
             "a table first; for arrays use Blocks.from_arrays, for files Blocks.from_files."
         )
     columns = arrow_columns(schema_of(table, label), label)
-    first = first_row(table)
-    if first is None or first != first_row(table):
+    first = _first_row(table)
+    if first is None or first != _first_row(table):
         raise InvalidInput(
             f"Blocks.from_table: the stream of {label} must have rows, and the same each time it "
             "is opened; got none or others. Read it into a table first."
@@ -148,53 +280,100 @@ def _open_stream(table: Any, label: str) -> StreamReader:
     return StreamReader(table, label, columns)
 
 
-def arrow_frame(batch: Any) -> Any:
-    """Return an Arrow record batch as a narwhals frame, without a copy."""
-    pyarrow = needed("pyarrow", _WHO)
-    nw = needed("narwhals", _WHO)
-    table = pyarrow.Table.from_batches([written_out(batch)])
-    return nw.from_native(table, eager_only=True)
+#: Classes of tables that are computed as they are read, by module.
+_LAZY = {
+    "pyarrow.dataset": "Dataset",
+    "polars": "LazyFrame",
+    "duckdb": "DuckDBPyRelation",
+    "ibis": "Table",
+}
 
 
-def arrow_columns(schema: Any, label: str) -> tuple[Column, ...]:
-    """Sort the columns of an Arrow schema into kinds; columns of nulls hold nothing."""
-    _require_names(schema.names, label)
-    return tuple(_arrow_column(field.type)._replace(name=field.name) for field in schema)
+def _library(table: Any) -> str:
+    """Return the module of a table that is computed as it is read; "" for other streams."""
+    for name, kind in _LAZY.items():
+        module = sys.modules.get(name)
+        if module is not None and isinstance(table, getattr(module, kind)):
+            # collect_batches came with polars 1.34
+            return name if name != "polars" or hasattr(table, "collect_batches") else ""
+    return ""
 
 
-@lru_cache(maxsize=256)
-def _arrow_column(kind: Any) -> Column:
-    """Sort an Arrow type into a kind; files may have thousands of columns of few types."""
-    pyarrow = needed("pyarrow", _WHO)
-    nw = needed("narwhals", _WHO)
-    if is_runs(kind):
-        return _arrow_column(kind.value_type)
-    if pyarrow.types.is_null(kind):
-        return Column("", "nothing", False, "all values missing")
-    if pyarrow.types.is_decimal(kind):
-        return Column("", "numbers", False, str(kind))
-    if pyarrow.types.is_date(kind):
-        return Column("", "dates or times", False, str(kind))
-    dtype = nw.Schema.from_arrow(pyarrow.schema([("", kind)]))[""]
-    return column_of("", dtype)._replace(shown=str(kind))
+def is_lazy(table: Any) -> bool:
+    """Whether columns of a table can be chosen before it is read."""
+    return bool(_library(table))
 
 
-def _require_names(names: list[Any], label: str) -> None:
-    """Column names must be texts, not empty, and different."""
-    if repeated(names):
-        raise _repeated_names(label, names)
-    for number, name in enumerate(names):
-        if not isinstance(name, str) or not name.strip():
-            raise InvalidInput(
-                f"Blocks: every column of {label} must have a name that is text; column {number} "
-                f"(counted from 0) is called {name!r}. Rename it (df.columns = "
-                "df.columns.astype(str) in pandas); a column without a name is often a row "
-                "number saved by mistake (to_csv(index=False) leaves it out)."
-            )
+def _reader(table: Any) -> Any:
+    return needed("pyarrow", _WHO).RecordBatchReader.from_stream(table)
 
 
-def _repeated_names(label: str, names: list[Any]) -> InvalidInput:
-    return InvalidInput(
-        f"Blocks: the columns of {label} must have different names; got {listed(repeated(names))} "
-        "more than once. Rename or drop the repeated ones."
-    )
+def schema_of(table: Any, label: str) -> Any:
+    """Return the Arrow schema of a table, without its rows."""
+    match _library(table):
+        case "pyarrow.dataset":
+            return table.schema
+        case "polars":
+            return table.collect_schema().to_frame().to_arrow().schema
+        case "duckdb":
+            return _reader(table.limit(0)).schema
+        case "ibis":
+            return table.schema().to_pyarrow()
+    try:
+        return _reader(table).schema
+    except ValueError as error:  # pyarrow's ArrowInvalid
+        raise InvalidType(
+            f"Blocks.from_table: the Arrow stream must have columns; got {label}, which is one "
+            "column without a table. Pass the table it belongs to."
+        ) from error
+
+
+def batches_of(table: Any, names: list[str], first: bool = False) -> Iterator[Any]:
+    """Yield the record batches of these columns, or of more; only the first row if ``first``."""
+    match _library(table):
+        case "pyarrow.dataset":
+            yield from table.scanner(columns=names).to_batches()
+        case "polars":
+            table = table.head(1) if first else table
+            for frame in table.select(names).collect_batches(maintain_order=True):
+                yield from frame.to_arrow().to_batches()
+        case "duckdb":
+            table = table.limit(1) if first else table
+            quoted = (name.replace('"', '""') for name in names)
+            yield from _reader(table.project(", ".join(f'"{name}"' for name in quoted)))
+        case "ibis":
+            yield from _of_ibis(table.limit(1) if first else table, names)
+        case _:
+            yield from _reader(table)
+
+
+def _of_ibis(table: Any, names: list[str]) -> Iterator[Any]:
+    try:
+        yield from table.select(*names).to_pyarrow_batches()
+    except AttributeError as error:
+        backend = table.get_backend().name
+        raise InvalidType(
+            f"{_WHO}: ibis {sys.modules['ibis'].__version__} must know the version of its backend, "
+            f"{backend}; reading the table failed with {error}. Install versions that fit one "
+            f"another (ibis 12 knows duckdb below 2), or pass a table of {backend} itself."
+        ) from error
+
+
+def batches(table: Any) -> Iterator[Any]:
+    """Yield all columns of a table as Arrow tables, one for each batch; at least one."""
+    pa = needed("pyarrow", "predict")
+    schema, empty = schema_of(table, "the table"), True
+    for batch in batches_of(table, list(schema.names)):
+        if batch.num_rows:
+            empty = False
+            yield pa.Table.from_batches([batch])
+    if empty:
+        yield schema.empty_table()
+
+
+def _first_row(table: Any) -> str | None:
+    """Return the first row in words (NaN is equal to NaN there), None if there is none."""
+    names = list(schema_of(table, "the table").names)
+    some = batches_of(table, names, first=True)
+    rows = (batch.slice(0, 1) for batch in some if batch.num_rows)
+    return next((repr(row.to_pylist()) for row in rows), None)

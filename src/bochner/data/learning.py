@@ -1,4 +1,4 @@
-"""Learn the schema of tables, or hold them to one learned before."""
+"""Learn the schema of tables, or check them against a schema learned before."""
 
 import fnmatch
 import re
@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from bochner._core.checks import warn_user
-from bochner.data.encoders import DroppedColumn, Encoder, NumberColumn, OneHot, Ordered, TimeColumn
+from bochner.data.cells import column_of, first_stray, is_all_numbers, texts_in
+from bochner.data.encoders import Encoder, Levels, Numbers, Times, ordered
 from bochner.data.partitions import rows_without_target
 from bochner.data.schema import (
     FEWEST_NUMBERS,
@@ -22,7 +23,6 @@ from bochner.data.schema import (
     repeated,
     require_known,
     shown,
-    strays,
     types_of,
 )
 from bochner.data.tables import (
@@ -64,7 +64,7 @@ def open_tables(
         )
     if total_rows(readers) == 0:
         raise InvalidInput(f"Blocks: a table must have at least one row; {_all(readers)} has none.")
-    drafts: tuple[Encoder, ...] = ()
+    drafts: tuple[Encoder, ...] | None = None
     if schema is None:
         if columns is None:
             _require_same_names(readers)
@@ -100,7 +100,7 @@ def _without_target(readers: tuple[Reader, ...], schema: Schema) -> tuple[np.nda
         found: dict[int, list[np.ndarray]] = {id(reader): [NO_ROWS] for reader in readers}
         for reader, start, frame in _frames(readers, names):
             found[id(reader)].append(start + without_target(frame, names))
-            rows += len(frame)
+            rows += frame.num_rows
         absent = tuple(np.concatenate(found[id(reader)]) for reader in readers)
     if missing := sum(map(len, absent)):
         reader, first = next((r, a[0]) for r, a in zip(readers, absent, strict=True) if len(a))
@@ -114,7 +114,7 @@ def _all(readers: tuple[Reader, ...]) -> str:
 
 
 def _numeric(schema: Schema) -> list[str]:
-    return [e.name for e in schema.plain if isinstance(e, NumberColumn)]
+    return [e.name for e in schema.plain if isinstance(e, Numbers)]
 
 
 def _dtype(readers: tuple[Reader, ...], names: Iterable[str] | None) -> np.dtype:
@@ -189,12 +189,14 @@ def _learned(
     if said := _unusable(kinds, draft, commas):
         raise InvalidInput(f"Blocks: {numbered(said)}")
     classes = [texts.pop(name).sorted for name in labels]
-    drafts = tuple(_draft_of(kinds[name], texts.get(name), types) for name in draft.columns)
-    levels = tuple((e.name, texts[e.name].sorted) for e in drafts if e.levels is not None)
+    found = {name: _draft_of(kinds[name], texts.get(name), types) for name in draft.columns}
+    dropped = tuple((name, reason) for name, reason in found.items() if isinstance(reason, str))
+    drafts = tuple(encoder for encoder in found.values() if isinstance(encoder, Encoder))
+    levels = tuple((e.name, texts[e.name].sorted) for e in drafts if isinstance(e, Levels))
     for name, values in levels:
         if _is_free_text(kinds[name]) and name not in types:
             _warn_of_strays(name, values)
-    schema = replace(draft, categories=levels, classes=classes[0] if classes else ())
+    schema = replace(draft, categories=levels, classes=sum(classes, ()), dropped=dropped)
     return schema, drafts
 
 
@@ -206,33 +208,32 @@ def _to_look_at(
     return tuple(name for name in schema.columns if kinds[name].kind in looked)
 
 
-def _draft_of(column: Column, found: "_Texts | None", types: dict[str, str]) -> Encoder:
-    """Return what the cells of a column are."""
-    if (column.kind == "nothing" and found is None) or (found is not None and not found.values):
-        return DroppedColumn(column.name, NOTHING)
-    if found is not None:
-        return _draft_of_text(column, found, types.get(column.name) == "category")
-    if column.kind == "dates or times":
-        return TimeColumn(column.name, ("day",) if _is_clock(column) else ("trend",))
-    return NumberColumn(column.name)
-
-
-def _draft_of_text(column: Column, found: "_Texts", declared: bool) -> Encoder:
-    """Return what the cells are of a column that was read as text."""
+def _draft_of(column: Column, found: "_Texts | None", types: dict[str, str]) -> Encoder | str:
+    """Return the encoder to be fitted to a column, or the reason to drop it."""
     name = column.name
-    if not declared:
-        if column.kind == "nothing" and all(map(is_number, found.values)):
-            return NumberColumn(name)
-        if found.has_commas:
-            return NumberColumn(name, comma=True)
+    if column.kind == "nothing" if found is None else not found.values:
+        return NOTHING
+    if found is not None:
+        return _draft_of_text(column, found, types.get(name) == "category")
+    if column.kind != "dates or times":
+        return Numbers(name)
+    return Times(name, ("day",) if _is_clock(column) else ("trend",))
+
+
+def _draft_of_text(column: Column, found: "_Texts", is_category: bool) -> Encoder | str:
+    name = column.name
+    if not is_category:
+        number = column.kind == "nothing" and is_all_numbers(found.values)
+        if number or found.has_commas:
+            return Numbers(name, comma=not number)
         if form := form_of(found.values):
-            return TimeColumn(name, ("day",) if form == "clock" else ("trend",), form=form)
+            return Times(name, ("day",) if form == "clock" else ("trend",), form=form)
     if found.too_many:
-        return DroppedColumn(name, UNIQUE)
+        return UNIQUE
     if column.order:
-        return Ordered(name, column.order)
+        return ordered(name, column.order)
     unseen = (level for level in column.declared if level not in found.values)
-    return OneHot(name, found.sorted, declared=tuple(unseen))
+    return Levels(name, found.sorted, declared=tuple(unseen))
 
 
 def _is_clock(column: Column) -> bool:
@@ -340,14 +341,15 @@ def _frames(readers: Iterable[Reader], names: tuple[str, ...]) -> Iterator[tuple
         start = 0
         for frame in reader.frames(names, frozenset(names), CELLS_PER_PIECE // len(names) + 1):
             yield reader, start, frame
-            start += len(frame)
+            start += frame.num_rows
 
 
 def _first_stray(readers: Iterable[Reader], name: str) -> str:
-    """Return the first cell of a column that is no number, and where it is; "" if all are."""
+    """Return the first cell of a column that is no number, and its place; "" if there is none."""
     for reader, start, frame in _frames(readers, (name,)):
-        for cell in strays(frame[name].to_list(), start):
-            return f"{shown(cell.text)} in {reader.place(cell.row)}"
+        column = column_of(frame, name)
+        if (row := first_stray(column)) is not None:
+            return f"{shown(str(column[row].as_py()))} in {reader.place(start + row)}"
     return ""
 
 
@@ -403,7 +405,10 @@ class _Texts:
 
     def __init__(self) -> None:
         self.values: set[str] = set()
-        self.too_many = False
+
+    @property
+    def too_many(self) -> bool:
+        return len(self.values) > MOST_LEVELS
 
     @property
     def sorted(self) -> tuple[str, ...]:
@@ -411,15 +416,10 @@ class _Texts:
 
     @property
     def has_commas(self) -> bool:
-        """Whether they are numbers with a comma before the decimals."""
+        """Whether they are numbers, some with a decimal comma."""
         return any(map(_COMMA.fullmatch, self.values)) and all(
             _COMMA.fullmatch(value) or is_number(value) for value in self.values
         )
-
-    def add(self, values: Iterable[Any]) -> None:
-        if not self.too_many:
-            self.values.update(map(str, set(values)))
-            self.too_many = len(self.values) > MOST_LEVELS
 
 
 def _texts(
@@ -427,14 +427,14 @@ def _texts(
     names: tuple[str, ...],
     absent: tuple[np.ndarray, ...] = (),
 ) -> dict[str, _Texts]:
-    """Return what columns of text hold in rows with a target, in one pass over these columns."""
+    """Return the different texts of columns in rows with a target, in one pass."""
     found = {name: _Texts() for name in names}
     gaps = dict(zip(map(id, readers), absent, strict=bool(absent)))
     for reader, start, whole in _frames(readers, names) if names else ():
         frame, _ = present(whole, start, gaps.get(id(reader), NO_ROWS))
-        for name in names:
-            pairs = zip(frame[name].to_list(), frame[name].is_null().to_list(), strict=True)
-            found[name].add(value for value, missing in pairs if not missing)
+        for name, texts in found.items():
+            if not texts.too_many:
+                texts.values.update(texts_in(column_of(frame, name)))
     return found
 
 
@@ -476,7 +476,7 @@ def _adapted(
 
 def _hold(readers: tuple[Reader, ...], schema: Schema) -> None:
     """Refuse tables whose columns are not of the kinds that the schema was learned from."""
-    of = {e.name: e for e in schema.plain if not isinstance(e, DroppedColumn)}
+    of = {e.name: e for e in schema.plain}
     numbers = {*(schema.target_names or ()), schema.weight}
     numbers -= {schema.target} if schema.classes else set()
     for reader in readers:
@@ -485,7 +485,7 @@ def _hold(readers: tuple[Reader, ...], schema: Schema) -> None:
             if column.kind == "nothing":  # its first row says so when it is read
                 continue
             encoder = of.get(column.name)
-            if column.name in numbers or (isinstance(encoder, NumberColumn) and not encoder.comma):
+            if column.name in numbers or (isinstance(encoder, Numbers) and not encoder.comma):
                 _refuse_text(column, reader, column.name in numbers)
             elif encoder is not None or column.name == schema.target:
                 _refuse_odd(column, encoder, reader)
@@ -493,7 +493,7 @@ def _hold(readers: tuple[Reader, ...], schema: Schema) -> None:
 
 def _refuse_odd(column: Column, encoder: Encoder | None, reader: Reader) -> None:
     """Refuse what is neither text nor the times that a column must hold."""
-    times = isinstance(encoder, TimeColumn)
+    times = isinstance(encoder, Times)
     allowed: tuple[str, ...] = ("text", "dates or times") if times else ("text", "numbers")
     if reader.of_text:
         allowed = USABLE

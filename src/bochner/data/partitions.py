@@ -9,13 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from bochner.data.objects import tidied
-from bochner.data.optional import needed
+from bochner.data.frames import arrow_table, held_in, names_in, rows_in, slices
 from bochner.data.sources import Partition, Piece, Source, checked, part
 from bochner.data.tables import NO_ROWS, Column, Reader, without_target
 from bochner.errors import BochnerError, DataFileError, InvalidInput
-
-_WHO = "Blocks"
 
 #: How Python ends a traceback.
 _RAISED = re.compile(r"(?!\S*UserCodeException)[\w.]+(Error|Exception|Interrupt)(: |$)")
@@ -53,20 +50,20 @@ class PartitionReader(Reader):
     hint: str = ""
     first: int = 0
 
-    def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:  # noqa: ARG002
-        """Give slices of the partition, of the columns that were found at the start."""
-        nw = needed("narwhals", _WHO)
-        frame = nw.from_native(tidied(_fetched(self.partition)), eager_only=True)
-        missing = [name for name in names if name not in frame.columns]
-        if missing or len(frame) != self.whole:
-            got = f"no column {missing[0]!r}" if missing else f"{len(frame)} rows"
+    def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
+        """Yield slices of the partition, of the columns that were found at the start."""
+        table = _fetched(self.partition)
+        known, count = names_in(table), rows_in(table)
+        missing = [name for name in names if name not in known]
+        if missing or count != self.whole:
+            got = f"no column {missing[0]!r}" if missing else f"{count} rows"
             raise InvalidInput(
                 f"Blocks: {self.label} must have the columns of the first and the same "
                 f"{self.whole} rows in every pass; got {got}. Make partitions alike, or persist "
                 "them first."
             )
-        for start in range(self.first, self.first + self.n_rows, rows):
-            yield frame[start : min(start + rows, self.first + self.n_rows)]
+        starts = range(self.first, self.first + self.n_rows, rows)
+        yield from slices(held_in(table, names), names, text, starts)
 
     def mark(self) -> str:
         """Return the key that its engine knows it by, and its rows."""
@@ -170,8 +167,8 @@ def readers_of(
 
 def rows_without_target(names: Sequence[str], rows: Any) -> np.ndarray:
     """Return the numbers of the rows of a partition without a target; none if it lacks a column."""
-    frame = needed("narwhals", _WHO).from_native(tidied(rows), eager_only=True)
-    return without_target(frame, names) if {*names} <= {*frame.columns} else NO_ROWS
+    known = {*names} <= {*names_in(rows)}
+    return without_target(arrow_table(rows, names), names) if known else NO_ROWS
 
 
 def _fetched(partition: Partition | None) -> Any:

@@ -2,13 +2,11 @@
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-
-from bochner.data.encoders import DroppedColumn, Encoder, NumberColumn, OneHot, as_encoder
+from bochner.data.encoders import Encoder, Levels, Numbers, as_encoder
 from bochner.errors import InvalidInput, InvalidType
 
 
@@ -35,8 +33,10 @@ class Schema:
         The sorted labels of a target of text, which becomes their numbers 0, 1, ...; empty for a
         target of numbers.
     encoders : sequence of Encoder
-        What each column becomes, one for each of ``columns`` and in their place; empty where
-        columns are numbers and categories without any missing ones.
+        The encoder of each column that is not dropped, in order; empty where columns are numbers
+        and categories without missing cells.
+    dropped : mapping of str to str, or sequence of such pairs
+        Columns that a fit has left out, and why.
 
     Raises
     ------
@@ -50,13 +50,14 @@ class Schema:
     weight: str | None = None
     classes: tuple[str, ...] = ()
     encoders: tuple[Encoder, ...] = ()
+    dropped: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        given: Any = self.categories
-        pairs = given.items() if isinstance(given, Mapping) else given
         target = self.target if isinstance(self.target, str | None) else tuple(self.target)
         object.__setattr__(self, "columns", tuple(self.columns))
-        object.__setattr__(self, "categories", tuple((name, tuple(c)) for name, c in pairs))
+        categories = tuple((name, tuple(c)) for name, c in _pairs(self.categories))
+        object.__setattr__(self, "categories", categories)
+        object.__setattr__(self, "dropped", tuple(map(tuple, _pairs(self.dropped))))
         object.__setattr__(self, "target", target)
         object.__setattr__(self, "classes", tuple(self.classes))
         object.__setattr__(self, "encoders", tuple(map(as_encoder, self.encoders)))
@@ -68,25 +69,22 @@ class Schema:
                 raise InvalidType(f"Schema: column names must be text; got {name!r}.")
         _refuse(repeated(self.raw_names), "a column must have one role and be named once")
         _refuse(repeated(self.feature_names), "a column must not be named as another's category")
-        if self.encoders and tuple(e.name for e in self.encoders) != self.columns:
+        if self.encoders and tuple(e.name for e in self.encoders) != self.used_columns:
             raise InvalidInput(
-                "Schema: encoders must be one for each column, in their order; got those of "
-                f"{listed(e.name for e in self.encoders)} for {listed(self.columns)}."
+                "Schema: encoders must be one for each column that is not dropped, in order; got "
+                f"those of {listed(e.name for e in self.encoders)} for {listed(self.used_columns)}."
             )
 
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Names of the columns of X: ``name`` for numbers, ``name=category`` for text."""
-        if self.encoders:
-            return tuple(feature for e in self.encoders for feature in e.feature_names)
-        categories = dict(self.categories)
-        return tuple(
-            feature
-            for name in self.columns
-            for feature in (
-                (f"{name}={c}" for c in categories[name]) if name in categories else (name,)
-            )
-        )
+        return tuple(feature for e in self.plain for feature in e.feature_names)
+
+    @property
+    def used_columns(self) -> tuple[str, ...]:
+        """Feature columns that are not dropped."""
+        out = dict(self.dropped)
+        return tuple(name for name in self.columns if name not in out)
 
     @property
     def target_names(self) -> tuple[str, ...] | None:
@@ -101,22 +99,33 @@ class Schema:
 
     @property
     def read_names(self) -> tuple[str, ...]:
-        """Names of all columns but those that the encoders leave out."""
-        out = {e.name for e in self.encoders if isinstance(e, DroppedColumn)}
-        return tuple(name for name in self.raw_names if name not in out)
+        """Names of all columns but those that are dropped."""
+        return (*self.used_columns, *self.raw_names[len(self.columns) :])
 
     @property
     def plain(self) -> tuple[Encoder, ...]:
-        """The encoders, or those that numbers and categories have without a fit."""
+        """The encoders; without a fit, those of numbers and of categories."""
         categories = dict(self.categories)
         return self.encoders or tuple(
-            OneHot(name, categories[name]) if name in categories else NumberColumn(name)
-            for name in self.columns
+            Levels(name, categories[name]) if name in categories else Numbers(name)
+            for name in self.used_columns
         )
 
     def features_only(self) -> "Schema":
         """Return the schema without target and weight: what prediction reads."""
         return replace(self, target=None, weight=None, classes=())
+
+
+def _pairs(given: Any) -> Any:
+    return given.items() if isinstance(given, Mapping) else given
+
+
+def reasons(dropped: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the names of dropped columns by reason."""
+    found: dict[str, list[str]] = {}
+    for name, reason in dropped:
+        found.setdefault(reason, []).append(name)
+    return found
 
 
 def _refuse(names: Sequence[str], rule: str) -> None:
@@ -164,13 +173,6 @@ _NUMBER = re.compile(
 FEWEST_NUMBERS, NUMBERS_TO_ONE = 4, 9
 
 
-class Cell(NamedTuple):
-    """A cell of text and the row it is in."""
-
-    text: str
-    row: int
-
-
 def types_of(given: Any, who: str = "Blocks") -> dict[str, str]:
     """Return what users say of columns, checked."""
     if given is None:
@@ -192,25 +194,6 @@ def types_of(given: Any, who: str = "Blocks") -> dict[str, str]:
 def is_number(text: str) -> bool:
     """Whether a text is a number as files hold them: ``1_000`` and ``1,000.5`` are none."""
     return _NUMBER.fullmatch(text) is not None
-
-
-def strays(values: Iterable[Any], start: int) -> Iterator[Cell]:
-    """Give the cells that are no numbers, with the numbers of their rows; missing ones are left."""
-    for row, value in enumerate(values, start):
-        if value is not None and not is_number(str(value)):
-            yield Cell(str(value), row)
-
-
-def parsed(name: str, values: list[Any], dtype: np.dtype, where: Any) -> np.ndarray:
-    """Return cells of text as numbers, NaN for missing ones; refuse the first that is none."""
-    cell = next(strays(values, 0), None)
-    if cell is not None:
-        raise InvalidInput(
-            f"Blocks: column {name!r} must hold numbers; got {shown(cell.text)} in "
-            f"{where(cell.row)}. Mend the cell, or take the column as text with "
-            f"dtypes={{{name!r}: 'category'}}."
-        )
-    return np.array([np.nan if v is None else float(v) for v in values], dtype)
 
 
 def shown(text: str) -> str:

@@ -1,63 +1,51 @@
-"""From tables to numbers: kinds of columns, categories, and the matrix of a few thousand rows.
+"""Tables as numbers: readers of Arrow data, seen through one schema.
 
-Everything that has columns with names is a tuple of readers: one for a table in memory, one for
-each file. Readers give small data frames; narwhals makes pandas, polars and Arrow look alike.
+A table in memory has one reader, a list of files has one each. Readers give pieces of Arrow data.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bochner._core.checks import warn_user
 from bochner.data.cells import (
-    cast_as,
+    Where,
     cells_of,
-    holds_text,
-    places_of,
-    plain,
-    plain_numbers,
+    codes_of,
+    column_of,
+    is_missing,
+    numbers_of,
+    texts_in,
     unseen_texts,
 )
-from bochner.data.encoders import (
-    UNSEEN,
-    DroppedColumn,
-    Encoder,
-    Lookup,
-    NumberColumn,
-    OneHot,
-    OutOfFold,
-    TargetMeans,
-    TimeColumn,
-)
-from bochner.data.optional import needed
-from bochner.data.schema import Schema, did_you_mean, listed, parsed
+from bochner.data.encoders import UNSEEN, Encoder, Levels, Lookup, Numbers, Times, folds
+from bochner.data.schema import Schema, did_you_mean, listed
 from bochner.data.sources import (
     DIGEST_ROWS,
     Partition,
     Piece,
     Source,
-    Where,
     digest_of,
     require_finite,
     require_weights,
 )
-from bochner.data.times import is_missing, seconds_in
 from bochner.errors import DataWarning, InvalidInput
 
 MOST_CATEGORIES = 1000
 
-#: Rows of a frame, at least, where some rows are shown as they were given.
+#: Smallest number of rows read together to find rows as they were given.
 GIVEN_ROWS = 4096
 
-# 4 MB of float64: large enough to hide what a frame costs, small beside a block of features.
+# 4 MB of float64: large enough to hide the cost per piece, small beside a block of features.
 CELLS_PER_PIECE = 1 << 19
 
 
 class Column(NamedTuple):
-    """A raw column: ``kind`` is "numbers", "text", "nothing" (all missing) or what it holds."""
+    """A raw column: ``kind`` is "numbers", "text", "nothing" (all missing) or another word."""
 
     name: str
     kind: str
@@ -68,12 +56,12 @@ class Column(NamedTuple):
 
 
 class Reader(ABC):
-    """One table: a frame, an Arrow stream or a file."""
+    """One table: in memory, an Arrow stream or a file."""
 
-    label: str  # what messages call it, e.g. 'train.csv' with the quotes
+    label: str  # name in messages, e.g. 'train.csv' with the quotes
     columns: tuple[Column, ...]  # the raw columns, in order, with different names
-    n_rows: int | None  # None if only reading tells
-    hint: str  # what to add when a column is not found
+    n_rows: int | None  # None if it is unknown before the table was read
+    hint: str  # added to the message about a column that is not found
     of_text: bool = False  # whether any column can be read as text
     first: int = 0  # number of the first row, where it is a part of a table
     partition: Partition | None = None  # where an engine holds it
@@ -81,14 +69,14 @@ class Reader(ABC):
 
     @abstractmethod
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
-        """Give narwhals frames with these columns, at most about ``rows`` rows each.
+        """Yield Arrow tables or record batches with these columns, of about ``rows`` rows at most.
 
         ``text`` are the columns to read as text whatever they look like (CSV files); all others
         are numbers.
         """
 
     def place(self, row: int) -> str:
-        """Return where a row, counted from 0, is: part of a sentence."""
+        """Return the place of a row, counted from 0, as part of a sentence."""
         return f"row {row} of {self.label} (counted from 0)"
 
     def mark(self) -> str:
@@ -96,7 +84,7 @@ class Reader(ABC):
         return ""
 
     def part(self, start: int, stop: int) -> "Reader | None":  # noqa: ARG002
-        """Return the reader of these rows alone; None where those before must be read for it."""
+        """Return the reader of these rows alone; None if earlier rows must be read first."""
         return None
 
 
@@ -104,9 +92,11 @@ class Reader(ABC):
 class Tables(Source):
     """Readers one after the other, seen through one schema.
 
-    ``drafts`` say what cells are before a fit has learned what they become; ``out_of_fold`` is of
-    the rows of a fit alone; ``who`` reads them, for warnings. ``absent`` are, for each reader, the
-    numbers of its rows without a target, ascending: these rows are left out.
+    ``drafts`` are the encoders to be fitted, None if the schema was given or learned;
+    ``fold_tables`` are the tables of levels, (folds, levels + 2, p) by name, that rows of a fit are
+    encoded by. ``raw``: X are the cells themselves, one column each. ``who`` is named in warnings.
+    ``absent`` are, for each reader, the ascending numbers of its rows without a target, which are
+    left out.
     """
 
     readers: tuple[Reader, ...]
@@ -115,11 +105,12 @@ class Tables(Source):
     target_dtype: np.dtype
     n_rows: int | None
     n_columns: int
-    drafts: tuple[Encoder, ...] = ()
-    out_of_fold: OutOfFold | None = None
+    drafts: tuple[Encoder, ...] | None = None
+    fold_tables: Mapping[str, np.ndarray] = field(default_factory=dict)
     first: int = 0  # number of the first row, where they are a part
     who: str = "Blocks"
     absent: tuple[np.ndarray, ...] = ()
+    raw: bool = False
 
     def __repr__(self) -> str:
         first = self.readers[0].label
@@ -127,66 +118,75 @@ class Tables(Source):
         return f"{first} and {more} more file{'s' * (more > 1)}" if more else first
 
     def pieces(self, rows: int) -> Iterator[Piece]:
-        """Give the rows of all readers as numbers, whole blocks of ``rows`` where possible."""
-        if self.schema.encoders:
-            return self._encoded(rows)
-        require_plain(self.drafts)
-        return (
-            Piece(
-                self._plain(frame, where), self._targets(frame, where), self._weights(frame, where)
-            )
-            for frame, where, _ in self._frames(rows)
-        )
-
-    def cells(self, rows: int) -> Iterator[Piece]:
-        """Give the cells of all rows as encoders read them, NaN where they are missing."""
-        for frame, where, _ in self._frames(rows):
-            X = np.column_stack([_cells(e, frame, where) for e in self.readable])
+        """Yield the rows of all readers as numbers, whole blocks of ``rows`` where possible."""
+        if not self.raw and not self.schema.encoders:
+            require_plain(self.drafts or (), self.schema.dropped if self.drafts is not None else ())
+        unseen: dict[str, _Unseen] = {}
+        for frame, where, start in self._frames(rows):
+            if self.raw:
+                X = np.empty((frame.num_rows, self.n_columns))
+                for j, encoder in enumerate(self.readable):
+                    X[:, j] = cells_of(encoder, frame, where)
+            elif self.schema.encoders:
+                columns = [
+                    self._column(e, frame, where, start, unseen) for e in self.schema.encoders
+                ]
+                X = np.concatenate(columns, axis=1).astype(self.dtype, copy=False)
+            else:
+                X = self._plain(frame, where)
             yield Piece(X, self._targets(frame, where), self._weights(frame, where))
+        if unseen:
+            _warn_unseen(self.who, unseen)
 
     def as_given(self, rows: Sequence[int]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         """Return the feature columns that are read, and their cells in these rows.
 
         Cells are as the tables have them, None where they are missing. One pass.
         """
-        names = tuple(e.name for e in self.readable if not isinstance(e, DroppedColumn))
+        names = self.schema.used_columns
         found: dict[int, tuple[Any, ...]] = {}
         for frame, _, start in self._frames(GIVEN_ROWS):
-            for row in (row for row in rows if start <= row < start + len(frame)):
-                cells = (frame[name][row - start] for name in names)
-                found[row] = tuple(None if is_missing(cell) else cell for cell in cells)
+            for row in (row for row in rows if start <= row < start + frame.num_rows):
+                cells = (column_of(frame, name)[row - start].as_py() for name in names)
+                found[row] = tuple(None if cell != cell else cell for cell in cells)  # noqa: PLR0124
         return names, [found[row] for row in rows]
 
-    def of_cells(self) -> "Cells":
-        """Return the same rows as cells."""
-        return Cells(self, self.n_rows, len(self.readable), self.schema)
+    def of_cells(self) -> "Tables":
+        """Return the same rows as cells, NaN where they are missing: one column each."""
+        return replace(self, raw=True, n_columns=len(self.readable))
 
     @property
     def readable(self) -> tuple[Encoder, ...]:
-        """What cells are, column by column."""
+        """The encoder that reads each column."""
         return self.schema.encoders or self.drafts or self.schema.plain
 
-    def learned(self, encoders: tuple[Encoder, ...], out_of_fold: OutOfFold | None) -> "Tables":
-        """Return the same rows through what a fit has learned of their columns."""
-        schema = replace(self.schema, categories=(), encoders=encoders)
-        exact = all(isinstance(e, NumberColumn | OneHot | DroppedColumn) for e in encoders)
+    def learned(
+        self,
+        encoders: tuple[Encoder, ...],
+        dropped: Sequence[tuple[str, str]],
+        fold_tables: Mapping[str, np.ndarray],
+    ) -> "Tables":
+        """Return the same rows through the encoders that a fit has learned."""
+        schema = replace(self.schema, categories=(), encoders=encoders, dropped=tuple(dropped))
+        exact = not any(isinstance(e, Times) or getattr(e, "table", ()) for e in encoders)
         return replace(
             self,
             schema=schema,
             dtype=self.dtype if exact else np.dtype(np.float64),
             n_columns=len(schema.feature_names),
-            drafts=(),
-            out_of_fold=out_of_fold,
+            drafts=None,
+            fold_tables=fold_tables,
         )
 
     def read_as(self, schema: Schema) -> "Tables":
         """Return the same rows, target and weight through a schema with encoders."""
         own = self.schema
         schema = replace(schema, target=own.target, weight=own.weight, classes=own.classes)
-        return replace(self, schema=schema).learned(schema.encoders, None)
+        tables = replace(self, schema=schema)
+        return tables.learned(schema.encoders, schema.dropped, {})
 
     def _frames(self, rows: int) -> Iterator[tuple[Any, Where, int]]:
-        """Give frames, what says where their rows are, and the number of their first row of all."""
+        """Yield frames, the function that names places of their rows, and their first row."""
         names = self.schema.read_names
         labels = {str(self.schema.target)} if self.schema.classes else set()
         roles = {*(self.schema.target_names or ()), self.schema.weight}
@@ -200,8 +200,8 @@ class Tables(Source):
             for frame in reader.frames(names, frozenset(text), size):
                 kept, numbers = present(frame, start, absent)
                 yield kept, row_of(reader, numbers), total
-                start += len(frame)
-                total += len(kept)
+                start += frame.num_rows
+                total += kept.num_rows
 
     @property
     def _absent(self) -> tuple[np.ndarray, ...]:
@@ -210,7 +210,8 @@ class Tables(Source):
     def mark(self) -> str:
         """Return the schema with the fingerprints of the readers, or a digest of all cells."""
         marks = [reader.mark() for reader in self.readers]
-        marks = marks if all(marks) else [repr(self.drafts), digest_of(self.cells(DIGEST_ROWS))]
+        cells = self if self.raw else self.of_cells()
+        marks = marks if all(marks) else [repr(self.drafts), digest_of(cells.pieces(DIGEST_ROWS))]
         return "; ".join([repr(self.schema), *marks])
 
     def part(self, start: int, stop: int) -> "Tables | None":
@@ -257,31 +258,38 @@ class Tables(Source):
         return replace(self, readers=tuple(replace(r, partition=p) for r, p in pairs))
 
     def _plain(self, frame: Any, where: Where) -> np.ndarray:
+        """Return numbers as they are, and a column of 0 and 1 for each category."""
         schema = self.schema
-        X = _features(frame, schema, self.drafts, self.dtype, where)
+        categories = dict(schema.categories)
+        X = np.zeros((frame.num_rows, len(schema.feature_names)), self.dtype)
+        at = 0
+        for encoder in self.readable:
+            column = column_of(frame, encoder.name)
+            if levels := categories.get(encoder.name):
+                codes = _codes(encoder.name, column, levels, where)
+                X[np.arange(len(codes)), at + codes] = 1
+            else:
+                comma = isinstance(encoder, Numbers) and encoder.comma
+                X[:, at] = numbers_of(encoder.name, column, self.dtype, where, comma)
+            at += len(levels or " ")
         require_finite(X, lambda col: f"column {schema.feature_names[col]!r}", where)
         return X
-
-    def _encoded(self, rows: int) -> Iterator[Piece]:
-        unseen: dict[str, _Unseen] = {}
-        for frame, where, start in self._frames(rows):
-            columns = [self._column(e, frame, where, start, unseen) for e in self.schema.encoders]
-            X = np.concatenate(columns, axis=1).astype(self.dtype, copy=False)
-            yield Piece(X, self._targets(frame, where), self._weights(frame, where))
-        if unseen:
-            _warn_unseen(self.who, unseen)
 
     def _column(
         self, encoder: Encoder, frame: Any, where: Where, start: int, unseen: dict[str, "_Unseen"]
     ) -> np.ndarray:
-        cells = _cells(encoder, frame, where)
-        if self.out_of_fold is not None and isinstance(encoder, TargetMeans):
-            return self.out_of_fold.encode(encoder, cells, start)
-        words = encoder.surprises(cells) if encoder.name not in unseen else ""
+        cells = cells_of(encoder, frame, where)
+        if isinstance(encoder, Levels) and encoder.name in self.fold_tables:
+            table = self.fold_tables[encoder.name]
+            encoded: np.ndarray = table[folds(start, len(cells)), encoder.places(cells)]
+            return encoded
+        words = encoder.unseen(cells) if encoder.name not in unseen else ""
         if words:
-            new = encoder.levels is not None and bool(np.any(cells == UNSEEN))
-            row = int(np.flatnonzero(cells == UNSEEN if new else np.isnan(cells))[0])
-            texts = unseen_texts(frame[encoder.name], encoder) if new else ""
+            new = isinstance(encoder, Levels) and bool(np.any(cells == UNSEEN))
+            row = int(np.argmax(cells == UNSEEN if new else np.isnan(cells)))
+            texts = ""
+            if new and isinstance(encoder, Levels):
+                texts = unseen_texts(column_of(frame, encoder.name), encoder)
             unseen[encoder.name] = _Unseen(words, texts, where, row)
         return encoder.encode(cells)
 
@@ -289,77 +297,33 @@ class Tables(Source):
         names = self.schema.target_names
         if names is None:
             return None
+        columns = [column_of(frame, name) for name in names]
         if self.schema.classes:
-            return _codes(frame[names[0]], self.schema.classes, where).astype(self.target_dtype)
-        y = np.column_stack([_in_role(frame[name], self.target_dtype, where) for name in names])
+            codes = _codes(names[0], columns[0], self.schema.classes, where)
+            return codes.astype(self.target_dtype)
+        numbers = zip(names, columns, strict=True)
+        y = np.column_stack([numbers_of(*one, self.target_dtype, where, True) for one in numbers])
         require_finite(y, lambda col: f"target {names[col]!r}", where)
         return y[:, 0] if isinstance(self.schema.target, str) else y
 
     def _weights(self, frame: Any, where: Where) -> np.ndarray | None:
-        if self.schema.weight is None:
+        name = self.schema.weight
+        if name is None:
             return None
-        w = _in_role(frame[self.schema.weight], np.dtype(np.float64), where)
+        w = numbers_of(name, column_of(frame, name), np.dtype(np.float64), where, comma=True)
         require_weights(w, where)
         return w
 
 
-@dataclass(frozen=True, eq=False)
-class Cells(Source):
-    """The cells of tables, one column each: what a fit learns encoders from."""
-
-    tables: Tables
-    n_rows: int | None
-    n_columns: int
-    schema: Schema
-
-    def __repr__(self) -> str:
-        return repr(self.tables)
-
-    def pieces(self, rows: int) -> Iterator[Piece]:
-        """Give all rows in order."""
-        return self.tables.cells(rows)
-
-    def mark(self) -> str:
-        """Return that of the tables."""
-        return self.tables.mark()
-
-    def part(self, start: int, stop: int) -> "Cells | None":
-        """Return the cells of these rows."""
-        tables = self.tables.part(start, stop)
-        return None if tables is None else replace(self, tables=tables, n_rows=stop - start)
-
-    @property
-    def library(self) -> str:
-        """That of the tables."""
-        return self.tables.library
-
-    @property
-    def partitions(self) -> tuple[Partition, ...]:
-        """Those of the tables."""
-        return self.tables.partitions
-
-    def held_by(self, partitions: Sequence[Partition]) -> "Cells":
-        """Return the same cells, in these partitions."""
-        return replace(self, tables=self.tables.held_by(partitions))
-
-
-def _cells(encoder: Encoder, frame: Any, where: Where) -> np.ndarray:
-    if isinstance(encoder, DroppedColumn):
-        return np.zeros(len(frame))
-    return cells_of(encoder, frame[encoder.name], where)
-
-
 def is_text(encoder: Encoder, reader: Reader) -> bool:
-    """Whether the cells of a column are read as text, as times are where all can be."""
-    if isinstance(encoder, NumberColumn):
-        return encoder.comma
-    if isinstance(encoder, TimeColumn):
+    """Whether a column is read as text; in text files, columns of times are."""
+    if isinstance(encoder, Times):
         return reader.of_text or encoder.form != ""
-    return encoder.levels is not None
+    return isinstance(encoder, Levels) or (isinstance(encoder, Numbers) and encoder.comma)
 
 
 class _Unseen(NamedTuple):
-    """Cells of a column that are unlike those of the fit: in words, and the first of them."""
+    """Cells of a column that the training rows had none of: a description and the first of them."""
 
     words: str
     texts: str
@@ -368,7 +332,7 @@ class _Unseen(NamedTuple):
 
 
 def _warn_unseen(who: str, unseen: dict[str, _Unseen]) -> None:
-    """Warn of cells that are unlike those of the fit, of all columns in one sentence each kind."""
+    """Warn of unseen cells, in one sentence for all columns with the same description."""
     said = []
     for words in dict.fromkeys(found.words for found in unseen.values()):
         names = [name for name, found in unseen.items() if found.words == words]
@@ -379,39 +343,30 @@ def _warn_unseen(who: str, unseen: dict[str, _Unseen]) -> None:
     warn_user(f"{who}: {'. '.join(said)}. Fit again with such rows if there are many.", DataWarning)
 
 
-_REMEDY = {
-    "dates or times": "Turn it into numbers first, e.g. days since the first.",
-    "nothing": "Fill it or drop it.",
-}
-
-
-def require_plain(drafts: tuple[Encoder, ...]) -> None:
+def require_plain(drafts: Sequence[Encoder], dropped: Sequence[tuple[str, str]]) -> None:
     """Refuse columns that only a fit makes numbers of, all in one message."""
-    said = [sentence for draft in drafts if (sentence := _not_plain(draft))]
+    fit = "A learner's fit and fit_blocks do so by themselves. Or drop it."
+    said = []
+    for draft in drafts:
+        who = f"column {draft.name!r} must"
+        if isinstance(draft, Times):
+            said.append(
+                f"{who} hold numbers or text; got dates or times. Turn it into numbers first, e.g. "
+                f"days since the first. {fit}"
+            )
+        elif isinstance(draft, Levels) and len(draft.levels) > MOST_CATEGORIES:
+            said.append(
+                f"{who} have at most {MOST_CATEGORIES} different texts to become columns of 0 and "
+                f"1; got more, e.g. {listed(draft.levels[:3])}. Group rare ones, turn it into "
+                "numbers, or drop it; a learner's fit takes their target means."
+            )
+    said += [
+        f"column {name!r} must hold numbers or text; got nothing ({reason}). Fill it or drop it. "
+        f"{fit}"
+        for name, reason in dropped
+    ]
     if said:
         raise InvalidInput(f"Blocks: {numbered(said)}")
-
-
-def _not_plain(draft: Encoder) -> str:
-    who = f"column {draft.name!r}"
-    fit = "A learner's fit and fit_blocks do so by themselves. Or drop it."
-    if isinstance(draft, TimeColumn):
-        return (
-            f"{who} must hold numbers or text; got dates or times. "
-            f"{_REMEDY['dates or times']} {fit}"
-        )
-    if isinstance(draft, DroppedColumn):
-        return (
-            f"{who} must hold numbers or text; got nothing ({draft.reason}). "
-            f"{_REMEDY['nothing']} {fit}"
-        )
-    if draft.levels is not None and len(draft.levels) > MOST_CATEGORIES:
-        return (
-            f"{who} must have at most {MOST_CATEGORIES} different texts to become columns of 0 and "
-            f"1; got more, e.g. {listed(draft.levels[:3])}. Group rare ones, turn it into numbers, "
-            f"or drop it; a learner's fit takes their target means."
-        )
-    return ""
 
 
 def numbered(sentences: list[str]) -> str:
@@ -444,26 +399,19 @@ def within(numbers: np.ndarray, first: int, count: int) -> np.ndarray:
 
 def present(frame: Any, start: int, absent: np.ndarray) -> tuple[Any, Sequence[int] | np.ndarray]:
     """Return a frame, whose first row has this number, without the absent rows; and its numbers."""
-    numbers, gaps = range(start, start + len(frame)), within(absent, start, len(frame))
+    count = frame.num_rows
+    numbers, gaps = range(start, start + count), within(absent, start, count)
     if not len(gaps):
         return frame, numbers
     kept = np.setdiff1d(np.asarray(numbers), gaps, assume_unique=True)
-    return frame[(kept - start).tolist()], kept
+    return frame.take(kept - start), kept
 
 
 def without_target(frame: Any, names: Sequence[str]) -> np.ndarray:
-    """Return the rows of a frame in which one of these columns is missing or NaN."""
-    missing = np.zeros(len(frame), bool)
+    """Return the rows of an Arrow table in which one of these columns is null or NaN."""
+    missing = np.zeros(frame.num_rows, bool)
     for name in names:
-        series = frame[name]
-        if is_arrow(native := series.to_native()):
-            compute = needed("pyarrow.compute", "Blocks")
-            gone = compute.is_null(native, nan_is_null=True).combine_chunks()
-            missing[plain(compute.indices_nonzero(gone))] = True
-            continue
-        missing |= series.is_null().to_numpy()
-        if series.dtype.is_float():
-            missing |= series.is_nan().fill_null(True).to_numpy().astype(bool)
+        missing |= is_missing(column_of(frame, name))
     return np.flatnonzero(missing)
 
 
@@ -484,134 +432,26 @@ def warn_without_target(
     )
 
 
-def _features(
-    frame: Any, schema: Schema, drafts: tuple[Encoder, ...], dtype: np.dtype, where: Where
-) -> np.ndarray:
-    categories = dict(schema.categories)
-    with_commas = {e.name: e for e in drafts if isinstance(e, NumberColumn) and e.comma}
-    X = np.empty((len(frame), len(schema.feature_names)), dtype)
-    numeric: dict[str, int] = {}
-    at = 0
-    for name in schema.columns:
-        width = len(categories[name]) if name in categories else 1
-        if name in categories:
-            _one_hot(frame[name], categories[name], X[:, at : at + width], where)
-        elif name in with_commas:
-            X[:, at] = cells_of(with_commas[name], frame[name], where)
-        else:
-            numeric[name] = at
-        at += width
-    _write_numbers(frame, numeric, X, where)
-    return X
+_lookup = lru_cache(maxsize=64)(Lookup)
 
 
-def _write_numbers(frame: Any, places: dict[str, int], X: np.ndarray, where: Where) -> None:
-    """Write columns to their places in X, with NaN where they have null.
-
-    All at once where the library can: a column at a time costs 0.1 ms, and tables may be wide.
-    """
-    native = frame.to_native()
-    if is_arrow(native):
-        for name, at in places.items():
-            X[:, at] = _numeric(frame[name], X.dtype, where)
-        return
-    ready = _dtype_names(X.dtype)
-    schema = frame.select(*places).schema if places else {}
-    same = [name for name, dtype in schema.items() if str(dtype) == ready]
-    if same:
-        X[:, [places[name] for name in same]] = frame.select(*same).to_numpy()
-    for name in places.keys() - same:
-        X[:, places[name]] = _numeric(frame[name], X.dtype, where)
-
-
-def _dtype_names(dtype: np.dtype) -> str:
-    """Name a NumPy dtype as narwhals does."""
-    return "Float32" if dtype == np.float32 else "Float64"
-
-
-def is_arrow(native: Any) -> bool:
-    """Whether it is an array or table of pyarrow."""
-    return type(native).__module__.startswith("pyarrow")
-
-
-def _in_role(series: Any, dtype: np.dtype, where: Where) -> np.ndarray:
-    """Return a target or weights, of which texts may have a comma before the decimals."""
-    if holds_text(series):
-        return plain_numbers(series, where).astype(dtype)
-    return _numeric(series, dtype, where)
-
-
-def _numeric(series: Any, dtype: np.dtype, where: Where) -> np.ndarray:
-    """Return numbers, with NaN where the series has null; texts must be numbers."""
-    import narwhals as nw
-
-    native = series.to_native()
-    if series.dtype == nw.Duration:
-        return seconds_in(series).astype(dtype)
-    if series.dtype in (nw.String, nw.Categorical, nw.Enum) and not is_arrow(native):
-        return parsed(series.name, series.to_list(), dtype, where)
-    with cast_as("numbers", series, where):
-        if is_arrow(native):
-            return _from_arrow(series.name, native, dtype, where)
-        return series.cast(getattr(nw, _dtype_names(dtype))).to_numpy()
-
-
-def _from_arrow(name: str, column: Any, dtype: np.dtype, where: Where) -> np.ndarray:
-    """Return an Arrow column as numbers."""
-    if "string" in str(column.type):  # dictionaries of texts too
-        return parsed(name, column.to_pylist(), dtype, where)
-    try:
-        column = column.cast("float" if dtype == np.float32 else "double")
-    except ValueError as error:  # pyarrow's ArrowInvalid
-        raise _too_long(name, column.to_pylist(), where) from error
+def _codes(name: str, column: Any, categories: tuple[str, ...], where: Where) -> np.ndarray:
+    """Return the place of each text among the categories; refuse missing and unknown ones."""
     if column.null_count:
-        return column.to_numpy()
-    chunks = [plain(chunk) for chunk in column.iterchunks() if len(chunk)]
-    return chunks[0] if len(chunks) == 1 else np.concatenate([*chunks, np.empty(0, dtype)])
-
-
-def _too_long(name: str, values: list[Any], where: Where) -> InvalidInput:
-    """Say which whole number float64 would round."""
-    longest = 1 << 53
-    row = next((i for i, v in enumerate(values) if v is not None and abs(v) > longest), 0)
-    return InvalidInput(
-        f"Blocks: column {name!r} must hold numbers that float64 holds, whole ones from -2**53 to "
-        f"2**53; got {values[row]} in {where(row)}. Subtract the least of them first, or store "
-        "the column as double if rounding does no harm."
-    )
-
-
-def _one_hot(series: Any, categories: tuple[str, ...], out: np.ndarray, where: Where) -> None:
-    codes = _codes(series, categories, where)
-    out[:] = 0
-    out[np.arange(len(codes)), codes] = 1
-
-
-def _codes(series: Any, categories: tuple[str, ...], where: Where) -> np.ndarray:
-    """Return the place of each text among the categories."""
-    require_present(series, where)
-    codes = places_of(series, Lookup(categories)).astype(np.intp)
-    if (unknown := np.flatnonzero(codes < 0)).size:
-        cells = series.to_list()
-        values = sorted({str(cells[row]) for row in unknown})
         raise InvalidInput(
-            f"Blocks: column {series.name!r} must hold categories seen when the schema was "
+            f"Blocks: column {name!r} must have no missing values; got one in "
+            f"{where(int(np.argmax(is_missing(column))))}. Fill or drop such rows first (in a CSV "
+            'file, empty fields and NA are missing, "NA" in quotes is text).'
+        )
+    codes = codes_of(column, _lookup(categories)).astype(np.intp)
+    if (unknown := np.flatnonzero(codes < 0)).size:
+        values = sorted({*texts_in(column)} - {*categories})
+        raise InvalidInput(
+            f"Blocks: column {name!r} must hold categories seen when the schema was "
             f"learned ({listed(categories)}); got {listed(values)}, first in "
             f"{where(int(unknown[0]))}. Drop such rows or fit again with them."
         )
     return codes
-
-
-def require_present(series: Any, where: Where) -> None:
-    """Refuse a missing value in a column of text, naming its row."""
-    missing = series.is_null()
-    if missing.any():
-        row = missing.to_list().index(True)
-        raise InvalidInput(
-            f"Blocks: column {series.name!r} must have no missing values; got one in "
-            f"{where(row)}. Fill or drop such rows first (in a CSV file, empty "
-            'fields and NA are missing, "NA" in quotes is text).'
-        )
 
 
 def missing_column(absent: list[tuple[str, str]], reader: Reader) -> InvalidInput:

@@ -1,7 +1,4 @@
-"""Dates and times as numbers: seconds since 1970, or since midnight.
-
-Times of a zone are taken as the clock there shows them.
-"""
+"""Texts that are dates and times, as seconds since 1970 or since midnight."""
 
 import datetime as dt
 import re
@@ -10,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.shapes import Float
 from bochner.data.encoders import DAY
 
 _CLOCK = (
@@ -84,59 +80,6 @@ def _clock(part: dict[str, Any]) -> float:
     return 3600.0 * hour + 60.0 * minute + second
 
 
-def parsed_times(values: list[Any], form: str) -> Float[np.ndarray, " n"]:
-    """Return texts as seconds: NaN for missing ones, infinity for those not of the form."""
-    known: dict[Any, float] = {None: np.nan}
-    for value in set(values) - {None}:
-        seconds = seconds_of(str(value), form)
-        known[value] = np.inf if np.isnan(seconds) else seconds
-    return np.fromiter(map(known.__getitem__, values), np.float64, len(values))
-
-
-# --- Columns of the types that tables have for them ----------------------------------------------
-
-
-def seconds_in(series: Any) -> Float[np.ndarray, " n"]:
-    """Return a narwhals series of dates, times or durations as seconds, NaN where missing."""
-    import narwhals as nw
-
-    native = series.to_native()
-    if type(native).__module__.startswith("pyarrow"):
-        return _from_arrow(native)
-    if series.dtype == nw.Date:
-        series = series.cast(nw.Datetime("us"))
-    if series.dtype == nw.Datetime:
-        return _floats(series.dt.replace_time_zone(None).dt.timestamp("us").to_list()) / 1e6
-    return _floats([_seconds(value) for value in series.to_list()])
-
-
-def _from_arrow(column: Any) -> Float[np.ndarray, " n"]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    kind = column.type
-    if pa.types.is_timestamp(kind) and kind.tz is not None:
-        column = pc.local_timestamp(column)
-    if pa.types.is_time(kind):
-        column = column.cast(pa.time64("ns"))
-    elif pa.types.is_duration(kind):
-        column = column.cast(pa.duration("us"))
-    else:
-        column = column.cast(pa.timestamp("us"), safe=False)
-    units = 1e9 if pa.types.is_time(kind) else 1e6
-    return column.cast(pa.int64()).cast(pa.float64(), safe=False).to_numpy() / units
-
-
-def _floats(values: list[Any]) -> Float[np.ndarray, " n"]:
-    return np.array([np.nan if is_missing(v) else v for v in values], np.float64)
-
-
 def is_missing(value: Any) -> bool:
     """Whether it is None, pandas' NA or NaT, or NaN: of these none is equal to itself."""
     return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value  # noqa: PLR0124
-
-
-def _seconds(value: Any) -> Any:
-    if isinstance(value, dt.time):
-        return 3600.0 * value.hour + 60.0 * value.minute + value.second + value.microsecond / 1e6
-    return value.total_seconds() if isinstance(value, dt.timedelta) else None

@@ -1,20 +1,10 @@
 """Rows as a graph takes them: one matrix of numbers, or a table's columns of text and times too."""
 
-from collections.abc import Callable, Sequence
-from functools import singledispatch
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from bochner.data.encoders import (
-    DAY,
-    PARTS,
-    UNSEEN,
-    DroppedColumn,
-    Encoder,
-    NumberColumn,
-    TimeColumn,
-)
+from bochner.data.encoders import Encoder, Levels, Numbers, Times
 from bochner.data.schema import Inputs, Schema
 from bochner.export.arrays import ANY, FLOAT, WHOLE, OnnxNamespace, Traced
 from bochner.export.graph import DOMAIN, TEXT, Graph
@@ -28,19 +18,14 @@ def rows_of(inputs: Inputs, graph: Graph, dtype: np.dtype) -> Traced:
     schema = inputs.schema
     if schema is None or schema.features_only() == Schema(schema.columns):
         return _matrix(graph, inputs.n_columns, dtype, "finite numbers")
-    used = [e for e in schema.plain if not isinstance(e, DroppedColumn)]
-    if _one_matrix(inputs, schema.plain):
+    used = schema.plain
+    if inputs.names is None or all(isinstance(e, Numbers) for e in used):
         X = _matrix(graph, len(schema.columns), dtype, "numbers, NaN where missing")
         places = [schema.columns.index(e.name) for e in used]
         parts = [_columns(e, X[:, j : j + 1]) for e, j in zip(used, places, strict=True)]
     else:
         parts = [_columns(e, _cells(e, graph, dtype)) for e in used]
     return OnnxNamespace(graph).concat(parts, axis=1)
-
-
-def _one_matrix(inputs: Inputs, encoders: Sequence[Encoder]) -> bool:
-    """Whether all columns are numbers: those of an array, or of a table that has no others."""
-    return inputs.names is None or all(isinstance(e, NumberColumn) for e in encoders)
 
 
 def _matrix(graph: Graph, columns: int, dtype: np.dtype, what: str) -> Traced:
@@ -50,9 +35,9 @@ def _matrix(graph: Graph, columns: int, dtype: np.dtype, what: str) -> Traced:
 
 def _cells(encoder: Encoder, graph: Graph, dtype: np.dtype) -> Traced:
     """Return the cells of a column: places of texts among its levels, seconds, or numbers."""
-    if encoder.levels is not None:
+    if isinstance(encoder, Levels):
         return _places(graph, encoder.name, encoder.levels)
-    if isinstance(encoder, TimeColumn):
+    if isinstance(encoder, Times):
         dtype, what = FLOAT, "seconds from 1970 on, NaN where missing"
     else:
         what = "numbers, NaN where missing"
@@ -75,33 +60,15 @@ def _places(graph: Graph, name: str, levels: Sequence[str]) -> Traced:
     return Traced(graph, place, (ANY, 1), WHOLE)
 
 
-@singledispatch
 def _columns(encoder: Encoder, cells: Traced) -> Traced:
-    """Return what the column becomes: of levels, a row of the table of all there can be."""
-    levels = len(encoder.levels or ())
-    table = encoder.encode(np.array([*range(levels), np.nan, UNSEEN]))
+    """Return the columns that the cells of one column become."""
     xp = OnnxNamespace(cells.graph)
-    return xp.reshape(xp.take(table, cells), (ANY, table.shape[1]))
-
-
-@_columns.register
-def _(encoder: NumberColumn, cells: Traced) -> Traced:
-    filled, missing = _filled(cells, encoder.fill)
-    return OnnxNamespace(cells.graph).concat([filled, *[missing] * encoder.indicator], axis=1)
-
-
-@_columns.register
-def _(encoder: TimeColumn, cells: Traced) -> Traced:
-    seconds, missing = _filled(cells, encoder.fill)
-    parts: list[Callable[[Any], tuple[Any, ...]]] = [PARTS[part][1] for part in encoder.parts]
-    columns = [column for columns_of in parts for column in columns_of(seconds)]
-    if "trend" in encoder.parts:
-        columns[0] = columns[0] - encoder.origin / DAY
-    return OnnxNamespace(cells.graph).concat([*columns, *[missing] * encoder.indicator], axis=1)
-
-
-def _filled(cells: Traced, fill: float) -> tuple[Traced, Traced]:
-    """Return the cells with missing ones filled, and 1 where they were missing."""
-    xp = OnnxNamespace(cells.graph)
-    missing = xp.isnan(cells)
-    return xp.where(missing, fill, cells), xp.astype(missing, FLOAT)
+    if isinstance(encoder, Levels):
+        missing = np.arange(len(encoder.rows)) == len(encoder.levels)
+        table = np.column_stack([encoder.rows, *[missing] * encoder.indicator])
+        return xp.reshape(xp.take(table, cells), (ANY, table.shape[1]))
+    assert isinstance(encoder, Numbers | Times)
+    gone = xp.isnan(cells)
+    filled = xp.where(gone, encoder.fill, cells)
+    columns = encoder.columns(filled) if isinstance(encoder, Times) else [filled]
+    return xp.concat([*columns, *[xp.astype(gone, FLOAT)] * encoder.indicator], axis=1)

@@ -1,6 +1,5 @@
 """Rows of tables as fits read them: what columns become is learned, then applied."""
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,16 +12,23 @@ from bochner._core.checks import warn_user
 from bochner._core.shapes import Array
 from bochner.data.blocks import Blocks
 from bochner.data.coordinates import values_of
-from bochner.data.encoders import reasons
+from bochner.data.encoders import Encoder
+from bochner.data.frames import (
+    arrow_table,
+    is_in_memory,
+    is_pandas,
+    names_in,
+    package_of,
+    rows_in,
+)
 from bochner.data.optional import needed
-from bochner.data.schema import Inputs, Schema, did_you_mean, listed
+from bochner.data.schema import Inputs, Schema, did_you_mean, listed, reasons
 from bochner.data.sources import Block
 from bochner.data.tables import Tables, warn_without_target, without_target
 from bochner.errors import DataWarning, InvalidInput
 from bochner.features.fourier.grid import FourierGrid
 from bochner.features.mercer.sphere import SphericalHarmonics
-from bochner.models._held import is_held
-from bochner.selection.columns import CellsOf, LearnedColumns, columns_from
+from bochner.selection.columns import CellsOf, SeenCells, columns_from
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.tree import summed
 
@@ -35,12 +41,6 @@ def is_table(X: Any) -> bool:
     return hasattr(X, "__arrow_c_stream__") or is_pandas(X)
 
 
-def is_pandas(X: Any) -> bool:
-    """Whether X is a data frame of pandas."""
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(X, pandas.DataFrame)
-
-
 def given_rows(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any, Any]:
     """Return rows, targets and weights as a fit takes them.
 
@@ -49,25 +49,27 @@ def given_rows(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any
     """
     X, y, w = values_of(who, X, y, w)
     names = [name for name in (y, w) if isinstance(name, str)]
-    if not names or not is_table(X) or is_held(X):
+    if not names or not is_in_memory(X):
         return X, y, w
-    table = needed("narwhals", who).from_native(X, eager_only=True, pass_through=True)
-    if table is X:
-        return X, y, w
+    known = names_in(X)
     for name in names:
-        if name not in table.columns:
+        if name not in known:
             raise InvalidInput(
-                f"{who}: the table must have a column {name!r}{did_you_mean(name, table.columns)}; "
-                f"its columns are {listed(table.columns)}."
+                f"{who}: the table must have a column {name!r}{did_you_mean(name, known)}; "
+                f"its columns are {listed(known)}."
             )
-    if isinstance(y, str) and len(missing := without_target(table, [y])):
-        first = f"in row {missing[0]} of X (counted from 0)"
-        warn_without_target(who, [y], len(missing), len(table), first)
-        kept = np.setdiff1d(np.arange(len(table)), missing)
-        w = w if w is None or isinstance(w, str) else _safe_indexing(w, kept)
-        table = table[kept.tolist()]
-    y, w = (table[v].to_native() if isinstance(v, str) else v for v in (y, w))
-    return table.drop(names).to_native(), y, w
+    if isinstance(y, str):
+        missing = without_target(arrow_table(X, [y]), [y])
+        if len(missing):
+            first = f"in row {missing[0]} of X (counted from 0)"
+            warn_without_target(who, [y], len(missing), rows_in(X), first)
+            kept = np.setdiff1d(np.arange(rows_in(X)), missing)
+            w = w if w is None or isinstance(w, str) else _safe_indexing(w, kept)
+            X = _safe_indexing(X, kept)
+    y, w = (X[v] if isinstance(v, str) else v for v in (y, w))
+    if is_pandas(X):
+        return X.drop(columns=names), y, w
+    return (X.drop_columns(names) if package_of(X) == "pyarrow" else X.drop(names)), y, w
 
 
 def needs_schema(X: Any) -> bool:
@@ -150,9 +152,9 @@ def encoded(
     cells = blocks.cells()
     if cells is None or _is_learned(blocks):
         return blocks
-    cells = cells.with_rows(max(CELLS // max(blocks.n_columns, 1), cells.block_rows))
-    summand = CellsOf(_tables(blocks).drafts, 0, n_classes, with_targets)
-    return _encoded(who, blocks, columns_from(summand.drafts, where.sum(summand, cells)))
+    cells = cells.with_rows(max(CELLS // max(cells.n_columns, 1), cells.block_rows))
+    summand = CellsOf(_tables(blocks).drafts or (), 0, n_classes, with_targets)
+    return _encoded(who, blocks, summand.drafts, where.sum(summand, cells))
 
 
 def encoded_beside(who: str, table: Blocks, y: Any, w: Any, n_classes: int = 0) -> Blocks:
@@ -161,9 +163,9 @@ def encoded_beside(who: str, table: Blocks, y: Any, w: Any, n_classes: int = 0) 
     if cells is None or _is_learned(table):
         return table
     check_consistent_length(*(a for a in (_Length(table), y, w) if a is not None))
-    summand = CellsOf(_tables(table).drafts, 0, n_classes)
+    summand = CellsOf(_tables(table).drafts or (), 0, n_classes)
     seen = summed(summand, _beside(cells, _numbers(y), _numbers(w)), cells.block_rows)
-    return _encoded(who, table, columns_from(summand.drafts, seen))
+    return _encoded(who, table, summand.drafts, seen)
 
 
 def read_beside(table: Blocks, y: Any, w: Any = None) -> Blocks:
@@ -188,22 +190,25 @@ def _tables(blocks: Blocks) -> Tables:
 
 
 def _is_learned(blocks: Blocks) -> bool:
-    """Whether a schema was given, or learned already: it says what columns are."""
-    return bool(blocks.schema and blocks.schema.encoders) or not _tables(blocks).drafts
+    """Whether the encoders of the columns are given or learned."""
+    return bool(blocks.schema and blocks.schema.encoders) or _tables(blocks).drafts is None
 
 
-def _encoded(who: str, blocks: Blocks, found: LearnedColumns) -> Blocks:
-    if not found.encoders:
+def _encoded(who: str, blocks: Blocks, drafts: tuple[Encoder, ...], seen: SeenCells) -> Blocks:
+    schema = _tables(blocks).schema
+    found = columns_from(drafts, seen, schema.dropped)
+    if not found.encoders and not found.dropped:
         return blocks
-    out = reasons(found.encoders)
+    dropped = sorted(found.dropped, key=lambda pair: schema.columns.index(pair[0]))
+    out = reasons(dropped)
     words = "; ".join(f"{listed(names)} ({reason})" for reason, names in out.items())
-    if all(not e.feature_names for e in found.encoders):
+    if not found.encoders:
         raise InvalidInput(
             f"{who}: at least one column must tell rows apart; got none: {words}. Bring others."
         )
     if out:
         warn_user(f"{who}: columns are left out: {words}.", DataWarning)
-    return blocks.encoded(found.encoders, found.out_of_fold)
+    return blocks.encoded(found.encoders, dropped, found.fold_tables)
 
 
 class _Length:

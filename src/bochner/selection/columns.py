@@ -4,27 +4,24 @@ The pass adds up what is missing, what is constant and what two columns share, k
 of rows for medians and spans, and sums up targets by level for columns of many levels.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from bochner._core.arrays import to_numpy
 from bochner._core.shapes import Array, Float, Int
 from bochner.data.encoders import (
+    CODE,
     FOLDS,
     MOST_CODED,
-    DroppedColumn,
     Encoder,
-    NumberColumn,
-    OneHot,
-    Ordered,
-    OutOfFold,
-    TargetMeans,
-    TimeColumn,
+    Levels,
+    Numbers,
+    Times,
+    codes_of_levels,
     folds,
+    ordered,
     parts_for,
-    shrunk,
 )
 from bochner.data.sample import RowSample
 from bochner.data.sources import Block
@@ -45,26 +42,26 @@ ROWS_OF_LEVEL = 2
 #: Rows whose levels are looked at for that, at least.
 FEWEST = 100
 
+#: Share of cells with an unseen level above which a column of many levels warns.
+MOSTLY = 0.5
+
 
 @dataclass(frozen=True, eq=False)
 class LearnedColumns:
-    """What columns become.
+    """The encoders of the columns of a table.
 
     Attributes
     ----------
     encoders : tuple of Encoder
-        Empty where columns are numbers without missing ones, which stay as they are.
-    out_of_fold : OutOfFold or None
-        The target means that the rows of the fit see.
+        Empty where columns are numbers without missing cells, which stay as they are.
+    dropped : tuple of (name, reason)
+    fold_tables : dict of str to (folds, levels + 2, p)
+        The tables that rows of the fit are encoded by, without the targets of their own fold.
     """
 
     encoders: tuple[Encoder, ...] = ()
-    out_of_fold: OutOfFold | None = None
-
-
-def _without_gaps(encoders: Iterable[Encoder]) -> list[Encoder]:
-    """Return the encoders; constants and copies among complete numbers are no reason to encode."""
-    return [e for e in encoders if not (isinstance(e, DroppedColumn) and e.reason in _HARMLESS)]
+    dropped: tuple[tuple[str, str], ...] = ()
+    fold_tables: dict[str, Array] = field(default_factory=dict)
 
 
 #: Reasons to leave a column out.
@@ -96,16 +93,14 @@ class LevelSums:
         pairs = zip(self._parts, other._parts, strict=True)
         return LevelSums(*(a + b for a, b in pairs))
 
-    def without(self, fold: int | None) -> tuple[Array, Array]:
-        """Return the means of levels and of all, of rows of other folds."""
-        kept = [k for k in range(FOLDS) if k != fold]
-        return shrunk(*(part[kept].sum(axis=0) for part in self._parts))
+    def means(self, without: int | None = None) -> Float[Array, "l t"]:
+        """Return the means of the levels, then that of all rows, of the rows of other folds."""
+        kept = [k for k in range(FOLDS) if k != without]
+        return np.vstack(shrunk(*(part[kept].sum(axis=0) for part in self._parts)))
 
-    @property
-    def out_of_fold(self) -> Float[Array, "k l t"]:
-        """Means by fold and level, then that of all rows."""
-        pairs = (self.without(fold) for fold in range(FOLDS))
-        return np.stack([np.vstack([means, prior]) for means, prior in pairs])
+    def without_fold(self) -> Float[Array, "k l t"]:
+        """Return these means without the rows of each fold."""
+        return np.stack([self.means(fold) for fold in range(FOLDS)])
 
     @property
     def _parts(self) -> tuple[Array, Array, Array]:
@@ -175,7 +170,7 @@ class CellsOf:
     def zero(self) -> SeenCells:
         """Return what no rows show."""
         c = len(self.drafts)
-        levels = {j: len(e.levels) for j, e in enumerate(self.drafts) if e.levels is not None}
+        levels = {j: len(e.levels) for j, e in enumerate(self.drafts) if isinstance(e, Levels)}
         return SeenCells(
             rows=0,
             missing=np.zeros(c, np.int64),
@@ -223,8 +218,8 @@ class CellsOf:
         y = _targets(to_numpy(block.y), self.n_classes) if looked else None
         if y is None:
             return {}
-        levels = ((j, e.name, len(e.levels or ())) for j, e in enumerate(self.drafts))
-        many = (column for column in levels if column[2] > MOST_ONE_HOT)
+        found = ((j, e) for j, e in enumerate(self.drafts) if isinstance(e, Levels))
+        many = ((j, e.name, len(e.levels)) for j, e in found if len(e.levels) > MOST_ONE_HOT)
         return {name: _level_sums(X[:, j], count, y, block) for j, name, count in many}
 
 
@@ -278,73 +273,113 @@ def _marks(columns: Float[Array, "c n"], start: int) -> Array:
     return (mixed ^ (mixed >> np.uint64(31))).sum(axis=1, dtype=np.uint64)
 
 
+def shrunk(
+    count: np.ndarray, total: np.ndarray, square: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean of each level drawn towards that of all, and the latter.
+
+    (Σ w y + m ȳ)/(Σ w + m) with m = σ²/τ², the variance within levels over that between them, of
+    which both are estimated by the method of moments. Levels without rows have the mean of all.
+    """
+    weight = max(float(count.sum()), 1e-300)
+    prior = total.sum(axis=0) / weight
+    held = count > 0
+    n = np.where(held, count, 1.0)[:, None]
+    means = np.where(held[:, None], total / n, prior)
+    within = np.maximum((square - n * means**2)[held].sum(axis=0), 0.0)
+    within /= max(weight - held.sum(), 1.0)
+    spread = (count[:, None] * (means - prior) ** 2).sum(axis=0) - (held.sum() - 1) * within
+    scale = weight - float((count**2).sum()) / weight
+    between = np.maximum(spread / max(scale, 1e-300), 1e-9 * within + 1e-300)
+    m = np.minimum(within / between, 1e9)
+    return (n * means * held[:, None] + m * prior) / (n * held[:, None] + m + 1e-300), prior
+
+
 # --- The encoder of one column -------------------------------------------------------------------
 
 
-def columns_from(drafts: tuple[Encoder, ...], seen: SeenCells) -> LearnedColumns:
-    """Return what columns become, from what a pass has added up of their cells."""
-    marks: list[int] = seen.marks.tolist()
-    before: dict[int, list[Encoder]] = {mark: [] for mark in marks}
-    encoders = tuple(_encoder(drafts[j], before[mark], j, seen) for j, mark in enumerate(marks))
-    if not any(e.is_lossy or e.levels is not None for e in _without_gaps(encoders)):
+def columns_from(
+    drafts: tuple[Encoder, ...], seen: SeenCells, dropped: tuple[tuple[str, str], ...] = ()
+) -> LearnedColumns:
+    """Return the encoders from the sums over all cells; ``dropped`` are columns without a draft."""
+    before: dict[int, list[Encoder]] = {}
+    encoders, out, tables = [], dict(dropped), {}
+    for j, (draft, mark) in enumerate(zip(drafts, seen.marks.tolist(), strict=True)):
+        same = before.setdefault(mark, [])
+        reason = _reason(draft, same, j, seen)
+        same.append(draft)
+        encoder = reason or _encoder(draft, j, seen)
+        if isinstance(encoder, str):
+            out[draft.name] = encoder
+            continue
+        encoders.append(encoder)
+        if isinstance(encoder, Levels) and draft.name in seen.means:
+            means = seen.means[draft.name].without_fold()
+            coded = len(encoder.features) > means.shape[2]
+            tables[draft.name] = np.stack([_table(table, coded) for table in means])
+    # constants and copies among complete numbers are no reason to encode
+    if {*out.values()} <= {CONSTANT, COPY} and all(map(_is_plain, encoders)):
         return LearnedColumns()
-    tables = {e.name: seen.means[e.name].out_of_fold for e in encoders if e.name in seen.means}
-    return LearnedColumns(encoders, OutOfFold(tables) if tables else None)
+    return LearnedColumns(tuple(encoders), tuple(out.items()), tables)
 
 
-def _encoder(draft: Encoder, same: list[Encoder], j: int, seen: SeenCells) -> Encoder:
-    """Return what a column becomes; ``same`` are those before it whose cells are equal."""
-    same.append(draft)
-    if isinstance(draft, DroppedColumn):
-        return draft
-    gaps = bool(seen.missing[j])
-    if reason := _reason(same, j, seen, gaps):
-        return DroppedColumn(draft.name, reason)
-    match draft:
-        case NumberColumn():
-            return replace(draft, fill=_median(seen, j), indicator=gaps)
-        case Ordered():
-            place = _median(seen, j) / max(1, len(draft.of) - 1)
-            return replace(draft, fill=place, indicator=gaps)
-        case TimeColumn():
-            middle = _median(seen, j)
-            parts = parts_for(seen.sampled(j), "trend" not in draft.parts)
-            return replace(draft, parts=parts, origin=middle, fill=middle, indicator=gaps)
-    return _of_levels(draft, j, seen, gaps)
+def _is_plain(encoder: Encoder) -> bool:
+    return isinstance(encoder, Numbers) and not (encoder.indicator or encoder.comma)
 
 
-def _reason(same: list[Encoder], j: int, seen: SeenCells, gaps: bool) -> str:
-    """Return why a column tells rows apart by nothing, "" if it does not."""
+def _reason(draft: Encoder, same: list[Encoder], j: int, seen: SeenCells) -> str:
+    """Return the reason to drop a column, "" if there is none; ``same`` have equal cells."""
     if seen.missing[j] == seen.rows:
         return NOTHING
-    if seen.least[j] == seen.most[j] and not gaps:
+    if seen.least[j] == seen.most[j] and not seen.missing[j]:
         return CONSTANT
-    return COPY if any(_alike(same[-1], other) for other in same[:-1]) else ""
+    return COPY if any(_alike(draft, other) for other in same) else ""
 
 
 def _alike(a: Encoder, b: Encoder) -> bool:
     """Whether equal cells of two columns mean the same."""
-    same = type(a) is type(b)
-    return same and (a.levels is None or len(a.levels) == len(b.levels or ()))
+    if isinstance(a, Levels) and isinstance(b, Levels):
+        return a.is_ordered == b.is_ordered and len(a.levels) == len(b.levels)
+    return type(a) is type(b)
 
 
-def _median(seen: SeenCells, j: int) -> float:
-    return float(np.median(seen.sampled(j)))
+def _encoder(draft: Encoder, j: int, seen: SeenCells) -> Encoder | str:
+    """Return the encoder of a column, or the reason to drop it."""
+    gaps = bool(seen.missing[j])
+    if isinstance(draft, Levels) and not draft.is_ordered:
+        return _of_levels(draft, j, seen, gaps)
+    middle = float(np.median(seen.sampled(j)))
+    if isinstance(draft, Levels):
+        return ordered(draft.name, draft.levels, middle / max(1, len(draft.levels) - 1), gaps)
+    if isinstance(draft, Times):
+        parts = parts_for(seen.sampled(j), "trend" not in draft.parts)
+        return replace(draft, parts=parts, origin=middle, fill=middle, indicator=gaps)
+    assert isinstance(draft, Numbers)
+    return replace(draft, fill=middle, indicator=gaps)
 
 
-def _of_levels(draft: Encoder, j: int, seen: SeenCells, gaps: bool) -> Encoder:
-    levels, counts = draft.levels or (), seen.counts[j]
+def _of_levels(draft: Levels, j: int, seen: SeenCells, gaps: bool) -> Levels | str:
+    levels, counts = draft.levels, seen.counts[j]
     if len(levels) <= MOST_ONE_HOT:
-        return OneHot(draft.name, levels, gaps, declared=draft.declared)
+        return replace(draft, indicator=gaps)
     held = seen.rows - int(seen.missing[j])
     if len(levels) * ROWS_OF_LEVEL > held >= FEWEST:
-        return DroppedColumn(draft.name, NAMES)
-    if draft.name in seen.means:
-        means, prior = seen.means[draft.name].without(None)
-        if not np.any(np.ptp(means[: len(levels)], axis=0) > 1e-9 * (1 + np.abs(prior))):
-            return DroppedColumn(draft.name, NO_LEVEL)
-        coded = len(levels) < MOST_CODED and bool(np.median(counts) >= ROWS_OF_CODE)
-        table = tuple(map(tuple, means.tolist()))
-        return TargetMeans(draft.name, levels, table, tuple(prior.tolist()), coded)
-    frequent = np.sort(np.argsort(-counts, kind="stable")[:MOST_ONE_HOT])
-    return OneHot(draft.name, tuple(levels[k] for k in frequent), gaps, others=True)
+        return NAMES
+    if draft.name not in seen.means:
+        frequent = np.sort(np.argsort(-counts, kind="stable")[:MOST_ONE_HOT])
+        kept = tuple(levels[k] for k in frequent)
+        return Levels(draft.name, kept, indicator=gaps, tolerated=1.0)
+    means = seen.means[draft.name].means()
+    if not np.any(np.ptp(means[: len(levels)], axis=0) > 1e-9 * (1 + np.abs(means[-1]))):
+        return NO_LEVEL
+    coded = len(levels) < MOST_CODED and bool(np.median(counts) >= ROWS_OF_CODE)
+    t = means.shape[1]
+    features = [f"{draft.name} (target{f' {i}' * (t > 1)})" for i in range(t)]
+    features += [f"{draft.name} (code {i})" for i in range(CODE * coded)]
+    table = tuple(map(tuple, _table(means, coded).tolist()))
+    return Levels(draft.name, levels, table, tuple(features), tolerated=MOSTLY)
+
+
+def _table(means: Float[Array, "l t"], coded: bool) -> Array:
+    """Return the columns of X at each level, for missing cells and for unseen levels."""
+    return np.hstack([means, codes_of_levels(len(means) - 1)]) if coded else means

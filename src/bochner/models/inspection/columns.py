@@ -17,7 +17,7 @@ from bochner._core.checks import integer
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
-from bochner.data.encoders import Encoder, NumberColumn
+from bochner.data.encoders import Encoder, Numbers
 from bochner.errors import InvalidInput
 from bochner.models._base import KernelEstimator
 
@@ -35,7 +35,7 @@ def columns_of(model: KernelEstimator) -> tuple[InspectedColumn, ...]:
     """Return the columns of the fit, without those that were left out."""
     schema = model.schema_
     if schema is None:
-        encoders: Any = [NumberColumn(name) for name in _names(model)]
+        encoders: Any = [Numbers(name) for name in _names(model)]
     else:
         encoders = schema.plain
     ends = np.cumsum([len(e.feature_names) for e in encoders])

@@ -19,7 +19,7 @@ import numpy as np
 from bochner._core.checks import integer
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float
-from bochner.data.encoders import NumberColumn, OneHot, Ordered
+from bochner.data.encoders import Levels, Numbers
 from bochner.errors import InvalidInput
 from bochner.models._base import KernelEstimator
 from bochner.models.drawn import Display
@@ -52,14 +52,11 @@ class Values:
 def values_of(column: InspectedColumn, X: Float[Array, "m d"], n_grid: int) -> Values:
     """Return the values of a column to look at: all levels, all of few numbers, else quantiles."""
     encoder, parts = column.encoder, X[:, list(column.places)]
-    if isinstance(encoder, OneHot):
-        missing = ("missing",) * encoder.indicator
-        eye = np.eye(len(encoder.of) + len(missing))
-        return Values((*encoder.of, *missing), eye)
-    if isinstance(encoder, Ordered):
-        cells = np.arange(len(encoder.of), dtype=np.float64)
-        return Values(encoder.of, encoder.encode(cells))
-    if isinstance(encoder, NumberColumn) and len(column.places) <= 2:
+    if isinstance(encoder, Levels) and (encoder.is_ordered or not encoder.table):
+        missing = ("missing",) * (encoder.indicator and not encoder.is_ordered)
+        cells = [*map(float, range(len(encoder.levels))), *[np.nan] * len(missing)]
+        return Values((*encoder.levels, *missing), encoder.encode(np.array(cells)))
+    if isinstance(encoder, Numbers) and len(column.places) <= 2:
         known = parts[parts[:, 1] == 0, 0] if encoder.indicator else parts[:, 0]
         grid = _grid(known if len(known) else parts[:, 0], n_grid)
         return Values(grid, encoder.encode(grid))
