@@ -1,7 +1,6 @@
 """Slow, obvious twins: one pair of rows at a time, from the printed formulas, in mpmath."""
 
 import math
-from functools import singledispatch
 
 import mpmath
 import numpy as np
@@ -56,102 +55,28 @@ def kernel_matrix(kernel, X, Y=None):
     return np.array([[float(value(kernel, x, y)) for y in Y.tolist()] for x in X.tolist()])
 
 
-@singledispatch
 def value(kernel, x, y):
-    """k(x, y) of two lists of numbers."""
-    raise NotImplementedError(kernel)
+    """k(x, y) of two lists of numbers, from the first formula whose class the kernel has."""
+    formula = next(f for kinds, f in FORMULAS.items() if isinstance(kernel, kinds))
+    return formula(kernel, x, y)
+
+
+def inside(kernel, x, y):
+    return value(kernel.kernel, x, y)
+
+
+def per_column(numbers, d):
+    return numbers if isinstance(numbers, tuple) else (numbers,) * d
 
 
 def differences(kernel, x, y):
     """(x_j - y_j) / lengthscale_j as multiple-precision numbers."""
-    scale = kernel.lengthscale
-    scales = scale if isinstance(scale, tuple) else [scale] * len(x)
+    scales = per_column(kernel.lengthscale, len(x))
     return [(mpmath.mpf(a) - b) / s for a, b, s in zip(x, y, scales, strict=True)]
 
 
 def distance(kernel, x, y):
     return mpmath.sqrt(sum(d * d for d in differences(kernel, x, y)))
-
-
-@value.register
-def _(kernel: Gaussian, x, y):
-    return mpmath.exp(-(distance(kernel, x, y) ** 2) / 2)
-
-
-@value.register
-def _(kernel: Exponential, x, y):
-    return mpmath.exp(-distance(kernel, x, y))
-
-
-@value.register
-def _(kernel: Matern, x, y):
-    nu, r = mpmath.mpf(kernel.smoothness), distance(kernel, x, y)
-    if r == 0:
-        return mpmath.mpf(1)
-    u = mpmath.sqrt(2 * nu) * r
-    return 2 ** (1 - nu) / mpmath.gamma(nu) * u**nu * mpmath.besselk(nu, u)
-
-
-@value.register
-def _(kernel: RationalQuadratic, x, y):
-    a = kernel.shape
-    return (1 + distance(kernel, x, y) ** 2 / (2 * a)) ** (-a)
-
-
-@value.register
-def _(kernel: Laplace, x, y):
-    return mpmath.exp(-sum(abs(d) for d in differences(kernel, x, y)))
-
-
-@value.register
-def _(kernel: Cauchy, x, y):
-    return mpmath.fprod(1 / (1 + d * d) for d in differences(kernel, x, y))
-
-
-@value.register
-def _(kernel: Linear, x, y):
-    return mpmath.fsum(mpmath.mpf(a) * b for a, b in zip(x, y, strict=True))
-
-
-@value.register
-def _(kernel: Constant, x, y):
-    return mpmath.mpf(kernel.value)
-
-
-@value.register
-def _(kernel: Sum, x, y):
-    return value(kernel.left, x, y) + value(kernel.right, x, y)
-
-
-@value.register
-def _(kernel: Product, x, y):
-    return value(kernel.left, x, y) * value(kernel.right, x, y)
-
-
-@value.register
-def _(kernel: Scaled, x, y):
-    return kernel.scale * value(kernel.kernel, x, y)
-
-
-@value.register
-def _(kernel: Columns, x, y):
-    return value(kernel.kernel, [x[c] for c in kernel.columns], [y[c] for c in kernel.columns])
-
-
-@value.register
-def _(kernel: Mahalanobis, x, y):
-    vectors, values = spectral_factors(kernel.matrix)
-    root = vectors * mpmath.diag([mpmath.sqrt(max(v, 0)) for v in values]) * vectors.T
-    return value(kernel.kernel, list(mpmath.matrix([x]) * root), list(mpmath.matrix([y]) * root))
-
-
-def spectral_factors(matrix):
-    """Eigenvectors and eigenvalues of a symmetric matrix in multiple precision."""
-    values, vectors = mpmath.eigsy(mpmath.matrix(matrix))
-    return vectors, list(values)
-
-
-# ---- kernels of inner products and angles
 
 
 def dot(x, y):
@@ -162,6 +87,27 @@ def norm(x):
     return mpmath.sqrt(dot(x, x))
 
 
+def summed(term, x, y):
+    return mpmath.fsum(term(mpmath.mpf(a), mpmath.mpf(b)) for a, b in zip(x, y, strict=True))
+
+
+def of_function(kernel, rows):
+    """A function of the rows one by one, as lists."""
+    return (kernel.function(np.array([row]))[0].tolist() for row in rows)
+
+
+def matern(kernel, x, y):
+    nu, r = mpmath.mpf(kernel.smoothness), distance(kernel, x, y)
+    u = mpmath.sqrt(2 * nu) * r
+    return 2 ** (1 - nu) / mpmath.gamma(nu) * u**nu * mpmath.besselk(nu, u) if r else mpmath.mpf(1)
+
+
+def mahalanobis(kernel, x, y):
+    values, vectors = mpmath.eigsy(mpmath.matrix(kernel.matrix))
+    root = vectors * mpmath.diag([mpmath.sqrt(max(v, 0)) for v in values]) * vectors.T
+    return inside(kernel, list(mpmath.matrix([x]) * root), list(mpmath.matrix([y]) * root))
+
+
 def cosine(x, y):
     """cos of the angle, in sixty digits; a row of zeros stands at a right angle to every row."""
     with mpmath.workdps(60):
@@ -169,18 +115,11 @@ def cosine(x, y):
         return min(max(dot(x, y) / size, mpmath.mpf(-1)), mpmath.mpf(1)) if size else mpmath.mpf(0)
 
 
-@value.register
-def _(kernel: DotProductKernel, x, y):
+def dot_product(kernel, x, y):
     """Maclaurin's series, term by term."""
-    derivatives = kernel.power_series.log_derivative(np.arange(80))
+    logs = kernel.power_series.log_derivative(np.arange(80)).tolist()
     t = dot(x, y)
-    terms = [mpmath.exp(v) / mpmath.factorial(n) * t**n for n, v in enumerate(derivatives.tolist())]
-    return mpmath.fsum(terms)
-
-
-@value.register
-def _(kernel: Angular, x, y):
-    return 1 - 2 * mpmath.acos(cosine(x, y)) / mpmath.pi
+    return mpmath.fsum(mpmath.exp(v) / mpmath.factorial(n) * t**n for n, v in enumerate(logs))
 
 
 def arc_cosine(order, c):
@@ -195,27 +134,19 @@ def arc_cosine(order, c):
         return J[order] / mpmath.pi
 
 
-@value.register
-def _(kernel: ArcCosine, x, y):
-    return (norm(x) * norm(y)) ** kernel.order * arc_cosine(kernel.order, cosine(x, y))
-
-
-@value.register
-def _(kernel: NNGP, x, y):
-    c = cosine(x, y)
+def layers(kernel, x, y):
+    """cos of the angle after 0, 1, ... layers."""
+    c = [cosine(x, y)]
     for _ in range(kernel.depth):
-        c = arc_cosine(1, c)
-    return norm(x) * norm(y) * c
+        c.append(arc_cosine(1, c[-1]))
+    return c
 
 
-@value.register
-def _(kernel: NeuralTangent, x, y):
+def tangent(kernel, x, y):
     """The sum over layers, Σ_i Σ_i Π_{j ≥ i} κ_0(Σ_j): not the recursion."""
-    layers = [cosine(x, y)]
-    for _ in range(kernel.depth):
-        layers.append(arc_cosine(1, layers[-1]))
-    steps = [arc_cosine(0, c) for c in layers[:-1]]
-    terms = [c * mpmath.fprod(steps[i:]) for i, c in enumerate(layers)]
+    c = layers(kernel, x, y)
+    steps = [arc_cosine(0, angle) for angle in c[:-1]]
+    terms = (angle * mpmath.fprod(steps[i:]) for i, angle in enumerate(c))
     return norm(x) * norm(y) * mpmath.fsum(terms)
 
 
@@ -230,8 +161,7 @@ def gegenbauer(l, d, t):
         return total
 
 
-@value.register
-def _(kernel: Zonal, x, y):
+def zonal(kernel, x, y):
     c, size = kernel.coefficients, norm(x) * norm(y)
     if size == 0:
         return mpmath.mpf(0 if kernel.power else c[0])
@@ -240,10 +170,8 @@ def _(kernel: Zonal, x, y):
     return size**kernel.power * series
 
 
-@value.register
-def _(kernel: GeneralizedZonal, x, y):
-    angle = cosine(x, y)
-    total = mpmath.mpf(0)
+def generalised_zonal(kernel, x, y):
+    angle, total = cosine(x, y), mpmath.mpf(0)
     for l, h in enumerate(kernel.radial_functions):
         pairs = zip(radial(h, norm(x)), radial(h, norm(y)), strict=True)
         exists = l == 0 or norm(x) * norm(y) > 0
@@ -256,31 +184,14 @@ def radial(h, t):
     return [a * t**n * envelope for a, n in zip(h.coefficients, h.powers, strict=True)]
 
 
-# ---- peaks in the spectrum, histograms, and kernels made of kernels
-
-
-@value.register
-def _(kernel: ExponentialPower, x, y):
-    return mpmath.exp(-(distance(kernel, x, y) ** kernel.power))
-
-
-def per_column(numbers, d):
-    return numbers if isinstance(numbers, tuple) else (numbers,) * d
-
-
-@value.register
-def _(kernel: Periodic, x, y):
-    columns = zip(
-        x, y, per_column(kernel.period, len(x)), per_column(kernel.lengthscale, len(x)), strict=True
-    )
-    waves = (
-        mpmath.sin(mpmath.pi * (mpmath.mpf(a) - b) / p) / length for a, b, p, length in columns
-    )
+def periodic(kernel, x, y):
+    numbers = (per_column(n, len(x)) for n in (kernel.period, kernel.lengthscale))
+    columns = zip(x, y, *numbers, strict=True)
+    waves = (mpmath.sin(mpmath.pi * (mpmath.mpf(a) - b) / p) / s for a, b, p, s in columns)
     return mpmath.exp(-2 * mpmath.fsum(w * w for w in waves))
 
 
-@value.register
-def _(kernel: SpectralMixture, x, y):
+def spectral_mixture(kernel, x, y):
     delta, total = [mpmath.mpf(a) - b for a, b in zip(x, y, strict=True)], mpmath.mpf(0)
     for w, mean, scale in zip(kernel.weights, kernel.means, kernel.scales, strict=True):
         size = sum((s * t) ** 2 for s, t in zip(per_column(scale, len(x)), delta, strict=True))
@@ -289,75 +200,32 @@ def _(kernel: SpectralMixture, x, y):
     return total / mpmath.fsum(kernel.weights)
 
 
-def summed(term, x, y):
-    return mpmath.fsum(term(mpmath.mpf(a), mpmath.mpf(b)) for a, b in zip(x, y, strict=True))
-
-
-@value.register
-def _(kernel: AdditiveChi2, x, y):
-    return summed(lambda a, b: 2 * a * b / (a + b) if a + b else 0, x, y)
-
-
-@value.register
-def _(kernel: Intersection, x, y):
-    return summed(min, x, y)
-
-
-@value.register
-def _(kernel: JensenShannon, x, y):
-    """Entropies: ½[H(a) + H(b) − H(a + b)] + ... in the form ½(x log₂((x + y)/x) + ...)."""
-
-    def half(a, b):
-        return a * mpmath.log((a + b) / a, 2) / 2 if a else 0
-
+def jensen_shannon(kernel, x, y):
+    """Entropies in the form ½(x log₂((x + y)/x) + ...)."""
+    half = lambda a, b: a * mpmath.log((a + b) / a, 2) / 2 if a else 0
     return summed(lambda a, b: half(a, b) + half(b, a), x, y)
 
 
-@value.register
-def _(kernel: SkewedChi2, x, y):
-    c = kernel.skew
-    pairs = [(mpmath.mpf(a) + c, mpmath.mpf(b) + c) for a, b in zip(x, y, strict=True)]
+def skewed(kernel, x, y):
+    pairs = [(mpmath.mpf(a) + kernel.skew, b + kernel.skew) for a, b in zip(x, y, strict=True)]
     return mpmath.fprod(2 * mpmath.sqrt(a) * mpmath.sqrt(b) / (a + b) for a, b in pairs)
 
 
-@value.register
-def _(kernel: Custom, x, y):
-    return mpmath.mpf(float(kernel.function(np.array([x]), np.array([y]))[0, 0]))
+def normalised(kernel, x, y):
+    sizes = inside(kernel, x, x) * inside(kernel, y, y)
+    return inside(kernel, x, y) / mpmath.sqrt(sizes) if sizes else mpmath.mpf(0)
 
 
-@value.register
-def _(kernel: Power, x, y):
-    return value(kernel.kernel, x, y) ** kernel.exponent
+def modulated(kernel, x, y):
+    f, g = of_function(kernel, (x, y))
+    return f * inside(kernel, x, y) * g
 
 
-@value.register
-def _(kernel: Exp, x, y):
-    return mpmath.exp(value(kernel.kernel, x, y))
-
-
-@value.register
-def _(kernel: Bilinear, x, y):
-    return (mpmath.matrix([x]) * mpmath.matrix(kernel.matrix) * mpmath.matrix(y))[0]
-
-
-@value.register
-def _(kernel: Normalised, x, y):
-    sizes = value(kernel.kernel, x, x) * value(kernel.kernel, y, y)
-    return value(kernel.kernel, x, y) / mpmath.sqrt(sizes) if sizes else mpmath.mpf(0)
-
-
-@value.register
-def _(kernel: Modulated, x, y):
-    f, g = (float(kernel.function(np.array([row]))[0]) for row in (x, y))
-    return f * value(kernel.kernel, x, y) * g
-
-
-@value.register
-def _(kernel: Monotone, x, y):
+def monotone(kernel, x, y):
     f, g = list(x), list(y)
     for j, points, values in zip(kernel.columns, kernel.points, kernel.values, strict=True):
         f[j], g[j] = (_between(row[j], points, values) for row in (x, y))
-    return value(kernel.kernel, f, g)
+    return inside(kernel, f, g)
 
 
 def _between(number, points, values):
@@ -371,16 +239,9 @@ def _between(number, points, values):
     return values[-1]
 
 
-@value.register
-def _(kernel: Warped, x, y):
-    f, g = (kernel.function(np.array([row]))[0].tolist() for row in (x, y))
-    return value(kernel.kernel, f, g)
-
-
-@value.register
-def _(kernel: Windows, x, y):
+def of_windows(kernel, x, y):
     a, b = windows(kernel, x), windows(kernel, y)
-    total = mpmath.fsum(value(kernel.kernel, u, v) for u in a for v in b)
+    total = mpmath.fsum(inside(kernel, u, v) for u in a for v in b)
     power = {"mean": 1, "root": mpmath.mpf(1) / 2, "sum": 0}[kernel.average]
     return total / (max(len(a), 1) * max(len(b), 1)) ** power
 
@@ -396,42 +257,70 @@ def windows(kernel, row):
     return [row[c * i : c * (i + kernel.width)] for i in starts]
 
 
-# ---- kernels with features of their own
+def fourier_series(kernel, x, y):
+    turn = 2 * mpmath.pi / kernel.period
+    angles = [turn * (mpmath.mpf(a) - b) for a, b in zip(x, y, strict=True)]
+    waves = lambda t: (w * mpmath.cos(k * t) for k, w in enumerate(kernel.weights))
+    return mpmath.fprod(mpmath.fsum(waves(t)) for t in angles)
 
 
-@value.register
-def _(kernel: FourierSeries, x, y):
-    angles = [
-        2 * mpmath.pi * (mpmath.mpf(a) - b) / kernel.period for a, b in zip(x, y, strict=True)
-    ]
-    return mpmath.fprod(
-        mpmath.fsum(w * mpmath.cos(k * t) for k, w in enumerate(kernel.weights)) for t in angles
-    )
-
-
-@value.register
-def _(kernel: Polynomials, x, y):
+def polynomials(kernel, x, y):
     middle, half = (kernel.lower + kernel.upper) / 2, (kernel.upper - kernel.lower) / 2
-    points = [[(mpmath.mpf(t) - middle) / half for t in row] for row in (x, y)]
-    return mpmath.fprod(
-        mpmath.fsum(
-            w * (2 * k + 1) * mpmath.legendre(k, a) * mpmath.legendre(k, b)
-            for k, w in enumerate(kernel.weights)
-        )
-        for a, b in zip(*points, strict=True)
-    )
+    points = ([(mpmath.mpf(t) - middle) / half for t in row] for row in (x, y))
+    term = lambda k, a, b: (2 * k + 1) * mpmath.legendre(k, a) * mpmath.legendre(k, b)
+    sums = lambda a, b: mpmath.fsum(w * term(k, a, b) for k, w in enumerate(kernel.weights))
+    return mpmath.fprod(sums(a, b) for a, b in zip(*points, strict=True))
 
 
-@value.register
-def _(kernel: Brownian | BrownianBridge, x, y):
+def brownian(kernel, x, y):
     rows = [[min(max(mpmath.mpf(t), 0), kernel.length) for t in row] for row in (x, y)]
     tied = isinstance(kernel, BrownianBridge)
-    return mpmath.fprod(
-        min(a, b) - (a * b / kernel.length if tied else 0) for a, b in zip(*rows, strict=True)
-    )
+    less = lambda a, b: a * b / kernel.length if tied else 0
+    return mpmath.fprod(min(a, b) - less(a, b) for a, b in zip(*rows, strict=True))
 
 
-# ---- twins of the moments, the solvers and the pivots: loops over rows, solves, enumeration
+#: k(x, y) of each class of kernels; a class goes before those it is derived from.
+FORMULAS = {
+    Gaussian: lambda k, x, y: mpmath.exp(-(distance(k, x, y) ** 2) / 2),
+    Exponential: lambda k, x, y: mpmath.exp(-distance(k, x, y)),
+    ExponentialPower: lambda k, x, y: mpmath.exp(-(distance(k, x, y) ** k.power)),
+    Matern: matern,
+    RationalQuadratic: lambda k, x, y: (1 + distance(k, x, y) ** 2 / (2 * k.shape)) ** (-k.shape),
+    Laplace: lambda k, x, y: mpmath.exp(-sum(map(abs, differences(k, x, y)))),
+    Cauchy: lambda k, x, y: mpmath.fprod(1 / (1 + d * d) for d in differences(k, x, y)),
+    Linear: lambda k, x, y: dot(x, y),
+    Constant: lambda k, x, y: mpmath.mpf(k.value),
+    Sum: lambda k, x, y: value(k.left, x, y) + value(k.right, x, y),
+    Product: lambda k, x, y: value(k.left, x, y) * value(k.right, x, y),
+    Scaled: lambda k, x, y: k.scale * inside(k, x, y),
+    Columns: lambda k, x, y: inside(k, [x[c] for c in k.columns], [y[c] for c in k.columns]),
+    Mahalanobis: mahalanobis,
+    Power: lambda k, x, y: inside(k, x, y) ** k.exponent,
+    Exp: lambda k, x, y: mpmath.exp(inside(k, x, y)),
+    Bilinear: lambda k, x, y: (mpmath.matrix([x]) * mpmath.matrix(k.matrix) * mpmath.matrix(y))[0],
+    Normalised: normalised,
+    Modulated: modulated,
+    Monotone: monotone,
+    Warped: lambda k, x, y: inside(k, *of_function(k, (x, y))),
+    Windows: of_windows,
+    Custom: lambda k, x, y: mpmath.mpf(float(k.function(np.array([x]), np.array([y]))[0, 0])),
+    Periodic: periodic,
+    SpectralMixture: spectral_mixture,
+    AdditiveChi2: lambda k, x, y: summed(lambda a, b: 2 * a * b / (a + b) if a + b else 0, x, y),
+    Intersection: lambda k, x, y: summed(min, x, y),
+    JensenShannon: jensen_shannon,
+    SkewedChi2: skewed,
+    FourierSeries: fourier_series,
+    Polynomials: polynomials,
+    Brownian | BrownianBridge: brownian,
+    Angular: lambda k, x, y: 1 - 2 * mpmath.acos(cosine(x, y)) / mpmath.pi,
+    ArcCosine: lambda k, x, y: (norm(x) * norm(y)) ** k.order * arc_cosine(k.order, cosine(x, y)),
+    NNGP: lambda k, x, y: norm(x) * norm(y) * layers(k, x, y)[-1],
+    NeuralTangent: tangent,
+    Zonal: zonal,
+    GeneralizedZonal: generalised_zonal,
+    DotProductKernel: dot_product,
+}
 
 
 def moments(Z, y, w=None):

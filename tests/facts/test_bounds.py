@@ -55,9 +55,6 @@ def sphere(n=200, d=3, radius=1.5):
     return radius * X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
-# ---- formulas of the sources, written out once more with numbers read off the rows
-
-
 ROWS = sphere(40)
 PAIRS = {"pair": 780, "phase": 820}
 
@@ -175,9 +172,6 @@ def test_a_width_is_refused_from_ten_to_the_fifteenth_on():
             bound.width(0.99 * edge)
 
 
-# ---- what they read off kernels and rows
-
-
 @pytest.mark.parametrize(
     ("kernel", "second"),
     [
@@ -276,9 +270,6 @@ def test_no_product_of_signs_is_larger_than_the_bound_takes_it_to_be(kernel, tig
     assert np.linalg.norm(E, 2) <= bound.error(20_000) * np.linalg.norm(kernel(X), 2)
 
 
-# ---- generalised zonal kernels
-
-
 def test_tails_of_the_gaussian_are_those_of_a_poisson_variable():
     X = np.random.default_rng(1).standard_normal((60, 3))
     squares, alpha = (X**2).sum(axis=1), 0.6
@@ -315,9 +306,6 @@ def test_lemma_7_by_hand():
         for a, c, row in zip((1, 3, 5), steep, squares, strict=True)
     )
     assert direction_leverage(squares, 3, 2.0) == pytest.approx(by_hand)
-
-
-# ---- theorems 11 and 12
 
 
 @pytest.mark.parametrize("gaussian", [True, False])
@@ -379,9 +367,6 @@ def test_of_a_polynomial_no_degree_beyond_its_own_is_asked_for(kernel):
     phi = bo.draw(kernel, bo.Gegenbauer("monomial", s, q), n_features=64 * s, X=X, random_state=0)
     assert phi.left_out(X).max() <= 100 * np.finfo(float).eps * kernel.diag(X).max()
     assert replace(bound, highest=None).sizes(0.5).degree > 50
-
-
-# ---- the table
 
 
 @pytest.fixture(scope="module")

@@ -47,9 +47,6 @@ def test_the_share_of_pairs_beyond_the_largest_error_is_small_enough():
     assert any((E > c.entrywise / 4).mean() > c.pairs_beyond for c in found)
 
 
-# ---- what the features leave out in the mean over draws
-
-
 @pytest.mark.parametrize(
     "method", [bo.Gegenbauer(order=1, degree=2), bo.Projected(bo.Fourier(), 2)], ids=repr
 )
@@ -82,9 +79,6 @@ def test_what_is_left_out_of_sums_and_multiples_is_that_of_their_parts():
     np.testing.assert_allclose(below.left_out(X), below.residual(X), atol=1e-11)
 
 
-# ---- residuals
-
-
 @pytest.mark.parametrize("method", [bo.Nystrom(), bo.HermiteMercer(), bo.MercerHarmonic()])
 def test_trust_bounds_every_entry_and_the_distance(method):
     X, k = rows(), Gaussian(1.5)
@@ -101,9 +95,6 @@ def test_trust_bounds_every_entry_and_the_distance(method):
         assert certify(phi, X, alpha=alpha).epsilon <= found.epsilon_bound(alpha)
 
 
-# ---- dimensions and leverage
-
-
 @pytest.mark.parametrize("which", ["kernel", "features"])
 def test_dimensions_and_leverage_are_those_of_the_matrix(which, monkeypatch):
     monkeypatch.setattr("bochner.certificates.pointwise.BLOCK", 50)
@@ -115,9 +106,6 @@ def test_dimensions_and_leverage_are_those_of_the_matrix(which, monkeypatch):
     assert effective_dimension(k, X, alpha=0.5) == pytest.approx(np.trace(S))
     assert intrinsic_dimension(k, X) == pytest.approx(np.trace(K) / np.linalg.norm(K, 2))
     assert intrinsic_dimension(Polynomial(offset=0.0), 0 * X) == 0.0
-
-
-# ---- costs of projections
 
 
 def cost(A, P):
@@ -142,9 +130,6 @@ def test_no_projection_leaves_the_interval_of_costs_and_two_reach_its_ends(which
         assert abs(gap) <= c.relative * cost(K, U @ U.T)
     assert max(-c.least, c.most) <= c.simple_bound
     assert c.best_cost == pytest.approx(np.linalg.eigvalsh(K)[:-5].sum())
-
-
-# ---- risk
 
 
 def truth_of(A, f, variance, alpha):

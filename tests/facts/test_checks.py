@@ -129,9 +129,6 @@ def test_a_fault_of_a_class_is_named(fault, message):
     assert bo.check_kernel(Own(), X).ok
 
 
-# ---- functions as kernels
-
-
 def test_a_function_is_a_kernel_like_any_other():
     kernel = Custom(gaussian)
     assert kernel == Custom(gaussian) != Custom(squared_products)
@@ -316,9 +313,6 @@ def test_what_is_measured_of_a_map_is_what_matrices_show():
         assert check["below"].outcome == ("passed" if factor <= 1 else "failed")
 
 
-# ---- compare and the errors that theory expects: formulas against brute force, and the table
-
-
 SEEDS = 200
 ALARM = 6.0
 """Standard errors a mean may be off: 1e-6 false alarms for all cases together, and some."""
@@ -398,9 +392,6 @@ def test_pairs_stand_for_the_whole_matrix():
     assert_close(paired_error(phi, X), (error / size) ** 0.5, factor=10)
     K, Z = kernel(X), phi(X)
     assert 0.7 < paired_error(phi, X) / (np.linalg.norm(Z @ Z.T - K) / np.linalg.norm(K)) < 1.4
-
-
-# ---- the table
 
 
 def test_compare_measures_what_anyone_can_measure():

@@ -10,7 +10,7 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner import Tolerance, required_features
-from bochner.errors import FeatureWarning, InvalidInput, InvalidType, UnsupportedKernel
+from bochner.errors import FeatureWarning
 from bochner.features import (
     IID,
     QMC,
@@ -26,13 +26,11 @@ from bochner.features import (
     Structured,
     draw,
 )
-from bochner.features import draw as draw_width
 from bochner.features.auto import Choice
 from bochner.features.method import Request
 from bochner.features.rules import choose
 from bochner.kernels import (
     ArcCosine,
-    Cauchy,
     Columns,
     Constant,
     Gaussian,
@@ -46,9 +44,6 @@ from bochner.kernels import (
 from bochner.selection.width import least_exact_error, penalty_for
 
 X = rows(50)
-
-
-# ---- widths
 
 
 @pytest.mark.parametrize(
@@ -76,36 +71,39 @@ def test_width_is_the_one_asked_for_or_the_most_that_is_of_use(kernel, method, w
     assert draw(kernel, method, n_features=64, X=data, random_state=0).n_features == width
 
 
-# ---- edges of rules: the last width or number of columns on either side
-
-
 def kinds(d, kernel):
     """The methods that are compared for a kernel of d columns, without drawing the winner."""
     data = np.random.default_rng(0).normal(size=(40, d))
     return [c.method for c in chosen(kernel, data, Auto(sample=4), n_features=2).candidates]
 
 
-def test_methods_are_tried_up_to_and_from_numbers_of_columns():
-    """Sobol points to 20 columns, structured frequencies from 128, and principal axes to 2048."""
-    for d, sobol in ((20, True), (21, False)):
-        assert (Fourier(QMC()) in kinds(d, Matern(1.5, 9.0))) is sobol
-        assert (Fourier(IID()) in kinds(d, Matern(1.5, 9.0))) is not sobol
-    for d, structured in ((127, False), (128, True)):
-        assert (Fourier(Structured()) in kinds(d, Matern(1.5, 9.0))) is structured
-    with pytest.raises(UnsupportedKernel, match=r"HermiteMercer .* 2048"):
-        draw(Gaussian(), HermiteMercer(), n_features=2, X=np.ones((2, 2049)))
+@pytest.mark.parametrize(
+    ("d", "tried", "not_tried"),
+    [
+        (20, Fourier(QMC()), Fourier(IID())),
+        (21, Fourier(IID()), Fourier(QMC())),
+        (127, Fourier(IID()), Fourier(Structured())),
+        (128, Fourier(Structured()), Fourier(QMC())),
+    ],
+)
+def test_methods_are_tried_up_to_and_from_numbers_of_columns(d, tried, not_tried):
+    """Sobol points to 20 columns, structured frequencies from 128."""
+    methods = kinds(d, Matern(1.5, 9.0))
+    assert tried in methods
+    assert not_tried not in methods
 
 
-def test_products_are_expanded_where_each_term_has_sixteen_features():
+@pytest.mark.parametrize(
+    "kernel",
+    [(Gaussian() + Linear()) * (Matern(1.5) + Linear()), (Gaussian() + Linear()) ** 3],
+    ids=repr,
+)
+def test_products_are_expanded_where_each_term_has_sixteen_features(kernel):
     """(a + b)(c + d), and (a + b)³ by its binomials: four terms, 64 features."""
-    for kernel in (
-        (Gaussian() + Linear()) * (Matern(1.5) + Linear()),
-        (Gaussian() + Linear()) ** 3,
-    ):
-        for width, expanded in ((64, True), (63, False)):
-            phi = draw(kernel, "iid", n_features=width, n_inputs=1, random_state=0)
-            assert (len(getattr(phi, "parts", ())) == 4) is expanded
-            assert hasattr(phi, "left_signs") is not expanded
+    for width, expanded in ((64, True), (63, False)):
+        phi = draw(kernel, "iid", n_features=width, n_inputs=1, random_state=0)
+        assert (len(getattr(phi, "parts", ())) == 4) is expanded
+        assert hasattr(phi, "left_signs") is not expanded
 
 
 def test_exact_factors_are_written_out_where_four_features_are_left():
@@ -122,15 +120,10 @@ def test_a_sum_gives_each_part_what_it_asks_for_and_shares_the_rest_by_size():
     phi = draw(kernel, "iid", n_features=43, n_inputs=3, random_state=0)
     widths = [part.n_features for part in (*phi.parts[0].parts, phi.parts[1])]
     assert widths == [32, 8, 3]
-    light = 1e-9 * Gaussian() + Matern(1.5)
-    phi = draw(light, "iid", n_features=10, n_inputs=3, random_state=0)
-    assert [part.n_features for part in phi.parts] == [2, 8]
-    for width, fits in ((4, True), (3, False)):
-        if fits:
-            assert draw(light, "iid", n_features=width, n_inputs=3).n_features == 4
-        else:
-            with pytest.raises(InvalidInput, match="requires n_features of at least 4"):
-                draw(light, "iid", n_features=width, n_inputs=3)
+    for width in (10, 4):
+        light = 1e-9 * Gaussian() + Matern(1.5)
+        phi = draw(light, "iid", n_features=width, n_inputs=3, random_state=0)
+        assert [part.n_features for part in phi.parts] == [2, width - 2]
 
 
 @pytest.mark.parametrize(("size", "D"), [(0.2, 300), (1.0, 300), (1.0, 3000), (2.5, 2000)])
@@ -144,87 +137,6 @@ def test_exponentials_of_kernels_are_cut_where_the_rest_is_below_a_tenth_of_the_
         n += 1
         left -= size**n / math.factorial(n)
     assert len(phi.parts) == n + 1
-
-
-# ---- refusals
-
-
-def test_a_kernel_without_a_rotation_is_refused_by_orthogonal_with_the_names_that_serve():
-    for kernel in (Laplace(), Cauchy(), Gaussian() * Laplace(), Gaussian() + Cauchy()):
-        with pytest.raises(UnsupportedKernel, match=r"Euclidean.*IID\(\).*QMC\(\).*Nystrom"):
-            draw(kernel, Fourier(Orthogonal()), X=X)
-
-
-def test_a_kernel_that_fourier_cannot_serve_is_refused_with_the_name_that_does():
-    class Strange(bo.kernels.Kernel):
-        pass
-
-    strange = Strange.__new__(Strange) if not Strange.__abstractmethods__ else _strange()
-    with pytest.raises(UnsupportedKernel, match=r"Fourier requires a kernel of x − y.*Nystrom"):
-        draw(strange, "fourier", X=X)
-    with pytest.raises(UnsupportedKernel, match=r"Auto: no candidate serves.*Nystrom"):
-        draw(strange, Auto(candidates=(Fourier(),)), X=X)
-
-
-def _strange():
-    names = dict.fromkeys(bo.kernels.Kernel.__abstractmethods__, lambda self, *args: np.eye(12))
-    return type("Strange", (bo.kernels.Kernel,), names)()
-
-
-REFUSED = [
-    (dict(kernel="gaussian"), InvalidInput, r"draw: kernel must be a Kernel.*got 'gaussian'"),
-    (dict(method="best"), InvalidInput, r"method must be a value such as.*'qmc'.*got 'best'"),
-    (dict(method=IID()), InvalidInput, r"method must be a value such as.*got IID\(\)"),
-    (dict(n_features=0), InvalidInput, r"draw: n_features must be a positive integer; got 0"),
-    (dict(n_features=2.5), InvalidInput, r"n_features must be a positive integer; got 2.5"),
-    (dict(method="iid", n_features=7), InvalidInput, r'even number.*got 7.*form="phase"'),
-    (dict(method="iid", n_features=1), InvalidInput, r"even number of features.*got 1"),
-    (dict(X=None), InvalidInput, r"pass X \(rows of data\) or n_inputs"),
-    (dict(X=None, n_inputs=3, method="nystrom"), InvalidInput, r"landmarks from rows.*Pass X="),
-    (dict(X=np.array([[np.nan]])), InvalidInput, r"X must be finite; got NaN or infinity"),
-    (dict(X=np.array([["a"]])), InvalidType, r"must hold real numbers; got dtype <U1"),
-    (dict(X=np.zeros(3)), InvalidInput, r"two dimensions.*got shape \(3,\)"),
-    (dict(random_state=-1), InvalidInput, r"random_state must be None, a non-negative integer"),
-    (dict(random_state="x"), InvalidInput, r"random_state must be None.*got 'x'"),
-    (dict(kernel=Linear() + Gaussian(), method="iid", n_features=4), InvalidInput, r"at least 5"),
-    (dict(kernel=Linear() * Gaussian(), method="iid", n_features=1), InvalidInput, r"too few feat"),
-    (dict(method=Auto(sample=1)), InvalidInput, r"sample must be at least 2 rows; got 1"),
-]
-
-
-@pytest.mark.parametrize(("changes", "error", "message"), REFUSED, ids=lambda x: str(x)[:40])
-def test_wrong_arguments_are_refused_in_a_sentence(changes, error, message):
-    arguments = dict(kernel=Gaussian(), method="auto", n_features=16, X=X, random_state=0)
-    with pytest.raises(error, match=message):
-        draw(**arguments | changes)
-
-
-def test_wrong_parts_of_methods_are_refused():
-    with pytest.raises(
-        InvalidInput, match=r"placement must be IID\(\), Orthogonal\(\), Stru.*'iid'"
-    ):
-        Fourier("iid")
-    with pytest.raises(InvalidInput, match=r"form must be one of 'pair', 'phase'; got .cos"):
-        Fourier(IID(), "cos")
-    with pytest.raises(
-        InvalidInput, match=r"landmarks must be 'rpcholesky', 'kmeans', .*; got 'pivots'"
-    ):
-        Nystrom("pivots")
-    with pytest.raises(InvalidInput, match=r"QMC.* serves at most 21200 columns; got 30000"):
-        draw(Gaussian(), "qmc", n_features=2, n_inputs=30000)
-
-
-@pytest.mark.parametrize("method", ["iid", "nystrom", "auto"])
-def test_rows_that_do_not_fit_a_map_are_refused(method):
-    phi = draw(Gaussian(), method, n_features=8, X=X, random_state=0)
-    with pytest.raises(InvalidInput, match=r"must have the 3 columns the map was drawn for; got 2"):
-        phi(X[:, :2])
-    with pytest.raises(InvalidInput, match=r"X must be finite; got NaN or infinity"):
-        phi(np.full((2, 3), np.inf))
-    with pytest.raises(InvalidType, match=r"must hold real numbers; got dtype complex128"):
-        phi(X.astype(complex))
-    with pytest.raises(InvalidInput, match=r"two dimensions.*got shape \(3,\)"):
-        phi(X[0])
 
 
 # ---- auto
@@ -342,49 +254,37 @@ def small_sample(monkeypatch):
     monkeypatch.setattr("bochner.selection.width.SAMPLE", N // 3)
 
 
+def enough(method, wanted, seed):
+    """Features that are enough for the rows of a seed, and ε of all these rows."""
+    X, ask = normal_rows(seed), {"alpha": ALPHA, "wanted": wanted, "random_state": seed}
+    found = required_features(KERNEL, method, X, **ask)
+    return found, true_epsilon(found.map, X)
+
+
 @pytest.mark.main_cases(1)
 @pytest.mark.usefixtures("small_sample")
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_the_tolerance_holds_on_all_rows_in_nineteen_seeds_of_twenty(method):
-    """At 95 % a seed, four failures of twenty come by chance once in 63 runs of other seeds."""
-    found = [
-        required_features(
-            KERNEL, method, normal_rows(s), alpha=ALPHA, wanted=Tolerance(TOLERANCE), random_state=s
-        )
-        for s in range(20)
-    ]
-    errors = np.array([true_epsilon(f.map, normal_rows(s)) for s, f in enumerate(found)])
+    """At 95 % a seed, four failures of twenty come by chance once in 63 runs of other seeds.
+
+    Half the width would not have done in as many seeds: nothing is wasted.
+    """
+    found, errors = zip(*(enough(method, Tolerance(TOLERANCE), s) for s in range(20)), strict=True)
     assert all(f.limit is None for f in found)
-    assert np.sum(errors > TOLERANCE) <= 3
-    # Half the width would not have done in as many seeds: nothing is wasted.
-    half = [
-        draw_width(
-            KERNEL, method, n_features=f.n_features // 4 * 2, X=normal_rows(s), random_state=s
-        )
-        for s, f in enumerate(found)
-    ]
-    errors = np.array([true_epsilon(phi, normal_rows(s)) for s, phi in enumerate(half)])
-    assert np.sum(errors > TOLERANCE) >= 17
+    assert np.sum(np.array(errors) > TOLERANCE) <= 3
+    halved = []
+    for seed, f in enumerate(found):
+        X, D = normal_rows(seed), f.n_features // 4 * 2
+        phi = draw(KERNEL, method, n_features=D, X=X, random_state=seed)
+        halved.append(true_epsilon(phi, X))
+    assert np.sum(np.array(halved) > TOLERANCE) >= 17
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_sample")
 def test_planted_fault_a_tolerance_taken_for_its_square_is_seen():
     wrong = Tolerance(TOLERANCE**0.5)
-    errors = [
-        true_epsilon(
-            required_features(
-                KERNEL,
-                METHODS["random"],
-                normal_rows(s),
-                alpha=ALPHA,
-                wanted=wrong,
-                random_state=s,
-            ).map,
-            normal_rows(s),
-        )
-        for s in range(20)
-    ]
+    errors = [enough(METHODS["random"], wrong, seed)[1] for seed in range(20)]
     assert np.sum(np.array(errors) > TOLERANCE) > 3
 
 
@@ -480,18 +380,16 @@ def test_an_excess_is_that_of_leave_one_out_over_the_exact_kernel():
     X = normal_rows(5, 250)
     y = np.sin(2 * X[:, :1]) + 0.1 * np.random.default_rng(0).standard_normal((250, 1))
     wanted = Tolerance(excess=0.05)
-    found = required_features(
-        KERNEL, "orthogonal", X, y=y, alpha=1.0, wanted=wanted, random_state=0
-    )
+    ask = {"alpha": 1.0, "wanted": wanted, "random_state": 0}
+    found = required_features(KERNEL, "orthogonal", X, y=y, **ask)
     ours = least_exact_error(found.map.kernel, X, y)[0] * (1 + found.found.excess)
     Z = found.map(X)
-    centred, target = Z - Z.mean(axis=0), y - y.mean()
+    centred, target = Z - Z.mean(axis=0), (y - y.mean())[:, 0]
 
     def loo(alpha):
-        H = centred @ np.linalg.solve(
-            centred.T @ centred + alpha * np.eye(Z.shape[1]), centred.T
-        ) + np.full((250, 250), 1 / 250)
-        return np.mean(((target - (H - 1 / 250) @ target)[:, 0] / (1 - np.diag(H))) ** 2)
+        G = centred.T @ centred + alpha * np.eye(Z.shape[1])
+        H = centred @ np.linalg.solve(G, centred.T)
+        return np.mean(((target - H @ target) / (1 - 1 / 250 - np.diag(H))) ** 2)
 
     assert ours == pytest.approx(min(loo(10.0**k) for k in np.arange(-8, 3, 0.25)), rel=0.01)
     assert found.found.excess <= 0.05
@@ -514,32 +412,3 @@ def test_the_penalty_is_that_of_leave_one_out_by_brute_force():
 
     assert loo(alpha) <= 1.01 * min(loo(alpha * 2.0**k) for k in range(-12, 13))
     assert alpha <= penalty_for(KERNEL, X, y, 1200, 0) <= 10.0001 * alpha
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"n_features": "auto", "alpha": 1.0}, r"requires X and alpha; got no X"),
-        ({"n_features": "auto", "X": normal_rows(0, 70)}, r"requires X and alpha; got no alpha"),
-        ({"n_features": "many", "n_inputs": 3}, r'positive integer, "auto" or Tolerance'),
-        ({"n_features": "auto", "X": normal_rows(0, 70), "alpha": 0.0}, r"alpha must be"),
-    ],
-)
-def test_widths_that_cannot_be_found_are_refused(arguments, message):
-    with pytest.raises(InvalidInput, match=message):
-        bo.draw(KERNEL, **arguments)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"epsilon": 1.5}, r"epsilon must be above 0 and below 1; got 1.5"),
-        ({"epsilon": -0.1}, r"epsilon must be"),
-        ({"excess": 0.0}, r"excess must be"),
-        ({"seconds": 0}, r"seconds must be"),
-        ({"bytes": 10}, r"bytes must be"),
-    ],
-)
-def test_targets_that_are_none_are_refused(arguments, message):
-    with pytest.raises(InvalidInput, match=message):
-        Tolerance(**arguments)

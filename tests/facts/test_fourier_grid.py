@@ -58,9 +58,6 @@ def some(n, d, seed=0):
     return X, f + 0.2 * rng.standard_normal(n)
 
 
-# --- Waves at points -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("extent", EXTENTS)
 @pytest.mark.parametrize("finufft", [True, False])
 def test_sums_of_waves_are_those_of_the_definition(extent, finufft, monkeypatch):
@@ -79,8 +76,6 @@ def test_sums_of_waves_are_those_of_the_definition(extent, finufft, monkeypatch)
     back = np.tensordot(coef, waves, (tuple(range(1, coef.ndim)), tuple(range(waves.ndim - 1))))
     np.testing.assert_allclose(nufft.waves_at(angles, coef, 1e-12), back, atol=1e-9)
 
-
-# --- The kernel, within the tolerance ------------------------------------------------------------
 
 LONG = Mahalanobis(Matern(2.5, 0.4), ((2.0, 0.5), (0.5, 1.0)))
 CASES = [
@@ -131,9 +126,6 @@ def test_a_width_takes_the_waves_of_a_coarser_tolerance():
         assert phi.n_features <= D
         errors.append(np.abs(phi(X) @ phi(X).T - kernel(X)).max())
     assert errors[0] > errors[1] > errors[2] > errors[3] < 1e-8
-
-
-# --- Periods ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("lengthscale", [0.05, 0.3, 1.0, 10.0])
@@ -502,9 +494,6 @@ def test_the_descent_ends_where_the_evidence_is_largest(given):
     assert found.log_evidence > most - 0.15
 
 
-# --- Sums add ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("Learner", [bo.KernelRidge, bo.GaussianProcessRegressor])
 def test_pieces_and_parts_are_the_whole(Learner):
     X, y = some(300, 2)
@@ -530,9 +519,6 @@ def test_the_certificate_says_what_the_tolerance_met():
     assert model.certificate_.epsilon < 0.1
 
 
-# --- Maps ----------------------------------------------------------------------------------------
-
-
 def test_a_grid_of_places_is_predicted_with_its_coordinates():
     X, y = some(200, 2)
     model = bo.GaussianProcessRegressor(Gaussian(0.3), method=bo.FourierGrid(1e-3)).fit(X, y)
@@ -555,9 +541,6 @@ def test_maps_of_one_column_are_curves_with_bands():
     np.testing.assert_allclose(ax.lines[0].get_ydata(), model.predict(t[:, None]))
     assert len(ax.collections) == 1
     assert ax.get_xlabel() == "t"
-
-
-# ---- frequencies of Fourier grids: the coarsest that the rule allows, by sums of printed densities
 
 
 WORTH = 1e5  # Predictions are held to the tolerance up to this W k(x, x)/alpha
@@ -681,9 +664,6 @@ def test_the_error_that_a_map_says_is_what_it_lacks_and_its_images_four_times(ke
     j = np.arange(len(phi.weights))[:, None]
     expected = phi.spacing[0] * density(kernel, j * phi.spacing[0])
     np.testing.assert_allclose(phi.weights, expected, rtol=1e-9, atol=1e-15)
-
-
-# ---- kernels of long tails
 
 
 TAILS = [(RationalQuadratic(1.0, 0.1), 1e-6), (RationalQuadratic(0.7, 0.2), 1e-4)]

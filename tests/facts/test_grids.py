@@ -23,9 +23,6 @@ from bochner.kernels import (
 from bochner.kernels import RationalQuadratic as RQ
 from bochner.selection.gridded import most_waves, waves_for
 
-# ==== Rows that grids and harmonics are given: those that are served, and what is said of others.
-
-
 GRID = {"kernel": Gaussian(0.4), "method": bo.FourierGrid(1e-6)}
 GLOBE = {"kernel": OnSphere("gaussian", 40.0), "method": bo.SphericalHarmonics(12)}
 
@@ -82,9 +79,6 @@ def test_one_row_about_a_known_mean_is_the_exact_law(noise):
     np.testing.assert_allclose(std**2, 2 - 4 * k**2 / (2 + noise), atol=1e-6)
     open_ = process(*given, fit_intercept=False)
     assert open_.amplitude_ + open_.noise_variance_ == pytest.approx(2.5**2, rel=1e-3)
-
-
-# ---- what waves leave out
 
 
 @pytest.mark.parametrize(
@@ -225,9 +219,6 @@ def test_the_common_period_is_the_least_one():
         assert 2 * math.pi / phi.spacing[0] == pytest.approx(common)
 
 
-# ==== Processes on more waves than rows: by the matrix of the rows, beside the exact process.
-
-
 pytest.importorskip("finufft")
 
 KERNEL, TOLERANCE = Matern(1.5, 0.1), 1e-3
@@ -310,9 +301,6 @@ def test_files_and_copies_hold_the_rows_and_no_factor(tmp_path):
         np.testing.assert_allclose(again.predict(new, return_std=True), expected, rtol=1e-6)
 
 
-# ==== Waves in the place of features: where "auto", plan and compare take them, and what they find.
-
-
 pytest.importorskip("finufft")
 
 KERNEL_GRIDDED = Gaussian(0.4)
@@ -340,9 +328,6 @@ def few(monkeypatch):
     for where in ("ridge.fit", "gaussian_process.regressor"):
         monkeypatch.setattr(f"bochner.models.{where}.DIRECT_ROWS", 250)
     monkeypatch.setattr("bochner.selection.gridded.FEWEST_ROWS", 251)
-
-
-# ---- which waves
 
 
 def test_few_columns_and_many_rows_have_a_grid():
@@ -400,9 +385,6 @@ def test_what_has_features(kernel, X, n):
 def test_without_finufft_there_are_features(monkeypatch):
     monkeypatch.setattr("bochner.selection.gridded.is_fast", lambda: False)
     assert waves_for(KERNEL_GRIDDED, table(300)[0], 10**5) is None
-
-
-# ---- learners
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
@@ -478,9 +460,6 @@ def test_blocks_choose_as_arrays_do(few):
         np.testing.assert_allclose(found[0].predict(X), found[1].predict(X), rtol=1e-8, atol=1e-8)
 
 
-# ---- gradients
-
-
 @pytest.mark.main_cases(2)
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_gradients_are_those_of_differences(d):
@@ -504,9 +483,6 @@ def test_gradients_on_the_globe_are_those_of_differences():
     for a, e in enumerate(1e-3 * np.eye(2)):
         slope = (model.predict(X[:20] + e) - model.predict(X[:20] - e)) / 2e-3
         np.testing.assert_allclose(found[:, a], slope, atol=1e-6)
-
-
-# ---- plan and compare
 
 
 def test_a_plan_lists_waves_and_what_they_take(monkeypatch):

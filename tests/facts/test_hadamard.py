@@ -50,9 +50,6 @@ def rows(n, p, dtype, seed=0):
     return X
 
 
-# ---- the transform
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("p", [1, 2, 4, 8, 16, 32, 64, 128, 256, 1024])
 def test_the_transform_is_the_product_with_the_matrix(p, dtype, level):
@@ -112,9 +109,6 @@ def test_other_lengths_are_refused(p):
 def test_room_that_does_not_fit_is_refused(out, message):
     with pytest.raises(ValueError, match=message):
         native.hadamard(np.ones((4, 8)), out=out)
-
-
-# ---- chains
 
 
 SHAPES = [  # d, p, blocks, m, transforms, orders: alone, odd, cut, within and beyond a vector
@@ -193,9 +187,6 @@ def test_chains_that_do_not_fit_are_refused(change, message):
     chains = chains_like(*SHAPES[2], np.float64)._replace(**change)
     with pytest.raises(ValueError, match=message):
         chain_waves(rows(4, 5, np.float64), chains, 1.0)
-
-
-# ---- phases are added last
 
 
 @pytest.mark.parametrize("d", [3, 100, 784])

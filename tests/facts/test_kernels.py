@@ -171,9 +171,6 @@ def test_distances_of_near_rows_keep_their_digits_in_every_library(share):
     np.testing.assert_allclose(found, np.exp(-r / scale), rtol=allowed)
 
 
-# ---- kernels of stable laws and of spectra with peaks: thirty digits, and what their laws promise
-
-
 def at(kernel, r):
     return kernel(np.array([[r]]), np.zeros((1, 1)))[0, 0]
 
@@ -257,9 +254,6 @@ def test_frequencies_of_a_periodic_kernel_are_harmonics(placement):
     assert np.abs(harmonics[0]).max() > np.abs(harmonics[1]).max()
 
 
-# ---- exponential power
-
-
 @pytest.mark.parametrize(
     ("kernel", "same"),
     [
@@ -299,9 +293,6 @@ def test_the_stable_density_has_the_kernel_as_its_transform(r):
     assert total == pytest.approx(math.exp(-(r**1.5)), abs=2e-3)
 
 
-# ---- mixtures
-
-
 @pytest.mark.parametrize("r", [0.0, 0.7, 2.0])
 def test_the_density_of_a_mixture_has_the_kernel_as_its_transform(r):
     kernel = SpectralMixture((2.0, 1.0), (0.5, 3.0), (0.5, 1.5))
@@ -312,9 +303,6 @@ def test_the_density_of_a_mixture_has_the_kernel_as_its_transform(r):
 
     value, _ = quad(wave, -20, 20, limit=200)
     assert value == pytest.approx(at(kernel, r), abs=1e-9)
-
-
-# ---- histogram kernels at thirty digits, their spectra, and the error of sampling these
 
 
 ADDITIVE = [AdditiveChi2(), Intersection(), JensenShannon()]
@@ -352,9 +340,6 @@ def test_the_law_of_the_skewed_kernel_has_its_density_and_its_quantiles():
         assert quad(density, -np.inf, law.quantile(u))[0] == pytest.approx(u, abs=1e-8)
     second, _ = quad(lambda c: c * c * density(c), -np.inf, np.inf)
     assert second == pytest.approx(law.second_moment, abs=1e-8)
-
-
-# ---- features
 
 
 @pytest.mark.parametrize("kernel", ADDITIVE, ids=repr)

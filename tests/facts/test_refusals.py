@@ -70,10 +70,14 @@ from bochner.kernels import (
     SpectralMixture,
     Sum,
     Warped,
+    Windows,
     Zonal,
+    one_hot,
+    spectrum,
 )
 from bochner.kernels.dotproduct import Binomial, ExponentialSeries
 from bochner.kernels.radial import isotropic, monomials, radial_kernels
+from bochner.kernels.sphere import degree_variances
 from bochner.selection.metric import learn_metric
 from bochner.solvers.convex.losses import as_levels
 from bochner.sums.rows import sampled
@@ -213,6 +217,18 @@ def on_grid(kernel, X=X[:, :2], t=1e-3, box=None, **options):
 def sphere():
     kernel = OnSphere("gaussian", 40.0)
     return bo.GaussianProcessRegressor(kernel, method=bo.SphericalHarmonics(12))
+
+
+GLOBE = Columns(OnSphere("matern32", 25.0), (1, 2))
+HARMONICS = bo.SphericalHarmonics(5)
+ARC = OnSphere(Custom(lambda X, Y: np.exp(-(np.arccos(np.clip(X @ Y.T, -1, 1)) ** 2))), 180 / np.pi)
+EQUAL = Windows(Gaussian(), width=3, channels=2)
+TRACKS = Windows(Gaussian(), width=2, channels=2, lengths=True)
+STEPS, LONGER = RNG.normal(size=(60, 4, 2)), RNG.normal(size=(60, 5, 2))
+
+
+def globe_fit(kernel):
+    return model(kernel, method=HARMONICS).fit(X[:, :2], Y)
 
 
 class NotAKernel(Homogeneous):
@@ -478,6 +494,62 @@ CASES = [
     (lambda: GreenFunction(PLATE, terms=0), InvalidInput, "terms must be an integer, 1 or"),
     (lambda: GreenFunction(PLATE, kappa=-1.0), InvalidInput, "kappa must be"),
     (lambda: GreenFunction(PLATE)([[1.0]], [[1.0]]), InvalidInput, "must have the 2 columns of"),
+    # draw
+    (lambda: bo.draw("gaussian", X=X), InvalidInput, "draw: kernel must be a Kernel.*got"),
+    (lambda: drawn(Gaussian(), "best"), InvalidInput, "method must be a value such as.*'qmc'.*got"),
+    (lambda: drawn(Gaussian(), bo.IID()), InvalidInput, "method must be a value such as.*got"),
+    (lambda: bo.draw(Gaussian(), n_features=0, X=X), InvalidInput, "must be a positive integer"),
+    (lambda: bo.draw(Gaussian(), n_features=2.5, X=X), InvalidInput, "a positive integer; got 2.5"),
+    (lambda: blind(Gaussian(), "iid", 7), InvalidInput, 'even number.*got 7.*form="phase"'),
+    (lambda: blind(Gaussian(), "iid", 1), InvalidInput, "even number of features.*got 1"),
+    (lambda: bo.draw(Gaussian()), InvalidInput, r"pass X \(rows of data\) or n_inputs"),
+    (lambda: blind(Gaussian(), "nystrom"), InvalidInput, "landmarks from rows.*Pass X="),
+    (lambda: bo.draw(Gaussian(), X=np.array([[np.nan]])), InvalidInput, "must be finite; got NaN"),
+    (lambda: bo.draw(Gaussian(), X=np.array([["a"]])), InvalidType, "must hold real numbers; got"),
+    (lambda: bo.draw(Gaussian(), X=Y), InvalidInput, r"two dimensions.*got shape \(60,\)"),
+    (lambda: bo.draw(Gaussian(), X=X, random_state=-1), InvalidInput, "must be None, a"),
+    (lambda: bo.draw(Gaussian(), X=X, random_state="x"), InvalidInput, "must be None.*got 'x'"),
+    (lambda: blind(Linear() + Gaussian(), "iid", 4), InvalidInput, "at least 5"),
+    (lambda: blind(1e-9 * Gaussian() + Matern(), "iid", 3), InvalidInput, "n_features of at least"),
+    (lambda: blind(Linear() * Gaussian(), "iid", 1), InvalidInput, "too few feat"),
+    (lambda: drawn(Gaussian(), bo.features.Auto(sample=1)), InvalidInput, "must be at least 2"),
+    (lambda: bo.Fourier("iid"), InvalidInput, r"placement must be IID\(\), Orthogonal\(\), Stru"),
+    (lambda: bo.Fourier(bo.IID(), "cos"), InvalidInput, "form must be one of 'pair', 'phase'"),
+    (lambda: blind(Gaussian(), "qmc", 2, d=30000), InvalidInput, "at most 21200 columns; got"),
+    (
+        lambda: bo.draw(Gaussian(), "hermite", X=np.ones((2, 2049))),
+        UnsupportedKernel,
+        "HermiteMercer .* 2048",
+    ),
+    *(
+        (
+            lambda k=kernel: drawn(k, "orthogonal"),
+            UnsupportedKernel,
+            r"Euclidean.*IID\(\).*QMC.*Nystrom",
+        )
+        for kernel in (Laplace(), Cauchy(), Gaussian() * Laplace(), Gaussian() + Cauchy())
+    ),
+    (lambda: drawn(NEGATIVE, "fourier"), UnsupportedKernel, "Fourier requires a kernel of x − y"),
+    (lambda: drawn(NEGATIVE, bo.features.Auto((bo.Fourier(),))), UnsupportedKernel, "no candidate"),
+    *(
+        (call, InvalidInput, words)
+        for phi in (WAVES, BELOW)
+        for call, words in (
+            (lambda f=phi: f(X[:, :2]), "must have the 3 columns the map was drawn for; got 2"),
+            (lambda f=phi: f(X * np.inf), "X must be finite; got NaN or infinity"),
+            (lambda f=phi: f(Y), r"two dimensions.*got shape \(60,\)"),
+        )
+    ),
+    (lambda: WAVES(X.astype(complex)), InvalidType, "must hold real numbers; got dtype complex128"),
+    (lambda: bo.draw(Gaussian(), n_features="auto", alpha=1.0), InvalidInput, "X and alpha; got"),
+    (lambda: bo.draw(Gaussian(), n_features="auto", X=X), InvalidInput, "X and alpha; got no"),
+    (lambda: blind(Gaussian(), "auto", "many"), InvalidInput, 'positive integer, "auto" or'),
+    (lambda: bo.draw(Gaussian(), n_features="auto", X=X, alpha=0.0), InvalidInput, "alpha must be"),
+    (lambda: bo.Tolerance(1.5), InvalidInput, "epsilon must be above 0 and below 1; got 1.5"),
+    (lambda: bo.Tolerance(-0.1), InvalidInput, "epsilon must be"),
+    (lambda: bo.Tolerance(excess=0.0), InvalidInput, "excess must be"),
+    (lambda: bo.Tolerance(seconds=0), InvalidInput, "seconds must be"),
+    (lambda: bo.Tolerance(bytes=10), InvalidInput, "bytes must be"),
     # maps that cannot be drawn
     *(
         (
@@ -542,11 +614,7 @@ CASES = [
     (lambda: blind(Gaussian(), bo.Compressed(bo.Fourier()), 6), InvalidInput, "its directions"),
     (lambda: blind(Gaussian(), bo.Projected(bo.Fourier(), 2), 6), InvalidInput, "principal axes"),
     (lambda: blind(Brownian(), SINES(conditions="neumann"), d=1), InvalidInput, "conditions of"),
-    (
-        lambda: blind(GreenFunction(PLATE), SINES(boundary=2.0), d=2),
-        InvalidInput,
-        "has a domain and",
-    ),
+    (lambda: blind(GreenFunction(PLATE), SINES(boundary=2.0), d=2), InvalidInput, "has a domain"),
     (lambda: blind(GreenFunction(PLATE), SINES()), UnsupportedKernel, "the 2 columns of the"),
     (lambda: drawn(Gaussian(), SINES(box=((0.0, 1.0),))), InvalidInput, "each column; got 1 for 3"),
     (lambda: blind(Gaussian() + Linear(), "iid", 3), InvalidInput, "n_features of at least"),
@@ -673,6 +741,62 @@ CASES = [
         InvalidInput,
         "-90 to 90 deg",
     ),
+    (lambda: degree_variances(ARC, 30), NotPositive, "degree variances must be zero or above; got"),
+    (
+        lambda: degree_variances(OnSphere(Gaussian((1.0, 1.0, 2.0))), 30),
+        UnsupportedKernel,
+        "an isotropic",
+    ),
+    (lambda: degree_variances(Gaussian(), 30), UnsupportedKernel, "requires a kernel of places on"),
+    (lambda: OnSphere("linear"), InvalidInput, "kernel must be a Kernel of three columns"),
+    (lambda: OnSphere("matern32", 0.0), InvalidInput, "lengthscale"),
+    (lambda: OnSphere()([[95.0, 0.0]]), InvalidInput, r"within -90 to 90 degrees; got 95\."),
+    (lambda: OnSphere()(X), InvalidInput, "rows must be .latitude, longitude. in degrees; got 3"),
+    (lambda: drawn(OnSphere(), bo.SphericalHarmonics()), InvalidInput, "in degrees; got 3 columns"),
+    (lambda: bo.SphericalHarmonics(0), InvalidInput, "degree must be from 1 to 1,000; got"),
+    (lambda: bo.SphericalHarmonics(1001), InvalidInput, "degree must be from 1 to 1,000; got"),
+    *(
+        (
+            lambda k=kernel: globe_fit(k),
+            UnsupportedKernel,
+            "requires a kernel of places on the globe",
+        )
+        for kernel in (Gaussian(), OnSphere() + Linear(), Columns(Gaussian(), (0,)))
+    ),
+    (lambda: blind(Gaussian(), HARMONICS, 36, d=2), UnsupportedKernel, "places on the globe"),
+    *(
+        (
+            lambda k=kernel: near(k).fit(X, Y),
+            UnsupportedKernel,
+            "a stationary kernel, for which rows",
+        )
+        for kernel in (
+            GLOBE * Columns(Matern(), (0, 1)),
+            GLOBE * Columns(OnSphere("matern32", 25.0), (1, 0)),
+            GLOBE * Matern(),
+        )
+    ),
+    (lambda: near(GLOBE).fit(X + 95.0, Y), InvalidInput, "latitude, the first column, must lie"),
+    # sequences
+    (lambda: Windows(3), InvalidType, "Windows: kernel must be a kernel; got 3"),
+    (lambda: Windows(Gaussian(), width=0), InvalidInput, "width must be an integer, 1 or above"),
+    (lambda: Windows(Gaussian(), channels=1.5), InvalidType, "channels must be an integer"),
+    (lambda: Windows(Gaussian(), average="max"), InvalidInput, "average must be one of 'mean'"),
+    (lambda: Windows(Gaussian(), lengths=1), InvalidType, "lengths must be True or False; got 1"),
+    (lambda: EQUAL(X[:, :2]), InvalidInput, "rows must have 2 for each of 3 steps or more; got 2"),
+    (lambda: TRACKS(np.ones((3, 6))), InvalidInput, "one column for the number of steps and 2 for"),
+    (lambda: EQUAL.rows([np.ones((n, 2)) for n in (1, 5)]), InvalidInput, "must all have 5 steps"),
+    (lambda: TRACKS.rows([np.ones((7, 2))], 5), InvalidInput, "room for 5 steps; got a sequence"),
+    (lambda: TRACKS.rows([]), InvalidInput, "there must be one sequence or more; got none"),
+    (lambda: TRACKS.rows([np.ones((3, 4))]), InvalidInput, r"numbers of shape \(steps, 2\); got"),
+    (lambda: EQUAL.rows(np.ones((3, 4, 5))), InvalidInput, "a step must have 2 channels; got an"),
+    (lambda: one_hot("ACGT", "ACGT"), InvalidInput, "texts must be a sequence of strings; got str"),
+    (lambda: one_hot(["A"], "AA"), InvalidInput, "letters must be a string of different letters"),
+    (lambda: spectrum(0, 4), InvalidInput, "spectrum: width must be an integer, 1 or above"),
+    (lambda: model().fit(STEPS, Y), InvalidInput, "three dimensions, .* requires a kernel of"),
+    (lambda: model(Columns(EQUAL, range(8))).fit(STEPS, Y), InvalidInput, "a kernel of sequences"),
+    (lambda: model(EQUAL).fit(STEPS, Y).predict(STEPS[:, :3]), ValueError, "X has 6 features, but"),
+    (lambda: model(TRACKS + Linear()).fit(STEPS, Y).predict(LONGER), InvalidInput, "room for 4"),
     # rows, targets and weights of a fit
     (lambda: model().fit(X[:, :0], Y), ValueError, r"0 feature\(s\).*minimum of 1"),
     (lambda: model().fit(X[None], Y), ValueError, "KernelRidge: X with three"),

@@ -163,9 +163,6 @@ def test_generalised_zonal_kernels_of_functions():
     assert (GeneralizedZonal(np.ones_like)(X) == 1).all()
 
 
-# ---- thirty digits of Gegenbauer polynomials, their series and radial kernels; two routes to each
-
-
 def mean_over_angles(kappa, l, d):
     """α_l times the mean over directions of κ(θ) P_l(cos θ), by mpmath's quadrature."""
     points = [0, mpmath.mpf("0.01"), mpmath.mpf("0.1"), 1, 2, mpmath.pi]
@@ -175,9 +172,6 @@ def mean_over_angles(kappa, l, d):
 
     mean = over(lambda a: kappa(a) * explicit(l, d, mpmath.cos(a))) / over(lambda a: 1)
     return float(zonal.alpha(l, d) * mean)
-
-
-# ---- polynomials
 
 
 @pytest.mark.parametrize("t", [-0.9, 0.05, 0.3, 0.7, 0.99])
@@ -218,9 +212,6 @@ def test_counts_of_harmonics_are_exact(d):
         assert zonal.log_alpha(l, d) == (math.log(count) if count else -math.inf)
 
 
-# ---- series of functions of the angle
-
-
 @pytest.mark.parametrize("d", [2, 3, 9])
 @pytest.mark.parametrize("kernel", [*ANGULAR[:4], NeuralTangent(1), NeuralTangent(2)], ids=repr)
 def test_coefficients_are_the_integrals(kernel, d):
@@ -232,9 +223,6 @@ def test_coefficients_are_the_integrals(kernel, d):
         assert c[l] == pytest.approx(expected, abs=allowed, rel=of(np.float64))
         of_pair = radial.matrix(l, np.array([2.0]), np.array([0.5]))[0, 0]
         assert of_pair == pytest.approx(c[l], abs=allowed)
-
-
-# ---- power series
 
 
 NAMED = {
@@ -278,9 +266,6 @@ def test_slopes_of_power_series_are_differences_of_their_functions(name):
     t, h = np.array([-0.7, -0.1, 0.3, 0.5]), 1e-5
     expected = [(function(v + h) - function(v - h)) / (2 * h) for v in t.tolist()]
     np.testing.assert_allclose(power_series.slope(t), expected, rtol=1e-7, atol=1e-7)
-
-
-# ---- radial kernels
 
 
 @pytest.mark.parametrize(("length", "N"), [(1.0, 5), (2.0, 12), (3.0, 20), (4.0, 40), (0.7, 3)])
@@ -346,9 +331,6 @@ def test_radial_kernels_of_the_gaussian(d, l, r, s):
         assert like[0, 0] == pytest.approx(expected, rel=1e-9)
 
 
-# ---- spherical harmonics, their recurrences and radial functions, by two routes each
-
-
 DEGREES = {1: 3, 2: 15, 3: 12, 4: 8, 5: 6, 9: 4, 20: 3, 50: 2}
 every_dimension = pytest.mark.parametrize("d", DEGREES)
 
@@ -386,9 +368,6 @@ def by_degree(Y, d, degree):
     below = math.comb(degree + d - 2, degree - 1) if degree else 0
     assert Y.shape[1] == ends[-1] == math.comb(degree + d - 1, degree) + below
     return [Y[:, a:b] for a, b in pairwise(ends.tolist())]
-
-
-# ---- harmonics
 
 
 @pytest.mark.parametrize(("d", "degree"), [(2, 9), (3, 8), (4, 5), (5, 3)])
@@ -429,9 +408,6 @@ def test_a_prefix_of_a_degree_is_the_first_of_its_harmonics(d):
         blocks = np.array([degree, 0]), np.array([count, 1])
         Z = harmonic_blocks(X, d, *blocks, np.full((9, 2), 2.0))
         assert_close(Z, 2 * np.concatenate([whole[degree][:, :count], whole[0]], axis=1))
-
-
-# ---- compiled loops and their twins
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -505,9 +481,6 @@ def test_a_programme_that_reads_what_is_not_there_is_refused():
         native.harmonics(U, good, radial, first + 3, count)
     with pytest.raises(ValueError, match="rows or degrees"):
         native.polynomials(U, U.T[:, :2].copy(), np.ones((3, 1, 4)), np.ones(2), np.ones(2))
-
-
-# ---- radii
 
 
 def test_quantiles_are_radii_of_the_data_with_shares_that_add_up():

@@ -58,9 +58,6 @@ PAIRS, PHASES = Fourier(IID()), Fourier(IID(), "phase")
 MIXED = Gaussian(2.0) + 0.5 * Linear()
 
 
-# ---- any method gets the algebra from its leaf rule
-
-
 @dataclass(frozen=True)
 class Signed(Method):
     """A method of its own, that serves one kernel only: the Gaussian, by random phases."""
@@ -157,9 +154,6 @@ def test_rows_reach_the_parts_as_the_parts_see_them(rule):
         assert_close(inner, expected)
 
 
-# ---- sketches of products
-
-
 def squares(seed, width=32, change=lambda phi: phi):
     """Sketches of ⟨x, y⟩², whose maps are exact: all randomness is the sketch's."""
     phi = LinearMap(Linear(), 3)
@@ -199,9 +193,6 @@ def test_powers_of_sums_are_their_binomial_terms(power):
     assert phi.n_features <= 400
 
 
-# ---- maps that stay below their kernels
-
-
 def test_products_and_powers_of_maps_below_their_kernels_stay_below(rule):
     rule(
         Signed,
@@ -222,9 +213,6 @@ def test_products_and_powers_of_maps_below_their_kernels_stay_below(rule):
         assert np.linalg.norm(K - Z @ Z.T) < 0.1 * np.linalg.norm(K)
 
 
-# ---- exponentials by their series
-
-
 @pytest.mark.parametrize("scale", [0.01, 0.3])
 def test_exponentials_are_their_series_with_exact_low_degrees(scale):
     X, kernel = rows(40), Exp(scale * Linear())
@@ -243,9 +231,6 @@ def test_exponentials_of_stationary_kernels_have_sums_of_poisson_many_frequencie
         ]
         assert {type(phi).__name__ for phi in maps} == {"FourierMap"}
         assert bias(kernel, maps) < 1
-
-
-# ---- functions
 
 
 def test_a_normalised_kernel_of_rows_without_length_is_zero_there():
@@ -327,9 +312,6 @@ def test_features_of_cosines_are_those_of_rows_of_any_length(method, dtype, expo
         assert np.abs(Z @ Z.T - kernel(X.astype(float))).max() <= lost
 
 
-# ---- sums and products of kernels with free numbers: what is found, and what stays
-
-
 SEASON = Gaussian("auto") + Periodic(1.0, "auto") * Gaussian("auto")
 
 
@@ -339,9 +321,6 @@ def series(n=120, seed=0, period=1.0):
     X = np.sort(rng.uniform(0, 8, (n, 1)), axis=0)
     f = 0.3 * X[:, 0] + np.sin(2 * np.pi * X[:, 0] / period)
     return X, f + 0.1 * rng.standard_normal(n)
-
-
-# ---- derivatives
 
 
 @dataclass(frozen=True)
@@ -425,9 +404,6 @@ def test_a_multiple_goes_before_its_product_and_is_the_weight_of_the_term():
     assert weighted(lifted(kernel)) == lifted(kernel).left + Free() * Linear()
 
 
-# ---- what is found
-
-
 def log_evidence(K, y, noise):
     """Of a process without a mean, by the textbook's formula (Rasmussen and Williams, 2.30)."""
     A = K + noise * np.eye(len(y))
@@ -468,9 +444,6 @@ def test_peaks_of_the_spectrum_are_the_periods_of_the_waves():
     strongest = spectral_peaks(x, wave[:, None], np.ones(200))[:2]
     assert np.abs(strongest / [1.0, 0.45] - 1).max() < 0.02  # a quarter wave over the span, or less
     assert len(spectral_peaks(np.zeros(20), np.ones((20, 1)), np.ones(20))) == 0
-
-
-# ---- what is free
 
 
 def test_given_numbers_stay_and_weights_of_terms_are_found():

@@ -56,9 +56,6 @@ def drawn(pair, n_features=D, seed=0, X=None):
     return draw(*pair, n_features=n_features, X=X, random_state=seed)
 
 
-# ---- below the kernel
-
-
 @pytest.mark.parametrize("pair", [*BASES[:2], *BASES[3:], *HERMITE, *COMPRESSED[:2]], ids=named)
 def test_more_features_leave_less(pair):
     maps = [drawn(pair, m) for m in (8, 32, 128, 400)]
@@ -66,9 +63,6 @@ def test_more_features_leave_less(pair):
         leaves = [phi.residual(rows(50, seed=8)).mean() for phi in maps]
         assert all(b <= a + 1e-12 for a, b in pairwise(leaves))
         assert leaves[-1] < 0.7 * leaves[0] + 1e-12
-
-
-# ---- nested
 
 
 NESTED = [
@@ -98,9 +92,6 @@ def test_the_order_of_rows_does_not_matter():
     X = rows(300)
     phi, psi = (drawn((Gaussian(), HermiteMercer()), X=A) for A in (X, X[::-1]))
     assert_close(phi(X), psi(X), factor=1e4)
-
-
-# ---- what each is made of
 
 
 def test_axes_and_lengthscales_are_those_of_the_rows():
@@ -228,9 +219,6 @@ def test_the_scale_leaves_the_least():
     assert min(left) < 0.8 * left[5]
 
 
-# ---- errors, against the best and against random features
-
-
 def relative_error(phi, X):
     Z, K = phi(X), phi.kernel(X)
     return np.linalg.norm(Z @ Z.T - K) / np.linalg.norm(K)
@@ -247,9 +235,6 @@ def test_compression_reaches_the_least_error_of_its_rank(method):
     assert least <= relative_error(phi, X) < 1.03 * least < relative_error(plain, X) / 3
 
 
-# ---- products of kernels of one column
-
-
 def test_each_node_stands_for_the_rows_that_are_nearest_to_it():
     """Row by row; one in a hundred is shared evenly."""
     column = np.random.default_rng(0).lognormal(size=(700, 1))
@@ -258,9 +243,6 @@ def test_each_node_stands_for_the_rows_that_are_nearest_to_it():
     nearest = np.abs(column - nodes).argmin(axis=1)
     counts = np.array([(nearest == k).mean() for k in range(len(nodes))])
     assert_close(share, (counts + 0.01 / len(nodes)) / 1.01, factor=10)
-
-
-# ---- sines
 
 
 def test_spectral_densities_are_those_of_the_table():
@@ -356,9 +338,6 @@ def test_brownian_motion_has_its_karhunen_loeve_series(kernel, shift):
     assert_close(kernel(X), expected)
 
 
-# ---- kernels with features of their own
-
-
 @pytest.mark.parametrize(
     "kernel", [FourierSeries((1.0, 0.0, 0.5), period=4.0), Polynomials((1.0, 0.5), -3, 3)], ids=repr
 )
@@ -369,9 +348,6 @@ def test_any_method_gives_exact_features_where_they_fit(kernel, method):
     assert phi.n_features == (27 if isinstance(kernel, FourierSeries) else 8)
     assert_close(phi(X) @ phi(X).T, kernel(X), factor=10)
     assert phi.residual(X).max() < 1e-10
-
-
-# ---- projection
 
 
 @pytest.mark.statistical
@@ -422,9 +398,6 @@ def test_harmonics_of_projected_rows_err_by_what_is_lost_and_left(kernel, how):
     assert not phi.below_kernel
     fault = replace(phi, projection=1.1 * phi.projection)
     assert above_their_bound(phi, phi.projection) <= 0 < above_their_bound(fault, phi.projection)
-
-
-# ---- eigenfunctions of the Laplacian on boxes, and Green's functions: two routes each
 
 
 INTERVAL = Box([(1.0, 3.0)])

@@ -157,9 +157,6 @@ def test_columns_and_metrics_are_transforms_of_the_data():
     assert_close(root @ root.T, A)
 
 
-# ---- spectral measures
-
-
 N_FREQUENCIES = 20_000
 OFFSETS = [0.05, 0.3, 1.0, 3.0]
 
@@ -334,9 +331,6 @@ def test_layout_and_type_of_the_data_do_not_matter(kernel):
     assert (kernel(X.astype(np.float32), Y) == expected).all()
     assert kernel(X[:0], Y).shape == (0, 5)
     assert kernel(X, Y[:0]).shape == (10, 0)
-
-
-# ---- kernels never change, compare by content, print as code and travel
 
 
 PARTS = Gaussian(2.0), Columns(Laplace(1.5), (0,)), Linear()

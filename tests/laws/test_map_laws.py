@@ -109,9 +109,6 @@ def test_a_planted_map_that_depends_on_its_block_is_caught():
         assert_same_in_any_layout(lambda A: A - A.mean(axis=0), X, X - X.mean(axis=0), "float64")
 
 
-# ---- below the kernel, and certified
-
-
 def lowest(phi, X):
     """Smallest eigenvalue of K − ZZᵀ, as a share of the largest of k(x, x)."""
     Z, K = phi(X).astype(np.float64), phi.kernel(X.astype(np.float64))
@@ -168,9 +165,6 @@ def test_planted_faults_are_above_the_kernel():
     assert lowest(phi, X) > -1e-9 > lowest(replace(phi, axes=1.1 * phi.axes), X)
 
 
-# ---- unbiased
-
-
 def is_random(case):
     """Features whose mean over seeds is the kernel; those of Gegenbauer are of a cut kernel."""
     if case.family == "networks":
@@ -216,9 +210,6 @@ def test_positive_features_are_positive(method):
     assert (phi(3 * rows(50)) > 0).all()
 
 
-# ---- Fourier features
-
-
 D = 24
 """Features of each map: enough for the exact parts and an even number for each of the others."""
 
@@ -249,9 +240,6 @@ def test_pairs_have_the_norm_of_the_kernel(pair):
     assert_close((Z * Z).sum(axis=1), pair[0].diag(X))
 
 
-# ---- Nyström: below the kernel, exact on landmarks
-
-
 def test_nystrom_holds_fewer_landmarks_where_they_explain_all():
     X = np.repeat(rows(5), 10, axis=0)
     assert draw(Gaussian(), "nystrom", n_features=30, X=X, random_state=0).n_features == 4
@@ -263,9 +251,6 @@ def test_nystrom_of_rows_that_the_kernel_maps_to_zero():
     Z = phi(rows(5))
     assert Z.shape == (5, phi.n_features)
     assert np.isfinite(Z).all()
-
-
-# ---- blocks, and rows far away
 
 
 def in_blocks(phi, X, size):

@@ -58,9 +58,6 @@ def drawn(kernel, method, seed=0, n_features=D, X=None):
     return draw(kernel, method, n_features=n_features, X=X, random_state=seed)
 
 
-# ---- below the kernel, exact on landmarks, certified everywhere
-
-
 @every_method
 @every_kernel
 def test_features_are_exact_on_landmarks(kernel, method):
@@ -89,9 +86,6 @@ def test_unexplained_is_the_share_of_the_trace_that_is_left(kernel, mode):
     X = rows(60, seed=5)
     phi = drawn(kernel, Nystrom(RPCholesky(mode=mode)), X=X)
     assert abs(phi.unexplained - phi.residual(X).sum() / kernel.diag(X).sum()) < 1e-9
-
-
-# ---- blocks, precision, seeds, arguments
 
 
 @pytest.mark.parametrize("landmarks", [Uniform(), Given(rows(40))], ids=repr)
@@ -132,9 +126,6 @@ def test_one_row_and_one_landmark_are_enough(method):
         assert_close(Z, [[1.0]], factor=1e3)
 
 
-# ---- saved maps
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_used_map_means_the_same_where_factors_come_out_otherwise(dtype, tmp_path, monkeypatch):
     """Another machine's LAPACK is played by a factor of another, equally good, matrix."""
@@ -148,9 +139,6 @@ def test_a_used_map_means_the_same_where_factors_come_out_otherwise(dtype, tmp_p
     back, fresh = bo.load(tmp_path / "map"), NystromMap(phi.kernel, phi.landmarks)
     assert back(X).tobytes() == expected.tobytes() != fresh(X).tobytes()
     assert back.unexplained == phi.unexplained
-
-
-# ---- landmarks given
 
 
 def test_given_landmarks_need_no_data():
@@ -171,9 +159,6 @@ def test_given_rows_are_a_copy_that_cannot_change():
     assert repr(Given(rows(40))) == "Given(rows=<40 × 3>)"
 
 
-# ---- refusals
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -188,9 +173,6 @@ def test_given_rows_are_a_copy_that_cannot_change():
 def test_names_and_rows_stand_for_the_values_of_landmarks(name, value):
     assert Nystrom(name) == Nystrom(value)
     assert Nystrom(name).landmarks == value
-
-
-# ---- pivots: one law
 
 
 def pivots(K, rank, seed, mode="accelerated", tolerance=1e-12):
@@ -240,9 +222,6 @@ def test_acceptance_factors_the_residual_of_what_it_takes():
     assert index.tolist() == [3, 1, 5, 0]
     assert_close(L @ L.T, H[np.ix_(index, index)])
     assert np.abs(np.triu(L, 1)).max() < 1e-14
-
-
-# ---- pivots: the bound
 
 
 def spectra():
@@ -295,9 +274,6 @@ def test_planted_fault_uniform_pivots_break_the_bound():
 
     assert bound_excess(K, 11, uniform) > 1
     assert bound_excess(K, 11, lambda r: pivots(K, r, 0).residual_trace) < 1
-
-
-# ---- leverage
 
 
 def exact_leverage(kernel, X, penalty):
@@ -375,9 +351,6 @@ def test_rows_are_drawn_by_leverage():
 
     assert binomtest(times(RidgeLeverage(alpha=1.0)), 60, 0.5, "greater").pvalue < ALARM
     assert binomtest(times(Uniform()), 60, 0.5, "less").pvalue < ALARM
-
-
-# ---- clusters
 
 
 def test_centres_are_those_of_scikit_learn():

@@ -183,9 +183,6 @@ def test_few_frequencies_of_many_columns_take_little_memory():
 EVERY = [*PLACEMENTS, QMC("halton"), Structured(), Fastfood()]
 
 
-# ---- nested
-
-
 @pytest.mark.parametrize("form", ["pair", "phase"])
 @pytest.mark.parametrize("placement", EVERY, ids=repr)
 @pytest.mark.parametrize("d", [1, 4, 130])
@@ -222,9 +219,6 @@ def test_wider_maps_of_other_methods_begin_with_the_narrow_one(kernel, method, e
     assert_close(wider[:, exact:D] * 2**0.5, Z[:, exact:])
 
 
-# ---- the radial law of every isotropic kernel
-
-
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     "kernel",
@@ -241,9 +235,6 @@ def test_lengths_of_frequencies_have_the_law_of_the_kernel(kernel, placement):
     )
     expected = np.linalg.norm(kernel.spectral_measure(32).sample(rng, 6000), axis=1)
     assert ks_2samp(fault, expected).pvalue < ALARM / 15 < ks_2samp(lengths, expected).pvalue
-
-
-# ---- sequences
 
 
 def test_sobol_frequencies_are_spread_better_than_independent_ones():
@@ -278,9 +269,6 @@ def test_error_is_a_fraction_of_that_of_scikit_learn(d, placement, share):
     assert np.mean(ours) <= share * np.mean(theirs), f"{np.mean(ours) / np.mean(theirs):.3f}"
 
 
-# ---- frequencies that are not formed, weighted ones, and complex features
-
-
 D_INPUTS = 100
 MAPS = {
     f"{placement!r}-{form}": draw(
@@ -299,9 +287,6 @@ def fixed_rows(n, d=D_INPUTS, dtype=np.float64, seed=0):
     X = np.random.default_rng(seed).normal(size=(n, d)).astype(dtype)
     X.flags.writeable = False
     return X
-
-
-# ---- the map
 
 
 @pytest.mark.parametrize("phi", MAPS.values(), ids=MAPS)
@@ -331,9 +316,6 @@ def test_frequencies_are_formed_where_that_is_faster():
     assert kind(1024, 8192) is kind(256, 512) is kind(784, 1000, Fastfood()) is StructuredMap
     assert kind(3, 512) is kind(31, 512) is kind(3, 512, Fastfood()) is FourierMap
     assert kind(1024, 32) is FourierMap  # most of a block would be cut away
-
-
-# ---- the law of the frequencies
 
 
 def projections(count, d, u, steps=3):
@@ -398,9 +380,6 @@ def test_fastfood_is_unbiased(kernel, d, form):
     assert tolerance.bias(kernel(X), Z, 120) < 1 < tolerance.bias(kernel(1.3 * X), Z, 120)
 
 
-# ---- Gauss-Hermite nodes
-
-
 @pytest.mark.parametrize(
     ("d", "n_features", "q"), [(1, 40, 40), (2, 300, 17), (2, 128, 11), (3, 1000, 10)]
 )
@@ -430,9 +409,6 @@ def test_grids_serve_sums_of_gaussians():
     assert_close(Z @ Z.T, kernel(X), factor=100)
 
 
-# ---- complex features
-
-
 @pytest.mark.parametrize("placement", [QMC(), Structured()], ids=repr)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_complex_features_are_the_pairs_as_one_number(placement, dtype):
@@ -448,9 +424,6 @@ def test_complex_features_are_the_pairs_as_one_number(placement, dtype):
     assert_close(np.from_dlpack(torch.imag(same)), Z.imag, dtype)
 
 
-# ---- Fourier features by ridge leverage: unbiased, nearer at small penalties
-
-
 LEVERAGE_SEEDS = range(100)
 
 
@@ -460,9 +433,6 @@ def cube(n, d, seed=0):
 
 def drawn(kernel, method, X, D=64, seed=0):
     return bo.draw(kernel, method, n_features=D, X=X, random_state=seed)
-
-
-# ---- unbiased, on rows that no map was drawn from
 
 
 CASES = [
@@ -490,9 +460,6 @@ def test_planted_weights_are_seen(case, power):
     found = maps(kernel, method, d)
     faults = [replace(p, weights=(32 * p.weights) ** power / 32) for p in found]
     assert bias(kernel, found, d) < 1 < bias(kernel, faults, d)
-
-
-# ---- leverage
 
 
 @pytest.mark.parametrize("kernel", [Gaussian(0.4), Matern(1.5, 0.7), 2.0 * Gaussian(0.5)], ids=repr)
@@ -525,18 +492,12 @@ def test_the_spectral_distance_is_far_below_that_of_independent_frequencies(kern
     assert 1.5 * weighted < plain
 
 
-# ---- few rows
-
-
 def test_constant_columns_and_one_row_are_served():
     X = np.column_stack([cube(30, 1), np.ones(30)])
     for X_seen in (X, X[:1]):
         phi = drawn(Gaussian(0.5), bo.LeverageFourier(), X_seen)
         assert np.isfinite(phi(X)).all()
     assert drawn(Gaussian(0.5) + Constant(2.0), bo.LeverageFourier(), X).n_features <= 64
-
-
-# ---- laws of the random features of dot-product kernels: Maclaurin, sketches, positive features
 
 
 D = 24
@@ -550,9 +511,6 @@ def named(pair):
 def drawn_sketch(pair, seed=0, n_features=D, X=None):
     X = rows(40) if X is None else X
     return draw(*pair, n_features=n_features, X=X, random_state=seed)
-
-
-# ---- unbiased
 
 
 COMPARISONS = 10 * len(SKETCHED)
@@ -575,9 +533,6 @@ def test_features_are_unbiased_for_rows_of_other_lengths_than_those_drawn_with(m
     error = estimates.std(axis=0, ddof=1) / np.sqrt(len(maps))
     bar = student.isf(ALARM / 24, len(maps) - 1)
     assert (np.abs(estimates.mean(axis=0) - kernel(X)) < bar * error).all()
-
-
-# ---- variances are those of the formulas
 
 
 PAIR = np.array([[0.9, -0.3, 0.5, 0.2], [0.4, 0.6, 0.8, -0.5]])
@@ -671,9 +626,6 @@ def test_planted_fault_variance_of_independent_pairs_is_not_that_of_balanced_one
     assert excess(squares, balanced(12)) > 1
 
 
-# ---- planted faults
-
-
 @pytest.mark.statistical
 @pytest.mark.parametrize("method", [Maclaurin(), TensorSketch(), PolySketch()], ids=repr)
 def test_planted_fault_missing_factorials_are_seen(method):
@@ -700,9 +652,6 @@ def test_planted_fault_series_cut_at_the_width_is_seen():
     X = np.array([[1.2, 0.5, 0.0], [1.0, 0.8, 0.3]])
     found, fault = (tolerance.bias(kernel(X), [phi(X) for phi in p], 4) for p in (maps, faults))
     assert found < 1 < fault
-
-
-# ---- what the maps say of themselves
 
 
 @pytest.mark.parametrize("pair", [p for p in SKETCHED if p[0] != POWERS[7]], ids=named)
@@ -747,14 +696,8 @@ def test_sparse_rows_are_not_made_dense(method):
     assert peak < 0.1 * 8 * n * d
 
 
-# ---- sketches of powers of ⟨x, y⟩: exact means and variances by enumeration, and what they refuse
-
-
 X2 = np.array([[0.8, -0.5], [0.3, 1.1]])
 X3 = np.array([[0.8, -0.5, 0.4], [0.3, 1.1, -0.2]])
-
-
-# ---- TensorSketch: every hash there is
 
 
 @pytest.mark.parametrize("D", [1, 2, 3])
@@ -787,9 +730,6 @@ def test_tensor_sketch_is_the_count_sketch_of_the_tensor_power(p, D):
         sign = math.prod(int(s[j, i]) for j, i in enumerate(index))
         slow[:, bucket] += sign * math.prod(X3[:, i] for i in index)
     assert_close(CountSketch(h, s, D).of(X3), slow)
-
-
-# ---- PolySketch: every sign and every order there is
 
 
 class Orders:
@@ -863,9 +803,6 @@ def test_hashed_leaf_is_an_osnap_matrix():
         assert_close(leaf.of(X, []), slow @ hadamard(16), factor=4)
 
 
-# ---- Positive features: by quadrature
-
-
 @pytest.mark.parametrize("form", ["plain", "hyperbolic"])
 @pytest.mark.parametrize("half", [0.5, 1.0])
 def test_positive_mean_and_variance_by_quadrature(form, half):
@@ -889,9 +826,6 @@ def test_positive_features_of_long_rows_are_finite_where_their_factors_are_not()
     x = np.full((1, 1), 40.0)
     phi = PositiveMap(Gaussian(), np.array([[40.0]]), np.ones(1), 1.0, "plain")
     assert phi(x)[0, 0] == phi(x.astype(np.float32))[0, 0] == 1.0
-
-
-# ---- degrees
 
 
 @pytest.mark.parametrize("D", [1, 2, 7, 40, 1000])
@@ -947,9 +881,6 @@ def test_weights_are_powers_of_the_length_in_one_exponent():
     assert_close(weights.at(lengths, like=lengths) / scale, slow / scale, factor=1000)
 
 
-# ---- laws of the random features of angle kernels: signs, ReLU layers, networks
-
-
 D_NETWORK = 48
 
 ALL = [*NETWORKS, *DEEP]
@@ -958,9 +889,6 @@ every_map_network = pytest.mark.parametrize("pair", ALL, ids=repr)
 
 def drawn_network(pair, seed=0, n_features=D_NETWORK, n_inputs=N_COLUMNS):
     return draw(*pair, n_features=n_features, n_inputs=n_inputs, random_state=seed)
-
-
-# ---- unbiased
 
 
 @pytest.mark.statistical
@@ -985,9 +913,6 @@ def test_deep_features_converge(pair):
         for width in (128, 2048)
     )
     assert wide < 0.35 * narrow
-
-
-# ---- variance: closed forms for a row with itself
 
 
 def product_variances(method, d, x, y, runs=4000):
@@ -1018,9 +943,6 @@ def test_variance_of_a_direction_is_as_stated(order, d, split):
     found, error = product_variances(ReLU(order, IID(), split), d, x, x)
     bar = student.isf(ALARM / (2 * len(CASES_NETWORK)), 1000)
     assert abs(found - stated(order, d, split)) <= bar * error + 1e-9
-
-
-# ---- exact parts and slow twins
 
 
 @pytest.mark.parametrize("d", [1, 2, 5])

@@ -208,9 +208,6 @@ def test_planted_faults_of_the_radial_functions_are_seen(fault):
     assert bias(K, maps, X) < 1 < bias(K, wrong, X)
 
 
-# ---- variance
-
-
 @pytest.mark.statistical
 def test_on_the_sphere_the_variance_is_that_of_the_formula():
     """(1 − Σ c_l²/α_l)/D for pairs uniform on the sphere; ten standard errors of 60 maps."""
@@ -223,9 +220,6 @@ def test_on_the_sphere_the_variance_is_that_of_the_formula():
     allowed = 10 * errors.std() / 60**0.5
     assert allowed < 0.6 * expected
     assert abs(errors.mean() - expected) < allowed
-
-
-# ---- directions, widths, choices
 
 
 def test_directions_are_unit_and_even():
@@ -264,9 +258,6 @@ def test_a_row_of_zeros_has_degree_zero_alone():
     phi = drawn((Gaussian(), Gegenbauer("monomial", 2, 4)), X=X)
     m = phi.directions.shape[1]
     assert_close(phi(X)[3], np.repeat([m**-0.5, 0.0], m))
-
-
-# ---- functions of one's own
 
 
 def steep(t):
@@ -310,9 +301,6 @@ def test_of_one_column_functions_of_ones_own_end_at_degree_one():
     assert_close(phi(X) @ phi(X).T, OWN(X), factor=8)
 
 
-# ---- laws of Mercer-harmonic features: deterministic, below the kernel, certified everywhere
-
-
 every_kernel = pytest.mark.parametrize("kernel", ROTATION_INVARIANT, ids=repr)
 KINDS_MERCER = [ROTATION_INVARIANT[i] for i in (0, 1, 5)] + [Polynomial(3), NeuralTangent(2)]
 every_kind = pytest.mark.parametrize("kernel", KINDS_MERCER, ids=repr)
@@ -325,9 +313,6 @@ ROUNDED = 1e-9
 def drawn_mercer(kernel, n_features=D_MERCER, X=None, **options):
     X = rows(60) if X is None else X
     return draw(kernel, MercerHarmonic(**options), n_features=n_features, X=X, random_state=0)
-
-
-# ---- below the kernel, and certified
 
 
 def rest(phi):
@@ -353,9 +338,6 @@ def test_planted_fault_of_harmonics_not_orthonormal_is_above_the_kernel():
     fault = MercerHarmonicMap(phi.kernel, phi.polar, phi.radial.times(alphas**0.5), phi.counts)
     lowest = [np.linalg.eigvalsh(phi.kernel(X) - p(X) @ p(X).T)[0] for p in (phi, fault)]
     assert lowest[1] < -0.1 < lowest[0]
-
-
-# ---- complete where the kernel is
 
 
 @pytest.mark.parametrize(
@@ -397,9 +379,6 @@ def test_rows_on_a_sphere_are_recognised(radius):
         assert np.linalg.norm(K - Z @ Z.T) < 2e-5 * np.linalg.norm(K)
     single = drawn_mercer(kernel, 121, X=X.astype(np.float32))
     assert len(single.radial.nodes) == 1
-
-
-# ---- width, order, special cases
 
 
 @every_kernel
@@ -468,9 +447,6 @@ def test_kernels_of_the_distance_are_centred_and_others_not():
     assert (drawn_mercer(Polynomial(2), X=X).polar.centre == 0).all()
 
 
-# ---- refusals
-
-
 def test_wide_rows_that_the_kernel_does_not_relate_are_refused_and_auto_goes_on():
     """784 columns, 40 lengthscales apart: harmonics of some degrees are more than floats go to."""
     X = 1.5 * np.random.default_rng(0).standard_normal((100, 784))
@@ -512,9 +488,6 @@ def test_rows_far_away_do_not_lie_on_a_sphere_about_zero():
         assert (drawn_mercer(Gaussian(2.0), 100, X=S).polar.centre == 0).all()
 
 
-# ---- how far degrees are sought
-
-
 def test_degrees_are_sought_until_the_width_is_filled():
     """A short Gaussian on the sphere: 1,024 features are degrees 0 to 31, whose energy is printed.
 
@@ -541,9 +514,6 @@ def test_axes_do_not_have_the_signs_of_lapack(monkeypatch):
 
     monkeypatch.setattr(np.linalg, "eigh", mirrored)
     assert (drawn_mercer(Gaussian(), X=X)(X) == before).all()
-
-
-# ---- laws of radial kernels: every rotation-invariant kernel of the gallery, degree by degree
 
 
 DIMENSIONS = [1, 2, 3, 9]

@@ -48,9 +48,6 @@ def data(tmp_path):
     return tmp_path
 
 
-# ---- numbers by a slower route
-
-
 def test_two_fold_errors_from_moments_are_those_of_fits_and_predictions(problem, script):
     paper = script("paper")
     phi, X, y = problem
@@ -123,9 +120,6 @@ def test_the_search_of_a_lengthscale_goes_on_beyond_one_bad_draw(script, monkeyp
     assert paper.lengthscale("auto", 64, np.zeros((1, 1)), np.zeros(1)) == 2.0**-2.5
 
 
-# ---- the page
-
-
 def seeds(case, who, **metrics):
     """Rows of three seeds."""
     names, values = metrics.keys(), zip(*metrics.values(), strict=True)
@@ -149,9 +143,6 @@ def test_tables_show_means_with_standard_errors_and_published_numbers(script):
     line = pages._clusters(rows, 512).splitlines()[2]
     assert line == "| Fourier | 0.7033 ± 0.0033 (0.40, 0.66) |"
     assert pages._clusters(rows, 1024) == ""
-
-
-# ---- every table runs, is written into the page, and says what is missing
 
 
 def test_the_first_figure_and_a_column_run_at_a_small_size(data, script):
