@@ -107,26 +107,12 @@ def test_axes_and_lengthscales_are_those_of_the_rows():
 
 # ---- Mehler's formula
 
-MEHLER = [  # s, k, λ_k, φ_k(0.6), from mpmath at 45 digits
-    (1.0, 0, 0.61803398874989484820458683436564, 1.0941016560076807954885066125603),
-    (1.0, 1, 0.23606797749978969640917366873128, 0.98163814670592273925174434476221),
-    (1.0, 5, 0.0050249987406414902082282585417925, 0.68087747767765188313627048066841),
-    (0.5, 3, 0.0041840821061264949707887828779506, -0.52734834161400693696086725871325),
-    (2.0, 8, 0.0074460095060773950398129130805866, -0.15444746943717984429404391762356),
-]
-
 
 def line(spread, degrees, kernel=None):
     """The map of one column with the measure N(0, spread²)."""
     indices = np.arange(degrees, dtype=np.int32)[:, None]
     kernel = kernel or Gaussian()
     return HermiteMap(kernel, np.zeros(1), np.eye(1), np.array([spread]), indices)
-
-
-@pytest.mark.parametrize(("s", "k", "value", "function"), MEHLER)
-def test_eigenvalues_and_functions_have_thirty_digits(s, k, value, function):
-    z = line(s, 12)(np.array([[0.6]]))[0, k]
-    assert z == pytest.approx(math.sqrt(value) * function, rel=of(np.float64))
 
 
 def mercer_term(s, k, x):
@@ -261,32 +247,6 @@ def test_spectral_densities_are_those_of_the_table():
         assert S == pytest.approx((2 * math.pi) ** d * p, rel=1e-12)
         both = math.exp(log_spectral_density(3.0 * kernel + kernel, W)[0])
         assert both == pytest.approx(4 * S, rel=1e-12)
-
-
-def test_sines_are_those_of_the_formula():
-    method = LaplacianEigenfunctions(box=((-2.0, 4.0),))
-    phi = draw(Gaussian(0.8), method, n_features=5, n_inputs=1)
-    x = np.array([-2.0, 0.3, 1.0, 4.0, 7.0])
-    for k in range(1, 6):
-        w = math.pi * k / 6
-        S = 0.8 * math.sqrt(2 * math.pi) * math.exp(-0.5 * (0.8 * w) ** 2)
-        f = math.sqrt(2 / 6 * S) * np.sin(w * (np.minimum(x, 4) + 2))
-        assert_close(phi(x[:, None])[:, k - 1], f)
-
-
-@pytest.mark.parametrize(
-    ("kernel", "bar"),
-    [(Gaussian(0.3), 1e-6), (Matern(1.5, 0.5), 1e-3), (Laplace(0.5), 0.02)],
-    ids=repr,
-)
-def test_sines_converge_to_the_kernel(kernel, bar):
-    X = np.random.default_rng(0).uniform(size=(300, 1))
-    errors = [
-        relative_error(draw(kernel, LaplacianEigenfunctions(), n_features=m, X=X), X)
-        for m in (4, 16, 64)
-    ]
-    assert errors[2] < bar
-    assert errors[2] < errors[1] < errors[0]
 
 
 @pytest.mark.parametrize("conditions", ["dirichlet", "neumann", "periodic"])
