@@ -8,6 +8,7 @@ import joblib
 import numpy as np
 import pytest
 from scipy.linalg import LinAlgError, block_diag
+from sklearn.base import clone
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import bochner as bo
@@ -131,8 +132,9 @@ def test_what_is_not_positive_has_no_factor(dtype):
     A = np.asfortranarray(block_diag(np.eye(3), -1.0), dtype)
     with pytest.raises(LinAlgError, match="not positive"):
         lapack.factor(A)
-    with pytest.raises(LinAlgError, match="without an inverse"):
-        lapack.invert(np.zeros((3, 3), dtype, order="F"))
+    for invert in (lapack.invert, blas.invert_triangle):
+        with pytest.raises(LinAlgError, match="without an inverse"):
+            invert(np.zeros((3, 3), dtype, order="F"))
 
 
 def test_no_rows_and_one(dtype):
@@ -142,27 +144,33 @@ def test_no_rows_and_one(dtype):
         assert (A == 2).all()
         lapack.invert(A)
         assert (A == 0.5).all()
-
-
-def test_sums_of_nothing(dtype):
-    C = np.ones((2, 3), dtype, order="F")
-    nothing = np.empty((0, 4), dtype)
+    C, nothing = np.ones((2, 3), dtype, order="F"), np.empty((0, 4), dtype)
     lapack.add_product(C, nothing.T[:2].copy(), nothing[:, :3].copy(), keep=2.0)
     assert (C == 2).all()
 
 
-def test_numbers_of_two_kinds_and_rows_side_by_side_are_refused():
-    A = np.eye(3, order="F")
-    with pytest.raises(ValueError, match="one kind, float32 or float64, got float64, float32"):
-        lapack.add_outer(A, np.ones(3, np.float32), 1.0)
-    with pytest.raises(ValueError, match="got int64"):
-        lapack.factor(np.eye(3, dtype=np.int64))
-    with pytest.raises(ValueError, match="must be contiguous"):
-        lapack.factor(np.eye(6, order="F")[::2, ::2])
-    with pytest.raises(ValueError, match="vectors for BLAS must be contiguous"):
-        lapack.add_outer(A, np.ones(6)[::2], 1.0)
-    with pytest.raises(ValueError, match="must be contiguous"):
-        lapack.add_square(A, np.broadcast_to(np.ones((3, 1)), (3, 4)))
+EYE = np.eye(3, order="F")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: lapack.add_outer(EYE, np.ones(3, np.float32), 1.0),
+            "one kind, .* got float64, fl",
+        ),
+        (lambda: lapack.factor(np.eye(3, dtype=np.int64)), "got int64"),
+        (lambda: lapack.factor(np.eye(6, order="F")[::2, ::2]), "must be contiguous"),
+        (
+            lambda: lapack.add_outer(EYE, np.ones(6)[::2], 1.0),
+            "vectors for BLAS must be contiguous",
+        ),
+        (lambda: lapack.add_square(EYE, np.broadcast_to(np.ones((3, 1)), (3, 4))), "be contiguous"),
+    ],
+)
+def test_numbers_of_two_kinds_and_rows_side_by_side_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
 
 
 def test_shapes_that_do_not_fit_are_refused(dtype):
@@ -205,11 +213,9 @@ def two_threads():
 
 def test_one_thread_gives_back_what_was_set_before(two_threads):
     with one_thread():
-        assert blas_threads() == {1}
         with one_thread():
             assert blas_threads() == {1}
         assert blas_threads() == {1}
-    assert blas_threads() == {2}
     with pytest.raises(ZeroDivisionError), one_thread():
         _ = 1 / 0
     assert blas_threads() == {2}
@@ -235,18 +241,6 @@ def test_contexts_of_two_threads_of_python_give_back_what_was_set_before(two_thr
         assert blas_threads() == {2}
 
 
-def test_one_thread_is_set_once(monkeypatch):
-    asked = []
-    monkeypatch.setattr(threads, "_set", asked.append)
-    one, before = (
-        [1] * len(threads._libraries()),
-        [each.num_threads for each in threads._libraries()],
-    )
-    with one_thread(), one_thread():
-        blas.cholesky(np.eye(3))
-    assert asked == [one, before]
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n", [1, 5, 128, 129, 300])
 def test_triangles_are_inverted_in_their_place(n, dtype):
@@ -258,27 +252,14 @@ def test_triangles_are_inverted_in_their_place(n, dtype):
     assert (np.tril(U, -1) == np.tril(A, -1)).all()  # nothing below is touched
 
 
-def test_a_triangle_with_a_zero_on_its_diagonal_has_no_inverse():
-    with pytest.raises(np.linalg.LinAlgError, match="a factor without an inverse"):
-        blas.invert_triangle(np.zeros((3, 3), order="F"))
-
-
-def bits(name, G, Z):
-    A = Z if name in ("svd", "qr") else G
-    found = getattr(blas, name)(A)
-    return [np.asarray(part) for part in (found if isinstance(found, tuple) else (found,))]
-
-
 @pytest.mark.parametrize("name", ["cho_factor", "cholesky", "eigh", "eigvalsh", "qr", "svd"])
 def test_decompositions_have_the_same_bits_on_any_number_of_threads(name):
-    Z = np.random.default_rng(0).standard_normal((700, 500))
-    G = Z.T @ Z
-    results = []
+    Z, results = np.random.default_rng(0).standard_normal((700, 500)), []
     for count in (1, 2):
         with threadpool_limits(count, "blas"):
-            results.append(bits(name, G, Z))
-    for one, two in zip(*results, strict=True):
-        assert (one == two).all()
+            found = getattr(blas, name)(Z if name in ("svd", "qr") else Z.T @ Z)
+            results.append(found if isinstance(found, tuple) else (found,))
+    assert all(np.array_equal(one, two) for one, two in zip(*results, strict=True))
 
 
 def test_large_matrices_are_decomposed_by_all_threads(two_threads, monkeypatch):
@@ -291,16 +272,13 @@ def test_large_matrices_are_decomposed_by_all_threads(two_threads, monkeypatch):
     assert seen == [{1}, {2}, {1}]
 
 
-def test_fits_leave_the_number_of_threads_alone(two_threads):
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((200, 2)), rng.standard_normal(200)
-    for model in (
-        bo.KernelRidge(Gaussian(), n_features=32, random_state=0),
-        bo.KernelRidge(Gaussian(), method="exact", n_features=32, random_state=0),
-        bo.SVR(Gaussian(), n_features=32, random_state=0),
-    ):
-        model.fit(X, y)
-        assert blas_threads() == {2}
+@pytest.mark.parametrize(
+    "learner", [bo.KernelRidge(Gaussian()), bo.KernelRidge(method="exact"), bo.SVR(Gaussian())]
+)
+def test_fits_leave_the_number_of_threads_alone(learner, two_threads):
+    X = np.random.default_rng(0).standard_normal((200, 2))
+    clone(learner).set_params(n_features=32, random_state=0).fit(X, X[:, 0])
+    assert blas_threads() == {2}
 
 
 @pytest.fixture
@@ -309,7 +287,7 @@ def threads_of_fits(monkeypatch):
     seen = []
 
     def kernel(X, Y):
-        seen.append((blas_threads(), threads.get_num_threads()))
+        seen.append(((*blas_threads(),), threads.get_num_threads()))
         return np.exp(-((X[:, None] - Y) ** 2).sum(axis=2))
 
     return Custom(kernel), seen
@@ -326,9 +304,8 @@ def test_a_fit_uses_n_jobs_threads_and_one_of_blas(
     fitted = len(seen)
     model.predict(X)
     assert len(seen) > fitted > 0
-    assert all(each == ({1}, used) for each in seen)
-    assert blas_threads() == {2}
-    assert threads.get_num_threads() == 3
+    assert {*seen} == {((1,), used)}
+    assert (blas_threads(), threads.get_num_threads()) == ({2}, 3)
 
 
 def test_without_n_jobs_the_context_of_joblib_decides(threads_of_fits):
@@ -341,35 +318,27 @@ def test_without_n_jobs_the_context_of_joblib_decides(threads_of_fits):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_large_products_are_shared_with_the_same_bits_for_any_threads(dtype, monkeypatch):
-    monkeypatch.setattr(blas, "LEAST_WORK", 1000)
-    monkeypatch.setattr(blas, "LEAST_WIDTH", 20)
-    monkeypatch.setattr(blas, "PART", 32)
+    """|C − Ĉ| ≤ k ε |A||B| (Higham 2002, section 3.5), with rounded factors."""
+    for name, value in {"LEAST_WORK": 1000, "LEAST_WIDTH": 20, "PART": 32}.items():
+        monkeypatch.setattr(blas, name, value)
     rng = np.random.default_rng(0)
     A, B = rng.standard_normal((130, 70)), rng.standard_normal((70, 97))
     C, wide = (np.ascontiguousarray(each, dtype) for each in (B, B.T))
     L = np.tril(rng.standard_normal((97, 97)))
-    products = {
-        "rows": (lambda: blas.product(A.astype(dtype), C), A @ B),
-        "columns": (lambda: blas.product(wide.T[:9].copy(), wide), B[:9] @ B.T),
-        "triangle": (lambda: blas.triangular_product(C.copy(), L), B @ L.T),
-        "gram": (lambda: gram(wide), np.triu(B @ B.T)),
-    }
 
     def gram(Z):
         G = np.zeros((70, 70), dtype, order="F")
         blas.add_gram(G, Z)
         return G
 
-    found = []
-    try:
-        for count in (1, 3):
-            threads.set_num_threads(count)
-            found.append([make() for make, _ in products.values()])
-    finally:
-        threads.set_num_threads(None)
-    for (_, exact), one, three in zip(products.values(), *found, strict=True):
+    for make, exact in (
+        (lambda: blas.product(A.astype(dtype), C), A @ B),
+        (lambda: blas.product(wide.T[:9].copy(), wide), B[:9] @ B.T),
+        (lambda: blas.triangular_product(C.copy(), L), B @ L.T),
+        (lambda: gram(wide), np.triu(B @ B.T)),
+    ):
+        one, three = with_threads(make, 1, 3)
         assert (one == three).all()
-        # |C − Ĉ| ≤ k ε |A||B| (Higham 2002, section 3.5), with rounded factors.
         assert np.abs(one - exact).max() < 100 * np.finfo(dtype).eps * 100
 
 
@@ -381,6 +350,14 @@ def many_threads():
     threads.set_num_threads(3)
     yield
     threads.set_num_threads(None)
+
+
+def with_threads(make, *counts):
+    """What is made with each number of threads."""
+    try:
+        return [threads.set_num_threads(count) or make() for count in counts]
+    finally:
+        threads.set_num_threads(None)
 
 
 def test_what_tasks_give_comes_in_their_order(many_threads):
@@ -403,11 +380,7 @@ def test_tasks_of_a_task_are_done_one_after_the_other(many_threads):
 
 
 def test_one_thread_or_one_task_runs_here():
-    threads.set_num_threads(1)
-    try:
-        assert threads.side_by_side([get_ident] * 3) == [get_ident()] * 3
-    finally:
-        threads.set_num_threads(None)
+    assert with_threads(lambda: threads.side_by_side([get_ident] * 3), 1) == [[get_ident()] * 3]
     assert threads.side_by_side([get_ident]) == [get_ident()]
     assert threads.side_by_side([]) == []
 
@@ -435,24 +408,20 @@ def test_settings_of_a_context_reach_its_tasks(many_threads):
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_matrix_is_factored_in_parts_with_the_same_bits_for_any_threads(dtype):
+    """Backward stable: |A − UᵀU| ≤ (n + 1) ε |Uᵀ||U| (Higham 2002, theorem 10.3)."""
     n = 2 * blas.SHARED + 100  # nine parts, the last of them small
-    rng = np.random.default_rng(0)
-    Z = rng.standard_normal((n, 50)).astype(dtype)
-    A = Z @ Z.T / 50
-    A[np.diag_indices(n)] += 1
-    found = []
-    try:
-        for count in (1, 3):
-            threads.set_num_threads(count)
-            U = np.array(np.triu(A) + 5 * np.tri(n, k=-1, dtype=dtype), order="F")
-            blas.factor(U)
-            found.append(U)
-    finally:
-        threads.set_num_threads(None)
-    assert (found[0] == found[1]).all()
-    R = np.triu(found[0])
-    assert (found[0] - R == 5 * np.tri(n, k=-1)).all()  # nothing below is touched
-    # Backward stable: |A − UᵀU| ≤ (n + 1) ε |Uᵀ||U| (Higham 2002, theorem 10.3).
+    Z = np.random.default_rng(0).standard_normal((n, 50)).astype(dtype)
+    A = Z @ Z.T / 50 + np.eye(n, dtype=dtype)
+
+    def factored():
+        U = np.array(np.triu(A) + 5 * np.tri(n, k=-1, dtype=dtype), order="F")
+        blas.factor(U)
+        return U
+
+    one, three = with_threads(factored, 1, 3)
+    assert (one == three).all()
+    R = np.triu(one)
+    assert (one - R == 5 * np.tri(n, k=-1)).all()  # nothing below is touched
     left = np.abs(R.T.astype(np.float64) @ R - A).max()
     assert left <= (n + 1) * np.finfo(dtype).eps * np.diag(A).max()
 
@@ -469,16 +438,9 @@ def test_a_default_fit_is_the_same_for_any_number_of_threads():
     rng = np.random.default_rng(1)
     X = rng.standard_normal((700, 3))
     y = np.sin(2 * X[:, 0]) + 0.3 * X[:, 1] ** 2 + 0.1 * rng.standard_normal(700)
-    models = []
-    try:
-        for count in (1, 2, 4):
-            threads.set_num_threads(count)
-            models.append(bo.KernelRidge(random_state=0).fit(X, y))
-    finally:
-        threads.set_num_threads(None)
-    first = models[0]
-    for model in models[1:]:
-        assert model.kernel_ == first.kernel_
-        assert model.alpha_ == first.alpha_
+    first, *others = with_threads(lambda: bo.KernelRidge(random_state=0).fit(X, y), 1, 2, 4)
+    for model in others:
+        for name in ("kernel_", "alpha_"):
+            assert getattr(model, name) == getattr(first, name)
         assert str(model.choice_) == str(first.choice_)
         assert (model.predict(X) == first.predict(X)).all()

@@ -328,39 +328,6 @@ def fits(kernel, method, X, y, w=None, **options):
     return bo.KernelRidge(kernel, method=method, **{"alpha": 0.1} | options).fit(X, y, w)
 
 
-@pytest.mark.parametrize(
-    ("d", "kernel"), [(1, Matern(1.5, 0.3)), (2, Matern(2.5, 0.6)), (3, Gaussian(0.6))], ids=str
-)
-@pytest.mark.parametrize("fit_intercept", [True, False])
-def test_ridge_regression_is_the_exact_one(d, kernel, fit_intercept):
-    X, y = some(400, d)
-    Y, w = np.stack([y, 3 - y**2], axis=1), np.random.default_rng(1).uniform(0.5, 2, 400)
-    new, options = some(100, d, 5)[0], dict(alpha=1.0, fit_intercept=fit_intercept)
-    exact = fits(kernel, bo.ExactKernel(tol=1e-10), X, Y, w, **options).predict(new)
-    for tolerance in (1e-2, 1e-4):
-        found = fits(kernel, bo.FourierGrid(tolerance), X, Y, w, **options).predict(new)
-        assert np.linalg.norm(found - exact) < tolerance * np.linalg.norm(exact)
-
-
-HELD = [(1, Matern(0.5, 0.3), 1e-2), (1, Matern(1.5, 0.1), 1e-8), (2, Matern(1.5, 0.4), 1e-4)]
-HELD += [(1, RationalQuadratic(0.7, 0.1), 10.0**-k) for k in (3, 6, 9)]
-HELD += [(2, RationalQuadratic(2.0, 0.4), 10.0**-k) for k in (3, 6, 9)]
-HELD += [(1, Cauchy(0.1), 1e-8), (1, Gaussian(0.1), 1e-10), (2, Gaussian(0.3), 1e-9)]
-
-
-@pytest.mark.parametrize(("d", "kernel", "tolerance"), HELD, ids=str)
-def test_predictions_err_by_the_tolerance_at_most(d, kernel, tolerance):
-    """Of 800 rows at W/alpha = 10⁴: truncation alone, by the kernel's tolerance, would miss it."""
-    X, y = some(800, d)
-    new, _ = some(100, d, 5)
-    K, one = kernel(X) + 0.08 * np.eye(800), np.ones((800, 1))
-    solved = np.linalg.solve(np.block([[K, one], [one.T, 0]]), np.append(y, 0))
-    exact = kernel(new, X) @ solved[:-1] + solved[-1]
-    model = bo.KernelRidge(kernel, method=bo.FourierGrid(tolerance), alpha=0.08).fit(X, y)
-    error = np.linalg.norm(model.predict(new) - exact) / np.linalg.norm(exact)
-    assert error < tolerance
-
-
 @pytest.mark.parametrize("extent", [(5,), (4, 3), (2, 1, 3)])
 def test_tapered_weights_are_those_of_the_definition(extent):
     """Sums over samples so dense that nothing folds: Gaussians fall below 1e-13 of the first."""
@@ -407,48 +374,6 @@ def test_coefficients_are_those_of_the_features():
     coef = np.linalg.solve(Zc.T @ Zc + 0.1 * np.eye(Z.shape[1]), Zc.T @ (y - y.mean()))
     np.testing.assert_allclose(grid.coef_, coef, atol=1e-4)
     np.testing.assert_allclose(grid.predict(X), Z @ grid.coef_ + grid.intercept_, atol=1e-6)
-
-
-def exact_process(kernel, X, y, new, noise, amplitude):
-    """Mean, deviation and log evidence with an unknown mean of flat prior (universal kriging)."""
-    n = len(y)
-    K, k = amplitude * kernel(X) + noise * np.eye(n), amplitude * kernel(new, X)
-    one, L = np.ones(n), np.linalg.cholesky(K)
-    Ki = np.linalg.inv(K)
-    b = (one @ Ki @ y) / (one @ Ki @ one)
-    rest = 1 - k @ Ki @ one
-    variance = amplitude - np.einsum("ij,jk,ik->i", k, Ki, k) + rest**2 / (one @ Ki @ one)
-    r = y - b
-    log_p = -0.5 * (r @ Ki @ r + np.log(one @ Ki @ one) - np.log(n) + (n - 1) * np.log(2 * np.pi))
-    return b + k @ Ki @ r, np.sqrt(variance), log_p - np.log(np.diag(L)).sum()
-
-
-def test_the_process_is_the_exact_one():
-    X, y = some(300, 2)
-    new, _ = some(80, 2, 7)
-    kernel, given = Gaussian(0.5), {"noise": 0.04, "amplitude": 2.0}
-    grid = bo.GaussianProcessRegressor(kernel, method=bo.FourierGrid(1e-9), **given).fit(X, y)
-    mean, std = grid.predict(new, return_std=True)
-    exact = exact_process(kernel, X, y, new, **given)
-    np.testing.assert_allclose(mean, exact[0], atol=1e-6)
-    np.testing.assert_allclose(std, exact[1], rtol=1e-4)
-    assert grid.log_marginal_likelihood_value_ == pytest.approx(exact[2], abs=0.01)
-    _, cov = grid.predict(new[:20], return_cov=True)
-    np.testing.assert_allclose(np.diag(cov), std[:20] ** 2, rtol=1e-4)
-
-
-def test_open_noise_and_amplitude_have_the_largest_evidence():
-    X, y = some(300, 2)
-    make = lambda **given: bo.GaussianProcessRegressor(
-        Gaussian(0.5), method=bo.FourierGrid(1e-6), **given
-    ).fit(X, y)
-    best = make()
-    for noise, amplitude in ((0.8, 1), (1.25, 1), (1, 0.7), (1, 1.4)):
-        given = {"noise": noise * best.noise_variance_, "amplitude": amplitude * best.amplitude_}
-        less = make(**given).log_marginal_likelihood_value_
-        assert less < best.log_marginal_likelihood_value_
-        exact = exact_process(Gaussian(0.5), X, y, X[:2], **given)[2]
-        assert less == pytest.approx(exact, abs=0.05)
 
 
 @pytest.mark.statistical

@@ -1,47 +1,32 @@
 """The Walsh-Hadamard transform and chains of it, against matrices of Sylvester and their twins."""
 
-import os
-
 import array_api_strict
 import numpy as np
 import pytest
 import torch
+from inside import in_pure_python, levels
 from scipy.linalg import hadamard as sylvester
 from tolerance import of
 
 from bochner._core import native
-from bochner._core.native import (
-    Chains,
-    chain_waves,
-    chain_waves_twin,
-    turns,
-    walsh,
-)
+from bochner._core.native import Chains, chain_waves, chain_waves_twin, turns, walsh
 from bochner._core.threads import set_num_threads
 from bochner.errors import InvalidInput
 
 DTYPES = [np.float32, np.float64]
-LEVELS = ["twin"]
-if native.HAVE_NATIVE:
-    from bochner import _native
-
-    LEVELS += _native.levels()
-elif os.environ.get("BOCHNER_REQUIRE_ALL") == "1":
-    pytest.fail("the compiled module is required here and is not there")
 
 
-@pytest.fixture(params=LEVELS)
+@pytest.fixture(params=["twin", *levels()])
 def level(request, monkeypatch):
     """Every instruction set that this processor has, and the twin."""
     if request.param == "twin":
-        monkeypatch.setattr(native, "_compiled", None)
-        monkeypatch.setattr(native, "_said", {"pure Python"})
+        in_pure_python(monkeypatch)
         yield request.param
         return
-    before = _native.get_level()
-    _native.set_level(request.param)
+    before = native._compiled.get_level()
+    native._compiled.set_level(request.param)
     yield request.param
-    _native.set_level(before)
+    native._compiled.set_level(before)
 
 
 def rows(n, p, dtype, seed=0):
@@ -160,16 +145,14 @@ def test_waves_of_chains_are_those_of_their_matrices(shape, phases, dtype, level
 @pytest.mark.parametrize("shape", SHAPES)
 def test_chains_are_the_same_in_every_library(shape, xp):
     chains, X = chains_like(*shape, np.float64), rows(6, shape[0], np.float64)
-    T = turns(xp.asarray(np.array(X)), chains)
-    assert type(T) is type(xp.asarray(np.array(X)))
-    np.testing.assert_allclose(np.from_dlpack(T), turns(X, chains), rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(turns(X, chains), X @ formed(chains, shape[0]), atol=1e-11)
-    b = np.random.default_rng(1).random(shape[3])
-    for phases in (None, b):
-        Z = chain_waves_twin(xp.asarray(np.array(X)), chains, 1.0, phases)
-        np.testing.assert_allclose(
-            np.from_dlpack(Z), chain_waves(X, chains, 1.0, phases), atol=1e-9
-        )
+    given, expected = xp.asarray(np.array(X)), turns(X, chains)
+    T = turns(given, chains)
+    assert type(T) is type(given)
+    np.testing.assert_allclose(np.from_dlpack(T), expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(expected, X @ formed(chains, shape[0]), atol=1e-11)
+    for phases in (None, np.random.default_rng(1).random(shape[3])):
+        Z = np.from_dlpack(chain_waves_twin(given, chains, 1.0, phases))
+        np.testing.assert_allclose(Z, chain_waves(X, chains, 1.0, phases), atol=1e-9)
 
 
 @pytest.mark.skipif(not native.HAVE_NATIVE, reason="what the compiled function refuses")

@@ -14,11 +14,9 @@ from bochner.kernels import (
     Constant,
     Matern,
     OnSphere,
-    Periodic,
     Zonal,
 )
 from bochner.kernels.sphere import degree_variances, of_degrees
-from bochner.landmarks import Given
 from bochner.solvers.gram import conjugate_gradients, inner
 from bochner.solvers.harmonics import from_waves, harmonics_of_real, real_of_harmonics, to_waves
 from bochner.solvers.toeplitz import full_of
@@ -200,39 +198,8 @@ def test_draws_have_the_covariance_of_the_posterior():
     assert np.abs(ratio - 1).max() < 6 * np.sqrt(2 / 300)
 
 
-@pytest.mark.parametrize("fit_intercept", [True, False])
-def test_ridge_regression_is_the_exact_one(fit_intercept):
-    X, y = some(300)
-    Y, w = np.stack([y, 3 - y**2], axis=1), np.random.default_rng(1).uniform(0.5, 2, 300)
-    new, kernel = places(80, 5), OnSphere("gaussian", 40.0)
-    given = {"alpha": 1.0, "fit_intercept": fit_intercept}
-    exact = bo.KernelRidge(kernel, method=bo.ExactKernel(tol=1e-10), **given).fit(X, Y, w)
-    model = bo.KernelRidge(kernel, method=bo.SphericalHarmonics(25), **given).fit(X, Y, w)
-    np.testing.assert_allclose(model.predict(new), exact.predict(new), atol=1e-6)
-    Z = model.map_(X)
-    np.testing.assert_allclose(model.predict(X), Z @ model.coef_.T + model.intercept_, atol=1e-7)
-    assert model.certificate_.epsilon < 1e-6
-
-
 def regressor(kernel, method, X, y, **options):
     return bo.GaussianProcessRegressor(kernel, method=method, random_state=0, **options).fit(X, y)
-
-
-def test_the_process_is_the_exact_one():
-    (X, y), new, kernel = some(200), places(100, 5), OnSphere("matern52", 60.0)
-    given = {"noise": 0.01, "amplitude": 1.0}
-    exact = regressor(
-        kernel, bo.Nystrom(Given(X)), X, y, n_features=200, precision="float64", **given
-    )
-    model = regressor(kernel, bo.SphericalHarmonics(35), X, y, **given)
-    (mean, std), (expected, deviation) = (m.predict(new, return_std=True) for m in (model, exact))
-    np.testing.assert_allclose(mean, expected, atol=1e-3)
-    np.testing.assert_allclose(std, deviation, rtol=2e-2)
-    covariances = [m.predict(new[:9], return_cov=True)[1] for m in (model, exact)]
-    np.testing.assert_allclose(*covariances, atol=1e-4)
-    assert model.loo_log_density_ == pytest.approx(exact.loo_log_density_, abs=0.01)
-    evidence = [fit.log_marginal_likelihood_value_ for fit in (model, exact)]
-    assert evidence[0] == pytest.approx(evidence[1], abs=0.05)
 
 
 def test_deviations_of_many_harmonics_are_by_solutions_and_by_draws():
@@ -253,17 +220,6 @@ def test_lengthscales_of_all_rows_have_a_larger_evidence():
     )
     values = [fit.log_marginal_likelihood_value_ for fit in given]
     assert best.log_marginal_likelihood_value_ > max(values)
-
-
-def test_with_all_rows_as_neighbours_it_is_the_exact_process():
-    (X, y), new = some(80), places(30, 5)
-    kernel = 2.0 * OnSphere("matern32", 30.0) + OnSphere("gaussian", 60.0)
-    given = {"noise": 0.05, "amplitude": 1.5}
-    fits = [
-        regressor(kernel, m, X, y, **given) for m in (bo.NearestNeighbours(80), bo.ExactKernel())
-    ]
-    for found, expected in zip(*(m.predict(new, return_std=True) for m in fits), strict=True):
-        np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 GLOBE = Columns(OnSphere("matern32", 25.0), (1, 2))
@@ -288,26 +244,6 @@ def near(kernel, neighbours, X, y):
 def points(X):
     lat, lon = np.deg2rad(X[:, 1]), np.deg2rad(X[:, 2])
     return np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=1)
-
-
-@pytest.mark.main_cases(5)
-@pytest.mark.parametrize(
-    "kernel",
-    [
-        WEATHER,
-        0.5 * WEATHER + Constant(0.2),
-        GLOBE + TIME,
-        WEATHER + 0.3 * GLOBE**2,
-        GLOBE * Columns(Periodic(2.0, 1.0), (0,)),
-    ],
-    ids=["product", "multiple", "sum", "both", "season"],
-)
-def test_with_all_rows_as_neighbours_it_is_the_exact_process_of_times_and_places(kernel):
-    """Systems of condition 1e4 at most."""
-    (X, y), (new, _) = times_and_places(90), times_and_places(30, 1)
-    fits = [near(kernel, 90, X, y), regressor(kernel, bo.ExactKernel(), X, y, **LAW)]
-    for a, b in zip(*(m.predict(new, return_std=True) for m in fits), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-6)
 
 
 def test_neighbours_are_near_in_lengthscales_of_the_globe_and_of_time():
