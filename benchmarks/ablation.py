@@ -80,13 +80,11 @@ def summary(rows: Sequence[Row]) -> list[Row]:
 
     "1 % worse" counts the cases whose error is more than 1 % larger without the rule.
     """
-    cases, found = means(rows), []
-    for who in RULES:
-        pairs = [(of[who], of[FULL]) for of in cases.values() if {who, FULL} <= of.keys()]
-        if not pairs:
-            continue
-        errors, seconds = np.divide(*np.maximum(np.array(pairs), 1e-3).transpose(1, 2, 0))
-        row = {"who": f"without {who}", "cases": len(pairs), "changed": int(np.sum(errors != 1))}
+    found, both = [], means(rows)
+    for who in filter(both[0].columns.__contains__, RULES):
+        ratios = (frame.clip(lower=1e-3) for frame in both)
+        errors, seconds = ((frame[who] / frame[FULL]).dropna() for frame in ratios)
+        row = {"who": f"without {who}", "cases": len(errors), "changed": int(np.sum(errors != 1))}
         row |= {"error, ratio": gmean(errors), "core seconds, ratio": gmean(seconds)}
         row |= {"1 % worse": int(np.sum(errors > 1.01)), "1 % better": int(np.sum(errors < 0.99))}
         found.append(row | {"worst": errors.max(), "best": errors.min()})

@@ -9,8 +9,8 @@ from statistics import fmean, median
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from scipy.spatial.distance import pdist
-from scipy.stats import rankdata
 from sklearn import linear_model, svm
 from sklearn.base import clone
 from sklearn.cluster import KMeans
@@ -67,31 +67,17 @@ def _log_loss(model: Any, data: Split) -> float | None:
 
 # --- standings -----------------------------------------------------------------------------------
 
-Means = dict[str, dict[str, tuple[float, float]]]
+
+def means(rows: Sequence[Row]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return mean errors and median core seconds of cases (rows) and learners (columns)."""
+    frame = pd.DataFrame(rows)
+    groups = frame[np.isfinite(frame["error"])].groupby(["case", "who"])
+    return groups["error"].mean().unstack(), groups["core seconds"].median().unstack()
 
 
-def means(rows: Sequence[Row]) -> Means:
-    """Return mean error and median core seconds by case and learner, without failures."""
-    found: dict[str, dict[str, list[Row]]] = {}
-    for row in rows:
-        if np.isfinite(row["error"]):
-            found.setdefault(row["case"], {}).setdefault(row["who"], []).append(row)
-    return {
-        case: {
-            who: (fmean(r["error"] for r in fits), median(r["core seconds"] for r in fits))
-            for who, fits in of_case.items()
-        }
-        for case, of_case in found.items()
-    }
-
-
-def ranks(cases: Means) -> dict[str, float]:
+def ranks(errors: pd.DataFrame) -> pd.Series:
     """Return the mean rank of each learner that was fitted to all cases; ties share their ranks."""
-    if not cases:
-        return {}
-    shared = sorted(set.intersection(*(set(of_case) for of_case in cases.values())))
-    errors = np.array([[of_case[who][0] for who in shared] for of_case in cases.values()])
-    return dict(zip(shared, rankdata(errors, axis=1).mean(axis=0).tolist(), strict=True))
+    return errors.dropna(axis=1).rank(axis=1).mean().sort_values(kind="stable")
 
 
 def standings(rows: Sequence[Row], classes: bool) -> list[Row]:
@@ -99,30 +85,23 @@ def standings(rows: Sequence[Row], classes: bool) -> list[Row]:
 
     Ours are also compared with the best rival, and with the simplest learner of ours.
     """
-    cases, ours = means(rows), OURS[classes]
-    found = []
-    for who, rank in sorted(ranks(cases).items(), key=lambda item: item[1]):
-        errors = np.array([of_case[who][0] for of_case in cases.values()])
-        best = np.array([min(error for error, _ in of.values()) for of in cases.values()])
-        above = errors[best > 0] / best[best > 0] - 1
-        row: Row = {"who": who, "cases": len(cases), "mean rank": rank}
-        row |= {
-            "within 1 % of the best": _near(errors, best),
-            "above the best": float(above.mean()),
-        }
-        row["core seconds"] = float(np.median([of_case[who][1] for of_case in cases.values()]))
-        rivals = [[e for w, (e, _) in of.items() if w not in ours] for of in cases.values()]
-        if who in ours and all(rivals):
-            row["within 1 % of the best rival"] = _near(errors, np.array([min(r) for r in rivals]))
-        if who in ours[1:] and all(ours[0] in of_case for of_case in cases.values()):
-            simplest = np.array([of_case[ours[0]][0] for of_case in cases.values()])
-            row["worse than the simplest"] = int(np.sum(errors > 1.01 * simplest))
+    if not rows:
+        return []
+    (errors, seconds), ours, found = means(rows), OURS[classes], []
+    best, of_rivals = errors.min(axis=1), errors.drop(columns=list(ours), errors="ignore")
+    near = lambda error, least: float(np.mean(error <= 1.01 * least + 1e-12))
+    for who, rank in ranks(errors).items():
+        error = errors[who]
+        row: Row = {"who": who, "cases": len(errors), "mean rank": rank}
+        row["within 1 % of the best"] = near(error, best)
+        row["above the best"] = float((error / best - 1)[best > 0].mean())
+        row["core seconds"] = float(seconds[who].median())
+        if who in ours and of_rivals.notna().any(axis=1).all():
+            row["within 1 % of the best rival"] = near(error, of_rivals.min(axis=1))
+        if who in ours[1:] and ours[0] in errors.dropna(axis=1):
+            row["worse than the simplest"] = int(np.sum(error > 1.01 * errors[ours[0]]))
         found.append(row)
     return found
-
-
-def _near(errors: Array, best: Array) -> float:
-    return float(np.mean(errors <= 1.01 * best + 1e-12))
 
 
 def tables_summary(rows: Sequence[Row]) -> list[Row]:
@@ -134,26 +113,19 @@ def tables_summary(rows: Sequence[Row]) -> list[Row]:
 def raw_summary(rows: Sequence[Row]) -> list[Row]:
     """Return the standings on raw tables, with wins over all rivals and errors over the best rival.
 
-    Rivals of ours are the trees; rivals of a tree are all others. The mean ratio is geometric.
+    Rivals of ours are the trees; rivals of a tree are all others. The mean ratio is geometric;
+    errors below 0.001 count as 0.001.
     """
     found = []
     for task, classes in (("quantities", False), ("classes", True)):
         mine = [row for row in rows if row["task"] == task]
-        cases = means(mine)
         for row in standings(mine, classes):
-            ratios = np.array([_over_rivals(row["who"], of, classes) for of in cases.values()])
-            row |= {"wins": int(np.sum(ratios < 1))}
-            found.append(
-                {"case": task} | row | {"of the best rival": np.exp(np.log(ratios).mean())}
-            )
+            errors, who = means(mine)[0].clip(lower=1e-3), row["who"]
+            same = OURS[classes] if who in OURS[classes] else (who,)
+            ratios = errors[who] / errors.drop(columns=list(same), errors="ignore").min(axis=1)
+            row |= {"case": task, "wins": int(np.sum(ratios < 1))}
+            found.append(row | {"of the best rival": np.exp(np.log(ratios).mean())})
     return found
-
-
-def _over_rivals(who: str, of_case: Mapping[str, tuple[float, float]], classes: bool) -> float:
-    """Return an error over that of the best rival; errors below 0.001 count as 0.001."""
-    mine = OURS[classes] if who in OURS[classes] else (who,)
-    rivals = [error for name, (error, _) in of_case.items() if name not in mine]
-    return max(of_case[who][0], 1e-3) / max(min(rivals, default=np.nan), 1e-3)
 
 
 def measured(

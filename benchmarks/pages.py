@@ -18,6 +18,7 @@ from statistics import fmean, median, stdev
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 import bochner as bo
 from benchmarks.accuracy import ranks, raw_summary, standings
@@ -175,10 +176,8 @@ def compared_table(rows: Sequence[Row], metric: str) -> str:
 def class_table(rows: Sequence[Row]) -> str:
     """Return error, log loss and core seconds of classifiers, and their mean ranks by each."""
     cases, metrics = _by_case(rows), ("error", "log loss", "core seconds")
-    places = [
-        ranks({case: {who: (row[m], 0.0) for who, row in of.items()} for case, of in cases.items()})
-        for m in metrics
-    ]
+    frame = pd.DataFrame(rows)
+    places = [ranks(frame.pivot(index="case", columns="who", values=name)) for name in metrics]
 
     def cell(who: str, of: Any) -> str:
         if of is places[0]:

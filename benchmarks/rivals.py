@@ -41,18 +41,19 @@ OURS = {
 }
 
 #: Settings of tuned trees.
+RATE, LEAVES = loguniform(0.02, 0.3), randint(8, 128)
 SPACES: dict[str, dict[str, Any]] = {
     "HistGradientBoosting": {
-        "learning_rate": loguniform(0.02, 0.3),
+        "learning_rate": RATE,
         "max_iter": randint(50, 800),
-        "max_leaf_nodes": randint(8, 128),
+        "max_leaf_nodes": LEAVES,
         "min_samples_leaf": randint(3, 60),
         "l2_regularization": loguniform(1e-3, 30),
     },
     "LightGBM": {
-        "learning_rate": loguniform(0.02, 0.3),
+        "learning_rate": RATE,
         "n_estimators": randint(50, 1000),
-        "num_leaves": randint(8, 128),
+        "num_leaves": LEAVES,
         "min_child_samples": randint(3, 60),
         "subsample": uniform(0.5, 0.5),
         "subsample_freq": [1],
@@ -60,7 +61,7 @@ SPACES: dict[str, dict[str, Any]] = {
         "reg_lambda": loguniform(1e-3, 30),
     },
     "CatBoost": {
-        "learning_rate": loguniform(0.02, 0.3),
+        "learning_rate": RATE,
         "depth": randint(4, 9),
         "l2_leaf_reg": loguniform(1, 30),
         "random_strength": loguniform(0.1, 10),
@@ -93,26 +94,17 @@ class Learner:
         return estimator.fit(X, y)
 
 
+#: Packages of rivals that are optional.
+PACKAGES = {"LightGBM": "lightgbm", "CatBoost": "catboost", "xRFM": "xrfm", "RealMLP": "pytabkit"}
+
+
 def learners(classes: bool) -> list[Learner]:
     """Return the installed learners of classes or of quantities, ours first."""
-    named = _classifiers() if classes else _regressors()
-    named |= {name: make for name, make in _trees(classes).items() if make}
+    named = (_classifiers() if classes else _regressors()) | _shared(classes)
+    named = {n: m for n, m in named.items() if n not in PACKAGES or find_spec(PACKAGES[n])}
     found = [Learner(n, m, most=FEW if n.startswith("GP of") else 10**9) for n, m in named.items()]
-    found += [
-        Learner(f"{name}, tuned", named[name], space)
-        for name, space in SPACES.items()
-        if name in named
-    ]
-    if find_spec("xrfm"):
-        make = lambda seed, _: _in_numbers(RecursiveFeatures(seed, classes))
-        found.append(Learner("xRFM", make))
-    if find_spec("pytabkit"):
-        kind = "RealMLP_TD_Classifier" if classes else "RealMLP_TD_Regressor"
-        make = lambda seed, _: _imported("pytabkit", kind)(
-            random_state=seed, device="cpu", verbosity=0
-        )
-        found.append(Learner("RealMLP", make))
-    return found
+    tuned = [name for name in SPACES if name in named]
+    return found + [Learner(f"{name}, tuned", named[name], SPACES[name]) for name in tuned]
 
 
 def missing(*packages: str) -> list[dict[str, str]]:
@@ -148,6 +140,29 @@ def _classifiers() -> dict[str, Maker]:
     }
 
 
+def _shared(classes: bool) -> dict[str, Maker]:
+    """Return rivals that fit both classes and quantities."""
+    kind = "Classifier" if classes else "Regressor"
+    histogram = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
+    quiet = {"verbose": 0, "allow_writing_files": False}
+    return {
+        "HistGradientBoosting": lambda seed, _: histogram(
+            random_state=seed, categorical_features="from_dtype"
+        ),
+        "LightGBM": lambda seed, _: _imported("lightgbm", f"LGBM{kind}")(
+            verbose=-1, random_state=seed
+        ),
+        # A tuple: a search clones its learner, and CatBoost returns a copy of a list.
+        "CatBoost": lambda seed, names: _imported("catboost", f"CatBoost{kind}")(
+            random_seed=seed, cat_features=tuple(names) or None, **quiet
+        ),
+        "xRFM": lambda seed, _: _in_numbers(RecursiveFeatures(seed, classes)),
+        "RealMLP": lambda seed, _: _imported("pytabkit", f"RealMLP_TD_{kind}")(
+            random_state=seed, device="cpu", verbosity=0
+        ),
+    }
+
+
 def _seeded(kind: Any, *given: Any, **named: Any) -> Maker:
     return lambda seed, _: kind(*given, random_state=seed, **named)
 
@@ -164,26 +179,6 @@ def _in_numbers(estimator: Any) -> Any:
 
 def _imported(package: str, name: str) -> Any:
     return getattr(import_module(package), name)
-
-
-def _trees(classes: bool) -> dict[str, Maker | None]:
-    kind = "Classifier" if classes else "Regressor"
-    histogram = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
-    light = lambda seed, _: _imported("lightgbm", f"LGBM{kind}")(verbose=-1, random_state=seed)
-    # A tuple: a search clones its learner, and CatBoost returns a copy of a list.
-    cat = lambda seed, names: _imported("catboost", f"CatBoost{kind}")(
-        random_seed=seed,
-        cat_features=tuple(names) or None,
-        verbose=0,
-        allow_writing_files=False,
-    )
-    return {
-        "HistGradientBoosting": lambda seed, _: histogram(
-            random_state=seed, categorical_features="from_dtype"
-        ),
-        "LightGBM": light if find_spec("lightgbm") else None,
-        "CatBoost": cat if find_spec("catboost") else None,
-    }
 
 
 class RecursiveFeatures(BaseEstimator):

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -22,34 +23,26 @@ NEW, DENSE = 2000, 1000
 # --- tables --------------------------------------------------------------------------------------
 
 
-def _noise(rng: np.random.Generator, X: Array, _: int) -> tuple[Array, Array]:
-    return X, rng.standard_normal(len(X))
-
-
-def _linear(rng: np.random.Generator, X: Array, _: int) -> tuple[Array, Array]:
-    return X, X @ np.linspace(1, 0.1, 8) + 0.5 * rng.standard_normal(len(X))
-
-
-def _heavy(rng: np.random.Generator, X: Array, _: int) -> tuple[Array, Array]:
-    return X, np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + rng.standard_t(2.5, len(X))
-
-
-def _copies(rng: np.random.Generator, X: Array, n: int) -> tuple[Array, Array]:
-    """Rows repeat n/3 places; each has its own noise."""
-    X = X[rng.integers(max(2, n // 3), size=len(X)), :4]
+def _copies(rng: np.random.Generator, X: Array) -> tuple[Array, Array]:
+    """Rows repeat a third as many places as are fitted; each has its own noise."""
+    places = max(2, (len(X) - NEW) // 3)
+    X = X[rng.integers(places, size=len(X)), :4]
     return X, np.sin(2 * X[:, 0]) + X[:, 1] + 0.5 * rng.standard_normal(len(X))
 
 
-def _offset(rng: np.random.Generator, X: Array, _: int) -> tuple[Array, Array]:
+def _offset(rng: np.random.Generator, X: Array) -> tuple[Array, Array]:
     y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * rng.standard_normal(len(X))
     return X[:, :4] + np.array([1e9, 0, 0, 0]), y
 
 
-#: From a generator, normal rows of eight columns and the number of fitted rows to X and y.
-TABLES = {
-    "noise": _noise,
-    "linear": _linear,
-    "heavy tails": _heavy,
+#: From a generator and normal rows of eight columns to X and y.
+TABLES: dict[str, Callable[[np.random.Generator, Array], tuple[Array, Array]]] = {
+    "noise": lambda rng, X: (X, rng.standard_normal(len(X))),
+    "linear": lambda rng, X: (X, X @ np.linspace(1, 0.1, 8) + 0.5 * rng.standard_normal(len(X))),
+    "heavy tails": lambda rng, X: (
+        X,
+        np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + rng.standard_t(2.5, len(X)),
+    ),
     "copies": _copies,
     "offset": _offset,
 }
@@ -57,7 +50,7 @@ TABLES = {
 
 def _data(name: str, n: int, seed: int) -> Split:
     rng = np.random.default_rng([seed, n, list(TABLES).index(name)])
-    X, y = TABLES[name](rng, rng.standard_normal((n + NEW, 8)), n)
+    X, y = TABLES[name](rng, rng.standard_normal((n + NEW, 8)))
     return Split(X[:n], y[:n], X[n:], y[n:])
 
 
@@ -77,34 +70,30 @@ class Number(NamedTuple):
     flatters: Literal[-1, 0, 1] = 0
 
 
-def _ridge(data: Split, seed: int) -> Iterator[Number]:
-    model = bo.KernelRidge(random_state=seed).fit(data.X, data.y)
-    variance = float(np.var(data.y)) or 1.0
+Numbers = Iterator[Number]
+
+
+def _loo(model: Any, new: float, name: str, unit: float = 1.0) -> Number:
+    """Compare the leave-one-out error at the chosen penalty with the error on new rows."""
     path = model.solution_.path
-    loo = float(np.interp(model.alpha_, path.alphas, path.loo)) / variance
-    new = float(np.mean((model.predict(data.X_test) - data.y_test) ** 2)) / variance
-    yield Number("leave-one-out error / variance", loo, new, 0.05 * new, -1)
-    if len(data.X) <= DENSE:
-        yield from _certified(model, data.X)
+    loo = float(np.interp(model.alpha_, path.alphas, path.loo))
+    return Number(name, loo / unit, new / unit, 0.05 * new / unit, -1)
 
 
-def _certified(model: Any, X: Array) -> Iterator[Number]:
-    """Whether the interval of the certificate holds ε, by dense matrices; no row of exact fits."""
-    if (certificate := getattr(model, "certificate_", None)) is None:
-        return
-    low, high = certificate.epsilon_interval
-    K = model.kernel_(X)
-    alpha = certificate.alpha_measured
-    true = spectral_distance(model.map_(X), K, alpha)
-    rounding = 1e-3 * true + 100 * np.finfo(float).eps * np.trace(K) / alpha
-    inside = low - rounding <= true <= high + rounding
-    yield Number(
-        "certificate's interval holds ε", 1.0, float(inside), 1 - certificate.confidence, 1
-    )
+def _ridge(model: Any, data: Split) -> Numbers:
+    new = float(np.mean((model.predict(data.X_test) - data.y_test) ** 2))
+    yield _loo(model, new, "leave-one-out error / variance", float(np.var(data.y)) or 1.0)
+    certificate = getattr(model, "certificate_", None)  # exact fits have none
+    if certificate is not None and len(data.X) <= DENSE:
+        (low, high), alpha = certificate.epsilon_interval, certificate.alpha_measured
+        K = model.kernel_(data.X)
+        true = spectral_distance(model.map_(data.X), K, alpha)
+        rounding = 1e-3 * true + 100 * np.finfo(float).eps * np.trace(K) / alpha
+        inside, name = low - rounding <= true <= high + rounding, "certificate's interval holds ε"
+        yield Number(name, 1.0, float(inside), 1 - certificate.confidence, 1)
 
 
-def _process(data: Split, seed: int) -> Iterator[Number]:
-    model = bo.GaussianProcessRegressor(random_state=seed).fit(data.X, data.y)
+def _process(model: Any, data: Split) -> Numbers:
     for calibrated in (True, False):
         try:
             _, low, high = model.predict_interval(data.X_test, 0.9, calibrated=calibrated)
@@ -117,121 +106,106 @@ def _process(data: Split, seed: int) -> Iterator[Number]:
     yield Number("leave-one-out log density", model.loo_log_density_, new, 0.1, 1)
 
 
-def _classes(y: Array) -> Array:
-    return (y > np.median(y)).astype(int)
+def _probabilities(model: Any, data: Split) -> Numbers:
+    p = model.predict_proba(data.X_test)
+    hit = float(np.mean(model.classes_[p.argmax(axis=1)] == data.y_test))
+    yield Number("chance of the class predicted", float(p.max(axis=1).mean()), hit, 0.05, 1)
+    loss = log_loss(data.y_test, p, labels=model.classes_)
+    yield Number("log loss beside that of ½", np.log(2.0), loss, 0.05, -1)
 
 
-def _probabilities(make: Callable[[int], Any]) -> Callable[[Split, int], Iterator[Number]]:
-    def numbers(data: Split, seed: int) -> Iterator[Number]:
-        model, labels = make(seed).fit(data.X, _classes(data.y)), _labels_of(data)
-        p = model.predict_proba(data.X_test)
-        hit = float(np.mean(model.classes_[p.argmax(axis=1)] == labels))
-        yield Number("chance of the class predicted", float(p.max(axis=1).mean()), hit, 0.05, 1)
-        loss = log_loss(labels, p, labels=model.classes_)
-        yield Number("log loss beside that of ½", np.log(2.0), loss, 0.05, -1)
-
-    return numbers
+def _signs(model: Any, data: Split) -> Numbers:
+    new = float(np.mean((model.decision_function(data.X_test) - (2 * data.y_test - 1)) ** 2))
+    yield _loo(model, new, "leave-one-out error of ±1")
 
 
-def _labels_of(data: Split) -> Array:
-    return (data.y_test > np.median(data.y)).astype(int)
-
-
-def _ridge_classes(data: Split, seed: int) -> Iterator[Number]:
-    model = bo.KernelRidgeClassifier(random_state=seed).fit(data.X, _classes(data.y))
-    path = model.solution_.path
-    loo = float(np.interp(model.alpha_, path.alphas, path.loo))
-    new = float(np.mean((model.decision_function(data.X_test) - (2 * _labels_of(data) - 1)) ** 2))
-    yield Number("leave-one-out error of ±1", loo, new, 0.05 * new, -1)
-
-
-def _steps(data: Split, seed: int) -> Iterator[Number]:
+def _steps(model: Any, data: Split) -> Numbers:
     """Scores of rows held out, of which the best is kept."""
-    model = bo.KernelSGDRegressor(early_stopping=True, random_state=seed).fit(data.X, data.y)
     new = float(np.mean((model.predict(data.X_test) - data.y_test) ** 2) / np.var(data.y_test))
     yield Number("R² of rows held out", max(model.validation_scores_), 1 - new, 0.1, 1)
 
 
-def _machine(make: Callable[[int], Any]) -> Callable[[Split, int], Iterator[Number]]:
+def _machine(model: Any, data: Split) -> Numbers:
     """Errors of a penalty's path, as shares of the best constant's."""
-
-    def numbers(data: Split, seed: int) -> Iterator[Number]:
-        model = make(seed).fit(data.X, data.y)
-        if getattr(model, "path_", None) is None:
-            return
+    if getattr(model, "path_", None) is not None:
         free = getattr(model, "epsilon_", 0.0)
         guesses = model.predict(data.X_test), np.median(data.y)
         new, constant = (np.maximum(np.abs(data.y_test - f) - free, 0).mean() for f in guesses)
         new = float(new / constant)
         yield Number("error on rows left out", float(model.path_.errors.min()), new, 0.1 * new, -1)
 
-    return numbers
+
+def _quantile(model: Any, data: Split) -> Numbers:
+    below = float(np.mean(data.y_test <= model.predict(data.X_test)))
+    yield Number("share below the 90 % quantile", 0.9, below, 0.05, 1)
 
 
-def _quantile(data: Split, seed: int) -> Iterator[Number]:
-    model = bo.KernelRegressor(loss="quantile", quantiles=0.9, random_state=seed)
-    below = data.y_test <= model.fit(data.X, data.y).predict(data.X_test)
-    yield Number("share below the 90 % quantile", 0.9, float(below.mean()), 0.05, 1)
-
-
-def _one_class(data: Split, seed: int) -> Iterator[Number]:
-    model = bo.OneClassSVM(nu=0.05, random_state=seed).fit(data.X)
+def _one_class(model: Any, data: Split) -> Numbers:
     outside = float(np.mean(model.predict(data.X) < 0))
     yield Number("share outside, at most nu", 0.05, outside, 0.0, -1)
 
 
-def _components(data: Split, seed: int) -> Iterator[Number]:
-    if not 8 < len(data.X) <= DENSE:
-        return
-    model = bo.KernelPCA(4, random_state=seed).fit(data.X)
-    K = model.kernel_(data.X)
-    H = np.eye(len(K)) - 1 / len(K)
-    values = np.linalg.eigvalsh(H @ K @ H)[::-1]
-    exact = float(values[:4].sum() / values.sum())
-    share = float(model.explained_variance_ratio_.sum())
-    yield Number("share of variance of four components", share, exact, 0.01, 1)
+def _components(model: Any, data: Split) -> Numbers:
+    if 8 < len(data.X) <= DENSE:
+        K = model.kernel_(data.X)
+        H = np.eye(len(K)) - 1 / len(K)
+        values = np.linalg.eigvalsh(H @ K @ H)[::-1]
+        share = float(model.explained_variance_ratio_.sum())
+        exact = float(values[:4].sum() / values.sum())
+        yield Number("share of variance of four components", share, exact, 0.01, 1)
 
 
-def _clusters(data: Split, seed: int) -> Iterator[Number]:
-    if not 8 < len(data.X) <= DENSE:
-        return
-    model = bo.KernelKMeans(4, random_state=seed).fit(data.X)
-    K, member = model.kernel_(data.X), np.eye(4)[model.labels_]
-    sizes = np.maximum(member.sum(axis=0), 1)
-    exact = float(np.trace(K) - (np.einsum("ik,ij,jk->k", member, K, member) / sizes).sum())
-    cost = model.objective_
-    held = cost.low * (1 - 1e-9) <= exact <= cost.high * (1 + 1e-9)
-    yield Number("interval holds the cost of clusters", 1.0, float(held), 1 - cost.confidence, 1)
+def _clusters(model: Any, data: Split) -> Numbers:
+    if 8 < len(data.X) <= DENSE:
+        K, member, cost = model.kernel_(data.X), np.eye(4)[model.labels_], model.objective_
+        sizes = np.maximum(member.sum(axis=0), 1)
+        exact = float(np.trace(K) - (np.einsum("ik,ij,jk->k", member, K, member) / sizes).sum())
+        held = cost.low * (1 - 1e-9) <= exact <= cost.high * (1 + 1e-9)
+        yield Number("interval holds the cost of clusters", 1.0, held, 1 - cost.confidence, 1)
 
 
-def _correlations(data: Split, seed: int) -> Iterator[Number]:
-    half = data.X.shape[1] // 2
-    model = bo.KernelCCA(1, random_state=seed).fit(data.X[:, :half], data.X[:, half:])
-    if not model.path_:
-        return
-    a, b = model.transform(data.X_test[:, :half], data.X_test[:, half:])
-    new = float(np.corrcoef(a[:, 0], b[:, 0])[0, 1])
-    yield Number("correlation on rows left out", max(r for _, r in model.path_), new, 0.1, 1)
+def _correlations(model: Any, data: Split) -> Numbers:
+    if model.path_:
+        a, b = model.transform(*_halves(data.X_test))
+        new, known = float(np.corrcoef(a[:, 0], b[:, 0])[0, 1]), max(r for _, r in model.path_)
+        yield Number("correlation on rows left out", known, new, 0.1, 1)
 
 
-#: By name: data and seed to the numbers of a fit.
-LEARNERS: dict[str, Callable[[Split, int], Iterator[Number]]] = {
-    "KernelRidge": _ridge,
-    "GaussianProcessRegressor": _process,
-    "KernelRidgeClassifier": _ridge_classes,
-    "LogisticRegression": _probabilities(lambda s: bo.LogisticRegression(random_state=s)),
-    "SVC": _probabilities(lambda s: bo.SVC(probability=True, random_state=s)),
-    "SVR": _machine(lambda s: bo.SVR(random_state=s)),
-    "KernelRegressor, absolute": _machine(
-        lambda s: bo.KernelRegressor(loss="absolute", random_state=s)
+def _halves(X: Array) -> tuple[Array, Array]:
+    return X[:, : X.shape[1] // 2], X[:, X.shape[1] // 2 :]
+
+
+QUANTILE = partial(bo.KernelRegressor, loss="quantile")
+
+#: By name: estimator and the numbers of a fit; classifiers are fitted to y above its median.
+LEARNERS: dict[str, tuple[Callable[..., Any], Callable[[Any, Split], Numbers]]] = {
+    "KernelRidge": (bo.KernelRidge, _ridge),
+    "GaussianProcessRegressor": (bo.GaussianProcessRegressor, _process),
+    "KernelRidgeClassifier": (bo.KernelRidgeClassifier, _signs),
+    "LogisticRegression": (bo.LogisticRegression, _probabilities),
+    "SVC": (partial(bo.SVC, probability=True), _probabilities),
+    "SVR": (bo.SVR, _machine),
+    "KernelRegressor, absolute": (partial(bo.KernelRegressor, loss="absolute"), _machine),
+    "KernelRegressor, quantile": (
+        partial(bo.KernelRegressor, loss="quantile", quantiles=0.9),
+        _quantile,
     ),
-    "KernelRegressor, quantile": _quantile,
-    "KernelSGDRegressor": _steps,
-    "OneClassSVM": _one_class,
-    "KernelPCA": _components,
-    "KernelKMeans": _clusters,
-    "KernelCCA": _correlations,
+    "KernelSGDRegressor": (partial(bo.KernelSGDRegressor, early_stopping=True), _steps),
+    "OneClassSVM": (partial(bo.OneClassSVM, nu=0.05), _one_class),
+    "KernelPCA": (partial(bo.KernelPCA, 4), _components),
+    "KernelKMeans": (partial(bo.KernelKMeans, 4), _clusters),
+    "KernelCCA": (partial(bo.KernelCCA, 1), _correlations),
 }
+
+
+def _numbers(learner: str, data: Split, seed: int) -> list[Number]:
+    """Fit a learner and return its numbers."""
+    make, numbers = LEARNERS[learner]
+    if numbers in (_signs, _probabilities):
+        labels = ((y > np.median(data.y)).astype(int) for y in (data.y, data.y_test))
+        data = Split(data.X, next(labels), data.X_test, next(labels))
+    given = _halves(data.X) if learner == "KernelCCA" else (data.X, data.y)
+    return list(numbers(make(random_state=seed).fit(*given), data))
 
 
 # --- verdicts ------------------------------------------------------------------------------------
@@ -260,7 +234,7 @@ def _case(case: str, learner: str, name: str, n: int, seeds: range) -> Iterator[
     refused = ""
     for seed in seeds:
         try:
-            numbers = list(LEARNERS[learner](_data(name, n, seed), seed))
+            numbers = _numbers(learner, _data(name, n, seed), seed)
         except InvalidInput as refusal:
             refused = str(refusal)
             continue
