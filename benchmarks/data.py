@@ -136,7 +136,7 @@ def scaled(name: str, options: Options, width: int) -> Split:
     The lengthscale, chosen once on the training rows, is divided out; a tenth of the rows is
     tested.
     """
-    return _scaled(name, options.data, options.pick(options.rows, 3000), width)
+    return _scaled(name, options.data, options.pick(options.rows, 1500), width)
 
 
 @cache

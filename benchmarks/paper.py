@@ -179,8 +179,8 @@ def _table2(name: str, options: Options) -> Iterator[Row]:
     if not protocols:
         return
     splits, (X, y) = [], regression(name, options)
-    for seed in options.seeds(3, 2):
-        order = np.random.default_rng(seed).permutation(len(y))[: options.pick(options.rows, 400)]
+    for seed in options.seeds(3):
+        order = np.random.default_rng(seed).permutation(len(y))[: options.pick(options.rows, 250)]
         test, train = np.split(order, [len(order) // 10])
         splits.append(Split(X[train], y[train], X[test], y[test]))
     _warm_up(Gaussian(1.0), X)
@@ -188,7 +188,7 @@ def _table2(name: str, options: Options) -> Iterator[Row]:
         for who, method in methods.items():
             scale = 1.0
             if protocol not in {"published", "learner"}:
-                most = options.pick(8000, 300)
+                most = options.pick(8000, 100)
                 scale = lengthscale(method, width, splits[0].X[:most], splits[0].y[:most])
             for seed, data in enumerate(splits):
                 predicted, taken = used(lambda: _predicted(method, scale, width, data, seed))  # noqa: B023
@@ -325,9 +325,9 @@ def _table3(name: str, options: Options) -> Iterator[Row]:
     X = X[:, X.std(axis=0) > 0]
     X = (X - X.mean(axis=0)) / X.std(axis=0, ddof=1)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    few = np.random.default_rng(0).permutation(len(X))[: options.pick(options.rows, 1000)]
+    few = np.random.default_rng(0).permutation(len(X))[: options.pick(options.rows, 300)]
     X, k = X[np.sort(few)], len(np.unique(y))
-    single, seeds = X.astype(np.float32), options.seeds(3, 2)
+    single, seeds = X.astype(np.float32), options.seeds(3)
     _warm_up(kernel, X)
     for width in widths:
 
