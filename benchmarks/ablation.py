@@ -17,7 +17,7 @@ import bochner as bo
 from benchmarks.accuracy import means, measured
 from benchmarks.bench import Options, Row, bench, each
 from benchmarks.data import CLASSES, DEVELOPMENT, RAW, Split, raw_split, raw_table, table_split
-from bochner.models.ridge import exact, local
+from bochner.models.representations import leaves, matrix
 from bochner.selection import curves, spec
 from bochner.selection.candidates import Candidates
 from bochner.selection.judges import Trials
@@ -62,14 +62,14 @@ RULES: dict[str, tuple[Replacement, ...]] = {
     "sum over columns": ((Candidates, "_additive", _empty),),
     "sums": ((Trials, "_sums", _empty),),
     "smaller penalties of classes": ((Trials, "_at_smaller", lambda *given: given[-1]),),
-    "log loss chooses the penalty": ((exact, "solve_kernel", _solve_kernel),),
+    "log loss chooses the penalty": ((matrix, "solve_kernel", _solve_kernel),),
     "penalty settled with more rows": ((kernel_path, "_settles", lambda *_: False),),
     "turned metric": ((Candidates, "turned", _empty),),
     "second turn": (_effort(rounds=1),),
     "more rows": ((Trials, "_with_more_rows", _empty),),
     "last judgement": (_effort(last=0),),
-    "families among near rows": ((local, "tuned_among_near_rows", _empty),),
-    "near rows": ((exact, "among_near_rows", lambda _, __, start: (start[0], None, None)),),
+    "families among near rows": ((leaves, "tuned_among_near_rows", _empty),),
+    "near rows": ((matrix, "among_near_rows", lambda _, __, start: (start[0], None, None)),),
     "curves": ((curves, "_SHAPES", {}),),
     "other curves than normal scores": ((curves, "_SHAPES", NORMAL_SCORES),),
 }
