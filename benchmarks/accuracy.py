@@ -30,12 +30,8 @@ from benchmarks import data as source
 from benchmarks.bench import Options, Row, against, bench, each, goal, turns, used
 from benchmarks.data import CLASSES, QUANTITIES, Split
 from benchmarks.rivals import OURS, Falkon, RecursiveFeatures, learners, missing, process
-from bochner.data.blocks import Blocks
 from bochner.kernels import Gaussian, Polynomial
 from bochner.models.error_law import interval_score
-from bochner.selection.metric import learn_metric
-from bochner.selection.search import tune_kernel
-from bochner.sums.rows import sampled
 
 Array = np.ndarray
 
@@ -402,26 +398,12 @@ def fourier(options: Options) -> Iterator[Row]:
     yield from missing("falkon")
 
 
-class Learned:
-    """Kernel ridge regression in a learned metric."""
-
-    def __init__(self, width: int, seed: int) -> None:
-        self._width, self._seed = width, seed
-
-    def fit(self, X: Array, y: Array) -> bo.KernelRidge:
-        """Learn the metric, then fit once."""
-        sample = sampled(Blocks.from_arrays(X, y), self._seed)
-        start = tune_kernel("auto", sample, self._width, self._seed, euclidean=True).kernel
-        kernel = learn_metric(start, sample, self._width, self._seed).kernel
-        return bo.KernelRidge(kernel, n_features=self._width, random_state=self._seed).fit(X, y)
-
-
 @bench()
 def metric(options: Options) -> Iterator[Row]:
     """Compare a learned metric with tuning alone, boosted trees and xRFM, each by default."""
     width, most = options.pick((4096, 20_000), (64, 300))
     makers: dict[str, Maker] = {
-        "ours": lambda seed: Learned(width, seed),
+        "ours": lambda seed: bo.KernelRidge(metric="learned", n_features=width, random_state=seed),
         "tuned": lambda seed: bo.KernelRidge("auto", n_features=width, random_state=seed),
         "HistGradientBoosting": lambda seed: HistGradientBoostingRegressor(random_state=seed),
     }

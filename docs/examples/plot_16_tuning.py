@@ -2,7 +2,7 @@
 Which columns matter?
 =====================
 
-Eight columns, of which two matter. ``tune`` descends the leave-one-out error in all lengthscales
+Eight columns, of which two matter. ``tune`` minimises the leave-one-out error over all lengthscales
 and the penalty together. Columns that do not matter get long ones; so does, less so, column 4,
 along which the target is a straight line.
 """
@@ -28,6 +28,6 @@ print(f"R² with one for each     {tuned.score(X[400:], y[400:]):.3f}")
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 left.bar(range(8), 1 / np.array(tuning.kernel.lengthscale))
 left.set(xlabel="column", ylabel="1/lengthscale")
-right.semilogy([step.value for step in tuning.path if step.stage == "one a column"])
+right.semilogy([step.value for step in tuning.path if step.stage == "one per column"])
 right.set(xlabel="evaluation", ylabel="relative leave-one-out error")
 plt.show()

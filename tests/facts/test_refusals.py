@@ -153,9 +153,7 @@ def squares(a, **changes):
 
 
 def learned(kernel=None, X=X, **options):
-    return learn_metric(
-        kernel or Gaussian(), sampled(bo.Blocks.from_arrays(X, Y), 0), 16, 0, **options
-    )
+    return learn_metric(kernel or Gaussian(), sampled(bo.Blocks.from_arrays(X, Y), 0), 0, **options)
 
 
 def classes(kind=bo.KernelRidgeClassifier, K=2, **options):
@@ -859,8 +857,16 @@ CASES = [
     (lambda: model().certificate_, NotFittedError, "This KernelRidge instance is not fitted yet"),
     (lambda: model().certify(X), NotFittedError, "instance is not fitted yet"),
     (lambda: bo.merge(model()), NotFittedError, "instance is not fitted yet"),
-    (lambda: bo.tune(model(), X, 1e300 * Y), InvalidInput, "tune: y must .* by a power of ten"),
-    (lambda: bo.tune(model(), X, 1e-300 * Y), InvalidInput, "tune: y must .* by a power of ten"),
+    (
+        lambda: bo.tune(model(), X, 1e300 * Y),
+        InvalidInput,
+        "KernelRidge: y must .* by a power of ten",
+    ),
+    (
+        lambda: bo.tune(model(), X, 1e-300 * Y),
+        InvalidInput,
+        "KernelRidge: y must .* by a power of ten",
+    ),
     # other calls
     (lambda: model(n_jobs=0).fit(X, Y), InvalidInput, "KernelRidge: n_jobs must be None"),
     (lambda: model(n_jobs=1.5).fit(X, Y), InvalidInput, "n_jobs must be None or an"),

@@ -50,8 +50,8 @@ from bochner.kernels import (
     Zonal,
 )
 from bochner.kernels.numbers import lifted, places_of, traced, weighted, with_numbers
+from bochner.selection.lengthscales import ProcessRows
 from bochner.selection.numbers import OnNumbers, spectral_peaks
-from bochner.selection.process import ProcessRows
 from bochner.solvers.ridge.criteria import CRITERIA
 
 PAIRS, PHASES = Fourier(IID()), Fourier(IID(), "phase")

@@ -24,7 +24,7 @@ from bochner.kernels import Cauchy, Gaussian, Laplace, Linear, Matern, Polynomia
 from bochner.models.gaussian_process.adaptation import left_out
 from bochner.models.gaussian_process.intervals import Conformal
 from bochner.selection.descent import Hyperparameters
-from bochner.selection.process import SPREAD, OnProcess, ProcessRows
+from bochner.selection.lengthscales import SPREAD, OnProcess, ProcessRows
 from bochner.solvers.ridge.leave_one_out import resolved_slacks
 
 # ---- gaussian process: GaussianProcessRegressor: the exact process with exact features, and what must hold with others

@@ -16,7 +16,7 @@ from scipy.special import log_softmax
 from tolerance import assert_close, of
 
 import bochner as bo
-from bochner import Blocks, Moments
+from bochner import Blocks
 from bochner.data.sample import RowSample, row_priorities
 from bochner.errors import UnsupportedKernel
 from bochner.features import Fourier, Projected, draw
@@ -24,15 +24,14 @@ from bochner.features.mercer.axes import axes_of_rows
 from bochner.kernels import Exponential, Gaussian, Laplace, Linear, Matern, Monotone
 from bochner.selection.candidates import choose_among, choose_kernel
 from bochner.selection.curves import choose_curves
-from bochner.selection.descent import Hyperparameters, OnFeatures, Rescaled
-from bochner.selection.held_out import relative_losses
+from bochner.selection.held_out import relative_losses, split_rows
 from bochner.selection.judges import Trials, TunedKernel
-from bochner.selection.metric import average_outer_product, learn_metric
+from bochner.selection.lengthscales import ProcessRows
+from bochner.selection.metric import learn_metric, next_root
 from bochner.selection.rows import TuningRows, column_means, column_spread
-from bochner.selection.search import error_near_median
 from bochner.selection.spec import Effort, accepts_sparse
-from bochner.selection.trials import APART, HeldOutTrials, KernelCandidate, split_rows
-from bochner.solvers.ridge.criteria import coefficients
+from bochner.selection.walk import error_near_median
+from bochner.solvers.ridge.dual import KernelRows
 from bochner.sums.rows import sampled
 
 # ---- candidate: A kernel chosen among candidates: it is never worse than the simplest, and says what it saw
@@ -162,7 +161,7 @@ def test_few_rows_and_constant_targets_choose_nothing(few):
     assert chosen(X, np.ones(len(X))) is None
     asked = (sample_of(X[:few], y[:few]), 64, 0, None, None, "medium")
     assert isinstance(choose_kernel("auto", *asked, exact=True).kernel, Gaussian)
-    learned = learn_metric(Gaussian(), sample_of(X, np.ones(300)), 16, 0)
+    learned = learn_metric(Gaussian(), sample_of(X, np.ones(300)), 0)
     assert (learned.history, learned.kernel) == ((), Gaussian())
 
 
@@ -183,13 +182,12 @@ def test_equal_rows_are_held_out_together():
     assert 75 <= len(test) <= 78
 
 
-@pytest.mark.parametrize("found", [bo.tune, lambda model, X, y: model.fit(X, y).metric_])
-def test_copies_do_not_flatter_what_is_tuned(found):
+def test_copies_do_not_flatter_a_metric():
     """Of noise nothing can be learned; copies of a row held out would tell its target."""
     X = np.repeat(np.random.default_rng(0).standard_normal((100, 2)), 4, axis=0)
     noise = np.repeat(np.random.default_rng(1).standard_normal(100), 4)
     model = bo.KernelRidge("gaussian", metric="learned", n_features=64, random_state=0)
-    assert found(model, X, noise).error > 0.9
+    assert model.fit(X, noise).metric_.error > 0.9
 
 
 SPECIAL = [bo.ReLU(), bo.Sign(), bo.Explicit(), bo.HistogramSampling(), bo.NeuralTangentFeatures()]
@@ -371,29 +369,22 @@ def sampled_rows(X, y, w=None, seed=0):
     return sampled(Blocks.from_arrays(X, y, w), seed)
 
 
-def metric_fit(t=2, n=50, d=4):
-    rng = np.random.default_rng(0)
-    X, w = rng.standard_normal((n, d)), rng.uniform(0.5, 2.0, n)
-    y = np.stack([np.sin(X[:, 0] + X[:, 1]), X[:, 2] ** 2], axis=1)[:, :t]
-    rescaled = Rescaled.draw(Matern(2.5), d, 30, 0)
-    W = rescaled.frequencies(np.full(d, 0.3), None)
-    Z = rescaled.features(X, W)
-    return X, W, Z, coefficients(Z, y, w, 0.1), w, rescaled
-
-
 @pytest.mark.parametrize("t", [1, 2])
-def test_the_outer_product_is_that_of_differences_of_the_predictor(t):
-    X, W, Z, coef, w, rescaled = metric_fit(t)
-    h, slopes = 1e-6, []
-    for k in range(X.shape[1]):
-        step = h * (np.arange(X.shape[1]) == k)
-        up, down = (rescaled.features(X + s, W) @ coef for s in (step, -step))
-        slopes.append((up - down) / (2 * h))
-    slopes = np.array(slopes)
-    expected = np.einsum("int,jnt,n->ij", slopes, slopes, w) / w.sum()
-    M = average_outer_product(X, W, Z, coef, w)
-    assert np.allclose(M, expected, rtol=1e-6, atol=1e-8)
-    assert np.linalg.eigvalsh(M)[0] >= -1e-12 * np.trace(M)
+def test_the_metric_is_the_outer_product_of_differences_of_the_predictor(t):
+    rng = np.random.default_rng(0)
+    X, w = rng.standard_normal((50, 4)), rng.uniform(0.5, 2.0, 50)
+    y = np.stack([np.sin(X[:, 0] + X[:, 1]), X[:, 2] ** 2], axis=1)[:, :t]
+    rows, kernel, alpha = ProcessRows(X, y, w, True), Matern(2.5), 0.1
+    deviation = np.sqrt(w @ (y - w @ y / w.sum()) ** 2)
+    coef = KernelRows(kernel(X), y / deviation, w, True).at(alpha).coef
+    steps = 1e-6 * np.eye(4)
+    slopes = np.array([(kernel(X + h, X) - kernel(X - h, X)) @ coef / 2e-6 for h in steps])
+    expected = np.einsum("int,jnt,n->ij", slopes, slopes, w)
+    expected = np.outer(rows.spread, rows.spread) * expected
+    expected = expected * 4 / np.trace(expected) + 1e-4 * np.eye(4)
+    L = next_root(kernel, rows, np.eye(4), alpha) * rows.spread[:, None]
+    M = L @ L.T
+    assert np.allclose(M / np.trace(M), expected / np.trace(expected), rtol=1e-5, atol=1e-8)
 
 
 @pytest.fixture(scope="module")
@@ -408,7 +399,7 @@ def turned():
 @pytest.fixture(scope="module")
 def learned(turned):
     X, y = turned
-    return learn_metric(Gaussian(tuple(X.std(axis=0) * 2)), sampled_rows(X[:450], y[:450]), 128, 0)
+    return learn_metric(Gaussian(tuple(X.std(axis=0) * 2)), sampled_rows(X[:450], y[:450]), 0)
 
 
 @pytest.mark.main_cases(3)
@@ -438,13 +429,11 @@ def test_a_diagonal_metric_is_one_lengthscale_a_column():
     rng = np.random.default_rng(2)
     X = rng.standard_normal((300, 5))
     y = np.sin(1.5 * X[:, 2])
-    learned = learn_metric(Gaussian(2.0), sampled_rows(X, y), 64, 0, diagonal=True)
+    learned = learn_metric(Gaussian(2.0), sampled_rows(X, y), 0, diagonal=True)
     lengths = np.array(learned.kernel.lengthscale)
     assert isinstance(learned.kernel, Gaussian)
     assert 3 * lengths[2] < np.delete(lengths, 2).min()
     assert np.count_nonzero(learned.matrix) == 5
-    coordinates = learn_metric(Laplace(2.0), sampled_rows(X, y), 64, 0, diagonal=True)
-    assert np.argmin(coordinates.kernel.lengthscale) == 2
 
 
 def test_rows_of_no_weight_teach_nothing(turned):
@@ -452,9 +441,7 @@ def test_rows_of_no_weight_teach_nothing(turned):
     w = (np.arange(600) % 3 > 0).astype(float)
     spoiled = np.where(w > 0, y, 100 * X[:, 3])
     metrics = [
-        learn_metric(
-            Gaussian(tuple(X.std(axis=0) * 2)), sampled_rows(X, t, w), 64, 0, rounds=1
-        ).matrix
+        learn_metric(Gaussian(tuple(X.std(axis=0) * 2)), sampled_rows(X, t, w), 0, rounds=1).matrix
         for t in (y, spoiled)
     ]
     assert metrics[0] == metrics[1]
@@ -468,7 +455,7 @@ def test_noise_keeps_the_metric_it_started_from():
     for seed in range(8):
         rng = np.random.default_rng(seed)
         X, y = rng.standard_normal((60, 4)), rng.standard_normal(60)
-        learned = learn_metric(Gaussian(2.0), sampled_rows(X, y), 32, seed, rounds=2)
+        learned = learn_metric(Gaussian(2.0), sampled_rows(X, y), seed, rounds=2)
         kept += learned.kernel == learned.history[0].kernel
     assert kept >= 3
 
@@ -724,46 +711,6 @@ def test_a_wide_fit_predicts_what_exact_kernel_ridge_regression_predicts(kernel)
     allowed = 1e-6 + 100 * 1e-12 * 60 / model.alpha_
     assert np.abs(model.predict(X[60:]) - expected).max() < allowed * np.ptp(y)
     assert model.score(X[60:], y[60:]) > 0.8
-
-
-# ---- angles are remembered: the same criteria as with features made anew
-
-
-def rows_in_float64(n, d):
-    X, y = wide_table(n, d)
-    return TuningRows.of(X, y[:, None], np.ones(n), np.ones(d))
-
-
-@pytest.mark.parametrize("family", [Matern(1.5), Laplace()], ids=repr)
-def test_one_lengthscale_of_many_columns_has_the_criterion_of_features_made_anew(family):
-    rows, logs = rows_in_float64(50, 40), np.linspace(-0.3, 0.3, 40)
-    shape = 0.3 if isinstance(family, Matern) else None
-    rescaled = Rescaled.draw(family, 40, 24, 0)
-    one, each = (
-        Hyperparameters(np.array([1.5]), -4.0, shape),
-        Hyperparameters(np.full(40, 1.5), -4.0, shape),
-    )
-    objective = OnFeatures(rescaled, rows, logs)
-    (value, gradient), (expected, by_column) = objective(one), objective(each)
-    assert_close(value, expected, factor=100)
-    summed = np.concatenate([by_column[:40].sum(keepdims=True), by_column[40:]])
-    assert_close(gradient, summed, factor=1000)
-
-
-@pytest.mark.parametrize("family", [Matern(1.5), Gaussian(), Laplace()], ids=repr)
-def test_trials_of_many_columns_err_like_those_of_features_made_anew(family):
-    rows, logs = rows_in_float64(60, 40), 1.0 + np.linspace(-0.3, 0.3, 40)
-    held_out = HeldOutTrials(
-        rows.take(np.arange(45)), rows.take(np.arange(45, 60)), 24, 0, pinned=True
-    )
-    for factor in (0.0, 0.5):  # the second from the angles of the first
-        candidate = KernelCandidate(family, logs + factor, 1e-3, tuned=1)
-        rescaled = Rescaled.draw(family, 40, 24, held_out.seed + APART)
-        W = rescaled.frequencies(candidate.logs, None)
-        Z, rest = (rescaled.features(part.X, W) for part in (held_out.train, held_out.test))
-        moments = Moments.of(Z, held_out.train.y, held_out.train.w)
-        expected, _ = held_out.errors(moments, rest, 1e-3)
-        assert_close(held_out.trial(candidate).error, expected, factor=1000)
 
 
 # ---- what has a bound on columns, and axes of rows

@@ -19,7 +19,7 @@ from bochner.models._tables import encoded
 from bochner.planner.plans import plan
 from bochner.report.demo import run_demo as write_page
 from bochner.report.render import require
-from bochner.selection.search import choose_lengthscale
+from bochner.selection.walk import choose_lengthscale
 from bochner.sums.rows import sampled
 
 

@@ -25,7 +25,7 @@ from scipy.optimize import minimize
 from scipy.special import log_expit, log_softmax
 
 from bochner._core.shapes import Array, Float
-from bochner.selection.held_out import smoothed
+from bochner.selection.held_out import platt_targets
 
 #: Slopes above zero, so that h rises.
 LEAST_SLOPE = 1e-3
@@ -84,7 +84,7 @@ def calibrate(f: Float[Array, "n t"], codes: Array, w: Float[Array, " n"]) -> Ca
     b = _pieces(f)
 
     start, bounds = np.ones(b.shape[2]), [(LEAST_SLOPE, None)] * b.shape[2]
-    fitted = _Likelihood.of(b, smoothed(owned, w), w)
+    fitted = _Likelihood.of(b, platt_targets(owned, w), w)
     found = minimize(fitted.sloping, start, jac=True, method="L-BFGS-B", bounds=bounds)
     slopes = _polished(found.x, fitted)
     return Calibration(slopes, fitted.value(slopes))

@@ -38,7 +38,7 @@ from bochner.models.smoother import LandmarkSmoother
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import FeatureSpec
 from bochner.selection.curves import choose_curves
-from bochner.selection.search import error_near_median
+from bochner.selection.walk import error_near_median
 
 #: Rows whose bounds are made together.
 ROWS = block_rows(1024)

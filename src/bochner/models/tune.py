@@ -1,31 +1,26 @@
-"""Tuning: lengthscales, smoothness and penalty together, by gradients; one mechanism for all.
-
-A descent of the leave-one-out error (or of the evidence) in the logarithms of all that is open, on
-Fourier features whose frequencies are rescaled and not drawn anew
-(:mod:`bochner.selection.descent`), first with one lengthscale, then with one a column;
-families and numbers of lengthscales are then held against one another on rows that no descent saw
-(:mod:`bochner.selection.trials`), at the width of the fit.
-"""
+"""tune: the search for a kernel, for any estimator of this package."""
 
 from dataclasses import replace
 from typing import Any
 
 from sklearn.base import BaseEstimator, clone
 
-from bochner._core.checks import one_of, positive, require_squares
+from bochner._core.checks import one_of, require_squares
 from bochner._core.random import seed_of
 from bochner._core.threads import one_thread
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
-from bochner.features.rules import as_method
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.numbers import places_of
+from bochner.kernels.stationary import Radial
 from bochner.models._base import KernelEstimator
 from bochner.models._kinds import LabelEstimator
-from bochner.selection.descent import TimeBudget
+from bochner.selection.descent import require_lengthscale
+from bochner.selection.lengthscales import tune_lengthscales
 from bochner.selection.numbers import is_composite, tune_numbers
 from bochner.selection.record import Tuning
-from bochner.selection.search import tune_kernel
-from bochner.selection.spec import SEARCHED, WIDTH
+from bochner.selection.spec import NAMED
+from bochner.selection.walk import COORDINATEWISE, median_scales
 from bochner.solvers.ridge.criteria import CRITERIA
 from bochner.sums.rows import sampled
 
@@ -38,34 +33,35 @@ def tune(
     sample_weight: Any = None,
     *,
     criterion: str = "loo",
-    budget: float | None = None,
 ) -> Tuning:
     """Tune the kernel of an estimator of this package; ``tuning.estimator`` is ready to be fitted.
 
     Parameters
     ----------
     estimator : estimator
-        Anything with ``kernel``, ``method`` and ``n_features``: KernelRidge, SVC,
-        GaussianProcessRegressor and so on. It stays as it is. Of a kernel value the family is
-        kept, and its lengthscale is where the search starts; a name, "auto" above all, is searched
-        in all families. Of sums and products all numbers are found, or those that are "auto"
-        where some are; see :class:`bochner.kernels.Free`.
+        An estimator with ``kernel``, ``method`` and ``n_features``, such as KernelRidge, SVC or
+        GaussianProcessRegressor. It is not changed. Its kernel is one of:
+
+        - a name, such as "auto": the kernel is the one that ``fit`` chooses;
+        - a stationary kernel: its lengthscales are tuned, from where they are, with one factor or
+          one per column;
+        - a sum or product: all numbers are tuned, or those that are "auto" if there are any; see
+          :class:`bochner.kernels.Free`.
     X : (n, d)
         Array, sparse matrix or table.
     y : (n,) or (n, t)
-        Targets, or labels of classes: those are tuned for as indicators, one against the rest.
+        Targets or labels of classes; classes are tuned as indicators, one against the rest.
     sample_weight : (n,), optional
     criterion : {"loo", "evidence"}, default "loo"
-        What is descended.
-    budget : float, optional
-        Seconds. Without it the search has a number of steps, and its result depends on the
-        estimator's ``random_state`` alone.
+        What is minimised: the leave-one-out error, or minus the evidence. With "evidence" a name is
+        a family, whose lengthscales are tuned; "auto" is "matern32".
 
     Returns
     -------
     Tuning
-        ``kernel``, ``share`` (best penalty a row), ``error`` on rows held out, the ``path`` to
-        print and ``plot()``, and ``estimator``: a clone with the kernel in its place.
+        ``kernel``, ``share`` (best penalty per row), the ``path`` to print and ``plot()``, and
+        ``estimator``: a clone with this kernel. For a name, ``error`` is the error of candidates on
+        held-out rows.
 
     Raises
     ------
@@ -76,14 +72,15 @@ def tune(
 
     Notes
     -----
-    Works on a sample of at most 8192 rows, in seconds, whatever n.
+    Lengthscales are tuned on at most 1024 rows, in seconds, whatever n; a name takes a fit.
 
     Examples
     --------
     >>> import numpy as np
     >>> from bochner import KernelRidge, tune
+    >>> from bochner.kernels import Gaussian
     >>> X = np.random.default_rng(0).uniform(-3, 3, (400, 3))
-    >>> tuning = tune(KernelRidge(n_features=64, random_state=0), X, np.sin(2 * X[:, 1]))
+    >>> tuning = tune(KernelRidge(Gaussian(1.0), random_state=0), X, np.sin(2 * X[:, 1]))
     >>> lengths = np.array(tuning.kernel.lengthscale)
     >>> bool(lengths[1] < 0.2 * min(lengths[0], lengths[2]))
     True
@@ -94,29 +91,36 @@ def tune(
             f"KernelRidge(); got {estimator!r}. In a pipeline, tune its last step on transformed "
             "rows."
         )
-    asked, seed = estimator.get_params(deep=False), seed_of(estimator.random_state)
-    width = WIDTH if asked["n_features"] is None else asked["n_features"]
-    kernel = asked["kernel"] if isinstance(asked["kernel"], Kernel) else "auto"
-    sample = _sample(clone(estimator), X, y, sample_weight, seed)
-    if isinstance(kernel, Kernel) and is_composite(kernel):
-        known = CRITERIA[one_of(criterion, "tune", "criterion", tuple(CRITERIA))]
-        seconds = None if budget is None else positive(budget, "tune", "budget")
-        tuning = tune_numbers(kernel, sample, known, seed, budget=TimeBudget.of(seconds))
+    one_of(criterion, "tune", "criterion", tuple(CRITERIA))
+    model: Any = clone(estimator)
+    if "metric" in model.get_params(deep=False):
+        model.set_params(metric=None)
+    if criterion == "loo" and not isinstance(model.kernel, Kernel):
+        weights = () if sample_weight is None else (sample_weight,)
+        tuning = replace(model.fit(X, y, *weights).search_, kernel=model.kernel_)
     else:
-        tuning = tune_kernel(
-            kernel,
-            sample,
-            width if isinstance(width, int) else SEARCHED,
-            seed,
-            criterion=criterion,
-            budget=budget,
-            method=as_method("auto" if asked["method"] is None else asked["method"]),
-        )
+        sample = _sample(model, X, y, sample_weight, seed_of(model.random_state))
+        tuning = _tuned(model, sample, criterion)
     return replace(tuning, estimator=clone(estimator).set_params(kernel=tuning.kernel))
 
 
+def _tuned(model: Any, sample: RowSample, criterion: str) -> Tuning:
+    """Return the kernel with tuned numbers."""
+    kernel, seed = model.kernel, seed_of(model.random_state)
+    if not isinstance(kernel, Kernel):
+        name = "matern32" if kernel == "auto" else kernel
+        kernel = NAMED[name](median_scales(sample, name in COORDINATEWISE, seed)[-1])
+    centred = getattr(model, "fit_intercept", True)
+    by = CRITERIA[criterion]
+    if isinstance(kernel, Radial) and not is_composite(kernel):
+        return tune_lengthscales(kernel, sample, by, centred=centred)
+    if not places_of(kernel):
+        require_lengthscale(kernel)
+    return tune_numbers(kernel, sample, by, seed, centred=centred)
+
+
 def _sample(model: KernelEstimator, X: Any, y: Any, sample_weight: Any, seed: int) -> RowSample:
-    """Return rows to tune on, classes as indicators."""
+    """Return rows to tune on, with classes as indicators."""
     if not isinstance(model, LabelEstimator):
         sample = sampled(model._blocks_of(X, y, sample_weight)[0], seed)
         require_squares("tune", sample.y, sample.w)

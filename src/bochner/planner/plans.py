@@ -42,8 +42,8 @@ from bochner.planner.trials import (
 )
 from bochner.selection.candidates import choose_kernel
 from bochner.selection.curves import choose_curves
-from bochner.selection.search import error_near_median
 from bochner.selection.spec import WIDTH, as_effort, as_kernel
+from bochner.selection.walk import error_near_median
 from bochner.sums.rows import sampled
 
 SOLVERS = (

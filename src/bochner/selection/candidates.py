@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.arrays import dense, is_sparse
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array
 from bochner.data.sample import RowSample
 from bochner.features.method import Method
 from bochner.kernels.algebra import Columns, Mahalanobis
@@ -24,22 +24,21 @@ from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Exponential, Gaussian, Laplace, Radial
 from bochner.kernels.stationary_families import Matern
+from bochner.selection.held_out import MOST_CELLS, split_rows, targets_that_vary
 from bochner.selection.judges import Make, Trials, TunedKernel
-from bochner.selection.metric import KEPT, MANY_COLUMNS
-from bochner.selection.process import EVIDENCE, MatrixSearch, ProcessRows
+from bochner.selection.lengthscales import EVIDENCE, MatrixSearch, ProcessRows
+from bochner.selection.metric import LOO, MANY_COLUMNS, turned_metrics
 from bochner.selection.record import Tuning
 from bochner.selection.rows import median_distance, near_rows, rounded, significant
-from bochner.selection.search import (
+from bochner.selection.spec import NAMED, Effort, accepts_sparse, as_effort
+from bochner.selection.walk import (
     COORDINATEWISE,
     choose_lengthscale,
     median_scales,
     require_served,
     serves_kernel,
 )
-from bochner.selection.spec import NAMED, Effort, accepts_sparse, as_effort
-from bochner.selection.trials import MOST_CELLS, split_rows, targets_that_vary
-from bochner.solvers.ridge.criteria import Criterion, LeaveOneOutError
-from bochner.solvers.ridge.dual import KernelRows
+from bochner.solvers.ridge.criteria import Criterion
 from bochner.solvers.ridge.solution import SAME
 
 #: Fewer rows than this tell no kernel from another.
@@ -52,9 +51,9 @@ MOST_COLUMNS = 1024
 #: its evaluations from the best.
 MATRIX_ROWS, MATRIX_FACTORS, MATRIX_STEPS = 512, (1.0, 0.25), 8
 
-#: Evaluations of a candidate that goes on from another: with one factor for all lengthscales, or
-#: for a turned metric, with one lengthscale a column, from there once more, and with more rows.
-SCALED, TURNED, COLUMNS, AGAIN, MORE = 4, 6, 5, 10, 14
+#: Evaluations of a candidate that starts from another: with one factor for all lengthscales, with
+#: one lengthscale per column, from there once more, and with more rows.
+SCALED, COLUMNS, AGAIN, MORE = 4, 5, 10, 14
 
 #: Rows of a neighbourhood that a descent goes on with.
 NEIGHBOURS = 64
@@ -65,8 +64,6 @@ LONGEST = 4.0
 
 #: Columns that are curves of a sum over columns, at most, and shares in it that are none.
 MOST_CURVES, LEAST_SHARE = 16, 1e-3
-
-LOO = LeaveOneOutError()
 
 
 def choose_kernel(
@@ -82,13 +79,33 @@ def choose_kernel(
     centred: bool = True,
     of_classes: bool = False,
     judged_again: bool = False,
+    among: Callable[[Kernel], bool] = lambda _: True,
 ) -> Tuning:
-    """Return the kernel of a name: of "auto" the best of candidates, as far as ``effort`` goes.
+    """Return the kernel of a name; for "auto" the best of candidates.
 
-    With "low" it is a Gaussian kernel, as it is of few rows. ``exact``: for fits with the kernel
-    itself, whose lengthscales are those of a kernel matrix and not of features. ``of_classes``:
-    targets are the ±1 of classes. ``judged_again``: the best are compared once more among all
-    rows, so here with fewer.
+    Parameters
+    ----------
+    name : str
+    sample : RowSample
+    n_features : int
+        D of the fit.
+    seed : int
+    share : float or None
+        A given penalty per row, alpha/W.
+    method : Method or None
+        Method of the fit: kernels that it does not serve are not candidates.
+    effort : {"low", "medium", "high"}
+        With "low", and for few rows, "auto" is "gaussian".
+    exact : bool
+        Whether the fit is of the exact kernel, with lengthscales for a kernel matrix.
+    centred : bool
+        Whether an intercept is fitted.
+    of_classes : bool
+        Whether targets are the ±1 of classes.
+    judged_again : bool
+        Whether the best are compared again among all rows, so that fewer rows suffice here.
+    among : callable
+        Whether a kernel is a candidate.
     """
     asked = as_effort(effort, "The choice of a kernel")
     if asked is not None and judged_again:
@@ -96,7 +113,7 @@ def choose_kernel(
     if name == "auto" and asked is not None:
         method = None if exact else method
         require_served(method, sample.X, seed)
-        serves = partial(_served, is_sparse(sample.X), method, sample.X, seed)
+        serves = partial(_served, among, is_sparse(sample.X), method, sample.X, seed)
         if is_sparse(sample.X) and sample.X.shape[0] * sample.X.shape[1] <= MOST_CELLS:
             sample = replace(sample, X=dense(sample.X))
         options: Any = {"centred": centred, "share": share, "of_classes": of_classes}
@@ -106,14 +123,21 @@ def choose_kernel(
     name = "gaussian" if name == "auto" else name
     if exact:
         return choose_lengthscale_exactly(name, sample, seed, share, centred)
-    return choose_lengthscale(name, sample, n_features, seed, share, method)
+    return choose_lengthscale(name, sample, n_features, seed, share)
 
 
-def _served(sparse: bool, method: Method | None, X: Array, seed: int, kernel: Kernel) -> bool:
-    """Whether the method of a fit serves a kernel, and the kernel rows that may be sparse."""
-    if sparse and not accepts_sparse(kernel):
+def _served(
+    among: Callable[[Kernel], bool],
+    sparse: bool,
+    method: Method | None,
+    X: Array,
+    seed: int,
+    kernel: Kernel,
+) -> bool:
+    """Whether a kernel is a candidate, for rows that may be sparse and the method of the fit."""
+    if not among(kernel) or (sparse and not accepts_sparse(kernel)):
         return False
-    return serves_kernel(method, False, X, seed, kernel)
+    return serves_kernel(method, X, seed, kernel)
 
 
 def choose_lengthscale_exactly(
@@ -126,7 +150,7 @@ def choose_lengthscale_exactly(
     """
     if name == "linear":
         return Tuning(Linear())
-    family, criterion = NAMED[name], LeaveOneOutError()
+    family, criterion = NAMED[name], LOO
     starts = [family(scale) for scale in median_scales(sample, name in COORDINATEWISE, seed)]
     if sample.y.shape[1] == 0:
         return Tuning(starts[0])
@@ -136,7 +160,7 @@ def choose_lengthscale_exactly(
         return Tuning(starts[0])
     ends = [search.one(start, MATRIX_FACTORS, evaluations=0)[1] for start in starts]
     end = ends[int(len(ends) > 1 and ends[1].value < ends[0].value - SAME)]
-    return search.found(search.go_on(end, MATRIX_STEPS))
+    return search.tuning(search.go_on(end, MATRIX_STEPS))
 
 
 def choose_among(
@@ -367,31 +391,16 @@ class Candidates:
         return self._ended(f"{found.name}, more rows", search, end, found.numbers)
 
     def turned(self, found: TunedKernel) -> Iterator[TunedKernel]:
-        """Give kernels in metrics learned from the gradients of fits: columns turned and scaled.
-
-        As :mod:`bochner.selection.metric` does on features; here f is the fit with the kernel
-        itself, f(x) = Σ c_j κ(|x − x_j|²_A), ∇f = 2 Σ_j c_j κ'(s_j) A(x − x_j).
-        """
+        """Yield kernels in metrics learned from the gradients of fits."""
         kernel: Any = found.kernel
         d = self.rows.X.shape[1]
         if not isinstance(kernel, Radial) or not 1 < d <= MANY_COLUMNS or is_sparse(self.rows.X):
             return
         search = self._search(LOO, self.effort.tried)
-        rows, family = search.rows, kernel.replace(lengthscale=1.0)
-        L = np.diag(1 / np.broadcast_to(np.asarray(kernel.lengthscale), d))
-        alpha = found.alpha
-        for number in range(self.effort.rounds):
-            L = _on_grid(_next_root(family, rows, L, alpha, self.centred))
-            turned = replace(search, rows=replace(rows, X=np.ascontiguousarray(rows.X @ L)))
-            end = turned.scaled(family, alpha, TURNED)
-            scale = significant(float(np.exp(end.at.lengths[0])))
-            alpha = search.alpha_of(end.at.share)
-            A = _entries(L @ L.T / scale**2)
-            if not self.serves(Mahalanobis(family, A)):
+        for turned, _ in turned_metrics(kernel, found.alpha, search, self.effort.rounds):
+            if not self.serves(turned.kernel):
                 return
-            name = f"{type(family).__name__}, columns turned, round {number + 1}"
-            yield TunedKernel(name, Mahalanobis(family, A), alpha, d * (d + 1) // 2)
-            L = L / scale
+            yield turned
 
     def _ended(self, name: str, search: MatrixSearch, end: Any, numbers: int) -> TunedKernel:
         kernel: Any = end.of.kernel(end.at)
@@ -422,54 +431,3 @@ def _shortened(kernel: Any, rows: ProcessRows) -> Any:
 
 def _named(by: Criterion) -> str:
     return "by evidence" if by is EVIDENCE else "by leave-one-out"
-
-
-def _next_root(
-    family: Any, rows: ProcessRows, L: Float[Array, "d d"], alpha: float, centred: bool
-) -> Float[Array, "d d"]:
-    """Return the root of the average outer product of a fit's gradients, of the same size.
-
-    Radhakrishnan et al. (2024), algorithm 1.
-    """
-    Z = rows.X @ L
-    s = _distances(Z)
-    y = rows.y / np.sqrt(
-        np.maximum(rows.w @ (rows.y - rows.w @ rows.y / rows.w.sum()) ** 2, 1e-300)
-    )
-    coef = KernelRows(family.profile(s), y, rows.w, centred).at(alpha).coef
-    slope, M = 2 * family.profile_slope(s), 0.0
-    for c in coef.T:
-        R = slope * c
-        gradient = R.sum(axis=1)[:, None] * Z - R @ Z
-        M = M + gradient.T @ (rows.w[:, None] * gradient)
-    # In units of the columns' deviations every direction keeps a little.
-    to_units = L * rows.spread[:, None]
-    M = to_units @ M @ to_units.T
-    d = len(M)
-    M = M / max(float(np.trace(M)) / d, 1e-300) + KEPT * np.eye(d)
-    values, vectors = np.linalg.eigh((M + M.T) / 2)
-    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T / rows.spread[:, None]
-    return root * np.sqrt(_typical(s) / max(_typical(_distances(rows.X @ root)), 1e-300))
-
-
-def _typical(s: Float[Array, "m m"]) -> float:
-    return float(np.median(s[s > 0])) if np.any(s > 0) else 1.0
-
-
-def _distances(Z: Float[Array, "m d"]) -> Float[Array, "m m"]:
-    size = np.einsum("ij,ij->i", Z, Z)
-    s = size[:, None] + size - 2 * Z @ Z.T
-    np.fill_diagonal(s, 0.0)
-    return np.maximum(s, 0.0)
-
-
-def _on_grid(L: Float[Array, "d d"]) -> Float[Array, "d d"]:
-    """Return entries at seven digits of the norm of their row: the same on every processor."""
-    size = np.maximum(np.linalg.norm(L, axis=1, keepdims=True), 1e-300)
-    unit = 10.0 ** (np.floor(np.log10(size)) - 6)
-    return np.round(L / unit) * unit
-
-
-def _entries(A: Float[Array, "d d"]) -> tuple[tuple[float, ...], ...]:
-    """Return the entries at ten digits: fewer would leave a matrix that is not positive."""
-    return tuple(tuple(float(f"{x:.10g}") for x in row) for row in (A + A.T) / 2)

@@ -22,15 +22,23 @@ from bochner.features.rules import choose as choose_method
 from bochner.features.rules import draw as draw_width
 from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.stationary import Stationary
+from bochner.kernels.stationary_families import Matern
 from bochner.selection.candidates import choose_kernel
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.curves import choose_curves
 from bochner.selection.gridded import waves_for
-from bochner.selection.metric import is_diagonal, learn_metric, require_dense
+from bochner.selection.lengthscales import tune_lengthscales
+from bochner.selection.metric import learn_metric, require_dense
 from bochner.selection.numbers import by_left_out
 from bochner.selection.record import LearnedMetric, Tuning
-from bochner.selection.search import choose_lengthscale, error_near_median, tune_kernel
 from bochner.selection.spec import WITHOUT_TARGET, Tolerance, as_tolerance
+from bochner.selection.walk import (
+    choose_lengthscale,
+    error_near_median,
+    median_scales,
+    require_served,
+)
 from bochner.selection.width import Width, penalty_for, required_features
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.rows import sampled, some, total_weight
@@ -115,10 +123,8 @@ def choose_from(
         found = by_left_out(kernel, rows, spec.seed, share)
     else:
         asked = some(rows), spec.width_to_search, spec.seed, share, spec.method
-        if spec.effort is None:
-            found = choose_lengthscale(kernel, *asked)
-        else:
-            found = choose_kernel(kernel, *asked, spec.effort, of_classes=spec.of_classes)
+        effort = spec.effort or "medium"
+        found = choose_kernel(kernel, *asked, effort, of_classes=spec.of_classes)
     choice = choice_of(spec, found.kernel, n_columns, rows, n_rows, share, by_targets)
     choice = replace(choice, reason=choice.reason + found.reason)
     return Chosen(spec.seed, found, choice, metric)
@@ -149,6 +155,12 @@ def choose_for_matrix(
     return found, None
 
 
+def named_stationary(spec: FeatureSpec, sample: RowSample) -> Tuning:
+    """Find the kernel of a name; for "auto" the best of stationary kernels."""
+    asked = sample, spec.width_to_search, spec.seed, None, None, spec.effort or "medium"
+    return choose_kernel(str(spec.kernel), *asked, among=lambda k: isinstance(k, Stationary))
+
+
 def choose_without_target(spec: FeatureSpec, sample: RowSample) -> Tuning:
     """Find the kernel from rows alone: as it is given, or with the median distance."""
     if isinstance(spec.kernel, Kernel):
@@ -157,17 +169,16 @@ def choose_without_target(spec: FeatureSpec, sample: RowSample) -> Tuning:
 
 
 def learned_metric(spec: FeatureSpec, rows: RowSample, share: float | None) -> LearnedMetric:
-    """Learn a metric from rows; a kernel by name starts from the lengthscale chosen for it."""
-    kernel, width = spec.kernel, spec.width_to_search
+    """Learn a metric from rows, from the lengthscale chosen for a name if the kernel is one."""
+    kernel, seed = spec.kernel, spec.seed
     require_dense(rows)
     if kernel == "auto":
-        euclidean = not is_diagonal(rows)
-        kernel = tune_kernel(
-            kernel, rows, width, spec.seed, method=spec.method, euclidean=euclidean
-        ).kernel
+        require_served(spec.method, rows.X, seed)
+        start = Matern(1.5, median_scales(rows, False, seed)[-1])
+        kernel = tune_lengthscales(start, rows).kernel
     elif isinstance(kernel, str):
-        kernel = choose_lengthscale(kernel, rows, width, spec.seed, share, spec.method).kernel
-    return learn_metric(kernel, rows, width, spec.seed)
+        kernel = choose_lengthscale(kernel, rows, spec.width_to_search, seed, share).kernel
+    return learn_metric(kernel, rows, seed)
 
 
 def choice_of(

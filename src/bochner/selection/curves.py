@@ -46,7 +46,7 @@ def choose_curves(rows: RowSample, seed: int, error: Judge) -> Curves | None:
         With targets; of classes their indicators.
     seed : int
     error : callable
-        The leave-one-out error of rows: :func:`bochner.selection.search.error_near_median`.
+        The leave-one-out error of rows: :func:`bochner.selection.walk.error_near_median`.
 
     Notes
     -----

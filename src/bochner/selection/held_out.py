@@ -1,37 +1,100 @@
-"""What rows held out lose by their predictions: squared errors of numbers, log losses of classes.
+"""Rows held out of a search, and the losses of predictions on them.
 
-A ridge regression of ±1 with the least squared error need not be the best classifier: squared
-errors also count by how much values differ from ±1 where the class is certain. So kernels of
-classifiers are held against one another by log losses, of probabilities p ∝ exp(a f) at the a that
-is best for these rows (Guo et al. 2017): values that order classes alike are as good, whatever
-their scale. Targets are those of Platt (1999): rows that are all predicted rightly lose a little.
+Numbers have squared errors, and classes log losses: a ridge regression of ±1 with the least squared
+error need not be the best classifier, because squared errors also count how much values differ
+from ±1 where the class is certain. Log losses are those of probabilities p ∝ exp(a f) at the best a
+for these rows (Guo et al. 2017), with Platt's targets (1999): rows that are all predicted correctly
+still have a small loss.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import log_expit, log_softmax
 
+from bochner._core.arrays import dense, is_sparse
+from bochner._core.random import stream
 from bochner._core.shapes import Array, Bool, Float
 from bochner.data.sample import RowSample
+from bochner.solvers.ridge.solution import SAME_ROUNDED
 
-#: Logarithms of a between which the best one is looked for, and how near to it is enough.
+#: Bounds of log a, and its tolerance.
 LEAST, MOST, NEAR = -6.0, 6.0, 1e-3
+
+#: Share of the rows that is held out, and the largest number.
+HELD_OUT, MOST_HELD_OUT = 0.25, 2048
+
+#: Rows of more cells than this are not searched for copies, nor made dense if sparse.
+MOST_CELLS = 1 << 22
+
+#: Fewer rows than this do not determine lengthscales.
+FEWEST = 8
+
+#: Folds of the held-out rows.
+FOLDS = 4
+
+
+def split_rows(rows: RowSample, seed: int) -> tuple[RowSample, RowSample]:
+    """Return the rows to tune on and the held-out rows; equal rows stay together."""
+    X, n = rows.X, len(rows)
+    if X.shape[0] * X.shape[1] <= MOST_CELLS:
+        group = np.unique(dense(X), axis=0, return_inverse=True)[1].ravel()
+    else:
+        group = np.arange(n)
+    held = min(MOST_HELD_OUT, max(1, int(HELD_OUT * n)))
+    place = stream(seed, "held out").permutation(int(group.max()) + 1)[group]
+    out = np.argsort(place, kind="stable")[:held]
+    out = np.flatnonzero(place <= place[out[-1]])
+    return rows.take(np.setdiff1d(np.arange(n), out)), rows.take(out)
+
+
+def targets_that_vary(rows: RowSample) -> Bool[Array, " t"]:
+    """Return which targets vary; none if rows are too few to tune on, or all equal."""
+    few = len(rows) < FEWEST
+    if few or (not is_sparse(rows.X) and not np.any(rows.X[:1] != rows.X)):
+        return np.zeros(rows.y.shape[1], bool)
+    return np.ptp(rows.y, axis=0) > 0
+
+
+def first_least(errors: Sequence[float]) -> int:
+    """Return the place of the first error that is about the least."""
+    least = min(errors)
+    return next(i for i, error in enumerate(errors) if error <= (1 + SAME_ROUNDED) * least)
+
+
+def nested_errors(squared: Sequence[Float[Array, " n"]]) -> Float[Array, " n"]:
+    """Return the squared errors of the best of several on the other folds, for each fold in turn.
+
+    Each of ``squared`` holds the errors of one candidate, in the order of preference. The sum of
+    the result is the error of the choice, made with a quarter of the rows less, on rows that had no
+    part in it. If there are fewer rows than folds, the errors of the best candidate are returned.
+    """
+    table = np.stack(squared)
+    fold = np.arange(table.shape[1]) % FOLDS
+    if table.shape[1] < 2 * FOLDS:
+        return table[first_least(table.sum(axis=1).tolist())]
+    errors = np.empty(table.shape[1])
+    for k in range(FOLDS):
+        best = first_least(table[:, fold != k].sum(axis=1).tolist())
+        errors[fold == k] = table[best, fold == k]
+    return errors
 
 
 def relative_losses(
     train: RowSample, test: RowSample, fitted: Float[Array, "m t"], of_classes: bool
 ) -> Float[Array, " m"]:
-    """Return what each row held out loses, times its weight: on average 1 of the best constant.
+    """Return the loss of each held-out row times its weight; 1 is the loss of the best constant.
 
     Parameters
     ----------
     train : RowSample
-        The rows that are fitted; of them is the constant.
+        The rows of the fit, which determine the constant.
     test : RowSample
     fitted : (m, t)
-        What is predicted of the rows held out.
+        Predictions of the held-out rows.
     of_classes : bool
-        Targets are the ±1 of classes: one column for two of them, else one for each.
+        Whether targets are the ±1 of classes: one column for two classes, else one for each.
     """
     return test.w * (_log_losses if of_classes else _squared)(train, test, fitted)
 
@@ -42,18 +105,18 @@ def _squared(train: RowSample, test: RowSample, fitted: Float[Array, "m t"]) -> 
 
 
 def _log_losses(train: RowSample, test: RowSample, fitted: Float[Array, "m t"]) -> Array:
-    own = test.y > 0
-    own = np.hstack([~own, own]) if own.shape[1] == 1 else own
-    targets = smoothed(own, test.w)
+    member = test.y > 0
+    member = np.hstack([~member, member]) if member.shape[1] == 1 else member
+    targets = platt_targets(member, test.w)
 
-    def lost(log_a: float) -> Array:
+    def losses(log_a: float) -> Array:
         f = np.exp(log_a) * fitted
         if f.shape[1] == 1:
             return -(targets * log_expit(np.hstack([-f, f]))).sum(axis=1)
         return -(targets * log_softmax(f, axis=1)).sum(axis=1)
 
-    found = minimize_scalar(
-        lambda log_a: float(test.w @ lost(log_a)),
+    best = minimize_scalar(
+        lambda log_a: float(test.w @ losses(log_a)),
         bounds=(LEAST, MOST),
         method="bounded",
         options={"xatol": NEAR},
@@ -61,14 +124,11 @@ def _log_losses(train: RowSample, test: RowSample, fitted: Float[Array, "m t"]) 
     shares = np.clip(train.w @ (train.y > 0) / train.w.sum(), 1e-300, 1.0)
     if len(shares) == 1:
         shares = np.append(shares, max(1 - shares[0], 1e-300))
-    return lost(float(found.x)) / max(float(-shares @ np.log(shares)), 1e-300)
+    return losses(float(best.x)) / max(float(-shares @ np.log(shares)), 1e-300)
 
 
-def smoothed(own: Bool[Array, "n K"], w: Float[Array, " n"]) -> Float[Array, "n K"]:
-    """Return Platt's targets: (N + 1)/(N + 2) of the class of a row, N being its rows.
-
-    With them no finite number of rows has a log loss of zero.
-    """
-    size = (w @ own + 1) / (w @ own + 2)
-    rest = (own @ (1 - size)) / (own.shape[1] - 1)
-    return np.where(own, size, rest[:, None])
+def platt_targets(member: Bool[Array, "n K"], w: Float[Array, " n"]) -> Float[Array, "n K"]:
+    """Return (N + 1)/(N + 2) for the class of a row with N rows; the rest for other classes."""
+    size = (w @ member + 1) / (w @ member + 2)
+    rest = (member @ (1 - size)) / (member.shape[1] - 1)
+    return np.where(member, size, rest[:, None])

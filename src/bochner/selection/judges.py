@@ -23,11 +23,10 @@ from bochner.data.sample import RowSample
 from bochner.kernels.banded import BAND, kernel_matrix
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Exponential, Radial
-from bochner.selection.held_out import relative_losses
+from bochner.selection.held_out import nested_errors, relative_losses
 from bochner.selection.record import MEASURES, KernelComparison, Tuning, TuningStep
 from bochner.selection.rows import significant
 from bochner.selection.spec import Effort
-from bochner.selection.trials import crossed
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.kernel_path import COMPARED, Penalties
 
@@ -435,7 +434,7 @@ class Trials:
                 each.rows,
             )
             known.setdefault(own.name, compared)
-        squared = crossed([j.squared for j in order])
+        squared = nested_errors([j.squared for j in order])
         return Tuning(
             best.candidate.kernel,
             best.candidate.alpha / float(rows.w.sum()),

@@ -1,75 +1,51 @@
-"""A metric learned from the targets: recursive feature machines on random features.
+"""A metric learned from the targets: recursive feature machines on kernel matrices.
 
 Radhakrishnan et al. (2024), *Mechanism for feature learning in neural networks and
-backpropagation-free machine learning models*, algorithm 1: fit with k(x, y) = κ(|x − y|_M), then
-let M be the average outer product of the fit's gradients, and again. On Fourier features
-f(x) = Σ_j a_j cos ω_j·x + b_j sin ω_j·x the gradient is ∇f(x) = W c(x), c_j = b_j cos − a_j sin, so
-
-    M = (1/n) Σ_i ∇f(x_i) ∇f(x_i)ᵀ = W (CᵀC/n) Wᵀ.
-
-Directions along which the target does not vary are forgotten; those along which it varies fast get
-short lengthscales. Lengthscale and penalty of each round are tuned
-(:mod:`bochner.selection.descent`), and rows held out tell whether a round is surely better
-than the start.
+backpropagation-free machine learning models*, algorithm 1: fit with k(x, y) = κ(|x − y|²_A), let A
+be the average outer product of the gradients of the fit, and repeat. With f(x) = Σ c_j κ(s_j),
+∇f = 2 Σ_j c_j κ'(s_j) A (x − x_j). Directions along which the target does not vary get long
+lengthscales. The scale and the penalty of each round are tuned by leave-one-out errors, and
+held-out rows decide whether a round is better than the start.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from bochner._core.arrays import is_sparse
-from bochner._core.blas import eigh
 from bochner._core.checks import integer
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.fourier.maps import by_angles
 from bochner.kernels.algebra import Mahalanobis
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Radial
-from bochner.selection.descent import (
-    Evaluated,
-    Hyperparameters,
-    OnFeatures,
-    Prior,
-    Rescaled,
-    TimeBudget,
-    descend,
-    family_of,
-    in_numbers,
-    on_grid,
-)
+from bochner.selection.held_out import first_least, nested_errors, split_rows, targets_that_vary
+from bochner.selection.judges import Judged, Trials, TunedKernel
+from bochner.selection.lengthscales import MatrixSearch, ProcessRows
 from bochner.selection.record import LearnedMetric, MetricRound
-from bochner.selection.rows import TuningRows, rows_of, significant
-from bochner.selection.trials import (
-    HeldOutTrials,
-    KernelCandidate,
-    Trial,
-    crossed,
-    first_least,
-    split_rows,
-    targets_that_vary,
-    trial_width,
-)
-from bochner.solvers.ridge.criteria import coefficients
+from bochner.selection.rows import rounded, significant
+from bochner.selection.spec import EFFORTS
+from bochner.solvers.ridge.criteria import LeaveOneOutError
+from bochner.solvers.ridge.dual import KernelRows
 
-#: Rows that a round is fitted to, its features, and steps of its lengthscale and penalty.
-ROWS, WIDTH, STEPS = 3072, 512, 8
-
-#: From this many columns on the metric is diagonal: d² numbers are more than rows can tell.
+#: With more columns than this the metric is diagonal: d² numbers are more than rows determine.
 MANY_COLUMNS = 256
 
-#: Share of the mean eigenvalue that every direction keeps: none is lost for good.
+#: Share of the mean eigenvalue that every direction keeps.
 KEPT = 1e-4
 
-#: Multiples that entries of the metric are rounded to: above rounding, far below what is kept.
-GRID = 1e-7
+#: Rows of a fit in :func:`learn_metric`, and evaluations of the scale in each round.
+ROWS, STEPS = 1024, 6
+
+LOO = LeaveOneOutError()
 
 
 def learn_metric(
     kernel: Kernel,
     sample: RowSample,
-    n_features: int,
     seed: int,
     *,
     rounds: int = 4,
@@ -80,11 +56,8 @@ def learn_metric(
     Parameters
     ----------
     kernel : Kernel
-        A kernel of the Euclidean distance (with a diagonal metric any with lengthscales); the
-        metric starts from its lengthscales.
+        A kernel of the Euclidean distance; the metric starts from its lengthscales.
     sample : RowSample
-    n_features : int
-        D of the fit.
     seed : int
     rounds : int, default 4
     diagonal : bool, optional
@@ -93,7 +66,8 @@ def learn_metric(
     Returns
     -------
     LearnedMetric
-        Of the round with the least error on rows held out.
+        Of the round with the least error on held-out rows, or of the start, unless the reduction
+        of the error is larger than chance.
 
     Raises
     ------
@@ -102,18 +76,46 @@ def learn_metric(
 
     Notes
     -----
-    A round: O(n D² + n D d + d³) a step with n ≤ 3072 and D ≤ 512.
+    A round: six evaluations of O(m³) and O(m² d + d³) with m ≤ 1024.
     """
     integer(rounds, "learn_metric", "rounds", least=1)
     require_dense(sample)
-    diagonal = is_diagonal(sample) if diagonal is None else diagonal
-    start = kernel if diagonal else _euclidean(kernel)
-    family = family_of(start)
-    train, test = split_rows(rows_of(sample), seed)
-    if not np.any(targets_that_vary(train)):
-        return LearnedMetric(_rows(np.eye(sample.X.shape[1])), start, float("nan"), ())
-    machine = _Machine(family, train.first(ROWS), test, n_features, seed, diagonal)
-    return machine.run(_start(start, train.units), rounds)
+    if not isinstance(kernel, Radial):
+        raise UnsupportedKernel(
+            'metric="learned" requires a kernel of the Euclidean distance (Gaussian, Matern, '
+            f"Exponential, RationalQuadratic), whose distance can be turned; got {kernel!r}. Take "
+            "one of those kernels."
+        )
+    train, test = split_rows(sample, seed)
+    d = train.X.shape[1]
+    diagonal = d > MANY_COLUMNS if diagonal is None else diagonal
+    varies = targets_that_vary(train.lowest(ROWS))
+    if not np.any(varies):
+        return LearnedMetric(_entries(np.eye(d)), kernel, float("nan"), ())
+    train, test = (replace(rows, y=rows.y[:, varies]) for rows in (train, test))
+    effort = replace(EFFORTS["medium"], tried=ROWS)
+    trials = Trials(train, test, effort, True, None, lambda _: True)
+    rows = train.lowest(ROWS)
+    search = MatrixSearch.of(rows, LOO, centred=True, most=ROWS)
+    assert search is not None
+    first = search.one(kernel)[1]
+    start: Any = first.kernel.replace(lengthscale=rounded(first.kernel.lengthscale))
+    alpha = search.alpha_of(first.at.share, first.of.rows)
+    judged = [trials.tried(TunedKernel("start", start, alpha, 1))]
+    errors = [LOO.shown(first.value)]
+    for candidate, value in turned_metrics(start, alpha, search, rounds, diagonal):
+        judged.append(trials.tried(candidate))
+        errors.append(LOO.shown(value))
+    gains = [(0.0, 0.0), *(each.gain(judged[0]) for each in judged[1:])]
+    history = tuple(
+        MetricRound(each.candidate.kernel, each.error, error, *gain)
+        for each, error, gain in zip(judged, errors, gains, strict=True)
+    )
+    best = first_least([each.error for each in judged])
+    best = best if gains[best][0] > gains[best][1] else 0
+    error = judged[0].error if not best else _error_of_choice(judged, test)
+    matrix = _metric_of(judged[best].candidate.kernel, search.rows.spread)
+    return LearnedMetric(matrix, judged[best].candidate.kernel, error, history)
 
 
 def require_dense(sample: RowSample) -> None:
@@ -125,127 +127,91 @@ def require_dense(sample: RowSample) -> None:
         )
 
 
-def is_diagonal(sample: RowSample) -> bool:
-    """Whether columns are scaled and not turned."""
-    return sample.X.shape[1] > MANY_COLUMNS
+def turned_metrics(
+    kernel: Any, alpha: float, search: MatrixSearch, rounds: int, diagonal: bool = False
+) -> Iterator[tuple[TunedKernel, float]]:
+    """Yield the kernel of each round and its leave-one-out criterion."""
+    rows, d = search.rows, search.rows.X.shape[1]
+    family = kernel.replace(lengthscale=1.0)
+    L = np.diag(1 / np.broadcast_to(np.asarray(kernel.lengthscale), d))
+    for number in range(rounds):
+        L = _on_grid(next_root(family, rows, L, alpha, diagonal))
+        turned = replace(search, rows=replace(rows, X=np.ascontiguousarray(rows.X @ L)))
+        end = turned.scaled(family, alpha, STEPS)
+        scale = significant(float(np.exp(end.at.lengths[0])))
+        alpha = search.alpha_of(end.at.share)
+        if diagonal:
+            each: Kernel = family.replace(lengthscale=rounded(tuple(scale / np.diag(L))))
+        else:
+            each = Mahalanobis(family, _entries(L @ L.T / scale**2))
+        numbers = d if diagonal else d * (d + 1) // 2
+        name = f"{type(family).__name__}, columns turned, round {number + 1}"
+        yield TunedKernel(name, each, alpha, numbers), end.value
+        L = L / scale
 
 
-def average_outer_product(
-    X: Float[Array, "n d"],
-    W: Float[Array, "d m"],
-    Z: Float[Array, "n D"],
-    coef: Float[Array, "D t"],
-    w: Float[Array, " n"],
+def next_root(
+    family: Any, rows: ProcessRows, L: Float[Array, "d d"], alpha: float, diagonal: bool = False
 ) -> Float[Array, "d d"]:
-    """Return Σ_i w_i ∇f(x_i) ∇f(x_i)ᵀ/W, summed over targets, of f = Zβ with Z = [cos, sin] of XW.
-
-    Cost O(t n d (m + d)).
-    """
-    total = np.zeros((X.shape[1],) * 2)
-    for beta in coef.T.astype(Z.dtype):
-        slopes = (by_angles(Z, beta) @ W.T.astype(Z.dtype)).astype(np.float64)
-        total += slopes.T @ (w[:, None] * slopes)
-    return total / w.sum()
-
-
-@dataclass(frozen=True, eq=False)
-class _Machine:
-    """A recursive feature machine: its family, rows to fit and to err on, its width."""
-
-    family: Kernel
-    train: TuningRows
-    test: TuningRows
-    n_features: int
-    seed: int
-    diagonal: bool
-
-    def run(self, M: Float[Array, "d d"], rounds: int) -> LearnedMetric:
-        """Return the best of the metric that it starts from and of all rounds."""
-        train, test = self.train, self.test
-        trials: list[Trial] = []
-        found: list[tuple[MetricRound, Array]] = []
-        for number in range(rounds + 1):
-            L = _root(M)
-            turned = _turned(train, L)
-            fitted = self._fitted(turned, number)
-            trial = self._held_out(turned, _turned(test, L), fitted.at)
-            gain, deviation = (0.0, 0.0) if not trials else trial.gain(trials[0])
-            trials.append(trial)
-            kernel, loo = self._kernel(M, trial.candidate), float(np.exp(fitted.value))
-            found.append((MetricRound(kernel, trial.error, loo, gain, deviation), M))
-            M = self._next(fitted, train, L)
-        best = first_least([trial.error for trial in trials])
-        best = best if trials[best].surely_below(trials[0]) else 0
-        (taken, A), squared = found[best], crossed([trial.squared for trial in trials])
-        error = float(squared.sum() / test.w.sum()) if best else taken.error
-        return LearnedMetric(_rows(A), taken.kernel, error, tuple(r for r, _ in found))
-
-    def _fitted(self, turned: TuningRows, number: int) -> Evaluated[OnFeatures]:
-        """Tune lengthscale and penalty in this metric, with frequencies of the round's own."""
-        width, d = min(WIDTH, self.n_features), turned.X.shape[1]
-        rescaled = Rescaled.draw(self.family, d, width, self.seed + number)
-        median = turned.log_median(self.seed)
-        prior = Prior(median, turned.count, d)
-        criterion = OnFeatures(rescaled, turned, np.zeros(d), prior=prior)
-        start = Hyperparameters(np.array([median]), float(np.log(1e-3)))
-        return descend(criterion, start, STEPS, TimeBudget.of(None), lambda _: None).rounded
-
-    def _held_out(self, train: TuningRows, test: TuningRows, at: Hyperparameters) -> Trial:
-        width = trial_width(self.n_features, len(train), WIDTH)
-        logs = np.full(train.X.shape[1], at.lengths[0])
-        candidate = KernelCandidate(self.family, logs, float(np.exp(at.share)), 1)
-        return HeldOutTrials(train, test, width, self.seed).trial(candidate)
-
-    def _next(self, fitted: Evaluated[OnFeatures], train: TuningRows, L: Array) -> Array:
-        """Return the average outer product of the fit's gradients, of trace d."""
-        on, at = fitted.of, fitted.at
-        W = on.rescaled.frequencies(on.logs(at), None)
-        Z = on.rescaled.features(on.rows.X, W)
-        coef = coefficients(Z, train.y, train.w, float(np.exp(at.share) * train.w.sum()))
-        M = average_outer_product(train.X, L @ W, Z, coef, train.w)
-        return _normalised(np.diag(np.diag(M)) if self.diagonal else M)
-
-    def _kernel(self, M: Array, candidate: KernelCandidate) -> Kernel:
-        """Return the kernel in the units of the data."""
-        length, units = significant(float(np.exp(candidate.logs[0]))), self.train.units
-        if self.diagonal:
-            return self.family.replace(
-                lengthscale=in_numbers(length * units / np.sqrt(np.diag(M)), one=False)
-            )
-        A = M / np.outer(units, units)
-        return Mahalanobis(self.family.replace(lengthscale=length), _rows(A))
-
-
-def _euclidean(kernel: Kernel) -> Kernel:
-    if isinstance(kernel, Radial):
-        return kernel
-    raise UnsupportedKernel(
-        'metric="learned" requires a kernel of the Euclidean distance (Gaussian, Matern, '
-        f"Exponential, RationalQuadratic), whose distance can be turned; got {kernel!r}. Take one "
-        "of those, or a diagonal metric."
+    """Return the root of the average outer product of a fit's gradients, of the same size."""
+    Z = rows.X @ L
+    s = _squared_distances(Z)
+    y = rows.y / np.sqrt(
+        np.maximum(rows.w @ (rows.y - rows.w @ rows.y / rows.w.sum()) ** 2, 1e-300)
     )
-
-
-def _start(kernel: Kernel, units: Float[Array, " d"]) -> Float[Array, "d d"]:
-    lengths = np.broadcast_to(np.asarray(kernel.get_params()["lengthscale"]), units.shape)
-    return _normalised(np.diag((units / lengths) ** 2))
-
-
-def _normalised(M: Float[Array, "d d"]) -> Float[Array, "d d"]:
-    """Return M with a trace of d, and a little in every direction, on a grid."""
+    coef = KernelRows(family.profile(s), y, rows.w, rows.centred).at(alpha).coef
+    slope, M = 2 * family.profile_slope(s), np.zeros(L.shape)
+    for c in coef.T:
+        R = slope * c
+        gradient = R.sum(axis=1)[:, None] * Z - R @ Z
+        if diagonal:
+            M = M + np.diag(rows.w @ gradient**2)
+        else:
+            M = M + gradient.T @ (rows.w[:, None] * gradient)
+    # In units of the columns' deviations every direction keeps a little.
+    to_units = L * rows.spread[:, None]
+    M = to_units @ M @ to_units.T
     d = len(M)
-    M = (M + M.T) / 2 * (d / max(float(np.trace(M)), np.finfo(float).tiny))
-    return on_grid((M + KEPT * np.eye(d)) / (1 + KEPT), GRID)
+    M = M / max(float(np.trace(M)) / d, 1e-300) + KEPT * np.eye(d)
+    values, vectors = np.linalg.eigh((M + M.T) / 2)
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T / rows.spread[:, None]
+    return root * np.sqrt(_typical(s) / max(_typical(_squared_distances(rows.X @ root)), 1e-300))
 
 
-def _root(M: Float[Array, "d d"]) -> Float[Array, "d d"]:
-    values, vectors = eigh(M)
-    return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+def _error_of_choice(judged: list[Judged], test: RowSample) -> float:
+    """Return the error of the best round, for each fold chosen by the other folds."""
+    squared = nested_errors([each.squared for each in judged])
+    return float(squared.sum() / test.w.sum())
 
 
-def _turned(rows: TuningRows, L: Float[Array, "d d"]) -> TuningRows:
-    return replace(rows, X=np.ascontiguousarray(rows.X @ L.astype(rows.X.dtype)))
+def _metric_of(kernel: Any, units: Float[Array, " d"]) -> tuple[tuple[float, ...], ...]:
+    """Return the metric of trace d in units of the columns' deviations."""
+    if isinstance(kernel, Mahalanobis):
+        A = np.array(kernel.matrix)
+    else:
+        A = np.diag(np.broadcast_to(np.asarray(kernel.lengthscale), len(units)) ** -2.0)
+    A = A * np.outer(units, units)
+    return tuple(map(tuple, (A * (len(A) / np.trace(A))).tolist()))
 
 
-def _rows(A: Float[Array, "d d"]) -> tuple[tuple[float, ...], ...]:
-    return tuple(map(tuple, ((A + A.T) / 2).tolist()))
+def _typical(s: Float[Array, "m m"]) -> float:
+    return float(np.median(s[s > 0])) if np.any(s > 0) else 1.0
+
+
+def _squared_distances(Z: Float[Array, "m d"]) -> Float[Array, "m m"]:
+    size = np.einsum("ij,ij->i", Z, Z)
+    s = size[:, None] + size - 2 * Z @ Z.T
+    np.fill_diagonal(s, 0.0)
+    return np.maximum(s, 0.0)
+
+
+def _on_grid(L: Float[Array, "d d"]) -> Float[Array, "d d"]:
+    """Return entries at seven digits of the norm of their row: the same on every processor."""
+    size = np.maximum(np.linalg.norm(L, axis=1, keepdims=True), 1e-300)
+    unit = 10.0 ** (np.floor(np.log10(size)) - 6)
+    return np.round(L / unit) * unit
+
+
+def _entries(A: Float[Array, "d d"]) -> tuple[tuple[float, ...], ...]:
+    """Return the entries at ten digits: fewer would leave a matrix that is not positive."""
+    return tuple(tuple(float(f"{x:.10g}") for x in row) for row in (A + A.T) / 2)

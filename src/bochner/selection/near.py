@@ -21,9 +21,9 @@ from bochner.data.sample import RowSample
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Exponential, Laplace, Radial
 from bochner.kernels.stationary_families import Matern
-from bochner.selection.descent import Descended, Hyperparameters, TimeBudget, descend
+from bochner.selection.descent import Hyperparameters, Objective, descend
 from bochner.selection.judges import TunedKernel
-from bochner.selection.process import EVIDENCE, OnProcess, ProcessRows
+from bochner.selection.lengthscales import EVIDENCE, OnProcess, ProcessRows
 from bochner.selection.record import Tuning
 from bochner.selection.rows import median_distance, near_rows, rounded
 from bochner.solvers.ridge.criteria import Criterion
@@ -117,7 +117,7 @@ def _left_out(A: Float[Array, "m m"], y: Float[Array, "m t"], core: int) -> Floa
 
 
 @dataclass(frozen=True, eq=False)
-class OnBlocks(Descended):
+class OnBlocks(Objective):
     """The mean evidence a row of blocks of rows, as a function of log lengthscales and penalty.
 
     Each block has its own mean and amplitude; ``whole`` knows bounds and what is likely.
@@ -197,9 +197,8 @@ def _tuned(
     scales = np.minimum(start.lengthscale, LONGEST * whole.spread)
     on = OnProcess(family.replace(lengthscale=tuple(scales.tolist())), whole, d, EVIDENCE)
     at = Hyperparameters(np.zeros(d), float(np.log(START / whole.w.sum())))
-    end = descend(OnBlocks(on, blocks), at, STEPS, TimeBudget.of(None), lambda _: None)
-    kernel = on.kernel(end.at)
-    kernel = kernel.replace(lengthscale=rounded(kernel.lengthscale))
+    end = descend(OnBlocks(on, blocks), at, STEPS, lambda _: None)
+    kernel = end.kernel.replace(lengthscale=rounded(end.kernel.lengthscale))
     alpha = float(np.exp(end.at.share) * whole.w.sum())
     name = f"{type(family).__name__}, one a column, among near rows"
     return TunedKernel(name, kernel, alpha, d)

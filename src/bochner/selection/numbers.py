@@ -37,15 +37,8 @@ from bochner.kernels.numbers import (
 from bochner.kernels.sequences import windows_of
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.stationary_families import Periodic
-from bochner.selection.descent import (
-    Descended,
-    Evaluated,
-    Hyperparameters,
-    TimeBudget,
-    descend,
-    go_on,
-)
-from bochner.selection.process import (
+from bochner.selection.descent import Evaluated, Hyperparameters, Objective, descend, go_on
+from bochner.selection.lengthscales import (
     EVIDENCE,
     FEW,
     FEWEST,
@@ -53,10 +46,9 @@ from bochner.selection.process import (
     MOST,
     ROWS,
     ProcessRows,
-    lengthscales_by_evidence,
+    tune_lengthscales,
 )
-from bochner.selection.record import Tuning
-from bochner.selection.recorder import Recorder
+from bochner.selection.record import Recorder, Tuning
 from bochner.selection.rows import median_distance, significant
 from bochner.solvers.ridge.criteria import Criterion, LeaveOneOutError
 from bochner.solvers.ridge.dual import KernelRows
@@ -160,7 +152,6 @@ def tune_numbers(
     noise: float | None = None,
     amplitude: float | None = None,
     share: float | None = None,
-    budget: TimeBudget | None = None,
 ) -> Tuning:
     """Find the free numbers of a kernel, or all of one that has none, and the weights of its terms.
 
@@ -178,7 +169,6 @@ def tune_numbers(
         Of a Gaussian process, where they are given.
     share : float, optional
         A given per-row penalty, alpha/W, that is then not found.
-    budget : TimeBudget, optional
 
     Notes
     -----
@@ -195,21 +185,20 @@ def tune_numbers(
     windows = windows_of(kernel, sample.X.shape[1])
     sample = sample.lowest(ROWS if windows == 1 else max(FEWEST, min(ROWS, WINDOWS // windows)))
     y = sample.y[:, np.ptp(sample.y, axis=0) > 0]
-    budget = TimeBudget.of(None) if budget is None else budget
     if share is not None:
         noise, amplitude = share * float(sample.w.sum()), 1.0
     rows = ProcessRows(_dense(sample.X), y, sample.w, centred, noise, amplitude)
-    recorder = Recorder(criterion, budget, logs=True)
+    recorder = Recorder(criterion, logs=True)
     if len(sample) < FEWEST or not y.shape[1]:
         at = {place: place.of(open_kernel).start or 1.0 for place in free_places(open_kernel)}
         return Tuning(with_numbers(open_kernel, at), criterion=criterion.name)
     of = OnNumbers(open_kernel, rows, criterion)
-    end = _search(of, seed, recorder, budget)
+    end = _search(of, seed, recorder)
     fixed = noise is not None and amplitude is not None
-    found = end.of.kernel(end.at)
+    found = end.kernel
     found = found if fixed or amplitude is not None else _shared(found, open_kernel)
     share = float(np.exp(end.at.share))
-    return recorder.found(_rounded(found, free_places(open_kernel)), share)
+    return recorder.tuning(_rounded(found, free_places(open_kernel)), share)
 
 
 def by_left_out(
@@ -239,9 +228,7 @@ def by_evidence(
     Where some numbers are free, these; noise and amplitude are given, or found too.
     """
     if not is_composite(kernel):
-        return lengthscales_by_evidence(
-            kernel, sample, centred=centred, noise=noise, amplitude=amplitude
-        )
+        return tune_lengthscales(kernel, sample, centred=centred, noise=noise, amplitude=amplitude)
     given: Any = {"centred": centred, "noise": noise, "amplitude": amplitude}
     return tune_numbers(kernel, sample, EVIDENCE, seed, **given)
 
@@ -262,7 +249,7 @@ def _dense(X: Array) -> Float[Array, "m d"]:
 
 
 @dataclass(frozen=True, eq=False)
-class OnNumbers(Descended):
+class OnNumbers(Objective):
     """A criterion as a function of the free numbers of a kernel and of λ.
 
     Attributes
@@ -332,26 +319,22 @@ class OnNumbers(Descended):
         return [Hyperparameters(np.array(x) / self._units, float(share)) for x, share in pairs]
 
 
-def _search(
-    of: OnNumbers, seed: int, recorder: Recorder, budget: TimeBudget
-) -> Evaluated[OnNumbers]:
+def _search(of: OnNumbers, seed: int, recorder: Recorder) -> Evaluated[OnNumbers]:
     """Return the best end: of few rows from many starts, then of more."""
     few = replace(of, rows=of.rows.first(FEW))
     looked, tried, ended, last = map(recorder.noting, ("starts", "tried", "few rows", "all rows"))
-    found = [descend(few, at, 1, budget, looked) for at in few.starts(STARTS, seed)]
+    found = [descend(few, at, 1, looked) for at in few.starts(STARTS, seed)]
     given, best = found[: len(few.rows.shares)], sorted(found, key=lambda one: one.value)
     best = [min(given, key=lambda one: one.value), *best[:TRIED]]
-    best = [descend(few, one.at, TRY, budget, tried) for one in best]
+    best = [descend(few, one.at, TRY, tried) for one in best]
     best = sorted(best, key=lambda one: one.value)[:ENDED]
-    ends = [descend(few, one.at, END, budget, ended, GAIN) for one in best]
+    ends = [descend(few, one.at, END, ended, GAIN) for one in best]
     end = min([*best, *ends], key=lambda one: one.value)
     if len(of.rows.w) <= FEW:
         return end
     less = float(np.log(few.rows.w.sum() / of.rows.w.sum()))
     more = [replace(one.at, share=one.at.share + less) for one in ends]
-    return go_on(
-        [descend(of, at, MORE, budget, last, GAIN) for at in more], LAST, budget, last, GAIN
-    )
+    return go_on([descend(of, at, MORE, last, GAIN) for at in more], LAST, last, GAIN)
 
 
 # --- What rows suggest ---------------------------------------------------------------------------

@@ -1,18 +1,21 @@
 """The record of a search: the chosen kernel, the candidates, and each evaluation."""
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
+from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
 from bochner._core.text import axes_for, columns
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.monotone import Monotone
 from bochner.kernels.stationary import Gaussian
 from bochner.selection.rows import Scale
+from bochner.solvers.ridge.criteria import Criterion
 from bochner.solvers.ridge.solution import LABELS
 
 
@@ -45,20 +48,19 @@ def _score(measure: str, error: float) -> float:
 
 @dataclass(frozen=True)
 class TuningStep:
-    """One evaluation on the way.
+    """One evaluation of a search.
 
     Attributes
     ----------
     stage : str
-        "median distance" and "half-octaves" of a named kernel; "one lengthscale", "one a column",
-        "more rows", "trial" and "scale" of a tuned one; "one factor" and "one a column" of a
-        process. Values compare within a stage.
+        "median distance" and "half-octaves" for a named kernel; "one factor" and "one per column"
+        for descents; the number of rows for candidates. Values compare within a stage.
     kernel : Kernel
     share : float
-        Per-row penalty, alpha/W.
+        Penalty per row, alpha/W.
     value : float
-        Relative error (leave-one-out, times what the prior of the lengthscales makes of it, or of
-        rows held out; 1 is the error of the mean), or minus the log evidence and log prior per row.
+        Relative error (leave-one-out, with the prior of the lengthscales, or on held-out rows; 1 is
+        the error of the mean), or minus the log evidence and log prior per row.
     best : float
         Least value of the stage so far.
     seconds : float
@@ -323,6 +325,52 @@ class Tuning(ShownResult):
         ax.set_ylabel(LABELS[self.criterion])
         ax.legend()
         return ax
+
+
+class Recorder:
+    """Records the evaluations of a search and the kernels that are compared; logs its stages."""
+
+    def __init__(self, criterion: Criterion, logs: bool = False) -> None:
+        self.criterion, self.logs, self.began = criterion, logs, time.perf_counter()
+        self._steps: list[TuningStep] = []
+        self._best: dict[str, float] = {}
+        self._compared: list[KernelComparison] = []
+
+    def noting(self, stage: str) -> Callable[[Any], None]:
+        """Return a function that records each evaluation of a descent."""
+        return lambda point: self.step(
+            stage, point.kernel, float(np.exp(point.at.share)), self.criterion.shown(point.value)
+        )
+
+    def step(self, stage: str, kernel: Kernel, share: float, value: float) -> None:
+        """Record an evaluation; the first of a stage is logged."""
+        if self.logs and stage not in self._best:
+            progress(f"Tuning the kernel: {stage}")
+        self._best[stage] = best = min(self._best.get(stage, np.inf), float(value))
+        seconds = time.perf_counter() - self.began
+        self._steps.append(TuningStep(stage, kernel, share, float(value), best, seconds))
+
+    def compare(
+        self,
+        tuned: int,
+        kernel: Kernel,
+        value: float,
+        gain: float = np.nan,
+        least: float = np.nan,
+    ) -> None:
+        """Record a comparison with a simpler kernel; the first has no gain, and is taken."""
+        taken = bool(np.isnan(gain) or gain > least)
+        label, seconds = self.criterion.label, time.perf_counter() - self.began
+        seconds -= sum(c.seconds for c in self._compared)
+        self._compared.append(
+            KernelComparison(tuned, kernel, value, gain, least, taken, label, seconds=seconds)
+        )
+
+    def tuning(self, kernel: Kernel, share: float) -> Tuning:
+        """Return the record."""
+        steps, compared = tuple(self._steps), tuple(self._compared)
+        name = self.criterion.name
+        return Tuning(kernel, share, criterion=name, path=steps, compared=compared)
 
 
 @dataclass(frozen=True)

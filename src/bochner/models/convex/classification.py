@@ -52,8 +52,8 @@ from bochner.models.convex.fit import ConvexFit, ConvexSpec, features_of, warned
 from bochner.selection.candidates import FEWEST
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen, FeatureSpec, moments_of
-from bochner.selection.search import choose_lengthscale
 from bochner.selection.spec import NAMED
+from bochner.selection.walk import choose_lengthscale
 from bochner.solvers.convex.driver import minimise
 from bochner.solvers.convex.optimum import Optimum
 from bochner.solvers.convex.penalty_path import (
@@ -274,7 +274,7 @@ def chosen_kernel(
     loss of rows left out falls by more than chance.
     """
     width, seed = ask.width_to_search, ask.seed
-    found = choose_lengthscale(name, sample, width, seed, None, ask.method)
+    found = choose_lengthscale(name, sample, width, seed)
     width = min(width, TRIED_FEATURES)
     small = len(rows.w) * width * learned.columns <= MOST_CELLS
     if name in ("linear", "auto") or not small or not rows.folds:

@@ -36,7 +36,7 @@ from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen
 from bochner.selection.curves import choose_curves
 from bochner.selection.record import Tuning
-from bochner.selection.search import error_near_median
+from bochner.selection.walk import error_near_median
 from bochner.solvers.convex.class_losses import Hinge, Logistic, Multinomial, SquaredHinge
 from bochner.solvers.convex.kernel import DualPoint, KernelProblem, minimise_on_kernel
 from bochner.solvers.convex.libsvm import (

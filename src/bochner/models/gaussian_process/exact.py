@@ -36,11 +36,11 @@ from bochner.selection.candidates import choose_lengthscale_exactly
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen
 from bochner.selection.curves import choose_curves
+from bochner.selection.lengthscales import tune_lengthscales
 from bochner.selection.numbers import by_evidence
-from bochner.selection.process import lengthscales_by_evidence
 from bochner.selection.record import LearnedMetric, Tuning
-from bochner.selection.search import error_near_median
 from bochner.selection.spec import UNASKED
+from bochner.selection.walk import error_near_median
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.evidence import Evidence
 from bochner.solvers.ridge.kernel_posterior import (
@@ -321,7 +321,7 @@ def _tuned(spec: GaussianProcessSpec, sample: RowSample) -> tuple[Tuning, Learne
     first = _by_errors(spec, sample)
     if spec.lengthscale == "loo" or kernel == "linear":
         return first, None
-    second = lengthscales_by_evidence(first.kernel, sample, **given)
+    second = tune_lengthscales(first.kernel, sample, **given)
     return second if likeliest else _likelier(spec, first, second, sample), None
 
 

@@ -26,8 +26,8 @@ from bochner.selection.choose import Search, choose
 from bochner.selection.chosen import Chosen
 from bochner.selection.numbers import by_evidence
 from bochner.selection.record import Tuning
-from bochner.selection.search import choose_lengthscale
 from bochner.selection.spec import UNASKED
+from bochner.selection.walk import choose_lengthscale
 from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
@@ -209,7 +209,8 @@ def _log_density(spec: GaussianProcessSpec, kernel: Kernel, sample: RowSample) -
 
 def _named(spec: GaussianProcessSpec, name: str, sample: RowSample) -> Tuning:
     asked = spec.features
-    return choose_lengthscale(name, sample, asked.width_to_search, asked.seed, method=asked.method)
+    name = "matern32" if name == "auto" else name
+    return choose_lengthscale(name, sample, asked.width_to_search, asked.seed)
 
 
 def search_of(spec: GaussianProcessSpec) -> Search | None:

@@ -39,11 +39,11 @@ from bochner.models.representations.waves import (
     summed_waves,
     survey,
 )
+from bochner.selection.choose import named_stationary
 from bochner.selection.chosen import Chosen
+from bochner.selection.lengthscales import EVIDENCE, ROWS, lengthscale_on_sphere
 from bochner.selection.numbers import by_evidence, by_left_out
-from bochner.selection.process import EVIDENCE, ROWS, lengthscale_on_sphere
 from bochner.selection.record import Tuning
-from bochner.selection.search import choose_lengthscale
 from bochner.selection.spec import UNASKED
 from bochner.selection.waves import RANGE, lengthscales_on_waves, scaled
 from bochner.solvers.gram import WavePreconditioner, conjugate_gradients, inner
@@ -415,7 +415,7 @@ def _kernel(spec: GaussianProcessSpec, surveyed: Surveyed) -> Tuning:
     if isinstance(surveyed.method, SphericalHarmonics):
         return _kernel_on_sphere(spec, sample)
     if isinstance(kernel, str):
-        found = choose_lengthscale(kernel, sample, asked.width_to_search, asked.seed)
+        found = named_stationary(asked, sample)
         if spec.lengthscale == "loo" or kernel in UNASKED:
             return found
         kernel = found.kernel

@@ -34,11 +34,12 @@ from bochner.models.gaussian_process.neighbourhoods import JUDGED, KeptRows, Nei
 from bochner.models.gaussian_process.spec import GaussianProcessSpec
 from bochner.models.representations.representation import require_alike
 from bochner.models.representations.waves import as_rows
+from bochner.selection.choose import named_stationary
+from bochner.selection.lengthscales import tune_lengthscales
 from bochner.selection.numbers import by_evidence, by_left_out, is_composite
-from bochner.selection.process import lengthscales_by_evidence
 from bochner.selection.record import Tuning
-from bochner.selection.search import COORDINATEWISE, choose_lengthscale, median_scales
 from bochner.selection.spec import NAMED, UNASKED
+from bochner.selection.walk import COORDINATEWISE, median_scales
 from bochner.selection.waves import scaled
 from bochner.solvers.neighbours import LocalLaw
 from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
@@ -309,7 +310,7 @@ def _kernel(spec: GaussianProcessSpec, rows: KeptRows) -> Tuning:
     asked, sample = spec.features, rows.sample
     kernel = asked.kernel
     if kernel in UNASKED:
-        return choose_lengthscale(kernel, sample, asked.width_to_search, asked.seed)
+        return named_stationary(asked, sample)
     if isinstance(kernel, str):
         kernel = NAMED[kernel](median_scales(sample, kernel in COORDINATEWISE, asked.seed)[0])
     elif spec.lengthscale == "loo" or not (spec.lengthscale == "evidence" or has_free(kernel)):
@@ -318,7 +319,7 @@ def _kernel(spec: GaussianProcessSpec, rows: KeptRows) -> Tuning:
         return by_evidence(kernel, sample, asked.seed, centred=spec.fit_intercept)
     if spec.lengthscale == "loo" or rows.X.shape[1] == 1 or is_on_sphere(kernel):
         return Tuning(kernel)
-    return lengthscales_by_evidence(kernel, sample, centred=spec.fit_intercept)
+    return tune_lengthscales(kernel, sample, centred=spec.fit_intercept)
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,8 +46,8 @@ from bochner.selection.gridded import waves_for
 from bochner.selection.judges import TunedKernel
 from bochner.selection.near import tuned_among_near_rows
 from bochner.selection.record import LearnedMetric, Tuning
-from bochner.selection.search import error_near_median
 from bochner.selection.tree import RowTree, grow
+from bochner.selection.walk import error_near_median
 from bochner.solvers.ridge.groups import Group, Reduced, reduced_at
 from bochner.solvers.ridge.path import least_alpha
 from bochner.solvers.ridge.solution import Solution

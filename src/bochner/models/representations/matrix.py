@@ -41,8 +41,8 @@ from bochner.selection.choose import choose, choose_for_matrix
 from bochner.selection.chosen import Chosen
 from bochner.selection.curves import choose_curves
 from bochner.selection.record import Curves, LearnedMetric, Tuning
-from bochner.selection.search import error_near_median
 from bochner.selection.spec import Tolerance
+from bochner.selection.walk import error_near_median
 from bochner.solvers.cg import KernelOperator
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.eigen import Eigen, decompose

@@ -30,11 +30,11 @@ from bochner.models.representations.representation import (
     require_alike,
 )
 from bochner.models.representations.wave_rows import FewRows, as_rows, is_served
+from bochner.selection.choose import named_stationary
 from bochner.selection.chosen import Chosen, FeatureSpec
+from bochner.selection.lengthscales import lengthscale_on_sphere, tune_lengthscales
 from bochner.selection.numbers import by_left_out
-from bochner.selection.process import lengthscale_on_sphere, lengthscales_by_evidence
 from bochner.selection.record import Tuning
-from bochner.selection.search import choose_lengthscale
 from bochner.selection.spec import UNASKED
 from bochner.solvers.ridge.path import least_alpha
 from bochner.solvers.ridge.problem import evidence, gcv
@@ -467,10 +467,10 @@ def _kernel(spec: RidgeSpec, surveyed: Surveyed) -> Tuning:
         return lengthscale_on_sphere(kernel, sample, spec.fit_intercept)
     if not isinstance(asked.kernel, str):
         return by_left_out(asked.kernel, sample, asked.seed, centred=spec.fit_intercept)
-    found = choose_lengthscale(asked.kernel, sample, asked.width_to_search, asked.seed)
+    found = named_stationary(asked, sample)
     if asked.kernel in UNASKED:
         return found
-    return lengthscales_by_evidence(found.kernel, sample, centred=spec.fit_intercept)
+    return tune_lengthscales(found.kernel, sample, centred=spec.fit_intercept)
 
 
 def solve_waves(spec: RidgeSpec, sums: GridSums) -> Solution:

@@ -23,8 +23,8 @@ from bochner.features.random.networks import ReLU
 from bochner.features.rules import as_method, draw_map
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.zonal import ArcCosine
-from bochner.selection.search import choose_lengthscale
 from bochner.selection.spec import as_kernel
+from bochner.selection.walk import choose_lengthscale
 from bochner.sums.rows import sampled
 
 #: Default widths as multiples of the number of rows; close together near 1, where the peak is.

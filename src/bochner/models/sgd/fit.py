@@ -41,10 +41,10 @@ from bochner.models.sgd.strategies import (
     StrategyPlan,
     plan_strategies,
 )
+from bochner.selection.candidates import choose_kernel
 from bochner.selection.choose import choice_of
 from bochner.selection.numbers import by_left_out
 from bochner.selection.record import Tuning
-from bochner.selection.search import choose_lengthscale
 from bochner.solvers.sgd import SLOWEST, Descent, Patience, Walk, as_loss
 from bochner.sums.executor import LOCAL, Executor, require_order
 from bochner.sums.moments import Precision
@@ -541,4 +541,5 @@ def _searched(spec: SgdSpec, sample: RowSample | None) -> Tuning:
     different = np.unique(rows.X @ v if is_sparse(rows.X) else (rows.X * v).sum(axis=1))
     steps = max(1.0, USUAL_EPOCHS * len(different) / spec.batch_size)
     share = max(spec.alpha, 2 / steps)
-    return choose_lengthscale(asked.kernel, rows, asked.width_to_search, asked.seed, share)
+    width, seed = asked.width_to_search, asked.seed
+    return choose_kernel(asked.kernel, rows, width, seed, share, None, asked.effort or "medium")

@@ -1,12 +1,12 @@
-"""Lengthscales by descents on the kernel matrix of some rows: of leave-one-out errors, or evidence.
+"""Lengthscales by descents of leave-one-out errors or the evidence on kernel matrices.
 
 The gradient of a criterion in the kernel matrix (:mod:`bochner.solvers.ridge.dual`,
-:mod:`bochner.solvers.ridge.evidence`) is taken on to log ℓ. With k = κ(s),
+:mod:`bochner.solvers.ridge.evidence`) is turned into the gradient in log ℓ. With k = κ(s),
 s = Σ_j (x_j − y_j)²/ℓ_j², R = ∂E/∂K ∘ κ'(s) and X in units of ℓ,
 
     ∂E/∂log ℓ_j = −2 Σ R (x_j − y_j)² = −4 (Σ_i x_ij² Σ_l R_il − x_jᵀ R x_j),
 
-O(m² d) for all of them. Starts are tried on few rows, and the best goes on with more.
+O(m² d) for all of them. Starts are tried on few rows, and the best is continued with more.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,87 +25,84 @@ from bochner.kernels.kernel import Kernel
 from bochner.kernels.sphere import on_unit_sphere, with_lengthscale
 from bochner.kernels.stationary import Radial
 from bochner.selection.descent import (
-    Descended,
     Evaluated,
     Hyperparameters,
-    TimeBudget,
+    Objective,
     descend,
-    family_of,
     go_on,
+    require_lengthscale,
 )
-from bochner.selection.record import Tuning
-from bochner.selection.recorder import Recorder
+from bochner.selection.record import Recorder, Tuning
 from bochner.selection.rows import TuningRows, deviations, median_distance, rounded, screen
 from bochner.solvers.ridge.criteria import Criterion, LogEvidence
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.kernel_evidence import KernelScore
 
-#: Rows that a descent ends on, at most, rows that it goes on with before, and rows that its starts
-#: are tried on: an evaluation takes thirty milliseconds, two, and half of one.
+#: Rows of the last descents, of those before, and of the trials of starts.
 ROWS, FEW, FEWER = 1024, 256, 128
 
-#: Fewer rows than this say nothing of lengthscales.
+#: Fewer rows than this do not determine lengthscales.
 FEWEST = 8
 
-#: Evaluations of the descents: with one factor for all columns, with one lengthscale a column, and
-#: from each start of those before the best goes on.
+#: Evaluations of a descent with one factor for all columns, with one lengthscale per column, and
+#: of each start of the latter before the best is continued.
 ONE, MANY, TRY = 12, 40, 6
 
-#: Evaluations with more rows, from where few rows have led.
+#: Evaluations with more rows, with one factor and with one lengthscale per column.
 LAST_ONE, LAST_MANY = 4, 14
 
-#: Factors of the start's lengthscales that descents start from: a function that is fast along one
-#: column drives the common factor to where it is noise.
+#: Factors of the given lengthscales at which descents start: a function that is fast along one
+#: column drives the common factor to where the function looks like noise.
 FACTORS = (1.0, 0.25, 0.0625)
 
-#: Penalties that a descent may start from, as shares of k(x, x), and those it stays between.
+#: Penalties at which a descent may start, and their bounds, as shares of k(x, x).
 STARTS, LEAST, MOST = (1.0, 1e-1, 1e-2, 1e-3), 1e-8, 1e4
 
-#: That of them which one lengthscale a column is also tried from: with one for all, a function of
-#: few columns looks like noise, and a start where all is noise says nothing of columns.
+#: The penalty of these at which one lengthscale per column is tried too: with one lengthscale for
+#: all, a function of few columns looks like noise.
 QUIET = slice(2, 3)
 
-#: What is known of log ℓ before any target: a normal law about that of the median distance, of so
-#: many octaves e, worth one row; and ℓ as shares of the median distance, beyond which it does not
-#: go. A column at the longest has no say; at the shortest no two rows know of one another.
+#: Prior of log ℓ: a normal law about the log of the median distance with this deviation, worth one
+#: row; bounds of ℓ in median distances.
 SPREAD, SHORTEST, LONGEST = 3.0, 1 / 128, 32.0
 
-#: Random frequencies that columns are screened by, for a start.
+#: Random frequencies by which columns are screened for a start.
 SCREENED = 2048
 
-#: Sparse rows of no more cells than this are made dense, and have one lengthscale a column.
+#: Sparse rows of at most so many cells are made dense, and have one lengthscale per column.
 MOST_CELLS = 1 << 20
 
 #: Squared distances below this share of their terms are those of equal rows.
 EQUAL = 1e-14
 
-#: Rows whose pairs with all others are made together.
+#: Rows whose kernel values are computed together.
 BAND = 64
 
 #: Step of log ℓ in differences of kernel values.
 STEP = 1e-4
 
-#: What is minimised.
 EVIDENCE = LogEvidence()
 
-#: Takes the gradient of a score in the kernel matrix on to log ℓ.
+#: Turns the gradient of a score in the kernel matrix into the gradient in log ℓ.
 Through = Callable[[KernelScore], Float[Array, " p"]]
 
 
-def lengthscales_by_evidence(
+def tune_lengthscales(
     start: Kernel,
     sample: RowSample,
+    criterion: Criterion = EVIDENCE,
     *,
-    centred: bool,
+    centred: bool = True,
     noise: float | None = None,
     amplitude: float | None = None,
 ) -> Tuning:
-    """Return the kernel whose lengthscales have the largest evidence, descended from its own.
+    """Return the kernel with the best lengthscales by a criterion, descended from its own.
 
-    One factor for all columns first, then one lengthscale a column, where rows are dense (or
-    sparse of few cells) and the kernel is of the Euclidean distance. These are taken if they raise
-    the log evidence by more than one for each number more (Akaike 1974). Noise and amplitude go
-    along where they are open; several targets share their ratio here.
+    One factor for all columns first, then one lengthscale per column, if rows are dense (or
+    sparse of few cells) and the kernel is of the Euclidean distance. The latter are taken if they
+    raise the log evidence by more than one for each further number (Akaike 1974); the logarithm
+    of a squared error counts as n/2 of a log evidence. Noise and amplitude are tuned too where they
+    are open; several targets have the same ratio.
 
     Raises
     ------
@@ -114,23 +111,24 @@ def lengthscales_by_evidence(
 
     Notes
     -----
-    O(m³ + m² d) for each of at most 48 evaluations with m ≤ 128 rows (256 where there are no more),
-    52 with m ≤ 256 and 18 with m ≤ 1024: a second, whatever n (a Matérn kernel without a closed
-    form takes ten times as long).
+    O(m³ + m² d) for each of at most 48 evaluations with m ≤ 128 rows (256 if there are no more),
+    52 with m ≤ 256 and 18 with m ≤ 1024: a second, whatever n (ten for a Matérn kernel without a
+    closed form).
     """
-    family_of(start)
-    search = MatrixSearch.of(sample, EVIDENCE, centred, noise=noise, amplitude=amplitude)
+    require_lengthscale(start)
+    search = MatrixSearch.of(sample, criterion, centred, noise=noise, amplitude=amplitude)
     if search is None:
-        return Tuning(start, criterion=EVIDENCE.name)
+        return Tuning(start, criterion=criterion.name)
     first, best = search.one(start)
-    search.recorder.compare(1, best.of.kernel(best.at), best.value)
+    search.recorder.compare(1, best.kernel, best.value)
     if search.has_columns(start):
         many = search.each(start, first, best, search.rows.screened())
         d = search.rows.X.shape[1]
-        gain, least = best.value - many.value, (d - 1) / search.rows.count
-        search.recorder.compare(d, many.of.kernel(many.at), many.value, gain, least)
+        least = (d - 1) / search.rows.count * (1 if criterion.name == EVIDENCE.name else 2)
+        gain = best.value - many.value
+        search.recorder.compare(d, many.kernel, many.value, gain, least)
         best = many if gain > least else best
-    return search.found(best)
+    return search.tuning(best)
 
 
 def lengthscale_on_sphere(
@@ -140,19 +138,16 @@ def lengthscale_on_sphere(
     noise: float | None = None,
     amplitude: float | None = None,
 ) -> Tuning:
-    """Return the kernel of the globe whose lengthscale has the largest evidence.
+    """Return the kernel of the globe whose one lengthscale has the largest evidence.
 
-    That of the kernel within, of points of the unit sphere: one for all their columns, for a sphere
-    has no axes.
+    It is the lengthscale of the kernel of points of the unit sphere.
     """
-    within = on_unit_sphere(start)
     rows = replace(sample, X=unit_vectors(to_numpy(sample.X).astype(np.float64)))
     search = MatrixSearch.of(rows, EVIDENCE, centred, noise=noise, amplitude=amplitude)
     if search is None:
         return Tuning(start, criterion=EVIDENCE.name)
-    _, best = search.one(within)
-    found = search.found(best)
-    return replace(found, kernel=with_lengthscale(start, found.kernel))
+    tuning = search.tuning(search.one(on_unit_sphere(start))[1])
+    return replace(tuning, kernel=with_lengthscale(start, tuning.kernel))
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,9 +169,9 @@ class MatrixSearch:
         alpha: float | None = None,
         most: int = ROWS,
     ) -> "MatrixSearch | None":
-        """Return the search; None where rows are too few, or no target varies.
+        """Return the search; None if rows are too few, or no target varies.
 
-        A penalty that is given is noise over an amplitude of one.
+        A given penalty is the noise of a process with amplitude one.
         """
         noise, amplitude = (noise, amplitude) if alpha is None else (alpha, 1.0)
         sample = sample.lowest(most)
@@ -184,24 +179,24 @@ class MatrixSearch:
         if len(sample) < FEWEST or not y.shape[1]:
             return None
         rows = ProcessRows(_doubles(sample.X), y, sample.w, centred, noise, amplitude)
-        return MatrixSearch(rows, criterion, Recorder(criterion, TimeBudget.of(None)))
+        return MatrixSearch(rows, criterion, Recorder(criterion))
 
     def one(
         self, start: Kernel, factors: Sequence[float] = FACTORS, evaluations: int = ONE
     ) -> tuple[list[Evaluated[Any]], Evaluated[Any]]:
-        """Descend with one factor for all columns; return what was tried first, and the end."""
+        """Descend with one factor for all columns; return the first points and the end."""
         few, notes = self._fewer, self._stages("one factor")
         of, first = OnProcess(start, few, 1, self.criterion), []
         for factor in factors:
             starts = [Hyperparameters(np.log([factor]), share) for share in few.shares]
-            tried = [descend(of, at, 1, self.recorder.budget, notes[0]) for at in starts]
-            first.append(min(tried, key=lambda found: found.value))
-        best = min(first, key=lambda found: found.value)
+            tried = [descend(of, at, 1, notes[0]) for at in starts]
+            first.append(min(tried, key=lambda point: point.value))
+        best = min(first, key=lambda point: point.value)
         best = self._on_few(best, evaluations, notes[1])
         return first, self._more(best, self.rows, LAST_ONE if evaluations else 0, notes[2])
 
     def go_on(self, end: Evaluated[Any], evaluations: int) -> Evaluated[Any]:
-        """Descend with one factor from where a descent on few rows has ended, then with more."""
+        """Continue a descent with one factor on few rows, then with more."""
         _, some, all_ = self._stages("one factor")
         best = self._on_few(end, evaluations, some)
         return self._more(best, self.rows, LAST_ONE, all_)
@@ -213,12 +208,12 @@ class MatrixSearch:
         best: Evaluated[Any],
         more: Iterable[Array] = (),
     ) -> Evaluated[Any]:
-        """Descend with one lengthscale a column, from ends of :meth:`one` and from ``more`` ℓ."""
-        few, notes = self._fewer, self._stages("one a column")
+        """Descend with one lengthscale per column from the points of :meth:`one` and ``more`` ℓ."""
+        few, notes = self._fewer, self._stages("one per column")
         d = few.X.shape[1]
         of = OnProcess(start, few, d, self.criterion)
         first = list(first)
-        starts = [found.at for found in (*first, best)]
+        starts = [point.at for point in (*first, best)]
         starts += [replace(starts[0], share=share) for share in few.shares[QUIET]]
         starts = [replace(at, lengths=np.repeat(at.lengths, d)) for at in starts]
         starts += [
@@ -226,76 +221,73 @@ class MatrixSearch:
             for scales in more
             for share in few.shares[QUIET]
         ]
-        tried = [descend(of, at, TRY, self.recorder.budget, notes[0]) for at in starts]
-        end = min(tried, key=lambda found: found.value)
+        tried = [descend(of, at, TRY, notes[0]) for at in starts]
+        end = min(tried, key=lambda point: point.value)
         end = self._on_few(end, MANY, notes[1])
         return self._more(end, self.rows, LAST_MANY, notes[2])
 
     def go(self, start: Any, share: float, evaluations: int) -> Evaluated[Any]:
-        """Descend with one lengthscale a column from those of a kernel, on all rows at once."""
+        """Descend with one lengthscale per column from a kernel's own, on all rows at once."""
         d = self.rows.X.shape[1]
-        at = Hyperparameters(np.zeros(d), share)
         of = OnProcess(start, self.rows, d, self.criterion)
-        return descend(
-            of, at, evaluations, self.recorder.budget, self.recorder.noting("one a column")
-        )
+        note = self.recorder.noting("one per column")
+        return descend(of, Hyperparameters(np.zeros(d), share), evaluations, note)
 
     def scaled(self, start: Any, alpha: float, evaluations: int) -> Evaluated[Any]:
-        """Descend with one factor from the lengthscales of a kernel, on all rows at once."""
+        """Descend with one factor of a kernel's lengthscales, on all rows at once."""
         at = Hyperparameters(np.zeros(1), self.share_of(alpha))
         of = OnProcess(start, self.rows, 1, self.criterion)
-        return descend(of, at, evaluations, self.recorder.budget, self.recorder.noting("scale"))
+        return descend(of, at, evaluations, self.recorder.noting("scale"))
 
     def share_of(self, alpha: float) -> float:
-        """Return the log of a penalty a row."""
+        """Return the log of the penalty per row."""
         return float(np.log(alpha / self.rows.w.sum()))
 
     def alpha_of(self, share: float, rows: "ProcessRows | None" = None) -> float:
-        """Return the penalty of the log of one a row, of these rows or of all."""
+        """Return the penalty from the log of the penalty per row, for these rows or for all."""
         return float(np.exp(share) * (self.rows if rows is None else rows).w.sum())
 
     def has_columns(self, start: Kernel) -> bool:
-        """Whether there is one lengthscale a column to be found."""
+        """Whether lengthscales can be tuned per column."""
         X = self.rows.X
         return X.shape[1] > 1 and not is_sparse(X) and isinstance(start, Radial)
 
-    def found(self, end: Evaluated[Any]) -> Tuning:
+    def tuning(self, end: Evaluated[Any]) -> Tuning:
         """Return the record, with the kernel at the end."""
-        kernel: Any = end.of.kernel(end.at)
-        kernel = kernel.replace(lengthscale=rounded(kernel.lengthscale))
-        return self.recorder.found(kernel, float(np.exp(end.at.share)))
+        kernel = end.kernel.replace(lengthscale=rounded(end.kernel.lengthscale))
+        return self.recorder.tuning(kernel, float(np.exp(end.at.share)))
 
     def _stages(self, stage: str) -> list[Any]:
-        """Return what notes evaluations on fewer rows, few, and all: values of unlike rows."""
-        unlike = ", fewer rows", ", few rows", ""
+        """Return the notes of evaluations on fewer rows, few rows and all rows."""
         more = len(self.rows.w) > FEW
-        return [self.recorder.noting(f"{stage}{rows if more else ''}") for rows in unlike]
+        names = (", fewer rows", ", few rows", "") if more else ("", "", "")
+        return [self.recorder.noting(f"{stage}{rows}") for rows in names]
 
     @property
     def _fewer(self) -> "ProcessRows":
-        """Rows that starts are tried on: a half of few, if there are more than these."""
+        """Rows on which starts are tried: half of few, if there are more."""
         return self.rows.first(FEWER if len(self.rows.w) > FEW else FEW)
 
     def _on_few(self, end: Evaluated[Any], evaluations: int, note: Any) -> Evaluated[Any]:
-        """Go on with few rows, which may be those that starts were tried on."""
+        """Continue with few rows, which may be the rows of the starts."""
         rows = self.rows.first(FEW)
         if evaluations and len(rows.w) == len(end.of.rows.w):
-            return go_on([end], evaluations, self.recorder.budget, note)
+            return go_on([end], evaluations, note)
         return self._more(end, rows, evaluations, note)
 
     def _more(
         self, end: Evaluated[Any], rows: "ProcessRows", evaluations: int, note: Any
     ) -> Evaluated[Any]:
-        """Go on with these rows, where they are more."""
+        """Continue with these rows, if they are more."""
         if len(rows.w) <= len(end.of.rows.w) or not evaluations:
             return end
         share = end.at.share + np.log(end.of.rows.w.sum() / rows.w.sum())
         of, at = replace(end.of, rows=rows), replace(end.at, share=float(share))
-        return descend(of, at, evaluations, self.recorder.budget, note)
+        return descend(of, at, evaluations, note)
 
 
 def _doubles(X: Array) -> Array:
-    """Return rows in float64, about their mean where they are dense or of few cells."""
+    """Return rows in float64, centred if they are dense or of few cells."""
     X = X.astype(np.float64)
     X = dense(X) if X.shape[0] * X.shape[1] <= MOST_CELLS else X
     return X if is_sparse(X) else X - X.mean(axis=0)
@@ -303,7 +295,7 @@ def _doubles(X: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class ProcessRows:
-    """What a criterion is of."""
+    """Rows of a criterion."""
 
     X: Array
     y: Float[Array, "m t"]
@@ -314,12 +306,12 @@ class ProcessRows:
 
     @property
     def count(self) -> float:
-        """Rows, a row of weight w as w of them."""
+        """Number of rows; a row of weight w counts as w rows."""
         return max(float(self.w.sum()), len(self.w))
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """Logarithms of per-row penalties to start from: the one that is given, or several."""
+        """Logarithms of the penalties per row of the starts: the given one, or several."""
         weight = float(self.w.sum())
         if self.noise is not None and self.amplitude is not None:
             return (float(np.log(max(self.noise / self.amplitude, LEAST) / weight)),)
@@ -338,9 +330,9 @@ class ProcessRows:
         return deviations(self.X, self.w)
 
     def screened(self) -> list[Float[Array, " d"]]:
-        """Return lengthscales at which random frequencies in few columns see targets vary."""
-        found = screen(TuningRows.of(self.X, self.y, self.w, self.spread), 0, SCREENED)
-        return [found.lengthscales * self.spread] if found else []
+        """Return lengthscales at which random frequencies in few columns explain the targets."""
+        relevance = screen(TuningRows.of(self.X, self.y, self.w, self.spread), 0, SCREENED)
+        return [relevance.lengthscales * self.spread] if relevance else []
 
     def log_median(self, scales: Any) -> float:
         """Return the log of the median distance in these units of the columns."""
@@ -348,11 +340,8 @@ class ProcessRows:
 
 
 @dataclass(frozen=True, eq=False)
-class OnProcess(Descended):
-    """A criterion a row, as a function of factors of the lengthscales and of λ.
-
-    ``width`` is 1, or d: the number of factors.
-    """
+class OnProcess(Objective):
+    """A criterion per row as a function of factors of the lengthscales, 1 or d, and of λ."""
 
     start: Any
     rows: ProcessRows
@@ -360,7 +349,7 @@ class OnProcess(Descended):
     criterion: Criterion = EVIDENCE
 
     def __call__(self, at: Hyperparameters) -> tuple[float, Float[Array, " q"]]:
-        """Return the value, less the log prior per row, and its gradient in the at' vector."""
+        """Return the criterion minus the log prior per row, and its gradient."""
         value, slope = self.at_penalty(at, float(np.exp(at.share) * self.rows.w.sum()))
         known, away = self.known(at)
         return value + known, slope + np.append(away, 0.0)
@@ -379,9 +368,9 @@ class OnProcess(Descended):
         return 0.5 * float(away @ (at.lengths - self.centre)), away
 
     def _pairs(self, at: Hyperparameters) -> tuple[Array, Through]:
-        """Return K, and what takes a score on to its gradient in the factors.
+        """Return K and the function from a score to its gradient in the factors.
 
-        Of kernels of the distance K is there on and below the diagonal: a criterion reads no more.
+        For kernels of the distance, K is computed on and below the diagonal only.
         """
         kernel = self.kernel(at)
         if not isinstance(kernel, Radial) or is_sparse(self.rows.X):
@@ -403,7 +392,7 @@ class OnProcess(Descended):
 
     @cached_property
     def _room(self) -> Float[Array, "2 m m"]:
-        """Where all evaluations put kernel values and slopes: fresh memory takes time."""
+        """Memory of kernel values and slopes in all evaluations."""
         return np.zeros((2, len(self.rows.w), len(self.rows.w)))
 
     @cached_property
@@ -413,7 +402,7 @@ class OnProcess(Descended):
         return _squared(X, np.einsum("ij,ij->i", X, X), slice(None), slice(None))
 
     def kernel(self, at: Hyperparameters) -> Any:
-        key = at.lengths.tobytes()  # asked for by the evaluation, and by the record of it
+        key = at.lengths.tobytes()  # for the evaluation, and for its record
         if key not in self._kernels:
             self._kernels[key] = self._kernel(at)
         return self._kernels[key]
@@ -446,13 +435,11 @@ class OnProcess(Descended):
         return [*((min(a, x), max(b, x)) for a, b, x in ends), share]
 
 
-# --- pairs of rows, a band of them at a time: what is made of a band stays in cache ---------------
-#
-# Matrices are symmetric, and made on and below the diagonal alone.
+# --- kernel values on and below the diagonal, in bands of rows that stay in cache -----------------
 
 
 def _bands(m: int) -> Iterator[tuple[slice, slice]]:
-    """Give rows, and columns up to the diagonal."""
+    """Yield the rows of each band, and its columns up to the diagonal."""
     for start in range(0, m, BAND):
         stop = min(start + BAND, m)
         yield slice(start, stop), slice(0, stop)
@@ -461,7 +448,7 @@ def _bands(m: int) -> Iterator[tuple[slice, slice]]:
 def _in_bands(
     kernel: Radial, squared: Callable[[slice, slice], Array], room: Float[Array, "2 m m"]
 ) -> tuple[Float[Array, "m m"], Float[Array, "m m"]]:
-    """Return kernel values of pairs, and their slopes in the squared distance, zero above."""
+    """Return kernel values and their slopes in the squared distance, zero above the diagonal."""
     K, slope = room
     for band, left in _bands(len(K)):
         K[band, left], slope[band, left] = kernel.with_slope(squared(band, left))
@@ -472,14 +459,14 @@ def _in_bands(
 
 @cache
 def _above() -> Bool[Array, "band band"]:
-    """Where a band is above its diagonal."""
+    """Mask of the cells of a band above its diagonal."""
     return np.triu(np.ones((BAND, BAND), bool), 1)
 
 
 def _squared(
     X: Float[Array, "m d"], size: Float[Array, " m"], band: slice, left: slice
 ) -> Float[Array, "b l"]:
-    """Return |x − y|² of pairs, zero for equal rows: a search needs no more digits."""
+    """Return |x − y|² of pairs, zero for equal rows."""
     both = size[band, None] + size[left]
     s = X[band] @ X[left].T
     s *= -2
@@ -490,8 +477,8 @@ def _squared(
 
 
 def _dot(A: Float[Array, "m m"], B: Float[Array, "m m"], C: Float[Array, "m m"]) -> float:
-    """Return the sum of a product of three on and below the diagonal."""
-    return sum(float(np.vdot(A[own] * B[own], C[own])) for own in _bands(len(A)))
+    """Return the sum of A ∘ B ∘ C on and below the diagonal."""
+    return sum(float(np.vdot(A[band] * B[band], C[band])) for band in _bands(len(A)))
 
 
 def _by_column(
