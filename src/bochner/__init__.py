@@ -88,13 +88,13 @@ if TYPE_CHECKING:
     from bochner.models.unsupervised.kmeans import KernelKMeans
     from bochner.models.unsupervised.pca import KernelPCA
     from bochner.models.unsupervised.transform import KernelFeatures
+    from bochner.models.variogram import Variogram, VariogramModel, variogram
     from bochner.persist import load, save
     from bochner.planner.plans import Plan, plan
     from bochner.report import ModelReport, report_model
     from bochner.selection.choose import draw
     from bochner.selection.record import Tuning
     from bochner.selection.spec import Tolerance
-    from bochner.selection.variogram import Variogram, VariogramModel, variogram
     from bochner.selection.width import required_features
     from bochner.solvers.convex.joint_losses import JointLoss
     from bochner.solvers.convex.losses import CustomLoss, Huber
@@ -280,7 +280,7 @@ _NAMES = {
     ),
     "bochner.selection.choose": ("draw",),
     "bochner.selection.spec": ("Tolerance",),
-    "bochner.selection.variogram": ("Variogram", "VariogramModel", "variogram"),
+    "bochner.models.variogram": ("Variogram", "VariogramModel", "variogram"),
     "bochner.selection.width": ("required_features",),
     "bochner.solvers.convex.joint_losses": ("JointLoss",),
     "bochner.solvers.convex.losses": ("CustomLoss", "Huber"),

@@ -21,6 +21,7 @@ import torch
 
 import bochner as bo
 from bochner.cli import main
+from bochner.data.columns import CellsOf, columns_from
 from bochner.errors import (
     BochnerError,
     DataFileError,
@@ -30,7 +31,6 @@ from bochner.errors import (
     InvalidType,
 )
 from bochner.kernels import Gaussian
-from bochner.selection.columns import CellsOf, columns_from
 from bochner.sums.executor import LOCAL
 from bochner.sums.moments import Moments, MomentsOf
 from bochner.sums.rows import SampleOf

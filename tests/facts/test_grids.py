@@ -21,7 +21,7 @@ from bochner.kernels import (
     RationalQuadratic,
 )
 from bochner.kernels import RationalQuadratic as RQ
-from bochner.selection.gridded import most_waves, waves_for
+from bochner.selection.grids import most_waves, waves_for
 
 GRID = {"kernel": Gaussian(0.4), "method": bo.FourierGrid(1e-6)}
 GLOBE = {"kernel": OnSphere("gaussian", 40.0), "method": bo.SphericalHarmonics(12)}
@@ -412,7 +412,7 @@ def few(monkeypatch):
     """More than 250 rows are many."""
     for where in ("ridge.fit", "gaussian_process.regressor"):
         monkeypatch.setattr(f"bochner.models.{where}.DIRECT_ROWS", 250)
-    monkeypatch.setattr("bochner.selection.gridded.FEWEST_ROWS", 251)
+    monkeypatch.setattr("bochner.selection.grids.FEWEST_ROWS", 251)
 
 
 def test_few_columns_and_many_rows_have_a_grid():
@@ -468,7 +468,7 @@ def test_what_has_features(kernel, X, n):
 
 
 def test_without_finufft_there_are_features(monkeypatch):
-    monkeypatch.setattr("bochner.selection.gridded.is_fast", lambda: False)
+    monkeypatch.setattr("bochner.selection.grids.is_fast", lambda: False)
     assert waves_for(KERNEL_GRIDDED, table(300)[0], 10**5) is None
 
 
@@ -561,7 +561,7 @@ def test_gradients_on_the_globe_are_those_of_differences():
 
 def test_a_plan_lists_waves_and_what_they_take(monkeypatch):
     """Root mean squares of 256 rows have a deviation of 1/√512; 3.4 of them, 1 in 1,500."""
-    monkeypatch.setattr("bochner.selection.gridded.FEWEST_ROWS", 251)
+    monkeypatch.setattr("bochner.selection.grids.FEWEST_ROWS", 251)
     X, y = table(600, noise=0.3)
     plan = bo.plan(X, y, KERNEL_GRIDDED, widths=[16, 64], random_state=0)
     (waves,) = (fit for fit in plan.fits if fit.solver == "waves")

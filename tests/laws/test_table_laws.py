@@ -21,6 +21,7 @@ from sklearn.model_selection import cross_val_score
 import bochner as bo
 from bochner.cli.running import run
 from bochner.data.blocks import Blocks
+from bochner.data.columns import CellsOf, columns_from
 from bochner.data.encoders import (
     Levels,
     Lookup,
@@ -35,7 +36,6 @@ from bochner.data.schema import Schema
 from bochner.data.times import form_of, seconds_of
 from bochner.errors import DataWarning, InvalidInput
 from bochner.kernels import Gaussian
-from bochner.selection.columns import CellsOf, columns_from
 from bochner.sums.executor import LOCAL
 
 N = 400

@@ -11,6 +11,7 @@ from bochner._core.arrays import is_numpy, is_sparse
 from bochner._core.checks import warn_user
 from bochner._core.shapes import Array
 from bochner.data.blocks import Blocks
+from bochner.data.columns import CellsOf, SeenCells, columns_from
 from bochner.data.coordinates import values_of
 from bochner.data.encoders import Encoder
 from bochner.data.frames import (
@@ -28,7 +29,6 @@ from bochner.data.tables import Tables, warn_without_target, without_target
 from bochner.errors import DataWarning, InvalidInput
 from bochner.features.fourier.grid import FourierGrid
 from bochner.features.mercer.sphere import SphericalHarmonics
-from bochner.selection.columns import CellsOf, SeenCells, columns_from
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.tree import summed
 

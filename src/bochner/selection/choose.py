@@ -27,7 +27,7 @@ from bochner.kernels.stationary_families import Matern
 from bochner.selection.candidates import choose_kernel
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.curves import choose_curves
-from bochner.selection.gridded import waves_for
+from bochner.selection.grids import waves_for
 from bochner.selection.lengthscales import tune_lengthscales
 from bochner.selection.metric import learn_metric, require_dense
 from bochner.selection.numbers import by_left_out

@@ -18,7 +18,7 @@ from bochner.models.gaussian_process.law import ProcessLaw
 from bochner.models.gaussian_process.neighbourhoods import JUDGED, KeptRows, is_near
 from bochner.models.gaussian_process.neighbours import NeighbourProcess, default_neighbours
 from bochner.models.gaussian_process.spec import GaussianProcessSpec
-from bochner.selection.gridded import FEWEST_ROWS
+from bochner.selection.grids import FEWEST_ROWS
 from bochner.sums.executor import LOCAL, Executor
 
 #: Columns whose rows have neighbours that are near, at most.

@@ -42,7 +42,7 @@ from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen
 from bochner.selection.curves import choose_curves
 from bochner.selection.density import AtDensity, DensePlaces
-from bochner.selection.gridded import waves_for
+from bochner.selection.grids import waves_for
 from bochner.selection.judges import TunedKernel
 from bochner.selection.near import tuned_among_near_rows
 from bochner.selection.record import LearnedMetric, Tuning
