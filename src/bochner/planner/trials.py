@@ -247,8 +247,8 @@ class Task:
             return self.seconds(lambda: LOCAL.sum(summand, blocks))
 
         many = min(SWEPT, len(self.sample))
-        few = many // 4
-        return max(swept(many) - swept(few), 0.0) / (many - few)
+        few, seconds = many // 4, swept(many)
+        return max((seconds - swept(few)) / (many - few), LEAST_PART * seconds / many)
 
     def eigen_seconds(self, D: int) -> float:
         """Return the seconds of the eigendecomposition of D features: aD² + bD³."""
