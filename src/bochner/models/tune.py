@@ -93,24 +93,26 @@ def tune(
         )
     one_of(criterion, "tune", "criterion", tuple(CRITERIA))
     model: Any = clone(estimator)
-    if "metric" in model.get_params(deep=False):
+    asked = model.get_params(deep=False)
+    if "metric" in asked:
         model.set_params(metric=None)
     if criterion == "loo" and not isinstance(model.kernel, Kernel):
         weights = () if sample_weight is None else (sample_weight,)
         tuning = replace(model.fit(X, y, *weights).search_, kernel=model.kernel_)
     else:
-        sample = _sample(model, X, y, sample_weight, seed_of(model.random_state))
-        tuning = _tuned(model, sample, criterion)
+        seed, centred = seed_of(model.random_state), asked.get("fit_intercept", True)
+        sample = _sample(model, X, y, sample_weight, seed)
+        tuning = _tuned(model.kernel, sample, criterion, seed, centred)
     return replace(tuning, estimator=clone(estimator).set_params(kernel=tuning.kernel))
 
 
-def _tuned(model: Any, sample: RowSample, criterion: str) -> Tuning:
+def _tuned(
+    kernel: Any, sample: RowSample, criterion: str, seed: int, centred: bool = True
+) -> Tuning:
     """Return the kernel with tuned numbers."""
-    kernel, seed = model.kernel, seed_of(model.random_state)
     if not isinstance(kernel, Kernel):
         name = "matern32" if kernel == "auto" else kernel
         kernel = NAMED[name](median_scales(sample, name in COORDINATEWISE, seed)[-1])
-    centred = getattr(model, "fit_intercept", True)
     by = CRITERIA[criterion]
     if isinstance(kernel, Radial) and not is_composite(kernel):
         return tune_lengthscales(kernel, sample, by, centred=centred)
