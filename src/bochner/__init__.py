@@ -96,8 +96,8 @@ if TYPE_CHECKING:
     from bochner.selection.record import Tuning
     from bochner.selection.spec import Tolerance
     from bochner.selection.width import required_features
-    from bochner.solvers.convex.joint_losses import JointLoss
-    from bochner.solvers.convex.losses import CustomLoss, Huber
+    from bochner.solvers.convex.losses import Huber
+    from bochner.solvers.convex.own_losses import CustomLoss, JointLoss
     from bochner.sums.moments import Moments
 
 __version__ = "0.1.0"
@@ -282,8 +282,8 @@ _NAMES = {
     "bochner.selection.spec": ("Tolerance",),
     "bochner.models.variogram": ("Variogram", "VariogramModel", "variogram"),
     "bochner.selection.width": ("required_features",),
-    "bochner.solvers.convex.joint_losses": ("JointLoss",),
-    "bochner.solvers.convex.losses": ("CustomLoss", "Huber"),
+    "bochner.solvers.convex.losses": ("Huber",),
+    "bochner.solvers.convex.own_losses": ("CustomLoss", "JointLoss"),
 }
 _ENGINES.update(
     dask="bochner.engines.dask", ray="bochner.engines.ray", pyspark="bochner.engines.spark"

@@ -11,9 +11,8 @@ from tolerance import assert_close
 from bochner import CustomLoss, Huber, JointLoss
 from bochner.errors import InvalidInput
 from bochner.models._rows import FeatureBlock
-from bochner.solvers.convex.class_losses import Hinge, Logistic, SquaredHinge
+from bochner.solvers.convex.class_losses import Hinge, Logistic, MultinomialShares, SquaredHinge
 from bochner.solvers.convex.driver import solve
-from bochner.solvers.convex.joint_losses import MultinomialShares
 from bochner.solvers.convex.losses import (
     Absolute,
     BelowZero,

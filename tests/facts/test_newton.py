@@ -26,12 +26,10 @@ from bochner.solvers.convex.losses import (
     SquaredEpsilonInsensitive,
 )
 from bochner.solvers.convex.optimum import (
+    Cholesky,
     ConjugateGradients,
     Convergence,
-    Dense,
-    Newton,
     Optimum,
-    Smoothed,
 )
 from bochner.solvers.convex.problem import Problem, next_best_length
 from bochner.solvers.lloyd import in_order
@@ -335,8 +333,8 @@ def test_an_infinite_loss_of_a_row_without_weight_takes_no_part(rows):
 @pytest.mark.parametrize(
     ("loss", "algorithms"),
     [
-        (SquaredHinge(), [Newton(Dense()), Newton(ConjugateGradients()), Newton(Dense(False))]),
-        (Hinge(), [Smoothed(), Smoothed(Newton(ConjugateGradients()))]),
+        (SquaredHinge(), [Cholesky(), ConjugateGradients(), Cholesky(kept=False)]),
+        (Hinge(), [Cholesky(), ConjugateGradients()]),
     ],
     ids=repr,
 )
@@ -354,32 +352,29 @@ def test_every_algorithm_ends_at_the_minimum_and_is_kept_with_it(rows, loss, alg
 
 
 def test_the_rule_takes_dense_hessians_of_few_features_and_of_few_active_rows():
-    dense, products = Newton(Dense()), Newton(ConjugateGradients())
+    dense, products = Cholesky(), ConjugateGradients()
     memory = {"penalised": True, "cached": True}
     assert algorithm_for(Logistic(), 128, 3, **memory) == dense
     assert algorithm_for(Logistic(), 129, 3, **memory) == products
     assert algorithm_for(SquaredHinge(), 2048, 3, **memory) == dense
     assert algorithm_for(SquaredHinge(), 2049, 3, **memory) == products
     assert algorithm_for(SquaredHinge(), 2048, 17, **memory) == products
-    assert algorithm_for(Hinge(), 2048, 3, **memory) == Smoothed()
-    assert algorithm_for(Hinge(), 64, 3, penalised=True, cached=False) == Smoothed(products)
+    assert algorithm_for(Hinge(), 2048, 3, **memory) == dense
+    assert algorithm_for(Hinge(), 64, 3, penalised=True, cached=False) == products
     assert algorithm_for(Logistic(), 64, 3, penalised=False, cached=True) == products
     assert algorithm_for(Multinomial(), 64, 3, **memory) == products
 
 
 @pytest.mark.parametrize(
-    ("loss", "alpha", "algorithm", "message"),
+    ("loss", "alpha", "message"),
     [
-        (Hinge(), 1.0, Newton(), r"needs a smooth loss; got Hinge.*Take Smoothed\(\)"),
-        (Logistic(), 1.0, Smoothed(), r"needs a nonsmooth loss; got Logistic.*Take Newton\(\)"),
-        (Logistic(), 0.0, Newton(), r"a penalty above zero.*Take ConjugateGradients\(\)"),
-        (Multinomial(), 1.0, Newton(), r"a loss of single columns.*Take ConjugateGradients\(\)"),
-        (Hinge(), 1.0, Smoothed(Newton()), r"summed anew.*Dense\(updated=False\)"),
+        (Logistic(), 0.0, r"a penalty above zero.*Take ConjugateGradients\(\)"),
+        (Multinomial(), 1.0, r"a loss of single columns.*Take ConjugateGradients\(\)"),
     ],
 )
-def test_algorithms_that_do_not_suit_are_refused(rows, loss, alpha, algorithm, message):
+def test_algorithms_that_do_not_suit_are_refused(rows, loss, alpha, message):
     with pytest.raises(InvalidInput, match=message):
-        minimise(source(*rows), loss, alpha, targets=signs, algorithm=algorithm)
+        minimise(source(*rows), loss, alpha, targets=signs, algorithm=Cholesky())
 
 
 class InParts(Source):
@@ -396,10 +391,10 @@ class InParts(Source):
 @pytest.mark.parametrize(
     ("loss", "algorithm"),
     [
-        (Logistic(), Newton(ConjugateGradients())),
-        (Logistic(), Newton(Dense(updated=False))),
-        (Hinge(), Smoothed()),
-        (Hinge(), Smoothed(Newton(ConjugateGradients()))),
+        (Logistic(), ConjugateGradients()),
+        (Logistic(), Cholesky(kept=False)),
+        (Hinge(), Cholesky()),
+        (Hinge(), ConjugateGradients()),
     ],
     ids=repr,
 )
@@ -499,7 +494,7 @@ def five(codes):
 
 
 @pytest.mark.parametrize("loss", [SquaredHinge(), Logistic()], ids=repr)
-def test_a_way_over_few_rows_ends_where_the_way_over_all_does(many, loss):
+def test_a_way_over_few_rows_ends_where_the_way_over_all_does(many, loss, monkeypatch):
     Z, codes = many
     w = np.random.default_rng(8).uniform(0.5, 2, len(Z))
     features = source_dense_newton(Z, codes, w)
@@ -507,26 +502,24 @@ def test_a_way_over_few_rows_ends_where_the_way_over_all_does(many, loss):
     single = minimise(
         source_dense_newton(Z, codes, w, dtype="float32"), loss, 2.0, targets=five, tol=1e-7
     )
-    all_rows = Newton(Dense(fewest=len(Z)))
-    long = minimise(features, loss, 2.0, targets=five, tol=1e-12, algorithm=all_rows)
-    assert (short.algorithm, long.algorithm) == (Newton(Dense()), all_rows)
+    monkeypatch.setattr("bochner.solvers.convex.dense.FEWEST", len(Z))
+    long = minimise(features, loss, 2.0, targets=five, tol=1e-12)
+    assert short.algorithm == long.algorithm == Cholesky()
     np.testing.assert_allclose(short.coef, long.coef, atol=1e-8)
     np.testing.assert_allclose(single.coef, long.coef, atol=1e-3)
     assert len(short.history) < len(long.history)
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-def test_sweeps_before_newtons_steps_end_where_the_steps_alone_do(many, intercept):
+def test_sweeps_before_newtons_steps_end_where_the_steps_alone_do(many, intercept, monkeypatch):
     """Of wide features rows are not thinned: the first sweeps lead on instead."""
     Z, codes = many
     w = np.random.default_rng(8).uniform(0.5, 2, len(Z))
     ask = {"targets": five, "tol": 1e-12, "fit_intercept": intercept}
-    alone, swept = (
-        minimise(
-            source_dense_newton(Z, codes, w), SquaredHinge(), 2.0, algorithm=Newton(steps), **ask
-        )
-        for steps in (Dense(fewest=len(Z)), Dense(fewest=len(Z), wide=8))
-    )
+    monkeypatch.setattr("bochner.solvers.convex.dense.FEWEST", len(Z))
+    alone = minimise(source_dense_newton(Z, codes, w), SquaredHinge(), 2.0, **ask)
+    monkeypatch.setattr("bochner.solvers.convex.dense.WIDE", 8)
+    swept = minimise(source_dense_newton(Z, codes, w), SquaredHinge(), 2.0, **ask)
     np.testing.assert_allclose(swept.coef, alone.coef, atol=1e-8)
     np.testing.assert_allclose(swept.intercept, alone.intercept, atol=1e-8)
     assert swept.history.decrease[0] < alone.history.decrease[0] / 100
@@ -614,7 +607,7 @@ def test_a_factor_has_single_precision_where_that_resolves_the_penalty(dtype, al
     with_ones = np.column_stack([Z, np.ones(50, dtype)])
     H = with_ones.T @ with_ones
     table = Table([Z], np.ones((1, 50)), np.ones(50))
-    problem = DenseProblem(table, (Logistic(),), alpha, True, 1e-12, Dense(False))
+    problem = DenseProblem(table, (Logistic(),), alpha, True, 1e-12)
     factor, right = factored(H, problem), rng.standard_normal((2, 9))
     assert (factor.dtype == np.float32) == single
     whole = H.astype(float) + np.diag([alpha] * 8 + [0.0])

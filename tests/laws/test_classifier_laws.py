@@ -50,7 +50,7 @@ from bochner.solvers.convex.class_losses import Hinge, Logistic, Multinomial, Sq
 from bochner.solvers.convex.driver import minimise
 from bochner.solvers.convex.kernel import KernelProblem, minimise_on_kernel
 from bochner.solvers.convex.libsvm import hinge_of_pairs, hinge_on_kernel
-from bochner.solvers.convex.optimum import ActiveRows, CommonFactor, Convergence, Libsvm, Newton
+from bochner.solvers.convex.optimum import Cholesky, ConjugateGradients, Convergence, Libsvm
 from bochner.sums.rows import indicators
 
 # ---- classifier: SVC and LogisticRegression: scikit-learn's answers with exact features, and laws of classes
@@ -461,7 +461,7 @@ def test_many_rows_start_from_few_and_end_at_the_same_least():
     zero = minimise_on_kernel(problem, found.at.moved(-1.0, found.at), tol=1e-10)
     assert found.solution.objective == pytest.approx(zero.solution.objective, rel=1e-9)
     assert found.solution.history.active[0] < 1 == zero.solution.history.active[0]
-    assert found.solution.algorithm == Newton(ActiveRows())
+    assert found.solution.algorithm == Cholesky()
 
 
 @pytest.mark.parametrize("n", [90, 700], ids=["few", "many"])
@@ -502,7 +502,7 @@ def test_a_solution_says_how_it_ended():
     assert len(few.history) == 2
     many = minimise_on_kernel(problem).solution
     assert many.outcome is Convergence.CONVERGED
-    assert many.algorithm == Newton(CommonFactor())
+    assert many.algorithm == ConjugateGradients()
     assert np.all(np.diff(many.history.objective) <= 1e-9 * many.history.objective[0])
 
 
@@ -796,7 +796,7 @@ def test_a_squared_hinge_by_libsvm_is_that_by_newton_steps():
 def test_a_machine_without_an_intercept_has_the_squared_hinge():
     X, codes = codes_of_rows(120)
     model = bo.SVC(Gaussian(1.0), C=1.0, fit_intercept=False, random_state=0).fit(X, codes)
-    assert model.solution_.algorithm == Newton(ActiveRows())
+    assert model.solution_.algorithm == Cholesky()
 
 
 def test_many_rows_have_the_kernel_itself_and_a_penalty_by_some():

@@ -62,6 +62,16 @@ def dual(K, y, alpha, w, centred):
     return found[:-1], found[-1]
 
 
+def test_leaves_are_solved_in_the_precision_asked_for():
+    X, y = table(200, t=1)
+    auto, double = (model(alpha=3.0, precision=p).fit(X, y) for p in ("auto", "float64"))
+    coef, intercept = dual(own_kernel(double, X, X), y, 3.0, np.ones(200), True)
+    expected = own_kernel(double, X, X) @ coef + intercept
+    errors = [np.abs(m.predict(X) - expected).max() for m in (auto, double)]
+    assert errors[0] > 1e-8
+    assert errors[1] < 1e-11
+
+
 @pytest.mark.parametrize("kernel", [KERNEL, BENT, TURNED], ids=["plain", "bent", "turned"])
 @pytest.mark.parametrize("centred", [True, False])
 @pytest.mark.parametrize("alpha", [0.3, 1e-6])

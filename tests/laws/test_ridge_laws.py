@@ -381,6 +381,16 @@ def classifier(kernel=WIDER, **changes):
     return bo.KernelRidgeClassifier(kernel, **options)
 
 
+def test_balanced_classes_have_the_penalty_of_their_factors():
+    X, y = labelled()
+    factors = dict(zip(y, balanced(y, np.ones(len(y))), strict=True))
+    given, named = (
+        classifier(alpha="loo", class_weight=weight).fit(X, y) for weight in (factors, "balanced")
+    )
+    assert named.alpha_ == pytest.approx(given.alpha_, rel=1e-6)
+    assert named.partial_fit(X, y).alpha_ > 0  # pieces have their own factors, in one unit
+
+
 @pytest.mark.parametrize("weight", [None, "balanced", {"ash": 3.0}], ids=str)
 @pytest.mark.parametrize("K", [2, 3, 4])
 def test_it_is_scikit_learns_ridge_classifier_on_the_features(K, weight):

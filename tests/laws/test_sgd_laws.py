@@ -451,6 +451,7 @@ def test_quantiles_leave_their_share_below():
     ("change", "message"),
     [
         ({"alpha": 0.0}, "'optimal' requires alpha above zero"),
+        ({"average": -1}, "average must be an integer, 0 or above; got -1"),
         ({"early_stopping": True, "validation_fraction": 1e-4}, "leaves none to train or none"),
     ],
 )  # fmt: skip

@@ -10,7 +10,7 @@ is made is one branch, and the models are equal to rounding.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -59,13 +59,9 @@ class ModifiedHuber(Loss):
         return 2.0 * (np.abs(y * f) < 1)
 
 
-CLASS_LOSSES = (
-    "hinge",
-    "squared_hinge",
-    "log_loss",
-    "modified_huber",
-    "perceptron",
-)
+#: Losses of classes and of numbers, as scikit-learn scales them, so that alpha is the same; and the
+#: largest curvature L of the smooth ones.
+CLASS_LOSSES = ("hinge", "squared_hinge", "log_loss", "modified_huber", "perceptron")
 NUMBER_LOSSES = (
     "squared_error",
     "huber",
@@ -73,8 +69,6 @@ NUMBER_LOSSES = (
     "squared_epsilon_insensitive",
     "quantile",
 )
-
-#: Largest curvature L of the smooth losses.
 CURVATURE = {
     "squared_hinge": 2.0,
     "log_loss": 0.25,
@@ -86,20 +80,11 @@ CURVATURE = {
 
 
 def as_loss(name: str, epsilon: float = 0.1, quantile: float = 0.5) -> Loss:
-    """Return the loss of this name; scikit-learn's scale, so that alpha means the same there."""
-    losses: dict[str, Loss] = {
-        "hinge": Hinge(),
-        "squared_hinge": SquaredHinge(),
-        "log_loss": Logistic(),
-        "modified_huber": ModifiedHuber(),
-        "perceptron": Perceptron(),
-        "squared_error": Squared(),
-        "huber": Huber(epsilon),
-        "epsilon_insensitive": EpsilonInsensitive(epsilon),
-        "squared_epsilon_insensitive": SquaredEpsilonInsensitive(epsilon),
-        "quantile": Quantile(quantile),
-    }
-    return losses[name]
+    """Return the loss of this name."""
+    plain = (Hinge, SquaredHinge, Logistic, ModifiedHuber, Perceptron)
+    numbers = (Huber(epsilon), EpsilonInsensitive(epsilon), SquaredEpsilonInsensitive(epsilon))
+    values = (*(loss() for loss in plain), Squared(), *numbers, Quantile(quantile))
+    return dict(zip((*CLASS_LOSSES, *NUMBER_LOSSES), values, strict=True))[name]
 
 
 # --- Rates ---------------------------------------------------------------------------------------
@@ -172,26 +157,36 @@ class Patience:
 
 @dataclass(frozen=True, eq=False)
 class Walk:
-    """Where a descent has come to."""
+    """State of a descent."""
 
     coef: Float[Array, "D t"]  # β of features, or u of rows
     intercept: Float[Array, " t"]
-    #: Their means over the steps that are averaged; of no rows and columns where none are.
+    #: Their means over the averaged steps; (0, t) where no step is averaged.
     mean_coef: Float[Array, "_ t"]
     mean_intercept: Float[Array, " t"]
     steps: int = 0
-    averaged: int = 0  # steps that are in the means
-    rate: float = 0.0  # what "adaptive" has come to
+    averaged: int = 0  # steps in the means
+    rate: float = 0.0  # current rate of "adaptive"
 
     @staticmethod
-    def start(width: int, t: int, rate: float, average: bool) -> "Walk":
-        """Return the walk at zero."""
-        mean = np.zeros((width, t)) if average else np.zeros((0, t))
-        return Walk(np.zeros((width, t)), np.zeros(t), mean, np.zeros(t), rate=rate)
+    def start(t: int, rate: float) -> "Walk":
+        """Return the walk before the first step, of no coefficients."""
+        return Walk(np.zeros((0, t)), np.zeros(t), np.zeros((0, t)), np.zeros(t), rate=rate)
+
+    def of_width(self, width: int, average: bool) -> "Walk":
+        """Return a copy with coefficients zero for what is new."""
+
+        def longer(coef: Array) -> Array:
+            return np.concatenate([coef, np.zeros((width - len(coef), coef.shape[1]))])
+
+        mean = longer(self.mean_coef) if average or len(self.mean_coef) else self.mean_coef.copy()
+        intercepts = {"intercept": self.intercept.copy()}
+        intercepts["mean_intercept"] = self.mean_intercept.copy()
+        return replace(self, coef=longer(self.coef), mean_coef=mean, **intercepts)
 
     @property
     def result(self) -> tuple[Float[Array, "D t"], Float[Array, " t"]]:
-        """Coefficients and intercept to predict with: the means, once there are any."""
+        """Coefficients and intercept of predictions: the means, once there are any."""
         if self.averaged:
             return self.mean_coef, self.mean_intercept
         return self.coef, self.intercept
@@ -204,17 +199,17 @@ class Walk:
 
 
 class Descent:
-    """Makes the steps, on copies of its own.
+    """Makes the steps.
 
     Parameters
     ----------
     loss : Loss
     schedule : Schedule
     walk : Walk
-        Where to go on from.
+        Where to go on from; its arrays are changed by the steps.
     fit_intercept : bool
     average_from : int
-        Step from which on coefficients are averaged, counted from 1; 0 for never.
+        Step from which coefficients are averaged, counted from 1; 0 for never.
     batch_size : int
     """
 
@@ -228,61 +223,44 @@ class Descent:
         batch_size: int = 1,
     ) -> None:
         self._loss, self._schedule, self._fit_intercept = loss, schedule, fit_intercept
-        self._from, self._batch = average_from, batch_size
-        self.coef, self.mean = walk.coef.copy(), walk.mean_coef.copy()
-        self._intercept, self._mean_intercept = walk.intercept.copy(), walk.mean_intercept.copy()
+        self._from, self._batch, self._at = average_from, batch_size, walk
         self._steps, self._averaged, self.rate = walk.steps, walk.averaged, walk.rate
-        self.total, self.weight = 0.0, 0.0
-
-    def begin(self) -> None:
-        """Begin an epoch: its loss is summed up anew."""
-        self.total = self.weight = 0.0
-
-    def slow_down(self, factor: float) -> None:
-        """Divide the rate of steps."""
-        self.rate /= factor
+        self.total = self.weight = 0.0  # of the losses of an epoch
 
     @property
     def walk(self) -> Walk:
-        """Where it has come to; holds the arrays that the next steps change."""
-        return Walk(
-            self.coef,
-            self._intercept,
-            self.mean,
-            self._mean_intercept,
-            self._steps,
-            self._averaged,
-            self.rate,
-        )
+        """State after the steps so far; further steps change its arrays."""
+        return replace(self._at, steps=self._steps, averaged=self._averaged, rate=self.rate)
 
-    def on_features(
-        self, Z: Float[Array, "c D"], y: Float[Array, "c t"], w: Float[Array, " c"]
-    ) -> None:
-        """Make the steps of these rows, a batch at a time; w has mean one over all rows."""
-        self._sweep(Z, y, w, self.coef, self.mean, None)
-
-    def on_kernels(
+    def step(
         self,
-        K: Float[Array, "c m"],
+        R: Float[Array, "c m"],
         y: Float[Array, "c t"],
         w: Float[Array, " c"],
-        columns: Array,
-        own: Array,
+        columns: Array | None = None,
+        own: Array | None = None,
     ) -> None:
-        """Make the steps of these rows of the kernel matrix.
+        """Make the steps of these rows, a batch at a time; w has mean one over all rows.
 
-        ``columns`` (m,) are the rows of u that K's columns stand for, all that are not zero among
-        them; ``own`` (c,) the columns of the rows themselves.
+        ``R`` are their features, or their rows of the kernel matrix. Then ``columns`` are the rows
+        of u of its columns, all nonzero rows of u among them, and ``own`` (c,) the columns of the
+        rows themselves.
         """
-        coef, mean = self.coef[columns], self.mean[columns] if len(self.mean) else self.mean
-        self._sweep(K, y, w, coef, mean, own)
-        self.coef[columns] = coef
-        if len(self.mean):
-            self.mean[columns] = mean
+        walk = self._at
+        if columns is None:
+            self._sweep(R, y, w, walk.coef, walk.mean_coef, own)
+            return
+        coef = walk.coef[columns]
+        mean = walk.mean_coef[columns] if len(walk.mean_coef) else walk.mean_coef
+        self._sweep(R, y, w, coef, mean, own)
+        walk.coef[columns] = coef
+        if len(mean):
+            walk.mean_coef[columns] = mean
 
     def _sweep(
         self, R: Array, y: Array, w: Array, coef: Array, mean: Array, own: Array | None
     ) -> None:
+        walk = self._at
         for first in range(0, len(y), self._batch):
             batch = slice(first, first + self._batch)
             rows = R[batch].astype(np.float64, copy=False)
@@ -295,19 +273,18 @@ class Descent:
             else:
                 coef[own[batch]] -= g
             if self._fit_intercept:
-                self._intercept -= g.sum(axis=0)
+                b = walk.intercept
+                b -= g.sum(axis=0)
             self._steps += 1
             if 0 < self._from <= self._steps:
-                self._average(coef, mean)
+                self._averaged += 1
+                mean += (coef - mean) / self._averaged
+                middle = walk.mean_intercept
+                middle += (walk.intercept - middle) / self._averaged
 
     def _slopes(self, f: Array, y: Array, w: Array) -> Float[Array, "b t"]:
         """Return (w/|B|) ℓ'(y, f + b), and add the losses to the total."""
-        f = f + self._intercept
+        f = f + self._at.intercept
         self.total += float(w @ self._loss.value(y, f).mean(axis=1))
         self.weight += float(w.sum())
         return self._loss.slope(y, f) * (w / len(y))[:, None]
-
-    def _average(self, coef: Array, mean: Array) -> None:
-        self._averaged += 1
-        mean += (coef - mean) / self._averaged
-        self._mean_intercept += (self._intercept - self._mean_intercept) / self._averaged

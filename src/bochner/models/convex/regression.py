@@ -18,8 +18,8 @@ from bochner.models.convex.left_out import left_out
 from bochner.models.convex.units import ScaledRows, scaled, spread_of
 from bochner.selection.choose import choose_map
 from bochner.selection.chosen import Chosen
+from bochner.solvers.convex.class_losses import MultinomialShares, check_shares
 from bochner.solvers.convex.driver import solve
-from bochner.solvers.convex.joint_losses import MultinomialShares, check_shares
 from bochner.solvers.convex.losses import (
     LOG_LINK,
     Absolute,

@@ -28,7 +28,7 @@ from bochner.models.convex.regression import fit_regressor, fit_svr
 from bochner.models.convex.units import one_or_each, unit_of
 from bochner.models.error_law import LeftOutRows
 from bochner.selection.spec import Tolerance
-from bochner.solvers.convex.joint_losses import MultinomialShares
+from bochner.solvers.convex.class_losses import MultinomialShares
 from bochner.solvers.convex.losses import (
     LOG_LINK,
     EpsilonInsensitive,

@@ -334,7 +334,8 @@ class LocalRows:
         for leaf in range(self.tree.n_leaves):  # what one leaf needs of precision, the next does
             if self.tree.n_leaves > 1:
                 progress("Solving leaf", "", leaf + 1, self.tree.n_leaves)
-            group = self._group(leaf, targets, not reduced or reduced[-1].single)
+            single = reduced[-1].single if reduced else self.spec.features.precision != "float64"
+            group = self._group(leaf, targets, single)
             reduced.append(reduced_at(group, alpha))
         rounding = ROUNDED[reduced[-1].single]
         shared = reduce(add, (each.sums for each in reduced)).across(

@@ -1,10 +1,11 @@
 """Kernel ridge regression and classification at any number of rows."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from bochner._core.arrays import from_numpy, joined, to_numpy
@@ -437,7 +438,8 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     n_jobs: int | None = None
 
     def _training_rows(self, *rows: Any, **classes: Any) -> tuple[Any, Inputs]:
-        return self._signs(*self._class_blocks_of(*rows, **classes))
+        pieces = len(rows) > 3  # partial_fit also passes whether it is the first
+        return self._signs(*self._class_blocks_of(*rows, **classes), pieces)
 
     def _training_blocks(self, blocks: Blocks, where: Executor = LOCAL) -> tuple[Blocks, Inputs]:
         return self._signs(*self._class_blocks(blocks, where=where))
@@ -462,16 +464,16 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
         """
         return self._add_rows(X, y, sample_weight, classes=classes)
 
-    def _signs(self, blocks: Blocks, inputs: Inputs) -> tuple[Blocks, Inputs]:
+    def _signs(self, blocks: Blocks, inputs: Inputs, pieces: bool = False) -> tuple[Blocks, Inputs]:
         """Return blocks whose codes have become ±1, (b, K) or (b, 1), and weights shares of a unit.
 
         A weight above one stands for copies of a row, of which leave-one-out leaves one out; that
         of a class does not. With the largest weight of a class as unit rows are left out whole.
         """
-        factors, unit = self.class_weight, 1.0
-        if isinstance(self.alpha, str) and isinstance(factors, Mapping):
-            each = [float(factors.get(label, 1.0)) for label in inputs.classes.tolist()]
-            unit = max(each) or 1.0
+        unit, codes = 1.0, np.arange(len(inputs.classes))
+        same = not (pieces and self.class_weight == "balanced")  # one unit for all pieces
+        if self.class_weight is not None and isinstance(self.alpha, str) and same:
+            unit = float(np.max(blocks.weigh(codes))) or 1.0  # type: ignore[misc]
 
         def signs(piece: Piece) -> Piece:
             w = None if piece.w is None else to_numpy(piece.w) / unit

@@ -14,10 +14,12 @@ from bochner._core.sizes import block_rows as rows_to_predict
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
-from bochner.data.sources import Block, required_targets
+from bochner.data.sources import required_targets
 from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features.map import FeatureMap
 from bochner.features.rules import exact_map
 from bochner.kernels.kernel import Kernel
+from bochner.models._calibration import decided
 from bochner.models._shown import Fact, ShownFit
 from bochner.models.error_law import ErrorLaw
 from bochner.models.sgd.steps import (
@@ -31,6 +33,7 @@ from bochner.models.sgd.steps import (
     StepRows,
     Strategy,
     block_rows,
+    table_of,
 )
 from bochner.models.sgd.strategies import (
     SIZE_ROWS,
@@ -45,6 +48,7 @@ from bochner.selection.candidates import choose_kernel
 from bochner.selection.choose import choice_of
 from bochner.selection.numbers import by_left_out
 from bochner.selection.record import Tuning
+from bochner.solvers.convex.problem import TargetsOf
 from bochner.solvers.sgd import SLOWEST, Descent, Patience, Walk, as_loss
 from bochner.sums.executor import LOCAL, Executor, require_order
 from bochner.sums.moments import Precision
@@ -77,7 +81,7 @@ class SgdFit(ShownFit):
     def start(inputs: Inputs, spec: SgdSpec, chosen: SgdChosen, shape: tuple[int, ...]) -> "SgdFit":
         """Return the fit before the first step."""
         rate, t = spec.schedule(chosen.size).eta0, outputs(inputs, shape)
-        return SgdFit(inputs, spec, chosen, shape, Walk.start(0, t, rate, average=False))
+        return SgdFit(inputs, spec, chosen, shape, Walk.start(t, rate))
 
     def _features(self) -> Iterator[Fact]:
         """Give the strategy, and the features that steps are made on."""
@@ -110,22 +114,15 @@ class SgdFit(ShownFit):
 
     def descent(self, width: int) -> Descent:
         """Return the descent that goes on from here, with coefficients zero for what is new."""
-        spec, walk = self.spec, self.walk
-        mean = walk.mean_coef
-        if spec.average or len(mean):
-            mean = _longer(mean, width)
+        spec = self.spec
         return Descent(
             as_loss(spec.loss, spec.epsilon, spec.quantile),
             spec.schedule(self.chosen.size),
-            replace(walk, coef=_longer(walk.coef, width), mean_coef=mean),
+            self.walk.of_width(width, bool(spec.average)),
             spec.fit_intercept,
             spec.average,
             spec.batch_size,
         )
-
-
-def _longer(coef: Float[Array, "m t"], width: int) -> Float[Array, "D t"]:
-    return np.concatenate([coef, np.zeros((width - len(coef), coef.shape[1]))])
 
 
 def outputs(inputs: Inputs, shape: tuple[int, ...]) -> int:
@@ -174,7 +171,8 @@ def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = 
     )
     block = next(iter(blocks))
     shape = tuple(required_targets(spec.who, block.y).shape[1:])
-    n, weight = where.sum(PositiveWeight(), blocks)
+    w = np.concatenate([w for _, w in where.sum(TargetsOf(), blocks)])
+    n, weight = int(np.count_nonzero(w)), float(w.sum())
     if not n:
         raise _no_weight(spec)
     X = block.X if is_sparse(block.X) else to_numpy(block.X)
@@ -238,7 +236,7 @@ def _start(
     if before is None:
         maker = StrategyMaker.of(spec, blocks, rows.X, rows.w, inputs, where)
         n, t = count_rows(blocks), outputs(inputs, shape)
-        chosen = maker.for_pieces() if in_pieces else maker.for_rows(rows.X, n, t)
+        chosen = maker.chosen(maker.for_pieces()) if in_pieces else maker.for_rows(rows.X, n, t)
         return SgdFit.start(inputs, spec, chosen, shape)
     if shape != before.target_shape:
         raise InvalidInput(
@@ -262,20 +260,6 @@ def _refuse_memory(spec: SgdSpec) -> None:
         )
 
 
-class PositiveWeight:
-    """The summand of the number of rows of positive weight, and of their weights."""
-
-    def zero(self) -> tuple[int, float]:
-        return 0, 0.0
-
-    def add(self, total: tuple[int, float], block: Block) -> tuple[int, float]:
-        w = StepRows.of(block).w
-        return self.merge(total, (len(w), float(w.sum())))
-
-    def merge(self, a: tuple[int, float], b: tuple[int, float]) -> tuple[int, float]:
-        return a[0] + b[0], a[1] + b[1]
-
-
 def _windows(
     fit: SgdFit, strategy: FeatureStrategy, blocks: Blocks, mean: float, kept: list[Window]
 ) -> Iterator[Window]:
@@ -285,7 +269,7 @@ def _windows(
         X, y, w = StepRows.of(block)
         if not len(w):
             continue
-        window = strategy.table(X), fit.targets(y), w / mean
+        window = FeatureTable(strategy, X), fit.targets(y), w / mean
         yield window
         given += [window] if strategy.cached else []
     kept += given
@@ -315,7 +299,7 @@ def _split(fit: SgdFit, rows: StepRows) -> tuple[StepRows, StepRows | None]:
 
 def _walked(fit: SgdFit, rows: StepRows, w: Array, held: StepRows | None = None) -> SgdFit:
     """Return the fit after epochs over rows, whose steps count ``w`` times."""
-    table, y = fit.chosen.strategy.table(rows.X), fit.targets(rows.y)
+    table, y = table_of(fit.chosen.strategy, rows.X), fit.targets(rows.y)
     descent = fit.descent(table.n_coef)
     epoch = lambda number: _sweep(fit, descent, table, y, w, number)
     losses, scores = _epochs(fit, descent, epoch, _judge(fit, table, held))
@@ -370,7 +354,7 @@ def _epochs(
             if spec.learning_rate != "adaptive" or descent.rate <= SLOWEST:
                 stopped = True
                 break
-            descent.slow_down(5)
+            descent.rate /= 5
             patience.again()
     if not stopped:
         warn_user(
@@ -382,7 +366,7 @@ def _epochs(
 
 def _one_epoch(spec: SgdSpec, descent: Descent, epoch: Callable[[int], None], number: int) -> float:
     """Run an epoch and return its mean loss."""
-    descent.begin()
+    descent.total = descent.weight = 0.0
     with np.errstate(over="ignore", invalid="ignore"):
         epoch(number)
     walk = descent.walk
@@ -398,21 +382,17 @@ def _judge(fit: SgdFit, table: Table, held: StepRows | None) -> Callable[[Walk],
     """Return the score of a walk on the rows held out: accuracy, or R²."""
     if held is None:
         return None
-    values = table.others(held.X)
-    score = _r_squared if fit.inputs.classes is None else _accuracy
-    return lambda walk: score(values(walk.result[0]) + walk.result[1], held)
+    values, w, y = table.others(held.X), held.w, held.y
 
+    def score(walk: Walk) -> float:
+        f = values(walk.result[0]) + walk.result[1]
+        if fit.inputs.classes is not None:
+            return float(np.average(decided(f) == y, weights=w))
+        about = y.reshape(f.shape) - np.average(y.reshape(f.shape), axis=0, weights=w)
+        left, whole = w @ (y.reshape(f.shape) - f) ** 2, w @ about**2
+        return float(np.mean(1 - left / np.where(whole > 0, whole, 1.0)))
 
-def _accuracy(f: Float[Array, "n t"], held: StepRows) -> float:
-    codes = f[:, 0] > 0 if f.shape[1] == 1 else f.argmax(axis=1)
-    return float(np.average(codes == held.y, weights=held.w))
-
-
-def _r_squared(f: Float[Array, "n t"], held: StepRows) -> float:
-    y = held.y.reshape(f.shape)
-    about = y - np.average(y, axis=0, weights=held.w)
-    left, whole = held.w @ (y - f) ** 2, held.w @ about**2
-    return float(np.mean(1 - left / np.where(whole > 0, whole, 1.0)))
+    return score
 
 
 @dataclass(frozen=True, eq=False)
@@ -445,23 +425,23 @@ class StrategyMaker:
         """Return all that is settled, with this strategy."""
         return SgdChosen(self.spec.features.seed, self.search, self.size, strategy, plan)
 
-    # --- one strategy
-
-    def named(self, name: str) -> Strategy:
+    def named(self, name: str) -> Any:
         """Return the strategy of this name."""
+        kernel, cached, choice = self.search.kernel, name in STRATEGIES[1::2], None
         if name in DUAL:
-            return KernelStrategy(self.search.kernel, self.precision, name == "gram_cached")
-        return self.features(name)
+            return KernelStrategy(kernel, self.precision, cached)
+        if name in EXACT:
+            phi = self._exact()
+        else:
+            asked = self.spec.features
+            choice = choice_of(asked, kernel, self.n_inputs, self.sample, None, None, True)
+            phi = choice.map
+        return FeatureStrategy(phi, choice, self.precision, cached)
 
-    def features(self, name: str) -> FeatureStrategy:
-        """Return the strategy of this name, of steps on features."""
-        found = self._exact() if name in EXACT else self._approximate()
-        return replace(found, cached=name.endswith("_cached"))
-
-    def _exact(self) -> FeatureStrategy:
+    def _exact(self) -> FeatureMap:
         spec = self.spec
         try:
-            phi = exact_map(self.search.kernel, self.n_inputs)
+            return exact_map(self.search.kernel, self.n_inputs)
         except UnsupportedKernel as refused:
             if spec.strategy == "auto":
                 raise
@@ -471,14 +451,6 @@ class StrategyMaker:
                 "'kernel_on_the_fly' for the kernel itself, 'approximate_cached' for its "
                 "approximation."
             ) from refused
-        return FeatureStrategy(phi, None, self.precision)
-
-    def _approximate(self) -> FeatureStrategy:
-        kernel, rows = self.search.kernel, self.sample
-        choice = choice_of(self.spec.features, kernel, self.n_inputs, rows, None, None, True)
-        return FeatureStrategy(choice.map, choice, self.precision)
-
-    # --- the one for the rows
 
     def for_rows(self, X: Array, n: int, t: int) -> SgdChosen:
         """Choose for n rows at once, of t outputs: "auto" by the plan."""
@@ -503,27 +475,27 @@ class StrategyMaker:
         task = SgdTask(n, X.shape[1], t, epochs, min(spec.batch_size, n), itemsize)
         return plan_strategies(task, maps[0], maps[2]), options
 
-    def for_pieces(self) -> SgdChosen:
-        """Choose for pieces without an end: "auto" keeps nothing."""
-        name = self.spec.strategy
-        return self.chosen(self._least_memory() if name == "auto" else self.named(name))
+    def for_pieces(self) -> Strategy:
+        """Choose for pieces without an end: "auto" takes features on the fly.
 
-    def for_stream(self, n: int) -> FeatureStrategy:
-        """Choose for n rows that are never all in memory: "auto" keeps features that fit."""
+        They are the kernel's own where these are no more than asked for.
+        """
         if self.spec.strategy != "auto":
-            return self.features(self.spec.strategy)
-        found = self._least_memory()
-        size = np.dtype(self.precision).itemsize * n * found.map.n_features
-        return replace(found, cached=size <= free_bytes() // 2)
-
-    def _least_memory(self) -> FeatureStrategy:
-        """Return the kernel's own features, if these are no more than asked for, or others."""
+            return self.named(self.spec.strategy)
         try:
-            exact = self._exact()
+            exact = self.named(EXACT[0])
         except UnsupportedKernel:
-            return self._approximate()
+            return self.named(STRATEGIES[4])
         few = exact.map.n_features <= self.spec.features.width_to_search
-        return exact if few else self._approximate()
+        return exact if few else self.named(STRATEGIES[4])
+
+    def for_stream(self, n: int) -> Any:
+        """Choose for n rows that are never all in memory: "auto" keeps features that fit."""
+        strategy: Any = self.for_pieces()
+        if self.spec.strategy != "auto":
+            return strategy
+        size = np.dtype(self.precision).itemsize * n * strategy.map.n_features
+        return replace(strategy, cached=size <= free_bytes() // 2)
 
 
 def _searched(spec: SgdSpec, sample: RowSample | None) -> Tuning:

@@ -1,17 +1,16 @@
-"""What the steps of a descent are made on: coefficients of features, or of rows of the kernel."""
+"""Strategies of a descent: steps on coefficients of features, or of rows of the kernel."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import scipy.sparse
 
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import block_rows as rows_to_predict
 from bochner.data.blocks import Blocks
-from bochner.data.sources import Block
+from bochner.data.sources import Block, Piece, join
 from bochner.features.auto import Choice
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import Rounded
@@ -87,9 +86,6 @@ class FeatureStrategy:
             X = np.ascontiguousarray(to_numpy(block.X), dtype=np.float64)
             yield block.X, phi.gradients(X, coef)
 
-    def table(self, X: Array) -> "FeatureTable":
-        return FeatureTable(self, X)
-
 
 @dataclass(frozen=True, eq=False)
 class KernelStrategy:
@@ -117,9 +113,6 @@ class KernelStrategy:
         support = to_numpy(self.support).astype(np.float64)
         return KernelSum(self.kernel, support, coef, np.zeros(coef.shape[1])).gradients(blocks)
 
-    def table(self, X: Array) -> "KernelTable":
-        return KernelTable(self, X)
-
 
 Strategy = FeatureStrategy | KernelStrategy
 
@@ -127,7 +120,7 @@ Strategy = FeatureStrategy | KernelStrategy
 
 
 class FeatureTable:
-    """Rows as features, on the fly or kept."""
+    """Rows as features, computed once or in each step."""
 
     def __init__(self, strategy: FeatureStrategy, X: Array) -> None:
         self._strategy, self._X = strategy, X
@@ -143,7 +136,7 @@ class FeatureTable:
     ) -> None:
         """Let the descent make its steps on these rows."""
         Z = self._strategy.read(self._X[index]) if self._Z is None else self._Z[index]
-        descent.on_features(Z, y, w)
+        descent.step(Z, y, w)
 
     def values(self, coef: Float[Array, "D t"]) -> Float[Array, "n t"]:
         """Return φ(X) β of all rows."""
@@ -153,8 +146,8 @@ class FeatureTable:
         return np.concatenate([self._strategy.read(self._X[rows]) @ coef for rows in slices])
 
     def others(self, X: Array) -> Callable[[Array], Array]:
-        """Return how coefficients become values of other rows."""
-        return self._strategy.table(X).values
+        """Return the function from coefficients to values of other rows."""
+        return FeatureTable(self._strategy, X).values
 
     def finished(self, walk: Walk) -> tuple[Strategy, Walk]:
         """Return what is kept of a walk."""
@@ -162,15 +155,15 @@ class FeatureTable:
 
 
 class KernelTable:
-    """Rows as kernel values, on the fly or kept, with all rows that coefficients may be on.
+    """Rows as kernel values, computed once or in each step.
 
-    These are the rows that have coefficients already, and after them the rows to step on.
+    Coefficients are on the rows that have some already and, after them, on the rows to step on.
     """
 
     def __init__(self, strategy: KernelStrategy, X: Array) -> None:
         self._strategy, before = strategy, strategy.support
         self._first = 0 if before is None else before.shape[0]
-        self._all = X if before is None else _below(before, X)
+        self._all = X if before is None else join([Piece(before), Piece(X)]).X
         self.n_coef = self._all.shape[0]
         self._K = None
         if strategy.cached:
@@ -184,7 +177,7 @@ class KernelTable:
         """Let the descent make its steps on these rows."""
         own = self._first + index
         if self._K is not None:
-            descent.on_kernels(self._K[index], y, w, slice(None), own)
+            descent.step(self._K[index], y, w, None, own)
             return
         # A row that has had no step yet has the coefficient zero: its kernel values are not needed.
         used = descent.walk.support
@@ -192,45 +185,36 @@ class KernelTable:
         columns = np.flatnonzero(used)
         there = self._all if len(columns) == self.n_coef else self._all[columns]
         K = to_numpy(self._strategy.kernel(self._all[own], there))
-        descent.on_kernels(K, y, w, columns, np.searchsorted(columns, own))
+        descent.step(K, y, w, columns, np.searchsorted(columns, own))
 
     def others(self, X: Array) -> Callable[[Array], Array]:
-        """Return how coefficients become values of other rows."""
+        """Return the function from coefficients to values of other rows."""
         return lambda coef: to_numpy(self._strategy.kernel(X, self._all)) @ coef
 
     def finished(self, walk: Walk) -> tuple[Strategy, Walk]:
-        """Return what is kept of a walk: rows whose coefficients are not zero."""
-        rows, walk = self._merged(walk)
+        """Return what is kept of a walk: rows whose coefficients are not zero.
+
+        Coefficients of equal rows are added, so that a warm start does not lengthen u.
+        """
+        rows, coef, mean = self._all, walk.coef, walk.mean_coef
+        if self._first and not is_sparse(rows):
+            different, which = np.unique(rows, axis=0, return_inverse=True)
+            if len(different) < len(rows):
+                rows = different
+                coef, mean = (_summed(u, which.reshape(-1), len(rows)) for u in (coef, mean))
+        walk = replace(walk, coef=coef, mean_coef=mean)
         used = walk.support
         used[0] |= not used.any()  # predictions need a row, of coefficient zero if it must be
-        mean = walk.mean_coef[used] if len(walk.mean_coef) else walk.mean_coef
-        support = rows[np.flatnonzero(used)]
-        walk = replace(walk, coef=walk.coef[used], mean_coef=mean)
-        return replace(self._strategy, support=support), walk
-
-    def _merged(self, walk: Walk) -> tuple[Array, Walk]:
-        """Add the coefficients of equal rows: a warm start on the same rows does not lengthen u."""
-        if not self._first or is_sparse(self._all):
-            return self._all, walk
-        rows, which = np.unique(self._all, axis=0, return_inverse=True)
-        if len(rows) == self.n_coef:
-            return self._all, walk
-        coef, mean = (_summed(u, which, len(rows)) for u in (walk.coef, walk.mean_coef))
-        return rows, replace(walk, coef=coef, mean_coef=mean)
+        mean = mean[used] if len(mean) else mean
+        strategy = replace(self._strategy, support=rows[np.flatnonzero(used)])
+        return strategy, replace(walk, coef=coef[used], mean_coef=mean)
 
 
 def _summed(coef: Float[Array, "n t"], which: Array, m: int) -> Float[Array, "m t"]:
     total = np.zeros((m if len(coef) else 0, coef.shape[1]))
     if len(coef):
-        np.add.at(total, which.reshape(-1), coef)
+        np.add.at(total, which, coef)
     return total
-
-
-def _below(A: Array, B: Array) -> Array:
-    """Return the rows of A and then those of B."""
-    if is_sparse(A) or is_sparse(B):
-        return scipy.sparse.vstack([A, B], format="csr")
-    return np.concatenate([A, B])
 
 
 def _slices(n: int, width: int) -> Iterator[slice]:
@@ -242,3 +226,10 @@ def block_rows(width: int, batch_size: int) -> int:
     """Return the rows whose numbers are at hand at a time: whole batches, of about 2 MB."""
     batches = (1 << 18) // max(1, width * batch_size)
     return batch_size * max(1, min(batches, 4096 // batch_size))
+
+
+def table_of(strategy: Strategy, X: Array) -> FeatureTable | KernelTable:
+    """Return rows as a strategy reads them."""
+    if isinstance(strategy, FeatureStrategy):
+        return FeatureTable(strategy, X)
+    return KernelTable(strategy, X)

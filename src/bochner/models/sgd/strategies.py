@@ -5,7 +5,7 @@ that approximate it; each computed when a step needs them, or once and kept. Ope
 of each are counted: the choice is the same on every machine.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -137,31 +137,30 @@ class StrategyPlan(ShownResult):
 
     def __str__(self) -> str:
         """Return the table, and below it why some cannot be run."""
-        return "\n".join([self._title, columns(self._lines), *self._refused])
+        title, lines, refused = self._table()
+        return "\n".join([title, columns(lines), *refused])
 
     def _shown(self) -> Iterator[HtmlPart]:
         """Give the table, the one that is taken marked, and why some cannot be run."""
-        head, *rows = self._lines
+        title, (head, *rows), refused = self._table()
         marked = [row.name for row in self.rows].index(self.best)
-        yield HtmlTable(head, rows, self._title, marked, tuple(row.operations for row in self.rows))
-        yield from map(Words, self._refused)
+        yield HtmlTable(head, rows, title, marked, tuple(row.operations for row in self.rows))
+        yield from map(Words, refused)
 
-    @property
-    def _lines(self) -> list[tuple[str, ...]]:
-        return [_HEAD, *(_cells(row, self.best) for row in self.rows)]
-
-    @property
-    def _refused(self) -> list[str]:
-        return [f"{row.name}: {row.refused}" for row in self.rows if row.refused]
-
-    @property
-    def _title(self) -> str:
-        task = self.task
-        return (
+    def _table(self) -> tuple[str, list[tuple[str, ...]], list[str]]:
+        """Return the title, the lines and why some cannot be run."""
+        task, lines = self.task, list[tuple[str, ...]]()
+        lines.append(("strategy", "width", "operations", "memory"))
+        for row in self.rows:
+            mark = " *" * (row.name == self.best)
+            cells = f"{row.width:,}", f"{row.operations:.3g}", _size(row.bytes)
+            lines.append((row.name + mark, *(("-",) * 3 if row.refused else cells)))
+        title = (
             f"{task.n_rows:,} rows of {task.n_columns:,} columns, {task.n_targets} outputs, "
             f"{task.epochs} epochs in batches of {task.batch_size}; memory beside the rows, "
             f"at most {_size(self.memory)}"
         )
+        return title, lines, [f"{row.name}: {row.refused}" for row in self.rows if row.refused]
 
 
 def plan_strategies(task: SgdTask, exact: FeatureMap | str, phi: FeatureMap | str) -> StrategyPlan:
@@ -198,46 +197,22 @@ def plan_strategies(task: SgdTask, exact: FeatureMap | str, phi: FeatureMap | st
     Kernels are needed with rows that were visited only, half of them in the first pass. φ, k and ψ
     take 30 + d/4 operations for each number, s(D) 4 D for each target.
     """
-    n = task.n_rows
+    n, t, size = task.n_rows, task.n_targets, task.itemsize
     rows: list[StrategyCost] = []
     for names, of in ((EXACT, exact), (DUAL, None), (STRATEGIES[4:], phi)):
         if isinstance(of, str):
             rows += [StrategyCost(name, refused=of) for name in names]
-        elif of is None:
-            rows += _pair(task, names, n, (task.epochs - 0.5) * n)
-        else:
-            drawn = 0 if names == EXACT else 8 * task.n_columns * of.n_features
-            rows += _pair(task, names, of.n_features, task.epochs * n, drawn)
+            continue
+        width, passes, drawn = n, (task.epochs - 0.5) * n, 0
+        if of is not None:
+            width, passes = of.n_features, task.epochs * n
+            drawn = 0 if names == EXACT else 8 * task.n_columns * width
+        at_hand = size * width * min(n, block_rows(width, task.batch_size))
+        memory, value = 8 * width * t + drawn + at_hand, VALUE + task.n_columns / COLUMNS
+        steps = n * task.epochs * STEP * width * t
+        for name, made, kept in zip(names, (passes, n), (0, size * n * width), strict=True):
+            rows.append(StrategyCost(name, width, made * width * value + steps, memory + kept))
     return StrategyPlan(task, free_bytes() // 2, tuple(rows))
-
-
-def _pair(
-    task: SgdTask, names: Sequence[str], width: int, passes: float, drawn: int = 0
-) -> list[StrategyCost]:
-    """Return the costs of two strategies that compute ``passes`` rows of numbers, or n."""
-    n, t, batch_size = task.n_rows, task.n_targets, task.batch_size
-    at_hand = task.itemsize * width * min(n, block_rows(width, batch_size))
-    least, kept = 8 * width * t + drawn + at_hand, task.itemsize * n * width
-    value = VALUE + task.n_columns / COLUMNS
-
-    def cost(name: str, made: float, memory: float) -> StrategyCost:
-        """Rows that are made, and steps with all."""
-        operations = made * width * value + n * task.epochs * STEP * width * t
-        return StrategyCost(name, width, operations, memory)
-
-    return [cost(names[0], passes, least), cost(names[1], n, least + kept)]
-
-
-# --- Tables --------------------------------------------------------------------------------------
-
-_HEAD = ("strategy", "width", "operations", "memory")
-
-
-def _cells(row: StrategyCost, best: str) -> tuple[str, ...]:
-    if row.refused:
-        return (row.name, *(["-"] * 3))
-    mark = " *" if row.name == best else ""
-    return row.name + mark, f"{row.width:,}", f"{row.operations:.3g}", _size(row.bytes)
 
 
 def _size(count: float) -> str:
@@ -293,7 +268,7 @@ class SgdSpec:
             "power_t": finite(asked["power_t"], who, "power_t"),
             "tol": None if tol is None else nonnegative(tol, who, "tol"),
             "validation_fraction": positive(share, who, "validation_fraction"),
-            "average": int(asked["average"]),
+            "average": integer(int(asked["average"]), who, "average", 0),
             "fit_intercept": require_switch(who, asked["fit_intercept"]),
         }
         if asked["learning_rate"] == "optimal" and asked["alpha"] == 0:

@@ -1,11 +1,15 @@
-"""Losses of classifiers: of one column against its −1 and +1, or of the columns of all classes."""
+"""Losses of classifiers: of one column against its −1 and +1, or of the columns of all classes.
+
+The multinomial loss also serves rows of shares that sum to one.
+"""
 
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import expit, logsumexp, softmax
 
-from bochner._core.shapes import Array
+from bochner._core.shapes import Array, Float
+from bochner.errors import InvalidInput
 from bochner.solvers.convex.losses import Loss, OfMargin, RampLoss, SquaredRampLoss
 
 # --- one column: y is −1 or +1, or 0 ------------------------------------------------------------
@@ -50,9 +54,8 @@ class Logistic(Loss):
 # --- all columns together: y is 1 in the column of the class, else 0 -----------------------------
 
 
-@dataclass(frozen=True)
-class Multinomial(Loss):
-    """log Σₖ exp(fₖ) − f_y: minus the log of the softmax."""
+class SoftmaxLoss(Loss):
+    """log Σₖ exp(fₖ) − Σₖ yₖfₖ."""
 
     joint = True
 
@@ -70,3 +73,27 @@ class Multinomial(Loss):
 
     def diagonal(self, state: Array) -> Array:
         return state * (1 - state)
+
+
+@dataclass(frozen=True)
+class Multinomial(SoftmaxLoss):
+    """The loss of classes, minus the log of the softmax."""
+
+
+@dataclass(frozen=True)
+class MultinomialShares(SoftmaxLoss):
+    """The loss of shares y ≥ 0 of sum one."""
+
+    of_numbers = True
+
+
+def check_shares(y: Float[Array, "n t"], w: Float[Array, "n 1"]) -> None:
+    """Refuse targets that are no shares."""
+    there = y[w[:, 0] > 0]
+    sums = there.sum(axis=1)
+    if y.shape[1] < 2 or np.any(there < 0) or np.any(np.abs(sums - 1) > 1e-6):
+        raise InvalidInput(
+            'KernelRegressor: loss="multinomial" needs y of two columns or more, shares of 0 or '
+            f"above whose rows sum to one; got {y.shape[1]} columns, sums from {sums.min():g} to "
+            f"{sums.max():g}. Divide rows by their sums; for labels take LogisticRegression."
+        )

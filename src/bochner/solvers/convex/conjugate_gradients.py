@@ -8,7 +8,7 @@ Lin, Weng and Keerthi (2008), and Keerthi and DeCoste (2005).
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -19,10 +19,11 @@ from bochner._core.blas import add_gram, cho_factor, mirror
 from bochner._core.shapes import Array, Bool, Float
 from bochner.solvers.cg import conjugate_gradients, inner
 from bochner.solvers.convex.losses import Loss, weighted
-from bochner.solvers.convex.optimum import Algorithm, ConjugateGradients, Convergence, Newton, Step
+from bochner.solvers.convex.optimum import ConjugateGradients, Convergence, Step
 from bochner.solvers.convex.problem import (
     ROUNDING,
     LineSearch,
+    OverRows,
     Problem,
     RowBlock,
     RowSum,
@@ -49,6 +50,10 @@ ROWS_AT_A_TIME = 2048
 #: Rows of a sample for the preconditioner, as a multiple of D.
 ROWS_PER_FEATURE = 2
 
+#: Share of the gradient that the first steps' solutions may leave, and the last's: the step is then
+#: Newton's to LAST_SHARE² of its decrease. Products a step, at most.
+FIRST_SHARE, LAST_SHARE, MOST_PRODUCTS = 0.1, 0.01, 250
+
 #: What conjugate gradients leave of a decrease may be this share of the tolerance.
 BESIDE = 0.1
 
@@ -74,22 +79,14 @@ class Sums(Protocol):
 def descend(
     problem: Problem,
     start: State | None,
-    algorithm: Newton,
     tol: float,
     max_iter: int,
     moments: Sums | None = None,
 ) -> State:
     """Return the minimum, from the coefficients of a start or from zero."""
-    descent = NewtonDescent(problem, algorithm.steps, moments, max_iter)
-    point, outcome = descent.run(problem.loss, theta_of(problem, start), tol)
-    return descent.state(point, outcome, algorithm)
-
-
-def theta_of(problem: Problem, start: State | None) -> Float[Array, "t p"]:
-    """Return where to start from."""
-    if start is not None:
-        return start.theta
-    return np.zeros((problem.n_columns, problem.rows.n_features + 1))
+    descent = NewtonDescent(problem, moments, max_iter)
+    zero = np.zeros((problem.n_columns, problem.rows.n_features + 1))
+    return descent.run(zero if start is None else start.theta, tol)
 
 
 # --- the objective -------------------------------------------------------------------------------
@@ -129,42 +126,28 @@ class Point:
         return self
 
 
-@dataclass(frozen=True, eq=False)
-class FitAndGradient:
-    """Z β + b of each block, (b, u), and the gradient of the loss there, (u, p), by one pass."""
-
-    y: Array
-    w: Float[Array, " n #t"]
-    encode: Callable[[Array], Array] | None
-    loss: Loss
-    theta: Float[Array, "u p"]
-    columns: Array
-    first: int = 0  # the row that y and w begin with
-
-    def zero(self) -> tuple[list[Array], Float[Array, "u p"]]:
-        return [], np.zeros(self.theta.shape)
-
-    def add(self, total: tuple[list[Array], Array], block: RowBlock) -> tuple[list[Array], Array]:
-        fitted, gradient = total
-        rows, f = places(block, self.first), forward(block.Z, self.theta)
-        with np.errstate(over="ignore", invalid="ignore"):
-            slope = self.loss.slope(encoded(self.y[rows], self.encode)[:, self.columns], f)
-            gradient += backward(block.Z, weighted(self.w[rows], slope))
-        return [*fitted, f], gradient
-
-    def merge(
-        self, a: tuple[list[Array], Array], b: tuple[list[Array], Array]
-    ) -> tuple[list[Array], Array]:
-        return a[0] + b[0], a[1] + b[1]
-
-    def within(self, rows: slice) -> "FitAndGradient":
-        return replace(self, y=self.y[rows], w=self.w[rows], first=rows.start)
+def _fit_and_gradient(
+    Z: Float[Array, "b D"],
+    y: Array,
+    w: Float[Array, " b #t"],
+    encode: Callable[[Array], Array] | None,
+    loss: Loss,
+    theta: Float[Array, "u p"],
+    columns: Array,
+) -> tuple[list[Array], Float[Array, "u p"]]:
+    """Return Z β + b, (b, u), and the gradient of the loss there, (u, p)."""
+    f = forward(Z, theta)
+    with np.errstate(over="ignore", invalid="ignore"):
+        slope = loss.slope(encoded(y, encode)[:, columns], f)
+        return [f], backward(Z, weighted(w, slope))
 
 
 def point_at(problem: Problem, loss: Loss, theta: Float[Array, "u p"], columns: Array) -> Point:
     """Return value and gradient of these columns, by one pass over all rows."""
-    summand = FitAndGradient(problem.y, problem.w, problem.encode, loss, theta, columns)
-    pieces, gradient = problem.rows.sum(summand)
+    part = partial(
+        _fit_and_gradient, encode=problem.encode, loss=loss, theta=theta, columns=columns
+    )
+    pieces, gradient = problem.rows.sum(OverRows(part, (problem.y, problem.w)))
     fitted = np.concatenate(pieces)
     gradient[:, :-1] += problem.alpha * theta[:, :-1]
     if not problem.fit_intercept:
@@ -264,30 +247,15 @@ def _copied(rows: SolverRows, taken: Bool[Array, " n"], like: Array) -> Float[Ar
     return copies
 
 
-@dataclass(frozen=True, eq=False)
-class HessianProducts:
-    """[Z 1]ᵀ S [Z 1] times the rows of V, (u, p), in 4 n D u operations."""
-
-    loss: Loss
-    state: Float[Array, "m u"]
-    w: Float[Array, "m 1"]
-    V: Float[Array, "u p"]
-    first: int = 0  # the row that the states begin with
-
-    def zero(self) -> Float[Array, "u p"]:
-        return np.zeros(self.V.shape)
-
-    def add(self, total: Array, block: RowBlock) -> Float[Array, "u p"]:
-        rows = places(block, self.first)
-        product = self.loss.hessian_product(self.state[rows], forward(block.Z, self.V))
-        total += backward(block.Z, self.w[rows] * product)
-        return total
-
-    def merge(self, a: Array, b: Array) -> Float[Array, "u p"]:
-        return a + b
-
-    def within(self, rows: slice) -> "HessianProducts":
-        return replace(self, state=self.state[rows], w=self.w[rows], first=rows.start)
+def _hessian_product(
+    Z: Float[Array, "b D"],
+    state: Float[Array, "b u"],
+    w: Float[Array, "b 1"],
+    loss: Loss,
+    V: Float[Array, "u p"],
+) -> Float[Array, "u p"]:
+    """Return [Z 1]ᵀ S [Z 1] times the rows of V, (u, p), in 4 n D u operations."""
+    return backward(Z, w * loss.hessian_product(state, forward(Z, V)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -309,8 +277,8 @@ class Hessian:
         out[:, -1] = self.floor * V[:, -1]
         if not self.loss.joint and len(columns) < state.shape[1]:
             state = state[:, columns]
-        products = HessianProducts(self.loss, state, self.rows.w, V)
-        out += self.rows.sum(products)
+        part = partial(_hessian_product, loss=self.loss, V=V)
+        out += self.rows.sum(OverRows(part, (state, self.rows.w)))
         if not self.floor:
             out[:, -1] = 0.0
         return out
@@ -443,10 +411,8 @@ class _Moved(NamedTuple):
 class NewtonDescent:
     """Newton steps on one problem; counts them, and keeps the preconditioner while it serves."""
 
-    def __init__(self, problem: Problem, ask: object, moments: Sums | None, max_iter: int) -> None:
-        assert isinstance(ask, ConjugateGradients)
+    def __init__(self, problem: Problem, moments: Sums | None, max_iter: int) -> None:
         self.problem = problem
-        self.ask = ask
         self._moments = moments
         self._most = max_iter
         self._preconditioners: Preconditioners | None = None
@@ -454,11 +420,28 @@ class NewtonDescent:
         self._steps: list[Step] = []
         self.rounding = ROUNDING[np.dtype(problem.first.Z.dtype).name]
 
-    def state(self, point: Point, outcome: Convergence, algorithm: Algorithm) -> State:
-        """Return what was found, with the value of the problem's own loss."""
-        problem, columns = self.problem, np.arange(len(point.theta))
-        value = values(problem, problem.loss, point.theta, point.fitted, columns)
-        if problem.loss.joint:
+    def run(self, theta: Float[Array, "t p"], tol: float) -> State:
+        """Take steps until every column is done."""
+        loss = self.problem.loss
+        live = np.arange(len(theta))
+        point, outcome = point_at(self.problem, loss, theta, live), Convergence.CONVERGED
+        nothing = self._nothing(loss)
+        while True:
+            if np.any(point.value[live] <= nothing[live]):
+                outcome, live = Convergence.UNBOUNDED, live[point.value[live] > nothing[live]]
+            if not len(live):
+                break
+            if len(self._steps) == self._most:
+                outcome = Convergence.MOST_STEPS
+                break
+            step = self._step(loss.at(live), point.at(live), live, tol)
+            point = point.put(live, step.point)
+            done = step.decrease <= tol * step.point.value
+            if np.any(step.stuck & ~done):
+                outcome = Convergence.ROUNDED
+            live = live[~(done | step.stuck)]
+        value = point.value.copy()
+        if loss.joint:
             value[1:] = 0.0
         coef, intercept = point.theta[:, :-1].T.copy(), point.theta[:, -1].copy()
         return State(
@@ -466,31 +449,11 @@ class NewtonDescent:
             intercept,
             point.fitted,
             value,
-            np.zeros(len(columns)),
-            algorithm=algorithm,
+            np.zeros(len(theta)),
+            algorithm=ConjugateGradients(),
             outcome=outcome,
             steps=tuple(self._steps),
         )
-
-    def run(self, loss: Loss, theta: Float[Array, "t p"], tol: float) -> tuple[Point, Convergence]:
-        """Take steps until every column is done."""
-        live = np.arange(len(theta))
-        point, outcome = point_at(self.problem, loss, theta, live), Convergence.CONVERGED
-        nothing, left = self._nothing(loss), self._most
-        self._preconditioners, self._apart = None, False
-        while True:
-            if np.any(point.value[live] <= nothing[live]):
-                outcome, live = Convergence.UNBOUNDED, live[point.value[live] > nothing[live]]
-            if not len(live):
-                return point, outcome
-            if not left:
-                return point, Convergence.MOST_STEPS
-            step = self._step(loss.at(live), point.at(live), live, tol)
-            point, left = point.put(live, step.point), left - 1
-            done = step.decrease <= tol * step.point.value
-            if np.any(step.stuck & ~done):
-                outcome = Convergence.ROUNDED
-            live = live[~(done | step.stuck)]
 
     def _nothing(self, loss: Loss) -> Float[Array, " t"]:
         """Return the value of each column that is next to nothing; below all if penalised."""
@@ -508,10 +471,9 @@ class NewtonDescent:
         estimate = inner(point.gradient, inverse(point.gradient), loss.joint) / 2
         rest = estimate / np.maximum(point.value, 1e-300)
         shares = np.maximum(np.sqrt(rest), np.sqrt(BESIDE * tol / np.maximum(rest, 1e-300)))
-        shares = np.clip(shares, self.ask.last_share, self.ask.first_share)
-        most = self.ask.most_products
+        shares = np.clip(shares, LAST_SHARE, FIRST_SHARE)
         along = partial(inner, joint=loss.joint)
-        found = conjugate_gradients(hessian, -point.gradient, inverse, shares, most, along)
+        found = conjugate_gradients(hessian, -point.gradient, inverse, shares, MOST_PRODUCTS, along)
         share = hessian.rows.share
         self._judge(found.products, share, len(columns))
         decrease = -inner(point.gradient, found.solution, loss.joint) / 2

@@ -22,7 +22,7 @@ from bochner._core.blas import add_gram
 from bochner._core.shapes import Array, Float
 from bochner.solvers.convex.factors import cholesky, solved
 from bochner.solvers.convex.losses import Loss, weighted
-from bochner.solvers.convex.optimum import Convergence, Dense, Newton, Step
+from bochner.solvers.convex.optimum import Cholesky, Convergence, Step
 from bochner.solvers.convex.problem import (
     ROUNDING,
     TINY,
@@ -64,6 +64,10 @@ SINGLE = 2e-6
 #: Every how many rows are kept in thinning, and the rows per feature that must be left.
 EVERY, THINNED_ROWS_PER_FEATURE = 4, 8
 
+#: Rows below which a descent does not start from its minimum for every fourth row, and features
+#: from which it starts with sweeps instead, of a loss with inactive rows.
+FEWEST, WIDE = 500, 256
+
 #: What the last step on few rows promises, as a share of the objective: more rows move it by more.
 COARSE = 0.1
 
@@ -71,20 +75,16 @@ COARSE = 0.1
 SWEEPS = 9
 
 
-def descend(
-    problem: Problem, start: State | None, algorithm: Newton, tol: float, max_iter: int
-) -> State:
+def descend(problem: Problem, start: State | None, tol: float, max_iter: int) -> State:
     """Return the minimum of each column, from the coefficients of a start or by way of few rows.
 
     The loss is elementwise and smooth, the penalty above zero; memory O(n D + t D²).
     """
-    ask = algorithm.steps
-    assert isinstance(ask, Dense)
     targets = np.ascontiguousarray(problem.targets().T)
     table = Table([block.Z for block in problem.rows], targets, problem.w[:, 0])
     losses = tuple(problem.loss.at(np.array([k])) for k in range(len(targets)))
     slack = ROUNDING[table.dtype.name]
-    columns = DenseProblem(table, losses, problem.alpha, problem.fit_intercept, slack, ask)
+    columns = DenseProblem(table, losses, problem.alpha, problem.fit_intercept, slack)
     theta = None if start is None else start.theta
     with np.errstate(over="ignore", invalid="ignore"):
         found = _descended(columns, theta, tol, max_iter)
@@ -96,7 +96,7 @@ def descend(
         np.stack([c.fitted for c in at], axis=1),
         np.array([c.value for c in at]),
         np.zeros(len(at)),
-        algorithm=algorithm,
+        algorithm=Cholesky(),
         outcome=found.outcome,
         steps=tuple(found.steps),
     )
@@ -241,7 +241,6 @@ class DenseProblem:
     alpha: float
     fit_intercept: bool
     slack: float
-    ask: Dense
 
 
 class ColumnState(NamedTuple):
@@ -419,13 +418,13 @@ def _descended(
 
 def _started(problem: DenseProblem, tol: float, max_iter: int) -> list[ColumnState]:
     """Return the columns at the minimum for every 4th row, or near their own from zero."""
-    table, ask = problem.table, problem.ask
+    table = problem.table
     n, D = len(table.w), table.n_features
-    enough = n >= EVERY * max(THINNED_ROWS_PER_FEATURE * D, ask.fewest)
+    enough = n >= EVERY * max(THINNED_ROWS_PER_FEATURE * D, FEWEST)
     few = table.thinned(EVERY) if enough else None
     if few is None or not np.any(few.w):
         zero = columns_at(problem, np.zeros((len(table.y), D + 1)))
-        sweeps = problem.losses[0].has_inactive_rows and ask.wide <= D
+        sweeps = problem.losses[0].has_inactive_rows and WIDE <= D
         return _swept(problem, zero) if sweeps else zero
     found = _descended(replace(problem, table=few), None, max(COARSE, tol), max_iter)
     return columns_at(problem, np.stack([c.theta for c in found.columns]))

@@ -8,7 +8,7 @@ How it is used::
     found = minimise(features, SquaredHinge(), 1 / C, targets=lambda y: indicators(y, K))
     f = Z @ found.coef + found.intercept
     if not found.outcome.good: warnings.warn(str(found.outcome), SolutionWarning)
-    print(found.algorithm)                       # Newton(steps=Dense(...))
+    print(found.algorithm)                       # Cholesky(kept=True)
 """
 
 from collections.abc import Callable
@@ -22,11 +22,9 @@ from bochner.solvers.convex.conjugate_gradients import Sums
 from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.optimum import (
     Algorithm,
+    Cholesky,
     ConjugateGradients,
-    Dense,
-    Newton,
     Optimum,
-    Smoothed,
 )
 from bochner.solvers.convex.problem import Problem, SolverRows, State, optimum, read
 
@@ -71,7 +69,7 @@ def minimise(
         drawn by their curvature.
     targets : callable, optional
         From the blocks' y to the (b, t) numbers that the loss compares; default y itself.
-    algorithm : Newton or Smoothed, optional
+    algorithm : Cholesky or ConjugateGradients, optional
         Default: that of :func:`algorithm_for`.
     tol : float, default 1e-4
         The last step promised to lower the objective by less than this share of it (what is left
@@ -108,17 +106,16 @@ def algorithm_for(
 ) -> Algorithm:
     """Return the algorithm that is likely to be the fastest.
 
-    Dense Hessians where features are in memory and not too many, a column is a problem of its own
-    and has a penalty; more features pay where inactive rows are left out of the Hessian. Else
-    conjugate gradients. Nonsmooth losses are smoothed.
+    Cholesky factors where features are in memory and not too many, and each column is a problem of
+    its own with a penalty; more features pay where inactive rows are left out of the Hessian. Else
+    conjugate gradients.
     """
     few_active = loss.has_inactive_rows or loss.nonsmooth
     few = n_features <= (MOST_ACTIVE if few_active else MOST_ALL)
     fits = n_columns * n_features**2 <= MOST_CELLS
     if few and fits and cached and penalised and not loss.joint:
-        return Smoothed() if loss.nonsmooth else Newton(Dense())
-    steps = Newton(ConjugateGradients())
-    return Smoothed(steps) if loss.nonsmooth else steps
+        return Cholesky()
+    return ConjugateGradients()
 
 
 def solve(
@@ -132,49 +129,28 @@ def solve(
 ) -> State:
     """Return the minimum with the rows' numbers there; see :func:`minimise`.
 
-    ``algorithm`` is that of learners of numbers by default, who weigh each column's rows for
-    itself, and whose weights and copies of rows agree to more digits than products with Hessians
-    give: dense Hessians, summed anew in each step.
+    By default Hessians are summed anew in each step, as learners of numbers need: they weigh each
+    column's rows by itself, and weights and copies of rows agree to more digits than products with
+    Hessians give. Joint losses take conjugate gradients.
     """
-    steps = Newton(ConjugateGradients()) if problem.loss.joint else Newton(Dense(False))
-    algorithm = algorithm or (Smoothed() if problem.loss.nonsmooth else steps)
+    loss = problem.loss
+    default = ConjugateGradients() if loss.joint else Cholesky(kept=False)
+    algorithm = algorithm or default
     at = _state(start) if isinstance(start, Optimum) else start
-    _check(problem, algorithm)
-    match algorithm:
-        case Newton(Dense(updated=True)):
-            return dense.descend(problem, at, algorithm, tol, max_iter)
-        case Newton(ConjugateGradients()):
-            args = (problem, at, algorithm, tol, max_iter)
-            return conjugate_gradients.descend(*args, moments)
-        case _:
-            return smoothing.descend(problem, at, algorithm, tol, max_iter)
+    if isinstance(algorithm, Cholesky) and (
+        loss.joint or (algorithm.kept and not loss.nonsmooth and not np.all(problem.alpha))
+    ):
+        raise InvalidInput(
+            "minimise: Cholesky factors need a penalty above zero and a loss of single columns; "
+            f"got alpha={problem.alpha!r} and {loss!r}. Take ConjugateGradients()."
+        )
+    if loss.nonsmooth or algorithm == Cholesky(kept=False):
+        return smoothing.descend(problem, at, algorithm, tol, max_iter)
+    if isinstance(algorithm, Cholesky):
+        return dense.descend(problem, at, tol, max_iter)
+    return conjugate_gradients.descend(problem, at, tol, max_iter, moments)
 
 
 def _state(found: Optimum) -> State:
     far = np.full(len(found.intercept), np.inf)
     return State(found.coef, found.intercept, np.empty((0, len(far))), far, far)
-
-
-def _check(problem: Problem, algorithm: Algorithm) -> None:
-    """Refuse an algorithm that does not minimise such a problem."""
-    loss, smoothed = problem.loss, isinstance(algorithm, Smoothed)
-    if loss.nonsmooth != smoothed:
-        need, instead = (
-            ("a smooth", "Smoothed()") if loss.nonsmooth else ("a nonsmooth", "Newton()")
-        )
-        raise InvalidInput(
-            f"minimise: {algorithm!r} needs {need} loss; got {loss!r}. Take {instead}."
-        )
-    steps = algorithm.newton.steps if isinstance(algorithm, Smoothed) else algorithm.steps
-    if not isinstance(steps, Dense):
-        return
-    if loss.joint or (steps.updated and not np.all(problem.alpha)):
-        raise InvalidInput(
-            "minimise: dense Hessians need a penalty above zero and a loss of single columns; got "
-            f"alpha={problem.alpha!r} and {loss!r}. Take ConjugateGradients()."
-        )
-    if smoothed and steps.updated:
-        raise InvalidInput(
-            "minimise: multipliers need Hessians that are summed anew; got "
-            f"{algorithm!r}. Take Smoothed(Newton(Dense(updated=False)))."
-        )

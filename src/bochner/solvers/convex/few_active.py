@@ -7,50 +7,22 @@ With F the active rows √cᵢ zᵢ, s their √cᵢ, a of them,
 so that a step takes O(a² D + a³) and not O(a D² + D³). The intercept is eliminated.
 """
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 
 from bochner._core.blas import add_gram
 from bochner._core.shapes import Array, Float
 from bochner.solvers.convex.factors import cholesky, solved
-from bochner.solvers.convex.problem import TINY, RowBlock, backward, places
+from bochner.solvers.convex.problem import TINY, backward
 
 #: So many active rows are few, as a share of the features: where both ways take as long.
 FEW = 0.5
 
 
-@dataclass(frozen=True, eq=False)
-class GradientsAndRows:
-    """Σ sᵢ [zᵢ 1], and the rows √cᵢ [zᵢ 1] with c > 0, for each column of s and c."""
-
-    slopes: Float[Array, "n t"]
-    curvatures: Float[Array, "n t"]
-    n_features: int
-    first: int = 0  # the row that they begin with
-
-    def zero(self) -> tuple[Float[Array, "t p"], list[list[Float[Array, "a p"]]]]:
-        t = self.slopes.shape[1]
-        return np.zeros((t, self.n_features + 1)), [[] for _ in range(t)]
-
-    def add(
-        self, total: tuple[Array, list[list[Array]]], block: RowBlock
-    ) -> tuple[Array, list[list[Array]]]:
-        gradient, pieces = total
-        rows = places(block, self.first)
-        gradient += backward(block.Z, self.slopes[rows])
-        curvatures = self.curvatures[rows].T
-        found = [[*p, _active(block.Z, c)] for p, c in zip(pieces, curvatures, strict=True)]
-        return gradient, found
-
-    def merge(
-        self, a: tuple[Array, list[list[Array]]], b: tuple[Array, list[list[Array]]]
-    ) -> tuple[Array, list[list[Array]]]:
-        return a[0] + b[0], [[*mine, *other] for mine, other in zip(a[1], b[1], strict=True)]
-
-    def within(self, rows: slice) -> "GradientsAndRows":
-        slopes, curvatures = self.slopes[rows], self.curvatures[rows]
-        return replace(self, slopes=slopes, curvatures=curvatures, first=rows.start)
+def gradients_and_rows(
+    Z: Float[Array, "b D"], slopes: Float[Array, "b t"], curvatures: Float[Array, "b t"]
+) -> tuple[Float[Array, "t p"], tuple[list[Float[Array, "a p"]], ...]]:
+    """Return Σ sᵢ [zᵢ 1], and the rows √cᵢ [zᵢ 1] with c > 0, for each column of s and c."""
+    return backward(Z, slopes), tuple([_active(Z, c)] for c in curvatures.T)
 
 
 def _active(Z: Float[Array, "b D"], c: Float[Array, " b"]) -> Float[Array, "a p"]:

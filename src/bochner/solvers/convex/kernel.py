@@ -24,10 +24,9 @@ from bochner._core.blas import factor, solve_factored, square_part, symmetric_pr
 from bochner._core.shapes import Array, Float
 from bochner.solvers.convex.losses import Loss, weighted
 from bochner.solvers.convex.optimum import (
-    ActiveRows,
-    CommonFactor,
+    Cholesky,
+    ConjugateGradients,
     Convergence,
-    Newton,
     Optimum,
     Step,
     history_of,
@@ -192,9 +191,9 @@ def minimise_on_kernel(
     fits = _of_columns(problem, near if start is None else None, len(columns))
     if starts[0] is fits[0] is None and local and np.count_nonzero(problem.w) >= EVERY * FEWEST:
         starts = _thinly(problem, columns, tol, max_iter)
-    descend = _by_active_rows if local else _by_common_factors
+    steps: Any = _NewtonSteps if local else _CommonSteps
     ends = [
-        descend(column, at, fit, factors, tol, max_iter)
+        _descended(column, steps(column, at, fit, factors), tol, max_iter)
         for column, at, fit in zip(columns, starts, fits, strict=True)
     ]
     at = DualPoint(
@@ -210,7 +209,7 @@ def minimise_on_kernel(
         0.0,
         Convergence.worst(end.outcome for end in ends),
         history_of(_side_by_side([end.steps for end in ends])),
-        Newton(ActiveRows() if local else CommonFactor()),
+        Cholesky() if local else ConjugateGradients(),
     )
     return KernelOptimum(solution, at)
 
@@ -324,32 +323,50 @@ class _Factor:
         return found.astype(np.float64) / self.scale
 
 
-def _by_active_rows(
-    problem: KernelProblem,
-    start: DualPoint | None,
-    near: DualPoint | None,
-    factors: _KernelFactors,
-    tol: float,
-    max_iter: int,
+class _NewtonSteps:
+    """Newton steps over the active rows, of one column."""
+
+    slack = 1  # steps are judged by the objective alone
+
+    def __init__(
+        self,
+        problem: KernelProblem,
+        start: DualPoint | None,
+        near: DualPoint | None,
+        factors: _KernelFactors,
+    ) -> None:
+        self._problem, self._factors = problem, factors
+        self.start = _first(problem) if start is None else start
+        if near is not None:
+            at = replace(near, coef=np.zeros(problem.y.shape))
+            self.start = at.moved(1.0, _newton(problem, at, factors)[0])
+
+    def next(self, at: DualPoint) -> tuple[DualPoint, float, float, float]:
+        """Return the step, the slope along it, its promise, and the share of active rows."""
+        step, first, share = _newton(self._problem, at, self._factors)
+        return step, first, -first / 2, share
+
+
+def _descended(
+    problem: KernelProblem, steps: "_NewtonSteps | _CommonSteps", tol: float, max_iter: int
 ) -> _End:
-    """Take Newton steps over the active rows, of one column."""
-    at = _first(problem) if start is None else start
-    if near is not None:
-        at = replace(near, coef=np.zeros(problem.y.shape))
-        at = at.moved(1.0, _newton(problem, at, factors)[0])
-    value, steps = problem.value(at), []
+    """Take steps until the last promised, and made, less than ``tol`` of the objective."""
+    at, taken, least = steps.start, list[Step](), np.inf
+    value = problem.value(at)
     for _ in range(max_iter):
-        step, first, share = _newton(problem, at, factors)
-        promise = -first / 2
+        step, first, promise, share = steps.next(at)
         there = _along(problem, at, step, first) if first < 0 else at
         new = problem.value(there)
-        steps.append(Step(min(new, value), promise, active=share))
-        if not new <= value + ROUNDING["float64"] * abs(value):
-            return _End(at, Convergence.ROUNDED, steps)
-        made, at, value = value - new, there, new
+        taken.append(Step(min(new, value), promise, active=share))
+        rounding = ROUNDING["float64"] * abs(value)
+        if promise < min(least, steps.slack * rounding):
+            rounding *= steps.slack  # the gradient still shows a step that rounding hides
+        if not new <= value + rounding:
+            return _End(at, Convergence.ROUNDED, taken)
+        made, at, value, least = value - new, there, new, min(least, promise)
         if max(promise, made) <= tol * max(value, TINY):
-            return _End(at, Convergence.CONVERGED, steps)
-    return _End(at, Convergence.MOST_STEPS, steps)
+            return _End(at, Convergence.CONVERGED, taken)
+    return _End(at, Convergence.MOST_STEPS, taken)
 
 
 def _newton(
@@ -379,60 +396,46 @@ def _newton(
 # --- factors for several steps -------------------------------------------------------------------
 
 
-def _by_common_factors(
-    problem: KernelProblem,
-    start: DualPoint | None,
-    near: DualPoint | None,
-    factors: _KernelFactors,
-    tol: float,
-    max_iter: int,
-) -> _End:
-    """Take steps of conjugate gradients, with new factors after every few, sooner where cheap."""
-    at = near or start or _first(problem)
-    inverse = _Inverse.of(problem, _Curved.at(problem, at.fitted), factors)
-    at = at if near is None else inverse.solved(near)
-    value, least = problem.value(at), np.inf
-    steps: list[Step] = []
-    turns, since, most = _Turns(problem, inverse), 0, STEPS
-    while len(steps) < max_iter:
-        if since:
-            curved = _Curved.at(problem, at.fitted)
-            if since >= (curved.steps if curved.steps <= CHEAP else most):
-                most *= 1 + (since >= most)
-                turns.inverse, since = _Inverse.of(problem, curved, factors), 0
-        step, first, promise = turns.next(at)
-        there = _along(problem, at, step, first) if first < 0 else at
-        new, since = problem.value(there), since + 1
-        steps.append(Step(min(new, value), promise))
-        rounding = ROUNDING["float64"] * abs(value)
-        if promise < min(least, TRUSTED * rounding):
-            rounding *= TRUSTED  # the gradient still tells a step that is lost in the objective
-        if not new <= value + rounding:
-            return _End(at, Convergence.ROUNDED, steps)
-        made, at, value, least = value - new, there, new, min(least, promise)
-        if max(promise, made) <= tol * max(value, TINY):
-            return _End(at, Convergence.CONVERGED, steps)
-    return _End(at, Convergence.MOST_STEPS, steps)
+class _CommonSteps:
+    """Steps of conjugate gradients (Polak and Ribière), with new factors after every few.
 
+    New factors come sooner where they are cheap; the directions go on with them.
+    """
 
-class _Turns:
-    """Directions of conjugate gradients (Polak and Ribière), which new factors may go on with."""
+    slack = TRUSTED
 
-    def __init__(self, problem: KernelProblem, inverse: "_Inverse") -> None:
-        self._problem, self.inverse = problem, inverse
+    def __init__(
+        self,
+        problem: KernelProblem,
+        start: DualPoint | None,
+        near: DualPoint | None,
+        factors: _KernelFactors,
+    ) -> None:
+        self._problem, self._factors = problem, factors
+        self._since, self._most = 0, STEPS
         self._before: tuple[_Gradient, float, DualPoint] | None = None
+        at = near or start or _first(problem)
+        self._inverse = _Inverse.of(problem, _Curved.at(problem, at.fitted), factors)
+        self.start = at if near is None else self._inverse.solved(near)
 
-    def next(self, at: DualPoint) -> tuple[DualPoint, float, float]:
-        """Return the step, the slope along it, and what a Newton step would promise."""
+    def next(self, at: DualPoint) -> tuple[DualPoint, float, float, float]:
+        """Return the step, the slope along it, the promise of a Newton step, and 1."""
+        if self._since:
+            curved = _Curved.at(self._problem, at.fitted)
+            if self._since >= (curved.steps if curved.steps <= CHEAP else self._most):
+                self._most *= 1 + (self._since >= self._most)
+                self._inverse = _Inverse.of(self._problem, curved, self._factors)
+                self._since = 0
+        self._since += 1
         gradient = _Gradient.of(self._problem, at)
-        up = step = self.inverse(gradient.r, gradient.s)
+        up = step = self._inverse(gradient.r, gradient.s)
         steepest = gradient.along(up)
         if self._before is not None:
             old, size, last = self._before
             turned = up.moved(max((steepest - old.along(up)) / min(size, -TINY), 0.0), last)
             step = turned if gradient.along(turned) < 0 else up
         self._before = gradient, steepest, step
-        return step, gradient.along(step), -steepest / 2
+        return step, gradient.along(step), -steepest / 2, 1.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,12 +16,11 @@ A joint loss (``joint``) has one value a row, (n, 1), of all columns together. I
 what ``hessian_product(state, V)`` needs to multiply the Hessians of the rows by the rows of V, and
 ``diagonal(state)`` their diagonals. Columns that differ, as levels of ``Quantile``, have ``at``.
 
-Losses of numbers are here, of classes in ``bochner.solvers.convex.class_losses``; a loss of one's
-own is a class with these methods, or a :class:`CustomLoss`.
+Losses of numbers are here, of classes in ``bochner.solvers.convex.class_losses``, and losses of a
+user in ``bochner.solvers.convex.own_losses``. A new loss is a class with these three methods.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -30,7 +29,7 @@ from scipy.special import xlogy
 
 from bochner._core.checks import finite
 from bochner._core.shapes import Array, Float
-from bochner.errors import InvalidInput, InvalidType
+from bochner.errors import InvalidInput
 
 
 class Loss(ABC):
@@ -434,110 +433,3 @@ def hubers(thresholds: Float[Array, " t"]) -> Huber:
     """Return Huber's loss of these thresholds, one number for a single target."""
     values = tuple(float(c) for c in thresholds)
     return Huber(values[0] if len(values) == 1 else values)
-
-
-# --- a user's own --------------------------------------------------------------------------------
-
-Elementwise = Callable[[Any, Any], Any]
-
-#: Where a user's loss is tried: targets, and distances of predictions from them.
-_TARGETS, _DISTANCES = (0.0, 0.5, 1.0, 3.0), (-3.0, -1.1, -0.3, 0.4, 0.9, 2.7)
-
-
-@dataclass(frozen=True)
-class CustomLoss(Loss):
-    """A user's own convex and smooth loss, by three functions of (y, f) that work elementwise.
-
-    Parameters
-    ----------
-    value, slope, curvature : callable
-        The loss, and its first and second derivative in f. They get float64 arrays of one shape
-        and return arrays of that shape.
-    name : str, default "custom"
-        What messages call it.
-    points : (y, f), optional
-        Arrays of one shape where the functions are tried, for a loss that serves only some
-        targets; default: a few numbers between 0 and 3, and predictions about them.
-
-    Raises
-    ------
-    InvalidInput
-        If, where it is tried, the slope is not the derivative of the value, or the curvature not
-        that of the slope (central differences, but for one point in four where it may jump), or
-        the curvature is below zero.
-    """
-
-    value_of: Elementwise
-    slope_of: Elementwise
-    curvature_of: Elementwise
-    name: str = "custom"
-    points: tuple[Any, Any] | None = None
-
-    def __post_init__(self) -> None:
-        for function in (self.value_of, self.slope_of, self.curvature_of):
-            if not callable(function):
-                raise InvalidType(
-                    "CustomLoss: value, slope and curvature must be functions of (y, f); got "
-                    f"{function!r}."
-                )
-        _check_derivatives(self, *_trial(self.points))
-
-    def value(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:
-        """Return the loss."""
-        return self._asked(self.value_of, "value", y, f)
-
-    def slope(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:
-        """Return its derivative in f."""
-        return self._asked(self.slope_of, "slope", y, f)
-
-    def curvature(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:
-        """Return its second derivative in f."""
-        return self._asked(self.curvature_of, "curvature", y, f)
-
-    def _asked(self, function: Elementwise, what: str, y: Array, f: Array) -> Array:
-        y, f = np.broadcast_arrays(y, f)
-        answer = np.asarray(function(y, f), dtype=np.float64)
-        if answer.shape != f.shape:
-            raise InvalidInput(
-                f"CustomLoss {self.name!r}: {what} must return one number for each of y and f, "
-                f"shape {f.shape}; got shape {answer.shape}."
-            )
-        return answer
-
-
-def _trial(points: tuple[Any, Any] | None) -> tuple[Array, Array]:
-    if points is not None:
-        y, f = (np.asarray(a, np.float64).ravel() for a in points)
-        return y, f
-    y = np.repeat(_TARGETS, len(_DISTANCES))
-    return y, y + np.tile(_DISTANCES, len(_TARGETS))
-
-
-def _check_derivatives(loss: CustomLoss, y: Array, f: Array) -> None:
-    """Compare slope and curvature with differences of value and slope."""
-    who, h = f"CustomLoss {loss.name!r}", 1e-4 * (1 + np.abs(f))
-    value, slope, curvature = (g(y, f) for g in (loss.value, loss.slope, loss.curvature))
-    for what, numbers in (("value", value), ("slope", slope), ("curvature", curvature)):
-        if not np.all(np.isfinite(numbers)):
-            i = int(np.flatnonzero(~np.isfinite(numbers))[0])
-            raise InvalidInput(
-                f"{who}: {what} must be finite; got {numbers[i]} at y={y[i]:g}, f={f[i]:g}. If "
-                "it serves only some targets, name them by points=(y, f)."
-            )
-    for below, above, known in (("value", "slope", slope), ("slope", "curvature", curvature)):
-        function = getattr(loss, below)
-        numeric = (function(y, f + h) - function(y, f - h)) / (2 * h)
-        wrong = np.abs(numeric - known) > 1e-4 * (1 + np.abs(known) + np.abs(numeric))
-        if wrong.mean() > 0.25:
-            i = int(np.flatnonzero(wrong)[0])
-            raise InvalidInput(
-                f"{who}: {above} must be the derivative of {below} in f; at y={y[i]:g}, "
-                f"f={f[i]:g} differences of {below} give {numeric[i]:.6g}, but {above} "
-                f"{known[i]:.6g}. Correct one of the two."
-            )
-    if np.any(curvature < 0):
-        i = int(np.argmin(curvature))
-        raise InvalidInput(
-            f"{who}: the loss must be convex, its curvature zero or above; got "
-            f"{curvature[i]:.6g} at y={y[i]:g}, f={f[i]:g}. Choose a convex loss."
-        )

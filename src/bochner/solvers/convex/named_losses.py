@@ -4,7 +4,7 @@ from typing import Any
 
 from bochner._core.names import meant
 from bochner.errors import InvalidInput
-from bochner.solvers.convex.joint_losses import MultinomialShares
+from bochner.solvers.convex.class_losses import MultinomialShares
 from bochner.solvers.convex.losses import (
     Absolute,
     GammaDeviance,
@@ -16,8 +16,16 @@ from bochner.solvers.convex.losses import (
     as_levels,
 )
 
-#: Losses that a name stands for.
-NAMES = ("squared", "absolute", "huber", "quantile", "poisson", "gamma", "multinomial")
+#: Losses by name.
+NAMES: dict[str, type[Loss]] = {
+    "squared": Squared,
+    "absolute": Absolute,
+    "huber": Huber,
+    "quantile": Quantile,
+    "poisson": PoissonDeviance,
+    "gamma": GammaDeviance,
+    "multinomial": MultinomialShares,
+}
 
 
 def by_name(loss: object, quantiles: Any = (0.1, 0.5, 0.9)) -> Loss:
@@ -29,14 +37,8 @@ def by_name(loss: object, quantiles: Any = (0.1, 0.5, 0.9)) -> Loss:
                 "classifier."
             )
         return loss
-    plain = {"squared": Squared, "absolute": Absolute, "huber": Huber}
-    plain |= {"poisson": PoissonDeviance, "gamma": GammaDeviance}
-    if loss == "quantile":
-        return Quantile(as_levels(quantiles))
-    if loss == "multinomial":
-        return MultinomialShares()
-    if isinstance(loss, str) and loss in plain:
-        return plain[loss]()
+    if isinstance(loss, str) and loss in NAMES:
+        return Quantile(as_levels(quantiles)) if loss == "quantile" else NAMES[loss]()
     raise InvalidInput(
         f"loss must be one of {', '.join(map(repr, NAMES))}, or a value such as Huber(0.5), "
         "CustomLoss(value, slope, curvature) or JointLoss(value, slope, hessian); "

@@ -1,7 +1,11 @@
-"""Algorithms as values, and what they find: a value, an outcome whose text is the remedy."""
+"""Algorithms as values, and the minimum they find with its outcome, whose text is the remedy.
+
+A loss whose slope jumps is smoothed about multipliers, which make it exact, whatever the algorithm
+(:mod:`bochner.solvers.convex.smoothing`).
+"""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,78 +17,36 @@ from bochner._core.text import Sentence
 
 
 @dataclass(frozen=True)
-class Dense:
-    """Newton steps by Cholesky factors of Hessians, (D + 1, D + 1) for each column.
+class Cholesky:
+    """Newton steps by Cholesky factors, for each column by itself.
+
+    The factors are of Hessians, (D + 1, D + 1), or of the kernel matrix of the active rows.
 
     Parameters
     ----------
-    updated : bool, default True
+    kept : bool, default True
         Whether a Hessian is kept from step to step and changed by the rows whose curvature has
         changed, with features in memory; else each step sums it anew, in one pass over the rows.
-    fewest : int, default 500
-        An updated descent starts from its minimum for every fourth row, unless these are fewer.
-    wide : int, default 256
-        From so many features on an updated descent of a loss with inactive rows starts with
-        sweeps of conjugate gradients instead, where rows are too few to be thinned.
+        Hessians of nonsmooth losses are always summed anew.
     """
 
-    updated: bool = True
-    fewest: int = 500
-    wide: int = 256
+    kept: bool = True
 
 
 @dataclass(frozen=True)
 class ConjugateGradients:
     """Newton steps by products with Hessians, preconditioned; all columns share their passes.
 
-    Parameters
-    ----------
-    first_share, last_share : float
-        Share of the gradient that the first steps' solutions may leave, and the last's: the step
-        is then Newton's to ``last_share``² of its decrease.
-    most_products : int
-        Products a step, at most.
+    With a kernel matrix its Cholesky factors precondition, each for some steps.
     """
-
-    first_share: float = 0.1
-    last_share: float = 0.01
-    most_products: int = 250
-
-
-@dataclass(frozen=True)
-class ActiveRows:
-    """Newton steps by Cholesky factors of the kernel matrix of the active rows."""
-
-
-@dataclass(frozen=True)
-class CommonFactor:
-    """Steps of conjugate gradients on the kernel matrix of all rows, some with each factor."""
-
-
-@dataclass(frozen=True)
-class Newton:
-    """Newton's method, for smooth losses."""
-
-    steps: Dense | ConjugateGradients | ActiveRows | CommonFactor = field(default_factory=Dense)
-
-
-@dataclass(frozen=True)
-class Smoothed:
-    """Newton's method on smoothed losses, for those whose slopes jump.
-
-    The loss is smoothed about multipliers, which make it exact: the augmented Lagrangian method of
-    Li, Sun and Toh (2018).
-    """
-
-    newton: Newton = Newton(Dense(updated=False))
 
 
 @dataclass(frozen=True)
 class Libsvm:
-    """Sequential minimal optimisation of the dual, for the hinge on a kernel matrix."""
+    """Sequential minimal optimisation of the dual, on a kernel matrix."""
 
 
-Algorithm = Newton | Smoothed
+Algorithm = Cholesky | ConjugateGradients | Libsvm
 
 # --- what they find ------------------------------------------------------------------------------
 
@@ -181,7 +143,7 @@ class Optimum:
     outcome : Convergence
         Its text is the remedy.
     history : NewtonHistory
-    algorithm : Newton, Smoothed, Libsvm or None
+    algorithm : Cholesky, ConjugateGradients, Libsvm or None
         What found it.
     """
 
@@ -192,7 +154,7 @@ class Optimum:
     gap: float
     outcome: Convergence
     history: NewtonHistory
-    algorithm: Algorithm | Libsvm | None = None
+    algorithm: Algorithm | None = None
 
     @property
     def theta(self) -> Float[Array, "t p"]:

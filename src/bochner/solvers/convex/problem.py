@@ -10,6 +10,7 @@ Parameters are (t, D + 1): a row of coefficients, and the intercept, for each co
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -107,51 +108,61 @@ def backward(Z: Float[Array, "b D"], R: Float[Array, "b t"]) -> Float[Array, "t 
 
 
 @dataclass(frozen=True, eq=False)
-class Gradients:
-    """Σ sᵢ [zᵢ 1] for each column of the slopes s, (t, p)."""
+class OverRows:
+    """Sum over blocks of a function of the features of a block and of numbers of its rows.
 
-    slopes: Float[Array, "n t"]
-    n_features: int
-    first: int = 0  # the row that slopes begin with
+    Arrays are added, lists are concatenated, and the items of a tuple are summed each for itself.
+    """
 
-    def zero(self) -> Float[Array, "t p"]:
-        return np.zeros((self.slopes.shape[1], self.n_features + 1))
+    part: Callable[..., Any]  # part(Z, *numbers); the sum may change its arrays
+    numbers: tuple[Array, ...] = ()  # each of all rows from ``first`` on
+    first: int = 0
 
-    def add(self, total: Array, block: RowBlock) -> Float[Array, "t p"]:
-        total += backward(block.Z, self.slopes[places(block, self.first)])
-        return total
+    def zero(self) -> None:
+        return None
 
-    def merge(self, a: Array, b: Array) -> Float[Array, "t p"]:
-        return a + b
+    def add(self, total: Any, block: RowBlock) -> Any:
+        rows = places(block, self.first)
+        return summed(total, self.part(block.Z, *(a[rows] for a in self.numbers)))
 
-    def within(self, rows: slice) -> "Gradients":
-        return replace(self, slopes=self.slopes[rows], first=rows.start)
+    def merge(self, a: Any, b: Any) -> Any:
+        return summed(a, b)
 
-
-@dataclass(frozen=True, eq=False)
-class Images:
-    """Z β + b of each block, (b, t), in order."""
-
-    theta: Float[Array, "t p"]
-
-    def zero(self) -> list[Array]:
-        return []
-
-    def add(self, total: list[Array], block: RowBlock) -> list[Array]:
-        return [*total, forward(block.Z, self.theta)]
-
-    def merge(self, a: list[Array], b: list[Array]) -> list[Array]:
-        return a + b
+    def within(self, rows: slice) -> "OverRows":
+        return replace(self, numbers=tuple(a[rows] for a in self.numbers), first=rows.start)
 
 
-def images(rows: "SolverRows", theta: Float[Array, "t p"]) -> Float[Array, "n t"]:
+def summed(a: Any, b: Any) -> Any:
+    """Return the sum of two parts, in the arrays of the first; None is the sum of no rows."""
+    if a is None or b is None:
+        return b if a is None else a
+    if isinstance(a, tuple):
+        return tuple(map(summed, a, b))
+    a += b
+    return a
+
+
+def gradients(rows: SolverRows, slopes: Float[Array, "n t"]) -> Float[Array, "t p"]:
+    """Return Σ sᵢ [zᵢ 1] for each column of the slopes s, by one pass."""
+    return np.asarray(rows.sum(OverRows(backward, (slopes,))))
+
+
+def images(rows: SolverRows, theta: Float[Array, "t p"]) -> Float[Array, "n t"]:
     """Return Z β + b at all rows, by one pass."""
-    return np.concatenate(rows.sum(Images(theta)))
+    return np.concatenate(rows.sum(OverRows(partial(_image, theta=theta))))
 
 
-def taken_rows(rows: "SolverRows", taken: Bool[Array, " n"]) -> Float[Array, "m D"]:
-    """Return the features of some rows, by one pass."""
-    return np.concatenate(rows.sum(TakenRows(taken)))
+def _image(Z: Float[Array, "b D"], theta: Float[Array, "t p"]) -> list[Array]:
+    return [forward(Z, theta)]
+
+
+def taken_rows(rows: SolverRows, taken: Bool[Array, " n"]) -> Float[Array, "m D"]:
+    """Return the features of the rows taken, by one pass."""
+    return np.concatenate(rows.sum(OverRows(_taken, (taken,))))
+
+
+def _taken(Z: Float[Array, "b D"], taken: Bool[Array, " b"]) -> list[Array]:
+    return [Z[taken]]
 
 
 class TargetsOf:
@@ -171,26 +182,6 @@ class TargetsOf:
 
     def merge(self, a: list[tuple[Any, Array]], b: list[tuple[Any, Array]]) -> list:
         return a + b
-
-
-@dataclass(frozen=True, eq=False)
-class TakenRows:
-    """The features of some rows of each block, in order."""
-
-    taken: Bool[Array, " n"]
-    first: int = 0  # the row that it begins with
-
-    def zero(self) -> list[Array]:
-        return []
-
-    def add(self, total: list[Array], block: RowBlock) -> list[Array]:
-        return [*total, block.Z[self.taken[places(block, self.first)]]]
-
-    def merge(self, a: list[Array], b: list[Array]) -> list[Array]:
-        return a + b
-
-    def within(self, rows: slice) -> "TakenRows":
-        return TakenRows(self.taken[rows], rows.start)
 
 
 # --- the problem ---------------------------------------------------------------------------------

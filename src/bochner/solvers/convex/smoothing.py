@@ -22,27 +22,35 @@ import numpy as np
 from bochner._core.blas import add_gram
 from bochner._core.shapes import Array, Float
 from bochner.solvers.cg import conjugate_gradients
-from bochner.solvers.convex.conjugate_gradients import FLOOR, Hessian, active_rows, from_rows
+from bochner.solvers.convex.conjugate_gradients import (
+    FIRST_SHARE,
+    FLOOR,
+    LAST_SHARE,
+    MOST_PRODUCTS,
+    Hessian,
+    active_rows,
+    from_rows,
+)
 from bochner.solvers.convex.factors import cholesky, solved
-from bochner.solvers.convex.few_active import GradientsAndRows, are_few
+from bochner.solvers.convex.few_active import are_few, gradients_and_rows
 from bochner.solvers.convex.few_active import direction as by_rows
 from bochner.solvers.convex.losses import Loss, weighted
 from bochner.solvers.convex.optimum import (
     Algorithm,
     ConjugateGradients,
     Convergence,
-    Smoothed,
     Step,
 )
 from bochner.solvers.convex.problem import (
     TINY,
-    Gradients,
     LineSearch,
+    OverRows,
     Problem,
     RowBlock,
     State,
     backward,
     best_constant,
+    gradients,
     images,
     places,
 )
@@ -80,8 +88,7 @@ def descend(
     """
     problem = replace(problem, y=problem.targets(), encode=None)
     at, steps, idle = _started(problem, start), [], 0
-    by_products = algorithm.newton.steps if isinstance(algorithm, Smoothed) else None
-    by_products = by_products if isinstance(by_products, ConjugateGradients) else None
+    by_products = isinstance(algorithm, ConjugateGradients)
     local = _local(problem, at)
     outcome = Convergence.MOST_STEPS
     for _ in range(max_iter):
@@ -163,7 +170,7 @@ def _smoothed(problem: Problem, at: State) -> tuple[Loss, Float[Array, "n t"]]:
 
 
 def _newton_step(
-    problem: Problem, at: State, local: _Local, by_products: ConjugateGradients | None
+    problem: Problem, at: State, local: _Local, by_products: bool
 ) -> tuple[State, Float[Array, " t"], int]:
     """Return the point after a step, what it promised to gain, as a share, and the products."""
     slopes, curvatures = weighted(problem.w, local.slope), weighted(problem.w, local.curvature)
@@ -171,7 +178,7 @@ def _newton_step(
     few = bool(np.all(problem.alpha)) and are_few(curvatures, D)
     sums: list[Any] = []
     if by_products and not few:
-        gradient = problem.rows.sum(Gradients(slopes, D))
+        gradient = gradients(problem.rows, slopes)
     else:
         gradient, sums = _sums(problem, at, slopes, curvatures, few)
     gradient[:, :-1] += (problem.alpha * at.coef).T
@@ -183,8 +190,7 @@ def _newton_step(
         each = zip(sums, gradient, alphas, farthest, strict=True)
         steps = np.stack([find(H, g, a, far, problem.fit_intercept) for H, g, a, far in each])
     else:
-        assert by_products is not None
-        steps, products = _by_products(problem, at, local, gradient, by_products)
+        steps, products = _by_products(problem, at, local, gradient)
     image = images(problem.rows, steps)
     gain = -0.5 * (gradient * steps).sum(axis=1) / local.size
     loss, fitted = _smoothed(problem, at)
@@ -194,7 +200,7 @@ def _newton_step(
 
 
 def _by_products(
-    problem: Problem, at: State, local: _Local, gradient: Array, ask: ConjugateGradients
+    problem: Problem, at: State, local: _Local, gradient: Array
 ) -> tuple[Float[Array, "t p"], int]:
     """Return the steps by conjugate gradients: no Hessian is formed."""
     floor = FLOOR * float(problem.w.sum()) / at.width if problem.fit_intercept else 0.0
@@ -202,8 +208,8 @@ def _by_products(
     hessian = Hessian(rows, problem.loss, problem.alpha, floor)
     inverse = from_rows(hessian, apart=True)
     promised = -0.5 * (gradient * inverse(-gradient)).sum(axis=1) / local.size
-    shares = np.clip(np.sqrt(np.abs(promised)), ask.last_share, ask.first_share)
-    found = conjugate_gradients(hessian, -gradient, inverse, shares, ask.most_products)
+    shares = np.clip(np.sqrt(np.abs(promised)), LAST_SHARE, FIRST_SHARE)
+    found = conjugate_gradients(hessian, -gradient, inverse, shares, MOST_PRODUCTS)
     return found.solution, found.products
 
 
@@ -216,9 +222,11 @@ def _sums(
     """
     D, kept = problem.rows.n_features, at.hessians
     if kept is not None and np.array_equal(kept[0], curvatures):
-        return problem.rows.sum(Gradients(slopes, D)), kept[1]
-    summand = GradientsAndRows if few else GradientsAndHessians
-    return problem.rows.sum(summand(slopes, curvatures, D))
+        return gradients(problem.rows, slopes), kept[1]
+    if few:
+        found = problem.rows.sum(OverRows(gradients_and_rows, (slopes, curvatures)))
+        return found[0], list(found[1])
+    return problem.rows.sum(GradientsAndHessians(slopes, curvatures, D))
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,8 +319,7 @@ def spread(r: Float[Array, "n t"], w: Float[Array, " n #t"]) -> float:
 
 def from_multipliers(problem: Problem, u: Float[Array, "n t"]) -> State:
     """Return β = −Σ wᵢ uᵢ zᵢ / alpha and its images, without intercept."""
-    gradients = Gradients(problem.w * u, problem.rows.n_features)
-    theta = -problem.rows.sum(gradients) / problem.alpha
+    theta = -gradients(problem.rows, problem.w * u) / problem.alpha
     theta[:, -1] = 0.0
     fitted, far = images(problem.rows, theta), np.full(len(theta), np.inf)
     return State(theta[:, :-1].T, theta[:, -1], fitted, far, far, u, 1.0)
