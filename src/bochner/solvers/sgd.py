@@ -225,7 +225,15 @@ class Descent:
         self._loss, self._schedule, self._fit_intercept = loss, schedule, fit_intercept
         self._from, self._batch, self._at = average_from, batch_size, walk
         self._steps, self._averaged, self.rate = walk.steps, walk.averaged, walk.rate
-        self.total = self.weight = 0.0  # of the losses of an epoch
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin an epoch: its loss is summed anew."""
+        self.total = self.weight = 0.0
+
+    def slow_down(self, factor: float) -> None:
+        """Divide the rate of steps."""
+        self.rate /= factor
 
     @property
     def walk(self) -> Walk:

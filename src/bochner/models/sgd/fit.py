@@ -354,7 +354,7 @@ def _epochs(
             if spec.learning_rate != "adaptive" or descent.rate <= SLOWEST:
                 stopped = True
                 break
-            descent.rate /= 5
+            descent.slow_down(5)
             patience.again()
     if not stopped:
         warn_user(
@@ -366,7 +366,7 @@ def _epochs(
 
 def _one_epoch(spec: SgdSpec, descent: Descent, epoch: Callable[[int], None], number: int) -> float:
     """Run an epoch and return its mean loss."""
-    descent.total = descent.weight = 0.0
+    descent.begin()
     with np.errstate(over="ignore", invalid="ignore"):
         epoch(number)
     walk = descent.walk
