@@ -201,6 +201,8 @@ def serves(method, kernel):
     """Whether the method is meant for the kernel: orthogonal directions need a rotation."""
     if kernel in SERIES + WITHOUT_FREQUENCIES and isinstance(method, Fourier):
         return False
+    if isinstance(kernel, ExponentialPower) and kernel.power < 2 and method in FOURIER[4:]:
+        return False  # Sobol points need a quantile
     by_coordinate = any(name in repr(kernel) for name in DENSE_ONLY if name != "Modulated")
     return not (by_coordinate and isinstance(method, Fourier) and method.placement == Orthogonal())
 

@@ -15,9 +15,8 @@ from bochner._core.homes import ENGINES as _ENGINES
 if TYPE_CHECKING:
     from bochner.certificates.bounds.table import compare_bounds
     from bochner.certificates.certificate import Certificate, certify
+    from bochner.certificates.checks import check_features, check_kernel
     from bochner.certificates.comparison import Comparison, compare
-    from bochner.certificates.feature_checks import check_features
-    from bochner.certificates.kernel_checks import check_kernel
     from bochner.certificates.pointwise import approximation_residual
     from bochner.certificates.risk import CostCertificate, certify_costs, risk
     from bochner.data.blocks import Blocks

@@ -24,7 +24,7 @@ def test_every_kernel_of_the_gallery_passes(kernel):
     check = bo.check_kernel(kernel, X)
     assert check.ok, str(check)
     assert bool(check)
-    assert str(check).endswith("positive semi-definite, diagonal.")
+    assert len(check.laws) == 9
     assert repr(kernel) in str(check)
 
 
@@ -71,22 +71,22 @@ FAULTS = {
         "the same when asked again",
     ),
     "writes": (writing, "arguments", "wrote into them"),
-    "shape": (lambda X, Y: X[:, 0], "raises", "InvalidInput: Custom: the function must return"),
-    "not finite": (holed, "raises", r"finite numbers; got \d+ NaN"),
-    "raises": (lambda X, Y: X @ Y, "raises", "raised ValueError: matmul"),
+    "shape": (lambda X, Y: X[:, 0], "shape", "InvalidInput: Custom: the function must return"),
+    "not finite": (holed, "shape", r"finite numbers; got \d+ NaN"),
+    "raises": (lambda X, Y: X @ Y, "shape", "got ValueError: matmul"),
 }
 
 
 @pytest.mark.parametrize(("function", "flaw", "message"), FAULTS.values(), ids=FAULTS)
 def test_a_fault_is_named_with_its_evidence(function, flaw, message):
     check = bo.check_kernel(Custom(function), X)
-    assert flaw in [found.name for found in check.flaws]
+    assert flaw in [found.name for found in check.failed]
     assert not check
     assert re.search(message, str(check))
 
 
 def test_evidence_of_a_negative_direction_is_one():
-    (flaw,) = bo.check_kernel(Custom(FAULTS["sigmoid"][0]), X).flaws
+    (flaw,) = bo.check_kernel(Custom(FAULTS["sigmoid"][0]), X).failed
     c, at = flaw.evidence["c"], flaw.evidence["rows"]
     assert c @ np.tanh(at @ at.T - 1) @ c == pytest.approx(flaw.evidence["smallest"])
     assert flaw.evidence["smallest"] < -0.1
@@ -113,18 +113,18 @@ class Own(Kernel):
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("dtype", r"must keep the precision of the rows; got float64 for float32"),
+        ("dtype", r"must keep the precision of the rows; got float64 of k\(X, Y\) for float32"),
         (
             "shape",
-            r"k\(X, Y\) must have one value for each pair of rows, shape \(30, 60\); got \(30",
+            r"k\(X, Y\) must have shape \(30, 60\); got \(30",
         ),
-        ("finite", r"must be finite; got inf at \(\d+, \d+\) in float64"),
+        ("finite", r"must be finite; got inf of k\(X, Y\) at \(\d+, \d+\)"),
         ("diagonal", r"k.diag\(X\) must be the diagonal of k\(X\); it is .* in 60 of 60 values"),
     ],
 )
 def test_a_fault_of_a_class_is_named(fault, message):
     check = bo.check_kernel(Own(fault), X)
-    assert {flaw.name for flaw in check.flaws} == {fault}
+    assert {flaw.name for flaw in check.failed} == {fault}
     assert re.search(message, str(check))
     assert bo.check_kernel(Own(), X).ok
 
@@ -210,10 +210,8 @@ SPOILED = {
 def test_each_planted_fault_of_features_is_seen_by_its_law(how):
     check = check_features(Broken(how), normal_rows(40))
     assert not check
-    if how == "raises":
-        assert "it raised" in str(check) or "got ValueError" in str(check)
-    else:
-        assert check[how].outcome == "failed"
+    assert check["shape" if how == "raises" else how].outcome == "failed"
+    assert how != "raises" or "got ValueError" in str(check)
 
 
 def test_sound_features_obey_every_law():

@@ -272,25 +272,16 @@ def test_special_cases_are_simpler_kernels(kernel, same):
         assert_close(a.log_density(W), b.log_density(W))
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("power", [0.4, 1.0, 1.5, 1.9])
 def test_mixtures_of_gaussians_by_stable_factors_are_the_kernel(power):
-    corners = np.logspace(-10, -1, 20), np.linspace(0.15, 0.9, 9), 1 - np.logspace(-1.2, -12, 25)
-    u = np.concatenate([[0], *corners, [1]])
-    nodes, weights = np.polynomial.legendre.leggauss(8)
-    middle, half = (u[1:] + u[:-1]) / 2, np.diff(u) / 2
-    factors = Stable(power).quantile(middle[:, None] + half[:, None] * nodes)
+    """E exp(−s²r²/2) of 40,000 factors; six standard errors of values between 0 and 1."""
+    factors = Stable(power).sample(np.random.default_rng(0), 40_000)
     for r in (0.1, 1.0, 3.0):
-        total = (half[:, None] * weights * np.exp(-0.5 * factors * r * r)).sum()
-        assert total == pytest.approx(at(ExponentialPower(power), r), abs=1e-7)
-
-
-@pytest.mark.parametrize("r", [0.3, 2.0])
-def test_the_stable_density_has_the_kernel_as_its_transform(r):
-    """In three dimensions, k(r) = 4π ∫ p(ω) sinc(ωr) ω² dω; the tail beyond 400 is below 1e-3."""
-    w = np.linspace(1e-3, 400, 40_001)[1:]
-    density = np.exp(np.concatenate([Stable(1.5).log_density(g**2, 3) for g in np.split(w, 40)]))
-    total = 4 * math.pi * np.trapezoid(density * np.sinc(w * r / np.pi) * w**2, w)
-    assert total == pytest.approx(math.exp(-(r**1.5)), abs=2e-3)
+        values = np.exp(-0.5 * factors * r * r)
+        error = 6 * values.std() / 200
+        assert abs(values.mean() - at(ExponentialPower(power), r)) < error
+        assert abs(values.mean() - at(ExponentialPower(power), 1.2 * r)) > error
 
 
 @pytest.mark.parametrize("r", [0.0, 0.7, 2.0])

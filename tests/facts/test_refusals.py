@@ -192,6 +192,7 @@ NETWORK, GAUSS, SINES = (
     bo.LaplacianEigenfunctions,
 )
 PLATE, ALL_DEGREES = Box([(0.0, 1.0)] * 2), bo.Maclaurin("geometric")
+STABLE = ExponentialPower(1.5)
 DIVERGENT = DotProduct(lambda n: gammaln(n + 1.0))
 WAVES, BELOW = drawn(Gaussian(1.5), "iid"), drawn(Gaussian(1.5), "nystrom")
 NEGATIVE = Custom(lambda X, Y: -(X @ Y.T))
@@ -486,6 +487,8 @@ CASES = [
     (lambda: Box([(1.0,)]), InvalidInput, "Box: sides must be a pair"),
     (lambda: GreenFunction("disc"), InvalidType, "domain must be a Box; got 'disc'"),
     (lambda: drawn(Gaussian(), bo.Fourier(form="phase")).complex(X), InvalidInput, "must be pairs"),
+    (lambda: drawn(STABLE, bo.Fourier(bo.QMC())), UnsupportedKernel, "quantile of the frequencies"),
+    (lambda: drawn(STABLE, SINES()), UnsupportedKernel, "density of the frequencies has no closed"),
     (lambda: GreenFunction(PLATE, "robin"), InvalidInput, "conditions must be one of"),
     (lambda: GreenFunction(PLATE, "neumann"), InvalidInput, "kappa must be above zero where"),
     (lambda: GreenFunction(PLATE, power=1), InvalidInput, "power must be above half the 2 col"),

@@ -19,6 +19,7 @@ import bochner as bo
 from bochner.errors import InvalidType, UnsupportedKernel
 from bochner.features import IID, QMC, Auto, Fourier, Method, Nystrom, draw
 from bochner.features.composed import Concatenate, LinearMap, TensorProduct, sketched
+from bochner.features.map import parts_of
 from bochner.features.nystrom.nystrom import JITTER, NystromMap
 from bochner.features.rules import LEAF_RULES, leaf_map
 from bochner.kernels import (
@@ -211,6 +212,24 @@ def test_products_and_powers_of_maps_below_their_kernels_stay_below(rule):
         assert phi.n_features <= 300
         assert np.linalg.eigvalsh(K - Z @ Z.T)[0] > -1e-9 * K.max()
         assert np.linalg.norm(K - Z @ Z.T) < 0.1 * np.linalg.norm(K)
+
+
+def maps_within(phi):
+    """A map and all maps that it is made of."""
+    return [phi, *(inner for part in parts_of(phi) for inner in maps_within(part))]
+
+
+def test_maps_within_a_product_have_the_kernel_that_they_are_of():
+    X = rows(20)
+    for part in maps_within(draw(Linear() ** 4, Fourier(), n_features=81, X=X)):
+        assert_close(part(X) @ part(X).T, part.kernel(X), factor=10)
+
+
+def test_a_matrix_is_checked_once(monkeypatch):
+    """A copy with another kernel within keeps the matrix, whose numbers are not read again."""
+    kernel = Mahalanobis(Gaussian(), np.diag([1.0, 2.0, 0.5]))
+    monkeypatch.setattr("bochner.kernels.kernel.unpacked", None)
+    assert kernel.replace(kernel=Gaussian(2.0)).matrix is kernel.matrix
 
 
 @pytest.mark.parametrize("scale", [0.01, 0.3])

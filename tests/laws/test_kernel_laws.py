@@ -220,6 +220,8 @@ def test_spectral_samples_and_quantiles_are_of_one_law(kernel):
     measure = kernel.spectral_measure(N_COLUMNS)
     rng, u = np.random.default_rng(5), np.array([0.02, 0.25, 0.5, 0.9])
     source = measure.mixing if isinstance(measure, GaussianMixture) else measure.law
+    if not getattr(source, "closed", True):
+        return
     if isinstance(source, One | Fixed):
         assert (source.sample(rng, 9) == source.quantile(np.full(9, 0.3))).all()
         return

@@ -29,9 +29,8 @@ from bochner.certificates.bounds.zonal import (
     zonal_bound,
 )
 from bochner.certificates.certificate import Certificate, certify
+from bochner.certificates.checks import Check, CheckedLaw, check_features, check_kernel
 from bochner.certificates.comparison import Compared, Comparison, compare
-from bochner.certificates.feature_checks import FeatureCheck, FeatureLaw, check_features
-from bochner.certificates.kernel_checks import Flaw, KernelCheck, check_kernel
 from bochner.certificates.pointwise import (
     ApproximationResidual,
     approximation_residual,
@@ -43,15 +42,47 @@ from bochner.certificates.risk import CostCertificate, Risk, certify_costs, risk
 
 # fmt: off
 __all__ = [
-    "ApproximationResidual", "BallBound", "Bound", "BoundComparison", "Certificate", "Chebyshev",
-    "Compared", "ComparedBound", "Comparison", "CostCertificate", "FeatureCheck", "FeatureLaw",
-    "Flaw", "GegenbauerSizes", "KernelCheck", "Risk", "Tail", "Worst", "ZonalBound",
-    "approximation_residual", "ball_bound", "bernstein_bound", "certify", "certify_costs",
-    "check_features", "check_kernel", "compare", "compare_bounds", "covering_constant",
-    "direction_leverage", "directions_bound", "effective_dimension", "hoeffding_bound",
-    "intrinsic_dimension", "leverage_bound", "leverage_scores", "operator_norm_bound",
-    "projection_cost_bound", "rahimi_recht_bound", "risk", "spectral_bound",
-    "tensor_sketch_bound", "zonal_bound",
+    "ApproximationResidual",
+    "BallBound",
+    "Bound",
+    "BoundComparison",
+    "Certificate",
+    "Chebyshev",
+    "Check",
+    "CheckedLaw",
+    "Compared",
+    "ComparedBound",
+    "Comparison",
+    "CostCertificate",
+    "GegenbauerSizes",
+    "Risk",
+    "Tail",
+    "Worst",
+    "ZonalBound",
+    "approximation_residual",
+    "ball_bound",
+    "bernstein_bound",
+    "certify",
+    "certify_costs",
+    "check_features",
+    "check_kernel",
+    "compare",
+    "compare_bounds",
+    "covering_constant",
+    "direction_leverage",
+    "directions_bound",
+    "effective_dimension",
+    "hoeffding_bound",
+    "intrinsic_dimension",
+    "leverage_bound",
+    "leverage_scores",
+    "operator_norm_bound",
+    "projection_cost_bound",
+    "rahimi_recht_bound",
+    "risk",
+    "spectral_bound",
+    "tensor_sketch_bound",
+    "zonal_bound",
 ]
 # fmt: on
 

@@ -102,6 +102,18 @@ class FeatureMap(ABC):
             return rest_of_diagonal(self.kernel, X, (Z * Z).sum(axis=1))
         return np.zeros(X.shape[0]) if self.unbiased else None
 
+    def residual(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """Return e(x) = k(x, x) − |φ(x)|², or zero if that is negative, in float64.
+
+        For a map below its kernel it bounds every error, of rows seen before or not:
+        |k(x, y) − φ(x)·φ(y)|² ≤ e(x) e(y), and Z Zᵀ ⪯ K ⪯ Z Zᵀ + (Σ e) I. Cost: that of φ(X).
+        """
+        X = in_float64(self._checked(X))
+        Z = self.features(X)
+        xp = array_namespace(Z)
+        e = self.kernel.diag(X) - xp.sum(Z * Z, axis=1)
+        return xp.maximum(e, xp.zeros_like(e))
+
     @abstractmethod
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return φ of checked rows: floating point, two-dimensional, d columns."""
@@ -261,15 +273,6 @@ def in_double(X: Array) -> tuple[Any, Array]:
     """Return the functions of X's library, and X in float64."""
     xp = array_namespace(X)
     return xp, xp.astype(X, xp.float64, copy=False)
-
-
-def left_over(phi: FeatureMap, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-    """Return e(x) = k(x, x) − |φ(x)|² of a map below its kernel, in float64, never below zero."""
-    X = X if is_sparse(X) else in_double(X)[1]
-    Z = phi(X)
-    xp = array_namespace(Z)
-    e = phi.kernel.diag(X) - xp.sum(Z * Z, axis=1)
-    return xp.maximum(e, xp.zeros_like(e))
 
 
 def same_arrays(a: Any, b: Any) -> bool:

@@ -11,12 +11,12 @@ from bochner._core.blas import add_gram, mirror, product
 from bochner._core.checks import check_fields, counted, word
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.map import Draw, FeatureMap, Wrapped, left_over, with_far_rows
+from bochner.features.map import Draw, FeatureMap, Wrapped, with_far_rows
 from bochner.features.mercer.axes import axes_of_rows, principal_axes
 from bochner.features.method import Method, Request
 from bochner.features.widths import is_stationary
 from bochner.kernels.algebra import Columns
-from bochner.kernels.kernel import Kernel, Power, Product, Scaled, Sum
+from bochner.kernels.kernel import Kernel, Scaled, leaves_of
 from bochner.kernels.stationary import CoordinateWise, Stationary
 
 # --- Compression: a wider map cut to the D directions that carry most of it ----------------------
@@ -98,10 +98,6 @@ class CompressedMap(Wrapped):
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         return self.inner.pullback(X, C @ moved(self.directions.T, like=X))
-
-    def residual(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """Return e(x) = k(x, x) − |φ(x)|², or zero, in float64: a bound where the map is below."""
-        return left_over(self, X)
 
 
 def draw_compressed(method: Compressed, kernel: Kernel, ask: Request, draw: Draw) -> FeatureMap:
@@ -197,14 +193,11 @@ class ProjectedMap(Wrapped):
 
 def rotatable(kernel: Kernel) -> bool:
     """Whether the kernel is one of distances or inner products, as far as its structure tells."""
-    match kernel:
-        case CoordinateWise() | Columns():
-            return False
-        case Scaled() | Power():
-            return rotatable(kernel.kernel)
-        case Sum() | Product():
-            return rotatable(kernel.left) and rotatable(kernel.right)
-    return not isinstance(getattr(kernel, "lengthscale", None), tuple)
+    return not any(
+        isinstance(leaf, CoordinateWise | Columns)
+        or isinstance(getattr(leaf, "lengthscale", None), tuple)
+        for leaf in leaves_of(kernel)
+    )
 
 
 def in_unit_lengthscales(kernel: Kernel, d: int) -> tuple[Kernel, Float[Array, " d"]]:

@@ -342,7 +342,13 @@ def _product(
 
 
 def _tensor(kernel: Kernel, maps: tuple[FeatureMap, ...]) -> FeatureMap:
-    return reduce(lambda left, right: TensorProduct(kernel, left, right), maps)
+    inner = reduce(lambda left, right: TensorProduct(_of((left, right)), left, right), maps[:-1])
+    return TensorProduct(kernel, inner, maps[-1])
+
+
+def _of(maps: tuple[FeatureMap, ...]) -> Kernel:
+    """Return the kernel of a product of maps."""
+    return reduce(Product, (phi.kernel for phi in maps))
 
 
 def _sketch(kernel: Kernel, maps: tuple[FeatureMap, ...], ask: Request) -> FeatureMap:
@@ -350,8 +356,8 @@ def _sketch(kernel: Kernel, maps: tuple[FeatureMap, ...], ask: Request) -> Featu
     if len(maps) == 1:
         return maps[0]
     middle = len(maps) // 2
-    left = _sketch(kernel, maps[:middle], ask.part("left", ask.n_features))
-    right = _sketch(kernel, maps[middle:], ask.part("right", ask.n_features))
+    parts = {"left": maps[:middle], "right": maps[middle:]}
+    left, right = (_sketch(_of(v), v, ask.part(k, ask.n_features)) for k, v in parts.items())
     return sketched(kernel, left, right, ask.n_features, ask.stream("sketch"))
 
 

@@ -11,7 +11,16 @@ from bochner.features.method import Method, Request
 from bochner.kernels.algebra import Bilinear, Columns, Exp, Mahalanobis, Modulated, Normalised
 from bochner.kernels.basis import Basis
 from bochner.kernels.dotproduct import Linear
-from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
+from bochner.kernels.kernel import (
+    ALGEBRA,
+    Constant,
+    Kernel,
+    Power,
+    Product,
+    Scaled,
+    Sum,
+    leaves_of,
+)
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.windows import Windows
 
@@ -25,12 +34,8 @@ WORTH = 16
 
 def is_stationary(kernel: Kernel) -> bool:
     """Whether k depends on x − y alone, as far as its structure tells."""
-    match kernel:
-        case Sum() | Product():
-            return is_stationary(kernel.left) and is_stationary(kernel.right)
-        case Scaled() | Columns() | Mahalanobis() | Normalised() | Power() | Exp():
-            return is_stationary(kernel.kernel)
-    return isinstance(kernel, Stationary | Constant)
+    kinds = (*ALGEBRA, Columns, Mahalanobis, Normalised, Exp)
+    return all(isinstance(leaf, Stationary | Constant) for leaf in leaves_of(kernel, kinds))
 
 
 def exact_width(kernel: Kernel, d: int) -> int | None:

@@ -23,7 +23,7 @@ from scipy.special import erfc
 from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
 from bochner.kernels.algebra import Columns, Mahalanobis, Normalised
-from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
+from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum, leaves_of
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.stationary_families import Periodic, harmonics, steps_of
 
@@ -173,12 +173,8 @@ def parted(kernel: Kernel) -> tuple[Kernel | None, Kernel | None]:
 
 def has_axes(kernel: Kernel) -> bool:
     """Whether the largest weights lie on the axes, where they are computed separately."""
-    match kernel:
-        case Sum():
-            return has_axes(kernel.left) and has_axes(kernel.right)
-        case Scaled() | Normalised() | Columns():
-            return has_axes(kernel.kernel)
-    return isinstance(kernel, Stationary | Constant)
+    kinds = (Sum, Scaled, Normalised, Columns)
+    return all(isinstance(leaf, Stationary | Constant) for leaf in leaves_of(kernel, kinds))
 
 
 def _harmonic(kernel: Periodic, spacing: Float[Array, " d"], extent: tuple[int, ...]) -> Array:

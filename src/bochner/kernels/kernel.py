@@ -119,8 +119,15 @@ def answer(
 # --- Positive semi-definite matrices given by users: checked, kept as tuples, and their roots ----
 
 
+#: The matrices checked last: a copy of a kernel has the same tuple, and its d² numbers are not
+#: checked again.
+_CHECKED: dict[int, tuple[tuple[float, ...], ...]] = {}
+
+
 def positive_matrix(matrix: Any, who: str, name: str) -> tuple[tuple[float, ...], ...]:
     """Return a symmetric positive semi-definite matrix as a tuple of rows; refuse any other."""
+    if (known := _CHECKED.get(id(matrix))) is not None and known is matrix:
+        return known
     rows = unpacked(matrix)
     d = len(rows) if isinstance(rows, list | tuple) else 0
     if d == 0 or any(not isinstance(r, list | tuple) or len(r) != d for r in rows):
@@ -130,7 +137,11 @@ def positive_matrix(matrix: Any, who: str, name: str) -> tuple[tuple[float, ...]
         for i, row in enumerate(rows)
     )
     symmetric_root(result, who)
-    return matrix if isinstance(matrix, tuple) and matrix == result else result
+    result = matrix if isinstance(matrix, tuple) and matrix == result else result
+    if len(_CHECKED) >= 16:
+        _CHECKED.clear()
+    _CHECKED[id(result)] = result
+    return result
 
 
 @lru_cache(maxsize=16)
@@ -499,6 +510,30 @@ class Power(Kernel):
     ) -> Float[Array, "n d"]:
         slopes = self.exponent * self.kernel.evaluate(X, Y) ** (self.exponent - 1)
         return self.kernel.pullback(X, Y, C * slopes)
+
+
+#: Combinations of kernels of the same rows.
+ALGEBRA = (Sum, Product, Scaled, Power)
+
+
+def parts_of(kernel: Kernel) -> dict[str, Kernel]:
+    """Return the kernels that a kernel is made of, by field."""
+    return {k: v for k, v in kernel.get_params(deep=False).items() if isinstance(v, Kernel)}
+
+
+def leaves_of(kernel: Kernel, through: tuple[type[Kernel], ...] = ALGEBRA) -> Iterator[Kernel]:
+    """Yield the kernels that a kernel is made of by combinations of these types."""
+    if not isinstance(kernel, through):
+        yield kernel
+        return
+    for part in parts_of(kernel).values():
+        yield from leaves_of(part, through)
+
+
+def rebuilt(kernel: Kernel, change: Callable[[Any], Kernel]) -> Kernel:
+    """Return the kernel with each of its parts changed."""
+    changes = {name: change(part) for name, part in parts_of(kernel).items()}
+    return kernel.replace(**changes) if changes else kernel
 
 
 def require_kernels(value: Kernel, *names: str) -> None:

@@ -16,7 +16,16 @@ from bochner._core.shapes import Array, Float
 from bochner.kernels import distances
 from bochner.kernels.algebra import Exp, Mahalanobis, Transformed
 from bochner.kernels.free import Free
-from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
+from bochner.kernels.kernel import (
+    Constant,
+    Kernel,
+    Power,
+    Product,
+    Scaled,
+    Sum,
+    parts_of,
+    rebuilt,
+)
 from bochner.kernels.stationary import CoordinateWise, Radial, RationalQuadratic
 from bochner.kernels.stationary_families import Periodic
 from bochner.kernels.windows import Windows
@@ -59,11 +68,6 @@ class Place:
         """Return what stands there."""
         value = kernel.get_params()[self.path]
         return value if self.column is None else value[self.column]
-
-
-def parts_of(kernel: Kernel) -> dict[str, Kernel]:
-    """Return the kernels that a kernel is made of, by field."""
-    return {k: v for k, v in kernel.get_params(deep=False).items() if isinstance(v, Kernel)}
 
 
 def places_of(kernel: Kernel) -> list[Place]:
@@ -143,10 +147,8 @@ def _multiple(factors: list[Any], kernel: Kernel) -> Kernel:
 
 def weighted(kernel: Kernel) -> Kernel:
     """Return the kernel with a free weight for each term of a sum that has none of its own."""
-    changes = {name: weighted(part) for name, part in parts_of(kernel).items()}
-    if isinstance(kernel, Sum):
-        changes = {name: _with_weight(part) for name, part in changes.items()}
-    return kernel.replace(**changes) if changes else kernel
+    found = rebuilt(kernel, weighted)
+    return rebuilt(found, _with_weight) if isinstance(kernel, Sum) else found
 
 
 def _with_weight(term: Kernel) -> Kernel:

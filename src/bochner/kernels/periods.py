@@ -15,7 +15,7 @@ import numpy as np
 from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
 from bochner.kernels.algebra import Columns, Normalised
-from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
+from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum, rebuilt
 from bochner.kernels.stationary_families import Periodic, harmonics, steps_of
 
 #: Multiples of the longest period that are tried as a multiple of all.
@@ -112,15 +112,11 @@ def on_frequencies(kernel: Kernel, spacing: Float[Array, " d"]) -> Kernel:
             pairs = zip(kernel.per_axis(len(spacing))[0], spacing, strict=True)
             periods = tuple(2 * math.pi / (h * steps_of(p, h)) for p, h in pairs)
             return replace(kernel, period=periods)
-        case Sum() | Product():
-            left, right = (on_frequencies(part, spacing) for part in (kernel.left, kernel.right))
-            return replace(kernel, left=left, right=right)
         case Columns():
-            return replace(
-                kernel, kernel=on_frequencies(kernel.kernel, spacing[list(kernel.columns)])
-            )
-        case Scaled() | Power() | Normalised():
-            return replace(kernel, kernel=on_frequencies(kernel.kernel, spacing))
+            h = spacing[list(kernel.columns)]
+            return rebuilt(kernel, lambda part: on_frequencies(part, h))
+        case Sum() | Product() | Scaled() | Power() | Normalised():
+            return rebuilt(kernel, lambda part: on_frequencies(part, spacing))
     return kernel
 
 

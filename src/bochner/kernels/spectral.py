@@ -12,17 +12,23 @@ Every measure here is exact in any dimension. Two shapes cover all kernels of th
 import abc
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import gammainccinv, gammaincinv, gammaln, kve, logsumexp
+
+from bochner.errors import UnsupportedKernel
 
 
 class Mixing(abc.ABC):
     """Law of the factor s² ≥ 0 that scales a whole Gaussian vector; all powers below are of s²."""
 
-    @abc.abstractmethod
+    #: Whether quantile and density are known in closed form.
+    closed: ClassVar[bool] = True
+
     def quantile(self, u: np.ndarray) -> np.ndarray:
         """Return s² such that P(factor ≤ s²) = u, for u in (0, 1)."""
+        raise self._unknown("quantile")
 
     @abc.abstractmethod
     def sample(self, rng: np.random.Generator, m: int) -> np.ndarray:
@@ -33,9 +39,15 @@ class Mixing(abc.ABC):
     def mean(self) -> float:
         """E s², possibly infinite."""
 
-    @abc.abstractmethod
     def log_density(self, q: np.ndarray, d: int) -> np.ndarray:
         """Return the log density of s·z in R^d where |s·z|² = q, z ~ N(0, I)."""
+        raise self._unknown("density")
+
+    def _unknown(self, what: str) -> UnsupportedKernel:
+        return UnsupportedKernel(
+            f"The {what} of the frequencies has no closed form for ExponentialPower; got {self!r}. "
+            "Use Fourier(Orthogonal()), Fourier(IID()), Nystrom(...) or a Matern kernel."
+        )
 
 
 @dataclass(frozen=True)

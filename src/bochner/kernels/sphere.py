@@ -18,7 +18,17 @@ from bochner._core.globe import require_places, unit_vectors
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, NotPositive, UnsupportedKernel
 from bochner.kernels.algebra import Columns, Transformed
-from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
+from bochner.kernels.kernel import (
+    ALGEBRA,
+    Constant,
+    Kernel,
+    Power,
+    Product,
+    Scaled,
+    Sum,
+    leaves_of,
+    rebuilt,
+)
 from bochner.kernels.stationary import Exponential, Gaussian, RationalQuadratic
 from bochner.kernels.stationary_families import Matern
 from bochner.kernels.zonal import Zonal
@@ -130,12 +140,7 @@ def named_on_sphere(who: str, kernel: Kernel | str) -> Kernel:
 
 def is_on_sphere(kernel: Kernel) -> bool:
     """Whether a kernel is one of places on the globe, as far as its structure tells."""
-    match kernel:
-        case Sum() | Product():
-            return is_on_sphere(kernel.left) and is_on_sphere(kernel.right)
-        case Scaled() | Power():
-            return is_on_sphere(kernel.kernel)
-    return isinstance(kernel, OnSphere | Constant)
+    return all(isinstance(leaf, OnSphere | Constant) for leaf in leaves_of(kernel))
 
 
 def degree_variances(kernel: Kernel, degree: int) -> Float[Array, " l"]:
@@ -232,28 +237,20 @@ def on_unit_sphere(kernel: Kernel) -> Kernel:
 
 def of_points(kernel: Kernel) -> Kernel:
     """Return a kernel of the globe as one of points of the unit sphere."""
-    match kernel:
-        case OnSphere():
-            return on_unit_sphere(kernel)
-        case Sum() | Product():
-            return kernel.replace(left=of_points(kernel.left), right=of_points(kernel.right))
-        case Scaled() | Power():
-            return kernel.replace(kernel=of_points(kernel.kernel))
-    return kernel
+    if isinstance(kernel, OnSphere):
+        return on_unit_sphere(kernel)
+    return rebuilt(kernel, of_points) if isinstance(kernel, ALGEBRA) else kernel
 
 
 def globe_columns(kernel: Kernel, columns: tuple[int, ...] = (0, 1)) -> set[tuple[int, ...]]:
     """Return the columns that kernels on the globe see as latitude and longitude."""
-    match kernel:
-        case OnSphere():
-            return {columns}
-        case Columns():
-            return globe_columns(kernel.kernel, kernel.columns)
-        case Sum() | Product():
-            return globe_columns(kernel.left, columns) | globe_columns(kernel.right, columns)
-        case Scaled() | Power():
-            return globe_columns(kernel.kernel, columns)
-    return set()
+    found = set()
+    for leaf in leaves_of(kernel):
+        if isinstance(leaf, OnSphere):
+            found.add(columns)
+        elif isinstance(leaf, Columns):
+            found |= globe_columns(leaf.kernel, leaf.columns)
+    return found
 
 
 def of_points_beside(
@@ -271,11 +268,8 @@ def of_points_beside(
             return kernel
         case OnSphere():
             return Columns(on_unit_sphere(kernel), (0, 1, 2))
-        case Sum() | Product():
-            left, right = (of_points_beside(k, globe, columns) for k in (kernel.left, kernel.right))
-            return kernel.replace(left=left, right=right)
-        case Scaled() | Power():
-            return kernel.replace(kernel=of_points_beside(kernel.kernel, globe, columns))
+        case Sum() | Product() | Scaled() | Power():
+            return rebuilt(kernel, lambda part: of_points_beside(part, globe, columns))
         case Columns():
             return of_points_beside(kernel.kernel, globe, kernel.columns)
     if columns is None or set(columns) & set(globe):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.polynomial import Polynomial
-from scipy.special import expit, gammaln, ive, kve, logsumexp
+from scipy.special import gammaln, ive, kve
 
 from bochner._core.arrays import array_namespace, device, in_float64, moved, to_numpy
 from bochner._core.checks import check_fields, each, finite, integer, numbers, positive, unpacked
@@ -173,12 +173,7 @@ def _debye_series(smoothness: float) -> tuple[float, ...]:
 #     a(θ) = sin(bθ)^(b/(1−b)) sin((1−b)θ) / sin(θ)^(1/(1−b)), 0 < θ < π,
 #
 # A has the law of (a(U)/E)^((1−b)/b), U uniform on (0, π), E standard exponential [Kanter (1975);
-# Chambers, Mallows & Stuck (1976)], so that P(A ≤ x) = E exp(−z a(U)) with z = x^(−b/(1−b)).
-
-STEPS = 1 / 512, 1 / 32
-"""Least and largest step of the double exponential rule for integrals over θ."""
-
-BLOCK = 4096  # Quantiles that are found together
+# Chambers, Mallows & Stuck (1976)].
 
 
 @dataclass(frozen=True)
@@ -235,13 +230,7 @@ class Stable(Mixing):
 
     power: float  # γ in (0, 2); 1 is the multivariate Cauchy law of the exponential kernel
 
-    def quantile(self, u: np.ndarray) -> np.ndarray:
-        """Invert P(A ≤ x) by bisection for log z; to about 1e-9."""
-        b, flat = 0.5 * self.power, np.asarray(u, dtype=float).reshape(-1)
-        parts = [_bisect(flat[i : i + BLOCK], b) for i in range(0, flat.size, BLOCK)]
-        log_z = np.concatenate([np.empty(0), *parts]).reshape(np.shape(u))
-        with np.errstate(over="ignore"):
-            return 2.0 * np.exp(-log_z * (1 - b) / b)
+    closed = False
 
     def sample(self, rng: np.random.Generator, m: int) -> np.ndarray:
         b = 0.5 * self.power
@@ -252,55 +241,12 @@ class Stable(Mixing):
 
     mean = math.inf
 
-    def log_density(self, q: np.ndarray, d: int) -> np.ndarray:
-        """Integrate the density of s·z given A over A, on a grid of log A: to about 1e-9."""
-        log_x, log_weight = _density_grid(0.5 * self.power)
-        q = np.asarray(q, dtype=float)[..., None]
-        log_normal = -0.5 * d * (math.log(4 * math.pi) + log_x) - 0.25 * q * np.exp(-log_x)
-        return logsumexp(log_normal + log_weight, axis=-1)
-
 
 def _log_kanter(theta: np.ndarray, rest: np.ndarray, b: float) -> np.ndarray:
     """Return log a(θ); ``rest`` is π − θ, whose sine keeps its digits near π."""
     small = np.where(theta < rest, theta, rest)
     first, second = np.log(np.sin(b * theta)), np.log(np.sin((1 - b) * theta))
     return b / (1 - b) * first + second - np.log(np.sin(small)) / (1 - b)
-
-
-@cache
-def _rule(b: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return log a at the nodes, and weights that sum to one, of a rule for E over U."""
-    step = min(max((1 - b) / 8, STEPS[0]), STEPS[1])  # a(θ) is steep near π for b near one
-    t = np.arange(-4.0, 4.0 + step / 2, step)
-    share, rest = expit(math.pi * np.sinh(t)), expit(-math.pi * np.sinh(t))  # of (0, π)
-    weight = math.pi * np.cosh(t) * share * rest
-    return _log_kanter(math.pi * share, math.pi * rest, b), weight / weight.sum()
-
-
-def _bisect(u: np.ndarray, b: float) -> np.ndarray:
-    """Return log z with E exp(−z a(U)) = u."""
-    log_a, weight = _rule(b)
-    low = np.full(u.shape, -40.0 / (1 - b) - 40.0)
-    high = np.full(u.shape, 10.0 - log_a.min())
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        with np.errstate(over="ignore"):
-            value = np.exp(-np.exp(middle[..., None] + log_a)) @ weight
-        low, high = np.where(value > u, middle, low), np.where(value > u, high, middle)
-    return 0.5 * (low + high)
-
-
-@cache
-def _density_grid(b: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return log x, and the log of the density of log A there times the grid's step."""
-    log_a, weight = _rule(b)
-    log_z = np.linspace(-40.0 / (1 - b), 8.0 - log_a.min(), 1200)
-    with np.errstate(over="ignore", under="ignore"):
-        u = log_z[:, None] + log_a
-        density = (np.exp(u - np.exp(u))) @ weight  # of −log z, whose step is that of the grid
-    kept = density > 0
-    step = log_z[1] - log_z[0]
-    return -log_z[kept] * (1 - b) / b, np.log(density[kept] * step)
 
 
 # --- Stationary kernels whose spectral measures have peaks: periodic, and mixtures of Gaussians

@@ -93,7 +93,7 @@ def candidates(kernel: Kernel, d: int, count: int, rng: np.random.Generator) -> 
     """
     W = frequencies(kernel, IID(), count, d, rng).T
     measure = kernel.spectral_measure(d) if isinstance(kernel, Stationary) else None
-    if not isinstance(measure, GaussianMixture):
+    if not isinstance(measure, GaussianMixture) or not measure.mixing.closed:
         return Drawn(W, np.ones(count))
     W = W * np.where(np.arange(count) % 2, WIDER, 1.0)[:, None]
     wide = measure.log_density(W / WIDER) - d * math.log(WIDER)

@@ -8,7 +8,7 @@ from bochner._core.arrays import to_numpy
 from bochner._core.checks import check_fields, counted, optional, positive
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.map import FeatureMap, left_over
+from bochner.features.map import FeatureMap
 from bochner.features.mercer.axes import require_squares
 from bochner.features.mercer.radial import (
     REACH,
@@ -95,14 +95,6 @@ class MercerHarmonicMap(FeatureMap):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         U, r = self.polar(X)
         return harmonic_blocks(U, self.n_inputs, self.radial.degrees, self.counts, self.radial(r))
-
-    def residual(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """Return e(x) = k(x, x) − |φ(x)|² ≥ 0 for each row, in float64: seen before or not.
-
-        |k(x, y) − φ(x)·φ(y)| ≤ √(e(x) e(y)), and Z Zᵀ ⪯ K ⪯ Z Zᵀ + (Σ e) I: the certificate of
-        every entry, and a score of how far a row is from what the features can tell.
-        """
-        return left_over(self, X)
 
 
 #: Share of the mean residual that interpolation in the radius may add to an entry of Z Zᵀ, and

@@ -26,7 +26,7 @@ from bochner._core.arrays import (
 from bochner._core.checks import check_fields, optional, positive, word
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.map import FeatureMap, in_double, left_over
+from bochner.features.map import FeatureMap, in_double
 from bochner.features.mercer.axes import dense_blocks, some_rows
 from bochner.features.method import Method, Request
 from bochner.kernels.basis import Basis, Brownian, BrownianBridge
@@ -149,13 +149,6 @@ class Products(FeatureMap):
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         return products_of_rows(self.how, self.n_features, self.table, X)
-
-    def residual(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """Return e(x) = k(x, x) − |φ(x)|² or zero, in float64: |k − k̂|(x, y) ≤ √(e(x) e(y)).
-
-        A bound where the map is below its kernel.
-        """
-        return left_over(self, X)
 
 
 # --- Explicit bases: kernels that are defined by their features, and those features --------------

@@ -11,7 +11,6 @@ import numpy as np
 
 from bochner._core.arrays import (
     array_namespace,
-    from_numpy,
     is_numpy,
     is_sparse,
     moved,
@@ -118,17 +117,6 @@ class NystromMap(FeatureMap):
     def unexplained(self) -> float | None:
         """Tr(K − ZZᵀ)/Tr K of the rows that pivots were chosen from; None for other landmarks."""
         return self.whitening.unexplained
-
-    def residual(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """Return k(x, x) − |φ(x)|² of each row, (n,), in the array library of X.
-
-        What the landmarks do not explain of x, zero on landmarks: for any two rows
-        |k(x, y) − φ(x)·φ(y)|² ≤ residual(x) · residual(y). Cost: that of φ(X).
-        """
-        Z = self(X)
-        xp = array_namespace(Z)
-        left = from_numpy(self.kernel.diag(X), Z) if is_sparse(X) else self.kernel.diag(X)
-        return xp.clip(xp.astype(left, Z.dtype, copy=False) - xp.sum(Z * Z, axis=1), min=0.0)
 
     def with_jitter(self, jitter: float | None) -> "NystromMap":
         """Return the map of the same landmarks with another τ."""

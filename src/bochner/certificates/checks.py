@@ -1,0 +1,569 @@
+"""Checks of a kernel or a feature map of a user's own: its laws, one by one, with the evidence."""
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.stats import t as student
+
+from bochner._core.arrays import as_matrix, taken, to_numpy
+from bochner._core.blas import eigh, eigvalsh
+from bochner._core.checks import positive
+from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
+from bochner._core.random import Seed, seed_of, stream
+from bochner._core.shapes import Array, Float
+from bochner.errors import InvalidInput, InvalidType
+from bochner.features.map import FeatureMap
+from bochner.kernels.kernel import Kernel
+
+ROWS = 200  # Rows that are examined: eigenvalues of their matrix take milliseconds
+#: Share of the largest value up to which a difference is rounding, in float64 and in float32.
+#: Nyström maps add a jitter of 1e-6 to K in float32, which shows near the landmarks.
+ROUNDING = {"float64": 1e-10, "float32": 1e-3}
+#: Draws of a random map whose mean is compared with the kernel, and pairs it is compared on.
+DRAWS, PAIRS = 100, 30
+LOST = 0.1  # Share of rows that features may hold less than half of
+ALARM = 1e-6  # Chance that an unbiased map is called biased
+
+PASSED, FAILED, SKIPPED = "passed", "failed", "not applicable"
+
+
+@dataclass(frozen=True)
+class CheckedLaw(ShownResult):
+    """One law and its outcome.
+
+    Attributes
+    ----------
+    name : str
+    outcome : {"passed", "failed", "not applicable"}
+    sentence : str
+        The requirement, and what was found where it failed.
+    number, tolerance : float or None
+        The number that was measured and its upper limit, where there is one.
+    evidence : dict
+        Of a kernel: the numbers behind a failure, such as rows, values and an eigenvector.
+    """
+
+    name: str
+    outcome: str
+    sentence: str
+    number: float | None = None
+    tolerance: float | None = None
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def mark(self) -> str:
+        """The outcome in a word."""
+        return {PASSED: "ok", FAILED: "FAILED", SKIPPED: "-"}[self.outcome]
+
+    def __str__(self) -> str:
+        said = f"{self.mark:6} {self.name}: {self.sentence}"
+        if self.number is None:
+            return said
+        return f"{said} [{self.number:.3g}, at most {self.tolerance:.3g}]"
+
+
+@dataclass(frozen=True)
+class Check(ShownResult):
+    """Result of :func:`check_kernel` or :func:`check_features`; ``print(check)`` shows every law.
+
+    Attributes
+    ----------
+    subject : Kernel, FeatureMap or callable
+    laws : tuple of CheckedLaw
+    n_rows, n_columns : int
+        Of the rows that were examined.
+    """
+
+    subject: Any
+    laws: tuple[CheckedLaw, ...]
+    n_rows: int
+    n_columns: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether no law failed."""
+        return not self.failed
+
+    @property
+    def failed(self) -> tuple[CheckedLaw, ...]:
+        """The laws that failed."""
+        return tuple(law for law in self.laws if law.outcome == FAILED)
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __getitem__(self, name: str) -> CheckedLaw:
+        return {law.name: law for law in self.laws}[name]
+
+    @property
+    def _head(self) -> str:
+        count = [law.outcome for law in self.laws].count(PASSED)
+        return (
+            f"{self.subject!r}: on {self.n_rows} rows of {self.n_columns} columns {count} laws "
+            f"hold, {len(self.failed)} fail, {len(self.laws) - count - len(self.failed)} do not "
+            "apply."
+        )
+
+    def __str__(self) -> str:
+        return "\n".join([self._head, *map(str, self.laws)])
+
+    def _shown(self) -> Iterable[HtmlPart]:
+        """Give the summary, and each law with its numbers."""
+        number = lambda value: "" if value is None else f"{value:.3g}"
+        rows = [
+            [law.name, law.mark, number(law.number), number(law.tolerance), law.sentence]
+            for law in self.laws
+        ]
+        head = ["law", "outcome", "measured", "at most", "requirement"]
+        return [Words(self._head), HtmlTable(head, rows, words=(4,))]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The map, its kernel if it has one, the rows, and how to draw another."""
+
+    phi: Any
+    kernel: Any
+    X: Float[np.ndarray, "n d"]
+    redraw: Callable[[int], Any] | None = None
+    tolerance: float = 1.0
+
+
+#: Outcome and sentence of a law, then number, tolerance and evidence where there are any.
+Found = tuple[Any, ...]
+Tests = dict[str, Callable[[Subject], Found]]
+
+
+def _checked(subject: Subject, form: Tests, laws: Tests) -> Iterator[CheckedLaw]:
+    """Yield every law; those of values only where shapes and values are in order."""
+    broken = False
+    for name, test in (form | laws).items():
+        if broken and name in laws:
+            yield CheckedLaw(name, SKIPPED, "the form of the values comes first.")
+            continue
+        try:
+            found = CheckedLaw(name, *test(subject))
+        except Exception as error:  # noqa: BLE001  the report is of all that a user's code raises
+            required = "there must be values for every table of finite rows"
+            found = CheckedLaw(name, FAILED, f"{required}; got {type(error).__name__}: {error}")
+        broken |= name in form and found.outcome == FAILED
+        yield found
+
+
+def _some_rows(who: str, X: Any, least: int, rng: np.random.Generator) -> Float[Array, "n d"]:
+    """Return at most 200 random rows in float64."""
+    X = as_matrix(X, who)
+    if X.shape[0] < least:
+        rows = "one row" if least == 1 else f"{least} rows"
+        raise InvalidInput(f"{who}: X must have at least {rows}; got {X.shape[0]}. Pass more.")
+    chosen = np.sort(rng.permutation(X.shape[0])[:ROWS])
+    return to_numpy(taken(X, chosen, axis=0)).astype(np.float64)
+
+
+def _judged(sentence: str, number: float, tolerance: float) -> Found:
+    outcome = PASSED if number <= tolerance else FAILED
+    return outcome, f"{sentence}.", float(number), float(tolerance)
+
+
+# --- Kernels -------------------------------------------------------------------------------------
+
+
+def check_kernel(
+    kernel: Kernel, X: Float[Array, "n d"] | None = None, *, random_state: Seed = 0
+) -> Check:
+    """Check whether a kernel of your own obeys the laws of a kernel.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        A ``Custom(function)`` or any other kernel.
+    X : (n, d), optional
+        Rows of your data, of which at most 200 are examined; by default normal rows of three
+        columns, or positive ones where the kernel refuses those. A law that holds on some rows
+        may fail on others: your own are the ones that count.
+    random_state : int, Generator, RandomState or None, default 0
+        Which rows.
+
+    Returns
+    -------
+    Check
+        ``.ok``, ``.failed``, ``.laws`` and, as ``str``, one line per law.
+
+    Notes
+    -----
+    O(n²) kernel values and O(n³) for the eigenvalues, n ≤ 200. Laws: shape, dtype (float32 and
+    float64 kept), finite, deterministic, arguments (left unchanged), rows (a value depends on its
+    own two rows), symmetric, diagonal, and positive (no negative eigenvalue).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import Custom
+    >>> check = bo.check_kernel(Custom(lambda X, Y: np.tanh(X @ Y.T - 1)))
+    >>> check.ok
+    False
+    >>> [law.name for law in check.failed]
+    ['positive']
+    """
+    if not isinstance(kernel, Kernel):
+        raise InvalidType(
+            f"check_kernel: kernel must be a Kernel; got {kernel!r}. Wrap a function of your own: "
+            "Custom(function)."
+        )
+    rng = stream(seed_of(random_state), "check_kernel")
+    rows = _default_rows(kernel, rng) if X is None else _some_rows("check_kernel", X, 1, rng)
+    laws = _checked(Subject(None, kernel, rows), KERNEL_FORM, KERNEL_LAWS)
+    return Check(kernel, tuple(laws), *rows.shape)
+
+
+def _default_rows(kernel: Kernel, rng: np.random.Generator) -> Float[np.ndarray, "n d"]:
+    normal = rng.standard_normal((60, 3))
+    try:
+        kernel(normal[:1])
+    except InvalidInput:
+        return np.abs(normal)
+    except Exception:  # noqa: BLE001  the check reports all that a user's function raises
+        return normal
+    return normal
+
+
+def _values(subject: Subject, dtype: str = "float64") -> Iterator[tuple[str, Any, tuple[int, ...]]]:
+    """Yield name, values and required shape of what a kernel is asked for."""
+    kernel, X = subject.kernel, subject.X.astype(dtype)
+    few = max(1, len(X) // 2)
+    yield "k(X, Y)", kernel(X[:few], X), (few, len(X))
+    yield "k(X)", kernel(X), (len(X), len(X))
+    yield "k.diag(X)", kernel.diag(X), (len(X),)
+
+
+def _kernel_shape(subject: Subject) -> Found:
+    required = "there must be one value for each pair of rows"
+    for what, K, shape in _values(subject):
+        found = tuple(getattr(K, "shape", ()))
+        if found != shape:
+            return FAILED, f"{required}: {what} must have shape {shape}; got {found}."
+    return PASSED, f"{required}."
+
+
+def _kernel_dtype(subject: Subject) -> Found:
+    required = "values must keep the precision of the rows"
+    for dtype in ("float64", "float32"):
+        for what, K, _ in _values(subject, dtype):
+            if str(K.dtype) != dtype:
+                return FAILED, (
+                    f"{required}; got {K.dtype} of {what} for {dtype}. Cast the result: "
+                    "K.astype(X.dtype)."
+                )
+    return PASSED, f"{required}."
+
+
+def _kernel_finite(subject: Subject) -> Found:
+    required = "values must be finite"
+    for what, K, _ in _values(subject):
+        bad = ~np.isfinite(K)
+        if bad.any():
+            place = tuple(int(i) for i in np.argwhere(bad)[0])
+            count = int(bad.sum())
+            return FAILED, f"{required}; got {K[place]} of {what} at {place}, {count} in all."
+    return PASSED, f"{required}."
+
+
+def _repeats(subject: Subject) -> Found:
+    gap = float(np.abs(subject.kernel(subject.X) - subject.kernel(subject.X)).max(initial=0.0))
+    return _judged("k(X) must be the same when asked again: largest difference", gap, 0.0)
+
+
+def _unchanged(subject: Subject) -> Found:
+    required, X = "k(X, Y) must leave X and Y as they are", subject.X
+    rows, others = X.copy(), X[::-1].copy()
+    subject.kernel(rows, others)
+    if np.array_equal(rows, X) and np.array_equal(others, X[::-1]):
+        return PASSED, f"{required}."
+    return FAILED, f"{required}; it wrote into them. Copy before you change."
+
+
+def _rows_alone(subject: Subject) -> Found:
+    k, X, half = subject.kernel, subject.X, (len(subject.X) + 1) // 2
+    law = "a value must depend on its own two rows only; beside other rows it"
+    return _same(law, k(X[:half], X[half - 1 :]), k(X, X)[:half, half - 1 :])
+
+
+def _symmetric(subject: Subject) -> Found:
+    k, X = subject.kernel, subject.X
+    return _same("k(x, y) must be k(y, x); it", k(X, X.copy()), k(X.copy(), X).T)
+
+
+def _diagonal(subject: Subject) -> Found:
+    k, X = subject.kernel, subject.X
+    return _same("k.diag(X) must be the diagonal of k(X); it", k.diag(X), np.diag(k(X)))
+
+
+def _same(law: str, A: Array, B: Array) -> Found:
+    gap = np.abs(A - B)
+    allowed = ROUNDING["float64"] * max(float(np.abs(B).max()), np.finfo(float).tiny)
+    if gap.size == 0 or gap.max() <= allowed:
+        return PASSED, f"{law.rpartition('; ')[0]}."
+    place = tuple(int(i) for i in np.unravel_index(int(np.argmax(gap)), gap.shape))
+    sentence = (
+        f"{law} is {A[place]:.6g} instead of {B[place]:.6g} at {place}, and differs in "
+        f"{int((gap > allowed).sum())} of {gap.size} values."
+    )
+    return FAILED, sentence, float(gap.max()), allowed, {"place": place}
+
+
+def _positive(subject: Subject) -> Found:
+    """Check all rows, then few close together: a bump that is no kernel shows there."""
+    X, required = subject.X, "K must be positive semi-definite"
+    near = X[0] + 0.1 * (X[::-1] - X[0])
+    for rows in (X, np.concatenate([X[:20], near[:40]])):
+        K = subject.kernel(rows)
+        values, vectors = eigh(0.5 * (K + K.T), driver="evd", check_finite=False)
+        if values[0] < -ROUNDING["float64"] * len(K) * max(values[-1], 0.0) or values[-1] < 0:
+            sentence = (
+                f"{required}; the smallest of {len(K)} eigenvalues is {values[0]:.3g}, the largest "
+                f"{values[-1]:.3g}: Σ c_i c_j k(x_i, x_j) = {values[0]:.3g} for the rows and unit "
+                "vector c in the evidence. Take another function: there is no feature map for "
+                "this one."
+            )
+            evidence = {"smallest": float(values[0]), "rows": rows, "c": vectors[:, 0]}
+            return FAILED, sentence, None, None, evidence
+    return PASSED, f"{required}."
+
+
+KERNEL_FORM: Tests = {
+    "shape": _kernel_shape,
+    "dtype": _kernel_dtype,
+    "finite": _kernel_finite,
+}
+KERNEL_LAWS: Tests = {
+    "deterministic": _repeats,
+    "arguments": _unchanged,
+    "rows": _rows_alone,
+}
+KERNEL_LAWS |= {"symmetric": _symmetric, "diagonal": _diagonal, "positive": _positive}
+
+
+# --- Feature maps --------------------------------------------------------------------------------
+
+
+def check_features(
+    phi: Any,
+    X: Float[Array, "n d"] | None = None,
+    *,
+    kernel: Kernel | None = None,
+    redraw: Callable[[int], Any] | None = None,
+    tolerance: float = 1.0,
+    random_state: Seed = 0,
+) -> Check:
+    """Check whether a feature map, of yours or of the library, obeys the laws of one.
+
+    Parameters
+    ----------
+    phi : FeatureMap
+        Or any callable from (n, d) rows to (n, D) features.
+    X : (n, d), optional
+        Rows of your data, of which at most 200 are examined; by default normal rows of the map's
+        ``n_inputs`` columns. Your own are the ones that count.
+    kernel : Kernel, optional
+        What φ(x)·φ(y) stands for; ``phi.kernel`` if not given.
+    redraw : callable, optional
+        From a seed to a map like this one: then the mean of 100 draws is compared with the kernel.
+        ``lambda seed: bo.draw(kernel, method, n_features=D, X=X, random_state=seed)``.
+    tolerance : float, default 1.0
+        What ‖Z Zᵀ − K‖_F/‖K‖_F may be: at 1 features are no better than none.
+    random_state : int, Generator, RandomState or None, default 0
+        Which rows.
+
+    Returns
+    -------
+    Check
+        ``.ok``, ``.failed``, ``.laws`` and, as ``str``, one line a law.
+
+    Notes
+    -----
+    Laws: shape, dtype, finite, deterministic, arguments, alone (a row's features are its own),
+    precision (float32 and float64 agree), refusal (of other columns), pickled, kernel, length (no
+    more than a tenth of the rows has less than half of k(x, x) in |φ(x)|²: a row that is lost
+    costs little of ‖K‖, and all that is predicted of it), below (of maps that claim Z Zᵀ ⪯ K) and
+    unbiased (of maps that can be drawn again; called biased by
+    mistake once in a million checks, if the draws' products are about normal).
+
+    Examples
+    --------
+    >>> import bochner as bo
+    >>> from bochner.certificates import check_features
+    >>> check = check_features(bo.draw(bo.kernels.Gaussian(), "fourier", n_features=64, n_inputs=3))
+    >>> check.ok
+    True
+    >>> check["below"].outcome
+    'not applicable'
+    """
+    if not callable(phi):
+        raise InvalidType(
+            f"check_features: phi must be a FeatureMap or a callable of rows; got {phi!r}. "
+            "Draw one with bo.draw."
+        )
+    tolerance = positive(tolerance, "check_features", "tolerance")
+    rng = stream(seed_of(random_state), "check_features")
+    if X is not None:
+        rows = _some_rows("check_features", X, 2, rng)
+    elif (d := getattr(phi, "n_inputs", None)) is not None:
+        rows = rng.standard_normal((60, d))
+    else:
+        raise InvalidInput(
+            "check_features: X must be given where the map does not say how many columns it takes; "
+            "got none. Pass rows of your data."
+        )
+    kernel = getattr(phi, "kernel", None) if kernel is None else kernel
+    laws = _checked(Subject(phi, kernel, rows, redraw, tolerance), FORM, LAWS)
+    return Check(phi, tuple(laws), *rows.shape)
+
+
+def _features(subject: Subject, X: Array) -> Float[np.ndarray, "n D"]:
+    return to_numpy(subject.phi(X))
+
+
+def _shape(subject: Subject) -> Found:
+    n, found = len(subject.X), tuple(getattr(subject.phi(subject.X), "shape", ()))
+    D = getattr(subject.phi, "n_features", found[1] if len(found) == 2 else "D")
+    few = tuple(getattr(subject.phi(subject.X[:1]), "shape", ()))
+    required = f"φ(X) must be ({n}, {D}), one row for each of X"
+    if found == (n, D) and few == (1, D):
+        return PASSED, f"{required}."
+    return FAILED, f"{required}; got {found}, and {few} for one row."
+
+
+def _dtype(subject: Subject) -> Found:
+    required = "features must have the precision of the rows"
+    for dtype in ("float64", "float32"):
+        found = str(_features(subject, subject.X.astype(dtype)).dtype)
+        if found != dtype:
+            return FAILED, f"{required}; got {found} for {dtype}."
+    return PASSED, f"{required}."
+
+
+def _finite(subject: Subject) -> Found:
+    count = int((~np.isfinite(_features(subject, subject.X))).sum())
+    return _judged("features must be finite: the count of those that are not", count, 0)
+
+
+def _gap(A: Array, B: Array) -> float:
+    """Return the largest difference, as a share of the largest value."""
+    return float(np.abs(A - B).max()) / max(float(np.abs(B).max()), np.finfo(float).tiny)
+
+
+def _deterministic(subject: Subject) -> Found:
+    gap = _gap(_features(subject, subject.X), _features(subject, subject.X))
+    return _judged("the same rows must give the same features again", gap, 0)
+
+
+def _arguments(subject: Subject) -> Found:
+    rows = subject.X.copy()
+    _features(subject, rows)
+    return _judged("the rows must be left as they are", float(np.abs(rows - subject.X).max()), 0)
+
+
+def _alone(subject: Subject) -> Found:
+    half = (len(subject.X) + 1) // 2
+    gap = _gap(_features(subject, subject.X[:half]), _features(subject, subject.X)[:half])
+    return _judged("the features of a row must not depend on other rows", gap, ROUNDING["float64"])
+
+
+def _precision(subject: Subject) -> Found:
+    single = subject.X.astype(np.float32)
+    A, B = _features(subject, single), _features(subject, single.astype(np.float64))
+    # Features may differ by a rotation; what they mean may not.
+    gap = _gap(A.astype(np.float64) @ A.T.astype(np.float64), B @ B.T)
+    sentence = "float32 and float64 rows must have the same products of features"
+    return _judged(sentence, gap, ROUNDING["float32"])
+
+
+def _refusal(subject: Subject) -> Found:
+    required = "rows of another number of columns must be refused"
+    try:
+        subject.phi(np.concatenate([subject.X, subject.X[:, :1]], axis=1))
+    except ValueError as error:
+        return PASSED, f"{required}: {error}"
+    return FAILED, f"{required}; got features. Check X.shape[1]."
+
+
+def _pickled(subject: Subject) -> Found:
+    required = "a copy by pickle must give the same features"
+    if not isinstance(subject.phi, FeatureMap):
+        return SKIPPED, f"{required}; this is no FeatureMap."
+    copy = pickle.loads(pickle.dumps(subject.phi))
+    return _judged(required, _gap(to_numpy(copy(subject.X)), _features(subject, subject.X)), 0)
+
+
+def _matrix(subject: Subject) -> Float[np.ndarray, "n n"]:
+    K = to_numpy(subject.kernel(subject.X)).astype(np.float64)
+    return (K + K.T) / 2
+
+
+def _inapplicable(subject: Subject, below: bool | None = None) -> str:
+    """Say why a law of the kernel does not apply: without one, or to maps (not) below theirs."""
+    claims = bool(getattr(subject.phi, "below_kernel", False))
+    if subject.kernel is None:
+        return "there is no kernel: pass kernel="
+    if below is None or below == claims:
+        return ""
+    return "this map says it stays below" if claims else "this map does not say so"
+
+
+def _kernel(subject: Subject) -> Found:
+    required = "φ(x)·φ(y) must be near k(x, y): ‖Z Zᵀ − K‖/‖K‖, Frobenius"
+    if reason := _inapplicable(subject):
+        return SKIPPED, f"{required}; {reason}."
+    K, Z = _matrix(subject), _features(subject, subject.X)
+    error = float(np.linalg.norm(Z @ Z.T.conj() - K)) / max(float(np.linalg.norm(K)), 1e-300)
+    return _judged(required, error, subject.tolerance)
+
+
+def _length(subject: Subject) -> Found:
+    required = "|φ(x)|² must be about k(x, x): the share of rows with less than half of it"
+    if reason := _inapplicable(subject, below=False):
+        return SKIPPED, f"{required}; {reason}."
+    Z, whole = _features(subject, subject.X), np.diag(_matrix(subject))
+    lost = (np.abs(Z) ** 2).sum(axis=1) < 0.5 * whole
+    return _judged(required, float(lost.mean()), LOST)
+
+
+def _below(subject: Subject) -> Found:
+    required = "K − Z Zᵀ must have no eigenvalue below zero, as the map says: its depth over ‖K‖"
+    if reason := _inapplicable(subject, below=True):
+        return SKIPPED, f"{required}; {reason}."
+    K, Z = _matrix(subject), _features(subject, subject.X)
+    depth, size = -float(eigvalsh(K - Z @ Z.T, check_finite=False)[0]), float(np.linalg.norm(K, 2))
+    return _judged(required, max(depth, 0.0) / max(size, 1e-300), 1e-8)
+
+
+def _unbiased(subject: Subject) -> Found:
+    required = (
+        f"the mean over {DRAWS} draws must be k(x, y): the largest distance in standard errors, "
+        f"over {PAIRS} pairs"
+    )
+    if subject.redraw is None:
+        return SKIPPED, f"{required}; pass redraw= to look."
+    if reason := _inapplicable(subject, below=False):
+        return SKIPPED, f"{required}; {reason}."
+    first = np.arange(PAIRS) % len(subject.X)
+    second = (first * 7 + np.arange(PAIRS) // len(subject.X)) % len(subject.X)
+    draws = np.empty((DRAWS, PAIRS))
+    for seed in range(DRAWS):
+        Z = to_numpy(subject.redraw(seed)(subject.X)).astype(np.float64)
+        draws[seed] = np.einsum("ij,ij->i", Z[first], Z[second])
+    off = np.abs(draws.mean(axis=0) - _matrix(subject)[first, second])
+    # Where draws agree to rounding there is no spread to measure by, and rounding is no bias.
+    spread = draws.std(axis=0, ddof=1) / DRAWS**0.5 + 1e-12 * np.abs(draws).max()
+    bar = float(student.isf(ALARM / (2 * PAIRS), DRAWS - 1))
+    return _judged(required, float((off / spread).max()), bar)
+
+
+FORM: Tests = {"shape": _shape, "dtype": _dtype, "finite": _finite}
+LAWS: Tests = {"deterministic": _deterministic, "arguments": _arguments, "alone": _alone}
+LAWS |= {"precision": _precision, "refusal": _refusal, "pickled": _pickled, "kernel": _kernel}
+LAWS |= {"length": _length, "below": _below, "unbiased": _unbiased}
