@@ -1,4 +1,4 @@
-"""What all estimators share: parameters, one fitted value, and rows that are checked.
+"""Base class of all estimators: parameters, one fitted value, checked rows.
 
 An estimator holds its parameters and ``fit_``, a frozen value. ``fit`` makes the value and assigns
 it once, last: a call that fails in any way leaves the estimator answering as before. All else that
@@ -82,7 +82,7 @@ class FittedPart(property):
 def learned(path: str, doc: str, otherwise: str = "") -> Any:
     """Return a property that reads this part of the fitted value.
 
-    With ``otherwise``, a part that is None is missing, and this sentence says why.
+    ``otherwise`` is the message of the AttributeError that is raised where the part is None.
     """
     read = attrgetter(path)
 
@@ -157,7 +157,7 @@ class KernelEstimator(
         Raises
         ------
         InvalidInput, ValueError
-            If the data are not what was required; the message says what to do.
+            If the data cannot be used; the message says what to do.
         """
         X, y, sample_weight = given_rows(type(self).__name__, X, y, sample_weight)
         if is_held(X):
@@ -200,7 +200,7 @@ class KernelEstimator(
         """Return the value that is fitted to checked rows."""
 
     def _training_rows(self, *rows: Any, **classes: Any) -> tuple[Blocks, Inputs]:  # noqa: ARG002
-        """Return checked rows of (X, y, sample_weight, first), and what they are."""
+        """Return checked blocks of (X, y, sample_weight, first), and their inputs."""
         return self._blocks_of(*rows)
 
     def _training_blocks(
@@ -208,12 +208,12 @@ class KernelEstimator(
         blocks: Blocks,
         where: Executor = LOCAL,
     ) -> tuple[Blocks, Inputs]:
-        """Return blocks as a fit reads them, and what they are."""
+        """Return blocks as a fit reads them, and their inputs."""
         return self._read(blocks, where=where)
 
     @by_jobs
     def _add_rows(self, *rows: Any, **classes: Any) -> Self:
-        """Fit to the first rows in memory, or to more beside those before."""
+        """Fit to the first rows in memory, or add rows to the fit."""
         first = not self._has_sums
         given = self._training_rows(*rows, first, **classes)
         self.fit_ = self._run(self._first_piece if first else self._with_rows, *given)
@@ -232,7 +232,7 @@ class KernelEstimator(
         """Return the fit to the rows before and to these."""
         raise NotImplementedError
 
-    # --- what was learned ------------------------------------------------------------------------
+    # --- fitted attributes ------------------------------------------------------------------------
 
     @property
     def _fitted(self) -> Any:
@@ -281,10 +281,10 @@ class KernelEstimator(
     # --- certificate -----------------------------------------------------------------------------
 
     def _certificate_on(self, blocks: Blocks, other: bool = False) -> Certificate:  # noqa: ARG002
-        """Return how far the features are from the kernel on rows: those of the fit, or others.
+        """Return the approximation error of the features on rows of the fit, or on others.
 
-        ε is measured at :meth:`_ridge_penalty`: what it means for the risk is proved for ridge
-        regression, and a guide for other losses.
+        ε is measured at :meth:`_ridge_penalty`. Its meaning for the risk is proved for ridge
+        regression; for other losses it is a guide.
         """
         rows, n = sampled(blocks, self.seed_), count_rows(blocks)
         return certify(
@@ -352,11 +352,11 @@ class KernelEstimator(
         first: bool = True,
         n_classes: int = 0,
     ) -> tuple[Blocks, Inputs]:
-        """Return checked training data as blocks, and what they are.
+        """Return checked training data as blocks, and their inputs.
 
         Tables with columns of text or times, or with missing cells, and arrays with NaN are encoded
         by a schema; other arrays of the array API standard stay in their library; all else passes
-        scikit-learn's checks. Unless it is the ``first`` call, rows must be like those of the fit.
+        scikit-learn's checks. After the ``first`` call, rows must have the columns of the fit.
         ``n_classes`` above 0: y holds codes of classes.
         """
         who, known = type(self).__name__, None if first else self._inputs
@@ -387,7 +387,7 @@ class KernelEstimator(
         return Blocks.from_arrays(X, y, sample_weight), inputs
 
     def _checked(self, X: Any, y: Any, known: Inputs | None) -> tuple[Any, Any, Inputs]:
-        """Return training data through scikit-learn's checks, and what they are."""
+        """Return training data checked by scikit-learn, and their inputs."""
         who = type(self).__name__
         refuse_dates(X, who)
         dense = isinstance(X, np.ndarray) or not accepts_sparse(self.kernel)
@@ -421,13 +421,13 @@ class KernelEstimator(
 
     @property
     def _has_targets(self) -> bool:
-        """Whether columns are learned with the targets beside them."""
+        """Whether encoders of columns use the targets."""
         return is_classifier(self) or is_regressor(self)
 
     def _read(
         self, blocks: Blocks, first: bool = True, where: Executor = LOCAL
     ) -> tuple[Blocks, Inputs]:
-        """Return blocks as the fit reads them, and what they are."""
+        """Return blocks as the fit reads them, and their inputs."""
         blocks = self._learned(blocks, first, where=where)
         return blocks, self._inputs_of(blocks, first)
 
@@ -506,14 +506,14 @@ class KernelEstimator(
     def _is_dense_inside(self, X: Any) -> bool:
         """Whether sparse rows are made dense: few cells, and a kernel that they are to choose.
 
-        What is chosen then depends on what rows hold and not on how they hold it: kernels of a sum
-        over columns, and transformed columns, are those of dense rows.
+        The choice then does not depend on the storage of rows: sparse rows get the same sums over
+        columns and transformed columns as dense rows.
         """
         chosen = isinstance(self.kernel, str) and self.kernel != "linear"
         return chosen and is_sparse(X) and X.shape[0] * X.shape[1] <= FEW_CELLS
 
     def _checked_rows(self, X: Any) -> Any:
-        """Return rows through scikit-learn's checks: like those of the fit, NaN where missing."""
+        """Return rows checked by scikit-learn: with the columns of the fit, NaN where missing."""
         who = type(self).__name__
         refuse_dates(X, who)
         options: Any = {"dtype": ["float64", "float32"], "ensure_all_finite": "allow-nan"}
@@ -532,7 +532,7 @@ class KernelEstimator(
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``kernel__lengthscale`` and the like replace the kernel's numbers.
 
-        Kernels are values: the one that was passed in is never changed. A name stands for its
+        Kernels are values: the one that was passed in is never changed. A name means its
         kernel at lengthscale 1. A refused parameter changes none.
         """
         inner = {k.removeprefix("kernel__"): v for k, v in params.items() if k[:8] == "kernel__"}

@@ -59,7 +59,7 @@ class Calibration:
     log_loss: float
 
     def log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
-        """Return log p; one column of decision values is that of the second of two classes."""
+        """Return log p; a single column of decision values belongs to the second of two classes."""
         scores = _pieces(f) @ self.slopes
         if f.shape[1] == 1:
             return log_expit(np.column_stack([-scores[:, 0], scores[:, 0]]))
@@ -105,7 +105,7 @@ class _Likelihood:
     With a tenth of a row's worth of belief that the slopes are 1: pieces that no row reaches.
     """
 
-    pieces: Float[Array, "m j"]  # of one row after the other, a line for each class
+    pieces: Float[Array, "m j"]  # row by row, a line for each class
     targets: Float[Array, "n K"]
     w: Float[Array, " n"]
 

@@ -16,7 +16,7 @@ class Differentiable(KernelEstimator):
     def gradient(self, X: Tabular) -> Float[Array, "n d *t"]:
         """Return the gradients of the predictions in the rows.
 
-        Of a classifier and of a one-class machine they are those of ``decision_function``.
+        For a classifier and a one-class machine: the gradients of ``decision_function``.
 
         Parameters
         ----------
@@ -37,15 +37,15 @@ class Differentiable(KernelEstimator):
 
         Notes
         -----
-        In closed form and in float64, of features that are not rounded; those of a Gaussian
-        process are of its mean. Time: about twice that of ``predict`` for each target; memory:
-        the result and a block of features.
+        In closed form and float64, without rounding of the features. For a Gaussian process: the
+        gradients of its mean. Time: about twice ``predict`` for each target; memory: the result
+        and a block of features.
         """
         found = self._gradients(self._rows_to_predict(X))
         return joined([from_numpy(self._shaped_as_values(G), like=X) for X, G in found])
 
     def _gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
-        """Give the rows of one block after the other, and the gradients there."""
+        """Yield the rows of each block and the gradients there."""
         return self._fitted.gradients(blocks)
 
     def _shaped_as_values(self, G: Float[Array, "b d t"]) -> Float[Array, "b d *t"]:

@@ -15,7 +15,7 @@ from bochner.data.partitions import library_of
 from bochner.errors import InvalidInput
 from bochner.models._parameters import by_jobs
 
-#: What columns of predictions are called, beside those of the rows.
+#: Names of the columns of predictions.
 _NAMES = {
     "predict": "prediction",
     "decision_function": "decision",
@@ -25,7 +25,7 @@ _NAMES = {
     "transform": "component",
 }
 
-#: What targets and weights are called, where they have no name of their own.
+#: Default names of targets and weights.
 _TARGET, _WEIGHT = "y", "sample_weight"
 
 

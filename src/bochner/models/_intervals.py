@@ -56,7 +56,7 @@ MOST_COLUMNS = 128
 #: Values a at which the distribution of e/s is learned.
 KNOTS = 39
 
-#: Below this share of the median |e|, errors are alike; above this many times it, too.
+#: Errors are clipped to this range, in units of the median |e|, before their scale is learned.
 LEAST_ERROR, LARGEST_ERROR = 0.1, 1e3
 
 #: Coverages that laws are compared at, and the least gain that a finer one is taken for.
@@ -96,14 +96,14 @@ class WithIntervals(TargetEstimator):
 
         Notes
         -----
-        ``calibration_.guarantee`` says what holds. Of m rows held out (:meth:`calibrate`) the
-        chance is ``coverage`` at least, on average over calibrations, whatever the model (Lei et
-        al. 2018, theorem 2.2), if new rows are exchangeable with them. Leave-one-out scores have
+        ``calibration_.guarantee`` says what holds. With m rows held out (:meth:`calibrate`) the
+        coverage is at least ``coverage``, on average over calibrations, for any model (Lei et al.
+        2018, theorem 2.2), if new rows are exchangeable with them. Leave-one-out scores have
         no such bound, and cover about as asked where a row more or less changes the fit little.
 
         The first call learns the law: a second or two for each target, and n³/3 operations for the
-        leave-one-out errors of an exact fit, those of 4096 rows at most. It is kept, in model files
-        too. Further calls take time like those of ``predict`` of an exact fit to 256 rows.
+        leave-one-out errors of at most 4096 rows of an exact fit. It is kept, also in model files.
+        Further calls cost as much as ``predict`` of an exact fit to 256 rows.
         """
         coverage, law = as_coverage(coverage), self.calibration_
         law.require(type(self).__name__, coverage)
@@ -136,9 +136,9 @@ class WithIntervals(TargetEstimator):
         sample_weight : (m,), optional
             Rows of weight zero take no part; others count in proportion.
         folds : int, optional
-            None: rows that were not fitted on, whose intervals hold with the chance asked for
-            whatever the model. A number of 2 or more: rows of the fit, of which each fold is
-            predicted by a clone fitted to the others; so many more fits.
+            None: the rows were not used for fitting; the intervals then have the requested
+            coverage for any model. An integer of at least 2: the rows are those of the fit, and
+            each fold is predicted by a clone fitted to the other folds.
 
         Returns
         -------
@@ -147,7 +147,7 @@ class WithIntervals(TargetEstimator):
         Raises
         ------
         InvalidInput
-            If rows are not like those of the fit, or fewer than ``folds``.
+            If the rows lack columns of the fit, or are fewer than ``folds``.
         """
         if folds is None:
             found = self._held_out(X, y, sample_weight)
@@ -264,10 +264,9 @@ def learn_errors(rows: LeftOutRows, seed: int) -> ErrorLaw:
     -----
     Scale and distribution are learned from 4096 rows at most, and scores are of all rows that are
     held out, or of 4096 of those that the fit predicts without each: about a second for each
-    target. Where it is known how errors hang together, those of row i are learned from errors of
-    rows j without row i too (:mod:`~bochner.models.coupling`), in about half a second more. Of rows
-    held out one half learns and the other has scores, so that these are of rows that nothing was
-    learned from.
+    target. If a coupling is known, the scale at row i is learned from leave-two-out errors, without
+    row i (:mod:`~bochner.models.coupling`); this takes half a second more. Held-out rows are split
+    in half: one half learns the law, the other gives the scores.
     """
     order = np.random.default_rng(seed).permutation(len(rows.w))
     if rows.source == "leave one out":
@@ -403,7 +402,7 @@ def _log_size(e: Array, typical: float) -> Array:
 def _slope(y: Float[Array, " m"], f: Float[Array, " m"], w: Float[Array, " m"]) -> Array:
     """Return the mean of f, and the share of f about it that y is nearest to, 0 to 1.
 
-    A penalty that was chosen on errors which know of one another is too small.
+    A penalty that is chosen on dependent errors is too small.
     """
     mean = np.average(f, weights=w)
     away = w * (f - mean)
@@ -414,7 +413,7 @@ def _slope(y: Float[Array, " m"], f: Float[Array, " m"], w: Float[Array, " m"]) 
 def _values(
     rows: _Learned, found: LandmarkSmoother, summed: Callable[[Array, Array], Array]
 ) -> Float[Array, "n t"]:
-    """Return values at rows without each, then at the rest: all by errors that know of none.
+    """Return leave-one-out values at the learning rows, then values at the other rows.
 
     ``summed`` gives them of (b, m) shares that they are made of, and of (b, m) errors.
     """

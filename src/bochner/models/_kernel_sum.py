@@ -1,4 +1,4 @@
-"""Functions f(x) = Σ_i c_i k(x, x_i) + b: what fits with the kernel itself predict by."""
+"""Functions f(x) = Σ_i c_i k(x, x_i) + b, the predictions of fits with the kernel itself."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ class KernelSum:
     intercept: Float[Array, " t"]
 
     def values(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b t"]]]:
-        """Give the rows of one block after the other, and f of them."""
+        """Yield the rows of each block and f there."""
         for block in blocks.with_rows(TILE):
             X = block.X if is_sparse(block.X) else np.ascontiguousarray(to_numpy(block.X))
             yield block.X, self.at(X.astype(np.float64, copy=False))
 
     def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
-        """Give the rows of one block after the other, and the gradients of f."""
+        """Yield the rows of each block and the gradients of f there."""
         for block in blocks.with_rows(TILE):
             X = np.ascontiguousarray(to_numpy(block.X), dtype=np.float64)
             yield block.X, self.gradients_at(X)

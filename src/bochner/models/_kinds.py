@@ -1,4 +1,4 @@
-"""Learners by what they learn from: rows alone, numbers, or classes; and those with a penalty α."""
+"""Kinds of estimators: without targets, with numbers or classes as targets, with a penalty α."""
 
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ from bochner.sums.executor import LOCAL, Executor
 
 
 class WithoutTarget(KernelEstimator):
-    """An estimator that learns from rows alone."""
+    """An estimator without targets."""
 
     @by_jobs
     def fit(
@@ -62,7 +62,7 @@ class WithoutTarget(KernelEstimator):
         Raises
         ------
         InvalidInput, ValueError
-            If the data are not what was required; the message says what to do.
+            If the data cannot be used; the message says what to do.
         """
         X, _, sample_weight = values_of(type(self).__name__, X, None, sample_weight)
         if is_held(X):
@@ -83,10 +83,10 @@ class TargetEstimator(MultiOutputMixin, RegressorMixin, KernelEstimator):
 
     @abstractmethod
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
-        """Give the predictions of one block of rows after the other."""
+        """Yield the predictions of each block of rows."""
 
     def _by_target(self, values: Any) -> Any:
-        """Return values of all targets, (t, ...), or what there is of a single one."""
+        """Return values of all targets, (t, ...), or the values of a single target."""
         if self.target_shape_:
             return values
         return float(values[0]) if np.ndim(values) == 1 else values[0]
@@ -123,8 +123,8 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
     ) -> tuple[Blocks, Inputs]:
         """Return checked training data of a classifier as blocks whose y are codes of classes.
 
-        The classes are ``classes`` where given, else those of y, or those of the fit; labels that
-        are not among them are refused. ``class_weight`` multiplies the weights.
+        The classes are ``classes`` if given, else the labels of y, or the classes of the fit; other
+        labels are refused. ``class_weight`` multiplies the weights.
         """
         who = type(self).__name__
         refuse_masked(y, who, "y")

@@ -1,4 +1,4 @@
-"""Labels of classes: what may be one, their codes, and factors of the weights of their rows."""
+"""Class labels: checks, codes, and class weights."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,17 +21,16 @@ from bochner.sums.executor import LOCAL, Executor
 #: More classes than this are taken for a target of regression.
 MOST_CLASSES = 10_000
 
-#: So many are no quantity, whatever the number of rows.
+#: Up to this many different values are classes, for any number of rows.
 FEW_CLASSES = 50
 
-#: More are, unless each has so many rows on average.
+#: More values are classes only if each has this many rows on average.
 MANY_CLASSES, ROWS_OF_CLASS = 100, 20
 
 #: Labels that are text count as numbers with this share of others, such as "?".
 MOST_OTHERS = 0.05
 
-#: Classes of fewer rows than this are named in a warning, unless there are so few rows in all, or
-#: few of each class.
+#: A warning names classes with fewer rows than this, unless all classes are that small.
 RARE_ROWS, FEW_ROWS = 5, 100
 
 _REGRESSORS = {
@@ -114,7 +113,7 @@ def _remedy(who: str) -> str:
 
 
 def known_classes(who: str, classes: Any) -> Array:
-    """Return the classes, sorted, of which there must be two."""
+    """Return the sorted classes; at least two are required."""
     classes = np.asarray(classes)
     require_sortable(who, classes)
     classes = np.unique(classes)
@@ -141,7 +140,7 @@ def codes_of(who: str, labels: Array, classes: Array) -> Float[Array, " n"]:
 
 
 def warn_of_rare(who: str, codes: Array, classes: Array) -> None:
-    """Warn of classes of so few rows that what is learned of them cannot be checked."""
+    """Warn of classes with too few rows for leave-one-out checks."""
     counts = np.bincount(codes.astype(np.int64), minlength=len(classes))
     rare = np.flatnonzero((counts > 0) & (counts < RARE_ROWS))
     if len(codes) < max(FEW_ROWS, ROWS_OF_CLASS * len(classes)) or not len(rare):
@@ -159,7 +158,7 @@ def warn_of_rare(who: str, codes: Array, classes: Array) -> None:
 def labels_of(who: str, blocks: Blocks, where: Executor = LOCAL) -> Array:
     """Return the distinct labels of a pass.
 
-    Of a table it reads cells: what its columns become is learned with the classes beside them.
+    For a table it reads cells, because encoders of columns are learned with the classes.
     """
     seen, rows = where.sum(LabelsOf(who), blocks.cells() or blocks)
     refuse_quantity(who, seen, rows)
@@ -178,7 +177,7 @@ class LabelsOf:
         return np.empty(0), 0
 
     def add(self, total: tuple[Array, int], block: Any) -> tuple[Array, int]:
-        """Add those of a block; refuse what cannot be classes."""
+        """Add the labels of a block; refuse values that cannot be classes."""
         y = required_targets(self.who, block.y)
         if y.ndim != 1:
             raise InvalidInput(
@@ -187,7 +186,7 @@ class LabelsOf:
         return self.merge(total, (np.unique(to_numpy(y)), len(y)))
 
     def merge(self, a: tuple[Array, int], b: tuple[Array, int]) -> tuple[Array, int]:
-        """Return those of both."""
+        """Return the labels of both."""
         seen = np.union1d(a[0], b[0])
         refuse_quantity(self.who, seen, None)
         if len(seen) > MOST_CLASSES:

@@ -15,7 +15,7 @@ verbose : bool, default False
     Print the stages and candidates of a fit while it runs. They are always logged at INFO on the
     logger ``bochner``."""
 
-#: Entries of docstrings, by the name that stands for them there: ``%(method)s``.
+#: Entries of docstrings by their placeholder, e.g. ``%(method)s``.
 TEXTS = {
     "shared": SHARED,
     "kernel": """\

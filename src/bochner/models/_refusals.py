@@ -1,4 +1,4 @@
-"""What is wrong with rows in memory: refusals of scikit-learn, said with what to do."""
+"""Error messages for rows in memory: scikit-learn's messages with a remedy."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from bochner.errors import InvalidInput, InvalidType
 
 @contextmanager
 def in_one_sentence(who: str, X: Any) -> Iterator[None]:
-    """Say again what scikit-learn refuses of X: who, what was required, what came, what to do."""
+    """Reword scikit-learn's errors about X: caller, requirement, given value, remedy."""
     try:
         yield
     except InvalidInput:

@@ -1,4 +1,4 @@
-"""Rows of learners that read them many times: their features, and folds by what rows hold."""
+"""Rows of learners that read them many times: features, and folds by content."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -61,7 +61,7 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SumOnFeatures:
-    """A summand over blocks of rows: what another makes of their features."""
+    """A summand over blocks of rows that applies another summand to their features."""
 
     features: Callable[[Array], Array]
     summand: Any
@@ -79,13 +79,13 @@ class SumOnFeatures:
         return self.summand.merge(a, b)
 
     def within(self, rows: slice) -> "SumOnFeatures":
-        """Return the same with the numbers of these rows alone."""
+        """Return the same for these rows only."""
         return replace(self, summand=narrowed(self.summand, rows))
 
 
 @dataclass(frozen=True, eq=False)
 class Without:
-    """A summand over rows of which some, those held out, have weight zero."""
+    """A summand in which held-out rows have weight zero."""
 
     summand: Any
     held: Bool[Array, " n"]
@@ -105,7 +105,7 @@ class Without:
         return self.summand.merge(a, b)
 
     def within(self, rows: slice) -> "Without":
-        """Return the same with the numbers of these rows alone."""
+        """Return the same for these rows only."""
         return Without(narrowed(self.summand, rows), self.held[rows], rows.start)
 
 
@@ -120,7 +120,7 @@ def weights_of(block: FeatureBlock) -> Float[Array, " b"]:
 
 
 class Features:
-    """The features of blocks: kept after the first pass where they fit, else made anew each time.
+    """The features of blocks: cached after the first pass if they fit, else computed in each pass.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ class Features:
         Memory to keep features in, at most; default and limits: a quarter of what is free, and what
         the executor gives. 0 keeps nothing.
     where : Executor
-        Where passes are made, while nothing is kept.
+        Executor of the passes, until features are cached.
 
     Attributes
     ----------
@@ -204,7 +204,7 @@ class Features:
         return self._where.sum(over, self._blocks)
 
     def in_order(self, summand: Any) -> Any:
-        """Return the sum over all rows, one block after the other."""
+        """Return the sum over all rows, block by block."""
         return in_order(summand, self)
 
     def _fits(self, rows: int) -> bool:
@@ -220,7 +220,7 @@ def _room(asked: int | None, given: int | None) -> int:
     return min(b for b in (free_bytes() // 4, asked, given) if b is not None)
 
 
-# --- Folds by what rows hold: equal rows are left out together, wherever they stand --------------
+# --- Folds by content: equal rows are in the same fold ------------------------------------------
 #
 # A row that is left out and has an equal one among those kept is not left out at all. And a row of
 # weight 2 is then the same as two rows, and the order of rows does not matter.
@@ -259,11 +259,11 @@ class MarksOf:
         return []
 
     def add(self, total: list[Array], block: Any) -> list[Array]:
-        """Add those of a block."""
+        """Add the marks of a block."""
         return [*total, row_marks(block.X, self.seed)]
 
     def merge(self, a: list[Array], b: list[Array]) -> list[Array]:
-        """Return those of both."""
+        """Return the marks of both."""
         return a + b
 
 

@@ -1,4 +1,4 @@
-"""What notebooks show of a fit, and of an estimator before and after it."""
+"""Notebook displays of fits and estimators."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from bochner._core.html import Facts, HtmlPart, ShownResult
 from bochner.data.schema import Inputs
 from bochner.models.kernel_words import kernel_words
 
-#: A line: what it is called, and what it is.
+#: A line: name and value.
 Fact = tuple[str, str]
 
 MOST_LABELS = 12  # Classes that are named
 
 
 class ShownFit(ShownResult):
-    """A fitted value that notebooks show: what it was fitted to, what was chosen and found."""
+    """A fitted value with a notebook display: inputs, choices, results."""
 
     inputs: Inputs
 
@@ -30,14 +30,14 @@ class ShownFit(ShownResult):
         return "\n".join((type(self).__name__, *lines))
 
     def _shown(self) -> Iterator[HtmlPart]:
-        """Give the facts."""
+        """Yield the facts."""
         yield Facts(self._facts())
 
     def _facts(self) -> tuple[Fact, ...]:
         return (*self._asked(), *self._features(), *self._found())
 
     def _asked(self) -> Iterator[Fact]:
-        """Give the columns, the classes and the kernel."""
+        """Yield the columns, the classes and the kernel."""
         inputs, schema = self.inputs, self.inputs.schema
         known = inputs.names if schema is None else schema.feature_names
         raw = f" (of {inputs.n_features_in:,} in the table)"
@@ -48,18 +48,18 @@ class ShownFit(ShownResult):
         yield "kernel", kernel_words(self, known)
 
     def _features(self) -> Iterator[Fact]:
-        """Give how features are made, or that the kernel itself is used, and why."""
-        fit: Any = self  # each kind declares what was chosen as it has it, a field or a property
+        """Yield the method and the reason for it."""
+        fit: Any = self  # ``chosen`` is a field of some fits and a property of others
         yield "method", fit.chosen.choice.reason
 
     def _found(self) -> Iterable[Fact]:
-        """Give what this kind of fit alone has found."""
+        """Yield results specific to this kind of fit."""
         return ()
 
 
 @dataclass(frozen=True)
 class InDiagram:
-    """What scikit-learn's diagram of a fitted estimator holds in the place of its attributes.
+    """Content of scikit-learn's diagram of a fitted estimator, instead of its attributes.
 
     Its own table would read all attributes, and certificates and calibrations are measured where
     they are first read.

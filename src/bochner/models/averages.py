@@ -41,10 +41,11 @@ def cell_averages(
         latitude and longitude; the average is over the area.
     nodes : int, default 4
         Places along each column of a cell, whose values are averaged: nodes^d in all, 4,096 at
-        most. The error is that of Gauss-Legendre quadrature of as many nodes: take more where cells
-        are several lengthscales wide.
+        most. The error is the error of Gauss-Legendre quadrature: increase it if cells are
+        several lengthscales wide.
     return_std : bool, default False
-        Also return the standard deviation of the average, which is below that of f at a place.
+        Also return the standard deviation of the average, which is smaller than the standard
+        deviation of f at a place.
 
     Returns
     -------
@@ -55,7 +56,7 @@ def cell_averages(
     Raises
     ------
     InvalidInput
-        If corners are not those of cells with a size along each column.
+        If the corners do not describe cells with a positive size along each column.
 
     Notes
     -----

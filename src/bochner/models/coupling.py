@@ -1,9 +1,9 @@
-"""How errors of rows left out hang together, and what they are where another row is left out too.
+"""Leave-two-out errors from leave-one-out errors.
 
-The error of row j is that of a fit that has seen row i. So it knows of the noise of row i, most
-where the two are near, and a scale that is learned from errors around row i knows it too: it is
-large where the error of row i happens to be large. That of a new row does not. Scores of rows left
-out would be too small, and intervals too short.
+The leave-one-out error of row j comes from a fit that used row i, so it depends on the noise of
+row i, most of all if the rows are near. A scale learned from errors around row i is then large
+where the error of row i happens to be large, which is not so for a new row: leave-one-out scores
+would be too small and intervals too short. Leave-two-out errors avoid this.
 
 With M = (√w K √w + αI)⁻¹ of a ridge regression, u = M √w y and e° = u/diag(M), the errors √w e of
 rows left out as a whole, the error of row j without rows i and j is

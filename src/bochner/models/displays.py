@@ -249,7 +249,7 @@ class MapDisplay(Display):
         deviation : bool, default True
             Whether deviations are predicted too, which takes longer.
         **axes : (m_j,)
-            Coordinates, as those of :meth:`GaussianProcessRegressor.predict_grid`.
+            Coordinates, as in :meth:`GaussianProcessRegressor.predict_grid`.
 
         Raises
         ------
@@ -323,7 +323,7 @@ class MapDisplay(Display):
 
 
 def box_of_rows(process: Any, places: int) -> dict[str, Float[Array, " m"]]:
-    """Return so many places along each column: of the box of a process' rows, or of the globe."""
+    """Return equally spaced places along each column, over the box of the rows or the globe."""
     globe, rows = is_on_sphere(process.kernel_), process.sample_.X
     if globe:
         low, high = np.array([[-90.0, -180.0], [90.0, 180.0]])

@@ -1,4 +1,4 @@
-"""What displays share: drawn as in scikit-learn, and shown by notebooks as a picture."""
+"""Base class of displays: drawn as in scikit-learn, shown by notebooks as a picture."""
 
 from base64 import b64encode
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ class Display(ShownResult):
         return self.ax_.figure
 
     def _picture(self) -> Iterator[HtmlPart]:
-        """Give the picture on axes of its own; who gave the axes shows the figure."""
+        """Yield the picture if it has its own axes; a caller who passed axes shows the figure."""
         if find_spec("matplotlib") is None:
             yield Words(f"{type(self).__name__}: drawn by matplotlib, which is not installed here.")
         elif not self._drawn_on[1]:
@@ -51,7 +51,7 @@ class Display(ShownResult):
             yield Words(f"{type(self).__name__}, drawn on the axes that were given.")
 
     def _shown(self) -> Iterator[HtmlPart]:
-        """Give the picture."""
+        """Yield the picture."""
         return self._picture()
 
     @property

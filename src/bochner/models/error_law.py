@@ -5,14 +5,14 @@ With e = y − f̂(x) of rows that f̂ was made without, and z = x or f̂(x), in
     log s(z)      kernel ridge regression of log |e|,
     F(a | z)      kernel ridge regressions of the indicators e/s ≤ a, one for each of some a,
 
-all on landmarks (:mod:`~bochner.models.smoother`). (Not both x and f̂(x): without a row, f̂ is off
-its value with all rows by a share of e, which the two together would tell.) As e and s, F of a row
-is that without the row itself. What a row has is its score v = F(e/s | z), or e/s where one
-distribution serves for all z; s is 1 where that serves. Of all m scores the interval at z takes
-those at the places ⌊(m + 1)(1 − c)/2⌋ and ⌈(m + 1)(1 + c)/2⌉, and turns them back:
+all on landmarks (:mod:`~bochner.models.smoother`). (Not both x and f̂(x): together they would
+reveal e, because f̂ without a row differs from f̂ with all rows by a share of e.) For each training
+row, e, s and F are leave-one-out values. The score of a row is v = F(e/s | z), or e/s if one
+distribution serves for all z; s is 1 if a constant scale serves. The interval at z takes the scores
+of rank ⌊(m + 1)(1 − c)/2⌋ and ⌈(m + 1)(1 + c)/2⌉ of all m, and inverts them:
 f̂(x) + s(z) F⁻¹(v | z).
-That is conformal prediction with scores that are normalised (Lei et al. 2018, section 5.2), or with
-those of a conditional distribution (Chernozhukov, Wüthrich and Zhu 2021).
+This is conformal prediction with normalised scores (Lei et al. 2018, section 5.2), or with scores
+from a conditional distribution (Chernozhukov, Wüthrich and Zhu 2021).
 """
 
 from dataclasses import dataclass, replace
@@ -29,13 +29,13 @@ from bochner.models._calibration import Calibration, calibrate, decided
 from bochner.models._kernel_sum import KernelSum
 from bochner.models.coupling import Coupling
 
-#: Share of the distribution of all rows in that of each.
+#: Weight of the pooled distribution in each conditional distribution.
 POOLED = 0.02
 
 #: The largest number whose exponential is one.
 LARGEST = 700.0
 
-#: So many scores beyond each end of an interval, or it is symmetric.
+#: Intervals are symmetric if fewer scores than this lie beyond each end.
 BEYOND = 5
 
 #: Rows of a fit whose errors without themselves are looked at, at most: of one in twenty that lie
@@ -84,7 +84,7 @@ class LeftOutRows:
 
     @property
     def refitted(self) -> "LeftOutRows":
-        """The same of another fit, to other rows than these, in the place of the one judged."""
+        """The same rows, predicted by fits without their fold."""
         return replace(self, source="cross-validation")
 
     @property
@@ -108,7 +108,7 @@ class LeftOutRows:
 
 @dataclass(frozen=True, eq=False)
 class ErrorInputs:
-    """What z is made of: the columns of x, or f̂; in deviations."""
+    """Inputs z of the law: the columns of x, or f̂, standardised."""
 
     centre: Float[Array, " k"]
     unit: Float[Array, " k"]
@@ -116,7 +116,7 @@ class ErrorInputs:
 
     @staticmethod
     def of(X: Any, predicted: Float[Array, " m"], by_columns: bool) -> "ErrorInputs":
-        """Return those of rows."""
+        """Return the inputs of rows."""
         found = _columns(X, predicted, by_columns)
         spread = found.std(axis=0)
         unit = np.where(spread > 0, spread, 1.0)
@@ -210,8 +210,8 @@ class TargetLaw:
     shares : (m,) float64
         Weight of the scores up to each, in rows: m in all.
     reach : (float, float)
-        Least and largest log s: that of the rows it was learned from. Between these and far from
-        all of them the regression may have any value.
+        Least and largest log s of the rows it was learned from. The regression may extrapolate
+        to any value far from them.
     """
 
     inputs: ErrorInputs | None
@@ -222,9 +222,9 @@ class TargetLaw:
     reach: tuple[float, float] = (-LARGEST, LARGEST)
 
     def ends(self, coverage: float) -> tuple[float, float]:
-        """Return the scores between which this share of rows lies, and as many beyond each end.
+        """Return the scores between which this share of rows lies, with equal tails.
 
-        Of few scores those as far from the middle.
+        For few scores the interval is symmetric.
         """
         m, tail = len(self.scores), (1 - coverage) / 2
         if (m + 1) * tail >= BEYOND:
@@ -291,12 +291,12 @@ class ErrorLaw(ShownResult):
 
     @property
     def guarantee(self) -> str:
-        """What holds of the intervals, in a sentence."""
+        """Guarantee of the intervals, in a sentence."""
         return f"{self.source.capitalize()}, {len(self):,} rows: {GUARANTEES[self.source]}."
 
     @property
     def varies(self) -> tuple[str, ...]:
-        """What of the errors differs from row to row: "nothing", "scale", "distribution"."""
+        """Part of the law that depends on the row: "nothing", "scale" or "distribution"."""
         return tuple(
             "nothing" if law.scale is None else "scale" if law.shape is None else "distribution"
             for law in self.targets

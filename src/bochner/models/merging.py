@@ -36,12 +36,12 @@ def merge(*models: Any) -> Any:
     IncompatibleModels
         If the maps, or the classes of labels, differ; the message says how to make them equal.
     InvalidType
-        If they are learners of other kinds: those with other losses see every row many times.
+        If they are learners of other kinds: learners with other losses read every row many times.
 
     Notes
     -----
-    Equals one fit on all rows, to rounding, in any order. Leave-one-out errors are those of the
-    merged sample of rows.
+    Equals one fit on all rows, to rounding, in any order. Leave-one-out errors are computed on
+    the merged sample of rows.
     """
     if not models:
         raise InvalidInput("merge: at least one fitted model is required; got none.")

@@ -149,7 +149,7 @@ class ResidualDisplay(Display):
 
 @dataclass(frozen=True, eq=False)
 class CalibrationDisplay(Display):
-    """Predicted means, probabilities, quantiles or intervals, and what was observed.
+    """Predicted means, probabilities, quantiles or intervals against observations.
 
     Attributes
     ----------
@@ -254,7 +254,7 @@ class CalibrationDisplay(Display):
         return CalibrationDisplay.of_means(y[:, 0], f[:, 0], n_bins)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw what was observed against what was predicted; return the display."""
+        """Draw observations against predictions; return the display."""
         ax = self._axes(ax)
         ax.axline((self.expected[0],) * 2, slope=1, color="gray", linestyle=":")
         room = [np.inf, np.inf] if self.kind == "prediction" else [self.observed, 1 - self.observed]
@@ -356,7 +356,7 @@ class WidthDisplay(Display):
         y : (n,) or (n, t), optional
             Where the learner has a target.
         widths : sequence of int, optional
-            Default: the model's, halved five times. Those that the method cannot serve are left
+            Default: the model's, halved five times. Widths that the method cannot serve are left
             out.
         n_sample : int, default 4096
             Rows used, at most. A penalty that was given is taken in proportion.
@@ -391,7 +391,7 @@ class WidthDisplay(Display):
         return WidthDisplay(D, error, second, kernel, best, study.measure, *counts)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw the error, or that of the kernel, against D; return the display."""
+        """Draw the error, or the error of the kernel, against D; return the display."""
         ax = self._axes(ax)
         judged = bool(np.isfinite(self.errors).any())
         ax.plot(self.widths, self.errors if judged else self.kernel_errors, "o-")
@@ -463,7 +463,7 @@ def _penalties(model: KernelEstimator, n: int, m: int) -> dict[str, float]:
 
 @dataclass(frozen=True, eq=False)
 class _Study:
-    """What all widths share."""
+    """Quantities shared by all widths."""
 
     model: KernelEstimator
     penalties: dict[str, float]

@@ -30,7 +30,7 @@ class NormalScores:
     Attributes
     ----------
     rows : int
-        Values of y, those of several targets counted one by one.
+        Number of values of y; several targets count separately.
     bias : float
         Mean of μ − y, in units of y.
     rmse : float
@@ -40,7 +40,7 @@ class NormalScores:
     log_density : float
         Mean log N(y; μ, σ²): larger is better.
     z_variance : float
-        Mean of ((y − μ)/σ)²: one if deviations are those of the errors.
+        Mean of ((y − μ)/σ)²: one if the deviations are right.
     coverage : tuple of (float, float)
         Shares asked for, and the shares of rows within the central intervals of that chance.
     """
@@ -75,7 +75,7 @@ def normal_scores(
     Parameters
     ----------
     y, mean, deviation : (m,) or (m, t)
-        Values, and mean and standard deviation of their laws: of new values, with noise, as of
+        Values, and the mean and standard deviation of their predictive laws, with noise, as from
         ``process.predict(X, return_std=True, include_noise=True)``. Several targets are pooled.
     coverages : sequence of float, default (0.5, 0.9, 0.95)
         Chances of central intervals, above 0 and below 1.

@@ -1,4 +1,4 @@
-"""Kernel ridge regression on landmarks as a smoother: the share that each row has in each value.
+"""Kernel ridge regression on landmarks as a linear smoother, with its hat matrix.
 
 With features φ of the landmarks about their mean, φ̄, Σ w φφᵀ = V diag(λ) Vᵀ and a = Vᵀ(φ − φ̄),
 
@@ -23,13 +23,13 @@ from bochner.solvers.ridge.eigen import decompose
 from bochner.solvers.ridge.path import solve_ridge
 from bochner.sums.moments import Moments
 
-#: Landmarks, at most: what is smooth needs few.
+#: Largest number of landmarks: smooth functions need few.
 LANDMARKS = 256
 
 #: Rows whose errors without themselves the penalty is chosen by, about.
 JUDGED = 1024
 
-#: The least that a row leaves to others: below this rounding makes it.
+#: Floor for 1 − h_ii; smaller values are rounding error.
 LEAST_LEFT = 1e-8
 
 

@@ -99,8 +99,8 @@ class TrendedProcess:
     Attributes
     ----------
     process : GaussianProcessRegressor
-        Fitted to y and to the columns of the trend, as targets: its kernel, noise and amplitude are
-        those of the process beside the trend.
+        Fitted to y and to the columns of the trend, as targets: its kernel, noise and amplitude
+        describe the process without the trend.
     columns : TrendColumns
     coef : (p,)
         β̂, of the columns about their means and in units of their deviations.
@@ -127,7 +127,7 @@ class TrendedProcess:
         return_std : bool, default False
             Also return the standard deviation, without noise.
         include_noise : bool, default False
-            With ``return_std``: whether it is that of a new y.
+            With ``return_std``: whether it is the standard deviation of a new y.
 
         Returns
         -------
@@ -146,7 +146,7 @@ class TrendedProcess:
         return found[:, 0] + left @ self.coef, np.sqrt(variance)
 
     def _left(self, X: Array, found: Float[Array, "m t"]) -> Float[Array, "m p"]:
-        """Return e(x): what the process does not make of the columns of the trend."""
+        """Return e(x), the residual of the trend columns after the process."""
         return self.columns(X) - found[:, 1:]
 
 
@@ -179,7 +179,7 @@ def universal_kriging(
 
     Notes
     -----
-    Kernel, noise and amplitude that are open are those of what least squares leave of y; given
+    Kernel, noise and amplitude that are open are chosen on least-squares residuals of y; given
     these, trend and predictions are exact generalised least squares, by one fit with p + 1 targets.
     Source: Cressie (1993), *Statistics for spatial data*, section 3.4.
 

@@ -58,7 +58,7 @@ def conjugate_gradients(
     most : int
         Products at most.
     inner : callable
-        Inner product of each row. Where it is that of all rows together in every place they are
+        Inner product of each row. If it returns the sum over all rows in every place, the rows are
         one problem; else each has its own steps, and a row that is done takes no part in further
         products.
     """
@@ -119,8 +119,8 @@ class KernelOperator:
         Whether rows may be moved together: float32 then holds them about their mean, and loses
         less. True for kernels of x − y.
     loop : (str, float), optional
-        Profile and parameter of the compiled loop, where tiles are nothing else: then values are
-        multiplied as they are made, and there are no tiles.
+        Profile and parameter of the compiled loop if the kernel has one: values are then
+        multiplied as they are computed, without tiles.
 
     Attributes
     ----------

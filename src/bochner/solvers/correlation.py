@@ -28,7 +28,7 @@ ROUNDINGS = 8
 
 
 class PairedProducts(Protocol):
-    """What is decomposed: the moments of both sides' features, side by side."""
+    """Moments of the features of both sides, to be decomposed."""
 
     @property
     def gram(self) -> Float[Array, "D D"]: ...

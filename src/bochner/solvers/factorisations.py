@@ -15,7 +15,7 @@ from scipy.linalg import solve_triangular
 from bochner._core.blas import cholesky, eigvalsh, factor, subtract_product
 from bochner._core.shapes import Array, Float, Int
 
-#: Matrices of so many rows are decomposed at once: that takes one to two seconds.
+#: Up to this size a decomposition runs in the main thread: it takes one to two seconds.
 AT_ONCE = 2048
 
 #: Columns that are solved for at once, and rows of a slab.
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def slabs(n: int) -> Iterator[slice]:
-    """Give the rows to be worked on in one step: all, while they are few."""
+    """Yield slices of rows for each step; a single one if rows are few."""
     return _slices(n, n if n <= AT_ONCE else SLAB)
 
 
@@ -164,8 +164,8 @@ def randomly_pivoted_cholesky(
     rng : numpy.random.Generator
         Source of the proposals.
     tolerance : float, optional
-        Stop when the residual trace is below this share of the trace. Default: what the precision
-        of the factor carries, 1e-12 in float64 and 1e-6 in float32.
+        Stop when the residual trace is below this share of the trace. Default: the precision
+        of the factor, 1e-12 in float64 and 1e-6 in float32.
     mode : {"accelerated", "blocked", "simple"}, default "accelerated"
         "simple" takes one pivot at a time; "accelerated" has the same law, in matrix products
         (16 times as fast for 4,000 rows); "blocked" takes all that are proposed together, also

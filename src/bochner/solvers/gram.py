@@ -1,9 +1,9 @@
 """Systems (G + αI) c = b of waves, G known by its products: conjugate gradients, preconditioned.
 
-Coefficients of real functions are complex arrays whose last axis counts from 0 on, and stands for
-the negative numbers too: c_{−m} is the conjugate of c_m. These are D real numbers, and every
-product below is that of R^D. What the waves are (:mod:`~.toeplitz`, :mod:`~.harmonics`) says a
-:class:`WaveGram`.
+Coefficients of real functions are complex arrays whose last axis starts at 0 and represents
+negative frequencies too: c_{−m} is the conjugate of c_m. These are D real numbers, and every
+product below is the one of R^D. A :class:`WaveGram` defines the modes (:mod:`~.toeplitz`,
+:mod:`~.harmonics`).
 
 **Preconditioner.** The waves of most weight are solved for densely, among one another, the others
 by their diagonal: M is block diagonal, and what remains is nearly the identity.
@@ -69,12 +69,12 @@ class WaveGram(ABC):
     @property
     @abstractmethod
     def size(self) -> float:
-        """k(x, x): what the weights of all waves add up to."""
+        """k(x, x), the sum of the weights of all modes."""
 
     @property
     @abstractmethod
     def sums(self) -> Array:
-        """Σ w of each wave: what an intercept takes off."""
+        """Σ w of each mode, which an intercept removes."""
 
     @property
     @abstractmethod
@@ -174,7 +174,7 @@ class DenseBlock(WavePreconditioner):
         return float((self.diagonal * (self.others > 0)).max()) / self.alpha
 
     def from_block(self, real: Float[Array, "s b"]) -> Array:
-        """Return vectors whose coefficients are those of the block, and zero elsewhere."""
+        """Return vectors with these coefficients in the block, and zero elsewhere."""
         return self.scatter(real, np.zeros((len(real), *self.diagonal.shape), np.complex128))
 
     def solve(self, c: Array) -> Array:

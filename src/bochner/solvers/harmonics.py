@@ -14,9 +14,9 @@ sums over l.
 P_lm are orthonormal for the uniform law of mean one, so that Σ_m |P_lm|² = 2l + 1 everywhere, by
 the addition theorem: G has about W a_l on its diagonal.
 
-**Preconditioner.** Rows that are spread alike along every parallel, as those of a grid are, tie no
-order m to another: M then is G with the density of the rows averaged over longitude, one block for
-each order (Schuh 1996). Else it is G among the first degrees, and its diagonal beyond.
+**Preconditioner.** If rows are spread evenly along every parallel, as on a grid, orders m decouple:
+M then is G with the density of the rows averaged over longitude, one block for each order (Schuh
+1996). Else it is G among the first degrees, and its diagonal beyond.
 
 Coefficients are complex arrays (L + 1, L + 1) of l and m, zero for m > l, of c_{l,−m} = conj c_lm:
 D = (L + 1)² real numbers. The real features are √a_l (√2 P_lm cos mλ, √2 P_lm sin mλ), m = l, ...,
@@ -42,7 +42,8 @@ MOST_LOW = 31
 #: A degree is among them if the rows bring it this many penalties, and more.
 WORTH = 0.2
 
-#: Rows are spread alike along parallels if no wave of longitude up to so many is above this share.
+#: Rows are spread evenly along parallels if no mode of longitude up to this order exceeds this
+#: share.
 LONG, ALIKE = 16, 0.1
 
 #: Degrees up to which there are blocks of orders: 170 MB.
@@ -60,8 +61,8 @@ def wave_tables(degree: int) -> tuple[tuple[Float[Array, "l k"], ...], ...]:
     """Return p_lm(k) of each m, for even and for odd l: of k ≥ 0 of the same parity as l.
 
     For even m they are real and even in k. For odd m they are −i times real numbers that are odd
-    in k: those are given. The recurrence P_lm = a cos θ P_{l−1,m} − b P_{l−2,m} holds for waves as
-    it does for values, where cos θ moves k by one either way.
+    in k, which are returned. The recurrence P_lm = a cos θ P_{l−1,m} − b P_{l−2,m} holds for modes
+    as for values, where cos θ moves k by one either way.
 
     Notes
     -----
@@ -91,7 +92,7 @@ def _first(m: int, parity: int) -> int:
 
 
 def _next_degree(l: int, here: Array, before: Array) -> Float[Array, "m k"]:
-    """Return the waves of degree l of all m, from those of l − 1 and l − 2."""
+    """Return the modes of degree l of all m, from degrees l − 1 and l − 2."""
     m = np.arange(l)
     a = np.sqrt((4 * l * l - 1) / (l * l - m * m))
     b = np.sqrt((2 * l + 1) * ((l - 1) ** 2 - m * m) / ((2 * l - 3) * (l * l - m * m)))
@@ -274,7 +275,7 @@ class HarmonicGram(WaveGram):
 
     @cached_property
     def zonal(self) -> tuple[Float[Array, "k k"], Float[Array, "k k"]]:
-        """What the density of the rows, averaged over longitude, ties p_lm(k) by: m even, odd."""
+        """Matrices of p_lm(k) for the density of rows averaged over longitude: m even, odd."""
         L = self.degree
         mean = self.waves[2 * L :, 2 * L].real
         k = np.arange(L + 1)

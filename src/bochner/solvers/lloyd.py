@@ -53,7 +53,7 @@ class Clusters:
 
 @dataclass(frozen=True, eq=False)
 class CentroidsOf:
-    """The summand of clusters: each row is added to that of its nearest centre."""
+    """The summand of clusters: each row is added to its nearest centre."""
 
     centres: Float[Array, "k D"]
     power: float | None = None  # Σ w |z|² of all rows, where a pass before has found it
@@ -88,7 +88,7 @@ class CentroidsOf:
 
 @dataclass(frozen=True, eq=False)
 class StepsOf:
-    """The summand of mini-batches: each centre is the mean of all rows that came to it."""
+    """The summand of mini-batches: each centre is the mean of the rows assigned to it."""
 
     centres: Float[Array, "k D"]  # where it begins
     seen: Float[Array, " k"]  # Σ w of the rows that led there
@@ -108,7 +108,7 @@ class StepsOf:
         return centres + moves / np.where(seen > 0, seen, 1.0)[:, None], seen
 
     def merge(self, a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
-        """Return the means of the rows of both; those that both began with count once."""
+        """Return the means of the rows of both; rows that both started with count once."""
         seen = a[1] + b[1] - self.seen
         sums = a[0] * a[1][:, None] + b[0] * b[1][:, None] - self.centres * self.seen[:, None]
         means = sums / np.where(seen > 0, seen, 1.0)[:, None]
@@ -119,7 +119,7 @@ class StepsOf:
 
 
 def in_order(summand: Any, blocks: Iterable[Any]) -> Any:
-    """Return the sum of blocks, one after the other."""
+    """Return the sum of blocks in order."""
     total = summand.zero()
     for block in blocks:
         total = summand.add(total, block)
@@ -158,7 +158,7 @@ def run_lloyd(
         Passes after that one, at most.
     tol : float
     total : callable, optional
-        Makes the sum of a summand over the blocks; default: one after the other.
+        Computes the sum of a summand over the blocks; default: in order.
     """
     old = first
     for passes in range(2, max_iter + 2):
@@ -193,6 +193,6 @@ def _weights(block: Any) -> Float[Array, " b"]:
 def _sums(
     Z: Float[Array, "b D"], w: Float[Array, " b"], labels: Array, k: int
 ) -> Float[Array, "k D"]:
-    """Return Σ w z of each cluster, by a sparse product: n D additions, whatever k."""
+    """Return Σ w z of each cluster, by a sparse product: n D additions for any k."""
     entries = (w.astype(Z.dtype), (labels, np.arange(len(labels))))
     return (scipy.sparse.csr_array(entries, shape=(k, len(labels))) @ Z).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Gaussian processes of few rows each, many at once: what its nearest neighbours tell of a row.
+"""Predictions of many rows, each from a Gaussian process of its nearest neighbours.
 
 Kriging in a moving neighbourhood: the conditional laws that the approximation of Vecchia (1988) is
 a product of. With K of the m neighbours of a row, k of these with the row, A = K + N, N diagonal,

@@ -4,9 +4,9 @@ With f(x) = Σ_k √v_k c_k e^{i k·θ(x)}, c_{−k} = conj c_k, over whole k, t
 (D T D + αI) c = D b: D = diag(√v), T the Toeplitz matrix of t(j − l), multiplied by FFT
 (Greengard, Rachh and Barnett 2022, section 3). An intercept takes a matrix of rank one off it.
 
-Coefficients are halves of spectra, as of :func:`numpy.fft.rfftn`: leading axes in the order 0, ...,
+Coefficients are halves of spectra, as in :func:`numpy.fft.rfftn`: leading axes in the order 0, ...,
 m, −m, ..., −1, the last 0, ..., m. These are D = Π (2 m_a + 1) real numbers, and every product
-below is that of R^D: the waves √v_0, √(2 v_k) cos k·θ, √(2 v_k) sin k·θ are its real features.
+below is the one of R^D: the modes √v_0, √(2 v_k) cos k·θ, √(2 v_k) sin k·θ are its real features.
 """
 
 import math
@@ -189,7 +189,7 @@ def _corners(extent: tuple[int, ...]) -> Iterator[tuple[tuple[slice, ...], tuple
 
 
 def pad(half: Array, extent: tuple[int, ...], shape: tuple[int, ...]) -> Array:
-    """Return a half spectrum as that of real samples of a shape, zero beyond the extent."""
+    """Return a half spectrum padded with zeros to real samples of a shape."""
     large = np.zeros((*shape[:-1], shape[-1] // 2 + 1), dtype=np.complex128)
     for ours, theirs in _corners(extent):
         large[theirs] = half[ours]

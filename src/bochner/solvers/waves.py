@@ -6,8 +6,8 @@ M = R Rᵀ the preconditioner and z of norm √D in a random direction (:mod:`~.
     tr A⁻¹ = tr M⁻¹ + E (A⁻¹Rz − M⁻¹Rz)·M⁻¹Rz,     log det A = log det M + E zᵀ log(R⁻¹AR⁻ᵀ) z,
 
 A = G + αI, and likewise every diagonal element of A⁻¹. The expectations are means over a few z,
-the same for every α, so that criteria are smooth. What is random is only what the preconditioner
-leaves (Wenger, Pleiss, Hennig, Cunningham and Gardner 2022); where it holds all waves, nothing is.
+the same for every α, so that criteria are smooth. Only the remainder after
+preconditioning is random (Wenger, Pleiss, Hennig, Cunningham and Gardner 2022).
 
 With α = σ²/a², q = (P − b·c)/α and ν degrees of freedom, :mod:`bochner.solvers.ridge.evidence` has
 log p and its slope in log α. With weights v of the waves, b = D b₀, that in a parameter θ of these
@@ -52,14 +52,14 @@ MOST_WHOLE = 2048
 #: Waves up to which posteriors are exact, by a Cholesky factorisation.
 MOST_EXACT = 4096
 
-#: So many are solved for so too where the block leaves this condition number: steps of conjugate
-#: gradients would take longer than the factor.
+#: Up to this many modes are also solved for densely if the condition number exceeds this value:
+#: conjugate gradients would take longer than the factor.
 HARD = 4.0
 
 #: Penalties are sought between these shares of W k(0).
 LEAST, MOST = 1e-11, 1e2
 
-#: A step of Lanczos beyond which nothing is left, as a share of the eigenvalue.
+#: Lanczos stops if the next vector is below this share of the eigenvalue.
 SAME = 1e-9
 
 #: Bytes that steps of draws are kept in.
@@ -126,7 +126,7 @@ class WaveProblem:
 
     @property
     def is_small(self) -> bool:
-        """Whether the preconditioner holds all waves, and nothing is estimated."""
+        """Whether the preconditioner holds all modes, so that all results are exact."""
         return self.gram.dimension < MOST_WHOLE
 
     @property
@@ -308,7 +308,7 @@ def maximise_wave_evidence(
 
 
 def _known(state: WaveState, noise: float | None, amplitude: float | None) -> float:
-    """Return a², zero where a target is constant and nothing is given."""
+    """Return a²; zero for a constant target if no variance is given."""
     if noise is None and amplitude is None and not state.problem.power[0] > 0:
         return 0.0
     return float(state.amplitude(noise, amplitude)[0])
@@ -417,7 +417,7 @@ def _drawn(low: WavePreconditioner, z: Array, steps: int) -> Array:
         r = low.inverse_root(q, transposed=True)
         r = low.inverse_root(low.gram(r) + low.alpha * r) - b.reshape(many) * before
         a = inner(r, q)
-        going = inner(q, q) > 0.5  # those that are done go on as zeros, which add nothing
+        going = inner(q, q) > 0.5  # finished vectors continue as zeros
         r -= a.reshape(many) * q
         diagonal[step] = np.where(going, a, 1.0)
         b = np.sqrt(inner(r, r))
@@ -443,13 +443,13 @@ def exact_paths(low: DenseBlock) -> Array:
 
 
 def spread_beside(low: LowWaves, z: Array, steps: int) -> Array:
-    """Return the waves |k_a| ≤ 2 m_a of φ(x)ᵀ(G + αI)⁻¹φ(x), by draws beside those of M.
+    """Return the waves |k_a| ≤ 2 m_a of φ(x)ᵀ(G + αI)⁻¹φ(x), by draws with M as control variate.
 
     With p = φ(x)ᵀ(G + αI)^(−½)z and q = φ(x)ᵀM^(−½)z of the same white z, the variance of p is
     Var q, which is known (:meth:`LowWaves.spread`), and what p² − q² is in the mean: a control
     variate. With ρ the correlation of p and q and s pairs, the standard error of the root is
-    √((1 − ρ²)/s), relative, where their variances are alike; it is 1/√(2s) without M. The more of
-    the waves that rows tell of M holds, the nearer is ρ to one.
+    √((1 − ρ²)/s), relative, if their variances are equal; it is 1/√(2s) without M. ρ is near one if
+    M holds most modes that the rows determine.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Row 1: what a pass over rows makes, and how it adds."""
+"""Mergeable sums over rows, computed in one pass."""

@@ -33,7 +33,7 @@ class Executor(Protocol):
 
     @property
     def in_order(self) -> bool:
-        """Whether rows can be walked over one after the other, in this process."""
+        """Whether rows are read in order, in this process."""
         ...
 
     def sum(self, summand: Summand[S], blocks: Blocks) -> S:
@@ -43,10 +43,10 @@ class Executor(Protocol):
 
 @runtime_checkable
 class Engine(Protocol):
-    """What makes the passes of fits, as a user names it."""
+    """An engine that runs the passes of fits, as passed by a user."""
 
     def passes(self, asked: str, blocks: Blocks) -> AbstractContextManager[Executor]:
-        """Give the executor of one fit within; ``asked`` says in words what is fitted."""
+        """Yield the executor of one fit; ``asked`` describes the fit in words."""
         ...
 
 
@@ -106,7 +106,7 @@ def as_engine(where: object, who: str) -> Engine:
 
 
 def require_order(who: str, why: str, where: Executor, instead: str) -> None:
-    """Refuse an executor that does not walk over rows one after the other."""
+    """Refuse an executor that does not read rows in order."""
     if not where.in_order:
         raise InvalidInput(
             f"{who}: {why}, so all rows must come to one process, in order; got where={where!r}. "

@@ -1,10 +1,10 @@
-"""Sums of waves over rows: all that a ridge regression on equispaced frequencies knows of them.
+"""Sums of Fourier modes over rows, sufficient for ridge regression on equispaced frequencies.
 
 With angles θ_n of the rows and whole k, the sums
 
     t(k) = Σ w_n e^{−i k·θ_n},  |k_a| ≤ 2 m_a,    b(k) = Σ w_n (y_n − o) e^{−i k·θ_n},  |k_a| ≤ m_a,
 
-hold ZᵀZ, whose entry of waves j and l is t(j − l), and Zᵀy, whatever the number of rows
+hold ZᵀZ, whose entry of waves j and l is t(j − l), and Zᵀy, for any number of rows
 (Greengard, Rachh and Barnett 2022, section 3). o is an origin near the mean of the targets, so
 that squares keep their digits.
 """
@@ -33,7 +33,7 @@ class WaveSums:
     Attributes
     ----------
     rows : int
-        n, those of positive weight.
+        n, rows of positive weight.
     weight : float
         W = Σ w.
     origin : (t,)
@@ -43,11 +43,11 @@ class WaveSums:
     gram : (4 m_1 + 1, ..., 4 m_d + 1, 2)
         Real and imaginary parts of t, of k in rising order.
     cross : (t, 2 m_1 + 1, ..., 2 m_d + 1, 2)
-        Those of b.
+        Sums of b.
 
     Notes
     -----
-    Memory 16 (4^d + t 2^d) m_1 ... m_d bytes, whatever n.
+    Memory 16 (4^d + t 2^d) m_1 ... m_d bytes, for any n.
     """
 
     rows: int
@@ -175,7 +175,7 @@ class GlobePlaces(Places):
 
 
 def within(angles: Float[Array, "n d"], turns: Float[Array, " d"]) -> Float[Array, "n d"]:
-    """Return angles within ±π: those beyond at ±π, or whole turns away, next to π."""
+    """Return angles within ±π, clipped, or shifted by whole turns."""
     xp = array_namespace(angles)
     nearest = xp.clip(angles, -math.pi, math.pi)
     if not turns.any():
@@ -270,7 +270,7 @@ def _as_real(waves: Array) -> Array:
 
 
 def _parted(both: Array) -> tuple[Array, Array]:
-    """Return the transforms of a and of b, both real, from that of a + ib."""
+    """Return the transforms of real a and b, given the transform of a + ib."""
     mirrored = np.conj(np.flip(both))
     return (both + mirrored) / 2, (both - mirrored) / 2j
 

@@ -1,4 +1,4 @@
-"""Moments: what a quadratic model needs to know of all rows, and what adds up.
+"""Moments: sums over rows that a quadratic model needs, which can be added.
 
 For features z_i (rows of Z), targets y_i and weights w_i the moments are
 
@@ -73,7 +73,7 @@ class Moments:
 
     Notes
     -----
-    Memory 8 D² bytes, whatever n.
+    Memory 8 D² bytes, for any n.
     """
 
     rows: int
@@ -121,7 +121,7 @@ class Moments:
         )
 
     def about_zero(self) -> "Moments":
-        """Return the same sums about zero: those of a model without intercept."""
+        """Return the sums about zero, for a model without intercept."""
         z, y, W = self.feature_mean, self.target_mean, self.weight
         return replace(
             self,
@@ -242,9 +242,9 @@ class MomentSums(ABC):
         self._add(Z, np.column_stack([weights, weights[:, None] * y]), w)
 
     def merge(self, other: Any) -> Any:
-        """Take in the rows of another, which stays what it is; O(D²), without a further matrix.
+        """Add the rows of another, which is not changed; O(D²), without a further matrix.
 
-        Its sums are about the mean of its own first block. About that of this one, with δ between
+        Its sums are about the mean of its first block. About the mean of this one, with δ between
         the two and s = Σ w (z − z0), they are G + s δᵀ + δ sᵀ + W δδᵀ, and so on.
         """
         if not (self.rows and other.rows):
@@ -291,7 +291,7 @@ class MomentSums(ABC):
     def _take(self, other: Any, right: Float[Array, " c"], moved: Float[Array, " c"]) -> None:
         """Add the products of another about its z0, moved to this one's.
 
-        ``right`` are its sums of w and of w y about this one's ȳ0, ``moved`` what they moved by.
+        ``right`` are its sums of w and of w y about this one's ȳ0, ``moved`` their shift.
         """
 
     @abstractmethod
@@ -493,7 +493,7 @@ class MomentsOf:
         return total
 
     def merge(self, a: list[MomentSums], b: list[MomentSums]) -> list[MomentSums]:
-        """Take the sums of the second into those of the first."""
+        """Add the sums of the second to the first."""
         return [a[0].merge(b[0])] if a and b else a or b
 
     def moments(self, total: list[MomentSums]) -> Moments:

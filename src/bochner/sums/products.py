@@ -20,12 +20,12 @@ from bochner.sums.moments import Precision
 #: Features that are made at a time: their products find them in the processor's cache.
 TOGETHER = 1 << 20
 
-#: Up to so many vectors are multiplied one by one, which BLAS does at a higher rate.
+#: Up to this many vectors are multiplied one by one, for which BLAS is faster.
 ONE_BY_ONE = 12
 
 
 def row_signs(seed: int, start: int, count: int, n_signs: int) -> Float[Array, "b s"]:
-    """Return random signs of rows ``start`` to ``start + count − 1``, whatever the blocks.
+    """Return random signs of rows ``start`` to ``start + count − 1``, for any blocks.
 
     Each is a bit of one random number a row, so there are 64 at most.
     """
@@ -45,7 +45,7 @@ def weights_of(block: Block) -> Float[Array, " b"]:
 def _pieces(
     features: Callable[[Array], Array], X: Array, n_features: int
 ) -> Iterator[tuple[slice, Array]]:
-    """Give the features of a few rows after the other, and which rows these are."""
+    """Yield the features of a few rows at a time, with their slice."""
     size = max(16, TOGETHER // n_features)
     for start in range(0, X.shape[0], size):
         rows = slice(start, min(start + size, X.shape[0]))
@@ -162,7 +162,7 @@ class ProductsOf:
     mean : (D,)
         z̄, zero where there is no intercept.
     precision : {"float32", "float64"}
-        Of the products of a few rows; what they add up to is float64.
+        Precision of the products of a few rows; their sum is float64.
     """
 
     features: Callable[[Array], Array]

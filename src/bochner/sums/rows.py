@@ -12,12 +12,12 @@ from bochner.data.sources import Block
 from bochner.errors import InvalidInput
 from bochner.sums.executor import LOCAL, Executor
 
-# --- A random sample of rows as a sum: that of two parts is made of their samples ----------------
+# --- A random sample of rows as a mergeable sum ---------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class SampleOf:
-    """The summand of a :class:`RowSample`, None of no rows; row numbers count from ``start``."""
+    """The summand of a :class:`RowSample`, None for no rows; row numbers count from ``start``."""
 
     seed: int
     start: int = 0
@@ -65,11 +65,11 @@ class WeightOf:
         return 0.0
 
     def add(self, total: float, block: Block) -> float:
-        """Add those of a block."""
+        """Add the weights of a block."""
         return total + float(to_numpy(block.w).sum())
 
     def merge(self, a: float, b: float) -> float:
-        """Return that of both."""
+        """Return the sum of both."""
         return a + b
 
 

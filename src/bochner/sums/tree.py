@@ -1,4 +1,4 @@
-"""The tree that sums are merged in: fixed by the numbers of blocks, whoever makes the parts.
+"""The merge tree of sums, fixed by block numbers and independent of the workers.
 
 Floating-point sums depend on their order. So that any number of workers gives the bits of one, the
 order is a function of the blocks alone: consecutive blocks make a **part**, one block added after
@@ -21,7 +21,7 @@ S = TypeVar("S")
 
 
 class Summand(Protocol[S]):
-    """What a pass over rows makes: it adds, block after block and part after part."""
+    """A sum over rows that a pass computes, block by block and part by part."""
 
     def zero(self) -> S:
         """Return the sum of no rows."""
@@ -32,7 +32,7 @@ class Summand(Protocol[S]):
         ...
 
     def merge(self, a: S, b: S) -> S:
-        """Return the sum of the rows of both, in the place of ``a``; those of ``a`` come first."""
+        """Return the sum of the rows of both; ``a`` comes first and may be modified."""
         ...
 
 
@@ -41,32 +41,32 @@ class HoldsRows(Protocol):
     """A summand that holds a number for each row of all blocks."""
 
     def within(self, rows: slice) -> "HoldsRows":
-        """Return the same with the numbers of these rows alone."""
+        """Return the same for these rows only."""
         ...
 
 
 def narrowed(summand: Any, rows: slice) -> Any:
-    """Return the summand with the numbers of these rows alone, where it holds some of each."""
+    """Return the summand for these rows only, if it holds numbers per row."""
     return summand.within(rows) if isinstance(summand, HoldsRows) else summand
 
 
 def blocks_per_part(block_rows: int) -> int:
-    """Return how many blocks of so many rows make a part."""
+    """Return the number of blocks of ``block_rows`` rows in a part."""
     return max(1, PART_ROWS // block_rows)
 
 
 class MergeTree(Generic[S]):
-    """Sums of parts as they come, one after the other, merged as early as the order allows.
+    """Sums of parts in order of arrival, merged as early as the order allows.
 
     Parameters
     ----------
     merge : callable
-        Gives the sum of two; that of the first may be changed by it.
+        Returns the sum of two; it may modify the first.
     """
 
     def __init__(self, merge: Callable[[S, S], S]) -> None:
         self._merge = merge
-        self.levels: list[tuple[S, int] | None] = []  # what each has begun, and of how many
+        self.levels: list[tuple[S, int] | None] = []  # sum and number of parts of each level
 
     def take(self, done: S) -> None:
         """Take in the sum of the next part, and of all nodes that it completes."""
@@ -129,12 +129,12 @@ class RunningSum(Generic[S]):
         return [self.blocks, self._part, self._tree.levels]
 
     def restore(self, state: list[Any]) -> None:
-        """Go on from what another held."""
+        """Continue from the state of another."""
         self.blocks, self._part, self._tree.levels = state
 
 
 def summed(summand: Summand[S], blocks: Iterable[Any], block_rows: int) -> S:
-    """Return the sum of blocks, one after the other, merged in the order of the tree."""
+    """Return the sum of blocks, merged in the order of the tree."""
     running = RunningSum(summand, block_rows)
     for block in blocks:
         running.add(block)

@@ -161,7 +161,7 @@ def _adapted(
     first : Predictive
         With the fit's noise.
     rows : _Rows
-        Among those of the fit.
+        A subset of the rows of the fit.
     exponents, shares : iterable of float
         What is tried: shares of the fit's noise.
 

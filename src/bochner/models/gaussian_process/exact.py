@@ -1,8 +1,7 @@
 """A Gaussian process with the kernel itself: the exact posterior of few rows, and no features.
 
-The kernel is chosen as that of :class:`bochner.KernelRidge` is, among candidates and by rows that
-none was tuned on. Noise and amplitude have the largest evidence, among those at which rows left out
-err by little more than the least.
+The kernel is chosen as in :class:`bochner.KernelRidge`, among candidates and by held-out rows.
+Noise and amplitude maximise the evidence among values with nearly the least leave-one-out error.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -53,7 +52,8 @@ from bochner.solvers.ridge.kernel_posterior import (
 #: Rows of an n × n matrix and its factor, at most: seven gigabytes.
 MOST_ROWS = 20_000
 
-#: Rows beyond those that choose noise, from which on their errors make intervals; at most so many.
+#: Intervals use errors of rows that did not choose the noise if there are at least this many, and
+#: at most this many.
 ENOUGH, MOST_SCORES = 1024, 2048
 
 #: Rows of a block of predictions.
@@ -287,7 +287,7 @@ def _scaled(
 
 
 def _choose(spec: GaussianProcessSpec, rows: KeptRows) -> tuple[Chosen, float | None]:
-    """Return what was chosen, and where its penalty is looked for."""
+    """Return the choices, and the start of the search for the penalty."""
     asked, X = spec.features, rows.X
     require_squares(asked.who, rows.y, rows.w)
     sample = RowSample(X, rows.y, rows.w, rows.priority)
@@ -309,7 +309,7 @@ def _choice(kernel: Kernel, X: Array, reason: str) -> Choice:
 
 
 def _tuned(spec: GaussianProcessSpec, sample: RowSample) -> tuple[Tuning, LearnedMetric | None]:
-    """Return the kernel, by errors, by evidence, or by the likelier of both."""
+    """Return the kernel by errors, by evidence, or by the larger held-out density of both."""
     asked, likeliest = spec.features, spec.lengthscale == "evidence"
     kernel: Any = asked.kernel
     given: Any = {"centred": spec.fit_intercept, "noise": spec.noise, "amplitude": spec.amplitude}
@@ -348,7 +348,7 @@ def _by_errors(spec: GaussianProcessSpec, sample: RowSample) -> Tuning:
 def _likelier(
     spec: GaussianProcessSpec, first: Tuning, second: Tuning, sample: RowSample
 ) -> Tuning:
-    """Return the search that ends where rows are likelier under the law without them."""
+    """Return the search with the larger leave-one-out log density."""
     if not second.path or second.kernel == first.kernel:
         return first
     few = sample.lowest(COMPARED)

@@ -4,8 +4,8 @@ Pathwise, by Matheron's rule (Wilson et al. 2020, eq. 8): with f⁰ and ε drawn
 
     f(x) = a f⁰(x) + k(x, X) c + b,
 
-where c and b are those of the fit to y − a (f⁰(X) + ε); with b of flat prior, its own doubt is in
-that of these targets.
+where c and b solve the fit to y − a (f⁰(X) + ε). The uncertainty of b, which has a flat prior, is
+included in these targets.
 """
 
 from collections.abc import Callable
@@ -52,7 +52,7 @@ class ExactFunctions:
         Of the kernel and each row, for each function.
     offset : (t, n) float64
     priors : tuple of (FeatureMap, weights (F, t))
-        a f⁰ of each function. A kernel without Fourier features has those of Nyström.
+        a f⁰ of each function; of Nyström features if the kernel has no Fourier features.
 
     Notes
     -----
@@ -93,7 +93,7 @@ def draw_exact_functions(
 ) -> ExactFunctions:
     """Draw n functions of the posterior of a fit to rows that are ``kept``, X, y and w.
 
-    ``posteriors`` is that of each target.
+    ``posteriors`` has one entry per target.
     """
     priors, coefs, offsets = [], [], []
     t = kept.y.shape[1]

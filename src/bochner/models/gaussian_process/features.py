@@ -169,7 +169,7 @@ def chosen_features(
     where: Executor = LOCAL,
     precision: Precision | None = None,
 ) -> FeatureProcess:
-    """Sum up all rows as features of what was chosen, and find the law."""
+    """Sum the chosen features of all rows, and find the law."""
     law = solved(spec, spec.rows(chosen, blocks, where, precision))
     limited = law.outcome is EvidenceOutcome.FLOAT32_LIMITED
     if limited and spec.features.precision == "auto":
@@ -188,7 +188,7 @@ def solved(spec: GaussianProcessSpec, sums: FeatureSums) -> FeatureProcess:
 
 
 def _likelier(spec: GaussianProcessSpec, name: str, sample: RowSample) -> Tuning:
-    """Return the search that ends where rows are likelier under the law without them."""
+    """Return the search with the larger leave-one-out log density."""
     first = _named(spec, name, sample)
     second = _by_evidence(spec, first.kernel, sample)
     if not second.path or second.kernel == first.kernel:

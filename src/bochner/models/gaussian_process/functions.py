@@ -7,7 +7,7 @@ L Lᵀ = k(S, S), φ(x) = L⁻¹k(S, x), and f⁰ drawn from the prior,
 
 The difference is what the landmarks leave out of f⁰, independent of β. A map without landmarks
 borrows some among the rows, and the difference is scaled to the variance that the map leaves out.
-f⁰ is a weighted sum of Fourier features, drawn for each function anew: its covariance is k exactly.
+f⁰ is a weighted sum of Fourier features, drawn for each function: its covariance is exactly k.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ from bochner.selection.chosen import Chosen
 #: Fourier features of each prior function.
 WIDTH = 1024
 
-#: Rows by which it is told whether a map leaves something out.
+#: Rows on which it is checked whether a map leaves part of the kernel out.
 LOOK_ROWS = 256
 
 
@@ -55,8 +55,8 @@ class Functions:
     landmarks : NystromMap or None
         S.
     priors : tuple of (FeatureMap, weights (F, t), landmark weights (m, t))
-        f⁰ of each function and L⁻¹f⁰(S); empty where nothing is left out, or the kernel has no
-        Fourier features: functions then have what the features have.
+        f⁰ of each function and L⁻¹f⁰(S); empty if the map is exact or the kernel has no Fourier
+        features: functions are then drawn from the features only.
 
     Notes
     -----

@@ -3,8 +3,8 @@
 The covariance of f about its mean is a² α φ(x)ᵀ(G + αI)⁻¹φ(y), of waves about their means over the
 rows, and σ²/W where there is an intercept. Its variance is a function of waves up to 2m: the sum
 of squares of functions f_s whose coefficients p_s have Σ p_s p_sᵀ = (G + αI)⁻¹. These are exact up
-to 4,096 waves, and beyond draws of the posterior, beside those of a law that is known. Where rows
-are fewer than waves by far, they tell deviations, and solve where waves would take long.
+to 4,096 modes; beyond, they are draws of the posterior with a known law as control variate. If
+there are far fewer rows than modes, deviations come from the kernel matrix of the rows.
 """
 
 import math
@@ -134,12 +134,12 @@ class WaveProcess(ProcessLaw):
         return None if few is None else few.variance(X, self.evidence, self.noise)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields: what they lead to is found again when it is asked for."""
+        """Return the fields; cached results are computed again when needed."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @property
     def left_out_variance(self) -> Float[Array, " t"]:
-        """Prior variance of what the waves leave out of f: so rough that rows tell little of it.
+        """Prior variance of the part of f above the grid's frequencies.
 
         Where noise was open it was found as noise, and is taken off that: a new y has the same law.
         """
@@ -213,7 +213,7 @@ class WaveProcess(ProcessLaw):
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
         """Return the covariance of f at all pairs of rows: a solution for each row.
 
-        What the waves leave out of f is taken as different at each place.
+        The part of f that the modes leave out is taken as independent between places.
         """
         if self.representation.few is not None:
             return self.representation.few.covariance(X, self.evidence, self.noise)
@@ -434,7 +434,7 @@ def _kernel_on_sphere(spec: GaussianProcessSpec, sample: RowSample) -> Tuning:
 
 
 def _asks_all_rows(spec: GaussianProcessSpec, found: Tuning) -> bool:
-    """Whether lengthscales are those of the evidence of all rows."""
+    """Whether lengthscales maximise the evidence of all rows."""
     named = isinstance(spec.features.kernel, str) and spec.features.kernel not in UNASKED
     chosen = spec.lengthscale == "evidence" or (spec.lengthscale == "auto" and named)
     return chosen and "lengthscale" in found.kernel.get_params(deep=False)
@@ -481,7 +481,7 @@ def refined(
 
 
 def _about(surveyed: Surveyed, kernel: Kernel, coarse: float) -> WaveMap:
-    """Return waves that serve lengthscales about those of a kernel: all degrees do."""
+    """Return modes that serve nearby lengthscales; spherical degrees serve all."""
     if isinstance(surveyed.method, SphericalHarmonics):
         return surveyed.map_of(kernel)
     ends = scaled(kernel, np.array([1 / RANGE])), scaled(kernel, np.array([RANGE]))

@@ -2,9 +2,9 @@
 
 Scores s_i = |y_i − f̂(x_i)|/sd(x_i) of m rows; the interval f̂(x) ± s_(j) sd(x) takes the j-th
 smallest, j = ⌈(m + 1) coverage⌉. If the rows were not fitted on and are exchangeable with the new
-one, the interval holds y with chance ``coverage`` at least, and if no two scores are equal at most
-1/(m + 1) more, whatever the model is worth (Vovk, Gammerman and Shafer 2005; Lei et al. 2018,
-theorem 2.2).
+one, the interval contains y with probability at least ``coverage``, and at most 1/(m + 1) more if
+no two scores are equal, for any model (Vovk, Gammerman and Shafer 2005; Lei et al. 2018, theorem
+2.2).
 """
 
 from collections.abc import Callable
@@ -64,7 +64,7 @@ class Conformal(ShownResult):
 
     @property
     def guarantee(self) -> str:
-        """What holds of the intervals, in a sentence."""
+        """Guarantee of the intervals, in a sentence."""
         return f"{self.source.capitalize()}, {len(self)} rows: {GUARANTEES[self.source]}."
 
     def quantile(self, coverage: float) -> Float[Array, " t"]:
@@ -80,7 +80,7 @@ class Conformal(ShownResult):
 
 
 def scores_of(errors: Float[Array, "m t"], deviation: Float[Array, "m t"]) -> Float[Array, "m t"]:
-    """Return |error|/sd; an error where none is expected counts as infinite."""
+    """Return |error|/sd; infinite for an error where the deviation is zero."""
     scores = np.full(errors.shape, np.inf)
     scores[errors == 0] = 0.0
     return np.divide(np.abs(errors), deviation, out=scores, where=deviation > 0)
@@ -117,19 +117,19 @@ def as_coverage(coverage: object) -> float:
 #
 # The interval of x reaches from the ⌊α(m + 1)⌋-th smallest f_k(x) − R_i s_k(x) to the
 # ⌈(1 − α)(m + 1)⌉-th smallest f_k(x) + R_i s_k(x), k the fold of i and α = 1 − coverage. A row that
-# is exchangeable with those of the fit is inside with chance
+# is exchangeable with the rows of the fit is inside with probability at least
 #
 #     1 − 2α − min{2(1 − 1/K)/(m/K + 1), (1 − K/m)/(K + 1)}
 #
-# at least, whatever the models (their theorem 4, whose proof takes any score that rises with
-# |y − f_k|), and with about 1 − α where leaving out a fold changes the models little. Leave-one-out
-# errors of one fit have no such bound: what was chosen on a row is not judged by it.
+# for any models (their theorem 4, whose proof holds for any score that rises with |y − f_k|), and
+# with about 1 − α if leaving out a fold changes the models little. Leave-one-out errors of one fit
+# have no such bound, because its hyperparameters were chosen on the same rows.
 
 #: K of few rows, and up to how many those are; K of more. A model of most of few rows is near that
 #: of all, and costs little.
 MANY_FOLDS, FEW_ROWS, FOLDS = 10, 512, 5
 
-#: Bounds of a block of new rows, one a row and a score, at most.
+#: Largest number of bounds (new rows × scores) computed at once.
 MOST_BOUNDS = 1 << 22
 
 
@@ -170,7 +170,7 @@ def deviations(law: Predicts, X: Array) -> tuple[Float[Array, "b t"], Float[Arra
 
 @dataclass(frozen=True, eq=False)
 class CrossConformal(ShownResult):
-    """What CV+ intervals are made of.
+    """Fold models and scores of CV+ intervals.
 
     Attributes
     ----------
@@ -199,7 +199,7 @@ class CrossConformal(ShownResult):
 
     @property
     def guarantee(self) -> str:
-        """What holds of the intervals, in a sentence."""
+        """Guarantee of the intervals, in a sentence."""
         m, K = len(self), len(self.folds)
         if not m:
             return "None: one row alone cannot be left out; calibrate() on others gives one."
@@ -235,7 +235,7 @@ class CrossConformal(ShownResult):
 
 
 def _reach(score: Array, deviation: Array) -> Float[Array, "m b t"]:
-    """Return scores times deviations; an infinite score of an error that none was expected of."""
+    """Return scores times deviations; infinite where an infinite score meets a zero deviation."""
     with np.errstate(invalid="ignore"):
         half = score * deviation
     return np.where(np.isnan(half), np.inf, half)
@@ -248,7 +248,7 @@ Refit = Callable[[RowSample], Predicts]
 def cross_conformal(refit: Refit, sample: RowSample) -> CrossConformal:
     """Fit a model like this without each fold of the sample's rows, and score those.
 
-    Equal rows lie in one fold and have one score: a copy of a row tells nothing of new ones.
+    Equal rows are in one fold and have one score: a copy adds no information about new rows.
     """
     groups = _groups(sample)
     firsts = np.unique(groups, return_index=True)[1]

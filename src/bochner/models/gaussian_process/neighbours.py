@@ -1,13 +1,13 @@
-"""A Gaussian process by nearest neighbours: each row is predicted from the rows beside it.
+"""A Gaussian process by nearest neighbours: each row is predicted from nearby rows.
 
-Where a process is rougher than features can draw, rows far away say nothing that those nearby have
-not said. Each row is then kriged from its nearest neighbours, by the conditional laws of Vecchia
+If a process is rougher than features can represent, distant rows add little to the nearest ones.
+Each row is then kriged from its nearest neighbours, by the conditional laws of Vecchia
 (1988) and of nearest-neighbour Gaussian processes (Datta et al. 2016); with all rows as neighbours
 it is the exact process.
 
 Noise, amplitude and the factor of the lengthscales have the largest mean log density of rows, each
 given its neighbours without itself: the pseudo-likelihood of Besag (1975), with leave-one-out
-predictions as those of Sundararajan and Keerthi (2001).
+predictions as in Sundararajan and Keerthi (2001).
 """
 
 from collections.abc import Callable, Mapping
@@ -45,8 +45,8 @@ from bochner.solvers.neighbours import LocalLaw
 from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
 from bochner.sums.executor import LOCAL, Executor, require_order
 
-#: Rows that noise and lengthscales are chosen by, at least, and neighbours of which fewer rows are
-#: looked at, whose laws take longer.
+#: Fewest rows that choose noise and lengthscales; number of neighbours above which fewer than
+#: ``JUDGED`` rows are used, because each takes longer.
 FEWEST, MANY = 64, 64
 
 #: Rows beyond those, from which on their errors make intervals, and how many do at most.
@@ -73,7 +73,7 @@ class NearestNeighbours(Method):
     """Each row is predicted from its nearest neighbours, of :class:`GaussianProcessRegressor`.
 
     For processes that are rougher than any features draw: few columns, little noise, many rows.
-    The mean and deviation at x are those of the exact process given the ``neighbours`` rows nearest
+    Mean and deviation at x are exact given the ``neighbours`` rows nearest
     to x (kriging in a moving neighbourhood; with an intercept ordinary kriging), and with all rows
     as neighbours those given all.
 
@@ -89,14 +89,14 @@ class NearestNeighbours(Method):
     longitude, and products of both of different columns: places on the globe and time. Near is by
     the Euclidean distance, of columns in units of the shortest lengthscale that the kernel has
     along each, found by a tree: quick in up to some ten columns. Noise and amplitude, and for a
-    kernel by name, or ``lengthscale="evidence"``, a common factor of its lengthscales, are those of
-    the largest leave-one-out density of 512 rows (of 64 at least, with more than 64 neighbours),
+    kernel by name, or ``lengthscale="evidence"``, a common factor of its lengthscales, maximise
+    the leave-one-out density of 512 rows (of 64 at least, with more than 64 neighbours),
     each given its neighbours among all others.
 
     All rows are kept, in memory and in model files. Time O(n log n) to fit, some seconds at most
     for what is chosen, and O(m³) for each row that is predicted, m the neighbours: 0.2 ms for 40.
     Predictions jump by little where neighbours change. ``partial_fit`` and :func:`merge` choose
-    anew from all rows. There are no features, so no certificate; no functions are drawn.
+    again from all rows. There are no features, so no certificate; no functions are drawn.
 
     Sources: Vecchia (1988), *Estimation and model identification for continuous spatial processes*;
     Datta, Banerjee, Finley and Gelfand (2016), *Hierarchical nearest-neighbor Gaussian
@@ -128,7 +128,7 @@ class NeighbourChoice:
 
 @dataclass(frozen=True, eq=False)
 class ChosenNeighbours:
-    """What was chosen before anything is predicted: the kernel, and how it was found."""
+    """The chosen kernel and its search."""
 
     seed: int
     search: Tuning
@@ -410,7 +410,7 @@ class Search:
         return np.maximum(best, TINY)
 
     def _best(self) -> tuple[Float[Array, " p"], EvidenceOutcome]:
-        """Return where rows are likeliest, from the best of several starts on."""
+        """Return the maximum of the density, from the best of several starts."""
 
         def judged(at: Float[Array, " p"]) -> float:
             return -float(self.amplitudes(at)[1].sum())
@@ -438,7 +438,7 @@ class Search:
 
 
 def judged_rows(neighbours: int) -> int:
-    """Return how many rows are judged that have so many neighbours."""
+    """Return the number of rows on which a fit with this many neighbours is judged."""
     return max(FEWEST, int(JUDGED * min(1.0, MANY / neighbours) ** 3))
 
 

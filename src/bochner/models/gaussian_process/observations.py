@@ -1,4 +1,4 @@
-"""What a process may be told beside values: derivatives at places, and averages over boxes.
+"""Observations other than values: derivatives at places, and averages over boxes.
 
 Each is a linear functional L of f, and L f is normal with f: covariances are L of the kernel's
 arguments (Solak et al. 2003, eq. 2 and 3), or rows ∂φ/∂x_j and ∫φ of features.
@@ -122,7 +122,7 @@ class BlockAverages:
 
     @cached_property
     def places(self) -> Float[np.ndarray, "p d"]:
-        """Places of all boxes, those of the first one first."""
+        """Quadrature places of all boxes, box by box."""
         nodes, weights = self._rule
         unit = np.full((len(weights), self.n_columns), 0.5)
         unit[:, self._extended] = nodes
@@ -146,7 +146,7 @@ def quadrature(points: int, d: int) -> tuple[Float[np.ndarray, "q d"], Float[np.
 
 
 def _check_values(given: Any, m: int) -> None:
-    """Make values (m, t) and variances (m,) of what was passed, or refuse it."""
+    """Convert and check values, (m, t), and variances, (m,)."""
     who = type(given).__name__
     values = np.asarray(to_numpy(as_array(given.values, who, "values")), np.float64)
     noise = np.asarray(given.noise, np.float64)

@@ -6,7 +6,7 @@ of f given the values,
     E f(x)   = m(x) + c(x, L)ᵀ S⁻¹ (v − L m),   S_op = c(L_o, L_p) + σ_o² δ_op,
     Var f(x) = c(x, x) − c(x, L)ᵀ S⁻¹ c(x, L):
 
-what conditioning on all at once gives. Kernel, noise and amplitude are those of the values.
+which equals conditioning on all of them at once. The values choose kernel, noise and amplitude.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -77,7 +77,7 @@ class ObservedProcess(ProcessLaw):
 
     @property
     def lacks(self) -> Mapping[str, str]:  # type: ignore[override]
-        """What it cannot serve, and why."""
+        """Attributes it does not have, with reasons."""
         nothing = "a process with observations beside values"
         return {
             **self.base.lacks,
@@ -149,7 +149,7 @@ class ObservedProcess(ProcessLaw):
     def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
         """Yield the rows of each block and the gradients of the mean there.
 
-        What the observations add is differentiated by differences.
+        The contribution of the observations is differentiated by finite differences.
         """
         steps = 100 * self._given.steps
         for rows, G in self.base.gradients(blocks):
@@ -159,7 +159,7 @@ class ObservedProcess(ProcessLaw):
             yield rows, G + np.stack(slopes, axis=1) / steps[:, None]
 
     def functions(self, rows: Callable[[Any], Blocks], n: int, seed: int) -> "ObservedFunctions":
-        """Draw functions of the posterior: those of the values, corrected by Matheron's rule."""
+        """Draw functions of the posterior, by Matheron's rule from draws given the values."""
         plain = lambda X: Blocks.from_arrays(np.asarray(X, np.float64))
         drawn = self.base.functions(plain, n, seed)
         t = len(self.noise)

@@ -1,4 +1,4 @@
-"""What a user says to a fitted process: derivatives and averages beside the values of its fit."""
+"""The method ``observe``: condition a fitted process on derivatives and averages."""
 
 from dataclasses import replace
 from typing import Any, Self
@@ -13,7 +13,7 @@ def of_values(law: Any) -> Any:
 
 
 class Observing(KernelEstimator):
-    """An estimator of a process that may be told derivatives and averages beside values."""
+    """An estimator of a process that can be conditioned on derivatives and averages."""
 
     def observe(self, *observations: Derivatives | BlockAverages) -> Self:
         """Take in derivatives of f at places, and averages of f over boxes, after ``fit``.
@@ -21,28 +21,28 @@ class Observing(KernelEstimator):
         Parameters
         ----------
         *observations : Derivatives or BlockAverages
-            With the columns that features see (``schema_``), all at once: they take the place of
-            those of an earlier call. ``fit``, ``partial_fit`` and ``solve_again`` forget them.
+            With the encoded columns (``schema_``). Pass all at once: they replace those of earlier
+            calls. ``fit``, ``partial_fit`` and ``solve_again`` drop them.
 
         Returns
         -------
         self
-            Means, deviations, covariances, functions and intervals are those of f given the values
-            and the observations; with the kernel itself, what conditioning on all at once gives.
+            Means, deviations, covariances, functions and intervals are conditioned on the values
+            and the observations; with the kernel itself exactly.
             Kernel, noise and amplitude stay as the values have chosen them.
 
         Raises
         ------
         InvalidInput
-            If columns or targets are not those of the fit, or it is one on a Fourier grid or on
-            nearest neighbours.
+            If columns or targets differ from the fit, or the fit is on a Fourier grid or on nearest
+            neighbours.
         UnsupportedKernel
             If a derivative is given, and the kernel or the features have none in closed form.
 
         Notes
         -----
-        Of o observations O(o n²) with the kernel itself, or O(o D²) through features for averages
-        and D times that of φ for derivatives; then O(o³), and O(o (n + o)) for each row predicted.
+        For o observations O(o n²) with the kernel itself; through features O(o D²) for averages,
+        and D evaluations of φ for derivatives. Then O(o³), and O(o (n + o)) per predicted row.
         Sources: Solak et al. (2003), *Derivative observations in Gaussian process models of dynamic
         systems*, eq. 2 and 3; Cressie (1993), section 3.2.4, for averages over blocks.
         """

@@ -71,7 +71,7 @@ class Posterior:
     def held(
         self, Z: Float[Array, "b D"], directions: Float[Array, "b D"]
     ) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
-        """Return the mean and the leverage of each row if aᵀβ = 0, with a direction a of its own.
+        """Return the mean and the leverage of each row if aᵀβ = 0, with one direction a per row.
 
         With M = (G + λI)⁻¹ and z = φ(x) − z̄ they lose zᵀMa aᵀβ̂/aᵀMa and (zᵀMa)²/aᵀMa.
         """
@@ -186,7 +186,7 @@ def told_apart(
     prior: Float[Array, " b"],
     precision: str = "float64",
 ) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
-    """Return y − f̂ and 1 − h; where rounding made them, those of a row that stands by itself."""
+    """Return y − f̂ and 1 − h; where rounding hides them, the values of an isolated row."""
     alpha, D = posterior.evidence.alpha, len(posterior.coef)
     top = posterior.values.max(initial=0.0) if precision == "float32" else 0.0
     centred = y - _centre(posterior)
@@ -205,11 +205,11 @@ def _centre(posterior: Posterior) -> Float[Array, " t"]:
 # and leave no doubt. Where ZZᵀ ⪯ K, e is the variance of what no combination of features can be
 # (Rasmussen and Williams 2006, section 8.3.4; Titsias 2009). Other maps, as Fourier's, are compared
 # with the Nyström projection onto landmarks among the rows: e(x) is then what these leave out,
-# k(x, x) far from all rows, and the variance is held below that of the prior. Either e(x)/k(x, x)
+# k(x, x) far from all rows, and the variance is at most the prior variance. Either e(x)/k(x, x)
 # is taken to the power p ≥ 1 that leave-one-out errors ask for: targets smoother, or of less
 # amplitude along what is left out, than draws of the kernel have less of it near the rows.
 
-#: A row of which less than this share is left out is in the span of the features.
+#: A row is in the span of the features if a smaller share of k(x, x) is left out.
 EXPLAINED = 1e-6
 
 #: Landmarks that maps which do not lie below their kernel are compared with, at most.

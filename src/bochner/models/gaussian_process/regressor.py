@@ -68,30 +68,29 @@ MAPPED = ("mean", "std")
 class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, TargetEstimator):
     """Gaussian process regression: of few rows with the kernel itself, else through features.
 
-    ``predict(X, return_std=True)`` gives the deviation of the function f(x), without noise, as
-    scikit-learn's does; bounds of a new y are those of ``predict_interval``.
+    ``predict(X, return_std=True)`` returns the standard deviation of the function f(x), without
+    noise, as in scikit-learn; ``predict_interval`` returns bounds of a new y.
 
-    y = f(x) + ε, f ~ GP(b, a² k), ε ~ N(0, σ²). Through features f is φ(x)·β + b and what they
-    leave out of k beside it, so that the standard deviation far from the data is that of the
-    kernel.
+    y = f(x) + ε, f ~ GP(b, a² k), ε ~ N(0, σ²). Through features f is φ(x)·β + b plus
+    the part of k that they leave out, so that the standard deviation far from the data is the
+    prior's.
 
     Parameters
     ----------
     kernel : Kernel or str, default "auto"
         A value is used as it is, times the amplitude. A name means: of this family, with the
-        lengthscale chosen from a sample of the rows. "auto": the best of candidates, by rows that
-        none was tuned on, as in :class:`bochner.KernelRidge`. Numbers of a value that are "auto"
+        lengthscale chosen from a sample of the rows. "auto": the best candidate on held-out
+        rows, as in :class:`bochner.KernelRidge`. Numbers of a value that are "auto"
         are found by the evidence; see :class:`bochner.kernels.Free`.
     %(effort)s
     method : Method, str or None, default None
         None: "exact" up to 8192 rows (fewer of several targets), unless ``n_features`` or
         ``precision`` say what features are to be. For more "auto", or :class:`NearestNeighbours`
-        where up to four columns are rougher than features draw: where these are taken, rows left
-        out must err less by a twentieth with neighbours, and ``choice_.reason`` says by how much;
-        no functions are drawn then. "exact": the kernel itself,
-        by one Cholesky factor of the matrix of all rows, at most 20,000. "auto" or a method: how
-        features are made; see :func:`bochner.draw`. "auto" takes the waves of
-        :class:`bochner.FourierGrid` or :class:`bochner.SphericalHarmonics` in their place where
+        for up to four columns if a rough process needs it: the leave-one-out error with neighbours
+        must be 5 % smaller (``choice_.reason`` gives both). Functions cannot be drawn then.
+        "exact": the kernel itself, by one Cholesky factor of the matrix of at most 20,000 rows.
+        "auto" or a method: how features are made; see :func:`bochner.draw`. "auto" takes
+        :class:`bochner.FourierGrid` or :class:`bochner.SphericalHarmonics` instead where
         :class:`bochner.KernelRidge` does; ``choice_.reason`` says so.
     %(n_features or exact)s
     metric : None or "learned", default None
@@ -105,13 +104,14 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
         a², the same for what the kernel is multiplied by.
     lengthscale : {"auto", "loo", "evidence"}, default "auto"
         How lengthscales are chosen. "loo": of a kernel by name, by leave-one-out errors; a value
-        stays as it is. "evidence": of names and values, one a column where that is worth it, by
-        the gradient of the exact process' marginal likelihood on at most 1024 rows, from there.
-        "auto": of a family's name that of greater ``loo_log_density_``, otherwise as "loo". With
-        the kernel "auto" they are those of the candidates, and "evidence" means Matérn's of
-        smoothness 3/2. Of sums and products "evidence" finds all numbers, or those that are "auto".
+        stays as it is. "evidence": of names and values, one per column if that pays, by
+        the gradient of the exact process' marginal likelihood on at most 1024 rows.
+        "auto": for a family's name, the one with the larger ``loo_log_density_``; otherwise as
+        "loo". With the kernel "auto" the candidates choose lengthscales, and "evidence" means a
+        Matérn kernel of smoothness 3/2. For sums and products "evidence" finds all numbers, or the
+        numbers set to "auto".
     precision : {"auto", "float32", "float64"}, default "auto"
-        As that of :class:`KernelRidge`.
+        As in :class:`KernelRidge`.
     fit_intercept : bool, default True
         Whether f has an unknown mean b, of flat prior; otherwise it is zero.
     random_state : int, Generator, RandomState or None, default None
@@ -138,14 +138,14 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
     search_ : Tuning
         Lengthscales tried, and their errors, or minus their log evidence a row.
     moments_, sample_, choice_, schema_, n_features_in_, feature_names_in_
-        As those of :class:`KernelRidge`.
+        As in :class:`KernelRidge`.
 
     Notes
     -----
     With the kernel itself time O(n³/3) beside some seconds for what is chosen, memory O(n²), and
     O(n²) for each deviation. Through features time O(n (c(φ) + D²) + D³), memory O(D²) and one
-    block, whatever n. The first calibrated interval takes five or ten fits more up to 5,119 rows,
-    with the kernel itself up to 3,071. The mean is that of :class:`KernelRidge` with alpha σ²/a².
+    block, for any n. The first calibrated interval takes five or ten more fits up to 5,119 rows
+    (up to 3,071 with the kernel itself). The mean equals :class:`KernelRidge` with alpha = σ²/a².
 
     References
     ----------
@@ -215,7 +215,7 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
         return exact
 
     def _few(self, blocks: Blocks) -> bool:
-        """Whether the kernel itself is fitted where nothing is asked of features."""
+        """Whether the default is the kernel itself for so few rows."""
         asked = self.method is not None or self.n_features is not None or self.precision != "auto"
         n, t = blocks.n_rows, int(np.prod(blocks.target_shape or ()))
         if asked or n is None:
@@ -252,7 +252,7 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
         return replace(self._law.spec, noise=spec.noise, amplitude=spec.amplitude)
 
     def solve_again(self) -> Self:
-        """Solve anew from the moments and the sample of rows as they are now."""
+        """Solve again from the stored moments and sample, with the current noise and amplitude."""
         law = of_values(self._law).solved(self._again(self._spec()))
         self.fit_ = fitted(self._inputs, law)
         return self
@@ -261,8 +261,8 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
     def calibrate(self, X: Float[Array, "m d"], y: Array) -> Self:
         """Make intervals by errors on rows that were not fitted on: split conformal prediction.
 
-        A new row that is exchangeable with these is then covered with the chance asked for,
-        whatever the model. ``partial_fit`` goes back to scores of the rows of the fit.
+        A new row that is exchangeable with these is then covered with the requested probability,
+        for any model. ``partial_fit`` returns to scores of the rows of the fit.
         """
         fit, errors, spread = self._fitted, [], []
         for block in self._sized(self._blocks_like(X, y)):
@@ -274,7 +274,7 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
         return self
 
     def _blocks_like(self, X: Array, y: Array) -> Blocks:
-        """Return rows and targets like those of the fit."""
+        """Return checked rows and targets."""
         fit = self._fitted
         blocks, _ = self._blocks_of(X, y, first=False)
         require_alike(type(self).__name__, blocks, fit.target_shape)
@@ -290,19 +290,19 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
         return_cov: bool = False,
         include_noise: bool = False,
     ) -> Any:
-        """Return the mean of f at rows, and the deviation of f there: that of a new y is larger.
+        """Return the mean of f at rows, and on request its standard deviation or covariance.
 
         Parameters
         ----------
         X : (m, d)
         return_std : bool, default False
-            Also return the standard deviation of f(x). As in scikit-learn it is that of the
-            function, without noise; bounds of a new y are those of :meth:`predict_interval`.
+            Also return the standard deviation of the function f(x), without noise, as in
+            scikit-learn. :meth:`predict_interval` returns bounds of a new y.
         return_cov : bool, default False
             Also return the covariance of f at all pairs of rows; at most 20,000 rows.
         include_noise : bool, default False
-            With ``return_std``: whether the deviation is that of a new y, √(std² +
-            ``noise_variance_``), as of other libraries' processes, in the place of f's.
+            With ``return_std``: return the predictive standard deviation of a new y, √(std² +
+            ``noise_variance_``), as GPflow's ``predict_y`` does.
 
         Returns
         -------
@@ -324,7 +324,7 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
         return joined(list(self.predict_blocks(blocks)))
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
-        """Give the mean of one block of rows after the other."""
+        """Yield the mean of each block of rows."""
         means = self._law.means()
         for block in self._sized(self._as_fitted(blocks)):
             yield self._shaped(means(block.X), block.X)
@@ -375,7 +375,7 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
         places : int, default 200
             Along each column.
         **axes : (m_j,)
-            Coordinates in the place of the box, as those of :meth:`predict_grid`.
+            Coordinates instead of the box, as in :meth:`predict_grid`.
         """
         curve = self.n_features_in_ == 1
         return MapDisplay.from_estimator(self, places, deviation=curve, **axes).plot(ax).ax_
@@ -471,11 +471,11 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
     def _shaped(self, values: Float[Array, "b t"], X: Array) -> Array:
         return from_numpy(values.reshape(len(values), *self.target_shape_), like=X)
 
-    # --- what was learned ------------------------------------------------------------------------
+    # --- fitted attributes ------------------------------------------------------------------------
 
     @property
     def calibration_(self) -> Conformal | CrossConformal:
-        """Scores that calibrated intervals are made of, and what they guarantee.
+        """Scores of calibrated intervals, with their ``guarantee``.
 
         Found when first asked for, and kept. Up to 5,119 rows (or where fewer than that are kept)
         by CV+: ten fits without a tenth of the rows each, five without a fifth from 513 rows on.

@@ -1,7 +1,7 @@
-"""Neighbours in the place of features: where few columns are rougher than features draw.
+"""Choose between features and nearest neighbours for rough processes of few columns.
 
-Both are fitted, and rows left out say which errs less. Neighbours must be better by some, for
-they draw no functions, and have no covariances of rows and no gradients.
+Both are fitted and compared by leave-one-out errors. Neighbours must be better by a margin, because
+they draw no functions and have no covariances of rows and no gradients.
 """
 
 from dataclasses import replace
@@ -27,7 +27,7 @@ MOST_COLUMNS = 4
 #: Rows left out, at most, beyond those that noise and lengthscales are chosen by.
 LEFT_OUT = 2048
 
-#: Errors of neighbours, as shares of those of features, from which on features are kept.
+#: Neighbours are taken if their error is below this share of the features' error.
 BETTER = 0.95
 
 #: Families that a kernel of "auto" is looked for in, beside the kernel that suits features.
@@ -45,9 +45,9 @@ def by_features_or_neighbours(
 ) -> ProcessLaw:
     """Return a law on features, or one on neighbours of the same rows if its errors are smaller.
 
-    Of more than 8,192 rows of up to four columns, in this process. Some three seconds for each
-    kernel that is tried: that of the features, with lengthscales that suit neighbours where it was
-    asked by name, and for "auto" two families of rough functions.
+    Of more than 8,192 rows of up to four columns, in this process. Each tried kernel takes
+    about three seconds: the features' kernel, with new lengthscales if it was given by name, and
+    for "auto" two families of rough functions.
     """
     sums = law.representation
     suits = suits_neighbours(sums.rows, blocks.n_columns, sums.sample.y.shape[1])

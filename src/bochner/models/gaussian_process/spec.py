@@ -1,4 +1,4 @@
-"""What a user asks of a Gaussian process, checked."""
+"""Checked parameters of a Gaussian process."""
 
 from dataclasses import dataclass, replace
 
@@ -14,7 +14,7 @@ from bochner.solvers.ridge.evidence import as_variance
 
 @dataclass(frozen=True)
 class GaussianProcessSpec:
-    """What a user asks of a Gaussian process, checked.
+    """Checked parameters of a Gaussian process.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class GaussianProcessSpec:
 
 
 def likelier(first: Tuning, second: Tuning, before: float, after: float) -> Tuning:
-    """Return the search whose kernel leaves rows the larger log density, and what was compared."""
+    """Return the search with the larger leave-one-out log density, with the comparison."""
     numbers = [np.size(found.kernel.get_params()["lengthscale"]) for found in (first, second)]
     measure = "minus the log density per row, left out"
     compared = (

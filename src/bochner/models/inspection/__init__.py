@@ -1,1 +1,1 @@
-"""What drives predictions: importance of columns, partial dependence, contributions to a row."""
+"""Explanations of predictions: importance of columns, partial dependence, Shapley values."""

@@ -61,7 +61,7 @@ class Inspected:
     model : fitted regressor or classifier
     columns : (c,) of InspectedColumn
     X : (m, d)
-        Dense rows, encoded as those of the fit.
+        Dense encoded rows.
     """
 
     model: KernelEstimator
@@ -72,7 +72,7 @@ class Inspected:
     def of(
         who: str, model: KernelEstimator, X: Any, n_rows: int, random_state: Seed
     ) -> "Inspected":
-        """Draw so many rows at random: all, where there are no more."""
+        """Draw at most ``n_rows`` rows at random."""
         check_is_fitted(model)
         if not (is_regressor(model) or is_classifier(model)):
             raise InvalidInput(
@@ -97,7 +97,7 @@ class Inspected:
 
     @property
     def unit(self) -> str:
-        """What predictions are."""
+        """Name of the predicted quantity."""
         return "decision value" if is_classifier(self.model) else "prediction"
 
     def predict(self, X: Float[Array, "b d"]) -> Float[Array, "b t"]:

@@ -1,4 +1,4 @@
-"""What drives a row: the contributions of its columns to one prediction, which add up to it.
+"""Shapley values: contributions of the columns to one prediction, which add up to it.
 
 Shapley values of the game whose players are columns: v(S) is the mean prediction of rows that have
 the columns of S from the row x and all others from background rows b,
@@ -31,7 +31,7 @@ from bochner.models.inspection.columns import Inspected
 #: Rows that are predicted together.
 TOGETHER = 1 << 14
 
-#: Columns that a table or a picture shows, if nothing else is said.
+#: Default number of columns in tables and pictures.
 SHOWN = 12
 
 
@@ -91,7 +91,7 @@ class ContributionDisplay(Display):
         return self.table()
 
     def _shown(self) -> Iterator[HtmlPart]:
-        """Give the table of the first row; the picture, if it was drawn."""
+        """Yield the table of the first row, and the picture if it was drawn."""
         if self._asked_for:
             yield from self._picture()
         lines = self._lines(0, 0, SHOWN)
@@ -132,10 +132,10 @@ def contributions(
     X : (n, d) or table
         Rows to explain, a few.
     background : (m, d), table or Blocks
-        Rows that these are compared with, such as those of the fit.
+        Rows for comparison, such as the training rows.
     n_orders : int, default 64
-        Random orders of the columns, an even number, each with a background row of its own;
-        errors fall like 1/√n_orders.
+        Number of random orders of the columns, even; each uses another background row. Errors
+        fall like 1/√n_orders.
     random_state : int, Generator, RandomState or None, default 0
 
     Returns
@@ -154,8 +154,8 @@ def contributions(
     Notes
     -----
     Time: ``n_orders`` (c + 1) predicted rows for each row, of c columns. Of a sum of functions of
-    single columns a contribution is f_j(x_j) less its mean over the background. Columns that tell
-    the same share what they tell, and rows that mix x with the background may not exist.
+    single columns a contribution is f_j(x_j) less its mean over the background. Redundant
+    columns share their contribution, and rows that mix x with the background may not exist.
 
     Source: Štrumbelj and Kononenko (2014), *Explaining prediction models and individual predictions
     with feature contributions*, algorithm 1; with antithetic orders.

@@ -94,13 +94,13 @@ class PartialDependenceDisplay(Display):
     error : same shape
         Its standard error over the rows, about the mean of all of them.
     individual : (t, m, g), or None for two columns
-        f of each row: what the average is of.
+        f of each row, whose mean is ``average``.
     outputs : (t,) of str
         Targets, or classes.
     unit : str
     interaction : (t,) or None
-        Of two columns, Friedman and Popescu's H = √H²: 0 where they only add, 1 where neither
-        has an effect of its own.
+        Of two columns, Friedman and Popescu's H = √H²: 0 for a sum of functions of one
+        column, 1 for no main effects.
     """
 
     columns: tuple[str, ...]
@@ -175,7 +175,7 @@ def partial_dependence(
     ----------
     model : fitted regressor or classifier
     X : (n, d), table or Blocks
-        Rows as ``predict`` takes them: what the other columns are averaged over.
+        Rows as ``predict`` takes them, over which the other columns are averaged.
     columns : str, int, or two of them
         Names, or numbers from 0, of the user's columns.
     grid_resolution : int, default 50
@@ -261,7 +261,7 @@ def _on_grid(
 
 
 def _interaction(average: Float[Array, "t g h"]) -> Float[Array, " t"]:
-    """Return √H² over the pairs of values: what no sum of functions of one column gives."""
+    """Return √H² over the pairs of values: the share that is no sum of functions of one column."""
     about = average - average.mean(axis=(1, 2), keepdims=True)
     rest = about - about.mean(axis=1, keepdims=True) - about.mean(axis=2, keepdims=True)
     whole = (about**2).sum(axis=(1, 2))

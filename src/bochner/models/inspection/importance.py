@@ -3,7 +3,7 @@
 All are standard deviations in units of the prediction: of a linear function with coefficient b, of
 independent columns, all but the last are |b| σ.
 
-* **exchange**: the column of each row x is replaced by that of another row x′ of the same rows,
+* **exchange**: the column of each row x is replaced by the value in another row x′,
 
       T_j = ½ E (f(x) − f(x with x′_j))²,
 
@@ -18,9 +18,9 @@ independent columns, all but the last are |b| σ.
 
 * **metric**: tr A_j Σ_j with r² = (x − y)ᵀA(x − y): in how many lengthscales the column varies.
 
-The last two are of columns as the kernel sees them: where the fit takes a logarithm, the deviation
-and the slopes are those of the logarithm. In units of a skewed column both are largest in different
-rows, and their product says nothing.
+The last two use transformed columns: if the fit takes a logarithm, deviations and slopes are in
+units of the logarithm. In units of a skewed column they would be largest in different rows, and
+their product would be meaningless.
 """
 
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ from bochner.models.inspection.columns import Inspected, exchanged
 #: Ways to measure importance.
 WAYS = ("exchange", "gradient", "metric")
 
-#: Columns that a table or a picture shows, if nothing else is said.
+#: Default number of columns in tables and pictures.
 SHOWN = 12
 
 
@@ -106,7 +106,7 @@ class ImportanceDisplay(Display):
         return column_importance(model, X, **options)
 
     def table(self, most: int = SHOWN) -> tuple[list[str], list[list[str]], str]:
-        """Return head, lines and a last word: so many columns, the most important first."""
+        """Return head, lines and a last line: ``most`` columns, the most important first."""
         several, measured = len(self.outputs) > 1, self.by != "metric"
         one = ["importance", "error"] if measured else ["lengthscales"]
         head = ["column", "share", *self.outputs] if several else ["column", *one, "share"]
@@ -130,7 +130,7 @@ class ImportanceDisplay(Display):
         return columns([head, *lines]) + (f"\n{tail}" if tail else "")
 
     def _shown(self) -> Iterator[HtmlPart]:
-        """Give the ranked table, with a bar for each share; the picture, if it was drawn."""
+        """Yield the ranked table, with a bar for each share, and the picture if it was drawn."""
         if self._asked_for:
             yield from self._picture()
         head, lines, tail = self.table()
@@ -174,12 +174,12 @@ def column_importance(
     ----------
     model : fitted regressor or classifier
     X : (n, d), table or Blocks
-        Rows as ``predict`` takes them: those that the importance is to hold for.
+        Rows as ``predict`` takes them, for which importance is measured.
     by : {"exchange", "gradient", "metric"}, default "exchange"
         "exchange": by how much predictions change when the column is taken from another row.
         "gradient": by the average outer product of the gradients, for learners and features that
         have them; it costs less where columns are many, and looks at no row that was not given.
-        "metric": by the lengthscales or the metric of the kernel alone.
+        "metric": by the lengthscales or the metric of the kernel, without predictions.
     n_rows : int, default 1024
         Rows that are looked at, drawn at random. Each counts once.
     random_state : int, Generator, RandomState or None, default 0
@@ -204,8 +204,8 @@ def column_importance(
     Notes
     -----
     Time: "exchange" one prediction of ``n_rows`` rows for each column, "gradient" two in all,
-    "metric" none. What columns share, because they vary together, "exchange" takes apart: it
-    looks at rows that may not exist, such as a heavy car of little power.
+    "metric" none. "exchange" separates correlated columns, and so predicts rows that may not
+    exist, such as a heavy car of little power.
 
     Sources: Jansen's estimator of total effects in Saltelli et al. (2010), *Variance based
     sensitivity analysis of model output*, table 2 (f); Sobol' and Kucherenko (2009), *Derivative
@@ -290,7 +290,7 @@ def _by_gradient(seen: Inspected) -> tuple[Array, Array]:
 
 
 def _within(seen: Inspected) -> tuple[Kernel, Float[Array, "m d"], Float[Array, "m d"]]:
-    """Return the kernel of transformed columns, these columns, and the slopes of what they are."""
+    """Return the kernel of transformed columns, these columns, and the slopes of the transforms."""
     kernel, X = seen.model.kernel_, seen.X.astype(np.float64)
     if not isinstance(kernel, Monotone):
         return kernel, X, np.ones_like(X)
@@ -322,7 +322,7 @@ def _by_metric(seen: Inspected) -> Float[Array, "c 1"]:
 
 
 def metric_of(kernel: Kernel, d: int) -> Float[Array, "d d"] | None:
-    """Return A with r² = (x − y)ᵀA(x − y) of a kernel of one distance; None of others."""
+    """Return A with r² = (x − y)ᵀA(x − y) for a kernel of one distance, else None."""
     if isinstance(kernel, Scaled):
         return metric_of(kernel.kernel, d)
     if isinstance(kernel, Mahalanobis):

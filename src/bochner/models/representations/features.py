@@ -105,13 +105,13 @@ class FeatureSums(Representation):
         return self.sample if self.keeps_all else self.sample.lowest(LOO_ROWS)
 
     def pieces(self, sample: RowSample) -> Iterator[RowSample]:
-        """Give the rows of a sample a block at a time."""
+        """Yield the rows of a sample block by block."""
         size = self.chosen.block_rows
         for start in range(0, len(sample), size):
             yield sample.take(np.arange(start, min(start + size, len(sample))))
 
     def centred(self, sample: RowSample) -> Iterator[Rows]:
-        """Give the features and targets of rows about the means, a block at a time."""
+        """Yield centred features and targets of rows, block by block."""
         moments = self.seen
         for rows in self.pieces(sample):
             yield self._about_means(rows, moments)
@@ -260,7 +260,7 @@ class Pass:
     def __call__(
         self, chosen: Chosen, blocks: Blocks, where: Executor, precision: Precision | None = None
     ) -> FeatureSums:
-        """Sum up all rows, in one pass where it serves; ``precision`` given is that of all."""
+        """Sum up all rows, in one pass if possible; ``precision`` overrides the choice."""
         shape = required_targets(self.who, blocks.target_shape)
         asked, n, phi = self.precision, blocks.n_rows, chosen.choice.map
         if asked == "auto" and least_alpha(self.alpha) == 0:
@@ -283,7 +283,7 @@ class Pass:
         return replace(summed, chosen=chosen, moments=moments, rows=rows)
 
     def _sums_first(self, chosen: Chosen, n: int | None) -> bool:
-        """Whether sums of kernel values are whitened in the place of rows.
+        """Whether sums of kernel values are whitened instead of rows.
 
         Maps of landmarks that are given stay as they are: of other rows they are to be the same.
         """
@@ -417,7 +417,7 @@ def solved_features(
 ) -> tuple[FeatureSums, Solution]:
     """Sum up all rows and solve; again in float64 where float32 limits the solution.
 
-    ``precision`` is that of all, where rows cannot be read again.
+    ``precision`` is the precision of all sums if rows cannot be read again.
     """
     rows = pass_of(spec)
     sums = rows(chosen, blocks, where, precision)

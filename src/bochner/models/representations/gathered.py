@@ -33,7 +33,7 @@ class GatheredRows:
 
 
 def gather(blocks: Blocks) -> GatheredRows:
-    """Return all rows; those of zero weight take no part."""
+    """Return all rows of positive weight."""
     pieces = []
     for block in blocks:
         n = block.X.shape[0]

@@ -1,8 +1,8 @@
 """Ridge regression with the kernel itself within leaves of a tree, and landmarks across them.
 
-A kernel that decays needs, near a place, all rows that are near it, and little of the rest. So rows
-are split into leaves, each with the matrix of its own rows; what leaves have to tell one another
-goes through landmarks of all (:mod:`bochner.solvers.ridge.groups`). Time grows like n.
+If a kernel decays, a prediction depends on nearby rows in detail and on distant rows only roughly.
+So rows are split into leaves, each with its own kernel matrix; leaves are coupled through landmarks
+of all rows (:mod:`bochner.solvers.ridge.groups`). Time grows like n.
 """
 
 from collections.abc import Iterator, Mapping
@@ -56,7 +56,7 @@ from bochner.sums.executor import LOCAL, Executor
 #: Relative error of sums of groups: of float64, and of float32.
 ROUNDED = {False: 1e-12, True: 1e-5}
 
-#: Rows whose errors without themselves are told, or so: a tenth of the time of the factors.
+#: Number of rows with leave-one-out errors: they take a tenth of the time of the factors.
 LEFT_OUT_ROWS = 2048
 
 #: Rows that are predicted at once.
@@ -88,7 +88,7 @@ class LeafRows(Representation):
     Attributes
     ----------
     chosen : Chosen
-        Its map is that of the landmarks.
+        Its map is the Nyström map of the landmarks.
     target_shape : tuple of int
     rows : int
     X, y, w : (n, d), (n, t), (n,)
@@ -175,7 +175,7 @@ class LeafRows(Representation):
 
     @cached_property
     def _machines(self) -> dict[int, KernelSum]:
-        """What predicts in leaves that were asked for; leaves have one solution."""
+        """Cache of the predictors of leaves; there is one solution."""
         return {}
 
     def _machine(
@@ -331,7 +331,7 @@ class LocalRows:
         self, alpha: float, targets: Int[Array, " s"]
     ) -> tuple[Float[Array, "n s"], Float[Array, "l D s"], Float[Array, " s"], Float[Array, "m s"]]:
         reduced: list[Reduced] = []
-        for leaf in range(self.tree.n_leaves):  # what one leaf needs of precision, the next does
+        for leaf in range(self.tree.n_leaves):  # the precision of a leaf is that of the leaf before
             if self.tree.n_leaves > 1:
                 progress("Solving leaf", "", leaf + 1, self.tree.n_leaves)
             single = reduced[-1].single if reduced else self.spec.features.precision != "float64"
@@ -367,7 +367,7 @@ class LocalRows:
     def _values(self, leaf: int) -> Float[Array, "m D"]:
         """Return k(x, s) of the rows of a leaf and landmarks.
 
-        They are computed twice, which costs less than to keep those of all leaves.
+        They are computed twice, which costs less than to keep the values of all leaves.
         """
         X = self.seen.X[self._rows_of[leaf]]
         return to_numpy(self.seen.kernel.evaluate(X, self._landmarks))
@@ -378,7 +378,7 @@ class LocalRows:
 
     @cached_property
     def _marked(self) -> list[Int[Array, " p"]]:
-        """Return rows of each leaf, as large a share of all, whose errors are told."""
+        """Return the rows of each leaf with leave-one-out errors, an equal share of each leaf."""
         rng = stream(self.chosen.seed, "rows left out")
         step = -(-len(self.leaf) // LEFT_OUT_ROWS)
         each = (rng.permutation(len(here)) for here in self._rows_of)

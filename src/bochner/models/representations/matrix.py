@@ -54,13 +54,13 @@ from bochner.solvers.ridge.solution import Outcome, Solution
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Accumulator, Moments, Precision
 
-#: GatheredRows that leave-one-out errors are computed for: all up to this, else so many at random.
+#: Number of rows with leave-one-out errors; a random subset if there are more.
 MOST_LOO_ROWS = 8192
 
 #: Share of a penalty that features may be rounded by.
 ROUNDED = 0.01
 
-#: More rows than this lie far denser than those of the sample that kernels are chosen by.
+#: If there are more rows than this, the kernel is tuned again at their density.
 SAMPLE_ROWS = 4096
 
 #: Trace of the kernel matrix, in penalties and at all, up to which features of float32 are tried.
@@ -166,7 +166,7 @@ def peak(kernel: Kernel, rows: GatheredRows) -> float:
 # f(x) = Σ_i c_i k(x, x_i) + b, c = √w u, (A + alpha I)u = √w y: the least of
 # Σ w_i (y_i − f(x_i))² + alpha |f|² over all functions of the kernel.
 
-#: So few rows have an n × n matrix, and its eigenvectors, in no time.
+#: Up to this many rows the system is solved by eigenvectors.
 FEW_ROWS = 100
 
 #: Width of the preconditioner where it is left open.
@@ -180,7 +180,7 @@ class MatrixRows(Representation):
     Attributes
     ----------
     chosen : Chosen
-        Its map is that of the preconditioner; of few rows the Nyström map on all of them.
+        Its map is the preconditioner's; for few rows the Nyström map on all of them.
     target_shape : tuple of int
     rows : int
     fit_intercept : bool
@@ -226,7 +226,7 @@ class MatrixRows(Representation):
     def left_out(self, solution: Solution) -> LeftOutRows | None:
         """Return rows with their leave-one-out predictions; None where no targets were kept.
 
-        All of them up to 4096, else so many at random: those of the last block of a factor.
+        All of them up to 4096, else a random 4096: the last block of a Cholesky factor.
         """
         if self.y is None:
             return None
@@ -283,7 +283,7 @@ def exact_rows(
 def _direct_rows(
     spec: RidgeSpec, method: ExactKernel, blocks: Blocks, shape: tuple[int, ...]
 ) -> tuple[MatrixRows, Solution]:
-    """Choose the kernel by the matrix of some rows, then solve with that of all."""
+    """Choose the kernel by the matrix of some rows, then solve with the matrix of all."""
     rows, seed = gather(blocks), spec.features.seed
     found, metric, curves, sample = chosen_by_matrix(spec, rows)
     reason = f"The exact kernel of {len(rows.w):,} rows, by a Cholesky factor of their matrix."
@@ -395,7 +395,7 @@ def _operator(kernel: Kernel, X: Array) -> KernelOperator:
 class _FitOperator:
     """A: the kernel as the fit sees it, weighted, and without the direction of the intercept.
 
-    ``lift`` is the weighted mean of K c in the last exact product: what the intercept takes off.
+    ``lift`` is the weighted mean of K c in the last exact product, which the intercept removes.
     """
 
     def __init__(self, operator: KernelOperator, w: Float[Array, " n"], centred: bool) -> None:

@@ -8,10 +8,10 @@ from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import as_method
 from bochner.models._base import KernelEstimator
 
-#: So many rows have an n × n matrix that is factored in seconds, penalty by penalty.
+#: Up to this many rows the n × n matrix is factored for each penalty, in seconds.
 DIRECT_ROWS = 8192
 
-#: Rows of a leaf: so many, up to so many rows, then fewer, like 1/√n, and at least the last.
+#: Rows per leaf; number of rows above which leaves shrink like 1/√n; least rows per leaf.
 LEAF_ROWS, MANY_ROWS, FEWEST_LEAF_ROWS = 3072, 1 << 14, 2048
 
 #: Rows of a leaf for each landmark, and numbers that landmarks and rows make, at most.
@@ -32,9 +32,9 @@ class ExactKernel(Method):
         for any number of rows, with features, ``n_features`` of them, that make the system easy:
         Nyström with pivots, or a Mercer map where the kernel has one. Fourier features help little.
     tol : float, default 1e-6
-        Of conjugate gradients: every prediction, at any x with k(x, x) ≤ max k(x_i, x_i), is
-        within so much of the exact one, in units of the target's standard deviation. Proved from
-        the residual, not guessed; mostly the error is ten to a hundred times smaller.
+        Of conjugate gradients: largest error of a prediction at any x with
+        k(x, x) ≤ max k(x_i, x_i), in standard deviations of the target. It is a proven bound; the
+        error is mostly ten to a hundred times smaller.
     max_iter : int, default 1000
         Of conjugate gradients.
     """
@@ -69,7 +69,7 @@ class LocalKernel(Method):
         Rows of a leaf, at most. Errors fall with it, time grows like n leaf_rows². Default: 3072 of
         up to 16,384 rows, and then fewer, like 1/√n, but at least 2048.
     landmarks : int, optional
-        Rows that stand for all others where two rows are of different leaves; time grows like
+        Landmarks that couple rows of different leaves; time grows like
         n leaf_rows landmarks, memory like n landmarks. Default: an eighth of ``leaf_rows``, and
         2²⁷/n at most.
 

@@ -1,4 +1,4 @@
-"""The training rows as ridge regression works with them, and what a user asks of it."""
+"""Base class of representations of the training rows, and the spec of a ridge regression."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -34,7 +34,7 @@ WARNED = (
 
 @dataclass(frozen=True)
 class RidgeSpec:
-    """What a user asks of a ridge regression, checked.
+    """Checked parameters of a ridge regression.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Representation(ABC):
     target_shape : tuple of int
         Of one row of y: () or (t,).
     rows : int
-        Rows that were read, those of zero weight too.
+        Rows that were read, including rows of weight zero.
     """
 
     chosen: Chosen

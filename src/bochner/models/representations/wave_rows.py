@@ -1,10 +1,10 @@
-"""A process on more waves than rows, by the kernel matrix of the rows: n × n in the place of D × D.
+"""A process with more Fourier modes than rows, solved by the n × n kernel matrix of the rows.
 
-A sample that is kept of a pass holds all of few rows. Their matrix A = √w K √w + λI has one factor,
-and evidence, coefficients and deviations follow from that: those of the exact process. Coefficients
-u of the rows are those of waves, Σ √w_i u_i φ(x_i), which leave out of the mean what the tolerance
-lets them. Penalties of waves hold what waves leave out of f as noise, where noise is open:
-those of rows do not, and are told apart here.
+The sample of a pass holds all rows if they are few. One factor of A = √w K √w + λI gives the
+evidence, coefficients and deviations of the exact process. Coefficients u of the rows become
+coefficients of modes, Σ √w_i u_i φ(x_i), which are exact up to the tolerance. If the noise is
+open, the penalty of the modes includes the part of f that they leave out as noise; the penalty of
+the rows does not.
 """
 
 from dataclasses import dataclass, field
@@ -24,14 +24,14 @@ from bochner.solvers.ridge.evidence import Evidence
 from bochner.solvers.ridge.kernel_posterior import KernelPosterior, choose_penalty, evidence_at
 from bochner.solvers.waves import MOST_EXACT, WaveProblem
 
-#: Error of the kernel, as a share of k(x, x), up to which its matrix stands for that of the waves.
+#: Largest error of the kernel, as a share of k(x, x), at which its matrix may replace the modes'.
 MOST_ERROR = 1e-2
 
 #: Waves a row, from which on the matrix of rows is the smaller work.
 WAVES = 4
 
-#: What the preconditioner leaves of waves, as a condition number, from which on conjugate gradients
-#: take longer than some factors of 2048 rows.
+#: Condition number after preconditioning above which conjugate gradients take longer than some
+#: factors of 2048 rows.
 HARD = 2.0
 
 #: Rows that tell about where the penalty is.
@@ -140,7 +140,7 @@ class FewRows:
         return gram.to_real(gram.right(np.concatenate(waves)))
 
     def variance(self, X: Array, evidence: Evidence, noise: Array) -> Float[Array, "b t"] | None:
-        """Return the variance of f at rows; None where there are so many that draws take less."""
+        """Return the variance of f at rows; None if draws are faster for this many rows."""
         if len(X) * len(self.X) ** 2 > MOST_PRODUCTS:
             return None
         X = as_rows(X)

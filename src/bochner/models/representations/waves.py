@@ -48,8 +48,8 @@ from bochner.sums.rows import SampleOf, sampled, some
 #: Rows of a block: many, for every transform ends with an FFT of the whole grid.
 BLOCK_ROWS = 1 << 19
 
-#: Errors of transforms and of solutions, as shares of the tolerance: those of transforms grow by up
-#: to W/alpha on the way to predictions.
+#: Errors of transforms and of solutions, as shares of the tolerance. In predictions, errors of
+#: transforms grow by up to W/alpha.
 TRANSFORMED, SOLVED = 1e-3, 0.01
 
 #: The coarsest error of sums of rows: penalties below it are lost in their rounding.
@@ -60,7 +60,7 @@ NO_FEATURES = "a fit that sums waves makes no features; its sums are fit_.repres
 
 
 def on_grid(features: FeatureSpec) -> bool:
-    """Whether a fit is asked to sum waves in the place of features."""
+    """Whether the method sums Fourier modes instead of features."""
     return isinstance(features.method, WaveMethod)
 
 
@@ -126,7 +126,7 @@ class GridSums(Representation):
 
     @property
     def unexplained(self) -> float:
-        """What waves leave out of k(x, x)."""
+        """Part of k(x, x) that the modes leave out."""
         origin = np.zeros((1, self.map.n_inputs))
         return max(float(self.chosen.kernel.diag(origin)[0]) - self.problem.gram.size, 0.0)
 
@@ -140,7 +140,7 @@ class GridSums(Representation):
 
     @cached_property
     def problem(self) -> WaveProblem:
-        """What is solved."""
+        """The system with the kernel's weights."""
         return self.problem_of(self.map.variances)
 
     @cached_property
@@ -249,7 +249,7 @@ class GridSums(Representation):
         return LeftOutRows(sample.X, sample.y - errors, errors, sample.w, "leave one out")
 
     def calibration(self, solution: Solution) -> None:  # noqa: ARG002  none is made
-        """Return None: the mean leverage of all rows tells nothing of one."""
+        """Return None: single leverages are not known."""
         return
 
     def gradients(
@@ -263,7 +263,7 @@ class GridSums(Representation):
     ) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
         """Yield the rows of each block and the gradients of φ(x) β there.
 
-        Those of e^{i k·θ} are i k ∂θ/∂x of it: waves again.
+        Gradients of e^{i k·θ} are i k ∂θ/∂x e^{i k·θ}: modes again.
         """
         gram = self.problem.gram
         waves = full_of(gram.spectrum(gram.from_real(coef)))
@@ -339,7 +339,7 @@ class WaveKernelRoot:
 
 @dataclass(frozen=True, eq=False)
 class Surveyed:
-    """What a first pass finds out: a sample of the rows, and the box that they lie in."""
+    """Results of a first pass: a sample of the rows, and their bounding box."""
 
     features: FeatureSpec
     sample: RowSample
@@ -359,7 +359,7 @@ class Surveyed:
         return equispaced_map(kernel, self.lower, self.upper, self.method.accuracy)
 
     def chosen(self, found: Tuning, phi: WaveMap | None = None) -> Chosen:
-        """Return what is chosen for a kernel; its map is that of the method, or the given."""
+        """Return the choices for a kernel, with the method's map or the given one."""
         phi = self.map_of(found.kernel) if phi is None else phi
         many = f"{phi.n_features:,} waves are within {phi.error:.2g} of the kernel"
         reason = f"{self.method}: as asked; {many}."

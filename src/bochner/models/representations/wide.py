@@ -55,7 +55,7 @@ NO_MOMENTS = f"a fit with more than {WIDE:,} features keeps no moments"
 
 @dataclass(frozen=True, eq=False)
 class WideSums(Representation):
-    """Rows of more features than a Gram matrix is formed of: what single passes over them made.
+    """Rows with too many features for a Gram matrix: results of single passes over them.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class WideSums(Representation):
     sample : RowSample
         For the preconditioner, leave-one-out errors and the certificate.
     rows, n_positive : int
-        Rows that were read, and those of positive weight.
+        Rows that were read, and rows of positive weight.
     weight : float
         W.
     power : (t,)
@@ -139,10 +139,10 @@ def is_wide(spec: RidgeSpec, blocks: Blocks) -> bool:
 
 
 def needs_passes(method: Method, width: int, n_rows: int | None, n_columns: int) -> bool:
-    """Whether so many features have no Gram matrix, by this method and of so many rows.
+    """Whether a fit of this width needs passes instead of a Gram matrix.
 
-    Landmarks are rows whose own matrix is as large, and so few rows as are kept of a pass have the
-    kernel itself.
+    Nyström does not: its landmarks already need a matrix of this size. Few rows use the kernel
+    itself.
     """
     if width <= WIDE or isinstance(method, Nystrom | FourierGrid):
         return False
@@ -233,14 +233,14 @@ def wide_problem(
     ----------
     phi : Rounded
     sample : RowSample
-        Of which the first make the preconditioner.
+        The first rows make the preconditioner.
     blocks : Blocks
     where : Executor
     seed : int
     centred : bool
         Whether an intercept is fitted.
     n_rows : int, optional
-        Rows that the preconditioner is made for, where they are more than those of the blocks.
+        Number of rows of the whole fit, if the blocks are a part of it.
     """
     D, origin = phi.n_features, np.average(sample.y, axis=0, weights=sample.w)
     features = features_of_passes(phi, sample.X)

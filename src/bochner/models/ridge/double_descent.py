@@ -79,7 +79,7 @@ class DoubleDescent(ShownResult):
         return "\n\n".join([self._title, *tables])
 
     def _shown(self) -> Iterator[HtmlPart]:
-        """Give the table of each penalty."""
+        """Yield the table of each penalty."""
         yield Words(self._title)
         for name, (head, *rows) in self._tables:
             yield HtmlTable(head, rows, name)
@@ -90,7 +90,7 @@ class DoubleDescent(ShownResult):
 
     @property
     def _tables(self) -> Iterator[tuple[str, list[list[str]]]]:
-        """Give the name of each penalty, and its table: a head and lines."""
+        """Yield the name of each penalty, and its table: a head and lines."""
         names = {"train error": self.train_error, "test error": self.test_error, "norm": self.norm}
         if self.test_wrong is not None:
             names["test wrong"] = self.test_wrong

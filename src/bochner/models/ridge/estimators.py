@@ -80,7 +80,7 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
         )
         return fit_ridge(self._spec(exact), route, blocks, inputs, where, precision)
 
-    #: Whether "auto" may sum waves in the place of features.
+    #: Whether "auto" may sum Fourier modes instead of features.
     _sums_waves: ClassVar[bool] = False
 
     def _first_piece(self, blocks: Blocks, inputs: Inputs) -> RidgeFit:
@@ -93,12 +93,12 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
         return with_rows_of(self._fitted, self._spec(None), blocks)
 
     def solve_again(self) -> Self:
-        """Solve anew from the moments and the sample of rows as they are now."""
+        """Solve again from the stored moments and sample, with the current penalty."""
         self._rows_with("solve_again", type(self).__name__)
         self.fit_ = solved_again(self._fitted, self._spec(None))
         return self
 
-    # --- what was learned ------------------------------------------------------------------------
+    # --- fitted attributes ------------------------------------------------------------------------
 
     @property
     def _has_sums(self) -> bool:
@@ -198,15 +198,15 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         A value is used as it is. A name ("gaussian", "laplace", "exponential", "matern12",
         "matern32", "matern52", "cauchy", "rational_quadratic", "linear") means: of this family,
         with the lengthscale chosen from a sample of the rows by leave-one-out error. "auto":
-        several families, with one lengthscale, with one a column (by leave-one-out errors and by
-        evidence), in a metric learned from gradients, and sums of these, are judged by rows that
-        none was tuned on; ``search_`` says what was compared. Numbers of a value that are "auto"
+        several families with one lengthscale, with one per column (by leave-one-out error and by
+        evidence), with a metric learned from gradients, and sums of these are compared on
+        held-out rows; ``search_`` lists them. Numbers of a value that are "auto"
         are found by leave-one-out errors; see :class:`bochner.kernels.Free`.
     effort : {"low", "medium", "high"}, default "medium"
         Of "auto". "low": a Gaussian kernel with one lengthscale, or one in proportion to each
         column's deviation; more than 2048 rows are fitted as "local", in leaves of 1024: 8000 rows
-        take half a second to a second of one core. "medium": two to three seconds of one core,
-        whatever n: a fit of 6000 rows takes four in all. "high": seventeen. The same seed gives
+        take half a second to a second of one core. "medium": two to three seconds of one core
+        for any n; a fit of 6000 rows takes four in all. "high": seventeen. The same seed gives
         the same kernel.
     method : Method, str or None, default None
         None: "exact" up to 8192 rows (2048 with ``effort="low"``), unless ``n_features`` or
@@ -215,9 +215,9 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         "auto"; either takes the waves of "auto" where these are few. "auto": features, see
         :func:`bochner.draw`, of the method that is best on a sample of rows; ``choice_`` says what
         it took and why; of up to three columns, or a kernel of the globe, where the width is left
-        open: the waves of :class:`bochner.FourierGrid` or :class:`bochner.SphericalHarmonics` that
-        stand for the kernel itself, if 2047 suffice, or of 131,072 rows and more a quarter of their
-        number. "exact": no features but the kernel itself, directly or by conjugate gradients
+        open: the modes of :class:`bochner.FourierGrid` or :class:`bochner.SphericalHarmonics` if
+        2047 of them represent the kernel to tolerance (for 131,072 rows or more, a quarter of n).
+        "exact": no features but the kernel itself, directly or by conjugate gradients
         (:class:`bochner.ExactKernel`): all rows are kept in memory, time grows like n³ up to 8192
         rows (a second for 2000) and then like n² (100,000 rows are minutes). "local": the kernel
         itself among rows that are near one another, and landmarks for the rest
@@ -232,13 +232,13 @@ class KernelRidge(WithIntervals, RidgeEstimator):
     %(columns as given)s
     alpha : float, (t,) or {"loo", "gcv", "evidence"}, default "loo"
         The penalty, or one for each target, or how to choose it: by leave-one-out errors
-        (exact for all rows up to 8192; beyond, those of as many random ones, corrected by the
-        residuals of all), generalised cross-validation or marginal likelihood. With the kernel
-        itself and a large norm "loo" takes the likeliest penalty at which errors are about one per
-        cent larger at most. With a preconditioner it is chosen on the features of that. 0 is the
+        (exact for all rows up to 8192; beyond, of 8192 random rows, corrected by the residuals of
+        all), generalised cross-validation or marginal likelihood. With the kernel
+        itself and a large norm, "loo" takes the penalty with the largest evidence whose error is at
+        most about one per cent larger. With a preconditioner it is chosen on its features. 0 is the
         solution of least norm.
     alpha_per_target : bool, default False
-        Whether each target has the penalty that is best for it alone; one factorisation serves
+        Whether each target has its own penalty; one factorisation serves
         all. ``alpha_`` is then (t,).
     precision : {"auto", "float32", "float64"}, default "auto"
         "auto": float32 features and products, float64 sums and solution; all in float64 where
@@ -279,10 +279,10 @@ class KernelRidge(WithIntervals, RidgeEstimator):
 
     Notes
     -----
-    Time O(n (c(φ) + D²) + D³), memory O(D²) and one block, whatever n.
+    Time O(n (c(φ) + D²) + D³), memory O(D²) and one block, for any n.
 
-    **alpha = 0.** Of the coefficients that fit best, those of least norm: the interpolant where
-    D ≥ n, least squares where D < n. ``fit`` adds rows up by QR in float64 (twice the time of a
+    **alpha = 0.** The best-fitting coefficients of least norm: the interpolant if D ≥ n, least
+    squares if D < n. ``fit`` adds rows up by QR in float64 (twice the time of a
     sweep, any n), and drops directions whose singular values are below max(n, D)·2⁻⁵² of the
     largest. After ``partial_fit`` or a merge of more than 8192 rows there are only moments, and
     directions below √D·1.5e-8 are dropped.
@@ -317,8 +317,8 @@ class KernelRidge(WithIntervals, RidgeEstimator):
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Add rows to those seen so far, and solve again.
 
-        The first call draws the map (and chooses lengthscale and method from its rows, where
-        those are open); later calls add to the moments. All is float64 unless
+        The first call draws the map (and chooses lengthscale and method from its rows if they
+        are open); later calls add to the moments. All is float64 unless
         ``precision="float32"``, because rows do not come again; all calls together equal one
         ``fit`` with the same map.
         """
@@ -327,7 +327,7 @@ class KernelRidge(WithIntervals, RidgeEstimator):
     # --- prediction ------------------------------------------------------------------------------
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
-        """Give the predictions of one block of rows after the other."""
+        """Yield the predictions of each block of rows."""
         fit = self._fitted
         for X, fitted in fit.predictions(self._as_fitted(blocks)):
             yield from_numpy(fitted.reshape(len(fitted), *fit.target_shape), like=X)
@@ -335,7 +335,7 @@ class KernelRidge(WithIntervals, RidgeEstimator):
     def _left_out(self) -> LeftOutRows | None:
         return self._fitted.left_out()
 
-    # --- what was learned ------------------------------------------------------------------------
+    # --- fitted attributes ------------------------------------------------------------------------
 
     @property
     def coef_(self) -> Float[Array, " D"]:
@@ -365,8 +365,8 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     :class:`KernelRidge` with one factorisation; the class of the largest value is predicted. As
     scikit-learn's RidgeClassifier, and as good as a support vector machine mostly, at the price of
     one sweep. Probabilities are calibrated on decision values of rows left out one by one
-    (``bochner.models._calibration``), 2048 at random or those of the sample; of a fit with the
-    kernel itself 3072.
+    (``bochner.models._calibration``), 2048 at random or the rows of the sample; 3072 for a fit
+    with the kernel itself.
 
     Parameters
     ----------
@@ -383,7 +383,7 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     %(columns as given)s
     alpha : float, (K,) or {"loo", "gcv", "evidence"}, default "loo"
         The penalty, or how to choose it: the squared error of ±1 decides. With the kernel itself
-        "loo" goes on from there to where calibrated probabilities of rows left out lose least.
+        "loo" then minimises the leave-one-out log loss of calibrated probabilities, starting there.
     alpha_per_target : bool, default False
         Whether each class has the penalty that is best for its target.
     class_weight : None, "balanced" or dict, default None
@@ -409,7 +409,7 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
 
     Notes
     -----
-    Time O(n (c(φ) + D²) + D³), memory O(D²) and one block, whatever n and K. "balanced" in
+    Time O(n (c(φ) + D²) + D³), memory O(D²) and one block, for any n and K. "balanced" in
     ``partial_fit`` weighs the rows of each call by themselves.
 
     Examples
@@ -467,8 +467,8 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     def _signs(self, blocks: Blocks, inputs: Inputs, pieces: bool = False) -> tuple[Blocks, Inputs]:
         """Return blocks whose codes have become ±1, (b, K) or (b, 1), and weights shares of a unit.
 
-        A weight above one stands for copies of a row, of which leave-one-out leaves one out; that
-        of a class does not. With the largest weight of a class as unit rows are left out whole.
+        A sample weight above one means copies of a row, one of which is left out; a class weight
+        does not. In units of the largest class weight, rows are left out whole.
         """
         unit, codes = 1.0, np.arange(len(inputs.classes))
         same = not (pieces and self.class_weight == "balanced")  # one unit for all pieces
@@ -510,14 +510,14 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
         return found
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
-        """Give the labels of one block of rows after the other."""
+        """Yield the labels of each block of rows."""
         for values in self._values(self._as_fitted(blocks)):
             yield self.classes_[decided(values)]
 
     def _values(self, blocks: Blocks) -> Iterator[Float[Array, "b K"]]:
         return (fitted for _, fitted in self._fitted.predictions(blocks))
 
-    # --- what was learned ------------------------------------------------------------------------
+    # --- fitted attributes ------------------------------------------------------------------------
 
     @property
     def coef_(self) -> Float[Array, "K D"]:

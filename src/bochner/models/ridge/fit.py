@@ -134,7 +134,7 @@ class RidgeFit(ShownFit):
 
 # --- Which representation ------------------------------------------------------------------------
 
-#: From so many rows on, 2048 features are worth the time, where a width is not asked for.
+#: Number of rows from which the default width is 2048.
 WIDE_ROWS = 1 << 16
 
 #: With low effort: most rows that are fitted at once, and rows of a leaf beyond. Fits of leaves of
@@ -144,7 +144,7 @@ QUICK_ROWS, QUICK_LEAF = 2048, 1024
 
 @dataclass(frozen=True)
 class Route:
-    """What a user left open, which decides the representation.
+    """Parameters left open by the user, which decide the representation.
 
     Attributes
     ----------
@@ -177,7 +177,7 @@ def represent(  # noqa: PLR0911  a case for each representation
 ) -> tuple[Representation, Solution]:
     """Choose the representation and what is open of kernel and features, and solve.
 
-    ``precision`` is that of all sums, where rows cannot be read again: these have features.
+    ``precision`` is the precision of all sums if rows cannot be read again; these use features.
     """
     again = precision is None
     automatic = again and route.method is None and route.any_features
@@ -187,7 +187,7 @@ def represent(  # noqa: PLR0911  a case for each representation
         case LocalKernel() as method:
             return leaf_rows(spec, method, blocks, where)
         case _ if automatic and suits_matrix(spec, blocks):
-            return exact_rows(spec, ExactKernel(), blocks)  # so few rows come here
+            return exact_rows(spec, ExactKernel(), blocks)  # few rows are sent to this process
         case _ if automatic and route.kernel and suits_leaves(spec, blocks, where):
             spec = with_waves(spec) if route.waves else spec
             return leaf_rows(spec, default_leaves(spec), blocks, where)
@@ -285,7 +285,7 @@ def with_rows_of(fit: RidgeFit, spec: RidgeSpec, blocks: Blocks) -> RidgeFit:
 def solved_again(
     fit: RidgeFit, spec: RidgeSpec, representation: Representation | None = None
 ) -> RidgeFit:
-    """Solve anew, from sums as they are or from others."""
+    """Solve again, from the same sums or from others."""
     rows = representation or fit.representation
     return warned(RidgeFit(fit.inputs, spec, *rows.solve(spec)))
 

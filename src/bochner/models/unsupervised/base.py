@@ -1,4 +1,4 @@
-"""What learners without targets share: maps chosen from rows alone, and how they are fitted."""
+"""Base of learners without targets: maps are chosen from the rows only."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ from bochner.sums.rows import sampled
 #: orthogonal directions for those that structured ones replace.
 WIDE, SLOW = 128, (MercerHarmonic(), HermiteMercer(), Fourier(), Nystrom())
 
-#: What is compared in their place: centres hold the leading directions of K better than pivots do,
+#: Candidate methods: centres hold the leading directions of K better than pivots do,
 #: and two passes from random rows as well as ten from k-means++.
 CENTRES = Nystrom(KMeans(iterations=2, seeds="random"))
 
@@ -129,4 +129,4 @@ class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
 
 class TargetlessLearner(WithoutTarget, KernelTransformer):
-    """A transformer that learns from rows alone."""
+    """A transformer without targets."""

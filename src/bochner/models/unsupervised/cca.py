@@ -40,7 +40,7 @@ Halves = tuple[Moments | None, Moments | None]
 
 @dataclass(frozen=True)
 class CcaSpec:
-    """What a user asks of a correlation analysis, checked."""
+    """Checked parameters of a correlation analysis."""
 
     features: FeatureSpec  # of X
     kernel_y: Kernel | str
@@ -49,13 +49,13 @@ class CcaSpec:
 
     @property
     def features_y(self) -> FeatureSpec:
-        """What is asked of the features of Y."""
+        """Parameters of the features of Y."""
         return replace(self.features, kernel=self.kernel_y)
 
 
 @dataclass(frozen=True, eq=False)
 class CcaFit(ShownFit):
-    """Directions in two feature spaces: what was chosen, the sums, the solution."""
+    """Directions in two feature spaces: choices, sums, solution."""
 
     inputs: Inputs
     spec: CcaSpec
@@ -64,14 +64,14 @@ class CcaFit(ShownFit):
     halves: Halves  # of both sides' features side by side
     rows: int  # rows that were read
     alpha: float
-    path: tuple[tuple[float, float], ...]  # penalties tried, and what they came to
+    path: tuple[tuple[float, float], ...]  # penalties and held-out correlations
     directions: Directions
     correlations: Float[Array, " q"]
     x_mean: Float[Array, " D"]  # means of features
     y_mean: Float[Array, " D"]
 
     def _found(self) -> Iterator[Fact]:
-        """Give the correlations and the penalty."""
+        """Yield the correlations and the penalty."""
         yield "rows", f"{self.rows:,}"
         yield "correlations", f"{numbers(self.correlations)}, of the rows of the fit"
         yield "alpha", numbers(self.alpha)
@@ -94,7 +94,7 @@ class CcaFit(ShownFit):
         )
 
     def require_partners(self, columns: int) -> None:
-        """Refuse Y of other columns than those of the fit."""
+        """Refuse Y with another number of columns than in the fit."""
         if columns != self.n_partners:
             raise InvalidInput(
                 f"KernelCCA: Y must have the {self.n_partners} columns of the fit; got {columns}."
@@ -273,13 +273,13 @@ class KernelCCA(KernelTransformer):
     kernel : Kernel or str, default "gaussian"
         Of X. A name means: of this family, with the median distance as lengthscale.
     kernel_y : Kernel, str or None, default None
-        Of Y; None is the same as that of X (the same name: with a lengthscale of its own).
+        Kernel of Y. None: as for X (a name gets its own lengthscale).
     method : Method or str, default "auto"
         How features are made, of both sides; see :func:`bochner.draw`.
     n_features : int, default 512
         D of each side.
     alpha : float or "cv", default "cv"
-        Penalty. Without one, wide features correlate perfectly whatever the data. "cv" takes the
+        Penalty. Without one, wide features correlate perfectly for any data. "cv" takes the
         penalty whose directions, fitted on one half of the rows, correlate most on the other.
     %(precision of sums)s
     random_state : int, Generator, RandomState or None, default None
@@ -362,7 +362,7 @@ class KernelCCA(KernelTransformer):
         return with_rows_of(self.fit_, self._spec(), blocks)
 
     def solve_again(self) -> Self:
-        """Solve anew from the moments as they are now."""
+        """Solve again from the stored moments."""
         fit = self._fitted
         sides = fit.chosen, fit.chosen_y
         self.fit_ = solved(self._spec(), fit.inputs, sides, fit.halves, fit.rows)
@@ -372,7 +372,7 @@ class KernelCCA(KernelTransformer):
 
     @by_partition
     def transform(self, X: Tabular, y: Array | None = None) -> Any:
-        """Return the scores (φ(x) − mean)·a, (n, q), float64; with Y also those of Y."""
+        """Return the scores (φ(x) − mean)·a, (n, q), float64; with Y also the scores of Y."""
         fit = self._fitted
         blocks = self._rows_to_predict(X).with_rows(fit.chosen.block_rows)
         scores = joined([fit.x_scores(block.X) for block in blocks])
@@ -396,7 +396,7 @@ class KernelCCA(KernelTransformer):
         moments = Moments.of(np.hstack([x_scores, y_scores]), np.zeros((len(x_scores), 0)), w)
         return _mean(correlations(moments, Directions(np.eye(q), np.eye(q), np.ones(q))))
 
-    # --- what was learned ------------------------------------------------------------------------
+    # --- fitted attributes ------------------------------------------------------------------------
 
     kernel_y_ = learned("chosen_y.kernel", "The kernel of Y with its numbers.")
     map_y_ = learned("chosen_y.map", "ψ.")

@@ -1,4 +1,4 @@
-"""What a clustering costs in the kernel's own terms, and what more clusters would save."""
+"""Cost of a clustering in the feature space of the kernel."""
 
 import warnings
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from bochner.data.sample import RowSample
 from bochner.selection.chosen import Chosen
 from bochner.solvers.lloyd import Clusters
 
-#: Rows whose kernel matrix is compared with that of the features.
+#: Rows whose kernel matrix is compared with Z Zᵀ.
 COMPARED_ROWS = 2048
 
 
@@ -23,7 +23,7 @@ class KernelCost(ShownResult):
     """The cost of a clustering in features, and where its cost in the kernel lies.
 
     The cost is tr(K − PKP), P the projection onto the clusters: the sum of squared distances to
-    the clusters' means in the kernel's own space. With E = K − Z Zᵀ it differs from that of the
+    the clusters' means in the kernel's own space. With E = K − Z Zᵀ it differs from the cost of the
     features by tr E − tr PE. Where Z Zᵀ ⪯ K that lies in [0, tr E]; otherwise
     |tr PE| ≤ √k ‖E‖_F, for all clusterings into k (projection-cost preservation: Cohen et al.
     (2015)). Of all rows, with their weights; :func:`bochner.certify_costs` has the whole range over

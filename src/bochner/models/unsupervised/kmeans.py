@@ -53,7 +53,7 @@ START_ROWS, START_SHARE = 2048, 20
 
 @dataclass(frozen=True)
 class KMeansSpec:
-    """What a user asks of k-means, checked; as the parameters of :class:`KernelKMeans`."""
+    """Checked parameters of :class:`KernelKMeans`."""
 
     features: FeatureSpec
     n_clusters: int
@@ -69,7 +69,7 @@ class KMeansSpec:
 
 @dataclass(frozen=True, eq=False)
 class KMeansFit(ShownFit):
-    """Clusters of features: what was chosen, the centres, and the rows assigned to them."""
+    """Clusters of features: choices, centres, and the rows assigned to them."""
 
     inputs: Inputs
     spec: KMeansSpec
@@ -80,7 +80,7 @@ class KMeansFit(ShownFit):
     sample: RowSample  # of these rows
 
     def _found(self) -> Iterator[Fact]:
-        """Give the clusters and their cost."""
+        """Yield the clusters and their cost."""
         clusters, sizes = self.clusters, self.clusters.sizes
         yield "clusters", f"{len(sizes):,}, of weight {sizes.min():.4g} to {sizes.max():.4g}"
         yield "inertia", f"{clusters.inertia:.4g}"
@@ -109,7 +109,7 @@ class KMeansFit(ShownFit):
 def fit_kmeans(
     spec: KMeansSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
 ) -> KMeansFit:
-    """Choose what is open, begin on a sample of rows, and go on over all."""
+    """Choose what is open, start on a sample of rows, and continue on all."""
     blocks = alone(blocks)
     chosen, rows = choose_alone(spec.features, blocks, where)
     rows = sampled(blocks, chosen.seed, where=where) if rows is None else rows
@@ -182,9 +182,9 @@ def start(spec: KMeansSpec, chosen: Chosen, rows: RowSample) -> Float[Array, "k 
 
 
 def different(rows: RowSample, seed: int) -> RowSample:
-    """Return the different rows, in an order of their own, with the weights of all their copies.
+    """Return the distinct rows in a fixed order, with the summed weights of their copies.
 
-    So a row of weight 2 starts as two rows do, in whatever order they came.
+    So a row of weight 2 is treated as two rows, in any order.
     """
     marks = row_marks(rows.X, seed)
     _, first, which = np.unique(marks, return_index=True, return_inverse=True)
@@ -214,7 +214,7 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
     n_features : int, default 512
         D.
     n_init : int, default 3
-        Starts by k-means++ on a random sample of rows; the best of them, there, goes on.
+        Number of starts by k-means++ on a random sample of rows; the best one continues on all.
     max_iter : int, default 300
         Passes over all rows, at most.
     tol : float, default 1e-5
@@ -249,7 +249,7 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
     -----
     Time O(n c(φ) + passes·n D k), memory O(D k) and one block, or n D where features are kept.
     Starts are sought on ``max(2048, 20 k)`` random rows, and improved on 8192, before the first
-    pass over all; clusters so small that these miss them have no start of their own.
+    pass over all; very small clusters can be missed.
     Source: Dhillon, Guan and Kulis (2004); with random features, Chitta, Jin and Jain (2012).
 
     Examples
@@ -324,7 +324,7 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
         return joined(list(self.predict_blocks(self._rows_to_predict(X))))
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
-        """Give the nearest centres of one block of rows after the other."""
+        """Yield the nearest centres of each block of rows."""
         fit = self._fitted
         for block in self._as_fitted(blocks).with_rows(fit.chosen.block_rows):
             nearest = np.argmin(fit.gaps(block.X), axis=1)
@@ -362,7 +362,7 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
         fit = self._fitted
         return fit.measured(self._blocks_of(X, None, sample_weight, first=False)[0])
 
-    # --- what was learned ------------------------------------------------------------------------
+    # --- fitted attributes ------------------------------------------------------------------------
 
     cluster_centers_ = learned("clusters.centres", "Centres in feature space, (k, D) float64.")
     labels_ = learned("clusters.labels", "Clusters of the rows of the last call, (n,) int32.")

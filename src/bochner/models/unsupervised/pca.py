@@ -40,14 +40,14 @@ from bochner.sums.rows import SampleOf
 #: Eigenvalues below this share of the largest are rounding: times D in float64.
 ROUNDING = {"float64": float(np.finfo(np.float64).eps), "float32": 1e-6}
 
-#: So many times as many features as components, or more: the others are left out, which is faster.
+#: If features exceed this many times the components, only the leading ones are computed.
 SHARE = 4
 
-#: Lanczos iterations take so many times fewer components than features, and so many features, at
-#: least: a third of the time of a decomposition, and less the more features there are.
+#: Lanczos iterations are used above this ratio of features to components, and this many features: a
+#: third of the time of a decomposition, and less the more features there are.
 FEWEST_ITERATED, LEAST_ITERATED = 40, 256
 
-#: One restart of the iterations, of some twenty products, is a decomposition of so many features.
+#: Size of the subspace at a restart; it takes some twenty products.
 RESTART = 32
 
 #: Eigenvalues, rising, and their vectors.
@@ -56,7 +56,7 @@ Eigen = tuple[Float[Array, " p"], Float[Array, "D p"]]
 
 @dataclass(frozen=True)
 class PcaSpec:
-    """What a user asks of principal components, checked."""
+    """Checked parameters of principal components."""
 
     features: FeatureSpec
     n_components: int | None
@@ -65,7 +65,7 @@ class PcaSpec:
 
 @dataclass(frozen=True, eq=False)
 class PcaSums:
-    """What a pass over the rows made, and what further rows are added to."""
+    """Sums of a pass over the rows, to which further rows are added."""
 
     moments: Moments
     diagonal: float  # Σ w k(x, x)
@@ -85,7 +85,7 @@ class PcaSums:
 
 @dataclass(frozen=True, eq=False)
 class PcaFit(ShownFit):
-    """Principal components of features: what was chosen, the sums, the solution."""
+    """Principal components of features: choices, sums, solution."""
 
     inputs: Inputs
     spec: PcaSpec
@@ -96,7 +96,7 @@ class PcaFit(ShownFit):
     inverse: RidgeFit | None = None  # from scores to rows
 
     def _found(self) -> Iterator[Fact]:
-        """Give the share of each component."""
+        """Yield the share of each component."""
         yield "rows", f"{self.summed.moments.rows:,}"
         trace = self.trace
         shares = numbers(100 * self.eigenvalues / trace) if trace > 0 else "0"
@@ -236,9 +236,9 @@ def _goes_back(model: "KernelPCA") -> bool:
 class KernelPCA(TargetlessLearner):
     """Principal components in the feature space of a kernel, in one pass over the rows.
 
-    Eigenvectors v of Σ wᵢ (zᵢ − z̄)(zᵢ − z̄)ᵀ, z = φ(x), φ(x)·φ(y) ≈ k(x, y): those of the centred
-    kernel matrix, as :class:`sklearn.decomposition.KernelPCA` has them, for any number of rows.
-    The score of a row is (z − z̄)·v.
+    Eigenvectors v of Σ wᵢ (zᵢ − z̄)(zᵢ − z̄)ᵀ, z = φ(x), φ(x)·φ(y) ≈ k(x, y). These are the
+    components of the centred kernel matrix, as :class:`sklearn.decomposition.KernelPCA` has them,
+    for any number of rows. The score of a row is (z − z̄)·v.
 
     Parameters
     ----------
@@ -284,7 +284,7 @@ class KernelPCA(TargetlessLearner):
     Notes
     -----
     Time O(n (c(φ) + D²) + D³), memory O(D²) and one block. Features of maps below their kernel
-    (Nyström, Mercer) give eigenvalues at most those of the kernel, each of them. Source:
+    (Nyström, Mercer) give eigenvalues that are at most the kernel's, one by one. Source:
     Schölkopf, Smola and Müller (1998); with random features, Lopez-Paz et al. (2014). Unlike
     scikit-learn's, the regression of ``inverse_transform`` has an intercept and chooses its
     kernel's scale and its penalty.
@@ -351,7 +351,7 @@ class KernelPCA(TargetlessLearner):
         return with_rows_of(self.fit_, self._spec(), blocks)
 
     def solve_again(self) -> Self:
-        """Decompose anew the moments as they are now, and learn the way back."""
+        """Decompose the stored moments again, and learn the inverse transform."""
         fit = self._fitted
         self.fit_ = solved(self._spec(), fit.inputs, fit.chosen, fit.summed)
         return self
@@ -364,7 +364,7 @@ class KernelPCA(TargetlessLearner):
         return joined(list(self.transform_blocks(self._rows_to_predict(X))))
 
     def transform_blocks(self, blocks: Blocks) -> Iterator[Array]:
-        """Give the scores of one block of rows after the other."""
+        """Yield the scores of each block of rows."""
         fit = self._fitted
         for block in self._as_fitted(blocks).with_rows(fit.chosen.block_rows):
             yield from_numpy(fit.scores(block.X), like=block.X)
@@ -383,7 +383,7 @@ class KernelPCA(TargetlessLearner):
         """
         return self.inverse_.predict(X)
 
-    # --- what was learned ------------------------------------------------------------------------
+    # --- fitted attributes ------------------------------------------------------------------------
 
     eigenvalues_ = learned("eigenvalues", "Eigenvalues of the centred kernel matrix, falling.")
     eigenvectors_ = learned("eigenvectors", "v, (D, q).")

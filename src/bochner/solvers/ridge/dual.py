@@ -42,8 +42,8 @@ from bochner.solvers.ridge.problem import (
     slack_of_inverse,
 )
 
-#: From so many rows on, factors are of float32; refinements of what they give, and its residual:
-#: a share of the right side, or of what rounding in float64 leaves.
+#: Number of rows from which factors are float32; largest number of refinements; residual at which
+#: they stop, as a share of the right side, and the residual that float64 rounding leaves.
 SINGLE_FROM, REFINEMENTS, REFINED, ROUNDING = 1024, 12, 1e-12, 2 * float(np.finfo(float).eps)
 
 #: Share of a residual that a refinement may leave, or one by a factor whose inverse is read too:
@@ -141,9 +141,9 @@ class KernelRows:
     def solved(
         self, alpha: float | Float[Array, " t"], last: int, within: float = REFINED
     ) -> "SolvedRows":
-        """Return coefficients, intercept, the slacks s of so many last rows, and the evidence.
+        """Return coefficients, intercept, slacks s of the last ``last`` rows, and the evidence.
 
-        The inverse's last block is that of the last block of the Cholesky factor: O(last³) more.
+        The last block of the inverse comes from the last block of the Cholesky factor: O(last³).
         """
         root, tail = self.root[:, None], slice(len(self.w) - last, None)
         each = np.broadcast_to(np.asarray(alpha, np.float64), self.y.shape[1])
@@ -170,11 +170,11 @@ class KernelRows:
     ) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
         """Return minus twice the log marginal likelihood per row, and q, of each target.
 
-        Amplitudes are those of the largest likelihood; ``log_det`` is that of A, on all directions
-        but √w where an intercept is fitted. See :mod:`bochner.solvers.ridge.evidence`.
+        Amplitudes maximise the likelihood; ``log_det`` is log |A| on all directions except √w if an
+        intercept is fitted. See :mod:`bochner.solvers.ridge.evidence`.
         """
         freedom = max(self.count - self.centred, 1.0)
-        least = alpha * (u**2).sum(axis=0)  # of q = uᵀ(K + αI)u, whatever is rounded
+        least = alpha * (u**2).sum(axis=0)  # lower bound of q = uᵀ(K + αI)u
         q = (self.root[:, None] * self.about[:, targets] * u).sum(axis=0)
         q = np.maximum(np.maximum(q, least), TINY)
         log_det += (freedom - len(self.w) + self.centred) * np.log(alpha)
@@ -183,9 +183,9 @@ class KernelRows:
     def inverse_of_last(
         self, alpha: float, last: int
     ) -> tuple[Float[Array, "n t"], Float[Array, "m m"]]:
-        """Return u of all rows, and the block of M of so many last ones.
+        """Return u of all rows, and the block of M of the last ``last`` rows.
 
-        n³/3 operations, and 2/3 last³ for the block: that of A⁻¹ is U⁻¹U⁻ᵀ of the last block of A's
+        n³/3 operations, and 2/3 last³ for the block, which is U⁻¹U⁻ᵀ of the last block of A's
         Cholesky factor U. Of many rows the factor is of float32 and u refined, where a refinement
         gains two digits: with UᵀU = A + E both a step's residual and the error of (M)_ii, as shares
         of themselves, are at most |E|/α.
@@ -236,7 +236,7 @@ class KernelRows:
             u += solve_factored(A, left)
             left = right - symmetric_product(self.weighted, u) - alpha * u
             known = np.maximum(within * size, unit * np.linalg.norm(u, axis=0))
-            # A column of zeros, of a class that none of the rows has, is solved as it is.
+            # A column of zeros (a class without rows) has the solution zero.
             off = float((np.linalg.norm(left, axis=0) / np.maximum(known, TINY)).max())
             if off <= 1:
                 return u, A
@@ -248,7 +248,7 @@ class KernelRows:
     def at(self, alpha: float, overwrite: bool = False) -> "Dual":
         """Return the ridge regression at one penalty; O(n³).
 
-        With ``overwrite`` the inverse takes the place of K: nothing else can be asked of the rows.
+        With ``overwrite`` the inverse overwrites K, which cannot be used afterwards.
 
         Raises
         ------
@@ -303,7 +303,7 @@ class Dual:
 
     @cached_property
     def intercept(self) -> Float[Array, " t"]:
-        """b: what is left of the mean."""
+        """Intercept b."""
         rows = self.rows
         if not rows.centred:
             return rows.mean
@@ -312,7 +312,7 @@ class Dual:
 
     @cached_property
     def slack(self) -> Float[Array, " n"]:
-        """s: what of a row its own fit leaves."""
+        """1 − h of each row."""
         return slack_of_inverse(self.alpha * np.diag(self.inverse), self.rows.w)
 
     @cached_property
@@ -395,7 +395,7 @@ def inverse_diagonal(U: Float[Array, "n n"], last: int) -> Float[Array, " m"]:
 
 
 def _inverse_block(U: Float[Array, "n n"], last: int) -> Float[Array, "m m"]:
-    """Return the upper triangle of the last block of (UᵀU)⁻¹; below it nothing is meant."""
+    """Return the last block of (UᵀU)⁻¹; only its upper triangle is valid."""
     upper = np.array(U[-last:, -last:], order="F")
     invert_triangle(upper)
     outer_of_rows(upper)

@@ -4,7 +4,7 @@ With G = V diag(w) Vᵀ and c = VᵀB (all about the means):
 
     β(λ) = V c/(w + λ),   RSS = P − Σ c² (w + 2λ)/(w + λ)².
 
-What little a fit that passes through the rows leaves of y is summed over directions, and not taken
+If a fit nearly interpolates, the residual sum of squares is summed over directions and not taken
 as a difference:
 
     RSS = P⊥ + Σ (c²/w) (λ/(w + λ))²,   n − 1 − d_λ = n − 1 − r + Σ λ/(w + λ) over the r largest w,
@@ -55,7 +55,7 @@ class Eigen:
     precision: str  # precision of the products in G
     centred: bool = True  # whether an intercept is fitted
     rows: int = 0  # n, the number of rows of positive weight
-    noise: float = 0.0  # what rounding leaves of an eigenvalue of zero
+    noise: float = 0.0  # rounding level of eigenvalues
 
     @property
     def count(self) -> float:
@@ -87,7 +87,7 @@ class Eigen:
         return self.rank >= min(self.rows - self.centred, len(self.vectors))
 
     def coefficients(self, alpha: float | Float[Array, " t"]) -> Float[Array, "D t"]:
-        """Return β(alpha), alpha one number or one a target.
+        """Return β(alpha), with one alpha or one per target.
 
         Directions that rounding alone fills take no part: at alpha = 0 this is the solution of
         least norm.
@@ -95,12 +95,12 @@ class Eigen:
         return self.vectors @ (self.projected * self._inverse(alpha))
 
     def residual_power_at(self, alpha: float | Float[Array, " t"]) -> Float[Array, " t"]:
-        """Return RSS of each target, alpha one number or one a target."""
+        """Return RSS of each target, with one alpha or one per target."""
         left = self.residual_power(np.atleast_1d(alpha))
         return left[0] if len(left) == 1 else left.diagonal()
 
     def _inverse(self, alpha: float | Float[Array, " t"]) -> Float[Array, "D t"]:
-        """Return 1/(w + alpha), zero where rounding alone is left; one column, or one a target."""
+        """Return 1/(w + alpha), zero at rounding level; one column, or one per target."""
         weights = self.values[:, None] + alpha
         return np.divide(1, weights, out=np.zeros_like(weights), where=weights > self.noise)
 
@@ -162,7 +162,7 @@ class SpectralPath:
 
 
 class SummedProducts(Protocol):
-    """What is decomposed: the moments of all rows."""
+    """Moments of all rows, to be decomposed."""
 
     @property
     def rows(self) -> int: ...
@@ -205,8 +205,8 @@ def decompose_rows(
 ) -> Eigen:
     """Return the same from rows about their means, by singular values of √w Z: O(n D min(n, D)).
 
-    The smallest eigenvalues keep twice as many digits as those of G do. The rows may be those of
-    a triangle that stands for others: then ``weight`` and ``rows`` are W and n of those others.
+    The smallest eigenvalues keep twice as many digits as the eigenvalues of G. The rows may be a
+    triangular factor of other rows, whose W and n are then ``weight`` and ``rows``.
     """
     root = np.sqrt(w)[:, None]
     U, s, Vt = svd(root * Z, full_matrices=False, check_finite=False)
@@ -246,8 +246,8 @@ def penalties(eigen: Eigen) -> Float[Array, " p"]:
 # --- Rows added up as a triangle: QR of √w [1, Z, y], which keeps the digits that ZᵀZ loses ------
 #
 # An eigenvalue of ZᵀZ below Dε of the largest is lost, so singular values of Z below √(Dε) ≈ 1e-7
-# are; those of the triangle R are lost below Dε. That is what a fit without penalty needs where D
-# is near n. The column of ones comes first: what is left of Z and y below its row is centred.
+# are; singular values of the triangle R are lost below Dε. A fit without penalty needs this if D is
+# near n. The column of ones comes first, so that Z and y are centred below its row.
 
 
 class Triangle:
@@ -260,7 +260,7 @@ class Triangle:
 
     Notes
     -----
-    Time 2 n D² and memory 2 D², whatever n; float64. Any number of rows, fewer than D too.
+    Time 2 n D² and memory 2 D² for any n; float64. There may be fewer rows than D.
     """
 
     def __init__(self, centred: bool = True) -> None:
@@ -284,7 +284,7 @@ class Triangle:
         self._reduce_if_tall()
 
     def merge(self, other: "Triangle") -> "Triangle":
-        """Take in the rows of another, which stays what it is."""
+        """Add the rows of another, which is not changed."""
         self._held = self._held + other._held
         self._features = max(self._features, other._features)
         self._rows, self._weight = self._rows + other._rows, self._weight + other._weight
@@ -292,7 +292,7 @@ class Triangle:
         return self
 
     def eigen(self) -> Eigen:
-        """Return the decomposition of what was added: singular values of R."""
+        """Return the decomposition of the added rows by the singular values of R."""
         self._reduce()
         first = int(self._centred)
         R, last = self._held[0][first:], first + self._features

@@ -7,8 +7,8 @@ integrated, as in restricted maximum likelihood) or ν = n without an intercept,
     q(λ)   = (P − Σ c²/(w + λ))/λ,     ℓ(λ) = Σ log(w + λ) + (ν − D) log λ,
     log p  = −½ q/a² − ½ ℓ − (ν/2) log 2πa²,
 
-and with the best amplitude â² = q/ν, in closed form, log p = −(ν/2)(1 + log 2πâ²) − ½ ℓ. What is
-left is one number λ for each target, found as the root of
+and with the best amplitude â² = q/ν, in closed form, log p = −(ν/2)(1 + log 2πâ²) − ½ ℓ. The only
+unknown is λ for each target, the root of
 
     ∂log p/∂log λ = ½ (q − Σ c²/(w + λ)²)/a² − ½ (λ Σ 1/(w + λ) + ν − D)        a² held or best,
                     −½ λ Σ c²/(w + λ)²/σ² − ½ (λ Σ 1/(w + λ) − D)               σ² held.
@@ -76,7 +76,7 @@ class Evidence:
     alpha : (t,) float64
         λ = σ²/a², the ridge penalty.
     log_likelihood : (t,) float64
-        log p(y). With an intercept, that of the contrasts of y.
+        log p(y); of the contrasts of y if there is an intercept.
     outcome : EvidenceOutcome
         The worst among the targets; its text is the remedy.
     """
@@ -169,7 +169,7 @@ def log_evidence(
 def evidence_of(eigen: Eigen, alphas: Float[Array, " p"]) -> Float[Array, "p t"]:
     """Return the log marginal likelihood at the best amplitude along a path of λ, each target's."""
     if not freedom(eigen) > 0:
-        return np.zeros((len(alphas), len(eigen.power)))  # no contrast of rows: nothing is known
+        return np.zeros((len(alphas), len(eigen.power)))  # no contrasts
     return evidence(eigen, eigen.at(alphas))
 
 
@@ -183,7 +183,7 @@ def maximise_evidence(
     eigen : Eigen
         Decomposition of the moments.
     noise, amplitude : float, optional
-        σ² and a² where they are given; what is not is chosen.
+        σ² and a² if given; otherwise they are chosen.
 
     Notes
     -----
@@ -286,7 +286,7 @@ def _unresolved(eigen: Eigen, target: _Target, noise: float) -> Found:
 
 
 def _constant(eigen: Eigen, noise: float | None, amplitude: float | None) -> Found:
-    """Nothing to measure by: what is not given is zero, and predictions are constant."""
+    """Return zero for what is not given: the target is constant."""
     top = max(float(eigen.values[-1]), 1.0)
     given = (0.0 if noise is None else noise), (0.0 if amplitude is None else amplitude)
     return *given, top, float("nan"), EvidenceOutcome.CONSTANT_TARGET

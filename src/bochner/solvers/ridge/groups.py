@@ -6,10 +6,10 @@ conditional"). With s = √w, C_g = s R_g s + αI and V = sZ,
 
     (VVᵀ + C)⁻¹ r = C⁻¹(r − V v),   v = (I + VᵀC⁻¹V)⁻¹ VᵀC⁻¹ r,
 
-so that sums over groups of VᵀC⁻¹V, VᵀC⁻¹[y, s] and [y, s]ᵀC⁻¹[y, s] are all that groups know of one
-another: O(m³/3 + m² D) a group of m rows. The same sums tell the diagonal of the inverse, and with
-it errors of rows left out: with u = (VVᵀ + C)⁻¹(s y), what row i errs without itself is
-u_i / (s_i ((VVᵀ + C)⁻¹)_ii), O(m²) a row.
+so that groups are coupled only through sums of VᵀC⁻¹V, VᵀC⁻¹[y, s] and [y, s]ᵀC⁻¹[y, s]: O(m³/3 +
+m² D) a group of m rows. The same sums tell the diagonal of the inverse, and with it errors of rows
+left out: with u = (VVᵀ + C)⁻¹(s y), what row i errs without itself is u_i / (s_i ((VVᵀ + C)⁻¹)_ii),
+O(m²) a row.
 """
 
 from collections.abc import Callable
@@ -64,7 +64,7 @@ class Group:
     def system(self, alpha: float) -> Float[Array, "m m"]:
         """Return the upper triangle of C, in float32 where rounding is little beside the penalty.
 
-        An entry of float32 is off by its rounding, and so is an eigenvalue by that of the whole.
+        Rounding of float32 entries moves an eigenvalue by at most the norm of all roundings.
         """
         if self.single:
             C = self._system(np.float32, alpha)
@@ -117,7 +117,7 @@ def _norm(C: Float[Array, "m m"]) -> float:
 
 @dataclass(frozen=True, eq=False)
 class GroupSums:
-    """Sums over groups: VᵀC⁻¹V, VᵀC⁻¹[y, s] and [y, s]ᵀC⁻¹[y, s], the last column that of s."""
+    """Sums over groups: VᵀC⁻¹V, VᵀC⁻¹[y, s] and [y, s]ᵀC⁻¹[y, s], with s as the last column."""
 
     gram: Float[Array, "D D"]
     cross: Float[Array, "D c"]
@@ -148,7 +148,7 @@ class GroupSums:
 
 @dataclass(frozen=True, eq=False)
 class Across:
-    """What all groups share.
+    """Quantities shared by all groups.
 
     Attributes
     ----------

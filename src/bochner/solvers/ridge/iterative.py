@@ -16,13 +16,14 @@ of the fit, a mean square of at most |r|²/(4αW): eᵀGe for e = (G + αI)⁻¹
 That root is brought below a share of the error that the fit itself is expected to have.
 
 **Traces.** With g = Zᵀ√w ε, ε random signs, gᵀ(G + αI)⁻¹g is an unbiased estimate of the effective
-dimension d = tr G(G + αI)⁻¹ (Hutchinson 1990). Of a solution x with residual r it is taken as
-gᵀx + rᵀx, whose error is that of x squared.
+dimension d = tr G(G + αI)⁻¹ (Hutchinson 1990). From a solution x with residual r it is estimated as
+gᵀx + rᵀx, whose error is of second order.
 
 **Leave-one-out errors.** The leverages of the m rows, as if the sample were all, have odds
 o = h/(1 − h); in the fit to all rows they are h = c o m/n / (1 + c o m/n), where c, one at first,
 makes their sum the d that was estimated. With their residuals e = r/(1 − h), and as in
-:mod:`~.leave_one_out` the mean of e² is multiplied by that of r² of all rows over that of these.
+:mod:`~.leave_one_out` the mean of e² is multiplied by the mean r² of all rows over the mean r² of
+these.
 """
 
 from collections.abc import Callable
@@ -55,8 +56,8 @@ CUBED = 45.0
 #: Random vectors that traces are estimated by, and the relative error of their solutions.
 PROBES, PROBED = 4, 0.05
 
-#: The error of an iteration, as a share of the root mean squared error that the fit is expected to
-#: have: it adds 0.04 % to the mean square. While a penalty is sought, so many times as much.
+#: The error of an iteration, as a share of the expected root mean squared error of the fit: it adds
+#: 0.04 % to the mean square. The factor by which it may be larger while a penalty is sought.
 SHARE, ROUGHLY = 0.02, 3.0
 
 #: In units of the target's spread no error below the first is asked for, nor one above the second.
@@ -88,7 +89,7 @@ class JudgingRows:
 
 @dataclass(frozen=True, eq=False)
 class WideProblem:
-    """What is known of rows without the products of their features.
+    """Sums over rows that need no Gram matrix.
 
     Attributes
     ----------
@@ -142,7 +143,7 @@ def rows_to_factor(n: int, D: int, n_sample: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class RowFactor:
-    """CCᵀ = U diag(s) Uᵀ, C the sample's rows times √(ω w), ω the rows that each stands for."""
+    """CCᵀ = U diag(s) Uᵀ, C = sample rows times √(ω w), ω the rows that each represents."""
 
     Z: Float[Array, "m D"]
     root: Float[Array, " m"]  # √(ω w)
@@ -173,7 +174,7 @@ class RowFactor:
         return low_rank_inverse(self.Z.T, self.values, vectors, r, alphas)
 
     def odds(self, alpha: float) -> Float[Array, " m"]:
-        """Return h/(1 − h) of the rows, in a fit to as many of each as it stands for."""
+        """Return h/(1 − h) of the rows, in a fit to as many copies as each represents."""
         h = (self.vectors**2) @ (self.values / (self.values + alpha))
         return h / np.maximum(1 - h, 1e-12)
 
@@ -288,7 +289,7 @@ def left_out(
     dimension: float,
     deviation: float,
 ) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
-    """Return leave-one-out errors of all rows from those of the sample, and standard errors."""
+    """Return leave-one-out errors of all rows, estimated from the sample, and standard errors."""
     factor, judges, w = problem.factor, problem.judges, problem.judges.w
     residual = judges.y - factor.times(coef) / factor.root[:, None]
     r2 = residual**2
@@ -313,7 +314,7 @@ def slacks(problem: WideProblem, alpha: float, dimension: float | None) -> Float
 def leverages(
     factor: RowFactor, alpha: float, n: int, dimension: float | None
 ) -> Float[Array, " m"]:
-    """Return leverages of the sample's rows, which stand for n of sum ``dimension``, if known."""
+    """Return leverages of the sample's rows; for all n rows they sum to ``dimension``, if known."""
     odds = factor.odds(alpha) / factor.stands_for
     m = len(odds)
     if m >= n or dimension is None:
@@ -415,7 +416,7 @@ def path_of_states(
 ) -> list[WideState]:
     """Solve about the guess, and on in the direction in which errors fall.
 
-    From large penalties to small ones: those take the more passes, and begin with what is known.
+    From large penalties to small ones, which take more passes and start from earlier solutions.
     """
     top = max(float(problem.factor.values[-1]), 1e-300)
     start = float(np.clip(guess.alpha * STEP**ABOVE, LEAST * STEP * top, MOST / STEP * top))
@@ -436,12 +437,12 @@ def path_of_states(
 
 
 def falling(errors: Float[Array, " p"]) -> bool:
-    """Whether the least error is at the smallest penalty, and well below that beside it."""
+    """Whether the least error is at the smallest penalty, well below the next one."""
     return bool(errors.argmin() == 0 and errors[0] < (1 - WORTH) * errors[1])
 
 
 def least_of_parabola(alphas: Float[Array, " p"], values: Float[Array, " p"]) -> float:
-    """Return where a parabola through the least value and those beside it is least."""
+    """Return the minimum of a parabola through the least value and its neighbours."""
     at = int(np.argmin(values))
     if not 0 < at < len(alphas) - 1:
         return float(alphas[at])
@@ -486,7 +487,7 @@ def _finished(
 
 
 def _dimension(states: list[WideState], alpha: float) -> float | None:
-    """Return the effective dimension at a penalty by those of the path; None without a path."""
+    """Return the effective dimension at a penalty, interpolated; None without a path."""
     path = np.array([(np.log(state.alpha), state.dimension) for state in states])
     return float(np.interp(np.log(alpha), *path.T)) if states else None
 

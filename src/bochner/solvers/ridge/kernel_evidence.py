@@ -8,7 +8,7 @@ With s = √w, A = √w K √w + λI and M its inverse on all directions but s w
     ∂E/∂K = ½ √w (M − vvᵀ/a²) √w,   v = Mu,
     ∂E/∂log λ = ½ (λ tr M + ν − m − λ vᵀv/a²),
 
-m and the determinant being those of the directions that M has. With the noise held, a² = σ²/λ, also
+where m and the determinant count only the directions of M. With the noise held, a² = σ²/λ, also
 ½ (q/a² − ν). With the best a² = q/ν the rest is as if a² were held (Rasmussen and Williams 2006,
 eq. 5.9).
 """
@@ -37,7 +37,7 @@ class KernelScore:
     """Minus the log marginal likelihood, summed over targets, and its gradient."""
 
     value: float
-    below: Float[Array, "m m"]  # ∂value/∂K on and below the diagonal; above it nothing is meant
+    below: Float[Array, "m m"]  # ∂value/∂K, valid on and below the diagonal
     by_log_alpha: float  # ∂value/∂log λ
 
     @cached_property
@@ -87,7 +87,7 @@ def kernel_evidence(
     Parameters
     ----------
     K : (m, m)
-        On and below the diagonal: nothing else is read.
+        Read on and below the diagonal only.
     y : (m, t)
         Targets that vary; each has its own amplitude where that is open.
     w : (m,)
@@ -138,9 +138,9 @@ def shifted(
     overwrite: bool = False,
     dtype: Any = np.float64,
 ) -> Float[Array, "m m"]:
-    """Return √w K √w + αI, Fortran-contiguous; in the place of K where that may be written to.
+    """Return √w K √w + αI, Fortran-contiguous; overwrites K if allowed.
 
-    What of K is on and below the diagonal is then on and above it: a transpose costs nothing.
+    The lower triangle of K becomes the upper triangle of the result, without a copy.
     """
     M = both_sides(K, root)
     A = np.asfortranarray(M.T, dtype) if overwrite else np.array(M.T, dtype, order="F")

@@ -28,15 +28,15 @@ FIRST = 0.03
 #: small beside that curvature, but no shorter than the next, and those after it.
 STEP, CURVED, SHORTEST, LONGER = np.log(10.0), 0.1, np.log(2.0), np.log(100.0)
 
-#: Where the penalty of the largest evidence is taken: how much the mean squared error of rows left
-#: out may exceed the least, as a share of that of this share of the rows, those that err least. It
-#: is about one per cent of the error itself. A mean square of all rows would let a gross error hide
-#: what becomes of the others.
+#: The penalty of the largest evidence is taken if its leave-one-out mean squared error exceeds the
+#: least by at most this share of the trimmed mean square, over this share of the rows. The
+#: difference is about one per cent of the error. The mean is trimmed so that one gross error cannot
+#: hide others.
 MORE, USUAL = 0.02, 0.99
 
-#: Amplitudes a² k(x, x) over the variance of the target: above the first a likelier penalty is
-#: preferred to the one of the least error, and above the second no penalty is taken. With a huge
-#: amplitude and a long lengthscale a fit is a polynomial beyond its rows.
+#: Amplitudes a² k(x, x) over the variance of the target: above the first a penalty of larger
+#: evidence is preferred to the one of least error; above the second a penalty is excluded. With a
+#: huge amplitude and a long lengthscale a fit is a polynomial beyond its rows.
 LARGE, LARGEST = 10.0, 1e3
 
 #: Penalties that are looked at on the way from the largest evidence back to the least error.
@@ -48,11 +48,11 @@ MOST, LEVEL = 14, 3e-3
 #: Rows that a penalty is chosen by, at most: factors and inverses of that many.
 PENALTY_ROWS = 1024
 
-#: Rows among which it is chosen again, where it may be smaller: rows that lie denser tell more of
-#: what fewer took for noise. Step of log α, and steps at most.
+#: Number of rows by which it is chosen again: with denser rows the penalty may be smaller. Step of
+#: log α, and largest number of steps.
 DENSE_ROWS, FINER, MOST_STEPS = 3072, np.log(3.0), 4
 
-#: Rows whose errors without themselves tell penalties apart by a loss of their own, at most.
+#: Largest number of rows scored when alpha is chosen by log loss.
 LOST_ROWS = 2048
 
 #: Factor between penalties that are tried with all rows, and the share by which the loss must fall.
@@ -75,7 +75,7 @@ class Penalties:
         return np.log(LOWEST * self.rows.trace), np.log(HIGHEST * self.rows.trace)
 
     def at(self, alpha: float) -> "AtPenalty | None":
-        """Return what a penalty gives; None where rounding leaves nothing of it."""
+        """Return the regression at a penalty; None if the matrix is singular to rounding."""
         if alpha not in self.tried:
             try:
                 self.tried[alpha] = AtPenalty.of(self.rows.at(alpha))
@@ -106,7 +106,7 @@ class Penalties:
         return float(np.log(least)), float(slope[target]) / least
 
     def bounded(self, criterion: str, start: float, target: int | None = None) -> float:
-        """Return the best penalty, or a likelier one where "loo" has a large amplitude."""
+        """Return the best penalty, or one of larger evidence if "loo" has a large amplitude."""
         best = self.best(criterion, start, target)
         found = self.at(best)
         if criterion != "loo" or found is None or found.largest(target) <= LARGE:
@@ -141,7 +141,7 @@ class Penalties:
 
 @dataclass(frozen=True, eq=False)
 class AtPenalty:
-    """What is kept of a regression at one penalty: n numbers a target, not the inverse."""
+    """Summary of a regression at one penalty: n numbers per target, without the inverse."""
 
     coef: Float[Array, "n t"]
     intercept: Float[Array, " t"]
@@ -190,8 +190,8 @@ def least_along(
 
     ``function`` returns a value and its slope, infinite where it has none. Steps grow until the
     slope changes its sign; then cubics through both ends, until the slope is ``level``. A level
-    place from which the value only falls is no end: where a fit passes through all rows,
-    leave-one-out errors are level however far the least is.
+    place from which the value only falls is no end: if a fit interpolates, leave-one-out errors
+    are level even far from the minimum.
     """
     x = float(np.clip(start, low, high))
     here = function(x)
@@ -227,7 +227,7 @@ def _between(a: float, left: tuple[float, float], b: float, right: tuple[float, 
 # --- the solution --------------------------------------------------------------------------------
 
 
-#: Of values that rows would have without themselves, targets and weights: what they lose.
+#: Loss of leave-one-out values, given targets and weights.
 Lost = Callable[[Float[Array, "m t"], Float[Array, "m t"], Float[Array, " m"]], float]
 
 
@@ -247,22 +247,21 @@ def solve_kernel(
     alpha : float, (t,) or {"loo", "gcv", "evidence"}
         Above 0.
     per_target : bool, default False
-        Whether each target has the penalty that is best for it alone.
+        Whether each target has its own penalty.
     start : float, optional
         Where a penalty is looked for first.
     lost : callable, optional
-        What values of rows left out lose: by it the penalty of "loo" is settled, from that of the
-        least squares on. Slacks are then those of the last 3072 rows.
+        Loss of leave-one-out values, by which "loo" settles the penalty, starting from the one of
+        least squares. Slacks are then returned for the last 3072 rows.
 
     Notes
     -----
     O(n³) for each penalty, three to six of them where it is chosen; memory 3 n². Of more than 1024
     rows it is chosen by the first 1024, and by leave-one-out errors among the first 3072 it may
-    become smaller: the variance of the noise is the same whatever n, but what a kernel cannot tell
-    from noise is less where rows lie denser. There is one factor of all; the path is that of the
-    first 1024 rows, and slacks are those of the last 1024. With ``lost`` and more than 3072 rows
-    there are two factors of all at least, and one for each time that a quarter of the penalty
-    loses less.
+    become smaller: the noise does not depend on n, but with denser rows the kernel explains more of
+    the rest. There is one factor of all rows; the path belongs to the first 1024 rows, slacks to
+    the last 1024. With ``lost`` and more than 3072 rows there are two factors of all at least, and
+    one for each time that a quarter of the penalty loses less.
     """
     if len(rows.w) > PENALTY_ROWS:
         return _solve_many(rows, alpha, per_target, start, lost)
@@ -340,7 +339,7 @@ def _whole(
 def _among_all(rows: KernelRows, penalties: Penalties, alpha: float, lost: Lost) -> Solution:
     """Return the solution of all rows, at smaller penalties while rows left out lose less.
 
-    Each costs the factor that the answer is made of, so that one is wasted where none is better.
+    Each costs one factor of all rows; the last one is wasted.
     """
     best: tuple[float, Solution] | None = None
     while True:
@@ -364,7 +363,7 @@ def _among_all(rows: KernelRows, penalties: Penalties, alpha: float, lost: Lost)
 def _lost_of_last(
     rows: KernelRows, alpha: float, coef: Array, slack: Array, lost: Lost | None
 ) -> float:
-    """Return what the last rows lose without themselves, by default the pooled mean square."""
+    """Return the leave-one-out loss of the last rows; by default the pooled mean square."""
     y, w = rows.y[-len(coef) :], rows.w[-len(coef) :]
     errors = left_out_errors(alpha * coef / w[:, None], slack)
     if lost is not None:
@@ -408,7 +407,7 @@ def _settled(
 
 
 def _lost_without_each(penalties: Penalties, lost: Lost, alpha: float) -> float:
-    """Return what all rows lose without themselves."""
+    """Return the leave-one-out loss of all rows."""
     found = penalties.at(alpha)
     if found is None:
         return np.inf
@@ -418,9 +417,9 @@ def _lost_without_each(penalties: Penalties, lost: Lost, alpha: float) -> float:
 def _loo_of_last(
     rows: KernelRows, alpha: float, lost: Lost | None, tried: dict[float, SolvedRows] | None
 ) -> float:
-    """Return what the last rows lose without themselves.
+    """Return the leave-one-out loss of the last rows.
 
-    Of a fit that is compared and not kept, unless there is where to keep it.
+    The fit is kept in ``tried`` if given.
     """
     last = PENALTY_ROWS if lost is None else min(LOST_ROWS, len(rows.w))
     progress(f"Choosing alpha with {len(rows.w):,} rows", f"alpha = {alpha:.3g}")

@@ -6,9 +6,8 @@ fitted, the process y = b + f(x) + ε, f ~ GP(0, a² k), ε ~ N(0, a²λ/w), has
     E y    = b̂ + kᵀu,   u = A⁻¹(√w y − s b̂),   b̂ = sᵀA⁻¹√w y/sᵀA⁻¹s,
     Var f  = a² (k(x, x) − kᵀA⁻¹k + (1 − kᵀA⁻¹s)²/sᵀA⁻¹s)
 
-(Rasmussen and Williams 2006, eq. 2.25, 2.26 and 2.41 with B⁻¹ = 0), and of the last m rows the
-inverse of A is that of the last m × m corner of its factor, U₂₂⁻¹U₂₂⁻ᵀ with A = UᵀU: rows are left
-out of a fit to n for m³.
+(Rasmussen and Williams 2006, eq. 2.25, 2.26 and 2.41 with B⁻¹ = 0), and for the last m rows the
+block of A⁻¹ is U₂₂⁻¹U₂₂⁻ᵀ, with the last m × m block of A = UᵀU: leave-one-out for m rows costs m³.
 """
 
 from dataclasses import dataclass, field, replace
@@ -33,7 +32,7 @@ EVIDENCE_ROWS = 2048
 #: Share of a penalty that a factor in float32 may be off by.
 ROUNDED = 0.01
 
-#: Times that what a factor of float32 gives is refined: each leaves a hundredth of what was off.
+#: Refinements of a float32 solution: each reduces the error a hundredfold.
 REFINEMENTS = 6
 
 #: Products that tell the largest eigenvalue of A to a few per cent.
@@ -99,7 +98,7 @@ class KernelPosterior:
     ) -> tuple[Float[Array, "n t"], Float[Array, " t"]]:
         """Return √w u and b̂: the mean is Σ_i √w_i u_i k(x, x_i) + b̂.
 
-        With ``rows``, those of the factor, what a factor of float32 gives is refined to float64.
+        With ``rows``, the rows of the factor, a float32 solution is refined to float64.
         """
         mean = self.centred * (self.root**2 @ y) / (self.root @ self.root)
         right = np.hstack([self.root[:, None] * (y - mean), self.root[:, None]])

@@ -1,19 +1,19 @@
 """Systems (G + αI)u = b of several penalties and right sides, solved in one growing subspace.
 
-G is known by its products alone, each a pass over rows, so that passes are what counts. What any
-system asks for is a direction of all: with S the orthonormal directions so far and T = GS, the
+G is known only by its products, each a pass over rows, so the number of passes is minimised. A
+direction added for one system serves all: with S the orthonormal directions so far and T = GS, the
 system of each penalty is solved within their span,
 
     u = S (SᵀT + αI)⁻¹ Sᵀb,   r = b − Tu' − αu,   u' = Sᵀu,
 
 whose error is the least that the span allows in the norm of G + αI. One decomposition of SᵀT
-serves all penalties. A pass then multiplies preconditioned residuals, one for each right side that
-is not solved: that of the penalty where its error is largest. For one penalty that is the block
-method of conjugate gradients (O'Leary 1980) without its recurrences; keeping the span from system
-to system is recycling (Parks et al. 2006).
+serves all penalties. A pass then multiplies preconditioned residuals, one for each unsolved right
+side, at the penalty where its error is largest. For one penalty that is the block method of
+conjugate gradients (O'Leary 1980) without its recurrences; keeping the span from system to system
+is recycling (Parks et al. 2006).
 
-Products may be of float32. Whoever needs certainty asks for the residual by products of float64,
-and what that leaves is solved for again.
+Products may be float32. For a certain bound, the residual is computed by float64 products and
+solved for again.
 
 The kernel matrix of rows is such a G too (:func:`solve_system`). There a solution u with residual r
 predicts, at any x, within
@@ -36,7 +36,7 @@ from bochner._core.shapes import Array, Float
 #: Bytes that directions and their products may take, and directions a right side at least.
 MOST_BYTES, FEWEST = 384 << 20, 12
 
-#: Share of a direction that must be left beside those that are there.
+#: A direction is new if this share of it is orthogonal to the basis.
 NEW = 1e-6
 
 #: Exact residuals that may fail to fall by a half.
@@ -52,7 +52,7 @@ SINGLE, LEAST_DROP, MOST_DROP = float(np.finfo(np.float32).eps), 1e-4, 0.1
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What the iteration found."""
+    """Result of the iteration."""
 
     u: Float[Array, "n t"]
     #: Predictions differ from the exact ones by no more, in units of ``scale``.
@@ -89,7 +89,7 @@ class ShiftedSystems:
     right: Float[Array, "D c"]
     alphas: Float[Array, " c"]
     owner: Float[Array, " c"]  # number of the right side
-    scale: Float[Array, " c"]  # what the length of a residual, over 2√α, is measured by
+    scale: Float[Array, " c"]  # unit of residual lengths over 2√α
 
     def bound(self, residual: Float[Array, "D c"]) -> Float[Array, " c"]:
         """Return |r|/(2√α), in units of the scale."""
@@ -155,7 +155,7 @@ class GrowingSubspace:
         most: int,
         proven: bool = True,
     ) -> Found:
-        """Solve until bounds are below a tolerance, or after so many passes.
+        """Solve until bounds are below a tolerance, or up to a number of passes.
 
         Parameters
         ----------
@@ -272,7 +272,7 @@ class GrowingSubspace:
 
 
 def _orthonormal(V: Float[Array, "c D"], S: Float[Array, "k D"]) -> Float[Array, "q D"]:
-    """Return an orthonormal basis of what rows of V have beside those of S."""
+    """Return an orthonormal basis of the rows of V orthogonal to S."""
     size = np.linalg.norm(V, axis=1)
     V = V[size > 0] / size[size > 0, None]
     for _ in range(2):
@@ -298,7 +298,7 @@ class System:
     right: Float[Array, "n t"]  # b
     alphas: Float[Array, " t"]
     peak: float  # largest √k(x, x), by which the bound on predictions is scaled
-    scale: Float[Array, " t"]  # what a prediction's error is measured by: the spread of each target
+    scale: Float[Array, " t"]  # unit of prediction errors: the deviation of each target
 
     def residual(self, u: Float[Array, "n t"]) -> Float[Array, "n t"]:
         """Return b − (A + α)u."""

@@ -2,16 +2,16 @@
 
 The leverage of a row z is h = (z − z̄)ᵀ(G + λI)⁻¹(z − z̄) + 1/W = Σ a²/(w + λ) + 1/W with its
 coordinates a = Vᵀ(z − z̄), and its leave-one-out error is e = (y − ŷ)/s, s = 1 − min(w, 1) h the
-slack. A row of weight w > 1 stands for w equal rows, and one of them is left out; a row of weight
+slack. A row of weight w > 1 represents w equal rows, one of which is left out; a row of weight
 below one is left out whole.
 
 Where the fit passes through the rows, h is near one. Rounding changes it by about
-g ‖G‖ q + 2u √(‖G‖ q) + u, with q = Σ a²/(w + λ)², g the relative error of G and u that of the
-products. As q ≤ s/λ, that is little beside s down to λ = 1e-11 ‖G‖ in float64. Where it is not,
-nothing is known of the row without itself: its slack is set to zero and its error to infinity.
+g ‖G‖ q + 2u √(‖G‖ q) + u, with q = Σ a²/(w + λ)², g the relative error of G and u of the
+products. As q ≤ s/λ, that is little beside s down to λ = 1e-11 ‖G‖ in float64. Otherwise
+the leave-one-out error is unknown: the slack is set to zero and the error to infinity.
 
-From the sample S of m rows, with L the mean of e² and R that of the squared residuals r², which the
-moments give for all rows:
+From the sample S of m rows, with L the mean of e² and R the mean of the squared residuals r², which
+the moments give for all rows:
 
     L ≈ L_S R/R_S,
     variance ≈ (1 − f) Σ (e² − b r²)²/m² + f Σ (e² − L_S)²/m²   over the m rows of S, b = L_S/R_S,
@@ -45,15 +45,15 @@ from bochner.solvers.ridge.problem import (
 )
 from bochner.solvers.ridge.solution import pooled
 
-#: RSS is above rounding if it is so many times the rounding of P.
+#: RSS is above rounding if it exceeds this many times the rounding of P.
 CLEAR = 1e3
 
-#: A slack is above rounding if it is more than so many times its first-order bound, in float32 and
-#: in float64. Rounding was measured to be up to five times as large as that bound.
+#: A slack is above rounding if it exceeds this many times its first-order bound, in float32 and in
+#: float64. Rounding was measured to be up to five times as large as that bound.
 RESOLVED = (50.0, 500.0)
 
-#: Of a slack in float64 so many times that bound is taken off: on a plateau of errors the least is
-#: then where rounding takes no part, and not where it happened to fall. In float32 the bound is too
+#: This many times the bound is subtracted from a slack in float64, so that the minimum on a plateau
+#: of errors does not depend on rounding. In float32 the bound is too
 #: far above what rounding makes.
 WITHHELD = (0.0, 10.0)
 
@@ -88,7 +88,7 @@ def left_out_rows(
 ) -> Iterator[tuple[Float[Array, "b t"], Float[Array, "b t"]]]:
     """Give residuals of rows and their leave-one-out errors, at a penalty of each target.
 
-    The rows are among those of ``eigen``, about its means; an error that rounding hides is
+    The rows are a subset of the rows of ``eigen``, centred; an error hidden by rounding is
     infinite. Time O(b D (D + t)) a block.
     """
     inverse = 1 / (eigen.values[:, None] + alpha)
@@ -109,16 +109,16 @@ def _leverage(A: Array, inverse: Array, eigen: Eigen) -> Float[Array, "b p"]:
 
 @dataclass(frozen=True)
 class Rounding:
-    """What rounding may change leverages by."""
+    """Bounds of the rounding of leverages."""
 
     top: float  # largest eigenvalue of G
     least: float  # smallest
     gram: float  # g, the relative error of G
-    unit: float  # u, that of the products with rows
+    unit: float  # u, the relative error of products with rows
 
     @staticmethod
     def of(eigen: Eigen, dtype: Any) -> "Rounding":
-        """Return that of a decomposition, and of rows of this precision."""
+        """Return the rounding of a decomposition and of rows of this precision."""
         gram = FLOAT32_GRAM if eigen.precision == "float32" else EPS
         least, top = float(eigen.values[0]), float(eigen.values[-1])
         return Rounding(top, least, gram, float(np.finfo(dtype).eps))
@@ -128,7 +128,7 @@ class Rounding:
     ) -> Float[Array, "b p"]:
         """Return s = 1 − min(w, 1) h, or zero where rounding hides it.
 
-        In float64 it is the least that s may be, so that errors are at least what they are.
+        In float64 it is a lower bound of s, so that errors are not underestimated.
 
         q = Σ a²/(w + λ)² is bounded by s/λ and by h/(w_1 + λ), w_1 the smallest eigenvalue.
         """
@@ -188,9 +188,9 @@ def leave_one_out(
     """Return the mean squared leave-one-out error of these rows at every penalty, and their number.
 
     Several targets: the mean of their relative errors, in units of their mean variance. The rows
-    are among those of ``eigen``, about its means: with a sample of them the mean is an unbiased
-    estimate of that of all. Time O(b D (D + p)) a block. Directions whose eigenvalues sum to less
-    than 1e-6 of the smallest penalty change no slack by a larger share, and are left out.
+    are a subset of the rows of ``eigen``, centred: for a random sample the mean is an unbiased
+    estimate of the mean of all. Time O(b D (D + p)) a block. Directions whose eigenvalues sum to
+    less than 1e-6 of the smallest penalty change no slack by a larger share, and are left out.
     """
     sums = _summed(eigen, blocks, alphas)
     return pooled(sums.errors / max(sums.weight, TINY), eigen.power / eigen.weight), sums.rows
@@ -281,7 +281,7 @@ def resolved_slacks(
     D: int,
     gram: float,
 ) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
-    """Return residuals and slacks; where rounding made them, those of a row that stands by itself.
+    """Return residuals and slacks; where rounding hides them, the values of an isolated row.
 
     Such a row has 1 − h = λ/(λ + k), the least for rows with φ·φ = k, the ``prior``, and is
     predicted by the mean without itself: its residual is that share of ``centred``, y about the
@@ -319,7 +319,7 @@ def _mirror(root: Float[Array, " n"]) -> Float[Array, " n"]:
 #
 #     κ = λ/(m s),   s = tr (I − H)/m,
 #
-# H its hat matrix, because the eigenvalues of a sample are those of the population, spread out
+# H its hat matrix, because the eigenvalues of a sample are the population's, spread out
 # (Bach (2024), for random projections). At equal κ the fits to m and to n rows
 # have the same bias. Noise, and bias as noise, costs them
 #
@@ -360,7 +360,7 @@ def of_more_rows(
 
 
 def equivalent_alpha(eigen: Eigen, share: float, ratio: float) -> float:
-    """Return the penalty here that stands for a per-row penalty of ``ratio`` times as many rows.
+    """Return the penalty equivalent to a per-row penalty of ``ratio`` times as many rows.
 
     That is the λ of equal κ, or the smallest that G resolves.
     """

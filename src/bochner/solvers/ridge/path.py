@@ -41,7 +41,7 @@ def path_of(
     alphas: Float[Array, " p"],
     loo: LeftOutErrors | None = None,
 ) -> Path:
-    """Return all criteria along the path; those that moments alone give cost O(p D t)."""
+    """Return all criteria along the path; criteria from moments cost O(p D t)."""
     power = eigen.power / eigen.weight
     found = eigen.at(alphas)
     likelihood = evidence_of(eigen, alphas)[:, eigen.power > 0]
@@ -105,7 +105,7 @@ def solve_ridge(
         Rows about the means, for the leave-one-out errors: all, or a random sample of them.
         Without rows "loo" is "gcv".
     per_target : bool, default False
-        Whether each target has the penalty that is best for it alone.
+        Whether each target has its own penalty.
 
     Returns
     -------
@@ -133,7 +133,7 @@ def solve_ridge(
 
 
 def as_given(alpha: float | tuple[float, ...], targets: int) -> Float[Array, " t"]:
-    """Return penalties that are given: one, or one for each of so many targets."""
+    """Return given penalties: one, or one per target."""
     if isinstance(alpha, tuple) and len(alpha) != targets:
         raise InvalidInput(
             f"alpha must be one number, or one for each of the {targets} targets; got {len(alpha)}."

@@ -2,7 +2,7 @@
 
     minimise  Σ w_i (y_i − f(x_i))² + α ‖f‖²,   f̂ = H y.
 
-Whatever f is made of, a criterion needs the residual sum of squares, q = (y − ȳ)ᵀ(K + αI)⁻¹(y − ȳ),
+For any form of f, a criterion needs the residual sum of squares, q = (y − ȳ)ᵀ(K + αI)⁻¹(y − ȳ),
 tr (I − H) and log |K + αI|, all on the ν = n − 1 contrasts that an intercept leaves (ν = n without
 one), and the residuals r and 1 − h of rows (Hastie, Tibshirani and Friedman 2009, section 7.10;
 Rasmussen and Williams 2006, eq. 2.30 and 5.10):
@@ -20,7 +20,8 @@ import numpy as np
 
 from bochner._core.shapes import Array, Float
 
-#: A row of which its own fit leaves nothing, such as a row alone beside an intercept.
+#: Least value of 1 − h, for a row that the fit interpolates, such as a single row with an
+#: intercept.
 LEAST_SLACK = 1e-100
 
 #: Below this numbers are no divisors.
@@ -28,7 +29,7 @@ TINY = float(np.finfo(float).tiny)
 
 
 class LinearSmoother(Protocol):
-    """The solution at one penalty, or at those of a path: then with a first axis of these."""
+    """The solution at one penalty, or along a path of penalties, which is then the first axis."""
 
     @property
     def alpha(self) -> Any:
@@ -56,7 +57,7 @@ class ProcessSmoother(LinearSmoother, Protocol):
 
 
 class RidgeProblem(Protocol):
-    """A ridge regression, whatever its penalty: what criteria know of its rows.
+    """A ridge regression without its penalty: quantities that criteria need.
 
     ``at(alpha)`` of :class:`~.eigen.Eigen`, :class:`~.dual.KernelRows` and
     :class:`bochner.solvers.waves.WaveProblem`, and :func:`~.iterative.state_at` of wide features,
@@ -81,7 +82,7 @@ class RidgeProblem(Protocol):
 
 
 def slack_of_leverage(leverage: Array, w: Array) -> Array:
-    """Return 1 − min(w, 1) h: a row of weight w > 1 is w equal rows, of which one is left out."""
+    """Return 1 − min(w, 1) h: a row of weight w > 1 is w equal rows, one of which is left out."""
     return 1 - np.minimum(w, 1.0) * leverage
 
 
@@ -130,7 +131,7 @@ def evidence(
     noise: float | None = None,
     amplitude: float | None = None,
 ) -> Float[Array, "*p t"]:
-    """Return the log marginal likelihood of each target; what is not given is the best."""
+    """Return the log marginal likelihood of each target, maximised over what is not given."""
     nu, q = freedom(problem), np.maximum(found.quadratic_form, TINY)
     scale = amplitude_of(q, found.alpha, nu, noise, amplitude)
     return log_likelihood(q, np.asarray(found.log_det)[..., None], nu, scale)

@@ -1,4 +1,4 @@
-"""What a solver returns: a value, an outcome whose text is the remedy, and its path."""
+"""The result of a solver: solution, outcome with its remedy, and path."""
 
 from dataclasses import dataclass, fields, replace
 
@@ -7,7 +7,7 @@ import numpy as np
 from bochner._core.shapes import Array, Float
 from bochner._core.text import Sentence
 
-#: What the criteria measure that kernels are tuned by.
+#: Quantity that each tuning criterion measures.
 LABELS = {"loo": "error", "evidence": "minus log evidence per row"}
 
 #: How a ridge penalty was chosen.
@@ -75,10 +75,11 @@ class Outcome(Sentence):
         )
 
 
-# What differences between errors mean nothing. Rounding of float64 products, which differs between
+# Differences between errors that are rounding. Rounding of float64 products, which differs between
 # processors, moves a leave-one-out error by less than 1e-6 of itself, and by less than 1e-10 of the
 # variance where it is next to nothing: the square of 1e-5, a hundred times what rounding leaves of
-# residuals at the smallest penalties. What decides a choice lies a hundred times above rounding.
+# residuals at the smallest penalties. A choice is decided by differences a hundred times above
+# rounding.
 
 #: Errors below this share of the targets' variance are rounding.
 NO_ERROR = 1e-10
@@ -98,7 +99,7 @@ def best_of(values: Float[Array, " p"], criterion: str, share: float = SAME) -> 
 
     Of errors within this share of the least, or 1e-10 of the largest, the largest alpha is taken:
     the differences mean nothing, and on a plateau they are rounding. Within the standard error of
-    the difference to the least, larger ones err less on some tables and more on others.
+    the difference, larger penalties are better on some tables and worse on others.
     """
     if criterion == "evidence":
         return int(np.argmax(values))
@@ -124,10 +125,10 @@ class Path:
     alphas : (p,)
         Penalties.
     loo : (p,)
-        Leave-one-out mean squared error of all rows. Of a sample of ``loo_rows`` it is the mean,
-        exact for each row, times the mean squared residual of all rows over that of the sample.
+        Leave-one-out mean squared error of all rows. For a sample of ``loo_rows`` it is the mean,
+        exact for each row, times the ratio of mean squared residuals of all rows and the sample.
         Infinite where rounding hides it, as in float32 where the fit passes through a row; NaN if
-        none was asked for. Several targets: the mean of their errors relative to their variances,
+        not computed. Several targets: the mean of their errors relative to their variances,
         times the mean variance.
     gcv : (p,)
         Generalised cross-validation, (RSS/W)/(1 − (1 + d_λ)/n)², n = max(W, number of rows).
@@ -138,9 +139,9 @@ class Path:
     loo_rows : int
         Rows that the leave-one-out errors were computed for.
     loo_error : (p,) or None
-        Standard error of ``loo``, as an estimate of the expected squared error on new rows: of the
-        sample, and of all rows as a sample of what there might be. It knows nothing of the choice
-        of alpha and kernel by the same errors. None if there are none.
+        Standard error of ``loo``, as an estimate of the expected squared error on new rows. It
+        includes the sampling of all rows from the population, but not the choice of alpha and
+        kernel by the same errors. None if there are none.
     """
 
     alphas: Float[Array, " p"]
@@ -193,7 +194,7 @@ class Solution:
         β: predictions are Z β + intercept. Of an exact fit (n, t): of the kernel and each row.
     intercept : (t,) float64
     alpha : float or (t,)
-        The penalty used, or that of each target.
+        The penalty used, one or one per target.
     outcome : Outcome
         Its text is the remedy.
     path : Path
@@ -203,7 +204,7 @@ class Solution:
     residual_variance : (t,) float64
         Σ w (y − ŷ)² / W on the rows of the fit.
     history : tuple of str
-        What was done, in order.
+        Steps of the solver, in order.
     slack : (n, 1) or (n, t), or None
         Residual over leave-one-out error of each row of an exact fit, or of a sample of rows that
         are read in passes; NaN for rows without one. None if there are none.
@@ -223,7 +224,7 @@ class Solution:
     iterations: int = 0
 
     def of_rows(self, order: Array) -> "Solution":
-        """Return that of an exact fit for its rows in another order."""
+        """Return the solution of an exact fit with its rows in another order."""
         slack = None if self.slack is None else self.slack[order]
         return replace(self, coef=self.coef[order], slack=slack)
 
