@@ -167,7 +167,6 @@ def part(y=Y, **options):
 PART = part()
 EXACT = model(method="exact").fit(X, Y)
 LEAVES = model(method=bo.LocalKernel(40, 12), n_features="auto").fit(X, Y)
-EITHER = bo.Auto(leaves=True)
 
 
 FITTED = model().fit(X, Y)
@@ -882,7 +881,6 @@ CASES = [
         for q in (0.0, 1.0, (0.5, 0.5), (0.9, 0.1), (), (0.2, 1.2))
     ),
     (lambda: bo.NearestNeighbours(0), InvalidInput, "neighbours must be an integer, 1"),
-    (lambda: bo.NearestNeighbours(after=bo.NearestNeighbours()), InvalidInput, "after must be a"),
     (lambda: near(Linear()).fit(X, Y), UnsupportedKernel, "requires a stationary kernel"),
     (lambda: near().fit(X[:1], Y[:1]), InvalidInput, "at least 2 rows of positive"),
     (lambda: near(metric="learned").fit(X, Y), InvalidInput, 'metric="learned" chooses features'),
@@ -1043,10 +1041,6 @@ CASES = [
     (lambda: bo.LocalKernel(leaf_rows=1), InvalidInput, "LocalKernel: leaf_rows must be an"),
     (lambda: bo.LocalKernel(landmarks=0), InvalidInput, "LocalKernel: landmarks must be an"),
     (lambda: bo.draw(Gaussian(), bo.LocalKernel(), n_features=8, X=X), InvalidInput, "LocalKernel"),
-    (lambda: bo.draw(Gaussian(), EITHER, n_features=8, X=X), InvalidInput, "leaves=True requires"),
-    (lambda: process(method=EITHER, n_features=8), InvalidInput, "leaves of rows are no features"),
-    (lambda: bo.Auto(leaves="yes"), InvalidType, "Auto: leaves must be True or False; got 'yes'"),
-    (lambda: model(method=EITHER, alpha=0).fit(X, Y), InvalidInput, "requires alpha above 0; got"),
     (lambda: model(alpha=[1.0, 2.0]).fit(X, X), InvalidInput, "one for each of the 3 targets; got"),
     (lambda: model(alpha=[]).fit(X, Y), InvalidInput, "alpha must be a number for each target;"),
     (lambda: model(alpha=[1.0, -1.0]).fit(X, X[:, :2]), InvalidInput, r"alpha\[1\] must be a"),
