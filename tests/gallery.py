@@ -2,28 +2,7 @@
 
 import numpy as np
 
-from bochner.features import (
-    IID,
-    QMC,
-    Auto,
-    Compressed,
-    Explicit,
-    Fourier,
-    Gegenbauer,
-    HermiteMercer,
-    LaplacianEigenfunctions,
-    Maclaurin,
-    MercerHarmonic,
-    NeuralTangentFeatures,
-    Nystrom,
-    Orthogonal,
-    PolySketch,
-    Positive,
-    Projected,
-    ReLU,
-    Sign,
-    TensorSketch,
-)
+import bochner as bo
 from bochner.kernels import (
     NNGP,
     AdditiveChi2,
@@ -191,20 +170,22 @@ DENSE_ONLY = ("Laplace", "Cauchy", "Periodic", "Mixture", "Chi2", "Intersection"
 DENSE_ONLY += ("Custom", "Modulated")
 """Words in the names of kernels that are sums over columns, or functions of dense rows."""
 
-PLACEMENTS = [IID(), Orthogonal(), QMC()]
-FOURIER = [Fourier(placement, form) for placement in PLACEMENTS for form in ("pair", "phase")]
-NYSTROM = [Nystrom(RPCholesky()), Nystrom(Uniform())]
-METHODS = [*FOURIER, *NYSTROM, Auto()]
+PLACEMENTS = [bo.IID(), bo.Orthogonal(), bo.QMC()]
+FOURIER = [bo.Fourier(placement, form) for placement in PLACEMENTS for form in ("pair", "phase")]
+NYSTROM = [bo.Nystrom(RPCholesky()), bo.Nystrom(Uniform())]
+METHODS = [*FOURIER, *NYSTROM, bo.Auto()]
 
 
 def serves(method, kernel):
     """Whether the method is meant for the kernel: orthogonal directions need a rotation."""
-    if kernel in SERIES + WITHOUT_FREQUENCIES and isinstance(method, Fourier):
+    if kernel in SERIES + WITHOUT_FREQUENCIES and isinstance(method, bo.Fourier):
         return False
     if isinstance(kernel, ExponentialPower) and kernel.power < 2 and method in FOURIER[4:]:
         return False  # Sobol points need a quantile
     by_coordinate = any(name in repr(kernel) for name in DENSE_ONLY if name != "Modulated")
-    return not (by_coordinate and isinstance(method, Fourier) and method.placement == Orthogonal())
+    return not (
+        by_coordinate and isinstance(method, bo.Fourier) and method.placement == bo.Orthogonal()
+    )
 
 
 MAPS = [(kernel, method) for kernel in KERNELS for method in METHODS if serves(method, kernel)]
@@ -216,21 +197,25 @@ RANDOM_MAPS = [(kernel, method) for kernel, method in MAPS if method in FOURIER]
 
 
 NETWORKS = [
-    (Angular(), Sign()),
-    (Angular(), Sign(IID())),
-    (Angular(), Sign(QMC())),
-    *((ArcCosine(p), ReLU(p, place)) for p in range(3) for place in (Orthogonal(), IID(), QMC())),
-    *((ArcCosine(p), ReLU(p, IID(), split=False)) for p in range(3)),
-    (NNGP(depth=1), NeuralTangentFeatures()),
-    (NeuralTangent(depth=1), NeuralTangentFeatures()),
+    (Angular(), bo.Sign()),
+    (Angular(), bo.Sign(bo.IID())),
+    (Angular(), bo.Sign(bo.QMC())),
+    *(
+        (ArcCosine(p), bo.ReLU(p, place))
+        for p in range(3)
+        for place in (bo.Orthogonal(), bo.IID(), bo.QMC())
+    ),
+    *((ArcCosine(p), bo.ReLU(p, bo.IID(), split=False)) for p in range(3)),
+    (NNGP(depth=1), bo.NeuralTangentFeatures()),
+    (NeuralTangent(depth=1), bo.NeuralTangentFeatures()),
 ]
 """Unbiased random features of angle kernels."""
 
-DEEP = [(kernel, NeuralTangentFeatures()) for kernel in (NNGP(depth=3), NeuralTangent(depth=3))]
+DEEP = [(kernel, bo.NeuralTangentFeatures()) for kernel in (NNGP(depth=3), NeuralTangent(depth=3))]
 """Features upon features: their bias vanishes like 1/D."""
 
 LANDMARKS = [
-    Nystrom(landmarks)
+    bo.Nystrom(landmarks)
     for landmarks in (
         Uniform(),
         RPCholesky(),
@@ -262,46 +247,49 @@ MONOMIAL = [Gaussian(), Gaussian(lengthscale=(0.5, 1.0, 3.0)), *SERIES[:4]]
 """Those with monomial radial functions."""
 
 GEGENBAUER = [
-    *((kernel, Gegenbauer("monomial")) for kernel in MONOMIAL),
-    *((kernel, Gegenbauer()) for kernel in ROTATION_INVARIANT),
-    (Gaussian(), Gegenbauer("monomial", order=3, degree=6)),
-    (Matern(1.5), Gegenbauer(order=3)),
+    *((kernel, bo.Gegenbauer("monomial")) for kernel in MONOMIAL),
+    *((kernel, bo.Gegenbauer()) for kernel in ROTATION_INVARIANT),
+    (Gaussian(), bo.Gegenbauer("monomial", order=3, degree=6)),
+    (Matern(1.5), bo.Gegenbauer(order=3)),
 ]
 """Random Gegenbauer features, as published and with optimal radial functions."""
 
-MERCER = [(kernel, MercerHarmonic()) for kernel in ROTATION_INVARIANT]
+MERCER = [(kernel, bo.MercerHarmonic()) for kernel in ROTATION_INVARIANT]
 
 
 BASES = [
-    (FourierSeries(weights=(1.0, 0.5, 0.25), period=5.0), Explicit()),
-    (Polynomials(weights=(1.0, 0.0, 0.5, 0.1), lower=-3.0, upper=3.0), Explicit()),
-    (Columns(FourierSeries(weights=(1.0, 0.5), period=5.0), (0, 1)) + Linear(), Explicit()),
-    (Brownian(length=4.0), LaplacianEigenfunctions()),
-    (BrownianBridge(length=4.0), LaplacianEigenfunctions()),
+    (FourierSeries(weights=(1.0, 0.5, 0.25), period=5.0), bo.Explicit()),
+    (Polynomials(weights=(1.0, 0.0, 0.5, 0.1), lower=-3.0, upper=3.0), bo.Explicit()),
+    (Columns(FourierSeries(weights=(1.0, 0.5), period=5.0), (0, 1)) + Linear(), bo.Explicit()),
+    (Brownian(length=4.0), bo.LaplacianEigenfunctions()),
+    (BrownianBridge(length=4.0), bo.LaplacianEigenfunctions()),
 ]
 """Kernels with features of their own."""
 
 HERMITE = [
-    (Gaussian(), HermiteMercer()),
-    (Gaussian(lengthscale=2.0), HermiteMercer(scale=1.0)),
-    (Gaussian(lengthscale=(0.5, 1.0, 3.0)), HermiteMercer()),
-    (Laplace(lengthscale=3.0), HermiteMercer()),
-    (Cauchy(lengthscale=(1.5, 2.0, 9.0)), HermiteMercer()),
-    (Columns(Matern(2.5), (0,)) * Columns(Gaussian(), (2,)), HermiteMercer()),
-    (Gaussian(lengthscale=2.0) * Laplace(lengthscale=4.0), HermiteMercer()),
-    (2.0 * Gaussian() + Columns(Matern(1.5), (1,)), HermiteMercer()),
-    (Mahalanobis(Gaussian(), ((2.0, 0.5, 0.0), (0.5, 1.0, 0.0), (0.0, 0.0, 0.1))), HermiteMercer()),
+    (Gaussian(), bo.HermiteMercer()),
+    (Gaussian(lengthscale=2.0), bo.HermiteMercer(scale=1.0)),
+    (Gaussian(lengthscale=(0.5, 1.0, 3.0)), bo.HermiteMercer()),
+    (Laplace(lengthscale=3.0), bo.HermiteMercer()),
+    (Cauchy(lengthscale=(1.5, 2.0, 9.0)), bo.HermiteMercer()),
+    (Columns(Matern(2.5), (0,)) * Columns(Gaussian(), (2,)), bo.HermiteMercer()),
+    (Gaussian(lengthscale=2.0) * Laplace(lengthscale=4.0), bo.HermiteMercer()),
+    (2.0 * Gaussian() + Columns(Matern(1.5), (1,)), bo.HermiteMercer()),
+    (
+        Mahalanobis(Gaussian(), ((2.0, 0.5, 0.0), (0.5, 1.0, 0.0), (0.0, 0.0, 0.1))),
+        bo.HermiteMercer(),
+    ),
 ]
 COMPRESSED = [
-    (Gaussian(), Compressed(HermiteMercer())),
-    (Matern(smoothness=1.5), Compressed(Nystrom(), width=2)),
-    (Laplace(lengthscale=3.0), Compressed(Fourier(IID()))),
+    (Gaussian(), bo.Compressed(bo.HermiteMercer())),
+    (Matern(smoothness=1.5), bo.Compressed(bo.Nystrom(), width=2)),
+    (Laplace(lengthscale=3.0), bo.Compressed(bo.Fourier(bo.IID()))),
 ]
 SINES = [
-    (Gaussian(), LaplacianEigenfunctions(boundary=2.0, conditions="neumann")),
-    (Matern(smoothness=1.5), LaplacianEigenfunctions(boundary=2.0, conditions="periodic")),
+    (Gaussian(), bo.LaplacianEigenfunctions(boundary=2.0, conditions="neumann")),
+    (Matern(smoothness=1.5), bo.LaplacianEigenfunctions(boundary=2.0, conditions="periodic")),
     *(
-        (kernel, LaplacianEigenfunctions(boundary=2.0))
+        (kernel, bo.LaplacianEigenfunctions(boundary=2.0))
         for kernel in (
             Gaussian(),
             Matern(smoothness=1.5, lengthscale=(0.3, 1.0, 2.0)),
@@ -311,11 +299,11 @@ SINES = [
     ),
 ]
 PROJECTED = [
-    (Gaussian(), Projected(HermiteMercer(), 2)),
-    (Matern(smoothness=1.5, lengthscale=(0.3, 1.0, 2.0)), Projected(Nystrom(), 2, "jl")),
-    (Polynomial(degree=2), Projected(Nystrom(), 2)),
-    (Gaussian(), Projected(Fourier(), 2, how="jl")),
-    (Matern(smoothness=2.5), Projected(MercerHarmonic(), 2)),
+    (Gaussian(), bo.Projected(bo.HermiteMercer(), 2)),
+    (Matern(smoothness=1.5, lengthscale=(0.3, 1.0, 2.0)), bo.Projected(bo.Nystrom(), 2, "jl")),
+    (Polynomial(degree=2), bo.Projected(bo.Nystrom(), 2)),
+    (Gaussian(), bo.Projected(bo.Fourier(), 2, how="jl")),
+    (Matern(smoothness=2.5), bo.Projected(bo.MercerHarmonic(), 2)),
 ]
 
 
@@ -331,16 +319,16 @@ POWERS = [
     0.5 * Gaussian(lengthscale=2.0),
 ]
 SKETCH_METHODS = [
-    Maclaurin(),
-    Maclaurin(degrees="geometric"),
-    TensorSketch(),
-    PolySketch(),
-    PolySketch(pairs="independent"),
+    bo.Maclaurin(),
+    bo.Maclaurin(degrees="geometric"),
+    bo.TensorSketch(),
+    bo.PolySketch(),
+    bo.PolySketch(pairs="independent"),
 ]
-HASHED = [PolySketch(inner=4, nonzeros=1), PolySketch(inner=2, nonzeros=2)]
+HASHED = [bo.PolySketch(inner=4, nonzeros=1), bo.PolySketch(inner=2, nonzeros=2)]
 POSITIVE = [
-    Positive(placement, form)
-    for placement in (Orthogonal(), IID(), QMC())
+    bo.Positive(placement, form)
+    for placement in (bo.Orthogonal(), bo.IID(), bo.QMC())
     for form in ("hyperbolic", "plain")
 ]
 SKETCHED = [(k, m) for k in POWERS for m in SKETCH_METHODS]

@@ -29,17 +29,8 @@ from gallery import (
     rows,
 )
 
+import bochner as bo
 from bochner.features import (
-    QMC,
-    Auto,
-    Compressed,
-    Fastfood,
-    Fourier,
-    Gegenbauer,
-    HermiteMercer,
-    LeverageFourier,
-    Nystrom,
-    Structured,
     draw,
 )
 from bochner.features.nystrom.nystrom import NystromMap
@@ -70,7 +61,7 @@ class Case(NamedTuple):
 PAIR, PHASE = FOURIER[:2]
 SOME_POWERS = (POWERS[1], POWERS[2], POWERS[4], POWERS[7])
 BY_WAVES = [p for p in MAPS if p[1] in FOURIER]
-BY_ROWS = [p for p in MAPS if isinstance(p[1], Nystrom | Auto)]
+BY_ROWS = [p for p in MAPS if isinstance(p[1], bo.Nystrom | bo.Auto)]
 RADIAL = (Gaussian(), Gaussian((0.5, 1.0, 3.0)), Matern(1.5), Polynomial(3), NeuralTangent(2))
 FAMILIES = {
     "frequencies": Family(
@@ -78,18 +69,18 @@ FAMILIES = {
             *zip((STATIONARY[i] for i in (1, 3, 13, 11, 8, 10)), FOURIER, strict=True),
             *((k, PHASE if i % 3 == 0 else PAIR) for i, k in enumerate((STATIONARY[6], *OTHERS))),
             *(p for p in BY_WAVES if p[1] == PAIR and p[0] not in (*STATIONARY, *OTHERS)),
-            (Gaussian(), Fourier(QMC("halton"))),
-            (Gaussian(0.7), LeverageFourier()),
-            (Matern(1.5), LeverageFourier(1e-3)),
-            (2.0 * Gaussian(0.5) + Linear() + 1.0, LeverageFourier()),
+            (Gaussian(), bo.Fourier(bo.QMC("halton"))),
+            (Gaussian(0.7), bo.LeverageFourier()),
+            (Matern(1.5), bo.LeverageFourier(1e-3)),
+            (2.0 * Gaussian(0.5) + Linear() + 1.0, bo.LeverageFourier()),
         ],
         product=BY_WAVES,
         factor=16.0,
     ),
     "transforms": Family(
         [
-            (Matern(1.5, lengthscale=8.0), Fourier(placement, form))
-            for placement in (Structured(), Fastfood())
+            (Matern(1.5, lengthscale=8.0), bo.Fourier(placement, form))
+            for placement in (bo.Structured(), bo.Fastfood())
             for form in ("pair", "phase")
         ],
         width=300,
@@ -98,9 +89,9 @@ FAMILIES = {
     "landmarks": Family(
         [
             *((Gaussian(), method) for method in LANDMARKS),
-            *((k, Nystrom()) for k in (STATIONARY[8], *OTHERS[2:4], SERIES[0], *SERIES[-2:])),
-            *((k, Nystrom()) for k in WITHOUT_FREQUENCIES[2:6]),
-            (Gaussian(2.0), Auto()),
+            *((k, bo.Nystrom()) for k in (STATIONARY[8], *OTHERS[2:4], SERIES[0], *SERIES[-2:])),
+            *((k, bo.Nystrom()) for k in WITHOUT_FREQUENCIES[2:6]),
+            (Gaussian(2.0), bo.Auto()),
         ],
         product=BY_ROWS,
     ),
@@ -115,10 +106,10 @@ FAMILIES = {
     ),
     "Gegenbauer": Family(
         [
-            (Gaussian((0.5, 1.0, 3.0)), Gegenbauer("monomial")),
-            (Polynomial(3, scale=0.2), Gegenbauer("monomial", order=2)),
-            (NeuralTangent(2), Gegenbauer()),
-            (Matern(1.5), Gegenbauer()),
+            (Gaussian((0.5, 1.0, 3.0)), bo.Gegenbauer("monomial")),
+            (Polynomial(3, scale=0.2), bo.Gegenbauer("monomial", order=2)),
+            (NeuralTangent(2), bo.Gegenbauer()),
+            (Matern(1.5), bo.Gegenbauer()),
         ],
         product=GEGENBAUER,
         width=48,
@@ -146,10 +137,10 @@ def of_maps(wanted=lambda case: True):
 def takes_sparse_rows(case):
     """Sums over columns, products and averages over windows are of dense rows."""
     words = repr(case.kernel)
-    if isinstance(case.method, HermiteMercer):
+    if isinstance(case.method, bo.HermiteMercer):
         return "Product" not in words
     dense = any(word in words for word in DENSE_ONLY) and case.family != "Gegenbauer"
-    return not dense and "Product" not in words and case.method != Compressed(Nystrom(), 2)
+    return not dense and "Product" not in words and case.method != bo.Compressed(bo.Nystrom(), 2)
 
 
 def rows_of(case, n, seed=0):

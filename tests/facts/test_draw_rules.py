@@ -12,18 +12,6 @@ import bochner as bo
 from bochner import Tolerance, required_features
 from bochner.errors import FeatureWarning
 from bochner.features import (
-    IID,
-    QMC,
-    Auto,
-    Fourier,
-    HermiteMercer,
-    HistogramSampling,
-    MercerHarmonic,
-    NeuralTangentFeatures,
-    Nystrom,
-    Orthogonal,
-    ReLU,
-    Structured,
     draw,
 )
 from bochner.features.auto import Choice
@@ -74,16 +62,16 @@ def test_width_is_the_one_asked_for_or_the_most_that_is_of_use(kernel, method, w
 def kinds(d, kernel):
     """The methods that are compared for a kernel of d columns, without drawing the winner."""
     data = np.random.default_rng(0).normal(size=(40, d))
-    return [c.method for c in chosen(kernel, data, Auto(sample=4), n_features=2).candidates]
+    return [c.method for c in chosen(kernel, data, bo.Auto(sample=4), n_features=2).candidates]
 
 
 @pytest.mark.parametrize(
     ("d", "tried", "not_tried"),
     [
-        (20, Fourier(QMC()), Fourier(IID())),
-        (21, Fourier(IID()), Fourier(QMC())),
-        (127, Fourier(IID()), Fourier(Structured())),
-        (128, Fourier(Structured()), Fourier(QMC())),
+        (20, bo.Fourier(bo.QMC()), bo.Fourier(bo.IID())),
+        (21, bo.Fourier(bo.IID()), bo.Fourier(bo.QMC())),
+        (127, bo.Fourier(bo.IID()), bo.Fourier(bo.Structured())),
+        (128, bo.Fourier(bo.Structured()), bo.Fourier(bo.QMC())),
     ],
 )
 def test_methods_are_tried_up_to_and_from_numbers_of_columns(d, tried, not_tried):
@@ -144,14 +132,14 @@ def test_exponentials_of_kernels_are_cut_where_the_rest_is_below_a_tenth_of_the_
 
 def chosen(kernel, X, method=None, n_features=32, seed=0) -> Choice:
     ask = Request(X.shape[1], n_features, seed, X=X)
-    return choose(Auto() if method is None else method, kernel, ask)
+    return choose(bo.Auto() if method is None else method, kernel, ask)
 
 
 def test_auto_takes_the_cheapest_of_the_least_errors_within_the_budget():
     data = np.random.default_rng(0).normal(size=(1500, 4))
     for kernel in (Gaussian(2.0), Matern(0.5, 0.05), Laplace(4.0), Linear() + Gaussian()):
         for budget in (1.0, 4.0):
-            choice = chosen(kernel, data, Auto(budget=budget))
+            choice = chosen(kernel, data, bo.Auto(budget=budget))
             cheapest = min(c.multiplications for c in choice.candidates)
             within = [c for c in choice.candidates if c.multiplications <= budget * cheapest]
             least = min(c.predicted for c in within)
@@ -177,12 +165,12 @@ def test_auto_predicts_and_measures_the_error_that_fresh_rows_show():
 
 def test_auto_follows_the_spectrum_where_it_decays_and_takes_frequencies_where_it_does_not():
     data = np.random.default_rng(0).normal(size=(4000, 8))
-    assert isinstance(chosen(Gaussian(6.0), data).method, HermiteMercer | MercerHarmonic)
+    assert isinstance(chosen(Gaussian(6.0), data).method, bo.HermiteMercer | bo.MercerHarmonic)
     clustered = np.repeat(np.random.default_rng(1).normal(0, 9, (40, 8)), 50, axis=0)
     clustered += 0.1 * np.random.default_rng(2).normal(size=clustered.shape)
-    assert isinstance(chosen(Gaussian(4.0), clustered, n_features=60).method, Nystrom)
-    rough = chosen(Gaussian(0.2), data, Auto(sample=100), n_features=512)
-    assert isinstance(rough.method, Fourier)
+    assert isinstance(chosen(Gaussian(4.0), clustered, n_features=60).method, bo.Nystrom)
+    rough = chosen(Gaussian(0.2), data, bo.Auto(sample=100), n_features=512)
+    assert isinstance(rough.method, bo.Fourier)
 
 
 def test_auto_takes_all_rows_where_the_width_holds_them():
@@ -197,10 +185,10 @@ def test_auto_takes_all_rows_where_the_width_holds_them():
 @pytest.mark.parametrize(
     ("kernel", "methods"),
     [
-        (Polynomial(2), (MercerHarmonic(), Nystrom())),
-        (ArcCosine(1), (MercerHarmonic(), ReLU(1), Nystrom())),
-        (NeuralTangent(2), (MercerHarmonic(), NeuralTangentFeatures(), Nystrom())),
-        (SkewedChi2(0.5), (Fourier(QMC()), HistogramSampling(), Nystrom())),
+        (Polynomial(2), (bo.MercerHarmonic(), bo.Nystrom())),
+        (ArcCosine(1), (bo.MercerHarmonic(), bo.ReLU(1), bo.Nystrom())),
+        (NeuralTangent(2), (bo.MercerHarmonic(), bo.NeuralTangentFeatures(), bo.Nystrom())),
+        (SkewedChi2(0.5), (bo.Fourier(bo.QMC()), bo.HistogramSampling(), bo.Nystrom())),
     ],
     ids=repr,
 )
@@ -211,9 +199,9 @@ def test_auto_has_the_methods_that_a_kernel_is_known_for(kernel, methods):
 
 def test_auto_takes_structured_frequencies_where_the_transform_is_cheaper():
     data = np.random.default_rng(0).normal(size=(600, 1024))
-    options = (Fourier(Orthogonal()), Fourier(Structured()))
-    choice = chosen(Gaussian(10.0), data, Auto(options, sample=150), n_features=8192)
-    assert choice.method == Fourier(Structured())
+    options = (bo.Fourier(bo.Orthogonal()), bo.Fourier(bo.Structured()))
+    choice = chosen(Gaussian(10.0), data, bo.Auto(options, sample=150), n_features=8192)
+    assert choice.method == bo.Fourier(bo.Structured())
 
 
 def test_the_cost_of_a_map_is_that_of_its_parts():

@@ -123,21 +123,6 @@ def test_lengths_of_rows_neither_vanish_nor_overflow(scale):
     np.testing.assert_allclose(Angular()(scale * X[:1], X[[0, 2]]), [[1.0, 0.0]], atol=1e-15)
 
 
-def test_identities_between_kernels():
-    X = np.random.default_rng(0).normal(size=(9, 4))
-    assert_close(ArcCosine(0)(X), (1 + Angular()(X)) / 2)
-    assert_close(NNGP(1)(X), ArcCosine(1)(X))
-    norms = np.linalg.norm(X, axis=1)
-    assert_close(ArcCosine(1)(X) + (X @ X.T) * ArcCosine(0)(X), NeuralTangent(1)(X))
-    assert_close(NeuralTangent(4).diag(X), 5 * norms**2)
-    assert_close(Zonal((0.0, 1.0))(X), X @ X.T)
-    assert_close(DotProduct((0.0, 0.0, 1.0))(X), Polynomial(2, 0.0)(X))
-    assert_close(DotProduct((1.0, 2.0, 1.0))(X), Polynomial(2)(X))
-    assert_close(DotExponential(0.5)(X), DotProduct(lambda n: n * math.log(0.5))(X))
-    envelope = np.exp(-0.25 * norms**2)
-    assert_close(DotExponential(0.5)(X) * envelope[:, None] * envelope, Gaussian(math.sqrt(2.0))(X))
-
-
 @pytest.mark.parametrize("d", [1, 2, 5])
 @pytest.mark.parametrize("power", [0, 1, 3])
 def test_zonal_kernels_are_the_sums_of_their_polynomials(d, power):
@@ -383,19 +368,6 @@ def test_harmonics_of_a_degree_add_up_to_its_gegenbauer_polynomial(d):
     cos = np.clip(X @ X.T, -1, 1)
     for l, Y in enumerate(by_degree(spherical(degree, X), d, degree)):
         assert_close(Y @ Y.T, alpha(l, d) * gegenbauers(l, d, cos)[l], factor=4)
-
-
-def test_harmonics_of_low_degree_are_the_known_polynomials():
-    X = directions_with_poles(20, 3)
-    x, y, z = X.T
-    Y = spherical(2, X)
-    assert_close(Y[:, 1:4], 3**0.5 * X)
-    known = [15**0.5 / 2 * (x * x - y * y), 15**0.5 * x * y, 15**0.5 * x * z, 15**0.5 * y * z]
-    assert_close(Y[:, 4:], np.stack([*known, 5**0.5 / 2 * (3 * z * z - 1)], axis=1))
-    angle = np.arctan2(y, x)
-    flat = X[2:, :2] / np.hypot(x, y)[2:, None]
-    circle = spherical(7, flat)[:, -2:]
-    assert_close(circle, 2**0.5 * np.stack([np.cos(7 * angle), np.sin(7 * angle)], axis=1)[2:])
 
 
 @every_dimension

@@ -335,28 +335,20 @@ def test_layout_and_type_of_the_data_do_not_matter(kernel):
     assert kernel(X, Y[:0]).shape == (10, 0)
 
 
-PARTS = Gaussian(2.0), Columns(Laplace(1.5), (0,)), Linear()
-
-
-def grown(rng, depth):
-    if not depth:
-        return PARTS[rng.integers(len(PARTS))]
-    left, right = grown(rng, depth - 1), grown(rng, rng.integers(depth))
-    return (left + right, left * right, 0.5 * left, left ** int(rng.integers(1, 4)))[
-        rng.integers(4)
-    ]
-
-
 def test_operators_are_written_as_they_are_typed():
-    a, b, c = PARTS[0], PARTS[1], PARTS[2]
+    a, b, c = parts = Gaussian(2.0), Columns(Laplace(1.5), (0,)), Linear()
     assert repr(0.3 * c + c**2 * a) == f"0.3 * {c!r} + {c!r}**2 * {a!r}"
     assert repr((a + b) * (c * (2.0 * a)) + (b + c)) == (
         f"({a!r} + {b!r}) * ({c!r} * (2.0 * {a!r})) + ({b!r} + {c!r})"
     )
-    rng = np.random.default_rng(0)
-    for depth in range(200):
-        kernel = grown(rng, depth % 5)
-        assert eval(repr(kernel), vars(bochner.kernels)) == kernel
+    rng, trees = np.random.default_rng(0), [*parts]
+    for _ in range(200):
+        left, right = (trees[rng.integers(len(trees))] for _ in range(2))
+        made = left + right, left * right, 0.5 * left, left ** int(rng.integers(1, 4))
+        trees.append(made[rng.integers(4)])
+        assert eval(repr(trees[-1]), vars(bochner.kernels)) == trees[-1]
+        if len(repr(trees[-1])) > 500:
+            trees.pop()
 
 
 @every_kernel

@@ -14,17 +14,8 @@ from layouts import assert_same_in_any_layout, in_library
 from maps import FAMILIES, PAIR, Case, afresh, drawn, factor_of, of_maps, rows_of, takes_sparse_rows
 from tolerance import assert_close, of
 
+import bochner as bo
 from bochner.features import (
-    IID,
-    Fastfood,
-    Fourier,
-    Grid,
-    HermiteMercer,
-    LeverageFourier,
-    Nystrom,
-    Orthogonal,
-    Projected,
-    Structured,
     draw,
 )
 from bochner.features.fourier.maps import FourierMap
@@ -158,10 +149,10 @@ def test_the_residual_bounds_every_error_of_the_kernel(case):
 
 def test_planted_faults_are_above_the_kernel():
     X = rows(60)
-    landmarks = draw(Gaussian(), Nystrom(Uniform()), n_features=24, X=X, random_state=0)
+    landmarks = draw(Gaussian(), bo.Nystrom(Uniform()), n_features=24, X=X, random_state=0)
     Z, K = 1.01 * landmarks(X), Gaussian()(X)
     assert np.linalg.eigvalsh(K - Z @ Z.T)[0] < -1e-3
-    phi = draw(Gaussian(), HermiteMercer(scale=1.0), n_features=100, X=X, random_state=0)
+    phi = draw(Gaussian(), bo.HermiteMercer(scale=1.0), n_features=100, X=X, random_state=0)
     assert lowest(phi, X) > -1e-9 > lowest(replace(phi, axes=1.1 * phi.axes), X)
 
 
@@ -196,7 +187,7 @@ def test_planted_faults_of_frequencies_are_seen():
     """Another lengthscale, phases that are absent, one χ² for each coordinate."""
     assert bias(GAUSSIAN, many(GAUSSIAN)) < 1
     assert bias(GAUSSIAN, many(Case("frequencies", Gaussian(1.4), PAIR))) > 1
-    phases = many(GAUSSIAN._replace(method=Fourier(IID(), "phase")))
+    phases = many(GAUSSIAN._replace(method=bo.Fourier(bo.IID(), "phase")))
     faults = [FourierMap(p.kernel, p.frequencies, 1.0, 0 * p.phases) for p in phases]
     assert bias(GAUSSIAN, phases) < 1 < bias(GAUSSIAN, faults)
     rng, kernel = np.random.default_rng(0), Matern(0.5, lengthscale=1.5)
@@ -249,11 +240,11 @@ def test_a_generator_is_a_seed_that_moves_on():
 
 TURNING = [
     *(pair for pair in KINDS if pair[1] in FOURIER),
-    (Gaussian(2.0), Projected(Fourier(), 2, how="jl")),
-    (Gaussian((1.0, 2.0, 3.0)), Projected(Fourier(), 2, how="jl")),
-    (Mahalanobis(Gaussian(), np.diag([1.0, 2.0, 3.0])), Fourier()),
-    (Gaussian(), Fourier(Grid())),
-    (Gaussian(), LeverageFourier()),
+    (Gaussian(2.0), bo.Projected(bo.Fourier(), 2, how="jl")),
+    (Gaussian((1.0, 2.0, 3.0)), bo.Projected(bo.Fourier(), 2, how="jl")),
+    (Mahalanobis(Gaussian(), np.diag([1.0, 2.0, 3.0])), bo.Fourier()),
+    (Gaussian(), bo.Fourier(bo.Grid())),
+    (Gaussian(), bo.LeverageFourier()),
 ]
 """Maps that multiply rows by frequencies."""
 
@@ -273,12 +264,12 @@ def test_float32_rows_far_away_have_the_features_of_float64(pair):
         assert_close(in_library(phi, X, array_api_strict), Z, np.float32, factor=16)
 
 
-@pytest.mark.parametrize("placement", [Orthogonal(), Structured(), Fastfood()], ids=repr)
+@pytest.mark.parametrize("placement", [bo.Orthogonal(), bo.Structured(), bo.Fastfood()], ids=repr)
 def test_sparse_and_wide_float32_rows_far_away(placement):
     far = (np.random.default_rng(0).normal(size=(40, 64)) + 1e5).astype(np.float32)
     far[:, 5:] = 0
     for form in ("pair", "phase"):
-        method = Fourier(placement, form)
+        method = bo.Fourier(placement, form)
         phi = draw(Gaussian(3.0), method, n_features=256, n_inputs=64, random_state=0)
         assert phi.reach == pytest.approx(reach_of(phi.frequencies), rel=0.2)
         exact = phi(far.astype(np.float64))
@@ -288,13 +279,13 @@ def test_sparse_and_wide_float32_rows_far_away(placement):
 
 
 @pytest.mark.parametrize("d", [1, 3, 10, 100, 784])
-@pytest.mark.parametrize("placement", [IID(), Structured(), Fastfood()], ids=repr)
+@pytest.mark.parametrize("placement", [bo.IID(), bo.Structured(), bo.Fastfood()], ids=repr)
 @pytest.mark.parametrize("form", ["pair", "phase"])
 def test_float32_features_err_by_two_in_a_million(d, placement, form):
     """Error at most 2e-6 √(2/D) (1 + ‖x‖) against float64 angles, for lengthscale one."""
     rng = np.random.default_rng(d)
     X = (rng.normal(size=(300, d)) * rng.uniform(0, 5, (300, 1))).astype(np.float32)
-    phi = draw(Gaussian(), Fourier(placement, form), n_features=256, n_inputs=d, random_state=0)
+    phi = draw(Gaussian(), bo.Fourier(placement, form), n_features=256, n_inputs=d, random_state=0)
     angle = X.astype(np.float64) @ phi.frequencies
     if form == "pair":
         exact = np.concatenate([np.cos(angle), np.sin(angle)], axis=1)
@@ -309,6 +300,6 @@ def test_columns_outside_are_not_seen():
     X = rows(10)
     other = X.copy()
     other[:, 1] = 9
-    phi = drawn_pair((Columns(Gaussian(), columns=(0, 2)), Fourier(IID())))
+    phi = drawn_pair((Columns(Gaussian(), columns=(0, 2)), bo.Fourier(bo.IID())))
     assert (phi(X) == phi(other)).all()
-    assert not np.allclose(drawn_pair((Gaussian(), Fourier(IID())))(X), phi(X))
+    assert not np.allclose(drawn_pair((Gaussian(), bo.Fourier(bo.IID())))(X), phi(X))
