@@ -130,6 +130,8 @@ def test_no_projection_leaves_the_interval_of_costs_and_two_reach_its_ends(which
         assert abs(gap) <= c.relative * cost(K, U @ U.T)
     assert max(-c.least, c.most) <= c.simple_bound
     assert c.best_cost == pytest.approx(np.linalg.eigvalsh(K)[:-5].sum())
+    above, below = max(c.most, 0) / c.best_cost, max(-c.least, 0) / c.best_cost
+    assert c.factor == (None if below >= 1 else pytest.approx((1 + above) / (1 - below)))
 
 
 def solved(A, alpha):
