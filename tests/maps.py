@@ -30,9 +30,7 @@ from gallery import (
 )
 
 import bochner as bo
-from bochner.features import (
-    draw,
-)
+from bochner.features import draw
 from bochner.features.nystrom.nystrom import NystromMap
 from bochner.kernels import Gaussian, Linear, Matern, NeuralTangent, Polynomial
 
@@ -116,11 +114,7 @@ FAMILIES = {
         drawn_from=60,
     ),
     "harmonics": Family(
-        [p for p in MERCER if p[0] in RADIAL],
-        product=MERCER,
-        width=40,
-        drawn_from=60,
-        random=False,
+        [p for p in MERCER if p[0] in RADIAL], product=MERCER, width=40, drawn_from=60, random=False
     ),
 }
 CASES = [Case(name, *pair) for name, family in FAMILIES.items() for pair in family.pairs]

@@ -9,12 +9,7 @@ from scipy.special import expit
 from scipy.stats import t as student
 
 import bochner as bo
-from bochner import (
-    approximation_residual,
-    certify,
-    certify_costs,
-    risk,
-)
+from bochner import approximation_residual, certify, certify_costs, risk
 from bochner.certificates import effective_dimension, intrinsic_dimension, leverage_scores
 from bochner.certificates.pencil import match
 from bochner.certificates.risk import Smoother, noise_variance

@@ -36,13 +36,7 @@ from bochner.solvers.ridge.eigen import decompose
 from bochner.solvers.ridge.evidence import log_evidence
 from bochner.solvers.ridge.problem import evidence, gcv
 from bochner.solvers.toeplitz import LowWaves, ToeplitzGram, from_real, to_real, white
-from bochner.solvers.waves import (
-    WaveProblem,
-    draws,
-    scan,
-    square_sums,
-    waves_of_samples,
-)
+from bochner.solvers.waves import WaveProblem, draws, scan, square_sums, waves_of_samples
 from bochner.sums.executor import LOCAL
 from bochner.sums.fourier import BoxPlaces, WavesOf, as_complex
 from bochner.sums.moments import Moments

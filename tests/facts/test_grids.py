@@ -503,12 +503,7 @@ def test_a_process_of_a_name_and_of_the_globe(few):
 
 @pytest.mark.parametrize(
     "asked",
-    [
-        {"n_features": 32},
-        {"method": "fourier"},
-        {"precision": "float64"},
-        {"kernel": Linear()},
-    ],
+    [{"n_features": 32}, {"method": "fourier"}, {"precision": "float64"}, {"kernel": Linear()}],
     ids=lambda asked: next(iter(asked)),
 )
 def test_what_is_asked_of_features_is_given(few, asked):

@@ -9,18 +9,12 @@ from scipy.special import eval_legendre
 
 import bochner as bo
 from bochner.data.sources import Block
-from bochner.kernels import (
-    Columns,
-    Constant,
-    Matern,
-    OnSphere,
-    Zonal,
-)
+from bochner.kernels import Columns, Constant, Matern, OnSphere, Zonal
 from bochner.kernels.sphere import degree_variances, of_degrees
 from bochner.solvers.gram import conjugate_gradients, inner
 from bochner.solvers.harmonics import from_waves, harmonics_of_real, real_of_harmonics, to_waves
 from bochner.solvers.toeplitz import full_of
-from bochner.solvers.waves import WaveProblem, draws, square_sums
+from bochner.solvers.waves import WaveProblem
 from bochner.sums.fourier import GlobePlaces, WavesOf, as_complex
 
 KERNELS = [
@@ -183,19 +177,6 @@ def test_rows_on_parallels_have_a_block_for_each_order(centred):
     assert M.log_determinant() == pytest.approx(np.linalg.slogdet(A)[1])
     assert (M.inverse_diagonal * gram.counts).sum() == pytest.approx(np.trace(np.linalg.inv(A)))
     assert conjugate_gradients(M, problem.b, 1e-8).steps <= 2
-
-
-@pytest.mark.statistical
-def test_draws_have_the_covariance_of_the_posterior():
-    """Sums of squares of 300 draws at each place: χ² of 300 about the exact; 6 σ at 600 places."""
-    problem, *_ = problem_of(5, True)
-    gram = problem.gram
-    drawn = draws(replace(gram.whole(0.7), low=1), gram.white(np.random.default_rng(4), 300), 40)
-    exact = gram.whole(0.7)
-    identity = exact.from_block(np.eye(gram.dimension))
-    true = square_sums(gram, exact.inverse_root(identity, transposed=True))
-    ratio = square_sums(gram, drawn) / 300 / true
-    assert np.abs(ratio - 1).max() < 6 * np.sqrt(2 / 300)
 
 
 def regressor(kernel, method, X, y, **options):

@@ -919,7 +919,11 @@ CASES = [
     (lambda: squares(-1), InvalidInput, "the loss must be convex"),
     (lambda: squares(1, hessian_of=lambda y, f: f), InvalidInput, "hessian must have shape .16, 2"),
     # tables
-    (lambda: Schema(("a",), encoders=[{"name": "a", "of": ["x"]}]), InvalidInput, "must have a kind"),
+    (
+        lambda: Schema(("a",), encoders=[{"name": "a", "of": ["x"]}]),
+        InvalidInput,
+        "must have a kind",
+    ),
     (lambda: model().fit(pd.DataFrame({"a": [None] * 60}), Y), InvalidInput, "one column must"),
     (lambda: model().fit(pd.DataFrame(X), "y"), InvalidInput, "must have a column 'y'"),
     # what is chosen

@@ -3,18 +3,10 @@
 import numpy as np
 import pytest
 from naive import windows
-from scipy import sparse
 from tolerance import assert_close
 
 import bochner as bo
-from bochner.kernels import (
-    Gaussian,
-    Matern,
-    Normalised,
-    Windows,
-    one_hot,
-    spectrum,
-)
+from bochner.kernels import Gaussian, Matern, Normalised, Windows, one_hot, spectrum
 
 RNG = np.random.default_rng(0)
 EQUAL = RNG.normal(size=(40, 9, 2))
@@ -146,19 +138,6 @@ def test_learners_take_lists_of_arrays(tmp_path):
         [track[:, 0] for track in TRACKS], ENERGY
     )
     assert model.predict([TRACKS[5][:, 0]]).shape == (1,)
-
-
-def test_float32_and_sparse_rows():
-    kernel = Windows(Gaussian(), width=2, channels=2)
-    rows = kernel.rows(EQUAL.astype(np.float32))
-    phi = bo.draw(kernel, "fourier", n_features=64, X=rows, random_state=0)
-    assert rows.dtype == kernel(rows).dtype == phi(rows).dtype == np.float32
-    single = OF_TRACKS.rows([track.astype(np.float32) for track in TRACKS])
-    assert single.dtype == OF_TRACKS(single).dtype == np.float32
-    words = one_hot(["GATTACA", "TACAT"], "ACGT")
-    of_words = spectrum(2, 4)
-    dense = of_words.rows(words)
-    assert_close(of_words(sparse.csr_array(dense)), of_words(dense))
 
 
 @cases

@@ -15,9 +15,7 @@ from maps import FAMILIES, PAIR, Case, afresh, drawn, factor_of, of_maps, rows_o
 from tolerance import assert_close, of
 
 import bochner as bo
-from bochner.features import (
-    draw,
-)
+from bochner.features import draw
 from bochner.features.fourier.maps import FourierMap
 from bochner.features.map import reach_of
 from bochner.features.mercer.products import BasisMap
