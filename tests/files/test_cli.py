@@ -357,7 +357,7 @@ def test_demo_shows_what_the_report_found(monkeypatch):
         rest = ("Gaussian(0.1)", 0.1, "in words", 90, 10, seed, Path(out) / "earth.html")
         return DemoResult((best, rival), curves, best, grid, grid, grid > 0, *rest)
 
-    monkeypatch.setattr("bochner.cli.compare.write_page", found)
+    monkeypatch.setattr("bochner.report.demo.run_demo", found)
     out, err = cli("demo --out . --quick --seed 4")
     for words in (
         "Nyström │ 64 │ 512.2 │ 0.9500 │ 1.50 │ 0.25",

@@ -1,7 +1,12 @@
-"""The commands and their options. Nothing heavy is imported before a command runs."""
+"""The commands, one function each. Nothing heavy is imported before a command runs."""
 
-from importlib import import_module
-from typing import Any
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,19 +16,28 @@ from bochner.cli.arguments import (
     KERNELS,
     LEARNERS,
     METHODS,
+    STANDARD_OUTPUT,
     OneOf,
     alpha,
     destination,
+    found_files,
     in_one_list,
     in_one_mapping,
     lengthscales,
     names,
     on_coordinates,
     one_or_several,
+    refuse_overwriting,
     table,
     types,
     widths,
 )
+
+if TYPE_CHECKING:
+    from bochner.cli.show import Terminal
+
+#: Facts for JSON, and lines for people; None where nothing more is printed.
+Result = tuple[dict[str, Any], list[tuple[str, str]]] | None
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 _quiet = click.option("--quiet", is_flag=True, help="Print errors and notes only.")
@@ -71,14 +85,6 @@ _target_optional = click.option(
 _model = click.argument("model", metavar="MODEL")
 
 
-def _run(module: str, name: str, options: dict[str, Any]) -> None:
-    """Import a command's work and do it."""
-    from bochner.cli.show import Terminal  # noqa: PLC0415
-
-    terminal = Terminal(options.pop("as_json"), options.pop("quiet"))
-    getattr(import_module(f"bochner.cli.{module}"), name)(terminal, **options)
-
-
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.version_option(__version__, prog_name="bochner", message="%(prog)s %(version)s")
 def bochner() -> None:
@@ -87,6 +93,24 @@ def bochner() -> None:
     FILES are Parquet or CSV files, folders of them, or globs; none is read as a whole. A dash (-)
     is the table that comes on standard input.
     """
+
+
+def _command(name: str | None = None) -> Callable[[Callable[..., Result]], Any]:
+    """Return a decorator that makes a command of a function and prints its result."""
+
+    def decorate(work: Callable[..., Result]) -> Any:
+        @wraps(work)
+        def command(as_json: bool, quiet: bool, **options: Any) -> None:
+            from bochner.cli.show import Terminal
+
+            terminal = Terminal(as_json, quiet)
+            result = work(terminal, **options)
+            if result is not None:
+                terminal.show(*result)
+
+        return bochner.command(name)(_json(_quiet(command)))
+
+    return decorate
 
 
 _engine = click.option(
@@ -103,18 +127,49 @@ _scheduler = click.option(
 )
 
 
-@bochner.command()
+@_command()
 @click.option("--out", default=".", metavar="FOLDER", help="Where earth.html goes.")
 @click.option("--quick", is_flag=True, help="Fewer points and features: seconds, not a minute.")
 @_seed
-@_json
-@_quiet
-def demo(**options: Any) -> None:
+def demo(terminal: "Terminal", out: str, quick: bool, seed: int) -> Result:
     """Fit the relief of the Earth by several methods and write a page of maps."""
-    _run("compare", "run_demo", options)
+    from bochner.cli.show import number
+    from bochner.report.demo import run_demo
+    from bochner.report.render import require
+
+    require("bochner demo")
+    said = None if terminal.quiet else lambda line: click.echo(line, err=True)
+    result = run_demo(out, quick=quick, seed=seed, show=said)
+    errors = lambda m: (number(m.rmse), f"{m.r_squared:.4f}", f"{m.seconds:.2f}", number(m.epsilon))
+    rows = [(m.name, f"{m.n_features:,}", *errors(m)) for m in result.methods]
+    head = ("method", "features", "RMSE, m", "R²", "seconds", "ε")
+    caption = f"ε: distance from the exact kernel at alpha = {result.alpha:.3g}"
+    terminal.table(head, rows, caption)
+    best = result.best
+    words = f"RMSE {number(best.rmse)} m, R² {number(best.r_squared)}"
+    facts = {
+        "kernel": result.kernel,
+        "alpha": result.alpha,
+        "certificate_words": result.certificate,
+        "methods": [asdict(method) for method in result.methods],
+        "best": asdict(best),
+        "curves": [asdict(curve) for curve in result.curves],
+        "train_rows": result.n_train,
+        "test_rows": result.n_test,
+        "seconds": result.seconds,
+        "page": str(result.path),
+    }
+    lines = [
+        ("kernel", result.kernel),
+        ("best", f"{best.name}, {best.n_features:,} features: {words}"),
+        *([("certificate", result.certificate)] if result.certificate else []),
+        ("seconds", number(result.seconds)),
+        ("page", str(result.path)),
+    ]
+    return facts, lines
 
 
-@bochner.command()
+@_command()
 @_files
 @click.option("--model", type=OneOf(tuple(LEARNERS)), default="ridge", help="What to learn.")
 @click.option(
@@ -177,18 +232,128 @@ def demo(**options: Any) -> None:
     help="Whether learners without leave-one-out errors are fitted again without some rows.",
 )
 @_separator
-@_json
-@_quiet
-def fit(**options: Any) -> None:
+def fit(
+    terminal: "Terminal",
+    files: Sequence[str],
+    model: str,
+    target: str | tuple[str, ...] | None,
+    out: Path,
+    columns: list[str] | None,
+    coords: list[str] | None,
+    types: dict[str, str],
+    kernel: str | None,
+    lengthscale: list[float],
+    features: int | None,
+    seed: int,
+    settings: Sequence[str],
+    checkpoint: str | None,
+    engine: str,
+    scheduler: str | None,
+    judge: bool,
+    **more: Any,
+) -> Result:
     """Fit a model to the rows of FILES and write it.
 
     With --coords the model is a Gaussian process of kernel matern32, unless --model or --kernel say
     what it is to be. --method grid takes a Fourier grid, for millions of rows.
     """
-    _run("fit", "run_fit", options | on_coordinates(options.pop("coords"), options["columns"]))
+    from bochner.cli.facts import facts_of, lines_of
+    from bochner.cli.models import certified, intervals_of, kernel_of, learner, needs_target
+    from bochner.data.blocks import Blocks
+    from bochner.models.ridge.estimators import KernelRidge
+    from bochner.persist.files import save
+    from bochner.report.held_out import judge_held_out
+
+    stated = on_coordinates(coords, columns)
+    model, kernel = stated.get("model", model), stated.get("kernel", kernel)
+    table = {name: more.pop(name) for name in ("weight", "drop", "separator")}
+    table |= {"columns": stated.get("columns", columns), "dtypes": types}
+    if target is None and needs_target(model):
+        raise click.UsageError(f"{model} learns from a target. Name its column with --target.")
+    choices: dict[str, Any] = {**more, "n_features": features, "random_state": seed}
+    if kernel or lengthscale:
+        choices["kernel"] = kernel_of(kernel or "gaussian", lengthscale)
+    fitted = learner(model, choices, settings)
+    where = _engine_of(engine, scheduler, checkpoint)
+    paths = found_files(files)
+    refuse_overwriting(out, paths)
+    with terminal.phase("open"):
+        blocks = Blocks.from_files(paths, target=target, **table)
+    _offer(terminal, checkpoint)
+    with terminal.reading("fit", blocks) as watched, _resumable(checkpoint):
+        fitted.fit_blocks(watched, where=where)
+    with terminal.phase("certify", "Measuring how far the features are"):
+        numbers, words = certified(fitted, blocks)
+    found, why = None, ""
+    if judge and not (isinstance(fitted, KernelRidge) and fitted.fit_.error[0] is not None):
+        with terminal.phase("judge", "Fitting again without some rows, to judge"):
+            found, why = judge_held_out(fitted, blocks)
+    held: dict[str, Any] = {}
+    if model == "gp":
+        with terminal.phase("intervals", "Calibrating intervals"):
+            held = {"intervals": intervals_of(fitted)}
+    with terminal.phase("write"):
+        save(fitted, out)
+    facts = {
+        "model": model,
+        **facts_of(fitted, blocks.n_rows),
+        "held_out": None if found is None else asdict(found),
+        "certificate": numbers,
+        "certificate_words": words,
+        **held,
+        "seconds": terminal.seconds,
+        "out": str(out),
+    }
+    judged = [("error", why or str(found))] if why or found else []
+    last = [*held.items(), terminal.timed, ("model", str(out))]
+    return facts, [*lines_of(facts), *judged, ("certificate", words), *last]
 
 
-@bochner.command("map")
+def _offer(terminal: "Terminal", checkpoint: str | None) -> None:
+    """Offer to go on from a fit that was not finished, or to begin it again."""
+    from bochner.engines.checkpoint import FIRST, Checkpoint
+
+    if checkpoint is None or not (Path(checkpoint) / FIRST).exists():
+        return
+    if not terminal.asks:
+        terminal.note(f"Going on from '{checkpoint}'; delete it to begin again.")
+    elif not click.confirm(
+        f"'{checkpoint}' holds a fit that was not finished. Go on from it?", default=True, err=True
+    ):
+        Checkpoint(Path(checkpoint), "", 0).clear()
+
+
+@contextmanager
+def _resumable(checkpoint: str | None) -> Iterator[None]:
+    """Add to the error of a fit that is stopped how it is resumed."""
+    try:
+        yield
+    except BaseException as stopped:
+        if checkpoint is not None and not isinstance(stopped, Exception):
+            stopped.add_note(f"the same command goes on from '{checkpoint}'.")
+        raise
+
+
+def _engine_of(engine: str, scheduler: str | None, checkpoint: str | None) -> Any:
+    """Return the engine of the passes; refuse options that do not go together."""
+    from bochner import engines
+
+    if engine == "local" and scheduler is not None:
+        raise click.UsageError(
+            "--scheduler ADDRESS is of a cluster, which --engine dask, ray or spark asks for; got "
+            "--engine local. Leave it out, or name the engine."
+        )
+    if checkpoint is not None and engine != "local":
+        raise click.UsageError(
+            f"--checkpoint is of a fit in this process; got --engine {engine}, whose workers may "
+            "die anyway. Leave one of the two out."
+        )
+    if engine == "local":
+        return engines.Local(checkpoint)
+    return getattr(engines, engine.capitalize())(scheduler)
+
+
+@_command("map")
 @_model
 @click.option(
     "--out", required=True, type=destination(".nc"), metavar="FILE", help="NetCDF file to write."
@@ -200,17 +365,56 @@ def fit(**options: Any) -> None:
     metavar="FILE",
     help="Picture to write; beside --out if not given.",
 )
-@_json
-@_quiet
-def map_(**options: Any) -> None:
+def map_(terminal: "Terminal", model: str, out: Path, places: int, picture: Path | None) -> Result:
     """Write the field that MODEL, a process of one or two coordinates, predicts: NetCDF, picture.
 
     Mean and standard deviation at places over the box of the rows of the fit.
     """
-    _run("map", "run_map", options)
+    import numpy as np
+
+    from bochner.cli.map import between, draw, require_map, xarray_of
+    from bochner.cli.models import open_model
+    from bochner.data.writers import atomic
+    from bochner.models.displays import MapDisplay, box_of_rows
+
+    xarray = xarray_of()
+    refuse_overwriting(out, [Path(model)])
+    with terminal.phase("open"):
+        fitted = open_model(model)
+        require_map(model, fitted)
+    axes = box_of_rows(fitted, places)
+    with terminal.phase("predict", "Predicting the map"):
+        mean, deviation = fitted.predict_grid(return_std=True, **axes)
+    names = fitted.schema_ and fitted.schema_.target_names
+    target = names[0] if names else "y"
+    with terminal.phase("write"):
+        field = xarray.Dataset({target: mean, f"{target}_deviation": deviation})
+        with atomic(out) as file:
+            file.write(field.to_netcdf(engine="scipy"))
+        where = out.with_suffix(".png") if picture is None else picture
+        draw(MapDisplay(axes, np.asarray(mean), np.asarray(deviation), target), where)
+    facts: dict[str, Any] = {
+        "places": int(mean.size),
+        "axes": {name: [float(axis[0]), float(axis[-1])] for name, axis in axes.items()},
+        "mean": [float(mean.min()), float(mean.max())],
+        "deviation": [float(deviation.min()), float(deviation.max())],
+        "seconds": terminal.seconds,
+        "out": str(out),
+        "picture": str(where),
+    }
+    lines = [
+        ("places", f"{mean.size:,}, {' x '.join(map(str, mean.shape))}"),
+        *((name, between(facts["axes"][name])) for name in axes),
+        (target, between(facts["mean"])),
+        ("deviation", between(facts["deviation"])),
+        terminal.timed,
+        ("field", str(out)),
+        ("picture", str(where)),
+    ]
+    return facts, lines
 
 
-@bochner.command()
+@_command()
 @_files
 @_target_optional
 @_kernel
@@ -224,17 +428,64 @@ def map_(**options: Any) -> None:
     "--plot", type=destination(".svg", ".png", ".pdf"), metavar="FILE", help="Picture to write."
 )
 @_separator
-@_json
-@_quiet
-def compare(**options: Any) -> None:
+def compare(
+    terminal: "Terminal",
+    files: Sequence[str],
+    target: tuple[str, ...],
+    kernel: str,
+    lengthscale: list[float],
+    features: int,
+    seed: int,
+    plot: Path | None,
+    types: dict[str, str],
+    **table: Any,
+) -> Result:
     """Say which features serve a kernel best on the rows of FILES.
 
     Draws every method on a sample of the rows: error predicted and measured, and time.
     """
-    _run("compare", "run_compare", options)
+    import numpy as np
+
+    from bochner.certificates.comparison import compare as compared
+    from bochner.cli.models import kernel_of
+    from bochner.data.blocks import Blocks
+    from bochner.data.writers import atomic
+    from bochner.kernels.kernel import Kernel
+    from bochner.models._tables import encoded
+    from bochner.selection.walk import choose_lengthscale
+    from bochner.sums.rows import sampled
+
+    paths = found_files(files)
+    if plot is not None:
+        refuse_overwriting(plot, paths)
+    blocks = Blocks.from_files(paths, target=target or None, dtypes=types, **table)
+    blocks = encoded("bochner compare", blocks)
+    with terminal.reading("read", blocks) as watched:
+        sample = sampled(watched, seed)
+    with terminal.phase("compare", "Drawing every method"):
+        chosen = kernel_of(kernel, lengthscale)
+        if not isinstance(chosen, Kernel):
+            chosen = choose_lengthscale(chosen, sample, features, seed).kernel
+        found = compared(chosen, sample.X, n_features=features, random_state=seed)
+    if plot is not None:
+        figure = np.ravel(found.plot())[0].figure
+        with atomic(plot) as file:
+            figure.savefig(file, format=plot.suffix[1:].lower())
+    terminal.say(str(found))
+    facts = {
+        "rows": blocks.n_rows,
+        "sample": found.n_sample,
+        "kernel": repr(found.kernel),
+        "features": found.n_features,
+        "methods": [{**asdict(row), "method": repr(row.method)} for row in found.rows],
+        "best": repr(found.best),
+        "seconds": terminal.seconds,
+    }
+    drawn = [] if plot is None else [("plot", str(plot))]
+    return facts, [("rows", f"{blocks.n_rows:,}"), terminal.timed, *drawn]
 
 
-@bochner.command()
+@_command()
 @_files
 @click.option(
     "--target",
@@ -268,17 +519,41 @@ def compare(**options: Any) -> None:
 @_drop
 @_types
 @_separator
-@_json
-@_quiet
-def plan(**options: Any) -> None:
+def plan(
+    terminal: "Terminal",
+    files: Sequence[str],
+    kernel: str,
+    lengthscale: list[float],
+    seconds: float | None,
+    memory: float | None,
+    widths: list[int] | None,
+    seed: int,
+    types: dict[str, str],
+    **table: Any,
+) -> Result:
     """Compare fits to the rows of FILES before running them: method, features, solver.
 
     Each has the predicted error, and the predicted seconds and memory on this machine.
     """
-    _run("compare", "run_plan", options)
+    from bochner.cli.models import kernel_of
+    from bochner.data.blocks import Blocks
+    from bochner.planner.plans import plan as planned
+
+    budget = {"seconds": seconds, "bytes": memory}
+    blocks = Blocks.from_files(found_files(files), dtypes=types, **table)
+    with terminal.reading("plan", blocks) as watched:
+        found = planned(
+            watched,
+            kernel=kernel_of(kernel, lengthscale),
+            budget={name: value for name, value in budget.items() if value is not None},
+            widths=widths,
+            random_state=seed,
+        )
+    terminal.say(str(found))
+    return found.facts() | {"seconds": terminal.seconds}, [terminal.timed]
 
 
-@bochner.command()
+@_command()
 @_model
 @_files
 @click.option(
@@ -297,9 +572,14 @@ def plan(**options: Any) -> None:
     "others none.",
 )
 @_separator
-@_json
-@_quiet
-def predict(**options: Any) -> None:
+def predict(
+    terminal: "Terminal",
+    model: str,
+    files: Sequence[str],
+    out: Path,
+    coverage: float | None,
+    separator: str | None,
+) -> Result:
     """Write the predictions of MODEL for the rows of FILES, in their order.
 
     With --interval 0.9 also the bounds of a new observation, low_90 and high_90, and in words what
@@ -307,24 +587,78 @@ def predict(**options: Any) -> None:
     deviation_of_observation, with the noise, and deviation_of_mean, that of the function without
     it, which is no bound of observations.
     """
-    _run("predict", "run_predict", options)
+    from bochner._core.sizes import block_rows
+    from bochner.cli.models import intervals_of, open_model, open_rows, outputs, written
+    from bochner.data.blocks import Blocks
+    from bochner.models.prediction_displays import has_features
+
+    paths = found_files(files)
+    refuse_overwriting(out, [Path(model), *paths])
+    with terminal.phase("open"):
+        fitted = open_model(model)
+        blocks = open_rows(fitted, paths, separator, truth=False)
+    width = fitted.map_.n_features if has_features(fitted) else 1024
+    names: dict[str, None] = {}
+    columns, held = outputs(fitted, coverage), intervals_of(fitted, coverage)
+    with terminal.reading("predict", blocks.with_rows(block_rows(width))) as watched:
+        chunks = (columns(Blocks.from_arrays(block.X)) for block in watched)
+        rows = written(out, chunks, names)
+    if out == STANDARD_OUTPUT:
+        return None
+    facts = {"rows": rows, "columns": list(names), "seconds": terminal.seconds, "out": str(out)}
+    facts |= {} if held is None else {"intervals": held}
+    lines = [
+        ("rows", f"{rows:,}"),
+        ("columns", ", ".join(names)),
+        *([] if held is None else [("intervals", f"of new observations. {held}")]),
+        terminal.timed,
+        ("table", str(out)),
+    ]
+    return facts, lines
 
 
-@bochner.command()
+@_command()
 @_model
 @_files
 @_separator
-@_json
-@_quiet
-def check(**options: Any) -> None:
+def check(terminal: "Terminal", model: str, files: Sequence[str], separator: str | None) -> Result:
     """Say how far the features of MODEL are from its kernel on the rows of FILES.
 
     Where FILES have the target, also how far its predictions are from it.
     """
-    _run("predict", "run_check", options)
+    from bochner.cli.models import certified, error_words, open_model, open_rows
+    from bochner.data.blocks import count_rows
+    from bochner.report.quality import coded, errors_of, examine, kind_of
+
+    with terminal.phase("open"):
+        fitted = open_model(model)
+        paths = found_files(files)
+        blocks = open_rows(fitted, paths, separator, truth=True)
+        features = open_rows(fitted, paths, separator, truth=False)
+    errors: dict[str, dict[str, float]] = {}
+    with terminal.reading("predict", blocks) as watched:
+        if kind_of(fitted) != "features" and next(iter(watched)).y is not None:
+            errors = errors_of(fitted, examine(fitted, coded(fitted, watched), 0))
+    with terminal.reading("certify", features) as watched:
+        numbers, words = certified(fitted, watched, other=True)
+    n_rows = count_rows(features)
+    facts = {
+        "rows": n_rows,
+        "errors": errors,
+        "certificate": numbers,
+        "certificate_words": words,
+        "seconds": terminal.seconds,
+    }
+    lines = [
+        ("rows", f"{n_rows:,}"),
+        *((f"error, {name}", error_words(found)) for name, found in errors.items()),
+        ("certificate", words),
+        terminal.timed,
+    ]
+    return facts, lines
 
 
-@bochner.command()
+@_command()
 @_model
 @_files
 @click.option(
@@ -349,22 +683,89 @@ def check(**options: Any) -> None:
 )
 @_seed
 @_separator
-@_json
-@_quiet
-def report(**options: Any) -> None:
+def report(
+    terminal: "Terminal",
+    model: str,
+    files: Sequence[str],
+    out: Path,
+    rows: int,
+    widths: tuple[int, ...],
+    seed: int,
+    separator: str | None,
+) -> Result:
     """Write one HTML page about MODEL on the rows of FILES.
 
     Errors, certificate, other widths, penalties, spectrum, calibration, rows to look at, and what
     it takes to make it again. Where FILES are the rows of the fit, a ridge regression is judged by
     leave-one-out predictions.
     """
-    _run("predict", "run_report", options)
+    from bochner.cli.models import drivers, error_words, open_model, open_rows
+    from bochner.report.model import report_model
+    from bochner.report.render import require
+
+    require("bochner report")
+    paths = found_files(files)
+    refuse_overwriting(out, [Path(model), *paths])
+    with terminal.phase("open"):
+        fitted = open_model(model)
+        blocks = open_rows(fitted, paths, separator, truth=True)
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    with terminal.reading("measure", blocks) as watched:
+        found = report_model(
+            fitted,
+            watched,
+            n_sample=rows,
+            widths=widths or None,
+            random_state=seed,
+            source=f"{Path(model).name} on {paths[0].name}{more}",
+            command=shlex.join(["bochner", "report", model, *files, "--out", str(out)]),
+        )
+    with terminal.phase("write"):
+        page = found.write(out)
+    whose = {True: ", those of the fit", False: ", not those of the fit", None: ""}
+    lines = [
+        ("rows", f"{found.seen.n_rows:,}{whose[found.rows_of_fit]}"),
+        *((f"error, {name}", error_words(one)) for name, one in found.quality.errors.items()),
+        *([("driven by", drivers(found.importance))] if found.importance else []),
+        ("certificate", found.certificate_words),
+        terminal.timed,
+        ("page", str(page)),
+    ]
+    return found.to_dict() | {"seconds": terminal.seconds, "page": str(page)}, lines
 
 
-@bochner.command()
+@_command()
 @_model
-@_json
-@_quiet
-def show(**options: Any) -> None:
+def show(terminal: "Terminal", model: str) -> Result:
     """Say what is inside the file MODEL: learner, columns, kernel, method, penalty, outcome."""
-    _run("inside", "run_show", options)
+    from bochner.cli.facts import facts_of, given_of, input_lines, inputs_of, lines_of
+    from bochner.models._base import KernelEstimator
+    from bochner.persist.files import load
+
+    with terminal.phase("read"):
+        found = load(Path(model))
+        if not isinstance(found, KernelEstimator):
+            facts: dict[str, Any] = {"model": type(found).__name__, "holds": str(found)}
+            return facts, [(name, str(value)) for name, value in facts.items()]
+    schema = found.schema_
+    inputs = {} if schema is None else inputs_of(schema)
+    size = Path(model).stat().st_size
+    facts = {
+        "model": type(found).__name__,
+        **facts_of(found, None),
+        "inputs": inputs,
+        "bytes": size,
+        "parameters": {name: repr(value) for name, value in given_of(found).items()},
+        "search": found.search_.facts(),
+    }
+    lines = [
+        ("learner", type(found).__name__),
+        ("given", ", ".join(f"{k}={v}" for k, v in facts["parameters"].items()) or "defaults"),
+        *lines_of(facts),
+        *input_lines(inputs),
+        ("file", f"{size:,} bytes"),
+    ]
+    terminal.show(facts, lines)
+    if facts["search"]:
+        terminal.say(f"\n{found.search_}")
+    return None

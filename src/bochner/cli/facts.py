@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from bochner.cli.show import number
-from bochner.data.schema import reasons
+from bochner.data.schema import Schema, reasons
 from bochner.models._base import KernelEstimator
 from bochner.models.convex.classifiers import SVC, LogisticRegression
 from bochner.models.convex.regressors import SVR, KernelRegressor
@@ -116,3 +116,31 @@ def lines_of(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     found = {"classes": classes, "penalty": facts["penalty"], "passes": facts["passes"]}
     lines += [(name, str(value)) for name, value in found.items() if value is not None]
     return [*lines, ("outcome", facts["outcome_words"])]
+
+
+# --- What is inside a model file ------------------------------------------------------------------
+
+MOST = 40  # Columns that people are shown
+
+
+def given_of(model: KernelEstimator) -> dict[str, Any]:
+    """Return the parameters that are not the defaults."""
+    defaults = type(model)().get_params(deep=False)
+    given = model.get_params(deep=False)
+    return {name: value for name, value in given.items() if repr(value) != repr(defaults[name])}
+
+
+def inputs_of(schema: Schema) -> dict[str, str]:
+    """Return what each column of a table becomes."""
+    categories = {name: f"categories {', '.join(found)}" for name, found in schema.categories}
+    names = {encoder.name: encoder.feature_names for encoder in schema.encoders}
+    encoded = {name: f"becomes {', '.join(own)}" for name, own in names.items() if own != (name,)}
+    out = {name: f"left out ({reason})" for name, reason in schema.dropped}
+    return {name: (encoded | categories | out).get(name, "number") for name in schema.columns}
+
+
+def input_lines(inputs: dict[str, str]) -> list[tuple[str, str]]:
+    """Return a line for each column of a table, MOST of them at most."""
+    lines = [("column", f"{name}: {kind}") for name, kind in list(inputs.items())[:MOST]]
+    rest = len(inputs) - MOST
+    return [*lines, ("column", f"and {rest:,} more")] if rest > 0 else lines

@@ -1,30 +1,40 @@
 """Learners by the names that the command line gives them, model files, and predictions."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from inspect import signature
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
 import numpy as np
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
 from bochner import models
 from bochner._core.arrays import to_numpy
 from bochner._core.names import meant
-from bochner.cli.arguments import LEARNERS
+from bochner.cli.arguments import LEARNERS, STANDARD_OUTPUT
+from bochner.cli.show import number
 from bochner.data.blocks import Blocks
-from bochner.errors import InvalidInput
+from bochner.data.writers import Chunk, write_table
+from bochner.errors import InvalidInput, ModelFileError
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator
 from bochner.models._intervals import WithIntervals
 from bochner.models.convex.regressors import KernelRegressor
 from bochner.models.gaussian_process.intervals import place_of
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
+from bochner.models.inspection.importance import ImportanceDisplay
+from bochner.models.unsupervised.transform import KernelFeatures
+from bochner.persist.files import load
 from bochner.report.quality import certificate_of, kind_of
 from bochner.selection.spec import NAMED
 
+PIECE = 1 << 20  # Bytes written to standard output at a time
 COVERAGE = 0.9  # Share of new observations that intervals hold
 WITHOUT_TARGET = ("one-class", "kmeans", "pca")  # Learners that have no target
 
@@ -201,3 +211,69 @@ def certified(
     if isinstance(found, str):
         return None, f"none: {found}"
     return {f.name: getattr(found, f.name) for f in fields(found)}, str(found)
+
+
+def open_model(path: str) -> Any:
+    """Return the fitted learner in a file."""
+    model = load(path)
+    is_learner = isinstance(model, KernelEstimator)
+    fitted = is_learner and not isinstance(model, KernelFeatures) and _is_fitted(model)
+    if not fitted:
+        kind = "one that is not fitted" if is_learner else f"a {type(model).__name__}"
+        raise ModelFileError(
+            f"'{path}' must hold a fitted learner, as bochner fit writes; it holds {kind}."
+        )
+    return model
+
+
+def _is_fitted(model: KernelEstimator) -> bool:
+    try:
+        check_is_fitted(model)
+    except NotFittedError:
+        return False
+    return True
+
+
+def written(out: Path, chunks: Iterable[Chunk], names: dict[str, None]) -> int:
+    """Write predictions to a table, note the names of its columns, return the number of rows."""
+
+    def noted() -> Iterator[Chunk]:
+        for chunk in chunks:
+            names.update(dict.fromkeys(chunk))
+            yield chunk
+
+    if out != STANDARD_OUTPUT:
+        return write_table(out, noted())
+    with TemporaryDirectory(prefix="bochner-") as folder:
+        path = Path(folder) / "predictions.csv"
+        rows = write_table(path, noted())
+        with path.open("rb") as file:
+            for part in iter(partial(file.read, PIECE), b""):
+                click.echo(part, nl=False)
+    return rows
+
+
+# --- Results in words -----------------------------------------------------------------------------
+
+
+def error_words(found: dict[str, Any]) -> str:
+    """Write the errors of one target, the leave-one-out errors first."""
+    names = {"rmse": "RMSE", "r_squared": "R²", "log_loss": "log loss", "auc": "AUC"}
+    loo = [f"leave-one-out {names[k[4:]]} {number(v)}" for k, v in found.items() if k[4:] in names]
+    if "loo_accuracy" in found:
+        loo.append(f"leave-one-out accuracy {number(found['loo_accuracy'])}")
+    words = [f"{name} {number(found[key])}" for key, name in names.items() if key in found]
+    if "accuracy" in found:
+        right = f"{100 * found['accuracy']:.2f} % of the labels are right"
+        words.insert(
+            0, f"{right}, where the most frequent label has {100 * found['majority']:.2f} %"
+        )
+    return ", ".join([*loo, *words])
+
+
+def drivers(found: ImportanceDisplay) -> str:
+    """Name the columns that predictions depend on most, with their shares of the deviation."""
+    lines = found.table(3)[1]
+    share = -1 if len(found.outputs) == 1 else 1
+    shares = ", ".join(f"{line[0]} {line[share]}" for line in lines)
+    return f"{shares} of the deviation of predictions (they do not add up to 100 %)"
