@@ -4,9 +4,10 @@ A rule is removed by replacing functions or constants of the library during a fi
 library needs no switches for it. Time budgets take no part in a default fit and are not here.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pkgutil import resolve_name
 from typing import Any
 from unittest.mock import patch
 
@@ -17,61 +18,58 @@ import bochner as bo
 from benchmarks.accuracy import means, measured
 from benchmarks.bench import Options, Row, bench, each
 from benchmarks.data import CLASSES, DEVELOPMENT, RAW, Split, raw_split, raw_table, table_split
-from bochner.models.representations import leaves, matrix
-from bochner.selection import curves, spec
-from bochner.selection.candidates import Candidates
-from bochner.selection.judges import Trials
-from bochner.solvers.ridge import kernel_path
 
 FULL = "full search"
 
-#: Object, name of its attribute, and value of the attribute during a fit.
-Replacement = tuple[Any, str, Any]
+#: What a rule replaces: names below bochner, and the new value from the old one.
+Replaced = dict[str, Callable[[Any], Any]]
 
 
-def _empty(*_: Any) -> list[Any]:
-    return []
+def _effort(**changed: Any) -> Replaced:
+    """Change the effort of default fits."""
+    change = lambda efforts: efforts | {"medium": replace(efforts["medium"], **changed)}
+    return {"selection.spec.EFFORTS": change}
 
 
-def _effort(**changed: Any) -> Replacement:
-    medium = replace(spec.EFFORTS["medium"], **changed)
-    return spec, "EFFORTS", spec.EFFORTS | {"medium": medium}
-
-
-def _scaled_only(self: Candidates, family: Any, found: Any) -> Iterator[Any]:
+def _scaled_only(self: Any, family: Any, found: Any) -> Iterator[Any]:
+    """Rescale the lengthscales of another family, without a descent for each column."""
     search = self._search(self._by)
     start = family.replace(lengthscale=found.kernel.get_params()["lengthscale"])
     end = search.scaled(start, found.alpha, 4)
     yield self._ended(f"{type(family).__name__}, rescaled", search, end, found.numbers)
 
 
-def _solve_kernel(*given: Any, **named: Any) -> Any:
-    return kernel_path.solve_kernel(*given, **(named | {"lost": None}))
-
-
-NORMAL_SCORES = {"quantiles": curves._SHAPES["quantiles"]}
-ROUGHER: tuple[Replacement, ...] = (Candidates, "rougher", _empty), (Trials, "_rough", _empty)
+CANDIDATES, TRIALS = "selection.candidates.Candidates", "selection.judges.Trials"
+MATRIX, LEAVES = "models.representations.matrix", "models.representations.leaves"
+SHAPES, NONE = "selection.curves._SHAPES", lambda _: lambda *_: []
+ROUGHER: Replaced = {f"{CANDIDATES}.rougher": NONE, f"{TRIALS}._rough": NONE}
 
 #: Rules, and what is replaced to remove each of them.
-RULES: dict[str, tuple[Replacement, ...]] = {
-    "descent by leave-one-out": ((Candidates, "_by_errors", _empty),),
-    "rough kernels": (*ROUGHER, (Candidates, "_laplace", _empty)),
+RULES: dict[str, Replaced] = {
+    "descent by leave-one-out": {f"{CANDIDATES}._by_errors": NONE},
+    "rough kernels": ROUGHER | {f"{CANDIDATES}._laplace": NONE},
     "rough kernels with more rows": ROUGHER,
-    "families": (_effort(families=()),),
-    "a descent for each family": ((Candidates, "_family", _scaled_only),),
-    "sum over columns": ((Candidates, "_additive", _empty),),
-    "sums": ((Trials, "_sums", _empty),),
-    "smaller penalties of classes": ((Trials, "_at_smaller", lambda *given: given[-1]),),
-    "log loss chooses the penalty": ((matrix, "solve_kernel", _solve_kernel),),
-    "penalty settled with more rows": ((kernel_path, "_settles", lambda *_: False),),
-    "turned metric": ((Candidates, "turned", _empty),),
-    "second turn": (_effort(rounds=1),),
-    "more rows": ((Trials, "_with_more_rows", _empty),),
-    "last judgement": (_effort(last=0),),
-    "families among near rows": ((leaves, "tuned_among_near_rows", _empty),),
-    "near rows": ((matrix, "among_near_rows", lambda _, __, start: (start[0], None, None)),),
-    "curves": ((curves, "_SHAPES", {}),),
-    "other curves than normal scores": ((curves, "_SHAPES", NORMAL_SCORES),),
+    "families": _effort(families=()),
+    "a descent for each family": {f"{CANDIDATES}._family": lambda _: _scaled_only},
+    "sum over columns": {f"{CANDIDATES}._additive": NONE},
+    "sums": {f"{TRIALS}._sums": NONE},
+    "smaller penalties of classes": {f"{TRIALS}._at_smaller": lambda _: lambda *given: given[-1]},
+    "log loss chooses the penalty": {
+        f"{MATRIX}.solve_kernel": lambda solve: (
+            lambda *given, **named: solve(*given, **named | {"lost": None})
+        )
+    },
+    "penalty settled with more rows": {
+        "solvers.ridge.kernel_path._settles": lambda _: lambda *_: False
+    },
+    "turned metric": {f"{CANDIDATES}.turned": NONE},
+    "second turn": _effort(rounds=1),
+    "more rows": {f"{TRIALS}._with_more_rows": NONE},
+    "last judgement": _effort(last=0),
+    "families among near rows": {f"{LEAVES}.tuned_among_near_rows": NONE},
+    "near rows": {f"{MATRIX}.among_near_rows": lambda _: lambda *given: (given[-1][0], None, None)},
+    "curves": {SHAPES: lambda _: {}},
+    "other curves than normal scores": {SHAPES: lambda old: {"quantiles": old["quantiles"]}},
 }
 
 
@@ -96,15 +94,16 @@ class Without:
     """Default fits without a rule."""
 
     name: str
-    replaced: tuple[Replacement, ...] = ()
+    replaced: Replaced = field(default_factory=dict)
     most: int = 10**9
 
     def fit(self, X: Any, y: Any, seed: int) -> Any:
         """Return the fitted learner."""
         make = bo.KernelRidgeClassifier if y.dtype.kind in "iu" else bo.KernelRidge
         with ExitStack() as stack:
-            for target, name, value in self.replaced:
-                stack.enter_context(patch.object(target, name, value))
+            for name, change in self.replaced.items():
+                name = f"bochner.{name}"  # noqa: PLW2901
+                stack.enter_context(patch(name, change(resolve_name(name))))
             return make(random_state=seed).fit(X, y)
 
 

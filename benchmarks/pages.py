@@ -24,10 +24,9 @@ import bochner as bo
 from benchmarks.accuracy import ranks, raw_summary, standings
 from benchmarks.bench import MADE, ROOT, Options, Row, bench, markdown, pivot, read, recorded
 from benchmarks.data import CLASSES
-from benchmarks.maps import median_distance
+from benchmarks.maps import median_distance, relative_error
 from benchmarks.paper import PUBLISHED, PUBLISHED_ERRORS, PUBLISHED_OBJECTIVES, figure_1
 from benchmarks.rivals import OURS
-from benchmarks.speed import relative_error
 from bochner.errors import InvalidInput
 from bochner.kernels import Gaussian
 
@@ -35,6 +34,7 @@ Array = np.ndarray
 
 DOCS = ROOT / "docs"
 KEPT, PICTURES = DOCS / "measured" / "results.jsonl", DOCS / "pictures"
+PICTURE = PICTURES / "compare-accuracy.svg"
 PAGE, README, PAPER = DOCS / "compare.md", ROOT / "README.md", DOCS / "paper.md"
 CLASS_PAGE = DOCS / "guide" / "classification.md"
 
@@ -254,20 +254,15 @@ PARTS: dict[Path, dict[str, tuple[str, Callable[[Sequence[Row]], str]]]] = {
     },
     CLASS_PAGE: {"classes": ("classes", class_table)},
 }
-DRAWN = {"accuracy": "error", "speed": "core seconds"}  # pictures, and what they show
 
 
 def written(page: str, parts: Mapping[str, Sequence[Row]], path: Path = PAGE) -> str:
     """Return a page with its tables made from kept rows."""
     for name, (part, made) in PARTS[path].items():
         if rows := parts.get(part):
-            body = (
-                f"![{words(name, rows)}](pictures/compare-{name}.svg)\n\n" if name in DRAWN else ""
-            )
-            body += f"{made(rows)}\n\n" + "Measured {date} at {commit}: {machine}.".format(
-                **rows[-1]
-            )
-            page = replaced(page, name, f"\n{body}\n")
+            picture = f"![{words(rows)}](pictures/{PICTURE.name})\n\n" if name == "accuracy" else ""
+            note = "Measured {date} at {commit}: {machine}.".format(**rows[-1])
+            page = replaced(page, name, f"\n{picture}{made(rows)}\n\n{note}\n")
     return page
 
 
@@ -291,7 +286,7 @@ def headline(rows: Sequence[Row]) -> str:
         "HistGradientBoosting and scikit-learn's machines. The price is time: "
         f"{ours:.2g} seconds of one core\nin the middle, where LightGBM takes {light:.2g}. "
         "`python -m benchmarks tables` measures it anew.\n\n"
-        f"![{words('accuracy', rows)}](docs/pictures/compare-accuracy.svg)"
+        f"![{words(rows)}](docs/pictures/compare-accuracy.svg)"
     )
 
 
@@ -315,7 +310,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = replaced(README.read_text("utf-8"), "headline", headline(parts["accuracy"]))
     README.write_text(text, encoding="utf-8")
     PAPER.write_text(filled(PAPER.read_text("utf-8"), parts.get("paper", [])), encoding="utf-8")
-    drawn(parts)
+    draw_errors(parts["accuracy"], PICTURE)
     return 0
 
 
@@ -452,44 +447,31 @@ def save(canvas: Any, path: Path) -> None:
     path.write_text(re.sub(r"\n\s+", "\n", svg), encoding="utf-8")
 
 
-def words(part: str, rows: Sequence[Row]) -> str:
-    """Return the description of a picture of docs/compare.md."""
+def words(rows: Sequence[Row]) -> str:
+    """Return the description of the picture of docs/compare.md."""
     cases = _by_case(rows, QUANTITY[0])
-    if part == "accuracy":
-        return (
-            f"Errors on {len(cases)} tables, each over that of bochner on the same table: "
-            f"bochner errs least on {_wins(cases)} of them"
-        )
-    seconds = sorted(of[QUANTITY[0]]["core seconds"] for of in cases.values())
     return (
-        f"Core seconds of a fit with its predictions on {len(cases)} tables: bochner takes "
-        f"{seconds[len(seconds) // 2]:.2g} seconds in the middle"
+        f"Errors on {len(cases)} tables, each over that of bochner on the same table: "
+        f"bochner errs least on {_wins(cases)} of them"
     )
 
 
-def drawn(parts: Mapping[str, Sequence[Row]], folder: Path = PICTURES) -> list[Path]:
-    """Draw the pictures of docs/compare.md into a folder."""
-    files = [folder / f"compare-{name}.svg" for name in DRAWN]
-    for file, metric in zip(files, DRAWN.values(), strict=True):
-        _draw_cases(parts["accuracy"], metric, file)
-    return files
-
-
-def _draw_cases(rows: Sequence[Row], metric: str, path: Path) -> None:
-    """Draw a dot for each case and learner; errors are over those of ours."""
-    cases, errors = _by_case(rows, QUANTITY[0]), metric == "error"
-    names = list(cases)[::-1]
+def draw_errors(rows: Sequence[Row], path: Path) -> None:
+    """Draw the error of each table and learner over that of ours."""
+    cases = dict(reversed(_by_case(rows, QUANTITY[0]).items()))
     canvas, (panel,) = figure(1, 1, 7.6, 1.2 + 0.25 * len(cases))
     for who, colour, marker in zip(QUANTITY, COLOURS, MARKERS, strict=False):
-        of_who = {i: cases[name] for i, name in enumerate(names) if who in cases[name]}
-        base = {i: of[QUANTITY[0]][metric] if errors else 1.0 for i, of in of_who.items()}
-        values = [of[who][metric] / base[i] for i, of in of_who.items()]
+        ratios = {
+            i: of[who]["error"] / of[QUANTITY[0]]["error"]
+            for i, of in enumerate(cases.values())
+            if who in of
+        }
         look = {"color": colour, "marker": marker, "linestyle": "none"}
-        panel.semilogx(values, list(of_who), label="bochner" if who == QUANTITY[0] else who, **look)
-    panel.set_yticks(range(len(names)), names)
-    over = "error over that of bochner; right of 1: errs more"
-    panel.set_xlabel(over if errors else "core seconds of a fit with its predictions")
-    ticks = (0.8, 1, 1.5, 2, 3, 4) if errors else (0.03, 0.1, 0.3, 1, 3)
+        label = "bochner" if who == QUANTITY[0] else who
+        panel.semilogx(list(ratios.values()), list(ratios), label=label, **look)
+    panel.set_yticks(range(len(cases)), cases)
+    panel.set_xlabel("error over that of bochner; right of 1: errs more")
+    ticks = (0.8, 1, 1.5, 2, 3, 4)
     panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     canvas.legend(loc="outside upper center", ncols=5)
     panel.minorticks_off()

@@ -291,8 +291,8 @@ def test_errors_of_fast_transforms_are_those_that_their_command_prints(choose):
     """Of fewer rows, to a tenth; no other command is named on the page."""
     _, options = choose
     assert re.findall(r"`python -m benchmarks ([^`]+)`", PAGE) == ["choose", "hadamard"]
-    speed = import_module("benchmarks.speed")
-    ours, formed, *_ = speed.hadamard(options(quick=True))
+    maps = import_module("benchmarks.maps")
+    ours, formed, *_ = maps.hadamard(options(quick=True))
     assert ours["case"] == "features 64 x 1024 to 8192"
     stated = re.search(r"d = 1024, D = 8192.*?errors (\.\d+) and (\.\d+)", PAGE, re.DOTALL)
     printed = ours["error"], formed["error"]
