@@ -1,13 +1,14 @@
 """Worth of each rule of the kernel search: fits with one rule removed, and with all.
 
-A rule is removed by replacing functions or constants of the library during a fit, so that the
-library needs no switches for it. Time budgets take no part in a default fit and are not here.
+A rule is removed by replacing functions or constants of the library during a fit.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from pkgutil import resolve_name
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -26,17 +27,19 @@ Replaced = dict[str, Callable[[Any], Any]]
 
 
 def _effort(**changed: Any) -> Replaced:
-    """Change the effort of default fits."""
     change = lambda efforts: efforts | {"medium": replace(efforts["medium"], **changed)}
     return {"selection.spec.EFFORTS": change}
 
 
 def _scaled_only(self: Any, family: Any, found: Any) -> Iterator[Any]:
-    """Rescale the lengthscales of another family, without a descent for each column."""
     search = self._search(self._by)
     start = family.replace(lengthscale=found.kernel.get_params()["lengthscale"])
     end = search.scaled(start, found.alpha, 4)
     yield self._ended(f"{type(family).__name__}, rescaled", search, end, found.numbers)
+
+
+def _of_squares(solve: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *given, **named: solve(*given, **named | {"lost": None})
 
 
 CANDIDATES, TRIALS = "selection.candidates.Candidates", "selection.judges.Trials"
@@ -54,14 +57,8 @@ RULES: dict[str, Replaced] = {
     "sum over columns": {f"{CANDIDATES}._additive": NONE},
     "sums": {f"{TRIALS}._sums": NONE},
     "smaller penalties of classes": {f"{TRIALS}._at_smaller": lambda _: lambda *given: given[-1]},
-    "log loss chooses the penalty": {
-        f"{MATRIX}.solve_kernel": lambda solve: (
-            lambda *given, **named: solve(*given, **named | {"lost": None})
-        )
-    },
-    "penalty settled with more rows": {
-        "solvers.ridge.kernel_path._settles": lambda _: lambda *_: False
-    },
+    "log loss chooses the penalty": {f"{MATRIX}.solve_kernel": _of_squares},
+    "penalty settled with more rows": {"solvers.ridge.kernel_path._settles": NONE},
     "turned metric": {f"{CANDIDATES}.turned": NONE},
     "second turn": _effort(rounds=1),
     "more rows": {f"{TRIALS}._with_more_rows": NONE},
@@ -89,22 +86,13 @@ def summary(rows: Sequence[Row]) -> list[Row]:
     return found
 
 
-@dataclass(frozen=True)
-class Without:
-    """Default fits without a rule."""
-
-    name: str
-    replaced: Replaced = field(default_factory=dict)
-    most: int = 10**9
-
-    def fit(self, X: Any, y: Any, seed: int) -> Any:
-        """Return the fitted learner."""
-        make = bo.KernelRidgeClassifier if y.dtype.kind in "iu" else bo.KernelRidge
-        with ExitStack() as stack:
-            for name, change in self.replaced.items():
-                name = f"bochner.{name}"  # noqa: PLW2901
-                stack.enter_context(patch(name, change(resolve_name(name))))
-            return make(random_state=seed).fit(X, y)
+def _fit(replaced: Replaced, X: Any, y: Any, seed: int) -> Any:
+    make = bo.KernelRidgeClassifier if y.dtype.kind in "iu" else bo.KernelRidge
+    with ExitStack() as stack:
+        for name, change in replaced.items():
+            target = f"bochner.{name}"
+            stack.enter_context(patch(target, change(resolve_name(target))))
+        return make(random_state=seed).fit(X, y)
 
 
 @bench(summary=summary)
@@ -117,11 +105,12 @@ def ablation(options: Options) -> Iterator[Row]:
     raw = {f"{e.split(':')[0]}, {task}": (e, task) for task in RAW for e in RAW[task].split()}
     names = options.pick((*DEVELOPMENT, *CLASSES, *raw), ("uci_concrete",))
     rows = options.rows or options.pick(6000, 100)
-    rules = [Without(FULL), *(Without(*rule) for rule in RULES.items() if options.names(rule[0]))]
+    rules = {FULL: {}} | {who: RULES[who] for who in filter(options.names, RULES)}
+    fits = [SimpleNamespace(name=w, fit=partial(_fit, r), most=10**9) for w, r in rules.items()]
     unnamed = replace(options, cases=(), who=())  # both are selected here
     few = np.random.default_rng(0).standard_normal((100, 3))
-    for make in (bo.KernelRidge, bo.KernelRidgeClassifier):
-        make().fit(few, few[:, 0] > 0)  # imports modules, whose time does not count
+    for labels in (few[:, 0], (few[:, 0] > 0).astype(int)):
+        _fit({}, few, labels, 0)  # imports modules, whose time does not count
 
     def rows_of(name: str) -> Iterator[Row]:
         def split(_: Any, seed: int) -> Split:
@@ -130,6 +119,6 @@ def ablation(options: Options) -> Iterator[Row]:
                 return raw_split(*raw_table(entry), task == "classes", rows, seed)
             return table_split(name, options.data, rows, seed)
 
-        yield from measured(unnamed, f"{name}, {rows} rows", rules, split)
+        yield from measured(unnamed, f"{name}, {rows} rows", fits, split)
 
     yield from each(filter(options.selects, names), rows_of)

@@ -1,6 +1,8 @@
 """Feature maps: errors of each method, seconds and errors beside rivals, and bounds."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -129,9 +131,8 @@ def choose(options: Options) -> Iterator[Row]:
         for method in (bo.MercerHarmonic(), bo.Nystrom(), bo.Gegenbauer(), IID):
             scores = []
             for seed in seeds:
-                model = bo.KernelRidge(
-                    Gaussian(scale), method=method, n_features=D, random_state=seed
-                )
+                given = {"method": method, "n_features": D, "random_state": seed}
+                model = bo.KernelRidge(Gaussian(scale), **given)
                 scores.append(model.fit(X[:n], y[:n]).score(X[n:], y[n:]))
             yield {"case": f"relief {scale}", "who": str(method), "D": D, "R²": np.mean(scores)}
 
@@ -405,26 +406,18 @@ def leverage(options: Options) -> Iterator[Row]:
     500 rows uniform in [−1, 1]^d, 512 features, means of five draws; "error" is relative Frobenius.
     """
     n, D = options.pick((500, 512), (60, 32))
-    for kernel, d in (
-        (Gaussian(0.1), 1),
-        (Gaussian(0.35), 2),
-        (Gaussian(0.6), 3),
-        (Gaussian(0.8), 4),
-        (Matern(1.5, 0.5), 2),
-        (Matern(1.5, 3.0), 12),
-    ):
+    smooth = ((Gaussian(0.1), 1), (Gaussian(0.35), 2), (Gaussian(0.6), 3), (Gaussian(0.8), 4))
+    for kernel, d in (*smooth, (Matern(1.5, 0.5), 2), (Matern(1.5, 3.0), 12)):
         X = np.random.default_rng(d).uniform(-1, 1, (n, d))
         K = kernel(X)
         values = np.maximum(np.linalg.eigvalsh(K), 0)
         for penalty in (1e-2, 1e-4):
-            case = {"case": f"{kernel!r}, d={d}, λ/n={penalty:g}"}
             dimension = float(np.sum(values / (values + penalty * n)))
             for method in (bo.Fourier(bo.IID()), bo.Fourier(bo.QMC()), bo.LeverageFourier(penalty)):
-                maps = [
-                    bo.draw(kernel, method, n_features=D, X=X, random_state=seed)(X)
-                    for seed in range(5)
-                ]
-                row = case | {"who": str(method), "effective dimension": dimension}
+                given = {"n_features": D, "X": X}
+                maps = [bo.draw(kernel, method, random_state=s, **given)(X) for s in range(5)]
+                row = {"case": f"{kernel!r}, d={d}, λ/n={penalty:g}", "who": str(method)}
+                row["effective dimension"] = dimension
                 row["ε"] = np.mean([spectral_distance(Z, K, penalty * n) for Z in maps])
                 yield row | {"error": np.mean([relative_error(Z, K) for Z in maps])}
 
@@ -440,33 +433,22 @@ def precision(options: Options) -> Iterator[Row]:
     penalty by generalised cross-validation on float32 sums.
     """
     width = options.pick(2048, 256)
-    data = scaled("protein", options, width)
-    for scale in (1.0, 3.0):
-        for alpha in ("gcv", "loo"):
-            exact = None
-            for name in (
-                "float64",
-                "auto",
-                "float32",
-                *(["plain NumPy"] if alpha == "gcv" else []),
-            ):
-                fit = (lambda *_: _plain(data, scale, width)) if "NumPy" in name else _penalised  # noqa: B023
-                (chosen, error), taken = used(lambda: fit(data, scale, width, alpha, name))  # noqa: B023
-                exact = exact or error
-                row = {"case": f"lengthscale {scale:g}, {alpha}", "who": name, "alpha": chosen}
-                row |= {"error": error, "error over float64": error / exact} | taken
-                yield goal(row, "error over float64", most=1.01) if name == "auto" else row
+    data, exact = scaled("protein", options, width), 0.0
+    names = ("float64", "auto", "float32", "plain NumPy")
+    for scale, alpha, name in product((1.0, 3.0), ("gcv", "loo"), names):
+        if name == names[-1] and alpha == "loo":
+            continue
+        fit = _plain if name == names[-1] else partial(_penalised, alpha=alpha, name=name)
+        (chosen, error), taken = used(partial(fit, data, scale, width))
+        exact = error if name == "float64" else exact
+        row = {"case": f"lengthscale {scale:g}, {alpha}", "who": name, "alpha": chosen}
+        row |= {"error": error, "error over float64": error / exact} | taken
+        yield goal(row, "error over float64", most=1.01) if name == "auto" else row
 
 
 def _penalised(data: Split, scale: float, width: int, alpha: str, name: str) -> tuple[float, float]:
-    model = bo.KernelRidge(
-        Gaussian(scale),
-        method="orthogonal",
-        n_features=width,
-        alpha=alpha,
-        precision=name,
-        random_state=0,
-    ).fit(data.X, data.y)
+    given = {"method": "orthogonal", "n_features": width, "alpha": alpha, "precision": name}
+    model = bo.KernelRidge(Gaussian(scale), random_state=0, **given).fit(data.X, data.y)
     return float(model.alpha_), data.error(model.predict(data.X_test))
 
 
