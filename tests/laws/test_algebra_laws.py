@@ -16,12 +16,13 @@ from sklearn.base import clone
 from tolerance import assert_close
 
 import bochner as bo
-from bochner.errors import InvalidType, UnsupportedKernel
+from bochner.errors import InvalidType
 from bochner.features import IID, QMC, Auto, Fourier, Method, Nystrom, draw
 from bochner.features.composed import Concatenate, LinearMap, TensorProduct, sketched
+from bochner.features.fourier.fourier import draw_stationary
 from bochner.features.map import parts_of
 from bochner.features.nystrom.nystrom import JITTER, NystromMap
-from bochner.features.rules import LEAF_RULES, leaf_map
+from bochner.features.rules import RULES, Rule
 from bochner.kernels import (
     Angular,
     ArcCosine,
@@ -34,7 +35,6 @@ from bochner.kernels import (
     ExponentialPower,
     Free,
     Gaussian,
-    Kernel,
     Laplace,
     Linear,
     Mahalanobis,
@@ -69,22 +69,15 @@ def rule(monkeypatch):
     """Add a row to the table of leaf rules: a method that serves the Gaussian alone."""
 
     def add(method, drawn):
-        def leaf(value, kernel, ask):
-            if not isinstance(kernel, Gaussian):
-                raise UnsupportedKernel(
-                    f"{method.__name__} serves Gaussian() only; got {kernel!r}."
-                )
-            return drawn(kernel, ask)
-
-        row = (method, Kernel, leaf)
-        monkeypatch.setattr("bochner.features.rules.LEAF_RULES", (*LEAF_RULES, row))
+        row = Rule(method, Gaussian, lambda _, kernel, ask: drawn(kernel, ask), "Gaussian()")
+        monkeypatch.setattr("bochner.features.rules.RULES", (*RULES, row))
 
     return add
 
 
 @pytest.fixture(autouse=True)
 def signed(rule):
-    rule(Signed, lambda kernel, ask: leaf_map(PHASES, kernel, ask))
+    rule(Signed, lambda kernel, ask: draw_stationary(PHASES, kernel, ask))
 
 
 BUILT = [
@@ -140,7 +133,7 @@ def test_rows_reach_the_parts_as_the_parts_see_them(rule):
 
     def looked(kernel, ask):
         seen.append((ask.n_inputs, ask.X))
-        return leaf_map(PHASES, kernel, ask)
+        return draw_stationary(PHASES, kernel, ask)
 
     rule(Signed, looked)
     X, A = rows(9), np.diag([1.0, 4.0, 9.0])

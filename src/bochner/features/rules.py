@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import reduce
 from math import prod
 from types import UnionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from bochner.features.composed import (
     sketched,
 )
 from bochner.features.fourier.fourier import Fourier, draw_stationary
+from bochner.features.fourier.frequencies import MOST_COLUMNS
 from bochner.features.fourier.grid import FourierGrid
 from bochner.features.fourier.histogram import (
     HistogramSampling,
@@ -44,11 +45,16 @@ from bochner.features.fourier.histogram import (
     draw_sampled_spectrum,
 )
 from bochner.features.fourier.leverage import LeverageFourier, draw_by_leverage
-from bochner.features.fourier.placements import IID, QMC, Orthogonal, Structured
+from bochner.features.fourier.placements import IID, QMC, Grid, Orthogonal, Structured
 from bochner.features.judging import Targets
 from bochner.features.map import FeatureMap
 from bochner.features.mercer.harmonic import MercerHarmonic, draw_harmonics
-from bochner.features.mercer.hermite import HermiteMercer, draw_columnwise, draw_hermite
+from bochner.features.mercer.hermite import (
+    HermiteMercer,
+    columnwise,
+    draw_columnwise,
+    draw_hermite,
+)
 from bochner.features.mercer.products import (
     Explicit,
     LaplacianEigenfunctions,
@@ -57,6 +63,7 @@ from bochner.features.mercer.products import (
     draw_green,
     draw_sines,
 )
+from bochner.features.mercer.radial import ROTATION_INVARIANT, is_rotation_invariant
 from bochner.features.mercer.sphere import SphericalHarmonics, draw_spherical
 from bochner.features.method import Method, Request
 from bochner.features.nystrom.landmarks import Uniform
@@ -74,7 +81,13 @@ from bochner.features.random.networks import (
 from bochner.features.random.positive import Positive, draw_positive
 from bochner.features.sketch.maclaurin import Maclaurin, draw_maclaurin
 from bochner.features.sketch.polysketch import PolySketch, draw_polysketch
-from bochner.features.sketch.powers import MOST_EXACT, Expanded, draw_monomials
+from bochner.features.sketch.powers import (
+    MOST_EXACT,
+    POWER_SERIES,
+    Expanded,
+    draw_monomials,
+    power_form,
+)
 from bochner.features.sketch.tensorsketch import TensorSketch, draw_tensorsketch
 from bochner.features.widths import (
     even_factor_widths,
@@ -86,9 +99,10 @@ from bochner.features.widths import (
     shares,
     wide_factor_widths,
 )
-from bochner.kernels.algebra import Bilinear, Exp, Modulated, Normalised, Transformed
+from bochner.kernels.algebra import Bilinear, Columns, Exp, Modulated, Normalised, Transformed
 from bochner.kernels.basis import Basis, Brownian, BrownianBridge
 from bochner.kernels.dotproduct import DotExponential, Linear
+from bochner.kernels.equispaced import has_weights
 from bochner.kernels.green import GreenFunction
 from bochner.kernels.histogram import Additive, SkewedChi2
 from bochner.kernels.kernel import (
@@ -98,19 +112,58 @@ from bochner.kernels.kernel import (
     Product,
     Scaled,
     Sum,
+    leaves_of,
     require_numbers,
 )
 from bochner.kernels.sphere import is_on_sphere
 from bochner.kernels.stationary import Gaussian, Stationary
 from bochner.kernels.windows import Windows
-from bochner.kernels.zonal import NNGP, Angular, NeuralTangent
+from bochner.kernels.zonal import NNGP, Angular, ArcCosine, NeuralTangent
 
-Rule = Callable[[Any, Any, Request], FeatureMap]
-Serves = type[Kernel] | UnionType | Callable[[Kernel], bool]
+Serves = type[Kernel] | UnionType | Callable[[Any, Kernel, int], bool]
 
 
-def _made_of_stationary(kernel: Kernel) -> bool:
-    return isinstance(kernel, Product | Power | Exp) and is_stationary(kernel)
+class Rule(NamedTuple):
+    """A method, the kernels that it serves as they are, the function that draws, and their name."""
+
+    method: type[Method]
+    kernels: Serves  # Types, or a function of a method, a kernel and the number of columns
+    draw: Callable[[Any, Any, Request], FeatureMap]
+    needs: str  # In words; {0} stands for the method
+
+    def serves(self, method: Method, kernel: Kernel, d: int) -> bool:
+        """Return whether a kernel of d columns is one of these."""
+        if isinstance(self.kernels, type | UnionType):
+            return isinstance(kernel, self.kernels)
+        return self.kernels(method, kernel, d)
+
+
+def view(of: Callable[[Kernel, int], Any]) -> Serves:
+    """Return whether a kernel has a view: a function of kernel and columns that returns it."""
+    return lambda _method, kernel, d: of(kernel, d) not in (None, False)
+
+
+def _spectral(method: Method, kernel: Kernel, _d: int) -> bool:
+    """Whether frequencies of the kernel are drawn as a whole; sums are split."""
+    if isinstance(kernel, Stationary):
+        return True
+    on_nodes = isinstance(getattr(method, "placement", None), Grid)
+    return isinstance(kernel, Product | Power | Exp) and is_stationary(kernel) and not on_nodes
+
+
+def _dense_spectrum(kernel: Kernel, _d: int) -> bool:
+    parts = leaves_of(kernel, (Sum, Scaled))
+    return all(isinstance(part, Stationary) and part.has_density for part in parts)
+
+
+def _columnwise(kernel: Kernel, d: int) -> bool:
+    # A multiple, and a kernel of some columns, are drawn by their part, which may be Gaussian.
+    return not isinstance(kernel, Scaled | Columns) and columnwise(kernel, d) is not None
+
+
+def _finite_series(kernel: Kernel, d: int) -> bool:
+    form = power_form(kernel, d)
+    return form is not None and form.series.degree is not None
 
 
 def _draw_grid(method: FourierGrid, kernel: Kernel, ask: Request) -> FeatureMap:
@@ -119,78 +172,96 @@ def _draw_grid(method: FourierGrid, kernel: Kernel, ask: Request) -> FeatureMap:
     return draw_grid(method, kernel, ask)
 
 
-#: Every leaf rule: a method, the kernels that it serves whole, and what draws the map. The first
-#: row that fits is taken. A drawing function may still refuse a kernel, with UnsupportedKernel,
-#: for what only its mathematics tell.
-LEAF_RULES: tuple[tuple[type[Method], Serves, Rule], ...] = (
-    # frequencies
-    (Fourier, SkewedChi2, draw_on_logarithms),
-    (Fourier, Stationary, draw_stationary),
-    (Fourier, _made_of_stationary, draw_stationary),
-    (LeverageFourier, Stationary, draw_by_leverage),
-    (LeverageFourier, _made_of_stationary, draw_by_leverage),
-    (FourierGrid, Kernel, _draw_grid),  # stationary, with a spectral density, one to three columns
-    (Positive, DotExponential | Gaussian, draw_positive),
-    (HistogramSampling, SkewedChi2, draw_random_logarithms),
-    (HistogramSampling, Additive, draw_sampled_spectrum),
+_OF_DIFFERENCES = "a kernel of x − y, or sums and products of such with Linear() and Constant()"
+_HISTOGRAMS = "AdditiveChi2(), Intersection(), JensenShannon() or SkewedChi2(...)"
+_MERCER = "a Gaussian kernel, or a product of kernels of one column each such as Laplace or Cauchy"
+_DENSITY = "a stationary kernel with a spectral density, such as Gaussian, Matern or Laplace"
+
+#: Every rule. The first one that serves a kernel is taken.
+RULES: tuple[Rule, ...] = (
+    Rule(Fourier, SkewedChi2, draw_on_logarithms, _OF_DIFFERENCES),
+    Rule(Fourier, _spectral, draw_stationary, _OF_DIFFERENCES),
+    Rule(LeverageFourier, _spectral, draw_by_leverage, _OF_DIFFERENCES),
+    Rule(
+        FourierGrid,
+        lambda _method, kernel, d: d <= MOST_COLUMNS and has_weights(kernel),
+        _draw_grid,
+        f"{_DENSITY}, or a Periodic one, in one to three columns",
+    ),
+    Rule(Positive, DotExponential | Gaussian, draw_positive, "DotExponential or Gaussian"),
+    Rule(HistogramSampling, SkewedChi2, draw_random_logarithms, _HISTOGRAMS),
+    Rule(HistogramSampling, Additive, draw_sampled_spectrum, _HISTOGRAMS),
     # random directions
-    (Sign, Angular, draw_signs),
-    (ReLU, Kernel, draw_rectified),  # ArcCosine of the same order
-    (NeuralTangentFeatures, NeuralTangent | NNGP, draw_layers),
-    (Gegenbauer, Kernel, draw_gegenbauer),  # rotation-invariant
+    Rule(Sign, Angular, draw_signs, "Angular()"),
+    Rule(
+        ReLU,
+        lambda method, kernel, _d: kernel == ArcCosine(method.order),
+        draw_rectified,
+        "ArcCosine({0.order})",
+    ),
+    Rule(
+        NeuralTangentFeatures,
+        NeuralTangent | NNGP,
+        draw_layers,
+        "NeuralTangent(depth) or NNGP(depth)",
+    ),
+    Rule(Gegenbauer, view(is_rotation_invariant), draw_gegenbauer, ROTATION_INVARIANT),
     # terms of the kernel's own expansion
-    (MercerHarmonic, Kernel, draw_harmonics),  # rotation-invariant
-    (SphericalHarmonics, is_on_sphere, draw_spherical),
-    (HermiteMercer, Gaussian, draw_hermite),
-    (HermiteMercer, Kernel, draw_columnwise),  # products of kernels of one column each
-    (LaplacianEigenfunctions, Brownian | BrownianBridge, draw_brownian),
-    (LaplacianEigenfunctions, GreenFunction, draw_green),
-    (LaplacianEigenfunctions, Kernel, draw_sines),  # stationary, with a spectral density
-    (Explicit, Basis, draw_basis),
-    # powers of ⟨x, y⟩: kernels with a power series, and the Gaussian
-    (Maclaurin, Kernel, draw_maclaurin),
-    (TensorSketch, Kernel, draw_tensorsketch),
-    (PolySketch, Kernel, draw_polysketch),
-    (Expanded, Kernel, draw_monomials),  # whose series ends
+    Rule(MercerHarmonic, view(is_rotation_invariant), draw_harmonics, ROTATION_INVARIANT),
+    Rule(
+        SphericalHarmonics,
+        lambda _method, kernel, _d: is_on_sphere(kernel),
+        draw_spherical,
+        "a kernel of places on the globe, rows (latitude, longitude) in degrees: OnSphere(kernel)",
+    ),
+    Rule(HermiteMercer, Gaussian, draw_hermite, _MERCER),
+    Rule(HermiteMercer, view(_columnwise), draw_columnwise, _MERCER),
+    Rule(LaplacianEigenfunctions, Brownian | BrownianBridge, draw_brownian, _DENSITY),
+    Rule(LaplacianEigenfunctions, GreenFunction, draw_green, _DENSITY),
+    Rule(
+        LaplacianEigenfunctions,
+        view(_dense_spectrum),
+        draw_sines,
+        f"{_DENSITY}, Brownian, BrownianBridge or GreenFunction",
+    ),
+    Rule(
+        Explicit,
+        Basis,
+        draw_basis,
+        "a kernel with finitely many features of its own: FourierSeries, Polynomials, Linear or "
+        "Constant",
+    ),
+    # powers of ⟨x, y⟩
+    Rule(Maclaurin, view(power_form), draw_maclaurin, POWER_SERIES),
+    Rule(TensorSketch, view(power_form), draw_tensorsketch, POWER_SERIES),
+    Rule(PolySketch, view(power_form), draw_polysketch, POWER_SERIES),
+    Rule(Expanded, view(_finite_series), draw_monomials, "a power series that ends"),
 )
 
-#: What the refusal of another kernel says.
-REQUIRES: dict[type[Method], str] = {
-    Fourier: "a kernel of x − y, or sums and products of such with Linear() and Constant(); got "
-    "{}. Nystrom(...) serves every kernel.",
-    LeverageFourier: "a kernel of x − y, or sums and products of such with Linear() and "
-    "Constant(); got {}. Nystrom(...) serves every kernel.",
-    Positive: "a DotExponential or Gaussian kernel; got {}. PolySketch(...) serves other kernels "
-    "of ⟨x, y⟩, Fourier(...) other kernels of x − y, Nystrom(...) all.",
-    HistogramSampling: "AdditiveChi2(), Intersection(), JensenShannon() or SkewedChi2(...), or "
-    "sums and products of such; got {}. Nystrom(...) serves every kernel.",
-    SphericalHarmonics: "a kernel of places on the globe: OnSphere(...), sums and products of "
-    "such; got {}. Pass OnSphere(kernel), of rows (latitude, longitude) in degrees.",
-    Sign: "Angular(); got {}. ReLU(order) serves ArcCosine(order), Nystrom(...) every kernel.",
-    NeuralTangentFeatures: "NeuralTangent(depth) or NNGP(depth); got {}. ReLU(order) serves "
-    "ArcCosine(order), Nystrom(...) every kernel.",
-    Explicit: "a kernel with finitely many features of its own: FourierSeries, Polynomials, "
-    "Linear, Constant, or sums and products of such; got {}. Nystrom(...) serves every kernel.",
-}
+
+def rule_for(method: Method, kernel: Kernel, d: int) -> Rule | None:
+    """Return the first rule by which a method serves a kernel of d columns as it is."""
+    rules = (rule for rule in RULES if isinstance(method, rule.method))
+    return next((rule for rule in rules if rule.serves(method, kernel, d)), None)
 
 
-def leaf_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
-    """Draw the map of a kernel that ``method`` serves whole; raise UnsupportedKernel for others."""
-    for owner, serves, draw in LEAF_RULES:
-        if isinstance(method, owner) and (
-            isinstance(kernel, serves) if isinstance(serves, type | UnionType) else serves(kernel)
-        ):
-            return draw(method, kernel, ask)
-    if not any(isinstance(method, owner) for owner, *_ in LEAF_RULES):
-        raise InvalidInput(
-            f"{type(method).__name__} makes no features: ExactKernel() and LocalKernel() are "
-            "methods of KernelRidge alone, NearestNeighbours() of GaussianProcessRegressor. Take "
-            'Nystrom(), or "auto".'
+def refusal(method: Method, kernel: Kernel, d: int) -> InvalidInput:
+    """Return the error for a kernel that a method does not serve, with the methods that do."""
+    name = type(method).__name__
+    needs = [rule.needs for rule in RULES if isinstance(method, rule.method)]
+    if not needs:
+        return InvalidInput(
+            f"{name} makes no features: ExactKernel() and LocalKernel() are methods of KernelRidge "
+            'alone, NearestNeighbours() of GaussianProcessRegressor. Take Nystrom(), or "auto".'
         )
-    text = REQUIRES.get(
-        type(method), "a kernel that it has a rule for; got {}. Nystrom() serves all."
+    others = (rule for rule in RULES if rule.method is not Expanded)
+    served = (rule.method for rule in others if rule.serves(rule.method(), kernel, d))
+    names = [f"{kind.__name__}(...)" for kind in dict.fromkeys(served)]
+    who = f"{', '.join(names)} and Nystrom(...) serve" if names else "Nystrom(...) serves"
+    return UnsupportedKernel(
+        f"{name} requires {needs[-1].format(method)}, or sums, products and multiples of such; got "
+        f"{kernel!r}. {who} it."
     )
-    raise UnsupportedKernel(f"{type(method).__name__} requires " + text.format(repr(kernel)))
 
 
 def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
@@ -219,13 +290,13 @@ def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
         f"draw: n_features={ask.n_features:,} for {ask.n_inputs:,} columns takes",
         "Ask for fewer features.",
     )
-    try:
-        return leaf_map(method, kernel, ask)
-    except UnsupportedKernel:
-        composed = compose(kernel, method, ask)
-        if composed is None:
-            raise
-        return composed
+    rule = rule_for(method, kernel, ask.n_inputs)
+    if rule is not None:
+        return rule.draw(method, kernel, ask)
+    composed = compose(kernel, method, ask)
+    if composed is None:
+        raise refusal(method, kernel, ask.n_inputs)
+    return composed
 
 
 def choose(method: Auto, kernel: Kernel, ask: Request, targets: Targets | None = None) -> Choice:

@@ -39,6 +39,17 @@ STEEPNESS = 5.0
 LEAKS = 1e-12
 
 
+def has_weights(kernel: Kernel) -> bool:
+    """Whether a kernel is a sum of waves with known weights: see :func:`equispaced_weights`."""
+    kinds = (Sum, Product, Power, Scaled, Normalised, Columns)
+    for leaf in leaves_of(kernel, kinds):
+        inner = leaf.kernel if isinstance(leaf, Mahalanobis) else leaf
+        known = isinstance(inner, Stationary) and inner.has_density
+        if not (known or isinstance(leaf, Constant | Periodic)):
+            return False
+    return True
+
+
 def equispaced_weights(
     kernel: Kernel, spacing: Float[Array, " d"], extent: tuple[int, ...]
 ) -> Array:

@@ -12,7 +12,7 @@ P_l the Gegenbauer polynomial in dimension d, each R_l a positive semi-definite 
 import abc
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial, reduce
+from functools import lru_cache, reduce
 
 import numpy as np
 from scipy.special import gammaln, ive
@@ -232,7 +232,7 @@ class DistanceRadial(RadialKernels):
         chord = 4.0 * np.sin(0.5 * theta) ** 2
         i, j = _pairs(r, s)
         values = np.empty((len(p), len(i)))
-        scale = one_lengthscale(self.kernel) ** 2
+        scale = (one_lengthscale(self.kernel) or 1.0) ** 2
         for start in range(0, len(i), PAIRS):
             some = slice(start, start + PAIRS)
             a, b = r[i[some], None], s[j[some], None]
@@ -268,61 +268,64 @@ def _signal(R: np.ndarray, d: int, degrees: np.ndarray, r: np.ndarray, s: np.nda
     return R
 
 
-def one_lengthscale(kernel: Stationary) -> float:
-    """Return the kernel's lengthscale, or refuse it where columns differ."""
+def one_lengthscale(kernel: Stationary) -> float | None:
+    """Return the lengthscale of a kernel; None where columns differ in it."""
     scale = kernel.lengthscale
     if isinstance(scale, tuple):
-        if len(set(scale)) > 1:
-            raise UnsupportedKernel(
-                "Radial kernels require one lengthscale for all columns; got "
-                f"{kernel!r}. Divide the columns of X by their lengthscales first: isotropic()."
-            )
-        return scale[0]
+        return scale[0] if len(set(scale)) == 1 else None
     return scale
 
 
 # --- From a kernel to its radial kernels ---------------------------------------------------------
 
 
-def radial_kernels(kernel: Kernel, d: int) -> RadialKernels:
-    """Return the radial kernels of a generalised zonal kernel in d dimensions.
+def zonal(kernel: Kernel, d: int) -> RadialKernels | None:
+    """Return the radial kernels of a generalised zonal kernel in d dimensions; None for others.
 
-    Of ⟨x, y⟩, of |x − y| with one lengthscale, of the angle times powers of the norms, a
-    `GeneralizedZonal`, or sums and positive multiples of such. Others are refused with
-    UnsupportedKernel; for one lengthscale per column see `isotropic`.
+    Zonal are kernels of ⟨x, y⟩, of |x − y| with one lengthscale, of the angle times powers of the
+    norms, `GeneralizedZonal`, and sums and positive multiples of such; products of those with a
+    power series. For one lengthscale per column see `isotropic`.
     """
     match kernel:
         case DotProductKernel():
             return PowerRadial(d, kernel.power_series)
         case Constant():
             return PowerRadial(d, Coefficients((kernel.value,)))
-        case Gaussian():
-            rate = 1.0 / one_lengthscale(kernel) ** 2
-            return PowerRadial(d, ExponentialSeries(rate), rate)
         case Radial():
-            one_lengthscale(kernel)
+            if (scale := one_lengthscale(kernel)) is None:
+                return None
+            if isinstance(kernel, Gaussian):
+                rate = 1.0 / scale**2
+                return PowerRadial(d, ExponentialSeries(rate), rate)
             return DistanceRadial(kernel, d)
         case Homogeneous() | Zonal():
             return ZonalRadial(kernel, d)
         case GeneralizedZonal():
             return OwnRadial(kernel, d)
         case Scaled():
-            return _scaled(kernel.scale, radial_kernels(kernel.kernel, d))
+            inner = zonal(kernel.kernel, d)
+            return None if inner is None else _scaled(kernel.scale, inner)
         case Sum():
-            return _added(radial_kernels(kernel.left, d), radial_kernels(kernel.right, d))
+            left, right = zonal(kernel.left, d), zonal(kernel.right, d)
+            return None if left is None or right is None else _added(left, right)
         case Product():
-            left, right = radial_kernels(kernel.left, d), radial_kernels(kernel.right, d)
-            return _product(kernel, left, right)
+            return _product(zonal(kernel.left, d), zonal(kernel.right, d))
         case Power():
-            factor = radial_kernels(kernel.kernel, d)
-            others = (factor for _ in range(kernel.exponent - 1))
-            return reduce(partial(_product, kernel), others, factor)
-    raise UnsupportedKernel(
-        "Radial kernels require a kernel of ⟨x, y⟩, of the Euclidean distance with one lengthscale "
-        "(Gaussian, Matern, Exponential, RationalQuadratic), of the angle (Angular, ArcCosine, "
-        "NeuralTangent, NNGP, Zonal), GeneralizedZonal, or sums and multiples of these; got "
-        f"{kernel!r}."
-    )
+            return reduce(_product, (zonal(kernel.kernel, d),) * kernel.exponent)
+    return None
+
+
+def radial_kernels(kernel: Kernel, d: int) -> RadialKernels:
+    """Return the radial kernels of a kernel in d dimensions; refuse one that is not zonal."""
+    found = zonal(kernel, d)
+    if found is None:
+        raise UnsupportedKernel(
+            "Radial kernels require a kernel of ⟨x, y⟩, of the Euclidean distance with one "
+            "lengthscale for all columns (Gaussian, Matern), of the angle (Angular, ArcCosine), "
+            "GeneralizedZonal, sums and multiples of these, or products of kernels of ⟨x, y⟩ and "
+            f"Gaussians; got {kernel!r}."
+        )
+    return found
 
 
 def isotropic(kernel: Kernel, d: int) -> tuple[Kernel, Float[np.ndarray, " d"]]:
@@ -467,12 +470,9 @@ def _added(left: RadialKernels, right: RadialKernels) -> CombinedRadial:
     return CombinedRadial(left.n_inputs, (1.0, 1.0), (left, right), False, both, decay)
 
 
-def _product(kernel: Kernel, left: RadialKernels, right: RadialKernels) -> RadialKernels:
+def _product(left: RadialKernels | None, right: RadialKernels | None) -> RadialKernels | None:
     """Return the radial kernels of a product: its series is the product of the factors'."""
-    if left.power_series is None or right.power_series is None:
-        raise UnsupportedKernel(
-            "Radial kernels: Products require factors of ⟨x, y⟩ or Gaussians with one lengthscale, "
-            f"or sums of those; got {kernel!r}."
-        )
+    if left is None or right is None or left.power_series is None or right.power_series is None:
+        return None
     both = MultipliedSeries(left.power_series, right.power_series)
     return PowerRadial(left.n_inputs, both, left.decay + right.decay)

@@ -48,6 +48,11 @@ class Stationary(Kernel):
 
     lengthscale: Lengthscale
 
+    @property
+    def has_density(self) -> bool:
+        """Whether the frequencies have a density that is known."""
+        return True
+
     @abc.abstractmethod
     def spectral_measure(self, d: int) -> Measure:
         """Return the law of the frequencies ω in R^d.

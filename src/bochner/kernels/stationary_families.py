@@ -216,6 +216,10 @@ class ExponentialPower(Radial):
         return -self.profile(s)
 
     @property
+    def has_density(self) -> bool:
+        return self.power == 2
+
+    @property
     def mixing(self) -> Mixing:
         return Stable(self.power) if self.power < 2 else Fixed(2.0)
 
@@ -330,6 +334,8 @@ class Periodic(Stationary):
     lengthscale: Lengthscale = 1.0
 
     tunable = ("period", "lengthscale")
+
+    has_density = False  # Frequencies are multiples of one
 
     def __post_init__(self) -> None:
         check_fields(self, period=free_or(numbers), lengthscale=free_or(numbers))

@@ -108,13 +108,7 @@ def draw_columnwise(method: "HermiteMercer", kernel: Kernel, ask: Request) -> Co
     """Draw the D products of largest eigenvalue for the spread of the columns of the rows."""
     _require_few_columns(ask.n_inputs)
     factors = columnwise(kernel, ask.n_inputs)
-    # A multiple, and a kernel of some columns, are drawn by their part, which may be Gaussian.
-    if factors is None or isinstance(kernel, Scaled | Columns):
-        raise UnsupportedKernel(
-            "HermiteMercer requires a Gaussian kernel, or a product of kernels of one column each "
-            f"such as Laplace, Cauchy or Columns(k1, (0,)) * Columns(k2, (1,)); got {kernel!r}. "
-            "Nystrom(...) serves every kernel, MercerHarmonic() those of the distance."
-        )
+    assert factors is not None
     X = ask.rows("HermiteMercer", "the spread of each column")
     most = max(64, min(4 * ask.n_features, 1024 // len(factors)))
     nodes, weights, logs = [], [], []

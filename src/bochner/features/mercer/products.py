@@ -348,7 +348,6 @@ def log_spectral_density(kernel: Kernel, W: Float[Array, "m d"]) -> Float[Array,
 
 def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw sines on a box, those of largest spectral density."""
-    log_spectral_density(kernel, np.ones((1, ask.n_inputs)))  # or refuse, before rows are asked for
     sines = partial(_sines, kernel, ask.n_features, method.conditions)
     if method.box is not None:
         return sines(*_given_box(method.box, ask.n_inputs))

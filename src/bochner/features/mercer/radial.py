@@ -14,10 +14,15 @@ from bochner._core.blas import product
 from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
 from bochner.features.mercer.axes import principal_axes
-from bochner.kernels.kernel import Kernel
-from bochner.kernels.radial import RadialKernels, isotropic, monomials, radial_kernels
+from bochner.kernels.kernel import Kernel, Scaled
+from bochner.kernels.radial import RadialKernels, isotropic, monomials, radial_kernels, zonal
+from bochner.kernels.stationary import Radial
 from bochner.kernels.zonal import GeneralizedZonal, alpha
 
+ROTATION_INVARIANT = (
+    "a rotation-invariant kernel: of the Euclidean distance (with one lengthscale, or one per "
+    "column), of the inner product, of the angle, or sums and multiples of such"
+)
 ONE_RADIUS = 1e-6  # Spread of radii, relative, up to which rows count as lying on one sphere
 FLAT = 1e-2
 """Spread of radii, as a share of the rows' own spread, up to which that sphere is one about zero.
@@ -96,23 +101,27 @@ def one_radius(r: Float[np.ndarray, " n"]) -> bool:
     return bool(r.max() - r.min() <= ONE_RADIUS * r.max())
 
 
-def in_balls(who: str, kernel: Kernel, d: int) -> tuple[Kernel, Float[np.ndarray, " d"]]:
-    """Return a rotation-invariant kernel and scales ℓ: k(x, y) is that of x/ℓ and y/ℓ.
+def _unit(kernel: Kernel, d: int) -> tuple[Kernel, Float[np.ndarray, " d"]]:
+    """Return a kernel of the Euclidean distance without its lengthscales, and these.
 
-    Lengthscales go into ℓ where they can: squares of huge and tiny ones are no numbers.
+    Squares of huge and tiny lengthscales are no numbers.
     """
-    try:
-        unit, scales = isotropic(kernel, d)
-    except UnsupportedKernel:
-        unit, scales = kernel, np.ones(d)
-    try:
-        radial_kernels(unit, d)
-    except UnsupportedKernel as error:
-        raise UnsupportedKernel(
-            f"{who} requires a rotation-invariant kernel: of the Euclidean distance (with one "
-            "lengthscale, or one per column), of the inner product, of the angle, or sums and "
-            f"multiples of such; got {kernel!r}. Nystrom(...) serves every kernel."
-        ) from error
+    inner = kernel
+    while isinstance(inner, Scaled):
+        inner = inner.kernel
+    return isotropic(kernel, d) if isinstance(inner, Radial) else (kernel, np.ones(d))
+
+
+def is_rotation_invariant(kernel: Kernel, d: int) -> bool:
+    """Whether a kernel is rotation-invariant once lengthscales of columns are divided out."""
+    return zonal(_unit(kernel, d)[0], d) is not None
+
+
+def in_balls(who: str, kernel: Kernel, d: int) -> tuple[Kernel, Float[np.ndarray, " d"]]:
+    """Return a rotation-invariant kernel and scales ℓ: k(x, y) is that of x/ℓ and y/ℓ."""
+    unit, scales = _unit(kernel, d)
+    if zonal(unit, d) is None:
+        raise UnsupportedKernel(f"{who} requires {ROTATION_INVARIANT}; got {kernel!r}.")
     return unit, scales
 
 

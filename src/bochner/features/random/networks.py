@@ -21,7 +21,7 @@ from bochner._core.blas import product
 from bochner._core.checks import check_fields, integer
 from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float
-from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
+from bochner.errors import InvalidInput, InvalidType
 from bochner.features.fourier.placements import Orthogonal, Placement, unit_directions
 from bochner.features.map import FeatureMap, in_rounds
 from bochner.features.method import Method, Request
@@ -214,13 +214,8 @@ def draw_signs(method: Sign, kernel: Angular, ask: Request) -> SignMap:
     return SignMap(kernel, unit_directions(method.placement, ask.n_inputs, ask.n_features, rng))
 
 
-def draw_rectified(method: ReLU, kernel: Kernel, ask: Request) -> ReLUMap:
+def draw_rectified(method: ReLU, kernel: ArcCosine, ask: Request) -> ReLUMap:
     """Draw powers of random projections, beside exact polynomials where they are split off."""
-    if not isinstance(kernel, ArcCosine) or kernel.order != method.order:
-        raise UnsupportedKernel(
-            f"ReLU({method.order}) requires ArcCosine({method.order}); got {kernel!r}. "
-            "Sign() serves Angular(), Nystrom(...) every kernel."
-        )
     exact = polynomial_width(method.order, ask.n_inputs)
     split = 2 * exact <= ask.n_features if method.split is None else method.split
     m = ask.n_features - exact if split else ask.n_features

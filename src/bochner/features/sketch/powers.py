@@ -51,20 +51,32 @@ class Powers:
     scales: Float[np.ndarray, " d"]  # Diagonal of S
 
 
-def powers(kernel: Kernel, method: Method, d: int) -> Powers:
-    """Return the kernel's series, or refuse the kernel in the name of the method."""
+#: The kernels that sketches of powers serve.
+POWER_SERIES = (
+    "a kernel of ⟨x, y⟩ with a power series (Polynomial, DotExponential, DotProduct, Linear, "
+    "Constant), sums of such, or a Gaussian"
+)
+
+
+def power_form(kernel: Kernel, d: int) -> Powers | None:
+    """Return the kernel's power series; None if it has none."""
     series = _series(kernel)
     if series is not None:
         return Powers(series, False, np.ones(d))
     inner, weight = (kernel.kernel, kernel.scale) if isinstance(kernel, Scaled) else (kernel, 1.0)
-    if isinstance(inner, Gaussian):
-        scales = np.asarray(inner.spectral_measure(d).scales)
-        return Powers(WeightedSeries(weight, ExponentialSeries()), True, scales)
-    raise UnsupportedKernel(
-        f"{type(method).__name__} requires a kernel of ⟨x, y⟩ with a power series (Polynomial, "
-        f"DotExponential, DotProduct, Linear, Constant), sums of such, or a Gaussian; got "
-        f"{kernel!r}. Fourier(...) serves kernels of x − y, Nystrom(...) every kernel."
-    )
+    if not isinstance(inner, Gaussian):
+        return None
+    scales = np.asarray(inner.spectral_measure(d).scales)
+    return Powers(WeightedSeries(weight, ExponentialSeries()), True, scales)
+
+
+def powers(kernel: Kernel, method: Method, d: int) -> Powers:
+    """Return the kernel's series, or refuse the kernel in the name of the method."""
+    found = power_form(kernel, d)
+    if found is None:
+        name = type(method).__name__
+        raise UnsupportedKernel(f"{name} requires {POWER_SERIES}; got {kernel!r}.")
+    return found
 
 
 def _series(kernel: Kernel) -> PowerSeries | None:
@@ -397,9 +409,9 @@ class MonomialMap(FeatureMap):
 def draw_monomials(method: Expanded, kernel: Kernel, ask: Request) -> MonomialMap:
     """Draw all monomials of a power series that ends."""
     series = powers(kernel, method, ask.n_inputs).series
-    if series.degree is None:
-        raise UnsupportedKernel(f"Expanded requires a power series that ends; got {kernel!r}.")
-    degrees = [n for n in range(series.degree + 1) if np.isfinite(log_coefficients(series, n))]
+    degrees = [
+        n for n in range((series.degree or 0) + 1) if np.isfinite(log_coefficients(series, n))
+    ]
     if sum(math.comb(ask.n_inputs + n - 1, n) for n in degrees) > MOST_EXACT:
         raise InvalidInput(f"Expanded: {kernel!r} has more than {MOST_EXACT:,} features.")
     parts = [_monomials(series, n, ask.n_inputs) for n in degrees]
