@@ -9,14 +9,16 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy.sparse import csr_array
 
 import bochner as bo
-from bochner.cli import main
+from bochner.cli.running import run
 from bochner.engines.checkpoint import packed, unpacked
 from bochner.errors import BochnerWarning, DataFileError, InvalidInput, InvalidType
 from bochner.kernels import Gaussian
@@ -26,7 +28,7 @@ rng = np.random.default_rng(0)
 N = 600
 X = rng.standard_normal((N, 2))
 Y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(N)
-OPTIONS = dict(method="orthogonal", n_features=8, random_state=0)
+OPTIONS = dict(kernel=Gaussian(1.0), method="orthogonal", n_features=8, random_state=0)
 
 
 class Killed(BaseException):
@@ -42,8 +44,19 @@ def small_parts(monkeypatch):
     monkeypatch.setattr("bochner.engines.local.SHARE", np.inf)
 
 
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "run.ckpt"
+
+
+@pytest.fixture
+def where(folder):
+    """Fits that are recorded as often as can be."""
+    return bo.engines.Local(folder, every=1e-9)
+
+
 def ridge(**more):
-    return bo.KernelRidge(Gaussian(1.0), **OPTIONS, **more)
+    return bo.KernelRidge(**OPTIONS | more)
 
 
 def blocks(X=X, y=Y, **more):
@@ -65,43 +78,39 @@ def dying(rows, at):
 LEARNERS = {
     "ridge": (ridge, lambda m: m.coef_),
     "no penalty": (lambda: ridge(alpha=0.0), lambda m: m.coef_),
-    "chosen": (lambda: bo.KernelRidge("gaussian", **OPTIONS), lambda m: m.coef_),
-    "pca": (lambda: bo.KernelPCA(2, Gaussian(1.0), **OPTIONS), lambda m: m.fit_.eigenvectors),
-    "svr": (lambda: bo.SVR(Gaussian(1.0), C=1.0, **OPTIONS), lambda m: m.solution_.coef),
-    "clusters": (
-        lambda: bo.KernelKMeans(3, Gaussian(1.0), **OPTIONS),
-        lambda m: m.fit_.clusters.centres,
-    ),
+    "chosen": (lambda: ridge(kernel="gaussian"), lambda m: m.coef_),
+    "pca": (lambda: bo.KernelPCA(2, **OPTIONS), lambda m: m.fit_.eigenvectors),
+    "svr": (lambda: bo.SVR(C=1.0, **OPTIONS), lambda m: m.solution_.coef),
+    "clusters": (lambda: bo.KernelKMeans(3, **OPTIONS), lambda m: m.fit_.clusters.centres),
 }
 SMALL = blocks()
 
 
 @pytest.mark.parametrize("name", LEARNERS)
 @pytest.mark.parametrize("at", [30, 70])
-def test_a_fit_that_dies_goes_on_with_the_same_bits(tmp_path, name, at):
+def test_a_fit_that_dies_goes_on_with_the_same_bits(folder, name, at):
     make, bits = LEARNERS[name]
-    where = bo.engines.Local(tmp_path / "run.ckpt", every=0.01, memory=0)
+    where = bo.engines.Local(folder, every=0.01, memory=0)
     whole = make().fit_blocks(SMALL, where=bo.engines.Local(memory=0))
     model = make()
     try:
         model.fit_blocks(dying(SMALL, at), where=where)
     except Killed:
         assert not hasattr(model, "fit_")
-        assert (tmp_path / "run.ckpt").is_dir()
+        assert folder.is_dir()
         model.fit_blocks(SMALL, where=where)
     np.testing.assert_array_equal(bits(model), bits(whole))
-    assert not (tmp_path / "run.ckpt").exists()
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize("at", [5, 30])
-def test_a_fit_that_dies_while_it_learns_columns_goes_on_with_the_same_bits(tmp_path, at):
+def test_a_fit_that_dies_while_it_learns_columns_goes_on_with_the_same_bits(folder, at):
     """The pass over cells is 38 blocks long."""
-    pd = pytest.importorskip("pandas")
     names = np.char.add("N", (np.arange(N) % 60).astype(str))
     table = pd.DataFrame({"a": X[:, 0], "name": names, "y": Y + np.arange(N) % 60})
     table.loc[::7, "a"] = np.nan
     rows = bo.Blocks.from_table(table, target="y", block_rows=16)
-    where = bo.engines.Local(tmp_path / "run.ckpt", every=1e-9, memory=0)
+    where = bo.engines.Local(folder, every=1e-9, memory=0)
     whole = ridge().fit_blocks(rows, where=bo.engines.Local(memory=0))
     model = ridge()
     with pytest.raises(Killed):
@@ -111,8 +120,7 @@ def test_a_fit_that_dies_while_it_learns_columns_goes_on_with_the_same_bits(tmp_
     np.testing.assert_array_equal(model.coef_, whole.coef_)
 
 
-def test_rows_that_were_summed_up_are_not_read_again(tmp_path):
-    where = bo.engines.Local(tmp_path / "run.ckpt", every=1e-9)
+def test_rows_that_were_summed_up_are_not_read_again(where):
     model = ridge(alpha=0.1)
     with pytest.raises(Killed):
         model.fit_blocks(dying(blocks(), 4), where=where)
@@ -132,14 +140,13 @@ def test_rows_that_were_summed_up_are_not_read_again(tmp_path):
     assert sum(read) % N == 0
 
 
-def test_streams_go_on_too(tmp_path):
+def test_streams_go_on_too(where):
     """Of what can be read in order alone, the rows before are read and not summed up."""
 
     def rows():
         for start in range(0, N, 50):
             yield X[start : start + 50], Y[start : start + 50]
 
-    where = bo.engines.Local(tmp_path / "run.ckpt", every=1e-9)
     stream = lambda: bo.Blocks.from_iterable(rows, block_rows=16)
     whole = ridge().fit_blocks(stream())
     model = ridge()
@@ -195,9 +202,9 @@ def test_a_process_that_is_killed_goes_on_with_the_same_bits(tmp_path):
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_is_held_back_to_the_end_of_a_block_and_leaves_a_checkpoint(tmp_path, caplog):
+def test_ctrl_c_is_held_back_to_the_end_of_a_block_and_leaves_a_checkpoint(folder, caplog):
     """Amid a block the sum would be half made; the next fit goes on after it."""
-    where = bo.engines.Local(tmp_path / "run.ckpt", every=1e9)
+    where = bo.engines.Local(folder, every=1e9)
     seen, handler = [], signal.getsignal(signal.SIGINT)  # Python's own, or that of Spark
 
     def interrupted(rows):
@@ -205,7 +212,6 @@ def test_ctrl_c_is_held_back_to_the_end_of_a_block_and_leaves_a_checkpoint(tmp_p
         if sum(seen) == 320:
             os.kill(os.getpid(), signal.SIGINT)
 
-    blocks = lambda: bo.Blocks.from_arrays(X, Y, block_rows=16)
     model = ridge()
     with pytest.raises(KeyboardInterrupt):
         model.fit_blocks(blocks().watch(interrupted), where=where)
@@ -219,15 +225,15 @@ def test_ctrl_c_is_held_back_to_the_end_of_a_block_and_leaves_a_checkpoint(tmp_p
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_a_second_ctrl_c_waits_for_nothing(tmp_path):
+def test_a_second_ctrl_c_waits_for_nothing(folder):
     def interrupted(rows):
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
 
-    where = bo.engines.Local(tmp_path / "run.ckpt", every=1e9)
+    where = bo.engines.Local(folder, every=1e9)
     with pytest.raises(KeyboardInterrupt):
         ridge().fit_blocks(bo.Blocks.from_arrays(X, Y).watch(interrupted), where=where)
-    assert not (tmp_path / "run.ckpt" / "now.safetensors").exists()
+    assert not (folder / "now.safetensors").exists()
 
 
 STOPPED = """
@@ -256,9 +262,8 @@ model.fit_blocks(blocks, where=bo.engines.Local(sys.argv[1], every=1e9))
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_ends_a_process_at_once_and_leaves_a_checkpoint(tmp_path):
+def test_ctrl_c_ends_a_process_at_once_and_leaves_a_checkpoint(folder):
     """On a machine that does nothing else in less than a second; here it may wait for its turn."""
-    folder = tmp_path / "run.ckpt"
     command = [sys.executable, "-c", STOPPED, folder]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"reading\n"
@@ -273,9 +278,8 @@ def test_ctrl_c_ends_a_process_at_once_and_leaves_a_checkpoint(tmp_path):
 # ---- a full disk
 
 
-def test_a_disk_that_is_full_ends_no_fit_and_leaves_the_record_before(tmp_path, monkeypatch):
+def test_a_disk_that_is_full_ends_no_fit_and_leaves_the_record_before(where, monkeypatch):
     """The fifth record is the last that finds room; the next fit goes on from it."""
-    where = bo.engines.Local(tmp_path / "run.ckpt", every=1e-9)
     written, sync = [], os.fsync
 
     def full(file):
@@ -302,10 +306,11 @@ def test_a_disk_that_is_full_ends_no_fit_and_leaves_the_record_before(tmp_path, 
 # ---- refusals
 
 
-def left_behind(tmp_path, **more):
-    where = bo.engines.Local(tmp_path / "run.ckpt", every=1e-9)
+@pytest.fixture
+def left(where):
+    """Where a fit was killed."""
     with pytest.raises(Killed):
-        ridge(alpha=0.1).fit_blocks(dying(blocks(**more), 5), where=where)
+        ridge(alpha=0.1).fit_blocks(dying(blocks(), 5), where=where)
     return where
 
 
@@ -314,16 +319,15 @@ OTHERS = {
     "rows": (lambda: ridge(alpha=0.1), lambda: blocks(X + 1e-9)),
     "targets": (lambda: ridge(alpha=0.1), lambda: blocks(y=-Y)),
     "fewer rows": (lambda: ridge(alpha=0.1), lambda: blocks(X[:-1], Y[:-1])),
-    "learner": (lambda: bo.KernelPCA(2, Gaussian(1.0), **OPTIONS), blocks),
+    "learner": (lambda: bo.KernelPCA(2, **OPTIONS), blocks),
 }
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_a_checkpoint_of_another_fit_is_refused(tmp_path, other):
-    where = left_behind(tmp_path)
+def test_a_checkpoint_of_another_fit_is_refused(left, other):
     make, rows = OTHERS[other]
     with pytest.raises(DataFileError, match=r"must be of this fit.*of another fit.*Delete it"):
-        make().fit_blocks(rows(), where=where)
+        make().fit_blocks(rows(), where=left)
 
 
 SOURCES = {
@@ -344,104 +348,92 @@ def test_rows_altered_in_one_cell_are_other_rows(name):
     assert marks[0] == marks[1] != marks[2]
 
 
-def test_a_file_that_was_written_again_is_refused(tmp_path):
-    pl = pytest.importorskip("polars")
-    path = tmp_path / "rows.parquet"
-    table = pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y})
-    table.write_parquet(path)
-    where = bo.engines.Local(tmp_path / "run.ckpt", every=1e-9)
+def test_a_file_that_was_written_again_is_refused(where, tmp_path):
+    path, table = tmp_path / "rows.parquet", pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y})
+    table.to_parquet(path)
     rows = lambda: bo.Blocks.from_files(path, target="y", block_rows=16)
     with pytest.raises(Killed):
         ridge().fit_blocks(dying(rows(), 5), where=where)
-    table.write_parquet(path)
+    table.to_parquet(path)
     os.utime(path, ns=(1, 1))
     with pytest.raises(DataFileError, match="data that have changed"):
         ridge().fit_blocks(rows(), where=where)
 
 
-def test_a_checkpoint_of_another_version_is_refused(tmp_path, monkeypatch):
-    where = left_behind(tmp_path)
-    monkeypatch.setattr("bochner.engines.checkpoint.__version__", "0.0.1")
-    with pytest.raises(DataFileError, match="by another version of bochner"):
-        ridge(alpha=0.1).fit_blocks(blocks(), where=where)
-
-
-def test_a_folder_of_other_files_is_refused(tmp_path):
-    (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(DataFileError, match="a folder of other files"):
-        ridge().fit_blocks(blocks(), where=bo.engines.Local(tmp_path))
-    assert (tmp_path / "mine.txt").read_text() == "mine"
-
-
-def test_what_a_killed_process_was_writing_is_in_nobodys_way(tmp_path):
-    folder = tmp_path / "run.ckpt"
-    folder.mkdir()
-    (folder / ".fit.json.host-1234abcd.part").write_text("{")
-    ridge(alpha=0.1).fit_blocks(blocks(), where=bo.engines.Local(folder))
-    assert not folder.exists()
-
-
-def test_a_damaged_record_is_refused(tmp_path):
-    where = left_behind(tmp_path)
-    record = tmp_path / "run.ckpt" / "now.safetensors"
+def damage(folder, _):
+    record = folder / "now.safetensors"
     record.write_bytes(record.read_bytes()[:-100])
-    with pytest.raises(DataFileError, match=r"must be whole; it is damaged.*begin anew"):
-        ridge(alpha=0.1).fit_blocks(blocks(), where=where)
-
-
-def test_a_record_of_another_sum_is_refused(tmp_path, monkeypatch):
-    where = left_behind(tmp_path)
-    monkeypatch.setattr("bochner.engines.local.digest_of", lambda _: "other")
-    with pytest.raises(DataFileError, match=r"of other sums \(pass 1 of the fit\)"):
-        ridge(alpha=0.1).fit_blocks(blocks(), where=where)
-
-
-def test_a_file_in_the_place_of_the_folder_is_refused_and_stays(tmp_path):
-    (tmp_path / "run.ckpt").write_text("mine")
-    with pytest.raises(DataFileError, match=r"run.ckpt' must be a folder.*it is a file"):
-        ridge().fit_blocks(blocks(), where=bo.engines.Local(tmp_path / "run.ckpt"))
-    assert (tmp_path / "run.ckpt").read_text() == "mine"
-
-
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(DataFileError, match="cannot be made"):
-        ridge().fit_blocks(blocks(), where=bo.engines.Local(tmp_path / "file" / "run.ckpt"))
-
-
-SEEDS = {"none": None, "generator": np.random.default_rng(0), "state": np.random.RandomState(0)}
-
-
-@pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
-def test_a_fit_that_would_be_another_one_again_is_refused(tmp_path, seed):
-    model = bo.KernelRidge(Gaussian(1.0), random_state=seed)
-    with pytest.raises(
-        InvalidInput, match="must be the same each time it is made; got random_state"
-    ):
-        model.fit_blocks(blocks(), where=bo.engines.Local(tmp_path / "run.ckpt"))
-
-
-def test_sums_of_other_libraries_are_refused(tmp_path):
-    torch = pytest.importorskip("torch")
-    rows = bo.Blocks.from_arrays(torch.asarray(X), torch.asarray(Y), block_rows=16)
-    where = bo.engines.Local(tmp_path / "run.ckpt", every=1e-9)
-    with pytest.raises(InvalidType, match="a checkpoint holds sums of NumPy arrays"):
-        ridge(alpha=0.1).fit_blocks(rows, where=where)
 
 
 @pytest.mark.parametrize(
-    ("options", "message"), [(dict(every=0), "every must be"), (dict(memory=-1), "memory must be")]
+    ("change", "match"),
+    [
+        (
+            lambda _, patch: patch.setattr("bochner.engines.checkpoint.__version__", "0.0.1"),
+            "by another version of bochner",
+        ),
+        (
+            lambda _, patch: patch.setattr("bochner.engines.local.digest_of", lambda _: "other"),
+            r"of other sums \(pass 1 of the fit\)",
+        ),
+        (damage, r"must be whole; it is damaged.*begin anew"),
+    ],
+    ids=["version", "sum", "damaged"],
 )
-def test_options_that_cannot_be_are_refused(options, message):
-    with pytest.raises(InvalidInput, match=f"Local.*{message}"):
-        bo.engines.Local(**options)
+def test_records_that_are_others_or_damaged_are_refused(left, folder, monkeypatch, change, match):
+    change(folder, monkeypatch)
+    with pytest.raises(DataFileError, match=match):
+        ridge(alpha=0.1).fit_blocks(blocks(), where=left)
+
+
+@pytest.mark.parametrize(
+    ("place", "match"),
+    [
+        ("", "a folder of other files"),
+        ("mine.txt", "mine.txt' must be a folder.*it is a file"),
+        ("mine.txt/run.ckpt", "cannot be made"),
+    ],
+)
+def test_places_of_other_files_are_refused_and_stay(tmp_path, place, match):
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(DataFileError, match=match):
+        ridge().fit_blocks(blocks(), where=bo.engines.Local(tmp_path / place))
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+def test_what_a_killed_process_was_writing_is_in_nobodys_way(folder, where):
+    folder.mkdir()
+    (folder / ".fit.json.host-1234abcd.part").write_text("{")
+    ridge(alpha=0.1).fit_blocks(blocks(), where=where)
+    assert not folder.exists()
+
+
+TENSORS = bo.Blocks.from_arrays(torch.asarray(X), torch.asarray(Y), block_rows=16)
+ANEW = "must be the same each time it is made; got random_state"
+
+
+@pytest.mark.parametrize(
+    ("changes", "rows", "match"),
+    [
+        ({"random_state": None}, SMALL, ANEW),
+        ({"random_state": np.random.default_rng(0)}, SMALL, ANEW),
+        ({"random_state": np.random.RandomState(0)}, SMALL, ANEW),
+        ({}, TENSORS, "a checkpoint holds sums of NumPy arrays"),
+    ],
+    ids=["none", "generator", "state", "torch"],
+)
+def test_fits_that_cannot_be_recorded_are_refused(where, changes, rows, match):
+    with pytest.raises((InvalidInput, InvalidType), match=match):
+        ridge(**changes).fit_blocks(rows, where=where)
 
 
 def test_what_is_no_engine_is_refused():
-    with pytest.raises(InvalidType, match=r"KernelRidge: where must say.*got str"):
-        ridge().fit_blocks(blocks(), where="dask")
-    with pytest.raises(InvalidType, match=r"where must say.*got the class Local"):
-        ridge().fit_blocks(blocks(), where=bo.engines.Local)
+    for options in ({"every": 0}, {"memory": -1}):
+        with pytest.raises(InvalidInput, match=f"Local.*{next(iter(options))} must be"):
+            bo.engines.Local(**options)
+    for where, got in (("dask", "str"), (bo.engines.Local, "the class Local")):
+        with pytest.raises(InvalidType, match=f"KernelRidge: where must say.*got {got}"):
+            ridge().fit_blocks(blocks(), where=where)
 
 
 # ---- sums in files
@@ -461,13 +453,6 @@ def test_a_sum_taken_apart_and_put_together_goes_on(precision):
 # ---- the command
 
 
-def ended(arguments):
-    """Run the command, and return the code that it ends with."""
-    with pytest.raises(SystemExit) as end:
-        main(arguments)
-    return end.value.code or 0
-
-
 def stopped_at_block(number):
     """A walk over blocks that Ctrl-C stops at the block of this number, of all passes together."""
     walk, seen = bo.Blocks.walk, []
@@ -482,46 +467,41 @@ def stopped_at_block(number):
     return die
 
 
-def test_the_command_goes_on_from_its_checkpoint(tmp_path, monkeypatch, capsys):
-    pl = pytest.importorskip("polars")
-    pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y}).write_parquet(tmp_path / "rows.parquet")
+@pytest.fixture
+def fit(tmp_path, monkeypatch, capsys):
+    """Return a function that fits a table by the command line, and what it wrote to stderr."""
+    pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y}).to_parquet(tmp_path / "rows.parquet")
     monkeypatch.chdir(tmp_path)
-    fit = ["fit", "rows.parquet", "--target", "y", "--kernel", "gaussian", "--features", "8"]
-    assert ended([*fit, "--out", "whole.bochner", "--quiet"]) == 0
-    walk = bo.Blocks.walk
-    monkeypatch.setattr(bo.Blocks, "walk", stopped_at_block(20))
-    monkeypatch.setattr("bochner.engines.local.RecordedPasses.is_due", lambda _: True)
-    recorded = [*fit, "--out", "again.bochner", "--quiet", "--checkpoint", "run.ckpt"]
-    assert ended(recorded) == 130
-    assert "Stopped; the same command goes on from 'run.ckpt'." in capsys.readouterr().err
-    monkeypatch.setattr(bo.Blocks, "walk", walk)
-    recorded.remove("--quiet")
-    assert ended(recorded) == 0
-    assert "Going on from 'run.ckpt'" in capsys.readouterr().err
-    whole, again = (bo.load(tmp_path / f"{name}.bochner") for name in ("whole", "again"))
-    np.testing.assert_array_equal(again.coef_, whole.coef_)
-    assert not (tmp_path / "run.ckpt").exists()
+    line = "fit rows.parquet --target y --kernel gaussian --features 8 --lengthscale 1 --out "
+
+    def fitted(options, code=0, stop=False):
+        with monkeypatch.context() as patch:
+            if stop:
+                patch.setattr(bo.Blocks, "walk", stopped_at_block(20))
+                patch.setattr("bochner.engines.local.RecordedPasses.is_due", lambda _: True)
+            assert run((line + options).split()) == code
+        return " ".join(capsys.readouterr().err.split())
+
+    return fitted
+
+
+def test_the_command_goes_on_from_its_checkpoint(fit):
+    fit("whole --quiet")
+    told = fit("again --quiet --checkpoint run.ckpt", 130, stop=True)
+    assert "Stopped; the same command goes on from 'run.ckpt'." in told
+    assert "Going on from 'run.ckpt'" in fit("again --checkpoint run.ckpt")
+    np.testing.assert_array_equal(bo.load("again").coef_, bo.load("whole").coef_)
+    assert not Path("run.ckpt").exists()
 
 
 @pytest.mark.parametrize(("answer", "anew"), [("y", False), ("", False), ("n", True)])
-def test_who_is_there_is_asked_whether_to_go_on(
-    tmp_path, monkeypatch, capsys, caplog, answer, anew
-):
-    pl = pytest.importorskip("polars")
-    pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y}).write_parquet(tmp_path / "rows.parquet")
-    monkeypatch.chdir(tmp_path)
-    fit = ["fit", "rows.parquet", "--target", "y", "--kernel", "gaussian", "--features", "8"]
-    fit += ["--lengthscale", "1", "--out", "m.bochner", "--checkpoint", "run.ckpt"]
-    with monkeypatch.context() as patch:
-        patch.setattr(bo.Blocks, "walk", stopped_at_block(20))
-        patch.setattr("bochner.engines.local.RecordedPasses.is_due", lambda _: True)
-        assert ended([*fit, "--quiet"]) == 130
-    capsys.readouterr()
+def test_who_is_there_is_asked_whether_to_go_on(fit, monkeypatch, caplog, answer, anew):
+    fit("m --quiet --checkpoint run.ckpt", 130, stop=True)
     monkeypatch.setattr("sys.stdin", Answering(answer + "\n"))
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     with caplog.at_level(logging.INFO, logger="bochner.engines"):
-        assert ended(fit) == 0
-    assert "holds a fit that was not finished. Go on from it? [Y/n]" in capsys.readouterr().err
+        told = fit("m --checkpoint run.ckpt")
+    assert "holds a fit that was not finished. Go on from it? [Y/n]" in told
     assert ("pass 1 from row 0 on" in caplog.text) == anew
 
 
@@ -532,19 +512,6 @@ class Answering(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (["--scheduler", "tcp://127.0.0.1:1"], "--scheduler ADDRESS is of a cluster"),
-        (
-            ["--engine", "ray", "--checkpoint", "run.ckpt"],
-            "--checkpoint is of a fit in this process",
-        ),
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(
-    tmp_path, monkeypatch, capsys, options, sentence
-):
-    monkeypatch.chdir(tmp_path)
-    assert ended(["fit", "rows.parquet", "--target", "y", "--out", "m.bochner", *options]) == 2
-    assert sentence in " ".join(capsys.readouterr().err.split())
+def test_engines_and_checkpoints_do_not_go_together(fit):
+    told = fit("m --engine ray --checkpoint run.ckpt", 2)
+    assert "--checkpoint is of a fit in this process" in told
