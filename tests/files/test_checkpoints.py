@@ -376,7 +376,7 @@ def damage(folder, _):
             lambda _, patch: patch.setattr("bochner.engines.local.digest_of", lambda _: "other"),
             r"of other sums \(pass 1 of the fit\)",
         ),
-        (damage, r"must be whole; it is damaged.*begin anew"),
+        (damage, r"must be whole; it is damaged.*begin again"),
     ],
     ids=["version", "sum", "damaged"],
 )

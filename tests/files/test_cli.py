@@ -954,7 +954,7 @@ def test_the_field_holds_mean_and_deviation_at_the_places(stations, monkeypatch)
     assert "<svg" in Path("here.svg").read_text()
     monkeypatch.setitem(sys.modules, "xarray", None)
     told = cli("map in/process --out f.nc", 1)[1]
-    assert "bochner map writes NetCDF with xarray, not installed here" in told
+    assert "bochner map needs the package xarray, which is not installed" in told
 
 
 def test_a_process_of_three_columns_has_no_map():

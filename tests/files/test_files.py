@@ -605,8 +605,8 @@ def test_bad_text_files_are_refused_in_a_sentence(text, case):
     ("content", "message"),
     [
         ("c,a\n5,1\n", r"column 'c' must hold categories seen .* \('x', 'y'\); got '5', first in"),
-        ("c,a\nx,foo\n", "'a' of '.*' must hold numbers; got text"),
-        ("c,a\nx,1\ny,?\n", r"'a' of '.*' must hold numbers; got text, first '\?' in line 3"),
+        ("c,a\nx,foo\n", "'a' of '.*' must hold numbers to its end; got 'foo' in line 2"),
+        ("c,a\nx,1\ny,?\n", r"'a' of '.*' must hold numbers to its end; got '\?' in line 3"),
         ("c,a\nx,\n", "column 'a' must hold finite numbers; got a missing value .* line 2"),
         ("c,A\nx,1\n", r"must have a column 'a' \(did you mean 'A'\?\); its columns are 'c', 'A'"),
     ],

@@ -220,11 +220,14 @@ SCHEMA = Schema(["size", "colour"], {"colour": ["blue", "red"]}, target="y", wei
         ),
         (
             {"size": ["1", "1m"], "colour": ["red", "red"]},
-            r"'size' of the pandas DataFrame must hold numbers; got text, first '1m' in row 1 of",
+            r"'size' must hold numbers; got '1m' in row 1 of the pandas DataFrame",
         ),
         ({"size": [1.0], "colour": [5]}, r"column 'colour' must hold categories .* got '5'"),
         ({"size": [1.0], "colour": [None]}, r"column 'colour' must have no missing values"),
-        ({"size": [1.0], "colour": ["red"], "y": ["?"]}, r"'y' of the .* must hold numbers; got t"),
+        (
+            {"size": [1.0], "colour": ["red"], "y": ["?"]},
+            r"'y' must hold numbers; got '\?' in row 0",
+        ),
         ({"size": [1.0], "colour": pd.to_datetime(["2020"])}, r"'colour' .* must hold text; got d"),
     ],
 )

@@ -128,14 +128,6 @@ def test_the_table_of_a_plan_has_the_numbers_of_its_fits_and_marks_the_choice(va
     assert f"<td>{plan.choice.n_features:,}</td>" in marked[0]
 
 
-def test_bars_are_as_long_as_the_errors_they_stand_for(values):
-    table = values["comparison"][0]
-    errors = np.array([row.error for row in table.rows if not row.refused])
-    widths = [float(w) for w in re.findall(r'<rect width="([\d.]+)"', table._repr_html_())]
-    expected = np.maximum(80 * errors / errors.max(), 1.0)
-    np.testing.assert_allclose(widths, expected, atol=0.05)  # written to a tenth
-
-
 def test_text_is_escaped():
     choice = replace(
         bo.KernelRidge(n_features=8, random_state=0).fit(*_few()).choice_, reason="<b>&"

@@ -279,7 +279,7 @@ def test_left_out_columns_need_not_come_again(fitted, table):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"size": "a"}, r"'size' of the .* must hold numbers; got text, first 'a' in row 0"),
+        ({"size": "a"}, r"'size' must hold numbers; got 'a' in row 0 of the pandas DataFrame"),
         ({"leaves": "dusk"}, r"'leaves' must hold times as clock; got 'dusk' in row 0 .* Mend"),
         ({"size": np.inf}, r"'size' must hold finite numbers; got inf in row 0"),
         ({"date": 3.0}, r"'date' of the .* must hold .*dates or times; got numbers"),

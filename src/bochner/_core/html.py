@@ -1,6 +1,5 @@
 """Results as HTML: tables and facts that fetch nothing, for notebooks and for pages."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -21,7 +20,7 @@ STYLE = (
     ".sk-toggleable .bochner{padding:.2em .6em}"
     ".bochner tr.best>*{font-weight:bold}"
     ".bochner pre{background:none;color:inherit;border:0;padding:0;margin:.3em 0;overflow-x:auto}"
-    ".bochner p{margin:.3em 0}.bochner svg{vertical-align:middle}"
+    ".bochner p{margin:.3em 0}"
 )
 
 
@@ -92,24 +91,21 @@ class Facts:
 class HtmlTable:
     """Rows of cells under a head: the first cell of a row names it, others are numbers.
 
-    ``marked`` is the row that was taken; ``bars`` are lengths, one a row, drawn beside it;
-    ``words`` are the columns that hold sentences.
+    ``marked`` is the chosen row; ``words`` are the columns that hold sentences.
     """
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str = ""
     marked: int = -1
-    bars: tuple[float, ...] = ()
     words: tuple[int, ...] = ()
 
     def html(self) -> str:
         """Return the table."""
         caption = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
-        names = [*self.head, ""] if self.bars else self.head
         head = "".join(
             f'<th scope="col"{_WORDS * (j in self.words)}>{escape(name)}</th>'
-            for j, name in enumerate(names)
+            for j, name in enumerate(self.head)
         )
         rows = "\n".join(map(self._row, range(len(self.rows))))
         return (
@@ -122,24 +118,8 @@ class HtmlTable:
             f"<td{_WORDS * (j in self.words)}>{escape(cell)}</td>"
             for j, cell in enumerate(rest, start=1)
         )
-        drawn = f"<td>{_bar(self.bars[i], self._longest)}</td>" if self.bars else ""
         best = ' class="best"' if i == self.marked else ""
-        return f'<tr{best}><th scope="row">{escape(first)}</th>{cells}{drawn}</tr>'
-
-    @property
-    def _longest(self) -> float:
-        return max((bar for bar in self.bars if math.isfinite(bar)), default=0.0)
-
-
-def _bar(length: float, longest: float) -> str:
-    """Return a bar of this share of the longest; nothing where there is no length."""
-    if not math.isfinite(length) or longest <= 0:
-        return ""
-    width = max(1.0, 80 * max(length, 0.0) / longest)
-    return (
-        '<svg width="82" height="10" viewBox="0 0 82 10" aria-hidden="true">'
-        f'<rect width="{width:.1f}" height="10" fill="currentColor" opacity=".45"></rect></svg>'
-    )
+        return f'<tr{best}><th scope="row">{escape(first)}</th>{cells}</tr>'
 
 
 def fragment(parts: Iterable[HtmlPart]) -> str:

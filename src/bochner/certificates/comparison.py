@@ -99,9 +99,8 @@ class Comparison(ShownResult):
         return "\n".join(filter(None, [self._title, columns([HEAD, *self._cells]), self._tail]))
 
     def _shown(self) -> Iterator[HtmlPart]:
-        """Give the table, with a bar for each measured error, and who was refused."""
-        bars = tuple(row.error for row in self.rows if not row.refused)
-        yield HtmlTable(HEAD, self._cells, self._title, bars=bars)
+        """Yield the table and the refused methods."""
+        yield HtmlTable(HEAD, self._cells, self._title)
         if self._tail:
             yield Words(self._tail)
 

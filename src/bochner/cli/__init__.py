@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Parameters
     ----------
     arguments : sequence of str, optional
-        Default: those of the process.
+        Default: the arguments of the process.
     """
     missing = [name for name in ("click", "rich") if find_spec(name) is None]
     if missing:

@@ -1,4 +1,4 @@
-"""What users type: the names they may choose from, and checks before anything long is started.
+"""Arguments: the names to choose from, and checks before anything long is started.
 
 The names are written out so that ``--help`` is quick.
 """
@@ -154,7 +154,7 @@ def one_or_several(_ctx: Any, _param: Any, given: tuple[str, ...]) -> Any:
     return given[0] if len(given) == 1 else given or None
 
 
-#: What ``--coords`` stands for, where nothing else is said.
+#: Options that ``--coords`` sets unless they are given.
 ON_COORDINATES = {"model": "gp", "kernel": "matern32"}
 
 #: The most columns of coordinates.
@@ -162,7 +162,7 @@ MOST_COORDINATES = 3
 
 
 def on_coordinates(coords: list[str] | None, columns: list[str] | None) -> dict[str, Any]:
-    """Return the options that columns of coordinates stand for; those that were given stay."""
+    """Return the options that --coords sets; options that were given stay."""
     if coords is None:
         return {}
     if columns is not None:
@@ -189,7 +189,7 @@ def in_one_mapping(_ctx: Any, _param: Any, parts: tuple[dict[str, str], ...]) ->
 
 
 def found_files(files: Iterable[str]) -> list[Any]:
-    """Return the files that are meant; what comes on standard input is kept in one meanwhile."""
+    """Return the files; standard input is written to a temporary file."""
     from bochner.data.files import find_files  # noqa: PLC0415  --help does not wait for it
 
     found: list[Any] = []

@@ -90,8 +90,8 @@ _model = click.argument("model", metavar="MODEL")
 def bochner() -> None:
     """Kernel methods at any size: fit, predict, and say how good the answer is.
 
-    FILES are Parquet or CSV files, folders of them, or globs; none is read as a whole. A dash (-)
-    is the table that comes on standard input.
+    FILES are Parquet or CSV files, folders of them, or globs, and are read in pieces. A dash (-)
+    is the table on standard input.
     """
 
 
@@ -254,8 +254,8 @@ def fit(
 ) -> Result:
     """Fit a model to the rows of FILES and write it.
 
-    With --coords the model is a Gaussian process of kernel matern32, unless --model or --kernel say
-    what it is to be. --method grid takes a Fourier grid, for millions of rows.
+    With --coords the model is a Gaussian process of kernel matern32, unless --model or --kernel are
+    given. --method grid takes a Fourier grid, for millions of rows.
     """
     from bochner.cli.facts import facts_of, lines_of
     from bochner.cli.models import certified, intervals_of, kernel_of, learner, needs_target
@@ -310,7 +310,7 @@ def fit(
 
 
 def _offer(terminal: "Terminal", checkpoint: str | None) -> None:
-    """Offer to go on from a fit that was not finished, or to begin it again."""
+    """Offer to resume a fit that was not finished, or to begin it again."""
     from bochner.engines.checkpoint import FIRST, Checkpoint
 
     if checkpoint is None or not (Path(checkpoint) / FIRST).exists():
@@ -372,12 +372,13 @@ def map_(terminal: "Terminal", model: str, out: Path, places: int, picture: Path
     """
     import numpy as np
 
-    from bochner.cli.map import between, draw, require_map, xarray_of
+    from bochner.cli.map import between, draw, require_map
     from bochner.cli.models import open_model
+    from bochner.data.optional import needed
     from bochner.data.writers import atomic
     from bochner.models.displays import MapDisplay, box_of_rows
 
-    xarray = xarray_of()
+    xarray = needed("xarray", "bochner map", "xarray")
     refuse_overwriting(out, [Path(model)])
     with terminal.phase("open"):
         fitted = open_model(model)
@@ -584,8 +585,8 @@ def predict(
 
     With --interval 0.9 also the bounds of a new observation, low_90 and high_90, and in words what
     holds of them. Of a Gaussian process (gp) these come unasked, and with them two deviations:
-    deviation_of_observation, with the noise, and deviation_of_mean, that of the function without
-    it, which is no bound of observations.
+    deviation_of_observation, with the noise, and deviation_of_mean, of the function without
+    noise, which is no bound of observations.
     """
     from bochner._core.sizes import block_rows
     from bochner.cli.models import intervals_of, open_model, open_rows, outputs, written

@@ -1,4 +1,4 @@
-"""What a fitted model is, in numbers and in words: for ``bochner fit`` and ``bochner show``."""
+"""Facts of a fitted model, in numbers and in words, for ``bochner fit`` and ``bochner show``."""
 
 from collections.abc import Mapping
 from typing import Any

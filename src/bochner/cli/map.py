@@ -8,7 +8,7 @@ import click
 import numpy as np
 
 from bochner.data.writers import atomic
-from bochner.errors import InvalidInput, MissingDependency
+from bochner.errors import InvalidInput
 from bochner.models.displays import MapDisplay
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 
@@ -16,18 +16,6 @@ from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 def between(ends: Sequence[float]) -> str:
     """Write a range."""
     return f"{ends[0]:.4g} to {ends[1]:.4g}"
-
-
-def xarray_of() -> Any:
-    """Import xarray, or say how to install it."""
-    try:
-        import xarray  # noqa: PLC0415
-    except ImportError as missing:
-        raise MissingDependency(
-            "bochner map writes NetCDF with xarray, not installed here. Install with: pip install "
-            "xarray"
-        ) from missing
-    return xarray
 
 
 def require_map(path: str, fitted: Any) -> None:
@@ -47,7 +35,7 @@ def require_map(path: str, fitted: Any) -> None:
 
 
 def draw(shown: MapDisplay, where: Path) -> None:
-    """Draw the mean, and its deviation beside it where the map has two columns."""
+    """Draw the mean, and for two columns its deviation in a second picture."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     kinds = ("mean", "deviation") if len(shown.axes) == 2 else ("mean",)

@@ -40,7 +40,7 @@ WITHOUT_TARGET = ("one-class", "kmeans", "pca")  # Learners that have no target
 
 
 def learner(name: str, choices: Mapping[str, Any], settings: Sequence[str]) -> Any:
-    """Return the learner with what was chosen: options that were given, and ``--set`` pairs."""
+    """Return the learner with the given options and ``--set`` pairs."""
     kind = getattr(models, LEARNERS[name])
     known = set(signature(kind).parameters)
     given = {key: value for key, value in choices.items() if value is not None}
@@ -84,7 +84,7 @@ Output = Callable[[Blocks], dict[str, np.ndarray]]
 def outputs(model: KernelEstimator, coverage: float | None = None) -> Output:
     """Return what gives the columns of predictions of a few rows.
 
-    ``coverage`` is that of intervals, of regressors; if not given 0.9 of gp, and none of others.
+    ``coverage`` of the intervals of regressors; default 0.9 for gp, and no intervals for others.
     """
     if isinstance(model, GaussianProcessRegressor):
         return _process(model, COVERAGE if coverage is None else coverage)

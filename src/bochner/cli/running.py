@@ -1,4 +1,4 @@
-"""Run a command, and turn whatever happens into one sentence and an exit code."""
+"""Run a command, and turn every error into one sentence and an exit code."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def tell(sentence: str) -> None:
         click.echo(sentence, err=True)
 
 
-# --- Run a command and turn whatever happens into one sentence and an exit code ------------------
+# --- Run a command and turn every error into one sentence and an exit code ----------------------
 
 #: Exit codes beside 0: data or model, command, Ctrl-C, kill (128 + the signal, as shells have it).
 FAILED, MISUSED, STOPPED, KILLED = 1, 2, 130, 143
@@ -75,7 +75,7 @@ def run(arguments: list[str]) -> int:
         tell(f"Stopped; {_left(stopped)}")
         return KILLED if isinstance(stopped, _Killed) else STOPPED
     except BrokenPipeError:
-        # Whoever read our output is gone (as `| head`); leave nothing for Python to flush to it.
+        # The reader of our output is gone (as `| head`): Python must not flush to it.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):  # a stream of a test has no number
@@ -133,7 +133,7 @@ def _unwinding() -> Iterator[None]:
 
     try:
         before = signal.signal(signal.SIGTERM, stop)
-    except ValueError:  # not in the main thread: whoever runs us there handles signals
+    except ValueError:  # not in the main thread: the caller handles signals
         yield
         return
     try:

@@ -1,4 +1,4 @@
-"""What a command tells: tables, JSON, seconds by phase, and a bar while rows are read."""
+"""Output of commands: tables, JSON, seconds by phase, and a bar while rows are read."""
 
 import json
 import math
@@ -149,7 +149,7 @@ class Passes:
         self._show(step.heading, step.number, step.total or None, step.detail)
 
     def __call__(self, rows: int) -> None:
-        """Show that so many more rows were read."""
+        """Add rows that were read to the bar."""
         total = self.count.n_rows = self.blocks.n_rows
         self.count.add(rows)
         done, number = self.count.rows, self.count.number

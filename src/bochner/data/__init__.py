@@ -1,1 +1,1 @@
-"""Row 0: tables of any length as blocks, and what they come from."""
+"""Row 0: tables of any length as blocks and their sources."""

@@ -12,9 +12,8 @@ from bochner.data.encoders import Encoder
 from bochner.data.files import Paths, find_files
 from bochner.data.formats import open_file
 from bochner.data.frames import open_table
-from bochner.data.held import open_chunks, open_readers
 from bochner.data.learning import Target, open_tables
-from bochner.data.partitions import library_of
+from bochner.data.partitions import library_of, open_chunks, open_readers
 from bochner.data.progress import Bar, RowCount
 from bochner.data.sample import Sample, chosen_rows, sample_stream
 from bochner.data.schema import Schema, Types, listed
@@ -54,7 +53,7 @@ class Blocks:
     Parameters
     ----------
     source : Source
-        Where rows come from; use the constructors below.
+        Source of the rows; use the constructors below.
     block_rows : int
         Rows per block.
 
@@ -64,7 +63,7 @@ class Blocks:
     dates, times and texts of over 1000 categories are refused when rows are read, unless a learner
     reads them: its fit learns what such columns become. X is float32 if
     every numeric column is float32 or narrower (float16, integers of one or two bytes, booleans),
-    else float64. Memory: one block and about 30 MB for files, whatever their size.
+    else float64. Memory: one block, and about 30 MB for files of any size.
     """
 
     source: Source
@@ -150,10 +149,10 @@ class Blocks:
         drop : sequence of str, optional
             Names and patterns of columns that are no features.
         dtypes : mapping of str to {"number", "category"}, optional
-            What columns hold, where that is not what they look like: of a "number" column every
-            cell must be a number, a "category" column becomes columns of 0 and 1 whatever its
-            cells. Default: a column of text holds categories, with a warning if nine of its
-            different values in ten or more are numbers.
+            Types of columns, where the default is wrong: every cell of a "number" column must be a
+            number, and a "category" column becomes columns of 0 and 1 for any cells. Default: a
+            column of text holds categories, with a warning if nine of ten different values are
+            numbers.
 
         Raises
         ------
@@ -191,7 +190,7 @@ class Blocks:
         paths : path, URL or sequence of these
             Files (.parquet, .pq; .feather, .arrow; .csv, .tsv, .txt, .tab, also with .gz, .bz2,
             .zst, .lz4), folders and globs. Files of folders and globs are read in the order of
-            their names. URLs are those of fsspec: s3://, gs://, https://, memory://.
+            their names. URLs are read by fsspec: s3://, gs://, https://, memory://.
         target, weight, schema, block_rows, columns, drop, dtypes
             As for :meth:`from_table`.
         separator : str, optional
@@ -268,7 +267,7 @@ class Blocks:
 
     @property
     def schema(self) -> Schema | None:
-        """What the columns mean; None for arrays and iterables."""
+        """Schema of the columns; None for arrays and iterables."""
         return self.source.schema
 
     @property
@@ -291,7 +290,7 @@ class Blocks:
         self.finished(rows, weighty)
 
     def walk(self, first: int = 0) -> Iterator[Block]:
-        """Give the blocks, whose rows count from ``first``, and check each by itself alone."""
+        """Yield the blocks, whose rows count from ``first``, and check each by itself alone."""
         pieces = self.source.pieces(self.block_rows)
         if not isinstance(self.source, Arrays):
             pieces = cut(pieces, self.block_rows)
@@ -302,12 +301,12 @@ class Blocks:
             first += piece.X.shape[0]
 
     def passed(self, rows: int) -> None:
-        """Tell those who watch that so many more rows were read."""
+        """Call the callbacks with the number of rows read since the last call."""
         for callback in self.callbacks:
             callback(rows)
 
     def worked_by(self, workers: int) -> None:
-        """Tell those who watch how many workers read the rows."""
+        """Call the callbacks with the number of workers that read the rows."""
         for crew in self.crews:
             crew(workers)
 
@@ -321,9 +320,9 @@ class Blocks:
             )
 
     def part(self, start: int, stop: int) -> "Stretch | None":
-        """Return these rows alone, to be read elsewhere; None where those before must be read.
+        """Return these rows, to be read elsewhere; None if earlier rows must be read first.
 
-        ``start`` is that of a block.
+        ``start`` is the first row of a block.
         """
         source = self.source.part(start, stop)
         if source is None:
@@ -372,8 +371,8 @@ class Blocks:
     def with_progress(self) -> "Blocks":
         """Return the same blocks, with a bar that counts their rows, pass by pass.
 
-        In a notebook the bar is drawn below the cell, in a terminal on its last line; elsewhere
-        nothing is shown.
+        The bar is drawn below the cell of a notebook or on the last line of a terminal, and only
+        there.
         """
         bar = Bar(RowCount(self.n_rows))
         return self.watch(bar, bar.crew)
@@ -486,7 +485,7 @@ class Stretch:
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
-        """What an engine holds of the rows."""
+        """Partitions of the rows that an engine holds."""
         return self.blocks.source.partitions
 
     def held_by(self, partitions: Sequence[Partition]) -> "Stretch":

@@ -1,4 +1,4 @@
-"""What the columns of a table become, learned from their cells in one pass.
+"""Encoders of the columns of a table, learned from their cells in one pass.
 
 The pass adds up what is missing, what is constant and what two columns share, keeps a random sample
 of rows for medians and spans, and sums up targets by level for columns of many levels.
@@ -36,7 +36,7 @@ ROWS_OF_CODE = 10
 #: Classes whose shares are means of a level; of more, the most frequent levels have columns.
 MOST_CLASSES = 20
 
-#: A column with a level for every so many rows names its rows.
+#: Rows per level, up to which a column is an identifier of rows.
 ROWS_OF_LEVEL = 2
 
 #: Rows whose levels are looked at for that, at least.
@@ -56,7 +56,7 @@ class LearnedColumns:
         Empty where columns are numbers without missing cells, which stay as they are.
     dropped : tuple of (name, reason)
     fold_tables : dict of str to (folds, levels + 2, p)
-        The tables that rows of the fit are encoded by, without the targets of their own fold.
+        The tables that rows of the fit are encoded by: the targets of a row's fold are left out.
     """
 
     encoders: tuple[Encoder, ...] = ()
@@ -77,7 +77,7 @@ _HARMLESS = (CONSTANT, COPY)
 
 @dataclass(frozen=True, eq=False)
 class LevelSums:
-    """Sums of targets by fold and level; missing cells are a level of their own, the last.
+    """Sums of targets by fold and level; missing cells are the last level.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class LevelSums:
         return LevelSums(*(a + b for a, b in pairs))
 
     def means(self, without: int | None = None) -> Float[Array, "l t"]:
-        """Return the means of the levels, then that of all rows, of the rows of other folds."""
+        """Return the means of the levels, then of all rows, without the rows of one fold."""
         kept = [k for k in range(FOLDS) if k != without]
         return np.vstack(shrunk(*(part[kept].sum(axis=0) for part in self._parts)))
 
@@ -109,7 +109,7 @@ class LevelSums:
 
 @dataclass(frozen=True, eq=False)
 class SeenCells:
-    """What a pass over cells adds up, column by column.
+    """Sums over the cells of each column.
 
     Attributes
     ----------
@@ -121,7 +121,7 @@ class SeenCells:
     marks : (c,)
         Columns of the same cells have the same, and no others.
     sample : RowSample or None
-        Random rows; None of no rows.
+        Random rows; None if there are no rows.
     counts : dict
         How often each level occurs, by the number of the column.
     means : dict
@@ -157,7 +157,7 @@ class CellsOf:
     seed : int
         Of the sample of rows.
     n_classes : int
-        Above 0, targets are codes of so many classes.
+        Number of classes; above 0, targets are codes.
     with_targets : bool
         Whether targets are looked at, where there are any.
     """
@@ -276,7 +276,7 @@ def _marks(columns: Float[Array, "c n"], start: int) -> Array:
 def shrunk(
     count: np.ndarray, total: np.ndarray, square: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean of each level drawn towards that of all, and the latter.
+    """Return the mean of each level shrunk towards the mean of all rows, and the latter.
 
     (Σ w y + m ȳ)/(Σ w + m) with m = σ²/τ², the variance within levels over that between them, of
     which both are estimated by the method of moments. Levels without rows have the mean of all.

@@ -13,9 +13,9 @@ def has_coordinates(X: Any) -> bool:
 
 
 def values_of(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any, Any]:
-    """Return the rows of a DataArray as an array (n, d), and y and w beside them; others as given.
+    """Return the rows of a DataArray as an array (n, d), with y and w; other inputs as given.
 
-    Rows are in C order of the dimensions of X, whatever the order of those of y and w.
+    Rows are in C order of the dimensions of X, and y and w are brought into that order.
     """
     if not has_coordinates(X):
         return X, _plain(y), _plain(w)
@@ -61,9 +61,9 @@ def _alike(X: Any, other: Any, dim: Any) -> bool:
 
 
 def with_coordinates(values: Any, X: Any, name: str) -> Any:
-    """Return what was found of the rows of X, (n,) or (n, k), with the coordinates of the rows.
+    """Return values for the rows of X, (n,) or (n, k), with the coordinates of the rows.
 
-    Several columns are along a dimension of their own, called ``name``.
+    Several columns are along a further dimension, called ``name``.
     """
     xarray = sys.modules["xarray"]
     rows = X.isel({X.dims[-1]: 0}, drop=True)

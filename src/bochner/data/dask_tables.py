@@ -92,7 +92,7 @@ def _together(sizes: tuple[int, ...], columns: int) -> tuple[int, ...]:
 
 
 def _beside(X: Any, array: Any, name: str) -> list[Any]:
-    """Return the chunks of an array beside those of X."""
+    """Return the chunks of an array, cut as the chunks of X."""
     if array is None:
         return [None] * X.numblocks[0]
     if not hasattr(array, "rechunk"):
@@ -130,7 +130,7 @@ def mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
 
 
 def _of_partition(frame: Any, call: Callable[[Any], Any], name: str, none: Any) -> Any:
-    """Return predictions with the index of a partition; those of no rows, of none."""
+    """Return predictions with the index of a partition; for an empty partition ``none``."""
     if not len(frame) and none is not None:
         return none
     pandas = needed("pandas", "predict")

@@ -38,7 +38,7 @@ class Encoder(ABC):
     @property
     @abstractmethod
     def _names(self) -> tuple[str, ...]:
-        """Names of the columns of X, without that of the indicator."""
+        """Names of the columns of X, without the indicator."""
 
     def encode(self, cells: np.ndarray) -> np.ndarray:
         """Return the columns of X, (n, p), of cells (n,)."""
@@ -50,7 +50,7 @@ class Encoder(ABC):
         """Return the columns of X without the indicator."""
 
     def unseen(self, cells: np.ndarray) -> str:
-        """Describe the missing cells that the training rows had none of; "" if there are none."""
+        """Describe missing cells, if training had no missing cell; "" if there is no such cell."""
         if self.indicator or not np.isnan(cells).any():
             return ""
         return "missing values, which count as the median"
@@ -146,7 +146,7 @@ class Levels(Encoder):
         return self.rows[self.places(cells)]
 
     def unseen(self, cells: np.ndarray) -> str:
-        """Describe unseen levels, or missing cells that the training rows had none of."""
+        """Describe unseen levels, or missing cells if training had no missing cell."""
         share = float(np.mean(cells == UNSEEN)) if len(cells) else 0.0
         if share > self.tolerated:
             mostly = "mostly " * (self.tolerated > 0)
@@ -194,7 +194,7 @@ class Lookup:
     def codes(self, texts: Any) -> np.ndarray:
         """Return the code of each text of an Arrow array of large strings.
 
-        The time does not grow with the number of levels, beyond that of texts.
+        The time depends on the number of texts, not on the number of levels.
         """
         latest, codes = self._latest
         if latest is None or not latest.equals(texts):
@@ -335,7 +335,7 @@ def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
 
 
-# --- Target means of training rows: each row is encoded without the rows of its own fold ---------
+# --- Target means of training rows: a row is encoded without the rows in its fold ----------------
 
 #: Folds of the training rows.
 FOLDS = 5

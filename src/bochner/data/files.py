@@ -52,7 +52,7 @@ _ONE = (str, PathLike, Remote)
 
 
 class Stamp(NamedTuple):
-    """What tells that a file is still the one that was opened."""
+    """Size and version of a file, by which a change is noticed."""
 
     size: int  # bytes
     version: int | str  # time of the last change in ns, or what fsspec tells versions apart by
@@ -70,9 +70,9 @@ def stamp_of(file: File) -> Stamp:
 
 @contextmanager
 def readable(file: object) -> Iterator[None]:
-    """Say of which file it is that the system, or a storage, refuses to read it.
+    """Name the file in errors of the system or of a storage.
 
-    Packages of storages raise errors of their own: nobody answers, no key is given.
+    Packages of storages raise other errors, e.g. without an answer or a key.
     """
     try:
         yield
@@ -157,7 +157,7 @@ def _expand(name: str | PathLike[str] | Remote) -> list[File]:
     path = Path(name).expanduser()
     try:
         if path.is_dir():
-            list(path.iterdir())  # fails where the folder may not be read; rglob would be silent
+            list(path.iterdir())  # fails where the folder may not be read; rglob would skip it
             files = (p.relative_to(path) for p in path.rglob("*") if p.is_file())
             return [path / file for file in _tables(files, path)]
         if path.exists():
@@ -226,14 +226,14 @@ def _tables(files: Iterable[PurePath], folder: object) -> list[PurePath]:
 
 
 def table_suffix(name: str) -> str:
-    """Return the suffix that tells the format, below that of a compression."""
+    """Return the suffix of the format, without the suffix of a compression."""
     path = PurePath(name)
     packed = path.suffix.lower() in COMPRESSED
     return (PurePath(path.stem) if packed else path).suffix.lower()
 
 
 def name_beside(path: Path) -> str:
-    """Return the names of files beside it that may have been meant, or nothing."""
+    """Return near names of files in the same folder, for a message; "" if there are none."""
     try:
         return did_you_mean(path.name, [p.name for p in path.parent.iterdir()])
     except OSError:

@@ -50,8 +50,8 @@ def open_file(file: File, separator: str | None) -> Reader:
         return _open_text(file, separator)
     raise DataFileError(
         f"{WHO}: '{file}' must be Parquet ({listed(PARQUET)}), Feather ({listed(FEATHER)}) or "
-        f"text ({listed(TEXT)}, perhaps compressed: {listed(COMPRESSED)}); the suffix "
-        f"{suffix!r} is none of these. Convert or rename it."
+        f"text ({listed(TEXT)}, perhaps compressed: {listed(COMPRESSED)}); got the "
+        f"suffix {suffix!r}. Convert or rename it."
     )
 
 
@@ -253,12 +253,12 @@ class TextReader(Reader):
             name: pa.string() if name in text else pa.bool_() if name in booleans else pa.float64()
             for name in names
         }
-        said = partial(_sentence, self, names)
+        said = partial(_sentence, self)
         with unchanged(self.file, self.stamp), _explained(self.file, said):
             yield from self.batches(kinds)
 
     def batches(self, kinds: Mapping[str, Any]) -> Any:
-        """Open the file: what these columns hold is given, of none what the first block shows."""
+        """Open the file; types that are not given are inferred from the first block."""
         pc = needed("pyarrow.csv", WHO)
         convert = pc.ConvertOptions(
             column_types=kinds,
@@ -308,7 +308,7 @@ def _open_text(path: File, separator: str | None = None) -> TextReader:
     _refuse_numbers_for_names(path, next(csv.reader(head.splitlines(), delimiter=separator), []))
     block = max(_BLOCK_BYTES, 4 * max(map(len, head.splitlines())))
     file = TextReader(path, stamp, separator, block, f"'{path}'")
-    with _explained(path, partial(_sentence, file, ())):
+    with _explained(path, partial(_sentence, file)):
         opened = file.batches({})
         columns = arrow_columns(opened.schema, file.label)
         first = next((batch for batch in opened if batch.num_rows), None)
@@ -364,7 +364,7 @@ _CONVERSION = re.compile(
 )
 
 
-def _sentence(file: TextReader, names: tuple[str, ...], error: Exception) -> BochnerError:
+def _sentence(file: TextReader, error: Exception) -> BochnerError:
     text = str(error)
     if found := _RAGGED.search(text):
         line, expected, got, row = found.groups()
@@ -375,7 +375,7 @@ def _sentence(file: TextReader, names: tuple[str, ...], error: Exception) -> Boc
             "pass another separator."
         )
     if found := _CONVERSION.search(text):
-        return _wrong_kind(file, names, found)
+        return _wrong_kind(file, found)
     if "UTF8" in text:
         return _not_utf8(file.file)
     if "straddling" in text:
@@ -386,10 +386,10 @@ def _sentence(file: TextReader, names: tuple[str, ...], error: Exception) -> Boc
     return _damaged(file.file, error)
 
 
-def _wrong_kind(file: TextReader, names: tuple[str, ...], found: re.Match[str]) -> InvalidInput:
+def _wrong_kind(file: TextReader, found: re.Match[str]) -> InvalidInput:
     column, line, kind, value = found.groups()
-    known = names or tuple(c.name for c in file.columns)
-    name = repr(known[int(column)]) if int(column) < len(known) else f"number {column}"
+    known = dict(enumerate(repr(c.name) for c in file.columns))
+    name = known.get(int(column), f"number {column}")
     what = "true and false" if kind == "bool" else "numbers"
     comma = " Write decimals with a point." if _COMMA.fullmatch(value) else ""
     return InvalidInput(

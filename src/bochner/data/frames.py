@@ -224,7 +224,7 @@ def _column_in(table: Any, name: str, held: Any) -> Column:
     declared = () if words is None else tuple(map(str, words.to_pylist()))
     if getattr(held.type, "ordered", False):
         return column._replace(order=declared)
-    # categories of polars may be those of another column
+    # polars may list categories of another column
     return column if package_of(table) == "polars" else column._replace(declared=declared)
 
 

@@ -203,7 +203,7 @@ def _learned(
 def _to_look_at(
     readers: tuple[Reader, ...], kinds: dict[str, Column], schema: Schema
 ) -> tuple[str, ...]:
-    """Return the columns whose cells tell what they are: text, and in text files times too."""
+    """Return the columns whose cells must be read to find their type."""
     looked = {"text"} | ({"dates or times", "nothing"} if readers[0].of_text else set())
     return tuple(name for name in schema.columns if kinds[name].kind in looked)
 
@@ -475,46 +475,21 @@ def _adapted(
 
 
 def _hold(readers: tuple[Reader, ...], schema: Schema) -> None:
-    """Refuse tables whose columns are not of the kinds that the schema was learned from."""
-    of = {e.name: e for e in schema.plain}
-    numbers = {*(schema.target_names or ()), schema.weight}
-    numbers -= {schema.target} if schema.classes else set()
+    """Refuse tables whose columns are not of the kinds that the schema was learned from.
+
+    A column without a value, and text where numbers must be, are refused when rows are read.
+    """
+    of: dict[str | None, Encoder] = {e.name: e for e in schema.plain}
+    roles = {*(schema.target_names or ()), schema.weight}
     for reader in readers:
         _require_names(reader, schema)
-        for column in reader.columns:
-            if column.kind == "nothing":  # its first row says so when it is read
-                continue
+        for column in () if reader.of_text else reader.columns:
             encoder = of.get(column.name)
-            if column.name in numbers or (isinstance(encoder, Numbers) and not encoder.comma):
-                _refuse_text(column, reader, column.name in numbers)
-            elif encoder is not None or column.name == schema.target:
-                _refuse_odd(column, encoder, reader)
-
-
-def _refuse_odd(column: Column, encoder: Encoder | None, reader: Reader) -> None:
-    """Refuse what is neither text nor the times that a column must hold."""
-    times = isinstance(encoder, Times)
-    allowed: tuple[str, ...] = ("text", "dates or times") if times else ("text", "numbers")
-    if reader.of_text:
-        allowed = USABLE
-    if column.kind not in allowed:
-        words = tuple(kind for kind in allowed if kind != "numbers")
-        who = f"{column.name!r} of {reader.label}"
-        raise InvalidInput(f"Blocks: {_wrong_kind(who, column, words)}")
-
-
-def _refuse_text(column: Column, reader: Reader, may_have_commas: bool) -> None:
-    """Refuse a column that must hold numbers and does not, naming the first cell of text."""
-    who = f"{column.name!r} of {reader.label}"
-    if column.kind == "numbers":
-        return
-    if may_have_commas and _texts((reader,), (column.name,))[column.name].has_commas:
-        return
-    if column.kind != "text":
-        raise InvalidInput(f"Blocks: {_wrong_kind(who, column, ('numbers',))}")
-    first = _first_stray([reader], column.name)
-    if first:
-        raise InvalidInput(
-            f"Blocks: {who} must hold numbers; got text, first {first}. Mend the cell, or drop "
-            "its row."
-        )
+            times = isinstance(encoder, Times)
+            if encoder is None and column.name not in roles:
+                continue
+            if column.kind not in ("nothing", "text", "dates or times" if times else "numbers"):
+                is_text = isinstance(encoder, Levels) or (encoder is None and schema.classes)
+                words = ("text", "dates or times") if times else ("text" if is_text else "numbers",)
+                who = f"{column.name!r} of {reader.label}"
+                raise InvalidInput(f"Blocks: {_wrong_kind(who, column, words)}")

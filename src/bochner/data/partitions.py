@@ -2,9 +2,10 @@
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ class PartitionReader(Reader):
     columns: tuple[Column, ...]
     n_rows: int
     whole: int  # rows of the partition
-    key: str  # what tells its rows from others
+    key: str  # fingerprint of its rows
     partition: Partition | None = None
     library: str = ""
     hint: str = ""
@@ -100,7 +101,7 @@ class Chunks(Source):
         return self.label
 
     def pieces(self, rows: int) -> Iterator[Piece]:
-        """Give the rows of one chunk after the other, in pieces of ``rows`` rows at most."""
+        """Yield the rows of all chunks in order, in pieces of ``rows`` rows at most."""
         number = self.first
         for chunk in self.chunks:
             piece = Piece(*chunk.partition.fetch())
@@ -135,7 +136,7 @@ class Chunks(Source):
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
-        """Those of the chunks."""
+        """Partitions of the chunks."""
         return tuple(chunk.partition for chunk in self.chunks)
 
     def held_by(self, partitions: Sequence[Partition]) -> "Chunks":
@@ -177,15 +178,15 @@ def _fetched(partition: Partition | None) -> Any:
 
 @contextmanager
 def uncomputed(what: str) -> Iterator[None]:
-    """Say what it is that the engine cannot compute, and why."""
+    """Name the table in errors of the engine that computes it."""
     try:
         yield
     except BochnerError:
         raise
     except Exception as error:
         raise DataFileError(
-            f"Blocks: {what} must be computed to be read; it could not be ({said(error)}). Mend "
-            "what makes it, and fit again."
+            f"Blocks: {what} must be computed to be read; it could not be ({said(error)}). Correct "
+            "its computation, and fit again."
         ) from error
 
 
@@ -202,3 +203,35 @@ def by_name(values: Any, name: str) -> dict[str, np.ndarray]:
     if found.ndim == 1:
         return {name: found}
     return {f"{name}_{k}": column for k, column in enumerate(found.T)}
+
+
+# --- The module of each library -------------------------------------------------------------------
+
+#: The module of each library that holds tables in partitions.
+_MODULES = {"dask": "dask_tables", "ray": "ray_tables", "pyspark": "spark_tables"}
+
+
+def open_readers(table: Any) -> list[PartitionReader]:
+    """Return a reader of each partition of a table."""
+    found: list[PartitionReader] = _module(table).readers(table)
+    return found
+
+
+def open_chunks(X: Any, y: Any, w: Any) -> Chunks:
+    """Return dask arrays as a source of rows."""
+    found: Chunks = _module(X).chunks(X, y, w)
+    return found
+
+
+def mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
+    """Return what ``call`` gives of each partition, in the table's own library, when asked for."""
+    return _module(table).mapped(table, call, name)
+
+
+def beside(table: Any, columns: dict[str, Any]) -> Any:
+    """Return a dask table with more columns, partition by partition."""
+    return _module(table).beside(table, columns)
+
+
+def _module(table: Any) -> Any:
+    return import_module(f"bochner.data.{_MODULES[library_of(table)]}")

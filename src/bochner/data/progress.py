@@ -58,7 +58,7 @@ class Bar:
 
     @property
     def text(self) -> str:
-        """What is done, and how fast."""
+        """Rows read and rows per second."""
         count = self.count
         of = "" if count.n_rows is None else f" of {count.n_rows:,}"
         crew = f" by {self.workers} workers" if self.workers else ""

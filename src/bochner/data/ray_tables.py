@@ -52,7 +52,7 @@ def _form(table: Any) -> tuple[int, Any]:
 
 
 def mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
-    """Return the dataset with what ``call`` gives of its rows beside them."""
+    """Return the dataset with the result of ``call`` in further columns."""
     return table.map_batches(
         _with_columns, batch_format="pyarrow", fn_kwargs={"call": call, "name": name}
     )

@@ -103,9 +103,9 @@ class RowSample:
 
     @staticmethod
     def of(block: Block, seed: int, start: int = 0) -> "RowSample":
-        """Return the sample of one block, after ``start`` rows; those of zero weight take no part.
+        """Return the sample of one block, after ``start`` rows; rows of zero weight are left out.
 
-        Time O(n) beside that of copying the rows that are kept.
+        Time O(n), and the time to copy the kept rows.
         """
         n = block.X.shape[0]
         w = np.ones(n) if block.w is None else to_numpy(block.w).astype(np.float64)

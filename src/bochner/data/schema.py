@@ -1,4 +1,4 @@
-"""What the columns of a table mean: features and their categories, targets, weight."""
+"""Roles and encoders of the columns of a table: features and their categories, targets, weight."""
 
 import difflib
 import re
@@ -104,7 +104,7 @@ class Schema:
 
     @property
     def plain(self) -> tuple[Encoder, ...]:
-        """The encoders; without a fit, those of numbers and of categories."""
+        """The encoders; without a fit, the default encoders of numbers and categories."""
         categories = dict(self.categories)
         return self.encoders or tuple(
             Levels(name, categories[name]) if name in categories else Numbers(name)
@@ -112,7 +112,7 @@ class Schema:
         )
 
     def features_only(self) -> "Schema":
-        """Return the schema without target and weight: what prediction reads."""
+        """Return the schema without target and weight, for prediction."""
         return replace(self, target=None, weight=None, classes=())
 
 
@@ -159,7 +159,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 # --- Cells of text: which are numbers, and which one keeps a column from being numbers -----------
 
-#: What users may say of a column.
+#: Types that users may declare.
 TYPES = ("number", "category")
 Types = Mapping[str, str]
 

@@ -1,4 +1,4 @@
-"""From pieces of any size to blocks of one size; what every source of data has in common."""
+"""Sources of rows, and blocks of one size from pieces of any size."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -66,11 +66,11 @@ class Source(ABC):
 
     n_rows: int | None  # None if only reading them all would tell
     n_columns: int  # columns of X
-    schema: Schema | None  # what the columns mean, None if they have no names
+    schema: Schema | None  # None if the columns have no names
 
     @abstractmethod
     def pieces(self, rows: int) -> Iterator[Piece]:
-        """Give all rows in order, in pieces of bounded size, preferably of ``rows`` rows."""
+        """Yield all rows in order, in pieces of bounded size, preferably of ``rows`` rows."""
 
     def mark(self) -> str:
         """Return a fingerprint of the rows: by default a digest of all, in one pass."""
@@ -90,7 +90,7 @@ class Source(ABC):
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
-        """What an engine holds of the rows, in their order."""
+        """Partitions of the rows that an engine holds, in order."""
         return ()
 
     def held_by(self, partitions: Sequence[Partition]) -> "Source":  # noqa: ARG002
@@ -223,7 +223,7 @@ class Arrays(Source):
 
 @dataclass(frozen=True, eq=False)
 class Iterables(Source):
-    """What the caller's iterable, or function that makes one, gives."""
+    """Pieces of the caller's iterable, or of a function that makes one."""
 
     source: Iterable[Any] | Callable[[], Iterable[Any]]
     form: str
@@ -236,7 +236,7 @@ class Iterables(Source):
         return f"pieces of {getattr(self.source, '__name__', type(self.source).__name__)}"
 
     def pieces(self, rows: int) -> Iterator[Piece]:  # noqa: ARG002  the caller's sizes stay
-        """Give the caller's pieces, checked, whatever their size."""
+        """Yield the caller's pieces, checked, in their own sizes."""
         start = 0
         for number, item in enumerate(_fresh(self.source)):
             piece = _parts(item)

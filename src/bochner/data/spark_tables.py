@@ -54,7 +54,7 @@ def _schema(table: Any) -> Any:
 
 
 def _streams(batches: Iterator[Any]) -> Iterator[Any]:
-    """Give each batch of rows as one cell: a stream of Arrow."""
+    """Yield each batch of rows as one cell: a stream of Arrow."""
     import pyarrow as pa
 
     for batch in batches:
@@ -81,13 +81,13 @@ def table_of(streams: list[bytes]) -> Any:
 
 
 def mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
-    """Return the data frame with what ``call`` gives of its rows beside them."""
+    """Return the data frame with the result of ``call`` in further columns."""
     pyarrow = needed("pyarrow", "predict")
     types = needed("pyspark.sql.pandas.types", "predict")
     schema = _schema(table)
     example = pyarrow.RecordBatch.from_pylist([_made_up(schema)], schema)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)  # the row is none of the user's
+        warnings.simplefilter("ignore", DataWarning)  # the row is made up
         (found,) = _with_columns(iter([example]), call, name)
     return table.mapInArrow(
         lambda batches: _with_columns(batches, call, name), types.from_arrow_schema(found.schema)

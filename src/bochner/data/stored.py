@@ -1,4 +1,4 @@
-"""Arrays in files that are read by slices, as those of h5py and Zarr: whole chunks at a time."""
+"""Arrays in files, as of h5py and Zarr, read by slices of whole chunks."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

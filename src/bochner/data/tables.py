@@ -71,7 +71,7 @@ class Reader(ABC):
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
         """Yield Arrow tables or record batches with these columns, of about ``rows`` rows at most.
 
-        ``text`` are the columns to read as text whatever they look like (CSV files); all others
+        ``text`` are the columns of CSV files to read as text for any cells; all others
         are numbers.
         """
 
@@ -84,13 +84,13 @@ class Reader(ABC):
         return ""
 
     def part(self, start: int, stop: int) -> "Reader | None":  # noqa: ARG002
-        """Return the reader of these rows alone; None if earlier rows must be read first."""
+        """Return the reader of these rows; None if earlier rows must be read first."""
         return None
 
 
 @dataclass(frozen=True, eq=False)
 class Tables(Source):
-    """Readers one after the other, seen through one schema.
+    """Consecutive readers, seen through one schema.
 
     ``drafts`` are the encoders to be fitted, None if the schema was given or learned;
     ``fold_tables`` are the tables of levels, (folds, levels + 2, p) by name, that rows of a fit are
@@ -242,12 +242,12 @@ class Tables(Source):
 
     @property
     def library(self) -> str:
-        """That of the readers."""
+        """The package of the engine that holds the rows; "" if there is none."""
         return self.readers[0].library
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
-        """Those of the readers."""
+        """Partitions of the readers."""
         return tuple(r.partition for r in self.readers if r.partition is not None)
 
     def held_by(self, partitions: Sequence[Partition]) -> "Tables":
@@ -323,7 +323,7 @@ def is_text(encoder: Encoder, reader: Reader) -> bool:
 
 
 class _Unseen(NamedTuple):
-    """Cells of a column that the training rows had none of: a description and the first of them."""
+    """Cells of a column that training had no example of: a description and the first of them."""
 
     words: str
     texts: str
@@ -393,7 +393,7 @@ NO_ROWS = np.empty(0, np.intp)
 
 
 def within(numbers: np.ndarray, first: int, count: int) -> np.ndarray:
-    """Return those of ascending numbers that are among ``count`` numbers from the first on."""
+    """Return the ascending numbers in the range of ``count`` numbers from the first on."""
     return numbers[slice(*np.searchsorted(numbers, (first, first + count)))]
 
 

@@ -17,7 +17,7 @@ _ZONE = r"(?:\s*(?:Z|UTC|[+-]\d{2}:?\d{2}))?"
 _AND_CLOCK = rf"(?:[T\s]+{_CLOCK}{_ZONE})?"
 
 #: How texts may write dates and times. Of two forms that both read all texts the first is taken:
-#: day and month in numbers are told apart by a number above 12. A month or a quarter of a year is
+#: a number above 12 distinguishes day and month. A month or a quarter of a year is
 #: its first day.
 FORMS: dict[str, re.Pattern[str]] = {
     "clock": re.compile(_CLOCK),
@@ -81,5 +81,5 @@ def _clock(part: dict[str, Any]) -> float:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether it is None, pandas' NA or NaT, or NaN: of these none is equal to itself."""
+    """Whether it is None, pandas' NA or NaT, or NaN, which are not equal to themselves."""
     return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value  # noqa: PLR0124

@@ -38,8 +38,8 @@ def atomic(path: str | PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
             file.write(...)
 
     It is written under another name in the same folder, flushed to the disk and renamed. If
-    anything goes wrong, Ctrl-C included, that file is removed and what was at ``path`` before is
-    untouched. A part that a killed process has left is removed by a write to ``path`` a day later.
+    anything goes wrong, Ctrl-C included, that file is removed and an older file at ``path`` stays
+    as it is. A part that a killed process has left is removed by a write to ``path`` a day later.
     A device or pipe is written directly. Mode "w" writes UTF-8 with lines ended as they are given.
 
     Raises

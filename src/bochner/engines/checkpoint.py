@@ -1,4 +1,4 @@
-"""Checkpoints: a folder of sums that a fit has made so far, and what they are sums of."""
+"""Checkpoints: a folder with the sums of a fit so far, and a description of the fit."""
 
 import json
 import struct
@@ -24,7 +24,7 @@ FIRST, NOW = "fit.json", "now.safetensors"
 #: Files that a process was killed over while it wrote them.
 UNFINISHED = ".*.part"
 
-#: Sums that change, by what they are called in files.
+#: Mutable sums, by their names in files.
 OPEN = {"moments": Accumulator, "triangle": Triangle}
 _NAMES = {cls: name for name, cls in OPEN.items()}
 
@@ -45,7 +45,7 @@ class Checkpoint:
     fit : str
         What is fitted, and to which rows.
     memory : int
-        Bytes of features that the fit may keep: the same when it goes on.
+        Bytes of features that the fit may keep; a resumed fit may keep as many.
     """
 
     folder: Path
@@ -54,7 +54,7 @@ class Checkpoint:
 
     @staticmethod
     def opened(folder: Path, fit: str, memory: int) -> "Checkpoint":
-        """Begin a checkpoint, or go on with one of the same fit and refuse any other."""
+        """Begin a checkpoint, or resume one of the same fit and refuse any other."""
         asked = {"fit": fit, "version": __version__}
         if folder.is_file():
             raise DataFileError(
@@ -101,7 +101,7 @@ class Checkpoint:
         except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
             raise DataFileError(
                 f"Local: the checkpoint '{path}' must be whole; it is damaged "
-                f"({str(error).splitlines()[0]}). Delete the folder '{self.folder}' to begin anew."
+                f"({str(error).splitlines()[0]}). Delete the folder '{self.folder}' to begin again."
             ) from error
 
     def remove(self, name: str) -> None:
@@ -109,7 +109,7 @@ class Checkpoint:
         (self.folder / name).unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """Remove all records and the folder, should nothing else be in it."""
+        """Remove all records, and the folder if it is empty then."""
         for path in [*self.folder.glob("pass-*.safetensors"), self.folder / NOW]:
             path.unlink(missing_ok=True)
         for path in self.folder.glob(UNFINISHED):
@@ -129,7 +129,7 @@ _OTHER = "of another fit: of other parameters, or of data that have changed"
 def _foreign(folder: Path, what: str) -> DataFileError:
     return DataFileError(
         f"Local: the checkpoint '{folder}' must be of this fit, to go on from it; it is {what}. "
-        "Delete it to begin anew, or name another."
+        "Delete it to begin again, or name another."
     )
 
 
@@ -159,7 +159,7 @@ def _write_text(path: Path, text: str) -> None:
 
 
 def packed(value: Any) -> Any:
-    """Return a sum with those that change as pairs of a name and what they hold."""
+    """Return a sum whose mutable parts are pairs of a name and their content."""
     name = _NAMES.get(type(value))
     if name is not None:
         held = value.__getstate__() if isinstance(value, Accumulator) else vars(value)
@@ -189,7 +189,7 @@ def unpacked(value: Any) -> Any:
 
 
 def _write_tensors(file: Any, record: str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays in the format of safetensors, one after the other, without a copy."""
+    """Write arrays in the format of safetensors, without a copy."""
     header: dict[str, Any] = {"__metadata__": {"record": record}}
     end = 0
     for name, array in arrays.items():

@@ -11,9 +11,10 @@ from uuid import uuid4
 from bochner._core.checks import positive
 from bochner.data.blocks import Blocks
 from bochner.data.dask_tables import DaskPartition
+from bochner.data.optional import needed
 from bochner.data.sources import Partition
 from bochner.engines.workers import ClusterPasses, Handle, Workers, rows_of
-from bochner.errors import BochnerError, EngineError, InvalidType, MissingDependency
+from bochner.errors import BochnerError, EngineError, InvalidType
 from bochner.sums.executor import LOCAL, Engine
 
 
@@ -60,13 +61,13 @@ class Dask:
 
     @contextmanager
     def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:  # noqa: ARG002
-        """Give the executor of one fit."""
+        """Yield the executor of one fit."""
         with self._connected() as client:
             yield ClusterPasses(_DaskWorkers(client, self.timeout), repr(self))
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
-        """Give the client, which is closed again if it was made here."""
+        """Yield the client, which is closed again if it was made here."""
         distributed = _distributed()
         if self.client is None:
             with (
@@ -93,14 +94,7 @@ def here() -> Engine:
 
 
 def _distributed() -> Any:
-    try:
-        import distributed
-    except ImportError as error:
-        raise MissingDependency(
-            "Dask needs the package distributed, which is not installed; install it with: pip "
-            "install 'bochner[dask]'"
-        ) from error
-    return distributed
+    return needed("distributed", "Dask", "'bochner[dask]'")
 
 
 @contextmanager
@@ -131,7 +125,7 @@ class _DaskWorkers(Workers):
         return max(1, sum(worker["nthreads"] for worker in workers.values()))
 
     def share(self, value: Any) -> Handle:
-        # As the result of a task: what is scattered is gone with the worker that holds it.
+        # As the result of a task: scattered values are lost with their worker.
         return self.submit("share", _same, value)
 
     def submit(self, name: str, function: Callable[..., Any], *args: Any) -> Handle:

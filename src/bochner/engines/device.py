@@ -13,8 +13,9 @@ import numpy as np
 
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
+from bochner.data.optional import needed
 from bochner.data.sources import Block
-from bochner.errors import InvalidInput, InvalidType, MissingDependency
+from bochner.errors import InvalidInput, InvalidType
 from bochner.sums.executor import Together
 from bochner.sums.tree import MergeTree, RunningSum, Summand, blocks_per_part, narrowed, summed
 
@@ -29,7 +30,7 @@ ROWS, CELLS = 8192, 1 << 25
 
 @runtime_checkable
 class MakesFeatures(Protocol):
-    """A summand of features: what is worth moving rows for."""
+    """A summand of features, for which moving rows pays."""
 
     features: Callable[[Array], Array]
 
@@ -57,13 +58,7 @@ def opened(names: Sequence[str]) -> list[Any]:
     InvalidInput
         There is no such device.
     """
-    try:
-        import torch
-    except ImportError as error:
-        raise MissingDependency(
-            "Local: device= needs the package torch, which is not installed; install it with: pip "
-            "install torch"
-        ) from error
+    torch = needed("torch", "Local: device=", "torch")
     try:
         devices = [torch.device(name) for name in names]
         for device in devices:
@@ -113,7 +108,7 @@ class DevicePasses:
 
     @property
     def memory(self) -> int | None:
-        """What the fit was begun with."""
+        """Bytes of features that may be kept."""
         return self._memory
 
     @property
@@ -165,7 +160,7 @@ def _in_large(blocks: Blocks) -> Blocks:
 
 
 def _parts(blocks: Blocks) -> Iterator[list[Block]]:
-    """Give the blocks of one part after the other."""
+    """Yield the blocks of all parts in order."""
     every = iter(blocks)
     while part := list(islice(every, blocks_per_part(blocks.block_rows))):
         yield part

@@ -1,4 +1,4 @@
-"""Passes in one process: blocks in their order, and checkpoints that a killed fit goes on from."""
+"""Passes in one process: blocks in order, and checkpoints from which a killed fit resumes."""
 
 import logging
 import re
@@ -33,13 +33,13 @@ SHARE = 0.02
 
 @dataclass(frozen=True)
 class Local:
-    """Passes made in this process, and recorded so that a killed fit goes on.
+    """Passes made in this process, and recorded so that a killed fit can resume.
 
     Parameters
     ----------
     checkpoint : path, optional
         A folder that is made for the fit, and removed when it is done. While it is there, the same
-        fit to the same rows goes on from it. Default: nothing is recorded.
+        fit to the same rows resumes from it. Default: no record.
     every : float, default 60
         Seconds from one record to the next; more where a record takes over a fiftieth of them.
     memory : int, optional
@@ -63,12 +63,12 @@ class Local:
 
     Notes
     -----
-    What is recorded: the sum of each pass that was finished, and of the pass that goes on the sum
-    of the blocks so far and their number. A fit that goes on has the same bits as one that was
-    never killed, and loses what was done since the last record. Learners that keep features in
+    Recorded are the sum of each finished pass, and of the current pass the sum of the blocks so
+    far and their number. A resumed fit has the same bits as an uninterrupted fit, and repeats the
+    work since the last record. Learners that keep features in
     memory pass over these unrecorded. Where a record cannot be written, as on a full disk, the fit
-    goes on with a warning, and the record before it stays. Ctrl-C ends a pass after the block that
-    it came in, and that is recorded. A record takes the memory of a sum once more on the disk: 8
+    continues with a warning, and the record before it stays. Ctrl-C ends a pass after the current
+    block, which is recorded. A record takes the memory of a sum once more on the disk: 8
     D² bytes for each level of the tree (:mod:`bochner.sums.tree`) for moments.
 
     To a device go the rows, block after block, the next one while one is added up. Of learners
@@ -100,7 +100,7 @@ class Local:
 
     @contextmanager
     def passes(self, asked: str, blocks: Blocks) -> Iterator[Executor]:
-        """Give the executor of one fit; its checkpoint is removed where the fit is made."""
+        """Yield the executor of one fit; its checkpoint is removed where the fit is made."""
         if self.device is not None:
             devices = opened(self.device)
             with decompositions_by(eigh_on(devices[0])):
@@ -131,7 +131,7 @@ def _require_seed(asked: str) -> None:
 
 @contextmanager
 def _held_back() -> Iterator[list[Callable[[], None]]]:
-    """Hold signals back that would come amid a block; give what to do about those that came.
+    """Defer signals until the block is done; yield the handlers to call then.
 
     A second one of its kind is not held back. Only the main thread gets signals.
     """
@@ -180,7 +180,7 @@ class RecordedPasses:
 
     @property
     def memory(self) -> int | None:
-        """What the fit was begun with."""
+        """Bytes of features that may be kept."""
         return self._checkpoint.memory
 
     @property
@@ -224,7 +224,7 @@ class RecordedPasses:
             self.write(now)
 
     def write(self, now: dict[str, Any]) -> None:
-        """Record the passes done since the last time, and what the one that goes on has.
+        """Record the passes since the last record, and the state of the current pass.
 
         A record that cannot be written is no reason to lose the fit.
         """
@@ -252,7 +252,7 @@ class RecordedPasses:
 
 
 class _OnePass:
-    """A pass that goes on where a record says, and writes records as it goes."""
+    """A pass that resumes from a record, and writes records."""
 
     def __init__(
         self,
@@ -291,7 +291,7 @@ class _OnePass:
         return {"rows": self._rows, "weighty": self._weighty, "total": self._running.total()}
 
     def _rest(self) -> Iterator[Any]:
-        """Give the blocks that are still to be added."""
+        """Yield the blocks that are not added yet."""
         if not self._rows:
             yield from self._blocks.walk()
             return

@@ -8,6 +8,7 @@ from typing import Any
 
 from bochner._core.checks import positive
 from bochner.data.blocks import Blocks
+from bochner.data.optional import needed
 from bochner.data.partitions import said
 from bochner.data.ray_tables import RayPartition
 from bochner.data.sources import Partition
@@ -18,7 +19,7 @@ from bochner.engines.workers import (
     require_answer,
     rows_of,
 )
-from bochner.errors import BochnerError, EngineError, MissingDependency
+from bochner.errors import BochnerError, EngineError
 from bochner.sums.executor import Engine
 
 #: Workers that may die over one part before the fit is given up.
@@ -58,8 +59,8 @@ class Ray:
 
     @contextmanager
     def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:  # noqa: ARG002
-        """Give the executor of one fit."""
-        ray = _ray()
+        """Yield the executor of one fit."""
+        ray = needed("ray", "Ray", "'bochner[ray]'")
         if not ray.is_initialized():
             if self.address is not None:
                 require_answer("Ray", self.address, self.timeout)
@@ -81,17 +82,6 @@ def here() -> Engine:
 def _rows(partition: Partition) -> Any:
     """Return the rows of a partition: a table of the store, or themselves."""
     return partition.reference if isinstance(partition, RayPartition) else partition.fetch()
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingDependency(
-            "Ray needs the package ray, which is not installed; install it with: pip install "
-            "'bochner[ray]'"
-        ) from error
-    return ray
 
 
 class _RayWorkers(Workers):

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from bochner._core.checks import positive
 from bochner.data.blocks import Blocks
+from bochner.data.optional import needed
 from bochner.data.partitions import said
 from bochner.data.sources import Partition
 from bochner.data.spark_tables import SparkPartition, table_of
@@ -23,7 +24,7 @@ from bochner.engines.workers import (
     require_answer,
     rows_of,
 )
-from bochner.errors import BochnerError, EngineError, InvalidType, MissingDependency
+from bochner.errors import BochnerError, EngineError, InvalidType
 from bochner.sums.executor import Engine
 
 #: Times that a part is handed out before the fit is given up.
@@ -63,7 +64,7 @@ class Spark:
     timeout: float = 30.0
 
     def __post_init__(self) -> None:
-        _require_spark()
+        needed("pyspark", "Spark", "'bochner[spark]' (and Java 17)")
         positive(self.timeout, "Spark", "timeout")
         known = self.session is None or isinstance(self.session, str)
         if not known and not hasattr(self.session, "sparkContext"):
@@ -74,7 +75,7 @@ class Spark:
 
     @contextmanager
     def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:  # noqa: ARG002
-        """Give the executor of one fit."""
+        """Yield the executor of one fit."""
         context = self._begun().sparkContext
         try:
             workers = max(1, int(context.defaultParallelism))
@@ -113,16 +114,6 @@ class Spark:
             ) from error
 
 
-def _require_spark() -> None:
-    try:
-        import pyspark  # noqa: F401
-    except ImportError as error:
-        raise MissingDependency(
-            "Spark needs the package pyspark, which is not installed; install it with: pip "
-            "install 'bochner[spark]' (and Java 17)"
-        ) from error
-
-
 @dataclass(frozen=True, eq=False)
 class _Shared:
     """A value that is broadcast: what arrives is the value, functions of scripts among it too."""
@@ -148,7 +139,7 @@ class _SparkWorkers(Workers):
         self._group = f"bochner-{uuid4().hex[:12]}"
 
     def stop(self) -> None:
-        """Begin no more jobs, and end those that go on."""
+        """Begin no more jobs, and cancel running ones."""
         for pool in (self._threads, self._merging):
             pool.shutdown(wait=False, cancel_futures=True)
         self._context.cancelJobGroup(self._group)
@@ -202,7 +193,7 @@ class _SparkWorkers(Workers):
         )
 
     def _sent(self, task: Callable[..., Any], args: Any, held: list[Partition]) -> list[Any]:
-        """Return what a task gives anywhere, with rows that come here first."""
+        """Return the result of a task on rows that are brought here first."""
         args = (*args, *(partition.fetch() for partition in held))
         return self._context.parallelize([args], 1).map(task).collect()
 

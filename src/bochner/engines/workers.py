@@ -80,7 +80,7 @@ class Workers(ABC):
 
     @abstractmethod
     def result(self, handle: Handle) -> Any:
-        """Return the value, here; what went wrong is raised as a BochnerError."""
+        """Return the value, here; errors of the engine are raised as a BochnerError."""
 
 
 def require_answer(who: str, address: str, timeout: float) -> None:
@@ -170,7 +170,7 @@ class ClusterPasses:
         return self._workers.result(begun[0])
 
     def _with_features(self, summand: Any) -> Handle:
-        """Give the workers what is the same for all parts: a map, once in a fit, or a summand."""
+        """Share with the workers the value of all parts: a map, once in a fit, or a summand."""
         if not _on_features(summand):
             return self._workers.share(summand)
         known = self._shared.get(id(summand.features))
@@ -198,12 +198,12 @@ def _apart(part: Part) -> tuple[Part, tuple[Partition, ...]]:
 
 
 def _on_features(summand: Any) -> bool:
-    """Whether the map is told apart from what is made of its features."""
+    """Whether the map is apart from the sum over its features."""
     return isinstance(summand, SumOnFeatures)
 
 
 def _parts(blocks: Blocks, workers: int) -> Iterator[Part]:
-    """Give all rows in parts of the tree; those that cannot be read elsewhere are read here."""
+    """Yield all rows in parts of the tree; rows that no worker can read are read here."""
     size = blocks_per_part(blocks.block_rows) * blocks.block_rows
     n = blocks.n_rows
     if n is None or blocks.part(0, min(1, n)) is None:
@@ -236,7 +236,7 @@ def _read_here(blocks: Blocks, size: int) -> Iterator[Part]:
 
 def made(shared: Any, own: Any, part: Part, block_rows: int, source: str, *held: Any) -> PartialSum:
     """Return the sum of a part, of the rows that its partitions hold."""
-    # What came over a network may begin between the bytes where a number can: copies do not.
+    # Arrays from a network may be unaligned; copies are aligned.
     shared = deepcopy(shared)
     summand = shared if own is None else SumOnFeatures(shared, own)
     running, rows, weighty = RunningSum(summand, block_rows), 0, False
@@ -250,13 +250,13 @@ def made(shared: Any, own: Any, part: Part, block_rows: int, source: str, *held:
 
 @contextmanager
 def _named(part: Part, source: str) -> Iterator[None]:
-    """Say of which rows it is that something went wrong."""
+    """Name the rows in errors."""
     rows = f"{part.start:,} to {part.stop - 1:,}"
     try:
         yield
     except BochnerError as error:
         raise type(error)(f"{error} (Rows {rows}.)") from None
-    except Exception as error:  # noqa: BLE001  whatever it was, its rows are named
+    except Exception as error:  # noqa: BLE001  any error names its rows
         raise EngineError(
             f"A worker must be able to read and add up rows {rows} of {source}; it could not "
             f"({type(error).__name__}: {str(error)[:200]}). Make the data readable from every "
@@ -265,7 +265,7 @@ def _named(part: Part, source: str) -> Iterator[None]:
 
 
 def _blocks_of(part: Part, held: Sequence[Any]) -> Iterator[Block]:
-    """Give the blocks of a part; ``held`` are the rows of its partitions."""
+    """Yield the blocks of a part; ``held`` are the rows of its partitions."""
     if isinstance(part.blocks, Stretch):
         yield from part.blocks.held_by([Here(rows) for rows in held])
     else:

@@ -1,14 +1,16 @@
 """An ONNX graph while it is written: nodes, and constants that are kept once."""
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from bochner import __version__
+from bochner.data.optional import needed
 from bochner.data.schema import listed
-from bochner.errors import InvalidInput, MissingDependency
+from bochner.errors import InvalidInput
 
 #: The version of ONNX's operators that graphs are written in, and of the file format that goes
 #: with it: read by onnxruntime from 1.17 on.
@@ -27,15 +29,8 @@ class Unwritable(Exception):
 
 def onnx() -> ModuleType:
     """Return the package onnx, or say how to install it."""
-    try:
-        import onnx as found
-        import onnx.numpy_helper
-    except ImportError as error:
-        raise MissingDependency(
-            "to_onnx needs the package onnx; it is not installed. Install it: "
-            'pip install "bochner[onnx]"'
-        ) from error
-    return found
+    needed("onnx.numpy_helper", "to_onnx", "'bochner[onnx]'")
+    return import_module("onnx")
 
 
 class Graph:

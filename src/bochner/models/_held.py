@@ -10,8 +10,7 @@ import numpy as np
 from bochner.data.blocks import Blocks
 from bochner.data.coordinates import has_coordinates, values_of, with_coordinates
 from bochner.data.frames import batches, is_lazy, package_of
-from bochner.data.held import beside, mapped
-from bochner.data.partitions import library_of
+from bochner.data.partitions import beside, library_of, mapped
 from bochner.errors import InvalidInput
 from bochner.models._parameters import by_jobs
 

@@ -314,8 +314,7 @@ class Plan(ShownResult):
         """Yield the fits with the chosen one marked, the reason, and a note."""
         rows = [self._cells(fit)[1:] for fit in self.fits]
         marked = next((i for i, fit in enumerate(self.fits) if fit is self.choice), -1)
-        errors = tuple(fit.error for fit in self.fits)
-        yield HtmlTable(HEAD[1:], rows, self._title, marked, errors)
+        yield HtmlTable(HEAD[1:], rows, self._title, marked)
         yield from map(Words, [self.reason, self._note])
 
     def _cells(self, fit: PlannedFit) -> tuple[str, ...]:

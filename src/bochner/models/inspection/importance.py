@@ -134,8 +134,7 @@ class ImportanceDisplay(Display):
         if self._asked_for:
             yield from self._picture()
         head, lines, tail = self.table()
-        bars = tuple(float(self.share[j]) for j in self.order[:SHOWN])
-        yield HtmlTable(head, lines, f"Measured on {self.n_rows:,} rows", bars=bars)
+        yield HtmlTable(head, lines, f"Measured on {self.n_rows:,} rows")
         if tail:
             yield Words(tail)
 

@@ -144,7 +144,7 @@ class StrategyPlan(ShownResult):
         """Give the table, the one that is taken marked, and why some cannot be run."""
         title, (head, *rows), refused = self._table()
         marked = [row.name for row in self.rows].index(self.best)
-        yield HtmlTable(head, rows, title, marked, tuple(row.operations for row in self.rows))
+        yield HtmlTable(head, rows, title, marked)
         yield from map(Words, refused)
 
     def _table(self) -> tuple[str, list[tuple[str, ...]], list[str]]:
