@@ -98,9 +98,9 @@ def test_the_least_error_of_a_table_is_bold_and_ours_has_no_favour(pages):
         "| uci_pol | 100 | 2 | **1.5** | 2.5 |",
     ]
     claim = pages.headline(rows)
-    assert "on 2 tables of up to 100 rows: **bochner errs least on 1 of 2**" in claim
-    assert "3 seconds of one core\nin the middle, where LightGBM takes 3." in claim
-    assert pages.words(rows).endswith("bochner errs least on 1 of them")
+    assert "on 2 tables of up to 100 rows: **bochner has the lowest error on 1 of 2**" in claim
+    assert "takes 3 CPU\nseconds; LightGBM takes 3." in claim
+    assert pages.words(rows).endswith("bochner has the lowest error on 1 of them")
 
 
 def test_the_least_error_and_the_least_log_loss_of_classes_are_bold(pages):

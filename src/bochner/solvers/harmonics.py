@@ -15,8 +15,8 @@ P_lm are orthonormal for the uniform law of mean one, so that Σ_m |P_lm|² = 2l
 the addition theorem: G has about W a_l on its diagonal.
 
 **Preconditioner.** If rows are spread evenly along every parallel, as on a grid, orders m decouple:
-M then is G with the density of the rows averaged over longitude, one block for each order (Schuh
-1996). Else it is G among the first degrees, and its diagonal beyond.
+M then is G with the density of the rows averaged over longitude, one block for each order
+(Schuh 1996). Else it is G among the first degrees, and its diagonal beyond.
 
 Coefficients are complex arrays (L + 1, L + 1) of l and m, zero for m > l, of c_{l,−m} = conj c_lm:
 D = (L + 1)² real numbers. The real features are √a_l (√2 P_lm cos mλ, √2 P_lm sin mλ), m = l, ...,
