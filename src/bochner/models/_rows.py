@@ -17,7 +17,7 @@ from bochner.errors import InvalidInput
 from bochner.features.composed import OnInputs
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import NystromMap, Rounded
-from bochner.solvers.convex.problem import TargetsOf, places
+from bochner.solvers.convex.problem import TargetsOf
 from bochner.solvers.lloyd import in_order
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.tree import narrowed, summed
@@ -83,40 +83,9 @@ class SumOnFeatures:
         return replace(self, summand=narrowed(self.summand, rows))
 
 
-@dataclass(frozen=True, eq=False)
-class Without:
-    """A summand in which held-out rows have weight zero."""
-
-    summand: Any
-    held: Bool[Array, " n"]
-    first: int = 0  # the row that ``held`` begins with
-
-    def zero(self) -> Any:
-        """Return the sum of no rows."""
-        return self.summand.zero()
-
-    def add(self, total: Any, block: Any) -> Any:
-        """Return the sum with the rows of a block."""
-        held = self.held[places(block, self.first)]
-        return self.summand.add(total, block._replace(w=np.where(held, 0.0, weights_of(block))))
-
-    def merge(self, a: Any, b: Any) -> Any:
-        """Return the sum of the rows of both."""
-        return self.summand.merge(a, b)
-
-    def within(self, rows: slice) -> "Without":
-        """Return the same for these rows only."""
-        return Without(narrowed(self.summand, rows), self.held[rows], rows.start)
-
-
 def _featured(features: Callable[[Array], Array], block: Block) -> FeatureBlock:
     y, w = (None if a is None else to_numpy(a) for a in (block.y, block.w))
     return FeatureBlock(to_numpy(features(block.X)), y, w, block.start, block.X)
-
-
-def weights_of(block: FeatureBlock) -> Float[Array, " b"]:
-    """Return the weights of the rows, one where none are given."""
-    return np.ones(len(block.Z)) if block.w is None else np.asarray(block.w, np.float64)
 
 
 class Features:

@@ -206,7 +206,7 @@ class Descent:
     loss : Loss
     schedule : Schedule
     walk : Walk
-        Where to go on from; its arrays are changed by the steps.
+        State to continue from; its arrays are changed by the steps.
     fit_intercept : bool
     average_from : int
         Step from which coefficients are averaged, counted from 1; 0 for never.

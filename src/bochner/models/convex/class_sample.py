@@ -37,7 +37,7 @@ class Learned(NamedTuple):
     loss: Loss
     n_classes: int
     fit_intercept: bool
-    pairs: ClassPairs | None = None  # where each class is told from each other
+    pairs: ClassPairs | None = None  # pairs of classes, if each is separated from each other
 
     @property
     def columns(self) -> int:
@@ -55,7 +55,7 @@ class Learned(NamedTuple):
         return indicators(codes, self.n_classes)
 
     def values(self, f: Float[Array, "m t"]) -> Float[Array, "m K"]:
-        """Return the values of classes from those of the problem's columns."""
+        """Return the values of classes from the values of the problem's columns."""
         return f if self.pairs is None else self.pairs.values(f)
 
 
@@ -65,7 +65,7 @@ class ClassSample:
 
     X: Array
     codes: Float[Array, " m"]
-    w: Float[Array, " m"]  # their weights, times the rows of their class that each stands for
+    w: Float[Array, " m"]  # their weights, times the rows of their class that each represents
     inflation: float  # r̄
     folds: tuple[Array, ...]  # rows that each fold leaves out; () where rows are too few
     distinct: int  # different rows that are left out
@@ -78,12 +78,12 @@ class ClassSample:
 
     @property
     def copies(self) -> Float[Array, " m"]:
-        """Weights as numbers of copies of rows, of which the largest is a half or above."""
+        """Weights as numbers of copies of rows; the largest is a half or above."""
         largest = float(self.w.max())
         return self.w if largest >= 1 else self.w / (2 * unit_of(largest))
 
     def some(self, most: int, seed: int, n_classes: int) -> tuple["ClassSample", Array]:
-        """Return so many of the rows, with more of rare classes, and which these are."""
+        """Return ``most`` rows, with more of rare classes, and their numbers."""
         codes = self.codes.astype(np.int64)
         if len(codes) <= most:
             return self, np.arange(len(codes))
@@ -144,7 +144,7 @@ def rows_to_choose_by(
     seed: int,
     n_classes: int,
 ) -> ClassSample:
-    """Return rows that each stand for so many of their class, and their folds."""
+    """Return the sample of rows that each represent ``stands`` rows of their class."""
     w = stands * w
     shares = np.bincount(codes.astype(np.int64), w, minlength=n_classes) / w.sum()
     squares = (1 - shares[codes.astype(np.int64)]) ** 2
@@ -156,7 +156,7 @@ def rows_to_choose_by(
 def _with_rare(
     rows: RowSample, blocks: Blocks, seed: int, n_classes: int, most: int, where: Executor
 ) -> tuple[RowSample, Float[Array, " m"]]:
-    """Return the rows with more of rare classes, and how many each stands for; one pass."""
+    """Return the rows with more of rare classes, and the number each represents; one pass."""
     most = most // (2 * n_classes)
     many = np.bincount(rows.y[:, 0].astype(np.int64), minlength=n_classes)
     rare = tuple(np.flatnonzero(many < most).tolist())

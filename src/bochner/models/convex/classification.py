@@ -2,8 +2,8 @@
 
 The penalty is chosen on a sample of m rows, with more rows of rare classes: the learner's own loss
 is minimised without each fold for penalties on a grid of half decades, downhill, each fit starting
-from its neighbour's end. A row stands for r rows of its class, so that the noise of the sample is
-that of all rows times
+from its neighbour's end. A row represents r rows of its class, so that the noise of the sample is
+the noise of all rows times
 
     r̄ = Σ r² w g² / Σ r w g²,      g the slopes of the loss at the best constant,
 
@@ -11,7 +11,7 @@ and as the best penalty grows with the variance of the noise, all rows take alph
 stays the same where all classes are thinned alike.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -32,14 +32,7 @@ from bochner.features.method import Request
 from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel
 from bochner.models._calibration import Calibration, calibrate
-from bochner.models._rows import (
-    FeatureBlock,
-    Features,
-    Kept,
-    Without,
-    fold_numbers,
-    weights_of,
-)
+from bochner.models._rows import FeatureBlock, Features, Kept, fold_numbers
 from bochner.models.convex.class_sample import (
     ClassesLeftOut,
     ClassSample,
@@ -64,7 +57,7 @@ from bochner.solvers.convex.penalty_path import (
     TOL,
     HeldOutPath,
 )
-from bochner.solvers.convex.problem import TargetsOf, forward, images, places, walk
+from bochner.solvers.convex.problem import TargetsOf, forward, images, walk
 from bochner.sums.executor import LOCAL, Executor
 
 #: Products n·D² up to which a fit in float64 takes no noticeable time. Decisions need no more than
@@ -127,6 +120,7 @@ def _minimum(
     alpha: float,
     start: Optimum | None,
     moments: Any = None,
+    held: Array | None = None,
 ) -> Optimum:
     return minimise(
         rows,
@@ -136,6 +130,7 @@ def _minimum(
         start=start,
         moments=moments,
         targets=learned.targets,
+        held=held,
         tol=spec.tol,
         max_iter=spec.max_iter,
     )
@@ -159,7 +154,7 @@ def _chosen(
         found, near = chosen_kernel(kernel, sample, rows(), learned, ask)
         return found
 
-    # Near the minimum the slope of a squared hinge is twice that of squares: ridge takes alpha/2.
+    # Near the minimum a squared hinge has twice the slope of squares: ridge takes alpha/2.
     given = alpha / 2 if alpha else None
     named = isinstance(ask.kernel, str) and (ask.kernel != "auto" or ask.effort is None)
     by_loss = alpha is None and named and not ask.learns_metric
@@ -177,28 +172,6 @@ def _chosen(
 
 
 # --- probabilities -------------------------------------------------------------------------------
-
-
-class Rest:
-    """All rows of the features, with weight zero for the rows of one fold (``held``)."""
-
-    def __init__(self, features: Features, held: Array) -> None:
-        self._features = features
-        self.held = held
-        self.n_features = features.n_features
-
-    @property
-    def cached(self) -> bool:
-        """Whether the features are kept in memory."""
-        return self._features.cached
-
-    def __iter__(self) -> Iterator[FeatureBlock]:
-        for block in self._features:
-            yield block._replace(w=np.where(self.held[places(block)], 0.0, weights_of(block)))
-
-    def sum(self, summand: Any) -> Any:
-        """Return the sum over the rows."""
-        return self._features.sum(Without(summand, self.held))
 
 
 def _calibrated(
@@ -219,7 +192,7 @@ def _calibrated(
     folds = serving(numbers, y.astype(np.int64), w > 0, learned.n_classes)
     values: list[tuple[Array, Array, Array]] = []
     for held in enough_folds(folds):
-        theta = _minimum(spec, learned, Rest(features, held), start.alpha, start).theta
+        theta = _minimum(spec, learned, features, start.alpha, start, held=held).theta
         values.append((learned.values(images(features, theta)[held]), y[held], w[held]))
     if not values:
         return None
@@ -244,12 +217,13 @@ class FeaturesLeftOut(ClassesLeftOut):
         rows, learned, ends = self.rows, self.learned, self.ends[fold]
         near = min(ends, key=lambda other: abs(other - step), default=None)
         ends[step] = found = minimise(
-            Kept(FeatureBlock(self._Z, rows.codes, np.where(held, 0.0, rows.w), 0)),
+            Kept(FeatureBlock(self._Z, rows.codes, rows.w, 0)),
             learned.loss,
             self.alpha(step),
             fit_intercept=learned.fit_intercept,
             start=None if near is None else ends[near],
             targets=learned.targets,
+            held=held,
             tol=TOL,
         )
         progress("Choosing the penalty", f"{self.alpha(step):.3g}, one fold")

@@ -43,7 +43,7 @@ from bochner.solvers.convex.class_losses import (
 from bochner.solvers.convex.losses import Loss
 from bochner.sums.executor import LOCAL, Executor
 
-#: How several classes are told apart.
+#: How several classes are separated.
 MULTI_CLASS = ("auto", "ovo", "ovr")
 
 #: Rows of a class, on average, from which on pairs of classes have rows enough to tell them apart.
@@ -71,16 +71,16 @@ class ConvexClassifier(Differentiable, LabelEstimator, ConvexEstimator):
         return fit_classifier(spec, blocks, inputs, self._calibrates, where)
 
     def _spec_for(self, n_classes: int, rows: int) -> ConvexSpec:
-        """Return what is asked; ``rows`` are those of a fit with the kernel itself, or 0."""
+        """Return the spec; ``rows`` is the number of rows with the kernel itself, 0 on features."""
         spec = self._convex_spec(self._loss(n_classes, rows), self._penalty(), self.fit_intercept)
         return replace(spec, pairs=self._pairs(n_classes, rows))
 
     def _loss(self, n_classes: int, rows: int) -> Loss:
-        """Return the loss; ``rows`` are those of a fit with the kernel itself, 0 on features."""
+        """Return the loss; ``rows`` is the number of rows with the kernel itself, 0 on features."""
         raise NotImplementedError
 
     def _pairs(self, n_classes: int, rows: int) -> ClassPairs | None:  # noqa: ARG002
-        """Return the pairs of classes, where each is told from each other."""
+        """Return the pairs of classes, if each is separated from each other."""
         return None
 
     @property
@@ -126,8 +126,8 @@ class SVC(ConvexClassifier):
     """Support vector machine for classification, through features.
 
     Minimises ‖β‖²/2 + C Σ wᵢ ℓ(yᵢ, φ(xᵢ)·β + b), with φ(x)·φ(y) ≈ k(x, y): scikit-learn's SVC with
-    the kernel φ(x)·φ(y), for any number of rows. Several classes are told apart each from each
-    other, as in scikit-learn's SVC, or each from the rest.
+    the kernel φ(x)·φ(y), for any number of rows. Several classes are separated in pairs, as in
+    scikit-learn's SVC, or each from the rest.
 
     Parameters
     ----------
@@ -139,11 +139,12 @@ class SVC(ConvexClassifier):
     %(columns as given)s
     %(C)s
     loss : {"squared_hinge", "hinge"} or None, default None
-        max(0, 1 − yf) is that of scikit-learn's SVC, and the faster with the kernel itself, by
-        LIBSVM; max(0, 1 − yf)² on features. None: the faster, and the squared hinge of classes
-        against the rest: where none has half of the probability, the hinge is lost there.
+        The hinge max(0, 1 − yf) is the loss of scikit-learn's SVC, and faster with the kernel
+        itself, by LIBSVM; the squared hinge is faster on features. None: the faster one, but the
+        squared hinge for classes against the rest: the hinge fails where no class has half of the
+        probability.
     multi_class : {"auto", "ovo", "ovr"}, default "auto"
-        "ovo": one problem for each pair of classes, of their rows alone (Chang and Lin 2011,
+        "ovo": one problem for each pair of classes, on the rows of the two (Chang and Lin 2011,
         section 7); the value of a class is that against its nearest rival
         (``bochner.models.convex.pairs``), (n, K) as with "ovr", which has one problem a class,
         against all others. "auto": pairs with the kernel itself, an intercept and 100 rows a
@@ -151,9 +152,9 @@ class SVC(ConvexClassifier):
     probability : bool, default True
         Whether ``predict_proba`` is calibrated, on as many of five folds as hold 1000 rows: a fit
         more for each (``bochner.models._calibration``), which a fit with the kernel itself makes
-        when probabilities are first asked for, or by :func:`bochner.save`. Its largest
-        probability is always that of the class predicted. With ``class_weight`` it is that of
-        weighted classes.
+        when probabilities are first asked for, or by :func:`bochner.save`. The class predicted
+        always has the largest probability. With ``class_weight`` probabilities are of weighted
+        classes.
     %(class_weight)s
     %(fit_intercept)s
     tol : float, default 1e-4

@@ -1,7 +1,7 @@
 """Classification by convex losses with the kernel itself, of few rows.
 
 The kernel is chosen by the matrices of rows (:mod:`bochner.selection.candidates`), the penalty as
-on features: by the loss of rows left out, walked downhill from that of ridge regression.
+on features: by the loss of rows left out, downhill from the penalty of ridge regression.
 """
 
 from dataclasses import dataclass, replace
@@ -59,7 +59,7 @@ from bochner.solvers.convex.penalty_path import (
 from bochner.solvers.convex.problem import best_constant, walk
 from bochner.sums.rows import sampled
 
-#: So few rows are fitted with the kernel itself: by factors of their matrix, and by LIBSVM.
+#: Rows up to which the kernel itself is fitted: by factors of its matrix, and by LIBSVM.
 EXACT_ROWS, SQUARED_HINGE_ROWS, REGRESSION_ROWS, ONE_CLASS_ROWS = 8192, 2048, 2048, 4096
 
 #: Samples by which the number of support vectors of many rows is extrapolated.
@@ -69,7 +69,7 @@ SUPPORT_SAMPLES = 2048, 4096
 #: more, features take less time.
 MOST_VALUES, MOVES_TRIED = 1 << 28, 20
 
-#: Penalty below which a hinge seldom changes: margins are met.
+#: Penalty below which a hinge rarely changes: margins are met.
 LEAST_HINGE = 0.03
 
 #: Rows that a penalty is chosen by, at most, and among which it is chosen again, at least: as many
@@ -97,7 +97,7 @@ def fit_classifier_exactly(
     seed, alpha = spec.features.seed, spec.alpha if isinstance(spec.alpha, float) else None
     rows = class_sample(blocks, seed, learned.n_classes, most=EXACT_ROWS)
     X = rows.X if is_sparse(rows.X) else np.ascontiguousarray(to_numpy(rows.X), np.float64)
-    # Near the minimum the slope of a squared hinge is twice that of squares: ridge takes alpha/2.
+    # Near the minimum a squared hinge has twice the slope of squares: ridge takes alpha/2.
     share = None if alpha is None else alpha / 2 / float(rows.w.sum())
     chosen = choose_exactly(spec, sampled(blocks, seed, learned.n_classes), X, share)
     on_rows = OnRows(kernel_matrix(chosen.kernel, X), rows, learned)
@@ -175,7 +175,7 @@ def rows_on_kernel(loss: Loss, centred: bool) -> int:
 
 
 def _path(on_rows: "OnRows", chosen: Chosen) -> tuple[HeldOutPath, DualPoint | None]:
-    """Return penalties and what rows left out lost; of many rows by some, then by more."""
+    """Return penalties with the losses of rows left out: by some of many rows, then by more."""
     few, first = on_rows.some(PENALTY_ROWS, chosen.seed)
     if few is on_rows or not few.rows.folds:
         return on_rows.path(chosen.search)
@@ -231,7 +231,7 @@ class OnRows:
         near: DualPoint | None = None,
         moves: int = MOVES,
     ) -> Any:
-        """Return the minimum for the rows but those held out; ``moves`` are those of LIBSVM."""
+        """Return the minimum without the rows held out; ``moves`` limits LIBSVM."""
         learned, w = self.learned, self.rows.w
         problem = KernelProblem(
             self.K,
@@ -259,7 +259,7 @@ class OnRows:
         return lost.path(lost(CONSTANT), self.rows.inflation), lost.end(best)
 
     def finer(self, path: HeldOutPath, near: DualPoint) -> tuple[HeldOutPath, DualPoint]:
-        """Go on to smaller penalties while folds of these rows, which are more, lose less.
+        """Try smaller penalties while the folds of these rows, which are more, lose less.
 
         More rows may resolve what looks like noise to fewer, most of all in sums over columns.
         """
@@ -272,7 +272,7 @@ class OnRows:
         return lost.path(lost(0) / path.errors[path.best], rows.inflation), lost.end(step)
 
     def some(self, most: int, seed: int) -> tuple["OnRows", Array]:
-        """Return the matrix of so many rows, and which these are; all of them where they are few.
+        """Return the matrix of ``most`` rows, or of all, and their numbers.
 
         The same first rows for any number.
         """
@@ -282,7 +282,7 @@ class OnRows:
         return replace(self, K=square_part(self.K, numbers), rows=rows), numbers
 
     def spread(self, at: DualPoint, numbers: Array) -> DualPoint:
-        """Return the point that has coefficients of these rows alone."""
+        """Return the point with coefficients of these rows and zeros."""
         coef = np.zeros((len(self.K), at.coef.shape[1]))
         coef[numbers] = at.coef
         return DualPoint(coef, at.intercept, symmetric_product(self.K, coef) + at.intercept)

@@ -32,7 +32,7 @@ def fit_one_class_exactly(spec: ConvexSpec, nu: float, blocks: Blocks, inputs: I
     found = choose_without_target(spec.features, rows)
     chosen = Chosen(spec.features.seed, found, matrix_choice(found, X))
     # Copies are one row with their weight: weights and copies of rows give the same machine.
-    marks = row_marks(X, 0)  # an order that depends on the rows alone
+    marks = row_marks(X, 0)  # an order that does not depend on the order of rows
     _, first, own = np.unique(marks, return_index=True, return_inverse=True)
     total = np.bincount(own, w)
     K = np.ascontiguousarray(chosen.kernel(X[first]))
@@ -55,7 +55,7 @@ def fit_one_class_exactly(spec: ConvexSpec, nu: float, blocks: Blocks, inputs: I
 
 
 def _support_problem(K: Float[Array, "n n"], w: Float[Array, " n"], nu: float) -> BoxProblem:
-    """Return ½ aᵀKa for 0 ≤ a ≤ w and Σ a = nu Σ w, of which −b is ρ."""
+    """Return the problem of ½ aᵀKa for 0 ≤ a ≤ w and Σ a = nu Σ w, where ρ = −b."""
     from sklearn.svm import OneClassSVM  # noqa: PLC0415  takes a sixth of a second to import
 
     none, total = np.zeros(len(w)), nu * float(w.sum())

@@ -143,7 +143,7 @@ class _OnRows:
         return LeftOutRows(self.rows.X, predicted, errors, w, "leave one out")
 
     def path(self, found: Tuning, seed: int) -> HeldOutPath | None:
-        """Return penalties with the losses of rows left out; None of equal rows."""
+        """Return penalties with the losses of rows left out; None if all rows are equal."""
         marks, w = row_marks(self.rows.X, seed), self.rows.w
         folds = fold_count(marks)
         if not folds:

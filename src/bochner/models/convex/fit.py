@@ -52,7 +52,7 @@ class WhenAsked:
 
 @dataclass(frozen=True)
 class ConvexSpec:
-    """What a user asks of a fit by a convex loss, checked."""
+    """Checked parameters of a fit by a convex loss."""
 
     features: FeatureSpec
     loss: Loss
@@ -60,8 +60,8 @@ class ConvexSpec:
     fit_intercept: bool
     tol: float
     max_iter: int
-    norm: Callable[[float], float] | None = None  # R of ‖β‖, in the place of its square
-    pairs: ClassPairs | None = None  # where each class is told from each other
+    norm: Callable[[float], float] | None = None  # R of ‖β‖, replacing its square
+    pairs: ClassPairs | None = None  # pairs of classes, if each is separated from each other
 
     @property
     def who(self) -> str:
@@ -118,7 +118,7 @@ class ConvexFit(ShownFit):
 
     @property
     def exact(self) -> bool:
-        """Whether the coefficients are those of the kernel and each row of ``X``."""
+        """Whether the coefficients belong to the kernel and each row of ``X``."""
         return self.X is not None and self.dual is None
 
     def _found(self) -> Iterator[Fact]:
@@ -252,7 +252,7 @@ def targets_of(
 ) -> tuple[Float[Array, "n t"], Float[Array, "n 1"], tuple[int, ...]]:
     """Return targets, weights and the shape of a row of y by the first pass.
 
-    Targets of rows without weight are those of some other: they may be anything.
+    Rows without weight get the target of another row: theirs may be anything.
     """
     ys, ws = zip(*features.sum(TargetsOf()), strict=True)
     required_targets(who, ys[0])

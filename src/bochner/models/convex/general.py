@@ -1,7 +1,7 @@
 """Penalties that are any function of the norm, and the coefficients of the representer theorem.
 
 Of all β with ‖β‖ ≤ r the loss is least on the path of β(α), the minima of Σ w ℓ + (α/2)‖β‖²: r
-falls as α rises, and takes all values up to that of the least loss. So the minimum of
+falls as α rises, and takes all values up to the norm at the least loss. So the minimum of
 Σ w ℓ + R(‖β‖) is on that path for any R that never falls, convex or not, and one number is searched
 for. Either is a sum over rows Σ uᵢ φ(xᵢ) (Schölkopf, Herbrich and Smola 2001, theorem 1).
 """

@@ -1,6 +1,6 @@
 """Rows as a regression by a convex loss predicts them without each, from the fit to all.
 
-At the minimum one row less changes the fit by a Newton step, of which its gradient is known: with
+Removing a row changes the fit by a Newton step, whose gradient is known at the minimum: with
 H the Hessian there, g_i = zᵢᵀ H⁻¹ zᵢ, s_i and c_i slope and curvature of its loss,
 
     f₋ᵢ(xᵢ) ≈ fᵢ + g_i s_i / (1 − g_i c_i)
@@ -37,9 +37,9 @@ HIDDEN = 1e-9
 
 
 def left_out(problem: Problem, at: State, rows: ScaledRows, chosen: Chosen) -> LeftOutRows | None:
-    """Return some rows with f without each, and y − f; None of features that no memory keeps.
+    """Return some rows with f without each, and y − f; None if features are not kept.
 
-    Time that of a Newton step, and O(D²) for each of the rows.
+    It takes a Newton step, and O(D²) for each of the rows.
     """
     if not problem.rows.cached or problem.loss.joint:
         return None
@@ -123,7 +123,7 @@ def left_out_of_matrix(
     """Return y − f without each row, for f = Ka + b whose coefficients lie within ±bound.
 
     ``ridge`` is added to the diagonal of K: 1/2Cw of squared losses, whose bounds are infinite, and
-    else zero. Without a row those of free coefficients meet the same edges, and those at their
+    else zero. Without a row the rows of free coefficients meet the same edges, and rows at their
     bounds and at zero stay.
     """
     e = y - K @ coef - intercept

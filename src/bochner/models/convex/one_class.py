@@ -29,8 +29,8 @@ from bochner.solvers.convex.problem import Problem, State, TargetsOf, optimum, q
 from bochner.solvers.convex.smoothing import from_multipliers, valued
 from bochner.sums.executor import LOCAL, Executor
 
-#: What blocks of other sizes make of scores, as a share of the largest: whitened features have
-#: errors far above those of the numbers they are made of.
+#: Rounding of scores in blocks of other sizes, as a share of the largest score: whitening amplifies
+#: rounding errors.
 ROUNDING = {"float64": 1e-9, "float32": 1e-4}
 
 
@@ -73,10 +73,10 @@ class OneClassSVM(OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
 
     Notes
     -----
-    With the kernel itself LIBSVM finds the support, whose coefficients are then those of a linear
-    system: O(n²) mostly, and n³ of the rows at the border. Through features time
-    O(steps (n D + a D²)), a the rows near the border. ρ is the nu-quantile of the scores,
-    unique unless rows fill the outside exactly; then it is the middle of those that are best.
+    With the kernel itself LIBSVM finds the support; its coefficients then solve a linear system:
+    O(n²) mostly, and n³ of the rows at the border. Through features time O(steps (n D + a D²)), a
+    the rows near the border. ρ is the nu-quantile of the scores, unique unless rows fill the
+    outside exactly; then it is the middle of those that are best.
     """
 
     kernel: Kernel | str = "gaussian"
@@ -125,11 +125,11 @@ class OneClassSVM(OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
         return joined(list(self.predict_blocks(self._rows_to_predict(X))))
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
-        """Give the predictions of one block of rows after the other."""
+        """Yield the predictions of each block of rows."""
         for X, fitted in self._fitted.predictions(self._as_fitted(blocks)):
             yield from_numpy(np.where(fitted[:, 0] >= 0, 1, -1), like=X)
 
-    # --- what was learned ------------------------------------------------------------------------
+    # --- fitted attributes ------------------------------------------------------------------------
 
     @property
     def offset_(self) -> Float[Array, " 1"]:

@@ -1,14 +1,14 @@
 """Every class against every other: a column for each pair of classes, and values of classes.
 
 A pair's value f_kl says k where it is above zero. LIBSVM (Chang and Lin 2011, section 7) counts the
-pairs that a class wins; pairs with classes that are out of the question have as much to say as
-others, and say nothing of how sure a class is. Here the value of a class is that against its
-nearest rival,
+pairs that a class wins. Pairs with unlikely classes then count as much as other pairs, and the
+count does not show how certain a class is. Here the value of a class is its smallest value against
+any other class,
 
     v_k = min_l f_kl, smoothed:  −(1/s) log Σ_{l ≠ k} exp(−s f_kl),    s = 4,
 
-whose largest is that of the class that wins all its pairs, where there is one. Of two classes it is
-f itself. Fewer rows are misjudged than by counts, and calibrated probabilities are better by far.
+and the class that wins all its pairs, if there is one, has the largest value. For two classes it is
+f itself. Fewer rows are misclassified than by counts, and calibrated probabilities are far better.
 """
 
 from collections.abc import Iterator
@@ -20,13 +20,13 @@ import numpy as np
 
 from bochner._core.shapes import Array, Float, Int
 
-#: s: how near rivals are that count alike.
+#: s: classes whose values differ by less than about 1/s count equally.
 SHARPNESS = 4.0
 
 
 @dataclass(frozen=True)
 class ClassPairs:
-    """The pairs of so many classes, in the order of :func:`itertools.combinations`."""
+    """Pairs of the classes, in the order of :func:`itertools.combinations`."""
 
     n_classes: int
 
@@ -46,7 +46,7 @@ class ClassPairs:
         return (codes == first).astype(np.float64) - (codes == second)
 
     def values(self, f: Float[Array, "m p"]) -> Float[Array, "m K"]:
-        """Return the values of classes from those of pairs."""
+        """Return the values of classes from the values of pairs."""
         return np.stack([_smallest(np, f[:, own] * signs) for own, signs in self._rivals], axis=1)
 
     def traced(self, xp: Any, f: Any) -> Any:
@@ -66,7 +66,7 @@ class ClassPairs:
 
     @property
     def _rivals(self) -> Iterator[tuple[Array, Array]]:
-        """Give the columns of each class's pairs, and 1 where it is the first, −1 elsewhere."""
+        """Yield the columns of each class's pairs, and 1 where the class is first, else −1."""
         first, second = self.ends
         for k in range(self.n_classes):
             own = np.flatnonzero((first == k) | (second == k))

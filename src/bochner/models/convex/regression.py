@@ -244,7 +244,7 @@ def _with_scale(problem: Problem, at: State, spec: ConvexSpec) -> tuple[Problem,
 
 
 def _like_ridge(spec: ConvexSpec, rows: ScaledRows) -> float | None:
-    """Return a given penalty as that of squares, where the two compare."""
+    """Return the penalty of squares that corresponds to a given one, if the losses compare."""
     if isinstance(spec.alpha, str) or isinstance(spec.loss, LOG_LINK):
         return None
     if spec.norm is not None or spec.loss.joint:

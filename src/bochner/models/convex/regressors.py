@@ -50,7 +50,7 @@ class ConvexRegressor(Differentiable, WithIntervals, ConvexEstimator):
     """A regressor by a convex loss."""
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
-        """Give the predictions of one block of rows after the other."""
+        """Yield the predictions of each block of rows."""
         for X, fitted in self._fitted.predictions(self._as_fitted(blocks)):
             yield shaped(self._predicted(fitted), self.target_shape_, like=X)
 
@@ -113,8 +113,8 @@ class SVR(ConvexRegressor):
     C_, epsilon_ : float or (t,)
         Those used, in the units of y; one for each target where these differ.
     path_ : HeldOutPath or None
-        With C="auto": the penalties 1/C that were compared, of the first target, and what rows
-        left out lost.
+        With C="auto": the penalties 1/C that were compared, of the first target, and the losses
+        of rows left out.
     %(coefficients)s
     dual_coef_, X_fit_ : (n,) or (t, n), and (n, d)
         Where the kernel itself was fitted: coefficients of the kernel and each row, and the rows.
@@ -126,11 +126,10 @@ class SVR(ConvexRegressor):
     Targets are fitted in a unit near their spread, a power of two: with C and epsilon "auto" s y is
     fitted as y is, for every s.
 
-    With the kernel itself LIBSVM finds the support, whose coefficients are then those of a linear
-    system: between n² and n³ for each penalty. Through features time O(steps (n D + a D²)), a the
-    rows near the edge of the tube, few at the end; see
-    :mod:`bochner.solvers.convex.smoothing`. Features are kept where a quarter of the free memory
-    holds them, and recomputed in every step otherwise.
+    With the kernel itself LIBSVM finds the support; its coefficients then solve a linear system:
+    between n² and n³ for each penalty. Through features time O(steps (n D + a D²)), a the rows near
+    the edge of the tube, few at the end; see :mod:`bochner.solvers.convex.smoothing`. Features are
+    kept where a quarter of the free memory holds them, and recomputed in every step otherwise.
     """
 
     kernel: Kernel | str = "auto"
@@ -217,9 +216,9 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
     penalty : callable, optional
         R, a function of a number r = ‖β‖ (of all targets together) that never falls, infinite
         where no fit may be: ``lambda r: r``, ``lambda r: 0 if r <= 3 else np.inf``. The penalty is
-        then alpha·R(‖β‖), alpha a number, and not (alpha/2)‖β‖². Whatever R, the minimum is a sum
-        over rows Σ uᵢ k(x, xᵢ) + b (Schölkopf, Herbrich and Smola 2001, theorem 1), and that of
-        squares at one penalty, ``alpha_``, which is looked for: about 50 fits.
+        then alpha·R(‖β‖), alpha a number, and not (alpha/2)‖β‖². For any R the minimum is a sum
+        over rows Σ uᵢ k(x, xᵢ) + b (Schölkopf, Herbrich and Smola 2001, theorem 1), and equals the
+        minimum for squares at one penalty, ``alpha_``, which is searched for: about 40 fits.
     %(precision)s
     %(fit_intercept)s
     tol : float, default 1e-6
@@ -350,7 +349,7 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
         most = (w * loss.value(y, best)).sum(axis=0)
         return float(np.mean(1 - lost / np.maximum(most, 1e-300)))
 
-    # --- what was learned ------------------------------------------------------------------------
+    # --- fitted attributes ------------------------------------------------------------------------
 
     loss_ = learned("loss", "The loss as a value, with its numbers.")
     alpha_ = learned("solution.alpha", "The penalty used.")

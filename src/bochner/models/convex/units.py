@@ -26,7 +26,7 @@ NARROW = 2.0**-26
 class ScaledRows:
     """Rows whose targets are divided by powers of two near their spreads.
 
-    A loss of degree p (``Loss.degree``) is s⁻ᵖ times that of targets in units of one. With β in
+    A loss of degree p (``Loss.degree``) is s⁻ᵖ times the loss of targets in units of one. With β in
     units of s too, the penalty is alpha s²⁻ᵖ.
     """
 

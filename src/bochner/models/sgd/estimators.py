@@ -63,7 +63,7 @@ class SgdEstimator(Differentiable):
         Raises
         ------
         InvalidInput
-            If the data are not what was required, or the steps diverge.
+            If the data are invalid, or the steps diverge.
         """
         X, y, sample_weight = given_rows(type(self).__name__, X, y, sample_weight)
         if is_held(X):
@@ -104,7 +104,7 @@ class SgdEstimator(Differentiable):
         spec = self._spec(strategy="auto", random_state=deepcopy(self.random_state))
         return plan_sgd(spec, blocks, inputs)
 
-    # --- what was learned ------------------------------------------------------------------------
+    # --- fitted attributes ------------------------------------------------------------------------
 
     def _values(self, X: Any) -> tuple[Float[Array, "n t"], Any]:
         """Return f of rows to predict, (n, t), and an array of the library that it goes back to."""
@@ -116,7 +116,7 @@ class SgdEstimator(Differentiable):
         strategy = self._fitted.chosen.strategy
         if not isinstance(strategy, kind):
             raise AttributeError(  # noqa: TRY004  as hasattr() asks
-                f"{type(self).__name__}: with strategy {strategy.name!r} coefficients are those of "
+                f"{type(self).__name__}: with strategy {strategy.name!r} coefficients belong to "
                 f"{strategy.coefficients}."
             )
         return strategy
@@ -224,7 +224,7 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
         Whether the order is random in each epoch; it depends on the seed and the epoch alone.
     class_weight : None, "balanced" or dict
     warm_start : bool, default False
-        Whether ``fit`` goes on from the last fit, with its kernel, map and strategy.
+        Whether ``fit`` continues from the last fit, with its kernel, map and strategy.
     random_state : int, Generator, RandomState or None
     %(n_jobs)s
 
@@ -252,7 +252,7 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
     Time and memory: see :func:`bochner.models.sgd.strategies.plan_strategies`. With ``partial_fit``
     a stream has no end: features need O(D) memory for ever, coefficients of rows grow with them.
     ``fit_blocks`` of at most 8192 rows is ``fit``. Of more rows it reads all rows once for each
-    epoch and shuffles them within windows of 8192: rows that come sorted should be shuffled before.
+    epoch and shuffles them within windows of 8192: shuffle sorted rows before.
     Its steps are then made on features, which are kept where that is the strategy.
 
     Examples
@@ -357,7 +357,7 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
-    # --- what was learned ------------------------------------------------------------------------
+    # --- fitted attributes ------------------------------------------------------------------------
 
     @property
     def coef_(self) -> Float[Array, "K D"]:
@@ -386,7 +386,7 @@ class KernelSGDRegressor(WithIntervals, SgdEstimator):
     ----------
     kernel, strategy, method, n_features, alpha, fit_intercept, batch_size, average, max_iter, tol,
     early_stopping, validation_fraction, n_iter_no_change, shuffle, warm_start, random_state
-        As of :class:`KernelSGDClassifier`; rows held out are judged by R².
+        See :class:`KernelSGDClassifier`; rows held out are judged by R².
     loss : str, default "squared_error"
         "squared_error" ((y − f)²/2), "huber", "epsilon_insensitive",
         "squared_epsilon_insensitive" or "quantile".
@@ -400,7 +400,7 @@ class KernelSGDRegressor(WithIntervals, SgdEstimator):
     Attributes
     ----------
     kernel_, strategy_, plan_, map_, support_vectors_, loss_curve_, validation_scores_, n_iter_, t_
-        As of :class:`KernelSGDClassifier`.
+        See :class:`KernelSGDClassifier`.
     coef_ : (D,) or (t, D)
     dual_coef_ : (m,) or (t, m)
     intercept_ : float or (t,)
@@ -452,14 +452,14 @@ class KernelSGDRegressor(WithIntervals, SgdEstimator):
     # --- prediction ------------------------------------------------------------------------------
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
-        """Give the predictions of one block of rows after the other."""
+        """Yield the predictions of each block of rows."""
         for X, f in self._fitted.predictions(self._as_fitted(blocks)):
             yield from_numpy(f.reshape(len(f), *self.target_shape_), like=X)
 
     def _left_out(self) -> None:
         return None
 
-    # --- what was learned ------------------------------------------------------------------------
+    # --- fitted attributes ------------------------------------------------------------------------
 
     @property
     def coef_(self) -> Float[Array, " D"]:

@@ -1,4 +1,4 @@
-"""Stochastic gradient descent: choose, then walk over rows; fits go on where they were."""
+"""Stochastic gradient descent: choose a strategy, then step over rows; later fits continue."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -84,13 +84,13 @@ class SgdFit(ShownFit):
         return SgdFit(inputs, spec, chosen, shape, Walk.start(t, rate))
 
     def _features(self) -> Iterator[Fact]:
-        """Give the strategy, and the features that steps are made on."""
+        """Yield the strategy and the number of features."""
         yield "strategy", type(self.chosen.strategy).__name__
         phi = self.chosen.map
         yield "features", "" if phi is None else f"{phi.n_features:,}"
 
     def _found(self) -> Iterator[Fact]:
-        """Give how far the descent has come."""
+        """Yield the loss and the numbers of rows and passes."""
         yield "loss", str(self.spec.loss)
         yield "rows stepped on", f"{self.rows:,}"
         yield "passes", f"{self.epochs:,}"
@@ -104,7 +104,7 @@ class SgdFit(ShownFit):
             yield block.X, self.chosen.strategy.read(X) @ coef + intercept
 
     def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
-        """Give the rows of one block after the other, and the gradients of f at them."""
+        """Yield the rows and the gradients of f, block by block."""
         return self.chosen.strategy.gradients(self.walk.result[0], blocks)
 
     def targets(self, y: Array) -> Float[Array, "n t"]:
@@ -113,7 +113,7 @@ class SgdFit(ShownFit):
         return y.reshape(len(y), -1) if classes is None else indicators(y, len(classes))
 
     def descent(self, width: int) -> Descent:
-        """Return the descent that goes on from here, with coefficients zero for what is new."""
+        """Return the descent that continues this fit; new coefficients are zero."""
         spec = self.spec
         return Descent(
             as_loss(spec.loss, spec.epsilon, spec.quantile),
@@ -142,7 +142,7 @@ def fit_sgd(
     before: SgdFit | None = None,
     where: Executor = LOCAL,
 ) -> SgdFit:
-    """Walk over rows in memory until the loss no longer falls; go on from a fit before."""
+    """Step over rows in memory until the loss no longer falls, from a fit before or from zero."""
     rows = _gathered(spec, blocks)
     fit = _start(spec, blocks, rows, inputs, before, where)
     train, held = _split(fit, rows)
@@ -231,7 +231,7 @@ def _start(
     where: Executor,
     in_pieces: bool = False,
 ) -> SgdFit:
-    """Return the fit to go on from: that before, with what is asked now, or one of no steps."""
+    """Return the fit to continue: the one before with the new spec, or one without steps."""
     shape = rows.target_shape
     if before is None:
         maker = StrategyMaker.of(spec, blocks, rows.X, rows.w, inputs, where)
@@ -325,7 +325,7 @@ def _sweep(
     epoch: int,
     window: int = 0,
 ) -> None:
-    """Step once on each row, in an order of a named stream: it depends on nothing else."""
+    """Step once on each row, in the order of a named random stream."""
     n, size = len(w), block_rows(table.n_coef, fit.spec.batch_size)
     order = np.arange(n)
     if fit.spec.shuffle:

@@ -74,13 +74,13 @@ class FeatureStrategy:
         return STRATEGIES[(0 if self.choice is None else 4) + self.cached]
 
     def read(self, X: Array) -> Float[Array, "n D"]:
-        """Return φ(X): what coefficients are multiplied with."""
+        """Return φ(X), which multiplies the coefficients."""
         return Rounded(self.map.kernel, self.map, self.precision)(X)
 
     def gradients(
         self, coef: Float[Array, "D t"], blocks: Blocks
     ) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
-        """Give the rows of one block after the other, and the gradients of φ(x) coef at them."""
+        """Yield the rows and the gradients of φ(x) coef, block by block."""
         phi = self.map
         for block in blocks.with_rows(rows_to_predict(max(phi.n_features, phi.n_inputs))):
             X = np.ascontiguousarray(to_numpy(block.X), dtype=np.float64)
@@ -103,13 +103,13 @@ class KernelStrategy:
         return STRATEGIES[2 + self.cached]
 
     def read(self, X: Array) -> Float[Array, "n m"]:
-        """Return k(X, support): what coefficients are multiplied with."""
+        """Return k(X, support), which multiplies the coefficients."""
         return to_numpy(self.kernel(X, self.support))
 
     def gradients(
         self, coef: Float[Array, "m t"], blocks: Blocks
     ) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
-        """Give the rows of one block after the other, and the gradients of k(x, support) coef."""
+        """Yield the rows and the gradients of k(x, support) coef, block by block."""
         support = to_numpy(self.support).astype(np.float64)
         return KernelSum(self.kernel, support, coef, np.zeros(coef.shape[1])).gradients(blocks)
 

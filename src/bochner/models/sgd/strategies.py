@@ -1,8 +1,8 @@
-"""What is settled before the first step: parameters, kernel, and one of six strategies.
+"""Choices before the first step: parameters, kernel, and one of six strategies.
 
-The six are those of the lecture notes: features of the kernel itself, kernel values, or features
-that approximate it; each computed when a step needs them, or once and kept. Operations and bytes
-of each are counted: the choice is the same on every machine.
+A strategy takes features of the kernel itself, kernel values, or features that approximate it; each
+computed when a step needs them, or once and kept. Operations and bytes of each are counted: the
+choice is the same on every machine.
 """
 
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ RATES = ("constant", "optimal", "invscaling", "adaptive")
 #: more than this many operations, some quarter of a second.
 AS_LITTLE, AT_ONCE = 1.5, 1e9
 
-#: Operations of a kernel value or feature: so many, and one for so many columns (BLAS's part).
+#: Operations of a kernel value or feature: VALUE, and one for every COLUMNS columns, by BLAS.
 VALUE, COLUMNS = 30, 4
 
 #: Operations of a step for each number that it reads, of one output: predict, and correct.
@@ -61,7 +61,7 @@ STEP = 4
 
 @dataclass(frozen=True)
 class SgdTask:
-    """What is to be run.
+    """Sizes of a descent.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class StrategyPlan(ShownResult):
     ----------
     task : SgdTask
     memory : int
-        Bytes that a strategy may take: half of what was free.
+        Bytes that a strategy may take: half of the free memory.
     rows : tuple of StrategyCost
         In the order of :data:`STRATEGIES`.
     """
@@ -141,7 +141,7 @@ class StrategyPlan(ShownResult):
         return "\n".join([title, columns(lines), *refused])
 
     def _shown(self) -> Iterator[HtmlPart]:
-        """Give the table, the one that is taken marked, and why some cannot be run."""
+        """Yield the table with the best strategy marked, and why others cannot be run."""
         title, (head, *rows), refused = self._table()
         marked = [row.name for row in self.rows].index(self.best)
         yield HtmlTable(head, rows, title, marked)
@@ -303,7 +303,7 @@ class SgdSpec:
 
 @dataclass(frozen=True, eq=False)
 class SgdChosen:
-    """What is settled before the first step."""
+    """Choices before the first step."""
 
     seed: int
     search: Tuning  # the kernel, with numbers, and what it was compared with

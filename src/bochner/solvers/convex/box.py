@@ -7,8 +7,8 @@ coefficients inside their bounds solve a linear system, with b the multiplier of
 
     K_FF a_F + b = y_F − ε sign a_F − K_FB a_B,     Σ a = total,
 
-and the duality gap bounds the distance of the objective from its minimum. The primal problem is
-that of f = Ka + b with the loss upper max(0, y − f − ε) − lower max(0, f − y − ε) of each row.
+and the duality gap bounds the distance of the objective from its minimum. The primal problem
+has f = Ka + b and the loss upper max(0, y − f − ε) − lower max(0, f − y − ε) of each row.
 """
 
 import warnings

@@ -2,8 +2,8 @@
 
 With the curvatures of the rows in S, H = [Z 1]ᵀ S [Z 1] + alpha diag(1, …, 1, 0). Each step solves
 H d = −∇ by conjugate gradients, preconditioned with moments: of all rows where they are given, else
-of a few thousand rows drawn by their curvature. A product with H reads only active rows, those of
-some curvature; one pass over all rows gives the next value and gradient. As in
+of a few thousand rows drawn by their curvature. A product with H reads only active rows, which
+have curvature; one pass over all rows gives the next value and gradient. As in
 Lin, Weng and Keerthi (2008), and Keerthi and DeCoste (2005).
 """
 
@@ -54,7 +54,7 @@ ROWS_PER_FEATURE = 2
 #: Newton's to LAST_SHARE² of its decrease. Products a step, at most.
 FIRST_SHARE, LAST_SHARE, MOST_PRODUCTS = 0.1, 0.01, 250
 
-#: What conjugate gradients leave of a decrease may be this share of the tolerance.
+#: Share of the tolerance that conjugate gradients may leave of a decrease.
 BESIDE = 0.1
 
 #: An operation of a product with vectors takes this many times one of the preconditioner's.
@@ -223,7 +223,7 @@ class _Copied(NamedTuple):
 def active_rows(problem: Problem, state: Float[Array, "n u"]) -> ActiveSubset:
     """Return the rows of some curvature, copied out where they are few: products read them alone.
 
-    Where they are many, all rows are, of which some have none.
+    Where active rows are many, all rows are returned, some without curvature.
     """
     w, rows = problem.w, problem.rows
     active = np.any(state, axis=1) & (w[:, 0] > 0)
@@ -301,7 +301,7 @@ class Preconditioners:
         return np.concatenate([part(v[None]) for part, v in zip(parts, V, strict=True)])
 
     def at(self, columns: Array) -> "Preconditioners":
-        """Return those of these columns."""
+        """Return the preconditioners of these columns."""
         if len(self.parts) == 1:
             return self
         return Preconditioners(tuple(self.parts[c] for c in columns))
@@ -309,7 +309,7 @@ class Preconditioners:
 
 @dataclass(frozen=True, eq=False)
 class Preconditioner:
-    """Multiplies by an approximate inverse: that of the moments of some rows, plus alpha."""
+    """Multiplies by an approximate inverse, of the moments of some rows plus alpha."""
 
     # Cholesky factor of G + alpha I, or of alpha I + U Uᵀ where the rows are fewer than D
     factor: tuple[Array, bool]
@@ -378,7 +378,7 @@ def _of_rows(
 
 
 def _drawn(weights: Float[Array, " m"], most: int) -> Float[Array, " m"]:
-    """Return the weights if few are not zero, else those of about ``most`` rows that stand in."""
+    """Return the weights if few are not zero, else weights of about ``most`` rows instead."""
     if np.count_nonzero(weights) <= most:
         return weights
     sums = np.cumsum(weights)
@@ -401,7 +401,7 @@ def _cholesky(G: Float[Array, "D D"], alpha: float) -> tuple[Array, bool]:
 
 
 class _Moved(NamedTuple):
-    """What a step did, one place a column."""
+    """Result of a step, with an entry for each column."""
 
     point: Point
     decrease: Float[Array, " u"]

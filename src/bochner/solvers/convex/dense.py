@@ -49,7 +49,7 @@ CHANGED = 0.7
 #: leaves its rounding.
 DRIFT = 4.0
 
-#: Sums over so few features are as soon recomputed as changed.
+#: Number of features up to which sums are recomputed as fast as changed.
 NARROW = 32
 
 #: How many times its length a step is made longer at most.
@@ -68,7 +68,7 @@ EVERY, THINNED_ROWS_PER_FEATURE = 4, 8
 #: from which it starts with sweeps instead, of a loss with inactive rows.
 FEWEST, WIDE = 500, 256
 
-#: What the last step on few rows promises, as a share of the objective: more rows move it by more.
+#: Promise of the last step on few rows, as a share of the objective: more rows change it by more.
 COARSE = 0.1
 
 #: Sweeps of conjugate gradients before the first step with wide features.
@@ -124,14 +124,14 @@ class Table:
         return self.pieces[0].dtype
 
     def parts(self) -> Iterator[tuple[slice, Array]]:
-        """Give the pieces with their rows."""
+        """Yield the pieces with their rows."""
         start = 0
         for Z in self.pieces:
             yield slice(start, start + len(Z)), Z
             start += len(Z)
 
     def thinned(self, every: int) -> "Table":
-        """Return every so many-th row, of as much more weight, and rows on a side with few rows."""
+        """Return every ``every``-th row with as much more weight, and sides with few rows."""
         few = self._few_sided()
         kept = few.copy()
         kept[::every] = True
@@ -234,7 +234,7 @@ def _add(table: Table, total: Float[Array, "p p"], rows: Array, c: Array, sign: 
 
 @dataclass(frozen=True, eq=False)
 class DenseProblem:
-    """What all columns share: rows, a loss each, the penalty, the objective's relative rounding."""
+    """Rows, a loss for each column, the penalty, and the objective's relative rounding."""
 
     table: Table
     losses: tuple[Loss, ...]
@@ -286,7 +286,7 @@ def curvatures(problem: DenseProblem, k: int, at: ColumnState) -> Float[Array, "
 
 
 class _Move(NamedTuple):
-    """What the step of column k did: decrease promised or made, active rows, if it led nowhere.
+    """Step of column k: decrease promised or made, share of active rows, and if it was stuck.
 
     Of both decreases the larger: where rows become inactive a step makes more than it promised, and
     so may the next.
@@ -304,7 +304,7 @@ def take_steps(
 ) -> tuple[Convergence, list[Step]]:
     """Take steps in all columns, in place, until each lowers by less than ``tol`` of its value.
 
-    Or of the mean of all values. At most so many steps.
+    Or of the mean of all values. ``most`` limits the steps.
     """
     live, outcome = list(range(len(columns))), Convergence.CONVERGED
     steps: list[Step] = []

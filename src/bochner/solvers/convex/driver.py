@@ -26,12 +26,12 @@ from bochner.solvers.convex.optimum import (
     ConjugateGradients,
     Optimum,
 )
-from bochner.solvers.convex.problem import Problem, SolverRows, State, optimum, read
+from bochner.solvers.convex.problem import Problem, SolverRows, State, TargetsOf, optimum
 
-#: Dense Hessians are the faster to so many features where inactive rows are left out ...
+#: Features up to which Hessians are faster than products, where inactive rows are left out.
 MOST_ACTIVE = 2048
 
-#: ... to so many where all rows are active, and to so many numbers of all columns.
+#: The same where all rows are active, and the cells of the Hessians of all columns.
 MOST_ALL = 128
 MOST_CELLS = 1 << 26
 
@@ -45,6 +45,7 @@ def minimise(
     start: Optimum | None = None,
     moments: Sums | None = None,
     targets: Callable[[Array], Array] | None = None,
+    held: Array | None = None,
     algorithm: Algorithm | None = None,
     tol: float = 1e-4,
     max_iter: int = 100,
@@ -69,8 +70,10 @@ def minimise(
         drawn by their curvature.
     targets : callable, optional
         From the blocks' y to the (b, t) numbers that the loss compares; default y itself.
+    held : (n,) of bool, optional
+        Rows that take no part.
     algorithm : Cholesky or ConjugateGradients, optional
-        Default: that of :func:`algorithm_for`.
+        Default: :func:`algorithm_for`.
     tol : float, default 1e-4
         The last step promised to lower the objective by less than this share of it (what is left
         after it is far less); smoothing leaves no more than this share open.
@@ -88,7 +91,10 @@ def minimise(
     dense Hessians memory is O(t D²) more, and a step takes O(a D² + D³) a column beside the pass, a
     rows of changed curvature.
     """
-    problem = read(rows, loss, alpha, fit_intercept, targets)
+    y, w = map(np.concatenate, zip(*rows.sum(TargetsOf()), strict=True))
+    w = (w if held is None else np.where(held, 0.0, w))[:, None]
+    y = y.astype(np.float64)
+    problem = Problem(rows, y, w, loss, alpha, fit_intercept, encode=targets)
     if algorithm is None:
         algorithm = algorithm_for(
             loss,
@@ -129,7 +135,7 @@ def solve(
 ) -> State:
     """Return the minimum with the rows' numbers there; see :func:`minimise`.
 
-    By default Hessians are summed anew in each step, as learners of numbers need: they weigh each
+    By default Hessians are summed again in each step, as learners of numbers need: they weigh each
     column's rows by itself, and weights and copies of rows agree to more digits than products with
     Hessians give. Joint losses take conjugate gradients.
     """

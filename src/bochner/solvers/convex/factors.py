@@ -14,7 +14,7 @@ def cholesky(
 ) -> Float[Array, "p p"]:
     """Return the upper factor of H with this diagonal, and as much more of it as rounding needs.
 
-    Without an intercept the last column is that of the identity, but for its length.
+    Without an intercept the last column is a multiple of the identity's.
     """
     every = np.arange(len(H))
     potrf = spotrf if single else dpotrf

@@ -33,7 +33,7 @@ from bochner.solvers.convex.optimum import (
 )
 from bochner.solvers.convex.problem import ROUNDING, TINY, best_constant, next_best_length
 
-#: Every how many rows a descent starts with, down to so many, and how well it ends there.
+#: A descent starts with every EVERY-th row, of FEWEST at least, and ends there at this tolerance.
 EVERY, FEWEST, COARSE = 4, 256, 0.1
 
 #: Steps of conjugate gradients with the first factors at most, twice as many with each that follow:
@@ -44,15 +44,15 @@ STEPS = 6
 #: column; and steps that a factor for each column may take the time of.
 ONCE, EACH, CHEAP = 70, 10, 4.0
 
-#: What rows that are left out of a factor add to its least eigenvalue, as a share of it, at most;
+#: Increase of a factor's least eigenvalue by the rows left out, as a share of it, at most;
 #: the share of the rows from which none are left out; and the least curvature then, of the mean.
 REST, MOST, LEAST_CURVATURE = 2.0, 0.7, 1e-3
 
-#: Steps that promise less than so many roundings of the objective are judged by their slopes.
+#: Steps that promise less than this multiple of the objective's rounding are judged by slopes.
 TRUSTED = 100
 
-#: From so many rows on a factor is of float32, if the penalty is so much of the trace, and numbers
-#: are within what float32 holds.
+#: Rows from which a factor is of float32, if the penalty is at least this share of the trace and
+#: numbers are within this range.
 SINGLE_FROM, SINGLE, LARGEST = 256, 1e-6, 1e30
 
 #: How many times its length a step is made longer at most.
@@ -64,7 +64,7 @@ JITTERS = (0.0, 1e-3, 1e-1, 1.0, 1e2)
 
 @dataclass(frozen=True, eq=False)
 class KernelProblem:
-    """What is minimised.
+    """The objective on a kernel matrix.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ class KernelProblem:
         return weighted(self.w[:, None], found)
 
     def columns(self) -> Iterator["KernelProblem"]:
-        """Give the problems that are solved each for itself."""
+        """Yield the problems that are solved separately."""
         if self.loss.joint:
             yield self
             return
@@ -126,7 +126,7 @@ class KernelProblem:
 
 @dataclass(frozen=True, eq=False)
 class DualPoint:
-    """Coefficients, intercepts, and the fit of all rows, those of weight zero too."""
+    """Coefficients, intercepts, and the fit of all rows, also of weight zero."""
 
     coef: Float[Array, "n t"]
     intercept: Float[Array, " t"]
@@ -222,7 +222,7 @@ def _of_columns(problem: KernelProblem, at: DualPoint | None, count: int) -> lis
 
 
 def _first(problem: KernelProblem) -> DualPoint:
-    """Start from the best constant, or from zero where it is that of a ridge regression's step."""
+    """Return the best constant, or zero, from where the first step is a ridge regression."""
     b = np.zeros(problem.y.shape[1])
     if problem.fit_intercept and not problem.loss.has_inactive_rows and not problem.loss.joint:
         b = best_constant(problem.loss, problem.y, problem.w[:, None])
@@ -399,7 +399,7 @@ def _newton(
 class _CommonSteps:
     """Steps of conjugate gradients (Polak and Ribière), with new factors after every few.
 
-    New factors come sooner where they are cheap; the directions go on with them.
+    Cheap factors are renewed sooner; the directions continue with them.
     """
 
     slack = TRUSTED
@@ -481,7 +481,7 @@ class _Curved:
 
 
 def _curved_rows(problem: KernelProblem, h: Float[Array, " n"]) -> Array:
-    """Return the rows of most curvature, beside which that of all others is small.
+    """Return the rows of most curvature; the curvature of all other rows is small.
 
     Where these are most of the rows that count, all of these; ``h`` is then raised to a least one.
     """
@@ -510,15 +510,16 @@ class _Part:
     rows: Array
     root: Float[Array, " a"]
     factor: _Factor
-    one: Float[Array, " a"]  # what the coefficients move by where the intercept falls by one
-    beside: float  # what that changes for the other rows, over alpha
+    one: Float[Array, " a"]  # change of the coefficients if the intercept falls by one
+    beside: float  # curvature of the other rows, over alpha
 
 
 @dataclass(frozen=True, eq=False)
 class _Inverse:
     """Minus the inverse of a Hessian without what it has between columns.
 
-    Rows of next to no curvature have α δc = −r, and bend the objective along the intercept alone.
+    Rows of next to no curvature have α δc = −r, and add curvature to the objective along the
+    intercept only.
     """
 
     problem: KernelProblem
@@ -562,9 +563,9 @@ class _Inverse:
         return DualPoint(c, b, symmetric_product(problem.K, c) + b)
 
     def solved(self, near: DualPoint) -> DualPoint:
-        """Return where a Newton step leads from a fit of rows, whatever its coefficients are.
+        """Return the end of a Newton step from a fit of rows; its coefficients are not used.
 
-        Linear in slopes, of which as many are taken as lower the objective most.
+        The end is linear in the slopes, and their factor is the one of least objective.
         """
         problem, r = self.problem, np.zeros(near.fitted.shape)
         for k, part in enumerate(self.parts):

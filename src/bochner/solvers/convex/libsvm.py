@@ -7,9 +7,10 @@ each step reading two rows of K: rows with multipliers at their bounds cost noth
 factor of a matrix is as fast. Of the squared hinge the dual has no upper bound, and alpha/2wᵢ is
 added to k(xᵢ, xᵢ) (Cortes and Vapnik 1995). It is scikit-learn's copy of LIBSVM that does it.
 
-Of many rows LIBSVM computes values of a Gaussian kernel itself, and keeps those of support vectors.
+Of many rows LIBSVM computes values of a Gaussian kernel itself, and keeps the values of support
+vectors.
 
-Of several classes LIBSVM tells each from each other: all pairs at once, whose rows are few.
+Several classes are separated in pairs, all at once: each pair has few rows.
 """
 
 import warnings
@@ -29,11 +30,11 @@ from bochner.solvers.convex.optimum import Convergence, Libsvm, Optimum, Step, h
 #: Moves for each row, at most: where penalties are tiny there is no end otherwise.
 MOVES = 1000
 
-#: The same for a machine that is compared with those of other penalties.
+#: The same for machines of which penalties are compared.
 MOVES_COMPARED = 100
 
-#: LIBSVM ends where slopes of the dual agree to so many times ``tol``: on tables of 3,000 rows the
-#: objective is then 1e-6 to 2e-4 of itself above its minimum, for tol = 1e-4.
+#: LIBSVM ends where slopes of the dual agree to this multiple of ``tol``: on tables of 3,000 rows
+#: the objective is then 1e-6 to 2e-4 of itself above its minimum, for tol = 1e-4.
 SLOPES = 10.0
 
 #: Weight that bounds no multiplier of a squared hinge: they are 2w(1 − yf)/alpha.
@@ -51,9 +52,9 @@ TILE = 1024
 
 @dataclass(frozen=True, eq=False)
 class GaussianRows:
-    """The matrix of a Gaussian kernel between many rows, of which LIBSVM computes the values."""
+    """The matrix of a Gaussian kernel between many rows; LIBSVM computes its values."""
 
-    kernel: Any  # solvers know no kernels
+    kernel: Any  # solvers do not import kernels
     X: Float[Array, "n d"]
 
     def __len__(self) -> int:
@@ -66,7 +67,7 @@ class GaussianRows:
 
 
 def _among(K: Any, rows: Array) -> Any:
-    """Return the matrix of these rows alone."""
+    """Return the matrix of these rows."""
     if isinstance(K, GaussianRows):
         return GaussianRows(K.kernel, K.X[rows])
     return K[np.ix_(rows, rows)]
@@ -121,7 +122,7 @@ def hinge_of_pairs(
     codes : (n,)
         The class of each row, from 0.
     tol, moves
-        As of :func:`hinge_on_kernel`.
+        See :func:`hinge_on_kernel`.
 
     Returns
     -------
@@ -129,8 +130,8 @@ def hinge_of_pairs(
 
     Notes
     -----
-    O(n²) for all pairs where classes are alike in size: a class has a column of its own rows and
-    those of one other, so that K classes take less time than K problems of each against the rest.
+    O(n²) for all pairs where classes have similar sizes: a pair has the rows of two classes, so
+    that K classes take less time than K problems of each against the rest.
     """
     weighed, K, w = _weighed(problem)
     own = codes[weighed].astype(np.int64)
@@ -165,7 +166,7 @@ def _pair_numbers(columns: int) -> dict[tuple[int, int], int]:
 def _of_machine(
     machine: Any, present: Array
 ) -> Iterator[tuple[tuple[int, int], tuple[Array, Array], float]]:
-    """Give each pair that LIBSVM found, its rows of support with their coefficients, and b."""
+    """Yield each pair of LIBSVM, its support rows with their coefficients, and b."""
     ends = np.cumsum(machine.n_support_)
     spans = [slice(end - size, end) for end, size in zip(ends, machine.n_support_, strict=True)]
     sign = -1.0 if len(present) == 2 else 1.0  # of two classes the second has values above zero

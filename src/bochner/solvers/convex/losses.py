@@ -10,7 +10,7 @@ column, and asks a loss for
 
 The slope of a nonsmooth loss (``nonsmooth``) jumps: ``smooth(width)`` is the loss
 ℓ_δ(y, f) = max_q q·m − ℓ*(q) − δ q²/2 of Nesterov (2005), smooth and never above ℓ: so the
-minimum of Σ w ℓ_δ bounds that of Σ w ℓ from below.
+minimum of Σ w ℓ_δ bounds the minimum of Σ w ℓ from below.
 
 A joint loss (``joint``) has one value a row, (n, 1), of all columns together. Its ``curvature`` is
 what ``hessian_product(state, V)`` needs to multiply the Hessians of the rows by the rows of V, and
@@ -21,7 +21,7 @@ user in ``bochner.solvers.convex.own_losses``. A new loss is a class with these 
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -43,12 +43,15 @@ class Loss(ABC):
     has_inactive_rows: ClassVar[bool] = False
     #: p, where the loss of y and f in units s is s⁻ᵖ times that in units of one; else 0.
     degree: ClassVar[int] = 0
-    #: What a slope takes to change; 0 where it jumps, None of a loss that is smooth by itself.
+    #: Name of a parameter that is a number or one for each column, and whether it is in units of y.
+    parameter: ClassVar[str] = ""
+    in_units_of_y: ClassVar[bool] = True
+    #: Width over which a slope changes; 0 where it jumps, None if the loss is smooth by itself.
     width: float | None = None
 
     @property
     def tube(self) -> float | Array:
-        """How far the prediction may be from the target at no cost: one, or one a column."""
+        """How far the prediction may be from the target at no cost: one, or one per column."""
         return 0.0
 
     @property
@@ -86,17 +89,27 @@ class Loss(ABC):
         """Return the loss whose slope takes ``width`` to change where this one's jumps."""
         return self if self.width is None else type(self)(**{**vars(self), "width": width})
 
-    def in_units(self, units: Float[Array, " t"]) -> "Loss":  # noqa: ARG002
-        """Return the loss whose numbers are in these units, one for each column."""
-        return self
+    def in_units(self, units: Float[Array, " t"]) -> "Loss":
+        """Return the loss with its parameter, if in units of y, in these, one for each column."""
+        if not (self.parameter and self.in_units_of_y):
+            return self
+        values = np.atleast_1d(np.asarray(getattr(self, self.parameter)) / units).tolist()
+        one = len(set(values)) == 1
+        return self._with(values[0] if one else tuple(values))
 
     def centred(self, fitted: Float[Array, "*n t"]) -> Float[Array, "*n t"]:
         """Return numbers of all columns; where only their differences matter, about their mean."""
         return fitted - fitted.mean(axis=-1, keepdims=True) if self.joint else fitted
 
-    def at(self, columns: Array) -> "Loss":  # noqa: ARG002
+    def at(self, columns: Array) -> "Loss":
         """Return the loss of these columns."""
-        return self
+        values = getattr(self, self.parameter) if self.parameter else ()
+        if not isinstance(values, tuple) or len(values) < 2:
+            return self
+        return self._with(tuple(values[i] for i in columns.tolist()))
+
+    def _with(self, value: Any) -> "Loss":
+        return type(self)(**{**vars(self), self.parameter: value})
 
     def constant(self, y: Float[Array, "n t"], w: Float[Array, " n #t"]) -> Array | None:  # noqa: ARG002
         """Return the constants of least loss, the smallest of several; None without a formula."""
@@ -104,7 +117,7 @@ class Loss(ABC):
 
 
 def weighted(w: Array, A: Array) -> Array:
-    """Return w A; rows of no weight take no part, whatever they hold."""
+    """Return w A; rows of no weight take no part."""
     return w * A if w.all() else np.where(w > 0, w * A, 0.0)
 
 
@@ -203,14 +216,12 @@ class Squared(Loss):
 
 @dataclass(frozen=True)
 class Huber(Loss):
-    """r²/2 for |r| ≤ c, else c|r| − c²/2; r = y − f; one threshold c, or one a column."""
+    """r²/2 for |r| ≤ c, else c|r| − c²/2; r = y − f; one threshold c, or one per column."""
 
     threshold: float | tuple[float, ...] = 1.0
 
     degree = 2
-
-    def in_units(self, units: Array) -> "Huber":
-        return Huber(_divided(self.threshold, units))
+    parameter = "threshold"
 
     def value(self, y: Array, f: Array) -> Array:
         r = np.abs(y - f)
@@ -224,9 +235,6 @@ class Huber(Loss):
     def curvature(self, y: Array, f: Array) -> Array:
         return 1.0 * (np.abs(y - f) <= self.threshold)
 
-    def at(self, columns: Array) -> "Huber":
-        return Huber(_of(self.threshold, columns))
-
 
 class TwoSlopes(Loss):
     """max(low r, high r), r = y − f: the largest q r − δq²/2 over q from low to high."""
@@ -237,7 +245,7 @@ class TwoSlopes(Loss):
     @property
     @abstractmethod
     def slopes(self) -> tuple[Any, Any]:
-        """Low and high, numbers or one a column."""
+        """Low and high, numbers or one per column."""
 
     def value(self, y: Array, f: Array) -> Array:
         q, r = self._best(y - f), y - f
@@ -258,7 +266,7 @@ class TwoSlopes(Loss):
         low, high = (np.broadcast_to(slope, y.shape[1]) for slope in self.slopes)
         order, w = np.argsort(y, axis=0, kind="stable"), np.broadcast_to(w, y.shape)
         below = np.cumsum(np.take_along_axis(w, order, axis=0), axis=0)
-        # Smallest of which at least the share high/(high − low) of the weight is no larger
+        # The smallest y with at least the share high/(high − low) of the weight at or below it
         reached = below >= (1 - 1e-12) * below[-1] * high / (high - low)
         at = np.take_along_axis(order, np.argmax(reached, axis=0)[None], axis=0)
         return np.take_along_axis(y, at, axis=0)[0]
@@ -272,18 +280,17 @@ class TwoSlopes(Loss):
 
 @dataclass(frozen=True)
 class Quantile(TwoSlopes):
-    """max(τ r, (τ − 1) r), r = y − f; one level τ, or one a column."""
+    """max(τ r, (τ − 1) r), r = y − f; one level τ, or one per column."""
 
     level: float | tuple[float, ...] = 0.5
     width: float = 0.0
+    parameter = "level"
+    in_units_of_y = False
 
     @property
     def slopes(self) -> tuple[Any, Any]:
         tau = np.asarray(self.level)
         return tau - 1, tau
-
-    def at(self, columns: Array) -> "Quantile":
-        return replace(self, level=_of(self.level, columns))
 
 
 @dataclass(frozen=True)
@@ -295,19 +302,14 @@ class Absolute(TwoSlopes):
 
 
 class OutsideTube(OfMargin):
-    """A loss of |y − f| − ε; one ε, or one a column."""
+    """A loss of |y − f| − ε; one ε, or one per column."""
 
     epsilon: float | tuple[float, ...]
+    parameter = "epsilon"
 
     @property
     def tube(self) -> Array:
         return np.asarray(self.epsilon, np.float64)
-
-    def in_units(self, units: Array) -> Loss:
-        return type(self)(**{**vars(self), "epsilon": _divided(self.epsilon, units)})
-
-    def at(self, columns: Array) -> Loss:
-        return type(self)(**{**vars(self), "epsilon": _of(self.epsilon, columns)})
 
     def margin(self, y: Array, f: Array) -> Array:
         return np.abs(y - f) - np.asarray(self.epsilon)
@@ -337,7 +339,7 @@ class SquaredEpsilonInsensitive(OutsideTube, SquaredRampLoss):
 
 @dataclass(frozen=True)
 class BelowZero(RampLoss):
-    """max(0, −f), whatever y: what a row below zero costs a one-class machine."""
+    """max(0, −f) for every y: the loss of a one-class machine for a row below zero."""
 
     width: float = 0.0
 
@@ -374,19 +376,6 @@ class GammaDeviance(Loss):
 
     def curvature(self, y: Array, f: Array) -> Array:
         return y * _exp(-f)
-
-
-def _of(numbers: float | tuple[float, ...], columns: Array) -> float | tuple[float, ...]:
-    """Return what is a number for all columns, or the numbers of these."""
-    if not isinstance(numbers, tuple) or len(numbers) == 1:
-        return numbers
-    return tuple(numbers[i] for i in columns.tolist())
-
-
-def _divided(numbers: float | tuple[float, ...], units: Array) -> float | tuple[float, ...]:
-    """Return numbers in these units: one where all are equal, else one a column."""
-    values = np.atleast_1d(np.asarray(numbers) / units).tolist()
-    return values[0] if len(set(values)) == 1 else tuple(values)
 
 
 def _exp(f: Array) -> Array:

@@ -1,6 +1,6 @@
 """Algorithms as values, and the minimum they find with its outcome, whose text is the remedy.
 
-A loss whose slope jumps is smoothed about multipliers, which make it exact, whatever the algorithm
+A loss whose slope jumps is smoothed about multipliers, which make it exact, by every algorithm
 (:mod:`bochner.solvers.convex.smoothing`).
 """
 
@@ -26,8 +26,8 @@ class Cholesky:
     ----------
     kept : bool, default True
         Whether a Hessian is kept from step to step and changed by the rows whose curvature has
-        changed, with features in memory; else each step sums it anew, in one pass over the rows.
-        Hessians of nonsmooth losses are always summed anew.
+        changed, with features in memory; else each step sums it again, in one pass over the rows,
+        as for nonsmooth losses always.
     """
 
     kept: bool = True
@@ -48,7 +48,7 @@ class Libsvm:
 
 Algorithm = Cholesky | ConjugateGradients | Libsvm
 
-# --- what they find ------------------------------------------------------------------------------
+# --- outcomes ------------------------------------------------------------------------------
 
 
 class Convergence(Sentence):
@@ -83,7 +83,7 @@ class Convergence(Sentence):
 
 
 class Step(NamedTuple):
-    """What a step did; see :class:`NewtonHistory`."""
+    """Record of a step; see :class:`NewtonHistory`."""
 
     objective: float
     decrease: float
@@ -94,7 +94,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class NewtonHistory:
-    """What each Newton step did, all (s,).
+    """Record of each Newton step, all (s,).
 
     Attributes
     ----------

@@ -118,8 +118,8 @@ class CustomLoss(OwnLoss):
     ------
     InvalidInput
         If, where it is tried, the slope is not the derivative of the value, or the curvature not
-        that of the slope (central differences, but for one point in four where it may jump), or
-        the curvature is below zero.
+        the derivative of the slope (central differences, but for one point in four where it may
+        jump), or the curvature is below zero.
     """
 
     value_of: OfPrediction
@@ -167,7 +167,8 @@ class JointLoss(OwnLoss):
     ------
     InvalidInput
         If, where it is tried, shapes are not these, slopes not the derivatives of the value, the
-        Hessian not that of the slopes (central differences), or it has an eigenvalue below zero.
+        Hessian not the derivative of the slopes (central differences), or it has an eigenvalue
+        below zero.
 
     Examples
     --------

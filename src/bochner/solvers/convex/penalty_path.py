@@ -36,7 +36,7 @@ FACTOR, TOL = 10**-0.5, 3e-3
 #: Penalties of a path at most, and those without a lower loss before it stops.
 MOST, PATIENCE = 18, 3
 
-#: Steps of a walk: the first of classes where nothing is known, the range of its steps, and a step
+#: Steps of a walk: the first if no penalty is known, the range of its steps, and a step
 #: at which the fit is nearly a constant.
 FIRST, NEAREST, FARTHEST, CONSTANT = 6, -2, 24, -8
 
@@ -59,8 +59,8 @@ class HeldOutPath:
     alphas : (p,) float64
         Falling; as penalties for all rows.
     errors : (p,) float64
-        Mean loss of the rows left out, as a share of that of the best constant; the mean over
-        targets.
+        Mean loss of the rows left out, as a share of the loss of the best constant; the mean
+        over targets.
     none : float, default 0
         Difference of errors that is none.
     """
@@ -168,7 +168,7 @@ def walked_path(
 ) -> tuple[HeldOutPath, State | None]:
     """Return penalties downhill from a step that is likely to be near, and the first fold's state.
 
-    ``near`` counts steps from ``largest``; the other arguments are those of :func:`held_out_path`.
+    ``near`` counts steps from ``largest``; for the other arguments see :func:`held_out_path`.
     """
     lost = _Folds(problem, left_out, max_iter, largest)
     # Large penalties first: they take less time.
@@ -178,7 +178,7 @@ def walked_path(
 
 
 class _Folds(HeldOutLoss):
-    """Loss of the rows left out, as a share of that of the best constants."""
+    """Loss of the rows left out, as a share of the best constants' loss."""
 
     def __init__(
         self, problem: Problem, left_out: Bool[Array, "n k"], max_iter: int, largest: float
@@ -251,7 +251,7 @@ class FoldProblem:
         return solve(inner, start, tol=TOL, max_iter=max_iter)
 
     def share_lost(self, at: State) -> Float[Array, " t"]:
-        """Return the loss of the rows left out, as a share of that of the best constants."""
+        """Return the loss of the rows left out, as a share of the best constants' loss."""
         lost = _lost(self.inner.loss, self.inner.y, self.held, at.fitted)
         return np.maximum(lost, TINY) / self.unfitted
 

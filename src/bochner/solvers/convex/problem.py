@@ -1,4 +1,4 @@
-"""What is minimised, what it is made of by passes over rows, and lines along which it falls.
+"""The objective, sums over rows that it needs, and line searches.
 
 For every column of targets, f = Zβ + b:
 
@@ -34,7 +34,7 @@ ROUNDING = {"float32": 1e-7, "float64": 1e-13}
 #: Rows that are worked on at once where no features are needed.
 ROWS_AT_ONCE = 1 << 15
 
-#: Slopes that are looked at between two lengths, at most; so many by secants, the rest by halves.
+#: Slopes that are looked at between two lengths, at most; the first by secants, the rest by halves.
 TURNS, SECANTS = 64, 12
 
 #: Share of the first slope that is next to none, and how often a length is doubled at most.
@@ -74,7 +74,7 @@ class SolverRows(Protocol):
 
 
 class RowSum(Protocol[S]):
-    """What one pass over rows makes, and how it adds."""
+    """Result of one pass over rows, and how parts add."""
 
     def zero(self) -> S: ...
     def add(self, total: S, block: RowBlock) -> S: ...
@@ -133,7 +133,7 @@ class OverRows:
 
 
 def summed(a: Any, b: Any) -> Any:
-    """Return the sum of two parts, in the arrays of the first; None is the sum of no rows."""
+    """Return the sum of two parts, in the arrays of the first; no rows have the sum None."""
     if a is None or b is None:
         return b if a is None else a
     if isinstance(a, tuple):
@@ -189,7 +189,7 @@ class TargetsOf:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What is minimised."""
+    """The objective."""
 
     rows: SolverRows
     y: Array
@@ -199,7 +199,7 @@ class Problem:
     alpha: Any  # zero or above; one for all columns or one each
     fit_intercept: bool = True  # whether b is fitted, or zero
     drift: float = 0.0  # slope of the objective in b
-    # What one is worth in the objective that is reported, where y is in other units
+    # Factor of the objective that is reported, where y is in other units
     value: Any = 1.0
     # From some rows of y to the (b, t) numbers that the loss compares: class numbers take a K-th of
     # the memory of their targets
@@ -220,7 +220,7 @@ class Problem:
         return next(iter(self.rows))
 
     def chunks(self) -> Iterator[slice]:
-        """Give the rows, some at a time."""
+        """Yield slices of the rows."""
         n = len(self.w)
         return (slice(i, min(i + ROWS_AT_ONCE, n)) for i in range(0, n, ROWS_AT_ONCE))
 
@@ -228,19 +228,6 @@ class Problem:
 def encoded(y: Array, encode: Callable[[Array], Array] | None) -> Float[Array, "b t"]:
     """Return what a loss compares with, for rows of these y."""
     return y.reshape(len(y), -1) if encode is None else encode(y)
-
-
-def read(
-    rows: SolverRows,
-    loss: Loss,
-    alpha: float,
-    fit_intercept: bool = True,
-    encode: Callable[[Array], Array] | None = None,
-) -> Problem:
-    """Return the problem of rows whose blocks hold y and w, by one pass."""
-    y, w = map(np.concatenate, zip(*rows.sum(TargetsOf()), strict=True))
-    y, w = y.astype(np.float64), w[:, None]
-    return Problem(rows, y, w, loss, alpha, fit_intercept, encode=encode)
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,7 +238,7 @@ class State:
     intercept: Float[Array, " t"]
     fitted: Float[Array, "n t"]  # f at the rows
     value: Float[Array, " t"]  # loss and penalty of each column, of a joint loss in the first
-    # What the objective is above its least value at most; zero where the loss is smooth
+    # Bound of the objective above its minimum; zero where the loss is smooth
     gap: Float[Array, " t"]
     # Of a nonsmooth loss smoothed about them: at the minimum a slope of the loss at each row, with
     # alpha β = −Σ wᵢ uᵢ zᵢ
@@ -259,7 +246,7 @@ class State:
     width: float = 0.0  # δ, over which a slope that jumps is spread
     # Curvatures of a smooth loss at the rows, and Σ c [z 1]ᵀ [z 1] of each column: they may stay
     hessians: tuple[Float[Array, "n t"], list[Array]] | None = None
-    algorithm: Algorithm | None = None  # what led here
+    algorithm: Algorithm | None = None  # that led here
     outcome: Convergence = Convergence.MOST_STEPS
     steps: tuple[Step, ...] = ()
 
@@ -293,7 +280,7 @@ class State:
 
 
 def optimum(problem: Problem, at: State, units: Any = 1.0, alpha: Any = None) -> Optimum:
-    """Return what was found, without the rows' numbers.
+    """Return the optimum of a state.
 
     Where its targets are in ``units``, coefficients are for those in units of one, at this alpha.
     """
@@ -324,7 +311,7 @@ class LineSearch(NamedTuple):
     theta: Float[Array, "u p"]  # where it starts
     fitted: Float[Array, "n u"]  # where the loss is looked at there: f, or f moved by multipliers
     direction: Float[Array, "u p"]
-    image: Float[Array, "n u"]  # what f moves by
+    image: Float[Array, "n u"]  # change of f
 
     def slopes(self, length: Float[Array, " u"]) -> Float[Array, " u"]:
         """Return the slope of each column at this share of the way; infinite past all numbers."""
@@ -349,7 +336,7 @@ Slope = Callable[[Float[Array, " t"]], Float[Array, " t"]]
 
 
 class _Bracket(NamedTuple):
-    """Lengths below and above the best one, and the slopes there, one a target."""
+    """Lengths below and above the best one, and the slopes there, one per target."""
 
     low: Array
     high: Array
@@ -360,7 +347,7 @@ class _Bracket(NamedTuple):
 def best_length(slope: Slope, count: int, doublings: int = DOUBLINGS) -> Float[Array, " t"]:
     """Return where the slope is a tenth of that at zero, or less; zero where it does not fall.
 
-    ``slope`` takes and gives ``count`` numbers, one a target, and rises in each. From one the
+    ``slope`` takes and gives ``count`` numbers, one per target, and rises in each. From one the
     length is doubled until the function rises, so often at most, then sought between.
     """
     zero = np.zeros(count)
@@ -382,7 +369,7 @@ def best_length(slope: Slope, count: int, doublings: int = DOUBLINGS) -> Float[A
 def _root(slope: Slope, b: _Bracket, enough: Array) -> Float[Array, " t"]:
     """Return where a rising function is within ``enough`` of zero: secants and bisection.
 
-    The value at an end that stays is halved (the Illinois algorithm): where rows come to a jump,
+    The value at an end that stays is halved (the Illinois algorithm): where rows reach a jump,
     slopes beyond it are many powers of ten larger, and secants would stay before it.
     """
     best: Array = b.high
@@ -415,7 +402,7 @@ def next_best_length(slope: Callable[[float], float], first: float, most: float)
 
     The same as :func:`best_length` of a step whose slope at its start is known, by numbers instead
     of arrays: from one by secants, between a length that is too short and one that is too long.
-    Zero where the slope is not below zero, or stays what it is by rounding.
+    Zero where the slope is not below zero, or does not change because of rounding.
     """
     if not first < 0:
         return 0.0
