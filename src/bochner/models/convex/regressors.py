@@ -23,8 +23,7 @@ from bochner.models._kinds import PenalisedByAlpha
 from bochner.models._parameters import estimator
 from bochner.models.convex.exact import REGRESSION_ROWS
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, shaped
-from bochner.models.convex.general import MOST_DUAL
-from bochner.models.convex.regression import fit_regressor, fit_svr
+from bochner.models.convex.regression import MOST_DUAL, fit_regressor, fit_svr
 from bochner.models.convex.units import one_or_each, unit_of
 from bochner.models.error_law import LeftOutRows
 from bochner.selection.spec import Tolerance
