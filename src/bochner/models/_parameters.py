@@ -156,6 +156,7 @@ def by_jobs(method: Method) -> Method:
 @dataclass_transform(eq_default=False, kw_only_default=True)
 def shared(cls: type[Made]) -> type[Made]:
     """Mark a class whose annotated names are parameters of all estimators that inherit from it."""
+    cls.__shared__ = tuple(cls.__annotations__)  # type: ignore[attr-defined]
     return cls
 
 
@@ -171,12 +172,14 @@ def estimator(cls: type[Made]) -> type[Made]:
     """Make a class an estimator in scikit-learn's idiom, by what it declares.
 
     Annotated names with defaults are parameters: the constructor takes them, by keyword only after
-    ``_: KW_ONLY``, and stores them as they are. :class:`SharedParameters` are added to them.
+    ``_: KW_ONLY``, and stores them as they are. Parameters of ``shared`` classes are added to them.
     ``%(name)s`` in the docstring is a text of :data:`TEXTS`.
     """
-    for name, kind in SharedParameters.__annotations__.items():
-        cls.__annotations__[name] = kind
-        setattr(cls, name, field(default=getattr(SharedParameters, name), kw_only=True))
+    for base in cls.__mro__[1:]:
+        for name in vars(base).get("__shared__", ()):
+            if name not in cls.__annotations__:
+                cls.__annotations__[name] = base.__annotations__[name]
+                setattr(cls, name, field(default=getattr(base, name), kw_only=True))
     cls.__doc__ = re.sub(
         r"^( *)%\(([\w ]+)\)s$",
         lambda found: indent(TEXTS[found[2]], found[1]),

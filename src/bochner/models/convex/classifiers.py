@@ -10,7 +10,6 @@ from scipy.special import log_expit, log_softmax, logsumexp
 from sklearn.utils.metaestimators import available_if
 
 from bochner._core.checks import one_of, positive, require_switch
-from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks
@@ -23,7 +22,7 @@ from bochner.models._calibration import Calibration, agreeing, decided
 from bochner.models._gradients import Differentiable
 from bochner.models._held import by_partition
 from bochner.models._kinds import LabelEstimator
-from bochner.models._parameters import estimator
+from bochner.models._parameters import estimator, shared
 from bochner.models.convex.classification import fit_classifier
 from bochner.models.convex.exact import (
     EXACT_ROWS,
@@ -50,10 +49,24 @@ MULTI_CLASS = ("auto", "ovo", "ovr")
 PAIR_ROWS = 100
 
 
-class ConvexClassifier(Differentiable, LabelEstimator, ConvexEstimator):
-    """A classifier by a convex loss."""
+@shared
+class ClassifierParameters:
+    """Parameters of classifiers by convex losses."""
 
-    C: float | str
+    effort: str = "medium"
+    method: Method | str | None = None
+    n_features: int | str | Tolerance | None = None
+    metric: str | None = None
+    columns: str = "auto"
+    C: float | str = "auto"
+    class_weight: Any = None
+    fit_intercept: bool = True
+    tol: float = 1e-4
+    max_iter: int = 100
+
+
+class ConvexClassifier(ClassifierParameters, Differentiable, LabelEstimator, ConvexEstimator):
+    """A classifier by a convex loss."""
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         local = where is LOCAL and self._penalty() != 0  # the kernel itself needs a penalty
@@ -204,22 +217,9 @@ class SVC(ConvexClassifier):
 
     kernel: Kernel | str = "auto"
     _: KW_ONLY
-    effort: str = "medium"
-    method: Method | str | None = None
-    n_features: int | str | Tolerance | None = None
-    metric: str | None = None
-    columns: str = "auto"
-    C: float | str = "auto"
     loss: str | None = None
     multi_class: str = "auto"
     probability: bool = True
-    class_weight: Any = None
-    fit_intercept: bool = True
-    tol: float = 1e-4
-    max_iter: int = 100
-    precision: str = "auto"
-    random_state: Seed = None
-    n_jobs: int | None = None
 
     def _loss(self, n_classes: int, rows: int) -> Loss:
         one_of(self.multi_class, "SVC", "multi_class", MULTI_CLASS)
@@ -325,20 +325,7 @@ class LogisticRegression(ConvexClassifier):
 
     kernel: Kernel | str = "auto"
     _: KW_ONLY
-    effort: str = "medium"
-    method: Method | str | None = None
-    n_features: int | str | Tolerance | None = None
-    metric: str | None = None
-    columns: str = "auto"
-    C: float | str = "auto"
     multinomial: bool = True
-    class_weight: Any = None
-    fit_intercept: bool = True
-    tol: float = 1e-4
-    max_iter: int = 100
-    precision: str = "auto"
-    random_state: Seed = None
-    n_jobs: int | None = None
 
     def _loss(self, n_classes: int, rows: int) -> Loss:  # noqa: ARG002
         joint = require_switch("LogisticRegression", self.multinomial, "multinomial")

@@ -8,6 +8,7 @@ import numpy as np
 
 from bochner._core.arrays import from_numpy, to_numpy
 from bochner._core.checks import integer, positive, require_switch, warn_user
+from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float
 from bochner._core.text import rounded
 from bochner.data.blocks import Blocks
@@ -17,6 +18,7 @@ from bochner.kernels.sequences import windows_of
 from bochner.models._base import KernelEstimator, learned
 from bochner.models._calibration import Calibration
 from bochner.models._kernel_sum import KernelSum
+from bochner.models._parameters import shared
 from bochner.models._rows import Features
 from bochner.models._shown import Fact, ShownFit, numbers
 from bochner.models.convex.pairs import ClassPairs
@@ -182,16 +184,24 @@ def warned(fit: ConvexFit) -> ConvexFit:
     return fit
 
 
-class ConvexEstimator(KernelEstimator):
+@shared
+class ConvexParameters:
+    """Parameters of all learners by convex losses."""
+
+    precision: str = "auto"
+    random_state: Seed = None
+    n_jobs: int | None = None
+
+
+class ConvexEstimator(ConvexParameters, KernelEstimator):
     """An estimator whose fitted value is a :class:`ConvexFit`."""
 
     fit_: ConvexFit
-    fit_intercept: bool
-    tol: float
-    max_iter: int
+    fit_intercept: Any
+    tol: Any
+    max_iter: Any
     method: Any
     n_features: Any
-    precision: str
 
     def _convex_spec(self, loss: Loss, alpha: float | str, centred: object) -> ConvexSpec:
         features = self._feature_spec("auto" if self.method is None else self.method)

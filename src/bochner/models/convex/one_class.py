@@ -8,7 +8,6 @@ from sklearn.base import OutlierMixin
 
 from bochner._core.arrays import from_numpy, is_sparse, joined, to_numpy
 from bochner._core.checks import finite
-from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
@@ -92,11 +91,8 @@ class OneClassSVM(OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
     method: Method | str | None = None
     n_features: int | str | Tolerance | None = None
     nu: float = 0.5
-    precision: str = "auto"
     tol: float = 1e-6
     max_iter: int = 200
-    random_state: Seed = None
-    n_jobs: int | None = None
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         nu, spec = _as_nu(self.nu), self._convex_spec(BelowZero(), 1.0, True)

@@ -9,7 +9,6 @@ from scipy.special import softmax
 from sklearn.utils import Tags
 
 from bochner._core.checks import nonnegative, one_of, positive
-from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
@@ -141,12 +140,9 @@ class SVR(ConvexRegressor):
     C: float | str = "auto"
     epsilon: float | str = "auto"
     loss: str = "epsilon_insensitive"
-    precision: str = "auto"
     fit_intercept: bool = True
     tol: float = 1e-6
     max_iter: int = 200
-    random_state: Seed = None
-    n_jobs: int | None = None
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         loss = _LOSSES[one_of(self.loss, "SVR", "loss", tuple(_LOSSES))]
@@ -266,12 +262,9 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
     columns: str = "auto"
     alpha: float | str = "holdout"
     penalty: Callable[[float], float] | None = None
-    precision: str = "auto"
     fit_intercept: bool = True
     tol: float = 1e-6
     max_iter: int = 200
-    random_state: Seed = None
-    n_jobs: int | None = None
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         loss = by_name(self.loss, self.quantiles)

@@ -26,7 +26,7 @@ from bochner.models._gradients import Differentiable
 from bochner.models._held import by_partition, held_blocks, is_held
 from bochner.models._intervals import WithIntervals
 from bochner.models._kinds import LabelEstimator
-from bochner.models._parameters import by_jobs, estimator
+from bochner.models._parameters import by_jobs, estimator, shared
 from bochner.models._tables import given_rows
 from bochner.models.sgd.fit import SgdFit, fit_sgd, fit_stream, plan_sgd, with_rows_of
 from bochner.models.sgd.steps import FeatureStrategy, KernelStrategy
@@ -37,12 +37,33 @@ from bochner.sums.executor import LOCAL, Executor
 Kind = TypeVar("Kind", bound=FeatureStrategy | KernelStrategy)
 
 
-class SgdEstimator(Differentiable):
+@shared
+class SgdParameters:
+    """Parameters of both estimators."""
+
+    strategy: str = "auto"
+    method: Method | str = "auto"
+    n_features: int = 1024
+    alpha: float = 1e-4
+    fit_intercept: bool = True
+    batch_size: int = 32
+    eta0: float | str = "auto"
+    average: bool | int = False
+    max_iter: int = 1000
+    tol: float | None = 1e-3
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    n_iter_no_change: int = 5
+    shuffle: bool = True
+    warm_start: bool = False
+    random_state: Seed = None
+    n_jobs: int | None = None
+
+
+class SgdEstimator(SgdParameters, Differentiable):
     """An estimator whose ``fit_`` is a :class:`SgdFit`."""
 
     _losses: ClassVar[tuple[str, ...]]
-    warm_start: bool
-    random_state: Any
 
     def _spec(self, before: SgdFit | None = None, **instead: Any) -> SgdSpec:
         """Check the parameters; a seed is drawn once."""
@@ -271,26 +292,9 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
     kernel: Kernel | str = "gaussian"
     _: KW_ONLY
     loss: str = "hinge"
-    strategy: str = "auto"
-    method: Method | str = "auto"
-    n_features: int = 1024
-    alpha: float = 1e-4
-    fit_intercept: bool = True
-    batch_size: int = 32
     learning_rate: str = "optimal"
-    eta0: float | str = "auto"
     power_t: float = 0.5
-    average: bool | int = False
-    max_iter: int = 1000
-    tol: float | None = 1e-3
-    early_stopping: bool = False
-    validation_fraction: float = 0.1
-    n_iter_no_change: int = 5
-    shuffle: bool = True
     class_weight: Any = None
-    warm_start: bool = False
-    random_state: Seed = None
-    n_jobs: int | None = None
 
     # --- fitting ---------------------------------------------------------------------------------
 
@@ -420,27 +424,10 @@ class KernelSGDRegressor(WithIntervals, SgdEstimator):
     kernel: Kernel | str = "gaussian"
     _: KW_ONLY
     loss: str = "squared_error"
-    strategy: str = "auto"
-    method: Method | str = "auto"
-    n_features: int = 1024
-    alpha: float = 1e-4
-    fit_intercept: bool = True
-    batch_size: int = 32
     learning_rate: str = "invscaling"
-    eta0: float | str = "auto"
     power_t: float = 0.25
     epsilon: float = 0.1
     quantile: float = 0.5
-    average: bool | int = False
-    max_iter: int = 1000
-    tol: float | None = 1e-3
-    early_stopping: bool = False
-    validation_fraction: float = 0.1
-    n_iter_no_change: int = 5
-    shuffle: bool = True
-    warm_start: bool = False
-    random_state: Seed = None
-    n_jobs: int | None = None
 
     # --- fitting ---------------------------------------------------------------------------------
 
