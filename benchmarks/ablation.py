@@ -19,6 +19,7 @@ import bochner as bo
 from benchmarks.accuracy import means, measured
 from benchmarks.bench import Options, Row, bench, each
 from benchmarks.data import CLASSES, DEVELOPMENT, RAW, Split, raw_split, raw_table, table_split
+from bochner.kernels import Gaussian, Matern
 
 FULL = "full search"
 
@@ -31,37 +32,27 @@ def _effort(**changed: Any) -> Replaced:
     return {"selection.spec.EFFORTS": change}
 
 
-def _scaled_only(self: Any, family: Any, found: Any) -> Iterator[Any]:
-    search = self._search(self._by)
-    start = family.replace(lengthscale=found.kernel.get_params()["lengthscale"])
-    end = search.scaled(start, found.alpha, 4)
-    yield self._ended(f"{type(family).__name__}, rescaled", search, end, found.numbers)
-
-
 def _of_squares(solve: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *given, **named: solve(*given, **named | {"lost": None})
 
 
-CANDIDATES, TRIALS = "selection.candidates.Candidates", "selection.judges.Trials"
+CANDIDATES, RACE = "selection.candidates.Candidates", "selection.race.Race"
 MATRIX, LEAVES = "models.representations.matrix", "models.representations.leaves"
 SHAPES, NONE = "selection.curves._SHAPES", lambda _: lambda *_: []
-ROUGHER: Replaced = {f"{CANDIDATES}.rougher": NONE, f"{TRIALS}._rough": NONE}
+ROUGHER: Replaced = {f"{CANDIDATES}.rougher": NONE, f"{RACE}._rough": NONE}
 
 #: Rules, and what is replaced to remove each of them.
 RULES: dict[str, Replaced] = {
-    "descent by leave-one-out": {f"{CANDIDATES}._by_errors": NONE},
-    "rough kernels": ROUGHER | {f"{CANDIDATES}._laplace": NONE},
+    "rough kernels": ROUGHER | _effort(families=(Matern(2.5), Gaussian())),
     "rough kernels with more rows": ROUGHER,
     "families": _effort(families=()),
-    "a descent for each family": {f"{CANDIDATES}._family": lambda _: _scaled_only},
     "sum over columns": {f"{CANDIDATES}._additive": NONE},
-    "sums": {f"{TRIALS}._sums": NONE},
-    "smaller penalties of classes": {f"{TRIALS}._at_smaller": lambda _: lambda *given: given[-1]},
+    "sums": {f"{RACE}._sums": NONE},
+    "smaller penalties of classes": {f"{RACE}._at_smaller": lambda _: lambda *given: given[-1]},
     "log loss chooses the penalty": {f"{MATRIX}.solve_kernel": _of_squares},
     "penalty settled with more rows": {"solvers.ridge.kernel_path._settles": NONE},
     "turned metric": {f"{CANDIDATES}.turned": NONE},
-    "second turn": _effort(rounds=1),
-    "more rows": {f"{TRIALS}._with_more_rows": NONE},
+    "more rows": {f"{RACE}._with_more_rows": NONE},
     "last judgement": _effort(last=0),
     "families among near rows": {f"{LEAVES}.tuned_among_near_rows": NONE},
     "near rows": {f"{MATRIX}.among_near_rows": lambda _: lambda *given: (given[-1][0], None, None)},

@@ -19,10 +19,15 @@ from bochner.kernels import (
     Matern,
     Monotone,
 )
-from bochner.selection.density import DensePlaces, stretched
 from bochner.selection.descent import Hyperparameters
 from bochner.selection.lengthscales import OnProcess, ProcessRows
-from bochner.selection.near import NearRows, OnBlocks, tuned_among_near_rows
+from bochner.selection.near import (
+    DensePlaces,
+    NearRows,
+    OnBlocks,
+    stretched,
+    tuned_among_near_rows,
+)
 from bochner.selection.record import KernelComparison
 from bochner.selection.rows import near_rows
 from bochner.selection.tree import grow, neighbourhoods

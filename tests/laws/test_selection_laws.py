@@ -25,11 +25,11 @@ from bochner.kernels import Exponential, Gaussian, Laplace, Linear, Matern, Mono
 from bochner.selection.candidates import choose_among, choose_kernel
 from bochner.selection.curves import choose_curves
 from bochner.selection.held_out import relative_losses, split_rows
-from bochner.selection.judges import Trials, TunedKernel
 from bochner.selection.lengthscales import ProcessRows
 from bochner.selection.metric import learn_metric, next_root
+from bochner.selection.race import Race, TunedKernel
 from bochner.selection.rows import TuningRows, column_means, column_spread
-from bochner.selection.spec import Effort, accepts_sparse
+from bochner.selection.spec import EFFORTS, Effort, accepts_sparse
 from bochner.selection.walk import error_near_median
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.sums.rows import sampled
@@ -38,7 +38,7 @@ from bochner.sums.rows import sampled
 
 
 QUICK = Effort(
-    "quick", tuned=96, more=120, tried=96, judged=150, finalists=2, rounds=1, families=()
+    "quick", tuned=96, more=120, tried=96, judged=150, finalists=2, rounds=1, families=(Gaussian(),)
 )
 
 
@@ -74,7 +74,7 @@ def error(kernel, X, y, T, u):
 def test_it_is_not_worse_than_one_lengthscale_on_rows_that_none_has_seen(name):
     """On 700 new rows: chance alone moves the quotient of two good fits by less than a tenth."""
     (X, y), (T, u) = table(name), table(name, 700, seed=1)
-    found = chosen(X, y)
+    found = chosen(X, y, effort=EFFORTS["medium"])
     simple = bo.KernelRidge("gaussian", method="exact", random_state=0).fit(X, y).kernel_
     assert error(found.kernel, X, y, T, u) <= 1.1 * error(simple, X, y, T, u)
     if name in ("one column", "a turn"):
@@ -225,7 +225,7 @@ class Given:
 def judged(X, y, candidates, effort, **changes):
     train, test = split_rows(sample_of(X, y), 0)
     asked = {"share": None, "serves": lambda kernel: True} | changes
-    trials = Trials(train, test, effort, True, *asked.values())
+    trials = Race(train, test, effort, True, *asked.values())
     return trials, trials.best(Given(*candidates))
 
 
@@ -299,7 +299,7 @@ def test_more_rows_are_neighbourhoods_in_which_fine_columns_are_seen(monkeypatch
     X, y = places()
     found = chosen(X, y, effort=PLACES)
     at_random = lambda rows, kernel, most, seed: rows.lowest(most)
-    monkeypatch.setattr("bochner.selection.candidates._amid_others", at_random)
+    monkeypatch.setattr("bochner.selection.candidates._neighbourhoods", at_random)
     assert found.error < 0.5 * chosen(X, y, effort=PLACES).error
 
 

@@ -1,10 +1,11 @@
-"""A kernel chosen among candidates: each tuned on some rows, all judged by rows that none has seen.
+"""The choice of a kernel among candidates.
 
-No one way to choose a kernel is best on every table: the evidence finds columns that leave-one-out
-errors miss, a turned metric wins where columns act together, and on some tables nothing beats one
-lengthscale. So all are tried, on the kernel matrices of a few hundred rows, where a fit takes
-milliseconds. Those with the least errors are fitted to more rows, the best of them goes on with
-these, and the best of all with more again (:mod:`bochner.selection.judges`).
+No single way to choose a kernel is best on every table: the evidence finds columns that
+leave-one-out errors miss, a turned metric wins where columns act together, and on some tables
+nothing is better than one lengthscale. So all candidates are tuned on kernel matrices of a few
+hundred rows, where a fit takes milliseconds, and compared on held-out rows
+(:mod:`bochner.selection.race`). What each rule of the search gains is measured by
+``python -m benchmarks ablation``.
 """
 
 import operator
@@ -25,9 +26,9 @@ from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Exponential, Gaussian, Laplace, Radial
 from bochner.kernels.stationary_families import Matern
 from bochner.selection.held_out import MOST_CELLS, split_rows, targets_that_vary
-from bochner.selection.judges import Make, Trials, TunedKernel
 from bochner.selection.lengthscales import EVIDENCE, MatrixSearch, ProcessRows
 from bochner.selection.metric import LOO, MANY_COLUMNS, turned_metrics
+from bochner.selection.race import Make, Race, TunedKernel
 from bochner.selection.record import Tuning
 from bochner.selection.rows import median_distance, near_rows, rounded, significant
 from bochner.selection.spec import NAMED, Effort, accepts_sparse, as_effort
@@ -41,28 +42,28 @@ from bochner.selection.walk import (
 from bochner.solvers.ridge.criteria import Criterion
 from bochner.solvers.ridge.solution import SAME
 
-#: Fewer rows than this tell no kernel from another.
+#: Fewer rows than this do not determine a family.
 FEWEST = 64
 
-#: Columns that each may have a lengthscale of its own, at most.
+#: Largest number of columns with one lengthscale each.
 MOST_COLUMNS = 1024
 
-#: Rows of the search with kernel matrices, factors of the median distance that it starts from, and
-#: its evaluations from the best.
+#: For one lengthscale of the exact kernel: rows, factors of the median distance at which descents
+#: start, and evaluations of the best.
 MATRIX_ROWS, MATRIX_FACTORS, MATRIX_STEPS = 512, (1.0, 0.25), 8
 
-#: Evaluations of a candidate that starts from another: with one factor for all lengthscales, with
-#: one lengthscale per column, from there once more, and with more rows.
-SCALED, COLUMNS, AGAIN, MORE = 4, 5, 10, 14
+#: Evaluations of one factor of another candidate's lengthscales, of one lengthscale per column
+#: again, and with more rows.
+SCALED, AGAIN, MORE = 4, 10, 14
 
-#: Rows of a neighbourhood that a descent goes on with.
+#: Rows of a neighbourhood in a descent with more rows.
 NEIGHBOURS = 64
 
-#: Lengthscales that a descent goes on from with more rows, at most, in deviations of the columns:
-#: few rows see nothing of a column that more rows need, and beyond these its slope is zero.
+#: Longest lengthscale at which a descent with more rows starts, in deviations of the columns:
+#: beyond it the criterion has no slope, and few rows may miss a column that more rows need.
 LONGEST = 4.0
 
-#: Columns that are curves of a sum over columns, at most, and shares in it that are none.
+#: Largest number of curves in a sum over columns, and least weight of a column in it.
 MOST_CURVES, LEAST_SHARE = 16, 1e-3
 
 
@@ -143,10 +144,9 @@ def _served(
 def choose_lengthscale_exactly(
     name: str, sample: RowSample, seed: int, share: float | None = None, centred: bool = True
 ) -> Tuning:
-    """Return the kernel of this family whose matrix leaves each row out best; see above.
+    """Return the kernel of this family with the least leave-one-out error of the exact kernel.
 
-    A descent in one factor of the lengthscales, on up to 512 rows, from the median distance. For
-    fits with the kernel itself, where no features are at hand.
+    One factor of the lengthscales is tuned on at most 512 rows, from the median distance.
     """
     if name == "linear":
         return Tuning(Linear())
@@ -173,14 +173,14 @@ def choose_among(
     serves: Callable[[Kernel], bool],
     of_classes: bool = False,
 ) -> Tuning | None:
-    """Return the kernel that errs least on rows held out, and what it was compared with.
+    """Return the kernel with the least error on held-out rows, and the candidates.
 
-    Of kernels that err alike the one of the largest evidence.
+    Of kernels that tie the one with the largest evidence is taken.
 
     Parameters
     ----------
     sample : RowSample
-        Several targets, as indicators of classes, count alike.
+        Several targets, such as indicators of classes, have equal weights.
     seed : int
     effort : Effort
     centred : bool
@@ -188,19 +188,19 @@ def choose_among(
     share : float, optional
         A given per-row penalty, alpha/W.
     serves : callable
-        Whether the method of the fit serves a kernel.
+        Whether a kernel is a candidate.
     of_classes : bool
-        Whether targets are the ±1 of classes: the log loss is then what kernels are judged by.
+        Whether targets are the ±1 of classes: kernels are then judged by log losses.
 
     Returns
     -------
     Tuning or None
-        None where there are too few rows, no target varies, or all rows to tune on are equal.
+        None if there are too few rows, no target varies, or all rows to tune on are equal.
 
     Notes
     -----
-    "medium": about 60 evaluations of O(m³), m ≤ 128 (256 where there are no more), 40 with m ≤ 256,
-    70 with m ≤ 512 and 14 or 28 with m ≤ 1024, and seven fits each of 1024 and of 2048 rows: two to
+    "medium": about 50 evaluations of O(m³), m ≤ 128 (256 if there are no more), 40 with m ≤ 256,
+    50 with m ≤ 512 and 14 or 28 with m ≤ 1024, and seven fits each of 1024 and of 2048 rows: two to
     three seconds of one core, whatever n.
     """
     varies = np.ptp(sample.y, axis=0) > 0 if len(sample) else np.zeros(0, bool)
@@ -213,8 +213,8 @@ def choose_among(
         return None
     if not of_classes:
         train, test = (replace(rows, y=rows.y[:, varies]) for rows in (train, test))
-    generator = Candidates(train, seed, effort, centred, share, serves)
-    return Trials(train, test, effort, centred, share, serves, of_classes).best(generator)
+    candidates = Candidates(train, seed, effort, centred, share, serves)
+    return Race(train, test, effort, centred, share, serves, of_classes).best(candidates)
 
 
 # --- candidates ----------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def choose_among(
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Kernels that are tuned one after the other, each from what those before have found."""
+    """Functions that tune kernels, some of them from the lengthscales of a tuned kernel."""
 
     rows: RowSample
     seed: int
@@ -232,26 +232,57 @@ class Candidates:
     serves: Callable[[Kernel], bool]
 
     def starts(self) -> list[Make]:
-        """Return one lengthscale for all columns, in each of their units, and one a column."""
-        search = self._search(LOO)
-        spread = search.rows.spread
+        """Return one lengthscale, in units of the data and of deviations, and one per column."""
+        spread = self._search(LOO).rows.spread
         units: list[Any] = [1.0] if np.ptp(spread) <= 0.05 * spread.max() else [1.0, spread]
         makes: list[Make] = [partial(self._one, unit) for unit in units]
         return [*makes, self._each] if self._columns else makes
 
-    def others(self, found: TunedKernel) -> list[Make]:
-        """Return what goes on from the lengthscales of columns."""
+    def others(self, start: TunedKernel) -> list[Make]:
+        """Return a sum over columns and other families, from the lengthscales per column."""
         if not self._columns:
             return []
-        makes: list[Make] = [partial(self._additive, found)] if self._several else []
-        makes += [partial(self._family, f, found) for f in self.effort.families if self.serves(f)]
-        makes += [partial(self._by_errors, found)] if self._by is EVIDENCE else []
-        more = self._several and self.serves(Laplace())
-        return [*makes, partial(self._laplace, found)] if more else makes
+        several = self.rows.X.shape[1] > 1
+        makes: list[Make] = [partial(self._additive, start)] if several else []
+        families = (*self.effort.families, *([Laplace()] if several else []))
+        served = [family for family in families if self.serves(family)]
+        return [*makes, *(partial(self._rescaled, family, start, self._by) for family in served)]
 
-    @property
-    def _several(self) -> bool:
-        return self.rows.X.shape[1] > 1
+    def rougher(self, start: TunedKernel) -> list[Make]:
+        """Return kernels of rougher functions with the lengthscales of another."""
+        same = isinstance(start.kernel, Exponential)
+        families: list[Any] = [Laplace()] if same else [Exponential(), Laplace()]
+        served = [family for family in families if self.serves(family)]
+        return [partial(self._rescaled, family, start, LOO) for family in served]
+
+    def turned(self, start: TunedKernel) -> Iterator[TunedKernel]:
+        """Yield kernels in metrics learned from the gradients of fits."""
+        kernel: Any = start.kernel
+        d = self.rows.X.shape[1]
+        if not isinstance(kernel, Radial) or not 1 < d <= MANY_COLUMNS or is_sparse(self.rows.X):
+            return
+        search = self._search(LOO, self.effort.tried)
+        for turned, _ in turned_metrics(kernel, start.alpha, search, self.effort.rounds):
+            if not self.serves(turned.kernel):
+                return
+            yield turned
+
+    def takes_more_rows(self, start: TunedKernel) -> bool:
+        """Whether lengthscales per column were tuned on fewer rows than there are."""
+        kernel: Any = start.kernel
+        columns = isinstance(kernel, Radial) and isinstance(kernel.lengthscale, tuple)
+        return columns and start.numbers > 1 and len(self.rows) > self.effort.tuned
+
+    def with_more_rows(self, start: TunedKernel) -> TunedKernel:
+        """Tune with more rows, from lengthscales at which each column has a slope again.
+
+        Half of the rows are neighbourhoods: in a random sample, columns that matter within a
+        neighbourhood look as slow as others.
+        """
+        rows = _neighbourhoods(self.rows, start.kernel, self.effort.more, self.seed)
+        search = self._search_of(rows, self._by)
+        end = search.go(_shortened(start.kernel, search.rows), search.share_of(start.alpha), MORE)
+        return self._ended(f"{start.name}, more rows", search, end, start.numbers)
 
     @property
     def _by(self) -> Criterion:
@@ -273,7 +304,7 @@ class Candidates:
         return search
 
     def _one(self, unit: Any) -> Iterator[TunedKernel]:
-        """Give one lengthscale for all columns, in units of the data or of their deviations."""
+        """Yield one lengthscale for all columns, at the median distance and tuned."""
         search = self._search(LOO)
         median = median_distance(search.rows.X, search.rows.w, (unit,), self.seed)
         scale: Any = rounded(tuple((median * unit).tolist()) if np.ndim(unit) else median)
@@ -287,7 +318,7 @@ class Candidates:
         yield self._ended(f"{what}, by leave-one-out", search, end, 1)
 
     def _each(self) -> Iterator[TunedKernel]:
-        """Give one lengthscale a column."""
+        """Yield one lengthscale per column."""
         family = next(filter(self.serves, (Matern(1.5), Gaussian())), None)
         if family is None:
             return
@@ -298,58 +329,36 @@ class Candidates:
         first, best = search.one(start, evaluations=6)
         end = search.each(start, first, best, rows.screened())
         share = end.at.share + float(np.log(end.of.rows.w.sum() / rows.w.sum()))
-        again = search.go(_shortened(end.of.kernel(end.at), rows), share, AGAIN)
+        again = search.go(_shortened(end.kernel, rows), share, AGAIN)
         end = again if again.value < end.value or len(end.of.rows.w) < len(rows.w) else end
-        yield self._ended(f"one a column, {_named(self._by)}", search, end, rows.X.shape[1])
+        by = "evidence" if self._by is EVIDENCE else "leave-one-out"
+        yield self._ended(f"one per column, by {by}", search, end, rows.X.shape[1])
 
-    def _family(self, family: Any, found: TunedKernel) -> Iterator[TunedKernel]:
-        """Go on from the lengthscales of another family: first in their scale, then each."""
-        search = self._search(self._by)
-        start = family.replace(lengthscale=found.kernel.get_params()["lengthscale"])
-        scaled = search.scaled(start, found.alpha, SCALED)
-        end = search.go(scaled.of.kernel(scaled.at), scaled.at.share, COLUMNS)
-        name = f"{type(family).__name__}, one a column, {_named(self._by)}"
-        yield self._ended(name, search, end, search.rows.X.shape[1])
+    def _rescaled(self, family: Any, start: TunedKernel, by: Criterion) -> Iterator[TunedKernel]:
+        """Yield another family with the lengthscales of a kernel times one tuned factor.
 
-    def _by_errors(self, found: TunedKernel) -> Iterator[TunedKernel]:
-        search = self._search(LOO)
-        end = search.go(found.kernel, search.share_of(found.alpha), COLUMNS + 2)
-        yield self._ended("one a column, by leave-one-out", search, end, search.rows.X.shape[1])
-
-    def rougher(self, found: TunedKernel) -> list[Make]:
-        """Return what gives kernels of rougher functions whose scales are those of another."""
-        makes: list[Make] = []
-        if self.serves(Exponential()) and not isinstance(found.kernel, Exponential):
-            makes.append(partial(self._exponential, found))
-        return (
-            [*makes, partial(self._laplace, found, found.name)] if self.serves(Laplace()) else makes
-        )
-
-    def _exponential(self, found: TunedKernel) -> Iterator[TunedKernel]:
-        search = self._search(LOO)
-        start = Exponential().replace(lengthscale=found.kernel.get_params()["lengthscale"])
-        end = search.scaled(start, found.alpha, SCALED)
-        yield self._ended(f"Exponential, scales as {found.name}", search, end, found.numbers)
-
-    def _laplace(self, found: TunedKernel, of_which: str = "one a column") -> Iterator[TunedKernel]:
-        """Take the distance as a sum over columns: longer by about √d."""
-        search = self._search(LOO)
-        scales = np.asarray(found.kernel.get_params()["lengthscale"])
-        rows = search.rows
-        one, two = (
-            median_distance(rows.X, rows.w, (scales,), self.seed, order) for order in (1, 2)
-        )
-        start = Laplace(tuple((scales * one / two).tolist()))
-        end = search.scaled(start, found.alpha, SCALED)
-        yield self._ended(f"Laplace, scales as {of_which}", search, end, rows.X.shape[1])
-
-    def _additive(self, found: TunedKernel) -> Iterator[TunedKernel]:
-        """Give a sum over columns, with the lengthscales found: what each does by itself.
-
-        A rate of a column is one over its lengthscale, and its share in proportion to how far its
-        rows are apart in these. Columns of two values have a line each, all of them together.
+        The distance of a Laplace kernel is a sum over columns, which is longer by about √d.
         """
-        X, scales = self.rows.X, np.asarray(found.kernel.get_params()["lengthscale"])
+        search, kernel = self._search(by), start.kernel
+        scales: Any = kernel.get_params()["lengthscale"]
+        numbers = start.numbers
+        if isinstance(family, Laplace):
+            one, two = (
+                median_distance(search.rows.X, search.rows.w, (np.asarray(scales),), self.seed, k)
+                for k in (1, 2)
+            )
+            scales = tuple((np.asarray(scales) * one / two).tolist())
+            numbers = search.rows.X.shape[1]
+        end = search.scaled(family.replace(lengthscale=scales), start.alpha, SCALED)
+        name = f"{type(family).__name__}, scales as {start.name}"
+        yield self._ended(name, search, end, numbers)
+
+    def _additive(self, start: TunedKernel) -> Iterator[TunedKernel]:
+        """Yield a sum over columns with these lengthscales, and weights of spread over lengthscale.
+
+        Columns of two values have lines, in one term for all of them.
+        """
+        X, scales = self.rows.X, np.asarray(start.kernel.get_params()["lengthscale"])
         spread = np.sqrt(self.rows.w @ (X - self.rows.w @ X / self.rows.w.sum()) ** 2)
         shares = spread / scales / np.sqrt(self.rows.w.sum())
         two = np.array([len(np.unique(x)) == 2 for x in X.T])
@@ -371,47 +380,17 @@ class Candidates:
             return
         kernel = reduce(operator.add, terms)
         if self.serves(kernel):
-            yield TunedKernel("sum over columns", kernel, found.alpha, X.shape[1])
-
-    def takes_more_rows(self, found: TunedKernel) -> bool:
-        """Whether lengthscales of columns were found, by fewer rows than there are."""
-        kernel: Any = found.kernel
-        columns = isinstance(kernel, Radial) and isinstance(kernel.lengthscale, tuple)
-        return columns and found.numbers > 1 and len(self.rows) > self.effort.tuned
-
-    def with_more_rows(self, found: TunedKernel) -> TunedKernel:
-        """Go on with more rows, each column having a say again that few rows saw nothing of.
-
-        They are near to one another, as all rows are: among rows at random columns that matter
-        within a neighbourhood look as slow as others.
-        """
-        rows = _amid_others(self.rows, found.kernel, self.effort.more, self.seed)
-        search = self._search_of(rows, EVIDENCE if self.share is None else LOO)
-        end = search.go(_shortened(found.kernel, search.rows), search.share_of(found.alpha), MORE)
-        return self._ended(f"{found.name}, more rows", search, end, found.numbers)
-
-    def turned(self, found: TunedKernel) -> Iterator[TunedKernel]:
-        """Yield kernels in metrics learned from the gradients of fits."""
-        kernel: Any = found.kernel
-        d = self.rows.X.shape[1]
-        if not isinstance(kernel, Radial) or not 1 < d <= MANY_COLUMNS or is_sparse(self.rows.X):
-            return
-        search = self._search(LOO, self.effort.tried)
-        for turned, _ in turned_metrics(kernel, found.alpha, search, self.effort.rounds):
-            if not self.serves(turned.kernel):
-                return
-            yield turned
+            yield TunedKernel("sum over columns", kernel, start.alpha, X.shape[1])
 
     def _ended(self, name: str, search: MatrixSearch, end: Any, numbers: int) -> TunedKernel:
-        kernel: Any = end.of.kernel(end.at)
-        scale: Any = rounded(kernel.lengthscale)
+        scale: Any = rounded(end.kernel.lengthscale)
         scale = scale[0] if np.size(scale) == 1 and np.ndim(scale) else scale
-        kernel = kernel.replace(lengthscale=scale)
+        kernel = end.kernel.replace(lengthscale=scale)
         return TunedKernel(name, kernel, search.alpha_of(end.at.share, end.of.rows), numbers)
 
 
-def _amid_others(rows: RowSample, kernel: Kernel, most: int, seed: int) -> RowSample:
-    """Return neighbourhoods of rows at random, and others at random for as many as are asked for.
+def _neighbourhoods(rows: RowSample, kernel: Kernel, most: int, seed: int) -> RowSample:
+    """Return neighbourhoods of random rows, and other random rows for as many as asked for.
 
     Rows that are chosen by their inputs alone have an evidence like all others.
     """
@@ -424,10 +403,6 @@ def _amid_others(rows: RowSample, kernel: Kernel, most: int, seed: int) -> RowSa
 
 
 def _shortened(kernel: Any, rows: ProcessRows) -> Any:
-    """Return a kernel in which each column has a say: the longest lengthscales have no slope."""
+    """Return the kernel with lengthscales at which the criterion has a slope."""
     scales = np.minimum(kernel.lengthscale, LONGEST * rows.spread)
     return kernel.replace(lengthscale=tuple(scales.tolist()))
-
-
-def _named(by: Criterion) -> str:
-    return "by evidence" if by is EVIDENCE else "by leave-one-out"

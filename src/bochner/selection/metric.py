@@ -23,8 +23,8 @@ from bochner.kernels.algebra import Mahalanobis
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Radial
 from bochner.selection.held_out import first_least, nested_errors, split_rows, targets_that_vary
-from bochner.selection.judges import Judged, Trials, TunedKernel
 from bochner.selection.lengthscales import MatrixSearch, ProcessRows
+from bochner.selection.race import Judged, Race, TunedKernel
 from bochner.selection.record import LearnedMetric, MetricRound
 from bochner.selection.rows import rounded, significant
 from bochner.selection.spec import EFFORTS
@@ -94,7 +94,7 @@ def learn_metric(
         return LearnedMetric(_entries(np.eye(d)), kernel, float("nan"), ())
     train, test = (replace(rows, y=rows.y[:, varies]) for rows in (train, test))
     effort = replace(EFFORTS["medium"], tried=ROWS)
-    trials = Trials(train, test, effort, True, None, lambda _: True)
+    trials = Race(train, test, effort, True, None, lambda _: True)
     rows = train.lowest(ROWS)
     search = MatrixSearch.of(rows, LOO, centred=True, most=ROWS)
     assert search is not None

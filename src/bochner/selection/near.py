@@ -1,63 +1,82 @@
-"""Lengthscales tuned, and kernels judged, among rows as near to one another as all rows are.
+"""Kernels tuned and judged among near rows, as dense as all rows of a long table.
 
-Of a sample no two rows are near, and columns that matter among near rows look as slow as others: a
-place in a town says nothing to one who sees one house in a hundred. So lengthscales are tuned by
-the evidence of blocks of near rows, one beside the other (a composite likelihood: Varin, Reid and
-Firth (2011), section 2), and kernels are judged by leave-one-out errors of rows in the midst of
-their neighbours. Rows at the border of a block, which have half of their neighbours, are not.
+A kernel is chosen on a sample of a long table, in which no two rows are near: local structure is
+invisible there, and columns that matter among near rows look as slow as others. So lengthscales are
+tuned by the evidence of blocks of near rows (a composite likelihood: Varin, Reid and Firth (2011),
+section 2), and kernels and their scales are judged by leave-one-out errors of rows in the middle of
+their neighbours; rows at the border of a block, with half of their neighbours, are not. The penalty
+is the one of rows that lie together in a few places.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, solve_triangular
 
 from bochner._core.arrays import to_numpy
 from bochner._core.blas import cholesky
+from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
-from bochner.kernels.kernel import Kernel
+from bochner.kernels.kernel import Constant, Kernel
 from bochner.kernels.stationary import Exponential, Laplace, Radial
 from bochner.kernels.stationary_families import Matern
 from bochner.selection.descent import Hyperparameters, Objective, descend
-from bochner.selection.judges import TunedKernel
 from bochner.selection.lengthscales import EVIDENCE, OnProcess, ProcessRows
-from bochner.selection.record import Tuning
+from bochner.selection.race import TunedKernel
+from bochner.selection.record import KernelComparison, Tuning, TuningStep
 from bochner.selection.rows import median_distance, near_rows, rounded
+from bochner.selection.tree import neighbourhoods
 from bochner.solvers.ridge.criteria import Criterion
+from bochner.solvers.ridge.dual import KernelRows
+from bochner.solvers.ridge.kernel_path import solve_kernel
+from bochner.solvers.ridge.solution import Solution
 
-#: Blocks that lengthscales are tuned in, and rows of each: more rows see farther, in cubic time.
-BLOCKS, BLOCK_ROWS = 32, 128
+#: Blocks in which lengthscales are tuned, rows of each, evaluations, and penalty of the start.
+BLOCKS, BLOCK_ROWS, STEPS, START = 32, 128, 14, 0.05
 
-#: Evaluations of a descent, and the penalty that it starts from.
-STEPS, START = 14, 0.05
-
-#: Lengthscales that it starts from, at most, in deviations of the columns: beyond these a column
-#: has no slope.
+#: Longest lengthscale of the start, in deviations of the columns: beyond it there is no slope.
 LONGEST = 4.0
 
-#: Of rough and of smoother functions.
+#: Families that are tuned among near rows.
 FAMILIES = Exponential(), Matern(1.5)
 
-#: Rows whose errors are told together, places of so many, and rows around them that predict them.
+#: Rows whose errors are computed together, places, and rows around each that predict them.
 CORE, PLACES, AROUND = 32, 32, 384
 
+#: Places of the penalty and rows of each: one matrix takes a tenth of a second per penalty.
+PENALTY_PLACES, PLACE_ROWS = 8, 128
 
-# --- errors amid near rows -----------------------------------------------------------------------
+#: Factor between scales, and largest number of steps in each direction.
+STEP, MOST = 2**0.5, 4
+
+#: Share of the mean squared error that another scale or kernel must save, and standard errors of
+#: the mean difference: a few places determine little about others.
+WORTH, CHANCE = 0.005, 1.0
+
+#: Largest number of other kernels that are judged again, and of their error over the least.
+OTHERS, NEAR = 2, 1.5
+
+#: Stage of these evaluations in a record, and their measure.
+STAGE, MEASURE = "scale among all rows", "error among near rows"
+
+
+# --- errors of rows in the middle of their neighbours --------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class NearRows:
-    """Places, the rows in the midst of each first.
+    """Places with near rows; the rows in the middle of each come first.
 
     Attributes
     ----------
     X : (p, m, d)
-        As kernels see them.
+        Inputs of the kernel.
     y : (p, m, t)
-        About their means where an intercept is fitted, in units of their deviations.
+        In units of their deviations, centred if an intercept is fitted.
     w : (p, m)
     """
 
@@ -69,20 +88,20 @@ class NearRows:
     def of(
         kernel: Kernel, rows: tuple[Array, Array, Array], seed: int, centred: bool
     ) -> "NearRows":
-        """Take the places of rows X, y and w that this kernel finds near."""
+        """Take places of rows X, y and w that are near by this kernel."""
         X, y, w = rows
         mean = w @ y / w.sum()
         spread = np.sqrt(w @ (y - mean) ** 2 / w.sum())
         y = (y - centred * mean) / np.where(spread > 0, spread, 1.0)
-        some = near_rows(kernel, X, PLACES, AROUND, seed)
-        return NearRows(X[some], y[some], w[some])
+        places = near_rows(kernel, X, PLACES, AROUND, seed)
+        return NearRows(X[places], y[places], w[places])
 
     def squared_errors(
         self, kernel: Kernel, alpha: float | Float[Array, " t"]
     ) -> Float[Array, " m"]:
-        """Return weighted squares of what rows err without themselves, in the mean of targets.
+        """Return weighted squared leave-one-out errors, averaged over targets.
 
-        Their mean is the error relative to that of the mean; infinite where rounding leaves the
+        Their mean is the error relative to the variance; it is infinite if rounding leaves the
         matrix of a place not positive.
         """
         core = min(CORE, -(-self.X.shape[1] // 4))
@@ -96,14 +115,14 @@ class NearRows:
     ) -> Float[Array, "c t"]:
         K, errors = to_numpy(kernel(self.X[place])), np.empty((core, len(alphas)))
         for alpha in np.unique(alphas):
-            own = np.flatnonzero(alphas == alpha)
+            targets = np.flatnonzero(alphas == alpha)
             A = K + np.diag(alpha / self.w[place])
-            errors[:, own] = _left_out(A, self.y[place][:, own], core)
+            errors[:, targets] = _left_out(A, self.y[place][:, targets], core)
         return errors
 
 
 def _left_out(A: Float[Array, "m m"], y: Float[Array, "m t"], core: int) -> Float[Array, "c t"]:
-    """Return errors of the first rows without themselves: (A⁻¹y)_i / (A⁻¹)_ii."""
+    """Return leave-one-out errors of the first rows: (A⁻¹y)_i / (A⁻¹)_ii."""
     try:
         L = cholesky(A, lower=True, check_finite=False)
     except LinAlgError:
@@ -113,14 +132,14 @@ def _left_out(A: Float[Array, "m m"], y: Float[Array, "m t"], core: int) -> Floa
     return units.T @ half[:, : y.shape[1]] / (units**2).sum(axis=0)[:, None]
 
 
-# --- lengthscales of near rows -------------------------------------------------------------------
+# --- lengthscales by the evidence of blocks of near rows ----------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class OnBlocks(Objective):
-    """The mean evidence a row of blocks of rows, as a function of log lengthscales and penalty.
+    """The mean evidence per row of blocks, with a mean and an amplitude for each block.
 
-    Each block has its own mean and amplitude; ``whole`` knows bounds and what is likely.
+    ``whole`` has the bounds and the prior.
     """
 
     whole: OnProcess
@@ -132,8 +151,8 @@ class OnBlocks(Objective):
         value, slope = self.whole.known(at)
         slope, total = np.append(slope, 0.0), sum(block.count for block in self.blocks)
         for block in self.blocks:
-            found, along = replace(self.whole, rows=block).at_penalty(at, alpha)
-            value += block.count / total * found
+            of_block, along = replace(self.whole, rows=block).at_penalty(at, alpha)
+            value += block.count / total * of_block
             slope = slope + block.count / total * along
         return value, slope
 
@@ -145,69 +164,194 @@ class OnBlocks(Objective):
 
 
 def tuned_among_near_rows(
-    found: Tuning,
+    tuning: Tuning,
     rows: tuple[Array, Array, Array],
     sample: RowSample,
     seed: int,
     centred: bool,
 ) -> Iterator[TunedKernel]:
-    """Give kernels whose lengthscales have the largest evidence in blocks of near rows.
+    """Yield kernels whose lengthscales have the largest evidence in blocks of near rows.
 
-    Of rough functions, of smoother ones, and of a sum over columns in the place of a distance. They
-    start from the best kernel of a search that has one lengthscale a column; where there is none,
-    none is given. 32 n kernel values, and 14 times 32 · 128³ operations a family.
+    They are an exponential kernel, a Laplace kernel with its scales and a Matérn kernel, and start
+    from the best kernel of the search that has one lengthscale per column, if there is one. 32 n
+    kernel values, and 14 times 32 · 128³ operations per family.
     """
-    start = _start(found)
-    if start is None:
+    able = [
+        (c.error, i, c.kernel)
+        for i, c in enumerate(tuning.compared)
+        if isinstance(c.kernel, Radial) and isinstance(c.kernel.lengthscale, tuple) and c.tuned > 1
+    ]
+    if not able:
         return
+    start: Any = min(able)[2]
     X, y, w = rows
-    some = near_rows(start, X, BLOCKS, BLOCK_ROWS, seed)
-    blocks = tuple(_blocks(X[some], y[some], w[some], centred))
+    places = near_rows(start, X, BLOCKS, BLOCK_ROWS, seed)
+    blocks = tuple(_blocks(X[places], y[places], w[places], centred))
     whole = ProcessRows(sample.X, sample.y, sample.w, centred)
     if not blocks:
         return
+    d, scales = whole.X.shape[1], np.minimum(start.lengthscale, LONGEST * whole.spread)
     for family in FAMILIES:
-        yield (end := _tuned(family, start, whole, blocks))
+        on = OnProcess(family.replace(lengthscale=tuple(scales.tolist())), whole, d, EVIDENCE)
+        at = Hyperparameters(np.zeros(d), float(np.log(START / whole.w.sum())))
+        end = descend(OnBlocks(on, blocks), at, STEPS, lambda _: None)
+        kernel = end.kernel.replace(lengthscale=rounded(end.kernel.lengthscale))
+        alpha = float(np.exp(end.at.share) * whole.w.sum())
+        name = f"{type(family).__name__}, one per column, among near rows"
+        yield (best := TunedKernel(name, kernel, alpha, d))
         if isinstance(family, Exponential):
-            yield _by_columns(end, sample, seed)
-
-
-def _start(found: Tuning) -> Any:
-    """Return the best kernel of the Euclidean distance with a lengthscale for each column."""
-    able = [
-        (c.error, i, c.kernel)
-        for i, c in enumerate(found.compared)
-        if isinstance(c.kernel, Radial) and isinstance(c.kernel.lengthscale, tuple) and c.tuned > 1
-    ]
-    return min(able)[2] if able else None
+            lengths = np.asarray(kernel.lengthscale)
+            one, two = (median_distance(sample.X, sample.w, (lengths,), seed, k) for k in (1, 2))
+            laplace = Laplace(rounded(tuple((lengths * one / two).tolist())))
+            yield replace(best, name=f"Laplace, scales as {name}", kernel=laplace)
 
 
 def _blocks(X: Array, y: Array, w: Array, centred: bool) -> Iterator[ProcessRows]:
-    """Give blocks in which targets vary, of those that do."""
+    """Yield blocks in which targets vary, with the targets that do."""
     for rows in zip(X, y, w, strict=True):
         varies = np.ptp(rows[1], axis=0) > 0
         if varies.any():
             yield ProcessRows(rows[0] - rows[0].mean(axis=0), rows[1][:, varies], rows[2], centred)
 
 
-def _tuned(
-    family: Any, start: Any, whole: ProcessRows, blocks: tuple[ProcessRows, ...]
-) -> TunedKernel:
-    d = whole.X.shape[1]
-    scales = np.minimum(start.lengthscale, LONGEST * whole.spread)
-    on = OnProcess(family.replace(lengthscale=tuple(scales.tolist())), whole, d, EVIDENCE)
-    at = Hyperparameters(np.zeros(d), float(np.log(START / whole.w.sum())))
-    end = descend(OnBlocks(on, blocks), at, STEPS, lambda _: None)
-    kernel = end.kernel.replace(lengthscale=rounded(end.kernel.lengthscale))
-    alpha = float(np.exp(end.at.share) * whole.w.sum())
-    name = f"{type(family).__name__}, one a column, among near rows"
-    return TunedKernel(name, kernel, alpha, d)
+# --- kernels, scales and penalties judged among near rows ---------------------------------------
 
 
-def _by_columns(found: TunedKernel, sample: RowSample, seed: int) -> TunedKernel:
-    """Take the distance as a sum over columns, as long in the median."""
-    kernel: Any = found.kernel
-    scales = np.asarray(kernel.lengthscale)
-    one, two = (median_distance(sample.X, sample.w, (scales,), seed, order) for order in (1, 2))
-    laplace = Laplace(rounded(tuple((scales * one / two).tolist())))
-    return replace(found, name=f"Laplace, scales as {found.name}", kernel=laplace)
+def stretched(kernel: Kernel, factor: float) -> Kernel | None:
+    """Return the kernel with all lengthscales times a factor; None if a part has none."""
+    if "lengthscale" in kernel.get_params(deep=False):
+        scales: Any = np.asarray(kernel.get_params(deep=False)["lengthscale"]) * factor
+        longer = rounded(tuple(scales.tolist()) if np.ndim(scales) else float(scales))
+        return kernel.replace(lengthscale=longer)
+    if isinstance(kernel, Constant):
+        return kernel
+    values = {f.name: getattr(kernel, f.name) for f in fields(kernel)}  # type: ignore[arg-type]
+    parts = {n: stretched(part, factor) for n, part in values.items() if isinstance(part, Kernel)}
+    return None if not parts or None in parts.values() else kernel.replace(**parts)
+
+
+class AtDensity(NamedTuple):
+    """A kernel, the factor of its lengthscales, the solution in a few places, and errors.
+
+    ``error`` is relative to the variance; it is the mean of ``squared``.
+    """
+
+    kernel: Kernel
+    factor: float
+    solution: Solution
+    error: float
+    squared: Float[Array, " m"]
+
+    def surely_below(self, other: "AtDensity") -> bool:
+        """Whether the error is lower by a share worth having, and by more than chance."""
+        if not (np.isfinite(self.error) and np.isfinite(other.error)):
+            return self.error < other.error
+        difference = other.squared - self.squared
+        chance = CHANCE * float(difference.std()) / len(difference) ** 0.5
+        return other.error - self.error > max(WORTH * other.error, chance)
+
+
+@dataclass(frozen=True, eq=False)
+class DensePlaces:
+    """Rows that lie together in a few places, and their fit.
+
+    Attributes
+    ----------
+    X : (m, d)
+        Inputs of the kernel.
+    y : (m, t)
+    w : (m,)
+    fit : callable
+        Returns the solution for a kernel matrix.
+    near : NearRows
+        Rows by which kernels are judged.
+    """
+
+    X: Float[Array, "m d"]
+    y: Float[Array, "m t"]
+    w: Float[Array, " m"]
+    fit: Callable[[Float[Array, "m m"]], Solution]
+    near: NearRows
+    steps: list[TuningStep] = field(default_factory=list)
+    began: float = field(default_factory=time.monotonic)
+
+    @staticmethod
+    def of(
+        kernel: Kernel,
+        rows: tuple[Array, Array, Array],
+        seed: int,
+        centred: bool,
+        alpha: Any,
+        per_target: bool,
+        share: float,
+    ) -> "DensePlaces":
+        """Take rows X, y and w of a few places; the search for alpha starts at ``share`` a row."""
+        X, y, w = rows
+        dense = neighbourhoods(kernel, X, PENALTY_PLACES, PLACE_ROWS, seed)
+        start = share * float(w[dense].sum()) if np.isfinite(share) else None
+
+        def fit(K: Float[Array, "m m"]) -> Solution:
+            problem = KernelRows(K, y[dense], w[dense], centred)
+            return solve_kernel(problem, alpha, per_target=per_target, start=start)
+
+        near = NearRows.of(kernel, rows, seed, centred)
+        return DensePlaces(X[dense], y[dense], w[dense], fit, near)
+
+    def best(self, tuning: Tuning, others: Iterable[TunedKernel] = ()) -> AtDensity:
+        """Return the best of the kernels that a search compared and others, at its best scale."""
+        compared, kernel = tuning.compared, tuning.kernel
+        most = NEAR * min((c.error for c in compared if c.kernel == kernel), default=np.inf)
+        rivals = [c for c in compared if c.kernel != kernel and c.error < most]
+        kernels = dict.fromkeys(c.kernel for c in sorted(rivals, key=lambda c: c.error))
+        best = self.at(kernel, 1.0)
+        for kernel in (*list(kernels)[:OTHERS], *(each.kernel for each in others)):
+            judged = self.at(kernel, 1.0)
+            best = judged if judged.surely_below(best) else best
+        return self.scaled(best)
+
+    def scaled(self, best: AtDensity) -> AtDensity:
+        """Shorten or lengthen all lengthscales while the leave-one-out error falls."""
+        if stretched(best.kernel, 1.0) is None:
+            return best
+        for step in (1 / STEP, STEP):
+            start = best.factor
+            for _ in range(MOST):
+                other = self.at(best.kernel, best.factor * step)
+                if not other.surely_below(best):
+                    break
+                best = other
+            if best.factor != start:
+                break
+        return best
+
+    def at(self, kernel: Kernel, factor: float) -> AtDensity:
+        """Return the solution with lengthscales times a factor."""
+        longer = kernel if factor == 1.0 else stretched(kernel, factor)
+        assert longer is not None
+        solution = self.fit(to_numpy(longer(self.X)))
+        squared = self.near.squared_errors(longer, solution.alpha)
+        error, share = float(squared.mean()), float(np.min(solution.alpha)) / len(self.w)
+        least = min([error, *(step.best for step in self.steps)])
+        seconds = time.monotonic() - self.began
+        progress("Judging kernels among near rows", f"error {error:.4g}")
+        self.steps.append(TuningStep(STAGE, longer, share, error, least, seconds))
+        return AtDensity(kernel, factor, solution, error, squared)
+
+    def noted(self, tuning: Tuning, best: AtDensity, others: Iterable[TunedKernel] = ()) -> Tuning:
+        """Return the record of a search, with these steps and the kernel that was taken."""
+        longer = stretched(best.kernel, best.factor) if best.factor != 1.0 else None
+        kernel = best.kernel if longer is None else longer
+        errors = {step.kernel: step.value for step in reversed(self.steps)}
+        nothing: dict[str, Any] = {"gain": np.nan, "deviation": np.nan, "measure": MEASURE}
+        compared = [
+            replace(c, error=errors[c.kernel], rows=0, **nothing) if c.kernel in errors else c
+            for c in tuning.compared
+        ]
+        compared += [
+            KernelComparison(
+                c.numbers, c.kernel, errors[c.kernel], taken=False, name=c.name, **nothing
+            )
+            for c in others
+        ]
+        marked = tuple(replace(c, taken=c.kernel == best.kernel) for c in compared)
+        return replace(tuning, kernel=kernel, path=(*tuning.path, *self.steps), compared=marked)

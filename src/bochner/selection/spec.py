@@ -186,9 +186,9 @@ class Effort:
 
 #: By name; "low" is no choice among candidates, but one lengthscale of one family.
 EFFORTS = {
-    "medium": Effort("medium", tuned=512, more=1024, tried=512, judged=1024, finalists=3, rounds=2),
+    "medium": Effort("medium", tuned=512, more=1024, tried=512, judged=1024, finalists=3, rounds=1),
     "high": Effort(
-        "high", tuned=1024, more=2048, tried=1024, judged=2048, finalists=5, rounds=4, last=4096
+        "high", tuned=1024, more=2048, tried=1024, judged=2048, finalists=5, rounds=2, last=4096
     ),
 }
 

@@ -41,10 +41,9 @@ from bochner.models.representations.waves import GridSums, chosen_grid_sums
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen
 from bochner.selection.curves import choose_curves
-from bochner.selection.density import AtDensity, DensePlaces
 from bochner.selection.grids import waves_for
-from bochner.selection.judges import TunedKernel
-from bochner.selection.near import tuned_among_near_rows
+from bochner.selection.near import AtDensity, DensePlaces, tuned_among_near_rows
+from bochner.selection.race import TunedKernel
 from bochner.selection.record import LearnedMetric, Tuning
 from bochner.selection.tree import RowTree, grow
 from bochner.selection.walk import error_near_median

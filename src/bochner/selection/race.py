@@ -1,0 +1,438 @@
+"""Candidates for a kernel, compared on held-out rows: all with few rows, the best with more.
+
+The least error of fits to few rows is not always the least with many, so the last comparison uses
+as many rows as time allows; there sums of kernels are tried too. All candidates predict the same
+rows: two are compared by the mean of the differences of their losses
+(:mod:`bochner.selection.held_out`) and its standard error.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from scipy.linalg import LinAlgError
+
+from bochner._core.progress import progress
+from bochner._core.shapes import Array, Float
+from bochner._core.threads import side_by_side
+from bochner.data.sample import RowSample
+from bochner.kernels.banded import BAND, kernel_matrix
+from bochner.kernels.kernel import Kernel
+from bochner.kernels.stationary import Exponential, Radial
+from bochner.selection.held_out import nested_errors, relative_losses
+from bochner.selection.record import MEASURES, KernelComparison, Tuning, TuningStep
+from bochner.selection.rows import significant
+from bochner.selection.spec import Effort
+from bochner.solvers.ridge.dual import KernelRows
+from bochner.solvers.ridge.kernel_path import COMPARED, Penalties
+
+#: Share of the error, and number of standard errors of the difference, by which another kernel must
+#: lower the error of a kernel with more evidence. Held-out rows lie between the rows of the fit:
+#: they cannot tell a long lengthscale with a huge amplitude, a polynomial beyond the data, from the
+#: right kernel; the evidence can.
+WORTH, CHANCE = 0.003, 1.0
+
+#: The number of standard errors for classes, where the simpler kernel is preferred.
+CHANCE_OF_CLASSES = 0.5
+
+#: Slope ∂log(error)/∂log α at which a penalty is accepted: the error is 0.1 % above its least.
+NEARLY = 0.015
+
+#: Candidates within this factor of the least error are fitted to more rows, and added up.
+NEAR = 1.3
+
+#: Difference of relative log losses that is always near: one or two rows make it up.
+CERTAIN = 0.02
+
+#: Factor between the penalties of a classifier that are tried with more rows.
+SMALLER = 4.0
+
+#: An exponential kernel within this factor of the least error with few rows is tuned with more:
+#: short lengthscales need many rows.
+AS_ROUGH = 1.04
+
+#: Factor beyond which the penalties of two kernels differ.
+APART = 4.0
+
+#: The best are fitted again if there are so many times as many rows.
+MANY_MORE = 1.5
+
+
+@dataclass(frozen=True, eq=False)
+class TunedKernel:
+    """A tuned kernel in the units of the data, and where the search for its penalty starts."""
+
+    name: str
+    kernel: Kernel
+    alpha: float
+    numbers: int  # Tuned numbers without the penalty
+    parts: tuple["TunedKernel", ...] = ()  # Terms of a sum
+    shares: tuple[float, ...] = ()  # Weights of the terms
+
+
+#: Yields candidates as they are tuned.
+Make = Callable[[], Iterable[TunedKernel]]
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """A candidate and its loss on the held-out rows."""
+
+    candidate: TunedKernel  # With its best penalty
+    squared: Float[Array, " m"]  # Weighted loss of each row: squared error or log loss
+    error: float  # Weighted mean of the losses; 1 is the loss of the best constant
+    evidence: float  # Minus twice the log evidence, summed over targets
+    rows: int = 0  # Rows of the fit
+    seconds: float = 0.0  # Time to tune and judge it
+
+    def gain(self, other: "Judged", chance: float = CHANCE) -> tuple[float, float]:
+        """Return the reduction of the error of another kernel, and the required reduction."""
+        if not (np.isfinite(self.error) and np.isfinite(other.error)):
+            return (np.inf if self.error < other.error else 0.0), 0.0
+        unit = self.error / max(float(self.squared.sum()), 1e-300)
+        difference = unit * (other.squared - self.squared)
+        chance *= float(difference.std()) * len(difference) ** 0.5
+        return other.error - self.error, max(WORTH * other.error, chance)
+
+
+@dataclass(frozen=True, eq=False)
+class Matrices:
+    """Kernel matrices of the same rows by kernel, each computed once."""
+
+    known: dict[Kernel, tuple[Array, Array]] = field(default_factory=dict)
+
+    def of(self, candidate: TunedKernel, X: Array, test: Array) -> tuple[Array, Array]:
+        """Return kernel values of the rows of a fit, and of the held-out rows with these."""
+        if candidate.parts:
+            both = [self.of(part, X, test) for part in candidate.parts]
+            pairs = (list(each) for each in zip(*both, strict=True))
+            K, across = (_weighted_mean(each, candidate.shares) for each in pairs)
+            return K, across
+        kernel = candidate.kernel
+        if kernel not in self.known:
+            self.known[kernel] = kernel_matrix(kernel, X), kernel(test, X)
+        return self.known[kernel]
+
+
+@dataclass(frozen=True, eq=False)
+class Race:
+    """The comparison of candidates: rows to fit, held-out rows, and what was evaluated."""
+
+    train: RowSample
+    test: RowSample
+    effort: Effort
+    centred: bool
+    share: float | None
+    serves: Callable[[Kernel], bool]
+    of_classes: bool = False
+    steps: list[TuningStep] = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
+
+    def best(self, generator: Any) -> Tuning:
+        """Return the best candidate or sum of a :class:`.candidates.Candidates`, and the record."""
+        starts, few = self._tried(generator.starts())
+        if starts:
+            few += self._tried(generator.others(starts[-1]))[1]
+        radial = [j for j in few if isinstance(j.candidate.kernel, Radial)]
+        if radial:
+            few += self._turned(generator, min(radial, key=lambda judged: judged.error))
+        rows, matrices = self.train.lowest(self.effort.judged), Matrices()
+        judged = self._judged(self._finalists(few), rows, matrices)
+        judged += self._with_more_rows(generator, judged, few, rows, matrices)
+        last = self.train.lowest(self.effort.last)
+        final, out = judged, few
+        if len(last) >= MANY_MORE * len(rows):
+            rows, matrices, out = last, Matrices(), judged + few
+            final = self._judged(self._finalists(judged), rows, matrices)
+        return self._compared([*final, *self._sums(final, rows, matrices)], out, rows)
+
+    # --- stages ----------------------------------------------------------------------------------
+
+    def _tried(self, makes: Sequence[Make]) -> tuple[list[TunedKernel], list[Judged]]:
+        """Return candidates as they were tuned, and judged by fits to few rows."""
+        made, judged = self._all_of(makes, self.tried, self._few)
+        return made, self._noted(judged, self._few)
+
+    def _all_of(
+        self, makes: Sequence[Make], judge: Callable[[TunedKernel], Judged], n: int
+    ) -> tuple[list[TunedKernel], list[Judged]]:
+        """Tune candidates side by side and judge each with n rows; return both."""
+
+        def each(number: int, make: Make) -> list[tuple[TunedKernel, Judged]]:
+            began, both = time.perf_counter(), []
+            for candidate in make():
+                judged = judge(candidate)
+                both.append((candidate, replace(judged, seconds=time.perf_counter() - began)))
+                text = f"{candidate.name}, held-out error {judged.error:.4g}"
+                stage = f"Choosing the kernel with {n:,} rows: candidate"
+                progress(stage, text, number + 1, len(makes))
+                began = time.perf_counter()
+            return both
+
+        both = list(chain(*side_by_side([partial(each, *make) for make in enumerate(makes)])))
+        return [made for made, _ in both], [judged for _, judged in both]
+
+    def _turned(self, generator: Any, start: Judged) -> Iterator[Judged]:
+        """Yield kernels in learned metrics."""
+        began = time.perf_counter()
+        for candidate in generator.turned(start.candidate):
+            judged = replace(self.tried(candidate), seconds=time.perf_counter() - began)
+            yield from self._noted([judged], self._few)
+            began = time.perf_counter()
+
+    def _finalists(self, judged: list[Judged]) -> list[TunedKernel]:
+        """Return the best candidates near the least error, and the simplest one.
+
+        Candidates that do not differ from the least come first, in the order of preference.
+        """
+        ranked = _ranked(judged)
+        near = [j for j in ranked if self._near(j, ranked[0])]
+        tied = {id(j): self._preference(j) for j in near if not self._below(ranked[0], j)}
+        near = sorted(near, key=lambda j: tied.get(id(j), np.inf))
+        last = near[: self.effort.finalists]
+        simple = min((j for j in ranked if j.candidate.numbers <= 1), key=lambda j: j.error)
+        last += [] if any(j is simple for j in last) else [simple]
+        return [each.candidate for each in last]
+
+    def _near(self, judged: Judged, best: Judged) -> bool:
+        """Whether an error is near the least."""
+        return not judged.error > NEAR * best.error + CERTAIN * self.of_classes
+
+    def _with_more_rows(
+        self,
+        generator: Any,
+        judged: list[Judged],
+        few: list[Judged],
+        rows: RowSample,
+        matrices: Matrices,
+    ) -> list[Judged]:
+        """Tune the best with more rows, if it is not far from the best of all.
+
+        The exponential kernel that is about as good with few rows is tuned too; then rougher
+        kernels take the scales of the first.
+        """
+        best = self._best_to_tune(generator, judged, few)
+        if best is None:
+            return []
+        judge = partial(self._erring, rows=rows, matrices=matrices)
+        both = (best, *self._rough(generator, best, few))
+        makes = [partial(_more_rows, generator, each.candidate) for each in both]
+        made, (first, *rough) = self._all_of(makes, judge, len(rows))
+        rougher = self._all_of(generator.rougher(made[0]), judge, len(rows))[1]
+        return self._noted([first, *rougher, *rough], len(rows))
+
+    def _best_to_tune(self, generator: Any, *stages: list[Judged]) -> Judged | None:
+        for stage in stages:
+            able = [each for each in stage if generator.takes_more_rows(each.candidate)]
+            if able:
+                best = _ranked(able)[0]
+                return best if self._near(best, _ranked(stage)[0]) else None
+        return None
+
+    def _rough(self, generator: Any, best: Judged, few: list[Judged]) -> list[Judged]:
+        """Return the exponential kernel whose error with few rows is near the least."""
+        able = [each for each in few if generator.takes_more_rows(each.candidate)]
+        rough = [each for each in able if isinstance(each.candidate.kernel, Exponential)]
+        if not rough or isinstance(best.candidate.kernel, Exponential):
+            return []
+        least = _ranked(rough)[0]
+        return [least] if least.error < AS_ROUGH * _ranked(able)[0].error else []
+
+    def _judged(
+        self, candidates: list[TunedKernel], rows: RowSample, matrices: Matrices
+    ) -> list[Judged]:
+        """Fit candidates to more rows."""
+        judge = partial(self._erring, rows=rows, matrices=matrices)
+        makes: list[Make] = [partial(iter, [candidate]) for candidate in candidates]
+        return self._noted(self._all_of(makes, judge, len(rows))[1], len(rows))
+
+    def _sums(self, judged: list[Judged], rows: RowSample, matrices: Matrices) -> list[Judged]:
+        """Return sums of the first with each of the others that are near, and of three."""
+        first, *others = _ranked(judged)[: self.effort.finalists]
+        others = [each for each in others if self._near(each, first)]
+        both = [partial(self._sum, [first, other], rows, matrices) for other in others]
+        made = zip(side_by_side(both), others, strict=True)
+        pairs = [(pair, other) for pair, other in made if pair is not None]
+        sums = [pair for pair, _ in pairs]
+        if len(pairs) > 1 and (best := min(pairs, key=lambda pair: pair[0].error)):
+            third = next(each for each in others if each is not best[1])
+            three = self._sum([first, best[1], third], rows, matrices)
+            sums += [] if three is None else [three]
+        return self._noted(sums, len(rows))
+
+    def _sum(self, parts: list[Judged], rows: RowSample, matrices: Matrices) -> Judged | None:
+        """Return the weighted mean of kernels with one penalty; None if it is not served.
+
+        Weights are equal, unless penalties of classes differ much: K = Σ K_i/α_i has the penalty
+        α_i for each kernel K_i.
+        """
+        began, candidates = time.perf_counter(), [each.candidate for each in parts]
+        alphas = np.array([each.alpha for each in candidates])
+        shares = [1 / len(parts)] * len(parts)
+        if self.of_classes and max(alphas) > APART * min(alphas):
+            shares = [significant(share) for share in (1 / alphas / (1 / alphas).sum()).tolist()]
+        kernel: Kernel
+        kernel, *others = (
+            share * each.kernel for share, each in zip(shares, candidates, strict=True)
+        )
+        for other in others:
+            kernel = kernel + other
+        if not self.serves(kernel):
+            return None
+        alpha = len(parts) * float(np.exp(np.mean(np.log(alphas * shares))))
+        name, numbers = " + ".join(c.name for c in candidates), sum(c.numbers for c in candidates)
+        both = TunedKernel(name, kernel, alpha, numbers, tuple(candidates), tuple(shares))
+        judged = self._erring(both, rows, matrices, settles=False)
+        return replace(judged, seconds=time.perf_counter() - began)
+
+    # --- one candidate ---------------------------------------------------------------------------
+
+    def tried(self, candidate: TunedKernel) -> Judged:
+        """Return the errors of a fit to few rows, with the penalty of leave-one-out errors."""
+        rows = self.train.lowest(self.effort.tried)
+        return self._erring(candidate, rows, Matrices(), chooses=True)
+
+    @property
+    def _few(self) -> int:
+        return min(len(self.train), self.effort.tried)
+
+    def _erring(
+        self,
+        candidate: TunedKernel,
+        rows: RowSample,
+        matrices: Matrices,
+        chooses: bool = False,
+        settles: bool = True,
+    ) -> Judged:
+        K, across = matrices.of(candidate, rows.X, self.test.X)
+        problem = KernelRows(K, rows.y, rows.w, self.centred)
+        few = not self.of_classes and len(rows) <= self.effort.tried
+        if self.share is None and (chooses or few):
+            return self._at_best(problem, across, candidate)
+        if self.share is not None:
+            candidate = replace(candidate, alpha=self.share * float(rows.w.sum()))
+        judged = self._at_penalty(problem, across, candidate)
+        if settles and self.of_classes and self.share is None:
+            judged = self._at_smaller(problem, across, judged)
+        return judged
+
+    def _at_best(self, problem: KernelRows, across: Array, candidate: TunedKernel) -> Judged:
+        """Judge the fit at the penalty of leave-one-out errors, with its largest evidence."""
+        penalties = Penalties(problem)
+        candidate = replace(candidate, alpha=penalties.best("loo", candidate.alpha, level=NEARLY))
+        fit = penalties.at(candidate.alpha)
+        if fit is None:
+            return self._failed(candidate)
+        fitted, evidence = across @ fit.coef + fit.intercept, fit.criteria["evidence"][0]
+        if not self.of_classes:
+            likeliest = penalties.at(penalties.best("evidence", candidate.alpha, level=NEARLY))
+            evidence = evidence if likeliest is None else likeliest.criteria["evidence"][0]
+        return self._judgement(candidate, fitted, problem, evidence)
+
+    def _at_smaller(self, problem: KernelRows, across: Array, judged: Judged) -> Judged:
+        """Judge smaller penalties while the error falls."""
+        while True:
+            smaller = replace(judged.candidate, alpha=judged.candidate.alpha / SMALLER)
+            other = self._at_penalty(problem, across, smaller)
+            if not other.error < (1 - WORTH) * judged.error:
+                return judged
+            judged = other
+
+    def _at_penalty(self, problem: KernelRows, across: Array, candidate: TunedKernel) -> Judged:
+        try:
+            coef, intercept, _, evidence = problem.solved(candidate.alpha, 0, COMPARED)
+        except LinAlgError:
+            return self._failed(candidate)
+        return self._judgement(candidate, across @ coef + intercept, problem, evidence)
+
+    def _failed(self, candidate: TunedKernel) -> Judged:
+        return Judged(candidate, np.full(len(self.test), np.inf), np.inf, np.inf)
+
+    def _judgement(
+        self,
+        candidate: TunedKernel,
+        fitted: Float[Array, "m t"],
+        rows: KernelRows,
+        evidence: Float[Array, " t"],
+    ) -> Judged:
+        losses = relative_losses(self.train, self.test, fitted, self.of_classes)
+        likelihood = rows.count * float(evidence[rows.power > 0].sum())
+        return Judged(candidate, losses, float(losses.sum() / self.test.w.sum()), likelihood)
+
+    # --- the choice ------------------------------------------------------------------------------
+
+    def _below(self, one: Judged, other: Judged) -> bool:
+        """Whether an error is lower by the required share of itself, and by more than chance."""
+        gain, required = one.gain(other, self._chance)
+        return gain > required
+
+    @property
+    def _chance(self) -> float:
+        return CHANCE_OF_CLASSES if self.of_classes else CHANCE
+
+    def _preference(self, judged: Judged) -> float:
+        """Return a number that is least for the candidate that is taken in a tie.
+
+        Minus the log evidence and one for each tuned number (Akaike 1974); for classes, whose ±1
+        are no draws of a process, the number of numbers alone.
+        """
+        numbers = judged.candidate.numbers
+        return numbers if self.of_classes else numbers + 0.5 * judged.evidence
+
+    def _noted(self, judged: list[Judged], n: int) -> list[Judged]:
+        """Record candidates that were judged with n rows, and return them."""
+        stage = f"{n} rows"
+        best = min((step.best for step in self.steps if step.stage == stage), default=np.inf)
+        for each in judged:
+            if np.isfinite(each.error):
+                best, share = min(best, each.error), each.candidate.alpha / n
+                kernel, passed = each.candidate.kernel, time.perf_counter() - self.started
+                self.steps.append(TuningStep(stage, kernel, share, each.error, best, passed))
+        return [replace(each, rows=n) for each in judged]
+
+    def _compared(self, judged: list[Judged], before: list[Judged], rows: RowSample) -> Tuning:
+        """Return the first candidate in the order of preference that no other is surely below."""
+        order = sorted(judged, key=self._preference)
+        best, gains = order[0], [(np.nan, np.nan)]
+        for each in order[1:]:
+            gains.append(each.gain(best, self._chance))
+            best = each if self._below(each, best) else best
+        seconds, known = dict[str, float](), dict[str, KernelComparison]()
+        gains += [(np.nan, np.nan)] * len(before)
+        for each, (gain, required) in zip((*order, *before), gains, strict=True):
+            c, measure = each.candidate, MEASURES[self.of_classes]
+            seconds[c.name] = seconds.get(c.name, 0.0) + each.seconds
+            numbers = each.error, gain, required, each is best, measure, c.name, each.rows
+            known.setdefault(c.name, KernelComparison(c.numbers, c.kernel, *numbers))
+        squared = nested_errors([j.squared for j in order])
+        return Tuning(
+            best.candidate.kernel,
+            best.candidate.alpha / float(rows.w.sum()),
+            float(squared.sum() / self.test.w.sum()),
+            "loo",
+            tuple(self.steps),
+            compared=tuple(replace(c, seconds=seconds[c.name]) for c in known.values()),
+        )
+
+
+def _more_rows(generator: Any, candidate: TunedKernel) -> list[TunedKernel]:
+    return [generator.with_more_rows(candidate)]
+
+
+def _ranked(judged: list[Judged]) -> list[Judged]:
+    return sorted(judged, key=lambda each: each.error)
+
+
+def _weighted_mean(matrices: list[Array], shares: tuple[float, ...]) -> Array:
+    """Return the weighted mean of matrices, computed in bands of rows that stay in cache."""
+    mean = np.empty_like(matrices[0])
+    for start in range(0, len(mean), BAND):
+        here = slice(start, start + BAND)
+        np.multiply(shares[0], matrices[0][here], out=mean[here])
+        for share, each in zip(shares[1:], matrices[1:], strict=True):
+            mean[here] += share * each[here]
+    return mean
