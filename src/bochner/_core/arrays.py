@@ -38,7 +38,7 @@ def array_namespace(*arrays: Any) -> Any:
 
 
 def device(X: Any) -> Any:
-    """Return the device that X lives on (None where there is only one)."""
+    """Return the device of X (None if its library has only one)."""
     return None if is_sparse(X) or isinstance(X, np.ndarray) else array_api_compat.device(X)
 
 
@@ -206,7 +206,7 @@ def require_alike(X: Float[Array, "n d"], Y: Float[Array, "m d"], who: str) -> N
         )
 
 
-# --- Rows that differ: which there are, in an order of their own ---------------------------------
+# --- Distinct rows ------------------------------------------------------------------------------
 
 #: Columns that rows are first sorted by.
 SORTED_FIRST = 8

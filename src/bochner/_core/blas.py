@@ -1,9 +1,9 @@
 """Matrix products of the hot loops, all by one library.
 
 NumPy and SciPy each bring their own BLAS with its own threads, and a thread that has just finished
-waits for more work at full speed. Calls that alternate between the two so take twice the time
-(two cores, a rank-2048 update after a matrix-vector product: 106 against 52 ms). What a sweep
-multiplies goes through SciPy's, as its factorisations do.
+waits for more work at full speed. Calls that alternate between the two therefore take twice the
+time (two cores, a rank-2048 update after a matrix-vector product: 106 against 52 ms). Products of a
+sweep use SciPy's BLAS, as its factorisations do.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +34,7 @@ FEW_COLUMNS = 4
 TRIANGLE = 64
 
 #: Multiplications, and rows or columns, of a part of a product that is shared by threads, at least:
-#: a part takes some 5 milliseconds; and so many parts at most.
+#: a part takes some 5 milliseconds. Largest number of parts.
 LEAST_WORK, LEAST_WIDTH, MOST_PARTS = 1 << 28, 256, 16
 
 #: Side of the matrices that are factored in parts by several threads, and of a part.
@@ -92,8 +92,8 @@ def _between(ends: Sequence[int]) -> list[slice]:
 def symmetric_product(K: Float[Array, "n n"], c: Float[Array, "n t"]) -> Float[Array, "n t"]:
     """Return K @ c of a symmetric K, C-contiguous; of a few columns in a third of the time of that.
 
-    They are multiplied one by one, which reads half of K, or from the left, where BLAS copies none
-    of K into panels of its own.
+    They are multiplied one by one, which reads half of K, or from the left, so that BLAS does not
+    copy K into panels.
     """
     alike = K.flags.c_contiguous and K.dtype == c.dtype
     if alike and 0 < c.shape[1] <= FEW_COLUMNS:
@@ -102,7 +102,7 @@ def symmetric_product(K: Float[Array, "n n"], c: Float[Array, "n t"]) -> Float[A
 
 
 def solve_factored(U: Float[Array, "n n"], right: Float[Array, "n t"]) -> Float[Array, "n t"]:
-    """Return (UᵀU)⁻¹ @ right; below the diagonal of U, Fortran-contiguous, nothing is read.
+    """Return (UᵀU)⁻¹ @ right; U is Fortran-contiguous and read on and above its diagonal.
 
     A few columns are solved for one by one, in half of the time: LAPACK copies U into panels.
     """
@@ -164,17 +164,17 @@ def add_outer_sum(G: Float[Array, "D D"], x: Float[Array, " D"], y: Float[Array,
 
 
 def upper_product(A: Float[Array, "n n"], x: Float[Array, " n"]) -> Float[Array, " n"]:
-    """Return A x of a symmetric matrix, of which only the upper triangle is read."""
+    """Return A x of a symmetric matrix; only its upper triangle is read."""
     return lapack.symmetric_product(A, np.ascontiguousarray(x, A.dtype))
 
 
 def upper_products(A: Float[Array, "n n"], X: Float[Array, "n k"]) -> Float[Array, "n k"]:
-    """Return A X of a symmetric matrix, of which only the upper triangle is read."""
+    """Return A X of a symmetric matrix; only its upper triangle is read."""
     return lapack.symmetric_products(A, np.asfortranarray(X, A.dtype))
 
 
 def factor(A: Float[Array, "n n"]) -> None:
-    """Put U with UᵀU = A in the place of the upper triangle of A; n³/3 operations.
+    """Overwrite the upper triangle of A with U, UᵀU = A; n³/3 operations.
 
     Of a large matrix the parts are computed side by side, with one thread of BLAS each: the same
     for any number of threads, which do not spin while they wait for one another.
@@ -198,7 +198,7 @@ def factor(A: Float[Array, "n n"]) -> None:
 
 
 def _solve_part(A: Float[Array, "n n"], own: slice, part: slice) -> None:
-    """Put U₁₁⁻ᵀ A₁₂ in the place of A₁₂."""
+    """Overwrite A₁₂ with U₁₁⁻ᵀ A₁₂."""
     lapack.solve_rows_by_triangle(A[own, own], A[own, part])
 
 
@@ -239,7 +239,7 @@ def scaled_gram(M: Float[Array, "n n"], q: Float[Array, " n"]) -> Float[Array, "
 
 
 def triangular_product(C: Float[Array, "n D"], L: Float[Array, "D D"]) -> Float[Array, "n D"]:
-    """Return C @ L.T in the place of C, for lower triangular L: half the work of a product."""
+    """Overwrite C with C @ L.T, for lower triangular L: half the work of a product."""
     C, L = np.ascontiguousarray(C), np.asfortranarray(L, C.dtype)
     parts = _equal_parts(len(C), C.size * len(L) // 2)
     _shared([partial(lapack.multiply_by_triangle, 1.0, L, C[part].T, lower=True) for part in parts])
@@ -279,8 +279,8 @@ def _below() -> Bool[Array, "tile tile"]:
 # An eigendecomposition makes its threads wait for one another several times for each column, and
 # OpenBLAS's threads wait at full speed. Where another process has one of the processors, each wait
 # takes until that process is moved away: two threads on two processors, one of them taken, need ten
-# to forty times as long as one thread, and alone they save a third of its time. One thread takes
-# the same time whatever else runs, and gives the same bits whatever the number of threads.
+# to forty times as long as one thread, and alone they save a third of its time. The time of one
+# thread does not depend on other processes, nor its bits on the number of threads.
 #
 # Of large matrices the work between two waits, which grows with the square of the side, is longer
 # than a wait: these use all threads.
@@ -329,7 +329,7 @@ def decompositions_by(decomposed: Decomposition) -> Iterator[None]:
 def eigh(A: Float[Array, "n n"], **options: Any) -> Any:
     """Return eigenvalues and vectors as SciPy's function does, elsewhere where that is asked for.
 
-    What needs only some of the eigenvalues is made here.
+    Subsets of the eigenvalues are computed here.
     """
     decomposed = _DECOMPOSED.get()
     if decomposed is None or len(A) < ELSEWHERE or "subset_by_index" in options:

@@ -174,7 +174,7 @@ _PACKAGE = str(Path(__file__).parent.parent)
 
 
 def warn_user(text: str, kind: type[Warning] = SolutionWarning) -> None:
-    """Warn, of a solution if nothing else is said, at the nearest line outside this package."""
+    """Warn at the nearest line outside this package; by default with a SolutionWarning."""
     warnings.warn(text, kind, stacklevel=_users_frame()[1])
 
 
@@ -188,10 +188,10 @@ def _users_frame() -> tuple[Any, int]:
 
 # --- How much memory there is to use, and refusals of what would take more -----------------------
 
-#: What is assumed where the system does not tell.
+#: Assumed free memory if the system does not report it.
 UNKNOWN = 4 << 30
 
-#: So little is never refused.
+#: Requests below this are never refused.
 LITTLE = 256 << 20
 
 
@@ -204,10 +204,10 @@ def free_bytes() -> int:
 
 
 def require_room(need: int, what: str, remedy: str) -> None:
-    """Refuse what takes ``need`` bytes at least, where there cannot be so many.
+    """Refuse a computation that takes at least ``need`` bytes if memory is too small.
 
-    What is swapped out counts as room, and all memory of the machine where it does not tell what
-    is free: to refuse what would have worked is worse than to let the system say no.
+    Swapped memory counts as free; if free memory is unknown, the memory of the machine counts.
+    Refusing a computation that would have worked is worse than an error of the system.
     """
     if need <= LITTLE or need <= (room := max(0, min(_at_most(), _left_in_container()))):
         return

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Protocol
 
-#: Colours are those of the text around, so that a table is at home in the light and in the dark.
+#: Colours are inherited from the text, for light and dark themes.
 STYLE = (
     ".bochner{font-size:13px;line-height:1.4;color:inherit;max-width:60em;overflow-x:auto}"
     ".bochner table{border-collapse:collapse;margin:.3em 0;color:inherit;background:none}"
@@ -73,7 +73,7 @@ class Printed:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is called what: a line each."""
+    """Names with values, one per line."""
 
     pairs: tuple[tuple[str, str], ...]
 
@@ -129,7 +129,7 @@ def fragment(parts: Iterable[HtmlPart]) -> str:
 
 
 def framed(page: str, title: str, height: int = 640) -> str:
-    """Return a whole page in a frame, where its style and that of a notebook are strangers."""
+    """Return a page in a frame, which isolates its style from the notebook's."""
     return (
         f'<iframe title="{escape(title)}" srcdoc="{escape(page)}" width="100%" height="{height}" '
         'style="border:1px solid currentColor" sandbox="allow-same-origin"></iframe>'
@@ -137,13 +137,13 @@ def framed(page: str, title: str, height: int = 640) -> str:
 
 
 class ShownResult:
-    """A result that notebooks show as HTML: what it is made of, or the text that is printed.
+    """A result that notebooks show as HTML: its parts, or its printed text.
 
     A terminal shows the text.
     """
 
     def __init_subclass__(cls) -> None:
-        # A dataclass writes out all that it holds, arrays too, unless it has a text of its own.
+        # The default repr of a dataclass writes out all arrays.
         if cls.__str__ is not object.__str__ and "__repr__" not in cls.__dict__:
             cls.__repr__ = ShownResult.__repr__  # type: ignore[method-assign]
 
@@ -151,7 +151,7 @@ class ShownResult:
         return str(self)
 
     def _shown(self) -> Iterable[HtmlPart]:
-        """Give the parts: a sentence, or lines as they are printed."""
+        """Yield the parts: a sentence, or lines as printed."""
         text = str(self)
         return [Printed(text) if "\n" in text else Words(text)]
 

@@ -29,7 +29,7 @@ SMALL = 128
 
 
 def factor(A: Float[Array, "n n"]) -> None:
-    """Put U with UᵀU = A in the place of A; n³/3 operations.
+    """Overwrite A with U, UᵀU = A; n³/3 operations.
 
     Raises
     ------
@@ -60,14 +60,14 @@ def invert(U: Float[Array, "n n"]) -> None:
 
 
 def outer_of_rows(U: Float[Array, "n n"]) -> None:
-    """Put U Uᵀ in the place of an upper triangle; n³/3 operations."""
+    """Overwrite an upper triangle U with U Uᵀ; n³/3 operations."""
     _check(U, fit=_square(U))
     failed = _Whole(0)
     _lapack("lauum", U, 5)(b"U", _whole(len(U)), *_matrix(U), ctypes.byref(failed))
 
 
 def solve_from_factor(U: Float[Array, "n n"], B: Float[Array, "n t"]) -> None:
-    """Put (UᵀU)⁻¹ B in the place of B; 2 n² t operations."""
+    """Overwrite B with (UᵀU)⁻¹ B; 2 n² t operations."""
     _check(U, B, fit=_square(U) and len(U) == len(B))
     n, t, failed = _whole(len(U)), _whole(B.shape[1]), _Whole(0)
     solve = _lapack("potrs", U, 8)
@@ -75,14 +75,14 @@ def solve_from_factor(U: Float[Array, "n n"], B: Float[Array, "n t"]) -> None:
 
 
 def solve_by_triangle(U: Float[Array, "n n"], x: Float[Array, " n"], transposed: bool) -> None:
-    """Put U⁻¹x, or U⁻ᵀx, in the place of x; n² operations."""
+    """Overwrite x with U⁻¹x or U⁻ᵀx; n² operations."""
     _check(U, x, fit=_square(U) and U.shape[:1] == x.shape)
     solve = _blas("trsv", U, 8)
     solve(b"U", _side(transposed), b"N", _whole(len(U)), *_matrix(U), _at(x), _ref(_ONE))
 
 
 def solve_rows_by_triangle(U: Float[Array, "n n"], B: Float[Array, "n m"]) -> None:
-    """Put U⁻ᵀB in the place of B; n² m operations."""
+    """Overwrite B with U⁻ᵀB; n² m operations."""
     _check(U, B, fit=_square(U) and len(U) == len(B))
     solve = _blas("trsm", U, 11)
     n, m = _whole(B.shape[0]), _whole(B.shape[1])
@@ -97,7 +97,7 @@ def multiply_by_triangle(
     right: bool = False,
     lower: bool = False,
 ) -> None:
-    """Put factor · U B, or factor · B U, in the place of B; ``lower``: U is a lower triangle."""
+    """Overwrite B with factor · U B or factor · B U; ``lower``: U is a lower triangle."""
     _check(U, B, fit=_square(U) and len(U) == B.shape[right])
     n, m = _whole(B.shape[0]), _whole(B.shape[1])
     multiply = _blas("trmm", U, 11)
@@ -113,7 +113,7 @@ def add_product(
     keep: float = 1.0,
     transposed: tuple[bool, bool] = (False, False),
 ) -> None:
-    """Put keep · C + factor · A B in the place of C, A and B as they are or transposed."""
+    """Overwrite C with keep · C + factor · A B, A and B optionally transposed."""
     (n, k), (inner, m) = (
         each.shape[::-1] if turned else each.shape
         for each, turned in zip((A, B), transposed, strict=True)
@@ -133,7 +133,7 @@ def add_square(
     keep: float = 1.0,
     transposed: bool = False,
 ) -> None:
-    """Put keep · C + factor · A Aᵀ, or of AᵀA, in the place of C: half the work of a product."""
+    """Overwrite C with keep · C + factor · A Aᵀ (or AᵀA): half the work of a product."""
     m, k = A.shape[::-1] if transposed else A.shape
     _check(C, A, fit=C.shape == (m, m))
     update, sizes = _blas("syrk", C, 10), (_whole(m), _whole(k))
@@ -223,7 +223,7 @@ def _at(x: Array) -> Any:
 
 
 def _matrix(A: Array) -> tuple[Any, Any]:
-    """Return where a matrix is, and the rows from the start of a column to that of the next."""
+    """Return the pointer and the leading dimension of a matrix."""
     (n, m), size = A.shape, A.itemsize
     rows, lead = A.strides[0] // size, A.strides[1] // size
     if A.size and ((n > 1 and rows != 1) or (m > 1 and lead < n)):

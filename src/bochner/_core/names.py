@@ -1,4 +1,4 @@
-"""Words of other libraries and slips of spelling: what a refused name is called here."""
+"""Suggestions for refused names: names of other libraries and misspellings."""
 
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
@@ -61,7 +61,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     "seed": {"random_state": "random_state, with the same meaning"},
 }
 
-#: The same where a class has a meaning of its own, by the class.
+#: Exceptions by class.
 OWN_ARGUMENTS: dict[tuple[str, str], str] = {
     ("Laplace", "gamma"): "lengthscale=1/gamma, as gamma = 1/lengthscale",
     ("Exponential", "gamma"): "lengthscale=1/gamma, as gamma = 1/lengthscale",
@@ -79,7 +79,7 @@ OWN_ARGUMENTS: dict[tuple[str, str], str] = {
     },
 }
 
-#: Kernels, methods and estimators of other libraries, and what they are called here.
+#: Kernels, methods and estimators of other libraries, with their names in bochner.
 OTHERS: dict[str, str] = {
     "RBF": "kernels.Gaussian(lengthscale), gamma = 1/(2 lengthscale²)",
     "RBFKernel": "kernels.Gaussian(lengthscale), gamma = 1/(2 lengthscale²)",
@@ -123,7 +123,7 @@ OTHERS: dict[str, str] = {
     "GaussianProcessClassifier": "LogisticRegression, or SVC(probability=True)",
 }
 
-#: Names of kernels, methods and losses as strings, and the names they stand for here.
+#: Names of kernels, methods and losses as strings, with their names in bochner.
 WORDS: dict[str, str] = {
     "rbf": "gaussian",
     "se": "gaussian",
@@ -142,7 +142,7 @@ WORDS: dict[str, str] = {
     "mae": "absolute",
 }
 
-#: Names of methods, which stand in the place of no kernel.
+#: Names of methods, which are no kernels.
 METHODS = ("fourier", "orthogonal", "qmc", "structured", "mercer", "hermite", "nystrom")
 
 #: Methods that others know by a word, and here are values only.
@@ -254,7 +254,7 @@ class NamedArguments:
 
 
 def instead(who: str, name: str, known: tuple[str, ...]) -> str | None:
-    """Return what to give in the place of another library's argument; None if it has none."""
+    """Return the argument that replaces another library's; None if there is none."""
     near = get_close_matches(name, (*known, *ARGUMENTS), n=1, cutoff=0.7)
     meanings = ARGUMENTS.get(near[0], {}) if near else {}
     here = next((meanings[k] for k in known if k in meanings), None)
@@ -270,7 +270,7 @@ def _unknown(who: str, name: str, known: tuple[str, ...]) -> str:
 
 
 def require_arguments(cls: Callable[..., Any], given: Iterable[str]) -> None:
-    """Refuse names that are no arguments of a class, those of its parameters that are set later."""
+    """Refuse names that are not arguments of a class."""
     known = _arguments(cls)
     for name in given:
         if known is not None and name not in known:

@@ -29,7 +29,7 @@ from bochner._core.shapes import Array, Float
 from bochner._core.threads import get_num_threads
 from bochner.errors import InvalidInput, PurePythonWarning
 
-TWIN_BYTES = 16 << 20  # what a block of a twin's temporaries may take
+TWIN_BYTES = 16 << 20  # memory of the temporaries of a block
 
 
 def _find_compiled() -> ModuleType | None:
@@ -119,7 +119,7 @@ def cos_bias(
 ) -> Float[Array, "n m"]:
     """Compute ``scale cos(2 pi (X T + b))``, the phases `b` in turns.
 
-    Cost and error are those of `cos_sin`.
+    Cost and error as for `cos_sin`.
     """
     out = _room(out, X, T.shape[1])
     if (loops := _loops()) is not None:
@@ -251,8 +251,8 @@ def hadamard(X: Float[Array, "n p"], out: Float[Array, "n p"] | None = None) -> 
     """Compute ``X @ H``, H the p × p matrix of Sylvester, entries ±1, p a power of two.
 
     Unnormalised: twice gives p X. `out` may be X itself. Costs p log₂ p additions per row; error of
-    an element at most log₂ p roundings of the sum of magnitudes of its row. Compiled loop and twin
-    give the same bits.
+    an element at most log₂ p roundings of the sum of magnitudes of its row. The compiled loop and
+    its NumPy twin return the same bits.
     """
     if not is_power_of_two(X.shape[1]):
         raise InvalidInput(
@@ -538,8 +538,8 @@ def radial_product(
 ) -> Float[Array, "n t"]:
     """Return K V in float64 for the kernel matrix K that `native.radial` gives of X and X.
 
-    X and V, float32 or float64, are alike. Values are of their precision, within a few roundings
-    of those of `native.radial`, and so are sums over blocks of 256 × 256 values; sums over blocks
+    X and V have the same dtype, float32 or float64. Values have this precision, within a few
+    roundings of `native.radial`, and so have sums over blocks of 256 × 256 values; sums over blocks
     are float64, in one order for any number of threads. Costs n² d + 2 n² t multiplications, n²/2
     values, and up to 2 KB of memory per row.
     """

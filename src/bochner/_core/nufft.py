@@ -70,7 +70,7 @@ def waves_at(angles: Float[Array, "n d"], coef: Array, error: float) -> Array:
 
     Notes
     -----
-    A type-2 non-uniform FFT; costs as those of :func:`sums_of_waves`.
+    A type-2 non-uniform FFT; costs as for :func:`sums_of_waves`.
     """
     coef = np.ascontiguousarray(coef, dtype=np.complex128)
     if not len(angles):

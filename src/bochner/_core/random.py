@@ -41,7 +41,7 @@ def stream(seed: int, *names: str | int) -> np.random.Generator:
     """Return the generator of ``seed`` for this purpose, e.g. ``stream(0, "draw", 3)``.
 
     Different names give independent streams (NumPy's SeedSequence spawn keys); the same names
-    give the same numbers, on every platform.
+    return the same numbers on every platform.
     """
     keys = tuple(n if isinstance(n, int) else zlib.crc32(n.encode()) for n in names)
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=keys)))

@@ -1,6 +1,6 @@
 """Shapes in signatures: ``Float[Array, "n d"]``, checked in tests and where a file is read.
 
-Letters are those of ``docs/notation.md``: n rows, d columns, D features, m frequencies, t targets.
+Letters as in ``docs/notation.md``: n rows, d columns, D features, m frequencies, t targets.
 Where the environment variable ``BOCHNER_CHECK_SHAPES`` is set, annotations are jaxtyping's, whose
 import hook checks them at every call; otherwise they are plain types with a note.
 """
@@ -30,7 +30,7 @@ else:
 
 
 def shape_of(hint: Any) -> str | None:
-    """Return the shape in the annotation of an array, as ``n d``; None of other annotations."""
+    """Return the shape in the annotation of an array, as ``n d``; None for other annotations."""
     if typing.get_origin(hint) is Annotated:
         return hint.__metadata__[0]
     return getattr(hint, "dim_str", None)

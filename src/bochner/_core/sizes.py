@@ -1,7 +1,7 @@
 """Sizes at which a fit changes its course; predictions of its time and memory read them too."""
 
-#: Rows kept of a pass, for leave-one-out errors, landmarks and the certificate: so many, or as many
-#: as fit in these bytes, but no fewer than the last.
+#: Rows kept of a pass, for leave-one-out errors, landmarks and the certificate: at most this many,
+#: at most this many bytes, but at least the last number.
 KEPT_ROWS, KEPT_BYTES, FEWEST_KEPT = 8192, 64 << 20, 1024
 
 #: Rows of a sample that a Gaussian process is adapted to, where the sample is not all rows.
@@ -24,7 +24,7 @@ SMALL = 4e9
 
 
 def kept_rows(n_columns: int) -> int:
-    """Return how many rows of so many columns are kept of a pass."""
+    """Return the number of rows that are kept of a pass."""
     return min(KEPT_ROWS, max(FEWEST_KEPT, KEPT_BYTES // (8 * n_columns)))
 
 
@@ -39,5 +39,5 @@ def long_sweep(n: int, D: int) -> bool:
 
 
 def sums_first(n: int, D: int) -> bool:
-    """Whether sums of kernel values are whitened in the place of rows, where they may be."""
+    """Whether sums of kernel values are whitened instead of rows, if allowed."""
     return long_sweep(n, D) and n * D**2 > SMALL

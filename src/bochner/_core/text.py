@@ -29,7 +29,7 @@ def columns(lines: Sequence[Sequence[str]], words: Collection[int] = (0,)) -> st
 
 
 def axes_for(who: str, ax: Any = None, size: tuple[float, float] = (6, 4), across: int = 1) -> Any:
-    """Return the axes that were given, or new ones, so many side by side."""
+    """Return the given axes, or ``across`` new ones side by side."""
     if ax is not None:
         return ax
     try:

@@ -1,8 +1,7 @@
 """Threads: how many compiled loops and BLAS may use, and work that is done side by side.
 
-Threads of Python compute side by side where what they call lets go of Python's lock, as NumPy, the
-compiled loops and :mod:`bochner._core.lapack` do. They wait for one another without spinning, where
-those of a BLAS wait at full speed.
+Python threads compute in parallel if their calls release the lock of Python, as NumPy, the compiled
+loops and :mod:`bochner._core.lapack` do. They wait without spinning, unlike the threads of a BLAS.
 """
 
 import os
@@ -21,14 +20,14 @@ from bochner.errors import InvalidInput
 
 Made = TypeVar("Made")
 
-#: Tasks that are done side by side, at most: each holds matrices of its own.
+#: Largest number of parallel tasks: each has its own matrices.
 MOST_SIDE_BY_SIDE = 4
 
 _chosen_threads: list[int] = []
 
 
 class _Here(local):
-    """What is so in one thread of Python."""
+    """State of one Python thread."""
 
     limited = False  # whether it has asked for one thread of BLAS
     most: int | None = None  # threads that it may use
@@ -68,7 +67,7 @@ def get_num_threads() -> int:
 
 @contextmanager
 def jobs(n_jobs: int | None, who: str) -> Iterator[None]:
-    """Let work within use so many threads, as scikit-learn counts them, and BLAS one.
+    """Within this context use ``n_jobs`` threads, as in scikit-learn, and one thread of BLAS.
 
     None: the number of joblib's context, or else as many as pay. The outermost context decides.
     """
@@ -184,11 +183,11 @@ def _set(numbers: Sequence[int]) -> None:
 
 
 def side_by_side(tasks: Sequence[Callable[[], Made]], most: int = MOST_SIDE_BY_SIDE) -> list[Made]:
-    """Return what tasks give, in their order, done in up to so many threads.
+    """Return the results of tasks in order, computed in at most ``most`` threads.
 
-    Each has one thread of BLAS, however many run, so that what it gives is the same for any number
-    of them. Tasks of a task are done one after the other. The first error is raised once those that
-    run have ended; the others are not begun.
+    Each task has one thread of BLAS, so that results do not depend on the number of threads. Tasks
+    of a task run sequentially. The first error is raised when the running tasks have ended; the
+    others are not started.
     """
     workers = min(get_num_threads(), len(tasks), most)
     with one_thread():

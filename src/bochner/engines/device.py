@@ -180,10 +180,10 @@ Move = Callable[[Block], Callable[[], Block]]
 
 
 def moved(blocks: Iterable[Block], device: Any) -> Iterator[Block]:
-    """Give blocks whose rows are on a device.
+    """Yield blocks whose rows are on a device.
 
-    Each begins to move before the one before it is added up: of a card with CUDA from pinned
-    memory, on a stream of its own. Sparse rows and those that are on a device already stay.
+    The transfer of a block overlaps the sum of the one before: with CUDA from pinned memory, on a
+    separate stream. Sparse rows and those that are on a device already stay.
     """
     move: Move = _Cuda(device) if device.type == "cuda" else _Plain(device)
     moving: Callable[[], Block] | None = None
@@ -212,7 +212,7 @@ class _Plain:
 
 
 class _Cuda:
-    """Moves rows on a stream of its own, while those before are added up."""
+    """Moves rows on a separate stream while earlier rows are summed."""
 
     def __init__(self, device: Any) -> None:
         import torch

@@ -46,7 +46,7 @@ def _feed_array(digest: Any, array: np.ndarray) -> None:
 def _parts(value: Any) -> Iterable[Any]:
     """Return the parts of a value that are values themselves; text and numbers have bytes.
 
-    Of what was chosen only what makes features: how it was found may hold times.
+    Of the choices only those that define features are included: searches may contain times.
     """
     if isinstance(value, Chosen):
         return (value.map, value.kernel, value.precision, value.seed)

@@ -48,7 +48,7 @@ class Ray:
 
     Notes
     -----
-    As of :class:`bochner.engines.Dask`: what travels, what a death costs, and the bits.
+    Transfers, failures and results are as for :class:`bochner.engines.Dask`.
     """
 
     address: str | None = None

@@ -55,9 +55,9 @@ class Spark:
 
     Notes
     -----
-    Each part of the rows is a job of one task, and as many run at a time as there are cores. The
-    sum of each part comes here, 8 D² bytes for moments, and is merged here; the bits are those of
-    the other engines. The feature map is broadcast once in a fit.
+    Each part of the rows is a job of one task, and one job per core runs at a time. The driver
+    receives the sum of each part, 8 D² bytes for moments, and merges it; the bits are the same as
+    with the other engines. The feature map is broadcast once in a fit.
     """
 
     session: Any = None

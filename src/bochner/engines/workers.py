@@ -89,7 +89,7 @@ def require_answer(who: str, address: str, timeout: float) -> None:
         url = urlsplit(address if "://" in address else f"//{address}")
         host, port = url.hostname, url.port
     except ValueError:
-        return  # several, or local[2]: whoever connects knows what it means
+        return  # several addresses, or local[2]: the client parses them
     if not host or port is None:
         return
     try:

@@ -1,9 +1,9 @@
 """Arrays that write down what is done with them: the array API standard as nodes of ONNX.
 
-Kernels and maps are functions of arrays of any library. Called with a :class:`Traced` array in the
-place of rows they leave their formula behind as a graph, for any number of rows. What looks at
-values, as a choice between two formulas, has no graph and is refused; that values are finite is
-taken for granted.
+Kernels and maps are functions of arrays of any library. Called with a :class:`Traced` array
+instead of rows, they record their formula as a graph for any number of rows. Code that reads
+values, such as a choice between two formulas, has no graph and is refused; that values are finite
+is taken for granted.
 """
 
 import math
@@ -21,7 +21,7 @@ FLOAT, WHOLE, BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_
 
 
 class Rows(int):
-    """So many times the number of rows: of one while a graph is written, of any when it runs."""
+    """Multiple of the symbolic number of rows; of one row while tracing."""
 
     def __mul__(self, other: int) -> "Rows":
         return Rows(int(self) * int(other))
@@ -54,7 +54,7 @@ def _elsewhere(*_: Any, **__: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Traced:
-    """What a node of a graph gives, as an array of the array API standard."""
+    """Output of a node of a graph, as an array of the array API standard."""
 
     graph: Graph
     name: str
@@ -74,7 +74,7 @@ class Traced:
     def T(self) -> "Traced":
         return OnnxNamespace(self.graph).permute_dims(self, (1, 0))
 
-    # NumPy's own functions are taken for those of the same name.
+    # NumPy's functions are replaced by the functions of the same name.
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         name = {"power": "pow", "absolute": "abs", "true_divide": "divide"}.get(
             ufunc.__name__, ufunc.__name__
@@ -257,7 +257,7 @@ class OnnxNamespace:
 
     graph: Graph
 
-    __name__ = "bochner.export.arrays"  # by which libraries are told apart
+    __name__ = "bochner.export.arrays"  # identifies the array library
     writes_down = True
     float64, float32 = FLOAT, FLOAT  # all is float64 between what comes in and what goes out
     int64, bool, nan = WHOLE, BOOL, math.nan
@@ -311,7 +311,7 @@ class OnnxNamespace:
 
     @property
     def _rows(self) -> str:
-        """The number of rows that come in, as a vector."""
+        """The number of input rows, as a vector."""
         return self.graph.node("Shape", self.graph.first, start=0, end=1)
 
     def zeros(self, shape: Any, dtype: Any = None, device: Any = None) -> Traced:
@@ -372,7 +372,7 @@ class OnnxNamespace:
     def atan2(self, y: Traced, x: Traced) -> Traced:
         """Return the angle of (x, y), x ≥ 0: that in float32, and one Newton step.
 
-        What a float32 angle leaves, below 1e-6, is its tangent to 1e-18.
+        The rounding error of a float32 angle, below 1e-6, equals its tangent to 1e-18.
         """
         rough = self.astype(y / x, np.float32)
         name = self.graph.node("Atan", rough.name)

@@ -9,7 +9,7 @@ from bochner.data.schema import Inputs, Schema
 from bochner.export.arrays import ANY, FLOAT, WHOLE, OnnxNamespace, Traced
 from bochner.export.graph import DOMAIN, TEXT, Graph
 
-#: The text that stands for a missing one, where it is no category.
+#: Text of a missing value, if it is no category.
 MISSING = ""
 
 

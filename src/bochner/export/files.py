@@ -1,4 +1,4 @@
-"""Fitted learners and maps as ONNX files: their formulas, for runtimes that know no Python."""
+"""Fitted learners and maps as ONNX files, for runtimes without Python."""
 
 from os import PathLike
 from typing import Any
@@ -41,8 +41,8 @@ def to_onnx(
         that was fitted to numbers, the one input is ``X`` of shape (rows, columns). Of one that was
         fitted to a table with text, dates or times, each column that it uses is an input of its
         name and of shape (rows, 1): text as text, "" where missing; dates and times as seconds
-        from 1970 on in float64; numbers of ``precision``; NaN where missing. What the fit learned
-        of them, such as categories and medians, is in the graph. Outputs by what the model gives:
+        from 1970 on in float64; numbers of ``precision``; NaN where missing. Categories, medians
+        and other learned values are in the graph. Outputs by kind of model:
 
         ======================================  ================================================
         regressors                              ``prediction``; of a Gaussian process ``deviation``
@@ -66,8 +66,8 @@ def to_onnx(
 
     Notes
     -----
-    The outputs are those of the model for rows in float64, up to the rounding of ``precision``.
-    Where the fit rounded features to float32 ("auto" with many rows), what that rounding adds to
+    The outputs equal the model's for rows in float64, up to the rounding of ``precision``.
+    If the fit rounded features to float32 ("auto" with many rows), what that rounding adds to
     the model's own predictions is missing from the graph's.
 
     Kernels are evaluated from differences of rows, column by column, as exactly as here: graphs of

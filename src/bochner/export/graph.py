@@ -16,7 +16,7 @@ from bochner.errors import InvalidInput
 #: with it: read by onnxruntime from 1.17 on.
 OPSET, FORMAT = 18, 8
 
-#: The version of its operators for learners, of which texts need one, and their domain.
+#: Version and domain of ONNX operators for learners, needed for text.
 LEARNERS, DOMAIN = 3, "ai.onnx.ml"
 
 #: Texts, as the type of an input.
@@ -24,7 +24,7 @@ TEXT = np.dtype(object)
 
 
 class Unwritable(Exception):
-    """What ONNX has no node for; its text completes ``the graph would need …``."""
+    """Raised for formulas without an ONNX node; its text completes ``the graph would need …``."""
 
 
 def onnx() -> ModuleType:
@@ -49,7 +49,7 @@ class Graph:
         return next(iter(self._inputs))
 
     def input(self, name: str, dtype: np.dtype, columns: int, text: str) -> str:
-        """Add an input of so many columns, and of any number of rows; return its name."""
+        """Add an input of ``columns`` columns and any number of rows; return its name."""
         self._inputs[name] = self._onnx.helper.make_tensor_value_info(
             name, self.element(dtype), ["rows", columns], text
         )

@@ -1,4 +1,4 @@
-"""What fitted learners give for rows, as formulas of traced arrays."""
+"""Outputs of fitted learners as formulas of traced arrays."""
 
 from collections.abc import Iterator
 from functools import reduce, singledispatch
@@ -41,7 +41,7 @@ Outputs = dict[str, Traced]
 
 @singledispatch
 def outputs(fit: Any, X: Traced) -> Outputs:  # noqa: ARG001  the rules use it
-    """Return what is given for rows X, by name."""
+    """Return the outputs for rows X, by name."""
     raise Unwritable(f"what a {type(fit).__name__} predicts")
 
 
@@ -134,7 +134,7 @@ def _within_leaves(rows: LeafRows, solution: Any, X: Traced) -> Iterator[Any]:
 
 
 def _leaves(rows: LeafRows, X: Traced) -> Iterator[tuple[int, Any]]:
-    """Give the leaves of a tree, and a column of ones where rows are in them, else of zeros."""
+    """Yield the leaves of a tree, each with an indicator column of its rows."""
     xp, kernel, tree = OnnxNamespace(X.graph), rows.chosen.kernel, rows.tree
     while isinstance(kernel, Transformed):
         X, kernel = kernel.inputs(X), kernel.kernel

@@ -1,4 +1,4 @@
-"""The types of bochner that a file of skops may hold: what loading one must be told to trust."""
+"""Types of bochner in skops files, to be passed as ``trusted`` when loading."""
 
 from bochner._core.native import Chains, Programme
 from bochner.features.mercer.hermite import Mehler
@@ -6,7 +6,7 @@ from bochner.features.mercer.products import Halves
 from bochner.models.unsupervised.clustering import KernelCost
 from bochner.persist.known import stored_classes
 
-#: What fits and maps work out when it is first asked for, and keep. Model files leave it out.
+#: Cached values of fits and maps, which model files leave out.
 _KEPT = (Chains, Halves, KernelCost, Mehler, Programme)
 
 #: Full names, as ``skops.io.load(file, trusted=bochner.export.TRUSTED)`` takes them: the classes

@@ -61,11 +61,11 @@ def save(model: Any, path: str | PathLike[str]) -> None:
     InvalidType
         A part of the model is not of these classes, as a kernel class of your own.
     DataFileError
-        The file cannot be written; nothing is left behind.
+        The file cannot be written; no partial file remains.
 
     Notes
     -----
-    The file is JSON and arrays (safetensors). It holds what goes on with the model: `load` and
+    The file is JSON and arrays (safetensors). `load` and
     then ``predict``, ``partial_fit``, ``merge`` or ``certify`` give the same bits as before.
     **It holds rows of the training data**: the landmarks of Nyström features, and the random
     sample of rows that the certificate is measured on. Treat it as you treat the data.
@@ -112,7 +112,7 @@ def load(path: str | PathLike[str]) -> Any:
     are built, and no code in the file is run. Types, shapes, indices and sizes are checked,
     coefficients must be finite, and the model must take two rows of zeros before it is given out.
     A file takes about ten times its size in memory at most, and 100 MB.
-    The checksum tells damage, not forgery: whoever wrote the file chose what the model predicts.
+    The checksum detects damage, not forgery: the author of a file chose what the model predicts.
     Memory: twice the model's arrays.
     """
     path = Path(path).expanduser()
@@ -172,7 +172,7 @@ def _require_intact(path: Path, header: Mapping[str, Any], arrays: Mapping[str, 
 
 
 def _fingerprint(model: Any) -> dict[str, Any] | None:
-    """Return what tells the data of a fit from other data, or None if nothing was fitted."""
+    """Return a fingerprint of the data of a fit, or None if there is no fit."""
     moments = getattr(model, "moments_", None)
     if moments is None:
         return None
@@ -210,7 +210,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _buildable(path: Path, header: Mapping[str, Any]) -> Iterator[None]:
-    """Say that what the file describes cannot be, whatever it is that fails."""
+    """Turn any failure into an error that the file is invalid."""
     try:
         yield
     except Exception as error:
@@ -260,7 +260,7 @@ def _metadata(file: IO[bytes], total: int) -> Mapping[str, str] | None:
 
 
 def _header(path: Path, metadata: Mapping[str, str] | None, size: int) -> dict[str, Any]:
-    """Return the header, which is of this format and is what was written."""
+    """Return the header after checking its format and checksum."""
     if metadata is None or "bochner" not in metadata:
         raise _refusal(path, "it is a safetensors file of another program, or altered")
     text = metadata["bochner"]
@@ -277,7 +277,7 @@ def _header(path: Path, metadata: Mapping[str, str] | None, size: int) -> dict[s
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON; refuse a key that comes twice, of which either could be meant."""
+    """Return a JSON object; refuse duplicate keys."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a key of the header comes twice")
@@ -285,7 +285,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _other(version: Any, header: Mapping[str, Any]) -> str:
-    """Say of which format a file is, and what to do."""
+    """Return a message about the format of a file, with a remedy."""
     if type(version) is int and version > FORMAT:
         return (
             f"it is of format {version} by bochner {_short(header.get('library'))}, and this "

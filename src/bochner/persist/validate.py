@@ -39,7 +39,7 @@ from bochner.sums.moments import Moments
 
 # --- How much memory a file may ask for: in proportion to its size, before any of it is taken -----
 
-#: What a file may take beside a multiple of its size.
+#: Memory that a file may take in addition to a multiple of its size.
 _FREE_BYTES = 1 << 25
 _TIMES_SIZE = 10
 #: Python's objects for JSON: of a list or object, and of what stands between two commas.
@@ -102,7 +102,7 @@ def require_arrays(arrays: dict[str, np.ndarray]) -> None:
 
 # --- Whether the fields of a value are what its class says: types, and shapes that fit together
 
-#: Numbers that letters of shapes stand for; None where shapes may be any.
+#: Sizes of the letters in shapes; None if shapes are not checked.
 Sizes = dict[str, int] | None
 
 
@@ -118,7 +118,7 @@ def _with_free_as_numbers(value: Any, name: str) -> Any:
 def require_fields(value: Any) -> None:
     """Refuse a dataclass whose fields do not hold what their annotations say.
 
-    Letters of shapes, as in ``Float[Array, "d m"]``, stand for one number within a value whose
+    Letters of shapes, as in ``Float[Array, "d m"]``, mean one number within a value whose
     arrays index one another.
     """
     kind: Any = type(value)
@@ -211,7 +211,7 @@ _CHECKS: dict[Any, Callable[[Any, tuple[Any, ...], Sizes], bool]] = {
 
 # --- Numbers that predictions are made of must be numbers ----------------------------------------
 
-#: Fields that must be finite; of maps all fields, where infinity may stand for log 0 and its like.
+#: Fields that must be finite; of maps all fields, which may contain infinity, e.g. log 0.
 _FIELDS: dict[type, tuple[str, ...]] = {
     Solution: ("coef", "intercept"),
     Optimum: ("coef", "intercept"),
@@ -227,8 +227,8 @@ _FIELDS: dict[type, tuple[str, ...]] = {
 #: Fitted arrays of learners that must be finite.
 FITTED = ("cluster_centers_", "eigenvectors_", "x_mean_", "x_weights_", "y_mean_", "y_weights_")
 
-#: The largest degree, depth or power: more would be work without an end. Arrays as long as theirs
-#: may hold larger ones, of which there is then one for each feature.
+#: The largest degree, depth or power: more would be work without an end. Larger values are allowed
+#: in arrays with one value per feature.
 _MOST_DEGREES = 10_000
 
 
@@ -288,9 +288,9 @@ def compressed(kind: Any, data: Any, indices: Any, indptr: Any, shape: tuple[int
     return matrix
 
 
-# --- Whether what was read from a file works: its parts fit one another, and it takes rows -------
+# --- Consistency: shapes agree and predict runs --------------------------------------------------
 
-#: What fitted state is, of every learner that has it.
+#: Types of fitted attributes.
 _STATE: dict[str, Any] = {
     "classes_": np.ndarray,
     "feature_dtype_": Literal["float32", "float64"],
@@ -358,7 +358,7 @@ def _require_alike(state: Any) -> None:
 
 
 def require_working(model: Any, size: int) -> None:
-    """Refuse a map or fitted learner that cannot take rows; ``size`` is that of its file.
+    """Refuse a map or fitted learner that cannot take rows; ``size`` is the size of its file.
 
     Errors of bochner's own pass: zero need not be in the domain of a kernel.
     """

@@ -1,9 +1,9 @@
 """Python values as JSON and named arrays, and back.
 
-What JSON has stays as it is. Every other value is an object of one key, which says what it is:
+JSON types are stored as they are. Every other value is an object with one key, its kind:
 ``{"tuple": [1, 2]}``, ``{"float": "inf"}``, ``{"array": ["7", "C"]}``.
 Classes are named by module and name, ``{"class": ["models.ridge.fit:RidgeFit", {...}]}``, and
-only those of `bochner.persist.known` are built.
+only classes of `bochner.persist.known` are built.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Row 4: what was found, as a page to look at."""
+"""Reports: HTML pages about models and data."""
 
 from typing import Any
 

@@ -134,8 +134,8 @@ def run_demo(
 
     Notes
     -----
-    One to two minutes on two idle cores, a few seconds with ``quick``. The page holds all it
-    shows: nothing is fetched when it is opened.
+    One to two minutes on two idle cores, a few seconds with ``quick``. The page is
+    self-contained: it fetches nothing when opened.
     """
     started = time.perf_counter()
     require("The demo's page")
@@ -176,7 +176,7 @@ def run_demo(
 
 
 def _writable_page(out: str | PathLike[str]) -> Path:
-    """Return the page's path once a file could be made beside it."""
+    """Return the page's path after checking that its folder is writable."""
     path = Path(out).expanduser()
     path = path if path.suffix.lower() in (".html", ".htm") else path / "earth.html"
     try:
@@ -311,7 +311,7 @@ def _sweep(
 # 2,048 features draw what is smooth. Ten thousand harmonics, which are never made, draw more in
 # less time. Relief is rougher than both, and its cells have no noise: they are kriged from the
 # nearest cells. The error of kriging is learned from the relief around each cell, because coasts,
-# trenches and ridges go on in ways that no covariance of two cells holds.
+# trenches and ridges have structure beyond the covariance of two cells.
 
 
 def _sharper(study: Study, quick: bool, say: Say) -> tuple[NearResult, ...]:
@@ -327,7 +327,7 @@ def _sharper(study: Study, quick: bool, say: Say) -> tuple[NearResult, ...]:
 
 
 def _near(study: Study, quick: bool) -> Iterator[tuple[str, str, str, Float[Array, " t"]]]:
-    """Fit one after the other, and give name, code, detail and predictions of held-out cells."""
+    """Fit each model; yield name, code, detail and predictions of held-out cells."""
     train, test, seed = study.train, study.test, study.seed
     truth, places = study.y.astype(np.float64), study.places
     tree = cKDTree(GLOBE.inputs(places[train]))

@@ -1,4 +1,4 @@
-"""What the demo found, as values, and its page: one HTML file that fetches and runs nothing."""
+"""Results of the demo and its page: one HTML file without scripts or external files."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -85,7 +85,7 @@ class DemoResult:
     kernel, alpha : str, float
         The kernel of all fits, as code, and the alpha of the certificates in the table.
     certificate : str
-        That of ``best`` at this alpha, in words; ``best.certificate`` is at its own.
+        Certificate of ``best`` at this alpha, in words; ``best.certificate`` is at its alpha.
     n_train, n_test : int
     seed : int
     quick : bool

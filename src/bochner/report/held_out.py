@@ -63,7 +63,7 @@ class HeldOut:
     n_rows: int
 
     def __str__(self) -> str:
-        """Return the errors in words, and of which fit they are."""
+        """Return the errors in words, with their fit."""
         named = len(self.errors) > 1
         parts = [
             (f"{name}: " if named else "")
@@ -82,11 +82,11 @@ def judge_held_out(
     Parameters
     ----------
     model : fitted learner
-        Its parameters are those of the other fit; penalties that are numbers are scaled by rows.
+        The other fit uses its parameters; numeric penalties are scaled by rows.
     blocks : Blocks
         The rows of its fit, with targets.
     n_sample : int, default 8192
-        Rows, drawn at random, of which every fifth is held out; of labels every fifth of each.
+        Rows, drawn at random, every fifth of which is held out; for labels every fifth of each.
 
     Notes
     -----

@@ -68,11 +68,11 @@ from bochner.sums.rows import indicators
 
 @dataclass(frozen=True)
 class FitFacts:
-    """What was fitted on what."""
+    """Facts of the fit."""
 
     learner: str  # its class
-    kind: str  # what it does
-    kernel: str  # as code, and so the method
+    kind: str  # kind of task
+    kernel: str  # as code, like the method
     kernel_words: str  # the same, or its many lengthscales ranked
     method: str
     reason: str  # why the method was taken
@@ -87,7 +87,7 @@ class FitFacts:
     outcome: str
     precision: str
     seed: int | None
-    more: tuple[tuple[str, str], ...]  # what this learner alone has to say: name and words
+    more: tuple[tuple[str, str], ...]  # facts specific to this learner: name and words
     code: str  # Python that makes the learner again
 
 
@@ -160,7 +160,7 @@ def _outcome(model: KernelEstimator) -> str:
 
 
 def _more(model: KernelEstimator) -> Iterator[tuple[str, str]]:
-    """Give what this learner alone has to say."""
+    """Yield facts specific to this estimator."""
     if isinstance(model, KernelPCA):
         shares = ", ".join(f"{100 * s:.3g} %" for s in model.explained_variance_ratio_[:12])
         yield "explained variance", f"{shares} of that of the kernel, component by component"
@@ -193,7 +193,7 @@ def _code(model: KernelEstimator, columns: Any) -> str:
 
 
 def _chosen(model: KernelEstimator, columns: Any) -> Iterator[str]:
-    """Give what was left open and found, as comments."""
+    """Yield parameters that were chosen, as comments."""
     if isinstance(model.kernel, str):
         yield f"# kernel found: {kernel_words(model.fit_, columns)}"
     if repr(method_of(model)) != repr(model.method):
@@ -226,12 +226,12 @@ class ModelReport:
     Attributes
     ----------
     fit : FitFacts
-        What was fitted on what.
+        Facts of the fit.
     seen : Seen
         The number of rows, the predicted groups, the rows to look at.
     rows_of_fit : bool or None
-        Whether the rows are those of the fit: as many, with the same mean and variance of the
-        target. None where the learner keeps neither.
+        Whether the rows are the training rows: same number, mean and variance of the target.
+        None if the learner keeps neither.
     certificate : Certificate or None
         How far the features are from the kernel on these rows.
     certificate_words : str
@@ -245,7 +245,7 @@ class ModelReport:
     dependence : tuple of PartialDependenceDisplay
         Mean predictions as each of the most important columns takes other values.
     without : dict of str to str
-        What there is not, and why.
+        Missing parts, with reasons.
     sample_rows : int
         Rows of the sample that pictures show.
     phases : tuple of Phase
@@ -275,7 +275,7 @@ class ModelReport:
     versions: str
 
     def _repr_html_(self) -> str:
-        """Return the page in a frame of its own, for notebooks."""
+        """Return the page in a frame, for notebooks."""
         return framed(self.to_html(), f"Report of {self.fit.learner}")
 
     def to_html(self) -> str:
@@ -346,7 +346,7 @@ def report_model(
     random_state : int, Generator, RandomState or None, default 0
         Of the sample and the refits.
     source, command : str
-        What the page says of where the rows came from and how it was made.
+        Origin of the rows and command of the page, as shown.
 
     Returns
     -------
@@ -434,7 +434,7 @@ def _blocks(model: KernelEstimator, X: Any, y: Any, w: Any) -> Blocks:
 
 
 def _same_rows(model: KernelEstimator, found: Examined, blocks: Blocks) -> bool | None:
-    """Whether these rows are those of the fit, as far as sums of the target tell."""
+    """Whether these are the training rows, judged by sums of the target."""
     fitted = moments_of(model)
     if fitted is None or not len(fitted.target_mean) or found.y is None:
         return None

@@ -21,7 +21,7 @@ from bochner.models.prediction_displays import (
 from bochner.report.render import number, page, picture, require, rounded, seconds
 
 DOES = {"outliers": "Rows unlike the others"}  # What the learner does
-#: Ranks whose eigenvalues stand in the table.
+#: Ranks of the eigenvalues in the table.
 RANKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 SHARES = (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1)  # Quantiles of the residuals in the table
 MOST_LABELS = 12  # Labels up to which the whole table of confusions is shown
@@ -85,7 +85,7 @@ def model_page(r: Any) -> str:
 
 
 def _figures(r: Any) -> Iterator[tuple[str, str, str]]:
-    """Give the few numbers that matter: value, unit, what it is."""
+    """Yield the main numbers: value, unit, name."""
     if r.quality.errors:
         name, found = next(iter(r.quality.errors.items()))
         how, key = ("leave-one-out ", "loo_") if r.quality.left_out else ("", "")

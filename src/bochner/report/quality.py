@@ -36,7 +36,7 @@ from bochner.sums.rows import indicators
 LISTED = 8  # Rows listed
 #: Random rows that are predicted, and their numbers, at most: 256 MB in float64.
 MOST_ROWS, MOST_NUMBERS = 1 << 20, 1 << 25
-FEWEST_ROWS = 1024  # However many columns they have
+FEWEST_ROWS = 1024  # For any number of columns
 
 
 # --- The kind of a learner, its features and its rows --------------------------------------------
@@ -196,7 +196,7 @@ def _largest(found: Examined, values: Array) -> tuple[Row, ...]:
 def _ranked(
     model: KernelEstimator, found: Examined, leverage: "RowLeverage | None"
 ) -> Iterator[tuple[RowList, Array]]:
-    """Give the lists of this learner without rows, and the value of each row."""
+    """Yield the lists of this learner without rows, and the value of each row."""
     kind, rows, title = kind_of(model), found.rows, "Rows whose prediction is least certain"
     process = isinstance(model, GaussianProcessRegressor)
     if kind == "classification" and hasattr(model, "predict_proba"):
@@ -264,7 +264,7 @@ class RowLeverage:
 
     @staticmethod
     def of(model: KernelEstimator, moments: Moments, eigen: Eigen) -> "RowLeverage | None":
-        """Return that of a ridge regression or Gaussian process; None where h tells nothing.
+        """Return the leverages of a ridge regression or Gaussian process; None if they are unknown.
 
         Without a penalty every row that can be fitted exactly is, and h is 1.
         """
@@ -366,7 +366,7 @@ def errors_of(model: KernelEstimator, found: Examined) -> dict[str, dict[str, fl
 
 
 def target_names(model: KernelEstimator, t: int) -> tuple[str, ...]:
-    """Return the names of so many targets, where they have any."""
+    """Return the names of ``t`` targets, if any."""
     names = () if model.schema_ is None else model.schema_.target_names or ()
     if len(names) == t:
         return names
