@@ -154,6 +154,8 @@ def encoded(
         return blocks
     cells = cells.with_rows(max(CELLS // max(cells.n_columns, 1), cells.block_rows))
     summand = CellsOf(_tables(blocks).drafts or (), 0, n_classes, with_targets)
+    if not summand.drafts:
+        return _encoded(who, blocks, (), summand.zero())
     return _encoded(who, blocks, summand.drafts, where.sum(summand, cells))
 
 
@@ -162,8 +164,10 @@ def encoded_beside(who: str, table: Blocks, y: Any, w: Any, n_classes: int = 0) 
     cells = table.cells()
     if cells is None or _is_learned(table):
         return table
-    check_consistent_length(*(a for a in (_Length(table), y, w) if a is not None))
     summand = CellsOf(_tables(table).drafts or (), 0, n_classes)
+    if not summand.drafts:
+        return _encoded(who, table, (), summand.zero())
+    check_consistent_length(*(a for a in (_Length(table), y, w) if a is not None))
     seen = summed(summand, _beside(cells, _numbers(y), _numbers(w)), cells.block_rows)
     return _encoded(who, table, summand.drafts, seen)
 
