@@ -917,7 +917,11 @@ CASES = [
     (lambda: bo.JointLoss(1, 2, 3), InvalidType, "must be functions of .y, f.; got 1"),
     (lambda: squares(1, slope_of=lambda y, f: y - f), InvalidInput, "slope must be the derivative"),
     (lambda: squares(-1), InvalidInput, "the loss must be convex"),
-    (lambda: squares(1, hessian_of=lambda y, f: f), InvalidInput, "hessian must return shape .16, 2"),
+    (
+        lambda: squares(1, hessian_of=lambda y, f: f),
+        InvalidInput,
+        "hessian must return shape .16, 2",
+    ),
     # tables
     (
         lambda: Schema(("a",), encoders=[{"name": "a", "of": ["x"]}]),
