@@ -30,8 +30,8 @@ def kernel_words(fit: Any, names: Sequence[str] | None = None) -> str:
 
 def _kept(fit: Any) -> tuple[Any, Any]:
     """Return rows that the fit keeps, a sample or all, and their weights; None if it keeps none."""
-    summed = getattr(fit, "summed", None)
-    for rows in (getattr(summed, "sample", None), summed, fit):
+    held = getattr(getattr(fit, "law", fit), "representation", None)
+    for rows in (getattr(held, "sample", None), held, fit):
         X = getattr(rows, "X", None)
         if X is not None and not is_sparse(X) and X.shape[1] == fit.inputs.n_columns:
             w = getattr(rows, "w", None)
