@@ -54,17 +54,17 @@ RAW = {
     "quantities": """
         AER/CPS1988:wage AER/CPSSW8:earnings AER/CollegeDistance:score
         AER/Guns:violent:murder,robbery AER/GSS7402:agefirstbirth AER/NMES1988:visits
-        AER/STAR:math3:read3 COUNT/rwm5yr:docvis:id
-        DAAG/cps1:re78 Ecdat/Computers:price Ecdat/BudgetFood:wfood Ecdat/Cigar:sales
-        Ecdat/Males:wage:nr Ecdat/MedExp:med Ecdat/VietNamH:lnrlfood Ecdat/Workinghours:hours
-        Ecdat/SumHes:gdp Ecdat/UnempDur:spell HistData/Pollen:density
-        HSAUR/Forbes2000:marketvalue:rank ISLR/Wage:wage:logwage MASS/nlschools:lang
-        robustbase/NOxEmissions:LNOx sandwich/InstInnovation:sales:company
+        AER/STAR:math3:read3 COUNT/rwm5yr:docvis:id DAAG/cps1:re78 Ecdat/Computers:price
+        Ecdat/BudgetFood:wfood Ecdat/Cigar:sales Ecdat/Males:wage:nr Ecdat/MedExp:med
+        Ecdat/VietNamH:lnrlfood Ecdat/Workinghours:hours Ecdat/SumHes:gdp Ecdat/UnempDur:spell
+        HistData/Pollen:density HSAUR/Forbes2000:marketvalue:rank ISLR/Wage:wage:logwage
+        MASS/nlschools:lang robustbase/NOxEmissions:LNOx sandwich/InstInnovation:sales:company
         ratdat/surveys:weight:record_id plm/Snmesp:y:firm plyr/baseball:r:id
         stevedata/gss_wages:realrinc stevedata/clemson_temps:tmax
         stevedata/wbd_example:lifeexp:iso2c,iso3c stevedata/fakeAPI:api:uid
-        survival/flchain:futime:death,chapter wooldridge/airfare:fare:id,lfare,ldist,ldistsq,lpassen
-        wooldridge/gpa2:colgpa wooldridge/countymurders:murders:countyid wooldridge/twoyear:lwage:id
+        survival/flchain:futime:death,chapter
+        wooldridge/airfare:fare:id,lfare,ldist,ldistsq,lpassen wooldridge/gpa2:colgpa
+        wooldridge/countymurders:murders:countyid wooldridge/twoyear:lwage:id
         wooldridge/labsup:hours wooldridge/k401ksubs:nettfa:incsq,agesq
         wooldridge/mathpnl:math4:distid,intid wooldridge/school93_98:math4:distid,schid
         wooldridge/wagepan:lwage:nr openintro/sp500_1950_2018:Volume ggplot2/diamonds:price
@@ -75,14 +75,14 @@ RAW = {
         DAAG/mifem:outcome DAAG/headInjury:clinically.important.brain.injury Ecdat/Car:choice
         Ecdat/Catsup:choice:id Ecdat/Fishing:mode Ecdat/HI:whi
         Ecdat/Tuna:Tuna.choice:Tuna.hid,Tuna.id Ecdat/Kakadu:answer:lower,upper
-        ISLR/Caravan:Purchase ISLR/Default:default ISLR/OJ:Purchase
-        KMsurv/pneumon:hospital MASS/Aids2:status:death Stat2Data/Gunnels:Gunnel
+        ISLR/Caravan:Purchase ISLR/Default:default ISLR/OJ:Purchase KMsurv/pneumon:hospital
+        MASS/Aids2:status:death Stat2Data/Gunnels:Gunnel
         Stat2Data/Kershaw:Class:Outcome,Result,Swing,Time psych/bfi:gender
         ratdat/surveys:species_id:record_id survival/flchain:death:futime,chapter
         survival/nwtco:rel:seqno,edrel survival/rotterdam:recur:pid,rtime,dtime,death
         wooldridge/loanapp:approve:action,reject wooldridge/happiness:vhappy:happy
-        wooldridge/crime1:any:narr86,nfarr86,nparr86 stevedata/TV16:votetrump:uid
-        DAAG/dengue:NoYes vcdExtra/Titanicp:survived""",
+        wooldridge/crime1:any:narr86,nfarr86,nparr86 stevedata/TV16:votetrump:uid DAAG/dengue:NoYes
+        vcdExtra/Titanicp:survived""",
 }
 
 

@@ -362,18 +362,22 @@ def _of(fits: Sequence[Row], metric: str) -> list[float]:
     return [row[metric] for row in fits]
 
 
+def _theirs(table: Mapping[str, Sequence[float]], name: str, fits: Sequence[Row], form: str) -> str:
+    """Return the published number of a method, if there is one."""
+    found = dict(zip(PUBLISHED, table[name], strict=True)).get(fits[0]["who"])
+    return "" if found is None else form.format(found)
+
+
 def _published(rows: Sequence[Row]) -> str:
     def cell(name: str, fits: list[Row]) -> str:
-        theirs = dict(zip(PUBLISHED, PUBLISHED_ERRORS[name], strict=True)).get(fits[0]["who"])
-        return number(_of(fits, "MSE")) + ("" if theirs is None else f" ({theirs:g})")
+        return number(_of(fits, "MSE")) + _theirs(PUBLISHED_ERRORS, name, fits, " ({:g})")
 
     return _by_method(rows, ["table 2, published"], "", cell)
 
 
 def _own(rows: Sequence[Row]) -> str:
     def cell(_: str, fits: list[Row]) -> str:
-        scale = fits[0].get("lengthscale")
-        scale = "" if scale is None else f", ℓ = {scale:.2g}"
+        scale = f", ℓ = {fits[0]['lengthscale']:.2g}" if "lengthscale" in fits[0] else ""
         return f"{number(_of(fits, 'MSE'))}{scale}, {fmean(_of(fits, 'core seconds')):.2g} s"
 
     parts = [f"table 2, {part}" for part in ("own", "ours", "leaves", "learner")]
@@ -382,10 +386,9 @@ def _own(rows: Sequence[Row]) -> str:
 
 def _clusters(rows: Sequence[Row], width: int) -> str:
     def cell(name: str, fits: list[Row]) -> str:
-        theirs = dict(zip(PUBLISHED, PUBLISHED_OBJECTIVES[name], strict=True)).get(fits[0]["who"])
         exact, error = fmean(_of(fits, "exact")), standard_error(_of(fits, "exact"))
         spread = f" ± {error:.4f}" if error >= 0 else ""
-        beside = "" if theirs is None else f", {theirs:.2f}"
+        beside = _theirs(PUBLISHED_OBJECTIVES, name, fits, ", {:.2f}")
         return f"{exact:.4f}{spread} ({fmean(_of(fits, 'in features')):.2f}{beside})"
 
     return _by_method(rows, [f"table 3, D={width}"], f"D = {width:,}", cell)
