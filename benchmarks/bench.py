@@ -371,7 +371,11 @@ def _parser() -> argparse.ArgumentParser:
     folders = "folder of data sets (default: $BOCHNER_DATA)"
     add("--data", type=Path, default=Path(folder) if folder else None, help=folders)
     add("--results", type=Path, help="file of records (default: results.jsonl; of --quick: none)")
-    add("--quick", action="store_true", help="small sizes: only show that all runs")
+    add(
+        "--quick",
+        action="store_true",
+        help="small sizes, 3 minutes of one core: only show that all runs",
+    )
     add("--cases", nargs="+", default=[], help="only these cases; wildcards are allowed")
     add("--who", nargs="+", default=[], help="only these learners; wildcards are allowed")
     add("--rows", type=int, help="rows of a data set at most")
