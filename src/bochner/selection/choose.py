@@ -1,4 +1,4 @@
-"""What all fits begin with: what is open is chosen from a sample of rows, and the map is drawn."""
+"""The start of all fits: open parameters are chosen from a sample of rows, and the map is drawn."""
 
 import warnings
 from collections.abc import Callable
@@ -43,7 +43,7 @@ from bochner.selection.width import Width, penalty_for, required_features
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.rows import sampled, some, total_weight
 
-#: Finds a kernel from what is asked for and a sample of rows.
+#: Finds a kernel from a kernel or name and a sample of rows.
 Search = Callable[[Any, RowSample], Tuning]
 
 
@@ -57,20 +57,20 @@ def choose(
     by_targets: bool = True,
     where: Executor = LOCAL,
 ) -> tuple[Chosen, RowSample | None]:
-    """Choose what is open and draw the map; also return the sample of rows, if one was needed.
+    """Choose open parameters and draw the map; also return the sample of rows, if one was needed.
 
     Parameters
     ----------
     spec : FeatureSpec
     blocks : Blocks
     n_classes : int
-        Above 0, y holds codes of classes, and what is chosen is chosen for their indicators.
+        Above 0, y holds codes of classes, whose indicators are the targets.
     alpha : float, optional
-        A given penalty, as of ridge regression: what is open is judged at it.
+        A given penalty of ridge regression, at which open parameters are chosen.
     search : callable, optional
-        Finds the kernel in its own way.
+        Finds the kernel instead of the usual search.
     by_targets : bool
-        False: "auto" looks for the map that is nearest to the kernel.
+        Whether "auto" depends on targets, or only on the error of the kernel.
     where : Executor
     """
     rows, n_rows, share = None, None, None
@@ -84,10 +84,9 @@ def choose(
 def choose_map(
     spec: FeatureSpec, blocks: Blocks, alpha: float | None = None, where: Executor = LOCAL
 ) -> Chosen:
-    """Choose what is open and draw the map, of a learner of numbers, in the precision asked for.
+    """Choose open parameters and draw the map of a learner of numbers, in the given precision.
 
-    ``alpha`` is the penalty where it is given, as of ridge regression: lengthscale and width are
-    then chosen for it.
+    ``alpha`` is a given penalty of ridge regression, for which lengthscale and width are chosen.
     """
     chosen, _ = choose(spec, blocks, alpha=alpha, where=where)
     return chosen.in_precision(spec.precision, blocks.n_rows)
@@ -102,9 +101,9 @@ def choose_from(
     search: Search | None = None,
     by_targets: bool = True,
 ) -> Chosen:
-    """Choose what is open, and draw the map, from a sample of ``n_rows`` rows.
+    """Choose open parameters and draw the map, from a sample of ``n_rows`` rows.
 
-    ``share`` is a given penalty per row of weight one; the rest is as for :func:`choose`.
+    ``share`` is a given penalty per row of weight one; see :func:`choose` for the others.
     """
     if rows is not None:
         require_squares(spec.who, rows.y, rows.w)
@@ -112,7 +111,7 @@ def choose_from(
         curves = choose_curves(rows, spec.seed, error_near_median)
         plain = replace(spec, columns="as_given")
         bent = rows if curves is None else replace(rows, X=curves.inputs(rows.X))
-        plain = replace(plain, waves=spec.waves and curves is None)  # waves are of rows as given
+        plain = replace(plain, waves=spec.waves and curves is None)  # waves require rows as given
         chosen = choose_from(plain, n_columns, bent, n_rows, share, None, by_targets)
         return chosen if curves is None else chosen.through(curves)
     metric = None if not spec.learns_metric else learned_metric(spec, some(rows), share)
@@ -137,10 +136,10 @@ def choose_for_matrix(
     centred: bool,
     judged_again: bool = False,
 ) -> tuple[Tuning, LearnedMetric | None]:
-    """Find the kernel, where it is open, of a fit with the kernel itself.
+    """Find the kernel of a fit with the exact kernel.
 
     ``share`` is a given penalty per row of weight one; ``centred``: an intercept is fitted;
-    ``judged_again``: what was compared is compared once more among all rows.
+    ``judged_again``: candidates are compared again among all rows.
     """
     require_squares(spec.who, sample.y, sample.w)
     if spec.learns_metric:
@@ -162,7 +161,7 @@ def named_stationary(spec: FeatureSpec, sample: RowSample) -> Tuning:
 
 
 def choose_without_target(spec: FeatureSpec, sample: RowSample) -> Tuning:
-    """Find the kernel from rows alone: as it is given, or with the median distance."""
+    """Find the kernel without targets: the given one, or a name at the median distance."""
     if isinstance(spec.kernel, Kernel):
         return by_left_out(spec.kernel, sample, spec.seed)
     return choose_lengthscale(spec.kernel, sample, spec.width_to_search, spec.seed)
@@ -190,7 +189,7 @@ def choice_of(
     share: float | None,
     by_targets: bool,
 ) -> Choice:
-    """Draw the map, of the method and width that are chosen where they are open."""
+    """Draw the map, after the choice of method and width if they are open."""
     if isinstance(spec.width, Tolerance):
         return _wide_enough(spec, spec.width, kernel, some(rows), n_rows, share)
     ask = Request(n_inputs, spec.width, spec.seed, X=None if rows is None else rows.X)
@@ -206,7 +205,7 @@ def choice_of(
 
 
 def _targets(rows: RowSample | None, share: float | None, n_rows: int | None) -> Targets | None:
-    """Return what methods are judged by, where there is something to predict."""
+    """Return the targets by which methods are judged, if any varies."""
     if rows is None or not np.any(np.ptp(rows.y, axis=0)):
         return None
     return Targets(rows.y, rows.w, len(rows) if n_rows is None else n_rows, share)
@@ -220,7 +219,7 @@ def _wide_enough(
     n_rows: int | None,
     share: float | None,
 ) -> Choice:
-    """Find the width at the penalty given, or at the one that the fit is predicted to choose."""
+    """Find the width at the given penalty, or at the penalty that is predicted for the fit."""
     n = len(rows) if n_rows is None else n_rows
     y = rows.y if rows.y.shape[1] else None
     if share is not None:
@@ -244,12 +243,12 @@ def _wide_enough(
 
 
 def _warn_if_above(found: Width) -> None:
-    """Warn where no width that was tried is within the tolerance."""
+    """Warn if no width that was tried is within the tolerance."""
     if not found.met:
         warnings.warn(f'n_features="auto": {found}', FeatureWarning, stacklevel=3)
 
 
-# --- ``bo.draw``: a feature map of a given width, or of the width that a tolerance needs ---------
+# --- bo.draw: a feature map of a given width, or of the width that a tolerance requires ----------
 
 
 @one_thread()
@@ -302,7 +301,7 @@ def draw(
     UnsupportedKernel
         If the method cannot serve the kernel; the message names those that can.
     InvalidInput
-        If an argument is not what was required.
+        If an argument is invalid.
 
     Examples
     --------

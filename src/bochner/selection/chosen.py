@@ -1,4 +1,4 @@
-"""What a user asks of features, what a fit chose for it, and how their moments are summed up."""
+"""The checked parameters of features, the choices of a fit, and the sums of its features."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -37,12 +37,12 @@ from bochner.sums.moments import Moments, MomentsOf, Precision
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """What a user asks of features, checked.
+    """The parameters of features, checked.
 
     Attributes
     ----------
     who : str
-        The class of the learner, as messages name it.
+        The class of the learner, for messages.
     kernel : Kernel or str
     method : Method
     width : int or Tolerance
@@ -50,13 +50,13 @@ class FeatureSpec:
     precision : {"auto", "float32", "float64"}
     seed : int
     columns : {"auto", "as_given"}
-        Whether skewed columns may be transformed, where the kernel is a name.
+        Whether skewed columns may be transformed if the kernel is a name.
     effort : str or None
-        That a kernel of "auto" is chosen with, among candidates; None: by descents on features.
+        Effort of the choice of a kernel for "auto"; None is "medium".
     waves : bool
-        Whether "auto" may take waves that the fit sums in the place of features.
+        Whether "auto" may take Fourier modes instead of features.
     of_classes : bool
-        Whether targets are classes, and kernels are judged by log losses.
+        Whether targets are classes, so that kernels are judged by log losses.
     """
 
     who: str
@@ -83,7 +83,7 @@ class FeatureSpec:
         columns: str = "as_given",
         effort: Any = None,
     ) -> "FeatureSpec":
-        """Check what the user passed."""
+        """Check the arguments."""
         one_of(precision, who, "precision", ("auto", "float32", "float64"))
         one_of(columns, who, "columns", ("auto", "as_given"))
         if metric is not None and metric != "learned":
@@ -103,49 +103,49 @@ class FeatureSpec:
 
     @property
     def is_quick(self) -> bool:
-        """Whether a kernel and its fit are to take little time."""
+        """Whether the choice of the kernel and the fit take little time."""
         return self.kernel == "auto" and self.effort == "low"
 
     @property
     def bends(self) -> bool:
-        """Whether skewed columns may be transformed: a kernel with numbers is of them as given."""
+        """Whether skewed columns may be transformed; a kernel value has columns as given."""
         return self.columns == "auto" and isinstance(self.kernel, str) and self.kernel != "linear"
 
     @property
     def width_to_search(self) -> int:
-        """Width that kernels are compared at."""
+        """Width at which kernels are compared."""
         if isinstance(self.width, Tolerance) or self.width > WIDE:
             return SEARCHED
         return self.width
 
     @property
     def is_open(self) -> bool:
-        """Whether something is left that a penalty helps to choose."""
+        """Whether a choice depends on the penalty."""
         searched = isinstance(self.kernel, str) or has_free(self.kernel)
         return searched or isinstance(self.width, Tolerance) or isinstance(self.method, Auto)
 
     @property
     def needs_rows(self) -> bool:
-        """Whether something must be chosen from rows before features can be made."""
+        """Whether features depend on rows."""
         return self.learns_metric or not isinstance(self.method, Fourier) or self.is_open
 
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """What a fit chose before its sums: the kernel, the map, and how both were found.
+    """The kernel and the map of a fit, and how both were chosen.
 
     Attributes
     ----------
     seed : int
     search : Tuning
-        The kernel, with numbers, and what it was compared with.
+        The kernel, and the candidates.
     choice : Choice
-        The map, its method, and what that was compared with.
+        The map, its method, and the candidates.
     metric : LearnedMetric or None
     precision : {"float32", "float64"}
-        That features are rounded to.
+        Precision of the features.
     curves : Curves or None
-        How skewed columns are transformed first, within the kernel; None where all stay.
+        Transformations of skewed columns within the kernel; None without any.
     """
 
     seed: int
@@ -192,22 +192,22 @@ class Chosen:
         return to_numpy(self.features(X)).astype(np.float64, copy=False)
 
     def in_precision(self, asked: str, n: int | None) -> "Chosen":
-        """Return the same with features in the precision that suits n rows."""
+        """Return a copy with features in the precision for n rows."""
         return replace(self, precision=feature_precision(asked, n, self.map))
 
     def with_map(self, phi: FeatureMap) -> "Chosen":
-        """Return the same with a variant of the map."""
+        """Return a copy with another map."""
         return replace(self, choice=replace(self.choice, map=phi))
 
     def through(self, curves: Curves) -> "Chosen":
-        """Return the same, of rows whose columns are transformed first."""
+        """Return a copy for rows whose columns are transformed first."""
         kernel, phi = curves.of(self.kernel), self.map
         search = replace(self.search, kernel=kernel)
         bent = OnInputs(curves.of(phi.kernel), phi, phi.n_inputs)
         return replace(self, search=search, choice=replace(self.choice, map=bent), curves=curves)
 
     def linear(self, coef: Float[Array, "D t"]) -> Callable[[Array], Array]:
-        """Return X ↦ φ(X) β of checked rows, in NumPy, by the features that cost the least."""
+        """Return the function X ↦ φ(X) β of checked rows in NumPy, by the cheapest features."""
         phi: FeatureMap = self.rounded
         if self.precision == "float64":
             plain, coef = self._plain(coef)
@@ -217,9 +217,9 @@ class Chosen:
     def gradients(
         self, coef: Float[Array, "D t"], blocks: Blocks
     ) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
-        """Give the rows of one block after the other, and the gradients of φ(x) β at them.
+        """Yield the rows of each block, and the gradients of φ(x) β at them.
 
-        In NumPy's float64, of features that are not rounded.
+        In NumPy's float64, for features that are not rounded.
         """
         phi, coef = self._plain(coef)
         for block in blocks.with_rows(block_rows(max(phi.n_features, phi.n_inputs))):
@@ -227,7 +227,7 @@ class Chosen:
             yield block.X, phi.gradients(X, coef)
 
     def _plain(self, coef: Float[Array, "D t"]) -> tuple[FeatureMap, Float[Array, "D t"]]:
-        """Return the features that cost the least, and coefficients, of the functions φ(x) β."""
+        """Return the cheapest features of the functions φ(x) β, and their coefficients."""
         if not isinstance(self.map, NystromMap):
             return self.map, coef
         root = self.map.root(np.dtype(self.precision))
@@ -237,8 +237,8 @@ class Chosen:
 def feature_precision(asked: str, n: int | None, phi: FeatureMap) -> Precision:
     """Return the precision of features and of their products in a first sweep.
 
-    A Nyström map of float32 features is that of K plus a jitter, which limits most fits; its
-    float64 sweep costs 1.6 times as much, and a second sweep more.
+    A Nyström map in float32 approximates K plus a jitter, which limits most fits; a sweep in
+    float64 costs 1.6 times as much, and a second sweep more.
     """
     if asked != "auto":
         return "float32" if asked == "float32" else "float64"
@@ -253,7 +253,7 @@ def feature_precision(asked: str, n: int | None, phi: FeatureMap) -> Precision:
 def summand_of(chosen: Chosen, precision: Precision) -> MomentsOf:
     """Return the summand of moments of the features.
 
-    Where the map says so it sums up kernel values with landmarks, which are whitened last.
+    If the map asks for it, kernel values with landmarks are summed and whitened last.
     """
     phi = chosen.choice.map
     if isinstance(phi, NystromMap) and phi.sums_first and chosen.precision == "float64":

@@ -1,7 +1,7 @@
-"""Skewed columns and columns with outliers: transformed where that predicts better.
+"""Transformations of skewed columns and of columns with outliers, where they predict better.
 
-Candidates are judged by leave-one-out errors on a sample of rows, all with the same random features
-at lengthscales from the median distance down, so that a judgement costs half a second.
+Candidates are compared by leave-one-out errors on a sample of rows, with the same random features
+at lengthscales from the median distance down, in half a second.
 """
 
 from collections.abc import Callable
@@ -14,10 +14,11 @@ from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.selection.record import Curves
 
-#: Of rows and a seed: the error with one lengthscale or one a column, so many steps below a median.
+#: From rows and a seed to the error by kind (one lengthscale, or one per column) and by the steps
+#: from the median distance.
 Judge = Callable[[RowSample, int], Callable[[int, int], float]]
 
-#: Rows that candidates are judged on, steps of √2 below the median distance, and more of them.
+#: Rows on which candidates are judged; first and other steps of √2 from the median distance.
 JUDGED_ROWS, STEP, OTHERS = 1024, -2, (-4, 0)
 
 #: A column is transformed if its skewness or excess kurtosis is beyond these.
@@ -26,19 +27,19 @@ SKEWED, HEAVY = 1.0, 6.0
 #: A transformation must reduce the mean squared error by this share.
 LEAST_GAIN = 0.03
 
-#: Numbers of a column beyond these quantiles do not count in its deviation: one in a hundred may be
-#: wrong, and of any size.
+#: Numbers of a column beyond these quantiles are clipped in its deviation: one in a hundred may be
+#: wrong.
 OUTERMOST = (0.01, 0.99)
 
-#: Points of a curve, and rows from which a distribution can be told.
+#: Points of a curve, and least number of rows for a distribution.
 POINTS, FEWEST_ROWS = 33, 100
 
-#: Columns that are looked at, at most: those of wide tables are rarely quantities.
+#: Largest number of columns: columns of wider tables are rarely quantities.
 MOST_COLUMNS = 512
 
 
 def choose_curves(rows: RowSample, seed: int, error: Judge) -> Curves | None:
-    """Return the transformation that predicts best, None if rows do so as they are.
+    """Return the transformation that predicts best; None if no transformation is better.
 
     Parameters
     ----------
@@ -91,7 +92,7 @@ def _takes_many_values(x: Float[Array, " n"]) -> bool:
 
 
 def _least_error(error: Callable[[int, int], float]) -> tuple[float, int, int]:
-    """Return the least error near a median distance; of which of the two, and how far below it."""
+    """Return the least error near the median distance, its kind and its step."""
     first = min((error(k, STEP), k, STEP) for k in (0, 1))
     return min(first, *((error(first[1], step), first[1], step) for step in OTHERS))
 
@@ -104,7 +105,7 @@ def _bent(rows: RowSample, curves: Curves) -> RowSample:
 
 
 def _candidate(name: str, X: Float[Array, "n d"], columns: tuple[int, ...]) -> Curves | None:
-    """Return curves of one shape through quantiles of each column, in the column's own spread."""
+    """Return curves of one shape through quantiles of each column, with its deviation."""
     kept, points, values = [], [], []
     for j in columns:
         x = np.asarray(X[:, j], np.float64)
@@ -122,14 +123,14 @@ def _candidate(name: str, X: Float[Array, "n d"], columns: tuple[int, ...]) -> C
 
 
 def _refined(at: Float[Array, " p"]) -> Float[Array, " q"]:
-    """Return the points with others in between, so that curves are smooth where rows are few."""
+    """Return more points between, so that curves are smooth where rows are few."""
     return np.unique(np.concatenate([at, np.linspace(at[0], at[-1], POINTS)]))
 
 
 def _with_ends(at: Float[Array, " p"]) -> Float[Array, " q"]:
-    """Return the points with others in the last step at either end.
+    """Return more points in the last step at either end.
 
-    It may be many times as long as all others together, and is halved until it is as short as they.
+    It may be many times longer than all others together, and is halved until it is as short.
     """
     first, last = at[1] - at[0], at[-1] - at[-2]
     halves = 0.5 ** np.arange(1, 1 + _halvings(max(first, last), at[-2] - at[1]))
@@ -144,7 +145,7 @@ def _halvings(step: float, inner: float) -> int:
 def _scaled(
     x: Float[Array, " n"], at: Float[Array, " p"], values: Float[Array, " p"]
 ) -> tuple[Array, Array]:
-    """Return the curve with the deviation that the column had, in a few digits."""
+    """Return the curve with the deviation of the column, in a few digits."""
     spread = _deviation(np.interp(x, at, values))
     factor = _deviation(x) / spread if spread > 0 else 1.0
     scaled = np.array([float(f"{v:.6g}") for v in values * factor])
@@ -158,7 +159,7 @@ def _deviation(x: Float[Array, " n"]) -> float:
 
 
 def _logarithms(x: Float[Array, " n"], at: Float[Array, " p"]) -> tuple[Array, Array]:
-    """Take logarithms of the distance from the end that the rows crowd at."""
+    """Take logarithms of the distance from the dense end of the column."""
     sign = 1.0 if np.mean((x - x.mean()) ** 3) >= 0 else -1.0
     crowded = sign * x
     low = float(crowded.min())
@@ -167,7 +168,7 @@ def _logarithms(x: Float[Array, " n"], at: Float[Array, " p"]) -> tuple[Array, A
 
 
 def _quantiles(x: Float[Array, " n"], at: Float[Array, " p"]) -> tuple[Array, Array]:
-    """Give each number its normal score: what its rank would be of a normal distribution."""
+    """Replace each number by its normal score, the normal quantile of its rank."""
     from scipy.special import ndtri  # noqa: PLC0415
 
     ordered = np.sort(x)
@@ -177,7 +178,7 @@ def _quantiles(x: Float[Array, " n"], at: Float[Array, " p"]) -> tuple[Array, Ar
 
 
 def _clipped(x: Float[Array, " n"], at: Float[Array, " p"]) -> tuple[Array, Array]:
-    """Clip smoothly at three deviations, told from the quartiles: u/√(1 + u²/9)."""
+    """Clip smoothly at three deviations, estimated from the quartiles: u/√(1 + u²/9)."""
     low, middle, high = np.quantile(x, [0.25, 0.5, 0.75])
     unit = (high - low) / 1.349 or _deviation(x)
     u = (at - middle) / unit

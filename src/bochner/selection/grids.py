@@ -1,8 +1,8 @@
-"""Waves that "auto" takes in the place of features: of few columns or the globe, and many rows.
+"""Fourier modes that "auto" takes instead of features, for many rows of few columns or the globe.
 
-A fit that sums waves is that of the kernel itself, within a tolerance, and makes no feature. Some
-two thousand are solved for at once. More take as many steps as the rows ask for, each of the same
-time: of very many rows they cost less than features do, of fewer rows they may cost far more.
+A fit by Fourier modes is the fit of the exact kernel within a tolerance. About two thousand modes
+are solved for directly. More modes require conjugate gradients, with steps of equal time: for very
+many rows they cost less than features, for fewer rows they may cost far more.
 """
 
 from contextlib import suppress
@@ -21,16 +21,16 @@ from bochner.features.mercer.sphere import SphericalHarmonics, spherical_map
 from bochner.kernels.kernel import Constant, Kernel
 from bochner.kernels.sphere import degree_variances, is_on_sphere
 
-#: Fewer rows than this are not many: the kernel itself, or features of it, take seconds.
+#: With fewer rows the exact kernel, or its features, take seconds.
 FEWEST_ROWS = 8193
 
-#: Errors of the kernel as shares of k(x, x): the first whose waves are few enough.
+#: Errors of the kernel as shares of k(x, x), of which the first with few enough modes is taken.
 TOLERANCES = (1e-3, 1e-2, 3e-2)
 
-#: Waves that are few enough of fewer rows than are very many: those of a Cholesky factorisation.
+#: Largest number of modes for a Cholesky factorisation, with fewer than ``FEW_ROWS`` rows.
 WHOLE_WAVES = 2047
 
-#: Waves that are few enough of so many rows; of more in proportion, and at most the last.
+#: Largest number of modes for a number of rows, with more rows in proportion; overall limit.
 FEW_WAVES, FEW_ROWS, MOST_WAVES = 1 << 15, 1 << 17, 1 << 18
 
 

@@ -1,10 +1,10 @@
-"""The numbers of composite kernels, such as sums and products: found by descents from many starts.
+"""The numbers of composite kernels, such as sums and products, by descents from many starts.
 
-All that are free are descended together, with the penalty, in their logarithms: of leave-one-out
-errors, or of the evidence, on the kernel matrix of some rows (:mod:`bochner.kernels.numbers`).
-Such a criterion has many minima. So starts are spread over what the rows suggest, all are looked
-at with few rows, the best descend a little, the best of these to their ends, and the best end goes
-on with more rows. Periods start where the spectrum of the targets has its peaks.
+The logarithms of all free numbers and of the penalty are tuned together by leave-one-out errors or
+the evidence on the kernel matrix of some rows (:mod:`bochner.kernels.numbers`). Such a criterion
+has many minima. So starts are spread over ranges that the rows suggest and evaluated with few rows;
+the best descend for a few steps, the best of these to the end, and the best end is continued with
+more rows. Periods start at the peaks of the spectrum of the targets.
 """
 
 from collections.abc import Callable
@@ -53,25 +53,25 @@ from bochner.selection.rows import median_distance, significant
 from bochner.solvers.ridge.criteria import Criterion, LeaveOneOutError
 from bochner.solvers.ridge.dual import KernelRows
 
-#: Starts that are looked at, those of them that descend, and those that go to their ends.
+#: Starts, starts that descend, and descents that are continued to the end.
 STARTS, TRIED, ENDED = 64, 8, 3
 
-#: Evaluations of these descents, and with more rows: from each end, and from the best of these.
+#: Evaluations of these descents, and with more rows from each end and from the best end.
 TRY, END, MORE, LAST = 20, 60, 6, 20
 
-#: Windows of sequences, in the place of rows.
+#: Windows of sequences, instead of rows.
 WINDOWS = 4096
 
 #: A step of the last descents that gains less than this share of the criterion is the last.
 GAIN = 1e-5
 
-#: Spread of the normal law of a log number about its centre, which weighs as much as a row.
+#: Deviation of the normal prior of a log number about its centre, worth one row.
 SPREAD = 3.0
 
-#: Lengthscales that starts are spread over, and those allowed, in median distances.
+#: Range of the lengthscales of starts, and bounds, in median distances.
 LENGTHS, LONGEST, SHORTEST = (1 / 64, 4.0), 32.0, 1 / 128
 
-#: The same of numbers without a unit, by field: ends of the starts, then ends of what is allowed.
+#: Ranges of numbers without a unit by field: of the starts, then bounds.
 UNITLESS = {
     "lengthscale": (0.3, 5.0, 1 / 32, 32.0),  # of waves
     "shape": (0.1, 10.0, 1e-3, 1e3),
@@ -79,34 +79,34 @@ UNITLESS = {
     "power": (0.5, 1.9, 0.1, 2.0),
 }
 
-#: And of weights, in units of the largest.
+#: The same for weights, in units of the largest.
 WEIGHTS = (1e-3, 1.0, 1e-9, 1e9)
 
-#: Penalties that starts are spread over, as shares of k(x, x).
+#: Range of the penalties of starts, as shares of k(x, x).
 PENALTIES = (1e-5, 1.0)
 
-#: Peaks of the spectrum that periods start at; frequencies are this part of 1/span apart.
+#: Peaks of the spectrum at which periods start, and frequencies per 1/span.
 PEAKS, FINE = 4, 4
 
-#: Digits of a period: over many of them its error adds up.
+#: Digits of a period, whose error adds up over many of them.
 PERIOD_DIGITS = 7
 
 
 @dataclass(frozen=True, eq=False)
 class NumberRange:
-    """What rows suggest for the logarithm of a number.
+    """Starts and bounds of the logarithm of a number.
 
     Attributes
     ----------
     starts : (k,) or None
-        Where it may start: at these, or anywhere between ``near``.
+        Starts; None for any start between ``near``.
     near : (float, float)
     bounds : (float, float)
     given : float or None
-        The start that a user gave.
+        A start given by the user.
     unit : float
-        Step of the logarithm that is as long as one of another number: 1/(2π) of a turn over all
-        rows for a period.
+        Step of the logarithm that matches a unit step of other numbers; for a period 1/(2π) of a
+        turn over all rows.
     """
 
     near: tuple[float, float]
@@ -117,7 +117,7 @@ class NumberRange:
 
     @property
     def centre(self) -> float:
-        """Where nothing is known beyond the range."""
+        """Centre of the prior."""
         if self.given is not None:
             return self.given
         return 0.5 * sum(self.near) if self.starts is None else float(self.starts[0])
@@ -129,7 +129,7 @@ class NumberRange:
         return self.near[0] + share * (self.near[1] - self.near[0])
 
     def within(self, free: Free) -> "NumberRange":
-        """Return the range with what a user says of the number."""
+        """Return the range within the bounds and the start that the user gave."""
         low, high = self.bounds
         given = None if free.start is None else float(np.log(free.start))
         low = min(low, given) if given is not None else low
@@ -153,7 +153,7 @@ def tune_numbers(
     amplitude: float | None = None,
     share: float | None = None,
 ) -> Tuning:
-    """Find the free numbers of a kernel, or all of one that has none, and the weights of its terms.
+    """Tune the free numbers of a kernel, or all numbers if none is free, and weights of terms.
 
     Parameters
     ----------
@@ -172,13 +172,13 @@ def tune_numbers(
 
     Notes
     -----
-    Weights add up to one where amplitude or penalty are free, which say the rest. 64 evaluations
-    with m ≤ 256 rows from all starts and some 220 of descents, 30 with m ≤ 1024, each O(m³): ten
-    seconds, whatever n. Sequences are so few that they have 4096 windows.
+    Weights add up to one if amplitude or penalty are free. 64 evaluations with m ≤ 256 rows at all
+    starts and about 220 of descents, 30 with m ≤ 1024, each O(m³): ten seconds for any n. The
+    number of sequences is limited by 4096 windows.
     """
     if not sample.y.shape[1]:
         raise InvalidInput(
-            f"Free numbers of a kernel are found by targets, and there are none; got {kernel!r}. "
+            f"Free numbers of a kernel are tuned by targets, which are required; got {kernel!r}. "
             'Give all numbers, or a name such as "gaussian".'
         )
     open_kernel = weighted(opened(lifted(kernel)))
@@ -208,7 +208,7 @@ def by_left_out(
     share: float | None = None,
     centred: bool = True,
 ) -> Tuning:
-    """Return a kernel with all its numbers, those that are free by leave-one-out errors."""
+    """Return a kernel with its free numbers tuned by leave-one-out errors."""
     if sample is None or not has_free(kernel):
         return Tuning(kernel)
     return tune_numbers(kernel, sample, LeaveOneOutError(), seed, centred=centred, share=share)
@@ -223,9 +223,9 @@ def by_evidence(
     noise: float | None = None,
     amplitude: float | None = None,
 ) -> Tuning:
-    """Return the kernel of the largest evidence: of one family its lengthscales, else all numbers.
+    """Return the kernel with the largest evidence over lengthscales, or over all or free numbers.
 
-    Where some numbers are free, these; noise and amplitude are given, or found too.
+    Noise and amplitude are given, or tuned too.
     """
     if not is_composite(kernel):
         return tune_lengthscales(kernel, sample, centred=centred, noise=noise, amplitude=amplitude)
@@ -234,7 +234,7 @@ def by_evidence(
 
 
 def is_composite(kernel: Kernel) -> bool:
-    """Whether a kernel has numbers to be found, other than the lengthscales of one family."""
+    """Whether a kernel has numbers to tune other than the lengthscales of one family."""
     simple = isinstance(kernel, Stationary) and not has_free(kernel)
     return bool(places_of(kernel)) and not (simple and kernel.tunable[-1:] == ("lengthscale",))
 
@@ -242,7 +242,7 @@ def is_composite(kernel: Kernel) -> bool:
 def _dense(X: Array) -> Float[Array, "m d"]:
     if is_sparse(X):
         raise InvalidInput(
-            "A kernel with numbers to be found requires dense rows; got sparse ones. Pass "
+            "A kernel with free numbers requires dense rows; got sparse ones. Pass "
             "X.toarray(), or give all numbers."
         )
     return np.ascontiguousarray(X, np.float64)
@@ -266,7 +266,7 @@ class OnNumbers(Objective):
 
     @cached_property
     def ranges(self) -> dict[Place, NumberRange]:
-        """What the rows suggest for each free number."""
+        """Range of each free number."""
         found: dict[Place, NumberRange] = {}
         for place, leaf, X in leaves(self.open, self.rows.X):
             number = place.of(self.open)
@@ -275,7 +275,7 @@ class OnNumbers(Objective):
         return found
 
     def __call__(self, at: Hyperparameters) -> tuple[float, Float[Array, " q"]]:
-        """Return the value, less the log prior per row, and its gradient in the at' vector."""
+        """Return the criterion minus the log prior per row, and its gradient."""
         rows, alpha = self.rows, float(np.exp(at.share) * self.rows.w.sum())
         K, through = traced(self.kernel(at), rows.X, self.ranges.__contains__)
         problem = KernelRows(K, rows.y, rows.w, rows.centred)
@@ -307,7 +307,7 @@ class OnNumbers(Objective):
         return [*((a / r.unit, b / r.unit) for r in ranges for a, b in (r.bounds,)), share]
 
     def starts(self, count: int, seed: int) -> list[Hyperparameters]:
-        """Return so many places spread over the ranges; the first are those that are given."""
+        """Return starts spread over the ranges; the first are the centres."""
         ranges, shares = list(self.ranges.values()), self.rows.shares
         weight = float(self.rows.w.sum())
         low, high = (float(np.log(share / weight)) for share in PENALTIES)
@@ -320,7 +320,7 @@ class OnNumbers(Objective):
 
 
 def _search(of: OnNumbers, seed: int, recorder: Recorder) -> Evaluated[OnNumbers]:
-    """Return the best end: of few rows from many starts, then of more."""
+    """Return the best end, with few rows from many starts, then with more rows."""
     few = replace(of, rows=of.rows.first(FEW))
     looked, tried, ended, last = map(recorder.noting, ("starts", "tried", "few rows", "all rows"))
     found = [descend(few, at, 1, looked) for at in few.starts(STARTS, seed)]
@@ -337,11 +337,11 @@ def _search(of: OnNumbers, seed: int, recorder: Recorder) -> Evaluated[OnNumbers
     return go_on([descend(of, at, MORE, last, GAIN) for at in more], LAST, last, GAIN)
 
 
-# --- What rows suggest ---------------------------------------------------------------------------
+# --- Ranges of numbers ---------------------------------------------------------------------------
 
 
 def _suggested(place: Place, leaf: Kernel, X: Array, rows: ProcessRows) -> NumberRange:
-    """Return the range of a number of a leaf that sees these rows."""
+    """Return the range of a number of a leaf whose inputs are these rows."""
     columns = X if place.column is None else X[:, [place.column]]
     match place.name:
         case "period":
@@ -365,15 +365,15 @@ def _weights(unit: float) -> NumberRange:
 
 
 def _size(kernel: Kernel, X: Array) -> float:
-    """Return the mean of k(x, x), with free numbers where they start or at one."""
+    """Return the mean of k(x, x), with free numbers at their start or one."""
     places = free_places(kernel)
     filled = with_numbers(kernel, {place: place.of(kernel).start or 1.0 for place in places})
     return float(np.mean(filled.diag(X)))
 
 
 def _lengths(X: Array, rows: ProcessRows) -> NumberRange:
-    """Return lengthscales about the median distance, down to that of rows beside one another."""
-    w = rows.w if len(X) == len(rows.w) else np.ones(len(X))  # of windows there are more
+    """Return the range about the median distance, down to the distance of neighbours."""
+    w = rows.w if len(X) == len(rows.w) else np.ones(len(X))  # there are more windows than rows
     median = median_distance(X, w, (1.0,), 0, most=4096)
     least = min(SHORTEST * median, _gap(X))
     near, far = float(np.log(LENGTHS[0] * median)), float(np.log(LENGTHS[1] * median))
@@ -382,17 +382,17 @@ def _lengths(X: Array, rows: ProcessRows) -> NumberRange:
 
 
 def _gap(X: Array) -> float:
-    """Return the median distance of neighbours along one column; none of more columns."""
+    """Return the median distance of neighbours along one column; infinite for more columns."""
     gaps = np.diff(np.unique(X[:, 0]))
     return float(np.median(gaps)) if X.shape[1] == 1 and len(gaps) else np.inf
 
 
 def _period(X: Array, rows: ProcessRows) -> NumberRange:
-    """Return periods from that of rows beside one another to the span, and the strongest."""
+    """Return the range from the distance of neighbours to the span, and the strongest periods."""
     span = max(float(np.ptp(X, axis=0).max()), np.finfo(float).tiny)
     least = max(span / len(X), np.finfo(float).tiny)
     near = float(np.log(2 * least)), float(np.log(span))
-    waves = X.T if len(X) == len(rows.w) else ()  # windows have no targets of their own
+    waves = X.T if len(X) == len(rows.w) else ()  # windows have no targets
     peaks = np.concatenate([np.empty(0), *(spectral_peaks(x, rows.y, rows.w) for x in waves)])
     bounds = float(np.log(least)), float(np.log(4 * span))
     starts = np.log(peaks) if len(peaks) else None
@@ -403,7 +403,7 @@ def _period(X: Array, rows: ProcessRows) -> NumberRange:
 def spectral_peaks(
     x: Float[Array, " n"], y: Float[Array, "n t"], w: Float[Array, " n"], most: int = PEAKS
 ) -> Float[Array, " k"]:
-    """Return the periods at which waves explain most of targets about a curve, strongest first.
+    """Return the periods of the peaks of the spectrum of detrended targets, strongest first.
 
     Parameters
     ----------
@@ -414,8 +414,8 @@ def spectral_peaks(
 
     Notes
     -----
-    The power is that of Σ w y e^(2πifx) about the parabola of least squares, for frequencies up to
-    n/2 waves over the span: O(n²) waves. A peak is a frequency above both beside it.
+    The power is |Σ w y e^(2πifx)|² of residuals from a parabola of least squares, at frequencies up
+    to n/2 per span: O(n²). A peak is a frequency with more power than both neighbours.
     """
     span = float(np.ptp(x))
     if not span or len(x) < FEWEST:
@@ -434,11 +434,11 @@ def spectral_peaks(
     return span / waves[peaks[np.argsort(-power[peaks], kind="stable")[:most]]]
 
 
-# --- What is handed out --------------------------------------------------------------------------
+# --- Results -------------------------------------------------------------------------------------
 
 
 def _shared(kernel: Kernel, open_kernel: Kernel) -> Kernel:
-    """Return the kernel with weights that add up to one, where all its terms have free ones."""
+    """Return the kernel with weights that add up to one, if all terms have free weights."""
     weights = _weights_of(open_kernel)
     if weights is None:
         return kernel
@@ -447,7 +447,7 @@ def _shared(kernel: Kernel, open_kernel: Kernel) -> Kernel:
 
 
 def _weights_of(kernel: Kernel) -> list[Place] | None:
-    """Return the places of the weights of all terms; None where one of them is given."""
+    """Return the places of the weights of all terms; None if one of them is given."""
     if isinstance(kernel, Sum):
         left, right = _weights_of(kernel.left), _weights_of(kernel.right)
         if left is None or right is None:
@@ -459,7 +459,7 @@ def _weights_of(kernel: Kernel) -> list[Place] | None:
 
 
 def _rounded(kernel: Kernel, places: list[Place]) -> Kernel:
-    """Return the kernel with its numbers in the digits that they merit."""
+    """Return the kernel with rounded numbers."""
     round_: dict[str, Callable[[float], float]] = {
         "period": lambda x: float(f"{x:.{PERIOD_DIGITS}g}")
     }

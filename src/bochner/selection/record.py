@@ -26,7 +26,7 @@ def _words() -> Any:
     return words
 
 
-#: Measures of comparisons: relative errors, of which 1 is the value of the best constant.
+#: Measures of comparisons: relative errors; 1 is the error of the best constant.
 HELD_OUT, LOG_LOSS = "error on rows held out", "log loss on rows held out"
 
 #: Measure of held-out rows, by whether targets are classes.
@@ -90,15 +90,15 @@ class KernelComparison(ShownResult):
     error : float
         Value of ``measure``.
     gain : float
-        Reduction of the error of that kernel; NaN where none was compared.
+        Reduction of the error of that kernel; NaN without a comparison.
     deviation : float
         Reduction that is required. On held-out rows: the larger of 0.3 % of the error and one
         standard deviation of the difference, half of one for classes. By evidence: a penalty.
     taken : bool
         Whether the gain is larger.
     measure : str
-        Squared error or log loss on rows on which no candidate was tuned, relative to that of the
-        best constant; or minus the log evidence, or the log density, per row.
+        Squared error or log loss on held-out rows, relative to the loss of the best constant; or
+        minus the log evidence, or the log density, per row.
     name : str
         How the candidate was tuned; empty where the number of lengthscales says so.
     rows : int
@@ -149,20 +149,19 @@ class Tuning(ShownResult):
         Per-row penalty at which it was best: alpha of n rows is about n times this. NaN where the
         kernel was given.
     error : float
-        Relative squared error on rows held out, of candidates for a classifier the relative log
-        loss: 1 is that of the best constant. What is chosen by these rows is judged on others of
-        them. NaN where none were held out. It is the error of fits to at most 2,048 rows, and
-        compares candidates: the fit to all rows mostly errs less. Log losses have Platt's targets
-        and are never 0; of few rows told apart without an error they are too large.
-        ``solution_.path`` has the leave-one-out errors of the fit to all rows.
+        Relative squared error on held-out rows, or relative log loss for classes; 1 is the loss of
+        the best constant, and NaN means that no rows were held out. The choice by some of these
+        rows is judged on the others. It is the error of fits to at most 2,048 rows, for comparing
+        candidates: the fit to all rows mostly has a smaller error. Log losses have Platt's targets
+        and are never 0; for few rows without an error they are too large. ``solution_.path`` has
+        the leave-one-out errors of the fit to all rows.
     criterion : {"loo", "evidence"}
     path : tuple of TuningStep
         Each evaluation, in order; empty where the kernel was given.
     estimator : estimator or None
         Of :func:`bochner.tune`: with this kernel, not fitted.
     compared : tuple of KernelComparison
-        Choices between kernels on equal terms, such as the step from no lengthscale tuned to one,
-        and from there to one a column.
+        Candidates that were compared.
     names : sequence of str
         Names of the columns, for tables; empty where not known.
     """
@@ -188,7 +187,7 @@ class Tuning(ShownResult):
 
     @property
     def chosen(self) -> KernelComparison | None:
-        """The comparison of the chosen kernel; None where nothing was compared."""
+        """The comparison of the chosen kernel; None without any."""
         return next((c for c in reversed(self.compared) if c.taken), None)
 
     @property
@@ -201,7 +200,7 @@ class Tuning(ShownResult):
 
     @property
     def summary(self) -> str:
-        """The chosen kernel, its score and that of the simplest candidate, in a sentence."""
+        """The chosen kernel, its score and the score of the simplest candidate, in a sentence."""
         taken = self.chosen
         if taken is None:
             return ""
@@ -296,7 +295,7 @@ class Tuning(ShownResult):
         return f"{columns(lines)}\n{end}"
 
     def _shown(self) -> Iterator[HtmlPart]:
-        """Give the kernel, the candidates and the reason."""
+        """Yield the kernel, the candidates and the reason."""
         yield Words(f"Kernel: {_words().in_words(self.kernel, self.names or None)}")
         if self.compared:
             head, *rows = (line[1:] for line in self.lines())
@@ -375,19 +374,19 @@ class Recorder:
 
 @dataclass(frozen=True)
 class MetricRound:
-    """One round: the kernel in its metric, the error of rows held out, and of leave-one-out.
+    """One round: the kernel in its metric, its held-out error and its leave-one-out error.
 
     Attributes
     ----------
     kernel : Kernel
     error : float
-        Relative squared error on rows held out: 1 is that of the mean.
+        Relative squared error on held-out rows: 1 is the error of the mean.
     loo : float
-        Relative leave-one-out error of the rows of the fit: the metric has seen their targets.
+        Relative leave-one-out error of the rows of the fit, whose targets the metric depends on.
     gain : float
-        By how much the error is below that of the metric that it started from.
+        Reduction of the error of the first metric.
     deviation : float
-        Standard deviation of the gain.
+        Required gain.
     """
 
     kernel: Kernel
@@ -399,19 +398,19 @@ class MetricRound:
 
 @dataclass(frozen=True)
 class LearnedMetric(ShownResult):
-    """The metric of the best round: the start, unless another is surely better on rows held out.
+    """The metric of the best round, or of the start if no round is better by more than chance.
 
     Attributes
     ----------
     matrix : tuple of tuple of float
         A, (d, d), of trace d in units of the columns' deviations: r² = (x − y)ᵀA(x − y)/ℓ².
     kernel : Kernel
-        ``Mahalanobis(family at ℓ, matrix)``, or with a diagonal metric the family at one
-        lengthscale a column.
+        ``Mahalanobis(family at lengthscale 1, A/ℓ²)``, or with a diagonal metric the family with
+        one lengthscale per column.
     error : float
-        Relative squared error on rows held out, each judged by a choice made without it.
+        Relative squared error on held-out rows, each with a choice made without it.
     history : tuple of MetricRound
-        The first is the metric that it started from.
+        The first is the start.
     """
 
     matrix: tuple[tuple[float, ...], ...]
@@ -431,16 +430,16 @@ class LearnedMetric(ShownResult):
 
 @dataclass(frozen=True)
 class Curves:
-    """How columns are transformed, and what that was judged to gain.
+    """Monotone transformations of columns, and the reduction of the error.
 
     Attributes
     ----------
     name : {"logarithms", "quantiles", "clipped"}
     columns : tuple of int
     points, values : tuples of tuples of float
-        As of :class:`bochner.kernels.Monotone`.
+        As in :class:`bochner.kernels.Monotone`.
     gain : float
-        Share of the leave-one-out mean squared error that is saved.
+        Relative reduction of the leave-one-out mean squared error.
     """
 
     name: str

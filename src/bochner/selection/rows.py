@@ -1,8 +1,7 @@
-"""Rows that a search looks at: in units of their columns, with their median distance.
+"""Rows of a search in units of their columns, their median distance, and a screen of the columns.
 
-Means and deviations are those of dense and sparse rows alike; lengthscales are written with as many
-digits as are the same on every processor. Random frequencies tell, before any fit, which columns
-matter.
+Dense and sparse rows give the same means and deviations. Lengthscales are rounded to digits that
+are the same on every processor.
 """
 
 from collections.abc import Iterator
@@ -20,17 +19,16 @@ from bochner.kernels.kernel import Kernel
 
 Scale = float | tuple[float, ...]
 
-#: Significant digits of a lengthscale that was found: far above rounding, and as many as it merits.
+#: Significant digits of a tuned lengthscale: its last digits differ between processors.
 DIGITS = 4
 
-#: Cells that are looked at together.
+#: Cells that are processed together.
 CELLS = 1 << 20
 
-#: Pairs of rows that a median distance is of: so many, or as many as have these cells together,
-#: but no fewer than the last.
+#: Pairs of rows of a median distance; largest number of their cells; least number of pairs.
 PAIRS, MOST_CELLS, FEWEST_PAIRS = 20_000, 20_000_000, 500
 
-#: Pairs of a median distance that a descent starts from.
+#: Pairs of a median distance at which a descent starts.
 FEW_PAIRS = 4096
 
 #: A column whose deviation is a smaller share of its largest number is constant.
@@ -38,12 +36,12 @@ CONSTANT = 1e-12
 
 
 def significant(x: float) -> float:
-    """Return a number at as many digits as a lengthscale merits, the same on every processor."""
+    """Return a number rounded to the digits of a lengthscale."""
     return float(f"{x:.{DIGITS}g}")
 
 
 def rounded(scale: Scale) -> Scale:
-    """Return one lengthscale or many at so many digits."""
+    """Return one lengthscale or several, rounded."""
     return tuple(map(significant, scale)) if isinstance(scale, tuple) else significant(scale)
 
 
@@ -56,7 +54,7 @@ def column_spread(X: Array, w: Float[Array, " n"]) -> tuple[Float[Array, " d"], 
     """Return the largest magnitude of each column, and its weighted deviation as a share of that.
 
     σ² = Σ w (x − μ)²/W in two passes. Cells that a sparse matrix does not hold are zeros, and add
-    μ² times their weight: nothing is made dense, nothing cancels. O(nnz).
+    μ² times their weight, without cancellation. O(nnz).
     """
     if is_sparse(X):
         return _sparse_spread(X, w)
@@ -108,8 +106,8 @@ def median_distance(
 ) -> float:
     """Return the weighted median of the positive distances between rows, or 1 if there is none.
 
-    Columns are divided by each of ``units``, one number or one a column. Of order 2 the distance is
-    Euclidean, of order 1 a sum over columns. Copies of a row say nothing of scale.
+    Columns are divided by each of ``units``, a number or an array of numbers per column. The
+    distance of order 2 is Euclidean, of order 1 a sum over columns. Copies of a row do not count.
     """
     pairs = _pairs(X.shape[0], X.shape[1], seed, most)
     step = max(1, CELLS // X.shape[1])
@@ -130,7 +128,7 @@ def median_distance(
 
 
 def _pairs(n: int, d: int, seed: int, most: int) -> Array:
-    """Return all pairs of few rows, otherwise so many at random; fewer of very wide rows."""
+    """Return all pairs of few rows, else random pairs; fewer pairs of very wide rows."""
     most = min(most, max(FEWEST_PAIRS, MOST_CELLS // d))
     if n <= 200 and n * (n - 1) // 2 <= most:
         return np.stack(np.triu_indices(n, 1))
@@ -146,7 +144,7 @@ def _lengths(D: Array, units: tuple[float | Array, ...], order: int) -> Float[Ar
 
 
 def near_rows(kernel: Kernel, X: Float[Array, "n d"], count: int, size: int, seed: int) -> Any:
-    """Return ``count`` rows at random and the rows that a kernel takes for nearest, (count, size).
+    """Return ``count`` random rows and their nearest rows by kernel values, (count, size).
 
     The nearest come first. O(n) kernel values each.
     """
@@ -165,7 +163,7 @@ def _nearest(values: Float[Array, " n"], size: int) -> Int[Array, " m"]:
 
 
 def deviations(X: Array, w: Float[Array, " n"], unit: float = 1.0) -> Float[Array, " d"]:
-    """Return weighted standard deviations in a unit; of constant columns the largest, or 1."""
+    """Return weighted standard deviations in a unit; for constant columns the largest, or 1."""
     size, shares = column_spread(X, w)
     constant, found = shares <= CONSTANT, shares * (size / unit)
     other = max(float(found[~constant].max()), 1e-300) if np.any(~constant) else 1.0
@@ -177,16 +175,16 @@ def deviations(X: Array, w: Float[Array, " n"], unit: float = 1.0) -> Float[Arra
 
 @dataclass(frozen=True, eq=False)
 class TuningRows:
-    """Rows that a criterion is computed on, centred and in units of their columns."""
+    """Rows of a criterion, centred and in units of their columns."""
 
     X: Array
     y: Float[Array, "n t"]
     w: Float[Array, " n"]
-    units: Float[Array, " d"]  # what columns were divided by
+    units: Float[Array, " d"]  # divisors of the columns
 
     @staticmethod
     def of(X: Array, y: Array, w: Array, units: Array, dtype: Any = np.float64) -> "TuningRows":
-        """Return checked rows in their units; dense rows are centred, which no kernel here sees."""
+        """Return rows in their units; dense rows are centred, which no kernel here depends on."""
         if is_sparse(X):
             return TuningRows(X.multiply(1 / units).tocsr().astype(dtype), y, w, units)
         scaled = (X - w @ X / w.sum()) / units
@@ -197,7 +195,7 @@ class TuningRows:
 
     @property
     def count(self) -> float:
-        """Rows, a row of weight w as w of them."""
+        """Number of rows; a row of weight w counts as w rows."""
         return max(float(self.w.sum()), len(self.w))
 
     def take(self, rows: Array) -> "TuningRows":
@@ -232,37 +230,37 @@ def rows_of(sample: RowSample) -> TuningRows:
 #
 # A frequency ω explains the share |Σ w y e^{iω·x}|² of the targets' variance (Sinha and Duchi 2016,
 # *Learning kernels with random features*, score frequencies by the same sum). Drawn in one, two or
-# three columns at a time, those that pass what chance gives tell in which directions the target
+# three columns at a time, the frequencies with more than chance show in which directions the target
 # varies and how fast:
 #
 #     E|∂_k f|² ≈ Σ_ω ω_k² |f̂(ω)|².
 #
-# A kernel of all columns at one lengthscale sees nothing where few of many columns matter.
+# A kernel of all columns with one lengthscale misses a function of few of many columns.
 
-#: Frequencies tried, columns that each is in, and their sizes in units of 1/deviation.
+#: Number of frequencies, columns of each, and sizes in units of 1/deviation.
 TRIED, COLUMNS, SIZES = 6144, (1, 2, 3), (0.5, 1.0, 2.0)
 
-#: Rows whose cosines are made together: they stay in cache.
+#: Rows whose cosines are computed together and stay in cache.
 SCREENED_ROWS = 64
 
-#: A frequency whose cosine varies less than this is constant on the rows.
+#: A cosine with a smaller variance is constant on the rows.
 LEAST_VARIANCE = 1e-3
 
-#: Columns below this share of the largest slope are taken to have it.
+#: Least slope of a column, as a share of the largest.
 LEAST_SLOPE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
 class Relevance:
-    """Mean squared slope along each column, and the part of the variance it was seen in."""
+    """Mean squared slope along each column, and the explained part of the variance."""
 
-    #: E|∂_k f|² of what was explained, in units of the columns; zeros where nothing was.
+    #: E|∂_k f|² of the explained part, in units of the columns; zeros without any.
     slopes: Float[Array, " d"]
     explained: float  # the largest share of variance that one frequency explains
 
     @property
     def lengthscales(self) -> Float[Array, " d"]:
-        """2/√slope of each column in units of the deviations: where a descent may start."""
+        """2/√slope of each column in units of the deviations: a start for descents."""
         top = float(self.slopes.max())
         return 2 / np.sqrt(np.maximum(self.slopes, LEAST_SLOPE * top))
 
@@ -275,7 +273,7 @@ def screen(rows: TuningRows, seed: int, tried: int = TRIED) -> Relevance:
     """Return the relevance of columns; O(n · tried)."""
     W = _sparse_frequencies(rows.X.shape[1], tried, seed)
     scores = _explained(rows, W)
-    # For pure noise a score times n/2 is exponential: the largest of all passes this once in 20.
+    # For pure noise a score times n/2 is exponential: the largest exceeds this once in 20.
     chance = 2 * np.log(20 * tried) / len(rows)
     beyond = np.maximum(scores - chance, 0.0)
     slopes = W**2 @ beyond / max(float(beyond.sum()), np.finfo(float).tiny)

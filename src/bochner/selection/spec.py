@@ -1,4 +1,4 @@
-"""Kernels by name, and tolerances in the place of a width."""
+"""Kernels by name, tolerances for a width, and efforts of a search."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,8 +23,7 @@ from bochner.selection.rows import Scale
 Family = Callable[[Scale], Kernel]
 
 
-#: What a name stands for: the kernel of that family at a lengthscale. "auto" is searched among
-#: families; until it has been, it is the Gaussian.
+#: Kernels by name and lengthscale. Without a choice among families "auto" is Gaussian.
 NAMED: dict[str, Family] = {
     "auto": Gaussian,
     "gaussian": Gaussian,
@@ -54,13 +53,13 @@ def as_kernel(kernel: object) -> Kernel | str:
 
 
 def accepts_sparse(kernel: Kernel | str) -> bool:
-    """Whether sparse rows are served: not by kernels of a sum over coordinates."""
+    """Whether a kernel serves sparse rows; kernels of a sum over coordinates do not."""
     value = NAMED[kernel](1.0) if isinstance(kernel, str) and kernel in NAMED else kernel
     parts = value.get_params().values() if isinstance(value, Kernel) else ()
     return not any(isinstance(part, CoordinateWise) for part in (value, *parts))
 
 
-#: Width that the search starts from.
+#: Width at which the search starts.
 FIRST = 64
 
 
@@ -75,17 +74,17 @@ class Tolerance:
     Parameters
     ----------
     epsilon : float, default 0.1
-        Largest (ε, alpha)-spectral distance that is wanted, in (0, 1): the fit is then that of
-        the exact kernel up to a factor 1/(1 − ε) in what theory guarantees for its risk.
+        Largest (ε, alpha)-spectral distance, in (0, 1): the guarantee for the risk of the fit is
+        the one of the exact kernel up to a factor 1/(1 − ε).
     excess : float, optional
-        Instead of `epsilon`: how much the leave-one-out error may exceed that of the exact
+        Instead of `epsilon`: largest relative increase of the leave-one-out error over the exact
         kernel, both on the sampled rows and at their best penalties; 0.01 is one per cent. With
-        many more rows than are sampled the exact kernel gains more from them than few features.
+        many more rows than are sampled, the exact kernel gains more from them than few features.
     seconds : float, optional
-        Stop searching after so long, and take the widest that was tried.
+        Limit of the search, after which the widest map that was tried is taken.
     bytes : int, optional
-        Memory for moments and solution, 32 D²; default half of what is free. Not more than
-        all that is free.
+        Memory for moments and solution, 32 D²; default half of the free memory, and at most all of
+        it.
 
     Notes
     -----
@@ -114,14 +113,14 @@ class Tolerance:
 
 
 def as_width(n_features: Any) -> int | Tolerance:
-    """Return a width, or what is wanted where it is open."""
+    """Return a width, or a tolerance if it is open."""
     if isinstance(n_features, str | Tolerance):
         return as_tolerance(n_features)
     return integer(n_features, "bochner", "n_features", 1)
 
 
 def as_tolerance(n_features: str | Tolerance, tolerance: float = 0.1) -> Tolerance:
-    """Return what is wanted where the width is open."""
+    """Return the tolerance of an open width."""
     if isinstance(n_features, Tolerance):
         return n_features
     if n_features == "auto":
@@ -131,17 +130,17 @@ def as_tolerance(n_features: str | Tolerance, tolerance: float = 0.1) -> Toleran
     )
 
 
-#: Names whose lengthscale the evidence is not asked for.
+#: Names whose lengthscale is not tuned by the evidence.
 UNASKED = ("auto", "linear")
 
-#: Features where nothing is asked of them.
+#: Default width.
 WIDTH = 1024
 
-#: Width that a lengthscale is chosen at where the width itself is open.
+#: Width at which a lengthscale is chosen if the width itself is open.
 SEARCHED = 512
 
 
-#: Penalty per row, as a share of k(x, x), that features are judged at where there is no target.
+#: Penalty per row, as a share of k(x, x), at which features are judged without a target.
 WITHOUT_TARGET = 1e-3
 
 
@@ -150,27 +149,27 @@ WITHOUT_TARGET = 1e-3
 
 @dataclass(frozen=True)
 class Effort:
-    """How much a choice of a kernel may take.
+    """Numbers of rows and rounds in the choice of a kernel.
 
     Attributes
     ----------
     name : str
     tuned : int
-        Rows that descents end on.
+        Rows at the end of descents.
     more : int
-        Rows that the descent to the best kernel ends on.
+        Rows of the last descent from the best kernel.
     tried : int
-        Rows that all candidates are fitted to.
+        Rows of the fits of all candidates.
     judged : int
-        Rows that the best of them are fitted to.
+        Rows of the fits of the best.
     finalists : int
-        So many.
+        Number of the best.
     last : int
-        Rows that the best of these, and their sums, are fitted to, where there are many more.
+        Rows of the fits of finalists and their sums, if there are many more.
     rounds : int
-        Of a turned metric.
+        Rounds of a turned metric.
     families : tuple of Kernel
-        Beside the Matérn kernel of smoothness 3/2.
+        Families beside the Matérn kernel of smoothness 3/2.
     """
 
     name: str
@@ -184,7 +183,7 @@ class Effort:
     last: int = 2048
 
 
-#: By name; "low" is no choice among candidates, but one lengthscale of one family.
+#: Efforts by name; with "low" one lengthscale of one family is tuned.
 EFFORTS = {
     "medium": Effort("medium", tuned=512, more=1024, tried=512, judged=1024, finalists=3, rounds=1),
     "high": Effort(
@@ -194,5 +193,5 @@ EFFORTS = {
 
 
 def as_effort(effort: object, who: str) -> Effort | None:
-    """Return what was asked for; None for "low"."""
+    """Return the effort of a name; None for "low"."""
     return EFFORTS.get(one_of(effort, who, "effort", ("low", *EFFORTS)))

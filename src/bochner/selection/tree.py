@@ -2,8 +2,7 @@
 
 Each split is along the first principal component of the rows as the kernel sees them (kernel
 principal component analysis of a few): p(x) = Σ_j v_j k(x, s_j). Rows that the kernel takes for
-near come into one leaf, whatever its columns, lengthscales and metric. All leaves have about as
-many rows.
+near are in one leaf. All leaves have about equal numbers of rows.
 """
 
 from collections.abc import Iterator
@@ -17,23 +16,22 @@ from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Int
 from bochner.kernels.kernel import Kernel
 
-#: Rows that a direction is found by: its component has a quarter of the spread or more, and is
-#: told well from so many.
+#: Rows from which a direction is estimated: its component has a quarter of the spread or more.
 LOOKED_AT = 64
 
-#: Rows that p is computed for at once.
+#: Rows of one evaluation of p.
 AT_ONCE = 1 << 16
 
 
 class Split(NamedTuple):
-    """p(x) = Σ_j v_j k(x, s_j), and the number that rows of the second half have at least."""
+    """p(x) = Σ_j v_j k(x, s_j), and the least p of rows of the second half."""
 
     rows: Float[Array, "m d"]
     weights: Float[Array, " m"]
     cut: float
 
     def side(self, kernel: Kernel, X: Float[Array, "n d"]) -> Array:
-        """Return whether rows are of the second half."""
+        """Return whether rows are in the second half."""
         return _component(kernel, self.rows, self.weights, X) >= self.cut
 
 
@@ -47,16 +45,16 @@ def _component(kernel: Kernel, rows: Array, weights: Array, X: Array) -> Float[A
 
 @dataclass(frozen=True, eq=False)
 class RowTree:
-    """Splits of the space that rows are in, and the leaves that are left.
+    """Splits of the inputs, and the leaves.
 
     Attributes
     ----------
     rows : (s, m, d)
-        Of each split, as the kernel sees them.
+        Rows of each split, as inputs of the kernel.
     weights : (s, m)
     cuts : (s,)
     children : (s, 2) int
-        Numbers of further splits; of a leaf, −1 − its number.
+        Numbers of further splits; −1 − number for a leaf.
     """
 
     rows: Float[Array, "s m d"]
@@ -66,11 +64,11 @@ class RowTree:
 
     @property
     def n_leaves(self) -> int:
-        """One more than there are splits."""
+        """Number of leaves."""
         return len(self.cuts) + 1
 
     def leaves(self, kernel: Kernel, X: Float[Array, "n d"]) -> Int[Array, " n"]:
-        """Return the leaf that each row is in; O(n m) kernel values a level."""
+        """Return the leaf of each row; O(n m) kernel values per level."""
         found = np.zeros(len(X), np.intp)
         for leaf, here in self._parts(kernel, X):
             found[here] = leaf
@@ -94,8 +92,8 @@ def grow(
 ) -> tuple[RowTree, Int[Array, " n"]]:
     """Split rows until no leaf has more than ``most``; return the tree, and the leaf of each row.
 
-    Leaves are as equal in size as can be: of rows that are level with a cut some are on either
-    side. O(n m) kernel values a level.
+    Leaf sizes are as equal as possible; rows at a cut may be on either side. O(n m) kernel values
+    per level.
     """
     rng, n = stream(seed, "tree"), len(X)
     leaf, count = np.zeros(n, np.intp), 0
@@ -151,10 +149,9 @@ def _tree(splits: list[Split], children: list[list[int]], d: int) -> RowTree:
 def neighbourhoods(
     kernel: Kernel, X: Float[Array, "n d"], count: int, size: int, seed: int
 ) -> Int[Array, " m"]:
-    """Return rows that lie together, in ``count`` places, about ``size`` in each.
+    """Return about ``size`` near rows in each of ``count`` places, as dense as in the whole table.
 
-    A random side of a split, again and again: rows as dense as in the whole table, which a random
-    sample of as many is not. O(n m) kernel values a place.
+    Each place is a random side of repeated splits. O(n m) kernel values per place.
     """
     rng, found = stream(seed, "neighbourhoods"), []
     for _ in range(count):

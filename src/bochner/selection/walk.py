@@ -164,7 +164,7 @@ class KernelWalk:
 
     @cached_property
     def _unit(self) -> Any:
-        """The map at lengthscale 1, whose frequencies are those of all others times 1/ℓ."""
+        """The map at lengthscale 1; other maps have its frequencies times 1/ℓ."""
         return self._map(1.0)
 
     def _map(self, scale: Scale) -> Any:
@@ -177,9 +177,9 @@ class KernelWalk:
 
 
 def error_near_median(rows: RowSample, seed: int) -> Callable[[int, int], float]:
-    """Return the leave-one-out error of rows so many steps of √2 from a median distance.
+    """Return the leave-one-out error of rows as a function of kind and steps of √2 from the median.
 
-    Its first argument is 0 for one lengthscale, 1 for one a column.
+    The kind is 0 for one lengthscale and 1 for one per column.
     """
     walk = KernelWalk(NAMED["gaussian"], False, JUDGED_FEATURES, seed)
     starts = median_scales(rows, False, seed, FEW_PAIRS)

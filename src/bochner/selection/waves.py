@@ -1,7 +1,7 @@
-"""Lengthscales of the largest evidence of all rows, on waves whose sums are kept.
+"""Lengthscales of the largest evidence of all rows, from the sums of Fourier modes.
 
-Lengthscales change the weights of waves and nothing else, so that sums made once serve every
-evaluation: a solution with each target and each probe as right side (:mod:`bochner.solvers.waves`).
+Lengthscales only change the weights of modes, so that the same sums serve every evaluation: a
+solution with each target and each probe as right-hand side (:mod:`bochner.solvers.waves`).
 """
 
 from collections.abc import Callable
@@ -18,22 +18,22 @@ from bochner.solvers.gram import total
 from bochner.solvers.ridge.problem import evidence
 from bochner.solvers.waves import WaveProblem, WaveState, maximise_wave_evidence
 
-#: Lengthscales stay within this factor of where they start, for which the waves suffice.
+#: Largest factor of the lengthscales from their start, for which the modes suffice.
 RANGE = 1.6
 
-#: And the penalty within this factor of the best one there.
+#: Largest factor of the penalty from the best one there.
 PENALTY_RANGE = 4.0
 
 #: Evaluations of a descent.
 EVALUATIONS = 25
 
-#: Gain of the log evidence that ends a descent: far below one, the unit of what it means.
+#: A step that gains less log evidence than this is the last.
 ENOUGH = 0.05
 
-#: A step that raises what is to fall is taken again, by so much shorter.
+#: Factor of a step after an increase of the criterion.
 SHORTER = 0.3
 
-#: Information that is known to be there, so that no step is without end.
+#: Least information, which bounds the steps.
 FLOOR = 1e-3
 
 #: Step of log ℓ in differences of weights.
@@ -42,7 +42,7 @@ STEP = 1e-4
 
 @dataclass(frozen=True)
 class WaveLengthscales:
-    """What a descent found.
+    """The end of a descent.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class WaveLengthscales:
     log_evidence : float
         Summed over targets.
     inside : bool
-        Whether every lengthscale lies inside the range that the waves are for.
+        Whether every lengthscale is inside the range of the modes.
     """
 
     kernel: Kernel
@@ -61,7 +61,7 @@ class WaveLengthscales:
 
 
 def scaled(kernel: Any, factors: Float[Array, " q"]) -> Any:
-    """Return the kernel with its lengthscales, one or one a column, times factors."""
+    """Return the kernel with its lengthscales times factors."""
     lengths = np.asarray(kernel.lengthscale) * factors
     if isinstance(kernel.lengthscale, tuple):
         return kernel.replace(lengthscale=tuple(lengths.tolist()))
@@ -81,19 +81,19 @@ def lengthscales_on_waves(
     Parameters
     ----------
     kernel : Kernel
-        With a lengthscale, where the descent starts.
+        With a lengthscale, at which the descent starts.
     problem_of : callable
         The problem of the rows, from weights of the waves.
     phi : WaveMap
-        Its waves were summed.
+        The map whose modes were summed.
     noise, amplitude : float, optional
-        Where they are given.
+        Given values.
     alpha : float, optional
         A penalty to start from.
 
     Notes
     -----
-    Some five evaluations, 25 at most, each of as many FFT products as its solution takes steps.
+    About five evaluations, 25 at most, each with an FFT product per step of its solution.
     """
     q = np.size(kernel.lengthscale)
     if alpha is None:
@@ -136,7 +136,7 @@ class EvidenceAt:
 def _descend(
     judged: Callable[[Array], EvidenceAt], x: Array, lower: Array, upper: Array
 ) -> EvidenceAt:
-    """Descend by scoring steps within a box, the curvature corrected on the way (BFGS)."""
+    """Descend by scoring steps within a box, with BFGS corrections of the curvature."""
     best = judged(x)
     curvature, step = best.information, _step(best, best.information, lower, upper)
     for _ in range(EVALUATIONS):
@@ -159,7 +159,7 @@ def _step(at: EvidenceAt, curvature: Array, lower: Array, upper: Array) -> Float
 
 
 def _corrected(curvature: Array, step: Array, change: Array) -> Float[Array, "p p"]:
-    """Return the curvature that agrees with a change of the slope, if that is convex."""
+    """Return the BFGS update of the curvature, if it is positive."""
     along, moved = float(step @ change), curvature @ step
     if along <= 0.1 * float(step @ moved):
         return curvature
@@ -170,10 +170,10 @@ def _corrected(curvature: Array, step: Array, change: Array) -> Float[Array, "p 
 def _information(
     state: WaveState, rates: list[Array], noise: float | None, amplitude: float | None
 ) -> Float[Array, "p p"]:
-    """Return the Fisher information of logarithms of lengthscales and penalty, roughly.
+    """Return the approximate Fisher information of log lengthscales and log penalty.
 
-    Waves are taken as independent of one another, each of variance a² v_j + σ²/g_j, of which the
-    share λ_j = 1 − α (A⁻¹)_jj is the function's (Whittle 1953).
+    Modes are taken as independent, with variances a² v_j + σ²/g_j; the share λ_j = 1 − α (A⁻¹)_jj
+    belongs to the function (Whittle 1953).
     """
     share = np.clip(1 - state.alpha * state.inverse_diagonal, 0.0, 1.0)
     both = noise is None and amplitude is None
@@ -188,7 +188,7 @@ def _information(
     found = np.array([[float(total(a * b)) for a in waves] for b in waves])
     found = 0.5 * len(state.problem.power) * (found + rows * np.outer(of_noise, of_noise))
     kept, rest = found[:-1, :-1], found[:-1, -1]
-    if both:  # the amplitude is the best one at each place
+    if both:  # the amplitude is profiled
         kept = kept - np.outer(rest, rest) / found[-1, -1]
     return kept + FLOOR * np.eye(len(kept))
 
@@ -201,7 +201,7 @@ def _state(
 
 
 def _rates(kernel: Any, phi: WaveMap, logs: Float[Array, " q"]) -> list[Array]:
-    """Return ∂log v/∂log ℓ of each lengthscale, beside coefficients; zero where v vanishes."""
+    """Return ∂log v/∂log ℓ of each lengthscale per coefficient; zero where v vanishes."""
     found = []
     for k in range(len(logs)):
         up, down = (

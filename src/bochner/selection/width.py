@@ -1,4 +1,4 @@
-"""How many features are enough: widths are doubled until the certificate holds, then trimmed."""
+"""The number of features: widths are doubled until the certificate holds, then bisected."""
 
 import time
 from collections.abc import Iterator
@@ -28,28 +28,28 @@ from bochner.kernels.kernel import Kernel
 from bochner.selection.spec import FIRST, Tolerance
 from bochner.solvers.ridge.solution import SAME, best_of
 
-#: Width that method="auto" is decided at.
+#: Width at which method="auto" is decided.
 DECIDED = 512
 
-#: Narrower maps are not looked for.
+#: Least width.
 FEWEST = 4
 
-#: Rows that ε and leave-one-out errors are measured on.
+#: Rows on which ε and leave-one-out errors are measured.
 SAMPLE = 1024
 
-#: What is asked of a measurement on a sample, as a share of the tolerance: ε of all rows, and of
-#: another seed, is up to so much larger.
+#: Required ε of a sample, as a share of the tolerance: ε of all rows or of another seed may be
+#: larger by this factor.
 MARGIN = 0.85
 
 
-#: Where twice the features leave so much of ε and more, and a series is cut, it is not noise.
+#: If doubling the features leaves this share of ε, and a series is cut, truncation dominates.
 STALLED = 0.9
 
 
 class Tried(NamedTuple):
-    """A width, what was measured there, and seconds since the search began.
+    """A width, its ε and excess error, and seconds since the search began.
 
-    ``excess`` is NaN where ε decides.
+    ``excess`` is NaN if ε decides.
     """
 
     n_features: int
@@ -60,18 +60,18 @@ class Tried(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Width(ShownResult):
-    """A map of the width that was found, and how.
+    """A map of the required width, and the search for it.
 
     Attributes
     ----------
     map : FeatureMap
     method : Method
     wanted : Tolerance
-        What was asked for.
+        The tolerance.
     alpha : float
-        The penalty that ε is for.
+        The penalty of ε.
     tried : tuple of Tried
-        In the order they were tried.
+        In order.
     limit : str or None
         What stopped the search before the tolerance was met: "seconds", "bytes", "rows" where
         as many features as rows were not enough, or "truncation" where ε is what a series that
@@ -92,23 +92,23 @@ class Width(ShownResult):
 
     @property
     def found(self) -> Tried:
-        """What was measured of the map."""
+        """The measurements of the map."""
         return next(t for t in self.tried if t.n_features == self.n_features)
 
     @property
     def epsilon(self) -> float:
-        """ε of the map, as the sample shows it."""
+        """ε of the map on the sample."""
         return self.found.epsilon
 
     @property
     def met(self) -> bool:
-        """Whether the map is within the tolerance, as the sample shows it."""
+        """Whether the map is within the tolerance on the sample."""
         if self.wanted.excess is not None:
             return self.found.excess <= self.wanted.excess
         return self.epsilon <= self.wanted.epsilon
 
     def _shown(self) -> Iterator[HtmlPart]:
-        """Give the sentence, the widths that were tried, and ε against them."""
+        """Yield the sentence, and a table of the widths and their ε."""
         yield Words(str(self))
         tried = sorted(self.tried, key=lambda t: t.n_features)
         rows = [(f"{t.n_features:,}", f"{t.epsilon:.3g}", f"{t.seconds:.2g}") for t in tried]
@@ -146,13 +146,13 @@ def required_features(
     n_rows: int | None = None,
     random_state: Seed = None,
 ) -> Width:
-    """Find the width at which the features are near enough to the kernel for a fit.
+    """Find the width at which the features approximate the kernel well enough for a fit.
 
     Parameters
     ----------
     kernel : Kernel
     method : Method or str
-        "auto" is decided once, at 512 features: its choice, or landmarks where their ε is smaller.
+        "auto" is decided once, at 512 features: its choice, or landmarks if their ε is smaller.
     X : (n, d)
         Rows of the fit, or a random sample of them.
     alpha : float
@@ -162,7 +162,7 @@ def required_features(
     y : (n, t), optional
         Targets, for ``Tolerance(excess=...)``.
     n_rows : int, optional
-        Rows of the fit where X is a sample of them.
+        Number of rows of the fit if X is a sample of them.
     random_state : int, Generator, RandomState or None
 
     Returns
@@ -198,7 +198,7 @@ def required_features(
 
 
 class _Search:
-    """Widths that were tried, on one sample of rows."""
+    """The search for a width on one sample of rows."""
 
     def __init__(
         self,
@@ -225,9 +225,9 @@ class _Search:
         self._limit: str | None = None
 
     def _decided(self, method: Method) -> Method:
-        """Return the method; of an open one's choice and landmarks the one with the smaller ε.
+        """Return the method; for "auto" its choice or landmarks, by the smaller ε.
 
-        The error of the matrix hides a direction that features cannot reach; ε is its largest.
+        The error of the matrix hides a direction that features cannot approximate; ε does not.
         """
         if not isinstance(method, Auto):
             return method
@@ -244,7 +244,7 @@ class _Search:
         return Request(self._X.shape[1], width, self._seed, X=self._X)
 
     def double(self) -> tuple[int, int | None]:
-        """Return the last width that did not do, and the first that did if one did."""
+        """Return the last width that is too small, and the first that is large enough, if any."""
         low = 0
         for width in self._widths():
             if self._does(self._try(width)):
@@ -256,7 +256,7 @@ class _Search:
         return low, None
 
     def _is_cut(self, narrow: int, wide: int) -> bool:
-        """Whether ε no longer falls, and what a series leaves out is not small beside it."""
+        """Whether ε no longer falls because a series is cut."""
         if not narrow or self._tried[wide].epsilon < STALLED * self._tried[narrow].epsilon:
             return False
         alpha = self._alpha * self._rows.shape[0] / self._n
@@ -264,7 +264,7 @@ class _Search:
         return cut_trace(self._maps[wide], self._rows) > least
 
     def _halve(self, high: int) -> tuple[int, int]:
-        """Return a width that does not do, and one twice as large that does."""
+        """Return a width that is too small, and one twice as large that is large enough."""
         while high > FEWEST and not self._late():
             low = high // 4 * 2
             if not self._does(self._try(low)):
@@ -281,7 +281,7 @@ class _Search:
             if self._late():
                 self._limit = "seconds"
                 return
-            if self._maps[width].n_features < width:  # nothing is left to add
+            if self._maps[width].n_features < width:  # the map is complete
                 self._limit = "rows"
                 return
             width *= 2
@@ -293,7 +293,7 @@ class _Search:
         return limit is not None and time.perf_counter() - self._start > limit
 
     def bisect(self, low: int, high: int) -> None:
-        """Try two widths between one that does not do and one that does."""
+        """Try two widths between one that is too small and one that is large enough."""
         self._limit = None
         for _ in range(2):
             middle = 2 * round((low * high) ** 0.5 / 2)
@@ -329,7 +329,7 @@ class _Search:
         return choice.map
 
     def _excess(self, phi: FeatureMap) -> float:
-        """Return how much larger the leave-one-out error is than with the exact kernel."""
+        """Return the relative increase of the leave-one-out error over the exact kernel."""
         if self._y is None:
             return float("nan")
         if self._exact is None:
@@ -338,7 +338,7 @@ class _Search:
         return least_error(Z, self._y)[0] / max(self._exact, np.finfo(float).tiny) - 1
 
     def found(self) -> Width:
-        """Return the narrowest that does, else the best."""
+        """Return the narrowest map that is large enough, else the best."""
         enough = [width for width, t in self._tried.items() if self._does(t)]
         best = min(enough) if enough else min(self._tried, key=self._badness)
         return Width(
@@ -364,9 +364,9 @@ class _Known(NamedTuple):
         return self.K
 
 
-# --- The penalty that leave-one-out error will choose, and that error with the kernel itself -----
+# --- The penalty by leave-one-out error, and that error for the exact kernel ---------------------
 
-#: Rows that the penalty is extrapolated from.
+#: Rows from which the penalty is extrapolated.
 ROWS = 1024
 
 
@@ -375,8 +375,8 @@ def penalty_for(
 ) -> float:
     """Extrapolate the penalty that leave-one-out error will choose for ``n_rows`` rows.
 
-    The exact kernel's choice on m and on m/4 sampled rows gives a power of the number of rows
-    (between 0 and 1), which is carried on. O(m³).
+    The penalties of the exact kernel on m and on m/4 sampled rows give a power of the number of
+    rows, between 0 and 1. O(m³).
     """
     chosen = np.sort(np.random.default_rng(seed).permutation(len(y))[:ROWS])
     X, y = X[chosen], y[chosen]
