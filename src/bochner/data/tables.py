@@ -128,10 +128,13 @@ class Tables(Source):
                 for j, encoder in enumerate(self.readable):
                     X[:, j] = cells_of(encoder, frame, where)
             elif self.schema.encoders:
-                columns = [
-                    self._column(e, frame, where, start, unseen) for e in self.schema.encoders
-                ]
-                X = np.concatenate(columns, axis=1).astype(self.dtype, copy=False)
+                fold = folds(start, frame.num_rows) if self.fold_tables else None
+                X = np.empty((frame.num_rows, self.n_columns), self.dtype)
+                at = 0
+                for encoder in self.schema.encoders:
+                    columns = self._column(encoder, frame, where, fold, unseen)
+                    X[:, at : at + columns.shape[1]] = columns
+                    at += columns.shape[1]
             else:
                 X = self._plain(frame, where)
             yield Piece(X, self._targets(frame, where), self._weights(frame, where))
@@ -276,13 +279,18 @@ class Tables(Source):
         return X
 
     def _column(
-        self, encoder: Encoder, frame: Any, where: Where, start: int, unseen: dict[str, "_Unseen"]
+        self,
+        encoder: Encoder,
+        frame: Any,
+        where: Where,
+        fold: np.ndarray | None,
+        unseen: dict[str, "_Unseen"],
     ) -> np.ndarray:
         cells = cells_of(encoder, frame, where)
-        if isinstance(encoder, Levels) and encoder.name in self.fold_tables:
-            table = self.fold_tables[encoder.name]
-            encoded: np.ndarray = table[folds(start, len(cells)), encoder.places(cells)]
-            return encoded
+        table = self.fold_tables.get(encoder.name)
+        if table is not None and isinstance(encoder, Levels):
+            place = fold * table.shape[1] + encoder.places(cells)
+            return table.reshape(-1, table.shape[2]).take(place, axis=0)
         words = encoder.unseen(cells) if encoder.name not in unseen else ""
         if words:
             new = isinstance(encoder, Levels) and bool(np.any(cells == UNSEEN))
