@@ -318,13 +318,11 @@ def columns_from(
             coded = len(encoder.features) > means.shape[2]
             tables[draft.name] = np.stack([_table(table, coded) for table in means])
     # constants and copies among complete numbers are no reason to encode
-    if {*out.values()} <= {CONSTANT, COPY} and all(map(_is_plain, encoders)):
+    if {*out.values()} <= {CONSTANT, COPY} and all(
+        isinstance(e, Numbers) and not (e.indicator or e.comma) for e in encoders
+    ):
         return LearnedColumns()
     return LearnedColumns(tuple(encoders), tuple(out.items()), tables)
-
-
-def _is_plain(encoder: Encoder) -> bool:
-    return isinstance(encoder, Numbers) and not (encoder.indicator or encoder.comma)
 
 
 def _reason(draft: Encoder, same: list[Encoder], j: int, seen: SeenCells) -> str:

@@ -92,13 +92,10 @@ class BinaryReader(Reader):
 
 def _binary(file: File, stamp: Stamp, schema: Any, rows: int, batches: Any) -> BinaryReader:
     """Return the reader; row names of pandas are no columns, columns without rows hold nothing."""
-    found = (c for c in arrow_columns(schema, f"'{file}'") if not _is_index(c.name))
+    index = re.compile("__index_level_.*__")
+    found = (c for c in arrow_columns(schema, f"'{file}'") if not index.fullmatch(c.name))
     columns = (c if rows else Column(c.name, "nothing", False, "no rows") for c in found)
     return BinaryReader(file, stamp, f"'{file}'", tuple(columns), rows, batches)
-
-
-def _is_index(name: str) -> bool:
-    return name.startswith("__index_level_") and name.endswith("__")
 
 
 @contextmanager

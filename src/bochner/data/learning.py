@@ -63,7 +63,8 @@ def open_tables(
             "got both."
         )
     if total_rows(readers) == 0:
-        raise InvalidInput(f"Blocks: a table must have at least one row; {_all(readers)} has none.")
+        all_of = readers[0].label if len(readers) == 1 else f"each of the {len(readers)} files"
+        raise InvalidInput(f"Blocks: a table must have at least one row; {all_of} has none.")
     drafts: tuple[Encoder, ...] | None = None
     if schema is None:
         if columns is None:
@@ -74,7 +75,8 @@ def open_tables(
     else:
         schema = _adapted(readers, schema, target, weight)
         absent = _without_target(readers, schema)
-    widths = _dtype(readers, _numeric(schema)), _dtype(readers, schema.target_names)
+    numbers = [e.name for e in schema.plain if isinstance(e, Numbers)]
+    widths = _dtype(readers, numbers), _dtype(readers, schema.target_names)
     width = len(schema.feature_names)
     rows = total_rows(readers)
     rows = None if rows is None else rows - sum(map(len, absent))
@@ -107,14 +109,6 @@ def _without_target(readers: tuple[Reader, ...], schema: Schema) -> tuple[np.nda
         place = f"in {reader.place(int(first))}"
         warn_without_target("Blocks", names, missing, rows, place)
     return absent if missing else ()
-
-
-def _all(readers: tuple[Reader, ...]) -> str:
-    return readers[0].label if len(readers) == 1 else f"each of the {len(readers)} files"
-
-
-def _numeric(schema: Schema) -> list[str]:
-    return [e.name for e in schema.plain if isinstance(e, Numbers)]
 
 
 def _dtype(readers: tuple[Reader, ...], names: Iterable[str] | None) -> np.dtype:
@@ -194,7 +188,9 @@ def _learned(
     drafts = tuple(encoder for encoder in found.values() if isinstance(encoder, Encoder))
     levels = tuple((e.name, texts[e.name].sorted) for e in drafts if isinstance(e, Levels))
     for name, values in levels:
-        if _is_free_text(kinds[name]) and name not in types:
+        # any text: a type of categories is a choice
+        free = kinds[name].shown.lower().endswith(("string", "string_view"))
+        if free and name not in types:
             _warn_of_strays(name, values)
     schema = replace(draft, categories=levels, classes=sum(classes, ()), dropped=dropped)
     return schema, drafts
@@ -436,11 +432,6 @@ def _texts(
             if not texts.too_many:
                 texts.values.update(texts_in(column_of(frame, name)))
     return found
-
-
-def _is_free_text(column: Column) -> bool:
-    """Whether a column holds any text; a type of categories is a choice."""
-    return column.shown.lower().endswith(("string", "string_view"))
 
 
 def _warn_of_strays(name: str, values: tuple[str, ...]) -> None:

@@ -53,7 +53,7 @@ class PartitionReader(Reader):
 
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
         """Yield slices of the partition, of the columns that were found at the start."""
-        table = _fetched(self.partition)
+        table = None if self.partition is None else self.partition.fetch()
         known, count = names_in(table), rows_in(table)
         missing = [name for name in names if name not in known]
         if missing or count != self.whole:
@@ -170,10 +170,6 @@ def rows_without_target(names: Sequence[str], rows: Any) -> np.ndarray:
     """Return the numbers of the rows of a partition without a target; none if it lacks a column."""
     known = {*names} <= {*names_in(rows)}
     return without_target(arrow_table(rows, names), names) if known else NO_ROWS
-
-
-def _fetched(partition: Partition | None) -> Any:
-    return None if partition is None else partition.fetch()
 
 
 @contextmanager

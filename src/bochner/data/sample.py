@@ -43,9 +43,9 @@ def chosen_rows(seed: int, n: int, m: int) -> np.ndarray:
         count = min(_CHUNK, n - start)
         index = np.concatenate([index, np.arange(start, start + count)])
         priority = np.concatenate([priority, row_priorities(seed, start, count)])
-        keep = _lowest(priority, index, m)
+        keep = _least(priority, m)
         index, priority = index[keep], priority[keep]
-    return np.sort(index)
+    return index
 
 
 def sample_stream(blocks: Iterable[Any], m: int, seed: int) -> Sample:
@@ -61,17 +61,11 @@ def sample_stream(blocks: Iterable[Any], m: int, seed: int) -> Sample:
         kept.append(part(Piece(X, y, w), rows))
         index, priority = np.append(index, start + rows), np.append(priority, own[rows])
         if len(index) > 2 * m:
-            keep = _lowest(priority, index, m)
+            keep = _least(priority, m)
             kept, index, priority = [part(join(kept), keep)], index[keep], priority[keep]
             limit = priority.max()
-    keep = _lowest(priority, index, m)
-    keep = keep[np.argsort(index[keep])]
+    keep = _least(priority, m)
     return Sample(*part(join(kept), keep), index[keep])
-
-
-def _lowest(priority: np.ndarray, index: np.ndarray, m: int) -> np.ndarray:
-    """Positions of the m lowest priorities; of equal ones the earlier row comes first."""
-    return np.lexsort((index, priority))[:m]
 
 
 # --- The sample that is kept of a pass: it grows, merges and has bounded size ---

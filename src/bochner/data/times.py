@@ -41,11 +41,8 @@ def form_of(texts: Iterable[str]) -> str:
     if not texts:
         return ""
     first = [form for form, pattern in FORMS.items() if pattern.fullmatch(texts[0].strip())]
-    return next((form for form in first if all(_reads(form, text) for text in texts)), "")
-
-
-def _reads(form: str, text: str) -> bool:
-    return not np.isnan(seconds_of(text, form))
+    reads = lambda form: not np.isnan([seconds_of(text, form) for text in texts]).any()
+    return next(filter(reads, first), "")
 
 
 def seconds_of(text: str, form: str) -> float:

@@ -121,7 +121,8 @@ class DevicePasses:
         began = time.monotonic()
         if not _makes_features(summand):
             return summed(summand, blocks, blocks.block_rows)
-        blocks = _in_large(blocks)
+        # blocks that keep a device busy
+        blocks = blocks.with_rows(max(blocks.block_rows, min(ROWS, CELLS // blocks.n_columns)))
         if len(self._devices) > 1:
             total = self._shared(summand, blocks)
         else:
@@ -152,11 +153,6 @@ def _makes_features(summand: Any) -> bool:
     if isinstance(summand, Together):
         return any(map(_makes_features, summand.summands))
     return isinstance(summand, MakesFeatures)
-
-
-def _in_large(blocks: Blocks) -> Blocks:
-    """Return the same rows in blocks that keep a device busy."""
-    return blocks.with_rows(max(blocks.block_rows, min(ROWS, CELLS // blocks.n_columns)))
 
 
 def _parts(blocks: Blocks) -> Iterator[list[Block]]:
