@@ -11,11 +11,6 @@ from bochner._core import native
 HAVE_NATIVE = native.HAVE_NATIVE
 
 
-def levels():
-    """The instruction sets that compiled loops can use here; none in pure Python."""
-    return native._compiled.levels() if HAVE_NATIVE else []
-
-
 def in_pure_python(monkeypatch):
     """Let the twins of the compiled loops do the work."""
     monkeypatch.setattr(native, "_compiled", None)

@@ -215,7 +215,7 @@ CASES = [
         can="weights order pieces merge targets",
         but="tables bytes",
     ),
-    Case("process on landmarks", PROCESS(**LANDMARKS), can="targets unit"),
+    Case("process, lengthscales chosen", PROCESS("gaussian", **CHOSEN), can="unit", but="range"),
     Case("exact process", PROCESS(**EXACT), can="order targets unit"),
     Case(
         "exact process, law given",
@@ -354,7 +354,9 @@ CASES = [
         "none",
         can="weights order pieces merge",
     ),
-    Case("clusters", bo.KernelKMeans(3, **FEATURES), "none", can="weights order", but="dtype"),
+    Case(
+        "clusters", bo.KernelKMeans(3, **FEATURES), "none", can="weights order scale", but="dtype"
+    ),
     Case(
         "clusters, in batches",
         bo.KernelKMeans(3, algorithm="minibatch", **FEATURES),

@@ -346,6 +346,17 @@ def ridge(Z, y, w, alpha, centred=True):
     return (beta[:-1], beta[-1]) if centred else (beta, np.zeros(y.shape[1]))
 
 
+def dual(K, y, alpha, w, centred=True):
+    """Coefficients and intercept by one dense system: K c + alpha c/w + b = y, Σ c = 0."""
+    n = len(K)
+    A = K + alpha * np.diag(1 / w)
+    if not centred:
+        return np.linalg.solve(A, y), np.zeros(y.shape[1])
+    system = np.block([[A, np.ones((n, 1))], [np.ones((1, n)), 0]])
+    found = np.linalg.solve(system, np.vstack([y, np.zeros((1, y.shape[1]))]))
+    return found[:-1], found[-1]
+
+
 def leave_one_out(Z, y, w, alpha, centred=True):
     """Weighted mean squared error of each row predicted by a fit without (one copy of) it."""
     total = np.zeros(y.shape[1])

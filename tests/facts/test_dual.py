@@ -18,7 +18,6 @@ from bochner.solvers.ridge.evidence import log_evidence
 from bochner.solvers.ridge.kernel_path import least_along, solve_kernel
 from bochner.solvers.ridge.leave_one_out import left_out_path
 from bochner.solvers.ridge.path import path_of
-from bochner.solvers.ridge.problem import gcv
 from bochner.solvers.ridge.solution import Outcome
 from bochner.sums.moments import Moments
 
@@ -53,20 +52,6 @@ weighted = pytest.mark.parametrize("weights", WEIGHTS)
 
 @both
 @weighted
-def test_predictions_are_those_of_exact_features(weights, centred):
-    problem = rows(weights, centred)
-    Z, model = refit(problem, slice(None), 0.3)
-    found = problem.at(0.3)
-    expected = model.predict(Z)
-    assert_close(problem.K @ found.coef + found.intercept, expected, factor=1e6)
-    coef, intercept = problem.coefficients(0.3)
-    assert_close(coef, found.coef, factor=1e6)
-    assert_close(intercept, found.intercept, factor=1e6)
-    assert_close(found.residuals, problem.y - expected, factor=1e6)
-
-
-@both
-@weighted
 def test_the_path_is_that_of_exact_features(weights, centred):
     """All criteria of two targets, at each penalty that was tried; deviations of equal rows."""
     problem = rows(weights, centred)
@@ -90,12 +75,18 @@ def test_the_path_is_that_of_exact_features(weights, centred):
 
 @both
 @weighted
-def test_shares_are_predictions_of_targets_that_are_one_at_a_single_row(weights, centred):
-    """Of other rows, and of each row without itself: H has a column for each target."""
-    problem = replace(rows(weights, centred), y=np.eye(N))
-    rng, found = np.random.default_rng(1), rows(weights, centred).at(0.3)
+def test_predictions_are_those_of_exact_features_and_of_shares(weights, centred):
+    """Shares are predictions of targets that are one at a single row, without that row too."""
+    problem, rng = rows(weights, centred), np.random.default_rng(1)
+    Z, model = refit(problem, slice(None), 0.3)
+    found, expected = problem.at(0.3), model.predict(Z)
+    assert_close(problem.K @ found.coef + found.intercept, expected, factor=1e6)
+    coef, intercept = problem.coefficients(0.3)
+    assert_close(coef, found.coef, factor=1e6)
+    assert_close(intercept, found.intercept, factor=1e6)
+    assert_close(found.residuals, problem.y - expected, factor=1e6)
     across = Gaussian(0.8)(rng.uniform(-2, 2, (7, 2)), table()[0])
-    units = problem.at(0.3)
+    units = replace(problem, y=np.eye(N)).at(0.3)
     assert_close(found.shares(across), across @ units.coef + units.intercept, factor=1e6)
     assert_close(found.left_out_shares, np.eye(N) - units.left_out, factor=1e6)
 
@@ -113,21 +104,6 @@ def test_errors_of_rows_left_out_are_those_of_refits(weights, centred):
         alone = alone + w[i] * (problem.y[i] - model.predict(Z[i : i + 1])[0]) ** 2
     found = problem.at(0.3)
     assert_close(found.loo()[0], alone / w.sum(), factor=1e6)
-
-
-@both
-@weighted
-def test_criteria_are_those_of_eigenvalues(weights, centred):
-    problem = rows(weights, centred)
-    Z = np.linalg.cholesky(problem.K + 1e-12 * np.eye(N))
-    moments = Moments.of(Z, problem.y, problem.w)
-    eigen = decompose(moments if centred else moments.about_zero(), centred)
-    found = problem.at(0.3)
-    freedom = problem.count - centred
-    assert_close(found.gcv()[0], gcv(eigen, eigen.at(np.array([0.3])))[0], factor=1e6)
-    assert_close(-0.5 * freedom * found.evidence()[0], log_evidence(eigen, 0.3)[0], factor=1e6)
-    dimension = (eigen.values / (eigen.values + 0.3)).sum()
-    assert_close(freedom - found.free, dimension, factor=1e6)
 
 
 @pytest.mark.parametrize("criterion", ["loo", "gcv", "evidence"])
@@ -183,19 +159,6 @@ def test_a_walk_that_ends_before_the_least_says_on_which_side_it_is(monkeypatch)
     assert "inside the path" not in str(Outcome.SOLVED)
 
 
-@pytest.mark.parametrize("few", [False, True])
-def test_a_penalty_at_the_last_step_of_more_rows_says_so(few, monkeypatch):
-    """The loss falls with the penalty for ever: values of rows left out grow."""
-    if few:
-        monkeypatch.setattr("bochner.solvers.ridge.kernel_path.PENALTY_ROWS", 30)
-        monkeypatch.setattr("bochner.solvers.ridge.kernel_path.DENSE_ROWS", N)
-    larger = lambda f, y, w: -float(w @ (f**2).sum(axis=1))
-    start = float(np.max(solve_kernel(rows(), "loo").alpha))
-    found = solve_kernel(rows(), "loo", start=start, lost=larger)
-    assert found.alpha < start / 50
-    assert found.outcome is Outcome.EDGE_LOW
-
-
 def test_many_rows_choose_by_some_and_are_solved_in_float32_with_refinements(monkeypatch):
     problem = rows()
     whole = problem.coefficients(0.3)
@@ -226,52 +189,16 @@ def test_the_last_block_of_the_inverse_is_that_of_all(weights, centred, single, 
     np.testing.assert_allclose(block, whole.inverse[-12:, -12:], atol=1e-5 if single else 1e-12)
 
 
-def test_an_inverse_that_float32_does_not_resolve_is_of_float64(monkeypatch):
-    X, y = table()
-    problem = KernelRows(Gaussian(2.0)(X), y, np.ones(N))
-    monkeypatch.setattr("bochner.solvers.ridge.dual.SINGLE_FROM", 10)
-    assert problem._by_single(1e-5, y, 1e-12) is not None
-    assert problem.inverse_of_last(1e-5, 12)[1].dtype == np.float64
-
-
-def test_refinements_end_at_rounding_and_sooner_where_answers_are_compared(monkeypatch):
-    """What rounding leaves is as good as the residual that is asked for, which none reaches."""
-    X, y = table()
-    problem = KernelRows(Gaussian(1.0)(X), y, np.ones(N))
-    system = problem.K + 1e-4 * np.eye(N)
-    left = {}
-    for within in (1e-3, 1e-16):
-        u, _ = problem._by_single(1e-4, y, within)
-        left[within] = np.linalg.norm(y - system @ u) / np.linalg.norm(y)
-    assert left[1e-16] < 1e-9 < left[1e-3] < 1e-3
-    assert_close(u, np.linalg.solve(system, y), factor=1e6)
-    monkeypatch.setattr("bochner.solvers.ridge.dual.ROUNDING", 0.0)
-    assert problem._by_single(1e-4, y, 1e-16) is None
-
-
 def test_a_target_that_does_not_vary_costs_no_digit_of_others_and_warns_of_nothing(monkeypatch):
     """As that of a class that none of these rows has: float32 and refinements serve all others."""
-    problem = rows()
-    y = np.column_stack([problem.y, -np.ones(N)])
-    constant = replace(problem, y=y)
-    with np.errstate(all="raise"):
-        u, factor = constant._by_single(0.3, constant.about, 1e-12)
-    assert factor.dtype == np.float32
-    assert not u[:, -1].any()
-    assert_close(u[:, :-1], problem._by_single(0.3, problem.about, 1e-12)[0], factor=1e6)
     monkeypatch.setattr("bochner.solvers.ridge.dual.SINGLE_FROM", 10)
-    coef, intercept = constant.coefficients(0.3)
+    problem = rows()
+    constant = replace(problem, y=np.column_stack([problem.y, -np.ones(N)]))
+    with np.errstate(divide="raise", invalid="raise"):
+        coef, intercept = constant.coefficients(0.3)
+    assert_close(coef[:, :-1], problem.coefficients(0.3)[0], factor=1e6)
     assert not coef[:, -1].any()
     assert intercept[-1] == -1.0
-
-
-def test_first_rows_are_those_that_are_taken():
-    problem = rows()
-    first, taken = problem.first(30), problem.take(np.arange(30))
-    assert np.shares_memory(first.K, problem.K)
-    for name in ("K", "y", "w"):
-        assert_close(getattr(first, name), getattr(taken, name))
-    assert first.centred == taken.centred
 
 
 @pytest.mark.parametrize("noise", [0.1, 3.0])
@@ -295,20 +222,6 @@ def test_the_penalty_falls_where_denser_rows_tell_more_and_else_stays(monkeypatc
         assert np.argmin(errors) in (1, 2, 3)
     assert found.alpha in found.path.alphas
     assert_close(found.coef, problem.coefficients(found.alpha)[0], factor=1e6)
-
-
-def test_what_was_tried_on_all_rows_is_the_answer_to_all_digits(monkeypatch):
-    """Rows that are few enough for a comparison are not factored again."""
-    monkeypatch.setattr("bochner.solvers.ridge.kernel_path.PENALTY_ROWS", 40)
-    rng = np.random.default_rng(0)
-    X = rng.uniform(0, 20, (300, 1))
-    problem = KernelRows(Exponential(2.0)(X), np.abs(np.sin(3 * X)), np.ones(300))
-    found = solve_kernel(problem, "loo")
-    direct = problem.at(found.alpha)
-    assert found.alpha < 0.5 * solve_kernel(problem.take(np.arange(40)), "loo").alpha
-    assert_close(found.coef, direct.coef, factor=1e6)
-    assert_close(found.intercept, direct.intercept, factor=1e6)
-    assert_close(found.slack[-40:, 0], direct.slack[-40:], factor=1e6)
 
 
 def classes():
@@ -337,17 +250,6 @@ def test_a_loss_of_rows_left_out_settles_the_penalty(monkeypatch, most):
     assert slow(found.alpha) <= 1.01 * min(map(slow, found.alpha * 3.0 ** np.arange(-2, 3)))
     assert slow(found.alpha) < 0.99 * slow(solve_kernel(signs, "loo").alpha)
     assert np.isfinite(found.slack).all()
-
-
-def test_slacks_of_as_many_rows_are_known_as_a_loss_is_told_by(monkeypatch):
-    for name, value in (("PENALTY_ROWS", 10), ("DENSE_ROWS", 12)):
-        monkeypatch.setattr(f"bochner.solvers.ridge.kernel_path.{name}", value)
-    signs, lost = classes()
-    for loss, known in ((None, 10), (lost, 12)):
-        found = solve_kernel(signs, "loo", lost=loss)
-        np.testing.assert_array_equal(np.isfinite(found.slack[:, 0]), np.arange(N) >= N - known)
-        slow = signs.at(found.alpha).slack
-        assert_close(found.slack[-known:, 0], slow[-known:], factor=1e6)
 
 
 def test_all_rows_may_ask_for_a_smaller_penalty(monkeypatch):
@@ -380,38 +282,24 @@ def test_edges_are_outcomes():
 
 
 @pytest.mark.parametrize("start", [-5.0, 0.0, 3.0, 9.0])
-def test_the_walk_finds_the_least_of_a_parabola_and_stays_in_its_bounds(start):
+def test_the_walk_finds_the_least_and_stays_in_its_bounds(start):
     assert abs(least_along(lambda x: ((x - 2) ** 2, 2 * (x - 2)), start, -10, 10) - 2) < 0.05
     assert least_along(lambda x: (x, 1.0), start, -10, 10) == -10
     hidden = lambda x: (np.inf, -np.inf) if x < 1 else ((x - 2) ** 2, 2 * (x - 2))
     assert abs(least_along(hidden, start, -10, 10) - 2) < 0.05
-
-
-@pytest.mark.parametrize("start", [-0.5, 0.3, 1.4, 2.6])
-def test_the_walk_goes_to_the_least_of_a_cubic_from_both_sides_of_it(start):
-    """x³ − 3x has its least at 1, near neither end."""
     tried = []
-
-    def cubic(x):
-        tried.append(x)
-        return x**3 - 3 * x, 3 * x**2 - 3
-
-    assert abs(least_along(cubic, start, -0.95, 10) - 1) < 1e-9
+    cubic = lambda x: tried.append(x) or (x**3 - 3 * x, 3 * x**2 - 3)
+    assert abs(least_along(cubic, 0.3 + start / 9, -0.95, 10) - 1) < 1e-9
     assert len(tried) == 3
 
-
-@pytest.mark.parametrize("start", [-9.9, -7.0])
-def test_a_level_start_from_which_the_value_falls_is_no_end(start):
-    """−1/(1 + e⁻ˣ) + eˣ⁻⁶: level far below its least, as errors where a fit passes through rows."""
-
     def plateau(x):
+        """−1/(1 + e⁻ˣ) + eˣ⁻⁶: level far below its least, as where a fit passes through rows."""
         risen = 1 / (1 + np.exp(-x))
         return -risen + np.exp(x - 6), -risen * (1 - risen) + np.exp(x - 6)
 
     grid = np.linspace(-10, 10, 200_001)
     known = grid[np.argmin(plateau(grid)[0])]
-    assert abs(plateau(start)[1]) < 1e-3
-    assert abs(least_along(plateau, start, -10, 10) - known) < 0.1
+    assert abs(least_along(plateau, -7.0 + start / 2, -10, 10) - known) < 0.1
 
 
 @pytest.mark.parametrize(

@@ -2,20 +2,18 @@
 
 import numpy as np
 import pytest
-from scipy.linalg import LinAlgError, null_space
+from scipy.linalg import null_space
 from scipy.optimize import minimize
 from scipy.stats import multivariate_normal
 from tolerance import assert_close, bar
 
 from bochner import Moments
-from bochner.errors import InvalidInput, InvalidType
 from bochner.kernels import Gaussian
 from bochner.solvers.ridge.criteria import CRITERIA
 from bochner.solvers.ridge.dual import KernelRows
-from bochner.solvers.ridge.eigen import decompose, decompose_rows, floor
+from bochner.solvers.ridge.eigen import decompose, floor
 from bochner.solvers.ridge.evidence import (
     EvidenceOutcome,
-    as_variance,
     log_evidence,
     maximise_evidence,
 )
@@ -51,14 +49,6 @@ def test_it_is_the_normal_density_of_the_targets(D, centred):
         assert_close(value[0], dense(Z, y[:, 0], alpha * amplitude, amplitude, centred), factor=1e3)
 
 
-def test_few_rows_decomposed_themselves_give_the_same():
-    Z, y = data(n=12, D=20)
-    Zc, yc = Z - Z.mean(axis=0), y - y.mean(axis=0)
-    few = log_evidence(decompose_rows(Zc, yc, np.ones(12)), 0.3)
-    all_of_them = log_evidence(eigen_of(Z, y), 0.3)
-    assert_close(np.array(few), np.array(all_of_them), factor=1e3)
-
-
 @pytest.mark.parametrize("amplitude", [None, 0.7])
 @pytest.mark.parametrize("centred", [True, False])
 def test_its_slope_is_that_of_differences(centred, amplitude):
@@ -91,23 +81,6 @@ def test_the_maximum_is_that_of_brute_force(centred, given):
     assert found.outcome is EvidenceOutcome.SOLVED
 
 
-def test_given_numbers_are_kept():
-    Z, y = data()
-    found = maximise_evidence(eigen_of(Z, y), noise=0.2, amplitude=0.7)
-    assert (found.noise[0], found.amplitude[0]) == (0.2, 0.7)
-    assert_close(found.log_likelihood[0], dense(Z, y[:, 0], 0.2, 0.7, True), factor=1e3)
-
-
-def test_each_target_has_its_own_noise_and_amplitude():
-    Z, y = data(t=3)
-    y *= [1.0, 10.0, 0.1]
-    together = maximise_evidence(eigen_of(Z, y))
-    for i in range(3):
-        alone = maximise_evidence(eigen_of(Z, y[:, [i]]))
-        assert_close(together.noise[i] / alone.noise[0], 1.0, factor=1e6)
-        assert_close(together.amplitude[i] / alone.amplitude[0], 1.0, factor=1e6)
-
-
 def test_a_row_of_weight_two_is_two_rows():
     Z, y = data()
     w = np.random.default_rng(1).integers(1, 4, len(y))
@@ -133,41 +106,23 @@ def test_the_slope_is_zero_on_average_at_the_truth_and_nowhere_else():
     assert abs(z(alpha / 1.5)) > bar(1)
 
 
-# ---- outcomes
-
-
-def test_a_target_without_noise_is_at_the_low_edge():
+def test_edges_and_limits_are_outcomes():
     Z, y = data(noise=0.0)
-    found = maximise_evidence(eigen_of(Z, y))
-    assert found.outcome is EvidenceOutcome.EDGE_LOW
-    assert "no noise" in str(found.outcome)
-    assert not found.outcome.good
-
-
-def test_a_target_the_features_do_not_explain_is_at_the_high_edge():
-    rng = np.random.default_rng(0)
-    Z = rng.standard_normal((40, 3))
-    y = rng.standard_normal((40, 1))
+    assert maximise_evidence(eigen_of(Z, y)).outcome is EvidenceOutcome.EDGE_LOW
+    assert not EvidenceOutcome.EDGE_LOW.good
+    Z, y = (np.random.default_rng(i).standard_normal((40, 3 - 2 * i)) for i in (0, 1))
     Q = np.linalg.qr(np.column_stack([np.ones(40), Z]))[0]
-    found = maximise_evidence(eigen_of(Z, y - Q @ (Q.T @ y)))
-    assert found.outcome is EvidenceOutcome.EDGE_HIGH
-    assert "next to nothing" in str(found.outcome)
-
-
-def test_float32_moments_that_limit_the_answer_say_so():
+    unexplained = maximise_evidence(eigen_of(Z, y - Q @ (Q.T @ y)))
+    assert unexplained.outcome is EvidenceOutcome.EDGE_HIGH
     Z, y = data(noise=1e-6)
-    found = maximise_evidence(decompose(Moments.of(Z, y, precision="float32")))
-    assert found.outcome is EvidenceOutcome.FLOAT32_LIMITED
-    assert 'precision="float64"' in str(found.outcome)
-
-
-def test_a_given_noise_that_float64_does_not_resolve_says_so():
+    single = maximise_evidence(decompose(Moments.of(Z, y, precision="float32")))
+    assert single.outcome is EvidenceOutcome.FLOAT32_LIMITED
+    assert 'precision="float64"' in str(single.outcome)
     Z, y = data(D=3)
     eigen = eigen_of(np.hstack([Z, Z]), y)
-    found = maximise_evidence(eigen, noise=1e-20, amplitude=1.0)
-    assert found.outcome is EvidenceOutcome.SINGULAR
-    assert found.alpha[0] == 0.1 * floor(eigen)
-    assert "Raise noise" in str(found.outcome)
+    tiny = maximise_evidence(eigen, noise=1e-20, amplitude=1.0)
+    assert tiny.outcome is EvidenceOutcome.SINGULAR
+    assert tiny.alpha[0] == 0.1 * floor(eigen)
 
 
 def test_a_constant_target_has_neither_noise_nor_amplitude():
@@ -179,10 +134,8 @@ def test_a_constant_target_has_neither_noise_nor_amplitude():
     assert found.outcome is EvidenceOutcome.SOLVED
     alone = maximise_evidence(eigen_of(Z, y[:, :1]), noise=0.1)
     assert alone.outcome is EvidenceOutcome.CONSTANT_TARGET
-    assert alone.noise[0] == 0.1
-    assert "nothing to measure" in str(alone.outcome)
     assert alone.outcome.good
-    assert "CONSTANT_TARGET" in repr(alone)
+    assert alone.noise[0] == 0.1
 
 
 def test_noise_zero_takes_the_best_amplitude():
@@ -191,27 +144,6 @@ def test_noise_zero_takes_the_best_amplitude():
     K = Z @ Z.T
     assert found.noise[0] == 0
     assert abs(found.amplitude[0] / (y.T @ np.linalg.solve(K, y) / 10).item() - 1) < 1e-6
-
-
-@pytest.mark.parametrize(
-    ("value", "name", "error", "message"),
-    [
-        (
-            "loo",
-            "noise",
-            InvalidInput,
-            r'noise must be "auto", "evidence" or a number.*got \'loo\'',
-        ),
-        (-1.0, "noise", InvalidInput, r"noise must be a non-negative finite number; got -1.0"),
-        (0.0, "amplitude", InvalidInput, r"amplitude must be a positive finite number; got 0.0"),
-        (None, "amplitude", InvalidType, r"amplitude must be a positive finite number; got None"),
-    ],
-)
-def test_what_is_no_variance_is_refused(value, name, error, message):
-    with pytest.raises(error, match=message):
-        as_variance(value, name)
-    assert as_variance("evidence", name) is None
-    assert as_variance(2, name) == 2.0
 
 
 @pytest.mark.parametrize("centred", [True, False])
@@ -237,12 +169,9 @@ def test_a_noise_that_the_floor_resolves_is_used_though_the_path_of_penalties_en
         found = maximise_evidence(eigen, noise=noise)
         if found.alpha[0] > floor(eigen):
             assert_close(found.alpha[0] * found.amplitude[0] / noise, 1.0, factor=10)
-            slopes = [log_p_of(eigen, a, noise) for a in found.alpha[0] * np.array([0.99, 1, 1.01])]
-            assert max(slopes) == slopes[1]
-
-
-def log_p_of(eigen, alpha, noise):
-    return log_evidence(eigen, alpha, noise / alpha)[0][0]
+            near = found.alpha[0] * np.array([0.99, 1, 1.01])
+            values = [log_evidence(eigen, a, noise / a)[0][0] for a in near]
+            assert max(values) == values[1]
 
 
 # ==== The evidence of a kernel matrix: against that of features, and its gradient against differences.
@@ -306,9 +235,3 @@ def test_criteria_read_a_kernel_matrix_on_and_below_its_diagonal_alone(criterion
     assert half.by_log_alpha == whole.by_log_alpha
     assert (half.by_kernel == whole.by_kernel).all()
     assert (K == Gaussian(0.8)(X)).all()  # only what may be overwritten is
-
-
-def test_a_matrix_that_is_no_kernel_has_none():
-    X, y = rows()
-    with pytest.raises(LinAlgError):
-        kernel_evidence(-Gaussian(0.8)(X), y, np.ones(25), 1e-3)

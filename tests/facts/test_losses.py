@@ -27,7 +27,6 @@ from bochner.solvers.convex.losses import (
     hubers,
 )
 from bochner.solvers.convex.named_losses import NAMES, by_name
-from bochner.solvers.convex.optimum import Convergence
 from bochner.solvers.convex.penalty_path import held_out_path
 from bochner.solvers.convex.problem import Problem, best_constant, best_length, optimum
 from bochner.solvers.convex.smoothing import from_multipliers
@@ -134,22 +133,6 @@ def test_a_loss_in_other_units_is_a_power_of_the_units_times_the_loss(loss):
     )
 
 
-def test_where_a_slope_jumps_it_lies_between_both_sides():
-    y, f = np.array([[1.0, -1.0]]), np.zeros((1, 2))
-    assert np.all(np.abs(as_loss("perceptron").slope(y, f)) <= 1)
-    assert np.array_equal(Absolute().slope(y, y), [[0.0, 0.0]])
-    assert np.allclose(Quantile(0.3).slope(y, y), 0.2)  # −(0.3 − 0.7)/2
-    assert np.array_equal(Hinge().slope(y, y), [[0.0, 0.0]])
-
-
-def test_no_exponent_is_too_large_for_its_weight():
-    y = np.ones((1, 2))
-    f = np.array([[590.0, 650.0]])
-    assert np.isfinite(PoissonDeviance().value(y, f)).tolist() == [[True, False]]
-    assert PoissonDeviance().curvature(y, f)[0, 0] == pytest.approx(np.exp(590.0))
-    assert np.isfinite(GammaDeviance().slope(y, -f)).tolist() == [[True, False]]
-
-
 @pytest.mark.parametrize("name", [*CLASS_LOSSES, *NUMBER_LOSSES])
 def test_a_loss_by_name_has_the_numbers_it_is_given(name):
     """ε and the level: by the value far above and far below the target."""
@@ -243,9 +226,6 @@ def least(p, at, target=0):
     return all(objective(p, at + move, target) >= here - 1e-9 * abs(here) for move in moves)
 
 
-# ---- minima
-
-
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("alpha", [1e-3, 0.5, 50.0])
 @pytest.mark.parametrize("loss", NONSMOOTH[:3] + SMOOTH, ids=repr)
@@ -297,37 +277,6 @@ def test_multipliers_are_slopes_that_make_the_coefficients():
     assert_close(again.fitted + found.intercept, found.fitted, factor=1e6)
 
 
-@pytest.mark.parametrize("loss", [Absolute(), Huber(0.3), PoissonDeviance()], ids=repr)
-def test_targets_together_are_targets_apart(loss):
-    p = problem(loss, t=3)
-    together = minimise(p, tol=1e-12)
-    for j in range(3):
-        alone = minimise(Problem(p.rows, p.y[:, [j]], p.w, loss, p.alpha), tol=1e-12)
-        assert_close(together.coef[:, j], alone.coef[:, 0], factor=1e6)
-
-
-def test_a_start_elsewhere_ends_at_the_same_minimum():
-    p = problem(Absolute(), 0.3)
-    cold = descend(p, tol=1e-12)
-    near = descend(problem(Absolute(), 0.5), tol=1e-12)
-    warm = descend(p, near, tol=1e-12)
-    assert_close(warm.coef, cold.coef, factor=1e7)
-
-
-def test_float32_features_end_in_good_time():
-    p = problem(Absolute(), 0.3)
-    single = Problem(Rows(p.rows.Z.astype(np.float32)), p.y, p.w, p.loss, p.alpha)
-    found = minimise(single, tol=1e-15)
-    assert found.outcome.good
-    assert np.abs(found.coef - minimise(p, tol=1e-12).coef).max() < 1e-4
-
-
-def test_out_of_steps_is_said():
-    found = minimise(problem(Absolute(), 1e-3), max_iter=2)
-    assert found.outcome is Convergence.MOST_STEPS
-    assert len(found.history) == 2
-
-
 def test_planted_wrong_slope_is_seen():
     class Wrong(Huber):
         def slope(self, y, f):
@@ -336,9 +285,6 @@ def test_planted_wrong_slope_is_seen():
     p = problem(Wrong(0.4))
     found = minimise(p)
     assert not least(p, np.append(found.coef[:, 0], found.intercept))
-
-
-# ---- parts
 
 
 @pytest.mark.parametrize("loss", NONSMOOTH, ids=repr)
@@ -356,16 +302,6 @@ def test_the_smoothed_loss_is_the_least_of_loss_and_square(loss):
                 options={"xatol": 1e-9},
             )
             assert abs(smooth - best.fun) < 1e-7
-
-
-@pytest.mark.parametrize("loss", [BelowZero(0.7), BelowZero()], ids=repr)
-def test_slope_and_curvature_below_zero_are_derivatives(loss):
-    f = np.array([[-2.0], [-0.5], [-0.1], [0.3]])
-    y, h = np.zeros_like(f), 1e-5
-    numeric = (loss.value(y, f + h) - loss.value(y, f - h)) / (2 * h)
-    assert np.abs(numeric - loss.slope(y, f)).max() < 1e-9
-    numeric = (loss.slope(y, f + h) - loss.slope(y, f - h)) / (2 * h)
-    assert np.abs(numeric - loss.curvature(y, f)).max() < 1e-9
 
 
 @pytest.mark.parametrize("loss", NONSMOOTH[:3] + SMOOTH, ids=repr)
@@ -410,23 +346,33 @@ def test_a_length_is_found_before_a_jump_of_many_powers_of_ten(at):
     assert abs(slope(found)) <= 0.1 * abs(first)
 
 
-def test_thresholds_of_targets_are_losses_of_targets():
+def test_thresholds_and_levels_are_those_of_their_columns():
     y, f = np.random.default_rng(0).normal(size=(2, 50, 2))
     both, c = hubers([0.3, 1.0]), (Huber(0.3), Huber(1.0))
     for part in ("value", "slope", "curvature"):
         columns = [getattr(c[j], part)(y[:, j], f[:, j]) for j in (0, 1)]
         assert_close(getattr(both, part)(y, f), np.stack(columns, axis=1))
     assert hubers([0.3]) == Huber(0.3)
-
-
-def test_the_scale_of_huber_solves_its_equation():
+    twice = np.array([0, 1, 0, 1])
+    assert Quantile((0.1, 0.9)).at(twice) == Quantile((0.1, 0.9, 0.1, 0.9))
+    assert Huber((1.0, 2.0)).at(twice) == Huber((1.0, 2.0, 1.0, 2.0))
+    assert Quantile((0.3,)).at(twice) == Quantile((0.3,))
     r = np.random.default_rng(0).standard_t(2, (400, 1))
     w = np.random.default_rng(1).uniform(0, 2, (400, 1))
     sigma = huber_scale(r, w, 1.35)
     assert_close((w * np.minimum((r / sigma) ** 2, 1.35**2)).sum() / w.sum(), 1.0, factor=100)
 
 
-# ---- penalty and steps
+def test_slopes_at_jumps_lie_between_both_sides_and_no_exponent_is_too_large():
+    y, f = np.array([[1.0, -1.0]]), np.zeros((1, 2))
+    assert np.all(np.abs(as_loss("perceptron").slope(y, f)) <= 1)
+    assert np.array_equal(Absolute().slope(y, y), [[0.0, 0.0]])
+    assert np.allclose(Quantile(0.3).slope(y, y), 0.2)  # −(0.3 − 0.7)/2
+    assert np.array_equal(Hinge().slope(y, y), [[0.0, 0.0]])
+    y, f = np.ones((1, 2)), np.array([[590.0, 650.0]])
+    assert np.isfinite(PoissonDeviance().value(y, f)).tolist() == [[True, False]]
+    assert PoissonDeviance().curvature(y, f)[0, 0] == pytest.approx(np.exp(590.0))
+    assert np.isfinite(GammaDeviance().slope(y, -f)).tolist() == [[True, False]]
 
 
 def test_the_path_takes_the_penalty_of_least_left_out_loss():
@@ -469,56 +415,13 @@ def test_errors_within_the_tube_are_no_reason_for_a_smaller_penalty():
     assert held_out_path(Problem(Rows(Z), y, w, Absolute(), 1.0), left_out)[0].none == 0
 
 
-def test_columns_that_are_repeated_keep_their_levels():
-    twice = np.array([0, 1, 0, 1])
-    assert Quantile((0.1, 0.9)).at(twice) == Quantile((0.1, 0.9, 0.1, 0.9))
-    assert Huber((1.0, 2.0)).at(twice) == Huber((1.0, 2.0, 1.0, 2.0))
-    assert Quantile((0.3,)).at(twice) == Quantile((0.3,))
-    assert Absolute().at(twice) == Absolute()
-
-
-# ---- refusals
-
-
-def square(y, f):
-    return (y - f) ** 2
-
-
-def square_slope(y, f):
-    return 2 * (f - y)
-
-
-def square_curvature(y, f):
-    return 2 + 0 * (f - y)
-
-
 def test_a_loss_of_ones_own_is_the_loss_it_is():
-    p = problem(CustomLoss(square, square_slope, square_curvature), 1.0)
+    square = lambda y, f: (y - f) ** 2
+    loss = CustomLoss(square, lambda y, f: 2 * (f - y), lambda y, f: 2 + 0 * (f - y))
+    p = problem(loss, 1.0)
     twice = minimise(p, tol=1e-12)
     assert_close(twice.coef, minimise(problem(Squared(), 0.5), tol=1e-12).coef, factor=1e4)
     assert isinstance(p.loss, Loss)
-
-
-@pytest.mark.parametrize(
-    ("functions", "message"),
-    [
-        ((square, square, square_curvature), r"'mine': slope must be the derivative of value"),
-        ((square, square_slope, square_slope), r"curvature must be the derivative of slope"),
-        (
-            (
-                lambda y, f: -square(y, f),
-                lambda y, f: -square_slope(y, f),
-                lambda y, f: -square_curvature(y, f),
-            ),
-            r"must be convex, its curvature zero or above; got -2 at",
-        ),
-        ((lambda y, f: y * f * np.nan, square_slope, square_curvature), r"value must be finite"),
-        ((lambda y, f: 1.0, square_slope, square_curvature), r"one number for each of y and f"),
-    ],
-)
-def test_what_is_no_convex_loss_is_refused(functions, message):
-    with pytest.raises(InvalidInput, match=message):
-        CustomLoss(*functions, name="mine")
 
 
 def test_losses_by_name_and_value():

@@ -6,24 +6,17 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from sklearn.linear_model import LogisticRegression
-from sklearn.svm import SVC, LinearSVC
 
 from bochner import Huber, Moments
 from bochner.errors import InvalidInput
 from bochner.solvers.convex.class_losses import Hinge, Logistic, Multinomial, SquaredHinge
-from bochner.solvers.convex.conjugate_gradients import active_rows, from_moments
+from bochner.solvers.convex.conjugate_gradients import from_moments
 from bochner.solvers.convex.dense import DenseProblem, Table, changed, factored
 from bochner.solvers.convex.driver import algorithm_for, minimise
 from bochner.solvers.convex.factors import cholesky, solved
 from bochner.solvers.convex.losses import (
-    Absolute,
-    EpsilonInsensitive,
-    GammaDeviance,
     PoissonDeviance,
-    Quantile,
     Squared,
-    SquaredEpsilonInsensitive,
 )
 from bochner.solvers.convex.optimum import (
     Cholesky,
@@ -31,7 +24,7 @@ from bochner.solvers.convex.optimum import (
     Convergence,
     Optimum,
 )
-from bochner.solvers.convex.problem import Problem, next_best_length
+from bochner.solvers.convex.problem import next_best_length
 from bochner.solvers.lloyd import in_order
 
 # ==== Newton's method on features: derivatives of every loss, and minima against other routes.
@@ -91,37 +84,14 @@ def rows():
 # ---- losses
 
 SIGNED = [SquaredHinge(), Hinge(0.3), Logistic()]
-REAL = [
-    Squared(),
-    Huber(0.7),
-    Quantile(0.2, 0.3),
-    Absolute(0.4),
-    EpsilonInsensitive(0.2, 0.3),
-    SquaredEpsilonInsensitive(0.2),
-]
-COUNTS = [PoissonDeviance(), GammaDeviance()]
+
+
 JOINT = [Multinomial()]
 
 
 def targets_of(loss, rng, n=40):
-    if loss in JOINT:
-        return ones(rng.integers(K, size=n))
-    y = rng.standard_normal((n, K))
-    return np.sign(y) if loss in SIGNED else np.exp(y) if loss in COUNTS else y
-
-
-@pytest.mark.parametrize("loss", [*SIGNED, *REAL, *COUNTS, *JOINT], ids=repr)
-def test_slopes_and_curvatures_are_differences_of_values_and_slopes(loss):
-    rng = np.random.default_rng(1)
-    y = targets_of(loss, rng)
-    f, v, h = 1.5 * rng.standard_normal(y.shape), rng.standard_normal(y.shape), 1e-6
-    rise = (loss.value(y, f + h * v) - loss.value(y, f - h * v)).sum() / (2 * h)
-    assert abs(rise / (loss.slope(y, f) * v).sum() - 1) < 1e-6
-    turn = (loss.slope(y, f + h * v) - loss.slope(y, f - h * v)) / (2 * h)
-    product = loss.hessian_product(loss.curvature(y, f), v)
-    same = np.abs(turn - product).max(axis=1) < 1e-5
-    assert same.mean() >= 0.95  # a row in 10⁵ lies within h of a jump of the curvature
-    assert np.all(loss.value(y, f) >= 0)
+    codes = ones(rng.integers(K, size=n))
+    return codes if loss in JOINT else np.sign(rng.standard_normal((n, K)))
 
 
 @pytest.mark.parametrize("loss", [*SIGNED, *JOINT], ids=repr)
@@ -135,37 +105,6 @@ def test_diagonals_are_those_of_the_hessians(loss):
         np.testing.assert_allclose(
             loss.diagonal(state)[:, k], loss.hessian_product(state, unit)[:, k]
         )
-
-
-NONSMOOTH = [
-    Hinge(),
-    Quantile((0.1, 0.5, 0.8, 0.9)),
-    Absolute(),
-    EpsilonInsensitive(0.2),
-]
-
-
-@pytest.mark.parametrize("loss", NONSMOOTH, ids=repr)
-@pytest.mark.parametrize("width", [1.0, 0.1, 1e-3])
-def test_a_smoothed_loss_is_below_its_own_by_at_most_its_width(loss, width):
-    rng = np.random.default_rng(3)
-    y = np.sign(rng.standard_normal((200, K)))
-    f = 2 * rng.standard_normal(y.shape)
-    smooth = loss.smooth(width)
-    assert loss.nonsmooth
-    assert not smooth.nonsmooth
-    above = loss.value(y, f) - smooth.value(y, f)
-    assert np.all(above >= -1e-10)
-    assert np.all(above <= 0.5 * width + 1e-10)
-
-
-def test_quantiles_of_chosen_columns_keep_their_levels():
-    loss = Quantile((0.1, 0.5, 0.9), 0.1)
-    assert loss.at(np.array([0, 2])).level == (0.1, 0.9)
-    assert Quantile(0.3).at(np.array([1])) == Quantile(0.3)
-
-
-# ---- minima
 
 
 @pytest.mark.parametrize("loss", [SquaredHinge(), Logistic(), Huber(0.5), Squared()], ids=repr)
@@ -197,110 +136,31 @@ def test_a_smooth_minimum_is_that_of_a_general_method(rows, loss, intercept, cac
     assert found.outcome is Convergence.CONVERGED
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_multinomial_is_scikit_learns(rows, dtype):
-    Z, codes = rows
-    found = minimise(source(Z, codes, dtype=dtype), Multinomial(), 1 / C, targets=ones, tol=1e-10)
-    theirs = LogisticRegression(C=C, tol=1e-10, max_iter=5000).fit(Z, codes)
-    atol = 1e-6 if dtype == "float64" else 1e-5
-    np.testing.assert_allclose(found.coef.T, theirs.coef_, atol=atol)
-    np.testing.assert_allclose(
-        found.intercept, theirs.intercept_ - theirs.intercept_.mean(), atol=atol
-    )
-
-
-@pytest.mark.parametrize(("size", "cached"), [(300, True), (41, True), (41, False)])
-def test_hinge_is_the_exact_support_vector_machine(rows, size, cached):
-    Z, codes = rows
-    features = source(Z, codes, size=size, cached=cached)
-    found = minimise(features, Hinge(), 1 / C, targets=signs, tol=1e-7)
-    assert 0 <= found.gap <= 1e-7 * found.objective
-    for k in range(K):
-        theirs = SVC(kernel="linear", C=C, tol=1e-8).fit(Z, codes == k)
-        np.testing.assert_allclose(found.coef[:, k], theirs.coef_[0], atol=2e-4)
-        np.testing.assert_allclose(found.intercept[k], theirs.intercept_[0], atol=2e-4)
-
-
-def test_squared_hinge_is_liblinears(rows):
-    Z, codes = rows
-    found = minimise(
-        source(Z, codes), SquaredHinge(), 1 / C, targets=signs, fit_intercept=False, tol=1e-12
-    )
-    theirs = LinearSVC(C=C, fit_intercept=False, tol=1e-10, max_iter=10**5, dual=False)
-    np.testing.assert_allclose(found.coef.T, theirs.fit(Z, codes).coef_, atol=1e-5)
-
-
-@pytest.mark.parametrize("loss", [SquaredHinge(), Logistic()], ids=repr)
-def test_a_poorer_direction_is_told_from_the_minimum(rows, loss):
+@pytest.mark.parametrize("cached", [True, False])
+def test_moments_precondition_and_a_start_at_the_minimum_takes_one_step(rows, cached):
     """The planted fault: one class's coefficients a percent too long."""
     Z, codes = rows
-    found = minimise(source(Z, codes), loss, 1 / C, targets=signs)
-    value = lambda coef: (
-        loss.value(signs(codes), Z @ coef + found.intercept).sum() + 0.5 / C * (coef**2).sum()
-    )
-    assert value(found.coef * [1.01, 1, 1, 1]) > found.objective * (1 + 1e-6)
-    assert value(found.coef) == pytest.approx(found.objective, rel=1e-12)
-
-
-def test_rows_of_weight_zero_take_no_part_and_whole_weights_are_copies(rows):
-    Z, codes = rows
-    counts = np.random.default_rng(5).integers(0, 3, len(Z))
-    weighted = minimise(
-        source(Z, codes, counts.astype(float)), Logistic(), 1 / C, targets=signs, tol=1e-12
-    )
-    copied = minimise(
-        source(np.repeat(Z, counts, axis=0), np.repeat(codes, counts)),
-        Logistic(),
-        1 / C,
-        targets=signs,
-        tol=1e-12,
-    )
-    np.testing.assert_allclose(weighted.coef, copied.coef, atol=1e-7)
-
-
-@pytest.mark.parametrize("cached", [True, False])
-def test_moments_precondition_and_change_nothing_else(rows, cached):
-    Z, codes = rows
-    moments = Moments.of(Z, signs(codes))
-    features = source(Z, codes, cached=cached)
-    plain = minimise(source(Z, codes), SquaredHinge(), 1 / C, targets=signs, tol=1e-12)
-    found = minimise(features, SquaredHinge(), 1 / C, targets=signs, tol=1e-12, moments=moments)
+    y, features, loss = signs(codes), source(Z, codes, cached=cached), SquaredHinge()
+    plain = minimise(source(Z, codes), loss, 1 / C, targets=signs, tol=1e-12)
+    ask = {"targets": signs, "tol": 1e-12, "moments": Moments.of(Z, y)}
+    found = minimise(features, loss, 1 / C, **ask)
     np.testing.assert_allclose(found.coef, plain.coef, atol=1e-7)
-    assert (
-        found.history.products[0] <= 2
-    )  # from zero all rows have one curvature: H is the moments'
-
-
-@pytest.mark.parametrize("cached", [True, False])
-def test_a_start_at_the_minimum_takes_one_step(rows, cached):
-    Z, codes = rows
-    features = source(Z, codes, cached=cached)
+    # from zero all rows have one curvature: H is the moments'
+    assert found.history.products[0] <= 2
+    value = lambda coef: loss.value(y, Z @ coef + found.intercept).sum() + 0.5 / C * (coef**2).sum()
+    assert value(found.coef) == pytest.approx(found.objective, rel=1e-12)
+    assert value(found.coef * [1.01, 1, 1, 1]) > found.objective * (1 + 1e-6)
     first = minimise(features, Logistic(), 1 / C, targets=signs)
     again = minimise(features, Logistic(), 1 / C, targets=signs, start=first)
     assert len(again.history) == 1 < len(first.history)
     assert again.objective <= first.objective * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("loss", [SquaredHinge(), Logistic()], ids=repr)
-def test_separable_classes_without_a_penalty_end_in_a_sentence(loss):
-    Z = np.linspace(-1, 1, 20)[:, None]
-    found = minimise(source(Z, np.sign(Z[:, 0])), loss, 0.0)
-    assert found.outcome is Convergence.UNBOUNDED
-    assert "separable" in str(found.outcome)
-    assert np.all(np.isfinite(found.coef))
-    assert np.all(np.sign(Z @ found.coef + found.intercept)[:, 0] == np.sign(Z[:, 0]))
-
-
-def test_too_few_steps_end_in_a_sentence(rows):
-    Z, codes = rows
-    found = minimise(source(Z, codes), Logistic(), 1e-3, targets=signs, max_iter=1)
-    assert found.outcome is Convergence.MOST_STEPS
-    assert "Raise max_iter" in str(found.outcome)
-    assert not found.outcome.good
-
-
 def test_a_step_that_overshoots_is_cut():
-    """Counts, from a constant far below: Newton's first step is to e¹⁰⁰ and more."""
+    """Counts, from a constant far below: Newton's first step is to e¹⁰⁰ and more.
+
+    An infinite loss of a row without weight takes no part.
+    """
     rng = np.random.default_rng(6)
     Z = rng.standard_normal((200, 3))
     y = rng.poisson(np.exp(3 + Z[:, 0])).astype(float)
@@ -310,24 +170,10 @@ def test_a_step_that_overshoots_is_cut():
     np.testing.assert_allclose(found.coef, start.coef, atol=1e-4)
     assert found.outcome.good
     assert np.all(np.diff(found.history.objective) <= 1e-9 * found.objective)
-
-
-@pytest.mark.parametrize("cached", [True, False])
-def test_inactive_rows_are_left_out_of_products(rows, cached):
-    Z, codes = rows
-    one = lambda codes: signs(codes)[:, :1]
-    found = minimise(source(Z, codes, cached=cached), SquaredHinge(), 1e-3, targets=one)
-    assert found.history.active[0] == 1
-    assert found.history.active[-1] < 0.9
-
-
-def test_an_infinite_loss_of_a_row_without_weight_takes_no_part(rows):
-    Z, y = rows[0].copy(), np.ones(300)
-    Z[0], w = 1e4, np.append(0.0, np.ones(299))
-    found = minimise(source(Z, y, w), PoissonDeviance(), 1.0, tol=1e-10)
-    without = minimise(source(Z[1:], y[1:]), PoissonDeviance(), 1.0, tol=1e-10)
-    np.testing.assert_allclose(found.coef, without.coef, atol=1e-7)
-    assert np.isfinite(found.objective)
+    more, w = np.vstack([np.full((1, 3), 1e4), Z]), np.append(0.0, np.ones(200))
+    same = minimise(source(more, np.append(1.0, y), w), PoissonDeviance(), 1.0, tol=1e-10)
+    np.testing.assert_allclose(same.coef, found.coef, atol=1e-6)
+    assert np.isfinite(same.objective)
 
 
 @pytest.mark.parametrize(
@@ -429,53 +275,7 @@ def test_moments_precondition_by_the_hessian_of_the_mean_curvature(floor):
     np.testing.assert_allclose(found, expected, atol=1e-7)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("cached", [False, True])
-@pytest.mark.parametrize("spare", [-1, 0])
-def test_active_rows_are_copied_where_they_are_in_memory_or_fit(monkeypatch, dtype, cached, spare):
-    rng = np.random.default_rng(4)
-    Z, active = rng.normal(size=(300, 6)), np.arange(300) % 7 == 2
-    kept = Z[active].astype(dtype)
-    bytes_ = "bochner.solvers.convex.conjugate_gradients.COPIED_BYTES"
-    monkeypatch.setattr(bytes_, kept.nbytes + spare)
-    blocks, w = source(Z, np.ones(300), dtype=dtype, cached=cached), np.ones((300, 1))
-    problem = Problem(blocks, np.ones((300, 1)), w, Logistic(), 1.0)
-    found = active_rows(problem, active[:, None] * 0.25)
-    assert found.share == active.mean()
-    if cached or spare == 0:
-        np.testing.assert_array_equal(found.copies, kept)
-    else:
-        assert found.copies is None
-        assert found.all_rows is blocks
-
-
 # ==== Dense Hessians: ways over some of the rows end where those over all do; sums that change.
-
-
-class Block_dense_newton(NamedTuple):
-    Z: np.ndarray
-    y: np.ndarray
-    w: np.ndarray | None
-    start: int
-
-
-class Kept(list):
-    """Blocks that are kept in memory."""
-
-    cached = True
-
-    @property
-    def n_features(self):
-        return self[0].Z.shape[1]
-
-    def sum(self, summand):
-        return in_order(summand, self)
-
-
-def source_dense_newton(Z, y, w=None, dtype="float64"):
-    Z = Z.astype(dtype)
-    cut = [slice(i, i + 1000) for i in range(0, len(Z), 1000)]
-    return Kept(Block_dense_newton(Z[s], y[s], None if w is None else w[s], s.start) for s in cut)
 
 
 @pytest.fixture(scope="module")
@@ -497,11 +297,9 @@ def five(codes):
 def test_a_way_over_few_rows_ends_where_the_way_over_all_does(many, loss, monkeypatch):
     Z, codes = many
     w = np.random.default_rng(8).uniform(0.5, 2, len(Z))
-    features = source_dense_newton(Z, codes, w)
+    features, rounded = (source(Z, codes, w, 1000, dtype) for dtype in ("float64", "float32"))
     short = minimise(features, loss, 2.0, targets=five, tol=1e-12)
-    single = minimise(
-        source_dense_newton(Z, codes, w, dtype="float32"), loss, 2.0, targets=five, tol=1e-7
-    )
+    single = minimise(rounded, loss, 2.0, targets=five, tol=1e-7)
     monkeypatch.setattr("bochner.solvers.convex.dense.FEWEST", len(Z))
     long = minimise(features, loss, 2.0, targets=five, tol=1e-12)
     assert short.algorithm == long.algorithm == Cholesky()
@@ -514,12 +312,12 @@ def test_a_way_over_few_rows_ends_where_the_way_over_all_does(many, loss, monkey
 def test_sweeps_before_newtons_steps_end_where_the_steps_alone_do(many, intercept, monkeypatch):
     """Of wide features rows are not thinned: the first sweeps lead on instead."""
     Z, codes = many
-    w = np.random.default_rng(8).uniform(0.5, 2, len(Z))
+    rows = source(Z, codes, np.random.default_rng(8).uniform(0.5, 2, len(Z)), 1000)
     ask = {"targets": five, "tol": 1e-12, "fit_intercept": intercept}
     monkeypatch.setattr("bochner.solvers.convex.dense.FEWEST", len(Z))
-    alone = minimise(source_dense_newton(Z, codes, w), SquaredHinge(), 2.0, **ask)
+    alone = minimise(rows, SquaredHinge(), 2.0, **ask)
     monkeypatch.setattr("bochner.solvers.convex.dense.WIDE", 8)
-    swept = minimise(source_dense_newton(Z, codes, w), SquaredHinge(), 2.0, **ask)
+    swept = minimise(rows, SquaredHinge(), 2.0, **ask)
     np.testing.assert_allclose(swept.coef, alone.coef, atol=1e-8)
     np.testing.assert_allclose(swept.intercept, alone.intercept, atol=1e-8)
     assert swept.history.decrease[0] < alone.history.decrease[0] / 100
@@ -545,6 +343,7 @@ def test_one_length_is_where_the_slope_is_a_tenth_of_that_at_zero():
 
 
 def test_thinned_rows_stand_for_all_and_few_are_kept(many):
+    """Rows of many small classes are thinned all the same."""
     Z, codes = many
     w = np.random.default_rng(9).uniform(0.5, 2, len(Z))
     whole = Table([Z[:1001], Z[1001:]], five(codes).T.copy(), w)
@@ -555,16 +354,8 @@ def test_thinned_rows_stand_for_all_and_few_are_kept(many):
     np.testing.assert_array_equal(few.y, whole.y[:, kept])
     np.testing.assert_array_equal(few.w, np.where(rare, w, 4 * w)[kept])
     assert kept.sum() < 1021
-
-
-def test_rows_of_many_small_classes_are_thinned_all_the_same():
-    codes = np.random.default_rng(11).permutation(np.arange(4000) % 40)
-    signs = lambda codes: 2.0 * (codes[:, None] == np.arange(40)) - 1
-    Z = np.column_stack([np.cos(codes), np.sin(codes)])
-    few = Table([Z], signs(codes).T.copy(), np.ones(4000)).thinned(4)
-    assert len(few.w) == 1000
-    found = minimise(source_dense_newton(Z, codes), SquaredHinge(), 1.0, targets=signs)
-    assert found.outcome is Convergence.CONVERGED
+    small = 2.0 * (np.arange(4000)[:, None] % 40 == np.arange(40)) - 1
+    assert len(Table([Z], small.T.copy(), np.ones(4000)).thinned(4).w) == 1000
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

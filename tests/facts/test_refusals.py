@@ -12,9 +12,10 @@ import torch
 from scipy.special import gammaln
 from sklearn.base import is_classifier
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import Ridge
 
 import bochner as bo
-from bochner import CustomLoss, certify, landmarks, models
+from bochner import CustomLoss, Moments, certify, landmarks, models
 from bochner import certificates as bounds
 from bochner.certificates.bounds.zonal import Cut
 from bochner.data.schema import Schema
@@ -80,6 +81,7 @@ from bochner.kernels.radial import isotropic, monomials, radial_kernels
 from bochner.kernels.sphere import degree_variances
 from bochner.selection.metric import learn_metric
 from bochner.solvers.convex.losses import as_levels
+from bochner.sums.moments import Accumulator
 from bochner.sums.rows import sampled
 
 RNG = np.random.default_rng(0)
@@ -167,6 +169,39 @@ def part(y=Y, **options):
 PART = part()
 EXACT = model(method="exact").fit(X, Y)
 LEAVES = model(method=bo.LocalKernel(40, 12), n_features="auto").fit(X, Y)
+
+
+def components():
+    return bo.KernelPCA(2, Gaussian(), n_features=16).fit(X)
+
+
+def correlated():
+    return bo.KernelCCA(1, Gaussian(), n_features=16, alpha=0.5).fit(X, X[:, :2])
+
+
+def sums(w=None):
+    return Moments.of(X, Y, w)
+
+
+def steps(kernel=None, stream=False, **options):
+    fit = bo.KernelSGDClassifier(kernel or Gaussian(), **{"max_iter": 5, "tol": None} | options)
+    blocks = bo.Blocks.from_arrays(X, 1.0 * (Y > 0))
+    return fit.fit_blocks(blocks, bo.engines.Local(memory=0)) if stream else fit.fit(X, Y > 0)
+
+
+def wild(fit):
+    model = bo.KernelSGDRegressor(Linear(), eta0=10.0, tol=None, random_state=0)
+    return fit(model, np.tile(9 * X, (300, 1)), np.tile(Y, 300))
+
+
+NEAR = near().fit(X, Y)
+
+
+def squared(a=1, **changes):
+    """The loss a (y − f)², with wrong parts."""
+    parts = {"value": lambda y, f: a * (y - f) ** 2, "slope": lambda y, f: 2 * a * (f - y)}
+    parts |= {"curvature": lambda y, f: 2 * a + 0 * f} | changes
+    return CustomLoss(*parts.values(), name="mine")
 
 
 FITTED = model().fit(X, Y)
@@ -980,6 +1015,74 @@ CASES = [
         InvalidInput,
         "probabilities",
     ),
+    # intervals
+    (lambda: model().fit(X[:9], Y[:9]).predict_interval(X), InvalidInput, "9 rows cannot .*takes"),
+    (lambda: FITTED.predict_interval(X, 1.5), InvalidInput, "coverage must be a number above 0"),
+    (lambda: FITTED.predict_interval(X, "0.9"), InvalidInput, "coverage must be a number above 0"),
+    (lambda: FITTED.predict_interval(X, True), InvalidInput, "coverage must be a number above 0"),
+    (lambda: FITTED.predict_interval(X, None), InvalidInput, "coverage must be a number above 0"),
+    (lambda: FITTED.calibrate(X, X), InvalidInput, "calibrate: y must have the 1 targets.*got 3"),
+    (lambda: FITTED.calibrate(X, Y, folds=70), InvalidInput, "folds=70 takes as many rows at"),
+    (lambda: FITTED.calibrate(X, Y, folds=1), InvalidInput, "folds"),
+    (lambda: FITTED.calibrate(X, Y[:5], folds=2), InvalidInput, "X and y must have as many rows"),
+    (lambda: PROCESS.predict(X, include_noise=True), InvalidInput, "include_noise is of"),
+    # components and correlations
+    (lambda: components().inverse_transform(X), AttributeError, "no attribute 'inverse_"),
+    (lambda: correlated().transform(X, X[:, 0]), InvalidInput, "Y must have the 2 columns of the"),
+    (lambda: correlated().partial_fit(X, X[:, 0]), InvalidInput, "Y must have the 2 columns of"),
+    (lambda: correlated().score(X, X[1:, :2]), InvalidInput, "same number of rows; got 60 and 59"),
+    (lambda: bo.KernelKMeans(61, Gaussian()).fit(X), InvalidInput, "n_clusters=61 must be .* got"),
+    (lambda: bo.KernelKMeans(61, Gaussian()).partial_fit(X), InvalidInput, "n_clusters=61 must be"),
+    # moments
+    (lambda: sums() + Moments.of(X[:, :2], Y), IncompatibleModels, "same features and"),
+    (lambda: sums() + Moments.of(X, X), IncompatibleModels, "same features and targets.*t=1 and"),
+    (lambda: Moments.of(X[:5], Y[:5]) - sums(), IncompatibleModels, "must be part of what is"),
+    (lambda: sums() - sums(), IncompatibleModels, "must be part of what is there"),
+    (lambda: sums(put(np.ones(60), -1.0)), InvalidInput, "sample_weight must be finite and not"),
+    (lambda: sums(put(np.ones(60), np.inf)), InvalidInput, "sample_weight must be finite and not"),
+    (lambda: sums(np.full(60, np.nan)), InvalidInput, "sample_weight must be finite"),
+    (lambda: sums(np.zeros(60)), InvalidInput, "at least one row with a positive weight"),
+    (lambda: Accumulator().moments(), InvalidInput, "at least one row with a positive weight"),
+    (lambda: sums().decay(0.0), InvalidInput, r"factor must lie in \(0, 1\]; got"),
+    (lambda: sums().decay(1.5), InvalidInput, r"factor must lie in \(0, 1\]; got"),
+    # stochastic gradient descent
+    (lambda: steps(alpha=0.0), InvalidInput, "'optimal' requires alpha above zero"),
+    (lambda: steps(early_stopping=True, validation_fraction=1e-4), InvalidInput, "leaves none to"),
+    (lambda: steps(strategy="exact_cached"), UnsupportedKernel, "requires a kernel with finitely"),
+    (lambda: steps(Gaussian() * Linear(), strategy="exact_cached"), UnsupportedKernel, "no finite"),
+    (lambda: steps(Polynomial(200), strategy="exact_cached"), UnsupportedKernel, "more than"),
+    (lambda: steps(strategy="gram_cached", stream=True), InvalidInput, "'gram_cached' holds all"),
+    (lambda: steps(early_stopping=True, stream=True), InvalidInput, "early_stopping=True holds"),
+    (
+        lambda: bo.KernelSGDClassifier(class_weight="balanced").partial_fit(X, Y > 0),
+        InvalidInput,
+        "class_weight=",
+    ),
+    (lambda: wild(bo.KernelSGDRegressor.fit), InvalidInput, "the steps diverged in epoch"),
+    (lambda: wild(bo.KernelSGDRegressor.partial_fit), InvalidInput, "the steps diverged in epoch"),
+    (lambda: steps(Linear(), strategy="gram_cached").coef_, AttributeError, "dual_coef_ of supp"),
+    # neighbours, and losses of one's own
+    (lambda: NEAR.predict(X, return_cov=True), InvalidInput, "has no covariance of rows"),
+    (lambda: NEAR.sample_functions(2), InvalidInput, "has no functions"),
+    (lambda: NEAR.gradient(X), InvalidInput, "has no gradients"),
+    (lambda: NEAR.moments_, AttributeError, "on nearest neighbours; what it keeps"),
+    (lambda: NEAR.map_, AttributeError, "has no features"),
+    (lambda: squared(slope=lambda y, f: (y - f) ** 2), InvalidInput, "'mine': slope must be the"),
+    (lambda: squared(curvature=lambda y, f: f - y), InvalidInput, "curvature must be the"),
+    (lambda: squared(-1), InvalidInput, "must be convex, its curvature zero or above; got -2 at"),
+    (lambda: squared(value=lambda y, f: y * f * np.nan), InvalidInput, "value must be finite"),
+    (lambda: squared(value=lambda y, f: 1.0), InvalidInput, "one number for each of y and f"),
+    # tuning
+    (lambda: bo.tune(model(Linear()), X, Y), UnsupportedKernel, "requires a stationary kernel"),
+    (lambda: bo.tune(Ridge(), X, Y), InvalidInput, "requires an estimator with kernel, method"),
+    (
+        lambda: bo.tune(model(), X, Y, criterion="aic"),
+        InvalidInput,
+        "criterion must be one of 'loo', 'evidence'",
+    ),
+    (lambda: bo.tune(model(), X, Y, budget=0), InvalidInput, "budget must be a positive finite"),
+    # labels
+    (lambda: model(Gaussian()).fit(X, Y.astype(str)), InvalidType, "y must hold real numbers"),
 ]
 
 

@@ -25,7 +25,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::bochner.errors.SolutionWarning"),
 ]
 
-RNG = np.random.default_rng(0)
 COMMON = {"kernel": Gaussian(2.0), "method": "orthogonal", "n_features": 8, "random_state": 0}
 CHOSEN = {"n_features": 8, "random_state": 0}
 FEW_STEPS = {"max_iter": 3, "strategy": "approximate_cached", **COMMON}
@@ -105,9 +104,6 @@ def arguments(name, call):
     return rows(name, 30, 2 if call in OWN or name == "warm sgd" else 3, seed=1)
 
 
-# --- What a model is -----------------------------------------------------------------------------
-
-
 def told(value):
     """All that a value holds, bit for bit, as text and bytes."""
     if isinstance(value, np.ndarray):
@@ -147,9 +143,6 @@ def unchanged(model):
     yield
     assert list(vars(model)) == names
     assert told(vars(model)) == before
-
-
-# --- Ways to fail --------------------------------------------------------------------------------
 
 
 class Stop:
@@ -214,9 +207,6 @@ class Dying:
             if (self.passes, k) == self.at:
                 raise Dead
             yield piece
-
-
-# --- Laws ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.main_cases(10)
@@ -332,13 +322,6 @@ def test_a_warning_names_the_users_line(name):
     assert caught[0].filename == __file__
 
 
-@every_learner
-def test_refused_set_params_change_nothing(name):
-    model = clone(LEARNERS[name]).set_params(kernel=Gaussian(1.0))
-    with unchanged(model), pytest.raises(ValueError, match="no parameter 'nothing'"):
-        model.set_params(n_features=5, kernel__nothing=2.0)
-
-
 @pytest.mark.parametrize(
     ("name", "before", "after"),
     [
@@ -359,16 +342,6 @@ def test_a_fit_keeps_nothing_of_another_kind_of_fit(name, before, after):
     same(
         model, clone(LEARNERS[name]).set_params(**{**before, **after}).fit(*arguments(name, "fit"))
     )
-
-
-@every_learner
-def test_a_new_fit_can_forget_all_that_a_fit_leaves(name):
-    """A name that is not known to be learned would survive a fit of another kind."""
-    model = fitted(name)
-    if name == "process":
-        assert model.calibration_ is not None
-    left = set(vars(model)) - set(model.get_params(deep=False))
-    assert left == {"fit_"}
 
 
 @pytest.mark.parametrize("name", [name for name, call in PAIRS if call == "partial_fit"])
@@ -399,11 +372,3 @@ def test_learners_derived_from_ours_keep_what_they_learned():
     model.fit(2 * X, y)
     assert model.more_ == 2 * model.scale_ == 4 * np.abs(X).max()
     assert model.predict(2 * X).shape == (40,)
-
-
-@pytest.mark.parametrize("name", ["ridge", "process", "clusters"])
-def test_a_learner_returns_itself(name):
-    for call in ("fit", "fit_blocks", "partial_fit", "solve_again", "calibrate"):
-        if has(name, call):
-            model = fitted(name)
-            assert call_of(model, call, *arguments(name, call))() is model

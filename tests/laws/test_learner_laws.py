@@ -372,8 +372,19 @@ def a_second_fit_is_as_the_first_and_parameters_stay(case):
     before = repr(model.get_params())
     X_other, y_other = case.rows(50, seed=1)
     first = model.fit(0.9 * X_other, y_other)
+    assert first is model
     assert off(answers(first.fit(X, y), case.new), answers(case.fitted, case.new)) == 0
     assert repr(model.get_params()) == before == repr(clone(model).get_params())
+
+
+@law("later")
+def parameters_set_after_a_fit_change_no_answer(case):
+    model = copy.deepcopy(case.fitted)
+    for name in (BAD.keys() - {"n_jobs"}) & model.get_params(deep=False).keys():
+        model.set_params(**{name: BAD[name][0]})
+    model.method = case.fitted.method  # which tells the answers that it has
+    found, expected = (answers(each, case.new) for each in (model, case.fitted))
+    assert off(found, {name: expected[name] for name in found}) == 0
 
 
 @law("gradient", "gradient")
@@ -631,6 +642,7 @@ FAULTS = {
     },
     "kept": {"load": lambda path: RIGHT["load"](path).partial_fit(*RIDGE.rows(1))},
     "again": {"fit": goes_on_at_a_second_fit},
+    "later": {"predict": lambda self, X: RIGHT["predict"](self, X) * (self.alpha == 0.3)},
     "gradient": {"gradient": lambda self, X: 1.001 * RIGHT["gradient"](self, X)},
     "intervals": {"predict_interval": narrows},
     "parameters": {"fit": lambda self, X, y: RIGHT["fit"](self.set_params(effort="low"), X, y)},

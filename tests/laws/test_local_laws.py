@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from gallery import table
+from naive import dual
 from scipy.spatial.distance import cdist
 from tolerance import assert_close
 
@@ -37,7 +38,11 @@ from bochner.solvers.ridge.groups import Group, reduced_at
 
 
 KERNEL = Matern(1.5, lengthscale=0.8)
+
+
 BENT = Monotone(KERNEL, (0,), ((-3.0, 0.0, 3.0),), ((-2.0, 0.0, 4.0),))
+
+
 TURNED = 0.5 * Mahalanobis(Gaussian(), ((2.0, 0.5), (0.5, 1.0))) + 0.5 * Laplace((1.0, 2.0))
 
 
@@ -54,17 +59,6 @@ def own_kernel(fitted, A, B):
     a, b = (fit.tree.leaves(inner, np.ascontiguousarray(seen(X))) for X in (A, B))
     across = fitted.map_(A) @ fitted.map_(B).T
     return np.where(a[:, None] == b, fit.chosen.kernel(A, B), across)
-
-
-def dual(K, y, alpha, w, centred):
-    """Coefficients and intercept by one dense system: K c + alpha c/w + b = y, Σ c = 0."""
-    n = len(K)
-    A = K + alpha * np.diag(1 / w)
-    if not centred:
-        return np.linalg.solve(A, y), np.zeros(y.shape[1])
-    system = np.block([[A, np.ones((n, 1))], [np.ones((1, n)), 0]])
-    found = np.linalg.solve(system, np.vstack([y, np.zeros((1, y.shape[1]))]))
-    return found[:-1], found[-1]
 
 
 def test_leaves_are_solved_in_the_precision_asked_for():
@@ -125,13 +119,6 @@ def test_errors_without_a_row_are_those_of_fits_without_it(centred, monkeypatch)
         assert w_i == w[i]
 
 
-def test_one_leaf_is_the_exact_kernel():
-    X, y = table(150)
-    whole = model(method=bo.LocalKernel(leaf_rows=150)).fit(X, y)
-    exact = model(method="exact").fit(X, y)
-    assert_close(whole.predict(X), exact.predict(X), factor=1e10)
-
-
 def test_landmarks_carry_what_leaves_have_to_tell_one_another():
     """A slow wave and few rows: alone, leaves do not know of it what landmarks know."""
     rng = np.random.default_rng(0)
@@ -147,17 +134,7 @@ def test_landmarks_carry_what_leaves_have_to_tell_one_another():
     assert errors[1] < 0.7 * errors[0]
 
 
-@pytest.mark.parametrize("criterion", ["loo", "gcv", "evidence"])
-def test_the_penalty_is_that_of_rows_in_a_few_places(criterion):
-    X, y = table(300, noise=0.5)
-    found = model(alpha=criterion).fit(X, y)
-    path = found.solution_.path
-    assert found.solution_.criterion == criterion
-    assert found.alpha_ in path.alphas
-    assert found.alpha_ == path.alphas[path.best(criterion)]
-
-
-def test_classes_are_targets():
+def test_classes_are_targets_and_one_leaf_is_the_exact_kernel():
     X, y = table(300)
     labels = np.where(y > np.median(y), "high", "low")
     found = bo.KernelRidgeClassifier(KERNEL, method=bo.LocalKernel(60), random_state=0)
@@ -165,6 +142,8 @@ def test_classes_are_targets():
     p = found.predict_proba(X)
     assert (p.argmax(axis=1) == (found.decision_function(X) > 0)).all()
     assert -np.log(p[np.arange(300), (labels == "low").astype(int)]).mean() < 0.4
+    whole = model(method=bo.LocalKernel(leaf_rows=300)).fit(X, y)
+    assert_close(whole.predict(X), model(method="exact").fit(X, y).predict(X), factor=1e10)
 
 
 # ---- by default
@@ -228,19 +207,6 @@ def test_leaves_become_smaller_where_rows_are_many():
     assert bo.LocalKernel(landmarks=7).landmarks_of(100) == 7
 
 
-# ---- groups
-
-
-def test_a_block_that_rounding_leaves_not_positive_has_a_larger_penalty():
-    x = np.ones((30, 1))
-    K = lambda dtype: np.asarray(Gaussian()(x), dtype, order="F")
-    group = Group(K, np.zeros((30, 1)), np.ones((30, 1)), np.ones(30))
-    assert np.isfinite(reduced_at(group, 1e-30).own).all()
-
-
-# ---- trees and places
-
-
 @pytest.mark.parametrize("n", [1, 40, 41, 1000])
 def test_leaves_are_even_and_rows_are_found_in_theirs(n):
     X = np.random.default_rng(0).normal(size=(n, 3))
@@ -253,20 +219,26 @@ def test_leaves_are_even_and_rows_are_found_in_theirs(n):
     assert np.bincount(grow(KERNEL, np.ones((n, 2)), 40, 0)[1]).max() <= 40  # equal rows too
 
 
-def test_leaves_lie_together():
-    X = np.random.default_rng(0).uniform(size=(800, 2))
-    _, leaf = grow(Gaussian(0.5), X, 100, 0)
-    within = np.mean([X[leaf == k].var(axis=0).sum() for k in range(8)])
-    assert within < 0.35 * X.var(axis=0).sum()  # squares of an eighth of the area have 1/8
-
-
-def test_neighbourhoods_are_as_dense_as_all_rows():
+def test_neighbourhoods_are_as_dense_as_all_rows_and_leaves_lie_together():
     X = np.random.default_rng(0).uniform(size=(4000, 2))
     some = neighbourhoods(Gaussian(0.5), X, 4, 64, 0)
     assert len(some) <= 4 * 64
     gap = lambda A: np.median((cdist(A, A) + 9 * np.eye(len(A))).min(axis=1))
     assert gap(X[some]) < 1.6 * gap(X[:2000])
     assert gap(X[some]) < 0.6 * gap(X[:256])
+    X, (_, leaf) = X[:800], grow(Gaussian(0.5), X[:800], 100, 0)
+    within = np.mean([X[leaf == k].var(axis=0).sum() for k in range(8)])
+    assert within < 0.35 * X.var(axis=0).sum()  # squares of an eighth of the area have 1/8
+
+
+def test_blocks_that_rounding_leaves_not_positive_err_without_end_or_have_a_larger_penalty():
+    x = np.ones((30, 1))
+    K = lambda dtype: np.asarray(Gaussian()(x), dtype, order="F")
+    group = Group(K, np.zeros((30, 1)), np.ones((30, 1)), np.ones(30))
+    assert np.isfinite(reduced_at(group, 1e-30).own).all()
+    y = np.arange(100.0)[:, None]
+    near = NearRows.of(Gaussian(), (np.ones((100, 1)), y, np.ones(100)), 0, True)
+    assert np.isinf(near.squared_errors(Gaussian(), 1e-30)).all()
 
 
 @pytest.mark.parametrize(
@@ -339,9 +311,6 @@ def test_what_a_few_places_say_must_be_more_than_chance():
     assert not by_all.surely_below(found, 0.2)
 
 
-# ---- near rows
-
-
 def test_near_rows_are_those_that_the_kernel_takes_for_nearest():
     X = np.random.default_rng(0).normal(size=(500, 2)) + 3.0
     for kernel in (Laplace((0.3, 2.0)), Linear()):
@@ -382,12 +351,6 @@ def _unit(near, X, y):
     first = int(np.flatnonzero((X == near.X[0, 0]).all(axis=1))[0])
     second = int(np.flatnonzero((X == near.X[0, 1]).all(axis=1))[0])
     return (y[first] - y[second]) / (near.y[0, 0] - near.y[0, 1])
-
-
-def test_a_place_that_rounding_leaves_not_positive_errs_without_end():
-    X = np.ones((100, 1))
-    near = NearRows.of(Gaussian(), (X, np.arange(100.0)[:, None], np.ones(100)), 0, True)
-    assert np.isinf(near.squared_errors(Gaussian(), 1e-30)).all()
 
 
 def test_the_slope_of_blocks_is_that_of_their_evidence():

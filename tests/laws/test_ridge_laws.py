@@ -15,7 +15,7 @@ import bochner as bo
 from bochner import Blocks, Moments
 from bochner.datasets import load_concrete, load_earth
 from bochner.errors import SolutionWarning
-from bochner.features import Fourier, Nystrom
+from bochner.features import Nystrom
 from bochner.features.nystrom.nystrom import COARSE
 from bochner.kernels import Gaussian, Laplace, Linear, Matern, Polynomial
 from bochner.landmarks import KMeans, Uniform
@@ -34,9 +34,6 @@ KERNEL = Gaussian(lengthscale=0.8)
 def model(kernel=KERNEL, **changes):
     options = dict(method="orthogonal", n_features=64, alpha=0.3, random_state=0) | changes
     return bo.KernelRidge(kernel, **options)
-
-
-# ---- equal to kernel ridge regression
 
 
 @pytest.mark.parametrize("alpha", [1e-2, 1.0])
@@ -93,11 +90,7 @@ def test_leave_one_out_errors_are_those_of_refits():
 
 @pytest.mark.parametrize("seed", [0, 5, 6, "concrete"])
 def test_of_noise_leave_one_out_states_that_nothing_is_explained(seed):
-    """The kernel passes through 100 rows in eight columns; lengthscale and penalty are chosen.
-
-    Predictions without the row are independent of it: their correlation has a deviation of 0.1,
-    and an R² of 0.3 asks for one of 0.55. Fifty independent choices reach it with chance 1e-6.
-    """
+    """Correlations without the row have a deviation of 0.1: an R² of 0.3 has chance 1e-6."""
     rng = np.random.default_rng(0 if seed == "concrete" else seed)
     X, y = rng.standard_normal((100, 8)), rng.standard_normal(100)
     X = load_concrete().X[rng.permutation(1000)[:100]] if seed == "concrete" else X
@@ -128,18 +121,6 @@ def test_of_a_sample_leave_one_out_errors_are_those_of_all_rows(kind):
         assert 0.02 < error / loo < 0.5
 
 
-# ---- what is chosen
-
-
-def test_a_lengthscale_that_was_given_is_never_touched():
-    X, y = table()
-    kernel = Gaussian(lengthscale=17.0)
-    fitted = model(kernel, alpha="loo", method="auto").fit(X, y)
-    assert fitted.kernel_ == kernel == Gaussian(lengthscale=17.0)
-    assert fitted.kernel is kernel
-    assert fitted.search_.tried == ()
-
-
 @pytest.mark.parametrize("truth", [0.25, 1.0, 4.0])
 def test_a_named_kernel_finds_the_lengthscale_of_the_data(truth):
     """A sample of a Gaussian process; chosen within a factor of two, from a median of 2.2."""
@@ -165,10 +146,12 @@ def test_a_named_kernel_scales_with_the_columns():
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_every_named_kernel_fits(name):
+def test_every_named_kernel_fits_and_a_lengthscale_that_was_given_stays(name):
     X, y = table(noise=0.01)
     fitted = bo.KernelRidge(name, n_features=128, random_state=0).fit(X, y)
     assert fitted.score(X, y) > (0.9 if name != "linear" else -0.1)
+    again = bo.KernelRidge(fitted.kernel_, n_features=128, random_state=0).fit(X, y)
+    assert again.kernel_ == fitted.kernel_
 
 
 # ---- the trap: penalties below what float32 products carry
@@ -258,9 +241,6 @@ def gram_in_float32(Z):
     return (Z.T @ Z - len(Z) * np.outer(mean, mean)).astype(np.float64)
 
 
-# ---- a penalty for each target
-
-
 @pytest.mark.parametrize("method", ["orthogonal", "exact"])
 def test_a_list_of_penalties_is_one_for_each_target(method):
     X, y = table(t=2)
@@ -275,71 +255,43 @@ def test_a_list_of_penalties_is_one_for_each_target(method):
         assert together.certificate_.alpha == 0.1
 
 
-# ---- the kernel itself
-
-
-def dual(kernel, X, y, alpha, w):
-    """Coefficients and intercept by one dense system: K c + alpha c/w + b = y, Σ c = 0."""
-    n = len(X)
-    system = np.block([[kernel(X) + alpha * np.diag(1 / w), np.ones((n, 1))], [np.ones((1, n)), 0]])
-    found = np.linalg.solve(system, np.vstack([y, np.zeros((1, y.shape[1]))]))
-    return found[:-1], found[-1]
-
-
 KERNELS = [KERNEL, Matern(1.5, 1.0) + Linear() * 0.3, Gaussian(0.1) * 2.0]
 
 
-@pytest.mark.parametrize("alpha", [1e-3, 0.5])
+@pytest.mark.parametrize("centred", [True, False])
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
-def test_exact_without_intercept_is_scikit_learns_kernel_ridge(kernel, alpha):
-    X, y = table(400, t=2)
-    w = np.random.default_rng(1).uniform(0.1, 2, 400)
-    ours = model(kernel, method="exact", alpha=alpha, fit_intercept=False).fit(X, y, w)
-    theirs = Exact(kernel="precomputed", alpha=alpha).fit(kernel(X), y, w)
-    new = table(200, seed=1)[0]
-    difference = np.abs(ours.predict(new) - theirs.predict(kernel(new, X)))
-    assert (difference <= 1e-6 * np.sqrt((w @ y**2) / w.sum())).all()
-    assert ours.solution_.outcome is Outcome.SOLVED
-    assert_close(ours.dual_coef_, theirs.dual_coef_, factor=1e9 / alpha)
-    assert (ours.intercept_ == 0).all()
-
-
-@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
-def test_exact_with_intercept_is_the_bordered_system(kernel):
+def test_the_exact_kernel_is_solved_as_one_dense_system_is(kernel, centred):
+    """With an intercept by the bordered system, without as scikit-learn's."""
     X, y = table(400, t=2)
     w = np.random.default_rng(1).uniform(0.1, 2, 400)
     w[::5] = 0
-    ours = model(kernel, method="exact", alpha=0.01).fit(X, y, w)
-    kept = w > 0
-    c, b = dual(kernel, X[kept], y[kept], 0.01, w[kept])
-    new = table(200, seed=1)[0]
+    ours = model(kernel, method="exact", alpha=0.01, fit_intercept=centred).fit(X, y, w)
+    kept, new = w > 0, table(200, seed=1)[0]
+    c, b = naive.dual(kernel(X[kept]), y[kept], 0.01, w[kept], centred)
+    if not centred:
+        theirs = Exact(kernel="precomputed", alpha=0.01).fit(kernel(X[kept]), y[kept], w[kept])
+        assert_close(c, theirs.dual_coef_, factor=1e9)
     assert np.abs(ours.predict(new) - kernel(new, X[kept]) @ c - b).max() < 1e-6 * y.std()
+    assert_close(ours.dual_coef_, c, factor=1e11)
     assert_close(ours.intercept_, b, factor=1e8)
     residual = y[kept] - kernel(X[kept]) @ c - b
     assert_close(ours.solution_.residual_variance, w[kept] @ residual**2 / w.sum(), factor=1e8)
-    assert abs(ours.dual_coef_.sum(axis=0)).max() < 1e-9 * np.abs(ours.dual_coef_).sum()
     assert len(ours.X_fit_) == kept.sum()
+    assert ours.solution_.outcome is Outcome.SOLVED
 
 
 @pytest.mark.parametrize("preconditioner", ["mercer", "orthogonal", "uniform"])
-def test_any_features_precondition(preconditioner):
+def test_any_features_precondition_and_too_few_passes_are_said(preconditioner):
     X, y = table(300)
     method = bo.ExactKernel(preconditioner=preconditioner, tol=1e-7)
     found = model(method=method, alpha=0.05).fit(X, y)
     assert found.solution_.outcome is Outcome.SOLVED
-    assert found.choice_.reason.startswith("The exact kernel, by conjugate gradients")
     expected = model(method="exact", alpha=0.05).fit(X, y)
     assert np.abs(found.predict(X) - expected.predict(X)).max() < 1e-6
-
-
-def test_an_iteration_that_does_not_converge_says_what_to_do():
-    X, y = table(400)
-    method = bo.ExactKernel("nystrom", max_iter=3)
+    few = bo.ExactKernel(preconditioner, max_iter=3)
     with pytest.warns(SolutionWarning, match=r"iteration stopped before.*Raise alpha, or n_feat"):
-        fitted = model(method=method, alpha=1e-6, n_features=8).fit(X, y)
+        fitted = model(method=few, alpha=1e-6, n_features=8).fit(X, y)
     assert fitted.solution_.outcome is Outcome.NOT_CONVERGED
-    assert not fitted.solution_.outcome.good
-    assert "pass 3: predictions within" in fitted.solution_.history[-2]
     assert np.isfinite(fitted.predict(X)).all()
 
 
@@ -366,6 +318,8 @@ def test_penalties_chosen_for_the_exact_kernel_are_those_of_its_features():
 
 
 WIDER = Gaussian(lengthscale=1.0)
+
+
 NAMES = np.array(["ash", "elm", "oak", "yew"])
 
 
@@ -413,14 +367,6 @@ def balanced(y, w):
     return np.array([w.sum() / (len(sizes) * sizes[label]) for label in y])
 
 
-@pytest.mark.parametrize("alpha", ["loo", "gcv", "evidence"])
-def test_a_chosen_penalty_classifies_nearly_all(alpha):
-    X, y = labelled(600)
-    fitted = classifier("gaussian", alpha=alpha, alpha_per_target=True).fit(X, y)
-    assert fitted.score(*labelled(400, seed=3)) > 0.85
-    assert fitted.alpha_.shape == (3,)
-
-
 @pytest.mark.parametrize("K", [2, 3])
 def test_the_exact_kernel_classifies_as_its_regression_does(K):
     X, y = labelled(K=K)
@@ -429,9 +375,6 @@ def test_the_exact_kernel_classifies_as_its_regression_does(K):
     values = bo.KernelRidge(WIDER, method="exact", alpha=0.3).fit(X, targets).predict(X)
     expected = values[:, 1] if K == 2 else values
     assert np.abs(ours.decision_function(X) - expected).max() < 2e-6
-
-
-# ---- probabilities
 
 
 def noisy(n, seed, K):
@@ -494,6 +437,8 @@ def test_slacks_of_many_rows_are_those_of_the_inverse(monkeypatch):
 
 
 WHITENED = [Gaussian(0.5), Gaussian(2.0), Matern(1.5, 1.0), Polynomial(3, 1.0)]
+
+
 N, D = 17_000, 512
 
 
@@ -526,14 +471,10 @@ def off(kernel, landmarks, jitter, repeated=False):
 def test_whitened_sums_are_sums_of_whitened_rows_as_far_as_float32_goes(
     kernel, landmarks, repeated
 ):
+    """The planted fault is a jitter as small as that of rows."""
     assert off(kernel, landmarks, COARSE, repeated) < 2e-8
-
-
-def test_planted_fault_a_jitter_as_small_as_that_of_rows():
-    assert off(Gaussian(2.0), Uniform(), 1e-12) > 1e-5
-
-
-# ---- fits
+    if (kernel, landmarks, repeated) == (Gaussian(2.0), Uniform(), False):
+        assert off(kernel, landmarks, 1e-12) > 1e-5
 
 
 @pytest.fixture(scope="module")
@@ -567,14 +508,6 @@ def test_a_fit_by_whitened_sums_is_that_of_whitened_rows(noisy_rows, method):
     assert abs(error(quick, noisy_rows) / error(right, noisy_rows) - 1) < 5e-3
 
 
-def test_predictions_are_products_of_features_and_coefficients(noisy_rows):
-    for precision in ("auto", "float64", "float32"):
-        model = fit_of_sums(noisy_rows, precision=precision)
-        Z = model.fit_.chosen.features(noisy_rows[2])
-        plain = Z @ model.coef_ + model.intercept_
-        np.testing.assert_allclose(model.predict(noisy_rows[2]), plain, atol=2e-6)
-
-
 def test_where_noise_is_low_rows_are_whitened_after_all(noisy_rows):
     X, _, new, _ = noisy_rows
     y, truth = (np.sin(2 * A[:, 0]) + A[:, 1] * A[:, 2] for A in (X, new))
@@ -583,23 +516,6 @@ def test_where_noise_is_low_rows_are_whitened_after_all(noisy_rows):
     assert quick.map_.jitter is quick.choice_.map.jitter is None
     assert quick.moments_.precision == "float64"
     np.testing.assert_array_equal(quick.predict(new), right.predict(new))
-
-
-@pytest.mark.parametrize("method", [Nystrom(), Fourier()], ids=repr)
-def test_a_small_penalty_of_the_chosen_method_is_summed_in_float64_at_once(
-    noisy_rows, monkeypatch, method
-):
-    """The same model as where the sums are made again in float64."""
-    X, _, new, _ = noisy_rows
-    data = X, np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2]
-    model = fit_of_sums(data, bo.Auto((method,)), scale=2.0)
-    assert model.choice_.penalty < 1e-6
-    assert model.moments_.precision == "float64"
-    monkeypatch.setattr(
-        "bochner.models.representations.features.Pass._asks_float64", lambda *_: False
-    )
-    again = fit_of_sums(data, bo.Auto((method,)), scale=2.0)
-    np.testing.assert_allclose(again.predict(new), model.predict(new), atol=1e-6)
 
 
 def test_such_a_model_is_saved_goes_on_and_does_not_depend_on_blocks(noisy_rows, tmp_path):

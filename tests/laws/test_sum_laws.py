@@ -1,7 +1,6 @@
 """Passes over rows: sums, moments, and features that are kept or made anew."""
 
 import functools
-import itertools
 from copy import deepcopy
 
 import array_api_strict
@@ -15,7 +14,6 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner import Blocks, Moments
-from bochner.errors import IncompatibleModels, InvalidInput
 from bochner.kernels import Gaussian
 from bochner.models._rows import Features, SumOnFeatures
 from bochner.models.unsupervised.base import DiagonalOf
@@ -71,42 +69,22 @@ def blocks(rows, size):
 
 
 @every_summand
-@pytest.mark.parametrize("size", [1, 7, 300])
-def test_blocks_of_any_size_give_one_sum(name, size):
+def test_any_cut_into_blocks_parts_and_a_tree_gives_one_sum(name, monkeypatch):
+    """To rounding of sums of N rows, in another order; a part without rows changes nothing."""
     summand, result = SUMMANDS[name]
-    whole = result(InProcess().sum(summand, blocks(slice(None), N)))
-    assert_close(result(InProcess().sum(summand, blocks(slice(None), size))), whole, factor=1e3)
-
-
-@every_summand
-def test_parts_are_merged_into_the_sum_of_all_rows(name):
-    summand, result = SUMMANDS[name]
+    summed = lambda size, what=summand: InProcess().sum(what, blocks(slice(None), size))
     total = summand.zero()
     for part in np.array_split(np.arange(N), 4):
         one = summand.zero()
         for block in blocks(part, 40):
             one = summand.add(one, block._replace(start=block.start + int(part[0])))
-        total = one if part[0] == 0 else summand.merge(total, one)
-    whole = result(InProcess().sum(summand, blocks(slice(None), N)))
-    assert_close(result(total), whole, factor=1e3)
-
-
-@every_summand
-def test_a_part_without_rows_changes_nothing(name):
-    summand, result = SUMMANDS[name]
-    whole = InProcess().sum(summand, blocks(slice(None), 50))
-    first = summand.merge(summand.zero(), InProcess().sum(summand, blocks(slice(None), 50)))
-    assert_close(result(summand.merge(first, summand.zero())), result(whole), factor=1e3)
-
-
-def test_several_sums_are_made_in_one_pass():
-    summands = tuple(summand for summand, _ in SUMMANDS.values())
-    totals = InProcess().sum(Together(summands), blocks(slice(None), 50))
-    for total, (summand, result) in zip(totals, SUMMANDS.values(), strict=True):
-        assert_close(result(total), result(InProcess().sum(summand, blocks(slice(None), 50))))
-
-
-# ---- the tree
+        total = summand.merge(total, one)
+    totals = [summed(1), summed(7), summand.merge(total, summand.zero())]
+    together = Together(tuple(each for each, _ in SUMMANDS.values()))
+    totals.append(summed(50, together)[list(SUMMANDS).index(name)])
+    monkeypatch.setattr("bochner.sums.tree.PART_ROWS", 2)
+    for total in (*totals, summed(5)):
+        assert_close(result(total), result(summed(N)), factor=1e3)
 
 
 class Words:
@@ -144,14 +122,6 @@ def test_sums_are_merged_as_the_tree_is_defined(small_parts, n):
 
 
 @every_summand
-def test_sums_of_the_tree_are_those_of_one_block(small_parts, name):
-    """To rounding of sums of N rows, in another order."""
-    summand, result = SUMMANDS[name]
-    whole = result(InProcess().sum(summand, blocks(slice(None), N)))
-    assert_close(result(InProcess().sum(summand, blocks(slice(None), 5))), whole, factor=1e3)
-
-
-@every_summand
 def test_merging_leaves_the_second_sum_as_it_is(name):
     """Another worker may be asked for it again."""
     summand, result = SUMMANDS[name]
@@ -160,20 +130,6 @@ def test_merging_leaves_the_second_sum_as_it_is(name):
     once = result(summand.merge(deepcopy(parts[0]), parts[1]))
     np.testing.assert_array_equal(result(summand.merge(deepcopy(parts[0]), kept)), once)
     np.testing.assert_array_equal(result(summand.merge(deepcopy(parts[0]), parts[1])), once)
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_sums_on_devices_are_merged(library):
-    """To NumPy's: rounding of products of n rows, a few times."""
-    there = LIBRARIES[library]
-    summand = MomentsOf(PHI, "float64")
-    parts = [
-        InProcess().sum(summand, bo.Blocks.from_arrays(there(X[s]), Y[s], W[s]))
-        for s in (slice(90), slice(90, None))
-    ]
-    ours = numbers(summand.moments(summand.merge(*parts)))
-    theirs = numbers(summand.moments(InProcess().sum(summand, blocks(slice(None), N))))
-    assert np.abs(ours - theirs).max() < 10 * np.finfo(float).eps * np.sqrt(N) * theirs.max()
 
 
 def test_means_far_apart_lose_no_digits():
@@ -187,9 +143,6 @@ def test_means_far_apart_lose_no_digits():
     moments = both.moments(both.merge(*parts))
     exact = (Z - Z.mean(axis=0)).T @ (Z - Z.mean(axis=0))
     assert np.abs(moments.gram - exact).max() < 1e-15 * 200 * 1e12 * 10
-
-
-# ---- on the device of the features
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -207,15 +160,6 @@ def test_moments_are_added_up_in_the_library_of_the_rows(library, precision):
     bar = 10 * eps * np.sqrt(N) * numbers(theirs).max()
     assert np.abs(numbers(ours) - numbers(theirs)).max() < bar
     assert ours.precision == precision
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_a_fit_to_rows_of_another_library_is_that_of_numpy(library):
-    there = LIBRARIES[library]
-    options = dict(method="orthogonal", n_features=D, alpha=0.1, random_state=0)
-    ours = bo.KernelRidge(Gaussian(1.0), **options).fit(there(X), there(Y))
-    theirs = bo.KernelRidge(Gaussian(1.0), **options).fit(X, Y)
-    assert_close(np.asarray(ours.predict(there(X))), theirs.predict(X), factor=1e5)
 
 
 def test_a_planted_sum_of_one_block_is_seen():
@@ -261,15 +205,22 @@ def equal_to_loops(m, Z, y, w=None, factor=4.0):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("n", [1, 2, 60])
 def test_moments_are_those_of_a_loop_over_rows(n, weighted, t):
-    Z, y, w = sums_table(n, t=t)
+    Z, y, w = sums_table(n, t=t, mean=2.0)
     m = Moments.of(Z, y, w if weighted else None)
     equal_to_loops(m, Z, y, w if weighted else None)
     assert (m.rows, m.n_features, m.precision) == (n, 5, "float64")
-
-
-def test_one_target_may_be_a_column_or_a_row_of_numbers():
-    Z, y, w = sums_table(t=1)
-    same_moments(Moments.of(Z, y[:, 0], w), Moments.of(Z, y, w))
+    m, zero = Moments.of(Z, y, w), Moments.of(Z, y, w).about_zero()
+    assert_close(zero.gram, Z.T @ (w[:, None] * Z), factor=4)
+    assert_close(zero.cross, Z.T @ (w[:, None] * y), factor=4)
+    assert_close(zero.power, w @ y**2, factor=4)
+    assert not zero.feature_mean.any()
+    same_moments(m.decay(0.25), Moments.of(Z, y, 0.25 * w))
+    counts = np.random.default_rng(1).integers(1, 5, n)
+    repeated = Moments.of(np.repeat(Z, counts, axis=0), np.repeat(y, counts, axis=0))
+    weighed = Moments.of(Z, y, counts.astype(float))
+    assert weighed.weight == repeated.weight == repeated.rows
+    for name in FIELDS:
+        assert_close(getattr(weighed, name), getattr(repeated, name), factor=4, label=name)
 
 
 @pytest.mark.parametrize("mean", [1e3, 1e6])
@@ -282,28 +233,6 @@ def test_a_large_mean_takes_no_digits(mean):
     about_zero = Z.T @ (w[:, None] * Z) - w.sum() * np.outer(*[w @ Z / w.sum()] * 2)
     if mean == 1e6:  # the planted fault
         assert np.abs(about_zero - G).max() > 100 * np.abs(m.gram - G).max()
-
-
-def test_about_zero_are_the_plain_sums():
-    Z, y, w = sums_table(mean=2.0)
-    m = Moments.of(Z, y, w).about_zero()
-    assert_close(m.gram, Z.T @ (w[:, None] * Z), factor=4)
-    assert_close(m.cross, Z.T @ (w[:, None] * y), factor=4)
-    assert_close(m.power, w @ y**2, factor=4)
-    assert not m.feature_mean.any()
-    assert not m.target_mean.any()
-
-
-# ---- addition
-
-
-def test_merge_in_any_order_is_the_same():
-    Z, y, w = sums_table(mean=3.0)
-    whole = Moments.of(Z, y, w)
-    parts = [Moments.of(Z[i:j], y[i:j], w[i:j]) for i, j in ((0, 7), (7, 8), (8, 40), (40, 60))]
-    for a, b, c, d in itertools.permutations(parts):
-        same_moments(((a + b) + c) + d, whole)
-        same_moments((a + b) + (c + d), whole)
 
 
 @settings(max_examples=60)
@@ -323,127 +252,28 @@ def test_addition_is_associative_and_any_split_is_the_same(cuts, mean, weighted,
     same_moments(a + b + c, Moments.of(Z, y, w), factor)
 
 
-@pytest.mark.parametrize("precision", ["float32", "float64"])
-def test_blocks_of_any_size_give_the_same_moments(precision):
-    Z, y, w = sums_table(500)
-    whole = Moments.of(Z, y, w, precision)
-    for size in (1, 7, 128):
-        total = Accumulator(precision)
-        for i in range(0, 500, size):
-            total.add(Z[i : i + size], y[i : i + size], w[i : i + size])
-        m = total.moments()
-        for name in FIELDS:
-            assert_close(getattr(m, name), getattr(whole, name), precision, factor=4, label=name)
-
-
 def test_subtraction_undoes_addition():
     Z, y, w = sums_table(mean=3.0)
     a, b = Moments.of(Z[:25], y[:25], w[:25]), Moments.of(Z[25:], y[25:], w[25:])
+    before = a.gram.copy(), b.gram.copy()
     same_moments((a + b) - b, a, factor=64)
     same_moments((a + b) - a, b, factor=64)
-
-
-def test_leaving_a_fold_out_is_a_subtraction():
-    Z, y, w = sums_table()
-    whole, fold = Moments.of(Z, y, w), slice(20, 40)
-    kept = np.r_[0:20, 40:60]
-    same_moments(
-        whole - Moments.of(Z[fold], y[fold], w[fold]), Moments.of(Z[kept], y[kept], w[kept]), 64
-    )
-
-
-def test_precision_of_a_sum_is_the_lower_of_the_two():
-    Z, y, w = sums_table()
-    a, b = Moments.of(Z, y, w, "float32"), Moments.of(Z, y, w)
-    assert (a + b).precision == (b + a).precision == (a + a).precision == "float32"
-    assert (b + b).precision == "float64"
-
-
-def test_moments_that_do_not_fit_are_refused():
-    Z, y, w = sums_table()
-    a = Moments.of(Z, y, w)
-    with pytest.raises(IncompatibleModels, match=r"same features and targets.*D=5, t=2 and D=4"):
-        a + Moments.of(Z[:, :4], y, w)
-    with pytest.raises(IncompatibleModels, match=r"same features and targets.*t=2 and D=5, t=1"):
-        a + Moments.of(Z, y[:, :1], w)
-    with pytest.raises(
-        IncompatibleModels, match=r"must be part of what is there; asked to take 60"
-    ):
-        Moments.of(Z[:5], y[:5], w[:5]) - a
-    with pytest.raises(IncompatibleModels, match=r"must be part of what is there"):
-        a - a
-
-
-# ---- weights
-
-
-def test_whole_weights_are_repeated_rows():
-    Z, y, _ = sums_table()
-    counts = np.random.default_rng(1).integers(1, 5, 60)
-    m = Moments.of(Z, y, counts.astype(float))
-    repeated = Moments.of(np.repeat(Z, counts, axis=0), np.repeat(y, counts, axis=0))
-    assert m.weight == repeated.weight == repeated.rows
-    for name in FIELDS:
-        assert_close(getattr(m, name), getattr(repeated, name), factor=4, label=name)
+    a.decay(0.5)
+    assert (a.gram == before[0]).all()
+    assert (b.gram == before[1]).all()
 
 
 def test_rows_of_zero_weight_take_no_part():
     Z, y, w = sums_table()
-    w[::3] = 0
+    w[:10] = w[::3] = 0
     kept = w > 0
     m = Moments.of(Z, y, w)
     same_moments(m, Moments.of(Z[kept], y[kept], w[kept]))
     assert m.rows == kept.sum()
-    wild = Z.copy()
-    wild[::3] = 1e300
-    same_moments(Moments.of(wild, y, w), m)
-
-
-def test_a_first_block_of_zero_weights_is_passed_over():
-    Z, y, w = sums_table()
     total = Accumulator()
-    total.add(Z[:10], y[:10], np.zeros(10))
-    total.add(Z[10:], y[10:], w[10:])
-    same_moments(total.moments(), Moments.of(Z[10:], y[10:], w[10:]))
-
-
-@pytest.mark.parametrize("bad", [-1.0, np.nan, np.inf])
-def test_weights_that_are_no_weights_are_refused(bad):
-    Z, y, w = sums_table()
-    w[3] = bad
-    with pytest.raises(InvalidInput, match=r"sample_weight must be finite and not neg.*; got"):
-        Moments.of(Z, y, w)
-
-
-def test_weights_that_are_all_nan_are_refused_without_a_warning():
-    Z, y, w = sums_table()
-    with pytest.raises(InvalidInput, match=r"sample_weight must be finite"):
-        Moments.of(Z, y, np.nan * w)
-
-
-def test_no_rows_are_refused():
-    Z, y, w = sums_table()
-    with pytest.raises(InvalidInput, match=r"at least one row with a positive weight"):
-        Moments.of(Z, y, 0 * w)
-    with pytest.raises(InvalidInput, match=r"at least one row with a positive weight"):
-        Accumulator().moments()
-
-
-def test_decay_is_a_smaller_weight_for_all_rows():
-    Z, y, w = sums_table(mean=2.0)
-    same_moments(Moments.of(Z, y, w).decay(0.25), Moments.of(Z, y, 0.25 * w))
-    same_moments(Moments.of(Z, y, w).decay(1.0), Moments.of(Z, y, w))
-    stream = Moments.of(Z[:30], y[:30], w[:30]).decay(0.5) + Moments.of(Z[30:], y[30:], w[30:])
-    same_moments(stream, Moments.of(Z, y, w * np.repeat([0.5, 1.0], 30)))
-
-
-@pytest.mark.parametrize("factor", [0.0, -0.5, 1.5, np.nan])
-def test_a_decay_outside_zero_to_one_is_refused(factor):
-    with pytest.raises(InvalidInput, match=r"factor must lie in \(0, 1\]; got"):
-        Moments.of(*sums_table()).decay(factor)
-
-
-# ---- precision and arguments
+    for rows in (slice(10), slice(10, None)):  # of the first none counts
+        total.add(np.where(kept[:, None], Z, 1e300)[rows], y[rows], w[rows])
+    same_moments(total.moments(), m)
 
 
 def test_float32_products_err_by_a_known_share():
@@ -457,32 +287,17 @@ def test_float32_products_err_by_a_known_share():
     for name in FIELDS:
         assert getattr(single, name).dtype == np.float64
         assert_close(getattr(single, name), getattr(double, name), np.float32, label=name)
+    assert (single + double).precision == (double + single).precision == "float32"
+    assert (double + double).precision == "float64"
 
 
-def test_the_gram_is_symmetric_to_the_last_bit():
-    for precision in ("float32", "float64"):
-        G = Moments.of(*sums_table(300, D=17), precision).gram
-        assert (G == G.T).all()
-
-
-def test_arguments_are_unchanged_and_may_be_read_only():
-    arrays = sums_table()
-    before = [a.copy() for a in arrays]
+def test_arguments_may_be_read_only_and_the_gram_is_symmetric_to_the_last_bit():
+    arrays = sums_table(300, D=17)
     for a in arrays:
         a.flags.writeable = False
     for precision in ("float32", "float64"):
-        Moments.of(*arrays, precision)
-    for a, b in zip(arrays, before, strict=True):
-        assert (a == b).all()
-
-
-def test_adding_leaves_both_sides_as_they_were():
-    Z, y, w = sums_table()
-    a, b = Moments.of(Z[:25], y[:25], w[:25]), Moments.of(Z[25:], y[25:], w[25:])
-    before = a.gram.copy(), b.gram.copy()
-    a + b, a - Moments.of(Z[:5], y[:5], w[:5]), a.decay(0.5), a.about_zero()
-    assert (a.gram == before[0]).all()
-    assert (b.gram == before[1]).all()
+        G = Moments.of(*arrays, precision).gram
+        assert (G == G.T).all()
 
 
 # ---- feature block: Features for many sweeps: the same numbers whether they are kept or made anew

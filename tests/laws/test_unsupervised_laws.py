@@ -2,9 +2,9 @@
 
 from itertools import pairwise
 
+import naive
 import numpy as np
 import pytest
-import scipy.sparse
 from scipy.linalg import eigh
 from scipy.stats import binom
 from sklearn.cluster import KMeans as LloydKMeans
@@ -14,13 +14,11 @@ from sklearn.decomposition import KernelPCA as Exact
 from tolerance import ALARM, assert_close
 
 import bochner as bo
-from bochner.errors import InvalidInput, SolutionWarning
-from bochner.features import Nystrom
+from bochner.errors import SolutionWarning
 from bochner.kernels import Gaussian, Laplace, Linear, Matern, Polynomial
-from bochner.landmarks import KMeans
 from bochner.models._rows import FeatureBlock
 from bochner.models.unsupervised.clustering import matrix_error
-from bochner.solvers.lloyd import CentroidsOf, StepsOf, assign, in_order, run_lloyd
+from bochner.solvers.lloyd import assign, run_lloyd
 
 # ---- pca: KernelPCA: scikit-learn's with exact features; the same from blocks, pieces and weights
 
@@ -46,9 +44,6 @@ def up_to_sign(a, b):
     return a * np.sign((a * b).sum(axis=0))
 
 
-# ---- equal to principal components of the kernel matrix
-
-
 @pytest.mark.parametrize(
     "kernel", [KERNEL, Laplace(3.0), Polynomial(2, 0.3, 1.0), Linear()], ids=repr
 )
@@ -60,31 +55,6 @@ def test_with_exact_features_it_is_scikit_learns(kernel):
     assert_close(ours.eigenvalues_ / exact.eigenvalues_, np.ones(q), factor=1e6)
     expected = exact.transform(kernel(new, X))
     assert np.abs(up_to_sign(ours.transform(new), expected) - expected).max() < 1e-6
-
-
-@pytest.mark.parametrize("learner", [bo.KernelPCA, bo.KernelKMeans])
-def test_wide_rows_are_drawn_for_in_little_time_but_a_method_that_is_asked_for_is_kept(learner):
-    X = points(400, 130)
-
-    def method(X=X, **options):
-        options = dict(n_features=32, random_state=0) | options
-        return learner(2, Gaussian(15.0), **options).fit(X).choice_
-
-    found = method()
-    assert found.method == Nystrom(KMeans(iterations=2, seeds="random"))
-    assert {type(c.method) for c in found.candidates} == {Nystrom, bo.Fourier}
-    assert len(method(X[:, :100]).candidates) > len(found.candidates)
-    assert method(method=Nystrom()).method == Nystrom()
-    two = bo.Auto((Nystrom(), bo.Fourier()))
-    assert {c.method for c in method(method=two).candidates} == set(two.candidates)
-    assert method(scipy.sparse.csr_array(X)).method != found.method
-
-
-def test_components_of_wide_rows_are_those_of_the_kernel_where_the_width_holds_them_all():
-    X = np.repeat(points(60, 130), 3, axis=0)
-    ours = components(Gaussian(15.0), method="auto", n_features=64).fit(X)
-    exact = Exact(4, kernel="precomputed").fit(ours.kernel_(X))
-    assert_close(ours.eigenvalues_ / exact.eigenvalues_, np.ones(4), factor=1e6)
 
 
 @pytest.mark.parametrize("method", ["orthogonal", "nystrom"])
@@ -133,15 +103,6 @@ def test_linear_kernel_is_principal_components_both_ways():
     assert_close(ours.inverse_transform(scores), plain.inverse_transform(expected), factor=1e7)
 
 
-# ---- shares of the kernel's variance
-
-
-def test_shares_of_all_components_of_exact_features_are_all():
-    ours = components(n_components=None, method="auto", n_features=256).fit(points())
-    assert abs(ours.explained_variance_ratio_.sum() - 1) < 1e-9
-    assert ours.eigenvalues_.min() > 0
-
-
 def test_what_features_leave_out_counts_as_unexplained():
     X = points()
     few = components(n_components=None, method="nystrom", n_features=10).fit(X)
@@ -150,26 +111,18 @@ def test_what_features_leave_out_counts_as_unexplained():
     assert few.explained_variance_ratio_.sum() < 0.9
     exact = np.linalg.eigvalsh(centred(KERNEL(X)))[::-1]
     assert np.all(few.eigenvalues_ <= exact[: len(few.eigenvalues_)] * (1 + 1e-9))
-
-
-# ---- the way back
+    whole = components(n_components=None, method="auto", n_features=256).fit(X)
+    assert abs(whole.explained_variance_ratio_.sum() - 1) < 1e-9
 
 
 def test_the_way_back_is_ridge_regression_from_scores_with_an_intercept():
     X, kernel = points(80), Gaussian(0.7)
-    ours = components(
-        n_components=3,
-        n_features=128,
-        fit_inverse_transform=True,
-        inverse_kernel=kernel,
-        alpha=0.1,
-    ).fit(X)
+    options = dict(n_features=128, fit_inverse_transform=True, inverse_kernel=kernel, alpha=0.1)
+    ours = components(n_components=3, **options).fit(X)
     S = ours.transform(X)
-    system = np.block([[kernel(S) + 0.1 * np.eye(80), np.ones((80, 1))], [np.ones((1, 80)), 0]])
-    dual = np.linalg.solve(system, np.vstack([X, np.zeros((1, 3))]))
+    coef, intercept = naive.dual(kernel(S), X, 0.1, np.ones(80))
     new = S[:5] + 0.01
-    expected = kernel(new, S) @ dual[:-1] + dual[-1]
-    assert np.abs(ours.inverse_transform(new) - expected).max() < 1e-6
+    assert np.abs(ours.inverse_transform(new) - kernel(new, S) @ coef - intercept).max() < 1e-6
 
 
 def test_pre_images_take_noise_away():
@@ -182,36 +135,18 @@ def test_pre_images_take_noise_away():
     assert ((back - clean) ** 2).sum() < 0.5 * ((X - clean) ** 2).sum()
 
 
-def test_there_is_no_way_back_unless_it_is_asked_for():
-    fitted = components().fit(points())
-    assert not hasattr(fitted, "inverse_transform")
-    assert fitted.sample_ is None
-    with pytest.raises(AttributeError) as caught:
-        fitted.inverse_transform(np.zeros((1, 4)))
-    assert "Fit with fit_inverse_transform=True" in str(caught.value.__cause__)
-
-
-# ---- libraries, files, names
-
-
-def test_components_have_names_and_go_into_frames():
-    pd = pytest.importorskip("pandas")
-    X = pd.DataFrame(points(), columns=["a", "b", "c"])
-    frame = components().set_output(transform="pandas").fit(X).transform(X)
-    assert list(frame.columns) == [f"kernelpca{i}" for i in range(4)]
-
-
-# ---- refusals and warnings
-
-
 def test_more_components_than_there_are_is_said_and_those_there_are_kept():
     X = np.repeat(points(3), 20, axis=0)
     text = r"n_components=4, but 60 rows in 64 features have 2 components above rounding"
     with pytest.warns(SolutionWarning, match=text):
         fitted = components().fit(X)
     assert fitted.transform(X).shape == (60, 2)
-    with pytest.warns(SolutionWarning, match="1 components above rounding"):
-        assert np.abs(components().fit(X[:5]).transform(X[:5])).max() < 1e-6
+    X, Y = pairs()
+    text = r"n_components=2, but 300 rows have 1 pairs of directions above rounding"
+    with pytest.warns(SolutionWarning, match=text):
+        assert correlations(kernel_y=Linear()).fit(X, Y[:, 1]).transform(X).shape == (300, 1)
+    with pytest.warns(SolutionWarning, match=r"have 0 pairs"):
+        assert correlations(alpha="cv").fit(X, np.zeros(300)).score(X, np.zeros(300)) == 0
 
 
 # ---- kmeans: KernelKMeans: Lloyd's algorithm, and what its cost says of the kernel's own
@@ -240,9 +175,6 @@ def exact_cost(K, labels, w=None):
         p = w * (labels == c)
         total -= float(p @ K @ p / p.sum()) if p.sum() > 0 else 0.0
     return total
-
-
-# ---- Lloyd's algorithm
 
 
 def naive_pass(Z, w, centres):
@@ -282,62 +214,20 @@ def test_no_pass_raises_the_cost_and_the_end_is_a_fixed_point():
     )
 
 
-def test_sums_of_parts_are_those_of_all_rows():
-    rng = np.random.default_rng(0)
-    Z, w = rng.standard_normal((60, 5)), rng.uniform(0.5, 2, 60)
-    blocks = [FeatureBlock(Z[i : i + 20], None, w[i : i + 20], i) for i in (0, 20, 40)]
-    passes = CentroidsOf(Z[:3])
-    merged = passes.merge(in_order(passes, blocks[:1]), in_order(passes, blocks[1:]))
-    whole, parts = (passes.clusters(total) for total in (in_order(passes, blocks), merged))
-    np.testing.assert_array_equal(parts.labels, whole.labels)
-    assert_close([*parts.means, *parts.sums], [*whole.means, *whole.sums], factor=10)
-    assert_close([parts.cost, parts.power], [whole.cost, whole.power], factor=10)
-    steps = StepsOf(Z[:1] + 1, np.array([7.0]))
-    centre, seen = steps.merge(in_order(steps, blocks[:1]), in_order(steps, blocks[1:]))
-    assert_close(seen, [7 + w.sum()])
-    assert_close(centre[0], (7 * (Z[0] + 1) + w @ Z) / (7 + w.sum()), factor=10)
-
-
-@pytest.mark.parametrize("factor", [1e-3, 1e3])
-def test_weights_times_a_number_move_no_centre(factor):
-    """Clusters that weigh less than one row too."""
-    rng = np.random.default_rng(0)
-    Z, w = rng.standard_normal((60, 5)), rng.uniform(0.5, 2, 60)
-    one, many = (assign([FeatureBlock(Z, None, v, 0)], Z[:3]) for v in (w, factor * w))
-    assert_close(many.means, one.means, factor=10)
-    assert_close(
-        [many.inertia, many.cost, many.power],
-        factor * np.array([one.inertia, one.cost, one.power]),
-        factor=10,
-    )
-    ends = [
-        run_lloyd([FeatureBlock(Z, None, v, 0)], c, 50, 0.0)
-        for v, c in ((w, one), (factor * w, many))
-    ]
-    assert_close(ends[1].means, ends[0].means, factor=10)
-
-
-def test_an_empty_cluster_keeps_its_centre():
-    Z = np.random.default_rng(0).standard_normal((50, 2))
-    centres = np.vstack([Z[:2], [[1e3, 1e3]]])
-    np.testing.assert_array_equal(assign([FeatureBlock(Z, None, None, 0)], centres).means[2], 1e3)
-
-
-# ---- the model
-
-
 def test_it_is_as_good_as_scikit_learns_on_the_same_features():
     X = places()
     ours = clusters().fit(X)
-    theirs = LloydKMeans(4, n_init=5, random_state=0).fit(ours.map_(X))
-    assert abs(ours.inertia_ / theirs.inertia_ - 1) < 1e-4
     Z = ours.map_(X)
+    theirs = LloydKMeans(4, n_init=5, random_state=0).fit(Z)
+    assert abs(ours.inertia_ / theirs.inertia_ - 1) < 1e-4
     squares = ((Z[:, None] - ours.cluster_centers_) ** 2).sum(axis=2)
     assert_close(ours.transform(X), np.sqrt(squares), factor=1e4)
-    np.testing.assert_array_equal(ours.predict(X), np.argmin(squares, axis=1))
-    np.testing.assert_array_equal(ours.predict(X), ours.labels_)
-    assert_close(ours.inertia_, squares.min(axis=1).sum(), factor=1e4)
-    assert_close(ours.score(X), -ours.inertia_, factor=1e4)
+    for labels in (ours.predict(X), ours.labels_):
+        np.testing.assert_array_equal(labels, np.argmin(squares, axis=1))
+    for cost in (ours.inertia_, -ours.score(X)):
+        assert_close(cost, squares.min(axis=1).sum(), factor=1e4)
+    exact = clusters(method="auto", n_features=512).fit(X).objective_  # hides nothing
+    assert exact.hidden < 1e-6
 
 
 def test_minibatches_come_near_and_one_cluster_is_the_running_mean():
@@ -354,9 +244,6 @@ def test_minibatches_come_near_and_one_cluster_is_the_running_mean():
         stream.partial_fit(X[start : start + 100])
     assert -stream.score(X) < 1.05 * full.inertia_
     assert len(stream.labels_) == 100
-
-
-# ---- the objective in the kernel's own terms
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -392,13 +279,6 @@ def test_no_clustering_beats_the_best_of_features_by_more_than_is_hidden(method)
     assert worst <= max(fitted.objective_.hidden, np.trace(K - F)) + 1e-12
 
 
-def test_exact_features_hide_nothing():
-    X = places(20)
-    fitted = clusters(method="auto", n_features=128).fit(X)
-    assert_close(fitted.objective_.low, exact_cost(UNIT(X), fitted.labels_), factor=1e6)
-    assert fitted.objective_.hidden < 1e-6
-
-
 def test_bound_of_the_matrix_from_a_sample_holds_as_often_as_it_says():
     """200 samples of 150 of 600 rows: at most 5 % of the bounds may fail, and half of estimates."""
     rng = np.random.default_rng(0)
@@ -417,46 +297,12 @@ def test_bound_of_the_matrix_from_a_sample_holds_as_often_as_it_says():
     assert sum(b < true for b in plain) > most  # the planted fault
 
 
-def test_the_objective_speaks():
-    said = str(clusters(method="nystrom").fit(places()).objective_)
-    assert said.startswith("In 64 features these 4 clusters cost 0.39")
-    assert "the features lie below the kernel; certain" in said
-    big = places(600)
-    said = str(clusters(n_features=16).fit(big).objective_)
-    assert "95 % confidence" in said
-    assert "A clustering of least cost in features costs at most" in said
-
-
-# ---- libraries, files
-
-
-def test_a_saved_model_gives_the_same_bits_and_goes_on(tmp_path):
+def test_fewer_different_rows_than_clusters_and_centres_that_move_are_said():
     X = places()
-    fitted = clusters(kernel="gaussian", method="nystrom").fit(X)
-    fitted.objective_  # noqa: B018  measured, and so saved
-    bo.save(fitted, tmp_path / "m")
-    again = bo.load(tmp_path / "m")
-    np.testing.assert_array_equal(again.transform(X), fitted.transform(X))
-    assert again.objective_ == fitted.objective_
-    ours, theirs = (m.partial_fit(X[:99]).cluster_centers_ for m in (again, fitted))
-    np.testing.assert_array_equal(ours, theirs)
-
-
-# ---- refusals and warnings
-
-
-def test_fewer_rows_than_clusters_is_refused_and_fewer_different_ones_said():
-    X = places()
-    for call in ("fit", "partial_fit"):
-        with pytest.raises(InvalidInput, match=r"n_clusters=4 must be .* got n_samples=3 of posit"):
-            getattr(clusters(), call)(X[:3])
     with pytest.warns(SolutionWarning, match=r"n_clusters=4, but .* only 3 different features"):
         fitted = clusters().fit(np.repeat(X[:3], 5, axis=0))
     assert len(np.unique(fitted.labels_)) == 3
     assert fitted.inertia_ < 1e-9
-
-
-def test_centres_that_still_move_are_said():
     X = np.random.default_rng(0).standard_normal((9000, 2))
     with pytest.warns(SolutionWarning, match=r"still move after max_iter=1 passes; raise max_iter"):
         clusters(20, n_features=16, max_iter=1, tol=0.0).fit(X)
@@ -495,13 +341,10 @@ def columns(A, B):
     return np.array([np.corrcoef(a, b)[0, 1] for a, b in zip(A.T, B.T, strict=True)])
 
 
-# ---- equal to the eigenproblem, and to scikit-learn's
-
-
 @pytest.mark.parametrize("alpha", [1e-3, 0.5])
 @pytest.mark.parametrize("kernel_y", [None, Matern(1.5, 2.0)], ids=repr)
 def test_it_is_the_generalised_eigenproblem_of_the_features(alpha, kernel_y):
-    X, Y = pairs()
+    (X, Y), new = pairs(), pairs(seed=1)
     ours = correlations(alpha=alpha, kernel_y=kernel_y).fit(X, Y)
     A, B = ours.map_(X), ours.map_y_(Y)
     values, a, b = brute(A, B, alpha, 2)
@@ -510,6 +353,8 @@ def test_it_is_the_generalised_eigenproblem_of_the_features(alpha, kernel_y):
         assert np.abs(np.abs(columns(scores, expected)) - 1).max() < 1e-6
         assert_close(scores.var(axis=0), np.ones(2), factor=1e4)
         assert_close(scores.mean(axis=0), np.zeros(2), factor=1e4)
+    assert_close(ours.correlations_, columns(*ours.transform(X, Y)), factor=1e4)
+    assert_close(ours.score(*new), columns(*ours.transform(*new)).mean(), factor=1e4)
 
 
 @pytest.mark.parametrize("side", [1, 3])
@@ -521,19 +366,6 @@ def test_with_linear_kernels_it_has_the_correlations_of_scikit_learns(side):
     plain = CCA(side, tol=1e-14, max_iter=20000).fit(X, Y)
     assert_close(ours.correlations_, columns(*plain.transform(X, Y)), factor=1e7)
     assert_close(ours.correlations_, ours.singular_values_, factor=1e4)
-
-
-def test_correlations_are_those_of_the_scores_and_score_is_their_mean():
-    X, Y = pairs()
-    ours = correlations().fit(X, Y)
-    assert_close(ours.correlations_, columns(*ours.transform(X, Y)), factor=1e4)
-    assert_close(ours.score(X, Y), ours.correlations_.mean(), factor=1e4)
-    new = pairs(seed=1)
-    assert_close(ours.score(*new), columns(*ours.transform(*new)).mean(), factor=1e4)
-    np.testing.assert_array_equal(ours.transform(X), ours.transform(X, Y)[0])
-
-
-# ---- the penalty
 
 
 def test_the_penalty_is_chosen_by_rows_left_out():
@@ -550,54 +382,3 @@ def test_the_penalty_is_chosen_by_rows_left_out():
     assert found.score(*pairs(600, seed=1)) > 0.6
     best = max(value for _, value in found.path_)
     assert dict(found.path_)[found.alpha_] >= best - 1e-6
-
-
-# ---- libraries, files
-
-
-@pytest.mark.filterwarnings("ignore::bochner.errors.SolutionWarning")
-def test_rounding_takes_no_part_in_the_choice_of_the_penalty():
-    """Whole weights are repeated rows to scikit-learn's 1e-7, on tables with far fewer rows than
-    features: all correlate perfectly without a penalty, and Y may be constant in one half."""
-    for seed in range(25):
-        rng = np.random.RandomState(seed)
-        X, y, w = rng.rand(15, 10), rng.randint(0, 3, 15), rng.randint(0, 5, 15)
-        order = rng.permutation(15)
-        options = dict(method="auto", alpha="cv")
-        copied = correlations("gaussian", **options).fit(X.repeat(w, axis=0), y.repeat(w))
-        weighed = correlations("gaussian", **options).fit(
-            X[order], y[order], sample_weight=w[order]
-        )
-        assert weighed.alpha_ == pytest.approx(copied.alpha_, rel=1e-9), seed
-        ours, theirs = weighed.transform(X), copied.transform(X)
-        np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9, err_msg=str(seed))
-
-
-def test_a_constant_side_correlates_with_nothing():
-    X, _ = pairs(200)
-    with pytest.warns(SolutionWarning, match="have 0 pairs"):
-        m = correlations().fit(X, np.full((200, 1), 0.3))
-    assert m.transform(X).shape == (200, 0)
-
-
-# ---- refusals and warnings
-
-
-def test_more_components_than_there_are_is_said():
-    X, Y = pairs()
-    text = r"n_components=2, but 300 rows have 1 pairs of directions above rounding"
-    with pytest.warns(SolutionWarning, match=text):
-        fitted = correlations(kernel_y=Linear()).fit(X, Y[:, 1])
-    assert fitted.transform(X).shape == (300, 1)
-    with pytest.warns(SolutionWarning, match=r"have 0 pairs"):
-        assert correlations(alpha="cv").fit(X, np.zeros(300)).score(X, np.zeros(300)) == 0
-
-
-def test_tables_that_do_not_fit_together_are_refused():
-    X, Y = pairs()
-    fitted = correlations().fit(X, Y)
-    for call in (fitted.transform, fitted.partial_fit):
-        with pytest.raises(InvalidInput, match=r"Y must have the 2 columns of the fit; got 1"):
-            call(X, Y[:, 0])
-    with pytest.raises(InvalidInput, match=r"same number of rows; got 300 and 299"):
-        fitted.score(X, Y[1:])

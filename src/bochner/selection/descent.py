@@ -68,6 +68,14 @@ class Objective(ABC):
 
     criterion: Criterion
 
+    @property
+    def level(self) -> float:
+        """Part of the value that depends on the unit of the targets alone.
+
+        A descent ends where a step gains a small share of the value without it.
+        """
+        return 0.0
+
     @abstractmethod
     def __call__(self, at: Hyperparameters) -> tuple[float, Float[Array, " q"]]:
         """Return the criterion, and its gradient in the vector of the hyperparameters."""
@@ -126,7 +134,7 @@ def descend(
         point = Evaluated(of, at, float(on_grid(value, VALUES)))
         note(point)
         best = point if point.value < best.value else best
-        return point.value, on_grid(gradient, SLOPES)
+        return float(on_grid(value - of.level, VALUES)), on_grid(gradient, SLOPES)
 
     with suppress(_Spent):
         minimize(

@@ -348,6 +348,15 @@ class OnProcess(Objective):
     width: int
     criterion: Criterion = EVIDENCE
 
+    @cached_property
+    def level(self) -> float:
+        """Sum of the log units of the targets: powers of two next to their deviations."""
+        if self.criterion is not EVIDENCE:
+            return 0.0
+        deviation = self.rows.y.std(axis=0)
+        units = np.round(np.log2(deviation[deviation > 0]))
+        return float(np.log(2) * units.sum())
+
     def __call__(self, at: Hyperparameters) -> tuple[float, Float[Array, " q"]]:
         """Return the criterion minus the log prior per row, and its gradient."""
         value, slope = self.at_penalty(at, float(np.exp(at.share) * self.rows.w.sum()))

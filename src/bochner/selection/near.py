@@ -146,6 +146,10 @@ class OnBlocks(Objective):
     blocks: tuple[ProcessRows, ...]
     criterion: Criterion = EVIDENCE
 
+    @property
+    def level(self) -> float:
+        return self.whole.level
+
     def __call__(self, at: Hyperparameters) -> tuple[float, Float[Array, " q"]]:
         alpha = float(np.exp(at.share) * self.whole.rows.w.sum())
         value, slope = self.whole.known(at)
