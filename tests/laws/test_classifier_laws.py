@@ -38,10 +38,7 @@ from bochner.models.convex.pairs import ClassPairs
 from bochner.solvers.convex.class_losses import Hinge, Logistic, Multinomial, SquaredHinge
 from bochner.solvers.convex.kernel import KernelProblem, minimise_on_kernel
 from bochner.solvers.convex.libsvm import hinge_of_pairs, hinge_on_kernel
-from bochner.solvers.convex.optimum import (
-    Convergence,
-    Libsvm,
-)
+from bochner.solvers.convex.optimum import Cholesky, Convergence, Libsvm
 from bochner.sums.rows import indicators
 
 # ---- classifier: SVC and LogisticRegression: scikit-learn's answers with exact features, and laws of classes
