@@ -1080,7 +1080,6 @@ CASES = [
         InvalidInput,
         "criterion must be one of 'loo', 'evidence'",
     ),
-    (lambda: bo.tune(model(), X, Y, budget=0), InvalidInput, "budget must be a positive finite"),
     # labels
     (lambda: model(Gaussian()).fit(X, Y.astype(str)), InvalidType, "y must hold real numbers"),
 ]
