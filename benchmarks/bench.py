@@ -284,10 +284,10 @@ def measure(name: str, options: Options, results: Path | None = None) -> list[Ro
                 file.write("\n".join(lines) + "\n")
         if set(row) != {"note"}:
             say(" · ".join(_shown(value) for value in row.values() if value not in {None, ""}))
-    shown = rows
-    if experiment.summary:
-        notes = [row for row in rows if set(row) == {"note"}]
-        shown = experiment.summary([*before, *(r for r in rows if r not in notes)]) + notes
+    notes = [row for row in rows if set(row) == {"note"}]
+    known, shown = [*before, *(row for row in rows if row not in notes)], rows
+    if experiment.summary and known:
+        shown = experiment.summary(known) + notes
     say("\n" + table(shown) + f"\n({time.perf_counter() - start:.0f} s)")
     return shown
 
