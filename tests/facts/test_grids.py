@@ -507,13 +507,10 @@ def test_a_process_of_a_name_and_of_the_globe(few):
     ids=lambda asked: next(iter(asked)),
 )
 def test_what_is_asked_of_features_is_given(few, asked):
+    """To rows that come in pieces too."""
     X, y = table()
     model = bo.KernelRidge(**({"kernel": KERNEL_GRIDDED, "random_state": 0} | asked)).fit(X, y)
     assert not sums_waves(model)
-
-
-def test_rows_in_pieces_have_features(few):
-    X, y = table()
     for Learner in (bo.KernelRidge, bo.GaussianProcessRegressor):
         model = Learner(KERNEL_GRIDDED, random_state=0).partial_fit(X, y)
         assert not sums_waves(model)
@@ -529,29 +526,26 @@ def test_blocks_choose_as_arrays_do(few):
         np.testing.assert_allclose(found[0].predict(X), found[1].predict(X), rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.main_cases(2)
-@pytest.mark.parametrize("d", [1, 2, 3])
-def test_gradients_are_those_of_differences(d):
-    X, y = table(200, d)
-    method, kernel = bo.FourierGrid(1e-4), Gaussian(0.6 if d < 3 else 1.2)
+GRADIENTS = [  # Kernel, method, rows, step and error
+    (Gaussian(0.6), bo.FourierGrid(1e-4), table(200, 1), 1e-5, 1e-3),
+    (OnSphere("gaussian", 40.0), bo.SphericalHarmonics(12), globe(300), 1e-3, 1e-6),
+    (Gaussian(0.6), bo.FourierGrid(1e-4), table(200, 2), 1e-5, 1e-3),
+    (Gaussian(1.2), bo.FourierGrid(1e-4), table(200, 3), 1e-5, 1e-3),
+]
+
+
+@pytest.mark.main_cases(3)
+@pytest.mark.parametrize(("kernel", "method", "rows", "h", "error"), GRADIENTS, ids=range(4))
+def test_gradients_are_those_of_differences(kernel, method, rows, h, error):
+    (X, y), d = rows, rows[0].shape[1]
+    inside = X[:20] if d == 2 and X.max() > 1 else 0.1 + 0.8 * X[:20]
     for Learner in (bo.KernelRidge, bo.GaussianProcessRegressor):
         model = Learner(kernel, method=method).fit(X, np.stack([y, y**2], axis=1))
-        inside = 0.1 + 0.8 * X[:20]
         found = model.gradient(inside)
         assert found.shape == (20, d, 2)
-        for a, e in enumerate(1e-5 * np.eye(d)):
-            slope = (model.predict(inside + e) - model.predict(inside - e)) / 2e-5
-            np.testing.assert_allclose(found[:, a], slope, atol=1e-3)
-
-
-def test_gradients_on_the_globe_are_those_of_differences():
-    X, y = globe(300)
-    model = bo.KernelRidge(OnSphere("gaussian", 40.0), method=bo.SphericalHarmonics(12), alpha=0.1)
-    model.fit(X, y)
-    found = model.gradient(X[:20])
-    for a, e in enumerate(1e-3 * np.eye(2)):
-        slope = (model.predict(X[:20] + e) - model.predict(X[:20] - e)) / 2e-3
-        np.testing.assert_allclose(found[:, a], slope, atol=1e-6)
+        for a, e in enumerate(h * np.eye(d)):
+            slope = (model.predict(inside + e) - model.predict(inside - e)) / (2 * h)
+            np.testing.assert_allclose(found[:, a], slope, atol=error)
 
 
 def test_a_plan_lists_waves_and_what_they_take(monkeypatch):
