@@ -118,9 +118,9 @@ def choose_kernel(
         if is_sparse(sample.X) and sample.X.shape[0] * sample.X.shape[1] <= MOST_CELLS:
             sample = replace(sample, X=dense(sample.X))
         options: Any = {"centred": centred, "share": share, "of_classes": of_classes}
-        found = choose_among(sample, seed, asked, serves=serves, **options)
-        if found is not None:
-            return found
+        tuning = choose_among(sample, seed, asked, serves=serves, **options)
+        if tuning is not None:
+            return tuning
     name = "gaussian" if name == "auto" else name
     if exact:
         return choose_lengthscale_exactly(name, sample, seed, share, centred)

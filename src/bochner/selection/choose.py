@@ -117,16 +117,16 @@ def choose_from(
     metric = None if not spec.learns_metric else learned_metric(spec, some(rows), share)
     kernel = spec.kernel if metric is None else metric.kernel
     if search is not None:
-        found = search(kernel, some(rows))
+        tuning = search(kernel, some(rows))
     elif isinstance(kernel, Kernel):
-        found = by_left_out(kernel, rows, spec.seed, share)
+        tuning = by_left_out(kernel, rows, spec.seed, share)
     else:
         asked = some(rows), spec.width_to_search, spec.seed, share, spec.method
         effort = spec.effort or "medium"
-        found = choose_kernel(kernel, *asked, effort, of_classes=spec.of_classes)
-    choice = choice_of(spec, found.kernel, n_columns, rows, n_rows, share, by_targets)
-    choice = replace(choice, reason=choice.reason + found.reason)
-    return Chosen(spec.seed, found, choice, metric)
+        tuning = choose_kernel(kernel, *asked, effort, of_classes=spec.of_classes)
+    choice = choice_of(spec, tuning.kernel, n_columns, rows, n_rows, share, by_targets)
+    choice = replace(choice, reason=choice.reason + tuning.reason)
+    return Chosen(spec.seed, tuning, choice, metric)
 
 
 def choose_for_matrix(
@@ -150,8 +150,8 @@ def choose_for_matrix(
     asked = spec.kernel, sample, spec.width_to_search, spec.seed, share, None
     effort = "low" if spec.effort is None else spec.effort
     options: Any = {"centred": centred, "of_classes": spec.of_classes}
-    found = choose_kernel(*asked, effort, exact=True, judged_again=judged_again, **options)
-    return found, None
+    tuning = choose_kernel(*asked, effort, exact=True, judged_again=judged_again, **options)
+    return tuning, None
 
 
 def named_stationary(spec: FeatureSpec, sample: RowSample) -> Tuning:
@@ -228,7 +228,7 @@ def _wide_enough(
         alpha = penalty_for(kernel, rows.X, y, n, spec.seed)
     else:
         alpha = WITHOUT_TARGET * n * float(kernel.diag(rows.X).mean())
-    found = required_features(
+    width = required_features(
         kernel,
         spec.method,
         rows.X,
@@ -238,14 +238,14 @@ def _wide_enough(
         n_rows=n,
         random_state=spec.seed,
     )
-    _warn_if_above(found)
-    return Choice(found.map, found.method, (), str(found))
+    _warn_if_above(width)
+    return Choice(width.map, width.method, (), str(width))
 
 
-def _warn_if_above(found: Width) -> None:
+def _warn_if_above(width: Width) -> None:
     """Warn if no width that was tried is within the tolerance."""
-    if not found.met:
-        warnings.warn(f'n_features="auto": {found}', FeatureWarning, stacklevel=3)
+    if not width.met:
+        warnings.warn(f'n_features="auto": {width}', FeatureWarning, stacklevel=3)
 
 
 # --- bo.draw: a feature map of a given width, or of the width that a tolerance requires ----------
@@ -329,8 +329,8 @@ def draw(
             'draw: n_features="auto" measures ε on rows at a penalty, so it requires X and alpha; '
             f"got {'no X' if X is None else 'no alpha'}."
         )
-    found = required_features(
+    width = required_features(
         kernel, method, X, alpha=alpha, wanted=wanted, random_state=random_state
     )
-    _warn_if_above(found)
-    return found.map
+    _warn_if_above(width)
+    return width.map

@@ -62,14 +62,14 @@ def choose_curves(rows: RowSample, seed: int, error: Judge) -> Curves | None:
     judged = rows.lowest(JUDGED_ROWS)
     progress("Choosing transformations of skewed columns", f"{len(columns)} columns")
     as_given, which, step = _least_error(error(judged, seed))
-    found = [
+    judged_curves = [
         ((bent := error(_bent(judged, candidate), seed))(which, step), candidate, bent)
         for name in _SHAPES
         if (candidate := _candidate(name, rows.X, columns)) is not None
     ]
-    if not found:
+    if not judged_curves:
         return None
-    least, best, bent = min(found, key=lambda each: each[0])
+    least, best, bent = min(judged_curves, key=lambda each: each[0])
     least = min(least, bent(which, step - 2))
     if not least < (1 - LEAST_GAIN) * as_given:
         return None

@@ -168,7 +168,7 @@ def tune_numbers(
     noise, amplitude : float, optional
         Of a Gaussian process, where they are given.
     share : float, optional
-        A given per-row penalty, alpha/W, that is then not found.
+        A given per-row penalty, alpha/W, which is not tuned.
 
     Notes
     -----
@@ -195,10 +195,10 @@ def tune_numbers(
     of = OnNumbers(open_kernel, rows, criterion)
     end = _search(of, seed, recorder)
     fixed = noise is not None and amplitude is not None
-    found = end.kernel
-    found = found if fixed or amplitude is not None else _shared(found, open_kernel)
+    tuned = end.kernel
+    tuned = tuned if fixed or amplitude is not None else _shared(tuned, open_kernel)
     share = float(np.exp(end.at.share))
-    return recorder.tuning(_rounded(found, free_places(open_kernel)), share)
+    return recorder.tuning(_rounded(tuned, free_places(open_kernel)), share)
 
 
 def by_left_out(
@@ -267,12 +267,12 @@ class OnNumbers(Objective):
     @cached_property
     def ranges(self) -> dict[Place, NumberRange]:
         """Range of each free number."""
-        found: dict[Place, NumberRange] = {}
+        ranges: dict[Place, NumberRange] = {}
         for place, leaf, X in leaves(self.open, self.rows.X):
             number = place.of(self.open)
             if isinstance(number, Free):
-                found[place] = _suggested(place, leaf, X, self.rows).within(number)
-        return found
+                ranges[place] = _suggested(place, leaf, X, self.rows).within(number)
+        return ranges
 
     def __call__(self, at: Hyperparameters) -> tuple[float, Float[Array, " q"]]:
         """Return the criterion minus the log prior per row, and its gradient."""
@@ -289,11 +289,11 @@ class OnNumbers(Objective):
 
     @cached_property
     def _centres(self) -> Float[Array, " p"]:
-        return np.array([found.centre for found in self.ranges.values()])
+        return np.array([each.centre for each in self.ranges.values()])
 
     @cached_property
     def _units(self) -> Float[Array, " p"]:
-        return np.array([found.unit for found in self.ranges.values()])
+        return np.array([each.unit for each in self.ranges.values()])
 
     def kernel(self, at: Hyperparameters) -> Kernel:
         values = map(float, np.exp(at.lengths * self._units))
@@ -323,8 +323,8 @@ def _search(of: OnNumbers, seed: int, recorder: Recorder) -> Evaluated[OnNumbers
     """Return the best end, with few rows from many starts, then with more rows."""
     few = replace(of, rows=of.rows.first(FEW))
     looked, tried, ended, last = map(recorder.noting, ("starts", "tried", "few rows", "all rows"))
-    found = [descend(few, at, 1, looked) for at in few.starts(STARTS, seed)]
-    given, best = found[: len(few.rows.shares)], sorted(found, key=lambda one: one.value)
+    points = [descend(few, at, 1, looked) for at in few.starts(STARTS, seed)]
+    given, best = points[: len(few.rows.shares)], sorted(points, key=lambda one: one.value)
     best = [min(given, key=lambda one: one.value), *best[:TRIED]]
     best = [descend(few, one.at, TRY, tried) for one in best]
     best = sorted(best, key=lambda one: one.value)[:ENDED]

@@ -84,8 +84,8 @@ def _sparse_spread(X: Any, w: Float[Array, " n"]) -> tuple[Array, Array]:
     scaled = X.data / size[column]
     mean = _sums(column, weight * scaled, size) / w.sum()
     square = _sums(column, weight * (scaled - mean[column]) ** 2, size)
-    held = np.bincount(column, minlength=X.shape[1])
-    absent = np.where(held < len(w), w.sum() - _sums(column, weight, size), 0.0)
+    stored = np.bincount(column, minlength=X.shape[1])
+    absent = np.where(stored < len(w), w.sum() - _sums(column, weight, size), 0.0)
     return size, np.sqrt((square + absent * mean**2) / w.sum())
 
 
@@ -165,9 +165,9 @@ def _nearest(values: Float[Array, " n"], size: int) -> Int[Array, " m"]:
 def deviations(X: Array, w: Float[Array, " n"], unit: float = 1.0) -> Float[Array, " d"]:
     """Return weighted standard deviations in a unit; for constant columns the largest, or 1."""
     size, shares = column_spread(X, w)
-    constant, found = shares <= CONSTANT, shares * (size / unit)
-    other = max(float(found[~constant].max()), 1e-300) if np.any(~constant) else 1.0
-    return np.where(constant, other, found)
+    constant, spread = shares <= CONSTANT, shares * (size / unit)
+    other = max(float(spread[~constant].max()), 1e-300) if np.any(~constant) else 1.0
+    return np.where(constant, other, spread)
 
 
 # --- Rows in units of their columns --------------------------------------------------------------
@@ -212,8 +212,8 @@ class TuningRows:
     def log_median(self, seed: int, logs: Array | float = 0.0, order: int = 2) -> float:
         """Return the log of the median distance, columns divided by their e^logs."""
         scale = np.exp(np.broadcast_to(logs, self.X.shape[1]))
-        found = median_distance(self.X, self.w, (scale,), seed, order, FEW_PAIRS)
-        return round(float(np.log(found)), 6)
+        median = median_distance(self.X, self.w, (scale,), seed, order, FEW_PAIRS)
+        return round(float(np.log(median)), 6)
 
 
 def rows_of(sample: RowSample) -> TuningRows:

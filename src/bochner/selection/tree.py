@@ -69,10 +69,10 @@ class RowTree:
 
     def leaves(self, kernel: Kernel, X: Float[Array, "n d"]) -> Int[Array, " n"]:
         """Return the leaf of each row; O(n m) kernel values per level."""
-        found = np.zeros(len(X), np.intp)
+        leaves = np.zeros(len(X), np.intp)
         for leaf, here in self._parts(kernel, X):
-            found[here] = leaf
-        return found
+            leaves[here] = leaf
+        return leaves
 
     def _parts(self, kernel: Kernel, X: Array) -> Iterator[tuple[int, Array]]:
         waiting = [(0, np.arange(len(X)))] if len(self.cuts) else []
@@ -80,11 +80,11 @@ class RowTree:
             number, here = waiting.pop()
             split = Split(self.rows[number], self.weights[number], float(self.cuts[number]))
             side = split.side(kernel, X[here])
-            for child, own in zip(self.children[number], (here[~side], here[side]), strict=True):
+            for child, rows in zip(self.children[number], (here[~side], here[side]), strict=True):
                 if child < 0:
-                    yield -1 - int(child), own
-                elif len(own):
-                    waiting.append((int(child), own))
+                    yield -1 - int(child), rows
+                elif len(rows):
+                    waiting.append((int(child), rows))
 
 
 def grow(
@@ -153,12 +153,12 @@ def neighbourhoods(
 
     Each place is a random side of repeated splits. O(n m) kernel values per place.
     """
-    rng, found = stream(seed, "neighbourhoods"), []
+    rng, places = stream(seed, "neighbourhoods"), []
     for _ in range(count):
         here = np.arange(len(X))
         while len(here) > size:
             leaves = max(2, -(-len(here) // size))
             _, first = _split(kernel, X, here, leaves, rng)
             here = here[first] if rng.random() < 0.5 else here[~first]
-        found.append(here)
-    return np.unique(np.concatenate(found))
+        places.append(here)
+    return np.unique(np.concatenate(places))

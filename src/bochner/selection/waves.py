@@ -113,11 +113,11 @@ def lengthscales_on_waves(
     reach = np.append(np.full(q, np.log(RANGE)), np.log(PENALTY_RANGE))
     reach[-1] *= noise is None or amplitude is None
     start = np.append(np.zeros(q), np.log(alpha))
-    found = _descend(judged, start, start - reach, start + reach)
-    best = scaled(kernel, np.exp(found.x[:-1]))
+    end = _descend(judged, start, start - reach, start + reach)
+    best = scaled(kernel, np.exp(end.x[:-1]))
     best = best.replace(lengthscale=rounded(best.lengthscale))
-    inside = bool(np.all(np.abs(found.x - start) < np.maximum(0.98 * reach, reach == 0)))
-    return WaveLengthscales(best, float(np.exp(found.x[-1])), -found.value, inside)
+    inside = bool(np.all(np.abs(end.x - start) < np.maximum(0.98 * reach, reach == 0)))
+    return WaveLengthscales(best, float(np.exp(end.x[-1])), -end.value, inside)
 
 
 # --- The descent ---------------------------------------------------------------------------------
@@ -177,19 +177,21 @@ def _information(
     """
     share = np.clip(1 - state.alpha * state.inverse_diagonal, 0.0, 1.0)
     both = noise is None and amplitude is None
-    held = noise is not None and amplitude is None  # a² = σ²/α
+    fixed = noise is not None and amplitude is None  # a² = σ²/α
     present = state.problem.gram.counts > 0
-    of_signal = [*rates, np.full_like(share, -1.0 if held else 0.0), np.ones_like(share)]
-    of_noise = np.array([0.0] * len(rates) + [0.0 if held else 1.0, 1.0])
+    of_signal = [*rates, np.full_like(share, -1.0 if fixed else 0.0), np.ones_like(share)]
+    of_noise = np.array([0.0] * len(rates) + [0.0 if fixed else 1.0, 1.0])
     waves = [
         (share * a + (1 - share) * b) * present for a, b in zip(of_signal, of_noise, strict=True)
     ]
     rows = max(state.problem.freedom - state.problem.gram.dimension, 0.0)
-    found = np.array([[float(total(a * b)) for a in waves] for b in waves])
-    found = 0.5 * len(state.problem.power) * (found + rows * np.outer(of_noise, of_noise))
-    kept, rest = found[:-1, :-1], found[:-1, -1]
+    information = np.array([[float(total(a * b)) for a in waves] for b in waves])
+    information = (
+        0.5 * len(state.problem.power) * (information + rows * np.outer(of_noise, of_noise))
+    )
+    kept, rest = information[:-1, :-1], information[:-1, -1]
     if both:  # the amplitude is profiled
-        kept = kept - np.outer(rest, rest) / found[-1, -1]
+        kept = kept - np.outer(rest, rest) / information[-1, -1]
     return kept + FLOOR * np.eye(len(kept))
 
 
@@ -202,7 +204,7 @@ def _state(
 
 def _rates(kernel: Any, phi: WaveMap, logs: Float[Array, " q"]) -> list[Array]:
     """Return ∂log v/∂log ℓ of each lengthscale per coefficient; zero where v vanishes."""
-    found = []
+    rates = []
     for k in range(len(logs)):
         up, down = (
             phi.variances_of(scaled(kernel, np.exp(logs + h * (np.arange(len(logs)) == k))))
@@ -210,5 +212,5 @@ def _rates(kernel: Any, phi: WaveMap, logs: Float[Array, " q"]) -> list[Array]:
         )
         known = (up > 0) & (down > 0)
         ratio = np.divide(up, down, out=np.ones_like(up), where=known)
-        found.append(phi.as_coefficients(np.log(ratio) / (2 * STEP)))
-    return found
+        rates.append(phi.as_coefficients(np.log(ratio) / (2 * STEP)))
+    return rates

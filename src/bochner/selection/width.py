@@ -194,7 +194,7 @@ def required_features(
     low, high = search.double()
     if high is not None:
         search.bisect(low, high)
-    return search.found()
+    return search.result()
 
 
 class _Search:
@@ -247,7 +247,7 @@ class _Search:
         """Return the last width that is too small, and the first that is large enough, if any."""
         low = 0
         for width in self._widths():
-            if self._does(self._try(width)):
+            if self._suffices(self._try(width)):
                 return (low, width) if low else self._halve(width)
             if self._is_cut(low, width):
                 self._limit = "truncation"
@@ -267,7 +267,7 @@ class _Search:
         """Return a width that is too small, and one twice as large that is large enough."""
         while high > FEWEST and not self._late():
             low = high // 4 * 2
-            if not self._does(self._try(low)):
+            if not self._suffices(self._try(low)):
                 return low, high
             high = low
         return 0, high
@@ -299,13 +299,13 @@ class _Search:
             middle = 2 * round((low * high) ** 0.5 / 2)
             if not low < middle < high or self._late():
                 return
-            does = self._does(self._try(middle))
-            low, high = (low, middle) if does else (middle, high)
+            enough = self._suffices(self._try(middle))
+            low, high = (low, middle) if enough else (middle, high)
 
-    def _does(self, found: Tried) -> bool:
+    def _suffices(self, tried: Tried) -> bool:
         if self._wanted.excess is not None:
-            return found.excess <= self._wanted.excess
-        return found.epsilon <= MARGIN * self._wanted.epsilon
+            return tried.excess <= self._wanted.excess
+        return tried.epsilon <= MARGIN * self._wanted.epsilon
 
     def _try(self, width: int) -> Tried:
         phi = self._draw(width)
@@ -337,10 +337,10 @@ class _Search:
         Z = to_numpy(phi(self._rows)).astype(np.float64)
         return least_error(Z, self._y)[0] / max(self._exact, np.finfo(float).tiny) - 1
 
-    def found(self) -> Width:
+    def result(self) -> Width:
         """Return the narrowest map that is large enough, else the best."""
-        enough = [width for width, t in self._tried.items() if self._does(t)]
-        best = min(enough) if enough else min(self._tried, key=self._badness)
+        enough = [width for width, t in self._tried.items() if self._suffices(t)]
+        best = min(enough) if enough else min(self._tried, key=self._shortfall)
         return Width(
             self._maps[best],
             self._method,
@@ -350,9 +350,9 @@ class _Search:
             None if enough else self._limit,
         )
 
-    def _badness(self, width: int) -> float:
-        found = self._tried[width]
-        return found.epsilon if self._wanted.excess is None else found.excess
+    def _shortfall(self, width: int) -> float:
+        tried = self._tried[width]
+        return tried.epsilon if self._wanted.excess is None else tried.excess
 
 
 class _Known(NamedTuple):
@@ -399,6 +399,6 @@ def least_exact_error(
 
 def least_error(Z: Float[Array, "m D"], y: Float[Array, "m t"]) -> tuple[float, float]:
     """Return the least leave-one-out mean squared error on these features, and its penalty."""
-    found = left_out(Z, y)
-    best = best_of(found.errors, "loo")
-    return float(found.errors[best]), float(found.alphas[best])
+    errors = left_out(Z, y)
+    best = best_of(errors.errors, "loo")
+    return float(errors.errors[best]), float(errors.alphas[best])
