@@ -18,9 +18,6 @@ from bochner.data.schema import did_you_mean, listed
 from bochner.errors import DataWarning, InvalidInput, InvalidType
 from bochner.kernels import Gaussian
 
-# ==== Tables in memory that cannot be used: each ends in one sentence that names the column.
-
-
 DAY = dt.date(2020, 1, 1)
 
 
@@ -32,28 +29,28 @@ class OnlyAStream:
         return self.table.__arrow_c_stream__(requested_schema)
 
 
+def frame(column, **more):
+    """Return a table with an odd column, of the library that made it."""
+    if isinstance(column, pa.Array):
+        return pa.table({"odd": column})
+    return (pl if isinstance(column, pl.Series) else pd).DataFrame({"odd": column, **more})
+
+
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        ([[1], [2]], r"got lists or records \(list<item: int64>\)"),
-        (
-            pl.Series([[1], [2]]),
-            r"got lists or records \(large_list.* Spread it over several columns",
-        ),
-        (pl.Series([{"b": 1}] * 2), r"got lists or records \(struct"),
-        ([1 + 2j, 2], r"got neither numbers nor text \(complex128\).* Or drop it\."),
-        (
-            pd.Series(["x", 1], dtype=object),
-            r"got neither numbers nor text \(objects of str, such as 'x' and int, such as 1\)",
-        ),
-        (pl.Series([object(), 1], dtype=pl.Object), r"got neither numbers nor text \(Object\)"),
-        (pl.Series([b"x", b"y"]), r"got neither numbers nor text \(.*binary.*\)"),
+        ([[1], [2]], r"lists or records \(list<item: int64>\)"),
+        (pl.Series([[1], [2]]), r"lists or records \(large_list.* Spread it over several columns"),
+        (pl.Series([{"b": 1}] * 2), r"lists or records \(struct"),
+        ([1 + 2j, 2], r"neither numbers nor text \(complex128\).* Or drop it\."),
+        (["x", 1], r"neither .* \(objects of str, such as 'x' and int, such as 1\)"),
+        (pl.Series([object(), 1], dtype=pl.Object), r"neither numbers nor text \(Object\)"),
+        (pl.Series([b"x", b"y"]), r"neither numbers nor text \(.*binary.*\)"),
     ],
 )
 def test_columns_that_are_neither_numbers_nor_text_are_refused(column, message):
-    table = (pl if isinstance(column, pl.Series) else pd).DataFrame({"ok": [1, 2], "odd": column})
-    with pytest.raises(InvalidInput, match=r"column 'odd' must hold numbers, text .*; " + message):
-        Blocks.from_table(table)
+    with pytest.raises(InvalidInput, match=rf"'odd' must hold numbers, text .*; got {message}"):
+        Blocks.from_table(frame(column))
 
 
 @pytest.mark.parametrize(
@@ -61,26 +58,23 @@ def test_columns_that_are_neither_numbers_nor_text_are_refused(column, message):
     [
         (pd.to_datetime(["2020", "2021"]), r"got dates or times. Turn .* days since the first"),
         (pl.Series([DAY, DAY]), r"got dates or times. .* A learner's fit and fit_blocks do so by"),
-        (pd.period_range("2020", periods=2), r"got dates or times"),
-        (pd.Series([DAY, None]), r"got dates or times"),
-        (pd.Series([dt.time(6), dt.time(7, 30)]), r"got dates or times"),
-        (pd.Series(["06:00", "07:30"]), r"got dates or times"),
+        (pd.period_range("2020", periods=2), "got dates or times"),
+        (pd.Series([DAY, None]), "got dates or times"),
+        (pd.Series([dt.time(6), dt.time(7, 30)]), "got dates or times"),
+        (pd.Series(["06:00", "07:30"]), "got dates or times"),
         (pl.Series([None, None]), r"got nothing \(all values missing\). Fill it or drop it"),
     ],
 )
 def test_columns_that_only_a_fit_makes_numbers_of_are_refused_without_one(column, message):
-    table = (pl if isinstance(column, pl.Series) else pd).DataFrame({"ok": [1, 2], "odd": column})
-    blocks = Blocks.from_table(table)
-    with pytest.raises(InvalidInput, match=r"column 'odd' must hold numbers or text; " + message):
+    blocks = Blocks.from_table(frame(column))
+    with pytest.raises(InvalidInput, match=rf"'odd' must hold numbers or text; {message}"):
         list(blocks)
 
 
 def test_all_problems_of_a_table_come_in_one_message():
     table = pd.DataFrame({"a": [[1], [2]], "b": [1j, 2], "c": [1.0, 2.0], "y": [[1], [2]]})
-    with pytest.raises(
-        InvalidInput,
-        match=r"3 columns cannot be used. \(1\) column 'a' .* \(2\) column 'b' .* \(3\) target 'y' m",
-    ):
+    three = r"3 columns cannot be used. \(1\) column 'a' .* \(2\) column 'b' .* \(3\) target 'y' m"
+    with pytest.raises(InvalidInput, match=three):
         Blocks.from_table(table, "y")
     table = pd.DataFrame({"a": pd.to_datetime(["2020", "2021"]), "b": [None, None]})
     with pytest.raises(InvalidInput, match=r"2 columns cannot be used. \(1\) .*'a'.* \(2\) .*'b'"):
@@ -88,20 +82,14 @@ def test_all_problems_of_a_table_come_in_one_message():
 
 
 def test_durations_are_seconds_and_objects_of_one_kind_are_what_they_hold():
-    table = pd.DataFrame(
-        {
-            "duration": pd.to_timedelta([1, 2], unit="s"),
-            "decimal": [Decimal("1.5"), 2],
-            "flag": pd.Series([True, False], dtype=object),
-            "sparse": pd.arrays.SparseArray([0.0, 3.0]),
-        }
-    )
-    for frame in (table, pa.Table.from_pandas(table[["duration"]])):
-        (block,) = Blocks.from_table(frame)
-        np.testing.assert_array_equal(block.X[:, 0], [1, 2])
-    np.testing.assert_array_equal(
-        next(iter(Blocks.from_table(table))).X[:, 1:], [[1.5, 1, 0], [2, 0, 3]]
-    )
+    flag = pd.Series([True, False], dtype=object)
+    table = pd.DataFrame({"duration": pd.to_timedelta([1, 2], unit="s"), "flag": flag})
+    table["decimal"] = [Decimal("1.5"), 2]
+    table["sparse"] = pd.arrays.SparseArray([0.0, 3.0])
+    (block,) = Blocks.from_table(pa.Table.from_pandas(table[["duration"]]))
+    np.testing.assert_array_equal(block.X[:, 0], [1, 2])
+    (block,) = Blocks.from_table(table)
+    np.testing.assert_array_equal(block.X, [[1, 1, 1.5, 0], [2, 0, 2, 3]])
 
 
 @pytest.mark.parametrize(
@@ -125,51 +113,36 @@ def test_durations_are_seconds_and_objects_of_one_kind_are_what_they_hold():
     ],
 )
 def test_missing_values_are_refused_with_column_and_row(column):
-    if isinstance(column, pa.Array):
-        table = pa.table({"odd": column})
-    else:
-        table = (pl if isinstance(column, pl.Series) else pd).DataFrame({"odd": column})
     with pytest.raises(InvalidInput, match=r"column 'odd' must .* missing .* in row 1 of the p"):
-        list(Blocks.from_table(table))
+        list(Blocks.from_table(frame(column)))
 
 
-TWO_BATCHES = pa.Table.from_batches([pa.record_batch({"a": [i]}) for i in (1, 2)])
+TWICE = pa.table([[1], [2]], names=["a", "a"])
+BATCHES = pa.Table.from_batches([pa.record_batch({"a": [i]}) for i in (1, 2)])
 
 
 @pytest.mark.parametrize(
-    ("table", "error", "message"),
+    ("table", "message"),
     [
-        (pd.DataFrame(np.eye(2)), InvalidInput, r"a name that is text; column 0 .* is called 0"),
-        (
-            pd.DataFrame([[1, 2]], columns=["a", "a"]),
-            InvalidInput,
-            r"different names; got 'a' more",
-        ),
-        (pa.table([[1], [2]], names=["a", "a"]), InvalidInput, r"different names; got 'a' mo"),
-        (
-            OnlyAStream(pa.table([[1], [2]], names=["a", "a"])),
-            InvalidInput,
-            r"different names; got 'a' more than once. Rename or drop",
-        ),
-        (pd.DataFrame({"a": []}), InvalidInput, r"least one row; the pandas DataFrame has none"),
-        (pd.DataFrame(index=[1]), InvalidInput, r"at least one feature column beside .* got none"),
-        (pl.LazyFrame({"a": []}), InvalidInput, r"must have rows, .* got none or others"),
-        ({"a": [1]}, InvalidType, r"must be a data frame .* got the builtins dict"),
-        (np.eye(2), InvalidType, r"got the numpy ndarray.* for arrays use Blocks.from_arrays"),
-        (pd.Series([1.0]), InvalidType, r"must have columns; got the pandas Series, which is one"),
-        (pl.Series([1.0]), InvalidType, r"must have columns; got the polars Series, which is one"),
-        (
-            pa.table({"a": [1]}).to_reader(),
-            InvalidType,
-            r"got the pyarrow RecordBatchReader, which is used up after one pass",
-        ),
-        (OnlyAStream(pa.table({"a": [1]}).to_reader()), InvalidInput, r"the same each time it is"),
-        (OnlyAStream(TWO_BATCHES.to_reader()), InvalidInput, r"the same each time it is opened"),
-        (OnlyAStream(pa.table({"a": []})), InvalidInput, r"must have rows, .* got none or others"),
+        (pd.DataFrame(np.eye(2)), "a name that is text; column 0 .* is called 0"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "different names; got 'a' more"),
+        (TWICE, "different names; got 'a' mo"),
+        (OnlyAStream(TWICE), "different names; got 'a' more than once. Rename or drop"),
+        (pd.DataFrame({"a": []}), "least one row; the pandas DataFrame has none"),
+        (pd.DataFrame(index=[1]), "at least one feature column beside .* got none"),
+        (pl.LazyFrame({"a": []}), "must have rows, .* got none or others"),
+        ({"a": [1]}, "must be a data frame .* got the builtins dict"),
+        (np.eye(2), "got the numpy ndarray.* for arrays use Blocks.from_arrays"),
+        (pd.Series([1.0]), "must have columns; got the pandas Series, which is one"),
+        (pl.Series([1.0]), "must have columns; got the polars Series, which is one"),
+        (BATCHES.to_reader(), "got the pyarrow RecordBatchReader, which is used up after one pass"),
+        (OnlyAStream(BATCHES.slice(1).to_reader()), "the same each time it is"),
+        (OnlyAStream(BATCHES.to_reader()), "the same each time it is opened"),
+        (OnlyAStream(pa.table({"a": []})), "must have rows, .* got none or others"),
     ],
 )
-def test_tables_that_cannot_be_read_are_refused(table, error, message):
-    with pytest.raises(error, match=message):
+def test_tables_that_cannot_be_read_are_refused(table, message):
+    with pytest.raises((InvalidInput, InvalidType), match=message):
         Blocks.from_table(table)
 
 
@@ -179,26 +152,17 @@ TABLE = pd.DataFrame({"delay": [1.0, 2], "day": ["x", "y"], "w": [1.0, 1], "neg"
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            {"target": "dleay"},
-            r"must have a target column 'dleay' \(did you mean 'delay' or 'day'\?\)",
-        ),
+        ({"target": "dleay"}, r"a target column 'dleay' \(did you mean 'delay' or 'day'\?\)"),
         ({"target": "Delay"}, r"must have a target column 'Delay' \(did you mean 'delay'"),
-        (
-            {"target": "zzz"},
-            r"must have a target column 'zzz'; its columns are 'delay', 'day', 'w', 'neg'",
-        ),
+        ({"target": "zzz"}, "column 'zzz'; its columns are 'delay', 'day', 'w', 'neg'"),
         ({"target": ["delay", "dxy"]}, r"must have a target column 'dxy' \(did you mean 'day'"),
-        (
-            {"target": "delay", "weight": "ww"},
-            r"must have a weight column 'ww' \(did you mean 'w'\?\)",
-        ),
+        ({"target": "delay", "weight": "ww"}, r"a weight column 'ww' \(did you mean 'w'\?\)"),
         ({"columns": ["dax", "w"]}, r"must have a column 'dax' \(did you mean 'day'"),
-        ({"target": ["day"]}, r"target 'day' must hold numbers; got text .* Code it as numbers"),
-        ({"weight": "day"}, r"weight 'day' must hold numbers; got text"),
-        ({"target": "w", "weight": "w"}, r"one role and be named once; got 'w' more than once"),
-        ({"target": ["w", "w"]}, r"one role and be named once; got 'w' more than once"),
-        ({"weight": "neg"}, r"sample weight must be zero or above; got -1.0 in row 1 of the pand"),
+        ({"target": ["day"]}, "target 'day' must hold numbers; got text .* Code it as numbers"),
+        ({"weight": "day"}, "weight 'day' must hold numbers; got text"),
+        ({"target": "w", "weight": "w"}, "one role and be named once; got 'w' more than once"),
+        ({"target": ["w", "w"]}, "one role and be named once; got 'w' more than once"),
+        ({"weight": "neg"}, "sample weight must be zero or above; got -1.0 in row 1 of the pand"),
     ],
 )
 def test_roles_that_do_not_fit_are_refused(arguments, message):
@@ -212,25 +176,18 @@ SCHEMA = Schema(["size", "colour"], {"colour": ["blue", "red"]}, target="y", wei
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"size": [1.0]}, r"must have a column 'colour'; its columns are 'size'"),
+        ({"size": [1.0]}, "must have a column 'colour'; its columns are 'size'"),
         ({"Size": [1.0]}, r"column 'size' \(did you mean 'Size'\?\), a column 'colour'; its"),
-        (
-            {"size": [1.0, 2, 3], "colour": ["red", "mauve", "teal"]},
-            r"'colour' must hold .* \('blue', 'red'\); got 'mauve', 'teal', first in row 1 of the",
-        ),
-        (
-            {"size": ["1", "1m"], "colour": ["red", "red"]},
-            r"'size' must hold numbers; got '1m' in row 1 of the pandas DataFrame",
-        ),
-        ({"size": [1.0], "colour": [5]}, r"column 'colour' must hold categories .* got '5'"),
-        ({"size": [1.0], "colour": [None]}, r"column 'colour' must have no missing values"),
-        (
-            {"size": [1.0], "colour": ["red"], "y": ["?"]},
-            r"'y' must hold numbers; got '\?' in row 0",
-        ),
-        ({"size": [1.0], "colour": pd.to_datetime(["2020"])}, r"'colour' .* must hold text; got d"),
+        ({"size": [1.0] * 3, "colour": ["red", "mauve", "teal"]},
+         r"'colour' must hold .* \('blue', 'red'\); got 'mauve', 'teal', first in row 1 of the"),
+        ({"size": ["1", "1m"], "colour": ["red", "red"]},
+         "'size' must hold numbers; got '1m' in row 1 of the pandas DataFrame"),
+        ({"size": [1.0], "colour": [5]}, "column 'colour' must hold categories .* got '5'"),
+        ({"size": [1.0], "colour": [None]}, "column 'colour' must have no missing values"),
+        ({"size": [1.0], "colour": ["red"], "y": ["?"]}, r"'y' must hold numbers; got '\?' in row 0"),
+        ({"size": [1.0], "colour": pd.to_datetime(["2020"])}, "'colour' .* must hold text; got d"),
     ],
-)
+)  # fmt: skip
 def test_tables_that_do_not_fit_the_schema_are_refused(columns, message):
     with pytest.raises(InvalidInput, match=message):
         list(Blocks.from_table(pd.DataFrame(columns), schema=SCHEMA))
@@ -268,9 +225,7 @@ def test_a_stray_cell_of_a_table_is_named(make):
         assert len(Blocks.from_table(table).feature_names) == 51
     assert len(Blocks.from_table(table, dtypes={"a": "category"}).feature_names) == 51
     blocks = Blocks.from_table(table, dtypes={"a": "number"})
-    with pytest.raises(
-        InvalidInput, match=r"column 'a' must hold numbers; got 'n/a' in row 7 of the"
-    ):
+    with pytest.raises(InvalidInput, match="'a' must hold numbers; got 'n/a' in row 7 of the"):
         next(iter(blocks))
 
 
@@ -279,11 +234,8 @@ def test_texts_that_are_numbers_are_numbers_where_that_is_said(make):
     table = make({"a": ["1", "2.5", "-3e2"], "b": [1, 2, 3]})
     (block,) = Blocks.from_table(table, dtypes={"a": "number", "b": "category"})
     np.testing.assert_array_equal(block.X, [[1, 1, 0, 0], [2.5, 0, 1, 0], [-300, 0, 0, 1]])
-
-
-def test_a_column_of_chosen_categories_may_hold_numbers():
-    table = pd.DataFrame({"a": pd.Categorical([*map(str, range(50)), "?"])})
-    assert len(Blocks.from_table(table).feature_names) == 51
+    chosen = pd.DataFrame({"a": pd.Categorical([*map(str, range(50)), "?"])})
+    assert len(Blocks.from_table(chosen).feature_names) == 51
 
 
 def test_texts_of_arrow_tables_may_be_in_chunks_slices_and_dictionaries():
@@ -316,20 +268,6 @@ def test_a_dataset_of_folders_is_read_with_its_filter_and_the_columns_that_are_u
     assert Blocks.from_table(whole, target="y").feature_names == ("a", "b", "year")
 
 
-def test_a_lazy_frame_is_computed_batch_by_batch_in_each_pass():
-    rows = pl.LazyFrame({"a": np.arange(1000.0), "y": np.arange(1000.0)})
-    if not hasattr(rows, "collect_batches"):
-        pytest.skip("polars before 1.34 collects lazy frames whole")
-    blocks = Blocks.from_table(rows.with_columns(b=2 * pl.col("a")), target="y", block_rows=300)
-    for _ in range(2):
-        X = np.concatenate([block.X for block in blocks])
-        np.testing.assert_array_equal(
-            X, np.column_stack([np.arange(1000.0), 2 * np.arange(1000.0)])
-        )
-    here = KernelRidge("gaussian", n_features=32, random_state=0).fit_blocks(blocks)
-    assert here.n_features_in_ == 2
-
-
 def lazily(library, frame):
     """The rows of a frame in a table that is computed as it is read."""
     if library == "polars":
@@ -347,20 +285,19 @@ def test_a_table_that_is_computed_as_it_is_read_is_fitted_and_predicted_as_one_i
     columns = {name: rng.standard_normal(5000) for name in "ab"}
     frame = pl.DataFrame(columns | {"y": np.sin(columns["a"]), "w": rng.integers(0, 3, 5000)})
     table, rows = lazily(library, frame), frame.select("a", "b")
-    options = dict(method="orthogonal", n_features=16, random_state=0)
-    ridge = lambda: KernelRidge(Gaussian(1.0), **options)
     fitted = ridge().fit(frame.select("a", "b", "w"), frame["y"])
     there = ridge().fit(table, "y")
     np.testing.assert_array_equal(there.coef_, fitted.coef_)
     np.testing.assert_array_equal(there.predict(table), fitted.predict(frame.drop("y")))
-    weighted = ridge().fit(table, "y", "w")
-    np.testing.assert_array_equal(
-        weighted.coef_, ridge().fit(rows, frame["y"], frame["w"].to_numpy()).coef_
-    )
-    process = GaussianProcessRegressor(Gaussian(1.0), noise=0.1, amplitude=1.0, **options)
-    mean, std = process.fit(table, "y").predict(table, return_std=True)
+    weighted = ridge().fit(rows, frame["y"], frame["w"].to_numpy())
+    np.testing.assert_array_equal(ridge().fit(table, "y", "w").coef_, weighted.coef_)
+    process = GaussianProcessRegressor(noise=0.1, amplitude=1.0, **OPTIONS).fit(table, "y")
     expected = process.predict(frame.drop("y"), return_std=True)
-    np.testing.assert_array_equal([mean, std], expected)
+    np.testing.assert_array_equal(process.predict(table, return_std=True), expected)
+    blocks = Blocks.from_table(table, target="y", columns=["a"], block_rows=300)
+    for _ in range(2):
+        found = np.concatenate([block.X[:, 0] for block in blocks])
+        np.testing.assert_array_equal(found, columns["a"])
 
 
 def test_targets_beside_a_table_that_is_computed_as_it_is_read_are_names_of_its_columns():
@@ -370,14 +307,6 @@ def test_targets_beside_a_table_that_is_computed_as_it_is_read_are_names_of_its_
     model = KernelRidge(Gaussian(1.0)).fit(lazily("polars", frame), "y")
     with pytest.raises(InvalidInput, match="at least one row"):
         model.predict(lazily("polars", frame).filter(pl.col("a") > 2))
-
-
-def test_a_relation_of_duckdb_is_read_through_its_stream():
-    duckdb = pytest.importorskip("duckdb")
-    relation = duckdb.connect().sql("select i::double a, i * 2.0 y from range(1000) t(i)")
-    blocks = Blocks.from_table(relation, target="y")
-    for _ in range(2):
-        np.testing.assert_array_equal(next(iter(blocks)).X[:, 0], np.arange(1000.0))
 
 
 @pytest.mark.filterwarnings("ignore")  # those of ibis
@@ -412,9 +341,8 @@ def test_a_backend_that_ibis_does_not_know_is_said(monkeypatch):
 
 def test_a_relation_of_duckdb_is_asked_for_the_columns_that_are_used_by_any_name(monkeypatch):
     duckdb = pytest.importorskip("duckdb")
-    relation = duckdb.connect().sql(
-        'select i::double "a.b", i * 2.0 "y""", 1 other from range(1000) t(i)'
-    )
+    query = 'select i::double "a.b", i * 2.0 "y""", 1 other from range(1000) t(i)'
+    relation = duckdb.connect().sql(query)
     frames = sys.modules["bochner.data.frames"]
     read, batches = set(), frames.batches_of
 
@@ -431,8 +359,7 @@ def test_a_relation_of_duckdb_is_asked_for_the_columns_that_are_used_by_any_name
     assert model.predict(relation).shape == (1000,)
 
 
-# ==== Arrays in files and arrays with coordinates: HDF5, Zarr, netCDF, by themselves and by xarray.
-
+# ---- arrays in files and arrays with coordinates: HDF5, Zarr, netCDF, xarray
 
 xr = pytest.importorskip("xarray")
 
@@ -446,25 +373,18 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::Depr
 
 
 def ridge():
-    return bo.KernelRidge(**OPTIONS)
+    return KernelRidge(**OPTIONS)
 
 
 PLAIN = ridge().fit(ROWS, TARGETS)
-FIELD = xr.DataArray(
-    X,
-    dims=("time", "lat", "lon", "variable"),
-    coords={
-        "time": pd.date_range("2000-01-01", periods=10),
-        "lat": np.linspace(-45, 45, 20),
-        "area": ("lat", np.cos(np.linspace(-1, 1, 20))),
-        "variable": ["wind", "pressure"],
-    },
-    attrs={"units": "various"},
-)
+COORDS = {
+    "time": pd.date_range("2000-01-01", periods=10),
+    "lat": np.linspace(-45, 45, 20),
+    "area": ("lat", np.cos(np.linspace(-1, 1, 20))),
+    "variable": ["wind", "pressure"],
+}
+FIELD = xr.DataArray(X, COORDS, ("time", "lat", "lon", "variable"), attrs={"units": "various"})
 TARGET = FIELD.isel(variable=0, drop=True).copy(data=Y)
-
-
-# ---- with coordinates
 
 
 @pytest.mark.parametrize("targets", [TARGET, TARGET.transpose("lon", "time", "lat"), Y])
@@ -505,12 +425,11 @@ def test_several_columns_of_predictions_lie_along_a_dimension_of_their_own():
     found = ridge().fit(FIELD, both).predict(FIELD)
     assert found.dims == ("time", "lat", "lon", "prediction")
     np.testing.assert_allclose(found[..., 1], 2 * found[..., 0], rtol=1e-9)
-    classes = bo.LogisticRegression(C=1.0, **OPTIONS).fit(
-        FIELD, xr.where(TARGET > 0, "high", "low"), sample_weight=FIELD.area + 0 * TARGET
-    )
+    labels, weights = xr.where(TARGET > 0, "high", "low"), FIELD.area + 0 * TARGET
+    classes = bo.LogisticRegression(C=1.0, **OPTIONS).fit(FIELD, labels, sample_weight=weights)
     assert set(np.unique(classes.predict(FIELD))) == {"high", "low"}
     assert classes.predict_proba(FIELD).dims == ("time", "lat", "lon", "probability")
-    process = bo.GaussianProcessRegressor(noise=0.1, amplitude=1.0, **OPTIONS).fit(FIELD, TARGET)
+    process = GaussianProcessRegressor(noise=0.1, amplitude=1.0, **OPTIONS).fit(FIELD, TARGET)
     mean, deviation = process.predict(FIELD, return_std=True)
     assert mean.dims == deviation.dims == TARGET.dims
 
@@ -532,18 +451,11 @@ def test_columns_alone_are_fitted_too():
     ids=["shorter", "fewer", "elsewhere"],
 )
 def test_targets_of_other_places_are_refused(targets, message):
-    with pytest.raises(
-        InvalidInput, match=rf"KernelRidge: y must have the row dimensions of X, time.*{message}"
-    ):
+    needs = f"KernelRidge: y must have the row dimensions of X, time.*{message}"
+    with pytest.raises(InvalidInput, match=needs):
         ridge().fit(FIELD, targets)
-
-
-def test_one_dimension_is_refused():
     with pytest.raises(InvalidInput, match=r"X must have two dimensions.*DataArray.*\('time',\)"):
         ridge().fit(FIELD[:, 0, 0, 0], TARGET[:, 0, 0])
-
-
-# ---- in files
 
 
 def in_hdf5(folder):
@@ -562,18 +474,18 @@ def in_zarr(folder):
     return X, y
 
 
-@pytest.mark.parametrize("write", [in_hdf5, in_zarr])
-def test_an_array_in_a_file_is_read_by_slices_that_end_where_chunks_do(
-    write, tmp_path, monkeypatch
-):
+@pytest.fixture(params=[in_hdf5, in_zarr])
+def stored(request, tmp_path):
+    """Rows and targets in files."""
+    return request.param(tmp_path)
+
+
+def test_an_array_in_a_file_is_read_by_slices_that_end_where_chunks_do(stored, monkeypatch):
     monkeypatch.setattr("bochner.data.stored.CELLS_READ", 2 * 700)  # two chunks of 300 rows
-    rows, targets = write(tmp_path)
-    blocks = bo.Blocks.from_arrays(rows, targets, block_rows=256)
-    taken = []
-    read = type(blocks.source)._read
-    monkeypatch.setattr(
-        type(blocks.source), "_read", lambda s, a, b: taken.append((a, b)) or read(s, a, b)
-    )
+    blocks, taken = bo.Blocks.from_arrays(*stored, block_rows=256), []
+    source = type(blocks.source)
+    read = source._read
+    monkeypatch.setattr(source, "_read", lambda s, a, b: taken.append((a, b)) or read(s, a, b))
     np.testing.assert_array_equal(np.concatenate([block.X for block in blocks]), ROWS)
     assert taken == [(0, 600), (600, 1200)]
     part = pickle.loads(pickle.dumps(blocks.part(256, 1100)))
@@ -581,23 +493,15 @@ def test_an_array_in_a_file_is_read_by_slices_that_end_where_chunks_do(
     assert next(iter(part)).start == 256
 
 
-@pytest.mark.parametrize("write", [in_hdf5, in_zarr])
-def test_an_array_in_a_file_is_fitted_and_predicted_as_one_in_memory(write, tmp_path):
-    rows, targets = write(tmp_path)
-    blocks = bo.Blocks.from_arrays(rows, targets)
-    there = (ridge().fit(rows, targets), ridge().fit_blocks(blocks))
-    for model in there:
+def test_an_array_in_a_file_is_fitted_and_predicted_as_one_in_memory(stored):
+    rows, targets = stored
+    for model in (ridge().fit(*stored), ridge().fit_blocks(bo.Blocks.from_arrays(*stored))):
         np.testing.assert_array_equal(model.coef_, PLAIN.coef_)
         np.testing.assert_array_equal(model.predict(rows), PLAIN.predict(ROWS))
     labels = np.where(TARGETS > 0, "high", "low")
-    classes = bo.SVC(C=1.0, **OPTIONS)
-    assert classes.fit(rows, labels).score(rows, labels) > 0.9
-
-
-@pytest.mark.parametrize("write", [in_hdf5, in_zarr])
-def test_an_array_in_a_file_is_fitted_through_dask(write, tmp_path):
+    assert bo.SVC(C=1.0, **OPTIONS).fit(rows, labels).score(rows, labels) > 0.9
     da = pytest.importorskip("dask.array")
-    rows, targets = (da.from_array(array, chunks="auto") for array in write(tmp_path))
+    rows, targets = (da.from_array(array, chunks="auto") for array in stored)
     model = ridge().fit(rows, targets)
     np.testing.assert_array_equal(model.coef_, PLAIN.coef_)
     np.testing.assert_allclose(model.predict(rows).compute(), PLAIN.predict(ROWS), rtol=1e-12)
