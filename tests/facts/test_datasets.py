@@ -11,8 +11,6 @@ from bochner.errors import InvalidInput, InvalidType
 from bochner.features import IID, Fourier
 from bochner.kernels import Laplace
 
-# ==== The carried data are what their descriptions say.
-
 
 def great_circle(a, b):
     """Angle between two places by the haversine formula, in radians."""
@@ -21,13 +19,18 @@ def great_circle(a, b):
     return 2 * np.arcsin(np.sqrt(h))
 
 
-def test_earth_is_a_grid_of_one_degree():
-    earth = load_earth()
-    assert earth.X.shape == (64800, 3)
-    assert earth.X.dtype == earth.y.dtype == np.float32
-    latitude, longitude = (a.reshape(180, 360) for a in (earth.latitude, earth.longitude))
+EARTH, CONCRETE, CO2 = load_earth(), load_concrete(), load_co2()
+
+
+def test_earth_is_a_grid_of_one_degree_mostly_of_water():
+    assert EARTH.X.shape == (64800, 3)
+    assert EARTH.X.dtype == EARTH.y.dtype == np.float32
+    latitude, longitude = (a.reshape(180, 360) for a in (EARTH.latitude, EARTH.longitude))
     np.testing.assert_array_equal(latitude[:, 7], np.arange(-89.5, 90))
     np.testing.assert_array_equal(longitude[7], np.arange(-179.5, 180))
+    np.testing.assert_allclose(np.linalg.norm(EARTH.X, axis=1), 1, atol=2e-7)
+    area = np.cos(np.deg2rad(EARTH.latitude.astype(float)))
+    assert 0.69 < area[EARTH.y < 0].sum() / area.sum() < 0.73
 
 
 @pytest.mark.parametrize(
@@ -43,19 +46,8 @@ def test_earth_is_a_grid_of_one_degree():
     ],
 )
 def test_heights_are_where_they_belong(place, low, high):
-    earth = load_earth()
-    (row,) = np.flatnonzero((earth.latitude == place[0]) & (earth.longitude == place[1]))
-    assert low < earth.y[row] < high
-
-
-def test_seven_tenths_of_the_earth_are_water():
-    earth = load_earth()
-    area = np.cos(np.deg2rad(earth.latitude.astype(float)))
-    assert 0.69 < area[earth.y < 0].sum() / area.sum() < 0.73
-
-
-def test_points_of_the_sphere_have_length_one():
-    np.testing.assert_allclose(np.linalg.norm(load_earth().X, axis=1), 1, atol=2e-7)
+    (row,) = np.flatnonzero((EARTH.latitude == place[0]) & (EARTH.longitude == place[1]))
+    assert low < EARTH.y[row] < high
 
 
 def test_chords_agree_with_great_circles():
@@ -65,9 +57,6 @@ def test_chords_agree_with_great_circles():
         for j, b in enumerate(places):
             chord = np.linalg.norm(points[i] - points[j])
             assert chord == pytest.approx(2 * np.sin(great_circle(a, b) / 2), abs=1e-14)
-
-
-def test_places_keep_their_precision():
     single = np.array([10.0], np.float32)
     assert on_sphere(single, single).dtype == np.float32
     assert on_sphere(single, single.astype(float)).dtype == np.float64
@@ -75,40 +64,22 @@ def test_places_keep_their_precision():
 
 
 def test_concrete_is_the_table_it_says():
-    concrete = load_concrete()
-    assert concrete.X.shape == (1030, len(concrete.feature_names)) == (1030, 8)
+    X, y = CONCRETE.X, CONCRETE.y
+    assert X.shape == (1030, len(CONCRETE.feature_names)) == (1030, 8)
     # Yeh's first mix, and the ranges of his table of all mixes.
-    first = [540, 0, 0, 162, 2.5, 1040, 676, 28]
-    np.testing.assert_allclose(concrete.X[0], first, rtol=1e-6)
-    assert concrete.y[0] == pytest.approx(79.99, rel=1e-6)
-    lowest, highest = (
-        [102, 0, 0, 121.8, 0, 801, 594, 1],
-        [540, 359.4, 200.1, 247, 32.2, 1145, 992.6, 365],
-    )
-    np.testing.assert_allclose(concrete.X.min(axis=0), lowest, rtol=1e-6)
-    np.testing.assert_allclose(concrete.X.max(axis=0), highest, rtol=1e-6)
-
-
-def test_straight_lines_explain_three_fifths_of_concrete():
-    concrete = load_concrete()
-    X = np.c_[np.ones(1030), concrete.X].astype(float)
-    coef, *_ = np.linalg.lstsq(X, concrete.y.astype(float), rcond=None)
-    residual = concrete.y - X @ coef
-    assert 1 - residual.var() / concrete.y.var() == pytest.approx(0.6155, abs=1e-4)
-
-
-@pytest.mark.parametrize("load", [load_earth, load_concrete])
-def test_data_state_source_and_licence(load):
-    data = load()
-    assert "Source: " in data.description
-    assert "Licence: " in data.description
-    assert data.target_name.endswith(")")  # with its unit
+    np.testing.assert_allclose(X[0], [540, 0, 0, 162, 2.5, 1040, 676, 28], rtol=1e-6)
+    assert y[0] == pytest.approx(79.99, rel=1e-6)
+    highest = [540, 359.4, 200.1, 247, 32.2, 1145, 992.6, 365]
+    np.testing.assert_allclose(X.min(axis=0), [102, 0, 0, 121.8, 0, 801, 594, 1], rtol=1e-6)
+    np.testing.assert_allclose(X.max(axis=0), highest, rtol=1e-6)
+    Z = np.c_[np.ones(1030), X].astype(float)
+    residual = y - Z @ np.linalg.lstsq(Z, y.astype(float), rcond=None)[0]
+    assert 1 - residual.var() / y.var() == pytest.approx(0.6155, abs=1e-4)
 
 
 def test_carbon_dioxide_rises_and_is_highest_in_spring():
-    data = load_co2()
-    year, co2 = data.X[:, 0].astype(float), data.y.astype(float)
-    assert (data.X.shape, data.X.dtype, data.y.dtype) == ((521, 1), np.float32, np.float32)
+    year, co2 = CO2.X[:, 0].astype(float), CO2.y.astype(float)
+    assert (CO2.X.shape, CO2.X.dtype, CO2.y.dtype) == ((521, 1), np.float32, np.float32)
     assert np.all(np.diff(year) > 0.08)
     # Keeling's curve: 315 ppm in 1958, a rise of 0.8 ppm a year then and of 1.6 at the end.
     slope, level = np.polyfit(year - 1959.5, co2, 1)
@@ -121,14 +92,17 @@ def test_carbon_dioxide_rises_and_is_highest_in_spring():
     assert mean.argmin() in (8, 9)  # September and October
 
 
-def test_carried_files_are_small():
+def test_carried_files_are_small_and_state_source_and_licence():
+    for data in (EARTH, CONCRETE):
+        assert "Source: " in data.description
+        assert "Licence: " in data.description
+        assert data.target_name.endswith(")")  # with its unit
     files = [f for f in resources.files("bochner.datasets").iterdir() if f.name.endswith(".npz")]
     assert {f.name for f in files} == {"earth.npz", "concrete.npz", "co2.npz"}
     assert sum(len(f.read_bytes()) for f in files) < 200_000
 
 
-# ==== Double descent: the peak at D = n, the second descent, and that a penalty removes the peak.
-
+# ---- double descent: the peak at D = n, the second descent, and that a penalty removes the peak
 
 N = 60
 
@@ -153,32 +127,19 @@ def error(shown, share, alpha=0):
     return shown.test_error[alpha, np.flatnonzero(shown.widths == round(share * N))[0]]
 
 
-def first_valley(shown):
-    return shown.test_error[0][shown.widths < 0.9 * N].min()
-
-
-def test_the_peak_is_at_as_many_features_as_rows(shown):
+def test_the_error_peaks_at_as_many_features_as_rows_and_descends_again(shown):
+    valley, peak = shown.test_error[0][shown.widths < 0.9 * N].min(), shown.test_error[0].max()
     assert 0.9 * N <= shown.peak <= 1.1 * N
-    assert shown.test_error[0].max() > 4 * first_valley(shown)
-
-
-def test_the_error_descends_a_second_time(shown):
-    assert shown.test_error[0].max() > 5 * error(shown, 2)
-    assert error(shown, 2) > error(shown, 10)
-    assert error(shown, 10) < 1.5 * first_valley(shown)
-
-
-def test_the_norm_of_the_coefficients_peaks_with_the_error(shown):
     assert 0.9 * N <= shown.widths[np.argmax(shown.norm[0])] <= 1.1 * N
+    assert peak > 4 * valley
+    assert peak > 5 * error(shown, 2)
+    assert error(shown, 2) > error(shown, 10)
+    assert error(shown, 10) < 1.5 * valley
 
 
-def test_wide_features_go_through_every_target(shown):
-    wide = shown.widths > N
-    assert shown.train_error[0][wide].max() < 1e-16
+def test_wide_features_go_through_every_target_and_a_penalty_removes_the_peak(shown):
+    assert shown.train_error[0][shown.widths > N].max() < 1e-16
     assert shown.train_error[0][shown.widths < 0.7 * N].min() > 1e-3
-
-
-def test_a_penalty_removes_the_peak(shown):
     errors = shown.test_error[1]
     assert errors.max() < 2 * errors.min()
     assert error(shown, 1, alpha=1) < 0.2 * error(shown, 1)
@@ -189,8 +150,7 @@ def test_solutions_are_those_of_least_squares_and_of_the_normal_equations(data, 
     X, y, X_test, y_test = data
     kernel = Laplace(4.0)
     found = double_descent(*data, kernel=kernel, widths=[D], alpha=(0.0, 0.5), random_state=3)
-    method = Fourier(IID(), "phase")
-    phi = draw(kernel, method, n_features=D, n_inputs=4, random_state=3)
+    phi = draw(kernel, Fourier(IID(), "phase"), n_features=D, n_inputs=4, random_state=3)
     Z, Z_test, centred = phi(X), phi(X_test), y - y.mean()
     least = np.linalg.lstsq(Z, centred, rcond=None)[0]
     ridge = np.linalg.solve(Z.T @ Z + 0.5 * np.eye(D), Z.T @ centred)
@@ -208,11 +168,7 @@ def test_labels_are_zeros_and_ones_of_classes(data):
     assert shown.train_wrong[0, -1] == 0
     assert shown.test_wrong[0, -1] < 0.3 < shown.test_wrong[0, 2]
     assert "test wrong" in str(shown)
-
-
-def test_whole_numbers_can_be_a_quantity(data):
-    X, y, X_test, y_test = data
-    counts, counts_test = np.rint(y), np.rint(y_test)
+    counts, counts_test = np.rint(data[1]), np.rint(data[3])
     given = {"widths": [10], "random_state": 0}
     as_labels = double_descent(X, counts, X_test, np.clip(counts_test, -1, 1), **given)
     as_numbers = double_descent(X, counts, X_test, counts_test, task="regression", **given)
