@@ -26,7 +26,7 @@ from pyarrow import ipc
 
 from bochner import Blocks, KernelRidge
 from bochner.data.files import find_files
-from bochner.data.formats import sniff
+from bochner.data.formats import open_file, sniff
 from bochner.data.writers import atomic, write_table
 from bochner.errors import (
     BochnerError,
@@ -81,7 +81,7 @@ def test_lists_keep_their_order_and_names_are_names(tmp_path, monkeypatch):
         ("q*.parquet", r"the glob '.*' must match at least one file; got none"),
         ("empty", r"the folder '.*' must hold files named \*.parquet, .*; got none"),
         ("dir.csv", r"the folder '.*dir.csv' must hold files"),
-        ("book.xlsx", r"must be Parquet .* or text .*; the suffix '.xlsx' is none"),
+        ("book.xlsx", r"must be Parquet .* or text .*; got the suffix '.xlsx'"),
         ("hive", r"folders named like columns \('y=1'\) are not read as columns"),
         ([], "must name at least one file; got an empty list"),
         (3, "must be a path, a glob or a list of them; got int"),
@@ -952,3 +952,16 @@ def test_atomic_writes_text_and_keeps_permissions_links_and_devices(tmp_path):
     with atomic(os.devnull) as file:
         file.write(b"gone")
     assert Path(os.devnull).is_char_device()
+
+
+def test_texts_of_a_row_group_are_not_gathered(tmp_path):
+    """Columns with a dictionary are read as codes, others as text."""
+    n = 60_000
+    few = pa.array([f"level {i % 1000}" for i in range(n)])
+    many = pa.array([f"{i:0100d}" for i in range(n)])
+    pq.write_table(pa.table({"few": few, "many": many}), tmp_path / "t.parquet")
+    reader = open_file(tmp_path / "t.parquet", None)
+    names = ("few", "many")
+    frames = list(reader.frames(names, frozenset(names), 10_000))
+    assert [str(field.type)[:10] for field in frames[0].schema] == ["dictionary", "string"]
+    assert pa.concat_arrays([f.column(1) for f in frames]).equals(many)

@@ -132,7 +132,24 @@ def _open_parquet(file: File) -> BinaryReader:
     stamp = stamp_of(file)
     with _parquet(file, 1) as opened:
         schema, rows = opened.schema_arrow, opened.metadata.num_rows
-    return _binary(file, stamp, schema, rows, partial(_parquet_batches, file, len(schema)))
+        coded = _coded(schema, opened.metadata)
+    return _binary(file, stamp, schema, rows, partial(_parquet_batches, file, len(schema), coded))
+
+
+def _coded(schema: Any, metadata: Any) -> frozenset[str]:
+    """Return the columns of text that are stored as codes of a small dictionary.
+
+    Other columns are read as text: pyarrow would gather the texts of a whole row group. A column
+    with over three bytes per row is none of these, beside a dictionary of 1 MB.
+    """
+    text = {field.name for field in schema if "string" in str(field.type)}
+    places = [j for j in range(metadata.num_columns) if metadata.schema.column(j).path in text]
+    large = set()
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, places):
+            if column.total_uncompressed_size > 3 * column.num_values + (1 << 21):
+                large.add(column.path_in_schema)
+    return frozenset(text - large)
 
 
 @contextmanager
@@ -154,9 +171,15 @@ def _parquet(file: File, columns: int, text: Iterable[str] = ()) -> Iterator[Any
 
 
 def _parquet_batches(
-    file: File, columns: int, names: list[str], text: frozenset[str], rows: int, first: int
+    file: File,
+    columns: int,
+    coded: frozenset[str],
+    names: list[str],
+    text: frozenset[str],
+    rows: int,
+    first: int,
 ) -> Iterator[Any]:
-    with _parquet(file, columns, text) as opened:
+    with _parquet(file, columns, text & coded) as opened:
         found = opened.metadata
         counts = [found.row_group(i).num_rows for i in range(found.num_row_groups)]
         group, skip = _place(counts, first)
