@@ -458,7 +458,7 @@ CASES = [
             lambda: drawn(Gaussian("auto"), "nystrom"),
         )
     ),
-    (lambda: bo.KernelPCA(kernel=Gaussian("auto")).fit(X), InvalidInput, "are found by targets"),
+    (lambda: bo.KernelPCA(kernel=Gaussian("auto")).fit(X), InvalidInput, "are tuned by targets"),
     (lambda: model(Gaussian("auto")).fit(SPARSE, Y), InvalidInput, "requires dense rows; got"),
     (lambda: model(Gaussian("auto"), metric="learned").fit(X, Y), InvalidInput, 'metric="learned"'),
     (lambda: bo.tune(model(Linear()), X, Y), UnsupportedKernel, "Tuning requires a stationary"),
