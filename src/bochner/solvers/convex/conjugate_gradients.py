@@ -94,7 +94,7 @@ def descend(
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """Parameters, their fit, and what the objective of each column is there."""
+    """Parameters, their fit, and the objective of each column with its gradient."""
 
     theta: Float[Array, "t p"]  # β and b of each column
     fitted: Float[Array, "n t"]  # Z β + b
@@ -105,15 +105,6 @@ class Point:
         """Return the part of these columns."""
         some = self.theta[columns], self.fitted[:, columns]
         return Point(*some, self.value[columns], self.gradient[columns])
-
-    def where(self, mine: Array, other: "Point") -> "Point":
-        """Return these columns of mine, and the rest of the other's."""
-        return Point(
-            np.where(mine[:, None], self.theta, other.theta),
-            np.where(mine, self.fitted, other.fitted),
-            np.where(mine, self.value, other.value),
-            np.where(mine[:, None], self.gradient, other.gradient),
-        )
 
     def put(self, columns: Array, part: "Point") -> "Point":
         """Return the point with these columns replaced."""
@@ -400,14 +391,6 @@ def _cholesky(G: Float[Array, "D D"], alpha: float) -> tuple[Array, bool]:
 # --- the descent ---------------------------------------------------------------------------------
 
 
-class _Moved(NamedTuple):
-    """Result of a step, with an entry for each column."""
-
-    point: Point
-    decrease: Float[Array, " u"]
-    stuck: Array
-
-
 class NewtonDescent:
     """Newton steps on one problem; counts them, and keeps the preconditioner while it serves."""
 
@@ -434,19 +417,20 @@ class NewtonDescent:
             if len(self._steps) == self._most:
                 outcome = Convergence.MOST_STEPS
                 break
-            step = self._step(loss.at(live), point.at(live), live, tol)
-            point = point.put(live, step.point)
-            done = step.decrease <= tol * step.point.value
-            if np.any(step.stuck & ~done):
+            moved, decrease, stuck, step = self._step(loss.at(live), point.at(live), live, tol)
+            point = point.put(live[~stuck], moved.at(~stuck) if np.any(stuck) else moved)
+            value, one = point.value[live], slice(1 if loss.joint else None)
+            self._steps.append(step._replace(objective=float(value[one].sum())))
+            done = decrease <= tol * value
+            if np.any(stuck & ~done):
                 outcome = Convergence.ROUNDED
-            live = live[~(done | step.stuck)]
+            live = live[~(done | stuck)]
         value = point.value.copy()
         if loss.joint:
             value[1:] = 0.0
-        coef, intercept = point.theta[:, :-1].T.copy(), point.theta[:, -1].copy()
         return State(
-            coef,
-            intercept,
+            point.theta[:, :-1].T.copy(),
+            point.theta[:, -1].copy(),
             point.fitted,
             value,
             np.zeros(len(theta)),
@@ -464,8 +448,13 @@ class NewtonDescent:
         fitted = np.zeros((len(problem.w), t))
         return NOTHING * values(problem, loss, zero, fitted, np.arange(t))
 
-    def _step(self, loss: Loss, point: Point, columns: Array, tol: float) -> _Moved:
-        """Solve for Newton's direction and go along it."""
+    def _step(
+        self, loss: Loss, point: Point, columns: Array, tol: float
+    ) -> tuple[Point, Float[Array, " u"], Bool[Array, " u"], Step]:
+        """Go along Newton's direction; return the point, the decrease promised, and stuck columns.
+
+        The last item is the record of the step.
+        """
         hessian = self.hessian(loss, point, columns)
         inverse = self._inverse(hessian, columns, self._apart)
         estimate = inner(point.gradient, inverse(point.gradient), loss.joint) / 2
@@ -478,9 +467,8 @@ class NewtonDescent:
         self._judge(found.products, share, len(columns))
         decrease = -inner(point.gradient, found.solution, loss.joint) / 2
         moved, stuck = self._along(loss, point, found.solution, decrease, columns)
-        value, promised = (float(a[0] if loss.joint else a.sum()) for a in (moved.value, decrease))
-        self._steps.append(Step(value, promised, found.products, share))
-        return _Moved(moved, decrease, stuck)
+        promised = float(decrease[0] if loss.joint else decrease.sum())
+        return moved, decrease, stuck, Step(0.0, promised, found.products, share)
 
     def _along(
         self, loss: Loss, point: Point, direction: Array, decrease: Array, columns: Array
@@ -495,8 +483,7 @@ class NewtonDescent:
             line = LineSearch(problem, loss, columns, point.theta, point.fitted, direction, image)
             length = np.where(short, line.least(doublings=0), 1.0)
             moved = point_at(problem, loss, point.theta + length[:, None] * direction, columns)
-        stuck = ~(moved.value <= point.value + slack)
-        return (moved.where(~stuck, point) if np.any(stuck) else moved), stuck
+        return moved, ~(moved.value <= point.value + slack)
 
     def hessian(self, loss: Loss, point: Point, columns: Array) -> Hessian:
         """Return the Hessian of these columns at a point."""
