@@ -7,7 +7,6 @@ for. Either is a sum over rows Σ uᵢ φ(xᵢ) (Schölkopf, Herbrich and Smola 
 """
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -33,6 +32,7 @@ from bochner.solvers.convex.losses import (
     Loss,
     PoissonDeviance,
     Quantile,
+    SquaredEpsilonInsensitive,
     huber_scale,
     hubers,
 )
@@ -73,65 +73,6 @@ MOST_DUAL = 1024
 
 
 # --- support vectors -----------------------------------------------------------------------------
-
-
-def fit_svr(
-    spec: ConvexSpec,
-    epsilon: float | str,
-    blocks: Blocks,
-    inputs: Inputs,
-    where: Executor = LOCAL,
-) -> ConvexFit:
-    """Fit a support vector regression on features; ``spec.loss`` gets its ``epsilon`` here.
-
-    Both ``spec.alpha`` and ``epsilon`` are a number or "auto".
-    """
-    rows = scaled(spec.who, blocks, spec.loss.degree, where)
-    loss = tube_of(spec.loss, epsilon, rows)
-    alpha: Any = None if isinstance(spec.alpha, str) else rows.penalty(spec.alpha)
-    path, ridge, near = None, None, None
-    if alpha is not None:
-        ridge = (spread_of(rows.blocks) if loss.nonsmooth else 0.5) * float(np.mean(alpha))
-    chosen = choose_map(spec.features, rows.blocks, ridge, where)
-    if alpha is None:
-        alpha, (path, near) = 1.0, _svr_path(spec, loss, rows, chosen, where)
-        alpha = 1.0 if path is None else path.alpha
-    features = features_of(chosen, rows.blocks, where)
-    y, w, shape = targets_of(spec.who, features)
-    problem = Problem(features, y, w, loss, alpha, spec.fit_intercept, value=rows.value)
-    state = solve(problem, near, tol=spec.tol, max_iter=spec.max_iter)
-    final = loss.in_units(1 / rows.units)
-    return _fit(problem, state, rows, chosen, inputs, shape, final, path, where)
-
-
-def _fit(
-    problem: Problem,
-    state: State,
-    rows: ScaledRows,
-    chosen: Chosen,
-    inputs: Inputs,
-    shape: tuple[int, ...],
-    loss: Loss,
-    path: HeldOutPath | None,
-    where: Executor,
-    X: Any = None,
-) -> ConvexFit:
-    """Return the fit in units of one, with this loss; ``X`` are few rows that keep coefficients."""
-    dual = None if X is None else dual_of(problem, state, rows)
-    return warned(
-        ConvexFit(
-            inputs,
-            chosen,
-            loss,
-            optimum(problem, state, rows.units, rows.original(problem.alpha)),
-            len(state.steps),
-            rows.original_path(path),
-            target_shape=shape,
-            left_out=left_out(problem, state, rows, chosen) if where is LOCAL else None,
-            X=None if dual is None else X,
-            dual=dual,
-        )
-    )
 
 
 def tube_of(loss: Loss, epsilon: float | str, rows: ScaledRows) -> Loss:
@@ -197,17 +138,22 @@ def fit_regressor(
     blocks: Blocks,
     inputs: Inputs,
     *,
+    epsilon: float | str | None = None,
     finds_scale: bool = False,
     one_level: bool = False,
     where: Executor = LOCAL,
 ) -> ConvexFit:
-    """Fit a regression by any convex loss; ``spec.alpha`` is a number, "holdout" or "kfold".
+    """Fit a regression by any convex loss on features.
 
-    ``finds_scale``: the threshold of Huber's loss follows the scale of the noise; ``one_level``:
-    one quantile is predicted as (n,).
+    ``spec.alpha`` is a number, "holdout" or "kfold". With ``epsilon``, a number or "auto", the loss
+    is a support vector regression, and ``spec.alpha`` a number or "auto". ``finds_scale``: the
+    threshold of Huber's loss follows the scale of the noise; ``one_level``: one quantile is
+    predicted as (n,).
     """
+    rows = scaled(spec.who, blocks, spec.loss.degree, where)
     asked = spec.loss
-    rows = scaled(spec.who, blocks, asked.degree, where)
+    if epsilon is not None:
+        asked = tube_of(asked, epsilon, rows).in_units(1 / rows.units)
     chosen = choose_map(spec.features, rows.blocks, _like_ridge(spec, rows), where)
     features = features_of(chosen, rows.blocks, where)
     y, w, shape = targets_of(spec.who, features)
@@ -223,22 +169,38 @@ def fit_regressor(
         problem, state = under_norm(problem, rows, spec)
     else:
         problem = replace(problem, loss=_first_huber(problem)) if finds_scale else problem
-        if isinstance(spec.alpha, str):
+        if spec.alpha == "auto":
+            path, near = _svr_path(spec, loss, rows, chosen, where)
+        elif isinstance(spec.alpha, str):
             folds, seed = N_FOLDS if spec.alpha == "kfold" else 1, chosen.seed
             out = rows_left_out(spec.who, rows.blocks, w[:, 0], seed, folds, where)
             Z = problem.first.Z
             squares = float(np.einsum("ij,ij->", Z, Z, dtype=np.float64)) / len(Z) or 1.0
             share = chosen.search.share / squares
             path, near = _path(problem, out, spec.max_iter, largest_penalty(problem), share)
-        alpha = rows.penalty(float(spec.alpha)) if path is None else path.alpha
-        problem = replace(problem, alpha=alpha)
+        given = 1.0 if isinstance(spec.alpha, str) else rows.penalty(spec.alpha)
+        problem = replace(problem, alpha=given if path is None else path.alpha)
         state = solve(problem, near, tol=spec.tol, max_iter=spec.max_iter)
         if finds_scale:
             problem, state = _with_scale(problem, state, spec)
-    few = where is LOCAL and len(w) <= MOST_DUAL
-    X = join([Piece(block.X) for block in rows.blocks]).X if few else None
-    final = problem.loss.in_units(1 / rows.units) if finds_scale else asked
-    return _fit(problem, state, rows, chosen, inputs, shape, final, path, where, X)
+    dual, X = None, None
+    if epsilon is None and where is LOCAL and len(w) <= MOST_DUAL:
+        dual = dual_of(problem, state, rows)
+        X = None if dual is None else join([Piece(block.X) for block in rows.blocks]).X
+    return warned(
+        ConvexFit(
+            inputs,
+            chosen,
+            problem.loss.in_units(1 / rows.units) if finds_scale else asked,
+            optimum(problem, state, rows.units, rows.original(problem.alpha)),
+            len(state.steps),
+            rows.original_path(path),
+            target_shape=shape,
+            left_out=left_out(problem, state, rows, chosen) if where is LOCAL else None,
+            X=X,
+            dual=dual,
+        )
+    )
 
 
 def _with_scale(problem: Problem, at: State, spec: ConvexSpec) -> tuple[Problem, State]:
@@ -261,7 +223,8 @@ def _like_ridge(spec: ConvexSpec, rows: ScaledRows) -> float | None:
         return None
     if spec.norm is not None or spec.loss.joint:
         return None
-    spread = spread_of(rows.blocks) if spec.loss.nonsmooth else 1.0
+    per_square = 0.5 if isinstance(spec.loss, SquaredEpsilonInsensitive) else 1.0
+    spread = spread_of(rows.blocks) if spec.loss.nonsmooth else per_square
     return spread * float(np.mean(rows.penalty(spec.alpha)))
 
 

@@ -22,7 +22,7 @@ from bochner.models._kinds import PenalisedByAlpha
 from bochner.models._parameters import estimator
 from bochner.models.convex.exact import REGRESSION_ROWS
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, shaped
-from bochner.models.convex.regression import MOST_DUAL, fit_regressor, fit_svr
+from bochner.models.convex.regression import MOST_DUAL, fit_regressor
 from bochner.models.convex.units import one_or_each, unit_of
 from bochner.models.error_law import LeftOutRows
 from bochner.selection.spec import Tolerance
@@ -156,7 +156,7 @@ class SVR(ConvexRegressor):
             from bochner.models.convex.exact_regression import fit_svr_exactly  # noqa: PLC0415
 
             return fit_svr_exactly(spec, epsilon, blocks, inputs)
-        return fit_svr(spec, epsilon, blocks, inputs, where)
+        return fit_regressor(spec, blocks, inputs, epsilon=epsilon, where=where)
 
     def _ridge_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
         return 1 / (2 * float(np.min(self.C_)))
