@@ -837,16 +837,8 @@ CASES = [
     (lambda: model().certificate_, NotFittedError, "This KernelRidge instance is not fitted yet"),
     (lambda: model().certify(X), NotFittedError, "instance is not fitted yet"),
     (lambda: bo.merge(model()), NotFittedError, "instance is not fitted yet"),
-    (
-        lambda: bo.tune(model(), X, 1e300 * Y),
-        InvalidInput,
-        "KernelRidge: y must .* by a power of ten",
-    ),
-    (
-        lambda: bo.tune(model(), X, 1e-300 * Y),
-        InvalidInput,
-        "KernelRidge: y must .* by a power of ten",
-    ),
+    (lambda: bo.tune(model(), X, 1e300 * Y), InvalidInput, "KernelRidge: y must .* by a power of"),
+    (lambda: bo.tune(model(), X, 1e-300 * Y), InvalidInput, "KernelRidge: y must .* by a power of"),
     # other calls
     (lambda: model(n_jobs=0).fit(X, Y), InvalidInput, "KernelRidge: n_jobs must be None"),
     (lambda: model(n_jobs=1.5).fit(X, Y), InvalidInput, "n_jobs must be None or an"),
@@ -952,17 +944,9 @@ CASES = [
     (lambda: bo.JointLoss(1, 2, 3), InvalidType, "must be functions of .y, f.; got 1"),
     (lambda: squares(1, slope_of=lambda y, f: y - f), InvalidInput, "slope must be the derivative"),
     (lambda: squares(-1), InvalidInput, "the loss must be convex"),
-    (
-        lambda: squares(1, hessian_of=lambda y, f: f),
-        InvalidInput,
-        "hessian must return shape .16, 2",
-    ),
+    (lambda: squares(1, hessian_of=lambda y, f: f), InvalidInput, "hessian must return shape .16"),
     # tables
-    (
-        lambda: Schema(("a",), encoders=[{"name": "a", "of": ["x"]}]),
-        InvalidInput,
-        "must have a kind",
-    ),
+    (lambda: Schema(("a",), encoders=[{"name": "a", "of": ["x"]}]), InvalidInput, "must have a"),
     (lambda: model().fit(pd.DataFrame({"a": [None] * 60}), Y), InvalidInput, "one column must"),
     (lambda: model().fit(pd.DataFrame(X), "y"), InvalidInput, "must have a column 'y'"),
     # what is chosen
@@ -1075,11 +1059,7 @@ CASES = [
     # tuning
     (lambda: bo.tune(model(Linear()), X, Y), UnsupportedKernel, "requires a stationary kernel"),
     (lambda: bo.tune(Ridge(), X, Y), InvalidInput, "requires an estimator with kernel, method"),
-    (
-        lambda: bo.tune(model(), X, Y, criterion="aic"),
-        InvalidInput,
-        "criterion must be one of 'loo', 'evidence'",
-    ),
+    (lambda: bo.tune(model(), X, Y, criterion="aic"), InvalidInput, "criterion must be one of"),
     # labels
     (lambda: model(Gaussian()).fit(X, Y.astype(str)), InvalidType, "y must hold real numbers"),
 ]
