@@ -55,7 +55,8 @@ BRIEF = (
     "has no parameter",
     "no method serves",
     "none of the widths",
-    "features of its own",
+    "exact features",
+    "exact finite features",
     "has more than",
     "is expecting",  # scikit-learn's own words
     "there is no file",

@@ -71,7 +71,6 @@ from bochner.models.inspection.importance import ImportanceDisplay as Importance
 from bochner.models.inspection.importance import column_importance as column_importance
 from bochner.models.merging import merge as merge
 from bochner.models.prediction_displays import CalibrationDisplay as CalibrationDisplay
-from bochner.models.prediction_displays import ResidualDisplay as ResidualDisplay
 from bochner.models.prediction_displays import WidthDisplay as WidthDisplay
 from bochner.models.representations.methods import ExactKernel as ExactKernel
 from bochner.models.representations.methods import LocalKernel as LocalKernel

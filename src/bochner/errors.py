@@ -3,7 +3,7 @@
 ::
 
     BochnerError
-    ├── InvalidInput (ValueError)       an argument or an array is not what was required
+    ├── InvalidInput (ValueError)       an argument or an array does not meet a requirement
     │   ├── UnsupportedKernel           a method cannot serve this kernel; names those that can
     │   ├── IncompatibleModels          models, maps or moments that do not add up
     │   └── NotPositive                 a matrix or kernel is not positive semi-definite
@@ -18,8 +18,8 @@
     ├── PurePythonWarning               the compiled loops are not there: slower; said once
     └── SolutionWarning                 the outcome asks for attention; its text is the remedy
 
-One ``except bochner.errors.BochnerError`` catches all errors. A message says who speaks,
-what was required, what came and what to do.
+One ``except bochner.errors.BochnerError`` catches all errors. A message names the function,
+the requirement, the value given and the remedy.
 """
 
 __all__ = [
@@ -46,7 +46,7 @@ class BochnerError(Exception):
 
 
 class InvalidInput(BochnerError, ValueError):
-    """An argument or an array is not what was required."""
+    """An argument or an array does not meet a requirement."""
 
 
 class UnsupportedKernel(InvalidInput):
@@ -86,11 +86,11 @@ class BochnerWarning(UserWarning):
 
 
 class DataWarning(BochnerWarning):
-    """Columns are left out, or hold what those of the fit did not; the text says what counts."""
+    """Columns are left out, or hold values that the fit had not; the text names the effect."""
 
 
 class FeatureWarning(BochnerWarning):
-    """Features leave out so much of the kernel that a fit can miss it; more of them do not help."""
+    """Features leave out a large part of the kernel, and more features do not help."""
 
 
 class PurePythonWarning(BochnerWarning):

@@ -21,7 +21,6 @@ from bochner import (
     ImportanceDisplay,
     PartialDependenceDisplay,
     PathDisplay,
-    ResidualDisplay,
     SpectrumDisplay,
     WidthDisplay,
     column_importance,
@@ -100,14 +99,6 @@ def test_spectrum_is_that_of_the_centred_features(name):
 
 
 # --- errors --------------------------------------------------------------------------------------
-
-
-def test_residuals_are_observed_less_predicted():
-    shown = ResidualDisplay.from_estimator(ridge(), X, Y)
-    np.testing.assert_array_equal(shown.residuals, Y - ridge().predict(X))
-    both = bo.KernelRidge(Gaussian(1.0), n_features=16, random_state=0).fit(X, np.c_[Y, -Y])
-    second = ResidualDisplay.from_estimator(both, X, np.c_[Y, -Y], target=1)
-    np.testing.assert_array_equal(second.residuals, -Y - both.predict(X)[:, 1])
 
 
 def test_reliability_is_scikit_learns_calibration_curve():
@@ -210,11 +201,9 @@ def test_kernel_errors_fall_with_width_and_are_those_of_the_map():
 def test_plots_name_their_axes_and_draw_on_those_given():
     probability = CalibrationDisplay.from_estimator(logistic(), X, Y > 0)
     width = WidthDisplay.from_estimator(ridge(), X, Y, exact=False)
-    residuals = ResidualDisplay.from_estimator(ridge(), X, Y)
     for display, x, y in (
         (PathDisplay.from_estimator(ridge()), "penalty alpha", "root mean squared error"),
         (SpectrumDisplay.from_estimator(ridge()), "number", "eigenvalue"),
-        (residuals, "predicted target", "observed − predicted"),
         (probability, "probability predicted", "share observed"),
         (width, "features D", "RMSE"),
     ):
@@ -223,7 +212,6 @@ def test_plots_name_their_axes_and_draw_on_those_given():
         assert (ax.get_xlabel(), ax.get_ylabel()) == (x, y)
         assert ax.has_data()
         assert display.plot().figure_ is not None
-    assert residuals.plot(kind="actual_vs_predicted").ax_.get_ylabel() == "observed target"
 
 
 def test_without_matplotlib_a_plot_says_how_to_get_it(monkeypatch):
@@ -570,14 +558,6 @@ def fit(learner, y=Y, **options):
         (
             lambda: SpectrumDisplay.from_estimator(logistic()),
             r"keeps no moments of its rows\. Pass rows",
-        ),
-        (
-            lambda: ResidualDisplay.from_estimator(logistic(), X, Y > 0),
-            "must be quantities; LogisticRegression gives labels",
-        ),
-        (
-            lambda: ResidualDisplay.from_predictions([1.0, 2.0], [1.0]),
-            "one prediction for each observed value",
         ),
         (
             lambda: CalibrationDisplay.from_estimator(

@@ -195,7 +195,6 @@ def test_a_display_returns_itself_with_its_axes_as_in_scikit_learn():
     for display in (
         bo.PathDisplay.from_estimator(ridge()),
         bo.SpectrumDisplay.from_estimator(ridge()),
-        bo.ResidualDisplay.from_predictions(Y, found),
         bo.CalibrationDisplay.from_predictions(Y, found),
         bo.PartialDependenceDisplay.from_estimator(ridge(), X, 0),
         bo.ImportanceDisplay.from_estimator(ridge(), X),

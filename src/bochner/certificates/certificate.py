@@ -68,8 +68,8 @@ class Certificate(ShownResult):
     operator_norm : float
         ‖Z Zᵀ − K‖/‖K‖ of the rows measured, largest eigenvalues.
     left_out : float or None
-        Share of tr K that the features lack in the mean over draws, however many there are: of a
-        series that is cut. Zero for unbiased maps; None where it is not known (quadrature,
+        Share of tr K that the mean over draws lacks at any number of features: the remainder of
+        a cut series. Zero for unbiased maps; None where it is not known (quadrature,
         projections).
     """
 
@@ -120,7 +120,7 @@ class Certificate(ShownResult):
         """The share of pairs of rows whose error may exceed ``entrywise``, at ``confidence``.
 
         Zero where every row was measured. Else ln(1/δ)/⌊m/2⌋: m random rows hold ⌊m/2⌋ pairs
-        without a common row, which are independent, and none of them exceeds it.
+        without a common row, which are independent and do not exceed it.
         """
         if self.exact:
             return 0.0
@@ -141,7 +141,7 @@ class Certificate(ShownResult):
         return " ".join(filter(None, parts))
 
     def _shown(self) -> Iterator[HtmlPart]:
-        """Give the errors with their intervals, and the sentences."""
+        """Yield the errors with their intervals, and the sentences."""
         yield HtmlTable(*errors_table(self), f"{self.n_features:,} features, {self.n_rows:,} rows")
         yield Words(str(self))
 
@@ -205,7 +205,7 @@ def certify(
     n_rows : int, optional
         Rows the fit had, where X is only a random sample of them; n if not given.
     n_sample : int, default 2048
-        Rows measured, 64 or more: all of X if it has no more than so many, else a random sample.
+        Rows measured, 64 or more: all of X if it has no more, else a random sample.
         2048 take one to two seconds on two cores and show effective dimensions to about 2000.
     confidence : float, default 0.95
         Of the intervals, above 0 and below 1.
@@ -244,13 +244,13 @@ def certify(
     * where no such t exists the sample is too small to resolve alpha (``resolved`` is False) and
       the upper end is ‖E_S‖/(alpha·m/n) at least, which bounds ε.
 
-    What is *derived*: the matched penalty, to leading order for large m, and the bound ‖E‖/alpha
-    for the rows measured. What was *found by experiment*, not proved: that these pieces together
+    *Derived*: the matched penalty, to leading order for large m, and the bound ‖E‖/alpha
+    for the rows measured. *Found by experiment*, not proved: these pieces together
     cover ε of all rows at least as often as stated (guide "Certificates"). Rows that are rare and
     unlike all others can carry a larger ε than any sample shows.
 
-    The Frobenius error weighs diagonal and off-diagonal pairs as n rows have them; its interval is
-    that of a ratio of two U-statistics, by the normal distribution.
+    The Frobenius error weighs diagonal and off-diagonal pairs as n rows have them; its interval
+    treats it as a ratio of two U-statistics, by the normal distribution.
 
     **Precision.** An alpha below m·2⁻⁵²·‖K‖ is lost to rounding in K + alpha I. ε is then measured
     at that value (``alpha_measured``), is a lower bound for ε at ``alpha``, and no risk is stated.
@@ -314,7 +314,7 @@ def _n_rows(n_rows: int | None, given: int, measured: int) -> int:
     if measured < min(n, _LEAST):
         raise InvalidInput(
             f"certify: X must have at least {_LEAST} rows to represent n_rows={n}; got {measured}. "
-            "Pass a larger sample, or leave n_rows out to judge these rows alone."
+            "Pass a larger sample, or leave n_rows out to judge these rows only."
         )
     return n
 
@@ -324,7 +324,7 @@ def _to_halve(
 ) -> int | None:
     """4D where the error falls like 1/√D; below the kernel D and the directions still above ε/2.
 
-    The second is a lower bound: each feature added mends at most one direction (interlacing).
+    The second is a lower bound: each feature added corrects at most one direction (interlacing).
     None for others whose bias may be a tenth of ε: it is Σ e/alpha at most, on the rows measured.
     """
     if found.epsilon == 0:
@@ -365,7 +365,7 @@ def _caveat(c: Any) -> str:
     return ""
 
 
-#: A factor from which a bound on the error says nothing that anyone could use.
+#: A bound on the error above this factor is useless.
 USELESS = 10.0
 
 

@@ -39,7 +39,7 @@ class CheckedLaw(ShownResult):
     name : str
     outcome : {"passed", "failed", "not applicable"}
     sentence : str
-        The requirement, and what was found where it failed.
+        The requirement, and where it failed the value.
     number, tolerance : float or None
         The number that was measured and its upper limit, where there is one.
     evidence : dict
@@ -111,7 +111,7 @@ class Check(ShownResult):
         return "\n".join([self._head, *map(str, self.laws)])
 
     def _shown(self) -> Iterable[HtmlPart]:
-        """Give the summary, and each law with its numbers."""
+        """Yield the summary, and each law with its numbers."""
         number = lambda value: "" if value is None else f"{value:.3g}"
         rows = [
             [law.name, law.mark, number(law.number), number(law.tolerance), law.sentence]
@@ -138,7 +138,7 @@ Tests = dict[str, Callable[[Subject], Found]]
 
 
 def _checked(subject: Subject, form: Tests, laws: Tests) -> Iterator[CheckedLaw]:
-    """Yield every law; those of values only where shapes and values are in order."""
+    """Yield every law; laws of values only where shapes and values are in order."""
     broken = False
     for name, test in (form | laws).items():
         if broken and name in laws:
@@ -181,7 +181,7 @@ def check_kernel(
     kernel : Kernel
         A ``Custom(function)`` or any other kernel.
     X : (n, d), optional
-        Rows of your data, of which at most 200 are examined; by default normal rows of three
+        Rows of your data (at most 200 are examined); by default normal rows of three
         columns, or positive ones where the kernel refuses those. A law that holds on some rows
         may fail on others: your own are the ones that count.
     random_state : int, Generator, RandomState or None, default 0
@@ -366,10 +366,10 @@ def check_features(
     phi : FeatureMap
         Or any callable from (n, d) rows to (n, D) features.
     X : (n, d), optional
-        Rows of your data, of which at most 200 are examined; by default normal rows of the map's
-        ``n_inputs`` columns. Your own are the ones that count.
+        Rows of your data (at most 200 are examined); by default normal rows of the map's
+        ``n_inputs`` columns. Prefer your own.
     kernel : Kernel, optional
-        What φ(x)·φ(y) stands for; ``phi.kernel`` if not given.
+        The kernel that φ(x)·φ(y) approximates; ``phi.kernel`` if not given.
     redraw : callable, optional
         From a seed to a map like this one: then the mean of 100 draws is compared with the kernel.
         ``lambda seed: bo.draw(kernel, method, n_features=D, X=X, random_state=seed)``.
@@ -476,7 +476,7 @@ def _alone(subject: Subject) -> Found:
 def _precision(subject: Subject) -> Found:
     single = subject.X.astype(np.float32)
     A, B = _features(subject, single), _features(subject, single.astype(np.float64))
-    # Features may differ by a rotation; what they mean may not.
+    # Features may differ by a rotation; their inner products may not.
     gap = _gap(A.astype(np.float64) @ A.T.astype(np.float64), B @ B.T)
     sentence = "float32 and float64 rows must have the same products of features"
     return _judged(sentence, gap, ROUNDING["float32"])

@@ -1,4 +1,4 @@
-"""compare: every method that serves a kernel, what theory predicts and what rows show."""
+"""compare: every method that serves a kernel, with predicted and measured errors."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -46,7 +46,7 @@ class Compared:
     ----------
     method : Method
     n_features : int
-        D of the map that was drawn; 0 where none was.
+        D of the map that was drawn; 0 where no map was.
     predicted : float
         Relative Frobenius error by formula, or from pairs of rows where there is none.
     error : float
@@ -186,7 +186,7 @@ def compare(
 
     Notes
     -----
-    Time: that of drawing all maps (Nyström with pivots: O(n_features³)) and O(n_sample² D) each.
+    Time: drawing all maps (Nyström with pivots: O(n_features³)) and O(n_sample² D) each.
 
     Examples
     --------
@@ -254,7 +254,7 @@ def _row(method: Method, kernel: Kernel, ask: Request, kept: Array, K: Array) ->
 
 
 def _seconds(phi: FeatureMap, X: Array) -> float:
-    """Return the least of up to three times of φ(X): what else the machine does only adds."""
+    """Return the least of up to three times of φ(X): other work of the machine only adds."""
     times: list[float] = []
     while len(times) < 3 and sum(times) < 1:
         started = time.perf_counter()

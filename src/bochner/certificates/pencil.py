@@ -17,7 +17,7 @@ from bochner.certificates.sample import nonnegative
 from bochner.solvers.factorisations import eigenvalues, lower_factor, solve_lower, symmetric
 
 EPS = float(np.finfo(np.float64).eps)
-_DENSE = 512  # Up to so many rows LAPACK's dense eigensolver is faster than Lanczos
+_DENSE = 512  # Up to this many rows LAPACK's dense eigensolver is faster than Lanczos
 _STEPS = 300  # Lanczos steps at most; 40 to 150 are usual
 
 
@@ -63,7 +63,7 @@ def sides(pencil: Pencil) -> tuple[Side, Side]:
 def excess_count(pencil: Pencil, level: float) -> int:
     """Return how many whitened eigenvalues of −E exceed ``level``.
 
-    So many directions of the sample must be added to a map with K̂ ⪯ K before ε is ``level``.
+    A map with K̂ ⪯ K needs this many further directions of the sample before ε is ``level``.
     """
     _, A = _whitened(pencil)
     return int(np.sum(eigenvalues(A) < -level))
@@ -166,7 +166,7 @@ _LEAST = 1e-3  # A matched penalty below this share of the scaled one is none
 _REACH = 10.0  # ε is not followed further than this factor towards the matched penalty
 #: Rounding in E, in units of eps ‖K‖: sides below that are zero as far as float64 knows.
 NOISE = 16.0
-#: A side so many times smaller than the other is not followed: it may be rounding in φ alone.
+#: A side smaller than the other by this factor is not followed: it may be rounding in φ alone.
 _NEGLIGIBLE = 100.0
 _LOG_MAX = 700.0
 
@@ -227,7 +227,7 @@ def _range(
     shift = side.slope * min(step, np.log(_REACH))
     fallen, risen = side.score + min(trend, 0.0), side.score + max(trend, shift)
     # The trend is wide by design: the estimate follows it down by one factor of 8 at most, and up
-    # only where the matched penalty says nothing.
+    # only where the matched penalty has no information.
     falls = min(gain * min(reach, 1.0), 0.0)
     rises = shift if bound == -np.inf else max(trend, shift)
     mid = side.score + (falls + rises) / 2
@@ -266,7 +266,7 @@ def distance(
 
 
 def spectrum(K: Float[Array, "m m"]) -> Float[Array, " m"]:
-    """Return the eigenvalues of K, rising; those that rounding made negative are zero."""
+    """Return the eigenvalues of K, rising; negative rounding errors become zero."""
     return nonnegative(eigenvalues(K), "certify")
 
 
@@ -290,7 +290,7 @@ def _ranges(
     size = m // GROUPS
     groups = [sides(pencil.part(g * size, (g + 1) * size)) for g in range(GROUPS)]
     bounds = [-np.inf, -np.inf]
-    if not found.resolved:  # ε₋/(1 − ε₋) ≤ ‖E₋‖/λ and ε₊ ≤ ‖E₊‖/λ hold whatever K is
+    if not found.resolved:  # ε₋/(1 − ε₋) ≤ ‖E₋‖/λ and ε₊ ≤ ‖E₊‖/λ hold for any K
         values = eigenvalues(pencil.E) / pencil.penalty
         bounds = np.log(np.maximum([-values[0], values[-1]], pencil.noise)).tolist()
     step = float(np.log(pencil.penalty / found.penalty))

@@ -38,7 +38,7 @@ def leverage_scores(
     Parameters
     ----------
     source : Kernel or FeatureMap
-        A kernel: exact, for at most 10,000 rows. A map: those of K̂ = Z Zᵀ,
+        A kernel: exact, for at most 10,000 rows. A map: leverage scores of K̂ = Z Zᵀ,
         z_i·(G + alpha I)⁻¹ z_i, for any number of rows. Where the map is within ε of the kernel at
         alpha (``certify``), 1 − τ̂_i is 1 − τ_i times a factor from 1/(1 + ε) to 1/(1 − ε).
     X : (n, d)
@@ -78,7 +78,7 @@ def effective_dimension(
 ) -> float:
     """Return d_λ = Tr K(K + alpha I)⁻¹ of these rows, λ = alpha.
 
-    Parameters and cost are those of :func:`leverage_scores`, whose sum it is.
+    It is the sum of :func:`leverage_scores`, with the same parameters and cost.
     """
     alpha = positive(alpha, "effective_dimension", "alpha")
     values = _values(source, X, "effective_dimension")
@@ -88,7 +88,7 @@ def effective_dimension(
 def intrinsic_dimension(source: Kernel | FeatureMap, X: Float[Array, "n d"]) -> float:
     """Return Tr K/‖K‖ of these rows: how many directions share the largest eigenvalue's size.
 
-    Parameters and cost are those of :func:`leverage_scores`. Between 1 and n; it does not change
+    Parameters and cost as in :func:`leverage_scores`. Between 1 and n; it does not change
     with the scale of the kernel.
     """
     values = _values(source, X, "intrinsic_dimension")
@@ -96,7 +96,7 @@ def intrinsic_dimension(source: Kernel | FeatureMap, X: Float[Array, "n d"]) -> 
 
 
 def _values(source: Kernel | FeatureMap, X: Array, who: str) -> Float[np.ndarray, " n"]:
-    """Eigenvalues, rising, of K or of G, which has those of K̂ but for zeros."""
+    """Eigenvalues, rising, of K or of G, equal to K̂'s except for zeros."""
     if isinstance(source, Kernel):
         return nonnegative(eigvalsh(_matrix(source, X, who), check_finite=False), who)
     return np.maximum(eigvalsh(_gram(source, X, who), check_finite=False), 0.0)
@@ -131,7 +131,7 @@ def _features(phi: FeatureMap, X: Array, who: str) -> Iterator[Float[np.ndarray,
 
 
 def _blocks(phi: Any, X: Array) -> Iterator[Float[np.ndarray, "b D"]]:
-    """Give the features of a block of rows at a time, in float64."""
+    """Yield the features of a block of rows at a time, in float64."""
     for start in range(0, X.shape[0], BLOCK):
         yield to_numpy(phi(X[start : start + BLOCK])).astype(np.float64)
 
@@ -177,7 +177,7 @@ class ApproximationResidual(ShownResult):
 
     @property
     def score(self) -> Float[np.ndarray, " n"]:
-        """|φ(x)|²/k(x, x): 1 where the map has all of x, 0 where it knows nothing of it."""
+        """|φ(x)|²/k(x, x): 1 where the map represents x exactly, 0 where x is orthogonal to it."""
         nothing = np.zeros_like(self.residual)
         share = np.divide(self.residual, self.size, out=nothing, where=self.size > 0)
         return 1.0 - np.clip(share, 0.0, 1.0)
@@ -242,7 +242,7 @@ def approximation_residual(
 
     Notes
     -----
-    That of φ(X), memory one block of features. In float32 e(x) is known to about 1e-6 k(x, x).
+    Time as φ(X), memory one block of features. In float32 e(x) is known to about 1e-6 k(x, x).
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What features cost a ridge regression, clusters and principal components.
+"""The risk that features add to ridge regression, clusters and principal components.
 
 The risk of a ridge regression on its rows is split in three. With fixed rows, y = f + noise of
 variance σ², and the smoother S = K(K + λI)⁻¹, the mean squared distance of the fit to f is in
@@ -35,11 +35,11 @@ class Risk(ShownResult):
     Attributes
     ----------
     approximation : float
-        R(K̂) − R(K): what features add to the exact kernel. Below zero where they help.
+        R(K̂) − R(K): the risk that features add to the exact kernel's. Negative where they help.
     regularisation : float
-        ‖(I − S)f‖²/m of the exact kernel: what the penalty takes from the truth.
+        ‖(I − S)f‖²/m of the exact kernel: squared bias by the penalty.
     noise : float
-        σ² Tr S²/m of the exact kernel: what of the noise the fit follows.
+        σ² Tr S²/m of the exact kernel: variance by the noise that the fit follows.
     noise_variance : float
         σ².
     epsilon : float
@@ -49,7 +49,7 @@ class Risk(ShownResult):
     bound : float or None
         G/(1 − ε) + ε/(1 + ε) · min(D, m)/m · σ², which R(K̂) does not exceed; None where ε ≥ 1.
     alpha : float
-        Penalty for the rows measured: that of the fit times m/n.
+        Penalty for the rows measured: alpha of the fit times m/n.
     n_rows, n_features : int
         Rows measured, and D.
     """
@@ -155,7 +155,7 @@ def risk(
         see :func:`noise_variance`.
     n_sample : int, default 2048
         Rows measured: all of X if it has no more, else a random sample at the penalty alpha·m/n.
-        The numbers are those of a fit to these rows, which follows noise more than one to all.
+        The numbers hold for a fit to these rows, which follows noise more than a fit to all.
     random_state : int, Generator, RandomState or None
 
     Returns
@@ -222,8 +222,8 @@ def _rows(X: Any, y: Any, n_sample: int, random_state: Seed) -> tuple[Array, Arr
 def noise_variance(exact: Smoother, y: Float[np.ndarray, "m t"], penalty: float) -> float:
     """Return ‖(I − S)y‖²/Tr (I − S)² at a penalty where the fit follows half of all directions.
 
-    Or at ``penalty``, if that is less: what is left there is mostly noise. Biased upwards by what
-    the kernel cannot follow of the truth.
+    Or at ``penalty``, if that is less: residuals there are mostly noise. Biased upwards by the
+    part of the truth that the kernel cannot follow.
     """
     m, floor = len(y), len(y) * EPS * max(float(exact.values[-1]), np.finfo(float).tiny)
 
@@ -277,13 +277,13 @@ class CostCertificate(ShownResult):
 
     @property
     def relative(self) -> float:
-        """ε: the costs differ by at most ε times that of the kernel."""
+        """ε: the costs differ by at most ε times the kernel's cost."""
         worst = max(abs(self.least), abs(self.most))
         return worst / self.best_cost if self.best_cost > 0 else float("inf")
 
     @property
     def factor(self) -> float | None:
-        """What a best clustering of the features may cost the kernel, in units of its best.
+        """Cost in the kernel of the best clustering of the features, in units of the kernel's best.
 
         (1 + a)/(1 − b), a = most/best_cost and b = −least/best_cost; None (no bound) if b ≥ 1.
         """
@@ -315,7 +315,7 @@ def certify_costs(
     n_sample: int = 2048,
     random_state: Seed = None,
 ) -> CostCertificate:
-    """Measure how far clustering and principal components of φ(X) are from those of the kernel.
+    """Measure how far costs of clusters and components of φ(X) are from the kernel's.
 
     Parameters
     ----------

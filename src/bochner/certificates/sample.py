@@ -1,4 +1,4 @@
-"""What the certificate is measured on: K and E = Z Zᵀ − K of some rows, in float64."""
+"""The sample of a certificate: K and E = Z Zᵀ − K of some rows, in float64."""
 
 from typing import Any, NamedTuple
 
@@ -60,8 +60,8 @@ def kernel_of(phi: Any, kernel: Any, who: str) -> Any:
     kernel = getattr(phi, "kernel", None) if kernel is None else kernel
     if kernel is None:
         raise InvalidInput(
-            f"{who}: kernel must be given where the map has none of its own; got None. "
-            "Pass the exact kernel that the features stand for."
+            f"{who}: kernel must be given where the map has no kernel; got None. "
+            "Pass the exact kernel that the features approximate."
         )
     return kernel
 

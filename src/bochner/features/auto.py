@@ -23,7 +23,7 @@ from bochner.features.nystrom.nystrom import Nystrom, NystromMap
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Gaussian, Stationary
 
-PAIRS = 1000  # Pairs of rows that stand for all where there is no formula
+PAIRS = 1000  # Pairs of rows in the sample where there is no formula
 
 
 def expected_error(
@@ -71,8 +71,8 @@ def _block_gain(k: Float[Array, " p"], d: int, m: int) -> Float[Array, " p"]:
 def paired_error(phi: FeatureMap, X: Float[Array, "n d"]) -> float:
     """Return the relative error on pairs of neighbouring rows, and on each row with itself.
 
-    An estimate of ‖ZZᵀ − K‖_F/‖K‖_F without a matrix of n²: the rows come in random order, and
-    a pair stands for n − 1 of its kind, a diagonal entry for one.
+    An estimate of ‖ZZᵀ − K‖_F/‖K‖_F without a matrix of n²: rows are in random order, a
+    pair has weight n − 1, and a diagonal entry has weight one.
     """
     n = X.shape[0] - X.shape[0] % 2
     first, second = X[: min(n, 2 * PAIRS) : 2], X[1 : min(n, 2 * PAIRS) : 2]
@@ -182,7 +182,7 @@ def _cells(c: Candidate) -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Choice(ShownResult):
-    """What was picked, from what, and why."""
+    """The method that was picked, the candidates, and the reason."""
 
     map: FeatureMap
     method: Method
@@ -193,7 +193,7 @@ class Choice(ShownResult):
         return self.reason
 
     def _shown(self) -> Iterator[HtmlPart]:
-        """Give the reason, and the candidates with what is known of each."""
+        """Give the reason, and the candidates with the errors of each."""
         yield Words(self.reason)
         if self.candidates:
             rows = [_cells(each) for each in self.candidates]
@@ -223,7 +223,7 @@ def best_candidate(
 ) -> Choice:
     """Pick among the candidates of ``method``, or the usual ones; see :class:`Auto`.
 
-    ``targets`` are those of the rows of ``ask``.
+    ``targets`` belong to the rows of ``ask``.
     """
     if method.sample < 2:
         raise InvalidInput(f"Auto: sample must be at least 2 rows; got {method.sample!r}.")
@@ -274,7 +274,7 @@ def _all_rows(X: Array, width: int) -> Float[Array, "D d"] | None:
 def _split(ask: Request, n: int, m: int) -> tuple[Array, Array]:
     """Return m of n rows, and the others, from which landmarks may be taken.
 
-    Errors are of rows that nothing was drawn from: landmarks are exact on their own.
+    Errors are measured on rows outside the draw: features of landmarks are exact at landmarks.
     """
     order = ask.stream("auto").permutation(n)
     return np.sort(order[:m]), np.sort(order[m:])
@@ -319,7 +319,7 @@ def _cheapest(rows: list[Row], errors: Sequence[float], factor: float) -> Row:
 
 
 def _told(error: float | None) -> float:
-    """Return an error of the kernel matrix as far as it is told from rounding."""
+    """Return an error of the kernel matrix, at least its rounding."""
     return ROUNDING if error is None else max(error, ROUNDING)
 
 

@@ -21,7 +21,7 @@ from bochner.sums.moments import Moments
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """What sampled rows are to be fitted to, and the fit that the sample stands for."""
+    """Targets of sampled rows, and the fit to all rows that the sample represents."""
 
     y: Float[Array, "m t"]
     w: Float[Array, " m"]  # weights, positive
@@ -29,12 +29,12 @@ class Targets:
     share: float | None = None  # a given per-row penalty (alpha/n); None where the fit chooses it
 
     def take(self, rows: Array) -> "Targets":
-        """Return those of these rows."""
+        """Return the targets of these rows."""
         return replace(self, y=self.y[rows], w=self.w[rows])
 
 
 class SampleErrors(NamedTuple):
-    """Leave-one-out mean squared errors of ridge regression on features, and what they are of."""
+    """Leave-one-out mean squared errors of ridge regression on features, with their moments."""
 
     moments: Moments
     eigen: Eigen
@@ -53,8 +53,8 @@ def left_out(
 ) -> SampleErrors:
     """Return the errors of all rows along the path of penalties, or at the one of a given share.
 
-    Z is float64; ``dtype`` is that of the products which leave rows out. ``share`` is a penalty a
-    row of ``ratio`` times as many rows. O(m D² + D³).
+    Z is float64; ``dtype`` is the type of the products that leave rows out. ``share`` is a penalty
+    a row of ``ratio`` times as many rows. O(m D² + D³).
     """
     moments = Moments.of(Z, y, w)
     eigen = decompose(moments)
@@ -64,12 +64,12 @@ def left_out(
     centred = (Z - moments.feature_mean).astype(dtype, copy=False), y - moments.target_mean, w
     errors, m = leave_one_out(eigen, [centred], alphas)
     if dtype != np.float64 and not np.isfinite(errors[max(int(errors.argmin()) - 1, 0)]):
-        return left_out(Z, y, w, share, ratio=ratio)  # the best may lie where these tell nothing
+        return left_out(Z, y, w, share, ratio=ratio)  # the best may lie where these overflow
     return SampleErrors(moments, eigen, alphas, errors, m)
 
 
 class Judgement(NamedTuple):
-    """What a fit to all rows is predicted to find."""
+    """Predicted error of a fit to all rows."""
 
     error: float  # mean squared error
     penalty: float  # the penalty, as a share of ‖G‖
@@ -83,7 +83,7 @@ def judge(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> Judgemen
     """
     Z = to_numpy(phi(X)).astype(np.float64, copy=False)
     ratio = targets.n_rows / max(int(np.count_nonzero(targets.w)), 1)
-    # Of float32 for speed: what the errors of two maps differ by is far above its rounding.
+    # Of float32 for speed: the errors of two maps differ by far more than its rounding.
     found = left_out(Z, targets.y, targets.w, targets.share, np.float32, ratio)
     errors, alphas = extrapolate(found.eigen, found.errors, found.alphas, ratio)
     best = best_of(errors, "loo", SAME_FLOAT32)

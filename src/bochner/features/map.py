@@ -68,7 +68,7 @@ class FeatureMap(ABC):
 
     @property
     def multiplications(self) -> float:
-        """Multiplications per row, those of a matrix product that takes as long."""
+        """Multiplications per row, in those of a matrix product of equal time."""
         parts = parts_of(self)
         if parts:
             return sum(part.multiplications for part in parts)
@@ -78,8 +78,8 @@ class FeatureMap(ABC):
     def unbiased(self) -> bool:
         """Whether the mean of φ(x)·φ(y) over draws is k(x, y), so that errors fall like 1/√D.
 
-        Not so below the kernel, nor where a series is cut, an integral is a sum, or rows are
-        projected: more features of the kind do not mend that. Of a map made of maps: whether all
+        False below the kernel, and where a series is cut, an integral is a sum, or rows are
+        projected: more features do not remove that bias. For a map made of maps: whether all
         are, or are below their kernels.
         """
         parts = parts_of(self)
@@ -89,8 +89,8 @@ class FeatureMap(ABC):
         """Return e(x) = k(x, x) − E|φ(x)|² of rows in float64; None where it is not known.
 
         The error of a map has two parts. The noise of features that are drawn at random falls like
-        1/√D and averages over rows. The bias stays, however many features of the kind there are:
-        what a series that is cut leaves out, what landmarks do not explain. Where the mean K̃ of
+        1/√D and averages over rows. The bias stays for any number of features:
+        the remainder of a cut series, the residual of landmarks. Where the mean K̃ of
         Z Zᵀ over draws is below K,
 
             K − K̃ ⪰ 0,   ‖K − K̃‖_F ≤ Σ e(x_i),   K ⪯ K̃ + (Σ e) I.
@@ -106,7 +106,7 @@ class FeatureMap(ABC):
         """Return e(x) = k(x, x) − |φ(x)|², or zero if that is negative, in float64.
 
         For a map below its kernel it bounds every error, of rows seen before or not:
-        |k(x, y) − φ(x)·φ(y)|² ≤ e(x) e(y), and Z Zᵀ ⪯ K ⪯ Z Zᵀ + (Σ e) I. Cost: that of φ(X).
+        |k(x, y) − φ(x)·φ(y)|² ≤ e(x) e(y), and Z Zᵀ ⪯ K ⪯ Z Zᵀ + (Σ e) I. Cost: as φ(X).
         """
         X = in_float64(self._checked(X))
         Z = self.features(X)
@@ -138,9 +138,9 @@ class FeatureMap(ABC):
         Mostly about the cost of φ(X) twice.
         """
         raise UnsupportedKernel(
-            f"Gradients in rows have no closed form here for {type(self).__name__}. Features that "
-            "have one: Fourier, Nystrom of kernels with a gradient, HermiteMercer of the Gaussian, "
-            "Compressed and Projected of these, and those of sums and products of kernels."
+            f"{type(self).__name__} has no closed form of gradients in rows. These have: Fourier, "
+            "Nystrom of kernels with a gradient, HermiteMercer of the Gaussian, Compressed "
+            "and Projected of these, and features of sums and products of kernels."
         )
 
     def gradient(self, X: Tabular, coef: Float[Array, " D *t"]) -> Float[Array, "n d *t"]:
@@ -232,7 +232,7 @@ class Wrapped(FeatureMap):
         return self.inner.below_kernel
 
 
-#: Shares of k(x, x) up to here are rounding of what was subtracted.
+#: Shares of k(x, x) up to this are rounding errors of a difference.
 ROUNDING = 1e-12
 
 
@@ -294,7 +294,7 @@ def _same(x: Any, y: Any) -> bool:
 # --- float32 rows far from the origin ------------------------------------------------------------
 #
 # An angle ω·x is rounded in proportion to |ω| |x|: rows 10⁶ from the origin, of spread one, have
-# angles that are off by a tenth in float32, whatever their differences are. A kernel of x − y knows
+# angles that are off by a tenth in float32, also where differences are exact. A kernel of x − y has
 # no origin; but a shift of the origin would have to be chosen from rows, and maps of equal seeds
 # drawn from other rows would differ. The angles of such rows are computed in float64 instead, and
 # their features rounded. Which rows these are depends on each row alone.
@@ -359,7 +359,7 @@ def _chosen(X: Array, far: Array, features: Callable[[Array], Array]) -> Array:
 
 
 def in_rounds(size: int, count: int, rng: np.random.Generator) -> Array:
-    """Return ``count`` numbers below ``size``: random permutations of all, one after the other."""
+    """Return ``count`` numbers below ``size``: random permutations of all, in sequence."""
     rounds = [rng.permutation(size) for _ in range(-(-count // size))]
     return np.concatenate([np.empty(0, np.int64), *rounds])[:count]
 

@@ -129,7 +129,7 @@ class Rule(NamedTuple):
     method: type[Method]
     kernels: Serves  # Types, or a function of a method, a kernel and the number of columns
     draw: Callable[[Any, Any, Request], FeatureMap]
-    needs: str  # In words; {0} stands for the method
+    needs: str  # In words; {0} is replaced by the method
 
     def serves(self, method: Method, kernel: Kernel, d: int) -> bool:
         """Return whether a kernel of d columns is one of these."""
@@ -439,7 +439,7 @@ def _sketch(kernel: Kernel, maps: tuple[FeatureMap, ...], ask: Request) -> Featu
 QMC_COLUMNS = 20
 
 
-#: Above this many columns principal axes are not looked for: what is made along them is not tried,
+#: Above this many columns principal axes are not computed: methods along them are not tried,
 #: nor independent frequencies, which are then as good as orthogonal.
 AXES_COLUMNS = 2048
 
@@ -468,7 +468,7 @@ def contenders(d: int) -> tuple[Method, ...]:
     )
 
 
-#: Names that stand for methods wherever a method is asked for.
+#: Names of methods, accepted wherever a method is.
 NAMED: dict[str, Method] = {
     "auto": Auto(),
     "fourier": Fourier(Orthogonal()),
@@ -486,7 +486,7 @@ NAMED: dict[str, Method] = {
 
 
 def as_method(method: Method | str) -> Method:
-    """Return the method, or the one that a name stands for."""
+    """Return the method, or the method of this name."""
     name = WORDS.get(method, method) if isinstance(method, str) else ""
     found = NAMED.get(name, method)
     if not isinstance(found, Method):
@@ -548,13 +548,13 @@ def exact_map(kernel: Kernel, n_inputs: int) -> FeatureMap:
         phi = draw_map(Expanded(), kernel, Request(n_inputs, MOST_EXACT, 0))
     except UnsupportedKernel as refused:
         raise UnsupportedKernel(
-            f"{kernel!r} has no finite features of its own, as Linear, Constant, Polynomial, "
-            "FourierSeries, Polynomials and sums, products and powers of such have."
+            f"{kernel!r} has no exact finite features, as have Linear, Constant, Polynomial, "
+            "FourierSeries, Polynomials and their sums, products and powers."
         ) from refused
     except InvalidInput:
         phi = None
     if phi is None or phi.n_features > MOST_EXACT or not phi.below_kernel:
         raise UnsupportedKernel(
-            f"{kernel!r} of {n_inputs} columns has more than {MOST_EXACT:,} features of its own."
+            f"{kernel!r} of {n_inputs} columns has more than {MOST_EXACT:,} exact features."
         )
     return phi

@@ -24,8 +24,8 @@ from bochner.kernels.kernel import (
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.windows import Windows
 
-#: A product with exact factors is written out if that leaves the others so many features: measured,
-#: it is then up to twice as accurate as a sketch, whose noise grows with all norms.
+#: A product with exact factors is expanded if at least this many features are left for the others:
+#: measured, it is then up to twice as accurate as a sketch, whose noise grows with all norms.
 FEWEST = 4
 
 #: Features that a term of an expanded product should have at least, on average.
@@ -69,7 +69,7 @@ def exact_width(kernel: Kernel, d: int) -> int | None:
 def shares(
     parts: tuple[Kernel, ...], kernel: Kernel, method: Method, ask: Request
 ) -> tuple[int, ...]:
-    """Split D: exact parts take what they need, the others by the size of what they approximate.
+    """Split D: exact parts take what they need, other parts in proportion to their kernels' size.
 
     Var of Σ aᵢ k̂ᵢ with Dᵢ features each is Σ aᵢ²/Dᵢ, least for Dᵢ ∝ aᵢ. A part that is a sum
     itself has features for each of its terms, however small it is.
@@ -103,7 +103,7 @@ def _share(left: int, sizes: list[float], least: list[int], kernel: Kernel, meth
 
 
 def _least(kernel: Kernel, d: int, method: Method) -> int:
-    """Return the least width of a part: of each of the terms that have features of their own."""
+    """Return the least width of a part: the sum over its terms with exact features."""
     match kernel:
         case Sum():
             return _least(kernel.left, d, method) + _least(kernel.right, d, method)
@@ -152,8 +152,8 @@ def series(kernel: Exp, method: Method, ask: Request) -> tuple[Kernel, ...]:
 def expansion(kernel: Product | Power, ask: Request) -> dict[str, Kernel]:
     """Return the terms of (a + b)(c + d) or (a + b)ᵖ, where D is enough for all of them, or none.
 
-    Terms of exact factors are then exact, and those of stationary ones need no sketch: measured,
-    the error is 0.56 to 0.99 of that of one sketch.
+    Terms of exact factors are then exact, and stationary terms need no sketch: measured,
+    the error is 0.56 to 0.99 times the error of one sketch.
     """
     width = exact_width(kernel, ask.n_inputs)
     if width is not None and width <= ask.n_features:
@@ -206,7 +206,7 @@ def factor_widths(
 def wide_factor_widths(
     factors: tuple[Kernel, ...], kernel: Kernel, method: Method, ask: Request
 ) -> tuple[int, ...]:
-    """Return D for each factor, or what its exact features need: what is then sketched."""
+    """Return D for each factor, or the width of its exact features, before the sketch."""
     exact = (exact_width(factor, ask.n_inputs) for factor in factors)
     rest = whole(ask.n_features, kernel, method)
     return tuple(rest if width is None else width for width in exact)

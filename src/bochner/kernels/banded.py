@@ -1,4 +1,4 @@
-"""The kernel matrix of rows with themselves; that of a sum in bands, each pair once."""
+"""The kernel matrix of rows with themselves; of a sum in bands, each pair once."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ BAND = 256
 def kernel_matrix(kernel: Kernel, X: Any) -> Float[Array, "n n"]:
     """Return ``kernel(X)`` of NumPy or sparse rows, C-contiguous.
 
-    That of a sum is made in bands up to the diagonal, and mirrored: its terms take no room beside
-    it, and two thirds of the time of bands of all columns. Where a kernel is one compiled loop,
+    The matrix of a sum is made in bands up to the diagonal, and mirrored: terms need no further
+    memory, and two thirds of the time of bands of all columns. Where a kernel is one compiled loop,
     one call takes less time than a copy of bands. A sum of transformed rows is one as well.
     """
     if X.shape[0] <= BAND or not _is_sum(kernel):

@@ -42,7 +42,7 @@ def by_blocks(
     """Return the (n, m) matrix whose rows a:b are ``block(X[a:b], Y)``, with a:b bounded.
 
     A block that makes many ``temporaries`` of its size is made smaller, and stays in the cache.
-    Its dtype, if it is not that of X, is given.
+    Pass its dtype if it differs from X's.
     """
     n, m = X.shape[0], Y.shape[0]
     step = max(1, BLOCK_BYTES // (8 * temporaries * max(m, 1)))

@@ -5,7 +5,7 @@ spectral density,
 
     Σ_j v_j cos(h∘j)·(x − y) = Σ_n k(x − y + 2πn/h),
 
-the kernel and its images a period 2π/h apart: nothing else is wrong where the period is long. Sums
+the kernel plus its images at multiples of the period 2π/h: there is no other error. Sums
 of kernels add weights, products convolve them, and columns that a kernel does not see have j = 0.
 Periodic kernels have weights at multiples of a period's frequency alone, and no images.
 
@@ -27,7 +27,7 @@ from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.stationary_families import Periodic, harmonics, steps_of
 
-#: Where the density at zero is asked for and has no value of its own, in units of 1/ℓ.
+#: A frequency in place of zero where the density at zero is infinite, in units of 1/ℓ.
 NEXT_TO_ZERO = 1e-6
 
 #: Frequencies whose density is computed together.
@@ -261,6 +261,6 @@ def _at_zero(weights: Array, shape: tuple[int, ...]) -> Array:
 
 def _convolved(a: Array, b: Array) -> Array:
     """Return the weights of a product of kernels; rounding below zero is zero."""
-    from scipy.signal import fftconvolve  # noqa: PLC0415  a tenth of a second, seldom needed
+    from scipy.signal import fftconvolve  # noqa: PLC0415  a tenth of a second, rarely needed
 
     return np.maximum(fftconvolve(a, b, mode="same"), 0.0)

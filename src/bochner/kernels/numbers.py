@@ -65,7 +65,7 @@ class Place:
         return Place(f"{part}__{self.path}", self.column)
 
     def of(self, kernel: Kernel) -> Any:
-        """Return what stands there."""
+        """Return the value at this place."""
         value = kernel.get_params()[self.path]
         return value if self.column is None else value[self.column]
 
@@ -111,7 +111,7 @@ def with_numbers(kernel: Kernel, numbers: dict[Place, Any]) -> Kernel:
 
 
 def opened(kernel: Kernel) -> Kernel:
-    """Return the kernel with its numbers free, where none is, from where they are.
+    """Return the kernel with all its numbers free if none is, from their present values.
 
     Shapes of families stay, and so does what is zero.
     """
@@ -146,7 +146,7 @@ def _multiple(factors: list[Any], kernel: Kernel) -> Kernel:
 
 
 def weighted(kernel: Kernel) -> Kernel:
-    """Return the kernel with a free weight for each term of a sum that has none of its own."""
+    """Return the kernel with a free weight for each term of a sum that has no weight."""
     found = rebuilt(kernel, weighted)
     return rebuilt(found, _with_weight) if isinstance(kernel, Sum) else found
 
@@ -156,7 +156,7 @@ def _with_weight(term: Kernel) -> Kernel:
 
 
 def leaves(kernel: Kernel, X: Array) -> Iterator[tuple[Place, Kernel, Array]]:
-    """Give the place of each number, the kernel that it is of, and the rows which that sees."""
+    """Yield the place of each number, its kernel, and the rows as this kernel receives them."""
     inner = kernel.inputs(X) if isinstance(kernel, Transformed) else X
     inner = kernel.stacked(X, LOOKED_AT) if isinstance(kernel, Windows) else inner
     for name in kernel.tunable:

@@ -1,7 +1,7 @@
 """Periods of kernels along axes: which there are, and the frequencies that hold their harmonics.
 
 The Fourier series of a periodic kernel is a sum of waves at multiples of 2π/p. Equispaced
-frequencies 2πj/P hold them where P is a multiple of p, and those of several periods where P is a
+frequencies 2πj/P hold them where P is a multiple of p; with several periods, P must be a
 multiple of each. Of a sum, terms are looked at one by one: a product with a factor that decays has
 a spectral density, and no harmonics by itself.
 """
@@ -64,7 +64,7 @@ def seasons(kernel: Kernel, a: int, d: int) -> tuple[Season, ...]:
 
 
 def is_cyclic(kernel: Kernel, a: int, d: int) -> bool:
-    """Whether a kernel has periods along an axis and decays along it in none of its terms."""
+    """Whether a kernel has periods along an axis and no term decays along it."""
     terms = _terms(kernel, tuple(range(d)))
     return bool(seasons(kernel, a, d)) and not any(_decays(term, a) for term in terms)
 
@@ -127,7 +127,7 @@ Factor = tuple[Kernel, tuple[int, ...]]
 
 
 def _terms(kernel: Kernel, axes: tuple[int, ...]) -> list[tuple[Factor, ...]]:
-    """Return the factors of each term of a kernel, without multiples; of powers those of one."""
+    """Return the factors of each term of a kernel, without multiples and exponents."""
     match kernel:
         case Constant():
             return [()]

@@ -1,4 +1,4 @@
-"""Radial kernels R_l: what a rotation-invariant kernel is made of, degree by degree.
+"""Radial kernels R_l: the parts of a rotation-invariant kernel, degree by degree.
 
 A generalised zonal kernel depends on |x|, |y| and the angle between x and y:
 
@@ -256,8 +256,8 @@ def _pairs(r: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _signal(R: np.ndarray, d: int, degrees: np.ndarray, r: np.ndarray, s: np.ndarray) -> np.ndarray:
     """Return √α_l times the means R; zero where they are rounding, and R_l(0, ·) for l ≥ 1.
 
-    A mean of k p_l, |k| ≤ 1, is right to about eps; what is nowhere above ten of them is noise,
-    which √α_l would blow up to any size.
+    A mean of k p_l, |k| ≤ 1, is right to about eps; functions below ten eps everywhere are noise,
+    which √α_l would enlarge without bound.
     """
     heard = np.abs(R).max(axis=(1, 2), initial=0.0) > 10.0 * np.finfo(float).eps
     R *= np.where(heard, np.exp([0.5 * log_alpha(l, d) for l in degrees.tolist()]), 0.0)[
@@ -404,7 +404,7 @@ def _all_coefficients(kernel: Homogeneous | Zonal, d: int, l: int) -> Float[np.n
 
 @lru_cache(maxsize=64)
 def _zonal_coefficients(kernel: Homogeneous | Zonal, d: int, l: int) -> Float[np.ndarray, " k"]:
-    """Return c_0, ..., c_l, zero where a series is below what quadrature can tell from zero."""
+    """Return c_0, ..., c_l, zero where a series is below the error of quadrature."""
     c = kernel.gegenbauer_coefficients(d, l)
     if isinstance(kernel, Zonal):
         return c

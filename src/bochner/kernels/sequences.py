@@ -33,7 +33,7 @@ def windows_of(kernel: object, n_columns: int) -> int:
 
 
 def as_rows(who: str, X: Any, kernel: object, n_columns: int | None = None) -> Any:
-    """Return sequences as rows of so many columns, if a number is given; all else as it is.
+    """Return sequences as rows of ``n_columns`` columns, if given; other X unchanged.
 
     Sequences are an array of three dimensions, or a list of arrays that have two.
     """
@@ -110,7 +110,7 @@ def spectrum(width: int, n_letters: int, average: str = "sum") -> Windows:
     n_letters : int
         Of the alphabet: channels of :func:`one_hot`.
     average : {"sum", "mean", "root"}, default "sum"
-        As of :class:`Windows`: "mean" counts shares of all words.
+        As in :class:`Windows`: "mean" counts shares of all words.
 
     Examples
     --------

@@ -14,7 +14,7 @@ from bochner.kernels.monotone import Monotone
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.stationary_families import Matern
 
-#: Lengthscales, and names of columns, that are written out; and those of a summand in a table.
+#: Lengthscales and names of columns that are written out: in general, and in a table's summand.
 SHOWN, IN_CELL = 6, 2
 
 Names = Sequence[str] | None
@@ -101,7 +101,7 @@ def _shortest(pairs: list[tuple[str, float]]) -> str:
 
 
 def _chain(kernel: Sum | Product) -> Iterator[Kernel]:
-    """Give the parts of a sum of sums, or of a product of products, from left to right."""
+    """Yield the parts of a sum of sums, or of a product of products, from left to right."""
     for part in (kernel.left, kernel.right):
         if isinstance(part, Sum | Product) and type(part) is type(kernel):
             yield from _chain(part)
@@ -128,7 +128,7 @@ def _leaf(kernel: Kernel, names: Names, spread: Spread) -> str:
 
 
 def _along_columns(kernel: Mahalanobis) -> Float[Array, " d"] | None:
-    """Return the lengthscale along each column, ℓ/√A_jj; None of kernels that have none."""
+    """Return the lengthscale along each column, ℓ/√A_jj; None for kernels without."""
     if not isinstance(kernel.kernel, Stationary | Linear):
         return None
     inner = (

@@ -18,7 +18,6 @@ from bochner.models.inspection.importance import ImportanceDisplay, column_impor
 from bochner.models.merging import merge
 from bochner.models.prediction_displays import (
     CalibrationDisplay,
-    ResidualDisplay,
     WidthDisplay,
 )
 from bochner.models.representations.methods import ExactKernel, LocalKernel
@@ -58,7 +57,6 @@ __all__ = [
     "OneClassSVM",
     "PartialDependenceDisplay",
     "PathDisplay",
-    "ResidualDisplay",
     "SgdTask",
     "SpectrumDisplay",
     "StrategyCost",

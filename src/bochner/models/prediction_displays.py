@@ -1,4 +1,4 @@
-"""Displays of a fitted learner on rows: residuals, calibration, and other numbers of features."""
+"""Displays of a fitted learner on rows: calibration, and other numbers of features."""
 
 import warnings
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from scipy.stats import norm
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 
 from bochner._core.arrays import is_sparse, to_numpy
-from bochner._core.checks import integer, one_of
+from bochner._core.checks import integer
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
@@ -73,78 +73,6 @@ CALIBRATIONS = {
     "quantile": ("quantile asked for", "share of rows below it"),
     "coverage": ("coverage asked for", "share of rows inside"),
 }
-
-
-@dataclass(frozen=True, eq=False)
-class ResidualDisplay(Display):
-    """Predictions and observations, a point for each row.
-
-    Attributes
-    ----------
-    predicted, observed : (m,)
-    name : str
-        Of the target, with its unit where that is known.
-    """
-
-    predicted: Float[Array, " m"]
-    observed: Float[Array, " m"]
-    name: str = "target"
-
-    @property
-    def residuals(self) -> Float[Array, " m"]:
-        """Observed less predicted."""
-        return self.observed - self.predicted
-
-    @staticmethod
-    def from_predictions(observed: Array, predicted: Array, name: str = "target") -> Any:
-        """Return the display of these numbers."""
-        y, f = (np.asarray(a, np.float64).ravel() for a in (observed, predicted))
-        if len(y) != len(f) or not len(y):
-            raise InvalidInput(
-                "ResidualDisplay: one prediction for each observed value is required, and one row "
-                f"at least; got {len(f)} and {len(y)}."
-            )
-        return ResidualDisplay(f, y, name)
-
-    @staticmethod
-    def from_estimator(
-        model: BaseEstimator, X: Array, y: Array, *, target: int = 0
-    ) -> "ResidualDisplay":
-        """Return predictions for X beside y; of several targets, the one of this number."""
-        predicted, y = to_numpy(model.predict(X)), np.asarray(y)
-        if is_classifier(model) or not np.issubdtype(predicted.dtype, np.floating):
-            raise InvalidInput(
-                f"ResidualDisplay: predictions must be quantities; {type(model).__name__} gives "
-                "labels. Take CalibrationDisplay."
-            )
-        columns = (a.reshape(len(a), -1) for a in (y, predicted))
-        f, t = (a[:, target if a.shape[1] > 1 else 0] for a in reversed(list(columns)))
-        return ResidualDisplay.from_predictions(t, f)
-
-    def plot(self, ax: Any = None, *, kind: str = "residual_vs_predicted") -> Self:
-        """Draw residuals, observations or a histogram of residuals; return the display.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-        kind : {"residual_vs_predicted", "actual_vs_predicted", "histogram"}
-        """
-        kinds = ("residual_vs_predicted", "actual_vs_predicted", "histogram")
-        one_of(kind, "ResidualDisplay.plot", "kind", kinds)
-        ax = self._axes(ax)
-        name = self.name.replace("$", r"\$")  # a name is no formula
-        if kind == "histogram":
-            ax.hist(self.residuals, bins=min(40, max(8, int(len(self.residuals) ** 0.5))))
-            ax.axvline(0, color="gray", linestyle=":")
-            ax.set(xlabel=f"observed − predicted {name}", ylabel="rows")
-            return self
-        actual = kind == "actual_vs_predicted"
-        ax.plot(self.predicted, self.observed if actual else self.residuals, ".", alpha=0.4)
-        middle = float(np.median(self.predicted))
-        ax.axline((middle, middle if actual else 0.0), slope=float(actual), color="gray")
-        ax.set_xlabel(f"predicted {name}")
-        ax.set_ylabel(f"observed {name}" if actual else "observed − predicted")
-        return self
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,7 +34,7 @@ METRICS = ("euclidean", "great-circle")
 #: Rows whose distances are taken together.
 TOGETHER = 256
 
-#: What is left of the kernel at its range, as a share of k(0): the "practical range".
+#: The kernel at its range, as a share of k(0): the "practical range".
 AT_RANGE = 0.05
 
 #: Starts of a fit: lengthscales as shares of the longest lag, nuggets as shares of the variance.
@@ -95,7 +95,7 @@ class VariogramModel(ShownResult):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What a process is given: ``GaussianProcessRegressor(**model.parameters)``."""
+        """Parameters of a process: ``GaussianProcessRegressor(**model.parameters)``."""
         return {"kernel": self.kernel, "amplitude": self.amplitude, "noise": self.noise}
 
     def __str__(self) -> str:
@@ -142,9 +142,9 @@ class Variogram:
         Parameters
         ----------
         kernel : Kernel or str, default "matern32"
-            With a lengthscale, which is multiplied by what fits best; those of several columns keep
-            their ratios. Of great-circle distances an :class:`~bochner.kernels.OnSphere`, or a name
-            of its families.
+            With a lengthscale, which is multiplied by the best factor; lengthscales of several
+            columns keep their ratios. Of great-circle distances an
+            :class:`~bochner.kernels.OnSphere`, or a name of its families.
 
         Notes
         -----
@@ -228,7 +228,7 @@ def _on_globe(kernel: Kernel | str) -> OnSphere:
     known = named_on_sphere("Variogram.fit", kernel)
     if not isinstance(known, OnSphere):
         raise UnsupportedKernel(
-            "Variogram.fit requires OnSphere(...) where distances are those of great circles, or a "
+            "Variogram.fit requires OnSphere(...) for great-circle distances, or a "
             f'name such as "matern32"; got {kernel!r}.'
         )
     return known
@@ -343,7 +343,7 @@ def variogram(
     if not known.any():
         raise InvalidInput(
             f"variogram: some pairs of rows must be at most max_lag apart, and along the "
-            f"direction; none of {len(places):,} rows are within {longest:.4g}. Pass a larger "
+            f"direction; no two of {len(places):,} rows are within {longest:.4g}. Pass a larger "
             "max_lag or tolerance."
         )
     pairs, distance, squares, roots = (values[known] for values in sums)
@@ -385,7 +385,7 @@ def _unit(direction: Any, d: int) -> Float[Array, " d"]:
     vector = np.asarray(direction, dtype=np.float64)
     if vector.shape != (d,) or not np.isfinite(vector).all() or not np.linalg.norm(vector) > 0:
         raise InvalidInput(
-            f"variogram: direction must be a vector of {d} numbers, one a column, not all zero; "
+            f"variogram: direction must be a vector of {d} numbers, not all zero; "
             f"got {direction!r}."
         )
     return vector / np.linalg.norm(vector)

@@ -15,9 +15,9 @@ from bochner.models.inspection.importance import ImportanceDisplay
 from bochner.models.prediction_displays import (
     CALIBRATIONS,
     CalibrationDisplay,
-    ResidualDisplay,
     WidthDisplay,
 )
+from bochner.report.quality import Residuals
 from bochner.report.render import number, page, picture, require, rounded, seconds
 
 DOES = {"outliers": "Rows unlike the others"}  # What the learner does
@@ -199,20 +199,29 @@ def _errors(errors: dict[str, dict[str, float]]) -> dict[str, Any]:
     return {"head": ["target", *(MEASURES[key] for key in known)], "rows": rows}
 
 
-def _residuals(found: ResidualDisplay) -> dict[str, Any]:
+def _residuals(found: Residuals) -> dict[str, Any]:
     """Return predicted against observed, residuals against predictions, and their histogram."""
-    name, e, step = found.name, found.residuals, -(-len(found.predicted) // MOST_DOTS)
-    few = ResidualDisplay(found.predicted[::step], found.observed[::step], name)
+    from sklearn.metrics import PredictionErrorDisplay  # noqa: PLC0415  needs matplotlib
+
+    name, e = found.name, found.observed - found.predicted
+    step = -(-len(e) // MOST_DOTS)
+    dots = PredictionErrorDisplay(y_true=found.observed[::step], y_pred=found.predicted[::step])
+
+    def histogram(ax: Any) -> None:
+        ax.hist(e, bins=min(40, max(8, int(len(e) ** 0.5))))
+        ax.axvline(0, color="gray", linestyle=":")
+        ax.set(xlabel="observed − predicted", ylabel="rows")
+
     rows = [[f"{100 * s:g} %", number(float(np.quantile(e, s)), 3)] for s in SHARES]
     return {
         "actual": picture(
             f"Observed against predicted {name}, a dot for each row of the sample",
-            lambda ax: few.plot(ax, kind="actual_vs_predicted"),
+            lambda ax: dots.plot(ax, kind="actual_vs_predicted"),
         ),
-        "against": picture(f"Residuals against predicted {name}", few.plot),
+        "against": picture(f"Residuals against predicted {name}", dots.plot),
         "histogram": Shown(
             "Residuals",
-            picture("Histogram of the residuals", lambda ax: found.plot(ax, kind="histogram")),
+            picture("Histogram of the residuals", histogram),
             ["of the rows below", f"residual, {name}"],
             rows,
             f"Mean {number(float(e.mean()), 2)}, deviation {number(float(e.std()), 3)}",

@@ -22,7 +22,6 @@ from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.prediction_displays import (
     RIDGE,
     CalibrationDisplay,
-    ResidualDisplay,
     has_features,
     scores_of,
 )
@@ -383,6 +382,14 @@ def certificate_of(model: KernelEstimator, blocks: Blocks, other: bool) -> Certi
         return str(error)
 
 
+class Residuals(NamedTuple):
+    """Observed and predicted values of one target, and its name."""
+
+    observed: Float[Array, " m"]
+    predicted: Float[Array, " m"]
+    name: str
+
+
 @dataclass(frozen=True, eq=False)
 class Quality:
     """Predicted and observed: residuals of the first target, and targets of the sample.
@@ -403,7 +410,7 @@ class Quality:
 
     errors: dict[str, dict[str, float]]
     left_out: bool = False
-    residuals: ResidualDisplay | None = None
+    residuals: Residuals | None = None
     calibration: CalibrationDisplay | None = None
     confusion: Float[Array, "K K"] | None = None
     labels: Any = None
@@ -450,7 +457,7 @@ def _regressed(
         calibration = CalibrationDisplay.of_scores(model.calibration_.scores[:, 0])
     else:
         calibration = CalibrationDisplay.from_estimator(model, rows, columns)
-    shown = ResidualDisplay.from_predictions(columns[:, 0], fitted[:, 0], next(iter(errors)))
+    shown = Residuals(columns[:, 0], fitted[:, 0], next(iter(errors)))
     return Quality(errors, leverage is not None, shown, calibration, labels=y)
 
 

@@ -1,4 +1,4 @@
-"""What bounds promise and ask, beside what rows show: one table."""
+"""One table of bounds: their promises, their requirements and the measured errors."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -109,7 +109,7 @@ class BoundComparison(ShownResult):
         return "\n".join(filter(None, [self._title, table, self._tail]))
 
     def _shown(self) -> Iterator[HtmlPart]:
-        """Give the table, and what its marks mean."""
+        """Yield the table and the meaning of its marks."""
         yield HtmlTable(HEAD, [*map(self._cells, self.rows)], self._title)
         if self._tail:
             yield Words(self._tail)
@@ -155,8 +155,8 @@ def compare_bounds(
     Parameters
     ----------
     kernel : Kernel
-        Of x − y, for the bounds of Fourier features; rotation-invariant, for those of Gegenbauer's;
-        ``Angular``, ``ArcCosine`` and ``Polynomial`` also for those of their own features.
+        Of x − y, for bounds of Fourier features; rotation-invariant, for Gegenbauer features;
+        ``Angular``, ``ArcCosine`` and ``Polynomial`` also have bounds for their own features.
     X : (n, d)
     alpha : float
         Penalty, on the scale of the n rows.
@@ -180,7 +180,7 @@ def compare_bounds(
     Raises
     ------
     InvalidInput
-        If no bound is of this kernel, or alpha, rank or width are not what was required.
+        If no bound applies to this kernel, or alpha, rank or width are out of range.
 
     Notes
     -----
@@ -212,7 +212,7 @@ def compare_bounds(
 
 
 class Ruler(NamedTuple):
-    """What errors of the kernel matrix are measured by."""
+    """The measure of errors of the kernel matrix."""
 
     found: KernelEigen
     penalty: float

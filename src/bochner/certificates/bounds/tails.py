@@ -225,7 +225,7 @@ def hoeffding_bound(kernel: Kernel, X: Float[Array, "n d"], form: str = "pair") 
 def bernstein_bound(kernel: Kernel, X: Float[Array, "n d"], form: str = "pair") -> Tail:
     """Return Bernstein's bound of all entries of K: sharper where their variance is small.
 
-    Parameters are those of :func:`hoeffding_bound`. Cost: O(n² d).
+    Parameters as in :func:`hoeffding_bound`. Cost: O(n² d).
 
     Notes
     -----
@@ -374,7 +374,7 @@ def _dimension(values: Float[np.ndarray, " n"]) -> float:
 def operator_norm_bound(kernel: Kernel, X: Float[Array, "n d"], form: str = "pair") -> Tail:
     """Return the bound of ‖Z Zᵀ − K‖/‖K‖ for a kernel of x − y.
 
-    Parameters are those of :func:`hoeffding_bound`. Cost: O(n³).
+    Parameters as in :func:`hoeffding_bound`. Cost: O(n³).
 
     Notes
     -----
@@ -453,8 +453,8 @@ def _largest_product(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> float:
     logs = log_coefficients(series, N) + (N + 1) * math.log(2) + sums
     if series.degree is None and logs[-1] > logs.max() - 30:
         raise UnsupportedKernel(
-            "directions_bound requires a power series whose terms 2ᴺ a_N |x|₁²ᴺ fall; those of "
-            f"{kernel!r} do not on these rows. Rescale X, or measure with certify."
+            "directions_bound requires a power series whose terms 2ᴺ a_N |x|₁²ᴺ fall; on these "
+            f"rows the terms of {kernel!r} rise. Rescale X, or measure with certify."
         )
     return float(np.exp(logs.max()))
 
@@ -565,7 +565,7 @@ def projection_cost_bound(
     beyond = float(values[:-rank].sum())
     if rank >= len(rows) or beyond <= 1e-12 * values.sum():
         raise InvalidInput(
-            f"{who}: rank must be below that of the kernel matrix, or there is no cost to keep; "
+            f"{who}: rank must be below the rank of the kernel matrix; "
             f"got rank {rank} for {len(rows)} rows. Ask for a lower rank."
         )
     penalty, size = beyond / rank, (3 - per_draw) * a * len(rows)

@@ -52,7 +52,7 @@ class Cut(NamedTuple):
 class ZonalBound(Bound):
     """The (ε, λ)-spectral distance of random Gegenbauer features: :func:`zonal_bound`.
 
-    ε ≤ ε_s + ε_t: that of the directions and that of the cut. The cut is the one with the least
+    ε ≤ ε_s + ε_t: of the directions and of the cut. The cut has the least
     sum; :meth:`cut_for` returns it.
 
     Parameters
@@ -155,7 +155,7 @@ def direction_leverage(squares: Float[np.ndarray, "q s"], d: int, alpha: float) 
 def _energies(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> tuple[Array, Array]:
     """Return Σ_j h_{l,i}(|x_j|)², (q + 1, s), and the trace that is left beyond each degree.
 
-    One function for each degree where the rows lie on one sphere or the kernel is of the angle,
+    One function for each degree where all rows have one norm or the kernel depends on the angle,
     else the monomials.
     """
     plain, scales = in_balls("zonal_bound", kernel, rows.shape[1])

@@ -2,7 +2,7 @@
 
 Barnett, Greengard and Rachh (2023) bound two errors of frequencies h∘j, |j_a| ≤ m_a:
 
-* **images**: the sum over all j is that of the kernel and its images a period 2π/h apart, of which
+* **images**: the sum over all j is the kernel plus its images at multiples of the period 2π/h;
   the nearest is 2π/h − |x − y| away. The period is the box of the rows and twice a margin r, at
   whose double the kernel has come down to a share of the tolerance;
   Kernels of long tails would take a period of many boxes. They come down to zero beyond the box
@@ -11,7 +11,7 @@ Barnett, Greengard and Rachh (2023) bound two errors of frequencies h∘j, |j_a|
   being positive. It is not bounded but added up, along one axis after the other.
 
 Harmonics of periodic kernels are met where 2π/h is a multiple of their periods. Along an axis where
-a kernel is periodic alone, it is the period whatever the box.
+a kernel is purely periodic, its period is taken for any box.
 """
 
 import math
@@ -57,8 +57,8 @@ WORTH = 1e5
 #: Rounding of a wave's weight that is read off samples, as a share of k(x, x).
 ROUNDED = 1e-16
 
-#: A kernel whose period is more than so many boxes is tapered instead, if that takes fewer waves:
-#: over so many boxes from the end of the box on, until what is left is positive.
+#: A kernel whose period is more than TAPERED_FROM boxes is tapered if that takes fewer waves: over
+#: the first of TAPERS (in boxes, from the end of the box) that leaves positive weights.
 TAPERED_FROM, TAPERS = 3.0, (0.5, 1.0, 2.0, 4.0)
 
 #: Weights below zero of a tapered kernel, as a share of the tolerance, at most.
@@ -67,7 +67,7 @@ NEGATIVE = 0.05
 #: Of more waves only the lowest are looked at for weights below zero, which are among these.
 MOST_WEIGHED = 1 << 16
 
-#: A period so many times that of the taper takes more waves whatever the kernel.
+#: A period this many times the period of the taper takes more waves for every kernel.
 NOT_COMPARED = 8.0
 
 #: Share of the tolerance that waves of tapered kernels are found for in three columns: it takes few
@@ -147,7 +147,7 @@ def spacing_of(
 def _seasonal(
     kernel: Kernel, a: int, lengths: Float[Array, " d"], period: float, tolerance: float
 ) -> tuple[float, float]:
-    """Return a period that holds those of a kernel along an axis, and by how much it moves it."""
+    """Return a common multiple of the periods along an axis, and how far they are rounded."""
     found = seasons(kernel, a, len(lengths))
     least = 0.0 if is_cyclic(kernel, a, len(lengths)) else period
     return _whole(found, a, lengths[a], least, tolerance) if found else (period, 0.0)
@@ -201,7 +201,7 @@ def _tapered(kernel: Kernel, lengths: Float[Array, " d"], tolerance: float) -> F
 def _tapered_by(
     kernel: Kernel, lengths: Float[Array, " d"], tolerance: float, widths: tuple[float, ...]
 ) -> Frequencies | None:
-    """Return those of the first width along each axis whose weights there are positive enough."""
+    """Return frequencies of the first width along each axis whose weights are positive enough."""
     d, moved = len(lengths), 0.0
     share = SMOOTH if d > 2 else 1.0
     spacing, extent = np.empty(d), []
@@ -322,7 +322,7 @@ def require_served(kernel: Kernel, d: int) -> None:
     if d > MOST_COLUMNS:
         raise UnsupportedKernel(
             f"FourierGrid serves one to three columns; got {d}. Fourier() and Nystrom() serve any "
-            "number, and NearestNeighbours() those of a Gaussian process; Columns(kernel, (0, 1)) "
+            "number, as does NearestNeighbours() for a Gaussian process; Columns(kernel, (0, 1)) "
             "looks at some."
         )
     equispaced_weights(kernel, np.ones(d), (0,) * d)

@@ -4,8 +4,8 @@ Greengard, Rachh and Barnett (2022) take k(x − y) = ∫ p(ω) cos ω·(x − y
 with frequencies h∘j, |j_a| ≤ m_a, which :mod:`bochner.features.fourier.frequencies` finds.
 
 Rows outside the box by more than a margin r count as r away, where the kernel with all rows of the
-box is below a hundredth: there a fit is what it knows without them. Of a sum with periodic terms,
-they count as whole periods nearer, still beyond the margin: these terms go on.
+box is below a hundredth: there a fit is its prior mean. In a sum with periodic terms, such rows
+are moved by whole periods to just beyond the margin, where periodic terms have the same value.
 """
 
 import math
@@ -64,12 +64,12 @@ class FourierGrid(WaveMethod):
     install "bochner[grid]"``): NumPy does the same in O(n D).
 
     For all other learners it is a feature map like others, of ``n_features`` waves at most: where
-    the tolerance takes more, those of the tolerance that they suffice for.
+    the tolerance needs more, the tolerance is relaxed to what this number allows.
 
     Sources: Greengard, Rachh and Barnett (2022), *Equispaced Fourier representations for efficient
     Gaussian process regression from a billion data points*; Barnett, Greengard and Rachh (2023),
     *Uniform approximation of common Gaussian process kernels using equispaced Fourier grids*, for
-    what images and truncation are made of.
+    the parts of the error: images and truncation.
     """
 
     tolerance: float = 1e-4
@@ -109,7 +109,7 @@ class EquispacedMap(WaveMap):
     error : float
         Bound of |φ(x)·φ(y) − k(x, y)| in the box, as a share of k(x, x).
     tapered : bool
-        Whether the kernel comes down to zero beyond the box, in the place of having images.
+        Whether the kernel is tapered to zero beyond the box; otherwise it has images.
     """
 
     kernel: Kernel
@@ -125,7 +125,7 @@ class EquispacedMap(WaveMap):
         waves = math.prod(2 * m + 1 for m in self.shape) if min(self.shape, default=-1) >= 0 else 0
         if waves != self.n_features:
             raise InvalidInput(
-                f"EquispacedMap: weights must be those of {waves:,} waves, one for a pair j, −j; "
+                f"EquispacedMap: weights of {waves:,} waves are required, one for a pair j, −j; "
                 f"got {len(self.weights):,}."
             )
 
@@ -207,7 +207,7 @@ class EquispacedMap(WaveMap):
 
 
 def box_of(method: FourierGrid, X: Float[Array, "n d"]) -> tuple[Array, Array]:
-    """Return the corners of the box: as given, or those of the rows."""
+    """Return the corners of the box: as given, or of the rows."""
     if method.box is not None:
         return given_box(method.box, X.shape[1])
     faces = [(rows.min(axis=0), rows.max(axis=0)) for rows in dense_blocks(X)]

@@ -24,7 +24,7 @@ from bochner.features.method import Request
 from bochner.kernels.equispaced import equispaced_weights, tapered_weights
 from bochner.kernels.kernel import Kernel
 
-#: The coarsest tolerance that a width is given waves of, in so many steps of a bisection.
+#: The coarsest tolerance for a given width, and steps of the bisection that finds it.
 LOOSEST, BISECTIONS = 0.5, 12
 
 #: Rounding of what waves add up to, as a share of k(x, x).

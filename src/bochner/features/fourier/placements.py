@@ -47,9 +47,9 @@ def in_streams(
     width: int,
     rng: np.random.Generator,
 ) -> Float[Array, "count ..."]:
-    """Return ``count`` blocks of ``width`` frequencies, so many to a stream as make ONE_STREAM.
+    """Return ``count`` blocks of ``width`` frequencies, ONE_STREAM frequencies per random stream.
 
-    Blocks of a longer draw begin with those of a shorter one.
+    A longer draw begins with the blocks of a shorter one.
     """
     each = -(-ONE_STREAM // width)
     children = rng.spawn(-(-count // each))
@@ -101,7 +101,7 @@ def _blocks(
 def _part_of_block(
     measure: GaussianMixture, count: int, rng: np.random.Generator
 ) -> Float[Array, "k d"]:
-    """Return the first frequencies of a block, as rows: the same ones whatever the count."""
+    """Return the first frequencies of a block, as rows; they do not depend on the count."""
     d = len(measure.scales)
     lengths = radii(measure, d, d, rng)[:count]  # all, so that the directions' stream starts alike
     return orthonormal_rows(d, count, rng) * lengths[:, None]
@@ -112,7 +112,7 @@ def unit_directions(
 ) -> Float[Array, "d m"]:
     """Return m directions, (d, m), each uniform on the sphere: Gaussian points, their lengths lost.
 
-    The lengths come after all directions, or with them: the first m are those of 2m.
+    Lengths are drawn after all directions or with them, so a draw of 2m begins with a draw of m.
     """
     W = placement.place(GaussianMixture(One(), (1.0,) * d), m, rng)
     return W / np.linalg.norm(W, axis=0)
@@ -144,8 +144,8 @@ def haar(d: int, blocks: int, rng: np.random.Generator) -> Float[Array, "b d d"]
 def orthonormal_rows(d: int, count: int, rng: np.random.Generator) -> Float[Array, "k d"]:
     """Return ``count`` ≤ d orthonormal rows, uniform among all such (the Stiefel manifold).
 
-    Row i is normal draw i less its components along those before: G = R Q with R lower triangular
-    of positive diagonal, O(d count²). The first rows are those of a smaller count.
+    Row i is normal draw i less its components along earlier rows: G = R Q with R lower triangular
+    of positive diagonal, O(d count²). A larger draw begins with the rows of a smaller one.
     """
     G = rng.standard_normal((count, d))
     if 2 * count > d:
@@ -305,13 +305,13 @@ class Structured(Placement):
 
     Yu et al. (2016), *Orthogonal random features*, eq. 6, with p = 2^⌈log₂ d⌉, H the normalised
     Hadamard matrix and D random signs; rows are orthogonal. Published with rows of length √p,
-    which is biased; here rows have independent lengths χ_p (times the kernel's factor). What bias
-    is left comes from directions that are not quite uniform: at most 2e-3 k(0) at p = 32, along
-    a coordinate axis, and less for larger p; below 32 columns random rotations are used. Above
-    d = 50 or so evaluation is faster than a matrix product: 12 times at d = 1024, D = 8192. Where
-    it is not, the frequencies are formed. Errors are those of :class:`Orthogonal`; the choice for
-    d in the hundreds and more.
-    Cost of φ(X): O(n D log d). Memory: 4 numbers a frequency.
+    which is biased; here rows have independent lengths χ_p (times the kernel's factor). The
+    remaining bias comes from directions that are not quite uniform: at most 2e-3 k(0) at p = 32,
+    along a coordinate axis, and less for larger p; below 32 columns random rotations are used.
+    Above d = 50 or so evaluation is faster than a matrix product: 12 times at d = 1024, D = 8192.
+    Where it is not, the frequencies are formed. Errors equal those of :class:`Orthogonal`; the
+    choice for d in the hundreds and more. Cost of φ(X): O(n D log d). Memory: 4 numbers a
+    frequency.
     """
 
     formed: ClassVar[bool] = False
@@ -330,7 +330,7 @@ class Fastfood(Placement):
 
     p = 2^⌈log₂ d⌉, B random signs, Π a random permutation, G normal, S lengths χ_p/‖G‖ (times
     the kernel's factor). Each frequency has exactly the spectral law, so features are unbiased;
-    frequencies of a block depend on one another, and the variance is above that of :class:`IID`.
+    frequencies of a block depend on one another, and the variance is above :class:`IID`'s.
     For comparison with other work; :class:`Structured` has a lower error at the same speed.
     """
 
@@ -390,7 +390,7 @@ def _scales(measure: GaussianMixture, p: int) -> Float[Array, " p"]:
 
 
 def frequencies_of(chains: Chains, d: int) -> Float[Array, "d m"]:
-    """Return the frequencies that chains stand for, in radians; O(m p log p).
+    """Return the frequencies of chains, in radians; O(m p log p).
 
     Row j of a block's product S H D₁ H D₂ … is eⱼ times it, from the left: the transposed product
     of a unit vector, H being symmetric. No (d, d) matrix of unit vectors is made.

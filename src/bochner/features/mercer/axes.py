@@ -12,7 +12,7 @@ from bochner.errors import UnsupportedKernel
 CELLS = 1 << 22
 
 
-#: Columns whose covariance is made; of more, axes are those of as many rows at most.
+#: Covariances are made of this many columns; with more, axes come from as many rows at most.
 MOST_COLUMNS = 2048
 
 

@@ -82,7 +82,7 @@ def polar_of(
 
 
 def _on_sphere(A: Float[np.ndarray, "n d"]) -> bool:
-    """Whether rows lie near a sphere about zero; rows far away, close together, only seem to."""
+    """Whether rows lie near a sphere about zero; a distant cluster does not count."""
     r = np.linalg.norm(A, axis=1)
     spread = np.linalg.norm(A - A.mean(axis=0)) / len(A) ** 0.5
     return bool(r.max() - r.min() <= FLAT * spread)
@@ -118,7 +118,7 @@ def is_rotation_invariant(kernel: Kernel, d: int) -> bool:
 
 
 def in_balls(who: str, kernel: Kernel, d: int) -> tuple[Kernel, Float[np.ndarray, " d"]]:
-    """Return a rotation-invariant kernel and scales ℓ: k(x, y) is that of x/ℓ and y/ℓ."""
+    """Return a rotation-invariant kernel and scales ℓ, with k(x, y) = kernel(x/ℓ, y/ℓ)."""
     unit, scales = _unit(kernel, d)
     if zonal(unit, d) is None:
         raise UnsupportedKernel(f"{who} requires {ROTATION_INVARIANT}; got {kernel!r}.")
@@ -157,7 +157,7 @@ MOST_HARMONICS = (4 * ROUNDING) ** -2
 
 
 class Nodes(NamedTuple):
-    """Radii q to factor R_l on, and the shares ω of the rows that each stands for."""
+    """Radii q to factor R_l on, and the share ω of the rows that each represents."""
 
     q: Float[np.ndarray, " M"]
     share: Float[np.ndarray, " M"]
@@ -215,7 +215,7 @@ def spectrum(
 def _complete(
     top: Float[np.ndarray, " l"], rest: float, total: float, least: float, d: int
 ) -> bool:
-    """Whether no degree after those of ``top`` has a block above ``least`` per feature.
+    """Whether every degree after ``top`` has blocks below ``least`` per feature.
 
     ``top`` is the energy per feature of the greatest block of each degree, ``rest`` the energy of
     all later ones.
@@ -426,7 +426,7 @@ def _chebyshev_sum(share: Float[Array, " n"], C: Float[np.ndarray, "k B"]) -> Fl
         G = np.empty((len(share), C.shape[1]), share.dtype)
         for start in range(0, len(share), AT_ONCE):
             rows = slice(start, start + AT_ONCE)
-            # SciPy's BLAS, as the sweep's other products; transposed, so that nothing is copied.
+            # SciPy's BLAS, as the sweep's other products; transposed, to avoid a copy.
             G[rows] = dgemm(1.0, C.T, _chebyshev(share[rows], len(C)).T, trans_b=1).T
         return G
     xp = array_namespace(share)

@@ -41,7 +41,7 @@ def harmonic_blocks(
 def _plan(
     d: int, axes: int, degrees: tuple[int, ...], counts: tuple[int, ...]
 ) -> tuple[Programme, np.ndarray]:
-    """Return the programme for rows of so many coordinates, and where each block starts in it."""
+    """Return the programme for rows of d coordinates, and where each block starts in it."""
     needed = prefixes(d, degrees, counts)
     first = first_nodes(needed)[np.array(degrees, dtype=np.int64)].astype(np.int32)
     plan = programme(d, needed)

@@ -39,7 +39,7 @@ class Nystrom(Method):
     Parameters
     ----------
     landmarks : str, rows (m, d) or a value of `bochner.landmarks`, default "rpcholesky"
-        "rpcholesky", "kmeans", "uniform" or "ridge-leverage" stand for the values
+        "rpcholesky", "kmeans", "uniform" or "ridge-leverage" are short for
         ``RPCholesky()``, ``KMeans()``, ``Uniform()`` and ``RidgeLeverage()``, which have options of
         their own; rows, which need not be of the data, for ``Given(rows)``. The value is kept.
 
@@ -47,8 +47,8 @@ class Nystrom(Method):
     -----
     Serves every kernel, and needs rows to be drawn from. Follows the spectrum of K: where it
     decays, 5 to 10⁸ times more accurate than random features of equal width; where it does not,
-    use :class:`Fourier`. Cost of φ(X): O(n d D + n D²), about three times that of the moments'
-    sweep alone. Fewer than D landmarks are taken when they explain all that float32 carries.
+    use :class:`Fourier`. Cost of φ(X): O(n d D + n D²), about three times the moments'
+    sweep. Fewer than D landmarks are taken when they explain the kernel to float32's rounding.
     ``phi.residual(X)`` is the certificate, k(x, x) − |φ(x)|² ≥ 0 for every row. Landmarks are
     chosen among rows in memory.
     """
@@ -135,7 +135,7 @@ class NystromMap(FeatureMap):
 
     @property
     def sums_first(self) -> bool:
-        """Whether sums over rows of k(S, x) may be whitened, in the place of each row.
+        """Whether sums over rows of k(S, x) may be whitened instead of each row.
 
         Their rounding, ε ‖CᵀC‖, is multiplied by up to 1/τ: see :data:`COARSE`.
         """
@@ -158,22 +158,22 @@ class NystromMap(FeatureMap):
         return self.kernel.pullback(X, moved(self.landmarks, like=X), C)
 
     def whiten(self, C: Float[Array, "n D"]) -> Float[Array, "n D"]:
-        """Return C L⁻ᵀ in the place of the NumPy array C, in its precision."""
+        """Return C L⁻ᵀ, written over the NumPy array C, in its precision."""
         return triangular_product(C, self.root(C.dtype).T)
 
 
 @dataclass(frozen=True, eq=False)
 class LandmarkValues(Wrapped):
-    """c(x) = k(S, x): what a Nyström map whitens, φ(x) = L⁻¹ c(x).
+    """c(x) = k(S, x): a Nyström map before whitening, φ(x) = L⁻¹ c(x).
 
-    Sums over rows of φ(x) and φ(x)φ(x)ᵀ follow from those of c(x) by one product in the place of
+    Sums over rows of φ(x) and φ(x)φ(x)ᵀ follow from sums of c(x) by one product, instead of
     one for each row, and β·φ(x) is (L⁻ᵀβ)·c(x).
     """
 
     kernel: Kernel
     inner: NystromMap
 
-    below_kernel = unbiased = False  # its products are not those of the kernel
+    below_kernel = unbiased = False  # its products do not approximate the kernel
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         return self.inner.values(X)
@@ -184,7 +184,7 @@ class LandmarkValues(Wrapped):
 
 @dataclass(frozen=True, eq=False)
 class Rounded(Wrapped):
-    """A map whose features are rounded to one precision, whatever that of the rows.
+    """A map whose features are rounded to one precision, for rows of any precision.
 
     The projection, or the distances, are computed in the precision of the rows: rounding rows of
     time stamps to float32 would lose minutes, rounding their features loses nothing that matters.

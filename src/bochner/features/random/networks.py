@@ -61,7 +61,7 @@ class ReLU(Method):
     Parameters
     ----------
     order : {1, 0, 2}
-        That of the kernel: steps, ReLU, squared ReLU.
+        Order of the kernel: steps, ReLU, squared ReLU.
     placement : Placement, default Orthogonal()
         Where the directions fall: ``IID()``, ``Orthogonal()`` or ``QMC()``.
     split : bool, optional
@@ -279,7 +279,7 @@ class NeuralMap(FeatureMap):
 
     @property
     def unbiased(self) -> bool:
-        """Only for one layer: those above take functions of random features."""
+        """Only for one layer: later layers are nonlinear in random features."""
         return len(self.ramps) == 1
 
     @property

@@ -1,8 +1,8 @@
-"""What the sketches of powers share: the series of a kernel, weights of degrees, shares of D.
+"""Common parts of sketches of powers: the series of a kernel, weights of degrees, shares of D.
 
 Every kernel served is k(x, y) = g(x) g(y) Σ aₙ ⟨Sx, Sy⟩ⁿ with aₙ ≥ 0, S diagonal, and g = 1 or
 e^{−|Sx|²/2} (Gaussian kernels). ⟨x, y⟩ⁿ is the inner product of the tensor powers x^{⊗n}, y^{⊗n};
-the maps sketch those of unit rows and multiply by the length's part in float64 logarithms.
+the maps sketch powers of unit rows and multiply by powers of the norm, in float64 logarithms.
 """
 
 import math
@@ -144,7 +144,7 @@ class UnitRows:
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """What the sketches of uⁿ are multiplied by: exp(log wᵢ + nᵢ log r − [r²/2]), for each i.
+    """Factors of the sketches of uⁿ: exp(log wᵢ + nᵢ log r − [r²/2]), for each i.
 
     One exponent in float64, so that neither rⁿ nor e^{−r²/2} is ever formed alone.
     """
@@ -241,8 +241,8 @@ def energies(series: PowerSeries, lengths: Float[np.ndarray, " k"]) -> Float[np.
 def _constant_and_linear(energy: Float[np.ndarray, " N"], d: int, D: int) -> tuple[bool, bool]:
     """Return whether the constant (1 feature) and the linear term (d features) are taken exactly.
 
-    The constant always. The linear term if the others then err less: with features shared by
-    weight their variance is about (Σ wₙ)²/D over the n that are left.
+    The constant always. The linear term if the error of the others then falls: with features shared
+    by weight their variance is about (Σ wₙ)²/D over the remaining n.
     """
     constant = bool(energy[0] > 0)
     left = D - constant
@@ -255,11 +255,11 @@ def _constant_and_linear(energy: Float[np.ndarray, " N"], d: int, D: int) -> tup
 
 
 class Shares(NamedTuple):
-    """Features of each degree, and what they are worth; ``zip(*shares)`` goes degree by degree."""
+    """Features of each degree and their probabilities; ``zip(*shares)`` iterates over degrees."""
 
     degrees: tuple[int, ...]
     widths: tuple[int, ...]  # features of each degree
-    #: Expected copies of the degree: 1, or less for one that was drawn to stand for the rest.
+    #: Expected copies of the degree: 1, or less for a degree drawn at random to represent the rest.
     probabilities: tuple[float, ...]
 
 
@@ -293,7 +293,7 @@ def _drawn(
     few: int,
     rng: np.random.Generator,
 ) -> list[tuple[int, int, float]]:
-    """Return degrees drawn to stand for all of these, their features and expected copies.
+    """Return degrees drawn to represent all of these, their features and expected copies.
 
     A degree drawn more often than its capacity is exact with as many features as that.
     """
@@ -354,14 +354,14 @@ def by_pieces(fill: Callable[[slice], None], n: int, width: int) -> None:
 # --- Polynomial kernels written out: every product of columns is a feature -----------------------
 #
 # ⟨x, y⟩ⁿ = Σ n!/(e₁! ⋯ e_d!) x^e y^e over the exponents e of sum n, so that a kernel Σ aₙ ⟨x, y⟩ⁿ
-# that ends has finitely many features of its own, √(aₙ n!/(e₁! ⋯ e_d!)) x^e.
+# that ends has finitely many exact features, √(aₙ n!/(e₁! ⋯ e_d!)) x^e.
 
 MOST_EXACT = 1 << 20  # Exact features of one row are this many at most: 8 MB
 
 
 @dataclass(frozen=True)
 class Expanded(Method):
-    """All features of a kernel that has finitely many, whatever their number.
+    """All features of a kernel that has finitely many.
 
     Notes
     -----
@@ -379,7 +379,7 @@ class MonomialMap(FeatureMap):
     """φ(x) = (c_k Π_i x_{k_i})_k. Exact."""
 
     kernel: Kernel
-    columns: Array  # Columns that each feature multiplies; d stands for the factor 1
+    columns: Array  # Columns that each feature multiplies; d denotes the factor 1
     weights: Float[Array, " D"]  # c
     inputs: int  # d
 

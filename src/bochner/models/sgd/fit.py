@@ -447,7 +447,7 @@ class StrategyMaker:
                 raise
             raise UnsupportedKernel(
                 f"{spec.who}: strategy={spec.strategy!r} requires a kernel with finitely many "
-                f"features of its own: {refused} Take strategy='gram_cached' or "
+                f"exact features: {refused} Take strategy='gram_cached' or "
                 "'kernel_on_the_fly' for the kernel itself, 'approximate_cached' for its "
                 "approximation."
             ) from refused
