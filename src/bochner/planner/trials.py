@@ -287,14 +287,25 @@ def traced() -> Iterator[list[float]]:
 
 def expected(path: Path, m: int, n: int) -> float:
     """Extrapolate the root mean squared leave-one-out error of m rows to a fit to n rows."""
+    errors = _of_more_rows(path, m, n)
+    return float(errors[best_of(errors, "loo")]) ** 0.5
+
+
+def is_limited(path: Path, m: int, n: int) -> bool:
+    """Whether the least penalty of float32 limits a fit to n rows."""
+    of_all = replace(path, loo=_of_more_rows(path, m, n))
+    return best_of(of_all.loo, "loo") == of_all.lowest("loo") and not of_all.level("loo")
+
+
+def _of_more_rows(path: Path, m: int, n: int) -> Float[Array, " a"]:
+    """Return mean squared leave-one-out errors by penalty, extrapolated from m to n rows."""
     dimension = path.effective_dimension
     # Σ w²/(w + λ)² = d_λ + ∂d_λ/∂ log λ, d_λ = Σ w/(w + λ)
     one = len(path.alphas) == 1
     squares = dimension + (0.0 if one else np.gradient(dimension, np.log(path.alphas)))
     trace = np.maximum(m - 1 - dimension, 1e-9 * m)
     squared = np.maximum(m - 1 - 2 * dimension + np.clip(squares, 0, dimension), 1e-9 * m)
-    errors = of_more_rows(path.loo, trace, squared, m - 1, n / m)
-    return float(errors[best_of(errors, "loo")]) ** 0.5
+    return of_more_rows(path.loo, trace, squared, m - 1, n / m)
 
 
 def wider(error: float, narrow: float, ratio: float) -> float:
@@ -410,8 +421,11 @@ class FeatureFits:
         phi = task.map(self.method, tried)
         n = math.ceil(task.n_rows * (width / phi.n_features) ** 2)
         first = feature_precision("auto", n, phi)
+        if first == "float64":
+            return first
         trial = task.trial(len(task.sample), self.method, tried, precision=first)
         limited = trial.model.solution_.outcome is Outcome.FLOAT32_LIMITED
+        limited = limited or is_limited(trial.path, trial.n_rows, task.n_rows)
         return "float64" if limited else first
 
     def error(self, width: float) -> float:
@@ -440,7 +454,7 @@ class FeatureFits:
         kernel_error = math.nan
         if known == D or isinstance(self.method, Fourier):  # the error falls as 1/√D
             kernel_error = task.kernel_error(self.method, tried) * (known / D) ** 0.5
-        steps = self._steps(D, precision)
+        steps = self._steps(tried, D, precision)
         more = _moment_bytes(D, task.n_rows) - _moment_bytes(known, trial.n_rows)
         return PlannedFit(
             self.method,
@@ -454,12 +468,12 @@ class FeatureFits:
             error_from="sample" if tries else "widths",
         )
 
-    def _steps(self, D: int, precision: Precision) -> dict[str, float]:
-        """Return the seconds of each step with D features, from two trials of the widest."""
+    def _steps(self, tried: int, D: int, precision: Precision) -> dict[str, float]:
+        """Return the seconds of each step with D features, from two trials of a width."""
         task, nystrom = self.task, isinstance(self.method, Nystrom)
-        first, trial = self.precision(self.widest), self.trial(self.widest)
-        rows = fewer_rows(trial.n_rows, self.widest)
-        half = task.trial(rows, self.method, self.widest, precision=first)
+        first, trial = self.precision(tried), self.trial(tried)
+        rows = fewer_rows(trial.n_rows, tried)
+        half = task.trial(rows, self.method, tried, precision=first)
         each = (trial.seconds - half.seconds) / (trial.n_rows - half.n_rows)
         each = max(each, LEAST_PART * trial.seconds / trial.n_rows)
         known, unit = trial.model.map_.n_features, task.multiplication_seconds(first)
