@@ -339,12 +339,29 @@ class _NewtonSteps:
         self.start = _first(problem) if start is None else start
         if near is not None:
             at = replace(near, coef=np.zeros(problem.y.shape))
-            self.start = at.moved(1.0, _newton(problem, at, factors)[0])
+            self.start = at.moved(1.0, self.next(at)[0])
 
     def next(self, at: DualPoint) -> tuple[DualPoint, float, float, float]:
         """Return the step, the slope along it, its promise, and the share of active rows."""
-        step, first, share = _newton(self._problem, at, self._factors)
-        return step, first, -first / 2, share
+        problem = self._problem
+        g, h = (a[:, 0] for a in (problem.slopes(at.fitted), problem.curvatures(at.fitted)))
+        rows = np.flatnonzero(h)
+        K = problem.K if len(rows) == len(h) else problem.K[rows]
+        own = K if len(rows) == len(h) else K.take(rows, axis=1)
+        root = np.sqrt(h[rows])
+        z = (at.fitted[rows, 0] - g[rows] / h[rows]) if len(rows) else np.zeros(0)
+        c, b = np.zeros(len(h)), 0.0
+        if len(rows):
+            factor = self._factors(own, rows, h[rows], problem.alpha)
+            u = factor.solve(root[:, None] * np.column_stack([z, np.ones_like(z)]))
+            if problem.fit_intercept:
+                b = float(root @ u[:, 0] / max(float(root @ u[:, 1]), TINY))
+            c[rows] = root * (u[:, 0] - b * u[:, 1])
+        fitted = c[rows] @ K + b
+        step = DualPoint(c[:, None] - at.coef, b - at.intercept, fitted[:, None] - at.fitted)
+        image = (step.fitted - step.intercept)[:, 0]
+        first = float(g @ step.fitted[:, 0]) + problem.alpha * float(at.coef[:, 0] @ image)
+        return step, first, -first / 2, len(rows) / len(h)
 
 
 def _descended(
@@ -367,30 +384,6 @@ def _descended(
         if max(promise, made) <= tol * max(value, TINY):
             return _End(at, Convergence.CONVERGED, taken)
     return _End(at, Convergence.MOST_STEPS, taken)
-
-
-def _newton(
-    problem: KernelProblem, at: DualPoint, factors: _KernelFactors
-) -> tuple[DualPoint, float, float]:
-    """Return the step, the slope along it, and the share of active rows."""
-    g, h = (a[:, 0] for a in (problem.slopes(at.fitted), problem.curvatures(at.fitted)))
-    rows = np.flatnonzero(h)
-    K = problem.K if len(rows) == len(h) else problem.K[rows]
-    own = K if len(rows) == len(h) else K.take(rows, axis=1)
-    root = np.sqrt(h[rows])
-    z = (at.fitted[rows, 0] - g[rows] / h[rows]) if len(rows) else np.zeros(0)
-    c, b = np.zeros(len(h)), 0.0
-    if len(rows):
-        factor = factors(own, rows, h[rows], problem.alpha)
-        u = factor.solve(root[:, None] * np.column_stack([z, np.ones_like(z)]))
-        if problem.fit_intercept:
-            b = float(root @ u[:, 0] / max(float(root @ u[:, 1]), TINY))
-        c[rows] = root * (u[:, 0] - b * u[:, 1])
-    fitted = c[rows] @ K + b
-    step = DualPoint(c[:, None] - at.coef, b - at.intercept, fitted[:, None] - at.fitted)
-    image = (step.fitted - step.intercept)[:, 0]
-    first = float(g @ step.fitted[:, 0]) + problem.alpha * float(at.coef[:, 0] @ image)
-    return step, first, len(rows) / len(h)
 
 
 # --- factors for several steps -------------------------------------------------------------------
