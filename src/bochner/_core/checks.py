@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -166,6 +166,12 @@ def counted(value: object, who: str, name: str) -> int:
 def word(*choices: str) -> Callable[[object, str, str], str]:
     """Return the check of a field that is one of these words."""
     return lambda value, who, name: one_of(value, who, name, choices)
+
+
+Positive = Annotated[float, positive]
+Counted = Annotated[int, counted]
+MaybePositive = Annotated[float | None, optional(positive)]
+MaybeCounted = Annotated[int | None, optional(counted)]
 
 
 # --- Warnings that name the user's line, however deep in the package they arise ------------------

@@ -1,6 +1,7 @@
 """Suggestions for refused names: names of other libraries and misspellings."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
 from inspect import Parameter, signature
@@ -240,6 +241,14 @@ def _arguments(cls: Callable[..., Any]) -> tuple[str, ...] | None:
     return None if takes_any else tuple(p.name for p in named)
 
 
+@cache
+def _checks(cls: Callable[..., Any]) -> dict[str, Callable[[Any, str, str], Any]]:
+    """Return the checks in the annotations of a dataclass's fields, ``Annotated[type, check]``."""
+    named = fields(cls) if is_dataclass(cls) else ()
+    notes = {f.name: getattr(f.type, "__metadata__", ()) for f in named}
+    return {name: found[0] for name, found in notes.items() if found and callable(found[0])}
+
+
 class NamedArguments:
     """A class that refuses an argument it does not have with the one that was meant."""
 
@@ -251,6 +260,12 @@ class NamedArguments:
             if known is not None and name not in known:
                 raise InvalidType(_unknown(cls.__name__, name, known))
         return object.__new__(cls)
+
+    def __post_init__(self) -> None:
+        """Check the fields whose annotations declare a check."""
+        kind: Any = type(self)
+        for name, check in _checks(kind).items():
+            object.__setattr__(self, name, check(getattr(self, name), kind.__name__, name))
 
 
 def instead(who: str, name: str, known: tuple[str, ...]) -> str | None:

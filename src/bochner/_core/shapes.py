@@ -32,5 +32,6 @@ else:
 def shape_of(hint: Any) -> str | None:
     """Return the shape in the annotation of an array, as ``n d``; None for other annotations."""
     if typing.get_origin(hint) is Annotated:
-        return hint.__metadata__[0]
+        note = hint.__metadata__[0]
+        return note if isinstance(note, str) else None
     return getattr(hint, "dim_str", None)

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Any
 
 import numpy as np
 
 from bochner._core.arrays import is_numpy, moved
 from bochner._core.blas import add_gram, mirror, product
-from bochner._core.checks import check_fields, counted, word
+from bochner._core.checks import Counted, word
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import Draw, FeatureMap, Wrapped, with_far_rows
@@ -28,6 +28,18 @@ from bochner.kernels.stationary import CoordinateWise, Stationary
 # the best approximation of Z′Z′ᵀ of rank D on these rows (Eckart and Young, 1936).
 
 BLOCK = 1 << 22  # Numbers of features of a block of rows while the Gram matrix is summed
+
+
+def _method(value: Any, who: str, name: str) -> Any:
+    """Return a method, or refuse any other value."""
+    if not isinstance(value, Method):
+        raise InvalidInput(
+            f"{who}: {name} must be a value such as HermiteMercer() or Nystrom(); got {value!r}."
+        )
+    return value
+
+
+MethodField = Annotated[Method, _method]
 
 
 @dataclass(frozen=True)
@@ -51,20 +63,8 @@ class Compressed(Method):
     little. Cost of drawing: O(n D′²), of φ(X): that of D′ features and O(n D′ D).
     """
 
-    method: Method
-    width: int = 4
-
-    def __post_init__(self) -> None:
-        _require_method(self, "HermiteMercer() or Nystrom()")
-        check_fields(self, width=counted)
-
-
-def _require_method(value: "Compressed | Projected", examples: str) -> None:
-    if not isinstance(value.method, Method):
-        raise InvalidInput(
-            f"{type(value).__name__}: method must be a value such as {examples}; got "
-            f"{value.method!r}."
-        )
+    method: MethodField
+    width: Counted = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,13 +150,9 @@ class Projected(Method):
     ``method``; sparse rows stay sparse until they are projected.
     """
 
-    method: Method
-    n_components: int
-    how: Literal["pca", "jl"] = "pca"
-
-    def __post_init__(self) -> None:
-        _require_method(self, "Fourier() or MercerHarmonic()")
-        check_fields(self, n_components=counted, how=word("pca", "jl"))
+    method: MethodField
+    n_components: Counted
+    how: Annotated[str, word("pca", "jl")] = "pca"
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,6 +4,7 @@ import abc
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from bochner._core.arrays import (
     moved,
     precision,
 )
-from bochner._core.checks import check_fields, integers
+from bochner._core.checks import integers
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels import distances
@@ -25,6 +26,7 @@ from bochner.kernels.kernel import (
     ColumnScales,
     Constant,
     Kernel,
+    Part,
     Power,
     Product,
     Scaled,
@@ -33,12 +35,13 @@ from bochner.kernels.kernel import (
     name_of,
     positive_matrix,
     require_function,
-    require_kernels,
     symmetric_root,
     turned,
 )
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.zonal import Homogeneous, Zonal, directions
+
+Matrix = Annotated[tuple[tuple[float, ...], ...], positive_matrix]
 
 
 class Transformed(Kernel):
@@ -85,12 +88,8 @@ class Columns(Transformed):
         Column numbers from 0, each once.
     """
 
-    kernel: Kernel
-    columns: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        require_kernels(self, "kernel")
-        check_fields(self, columns=integers)
+    kernel: Part
+    columns: Annotated[tuple[int, ...], integers]
 
     def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n c"]:
         """Return the chosen columns of X."""
@@ -124,12 +123,8 @@ class Mahalanobis(Transformed):
         A, symmetric positive semi-definite, kept as a tuple of rows. L is its symmetric root.
     """
 
-    kernel: Kernel
-    matrix: tuple[tuple[float, ...], ...]
-
-    def __post_init__(self) -> None:
-        require_kernels(self, "kernel")
-        check_fields(self, matrix=positive_matrix)
+    kernel: Part
+    matrix: Matrix
 
     @cached_property
     def root(self) -> Float[np.ndarray, "d d"]:
@@ -167,12 +162,8 @@ class Warped(Transformed):
     A model file cannot hold a function; a model with this kernel can be pickled if f can be.
     """
 
-    function: Callable[[Array], Array]
-    kernel: Kernel
-
-    def __post_init__(self) -> None:
-        require_function(self.function, "Warped", "function")
-        require_kernels(self, "kernel")
+    function: Annotated[Callable[[Array], Array], require_function]
+    kernel: Part
 
     def __repr__(self) -> str:
         return f"Warped(function={name_of(self.function)}, kernel={self.kernel!r})"
@@ -198,10 +189,7 @@ class Exp(Kernel):
         Of values below about 700 (88 in float32): scale it down if they are larger.
     """
 
-    kernel: Kernel
-
-    def __post_init__(self) -> None:
-        require_kernels(self, "kernel")
+    kernel: Part
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         return _exp(self.kernel.evaluate(X, Y))
@@ -231,12 +219,8 @@ class Modulated(Kernel):
     A model file cannot hold a function; a model with this kernel can be pickled if f can be.
     """
 
-    function: Callable[[Array], Array]
-    kernel: Kernel
-
-    def __post_init__(self) -> None:
-        require_function(self.function, "Modulated", "function")
-        require_kernels(self, "kernel")
+    function: Annotated[Callable[[Array], Array], require_function]
+    kernel: Part
 
     def __repr__(self) -> str:
         return f"Modulated(function={name_of(self.function)}, kernel={self.kernel!r})"
@@ -275,10 +259,7 @@ class Normalised(Kernel):
     cosines. So rows may be as long or short as the dtype allows.
     """
 
-    kernel: Kernel
-
-    def __post_init__(self) -> None:
-        require_kernels(self, "kernel")
+    kernel: Part
 
     def rows(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
         """Return rows with the same cosines: unit rows if the lengths cancel, else in float64."""
@@ -341,10 +322,7 @@ class Bilinear(Kernel):
         If A is not symmetric, or has a negative eigenvalue.
     """
 
-    matrix: tuple[tuple[float, ...], ...]
-
-    def __post_init__(self) -> None:
-        check_fields(self, matrix=positive_matrix)
+    matrix: Matrix
 
     @cached_property
     def root(self) -> Float[np.ndarray, "d r"]:

@@ -9,13 +9,27 @@ import math
 import operator
 from dataclasses import dataclass
 from functools import reduce
+from typing import Annotated
 
 from bochner._core.arrays import array_namespace, dense
-from bochner._core.checks import check_fields, each, finite, nonnegative, positive, unpacked
+from bochner._core.checks import Positive, each, finite, nonnegative, unpacked
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels import distances
 from bochner.kernels.kernel import Kernel
+
+
+def _weights(value: object, who: str, name: str) -> tuple[float, ...]:
+    """Return the weights as a tuple, none below zero and not all zero."""
+    plain = unpacked(value)
+    if not isinstance(plain, list | tuple) or not any(plain):
+        raise InvalidInput(
+            f"{who}: {name} must be a sequence of numbers, not all zero; got {value!r}."
+        )
+    return each(nonnegative)(plain, who, name)
+
+
+Weights = Annotated[tuple[float, ...], _weights]
 
 
 class Basis(Kernel):
@@ -56,11 +70,8 @@ class FourierSeries(Basis):
         p > 0, in the units of X.
     """
 
-    weights: tuple[float, ...]
-    period: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_fields(self, weights=_weights, period=positive)
+    weights: Weights
+    period: Positive = 1.0
 
     @property
     def sizes(self) -> tuple[float, ...]:
@@ -94,12 +105,12 @@ class Polynomials(Basis):
         The interval, in the units of X.
     """
 
-    weights: tuple[float, ...]
-    lower: float = -1.0
-    upper: float = 1.0
+    weights: Weights
+    lower: Annotated[float, finite] = -1.0
+    upper: Annotated[float, finite] = 1.0
 
     def __post_init__(self) -> None:
-        check_fields(self, weights=_weights, lower=finite, upper=finite)
+        super().__post_init__()
         if self.lower >= self.upper:
             raise InvalidInput(
                 f"Polynomials: lower must be below upper; got {self.lower} and {self.upper}."
@@ -121,10 +132,7 @@ class Polynomials(Basis):
 class Green(Kernel):
     """A Green's function of −f″ on [0, length], multiplied over columns; rows are clipped to it."""
 
-    length: float
-
-    def __post_init__(self) -> None:
-        check_fields(self, length=positive)
+    length: Positive
 
     @abc.abstractmethod
     def term(self, x: Array, y: Array) -> Array:
@@ -153,7 +161,7 @@ class Brownian(Green):
         In the units of X. It bounds what :class:`LaplacianEigenfunctions` expands.
     """
 
-    length: float = 1.0
+    length: Positive = 1.0
 
     def term(self, x: Array, y: Array) -> Array:
         return array_namespace(x, y).minimum(x, y)
@@ -171,17 +179,7 @@ class BrownianBridge(Green):
         In the units of X.
     """
 
-    length: float = 1.0
+    length: Positive = 1.0
 
     def term(self, x: Array, y: Array) -> Array:
         return array_namespace(x, y).minimum(x, y) - x * y / self.length
-
-
-def _weights(value: object, who: str, name: str) -> tuple[float, ...]:
-    """Return the weights as a tuple, none below zero and not all zero."""
-    plain = unpacked(value)
-    if not isinstance(plain, list | tuple) or not any(plain):
-        raise InvalidInput(
-            f"{who}: {name} must be a sequence of numbers, not all zero; got {value!r}."
-        )
-    return each(nonnegative)(plain, who, name)

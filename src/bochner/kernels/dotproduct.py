@@ -11,8 +11,8 @@ from scipy.special import gammaln
 
 from bochner._core.arrays import array_namespace
 from bochner._core.checks import (
+    Counted,
     check_fields,
-    counted,
     each,
     finite,
     integer,
@@ -22,7 +22,7 @@ from bochner._core.checks import (
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.kernels import distances
-from bochner.kernels.free import free_or
+from bochner.kernels.free import TunedNonnegative, TunedPositive
 from bochner.kernels.kernel import Kernel
 
 TERMS = 4096  # Terms after which a power series counts as divergent
@@ -328,14 +328,9 @@ class Polynomial(DotProductKernel):
         Positive. scikit-learn's ``gamma``; 1/d suits standardised columns.
     """
 
-    degree: int = 2
-    offset: float = 1.0
-    scale: float = 1.0
-
-    tunable = ("offset", "scale")
-
-    def __post_init__(self) -> None:
-        check_fields(self, degree=counted, offset=free_or(nonnegative), scale=free_or(positive))
+    degree: Counted = 2
+    offset: TunedNonnegative = 1.0
+    scale: TunedPositive = 1.0
 
     @property
     def power_series(self) -> PowerSeries:
@@ -352,12 +347,7 @@ class DotExponential(DotProductKernel):
         Positive; 1/√d in attention [Vaswani et al. (2017), eq. 1].
     """
 
-    scale: float = 1.0
-
-    tunable = ("scale",)
-
-    def __post_init__(self) -> None:
-        check_fields(self, scale=free_or(positive))
+    scale: TunedPositive = 1.0
 
     @property
     def power_series(self) -> PowerSeries:

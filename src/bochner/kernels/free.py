@@ -4,8 +4,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Annotated, Any
 
+from bochner._core.checks import nonnegative, numbers, positive
 from bochner.errors import InvalidInput
 
 Check = Callable[[Any, str, str], Any]
@@ -69,6 +70,15 @@ def free_or(check: Check) -> Check:
         return _one(value, check, who, name)
 
     return checked
+
+
+#: The mark of a field that a fit may find.
+TUNED = "tuned"
+
+TunedPositive = Annotated[float, free_or(positive), TUNED]
+TunedNonnegative = Annotated[float, free_or(nonnegative), TUNED]
+#: A number for all columns, or one per column.
+TunedNumbers = Annotated[float | tuple[float, ...], free_or(numbers), TUNED]
 
 
 def _one(value: Any, check: Check, who: str, name: str) -> Any:

@@ -7,17 +7,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from bochner._core.arrays import array_namespace, dense, moved, to_numpy
 from bochner._core.checks import (
+    Counted,
+    MaybeCounted,
     check_fields,
-    counted,
     finite,
     nonnegative,
-    optional,
     unpacked,
     word,
 )
@@ -204,10 +204,10 @@ class GreenFunction(Kernel):
     """
 
     domain: Box
-    conditions: str = "dirichlet"
-    kappa: float = 0.0
-    power: int | None = None
-    terms: int = 1024
+    conditions: Annotated[str, word(*CONDITIONS)] = "dirichlet"
+    kappa: Annotated[float, nonnegative] = 0.0
+    power: MaybeCounted = None
+    terms: Counted = 1024
 
     def __post_init__(self) -> None:
         if not isinstance(self.domain, Box):
@@ -215,8 +215,7 @@ class GreenFunction(Kernel):
                 f"GreenFunction: domain must be a Box; got {self.domain!r}. Pass "
                 "Box([(0, 1), (0, 2)])."
             )
-        check_fields(self, conditions=word(*CONDITIONS), kappa=nonnegative, terms=counted)
-        check_fields(self, power=optional(counted))
+        super().__post_init__()
         if self.kappa == 0 and self.conditions != "dirichlet":
             raise InvalidInput(
                 "GreenFunction: kappa must be above zero where functions are not zero at the "

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from bochner._core.arrays import array_namespace
-from bochner._core.checks import check_fields, positive
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels import distances
-from bochner.kernels.free import free_or
+from bochner.kernels.free import TunedPositive
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.spectral import Independent, Law, Measure
 from bochner.kernels.stationary import by_columns, refuse_sparse
@@ -116,12 +115,7 @@ class SkewedChi2(Kernel):
         c > 0, in the units of X; all numbers of X must be above −c.
     """
 
-    skew: float = 1.0
-
-    tunable = ("skew",)
-
-    def __post_init__(self) -> None:
-        check_fields(self, skew=free_or(positive))
+    skew: TunedPositive = 1.0
 
     def spectral_measure(self, d: int) -> Measure:
         """Return the law of the frequencies of log(x + c)."""

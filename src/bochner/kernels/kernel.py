@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from dataclasses import replace as replace_fields
 from functools import lru_cache
 from numbers import Real
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -26,11 +26,11 @@ from bochner._core.arrays import (
     require_alike,
     to_numpy,
 )
-from bochner._core.checks import check_fields, counted, finite, nonnegative, positive, unpacked
+from bochner._core.checks import Counted, finite, optional, unpacked
 from bochner._core.names import NamedArguments, instead
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.errors import InvalidInput, InvalidType, NotPositive, UnsupportedKernel
-from bochner.kernels.free import OPEN, Free, free_or
+from bochner.kernels.free import OPEN, TUNED, Free, TunedNonnegative, TunedPositive
 
 Value = TypeVar("Value")
 
@@ -75,13 +75,14 @@ def _require_known(value: Any, changes: dict[str, Any]) -> None:
 # --- Functions that a user hands over: checked when handed, and each time they answer ------------
 
 
-def require_function(value: object, who: str, name: str) -> None:
-    """Refuse what cannot be called."""
+def require_function(value: Any, who: str, name: str) -> Any:
+    """Return a function, or refuse what cannot be called."""
     if not callable(value):
         raise InvalidType(
             f"{who}: {name} must be a function of rows; got {value!r} of type "
             f"{type(value).__name__}. Pass a function that takes an array (n, d)."
         )
+    return value
 
 
 def name_of(function: Callable[..., Any] | None) -> str:
@@ -195,8 +196,14 @@ class Kernel(NamedArguments, abc.ABC):
     # NumPy then leaves np.float64(2) * k to the kernel.
     __array_ufunc__ = None
 
-    #: Fields that are positive numbers, or tuples of such, which a fit may find.
+    #: Fields that a fit may find: numbers, or tuples of such. A class whose fields are annotated
+    #: with :data:`TunedPositive` and the like has these.
     tunable: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        own = vars(cls).get("__annotations__", {})
+        tuned = tuple(k for k, kind in own.items() if TUNED in getattr(kind, "__metadata__", ()))
+        cls.tunable = tuned or cls.tunable
 
     def __call__(self, X: Tabular, Y: Tabular | None = None) -> Float[Array, "n m"]:
         """Return the kernel matrix K with K[i, j] = k(X[i], Y[j]).
@@ -325,6 +332,20 @@ class Kernel(NamedArguments, abc.ABC):
         return Power(self, exponent) if _is_number(exponent) else NotImplemented
 
 
+def _part(value: Any, who: str, name: str) -> Any:
+    """Return a part of a kernel, or refuse what is no kernel."""
+    if not isinstance(value, Kernel):
+        raise InvalidType(
+            f"{who}: {name} must be a kernel; got {value!r} of type {type(value).__name__}. Pass a "
+            "value such as Gaussian(lengthscale=1.0)."
+        )
+    return value
+
+
+#: The type of a field that is a kernel.
+Part = Annotated[Kernel, _part]
+
+
 @dataclass(frozen=True)
 class Constant(Kernel):
     """The same value for every pair: k(x, y) = c.
@@ -335,12 +356,7 @@ class Constant(Kernel):
         c ≥ 0.
     """
 
-    value: float = 1.0
-
-    tunable = ("value",)
-
-    def __post_init__(self) -> None:
-        check_fields(self, value=free_or(nonnegative))
+    value: TunedNonnegative = 1.0
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         return self._fill((X.shape[0], Y.shape[0]), X)
@@ -372,11 +388,8 @@ class Sum(Kernel):
     left, right : Kernel
     """
 
-    left: Kernel
-    right: Kernel
-
-    def __post_init__(self) -> None:
-        require_kernels(self, "left", "right")
+    left: Part
+    right: Part
 
     def __repr__(self) -> str:
         return f"{self.left!r} + {_enclosed(self.right, Sum)}"
@@ -402,11 +415,8 @@ class Product(Kernel):
     left, right : Kernel
     """
 
-    left: Kernel
-    right: Kernel
-
-    def __post_init__(self) -> None:
-        require_kernels(self, "left", "right")
+    left: Part
+    right: Part
 
     def __repr__(self) -> str:
         right = _enclosed(self.right, Sum, Product, Scaled)
@@ -451,14 +461,8 @@ class Scaled(Kernel):
     kernel : Kernel
     """
 
-    scale: float
-    kernel: Kernel
-
-    tunable = ("scale",)
-
-    def __post_init__(self) -> None:
-        check_fields(self, scale=free_or(positive))
-        require_kernels(self, "kernel")
+    scale: TunedPositive
+    kernel: Part
 
     def __repr__(self) -> str:
         return f"{self.scale!r} * {_enclosed(self.kernel, Sum, Product, Scaled)}"
@@ -489,12 +493,8 @@ class Power(Kernel):
         p ≥ 1.
     """
 
-    kernel: Kernel
-    exponent: int
-
-    def __post_init__(self) -> None:
-        require_kernels(self, "kernel")
-        check_fields(self, exponent=counted)
+    kernel: Part
+    exponent: Counted
 
     def __repr__(self) -> str:
         return f"{_enclosed(self.kernel, Sum, Product, Scaled, Power)}**{self.exponent}"
@@ -534,17 +534,6 @@ def rebuilt(kernel: Kernel, change: Callable[[Any], Kernel]) -> Kernel:
     """Return the kernel with each of its parts changed."""
     changes = {name: change(part) for name, part in parts_of(kernel).items()}
     return kernel.replace(**changes) if changes else kernel
-
-
-def require_kernels(value: Kernel, *names: str) -> None:
-    """Refuse a kernel one of whose parts is not a kernel value."""
-    for name in names:
-        part = getattr(value, name)
-        if not isinstance(part, Kernel):
-            raise InvalidType(
-                f"{type(value).__name__}: {name} must be a kernel; got {part!r} of type "
-                f"{type(part).__name__}. Pass a value such as Gaussian(lengthscale=1.0)."
-            )
 
 
 def require_numbers(kernel: Kernel) -> None:
@@ -600,13 +589,8 @@ class Custom(Kernel):
     function; a model with this kernel can be pickled if the function can be.
     """
 
-    function: Callable[[Array, Array], Array]
-    diagonal_of: Callable[[Array], Array] | None = None
-
-    def __post_init__(self) -> None:
-        require_function(self.function, "Custom", "function")
-        if self.diagonal_of is not None:
-            require_function(self.diagonal_of, "Custom", "diagonal_of")
+    function: Annotated[Callable[[Array, Array], Array], require_function]
+    diagonal_of: Annotated[Callable[[Array], Array] | None, optional(require_function)] = None
 
     def __repr__(self) -> str:
         own = "" if self.diagonal_of is None else f", diagonal_of={name_of(self.diagonal_of)}"

@@ -1,16 +1,16 @@
 """Kernels of columns that are transformed one by one, each by a rising function through points."""
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Annotated, Any, final
 
 import numpy as np
 
 from bochner._core.arrays import array_namespace, device, is_sparse
-from bochner._core.checks import check_fields, integers
+from bochner._core.checks import integers
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels.algebra import Transformed
-from bochner.kernels.kernel import Kernel, require_kernels
+from bochner.kernels.kernel import Part
 
 Curves = tuple[tuple[float, ...], ...]
 
@@ -42,8 +42,8 @@ class Monotone(Transformed):
     [[0.5, 7.0], [2.0, 7.0]]
     """
 
-    kernel: Kernel
-    columns: tuple[int, ...]
+    kernel: Part
+    columns: Annotated[tuple[int, ...], integers]
     points: Curves
     values: Curves
 
@@ -52,8 +52,7 @@ class Monotone(Transformed):
         return f"{self.kernel}; columns {', '.join(map(str, self.columns))} transformed"
 
     def __post_init__(self) -> None:
-        require_kernels(self, "kernel")
-        check_fields(self, columns=integers)
+        super().__post_init__()
         for name in ("points", "values"):
             curves = tuple(tuple(map(float, curve)) for curve in getattr(self, name))
             object.__setattr__(self, name, curves)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.arrays import array_namespace
-from bochner._core.checks import check_fields, positive
+from bochner._core.checks import Positive
 from bochner._core.globe import require_places, unit_vectors
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, NotPositive, UnsupportedKernel
@@ -93,10 +93,10 @@ class OnSphere(Transformed):
     """
 
     kernel: Any = "matern32"  # a Kernel, from the check on
-    lengthscale: float = 10.0
+    lengthscale: Positive = 10.0
 
     def __post_init__(self) -> None:
-        check_fields(self, lengthscale=positive)
+        super().__post_init__()
         given = self.kernel
         kernel = FAMILIES.get(given, given) if isinstance(given, str) else given
         if not isinstance(kernel, Kernel):

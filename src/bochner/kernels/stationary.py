@@ -8,17 +8,17 @@ Rasmussen & Williams (2006), chapter 4.
 import abc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from bochner._core import native
 from bochner._core.arrays import array_namespace, device, is_sparse
-from bochner._core.checks import check_fields, integer, numbers, positive
+from bochner._core.checks import integer
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels import distances
-from bochner.kernels.free import free_or
+from bochner.kernels.free import TunedNumbers, TunedPositive
 from bochner.kernels.kernel import ColumnScales, Kernel
 from bochner.kernels.spectral import (
     CauchyLaw,
@@ -76,10 +76,7 @@ class Stationary(Kernel):
 class Compilable(Stationary):
     """A stationary kernel with a lengthscale, and perhaps a compiled loop."""
 
-    tunable: ClassVar[tuple[str, ...]] = ("lengthscale",)
-
-    def __post_init__(self) -> None:
-        check_fields(self, lengthscale=free_or(numbers))
+    lengthscale: TunedNumbers
 
     def column_lengthscales(self, columns: tuple[int, ...]) -> ColumnScales:
         yield columns, self.lengthscale
@@ -179,7 +176,7 @@ class Gaussian(Radial):
         ℓ > 0, in the units of X. scikit-learn's ``gamma`` is 1/(2ℓ²).
     """
 
-    lengthscale: Lengthscale = 1.0
+    lengthscale: TunedNumbers = 1.0
 
     def profile(self, s: Array) -> Array:
         return array_namespace(s).exp(-0.5 * s)
@@ -207,7 +204,7 @@ class Exponential(Radial):
         ℓ > 0, in the units of X.
     """
 
-    lengthscale: Lengthscale = 1.0
+    lengthscale: TunedNumbers = 1.0
 
     def profile(self, s: Array) -> Array:
         xp = array_namespace(s)
@@ -239,13 +236,8 @@ class RationalQuadratic(Radial):
         ℓ > 0, in the units of X.
     """
 
-    shape: float = 1.0
-    lengthscale: Lengthscale = 1.0
-
-    tunable = ("shape", "lengthscale")
-
-    def __post_init__(self) -> None:
-        check_fields(self, shape=free_or(positive), lengthscale=free_or(numbers))
+    shape: TunedPositive = 1.0
+    lengthscale: TunedNumbers = 1.0
 
     def profile(self, s: Array) -> Array:
         xp = array_namespace(s)
@@ -275,7 +267,7 @@ class Laplace(CoordinateWise):
         ℓ > 0, in the units of X.
     """
 
-    lengthscale: Lengthscale = 1.0
+    lengthscale: TunedNumbers = 1.0
 
     def block(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         xp = array_namespace(X, Y)
@@ -300,7 +292,7 @@ class Cauchy(CoordinateWise):
         ℓ > 0, in the units of X.
     """
 
-    lengthscale: Lengthscale = 1.0
+    lengthscale: TunedNumbers = 1.0
 
     def block(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         xp = array_namespace(X, Y)

@@ -15,7 +15,7 @@ from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, NotPositive
 from bochner.kernels import distances
 from bochner.kernels.dotproduct import horner
-from bochner.kernels.free import Free, free_or
+from bochner.kernels.free import Free, TunedNumbers, TunedPositive
 from bochner.kernels.spectral import (
     Components,
     Fixed,
@@ -27,7 +27,6 @@ from bochner.kernels.spectral import (
 )
 from bochner.kernels.stationary import (
     Compiled,
-    Lengthscale,
     Radial,
     Stationary,
     by_columns,
@@ -61,13 +60,8 @@ class Matern(Radial):
         ℓ > 0, in the units of X.
     """
 
-    smoothness: float = 1.5
-    lengthscale: Lengthscale = 1.0
-
-    tunable = ("smoothness", "lengthscale")
-
-    def __post_init__(self) -> None:
-        check_fields(self, smoothness=free_or(positive), lengthscale=free_or(numbers))
+    smoothness: TunedPositive = 1.5
+    lengthscale: TunedNumbers = 1.0
 
     def profile(self, s: Array) -> Array:
         if self.smoothness in HALF_INTEGERS:
@@ -194,13 +188,11 @@ class ExponentialPower(Radial):
         ℓ > 0, in the units of X.
     """
 
-    power: float = 1.0
-    lengthscale: Lengthscale = 1.0
-
-    tunable = ("power", "lengthscale")
+    power: TunedPositive = 1.0
+    lengthscale: TunedNumbers = 1.0
 
     def __post_init__(self) -> None:
-        check_fields(self, power=free_or(positive), lengthscale=free_or(numbers))
+        super().__post_init__()
         if not isinstance(self.power, Free) and self.power > 2:
             raise NotPositive(
                 f"ExponentialPower: power must be at most 2, or the function is not positive "
@@ -330,15 +322,10 @@ class Periodic(Stationary):
     is that of the numbers as they are stored, in float32 as well.
     """
 
-    period: float | tuple[float, ...] = 1.0
-    lengthscale: Lengthscale = 1.0
-
-    tunable = ("period", "lengthscale")
+    period: TunedNumbers = 1.0
+    lengthscale: TunedNumbers = 1.0
 
     has_density = False  # Frequencies are multiples of one
-
-    def __post_init__(self) -> None:
-        check_fields(self, period=free_or(numbers), lengthscale=free_or(numbers))
 
     def spectral_measure(self, d: int) -> Measure:
         d = integer(d, "Periodic.spectral_measure", "d", least=1)

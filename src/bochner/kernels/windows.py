@@ -9,15 +9,15 @@ import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse
-from bochner._core.checks import check_fields, counted, integer, word
+from bochner._core.checks import Counted, integer, word
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput, InvalidType
-from bochner.kernels.kernel import ColumnScales, Kernel, require_kernels
+from bochner.kernels.kernel import ColumnScales, Kernel, Part
 
 #: What sums over windows are divided by, as a power of the number of windows.
 AVERAGES = {"mean": 1.0, "root": 0.5, "sum": 0.0}
@@ -76,15 +76,14 @@ class Windows(Kernel):
     0.342
     """
 
-    kernel: Kernel
-    width: int = 1
-    channels: int = 1
-    average: str = "mean"
+    kernel: Part
+    width: Counted = 1
+    channels: Counted = 1
+    average: Annotated[str, word(*AVERAGES)] = "mean"
     lengths: bool = False
 
     def __post_init__(self) -> None:
-        require_kernels(self, "kernel")
-        check_fields(self, width=counted, channels=counted, average=word(*AVERAGES))
+        super().__post_init__()
         if not isinstance(self.lengths, bool):
             raise InvalidType(
                 f"Windows: lengths must be True or False; got {self.lengths!r}. Pass True where "

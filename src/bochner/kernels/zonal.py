@@ -11,12 +11,12 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from bochner._core.arrays import array_namespace, is_sparse, moved, to_numpy
-from bochner._core.checks import check_fields, counted, each, finite, integer, nonnegative
+from bochner._core.checks import Counted, check_fields, each, finite, integer, nonnegative
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.kernels import distances
@@ -231,10 +231,10 @@ class ArcCosine(Homogeneous):
         p.
     """
 
-    order: int = 1
+    order: Annotated[int, integer] = 1
 
     def __post_init__(self) -> None:
-        check_fields(self, order=integer)
+        super().__post_init__()
         if self.order > 2:
             raise InvalidInput(f"ArcCosine: order must be 0, 1 or 2; got {self.order}.")
 
@@ -259,10 +259,7 @@ class NNGP(Homogeneous):
         L ≥ 1, hidden layers. Depth 1 is ``ArcCosine(1)``.
     """
 
-    depth: int = 1
-
-    def __post_init__(self) -> None:
-        check_fields(self, depth=counted)
+    depth: Counted = 1
 
     degree = 1
 
@@ -291,10 +288,7 @@ class NeuralTangent(Homogeneous):
     2e-15 for all θ, where cosines lose half the digits near 0.
     """
 
-    depth: int = 1
-
-    def __post_init__(self) -> None:
-        check_fields(self, depth=counted)
+    depth: Counted = 1
 
     degree = 1
 
@@ -419,11 +413,11 @@ class Zonal(Kernel):
         p = 0 the mean over directions, c_0.
     """
 
-    coefficients: tuple[float, ...]
-    power: int = 1
+    coefficients: Annotated[tuple[float, ...], each(finite)]
+    power: Annotated[int, integer] = 1
 
     def __post_init__(self) -> None:
-        check_fields(self, coefficients=each(finite), power=integer)
+        super().__post_init__()
         if min(self.coefficients) < 0:
             raise NotPositive(
                 "Zonal: coefficients must be zero or above, or the kernel is not positive "

@@ -149,6 +149,8 @@ def fits(value: Any, hint: Any, sizes: Sizes) -> bool:
     if (shape := shape_of(hint)) is not None:
         return _is_shaped(value, shape.split(), sizes)
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:  # with a check of the field
+        return fits(value, parts[0], sizes)
     check = _CHECKS.get(hint if origin is None else origin)
     if check is not None:
         return check(value, parts, sizes)

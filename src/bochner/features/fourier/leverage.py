@@ -20,7 +20,7 @@ import numpy as np
 
 from bochner._core.arrays import in_float64, to_numpy
 from bochner._core.blas import eigh
-from bochner._core.checks import check_fields, positive
+from bochner._core.checks import Positive
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.fourier.fourier import frequencies
@@ -54,10 +54,7 @@ class LeverageFourier(Method):
     :class:`Fourier`; of drawing O(s³ + s² D) with s = 1,000 rows.
     """
 
-    penalty: float = 1e-4
-
-    def __post_init__(self) -> None:
-        check_fields(self, penalty=positive)
+    penalty: Positive = 1e-4
 
     def least_numbers(self, n_features: int, n_columns: int) -> int:
         return n_features * (1 + POOL * n_columns // 2)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bochner._core.arrays import to_numpy
-from bochner._core.checks import check_fields, counted, optional, positive
+from bochner._core.checks import Counted, MaybePositive
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap
@@ -58,11 +58,8 @@ class MercerHarmonic(Method):
     and 15 and eq. 11, with the directions taken exactly and the radial functions optimal.
     """
 
-    nodes: int = 64
-    radius: float | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self, nodes=counted, radius=optional(positive))
+    nodes: Counted = 64
+    radius: MaybePositive = None
 
     def least_numbers(self, n_features: int, n_columns: int) -> int:
         return 0

@@ -17,7 +17,7 @@ import numpy as np
 from bochner._core import native
 from bochner._core.arrays import array_namespace, dense, is_eager, is_numpy, is_sparse, moved, taken
 from bochner._core.blas import eigh
-from bochner._core.checks import check_fields, optional, positive
+from bochner._core.checks import MaybePositive
 from bochner._core.native import Programme, harmonics
 from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
@@ -214,10 +214,7 @@ class HermiteMercer(Method):
     (2006), section 4.3.1; Fasshauer and McCourt (2012).
     """
 
-    scale: float | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self, scale=optional(positive))
+    scale: MaybePositive = None
 
 
 @dataclass(frozen=True, eq=False)

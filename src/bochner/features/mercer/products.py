@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Annotated
 
 import numpy as np
 from scipy.special import logsumexp
@@ -23,7 +24,7 @@ from bochner._core.arrays import (
     moved,
     taken,
 )
-from bochner._core.checks import check_fields, optional, positive, word
+from bochner._core.checks import MaybePositive, optional, word
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap, in_double
@@ -255,13 +256,12 @@ class LaplacianEigenfunctions(Method):
     column j, whose sines are all that is transcendental. Source: Solin and Särkkä (2020).
     """
 
-    boundary: float | None = None
-    box: tuple[tuple[float, float], ...] | None = None
-    conditions: str = "dirichlet"
+    boundary: MaybePositive = None
+    box: Annotated[tuple[tuple[float, float], ...] | None, optional(checked_box)] = None
+    conditions: Annotated[str, word(*CONDITIONS)] = "dirichlet"
 
     def __post_init__(self) -> None:
-        check_fields(self, boundary=optional(positive), box=optional(checked_box))
-        check_fields(self, conditions=word(*CONDITIONS))
+        super().__post_init__()
         if self.boundary is not None and self.boundary < 1:
             raise InvalidInput(
                 "LaplacianEigenfunctions: boundary must be 1 or above, or rows lie outside the "

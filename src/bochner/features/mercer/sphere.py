@@ -7,11 +7,12 @@ these features (:mod:`bochner.solvers.harmonics`).
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from bochner._core.arrays import array_namespace, dense, moved, precision
-from bochner._core.checks import check_fields, integer, require_room
+from bochner._core.checks import integer, require_room
 from bochner._core.globe import require_places, unit_vectors
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
@@ -62,10 +63,10 @@ class SphericalHarmonics(WaveMethod):
     (2023), section 2, for their transform at scattered places by non-uniform FFT.
     """
 
-    degree: int = 100
+    degree: Annotated[int, integer] = 100
 
     def __post_init__(self) -> None:
-        check_fields(self, degree=integer)
+        super().__post_init__()
         if not 1 <= self.degree <= MOST_DEGREE:
             raise InvalidInput(
                 f"SphericalHarmonics: degree must be from 1 to {MOST_DEGREE:,}; got {self.degree}."

@@ -3,15 +3,15 @@
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from bochner._core.arrays import as_matrix, dense, different_rows, is_sparse, to_numpy
 from bochner._core.blas import cholesky, eigvalsh, triangular_product
-from bochner._core.checks import check_fields, counted, optional, positive, word
-from bochner._core.names import meant
+from bochner._core.checks import Counted, MaybePositive, word
+from bochner._core.names import NamedArguments, meant
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import FEW_CELLS
 from bochner.errors import InvalidInput
@@ -31,7 +31,7 @@ class ChosenLandmarks:
     unexplained: float | None = None
 
 
-class Landmarks(ABC):
+class Landmarks(NamedArguments, ABC):
     """Chooses up to D landmarks among rows in memory."""
 
     @abstractmethod
@@ -113,11 +113,8 @@ class RPCholesky(Landmarks):
         time, at a sixteenth of its time; "blocked" is here for comparison.
     """
 
-    pool: int = 4
-    mode: Mode = "accelerated"
-
-    def __post_init__(self) -> None:
-        check_fields(self, pool=counted, mode=word(*MODES))
+    pool: Counted = 4
+    mode: Annotated[Mode, word(*MODES)] = "accelerated"
 
     def choose(
         self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator
@@ -164,12 +161,9 @@ class KMeans(Landmarks):
     Equal rows share one landmark.
     """
 
-    pool: int = 4
-    iterations: int = 10
-    seeds: Literal["k-means++", "random"] = "k-means++"
-
-    def __post_init__(self) -> None:
-        check_fields(self, pool=counted, iterations=counted, seeds=word("k-means++", "random"))
+    pool: Counted = 4
+    iterations: Counted = 10
+    seeds: Annotated[str, word("k-means++", "random")] = "k-means++"
 
     def choose(
         self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator
@@ -245,10 +239,7 @@ class RidgeLeverage(Landmarks):
     O(n + D²).
     """
 
-    alpha: float | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self, alpha=optional(positive))
+    alpha: MaybePositive = None
 
     def choose(
         self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator

@@ -12,13 +12,13 @@ import math
 import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
 
 from bochner._core.arrays import array_namespace, is_numpy, moved, taken, to_numpy
-from bochner._core.checks import check_fields, counted, integer, optional, word
+from bochner._core.checks import MaybeCounted, integer, optional, word
 from bochner._core.native import polynomials, polynomials_twin
 from bochner._core.shapes import Array, Float
 from bochner.errors import FeatureWarning, InvalidInput, UnsupportedKernel
@@ -82,17 +82,9 @@ class Gegenbauer(Method):
     O(n m (d + (3 + 2 s) q)), without elementary functions; memory, the result alone.
     """
 
-    radial: str = "optimal"
-    order: int | None = None
-    degree: int | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(
-            self,
-            radial=word("optimal", "monomial"),
-            order=optional(counted),
-            degree=optional(integer),
-        )
+    radial: Annotated[str, word("optimal", "monomial")] = "optimal"
+    order: MaybeCounted = None
+    degree: Annotated[int | None, optional(integer)] = None
 
 
 @dataclass(frozen=True, eq=False)

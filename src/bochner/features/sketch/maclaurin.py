@@ -9,12 +9,12 @@ probability q_N and weighted by a_N/q_N sums the power series:
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Annotated
 
 import numpy as np
 
 from bochner._core.arrays import array_namespace, dense, device, moved, taken
-from bochner._core.checks import check_fields, optional, positive, word
+from bochner._core.checks import MaybePositive, word
 from bochner._core.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
@@ -54,11 +54,8 @@ class Maclaurin(Method):
     method is more accurate at equal width.
     """
 
-    degrees: Literal["energy", "geometric"] = "energy"
-    radius: float | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self, degrees=word("energy", "geometric"), radius=optional(positive))
+    degrees: Annotated[str, word("energy", "geometric")] = "energy"
+    radius: MaybePositive = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,14 +7,14 @@ H the Walsh-Hadamard matrix, D a diagonal of random signs. A block fills its col
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Literal
+from typing import Annotated
 
 import numpy as np
 import scipy.sparse
 
 from bochner._core import native
 from bochner._core.arrays import dense, is_numpy, is_sparse, moved, to_numpy
-from bochner._core.checks import check_fields, counted, optional, positive, word
+from bochner._core.checks import Counted, MaybeCounted, MaybePositive, word
 from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float
 from bochner.features.map import FeatureMap
@@ -176,19 +176,10 @@ class PolySketch(Method):
     for a Gaussian in few dimensions every deterministic map is far ahead.
     """
 
-    pairs: Literal["balanced", "independent"] = "balanced"
-    inner: int | None = None
-    nonzeros: int = 4
-    radius: float | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(
-            self,
-            pairs=word("balanced", "independent"),
-            nonzeros=counted,
-            inner=optional(counted),
-            radius=optional(positive),
-        )
+    pairs: Annotated[str, word("balanced", "independent")] = "balanced"
+    inner: MaybeCounted = None
+    nonzeros: Counted = 4
+    radius: MaybePositive = None
 
     def least_numbers(self, n_features: int, n_columns: int) -> int:
         return 0

@@ -15,7 +15,7 @@ import scipy.fft
 import scipy.sparse
 
 from bochner._core.arrays import dense, is_numpy, is_sparse, moved, to_numpy
-from bochner._core.checks import check_fields, optional, positive
+from bochner._core.checks import MaybePositive
 from bochner._core.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
@@ -59,10 +59,7 @@ class TensorSketch(Method):
     ones.
     """
 
-    radius: float | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self, radius=optional(positive))
+    radius: MaybePositive = None
 
     def least_numbers(self, n_features: int, n_columns: int) -> int:
         return n_features
