@@ -53,7 +53,7 @@ def tune(
         Targets or labels of classes; classes are tuned as indicators, one against the rest.
     sample_weight : (n,), optional
     criterion : {"loo", "evidence"}, default "loo"
-        What is minimised: the leave-one-out error, or minus the evidence. With "evidence" a name is
+        The criterion: the leave-one-out error, or minus the evidence. With "evidence" a name is
         a family, whose lengthscales are tuned; "auto" is "matern32".
 
     Returns
@@ -68,11 +68,11 @@ def tune(
     UnsupportedKernel
         If the kernel has no lengthscale that could be tuned.
     InvalidInput
-        If the estimator has no kernel, or an argument is not what was required.
+        If the estimator has no kernel, or an argument is invalid.
 
     Notes
     -----
-    Lengthscales are tuned on at most 1024 rows, in seconds, whatever n; a name takes a fit.
+    Lengthscales are tuned on at most 1024 rows, in seconds for any n; a name takes a fit.
 
     Examples
     --------

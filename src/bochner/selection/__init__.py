@@ -1,1 +1,1 @@
-"""Row 3a: what to choose: kernel, lengthscales, metric, width."""
+"""Row 3a: the choice of kernel, lengthscales, metric, width and method from a sample of rows."""

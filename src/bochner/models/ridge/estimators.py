@@ -198,10 +198,10 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         A value is used as it is. A name ("gaussian", "laplace", "exponential", "matern12",
         "matern32", "matern52", "cauchy", "rational_quadratic", "linear") means: of this family,
         with the lengthscale chosen from a sample of the rows by leave-one-out error. "auto":
-        several families with one lengthscale, with one per column (by leave-one-out error and by
-        evidence), with a metric learned from gradients, and sums of these are compared on
-        held-out rows; ``search_`` lists them. Numbers of a value that are "auto"
-        are found by leave-one-out errors; see :class:`bochner.kernels.Free`.
+        kernels with one lengthscale (by leave-one-out error), with one per column (by evidence, in
+        several families), with a metric learned from gradients, and sums of these are compared on
+        held-out rows; ``search_`` lists them. Numbers of a value that are "auto" are tuned by
+        leave-one-out error; see :class:`bochner.kernels.Free`.
     effort : {"low", "medium", "high"}, default "medium"
         Of "auto". "low": a Gaussian kernel with one lengthscale, or one in proportion to each
         column's deviation; more than 2048 rows are fitted as "local", in leaves of 1024: 8000 rows
