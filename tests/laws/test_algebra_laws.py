@@ -50,6 +50,7 @@ from bochner.kernels import (
     Warped,
     Zonal,
 )
+from bochner.kernels.free import TunedPositive
 from bochner.kernels.numbers import lifted, places_of, traced, weighted, with_numbers
 from bochner.selection.lengthscales import ProcessRows
 from bochner.selection.numbers import OnNumbers, spectral_peaks
@@ -339,10 +340,9 @@ def series(n=120, seed=0, period=1.0):
 class Bent(Radial):
     """(1 + r²)^(−bend), a kernel of one's own with a number of its own."""
 
-    bend: float = 1.0
-    lengthscale: float = 1.0
+    bend: TunedPositive = 1.0
+    lengthscale: TunedPositive = 1.0
 
-    tunable = ("bend", "lengthscale")
     mixing = None
     compiled = None
 
@@ -389,6 +389,9 @@ def test_a_number_that_a_kernel_of_ones_own_declares_is_found():
     model = bo.KernelRidge(Bent(Free(), Free()), method="exact", random_state=0)
     found = model.fit(X, np.sin(X[:, 0])).kernel_
     assert isinstance(found, Bent)
+    assert Bent.tunable == ("bend", "lengthscale")
+    with pytest.raises(bo.errors.InvalidInput, match="Bent: bend must be a positive finite number"):
+        Bent(-1.0)
     assert not any(isinstance(place.of(found), Free) for place in places_of(found))
 
 

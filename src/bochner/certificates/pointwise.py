@@ -1,4 +1,4 @@
-"""Row by row: effective dimension, leverage scores, approximation residuals."""
+"""Quantities of each row: leverage scores and approximation residuals; effective dimension."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -162,7 +162,7 @@ def draw_leverages(
 
 @dataclass(frozen=True, eq=False)
 class ApproximationResidual(ShownResult):
-    """How much of each row a map has; ``print`` says it in sentences.
+    """Approximation error of a map at each row; ``print`` says it in sentences.
 
     Attributes
     ----------

@@ -137,7 +137,7 @@ def risk(
     n_sample: int = 2048,
     random_state: Seed = None,
 ) -> Risk:
-    """Split the expected error of a ridge regression with features into what causes it.
+    """Split the expected error of a ridge regression with features by its causes.
 
     Parameters
     ----------

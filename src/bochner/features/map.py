@@ -63,7 +63,7 @@ class FeatureMap(ABC):
 
     @property
     def reach(self) -> float:
-        """Radians that features turn along a step of length one; 0 where rows are not turned so."""
+        """Typical frequency |ω|, which decides when float32 angles lose accuracy; 0 if none."""
         return 0.0
 
     @property

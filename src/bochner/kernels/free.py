@@ -54,7 +54,7 @@ class Free:
         return f"Free({', '.join(given)})" if given else "'auto'"
 
 
-#: What is said of a kernel without numbers where its values are asked for.
+#: Error message: hyperparameters are not set.
 OPEN = (
     'A kernel with numbers that are free ("auto") has no values before a fit has found them. Fit '
     "an estimator and take its kernel_, or give all numbers."

@@ -556,7 +556,7 @@ def _is_factor(value: object) -> bool:
 
 
 def _as_kernel(value: object) -> Kernel | None:
-    """Return a kernel for what stands beside a plus sign, or None."""
+    """Coerce an operand of + to a kernel; return None if it is no number or kernel."""
     if isinstance(value, Kernel):
         return value
     return Constant(value) if _is_number(value) else None  # type: ignore[arg-type]

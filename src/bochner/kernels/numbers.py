@@ -1,4 +1,4 @@
-"""The numbers of kernels: which there are to be found, and how kernel values change with each.
+"""Hyperparameters of kernels and the gradients of kernel values in them.
 
 Values and derivatives go through a kernel's parts: of E with ∂E/∂K = C, a sum hands C to both
 parts, a product C ∘ right to the left one, a power p C ∘ kernel^(p − 1), and a leaf sums up
@@ -42,7 +42,7 @@ SHAPES = ("smoothness", "power")
 
 @dataclass(frozen=True)
 class Place:
-    """Where a number of a kernel stands.
+    """The place of a hyperparameter in a kernel.
 
     Attributes
     ----------

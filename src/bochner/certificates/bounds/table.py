@@ -150,7 +150,7 @@ def compare_bounds(
     n_sample: int = 500,
     random_state: Seed = None,
 ) -> BoundComparison:
-    """Return what every a-priori bound promises at a width, and what draws of features show.
+    """Compare every a-priori bound at a width with the largest error of draws of features.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def compare_bounds(
     n_draws : int, default 20
         Independent maps whose largest error is shown: at 20 about the 95 % quantile.
     n_sample : int, default 500
-        Rows that all is about, at the penalty alpha·m/n.
+        Rows measured, at the penalty alpha·m/n.
     random_state : int, Generator, RandomState or None
 
     Returns

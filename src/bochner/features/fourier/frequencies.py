@@ -50,8 +50,8 @@ FAR = 0.01
 #: beyond, no computer has room.
 MOST_ALONE, MOST_ALONG, MOST_WAVES = 1 << 20, 1 << 16, 1 << 30
 
-#: Predictions are held to the tolerance up to this W k(x, x)/alpha: rows tell what waves weigh by
-#: it, and the more they do the more predictions miss those that are left out.
+#: Signal-to-noise ratio W k(x, x)/alpha up to which predictions keep the tolerance: above it the
+#: truncation dominates their error.
 WORTH = 1e5
 
 #: Rounding of a wave's weight that is read off samples, as a share of k(x, x).

@@ -110,7 +110,7 @@ def _part_of_block(
 def unit_directions(
     placement: Placement, d: int, m: int, rng: np.random.Generator
 ) -> Float[Array, "d m"]:
-    """Return m directions, (d, m), each uniform on the sphere: Gaussian points, their lengths lost.
+    """Return m directions, (d, m), each uniform on the sphere: normalised Gaussian vectors.
 
     Lengths are drawn after all directions or with them, so a draw of 2m begins with a draw of m.
     """

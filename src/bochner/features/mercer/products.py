@@ -45,7 +45,7 @@ from bochner.kernels.spectral import Independent, Measure
 from bochner.kernels.stationary import Stationary
 
 CACHED = 1 << 18  # Numbers that are worked on at a time: they stay in a core's own cache
-#: A row of scratch is longer by this, or its columns would all fall on the same lines of cache.
+#: Padding of a row of scratch, to avoid conflicts of cache sets.
 PADDING = 16
 
 
