@@ -166,7 +166,7 @@ def test_a_planted_sum_of_one_block_is_seen():
     """A summand that forgets what it had."""
 
     class Forgets(MomentsOf):
-        def add(self, total, block):  # noqa: ARG002
+        def add(self, total, block):
             return MomentsOf.add(self, [], block)
 
     summand, result = Forgets(PHI, "float64"), SUMMANDS["moments"][1]

@@ -263,7 +263,7 @@ class TextReader(Reader):
     hint: str = ""
     of_text: bool = True
 
-    def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:  # noqa: ARG002
+    def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
         """Give these columns, block by block: numbers as float64, ``text`` as text."""
         if self.n_rows == 0:
             return

@@ -253,7 +253,7 @@ class StreamReader(Reader):
     n_rows: None = None
     hint: str = ""
 
-    def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:  # noqa: ARG002
+    def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
         """Yield the stream's batches, cut if they are long."""
         for batch in batches_of(self.table, list(names)):
             for start in range(0, batch.num_rows, rows):

@@ -76,7 +76,7 @@ class Source(ABC):
         """Return a fingerprint of the rows: by default a digest of all, in one pass."""
         return digest_of(self.pieces(DIGEST_ROWS))
 
-    def part(self, start: int, stop: int) -> "Source | None":  # noqa: ARG002
+    def part(self, start: int, stop: int) -> "Source | None":
         """Return the source of rows ``start`` to ``stop − 1`` alone, to be read elsewhere.
 
         None where those before must be read for it.
@@ -93,7 +93,7 @@ class Source(ABC):
         """Partitions of the rows that an engine holds, in order."""
         return ()
 
-    def held_by(self, partitions: Sequence[Partition]) -> "Source":  # noqa: ARG002
+    def held_by(self, partitions: Sequence[Partition]) -> "Source":
         """Return the same rows, in these partitions."""
         return self
 
@@ -235,7 +235,7 @@ class Iterables(Source):
     def __repr__(self) -> str:
         return f"pieces of {getattr(self.source, '__name__', type(self.source).__name__)}"
 
-    def pieces(self, rows: int) -> Iterator[Piece]:  # noqa: ARG002  the caller's sizes stay
+    def pieces(self, rows: int) -> Iterator[Piece]:  # the caller's sizes stay
         """Yield the caller's pieces, checked, in their own sizes."""
         start = 0
         for number, item in enumerate(_fresh(self.source)):

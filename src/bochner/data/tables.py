@@ -83,7 +83,7 @@ class Reader(ABC):
         """Return a fingerprint that needs no reading, as name, size and time; "" without one."""
         return ""
 
-    def part(self, start: int, stop: int) -> "Reader | None":  # noqa: ARG002
+    def part(self, start: int, stop: int) -> "Reader | None":
         """Return the reader of these rows; None if earlier rows must be read first."""
         return None
 

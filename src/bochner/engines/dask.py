@@ -60,7 +60,7 @@ class Dask:
             )
 
     @contextmanager
-    def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:  # noqa: ARG002
+    def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:
         """Yield the executor of one fit."""
         with self._connected() as client:
             yield ClusterPasses(_DaskWorkers(client, self.timeout), repr(self))

@@ -58,7 +58,7 @@ class Ray:
         positive(self.timeout, "Ray", "timeout")
 
     @contextmanager
-    def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:  # noqa: ARG002
+    def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:
         """Yield the executor of one fit."""
         ray = needed("ray", "Ray", "'bochner[ray]'")
         if not ray.is_initialized():

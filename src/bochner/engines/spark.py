@@ -74,7 +74,7 @@ class Spark:
             )
 
     @contextmanager
-    def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:  # noqa: ARG002
+    def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:
         """Yield the executor of one fit."""
         context = self._begun().sparkContext
         try:

@@ -276,7 +276,7 @@ class OnnxNamespace:
 
     # --- making arrays ---------------------------------------------------------------------------
 
-    def asarray(self, values: Any, dtype: Any = None, device: Any = None) -> Traced:  # noqa: ARG002
+    def asarray(self, values: Any, dtype: Any = None, device: Any = None) -> Traced:
         """Return a constant; traced arrays as they are."""
         if isinstance(values, Traced):
             return values
@@ -292,8 +292,8 @@ class OnnxNamespace:
         self,
         shape: Any,
         value: Any,
-        dtype: Any = None,  # noqa: ARG002
-        device: Any = None,  # noqa: ARG002
+        dtype: Any = None,
+        device: Any = None,
     ) -> Traced:
         """Return one number in every place, of any number of rows."""
         shape = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
@@ -332,7 +332,7 @@ class OnnxNamespace:
     def eye(self, n: int, dtype: Any = None, device: Any = None) -> Traced:
         return self.asarray(np.eye(n), dtype, device)
 
-    def astype(self, a: Traced, dtype: Any, copy: Any = False) -> Traced:  # noqa: ARG002
+    def astype(self, a: Traced, dtype: Any, copy: Any = False) -> Traced:
         """Return ``a`` as numbers of this type."""
         dtype = np.dtype(dtype)
         if a.dtype == dtype:
@@ -400,7 +400,7 @@ class OnnxNamespace:
         name = self.graph.node("Where", condition.name, a.name, b.name)
         return Traced(self.graph, name, _broadcast(condition.shape, a.shape, b.shape), a.dtype)
 
-    def isfinite(self, a: Any) -> Any:  # noqa: ARG002
+    def isfinite(self, a: Any) -> Any:
         """Return that all are, for which rows of finite numbers are asked for."""
         return True
 

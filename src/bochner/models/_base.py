@@ -199,7 +199,7 @@ class KernelEstimator(
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Any:
         """Return the value that is fitted to checked rows."""
 
-    def _training_rows(self, *rows: Any, **classes: Any) -> tuple[Blocks, Inputs]:  # noqa: ARG002
+    def _training_rows(self, *rows: Any, **classes: Any) -> tuple[Blocks, Inputs]:
         """Return checked blocks of (X, y, sample_weight, first), and their inputs."""
         return self._blocks_of(*rows)
 
@@ -280,7 +280,7 @@ class KernelEstimator(
 
     # --- certificate -----------------------------------------------------------------------------
 
-    def _certificate_on(self, blocks: Blocks, other: bool = False) -> Certificate:  # noqa: ARG002
+    def _certificate_on(self, blocks: Blocks, other: bool = False) -> Certificate:
         """Return the approximation error of the features on rows of the fit, or on others.
 
         ε is measured at :meth:`_ridge_penalty`. Its meaning for the risk is proved for ridge

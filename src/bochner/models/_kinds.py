@@ -42,7 +42,7 @@ class WithoutTarget(KernelEstimator):
     def fit(
         self,
         X: Tabular,
-        y: object = None,  # noqa: ARG002  scikit-learn's signature
+        y: object = None,  # scikit-learn's signature
         sample_weight: Array | None = None,
     ) -> Self:
         """Fit to rows in memory; y takes no part.
@@ -184,8 +184,8 @@ class PenalisedByAlpha:
 
     alpha_: Any
 
-    def _ridge_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
+    def _ridge_penalty(self, X: Any, n: int) -> float:
         return float(np.max(self.alpha_))
 
-    def _least_penalty(self, rows: Any, n: int) -> float:  # noqa: ARG002
+    def _least_penalty(self, rows: Any, n: int) -> float:
         return float(np.min(self.alpha_))

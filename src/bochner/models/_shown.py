@@ -80,7 +80,7 @@ class ShownEstimator:
 
     fit_: Any
 
-    def _get_fitted_attr_html(self, doc_link: str = "") -> InDiagram:  # noqa: ARG002
+    def _get_fitted_attr_html(self, doc_link: str = "") -> InDiagram:
         return InDiagram(self.fit_)
 
     def _html_repr(self) -> str:

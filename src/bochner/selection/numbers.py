@@ -299,7 +299,7 @@ class OnNumbers(Objective):
         values = map(float, np.exp(at.lengths * self._units))
         return with_numbers(self.open, dict(zip(self.ranges, values, strict=True)))
 
-    def bounds(self, at: Hyperparameters) -> list[tuple[float, float]]:  # noqa: ARG002
+    def bounds(self, at: Hyperparameters) -> list[tuple[float, float]]:
         shares, weight = self.rows.shares, float(self.rows.w.sum())
         limits = float(np.log(LEAST / weight)), float(np.log(MOST / weight))
         share = (shares[0],) * 2 if len(shares) == 1 else limits

@@ -360,7 +360,7 @@ class _Known(NamedTuple):
 
     K: Array
 
-    def __call__(self, X: Array) -> Array:  # noqa: ARG002  always of the same rows
+    def __call__(self, X: Array) -> Array:  # always of the same rows
         return self.K
 
 

@@ -39,7 +39,7 @@ class Perceptron(Loss):
     def slope(self, y: Array, f: Array) -> Array:
         return np.where(y * f <= 0, -y, 0.0)
 
-    def curvature(self, y: Array, f: Array) -> Array:  # noqa: ARG002
+    def curvature(self, y: Array, f: Array) -> Array:
         return np.zeros_like(f)
 
 

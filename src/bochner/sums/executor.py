@@ -70,7 +70,7 @@ class InProcess:
         return True
 
     @contextmanager
-    def passes(self, asked: str, blocks: Blocks) -> Iterator["InProcess"]:  # noqa: ARG002
+    def passes(self, asked: str, blocks: Blocks) -> Iterator["InProcess"]:
         """Give this."""
         yield self
 

@@ -399,7 +399,7 @@ class DeviceAccumulator(MomentSums):
     Memory: 8192 rows of features twice, half of 8 D² bytes, and twice as much while it adds.
     """
 
-    def _start(self, Z: Array, columns: int) -> None:  # noqa: ARG002
+    def _start(self, Z: Array, columns: int) -> None:
         xp = array_namespace(Z)
         self._products: list[Any] = []
         self._waiting: list[tuple[Any, Array]] = []

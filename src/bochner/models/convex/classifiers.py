@@ -92,7 +92,7 @@ class ConvexClassifier(ClassifierParameters, Differentiable, LabelEstimator, Con
         """Return the loss; ``rows`` is the number of rows with the kernel itself, 0 on features."""
         raise NotImplementedError
 
-    def _pairs(self, n_classes: int, rows: int) -> ClassPairs | None:  # noqa: ARG002
+    def _pairs(self, n_classes: int, rows: int) -> ClassPairs | None:
         """Return the pairs of classes, if each is separated from each other."""
         return None
 
@@ -114,7 +114,7 @@ class ConvexClassifier(ClassifierParameters, Differentiable, LabelEstimator, Con
     def _decisions(self, X: Tabular) -> Float[Array, "n t"]:
         return self._fitted.decisions(self._rows_to_predict(X))
 
-    def _ridge_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
+    def _ridge_penalty(self, X: Any, n: int) -> float:
         return 1 / (2 * self.C_)
 
     @property
@@ -327,7 +327,7 @@ class LogisticRegression(ConvexClassifier):
     _: KW_ONLY
     multinomial: bool = True
 
-    def _loss(self, n_classes: int, rows: int) -> Loss:  # noqa: ARG002
+    def _loss(self, n_classes: int, rows: int) -> Loss:
         joint = require_switch("LogisticRegression", self.multinomial, "multinomial")
         return Multinomial() if joint and n_classes > 2 else Logistic()
 

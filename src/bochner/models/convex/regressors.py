@@ -158,7 +158,7 @@ class SVR(ConvexRegressor):
             return fit_svr_exactly(spec, epsilon, blocks, inputs)
         return fit_regressor(spec, blocks, inputs, epsilon=epsilon, where=where)
 
-    def _ridge_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
+    def _ridge_penalty(self, X: Any, n: int) -> float:
         return 1 / (2 * float(np.min(self.C_)))
 
     @property

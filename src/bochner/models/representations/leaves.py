@@ -124,7 +124,7 @@ class LeafRows(Representation):
         """Weighted mean square of y about its mean, in the mean of targets."""
         return variance_of(self.y, self.w)
 
-    def left_out(self, solution: Solution) -> LeftOutRows:  # noqa: ARG002  judged with the fit
+    def left_out(self, solution: Solution) -> LeftOutRows:  # judged with the fit
         """Return rows with their leave-one-out predictions."""
         return self.judged
 

@@ -248,7 +248,7 @@ class GridSums(Representation):
         errors = (sample.y - fitted) / np.maximum(1 - freedom / problem.count, 1e-12)
         return LeftOutRows(sample.X, sample.y - errors, errors, sample.w, "leave one out")
 
-    def calibration(self, solution: Solution) -> None:  # noqa: ARG002  none is made
+    def calibration(self, solution: Solution) -> None:  # none is made
         """Return None: single leverages are not known."""
         return
 

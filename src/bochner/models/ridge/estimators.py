@@ -88,7 +88,7 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
         single = self.precision == "float32"
         return self._fit(blocks, inputs, LOCAL, "float32" if single else "float64")
 
-    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> RidgeFit:  # noqa: ARG002
+    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> RidgeFit:
         self._rows_with("partial_fit", type(self).__name__)
         return with_rows_of(self._fitted, self._spec(None), blocks)
 

@@ -146,7 +146,7 @@ class SgdEstimator(SgdParameters, Differentiable):
         self._strategy(kind)
         return self._fitted.walk.result[0].T
 
-    def _ridge_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
+    def _ridge_penalty(self, X: Any, n: int) -> float:
         return float(self.alpha) * n / 2  # of a mean of losses
 
     plan_ = learned(

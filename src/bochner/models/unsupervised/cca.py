@@ -345,7 +345,7 @@ class KernelCCA(KernelTransformer):
         X: Any,
         y: Any,
         *rest: Any,
-        **classes: Any,  # noqa: ARG002
+        **classes: Any,
     ) -> tuple[Blocks, Inputs]:
         if y is None:
             raise InvalidInput("KernelCCA: requires y to be passed, but the target y is None.")
@@ -358,7 +358,7 @@ class KernelCCA(KernelTransformer):
         """Add rows to those seen so far, and solve again; the first call draws the maps."""
         return self._add_rows(X, y, sample_weight)
 
-    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> CcaFit:  # noqa: ARG002
+    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> CcaFit:
         return with_rows_of(self.fit_, self._spec(), blocks)
 
     def solve_again(self) -> Self:
@@ -413,7 +413,7 @@ class KernelCCA(KernelTransformer):
     rows_seen_ = learned("rows", "Rows that were read.")
     _n_features_out = learned("correlations.size", "Columns of ``transform``.")
 
-    def _ridge_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
+    def _ridge_penalty(self, X: Any, n: int) -> float:
         return self.alpha_
 
     # --- scikit-learn ----------------------------------------------------------------------------

@@ -296,7 +296,7 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
     def partial_fit(
         self,
         X: Tabular,
-        y: object = None,  # noqa: ARG002  scikit-learn's signature
+        y: object = None,  # scikit-learn's signature
         sample_weight: Array | None = None,
     ) -> Self:
         """Move the centres towards the means of these rows: mini-batches of an endless stream.
@@ -309,7 +309,7 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
     def _first_piece(self, blocks: Blocks, inputs: Inputs) -> KMeansFit:
         return fit_kmeans(replace(self._spec(), algorithm="minibatch"), blocks, inputs)
 
-    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> KMeansFit:  # noqa: ARG002
+    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> KMeansFit:
         return with_rows_of(self.fit_, replace(self._spec(), algorithm="minibatch"), blocks)
 
     def fit_predict(self, X: Tabular, y: object = None, **fit_params: Any) -> Array:
@@ -346,7 +346,7 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
     def score(
         self,
         X: Tabular,
-        y: object = None,  # noqa: ARG002  scikit-learn's signature
+        y: object = None,  # scikit-learn's signature
         sample_weight: Array | None = None,
     ) -> float:
         """Return minus Σ wᵢ |φ(xᵢ) − c(i)|² of these rows."""

@@ -337,7 +337,7 @@ class KernelPCA(TargetlessLearner):
     def partial_fit(
         self,
         X: Tabular,
-        y: object = None,  # noqa: ARG002  scikit-learn's signature
+        y: object = None,  # scikit-learn's signature
         sample_weight: Array | None = None,
     ) -> Self:
         """Add rows to those seen so far, and decompose again.
@@ -347,7 +347,7 @@ class KernelPCA(TargetlessLearner):
         """
         return self._add_rows(X, None, sample_weight)
 
-    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> PcaFit:  # noqa: ARG002
+    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> PcaFit:
         return with_rows_of(self.fit_, self._spec(), blocks)
 
     def solve_again(self) -> Self:

@@ -21,7 +21,7 @@ class ClassMargin(OfMargin):
     def margin(self, y: Array, f: Array) -> Array:
         return np.abs(y) - y * f
 
-    def direction(self, y: Array, f: Array) -> Array:  # noqa: ARG002
+    def direction(self, y: Array, f: Array) -> Array:
         return -y
 
 
@@ -47,7 +47,7 @@ class Logistic(Loss):
     def slope(self, y: Array, f: Array) -> Array:
         return -y * expit(-y * f)
 
-    def curvature(self, y: Array, f: Array) -> Array:  # noqa: ARG002
+    def curvature(self, y: Array, f: Array) -> Array:
         return expit(f) * expit(-f)
 
 
@@ -65,7 +65,7 @@ class SoftmaxLoss(Loss):
     def slope(self, y: Array, f: Array) -> Array:
         return softmax(f, axis=1) - y
 
-    def curvature(self, y: Array, f: Array) -> Array:  # noqa: ARG002
+    def curvature(self, y: Array, f: Array) -> Array:
         return softmax(f, axis=1)
 
     def hessian_product(self, state: Array, V: Array) -> Array:

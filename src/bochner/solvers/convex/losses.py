@@ -111,7 +111,7 @@ class Loss(ABC):
     def _with(self, value: Any) -> "Loss":
         return type(self)(**{**vars(self), self.parameter: value})
 
-    def constant(self, y: Float[Array, "n t"], w: Float[Array, " n #t"]) -> Array | None:  # noqa: ARG002
+    def constant(self, y: Float[Array, "n t"], w: Float[Array, " n #t"]) -> Array | None:
         """Return the constants of least loss, the smallest of several; None without a formula."""
         return None
 
@@ -207,7 +207,7 @@ class Squared(Loss):
     def slope(self, y: Array, f: Array) -> Array:
         return f - y
 
-    def curvature(self, y: Array, f: Array) -> Array:  # noqa: ARG002
+    def curvature(self, y: Array, f: Array) -> Array:
         return np.ones_like(f)
 
     def constant(self, y: Array, w: Array) -> Array:
@@ -343,10 +343,10 @@ class BelowZero(RampLoss):
 
     width: float = 0.0
 
-    def margin(self, y: Array, f: Array) -> Array:  # noqa: ARG002
+    def margin(self, y: Array, f: Array) -> Array:
         return -f
 
-    def direction(self, y: Array, f: Array) -> Array:  # noqa: ARG002
+    def direction(self, y: Array, f: Array) -> Array:
         return np.full(np.shape(f), -1.0)
 
 
@@ -360,7 +360,7 @@ class PoissonDeviance(Loss):
     def slope(self, y: Array, f: Array) -> Array:
         return _exp(f) - y
 
-    def curvature(self, y: Array, f: Array) -> Array:  # noqa: ARG002
+    def curvature(self, y: Array, f: Array) -> Array:
         return _exp(f)
 
 

@@ -48,8 +48,8 @@ class LeaveOneOutError(Criterion):
         self,
         rows: KernelRows,
         alpha: float,
-        noise: float | None = None,  # noqa: ARG002
-        amplitude: float | None = None,  # noqa: ARG002
+        noise: float | None = None,
+        amplitude: float | None = None,
         *,
         overwrite: bool = False,
     ) -> KernelScore:
