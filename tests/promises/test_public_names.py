@@ -14,36 +14,10 @@ import pytest
 
 import bochner
 
-# ==== Public names: listed by hand, all there, none missing, and nothing optional loaded for them.
-
-
-OPTIONAL = (
-    "click",
-    "dask",
-    "distributed",
-    "pyspark",
-    "ray",
-    "jinja2",
-    "matplotlib",
-    "onnx",
-    "onnxruntime",
-    "pandas",
-    "polars",
-    "pyarrow",
-    "rich",
-    "skops",
-    "torch",
-)
-MODULES = sorted(
-    module.name
-    for module in pkgutil.walk_packages(bochner.__path__, "bochner.")
-    if module.name != "bochner._native"
-)
-PACKAGES = [
-    name
-    for name in MODULES
-    if hasattr(importlib.import_module(name), "__path__") and hasattr(sys.modules[name], "__all__")
-]
+OPTIONAL = ("click", "dask", "distributed", "jinja2", "matplotlib", "onnx", "onnxruntime", "pandas")
+OPTIONAL += ("polars", "pyarrow", "pyspark", "ray", "rich", "skops", "torch")
+NAMES = (module.name for module in pkgutil.walk_packages(bochner.__path__, "bochner."))
+MODULES = {name: importlib.import_module(name) for name in NAMES if name != "bochner._native"}
 
 
 def tree_of(name):
@@ -70,11 +44,11 @@ def test_the_public_names_are_those_of_the_stub():
     assert set(bochner.__all__) == names_brought_in(ast.parse(stub.read_text()))
 
 
-@pytest.mark.parametrize("name", bochner.__all__)
-def test_public_name_can_be_imported(name):
-    value = getattr(bochner, name)
-    assert getattr(value, "__name__", name).rpartition(".")[2] == name
-    assert value.__doc__
+def test_public_names_can_be_imported_and_are_documented():
+    values = {name: getattr(bochner, name) for name in bochner.__all__}
+    own = {name: getattr(value, "__name__", name) for name, value in values.items()}
+    assert [name for name in own if own[name].rpartition(".")[2] != name] == []
+    assert [name for name, value in values.items() if not value.__doc__] == []
 
 
 def test_the_package_shows_its_public_names_and_no_others():
@@ -86,21 +60,21 @@ def test_an_unknown_name_is_refused():
         bochner.Gausian  # noqa: B018
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_every_name_that_a_module_lists_is_there(name):
-    module = importlib.import_module(name)
-    listed = getattr(module, "__all__", [])
-    assert len(set(listed)) == len(listed)
-    assert [n for n in listed if not hasattr(module, n)] == []
+def test_every_name_that_a_module_lists_is_there():
+    for name, module in MODULES.items():
+        listed = getattr(module, "__all__", [])
+        assert len(set(listed)) == len(listed), name
+        assert [n for n in listed if not hasattr(module, n)] == [], name
 
 
-@pytest.mark.parametrize("name", PACKAGES)
-def test_a_part_lists_what_it_brings_in(name):
-    listed = set(importlib.import_module(name).__all__)
-    body = tree_of(name).body
-    defined = {n.name for n in body if isinstance(n, ast.FunctionDef)}
-    outside = ast.Module([n for n in body if not isinstance(n, ast.FunctionDef)], [])
-    assert listed == names_brought_in(outside) | {n for n in defined if not n.startswith("_")}
+def test_a_part_lists_what_it_brings_in():
+    for name, module in MODULES.items():
+        if hasattr(module, "__path__") and hasattr(module, "__all__"):
+            body = tree_of(name).body
+            defined = {n.name for n in body if isinstance(n, ast.FunctionDef)}
+            outside = ast.Module([n for n in body if not isinstance(n, ast.FunctionDef)], [])
+            brought = names_brought_in(outside) | {n for n in defined if not n.startswith("_")}
+            assert set(module.__all__) == brought, name
 
 
 def test_planted_unlisted_name_is_seen():
@@ -116,13 +90,8 @@ def run(code):
     """Run code in a fresh interpreter and return the lines it prints."""
     source = str(Path(bochner.__file__).parents[1])
     paths = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"PYTHONPATH": paths},
-    )
+    options = {"capture_output": True, "text": True, "env": os.environ | {"PYTHONPATH": paths}}
+    done = subprocess.run([sys.executable, "-c", code], check=False, **options)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
@@ -177,8 +146,7 @@ def test_planted_use_of_an_optional_package_is_seen():
     assert loaded_by("sys.modules['click'] = sys") == ["click"]
 
 
-# ==== What is published agrees with itself: versions, dependencies, workflows and forms.
-
+# ---- what is published agrees with itself: versions, dependencies, workflows and forms
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
