@@ -12,6 +12,7 @@ from bochner.kernels import Gaussian
 from bochner.solvers.ridge.iterative import (
     JudgingRows,
     WideProblem,
+    guessed,
     least_of_parabola,
     left_out,
     solve_wide,
@@ -263,6 +264,13 @@ def test_each_target_has_the_penalty_of_its_least_error():
     ours = [dense_errors(wide, Zc, y, w, alpha)[k] for k, alpha in enumerate(found.alpha)]
     # a step of the path is left out where it gains less than 0.5 %
     assert np.all(ours < 1.007 * np.min(grid, axis=0))
+
+
+def test_a_sample_alone_guesses_the_order_of_the_penalty():
+    X, y, w = table(noise=1.0)
+    wide, means, _ = problem(X, y, w)
+    found = solve_wide(wide, "gcv", False, means)
+    assert 0.01 < guessed(wide).alpha / found.alpha < 100
 
 
 @pytest.mark.parametrize("start", [0.0, -10.0])
