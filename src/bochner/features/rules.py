@@ -115,6 +115,7 @@ from bochner.kernels.kernel import (
     leaves_of,
     require_numbers,
 )
+from bochner.kernels.radial import zonal
 from bochner.kernels.sphere import is_on_sphere
 from bochner.kernels.stationary import Gaussian, Stationary
 from bochner.kernels.windows import Windows
@@ -161,6 +162,14 @@ def _columnwise(kernel: Kernel, d: int) -> bool:
     return not isinstance(kernel, Scaled | Columns) and columnwise(kernel, d) is not None
 
 
+def _radial_functions(method: Gegenbauer, kernel: Kernel, d: int) -> bool:
+    """Whether the kernel has radial functions of the method's kind; a sum without is split."""
+    if not is_rotation_invariant(kernel, d) or method.radial == "optimal":
+        return is_rotation_invariant(kernel, d)
+    whole = zonal(kernel, d) if isinstance(kernel, Sum) else None
+    return whole is None or whole.zonal or whole.power_series is not None
+
+
 def _finite_series(kernel: Kernel, d: int) -> bool:
     form = power_form(kernel, d)
     return form is not None and form.series.degree is not None
@@ -205,7 +214,7 @@ RULES: tuple[Rule, ...] = (
         draw_layers,
         "NeuralTangent(depth) or NNGP(depth)",
     ),
-    Rule(Gegenbauer, view(is_rotation_invariant), draw_gegenbauer, ROTATION_INVARIANT),
+    Rule(Gegenbauer, _radial_functions, draw_gegenbauer, ROTATION_INVARIANT),
     # terms of the kernel's own expansion
     Rule(MercerHarmonic, view(is_rotation_invariant), draw_harmonics, ROTATION_INVARIANT),
     Rule(
