@@ -35,10 +35,8 @@ from bochner.models.error_law import (
 )
 from bochner.models.gaussian_process.intervals import as_coverage
 from bochner.models.smoother import LandmarkSmoother
-from bochner.selection.choose import choose_for_matrix
+from bochner.selection.choose import choose_for_matrix, transformed
 from bochner.selection.chosen import FeatureSpec
-from bochner.selection.curves import choose_curves
-from bochner.selection.walk import error_near_median
 
 #: Rows whose bounds are made together.
 ROWS = block_rows(1024)
@@ -371,9 +369,7 @@ def _scale(rows: _Learned, seed: int) -> tuple[KernelSum, Float[Array, " n"], fl
     )
     priority = np.random.default_rng(seed).permutation(len(rows.w)) / len(rows.w)
     sample = RowSample(rows.z, target, rows.w, priority)
-    curves = choose_curves(sample, seed, error_near_median)
-    if curves is not None:
-        sample = replace(sample, X=curves.inputs(rows.z))
+    curves, sample = transformed(sample, seed)
     kernel = choose_for_matrix(spec, sample, None, True)[0].kernel
     kernel = kernel if curves is None else curves.of(kernel)
     found = LandmarkSmoother.of(kernel, rows.z, target, rows.w, seed)

@@ -41,9 +41,8 @@ from bochner.planner.trials import (
     usual_widths,
 )
 from bochner.selection.candidates import choose_kernel
-from bochner.selection.curves import choose_curves
+from bochner.selection.choose import transformed
 from bochner.selection.spec import WIDTH, as_effort, as_kernel
-from bochner.selection.walk import error_near_median
 from bochner.sums.rows import sampled
 
 SOLVERS = (
@@ -458,14 +457,10 @@ def plan(
 
 def _chosen_kernel(task: Task, name: str, blocks: Blocks, spec: RidgeSpec) -> Kernel:
     """Return the kernel that a fit without local fits chooses for a name."""
-    sample = task.sample
     if task.n_rows <= DIRECT_ROWS:
         tuning, _, curves, _ = chosen_by_matrix(spec, gather(blocks))
     else:
-        curves = None
-        if spec.features.bends:
-            curves = choose_curves(sample, task.seed, error_near_median)
-        sample = sample if curves is None else replace(sample, X=curves.inputs(sample.X))
+        curves, sample = transformed(task.sample, task.seed, spec.features.bends)
         method = spec.features.method
         tuning = choose_kernel(name, sample, WIDTH, task.seed, None, method, task.effort)
     return tuning.kernel if curves is None else curves.of(tuning.kernel)

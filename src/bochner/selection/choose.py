@@ -31,7 +31,7 @@ from bochner.selection.grids import waves_for
 from bochner.selection.lengthscales import tune_lengthscales
 from bochner.selection.metric import learn_metric, require_dense
 from bochner.selection.numbers import by_left_out
-from bochner.selection.record import LearnedMetric, Tuning
+from bochner.selection.record import Curves, LearnedMetric, Tuning
 from bochner.selection.spec import WITHOUT_TARGET, Tolerance, as_tolerance
 from bochner.selection.walk import (
     choose_lengthscale,
@@ -108,9 +108,8 @@ def choose_from(
     if rows is not None:
         require_squares(spec.who, rows.y, rows.w)
     if spec.bends and search is None and rows is not None:
-        curves = choose_curves(rows, spec.seed, error_near_median)
+        curves, bent = transformed(rows, spec.seed)
         plain = replace(spec, columns="as_given")
-        bent = rows if curves is None else replace(rows, X=curves.inputs(rows.X))
         plain = replace(plain, waves=spec.waves and curves is None)  # waves require rows as given
         chosen = choose_from(plain, n_columns, bent, n_rows, share, None, by_targets)
         return chosen if curves is None else chosen.through(curves)
@@ -127,6 +126,14 @@ def choose_from(
     choice = choice_of(spec, tuning.kernel, n_columns, rows, n_rows, share, by_targets)
     choice = replace(choice, reason=choice.reason + tuning.reason)
     return Chosen(spec.seed, tuning, choice, metric)
+
+
+def transformed(
+    sample: RowSample, seed: int, asked: bool = True
+) -> tuple[Curves | None, RowSample]:
+    """Return the transformations of columns that predict better, if any, and the rows by them."""
+    curves = choose_curves(sample, seed, error_near_median) if asked else None
+    return curves, sample if curves is None else replace(sample, X=curves.inputs(sample.X))
 
 
 def choose_for_matrix(

@@ -10,15 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import dense, is_sparse, to_numpy
+from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.blas import square_part, symmetric_product
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
-from bochner.features.auto import Choice
-from bochner.features.nystrom.nystrom import NystromMap
 from bochner.kernels.banded import kernel_matrix
 from bochner.kernels.numbers import is_given
 from bochner.kernels.stationary import Gaussian
@@ -32,11 +30,10 @@ from bochner.models.convex.class_sample import (
 )
 from bochner.models.convex.fit import ConvexFit, ConvexSpec, warned
 from bochner.models.representations.gathered import gather
-from bochner.selection.choose import choose_for_matrix
+from bochner.models.representations.methods import exact_choice
+from bochner.selection.choose import choose_for_matrix, transformed
 from bochner.selection.chosen import Chosen
-from bochner.selection.curves import choose_curves
 from bochner.selection.record import Tuning
-from bochner.selection.walk import error_near_median
 from bochner.solvers.convex.class_losses import Hinge, Logistic, Multinomial, SquaredHinge
 from bochner.solvers.convex.kernel import DualPoint, KernelProblem, minimise_on_kernel
 from bochner.solvers.convex.libsvm import (
@@ -189,21 +186,11 @@ def _path(on_rows: "OnRows", chosen: Chosen) -> tuple[HeldOutPath, DualPoint | N
 def choose_exactly(spec: ConvexSpec, sample: RowSample, X: Array, share: float | None) -> Chosen:
     """Choose how columns are transformed, and the kernel."""
     asked = spec.features
-    curves = choose_curves(sample, asked.seed, error_near_median) if asked.bends else None
-    if curves is not None:
-        sample, X = replace(sample, X=curves.inputs(sample.X)), curves.inputs(X)
+    curves, sample = transformed(sample, asked.seed, asked.bends)
+    X = X if curves is None else curves.inputs(X)
     found, metric = choose_for_matrix(asked, sample, share, spec.fit_intercept)
-    chosen = Chosen(asked.seed, found, matrix_choice(found, X), metric)
+    chosen = Chosen(asked.seed, found, exact_choice(found, X), metric)
     return chosen if curves is None else chosen.through(curves)
-
-
-def matrix_choice(found: Tuning, X: Array) -> Choice:
-    """Return the map that is the kernel itself on these rows."""
-    from bochner.models.representations.methods import ExactKernel  # noqa: PLC0415
-
-    reason = f"The exact kernel of {X.shape[0]:,} rows, by Cholesky factors of their matrix."
-    phi = NystromMap(found.kernel, to_numpy(dense(X)))
-    return Choice(phi, ExactKernel(), (), reason + found.reason)
 
 
 def step_near(ridge: float, largest: float, most: int) -> int:

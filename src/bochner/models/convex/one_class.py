@@ -20,8 +20,9 @@ from bochner.models._held import by_partition
 from bochner.models._kinds import WithoutTarget
 from bochner.models._parameters import estimator
 from bochner.models._rows import row_marks
-from bochner.models.convex.exact import ONE_CLASS_ROWS, matrix_choice
+from bochner.models.convex.exact import ONE_CLASS_ROWS
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, features_of, warned
+from bochner.models.representations.methods import exact_choice
 from bochner.selection.choose import choose_map, choose_without_target
 from bochner.selection.chosen import Chosen
 from bochner.selection.spec import Tolerance
@@ -162,7 +163,7 @@ def fit_one_class_exactly(spec: ConvexSpec, nu: float, blocks: Blocks, inputs: I
     X, w = _rows_and_weights(blocks)
     rows = sampled(blocks.recoded(lambda _: None), spec.features.seed)
     found = choose_without_target(spec.features, rows)
-    chosen = Chosen(spec.features.seed, found, matrix_choice(found, X))
+    chosen = Chosen(spec.features.seed, found, exact_choice(found, X))
     # Copies are one row with their weight: weights and copies of rows give the same machine.
     marks = row_marks(X, 0)  # an order that does not depend on the order of rows
     _, first, own = np.unique(marks, return_index=True, return_inverse=True)

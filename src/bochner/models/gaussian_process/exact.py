@@ -11,15 +11,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bochner._core.arrays import dense, is_sparse, to_numpy
+from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.checks import require_squares
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, row_priorities
 from bochner.data.sources import required_targets
 from bochner.errors import InvalidInput
-from bochner.features.auto import Choice
-from bochner.features.nystrom.nystrom import NystromMap
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import has_free
 from bochner.models._kernel_sum import KernelSum
@@ -30,16 +28,14 @@ from bochner.models.gaussian_process.law import ProcessLaw
 from bochner.models.gaussian_process.neighbourhoods import KeptRows
 from bochner.models.gaussian_process.spec import GaussianProcessSpec, likelier
 from bochner.models.representations.gathered import gather
-from bochner.models.representations.methods import ExactKernel
+from bochner.models.representations.methods import exact_choice
 from bochner.selection.candidates import choose_lengthscale_exactly
-from bochner.selection.choose import choose_for_matrix
+from bochner.selection.choose import choose_for_matrix, transformed
 from bochner.selection.chosen import Chosen
-from bochner.selection.curves import choose_curves
 from bochner.selection.lengthscales import tune_lengthscales
 from bochner.selection.numbers import by_evidence
 from bochner.selection.record import LearnedMetric, Tuning
 from bochner.selection.spec import UNASKED
-from bochner.selection.walk import error_near_median
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.evidence import Evidence
 from bochner.solvers.ridge.kernel_posterior import (
@@ -291,21 +287,12 @@ def _choose(spec: GaussianProcessSpec, rows: KeptRows) -> tuple[Chosen, float | 
     asked, X = spec.features, rows.X
     require_squares(asked.who, rows.y, rows.w)
     sample = RowSample(X, rows.y, rows.w, rows.priority)
-    curves = choose_curves(sample, asked.seed, error_near_median) if asked.bends else None
-    if curves is not None:
-        X = curves.inputs(X)
-        sample = replace(sample, X=X)
+    curves, sample = transformed(sample, asked.seed, asked.bends)
     found, metric = _tuned(spec, sample)
-    reason = f"The exact kernel of {len(rows):,} rows, by a Cholesky factor of their matrix."
-    choice = _choice(found.kernel, X, reason + found.reason)
-    chosen = Chosen(asked.seed, found, choice, metric)
+    chosen = Chosen(asked.seed, found, exact_choice(found, sample.X), metric)
     chosen = chosen if curves is None else chosen.through(curves)
     start = found.share * float(rows.w[:EVIDENCE_ROWS].sum())
     return chosen, start if np.isfinite(start) and start > 0 else None
-
-
-def _choice(kernel: Kernel, X: Array, reason: str) -> Choice:
-    return Choice(NystromMap(kernel, to_numpy(dense(X))), ExactKernel(), (), reason)
 
 
 def _tuned(spec: GaussianProcessSpec, sample: RowSample) -> tuple[Tuning, LearnedMetric | None]:
@@ -359,5 +346,6 @@ def _log_density(spec: GaussianProcessSpec, kernel: Kernel, sample: RowSample) -
     """Return the mean leave-one-out log density of a fit to these rows."""
     n, t = sample.y.shape
     rows = KeptRows(sample.X, sample.y, sample.w, sample.priority, n, (t,))
-    chosen = Chosen(spec.features.seed, Tuning(kernel), _choice(kernel, sample.X, ""))
+    found = Tuning(kernel)
+    chosen = Chosen(spec.features.seed, found, exact_choice(found, sample.X))
     return solved_exactly(spec, chosen, rows).loo_log_density

@@ -38,15 +38,13 @@ from bochner.models.representations.representation import (
     variance_of,
 )
 from bochner.models.representations.waves import GridSums, chosen_grid_sums
-from bochner.selection.choose import choose_for_matrix
+from bochner.selection.choose import choose_for_matrix, transformed
 from bochner.selection.chosen import Chosen
-from bochner.selection.curves import choose_curves
 from bochner.selection.grids import waves_for
 from bochner.selection.near import AtDensity, DensePlaces, tuned_among_near_rows
 from bochner.selection.race import TunedKernel
 from bochner.selection.record import LearnedMetric, Tuning
 from bochner.selection.tree import RowTree, grow
-from bochner.selection.walk import error_near_median
 from bochner.solvers.ridge.groups import Group, Reduced, reduced_at
 from bochner.solvers.ridge.path import least_alpha
 from bochner.solvers.ridge.solution import Solution
@@ -437,8 +435,7 @@ def _found(spec: RidgeSpec, rows: GatheredRows) -> Found:
     seed = spec.features.seed
     priority = row_priorities(seed, 0, int(rows.number[-1]) + 1)[rows.number]
     sample = RowSample(rows.X, rows.y, rows.w, priority).lowest(kept_rows(rows.X.shape[1]))
-    curves = choose_curves(sample, seed, error_near_median) if spec.features.bends else None
-    bent = sample if curves is None else replace(sample, X=curves.inputs(sample.X))
+    curves, bent = transformed(sample, seed, spec.features.bends)
     alpha = least_alpha(spec.alpha)
     share = None if isinstance(alpha, str) else alpha / rows.weight
     found, metric = choose_for_matrix(spec.features, bent, share, spec.fit_intercept, True)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from bochner._core import native
-from bochner._core.arrays import dense, is_sparse, to_numpy
+from bochner._core.arrays import is_sparse
 from bochner._core.blas import eigh
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import block_rows
@@ -18,7 +18,7 @@ from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, chosen_rows, row_priorities
 from bochner.features.auto import Choice
 from bochner.features.map import FeatureMap
-from bochner.features.nystrom.nystrom import NystromMap, Rounded
+from bochner.features.nystrom.nystrom import Rounded
 from bochner.kernels.banded import kernel_matrix
 from bochner.kernels.distances import overflow
 from bochner.kernels.kernel import Kernel
@@ -29,7 +29,7 @@ from bochner.models.coupling import DenseCoupling
 from bochner.models.error_law import LEFT_OUT_ROWS, LeftOutRows
 from bochner.models.representations.gathered import GatheredRows, gather, of_differences
 from bochner.models.representations.leaves import among_near_rows
-from bochner.models.representations.methods import DIRECT_ROWS, ExactKernel
+from bochner.models.representations.methods import DIRECT_ROWS, ExactKernel, exact_choice
 from bochner.models.representations.representation import (
     Representation,
     RidgeSpec,
@@ -37,12 +37,10 @@ from bochner.models.representations.representation import (
     require_kernel_fit,
     variance_of,
 )
-from bochner.selection.choose import choose, choose_for_matrix
+from bochner.selection.choose import choose, choose_for_matrix, transformed
 from bochner.selection.chosen import Chosen
-from bochner.selection.curves import choose_curves
 from bochner.selection.record import Curves, LearnedMetric, Tuning
 from bochner.selection.spec import Tolerance
-from bochner.selection.walk import error_near_median
 from bochner.solvers.cg import KernelOperator
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.eigen import Eigen, decompose
@@ -286,10 +284,7 @@ def _direct_rows(
     """Choose the kernel by the matrix of some rows, then solve with the matrix of all."""
     rows, seed = gather(blocks), spec.features.seed
     found, metric, curves, sample = chosen_by_matrix(spec, rows)
-    reason = f"The exact kernel of {len(rows.w):,} rows, by a Cholesky factor of their matrix."
-    phi = NystromMap(found.kernel, to_numpy(dense(sample.X)))
-    choice = Choice(phi, method, (), reason + found.reason)
-    chosen = Chosen(seed, found, choice, metric)
+    chosen = Chosen(seed, found, exact_choice(found, sample.X, method), metric)
     chosen = chosen if curves is None else chosen.through(curves)
     order = np.argsort(sample.priority) if len(rows.w) > PENALTY_ROWS else np.arange(len(rows.w))
     solution = _solved(spec, found.share, chosen, rows.take(order)).of_rows(np.argsort(order))
@@ -304,9 +299,7 @@ def chosen_by_matrix(
     seed = spec.features.seed
     priority = row_priorities(seed, 0, int(rows.number[-1]) + 1)[rows.number]
     sample = RowSample(rows.X, rows.y, rows.w, priority)
-    curves = choose_curves(sample, seed, error_near_median) if spec.features.bends else None
-    if curves is not None:
-        sample = replace(sample, X=curves.inputs(sample.X))
+    curves, sample = transformed(sample, seed, spec.features.bends)
     alpha = least_alpha(spec.alpha)
     share = None if isinstance(alpha, str) else alpha / rows.weight
     found, metric = choose_for_matrix(spec.features, sample, share, spec.fit_intercept)

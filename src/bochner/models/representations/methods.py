@@ -2,11 +2,15 @@
 
 from dataclasses import dataclass
 
+from bochner._core.arrays import dense, to_numpy
 from bochner._core.checks import integer, positive
+from bochner._core.shapes import Array
+from bochner.features.auto import Choice
 from bochner.features.method import Method
-from bochner.features.nystrom.nystrom import Nystrom
+from bochner.features.nystrom.nystrom import Nystrom, NystromMap
 from bochner.features.rules import as_method
 from bochner.models._base import KernelEstimator
+from bochner.selection.record import Tuning
 
 #: Up to this many rows the n × n matrix is factored for each penalty, in seconds.
 DIRECT_ROWS = 8192
@@ -50,6 +54,13 @@ class ExactKernel(Method):
         object.__setattr__(self, "tol", positive(self.tol, "ExactKernel", "tol"))
         least = integer(self.max_iter, "ExactKernel", "max_iter", least=1)
         object.__setattr__(self, "max_iter", least)
+
+
+def exact_choice(found: Tuning, X: Array, method: ExactKernel | None = None) -> Choice:
+    """Return the choice of the kernel itself: Nyström features with each of these rows."""
+    reason = f"The exact kernel of {X.shape[0]:,} rows, by a Cholesky factor of their matrix."
+    phi = NystromMap(found.kernel, to_numpy(dense(X)))
+    return Choice(phi, method or ExactKernel(), (), reason + found.reason)
 
 
 def as_exact(method: object) -> ExactKernel | None:
