@@ -17,7 +17,7 @@ from bochner import models
 
 #: Modules whose classes are stored, with all modules inside these packages.
 _MODULES = re.compile(
-    r"(certificates|data\.(encoders|sample|schema)|features|kernels|landmarks|models|selection"
+    r"(certificates|data\.(columns|encoders|sample|schema)|features|kernels|landmarks|models|selection"
     r"|solvers|sums)(\.[a-z0-9_]+)*"
 )
 
