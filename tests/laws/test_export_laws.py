@@ -207,8 +207,9 @@ def test_tables_of_numbers_and_many_columns_are_one_matrix():
 
 
 def test_without_onnx_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(MissingDependency, match=r'pip install "bochner\[onnx\]"'):
+    for name in ("onnx", "onnx.numpy_helper"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingDependency, match=r"pip install .bochner\[onnx\]"):
         bo.export.to_onnx(fitted())
 
 
