@@ -97,6 +97,7 @@ def pytest_collection_modifyitems(items):
     """Cases beyond those of the main tier are slow; tests of engines are one group."""
     cases = Counter()
     for item in items:
+        assert " at 0x" not in item.nodeid, f"no two processes name this case alike: {item.nodeid}"
         function = item.nodeid.split("[")[0]
         cases[function] += 1
         main = item.get_closest_marker("main_cases")

@@ -4,7 +4,7 @@ import array_api_strict
 import numpy as np
 import pytest
 import torch
-from inside import in_pure_python, levels
+from inside import HAVE_NATIVE, in_pure_python
 from scipy.linalg import hadamard as sylvester
 from tolerance import of
 
@@ -16,7 +16,7 @@ from bochner.errors import InvalidInput
 DTYPES = [np.float32, np.float64]
 
 
-@pytest.fixture(params=["twin", *levels()])
+@pytest.fixture(params=["twin", *(native._compiled.levels() if HAVE_NATIVE else [])])
 def level(request, monkeypatch):
     """Every instruction set that this processor has, and the twin."""
     if request.param == "twin":

@@ -76,7 +76,7 @@ def test_spectral_law_of_a_coordinate_gives_the_kernel(kernel):
         assert mass == pytest.approx(u, abs=1e-8)
 
 
-@pytest.mark.parametrize(("kernel", "law", "d"), DENSITIES, ids=str)
+@pytest.mark.parametrize(("kernel", "law", "d"), DENSITIES)
 def test_spectral_density(kernel, law, d):
     W = np.random.default_rng(0).normal(size=(5, d))
     found = np.exp(kernel.spectral_measure(d).log_density(W))

@@ -158,7 +158,7 @@ def test_of_enough_orders_the_cut_kernel_is_the_kernel(kernel, d, radial):
             for kernel in (*SMOOTH, NeuralTangent(2), ArcCosine(1))
             for radial in ("monomial", "optimal")
         ),
-        (OWN, Gegenbauer(), 8),
+        pytest.param(OWN, Gegenbauer(), 8, id="functions of one's own"),
     ],
     ids=repr,
 )
