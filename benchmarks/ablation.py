@@ -43,6 +43,7 @@ ROUGHER: Replaced = {f"{CANDIDATES}.rougher": NONE, f"{RACE}._rough": NONE}
 
 #: Rules, and what is replaced to remove each of them.
 RULES: dict[str, Replaced] = {
+    "descent by leave-one-out": {f"{CANDIDATES}._by_errors": NONE},
     "rough kernels": ROUGHER | _effort(families=(Matern(2.5), Gaussian())),
     "rough kernels with more rows": ROUGHER,
     "families": _effort(families=()),
@@ -52,6 +53,7 @@ RULES: dict[str, Replaced] = {
     "log loss chooses the penalty": {f"{MATRIX}.solve_kernel": _of_squares},
     "penalty settled with more rows": {"solvers.ridge.kernel_path._settles": NONE},
     "turned metric": {f"{CANDIDATES}.turned": NONE},
+    "second turn": _effort(rounds=1),
     "more rows": {f"{RACE}._with_more_rows": NONE},
     "last judgement": _effort(last=0),
     "families among near rows": {f"{LEAVES}.tuned_among_near_rows": NONE},

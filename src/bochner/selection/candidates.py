@@ -52,9 +52,9 @@ MOST_COLUMNS = 1024
 #: start, and evaluations of the best.
 MATRIX_ROWS, MATRIX_FACTORS, MATRIX_STEPS = 512, (1.0, 0.25), 8
 
-#: Evaluations of one factor of another candidate's lengthscales, of one lengthscale per column
-#: again, and with more rows.
-SCALED, AGAIN, MORE = 4, 10, 14
+#: Evaluations of one factor of another candidate's lengthscales, of one lengthscale per column by
+#: leave-one-out errors and by evidence again, and with more rows.
+SCALED, BY_ERRORS, AGAIN, MORE = 4, 7, 10, 14
 
 #: Rows of a neighbourhood in a descent with more rows.
 NEIGHBOURS = 64
@@ -200,7 +200,7 @@ def choose_among(
     Notes
     -----
     "medium": about 50 evaluations of O(m³), m ≤ 128 (256 if there are no more), 40 with m ≤ 256,
-    50 with m ≤ 512 and 14 or 28 with m ≤ 1024, and seven fits each of 1024 and of 2048 rows: two to
+    60 with m ≤ 512 and 14 or 28 with m ≤ 1024, and seven fits each of 1024 and of 2048 rows: two to
     three seconds of one core, whatever n.
     """
     varies = np.ptp(sample.y, axis=0) > 0 if len(sample) else np.zeros(0, bool)
@@ -246,7 +246,8 @@ class Candidates:
         makes: list[Make] = [partial(self._additive, start)] if several else []
         families = (*self.effort.families, *([Laplace()] if several else []))
         served = [family for family in families if self.serves(family)]
-        return [*makes, *(partial(self._rescaled, family, start, self._by) for family in served)]
+        makes += [partial(self._rescaled, family, start, self._by) for family in served]
+        return [*makes, partial(self._by_errors, start)] if self._by is EVIDENCE else makes
 
     def rougher(self, start: TunedKernel) -> list[Make]:
         """Return kernels of rougher functions with the lengthscales of another."""
@@ -352,6 +353,12 @@ class Candidates:
         end = search.scaled(family.replace(lengthscale=scales), start.alpha, SCALED)
         name = f"{type(family).__name__}, scales as {start.name}"
         yield self._ended(name, search, end, numbers)
+
+    def _by_errors(self, start: TunedKernel) -> Iterator[TunedKernel]:
+        """Yield lengthscales of least leave-one-out error, from those of largest evidence."""
+        search = self._search(LOO)
+        end = search.go(start.kernel, search.share_of(start.alpha), BY_ERRORS)
+        yield self._ended("one per column, by leave-one-out", search, end, search.rows.X.shape[1])
 
     def _additive(self, start: TunedKernel) -> Iterator[TunedKernel]:
         """Yield a sum over columns with these lengthscales, and weights of spread over lengthscale.

@@ -185,9 +185,9 @@ class Effort:
 
 #: Efforts by name; with "low" one lengthscale of one family is tuned.
 EFFORTS = {
-    "medium": Effort("medium", tuned=512, more=1024, tried=512, judged=1024, finalists=3, rounds=1),
+    "medium": Effort("medium", tuned=512, more=1024, tried=512, judged=1024, finalists=3, rounds=2),
     "high": Effort(
-        "high", tuned=1024, more=2048, tried=1024, judged=2048, finalists=5, rounds=2, last=4096
+        "high", tuned=1024, more=2048, tried=1024, judged=2048, finalists=5, rounds=4, last=4096
     ),
 }
 
