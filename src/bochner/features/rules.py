@@ -140,7 +140,7 @@ class Rule(NamedTuple):
 
 
 def view(of: Callable[[Kernel, int], Any]) -> Serves:
-    """Return whether a kernel has a view: a function of kernel and columns that returns it."""
+    """Return a predicate: whether ``of(kernel, d)`` is neither None nor False."""
     return lambda _method, kernel, d: of(kernel, d) not in (None, False)
 
 

@@ -95,7 +95,7 @@ class ConvexFit(ShownFit):
     errors : ErrorLaw or None
         Errors of new rows, after ``calibrate``.
     left_out : LeftOutRows or None
-        Rows of a regression with f without each.
+        Rows of a regression with their leave-one-out predictions.
     pairs : ClassPairs or None
         Pairs of classes whose values the columns are.
     X : (n, d), optional

@@ -93,7 +93,7 @@ class ProcessLaw(ABC):
 
     @abstractmethod
     def scores(self) -> Conformal | None:
-        """Return leave-one-out errors in deviations, of rows that chose nothing; None if few."""
+        """Return standardised leave-one-out errors of rows not used for tuning; None if too few."""
 
     @abstractmethod
     def again(self, blocks: Blocks) -> Predicts:

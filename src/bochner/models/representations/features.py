@@ -248,7 +248,7 @@ class Pass:
     fit_intercept : bool
     precision : {"auto", "float32", "float64"}
     forecasts : bool
-        Whether float64 may be decided on before rows are seen, and sums be whitened last.
+        Whether float64 may be chosen before the pass, and sums whitened instead of rows.
     """
 
     who: str
@@ -285,7 +285,7 @@ class Pass:
     def _sums_first(self, chosen: Chosen, n: int | None) -> bool:
         """Whether sums of kernel values are whitened instead of rows.
 
-        Maps of landmarks that are given stay as they are: of other rows they are to be the same.
+        Landmarks that the user gives must have the same map for any rows.
         """
         phi, method = chosen.map, chosen.choice.method
         if not isinstance(phi, NystromMap) or chosen.precision != "float64":

@@ -156,7 +156,7 @@ class LeafRows(Representation):
             yield int(number), np.flatnonzero(leaf == number)
 
     def machine(self, leaf: int, solution: Solution) -> KernelSum:
-        """Return what predicts rows of a leaf: of the kernel with all landmarks and its rows."""
+        """Return the kernel sum over the landmarks and the rows of a leaf."""
         landmarks = _landmarks(self.chosen.map)
         return self._machine(leaf, solution, self.chosen.kernel, landmarks, self.X)
 

@@ -310,7 +310,7 @@ def chosen_by_matrix(
 
 
 def _solved(spec: RidgeSpec, share: float, chosen: Chosen, rows: GatheredRows) -> Solution:
-    """Solve with the matrix of rows whose first and last are like all others."""
+    """Solve with the kernel matrix of rows in random order."""
     judged = min(rows.weight, float(rows.w[:PENALTY_ROWS].sum()))
     start = share * judged if np.isfinite(share) else None
     K = kernel_matrix(chosen.kernel, rows.X)

@@ -27,7 +27,7 @@ from bochner.solvers.waves import MOST_EXACT, WaveProblem
 #: Largest error of the kernel, as a share of k(x, x), at which its matrix may replace the modes'.
 MOST_ERROR = 1e-2
 
-#: Waves a row, from which on the matrix of rows is the smaller work.
+#: Waves per row above which the kernel matrix is cheaper.
 WAVES = 4
 
 #: Condition number after preconditioning above which conjugate gradients take longer than some

@@ -192,7 +192,7 @@ class GridSums(Representation):
         return np.concatenate([gram.right(waves) for waves in rows])
 
     def of_waves(self, waves: Array) -> Callable[[Array], Float[Array, "b s"]]:
-        """Return the real functions of waves, each of those that the map has or more.
+        """Return the real functions of waves, which may be more than those of the map.
 
         Two functions share a transform, as its real and its imaginary part.
         """

@@ -1,4 +1,4 @@
-"""Ridge regression of more features than a Gram matrix is formed of: choose, then a pass a step."""
+"""Ridge regression with too many features for a Gram matrix: iterative, one pass per step."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
