@@ -45,17 +45,11 @@ KNOTS = (-1.0, -0.8, -0.5, 0.0, 0.5, 0.8, 1.0)
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """The slopes of h.
+    """The slopes of h."""
 
-    Attributes
-    ----------
-    slopes : (8,)
-        Below −1, between the knots −1, −0.8, −0.5, 0, 0.5, 0.8 and 1, and above 1.
-    log_loss : float
-        Mean of −log p of the rows it was fitted to, which the classifier had not seen.
-    """
-
+    # Below −1, between the knots −1, −0.8, −0.5, 0, 0.5, 0.8 and 1, and above 1
     slopes: Float[Array, " j"]
+    # Mean of −log p of the rows it was fitted to, which the classifier had not seen
     log_loss: float
 
     def log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:

@@ -30,7 +30,6 @@ class ShownFit(ShownResult):
         return "\n".join((type(self).__name__, *lines))
 
     def _shown(self) -> Iterator[HtmlPart]:
-        """Yield the facts."""
         yield Facts(self._facts())
 
     def _facts(self) -> tuple[Fact, ...]:

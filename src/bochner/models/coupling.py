@@ -28,18 +28,10 @@ BAND = 64
 
 
 class Coupling(ABC):
-    """M of all rows, or a multiple of it, and what it leaves of the target.
+    """M of all rows, or a multiple of it, and what it leaves of the target."""
 
-    Attributes
-    ----------
-    u : (n,)
-        M √w y, by the same multiple.
-    root : (n,)
-        √w.
-    """
-
-    u: Float[Array, " n"]
-    root: Float[Array, " n"]
+    u: Float[Array, " n"]  # M √w y, by the same multiple
+    root: Float[Array, " n"]  # √w
 
     @property
     @abstractmethod
@@ -86,11 +78,9 @@ class DenseCoupling(Coupling):
 
     @property
     def diagonal(self) -> Float[Array, " n"]:
-        """Diagonal of M."""
         return np.diagonal(self.inverse)
 
     def among(self, i: Int[Array, " s"], j: Int[Array, " m"]) -> Float[Array, "s m"]:
-        """Return M_ij."""
         return self.inverse[np.ix_(i, j)]
 
 
@@ -104,9 +94,7 @@ class FactoredCoupling(Coupling):
 
     @property
     def diagonal(self) -> Float[Array, " n"]:
-        """Diagonal of I − H."""
         return 1 - np.einsum("ij,ij->i", self.factor, self.factor)
 
     def among(self, i: Int[Array, " s"], j: Int[Array, " m"]) -> Float[Array, "s m"]:
-        """Return (I − H)_ij."""
         return (i[:, None] == j) - self.factor[i] @ self.factor[j].T

@@ -51,7 +51,6 @@ class Display(ShownResult):
             yield Words(f"{type(self).__name__}, drawn on the axes that were given.")
 
     def _shown(self) -> Iterator[HtmlPart]:
-        """Yield the picture."""
         return self._picture()
 
     @property

@@ -56,31 +56,18 @@ GUARANTEES = {
 
 @dataclass(frozen=True, eq=False)
 class LeftOutRows:
-    """Rows, and the errors of predictions that were made without them.
+    """Rows, and the errors of predictions that were made without them."""
 
-    Attributes
-    ----------
-    X : (m, d)
-        As the fit reads them.
-    predicted, errors : (m, t)
-        f̂ and y − f̂; an error that rounding hides is infinite.
-    w : (m,)
-        Above 0.
-    source : {"held out", "cross-validation", "leave one out"}
-    coupling : tuple of Coupling, optional
-        Of each target: how errors change where another row is left out too. None: not at all, or
-        it is not known.
-    numbers : (m,), optional
-        Of the rows, in the coupling.
-    """
-
-    X: Any
+    X: Any  # As the fit reads them
+    # f̂ and y − f̂; an error that rounding hides is infinite
     predicted: Float[Array, "m t"]
     errors: Float[Array, "m t"]
-    w: Float[Array, " m"]
-    source: str
+    w: Float[Array, " m"]  # Above 0
+    source: str  # "held out", "cross-validation", "leave one out"
+    # Of each target: how errors change where another row is left out too. None: not at all, or it
+    # is not known.
     coupling: tuple[Coupling, ...] | None = None
-    numbers: Int[Array, " m"] | None = None
+    numbers: Int[Array, " m"] | None = None  # Of the rows, in the coupling
 
     @property
     def refitted(self) -> "LeftOutRows":
@@ -133,23 +120,12 @@ def _columns(X: Any, predicted: Float[Array, " m"], by_columns: bool) -> Float[A
 
 @dataclass(frozen=True, eq=False)
 class Distribution:
-    """Conditional distributions of u: their values at knots, and tails that all rows share.
+    """Conditional distributions of u: their values at knots, and tails that all rows share."""
 
-    Attributes
-    ----------
-    knots : (J,)
-        Rising.
-    values : KernelSum
-        z ↦ F at the knots, before it is made to rise.
-    pooled : (J,)
-        F of all rows.
-    below, above : (b,), (a,)
-        All u up to the first knot, and all from the last on, rising.
-    """
-
-    knots: Float[Array, " J"]
-    values: KernelSum
-    pooled: Float[Array, " J"]
+    knots: Float[Array, " J"]  # Rising
+    values: KernelSum  # z ↦ F at the knots, before it is made to rise
+    pooled: Float[Array, " J"]  # F of all rows
+    # All u up to the first knot, and all from the last on, rising
     below: Float[Array, " b"]
     above: Float[Array, " a"]
 
@@ -195,30 +171,15 @@ def evaluated(function: KernelSum, z: Float[Array, "m k"]) -> Float[Array, "m t"
 
 @dataclass(frozen=True, eq=False)
 class TargetLaw:
-    """The law of the errors of one target.
+    """The law of the errors of one target."""
 
-    Attributes
-    ----------
-    inputs : ErrorInputs or None
-        What z is; None: nothing depends on it.
-    scale : KernelSum or None
-        z ↦ log s; None: s is 1.
-    shape : Distribution or None
-        Of e/s; None: one for all z, which the scores are.
-    scores : (m,) float64
-        Rising.
-    shares : (m,) float64
-        Weight of the scores up to each, in rows: m in all.
-    reach : (float, float)
-        Least and largest log s of the rows it was learned from. The regression may extrapolate
-        to any value far from them.
-    """
-
-    inputs: ErrorInputs | None
-    scale: KernelSum | None
-    shape: Distribution | None
-    scores: Float[Array, " m"]
-    shares: Float[Array, " m"]
+    inputs: ErrorInputs | None  # What z is; None: nothing depends on it
+    scale: KernelSum | None  # z ↦ log s; None: s is 1
+    shape: Distribution | None  # Of e/s; None: one for all z, which the scores are
+    scores: Float[Array, " m"]  # Rising
+    shares: Float[Array, " m"]  # Weight of the scores up to each, in rows: m in all
+    # Least and largest log s of the rows it was learned from. The regression may extrapolate to any
+    # value far from them.
     reach: tuple[float, float] = (-LARGEST, LARGEST)
 
     def ends(self, coverage: float) -> tuple[float, float]:
@@ -267,16 +228,10 @@ class TargetLaw:
 
 @dataclass(frozen=True, eq=False)
 class ErrorLaw(ShownResult):
-    """The laws of the errors of all targets, and where they come from.
-
-    Attributes
-    ----------
-    targets : tuple of TargetLaw
-    source : {"held out", "cross-validation", "leave one out"}
-    """
+    """The laws of the errors of all targets, and where they come from."""
 
     targets: tuple[TargetLaw, ...]
-    source: str
+    source: str  # "held out", "cross-validation", "leave one out"
 
     def __len__(self) -> int:
         return len(self.targets[0].scores)

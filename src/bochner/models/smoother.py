@@ -35,27 +35,13 @@ LEAST_LEFT = 1e-8
 
 @dataclass(frozen=True, eq=False)
 class LandmarkSmoother:
-    """A ridge regression on landmarks, its penalty chosen by leave-one-out errors.
+    """A ridge regression on landmarks, its penalty chosen by leave-one-out errors."""
 
-    Attributes
-    ----------
-    sum : KernelSum
-        z ↦ f(z), of the kernel and each landmark.
-    phi : FeatureMap
-    mean : (r,)
-        φ̄.
-    turn : (r, r)
-        V/√(λ + α): products of turned features are those with 1/(λ + α).
-    turned : (m, r)
-        (φ − φ̄)V/√(λ + α) of the rows.
-    y, w : (m, t), (m,)
-    """
-
-    sum: KernelSum
+    sum: KernelSum  # z ↦ f(z), of the kernel and each landmark
     phi: FeatureMap
-    mean: Float[Array, " r"]
-    turn: Float[Array, "r r"]
-    turned: Float[Array, "m r"]
+    mean: Float[Array, " r"]  # φ̄
+    turn: Float[Array, "r r"]  # V/√(λ + α): products of turned features are those with 1/(λ + α)
+    turned: Float[Array, "m r"]  # (φ − φ̄)V/√(λ + α) of the rows
     y: Float[Array, "m t"]
     w: Float[Array, " m"]
 

@@ -37,20 +37,13 @@ Trend = Callable[[Float[Array, "n d"]], Float[Array, "n p"]]
 
 @dataclass(frozen=True, eq=False)
 class TrendColumns:
-    """Columns b(x) of a trend, about their means and in units of their deviations.
-
-    Attributes
-    ----------
-    trend : str or callable
-    centre, unit : (d,)
-        That powers of columns are taken about, and in units of.
-    mean, deviation : (p,)
-        Of the columns of the trend over the rows.
-    """
+    """Columns b(x) of a trend, about their means and in units of their deviations."""
 
     trend: str | Trend
+    # That powers of columns are taken about, and in units of
     centre: Float[Array, " d"]
     unit: Float[Array, " d"]
+    # Of the columns of the trend over the rows
     mean: Float[Array, " p"]
     deviation: Float[Array, " p"]
 

@@ -73,50 +73,22 @@ class ConvexSpec:
 
 @dataclass(frozen=True, eq=False)
 class ConvexFit(ShownFit):
-    """A fit by a convex loss, on features or with the kernel itself.
-
-    Attributes
-    ----------
-    inputs : Inputs
-    chosen : Chosen
-        With the kernel itself its map is the Nyström map on all rows.
-    loss : Loss
-        With its parameters in the units of y.
-    solution : Optimum
-        Coefficients of the features, or of the kernel and each row of ``X``.
-    n_iter : int
-        Steps of the last descent.
-    path : HeldOutPath or None
-        Penalties that were compared.
-    calibration : Calibration or None
-        Probabilities of a classifier; with the kernel itself fitted at the first reading.
-    target_shape : tuple of int
-        Shape of one row of y, () or (t,).
-    errors : ErrorLaw or None
-        Errors of new rows, after ``calibrate``.
-    left_out : LeftOutRows or None
-        Rows of a regression with their leave-one-out predictions.
-    pairs : ClassPairs or None
-        Pairs of classes whose values the columns are.
-    X : (n, d), optional
-        Rows of a fit with the kernel itself, or of ``dual``.
-    dual : (n, t), optional
-        On features, of few rows: u with β = Σ uᵢ φ(xᵢ).
-    """
+    """A fit by a convex loss, on features or with the kernel itself."""
 
     inputs: Inputs
-    chosen: Chosen
-    loss: Loss
-    solution: Optimum
-    n_iter: int
-    path: HeldOutPath | None = None
+    chosen: Chosen  # With the kernel itself its map is the Nyström map on all rows
+    loss: Loss  # With its parameters in the units of y
+    solution: Optimum  # Coefficients of the features, or of the kernel and each row of `X`
+    n_iter: int  # Steps of the last descent
+    path: HeldOutPath | None = None  # Penalties that were compared
+    # Probabilities of a classifier; with the kernel itself fitted at the first reading
     calibration: Calibration | None = WhenAsked()  # type: ignore[assignment]
-    target_shape: tuple[int, ...] = ()
-    errors: ErrorLaw | None = None
-    left_out: LeftOutRows | None = None
-    pairs: ClassPairs | None = None
-    X: Any = None
-    dual: Float[Array, "n t"] | None = None
+    target_shape: tuple[int, ...] = ()  # Shape of one row of y, () or (t,)
+    errors: ErrorLaw | None = None  # Errors of new rows, after `calibrate`
+    left_out: LeftOutRows | None = None  # Rows of a regression with their leave-one-out predictions
+    pairs: ClassPairs | None = None  # Pairs of classes whose values the columns are
+    X: Any = None  # Rows of a fit with the kernel itself, or of `dual`
+    dual: Float[Array, "n t"] | None = None  # On features, of few rows: u with β = Σ uᵢ φ(xᵢ)
 
     @property
     def exact(self) -> bool:
@@ -124,7 +96,6 @@ class ConvexFit(ShownFit):
         return self.X is not None and self.dual is None
 
     def _found(self) -> Iterator[Fact]:
-        """Yield the loss, the penalty with how it was chosen, and how the descent ended."""
         yield "loss", rounded(repr(self.loss))
         how = "as given" if self.path is None else self.path.reason
         yield "penalty", f"alpha = {numbers(self.solution.alpha)}, {how}"

@@ -48,7 +48,6 @@ class ConvexRegressor(Differentiable, WithIntervals, ConvexEstimator):
     """A regressor by a convex loss."""
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
-        """Yield the predictions of each block of rows."""
         for X, fitted in self._fitted.predictions(self._as_fitted(blocks)):
             yield shaped(self._predicted(fitted), self.target_shape_, like=X)
 

@@ -43,19 +43,12 @@ ITSELF = 0.99
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Rows of the fit, as a law sees them.
+    """Rows of the fit, as a law sees them."""
 
-    Attributes
-    ----------
-    residual, slack : (b, t)
-        y − f̂, and 1 − h; see :mod:`bochner.models.gaussian_process.posterior`.
-    left, prior : (b,)
-        e(x) and k(x, x).
-    w : (b,)
-    """
-
+    # y − f̂, and 1 − h; see :mod:`bochner.models.gaussian_process.posterior`
     residual: Float[Array, "b t"]
     slack: Float[Array, "b t"]
+    # e(x) and k(x, x)
     left: Float[Array, " b"]
     prior: Float[Array, " b"]
     w: Float[Array, " b"]

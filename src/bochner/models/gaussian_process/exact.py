@@ -63,27 +63,13 @@ TINY = float(np.finfo(np.float64).tiny)
 
 @dataclass(frozen=True, eq=False)
 class ExactProcess(ProcessLaw):
-    """The law of f with the kernel itself.
-
-    Attributes
-    ----------
-    spec : GaussianProcessSpec
-    chosen : Chosen
-        Its map is the Nyström map on all rows.
-    representation : KeptRows
-        All rows, in random order.
-    evidence : Evidence
-    coef : (n, t)
-        Of the kernel and each row.
-    intercept : (t,)
-    loo_log_density : float
-    """
+    """The law of f with the kernel itself."""
 
     spec: GaussianProcessSpec
-    chosen: Chosen
-    representation: KeptRows
+    chosen: Chosen  # Its map is the Nyström map on all rows
+    representation: KeptRows  # All rows, in random order
     evidence: Evidence
-    coef: Float[Array, "n t"]
+    coef: Float[Array, "n t"]  # Of the kernel and each row
     intercept: Float[Array, " t"]
     loo_log_density: float
 
@@ -96,7 +82,6 @@ class ExactProcess(ProcessLaw):
 
     @property
     def block_rows(self) -> int:
-        """Rows that are predicted together."""
         return BLOCK_ROWS
 
     @cached_property
@@ -112,11 +97,9 @@ class ExactProcess(ProcessLaw):
     # --- prediction ------------------------------------------------------------------------------
 
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:
-        """Return X ↦ the mean of f."""
         return lambda X: self._values(X) @ self.coef + self.intercept
 
     def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
-        """Return the mean and variance of f at rows."""
         k, X = self._values(X), _rows(X)
         prior = np.asarray(to_numpy(self.chosen.kernel.diag(X)), np.float64)
         shares = {alpha: one.variance(k, prior) for alpha, one in self.posteriors.items()}
@@ -124,7 +107,6 @@ class ExactProcess(ProcessLaw):
         return k @ self.coef + self.intercept, np.stack(variance, 1) * self.evidence.amplitude
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
-        """Return the covariance of f at all pairs of rows."""
         k, prior = self._values(X), np.asarray(to_numpy(self.chosen.kernel(_rows(X))), np.float64)
         shares = {alpha: one.covariance(k, prior) for alpha, one in self.posteriors.items()}
         return self.evidence.amplitude * np.stack(
@@ -132,12 +114,10 @@ class ExactProcess(ProcessLaw):
         )
 
     def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
-        """Yield the rows of each block and the gradients of the mean there."""
         total = KernelSum(self.chosen.kernel, self.representation.X, self.coef, self.intercept)
         return total.gradients(blocks)
 
     def functions(self, rows: Callable[[Any], Blocks], n: int, seed: int) -> ExactFunctions:
-        """Draw functions of the posterior."""
         posteriors = [self.posteriors[float(alpha)] for alpha in self.evidence.alpha]
         return draw_exact_functions(
             rows, self.chosen.kernel, self.representation, self.evidence, posteriors, n, seed
@@ -149,7 +129,6 @@ class ExactProcess(ProcessLaw):
     # --- intervals -------------------------------------------------------------------------------
 
     def scores(self) -> Conformal | None:
-        """Return scores of rows that chose no noise, where they are many."""
         unseen = len(self.representation) - EVIDENCE_ROWS
         if unseen < ENOUGH:
             return None
@@ -163,17 +142,14 @@ class ExactProcess(ProcessLaw):
         return Conformal.of(errors / slack, np.sqrt(floor / slack), "leave one out")
 
     def again(self, blocks: Blocks) -> "ExactProcess":
-        """Return the law of a fit of the same kind to other rows."""
         return exact_process(self.spec, blocks)
 
     def solved(
         self, spec: GaussianProcessSpec, representation: KeptRows | None = None
     ) -> "ExactProcess":
-        """Find noise and amplitude again, of these rows or of others."""
         return solved_exactly(spec, self.chosen, representation or self.representation)
 
     def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> FeatureProcess:
-        """Return the law on features of the same kernel, given the rows before and these."""
         features = replace(self.spec.features, kernel=self.chosen.kernel, learns_metric=False)
         asked = replace(self.spec, features=features, lengthscale="loo")
         first = feature_process(asked, self.representation.blocks, precision="float64")

@@ -40,31 +40,18 @@ BLOCK_ROWS = 1024
 class ExactFunctions:
     """n functions: ``functions(X)`` gives their values at rows, (m, n) or (m, t, n).
 
-    Attributes
-    ----------
-    rows : callable
-        Checked blocks of the rows that a user passes.
-    kernel : Kernel
-    X : (N, d)
-        Rows of the fit.
-    target_shape : tuple of int
-    coef : (N, t, n) float64
-        Of the kernel and each row, for each function.
-    offset : (t, n) float64
-    priors : tuple of (FeatureMap, weights (F, t))
-        a f⁰ of each function; of Nyström features if the kernel has no Fourier features.
-
     Notes
     -----
     Cost O(m N (d + n t)), and O(m F d) for each function, F = 1024.
     """
 
-    rows: Callable[[Any], Blocks]
+    rows: Callable[[Any], Blocks]  # Checked blocks of the rows that a user passes
     kernel: Kernel
-    X: Any
+    X: Any  # Rows of the fit
     target_shape: tuple[int, ...]
-    coef: Float[Array, "N t n"]
+    coef: Float[Array, "N t n"]  # Of the kernel and each row, for each function
     offset: Float[Array, "t n"]
+    # a f⁰ of each function; of Nyström features if the kernel has no Fourier features
     priors: tuple[tuple[FeatureMap, Array], ...]
 
     def __len__(self) -> int:

@@ -56,15 +56,7 @@ class FeatureMoments:
 
 @dataclass(frozen=True, eq=False)
 class FeatureProcess(ProcessLaw):
-    """The law of f on features.
-
-    Attributes
-    ----------
-    spec : GaussianProcessSpec
-    representation : FeatureSums
-    predictive : Predictive
-    loo_log_density : float
-    """
+    """The law of f on features."""
 
     spec: GaussianProcessSpec
     representation: FeatureSums
@@ -85,37 +77,29 @@ class FeatureProcess(ProcessLaw):
 
     @property
     def noise(self) -> Float[Array, " t"]:
-        """σ² of a new row."""
         return self.predictive.noise
 
     @property
     def block_rows(self) -> int:
-        """Rows that are predicted together."""
         return self.chosen.block_rows
 
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:
-        """Return X ↦ the mean of f."""
         return lambda X: self.predictive.posterior.mean(self.chosen.double(X))
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
-        """Return the covariance of f at all pairs of rows."""
         Z = self.chosen.double(X)
         return self.predictive.covariance(X, Z).reshape(len(Z), len(Z), -1)
 
     def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
-        """Return the mean and variance of f at rows."""
         return FeatureMoments(self.chosen, self.predictive).moments(X)
 
     def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
-        """Yield the rows of each block and the gradients of the mean there."""
         return self.chosen.gradients(self.predictive.posterior.coef, blocks)
 
     def functions(self, rows: Callable[[Any], Blocks], n: int, seed: int) -> Functions:
-        """Draw n functions of the posterior."""
         return draw_functions(rows, self.representation, self.predictive, n, seed)
 
     def scores(self) -> Conformal | None:
-        """Return scores of rows that chose no lengthscale, where they are many."""
         sample = self.representation.sample
         order = np.argsort(sample.priority, kind="stable")
         if len(order) - LOO_ROWS < ENOUGH:
@@ -127,18 +111,15 @@ class FeatureProcess(ProcessLaw):
         return Conformal.of(errors, deviation, "leave one out")
 
     def again(self, blocks: Blocks) -> FeatureMoments:
-        """Return the law of a fit of the same kind to other rows."""
         law = feature_process(self.spec, blocks)
         return FeatureMoments(law.chosen, law.predictive)
 
     def solved(
         self, spec: GaussianProcessSpec, representation: FeatureSums | None = None
     ) -> "FeatureProcess":
-        """Find noise and amplitude again, of these rows or of others."""
         return solved(spec, representation or self.representation)
 
     def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> "FeatureProcess":
-        """Return the law given the rows before and these."""
         return solved(spec, self.representation.with_rows_of(blocks))
 
 

@@ -36,18 +36,11 @@ WARNED = (EvidenceOutcome.FLOAT32_LIMITED, EvidenceOutcome.SINGULAR)
 
 @dataclass(frozen=True, eq=False)
 class ProcessFit(ShownFit):
-    """A Gaussian process: the law of f given the rows.
-
-    Attributes
-    ----------
-    inputs : Inputs
-    law : ProcessLaw
-    calibrated : Conformal, CrossConformal or None
-        Scores that calibrated intervals are made of; None until they are asked for.
-    """
+    """A Gaussian process: the law of f given the rows."""
 
     inputs: Inputs
     law: ProcessLaw
+    # Scores that calibrated intervals are made of; None until they are asked for
     calibrated: Conformal | CrossConformal | None = None
 
     @property
@@ -77,7 +70,6 @@ class ProcessFit(ShownFit):
         return self.calibrated  # type: ignore[return-value]
 
     def _found(self) -> Iterator[Fact]:
-        """Yield the evidence and how it was found."""
         evidence = self.law.evidence
         yield "noise variance", numbers(evidence.noise)
         yield "amplitude", numbers(evidence.amplitude)

@@ -43,33 +43,20 @@ LOOK_ROWS = 256
 class Functions:
     """n functions: ``functions(X)`` gives their values at rows, (m, n) or (m, t, n).
 
-    Attributes
-    ----------
-    rows : callable
-        Checked blocks of the rows that a user passes.
-    chosen : Chosen
-    law : Predictive
-    target_shape : tuple of int
-    coef : (D, t, n) float64
-    offset : (t, n) float64
-    landmarks : NystromMap or None
-        S.
-    priors : tuple of (FeatureMap, weights (F, t), landmark weights (m, t))
-        f⁰ of each function and L⁻¹f⁰(S); empty if the map is exact or the kernel has no Fourier
-        features: functions are then drawn from the features only.
-
     Notes
     -----
     Cost O(m D (d + n t)), and O(m F d) for each function, F = 1024.
     """
 
-    rows: Callable[[Any], Blocks]
+    rows: Callable[[Any], Blocks]  # Checked blocks of the rows that a user passes
     chosen: Chosen
     law: Predictive
     target_shape: tuple[int, ...]
     coef: Float[Array, "D t n"]
     offset: Float[Array, "t n"]
-    landmarks: NystromMap | None
+    landmarks: NystromMap | None  # S
+    # f⁰ of each function and L⁻¹f⁰(S); empty if the map is exact or the kernel has no Fourier
+    # features: functions are then drawn from the features only
     priors: tuple[tuple[FeatureMap, Array, Array], ...]
 
     def __len__(self) -> int:

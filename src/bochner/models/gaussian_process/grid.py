@@ -83,20 +83,11 @@ MORE_STEPS = 10
 
 @dataclass(frozen=True, eq=False)
 class WaveProcess(ProcessLaw):
-    """The law of f on Fourier modes of a grid, or on spherical harmonics.
-
-    Attributes
-    ----------
-    spec : GaussianProcessSpec
-    representation : GridSums
-    coef : (D, t)
-        β.
-    evidence : Evidence
-    """
+    """The law of f on Fourier modes of a grid, or on spherical harmonics."""
 
     spec: GaussianProcessSpec
     representation: GridSums
-    coef: Float[Array, "D t"]
+    coef: Float[Array, "D t"]  # β
     evidence: Evidence
 
     @property
@@ -106,17 +97,14 @@ class WaveProcess(ProcessLaw):
 
     @property
     def block_rows(self) -> int:
-        """Rows that are predicted together."""
         return BLOCK_ROWS
 
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:
-        """Return X ↦ the mean of f."""
         sums = self.representation
         values, intercept = sums.values(self.coef), sums.intercept(self.coef)
         return lambda X: values(X) + intercept
 
     def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
-        """Return the mean and variance of f at rows."""
         found = self._by_rows(X)
         variance = self._variance(X) + self.left_out_variance if found is None else found
         return self.means()(X), variance
@@ -148,7 +136,6 @@ class WaveProcess(ProcessLaw):
 
     @property
     def noise(self) -> Float[Array, " t"]:
-        """σ², without what the waves leave out of f."""
         given = self.spec.noise is not None
         return self.evidence.noise - (0.0 if given else self.left_out_variance)
 
@@ -241,25 +228,20 @@ class WaveProcess(ProcessLaw):
     # --- intervals -------------------------------------------------------------------------------
 
     def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
-        """Yield the rows of each block and the gradients of the mean there."""
         return self.representation.gradients_of(self.coef, blocks)
 
     def scores(self) -> Conformal:
-        """Return scores of the rows of the sample."""
         return Conformal.of(*self.left_out(self.representation.sample), "leave one out")
 
     def again(self, blocks: Blocks) -> "WaveProcess":
-        """Return the law of a fit of the same kind to other rows."""
         return wave_process(self.spec, blocks)
 
     def solved(
         self, spec: GaussianProcessSpec, representation: GridSums | None = None
     ) -> "WaveProcess":
-        """Find noise and amplitude again, of these rows or of others."""
         return solved_waves(spec, representation or self.representation)
 
     def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> "WaveProcess":
-        """Return the law given the rows before and these."""
         return solved_waves(spec, self.representation.with_rows_of(blocks))
 
     def left_out(self, sample: RowSample) -> tuple[Float[Array, "m t"], Float[Array, "m t"]]:
@@ -284,7 +266,6 @@ class WaveProcess(ProcessLaw):
     # --- functions -------------------------------------------------------------------------------
 
     def functions(self, rows: Callable[[Any], Blocks], n: int, seed: int) -> "GridFunctions":
-        """Draw n functions of the posterior."""
         parts, offsets, gram = [], [], self.representation.problem.gram
         for i in range(len(self.noise)):
             rng = stream(seed, "functions", i)
@@ -303,20 +284,12 @@ class WaveProcess(ProcessLaw):
 class GridFunctions:
     """n functions: ``functions(X)`` gives their values at rows, (m, n) or (m, t, n).
 
-    Attributes
-    ----------
-    rows : callable
-        Checked blocks of the rows that a user passes.
-    sums : GridSums
-    coef : (D, t, n)
-    offset : (t, n)
-
     Notes
     -----
     A type-2 non-uniform FFT for two functions, for each block of rows.
     """
 
-    rows: Callable[[Any], Blocks]
+    rows: Callable[[Any], Blocks]  # Checked blocks of the rows that a user passes
     sums: GridSums
     coef: Float[Array, "D t n"]
     offset: Float[Array, "t n"]

@@ -34,17 +34,10 @@ GUARANTEES = {
 
 @dataclass(frozen=True, eq=False)
 class Conformal(ShownResult):
-    """Scores of rows, sorted.
+    """Scores of rows, sorted."""
 
-    Attributes
-    ----------
-    scores : (m, t) float64
-        Errors in standard deviations of their predictions, rising.
-    source : {"held out", "leave one out"}
-    """
-
-    scores: Float[Array, "m t"]
-    source: str
+    scores: Float[Array, "m t"]  # Errors in standard deviations of their predictions, rising
+    source: str  # "held out", "leave one out"
 
     @staticmethod
     def of(errors: Float[Array, "m t"], deviation: Float[Array, "m t"], source: str) -> "Conformal":
@@ -146,13 +139,7 @@ class Predicts(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """A law that has not seen some of the rows, and its scores on those.
-
-    Attributes
-    ----------
-    law : Predicts
-    scores : (m_k, t) float64
-    """
+    """A law that has not seen some of the rows, and its scores on those."""
 
     law: Any
     scores: Float[Array, "m t"]
@@ -170,13 +157,7 @@ def deviations(law: Predicts, X: Array) -> tuple[Float[Array, "b t"], Float[Arra
 
 @dataclass(frozen=True, eq=False)
 class CrossConformal(ShownResult):
-    """Fold models and scores of CV+ intervals.
-
-    Attributes
-    ----------
-    folds : tuple of Fold
-    source : {"cross-validation"}
-    """
+    """Fold models and scores of CV+ intervals."""
 
     folds: tuple[Fold, ...]
     source: str = "cross-validation"

@@ -23,25 +23,13 @@ NO_FEATURES = (
 
 
 class ProcessLaw(ABC):
-    """The law of f given the rows. Frozen, and saved with the fit.
-
-    Attributes
-    ----------
-    spec : GaussianProcessSpec
-    chosen : Chosen
-        The kernel, the map, and how they were found.
-    representation : FeatureSums, GridSums or KeptRows
-        The rows as they were solved.
-    evidence : Evidence
-        Noise, amplitude and likelihood of each target.
-    loo_log_density : float
-        Mean log density of rows under the law without each, summed over targets.
-    """
+    """The law of f given the rows. Frozen, and saved with the fit."""
 
     spec: GaussianProcessSpec
-    chosen: Chosen
-    representation: Any
-    evidence: Evidence
+    chosen: Chosen  # The kernel, the map, and how they were found
+    representation: Any  # The rows as they were solved
+    evidence: Evidence  # Noise, amplitude and likelihood of each target
+    # Mean log density of rows under the law without each, summed over targets
     loo_log_density: float
 
     #: Attributes and methods of an estimator that this law cannot serve, and why.

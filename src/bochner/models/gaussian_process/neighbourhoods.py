@@ -68,23 +68,12 @@ def units_of(kernel: Kernel, d: int) -> Float[Array, " d"] | None:
 
 @dataclass(frozen=True, eq=False)
 class KeptRows:
-    """All rows of positive weight, and how many were read.
-
-    Attributes
-    ----------
-    X : (n, d) float64
-    y : (n, t) float64
-    w : (n,) float64
-    priority : (n,) float64
-        Random, of the numbers of the rows: which of them are looked at.
-    rows : int
-    target_shape : tuple of int
-    """
+    """All rows of positive weight, and how many were read."""
 
     X: Float[Array, "n d"]
     y: Float[Array, "n t"]
     w: Float[Array, " n"]
-    priority: Float[Array, " n"]
+    priority: Float[Array, " n"]  # Random, of the numbers of the rows: which of them are looked at
     rows: int
     target_shape: tuple[int, ...]
 
@@ -141,22 +130,13 @@ class KeptRows:
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhoods:
-    """Rows with targets, and a kernel: which rows are near, and the law of f given these.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    X, y, w : (n, d), (n, t), (n,)
-    count : int
-        Neighbours of each row, m.
-    centred : bool
-    """
+    """Rows with targets, and a kernel: which rows are near, and the law of f given these."""
 
     kernel: Kernel
     X: Float[Array, "n d"]
     y: Float[Array, "n t"]
     w: Float[Array, " n"]
-    count: int
+    count: int  # Neighbours of each row, m
     centred: bool
 
     @cached_property

@@ -152,20 +152,12 @@ def _lacking(what: str, instead: str = "Fit") -> str:
 
 @dataclass(frozen=True, eq=False)
 class NeighbourProcess(ProcessLaw):
-    """The law of f given the nearest neighbours of each row.
-
-    Attributes
-    ----------
-    spec : GaussianProcessSpec
-    chosen : ChosenNeighbours
-    representation : KeptRows
-    evidence : Evidence
-        Noise and amplitude; its log likelihood is the mean log density of a row times the rows.
-    """
+    """The law of f given the nearest neighbours of each row."""
 
     spec: GaussianProcessSpec
     chosen: ChosenNeighbours  # type: ignore[assignment]
     representation: KeptRows
+    # Noise and amplitude; its log likelihood is the mean log density of a row times the rows
     evidence: Evidence
 
     lacks: ClassVar[Mapping[str, str]] = {
@@ -179,7 +171,6 @@ class NeighbourProcess(ProcessLaw):
 
     @property
     def block_rows(self) -> int:
-        """Rows that are predicted together."""
         return BLOCK_ROWS
 
     @cached_property
@@ -188,11 +179,9 @@ class NeighbourProcess(ProcessLaw):
         return _around(self.spec, self.chosen.kernel, self.representation)
 
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:
-        """Return X ↦ the mean of f."""
         return lambda X: self._law(as_rows(X)).mean
 
     def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
-        """Return the mean and variance of f at rows."""
         law = self._law(as_rows(X))
         return law.mean, law.variance[:, None] * self.evidence.amplitude
 
@@ -213,7 +202,6 @@ class NeighbourProcess(ProcessLaw):
         return around.y[own] - law.mean, np.sqrt(variance)
 
     def scores(self) -> Conformal:
-        """Return scores of rows that chose nothing, or of all where these are few."""
         order = np.argsort(self.representation.priority, kind="stable")
         unseen = order[JUDGED:] if len(order) - JUDGED >= ENOUGH else order
         return Conformal.of(*self.left_out(unseen[:MOST_SCORES]), "leave one out")
@@ -226,17 +214,14 @@ class NeighbourProcess(ProcessLaw):
         return log_density(errors, deviation**2, self.representation.w[own])
 
     def again(self, blocks: Blocks) -> "NeighbourProcess":
-        """Return the law of a fit of the same kind to other rows."""
         return neighbour_process(self.spec, blocks)
 
     def solved(
         self, spec: GaussianProcessSpec, representation: KeptRows | None = None
     ) -> "NeighbourProcess":
-        """Choose kernel, noise and amplitude again, of these rows or of others."""
         return near_rows(spec, representation or self.representation)
 
     def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> "NeighbourProcess":
-        """Return the law given the rows before and these."""
         who, before = spec.features.who, self.representation
         require_alike(who, blocks, before.target_shape)
         rows = KeptRows.of(who, blocks, self.chosen.seed, before.rows)
@@ -324,27 +309,14 @@ def _kernel(spec: GaussianProcessSpec, rows: KeptRows) -> Tuning:
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """The search for noise, amplitude and the factor of the lengthscales.
-
-    Attributes
-    ----------
-    spec : GaussianProcessSpec
-    start : Tuning
-        The kernel whose lengthscales are multiplied.
-    around : Neighbourhoods
-    own : (r,)
-        Numbers of the rows that are judged, and the numbers of their neighbours:
-    near : (r, m)
-    scales : bool
-        Whether lengthscales are open.
-    """
+    """The search for noise, amplitude and the factor of the lengthscales."""
 
     spec: GaussianProcessSpec
-    start: Tuning
+    start: Tuning  # The kernel whose lengthscales are multiplied
     around: Neighbourhoods
-    own: Array
-    near: Array
-    scales: bool
+    own: Array  # Rows that are judged
+    near: Array  # Their neighbours
+    scales: bool  # Whether lengthscales are open
 
     @staticmethod
     def of(

@@ -52,15 +52,9 @@ JITTER = 1e-10
 
 @dataclass(frozen=True, eq=False)
 class ObservedProcess(ProcessLaw):
-    """A law of f that is given more than values.
+    """A law of f that is given more than values."""
 
-    Attributes
-    ----------
-    base : ExactProcess or FeatureProcess
-        Given the values, which choose kernel, noise and amplitude.
-    observations : tuple of Derivatives or BlockAverages
-    """
-
+    # Given the values, which choose kernel, noise and amplitude
     base: ExactProcess | FeatureProcess
     observations: tuple[Observation, ...]
 
@@ -87,7 +81,6 @@ class ObservedProcess(ProcessLaw):
 
     @property
     def block_rows(self) -> int:
-        """Rows that are predicted together."""
         return min(self.base.block_rows, BLOCK_ROWS)
 
     # --- prediction ------------------------------------------------------------------------------
@@ -124,12 +117,10 @@ class ObservedProcess(ProcessLaw):
         return np.einsum("bot,ot->bt", self._given.cross(X), self.coef)
 
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:
-        """Return X ↦ the mean of f."""
         before = self.base.means()
         return lambda X: before(X) + self._added(X)
 
     def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
-        """Return the mean and variance of f at rows."""
         mean, variance = self.base.moments(X)
         cross = self._given.cross(X)
         halves = self._halves(cross)
@@ -138,7 +129,6 @@ class ObservedProcess(ProcessLaw):
         return mean, np.maximum(variance - told, 0.0)
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
-        """Return the covariance of f at all pairs of rows."""
         halves = self._halves(self._given.cross(X))
         return self.base.covariance(X) - np.stack([half.T @ half for half in halves], axis=2)
 
@@ -159,7 +149,6 @@ class ObservedProcess(ProcessLaw):
             yield rows, G + np.stack(slopes, axis=1) / steps[:, None]
 
     def functions(self, rows: Callable[[Any], Blocks], n: int, seed: int) -> "ObservedFunctions":
-        """Draw functions of the posterior, by Matheron's rule from draws given the values."""
         plain = lambda X: Blocks.from_arrays(np.asarray(X, np.float64))
         drawn = self.base.functions(plain, n, seed)
         t = len(self.noise)
@@ -179,21 +168,17 @@ class ObservedProcess(ProcessLaw):
     # --- intervals -------------------------------------------------------------------------------
 
     def scores(self) -> Conformal | None:
-        """Return scores of the values alone, where these are many."""
         few = len(self.representation.sample) <= FEWER
         return None if few else self.base.scores()
 
     def again(self, blocks: Blocks) -> "ObservedProcess":
-        """Return the law of a fit of the same kind to other values, given the observations too."""
         fits = exact_process if isinstance(self.base, ExactProcess) else feature_process
         return ObservedProcess(fits(self.spec, blocks), self.observations)
 
     def solved(self, spec: GaussianProcessSpec, representation: Any = None) -> ProcessLaw:
-        """Find noise and amplitude again, of the values alone."""
         return self.base.solved(spec, representation)
 
     def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> ProcessLaw:
-        """Return the law given the values before and these."""
         return self.base.with_rows_of(spec, blocks)
 
 

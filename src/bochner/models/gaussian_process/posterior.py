@@ -25,33 +25,15 @@ from bochner.solvers.ridge.leave_one_out import dual_slacks, resolved_slacks
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """The law of β and of the intercept.
+    """The law of β and of the intercept."""
 
-    Attributes
-    ----------
-    values : (r,) float64
-        w.
-    vectors : (D, r) float64
-        V; directions that are not there have w = 0.
-    feature_mean : (D,) float64
-        z̄, zero without an intercept.
-    coef : (D, t) float64
-        β̂.
-    intercept : (t,) float64
-        ȳ − z̄·β̂.
-    spread : float
-        1/W, or zero without an intercept.
-    evidence : Evidence
-        λ, a² and σ² of each target.
-    """
-
-    values: Float[Array, " r"]
-    vectors: Float[Array, "D r"]
-    feature_mean: Float[Array, " D"]
-    coef: Float[Array, "D t"]
-    intercept: Float[Array, " t"]
-    spread: float
-    evidence: Evidence
+    values: Float[Array, " r"]  # w
+    vectors: Float[Array, "D r"]  # V; directions that are not there have w = 0
+    feature_mean: Float[Array, " D"]  # z̄, zero without an intercept
+    coef: Float[Array, "D t"]  # β̂
+    intercept: Float[Array, " t"]  # ȳ − z̄·β̂
+    spread: float  # 1/W, or zero without an intercept
+    evidence: Evidence  # λ, a² and σ² of each target
 
     @property
     def floor(self) -> Float[Array, " t"]:
@@ -218,16 +200,10 @@ LANDMARKS = 1024
 
 @dataclass(frozen=True, eq=False)
 class LeftOut:
-    """e(x): the part of the prior variance that the features do not have.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    landmarks : NystromMap or None
-        What a map that is not below its kernel is compared with; None for one that is.
-    """
+    """e(x): the part of the prior variance that the features do not have."""
 
     kernel: Kernel
+    # What a map that is not below its kernel is compared with; None for one that is
     landmarks: NystromMap | None
 
     @staticmethod
@@ -267,22 +243,12 @@ def _double(X: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Predictive:
-    """The law of f(x), and of y at x.
-
-    Attributes
-    ----------
-    posterior : Posterior
-    left_out : LeftOut
-    noise : (t,) float64
-        Variance of y about f(x).
-    exponents : (t,) float64
-        p in k(x, x) (e(x)/k(x, x))ᵖ.
-    """
+    """The law of f(x), and of y at x."""
 
     posterior: Posterior
     left_out: LeftOut
-    noise: Float[Array, " t"]
-    exponents: Float[Array, " t"]
+    noise: Float[Array, " t"]  # Variance of y about f(x)
+    exponents: Float[Array, " t"]  # p in k(x, x) (e(x)/k(x, x))ᵖ
 
     def __repr__(self) -> str:
         D, t = self.posterior.coef.shape

@@ -14,24 +14,15 @@ from bochner.solvers.ridge.evidence import as_variance
 
 @dataclass(frozen=True)
 class GaussianProcessSpec:
-    """Checked parameters of a Gaussian process.
-
-    Attributes
-    ----------
-    features : FeatureSpec
-    noise, amplitude : float or None
-        None: chosen by the evidence.
-    lengthscale : {"auto", "loo", "evidence"}
-    fit_intercept : bool
-    criterion : {"auto", "evidence"}
-        What noise and amplitude are chosen by where the kernel itself is fitted.
-    """
+    """Checked parameters of a Gaussian process."""
 
     features: FeatureSpec
+    # None: chosen by the evidence
     noise: float | None
     amplitude: float | None
-    lengthscale: str
+    lengthscale: str  # "auto", "loo", "evidence"
     fit_intercept: bool
+    # "auto", "evidence". What noise and amplitude are chosen by where the kernel itself is fitted.
     criterion: str = "evidence"
 
     @staticmethod

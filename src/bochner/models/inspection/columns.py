@@ -54,19 +54,11 @@ def _names(model: KernelEstimator) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Inspected:
-    """A fitted learner, its columns, and rows of numbers to look at it with.
-
-    Attributes
-    ----------
-    model : fitted regressor or classifier
-    columns : (c,) of InspectedColumn
-    X : (m, d)
-        Dense encoded rows.
-    """
+    """A fitted learner, its columns, and rows of numbers to look at it with."""
 
     model: KernelEstimator
     columns: tuple[InspectedColumn, ...]
-    X: Float[Array, "m d"]
+    X: Float[Array, "m d"]  # Dense encoded rows
 
     @staticmethod
     def of(

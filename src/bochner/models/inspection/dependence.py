@@ -34,13 +34,7 @@ ENDS = (0.05, 0.95)
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """Values that a column takes: as users know them, and as the columns of X that they become.
-
-    Attributes
-    ----------
-    shown : (g,) float, or (g,) of str
-    encoded : (g, p)
-    """
+    """Values that a column takes: as users know them, and as the columns of X that they become."""
 
     shown: Any
     encoded: Float[Array, "g p"]

@@ -54,26 +54,13 @@ LEAST_SLACK = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class FeatureSums(Representation):
-    """Moments of the features of all rows, to which further rows are added.
+    """Moments of the features of all rows, to which further rows are added."""
 
-    Attributes
-    ----------
-    who : str
-        The class of the learner, as messages name it.
-    chosen : Chosen
-    fit_intercept : bool
-    moments : Moments
-    sample : RowSample
-        For leave-one-out errors and the certificate.
-    rows : int
-    target_shape : tuple of int
-    """
-
-    who: str
+    who: str  # The class of the learner, as messages name it
     chosen: Chosen
     fit_intercept: bool
     moments: Moments
-    sample: RowSample
+    sample: RowSample  # For leave-one-out errors and the certificate
     rows: int
     target_shape: tuple[int, ...] = ()
 
@@ -81,12 +68,10 @@ class FeatureSums(Representation):
 
     @property
     def count(self) -> int:
-        """Rows of positive weight."""
         return self.moments.rows
 
     @property
     def target_variance(self) -> float:
-        """Weighted mean square of y about its mean, in the mean of targets."""
         return float(np.mean(self.moments.power)) / self.moments.weight
 
     @property
@@ -148,22 +133,18 @@ class FeatureSums(Representation):
     # --- ridge regression ------------------------------------------------------------------------
 
     def solve(self, spec: RidgeSpec) -> tuple["FeatureSums", Solution]:
-        """Solve from the moments, or from all rows where the sample holds them."""
         sums = replace(self, fit_intercept=spec.fit_intercept)
         return sums, solve(spec, sums)
 
     def predictions(self, solution: Solution, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
-        """Yield the rows of each block and φ(X) β + b, (b, t)."""
         return through_features(self.chosen, solution, blocks)
 
     def gradients(
         self, solution: Solution, blocks: Blocks
     ) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
-        """Yield the rows of each block and the gradients of predictions there."""
         return self.chosen.gradients(solution.coef, blocks)
 
     def left_out(self, solution: Solution) -> LeftOutRows:
-        """Return the sample with its leave-one-out predictions, without landmarks."""
         eigen, held = self.decomposed()
         rows = list(self.centred(self.sample)) if held is None else [held]
         alpha = np.broadcast_to(np.asarray(solution.alpha, np.float64), eigen.power.shape)
@@ -184,7 +165,6 @@ class FeatureSums(Representation):
         return found.take(no_landmarks(self.chosen.map, sample.X))
 
     def calibration(self, solution: Solution) -> Calibration:
-        """Return probabilities of classes, by leave-one-out values of the sample's rows."""
         eigen, sample = decompose(self.seen, self.fit_intercept), self.sample
         shrink = 1 / (eigen.values[:, None] + np.atleast_1d(solution.alpha))
         shrink[eigen.values <= 0] = 0.0
@@ -199,13 +179,11 @@ class FeatureSums(Representation):
         return calibrate(np.concatenate(values), decided(sample.y), sample.w)
 
     def certificate(self, alpha: float, blocks: Blocks | None = None) -> Certificate:
-        """Return how far features are from the kernel on rows; of the fit, by its sample."""
         return certified(self.chosen, self.sample, self.count, alpha, blocks)
 
     # --- more rows -------------------------------------------------------------------------------
 
     def merge(self, other: "FeatureSums") -> "FeatureSums":
-        """Return the sums of the rows of both, in float64."""
         return replace(
             self,
             moments=self.moments + other.moments,
@@ -214,7 +192,6 @@ class FeatureSums(Representation):
         )
 
     def with_rows_of(self, blocks: Blocks, where: Executor = LOCAL) -> "FeatureSums":
-        """Return the sums of the rows before and of these, in float64."""
         require_alike(self.who, blocks, self.target_shape)
         seed = self.chosen.seed
         more = add_up(self.chosen, blocks, "float64", where, SampleOf(seed, self.rows))
@@ -238,23 +215,13 @@ def add_up(
 
 @dataclass(frozen=True, eq=False)
 class Pass:
-    """How the rows of a fit are summed up.
-
-    Attributes
-    ----------
-    who : str
-    alpha : Alpha
-        The penalty, or how it is chosen.
-    fit_intercept : bool
-    precision : {"auto", "float32", "float64"}
-    forecasts : bool
-        Whether float64 may be chosen before the pass, and sums whitened instead of rows.
-    """
+    """How the rows of a fit are summed up."""
 
     who: str
-    alpha: Alpha
+    alpha: Alpha  # The penalty, or how it is chosen
     fit_intercept: bool
-    precision: str
+    precision: str  # "auto", "float32", "float64"
+    # Whether float64 may be chosen before the pass, and sums whitened instead of rows
     forecasts: bool = True
 
     def __call__(

@@ -80,54 +80,35 @@ def _within(kernel: Kernel, X: Float[Array, "n d"]) -> _SeenRows:
 
 @dataclass(frozen=True, eq=False)
 class LeafRows(Representation):
-    """All rows, in leaves of a tree, and landmarks across them.
+    """All rows, in leaves of a tree, and landmarks across them."""
 
-    Attributes
-    ----------
-    chosen : Chosen
-        Its map is the Nyström map of the landmarks.
-    target_shape : tuple of int
-    rows : int
-    X, y, w : (n, d), (n, t), (n,)
-        The rows of the fit, their targets and weights.
-    tree : RowTree
-    leaf : (n,) int
-        Of each row.
-    across : (leaves, D, t)
-        Coefficients of the kernel and each landmark, for rows of a leaf.
-    judged : LeftOutRows
-        Some rows of every leaf, each predicted from all other rows.
-    """
-
-    chosen: Chosen
+    chosen: Chosen  # Its map is the Nyström map of the landmarks
     target_shape: tuple[int, ...]
     rows: int
+    # The rows of the fit, their targets and weights
     X: Float[Array, "n d"]
     y: Float[Array, "n t"]
     w: Float[Array, " n"]
     tree: RowTree
-    leaf: Int[Array, " n"]
+    leaf: Int[Array, " n"]  # Of each row
+    # Coefficients of the kernel and each landmark, for rows of a leaf
     across: Float[Array, "l D t"]
-    judged: LeftOutRows
+    judged: LeftOutRows  # Some rows of every leaf, each predicted from all other rows
 
     lacks: ClassVar[Mapping[str, str]] = lacks_of_kernel("a local fit")
 
     @property
     def count(self) -> int:
-        """Rows of positive weight."""
         return len(self.w)
 
     @property
     def target_variance(self) -> float:
-        """Weighted mean square of y about its mean, in the mean of targets."""
         return variance_of(self.y, self.w)
 
     def left_out(self, solution: Solution) -> LeftOutRows:  # judged with the fit
-        """Return rows with their leave-one-out predictions."""
         return self.judged
 
     def predictions(self, solution: Solution, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
-        """Yield the rows of each block and their predictions, (b, t)."""
         machines = self._machines
         for block in blocks.with_rows(AT_ONCE):
             seen = _within(self.chosen.kernel, _in_float64(block.X))
@@ -141,7 +122,6 @@ class LeafRows(Representation):
     def gradients(
         self, solution: Solution, blocks: Blocks
     ) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
-        """Yield the rows of each block and the gradients of predictions there."""
         for block in blocks.with_rows(AT_ONCE):
             X = _in_float64(block.X)
             total = np.zeros((*X.shape, len(solution.intercept)))
@@ -250,32 +230,16 @@ def among_near_rows(
 
 @dataclass(frozen=True, eq=False)
 class LocalRows:
-    """All rows of a fit, the kernel that was chosen for them, and their leaves.
-
-    Attributes
-    ----------
-    spec : RidgeSpec
-    found : Tuning
-        The kernel, of rows as curves have bent them.
-    rows : GatheredRows
-    chosen : Chosen
-    seen : (kernel, (n, d))
-        The kernel without transformations of rows, and rows transformed.
-    tree : RowTree
-    leaf : (n,) int
-    judged : Solution
-        Of rows in a few places: the penalty, and how it was found.
-    places : DensePlaces
-    """
+    """All rows of a fit, the kernel that was chosen for them, and their leaves."""
 
     spec: RidgeSpec
-    found: Tuning
+    found: Tuning  # The kernel, of rows as curves have bent them
     rows: GatheredRows
     chosen: Chosen
-    seen: _SeenRows
+    seen: _SeenRows  # The kernel without transformations of rows, and rows transformed
     tree: RowTree
     leaf: Int[Array, " n"]
-    judged: Solution
+    judged: Solution  # Of rows in a few places: the penalty, and how it was found
     places: DensePlaces
 
     @staticmethod

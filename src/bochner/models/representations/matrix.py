@@ -173,25 +173,14 @@ WIDTH = 1024
 
 @dataclass(frozen=True, eq=False)
 class MatrixRows(Representation):
-    """All rows, for fits with the kernel itself.
+    """All rows, for fits with the kernel itself."""
 
-    Attributes
-    ----------
-    chosen : Chosen
-        Its map is the preconditioner's; for few rows the Nyström map on all of them.
-    target_shape : tuple of int
-    rows : int
-    fit_intercept : bool
-    X : (n, d)
-    y, w : (n, t), (n,), or None
-        Targets and weights, so that features can be made of the rows when more come.
-    """
-
-    chosen: Chosen
+    chosen: Chosen  # Its map is the preconditioner's; for few rows the Nyström map on all of them
     target_shape: tuple[int, ...]
     rows: int
     fit_intercept: bool
     X: Any
+    # Targets and weights, so that features can be made of the rows when more come
     y: Any = None
     w: Any = None
 
@@ -199,22 +188,18 @@ class MatrixRows(Representation):
 
     @property
     def count(self) -> int:
-        """Rows of positive weight."""
         return int(self.X.shape[0])
 
     @property
     def target_variance(self) -> float:
-        """Weighted mean square of y about its mean, in the mean of targets; NaN without targets."""
         return np.nan if self.y is None else variance_of(self.y, self.w)
 
     def predictions(self, solution: Solution, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
-        """Yield the rows of each block and their predictions, (b, t), by tiles."""
         return self.sum(solution).values(blocks)
 
     def gradients(
         self, solution: Solution, blocks: Blocks
     ) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
-        """Yield the rows of each block and the gradients of predictions there, by tiles."""
         return self.sum(solution).gradients(blocks)
 
     def sum(self, solution: Solution) -> KernelSum:
@@ -247,7 +232,6 @@ class MatrixRows(Representation):
         return LeftOutRows(*parts, tuple(coupling), np.arange(len(some)))
 
     def calibration(self, solution: Solution) -> Calibration | None:
-        """Return probabilities of classes, by the slacks of the solution."""
         slack, y, w = solution.slack, self.y, self.w
         if slack is None or y is None:
             return None

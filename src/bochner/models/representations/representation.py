@@ -34,39 +34,20 @@ WARNED = (
 
 @dataclass(frozen=True)
 class RidgeSpec:
-    """Checked parameters of a ridge regression.
-
-    Attributes
-    ----------
-    features : FeatureSpec
-    alpha : Alpha
-        The penalty, one for each target, or how it is chosen.
-    per_target : bool
-    fit_intercept : bool
-    """
+    """Checked parameters of a ridge regression."""
 
     features: FeatureSpec
-    alpha: Alpha
+    alpha: Alpha  # The penalty, one for each target, or how it is chosen
     per_target: bool
     fit_intercept: bool
 
 
 class Representation(ABC):
-    """The training rows in the form in which they are solved. Frozen, and saved with the fit.
+    """The training rows in the form in which they are solved. Frozen, and saved with the fit."""
 
-    Attributes
-    ----------
-    chosen : Chosen
-        The kernel, the map, and how they were found.
-    target_shape : tuple of int
-        Of one row of y: () or (t,).
-    rows : int
-        Rows that were read, including rows of weight zero.
-    """
-
-    chosen: Chosen
-    target_shape: tuple[int, ...]
-    rows: int
+    chosen: Chosen  # The kernel, the map, and how they were found
+    target_shape: tuple[int, ...]  # Of one row of y: () or (t,)
+    rows: int  # Rows that were read, including rows of weight zero
 
     #: Attributes and methods of an estimator that this representation cannot serve, and why.
     lacks: ClassVar[Mapping[str, str]] = {}

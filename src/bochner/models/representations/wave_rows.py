@@ -52,16 +52,7 @@ SUMMED = 1e-13
 
 @dataclass(frozen=True, eq=False)
 class FewRows:
-    """All rows of a fit, in random order, and their kernel matrix once it is asked for.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    X : (n, d)
-    y : (n, t)
-    w : (n,)
-    centred : bool
-    """
+    """All rows of a fit, in random order, and their kernel matrix once it is asked for."""
 
     kernel: Kernel
     X: Float[Array, "n d"]

@@ -66,27 +66,13 @@ def on_grid(features: FeatureSpec) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class GridSums(Representation):
-    """Sums of Fourier modes over all rows, to which further rows are added.
+    """Sums of Fourier modes over all rows, to which further rows are added."""
 
-    Attributes
-    ----------
-    who : str
-        The class of the learner, as messages name it.
-    chosen : Chosen
-        Its map says which waves.
-    fit_intercept : bool
-    sums : WaveSums
-    sample : RowSample
-        For leave-one-out errors and the certificate.
-    rows : int
-    target_shape : tuple of int
-    """
-
-    who: str
-    chosen: Chosen
+    who: str  # The class of the learner, as messages name it
+    chosen: Chosen  # Its map says which waves
     fit_intercept: bool
     sums: WaveSums
-    sample: RowSample
+    sample: RowSample  # For leave-one-out errors and the certificate
     rows: int
     target_shape: tuple[int, ...]
 
@@ -212,23 +198,19 @@ class GridSums(Representation):
 
     @property
     def count(self) -> int:
-        """Rows of positive weight."""
         return self.sums.rows
 
     @property
     def target_variance(self) -> float:
-        """Weighted mean square of y about its mean, in the mean of targets."""
         sums = self.sums
         return float(np.mean(sums.squares - sums.total**2 / sums.weight)) / sums.weight
 
     def solve(self, spec: RidgeSpec) -> tuple["GridSums", Solution]:
-        """Choose the penalty where it is open, and solve at it by conjugate gradients."""
         _require_penalty(spec)
         sums = replace(self, fit_intercept=spec.fit_intercept)
         return sums, solve_waves(spec, sums)
 
     def predictions(self, solution: Solution, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
-        """Yield the rows of each block and f(X), (b, t)."""
         values = self.values(solution.coef)
         for block in blocks.with_rows(BLOCK_ROWS):
             yield block.X, values(block.X) + solution.intercept
@@ -249,13 +231,11 @@ class GridSums(Representation):
         return LeftOutRows(sample.X, sample.y - errors, errors, sample.w, "leave one out")
 
     def calibration(self, solution: Solution) -> None:  # none is made
-        """Return None: single leverages are not known."""
         return
 
     def gradients(
         self, solution: Solution, blocks: Blocks
     ) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
-        """Yield the rows of each block and the gradients of predictions there."""
         return self.gradients_of(solution.coef, blocks)
 
     def gradients_of(
@@ -276,7 +256,6 @@ class GridSums(Representation):
             yield block.X, np.stack([slope(block.X) for slope in slopes], axis=1)
 
     def with_rows_of(self, blocks: Blocks, where: Executor = LOCAL) -> "GridSums":
-        """Return the sums of the rows before and of these."""
         require_alike(self.who, blocks, self.target_shape)
         keeper = SampleOf(self.chosen.seed, self.rows)
         summands = Together((summand_of(self.chosen, self.sums.origin), keeper))
@@ -285,7 +264,6 @@ class GridSums(Representation):
         return replace(self, sums=self.sums + sums, sample=self.sample.merge(some(kept)), rows=more)
 
     def merge(self, other: "GridSums") -> "GridSums":
-        """Return the sums of the rows of both."""
         return replace(
             self,
             sums=self.sums + other.sums,

@@ -55,28 +55,15 @@ NO_MOMENTS = f"a fit with more than {WIDE:,} features keeps no moments"
 
 @dataclass(frozen=True, eq=False)
 class WideSums(Representation):
-    """Rows with too many features for a Gram matrix: results of single passes over them.
-
-    Attributes
-    ----------
-    chosen : Chosen
-    sample : RowSample
-        For the preconditioner, leave-one-out errors and the certificate.
-    rows, n_positive : int
-        Rows that were read, and rows of positive weight.
-    weight : float
-        W.
-    power : (t,)
-        Σ w (y − ȳ)², or Σ w y² where there is no intercept.
-    target_shape : tuple of int
-    """
+    """Rows with too many features for a Gram matrix: results of single passes over them."""
 
     chosen: Chosen
-    sample: RowSample
+    sample: RowSample  # For the preconditioner, leave-one-out errors and the certificate
+    # Rows that were read, and rows of positive weight
     rows: int
     n_positive: int
-    weight: float
-    power: Float[Array, " t"]
+    weight: float  # W
+    power: Float[Array, " t"]  # Σ w (y − ȳ)², or Σ w y² where there is no intercept
     target_shape: tuple[int, ...]
 
     lacks: ClassVar[Mapping[str, str]] = {
@@ -93,26 +80,21 @@ class WideSums(Representation):
 
     @property
     def count(self) -> int:
-        """Rows of positive weight."""
         return self.n_positive
 
     @property
     def target_variance(self) -> float:
-        """Weighted mean square of y about its mean, in the mean of targets."""
         return float(np.mean(self.power)) / self.weight
 
     def predictions(self, solution: Solution, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
-        """Yield the rows of each block and φ(X) β + b, (b, t)."""
         return through_features(self.chosen, solution, blocks)
 
     def gradients(
         self, solution: Solution, blocks: Blocks
     ) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
-        """Yield the rows of each block and the gradients of predictions there."""
         return self.chosen.gradients(solution.coef, blocks)
 
     def left_out(self, solution: Solution) -> LeftOutRows | None:
-        """Return the rows of the preconditioner with their leave-one-out predictions."""
         slack = solution.slack
         if slack is None:
             return None
@@ -122,7 +104,6 @@ class WideSums(Representation):
         return LeftOutRows(rows.X, rows.y - errors, errors, rows.w, "leave one out")
 
     def certificate(self, alpha: float, blocks: Blocks | None = None) -> Certificate:
-        """Return how far features are from the kernel on rows; of the fit, by its sample."""
         return certified(self.chosen, self.sample, self.count, alpha, blocks, CERTIFIED)
 
 

@@ -84,7 +84,6 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
     _sums_waves: ClassVar[bool] = False
 
     def _first_piece(self, blocks: Blocks, inputs: Inputs) -> RidgeFit:
-        """Fit in one precision: rows do not come again."""
         single = self.precision == "float32"
         return self._fit(blocks, inputs, LOCAL, "float32" if single else "float64")
 
@@ -102,7 +101,6 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
 
     @property
     def _has_sums(self) -> bool:
-        """Whether there are moments that further rows can be added to, or rows to make them of."""
         if not self.__sklearn_is_fitted__():
             return False
         rows = self.fit_.representation

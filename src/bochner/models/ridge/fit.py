@@ -38,23 +38,13 @@ JUDGES = {"loo": "leave-one-out", "gcv": "cross-validation (GCV)"}
 
 @dataclass(frozen=True, eq=False)
 class RidgeFit(ShownFit):
-    """A ridge regression: the rows in the form in which they were solved, and the solution.
-
-    Attributes
-    ----------
-    inputs : Inputs
-    spec : RidgeSpec
-    representation : Representation
-    solution : Solution
-    errors : ErrorLaw or None
-        Of new rows; None until it is asked for.
-    """
+    """A ridge regression: the rows in the form in which they were solved, and the solution."""
 
     inputs: Inputs
     spec: RidgeSpec
     representation: Representation
     solution: Solution
-    errors: ErrorLaw | None = None
+    errors: ErrorLaw | None = None  # Of new rows; None until it is asked for
 
     @property
     def chosen(self) -> Chosen:
@@ -119,7 +109,6 @@ class RidgeFit(ShownFit):
         return value if np.isfinite(value) and value >= 0 else None
 
     def _found(self) -> Iterator[Fact]:
-        """Yield the rows, the penalty, the error and the outcome."""
         solution = self.solution
         yield "rows", f"{self.rows:,}"
         yield "alpha", f"{numbers(solution.alpha)}, {solution.chosen_by}"
@@ -144,23 +133,14 @@ QUICK_ROWS, QUICK_LEAF = 2048, 1024
 
 @dataclass(frozen=True)
 class Route:
-    """Parameters left open by the user, which decide the representation.
+    """Parameters left open by the user, which decide the representation."""
 
-    Attributes
-    ----------
-    method : Method or None
-        None: any.
-    kernel, width, precision : bool
-        Whether these are left open.
-    waves : bool
-        Whether "auto" may sum waves in place of features.
-    """
-
-    method: Method | str | None
+    method: Method | str | None  # None: any
+    # Whether these are left open
     kernel: bool
     width: bool
     precision: bool
-    waves: bool
+    waves: bool  # Whether "auto" may sum waves in place of features
 
     @property
     def any_features(self) -> bool:

@@ -84,13 +84,11 @@ class SgdFit(ShownFit):
         return SgdFit(inputs, spec, chosen, shape, Walk.start(t, rate))
 
     def _features(self) -> Iterator[Fact]:
-        """Yield the strategy and the number of features."""
         yield "strategy", type(self.chosen.strategy).__name__
         phi = self.chosen.map
         yield "features", "" if phi is None else f"{phi.n_features:,}"
 
     def _found(self) -> Iterator[Fact]:
-        """Yield the loss and the numbers of rows and passes."""
         yield "loss", str(self.spec.loss)
         yield "rows stepped on", f"{self.rows:,}"
         yield "passes", f"{self.epochs:,}"

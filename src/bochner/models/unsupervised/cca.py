@@ -71,7 +71,6 @@ class CcaFit(ShownFit):
     y_mean: Float[Array, " D"]
 
     def _found(self) -> Iterator[Fact]:
-        """Yield the correlations and the penalty."""
         yield "rows", f"{self.rows:,}"
         yield "correlations", f"{numbers(self.correlations)}, of the rows of the fit"
         yield "alpha", numbers(self.alpha)

@@ -28,34 +28,20 @@ class KernelCost(ShownResult):
     |tr PE| ≤ √k ‖E‖_F, for all clusterings into k (projection-cost preservation: Cohen et al.
     (2015)). Of all rows, with their weights; :func:`bochner.certify_costs` has the whole range over
     all clusterings, of a sample.
-
-    Attributes
-    ----------
-    features : float
-        Σ w |φ(x) − mean|².
-    low, high : float
-        Between these lies the cost in the kernel.
-    hidden : float
-        A clustering of least cost in features costs at most this much more, in the kernel, than
-        the best there is.
-    confidence : float
-        Of low, high and hidden: 1 where they are certain.
-    weight : float
-        Σ w, the number of rows: divide by it for the mean squared distance.
-    n_clusters, n_features : int
-    below_kernel : bool
-        Whether Z Zᵀ ⪯ K.
     """
 
-    features: float
+    features: float  # Σ w |φ(x) − mean|²
+    # Between these lies the cost in the kernel
     low: float
     high: float
+    # A clustering of least cost in features costs at most this much more, in the kernel, than the
+    # best there is
     hidden: float
-    confidence: float
-    weight: float
+    confidence: float  # Of low, high and hidden: 1 where they are certain
+    weight: float  # Σ w, the number of rows: divide by it for the mean squared distance
     n_clusters: int
     n_features: int
-    below_kernel: bool
+    below_kernel: bool  # Whether Z Zᵀ ⪯ K
 
     def __str__(self) -> str:
         """Return what it says, in three sentences."""

@@ -80,7 +80,6 @@ class KMeansFit(ShownFit):
     sample: RowSample  # of these rows
 
     def _found(self) -> Iterator[Fact]:
-        """Yield the clusters and their cost."""
         clusters, sizes = self.clusters, self.clusters.sizes
         yield "clusters", f"{len(sizes):,}, of weight {sizes.min():.4g} to {sizes.max():.4g}"
         yield "inertia", f"{clusters.inertia:.4g}"

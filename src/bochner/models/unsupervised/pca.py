@@ -96,7 +96,6 @@ class PcaFit(ShownFit):
     inverse: RidgeFit | None = None  # from scores to rows
 
     def _found(self) -> Iterator[Fact]:
-        """Yield the share of each component."""
         yield "rows", f"{self.summed.moments.rows:,}"
         trace = self.trace
         shares = numbers(100 * self.eigenvalues / trace) if trace > 0 else "0"
