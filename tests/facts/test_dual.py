@@ -10,7 +10,7 @@ from sklearn.linear_model import Ridge
 from tolerance import assert_close
 
 from bochner.errors import InvalidInput
-from bochner.kernels import Exponential, Gaussian, Matern, RationalQuadratic
+from bochner.kernels import Exponential, Gaussian
 from bochner.models.smoother import LandmarkSmoother
 from bochner.solvers.ridge.dual import KernelRows, kernel_leave_one_out
 from bochner.solvers.ridge.eigen import decompose
@@ -300,24 +300,6 @@ def test_the_walk_finds_the_least_and_stays_in_its_bounds(start):
     grid = np.linspace(-10, 10, 200_001)
     known = grid[np.argmin(plateau(grid)[0])]
     assert abs(least_along(plateau, -7.0 + start / 2, -10, 10) - known) < 0.1
-
-
-@pytest.mark.parametrize(
-    "kernel",
-    [Gaussian(), Exponential(), RationalQuadratic(0.7), *map(Matern, (0.5, 0.8, 1.5, 1.7, 2.5))],
-    ids=repr,
-)
-def test_slopes_of_profiles_are_those_of_differences(kernel):
-    s, step = np.array([[0.0, 0.1], [1.0, 7.0]]), 1e-6
-    found = kernel.profile_slope(s)
-    assert found[0, 0] == 0
-    away = s > 0
-    expected = (kernel.profile(s[away] + step) - kernel.profile(s[away] - step)) / (2 * step)
-    assert np.allclose(found[away], expected, rtol=1e-5)
-    value, slope = kernel.with_slope(s)
-    assert_close(value, kernel.profile(s), factor=10)
-    assert_close(slope[away], found[away], factor=1e3)
-    assert np.isfinite(slope).all()
 
 
 # ==== Smoothers on landmarks: shares, and values of rows left out, beside refits without each.

@@ -8,7 +8,7 @@ from scipy.optimize import linprog, minimize, minimize_scalar
 from scipy.special import softmax
 from tolerance import assert_close
 
-from bochner import CustomLoss, Huber, JointLoss
+from bochner import Huber, JointLoss
 from bochner.errors import InvalidInput
 from bochner.models._rows import FeatureBlock
 from bochner.solvers.convex.class_losses import Hinge, Logistic, MultinomialShares, SquaredHinge
@@ -413,15 +413,6 @@ def test_errors_within_the_tube_are_no_reason_for_a_smaller_penalty():
     assert len(path.errors) == path.best + 5 < 18  # four more in vain
     assert np.all(path.errors[: path.best] > 1.0001 * path.errors.min() + path.none)
     assert held_out_path(Problem(Rows(Z), y, w, Absolute(), 1.0), left_out)[0].none == 0
-
-
-def test_a_loss_of_ones_own_is_the_loss_it_is():
-    square = lambda y, f: (y - f) ** 2
-    loss = CustomLoss(square, lambda y, f: 2 * (f - y), lambda y, f: 2 + 0 * (f - y))
-    p = problem(loss, 1.0)
-    twice = minimise(p, tol=1e-12)
-    assert_close(twice.coef, minimise(problem(Squared(), 0.5), tol=1e-12).coef, factor=1e4)
-    assert isinstance(p.loss, Loss)
 
 
 def test_losses_by_name_and_value():

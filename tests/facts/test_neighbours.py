@@ -72,46 +72,6 @@ def test_law_of_few_rows_is_that_of_the_joint_normal(centred):
         np.testing.assert_allclose(found.variance[i], left, atol=1e-5)
 
 
-@pytest.mark.main_cases(5)
-@pytest.mark.parametrize("kernel", KERNELS, ids=["matern", "scaled", "sum"])
-@pytest.mark.parametrize("fit_intercept", [True, False])
-def test_with_all_rows_as_neighbours_it_is_the_exact_process(kernel, fit_intercept):
-    """Both solve systems of condition 1e4 at most, and the Nyström map has a jitter of 1e-10."""
-    X, y = some(80)
-    options = {"noise": 0.05, "amplitude": 1.5, "fit_intercept": fit_intercept}
-    rows = np.random.default_rng(2).uniform(-0.2, 1.2, (40, 2))
-    found = process(bo.NearestNeighbours(80), kernel, **options).fit(X, y)
-    twin = exact(X, kernel, **options).fit(X, y)
-    laws = (model.predict(rows, return_std=True) for model in (found, twin))
-    np.testing.assert_allclose(*laws, atol=1e-6)
-
-
-def test_neighbours_are_the_nearest_rows_in_units_of_the_lengthscales():
-    X, y = some(60)
-    kernel = Matern(1.5, (2.0, 0.1))
-    found = process(bo.NearestNeighbours(7), kernel, noise=0.1, amplitude=2.0).fit(X, y)
-    row = np.array([[0.4, 0.6]])
-    near = np.argsort((((X - row) / [2.0, 0.1]) ** 2).sum(axis=1))[:7]
-    mean, std = (
-        exact(X[near], kernel, noise=0.1, amplitude=2.0)
-        .fit(X[near], y[near])
-        .predict(row, return_std=True)
-    )
-    np.testing.assert_allclose(found.predict(row, return_std=True), (mean, std), atol=1e-6)
-
-
-def test_weights_count_rows():
-    """A row of weight 3 is three rows at one place, of which all are neighbours."""
-    X, y = some(30)
-    w = np.random.default_rng(3).integers(0, 4, 30)
-    options = {"noise": 0.1, "amplitude": 2.0}
-    weighted = process(bo.NearestNeighbours(100), **options).fit(X, y, w)
-    repeated = process(bo.NearestNeighbours(100), **options).fit(np.repeat(X, w, 0), y.repeat(w))
-    rows = some(20, seed=4)[0]
-    laws = (model.predict(rows, return_std=True) for model in (weighted, repeated))
-    np.testing.assert_allclose(*laws, atol=1e-8)
-
-
 def log_density(X, y, kernel, noise, amplitude):
     """Mean log density of a row given all others, one after the other."""
     found = []
@@ -144,16 +104,6 @@ def test_noise_and_amplitude_are_likelier_than_others():
         assert other.loo_log_density_ < found.loo_log_density_
 
 
-def test_a_name_has_lengthscales_likelier_than_others():
-    X, y = some(400)
-    found = process(bo.NearestNeighbours(20), "matern32", lengthscale="loo").fit(X, y)
-    assert np.ndim(found.kernel_.lengthscale) == 0
-    for factor in (0.25, 4.0):
-        kernel = Matern(1.5, factor * found.kernel_.lengthscale)
-        other = process(bo.NearestNeighbours(20), kernel).fit(X, y)
-        assert other.loo_log_density_ < found.loo_log_density_
-
-
 def test_columns_have_lengthscales_of_their_own_where_evidence_asks_for_them():
     rng = np.random.default_rng(5)
     X = rng.uniform(0, 1, (600, 2)) * [1.0, 100.0]
@@ -178,17 +128,6 @@ def test_deviations_are_true_of_a_drawn_process():
     _, lower, upper = found.predict_interval(X[1000:], 0.9)
     inside = np.mean((lower < y[1000:]) & (y[1000:] < upper))
     assert inside == pytest.approx(0.9, abs=0.07)  # of 1,000 scores and 500 rows: 4 deviations
-
-
-def test_a_file_holds_all(tmp_path):
-    X, y = some(120)
-    rows = some(20, seed=10)[0]
-    found = process(bo.NearestNeighbours(15), n_features=16).fit(X, y)
-    bo.save(found, tmp_path / "model")
-    again = bo.load(tmp_path / "model")
-    assert again.method == found.method
-    expected = found.predict(rows, return_std=True)
-    np.testing.assert_array_equal(again.predict(rows, return_std=True), expected)
 
 
 def test_rows_at_one_place_constant_and_several_targets_are_served():
@@ -367,16 +306,6 @@ def error_without(X, y, i, share):
 def test_what_has_features(d, options):
     X, y = smooth() if d == "smooth" else rough_draws(d=d)
     assert not by_neighbours(process_rough(**options).fit(X, y))
-
-
-@pytest.mark.usefixtures("few")
-@pytest.mark.slow
-def test_a_default_chooses_among_rough_families():
-    X, y = rough_draws()
-    found = process_rough("auto").fit(X, y)
-    assert by_neighbours(found)
-    new, _ = rough_draws(100, seed=5)
-    assert np.isfinite(found.predict(new, return_std=True)).all()
 
 
 @pytest.mark.usefixtures("few")

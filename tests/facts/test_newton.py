@@ -1,6 +1,5 @@
 """Newton's method on features: derivatives, minima by other routes, Hessians over some rows."""
 
-from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -10,9 +9,8 @@ from scipy.optimize import minimize
 from bochner import Huber, Moments
 from bochner.errors import InvalidInput
 from bochner.solvers.convex.class_losses import Hinge, Logistic, Multinomial, SquaredHinge
-from bochner.solvers.convex.conjugate_gradients import from_moments
 from bochner.solvers.convex.dense import DenseProblem, Table, changed, factored
-from bochner.solvers.convex.driver import algorithm_for, minimise
+from bochner.solvers.convex.driver import minimise
 from bochner.solvers.convex.factors import cholesky, solved
 from bochner.solvers.convex.losses import (
     PoissonDeviance,
@@ -197,20 +195,6 @@ def test_every_algorithm_ends_at_the_minimum_and_is_kept_with_it(rows, loss, alg
         assert found.objective == pytest.approx(chosen.objective, rel=1e-8)
 
 
-def test_the_rule_takes_dense_hessians_of_few_features_and_of_few_active_rows():
-    dense, products = Cholesky(), ConjugateGradients()
-    memory = {"penalised": True, "cached": True}
-    assert algorithm_for(Logistic(), 128, 3, **memory) == dense
-    assert algorithm_for(Logistic(), 129, 3, **memory) == products
-    assert algorithm_for(SquaredHinge(), 2048, 3, **memory) == dense
-    assert algorithm_for(SquaredHinge(), 2049, 3, **memory) == products
-    assert algorithm_for(SquaredHinge(), 2048, 17, **memory) == products
-    assert algorithm_for(Hinge(), 2048, 3, **memory) == dense
-    assert algorithm_for(Hinge(), 64, 3, penalised=True, cached=False) == products
-    assert algorithm_for(Logistic(), 64, 3, penalised=False, cached=True) == products
-    assert algorithm_for(Multinomial(), 64, 3, **memory) == products
-
-
 @pytest.mark.parametrize(
     ("loss", "alpha", "message"),
     [
@@ -250,29 +234,6 @@ def test_sums_of_parts_are_the_sums_of_all(rows, loss, algorithm):
     whole = minimise(source(Z, codes, size=41), loss, 1 / C, **ask)
     parts = minimise(InParts(source(Z, codes, size=41)), loss, 1 / C, **ask)
     np.testing.assert_allclose(parts.coef, whole.coef, atol=1e-6)
-
-
-@pytest.mark.parametrize("floor", [0.0, 1e-9])
-def test_moments_precondition_by_the_hessian_of_the_mean_curvature(floor):
-    """Σ_i c w_i [z_i 1]ᵀ[z_i 1] + αI, c the mean curvature of rows and columns."""
-    rng = np.random.default_rng(3)
-    Z, w = rng.normal(0.5, 1.0, (30, 4)), rng.integers(1, 4, 30) * 1.0
-    curvatures = rng.uniform(0.1, 0.9, (30, 3))
-    asked = SimpleNamespace(
-        loss=SimpleNamespace(diagonal=lambda state: state),
-        rows=SimpleNamespace(state=curvatures, w=w[:, None]),
-        alpha=0.3,
-        floor=floor,
-    )
-    found = from_moments(Moments.of(Z, Z[:, :1], w), w.sum(), asked)(np.eye(5))
-    c = sum(w[i] * curvatures[i].mean() for i in range(30)) / w.sum()
-    ones = np.column_stack([Z, np.ones(30)])
-    H = c * ones.T @ (w[:, None] * ones) + 0.3 * np.diag([1.0, 1.0, 1.0, 1.0, 0.0])
-    expected = np.linalg.inv(H)
-    if not floor:  # No intercept
-        expected = np.zeros((5, 5))
-        expected[:4, :4] = np.linalg.inv(H[:4, :4])
-    np.testing.assert_allclose(found, expected, atol=1e-7)
 
 
 # ==== Dense Hessians: ways over some of the rows end where those over all do; sums that change.
@@ -340,22 +301,6 @@ def test_one_length_is_where_the_slope_is_a_tenth_of_that_at_zero():
     assert next_best_length(lambda t: -1.0, -1.0, 8.0) == 8.0
     assert next_best_length(lambda t: t, 0.0, 8.0) == 0.0
     assert next_best_length(lambda t: t, np.nan, 8.0) == 0.0
-
-
-def test_thinned_rows_stand_for_all_and_few_are_kept(many):
-    """Rows of many small classes are thinned all the same."""
-    Z, codes = many
-    w = np.random.default_rng(9).uniform(0.5, 2, len(Z))
-    whole = Table([Z[:1001], Z[1001:]], five(codes).T.copy(), w)
-    few = whole.thinned(4)
-    rare = codes == 4
-    kept = rare | (np.arange(len(Z)) % 4 == 0)
-    np.testing.assert_array_equal(few.pieces[0], Z[kept])
-    np.testing.assert_array_equal(few.y, whole.y[:, kept])
-    np.testing.assert_array_equal(few.w, np.where(rare, w, 4 * w)[kept])
-    assert kept.sum() < 1021
-    small = 2.0 * (np.arange(4000)[:, None] % 40 == np.arange(40)) - 1
-    assert len(Table([Z], small.T.copy(), np.ones(4000)).thinned(4).w) == 1000
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

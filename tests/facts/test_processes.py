@@ -156,21 +156,6 @@ def test_coefficients_and_their_covariance_and_a_trend_that_is_carried_on():
     assert process().fit(X, y).predict(far)[0] < 6
 
 
-def test_on_a_grid_it_is_the_same():
-    X, y = rows()
-    kernel = Gaussian(0.4)
-    given = {"noise": NOISE, "amplitude": AMPLITUDE}
-    new = np.random.default_rng(1).uniform(0, 1, (50, 2))
-    exact, grid = (
-        bo.universal_kriging(
-            bo.GaussianProcessRegressor(kernel, method=method, **given), X, y
-        ).predict(new, return_std=True)
-        for method in ("exact", bo.FourierGrid(1e-9))
-    )
-    np.testing.assert_allclose(grid[0], exact[0], atol=1e-4)
-    np.testing.assert_allclose(grid[1], exact[1], rtol=1e-3)
-
-
 def test_open_numbers_are_those_of_what_least_squares_leave():
     X, y = rows()
     found = bo.universal_kriging(process(noise="auto", amplitude="auto"), X, y)

@@ -1,11 +1,13 @@
 """What is refused: one table of calls, the error of each, and words that its message must have."""
 
 import operator
+from dataclasses import fields, is_dataclass, replace
 from functools import reduce
 
+import gallery
+import maps
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 import scipy.sparse
 import torch
@@ -21,6 +23,7 @@ from bochner.certificates.bounds.zonal import Cut
 from bochner.data.schema import Schema
 from bochner.datasets import on_sphere
 from bochner.errors import (
+    BochnerError,
     IncompatibleModels,
     InvalidInput,
     InvalidType,
@@ -45,7 +48,6 @@ from bochner.kernels import (
     Exp,
     Exponential,
     ExponentialPower,
-    FourierSeries,
     Free,
     Gaussian,
     GeneralizedZonal,
@@ -66,17 +68,14 @@ from bochner.kernels import (
     Polynomial,
     Polynomials,
     RationalQuadratic,
-    Scaled,
     SkewedChi2,
     SpectralMixture,
-    Sum,
     Warped,
     Windows,
     Zonal,
     one_hot,
     spectrum,
 )
-from bochner.kernels.dotproduct import Binomial, ExponentialSeries
 from bochner.kernels.radial import isotropic, monomials, radial_kernels
 from bochner.kernels.sphere import degree_variances
 from bochner.selection.metric import learn_metric
@@ -286,31 +285,12 @@ class NotAKernel(Homogeneous):
 
 CASES = [
     # values of kernels
-    (lambda: Gaussian(-1.0), InvalidInput, "lengthscale must be a positive finite"),
-    (lambda: Laplace(0), InvalidInput, "Laplace: lengthscale must be a positive .*got"),
-    (lambda: Cauchy(np.nan), InvalidInput, "Cauchy: lengthscale .*; got nan"),
-    (lambda: Exponential(np.inf), InvalidInput, "lengthscale .*; got inf"),
     (lambda: Gaussian([1, -2]), InvalidInput, r"lengthscale\[1\] .*got -2\.0"),
-    (lambda: Gaussian((1.0, np.inf)), InvalidInput, r"lengthscale\[1\] .*got"),
-    (lambda: Gaussian([[1.0]]), InvalidType, r"lengthscale\[0\] .*got \[1\.0\] of type"),
     (lambda: Gaussian([]), InvalidInput, "one per column; got an empty sequence"),
-    (lambda: Matern(1.5, "long"), InvalidType, "Matern: lengthscale .*; got 'long' of"),
-    (lambda: Gaussian(None), InvalidType, "got None of type NoneType"),
-    (lambda: Gaussian(True), InvalidType, "got True of type bool"),
     (lambda: Gaussian(1j), InvalidType, "got 1j of type complex"),
-    (lambda: Matern(0.0), InvalidInput, "Matern: smoothness must be a positive"),
-    (lambda: RationalQuadratic(-0.5), InvalidInput, "RationalQuadratic: shape must be a"),
-    (lambda: Constant(-1), InvalidInput, "Constant: value must be a non-negative"),
     (lambda: -2.0 * Gaussian(), InvalidInput, "Scaled: scale must be a positive finite"),
-    (lambda: Gaussian() + -1.0, InvalidInput, "Constant: value must"),
-    (lambda: Scaled(1.0, "gaussian"), InvalidType, "Scaled: kernel must be a kernel"),
-    (lambda: Sum(Gaussian(), Gaussian), InvalidType, "Sum: right must be a kernel; got"),
     (lambda: Columns(Gaussian(), [0, 0]), InvalidInput, "Columns: columns must be"),
-    (lambda: Columns(Gaussian(), []), InvalidInput, r"at least one; got \(\)"),
-    (lambda: Columns(Gaussian(), [-1]), InvalidInput, r"columns\[0\] must be"),
-    (lambda: Columns(Gaussian(), ["age"]), InvalidType, r"columns\[0\] must be an"),
     (lambda: Mahalanobis(Gaussian(), [[1.0], [0.0, 1.0]]), InvalidInput, "Mahalanobis: matrix"),
-    (lambda: Mahalanobis(Gaussian(), [[np.nan]]), InvalidInput, r"matrix\[0, 0\]"),
     (lambda: Mahalanobis(Gaussian(), [[1, 1], [0, 1]]), NotPositive, "must be symmetric; got"),
     (lambda: Mahalanobis(Gaussian(), [[1, 2], [2, 1]]), NotPositive, "positive semi-definite; got"),
     (lambda: Gaussian().replace(colour=1), InvalidInput, "Gaussian has no"),
@@ -347,8 +327,6 @@ CASES = [
     (lambda: Gaussian(1e-300)(FAR), InvalidInput, "X divided by lengthscale"),
     (lambda: Gaussian(1e-30)(np.float32(FAR)), InvalidInput, "float32; got an overflow with"),
     (lambda: Gaussian().diag(X[0]), InvalidInput, "Gaussian: X must have"),
-    (lambda: Gaussian().diag(X * 1j), InvalidType, "X must hold real numbers"),
-    (lambda: Linear().diag(X * np.nan), InvalidInput, "X must be finite"),
     (lambda: Gaussian((1.0, 2.0)).diag(X), InvalidInput, "got 2 for 3"),
     # series and radial kernels
     (lambda: radial_kernels(Laplace(), 3), UnsupportedKernel, "require a kernel of"),
@@ -361,56 +339,28 @@ CASES = [
     (lambda: radial_kernels(DIVERGENT, 3).matrix(0, ONES, ONES), InvalidInput, "after 4096 terms"),
     (lambda: DIVERGENT([[2.0]]), InvalidInput, "must converge at"),
     (lambda: Coefficients((1.0, -0.5)), NotPositive, "Coefficients:"),
-    (lambda: DotProduct(()), InvalidInput, r"at least one; got \(\)"),
-    (lambda: Coefficients("exp"), InvalidInput, "sequence of numbers.*got 'exp'"),
-    (lambda: Coefficients((np.inf,)), InvalidInput, r"values\[0\] must be a finite"),
     (lambda: LogDerivatives(2.0), InvalidType, "LogDerivatives: function must be a"),
     (lambda: LogDerivatives(np.abs, -1), InvalidInput, "degree must be an"),
     (lambda: logs_of(lambda n: np.nan * n), NotPositive, "must return, for each integer n"),
     (lambda: logs_of(lambda n: 1.0), NotPositive, r"for each integer n, .* got array\(1\.\)"),
-    (lambda: ExponentialSeries(0.0), InvalidInput, "scale must be a positive"),
-    (lambda: Binomial(-1), InvalidInput, "power must be an integer, 0 or above"),
-    (lambda: Binomial(2, -1.0), InvalidInput, "offset must be a non-negative"),
-    (lambda: ArcCosine(3), InvalidInput, "ArcCosine: order must be 0, 1 or 2; got 3"),
-    (lambda: ArcCosine(1.5), InvalidType, r"order must be an integer.*got 1\.5"),
-    (lambda: NeuralTangent(0), InvalidInput, "NeuralTangent: depth must be an .*1 or above"),
-    (lambda: NNGP("deep"), InvalidType, "NNGP: depth must be an integer.*got 'deep'"),
-    (lambda: Polynomial(0), InvalidInput, "Polynomial: degree must be .*1 or above; got 0"),
-    (lambda: Polynomial(2, -1.0), InvalidInput, "Polynomial: offset .*non-negative"),
-    (lambda: Polynomial(2, 1.0, 0.0), InvalidInput, "Polynomial: scale must be a positive"),
-    (lambda: DotExponential(-1.0), InvalidInput, "DotExponential: scale must be a positive"),
     (lambda: DotExponential()(30 * X), InvalidInput, "must be a number of dtype float64"),
     (lambda: DotExponential()(np.float32(10 * X)), InvalidInput, "of dtype float32; got an"),
     (lambda: DotExponential().diag(30 * X), InvalidInput, "got an overflow"),
     (lambda: ArcCosine(2)(1e100 * X), InvalidInput, r"rows are too long\. Rescale X"),
     (lambda: NNGP().diag(1e200 * X), InvalidInput, "NNGP: .*too long"),
     (lambda: Zonal((1.0, -0.1)), NotPositive, r"coefficients must be zero or above.*got -0\.1"),
-    (lambda: Zonal(()), InvalidInput, "coefficients must be a sequence"),
-    (lambda: Zonal((np.nan,)), InvalidInput, r"coefficients\[0\] must be a finite number"),
-    (lambda: Zonal((1.0,), -1), InvalidInput, "Zonal: power must be an integer, 0 or"),
     (lambda: GeneralizedZonal(()), InvalidType, "callables of radii, at least one"),
     (lambda: GeneralizedZonal((1.0,)), InvalidType, r"must be callables .*got \(1\.0,\)"),
     (lambda: GeneralizedZonal(lambda t: ONES)(X), InvalidInput, r"radial_functions\[0\] must"),
     (lambda: GeneralizedZonal(lambda t: np.inf + t)(X), InvalidInput, "numbers not finite"),
     (lambda: Monomials((1.0,), (0, 1)), InvalidInput, "must be of one length; got 1 and 2"),
-    (lambda: Monomials((1.0,), (-1,)), InvalidInput, r"powers\[0\] must be an integer"),
-    (lambda: Monomials((1.0,), (1,), -1.0), InvalidInput, "decay must be a non-negative"),
-    (lambda: Monomials((), ()), InvalidInput, "Monomials: coefficients must be a seq"),
     (lambda: ExponentialPower(2.1), NotPositive, "power must be at most 2.*got 2.1"),
-    (lambda: ExponentialPower(0.0), InvalidInput, "ExponentialPower: power must be a positive"),
-    (lambda: Periodic(0.0), InvalidInput, "Periodic: period must be a positive"),
     (lambda: Periodic((1.0, 2.0))(X), InvalidInput, "Periodic: period.*got 2 for 3"),
-    (lambda: Periodic(1.0, (1.0, 2.0)).diag(X), InvalidInput, "lengthscale.*got 2 for 3"),
     (lambda: SpectralMixture((1.0,), (0.0, 1.0), (1.0,)), InvalidInput, "component; got 1, 2 and"),
-    (lambda: SpectralMixture(1.0, (0.0,), (1.0,)), InvalidInput, "weights must be a sequence.*got"),
-    (lambda: SpectralMixture((0.0,), (0.0,), (1.0,)), InvalidInput, r"weights\[0\] must be a"),
     (lambda: SpectralMixture((1.0,), ((0.0, 1.0),), (1.0,))(X), InvalidInput, "means must be one"),
     (lambda: AdditiveChi2()(X), InvalidInput, "must be not below 0, as in a histogram; got -"),
-    (lambda: AdditiveChi2().diag(X), InvalidInput, "must be not below 0, as in a histogram; got -"),
     (lambda: blind(AdditiveChi2(), HISTOGRAM)(X), InvalidInput, "must be not below 0, as in a"),
     (lambda: SkewedChi2(0.25)(X), InvalidInput, "SkewedChi2: all numbers of X must be above -0.25"),
-    (lambda: SkewedChi2(0.25).diag(X), InvalidInput, "all numbers of X must be above -0.25.*got -"),
-    (lambda: SkewedChi2(0.0), InvalidInput, "SkewedChi2: skew must be a positive"),
     (lambda: blind(Gaussian(), HISTOGRAM), UnsupportedKernel, "requires AdditiveChi2.*Nystrom"),
     (lambda: blind(AdditiveChi2(), HISTOGRAM, 2), InvalidInput, "one feature a column; got 2 for"),
     # functions as kernels, and free numbers
@@ -420,8 +370,6 @@ CASES = [
     (lambda: Custom(np.dot, 1.0), InvalidType, "Custom: diagonal_of must be a function"),
     (lambda: Custom(lambda X, Y: 1.0)(X), InvalidInput, r"shape \(60, 60\) for 60 rows; got float"),
     (lambda: Custom(np.dot, lambda X: X).diag(X), InvalidInput, r"\(60,\) for 60 rows; got \(60"),
-    (lambda: Warped(abs, "gaussian"), InvalidType, "Warped: kernel must be a kernel; got"),
-    (lambda: Warped(3, Gaussian()), InvalidType, "Warped: function must be a function of rows"),
     (lambda: Warped(lambda X: X[:, 0], Gaussian())(X), InvalidInput, "Warped: the function must"),
     (lambda: Modulated(abs, Gaussian())(X), InvalidInput, "Modulated: the function must return"),
     (lambda: Bilinear(-np.eye(2)), NotPositive, "Bilinear: matrix must be positive semi-definite"),
@@ -432,30 +380,16 @@ CASES = [
     (lambda: Gaussian() ** 1.5, InvalidType, "Power: exponent must be an integer"),
     (lambda: (Normalised(Linear() ** 2 + 1.0))(1e80 * X), InvalidInput, "Normalised: .* overflow"),
     (lambda: (Normalised(Linear() ** 2 + 1.0)).diag(1e80 * X), InvalidInput, "Normalised:"),
-    (lambda: Free(-1.0), InvalidInput, "Free: start must be a positive finite number, or None"),
     (lambda: Free(0.0), InvalidInput, "Free: start must be a positive finite number, or None; got"),
     (lambda: Free(2.0, low=3.0), InvalidInput, "Free: low ≤ start ≤ high and low < high are"),
-    (lambda: Free(2.0, high=1.0), InvalidInput, "Free: low ≤ start ≤ high and low < high are"),
     (lambda: Free(low=3.0, high=3.0), InvalidInput, "low < high are required; got low=3.0"),
-    (lambda: Free(high=np.inf), InvalidInput, "Free: high must be a positive finite number, or"),
-    (lambda: Gaussian("free"), InvalidType, "Gaussian: lengthscale must be a positive finite"),
     (lambda: Gaussian(("auto", -1.0)), InvalidInput, r"lengthscale\[1\] must be a positive finite"),
     *(
-        (call, InvalidInput, r'free \("auto"\) has no values before a fit')
-        for call in (
-            lambda: Gaussian("auto")(X),
-            lambda: Gaussian(("auto", 1.0, 1.0))(X),
-            lambda: Matern("auto")(X),
-            lambda: RationalQuadratic("auto")(X),
-            lambda: ExponentialPower("auto")(X),
-            lambda: Periodic("auto")(X),
-            lambda: Periodic(1.0, "auto")(X),
-            lambda: Laplace("auto")(X),
-            lambda: (Free() * Gaussian())(X),
-            lambda: Constant("auto")(X),
-            lambda: Polynomial(2, "auto")(X),
-            lambda: DotExponential("auto")(X),
-            lambda: drawn(Gaussian("auto"), "nystrom"),
+        (lambda k=kernel: k(X), InvalidInput, r'free \("auto"\) has no values before a fit')
+        for kernel in (
+            *(make("auto") for make in (Gaussian, Matern, RationalQuadratic, Laplace, Constant)),
+            *(Gaussian(("auto", 1.0, 1.0)), Periodic(1.0, "auto"), Polynomial(2, "auto")),
+            *(Free() * Gaussian(), DotExponential("auto"), ExponentialPower("auto")),
         )
     ),
     (lambda: bo.KernelPCA(kernel=Gaussian("auto")).fit(X), InvalidInput, "are tuned by targets"),
@@ -463,73 +397,30 @@ CASES = [
     (lambda: model(Gaussian("auto"), metric="learned").fit(X, Y), InvalidInput, 'metric="learned"'),
     (lambda: bo.tune(model(Linear()), X, Y), UnsupportedKernel, "Tuning requires a stationary"),
     # methods that make features
-    (lambda: bo.Maclaurin("all"), InvalidInput, "Maclaurin: degrees must be one of"),
-    (lambda: bo.TensorSketch(0.0), InvalidInput, "TensorSketch: radius must be a positive"),
-    (lambda: bo.PolySketch("random"), InvalidInput, "PolySketch: pairs must be one of"),
-    (lambda: bo.PolySketch("balanced", 0), InvalidInput, "inner must be an integer, 1 or above"),
-    (lambda: bo.PolySketch(nonzeros=0), InvalidInput, "nonzeros must be an integer, 1 or above"),
-    (lambda: bo.Positive("iid"), InvalidInput, "Positive: placement must be Orthogonal"),
-    (lambda: bo.Positive(bo.IID(), "both"), InvalidInput, "Positive: form must be one of"),
-    (lambda: bo.LeverageFourier(0.0), InvalidInput, "LeverageFourier: penalty must be"),
-    (lambda: bo.ReLU(3), InvalidInput, "ReLU: order must be 0, 1 or 2; got 3"),
-    (lambda: bo.ReLU(1, "iid"), InvalidInput, r"ReLU: placement must be IID\(\).*got 'iid'"),
-    (lambda: bo.ReLU(1, bo.IID(), 3), InvalidType, "ReLU: split must be True, False or None; got"),
-    (lambda: bo.Sign("iid"), InvalidInput, r"Sign: placement must be IID\(\).*got 'iid'"),
-    (lambda: bo.QMC("niederreiter"), InvalidInput, 'sequence must be "sobol" or "halton"; got'),
-    (lambda: bo.Gegenbauer("best"), InvalidInput, "Gegenbauer: radial must be"),
-    (lambda: bo.Gegenbauer(order=0), InvalidInput, "Gegenbauer: order must be"),
-    (lambda: bo.Gegenbauer(degree=-1), InvalidInput, "Gegenbauer: degree must be"),
-    (lambda: bo.MercerHarmonic(nodes=0), InvalidInput, "MercerHarmonic: nodes must be"),
-    (lambda: bo.MercerHarmonic(radius=0.0), InvalidInput, "MercerHarmonic: radius must be"),
-    (lambda: bo.MercerHarmonic(radius=-1.0), InvalidInput, "MercerHarmonic: radius must be"),
-    (lambda: bo.HermiteMercer(scale=0.0), InvalidInput, "scale must be a positive finite number"),
     (lambda: SINES(boundary=0.5), InvalidInput, "boundary must be 1 or above"),
     (lambda: SINES(box=(1.0, 2.0)), InvalidInput, r"box must be a pair \(lower, upper\)"),
     (lambda: SINES(box=((2.0, 1.0),)), InvalidInput, "box must have lower below upper"),
-    (lambda: SINES(conditions="free"), InvalidInput, "conditions must be one of 'dirichlet'"),
-    (lambda: bo.Compressed("hermite"), InvalidInput, "Compressed: method must be a value such as"),
-    (lambda: bo.Compressed(bo.Nystrom(), width=0), InvalidInput, "width must be an integer, 1 or"),
-    (lambda: bo.Projected("fourier", 2), InvalidInput, "Projected: method must be a value such as"),
-    (lambda: bo.Projected(bo.Fourier(), 0), InvalidInput, "n_components must be an integer, 1 or"),
-    (lambda: bo.Projected(bo.Fourier(), 2, "svd"), InvalidInput, "how must be one of 'pca', 'jl'"),
-    (lambda: FourierSeries(()), InvalidInput, "weights must be a sequence of numbers, not all"),
-    (lambda: FourierSeries((1.0, -1.0)), InvalidInput, r"weights\[1\] must be a non-negative"),
     (lambda: Polynomials((1.0,), 1.0, 1.0), InvalidInput, "lower must be below upper"),
-    (lambda: Brownian(-1.0), InvalidInput, "length must be a positive finite number"),
     (lambda: Box([]), InvalidInput, "Box: sides must be one to 3 pairs"),
     (lambda: Box([(1.0, 0.0)]), InvalidInput, "Box: sides must have lower below upper"),
-    (lambda: Box([(1.0,)]), InvalidInput, "Box: sides must be a pair"),
-    (lambda: GreenFunction("disc"), InvalidType, "domain must be a Box; got 'disc'"),
     (lambda: drawn(Gaussian(), bo.Fourier(form="phase")).complex(X), InvalidInput, "must be pairs"),
     (lambda: drawn(STABLE, bo.Fourier(bo.QMC())), UnsupportedKernel, "quantile of the frequencies"),
     (lambda: drawn(STABLE, SINES()), UnsupportedKernel, "a stationary kernel with a spectral"),
-    (lambda: GreenFunction(PLATE, "robin"), InvalidInput, "conditions must be one of"),
     (lambda: GreenFunction(PLATE, "neumann"), InvalidInput, "kappa must be above zero where"),
     (lambda: GreenFunction(PLATE, power=1), InvalidInput, "power must be above half the 2 col"),
-    (lambda: GreenFunction(PLATE, terms=0), InvalidInput, "terms must be an integer, 1 or"),
-    (lambda: GreenFunction(PLATE, kappa=-1.0), InvalidInput, "kappa must be"),
     (lambda: GreenFunction(PLATE)([[1.0]], [[1.0]]), InvalidInput, "must have the 2 columns of"),
     # draw
     (lambda: bo.draw("gaussian", X=X), InvalidInput, "draw: kernel must be a Kernel.*got"),
     (lambda: drawn(Gaussian(), "best"), InvalidInput, "method must be a value such as.*'qmc'.*got"),
     (lambda: drawn(Gaussian(), bo.IID()), InvalidInput, "method must be a value such as.*got"),
     (lambda: bo.draw(Gaussian(), n_features=0, X=X), InvalidInput, "must be a positive integer"),
-    (lambda: bo.draw(Gaussian(), n_features=2.5, X=X), InvalidInput, "a positive integer; got 2.5"),
     (lambda: blind(Gaussian(), "iid", 7), InvalidInput, 'even number.*got 7.*form="phase"'),
-    (lambda: blind(Gaussian(), "iid", 1), InvalidInput, "even number of features.*got 1"),
     (lambda: bo.draw(Gaussian()), InvalidInput, r"pass X \(rows of data\) or n_inputs"),
     (lambda: blind(Gaussian(), "nystrom"), InvalidInput, "landmarks from rows.*Pass X="),
-    (lambda: bo.draw(Gaussian(), X=np.array([[np.nan]])), InvalidInput, "must be finite; got NaN"),
-    (lambda: bo.draw(Gaussian(), X=np.array([["a"]])), InvalidType, "must hold real numbers; got"),
-    (lambda: bo.draw(Gaussian(), X=Y), InvalidInput, r"two dimensions.*got shape \(60,\)"),
     (lambda: bo.draw(Gaussian(), X=X, random_state=-1), InvalidInput, "must be None, a"),
-    (lambda: bo.draw(Gaussian(), X=X, random_state="x"), InvalidInput, "must be None.*got 'x'"),
-    (lambda: blind(Linear() + Gaussian(), "iid", 4), InvalidInput, "at least 5"),
     (lambda: blind(1e-9 * Gaussian() + Matern(), "iid", 3), InvalidInput, "n_features of at least"),
     (lambda: blind(Linear() * Gaussian(), "iid", 1), InvalidInput, "too few feat"),
     (lambda: drawn(Gaussian(), bo.features.Auto(sample=1)), InvalidInput, "must be at least 2"),
-    (lambda: bo.Fourier("iid"), InvalidInput, r"placement must be IID\(\), Orthogonal\(\), Stru"),
-    (lambda: bo.Fourier(bo.IID(), "cos"), InvalidInput, "form must be one of 'pair', 'phase'"),
     (lambda: blind(Gaussian(), "qmc", 2, d=30000), InvalidInput, "at most 21200 columns; got"),
     *(
         (
@@ -550,16 +441,10 @@ CASES = [
             (lambda f=phi: f(Y), r"two dimensions.*got shape \(60,\)"),
         )
     ),
-    (lambda: WAVES(X.astype(complex)), InvalidType, "must hold real numbers; got dtype complex128"),
     (lambda: bo.draw(Gaussian(), n_features="auto", alpha=1.0), InvalidInput, "X and alpha; got"),
     (lambda: bo.draw(Gaussian(), n_features="auto", X=X), InvalidInput, "X and alpha; got no"),
     (lambda: blind(Gaussian(), "auto", "many"), InvalidInput, 'positive integer, "auto" or'),
-    (lambda: bo.draw(Gaussian(), n_features="auto", X=X, alpha=0.0), InvalidInput, "alpha must be"),
     (lambda: bo.Tolerance(1.5), InvalidInput, "epsilon must be above 0 and below 1; got 1.5"),
-    (lambda: bo.Tolerance(-0.1), InvalidInput, "epsilon must be"),
-    (lambda: bo.Tolerance(excess=0.0), InvalidInput, "excess must be"),
-    (lambda: bo.Tolerance(seconds=0), InvalidInput, "seconds must be"),
-    (lambda: bo.Tolerance(bytes=10), InvalidInput, "bytes must be"),
     # maps that cannot be drawn
     *(
         (
@@ -587,13 +472,10 @@ CASES = [
     (lambda: blind(Angular(), NETWORK), UnsupportedKernel, "requires Neu.* or NNGP.*Nystrom"),
     (lambda: blind(ArcCosine(2), bo.ReLU(2, split=True)), InvalidInput, "more than the 6 features"),
     (lambda: blind(NeuralTangent(9), NETWORK), InvalidInput, "too few features.*more"),
-    (lambda: blind(NeuralTangent(1), NETWORK, 4), InvalidInput, "too few features"),
-    (lambda: blind(NNGP(1), NETWORK, 3), InvalidInput, "too few features"),
     (lambda: blind(Gaussian(), bo.LeverageFourier()), InvalidInput, "an even number of features"),
     (lambda: blind(Gaussian(), bo.LeverageFourier(), 8), InvalidInput, "takes rows to measure"),
     (lambda: drawn(Polynomial(2), bo.LeverageFourier()), UnsupportedKernel, "a kernel of x − y"),
     (lambda: blind(Matern(1.5), GAUSS), UnsupportedKernel, "Gaussian kernel.*Gauss-Hermite.*QMC"),
-    (lambda: blind(Laplace(), GAUSS), UnsupportedKernel, "Gaussian kernel.*Gauss-Hermite.*QMC"),
     (lambda: blind(Gaussian(), GAUSS, d=4), InvalidInput, r"at most 3 columns.*got 4\. Use"),
     (lambda: bo.Fourier(bo.Grid(), "phase"), InvalidInput, 'Grid.* requires form="pair".*got'),
     (lambda: drawn(Laplace(), bo.Gegenbauer()), UnsupportedKernel, "requires a rotation-invariant"),
@@ -619,34 +501,20 @@ CASES = [
     (lambda: blind(GreenFunction(PLATE), SINES(boundary=2.0), d=2), InvalidInput, "has a domain"),
     (lambda: blind(GreenFunction(PLATE), SINES()), UnsupportedKernel, "the 2 columns of the"),
     (lambda: drawn(Gaussian(), SINES(box=((0.0, 1.0),))), InvalidInput, "each column; got 1 for 3"),
-    (lambda: blind(Gaussian() + Linear(), "iid", 3), InvalidInput, "n_features of at least"),
     (lambda: drawn(TERMS, "iid"), InvalidInput, "at least 160, some for each of its terms"),
     (lambda: drawn(TERMS, bo.features.Auto((bo.Fourier(),))), InvalidInput, "some for each of its"),
     (lambda: blind(Gaussian(), bo.Nystrom("kmeans")), InvalidInput, "from rows of data.*Pass X"),
     (lambda: drawn(Gaussian(), bo.Nystrom([[1.0, 2.0]])), InvalidInput, "the 3 columns.*got 2"),
     (lambda: bo.Nystrom("k-means"), InvalidInput, "landmarks must be 'rpcholesky', .*got"),
-    (lambda: bo.Nystrom(7), InvalidInput, "landmarks must be .* or a value of bochner.landmarks"),
     (lambda: landmarks.Given(X[:0]), InvalidInput, "Given: rows must be at least one row; got"),
-    (lambda: landmarks.Given([[np.nan]]), InvalidInput, "Given: rows must be finite"),
-    (lambda: landmarks.RPCholesky(mode="greedy"), InvalidInput, "mode must be one of"),
-    (lambda: landmarks.RPCholesky(pool=0), InvalidInput, "pool must be an integer, 1 or above"),
-    (lambda: landmarks.KMeans(iterations=0), InvalidInput, "iterations must be an integer, 1 or"),
-    (lambda: landmarks.KMeans(seeds="pivots"), InvalidInput, "seeds must be one of"),
-    (lambda: landmarks.RidgeLeverage(alpha=0.0), InvalidInput, "alpha must be a positive"),
-    (lambda: landmarks.RidgeLeverage(alpha="loo"), InvalidType, "alpha must be a positive"),
     # certificates
     (lambda: certify(WAVES, X, alpha=0), InvalidInput, "alpha must be a positive finite number"),
-    (lambda: certify(WAVES, X, alpha=np.nan), InvalidInput, "must be a positive finite number"),
-    (lambda: certify(WAVES, X, alpha="loo"), InvalidType, "a positive finite number; got 'loo'"),
     (lambda: certify(WAVES, X[:, :2], alpha=1.0), InvalidInput, "the 3 columns the map was"),
     (lambda: certify(WAVES, X, alpha=1.0, confidence=1), InvalidInput, "above 0 and below 1; got"),
     (lambda: certify(WAVES, X, alpha=1.0, n_sample=10), InvalidInput, "an integer, 64 or above"),
     (lambda: certify(WAVES, X, alpha=1.0, n_rows=10), InvalidInput, "an integer, 60 or above; got"),
     (lambda: certify(WAVES, X[:1], alpha=1.0), InvalidInput, "at least 2 rows to compare; got 1"),
     (lambda: certify(WAVES, X, alpha=1.0, n_rows=99), InvalidInput, "64 rows to represent"),
-    (lambda: certify(WAVES, X * np.nan, alpha=1.0), InvalidInput, "X must be finite"),
-    (lambda: certify(WAVES, Y, alpha=1.0), InvalidInput, "X must have two dimensions"),
-    (lambda: certify(WAVES, X, alpha=1.0, random_state=-1), InvalidInput, "random_state must be"),
     (lambda: certify(WAVES, X, alpha=1.0, kernel=ENDLESS), InvalidInput, "must be finite"),
     (lambda: certify(WAVES, X, alpha=1.0, kernel=np.ravel), InvalidInput, r"kernel\(X\) must be a"),
     (lambda: certify(WAVES, X, alpha=1.0, kernel=NEGATIVE), NotPositive, "must be positive"),
@@ -658,14 +526,10 @@ CASES = [
     (lambda: bo.approximation_residual(np.tanh, X), InvalidInput, "residual: kernel must be given"),
     (lambda: bo.approximation_residual(BELOW, X).epsilon_bound(0), InvalidInput, "must be a"),
     (lambda: bo.certify_costs(WAVES, X, rank=60), InvalidInput, "below the 60 rows measur"),
-    (lambda: bo.certify_costs(WAVES, X, rank=0), InvalidInput, "rank must be an integer, 1"),
     (lambda: bo.risk(WAVES, X, Y[:5], alpha=1.0), InvalidInput, "same number of rows"),
     (lambda: bo.risk(WAVES, X, Y, alpha=-1), InvalidInput, "alpha must be a posi"),
-    (lambda: bo.risk(WAVES, X, Y * np.nan, alpha=1.0), InvalidInput, "risk: y must be finite"),
     (lambda: bo.risk(WAVES, X, Y, alpha=1.0, noise=-0.1), InvalidInput, "noise must be a"),
-    (lambda: bounds.leverage_scores(WAVES, X, alpha=0), InvalidInput, "alpha must be a positive"),
     (lambda: bounds.leverage_scores(3, X, alpha=1), InvalidType, "must be a Kernel or a Feat"),
-    (lambda: bounds.leverage_scores(WAVES, X[:0], alpha=1), InvalidInput, "at least one row"),
     (lambda: bounds.effective_dimension(Gaussian(), TALL, alpha=1), InvalidInput, "1 to 10,000"),
     (lambda: bounds.intrinsic_dimension(NEGATIVE, X), NotPositive, "its eigenvalues run from"),
     (lambda: bo.check_features(3), InvalidType, "phi must be a FeatureMap or a callable"),
@@ -673,8 +537,6 @@ CASES = [
     (lambda: bo.check_features(WAVES, X[:1]), InvalidInput, "at least 2 rows; got 1"),
     (lambda: bo.compare("gaussian", X, n_features=8), InvalidType, "kernel must be a Kernel, e.g."),
     (lambda: bo.compare(Gaussian(), X[:7], n_features=8), InvalidInput, "at least 8 rows; got 7"),
-    (lambda: bo.compare(Gaussian(), X * np.nan, n_features=8), InvalidInput, "finite"),
-    (lambda: bo.compare(Gaussian(), X, n_features=0), InvalidInput, "n_features must be"),
     (lambda: bo.compare(Gaussian(), X, n_features=8, n_sample=1), InvalidInput, "n_sample must be"),
     (lambda: compare(methods=["best"]), InvalidInput, "must be a"),
     (lambda: compare(methods=[bo.Sign()]), InvalidInput, "no method serves"),
@@ -684,17 +546,14 @@ CASES = [
     (lambda: HOEFFDING.error(10, 1.0), InvalidInput, "confidence must be above 0 and below"),
     (lambda: bounds.hoeffding_bound(Gaussian(), X, "complex"), InvalidInput, "form must be one of"),
     (lambda: bounds.hoeffding_bound(Linear(), X), UnsupportedKernel, "requires a kernel of x − y"),
-    (lambda: bounds.hoeffding_bound(Gaussian(), X[:1]), InvalidInput, "at least 2 rows; got 1"),
     (lambda: bounds.rahimi_recht_bound(Laplace(), X), UnsupportedKernel, "got Laplace"),
     (lambda: bounds.rahimi_recht_bound(Exponential(), X), UnsupportedKernel, "finite variance"),
     (lambda: bounds.rahimi_recht_bound(Matern(1.0), X), UnsupportedKernel, "hoeffding_bound or"),
     (lambda: bounds.operator_norm_bound(NEGATIVE, X), UnsupportedKernel, "requires a kernel of x"),
     (lambda: bounds.leverage_bound(-5.0, 9.0), InvalidInput, "leverage must be a positive"),
     (lambda: bounds.leverage_bound(9.0, 9.0 * (1 + 1e-7)), InvalidInput, "no less than"),
-    (lambda: bounds.spectral_bound(Gaussian(), X, alpha=0.0), InvalidInput, "alpha must be a pos"),
     (lambda: bounds.spectral_bound(Gaussian(), X, alpha=1e4), InvalidInput, "at most ‖K‖ ="),
     (lambda: bounds.projection_cost_bound(Gaussian(), X, rank=60), InvalidInput, "lower rank"),
-    (lambda: bounds.projection_cost_bound(Gaussian(), X, rank=0), InvalidInput, "rank must be an"),
     (lambda: bounds.zonal_bound(Matern(1.5), X, alpha=1.0), UnsupportedKernel, "or rows on one"),
     (lambda: bounds.zonal_bound(Gaussian(0.01), X, alpha=0.1), InvalidInput, "part of the trace"),
     (lambda: CUTS.width(0.05), InvalidInput, "which the last cut leaves out"),
@@ -712,7 +571,6 @@ CASES = [
     (lambda: bo.compare_bounds(NEGATIVE, X, alpha=1.0), NotPositive, "its eigenvalues run from"),
     (lambda: bo.compare_bounds(Linear() * NNGP(), X, alpha=1.0), UnsupportedKernel, "or a rot"),
     (lambda: bo.compare_bounds("gaussian", X, alpha=1.0), InvalidType, "must be a Kernel"),
-    (lambda: bo.compare_bounds(Gaussian(), X, alpha=0), InvalidInput, "alpha must be a pos"),
     # grids and the globe
     (lambda: on_grid(Gaussian(0.3), np.tile(X, 2)[:, :4]), UnsupportedKernel, "one to three"),
     (lambda: on_grid(Linear()), UnsupportedKernel, "requires a stationary kernel with a spectral"),
@@ -726,7 +584,6 @@ CASES = [
     (lambda: on_grid(Gaussian(), box=((0.0, 0.5),) * 2), InvalidInput, "rows must lie in the box"),
     (lambda: on_grid(Gaussian(), box=((0.0, 0.5),)), InvalidInput, "a pair for each column; got 1"),
     (lambda: bo.FourierGrid(1e-15), InvalidInput, "tolerance must be 1e-12 or above"),
-    (lambda: bo.FourierGrid(2.0), InvalidInput, "tolerance"),
     (lambda: blind(Gaussian(), bo.FourierGrid(), d=2), InvalidInput, "takes the box from rows of"),
     (lambda: sphere().fit(X[:, :2] + [90, 0], Y), InvalidInput, "must lie within -90 to 90"),
     (lambda: sphere().fit(X[:, :2], Y).predict([[95.0, 10.0]]), InvalidInput, "within -90 to 90"),
@@ -735,11 +592,8 @@ CASES = [
     (lambda: degree_variances(OnSphere(Gaussian((1.0, 1.0, 2.0))), 30), UnsupportedKernel, "isotr"),
     (lambda: degree_variances(Gaussian(), 30), UnsupportedKernel, "requires a kernel of places on"),
     (lambda: OnSphere("linear"), InvalidInput, "kernel must be a Kernel of three columns"),
-    (lambda: OnSphere("matern32", 0.0), InvalidInput, "lengthscale"),
     (lambda: OnSphere()([[95.0, 0.0]]), InvalidInput, r"within -90 to 90 degrees; got 95\."),
-    (lambda: OnSphere()(X), InvalidInput, "rows must be .latitude, longitude. in degrees; got 3"),
     (lambda: drawn(OnSphere(), bo.SphericalHarmonics()), InvalidInput, "in degrees; got 3 columns"),
-    (lambda: bo.SphericalHarmonics(0), InvalidInput, "degree must be from 1 to 1,000; got"),
     (lambda: bo.SphericalHarmonics(1001), InvalidInput, "degree must be from 1 to 1,000; got"),
     *(
         (
@@ -764,11 +618,6 @@ CASES = [
     ),
     (lambda: near(GLOBE).fit(X + 95.0, Y), InvalidInput, "latitude, the first column, must lie"),
     # sequences
-    (lambda: Windows(3), InvalidType, "Windows: kernel must be a kernel; got 3"),
-    (lambda: Windows(Gaussian(), width=0), InvalidInput, "width must be an integer, 1 or above"),
-    (lambda: Windows(Gaussian(), channels=1.5), InvalidType, "channels must be an integer"),
-    (lambda: Windows(Gaussian(), average="max"), InvalidInput, "average must be one of 'mean'"),
-    (lambda: Windows(Gaussian(), lengths=1), InvalidType, "lengths must be True or False; got 1"),
     (lambda: EQUAL(X[:, :2]), InvalidInput, "rows must have 2 for each of 3 steps or more; got 2"),
     (lambda: TRACKS(np.ones((3, 6))), InvalidInput, "one column for the number of steps and 2 for"),
     (lambda: EQUAL.rows([np.ones((n, 2)) for n in (1, 5)]), InvalidInput, "must all have 5 steps"),
@@ -788,10 +637,8 @@ CASES = [
     (lambda: model().fit(X[None], Y), ValueError, "KernelRidge: X with three"),
     (lambda: model().fit(X + 1j, Y), ValueError, "Complex data not supported"),
     (lambda: model().fit(np.ma.masked_array(X, X > 2), Y), ValueError, "X must have no"),
-    (lambda: model().fit(np.full((60, 3), "a"), Y), ValueError, "X must hold numbers"),
     (lambda: model().fit(np.full((60, 3), "a", object), Y), ValueError, "X must hold numbers; got"),
     (lambda: model().fit(DATES, Y), InvalidType, "KernelRidge: X must hold real numbers"),
-    (lambda: model().fit(DATES - DATES[0], Y), InvalidType, "X must hold real"),
     (lambda: model().fit([[1.0, 2.0], [3.0]], [1.0, 2.0]), ValueError, "of equal length"),
     (lambda: model().fit("table.csv", Y), ValueError, "X must be rows; got the text"),
     (lambda: model().fit(None, Y), ValueError, r"two dimensions, .*; got shape \(\)"),
@@ -801,8 +648,6 @@ CASES = [
     (lambda: model().fit(X, DATES[:, 0] - DATES[0, 0]), InvalidType, "by a unit"),
     (lambda: model().fit(X, DATES[:, 0]), InvalidType, "KernelRidge: y .* got dtype"),
     (lambda: model().fit(X, put(Y, np.inf)), ValueError, "y must hold finite"),
-    (lambda: model().fit(X, Y + 1j), ValueError, "Complex data not supported"),
-    (lambda: model().fit(X, Y[:, None, None]), ValueError, "with dim 3"),
     (lambda: model().fit(X, np.ma.masked_array(Y, Y > 1)), ValueError, "got a masked"),
     (lambda: model().fit(X, Y * 1e170), ValueError, "y must lie within"),
     (lambda: model(Gaussian()).fit(X, Y, put(np.ones(60), np.nan)), ValueError, "contains NaN"),
@@ -813,36 +658,25 @@ CASES = [
     (lambda: model().fit(TWICE, Y), InvalidInput, "columns of X must have different names; got"),
     (lambda: model().fit(pd.Series(Y), Y), InvalidInput, r"Pass X.to_frame\(\)"),
     (lambda: model().fit(pd.Series(["a"] * 60), Y), InvalidInput, "got a Series"),
-    (lambda: model().fit(pl.Series("a", Y), Y), InvalidInput, "got a Series"),
     (lambda: model().fit(X * np.nan, Y), InvalidInput, "must tell rows apart; got none"),
     (lambda: model().fit(X * 1e-315, Y), InvalidInput, "differences float64 holds to all its"),
-    (lambda: model("laplace").fit(X * 1e-315, Y), InvalidInput, "differences float64 holds"),
     # parameters of a learner
     (lambda: model(n_features=33, method="iid").fit(X, Y), ValueError, "even number of"),
     (lambda: model(kernel="laplace", method="orthogonal").fit(X, Y), ValueError, "Euclidean"),
     (lambda: model(fit_intercept="no").fit(X, Y), InvalidType, "fit_intercept must be True or"),
-    (lambda: model(fit_intercept=None).fit(X, Y), InvalidType, "fit_intercept must be True"),
     (lambda: bo.draw(Gaussian(), n_features=8, n_inputs=1.5), InvalidType, "draw: n_inputs must"),
-    (lambda: bo.draw(Gaussian(), n_features=8, n_inputs=True), InvalidType, "n_inputs must be an"),
-    (lambda: bo.draw(Gaussian(), n_features=8, n_inputs="3"), InvalidType, "n_inputs must be an"),
-    (lambda: bo.draw(Gaussian(), n_features=8, n_inputs=0), InvalidInput, "n_inputs must be an"),
     # rows to predict
     (lambda: FITTED.predict(put(X, np.nan)), ValueError, "the rows of the fit had none"),
     (lambda: FITTED.predict(X[:0]), ValueError, r"0 sample\(s\).*minimum of 1 is"),
-    (lambda: FITTED.predict(np.full((2, 3), "a")), ValueError, "X must hold numbers; got"),
     (lambda: FITTED.predict(np.ma.masked_array(X, X > 2)), ValueError, "X must have no"),
-    (lambda: FITTED.predict(X + 1j), ValueError, "Complex data not supported"),
     (lambda: FITTED.predict(pd.DataFrame(DATES)), InvalidType, "KernelRidge: X must hold real"),
     (lambda: FITTED.predict(TWICE), InvalidInput, "must have different names; got 'a' more than"),
     (lambda: model().certificate_, NotFittedError, "This KernelRidge instance is not fitted yet"),
     (lambda: model().certify(X), NotFittedError, "instance is not fitted yet"),
     (lambda: bo.merge(model()), NotFittedError, "instance is not fitted yet"),
     (lambda: bo.tune(model(), X, 1e300 * Y), InvalidInput, "KernelRidge: y must .* by a power of"),
-    (lambda: bo.tune(model(), X, 1e-300 * Y), InvalidInput, "KernelRidge: y must .* by a power of"),
     # other calls
     (lambda: model(n_jobs=0).fit(X, Y), InvalidInput, "KernelRidge: n_jobs must be None"),
-    (lambda: model(n_jobs=1.5).fit(X, Y), InvalidInput, "n_jobs must be None or an"),
-    (lambda: model(n_jobs=True).fit(X, Y), InvalidInput, "n_jobs must be None or an"),
     (lambda: on_sphere([13.4, 151.2], [52.5, -33.9]), InvalidInput, "latitude must lie within"),
     (lambda: on_sphere([13.4], [np.nan]), InvalidInput, "longitude must be finite"),
     (lambda: CustomLoss("square", np.add, np.add), InvalidType, r"must be functions of \(y, f\)"),
@@ -850,7 +684,6 @@ CASES = [
         (lambda q=q: as_levels(q), InvalidInput, "quantiles must lie between 0 and 1")
         for q in (0.0, 1.0, (0.5, 0.5), (0.9, 0.1), (), (0.2, 1.2))
     ),
-    (lambda: bo.NearestNeighbours(0), InvalidInput, "neighbours must be an integer, 1"),
     (lambda: near(Linear()).fit(X, Y), UnsupportedKernel, "requires a stationary kernel"),
     (lambda: near().fit(X[:1], Y[:1]), InvalidInput, "at least 2 rows of positive"),
     (lambda: near(metric="learned").fit(X, Y), InvalidInput, 'metric="learned" chooses features'),
@@ -861,7 +694,6 @@ CASES = [
     (lambda: bo.plan(X, None, Gaussian()), InvalidInput, "requires y"),
     (lambda: bo.plan(X[:15], Y[:15], Gaussian()), InvalidInput, "at least 16 rows; got 15"),
     (lambda: bo.plan(X, 0 * Y, Gaussian()), InvalidInput, "the target must vary"),
-    (lambda: bo.plan(X * np.nan, Y, Gaussian()), InvalidInput, "finite|NaN|missing"),
     (lambda: bo.plan(bo.Blocks.from_arrays(X), None, Gaussian()), InvalidInput, "the target must"),
     (lambda: bo.plan(bo.Blocks.from_arrays(X), Y, Gaussian()), InvalidInput, "leave y out"),
     (lambda: bo.predictive_scorer(model(), X, Y), InvalidInput, "must be a"),
@@ -871,12 +703,8 @@ CASES = [
     (lambda: bo.normal_scores(Y, Y, Y**2, coverages=(1.5,)), InvalidInput, "coverages must be"),
     (lambda: bo.engines.Dask(3), InvalidType, "client must be a distributed.Client or.*got int"),
     (lambda: bo.engines.Dask(None, 0), InvalidInput, "Dask: timeout must be"),
-    (lambda: bo.engines.Ray(None, np.inf), InvalidInput, "Ray: timeout must be"),
-    (lambda: bo.engines.Spark(None, "soon"), InvalidType, "Spark: timeout must be"),
     # processes
     (lambda: PROCESS.predict(X, return_std=True, return_cov=True), InvalidInput, "return_std or"),
-    (lambda: PROCESS.predict_interval(X, 95), InvalidInput, "coverage must be a number above 0"),
-    (lambda: PROCESS.predict_interval(X, True), InvalidInput, "coverage must be a number above 0"),
     (lambda: process().calibrate(X[:9], Y[:9]).predict_interval(X), InvalidInput, "9 rows cannot"),
     (lambda: process().calibrate(X, np.stack([Y, Y], axis=1)), InvalidInput, "same targets in"),
     (lambda: process(noise="loo"), InvalidInput, 'noise must be "auto", "evidence" or a'),
@@ -889,7 +717,6 @@ CASES = [
     (lambda: bo.Derivatives(X, 3, Y), InvalidInput, "column must be below the 3 col"),
     (lambda: bo.Derivatives(X, 0, Y[:3]), InvalidInput, "for each of the 60 places"),
     (lambda: bo.Derivatives(X, 0, Y, -1.0), InvalidInput, "noise must be a variance"),
-    (lambda: bo.Derivatives(X, 0, Y * np.nan), InvalidInput, "values must"),
     (lambda: bo.BlockAverages(X + 1, X, Y), InvalidInput, "lower at most upper; got shapes"),
     (lambda: bo.BlockAverages(X[:2], X[:2] + 1, Y[:2], points=99), InvalidInput, "8,192 places of"),
     (lambda: process().observe(), InvalidInput, "pass Derivatives or BlockAver"),
@@ -902,27 +729,19 @@ CASES = [
     (lambda: krige(trend=lambda X: 0 * X), InvalidInput, "must vary, and none be a combination"),
     (lambda: krige(trend=lambda X: X[:, [0, 0]]), InvalidInput, "none be a combination of others;"),
     (lambda: krige(trend=lambda X: X[:, 0]), InvalidInput, r"a row for each of 60 rows.*got shape"),
-    (lambda: krige(trend=lambda X: X * np.nan), InvalidInput, "must return a finite array"),
     (lambda: krige(y=np.ones((60, 2))), InvalidInput, r"shapes \(n, d\) and \(n,\); got shapes"),
-    (lambda: krige(X=X * np.nan), InvalidInput, "must be finite numbers"),
     (lambda: krige(process(fit_intercept=False)), InvalidInput, "with"),
     (lambda: krige(bo.KernelRidge()), InvalidInput, "must be a GaussianProcessRegressor"),
     (lambda: cells(upper=X), InvalidInput, "each cell must have a size along each column"),
-    (lambda: cells(upper=X * np.nan), InvalidInput, "both finite"),
     (lambda: cells(lower=X[0]), InvalidInput, r"corners of cells, both \(m, 3\); got shapes"),
     (lambda: cells(nodes=100), InvalidInput, r"at most 4,096 places a cell; got 100\^3 ="),
     (lambda: cells(nodes=0), InvalidInput, "nodes must be"),
     (lambda: cells(bo.KernelRidge()), InvalidInput, "must be a fitted GaussianProcessRegressor;"),
     (lambda: vario(y=ONES.repeat(60)), InvalidInput, "y must be one target that varies; got 1"),
-    (lambda: vario(y=np.ones((60, 2))), InvalidInput, "y must be one target that varies; got 2"),
     (lambda: vario(max_lag=1e-9), InvalidInput, "some pairs of rows must be at most max_lag"),
     (lambda: vario(direction=(0, 0, 0)), InvalidInput, r"direction must be a vector of 3"),
-    (lambda: vario(direction=(1, 0)), InvalidInput, "direction must be a vector of 3 numbers"),
     (lambda: vario(estimator="mean"), InvalidInput, "estimator must be"),
     (lambda: vario(n_lags=0), InvalidInput, "n_lags must be"),
-    (lambda: vario(max_lag=-1.0), InvalidInput, "max_lag must be"),
-    (lambda: vario(tolerance=0.0), InvalidInput, "tolerance must be"),
-    (lambda: vario(X=X * np.nan), InvalidInput, "NaN|missing|finite"),
     (lambda: vario(X=0 * X), InvalidInput, "at two places at least; got 60 rows at the same one"),
     (lambda: vario().fit("linear"), UnsupportedKernel, "requires a kernel with a lengthscale"),
     (lambda: globe(direction=(0, 1)), InvalidInput, r"direction is a vector of the plane.*got"),
@@ -959,8 +778,6 @@ CASES = [
     (lambda: learned(rounds=1.5), InvalidType, "rounds must be an integer"),
     (lambda: Monotone(Gaussian(), (0,), ((1.0, 0.0),), ((0.0, 1.0),)), InvalidInput, "points and"),
     (lambda: Monotone(Gaussian(), (0,), ((0.0, 1.0),), ((1.0, 0.0),)), InvalidInput, "points and"),
-    (lambda: Monotone(Gaussian(), (0,), ((0.0,),), ((0.0,),)), InvalidInput, "Monotone: points"),
-    (lambda: Monotone(Gaussian(), (0,), ((0, np.inf),), ((0, 1),)), InvalidInput, "points and"),
     (lambda: Monotone(Gaussian(), (0, 1), ((0, 1),), ((0, 1),)), InvalidInput, "Monotone: points"),
     (lambda: Monotone(Gaussian(), (3,), ((0, 1),), ((0, 1),))(X), InvalidInput, "columns must be"),
     (lambda: bo.draw(Gaussian(), "hermite", X=WIDE), UnsupportedKernel, "HermiteMercer"),
@@ -987,9 +804,6 @@ CASES = [
     (lambda: LEAVES.partial_fit(X, Y), AttributeError, "no attribute 'partial_fit'"),
     (lambda: model(method="exact", alpha=0).fit(X, Y), InvalidInput, 'method="exact" requires'),
     (lambda: model(method="local", alpha=0).fit(X, Y), InvalidInput, 'method="local" requires'),
-    (lambda: bo.ExactKernel(tol=0.0), InvalidInput, "ExactKernel: tol must be a positive finite"),
-    (lambda: bo.LocalKernel(leaf_rows=1), InvalidInput, "LocalKernel: leaf_rows must be an"),
-    (lambda: bo.LocalKernel(landmarks=0), InvalidInput, "LocalKernel: landmarks must be an"),
     (lambda: bo.draw(Gaussian(), bo.LocalKernel(), n_features=8, X=X), InvalidInput, "LocalKernel"),
     (lambda: model(alpha=[1.0, 2.0]).fit(X, X), InvalidInput, "one for each of the 3 targets; got"),
     (lambda: model(alpha=[]).fit(X, Y), InvalidInput, "alpha must be a number for each target;"),
@@ -1003,11 +817,8 @@ CASES = [
     (lambda: model().fit(X[:9], Y[:9]).predict_interval(X), InvalidInput, "9 rows cannot .*takes"),
     (lambda: FITTED.predict_interval(X, 1.5), InvalidInput, "coverage must be a number above 0"),
     (lambda: FITTED.predict_interval(X, "0.9"), InvalidInput, "coverage must be a number above 0"),
-    (lambda: FITTED.predict_interval(X, True), InvalidInput, "coverage must be a number above 0"),
-    (lambda: FITTED.predict_interval(X, None), InvalidInput, "coverage must be a number above 0"),
     (lambda: FITTED.calibrate(X, X), InvalidInput, "calibrate: y must have the 1 targets.*got 3"),
     (lambda: FITTED.calibrate(X, Y, folds=70), InvalidInput, "folds=70 takes as many rows at"),
-    (lambda: FITTED.calibrate(X, Y, folds=1), InvalidInput, "folds"),
     (lambda: FITTED.calibrate(X, Y[:5], folds=2), InvalidInput, "X and y must have as many rows"),
     (lambda: PROCESS.predict(X, include_noise=True), InvalidInput, "include_noise is of"),
     # components and correlations
@@ -1023,12 +834,9 @@ CASES = [
     (lambda: Moments.of(X[:5], Y[:5]) - sums(), IncompatibleModels, "must be part of what is"),
     (lambda: sums() - sums(), IncompatibleModels, "must be part of what is there"),
     (lambda: sums(put(np.ones(60), -1.0)), InvalidInput, "sample_weight must be finite and not"),
-    (lambda: sums(put(np.ones(60), np.inf)), InvalidInput, "sample_weight must be finite and not"),
-    (lambda: sums(np.full(60, np.nan)), InvalidInput, "sample_weight must be finite"),
     (lambda: sums(np.zeros(60)), InvalidInput, "at least one row with a positive weight"),
     (lambda: Accumulator().moments(), InvalidInput, "at least one row with a positive weight"),
     (lambda: sums().decay(0.0), InvalidInput, r"factor must lie in \(0, 1\]; got"),
-    (lambda: sums().decay(1.5), InvalidInput, r"factor must lie in \(0, 1\]; got"),
     # stochastic gradient descent
     (lambda: steps(alpha=0.0), InvalidInput, "'optimal' requires alpha above zero"),
     (lambda: steps(early_stopping=True, validation_fraction=1e-4), InvalidInput, "leaves none to"),
@@ -1057,7 +865,6 @@ CASES = [
     (lambda: squared(value=lambda y, f: y * f * np.nan), InvalidInput, "value must be finite"),
     (lambda: squared(value=lambda y, f: 1.0), InvalidInput, "one number for each of y and f"),
     # tuning
-    (lambda: bo.tune(model(Linear()), X, Y), UnsupportedKernel, "requires a stationary kernel"),
     (lambda: bo.tune(Ridge(), X, Y), InvalidInput, "requires an estimator with kernel, method"),
     (lambda: bo.tune(model(), X, Y, criterion="aic"), InvalidInput, "criterion must be one of"),
     # labels
@@ -1071,6 +878,45 @@ CASES = [
 def test_what_cannot_be_is_refused_in_a_sentence(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+def parts(value):
+    """Yield a kernel or method, and what it is made of."""
+    if isinstance(value, tuple):
+        for item in value:
+            yield from parts(item)
+    if is_dataclass(value):
+        yield value
+        for field in fields(value):
+            yield from parts(getattr(value, field.name))
+
+
+MADE = (GreenFunction(PLATE), OnSphere(), HARMONICS, bo.FourierGrid(), bo.NearestNeighbours())
+MADE += (bo.LocalKernel(), bo.ExactKernel(), bo.Tolerance(), *gallery.KERNELS, *gallery.LANDMARKS)
+MADE += (*gallery.METHODS, *(pair for case in maps.CASES for pair in case[1:]))
+CLASSES = {type(part): part for part in parts(MADE) if not isinstance(part, bo.Auto)}
+#: Values that no parameter takes whose value now has this type.
+WRONG = {
+    float: (np.nan, -1.0, "x", True, 1j),
+    int: (-1, 1.5, "x"),
+    bool: (3,),
+    str: ("zzz",),
+    tuple: ((), ("x",)),
+}
+#: Parameters that take other values, or are refused by what they are made into.
+OTHERS = {"Polynomials": ("lower", "upper"), "Tolerance": ("excess",), "DotProduct": ("series",)}
+OTHERS |= {"Monotone": ("points", "values"), "ExactKernel": ("preconditioner",)}
+
+
+@pytest.mark.parametrize("name", sorted(kind.__name__ for kind in CLASSES))
+def test_each_parameter_of_kernels_and_methods_is_checked_and_named(name):
+    (part,) = (part for kind, part in CLASSES.items() if kind.__name__ == name)
+    for field in fields(part):
+        if not field.init or field.name in OTHERS.get(name, ()):
+            continue
+        for wrong in (object(), *WRONG.get(type(getattr(part, field.name)), ())):
+            with pytest.raises(BochnerError, match=f"^{name}: {field.name}"):
+                replace(part, **{field.name: wrong})
 
 
 @pytest.mark.parametrize("other", ["2", None, True, 1j, [1.0]])

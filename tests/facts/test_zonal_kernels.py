@@ -15,7 +15,7 @@ from scipy.special import gammainc, gammaln, roots_gegenbauer
 from tolerance import assert_close, of
 
 from bochner._core import native
-from bochner.features.mercer.radial import Polar, quantiles
+from bochner.features.mercer.radial import Polar
 from bochner.features.mercer.recurrence import harmonic_blocks, programme
 from bochner.kernels import (
     NNGP,
@@ -167,26 +167,6 @@ def test_gegenbauer_polynomials(d, l, t):
     expected, root, x = float(explicit(l, d, t)), math.sqrt(alpha(l, d)), np.array([t])
     for found in (gegenbauers(l, d, x)[l][0], orthonormals(l, d, x)[l][0] / root):
         assert found == pytest.approx(expected, rel=1e3 * of(np.float64))
-
-
-@pytest.mark.parametrize("d", [1, 2, 3, 4, 9, 784])
-def test_polynomials_are_one_at_one_and_odd_or_even(d):
-    t = np.linspace(-1, 1, 41)
-    P = gegenbauers(12, d, t)
-    for l, values in enumerate(P if d > 1 else P[:2]):
-        assert values[-1] == pytest.approx(1.0, rel=of(np.float64))
-        np.testing.assert_allclose(values[::-1], (-1) ** l * values, atol=1e-14)
-        assert np.abs(values).max() <= 1 + 1e-14
-    assert len(orthonormals(0, d, t)) == len(gegenbauers(0, d, t)) == 1
-
-
-@pytest.mark.parametrize("d", [2, 3, 9, 40])
-def test_recurrence_gives_the_orthonormal_polynomials(d):
-    b, t = coefficients(9, d), np.linspace(-0.9, 0.9, 7)
-    p = [np.ones(7), t / b[1]]
-    for l in range(1, 9):
-        p.append((t * p[l] - b[l] * p[l - 1]) / b[l + 1])
-    np.testing.assert_allclose(p, orthonormals(9, d, t), atol=1e-12)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 4, 9, 16, 64, 784])
@@ -453,15 +433,3 @@ def test_a_programme_that_reads_what_is_not_there_is_refused():
         native.harmonics(U, good, radial, first + 3, count)
     with pytest.raises(ValueError, match="rows or degrees"):
         native.polynomials(U, U.T[:, :2].copy(), np.ones((3, 1, 4)), np.ones(2), np.ones(2))
-
-
-def test_quantiles_are_radii_of_the_data_with_shares_that_add_up():
-    r = np.random.default_rng(0).gamma(3.0, size=5000)
-    q, share = quantiles(r, 64)
-    assert (np.diff(q) > 0).all()
-    assert r.min() <= q[0]
-    assert q[-1] <= r.max()
-    assert abs(share.sum() - 1) < 1e-12
-    assert abs(q @ share - r.mean()) < 0.01 * r.mean()
-    assert quantiles(np.full(9, 2.0), 64).q.tolist() == [2.0]
-    assert len(quantiles(r[:5], 64).q) == 5
