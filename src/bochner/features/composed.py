@@ -9,7 +9,7 @@ import numpy as np
 from bochner._core.arrays import array_namespace, dense, is_numpy, moved, precision, taken
 from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float, Int
-from bochner.features.map import FeatureMap, Wrapped, in_rounds, with_far_rows
+from bochner.features.map import FeatureMap, in_rounds, with_far_rows
 from bochner.kernels.algebra import (
     Bilinear,
     Columns,
@@ -31,14 +31,7 @@ class ConstantMap(FeatureMap):
     value: float
     inputs: int
 
-    @property
-    def n_inputs(self) -> int:
-        return self.inputs
-
-    @property
-    def n_features(self) -> int:
-        return 1
-
+    n_features = 1
     below_kernel = True  # exact, so below
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n 1"]:
@@ -56,15 +49,11 @@ class LinearMap(FeatureMap):
     kernel: Kernel
     inputs: int
 
-    @property
-    def n_inputs(self) -> int:
-        return self.inputs
+    below_kernel = True  # exact, so below
 
     @property
     def n_features(self) -> int:
         return self.inputs
-
-    below_kernel = True  # exact, so below
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
         return dense(X)
@@ -74,16 +63,12 @@ class LinearMap(FeatureMap):
 
 
 @dataclass(frozen=True, eq=False)
-class ScaledMap(Wrapped):
+class ScaledMap(FeatureMap):
     """√c φ: features of c·k."""
 
     kernel: Kernel
     scale: float
     inner: FeatureMap
-
-    @property
-    def reach(self) -> float:
-        return self.inner.reach
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         return self.scale**0.5 * self.inner.features(X)
@@ -104,20 +89,8 @@ class Concatenate(FeatureMap):
     parts: tuple[FeatureMap, ...]
 
     @property
-    def n_inputs(self) -> int:
-        return self.parts[0].n_inputs
-
-    @property
     def n_features(self) -> int:
         return sum(part.n_features for part in self.parts)
-
-    @property
-    def reach(self) -> float:
-        return max(part.reach for part in self.parts)
-
-    @property
-    def below_kernel(self) -> bool:
-        return all(part.below_kernel for part in self.parts)
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         columns = [part.features(X) for part in self.parts]
@@ -144,20 +117,8 @@ class TensorProduct(FeatureMap):
     right: FeatureMap
 
     @property
-    def n_inputs(self) -> int:
-        return self.left.n_inputs
-
-    @property
     def n_features(self) -> int:
         return self.left.n_features * self.right.n_features
-
-    @property
-    def reach(self) -> float:
-        return max(self.left.reach, self.right.reach)
-
-    @property
-    def below_kernel(self) -> bool:
-        return self.left.below_kernel and self.right.below_kernel
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         left, right = self.left.features(X), self.right.features(X)
@@ -172,16 +133,12 @@ class TensorProduct(FeatureMap):
 
 
 @dataclass(frozen=True, eq=False)
-class OnInputs(Wrapped):
+class OnInputs(FeatureMap):
     """φ of other inputs: features of ``Columns``, ``Mahalanobis``, ``Warped`` and the like."""
 
     kernel: Transformed | Bilinear | SkewedChi2
     inner: FeatureMap
     inputs: int
-
-    @property
-    def n_inputs(self) -> int:
-        return self.inputs
 
     @cached_property
     def reach(self) -> float:
@@ -206,16 +163,12 @@ def _stretch(kernel: Kernel) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class WindowsMap(Wrapped):
+class WindowsMap(FeatureMap):
     """Σ_i φ(x_i)/s(x) over the windows of a sequence: features of a kernel of sequences."""
 
     kernel: Windows
     inner: FeatureMap
     inputs: int
-
-    @property
-    def n_inputs(self) -> int:
-        return self.inputs
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         positions = self.kernel.positions(X)
@@ -231,7 +184,7 @@ class WindowsMap(Wrapped):
 
 
 @dataclass(frozen=True, eq=False)
-class ModulatedMap(Wrapped):
+class ModulatedMap(FeatureMap):
     """f(x) φ(x): features of f(x) k(x, y) f(y); with f = k(x, x)^(−½) of the normalised kernel."""
 
     kernel: Modulated | Normalised
@@ -272,13 +225,7 @@ class SketchedProduct(FeatureMap):
     right_signs: Int[Array, " D2"]  # s₂
     rows: Int[Array, "2 D"]  # i and j: each walks through all rows before it repeats one
 
-    @property
-    def n_inputs(self) -> int:
-        return self.left.n_inputs
-
-    @property
-    def n_features(self) -> int:
-        return self.rows.shape[1]
+    below_kernel = False
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         left, right = self.left.features(X), self.right.features(X)

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from bochner._core.arrays import (
     precision,
     to_numpy,
 )
-from bochner._core.shapes import Array, Float, Tabular
+from bochner._core.shapes import Array, Float, Tabular, shape_of
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.method import Method, Request
 from bochner.kernels.kernel import Kernel
@@ -44,27 +45,29 @@ class FeatureMap(ABC):
         return f"{type(self).__name__}(kernel={self.kernel!r}, n_inputs={d}, n_features={D})"
 
     @property
-    @abstractmethod
     def n_inputs(self) -> int:
-        """Columns d that X must have."""
+        """Columns d that X must have: side d of a field, ``inputs``, or those of the first part."""
+        return _size(self, "d")
 
     @property
-    @abstractmethod
     def n_features(self) -> int:
-        """Columns D of φ(X)."""
+        """Columns D of φ(X): side D of a field, or those of the first part."""
+        return _size(self, "D")
 
     @property
     def below_kernel(self) -> bool:
         """Whether Z Zᵀ ⪯ K for any rows: then k(x, x) − |φ(x)|² ≥ 0 bounds every error.
 
-        False unless a map says so: errors of random features, and of quadrature, have both signs.
+        By default only of maps made of such maps: errors of random features, and of quadrature,
+        have both signs.
         """
-        return False
+        parts = parts_of(self)
+        return bool(parts) and all(part.below_kernel for part in parts)
 
     @property
     def reach(self) -> float:
         """Typical frequency |ω|, which decides when float32 angles lose accuracy; 0 if none."""
-        return 0.0
+        return max((part.reach for part in parts_of(self)), default=0.0)
 
     @property
     def multiplications(self) -> float:
@@ -214,24 +217,6 @@ class FeatureMap(ABC):
         return self.features(self._checked(X))
 
 
-class Wrapped(FeatureMap):
-    """A map made of one other: as wide, of as many columns, and below its kernel where that is."""
-
-    inner: FeatureMap
-
-    @property
-    def n_inputs(self) -> int:
-        return self.inner.n_inputs
-
-    @property
-    def n_features(self) -> int:
-        return self.inner.n_features
-
-    @property
-    def below_kernel(self) -> bool:
-        return self.inner.below_kernel
-
-
 #: Shares of k(x, x) up to this are rounding errors of a difference.
 ROUNDING = 1e-12
 
@@ -256,6 +241,28 @@ def rest_of_diagonal(kernel: Kernel, X: Array, held: Float[Array, " n"]) -> Floa
     whole = to_numpy(kernel.diag(X))
     rest = whole - held
     return np.where(rest > ROUNDING * whole, rest, 0.0)
+
+
+def _size(phi: FeatureMap, side: str) -> int:
+    """Return d or D of a map: of its own arrays, or of its first part."""
+    name, axis = _field_of(type(phi), side)
+    if name:
+        value = getattr(phi, name)
+        return value if axis is None else value.shape[axis]
+    first = parts_of(phi)[0]
+    return first.n_inputs if side == "d" else first.n_features
+
+
+@cache
+def _field_of(cls: Any, side: str) -> tuple[str, int | None]:
+    """Return the first field whose shape has a side, and which one; "" without such a field."""
+    for field in fields(cls):
+        if side == "d" and field.name == "inputs":
+            return field.name, None
+        sides = (shape_of(field.type) or "").split()
+        if side in sides:
+            return field.name, sides.index(side)
+    return "", None
 
 
 def parts_of(phi: Any) -> list[FeatureMap]:

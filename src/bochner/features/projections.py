@@ -11,7 +11,7 @@ from bochner._core.blas import add_gram, mirror, product
 from bochner._core.checks import Counted, word
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.map import Draw, FeatureMap, Wrapped, with_far_rows
+from bochner.features.map import Draw, FeatureMap, with_far_rows
 from bochner.features.mercer.axes import axes_of_rows, principal_axes
 from bochner.features.method import Method, Request
 from bochner.features.widths import is_stationary
@@ -68,7 +68,7 @@ class Compressed(Method):
 
 
 @dataclass(frozen=True, eq=False)
-class CompressedMap(Wrapped):
+class CompressedMap(FeatureMap):
     """φ(x) = Vᵀ φ′(x)."""
 
     kernel: Kernel
@@ -81,10 +81,6 @@ class CompressedMap(Wrapped):
         return self.inner.multiplications + self.directions.size
 
     unbiased = False  # directions are of the features that were drawn, and leave some out
-
-    @property
-    def n_features(self) -> int:
-        return self.directions.shape[1]
 
     @cached_property
     def _rounded(self) -> dict[np.dtype, Array]:
@@ -156,7 +152,7 @@ class Projected(Method):
 
 
 @dataclass(frozen=True, eq=False)
-class ProjectedMap(Wrapped):
+class ProjectedMap(FeatureMap):
     """φ(x) = φ′(Px)."""
 
     kernel: Kernel
@@ -167,10 +163,6 @@ class ProjectedMap(Wrapped):
     @property
     def multiplications(self) -> float:
         return self.inner.multiplications + self.projection.size
-
-    @property
-    def n_inputs(self) -> int:
-        return self.projection.shape[0]
 
     @cached_property
     def reach(self) -> float:

@@ -132,10 +132,6 @@ class EquispacedMap(WaveMap):
     unbiased = False  # Nothing random
 
     @property
-    def n_inputs(self) -> int:
-        return len(self.centre)
-
-    @property
     def n_features(self) -> int:
         return 2 * len(self.weights) - 1
 

@@ -55,10 +55,6 @@ class HistogramMap(FeatureMap):
     step: float  # L
 
     @property
-    def n_inputs(self) -> int:
-        return self.inputs
-
-    @property
     def n_features(self) -> int:
         return self.inputs * (2 * self.terms + 1)
 

@@ -103,10 +103,6 @@ class FourierMap(Waves):
     random: bool = True  # False for nodes of a quadrature rule
 
     @property
-    def n_inputs(self) -> int:
-        return self.frequencies.shape[0]
-
-    @property
     def n_frequencies(self) -> int:  # type: ignore[override]
         return self.frequencies.shape[1]
 
@@ -172,10 +168,6 @@ class StructuredMap(Waves):
     n_frequencies: int  # m
     phases: Float[Array, " m"]  # b, in radians; none for pairs
     amplitude: float  # k(0)
-
-    @property
-    def n_inputs(self) -> int:
-        return self.inputs
 
     @property
     def multiplications(self) -> float:

@@ -19,7 +19,7 @@ from bochner._core.arrays import array_namespace, dense, is_eager, is_numpy, is_
 from bochner._core.blas import eigh
 from bochner._core.checks import MaybePositive
 from bochner._core.native import Programme, harmonics
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Int
 from bochner.errors import UnsupportedKernel
 from bochner.features.map import FeatureMap, in_double
 from bochner.features.mercer.axes import (
@@ -82,13 +82,9 @@ class ColumnwiseMap(Products):
     factors: tuple[Kernel, ...]  # k_j, each of one column
     nodes: tuple[Float[Array, " M"], ...]
     weights: tuple[Float[Array, "M m"], ...]  # g_j(x) = k_j(x, nodes) weights
-    indices: Array  # k of each feature, by decreasing eigenvalue
+    indices: Int[Array, "D d"]  # k of each feature, by decreasing eigenvalue
 
     below_kernel = True  # a product of projections: always
-
-    @property
-    def n_inputs(self) -> int:
-        return len(self.factors)
 
     @cached_property
     def how(self) -> Halves | Array:
@@ -228,13 +224,9 @@ class HermiteMap(Products):
     spread: Float[Array, " d"]
     #: Degrees k of each feature along the first J axes; they are 0 along the others. By decreasing
     #: eigenvalue.
-    indices: Array
+    indices: Int[Array, "D J"]
 
     below_kernel = True  # some terms of a Mercer series: always
-
-    @property
-    def n_inputs(self) -> int:
-        return len(self.mean)
 
     @property
     def multiplications(self) -> float:

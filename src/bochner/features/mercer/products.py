@@ -25,7 +25,7 @@ from bochner._core.arrays import (
     taken,
 )
 from bochner._core.checks import MaybePositive, optional, word
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap, in_double
 from bochner.features.mercer.axes import dense_blocks, some_rows
@@ -133,11 +133,7 @@ def as_column(values: Float[Array, " J"], like: Array) -> Float[Array, "J 1"]:
 class Products(FeatureMap):
     """A map whose features are products of functions of one column each."""
 
-    indices: Array  # (D, d): which function of each column
-
-    @property
-    def n_features(self) -> int:
-        return len(self.indices)
+    indices: Int[Array, "D J"]  # Which function of each of the first J columns
 
     @property
     @abstractmethod
@@ -179,13 +175,9 @@ class BasisMap(Products):
     """φ(x) = (Π_j f_{k_j}(x_j))_k."""
 
     kernel: Basis
-    indices: Array  # k of each feature, by decreasing mean square
+    indices: Int[Array, "D d"]  # k of each feature, by decreasing mean square
 
     below_kernel = True  # some of the features that make the kernel: always
-
-    @property
-    def n_inputs(self) -> int:
-        return self.indices.shape[1]
 
     @cached_property
     def how(self) -> Halves | Array:
@@ -281,13 +273,9 @@ class EigenfunctionMap(Products):
     length: Float[Array, " d"]
     #: 0 for sines that vanish on all faces, ½ for those of Brownian motion, free at the far one.
     shift: float
-    indices: Array  # k, from 1
+    indices: Int[Array, "D d"]  # k, from 1
     amplitudes: Float[Array, " D"]  # a, the roots of the eigenvalues, from the largest
     conditions: str
-
-    @property
-    def n_inputs(self) -> int:
-        return len(self.lower)
 
     @property
     def below_kernel(self) -> bool:

@@ -101,11 +101,8 @@ class SphericalMap(WaveMap):
         if len(self.weights) == 0 or not np.all(self.weights >= 0):
             raise InvalidInput("SphericalMap: weights must be those of degrees, zero or above.")
 
+    n_inputs = 2
     below_kernel = True  # all that is left out is positive
-
-    @property
-    def n_inputs(self) -> int:
-        return 2
 
     @property
     def degree(self) -> int:

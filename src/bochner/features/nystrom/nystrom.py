@@ -20,7 +20,7 @@ from bochner._core.arrays import (
 from bochner._core.blas import cholesky, invert_triangle, triangular_product
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
-from bochner.features.map import FeatureMap, Wrapped
+from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
 from bochner.features.nystrom.landmarks import (
     ChosenLandmarks,
@@ -98,14 +98,6 @@ class NystromMap(FeatureMap):
     #: rows.
     jitter: float | None = None
 
-    @property
-    def n_inputs(self) -> int:
-        return self.landmarks.shape[1]
-
-    @property
-    def n_features(self) -> int:
-        return self.landmarks.shape[0]
-
     below_kernel = True  # A projection in feature space: always
 
     @property
@@ -163,7 +155,7 @@ class NystromMap(FeatureMap):
 
 
 @dataclass(frozen=True, eq=False)
-class LandmarkValues(Wrapped):
+class LandmarkValues(FeatureMap):
     """c(x) = k(S, x): a Nyström map before whitening, φ(x) = L⁻¹ c(x).
 
     Sums over rows of φ(x) and φ(x)φ(x)ᵀ follow from sums of c(x) by one product, instead of
@@ -183,7 +175,7 @@ class LandmarkValues(Wrapped):
 
 
 @dataclass(frozen=True, eq=False)
-class Rounded(Wrapped):
+class Rounded(FeatureMap):
     """A map whose features are rounded to one precision, for rows of any precision.
 
     The projection, or the distances, are computed in the precision of the rows: rounding rows of

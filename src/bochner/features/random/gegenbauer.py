@@ -99,10 +99,6 @@ class GegenbauerMap(FeatureMap):
     components: np.ndarray  # The component that each of these columns belongs to
 
     @property
-    def n_inputs(self) -> int:
-        return self.directions.shape[0]
-
-    @property
     def n_features(self) -> int:
         return self.order * self.directions.shape[1]
 

@@ -105,10 +105,6 @@ class OfProjections(FeatureMap):
 
     directions: Float[Array, "d m"]
 
-    @property
-    def n_inputs(self) -> int:
-        return self.directions.shape[0]
-
     @cached_property
     def _single(self) -> Float[Array, "d m"]:
         return self.directions.astype(np.float32)
@@ -127,10 +123,6 @@ class SignMap(OfProjections):
 
     kernel: Kernel
     directions: Float[Array, "d D"]  # U, unit columns
-
-    @property
-    def n_features(self) -> int:
-        return self.directions.shape[1]
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         T = self.project(X)
@@ -281,10 +273,6 @@ class NeuralMap(FeatureMap):
     def unbiased(self) -> bool:
         """Only for one layer: later layers are nonlinear in random features."""
         return len(self.ramps) == 1
-
-    @property
-    def n_inputs(self) -> int:
-        return self.inputs
 
     @property
     def n_features(self) -> int:

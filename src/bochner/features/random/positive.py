@@ -84,10 +84,6 @@ class PositiveMap(FeatureMap):
     form: str
 
     @property
-    def n_inputs(self) -> int:
-        return self.frequencies.shape[0]
-
-    @property
     def n_features(self) -> int:
         return self.frequencies.shape[1] * (2 if self.form == "hyperbolic" else 1)
 

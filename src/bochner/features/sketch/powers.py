@@ -383,14 +383,6 @@ class MonomialMap(FeatureMap):
     weights: Float[Array, " D"]  # c
     inputs: int  # d
 
-    @property
-    def n_inputs(self) -> int:
-        return self.inputs
-
-    @property
-    def n_features(self) -> int:
-        return len(self.weights)
-
     below_kernel = True  # exact, so below
 
     @cached_property
