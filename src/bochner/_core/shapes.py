@@ -7,7 +7,7 @@ import hook checks them at every call; otherwise they are plain types with a not
 
 import os
 import typing
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 Array = Any
 
@@ -27,6 +27,11 @@ else:
             return Annotated[item[0], item[1]]
 
     Bool = Int = Float
+
+#: Rows X, other rows Y, and a number for each pair of them.
+Rows: TypeAlias = Float[Array, "n d"]
+Others: TypeAlias = Float[Array, "m d"]
+Pairs: TypeAlias = Float[Array, "n m"]
 
 
 def shape_of(hint: Any) -> str | None:

@@ -156,11 +156,10 @@ class Auto(Method):
 
 @dataclass(frozen=True)
 class Candidate:
-    """One row of the comparison: a method, what it costs a row, and its relative error.
+    """One row of the comparison: a method, its relative errors and its multiplications per row.
 
-    ``error`` is None where the prediction or the cost alone ruled the method out, or where targets
-    decided. ``extrapolated`` is the mean squared error of a fit to all rows, and ``penalty`` the
-    penalty that this fit takes as a share of ‖G‖; None where they were not computed.
+    ``extrapolated`` is the mean squared error of a fit to all rows, ``penalty`` its penalty as a
+    share of ‖G‖. None: not computed.
     """
 
     method: Method
@@ -405,7 +404,6 @@ def _by_targets(
 def _finalists(candidates: list[Candidate]) -> list[Candidate]:
     """Return those with landmarks, the nearest to the kernel of the others, and the cheapest.
 
-    Centres of clusters serve where rows are dense, pivots where D holds nearly all of the kernel.
     The cheapest is left out if it is hardly cheaper than the nearest, and much farther.
     """
     order = sorted(

@@ -209,13 +209,7 @@ class SketchedProduct(FeatureMap):
 
     z_t = D^(−½) (H s₁∘φ₁(x))_{i_t} (H s₂∘φ₂(x))_{j_t}, t = 1, …, D, with H the Hadamard matrix of
     signs, random signs s and random rows i, j: the TensorSRHT [Ahle et al. (2020), definition 15].
-
-    Notes
-    -----
-    Unbiased for φ₁ · φ₁ times φ₂ · φ₂; the variance of an entry is about
-    (|u|²|u'|² + 2⟨u, u'⟩²)(|v|²|v'|² + 2⟨v, v'⟩²)/D − ⟨u, u'⟩²⟨v, v'⟩²/D, at most 9/D on the
-    diagonal of a kernel with k(x, x) = 1. Cost beyond φ₁ and φ₂: O(n (P log P + D)), P the larger
-    of the padded widths; no D₁ D₂ anywhere.
+    The variance of an entry is about (|u|²|u'|² + 2⟨u, u'⟩²)(|v|²|v'|² + 2⟨v, v'⟩²)/D.
     """
 
     kernel: Kernel

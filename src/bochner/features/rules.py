@@ -546,13 +546,7 @@ def _request(
 
 
 def exact_map(kernel: Kernel, n_inputs: int) -> FeatureMap:
-    """Return all features of a kernel with finitely many.
-
-    Raises
-    ------
-    UnsupportedKernel
-        If it has infinitely many, or more than 2²⁰.
-    """
+    """Return all features of a kernel with finitely many, up to 2²⁰; refuse other kernels."""
     try:
         phi = draw_map(Expanded(), kernel, Request(n_inputs, MOST_EXACT, 0))
     except UnsupportedKernel as refused:

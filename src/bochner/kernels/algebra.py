@@ -17,7 +17,7 @@ from bochner._core.arrays import (
     precision,
 )
 from bochner._core.checks import integers
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels import distances
 from bochner.kernels.distances import centred
@@ -70,9 +70,7 @@ class Transformed(Kernel):
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return self.kernel.diagonal(self.inputs(X))
 
-    def pullback(
-        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
-    ) -> Float[Array, "n d"]:
+    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         return self.back(X, self.kernel.pullback(self.inputs(X), self.inputs(Y), C))
 
 
@@ -197,9 +195,7 @@ class Exp(Kernel):
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return _exp(self.kernel.diagonal(X))
 
-    def pullback(
-        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
-    ) -> Float[Array, "n d"]:
+    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         return self.kernel.pullback(X, Y, C * self.evaluate(X, Y))
 
 
@@ -346,9 +342,7 @@ class Bilinear(Kernel):
         """Return gradients in the rows, given those in X R."""
         return G @ moved(self.root.T, like=G)
 
-    def pullback(
-        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
-    ) -> Float[Array, "n d"]:
+    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         return self.back(X, C @ self.inputs(Y))
 
 

@@ -17,8 +17,7 @@ def kernel_matrix(kernel: Kernel, X: Any) -> Float[Array, "n n"]:
     """Return ``kernel(X)`` of NumPy or sparse rows, C-contiguous.
 
     The matrix of a sum is made in bands up to the diagonal, and mirrored: terms need no further
-    memory, and two thirds of the time of bands of all columns. Where a kernel is one compiled loop,
-    one call takes less time than a copy of bands. A sum of transformed rows is one as well.
+    memory, and two thirds of the time of bands of all columns.
     """
     if X.shape[0] <= BAND or not _is_sum(kernel):
         return np.ascontiguousarray(kernel(X))

@@ -19,7 +19,7 @@ from bochner._core.checks import (
     nonnegative,
     positive,
 )
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.kernels import distances
 from bochner.kernels.free import TunedNonnegative, TunedPositive
@@ -298,9 +298,7 @@ class DotProductKernel(Kernel):
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return _in_range(self, distances.square_norms(X))
 
-    def pullback(
-        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
-    ) -> Float[Array, "n d"]:
+    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         return (C * self.power_series.slope(distances.inner(X, Y))) @ Y
 
 

@@ -53,26 +53,9 @@ def has_weights(kernel: Kernel) -> bool:
 def equispaced_weights(
     kernel: Kernel, spacing: Float[Array, " d"], extent: tuple[int, ...]
 ) -> Array:
-    """Return v_j of all whole j with |j_a| ≤ extent_a, in rising order.
+    """Return v_j of all whole j with |j_a| ≤ extent_a, in rising order; ``spacing`` is h.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        Stationary, with a spectral density or periodic, or made of such by sums, products, powers,
-        multiples, choices of columns and metrics; constants too. Harmonics of periods are taken at
-        the nearest frequencies.
-    spacing : (d,)
-        h, in radians per unit of x.
-    extent : tuple of d int
-
-    Returns
-    -------
-    (2 extent_1 + 1, ..., 2 extent_d + 1) float64
-
-    Raises
-    ------
-    UnsupportedKernel
-        If the kernel has no spectral density.
+    Harmonics of periods are taken at the nearest frequencies. Refuse kernels without density.
     """
     shape = tuple(2 * m + 1 for m in extent)
     match kernel:
@@ -130,10 +113,9 @@ def tapered_weights(
     extent: tuple[int, ...],
     lengths: Float[Array, " d"],
 ) -> Array:
-    """Return weights of all whole j, |j_a| ≤ extent_a, of a kernel tapered beyond a box.
+    """Return the weights, as :func:`equispaced_weights`, of a kernel tapered beyond a box.
 
-    Periodic terms of a sum along one column are not tapered. ``lengths`` are the sides of the box.
-    Weights can be negative. Other arguments and the result: :func:`equispaced_weights`.
+    Periodic terms of a sum along one column are not tapered. Weights can be negative.
     """
     if len(extent) == 1:
         steady, rest = parted(kernel)

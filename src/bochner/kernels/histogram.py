@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bochner._core.arrays import array_namespace
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput
 from bochner.kernels import distances
 from bochner.kernels.free import TunedPositive
@@ -144,9 +144,7 @@ class SkewedChi2(Kernel):
         """Return gradients in the rows, given those in log(x + c)."""
         return G / (X + self.skew)
 
-    def pullback(
-        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
-    ) -> Float[Array, "n d"]:
+    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         tangent = lambda gap: -0.5 * array_namespace(gap).tanh(0.5 * gap)
         U, V = self.inputs(X), self.inputs(Y)
         M = C * self.evaluate(X, Y)

@@ -28,7 +28,7 @@ from bochner._core.arrays import (
 )
 from bochner._core.checks import Counted, finite, optional, unpacked
 from bochner._core.names import NamedArguments, instead
-from bochner._core.shapes import Array, Float, Tabular
+from bochner._core.shapes import Array, Float, Others, Pairs, Rows, Tabular
 from bochner.errors import InvalidInput, InvalidType, NotPositive, UnsupportedKernel
 from bochner.kernels.free import OPEN, TUNED, Free, TunedNonnegative, TunedPositive
 
@@ -46,10 +46,7 @@ def get_params(value: Any, deep: bool = True) -> dict[str, Any]:
 
 
 def replace(value: Value, changes: dict[str, Any]) -> Value:
-    """Return ``value`` with the fields at these paths replaced; ``value`` itself stays as it is.
-
-    Whole parts are replaced first, then the fields within them.
-    """
+    """Return ``value`` with the fields at these paths replaced: parts, then fields in them."""
     _require_known(value, changes)
     whole = {path: new for path, new in changes.items() if "__" not in path}
     result: Any = replace_fields(value, **whole) if whole else value  # type: ignore[type-var]
@@ -262,9 +259,7 @@ class Kernel(NamedArguments, abc.ABC):
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         """Return k(x, x) of checked rows."""
 
-    def pullback(
-        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
-    ) -> Float[Array, "n d"]:
+    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         """Return Σ_j C[i, j] ∂k(x_i, y_j)/∂x_i of each row i: gradients of sums of k(x, y_j).
 
         Parameters
@@ -364,9 +359,7 @@ class Constant(Kernel):
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return self._fill((X.shape[0],), X)
 
-    def pullback(
-        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
-    ) -> Float[Array, "n d"]:
+    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         return array_namespace(X).zeros_like(X)
 
     def _fill(self, shape: tuple[int, ...], like: Array) -> Array:
@@ -400,9 +393,7 @@ class Sum(Kernel):
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return self.left.diagonal(X) + self.right.diagonal(X)
 
-    def pullback(
-        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
-    ) -> Float[Array, "n d"]:
+    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         return self.left.pullback(X, Y, C) + self.right.pullback(X, Y, C)
 
 
@@ -428,9 +419,7 @@ class Product(Kernel):
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return self.left.diagonal(X) * self.right.diagonal(X)
 
-    def pullback(
-        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
-    ) -> Float[Array, "n d"]:
+    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         factors = _factors(self)
         values = [factor.evaluate(X, Y) for factor in factors]
         after = [C]  # C times the values of all later factors, from the last factor to the first
@@ -473,9 +462,7 @@ class Scaled(Kernel):
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return self.scale * self.kernel.diagonal(X)
 
-    def pullback(
-        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
-    ) -> Float[Array, "n d"]:
+    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         return self.scale * self.kernel.pullback(X, Y, C)
 
 
@@ -505,9 +492,7 @@ class Power(Kernel):
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return self.kernel.diagonal(X) ** self.exponent
 
-    def pullback(
-        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
-    ) -> Float[Array, "n d"]:
+    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         slopes = self.exponent * self.kernel.evaluate(X, Y) ** (self.exponent - 1)
         return self.kernel.pullback(X, Y, C * slopes)
 

@@ -42,15 +42,7 @@ SHAPES = ("smoothness", "power")
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a hyperparameter in a kernel.
-
-    Attributes
-    ----------
-    path : str
-        As in :meth:`Kernel.get_params`.
-    column : int or None
-        Of a number for each column.
-    """
+    """The place of a hyperparameter: its path as in :meth:`Kernel.get_params`, and its column."""
 
     path: str
     column: int | None = None
@@ -176,19 +168,8 @@ Wanted = Callable[[Place], bool]
 def traced(
     kernel: Kernel, X: Float[Array, "n d"], wanted: Wanted = lambda _: True
 ) -> tuple[Float[Array, "n n"], Back]:
-    """Return K of rows, and what takes ∂E/∂K on to the derivatives of E in the logs of numbers.
+    """Return K of rows, and the function from ∂E/∂K to the slopes in the logs of wanted numbers.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        With all its numbers.
-    X : (n, d)
-        Checked rows in float64.
-    wanted : callable
-        Whether the derivative in the number at a place is needed.
-
-    Notes
-    -----
     Exact for lengthscales, periods, weights and the shape of :class:`RationalQuadratic`; by central
     differences of one part of the kernel for all others.
     """

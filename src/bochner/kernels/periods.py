@@ -27,21 +27,11 @@ ROUNDED = 1e-16
 
 @dataclass(frozen=True)
 class Season:
-    """A period along an axis, in units of x, with the lengthscale within it.
-
-    Attributes
-    ----------
-    period : float
-        p.
-    lengthscale : float
-        ℓ, of the kernel exp(−2 sin²(πt/p)/ℓ²).
-    steady : bool
-        Whether a term of the kernel has it that does not decay along the axis.
-    """
+    """A period p along an axis, and the lengthscale ℓ of exp(−2 sin²(πt/p)/ℓ²) within it."""
 
     period: float
     lengthscale: float
-    steady: bool
+    steady: bool  # Whether a term has it that does not decay along the axis
 
     @property
     def highest(self) -> int:
@@ -74,10 +64,8 @@ def common_period(
 ) -> tuple[float, float]:
     """Return the least multiple of all periods of axis a, and by how much it moves the kernel.
 
-    By the tolerance at most, of differences within ``length``.
-
     A period p taken as p' moves harmonic c by 2πc|1/p − 1/p'| t, and the kernel by 2π|1/p − 1/p'|
-    t/ℓ at most, as the mean of c² is 1/ℓ².
+    t/ℓ at most, as the mean of c² is 1/ℓ²; t is up to ``length``, and the sum within tolerance.
     """
     longest = max(season.period for season in found)
     many = longest * np.arange(1, MULTIPLES + 1)

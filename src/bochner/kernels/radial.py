@@ -282,9 +282,7 @@ def one_lengthscale(kernel: Stationary) -> float | None:
 def zonal(kernel: Kernel, d: int) -> RadialKernels | None:
     """Return the radial kernels of a generalised zonal kernel in d dimensions; None for others.
 
-    Zonal are kernels of ⟨x, y⟩, of |x − y| with one lengthscale, of the angle times powers of the
-    norms, `GeneralizedZonal`, and sums and positive multiples of such; products of those with a
-    power series. For one lengthscale per column see `isotropic`.
+    For one lengthscale per column see `isotropic`.
     """
     match kernel:
         case DotProductKernel():
@@ -329,10 +327,7 @@ def radial_kernels(kernel: Kernel, d: int) -> RadialKernels:
 
 
 def isotropic(kernel: Kernel, d: int) -> tuple[Kernel, Float[np.ndarray, " d"]]:
-    """Return the kernel with unit lengthscale and ℓ_1, ..., ℓ_d: k(x, y) = unit(x/ℓ, y/ℓ).
-
-    Of the Euclidean distance, or a multiple of such; others are refused with UnsupportedKernel.
-    """
+    """Return the kernel of the distance with unit lengthscale and ℓ: k(x, y) = unit(x/ℓ, y/ℓ)."""
     if isinstance(kernel, Scaled):
         unit, scales = isotropic(kernel.kernel, d)
         return replace(kernel, kernel=unit), scales

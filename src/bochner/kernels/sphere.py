@@ -146,23 +146,8 @@ def is_on_sphere(kernel: Kernel) -> bool:
 def degree_variances(kernel: Kernel, degree: int) -> Float[Array, " l"]:
     """Return a_0, ..., a_L with k(x, y) = Σ_l (2l + 1) a_l P_l(cos θ), L = ``degree``.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        :class:`OnSphere`, or sums, products, powers and multiples of such; isotropic.
-    degree : int
-
-    Raises
-    ------
-    UnsupportedKernel
-        If the kernel is none of these, or depends on directions.
-    NotPositive
-        If a degree variance is below zero.
-
-    Notes
-    -----
     a_l = ½ ∫ k(θ) P_l(cos θ) sin θ dθ by Gauss-Legendre quadrature on panels that halve towards
-    θ = 0: errors about 1e-15 k(x, x). O(L²) operations.
+    θ = 0: errors about 1e-15 k(x, x). O(L²) operations. Negative a_l are refused.
     """
     _require_isotropic(kernel)
     theta, weights = _quadrature(degree)
@@ -258,10 +243,7 @@ def of_points_beside(
 ) -> Kernel:
     """Return a kernel of places and further columns as one of points, which come first, and these.
 
-    Raises
-    ------
-    UnsupportedKernel
-        If a part sees latitude or longitude as numbers.
+    Refuse one of which a part has latitude or longitude as numbers.
     """
     match kernel:
         case Constant():

@@ -15,7 +15,7 @@ import numpy as np
 from bochner._core import native
 from bochner._core.arrays import array_namespace, device, is_sparse
 from bochner._core.checks import integer
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels import distances
 from bochner.kernels.free import TunedNumbers, TunedPositive
@@ -131,9 +131,7 @@ class Radial(Compilable):
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         return _pairs(self, lambda A, B: self.profile(distances.squared(A, B)), X, Y)
 
-    def pullback(
-        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
-    ) -> Float[Array, "n d"]:
+    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         U, V = self.in_units(X, Y)
         M = 2.0 * C * self.slope(distances.squared(U, V))
         total = array_namespace(M).sum(M, axis=1)
@@ -301,9 +299,7 @@ class Cauchy(CoordinateWise):
     def growth(self, delta: Float[Array, "n m"]) -> Float[Array, "n m"]:
         return 2.0 * delta * delta / (1.0 + delta * delta)
 
-    def pullback(
-        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
-    ) -> Float[Array, "n d"]:
+    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         U, V = self.in_units(X, Y)
         rate = lambda delta: -2.0 * delta / (1.0 + delta * delta)
         return _divide(self, by_columns(C * self.block(U, V), [rate] * U.shape[1], U, V))

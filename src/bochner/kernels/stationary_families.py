@@ -11,7 +11,7 @@ from scipy.special import gammaln, ive, kve
 
 from bochner._core.arrays import array_namespace, device, in_float64, moved, to_numpy
 from bochner._core.checks import check_fields, each, finite, integer, numbers, positive, unpacked
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, NotPositive
 from bochner.kernels import distances
 from bochner.kernels.dotproduct import horner
@@ -361,9 +361,7 @@ class Periodic(Stationary):
         self.per_axis(X.shape[1])
         return ones(X)
 
-    def pullback(
-        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
-    ) -> Float[Array, "n d"]:
+    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         xp, pairs = array_namespace(X), zip(*self.per_axis(X.shape[1]), strict=True)
         rates = [partial(_sine, xp, 2 * math.pi / p, length) for p, length in pairs]
         return by_columns(C * self.evaluate(X, Y), rates, X, Y)
@@ -428,9 +426,7 @@ class SpectralMixture(Stationary):
         self._parts(X.shape[1])
         return ones(X)
 
-    def pullback(
-        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
-    ) -> Float[Array, "n d"]:
+    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         shares = [w / math.fsum(self.weights) for w in self.weights]
         of = zip(shares, *self._parts(X.shape[1]), strict=True)
         X, Y = distances.centred(X, Y)

@@ -15,7 +15,7 @@ import numpy as np
 
 from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse
 from bochner._core.checks import Counted, integer, word
-from bochner._core.shapes import Array, Float, Int
+from bochner._core.shapes import Array, Float, Int, Others, Pairs, Rows
 from bochner.errors import InvalidInput, InvalidType
 from bochner.kernels.kernel import ColumnScales, Kernel, Part
 
@@ -200,9 +200,7 @@ class Windows(Kernel):
         values = [self.evaluate(row, row)[0, :] for row in own]
         return array_namespace(values[0]).concat(values, axis=0)
 
-    def pullback(
-        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
-    ) -> Float[Array, "n d"]:
+    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         def of_windows(rows: Any, U: Array, share: Array) -> Array:
             parts = (
                 self.kernel.pullback(U, V, share[:, None] * C[rows, :][:, columns] * other)

@@ -24,13 +24,7 @@ Spread = Float[Array, " d"] | None
 def in_words(kernel: Kernel, names: Names = None, spread: Spread = None) -> str:
     """Return a short description of a kernel; ``repr`` is its code.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    names : sequence of str, optional
-        Names of the columns; default "column 0" and so on.
-    spread : (d,), optional
-        Standard deviations of the columns: the units in which lengthscales are then given.
+    With ``spread``, standard deviations of columns, lengthscales are given in units of these.
     """
     if isinstance(kernel, Sum | Product):
         sign = "+" if isinstance(kernel, Sum) else "×"

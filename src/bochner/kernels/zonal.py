@@ -86,8 +86,7 @@ def angles(
     """Return angles θ and weights, of sum one, for means over the angle to a uniform direction.
 
     Clenshaw-Curtis in θ, or in u with θ = πu², which gathers nodes where a kernel of the distance
-    is not smooth: its weights have all their digits, NumPy's Gauss-Legendre ones err by 1e-11.
-    d = 1: the two points 0 and π.
+    is not smooth. d = 1: the two points 0 and π.
     """
     if d == 1:
         return np.array([0.0, math.pi]), np.array([0.5, 0.5])
@@ -118,10 +117,8 @@ def coefficients(
 ) -> Float[np.ndarray, " k"]:
     """Return c_0, ..., c_l with κ = Σ c_k P_k on the sphere in R^d, κ a function of the angle θ.
 
-    The kernels of networks are smooth functions of θ, of cos θ they are not.
-    c_k = α_k E κ(θ) P_k(cos θ) [Han et al. (2022), eq. 8], by Clenshaw-Curtis quadrature in θ of
-    400 + 2l nodes or more. The error is about √α_k eps, absolute: below 10 √α_k eps no digit is
-    right.
+    c_k = α_k E κ(θ) P_k(cos θ) [Han et al. (2022), eq. 8], by Clenshaw-Curtis quadrature in θ,
+    where kernels of networks are smooth. The error is about √α_k eps, absolute.
     """
     theta, w = angles(d, n_nodes(d, l))
     values = w * kappa(theta)

@@ -104,15 +104,7 @@ class Frequencies:
 def grid_of(
     kernel: Kernel, lower: Float[Array, " d"], upper: Float[Array, " d"], tolerance: float
 ) -> Frequencies:
-    """Return the frequencies that a tolerance takes.
-
-    Raises
-    ------
-    UnsupportedKernel
-        If the kernel has no spectral density, or there are more than three columns.
-    InvalidInput
-        If the box has no size along a column.
-    """
+    """Return the frequencies that a tolerance takes; refuse a box without size."""
     require_served(kernel, len(lower))
     _require_size(lower, upper)
     return frequencies_of(kernel, lower, upper, tolerance)

@@ -93,33 +93,16 @@ class FourierGrid(WaveMethod):
 
 @dataclass(frozen=True, eq=False)
 class EquispacedMap(WaveMap):
-    """φ(x) = (√v_0, (√(2 v_j) cos j·θ)_j, (√(2 v_j) sin j·θ)_j), θ = h∘(x − centre).
-
-    Attributes
-    ----------
-    kernel : Kernel
-    centre, spacing : (d,)
-        Of the box; h.
-    half : (d,)
-        Half of the box's size.
-    extent : (d,) int
-        m. One j of each pair j, −j has features: the later in lexicographic order.
-    weights : (F,)
-        v_j of those, from j = 0 on.
-    error : float
-        Bound of |φ(x)·φ(y) − k(x, y)| in the box, as a share of k(x, x).
-    tapered : bool
-        Whether the kernel is tapered to zero beyond the box; otherwise it has images.
-    """
+    """φ(x) = (√v_0, (√(2 v_j) cos j·θ)_j, (√(2 v_j) sin j·θ)_j), θ = h∘(x − centre)."""
 
     kernel: Kernel
-    centre: Float[Array, " d"]
-    spacing: Float[Array, " d"]
-    half: Float[Array, " d"]
-    extent: Int[Array, " d"]
-    weights: Float[Array, " F"]
-    error: float
-    tapered: bool = False
+    centre: Float[Array, " d"]  # Of the box
+    spacing: Float[Array, " d"]  # h
+    half: Float[Array, " d"]  # Half of the box's size
+    extent: Int[Array, " d"]  # m: one j of each pair j, −j, |j| ≤ m, has features, the later one
+    weights: Float[Array, " F"]  # v_j of those, from j = 0 on
+    error: float  # Bound of |φ(x)·φ(y) − k(x, y)| in the box, as a share of k(x, x)
+    tapered: bool = False  # Whether the kernel is tapered beyond the box; else it has images
 
     def __post_init__(self) -> None:
         waves = math.prod(2 * m + 1 for m in self.shape) if min(self.shape, default=-1) >= 0 else 0

@@ -37,15 +37,7 @@ FEW_WAVES = 10**6
 def equispaced_map(
     kernel: Kernel, lower: Float[Array, " d"], upper: Float[Array, " d"], tolerance: float
 ) -> EquispacedMap:
-    """Return the map of a kernel on a box: all waves that the tolerance takes.
-
-    Raises
-    ------
-    UnsupportedKernel
-        If the kernel has no spectral density, does not decay, or there are more than three columns.
-    InvalidInput
-        If the box has no size along a column, or the grid does not fit in memory.
-    """
+    """Return the map of a kernel on a box: all waves that the tolerance takes."""
     found = grid_of(kernel, lower, upper, tolerance)
     _require_room(kernel, lower, upper, tolerance, found)
     return _mapped(kernel, lower, upper, found)

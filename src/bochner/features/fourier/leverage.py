@@ -85,8 +85,7 @@ BLOCK = 4096  # Candidates that are looked at together
 def candidates(kernel: Kernel, d: int, count: int, rng: np.random.Generator) -> Drawn:
     """Return frequencies to choose from, and p over the density that they have.
 
-    Half of those of isotropic kernels are longer: p has few of the long ones that matter at small
-    penalties. Frequencies of other kernels are draws of p.
+    Half of those of isotropic kernels are longer: p has few that matter at small penalties.
     """
     W = frequencies(kernel, IID(), count, d, rng).T
     measure = kernel.spectral_measure(d) if isinstance(kernel, Stationary) else None

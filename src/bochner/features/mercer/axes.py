@@ -58,8 +58,7 @@ def axes_of_rows(
 ) -> Float[Array, "d c"]:
     """Return at most ``count`` principal axes of the rows of scales · X, the largest first.
 
-    Of their second moments where not ``centred``. Of more than 2048 columns, from the inner
-    products of at most as many rows, which span no more axes: O(2048 n d), no (d, d) matrix.
+    Of their second moments where not ``centred``; of many columns from at most 2048 rows.
     """
     n, d = X.shape
     if d <= MOST_COLUMNS:

@@ -91,8 +91,7 @@ def products_of_rows(
 ) -> Float[Array, "n D"]:
     """Return the products for each row of X, in its precision; ``table`` has all 1-D functions.
 
-    NumPy arrays and sparse matrices go block by block through a transposed scratch: products of
-    long rows, then one copy, are three times faster than products of columns.
+    Products of long rows in a transposed scratch are three times faster than those of columns.
     """
     if not (is_numpy(X) or is_sparse(X)):
         xp = array_namespace(X)

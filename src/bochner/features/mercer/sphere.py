@@ -82,20 +82,11 @@ class SphericalHarmonics(WaveMethod):
 
 @dataclass(frozen=True, eq=False)
 class SphericalMap(WaveMap):
-    """φ(x) = (√a_l Y_lm(x)), degree after degree.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    weights : (L + 1,)
-        a_l.
-    error : float
-        What higher degrees are of k(x, x), as a share.
-    """
+    """φ(x) = (√a_l Y_lm(x)), degree after degree."""
 
     kernel: Kernel
-    weights: Float[Array, " l"]
-    error: float
+    weights: Float[Array, " l"]  # a_0, ..., a_L
+    error: float  # Share of k(x, x) of higher degrees
 
     def __post_init__(self) -> None:
         if len(self.weights) == 0 or not np.all(self.weights >= 0):

@@ -82,12 +82,9 @@ class Whitening:
 
 @dataclass(frozen=True, eq=False)
 class NystromMap(FeatureMap):
-    """φ(x) = L⁻¹ k(S, x) with A = k(S, S) + τI = L Lᵀ.
+    """φ(x) = L⁻¹ k(S, x) with A = k(S, S) + τI = L Lᵀ; τ limits the rounding of k(x, S).
 
-    Notes
-    -----
-    τ keeps rounding in k(x, S) from being amplified. Holding rows of the training data is part of
-    the method: a saved map contains them, and L⁻ᵀ, so that it means the same on another machine.
+    A saved map has rows of the training data, and L⁻ᵀ, so that it is the same on all machines.
     """
 
     kernel: Kernel
@@ -156,11 +153,7 @@ class NystromMap(FeatureMap):
 
 @dataclass(frozen=True, eq=False)
 class LandmarkValues(FeatureMap):
-    """c(x) = k(S, x): a Nyström map before whitening, φ(x) = L⁻¹ c(x).
-
-    Sums over rows of φ(x) and φ(x)φ(x)ᵀ follow from sums of c(x) by one product, instead of
-    one for each row, and β·φ(x) is (L⁻ᵀβ)·c(x).
-    """
+    """c(x) = k(S, x): a Nyström map before whitening, φ(x) = L⁻¹ c(x), whose sums cost less."""
 
     kernel: Kernel
     inner: NystromMap
@@ -176,11 +169,7 @@ class LandmarkValues(FeatureMap):
 
 @dataclass(frozen=True, eq=False)
 class Rounded(FeatureMap):
-    """A map whose features are rounded to one precision, for rows of any precision.
-
-    The projection, or the distances, are computed in the precision of the rows: rounding rows of
-    time stamps to float32 would lose minutes, rounding their features loses nothing that matters.
-    """
+    """A map whose features, not rows, are rounded to one precision: times keep their minutes."""
 
     kernel: Kernel
     inner: FeatureMap

@@ -133,12 +133,7 @@ class SignMap(OfProjections):
 
 @dataclass(frozen=True, eq=False)
 class ReLUMap(OfProjections):
-    """Exact polynomial features, where split, beside powers of projections; see :class:`ReLU`.
-
-    Notes
-    -----
-    The polynomial features come first, then one for each direction.
-    """
+    """Exact polynomial features, where split, then powers of projections; see :class:`ReLU`."""
 
     kernel: Kernel
     directions: Float[Array, "d m"]  # U, unit columns
@@ -253,12 +248,7 @@ class NeuralTangentFeatures(Method):
 
 @dataclass(frozen=True, eq=False)
 class NeuralMap(FeatureMap):
-    """Exact linear features, and what each layer adds to them.
-
-    Notes
-    -----
-    The first d columns are u|x| times a factor; then A_1, T_1, A_2, T_2, and so on.
-    """
+    """d features u|x| times a factor, and what each layer adds: A_1, T_1, A_2, T_2, ..."""
 
     kernel: NeuralTangent | NNGP
     inputs: int

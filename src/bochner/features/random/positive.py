@@ -69,13 +69,7 @@ class Positive(Method):
 
 @dataclass(frozen=True, eq=False)
 class PositiveMap(FeatureMap):
-    """φ(x) = exp(±Wᵀx − c|s ∘ x|²)/√D.
-
-    Notes
-    -----
-    One exponent for each feature, at most |ω|²/2 (|ω|²/4 for the Gaussian) for any x: neither
-    e^{ω·x} nor e^{−|x|²} is formed alone, and no shift is taken that would change the kernel.
-    """
+    """φ(x) = exp(±Wᵀx − c|s ∘ x|²)/√D: one exponent for each feature, at most |ω|²/2."""
 
     kernel: Kernel
     frequencies: Float[Array, "d m"]  # W = s ∘ ω: in units of x

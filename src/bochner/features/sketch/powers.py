@@ -268,10 +268,9 @@ def shares(
 ) -> Shares:
     """Share D features among degrees in proportion to their energies, zero where served otherwise.
 
-    A degree whose share is a feature or more gets it, up to its ``capacity``, with which its sketch
-    is exact. The rest, all degrees of smaller shares, are stood for by random ones of them: degree
-    n drawn T times with pₙ ∝ wₙ counts 1/(T pₙ) a draw, so that the series is not cut and the
-    features stay unbiased for rows of any length.
+    A degree whose share is a feature or more gets it, up to the ``capacity`` that makes it exact.
+    Random degrees represent all others: degree n drawn T times with pₙ ∝ wₙ counts 1/(T pₙ) a
+    draw, so that the series is not cut and the features stay unbiased.
     """
     present = np.flatnonzero(energy)
     if not len(present) or D < 1:
@@ -361,14 +360,7 @@ MOST_EXACT = 1 << 20  # Exact features of one row are this many at most: 8 MB
 
 @dataclass(frozen=True)
 class Expanded(Method):
-    """All features of a kernel that has finitely many.
-
-    Notes
-    -----
-    Serves kernels of ⟨x, y⟩ whose power series ends (Polynomial, DotProduct of coefficients), all
-    that other methods serve exactly (Linear, Constant, FourierSeries, Polynomials), and sums,
-    products and powers of such. Cost of φ(X): O(n D).
-    """
+    """All features of a kernel that has finitely many, as by a power series that ends."""
 
     def least_numbers(self, n_features: int, n_columns: int) -> int:
         return 0
