@@ -2,7 +2,7 @@
 
 import sys
 
-from benchmarks import ablation, accuracy, kriging, maps, pages, paper, scale, truth  # noqa: F401
+from benchmarks import ablation, accuracy, kriging, maps, paper, scale, truth  # noqa: F401
 from benchmarks.bench import main
 
 if __name__ == "__main__":

@@ -170,7 +170,7 @@ class MapCase(NamedTuple):
     new: Array | None = None  # rows of the errors; None: the first 2,000 rows
 
 
-def compare_maps(case: MapCase, repeats: int) -> Iterator[Row]:
+def _compared(case: MapCase, repeats: int) -> Iterator[Row]:
     """Yield the seconds of φ(X) and the error of ZZᵀ of each map."""
     rows = case.X[:2000] if case.new is None else case.new
     K = case.kernel(rows.astype(np.float64))
@@ -182,12 +182,11 @@ def compare_maps(case: MapCase, repeats: int) -> Iterator[Row]:
         return bo.draw(case.kernel, method, **given)
 
     methods = {"ours": case.ours} | case.rivals
-    maps = {who: drawn(method, 0) for who, method in methods.items()}
-    times = turns({who: _silent(phi, case.X) for who, phi in maps.items()}, repeats)
+    times = turns({who: _silent(drawn(m, 0), case.X) for who, m in methods.items()}, repeats)
     errors = {}
     for who, method in methods.items():
-        found = [relative_error(drawn(method, seed)(rows), K) for seed in range(case.seeds)]
-        errors[who] = float(np.mean(np.square(found)) ** 0.5)
+        of_seeds = [relative_error(drawn(method, seed)(rows), K) for seed in range(case.seeds)]
+        errors[who] = float(np.mean(np.square(of_seeds)) ** 0.5)
     for row in against(case.name, times, case.least, error=errors):
         if row["who"] != "ours":
             row["error of ours over it"] = errors["ours"] / row["error"]
@@ -262,89 +261,61 @@ def _share_of_bound(function: Map, exact: Map, X: Array) -> float:
 
 
 @bench()
-def kernel_error(options: Options) -> Iterator[Row]:
-    """Error of the kernel matrix at equal width, against RBFSampler.
+def maps(options: Options) -> Iterator[Row]:
+    """Seconds of φ(X) and error of ZZᵀ of each family of maps, against rivals of equal width.
 
-    Normal rows; the lengthscale is the median distance of the rows.
+    "placed": frequencies, lengthscale at the median distance; "hermite": normal rows of nine
+    columns; "sphere" and "harmonic": rows of three columns, "published" is the map of Han et al.
+    (2022); "sketch": ⟨x, y⟩³ of 128 normal columns or of their absolute values; "structured": fast
+    transforms beside the same frequencies as a matrix.
     """
-    D, repeats = 1024, options.pick(11, 3)
-    for d, placement in ((5, "qmc"), (20, "orthogonal"), (100, "orthogonal")):
-        X = _normal(options.pick(2000, 300), d, d)
-        scale, most = float(np.median(pdist(X))), 1 / 8 if d == 5 else 1 / 3
-        given = Gaussian(scale), D, X, placement, _sampler(scale, D, X)
-        case = MapCase(f"d={d}, D={D}, {placement}", *given, seeds=repeats, most=most)
-        yield from compare_maps(case, 3)
+    for case in _map_cases(options):
+        if options.selects(case.name):
+            yield from _compared(case, options.pick(9, 2))
 
 
-@bench()
-def hermite(options: Options) -> Iterator[Row]:
-    """HermiteMercer against RBFSampler in seconds, and against orthogonal frequencies in error.
-
-    Normal rows in nine columns, lengthscale 3; errors against orthogonal frequencies are of rows
-    that no map was drawn from.
-    """
-    kernel, method, n, D = Gaussian(3.0), bo.HermiteMercer(), options.pick(20_000, 1000), 512
-    for dtype in ("float32", "float64"):
-        X = _normal(n, 9).astype(dtype)
-        given = kernel, D, X, method, _sampler(3.0, D, X)
-        case = MapCase(f"n={n}, D={D}, {dtype}", *given, least=1.0, new=X[:1000])
-        yield from compare_maps(case, options.pick(15, 3))
-    X, new = np.split(_normal(options.pick(4000, 1000), 9, 1), 2)
-    given = kernel, 256, X, method, {"orthogonal": "orthogonal"}
-    case = MapCase("new rows, D=256", *given, seeds=options.pick(11, 3), most=0.05, new=new)
-    yield from compare_maps(case, 3)
-
-
-@bench()
-def harmonic(options: Options) -> Iterator[Row]:
-    """Harmonic features: error on the sphere against Han et al. (2022), and seconds beside rivals.
-
-    "as published" is ``Gegenbauer("monomial")``.
-    """
-    kernel, method, published = Gaussian(), bo.MercerHarmonic(), bo.Gegenbauer("monomial")
-    X = _normal(options.pick(2000, 300), 3)
+def _map_cases(options: Options) -> Iterator[MapCase]:
+    few, many = options.pick((2000, 20_000), (300, 1000))
+    seeds, d_of = options.pick(11, 3), {5: "qmc", 20: "orthogonal", 100: "orthogonal"}
+    for d, placement in d_of.items():
+        X = _normal(few, d, d)
+        scale, most = median_distance(X), 1 / 8 if d == 5 else 1 / 3
+        given = Gaussian(scale), 1024, X, placement, _sampler(scale, 1024, X)
+        yield MapCase(f"placed, d={d}, {placement}", *given, seeds=seeds, most=most)
+    hermite, harmonic = bo.HermiteMercer(), bo.MercerHarmonic()
+    X = _normal(many, 9).astype(np.float32)
+    given = Gaussian(3.0), 512, X, hermite, _sampler(3.0, 512, X)
+    yield MapCase("hermite, D=512", *given, least=1.0, new=X[:1000])
+    X, new = np.split(_normal(2 * few, 9, 1), 2)
+    given = Gaussian(3.0), 256, X, hermite, {"orthogonal": "orthogonal"}
+    yield MapCase("hermite, D=256, new rows", *given, seeds=seeds, most=0.05, new=new)
+    X = _normal(few, 3)
     X *= 2.0 / np.linalg.norm(X, axis=1, keepdims=True)
     for D, most in ((128, 1e-4), (512, 1e-6)):
-        given = kernel, D, X, method, {"as published": published}
-        case = MapCase(f"sphere, D={D}", *given, seeds=5, most=most)
-        yield from compare_maps(case, options.pick(9, 3))
-    n = options.pick(20_000, 1000)
-    X = _normal(n, 3, 2).astype(np.float32)
-    for k in (kernel, Matern(1.5)):
-        name = f"MercerHarmonic, {k!r}, n={n}, float32"
-        case = MapCase(name, k, 512, X, method, _sampler(1.0, 512, X), least=1.0)
-        yield from compare_maps(case, options.pick(15, 3))
-
-
-@bench()
-def sketches(options: Options) -> Iterator[Row]:
-    """PolySketch and TensorSketch of ⟨x, y⟩³ against PolynomialCountSketch, of 128 columns.
-
-    Normal rows, whose pairs are nearly orthogonal, and their absolute values.
-    """
-    n, D, kernel = options.pick(4000, 500), options.pick(4096, 512), Polynomial(3, 0.0)
-    cases = ((bo.PolySketch(), "normal", 10.0), (bo.PolySketch(), "positive", 10.0))
-    for method, rows, least in (*cases, (bo.TensorSketch(), "positive", 1.0)):
-        X = _normal(n, 128).astype(np.float32)
-        X = np.abs(X) if rows == "positive" else X
-        rival = lambda seed, X=X: (
-            PolynomialCountSketch(degree=3, n_components=D, random_state=seed).fit(X).transform
+        given = Gaussian(), D, X, harmonic, {"published": bo.Gegenbauer("monomial")}
+        yield MapCase(f"sphere, D={D}", *given, seeds=5, most=most)
+    X = _normal(many, 3, 2).astype(np.float32)
+    for kernel in (Gaussian(), Matern(1.5)):
+        given = kernel, 512, X, harmonic, _sampler(1.0, 512, X)
+        yield MapCase(f"harmonic, {kernel!r}", *given, least=1.0)
+    X, D = _normal(2 * few, 128).astype(np.float32), options.pick(4096, 512)
+    for method, positive, least in (
+        (bo.PolySketch(), False, 10.0),
+        (bo.PolySketch(), True, 10.0),
+        (bo.TensorSketch(), True, 1.0),
+    ):
+        rows = np.abs(X) if positive else X
+        rival = lambda seed, D=D, rows=rows: (
+            PolynomialCountSketch(degree=3, n_components=D, random_state=seed).fit(rows).transform
         )
-        given = kernel, D, X, method, {"PolynomialCountSketch": rival}
-        wanted = {"seeds": options.pick(25, 2), "least": least, "most": 1.0, "new": X[:400]}
-        case = MapCase(f"{type(method).__name__}, {rows} rows", *given, **wanted)
-        yield from compare_maps(case, options.pick(7, 3))
-
-
-@bench()
-def hadamard(options: Options) -> Iterator[Row]:
-    """Structured features beside features of the same frequencies as a matrix."""
+        given = Polynomial(3, 0.0), D, rows, method, {"PolynomialCountSketch": rival}
+        name = f"sketch, {type(method).__name__}, {'positive' if positive else 'normal'} rows"
+        yield MapCase(name, *given, seeds=seeds, least=least, most=1.0, new=rows[:400])
     for d, D, least in ((1024, 8192, 2.0), (100, 2048, None)):
-        n, kernel = options.pick(512, 64), Gaussian((2 * d) ** 0.5)  # a block of a fit
-        X = _normal(n, d, d).astype(np.float32)
-        given = kernel, D, X, bo.Fourier(bo.Structured()), {"formed": bo.Fourier(bo.Orthogonal())}
-        case = MapCase(f"features {n} x {d} to {D}", *given, least=least, new=X[:256])
-        yield from compare_maps(case, options.pick(9, 2))
+        X = _normal(options.pick(512, 64), d, d).astype(np.float32)  # a block of a fit
+        given = Gaussian((2 * d) ** 0.5), D, X, bo.Fourier(bo.Structured())
+        formed = {"formed": bo.Fourier(bo.Orthogonal())}
+        yield MapCase(f"structured, {d} to {D}", *given, formed, least=least, new=X[:256])
 
 
 # --- bounds and leverage -------------------------------------------------------------------------

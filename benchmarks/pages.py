@@ -9,7 +9,6 @@ import json
 import math
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from io import StringIO
@@ -20,17 +19,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-import bochner as bo
 from benchmarks.accuracy import ranks, raw_summary, standings
-from benchmarks.bench import MADE, ROOT, Options, Row, bench, markdown, pivot, read, recorded
+from benchmarks.bench import MADE, ROOT, Row, markdown, pivot, read, recorded
 from benchmarks.data import CLASSES
-from benchmarks.maps import median_distance, relative_error
-from benchmarks.paper import PUBLISHED, PUBLISHED_ERRORS, PUBLISHED_OBJECTIVES, figure_1
+from benchmarks.paper import PUBLISHED, PUBLISHED_ERRORS, PUBLISHED_OBJECTIVES
 from benchmarks.rivals import OURS
-from bochner.errors import InvalidInput
-from bochner.kernels import Gaussian
-
-Array = np.ndarray
 
 DOCS = ROOT / "docs"
 KEPT, PICTURES = DOCS / "measured" / "results.jsonl", DOCS / "pictures"
@@ -260,7 +253,9 @@ def written(page: str, parts: Mapping[str, Sequence[Row]], path: Path = PAGE) ->
     """Return a page with its tables made from kept rows."""
     for name, (part, made) in PARTS[path].items():
         if rows := parts.get(part):
-            picture = f"![{words(rows)}](pictures/{PICTURE.name})\n\n" if name == "accuracy" else ""
+            picture = (
+                f"![{alt_text(rows)}](pictures/{PICTURE.name})\n\n" if name == "accuracy" else ""
+            )
             note = "Measured {date} at {commit}: {machine}.".format(**rows[-1])
             page = replaced(page, name, f"\n{picture}{made(rows)}\n\n{note}\n")
     return page
@@ -286,7 +281,7 @@ def headline(rows: Sequence[Row]) -> str:
         "HistGradientBoosting and scikit-learn's kernel machines. The median fit takes "
         f"{ours:.2g} CPU\nseconds; LightGBM takes {light:.2g}. "
         "`python -m benchmarks tables` reproduces the measurement.\n\n"
-        f"![{words(rows)}](docs/pictures/compare-accuracy.svg)"
+        f"![{alt_text(rows)}](docs/pictures/compare-accuracy.svg)"
     )
 
 
@@ -394,63 +389,27 @@ def _clusters(rows: Sequence[Row], width: int) -> str:
     return _by_method(rows, [f"table 3, D={width}"], f"D = {width:,}", cell)
 
 
-# --- pictures ------------------------------------------------------------------------------------
+# --- the picture ---------------------------------------------------------------------------------
 
 STYLE = {
     "axes.grid": True,
     "axes.spines.right": False,
     "axes.spines.top": False,
-    "axes.titlesize": 10,
     "figure.facecolor": "white",
     "font.size": 9,
     "grid.color": "#dddddd",
     "grid.linewidth": 0.6,
     "legend.fontsize": 7,
     "legend.frameon": False,
-    "lines.linewidth": 1.2,
-    "path.simplify": False,
     "svg.fonttype": "none",
     "svg.hashsalt": "bochner",
     "xtick.bottom": False,
     "ytick.left": False,
 }
-COLOURS = ("#0d5c7c", "#b45309", "#7c3aed", "#be185d", "#4d7c0f", "#566168")
-MARKERS = ("D", "s", "^", "v", "o", "P")
+COLOURS, MARKERS = ("#0d5c7c", "#b45309", "#7c3aed", "#be185d", "#4d7c0f"), "Ds^vo"
 
 
-def figure(columns: int, rows: int = 1, width: float = 3.2, height: float = 2.9) -> tuple[Any, Any]:
-    """Return a figure and its panels in a flat array."""
-    import matplotlib as mpl  # noqa: PLC0415  imported when used
-    from cycler import cycler  # noqa: PLC0415
-
-    mpl.use("svg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415
-
-    colours = mpl.colormaps["tab20"].colors[::2] + mpl.colormaps["tab20"].colors[1::2]
-    mpl.rcParams.update(STYLE | {"axes.prop_cycle": cycler(color=colours)})
-    size = (width * columns, height * rows)
-    canvas, panels = plt.subplots(rows, columns, figsize=size, layout="constrained")
-    return canvas, np.atleast_1d(panels).ravel()
-
-
-def save(canvas: Any, path: Path) -> None:
-    """Write a figure without a date, with coordinates to a tenth of a point."""
-    from matplotlib import pyplot as plt  # noqa: PLC0415
-
-    text = StringIO()
-    canvas.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-    plt.close(canvas)
-    svg = re.sub(r"-?\d+\.\d{2,}", lambda found: f"{float(found[0]):.1f}", text.getvalue())
-    svg = re.sub(r"\s*\n(?=[MLCQz\"])", "", svg)
-    svg = re.sub(r"(?<=[MLCQ]) (?=[-\d])", "", svg)
-    svg = re.sub(r"M([-\d. ]+)L\1(?=[M\"])", r"M\1h0", svg)
-    svg = re.sub(r"font-family: [^;\"]*", "font-family: sans-serif", svg)
-    svg = re.sub(r"stroke-dashoffset: 0; |transform=\"rotate\(-0[^\"]*\"| id=\"\w*_\d+\"", "", svg)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(re.sub(r"\n\s+", "\n", svg), encoding="utf-8")
-
-
-def words(rows: Sequence[Row]) -> str:
+def alt_text(rows: Sequence[Row]) -> str:
     """Return the description of the picture of docs/compare.md."""
     cases = _by_case(rows, QUANTITY[0])
     return (
@@ -460,199 +419,35 @@ def words(rows: Sequence[Row]) -> str:
 
 
 def draw_errors(rows: Sequence[Row], path: Path) -> None:
-    """Draw the error of each table and learner over that of ours."""
-    cases = dict(reversed(_by_case(rows, QUANTITY[0]).items()))
-    canvas, (panel,) = figure(1, 1, 7.6, 1.2 + 0.25 * len(cases))
-    for who, colour, marker in zip(QUANTITY, COLOURS, MARKERS, strict=False):
-        ratios = {
-            i: of[who]["error"] / of[QUANTITY[0]]["error"]
-            for i, of in enumerate(cases.values())
-            if who in of
-        }
-        look = {"color": colour, "marker": marker, "linestyle": "none"}
-        label = "bochner" if who == QUANTITY[0] else who
-        panel.semilogx(list(ratios.values()), list(ratios), label=label, **look)
-    panel.set_yticks(range(len(cases)), cases)
-    panel.set_xlabel("error over that of bochner; right of 1: errs more")
-    ticks = (0.8, 1, 1.5, 2, 3, 4)
-    panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    canvas.legend(loc="outside upper center", ncols=5)
-    panel.minorticks_off()
-    save(canvas, path)
+    """Draw the error of each table and learner over that of ours.
 
-
-# --- docs/gallery.md -----------------------------------------------------------------------------
-
-#: Methods with their colours and lines: a colour for each family.
-METHODS: dict[str, tuple[Any, str, str]] = {
-    "Fourier(IID())": (bo.Fourier(bo.IID()), "tab:blue", ":"),
-    "Fourier(Orthogonal())": (bo.Fourier(bo.Orthogonal()), "tab:blue", "-"),
-    "Fourier(Structured())": (bo.Fourier(bo.Structured()), "tab:blue", "--"),
-    "Fourier(Fastfood())": (bo.Fourier(bo.Fastfood()), "tab:blue", "-."),
-    "Fourier(QMC())": (bo.Fourier(bo.QMC()), "tab:cyan", "-"),
-    "Fourier(Grid())": (bo.Fourier(bo.Grid()), "tab:cyan", "--"),
-    "Gegenbauer('monomial')": (bo.Gegenbauer("monomial"), "tab:purple", ":"),
-    "Gegenbauer()": (bo.Gegenbauer(), "tab:purple", "-"),
-    "MercerHarmonic()": (bo.MercerHarmonic(), "tab:red", "-"),
-    "HermiteMercer()": (bo.HermiteMercer(), "tab:orange", "-"),
-    "Compressed(HermiteMercer())": (bo.Compressed(bo.HermiteMercer()), "tab:orange", "--"),
-    "LaplacianEigenfunctions()": (bo.LaplacianEigenfunctions(), "tab:pink", "-"),
-    "Maclaurin()": (bo.Maclaurin(), "tab:gray", ":"),
-    "TensorSketch()": (bo.TensorSketch(), "tab:gray", "--"),
-    "PolySketch()": (bo.PolySketch(), "tab:gray", "-"),
-    'Nystrom("uniform")': (bo.Nystrom("uniform"), "tab:green", ":"),
-    'Nystrom("kmeans")': (bo.Nystrom("kmeans"), "tab:green", "-."),
-    'Nystrom("ridge-leverage")': (bo.Nystrom("ridge-leverage"), "tab:green", "--"),
-    'Nystrom("rpcholesky")': (bo.Nystrom(), "tab:green", "-"),
-}
-DIMENSIONS, WIDTHS = (2, 3, 9, 20, 100), (32, 64, 128, 256, 512, 1024)
-
-#: Most columns of methods whose features grow like a power of d, and most features of a slow one.
-MOST_COLUMNS = {"LaplacianEigenfunctions()": 3, "Fourier(Grid())": 3}
-MOST_FEATURES = {"Compressed(HermiteMercer())": 512}
-DETERMINISTIC = (bo.MercerHarmonic, bo.HermiteMercer, bo.Compressed, bo.LaplacianEigenfunctions)
-
-#: Methods whose spectra are drawn.
-CAPTURED = (
-    "Fourier(Orthogonal())",
-    "Fourier(QMC())",
-    "Gegenbauer()",
-    "MercerHarmonic()",
-    "HermiteMercer()",
-    "PolySketch()",
-    'Nystrom("uniform")',
-    'Nystrom("rpcholesky")',
-)
-
-
-@bench()
-def gallery(options: Options) -> Iterator[Row]:
-    """Errors of all methods by width, and the pictures of docs/gallery.md (of --quick: nowhere).
-
-    Normal rows, lengthscale at their median distance; maps are drawn with 4,000 rows and measured
-    on 1,000 others; errors are root mean squares over three seeds.
+    The same rows give the same bytes: no date, coordinates to a tenth of a point.
     """
-    n, m, widths = options.pick((4000, 1000, WIDTHS), (500, 200, WIDTHS[:2]))
-    rows = []
-    for d in DIMENSIONS:
-        X = np.random.default_rng(d).standard_normal((n + m, d))
-        kernel = Gaussian(median_distance(X[: min(m, 1000)]))
-        K = kernel(X[:m])
-        for name, (method, *_) in METHODS.items():
-            row: Row = {"case": f"d={d}", "who": name}
-            for D in widths if d <= MOST_COLUMNS.get(name, d) else ():
-                if MOST_FEATURES.get(name, D) >= D:
-                    row[f"D={D}"] = _width_error(method, kernel, D, X[m:], X[:m], K)
-            rows.append(row)
-            yield row
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch) if options.quick else PICTURES
-        _draw_errors(rows, folder / "error.svg")
-        draw_frequencies(folder / "frequencies.svg")
-        _draw_spectra(folder / "spectrum.svg", options.pick(1000, 200))
-        _draw_series([*figure_1(Options(quick=options.quick))], folder / "series.svg")
+    import matplotlib as mpl  # noqa: PLC0415  imported when used
+    from matplotlib.figure import Figure  # noqa: PLC0415
 
-
-def _width_error(
-    method: Any, kernel: Gaussian, D: int, X: Array, new: Array, K: Array
-) -> float | None:
-    squares = []
-    for seed in range(1 if isinstance(method, DETERMINISTIC) else 3):
-        try:
-            Z = bo.draw(kernel, method, n_features=D, X=X, random_state=seed)(new)
-        except InvalidInput:  # too narrow for this method
-            return None
-        squares.append(relative_error(Z, K) ** 2)
-    return float(np.mean(squares) ** 0.5)
-
-
-def _draw_errors(rows: list[Row], path: Path) -> None:
-    canvas, panels = figure(3, 2)
-    for panel, d in zip(panels, DIMENSIONS, strict=False):
-        for row in (row for row in rows if row["case"] == f"d={d}"):
-            widths = [D for D in WIDTHS if row.get(f"D={D}") is not None]
-            _, colour, line = METHODS[row["who"]]
-            values = [max(row[f"D={D}"], 1e-16) for D in widths]
-            panel.loglog(widths, values, line, color=colour)
-        panel.set(title=f"d = {d}", xlabel="features D")
-        panel.set_xticks(WIDTHS, [str(D) for D in WIDTHS])
+    cases, text = dict(reversed(_by_case(rows, QUANTITY[0]).items())), StringIO()
+    with mpl.rc_context(STYLE):
+        canvas = Figure(figsize=(7.6, 1.2 + 0.25 * len(cases)), layout="constrained")
+        panel = canvas.subplots()
+        for who, colour, marker in zip(QUANTITY, COLOURS, MARKERS, strict=True):
+            fitted = [(i, of) for i, of in enumerate(cases.values()) if who in of]
+            ratios = [of[who]["error"] / of[QUANTITY[0]]["error"] for _, of in fitted]
+            label = "bochner" if who == QUANTITY[0] else who
+            look = {"color": colour, "marker": marker, "linestyle": "none", "label": label}
+            panel.semilogx(ratios, [i for i, _ in fitted], **look)
+        panel.set_yticks(range(len(cases)), cases)
+        panel.set_xlabel("error / error of bochner; values above 1 are worse")
+        ticks = (0.8, 1, 1.5, 2, 3, 4)
+        panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        canvas.legend(loc="outside upper center", ncols=5)
         panel.minorticks_off()
-    for panel in panels[::3]:
-        panel.set_ylabel("‖ZZᵀ − K‖ / ‖K‖")
-    for name, (_, colour, line) in METHODS.items():
-        panels[-1].plot([], [], line, color=colour, label=name)
-    panels[-1].legend(loc="center")
-    panels[-1].axis("off")
-    save(canvas, path)
-
-
-def _draw_series(rows: list[Row], path: Path) -> None:
-    kernels = list(dict.fromkeys(row["case"] for row in rows))
-    canvas, panels = figure(len(kernels))
-    for panel, kernel in zip(panels, kernels, strict=True):
-        for row in (row for row in rows if row["case"] == kernel):
-            errors = [value for key, value in row.items() if key.startswith("q=")]
-            panel.semilogy(range(len(errors)), errors, label=row["who"])
-        panel.set(title=kernel.removeprefix("figure 1, "), xlabel="degree")
-        panel.minorticks_off()
-    panels[0].set_ylabel("largest error / largest value")
-    panels[0].legend()
-    save(canvas, path)
-
-
-def draw_frequencies(path: Path, m: int = 200) -> None:
-    """Draw m frequencies of the Gaussian kernel for each placement, in two coordinates."""
-    canvas, panels = figure(3, 2, 2.6, 2.6)
-    placements = [(make(), 2) for make in (bo.IID, bo.Orthogonal, bo.QMC, bo.Grid)]
-    placements += [(bo.Structured(), 64), (bo.Fastfood(), 64)]  # fast from 32 columns on
-    for panel, (placement, d) in zip(panels, placements, strict=True):
-        for (x, y), size in _frequencies(placement, d, m):
-            gap = np.full(len(x), np.nan)  # dots are strokes of length zero with round ends
-            strokes = [np.column_stack([values, values, gap]).ravel() for values in (x, y)]
-            look = {"solid_capstyle": "round", "linewidth": size, "color": "tab:blue"}
-            panel.plot(*strokes, **look)
-        shown = "d = 2" if d == 2 else f"2 of d = {d}"
-        panel.set(title=f"{placement!r}, {shown}", xlim=(-4, 4), ylim=(-4, 4), aspect="equal")
-    save(canvas, path)
-
-
-def _frequencies(placement: Any, d: int, m: int) -> Iterator[tuple[Array, float]]:
-    """Yield frequencies (2, m) and the size of their dots; of nodes by their weights."""
-    measure = Gaussian(1.0).spectral_measure(d)
-    if not isinstance(placement, bo.Grid):
-        yield placement.place(measure, m, np.random.default_rng(0))[:2], 2.5
-        return
-    W, weights = placement.nodes(measure, m)
-    size = np.clip(np.ceil(10 * (weights * m) ** 0.25) / 4, 2.5 / 4, None)
-    for value in np.unique(size):
-        yield W[:, size == value], float(value)
-
-
-def _draw_spectra(path: Path, n: int, D: int = 128) -> None:
-    """Draw the eigenvalues of Z Zᵀ/n over those of K/n, for rows on a sphere and in space."""
-    X, Y = (np.random.default_rng(0).standard_normal((n, d)) for d in (3, 9))
-    on_sphere = X / np.linalg.norm(X, axis=1, keepdims=True)
-    cases = [("sphere in R³, ℓ = ½", on_sphere, 0.5), ("N(0, I) in R³, ℓ = 1", X, 1.0)]
-    cases += [("N(0, I) in R⁹, ℓ = 3", Y, 3.0)]
-    canvas, panels = figure(3, 1, 3.4, 3.2)
-    for panel, (title, rows, scale) in zip(panels, cases, strict=True):
-        kernel = Gaussian(scale)
-        _curve(panel, kernel(rows), D, color="black", linewidth=3, alpha=0.35, label="K")
-        for name in CAPTURED:
-            method, colour, line = METHODS[name]
-            Z = bo.draw(kernel, method, n_features=D, X=rows, random_state=0)(rows)
-            _curve(panel, Z @ Z.T, D, linestyle=line, color=colour, label=name)
-        panel.set(title=title, xlabel="eigenvalue", ylim=(1e-9, 2))
-        panel.minorticks_off()
-    panels[0].set_ylabel(f"of ZZᵀ/n and K/n, D = {D}")
-    panels[0].legend(loc="lower left")
-    save(canvas, path)
-
-
-def _curve(panel: Any, A: Array, D: int, **look: Any) -> None:
-    values = np.linalg.eigvalsh(A)[::-1] / len(A)
-    shown = np.arange(0, min(D + 32, len(A)), 2)
-    panel.semilogy(1 + shown, np.maximum(values[shown], 1e-12), **look)
+        canvas.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    svg = re.sub(r"-?\d+\.\d{2,}", lambda found: f"{float(found[0]):.1f}", text.getvalue())
+    svg = re.sub(r"\s*\n(?=[MLCQz\"])", "", svg)
+    svg = re.sub(r"font-family: [^;\"]*", "font-family: sans-serif", svg)
+    svg = re.sub(r" id=\"\w+_\d+\"| transform=\"rotate\(-0[^\"]*\"", "", svg)
+    path.write_text(re.sub(r"\n\s+", "\n", svg), encoding="utf-8")
 
 
 if __name__ == "__main__":

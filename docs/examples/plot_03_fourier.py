@@ -1,9 +1,9 @@
 """
-Where do Fourier frequencies fall?
-==================================
+How do random Fourier features place their frequencies?
+=======================================================
 
-The error of every placement falls like 1/√D. Where it starts is what the placement decides: two
-columns here, Gaussian kernel, relative Frobenius error on 400 rows, mean of four seeds.
+The error of every placement falls like 1/√D, but the constant depends on the placement. Relative
+Frobenius error of the Gaussian kernel on 400 rows of two columns, mean of four seeds.
 """
 
 import matplotlib.pyplot as plt
@@ -30,21 +30,33 @@ methods = {
     "Fourier(QMC())": bo.Fourier(bo.QMC()),
 }
 errors = {name: [error(method, D) for D in widths] for name, method in methods.items()}
-for name, found in errors.items():
-    print(f"{name:30s}", "  ".join(f"{e:.4f}" for e in found))
+figure, panel = plt.subplots(figsize=(6, 3.6), layout="constrained")
+for name, of_widths in errors.items():
+    print(f"{name:30s}", "  ".join(f"{e:.4f}" for e in of_widths))
+    panel.loglog(widths, of_widths, "o-", label=name, markersize=3)
+panel.set(xlabel="features D", ylabel="relative error")
+panel.set_xticks(widths, widths)
+panel.minorticks_off()
+panel.legend(fontsize=7)
+plt.show()
 
 # %%
-# Left, the errors. Right, the frequencies themselves: independent ones leave holes and heaps,
-# Sobol points do not.
-figure, (left, middle, right) = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained")
-for name, found in errors.items():
-    left.loglog(widths, found, "o-", label=name, markersize=3)
-left.set(xlabel="features D", ylabel="relative error")
-left.set_xticks(widths, widths)
-left.minorticks_off()
-left.legend(fontsize=7)
-for panel, name in ((middle, "Fourier(IID())"), (right, "Fourier(QMC())")):
-    phi = bo.draw(kernel, methods[name], n_features=512, n_inputs=2, random_state=0)
-    panel.plot(*phi.frequencies, ".", markersize=3)
-    panel.set(title=name, xlim=(-4, 4), ylim=(-4, 4), aspect="equal")
+# Two coordinates of 200 frequencies. Independent frequencies leave gaps and form clusters.
+# ``Orthogonal()`` pairs each frequency with an orthogonal one of independent length, which
+# balances directions but not lengths. ``QMC()`` balances both. The nodes of ``Grid()`` have unequal
+# weights, drawn as the size of the dots, and one of each two opposite nodes is enough.
+# ``Structured()`` and ``Fastfood()`` are products of fast transforms; their blocks have 64 columns
+# here.
+measure = {d: kernel.spectral_measure(d) for d in (2, 64)}
+placements = {bo.IID(): 2, bo.Orthogonal(): 2, bo.QMC(): 2, bo.Grid(): 2}
+placements |= {bo.Structured(): 64, bo.Fastfood(): 64}
+figure, panels = plt.subplots(2, 3, figsize=(8, 5.6), layout="constrained")
+for (placement, d), panel in zip(placements.items(), panels.flat, strict=True):
+    if isinstance(placement, bo.Grid):
+        W, weights = placement.nodes(measure[d], 200)
+        panel.scatter(*W, s=10 * np.sqrt(200 * weights))
+    else:
+        panel.scatter(*placement.place(measure[d], 200, np.random.default_rng(0))[:2], s=4)
+    title = f"{placement!r}, d = 2" if d == 2 else f"{placement!r}, 2 of d = {d}"
+    panel.set(title=title, xlim=(-4, 4), ylim=(-4, 4), aspect="equal")
 plt.show()

@@ -182,11 +182,3 @@ def test_data_that_are_missing_are_named(data, script):
     asked = script("bench").Options(data=data, quick=True, cases=("table 3, Magic*",))
     (note,) = script("paper").paper(asked)
     assert "magic.npz: it is not in" in note["note"]
-
-
-def test_pictures_are_the_same_bytes_each_time(tmp_path, script):
-    first, second = tmp_path / "1.svg", tmp_path / "2.svg"
-    for path in (first, second):
-        script("pages").draw_frequencies(path)
-    assert first.read_bytes() == second.read_bytes()
-    assert len(first.read_bytes()) < 50_000
