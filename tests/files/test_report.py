@@ -364,7 +364,7 @@ def test_without_targets_or_rows_the_page_says_what_it_lacks():
 @pytest.mark.parametrize("name", ["ridge", "svc", "process", "clusters"])
 def test_code_on_the_page_makes_the_same_learner(name):
     code = unescape(re.search(r"<pre><code>(.*?)</code>", page_of(name), re.DOTALL)[1])
-    assert code == reported(name).fit.code
+    assert code == reported(name).fit["code"]
     names = {}
     exec(code, names)  # noqa: S102
     again = names["model"].fit(X, TARGETS[LEARNERS[name][2]])

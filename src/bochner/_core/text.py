@@ -1,7 +1,7 @@
 """Results for people: columns of text, outcomes as sentences, and axes to draw on."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -26,6 +26,38 @@ def columns(lines: Sequence[Sequence[str]], words: Collection[int] = (0,)) -> st
         ).rstrip()
         for line in lines
     )
+
+
+#: Facts that are for programs only: others say the same in words.
+FOR_PROGRAMS = ("raw_columns", "kernel_chosen", "precision", "seed", "rmse", "r_squared")
+
+MOST_ITEMS = 12  # Items of a list that are written out
+
+
+def facts_in_words(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return facts as labels and words, without those that are empty.
+
+    Of ``name`` and ``name_words``, the first is for programs and the second for people.
+    """
+    named = [(name, value) for name, value in facts.items() if name not in FOR_PROGRAMS]
+    lines = [(name, written(value)) for name, value in named if f"{name}_words" not in facts]
+    label = lambda name: name.removeprefix("n_").removesuffix("_words").replace("_", " ")
+    return [(label(name), words) for name, words in lines if words]
+
+
+def written(value: Any) -> str:
+    """Write a fact for people: numbers to four digits, of many items the first."""
+    if value is None:
+        return ""
+    if hasattr(value, "tolist"):
+        return written(value.tolist())
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {written(item)}" for name, item in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(written, value[:MOST_ITEMS])) + ", …" * (len(value) > MOST_ITEMS)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if type(value) is int else str(value)
 
 
 def axes_for(who: str, ax: Any = None, size: tuple[float, float] = (6, 4), across: int = 1) -> Any:

@@ -36,8 +36,12 @@ from bochner.cli.arguments import (
 if TYPE_CHECKING:
     from bochner.cli.show import Terminal
 
-#: Facts for JSON, and lines for people; None where nothing more is printed.
-Result = tuple[dict[str, Any], list[tuple[str, str]]] | None
+Facts = dict[str, Any]
+
+#: Facts for programs and people; two, if people are shown others; None if nothing more is printed.
+Result = Facts | tuple[Facts, Facts] | None
+
+MOST_COLUMNS = 40  # Columns that people are shown
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 _quiet = click.option("--quiet", is_flag=True, help="Print errors and notes only.")
@@ -106,7 +110,7 @@ def _command(name: str | None = None) -> Callable[[Callable[..., Result]], Any]:
             terminal = Terminal(as_json, quiet)
             result = work(terminal, **options)
             if result is not None:
-                terminal.show(*result)
+                terminal.show(*(result if isinstance(result, tuple) else (result,)))
 
         return bochner.command(name)(_json(_quiet(command)))
 
@@ -133,9 +137,8 @@ _scheduler = click.option(
 @_seed
 def demo(terminal: "Terminal", out: str, quick: bool, seed: int) -> Result:
     """Fit the relief of the Earth by several methods and write a page of maps."""
-    from bochner.cli.show import number
     from bochner.report.demo import run_demo
-    from bochner.report.render import require
+    from bochner.report.render import number, require
 
     require("bochner demo")
     said = None if terminal.quiet else lambda line: click.echo(line, err=True)
@@ -146,7 +149,6 @@ def demo(terminal: "Terminal", out: str, quick: bool, seed: int) -> Result:
     caption = f"ε: distance from the exact kernel at alpha = {result.alpha:.3g}"
     terminal.table(head, rows, caption)
     best = result.best
-    words = f"RMSE {number(best.rmse)} m, R² {number(best.r_squared)}"
     facts = {
         "kernel": result.kernel,
         "alpha": result.alpha,
@@ -159,14 +161,9 @@ def demo(terminal: "Terminal", out: str, quick: bool, seed: int) -> Result:
         "seconds": result.seconds,
         "page": str(result.path),
     }
-    lines = [
-        ("kernel", result.kernel),
-        ("best", f"{best.name}, {best.n_features:,} features: {words}"),
-        *([("certificate", result.certificate)] if result.certificate else []),
-        ("seconds", number(result.seconds)),
-        ("page", str(result.path)),
-    ]
-    return facts, lines
+    words = f"RMSE {number(best.rmse)} m, R² {number(best.r_squared)}"
+    shown = {name: facts[name] for name in ("kernel", "certificate_words", "seconds", "page")}
+    return facts, shown | {"best": f"{best.name}, {best.n_features:,} features: {words}"}
 
 
 @_command()
@@ -257,8 +254,14 @@ def fit(
     With --coords the model is a Gaussian process of kernel matern32, unless --model or --kernel are
     given. --method grid takes a Fourier grid, for millions of rows.
     """
-    from bochner.cli.facts import facts_of, lines_of
-    from bochner.cli.models import certified, intervals_of, kernel_of, learner, needs_target
+    from bochner.cli.models import (
+        certified,
+        coverage_of,
+        intervals_of,
+        kernel_of,
+        learner,
+        needs_target,
+    )
     from bochner.data.blocks import Blocks
     from bochner.models.ridge.estimators import KernelRidge
     from bochner.persist.files import save
@@ -291,22 +294,21 @@ def fit(
     held: dict[str, Any] = {}
     if model == "gp":
         with terminal.phase("intervals", "Calibrating intervals"):
-            held = {"intervals": intervals_of(fitted)}
+            held = {"intervals": intervals_of(fitted, coverage_of(fitted, None))}
     with terminal.phase("write"):
         save(fitted, out)
-    facts = {
+    return {
         "model": model,
-        **facts_of(fitted, blocks.n_rows),
+        "rows": blocks.n_rows,
+        **fitted.fit_.facts(),
         "held_out": None if found is None else asdict(found),
+        "held_out_words": why if found is None else str(found),
         "certificate": numbers,
         "certificate_words": words,
         **held,
         "seconds": terminal.seconds,
         "out": str(out),
     }
-    judged = [("error", why or str(found))] if why or found else []
-    last = [*held.items(), terminal.timed, ("model", str(out))]
-    return facts, [*lines_of(facts), *judged, ("certificate", words), *last]
 
 
 def _offer(terminal: "Terminal", checkpoint: str | None) -> None:
@@ -372,7 +374,7 @@ def map_(terminal: "Terminal", model: str, out: Path, places: int, picture: Path
     """
     import numpy as np
 
-    from bochner.cli.map import between, draw, require_map
+    from bochner.cli.map import draw, require_map
     from bochner.cli.models import open_model
     from bochner.data.optional import needed
     from bochner.data.writers import atomic
@@ -394,7 +396,7 @@ def map_(terminal: "Terminal", model: str, out: Path, places: int, picture: Path
             file.write(field.to_netcdf(engine="scipy"))
         where = out.with_suffix(".png") if picture is None else picture
         draw(MapDisplay(axes, np.asarray(mean), np.asarray(deviation), target), where)
-    facts: dict[str, Any] = {
+    return {
         "places": int(mean.size),
         "axes": {name: [float(axis[0]), float(axis[-1])] for name, axis in axes.items()},
         "mean": [float(mean.min()), float(mean.max())],
@@ -403,16 +405,6 @@ def map_(terminal: "Terminal", model: str, out: Path, places: int, picture: Path
         "out": str(out),
         "picture": str(where),
     }
-    lines = [
-        ("places", f"{mean.size:,}, {' x '.join(map(str, mean.shape))}"),
-        *((name, between(facts["axes"][name])) for name in axes),
-        (target, between(facts["mean"])),
-        ("deviation", between(facts["deviation"])),
-        terminal.timed,
-        ("field", str(out)),
-        ("picture", str(where)),
-    ]
-    return facts, lines
 
 
 @_command()
@@ -482,8 +474,7 @@ def compare(
         "best": repr(found.best),
         "seconds": terminal.seconds,
     }
-    drawn = [] if plot is None else [("plot", str(plot))]
-    return facts, [("rows", f"{blocks.n_rows:,}"), terminal.timed, *drawn]
+    return facts, {"rows": blocks.n_rows, "seconds": terminal.seconds, "plot": plot}
 
 
 @_command()
@@ -551,7 +542,7 @@ def plan(
             random_state=seed,
         )
     terminal.say(str(found))
-    return found.facts() | {"seconds": terminal.seconds}, [terminal.timed]
+    return found.facts() | {"seconds": terminal.seconds}, {"seconds": terminal.seconds}
 
 
 @_command()
@@ -589,8 +580,14 @@ def predict(
     noise, which is no bound of observations.
     """
     from bochner._core.sizes import block_rows
-    from bochner.cli.models import intervals_of, open_model, open_rows, outputs, written
-    from bochner.data.blocks import Blocks
+    from bochner.cli.models import (
+        columns_of,
+        coverage_of,
+        intervals_of,
+        open_model,
+        open_rows,
+        written,
+    )
     from bochner.models.prediction_displays import has_features
 
     paths = found_files(files)
@@ -600,22 +597,15 @@ def predict(
         blocks = open_rows(fitted, paths, separator, truth=False)
     width = fitted.map_.n_features if has_features(fitted) else 1024
     names: dict[str, None] = {}
-    columns, held = outputs(fitted, coverage), intervals_of(fitted, coverage)
+    coverage = coverage_of(fitted, coverage)
+    held = intervals_of(fitted, coverage)
     with terminal.reading("predict", blocks.with_rows(block_rows(width))) as watched:
-        chunks = (columns(Blocks.from_arrays(block.X)) for block in watched)
+        chunks = (columns_of(fitted, block.X, coverage) for block in watched)
         rows = written(out, chunks, names)
     if out == STANDARD_OUTPUT:
         return None
-    facts = {"rows": rows, "columns": list(names), "seconds": terminal.seconds, "out": str(out)}
-    facts |= {} if held is None else {"intervals": held}
-    lines = [
-        ("rows", f"{rows:,}"),
-        ("columns", ", ".join(names)),
-        *([] if held is None else [("intervals", f"of new observations. {held}")]),
-        terminal.timed,
-        ("table", str(out)),
-    ]
-    return facts, lines
+    facts = {"rows": rows, "columns": list(names)} | ({"intervals": held} if held else {})
+    return facts | {"seconds": terminal.seconds, "out": str(out)}
 
 
 @_command()
@@ -627,9 +617,9 @@ def check(terminal: "Terminal", model: str, files: Sequence[str], separator: str
 
     Where FILES have the target, also how far its predictions are from it.
     """
-    from bochner.cli.models import certified, error_words, open_model, open_rows
+    from bochner.cli.models import certified, open_model, open_rows
     from bochner.data.blocks import count_rows
-    from bochner.report.quality import coded, errors_of, examine, kind_of
+    from bochner.report.quality import coded, errors_in_words, errors_of, examine, kind_of
 
     with terminal.phase("open"):
         fitted = open_model(model)
@@ -642,21 +632,14 @@ def check(terminal: "Terminal", model: str, files: Sequence[str], separator: str
             errors = errors_of(fitted, examine(fitted, coded(fitted, watched), 0))
     with terminal.reading("certify", features) as watched:
         numbers, words = certified(fitted, watched, other=True)
-    n_rows = count_rows(features)
-    facts = {
-        "rows": n_rows,
+    return {
+        "rows": count_rows(features),
         "errors": errors,
+        "errors_words": errors_in_words(errors),
         "certificate": numbers,
         "certificate_words": words,
         "seconds": terminal.seconds,
     }
-    lines = [
-        ("rows", f"{n_rows:,}"),
-        *((f"error, {name}", error_words(found)) for name, found in errors.items()),
-        ("certificate", words),
-        terminal.timed,
-    ]
-    return facts, lines
 
 
 @_command()
@@ -700,8 +683,9 @@ def report(
     it takes to make it again. Where FILES are the rows of the fit, a ridge regression is judged by
     leave-one-out predictions.
     """
-    from bochner.cli.models import drivers, error_words, open_model, open_rows
+    from bochner.cli.models import drivers, open_model, open_rows
     from bochner.report.model import report_model
+    from bochner.report.quality import errors_in_words
     from bochner.report.render import require
 
     require("bochner report")
@@ -724,49 +708,46 @@ def report(
     with terminal.phase("write"):
         page = found.write(out)
     whose = {True: ", those of the fit", False: ", not those of the fit", None: ""}
-    lines = [
-        ("rows", f"{found.seen.n_rows:,}{whose[found.rows_of_fit]}"),
-        *((f"error, {name}", error_words(one)) for name, one in found.quality.errors.items()),
-        *([("driven by", drivers(found.importance))] if found.importance else []),
-        ("certificate", found.certificate_words),
-        terminal.timed,
-        ("page", str(page)),
-    ]
-    return found.to_dict() | {"seconds": terminal.seconds, "page": str(page)}, lines
+    last = {"seconds": terminal.seconds, "page": str(page)}
+    words = {
+        "rows": f"{found.seen.n_rows:,}{whose[found.rows_of_fit]}",
+        "errors": errors_in_words(found.quality.errors),
+        "driven_by": drivers(found.importance) if found.importance else None,
+        "certificate": found.certificate_words,
+    }
+    return found.to_dict() | last, words | last
 
 
 @_command()
 @_model
 def show(terminal: "Terminal", model: str) -> Result:
     """Say what is inside the file MODEL: learner, columns, kernel, method, penalty, outcome."""
-    from bochner.cli.facts import facts_of, given_of, input_lines, inputs_of, lines_of
+    from bochner.cli.models import given_of, inputs_of
+    from bochner.cli.show import LABELS
     from bochner.models._base import KernelEstimator
     from bochner.persist.files import load
 
     with terminal.phase("read"):
         found = load(Path(model))
-        if not isinstance(found, KernelEstimator):
-            facts: dict[str, Any] = {"model": type(found).__name__, "holds": str(found)}
-            return facts, [(name, str(value)) for name, value in facts.items()]
-    schema = found.schema_
-    inputs = {} if schema is None else inputs_of(schema)
-    size = Path(model).stat().st_size
-    facts = {
-        "model": type(found).__name__,
-        **facts_of(found, None),
-        "inputs": inputs,
-        "bytes": size,
-        "parameters": {name: repr(value) for name, value in given_of(found).items()},
-        "search": found.search_.facts(),
-    }
-    lines = [
-        ("learner", type(found).__name__),
-        ("given", ", ".join(f"{k}={v}" for k, v in facts["parameters"].items()) or "defaults"),
-        *lines_of(facts),
-        *input_lines(inputs),
-        ("file", f"{size:,} bytes"),
-    ]
-    terminal.show(facts, lines)
-    if facts["search"]:
+    if not isinstance(found, KernelEstimator):
+        return {"model": type(found).__name__, "holds": str(found)}
+    inputs = {} if found.schema_ is None else inputs_of(found.schema_)
+    terminal.show(
+        {
+            "model": type(found).__name__,
+            "parameters": given_of(found),
+            **found.fit_.facts(),
+            "inputs": inputs,
+            "inputs_words": "",
+            "bytes": Path(model).stat().st_size,
+            "search": found.search_.facts(),
+            "search_words": "",
+        }
+    )
+    lines = [f"{name}: {kind}" for name, kind in inputs.items()]
+    more = len(lines) - MOST_COLUMNS
+    for line in [*lines[:MOST_COLUMNS], *[f"and {more:,} more"] * (more > 0)]:
+        terminal.say(f"{'column':<{LABELS}}  {line}")
+    if found.search_.compared:
         terminal.say(f"\n{found.search_}")
     return None

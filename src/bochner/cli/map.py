@@ -1,6 +1,5 @@
 """Checks and the picture of ``bochner map``."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,6 @@ from bochner.data.writers import atomic
 from bochner.errors import InvalidInput
 from bochner.models.displays import MapDisplay
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
-
-
-def between(ends: Sequence[float]) -> str:
-    """Write a range."""
-    return f"{ends[0]:.4g} to {ends[1]:.4g}"
 
 
 def require_map(path: str, fitted: Any) -> None:

@@ -1,7 +1,7 @@
 """Learners by the names that the command line gives them, model files, and predictions."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from inspect import signature
@@ -18,20 +18,21 @@ from bochner import models
 from bochner._core.arrays import to_numpy
 from bochner._core.names import meant
 from bochner.cli.arguments import LEARNERS, STANDARD_OUTPUT
-from bochner.cli.show import number
 from bochner.data.blocks import Blocks
+from bochner.data.schema import Schema
 from bochner.data.writers import Chunk, write_table
 from bochner.errors import InvalidInput, ModelFileError
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator
 from bochner.models._intervals import WithIntervals
+from bochner.models.convex.one_class import OneClassSVM
 from bochner.models.convex.regressors import KernelRegressor
 from bochner.models.gaussian_process.intervals import place_of
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.inspection.importance import ImportanceDisplay
 from bochner.models.unsupervised.transform import KernelFeatures
 from bochner.persist.files import load
-from bochner.report.quality import certificate_of, kind_of
+from bochner.report.quality import certificate_of
 from bochner.selection.spec import NAMED
 
 PIECE = 1 << 20  # Bytes written to standard output at a time
@@ -78,49 +79,60 @@ def kernel_of(name: str, lengthscale: list[float]) -> Kernel | str:
     return NAMED[name](lengthscale[0] if len(lengthscale) == 1 else tuple(lengthscale))
 
 
-Output = Callable[[Blocks], dict[str, np.ndarray]]
+def columns_of(model: Any, X: Any, coverage: float | None) -> dict[str, np.ndarray]:
+    """Return the predictions of rows as columns of a table, predicted once.
 
-
-def outputs(model: KernelEstimator, coverage: float | None = None) -> Output:
-    """Return what gives the columns of predictions of a few rows.
-
-    ``coverage`` of the intervals of regressors; default 0.9 for gp, and no intervals for others.
+    ``coverage`` of the intervals; None for none.
     """
+    rows, percent = Blocks.from_arrays(X), f"{100 * (coverage or 0):g}"
+    bounds = (f"low_{percent}", f"high_{percent}")
     if isinstance(model, GaussianProcessRegressor):
-        return _process(model, COVERAGE if coverage is None else coverage)
-    return _plain(model) if coverage is None else _with_bounds(model, coverage)
+        assert coverage is not None
+        mean, low, high, of_mean = model._interval(X, coverage, _calibrates(model, coverage))
+        of_both = np.sqrt(of_mean**2 + model.noise_variance_)
+        names = ("prediction", *bounds, "deviation_of_observation", "deviation_of_mean")
+        shaped = lambda values: values.reshape(len(values), *model.target_shape_)
+        found = dict(zip(names, map(shaped, (mean, low, high, of_both, of_mean)), strict=True))
+    elif coverage is not None:
+        found = dict(
+            zip(("prediction", *bounds), model.predict_interval(rows, coverage), strict=True)
+        )
+    else:
+        found = model.outputs(rows)
+    if "label" in found:
+        shares = found.get("probability", np.empty((0, 0))).T
+        columns = {"prediction": found["label"]}
+        if isinstance(model, OneClassSVM):
+            return columns | {"score": found["decision"] + float(model.offset_[0])}
+        return columns | {
+            f"probability_{c}": p for c, p in zip(model.classes_, shares, strict=False)
+        }
+    if "scores" in found:
+        return {f"component_{i}": column for i, column in enumerate(found["scores"].T, start=1)}
+    return {k: v for name, values in found.items() for k, v in _named(model, name, values).items()}
 
 
-def _plain(model: KernelEstimator) -> Output:
-    kind = kind_of(model)
-    if kind == "classification":
-        return lambda rows: _classes(model, rows)
-    if kind == "clusters":
-        return lambda rows: {"cluster": to_numpy(model.predict(rows))}
-    if kind == "outliers":
-        said = {"prediction": model.predict, "score": model.score_samples}
-        return lambda rows: {name: to_numpy(ask(rows)) for name, ask in said.items()}
-    if kind == "features":
-        columns = lambda rows: enumerate(to_numpy(model.transform(rows)).T, start=1)
-        return lambda rows: {f"component_{i}": column for i, column in columns(rows)}
-    return lambda rows: _named(model, "prediction", model.predict(rows))
-
-
-def _classes(model: KernelEstimator, rows: Blocks) -> dict[str, np.ndarray]:
-    found = {"prediction": to_numpy(model.predict(rows))}
-    if hasattr(model, "predict_proba"):
-        shares = to_numpy(model.predict_proba(rows)).T
-        found |= {f"probability_{c}": p for c, p in zip(model.classes_, shares, strict=True)}
-    return found
-
-
-def intervals_of(model: KernelEstimator, coverage: float | None = None) -> str | None:
-    """Return what holds of a model's intervals, in a sentence; None if none are made."""
-    if isinstance(model, WithIntervals):
-        return None if coverage is None else model.calibration_.guarantee
-    if not isinstance(model, GaussianProcessRegressor):
+def coverage_of(model: KernelEstimator, coverage: float | None) -> float | None:
+    """Return the coverage of intervals: as asked for, of gp 0.9 by default; None for none."""
+    if isinstance(model, GaussianProcessRegressor):
+        return COVERAGE if coverage is None else coverage
+    if coverage is None:
         return None
-    if _calibrates(model, COVERAGE if coverage is None else coverage):
+    if not isinstance(model, WithIntervals):
+        raise click.BadParameter(
+            f"{type(model).__name__} predicts no quantity that could lie between bounds; leave "
+            "--interval out.",
+            param_hint="'--interval'",
+        )
+    model.calibration_.require(type(model).__name__, coverage)
+    return coverage
+
+
+def intervals_of(model: Any, coverage: float | None) -> str | None:
+    """Return what holds of a model's intervals, in a sentence; None if none are made."""
+    if coverage is None:
+        return None
+    if not isinstance(model, GaussianProcessRegressor) or _calibrates(model, coverage):
         return model.calibration_.guarantee
     return f"Gaussian, true if the model is: {len(model.calibration_)} rows calibrate none."
 
@@ -132,41 +144,6 @@ def _calibrates(model: GaussianProcessRegressor, coverage: float) -> bool:
     except InvalidInput:
         return False
     return True
-
-
-def _with_bounds(model: KernelEstimator, coverage: float) -> Output:
-    """Return what gives predictions, and bounds of new observations."""
-    if not isinstance(model, WithIntervals):
-        raise click.BadParameter(
-            f"{type(model).__name__} predicts no quantity that could lie between bounds; leave "
-            "--interval out.",
-            param_hint="'--interval'",
-        )
-    model.calibration_.require(type(model).__name__, coverage)
-
-    def columns(rows: Blocks) -> dict[str, np.ndarray]:
-        shown, (_, low, high) = model.predict(rows), model.predict_interval(rows, coverage)
-        percent = f"{100 * coverage:g}"
-        found = (("prediction", shown), (f"low_{percent}", low), (f"high_{percent}", high))
-        return {k: v for name, values in found for k, v in _named(model, name, values).items()}
-
-    return columns
-
-
-def _process(model: GaussianProcessRegressor, coverage: float) -> Output:
-    """Return what gives means, bounds of new observations, and deviations of these and of f."""
-    calibrated, percent = _calibrates(model, coverage), f"{100 * coverage:g}"
-
-    def columns(rows: Blocks) -> dict[str, np.ndarray]:
-        mean, low, high = model.predict_interval(rows, coverage, calibrated)
-        deviation = to_numpy(model.predict(rows, return_std=True)[1])
-        of_both = np.sqrt(deviation**2 + model.noise_variance_)
-        bounds, deviations = (f"low_{percent}", f"high_{percent}"), (of_both, deviation)
-        names = ("prediction", *bounds, "deviation_of_observation", "deviation_of_mean")
-        found = zip(names, (mean, low, high, *deviations), strict=True)
-        return {k: v for name, values in found for k, v in _named(model, name, values).items()}
-
-    return columns
 
 
 def _named(model: KernelEstimator, what: str, values: Any) -> dict[str, np.ndarray]:
@@ -253,27 +230,28 @@ def written(out: Path, chunks: Iterable[Chunk], names: dict[str, None]) -> int:
     return rows
 
 
-# --- Results in words -----------------------------------------------------------------------------
-
-
-def error_words(found: dict[str, Any]) -> str:
-    """Write the errors of one target, the leave-one-out errors first."""
-    names = {"rmse": "RMSE", "r_squared": "R²", "log_loss": "log loss", "auc": "AUC"}
-    loo = [f"leave-one-out {names[k[4:]]} {number(v)}" for k, v in found.items() if k[4:] in names]
-    if "loo_accuracy" in found:
-        loo.append(f"leave-one-out accuracy {number(found['loo_accuracy'])}")
-    words = [f"{name} {number(found[key])}" for key, name in names.items() if key in found]
-    if "accuracy" in found:
-        right = f"{100 * found['accuracy']:.2f} % of the labels are right"
-        words.insert(
-            0, f"{right}, where the most frequent label has {100 * found['majority']:.2f} %"
-        )
-    return ", ".join([*loo, *words])
-
-
 def drivers(found: ImportanceDisplay) -> str:
     """Name the columns that predictions depend on most, with their shares of the deviation."""
     lines = found.table(3)[1]
     share = -1 if len(found.outputs) == 1 else 1
     shares = ", ".join(f"{line[0]} {line[share]}" for line in lines)
     return f"{shares} of the deviation of predictions (they do not add up to 100 %)"
+
+
+# --- What is inside a model file ------------------------------------------------------------------
+
+
+def given_of(model: KernelEstimator) -> dict[str, str]:
+    """Return the parameters that are not the defaults, as code."""
+    defaults = type(model)().get_params(deep=False)
+    given = model.get_params(deep=False)
+    return {k: repr(v) for k, v in given.items() if repr(v) != repr(defaults[k])}
+
+
+def inputs_of(schema: Schema) -> dict[str, str]:
+    """Return what each column of a table becomes."""
+    categories = {name: f"categories {', '.join(found)}" for name, found in schema.categories}
+    names = {encoder.name: encoder.feature_names for encoder in schema.encoders}
+    encoded = {name: f"becomes {', '.join(own)}" for name, own in names.items() if own != (name,)}
+    out = {name: f"left out ({reason})" for name, reason in schema.dropped}
+    return {name: (encoded | categories | out).get(name, "number") for name in schema.columns}

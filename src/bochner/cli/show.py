@@ -16,10 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from bochner._core.progress import FitStep, listening
+from bochner._core.text import facts_in_words
 from bochner.data.blocks import Blocks
 from bochner.data.progress import RowCount
-
-Lines = Iterable[tuple[str, str]]
 
 LABELS = 11  # Width of the labels where there is no terminal
 
@@ -31,11 +30,6 @@ class Terminal:
     as_json: bool
     quiet: bool
     seconds: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def timed(self) -> tuple[str, str]:
-        """A line as ``fit 3.1 s, write 0.2 s``."""
-        return "seconds", ", ".join(f"{name} {s:.3g} s" for name, s in self.seconds.items())
 
     @contextmanager
     def phase(self, name: str, doing: str = "") -> Iterator[None]:
@@ -90,8 +84,12 @@ class Terminal:
         if not self.as_json and not self.quiet:
             Console().print(grid)
 
-    def show(self, facts: Mapping[str, Any], lines: Lines) -> None:
-        """Print the facts as JSON, or the lines as a table of two columns, or nothing."""
+    def show(self, facts: Mapping[str, Any], words: Mapping[str, Any] | None = None) -> None:
+        """Print the facts as JSON, or in words as a table of two columns, or nothing.
+
+        ``words`` are the facts that people are shown; default all.
+        """
+        lines = facts_in_words(facts if words is None else words)
         if self.as_json:
             unicode = "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
             click.echo(json.dumps(_plain(facts), ensure_ascii=not unicode))
@@ -105,11 +103,6 @@ class Terminal:
             for label, text in lines:
                 grid.add_row(Text(label), Text(text))
             Console().print(grid)
-
-
-def number(value: float | None) -> str:
-    """Write a number to four digits, or none."""
-    return "none" if value is None or math.isnan(value) else f"{value:.4g}"
 
 
 def _plain(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from abc import ABC
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,6 +21,9 @@ class Method(NamedArguments, ABC):
     def __str__(self) -> str:
         """Return the code that makes it, arguments at their defaults left out."""
         return _brief(self)
+
+    #: Whether there are features, and not the kernel itself.
+    has_features: ClassVar[bool] = True
 
     def least_numbers(self, n_features: int, n_columns: int) -> int:
         """Return how many numbers a map takes at least, drawn and applied to one row.

@@ -19,6 +19,7 @@ import numpy as np
 from sklearn.base import (
     BaseEstimator,
     is_classifier,
+    is_clusterer,
     is_regressor,
 )
 from sklearn.exceptions import NotFittedError
@@ -37,6 +38,7 @@ from bochner._core.arrays import (
     is_sparse,
     refuse_dates,
     refuse_masked,
+    to_numpy,
 )
 from bochner._core.names import NamedArguments, require_arguments
 from bochner._core.progress import listening, print_step, progress
@@ -318,6 +320,18 @@ class KernelEstimator(
     def _kept_moments(self) -> Moments | None:
         """Moments of the features of all rows, as the solution sees them; None if not kept."""
         return None
+
+    # --- predictions ------------------------------------------------------------------------------
+
+    def outputs(self, X: Tabular) -> dict[str, Array]:
+        """Return everything that is predicted for rows, as arrays by name, from one pass.
+
+        The names are those of the graphs of :func:`bochner.export.to_onnx`.
+        """
+        if hasattr(self, "predict"):
+            return {"cluster" if is_clusterer(self) else "prediction": to_numpy(self.predict(X))}
+        transformer: Any = self
+        return {"scores": to_numpy(transformer.transform(X))}
 
     # --- rows ------------------------------------------------------------------------------------
 

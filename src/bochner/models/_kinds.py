@@ -114,6 +114,18 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         """Return the classes decided for, (n,)."""
         return self.classes_[decided(self._decisions(X))]
 
+    def outputs(self, X: Tabular) -> dict[str, Array]:
+        """Return the label, the decision values and, where there are any, the probabilities."""
+        f = to_numpy(self._decisions(X))
+        found = {"label": self.classes_[decided(f)], "decision": f[:, 0] if f.shape[1] == 1 else f}
+        return found | (
+            {"probability": self._probabilities(f)} if hasattr(self, "predict_proba") else {}
+        )
+
+    def _probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
+        """Return the probabilities of the classes from decision values."""
+        raise NotImplementedError
+
     @abstractmethod
     def _decisions(self, X: Tabular) -> Float[Array, "n t"]:
         """Return decision values, a single column for two classes."""

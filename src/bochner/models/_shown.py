@@ -1,59 +1,68 @@
 """Notebook displays of fits and estimators."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from sklearn import get_config
 from sklearn.utils import estimator_html_repr
 
 from bochner._core.html import Facts, HtmlPart, ShownResult
-from bochner.data.schema import Inputs
+from bochner._core.text import facts_in_words
+from bochner.data.schema import Inputs, reasons
 from bochner.models.kernel_words import kernel_words
-
-#: A line: name and value.
-Fact = tuple[str, str]
-
-MOST_LABELS = 12  # Classes that are named
 
 
 class ShownFit(ShownResult):
-    """A fitted value with a notebook display: inputs, choices, results."""
+    """A fitted value: what it was fitted to, what was chosen and what was found."""
 
     inputs: Inputs
+    chosen: Any
+
+    def facts(self) -> dict[str, Any]:
+        """Return all facts of the fit by name, for programs and for people.
+
+        Numbers, texts and lists; where the words of a fact say more than its value, they are
+        beside it under its name with ``_words``.
+        """
+        return self._asked() | self._features() | self._found()
 
     def __str__(self) -> str:
-        facts = [(name, words) for name, words in self._facts() if words]
+        facts = facts_in_words(self.facts())
         longest = max(len(name) for name, _ in facts)
         lines = (f"  {name:<{longest}}  {words}" for name, words in facts)
         return "\n".join((type(self).__name__, *lines))
 
     def _shown(self) -> Iterator[HtmlPart]:
-        yield Facts(self._facts())
+        yield Facts(tuple(facts_in_words(self.facts())))
 
-    def _facts(self) -> tuple[Fact, ...]:
-        return (*self._asked(), *self._features(), *self._found())
+    def _asked(self) -> dict[str, Any]:
+        inputs, schema, search = self.inputs, self.inputs.schema, self.chosen.search
+        n, raw = inputs.n_columns, inputs.n_features_in
+        names = inputs.names if schema is None else schema.feature_names
+        dropped = {} if schema is None else reasons(schema.dropped)
+        return {
+            "columns": n,
+            "columns_words": f"{n:,}" + f" (of {raw:,} in the table)" * (n != raw),
+            "raw_columns": raw,
+            "names": list(names or ()),
+            "targets": list((schema and schema.target_names) or ()),
+            "classes": None if inputs.classes is None else inputs.classes.tolist(),
+            "left_out": [f"{', '.join(names)} ({why})" for why, names in dropped.items()],
+            "kernel": repr(self.chosen.kernel),
+            "kernel_words": kernel_words(self, names),
+            "kernel_chosen": bool(search.path or search.compared),
+            "precision": self.chosen.precision,
+            "seed": self.chosen.seed,
+        }
 
-    def _asked(self) -> Iterator[Fact]:
-        """Yield the columns, the classes and the kernel."""
-        inputs, schema = self.inputs, self.inputs.schema
-        known = inputs.names if schema is None else schema.feature_names
-        raw = f" (of {inputs.n_features_in:,} in the table)"
-        yield "columns", f"{inputs.n_columns:,}{raw * (inputs.n_columns != inputs.n_features_in)}"
-        if inputs.classes is not None:
-            more = ", …" * (len(inputs.classes) > MOST_LABELS)
-            yield "classes", ", ".join(map(str, inputs.classes[:MOST_LABELS])) + more
-        yield "kernel", kernel_words(self, known)
+    def _features(self) -> dict[str, Any]:
+        choice = self.chosen.choice
+        said = {"method": repr(choice.method), "method_words": choice.reason}
+        return said | ({"n_features": choice.map.n_features} if choice.method.has_features else {})
 
-    def _features(self) -> Iterator[Fact]:
-        """Yield the method and the reason for it."""
-        fit: Any = self  # ``chosen`` is a field of some fits and a property of others
-        yield "method", fit.chosen.choice.reason
-
-    def _found(self) -> Iterable[Fact]:
-        """Yield results specific to this kind of fit."""
-        return ()
+    def _found(self) -> dict[str, Any]:
+        return {}
 
 
 @dataclass(frozen=True)
@@ -101,9 +110,3 @@ class ShownEstimator:
 
 def _diagrams() -> bool:
     return bool(get_config()["display"] == "diagram")
-
-
-def numbers(values: Any) -> str:
-    """Write a number, or the first few of several."""
-    several = np.atleast_1d(np.asarray(values, np.float64)).ravel()
-    return ", ".join(f"{value:.4g}" for value in several[:4]) + ", …" * (len(several) > 4)

@@ -25,9 +25,7 @@ from bochner.features.rules import draw_map
 from bochner.models._base import KernelEstimator
 from bochner.models.convex.regressors import KernelRegressor
 from bochner.models.drawn import Display
-from bochner.models.gaussian_process.neighbours import NearestNeighbours
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
-from bochner.models.representations.methods import ExactKernel, LocalKernel
 from bochner.models.ridge.estimators import KernelRidge, KernelRidgeClassifier
 from bochner.models.sgd.estimators import KernelSGDClassifier, KernelSGDRegressor
 from bochner.models.sgd.steps import DUAL, EXACT
@@ -40,9 +38,8 @@ RIDGE = (KernelRidge, KernelRidgeClassifier, GaussianProcessRegressor)
 
 def has_features(model: KernelEstimator) -> bool:
     """Whether a fitted learner works with a feature map, and not with the kernel itself."""
-    if isinstance(model, SGD):
-        return model.strategy_ not in DUAL
-    return not isinstance(model.choice_.method, ExactKernel | LocalKernel | NearestNeighbours)
+    choice = choice_of(model)
+    return model.strategy_ not in DUAL if choice is None else choice.method.has_features
 
 
 def choice_of(model: KernelEstimator) -> Choice | None:

@@ -21,24 +21,16 @@ from bochner.models._base import KernelEstimator
 from bochner.models.convex.one_class import OneClassSVM
 from bochner.models.convex.regressors import KernelRegressor
 from bochner.models.prediction_displays import SGD
-from bochner.report.quality import label_errors, number_errors, target_names, unweighted
-from bochner.report.render import number
+from bochner.report.quality import (
+    errors_in_words,
+    label_errors,
+    number_errors,
+    target_names,
+    unweighted,
+)
 
 #: Rows that are looked at, at most, and how many of them to one that is held out.
 ROWS, TO_ONE = 8192, 5
-
-#: Names of measures, and how a share is written.
-WORDS = {
-    "rmse": "RMSE {}",
-    "r_squared": "R² {}",
-    "explained": "share of the loss explained {}",
-    "accuracy": "accuracy {}",
-    "majority": "where the most frequent label has {}",
-    "log_loss": "log loss {}",
-    "auc": "AUC {}",
-    "outside": "share outside {}",
-    "nu": "where nu is {}",
-}
 
 
 @dataclass(frozen=True)
@@ -64,14 +56,8 @@ class HeldOut:
 
     def __str__(self) -> str:
         """Return the errors in words, with their fit."""
-        named = len(self.errors) > 1
-        parts = [
-            (f"{name}: " if named else "")
-            + ", ".join(WORDS[key].format(number(value)) for key, value in found.items())
-            for name, found in self.errors.items()
-        ]
         whose = f"held out: {self.n_test:,} rows, of a fit to {self.n_train:,} others"
-        return f"{'; '.join(parts)} ({whose})"
+        return f"{errors_in_words(self.errors)} ({whose})"
 
 
 def judge_held_out(

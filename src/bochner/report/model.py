@@ -27,23 +27,14 @@ from bochner.data.writers import atomic
 from bochner.errors import InvalidInput
 from bochner.models._base import KernelEstimator
 from bochner.models._tables import is_table
-from bochner.models.convex.one_class import OneClassSVM
-from bochner.models.convex.regressors import KernelRegressor
 from bochner.models.displays import PathDisplay, SpectrumDisplay
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.inspection.dependence import PartialDependenceDisplay, partial_dependence
 from bochner.models.inspection.importance import ImportanceDisplay, column_importance
-from bochner.models.kernel_words import kernel_words
 from bochner.models.prediction_displays import (
-    RIDGE,
-    SGD,
     WidthDisplay,
-    choice_of,
     has_features,
-    method_of,
 )
-from bochner.models.unsupervised.cca import KernelCCA
-from bochner.models.unsupervised.kmeans import KernelKMeans
 from bochner.models.unsupervised.pca import KernelPCA
 from bochner.report.model_page import model_page
 from bochner.report.quality import (
@@ -66,121 +57,26 @@ from bochner.sums.moments import Accumulator
 from bochner.sums.rows import indicators
 
 
-@dataclass(frozen=True)
-class FitFacts:
-    """Facts of the fit."""
-
-    learner: str  # its class
-    kind: str  # kind of task
-    kernel: str  # as code, like the method
-    kernel_words: str  # the same, or its many lengthscales ranked
-    method: str
-    reason: str  # why the method was taken
-    n_features: int | None  # None for fits with the kernel itself
-    rows: int | None  # of the fit, where the learner knows
-    n_inputs: int  # columns that the kernel sees
-    raw_columns: int  # columns of the table
-    columns: tuple[str, ...]  # names, as targets and classes, where there are any
-    targets: tuple[str, ...]
-    classes: tuple[str, ...]
-    penalty: str
-    outcome: str
-    precision: str
-    seed: int | None
-    more: tuple[tuple[str, str], ...]  # facts specific to this learner: name and words
-    code: str  # Python that makes the learner again
+def facts_of(model: KernelEstimator) -> dict[str, Any]:
+    """Return the facts of a fitted learner, its class and kind, and code that makes it again."""
+    process = isinstance(model, GaussianProcessRegressor)
+    return {
+        "learner": type(model).__name__,
+        "kind": kind_of(model),
+        "rows": getattr(model, "rows_seen_", None),
+        **model.fit_.facts(),
+        **({"intervals": model.calibration_.guarantee} if process else {}),
+        "code": _code(model),
+    }
 
 
-def fit_facts(model: KernelEstimator, n_inputs: int, columns: Any) -> FitFacts:
-    """Return what is known of a fitted learner; ``columns`` are names of what the kernel sees."""
-    schema, kind, choice = model.schema_, kind_of(model), choice_of(model)
-    # scikit-learn sets this attribute only where columns have names
-    given = getattr(model, "feature_names_in_", ())
-    names = tuple(given) if schema is None else schema.feature_names
-    return FitFacts(
-        learner=type(model).__name__,
-        kind=kind,
-        kernel=repr(model.kernel_),
-        kernel_words=kernel_words(model.fit_, columns or names or None),
-        method=repr(method_of(model)),
-        reason="" if choice is None else choice.reason,
-        n_features=model.map_.n_features if has_features(model) else None,
-        rows=_rows(model),
-        n_inputs=n_inputs,
-        raw_columns=int(model.n_features_in_),
-        columns=tuple(map(str, columns or names)),
-        targets=tuple((schema and schema.target_names) or ()),
-        classes=tuple(map(str, model.classes_)) if kind == "classification" else (),
-        penalty=_penalty(model),
-        outcome=_outcome(model),
-        precision=model.feature_dtype_,
-        seed=model.seed_,
-        more=tuple(_more(model)),
-        code=_code(model, columns or names or None),
-    )
-
-
-def _rows(model: KernelEstimator) -> int | None:
-    moments = moments_of(model)
-    if moments is not None:
-        return moments.rows
-    return model.rows_seen_ if isinstance(model, (*RIDGE, KernelCCA)) else None
-
-
-def _penalty(model: KernelEstimator) -> str:
-    """Return the penalty, and how it was chosen."""
-    asked = model.get_params(deep=False)
-    if isinstance(model, GaussianProcessRegressor):
-        noise, amplitude = (_numbers(a) for a in (model.noise_variance_, model.amplitude_))
-        return f"noise variance {noise}, amplitude {amplitude}"
-    if isinstance(model, RIDGE):
-        return f"alpha = {_numbers(model.alpha_)}, {model.solution_.chosen_by}"
-    if isinstance(model, OneClassSVM):
-        return f"nu = {_numbers(model.nu)}, as given"
-    name = "C" if "C" in asked else "alpha"
-    how = "chosen on held-out rows" if isinstance(asked.get(name), str) else "as given"
-    if name == "C":
-        return f"C = {_numbers(model.C_)}, {how}"
-    fitted = isinstance(model, (KernelRegressor, KernelCCA))
-    used = model.alpha_ if fitted else asked.get("alpha")
-    return "none" if used is None or isinstance(used, str) else f"alpha = {_numbers(used)}, {how}"
-
-
-def _numbers(values: Any) -> str:
-    return ", ".join(f"{value:.4g}".replace("-", "−") for value in np.atleast_1d(values))
-
-
-def _outcome(model: KernelEstimator) -> str:
-    """Return how the solver ended, of learners that have one."""
-    if isinstance(model, GaussianProcessRegressor):
-        return str(model.evidence_.outcome)
-    if isinstance(model, (*SGD, KernelKMeans)):
-        return f"Done after {model.n_iter_} passes."
-    return "" if isinstance(model, (KernelPCA, KernelCCA)) else str(model.solution_.outcome)
-
-
-def _more(model: KernelEstimator) -> Iterator[tuple[str, str]]:
-    """Yield facts specific to this estimator."""
-    if isinstance(model, KernelPCA):
-        shares = ", ".join(f"{100 * s:.3g} %" for s in model.explained_variance_ratio_[:12])
-        yield "explained variance", f"{shares} of that of the kernel, component by component"
-    if isinstance(model, KernelCCA):
-        yield "correlations", f"{_numbers(model.correlations_)}, of the rows of the fit"
-    if isinstance(model, KernelKMeans):
-        yield "inertia", f"{_numbers(model.inertia_)}; {model.objective_}"
-    if isinstance(model, GaussianProcessRegressor):
-        evidence = _numbers(model.log_marginal_likelihood_value_)
-        yield "evidence", f"log marginal likelihood {evidence}"
-        yield "intervals", model.calibration_.guarantee
-
-
-def _code(model: KernelEstimator, columns: Any) -> str:
+def _code(model: KernelEstimator) -> str:
     """Return Python that gives the same learner on the same rows, and what it chose from them."""
     defaults = {name: p.default for name, p in signature(type(model)).parameters.items()}
     asked = model.get_params(deep=False) | {"random_state": model.seed_}
     given = {k: repr(v) for k, v in asked.items() if repr(v) != repr(defaults.get(k))}
     lines = "".join(f"    {name}={text},\n" for name, text in given.items())
-    learner = type(model).__name__
+    learner, facts = type(model).__name__, model.fit_.facts()
     used = set(re.findall(r"\b([A-Z]\w*)\(", " ".join(given.values())))
     parts = {
         "bochner": {learner} | (used & set(features.__all__)),
@@ -189,17 +85,13 @@ def _code(model: KernelEstimator, columns: Any) -> str:
     }
     imports = [f"from {name} import {', '.join(sorted(x))}" for name, x in parts.items() if x]
     made = f"model = {learner}(\n{lines})" if lines else f"model = {learner}()"
-    return "\n".join([*imports, "", made, *_chosen(model, columns)])
-
-
-def _chosen(model: KernelEstimator, columns: Any) -> Iterator[str]:
-    """Yield parameters that were chosen, as comments."""
-    if isinstance(model.kernel, str):
-        yield f"# kernel found: {kernel_words(model.fit_, columns)}"
-    if repr(method_of(model)) != repr(model.method):
-        yield f"# method taken: {method_of(model)!r}"
-    if has_features(model) and isinstance(model.n_features, str):
-        yield f"# number of features found: {model.map_.n_features}"
+    open_ = {"kernel": "kernel_words", "method": "method", "n_features": "n_features"}
+    chosen = [
+        f"# {name} found: {facts[fact]}"
+        for name, fact in open_.items()
+        if isinstance(asked.get(name), str | None) and facts.get(fact)
+    ]
+    return "\n".join([*imports, "", made, *chosen])
 
 
 # --- A report of a fitted learner on rows: all numbers as values, and one HTML page of them -------
@@ -225,8 +117,8 @@ class ModelReport:
 
     Attributes
     ----------
-    fit : FitFacts
-        Facts of the fit.
+    fit : dict of str to Any
+        Facts of the fit, its ``learner``, ``kind`` and ``code``.
     seen : Seen
         The number of rows, the predicted groups, the rows to look at.
     rows_of_fit : bool or None
@@ -255,7 +147,7 @@ class ModelReport:
         The data's name, the command that wrote it, the versions.
     """
 
-    fit: FitFacts
+    fit: dict[str, Any]
     seen: Seen
     rows_of_fit: bool | None
     certificate: Certificate | None
@@ -276,7 +168,7 @@ class ModelReport:
 
     def _repr_html_(self) -> str:
         """Return the page in a frame, for notebooks."""
-        return framed(self.to_html(), f"Report of {self.fit.learner}")
+        return framed(self.to_html(), f"Report of {self.fit['learner']}")
 
     def to_html(self) -> str:
         """Return one page that fetches nothing and runs nothing."""
@@ -292,7 +184,7 @@ class ModelReport:
         """Return the numbers by name, for JSON."""
         certificate = None if self.certificate is None else self.certificate.to_dict()
         return {
-            "fit": {f.name: getattr(self.fit, f.name) for f in fields(self.fit)},
+            "fit": self.fit,
             "rows": self.seen.n_rows,
             "rows_of_fit": self.rows_of_fit,
             "errors": self.quality.errors,
@@ -396,7 +288,7 @@ def report_model(
     no_path = "" if path else "The learner tried no other penalty than its own."
     without = {"widths": reason, "path": no_path, "importance": columns}
     return ModelReport(
-        fit=fit_facts(model, blocks.n_columns, blocks.feature_names),
+        fit=facts_of(model),
         seen=seen,
         rows_of_fit=same,
         certificate=certificate,

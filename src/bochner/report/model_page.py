@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bochner._core.shapes import Array
+from bochner._core.text import facts_in_words, rounded, written
 from bochner.certificates.certificate import Certificate, errors_table
 from bochner.models.displays import PathDisplay, SpectrumDisplay
 from bochner.models.inspection.dependence import PartialDependenceDisplay
@@ -17,8 +18,8 @@ from bochner.models.prediction_displays import (
     CalibrationDisplay,
     WidthDisplay,
 )
-from bochner.report.quality import Residuals
-from bochner.report.render import number, page, picture, require, rounded, seconds
+from bochner.report.quality import MEASURES, Residuals
+from bochner.report.render import number, page, picture, require, seconds
 
 DOES = {"outliers": "Rows unlike the others"}  # What the learner does
 #: Ranks of the eigenvalues in the table.
@@ -27,18 +28,6 @@ SHARES = (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1)  # Quantiles of the residuals in th
 MOST_LABELS = 12  # Labels up to which the whole table of confusions is shown
 MOST_DOTS = 1500  # Points drawn in a cloud, at most: more are one grey patch
 COLUMNS = 6  # Columns of a row that are shown
-#: Measures of errors and their names.
-MEASURES = {
-    "rmse": "RMSE",
-    "r_squared": "R²",
-    "accuracy": "labels right",
-    "majority": "most frequent label",
-    "log_loss": "log loss",
-    "auc": "AUC",
-    "loo_rmse": "leave-one-out RMSE",
-    "loo_r_squared": "leave-one-out R²",
-    "loo_accuracy": "leave-one-out, right",
-}
 
 
 class Shown(NamedTuple):
@@ -56,14 +45,16 @@ class Shown(NamedTuple):
 def model_page(r: Any) -> str:
     """Return the page of a :class:`ModelReport` as text."""
     require("The page of a report")
-    f, q, targets = r.fit, r.quality, ", ".join(r.fit.targets[:3])
+    f, q, targets = r.fit, r.quality, ", ".join(r.fit["targets"][:3])
     counted, total = list(r.seen.counts.items())[:24], sum(r.seen.counts.values())
-    kernel, took = rounded(f.kernel), math.nan if r.widths is None else r.widths.seconds[-1]
+    labels = tuple(map(str, f["classes"] or ()))
+    kernel, took = rounded(f["kernel"]), math.nan if r.widths is None else r.widths.seconds[-1]
     return page(
         "model.html.j2",
         r=r,
-        title=f"{f.learner} of {targets}" if targets else f.learner,
-        does=DOES.get(f.kind, f.kind.capitalize()),
+        title=f"{f['learner']} of {targets}" if targets else f["learner"],
+        facts=[pair for pair in facts_in_words(f) if pair[0] not in ("kind", "code")],
+        does=DOES.get(f["kind"], f["kind"].capitalize()),
         short_kernel=kernel if len(kernel) <= 40 else kernel.split("(")[0],
         figures=list(_figures(r)),
         counts=", ".join(f"{name}: {n:,} ({100 * n / total:.3g} %)" for name, n in counted),
@@ -74,7 +65,7 @@ def model_page(r: Any) -> str:
         spectrum=None if r.spectrum is None else _spectrum(r.spectrum),
         errors=_errors(q.errors),
         residuals=None if q.residuals is None else _residuals(q.residuals),
-        confusion=None if q.confusion is None else _confusion(q.confusion, f.classes, q.left_out),
+        confusion=None if q.confusion is None else _confusion(q.confusion, labels, q.left_out),
         calibration=None if q.calibration is None else _calibration(q.calibration),
         importance=None if r.importance is None else _importance(r.importance),
         dependence=[_dependence(found) for found in r.dependence],
@@ -95,8 +86,8 @@ def _figures(r: Any) -> Iterator[tuple[str, str, str]]:
             share = 100 * found[f"{key}r_squared"]
             yield number(found[f"{key}rmse"], 3), "", f"{how}RMSE of {name}"
             yield number(share, 3), "%", f"of the variance explained, {how}R²"
-    if r.fit.n_features is not None:
-        yield f"{r.fit.n_features:,}", "", "features D"
+    if "n_features" in r.fit:
+        yield written(r.fit["n_features"]), "", "features D"
     if r.certificate is not None:
         yield number(r.certificate.epsilon, 2), "ε", "distance from the exact kernel, relative"
     if r.spectrum is not None and r.spectrum.alpha > 0:
@@ -279,12 +270,12 @@ def _confusion(found: Array, labels: tuple[str, ...], left_out: bool) -> dict[st
 
 def _list(r: Any, one: Any) -> dict[str, Any]:
     """Return the rows to look at as a table, observed and predicted where they are known."""
-    first, names = one.rows[0], r.seen.columns or r.fit.columns
+    first, names = one.rows[0], r.seen.columns or r.fit["names"]
     names = names or [f"x{i + 1}" for i in range(len(first.x))]
 
     def written(value: Any, coded: bool = False) -> str:
-        if r.fit.kind == "classification":
-            return r.fit.classes[int(value)] if coded else str(value)
+        if r.fit["kind"] == "classification":
+            return str(r.fit["classes"][int(value)] if coded else value)
         return ", ".join(number(float(v), 4) for v in np.atleast_1d(value))
 
     y, f = first.observed is not None, first.predicted is not None

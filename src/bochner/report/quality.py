@@ -1,6 +1,6 @@
 """Measures of a report: predictions of random rows, their errors, and the rows to look at."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from bochner.models.prediction_displays import (
     scores_of,
 )
 from bochner.models.unsupervised.pca import KernelPCA
+from bochner.report.render import number
 from bochner.solvers.ridge.eigen import Eigen
 from bochner.solvers.ridge.leave_one_out import Rounding
 from bochner.solvers.ridge.problem import left_out_errors
@@ -303,6 +304,31 @@ class RowLeverage:
 
 
 # --- Errors --------------------------------------------------------------------------------------
+
+#: Measures of errors and their names.
+MEASURES = {
+    "rmse": "RMSE",
+    "r_squared": "R²",
+    "explained": "share of the loss explained",
+    "accuracy": "labels right",
+    "majority": "most frequent label",
+    "log_loss": "log loss",
+    "auc": "AUC",
+    "outside": "share outside",
+    "nu": "nu",
+    "loo_rmse": "leave-one-out RMSE",
+    "loo_r_squared": "leave-one-out R²",
+    "loo_accuracy": "leave-one-out, right",
+}
+
+
+def errors_in_words(errors: Mapping[str, Mapping[str, float]]) -> str:
+    """Write the errors of each target."""
+    named = len(errors) > 1
+    return "; ".join(
+        f"{name}: " * named + ", ".join(f"{MEASURES[k]} {number(v)}" for k, v in found.items())
+        for name, found in errors.items()
+    )
 
 
 def values_of(model: Any, X: Any) -> tuple[Float[Array, "m K"], Float[Array, "m K"] | None]:

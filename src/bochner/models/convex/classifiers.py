@@ -245,7 +245,9 @@ class SVC(ConvexClassifier):
     @by_partition
     def predict_proba(self, X: Tabular) -> Float[Array, "n K"]:
         """Return calibrated probabilities of the classes; the largest is of the class predicted."""
-        f = self._decisions(X)
+        return self._probabilities(self._decisions(X))
+
+    def _probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
         return agreeing(self._calibration.probabilities(f), decided(f))
 
     @available_if(_has_probabilities)
@@ -334,7 +336,9 @@ class LogisticRegression(ConvexClassifier):
     @by_partition
     def predict_proba(self, X: Tabular) -> Float[Array, "n K"]:
         """Return the probabilities of the classes; the largest is of the class predicted."""
-        f = self._decisions(X)
+        return self._probabilities(self._decisions(X))
+
+    def _probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
         return agreeing(np.exp(self._log_probabilities(f)), decided(f))
 
     @by_partition

@@ -10,7 +10,7 @@ from bochner._core.arrays import from_numpy, to_numpy
 from bochner._core.checks import integer, positive, require_switch, warn_user
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float
-from bochner._core.text import rounded
+from bochner._core.text import rounded, written
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.data.sources import required_targets
@@ -20,7 +20,7 @@ from bochner.models._calibration import Calibration
 from bochner.models._kernel_sum import KernelSum
 from bochner.models._parameters import shared
 from bochner.models._rows import Features
-from bochner.models._shown import Fact, ShownFit, numbers
+from bochner.models._shown import ShownFit
 from bochner.models.convex.pairs import ClassPairs
 from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.selection.chosen import Chosen, FeatureSpec
@@ -95,11 +95,17 @@ class ConvexFit(ShownFit):
         """Whether the coefficients belong to the kernel and each row of ``X``."""
         return self.X is not None and self.dual is None
 
-    def _found(self) -> Iterator[Fact]:
-        yield "loss", rounded(repr(self.loss))
-        how = "as given" if self.path is None else self.path.reason
-        yield "penalty", f"alpha = {numbers(self.solution.alpha)}, {how}"
-        yield "outcome", str(self.solution.outcome)
+    def _found(self) -> dict[str, Any]:
+        alpha, outcome = np.asarray(self.solution.alpha, np.float64), self.solution.outcome
+        with np.errstate(divide="ignore"):
+            both = f"alpha = {written(alpha)}, C = {written(1 / alpha)}"
+        return {
+            "loss": rounded(repr(self.loss)),
+            "penalty": f"{both}, {'as given' if self.path is None else self.path.reason}",
+            "passes": self.n_iter,
+            "outcome": outcome.name,
+            "outcome_words": str(outcome),
+        }
 
     def predictions(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b t"]]]:
         """Yield the rows and φ(X) β + b, block by block."""

@@ -125,6 +125,11 @@ class OneClassSVM(OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
         """Return +1 for rows inside and −1 for those outside, (n,)."""
         return joined(list(self.predict_blocks(self._rows_to_predict(X))))
 
+    def outputs(self, X: Tabular) -> dict[str, Array]:
+        """Return +1 or −1, and the value above zero inside, of each row."""
+        f = to_numpy(self.decision_function(X))
+        return {"label": np.where(f >= 0, 1, -1), "decision": f}
+
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Yield the predictions of each block of rows."""
         for X, fitted in self._fitted.predictions(self._as_fitted(blocks)):

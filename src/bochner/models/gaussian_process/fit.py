@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import Any
 
 from bochner._core.checks import warn_user
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.features.waves import WaveMethod
-from bochner.models._shown import Fact, ShownFit, numbers
+from bochner.models._shown import ShownFit
 from bochner.models.gaussian_process.exact import exact_process
 from bochner.models.gaussian_process.features import (
     FeatureProcess,
@@ -69,12 +70,15 @@ class ProcessFit(ShownFit):
             object.__setattr__(self, "calibrated", found)
         return self.calibrated  # type: ignore[return-value]
 
-    def _found(self) -> Iterator[Fact]:
+    def _found(self) -> dict[str, Any]:
         evidence = self.law.evidence
-        yield "noise variance", numbers(evidence.noise)
-        yield "amplitude", numbers(evidence.amplitude)
-        yield "log marginal likelihood", numbers(evidence.log_likelihood)
-        yield "outcome", str(evidence.outcome)
+        return {
+            "noise_variance": evidence.noise,
+            "amplitude": evidence.amplitude,
+            "log_marginal_likelihood": evidence.log_likelihood,
+            "outcome": evidence.outcome.name,
+            "outcome_words": str(evidence.outcome),
+        }
 
 
 def fitted(inputs: Inputs, law: ProcessLaw) -> ProcessFit:

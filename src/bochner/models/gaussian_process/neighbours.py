@@ -104,6 +104,7 @@ class NearestNeighbours(Method):
     section 5.4.2, for the density that is maximised.
     """
 
+    has_features: ClassVar[bool] = False
     neighbours: int = 40
 
     def __post_init__(self) -> None:

@@ -407,21 +407,27 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
         parts = []
         for block in self._sized(self._rows_to_predict(X)):
             found = self._interval(block.X, coverage, calibrated)
-            parts.append([self._shaped(a, block.X) for a in found])
+            parts.append([self._shaped(a, block.X) for a in found[:3]])
         mean, lower, upper = (joined(list(part)) for part in zip(*parts, strict=True))
         return mean, lower, upper
 
-    def _interval(self, X: Array, coverage: float, calibrated: bool) -> tuple[Array, Array, Array]:
-        """Return means and bounds, each (b, t)."""
-        mean, deviation = deviations(self._law, X)
+    def outputs(self, X: Tabular) -> dict[str, Array]:
+        """Return the mean and the standard deviation of f."""
+        mean, deviation = self.predict(X, return_std=True)
+        return {"prediction": to_numpy(mean), "deviation": to_numpy(deviation)}
+
+    def _interval(self, X: Array, coverage: float, calibrated: bool) -> tuple[Array, ...]:
+        """Return means of y, its bounds, and standard deviations of f, each (b, t)."""
+        mean, variance = self._law.moments(X)
+        deviation, of_mean = np.sqrt(variance + self._law.noise), np.sqrt(variance)
         if not calibrated:
             half = norm.ppf(0.5 + coverage / 2) * deviation
-            return mean, mean - half, mean + half
+            return mean, mean - half, mean + half, of_mean
         judged = self.calibration_
         if isinstance(judged, Conformal):
-            return mean, *judged.bounds(mean, deviation, coverage)
+            return mean, *judged.bounds(mean, deviation, coverage), of_mean
         low, high = judged.bounds(X, coverage)
-        return mean, np.minimum(low, mean), np.maximum(high, mean)
+        return mean, np.minimum(low, mean), np.maximum(high, mean), of_mean
 
     def log_predictive_density(self, X: Float[Array, "m d"], y: Array) -> Array:
         """Return log N(y; mean, std² + noise) of each row, (m,) or (m, t)."""

@@ -1,6 +1,7 @@
 """Methods without features of all rows: the kernel itself, and the kernel within leaves of rows."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from bochner._core.arrays import dense, to_numpy
 from bochner._core.checks import integer, positive
@@ -43,6 +44,7 @@ class ExactKernel(Method):
         Of conjugate gradients.
     """
 
+    has_features: ClassVar[bool] = False
     preconditioner: Method | str | None = None
     tol: float = 1e-6
     max_iter: int = 1000
@@ -93,6 +95,7 @@ class LocalKernel(Method):
     little: by what the landmarks do not explain.
     """
 
+    has_features: ClassVar[bool] = False
     leaf_rows: int | None = None
     landmarks: int | None = None
 

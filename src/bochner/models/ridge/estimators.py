@@ -487,7 +487,9 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     @by_partition
     def predict_proba(self, X: Tabular) -> Float[Array, "n K"]:
         """Return calibrated probabilities of the classes; the largest is of the class predicted."""
-        f = to_numpy(self._decisions(X))
+        return self._probabilities(to_numpy(self._decisions(X)))
+
+    def _probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
         return agreeing(self.calibration_.probabilities(f), decided(f))
 
     @by_partition

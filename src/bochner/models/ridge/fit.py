@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from typing import Any
 
 import numpy as np
 
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import MOST_CELLS
+from bochner._core.text import written
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
@@ -15,7 +17,7 @@ from bochner.features.method import Method
 from bochner.features.waves import WaveMethod
 from bochner.kernels.sequences import windows_of
 from bochner.models._calibration import Calibration
-from bochner.models._shown import Fact, ShownFit, numbers
+from bochner.models._shown import ShownFit
 from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.representations.features import solved_features
 from bochner.models.representations.leaves import LeafRows, leaf_rows
@@ -102,23 +104,30 @@ class RidgeFit(ShownFit):
         return squared**0.5, 1 - squared / variance if variance > 0 else None
 
     def on_path(self, values: Array) -> float | None:
-        """Return the value at the penalty used, if it is on the path and finite."""
+        """Return the value at the penalty used, if there is one, on the path, and it is finite."""
         solution = self.solution
+        if np.size(solution.alpha) > 1:
+            return None
         where = np.flatnonzero(np.isclose(solution.path.alphas, solution.alpha, rtol=1e-9, atol=0))
         value = float(values[where[0]]) if len(where) else float("nan")
         return value if np.isfinite(value) and value >= 0 else None
 
-    def _found(self) -> Iterator[Fact]:
-        solution = self.solution
-        yield "rows", f"{self.rows:,}"
-        yield "alpha", f"{numbers(solution.alpha)}, {solution.chosen_by}"
-        error, r_squared = self.error
-        if error is not None and self.inputs.classes is None:
-            share = "" if r_squared is None else f", R² {r_squared:.4g}"
-            yield "error", f"{JUDGES[self.judge]} RMSE {error:.4g}{share}"
-        freedom = self.on_path(solution.path.effective_dimension)
-        yield "effective dimension", "" if freedom is None else f"{freedom:.4g}"
-        yield "outcome", str(solution.outcome)
+    def _found(self) -> dict[str, Any]:
+        solution, (error, r_squared) = self.solution, self.error
+        if self.inputs.classes is not None:
+            error = r_squared = None
+        share = "" if r_squared is None else f", R² {r_squared:.4g}"
+        return {
+            "rows": self.rows,
+            "alpha": solution.alpha,
+            "alpha_words": f"{written(solution.alpha)}, {solution.chosen_by}",
+            "rmse": error,
+            "r_squared": r_squared,
+            "error_words": "" if error is None else f"{JUDGES[self.judge]} RMSE {error:.4g}{share}",
+            "effective_dimension": self.on_path(solution.path.effective_dimension),
+            "outcome": solution.outcome.name,
+            "outcome_words": str(solution.outcome),
+        }
 
 
 # --- Which representation ------------------------------------------------------------------------

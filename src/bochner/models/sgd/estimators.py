@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import expit
 from sklearn.utils.metaestimators import available_if
 
-from bochner._core.arrays import from_numpy, to_numpy
+from bochner._core.arrays import from_numpy
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import kept_rows
@@ -346,9 +346,11 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
         """Return probabilities: of the logistic loss 1/(1 + e^{−f}), of the modified Huber loss
         (min(max(f, −1), 1) + 1)/2 (Zhang 2004), divided by their sum over the classes.
         """  # noqa: D205
-        f = to_numpy(self.decision_function(X))
+        return self._probabilities(self._decisions(X))
+
+    def _probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
         p = expit(f) if self.loss == "log_loss" else (np.clip(f, -1, 1) + 1) / 2
-        if p.ndim == 1:
+        if p.shape[1] == 1:
             return np.column_stack([1 - p, p])
         total = p.sum(axis=1, keepdims=True)
         none = total == 0

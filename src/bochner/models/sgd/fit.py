@@ -20,7 +20,7 @@ from bochner.features.map import FeatureMap
 from bochner.features.rules import exact_map
 from bochner.kernels.kernel import Kernel
 from bochner.models._calibration import decided
-from bochner.models._shown import Fact, ShownFit
+from bochner.models._shown import ShownFit
 from bochner.models.error_law import ErrorLaw
 from bochner.models.sgd.steps import (
     DUAL,
@@ -83,16 +83,20 @@ class SgdFit(ShownFit):
         rate, t = spec.schedule(chosen.size).eta0, outputs(inputs, shape)
         return SgdFit(inputs, spec, chosen, shape, Walk.start(t, rate))
 
-    def _features(self) -> Iterator[Fact]:
-        yield "strategy", type(self.chosen.strategy).__name__
-        phi = self.chosen.map
-        yield "features", "" if phi is None else f"{phi.n_features:,}"
+    def _features(self) -> dict[str, Any]:
+        strategy, phi = self.chosen.strategy, self.chosen.map
+        return {
+            "method": type(strategy).__name__,
+            "n_features": None if phi is None else phi.n_features,
+        }
 
-    def _found(self) -> Iterator[Fact]:
-        yield "loss", str(self.spec.loss)
-        yield "rows stepped on", f"{self.rows:,}"
-        yield "passes", f"{self.epochs:,}"
-        yield "loss before the last pass", f"{self.losses[-1]:.4g}" if self.losses else ""
+    def _found(self) -> dict[str, Any]:
+        return {
+            "loss": str(self.spec.loss),
+            "rows_stepped_on": self.rows,
+            "passes": self.epochs,
+            "loss_before_the_last_pass": self.losses[-1] if self.losses else None,
+        }
 
     def predictions(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b t"]]]:
         """Yield the rows and the values of f, (b, t), block by block."""

@@ -1,6 +1,5 @@
 """Kernel canonical correlation analysis at any number of rows."""
 
-from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
@@ -12,6 +11,7 @@ from bochner._core.checks import integer, nonnegative, warn_user
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import block_rows
+from bochner._core.text import written
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.schema import Inputs
 from bochner.data.sources import Block, Piece, part
@@ -22,7 +22,7 @@ from bochner.models._base import learned
 from bochner.models._held import by_partition
 from bochner.models._parameters import estimator
 from bochner.models._rows import row_marks
-from bochner.models._shown import Fact, ShownFit, numbers
+from bochner.models._shown import ShownFit
 from bochner.models.unsupervised.base import KernelTransformer, choose_quickly
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.spec import as_kernel
@@ -70,10 +70,9 @@ class CcaFit(ShownFit):
     x_mean: Float[Array, " D"]  # means of features
     y_mean: Float[Array, " D"]
 
-    def _found(self) -> Iterator[Fact]:
-        yield "rows", f"{self.rows:,}"
-        yield "correlations", f"{numbers(self.correlations)}, of the rows of the fit"
-        yield "alpha", numbers(self.alpha)
+    def _found(self) -> dict[str, Any]:
+        words = f"{written(self.correlations)}, of the rows of the fit"
+        return {"rows": self.rows, "correlations": words, "alpha": self.alpha}
 
     @property
     def n_partners(self) -> int:

@@ -22,7 +22,7 @@ from bochner.models._base import learned
 from bochner.models._held import by_partition
 from bochner.models._parameters import estimator
 from bochner.models._rows import Features, row_marks
-from bochner.models._shown import Fact, ShownFit
+from bochner.models._shown import ShownFit
 from bochner.models.unsupervised.base import (
     DiagonalOf,
     TargetlessLearner,
@@ -79,12 +79,15 @@ class KMeansFit(ShownFit):
     diagonal: tuple[float, int]  # Σ w k(x, x) of these rows, and their number
     sample: RowSample  # of these rows
 
-    def _found(self) -> Iterator[Fact]:
+    def _found(self) -> dict[str, Any]:
         clusters, sizes = self.clusters, self.clusters.sizes
-        yield "clusters", f"{len(sizes):,}, of weight {sizes.min():.4g} to {sizes.max():.4g}"
-        yield "inertia", f"{clusters.inertia:.4g}"
         end = "converged" if clusters.converged else "stopped before it converged: raise max_iter"
-        yield "passes", f"{clusters.passes:,}, {end}"
+        return {
+            "clusters": f"{len(sizes):,}, of weight {sizes.min():.4g} to {sizes.max():.4g}",
+            "inertia": clusters.inertia,
+            "passes": clusters.passes,
+            "passes_words": f"{clusters.passes:,}, {end}",
+        }
 
     @cached_property
     def objective(self) -> KernelCost:

@@ -14,6 +14,7 @@ from bochner._core.blas import eigh
 from bochner._core.checks import integer, warn_user
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
+from bochner._core.text import written
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
@@ -22,7 +23,7 @@ from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
 from bochner.models._held import by_partition
 from bochner.models._parameters import estimator
-from bochner.models._shown import Fact, ShownFit, numbers
+from bochner.models._shown import ShownFit
 from bochner.models.representations.features import RidgeSpec
 from bochner.models.ridge.fit import RidgeFit, fit_features
 from bochner.models.unsupervised.base import (
@@ -95,11 +96,10 @@ class PcaFit(ShownFit):
     eigenvectors: Float[Array, "D q"]
     inverse: RidgeFit | None = None  # from scores to rows
 
-    def _found(self) -> Iterator[Fact]:
-        yield "rows", f"{self.summed.moments.rows:,}"
-        trace = self.trace
-        shares = numbers(100 * self.eigenvalues / trace) if trace > 0 else "0"
-        yield "explained variance, %", f"{shares}; component by component, of the kernel's"
+    def _found(self) -> dict[str, Any]:
+        shares = 100 * self.eigenvalues / self.trace if self.trace > 0 else 0.0
+        words = f"{written(shares)}; component by component, of the kernel's"
+        return {"rows": self.summed.moments.rows, "explained_variance,_%": words}
 
     @property
     def trace(self) -> float:
