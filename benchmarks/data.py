@@ -184,11 +184,11 @@ def on_sphere(latitude: Array, longitude: Array) -> Array:
     return np.stack(columns, axis=1)
 
 
-def digits(options: Options) -> Split:
+def digits(options: Options, most: int) -> Split:
     """Return rows of MNIST to train and to test on, from 0 to 1."""
     arrays = stored("mnist", options.data)
     X, y, test = (arrays["X"] / np.float32(255)).astype(np.float32), arrays["y"], arrays["split"]
-    n, m = options.pick((20000, 10000), (500, 500))
+    n, m = options.pick((most, 10_000), (500, 500))
     train, held = np.flatnonzero(test == 0)[:n], np.flatnonzero(test == 1)[:m]
     return Split(X[train], y[train], X[held], y[held])
 

@@ -1,8 +1,6 @@
 """Feature maps: errors of each method, seconds and errors beside rivals, and bounds."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
-from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,8 +8,8 @@ from scipy.spatial.distance import pdist
 from sklearn.kernel_approximation import PolynomialCountSketch, RBFSampler
 
 import bochner as bo
-from benchmarks.bench import Options, Row, against, bench, each, goal, turns, used
-from benchmarks.data import Split, scaled, standardised
+from benchmarks.bench import Options, Row, against, bench, each, goal, turns
+from benchmarks.data import standardised
 from bochner.certificates.bounds.table import compare_bounds
 from bochner.datasets import load_concrete, load_earth
 from bochner.features import Method
@@ -391,46 +389,3 @@ def leverage(options: Options) -> Iterator[Row]:
                 row["effective dimension"] = dimension
                 row["ε"] = np.mean([spectral_distance(Z, K, penalty * n) for Z in maps])
                 yield row | {"error": np.mean([relative_error(Z, K) for Z in maps])}
-
-
-# --- precision -----------------------------------------------------------------------------------
-
-
-@bench()
-def precision(options: Options) -> Iterator[Row]:
-    """Float32 products against float64, where plain float32 chooses too small a penalty.
-
-    ``protein``, at the chosen lengthscale and at three times of it; "plain NumPy" chooses its
-    penalty by generalised cross-validation on float32 sums.
-    """
-    width = options.pick(2048, 256)
-    data, exact = scaled("protein", options, width), 0.0
-    names = ("float64", "auto", "float32", "plain NumPy")
-    for scale, alpha, name in product((1.0, 3.0), ("gcv", "loo"), names):
-        if name == names[-1] and alpha == "loo":
-            continue
-        fit = _plain if name == names[-1] else partial(_penalised, alpha=alpha, name=name)
-        (chosen, error), taken = used(partial(fit, data, scale, width))
-        exact = error if name == "float64" else exact
-        row = {"case": f"lengthscale {scale:g}, {alpha}", "who": name, "alpha": chosen}
-        row |= {"error": error, "error over float64": error / exact} | taken
-        yield goal(row, "error over float64", most=1.01) if name == "auto" else row
-
-
-def _penalised(data: Split, scale: float, width: int, alpha: str, name: str) -> tuple[float, float]:
-    given = {"method": "orthogonal", "n_features": width, "alpha": alpha, "precision": name}
-    model = bo.KernelRidge(Gaussian(scale), random_state=0, **given).fit(data.X, data.y)
-    return float(model.alpha_), data.error(model.predict(data.X_test))
-
-
-def _plain(data: Split, scale: float, width: int) -> tuple[float, float]:
-    phi = bo.draw(Gaussian(scale), "orthogonal", n_features=width, X=data.X, random_state=0)
-    Z, y = phi(data.X), data.y
-    values, V = np.linalg.eigh((Z.T @ Z).astype(np.float64))
-    b, power = V.T @ (Z.T @ y), float(y @ y)
-    values, alphas = np.maximum(values, 0), np.logspace(-9, 0, 37) * values[-1]
-    sizes = values[:, None] + alphas
-    explained = np.sum(b[:, None] ** 2 * (sizes + alphas) / sizes**2, axis=0)
-    gcv = (power - explained) / (len(y) - np.sum(values[:, None] / sizes, axis=0)) ** 2
-    alpha = float(alphas[int(np.nanargmin(gcv))])
-    return alpha, data.error(phi(data.X_test) @ (V @ (b / (values + alpha))))

@@ -167,14 +167,17 @@ def _seeded(kind: Any, *given: Any, **named: Any) -> Maker:
     return lambda seed, _: kind(*given, random_state=seed, **named)
 
 
-def _in_numbers(estimator: Any) -> Any:
-    """Return the estimator behind one-hot categories and scaled numbers."""
+def in_numbers() -> Any:
+    """Return a transformer to one-hot categories and scaled numbers."""
     encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-    columns = make_column_transformer(
+    return make_column_transformer(
         (encoder, make_column_selector(dtype_include="category")),
         (StandardScaler(), make_column_selector(dtype_include="number")),
     )
-    return make_pipeline(columns, estimator)
+
+
+def _in_numbers(estimator: Any) -> Any:
+    return make_pipeline(in_numbers(), estimator)
 
 
 def _imported(package: str, name: str) -> Any:

@@ -3,13 +3,11 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -413,8 +411,7 @@ def kills(options: Options) -> Iterator[Row]:
 def _killed_processes(options: Options, times: int) -> Row:
     """Fork, kill at a moment uniform over the time of a fit, and fork again until one ends."""
     blocks, moments = _waves(options.pick(3_000_000, 300_000)), np.random.default_rng(1)
-    expected = _model().fit_blocks(blocks).coef_
-    seconds = _seconds(blocks, bo.engines.Local())
+    expected, seconds = _model().fit_blocks(blocks).coef_, _seconds(blocks, bo.engines.Local())
     counts = {"kills": 0, "fits": 0, "same bits": 0}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -424,76 +421,61 @@ def _killed_processes(options: Options, times: int) -> Row:
                 where = bo.engines.Local(folder / "run.ckpt", every=seconds / 30)
                 np.save(folder / "coef.npy", _model().fit_blocks(blocks, where=where).coef_)
                 os._exit(0)
-            timer = threading.Timer(moments.uniform(0, seconds), _kill, (pid,))
-            timer.start()
+            timer = _kill(pid, moments.uniform(0, seconds))
             _, status = os.waitpid(pid, 0)
             timer.cancel()
-            if not os.WIFEXITED(status):
+            if os.WIFEXITED(status):
+                same = np.array_equal(np.load(folder / "coef.npy"), expected)
+                counts["fits"] += 1
+                counts["same bits"] += int(os.WEXITSTATUS(status) == 0 and same)
+            else:
                 counts["kills"] += 1
-                continue
-            same = np.array_equal(np.load(folder / "coef.npy"), expected)
-            counts["fits"] += 1
-            counts["same bits"] += int(os.WEXITSTATUS(status) == 0 and same)
     return counts | {"seconds": seconds}
 
 
-def _kill(pid: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+def _kill(pid: int, later: float) -> threading.Timer:
+    """Kill a process after some seconds."""
+
+    def kill() -> None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+    timer = threading.Timer(later, kill)
+    timer.start()
+    return timer
 
 
 def _killed_workers(_: Options, times: int) -> Row:
-    """Kill workers of Dask, which no nanny restarts, at moments uniform over the time of a fit."""
-    distributed = import_module("distributed")
+    """Kill a worker of Dask at a moment uniform over the time of a fit; its nanny restarts it."""
     blocks, moments = _waves(140_000), np.random.default_rng(1)
     expected = _model().fit_blocks(blocks).coef_
     counts = {"killed during the fit": 0, "fits": times, "same bits": 0}
-    with (
-        distributed.LocalCluster(n_workers=0, dashboard_address=None) as cluster,
-        distributed.Client(cluster) as client,
-        ExitStack() as stack,
-    ):
-        command = [sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address]
-        command += ["--nthreads", "1", "--no-nanny", "--no-dashboard"]
-        workers: dict[int, subprocess.Popen[bytes]] = {}
-        stack.callback(lambda: [worker.kill() for worker in workers.values()])
-
-        def two_workers() -> list[int]:
-            """Start workers until the scheduler knows two."""
-            while True:
-                for pid in [pid for pid, worker in workers.items() if worker.poll() is not None]:
-                    del workers[pid]
-                while len(workers) < 2:
-                    worker = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-                    workers[worker.pid] = worker
-                if {*client.run(os.getpid, on_error="ignore").values()} == {*workers}:
-                    return list(workers)
-                time.sleep(0.5)
-
-        two_workers()
+    with _two_workers() as client:
         where = bo.engines.Dask(client, timeout=120)
         seconds = min(_seconds(blocks, where) for _ in range(3))
         for _ in range(times):
-            pid = int(moments.choice(two_workers()))
-            timer = threading.Timer(moments.uniform(0, seconds), _kill, (pid,))
-            timer.start()
-            found = _model().fit_blocks(blocks, where=where).coef_
-            counts["same bits"] += int(np.array_equal(found, expected))
+            client.wait_for_workers(2)
+            pid = int(moments.choice([*client.run(os.getpid).values()]))
+            timer = _kill(pid, moments.uniform(0, seconds))
+            coef = _model().fit_blocks(blocks, where=where).coef_
+            counts["same bits"] += int(np.array_equal(coef, expected))
             counts["killed during the fit"] += not timer.is_alive()
             timer.join()
     return counts | {"seconds": seconds}
 
 
-def _overhead(options: Options) -> Iterator[Row]:
-    width, n = options.pick((1024, 400_000), (64, 20_000))
-    blocks, found = _waves(n), {}
+@contextmanager
+def _two_workers() -> Iterator[Any]:
     distributed = import_module("distributed")
     given = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        distributed.LocalCluster(**given) as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    with distributed.LocalCluster(**given) as cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+def _overhead(options: Options) -> Iterator[Row]:
+    width, n = options.pick((1024, 400_000), (64, 20_000))
+    blocks, fits = _waves(n), dict[str, list[tuple[float, float]]]()
+    with tempfile.TemporaryDirectory() as folder, _two_workers() as client:
         core = lambda: time.process_time() + sum(client.run(time.process_time).values())
         places = {
             "plain": bo.engines.Local(memory=0),
@@ -503,8 +485,8 @@ def _overhead(options: Options) -> Iterator[Row]:
         for _ in options.seeds(3):
             for who, where in places.items():
                 before, seconds = core(), _seconds(blocks, where, width)
-                found.setdefault(who, []).append((seconds, core() - before))
-    for who, times in found.items():
+                fits.setdefault(who, []).append((seconds, core() - before))
+    for who, times in fits.items():
         seconds, processors = map(min, zip(*times, strict=True))
         row = {"case": f"overhead, n={n:,}, D={width}", "who": who, "seconds": seconds}
         yield row | {"core seconds": processors}
