@@ -29,7 +29,7 @@ from benchmarks import data as source
 from benchmarks.bench import Options, Row, against, bench, each, goal, turns, used
 from benchmarks.data import CLASSES, QUANTITIES, Split
 from benchmarks.rivals import OURS, Falkon, in_numbers, learners, missing, process
-from bochner.kernels import Gaussian, Polynomial
+from bochner.kernels import Gaussian
 from bochner.models.error_law import interval_score
 
 Array = np.ndarray
@@ -378,7 +378,10 @@ def fourier(options: Options) -> Iterator[Row]:
     def rows_of(case: str) -> Iterator[Row]:
         table, method = case.split(", ")
         data, rival = source.scaled(table, options, width), rivals[method]
-        makers = _kernel_ridge(Gaussian(1.0), method=method, n_features=width)
+        given: dict[str, Any] = {"method": method, "n_features": width}
+        makers: Makers = {
+            "ours": lambda seed: bo.KernelRidge(Gaussian(1.0), random_state=seed, **given)
+        }
         makers[f"{rival.__name__} + RidgeCV"] = lambda seed: make_pipeline(
             rival(gamma=0.5, n_components=width, random_state=seed),
             linear_model.RidgeCV(np.logspace(-6, 2, 9)),
@@ -390,28 +393,6 @@ def fourier(options: Options) -> Iterator[Row]:
 
     yield from each([f"{table}, {method}" for table in source.SCALED for method in rivals], rows_of)
     yield from missing("falkon")
-
-
-def _kernel_ridge(*given: Any, who: str = "ours", **named: Any) -> Makers:
-    return {who: lambda seed: bo.KernelRidge(*given, random_state=seed, **named)}
-
-
-@bench()
-def metric(options: Options) -> Iterator[Row]:
-    """Compare a learned metric with tuning alone, boosted trees and xRFM, each by default."""
-    width, most = options.pick((4096, 20_000), (64, 300))
-    makers = _kernel_ridge(metric="learned", n_features=width)
-    makers |= _kernel_ridge("auto", n_features=width, who="tuned")
-    named = {learner.name: learner for learner in learners(False)}
-    for who in ("HistGradientBoosting", "LightGBM", "xRFM"):
-        if who in named:
-            makers[who] = lambda seed, make=named[who].make: make(seed, [])
-
-    def rows_of(name: str) -> Iterator[Row]:
-        yield from raced(f"{name}, D={width}", source.development(name, options, most), makers)
-
-    yield from each(source.DEVELOPMENT[: options.pick(None, 1)], rows_of)
-    yield from missing("lightgbm", "xrfm")
 
 
 #: Tables: C of all learners, and rows to fit at most.
@@ -651,33 +632,7 @@ def _cost(K: Array, labels: Array, k: int) -> float:
 
 @bench()
 def sgd(options: Options) -> Iterator[Row]:
-    """Six strategies of gradient descent, and RBFSampler with SGDClassifier on MNIST.
-
-    Strategies of less than 6e10 operations are run on the relief; "of the fastest" is the ratio of
-    seconds, which for "auto" is at most 1.5, or a quarter of a second more.
-    """
-    data = source.scaled("elevation", options, 512)
-    small, large = options.pick((1000, 8000), (200, 400))
-    for kernel, n in ((Gaussian(1.0), small), (Gaussian(1.0), large), (Polynomial(2), large)):
-        given: dict[str, Any] = {"method": "orthogonal", "n_features": 512, "random_state": 0}
-        model = bo.KernelSGDRegressor(kernel, max_iter=5, tol=None, **given)
-        X, y = data.X[:n], data.y[:n]
-        plan = model.plan(X, y)
-        names = [row.name for row in plan.rows if not row.refused and row.operations <= 6e10]
-        fits = {name: clone(model).set_params(strategy=name) for name in names}
-        times = turns({name: lambda _, m=m: m.fit(X, y) for name, m in fits.items()}, 1)  # noqa: B023
-        fastest = min(timing.median for timing in times.values())
-        for planned in plan.rows:
-            if planned.refused:
-                continue
-            row: Row = {"case": f"{kernel!r}, n={n:,}", "who": planned.name}
-            row |= {"chosen": "auto" * (planned.name == plan.best), "MB": planned.bytes / 1e6}
-            row["operations"] = planned.operations
-            if planned.name in times:
-                seconds = times[planned.name].median
-                row |= {"seconds": seconds, "of the fastest": seconds / fastest}
-            yield row
-    data = source.digits(options, 20_000)
+    """Gradient descent on 1024 Fourier features of MNIST, against RBFSampler with SGDClassifier."""
     width, epochs = options.pick((1024, 5), (64, 1))
     common: dict[str, Any] = {"alpha": 1e-5, "max_iter": epochs, "tol": None}
     given = {"strategy": "approximate_cached", "method": "iid", "n_features": width}
@@ -688,4 +643,5 @@ def sgd(options: Options) -> Iterator[Row]:
             linear_model.SGDClassifier(random_state=seed, **common),
         ),
     }
+    data = source.digits(options, 20_000)
     yield from raced(f"MNIST, D={width}, {epochs} epochs", data, makers)

@@ -36,7 +36,10 @@ Maker = Callable[[int, list[str]], Any]
 
 #: Names of our learners; the first of each task is the simplest, which others must not lose to.
 OURS = {
-    False: ("KernelRidge, Gaussian", "KernelRidge", "GaussianProcess"),
+    False: (
+        *("KernelRidge, Gaussian", "KernelRidge", "GaussianProcess"),
+        "KernelRidge, learned metric",
+    ),
     True: ("KernelRidgeClassifier, Gaussian", "KernelRidgeClassifier", "SVC", "LogisticRegression"),
 }
 
@@ -123,6 +126,7 @@ def _regressors() -> dict[str, Maker]:
         "KernelRidge, Gaussian": _seeded(bo.KernelRidge, "gaussian"),
         "KernelRidge": _seeded(bo.KernelRidge),
         "GaussianProcess": _seeded(bo.GaussianProcessRegressor),
+        "KernelRidge, learned metric": _seeded(bo.KernelRidge, metric="learned"),
         "SVR of scikit-learn": lambda *_: _in_numbers(SVR()),
         "GP of scikit-learn": lambda *_: _in_numbers(process()),
     }
