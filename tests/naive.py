@@ -357,6 +357,22 @@ def dual(K, y, alpha, w, centred=True):
     return found[:-1], found[-1]
 
 
+def kriging(K, y, k, variances, F=None, f=None):
+    """Mean and deviation at new rows, coefficients of the trend, and their precision matrix.
+
+    K is of the rows with noise, k of new rows with them, F and f are the trend's columns of both.
+    """
+    F = np.ones((len(y), 1)) if F is None else F
+    f = np.ones((len(k), 1)) if f is None else f
+    inverse = np.linalg.inv(K)
+    precision = F.T @ inverse @ F
+    beta = np.linalg.solve(precision, F.T @ inverse @ y)
+    left = f - k @ inverse @ F
+    variance = variances - np.einsum("ij,jk,ik->i", k, inverse, k)
+    variance += np.einsum("ip,pq,iq->i", left, np.linalg.inv(precision), left)
+    return f @ beta + k @ inverse @ (y - F @ beta), np.sqrt(variance), beta, precision
+
+
 def leave_one_out(Z, y, w, alpha, centred=True):
     """Weighted mean squared error of each row predicted by a fit without (one copy of) it."""
     total = np.zeros(y.shape[1])

@@ -1,4 +1,4 @@
-"""Engines as they run on this machine: two processes each, started once."""
+"""Engines as they run on this machine, started once, and instruction sets of the compiled loops."""
 
 import logging
 import shutil
@@ -6,6 +6,9 @@ import sys
 import warnings
 
 import pytest
+from inside import HAVE_NATIVE, in_pure_python
+
+from bochner._core import native
 
 
 @pytest.fixture(scope="session")
@@ -61,3 +64,16 @@ def spark_session():
         session.sparkContext.setLogLevel("OFF")
         yield session
         session.stop()
+
+
+@pytest.fixture(params=["twin", *(native._compiled.levels() if HAVE_NATIVE else [])])
+def level(request, monkeypatch):
+    """Every instruction set that this processor has, and the twin."""
+    if request.param == "twin":
+        in_pure_python(monkeypatch)
+        yield request.param
+        return
+    before = native._compiled.get_level()
+    native._compiled.set_level(request.param)
+    yield request.param
+    native._compiled.set_level(before)

@@ -9,7 +9,7 @@ from tolerance import assert_close
 from bochner import draw
 from bochner._core import native
 from bochner._core.blas import cho_factor, solve_factored, symmetric_product
-from bochner._core.native import radial_product, radial_product_twin
+from bochner._core.native import radial_product
 from bochner._core.threads import set_num_threads
 from bochner.kernels import Gaussian, Linear, Matern
 from bochner.solvers.cg import KernelOperator
@@ -184,25 +184,6 @@ def test_a_matrix_that_is_not_positive_ends_without_converging_and_finite():
 # ==== Products with the kernel matrix of rows with one another, and solutions, against that matrix.
 
 
-LEVELS = ["twin"]
-if native.HAVE_NATIVE:
-    from bochner import _native
-
-    LEVELS += _native.levels()
-
-
-@pytest.fixture(params=LEVELS)
-def product(request, monkeypatch):
-    """The loop of every instruction set that this processor has, and its twin."""
-    if request.param == "twin":
-        yield radial_product_twin
-        return
-    before = _native.get_level()
-    _native.set_level(request.param)
-    yield radial_product
-    _native.set_level(before)
-
-
 def rows(n, d, t, dtype):
     rng = np.random.default_rng(n + d + t)
     return rng.normal(size=(n, d)).astype(dtype), rng.normal(size=(n, t)).astype(dtype)
@@ -214,29 +195,29 @@ def rows(n, d, t, dtype):
 )
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("profile", native.PROFILES)
-def test_products_are_those_with_the_matrix(profile, dtype, n, d, t, product):
+def test_products_are_those_with_the_matrix(profile, dtype, n, d, t, level):
     X, V = rows(n, d, t, dtype)
     K = np.empty((n, n))
     native.radial_twin(X.astype(float), X.astype(float), profile, 1.5, K)
-    found = product(X, V, profile, 1.5)
+    found = radial_product(X, V, profile, 1.5)
     assert found.dtype == np.float64
     scale = (K @ np.abs(V)).max()
     assert_close(found / scale, K @ V / scale, np.dtype(dtype).name)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_planted_fault_a_value_that_serves_once_and_one_that_is_no_number_are_seen(dtype, product):
+def test_planted_fault_a_value_that_serves_once_and_one_that_is_no_number_are_seen(dtype, level):
     X, V = rows(300, 2, 1, dtype)
     K = native.radial(X.astype(float), X.astype(float), "gaussian")
     K[3, 280] = 0.0
     scale = (K @ np.abs(V)).max()
-    assert np.abs(product(X, V, "gaussian", 1.0) - K @ V).max() > 1e-5 * scale
+    assert np.abs(radial_product(X, V, "gaussian", 1.0) - K @ V).max() > 1e-5 * scale
     far = np.repeat(np.array([[0.0], [1e10]]), 300, axis=0).astype(dtype)
     for profile in ("gaussian", "matern52"):  # equal rows are ones, far rows nothing
-        found = product(far, np.ones((600, 1), dtype), profile, 1.0)
+        found = radial_product(far, np.ones((600, 1), dtype), profile, 1.0)
         assert_close(found / 300, np.ones((600, 1)), np.dtype(dtype).name)
     X[7] = np.nan
-    assert np.isnan(product(X, V, "gaussian", 1.0)).all()
+    assert np.isnan(radial_product(X, V, "gaussian", 1.0)).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

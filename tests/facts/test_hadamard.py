@@ -4,7 +4,6 @@ import array_api_strict
 import numpy as np
 import pytest
 import torch
-from inside import HAVE_NATIVE, in_pure_python
 from scipy.linalg import hadamard as sylvester
 from tolerance import of
 
@@ -14,19 +13,6 @@ from bochner._core.threads import set_num_threads
 from bochner.errors import InvalidInput
 
 DTYPES = [np.float32, np.float64]
-
-
-@pytest.fixture(params=["twin", *(native._compiled.levels() if HAVE_NATIVE else [])])
-def level(request, monkeypatch):
-    """Every instruction set that this processor has, and the twin."""
-    if request.param == "twin":
-        in_pure_python(monkeypatch)
-        yield request.param
-        return
-    before = native._compiled.get_level()
-    native._compiled.set_level(request.param)
-    yield request.param
-    native._compiled.set_level(before)
 
 
 def rows(n, p, dtype, seed=0):

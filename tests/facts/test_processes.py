@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import naive
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -66,14 +67,9 @@ def test_cross_validated_scores_are_those_of_fits_without_each_fold():
     found = cross_validated(process, X, y, cv=split)
     mean, variance = np.empty(120), np.empty(120)
     for train, held in split.split(X):
-        k, one = Gaussian(0.4), np.ones(len(train))
-        inverse = np.linalg.inv(k(X[train]) + 0.04 * np.eye(len(train)))
-        b = one @ inverse @ y[train] / (one @ inverse @ one)
-        cross = k(X[held], X[train])
-        mean[held] = b + cross @ inverse @ (y[train] - b)
-        rest = 1 - cross @ inverse @ one
-        left = 1 - np.einsum("ij,jk,ik->i", cross, inverse, cross)
-        variance[held] = left + rest**2 / (one @ inverse @ one) + 0.04
+        K, k = Gaussian(0.4)(X[train]), Gaussian(0.4)(X[held], X[train])
+        law = naive.kriging(K + 0.04 * np.eye(len(train)), y[train], k, 1.0)
+        mean[held], variance[held] = law[0], law[1] ** 2 + 0.04
     by_hand = bo.normal_scores(y, mean, np.sqrt(variance))
     assert found["crps"] == pytest.approx(by_hand.crps, rel=1e-6)
     assert found["log_density"] == pytest.approx(by_hand.log_density, rel=1e-6)
@@ -100,17 +96,9 @@ def process(method="exact", **changes):
 
 
 def by_hand(columns, X, y, new):
-    """Mean, deviation and coefficients (that of the constant first) by dense least squares."""
-    F, f = columns(X), columns(new)
-    inverse = np.linalg.inv(AMPLITUDE * KERNEL(X) + NOISE * np.eye(len(y)))
-    S = F.T @ inverse @ F
-    beta = np.linalg.solve(S, F.T @ inverse @ y)
-    k = AMPLITUDE * KERNEL(new, X)
-    left = f - k @ inverse @ F
-    mean = f @ beta + k @ inverse @ (y - F @ beta)
-    variance = AMPLITUDE - np.einsum("ij,jk,ik->i", k, inverse, k)
-    variance += np.einsum("ip,pq,iq->i", left, np.linalg.inv(S), left)
-    return mean, np.sqrt(variance), beta, S
+    """Mean, deviation, coefficients (that of the constant first) and their precision."""
+    K, k = AMPLITUDE * KERNEL(X) + NOISE * np.eye(len(y)), AMPLITUDE * KERNEL(new, X)
+    return naive.kriging(K, y, k, AMPLITUDE, columns(X), columns(new))
 
 
 def linear(X):
@@ -186,13 +174,10 @@ def by_hand_averages(kernel, X, y, low, high, weigh=lambda places: np.ones(len(p
     ]
     at = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
     w = weigh(at) / weigh(at).sum()
-    a2, one = GIVEN["amplitude"], np.ones(len(y))
-    inverse = np.linalg.inv(a2 * kernel(X) + GIVEN["noise"] * np.eye(len(y)))
-    k = a2 * w @ kernel(at, X)
-    b = one @ inverse @ y / (one @ inverse @ one)
-    rest = 1 - k @ inverse @ one
-    variance = a2 * w @ kernel(at) @ w - k @ inverse @ k + rest**2 / (one @ inverse @ one)
-    return b + k @ inverse @ (y - b), np.sqrt(variance)
+    a2, n = GIVEN["amplitude"], len(y)
+    K, k = a2 * kernel(X) + GIVEN["noise"] * np.eye(n), a2 * w @ kernel(at, X)
+    mean, deviation, *_ = naive.kriging(K, y, k[None], a2 * w @ kernel(at) @ w)
+    return mean.item(), deviation.item()
 
 
 @pytest.mark.parametrize("method", ["exact", bo.FourierGrid(1e-8)], ids=["exact", "grid"])
