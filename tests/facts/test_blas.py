@@ -262,16 +262,6 @@ def test_decompositions_have_the_same_bits_on_any_number_of_threads(name):
     assert all(np.array_equal(one, two) for one, two in zip(*results, strict=True))
 
 
-def test_large_matrices_are_decomposed_by_all_threads(two_threads, monkeypatch):
-    seen = []
-    spy = blas._on_one_thread(lambda A: seen.append(blas_threads()))
-    spy(np.eye(20))
-    monkeypatch.setattr(blas, "LARGE", 20)
-    spy(np.eye(20))
-    spy(np.ones((20, 19)))
-    assert seen == [{1}, {2}, {1}]
-
-
 @pytest.mark.parametrize(
     "learner", [bo.KernelRidge(Gaussian()), bo.KernelRidge(method="exact"), bo.SVR(Gaussian())]
 )
@@ -398,11 +388,6 @@ def test_the_first_error_is_raised_and_the_rest_is_not_begun(many_threads, two_t
         threads.side_by_side([partial(task, number) for number in range(200)], most=2)
     assert len(begun) < 200
     assert blas_threads() == {2}
-
-
-def test_settings_of_a_context_reach_its_tasks(many_threads):
-    with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
-        threads.side_by_side([lambda: np.ones(1) / 0, lambda: None])
 
 
 @pytest.mark.slow

@@ -1,11 +1,9 @@
 """The carried data are what their descriptions say; double descent."""
 
-from importlib import resources
-
 import numpy as np
 import pytest
 
-from bochner import DoubleDescent, double_descent, draw
+from bochner import double_descent, draw
 from bochner.datasets import load_co2, load_concrete, load_earth, on_sphere
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features import IID, Fourier
@@ -92,16 +90,6 @@ def test_carbon_dioxide_rises_and_is_highest_in_spring():
     assert mean.argmin() in (8, 9)  # September and October
 
 
-def test_carried_files_are_small_and_state_source_and_licence():
-    for data in (EARTH, CONCRETE):
-        assert "Source: " in data.description
-        assert "Licence: " in data.description
-        assert data.target_name.endswith(")")  # with its unit
-    files = [f for f in resources.files("bochner.datasets").iterdir() if f.name.endswith(".npz")]
-    assert {f.name for f in files} == {"earth.npz", "concrete.npz", "co2.npz"}
-    assert sum(len(f.read_bytes()) for f in files) < 200_000
-
-
 # ---- double descent: the peak at D = n, the second descent, and that a penalty removes the peak
 
 N = 60
@@ -176,37 +164,15 @@ def test_labels_are_zeros_and_ones_of_classes(data):
     assert as_numbers.test_wrong is None
 
 
-def test_the_same_seed_gives_the_same_curves(data):
-    first, second, other = (
-        double_descent(*data, widths=[30, 90], random_state=seed).test_error for seed in (5, 5, 6)
-    )
-    np.testing.assert_array_equal(first, second)
-    assert (first != other).all()
-
-
-def test_it_prints_as_a_table_and_draws_itself(shown):
-    lines = str(shown).splitlines()
-    assert "alpha = 10" in str(shown)
-    assert sum(line.split()[:1] == ["60"] for line in lines) == 2
-    errors, norms = shown.plot()
-    assert len(errors.lines) == 5
-    assert len(norms.lines) == 3
-    assert isinstance(shown, DoubleDescent)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"widths": []}, "widths must name one D or more"),
-        ({"widths": [0]}, "widths must be an integer, 1 or above"),
         ({"alpha": ()}, "alpha must name one penalty or more"),
-        ({"alpha": -1.0}, "alpha must be a non-negative"),
-        ({"task": "both"}, "task must be one of"),
         ({"y": np.linspace(0, 1.5, N - 1)}, "y must be dense and have one entry per row of X"),
         ({"y": np.full(N, "a")}, "two classes or more in y, and none in y_test"),
         ({"y": np.full(N, "a"), "task": "regression"}, "y must hold real numbers"),
         ({"X_test": np.zeros((3, 2)), "y_test": np.zeros(3)}, "test rows of the same columns"),
-        ({"features": "sines"}, "method must be a value"),
         ({"kernel": "sines"}, "kernel must be a value"),
     ],
 )

@@ -181,30 +181,6 @@ def test_a_table_as_it_comes_is_fitted_by_an_engine(engine):
     np.testing.assert_array_equal(there.coef_, here.coef_)
 
 
-def test_sums_of_cells_are_those_of_all_rows_however_they_are_cut():
-    blocks = bo.Blocks.from_table(raw_table(), target="y", block_rows=1_000)
-    summand, cells = CellsOf(blocks.source.drafts), [*blocks.cells()]
-    whole, parts = summand.zero(), [summand.zero() for _ in range(3)]
-    for i, block in enumerate(cells):
-        whole = summand.add(whole, block)
-        parts[i * 3 // len(cells)] = summand.add(parts[i * 3 // len(cells)], block)
-    first, second, third = parts
-    merged = summand.merge(first, summand.merge(second, third))
-    for name in ("rows", "missing", "least", "most", "marks"):
-        np.testing.assert_array_equal(getattr(merged, name), getattr(whole, name))
-    np.testing.assert_array_equal(merged.sample.X, whole.sample.X)
-    table = raw_table()
-    assert merged.rows == len(table)
-    np.testing.assert_array_equal(merged.missing, table.drop(columns="y").isna().sum())
-    j = [e.name for e in summand.drafts].index("many")
-    levels = table["many"].value_counts().reindex(summand.drafts[j].levels)
-    np.testing.assert_array_equal(merged.counts[j], levels)
-    means = table.groupby("many")["y"].mean().reindex(summand.drafts[j].levels)
-    sums = merged.means["many"]
-    found = sums.total.sum(axis=0)[:-1, 0] / sums.count.sum(axis=0)[:-1]
-    np.testing.assert_allclose(found, means, rtol=1e-12)
-
-
 def test_a_worker_that_is_killed_changes_no_bits(dask):
     pids = dask.client.run(os.getpid)
     killer = threading.Timer(0.05, os.kill, (next(iter(pids.values())), signal.SIGKILL))
@@ -216,24 +192,6 @@ def test_a_worker_that_is_killed_changes_no_bits(dask):
 
 
 # ---- watching
-
-
-def test_tasks_have_names_rows_are_counted_and_passes_are_logged(dask_client, caplog, monkeypatch):
-    """The dashboard groups tasks by what their keys begin with."""
-    key_split = pytest.importorskip("dask.utils").key_split
-    rows, crews, names, submit = [], [], set(), dask_client.submit
-
-    def noted(*args, key, **options):
-        names.add(key_split(key))
-        return submit(*args, key=key, **options)
-
-    monkeypatch.setattr(dask_client, "submit", noted)
-    with caplog.at_level(logging.INFO, logger="bochner"):
-        ridge(bo.engines.Dask(dask_client), blocks().watch(rows.append, crews.append))
-    assert sum(rows) % N == 0
-    assert set(crews) == {2}
-    assert f"{N} rows by 2 workers" in caplog.text
-    assert names == {"bochner-share", "bochner-rows", "bochner-merge"}
 
 
 def _sent(dask_worker):

@@ -129,12 +129,6 @@ def test_values_at_huge_distances_are_zero_and_not_nan(kernel):
         assert 0 <= kernel(np.array([[far]]), np.array([[-far]]))[0, 0] < 1e-40
 
 
-@pytest.mark.parametrize("kernel", [Gaussian(0.7), Exponential(), Laplace((1.0, 2.0))], ids=repr)
-def test_pairs_of_rows_with_themselves_are_made_once_to_the_same_bits(kernel):
-    X = np.random.default_rng(0).standard_normal((1100, 2))
-    assert np.array_equal(kernel(X), kernel(X, X.copy()))
-
-
 @pytest.mark.parametrize("n", [40, 512, 700])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_matrix_of_a_sum_in_bands_is_that_of_one_call(n, dtype):
@@ -252,24 +246,6 @@ def test_frequencies_of_a_periodic_kernel_are_harmonics(placement):
     harmonics = phi.frequencies / (2 * np.pi) * np.array([[2.0], [0.5]])
     assert_close(harmonics, np.rint(harmonics))
     assert np.abs(harmonics[0]).max() > np.abs(harmonics[1]).max()
-
-
-@pytest.mark.parametrize(
-    ("kernel", "same"),
-    [
-        (ExponentialPower(1.0, 2.0), Exponential(2.0)),
-        (ExponentialPower(2.0, 2.0), Gaussian(2.0**0.5)),
-        (SpectralMixture([3.0], [0.0], [(0.5, 2.0)]), Gaussian((2.0, 0.5))),
-    ],
-    ids=repr,
-)
-def test_special_cases_are_simpler_kernels(kernel, same):
-    X, W = (np.random.default_rng(seed).normal(size=(9, 2)) for seed in (0, 1))
-    assert_close(kernel(X, W), same(X, W))
-    a, b = (k.spectral_measure(2) for k in (kernel, same))
-    assert a.second_moment == pytest.approx(b.second_moment)
-    if not isinstance(same, Exponential):
-        assert_close(a.log_density(W), b.log_density(W))
 
 
 @pytest.mark.statistical

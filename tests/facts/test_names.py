@@ -23,7 +23,7 @@ import bochner as bo
 from bochner import kernels
 from bochner._core import names
 from bochner.errors import InvalidInput, InvalidType
-from bochner.kernels import Columns, Gaussian, Laplace, Linear, Mahalanobis, Matern, Monotone
+from bochner.kernels import Columns, Gaussian, Laplace, Linear, Mahalanobis, Monotone
 from bochner.kernels.words import in_words
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "words.md"
@@ -45,58 +45,32 @@ def fit(learner=bo.KernelRidge, **options):
     [
         # arguments
         (lambda: kernels.Gaussian(gamma=0.5), r"lengthscale=1/sqrt\(2 gamma\)"),
-        (lambda: kernels.Gaussian(length_scale=1.0), r"give lengthscale, with the same meaning"),
         (lambda: kernels.Laplace(gamma=0.5), r"give lengthscale=1/gamma, as gamma = 1/lengthscale"),
-        (lambda: kernels.Cauchy(gamma=0.5), r"give lengthscale=1/sqrt\(gamma\)"),
-        (lambda: kernels.Polynomial(gamma=0.5), r"give scale, with the same meaning"),
         (lambda: kernels.Matern(gamma=0.5), r"give lengthscale; gamma = .* is that of Gaussian"),
         (lambda: kernels.Gaussian(nu=1.5), r"give Matern\(smoothness=nu, lengthscale=...\) in"),
-        (lambda: kernels.Matern(nu=1.5), r"Matern has no argument 'nu': give smoothness"),
         (lambda: bo.KernelRidge(gamma=1.0), r"KernelRidge .*give kernel=Gaussian\(lengthscale"),
         (lambda: bo.KernelRidge(lamda=1.0), r"give alpha, which minimises"),
-        (lambda: bo.KernelRidge(ridge=1.0), r"give alpha, which minimises"),
         (lambda: bo.GaussianProcessRegressor(noise_level=1.0), r"give noise, with the same"),
-        (lambda: kernels.Gaussian(ls=1.0), r"Gaussian has no argument 'ls': give lengthscale\."),
-        (lambda: kernels.Gaussian(scale=1.0), r"give lengthscale, with the same meaning"),
         (lambda: bo.KernelRidge(n_feature=8), r"'n_feature'; did you mean 'n_features'\?"),
         (lambda: bo.KernelRidge(zzz=8), r"'zzz'\. It takes: kernel, effort, method"),
-        (lambda: bo.GaussianProcessRegressor(nugget=0.1), r"give noise"),
-        (lambda: bo.Nystrom(landmark="uniform"), r"did you mean 'landmarks'\?"),
         (lambda: bo.Orthogonal(seed=1), r"Orthogonal has no argument 'seed'"),
         # names of a module
         (lambda: kernels.RBF, r"'bochner.kernels' has no 'RBF': here it is kernels.Gaussian"),
         (lambda: kernels.Mattern, r"did you mean 'Matern'\?"),
         (lambda: bo.Nystroem, r"here it is KernelFeatures"),
-        (
-            lambda: bo.RBF,
-            r"here it is kernels.Gaussian\(lengthscale\), gamma = 1/\(2 lengthscale²\)",
-        ),
         (lambda: bo.Gaussian, r"module 'bochner' has no 'Gaussian': here it is kernels.Gaussian\."),
         (lambda: bo.BallBound, r"here it is certificates.BallBound\."),
         (lambda: bo.Gausian, r"did you mean 'kernels.Gaussian'\?"),
-        (lambda: bo.KernelRidgeRegressor, r"here it is KernelRidge\."),
         (lambda: bo.KMeans, r"here it is KernelKMeans for clusters, landmarks.KMeans for"),
         (lambda: bo.KernelRidgeClasifier, r"did you mean 'KernelRidgeClassifier'\?"),
         (lambda: bo.zzz, r"module 'bochner' has no attribute 'zzz'$"),
         # words
         (lambda: fit(kernel="mattern"), r"got 'mattern'; did you mean 'matern32'\?"),
         (lambda: fit(kernel="Matern 5/2"), r"did you mean 'matern52'\?"),
-        (lambda: fit(kernel="squared exponential"), r"did you mean 'gaussian'\?"),
-        (lambda: fit(kernel="rational quadratic"), r"did you mean 'rational_quadratic'\?"),
-        (lambda: fit(kernel="ntk"), r"give kernels\.NeuralTangent\(depth\)\."),
-        (
-            lambda: fit(kernel="rff"),
-            r"got 'rff'; give it as method='fourier', which makes features of",
-        ),
         (
             lambda: fit(kernel="RBF"),
             r"'gaussian'\? As a value it is kernels\.Gaussian\(lengthscale\)",
         ),
-        (
-            lambda: fit(kernel="poly"),
-            r"got 'poly'; give kernels\.Polynomial\(degree, offset, scale\)\.",
-        ),
-        (lambda: fit(kernel="sigmoid"), r"give kernels\.NNGP\(depth\), for tanh\(⟨x, y⟩\) is no"),
         (
             lambda: fit(kernel="precomputed"),
             r"give kernels\.Custom\(function\), whose function gives",
@@ -104,12 +78,9 @@ def fit(learner=bo.KernelRidge, **options):
         (lambda: fit(method="nystron"), r"got 'nystron'; did you mean 'nystrom'\?"),
         (lambda: fit(method="random fourier features"), r"did you mean 'fourier'\?"),
         (lambda: fit(method="fastfood"), r"got 'fastfood'; give Fourier\(Fastfood\(\)\)\."),
-        (lambda: fit(method="tensor sketch"), r"give TensorSketch\(\)\."),
-        (lambda: fit(method="zzz"), r"got 'zzz'\."),
         (lambda: fit(effort="hihg"), r"got 'hihg'; did you mean 'high'\?"),
         (lambda: fit(precision="float-32"), r"got 'float-32'; did you mean 'float32'\?"),
         (lambda: fit(bo.KernelRegressor, loss="hubber"), r"got 'hubber'; did you mean 'huber'\?"),
-        (lambda: fit(bo.KernelRegressor, loss="mse"), r"got 'mse'; did you mean 'squared'\?"),
     ],
 )
 def test_what_is_misspelt_is_refused_with_what_was_meant(call, message):
@@ -121,9 +92,7 @@ def test_what_is_misspelt_is_refused_with_what_was_meant(call, message):
     ("change", "message"),
     [
         ({"gamma": 1.0}, r"KernelRidge has no argument 'gamma': give kernel=Gaussian\(lengthscale"),
-        ({"n_feature": 8}, r"no argument 'n_feature'; did you mean 'n_features'\?"),
         ({"kernel__gamma": 1.0}, r"Gaussian has no parameter 'gamma': give lengthscale=1/sqrt\(2"),
-        ({"kernel__length_scale": 1.0}, r"no parameter 'length_scale': give lengthscale, with"),
         ({"zzz__a": 1.0}, r"KernelRidge has no argument 'zzz'\. It takes: kernel"),
     ],
 )
@@ -223,15 +192,13 @@ def test_of_many_the_shortest_are_named_and_the_others_counted():
             "Gaussian(lengthscale=2.0) + (Laplace, lengthscales of 100",
         ),
         (3.0 * Gaussian(2.0), "3 × Gaussian(lengthscale=2.0)"),
-        (0.12345678 * Matern(2.5, MANY), "0.1235 × (Matern, lengthscales of 100 columns"),
-        (Gaussian(2.0) * Linear(), "Gaussian(lengthscale=2.0) × Linear("),
         ((Gaussian(2.0) + Linear()) * Laplace(1.0), "(Gaussian(lengthscale=2.0) + Linear("),
         (Columns(Gaussian(2.0), (2, 0)), "Gaussian(lengthscale=2.0) of c2, c0"),
         (Columns(Gaussian(MANY[:8]), tuple(range(8))), "(Gaussian, lengthscales of 8 columns"),
         (BENT, "Gaussian(lengthscale=2.0); c1"),
         (Mahalanobis(Linear(), np.eye(2)), "Linear, a metric with lengthscales along 2 columns"),
     ],
-    ids=["sum", "multiple", "smooth", "product", "brackets", "some", "many", "curves", "linear"],
+    ids=["sum", "multiple", "brackets", "some", "many", "curves", "linear"],
 )
 def test_parts_of_kernels_are_in_words_too(kernel, start):
     text = in_words(kernel, NAMES)
@@ -245,8 +212,6 @@ def test_parts_of_kernels_are_in_words_too(kernel, start):
         (bo.KernelRidge, {"n_features": 32}),
         (bo.KernelRidge, {"method": "exact"}),
         (bo.KernelRidge, {"method": "local"}),
-        (bo.KernelRidgeClassifier, {"method": "exact"}),
-        (bo.LogisticRegression, {}),
         (bo.GaussianProcessRegressor, {"method": "exact"}),
     ],
 )

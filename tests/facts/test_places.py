@@ -56,13 +56,6 @@ def test_the_kernel_is_one_of_the_chord():
     np.testing.assert_allclose(OnSphere("matern32", 7.0).diag(X), 1.0)
 
 
-def test_longitude_wraps_and_poles_are_points():
-    k = OnSphere("matern12", 3.0)
-    turned = k([[10.0, 179.5]], [[10.0, -179.5], [10.0, 180.5], [10.0, 540.5]])[0]
-    np.testing.assert_allclose(turned, turned[0], rtol=1e-10)
-    assert k([[90.0, 0.0]], [[90.0, 123.0]])[0, 0] == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize("kernel", KERNELS, ids=NAMES)
 def test_degree_variances_are_those_of_the_integral(kernel):
     """By adaptive quadrature in θ, with k of places on a meridian; and summed they are the kernel.
@@ -236,22 +229,3 @@ def test_neighbours_are_near_in_lengthscales_of_the_globe_and_of_time():
         rows = np.argsort(np.hypot(apart, (X[:, 0] - row[0]) / 4.0))[:12]
         twin = near(WEATHER, 12, X[rows], y[rows]).predict(row[None], return_std=True)
         np.testing.assert_allclose([part[i] for part in found], np.ravel(twin), atol=1e-9)
-
-
-def test_planes_and_time_have_units_of_their_own_too():
-    X = np.random.default_rng(0).uniform(0, 1, (200, 3)) * [1.0, 1.0, 1000.0]
-    y, row = np.sin(5 * X[:, 0]) + np.cos(X[:, 2] / 200), np.array([[0.5, 0.5, 500.0]])
-    kernel = 2.0 * Columns(Matern(1.5, 0.3), (0, 1)) * Columns(Matern(2.5, 300.0), (2,))
-    rows = np.argsort((((X - row) / [0.3, 0.3, 300.0]) ** 2).sum(axis=1))[:10]
-    fits = near(kernel, 10, X, y), near(kernel, 10, X[rows], y[rows])
-    found, twin = (fit.predict(row, return_std=True) for fit in fits)
-    np.testing.assert_allclose(found, twin, atol=1e-9)
-
-
-def test_a_default_takes_them_of_many_rows(monkeypatch):
-    monkeypatch.setattr("bochner.models.gaussian_process.regressor.DIRECT_ROWS", 250)
-    monkeypatch.setattr("bochner.models.gaussian_process.rough.FEWEST_ROWS", 251)
-    monkeypatch.setattr("bochner.selection.chosen.WIDTH", 16)
-    X, y = times_and_places(900)
-    model = bo.GaussianProcessRegressor(WEATHER, random_state=0).fit(X, y)
-    assert isinstance(model.choice_.method, bo.NearestNeighbours)

@@ -96,17 +96,6 @@ def test_a_pass_multiplies_by_the_gram_matrix(precision):
     assert error.max() < 10 * unit
 
 
-def test_signs_of_rows_do_not_depend_on_blocks():
-    whole = row_signs(3, 0, 100, 5)
-    parts = [row_signs(3, 0, 41, 5), row_signs(3, 41, 59, 5)]
-    np.testing.assert_array_equal(whole, np.concatenate(parts))
-    assert set(np.unique(whole)) == {-1.0, 1.0}
-    many = row_signs(3, 0, 40_000, 5)
-    # 25 means and products of 40,000 signs, of deviation 1/200 each: 5.5 deviations, one in 10⁶
-    products = many.T @ many / len(many) - np.eye(5)
-    assert max(abs(products).max(), abs(many.mean(axis=0)).max()) < 5.5 / 200
-
-
 @pytest.mark.parametrize("alpha", [3.0, 0.1])
 def test_a_given_penalty_is_solved_within_what_the_history_says(alpha):
     """By a preconditioner of some rows; a constant target is that constant."""
@@ -166,17 +155,6 @@ def test_one_subspace_solves_for_all_penalties_in_the_passes_of_one():
     assert max(calls) == 2  # one for each right side, at the penalty where it is worst
     again = space.solve(systems, np.divide, 1e-6, 100)
     assert again.iterations == found.iterations  # what was learned is kept
-
-
-def test_a_full_subspace_keeps_the_solutions():
-    G, systems, multiply, exactly, calls = shifted()
-    space = GrowingSubspace(multiply, 60, 2, "float64", room=0)  # 24 directions
-    rough = np.linalg.inv(G + 3e-4 * np.eye(60))
-    found = space.solve(systems, lambda r, _: rough @ r, 1e-6, 300)
-    assert found.converged
-    error = found.u - exactly
-    assert np.all(np.einsum("ij,ij->j", error, G @ error) <= (1 + 1e-6) * found.bound**2)
-    assert sum(calls) > 24
 
 
 def test_exact_residuals_correct_what_products_got_wrong():

@@ -32,8 +32,6 @@ CASES = [
     for name in ("mean", "root", "sum")
 ]
 cases = pytest.mark.parametrize(("kernel", "X"), CASES, ids=[repr(kernel) for kernel, _ in CASES])
-CASES += [(kernel.replace(average=name), X) for kernel, X in CASES for name in ("root", "sum")]
-cases = pytest.mark.parametrize(("kernel", "X"), CASES, ids=[repr(kernel) for kernel, _ in CASES])
 
 
 @cases

@@ -185,17 +185,6 @@ def test_an_experiment_is_recorded_and_goes_on_where_its_file_ends(
     assert "Left out: toy.npz: it is not there." in capsys.readouterr().out
 
 
-def test_goals_are_joined_and_ratios_are_of_ours(bench):
-    times = {"ours": bench.Timing((1.0, 2.0), (0, 0)), "rival": bench.Timing((3.0, 4.0), (0, 0))}
-    ours, rival = bench.against("c", times, 3.0, error={"ours": 1.0})
-    assert (ours["error"], rival["error"]) == (1.0, None)
-    assert rival["times faster"] == pytest.approx(3.5 / 1.5)
-    assert rival["met"] == "NO"
-    both = bench.goal(bench.goal({"x": 1.0, "y": 2.0}, "x", least=1), "y", most=3)
-    assert (both["required"], both["met"]) == ("x ≥ 1; y ≤ 3", "yes")
-    assert bench.goal(both, "y", most=1)["met"] == "NO"
-
-
 def test_quick_experiments_of_the_page_hold_what_is_true(bench, pages):
     import_module("benchmarks.maps")
     rows = {row["who"]: row for row in bench.measure("proof", bench.Options(quick=True))}

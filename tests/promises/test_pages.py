@@ -74,13 +74,6 @@ def test_python_blocks_of_a_page_run(path):
     run_page(path.read_text(encoding="utf-8"), str(path))
 
 
-def test_planted_block_that_fails_is_seen_at_its_line():
-    text = "# Page\n\n```python\nx = 1\n```\n\n```python\ny = x\nz = nothing\n```\n"
-    with pytest.raises(NameError, match="nothing") as caught:
-        run_page(text, "page.md")
-    assert caught.traceback[-1].lineno + 1 == 9
-
-
 def commands(text):
     """The lines of shell blocks that call bochner, but for the demo, which has its own tests."""
     lines = "\n".join(code for _, code in blocks(text, "sh")).splitlines()
@@ -215,12 +208,6 @@ def test_every_entry_of_the_bibliography_is_cited():
     assert idle == set()
 
 
-def test_planted_citations_are_seen():
-    assert cited_keys("so [@nobody1900, eq. 3]") == {"nobody1900"}
-    text = "Chan, Golub and LeVeque (1979), eq. 2; Yu et al. (2016); (Mezzadri 2007); in July 2007"
-    assert cited_in(text) == {("LeVeque", "1979"), ("Yu", "2016"), ("Mezzadri", "2007")}
-
-
 # ==== docs/choose.md says what its command prints, and the command runs.
 
 
@@ -285,29 +272,6 @@ def test_the_command_that_the_page_names_runs_every_case_at_a_small_size(choose)
     assert all(0 < row["R²"] < 1 for row in rows if row["case"] in reliefs)
 
 
-@pytest.mark.slow
-def test_errors_of_fast_transforms_are_those_that_their_command_prints(choose):
-    """Of fewer rows, to a tenth; no other command is named on the page."""
-    _, options = choose
-    assert re.findall(r"`python -m benchmarks ([^`]+)`", PAGE) == ["choose", "maps"]
-    maps = import_module("benchmarks.maps")
-    ours, formed = maps.maps(options(quick=True, cases=("structured, 1024*",)))
-    stated = re.search(r"d = 1024, D = 8192.*?errors (\.\d+) and (\.\d+)", PAGE, re.DOTALL)
-    printed = ours["error"], formed["error"]
-    assert [float(error) for error in stated.groups()] == pytest.approx(printed, rel=0.1)
-
-
-def test_the_page_states_rows_kernel_and_width_of_every_case(choose):
-    module, _ = choose
-    lines = [line for line in PAGE.splitlines() if line.startswith("| `")]
-    assert {case for case, *_ in stated()} == {case.name for case in module.CASES}
-    for case in module.CASES:
-        line = next(line for line in lines if f"`{case.name}`" in line and line.count("|") == 5)
-        assert line.split("|")[-2].strip() == str(case.n_features)
-        if case.kernel is not None:
-            assert type(case.kernel).__name__ in line
-
-
 def test_every_error_of_the_page_is_one_that_was_kept(kept):
     """To the digits that are printed."""
     said = list(stated())
@@ -351,16 +315,6 @@ def described():
             yield from zip(
                 names, kernels * len(names) if len(kernels) == 1 else kernels, strict=True
             )
-
-
-def test_rows_and_seeds_of_the_page_are_those_of_its_command(choose):
-    module, _ = choose
-    text = " ".join(PAGE.split())
-    seeds = f"{', '.join(map(str, module.SEEDS[:-1]))} and {module.SEEDS[-1]}"
-    assert f"on {module.NEW:,} rows" in text
-    assert f"drawn with {module.DRAWN_WITH:,} other rows" in text
-    assert f"over seeds {seeds}" in text
-    assert f"{module.RELIEF:,} cells of the relief of the Earth with D = {module.RELIEF_D}" in text
 
 
 @pytest.mark.slow

@@ -1,10 +1,7 @@
 """The estimator contract: all of scikit-learn's checks, pipelines, grid search, clone, pickling."""
 
-import pickle
-
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -76,13 +73,3 @@ def test_pipeline_of_features_and_a_linear_model_equals_the_estimator(table):
     ridge = bo.KernelRidge(kernel, method="orthogonal", n_features=64, alpha=0.1, random_state=3)
     ours = make_pipeline(StandardScaler(), ridge).fit(X, y)
     np.testing.assert_allclose(ours.predict(X), pipeline.predict(X), rtol=1e-9, atol=1e-9)
-
-
-def test_pickling_and_cloning_keep_what_they_should(table):
-    X, y = table
-    model = bo.KernelRidge(Gaussian(0.5), n_features=64, random_state=0).fit(X, y)
-    again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    fresh = clone(model)
-    assert fresh.get_params() == model.get_params()
-    assert not hasattr(fresh, "map_")
