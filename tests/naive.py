@@ -5,48 +5,7 @@ import math
 import mpmath
 import numpy as np
 
-from bochner.kernels import (
-    NNGP,
-    AdditiveChi2,
-    Angular,
-    ArcCosine,
-    Bilinear,
-    Brownian,
-    BrownianBridge,
-    Cauchy,
-    Columns,
-    Constant,
-    Custom,
-    DotProductKernel,
-    Exp,
-    Exponential,
-    ExponentialPower,
-    FourierSeries,
-    Gaussian,
-    GeneralizedZonal,
-    Intersection,
-    JensenShannon,
-    Laplace,
-    Linear,
-    Mahalanobis,
-    Matern,
-    Modulated,
-    Monotone,
-    NeuralTangent,
-    Normalised,
-    Periodic,
-    Polynomials,
-    Power,
-    Product,
-    RationalQuadratic,
-    Scaled,
-    SkewedChi2,
-    SpectralMixture,
-    Sum,
-    Warped,
-    Windows,
-    Zonal,
-)
+from bochner import kernels
 
 
 def kernel_matrix(kernel, X, Y=None):
@@ -274,52 +233,64 @@ def polynomials(kernel, x, y):
 
 def brownian(kernel, x, y):
     rows = [[min(max(mpmath.mpf(t), 0), kernel.length) for t in row] for row in (x, y)]
-    tied = isinstance(kernel, BrownianBridge)
+    tied = isinstance(kernel, kernels.BrownianBridge)
     less = lambda a, b: a * b / kernel.length if tied else 0
     return mpmath.fprod(min(a, b) - less(a, b) for a, b in zip(*rows, strict=True))
 
 
 #: k(x, y) of each class of kernels; a class goes before those it is derived from.
 FORMULAS = {
-    Gaussian: lambda k, x, y: mpmath.exp(-(distance(k, x, y) ** 2) / 2),
-    Exponential: lambda k, x, y: mpmath.exp(-distance(k, x, y)),
-    ExponentialPower: lambda k, x, y: mpmath.exp(-(distance(k, x, y) ** k.power)),
-    Matern: matern,
-    RationalQuadratic: lambda k, x, y: (1 + distance(k, x, y) ** 2 / (2 * k.shape)) ** (-k.shape),
-    Laplace: lambda k, x, y: mpmath.exp(-sum(map(abs, differences(k, x, y)))),
-    Cauchy: lambda k, x, y: mpmath.fprod(1 / (1 + d * d) for d in differences(k, x, y)),
-    Linear: lambda k, x, y: dot(x, y),
-    Constant: lambda k, x, y: mpmath.mpf(k.value),
-    Sum: lambda k, x, y: value(k.left, x, y) + value(k.right, x, y),
-    Product: lambda k, x, y: value(k.left, x, y) * value(k.right, x, y),
-    Scaled: lambda k, x, y: k.scale * inside(k, x, y),
-    Columns: lambda k, x, y: inside(k, [x[c] for c in k.columns], [y[c] for c in k.columns]),
-    Mahalanobis: mahalanobis,
-    Power: lambda k, x, y: inside(k, x, y) ** k.exponent,
-    Exp: lambda k, x, y: mpmath.exp(inside(k, x, y)),
-    Bilinear: lambda k, x, y: (mpmath.matrix([x]) * mpmath.matrix(k.matrix) * mpmath.matrix(y))[0],
-    Normalised: normalised,
-    Modulated: modulated,
-    Monotone: monotone,
-    Warped: lambda k, x, y: inside(k, *of_function(k, (x, y))),
-    Windows: of_windows,
-    Custom: lambda k, x, y: mpmath.mpf(float(k.function(np.array([x]), np.array([y]))[0, 0])),
-    Periodic: periodic,
-    SpectralMixture: spectral_mixture,
-    AdditiveChi2: lambda k, x, y: summed(lambda a, b: 2 * a * b / (a + b) if a + b else 0, x, y),
-    Intersection: lambda k, x, y: summed(min, x, y),
-    JensenShannon: jensen_shannon,
-    SkewedChi2: skewed,
-    FourierSeries: fourier_series,
-    Polynomials: polynomials,
-    Brownian | BrownianBridge: brownian,
-    Angular: lambda k, x, y: 1 - 2 * mpmath.acos(cosine(x, y)) / mpmath.pi,
-    ArcCosine: lambda k, x, y: (norm(x) * norm(y)) ** k.order * arc_cosine(k.order, cosine(x, y)),
-    NNGP: lambda k, x, y: norm(x) * norm(y) * layers(k, x, y)[-1],
-    NeuralTangent: tangent,
-    Zonal: zonal,
-    GeneralizedZonal: generalised_zonal,
-    DotProductKernel: dot_product,
+    kernels.Gaussian: lambda k, x, y: mpmath.exp(-(distance(k, x, y) ** 2) / 2),
+    kernels.Exponential: lambda k, x, y: mpmath.exp(-distance(k, x, y)),
+    kernels.ExponentialPower: lambda k, x, y: mpmath.exp(-(distance(k, x, y) ** k.power)),
+    kernels.Matern: matern,
+    kernels.RationalQuadratic: lambda k, x, y: (
+        (1 + distance(k, x, y) ** 2 / (2 * k.shape)) ** (-k.shape)
+    ),
+    kernels.Laplace: lambda k, x, y: mpmath.exp(-sum(map(abs, differences(k, x, y)))),
+    kernels.Cauchy: lambda k, x, y: mpmath.fprod(1 / (1 + d * d) for d in differences(k, x, y)),
+    kernels.Linear: lambda k, x, y: dot(x, y),
+    kernels.Constant: lambda k, x, y: mpmath.mpf(k.value),
+    kernels.Sum: lambda k, x, y: value(k.left, x, y) + value(k.right, x, y),
+    kernels.Product: lambda k, x, y: value(k.left, x, y) * value(k.right, x, y),
+    kernels.Scaled: lambda k, x, y: k.scale * inside(k, x, y),
+    kernels.Columns: lambda k, x, y: inside(
+        k, [x[c] for c in k.columns], [y[c] for c in k.columns]
+    ),
+    kernels.Mahalanobis: mahalanobis,
+    kernels.Power: lambda k, x, y: inside(k, x, y) ** k.exponent,
+    kernels.Exp: lambda k, x, y: mpmath.exp(inside(k, x, y)),
+    kernels.Bilinear: lambda k, x, y: (
+        mpmath.matrix([x]) * mpmath.matrix(k.matrix) * mpmath.matrix(y)
+    )[0],
+    kernels.Normalised: normalised,
+    kernels.Modulated: modulated,
+    kernels.Monotone: monotone,
+    kernels.Warped: lambda k, x, y: inside(k, *of_function(k, (x, y))),
+    kernels.Windows: of_windows,
+    kernels.Custom: lambda k, x, y: mpmath.mpf(
+        float(k.function(np.array([x]), np.array([y]))[0, 0])
+    ),
+    kernels.Periodic: periodic,
+    kernels.SpectralMixture: spectral_mixture,
+    kernels.AdditiveChi2: lambda k, x, y: summed(
+        lambda a, b: 2 * a * b / (a + b) if a + b else 0, x, y
+    ),
+    kernels.Intersection: lambda k, x, y: summed(min, x, y),
+    kernels.JensenShannon: jensen_shannon,
+    kernels.SkewedChi2: skewed,
+    kernels.FourierSeries: fourier_series,
+    kernels.Polynomials: polynomials,
+    kernels.Brownian | kernels.BrownianBridge: brownian,
+    kernels.Angular: lambda k, x, y: 1 - 2 * mpmath.acos(cosine(x, y)) / mpmath.pi,
+    kernels.ArcCosine: lambda k, x, y: (
+        (norm(x) * norm(y)) ** k.order * arc_cosine(k.order, cosine(x, y))
+    ),
+    kernels.NNGP: lambda k, x, y: norm(x) * norm(y) * layers(k, x, y)[-1],
+    kernels.NeuralTangent: tangent,
+    kernels.Zonal: zonal,
+    kernels.GeneralizedZonal: generalised_zonal,
+    kernels.DotProductKernel: dot_product,
 }
 
 

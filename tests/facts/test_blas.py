@@ -2,20 +2,19 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from threading import Barrier, Event, get_ident
+from threading import Barrier, Event
 
 import joblib
 import numpy as np
 import pytest
 from scipy.linalg import LinAlgError, block_diag
-from sklearn.base import clone
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import bochner as bo
 from bochner._core import blas, lapack, threads
 from bochner._core.lapack import SMALL
 from bochner._core.threads import one_thread
-from bochner.kernels import Custom, Gaussian
+from bochner.kernels import Custom
 
 # --- routines in place ---
 
@@ -137,18 +136,6 @@ def test_what_is_not_positive_has_no_factor(dtype):
             invert(np.zeros((3, 3), dtype, order="F"))
 
 
-def test_no_rows_and_one(dtype):
-    for n in (0, 1):
-        A = np.full((n, n), 4.0, dtype, order="F")
-        lapack.factor(A)
-        assert (A == 2).all()
-        lapack.invert(A)
-        assert (A == 0.5).all()
-    C, nothing = np.ones((2, 3), dtype, order="F"), np.empty((0, 4), dtype)
-    lapack.add_product(C, nothing.T[:2].copy(), nothing[:, :3].copy(), keep=2.0)
-    assert (C == 2).all()
-
-
 EYE = np.eye(3, order="F")
 
 
@@ -262,15 +249,6 @@ def test_decompositions_have_the_same_bits_on_any_number_of_threads(name):
     assert all(np.array_equal(one, two) for one, two in zip(*results, strict=True))
 
 
-@pytest.mark.parametrize(
-    "learner", [bo.KernelRidge(Gaussian()), bo.KernelRidge(method="exact"), bo.SVR(Gaussian())]
-)
-def test_fits_leave_the_number_of_threads_alone(learner, two_threads):
-    X = np.random.default_rng(0).standard_normal((200, 2))
-    clone(learner).set_params(n_features=32, random_state=0).fit(X, X[:, 0])
-    assert blas_threads() == {2}
-
-
 @pytest.fixture
 def threads_of_fits(monkeypatch):
     """Threads of BLAS and of our own when a fit, or a prediction, computes kernel values."""
@@ -360,19 +338,6 @@ def test_what_tasks_give_comes_in_their_order(many_threads):
     found = threads.side_by_side([partial(task, number) for number in range(6)])
     assert found == [(number, 1, {1}) for number in range(6)]
     assert threads.get_num_threads() == 3
-
-
-def test_tasks_of_a_task_are_done_one_after_the_other(many_threads):
-    inner = lambda: threads.side_by_side([get_ident, get_ident])
-    outer = threads.side_by_side([inner, inner])
-    assert all(len({*each}) == 1 for each in outer)
-    assert get_ident() not in {*outer[0], *outer[1]}
-
-
-def test_one_thread_or_one_task_runs_here():
-    assert with_threads(lambda: threads.side_by_side([get_ident] * 3), 1) == [[get_ident()] * 3]
-    assert threads.side_by_side([get_ident]) == [get_ident()]
-    assert threads.side_by_side([]) == []
 
 
 def test_the_first_error_is_raised_and_the_rest_is_not_begun(many_threads, two_threads):

@@ -12,24 +12,7 @@ from scipy.special import gammainc
 from scipy.stats import poisson
 
 import bochner as bo
-from bochner import compare_bounds
-from bochner.certificates import (
-    BallBound,
-    Tail,
-    ZonalBound,
-    ball_bound,
-    bernstein_bound,
-    direction_leverage,
-    directions_bound,
-    hoeffding_bound,
-    leverage_bound,
-    operator_norm_bound,
-    projection_cost_bound,
-    rahimi_recht_bound,
-    spectral_bound,
-    tensor_sketch_bound,
-    zonal_bound,
-)
+from bochner import certificates, compare_bounds
 from bochner.certificates.bounds.zonal import Cut
 from bochner.certificates.pointwise import draw_leverages, eigen
 from bochner.features.method import Request, stream
@@ -104,13 +87,13 @@ def tensor_sketch(e, D, _):
 
 FORMS, SCALED = ("pair", "phase"), 3.0 * Gaussian(0.8)
 PRINTED = [
-    *((hoeffding_bound(SCALED, ROWS, f), hoeffding, f) for f in FORMS),
-    *((bernstein_bound(SCALED, ROWS, f), bernstein, f) for f in FORMS),
-    *((rahimi_recht_bound(SCALED, ROWS, f), rahimi_recht, f) for f in FORMS),
-    (rahimi_recht_bound(SCALED, ROWS, "phase", printed=True), rahimi_recht, "printed"),
-    *((operator_norm_bound(Gaussian(0.8), ROWS, f), operator_norm, f) for f in FORMS),
-    *((spectral_bound(SCALED, ROWS, alpha=2.0, form=f), spectral, f) for f in FORMS),
-    (tensor_sketch_bound(Polynomial(3), ROWS), tensor_sketch, ""),
+    *((certificates.hoeffding_bound(SCALED, ROWS, f), hoeffding, f) for f in FORMS),
+    *((certificates.bernstein_bound(SCALED, ROWS, f), bernstein, f) for f in FORMS),
+    *((certificates.rahimi_recht_bound(SCALED, ROWS, f), rahimi_recht, f) for f in FORMS),
+    (certificates.rahimi_recht_bound(SCALED, ROWS, "phase", printed=True), rahimi_recht, "printed"),
+    *((certificates.operator_norm_bound(Gaussian(0.8), ROWS, f), operator_norm, f) for f in FORMS),
+    *((certificates.spectral_bound(SCALED, ROWS, alpha=2.0, form=f), spectral, f) for f in FORMS),
+    (certificates.tensor_sketch_bound(Polynomial(3), ROWS), tensor_sketch, ""),
 ]
 IDS = [f"{chance.__name__} {form}" for _, chance, form in PRINTED]
 
@@ -127,8 +110,11 @@ def test_error_and_width_solve_the_printed_inequality(bound, chance, form):
     assert chance(e, width, form) <= 0.05 < chance(e, width - step, form)
 
 
-SOME_CUTS = ZonalBound(
-    (Cut(3, 2, 0.1, leverage_bound(60.0, 20.0, 2)), Cut(6, 4, 0.001, leverage_bound(90.0, 20.0, 4)))
+SOME_CUTS = certificates.ZonalBound(
+    (
+        Cut(3, 2, 0.1, certificates.leverage_bound(60.0, 20.0, 2)),
+        Cut(6, 4, 0.001, certificates.leverage_bound(90.0, 20.0, 4)),
+    )
 )
 
 
@@ -136,8 +122,8 @@ SOME_CUTS = ZonalBound(
     "bound",
     [
         *(b for b, *_ in PRINTED),
-        directions_bound(ArcCosine(1), ROWS, bo.ReLU(1, bo.IID())),
-        projection_cost_bound(Gaussian(), ROWS, rank=4),
+        certificates.directions_bound(ArcCosine(1), ROWS, bo.ReLU(1, bo.IID())),
+        certificates.projection_cost_bound(Gaussian(), ROWS, rank=4),
         SOME_CUTS,
     ],
     ids=[*IDS, "directions", "costs", "zonal"],
@@ -168,7 +154,7 @@ def test_width_and_error_undo_each_other_and_fall_together(bound):
 def test_the_spread_of_frequencies_is_that_of_drawn_ones(kernel, second):
     """Of the bound: log C − p log(2 ℓ a) = log β + p log σ, against one of σ = √3."""
     a = float(kernel.diag(np.zeros((1, 3)))[0])
-    bound, unit = (rahimi_recht_bound(k, sphere()) for k in (kernel, a * Gaussian()))
+    bound, unit = (certificates.rahimi_recht_bound(k, sphere()) for k in (kernel, a * Gaussian()))
     assert (bound.log_constant - unit.log_constant) / bound.power == pytest.approx(
         math.log(second / 3) / 2
     )
@@ -181,9 +167,9 @@ def test_the_spread_of_frequencies_is_that_of_drawn_ones(kernel, second):
 def test_costs_are_bounded_by_the_spectral_and_the_trace_error():
     values = np.linalg.eigvalsh(Gaussian()(sphere()))
     tail = values[:-4].sum()
-    distance = leverage_bound(800 / tail, (values / (values + tail / 4)).sum())
-    parts = distance, Tail("", math.log(2), 200 / tail, 200 / tail / 3)
-    found = projection_cost_bound(Gaussian(), sphere(), rank=4)
+    distance = certificates.leverage_bound(800 / tail, (values / (values + tail / 4)).sum())
+    parts = distance, certificates.Tail("", math.log(2), 200 / tail, 200 / tail / 3)
+    found = certificates.projection_cost_bound(Gaussian(), sphere(), rank=4)
     expected = 11 * max(part.error(900, 0.95) for part in parts)
     assert found.error(900, 0.9) == pytest.approx(expected)
 
@@ -203,7 +189,7 @@ def test_costs_are_bounded_by_the_spectral_and_the_trace_error():
 def test_no_direction_is_larger_than_the_bound_takes_it_to_be(kernel, method, tight):
     """Σ z(x_j)² of 4,000 directions, and for |u·x| of the direction that has the most."""
     X = np.random.default_rng(0).standard_normal((50, 3)) * (2.0, 1.0, 0.5)
-    bound = directions_bound(kernel, X, method)
+    bound = certificates.directions_bound(kernel, X, method)
     values = np.linalg.eigvalsh(kernel(X))
     size = bound.variance * values[-1] / values.sum()  # sup|z|² over Tr K
     exact = {0: 1, 1: 3, 2: 6}[method.order] if getattr(method, "split", False) else 0
@@ -234,7 +220,7 @@ def test_no_product_of_signs_is_larger_than_the_bound_takes_it_to_be(kernel, tig
     """Of 20,000 features, and of those whose signs are all those of the longest row."""
     X = np.random.default_rng(0).standard_normal((50, 3)) * (1.0, 0.5, 0.5)
     products = bo.Maclaurin("geometric")
-    bound = directions_bound(kernel, X, products)
+    bound = certificates.directions_bound(kernel, X, products)
     values = np.linalg.eigvalsh(kernel(X))
     size = bound.variance * values[-1] / values.sum()
     phi = bo.draw(kernel, products, n_features=20_000, X=X, random_state=0)
@@ -251,7 +237,7 @@ def test_no_product_of_signs_is_larger_than_the_bound_takes_it_to_be(kernel, tig
 def test_tails_of_the_gaussian_are_those_of_a_poisson_variable():
     X = np.random.default_rng(1).standard_normal((60, 3))
     squares, alpha = (X**2).sum(axis=1), 0.6
-    for cut in zonal_bound(Gaussian(), X, alpha=alpha).cuts[::4]:
+    for cut in certificates.zonal_bound(Gaussian(), X, alpha=alpha).cuts[::4]:
         expected = gammainc(cut.degree + 1, squares).sum() / alpha
         assert cut.rest == pytest.approx(expected, rel=1e-6, abs=1e-9)
         assert cut.order == cut.degree // 2 + 1
@@ -268,7 +254,7 @@ def test_tails_of_the_gaussian_are_those_of_a_poisson_variable():
     ids=["sphere", "Matern", "Gaussian", "Polynomial"],
 )
 def test_no_direction_has_more_leverage_than_lemma_7_says(kernel, X, radial):
-    cut = zonal_bound(kernel, X, alpha=4.0).cuts[-1]
+    cut = certificates.zonal_bound(kernel, X, alpha=4.0).cuts[-1]
     method = bo.Gegenbauer(radial, order=cut.order, degree=cut.degree)
     phi = bo.draw(kernel, method, n_features=2000 * cut.order, X=X, random_state=0)
     tau = draw_leverages(phi(X), eigen(kernel, X, "test"), 4.0, cut.order)
@@ -283,7 +269,7 @@ def test_lemma_7_by_hand():
         a * sum(min(c * v, 1.0) for v in row)
         for a, c, row in zip((1, 3, 5), steep, squares, strict=True)
     )
-    assert direction_leverage(squares, 3, 2.0) == pytest.approx(by_hand)
+    assert certificates.direction_leverage(squares, 3, 2.0) == pytest.approx(by_hand)
 
 
 @pytest.mark.parametrize("gaussian", [True, False])
@@ -292,7 +278,7 @@ def test_lemma_7_by_hand():
 def test_the_degree_of_the_theorems_leaves_out_what_is_allowed(gaussian, radius, error):
     """n·tail ≤ (ε/10) λ by the law of a Poisson variable, and not by less than it must."""
     n, alpha, scale, growth = 5000, 0.3, 2.0, 1.0 if gaussian else 1.5
-    bound = BallBound(radius, 4, n, alpha, 10.0, scale, growth, gaussian)
+    bound = certificates.BallBound(radius, 4, n, alpha, 10.0, scale, growth, gaussian)
     q, s, m = bound.sizes(error)
     mean = growth * radius**2
     left = scale * n * poisson.sf(q, mean) * (1.0 if gaussian else math.exp(mean))
@@ -318,7 +304,7 @@ def test_the_degree_of_the_theorems_leaves_out_what_is_allowed(gaussian, radius,
 )
 def test_the_ball_and_the_growth_are_read_off_kernel_and_rows(kernel, expected):
     X = sphere(50, radius=1.0)
-    bound = ball_bound(kernel, X, alpha=0.5)
+    bound = certificates.ball_bound(kernel, X, alpha=0.5)
     assert (bound.theorem == 12) is expected[3]
     found = bound.radius, bound.scale, bound.growth
     assert found == pytest.approx(expected[:3])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from gallery import KERNELS, rows, squared_products
+from gallery import KERNELS, rows
 from scipy.stats import t as student
 
 import bochner as bo
@@ -25,10 +25,6 @@ def test_every_kernel_of_the_gallery_passes(kernel):
     assert bool(check)
     assert len(check.laws) == 9
     assert repr(kernel) in str(check)
-
-
-def gaussian(X, Y):
-    return Gaussian()(X, Y)
 
 
 def scaled_by_the_data(X, Y):
@@ -84,13 +80,6 @@ def test_a_fault_is_named_with_its_evidence(function, flaw, message):
     assert re.search(message, str(check))
 
 
-def test_evidence_of_a_negative_direction_is_one():
-    (flaw,) = bo.check_kernel(Custom(FAULTS["sigmoid"][0]), X).failed
-    c, at = flaw.evidence["c"], flaw.evidence["rows"]
-    assert c @ np.tanh(at @ at.T - 1) @ c == pytest.approx(flaw.evidence["smallest"])
-    assert flaw.evidence["smallest"] < -0.1
-
-
 @dataclass(frozen=True)
 class Own(Kernel):
     """A kernel of a user's own class, with a fault to choose."""
@@ -126,23 +115,6 @@ def test_a_fault_of_a_class_is_named(fault, message):
     assert {flaw.name for flaw in check.failed} == {fault}
     assert re.search(message, str(check))
     assert bo.check_kernel(Own(), X).ok
-
-
-def test_a_function_is_a_kernel_like_any_other():
-    kernel = Custom(gaussian)
-    assert kernel == Custom(gaussian) != Custom(squared_products)
-    assert hash(kernel) == hash(Custom(gaussian))
-    options = dict(method="nystrom", n_features=30, alpha=1e-3, random_state=0)
-    fits = (bo.KernelRidge(k, **options).fit(X, np.sin(X[:, 0])) for k in (kernel, Gaussian()))
-    a, b = (fit.predict(X) for fit in fits)
-    np.testing.assert_allclose(a, b, atol=1e-8)
-
-
-def test_a_diagonal_of_its_own_is_used():
-    kernel = Custom(gaussian, diagonal_of=lambda X: 0 * X[:, 0] + 1)
-    assert (kernel.diag(rows(200)) == 1).all()
-    assert (Custom(gaussian).diag(rows(200)) == 1).all()
-    assert Custom(gaussian).diag(rows(200)[:0]).shape == (0,)
 
 
 # ---- check_features: each law passes sound maps, fails spoiled ones, and says what it measured

@@ -350,13 +350,3 @@ def test_values_of_rows_left_out_are_those_of_refits(found):
     shares = found.left_out_shares(some)
     np.testing.assert_array_equal(shares[np.arange(20), some], 0.0)
     np.testing.assert_allclose(shares @ y, left[some], atol=1e-5)
-
-
-def test_with_a_landmark_a_row_it_is_the_regression_on_the_kernel():
-    z, y, w = rows_smoother(weighted=False)
-    found = LandmarkSmoother.of(Gaussian(0.8), z, y, w, 0)
-    about = found.phi(z) - found.mean
-    values = np.linalg.eigvalsh(about.T @ about)
-    alpha = float((1 / np.square(found.turn).sum(axis=0) - values).mean())
-    exact = KernelRows(Gaussian(0.8)(z), y, w).at(alpha)
-    np.testing.assert_allclose(found.left_out(), y - exact.left_out, atol=1e-5)

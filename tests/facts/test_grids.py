@@ -1,7 +1,6 @@
 """Fourier grids and harmonics: waves, sums, fits, periods and plans, each by a slow route too."""
 
 import math
-from dataclasses import replace
 
 import naive
 import numpy as np
@@ -11,7 +10,6 @@ from scipy import sparse
 import bochner as bo
 from bochner._core import nufft
 from bochner.data.sources import Block
-from bochner.features import Fourier
 from bochner.features.fourier.grid_maps import equispaced_map
 from bochner.kernels import (
     Cauchy,
@@ -30,7 +28,6 @@ from bochner.kernels import (
 )
 from bochner.models.gaussian_process import grid as process_grid
 from bochner.selection.grids import most_waves, waves_for
-from bochner.selection.waves import lengthscales_on_waves
 from bochner.solvers import toeplitz, waves
 from bochner.solvers.gram import conjugate_gradients
 from bochner.solvers.ridge.eigen import decompose
@@ -38,7 +35,6 @@ from bochner.solvers.ridge.evidence import log_evidence
 from bochner.solvers.ridge.problem import evidence
 from bochner.solvers.toeplitz import LowWaves, ToeplitzGram, from_real, to_real, white
 from bochner.solvers.waves import WaveProblem
-from bochner.sums.executor import LOCAL
 from bochner.sums.fourier import BoxPlaces, WavesOf, as_complex
 from bochner.sums.moments import Moments
 
@@ -311,14 +307,12 @@ def test_rows_of_any_cycle_may_come_where_a_kernel_is_periodic_alone():
     assert first.map_.n_features < 40
 
 
-def test_other_lengthscales_and_files_keep_periods(tmp_path):
+def test_other_lengthscales_keep_periods():
     (X, y), kernel = places(300, 1), Matern(1.5, 0.3) + 0.5 * DAY
     model = ridge(kernel, 1e-3, X, y)
     phi = model.map_
     np.testing.assert_allclose(phi.variances_of(kernel), phi.variances, atol=1e-15)
-    bo.save(model, tmp_path / "m.bochner")
     new = np.array([[0.3], [9.77]])
-    np.testing.assert_array_equal(bo.load(tmp_path / "m.bochner").predict(new), model.predict(new))
     np.testing.assert_allclose(phi(new) @ phi(X).T, phi.matrix(np.vstack([new, X]), 1e-9)[:2, 2:])
 
 
@@ -547,33 +541,6 @@ def test_a_plan_lists_waves_and_what_they_take(monkeypatch):
     assert sums_waves(chosen.estimator().fit(X, y))
 
 
-def test_waves_of_more_rows_take_longer_by_their_sums():
-    X, y = table(600)
-    options = dict(methods=[bo.FourierGrid(1e-2)], random_state=0)
-    few = bo.plan(X[:250], y[:250], KERNEL_GRIDDED, **options).fits[0]
-    many = bo.plan(X, y, KERNEL_GRIDDED, n_rows=10**9, **options).fits[0]
-    assert few.solver == many.solver == "waves"
-    assert many.steps["further rows"] > few.seconds
-    assert "further rows" not in few.steps
-    assert many.bytes > few.bytes
-    both = bo.plan(X, y, KERNEL_GRIDDED, methods=[bo.FourierGrid(1e-2), "fourier"], widths=[16])
-    assert [type(fit.method) for fit in both.fits] == [Fourier, bo.FourierGrid]
-
-
-def test_kernels_of_the_globe_are_compared_with_harmonics():
-    X, _ = globe(400)
-    found, plane = (
-        [
-            row
-            for row in bo.compare(kernel, X, n_features=200, random_state=0).rows
-            if isinstance(row.method, bo.SphericalHarmonics)
-        ]
-        for kernel in (OnSphere("gaussian", 60.0), Gaussian(60.0))
-    )
-    assert [(row.refused, row.n_features, row.error < 1e-3) for row in found] == [("", 196, True)]
-    assert not plane
-
-
 # ==== Sums of waves, products with their matrix, solutions, posteriors.
 
 
@@ -774,33 +741,6 @@ def test_deviations_by_draws_and_by_solutions_agree(monkeypatch):
     np.testing.assert_allclose(few, exact[:10], rtol=1e-3)
     _, many = process.predict(new, return_std=True)
     assert 1e-4 < np.sqrt(np.mean((many / exact - 1) ** 2)) < 0.02
-
-
-@pytest.mark.parametrize(
-    "given",
-    [{}, {"noise": 0.09}, {"amplitude": 1.0}, {"noise": 0.09, "amplitude": 1.0}],
-    ids=lambda given: " ".join(given) or "open",
-)
-def test_the_descent_ends_where_the_evidence_is_largest(given):
-    """Beside a scan of lengthscales, each with its best noise and amplitude."""
-    rng = np.random.default_rng(4)
-    X = np.append(rng.uniform(0, 1, 998), [0.0, 1.0])[:, None]
-    phi = equispaced_map(Matern(1.5, 0.1), np.zeros(1), np.ones(1), 1e-3)
-    y = phi(X) @ rng.standard_normal(phi.n_features) + 0.3 * rng.standard_normal(1000)
-    start, method = Matern(1.5, 0.1), bo.FourierGrid(1e-3)
-    process = lambda kernel: bo.GaussianProcessRegressor(kernel, method=method, **given).fit(X, y)
-    scanned = {s: process(start.replace(lengthscale=s)) for s in np.geomspace(0.066, 0.15, 10)}
-    most = max(fit.log_marginal_likelihood_value_ for fit in scanned.values())
-    first = next(iter(scanned.values())).fit_.law.representation
-    wide = equispaced_map(Matern(1.5, 0.06), np.zeros(1), np.ones(1), 1e-3)
-    blocks = bo.Blocks.from_arrays(X, y)
-    summed = first.again(
-        replace(first.chosen, choice=replace(first.chosen.choice, map=wide)), blocks, LOCAL
-    )
-    args = start, summed.problem_of, wide
-    found = lengthscales_on_waves(*args, given.get("noise"), given.get("amplitude"))
-    assert found.inside
-    assert found.log_evidence > most - 0.15
 
 
 @pytest.mark.parametrize("Learner", [bo.KernelRidge, bo.GaussianProcessRegressor])

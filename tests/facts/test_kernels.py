@@ -229,25 +229,6 @@ def test_a_periodic_kernel_of_many_periods_has_thirty_digits(kernel):
     assert_close(kernel(X, Y), expected)
 
 
-@pytest.mark.parametrize("kernel", FAST, ids=repr)
-@pytest.mark.parametrize("method", [Fourier(IID()), Fourier(QMC(), "phase")], ids=repr)
-def test_float32_rows_many_periods_apart_have_the_features_of_float64(kernel, method):
-    """Also where most of the frequencies are zero, as at lengthscale 5."""
-    phi = draw(kernel, method, n_features=64, n_inputs=2, random_state=0)
-    X = spread(20, np.float32)
-    limit = 1024 * 2.0**-24 * 8  # of angles that float32 may have
-    assert np.abs(phi(X) - phi(X.astype(np.float64))).max() < limit
-
-
-@pytest.mark.parametrize("placement", [IID(), QMC()], ids=repr)
-def test_frequencies_of_a_periodic_kernel_are_harmonics(placement):
-    kernel = Periodic((2.0, 0.5), (0.4, 3.0))
-    phi = draw(kernel, Fourier(placement), n_features=64, n_inputs=2, random_state=0)
-    harmonics = phi.frequencies / (2 * np.pi) * np.array([[2.0], [0.5]])
-    assert_close(harmonics, np.rint(harmonics))
-    assert np.abs(harmonics[0]).max() > np.abs(harmonics[1]).max()
-
-
 @pytest.mark.statistical
 @pytest.mark.parametrize("power", [0.4, 1.0, 1.5, 1.9])
 def test_mixtures_of_gaussians_by_stable_factors_are_the_kernel(power):

@@ -9,7 +9,6 @@ from scipy.special import softmax
 from tolerance import assert_close
 
 from bochner import Huber, JointLoss
-from bochner.errors import InvalidInput
 from bochner.models._rows import FeatureBlock
 from bochner.solvers.convex.class_losses import Hinge, Logistic, MultinomialShares, SquaredHinge
 from bochner.solvers.convex.driver import solve
@@ -18,7 +17,6 @@ from bochner.solvers.convex.losses import (
     BelowZero,
     EpsilonInsensitive,
     GammaDeviance,
-    Loss,
     PoissonDeviance,
     Quantile,
     Squared,
@@ -26,7 +24,6 @@ from bochner.solvers.convex.losses import (
     huber_scale,
     hubers,
 )
-from bochner.solvers.convex.named_losses import NAMES, by_name
 from bochner.solvers.convex.penalty_path import held_out_path
 from bochner.solvers.convex.problem import Problem, best_constant, best_length, optimum
 from bochner.solvers.convex.smoothing import from_multipliers
@@ -277,16 +274,6 @@ def test_multipliers_are_slopes_that_make_the_coefficients():
     assert_close(again.fitted + found.intercept, found.fitted, factor=1e6)
 
 
-def test_planted_wrong_slope_is_seen():
-    class Wrong(Huber):
-        def slope(self, y, f):
-            return 1.1 * super().slope(y, f) + 0.05
-
-    p = problem(Wrong(0.4))
-    found = minimise(p)
-    assert not least(p, np.append(found.coef[:, 0], found.intercept))
-
-
 @pytest.mark.parametrize("loss", NONSMOOTH, ids=repr)
 def test_the_smoothed_loss_is_the_least_of_loss_and_square(loss):
     """The Moreau envelope, by brute force."""
@@ -413,12 +400,3 @@ def test_errors_within_the_tube_are_no_reason_for_a_smaller_penalty():
     assert len(path.errors) == path.best + 5 < 18  # four more in vain
     assert np.all(path.errors[: path.best] > 1.0001 * path.errors.min() + path.none)
     assert held_out_path(Problem(Rows(Z), y, w, Absolute(), 1.0), left_out)[0].none == 0
-
-
-def test_losses_by_name_and_value():
-    for name in NAMES:
-        assert isinstance(by_name(name), Loss)
-    assert by_name("quantile", (0.2, 0.8)) == Quantile((0.2, 0.8))
-    assert by_name(Huber(2.0)) == Huber(2.0)
-    with pytest.raises(InvalidInput, match=r"loss must be one of 'squared', .*; got 'l2'"):
-        by_name("l2")

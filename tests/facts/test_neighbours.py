@@ -303,22 +303,6 @@ def test_what_has_features(d, options):
 
 
 @pytest.mark.usefixtures("few")
-@pytest.mark.slow
-def test_lengthscales_of_a_kernel_by_name_are_those_that_suit_neighbours():
-    """Features that cannot follow the function take another lengthscale for noise."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(0, 1, (900, 3))
-    y = np.sin(12 * X[:, 0]) * np.cos(9 * X[:, 1]) + np.sin(8 * X[:, 2])
-    found, features = (process_rough("matern32", **o).fit(X, y) for o in ({}, {"method": "auto"}))
-    assert by_neighbours(found)
-    assert found.kernel_ != features.kernel_
-    held = process_rough(features.kernel_, method=bo.NearestNeighbours()).fit(X, y)
-    new = rng.uniform(0, 1, (500, 3))
-    f = np.sin(12 * new[:, 0]) * np.cos(9 * new[:, 1]) + np.sin(8 * new[:, 2])
-    assert np.std(found.predict(new) - f) < 0.9 * np.std(held.predict(new) - f)
-
-
-@pytest.mark.usefixtures("few")
 def test_intervals_files_blocks_and_further_rows_are_served(tmp_path):
     X, y = rough_draws(targets=(2,))
     new, _ = rough_draws(60, seed=3)

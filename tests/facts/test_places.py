@@ -1,6 +1,7 @@
 """The globe, and places beside time: waves, fits, nearest neighbours, each by a slow route too."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -184,13 +185,21 @@ def test_deviations_of_many_harmonics_are_by_solutions_and_by_draws():
     assert np.abs(many[:40] / few - 1).max() < 5 / np.sqrt(2 * 128)
 
 
-def test_lengthscales_of_all_rows_have_a_larger_evidence():
-    X, rng = places(1500), np.random.default_rng(0)
-    K = OnSphere("matern52", 40.0)(X) + 1e-8 * np.eye(1500)
-    y = np.linalg.cholesky(K) @ rng.standard_normal(1500) + 0.1 * rng.standard_normal(1500)
+@pytest.mark.parametrize(
+    ("kernel", "method", "X", "truth"),
+    [
+        (partial(OnSphere, "matern52"), bo.SphericalHarmonics(25), places(1500), 40.0),
+        (partial(Matern, 1.5), bo.FourierGrid(1e-3), np.linspace(0, 1, 800)[:, None], 0.1),
+    ],
+    ids=["globe", "grid"],
+)
+def test_lengthscales_of_all_rows_have_a_larger_evidence(kernel, method, X, truth):
+    rng, n = np.random.default_rng(0), len(X)
+    root = np.linalg.cholesky(kernel(truth)(X) + 1e-8 * np.eye(n))
+    y = root @ rng.standard_normal(n) + 0.1 * rng.standard_normal(n)
     best, *given = (
-        regressor(OnSphere("matern52", ell), bo.SphericalHarmonics(25), X, y, **options)
-        for ell, options in ((30.0, {"lengthscale": "evidence"}), (25.0, {}), (60.0, {}))
+        regressor(kernel(share * truth), method, X, y, **options)
+        for share, options in ((0.75, {"lengthscale": "evidence"}), (0.6, {}), (1.5, {}))
     )
     values = [fit.log_marginal_likelihood_value_ for fit in given]
     assert best.log_marginal_likelihood_value_ > max(values)

@@ -306,14 +306,6 @@ def test_blocks_samples_directions_and_processes_are_served():
     assert across.gamma[-1] > 3 * along.gamma[-1]
 
 
-def test_the_picture_shows_classes_and_model():
-    found = bo.variogram(*places_variogram(200))
-    ax = found.plot(model=found.fit())
-    np.testing.assert_array_equal(ax.lines[0].get_ydata(), found.gamma)
-    assert len(ax.lines) == 3
-    assert ax.get_xlabel() == "distance"
-
-
 def globe(n=150, seed=0):
     rng = np.random.default_rng(seed)
     X = np.stack([np.rad2deg(np.arcsin(rng.uniform(-1, 1, n))), rng.uniform(-180, 180, n)], axis=1)

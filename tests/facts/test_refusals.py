@@ -88,7 +88,7 @@ X = RNG.normal(size=(60, 3))
 Y = np.sin(X[:, 0]) + 0.1 * RNG.normal(size=60)
 ONES, THIRTY, FAR = np.ones(1), np.full((2, 1), 30.0), np.array([[0.0], [1e10]])
 MASKED = np.ma.masked_array(np.ones(60), Y > 1)
-ODD, TURNED = Periodic(1.0) + Periodic(2**0.5), Mahalanobis(Periodic(1.0), ((1.0,),))
+ODD = Periodic(1.0) + Periodic(2**0.5)
 WIDE = np.ones((2, 2049))
 PROJECTED = bo.Projected(bo.Fourier(), 2)
 SPARSE = scipy.sparse.csr_array(X)
@@ -226,7 +226,6 @@ def logs_of(function):
 
 
 TERMS = reduce(operator.add, (Columns(Laplace(4.0), (j,)) for j in range(80)))
-SKETCHES = (bo.Maclaurin(), bo.TensorSketch(), bo.PolySketch())
 NETWORK, GAUSS, SINES = (
     bo.NeuralTangentFeatures(),
     bo.Fourier(bo.Grid()),
@@ -296,27 +295,19 @@ CASES = [
     (lambda: Gaussian().replace(colour=1), InvalidInput, "Gaussian has no"),
     (lambda: Gaussian().replace(scale=1), InvalidInput, r"meaning\."),
     (lambda: (2 * Gaussian()).replace(kernel__x=1), InvalidInput, "Gaussian has"),
-    (lambda: Gaussian().replace(lengthscale__x=1), InvalidInput, "Gaussian has no parameter"),
-    (lambda: Linear().replace(x=1), InvalidInput, "Linear has no parameter 'x'"),
-    (lambda: (2 * Gaussian()).replace(kernel__lengthscale=0), InvalidInput, "Gaussian:"),
     (lambda: Gaussian().spectral_measure(0), InvalidInput, "1 or above; got 0"),
     (lambda: Gaussian((1.0, 2.0)).spectral_measure(3), InvalidInput, "one per column; got 2 for 3"),
     # arrays given to kernels
     (lambda: Gaussian()(X[0]), InvalidInput, "Gaussian: X must have two"),
     (lambda: Gaussian()(X, X[None]), InvalidInput, "Y must have two"),
     (lambda: Linear()(X[:, :0]), InvalidInput, "Linear: X must have .*at least one"),
-    (lambda: Gaussian()(1.0), InvalidInput, r"got shape \(\)"),
     (lambda: Gaussian()([[1.0], [1.0, 2.0]]), InvalidInput, "X must be a table of"),
     (lambda: Gaussian()(X, X[:, :2]), InvalidInput, "X and Y must have the same"),
     (lambda: Gaussian()(X, torch.ones(2, 3)), InvalidType, "one array library"),
     (lambda: Gaussian()(X * 1j), InvalidType, "X must hold real numbers; got dtype"),
-    (lambda: Gaussian()(torch.ones(2, 3, dtype=torch.complex64)), InvalidType, "got dtype"),
     (lambda: Gaussian()([["a", "b"]]), InvalidType, "X must hold real numbers; got dtype"),
-    (lambda: Gaussian()(np.array([[None]])), InvalidType, "real numbers; got dtype"),
-    (lambda: Gaussian()(np.array([["2020-01-01"]], dtype="M8[D]")), InvalidType, "got dtype"),
     (lambda: Gaussian()(np.array([[np.nan]])), InvalidInput, "X must be finite; got NaN or"),
     (lambda: Linear()(X, X * np.inf), InvalidInput, "Linear: Y must be finite"),
-    (lambda: Linear()(torch.full((2, 2), torch.inf)), InvalidInput, "be finite"),
     (lambda: Linear()(SPARSE * np.nan), InvalidInput, "X must be finite"),
     (lambda: Gaussian()(np.ma.masked_equal(np.eye(2), 1.0)), InvalidInput, "2 masked"),
     (lambda: Gaussian((1.0, 2.0))(X), InvalidInput, "Gaussian: lengthscale must"),
@@ -330,7 +321,6 @@ CASES = [
     (lambda: Gaussian((1.0, 2.0)).diag(X), InvalidInput, "got 2 for 3"),
     # series and radial kernels
     (lambda: radial_kernels(Laplace(), 3), UnsupportedKernel, "require a kernel of"),
-    (lambda: radial_kernels(Columns(Gaussian(), 0), 3), UnsupportedKernel, "got Columns"),
     (lambda: radial_kernels(Gaussian((1.0, 2.0)), 2), UnsupportedKernel, "one lengthscale for all"),
     (lambda: isotropic(Linear(), 2), UnsupportedKernel, "kernel of the Euclidean"),
     (lambda: monomials(radial_kernels(Matern(), 3), 2, 2, ONES), UnsupportedKernel, "Monomial"),
@@ -342,15 +332,12 @@ CASES = [
     (lambda: LogDerivatives(2.0), InvalidType, "LogDerivatives: function must be a"),
     (lambda: LogDerivatives(np.abs, -1), InvalidInput, "degree must be an"),
     (lambda: logs_of(lambda n: np.nan * n), NotPositive, "must return, for each integer n"),
-    (lambda: logs_of(lambda n: 1.0), NotPositive, r"for each integer n, .* got array\(1\.\)"),
     (lambda: DotExponential()(30 * X), InvalidInput, "must be a number of dtype float64"),
-    (lambda: DotExponential()(np.float32(10 * X)), InvalidInput, "of dtype float32; got an"),
     (lambda: DotExponential().diag(30 * X), InvalidInput, "got an overflow"),
     (lambda: ArcCosine(2)(1e100 * X), InvalidInput, r"rows are too long\. Rescale X"),
     (lambda: NNGP().diag(1e200 * X), InvalidInput, "NNGP: .*too long"),
     (lambda: Zonal((1.0, -0.1)), NotPositive, r"coefficients must be zero or above.*got -0\.1"),
     (lambda: GeneralizedZonal(()), InvalidType, "callables of radii, at least one"),
-    (lambda: GeneralizedZonal((1.0,)), InvalidType, r"must be callables .*got \(1\.0,\)"),
     (lambda: GeneralizedZonal(lambda t: ONES)(X), InvalidInput, r"radial_functions\[0\] must"),
     (lambda: GeneralizedZonal(lambda t: np.inf + t)(X), InvalidInput, "numbers not finite"),
     (lambda: Monomials((1.0,), (0, 1)), InvalidInput, "must be of one length; got 1 and 2"),
@@ -373,7 +360,6 @@ CASES = [
     (lambda: Warped(lambda X: X[:, 0], Gaussian())(X), InvalidInput, "Warped: the function must"),
     (lambda: Modulated(abs, Gaussian())(X), InvalidInput, "Modulated: the function must return"),
     (lambda: Bilinear(-np.eye(2)), NotPositive, "Bilinear: matrix must be positive semi-definite"),
-    (lambda: Bilinear([[0, 1], [0, 0]]), NotPositive, "Bilinear: matrix must be symmetric"),
     (lambda: Bilinear(np.eye(2))(X), InvalidInput, "one row and column per column of X; got 2 for"),
     (lambda: Exp(1e6 * Linear())(X), InvalidInput, "Exp: values of the kernel.*overflow.*Scale"),
     (lambda: Gaussian() ** 0, InvalidInput, "Power: exponent must be an integer, 1 or above; got"),
@@ -382,7 +368,6 @@ CASES = [
     (lambda: (Normalised(Linear() ** 2 + 1.0)).diag(1e80 * X), InvalidInput, "Normalised:"),
     (lambda: Free(0.0), InvalidInput, "Free: start must be a positive finite number, or None; got"),
     (lambda: Free(2.0, low=3.0), InvalidInput, "Free: low ≤ start ≤ high and low < high are"),
-    (lambda: Free(low=3.0, high=3.0), InvalidInput, "low < high are required; got low=3.0"),
     (lambda: Gaussian(("auto", -1.0)), InvalidInput, r"lengthscale\[1\] must be a positive finite"),
     *(
         (lambda k=kernel: k(X), InvalidInput, r'free \("auto"\) has no values before a fit')
@@ -405,14 +390,12 @@ CASES = [
     (lambda: Box([(1.0, 0.0)]), InvalidInput, "Box: sides must have lower below upper"),
     (lambda: drawn(Gaussian(), bo.Fourier(form="phase")).complex(X), InvalidInput, "must be pairs"),
     (lambda: drawn(STABLE, bo.Fourier(bo.QMC())), UnsupportedKernel, "quantile of the frequencies"),
-    (lambda: drawn(STABLE, SINES()), UnsupportedKernel, "a stationary kernel with a spectral"),
     (lambda: GreenFunction(PLATE, "neumann"), InvalidInput, "kappa must be above zero where"),
     (lambda: GreenFunction(PLATE, power=1), InvalidInput, "power must be above half the 2 col"),
     (lambda: GreenFunction(PLATE)([[1.0]], [[1.0]]), InvalidInput, "must have the 2 columns of"),
     # draw
     (lambda: bo.draw("gaussian", X=X), InvalidInput, "draw: kernel must be a Kernel.*got"),
     (lambda: drawn(Gaussian(), "best"), InvalidInput, "method must be a value such as.*'qmc'.*got"),
-    (lambda: drawn(Gaussian(), bo.IID()), InvalidInput, "method must be a value such as.*got"),
     (lambda: bo.draw(Gaussian(), n_features=0, X=X), InvalidInput, "must be a positive integer"),
     (lambda: blind(Gaussian(), "iid", 7), InvalidInput, 'even number.*got 7.*form="phase"'),
     (lambda: bo.draw(Gaussian()), InvalidInput, r"pass X \(rows of data\) or n_inputs"),
@@ -422,14 +405,8 @@ CASES = [
     (lambda: blind(Linear() * Gaussian(), "iid", 1), InvalidInput, "too few feat"),
     (lambda: drawn(Gaussian(), bo.features.Auto(sample=1)), InvalidInput, "must be at least 2"),
     (lambda: blind(Gaussian(), "qmc", 2, d=30000), InvalidInput, "at most 21200 columns; got"),
-    *(
-        (
-            lambda k=kernel: drawn(k, "orthogonal"),
-            UnsupportedKernel,
-            r"Euclidean.*IID\(\).*QMC.*Nystrom",
-        )
-        for kernel in (Laplace(), Cauchy(), Gaussian() * Laplace(), Gaussian() + Cauchy())
-    ),
+    (lambda: drawn(Laplace(), "orthogonal"), UnsupportedKernel, r"Euclidean.*IID.*QMC.*Nystrom"),
+    (lambda: drawn(Gaussian() + Cauchy(), "orthogonal"), UnsupportedKernel, "Euclidean"),
     (lambda: drawn(NEGATIVE, "fourier"), UnsupportedKernel, "Fourier requires a kernel of x − y"),
     (lambda: drawn(NEGATIVE, bo.features.Auto((bo.Fourier(),))), UnsupportedKernel, "no candidate"),
     *(
@@ -446,52 +423,32 @@ CASES = [
     (lambda: blind(Gaussian(), "auto", "many"), InvalidInput, 'positive integer, "auto" or'),
     (lambda: bo.Tolerance(1.5), InvalidInput, "epsilon must be above 0 and below 1; got 1.5"),
     # maps that cannot be drawn
-    *(
-        (
-            lambda m=m: drawn(Matern(), m),
-            UnsupportedKernel,
-            rf"{type(m).__name__} requires .* Nystrom",
-        )
-        for m in SKETCHES
-    ),
-    *(
-        (
-            lambda m=m: blind(DotExponential(), m),
-            InvalidInput,
-            "no rows. Pass X=..., or the method's",
-        )
-        for m in SKETCHES
+    (lambda: drawn(Matern(), bo.PolySketch()), UnsupportedKernel, "PolySketch requires .* Nystrom"),
+    (
+        lambda: blind(DotExponential(), bo.Maclaurin()),
+        InvalidInput,
+        "no rows. Pass X=..., or the m",
     ),
     (lambda: blind(Polynomial(2), bo.Positive()), UnsupportedKernel, "DotExponential or Gaussian"),
     (lambda: blind(Gaussian(), bo.Positive()), InvalidInput, "requires an even number of features"),
     (lambda: blind(DIVERGENT, bo.Maclaurin(radius=1.5)), InvalidInput, "must converge"),
     (lambda: blind(DotProduct((0.0, 0.0)), bo.Maclaurin(radius=1.5)), InvalidInput, "above zero"),
     (lambda: blind(Gaussian(), bo.Sign()), UnsupportedKernel, r"Sign requires Angular\(\)"),
-    (lambda: blind(Gaussian(), bo.ReLU()), UnsupportedKernel, r"ReLU requires ArcCosine\(1\)"),
-    (lambda: blind(ArcCosine(2), bo.ReLU(1)), UnsupportedKernel, r"requires ArcCosine\(1\)"),
     (lambda: blind(Angular(), NETWORK), UnsupportedKernel, "requires Neu.* or NNGP.*Nystrom"),
     (lambda: blind(ArcCosine(2), bo.ReLU(2, split=True)), InvalidInput, "more than the 6 features"),
     (lambda: blind(NeuralTangent(9), NETWORK), InvalidInput, "too few features.*more"),
     (lambda: blind(Gaussian(), bo.LeverageFourier()), InvalidInput, "an even number of features"),
     (lambda: blind(Gaussian(), bo.LeverageFourier(), 8), InvalidInput, "takes rows to measure"),
-    (lambda: drawn(Polynomial(2), bo.LeverageFourier()), UnsupportedKernel, "a kernel of x − y"),
     (lambda: blind(Matern(1.5), GAUSS), UnsupportedKernel, "Gaussian kernel.*Gauss-Hermite.*QMC"),
     (lambda: blind(Gaussian(), GAUSS, d=4), InvalidInput, r"at most 3 columns.*got 4\. Use"),
     (lambda: bo.Fourier(bo.Grid(), "phase"), InvalidInput, 'Grid.* requires form="pair".*got'),
-    (lambda: drawn(Laplace(), bo.Gegenbauer()), UnsupportedKernel, "requires a rotation-invariant"),
     (lambda: drawn(Matern(), bo.Gegenbauer("monomial")), UnsupportedKernel, "requires a kernel of"),
     (lambda: blind(Gaussian(), bo.Gegenbauer()), InvalidInput, "Gegenbauer chooses order and"),
     (lambda: blind(Gaussian(), bo.Gegenbauer("monomial", 3, 2), 2), InvalidInput, "at least the 3"),
-    (lambda: drawn(Laplace(), bo.MercerHarmonic()), UnsupportedKernel, "requires a"),
     (lambda: blind(Gaussian(), bo.MercerHarmonic()), InvalidInput, "takes its radial functions"),
-    (lambda: radial_kernels(Matern() * Gaussian(), 3), UnsupportedKernel, r"got Matern.* \*"),
     (lambda: radial_kernels(NNGP() ** 2 * Linear(), 3), UnsupportedKernel, r"got NNGP.*\*\*2"),
-    (lambda: drawn(Matern(), bo.HermiteMercer()), UnsupportedKernel, "requires a Gaussian kernel"),
     (lambda: drawn(Gaussian(), bo.Explicit()), UnsupportedKernel, "a kernel with finitely many"),
-    (lambda: drawn(Polynomial(2), SINES()), UnsupportedKernel, "a stationary kernel with a"),
-    (lambda: drawn(Periodic(), SINES()), UnsupportedKernel, "a stationary kernel with a spectral"),
     (lambda: drawn(Laplace(), PROJECTED), UnsupportedKernel, "of the Euclidean"),
-    (lambda: drawn(Columns(Gaussian(), 0), PROJECTED), UnsupportedKernel, "Projected"),
     (lambda: drawn(Matern(), bo.Compressed(bo.HermiteMercer())), UnsupportedKernel, "requires a"),
     (lambda: blind(Gaussian(), bo.HermiteMercer()), InvalidInput, "takes mean and principal axes"),
     (lambda: blind(Gaussian(), SINES()), InvalidInput, "takes the box from rows of data"),
@@ -502,8 +459,6 @@ CASES = [
     (lambda: blind(GreenFunction(PLATE), SINES()), UnsupportedKernel, "the 2 columns of the"),
     (lambda: drawn(Gaussian(), SINES(box=((0.0, 1.0),))), InvalidInput, "each column; got 1 for 3"),
     (lambda: drawn(TERMS, "iid"), InvalidInput, "at least 160, some for each of its terms"),
-    (lambda: drawn(TERMS, bo.features.Auto((bo.Fourier(),))), InvalidInput, "some for each of its"),
-    (lambda: blind(Gaussian(), bo.Nystrom("kmeans")), InvalidInput, "from rows of data.*Pass X"),
     (lambda: drawn(Gaussian(), bo.Nystrom([[1.0, 2.0]])), InvalidInput, "the 3 columns.*got 2"),
     (lambda: bo.Nystrom("k-means"), InvalidInput, "landmarks must be 'rpcholesky', .*got"),
     (lambda: landmarks.Given(X[:0]), InvalidInput, "Given: rows must be at least one row; got"),
@@ -548,7 +503,6 @@ CASES = [
     (lambda: bounds.hoeffding_bound(Linear(), X), UnsupportedKernel, "requires a kernel of x − y"),
     (lambda: bounds.rahimi_recht_bound(Laplace(), X), UnsupportedKernel, "got Laplace"),
     (lambda: bounds.rahimi_recht_bound(Exponential(), X), UnsupportedKernel, "finite variance"),
-    (lambda: bounds.rahimi_recht_bound(Matern(1.0), X), UnsupportedKernel, "hoeffding_bound or"),
     (lambda: bounds.operator_norm_bound(NEGATIVE, X), UnsupportedKernel, "requires a kernel of x"),
     (lambda: bounds.leverage_bound(-5.0, 9.0), InvalidInput, "leverage must be a positive"),
     (lambda: bounds.leverage_bound(9.0, 9.0 * (1 + 1e-7)), InvalidInput, "no less than"),
@@ -563,9 +517,7 @@ CASES = [
     (lambda: bounds.BallBound(1.0, 3, 100, 1.0, 10.0).error(3), InvalidInput, "one direction; got"),
     (lambda: bounds.BallBound(-1.0, 3, 9, 1.0, 2.0), InvalidInput, "radius must be a positive"),
     (lambda: directions(Angular(), X, bo.ReLU(1)), UnsupportedKernel, r"requires Angular\(\) with"),
-    (lambda: directions(Angular(), X, bo.Sign()), UnsupportedKernel, r"got Angular\(\) with"),
     (lambda: directions(ArcCosine(1), X, bo.ReLU(1)), UnsupportedKernel, "that are independent"),
-    (lambda: directions(Polynomial(2), X, bo.Maclaurin()), UnsupportedKernel, "got Polynomial"),
     (lambda: directions(DIVERGENT, 0.3 * X, ALL_DEGREES), UnsupportedKernel, "whose terms 2ᴺ a_N"),
     (lambda: bounds.tensor_sketch_bound(Linear(), X), UnsupportedKernel, "requires a Polynomial"),
     (lambda: bo.compare_bounds(NEGATIVE, X, alpha=1.0), NotPositive, "its eigenvalues run from"),
@@ -577,7 +529,6 @@ CASES = [
     (lambda: on_grid(RationalQuadratic(0.2), LINE), InvalidInput, "tolerance|finite|decays"),
     (lambda: on_grid(Gaussian(1e-9)), InvalidInput, "more than any memory holds.*Or take a longer"),
     (lambda: on_grid(Exponential(1e-3)), InvalidInput, "tolerance=0.001 takes .* waves"),
-    (lambda: on_grid(Matern(1.5, 0.02), t=1e-9), InvalidInput, r"tolerance=0\.\d+ takes [\d,]+ x"),
     (lambda: on_grid(Gaussian(), metric="learned"), InvalidInput, "learned.*serves few"),
     (lambda: on_grid(Gaussian(), alpha=0.0), InvalidInput, "alpha must be above 0 where waves"),
     (lambda: on_grid(Gaussian(), X[:, :2] * [1, 0]), InvalidInput, "a size along each column; got"),
@@ -587,7 +538,6 @@ CASES = [
     (lambda: blind(Gaussian(), bo.FourierGrid(), d=2), InvalidInput, "takes the box from rows of"),
     (lambda: sphere().fit(X[:, :2] + [90, 0], Y), InvalidInput, "must lie within -90 to 90"),
     (lambda: sphere().fit(X[:, :2], Y).predict([[95.0, 10.0]]), InvalidInput, "within -90 to 90"),
-    (lambda: sphere().fit(X[:, :2], Y).predict_grid(lat=[95.0], lon=[1.0]), InvalidInput, "to 90"),
     (lambda: degree_variances(ARC, 30), NotPositive, "degree variances must be zero or above; got"),
     (lambda: degree_variances(OnSphere(Gaussian((1.0, 1.0, 2.0))), 30), UnsupportedKernel, "isotr"),
     (lambda: degree_variances(Gaussian(), 30), UnsupportedKernel, "requires a kernel of places on"),
@@ -595,26 +545,18 @@ CASES = [
     (lambda: OnSphere()([[95.0, 0.0]]), InvalidInput, r"within -90 to 90 degrees; got 95\."),
     (lambda: drawn(OnSphere(), bo.SphericalHarmonics()), InvalidInput, "in degrees; got 3 columns"),
     (lambda: bo.SphericalHarmonics(1001), InvalidInput, "degree must be from 1 to 1,000; got"),
-    *(
-        (
-            lambda k=kernel: globe_fit(k),
-            UnsupportedKernel,
-            "requires a kernel of places on the globe",
-        )
-        for kernel in (Gaussian(), OnSphere() + Linear(), Columns(Gaussian(), (0,)))
+    (
+        lambda: globe_fit(OnSphere() + Linear()),
+        UnsupportedKernel,
+        "a kernel of places on the globe",
     ),
+    (lambda: globe_fit(Columns(Gaussian(), (0,))), UnsupportedKernel, "of places on the globe"),
     (lambda: blind(Gaussian(), HARMONICS, 36, d=2), UnsupportedKernel, "places on the globe"),
-    *(
-        (
-            lambda k=kernel: near(k).fit(X, Y),
-            UnsupportedKernel,
-            "a stationary kernel, for which rows",
-        )
-        for kernel in (
-            GLOBE * Columns(Matern(), (0, 1)),
-            GLOBE * Columns(OnSphere("matern32", 25.0), (1, 0)),
-            GLOBE * Matern(),
-        )
+    (lambda: near(GLOBE * Matern()).fit(X, Y), UnsupportedKernel, "stationary kernel, for which"),
+    (
+        lambda: near(GLOBE * Columns(Matern(), (0, 1))).fit(X, Y),
+        UnsupportedKernel,
+        "for which rows",
     ),
     (lambda: near(GLOBE).fit(X + 95.0, Y), InvalidInput, "latitude, the first column, must lie"),
     # sequences
@@ -634,35 +576,27 @@ CASES = [
     (lambda: model(TRACKS + Linear()).fit(STEPS, Y).predict(LONGER), InvalidInput, "room for 4"),
     # rows, targets and weights of a fit
     (lambda: model().fit(X[:, :0], Y), ValueError, r"0 feature\(s\).*minimum of 1"),
-    (lambda: model().fit(X[None], Y), ValueError, "KernelRidge: X with three"),
     (lambda: model().fit(X + 1j, Y), ValueError, "Complex data not supported"),
     (lambda: model().fit(np.ma.masked_array(X, X > 2), Y), ValueError, "X must have no"),
     (lambda: model().fit(np.full((60, 3), "a", object), Y), ValueError, "X must hold numbers; got"),
     (lambda: model().fit(DATES, Y), InvalidType, "KernelRidge: X must hold real numbers"),
-    (lambda: model().fit([[1.0, 2.0], [3.0]], [1.0, 2.0]), ValueError, "of equal length"),
     (lambda: model().fit("table.csv", Y), ValueError, "X must be rows; got the text"),
-    (lambda: model().fit(None, Y), ValueError, r"two dimensions, .*; got shape \(\)"),
     (lambda: model().fit(X, np.full(60, "a")), InvalidType, "KernelRidge: y must hold"),
     (lambda: model().fit(X, np.full(60, "a", object)), InvalidType, "Ridge: y .* a classifier"),
-    (lambda: model().fit(X, np.full(60, "0,5")), InvalidType, "got text, such as"),
     (lambda: model().fit(X, DATES[:, 0] - DATES[0, 0]), InvalidType, "by a unit"),
     (lambda: model().fit(X, DATES[:, 0]), InvalidType, "KernelRidge: y .* got dtype"),
     (lambda: model().fit(X, put(Y, np.inf)), ValueError, "y must hold finite"),
-    (lambda: model().fit(X, np.ma.masked_array(Y, Y > 1)), ValueError, "got a masked"),
     (lambda: model().fit(X, Y * 1e170), ValueError, "y must lie within"),
     (lambda: model(Gaussian()).fit(X, Y, put(np.ones(60), np.nan)), ValueError, "contains NaN"),
     (lambda: model(Gaussian()).fit(X, Y, np.ones((60, 2))), ValueError, "must be 1D array or"),
-    (lambda: model(Gaussian()).fit(X, Y, np.full(60, "a")), ValueError, "could not convert string"),
     (lambda: model(Gaussian()).fit(X, Y, MASKED), ValueError, "sample_weight must have no missing"),
     (lambda: model().fit(X, Y, DATES[:, 0]), InvalidType, "sample_weight must hold real"),
     (lambda: model().fit(TWICE, Y), InvalidInput, "columns of X must have different names; got"),
     (lambda: model().fit(pd.Series(Y), Y), InvalidInput, r"Pass X.to_frame\(\)"),
-    (lambda: model().fit(pd.Series(["a"] * 60), Y), InvalidInput, "got a Series"),
     (lambda: model().fit(X * np.nan, Y), InvalidInput, "must tell rows apart; got none"),
     (lambda: model().fit(X * 1e-315, Y), InvalidInput, "differences float64 holds to all its"),
     # parameters of a learner
     (lambda: model(n_features=33, method="iid").fit(X, Y), ValueError, "even number of"),
-    (lambda: model(kernel="laplace", method="orthogonal").fit(X, Y), ValueError, "Euclidean"),
     (lambda: model(fit_intercept="no").fit(X, Y), InvalidType, "fit_intercept must be True or"),
     (lambda: bo.draw(Gaussian(), n_features=8, n_inputs=1.5), InvalidType, "draw: n_inputs must"),
     # rows to predict
@@ -678,23 +612,19 @@ CASES = [
     # other calls
     (lambda: model(n_jobs=0).fit(X, Y), InvalidInput, "KernelRidge: n_jobs must be None"),
     (lambda: on_sphere([13.4, 151.2], [52.5, -33.9]), InvalidInput, "latitude must lie within"),
-    (lambda: on_sphere([13.4], [np.nan]), InvalidInput, "longitude must be finite"),
     (lambda: CustomLoss("square", np.add, np.add), InvalidType, r"must be functions of \(y, f\)"),
     *(
         (lambda q=q: as_levels(q), InvalidInput, "quantiles must lie between 0 and 1")
         for q in (0.0, 1.0, (0.5, 0.5), (0.9, 0.1), (), (0.2, 1.2))
     ),
-    (lambda: near(Linear()).fit(X, Y), UnsupportedKernel, "requires a stationary kernel"),
     (lambda: near().fit(X[:1], Y[:1]), InvalidInput, "at least 2 rows of positive"),
     (lambda: near(metric="learned").fit(X, Y), InvalidInput, 'metric="learned" chooses features'),
     (lambda: model(method=bo.NearestNeighbours()).fit(X, Y), InvalidInput, "no features"),
     (lambda: on_grid(ODD, 1e3 * X[:, :1], 1e-10), UnsupportedKernel, "Round them"),
-    (lambda: on_grid(TURNED, X[:, :1]), UnsupportedKernel, "requires a stationary kernel with a"),
     (lambda: bo.plan(X, Y, Linear(), methods=[bo.FourierGrid()]), InvalidInput, "spectral density"),
     (lambda: bo.plan(X, None, Gaussian()), InvalidInput, "requires y"),
     (lambda: bo.plan(X[:15], Y[:15], Gaussian()), InvalidInput, "at least 16 rows; got 15"),
     (lambda: bo.plan(X, 0 * Y, Gaussian()), InvalidInput, "the target must vary"),
-    (lambda: bo.plan(bo.Blocks.from_arrays(X), None, Gaussian()), InvalidInput, "the target must"),
     (lambda: bo.plan(bo.Blocks.from_arrays(X), Y, Gaussian()), InvalidInput, "leave y out"),
     (lambda: bo.predictive_scorer(model(), X, Y), InvalidInput, "must be a"),
     (lambda: bo.normal_scores(Y, ONES, Y**2), InvalidInput, r"must have one shape.*got \(60,\)"),
@@ -727,7 +657,6 @@ CASES = [
     # universal kriging, averages over cells, variograms
     (lambda: krige(trend="cubic"), InvalidInput, "trend must be"),
     (lambda: krige(trend=lambda X: 0 * X), InvalidInput, "must vary, and none be a combination"),
-    (lambda: krige(trend=lambda X: X[:, [0, 0]]), InvalidInput, "none be a combination of others;"),
     (lambda: krige(trend=lambda X: X[:, 0]), InvalidInput, r"a row for each of 60 rows.*got shape"),
     (lambda: krige(y=np.ones((60, 2))), InvalidInput, r"shapes \(n, d\) and \(n,\); got shapes"),
     (lambda: krige(process(fit_intercept=False)), InvalidInput, "with"),
@@ -755,12 +684,10 @@ CASES = [
     (lambda: regressor(y=0 * Y, loss="poisson"), InvalidInput, "needs a y above 0 in some row;"),
     (lambda: regressor(y=X, loss="quantile", quantiles=(0.2, 0.5, 0.8)), InvalidInput, "several"),
     (lambda: regressor(loss="multinomial"), InvalidInput, "two columns or"),
-    (lambda: regressor(y=ONES * np.ones((60, 2)), loss="multinomial"), InvalidInput, "whose rows"),
     (lambda: regressor(penalty=3.0), InvalidType, "penalty must be a function of the norm; got"),
     (lambda: regressor(penalty=abs, alpha="holdout"), InvalidInput, "alpha must be a number above"),
     (lambda: regressor(penalty=lambda r: -r), InvalidInput, "penalty must never fall as the norm"),
     (lambda: regressor(penalty=lambda r: np.nan), InvalidInput, "must be a number for some norm"),
-    (lambda: bo.JointLoss(1, 2, 3), InvalidType, "must be functions of .y, f.; got 1"),
     (lambda: squares(1, slope_of=lambda y, f: y - f), InvalidInput, "slope must be the derivative"),
     (lambda: squares(-1), InvalidInput, "the loss must be convex"),
     (lambda: squares(1, hessian_of=lambda y, f: f), InvalidInput, "hessian must return shape .16"),
@@ -770,21 +697,18 @@ CASES = [
     (lambda: model().fit(pd.DataFrame(X), "y"), InvalidInput, "must have a column 'y'"),
     # what is chosen
     (lambda: model("auto", effort="much").fit(X, Y), InvalidInput, "effort must be one of"),
-    (lambda: model("auto", effort=-1.0).fit(X, Y), InvalidInput, "effort must be one of"),
     (lambda: model(columns="scaled").fit(X, Y), InvalidInput, "columns must be"),
     (lambda: learned(Laplace()), UnsupportedKernel, "requires a kernel of the Euclidean distance"),
     (lambda: learned(X=SPARSE), InvalidInput, "requires dense rows"),
     (lambda: learned(rounds=0), InvalidInput, "rounds must be an integer, 1 or above"),
     (lambda: learned(rounds=1.5), InvalidType, "rounds must be an integer"),
     (lambda: Monotone(Gaussian(), (0,), ((1.0, 0.0),), ((0.0, 1.0),)), InvalidInput, "points and"),
-    (lambda: Monotone(Gaussian(), (0,), ((0.0, 1.0),), ((1.0, 0.0),)), InvalidInput, "points and"),
     (lambda: Monotone(Gaussian(), (0, 1), ((0, 1),), ((0, 1),)), InvalidInput, "Monotone: points"),
     (lambda: Monotone(Gaussian(), (3,), ((0, 1),), ((0, 1),))(X), InvalidInput, "columns must be"),
     (lambda: bo.draw(Gaussian(), "hermite", X=WIDE), UnsupportedKernel, "HermiteMercer"),
     (lambda: bo.SVC(decision_function_shape="ovo"), InvalidType, "multi_class, 'ovr' or 'ovo'"),
     # models that are put together, and what a fit does not have
     (lambda: bo.merge(PART, part(n_features=16)), IncompatibleModels, "one feature"),
-    (lambda: bo.merge(PART, part(random_state=1)), IncompatibleModels, "theirs differ"),
     (lambda: bo.merge(PART, part(y=X)), IncompatibleModels, "same targets; got rows of"),
     (lambda: bo.merge(PART, process(n_features=16)), IncompatibleModels, "one class; got"),
     (lambda: bo.merge(*[classes(bo.SVC)] * 2), InvalidType, r"must be made of moments.*got SVC"),
@@ -797,9 +721,7 @@ CASES = [
     (lambda: EXACT.certificate_, AttributeError, "has the kernel itself, and nothing to"),
     (lambda: EXACT.partial_fit(X, Y), AttributeError, "no attribute 'partial_fit'"),
     (lambda: FITTED.dual_coef_, AttributeError, "only a fit with method="),
-    (lambda: LEAVES.coef_, AttributeError, "coef_: a local fit has"),
     (lambda: LEAVES.moments_, AttributeError, "moments_: a local fit has"),
-    (lambda: LEAVES.certificate_, AttributeError, "certificate_: a local fit has"),
     (LEAVES.solve_again, InvalidInput, "solve_again: a local fit keeps no moments.*Call"),
     (lambda: LEAVES.partial_fit(X, Y), AttributeError, "no attribute 'partial_fit'"),
     (lambda: model(method="exact", alpha=0).fit(X, Y), InvalidInput, 'method="exact" requires'),
@@ -816,7 +738,6 @@ CASES = [
     # intervals
     (lambda: model().fit(X[:9], Y[:9]).predict_interval(X), InvalidInput, "9 rows cannot .*takes"),
     (lambda: FITTED.predict_interval(X, 1.5), InvalidInput, "coverage must be a number above 0"),
-    (lambda: FITTED.predict_interval(X, "0.9"), InvalidInput, "coverage must be a number above 0"),
     (lambda: FITTED.calibrate(X, X), InvalidInput, "calibrate: y must have the 1 targets.*got 3"),
     (lambda: FITTED.calibrate(X, Y, folds=70), InvalidInput, "folds=70 takes as many rows at"),
     (lambda: FITTED.calibrate(X, Y[:5], folds=2), InvalidInput, "X and y must have as many rows"),
@@ -832,7 +753,6 @@ CASES = [
     (lambda: sums() + Moments.of(X[:, :2], Y), IncompatibleModels, "same features and"),
     (lambda: sums() + Moments.of(X, X), IncompatibleModels, "same features and targets.*t=1 and"),
     (lambda: Moments.of(X[:5], Y[:5]) - sums(), IncompatibleModels, "must be part of what is"),
-    (lambda: sums() - sums(), IncompatibleModels, "must be part of what is there"),
     (lambda: sums(put(np.ones(60), -1.0)), InvalidInput, "sample_weight must be finite and not"),
     (lambda: sums(np.zeros(60)), InvalidInput, "at least one row with a positive weight"),
     (lambda: Accumulator().moments(), InvalidInput, "at least one row with a positive weight"),
@@ -842,7 +762,6 @@ CASES = [
     (lambda: steps(early_stopping=True, validation_fraction=1e-4), InvalidInput, "leaves none to"),
     (lambda: steps(strategy="exact_cached"), UnsupportedKernel, "requires a kernel with finitely"),
     (lambda: steps(Gaussian() * Linear(), strategy="exact_cached"), UnsupportedKernel, "no exact"),
-    (lambda: steps(Polynomial(200), strategy="exact_cached"), UnsupportedKernel, "more than"),
     (lambda: steps(strategy="gram_cached", stream=True), InvalidInput, "'gram_cached' holds all"),
     (lambda: steps(early_stopping=True, stream=True), InvalidInput, "early_stopping=True holds"),
     (
@@ -851,7 +770,6 @@ CASES = [
         "class_weight=",
     ),
     (lambda: wild(bo.KernelSGDRegressor.fit), InvalidInput, "the steps diverged in epoch"),
-    (lambda: wild(bo.KernelSGDRegressor.partial_fit), InvalidInput, "the steps diverged in epoch"),
     (lambda: steps(Linear(), strategy="gram_cached").coef_, AttributeError, "dual_coef_ of supp"),
     # neighbours, and losses of one's own
     (lambda: NEAR.predict(X, return_cov=True), InvalidInput, "has no covariance of rows"),
@@ -860,7 +778,6 @@ CASES = [
     (lambda: NEAR.moments_, AttributeError, "on nearest neighbours; what it keeps"),
     (lambda: NEAR.map_, AttributeError, "has no features"),
     (lambda: squared(slope=lambda y, f: (y - f) ** 2), InvalidInput, "'mine': slope must be the"),
-    (lambda: squared(curvature=lambda y, f: f - y), InvalidInput, "curvature must be the"),
     (lambda: squared(-1), InvalidInput, "must be convex, its curvature zero or above; got -2 at"),
     (lambda: squared(value=lambda y, f: y * f * np.nan), InvalidInput, "value must be finite"),
     (lambda: squared(value=lambda y, f: 1.0), InvalidInput, "one number for each of y and f"),

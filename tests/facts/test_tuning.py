@@ -1,9 +1,7 @@
 """Lengthscales that are tuned, errors of a choice, columns that are screened, and bo.tune."""
 
-import naive
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
 from sklearn.base import clone
 
 import bochner as bo
@@ -14,7 +12,6 @@ from bochner.selection.held_out import FOLDS, first_least, nested_errors
 from bochner.selection.lengthscales import OnProcess, ProcessRows, tune_lengthscales
 from bochner.selection.rows import rows_of, screen
 from bochner.solvers.ridge.criteria import CRITERIA, LeaveOneOutError
-from bochner.solvers.ridge.dual import KernelRows
 from bochner.sums.rows import sampled
 
 
@@ -27,17 +24,6 @@ def rows_of_waves(n=80, d=3):
     X = rng.standard_normal((n, d))
     y = np.sin(X[:, :1] + X[:, 1:2]) + 0.1 * rng.standard_normal((n, 1))
     return ProcessRows(X, y, rng.uniform(0.5, 2.0, n), True)
-
-
-def test_leave_one_out_error_is_that_of_refits_without_the_row():
-    rows = rows_of_waves(30)
-    K = Gaussian(1.5)(rows.X)
-    values, vectors = np.linalg.eigh(K)
-    Z, ones = vectors * np.sqrt(np.maximum(values, 0.0)), np.ones(30)
-    errors = naive.left_out_errors(Z, rows.y, ones, np.array([0.7]), range(30))[:, 0]
-    score = CRITERIA["loo"].of_kernel(KernelRows(K, rows.y, ones, True), 0.7)
-    expected = np.mean(errors**2) / rows.y.var()
-    assert np.isclose(CRITERIA["loo"].shown(score.value), expected, rtol=1e-8)
 
 
 def test_a_descent_never_ends_above_its_start_and_has_as_many_evaluations_as_asked():
@@ -125,15 +111,6 @@ def test_columns_that_do_not_matter_get_long_lengthscales(tuned, two_columns):
     assert lengths[[1, 3]].max() * 3 < np.delete(lengths, [1, 3]).min()
 
 
-def test_the_best_of_each_stage_never_rises(tuned):
-    assert {name.split(",")[0] for name in tuned.stages} == {"one factor", "one per column"}
-    for steps in tuned.stages.values():
-        best = [step.best for step in steps]
-        assert best == list(np.minimum.accumulate([step.value for step in steps]))
-    seconds = [step.seconds for step in tuned.path]
-    assert seconds == sorted(seconds)
-
-
 def test_the_path_prints_and_plots(tuned):
     assert repr(tuned.kernel) in str(tuned)
     pytest.importorskip("matplotlib")
@@ -164,17 +141,6 @@ def test_frequencies_screen_columns_that_one_lengthscale_cannot_see():
     assert nothing.explained < 0.03 < relevance.explained
 
 
-def test_weights_of_zero_are_rows_that_are_not_there(two_columns):
-    X, y = two_columns
-    w = np.ones(500)
-    w[::7] = 0.0
-    spoiled = np.where(w > 0, y, 1e6)
-    kernels = [
-        tune_lengthscales(Gaussian((10.0,) * 6), sample_of(X, t, w)).kernel for t in (y, spoiled)
-    ]
-    assert kernels[0] == kernels[1]
-
-
 # --- estimators ----------------------------------------------------------------------------------
 
 
@@ -187,16 +153,6 @@ def test_auto_is_a_kernel_of_every_learner_and_beats_one_lengthscale(two_columns
     errors = [np.mean((model.predict(X[400:]) - y[400:]) ** 2) for model in models]
     assert errors[0] < 0.5 * errors[1]
     assert models[0].search_.path
-
-
-def test_few_rows_tell_no_family_from_another_and_a_weight_is_a_row_repeated():
-    rng = np.random.default_rng(14)
-    X, w = rng.standard_normal((15, 2)), rng.integers(1, 4, 15)
-    y, twice = np.sin(X[:, 0]), np.repeat(np.arange(15), w)
-    model = bo.KernelRidge("auto", method="fourier", n_features=32, random_state=0)
-    weighted = clone(model).fit(X, y, sample_weight=w).predict(X)
-    assert np.allclose(weighted, model.fit(X[twice], y[twice]).predict(X), atol=1e-6)
-    assert isinstance(model.kernel_, Gaussian)
 
 
 @pytest.mark.parametrize("kernel", ["auto", "laplace"])
@@ -233,12 +189,6 @@ def test_classes_are_tuned_for_as_indicators(two_columns):
 def test_methods_are_offered_only_families_they_serve(two_columns):
     model = bo.KernelRidge(method="orthogonal", n_features=32, random_state=0)
     assert not any(isinstance(step.kernel, Laplace) for step in tune(model, *two_columns).path)
-
-
-def test_sparse_rows_are_tuned_as_dense_ones(two_columns):
-    X, y = two_columns[0][:200], two_columns[1][:200]
-    kernels = [tune(bo.KernelRidge(Gaussian(2.0)), Z, y).kernel for Z in (X, csr_array(X))]
-    assert np.allclose(kernels[0].lengthscale, kernels[1].lengthscale, rtol=1e-3)
 
 
 def test_a_constant_target_and_few_rows_leave_the_kernel():

@@ -174,20 +174,6 @@ def test_exact_residuals_correct_what_products_got_wrong():
     assert first > 1e-12
 
 
-def test_products_that_float32_spoils_are_made_in_float64():
-    X, y, w = table()
-    wide, means, Zc = problem(X, y, w)
-
-    def spoiled(V, precision):
-        product = wide.multiply(V, "float64")
-        return product * (1.5 if precision == "float32" else 1.0)
-
-    found = solve_wide(replace(wide, multiply=spoiled), np.array([3.0]), False, means)
-    assert found.outcome is Outcome.SOLVED
-    f = Zc @ (found.coef - exact(Zc, w, wide.cross, 3.0))
-    assert (np.sqrt(w @ f**2 / w.sum()) / wide.spread).max() < 1e-3
-
-
 def test_leave_one_out_errors_and_traces_are_those_of_the_dense_fit():
     X, y, w = table()
     w = np.ones(N)

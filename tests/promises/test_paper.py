@@ -110,31 +110,6 @@ def test_each_method_has_the_lengthscale_of_its_least_error(script):
     assert found == pytest.approx(np.mean(errors**2), rel=1e-9)
 
 
-def seeds(case, who, **metrics):
-    """Rows of three seeds."""
-    names, values = metrics.keys(), zip(*metrics.values(), strict=True)
-    about = {"bench": "paper", "case": case, "who": who, "rows": 8192, "tested": 9, "columns": 10}
-    return [
-        about
-        | {"seed": seed, "clusters": 2, "core seconds": 1.0}
-        | dict(zip(names, row, strict=True))
-        for seed, row in enumerate(values)
-    ]
-
-
-def test_tables_show_means_with_standard_errors_and_published_numbers(script):
-    pages = script("pages")
-    assert pages.number([1.0, 2.0, 4.0]) == "2.33 ± 0.88"
-    assert pages.number([18.765]) == "18.77"
-    rows = seeds("table 2, Elevation, published", "Fourier", MSE=[1.0, 2.0, 4.0])
-    assert pages._published(rows).splitlines()[2] == "| Fourier | 2.33 ± 0.88 (1.3) |"
-    metrics = {"exact": [0.7, 0.7, 0.71], "in features": [0.4] * 3}
-    rows = seeds("table 3, Magic, D=512", "Fourier", **metrics)
-    line = pages._clusters(rows, 512).splitlines()[2]
-    assert line == "| Fourier | 0.7033 ± 0.0033 (0.40, 0.66) |"
-    assert pages._clusters(rows, 1024) == ""
-
-
 def test_the_first_figure_and_a_column_run_at_a_small_size(data, script):
     cases = "figure 1*", "table 2, Protein, learner"
     options = script("bench").Options(data=data, quick=True, cases=cases)
