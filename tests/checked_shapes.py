@@ -47,6 +47,7 @@ def calls():
     """Public calls, each with its name."""
     import forging  # noqa: PLC0415
     import gallery  # noqa: PLC0415
+    import maps  # noqa: PLC0415
     import numpy as np  # noqa: PLC0415
 
     import bochner as bo  # noqa: PLC0415
@@ -56,8 +57,8 @@ def calls():
     kernels = {repr(k): k for k, _ in (*gallery.BASES, *gallery.MERCER, *gallery.SKETCHED)}
     for name, kernel in kernels.items():
         yield name, lambda kernel=kernel: (kernel(X), kernel(X, X[:5]), kernel.diag(X))
-    yield "maps", lambda: [forging.use(phi) for phi in forging.maps()]
-    yield "learners", lambda: [forging.use(model) for model in forging.learners()]
+    yield "maps", lambda: [forging.use(maps.afresh(case)) for case in maps.CASES]
+    yield "learners", lambda: [forging.use(model) for model in forging.fitted()]
     for method in ("exact", "auto"):
         yield method, lambda m=method: forging.use(bo.KernelRidge(method=m).fit(X, y))
     both = np.column_stack([y, -y])

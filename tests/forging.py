@@ -17,30 +17,17 @@ import warnings
 from contextlib import suppress
 from pathlib import Path
 
+import learners
+import maps
 import numpy as np
 import scipy.sparse
-from gallery import (
-    BASES,
-    BY_RULE,
-    COMPRESSED,
-    DEEP,
-    GEGENBAUER,
-    HERMITE,
-    MERCER,
-    N_COLUMNS,
-    NETWORKS,
-    OTHERS,
-    PROJECTED,
-    SINES,
-    SKETCHED,
-)
+from gallery import N_COLUMNS
 from safetensors.numpy import save as safetensors_bytes
 
 import bochner as bo
 from bochner import Blocks, models
 from bochner.errors import BochnerError
-from bochner.features import Fastfood, Grid, HistogramSampling, Structured
-from bochner.kernels import AdditiveChi2, Gaussian, Laplace
+from bochner.kernels import Gaussian
 from bochner.persist import FORMAT
 from bochner.persist.files import sealed
 from bochner.persist.known import name_of, stored_classes
@@ -57,32 +44,9 @@ LABELS = np.where(Y > 0.6, "high", np.where(Y > 0.3, "middle", "low"))
 SPARSE = scipy.sparse.csr_array(np.where(X > 0.5, X, 0.0))
 
 
-def learners():
-    """Fitted learners, one for each kind of state that files hold."""
-    common = {"kernel": Gaussian(1.0), "n_features": 8, "random_state": 0}
-    gp = {"calibrated": True}
-    fits = [
-        (models.KernelRidge, {"method": bo.Nystrom()}, (X, Y)),
-        (models.KernelRidge, {"method": bo.Fourier()}, (SPARSE, np.column_stack([Y, -Y]))),
-        (models.KernelRidge, {"kernel": "matern32"}, (X, Y)),
-        (models.KernelRidgeClassifier, {}, (X, LABELS)),
-        (models.GaussianProcessRegressor, gp, (X, Y)),
-        (models.SVC, {"probability": True}, (X, LABELS)),
-        (models.LogisticRegression, {}, (X, LABELS)),
-        (models.SVR, {}, (X, Y)),
-        (models.KernelRegressor, {"loss": "quantile", "quantiles": (0.2, 0.7)}, (X, Y)),
-        (models.OneClassSVM, {}, (X,)),
-        (models.KernelSGDClassifier, {}, (X, LABELS)),
-        (models.KernelSGDRegressor, {}, (X, Y)),
-        (models.KernelKMeans, {"n_clusters": 3}, (X,)),
-        (models.KernelPCA, {"n_components": 3}, (X,)),
-        (models.KernelCCA, {}, (X, np.column_stack([Y, Y**2]))),
-        (models.KernelFeatures, {"method": bo.Fourier(Structured())}, (X,)),
-    ]
-    for learner, options, rows in fits:
-        known = learner().get_params()
-        chosen = {name: value for name, value in common.items() if name in known} | options
-        yield learner(**{k: v for k, v in chosen.items() if k in known}).fit(*rows)
+def fitted():
+    """Fitted learners, of each kind of state that files hold."""
+    yield from (case.fitted for case in learners.CASES)
     yield from_a_table()
 
 
@@ -98,39 +62,15 @@ def from_a_table():
     return model.fit_blocks(blocks)
 
 
-def maps():
-    """One map of each class and of each kind within it."""
-    pairs = [
-        *[(k, bo.Fourier()) for k in (*OTHERS[2:], *BY_RULE[:5], *BY_RULE[6:11])],
-        *[(Gaussian(), bo.Fourier(placement)) for placement in (Structured(), Fastfood())],
-        (Laplace(), bo.Fourier(bo.IID(), form="phase")),
-        (Gaussian(), bo.Fourier(Grid())),
-        (Gaussian(), bo.LeverageFourier()),
-        (AdditiveChi2(), HistogramSampling()),
-        *BASES,
-        *HERMITE,
-        *COMPRESSED,
-        *SINES,
-        *PROJECTED,
-        *NETWORKS,
-        *DEEP,
-        *GEGENBAUER[::2],
-        *MERCER[::2],
-        *SKETCHED[::3],
-    ]
-    for kernel, method in pairs:
-        try:
-            yield bo.draw(kernel, method, n_features=16, X=X, random_state=1)
-        except BochnerError:
-            continue
-
-
 def bases():
     """Headers without a checksum, and their arrays."""
-    fitted = list(learners())
-    for model in [*fitted, *maps(), *fitted]:  # learners hold more that can be altered
+    models = list(fitted())
+    for model in [*models, *map(maps.drawn, maps.CASES)]:
         arrays = NamedArrays()
-        value = encode(model, arrays)
+        try:
+            value = encode(model, arrays)
+        except BochnerError:  # a kernel with a function of one's own
+            continue
         header = {"class": name_of(type(model)), "fingerprint": None}
         header |= {"format": FORMAT, "library": bo.__version__, "value": value}
         yield header, arrays.by_name
