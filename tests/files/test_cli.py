@@ -32,7 +32,7 @@ from bochner.data.writers import write_table
 from bochner.errors import MissingDependency
 from bochner.features.rules import NAMED as NAMED_METHODS
 from bochner.kernels import Gaussian, Linear, Matern
-from bochner.report import Curve, DemoResult, MethodResult
+from bochner.report.demo import Curve, DemoResult, MethodResult
 from bochner.report.render import number
 from bochner.selection.spec import NAMED
 from bochner.solvers.ridge.path import PENALTY_CRITERIA

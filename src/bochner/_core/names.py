@@ -253,7 +253,6 @@ class NamedArguments:
     """A class that refuses an argument it does not have with the one that was meant."""
 
     def __new__(cls, *_: Any, **given: Any) -> Self:
-        """Refuse unknown names before ``__init__`` sees them."""
         own = cls.__init__ is not object.__init__
         known = _arguments(cast("Callable[..., Any]", cls)) if own else ()
         for name in given:
@@ -262,7 +261,6 @@ class NamedArguments:
         return object.__new__(cls)
 
     def __post_init__(self) -> None:
-        """Check the fields whose annotations declare a check."""
         kind: Any = type(self)
         for name, check in _checks(kind).items():
             object.__setattr__(self, name, check(getattr(self, name), kind.__name__, name))

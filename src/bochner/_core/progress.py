@@ -15,22 +15,12 @@ LOG = logging.getLogger("bochner")
 
 
 class FitStep(NamedTuple):
-    """One step of a fit.
+    """One step of a fit."""
 
-    Attributes
-    ----------
-    stage : str
-        For example "Choosing the kernel with 512 rows".
-    detail : str
-        What this step tried or found.
-    number, total : int
-        Number of the step in its stage, from 1, and number of steps; 0 if not known.
-    """
-
-    stage: str
-    detail: str = ""
-    number: int = 0
-    total: int = 0
+    stage: str  # for example "Choosing the kernel with 512 rows"
+    detail: str = ""  # what this step tried or found
+    number: int = 0  # of the step in its stage, from 1; 0 if not known
+    total: int = 0  # number of steps; 0 if not known
 
     @property
     def heading(self) -> str:

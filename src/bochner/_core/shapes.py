@@ -23,7 +23,6 @@ else:
         """Stand-in for ``jaxtyping.Float``: ``Float[Array, "n d"]`` is ``Array`` with a note."""
 
         def __class_getitem__(cls, item: tuple[Any, str]) -> Any:
-            """Return the array type, annotated with the shape."""
             return Annotated[item[0], item[1]]
 
     Bool = Int = Float

@@ -78,9 +78,7 @@ class Sentence(Enum):
     """How something went, and what to do: each value is the sentence."""
 
     def __str__(self) -> str:
-        """Return the sentence."""
         return self.value
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what makes it again, for formats that build objects from their parts."""
         return type(self), (self.value,)

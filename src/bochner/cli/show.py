@@ -142,7 +142,6 @@ class Passes:
         self._show(step.heading, step.number, step.total or None, step.detail)
 
     def __call__(self, rows: int) -> None:
-        """Add rows that were read to the bar."""
         total = self.count.n_rows = self.blocks.n_rows
         self.count.add(rows)
         done, number = self.count.rows, self.count.number

@@ -48,19 +48,12 @@ MOSTLY = 0.5
 
 @dataclass(frozen=True, eq=False)
 class LearnedColumns:
-    """The encoders of the columns of a table.
+    """The encoders of the columns of a table."""
 
-    Attributes
-    ----------
-    encoders : tuple of Encoder
-        Empty where columns are numbers without missing cells, which stay as they are.
-    dropped : tuple of (name, reason)
-    fold_tables : dict of str to (folds, levels + 2, p)
-        The tables that rows of the fit are encoded by: the targets of a row's fold are left out.
-    """
-
+    # Empty where columns are numbers without missing cells, which stay as they are
     encoders: tuple[Encoder, ...] = ()
-    dropped: tuple[tuple[str, str], ...] = ()
+    dropped: tuple[tuple[str, str], ...] = ()  # names and reasons
+    # Tables (folds, levels + 2, p) for rows of the fit: the targets of a row's fold are left out
     fold_tables: dict[str, Array] = field(default_factory=dict)
 
 
@@ -77,13 +70,7 @@ _HARMLESS = (CONSTANT, COPY)
 
 @dataclass(frozen=True, eq=False)
 class LevelSums:
-    """Sums of targets by fold and level; missing cells are the last level.
-
-    Attributes
-    ----------
-    count : (k, l)
-    total, square : (k, l, t)
-    """
+    """Sums of targets by fold and level; missing cells are the last level."""
 
     count: Float[Array, "k l"]
     total: Float[Array, "k l t"]
@@ -109,33 +96,16 @@ class LevelSums:
 
 @dataclass(frozen=True, eq=False)
 class SeenCells:
-    """Sums over the cells of each column.
-
-    Attributes
-    ----------
-    rows : int
-    missing : (c,)
-        How many cells are.
-    least, most : (c,)
-        Of cells that are not missing.
-    marks : (c,)
-        Columns of the same cells have the same, and no others.
-    sample : RowSample or None
-        Random rows; None if there are no rows.
-    counts : dict
-        How often each level occurs, by the number of the column.
-    means : dict
-        Sums of targets by level, by the name of the column, where it has many levels.
-    """
+    """Sums over the cells of each column."""
 
     rows: int
-    missing: Int[Array, " c"]
-    least: Float[Array, " c"]
+    missing: Int[Array, " c"]  # number of missing cells
+    least: Float[Array, " c"]  # of cells that are not missing
     most: Float[Array, " c"]
-    marks: Array
-    sample: RowSample | None
-    counts: dict[int, Array]
-    means: dict[str, LevelSums]
+    marks: Array  # equal for columns of the same cells, and for no others
+    sample: RowSample | None  # random rows; None if there are no rows
+    counts: dict[int, Array]  # of each level, by the number of the column
+    means: dict[str, LevelSums]  # of columns of many levels, by name
 
     def sampled(self, j: int) -> Float[Array, " m"]:
         """Return cells of a column in random rows that are not missing."""
@@ -149,26 +119,14 @@ class CellsOf:
     """The summand of :class:`SeenCells`: of cells with NaN where they are missing.
 
     Memory: a block, a sample of rows, and FOLDS sums for each level of columns of many levels.
-
-    Attributes
-    ----------
-    drafts : tuple of Encoder
-        What the cells of each column are.
-    seed : int
-        Of the sample of rows.
-    n_classes : int
-        Number of classes; above 0, targets are codes.
-    with_targets : bool
-        Whether targets are looked at, where there are any.
     """
 
-    drafts: tuple[Encoder, ...]
-    seed: int = 0
-    n_classes: int = 0
-    with_targets: bool = True
+    drafts: tuple[Encoder, ...]  # the kind of the cells of each column
+    seed: int = 0  # of the sample of rows
+    n_classes: int = 0  # above 0, targets are codes of classes
+    with_targets: bool = True  # whether targets are used, where there are any
 
     def zero(self) -> SeenCells:
-        """Return what no rows show."""
         c = len(self.drafts)
         levels = {j: len(e.levels) for j, e in enumerate(self.drafts) if isinstance(e, Levels)}
         return SeenCells(
@@ -183,7 +141,6 @@ class CellsOf:
         )
 
     def add(self, total: SeenCells, block: Block) -> SeenCells:
-        """Take in the cells of a block."""
         X = np.asarray(to_numpy(block.X), np.float64)
         columns = np.ascontiguousarray(X.T)  # reductions along rows in memory are many times faster
         gone = np.isnan(columns)
@@ -200,7 +157,6 @@ class CellsOf:
         return self.merge(total, new)
 
     def merge(self, a: SeenCells, b: SeenCells) -> SeenCells:
-        """Return what the rows of both show."""
         return SeenCells(
             rows=a.rows + b.rows,
             missing=a.missing + b.missing,

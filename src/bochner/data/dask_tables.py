@@ -27,13 +27,11 @@ class DaskPartition(Partition):
     label: str
 
     def fetch(self) -> Any:
-        """Compute it, on dask's scheduler."""
         with uncomputed(self.label):
             return self.task.compute()
 
     @classmethod
     def each(cls, partitions: Sequence[Any], call: Callable[[Any], Any]) -> list[Any]:
-        """Compute all of them on dask's scheduler."""
         dask = needed("dask", "Blocks.from_table")
         return list(dask.compute(*[dask.delayed(call)(one.task) for one in partitions]))
 

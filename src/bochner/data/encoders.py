@@ -27,7 +27,6 @@ class Encoder(ABC):
     indicator: bool
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields, without the tables that are computed from them."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
     @property
@@ -146,7 +145,6 @@ class Levels(Encoder):
         return self.rows[self.places(cells)]
 
     def unseen(self, cells: np.ndarray) -> str:
-        """Describe unseen levels, or missing cells if training had no missing cell."""
         share = float(np.mean(cells == UNSEEN)) if len(cells) else 0.0
         if share > self.tolerated:
             mostly = "mostly " * (self.tolerated > 0)

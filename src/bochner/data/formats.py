@@ -69,7 +69,6 @@ class BinaryReader(Reader):
     first: int = 0
 
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
-        """Yield batches of these columns, cut if they are long."""
         if self.n_rows == 0:
             return
         with unchanged(self.file, self.stamp):
@@ -82,11 +81,9 @@ class BinaryReader(Reader):
                     return
 
     def mark(self) -> str:
-        """Return name, size and time of the file."""
         return f"'{self.file}' {tuple(self.stamp)}"
 
     def part(self, start: int, stop: int) -> "BinaryReader":
-        """Return the reader of these rows: whole groups of rows before them are not read."""
         return replace(self, first=self.first + start, n_rows=stop - start)
 
 
@@ -264,7 +261,6 @@ class TextReader(Reader):
     of_text: bool = True
 
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
-        """Give these columns, block by block: numbers as float64, ``text`` as text."""
         if self.n_rows == 0:
             return
         booleans = {c.name for c in self.columns if c.shown == "bool"}
@@ -294,11 +290,9 @@ class TextReader(Reader):
         )
 
     def mark(self) -> str:
-        """Return name, size and time of the file, and how it is read."""
         return f"'{self.file}' {tuple(self.stamp)} {self.separator!r}"
 
     def place(self, row: int) -> str:
-        """Return the line that a row begins in; lines are counted by reading them again."""
         with unpacked(self.file) as stream:
             lines = io.TextIOWrapper(stream, "utf-8-sig", errors="replace", newline="")
             return f"line {_line_of(row, lines, self.separator)} of {self.label}"

@@ -87,11 +87,9 @@ class FrameReader(Reader):
     first: int = 0
 
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
-        """Yield slices of the columns."""
         yield from slices(self.held, names, text, range(0, self.n_rows, rows))
 
     def part(self, start: int, stop: int) -> "FrameReader":
-        """Return fewer of the rows."""
         rows = slice(start, stop)
         held = {name: column[rows] for name, column in self.held.items()}
         return replace(self, held=held, n_rows=stop - start, first=self.first + start)
@@ -254,7 +252,6 @@ class StreamReader(Reader):
     hint: str = ""
 
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
-        """Yield the stream's batches, cut if they are long."""
         for batch in batches_of(self.table, list(names)):
             for start in range(0, batch.num_rows, rows):
                 yield batch.slice(start, rows)

@@ -33,7 +33,6 @@ class Here(Partition):
     rows: Any
 
     def fetch(self) -> Any:
-        """Return them."""
         return self.rows
 
 
@@ -52,7 +51,6 @@ class PartitionReader(Reader):
     first: int = 0
 
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
-        """Yield slices of the partition, of the columns that were found at the start."""
         table = None if self.partition is None else self.partition.fetch()
         known, count = names_in(table), rows_in(table)
         missing = [name for name in names if name not in known]
@@ -67,11 +65,9 @@ class PartitionReader(Reader):
         yield from slices(held_in(table, names), names, text, starts)
 
     def mark(self) -> str:
-        """Return the key that its engine knows it by, and its rows."""
         return f"{self.key}, {self.n_rows} rows from {self.first} on"
 
     def part(self, start: int, stop: int) -> "PartitionReader":
-        """Return fewer of its rows."""
         return replace(self, n_rows=stop - start, first=self.first + start)
 
 
@@ -101,7 +97,6 @@ class Chunks(Source):
         return self.label
 
     def pieces(self, rows: int) -> Iterator[Piece]:
-        """Yield the rows of all chunks in order, in pieces of ``rows`` rows at most."""
         number = self.first
         for chunk in self.chunks:
             piece = Piece(*chunk.partition.fetch())
@@ -116,11 +111,9 @@ class Chunks(Source):
                 number += stop - start
 
     def mark(self) -> str:
-        """Return the key of the array."""
         return f"{self.key}, {self.n_rows} rows"
 
     def part(self, start: int, stop: int) -> "Chunks":
-        """Return the chunks of these rows."""
         chunks, before = [], 0
         for chunk in self.chunks:
             low, high = max(start - before, 0), min(stop - before, chunk.rows)
@@ -131,16 +124,13 @@ class Chunks(Source):
 
     @property
     def library(self) -> str:
-        """Arrays in chunks are of dask."""
         return "dask"
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
-        """Partitions of the chunks."""
         return tuple(chunk.partition for chunk in self.chunks)
 
     def held_by(self, partitions: Sequence[Partition]) -> "Chunks":
-        """Return the same rows, in these partitions."""
         pairs = zip(self.chunks, partitions, strict=True)
         return replace(self, chunks=tuple(replace(c, partition=p) for c, p in pairs))
 

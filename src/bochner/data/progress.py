@@ -46,7 +46,6 @@ class Bar:
     handle: Any = None
 
     def __call__(self, rows: int) -> None:
-        """Count these rows, and show them now and then."""
         self.count.add(rows)
         if monotonic() - self.shown >= OFTEN or self._done:
             self.shown = monotonic()

@@ -17,12 +17,10 @@ class RayPartition(Partition):
     reference: Any  # ray.ObjectRef
 
     def fetch(self) -> Any:
-        """Bring it here."""
         return needed("ray", "Blocks.from_table").get(self.reference)
 
     @classmethod
     def each(cls, partitions: Sequence[Any], call: Callable[[Any], Any]) -> list[Any]:
-        """Compute them where the blocks are."""
         ray = needed("ray", "Blocks.from_table")
         task = ray.remote(_called)
         return list(ray.get([task.remote(call, one.reference) for one in partitions]))

@@ -77,13 +77,6 @@ class RowSample:
 
     A row's priority depends on the seed and its number alone, so the sample does not depend on
     block sizes, and the sample of two streams is made of their samples.
-
-    Attributes
-    ----------
-    X : (m, d)
-    y : (m, t) float64
-    w : (m,) float64
-    priority : (m,) float64
     """
 
     X: Float[Array, "m d"]

@@ -214,23 +214,12 @@ def require_known(types: Types, known: Iterable[str], label: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """What the rows of a fit were.
-
-    Attributes
-    ----------
-    n_features_in : int
-    names : tuple of str or None
-        Of the columns, where they had names.
-    schema : Schema or None
-        What the columns of a table mean.
-    classes : (K,) or None
-        Labels, sorted.
-    """
+    """What the rows of a fit were."""
 
     n_features_in: int
-    names: tuple[str, ...] | None = None
-    schema: Schema | None = None
-    classes: Any = None
+    names: tuple[str, ...] | None = None  # of the columns, where they had names
+    schema: Schema | None = None  # of the columns of a table
+    classes: Any = None  # labels, sorted, (K,)
 
     @property
     def n_columns(self) -> int:

@@ -206,13 +206,11 @@ class Arrays(Source):
         return f"arrays of {kind.__module__.partition('.')[0]}"
 
     def pieces(self, rows: int) -> Iterator[Piece]:
-        """Give slices of ``rows`` rows."""
         for start in range(0, self.n_rows, rows):
             piece = part(self.data, slice(start, min(start + rows, self.n_rows)))
             yield checked(piece, range(self.first + start, self.first + start + rows))
 
     def part(self, start: int, stop: int) -> "Arrays":
-        """Return slices."""
         data = part(self.data, slice(start, stop))
         return replace(self, data=data, n_rows=stop - start, first=self.first + start)
 
@@ -236,7 +234,6 @@ class Iterables(Source):
         return f"pieces of {getattr(self.source, '__name__', type(self.source).__name__)}"
 
     def pieces(self, rows: int) -> Iterator[Piece]:  # the caller's sizes stay
-        """Yield the caller's pieces, checked, in their own sizes."""
         start = 0
         for number, item in enumerate(_fresh(self.source)):
             piece = _parts(item)

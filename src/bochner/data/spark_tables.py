@@ -22,13 +22,11 @@ class SparkPartition(Partition):
     number: int
 
     def fetch(self) -> Any:
-        """Bring it here."""
         parts = self.streams.context.runJob(self.streams, list, [self.number])
         return table_of(parts)
 
     @classmethod
     def each(cls, partitions: Sequence[Any], call: Callable[[Any], Any]) -> list[Any]:
-        """Compute them on the executors."""
         streams, numbers = partitions[0].streams, [one.number for one in partitions]
         found = streams.context.runJob(streams, lambda rows: [call(table_of([*rows]))], numbers)
         return list(found)

@@ -36,7 +36,6 @@ class Stored(Source):
         return Arrays, (piece, self.n_rows, self.n_columns, None, self.first)
 
     def pieces(self, rows: int) -> Iterator[Piece]:
-        """Give slices that end where chunks do, of about 32 MB, or a block if that is more."""
         step = self._step(rows)
         at, end = self.first, self.first + self.n_rows
         while at < end:
@@ -57,7 +56,6 @@ class Stored(Source):
         return Piece(X, y, w)
 
     def part(self, start: int, stop: int) -> "Stored":
-        """Return fewer of the rows."""
         return replace(self, n_rows=stop - start, first=self.first + start)
 
 

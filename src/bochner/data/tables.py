@@ -118,7 +118,6 @@ class Tables(Source):
         return f"{first} and {more} more file{'s' * (more > 1)}" if more else first
 
     def pieces(self, rows: int) -> Iterator[Piece]:
-        """Yield the rows of all readers as numbers, whole blocks of ``rows`` where possible."""
         if not self.raw and not self.schema.encoders:
             require_plain(self.drafts or (), self.schema.dropped if self.drafts is not None else ())
         unseen: dict[str, _Unseen] = {}
@@ -211,14 +210,12 @@ class Tables(Source):
         return self.absent or (NO_ROWS,) * len(self.readers)
 
     def mark(self) -> str:
-        """Return the schema with the fingerprints of the readers, or a digest of all cells."""
         marks = [reader.mark() for reader in self.readers]
         cells = self if self.raw else self.of_cells()
         marks = marks if all(marks) else [repr(self.drafts), digest_of(cells.pieces(DIGEST_ROWS))]
         return "; ".join([repr(self.schema), *marks])
 
     def part(self, start: int, stop: int) -> "Tables | None":
-        """Return the parts of those tables that hold these rows."""
         if self.n_rows is None:
             return None
         parts, absent, before = [], [], 0
@@ -245,16 +242,13 @@ class Tables(Source):
 
     @property
     def library(self) -> str:
-        """The package of the engine that holds the rows; "" if there is none."""
         return self.readers[0].library
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
-        """Partitions of the readers."""
         return tuple(r.partition for r in self.readers if r.partition is not None)
 
     def held_by(self, partitions: Sequence[Partition]) -> "Tables":
-        """Return the same rows, in these partitions."""
         if not partitions:
             return self
         pairs: Any = zip(self.readers, partitions, strict=True)

@@ -37,7 +37,6 @@ class Dataset:
     longitude: np.ndarray | None = None
 
     def __repr__(self) -> str:
-        """Return one line."""
         n, d = self.X.shape
         return f"Dataset(n={n}, d={d}, target={self.target_name!r})"
 

@@ -37,20 +37,11 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A folder of recorded passes.
-
-    Attributes
-    ----------
-    folder : pathlib.Path
-    fit : str
-        What is fitted, and to which rows.
-    memory : int
-        Bytes of features that the fit may keep; a resumed fit may keep as many.
-    """
+    """A folder of recorded passes."""
 
     folder: Path
-    fit: str
-    memory: int
+    fit: str  # what is fitted, and to which rows
+    memory: int  # bytes of features that the fit may keep; a resumed fit may keep as many
 
     @staticmethod
     def opened(folder: Path, fit: str, memory: int) -> "Checkpoint":

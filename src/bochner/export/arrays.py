@@ -52,6 +52,16 @@ def _elsewhere(*_: Any, **__: Any) -> Any:
     raise Unwritable("a step that is made in NumPy alone")
 
 
+def _operator(name: str, reflected: bool = False) -> Callable[[Any, Any], "Traced"]:
+    """Return the method of an operator, which is the function of this name."""
+
+    def operator(self: Any, other: Any) -> "Traced":
+        both = (other, self) if reflected else (self, other)
+        return getattr(self._functions, name)(*both)
+
+    return operator
+
+
 @dataclass(frozen=True, eq=False)
 class Traced:
     """Output of a node of a graph, as an array of the array API standard."""
@@ -89,64 +99,28 @@ class Traced:
     __bool__ = __float__ = __int__ = __len__ = __iter__ = __setitem__ = _unknown
     __array__ = __dlpack__ = __dlpack_device__ = _elsewhere
 
-    def __neg__(self) -> "Traced":
-        return self._functions.subtract(0.0, self)
-
-    def __abs__(self) -> "Traced":
-        return self._functions.abs(self)
-
-    def __add__(self, other: Any) -> "Traced":
-        return self._functions.add(self, other)
-
-    def __sub__(self, other: Any) -> "Traced":
-        return self._functions.subtract(self, other)
-
-    def __mul__(self, other: Any) -> "Traced":
-        return self._functions.multiply(self, other)
-
-    def __truediv__(self, other: Any) -> "Traced":
-        return self._functions.divide(self, other)
-
-    def __pow__(self, other: Any) -> "Traced":
-        return self._functions.pow(self, other)
-
-    def __matmul__(self, other: Any) -> "Traced":
-        return self._functions.matmul(self, other)
-
-    def __rsub__(self, other: Any) -> "Traced":
-        return self._functions.subtract(other, self)
-
-    def __rtruediv__(self, other: Any) -> "Traced":
-        return self._functions.divide(other, self)
-
-    def __rmatmul__(self, other: Any) -> "Traced":
-        return self._functions.matmul(other, self)
-
-    __radd__, __rmul__ = __add__, __mul__
-
-    def __or__(self, other: Any) -> "Traced":
-        return self._functions.logical_or(self, other)
-
-    def __and__(self, other: Any) -> "Traced":
-        return self._functions.logical_and(self, other)
-
     def __lt__(self, other: Any) -> Any:
         return True if other is math.inf or other is np.inf else self._functions.less(self, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return self._functions.greater(self, other)
-
-    def __le__(self, other: Any) -> Any:
-        return self._functions.less_equal(self, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return self._functions.greater_equal(self, other)
 
     def __eq__(self, other: object) -> Any:
         return self._functions.equal(self, other)
 
     def __hash__(self) -> int:
         return hash(self.name)
+
+    def __neg__(self) -> "Traced":
+        return self._functions.subtract(0.0, self)
+
+    def __abs__(self) -> "Traced":
+        return self._functions.abs(self)
+
+    __add__ = __radd__ = _operator("add")
+    __mul__ = __rmul__ = _operator("multiply")
+    __sub__, __rsub__ = _operator("subtract"), _operator("subtract", reflected=True)
+    __truediv__, __rtruediv__ = _operator("divide"), _operator("divide", reflected=True)
+    __matmul__, __rmatmul__ = _operator("matmul"), _operator("matmul", reflected=True)
+    __pow__, __or__, __and__ = map(_operator, ("pow", "logical_or", "logical_and"))
+    __gt__, __le__, __ge__ = map(_operator, ("greater", "less_equal", "greater_equal"))
 
     def __getitem__(self, key: Any) -> "Traced":
         keys = list(key) if isinstance(key, tuple) else [key]

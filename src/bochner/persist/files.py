@@ -4,7 +4,6 @@ The metadata of the safetensors file hold one text, the header::
 
     {"checksum": sha256 of all other lines of the header,
      "class": "models.ridge.estimators:KernelRidge", "format": 3, "library": "0.1.0",
-     "fingerprint": {"rows": …, "columns": …, "features": […], "moments": sha256},
      "tensors": {"solution_.coef": sha256 of its type, shape and numbers, …},
      "value": parameters and fitted state, arrays by name}
 """
@@ -80,7 +79,6 @@ def save(model: Any, path: str | PathLike[str]) -> None:
         )
     header = {
         "class": name,
-        "fingerprint": _fingerprint(model),
         "format": FORMAT,
         "library": __version__,
         "value": encode(model, arrays),
@@ -169,22 +167,6 @@ def _require_intact(path: Path, header: Mapping[str, Any], arrays: Mapping[str, 
     if altered:
         what = f"its array '{altered}' is altered. Copy it again, or save the model again"
         raise _refusal(path, what)
-
-
-def _fingerprint(model: Any) -> dict[str, Any] | None:
-    """Return a fingerprint of the data of a fit, or None if there is no fit."""
-    moments = getattr(model, "moments_", None)
-    if moments is None:
-        return None
-    names = getattr(model, "feature_names_in_", None)
-    sums = (moments.feature_mean, moments.target_mean, moments.power)
-    numbers = b"".join(np.asarray(a, "<f8").tobytes() for a in sums)
-    return {
-        "rows": int(moments.rows),
-        "columns": int(model.n_features_in_),
-        "features": None if names is None else [str(name) for name in names],
-        "moments": hashlib.sha256(numbers).hexdigest(),
-    }
 
 
 # --- Refusals ------------------------------------------------------------------------------------

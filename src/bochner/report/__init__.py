@@ -3,11 +3,10 @@
 from typing import Any
 
 from bochner._core.names import unknown
-from bochner.report.demo import run_demo
-from bochner.report.demo_page import Curve, DemoResult, MethodResult
+from bochner.report.demo import DemoResult, run_demo
 from bochner.report.model import ModelReport, report_model
 
-__all__ = ["Curve", "DemoResult", "MethodResult", "ModelReport", "report_model", "run_demo"]
+__all__ = ["DemoResult", "ModelReport", "report_model", "run_demo"]
 
 
 def __getattr__(name: str) -> Any:

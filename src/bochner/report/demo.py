@@ -1,13 +1,17 @@
-"""The demo: kernel ridge regression of the Earth's relief by several methods, on one page."""
+"""The demo: kernel ridge regression of the Earth's relief by several methods, on one page.
 
+The page is one HTML file without scripts or external files.
+"""
+
+import re
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgWarning
@@ -26,6 +30,7 @@ from bochner import (
     Orthogonal,
     SphericalHarmonics,
     certify,
+    landmarks,
 )
 from bochner._core.checks import integer
 from bochner._core.random import stream
@@ -37,8 +42,7 @@ from bochner.errors import DataFileError
 from bochner.features.method import Method
 from bochner.kernels import Gaussian, OnSphere
 from bochner.landmarks import RPCholesky
-from bochner.report.demo_page import Curve, DemoResult, MethodResult, NearResult, earth_page
-from bochner.report.render import require
+from bochner.report.render import number, page, picture, require
 
 Say = Callable[[str], Any]
 
@@ -64,6 +68,86 @@ NEIGHBOURS, FEW = 24, 4
 AROUND = 3
 #: Least size of the relief around a cell, and the unit of heights, in metres.
 FLAT, HEIGHT = 20.0, 2000.0
+#: Colours of maps from low to zero and from zero to high. Along each side the lightness that the
+#: eye sees (Oklab, Ottosson 2020) changes by equal steps. Sea blue, land green to brown.
+RELIEF = (
+    ("#0b1b47", "#2b4b6f", "#577d98", "#8aafc1", "#c5e4ed"),
+    ("#bed598", "#a8a064", "#8c6f3c", "#6b4221", "#451a0f"),
+)
+#: Too low violet, too high orange; no error has the colour of the paper.
+ERROR = (
+    ("#531d8d", "#7757aa", "#a08bc5", "#c9bedf", "#f5f4f8"),
+    ("#f8f4f2", "#e1c7b5", "#cb997b", "#b46d45", "#9a3c00"),
+)
+#: A space between a number and its unit, where a line must not break.
+UNIT = re.compile(r"(?<=\d) (?=m\b|%)")
+
+
+@dataclass(frozen=True, eq=False)
+class MethodResult:
+    """One row of a table of methods."""
+
+    name: str  # as it is shown
+    code: str  # the Python expression that gives the method
+    n_features: int
+    rmse: float  # on the held-out cells, metres
+    r_squared: float  # on the held-out cells
+    seconds: float  # of fit and prediction of the held-out cells, wall clock
+    loo: float = float("nan")  # root mean squared leave-one-out error on training cells, metres
+    alpha: float = float("nan")  # the penalty chosen
+    epsilon: float | None = None  # of the certificate, as what follows; None where there is none
+    epsilon_interval: tuple[float, float] | None = None
+    frobenius: float | None = None
+    certificate: str = ""  # in words
+    detail: str = ""  # what the model is made of
+
+
+class Curve(NamedTuple):
+    """Held-out error of one method against the number of features."""
+
+    name: str
+    n_features: tuple[int, ...]
+    rmse: tuple[float, ...]  # metres, one for each number of features
+
+
+@dataclass(frozen=True, eq=False)
+class DemoResult:
+    """All numbers of the demo."""
+
+    methods: tuple[MethodResult, ...]  # all at the same width
+    curves: tuple[Curve, ...]
+    # The fit that the maps show: of the least leave-one-out error among those of the curves
+    best: MethodResult
+    truth: Float[Array, "rows columns"]  # metres, south first, as the prediction
+    prediction: Float[Array, "rows columns"]
+    held_out: Float[Array, "rows columns"]  # whether no fit has seen the cell
+    kernel: str  # of all fits, as code
+    alpha: float  # of the certificates in the table
+    certificate: str  # of the best fit at this alpha, in words
+    n_train: int
+    n_test: int
+    seed: int
+    quick: bool = False
+    seconds: float = 0.0  # all of it, wall clock
+    path: Path = Path("earth.html")
+    # Harmonics of the globe, the nearest cells, and what is learned from the relief around
+    near: tuple[MethodResult, ...] = ()
+
+    @property
+    def error(self) -> Float[Array, "rows columns"]:
+        """Prediction less truth, metres."""
+        return self.prediction - self.truth
+
+    @property
+    def latitudes(self) -> Float[Array, " rows"]:
+        """Degrees north of the middle of each row of cells."""
+        rows = self.truth.shape[0]
+        return -90 + (np.arange(rows) + 0.5) * 180 / rows
+
+    def rmse(self, weights: Array) -> float:
+        """Return the error on held-out cells with these weights, metres; NaN without any."""
+        w = weights * self.held_out
+        return float(np.sqrt((w * self.error**2).sum() / w.sum())) if w.any() else float("nan")
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +168,32 @@ class Study:
         """Penalty that all maps are certified at, so that their ε can be compared."""
         return ALPHA_SHARE * len(self.train)
 
-    def rmse(self, predicted: Float[Array, " t"]) -> float:
-        """Return the root mean squared error on the held-out cells."""
-        return float(np.sqrt(np.mean((predicted - self.y[self.test]) ** 2)))
+    def measured(self, name: str, code: str, width: int, model: Any, X: Array) -> MethodResult:
+        """Fit the model, and return its errors on the held-out cells and its seconds."""
+        started = time.perf_counter()
+        model.fit(X[self.train], self.y[self.train])
+        predicted = model.predict(X[self.test])
+        return self.judged(name, code, width, predicted, time.perf_counter() - started)
+
+    def judged(
+        self, name: str, code: str, width: int, predicted: Array, seconds: float, detail: str = ""
+    ) -> MethodResult:
+        """Return the errors of predictions of the held-out cells."""
+        truth = self.y[self.test].astype(np.float64)
+        rmse = float(np.sqrt(np.mean((predicted - truth) ** 2)))
+        share = float(1 - rmse**2 / truth.var())
+        return MethodResult(name, code, width, rmse, share, seconds, detail=detail)
+
+    def fitted(self, name: str, method: Method, width: int) -> "Fit":
+        """Fit a method with the kernel of all, in float64.
+
+        Without noise the best penalty is so small that float32 products would not resolve it.
+        """
+        how: dict[str, Any] = {"precision": "float64", "random_state": self.seed}
+        model = KernelRidge(self.kernel, method=method, n_features=width, **how)
+        found = self.measured(name, repr(method), width, model, self.X)
+        loo = float(np.sqrt(np.nanmin(model.solution_.path.loo)))
+        return model, replace(found, loo=loo, alpha=model.alpha_)
 
     def certified(self, model: Any, result: MethodResult, alpha: float) -> MethodResult:
         """Return the result with the certificate of the model's map at this penalty."""
@@ -97,11 +204,16 @@ class Study:
 Fit = tuple[Any, MethodResult]
 
 
+def _with(result: MethodResult, certificate: Any) -> MethodResult:
+    numbers = {k: getattr(certificate, k) for k in ("epsilon", "epsilon_interval", "frobenius")}
+    return replace(result, certificate=str(certificate), **numbers)
+
+
 def run_demo(
     out: str | PathLike[str] = ".",
     quick: bool = False,
     seed: int = 0,
-    show: Say | Any | None = None,
+    show: Say | None = None,
 ) -> DemoResult:
     """Fit the Earth's relief by every method at equal width, and write one HTML page.
 
@@ -117,8 +229,8 @@ def run_demo(
         One cell in four and a quarter of the features.
     seed : int, default 0
         Of the split, the features and the samples.
-    show : callable, or object with a method ``print``, optional
-        Is given one line of text at a time; a rich console will do. None: silence.
+    show : callable, optional
+        Is given one line of text at a time. None: silence.
 
     Returns
     -------
@@ -140,7 +252,7 @@ def run_demo(
     started = time.perf_counter()
     require("The demo's page")
     path, seed = _writable_page(out), integer(seed, "run_demo", "seed")
-    say = (lambda _: None) if show is None else getattr(show, "print", show)
+    say: Say = show or (lambda _: None)
     width, widths = (256, (32, 64, 128, 256)) if quick else (1024, (64, 128, 256, 512, 1024, 2048))
     study = _with_kernel(_split(quick, seed), width, say)
     fits = _compare(study, width, say)
@@ -149,15 +261,13 @@ def run_demo(
     # The certificate of all kept rows takes a third of a quick demo.
     full = study.certified(best, found, found.alpha) if quick else _with(found, best.certificate_)
     known = [fit[1].certificate for fit in fits if fit[0] is best]
-    held_out = np.zeros(study.y.size, bool)
-    held_out[study.test] = True
     result = DemoResult(
         methods=tuple(fit[1] for fit in fits),
         curves=curves,
         best=full,
         truth=study.y.reshape(study.shape).astype(np.float64),
         prediction=best.predict(study.X).reshape(study.shape),
-        held_out=held_out.reshape(study.shape),
+        held_out=np.isin(np.arange(study.y.size), study.test).reshape(study.shape),
         kernel=repr(study.kernel),
         alpha=study.alpha,
         certificate=(*known, "")[0] or study.certified(best, found, study.alpha).certificate,
@@ -224,49 +334,22 @@ def _with_kernel(study: Study, width: int, say: Say) -> Study:
 # --- Methods at one width, and their errors against the width ------------------------------------
 
 
-def _fit(study: Study, name: str, method: Method, width: int) -> Fit:
-    # In float64 at once: without noise the best penalty is so small that float32 products would
-    # not resolve it, and the sweep would be done twice.
-    model = KernelRidge(
-        study.kernel, method=method, n_features=width, precision="float64", random_state=study.seed
-    )
-    found = _measured(study, name, repr(method), width, model, study.X)
-    loo = float(np.sqrt(np.nanmin(model.solution_.path.loo)))
-    return model, replace(found, loo=loo, alpha=model.alpha_)
-
-
-def _measured(
-    study: Study, name: str, code: str, width: int, model: Any, X: Float[Array, "n 3"]
-) -> MethodResult:
-    """Fit the model, and return its errors on the held-out cells and its seconds."""
-    started = time.perf_counter()
-    model.fit(X[study.train], study.y[study.train])
-    predicted = model.predict(X[study.test])
-    seconds = time.perf_counter() - started
-    rmse, variance = study.rmse(predicted), float(study.y[study.test].astype(np.float64).var())
-    nan = float("nan")
-    return MethodResult(name, code, width, rmse, 1 - rmse**2 / variance, seconds, nan, nan)
-
-
 def _compare(study: Study, width: int, say: Say) -> list[Fit]:
     """Fit every method at one width, then certify them all at one alpha."""
+    line = lambda r: say(f"  {r.name:24}{r.rmse:9.0f} m{r.r_squared:8.3f}{r.seconds:9.1f}")
     say(f"\nMethods at {width:,} features")
     say(f"  {'':24}{'test RMSE':>11}{'R²':>8}{'seconds':>9}")
     fits: list[Fit] = []
     for name, method in METHODS:
-        fits.append(_fit(study, name, method, width))
-        say(_line(fits[-1][1]))
+        fits.append(study.fitted(name, method, width))
+        line(fits[-1][1])
     rival = _rival(study, width, fits[0][1].alpha)
-    say(_line(rival))
+    line(rival)
     say(f"\nCertificates of all at alpha = {study.alpha:.3g}")
     for i, (model, result) in enumerate(fits):
         fits[i] = model, study.certified(model, result, study.alpha)
         say(f"  {result.name:24} ε = {fits[i][1].epsilon:.3g}")
     return [*fits, (None, rival)]
-
-
-def _line(result: MethodResult) -> str:
-    return f"  {result.name:24}{result.rmse:9.0f} m{result.r_squared:8.3f}{result.seconds:9.1f}"
 
 
 def _rival(study: Study, width: int, alpha: float) -> MethodResult:
@@ -279,13 +362,8 @@ def _rival(study: Study, width: int, alpha: float) -> MethodResult:
     model, code = make_pipeline(sampler, Ridge(alpha=alpha)), "make_pipeline(RBFSampler(), Ridge())"
     scaled = (study.X / np.asarray(study.kernel.lengthscale)).astype(np.float64)
     with warnings.catch_warnings(action="ignore", category=LinAlgWarning):  # alpha is tiny
-        found = _measured(study, "scikit-learn RBFSampler", code, width, model, scaled)
+        found = study.measured("scikit-learn RBFSampler", code, width, model, scaled)
     return replace(found, alpha=alpha)
-
-
-def _with(result: MethodResult, certificate: Any) -> MethodResult:
-    numbers = {k: getattr(certificate, k) for k in ("epsilon", "epsilon_interval", "frobenius")}
-    return replace(result, certificate=str(certificate), **numbers)
 
 
 def _sweep(
@@ -298,7 +376,7 @@ def _sweep(
         say(f"\n{name}: test RMSE against features")
         line = []
         for width in widths:
-            fit = known.get((name, width)) or _fit(study, name, method, width)
+            fit = known.get((name, width)) or study.fitted(name, method, width)
             best = min(best, fit, key=lambda f: f[1].loo)
             line.append(fit[1].rmse)
             say(f"  {width:6,} {'█' * max(1, round(line[-1] / 50)):40} {line[-1]:6.0f} m")
@@ -314,12 +392,12 @@ def _sweep(
 # trenches and ridges have structure beyond the covariance of two cells.
 
 
-def _sharper(study: Study, quick: bool, say: Say) -> tuple[NearResult, ...]:
+def _sharper(study: Study, quick: bool, say: Say) -> tuple[MethodResult, ...]:
     say("\nSharper: harmonics of the globe, the nearest cells, the relief around")
     found, started = [], time.perf_counter()
     for name, code, detail, predicted in _near(study, quick):
-        now = time.perf_counter()
-        row = NearResult(name, code, detail, study.rmse(predicted), now - started)
+        seconds = time.perf_counter() - started
+        row = study.judged(name, code, 0, predicted, seconds, detail)
         found.append(row)
         say(f"  {row.name:28}{row.rmse:5.0f} m{row.seconds:9.1f} s   {row.detail}")
         started = time.perf_counter()
@@ -392,3 +470,112 @@ def relief_around(
     log = np.log(size)
     more = np.stack([log - log.mean(), predicted / HEIGHT], axis=1)
     return np.hstack([around / size[:, None], more]), size
+
+
+# --- The page ------------------------------------------------------------------------------------
+
+
+def earth_page(result: DemoResult) -> str:
+    """Return the page as text."""
+    r, ends = result, sorted(result.curves, key=lambda curve: curve.rmse[-1])
+    alphas = [row.alpha for row in r.methods if row.epsilon is not None]
+    made = set(re.findall(r"(\w+)\(", r.best.code))
+    text = page(
+        "demo.html.j2",
+        r=r,
+        maps={
+            "truth": _map("Relief as measured, m", r.truth, RELIEF, (-7500, 6000)),
+            "prediction": _map("Relief as predicted, m", r.prediction, RELIEF, (-7500, 6000)),
+            "error": _map("Prediction less truth, m", r.error, ERROR, (-1500, 1500)),
+        },
+        curves=picture("Test error against the number of features", draw_curves(r.curves)),
+        where=_where(r),
+        area=np.cos(np.deg2rad(r.latitudes))[:, None],
+        alphas=f"{number(min(alphas), 1)} to {number(max(alphas), 1)}",
+        ends=ends,
+        names=", ".join(sorted({*made - set(landmarks.__all__), "KernelRidge"})),
+        landmarks=", ".join(sorted(made & set(landmarks.__all__))),
+        source=_source(),
+    )
+    return UNIT.sub("\u00a0", text)
+
+
+def _where(r: DemoResult) -> dict[str, Any]:
+    """Return how large the errors on held-out cells are, and the largest."""
+    errors = np.abs(r.error[r.held_out])
+    worst = np.where(r.held_out, np.abs(r.error), 0)
+    row, column = np.unravel_index(int(np.argmax(worst)), worst.shape)
+    latitude, longitude = r.latitudes[row], -180 + (column + 0.5) * 360 / worst.shape[1]
+    north, east = "N" if latitude > 0 else "S", "E" if longitude > 0 else "W"
+    return {
+        "median": np.median(errors),
+        "inside": np.mean(errors < 250),
+        "place": f"{abs(latitude):.1f}° {north}, {abs(longitude):.1f}° {east}",
+        "predicted": f"{r.prediction[row, column]:,.0f} m".replace("-", "−"),
+        "true": f"{r.truth[row, column]:,.0f} m".replace("-", "−"),
+        "deviation": r.truth[r.held_out].std(),
+    }
+
+
+def _source() -> str:
+    """Return the data set's own words on source and licence."""
+    parts = load_earth().description.split("\n\n")
+    return " ".join(" ".join(p.split()) for p in parts if p.startswith(("Source", "Licence")))
+
+
+# --- Pictures ------------------------------------------------------------------------------------
+
+
+def colours(sides: tuple[tuple[str, ...], tuple[str, ...]]) -> Any:
+    """Return the matplotlib colour map with these colours below and above its middle."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    places = [*np.linspace(0, 0.5, len(sides[0])), *np.linspace(0.5, 1, len(sides[1]))]
+    stops = list(zip(places, [*sides[0], *sides[1]], strict=True))
+    return LinearSegmentedColormap.from_list("map", stops, N=256)
+
+
+def _map(title: str, values: Array, sides: Any, ends: tuple[int, int]) -> Any:
+    """Return a map with its degrees and its colours."""
+    from matplotlib.colors import TwoSlopeNorm
+
+    def draw(ax: Any) -> None:
+        image = ax.imshow(
+            values,
+            cmap=colours(sides),
+            norm=TwoSlopeNorm(0, *ends),
+            extent=(-180, 180, -90, 90),
+            origin="lower",
+            interpolation="none",
+        )
+        east, north = range(-120, 121, 60), range(-60, 61, 30)
+        ax.set_xticks(east, [f"{abs(d)}°{'WE'[d > 0] if d else ''}" for d in east])
+        ax.set_yticks(north, [f"{abs(d)}°{'SN'[d > 0] if d else ''}" for d in north])
+        ax.set_axisbelow(False)
+        ax.grid(True, axis="both", color="gray", alpha=0.4, linewidth=0.5)
+        ax.tick_params(length=0)
+        bar = ax.figure.colorbar(
+            image, orientation="horizontal", aspect=40, pad=0.03, extend="both"
+        )
+        bar.set_label(title)
+        bar.ax.set_xscale("linear")
+
+    return picture(title, draw, (4.8, 3.0))
+
+
+def draw_curves(curves: Sequence[Curve]) -> Callable[[Any], None]:
+    """Return what draws errors against numbers of features on axes."""
+    from matplotlib.ticker import MaxNLocator
+
+    def draw(ax: Any) -> None:
+        for curve, mark in zip(curves, "os^*D" * len(curves), strict=False):
+            ax.plot(curve.n_features, curve.rmse, mark + "-", markersize=5, label=curve.name)
+        widths = sorted({D for curve in curves for D in curve.n_features})
+        ax.set(xscale="log", yscale="log", xlabel="features D", ylabel="test RMSE, m")
+        ax.set_xticks(widths, [f"{D:,}" for D in widths])
+        ax.minorticks_off()
+        ax.yaxis.set_major_locator(MaxNLocator(6))
+        ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        ax.legend()
+
+    return draw

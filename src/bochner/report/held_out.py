@@ -35,27 +35,14 @@ ROWS, TO_ONE = 8192, 5
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Errors of a learner on rows that its fit has not seen.
+    """Errors of a learner on rows that its fit has not seen."""
 
-    Attributes
-    ----------
-    errors : dict of str to dict of str to float
-        By target, then by measure: "rmse" and "r_squared" of quantities, "explained" of other
-        losses; "accuracy", "majority" (the share of the most frequent label), "log_loss" where
-        there are probabilities, and "auc" of labels; "outside" and "nu" of one class.
-    n_train, n_test : int
-        Rows of the fit, and rows that were held out.
-    n_rows : int
-        Rows of the whole fit.
-    """
-
-    errors: dict[str, dict[str, float]]
-    n_train: int
-    n_test: int
-    n_rows: int
+    errors: dict[str, dict[str, float]]  # by target, then by measure, see `MEASURES`
+    n_train: int  # rows of the fit
+    n_test: int  # rows that were held out
+    n_rows: int  # rows of the whole fit
 
     def __str__(self) -> str:
-        """Return the errors in words, with their fit."""
         whose = f"held out: {self.n_test:,} rows, of a fit to {self.n_train:,} others"
         return f"{errors_in_words(self.errors)} ({whose})"
 

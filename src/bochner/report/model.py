@@ -1,15 +1,12 @@
 """A report of a fitted learner on rows: all numbers as values, and one HTML page of them."""
 
 import re
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from inspect import signature
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -103,14 +100,6 @@ MOST_COLUMNS, CELLS, FEWEST_ROWS = 512, 1 << 16, 128
 DEPENDED = 2
 
 
-class Phase(NamedTuple):
-    """Seconds, and the most memory that the process had used by the end; None where unknown."""
-
-    name: str
-    seconds: float
-    peak_bytes: int | None
-
-
 @dataclass(frozen=True, eq=False)
 class ModelReport:
     """All that a report says, as numbers.
@@ -140,7 +129,6 @@ class ModelReport:
         Missing parts, with reasons.
     sample_rows : int
         Rows of the sample that pictures show.
-    phases : tuple of Phase
     seed : int
         Of the sample and the refits.
     source, command, versions : str
@@ -160,7 +148,6 @@ class ModelReport:
     dependence: tuple[PartialDependenceDisplay, ...]
     without: dict[str, str]
     sample_rows: int
-    phases: tuple[Phase, ...]
     seed: int
     source: str
     command: str
@@ -198,7 +185,6 @@ class ModelReport:
             "calibration": _arrays(self.quality.calibration),
             "lists": {one.title: [row.number for row in one.rows] for one in self.seen.lists},
             "without": self.without,
-            "seconds": {phase.name: phase.seconds for phase in self.phases},
         }
 
 
@@ -259,28 +245,20 @@ def report_model(
     fit a ridge regression or Gaussian process is judged by exact leave-one-out predictions.
     """
     check_is_fitted(model)
-    phases: list[Phase] = []
     seed = seed_of(random_state)
     n_sample = integer(n_sample, "report_model", "n_sample", 16)
-    with _phase(phases, "read and predict"):
-        blocks = _blocks(model, X, y, sample_weight)
-        examined = examine(model, blocks, seed)
-        sample = examined.sample(n_sample, seed)
-        same = _same_rows(model, examined, blocks)
-    with _phase(phases, "decompose"):
-        eigen, leverage = _decomposed(model)
-    with _phase(phases, "rows to look at"):
-        given = model._rows_to_predict(X) if is_table(X) else blocks
-        seen = seen_of(model, examined, leverage, given)
-    with _phase(phases, "certificate"):
-        certificate, words = _certified(model, blocks, same)
-    with _phase(phases, "calibration"):
-        quality = quality_of(model, sample, examined, leverage if same else None)
-    with _phase(phases, "other widths"):
-        tried, reason = _widths(model, sample, quality, widths, exact, seed)
-    with _phase(phases, "columns"):
-        importance, columns = _importance(model, sample, seed)
-        dependence = _dependence(model, sample, importance, seed)
+    blocks = _blocks(model, X, y, sample_weight)
+    examined = examine(model, blocks, seed)
+    sample = examined.sample(n_sample, seed)
+    same = _same_rows(model, examined, blocks)
+    eigen, leverage = _decomposed(model)
+    given = model._rows_to_predict(X) if is_table(X) else blocks
+    seen = seen_of(model, examined, leverage, given)
+    certificate, words = _certified(model, blocks, same)
+    quality = quality_of(model, sample, examined, leverage if same else None)
+    tried, reason = _widths(model, sample, quality, widths, exact, seed)
+    importance, columns = _importance(model, sample, seed)
+    dependence = _dependence(model, sample, importance, seed)
     path = None
     with suppress(InvalidInput):  # the learner tried no other penalty than its own
         path = PathDisplay.from_estimator(model)
@@ -301,7 +279,6 @@ def report_model(
         dependence=dependence,
         without={name: text for name, text in without.items() if text},
         sample_rows=len(sample.index),
-        phases=tuple(phases),
         seed=seed,
         source=source,
         command=command,
@@ -422,21 +399,3 @@ def _dependence(
     asked: dict[str, Any] = {"grid_resolution": 25, "n_rows": 256, "random_state": seed}
     rows = Blocks.from_arrays(sample.X)
     return tuple(partial_dependence(model, rows, int(j), **asked) for j in first)
-
-
-@contextmanager
-def _phase(phases: list[Phase], name: str) -> Iterator[None]:
-    """Measure what happens within."""
-    began = time.perf_counter()
-    yield
-    phases.append(Phase(name, time.perf_counter() - began, _peak_bytes()))
-
-
-def _peak_bytes() -> int | None:
-    """Return the most memory that the process has had so far."""
-    try:
-        import resource  # noqa: PLC0415  not on Windows
-    except ImportError:
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return int(peak) * (1 if sys.platform == "darwin" else 1024)

@@ -71,7 +71,6 @@ def model_page(r: Any) -> str:
         dependence=[_dependence(found) for found in r.dependence],
         lists=[_list(r, one) for one in r.seen.lists],
         refit=float(took) if np.isfinite(took) else None,
-        phases=_phases(r.phases),
     )
 
 
@@ -304,11 +303,3 @@ def _cell(value: Any) -> str:
     if value is None or (isinstance(value, Real) and not isinstance(value, bool)):
         return number(value, 4)
     return str(value)
-
-
-def _phases(phases: Any) -> list[list[str]]:
-    total = [("all", sum(phase.seconds for phase in phases), phases[-1].peak_bytes)]
-    return [
-        [name, seconds(took), "–" if peak is None else f"{peak / 2**20:,.0f} MiB"]
-        for name, took, peak in [*phases, *total]
-    ]

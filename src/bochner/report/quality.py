@@ -280,7 +280,6 @@ class RowLeverage:
         return RowLeverage(eigen, mean, alpha, np.sqrt(power / left))
 
     def __call__(self, Z: Array) -> Float[Array, "b t"]:
-        """Return h of rows of features."""
         squares = ((Z - self.mean) @ self.eigen.vectors) ** 2
         spread = 1 / self.eigen.weight if self.eigen.centred else 0.0
         return squares @ (1 / (self.eigen.values[:, None] + self.alpha)) + spread
@@ -418,26 +417,15 @@ class Residuals(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Quality:
-    """Predicted and observed: residuals of the first target, and targets of the sample.
+    """Predicted and observed: residuals of the first target, and targets of the sample."""
 
-    Attributes
-    ----------
-    errors : dict of str to dict of str to float
-        Of each target, on the rows examined: "rmse" and "r_squared", or "accuracy", "majority",
-        "auc", and "log_loss" where there are probabilities; with ``left_out`` also "loo_rmse" and
-        "loo_r_squared", or "loo_accuracy": the cost of leaving rows out is measured on the sample,
-        and added to the error of all.
-    left_out : bool
-        Whether pictures and calibration show leave-one-out predictions.
-    confusion : (K, K) or None
-        Weight of rows by true class (down) and predicted class (across): of the rows examined, or
-        of the sample with ``left_out``.
-    """
-
+    # Measures of each target on the rows examined. The cost of leaving rows out, of measures that
+    # begin with "loo_", is measured on the sample and added to the error of all.
     errors: dict[str, dict[str, float]]
-    left_out: bool = False
+    left_out: bool = False  # whether pictures and calibration show leave-one-out predictions
     residuals: Residuals | None = None
     calibration: CalibrationDisplay | None = None
+    # Weight of rows by true class (down) and predicted class (across)
     confusion: Float[Array, "K K"] | None = None
     labels: Any = None
 
