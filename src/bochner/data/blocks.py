@@ -13,7 +13,7 @@ from bochner.data.files import Paths, find_files
 from bochner.data.formats import open_file
 from bochner.data.frames import open_table
 from bochner.data.learning import Target, open_tables
-from bochner.data.partitions import library_of, open_chunks, open_readers
+from bochner.data.partitions import library_of, module_of
 from bochner.data.progress import Bar, RowCount
 from bochner.data.sample import Sample, chosen_rows, sample_stream
 from bochner.data.schema import Schema, Types, listed
@@ -103,7 +103,7 @@ class Blocks:
             X is a table (use :meth:`from_table`), or an array holds no real numbers.
         """
         X, y, sample_weight = values_of("Blocks.from_arrays", X, y, sample_weight)
-        held = open_chunks if library_of(X) == "dask" else open_arrays
+        held = module_of(X).chunks if library_of(X) == "dask" else open_arrays
         opened = open_stored if is_stored(X) else held
         return cls._of(opened(X, y, sample_weight), block_rows)
 
@@ -164,7 +164,7 @@ class Blocks:
         MissingDependency
             pyarrow is not installed.
         """
-        readers = open_readers(table) if library_of(table) else [open_table(table)]
+        readers = module_of(table).readers(table) if library_of(table) else [open_table(table)]
         return cls._of(
             open_tables(readers, target, weight, columns, schema, dtypes, drop), block_rows
         )

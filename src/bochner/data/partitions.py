@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -92,6 +92,7 @@ class Chunks(Source):
     n_columns: int
     schema: None = None
     first: int = 0
+    library: str = "dask"
 
     def __repr__(self) -> str:
         return self.label
@@ -111,7 +112,7 @@ class Chunks(Source):
                 number += stop - start
 
     def mark(self) -> str:
-        return f"{self.key}, {self.n_rows} rows"
+        return f"{self.key}, {self.n_rows} rows" if self.key else super().mark()
 
     def part(self, start: int, stop: int) -> "Chunks":
         chunks, before = [], 0
@@ -121,10 +122,6 @@ class Chunks(Source):
                 chunks.append(replace(chunk, rows=high - low, first=chunk.first + low))
             before += chunk.rows
         return replace(self, chunks=tuple(chunks), n_rows=stop - start, first=self.first + start)
-
-    @property
-    def library(self) -> str:
-        return "dask"
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
@@ -197,27 +194,11 @@ def by_name(values: Any, name: str) -> dict[str, np.ndarray]:
 _MODULES = {"dask": "dask_tables", "ray": "ray_tables", "pyspark": "spark_tables"}
 
 
-def open_readers(table: Any) -> list[PartitionReader]:
-    """Return a reader of each partition of a table."""
-    found: list[PartitionReader] = _module(table).readers(table)
-    return found
+def module_of(table: Any) -> Any:
+    """Return the module of the library of a table or array.
 
-
-def open_chunks(X: Any, y: Any, w: Any) -> Chunks:
-    """Return dask arrays as a source of rows."""
-    found: Chunks = _module(X).chunks(X, y, w)
-    return found
-
-
-def mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
-    """Return what ``call`` gives of each partition, in the table's own library, when asked for."""
-    return _module(table).mapped(table, call, name)
-
-
-def beside(table: Any, columns: dict[str, Any]) -> Any:
-    """Return a dask table with more columns, partition by partition."""
-    return _module(table).beside(table, columns)
-
-
-def _module(table: Any) -> Any:
+    Its ``readers(table)`` or ``chunks(X, y, w)`` are sources of rows, ``mapped(table, call, name)``
+    gives what ``call`` gives of each partition, when asked for, and ``beside(table, columns)`` a
+    table with more columns.
+    """
     return import_module(f"bochner.data.{_MODULES[library_of(table)]}")

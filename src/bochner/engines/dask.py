@@ -13,7 +13,7 @@ from bochner.data.blocks import Blocks
 from bochner.data.dask_tables import DaskPartition
 from bochner.data.optional import needed
 from bochner.data.sources import Partition
-from bochner.engines.workers import ClusterPasses, Handle, Workers, rows_of
+from bochner.engines.workers import ClusterPasses, Handle, Workers, failed, rows_of
 from bochner.errors import BochnerError, EngineError, InvalidType
 from bochner.sums.executor import LOCAL, Engine
 
@@ -61,7 +61,6 @@ class Dask:
 
     @contextmanager
     def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:
-        """Yield the executor of one fit."""
         with self._connected() as client:
             yield ClusterPasses(_DaskWorkers(client, self.timeout), repr(self))
 
@@ -136,7 +135,7 @@ class _DaskWorkers(Workers):
                 self._held[key] = held
             args = tuple(self._rows(a) if isinstance(a, Partition) else a for a in args)
             if self._client.status != "running":
-                raise _lost("its scheduler answers no more")
+                raise failed("Dask", rows_of(key), "its scheduler answers no more")
             return self._client.submit(function, *args, key=key, pure=False)
 
     def _rows(self, partition: Partition) -> Any:
@@ -171,25 +170,11 @@ def _explained(handle: Handle, held: list[DaskPartition]) -> Iterator[None]:
     except BochnerError:
         raise
     except distributed.KilledWorker as error:
-        raise EngineError(
-            f"Dask: workers must outlive the sum of {rows_of(error.task)}; "
-            f"{error.allowed_failures + 1} died over it, most likely for want of memory. Give "
-            "workers more memory, or ask for fewer features."
-        ) from error
+        said = f"{error.allowed_failures + 1} died over it, most likely for want of memory"
+        raise failed("Dask", rows_of(error.task), said) from error
     except Exception as error:
-        said = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         if handle.status == "error":
             for partition in held:
                 partition.fetch()  # says which it is
-            raise EngineError(
-                f"Dask: workers must be able to add up {rows_of(handle.key)}; one could not "
-                f"({said}). Install on workers what is installed here, and give them the memory."
-            ) from error
-        raise _lost(said) from error
-
-
-def _lost(said: str) -> EngineError:
-    return EngineError(
-        f"Dask: the cluster must stay until the fit is made; it was lost ({said}). Start it again, "
-        "and fit again."
-    )
+        said = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise failed("Dask", rows_of(handle.key), said) from error

@@ -98,26 +98,17 @@ class DevicePasses:
         How messages name it.
     """
 
+    in_order = True
+
     def __init__(self, devices: Sequence[Any], memory: int | None, shown: str) -> None:
         self._devices = devices
-        self._memory = memory
+        self.memory = memory
         self._shown = shown
 
     def __repr__(self) -> str:
         return self._shown
 
-    @property
-    def memory(self) -> int | None:
-        """Bytes of features that may be kept."""
-        return self._memory
-
-    @property
-    def in_order(self) -> bool:
-        """They are."""
-        return True
-
     def sum(self, summand: Summand[Any], blocks: Blocks) -> Any:
-        """Return the sum of all blocks."""
         began = time.monotonic()
         if not _makes_features(summand):
             return summed(summand, blocks, blocks.block_rows)

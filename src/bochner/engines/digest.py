@@ -13,6 +13,9 @@ import scipy.sparse
 from bochner._core.arrays import to_numpy
 from bochner.selection.chosen import Chosen
 
+#: Values that are told apart by their text.
+PLAIN = (str, bytes, int, float, complex, type, type(None), BuiltinFunctionType, np.ufunc, np.dtype)
+
 
 def digest_of(value: Any) -> str:
     """Return a digest of a value: its arrays, numbers, text and functions, however deep."""
@@ -22,52 +25,32 @@ def digest_of(value: Any) -> str:
 
 
 def _feed(digest: Any, value: Any) -> None:
-    """Feed what kind of value it is, and then its parts."""
+    """Feed the type of a value, and then its parts."""
     digest.update(f"{type(value).__module__}.{type(value).__qualname__}(".encode())
-    if isinstance(value, np.ndarray | np.generic) and value.dtype != object:
-        _feed_array(digest, np.asarray(value))
-    elif _is_array(value):
-        _feed_array(digest, to_numpy(value))
+    if hasattr(value, "__dlpack__") or isinstance(value, np.generic):
+        array = np.asarray(value if isinstance(value, np.generic) else to_numpy(value))
+        digest.update(f"{array.dtype}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    elif isinstance(value, PLAIN):
+        digest.update(repr(value).encode())
     else:
         for part in _parts(value):
             _feed(digest, part)
     digest.update(b")")
 
 
-def _is_array(value: Any) -> bool:
-    return hasattr(value, "__array_namespace__") or hasattr(value, "__dlpack__")
-
-
-def _feed_array(digest: Any, array: np.ndarray) -> None:
-    digest.update(f"{array.dtype}{array.shape}".encode())
-    digest.update(np.ascontiguousarray(array).data)
-
-
 def _parts(value: Any) -> Iterable[Any]:
-    """Return the parts of a value that are values themselves; text and numbers have bytes.
-
-    Of the choices only those that define features are included: searches may contain times.
-    """
+    """Return the parts of a value; of choices those of the features, for searches are timed."""
     if isinstance(value, Chosen):
         return (value.map, value.kernel, value.precision, value.seed)
-    if isinstance(value, bytes):
-        return (np.frombuffer(value, np.uint8),)
-    if value is None or isinstance(value, bool | int | float | complex | str | type):
-        return (np.frombuffer(repr(value).encode(), np.uint8),)
     if isinstance(value, dict):
         return [part for pair in value.items() for part in pair]
     if isinstance(value, list | tuple | set | frozenset):
         return sorted(value, key=repr) if isinstance(value, set | frozenset) else value
-    return _parts_of_object(value)
-
-
-def _parts_of_object(value: Any) -> Iterable[Any]:
     if is_dataclass(value):
         return [getattr(value, field.name) for field in fields(value)]
     if isinstance(value, scipy.sparse.sparray | scipy.sparse.spmatrix):
         return [value.shape, *(getattr(value.tocsr(), n) for n in ("data", "indices", "indptr"))]
-    if isinstance(value, BuiltinFunctionType | np.ufunc | np.dtype):
-        return [repr(value)]
     return _parts_of_function(value)
 
 
@@ -76,7 +59,7 @@ def _parts_of_function(value: Any) -> Iterable[Any]:
         cells = [cell.cell_contents for cell in value.__closure__ or ()]
         return [value.__qualname__, value.__code__, cells, value.__defaults__]
     if isinstance(value, CodeType):
-        return [value.co_code.hex(), [c for c in value.co_consts if not isinstance(c, CodeType)]]
+        return [value.co_code, [c for c in value.co_consts if not isinstance(c, CodeType)]]
     if isinstance(value, MethodType):
         return [value.__func__.__qualname__, value.__self__]
     if isinstance(value, partial):

@@ -100,7 +100,6 @@ class Local:
 
     @contextmanager
     def passes(self, asked: str, blocks: Blocks) -> Iterator[Executor]:
-        """Yield the executor of one fit; its checkpoint is removed where the fit is made."""
         if self.device is not None:
             devices = opened(self.device)
             with decompositions_by(eigh_on(devices[0])):
@@ -167,6 +166,8 @@ class RecordedPasses:
         How messages name it.
     """
 
+    in_order = True
+
     def __init__(self, checkpoint: Checkpoint, every: float, shown: str) -> None:
         self._checkpoint = checkpoint
         self._every = every
@@ -180,16 +181,9 @@ class RecordedPasses:
 
     @property
     def memory(self) -> int | None:
-        """Bytes of features that may be kept."""
         return self._checkpoint.memory
 
-    @property
-    def in_order(self) -> bool:
-        """They are."""
-        return True
-
     def sum(self, summand: Summand[Any], blocks: Blocks) -> Any:
-        """Return the sum of all blocks."""
         number, self._number = self._number, self._number + 1
         known = {"digest": digest_of((summand, blocks.block_rows))}
         name = f"pass-{number:05}.safetensors"

@@ -16,6 +16,7 @@ from bochner.engines.workers import (
     ClusterPasses,
     Handle,
     Workers,
+    failed,
     require_answer,
     rows_of,
 )
@@ -59,7 +60,6 @@ class Ray:
 
     @contextmanager
     def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:
-        """Yield the executor of one fit."""
         ray = needed("ray", "Ray", "'bochner[ray]'")
         if not ray.is_initialized():
             if self.address is not None:
@@ -132,8 +132,4 @@ def _explained(ray: Any, name: str) -> Iterator[None]:
         told = isinstance(error, ray.exceptions.RayTaskError)
         if told and isinstance(error.cause, BochnerError):
             raise error.cause from None
-        raise EngineError(
-            f"Ray: workers must be able to add up {rows_of(name)} while the cluster is there; they "
-            f"could not ({said(error)}). Install on workers what is installed here, give them the "
-            "memory, or start the cluster again."
-        ) from error
+        raise failed("Ray", rows_of(name), said(error)) from error

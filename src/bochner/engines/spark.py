@@ -20,6 +20,7 @@ from bochner.engines.workers import (
     Handle,
     PartialSum,
     Workers,
+    failed,
     merged,
     require_answer,
     rows_of,
@@ -75,7 +76,6 @@ class Spark:
 
     @contextmanager
     def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:
-        """Yield the executor of one fit."""
         context = self._begun().sparkContext
         try:
             workers = max(1, int(context.defaultParallelism))
@@ -173,12 +173,8 @@ class _SparkWorkers(Workers):
                 (found,) = job(_outcome(function), args, held)
             except Exception as error:
                 if not left:
-                    raise EngineError(
-                        f"Spark: executors must be able to add up {rows_of(name)} while the "
-                        f"session is there; {TRIES} times they could not ({said(error)}). Install "
-                        "on executors what is installed here (PYSPARK_PYTHON names their Python), "
-                        "give them the memory, or start the session again."
-                    ) from error
+                    words = f"{TRIES} times, {said(error)}; PYSPARK_PYTHON names their Python"
+                    raise failed("Spark", rows_of(name), words) from error
             else:
                 break
         if isinstance(found, BochnerError):

@@ -102,6 +102,15 @@ def require_answer(who: str, address: str, timeout: float) -> None:
         ) from error
 
 
+def failed(engine: str, rows: str, said: str) -> EngineError:
+    """Return the error of workers that did not add up these rows."""
+    return EngineError(
+        f"{engine}: workers must be able to add up {rows} while the cluster is there; they could "
+        f"not ({said}). Install on workers what is installed here, give them the memory or ask for "
+        "fewer features, and fit again; start the cluster again if it is gone."
+    )
+
+
 def rows_of(task: object) -> str:
     """Return what a task adds up, in words: its name, or its key, holds the rows."""
     rows = re.search(r"rows-(\d+)-(\d+)", str(task))
@@ -123,18 +132,10 @@ class ClusterPasses:
     def __repr__(self) -> str:
         return self._shown
 
-    @property
-    def memory(self) -> int | None:
-        """None: rows stay where they are."""
-        return 0
-
-    @property
-    def in_order(self) -> bool:
-        """They are not."""
-        return False
+    memory = 0  # rows stay where they are
+    in_order = False
 
     def sum(self, summand: Any, blocks: Blocks) -> Any:
-        """Return the sum of all blocks."""
         workers, shared = self._workers, self._with_features(summand)
         merging = narrowed(summand.summand, slice(0, 0)) if _on_features(summand) else shared
         tree: MergeTree[Handle] = MergeTree(
@@ -164,10 +165,6 @@ class ClusterPasses:
         self._workers.wait(handle)
         if rows:
             blocks.passed(rows)
-
-    def _result(self, begun: tuple[Handle, int], blocks: Blocks) -> Any:
-        self._wait(begun, blocks)
-        return self._workers.result(begun[0])
 
     def _with_features(self, summand: Any) -> Handle:
         """Share with the workers the value of all parts: a map, once in a fit, or a summand."""

@@ -10,7 +10,7 @@ import numpy as np
 from bochner.data.blocks import Blocks
 from bochner.data.coordinates import has_coordinates, values_of, with_coordinates
 from bochner.data.frames import batches, is_lazy, package_of
-from bochner.data.partitions import beside, library_of, mapped
+from bochner.data.partitions import library_of, module_of
 from bochner.errors import InvalidInput
 from bochner.models._parameters import by_jobs
 
@@ -54,7 +54,7 @@ def held_blocks(who: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
             f"{who}: y and sample_weight must not be columns of X too; got {taken[0]!r} in both. "
             "Pass X without it, as X.drop(columns=...)."
         )
-    table = beside(X, columns) if columns else X
+    table = module_of(X).beside(X, columns) if columns else X
     return Blocks.from_table(table, target=target, weight=weight)
 
 
@@ -86,7 +86,7 @@ def by_partition(method: Callable[..., Any]) -> Callable[..., Any]:
         if not is_held(X):
             return method(self, X, *args, **kwargs)
         call = partial(_one, MethodType(of_rows, self), args, kwargs)
-        return mapped(X, call, name)
+        return module_of(X).mapped(X, call, name)
 
     return of_rows
 

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +31,8 @@ CALIBRATED = 1000
 ENOUGH = 200
 
 
-class Learned(NamedTuple):
+@dataclass(frozen=True)
+class Learned:
     """The loss of a classifier and the columns of its problem."""
 
     loss: Loss

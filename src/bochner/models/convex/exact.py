@@ -5,7 +5,6 @@ on features: by the loss of rows left out, downhill from the penalty of ridge re
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -105,22 +104,29 @@ def fit_classifier_exactly(
     alpha = 1.0 if alpha is None else alpha
     found = on_rows.minimised(alpha, None, None, spec.tol, spec.max_iter, near).solution
     steps = max(1, len(found.history))
-    later: Any = partial(_calibrated, replace(rows, X=X), learned) if probability else None
+    later: Any = Calibrating(replace(rows, X=X), learned) if probability else None
     return warned(
         ConvexFit(inputs, chosen, spec.loss, found, steps, path, later, pairs=spec.pairs, X=X)
     )
 
 
-def _calibrated(rows: ClassSample, learned: Learned, fit: ConvexFit) -> Calibration | None:
-    """Return the calibration of a fit, on decision values of rows held out."""
-    if not rows.folds:
-        return None
-    many, end, start = rows.X.shape[0] > EXACT_ROWS, fit.solution, None
-    # Of many rows the matrix is not kept
-    K: Any = (GaussianRows if many else kernel_matrix)(fit.chosen.kernel, rows.X)
-    if len(end.coef) == len(rows.w):
-        start = DualPoint(end.coef, end.intercept, K @ end.coef + end.intercept)
-    return OnRows(K, rows, learned).calibration(end.alpha, start)
+@dataclass(frozen=True, eq=False)
+class Calibrating:
+    """The calibration of a fit, on decision values of rows held out; made when it is asked for."""
+
+    rows: ClassSample
+    learned: Learned
+
+    def __call__(self, fit: ConvexFit) -> Calibration | None:
+        rows = self.rows
+        if not rows.folds:
+            return None
+        many, end, start = rows.X.shape[0] > EXACT_ROWS, fit.solution, None
+        # Of many rows the matrix is not kept
+        K: Any = (GaussianRows if many else kernel_matrix)(fit.chosen.kernel, rows.X)
+        if len(end.coef) == len(rows.w):
+            start = DualPoint(end.coef, end.intercept, K @ end.coef + end.intercept)
+        return OnRows(K, rows, self.learned).calibration(end.alpha, start)
 
 
 def fit_to_support(
@@ -158,7 +164,7 @@ def fit_to_support(
     support = np.any(solution.coef != 0, axis=1)
     solution, X = replace(solution, coef=solution.coef[support]), rows.X[support]
     chosen = choose_exactly(spec, sampled(blocks, seed, learned.n_classes), X, None)
-    later: Any = partial(_calibrated, rows, learned) if probability else None
+    later: Any = Calibrating(rows, learned) if probability else None
     return ConvexFit(inputs, chosen, spec.loss, solution, 1, None, later, pairs=spec.pairs, X=X)
 
 

@@ -177,6 +177,10 @@ class Neighbourhoods:
     def _tree(self) -> cKDTree:
         return cKDTree(self._own_places / self._units)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all but the tree, which skops cannot store."""
+        return {name: part for name, part in vars(self).items() if name != "_tree"}
+
     def near(self, X: Float[Array, "b d"]) -> Array:
         """Return the numbers of the rows nearest to each of these, (b, m)."""
         m = min(self.count, len(self.X))
