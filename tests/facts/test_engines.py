@@ -339,7 +339,7 @@ def test_a_scheduler_that_is_lost_in_a_fit_is_told():
         distributed.Client(cluster, set_as_default=False) as client,
     ):
         watched = blocks().watch(lambda rows: cluster.close())
-        with pytest.raises(EngineError, match="Dask: workers must .* while the cluster is there"):
+        with pytest.raises(EngineError, match=r"Dask: workers must .* while the cluster is there"):
             ridge(bo.engines.Dask(client), watched)
         with pytest.raises(EngineError, match=r"Dask: .*(while the cluster is there|must answer)"):
             ridge(bo.engines.Dask(client, timeout=1))

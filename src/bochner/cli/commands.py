@@ -155,7 +155,7 @@ def demo(terminal: "Terminal", out: str, quick: bool, seed: int) -> Result:
         "certificate_words": result.certificate,
         "methods": [asdict(method) for method in result.methods],
         "best": asdict(best),
-        "curves": [asdict(curve) for curve in result.curves],
+        "curves": [curve._asdict() for curve in result.curves],
         "train_rows": result.n_train,
         "test_rows": result.n_test,
         "seconds": result.seconds,
