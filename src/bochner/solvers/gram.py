@@ -212,25 +212,14 @@ def factored(G: Float[Array, "b b"], alpha: float) -> Float[Array, "b b"]:
 
 @dataclass(frozen=True, eq=False)
 class Krylov:
-    """Solutions of (G + αI) c = b, and the tridiagonal matrices that conjugate gradients made.
-
-    Attributes
-    ----------
-    c : complex (s, ...)
-    steps : int
-    residual : (s,)
-        |r|/|b| in the norm of M⁻¹, which is nearly the relative error of c.
-    sizes : (s,)
-        bᵀM⁻¹b.
-    lengths, ratios : (p, s)
-        Of the steps; NaN once a vector is done.
-    """
+    """Solutions of (G + αI) c = b, and the tridiagonal matrices that conjugate gradients made."""
 
     c: Array
     steps: int
+    # |r|/|b| in the norm of M⁻¹, which is nearly the relative error of c.
     residual: Float[Array, " s"]
-    sizes: Float[Array, " s"]
-    lengths: Float[Array, "p s"]
+    sizes: Float[Array, " s"]  # bᵀM⁻¹b
+    lengths: Float[Array, "p s"]  # of the steps; NaN once a vector is done
     ratios: Float[Array, "p s"]
 
     def log_forms(self) -> Float[Array, " s"]:

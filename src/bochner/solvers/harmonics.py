@@ -180,19 +180,10 @@ def harmonics_of_real(coef: Float[Array, "D s"], degree: int) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class HarmonicGram(WaveGram):
-    """G of spherical harmonics, about the rows' mean where there is an intercept.
+    """G of spherical harmonics, about the rows' mean where there is an intercept."""
 
-    Attributes
-    ----------
-    waves : complex (4 L + 1, 4 L + 1)
-        Sums of waves of colatitude and longitude over the rows, in rising order.
-    variances : (L + 1,)
-        a_l.
-    centred : bool
-    """
-
-    waves: Array
-    variances: Float[Array, " l"]
+    waves: Array  # sums of waves of colatitude and longitude over the rows, in rising order
+    variances: Float[Array, " l"]  # a_l
     centred: bool
 
     @property
@@ -320,19 +311,11 @@ class HarmonicGram(WaveGram):
 
 @dataclass(frozen=True, eq=False)
 class LowDegrees(DenseBlock):
-    """The block holds all harmonics up to a degree; beyond, the diagonal is nearly by degree.
-
-    Attributes
-    ----------
-    gram : HarmonicGram
-    alpha : float
-    low : int
-        The degree.
-    """
+    """The block holds all harmonics up to a degree; beyond, the diagonal is nearly by degree."""
 
     gram: HarmonicGram
     alpha: float
-    low: int
+    low: int  # the degree
 
     @cached_property
     def diagonal(self) -> Array:
@@ -377,11 +360,6 @@ class LowDegrees(DenseBlock):
 @dataclass(frozen=True, eq=False)
 class OrderBlocks(WavePreconditioner):
     """M of rows that are spread alike along parallels: a block for each order.
-
-    Attributes
-    ----------
-    gram : HarmonicGram
-    alpha : float
 
     Notes
     -----

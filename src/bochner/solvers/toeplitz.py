@@ -82,21 +82,13 @@ def white(rng: np.random.Generator, extent: tuple[int, ...], count: int) -> Arra
 class ToeplitzGram(WaveGram):
     """G = D T D, about the rows' mean where there is an intercept; products by FFT.
 
-    Attributes
-    ----------
-    waves : complex (4 m_1 + 1, ..., 4 m_d + 1)
-        t, of k in rising order.
-    variances : (2 m_1 + 1, ..., 2 m_d + 1)
-        v, of k in rising order.
-    centred : bool
-
     Notes
     -----
     A product takes two FFTs of Π (4 m_a + 2) real numbers.
     """
 
-    waves: Array
-    variances: Array
+    waves: Array  # t, of k in rising order
+    variances: Array  # v, of k in rising order
     centred: bool
 
     @property
@@ -209,22 +201,12 @@ def unpad(large: Array, extent: tuple[int, ...]) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class LowWaves(DenseBlock):
-    """The block holds the waves that the rows bring most.
-
-    Attributes
-    ----------
-    gram : ToeplitzGram
-    alpha : float
-    worth : float
-        Penalties that the rows bring a wave of the block, at least.
-    most : int
-        Waves of the block.
-    """
+    """The block holds the waves that the rows bring most."""
 
     gram: ToeplitzGram
     alpha: float
-    worth: float = WORTH
-    most: int = MOST_LOW
+    worth: float = WORTH  # penalties that the rows bring a wave of the block, at least
+    most: int = MOST_LOW  # waves of the block
 
     @cached_property
     def diagonal(self) -> Array:

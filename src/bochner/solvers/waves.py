@@ -75,26 +75,13 @@ WITHIN = 0.01
 
 @dataclass(frozen=True, eq=False)
 class WaveProblem:
-    """What the rows say of coefficients of waves.
-
-    Attributes
-    ----------
-    gram : WaveGram
-    b : complex (t, ...)
-        Σ w (y − ȳ) of each wave.
-    power : (t,)
-        Σ w (y − ȳ)².
-    count : float
-        n: rows, or their weight where that is more.
-    probes : complex (s, ...)
-        z.
-    """
+    """Sums over the rows for the coefficients of waves."""
 
     gram: WaveGram
-    b: Array
-    power: Float[Array, " t"]
-    count: float
-    probes: Array
+    b: Array  # Σ w (y − ȳ) of each wave
+    power: Float[Array, " t"]  # Σ w (y − ȳ)²
+    count: float  # n: rows, or their weight where that is more
+    probes: Array  # z
 
     @staticmethod
     def of(
@@ -159,22 +146,12 @@ class WaveProblem:
 
 @dataclass(frozen=True, eq=False)
 class WaveState:
-    """Solutions at a penalty, and what criteria are made of.
-
-    Attributes
-    ----------
-    problem : WaveProblem
-    low : WavePreconditioner
-    krylov : Krylov
-        Of targets, then of probes.
-    drawn : complex (s, ...)
-        Rz.
-    """
+    """Solutions at one penalty, and the terms of the criteria."""
 
     problem: WaveProblem
     low: WavePreconditioner
-    krylov: Krylov
-    drawn: Array
+    krylov: Krylov  # of targets, then of probes
+    drawn: Array  # Rz
 
     @property
     def alpha(self) -> float:

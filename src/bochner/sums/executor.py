@@ -55,13 +55,9 @@ class InProcess:
     """All blocks in their order, in this process.
 
     Ctrl-C and errors of the reader leave nothing behind: a sum is handed out whole or not at all.
-
-    Attributes
-    ----------
-    memory : int, optional
-        Bytes of features that may be kept from pass to pass; default a quarter of what is free.
     """
 
+    # Bytes of features that may be kept from pass to pass; default a quarter of what is free.
     memory: int | None = None
 
     @property

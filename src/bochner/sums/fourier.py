@@ -119,20 +119,13 @@ class Places(ABC):
 
 @dataclass(frozen=True, eq=False)
 class BoxPlaces(Places):
-    """Places in a box: θ = spacing (x − centre), moved to within ±π where it is beyond.
-
-    Attributes
-    ----------
-    centre, spacing : (d,)
-    half : (d,)
-        Of the box: rows further from the centre are not summed. Infinite where all rows are.
-    turns : (d,)
-        Angles that rows are moved by whole multiples of; 0 where they are moved to ±π.
-    """
+    """Places in a box: θ = spacing (x − centre), moved to within ±π where it is beyond."""
 
     centre: Float[Array, " d"]
     spacing: Float[Array, " d"]
+    # Of the box: rows further from the centre are not summed. Infinite where all rows are.
     half: Float[Array, " d"]
+    # Angles that rows are moved by whole multiples of; 0 where they are moved to ±π.
     turns: Float[Array, " d"]
 
     def angles(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
@@ -195,25 +188,15 @@ def within(angles: Float[Array, "n d"], turns: Float[Array, " d"]) -> Float[Arra
 class WavesOf:
     """The summand of :class:`WaveSums`: a type-1 non-uniform FFT of each block.
 
-    Attributes
-    ----------
-    places : Places
-        θ of rows.
-    extent : tuple of d int
-        m.
-    origin : (t,)
-    error : float
-        Of the transforms, relative.
-
     Notes
     -----
     Targets and weights share transforms, the ones as real and the others as imaginary parts.
     """
 
-    places: Places
-    extent: tuple[int, ...]
+    places: Places  # θ of rows
+    extent: tuple[int, ...]  # m
     origin: Float[Array, " t"]
-    error: float
+    error: float  # of the transforms, relative
 
     def zero(self) -> WaveSums:
         """Return the sums of no rows."""

@@ -460,21 +460,12 @@ def _panels(n_features: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, eq=False)
 class MomentsOf:
-    """The summand of moments: of φ(X), y and w, where φ(X) is.
+    """The summand of moments: of φ(X), y and w, where φ(X) is."""
 
-    Attributes
-    ----------
-    features : callable
-        What is summed up: rows X (b, d) to columns (b, D), in the array library of X.
-    precision : {"float32", "float64"}
-        Of the products.
-    root : (D, D) or None
-        L of φ(x) = L c(x), where c(x) is summed up and whitened last.
-    """
-
+    # Rows X (b, d) to the columns (b, D) that are summed, in the array library of X.
     features: Callable[[Array], Array]
-    precision: Precision
-    root: Array | None = None
+    precision: Precision  # of the products
+    root: Array | None = None  # L of φ(x) = L c(x), where c(x) is summed up and whitened last
 
     def zero(self) -> list[MomentSums]:
         """Return no sums: the first block says where they are to be."""

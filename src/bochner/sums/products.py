@@ -55,61 +55,27 @@ def _pieces(
 
 @dataclass(frozen=True, eq=False)
 class Firsts:
-    """Sums of rows to the first power of their features.
+    """Sums of rows to the first power of their features."""
 
-    Attributes
-    ----------
-    rows : int
-        Of positive weight.
-    weight : float
-        W = Σ w.
-    feature_sum : (D,)
-        Σ w z.
-    target_sum : (t,)
-        Σ w (y − y₀), y₀ the origin of targets.
-    cross : (D, t)
-        Σ w z (y − y₀).
-    squares : (t,)
-        Σ w (y − y₀)².
-    drawn : (D, s)
-        Σ √w z ε, ε random signs of the rows.
-    drawn_sum : (s,)
-        Σ √w ε.
-    """
-
-    rows: int
-    weight: float
-    feature_sum: Float[Array, " D"]
-    target_sum: Float[Array, " t"]
-    cross: Float[Array, "D t"]
-    squares: Float[Array, " t"]
-    drawn: Float[Array, "D s"]
-    drawn_sum: Float[Array, " s"]
+    rows: int  # of positive weight
+    weight: float  # W = Σ w
+    feature_sum: Float[Array, " D"]  # Σ w z
+    target_sum: Float[Array, " t"]  # Σ w (y − y₀), y₀ the origin of targets
+    cross: Float[Array, "D t"]  # Σ w z (y − y₀)
+    squares: Float[Array, " t"]  # Σ w (y − y₀)²
+    drawn: Float[Array, "D s"]  # Σ √w z ε, ε random signs of the rows
+    drawn_sum: Float[Array, " s"]  # Σ √w ε
 
 
 @dataclass(frozen=True, eq=False)
 class FirstsOf:
-    """The summand of :class:`Firsts`.
+    """The summand of :class:`Firsts`."""
 
-    Attributes
-    ----------
-    features : callable
-        Rows X (b, d) to features (b, D).
-    n_features : int
-        D.
-    origin : (t,)
-        y₀, near the targets' means.
-    seed : int
-        Of the random signs.
-    n_signs : int
-        s, of each row.
-    """
-
-    features: Callable[[Array], Array]
-    n_features: int
-    origin: Float[Array, " t"]
-    seed: int
-    n_signs: int
+    features: Callable[[Array], Array]  # rows X (b, d) to features (b, D)
+    n_features: int  # D
+    origin: Float[Array, " t"]  # y₀, near the targets' means
+    seed: int  # of the random signs
+    n_signs: int  # s, of each row
 
     def zero(self) -> list[Array]:
         """Return the sums of no rows."""
@@ -151,24 +117,12 @@ class FirstsOf:
 
 @dataclass(frozen=True, eq=False)
 class ProductsOf:
-    """The summand of G V.
+    """The summand of G V."""
 
-    Attributes
-    ----------
-    features : callable
-        Rows X (b, d) to features (b, D).
-    vectors : (D, c)
-        V.
-    mean : (D,)
-        z̄, zero where there is no intercept.
-    precision : {"float32", "float64"}
-        Precision of the products of a few rows; their sum is float64.
-    """
-
-    features: Callable[[Array], Array]
-    vectors: Float[Array, "D c"]
-    mean: Float[Array, " D"]
-    precision: Precision
+    features: Callable[[Array], Array]  # rows X (b, d) to features (b, D)
+    vectors: Float[Array, "D c"]  # V
+    mean: Float[Array, " D"]  # z̄, zero where there is no intercept
+    precision: Precision  # of the products of a few rows; their sum is float64
 
     def zero(self) -> list[Array]:
         """Return the sums of no rows."""

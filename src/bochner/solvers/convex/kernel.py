@@ -64,27 +64,13 @@ JITTERS = (0.0, 1e-3, 1e-1, 1.0, 1e2)
 
 @dataclass(frozen=True, eq=False)
 class KernelProblem:
-    """The objective on a kernel matrix.
-
-    Attributes
-    ----------
-    K : (n, n)
-    y : (n, t)
-        What the loss compares.
-    w : (n,)
-        Rows of weight zero are fitted by the others.
-    loss : Loss
-        Smooth.
-    alpha : float
-        Above zero.
-    fit_intercept : bool
-    """
+    """The objective on a kernel matrix."""
 
     K: Float[Array, "n n"]
-    y: Float[Array, "n t"]
-    w: Float[Array, " n"]
-    loss: Loss
-    alpha: float
+    y: Float[Array, "n t"]  # what the loss compares
+    w: Float[Array, " n"]  # rows of weight zero are fitted by the others
+    loss: Loss  # smooth
+    alpha: float  # above zero
     fit_intercept: bool = True
 
     @cached_property

@@ -53,22 +53,12 @@ CONVERGES, SURE = 0.3, 0.01
 
 @dataclass(frozen=True, eq=False)
 class KernelRows:
-    """The kernel matrix of rows, their targets and weights.
-
-    Attributes
-    ----------
-    K : (n, n)
-    y : (n, t)
-    w : (n,)
-        Positive.
-    centred : bool
-        Whether an intercept is fitted.
-    """
+    """The kernel matrix of rows, their targets and weights."""
 
     K: Float[Array, "n n"]
     y: Float[Array, "n t"]
-    w: Float[Array, " n"]
-    centred: bool = True
+    w: Float[Array, " n"]  # positive
+    centred: bool = True  # whether an intercept is fitted
 
     @cached_property
     def root(self) -> Float[Array, " n"]:
@@ -272,24 +262,13 @@ class SolvedRows(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Dual:
-    """A ridge regression on the kernel matrix of its rows, at one penalty.
-
-    Attributes
-    ----------
-    rows : KernelRows
-    alpha : float
-    inverse : (n, n)
-        M.
-    u : (n, t)
-    log_det : float
-        Of A, on all directions but √w where an intercept is fitted.
-    """
+    """A ridge regression on the kernel matrix of its rows, at one penalty."""
 
     rows: KernelRows
     alpha: float
-    inverse: Float[Array, "n n"] = field(repr=False)
+    inverse: Float[Array, "n n"] = field(repr=False)  # M
     u: Float[Array, "n t"] = field(repr=False)
-    log_det: float
+    log_det: float  # of A, on all directions but √w where an intercept is fitted
 
     @cached_property
     def coef(self) -> Float[Array, "n t"]:

@@ -32,28 +32,15 @@ TINY = float(np.finfo(float).tiny)
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Rows that the kernel itself joins.
+    """Rows that the kernel itself joins."""
 
-    Attributes
-    ----------
-    matrix : callable
-        ``matrix(dtype)`` gives K, (m, m), Fortran-contiguous, which is written into.
-    Z : (m, D)
-        Features, with Z Zᵀ ⪯ K.
-    y : (m, t)
-    w : (m,)
-        Positive.
-    single : bool, default True
-        Whether float32 may serve.
-    marked : (p,) int
-        Rows whose errors without themselves are asked for.
-    """
-
+    # ``matrix(dtype)`` gives K, (m, m), Fortran-contiguous, which is written into.
     matrix: Callable[[Any], Float[Array, "m m"]]
-    Z: Float[Array, "m D"]
+    Z: Float[Array, "m D"]  # features, with Z Zᵀ ⪯ K
     y: Float[Array, "m t"]
-    w: Float[Array, " m"]
-    single: bool = True
+    w: Float[Array, " m"]  # positive
+    single: bool = True  # whether float32 may serve
+    # Rows whose errors without themselves are asked for.
     marked: Int[Array, " p"] = field(default_factory=lambda: np.empty(0, np.intp))
 
     @property
@@ -148,27 +135,13 @@ class GroupSums:
 
 @dataclass(frozen=True, eq=False)
 class Across:
-    """Quantities shared by all groups.
+    """Quantities shared by all groups."""
 
-    Attributes
-    ----------
-    v : (D, t)
-        Vᵀ(VVᵀ + C)⁻¹(y − b s).
-    intercept : (t,)
-        b.
-    factor : (D, D)
-        L of L Lᵀ = I + VᵀC⁻¹V.
-    of_constant : (D,)
-        Vᵀ(VVᵀ + C)⁻¹s.
-    weight : float
-        sᵀ(VVᵀ + C)⁻¹s; infinite without an intercept.
-    """
-
-    v: Float[Array, "D t"]
-    intercept: Float[Array, " t"]
-    factor: Float[Array, "D D"]
-    of_constant: Float[Array, " D"]
-    weight: float
+    v: Float[Array, "D t"]  # Vᵀ(VVᵀ + C)⁻¹(y − b s)
+    intercept: Float[Array, " t"]  # b
+    factor: Float[Array, "D D"]  # L of L Lᵀ = I + VᵀC⁻¹V
+    of_constant: Float[Array, " D"]  # Vᵀ(VVᵀ + C)⁻¹s
+    weight: float  # sᵀ(VVᵀ + C)⁻¹s; infinite without an intercept
 
 
 @dataclass(frozen=True, eq=False)

@@ -89,34 +89,15 @@ class JudgingRows:
 
 @dataclass(frozen=True, eq=False)
 class WideProblem:
-    """Sums over rows that need no Gram matrix.
+    """Sums over rows that need no Gram matrix."""
 
-    Attributes
-    ----------
-    multiply : callable
-        (V, precision) to G V: a pass over the rows.
-    cross : (D, t)
-        B = Σ w (z − z̄)(y − ȳ).
-    power : (t,)
-        Σ w (y − ȳ)².
-    weight : float
-        W.
-    rows : int
-        n, of positive weight.
-    centred : bool
-        Whether an intercept is fitted.
-    drawn : (D, s)
-        Σ √w (z − z̄) ε.
-    judges : JudgingRows
-    """
-
-    multiply: Callable[[Array, str], Array]
-    cross: Float[Array, "D t"]
-    power: Float[Array, " t"]
-    weight: float
-    rows: int
-    centred: bool
-    drawn: Float[Array, "D s"]
+    multiply: Callable[[Array, str], Array]  # (V, precision) to G V: a pass over the rows
+    cross: Float[Array, "D t"]  # B = Σ w (z − z̄)(y − ȳ)
+    power: Float[Array, " t"]  # Σ w (y − ȳ)²
+    weight: float  # W
+    rows: int  # n, of positive weight
+    centred: bool  # whether an intercept is fitted
+    drawn: Float[Array, "D s"]  # Σ √w (z − z̄) ε
     judges: JudgingRows
 
     @property
@@ -220,33 +201,17 @@ def guessed(problem: WideProblem) -> Guess:
 
 @dataclass(frozen=True, eq=False)
 class WideState:
-    """The solution at one penalty, and the errors it has.
-
-    Attributes
-    ----------
-    alpha : float
-    coef : (D, t)
-    gram : (D, t)
-        G β.
-    rss : (t,)
-        Σ w (y − ŷ)².
-    free : float
-        tr (I − H).
-    dimension, deviation : float
-        d, and its standard error.
-    loo, loo_deviation : (t,)
-        Mean squared leave-one-out errors, and their standard errors.
-    """
+    """The solution at one penalty, and the errors it has."""
 
     alpha: float
     coef: Float[Array, "D t"]
-    gram: Float[Array, "D t"]
-    rss: Float[Array, " t"]
-    free: float
-    dimension: float
-    deviation: float
-    loo: Float[Array, " t"]
-    loo_deviation: Float[Array, " t"]
+    gram: Float[Array, "D t"]  # G β
+    rss: Float[Array, " t"]  # Σ w (y − ŷ)²
+    free: float  # tr (I − H)
+    dimension: float  # d
+    deviation: float  # its standard error
+    loo: Float[Array, " t"]  # mean squared leave-one-out errors
+    loo_deviation: Float[Array, " t"]  # their standard errors
 
 
 def state_at(

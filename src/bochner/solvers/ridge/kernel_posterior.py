@@ -47,22 +47,12 @@ LEVEL = 3e-4
 
 @dataclass(frozen=True, eq=False)
 class KernelPosterior:
-    """The posterior at one penalty, for an amplitude of one.
+    """The posterior at one penalty, for an amplitude of one."""
 
-    Attributes
-    ----------
-    factor : (n, n)
-        U, the upper triangle, in float32 where that is off by little beside the penalty.
-    root : (n,)
-        s.
-    alpha : float
-        λ.
-    centred : bool
-    """
-
+    # U, the upper triangle, in float32 where that is off by little beside the penalty.
     factor: Float[Array, "n n"] = field(repr=False)
-    root: Float[Array, " n"]
-    alpha: float
+    root: Float[Array, " n"]  # s
+    alpha: float  # λ
     centred: bool
 
     @staticmethod
