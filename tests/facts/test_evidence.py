@@ -9,15 +9,11 @@ from tolerance import assert_close
 
 from bochner import Moments
 from bochner.kernels import Gaussian
-from bochner.solvers.ridge.criteria import CRITERIA
+from bochner.solvers.ridge.criteria import CRITERIA, kernel_evidence
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.eigen import decompose, floor
-from bochner.solvers.ridge.evidence import (
-    EvidenceOutcome,
-    log_evidence,
-    maximise_evidence,
-)
-from bochner.solvers.ridge.kernel_evidence import kernel_evidence
+from bochner.solvers.ridge.evidence import EvidenceOutcome, maximise_evidence
+from bochner.solvers.ridge.problem import evidence, evidence_slope
 
 # ==== Marginal likelihood from moments: against dense normal densities, differences and brute force.
 
@@ -31,6 +27,12 @@ def data(n=30, D=7, t=1, noise=0.3, seed=0):
 def eigen_of(Z, y, w=None, centred=True):
     moments = Moments.of(Z, y, w)
     return decompose(moments if centred else moments.about_zero(), centred)
+
+
+def log_evidence(eigen, alpha, amplitude=None):
+    """Return log p(y) of each target, and its derivative in log λ."""
+    given = eigen, eigen.at([alpha]), None, amplitude
+    return evidence(*given)[0], evidence_slope(*given)[0]
 
 
 def dense(Z, y, noise, amplitude, centred):
@@ -161,10 +163,11 @@ def test_it_is_the_evidence_of_features_that_are_exact(amplitude, centred, weigh
     moments = Moments.of(np.linalg.cholesky(K + 1e-12 * np.eye(25)), y, w)
     eigen = decompose(moments if centred else moments.about_zero(), centred)
     for alpha in (0.01, 1.0):
-        ours = kernel_evidence(K, y, w, alpha, centred=centred, amplitude=amplitude)
+        problem = KernelRows(K, y, w, centred)
+        ours = kernel_evidence(problem, alpha, amplitude=amplitude)
         value, slope = log_evidence(eigen, alpha, amplitude)
-        assert_close(ours.value, -value.sum(), factor=1e6)
-        assert_close(ours.by_log_alpha, -slope.sum(), factor=1e7)
+        assert_close(ours.value, -value.sum() / problem.count, factor=1e6)
+        assert_close(ours.by_log_alpha, -slope.sum() / problem.count, factor=1e7)
 
 
 @pytest.mark.parametrize("given", GIVEN, ids=str)
@@ -172,17 +175,17 @@ def test_it_is_the_evidence_of_features_that_are_exact(amplitude, centred, weigh
 def test_its_gradient_is_that_of_differences(centred, given):
     (X, y), w = rows(t=2), WEIGHTS["copies"]
     K, turn = Gaussian(0.8)(X), Gaussian(0.3)(X)
-    score = kernel_evidence(K, y, w, 0.1, centred=centred, **given)
-    step = 1e-5
+    at, step = lambda K, alpha: kernel_evidence(KernelRows(K, y, w, centred), alpha, **given), 1e-5
+    score = at(K, 0.1)
 
-    def difference(at):
-        up, down = (kernel_evidence(*at(h), centred=centred, **given).value for h in (step, -step))
+    def difference(moved):
+        up, down = (at(*moved(h)).value for h in (step, -step))
         return (up - down) / (2 * step)
 
-    by_kernel = difference(lambda h: (K + h * turn, y, w, 0.1))
+    by_kernel = difference(lambda h: (K + h * turn, 0.1))
     assert abs((score.by_kernel * turn).sum() / by_kernel - 1) < 1e-6
     if len(given) < 2:
-        by_alpha = difference(lambda h: (K, y, w, 0.1 * np.exp(h)))
+        by_alpha = difference(lambda h: (K, 0.1 * np.exp(h)))
         assert abs(score.by_log_alpha / by_alpha - 1) < 1e-5
     assert_close(score.by_kernel, score.by_kernel.T, factor=1e3)
 

@@ -11,7 +11,7 @@ from bochner.selection.descent import Hyperparameters, descend
 from bochner.selection.held_out import FOLDS, first_least, nested_errors
 from bochner.selection.lengthscales import OnProcess, ProcessRows, tune_lengthscales
 from bochner.selection.rows import rows_of, screen
-from bochner.solvers.ridge.criteria import CRITERIA, LeaveOneOutError
+from bochner.solvers.ridge.criteria import CRITERIA, LOO
 from bochner.sums.rows import sampled
 
 
@@ -28,7 +28,7 @@ def rows_of_waves(n=80, d=3):
 
 def test_a_descent_never_ends_above_its_start_and_has_as_many_evaluations_as_asked():
     values = []
-    of = OnProcess(Matern(1.5, (1.0,) * 3), rows_of_waves(), 3, LeaveOneOutError())
+    of = OnProcess(Matern(1.5, (1.0,) * 3), rows_of_waves(), 3, LOO)
     at = Hyperparameters(np.full(3, 0.7), np.log(1e-2))
     point = descend(of, at, 5, lambda found: values.append(found.value))
     assert len(values) == 5

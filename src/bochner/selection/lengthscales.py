@@ -34,9 +34,8 @@ from bochner.selection.descent import (
 )
 from bochner.selection.record import Recorder, Tuning
 from bochner.selection.rows import TuningRows, deviations, median_distance, rounded, screen
-from bochner.solvers.ridge.criteria import Criterion, LogEvidence
+from bochner.solvers.ridge.criteria import EVIDENCE, Criterion, KernelScore
 from bochner.solvers.ridge.dual import KernelRows
-from bochner.solvers.ridge.kernel_evidence import KernelScore
 
 #: Rows of the last descents, of those before, and of the trials of starts.
 ROWS, FEW, FEWER = 1024, 256, 128
@@ -80,8 +79,6 @@ BAND = 64
 
 #: Step of log ℓ in differences of kernel values.
 STEP = 1e-4
-
-EVIDENCE = LogEvidence()
 
 #: Turns the gradient of a score in the kernel matrix into the gradient in log ℓ.
 Through = Callable[[KernelScore], Float[Array, " p"]]

@@ -28,7 +28,7 @@ from bochner.selection.race import Judged, Race, TunedKernel
 from bochner.selection.record import LearnedMetric, MetricRound
 from bochner.selection.rows import rounded, significant
 from bochner.selection.spec import EFFORTS
-from bochner.solvers.ridge.criteria import LeaveOneOutError
+from bochner.solvers.ridge.criteria import LOO
 from bochner.solvers.ridge.dual import KernelRows
 
 #: With more columns than this the metric is diagonal: d² numbers are more than rows determine.
@@ -39,8 +39,6 @@ KEPT = 1e-4
 
 #: Rows of a fit in :func:`learn_metric`, and evaluations of the scale in each round.
 ROWS, STEPS = 1024, 6
-
-LOO = LeaveOneOutError()
 
 
 def learn_metric(

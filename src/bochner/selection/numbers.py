@@ -50,7 +50,7 @@ from bochner.selection.lengthscales import (
 )
 from bochner.selection.record import Recorder, Tuning
 from bochner.selection.rows import median_distance, significant
-from bochner.solvers.ridge.criteria import Criterion, LeaveOneOutError
+from bochner.solvers.ridge.criteria import LOO, Criterion
 from bochner.solvers.ridge.dual import KernelRows
 
 #: Starts, starts that descend, and descents that are continued to the end.
@@ -211,7 +211,7 @@ def by_left_out(
     """Return a kernel with its free numbers tuned by leave-one-out errors."""
     if sample is None or not has_free(kernel):
         return Tuning(kernel)
-    return tune_numbers(kernel, sample, LeaveOneOutError(), seed, centred=centred, share=share)
+    return tune_numbers(kernel, sample, LOO, seed, centred=centred, share=share)
 
 
 def by_evidence(

@@ -29,7 +29,7 @@ from bochner.selection.record import Recorder, Tuning
 from bochner.selection.rows import FEW_PAIRS, PAIRS, Scale, deviations, median_distance, rounded
 from bochner.selection.spec import NAMED, Family
 from bochner.solvers.convex.problem import walk
-from bochner.solvers.ridge.criteria import LeaveOneOutError
+from bochner.solvers.ridge.criteria import LOO
 from bochner.solvers.ridge.solution import NO_ERROR, SAME, best_of
 
 #: Families of the sum of coordinate distances, not of the Euclidean distance.
@@ -111,7 +111,7 @@ class KernelWalk:
         width = min(n_features, SEARCH_FEATURES)
         self._family, self._coordinatewise = family, coordinatewise
         self._width, self._seed, self._share = max(2, width - width % 2), seed, share
-        self._recorder = Recorder(LeaveOneOutError())
+        self._recorder = Recorder(LOO)
         self._tried: dict[Scale, tuple[float, float]] = {}
         self._angles: dict[Scale, Array] = {}
 

@@ -37,7 +37,7 @@ from bochner.solvers.gram import (
     total,
 )
 from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
-from bochner.solvers.ridge.problem import amplitude_of, evidence, freedom
+from bochner.solvers.ridge.problem import amplitude_at, evidence, freedom
 from bochner.solvers.toeplitz import LowWaves, full_of, pad, unpad
 
 #: Random right sides.
@@ -221,27 +221,22 @@ class WaveState:
         rest = self.problem.freedom - self.problem.gram.dimension
         return self.log_determinant + rest * math.log(self.alpha)
 
-    def amplitude(self, noise: float | None, amplitude: float | None) -> Float[Array, " t"]:
-        """a²: as held, σ²/α, or the best one."""
-        q, nu = self.quadratic_form, self.problem.freedom
-        return amplitude_of(q, self.alpha, nu, noise, amplitude)
-
     def slope(self, noise: float | None, amplitude: float | None) -> Float[Array, " t"]:
-        """∂log p/∂log α."""
-        D = self.problem.gram.dimension
-        traced = self.alpha * self.trace - D
+        """∂log p/∂log α: rounding of RSS and degrees of freedom, which are clipped, cancels."""
+        traced, nu = self.alpha * self.trace - self.problem.gram.dimension, self.problem.freedom
         if noise is not None and amplitude is None:
             return -0.5 * (self.alpha * self.norms / noise + traced)
-        fit = (self.quadratic_form - self.norms) / self.amplitude(noise, amplitude)
-        return 0.5 * (fit - traced - self.problem.freedom)
+        a2 = amplitude_at(self.problem, self, noise, amplitude)
+        return 0.5 * ((self.quadratic_form - self.norms) / a2 - traced - nu)
 
     def slope_in(
         self, log_rates: Array, noise: float | None, amplitude: float | None
     ) -> Float[Array, " t"]:
         """∂log p/∂θ, given ∂log v/∂θ of all waves, half of a spectrum."""
         squares = np.stack([total(np.abs(c) ** 2 * log_rates) for c in self.c])
+        a2 = amplitude_at(self.problem, self, noise, amplitude)
         volume = total((1 - self.alpha * self.inverse_diagonal) * log_rates)
-        return 0.5 * (squares / self.amplitude(noise, amplitude) - volume)
+        return 0.5 * (squares / a2 - volume)
 
 
 # --- Penalties -----------------------------------------------------------------------------------
@@ -276,19 +271,11 @@ def maximise_wave_evidence(
     states, outcomes = zip(*found, strict=True)
     alpha = np.array([state.alpha for state in states])
     given = noise, amplitude
-    a2 = np.array([_known(state, *given) for state in states])
+    a2 = np.array([float(amplitude_at(state.problem, state, *given)[0]) for state in states])
+    if noise is None and amplitude is None:
+        a2 *= problem.power > 0
     values = np.array([float(evidence(state.problem, state, *given)[0]) for state in states])
-    varies = [o for o in outcomes if o is not EvidenceOutcome.CONSTANT_TARGET]
-    order = list(EvidenceOutcome)
-    worst = max(varies, key=order.index) if varies else EvidenceOutcome.CONSTANT_TARGET
-    return Evidence(a2 * alpha, a2, alpha, values, worst), list(states)
-
-
-def _known(state: WaveState, noise: float | None, amplitude: float | None) -> float:
-    """Return a²; zero for a constant target if no variance is given."""
-    if noise is None and amplitude is None and not state.problem.power[0] > 0:
-        return 0.0
-    return float(state.amplitude(noise, amplitude)[0])
+    return Evidence(a2 * alpha, a2, alpha, values, EvidenceOutcome.worst(outcomes)), list(states)
 
 
 def _best(

@@ -36,14 +36,10 @@ from bochner.selection.lengthscales import tune_lengthscales
 from bochner.selection.numbers import by_evidence
 from bochner.selection.record import LearnedMetric, Tuning
 from bochner.selection.spec import UNASKED
-from bochner.solvers.ridge.dual import KernelRows
+from bochner.solvers.ridge.dual import KernelFactor, KernelRows
 from bochner.solvers.ridge.evidence import Evidence
-from bochner.solvers.ridge.kernel_posterior import (
-    EVIDENCE_ROWS,
-    KernelPosterior,
-    choose_penalty,
-    evidence_at,
-)
+from bochner.solvers.ridge.kernel_path import EVIDENCE_ROWS, choose_penalty
+from bochner.solvers.ridge.problem import amplitude_at, evidence
 
 #: Rows of an n × n matrix and its factor, at most: seven gigabytes.
 MOST_ROWS = 20_000
@@ -85,10 +81,10 @@ class ExactProcess(ProcessLaw):
         return BLOCK_ROWS
 
     @cached_property
-    def posteriors(self) -> dict[float, KernelPosterior]:
+    def posteriors(self) -> dict[float, KernelFactor]:
         """The posterior at the penalty of each target: a factor, which no file holds."""
         problem = _problem(self.chosen.kernel, self.representation, self.spec.fit_intercept)
-        return {float(a): KernelPosterior.of(problem, float(a)) for a in self.evidence.alpha}
+        return {float(a): problem.factored(float(a)) for a in self.evidence.alpha}
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields: a factor is made again when it is asked for."""
@@ -163,7 +159,7 @@ def _rows(X: Array) -> Array:
 
 
 def _left_out(
-    posterior: KernelPosterior, coef: Float[Array, " n"], w: Float[Array, " n"], m: int
+    posterior: KernelFactor, coef: Float[Array, " n"], w: Float[Array, " n"], m: int
 ) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
     """Return residuals and slacks of the last m rows."""
     return posterior.alpha * coef[-m:] / w[-m:], posterior.slack(m)
@@ -208,13 +204,10 @@ def solved_exactly(
     alpha, outcome = choose_penalty(
         problem, spec.noise, spec.amplitude, criterion=spec.criterion, start=start
     )
-    posteriors = {float(a): KernelPosterior.of(problem, float(a)) for a in np.unique(alpha)}
-    ends = [
-        posteriors[float(a)].coefficients(rows.y[:, i : i + 1], problem)
-        for i, a in enumerate(alpha)
-    ]
-    coef = np.hstack([each for each, _ in ends])
-    intercept = np.concatenate([b for _, b in ends])
+    posteriors = {float(a): problem.factored(float(a)) for a in np.unique(alpha)}
+    ends = [(posteriors[float(a)], i) for i, a in enumerate(alpha)]
+    coef = np.stack([each.coef[:, i] for each, i in ends], axis=1)
+    intercept = np.array([each.intercept[i] for each, i in ends])
     found = [
         _scaled(spec, posteriors[float(a)], problem, coef[:, i], i) for i, a in enumerate(alpha)
     ]
@@ -233,7 +226,7 @@ def _problem(kernel: Kernel, rows: KeptRows, centred: bool) -> KernelRows:
 
 def _scaled(
     spec: GaussianProcessSpec,
-    posterior: KernelPosterior,
+    posterior: KernelFactor,
     rows: KernelRows,
     coef: Float[Array, " n"],
     i: int,
@@ -245,10 +238,8 @@ def _scaled(
     m = n if n <= EVIDENCE_ROWS else min(max(n - EVIDENCE_ROWS, ENOUGH), MOST_SCORES)
     residual, slack = _left_out(posterior, coef, rows.w, m)
     w = rows.w[-m:]
-    a2 = spec.amplitude
-    if a2 is None and spec.noise is not None:
-        a2 = spec.noise / alpha if spec.noise else None
-    a2, likelihood = evidence_at(posterior, rows, coef, i, a2)
+    given = rows, posterior, spec.noise or None, spec.amplitude
+    a2, likelihood = float(amplitude_at(*given)[i]), float(evidence(*given)[i])
     noise = alpha * a2 if spec.noise is None else spec.noise
     variance = np.maximum(alpha * a2 / slack, TINY)
     density = -0.5 * (np.log(2 * np.pi * variance) + (residual / slack) ** 2 / variance)

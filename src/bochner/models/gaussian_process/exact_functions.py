@@ -26,8 +26,8 @@ from bochner.features.method import Request
 from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel
+from bochner.solvers.ridge.dual import KernelFactor
 from bochner.solvers.ridge.evidence import Evidence
-from bochner.solvers.ridge.kernel_posterior import KernelPosterior
 
 #: Features of each prior function.
 WIDTH = 1024
@@ -74,7 +74,7 @@ def draw_exact_functions(
     kernel: Kernel,
     kept: Any,
     evidence: Evidence,
-    posteriors: list[KernelPosterior],
+    posteriors: list[KernelFactor],
     n: int,
     seed: int,
 ) -> ExactFunctions:

@@ -223,8 +223,9 @@ class MatrixRows(Representation):
         coupling: list[Any] = [None] * len(each)
         for alpha in np.unique(each):
             own = np.flatnonzero(each == alpha)
-            u, M = replace(rows, y=y[:, own]).inverse_of_last(float(alpha), len(some))
-            u, slack = u[last], slack_of_inverse(alpha * np.diag(M), w[last])
+            found = replace(rows, y=y[:, own]).factored(float(alpha))
+            u, M = found.u[last], found.inverse_of_last(len(some))
+            slack = slack_of_inverse(alpha * np.diag(M), w[last])
             errors[:, own] = left_out_errors(alpha * u / rows.root[last, None], slack[:, None])
             for j, each_u in zip(own, u.T, strict=True):
                 coupling[j] = DenseCoupling(each_u, rows.root[last], M)

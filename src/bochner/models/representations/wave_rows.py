@@ -19,9 +19,10 @@ from bochner.data.sample import RowSample
 from bochner.features.waves import WaveMap
 from bochner.kernels.kernel import Kernel
 from bochner.solvers.gram import DenseBlock, WaveGram
-from bochner.solvers.ridge.dual import KernelRows
+from bochner.solvers.ridge.dual import KernelFactor, KernelRows
 from bochner.solvers.ridge.evidence import Evidence
-from bochner.solvers.ridge.kernel_posterior import KernelPosterior, choose_penalty, evidence_at
+from bochner.solvers.ridge.kernel_path import choose_penalty
+from bochner.solvers.ridge.problem import amplitude_at, evidence
 from bochner.solvers.waves import MOST_EXACT, WaveProblem
 
 #: Largest error of the kernel, as a share of k(x, x), at which its matrix may replace the modes'.
@@ -59,7 +60,7 @@ class FewRows:
     y: Float[Array, "n t"]
     w: Float[Array, " n"]
     centred: bool
-    _factors: dict[float, KernelPosterior] = field(default_factory=dict, repr=False)
+    _factors: dict[float, KernelFactor] = field(default_factory=dict, repr=False)
 
     @staticmethod
     def of(kernel: Kernel, sample: RowSample, centred: bool) -> "FewRows":
@@ -87,12 +88,12 @@ class FewRows:
         low = gram.preconditioner(alpha)
         return isinstance(low, DenseBlock) and low.left > HARD
 
-    def posterior(self, alpha: float) -> KernelPosterior:
+    def posterior(self, alpha: float) -> KernelFactor:
         """Return the posterior at λ, for an amplitude of one; the factor is kept."""
         near = (known for known in self._factors if abs(known - alpha) <= SAME * alpha)
         alpha = next(near, alpha)
         if alpha not in self._factors:
-            self._factors[alpha] = KernelPosterior.of(self.rows, alpha)
+            self._factors[alpha] = self.rows.factored(alpha)
         return self._factors[alpha]
 
     def solved(
@@ -113,14 +114,13 @@ class FewRows:
         coef, found = np.empty_like(rows.y), []
         for i, value in enumerate(alpha):
             posterior = self.posterior(float(value))
-            own, _ = posterior.coefficients(rows.y[:, i : i + 1], rows)
-            coef[:, i] = own[:, 0]
-            held = noise / value if amplitude is None and noise else amplitude
-            found.append(evidence_at(posterior, rows, coef[:, i], i, held))
+            coef[:, i] = posterior.coef[:, i]
+            given = rows, posterior, noise or None, amplitude
+            found.append((amplitude_at(*given)[i], evidence(*given)[i]))
         scale, likelihood = np.array(found).T
         penalty = alpha if noise is not None else alpha + left_out
-        evidence = Evidence(scale * penalty, scale, penalty, likelihood, outcome)
-        return evidence, self._as_waves(phi, gram, coef)
+        law = Evidence(scale * penalty, scale, penalty, likelihood, outcome)
+        return law, self._as_waves(phi, gram, coef)
 
     def _as_waves(
         self, phi: WaveMap, gram: WaveGram, coef: Float[Array, "n t"]
@@ -153,7 +153,7 @@ class FewRows:
         found = [one.covariance(k, prior) for one in self._posteriors(evidence, noise)]
         return np.stack(found, axis=2) * evidence.amplitude
 
-    def _posteriors(self, evidence: Evidence, noise: Array) -> list[KernelPosterior]:
+    def _posteriors(self, evidence: Evidence, noise: Array) -> list[KernelFactor]:
         shares = np.maximum(noise / evidence.amplitude, 0.0)
         return [self.posterior(float(alpha)) for alpha in shares]
 

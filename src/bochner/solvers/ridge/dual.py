@@ -11,7 +11,7 @@ M = A⁻¹ − A⁻¹s sᵀA⁻¹/sᵀA⁻¹s, the inverse on all directions but
 so each criterion has its slope in log α for n² operations more: ∂u/∂α = −Mu, ∂M/∂α = −M².
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -20,25 +20,25 @@ from scipy.linalg import LinAlgError
 
 from bochner._core.blas import (
     add_outer,
-    add_outer_sum,
     factor,
     invert_triangle,
     mirror,
     product,
-    scaled_gram,
     solve_factored,
     symmetric_product,
     upper_part,
+    upper_product,
 )
-from bochner._core.lapack import outer_of_rows
+from bochner._core.lapack import outer_of_rows, solve_rows_by_triangle
 from bochner._core.shapes import Array, Float
-from bochner.solvers.ridge.kernel_evidence import KernelScore, both_sides, inverse_of, shifted
 from bochner.solvers.ridge.problem import (
     LEAST_SLACK,
     TINY,
+    evidence,
+    evidence_slope,
+    freedom,
     gcv,
     left_out_errors,
-    log_likelihood,
     slack_of_inverse,
 )
 
@@ -131,69 +131,49 @@ class KernelRows:
     def solved(
         self, alpha: float | Float[Array, " t"], last: int, within: float = REFINED
     ) -> "SolvedRows":
-        """Return coefficients, intercept, slacks s of the last ``last`` rows, and the evidence.
-
-        The last block of the inverse comes from the last block of the Cholesky factor: O(last³).
-        """
-        root, tail = self.root[:, None], slice(len(self.w) - last, None)
-        each = np.broadcast_to(np.asarray(alpha, np.float64), self.y.shape[1])
-        coef, intercept = np.empty(self.y.shape), np.zeros(self.y.shape[1])
-        slack, evidence = np.empty((last, self.y.shape[1])), np.empty(self.y.shape[1])
+        """Return coefficients, intercept, slacks s of the last ``last`` rows, and the evidence."""
+        t, nu = self.y.shape[1], max(freedom(self), 1.0)
+        each = np.broadcast_to(np.asarray(alpha, np.float64), t)
+        coef, intercept = np.empty(self.y.shape), np.empty(t)
+        slack, likelihood = np.empty((last, t)), np.empty(t)
         for value in np.unique(each):
             own = np.flatnonzero(each == value)
-            right = np.hstack([root * self.about[:, own], root])
-            u, U = self._refined(float(value), right, within)
-            u, p, spare = u[:, :-1], u[:, -1:], inverse_diagonal(U, last)
-            log_det = 2 * float(np.log(np.diag(U).astype(np.float64)).sum())
-            if self.centred:
-                share = float(self.root @ p[:, 0])
-                intercept[own] = self.root @ u / share
-                u, spare = u - p * intercept[own], spare - p[tail, 0] ** 2 / share
-                log_det += float(np.log(max(share, TINY) / self.w.sum()))
-            evidence[own] = self.evidence(float(value), u, log_det, own)[0]
-            coef[:, own] = root * u
-            slack[:, own] = slack_of_inverse(value * spare, self.w[tail])[:, None]
-        return SolvedRows(coef, intercept + self.mean, slack, evidence)
+            part = self if len(own) == t else replace(self, y=self.y[:, own])
+            found = part.factored(float(value), within, CONVERGES)
+            coef[:, own], intercept[own] = found.coef, found.intercept
+            slack[:, own] = found.slack(last)[:, None]
+            likelihood[own] = -2 * evidence(part, found) / nu
+        return SolvedRows(coef, intercept, slack, likelihood)
 
-    def evidence(
-        self, alpha: float, u: Float[Array, "n t"], log_det: float, targets: Any = slice(None)
-    ) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
-        """Return minus twice the log marginal likelihood per row, and q, of each target.
+    def factored(self, alpha: float, within: float = REFINED, most: float = SURE) -> "KernelFactor":
+        """Return the solution at one penalty with its factor; n³/3 operations.
 
-        Amplitudes maximise the likelihood; ``log_det`` is log |A| on all directions except √w if an
-        intercept is fitted. See :mod:`bochner.solvers.ridge.evidence`.
-        """
-        freedom = max(self.count - self.centred, 1.0)
-        least = alpha * (u**2).sum(axis=0)  # lower bound of q = uᵀ(K + αI)u
-        q = (self.root[:, None] * self.about[:, targets] * u).sum(axis=0)
-        q = np.maximum(np.maximum(q, least), TINY)
-        log_det += (freedom - len(self.w) + self.centred) * np.log(alpha)
-        return -2 * log_likelihood(q, log_det, freedom, q / freedom) / freedom, q
-
-    def inverse_of_last(
-        self, alpha: float, last: int
-    ) -> tuple[Float[Array, "n t"], Float[Array, "m m"]]:
-        """Return u of all rows, and the block of M of the last ``last`` rows.
-
-        n³/3 operations, and 2/3 last³ for the block, which is U⁻¹U⁻ᵀ of the last block of A's
-        Cholesky factor U. Of many rows the factor is of float32 and u refined, where a refinement
-        gains two digits: with UᵀU = A + E both a step's residual and the error of (M)_ii, as shares
-        of themselves, are at most |E|/α.
+        Of many rows the factor is of float32 where a refinement leaves at most the share ``most``
+        of a residual: with UᵀU = A + E both that and the error of (M)_ii, as shares of themselves,
+        are at most |E|/α.
 
         Raises
         ------
         LinAlgError
             If rounding leaves A not positive.
         """
-        root, tail = self.root[:, None], slice(len(self.w) - last, None)
-        right = np.hstack([root * self.about, root])
-        u, U = self._refined(alpha, right, REFINED, SURE)
-        upper, u, p = _inverse_block(U, last), u[:, :-1], u[:, -1:]
+        root = self.root[:, None]
+        u, U = self._refined(alpha, np.hstack([root * self.about, root]), within, most)
+        u, p, intercept = u[:, :-1], u[:, -1], self.mean
         if self.centred:
-            share = float(self.root @ p[:, 0])
-            u = u - p * (self.root @ u / share)
-            add_outer(upper, p[tail, 0].astype(upper.dtype), -1 / share)
-        return u, mirror(upper)
+            shift = self.root @ u / (self.root @ p)
+            u, intercept = u - p[:, None] * shift, self.mean + shift
+        rest = (freedom(self) - len(p) + self.centred) * np.log(alpha)
+        return KernelFactor(
+            U, self.root, alpha, self.centred, p, u, intercept, self.form(alpha, u), rest
+        )
+
+    def form(self, alpha: float, u: Float[Array, "n t"]) -> Float[Array, " t"]:
+        """Return uᵀ(K + αI)u of each target, above zero."""
+        least = alpha * (u**2).sum(axis=0)
+        return np.maximum(
+            np.maximum((self.root[:, None] * self.about * u).sum(axis=0), least), TINY
+        )
 
     def _refined(
         self, alpha: float, right: Float[Array, "n r"], within: float, most: float = CONVERGES
@@ -246,8 +226,17 @@ class KernelRows:
             If rounding leaves A not positive.
         """
         A = shifted(self.K, self.root, alpha, overwrite)
-        upper, log_det = inverse_of(A, self.root if self.centred else None)
-        inverse = mirror(upper)
+        factor(A)
+        log_det = 2 * float(np.log(np.diag(A)).sum())
+        invert_triangle(A)
+        outer_of_rows(A)
+        if self.centred:
+            p = upper_product(A, self.root)
+            share = max(float(self.root @ p), TINY)
+            add_outer(A, p, -1 / share)
+            log_det += float(np.log(share / self.w.sum()))
+        log_det += (freedom(self) - len(A) + self.centred) * np.log(alpha)
+        inverse = mirror(A)
         return Dual(self, alpha, inverse, inverse @ (self.root[:, None] * self.about), log_det)
 
 
@@ -268,7 +257,7 @@ class Dual:
     alpha: float
     inverse: Float[Array, "n n"] = field(repr=False)  # M
     u: Float[Array, "n t"] = field(repr=False)
-    log_det: float  # of A, on all directions but √w where an intercept is fitted
+    log_det: float  # log |K + αI| on the contrasts
 
     @cached_property
     def coef(self) -> Float[Array, "n t"]:
@@ -338,15 +327,14 @@ class Dual:
         return value, value * (by_rss / rss - 2 * slope / self.free)
 
     def evidence(self) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
-        """Return minus twice the log marginal likelihood per row, amplitudes profiled; its slope.
+        """Return minus twice the log evidence per row at the best amplitudes, and its slope."""
+        per_row = -2 / max(freedom(self.rows), 1.0)
+        return per_row * evidence(self.rows, self), per_row * evidence_slope(self.rows, self)
 
-        Of each target; see :mod:`bochner.solvers.ridge.evidence`.
-        """
-        freedom = max(self.rows.count - self.rows.centred, 1.0)
-        value, q = self.rows.evidence(self.alpha, self.u, self.log_det)
-        traced = self.alpha * float(np.trace(self.inverse)) + self.rows.centred - len(self.rows.w)
-        by_q = self.alpha * (self.u**2).sum(axis=0) / q
-        return value, 1 - by_q + traced / freedom
+    @property
+    def quadratic_form(self) -> Float[Array, " t"]:
+        """Q of each target."""
+        return self.rows.form(self.alpha, self.u)
 
     @property
     def rss(self) -> Float[Array, " t"]:
@@ -361,58 +349,145 @@ class Dual:
         return max(more + self.alpha * float(np.trace(self.inverse)), LEAST_SLACK)
 
 
-def inverse_diagonal(U: Float[Array, "n n"], last: int) -> Float[Array, " m"]:
-    """Return the last entries of the diagonal of (UᵀU)⁻¹; entries below U's diagonal are not read.
-
-    They are the squares of the rows of U⁻¹, whose last block is the inverse of U's.
-    """
-    if not last:
-        return np.empty(0)
-    upper = upper_part(U[-last:, -last:])
-    invert_triangle(upper)
-    return np.square(upper, out=upper).sum(axis=1, dtype=np.float64)
-
-
-def _inverse_block(U: Float[Array, "n n"], last: int) -> Float[Array, "m m"]:
-    """Return the last block of (UᵀU)⁻¹; only its upper triangle is valid."""
-    upper = np.array(U[-last:, -last:], order="F")
-    invert_triangle(upper)
-    outer_of_rows(upper)
-    return upper
-
-
-# --- a criterion and its gradient in the kernel matrix -------------------------------------------
+# --- one Cholesky factor ------------------------------------------------------------------------
 #
-# With J = Σ_t c_t Σ_i w_i e_it², P = ∂J/∂u, q = ∂J/∂diag M and dM = −M dA M,
+# For the process y = b + f(x) + ε, f ~ GP(0, a² k), ε ~ N(0, a²λ/w), with b of flat prior and
+# k = √w k(X, x),
 #
-#     ∂J/∂A = −½(M P uᵀ + u PᵀM) − M diag(q) M.
+#     Var f = a² (k(x, x) − kᵀA⁻¹k + (1 − kᵀA⁻¹s)²/sᵀA⁻¹s)
+#
+# (Rasmussen and Williams 2006, eq. 2.26 and 2.41 with B⁻¹ = 0). For the last m rows the block of
+# A⁻¹ is U₂₂⁻¹U₂₂⁻ᵀ, with the last m × m block of A = UᵀU: it costs m³.
 
 
-def kernel_leave_one_out(rows: KernelRows, alpha: float, overwrite: bool = False) -> KernelScore:
-    """Return the log of the mean squared leave-one-out error, relative to the targets' variances.
+@dataclass(frozen=True, eq=False)
+class KernelFactor:
+    """A ridge regression on the kernel matrix, or a process of amplitude one, by its factor."""
 
-    And its gradient in K, which is read on and below its diagonal alone; 2 n³ operations, half of
-    which are the gradient's. With ``overwrite`` K may be written to.
+    factor: Float[Array, "n n"] = field(repr=False)  # U; its upper triangle, maybe of float32
+    root: Float[Array, " n"]  # s
+    alpha: float
+    centred: bool
+    p: Float[Array, " n"] = field(repr=False)  # A⁻¹s
+    u: Float[Array, "n t"] = field(repr=False)
+    intercept: Float[Array, " t"]
+    quadratic_form: Float[Array, " t"]
+    rest: float  # of log |K + αI|, of the directions that A does not have
 
-    Raises
-    ------
-    LinAlgError
-        If rounding leaves A not positive.
+    @property
+    def coef(self) -> Float[Array, "n t"]:
+        """Coefficients of the kernel and each row."""
+        return self.root[:, None] * self.u
+
+    @cached_property
+    def whole(self) -> float:
+        """sᵀA⁻¹s."""
+        return max(float(self.root @ self.p), TINY)
+
+    @property
+    def log_det(self) -> float:
+        """Log |K + αI| on the contrasts."""
+        found = 2 * float(np.log(np.diag(self.factor).astype(np.float64)).sum()) + self.rest
+        share = self.whole / float(self.root @ self.root) if self.centred else 1.0
+        return found + float(np.log(share))
+
+    def inverse(self, right: Float[Array, "n r"]) -> Float[Array, "n r"]:
+        """Return A⁻¹ of columns, in the precision of the factor."""
+        return solve_factored(self.factor, right).astype(np.float64)
+
+    def coefficients(
+        self, y: Float[Array, "n t"]
+    ) -> tuple[Float[Array, "n t"], Float[Array, " t"]]:
+        """Return coefficients and intercept for other targets, in the precision of the factor."""
+        mean = self.centred * (self.root**2 @ y) / (self.root @ self.root)
+        u = self.inverse(self.root[:, None] * (y - mean))
+        shift = self.centred * (self.root @ u) / self.whole
+        return self.root[:, None] * (u - self.p[:, None] * shift), mean + shift
+
+    @property
+    def quadratic(self) -> tuple[Float[Array, "n n"], Float[Array, " n"], float]:
+        """√w A⁻¹ √w, √w A⁻¹s and sᵀA⁻¹s, which variances are made of: O(n³)."""
+        inverse = self.inverse(np.eye(len(self.root)))
+        return self.root[:, None] * inverse * self.root, self.root * self.p, self.whole
+
+    def variance(self, k: Float[Array, "b n"], prior: Float[Array, " b"]) -> Float[Array, " b"]:
+        """Return Var f/a² at rows with these kernel values, and k(x, x): O(b n²)."""
+        half = self._half(k)
+        found = prior - np.einsum("ij,ij->j", half, half, dtype=np.float64)
+        return np.maximum(found + self._by_intercept(k) ** 2, 0.0)
+
+    def covariance(self, k: Float[Array, "b n"], prior: Float[Array, "b b"]) -> Float[Array, "b b"]:
+        """Return Cov f, f'/a² of rows."""
+        half, own = self._half(k).astype(np.float64), self._by_intercept(k)
+        return prior - half.T @ half + np.outer(own, own)
+
+    def between(
+        self,
+        k: tuple[Float[Array, "b n"], Float[Array, "c n"]],
+        prior: Float[Array, "b c"],
+        constant: tuple[Float[Array, " b"], Float[Array, " c"]],
+    ) -> Float[Array, "b c"]:
+        """Return Cov Lf, L'f'/a² of linear functionals: rows, derivatives, averages.
+
+        ``k`` is L k(·, X), ``prior`` L L'k, ``constant`` what L makes of the constant 1.
+        """
+        halves = [self._half(each).astype(np.float64) for each in k]
+        own = [self._by_intercept(e, c) for e, c in zip(k, constant, strict=True)]
+        return prior - halves[0].T @ halves[1] + np.outer(*own)
+
+    def _half(self, k: Float[Array, "b n"]) -> Float[Array, "n b"]:
+        half = np.array((self.root * k).T, self.factor.dtype, order="F")
+        solve_rows_by_triangle(self.factor, half)
+        return half
+
+    def _by_intercept(
+        self, k: Float[Array, "b n"], constant: Float[Array, " b"] | float = 1.0
+    ) -> Float[Array, " b"]:
+        """Return (1 − kᵀA⁻¹s)/√(sᵀA⁻¹s); zero without an intercept."""
+        if not self.centred:
+            return np.zeros(len(k))
+        return (constant - k @ (self.root * self.p)) / np.sqrt(self.whole)
+
+    def slack(self, last: int) -> Float[Array, " m"]:
+        """Return 1 − leverage of the last rows: O(last³)."""
+        first = len(self.root) - last
+        diagonal = np.empty(0)
+        if last:
+            upper = upper_part(self.factor[first:, first:])
+            invert_triangle(upper)
+            diagonal = np.square(upper, out=upper).sum(axis=1, dtype=np.float64)
+        if self.centred:
+            diagonal = diagonal - self.p[first:] ** 2 / self.whole
+        return slack_of_inverse(self.alpha * diagonal, self.root[first:] ** 2)
+
+    def inverse_of_last(self, last: int) -> Float[Array, "m m"]:
+        """Return the block of M of the last rows, in the precision of the factor: O(last³)."""
+        first = len(self.root) - last
+        upper = np.array(self.factor[first:, first:], order="F")
+        invert_triangle(upper)
+        outer_of_rows(upper)
+        if self.centred:
+            add_outer(upper, self.p[first:].astype(upper.dtype), -1 / self.whole)
+        return mirror(upper)
+
+
+def both_sides(M: Float[Array, "m m"], root: Float[Array, " m"]) -> Float[Array, "m m"]:
+    """Return √w M √w."""
+    return M if np.all(root == 1) else root[:, None] * M * root
+
+
+def shifted(
+    K: Float[Array, "m m"],
+    root: Float[Array, " m"],
+    alpha: float,
+    overwrite: bool = False,
+    dtype: Any = np.float64,
+) -> Float[Array, "m m"]:
+    """Return √w K √w + αI, Fortran-contiguous; overwrites K if allowed.
+
+    The lower triangle of K becomes the upper triangle of the result, without a copy.
     """
-    dual, w = rows.at(alpha, overwrite), rows.w
-    e, s, above = dual.left_out, dual.slack, np.maximum(rows.w, 1.0)
-    varies = rows.power > 0
-    shares = np.where(varies, 1 / np.where(varies, rows.power, 1.0), 0.0) / max(varies.sum(), 1)
-    squares = w * (e**2 @ shares)
-    total = max(float(squares.sum()), TINY)
-    by_u = 2 * alpha * shares * (rows.root / s)[:, None] * e
-    by_diagonal = -2 * alpha * squares / (s * above)
-    inverse = dual.inverse
-    outer = scaled_gram(inverse, -by_diagonal)
-    for left, right in zip((inverse @ by_u).T, dual.u.T, strict=True):
-        add_outer_sum(outer, left, -0.5 * right)
-    by_alpha = float(np.trace(outer)) + float((by_u * dual.u).sum()) / alpha
-    by_alpha += float(by_diagonal @ np.diag(inverse)) / alpha
-    outer /= total
-    below = both_sides(outer.T, rows.root)
-    return KernelScore(float(np.log(total)), below, alpha * by_alpha / total)
+    M = both_sides(K, root)
+    A = np.asfortranarray(M.T, dtype) if overwrite else np.array(M.T, dtype, order="F")
+    A[np.diag_indices(len(A))] += alpha
+    return A

@@ -12,7 +12,7 @@ as a difference:
 d_λ = Σ w/(w + λ), P⊥ the part of P that no direction explains and r = min(D, n − 1).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
@@ -62,7 +62,11 @@ class Eigen:
         """Rows that the data are worth: W where weights count copies, n where they are shares."""
         return max(self.weight, self.rows)
 
-    def at(self, alphas: Float[Array, " p"]) -> "SpectralPath":
+    def target(self, i: int) -> "Eigen":
+        """Return the problem of one target."""
+        return replace(self, projected=self.projected[:, i : i + 1], power=self.power[i : i + 1])
+
+    def at(self, alphas: Any) -> "SpectralPath":
         """Return the solutions along a path of penalties."""
         return SpectralPath(self, np.asarray(alphas, np.float64))
 

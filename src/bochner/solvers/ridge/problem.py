@@ -44,8 +44,12 @@ class LinearSmoother(Protocol):
         """Residual degrees of freedom, tr (I − H) on the contrasts."""
 
 
-class ProcessSmoother(LinearSmoother, Protocol):
+class Likely(Protocol):
     """A solution whose evidence is known."""
+
+    @property
+    def alpha(self) -> Any:
+        """Penalty, or penalties of a path."""
 
     @property
     def quadratic_form(self) -> Float[Array, "*p t"]:
@@ -54,6 +58,10 @@ class ProcessSmoother(LinearSmoother, Protocol):
     @property
     def log_det(self) -> Any:
         """Log |K + αI| on the contrasts."""
+
+
+class ProcessSmoother(LinearSmoother, Likely, Protocol):
+    """A solution whose evidence and its slope are known."""
 
 
 class RidgeProblem(Protocol):
@@ -111,27 +119,45 @@ def freedom(problem: RidgeProblem) -> float:
     return max(problem.count - problem.centred, 0.0)
 
 
-def amplitude_of(
-    q: Any, alpha: Any, nu: float, noise: float | None, amplitude: float | None
-) -> Any:
-    """Return a²: as given, σ²/α of a given noise, or the best."""
+def amplitude_at(
+    problem: RidgeProblem,
+    found: Likely,
+    noise: float | None = None,
+    amplitude: float | None = None,
+) -> Float[Array, "*p t"]:
+    """Return a² of each target: as given, σ²/α of a given noise, or the best."""
+    q = np.maximum(found.quadratic_form, TINY)
     if amplitude is not None:
         return np.full_like(q, amplitude)
-    return q / max(nu, 1.0) if noise is None else np.full_like(q, noise / alpha)
-
-
-def log_likelihood(q: Any, log_det: Any, nu: float, amplitude: Any) -> Any:
-    """Return log p(y)."""
-    return -0.5 * (q / amplitude + log_det + nu * np.log(2 * np.pi * amplitude))
+    if noise is not None:
+        return np.full_like(q, noise) / np.asarray(found.alpha)[..., None]
+    return q / max(freedom(problem), 1.0)
 
 
 def evidence(
+    problem: RidgeProblem,
+    found: Likely,
+    noise: float | None = None,
+    amplitude: float | None = None,
+) -> Float[Array, "*p t"]:
+    """Return log p(y) of each target, maximised over what is not given."""
+    nu, a2 = freedom(problem), amplitude_at(problem, found, noise, amplitude)
+    log_det = np.asarray(found.log_det)[..., None]
+    q = np.maximum(found.quadratic_form, TINY)
+    return -0.5 * (q / a2 + log_det + nu * np.log(2 * np.pi * a2))
+
+
+def evidence_slope(
     problem: RidgeProblem,
     found: ProcessSmoother,
     noise: float | None = None,
     amplitude: float | None = None,
 ) -> Float[Array, "*p t"]:
-    """Return the log marginal likelihood of each target, maximised over what is not given."""
-    nu, q = freedom(problem), np.maximum(found.quadratic_form, TINY)
-    scale = amplitude_of(q, found.alpha, nu, noise, amplitude)
-    return log_likelihood(q, np.asarray(found.log_det)[..., None], nu, scale)
+    """Return ∂log p(y)/∂log α of each target, from ∂q/∂log α = −RSS/α."""
+    alpha, free = (np.asarray(a)[..., None] for a in (found.alpha, found.free))
+    a2 = amplitude_at(problem, found, noise, amplitude)
+    fit = found.rss / alpha
+    if noise is not None and amplitude is None:  # a² falls with α
+        q = np.maximum(found.quadratic_form, TINY)
+        return 0.5 * ((fit - q) / a2 - free + freedom(problem))
+    return 0.5 * (fit / a2 - free)
