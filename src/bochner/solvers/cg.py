@@ -45,22 +45,11 @@ def conjugate_gradients(
 ) -> Steps:
     """Solve H x = right from zero, until the residual is ``shares`` of what it was.
 
-    Parameters
-    ----------
-    operator : callable
-        ``operator(V, rows)``: the matrices of these rows' problems times the rows of V.
-    right : (t, ...)
-        One right-hand side per row.
-    precondition : callable
-        ``precondition(V, rows)``: approximate inverses M⁻¹, symmetric and positive, likewise.
-    shares : (t,)
-        Of the residual's norm in the preconditioner's inner product.
-    most : int
-        Products at most.
-    inner : callable
-        Inner product of each row. If it returns the sum over all rows in every place, the rows are
-        one problem; else each has its own steps, and a row that is done takes no part in further
-        products.
+    ``operator(V, rows)`` gives the matrices of these rows' problems times the rows of V, and
+    ``precondition(V, rows)`` approximate inverses M⁻¹, symmetric and positive, likewise; the
+    residual is measured in the inner product of M⁻¹. ``most`` limits the products. If ``inner``
+    returns the sum over all rows in every place, the rows are one problem; else each has its own
+    steps, and a row that is done takes no part in further products.
     """
     x, r, every = np.zeros_like(right), right.copy(), np.arange(len(right))
     z = precondition(r, every)
@@ -105,7 +94,8 @@ class KernelOperator:
     """Products K V of the n × n kernel matrix of some rows, which is never stored.
 
     Tiles on and above the diagonal are recomputed for each product, and each serves twice, as
-    itself and transposed: n²/2 kernel values a product.
+    itself and transposed: n²/2 kernel values a product. Tiles in float32 take half of the time or
+    less; sums over a tile are of its precision, sums over tiles float64 always.
 
     Parameters
     ----------
@@ -116,24 +106,11 @@ class KernelOperator:
     tile : int, default 1024
         Rows and columns of a tile.
     moved : bool, default False
-        Whether rows may be moved together: float32 then holds them about their mean, and loses
-        less. True for kernels of x − y.
+        Whether rows may be moved together, as for kernels of x − y: float32 then holds them about
+        their mean, and loses less.
     loop : (str, float), optional
         Profile and parameter of the compiled loop if the kernel has one: values are then
         multiplied as they are computed, without tiles.
-
-    Attributes
-    ----------
-    n : int
-    products : dict of str to int
-        Products that were asked for, by precision of the tiles.
-    entries : int
-        Kernel values that were asked for.
-
-    Notes
-    -----
-    Tiles in float32 take half of the time or less. Sums over a tile are of
-    its precision, sums over tiles float64 always. Memory: a few tiles.
     """
 
     def __init__(

@@ -65,10 +65,7 @@ def lower_factor(A: Float[Array, "m m"]) -> Float[Array, "m m"]:
 def raised(act: Callable[[float], T], value: float, least: float) -> T:
     """Return ``act(value)``; without a factor at ten times the value, or at ``least``, and so on.
 
-    Raises
-    ------
-    LinAlgError
-        If no number is large enough, as where the matrix is not finite.
+    LinAlgError: no number is large enough, as where the matrix is not finite.
     """
     while True:
         try:
@@ -153,32 +150,13 @@ def randomly_pivoted_cholesky(
 ) -> PivotedCholesky:
     """Choose up to ``rank`` pivots of a psd matrix by randomly pivoted Cholesky.
 
-    Parameters
-    ----------
-    columns : callable
-        ``columns(rows)`` gives K[:, rows], (n, b).
-    diagonal : (n,)
-        The diagonal of K, not negative.
-    rank : int
-        Pivots asked for.
-    rng : numpy.random.Generator
-        Source of the proposals.
-    tolerance : float, optional
-        Stop when the residual trace is below this share of the trace. Default: the precision
-        of the factor, 1e-12 in float64 and 1e-6 in float32.
-    mode : {"accelerated", "blocked", "simple"}, default "accelerated"
-        "simple" takes one pivot at a time; "accelerated" has the same law, in matrix products
-        (16 times as fast for 4,000 rows); "blocked" takes all that are proposed together, also
-        those that others of the block have explained: another law, no faster and less accurate on
-        clustered rows, for comparison.
-    corner : callable, optional
-        ``corner(rows)`` gives K[rows][:, rows], (b, b): cheaper than picking it from whole columns,
-        which is the default.
-
-    Returns
-    -------
-    PivotedCholesky
-        With min(rank, numerical rank) pivots.
+    ``columns(rows)`` gives K[:, rows], (n, b), and ``corner(rows)`` K[rows][:, rows], (b, b),
+    cheaper than by picking it from whole columns, which is the default. It stops where the residual
+    trace is below the share ``tolerance`` of the trace; default: the precision of the factor, 1e-12
+    in float64 and 1e-6 in float32. Mode "simple" takes one pivot at a time; "accelerated" has the
+    same law, in matrix products (16 times as fast for 4,000 rows); "blocked" takes all that are
+    proposed together, also those that others of the block have explained: another law, no faster
+    and less accurate on clustered rows, for comparison.
 
     Notes
     -----
@@ -227,18 +205,9 @@ def accept(
 ) -> tuple[Array, Float[Array, "a a"]]:
     """Reject within the block; return accepted pivots and the Cholesky factor of their residual.
 
-    A row may be proposed twice: each time is another chance to be accepted, as the law requires.
-
-    Parameters
-    ----------
-    H : (b, b)
-        Residual matrix of the rows proposed.
-    start : (b,)
-        Residual diagonal that they were proposed by.
-    proposed : (b,) int
-        Row numbers, with repetitions.
-    chances : (b,)
-        Uniform on [0, 1); zeros accept every row that is not yet explained.
+    H is the residual matrix of the rows that were proposed by the residual diagonal ``start``. A
+    row may be proposed twice: each time is another chance to be accepted, as the law requires.
+    ``chances`` are uniform on [0, 1); zeros accept every row that is not yet explained.
     """
     accepted: list[int] = []
     L = np.zeros_like(H)

@@ -146,19 +146,10 @@ def run_lloyd(
 ) -> Clusters:
     """Move centres to the means until they rest.
 
-    Stops when no row changes its cluster, or a pass lowers the cost by less than ``tol`` of it.
-
-    Parameters
-    ----------
-    features : iterable of blocks (Z, w)
-        Read once a pass.
-    first : Clusters
-        The same rows, assigned to the centres that it begins with.
-    max_iter : int
-        Passes after that one, at most.
-    tol : float
-    total : callable, optional
-        Computes the sum of a summand over the blocks; default: in order.
+    Stops when no row changes its cluster, or a pass lowers the cost by less than ``tol`` of it, or
+    after ``max_iter`` passes. ``features`` are read once a pass; ``first`` are the same rows,
+    assigned to the centres that it begins with; ``total`` computes the sum of a summand over the
+    blocks.
     """
     old = first
     for passes in range(2, max_iter + 2):

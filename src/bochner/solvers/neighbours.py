@@ -33,23 +33,10 @@ def condition(
 ) -> LocalLaw:
     """Return the law of f at rows, each given the targets of its neighbours.
 
-    Parameters
-    ----------
-    K : (b, m, m)
-        Kernel of the neighbours of each row with one another; noise is added to its diagonal.
-    k : (b, m)
-        Kernel of the neighbours with the row.
-    own : (b,)
-        k(x, x).
-    y : (b, m, t)
-    noise : (b, m)
-        Variances of the noise in y, as shares of the amplitude; above zero.
-    centred : bool
-        Whether there is an unknown mean.
-
-    Notes
-    -----
-    O(b m³) operations, one LU factorisation for each row.
+    K is the kernel of the neighbours of each row with one another, k theirs with the row, and
+    ``own`` k(x, x). ``noise`` are variances of the noise in y, as shares of the amplitude, above
+    zero; they are added to the diagonal of K in place. ``centred``: whether there is an unknown
+    mean. O(b m³) operations, one LU factorisation for each row.
     """
     m = k.shape[1]
     K[:, np.arange(m), np.arange(m)] += noise

@@ -201,16 +201,8 @@ class Walk:
 class Descent:
     """Makes the steps.
 
-    Parameters
-    ----------
-    loss : Loss
-    schedule : Schedule
-    walk : Walk
-        State to continue from; its arrays are changed by the steps.
-    fit_intercept : bool
-    average_from : int
-        Step from which coefficients are averaged, counted from 1; 0 for never.
-    batch_size : int
+    It continues from the state ``walk``, whose arrays the steps change. Coefficients are averaged
+    from step ``average_from`` on, counted from 1; 0 for never.
     """
 
     def __init__(

@@ -251,15 +251,7 @@ def maximise_wave_evidence(
 ) -> tuple[Evidence, list[WaveState]]:
     """Return noise and amplitude of the largest evidence, each target its own, and its states.
 
-    Parameters
-    ----------
-    problem : WaveProblem
-    noise, amplitude : float, optional
-        σ² and a² where they are given.
-    start : float, optional
-        A penalty near which the best one is.
-    settled : bool
-        Whether that is the best one.
+    ``start`` is a penalty near which the best one is; ``settled``: whether that is the best one.
     """
     if settled and start is not None and np.all(problem.power > 0):
         parts = (problem.target(i) for i in range(len(problem.power)))
@@ -413,16 +405,7 @@ def spread_beside(low: LowWaves, z: Array, steps: int) -> Array:
     Var q, which is known (:meth:`LowWaves.spread`), and what p² − q² is in the mean: a control
     variate. With ρ the correlation of p and q and s pairs, the standard error of the root is
     √((1 − ρ²)/s), relative, if their variances are equal; it is 1/√(2s) without M. ρ is near one if
-    M holds most modes that the rows determine.
-
-    Parameters
-    ----------
-    low : LowWaves
-        M.
-    z : complex (s, ...)
-        White vectors.
-    steps : int
-        Of Lanczos.
+    M holds most modes that the rows determine. ``low`` is M, and ``steps`` are Lanczos's.
     """
     gram, s = low.gram, len(z)
     p, q = draws(low, z, steps), low.inverse_root(z, transposed=True)

@@ -207,10 +207,7 @@ def require_room_for(n_features: int) -> None:
 class MomentSums(ABC):
     """Adds blocks up to :class:`Moments`: about the first block's mean, corrected at the end.
 
-    Parameters
-    ----------
-    precision : {"float32", "float64"}
-        Precision of the products.
+    Products are of the ``precision``.
     """
 
     def __init__(self, precision: Precision = "float64") -> None:
@@ -307,11 +304,8 @@ class Accumulator(MomentSums):
 
     The block Gram is a symmetric rank-n update (BLAS ``syrk``: half the work of a product) that
     adds into its result, so that small blocks, whose features are still in cache, cost no extra
-    pass. float32 takes half the time; its sums are moved to float64 every 8192 rows.
-
-    Notes
-    -----
-    Memory: 8 D² bytes, and 4 D² more in float32.
+    pass. float32 takes half the time; its sums are moved to float64 every 8192 rows. Memory: 8 D²
+    bytes, and 4 D² more in float32.
     """
 
     def _start(self, Z: Array, columns: int) -> None:
@@ -392,11 +386,8 @@ class DeviceAccumulator(MomentSums):
     float32 products go into float64 sums; only the sums come to NumPy, once. Blocks wait for others
     until 8192 rows are there, for adding matrices takes as long as products of some hundred rows.
     Of the symmetric products those above the diagonal are made, in panels of columns: with eight
-    panels nine sixteenths of the work.
-
-    Notes
-    -----
-    Memory: 8192 rows of features twice, half of 8 D² bytes, and twice as much while it adds.
+    panels nine sixteenths of the work. Memory: 8192 rows of features twice, half of 8 D² bytes, and
+    twice as much while it adds.
     """
 
     def _start(self, Z: Array, columns: int) -> None:

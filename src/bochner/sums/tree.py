@@ -58,10 +58,7 @@ def blocks_per_part(block_rows: int) -> int:
 class MergeTree(Generic[S]):
     """Sums of parts in order of arrival, merged as early as the order allows.
 
-    Parameters
-    ----------
-    merge : callable
-        Returns the sum of two; it may modify the first.
+    ``merge`` returns the sum of two; it may modify the first.
     """
 
     def __init__(self, merge: Callable[[S, S], S]) -> None:
@@ -91,16 +88,8 @@ class MergeTree(Generic[S]):
 class RunningSum(Generic[S]):
     """The sum of blocks as they come, merged in the order of the tree.
 
-    Parameters
-    ----------
-    summand : Summand
-    block_rows : int
-        Rows of every block but the last.
-
-    Notes
-    -----
-    Memory: a sum for each level of the tree that was reached, one up to 65,536 rows, two up to a
-    million, three up to 16 million.
+    ``block_rows`` are the rows of every block but the last. Memory: a sum for each level of the
+    tree that was reached, one up to 65,536 rows, two up to a million, three up to 16 million.
     """
 
     def __init__(self, summand: Summand[S], block_rows: int) -> None:

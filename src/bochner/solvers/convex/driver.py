@@ -56,11 +56,6 @@ def minimise(
     ----------
     rows : SolverRows
         Re-iterable blocks (Z, y, w, start), with attributes ``cached`` and ``n_features``.
-    loss : Loss
-    alpha : float
-        Penalty, not negative; 1/C.
-    fit_intercept : bool, default True
-        Whether b is fitted, without penalty.
     start : Optimum, optional
         Where to start from; default zero, from where the first step of a squared hinge is to the
         ridge solution.
@@ -79,10 +74,6 @@ def minimise(
         after it is far less); smoothing leaves no more than this share open.
     max_iter : int, default 100
         Newton steps at most; where a width goes to zero, for each width.
-
-    Returns
-    -------
-    Optimum
 
     Notes
     -----

@@ -150,21 +150,9 @@ def minimise_on_kernel(
 ) -> KernelOptimum:
     """Return the least of Σ w ℓ(y, Kc + b) + (alpha/2) cᵀKc.
 
-    Parameters
-    ----------
-    problem : KernelProblem
-    start : DualPoint, optional
-    near : DualPoint, optional
-        Where no start is given: a fit of these rows, such as that to some of them, whose
-        coefficients are not looked at.
-    tol : float
-        The last step promised to lower the objective by less than this share of it.
-    max_iter : int
-        Steps at most, of each column.
-
-    Returns
-    -------
-    KernelOptimum
+    Without a start, ``near`` may be a fit of these rows, such as that to some of them, whose
+    coefficients are not looked at. The last step promised to lower the objective by less than the
+    share ``tol`` of it; ``max_iter`` limits the steps of each column.
 
     Notes
     -----

@@ -78,25 +78,10 @@ def hinge_on_kernel(
 ) -> KernelOptimum:
     """Return the least of a hinge, or its square, on a kernel matrix, with an intercept.
 
-    Parameters
-    ----------
-    problem : KernelProblem
-        Its loss is :class:`Hinge` or :class:`SquaredHinge`; columns of y are −1 and +1, 0 of rows
-        that take no part.
-    tol : float
-        Share of the objective that it is above its minimum, about: slopes of the dual agree to
-        ten times as much, which is how well margins are met. ``solution.gap`` is the duality gap
-        that is left.
-    moves : int
-        Of LIBSVM, for each row, at most.
-
-    Returns
-    -------
-    KernelOptimum
-
-    Notes
-    -----
-    O(n²) to O(n³) a column, mostly near the former.
+    Columns of y are −1 and +1, 0 of rows that take no part. The objective is above its minimum by
+    about the share ``tol``: slopes of the dual agree to ten times as much, which is how well
+    margins are met; ``solution.gap`` is the duality gap that is left. ``moves`` of LIBSVM are
+    allowed for each row. O(n²) to O(n³) a column, mostly near the former.
     """
     weighed, K, w = _weighed(problem)
     coef, intercept = np.zeros(problem.y.shape), np.empty(problem.y.shape[1])
@@ -113,25 +98,10 @@ def hinge_of_pairs(
 ) -> KernelOptimum:
     """Return the same for the pairs of classes, whose rows the columns of y have as −1 and +1.
 
-    Parameters
-    ----------
-    problem : KernelProblem
-        Its y has a column for each pair (k, l), k < l, in the order of
-        :func:`itertools.combinations`: 1 in rows of class k, −1 of l, else 0. Without rows of one
-        class of a pair the other wins; without rows of both none does.
-    codes : (n,)
-        The class of each row, from 0.
-    tol, moves
-        See :func:`hinge_on_kernel`.
-
-    Returns
-    -------
-    KernelOptimum
-
-    Notes
-    -----
-    O(n²) for all pairs where classes have similar sizes: a pair has the rows of two classes, so
-    that K classes take less time than K problems of each against the rest.
+    y has a column for each pair (k, l), k < l, in the order of :func:`itertools.combinations`: 1 in
+    rows of class k, −1 of l, else 0; ``codes`` are the classes of rows, from 0. Without rows of one
+    class of a pair the other wins; without rows of both none does. O(n²) for all pairs where
+    classes have similar sizes.
     """
     weighed, K, w = _weighed(problem)
     own = codes[weighed].astype(np.int64)

@@ -47,12 +47,8 @@ def kernel_evidence(
 ) -> KernelScore:
     """Return minus the log marginal likelihood per row, summed over targets that vary: O(n³).
 
-    K is read on and below its diagonal only; with ``overwrite`` it may be written to.
-
-    Raises
-    ------
-    LinAlgError
-        If rounding leaves A not positive.
+    K is read on and below its diagonal only; with ``overwrite`` it may be written to. LinAlgError:
+    rounding leaves A not positive.
     """
     dual = rows.at(alpha, overwrite)
     value = float(evidence(rows, dual, noise, amplitude).sum())
@@ -75,12 +71,8 @@ def kernel_leave_one_out(
     """Return the log of the mean squared leave-one-out error, relative to the targets' variances.
 
     And its gradient in K, which is read on and below its diagonal alone; 2 n³ operations, half of
-    which are the gradient's. With ``overwrite`` K may be written to.
-
-    Raises
-    ------
-    LinAlgError
-        If rounding leaves A not positive.
+    which are the gradient's. With ``overwrite`` K may be written to. LinAlgError: rounding leaves A
+    not positive.
     """
     dual, w = rows.at(alpha, overwrite), rows.w
     e, s, above = dual.left_out, dual.slack, np.maximum(rows.w, 1.0)

@@ -117,14 +117,9 @@ class KernelRows:
     ) -> tuple[Float[Array, "n t"], Float[Array, " t"]]:
         """Return coefficients and intercept at a penalty, or one for each target; n³/3 for each.
 
-        Of many rows the factor is of float32, in half of the time, where a few refinements in
-        float64 bring all digits back; ``within`` is the residual that they stop at, as a share of
-        the right side, for answers that are compared and not kept.
-
-        Raises
-        ------
-        LinAlgError
-            If rounding leaves A not positive.
+        ``within`` is the residual, as a share of the right side, that refinements of a float32
+        factor stop at, for answers that are compared and not kept. LinAlgError: rounding leaves A
+        not positive.
         """
         return self.solved(alpha, 0, within)[:2]
 
@@ -150,12 +145,7 @@ class KernelRows:
 
         Of many rows the factor is of float32 where a refinement leaves at most the share ``most``
         of a residual: with UᵀU = A + E both that and the error of (M)_ii, as shares of themselves,
-        are at most |E|/α.
-
-        Raises
-        ------
-        LinAlgError
-            If rounding leaves A not positive.
+        are at most |E|/α. LinAlgError: rounding leaves A not positive.
         """
         root = self.root[:, None]
         u, U = self._refined(alpha, np.hstack([root * self.about, root]), within, most)
@@ -218,12 +208,8 @@ class KernelRows:
     def at(self, alpha: float, overwrite: bool = False) -> "Dual":
         """Return the ridge regression at one penalty; O(n³).
 
-        With ``overwrite`` the inverse overwrites K, which cannot be used afterwards.
-
-        Raises
-        ------
-        LinAlgError
-            If rounding leaves A not positive.
+        With ``overwrite`` the inverse overwrites K, which cannot be used afterwards. LinAlgError:
+        rounding leaves A not positive.
         """
         A = shifted(self.K, self.root, alpha, overwrite)
         factor(A)

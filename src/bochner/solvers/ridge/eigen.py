@@ -257,13 +257,6 @@ def penalties(eigen: Eigen) -> Float[Array, " p"]:
 class Triangle:
     """Adds blocks up to R with RᵀR = Σ w [1, z, y]ᵀ[1, z, y], by Householder reflections.
 
-    Parameters
-    ----------
-    centred : bool, default True
-        Whether an intercept is fitted.
-
-    Notes
-    -----
     Time 2 n D² and memory 2 D² for any n; float64. There may be fewer rows than D.
     """
 

@@ -119,15 +119,6 @@ def maximise_evidence(
 ) -> Evidence:
     """Return noise and amplitude of the largest marginal likelihood, each target its own.
 
-    Parameters
-    ----------
-    eigen : Eigen
-        Decomposition of the moments.
-    noise, amplitude : float, optional
-        σ² and a² if given; otherwise they are chosen.
-
-    Notes
-    -----
     λ is sought on :func:`bochner.solvers.ridge.eigen.penalties`' path, then as the root of the
     derivative between the neighbours of its best point. O(D) for each λ: no pass, no D³.
     """

@@ -71,10 +71,7 @@ class Group:
     def reduced(self, alpha: float) -> "Reduced":
         """Return what other groups need of this one, and what its coefficients follow from.
 
-        Raises
-        ------
-        LinAlgError
-            If rounding leaves C not positive.
+        LinAlgError: rounding leaves C not positive.
         """
         C, root, D = self.system(alpha), self.root[:, None], self.Z.shape[1]
         right = np.hstack([root * self.Z, root * self.y, root]).astype(C.dtype, copy=False)

@@ -306,19 +306,8 @@ def solve_wide(
 ) -> Solution:
     """Solve at a given penalty, or at the best by leave-one-out errors or "gcv".
 
-    Parameters
-    ----------
-    problem : WideProblem
-    alpha : (t,), (1,) or {"loo", "gcv"}
-    per_target : bool
-        Whether each target has the penalty that is best for it.
-    means : ((D,), (t,))
-        z̄ and ȳ, zero where there is no intercept.
-
-    Returns
-    -------
-    Solution
-        PASSES_ENDED where ``MOST_STEPS`` passes did not suffice.
+    ``per_target``: whether each target has the penalty that is best for it; ``means``: z̄ and ȳ,
+    zero where there is no intercept. PASSES_ENDED where ``MOST_STEPS`` passes did not suffice.
     """
     for precision in ("float32", "float64"):
         found = _solved(problem, alpha, per_target, means, precision)

@@ -246,18 +246,9 @@ def solve_kernel(
 ) -> Solution:
     """Return the coefficients of the kernel and each row at a given penalty, or at the best.
 
-    Parameters
-    ----------
-    rows : KernelRows
-    alpha : float, (t,) or {"loo", "gcv", "evidence"}
-        Above 0.
-    per_target : bool, default False
-        Whether each target has its own penalty.
-    start : float, optional
-        Where a penalty is looked for first.
-    lost : callable, optional
-        Loss of leave-one-out values, by which "loo" settles the penalty, starting from the one of
-        least squares. Slacks are then returned for the last 3072 rows.
+    ``start`` is where a penalty is looked for first. ``lost`` is a loss of leave-one-out values, by
+    which "loo" settles the penalty, starting from the one of least squares; slacks are then
+    returned for the last 3072 rows.
 
     Notes
     -----
@@ -533,25 +524,13 @@ def choose_penalty(
     criterion: str = "auto",
     start: float | None = None,
 ) -> tuple[Float[Array, " t"], EvidenceOutcome]:
-    """Return λ = σ²/a² of each target, and the outcome.
+    """Return λ = σ²/a² of each target, and the outcome: O(m³) for each of four to twelve λ.
 
-    Parameters
-    ----------
-    rows : KernelRows
-        In random order: of more than 2048 the first ones choose.
-    noise, amplitude : float, optional
-        σ² and a² where they are given.
-    criterion : {"auto", "evidence"}
-        "evidence": the largest marginal likelihood. Where the kernel is not the one of the data,
-        rows may be predicted badly there. So "auto" takes the same, but where noise and amplitude
-        are both open it takes the largest among λ at which leave-one-out errors exceed the least
-        by about one per cent at most.
-    start : float, optional
-        Where λ is looked for first.
-
-    Notes
-    -----
-    O(m³) for each of four to twelve λ a target, m ≤ 2048.
+    Rows are in random order: of more than 2048 the first ones choose. "evidence" takes the largest
+    marginal likelihood. Where the kernel is not the one of the data, rows may be predicted badly
+    there. So "auto" takes the same, but where noise and amplitude are both open it takes the
+    largest among λ at which leave-one-out errors exceed the least by about one per cent at most.
+    ``start`` is where λ is looked for first.
     """
     few = rows if len(rows.w) <= EVIDENCE_ROWS else rows.take(np.arange(EVIDENCE_ROWS))
     bounded = criterion == "auto" and noise is None and amplitude is None

@@ -113,24 +113,10 @@ class ShiftedSystems:
 class GrowingSubspace:
     """Directions, their products with G, and solutions within their span.
 
-    Parameters
-    ----------
-    multiply : callable
-        (V, precision) to G V.
-    n_features : int
-        D.
-    n_sides : int
-        Right sides that share the directions.
-    precision : {"float32", "float64"}
-        Of products with directions.
-    room : int, default 384 MB
-        Bytes that directions and their products may take. Where there is no more, the span of
-        the solutions and of the last directions is kept.
-
-    Attributes
-    ----------
-    passes : int
-        Products that were made, of any number of directions.
+    ``multiply(V, precision)`` gives G V of D numbers; ``n_sides`` right sides share the directions,
+    whose products are of ``precision``. Directions and products take ``room`` bytes; where there is
+    no more, the span of the solutions and of the last directions is kept. ``passes`` counts
+    products, of any number of directions.
     """
 
     def __init__(
@@ -155,24 +141,12 @@ class GrowingSubspace:
         most: int,
         proven: bool = True,
     ) -> Found:
-        """Solve until bounds are below a tolerance, or up to a number of passes.
+        """Solve until bounds are below a tolerance, or up to ``most`` passes of this call.
 
-        Parameters
-        ----------
-        systems : ShiftedSystems
-        precondition : callable
-            (r, alphas) to P⁻¹ r, of the penalty of each column.
-        tol : float
-        most : int
-            Passes of this call.
-        proven : bool, default True
-            Whether |r|/(2√α) must be below. Else √(rᵀP⁻¹r) will do, which is the error in the
-            norm of G + αI as far as P is that matrix, and mostly much less.
-
-        Returns
-        -------
-        Found
-            Bounds as products in this precision have them.
+        ``precondition(r, alphas)`` gives P⁻¹ r, of the penalty of each column. With ``proven``,
+        |r|/(2√α) must be below the tolerance. Else √(rᵀP⁻¹r) will do, which is the error in the
+        norm of G + αI as far as P is that matrix, and mostly much less. Bounds are as products in
+        this precision have them.
         """
         end = self.passes + most
         while True:
@@ -208,13 +182,9 @@ class GrowingSubspace:
     ) -> tuple[Found, float]:
         """Solve until residuals by products of float64 are below a tolerance.
 
-        ``drop`` is the share of a residual down to which these products are trusted.
-
-        Returns
-        -------
-        found : Found
-        first : float
-            The bound that the first such residual gave, where products had it below the tolerance.
+        ``drop`` is the share of a residual down to which products of the precision are trusted.
+        Also returned is the bound that the first such residual gave, where products had it below
+        the tolerance.
         """
         end, bounds, fails = self.passes + most, list[float](), 0
         u, history = np.zeros_like(systems.right), list[str]()
@@ -316,18 +286,9 @@ def solve_system(
     """Solve for all targets at once; each product with A serves all of them.
 
     Rough products serve where the residual can fall by much before their rounding matters, and
-    while exact residuals fall.
-
-    Parameters
-    ----------
-    system : System
-    precondition : callable
-        (r, alphas) to P⁻¹ r, of the penalty of each column.
-    tol : float, default 1e-6
-        Bound on the error of predictions, in units of the spread of the target.
-    max_iter : int, default 1000
-    ordered : bool, default True
-        Whether P ⪯ A + α, so that rᵀP⁻¹r bounds the error.
+    while exact residuals fall. ``precondition(r, alphas)`` gives P⁻¹ r, of the penalty of each
+    column; ``tol`` bounds the error of predictions, in units of the spread of the target;
+    ``ordered``: whether P ⪯ A + α, so that rᵀP⁻¹r bounds the error.
     """
     n, t = system.right.shape
     scale, owner = system.scale / system.peak, np.arange(t)

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bochner._core.blas import eigh, product
+from bochner._core.blas import product
 from bochner._core.shapes import Array, Float
 from bochner.solvers.ridge.eigen import (
     EPS,
@@ -40,7 +40,6 @@ from bochner.solvers.ridge.eigen import (
 from bochner.solvers.ridge.problem import (
     TINY,
     left_out_errors,
-    slack_of_inverse,
     slack_of_leverage,
 )
 from bochner.solvers.ridge.solution import pooled
@@ -238,37 +237,7 @@ def _of_all(eigen: Eigen, sums: _Sums, alphas: Float[Array, " p"]) -> Float[Arra
     return np.take_along_axis(ratio, first, axis=0)
 
 
-# --- Each row's residual and slack at one penalty a target, without cancellation -----------------
-#
-# With C = Ω^½ (Z − 1z̄ᵀ), u = Ω^½ (y − ȳ) and A = CCᵀ + λI on what an intercept leaves,
-#
-#     Ω^½ (y − f̂) = λ A⁻¹u,   1 − h_i = λ (A⁻¹)_ii,
-#
-# and the fit without row i is off by (y − f̂)/(1 − h), its variance there h/(1 − h): both exact
-# (Rasmussen and Williams 2006, eq. 5.10 to 5.12). Where a row is all that speaks for itself, h is
-# so near to one that 1 − h is made of rounding; the n × n form has its digits.
-
-
-def dual_slacks(
-    Z: Float[Array, "n D"],
-    y: Float[Array, "n t"],
-    w: Float[Array, " n"],
-    alpha: Float[Array, " t"],
-    centred: bool,
-) -> tuple[Float[Array, "n t"], Float[Array, "n t"]]:
-    """Return residuals and slacks of all rows of a fit, given about its means: O(n³)."""
-    root = np.sqrt(w)
-    C, u = root[:, None] * Z, root[:, None] * y
-    if centred:
-        C, u = _turned(C, root), _turned(u, root)
-    if not len(C):
-        return np.zeros_like(y), np.ones_like(y)  # one row, and the intercept is it
-    values, vectors = eigh(C @ C.T, driver="evd", check_finite=False)
-    U = _turned_back(vectors, root) if centred else vectors
-    shrink = alpha / (np.maximum(values, 0.0)[:, None] + alpha)
-    residual = (U @ (shrink * (vectors.T @ u))) / root[:, None]
-    slack = (U * U) @ shrink
-    return residual, slack_of_inverse(slack, w[:, None])
+# --- Where rounding hides what a row's own fit leaves -------------------------------------------
 
 
 def resolved_slacks(
@@ -293,24 +262,6 @@ def resolved_slacks(
     least = alpha / (alpha + one * prior[:, None])
     resolved = slack > rounding
     return np.where(resolved, residual, least * centred), np.where(resolved, slack, least)
-
-
-def _turned(A: Float[Array, "n k"], root: Float[Array, " n"]) -> Float[Array, "m k"]:
-    """Return coordinates of columns orthogonal to ``root``: n − 1 of them, by a reflection."""
-    v = _mirror(root)
-    return (A - np.outer(v, 2 * (v @ A)))[1:]
-
-
-def _turned_back(A: Float[Array, "m k"], root: Float[Array, " n"]) -> Float[Array, "n k"]:
-    v = _mirror(root)
-    return np.vstack([np.zeros(A.shape[1]), A]) - np.outer(v, 2 * (v[1:] @ A))
-
-
-def _mirror(root: Float[Array, " n"]) -> Float[Array, " n"]:
-    """Return the unit vector whose reflection takes ``root`` to the first axis."""
-    v = root / np.linalg.norm(root)
-    v[0] += 1.0
-    return v / np.linalg.norm(v)
 
 
 # --- A sample's error, extrapolated to a fit to more rows ----------------------------------------

@@ -93,25 +93,10 @@ def solve_ridge(
 ) -> Solution:
     """Return the coefficients at a given penalty, or at the best of a path.
 
-    Parameters
-    ----------
-    eigen : Eigen
-        Decomposition of the moments.
-    means : ((D,), (t,))
-        Means that the moments are about: zero without an intercept.
-    alpha : float, (t,) or {"loo", "gcv", "evidence"}
-        The penalty, or one for each target, or how to choose it.
-    rows : iterable of (Z, y, w), optional
-        Rows about the means, for the leave-one-out errors: all, or a random sample of them.
-        Without rows "loo" is "gcv".
-    per_target : bool, default False
-        Whether each target has its own penalty.
-
-    Returns
-    -------
-    Solution
-        With outcome FLOAT32_LIMITED where float32 moments do not resolve the penalty: form them
-        in float64 and call again.
+    ``means`` are those that the moments are about: zero without an intercept. ``rows`` are rows (Z,
+    y, w) about the means, for the leave-one-out errors: all, or a random sample of them; without
+    rows "loo" is "gcv". The outcome is FLOAT32_LIMITED where float32 moments do not resolve the
+    penalty: form them in float64 and call again.
     """
     given = None if isinstance(alpha, str) else as_given(alpha, len(eigen.power))
     alphas = penalties(eigen)
