@@ -14,8 +14,8 @@ from bochner._core.arrays import to_numpy
 from bochner._core.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.solvers.ridge.eigen import TINY, Eigen, decompose, penalties
-from bochner.solvers.ridge.leave_one_out import equivalent_alpha, extrapolate, leave_one_out
-from bochner.solvers.ridge.solution import NO_ERROR, SAME_FLOAT32, best_of
+from bochner.solvers.ridge.leave_one_out import equivalent_alpha, extrapolate, left_out_path
+from bochner.solvers.ridge.solution import NO_ERROR, SAME_FLOAT32, best_of, pooled
 from bochner.sums.moments import Moments
 
 
@@ -62,10 +62,11 @@ def left_out(
         penalties(eigen) if share is None else np.array([equivalent_alpha(eigen, share, ratio)])
     )
     centred = (Z - moments.feature_mean).astype(dtype, copy=False), y - moments.target_mean, w
-    errors, m = leave_one_out(eigen, [centred], alphas)
+    found = left_out_path(eigen, [centred], alphas)
+    errors = pooled(found.each, eigen.power / eigen.weight)
     if dtype != np.float64 and not np.isfinite(errors[max(int(errors.argmin()) - 1, 0)]):
         return left_out(Z, y, w, share, ratio=ratio)  # the best may lie where these overflow
-    return SampleErrors(moments, eigen, alphas, errors, m)
+    return SampleErrors(moments, eigen, alphas, errors, found.rows)
 
 
 class Judgement(NamedTuple):

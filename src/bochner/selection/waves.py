@@ -15,7 +15,7 @@ from bochner.features.waves import WaveMap
 from bochner.kernels.kernel import Kernel
 from bochner.selection.rows import rounded
 from bochner.solvers.gram import total
-from bochner.solvers.ridge.problem import evidence
+from bochner.solvers.ridge.problem import evidence, freedom
 from bochner.solvers.waves import WaveProblem, WaveState, maximise_wave_evidence
 
 #: Largest factor of the lengthscales from their start, for which the modes suffice.
@@ -184,7 +184,7 @@ def _information(
     waves = [
         (share * a + (1 - share) * b) * present for a, b in zip(of_signal, of_noise, strict=True)
     ]
-    rows = max(state.problem.freedom - state.problem.gram.dimension, 0.0)
+    rows = max(freedom(state.problem) - state.problem.gram.dimension, 0.0)
     information = np.array([[float(total(a * b)) for a in waves] for b in waves])
     information = (
         0.5 * len(state.problem.power) * (information + rows * np.outer(of_noise, of_noise))

@@ -147,7 +147,7 @@ class KernelOperator:
         self, V: Float[Array, "n t"], precision: Precision = "float64"
     ) -> Float[Array, "n t"]:
         """Return K V in float64, by tiles of this precision."""
-        X = self._rows(precision)
+        X = self._X if precision == "float64" else self._single_rows
         scale = np.abs(V).max(axis=0, initial=0.0)
         scale[scale == 0] = 1.0
         small = np.ascontiguousarray(V / scale, dtype=precision)
@@ -157,21 +157,15 @@ class KernelOperator:
             return radial_product(X, small, *self._loop) * scale
         total = np.zeros(V.shape)
         for start in range(0, self.n, self._tile):
-            self._add_row_of_tiles(X, small, start, total)
+            here = slice(start, min(start + self._tile, self.n))
+            for other in range(start, self.n, self._tile):
+                there = slice(other, min(other + self._tile, self.n))
+                K = self._tiles(X[here], X[there])
+                self.entries += K.size
+                total[here] += K @ small[there]
+                if other > start:
+                    total[there] += K.T @ small[here]
         return total * scale
-
-    def _add_row_of_tiles(self, X: Array, V: Array, start: int, total: Array) -> None:
-        here = slice(start, min(start + self._tile, self.n))
-        for other in range(start, self.n, self._tile):
-            there = slice(other, min(other + self._tile, self.n))
-            K = self._tiles(X[here], X[there])
-            self.entries += K.size
-            total[here] += K @ V[there]
-            if other > start:
-                total[there] += K.T @ V[here]
-
-    def _rows(self, precision: Precision) -> Array:
-        return self._X if precision == "float64" else self._single_rows
 
     @cached_property
     def _single_rows(self) -> Array:

@@ -24,15 +24,19 @@ COLUMNS, SLAB = 128, 1024
 #: Seconds between two looks at Ctrl-C.
 WAIT = 0.2
 
+#: Largest number of float64.
+LARGEST = float(np.finfo(float).max)
+
 T = TypeVar("T")
 
 
 def slabs(n: int) -> Iterator[slice]:
     """Yield slices of rows for each step; a single one if rows are few."""
-    return _slices(n, n if n <= AT_ONCE else SLAB)
+    return slices(n, n if n <= AT_ONCE else SLAB)
 
 
-def _slices(n: int, step: int) -> Iterator[slice]:
+def slices(n: int, step: int) -> Iterator[slice]:
+    """Yield slices of n rows, ``step`` at a time."""
     return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
 
@@ -62,17 +66,17 @@ def lower_factor(A: Float[Array, "m m"]) -> Float[Array, "m m"]:
     return U.T
 
 
-def raised(act: Callable[[float], T], value: float, least: float) -> T:
+def raised(act: Callable[[float], T], value: float, least: float, most: float = LARGEST) -> T:
     """Return ``act(value)``; without a factor at ten times the value, or at ``least``, and so on.
 
-    LinAlgError: no number is large enough, as where the matrix is not finite.
+    LinAlgError: no number up to ``most`` is large enough, as where the matrix is not finite.
     """
     while True:
         try:
             return act(value)
         except np.linalg.LinAlgError:
             value = max(10 * value, least)
-            if not np.isfinite(value):
+            if not value <= most:
                 raise
 
 
@@ -105,7 +109,7 @@ def solve_lower(L: Float[Array, "m m"], B: Float[Array, "m k"]) -> Float[Array, 
     if len(L) <= AT_ONCE:
         return solve_triangular(L, B, lower=True, check_finite=False)
     X = np.empty(B.shape, order="F")
-    for c in _slices(B.shape[1], COLUMNS):
+    for c in slices(B.shape[1], COLUMNS):
         X[:, c] = solve_triangular(L, B[:, c], lower=True, check_finite=False)
     return X
 

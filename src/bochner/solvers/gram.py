@@ -73,6 +73,11 @@ class WaveGram(ABC):
 
     @property
     @abstractmethod
+    def roots(self) -> Array:
+        """Roots of the weights of modes."""
+
+    @property
+    @abstractmethod
     def sums(self) -> Array:
         """Σ w of each mode, which an intercept removes."""
 
@@ -145,10 +150,14 @@ class WavePreconditioner(ABC):
 class DenseBlock(WavePreconditioner):
     """M: G + αI among some waves, its diagonal for the others."""
 
-    @property
-    @abstractmethod
+    @cached_property
     def diagonal(self) -> Array:
         """Of G + αI, as coefficients are laid out."""
+        gram = self.gram
+        found = np.broadcast_to(gram.roots**2 * gram.weight, gram.counts.shape)
+        if gram.centred:
+            found = found - np.abs(gram.sums) ** 2 / gram.weight
+        return np.where(gram.counts > 0, np.maximum(found, 0.0), 0.0) + self.alpha
 
     @property
     @abstractmethod
@@ -172,10 +181,6 @@ class DenseBlock(WavePreconditioner):
     def left(self) -> float:
         """Largest element of the diagonal beyond the block, in penalties: as a condition number."""
         return float((self.diagonal * (self.others > 0)).max()) / self.alpha
-
-    def from_block(self, real: Float[Array, "s b"]) -> Array:
-        """Return vectors with these coefficients in the block, and zero elsewhere."""
-        return self.scatter(real, np.zeros((len(real), *self.diagonal.shape), np.complex128))
 
     def solve(self, c: Array) -> Array:
         block = cho_solve((self.factor, True), self.gather(c).T, check_finite=False)
@@ -224,18 +229,16 @@ class Krylov:
 
     def log_forms(self) -> Float[Array, " s"]:
         """Return zᵀ log(R⁻¹ (G + αI) R⁻ᵀ) z of b = R z, by Gauss quadrature (Lanczos)."""
-        return np.array([self._log_form(s) for s in range(len(self.sizes))])
-
-    def _log_form(self, s: int) -> float:
-        steps = self.lengths[:, s]
-        steps = steps[np.isfinite(steps)]
-        if not len(steps):
-            return 0.0
-        ratios = self.ratios[: len(steps), s]
-        diagonal = 1 / steps
-        diagonal[1:] += ratios[:-1] / steps[:-1]
-        values, vectors = eigh_tridiagonal(diagonal, np.sqrt(ratios[:-1]) / steps[:-1])
-        return float(self.sizes[s] * (vectors[0] ** 2 @ np.log(np.maximum(values, 1e-300))))
+        found = np.zeros(len(self.sizes))
+        for s, size in enumerate(self.sizes):
+            steps = self.lengths[np.isfinite(self.lengths[:, s]), s]
+            if len(steps):
+                ratios = self.ratios[: len(steps), s]
+                diagonal = 1 / steps
+                diagonal[1:] += ratios[:-1] / steps[:-1]
+                values, vectors = eigh_tridiagonal(diagonal, np.sqrt(ratios[:-1]) / steps[:-1])
+                found[s] = size * (vectors[0] ** 2 @ np.log(np.maximum(values, 1e-300)))
+        return found
 
 
 def conjugate_gradients(

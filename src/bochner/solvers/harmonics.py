@@ -213,7 +213,6 @@ class HarmonicGram(WaveGram):
 
     @cached_property
     def roots(self) -> Float[Array, "l 1"]:
-        """√a_l."""
         return np.sqrt(self.variances)[:, None]
 
     @cached_property
@@ -316,14 +315,6 @@ class LowDegrees(DenseBlock):
     gram: HarmonicGram
     alpha: float
     low: int  # the degree
-
-    @cached_property
-    def diagonal(self) -> Array:
-        gram = self.gram
-        found = np.broadcast_to(gram.roots**2 * gram.weight, gram.counts.shape)
-        if gram.centred:
-            found = found - np.abs(gram.sums) ** 2 / gram.weight
-        return np.where(gram.counts > 0, np.maximum(found, 0.0), 0.0) + self.alpha
 
     @cached_property
     def factor(self) -> Float[Array, "b b"]:

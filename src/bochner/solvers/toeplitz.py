@@ -109,7 +109,6 @@ class ToeplitzGram(WaveGram):
 
     @cached_property
     def roots(self) -> Array:
-        """√v, half of the spectrum."""
         return half_of(np.sqrt(self.variances)[None])[0]
 
     @cached_property
@@ -209,14 +208,6 @@ class LowWaves(DenseBlock):
     most: int = MOST_LOW  # waves of the block
 
     @cached_property
-    def diagonal(self) -> Array:
-        gram = self.gram
-        found = gram.roots**2 * gram.weight
-        if gram.centred:
-            found = found - np.abs(gram.sums) ** 2 / gram.weight
-        return np.maximum(found, 0.0) + self.alpha
-
-    @cached_property
     def _low(self) -> tuple[Array, Array, Array]:
         """Whole numbers of the waves of the block, from zero on, and where they and −k are."""
         extent = self.gram.extent
@@ -233,16 +224,8 @@ class LowWaves(DenseBlock):
         at = np.concatenate([[0], own])
         flat = K[at]
         mirrored = np.where(flat[:, -1:] == 0, -flat, flat)
-        other = np.ravel_multi_index(
-            tuple(k % length for k, length in zip(mirrored.T, self._wrap, strict=True)),
-            self.gram.roots.shape,
-        )
-        return flat, at, other
-
-    @property
-    def _wrap(self) -> tuple[int, ...]:
-        extent = self.gram.extent
-        return (*(2 * m + 1 for m in extent[:-1]), extent[-1] + 1)
+        shape = self.gram.roots.shape
+        return flat, at, np.ravel_multi_index(tuple((mirrored % shape).T), shape)
 
     @cached_property
     def factor(self) -> Float[Array, "b b"]:

@@ -107,16 +107,6 @@ class WaveProblem:
         return self.gram.centred
 
     @property
-    def freedom(self) -> float:
-        """ν."""
-        return freedom(self)
-
-    @property
-    def is_small(self) -> bool:
-        """Whether the preconditioner holds all modes, so that all results are exact."""
-        return self.gram.dimension < MOST_WHOLE
-
-    @property
     def scale(self) -> float:
         """W k(0)."""
         return self.gram.weight * self.gram.size
@@ -131,17 +121,13 @@ class WaveProblem:
 
     def at(self, alpha: float, error: float = ROUGH) -> "WaveState":
         """Solve at a penalty, for targets and probes together."""
-        low = self._preconditioner(alpha)
+        D, low = self.gram.dimension, self.gram.preconditioner(alpha)
+        hard = isinstance(low, DenseBlock) and low.left > HARD
+        if D < MOST_WHOLE or (hard and D <= MOST_EXACT):
+            low = self.gram.whole(alpha)
         drawn = low.root(self.probes) if len(self.probes) else self.probes
         krylov = conjugate_gradients(low, np.concatenate([self.b, drawn]), error)
         return WaveState(self, low, krylov, drawn)
-
-    def _preconditioner(self, alpha: float) -> WavePreconditioner:
-        if self.is_small:
-            return self.gram.whole(alpha)
-        low = self.gram.preconditioner(alpha)
-        hard = isinstance(low, DenseBlock) and low.left > HARD
-        return self.gram.whole(alpha) if hard and self.gram.dimension <= MOST_EXACT else low
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,12 +204,12 @@ class WaveState:
     @property
     def log_det(self) -> float:
         """Log |ZZᵀ + αI| on the contrasts."""
-        rest = self.problem.freedom - self.problem.gram.dimension
+        rest = freedom(self.problem) - self.problem.gram.dimension
         return self.log_determinant + rest * math.log(self.alpha)
 
     def slope(self, noise: float | None, amplitude: float | None) -> Float[Array, " t"]:
         """∂log p/∂log α: rounding of RSS and degrees of freedom, which are clipped, cancels."""
-        traced, nu = self.alpha * self.trace - self.problem.gram.dimension, self.problem.freedom
+        traced, nu = self.alpha * self.trace - self.problem.gram.dimension, freedom(self.problem)
         if noise is not None and amplitude is None:
             return -0.5 * (self.alpha * self.norms / noise + traced)
         a2 = amplitude_at(self.problem, self, noise, amplitude)
@@ -394,8 +380,8 @@ def _drawn(low: WavePreconditioner, z: Array, steps: int) -> Array:
 
 def exact_paths(low: DenseBlock) -> Array:
     """Return the D vectors p_s with Σ p_s p_sᵀ = (G + αI)⁻¹, where the preconditioner is exact."""
-    identity = low.from_block(np.eye(low.gram.dimension))
-    return low.inverse_root(identity, transposed=True)
+    units = np.zeros((low.gram.dimension, *low.diagonal.shape), np.complex128)
+    return low.inverse_root(low.scatter(np.eye(len(units)), units), transposed=True)
 
 
 def spread_beside(low: LowWaves, z: Array, steps: int) -> Array:
@@ -441,6 +427,4 @@ def waves_of_samples(samples: Array, extent: tuple[int, ...]) -> Array:
 
 def exact_block(gram: WaveGram, alpha: float) -> DenseBlock | None:
     """Return the preconditioner that is G + αI itself; None where there are too many waves."""
-    if gram.dimension > MOST_EXACT:
-        return None
-    return gram.whole(alpha)
+    return None if gram.dimension > MOST_EXACT else gram.whole(alpha)

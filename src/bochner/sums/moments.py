@@ -162,7 +162,13 @@ def _combine(a: Moments, b: Moments, sign: int) -> Moments:
     Merging adds (W_a W_b / W) δδᵀ with δ = mean_b − mean_a; taking out is the same identity
     solved for the other side, whose cross term is −(W_a W_b / W) with W = W_a − W_b.
     """
-    _check_same_shape(a, b)
+    if a.gram.shape != b.gram.shape or a.cross.shape != b.cross.shape:
+        raise IncompatibleModels(
+            "Moments: both sides must have the same features and targets; got "
+            f"D={a.cross.shape[0]}, t={a.cross.shape[1]} and "
+            f"D={b.cross.shape[0]}, t={b.cross.shape[1]}. Draw both maps with the same kernel, "
+            "method, width and seed."
+        )
     weight = a.weight + sign * b.weight
     if a.rows + sign * b.rows < 0 or not weight > 0:
         raise IncompatibleModels(
@@ -182,25 +188,6 @@ def _combine(a: Moments, b: Moments, sign: int) -> Moments:
         a.cross + sign * b.cross + pull * np.outer(dz, dy),
         a.power + sign * b.power + pull * dy**2,
         "float64" if a.precision == b.precision == "float64" else "float32",
-    )
-
-
-def _check_same_shape(a: Moments, b: Moments) -> None:
-    if a.gram.shape != b.gram.shape or a.cross.shape != b.cross.shape:
-        raise IncompatibleModels(
-            "Moments: both sides must have the same features and targets; got "
-            f"D={a.cross.shape[0]}, t={a.cross.shape[1]} and "
-            f"D={b.cross.shape[0]}, t={b.cross.shape[1]}. Draw both maps with the same kernel, "
-            "method, width and seed."
-        )
-
-
-def require_room_for(n_features: int) -> None:
-    """Refuse more features than there is memory for: G, and a decomposition as large."""
-    require_room(
-        16 * n_features**2,
-        f"A fit with {n_features:,} features (sums of their products, and the solution) takes",
-        "Ask for fewer features.",
     )
 
 
@@ -227,7 +214,12 @@ class MomentSums(ABC):
         y = y.reshape(len(y), -1)
         require_within(y)
         if not self.rows:
-            require_room_for(Z.shape[1])
+            D = Z.shape[1]
+            require_room(  # G, and a decomposition as large
+                16 * D**2,
+                f"A fit with {D:,} features (sums of their products, and the solution) takes",
+                "Ask for fewer features.",
+            )
             self._y0, self._y, self._power = y.mean(axis=0), 0.0, 0.0
             self._start(Z, 1 + y.shape[1])
         y = y - self._y0

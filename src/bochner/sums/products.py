@@ -67,8 +67,16 @@ class Firsts:
     drawn_sum: Float[Array, " s"]  # Σ √w ε
 
 
+class ArraySums:
+    """A summand whose sums are a list of arrays."""
+
+    def merge(self, a: list[Array], b: list[Array]) -> list[Array]:
+        """Return the sums of the rows of both."""
+        return [x + y for x, y in zip(a, b, strict=True)]
+
+
 @dataclass(frozen=True, eq=False)
-class FirstsOf:
+class FirstsOf(ArraySums):
     """The summand of :class:`Firsts`."""
 
     features: Callable[[Array], Array]  # rows X (b, d) to features (b, D)
@@ -94,10 +102,6 @@ class FirstsOf:
         total[1] += numbers
         return total
 
-    def merge(self, a: list[Array], b: list[Array]) -> list[Array]:
-        """Return the sums of the rows of both."""
-        return [x + y for x, y in zip(a, b, strict=True)]
-
     def found(self, total: list[Array]) -> Firsts:
         """Return the sums by name."""
         sums, numbers = total
@@ -116,7 +120,7 @@ class FirstsOf:
 
 
 @dataclass(frozen=True, eq=False)
-class ProductsOf:
+class ProductsOf(ArraySums):
     """The summand of G V."""
 
     features: Callable[[Array], Array]  # rows X (b, d) to features (b, D)
@@ -140,10 +144,6 @@ class ProductsOf:
             total[0] += _transposed(Z, u)
             total[1] += u.sum(axis=0)
         return total
-
-    def merge(self, a: list[Array], b: list[Array]) -> list[Array]:
-        """Return the sums of the rows of both."""
-        return [x + y for x, y in zip(a, b, strict=True)]
 
     def found(self, total: list[Array]) -> Float[Array, "D c"]:
         """Return G V of all rows."""

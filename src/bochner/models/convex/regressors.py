@@ -26,7 +26,7 @@ from bochner.models.convex.regression import MOST_DUAL, fit_regressor
 from bochner.models.convex.units import one_or_each, unit_of
 from bochner.models.error_law import LeftOutRows
 from bochner.selection.spec import Tolerance
-from bochner.solvers.convex.class_losses import MultinomialShares
+from bochner.solvers.convex.class_losses import MultinomialShares, by_name
 from bochner.solvers.convex.losses import (
     LOG_LINK,
     EpsilonInsensitive,
@@ -34,7 +34,6 @@ from bochner.solvers.convex.losses import (
     Quantile,
     SquaredEpsilonInsensitive,
 )
-from bochner.solvers.convex.named_losses import by_name
 from bochner.solvers.convex.problem import best_constant
 from bochner.sums.executor import LOCAL, Executor
 

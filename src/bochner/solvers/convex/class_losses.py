@@ -1,16 +1,31 @@
 """Losses of classifiers: of one column against its −1 and +1, or of the columns of all classes.
 
-The multinomial loss also serves rows of shares that sum to one.
+The multinomial loss also serves rows of shares that sum to one. Losses of numbers by name are here
+because it is one of them.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import expit, logsumexp, softmax
 
+from bochner._core.names import meant
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
-from bochner.solvers.convex.losses import Loss, OfMargin, RampLoss, SquaredRampLoss
+from bochner.solvers.convex.losses import (
+    Absolute,
+    GammaDeviance,
+    Huber,
+    Loss,
+    OfMargin,
+    PoissonDeviance,
+    Quantile,
+    RampLoss,
+    Squared,
+    SquaredRampLoss,
+    as_levels,
+)
 
 # --- one column: y is −1 or +1, or 0 ------------------------------------------------------------
 
@@ -97,3 +112,35 @@ def check_shares(y: Float[Array, "n t"], w: Float[Array, "n 1"]) -> None:
             f"above whose rows sum to one; got {y.shape[1]} columns, sums from {sums.min():g} to "
             f"{sums.max():g}. Divide rows by their sums; for labels take LogisticRegression."
         )
+
+
+# --- losses of numbers by name -------------------------------------------------------------------
+
+#: Losses by name.
+NAMES: dict[str, type[Loss]] = {
+    "squared": Squared,
+    "absolute": Absolute,
+    "huber": Huber,
+    "quantile": Quantile,
+    "poisson": PoissonDeviance,
+    "gamma": GammaDeviance,
+    "multinomial": MultinomialShares,
+}
+
+
+def by_name(loss: object, quantiles: Any = (0.1, 0.5, 0.9)) -> Loss:
+    """Return a loss given by name, or as a value; "quantile" has a column for each level."""
+    if isinstance(loss, Loss):
+        if loss.joint and not loss.of_numbers:
+            raise InvalidInput(
+                f"loss must be one of numbers; got {loss!r}, which is of classes. Take a "
+                "classifier."
+            )
+        return loss
+    if isinstance(loss, str) and loss in NAMES:
+        return Quantile(as_levels(quantiles)) if loss == "quantile" else NAMES[loss]()
+    raise InvalidInput(
+        f"loss must be one of {', '.join(map(repr, NAMES))}, or a value such as Huber(0.5), "
+        "CustomLoss(value, slope, curvature) or JointLoss(value, slope, hessian); "
+        f"got {loss!r}{meant(loss, NAMES) or '.'}"
+    )

@@ -33,7 +33,6 @@ from bochner.solvers.convex.problem import (
     backward,
     encoded,
     forward,
-    places,
     taken_rows,
 )
 from bochner.solvers.factorisations import raised
@@ -224,18 +223,7 @@ def active_rows(problem: Problem, state: Float[Array, "n u"]) -> ActiveSubset:
     size = count * first.shape[1] * first.itemsize
     if not count or share > COPIED_SHARE or not (rows.cached or size <= COPIED_BYTES):
         return ActiveSubset(rows, state, w, share, None)
-    copies = _copied(rows, active, first) if rows.cached else taken_rows(rows, active)
-    return ActiveSubset(rows, state[active], w[active], share, copies)
-
-
-def _copied(rows: SolverRows, taken: Bool[Array, " n"], like: Array) -> Float[Array, "m D"]:
-    """Return the features of these rows, of all that are in memory."""
-    copies, at = np.empty((int(taken.sum()), like.shape[1]), like.dtype), 0
-    for block in rows:
-        part = block.Z[taken[places(block)]]
-        copies[at : at + len(part)] = part
-        at += len(part)
-    return copies
+    return ActiveSubset(rows, state[active], w[active], share, taken_rows(rows, active))
 
 
 def _hessian_product(

@@ -20,7 +20,6 @@ import numpy as np
 
 from bochner._core.blas import add_gram
 from bochner._core.shapes import Array, Float
-from bochner.solvers.convex.factors import cholesky, solved
 from bochner.solvers.convex.losses import Loss, weighted
 from bochner.solvers.convex.optimum import Cholesky, Convergence, Step
 from bochner.solvers.convex.problem import (
@@ -30,7 +29,9 @@ from bochner.solvers.convex.problem import (
     State,
     backward,
     forward,
+    hessian_factor,
     next_best_length,
+    solved,
 )
 
 #: Sides of a column's targets with no more rows than this are kept whole by thinning ...
@@ -87,8 +88,7 @@ def descend(problem: Problem, start: State | None, tol: float, max_iter: int) ->
     columns = DenseProblem(table, losses, problem.alpha, problem.fit_intercept, slack)
     theta = None if start is None else start.theta
     with np.errstate(over="ignore", invalid="ignore"):
-        found = _descended(columns, theta, tol, max_iter)
-    at = found.columns
+        at, outcome, steps = _descended(columns, theta, tol, max_iter)
     theta = np.stack([c.theta for c in at])
     return State(
         theta[:, :-1].T.copy(),
@@ -97,8 +97,8 @@ def descend(problem: Problem, start: State | None, tol: float, max_iter: int) ->
         np.array([c.value for c in at]),
         np.zeros(len(at)),
         algorithm=Cholesky(),
-        outcome=found.outcome,
-        steps=tuple(found.steps),
+        outcome=outcome,
+        steps=tuple(steps),
     )
 
 
@@ -394,26 +394,17 @@ def factored(H: Float[Array, "p p"], problem: DenseProblem) -> Float[Array, "p p
     diagonal = np.diag(H).astype(np.float64) + problem.alpha
     diagonal[-1] = max(H[-1, -1], FLOOR * float(problem.table.w.sum()), TINY)
     single = problem.table.dtype == np.float32 and problem.alpha >= SINGLE * diagonal.sum()
-    return cholesky(H, diagonal, problem.fit_intercept, single)
+    return hessian_factor(H, diagonal, problem.fit_intercept, single)
 
 
 # --- the descent ---------------------------------------------------------------------------------
 
 
-class _Found(NamedTuple):
-    """Where a descent ended, and what its steps did."""
-
-    columns: list[ColumnState]
-    outcome: Convergence
-    steps: list[Step]
-
-
 def _descended(
     problem: DenseProblem, start: Float[Array, "t p"] | None, tol: float, max_iter: int
-) -> _Found:
+) -> tuple[list[ColumnState], Convergence, list[Step]]:
     columns = _started(problem, tol, max_iter) if start is None else columns_at(problem, start)
-    outcome, steps = take_steps(problem, columns, tol, max_iter)
-    return _Found(columns, outcome, steps)
+    return columns, *take_steps(problem, columns, tol, max_iter)
 
 
 def _started(problem: DenseProblem, tol: float, max_iter: int) -> list[ColumnState]:
@@ -426,8 +417,8 @@ def _started(problem: DenseProblem, tol: float, max_iter: int) -> list[ColumnSta
         zero = columns_at(problem, np.zeros((len(table.y), D + 1)))
         sweeps = problem.losses[0].has_inactive_rows and WIDE <= D
         return _swept(problem, zero) if sweeps else zero
-    found = _descended(replace(problem, table=few), None, max(COARSE, tol), max_iter)
-    return columns_at(problem, np.stack([c.theta for c in found.columns]))
+    ends, *_ = _descended(replace(problem, table=few), None, max(COARSE, tol), max_iter)
+    return columns_at(problem, np.stack([c.theta for c in ends]))
 
 
 def _swept(problem: DenseProblem, columns: list[ColumnState]) -> list[ColumnState]:

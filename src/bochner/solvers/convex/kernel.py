@@ -12,7 +12,7 @@ have next to no curvature are left out of factors, which serve several steps of 
 (Polak and Ribière): of each column of a joint loss, or one of all where that takes less time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -32,6 +32,7 @@ from bochner.solvers.convex.optimum import (
     history_of,
 )
 from bochner.solvers.convex.problem import ROUNDING, TINY, best_constant, next_best_length
+from bochner.solvers.factorisations import raised
 
 #: A descent starts with every EVERY-th row, of FEWEST at least, and ends there at this tolerance.
 EVERY, FEWEST, COARSE = 4, 256, 0.1
@@ -59,7 +60,7 @@ SINGLE_FROM, SINGLE, LARGEST = 256, 1e-6, 1e30
 FARTHEST = 8.0
 
 #: Shares of alpha that are added to it where rounding leaves no factor.
-JITTERS = (0.0, 1e-3, 1e-1, 1.0, 1e2)
+LEAST_JITTER, MOST_JITTER = 1e-3, 1e2
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,14 +167,15 @@ def minimise_on_kernel(
     if starts[0] is fits[0] is None and local and np.count_nonzero(problem.w) >= EVERY * FEWEST:
         starts = _thinly(problem, columns, tol, max_iter)
     steps: Any = _NewtonSteps if local else _CommonSteps
-    ends = [
+    each = [
         _descended(column, steps(column, at, fit, factors), tol, max_iter)
         for column, at, fit in zip(columns, starts, fits, strict=True)
     ]
+    ends, outcomes, taken = zip(*each, strict=True)
     at = DualPoint(
-        np.concatenate([end.at.coef for end in ends], axis=1),
-        np.concatenate([end.at.intercept for end in ends]),
-        np.concatenate([end.at.fitted for end in ends], axis=1),
+        np.concatenate([end.coef for end in ends], axis=1),
+        np.concatenate([end.intercept for end in ends]),
+        np.concatenate([end.fitted for end in ends], axis=1),
     )
     solution = Optimum(
         at.coef,
@@ -181,8 +183,8 @@ def minimise_on_kernel(
         problem.alpha,
         problem.value(at),
         0.0,
-        Convergence.worst(end.outcome for end in ends),
-        history_of(_side_by_side([end.steps for end in ends])),
+        Convergence.worst(outcomes),
+        history_of(_side_by_side(taken)),
         Cholesky() if local else ConjugateGradients(),
     )
     return KernelOptimum(solution, at)
@@ -216,15 +218,6 @@ def _thinly(
         c[some] = at.coef
         starts.append(DualPoint(c, at.intercept, (at.coef[:, 0] @ rows + at.intercept)[:, None]))
     return starts
-
-
-@dataclass(frozen=True, eq=False)
-class _End:
-    """Where a descent ended, and what it did."""
-
-    at: DualPoint
-    outcome: Convergence
-    steps: list[Step]
 
 
 def _along(problem: KernelProblem, at: DualPoint, step: DualPoint, first: float) -> DualPoint:
@@ -264,19 +257,21 @@ def _factored(K: Array, root: Float[Array, " a"], alpha: float) -> "_Factor":
     """Return the factor, with more than alpha on the diagonal where rounding needs it."""
     root, even = root.astype(K.dtype), len(root) and root.min() == root.max()
     every, scale = np.arange(len(root)), root[0] ** 2 if even else 1.0
-    for jitter in JITTERS:
+
+    def at(jitter: float) -> _Factor:
         A = K.copy() if even else root[:, None] * K
         if not even:
             A *= root
         A = np.asfortranarray(A.T)  # symmetric
         A[every, every] += (1 + jitter) * alpha / scale
-        try:
-            factor(A)
-            return _Factor(A, scale)
-        except LinAlgError:
-            continue
-    size = float(root**2 @ np.diag(K)) + alpha
-    return _Factor(np.asfortranarray(np.sqrt(size) * np.eye(len(root))), 1.0)
+        factor(A)
+        return _Factor(A, scale)
+
+    try:
+        return raised(at, 0.0, LEAST_JITTER, MOST_JITTER)
+    except LinAlgError:
+        size = float(root**2 @ np.diag(K)) + alpha
+        return _Factor(np.asfortranarray(np.sqrt(size) * np.eye(len(root))), 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,7 +335,7 @@ class _NewtonSteps:
 
 def _descended(
     problem: KernelProblem, steps: "_NewtonSteps | _CommonSteps", tol: float, max_iter: int
-) -> _End:
+) -> tuple[DualPoint, Convergence, list[Step]]:
     """Take steps until the last promised, and made, less than ``tol`` of the objective."""
     at, taken, least = steps.start, list[Step](), np.inf
     value = problem.value(at)
@@ -353,11 +348,11 @@ def _descended(
         if promise < min(least, steps.slack * rounding):
             rounding *= steps.slack  # the gradient still shows a step that rounding hides
         if not new <= value + rounding:
-            return _End(at, Convergence.ROUNDED, taken)
+            return at, Convergence.ROUNDED, taken
         made, at, value, least = value - new, there, new, min(least, promise)
         if max(promise, made) <= tol * max(value, TINY):
-            return _End(at, Convergence.CONVERGED, taken)
-    return _End(at, Convergence.MOST_STEPS, taken)
+            return at, Convergence.CONVERGED, taken
+    return at, Convergence.MOST_STEPS, taken
 
 
 # --- factors for several steps -------------------------------------------------------------------
@@ -546,7 +541,7 @@ class _Inverse:
         return _along(problem, base, step, first) if first < 0 else base
 
 
-def _side_by_side(ends: list[list[Step]]) -> tuple[Step, ...]:
+def _side_by_side(ends: Sequence[list[Step]]) -> tuple[Step, ...]:
     """Return the steps of columns that went each by itself, as if all had gone at once."""
     out = []
     for i in range(max(map(len, ends))):

@@ -108,9 +108,10 @@ def hinge_of_pairs(
     bounds = UNBOUNDED * w if isinstance(problem.loss, SquaredHinge) else w
     present = np.unique(own)
     coef, intercept = np.zeros(problem.y.shape), np.zeros(problem.y.shape[1])
-    number = _pair_numbers(problem.y.shape[1])
-    for k, l in number:
-        intercept[number[k, l]] = float(k in present) - float(l in present)
+    n_classes = round((1 + (1 + 8 * problem.y.shape[1]) ** 0.5) / 2)
+    number = {pair: place for place, pair in enumerate(combinations(range(n_classes), 2))}
+    for (k, l), place in number.items():
+        intercept[place] = float(k in present) - float(l in present)
     ended = True
     if len(present) > 1:
         machine, ended = _fitted(K, own, bounds, problem.alpha, tol, moves)
@@ -126,11 +127,6 @@ def hinge_of_pairs(
         columns = [place for pair, place in number.items() if k in pair]
         fitted[:, columns] += problem.K[rows].T @ coef[np.ix_(rows, columns)]
     return _optimum(problem, coef, intercept, fitted, ended)
-
-
-def _pair_numbers(columns: int) -> dict[tuple[int, int], int]:
-    n_classes = round((1 + (1 + 8 * columns) ** 0.5) / 2)
-    return {pair: place for place, pair in enumerate(combinations(range(n_classes), 2))}
 
 
 def _of_machine(

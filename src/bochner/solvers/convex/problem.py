@@ -14,22 +14,27 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
+from scipy.linalg import LinAlgError
 from scipy.linalg.blas import dgemv, sgemv
 from scipy.optimize import minimize
 
 from bochner._core.arrays import to_numpy
-from bochner._core.blas import product
+from bochner._core.blas import factor, product, solve_factored
 from bochner._core.shapes import Array, Bool, Float
 from bochner.data.sources import Block
 from bochner.solvers.cg import inner
 from bochner.solvers.convex.losses import Loss, weighted
 from bochner.solvers.convex.optimum import Algorithm, Convergence, Optimum, Step, history_of
+from bochner.solvers.factorisations import raised
 
 #: Least that is divided by, or that a diagonal is taken for.
 TINY = 1e-300
 
 #: Rounding of the objective, relative, for each precision of the features.
 ROUNDING = {"float32": 1e-7, "float64": 1e-13}
+
+#: Shares of the diagonal that are added to a Hessian which rounding has made indefinite.
+LEAST_JITTER, MOST_JITTER = 1e-14, 1e-5
 
 #: Rows that are worked on at once where no features are needed.
 ROWS_AT_ONCE = 1 << 15
@@ -297,6 +302,33 @@ def optimum(problem: Problem, at: State, units: Any = 1.0, alpha: Any = None) ->
         history_of(at.steps),
         at.algorithm,
     )
+
+
+def hessian_factor(
+    H: Float[Array, "p p"], diagonal: Float[Array, " p"], intercept: bool, single: bool = False
+) -> Float[Array, "p p"]:
+    """Return the upper factor of H with this diagonal, and as much more of it as rounding needs.
+
+    Without an intercept the last column is a multiple of the identity's.
+    """
+
+    def at(jitter: float) -> Float[Array, "p p"]:
+        shifted = H.astype(np.float32 if single else np.float64, order="F")
+        shifted[np.diag_indices(len(H))] = (1 + jitter) * diagonal
+        if not intercept:
+            shifted[:-1, -1] = 0.0
+        factor(shifted)
+        return shifted
+
+    try:
+        return raised(at, 0.0, LEAST_JITTER, MOST_JITTER)
+    except LinAlgError:
+        return np.asfortranarray(np.diag(np.sqrt(diagonal)))
+
+
+def solved(factor: Float[Array, "p p"], right: Float[Array, "u p"]) -> Float[Array, "u p"]:
+    """Return the solutions for the rows of the right-hand sides."""
+    return solve_factored(factor, right.T).T.astype(np.float64)
 
 
 # --- lines ---------------------------------------------------------------------------------------

@@ -38,7 +38,6 @@ from bochner.solvers.convex.conjugate_gradients import (
     active_rows,
     from_rows,
 )
-from bochner.solvers.convex.factors import cholesky, solved
 from bochner.solvers.convex.losses import Loss, weighted
 from bochner.solvers.convex.optimum import (
     Algorithm,
@@ -56,8 +55,10 @@ from bochner.solvers.convex.problem import (
     backward,
     best_constant,
     gradients,
+    hessian_factor,
     images,
     places,
+    solved,
 )
 
 #: Width of the next subproblem about multipliers, as a share of the last one's.
@@ -266,15 +267,21 @@ class GradientsAndHessians:
         return replace(self, slopes=slopes, curvatures=curvatures, first=rows.start)
 
 
+def _active(
+    Z: Float[Array, "b D"], c: Float[Array, " b"], dtype: Any = np.float64
+) -> Float[Array, "a p"]:
+    """Return √c [z 1] of the rows with c > 0."""
+    kept = np.flatnonzero(c > 0)
+    A = np.ones((len(kept), Z.shape[1] + 1), dtype)
+    A[:, :-1] = Z[kept]
+    A *= np.sqrt(c[kept])[:, None]
+    return A
+
+
 def _add_active(H: Float[Array, "p p"], Z: Float[Array, "b D"], c: Float[Array, " b"]) -> None:
     """Add the rows with c > 0."""
-    kept = np.flatnonzero(c > 0)
-    if not len(kept):
-        return
-    A = np.empty((len(kept), len(H)), Z.dtype if len(kept) > FEW_IN_FLOAT64 else np.float64)
-    A[:, :-1] = Z[kept]
-    A[:, -1] = 1
-    A *= np.sqrt(c[kept])[:, None]
+    many = np.count_nonzero(c > 0) > FEW_IN_FLOAT64
+    A = _active(Z, c, Z.dtype if many else np.float64)
     if A.dtype == np.float64:
         add_gram(H, A)
         return
@@ -293,7 +300,7 @@ def _direction(
     """
     diagonal = np.diag(H) + alpha
     diagonal[-1] = max(H[-1, -1], abs(gradient[-1]) / farthest, TINY)
-    return -solved(cholesky(H, diagonal, free), gradient[None])[0]
+    return -solved(hessian_factor(H, diagonal, free), gradient[None])[0]
 
 
 # --- few active rows ---------------------------------------------------------------------------
@@ -304,15 +311,6 @@ def _gradients_and_rows(
 ) -> tuple[Float[Array, "t p"], tuple[list[Float[Array, "a p"]], ...]]:
     """Return Σ sᵢ [zᵢ 1], and the rows √cᵢ [zᵢ 1] with c > 0, for each column of s and c."""
     return backward(Z, slopes), tuple([_active(Z, c)] for c in curvatures.T)
-
-
-def _active(Z: Float[Array, "b D"], c: Float[Array, " b"]) -> Float[Array, "a p"]:
-    """Return √c [z 1] of the rows with c > 0, in float64."""
-    kept = np.flatnonzero(c > 0)
-    F = np.ones((len(kept), Z.shape[1] + 1))
-    F[:, :-1] = Z[kept]
-    F *= np.sqrt(c[kept])[:, None]
-    return F
 
 
 def _are_few(curvatures: Float[Array, "n t"], n_features: int) -> bool:
@@ -337,7 +335,7 @@ def _direction_by_rows(
     F, s = np.ascontiguousarray(both[:, :-1]), both[:, -1]
     M = np.zeros((len(F), len(F)), order="F")
     add_gram(M, np.ascontiguousarray(F.T))
-    factor = cholesky(M, np.diag(M) + alpha, True)
+    factor = hessian_factor(M, np.diag(M) + alpha, True)
     u, v = solved(factor, np.stack([F @ gradient[:-1], s]))
     step = np.zeros(len(gradient))
     if free:

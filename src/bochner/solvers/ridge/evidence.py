@@ -107,13 +107,6 @@ def as_variance(value: object, name: str) -> float | None:
     return check(value, "GaussianProcessRegressor", name)
 
 
-def evidence_of(eigen: Eigen, alphas: Float[Array, " p"]) -> Float[Array, "p t"]:
-    """Return the log marginal likelihood at the best amplitude along a path of λ, each target's."""
-    if not freedom(eigen) > 0:
-        return np.zeros((len(alphas), len(eigen.power)))  # no contrasts
-    return evidence(eigen, eigen.at(alphas))
-
-
 def maximise_evidence(
     eigen: Eigen, noise: float | None = None, amplitude: float | None = None
 ) -> Evidence:

@@ -29,13 +29,13 @@ these.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
 
 from bochner._core.blas import eigh
 from bochner._core.shapes import Array, Float
+from bochner.solvers.factorisations import slices
 from bochner.solvers.ridge.krylov import (
     Found,
     GrowingSubspace,
@@ -138,7 +138,7 @@ class RowFactor:
         many = weight / float(judges.w.sum())
         root = np.sqrt(many * judges.w)
         S = np.zeros((len(root), len(root)))
-        for some in _slices(judges.Z.shape[1], 4096):
+        for some in slices(judges.Z.shape[1], 4096):
             C = judges.Z[:, some].astype(np.float64) * root[:, None]
             S += C @ C.T
         values, vectors = eigh(S, driver="evd", overwrite_a=True, check_finite=False)
@@ -146,7 +146,7 @@ class RowFactor:
 
     def times(self, V: Float[Array, "D c"]) -> Float[Array, "m c"]:
         """Return C V."""
-        parts = [self.Z[some].astype(np.float64) @ V for some in _slices(len(self.root), 256)]
+        parts = [self.Z[some].astype(np.float64) @ V for some in slices(len(self.root), 256)]
         return self.root[:, None] * np.concatenate(parts)
 
     def inverse(self, r: Float[Array, "D c"], alphas: Float[Array, " c"]) -> Float[Array, "D c"]:
@@ -158,10 +158,6 @@ class RowFactor:
         """Return h/(1 − h) of the rows, in a fit to as many copies as each represents."""
         h = (self.vectors**2) @ (self.values / (self.values + alpha))
         return h / np.maximum(1 - h, 1e-12)
-
-
-def _slices(n: int, step: int) -> list[slice]:
-    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 
 # --- Penalties to begin with ---------------------------------------------------------------------
@@ -310,17 +306,10 @@ def solve_wide(
     zero where there is no intercept. PASSES_ENDED where ``MOST_STEPS`` passes did not suffice.
     """
     for precision in ("float32", "float64"):
-        found = _solved(problem, alpha, per_target, means, precision)
-        if found.trusted:
+        found, served = _solved(problem, alpha, per_target, means, precision)
+        if served:
             break
-    return found.solution
-
-
-class _Solved(NamedTuple):
-    """A solution, and whether the precision of its products served."""
-
-    solution: Solution
-    trusted: bool
+    return found
 
 
 def _solved(
@@ -329,7 +318,8 @@ def _solved(
     per_target: bool,
     means: tuple[Float[Array, " D"], Float[Array, " t"]],
     precision: str,
-) -> _Solved:
+) -> tuple[Solution, bool]:
+    """Return the solution, and whether the precision of its products served."""
     D, t = problem.cross.shape
     space = GrowingSubspace(problem.multiply, D, t + problem.drawn.shape[1], precision)
     varies = bool(np.any(problem.power > 0))
@@ -417,7 +407,7 @@ def _finished(
     tol: float,
     means: tuple[Float[Array, " D"], Float[Array, " t"]],
     criterion: str,
-) -> _Solved:
+) -> tuple[Solution, bool]:
     """Solve at the penalty of each target, within what the path left."""
     scale = problem.spread * np.sqrt(problem.weight)
     systems = ShiftedSystems(problem.cross, np.array(alphas), np.arange(len(alphas)), scale)
@@ -437,7 +427,7 @@ def _finished(
     history = (*found.history, told)
     slack = np.stack([slacks(problem, a, _dimension(states, a)) for a in alphas], axis=1)
     solution = Solution(coef, intercept, given, outcome, path, criterion, left, history, slack)
-    return _Solved(solution, space.precision == "float64" or first <= ROUGHLY * tol)
+    return (solution, space.precision == "float64" or first <= ROUGHLY * tol)
 
 
 def _dimension(states: list[WideState], alpha: float) -> float | None:

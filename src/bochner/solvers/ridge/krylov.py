@@ -223,16 +223,13 @@ class GrowingSubspace:
         if not len(Q):
             return False
         self.passes += 1
-        self._append(Q, self.multiply(np.ascontiguousarray(Q.T), self.precision).T)
-        return True
-
-    def _append(self, Q: Float[Array, "c D"], product: Float[Array, "c D"]) -> None:
-        k = len(self._S)
+        product, k = self.multiply(np.ascontiguousarray(Q.T), self.precision).T, len(self._S)
         self._S = np.concatenate([self._S, Q])
         self._T = np.concatenate([self._T, product])
         across = product @ self._S.T
         before, own = across[:, :k], across[:, k:]
         self._H = np.block([[self._H, before.T], [before, (own + own.T) / 2]])
+        return True
 
     def _compress(self, V: Float[Array, "D c"]) -> None:
         """Keep the span of some vectors within, whose products follow from those that are known."""

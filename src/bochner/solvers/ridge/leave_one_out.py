@@ -42,7 +42,6 @@ from bochner.solvers.ridge.problem import (
     left_out_errors,
     slack_of_leverage,
 )
-from bochner.solvers.ridge.solution import pooled
 
 #: RSS is above rounding if it exceeds this many times the rounding of P.
 CLEAR = 1e3
@@ -181,21 +180,15 @@ class _Sums:
         return np.sqrt(np.maximum((1 - share) * within + share * among, 0.0)) / W
 
 
-def leave_one_out(
+def left_out_path(
     eigen: Eigen, blocks: Iterable[Rows], alphas: Float[Array, " p"]
-) -> tuple[Float[Array, " p"], int]:
-    """Return the mean squared leave-one-out error of these rows at every penalty, and their number.
+) -> LeftOutErrors:
+    """Return the errors of all rows that ``eigen`` is of, from a random sample of them.
 
-    Several targets: the mean of their relative errors, in units of their mean variance. The rows
-    are a subset of the rows of ``eigen``, centred: for a random sample the mean is an unbiased
-    estimate of the mean of all. Time O(b D (D + p)) a block. Directions whose eigenvalues sum to
-    less than 1e-6 of the smallest penalty change no slack by a larger share, and are left out.
+    ``blocks`` are the sample's rows, about the means of all. Where they are all rows the errors
+    are exact. Time O(b D (D + p)) a block. Directions whose eigenvalues sum to less than 1e-6 of
+    the smallest penalty change no slack by a larger share, and are left out.
     """
-    sums = _summed(eigen, blocks, alphas)
-    return pooled(sums.errors / max(sums.weight, TINY), eigen.power / eigen.weight), sums.rows
-
-
-def _summed(eigen: Eigen, blocks: Iterable[Rows], alphas: Float[Array, " p"]) -> "_Sums":
     power = eigen.power / eigen.weight
     varies = power > 0
     units = np.divide(1 / max(varies.sum(), 1), power, out=np.zeros_like(power), where=varies)
@@ -203,22 +196,8 @@ def _summed(eigen: Eigen, blocks: Iterable[Rows], alphas: Float[Array, " p"]) ->
     with np.errstate(invalid="ignore"):  # infinite errors have no deviation
         for w, targets in _squared_rows(eigen, blocks, alphas):
             sums.add(w, targets)
-    return sums
-
-
-def left_out_path(
-    eigen: Eigen, blocks: Iterable[Rows], alphas: Float[Array, " p"]
-) -> LeftOutErrors:
-    """Return the errors of all rows that ``eigen`` is of, from a random sample of them.
-
-    ``blocks`` are the sample's rows, about the means of all. Where they are all rows the errors
-    are exact. Time O(b D (D + p)) a block.
-    """
-    sums = _summed(eigen, blocks, alphas)
-    with np.errstate(invalid="ignore"):
-        power = eigen.power[eigen.power > 0] / eigen.weight
         deviation = sums.deviation(min(1.0, sums.weight / eigen.weight))
-        deviation = deviation * (power.mean() if len(power) else 1.0)
+        deviation = deviation * (power[varies].mean() if np.any(varies) else 1.0)
     each = sums.errors / max(sums.weight, TINY)
     if 0 < sums.rows < eigen.rows:
         each *= _of_all(eigen, sums, alphas)

@@ -9,9 +9,8 @@ from bochner._core.checks import nonnegative
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.solvers.ridge.eigen import Eigen, floor, penalties
-from bochner.solvers.ridge.evidence import evidence_of
 from bochner.solvers.ridge.leave_one_out import LeftOutErrors, left_out_path
-from bochner.solvers.ridge.problem import gcv
+from bochner.solvers.ridge.problem import evidence, gcv
 from bochner.solvers.ridge.solution import (
     Outcome,
     Path,
@@ -44,7 +43,7 @@ def path_of(
     """Return all criteria along the path; criteria from moments cost O(p D t)."""
     power = eigen.power / eigen.weight
     found = eigen.at(alphas)
-    likelihood = evidence_of(eigen, alphas)[:, eigen.power > 0]
+    likelihood = evidence(eigen, found)[:, eigen.power > 0]
     return Path(
         alphas,
         np.full(len(alphas), np.nan) if loo is None else pooled(loo.each, power),
@@ -114,7 +113,10 @@ def solve_ridge(
         chosen = _best_each(eigen, path, criterion, loo)
     else:
         chosen = np.array([path.alphas[path.best(criterion)]])
-    return _at(eigen, means, chosen, path, criterion)
+    used = chosen if len(chosen) == len(eigen.power) > 1 else float(chosen[0])
+    coef, outcome = eigen.coefficients(used), _outcome(eigen, path, chosen, criterion)
+    left = eigen.residual_power_at(used) / eigen.weight
+    return Solution(coef, means[1] - means[0] @ coef, used, outcome, path, criterion, left)
 
 
 def as_given(alpha: float | tuple[float, ...], targets: int) -> Float[Array, " t"]:
@@ -135,30 +137,9 @@ def _best_each(
     elif criterion == "gcv":
         values = gcv(eigen, eigen.at(path.alphas))
     else:
-        values = evidence_of(eigen, path.alphas)
+        values = evidence(eigen, eigen.at(path.alphas))
     best = [best_of(column, criterion) for column in values.T]
     return np.where(eigen.power > 0, path.alphas[best], path.alphas[-1])
-
-
-def _at(
-    eigen: Eigen,
-    means: tuple[Float[Array, " D"], Float[Array, " t"]],
-    chosen: Float[Array, " t"],
-    path: Path,
-    criterion: str,
-) -> Solution:
-    """Return the solution at one penalty, or one for each target."""
-    alpha = chosen if len(chosen) == len(eigen.power) > 1 else float(chosen[0])
-    coef = eigen.coefficients(alpha)
-    return Solution(
-        coef,
-        means[1] - means[0] @ coef,
-        alpha,
-        _outcome(eigen, path, chosen, criterion),
-        path,
-        criterion,
-        eigen.residual_power_at(alpha) / eigen.weight,
-    )
 
 
 def _outcome(eigen: Eigen, path: Path, chosen: Sequence[float] | Array, criterion: str) -> Outcome:

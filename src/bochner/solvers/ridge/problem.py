@@ -144,7 +144,7 @@ def evidence(
     nu, a2 = freedom(problem), amplitude_at(problem, found, noise, amplitude)
     log_det = np.asarray(found.log_det)[..., None]
     q = np.maximum(found.quadratic_form, TINY)
-    return -0.5 * (q / a2 + log_det + nu * np.log(2 * np.pi * a2))
+    return -0.5 * (nu > 0) * (q / a2 + log_det + nu * np.log(2 * np.pi * a2))
 
 
 def evidence_slope(
