@@ -73,20 +73,15 @@ def test_the_path_is_that_of_exact_features(weights, centred):
 
 @both
 @weighted
-def test_predictions_are_those_of_exact_features_and_of_shares(weights, centred):
-    """Shares are predictions of targets that are one at a single row, without that row too."""
-    problem, rng = rows(weights, centred), np.random.default_rng(1)
+def test_predictions_are_those_of_exact_features(weights, centred):
+    problem = rows(weights, centred)
     Z, model = refit(problem, slice(None), 0.3)
     found, expected = problem.at(0.3), model.predict(Z)
     assert_close(problem.K @ found.coef + found.intercept, expected, factor=1e6)
-    coef, intercept = problem.coefficients(0.3)
+    coef, intercept = problem.solved(0.3, 0)[:2]
     assert_close(coef, found.coef, factor=1e6)
     assert_close(intercept, found.intercept, factor=1e6)
     assert_close(found.residuals, problem.y - expected, factor=1e6)
-    across = Gaussian(0.8)(rng.uniform(-2, 2, (7, 2)), table()[0])
-    units = replace(problem, y=np.eye(N)).at(0.3)
-    assert_close(found.shares(across), across @ units.coef + units.intercept, factor=1e6)
-    assert_close(found.left_out_shares, np.eye(N) - units.left_out, factor=1e6)
 
 
 @both
@@ -159,16 +154,16 @@ def test_a_walk_that_ends_before_the_least_says_on_which_side_it_is(monkeypatch)
 
 def test_many_rows_choose_by_some_and_are_solved_in_float32_with_refinements(monkeypatch):
     problem = rows()
-    whole = problem.coefficients(0.3)
+    whole = problem.solved(0.3, 0)[:2]
     monkeypatch.setattr("bochner.solvers.ridge.dual.SINGLE_FROM", 10)
-    for found, expected in zip(problem.coefficients(0.3), whole, strict=True):
+    for found, expected in zip(problem.solved(0.3, 0)[:2], whole, strict=True):
         assert_close(found, expected, factor=1e6)
     smooth = KernelRows(Gaussian(8.0)(table()[0]), problem.y, problem.w)
     assert smooth._by_single(1e-12, problem.y, 1e-12) is None  # below what refinements bring back
     monkeypatch.setattr("bochner.solvers.ridge.kernel_path.PENALTY_ROWS", 30)
     some = solve_kernel(problem, "loo")
     assert some.path.loo_rows == 30
-    assert_close(some.coef, problem.coefficients(some.alpha)[0], factor=1e6)
+    assert_close(some.coef, problem.solved(some.alpha, 0).coef, factor=1e6)
     each = solve_kernel(problem, "gcv", per_target=True)
     assert each.alpha.shape == (2,)
     assert each.criterion == "gcv"
@@ -194,8 +189,8 @@ def test_a_target_that_does_not_vary_costs_no_digit_of_others_and_warns_of_nothi
     problem = rows()
     constant = replace(problem, y=np.column_stack([problem.y, -np.ones(N)]))
     with np.errstate(divide="raise", invalid="raise"):
-        coef, intercept = constant.coefficients(0.3)
-    assert_close(coef[:, :-1], problem.coefficients(0.3)[0], factor=1e6)
+        coef, intercept = constant.solved(0.3, 0)[:2]
+    assert_close(coef[:, :-1], problem.solved(0.3, 0).coef, factor=1e6)
     assert not coef[:, -1].any()
     assert intercept[-1] == -1.0
 
@@ -220,7 +215,7 @@ def test_the_penalty_falls_where_denser_rows_tell_more_and_else_stays(monkeypatc
         assert found.alpha < 0.5 * first.alpha
         assert np.argmin(errors) in (1, 2, 3)
     assert found.alpha in found.path.alphas
-    assert_close(found.coef, problem.coefficients(found.alpha)[0], factor=1e6)
+    assert_close(found.coef, problem.solved(found.alpha, 0).coef, factor=1e6)
 
 
 def classes():

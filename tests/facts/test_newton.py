@@ -11,7 +11,6 @@ from bochner.errors import InvalidInput
 from bochner.solvers.convex.class_losses import Hinge, Logistic, Multinomial, SquaredHinge
 from bochner.solvers.convex.dense import DenseProblem, Table, changed, factored
 from bochner.solvers.convex.driver import minimise
-from bochner.solvers.convex.factors import cholesky, solved
 from bochner.solvers.convex.losses import (
     PoissonDeviance,
     Squared,
@@ -22,7 +21,7 @@ from bochner.solvers.convex.optimum import (
     Convergence,
     Optimum,
 )
-from bochner.solvers.convex.problem import next_best_length
+from bochner.solvers.convex.problem import hessian_factor, next_best_length, solved
 from bochner.solvers.lloyd import in_order
 
 # ==== Newton's method on features: derivatives of every loss, and minima against other routes.
@@ -325,7 +324,7 @@ def test_a_hessian_gets_little_more_of_its_diagonal_than_it_needs(power):
     """[[1, 1 + s], [1 + s, 1]] needs s: it gets up to a hundred times that, from 1e-8 on ten times."""
     needed = 1.05 * 10.0**-power
     H = np.array([[1.0, 1.0 + needed], [1.0 + needed, 1.0]])
-    factor = np.triu(cholesky(H, np.ones(2), True))
+    factor = np.triu(hessian_factor(H, np.ones(2), True))
     added = factor.T @ factor - H
     np.testing.assert_allclose(added, added[0, 0] * np.eye(2), atol=1e-15)
     assert needed < added[0, 0] <= (100 if power > 8 else 10) * needed

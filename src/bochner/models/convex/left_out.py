@@ -25,8 +25,7 @@ from bochner.models.convex.units import ScaledRows
 from bochner.models.error_law import LeftOutRows
 from bochner.selection.chosen import Chosen
 from bochner.solvers.convex.box import AT_BOUND
-from bochner.solvers.convex.factors import cholesky
-from bochner.solvers.convex.problem import TINY, Problem, State
+from bochner.solvers.convex.problem import TINY, Problem, State, hessian_factor
 from bochner.solvers.convex.smoothing import at_rows
 
 #: Rows that are left out, at most.
@@ -73,7 +72,7 @@ def _leverages(
     """
     diagonal = np.diag(H) + alpha
     diagonal[-1] = max(H[-1, -1], TINY)
-    half = solve_triangular(cholesky(H, diagonal, free), Z.T, trans=1, check_finite=False)
+    half = solve_triangular(hessian_factor(H, diagonal, free), Z.T, trans=1, check_finite=False)
     half = half if H[-1, -1] > 0 else half[:-1]
     return np.einsum("ij,ij->j", half, half)
 

@@ -23,7 +23,6 @@ from bochner._core.blas import (
     factor,
     invert_triangle,
     mirror,
-    product,
     solve_factored,
     symmetric_product,
     upper_part,
@@ -111,17 +110,6 @@ class KernelRows:
     def first(self, m: int) -> "KernelRows":
         """Return the first m rows, without a copy of K."""
         return KernelRows(self.K[:m, :m], self.y[:m], self.w[:m], self.centred)
-
-    def coefficients(
-        self, alpha: float | Float[Array, " t"], within: float = REFINED
-    ) -> tuple[Float[Array, "n t"], Float[Array, " t"]]:
-        """Return coefficients and intercept at a penalty, or one for each target; n³/3 for each.
-
-        ``within`` is the residual, as a share of the right side, that refinements of a float32
-        factor stop at, for answers that are compared and not kept. LinAlgError: rounding leaves A
-        not positive.
-        """
-        return self.solved(alpha, 0, within)[:2]
 
     def solved(
         self, alpha: float | Float[Array, " t"], last: int, within: float = REFINED
@@ -273,20 +261,6 @@ class Dual:
     def left_out(self) -> Float[Array, "n t"]:
         """Leave-one-out errors."""
         return left_out_errors(self.residuals, self.slack[:, None])
-
-    @property
-    def left_out_shares(self) -> Float[Array, "n n"]:
-        """H, with H y the predictions of rows without each: ŷ_i = y_i − e_i."""
-        scale = self.alpha / (self.rows.root * self.slack)
-        return np.eye(len(scale)) - scale[:, None] * self.inverse * self.rows.root
-
-    def shares(self, across: Float[Array, "s n"]) -> Float[Array, "s n"]:
-        """Return H, with H y the predictions of other rows, from their kernel values; O(s n²)."""
-        rows, root = self.rows, self.rows.root
-        H = product(across * root, self.inverse) * root
-        if rows.centred:
-            H += (rows.w - self.inverse @ (rows.weighted @ root) * root) / rows.w.sum()
-        return H
 
     @cached_property
     def _falling(self) -> Float[Array, "n t"]:
