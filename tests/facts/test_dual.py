@@ -205,7 +205,7 @@ def test_the_penalty_falls_where_denser_rows_tell_more_and_else_stays(monkeypatc
     X = rng.uniform(0, 20, (500, 1))
     y = np.abs(np.sin(3 * X)) + noise * rng.standard_normal((500, 1))
     problem = KernelRows(Exponential(2.0)(X), y, np.ones(500))
-    few, dense = problem.take(np.arange(40)), problem.take(np.arange(400))
+    few, dense = problem.first(40), problem.first(400)
     first, found = solve_kernel(few, "loo"), solve_kernel(problem, "loo")
     grid = found.alpha * 3.0 ** np.arange(-2, 3)
     errors = [np.mean(dense.at(alpha).left_out[-40:] ** 2) for alpha in grid]  # the slow way

@@ -102,11 +102,6 @@ class KernelRows:
         """Σ w (y − ȳ)² of each target; without an intercept about zero."""
         return self.w @ self.about**2
 
-    def take(self, some: Array) -> "KernelRows":
-        """Return these rows."""
-        part = self.K[np.ix_(some, some)], self.y[some], self.w[some]
-        return KernelRows(*part, self.centred)
-
     def first(self, m: int) -> "KernelRows":
         """Return the first m rows, without a copy of K."""
         return KernelRows(self.K[:m, :m], self.y[:m], self.w[:m], self.centred)
@@ -136,14 +131,20 @@ class KernelRows:
         are at most |E|/α. LinAlgError: rounding leaves A not positive.
         """
         root = self.root[:, None]
-        u, U = self._refined(alpha, np.hstack([root * self.about, root]), within, most)
-        u, p, intercept = u[:, :-1], u[:, -1], self.mean
+        right, found = np.hstack([root * self.about, root]), None
+        if len(right) > SINGLE_FROM:
+            found = self._by_single(alpha, right, within, most)
+        if found is None:
+            A = shifted(self.K, self.root, alpha)
+            factor(A)
+            found = solve_factored(A, right), A
+        u, p, intercept = found[0][:, :-1], found[0][:, -1], self.mean
         if self.centred:
             shift = self.root @ u / (self.root @ p)
             u, intercept = u - p[:, None] * shift, self.mean + shift
         rest = (freedom(self) - len(p) + self.centred) * np.log(alpha)
         return KernelFactor(
-            U, self.root, alpha, self.centred, p, u, intercept, self.form(alpha, u), rest
+            found[1], self.root, alpha, self.centred, p, u, intercept, self.form(alpha, u), rest
         )
 
     def form(self, alpha: float, u: Float[Array, "n t"]) -> Float[Array, " t"]:
@@ -153,22 +154,10 @@ class KernelRows:
             np.maximum((self.root[:, None] * self.about * u).sum(axis=0), least), TINY
         )
 
-    def _refined(
-        self, alpha: float, right: Float[Array, "n r"], within: float, most: float = CONVERGES
-    ) -> tuple[Float[Array, "n r"], Float[Array, "n n"]]:
-        """Return A⁻¹ of these columns, and U with UᵀU = A, on and above its diagonal."""
-        if len(right) > SINGLE_FROM:
-            found = self._by_single(alpha, right, within, most)
-            if found is not None:
-                return found
-        A = shifted(self.K, self.root, alpha)
-        factor(A)
-        return solve_factored(A, right), A
-
     def _by_single(
         self, alpha: float, right: Float[Array, "n r"], within: float, most: float = CONVERGES
     ) -> tuple[Float[Array, "n r"], Float[Array, "n n"]] | None:
-        """Refine what a factor of float32 gives; None if a step leaves more than ``most``.
+        """Return A⁻¹ of these columns and U of float32; None if a step leaves more than ``most``.
 
         A residual of rounding itself, |A| |u| in units of the last digit, is as good as zero: no
         factor of float64 has a smaller one.
@@ -201,7 +190,8 @@ class KernelRows:
         """
         A = shifted(self.K, self.root, alpha, overwrite)
         factor(A)
-        log_det = 2 * float(np.log(np.diag(A)).sum())
+        log_det, intercept = 2 * float(np.log(np.diag(A)).sum()), self.mean
+        right = self.root[:, None] * self.about
         invert_triangle(A)
         outer_of_rows(A)
         if self.centred:
@@ -209,9 +199,10 @@ class KernelRows:
             share = max(float(self.root @ p), TINY)
             add_outer(A, p, -1 / share)
             log_det += float(np.log(share / self.w.sum()))
+            intercept = intercept + p @ right / share
         log_det += (freedom(self) - len(A) + self.centred) * np.log(alpha)
         inverse = mirror(A)
-        return Dual(self, alpha, inverse, inverse @ (self.root[:, None] * self.about), log_det)
+        return Dual(self, alpha, inverse, inverse @ right, intercept, log_det)
 
 
 class SolvedRows(NamedTuple):
@@ -231,6 +222,7 @@ class Dual:
     alpha: float
     inverse: Float[Array, "n n"] = field(repr=False)  # M
     u: Float[Array, "n t"] = field(repr=False)
+    intercept: Float[Array, " t"]
     log_det: float  # log |K + αI| on the contrasts
 
     @cached_property
@@ -242,15 +234,6 @@ class Dual:
     def residuals(self) -> Float[Array, "n t"]:
         """Of the rows, y − f."""
         return self.alpha * self.u / self.rows.root[:, None]
-
-    @cached_property
-    def intercept(self) -> Float[Array, " t"]:
-        """Intercept b."""
-        rows = self.rows
-        if not rows.centred:
-            return rows.mean
-        left = rows.root @ (rows.weighted @ self.u)
-        return rows.mean + (rows.w @ (rows.about - self.residuals) - left) / rows.w.sum()
 
     @cached_property
     def slack(self) -> Float[Array, " n"]:

@@ -264,7 +264,12 @@ def solve_kernel(
     penalties = Penalties(rows)
     chosen, criterion = _chosen(penalties, alpha, per_target, start)
     if lost is not None and _settles(rows, chosen, criterion):
-        each = partial(_lost_without_each, penalties, lost)
+
+        def each(alpha: float) -> float:
+            if (at := penalties.at(alpha)) is None:
+                return np.inf
+            return _lost_of_last(rows, alpha, at.coef, at.slack[:, None], lost)
+
         settled = np.array([_settled(each, float(chosen[0]), penalties.bounds)])
         return _solution(penalties, settled, criterion, float(chosen[0]))
     return _solution(penalties, chosen, criterion)
@@ -294,7 +299,6 @@ def _solve_many(
     rows: KernelRows, alpha: Alpha, per_target: bool, start: float | None, lost: Lost | None
 ) -> Solution:
     """Choose the penalty by some of the rows, and factor the matrix of all once."""
-    kept = np.arange(PENALTY_ROWS)
     few = rows.first(PENALTY_ROWS)
     penalties, tried, before = Penalties(few), dict[float, SolvedRows](), None
     chosen, criterion = _chosen(penalties, alpha, per_target, start)
@@ -310,18 +314,17 @@ def _solve_many(
             return _among_all(rows, penalties, float(chosen[0]), lost)
     found = _solution(penalties, chosen, criterion, before)
     solved = tried.get(float(found.alpha)) if tried else None
-    return _whole(rows, found, len(kept), lost, solved)
+    return _whole(rows, found, lost, solved)
 
 
 def _whole(
     rows: KernelRows,
     found: Solution,
-    known: int,
     lost: Lost | None,
     solved: SolvedRows | None = None,
 ) -> Solution:
     """Return the solution of all rows at a penalty that some have chosen, and may have solved."""
-    known = known if lost is None else min(len(rows.w), DENSE_ROWS)
+    known = PENALTY_ROWS if lost is None else min(len(rows.w), DENSE_ROWS)
     if solved is None:
         progress(f"Factoring the kernel matrix of {len(rows.w):,} rows")
     coef, intercept, last, _ = solved or rows.solved(found.alpha, known)
@@ -341,7 +344,7 @@ def _among_all(rows: KernelRows, penalties: Penalties, alpha: float, lost: Lost)
     while True:
         penalties.at(alpha)
         try:
-            found = _whole(rows, _solution(penalties, np.array([alpha]), "loo"), 0, lost)
+            found = _whole(rows, _solution(penalties, np.array([alpha]), "loo"), lost)
         except LinAlgError:
             if best is None:
                 raise
@@ -400,14 +403,6 @@ def _settled(
     if between and best and np.isfinite(left + right):  # the least of the parabola through three
         return at(best + 0.5 * (left - right) / (left - 2 * middle + right))
     return at(best)
-
-
-def _lost_without_each(penalties: Penalties, lost: Lost, alpha: float) -> float:
-    """Return the leave-one-out loss of all rows."""
-    found = penalties.at(alpha)
-    if found is None:
-        return np.inf
-    return _lost_of_last(penalties.rows, alpha, found.coef, found.slack[:, None], lost)
 
 
 def _loo_of_last(
@@ -532,7 +527,7 @@ def choose_penalty(
     largest among λ at which leave-one-out errors exceed the least by about one per cent at most.
     ``start`` is where λ is looked for first.
     """
-    few = rows if len(rows.w) <= EVIDENCE_ROWS else rows.take(np.arange(EVIDENCE_ROWS))
+    few = rows if len(rows.w) <= EVIDENCE_ROWS else rows.first(EVIDENCE_ROWS)
     bounded = criterion == "auto" and noise is None and amplitude is None
     each = (replace(few, y=few.y[:, i : i + 1]) for i in range(rows.y.shape[1]))
     alphas, outcomes = zip(
