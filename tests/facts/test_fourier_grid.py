@@ -216,7 +216,7 @@ def test_solutions_by_fft_are_those_of_the_matrix(extent, centred):
         np.testing.assert_allclose(low.root(low.inverse_root(c)), c, atol=1e-9)
         by_roots = low.inverse_root(low.inverse_root(c), transposed=True)
         np.testing.assert_allclose(by_roots, low.solve(c), atol=1e-9)
-        found = to_real(conjugate_gradients(low, problem.b, 1e-11).c)
+        found = to_real(conjugate_gradients(low, problem.b, 1e-11).solution)
         np.testing.assert_allclose(found, np.linalg.solve(G + 0.5 * np.eye(len(G)), B), atol=1e-7)
 
 
@@ -281,7 +281,7 @@ def test_evidence_by_probes_is_within_their_spread():
     off = low.log_determinant() + forms.mean() - exact.low.log_determinant()
     assert abs(off) < 5 * forms.std() / np.sqrt(200)
     near = low.solve(drawn)
-    traces = inner(krylov.c - near, near)
+    traces = inner(krylov.solution - near, near)
     diagonal = low.inverse_diagonal
     base = 2 * diagonal.sum() - diagonal[..., 0].sum()
     assert abs(base + traces.mean() - exact.trace) < 5 * traces.std() / np.sqrt(200)

@@ -145,7 +145,7 @@ def test_solutions_are_those_of_the_matrix(centred):
         np.testing.assert_allclose(M.root(M.inverse_root(c)), c, atol=1e-10)
         by_roots = M.inverse_root(M.inverse_root(c), transposed=True)
         np.testing.assert_allclose(by_roots, M.solve(c), atol=1e-10)
-        found = gram.to_real(conjugate_gradients(M, problem.b, 1e-11).c)
+        found = gram.to_real(conjugate_gradients(M, problem.b, 1e-11).solution)
         np.testing.assert_allclose(found, np.linalg.solve(G + 0.5 * np.eye(len(G)), B), atol=1e-8)
     whole = np.linalg.inv(G + 0.5 * np.eye(len(G)))
     assert (M.inverse_diagonal * gram.counts).sum() == pytest.approx(np.trace(whole))
@@ -170,7 +170,7 @@ def test_rows_on_parallels_have_a_block_for_each_order(centred):
     np.testing.assert_allclose(by_roots, M.solve(c), atol=1e-9)
     assert M.log_determinant() == pytest.approx(np.linalg.slogdet(A)[1])
     assert (M.inverse_diagonal * gram.counts).sum() == pytest.approx(np.trace(np.linalg.inv(A)))
-    assert conjugate_gradients(M, problem.b, 1e-8).steps <= 2
+    assert conjugate_gradients(M, problem.b, 1e-8).products <= 2
 
 
 def regressor(kernel, method, X, y, **options):

@@ -28,7 +28,7 @@ from bochner.models.prediction_displays import (
 from bochner.models.unsupervised.pca import KernelPCA
 from bochner.report.render import number
 from bochner.solvers.ridge.eigen import Eigen
-from bochner.solvers.ridge.leave_one_out import Rounding
+from bochner.solvers.ridge.leave_one_out import slack_above_rounding
 from bochner.solvers.ridge.problem import left_out_errors
 from bochner.sums.moments import Moments
 from bochner.sums.rows import indicators
@@ -295,7 +295,7 @@ class RowLeverage:
         return bool(np.all(self._slack(Z, w) > 0))
 
     def _slack(self, Z: Array, w: Array) -> Float[Array, "b t"]:
-        return Rounding.of(self.eigen, np.float64).slack(self(Z), w, self.alpha)
+        return slack_above_rounding(self.eigen, np.float64, self(Z), w, self.alpha)
 
     def deviation(self, Z: Array) -> Array:
         """Return σ√h of the first target."""

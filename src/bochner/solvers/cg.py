@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
+from scipy.linalg import eigh_tridiagonal
 
 from bochner._core.arrays import is_sparse
 from bochner._core.native import radial_product
@@ -25,6 +26,25 @@ class Steps(NamedTuple):
     def products(self) -> int:
         """Number of products."""
         return len(self.lengths)
+
+    @property
+    def residual(self) -> Float[Array, " t"]:
+        """|r|/|b| in the norm of M⁻¹, which is nearly the relative error of the solution."""
+        share = np.divide(self.last, self.first, out=np.zeros_like(self.last), where=self.first > 0)
+        return np.sqrt(share)
+
+    def log_forms(self) -> Float[Array, " t"]:
+        """Return zᵀ log(R⁻¹ H R⁻ᵀ) z of right = R z, M = R Rᵀ, by Gauss quadrature (Lanczos)."""
+        found = np.zeros(len(self.first))
+        for s, size in enumerate(self.first):
+            steps = self.lengths[np.isfinite(self.lengths[:, s]), s]
+            if len(steps):
+                ratios = self.ratios[: len(steps), s]
+                diagonal = 1 / steps
+                diagonal[1:] += ratios[:-1] / steps[:-1]
+                values, vectors = eigh_tridiagonal(diagonal, np.sqrt(ratios[:-1]) / steps[:-1])
+                found[s] = size * (vectors[0] ** 2 @ np.log(np.maximum(values, 1e-300)))
+        return found
 
 
 def inner(

@@ -6,12 +6,12 @@ One eigendecomposition of each side serves all penalties.
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
 
 from bochner._core.blas import eigh, product
 from bochner._core.shapes import Array, Float
+from bochner.solvers.ridge.problem import SummedProducts
 
 #: Squares of singular values below this share of the largest are rounding.
 TINY = 1e-13
@@ -25,19 +25,6 @@ LEAST = {"float64": -7, "float32": -6}
 
 #: Features vary if their deviation is above this many roundings of their mean.
 ROUNDINGS = 8
-
-
-class PairedProducts(Protocol):
-    """Moments of the features of both sides, to be decomposed."""
-
-    @property
-    def gram(self) -> Float[Array, "D D"]: ...
-    @property
-    def feature_mean(self) -> Float[Array, " D"]: ...
-    @property
-    def weight(self) -> float: ...
-    @property
-    def precision(self) -> Any: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +49,7 @@ class Sides:
     precision: str  # precision of the products
 
     @staticmethod
-    def of(sums: PairedProducts, width: int) -> "Sides":
+    def of(sums: SummedProducts, width: int) -> "Sides":
         """Decompose; the first ``width`` features are x's. O(D³)."""
         G = _varying(sums)
         x, U = eigh(G[:width, :width], driver="evd", check_finite=False)
@@ -101,7 +88,7 @@ class Sides:
         return np.divide(1.0, np.sqrt(variance), out=np.zeros_like(variance), where=variance > 0)
 
 
-def correlations(sums: PairedProducts, found: Directions) -> Float[Array, " q"]:
+def correlations(sums: SummedProducts, found: Directions) -> Float[Array, " q"]:
     """Return the correlation of each pair of scores on the rows of these moments."""
     width = len(found.a)
     G = _varying(sums)
@@ -112,7 +99,7 @@ def correlations(sums: PairedProducts, found: Directions) -> Float[Array, " q"]:
     return np.divide(xy, size, out=np.zeros_like(xy), where=size > 0)
 
 
-def _varying(sums: PairedProducts) -> Float[Array, "D D"]:
+def _varying(sums: SummedProducts) -> Float[Array, "D D"]:
     """Return the products, zero for features that are constant but for rounding of their mean."""
     rounding = ROUNDINGS * float(np.finfo(sums.precision).eps) * np.abs(sums.feature_mean)
     varies = np.diag(sums.gram) > sums.weight * rounding**2

@@ -10,15 +10,15 @@ by their diagonal: M is block diagonal, and what remains is nearly the identity.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import cho_solve, eigh_tridiagonal, solve_triangular
+from scipy.linalg import cho_solve, solve_triangular
 
 from bochner._core.blas import cholesky
 from bochner._core.shapes import Array, Float
 from bochner.solvers import cg
+from bochner.solvers.cg import Steps
 from bochner.solvers.factorisations import raised
 
 #: Rounding of sums of waves, as a share of their size.
@@ -212,40 +212,11 @@ def factored(G: Float[Array, "b b"], alpha: float) -> Float[Array, "b b"]:
     return raised(factor, alpha, ROUNDED * float(np.trace(G)))
 
 
-# --- Conjugate gradients, and what their coefficients tell ---------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Krylov:
-    """Solutions of (G + αI) c = b, and the tridiagonal matrices that conjugate gradients made."""
-
-    c: Array
-    steps: int
-    # |r|/|b| in the norm of M⁻¹, which is nearly the relative error of c.
-    residual: Float[Array, " s"]
-    sizes: Float[Array, " s"]  # bᵀM⁻¹b
-    lengths: Float[Array, "p s"]  # of the steps; NaN once a vector is done
-    ratios: Float[Array, "p s"]
-
-    def log_forms(self) -> Float[Array, " s"]:
-        """Return zᵀ log(R⁻¹ (G + αI) R⁻ᵀ) z of b = R z, by Gauss quadrature (Lanczos)."""
-        found = np.zeros(len(self.sizes))
-        for s, size in enumerate(self.sizes):
-            steps = self.lengths[np.isfinite(self.lengths[:, s]), s]
-            if len(steps):
-                ratios = self.ratios[: len(steps), s]
-                diagonal = 1 / steps
-                diagonal[1:] += ratios[:-1] / steps[:-1]
-                values, vectors = eigh_tridiagonal(diagonal, np.sqrt(ratios[:-1]) / steps[:-1])
-                found[s] = size * (vectors[0] ** 2 @ np.log(np.maximum(values, 1e-300)))
-        return found
-
-
 def conjugate_gradients(
     low: WavePreconditioner, b: Array, error: float, most: int = MOST_STEPS
-) -> Krylov:
+) -> Steps:
     """Solve (G + αI) c = b for several right sides at once, to a relative ``error``."""
-    found = cg.conjugate_gradients(
+    return cg.conjugate_gradients(
         lambda V, _: low.gram(V) + low.alpha * V,
         b,
         lambda V, _: low.solve(V),
@@ -253,7 +224,3 @@ def conjugate_gradients(
         most,
         inner,
     )
-    first, last = found.first, found.last
-    residual = np.sqrt(np.divide(last, first, out=np.zeros_like(last), where=first > 0))
-    steps = found.products, residual, first, found.lengths, found.ratios
-    return Krylov(found.solution, *steps)

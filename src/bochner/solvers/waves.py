@@ -27,9 +27,9 @@ from scipy.linalg import eigh_tridiagonal
 from scipy.optimize import brentq
 
 from bochner._core.shapes import Array, Float
+from bochner.solvers.cg import Steps
 from bochner.solvers.gram import (
     DenseBlock,
-    Krylov,
     WaveGram,
     WavePreconditioner,
     conjugate_gradients,
@@ -136,7 +136,7 @@ class WaveState:
 
     problem: WaveProblem
     low: WavePreconditioner
-    krylov: Krylov  # of targets, then of probes
+    krylov: Steps  # of targets, then of probes
     drawn: Array  # Rz
 
     @property
@@ -147,7 +147,7 @@ class WaveState:
     @property
     def c(self) -> Array:
         """Coefficients of targets."""
-        return self.krylov.c[: len(self.problem.power)]
+        return self.krylov.solution[: len(self.problem.power)]
 
     @cached_property
     def gained(self) -> Float[Array, " t"]:
@@ -170,7 +170,7 @@ class WaveState:
         """Diagonal of (G + αI)⁻¹, half of a spectrum."""
         t = len(self.problem.power)
         near = self.low.solve(self.drawn)
-        more = np.mean(((self.krylov.c[t:] - near) * np.conj(near)).real, axis=0)
+        more = np.mean(((self.krylov.solution[t:] - near) * np.conj(near)).real, axis=0)
         return self.low.inverse_diagonal + more
 
     @cached_property

@@ -12,8 +12,6 @@ from bochner.data.sources import Block
 from bochner.errors import InvalidInput
 from bochner.sums.executor import LOCAL, Executor
 
-# --- A random sample of rows as a mergeable sum ---------------------------------------------------
-
 
 @dataclass(frozen=True, eq=False)
 class SampleOf:

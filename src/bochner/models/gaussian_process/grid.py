@@ -213,7 +213,7 @@ class WaveProcess(ProcessLaw):
         found = []
         for i, alpha in enumerate(self.evidence.alpha):
             low = exact_block(gram, float(alpha)) or gram.preconditioner(float(alpha))
-            c = conjugate_gradients(low, phi, SOLVED * self.representation.tolerance).c
+            c = conjugate_gradients(low, phi, SOLVED * self.representation.tolerance).solution
             found.append(
                 self._size(i) * np.stack([inner(np.broadcast_to(p, c.shape), c) for p in phi])
             )
@@ -310,7 +310,7 @@ class GridFunctions:
 
 def _steps(low: WavePreconditioner, z: Array) -> int:
     """Return how many steps of Lanczos draws take."""
-    return conjugate_gradients(low, low.root(z[:1]), SOLVED_DRAWS).steps + MORE_STEPS
+    return conjugate_gradients(low, low.root(z[:1]), SOLVED_DRAWS).products + MORE_STEPS
 
 
 # --- Fitting -------------------------------------------------------------------------------------

@@ -515,7 +515,7 @@ def _solution(
     coef = np.concatenate([problem.gram.to_real(state.c) for state in states], axis=1)
     residual = np.concatenate([state.rss for state in states]) / sums.sums.weight
     worst = max(float(state.krylov.residual.max(initial=0.0)) for state in states)
-    steps = max(state.krylov.steps for state in states)
+    steps = max(state.krylov.products for state in states)
     if worst > error:
         outcome = Outcome.NOT_CONVERGED
     done = (

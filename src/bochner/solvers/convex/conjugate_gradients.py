@@ -10,7 +10,7 @@ Lin, Weng and Keerthi (2008), and Keerthi and DeCoste (2005).
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_solve
@@ -36,6 +36,7 @@ from bochner.solvers.convex.problem import (
     taken_rows,
 )
 from bochner.solvers.factorisations import raised
+from bochner.solvers.ridge.problem import SummedProducts
 
 #: Active rows are copied out when they are at most this share of all ...
 COPIED_SHARE = 0.5
@@ -66,21 +67,12 @@ FLOOR = 1e-7
 NOTHING = 1e-9
 
 
-class Sums(Protocol):
-    """Moments of all rows, about the mean."""
-
-    @property
-    def feature_mean(self) -> Float[Array, " D"]: ...
-    @property
-    def gram(self) -> Float[Array, "D D"]: ...
-
-
 def descend(
     problem: Problem,
     start: State | None,
     tol: float,
     max_iter: int,
-    moments: Sums | None = None,
+    moments: SummedProducts | None = None,
 ) -> State:
     """Return the minimum, from the coefficients of a start or from zero."""
     descent = NewtonDescent(problem, moments, max_iter)
@@ -312,7 +304,7 @@ class Preconditioner:
         return (V - inside.T @ self.rows) / self.alpha
 
 
-def from_moments(moments: Sums, weight: float, hessian: Hessian) -> Preconditioners:
+def from_moments(moments: SummedProducts, weight: float, hessian: Hessian) -> Preconditioners:
     """Return (c G + alpha I)⁻¹ from moments of all rows, of this weight; c: mean curvature."""
     diagonal = hessian.loss.diagonal(hessian.rows.state)
     mass = float((hessian.rows.w * diagonal).sum()) / diagonal.shape[1]
@@ -382,7 +374,7 @@ def _cholesky(G: Float[Array, "D D"], alpha: float) -> tuple[Array, bool]:
 class NewtonDescent:
     """Newton steps on one problem; counts them, and keeps the preconditioner while it serves."""
 
-    def __init__(self, problem: Problem, moments: Sums | None, max_iter: int) -> None:
+    def __init__(self, problem: Problem, moments: SummedProducts | None, max_iter: int) -> None:
         self.problem = problem
         self._moments = moments
         self._most = max_iter

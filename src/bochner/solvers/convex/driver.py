@@ -18,7 +18,6 @@ import numpy as np
 from bochner._core.shapes import Array
 from bochner.errors import InvalidInput
 from bochner.solvers.convex import conjugate_gradients, dense, smoothing
-from bochner.solvers.convex.conjugate_gradients import Sums
 from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.optimum import (
     Algorithm,
@@ -27,6 +26,7 @@ from bochner.solvers.convex.optimum import (
     Optimum,
 )
 from bochner.solvers.convex.problem import Problem, SolverRows, State, TargetsOf, optimum
+from bochner.solvers.ridge.problem import SummedProducts
 
 #: Features up to which Hessians are faster than products, where inactive rows are left out.
 MOST_ACTIVE = 2048
@@ -43,7 +43,7 @@ def minimise(
     *,
     fit_intercept: bool = True,
     start: Optimum | None = None,
-    moments: Sums | None = None,
+    moments: SummedProducts | None = None,
     targets: Callable[[Array], Array] | None = None,
     held: Array | None = None,
     algorithm: Algorithm | None = None,
@@ -59,7 +59,7 @@ def minimise(
     start : Optimum, optional
         Where to start from; default zero, from where the first step of a squared hinge is to the
         ridge solution.
-    moments : Sums, optional
+    moments : SummedProducts, optional
         Of all rows: they precondition every step of conjugate gradients, which pays where features
         are not kept in memory. By default, and where a loss is smoothed, a few thousand rows do,
         drawn by their curvature.
@@ -122,7 +122,7 @@ def solve(
     tol: float,
     max_iter: int,
     algorithm: Algorithm | None = None,
-    moments: Sums | None = None,
+    moments: SummedProducts | None = None,
 ) -> State:
     """Return the minimum with the rows' numbers there; see :func:`minimise`.
 

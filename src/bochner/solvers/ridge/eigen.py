@@ -14,12 +14,13 @@ d_λ = Σ w/(w + λ), P⊥ the part of P that no direction explains and r = min(
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
 from bochner._core.blas import eigh, qr, svd
 from bochner._core.shapes import Array, Float
+from bochner.solvers.ridge.problem import SummedProducts
 
 #: Smallest penalty of the path, as a share of ‖G‖.
 LOWEST = 1e-11
@@ -163,23 +164,6 @@ class SpectralPath:
         values = self.eigen.values
         rest = self.eigen.count - self.eigen.centred - len(values)
         return np.log(values[:, None] + self.alpha).sum(axis=0) + rest * np.log(self.alpha)
-
-
-class SummedProducts(Protocol):
-    """Moments of all rows, to be decomposed."""
-
-    @property
-    def rows(self) -> int: ...
-    @property
-    def weight(self) -> float: ...
-    @property
-    def gram(self) -> Float[Array, "D D"]: ...
-    @property
-    def cross(self) -> Float[Array, "D t"]: ...
-    @property
-    def power(self) -> Float[Array, " t"]: ...
-    @property
-    def precision(self) -> Any: ...
 
 
 def decompose(sums: SummedProducts, centred: bool = True) -> Eigen:

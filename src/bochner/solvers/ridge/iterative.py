@@ -201,7 +201,6 @@ class WideState:
 
     alpha: float
     coef: Float[Array, "D t"]
-    gram: Float[Array, "D t"]  # G β
     rss: Float[Array, " t"]  # Σ w (y − ŷ)²
     free: float  # tr (I − H)
     dimension: float  # d
@@ -220,18 +219,15 @@ def state_at(
     right = np.column_stack([problem.cross, problem.drawn])
     systems = ShiftedSystems(right, np.full(t + s, alpha), np.arange(t + s), scale)
     found = space.solve(systems, problem.factor.inverse, tol, MOST_STEPS, proven=False)
-    return _state(problem, alpha, found.u, found.residual, right)
-
-
-def _state(problem: WideProblem, alpha: float, u: Array, r: Array, right: Array) -> WideState:
-    gram, t = right - r - alpha * u, len(problem.power)
+    u, r = found.u, found.residual
+    gram = right - r - alpha * u
     traces = (u[:, t:] * (right + r)[:, t:]).sum(axis=0)
     d, deviation = float(traces.mean()), float(traces.std(ddof=1) / np.sqrt(len(traces)))
     left = residual_power(problem, u[:, :t], gram[:, :t])
     loo, error = left_out(problem, alpha, u[:, :t], left, d, deviation)
     n = problem.count
     free = max(n - problem.centred - d, 1e-12 * n)
-    return WideState(alpha, u[:, :t], gram[:, :t], left, free, d, deviation, loo, error)
+    return WideState(alpha, u[:, :t], left, free, d, deviation, loo, error)
 
 
 def residual_power(

@@ -23,7 +23,6 @@ variances as one where w is below one.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,7 +74,7 @@ def _squares(
     A: Array, y: Array, w: Array, kept: Array, alphas: Array, eigen: Eigen
 ) -> Iterator[tuple[Array, Array]]:
     inverse = 1 / (eigen.values[kept, None] + alphas)
-    slack = Rounding.of(eigen, A.dtype).slack(_leverage(A, inverse, eigen), w, alphas)
+    slack = slack_above_rounding(eigen, A.dtype, _leverage(A, inverse, eigen), w, alphas)
     for target, c in enumerate(eigen.projected[kept].T):
         residuals = y[:, target, None] - product(A, (c[:, None] * inverse).astype(A.dtype))
         yield residuals**2, left_out_errors(residuals, slack) ** 2
@@ -93,7 +92,7 @@ def left_out_rows(
     for Z, y, w in blocks:
         A = product(Z, np.ascontiguousarray(eigen.vectors, dtype=Z.dtype))
         weights = np.ones(len(y)) if w is None else w
-        slack = Rounding.of(eigen, A.dtype).slack(_leverage(A, inverse, eigen), weights, alpha)
+        slack = slack_above_rounding(eigen, A.dtype, _leverage(A, inverse, eigen), weights, alpha)
         residuals = y - product(A, (eigen.projected * inverse).astype(A.dtype))
         errors = left_out_errors(residuals, slack)
         yield residuals, np.where(slack > 0, errors, np.copysign(np.inf, residuals))
@@ -105,38 +104,27 @@ def _leverage(A: Array, inverse: Array, eigen: Eigen) -> Float[Array, "b p"]:
     return product(A * A, inverse.astype(A.dtype)).astype(np.float64) + mean
 
 
-@dataclass(frozen=True)
-class Rounding:
-    """Bounds of the rounding of leverages."""
+def slack_above_rounding(
+    eigen: Eigen,
+    dtype: Any,
+    leverage: Float[Array, "b p"],
+    w: Float[Array, " b"],
+    alphas: Float[Array, " p"],
+) -> Float[Array, "b p"]:
+    """Return s = 1 − min(w, 1) h of rows of this precision, or zero where rounding hides it.
 
-    top: float  # largest eigenvalue of G
-    least: float  # smallest
-    gram: float  # g, the relative error of G
-    unit: float  # u, the relative error of products with rows
+    In float64 it is a lower bound of s, so that errors are not underestimated.
 
-    @staticmethod
-    def of(eigen: Eigen, dtype: Any) -> "Rounding":
-        """Return the rounding of a decomposition and of rows of this precision."""
-        gram = FLOAT32_GRAM if eigen.precision == "float32" else EPS
-        least, top = float(eigen.values[0]), float(eigen.values[-1])
-        return Rounding(top, least, gram, float(np.finfo(dtype).eps))
-
-    def slack(
-        self, leverage: Float[Array, "b p"], w: Float[Array, " b"], alphas: Float[Array, " p"]
-    ) -> Float[Array, "b p"]:
-        """Return s = 1 − min(w, 1) h, or zero where rounding hides it.
-
-        In float64 it is a lower bound of s, so that errors are not underestimated.
-
-        q = Σ a²/(w + λ)² is bounded by s/λ and by h/(w_1 + λ), w_1 the smallest eigenvalue.
-        """
-        slack = slack_of_leverage(leverage, w[:, None])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            q = np.fmin(np.maximum(slack, 0.0) / alphas, (1 - slack) / (self.least + alphas))
-        q *= self.top
-        doubt = self.gram * q + 2 * self.unit * np.sqrt(q) + self.unit
-        double = max(self.gram, self.unit) <= EPS
-        return np.where(slack > RESOLVED[double] * doubt, slack - WITHHELD[double] * doubt, 0.0)
+    q = Σ a²/(w + λ)² is bounded by s/λ and by h/(w_1 + λ), w_1 the smallest eigenvalue.
+    """
+    gram, unit = FLOAT32_GRAM if eigen.precision == "float32" else EPS, float(np.finfo(dtype).eps)
+    slack = slack_of_leverage(leverage, w[:, None])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        q = np.fmin(np.maximum(slack, 0.0) / alphas, (1 - slack) / (eigen.values[0] + alphas))
+    q *= eigen.values[-1]
+    doubt = gram * q + 2 * unit * np.sqrt(q) + unit
+    double = max(gram, unit) <= EPS
+    return np.where(slack > RESOLVED[double] * doubt, slack - WITHHELD[double] * doubt, 0.0)
 
 
 class LeftOutErrors(NamedTuple):

@@ -89,6 +89,25 @@ class RidgeProblem(Protocol):
         """Whether an intercept is fitted."""
 
 
+class SummedProducts(Protocol):
+    """Moments of all rows, about the means."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def weight(self) -> float: ...
+    @property
+    def feature_mean(self) -> Float[Array, " D"]: ...
+    @property
+    def gram(self) -> Float[Array, "D D"]: ...
+    @property
+    def cross(self) -> Float[Array, "D t"]: ...
+    @property
+    def power(self) -> Float[Array, " t"]: ...
+    @property
+    def precision(self) -> Any: ...
+
+
 def slack_of_leverage(leverage: Array, w: Array) -> Array:
     """Return 1 − min(w, 1) h: a row of weight w > 1 is w equal rows, one of which is left out."""
     return 1 - np.minimum(w, 1.0) * leverage
