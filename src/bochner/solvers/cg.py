@@ -147,8 +147,6 @@ class KernelOperator:
         self._X = X
         self._tile = tile
         self.n = X.shape[0]
-        self.products = {"float32": 0, "float64": 0}
-        self.entries = 0
 
     @cached_property
     def single(self) -> bool:
@@ -171,9 +169,7 @@ class KernelOperator:
         scale = np.abs(V).max(axis=0, initial=0.0)
         scale[scale == 0] = 1.0
         small = np.ascontiguousarray(V / scale, dtype=precision)
-        self.products[precision] += 1
         if self._loop is not None:
-            self.entries += self.n * (self.n + 1) // 2
             return radial_product(X, small, *self._loop) * scale
         total = np.zeros(V.shape)
         for start in range(0, self.n, self._tile):
@@ -181,7 +177,6 @@ class KernelOperator:
             for other in range(start, self.n, self._tile):
                 there = slice(other, min(other + self._tile, self.n))
                 K = self._tiles(X[here], X[there])
-                self.entries += K.size
                 total[here] += K @ small[there]
                 if other > start:
                     total[there] += K.T @ small[here]

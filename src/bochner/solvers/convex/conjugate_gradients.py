@@ -10,7 +10,7 @@ Lin, Weng and Keerthi (2008), and Keerthi and DeCoste (2005).
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_solve
@@ -153,53 +153,46 @@ def values(
 # --- Hessians ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class ActiveSubset:
-    """Rows of some curvature, what ``Loss.curvature`` says of them, and their weights.
+class ActiveSubset(NamedTuple):
+    """Rows of some curvature, what ``Loss.curvature`` says of them, and their weights."""
 
-    ``share``: of all rows. ``copies``: their features, if they were copied out.
-    """
-
-    all_rows: SolverRows
+    rows: SolverRows
     state: Float[Array, "m u"]
     w: Float[Array, "m 1"]
-    share: float
-    copies: Float[Array, "m D"] | None
+    share: float  # of all rows
 
-    @property
-    def cached(self) -> bool:
-        """Whether they are in memory."""
-        return self.copies is not None or self.all_rows.cached
+
+class _Copied(NamedTuple):
+    """A block of features copied out."""
+
+    Z: Array
+    start: int
+    y: None = None
+    w: None = None
+
+
+@dataclass(frozen=True, eq=False)
+class CopiedRows:
+    """Features that were copied out, as rows to solve with."""
+
+    Z: Float[Array, "m D"]
+    cached: ClassVar[bool] = True
 
     @property
     def n_features(self) -> int:
         """D."""
-        return self.all_rows.n_features
+        return self.Z.shape[1]
 
     def sum(self, summand: RowSum[S]) -> S:
         """Return the sum over these rows."""
-        if self.copies is None:
-            return self.all_rows.sum(summand)
         total = summand.zero()
         for block in self:
             total = summand.add(total, block)
         return total
 
     def __iter__(self) -> Iterator[RowBlock]:
-        if self.copies is None:
-            yield from self.all_rows
-            return
-        for start in range(0, len(self.w), ROWS_AT_A_TIME):
-            yield _Copied(self.copies[start : start + ROWS_AT_A_TIME], None, None, start)
-
-
-class _Copied(NamedTuple):
-    """Rows of features copied out."""
-
-    Z: Array
-    y: None
-    w: None
-    start: int
+        for start in range(0, len(self.Z), ROWS_AT_A_TIME):
+            yield _Copied(self.Z[start : start + ROWS_AT_A_TIME], start)
 
 
 def active_rows(problem: Problem, state: Float[Array, "n u"]) -> ActiveSubset:
@@ -214,8 +207,8 @@ def active_rows(problem: Problem, state: Float[Array, "n u"]) -> ActiveSubset:
     first = problem.first.Z
     size = count * first.shape[1] * first.itemsize
     if not count or share > COPIED_SHARE or not (rows.cached or size <= COPIED_BYTES):
-        return ActiveSubset(rows, state, w, share, None)
-    return ActiveSubset(rows, state[active], w[active], share, taken_rows(rows, active))
+        return ActiveSubset(rows, state, w, share)
+    return ActiveSubset(CopiedRows(taken_rows(rows, active)), state[active], w[active], share)
 
 
 def _hessian_product(
@@ -237,19 +230,19 @@ class Hessian:
     0: there is no intercept.
     """
 
-    rows: ActiveSubset
+    active: ActiveSubset
     loss: Loss
     alpha: float
     floor: float
 
     def __call__(self, V: Float[Array, "u p"], columns: Array) -> Float[Array, "u p"]:
         """Return the Hessians of these columns times the rows of V."""
-        out, state = self.alpha * V, self.rows.state
+        out, state = self.alpha * V, self.active.state
         out[:, -1] = self.floor * V[:, -1]
         if not self.loss.joint and len(columns) < state.shape[1]:
             state = state[:, columns]
         part = partial(_hessian_product, loss=self.loss, V=V)
-        out += self.rows.sum(OverRows(part, (state, self.rows.w)))
+        out += self.active.rows.sum(OverRows(part, (state, self.active.w)))
         if not self.floor:
             out[:, -1] = 0.0
         return out
@@ -306,8 +299,8 @@ class Preconditioner:
 
 def from_moments(moments: SummedProducts, weight: float, hessian: Hessian) -> Preconditioners:
     """Return (c G + alpha I)⁻¹ from moments of all rows, of this weight; c: mean curvature."""
-    diagonal = hessian.loss.diagonal(hessian.rows.state)
-    mass = float((hessian.rows.w * diagonal).sum()) / diagonal.shape[1]
+    diagonal = hessian.loss.diagonal(hessian.active.state)
+    mass = float((hessian.active.w * diagonal).sum()) / diagonal.shape[1]
     mean, G = moments.feature_mean, mass / weight * moments.gram
     if not hessian.floor:
         G += mass * np.outer(mean, mean)
@@ -322,8 +315,8 @@ def from_rows(hessian: Hessian, apart: bool) -> Preconditioners:
     does and is the same in every run: about 2 D of them, or all if they are no more. ``apart``
     makes one for each column, from its own curvatures; else one serves all, of their means.
     """
-    rows = hessian.rows
-    curvature = rows.w * hessian.loss.diagonal(rows.state)
+    active, rows = hessian.active, hessian.active.rows
+    curvature = active.w * hessian.loss.diagonal(active.state)
     columns = (curvature if apart else curvature.mean(axis=1, keepdims=True)).T
     shares = np.stack([_drawn(c, ROWS_PER_FEATURE * rows.n_features) for c in columns])
     taken = np.any(shares > 0, axis=0)
@@ -443,7 +436,7 @@ class NewtonDescent:
         shares = np.clip(shares, LAST_SHARE, FIRST_SHARE)
         along = partial(inner, joint=loss.joint)
         found = conjugate_gradients(hessian, -point.gradient, inverse, shares, MOST_PRODUCTS, along)
-        share = hessian.rows.share
+        share = hessian.active.share
         self._judge(found.products, share, len(columns))
         decrease = -inner(point.gradient, found.solution, loss.joint) / 2
         moved, stuck = self._along(loss, point, found.solution, decrease, columns)

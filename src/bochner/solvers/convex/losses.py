@@ -129,24 +129,6 @@ def positive(m: Array) -> Array:
     return np.maximum(m, 0.0)
 
 
-def ramp(m: Array, width: float) -> Array:
-    """Return max(0, m), or the largest q m − δq²/2 with q in [0, 1]."""
-    if not width:
-        return positive(m)
-    q = np.clip(m / width, 0.0, 1.0)
-    return q * (m - width * q / 2)
-
-
-def ramp_slope(m: Array, width: float) -> Array:
-    """Return the q of the largest."""
-    return np.clip(m / width, 0.0, 1.0) if width else 1.0 * (m > 0)
-
-
-def ramp_curvature(m: Array, width: float) -> Array:
-    """Return 1/δ between both straight parts."""
-    return ((m > 0) & (m <= width)) / width if width else np.zeros_like(m)
-
-
 class OfMargin(Loss):
     """A loss of a margin m(y, f), nothing where that is zero or below."""
 
@@ -165,13 +147,20 @@ class RampLoss(OfMargin):
     width: float
 
     def value(self, y: Array, f: Array) -> Array:
-        return ramp(self.margin(y, f), self.width)
+        m = self.margin(y, f)
+        q = self._best(m)
+        return q * (positive(m) - self.width * q / 2)
 
     def slope(self, y: Array, f: Array) -> Array:
-        return self.direction(y, f) * ramp_slope(self.margin(y, f), self.width)
+        return self.direction(y, f) * self._best(self.margin(y, f))
 
     def curvature(self, y: Array, f: Array) -> Array:
-        return ramp_curvature(self.margin(y, f), self.width)
+        m = self.margin(y, f)
+        return ((m > 0) & (m <= self.width)) / (self.width or 1.0)
+
+    def _best(self, m: Array) -> Array:
+        """Return the q in [0, 1] of the largest q m − δq²/2."""
+        return np.clip(m / self.width, 0.0, 1.0) if self.width else 1.0 * (m > 0)
 
 
 class SquaredRampLoss(OfMargin):
