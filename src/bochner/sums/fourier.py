@@ -30,33 +30,18 @@ SLACK = 1e-6
 class WaveSums:
     """Mergeable sums of waves over (X, y, w).
 
-    Attributes
-    ----------
-    rows : int
-        n, rows of positive weight.
-    weight : float
-        W = Σ w.
-    origin : (t,)
-        o, what is taken off the targets.
-    total, squares : (t,)
-        Σ w (y − o) and Σ w (y − o)².
-    gram : (4 m_1 + 1, ..., 4 m_d + 1, 2)
-        Real and imaginary parts of t, of k in rising order.
-    cross : (t, 2 m_1 + 1, ..., 2 m_d + 1, 2)
-        Sums of b.
-
     Notes
     -----
     Memory 16 (4^d + t 2^d) m_1 ... m_d bytes, for any n.
     """
 
-    rows: int
-    weight: float
-    origin: Float[Array, " t"]
-    total: Float[Array, " t"]
-    squares: Float[Array, " t"]
-    gram: Array
-    cross: Array
+    rows: int  # n, rows of positive weight
+    weight: float  # W = Σ w
+    origin: Float[Array, " t"]  # o, what is taken off the targets
+    total: Float[Array, " t"]  # Σ w (y − o)
+    squares: Float[Array, " t"]  # Σ w (y − o)²
+    gram: Array  # real and imaginary parts of t, of k in rising order
+    cross: Array  # sums of b
 
     def __add__(self, other: "WaveSums") -> "WaveSums":
         """Return sums over the rows of both."""

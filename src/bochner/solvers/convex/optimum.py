@@ -94,27 +94,14 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class NewtonHistory:
-    """Record of each Newton step, all (s,).
+    """Record of each Newton step, all (s,)."""
 
-    Attributes
-    ----------
-    objective : (s,)
-        Value after the step, summed over columns; of the smoothed loss where one is smoothed.
-    decrease : (s,)
-        Decrease that the step promised.
-    products : (s,)
-        Products with the Hessian; 0 where it was factored.
-    active : (s,)
-        Share of the rows with curvature, the largest of all columns.
-    width : (s,)
-        Width of the smoothing; 0 for smooth losses.
-    """
-
+    # Value after the step, summed over columns; of the smoothed loss where one is smoothed.
     objective: Float[Array, " s"]
-    decrease: Float[Array, " s"]
-    products: Float[Array, " s"]
-    active: Float[Array, " s"]
-    width: Float[Array, " s"]
+    decrease: Float[Array, " s"]  # decrease that the step promised
+    products: Float[Array, " s"]  # products with the Hessian; 0 where it was factored
+    active: Float[Array, " s"]  # share of the rows with curvature, the largest of all columns
+    width: Float[Array, " s"]  # width of the smoothing; 0 for smooth losses
 
     def __len__(self) -> int:
         return len(self.objective)
@@ -127,34 +114,18 @@ def history_of(steps: tuple[Step, ...]) -> NewtonHistory:
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """Where the objective is least.
+    """Where the objective is least."""
 
-    Attributes
-    ----------
-    coef : (D, t) float64
-        β.
-    intercept : (t,) float64
-    alpha : float or (t,)
-        One for all columns, or one each.
-    objective : float
-        Its value there, summed over columns; of the loss itself, not of a smoothed one.
-    gap : float
-        What smoothing leaves open: the minimum is at most this much lower. 0 for smooth losses.
-    outcome : Convergence
-        Its text is the remedy.
-    history : NewtonHistory
-    algorithm : Cholesky, ConjugateGradients, Libsvm or None
-        What found it.
-    """
-
-    coef: Float[Array, "D t"]
+    coef: Float[Array, "D t"]  # β
     intercept: Float[Array, " t"]
-    alpha: Any
+    alpha: Any  # one for all columns, or one each
+    # Value there, summed over columns; of the loss itself, not of a smoothed one
     objective: float
+    # The minimum is at most this much lower; 0 for smooth losses
     gap: float
-    outcome: Convergence
+    outcome: Convergence  # its text is the remedy
     history: NewtonHistory
-    algorithm: Algorithm | None = None
+    algorithm: Algorithm | None = None  # what found it
 
     @property
     def theta(self) -> Float[Array, "t p"]:

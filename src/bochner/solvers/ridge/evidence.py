@@ -66,27 +66,13 @@ class EvidenceOutcome(Sentence):
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Noise and amplitude of each target, and the log marginal likelihood there.
+    """Noise and amplitude of each target, and the log marginal likelihood there."""
 
-    Attributes
-    ----------
-    noise : (t,) float64
-        σ², the variance of y about the features' function, in units of y².
-    amplitude : (t,) float64
-        a², what the kernel is multiplied by, in units of y².
-    alpha : (t,) float64
-        λ = σ²/a², the ridge penalty.
-    log_likelihood : (t,) float64
-        log p(y); of the contrasts of y if there is an intercept.
-    outcome : EvidenceOutcome
-        The worst among the targets; its text is the remedy.
-    """
-
-    noise: Float[Array, " t"]
-    amplitude: Float[Array, " t"]
-    alpha: Float[Array, " t"]
-    log_likelihood: Float[Array, " t"]
-    outcome: EvidenceOutcome
+    noise: Float[Array, " t"]  # σ², the variance of y about the features' function, in units of y²
+    amplitude: Float[Array, " t"]  # a², the factor of the kernel, in units of y²
+    alpha: Float[Array, " t"]  # λ = σ²/a², the ridge penalty
+    log_likelihood: Float[Array, " t"]  # log p(y); of the contrasts of y if there is an intercept
+    outcome: EvidenceOutcome  # the worst among the targets; its text is the remedy
 
     def __repr__(self) -> str:
         """Return one line."""
