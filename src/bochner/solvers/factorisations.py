@@ -181,24 +181,24 @@ def randomly_pivoted_cholesky(
     while done < rank and residual.sum() > tolerance * trace:
         proposed = rng.choice(n, size=min(block, n), p=residual / residual.sum())
         chances = rng.random(len(proposed)) if mode == "accelerated" else np.zeros(len(proposed))
-        H = _left(corner(proposed), factor[proposed, :done])
+        F = factor[proposed, :done]
+        H = np.asarray(corner(proposed), np.float64) - (F @ F.T).astype(np.float64)
         chosen, L = accept(H, residual[proposed], proposed, chances)
         if not len(chosen):
             residual[proposed] = 0.0  # rounding was all that was left of them
             continue
         chosen, L = chosen[: rank - done], L[: rank - done, : rank - done]
-        new = _new_columns(columns(chosen), factor[:, :done], chosen, L)
+        left = np.ascontiguousarray(columns(chosen), dtype).T
+        if done:
+            subtract_product(left, factor[chosen, :done], factor[:, :done])
+        solve = {"lower": True, "overwrite_b": True, "check_finite": False}
+        new = solve_triangular(L.astype(dtype), left, **solve).T  # (K[:, S] − F F_Sᵀ) L⁻ᵀ
         factor[:, done : done + len(chosen)] = new
         pivots[done : done + len(chosen)] = chosen
         residual = np.maximum(residual - np.einsum("ij,ij->i", new, new), 0.0)
         residual[chosen] = 0.0
         done += len(chosen)
     return PivotedCholesky(pivots[:done], float(residual.sum()), trace)
-
-
-def _left(K: Float[Array, "b b"], factor: Float[Array, "b r"]) -> Float[Array, "b b"]:
-    """Return the residual matrix of these rows, in float64."""
-    return np.asarray(K, np.float64) - (factor @ factor.T).astype(np.float64)
 
 
 def accept(
@@ -226,12 +226,3 @@ def accept(
         current[proposed == proposed[i]] = 0.0
         accepted.append(i)
     return proposed[accepted], L[np.ix_(accepted, range(len(accepted)))]
-
-
-def _new_columns(K: Array, factor: Array, chosen: Array, corner: Array) -> Array:
-    """Return the next columns of the factor: (K[:, S] − F F_Sᵀ) L⁻ᵀ."""
-    left = np.ascontiguousarray(K, factor.dtype).T
-    if factor.shape[1]:
-        subtract_product(left, factor[chosen], factor)
-    corner = corner.astype(factor.dtype)
-    return solve_triangular(corner, left, lower=True, overwrite_b=True, check_finite=False).T

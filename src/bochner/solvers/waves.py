@@ -28,6 +28,7 @@ from scipy.optimize import brentq
 
 from bochner._core.shapes import Array, Float
 from bochner.solvers.cg import Steps
+from bochner.solvers.factorisations import slices
 from bochner.solvers.gram import (
     DenseBlock,
     WaveGram,
@@ -344,11 +345,8 @@ def draws(low: WavePreconditioner, z: Array, steps: int) -> Array:
     O(``steps`` D) memory for each, of as many together as fit in little.
     """
     together = max(1, DRAWN_BYTES // (16 * steps * z[0].size))
-    parts = [z[start : start + together] for start in range(0, len(z), together)]
-    return np.concatenate([_drawn(low, part, steps) for part in parts])
-
-
-def _drawn(low: WavePreconditioner, z: Array, steps: int) -> Array:
+    if len(z) > together:
+        return np.concatenate([draws(low, z[part], steps) for part in slices(len(z), together)])
     many = (-1, *(1,) * (z.ndim - 1))
     basis: list[Array] = []
     diagonal, beside = np.ones((steps, len(z))), np.zeros((steps, len(z)))

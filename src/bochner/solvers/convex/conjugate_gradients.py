@@ -461,11 +461,8 @@ class NewtonDescent:
     def hessian(self, loss: Loss, point: Point, columns: Array) -> Hessian:
         """Return the Hessian of these columns at a point."""
         problem = self.problem
-        n, t = point.fitted.shape
-        state = np.empty((n, loss.state_width(t)))
-        for rows in problem.chunks():
-            y = problem.targets(rows)[:, columns]
-            state[rows] = loss.curvature(y, point.fitted[rows])
+        each = ((problem.targets(rows)[:, columns], rows) for rows in problem.chunks())
+        state = np.concatenate([loss.curvature(y, point.fitted[rows]) for y, rows in each])
         floor = FLOOR * float(problem.w.sum()) if problem.fit_intercept else 0.0
         return Hessian(active_rows(problem, state), loss, problem.alpha, floor)
 

@@ -11,7 +11,6 @@ conjugate gradients, preconditioned by the Hessian at zero that all columns shar
 regression, and some sweeps after which most rows that will end inactive are.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -30,7 +29,7 @@ from bochner.solvers.convex.problem import (
     backward,
     forward,
     hessian_factor,
-    next_best_length,
+    length_on_line,
     solved,
 )
 
@@ -52,9 +51,6 @@ DRIFT = 4.0
 
 #: Number of features up to which sums are recomputed as fast as changed.
 NARROW = 32
-
-#: How many times its length a step is made longer at most.
-FARTHEST = 8.0
 
 #: Least curvature of an intercept, as a share of that if every row were active.
 FLOOR = 1e-7
@@ -353,19 +349,11 @@ def moved(
     image: Float[Array, " n"],
     first: float,
 ) -> ColumnState:
-    """Go to the least on the way, or all of it where rounding hides that it falls.
-
-    ``first`` is the slope at its start.
-    """
+    """Go to the least on the way; ``first`` is the slope at its start."""
     loss, y, f, w = problem.losses[k], problem.table.y[k], at.fitted, problem.table.w
     along, across = float(at.theta[:-1] @ d[:-1]), float(d[:-1] @ d[:-1])
-
-    def slope(length: float) -> float:
-        total = float(weighted(w, loss.slope(y, f + length * image)) @ image)
-        total += problem.alpha * (along + length * across)
-        return math.inf if math.isnan(total) else total
-
-    length = next_best_length(slope, first, FARTHEST) or 1.0
+    slopes = lambda length: float(weighted(w, loss.slope(y, f + length * image)) @ image)
+    length = length_on_line(slopes, problem.alpha, along, across, first)
     return _column(problem, k, at.theta + length * d, f + length * image)
 
 

@@ -133,7 +133,9 @@ def solve(
     loss = problem.loss
     default = ConjugateGradients() if loss.joint else Cholesky(kept=False)
     algorithm = algorithm or default
-    at = _state(start) if isinstance(start, Optimum) else start
+    if isinstance(start, Optimum):
+        far = np.full(len(start.intercept), np.inf)
+        start = State(start.coef, start.intercept, np.empty((0, len(far))), far, far)
     if isinstance(algorithm, Cholesky) and (
         loss.joint or (algorithm.kept and not loss.nonsmooth and not np.all(problem.alpha))
     ):
@@ -142,12 +144,7 @@ def solve(
             f"got alpha={problem.alpha!r} and {loss!r}. Take ConjugateGradients()."
         )
     if loss.nonsmooth or algorithm == Cholesky(kept=False):
-        return smoothing.descend(problem, at, algorithm, tol, max_iter)
+        return smoothing.descend(problem, start, algorithm, tol, max_iter)
     if isinstance(algorithm, Cholesky):
-        return dense.descend(problem, at, tol, max_iter)
-    return conjugate_gradients.descend(problem, at, tol, max_iter, moments)
-
-
-def _state(found: Optimum) -> State:
-    far = np.full(len(found.intercept), np.inf)
-    return State(found.coef, found.intercept, np.empty((0, len(far))), far, far)
+        return dense.descend(problem, start, tol, max_iter)
+    return conjugate_gradients.descend(problem, start, tol, max_iter, moments)

@@ -31,7 +31,7 @@ from bochner.solvers.convex.optimum import (
     Step,
     history_of,
 )
-from bochner.solvers.convex.problem import ROUNDING, TINY, best_constant, next_best_length
+from bochner.solvers.convex.problem import ROUNDING, TINY, best_constant, length_on_line
 from bochner.solvers.factorisations import raised
 
 #: A descent starts with every EVERY-th row, of FEWEST at least, and ends there at this tolerance.
@@ -55,9 +55,6 @@ TRUSTED = 100
 #: Rows from which a factor is of float32, if the penalty is at least this share of the trace and
 #: numbers are within this range.
 SINGLE_FROM, SINGLE, LARGEST = 256, 1e-6, 1e30
-
-#: How many times its length a step is made longer at most.
-FARTHEST = 8.0
 
 #: Shares of alpha that are added to it where rounding leaves no factor.
 LEAST_JITTER, MOST_JITTER = 1e-3, 1e2
@@ -224,13 +221,8 @@ def _along(problem: KernelProblem, at: DualPoint, step: DualPoint, first: float)
     """Go to the least on the way; ``first`` is the slope at its start."""
     image = step.fitted - step.intercept
     along, across = float((at.coef * image).sum()), float((step.coef * image).sum())
-
-    def slope(length: float) -> float:
-        total = float((problem.slopes(at.fitted + length * step.fitted) * step.fitted).sum())
-        total += problem.alpha * (along + length * across)
-        return np.inf if np.isnan(total) else total
-
-    return at.moved(next_best_length(slope, first, FARTHEST) or 1.0, step)
+    slopes = lambda s: float((problem.slopes(at.fitted + s * step.fitted) * step.fitted).sum())
+    return at.moved(length_on_line(slopes, problem.alpha, along, across, first), step)
 
 
 # --- active rows ---------------------------------------------------------------------------------
@@ -240,56 +232,45 @@ class _KernelFactors:
     """Cholesky factors of √h K √h + alpha I over rows; the last is kept for the next column."""
 
     def __init__(self) -> None:
-        self._last: tuple[Array, Array, float, _Factor] | None = None
+        self._last: tuple[Array, Array, float, Array] | None = None
 
-    def __call__(self, K: Array, rows: Array, h: Array, alpha: float) -> "_Factor":
-        """Return the factor, (K of these rows, their numbers, their curvatures)."""
-        last = self._last
-        same = last is not None and alpha == last[2] and np.array_equal(rows, last[0])
-        if last is not None and same and np.array_equal(h, last[1]):
-            return last[3]
+    def __call__(self, K: Array, rows: Array, h: Array, alpha: float) -> Float[Array, "a a"]:
+        """Return U of UᵀU, given K of these rows, their numbers and their curvatures."""
+        if (last := self._last) is not None:
+            same = alpha == last[2] and np.array_equal(rows, last[0])
+            if same and np.array_equal(h, last[1]):
+                return last[3]
         factor = _factored(K, np.sqrt(h), alpha)
         self._last = rows, h, alpha, factor
         return factor
 
 
-def _factored(K: Array, root: Float[Array, " a"], alpha: float) -> "_Factor":
+def _factored(K: Array, root: Float[Array, " a"], alpha: float) -> Float[Array, "a a"]:
     """Return the factor, with more than alpha on the diagonal where rounding needs it."""
     root, even = root.astype(K.dtype), len(root) and root.min() == root.max()
     every, scale = np.arange(len(root)), root[0] ** 2 if even else 1.0
 
-    def at(jitter: float) -> _Factor:
+    def at(jitter: float) -> Float[Array, "a a"]:
         A = K.copy() if even else root[:, None] * K
         if not even:
             A *= root
         A = np.asfortranarray(A.T)  # symmetric
         A[every, every] += (1 + jitter) * alpha / scale
         factor(A)
-        return _Factor(A, scale)
+        A *= np.sqrt(scale)
+        return A
 
     try:
         return raised(at, 0.0, LEAST_JITTER, MOST_JITTER)
     except LinAlgError:
         size = float(root**2 @ np.diag(K)) + alpha
-        return _Factor(np.asfortranarray(np.sqrt(size) * np.eye(len(root))), 1.0)
+        return np.asfortranarray(np.sqrt(size) * np.eye(len(root), dtype=K.dtype))
 
 
-@dataclass(frozen=True, eq=False)
-class _Factor:
-    """The factor of a matrix over a number."""
-
-    factor: Float[Array, "a a"]  # U of UᵀU
-    scale: float
-
-    @property
-    def single(self) -> bool:
-        """Whether it is of float32."""
-        return bool(self.factor.dtype == np.float32)
-
-    def solve(self, right: Array) -> Array:
-        """Return the inverse times the right-hand sides."""
-        found = solve_factored(self.factor, right.reshape(len(right), -1)).reshape(right.shape)
-        return found.astype(np.float64) / self.scale
+def _solve(factor: Float[Array, "a a"], right: Array) -> Array:
+    """Return the inverse times the right-hand sides."""
+    found = solve_factored(factor, right.reshape(len(right), -1)).reshape(right.shape)
+    return found.astype(np.float64)
 
 
 class _NewtonSteps:
@@ -322,7 +303,7 @@ class _NewtonSteps:
         c, b = np.zeros(len(h)), 0.0
         if len(rows):
             factor = self._factors(own, rows, h[rows], problem.alpha)
-            u = factor.solve(root[:, None] * np.column_stack([z, np.ones_like(z)]))
+            u = _solve(factor, root[:, None] * np.column_stack([z, np.ones_like(z)]))
             if problem.fit_intercept:
                 b = float(root @ u[:, 0] / max(float(root @ u[:, 1]), TINY))
             c[rows] = root * (u[:, 0] - b * u[:, 1])
@@ -471,7 +452,7 @@ class _Part:
     columns: slice
     rows: Array
     root: Float[Array, " a"]
-    factor: _Factor
+    factor: Float[Array, "a a"]
     one: Float[Array, " a"]  # change of the coefficients if the intercept falls by one
     beside: float  # curvature of the other rows, over alpha
 
@@ -498,7 +479,7 @@ class _Inverse:
             if len(rows) < len(K):
                 some = square_part(some, rows)
             factor, root = factors(some, rows, h, alpha), np.sqrt(h)
-            one = root * factor.solve(root[:, None])[:, 0]
+            one = root * _solve(factor, root)
             parts.append(_Part(columns, rows, root, factor, one, max(beside, 0.0)))
         return _Inverse(problem, curved.h, tuple(parts))
 
@@ -510,12 +491,12 @@ class _Inverse:
             c[part.rows, part.columns] = 0.0
         far = c
         if np.any(c):
-            single = all(part.factor.single for part in self.parts)
+            single = all(part.factor.dtype == np.float32 for part in self.parts)
             K = problem.single if single else problem.K
             far = symmetric_product(K, c.astype(K.dtype))
         for part in self.parts:
             rows, columns, root = part.rows, part.columns, part.root[:, None]
-            u = part.factor.solve(-r[rows, columns] / root - root * far[rows, columns])
+            u = _solve(part.factor, -r[rows, columns] / root - root * far[rows, columns])
             c[rows, columns] = root * u
             if problem.fit_intercept:
                 off = c[:, columns].sum(axis=0) - wanted[columns]

@@ -71,10 +71,6 @@ class Loss(ABC):
     def curvature(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:
         """Return ∂²ℓ/∂f²; zero where the slope jumps."""
 
-    def state_width(self, t: int) -> int:
-        """Return the numbers that ``curvature`` has for a row of t columns."""
-        return t
-
     def hessian_product(
         self, state: Float[Array, "n t"], V: Float[Array, "n t"]
     ) -> Float[Array, "n t"]:

@@ -203,9 +203,6 @@ class JointLoss(OwnLoss):
         """Return numbers as they are: more than their differences matter."""
         return fitted
 
-    def state_width(self, t: int) -> int:
-        return t * t
-
     def value(self, y: Array, f: Array) -> Array:
         """Return the loss of each row, (n, 1)."""
         return self._asked(self.value_of, "value", y, f, (len(f),))[:, None]

@@ -42,8 +42,9 @@ ROWS_AT_ONCE = 1 << 15
 #: Slopes that are looked at between two lengths, at most; the first by secants, the rest by halves.
 TURNS, SECANTS = 64, 12
 
-#: Share of the first slope that is next to none, and how often a length is doubled at most.
-ENOUGH, DOUBLINGS = 0.1, 20
+#: Share of the first slope that is next to none; how often a length is doubled, and how many times
+#: its length a step is made longer, at most.
+ENOUGH, DOUBLINGS, FARTHEST = 0.1, 20, 8.0
 
 S = TypeVar("S")
 
@@ -455,6 +456,21 @@ def next_best_length(slope: Callable[[float], float], first: float, most: float)
         else:
             length = low - at_low * (high - low) / (at_high - at_low)
     return length
+
+
+def length_on_line(
+    slopes: Callable[[float], float], alpha: float, along: float, across: float, first: float
+) -> float:
+    """Return the length of the least, or 1 where rounding hides that the objective falls.
+
+    Its slope is that of the loss and alpha (along + length across), at zero ``first``.
+    """
+
+    def slope(length: float) -> float:
+        total = slopes(length) + alpha * (along + length * across)
+        return math.inf if math.isnan(total) else total
+
+    return next_best_length(slope, first, FARTHEST) or 1.0
 
 
 def best_constant(

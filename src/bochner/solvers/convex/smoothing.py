@@ -326,11 +326,7 @@ def _direction_by_rows(
     farthest: float,
     free: bool,
 ) -> Float[Array, " p"]:
-    """Return −(FᵀF + alpha I)⁻¹ times the gradient, alpha for the features only.
-
-    The intercept moves by about ``farthest`` at most where no row holds it, and not at all unless
-    it is free.
-    """
+    """Return the same with H = FᵀF, by a system of the rows."""
     both = np.concatenate(rows)
     F, s = np.ascontiguousarray(both[:, :-1]), both[:, -1]
     M = np.zeros((len(F), len(F)), order="F")

@@ -200,7 +200,6 @@ class WideState:
     """The solution at one penalty, and the errors it has."""
 
     alpha: float
-    coef: Float[Array, "D t"]
     rss: Float[Array, " t"]  # Σ w (y − ŷ)²
     free: float  # tr (I − H)
     dimension: float  # d
@@ -227,7 +226,7 @@ def state_at(
     loo, error = left_out(problem, alpha, u[:, :t], left, d, deviation)
     n = problem.count
     free = max(n - problem.centred - d, 1e-12 * n)
-    return WideState(alpha, u[:, :t], left, free, d, deviation, loo, error)
+    return WideState(alpha, left, free, d, deviation, loo, error)
 
 
 def residual_power(
