@@ -117,20 +117,10 @@ class KernelOperator:
     itself and transposed: n²/2 kernel values a product. Tiles in float32 take half of the time or
     less; sums over a tile are of its precision, sums over tiles float64 always.
 
-    Parameters
-    ----------
-    tiles : callable
-        ``tiles(A, B)`` gives the kernel matrix of checked rows, in their precision.
-    X : (n, d) float64
-        Rows, dense or CSR.
-    tile : int, default 1024
-        Rows and columns of a tile.
-    moved : bool, default False
-        Whether rows may be moved together, as for kernels of x − y: float32 then holds them about
-        their mean, and loses less.
-    loop : (str, float), optional
-        Profile and parameter of the compiled loop if the kernel has one: values are then
-        multiplied as they are computed, without tiles.
+    ``tiles(A, B)`` gives the kernel matrix of checked rows, in their precision. Where rows may be
+    ``moved`` together, as for kernels of x − y, float32 holds them about their mean, and loses
+    less. ``loop`` is the profile and parameter of the compiled loop if the kernel has one: values
+    are then multiplied as they are computed, without tiles.
     """
 
     def __init__(

@@ -162,8 +162,6 @@ def randomly_pivoted_cholesky(
     proposed together, also those that others of the block have explained: another law, no faster
     and less accurate on clustered rows, for comparison.
 
-    Notes
-    -----
     Time O(n r²) and r columns of K; memory n r numbers. The factor is float64 up to 2²³ of them
     and float32 above: it steers the choice only. With r ≥ q/ε + q log(1/(εη)) pivots, η the share
     of the trace outside the q largest eigenvalues, the expected residual trace is at most (1 + ε)

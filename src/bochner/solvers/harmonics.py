@@ -64,8 +64,6 @@ def wave_tables(degree: int) -> tuple[tuple[Float[Array, "l k"], ...], ...]:
     in k, which are returned. The recurrence P_lm = a cos θ P_{l−1,m} − b P_{l−2,m} holds for modes
     as for values, where cos θ moves k by one either way.
 
-    Notes
-    -----
     2 L³ bytes and O(L³) operations: 250 MB and two seconds of degree 500.
     """
     L = degree
@@ -352,8 +350,6 @@ class LowDegrees(DenseBlock):
 class OrderBlocks(WavePreconditioner):
     """M of rows that are spread alike along parallels: a block for each order.
 
-    Notes
-    -----
     O(L⁴) operations and (L³)/3 numbers: half a second of degree 180.
     """
 

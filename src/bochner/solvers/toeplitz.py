@@ -82,8 +82,6 @@ def white(rng: np.random.Generator, extent: tuple[int, ...], count: int) -> Arra
 class ToeplitzGram(WaveGram):
     """G = D T D, about the rows' mean where there is an intercept; products by FFT.
 
-    Notes
-    -----
     A product takes two FFTs of Π (4 m_a + 2) real numbers.
     """
 

@@ -30,8 +30,6 @@ SLACK = 1e-6
 class WaveSums:
     """Mergeable sums of waves over (X, y, w).
 
-    Notes
-    -----
     Memory 16 (4^d + t 2^d) m_1 ... m_d bytes, for any n.
     """
 
@@ -173,8 +171,6 @@ def within(angles: Float[Array, "n d"], turns: Float[Array, " d"]) -> Float[Arra
 class WavesOf:
     """The summand of :class:`WaveSums`: a type-1 non-uniform FFT of each block.
 
-    Notes
-    -----
     Targets and weights share transforms, the ones as real and the others as imaginary parts.
     """
 

@@ -52,31 +52,15 @@ def minimise(
 ) -> Optimum:
     """Minimise Σ w ℓ(y, Zβ + b) + (alpha/2) ‖β‖², each column for itself or all jointly.
 
-    Parameters
-    ----------
-    rows : SolverRows
-        Re-iterable blocks (Z, y, w, start), with attributes ``cached`` and ``n_features``.
-    start : Optimum, optional
-        Where to start from; default zero, from where the first step of a squared hinge is to the
-        ridge solution.
-    moments : SummedProducts, optional
-        Of all rows: they precondition every step of conjugate gradients, which pays where features
-        are not kept in memory. By default, and where a loss is smoothed, a few thousand rows do,
-        drawn by their curvature.
-    targets : callable, optional
-        From the blocks' y to the (b, t) numbers that the loss compares; default y itself.
-    held : (n,) of bool, optional
-        Rows that take no part.
-    algorithm : Cholesky or ConjugateGradients, optional
-        Default: :func:`algorithm_for`.
-    tol : float, default 1e-4
-        The last step promised to lower the objective by less than this share of it (what is left
-        after it is far less); smoothing leaves no more than this share open.
-    max_iter : int, default 100
-        Newton steps at most; where a width goes to zero, for each width.
+    ``rows`` are re-iterable blocks (Z, y, w, start). The start is zero by default, from where the
+    first step of a squared hinge is to the ridge solution. ``moments`` of all rows precondition
+    every step of conjugate gradients, which pays where features are not kept in memory; by default,
+    and where a loss is smoothed, a few thousand rows do, drawn by their curvature. ``targets``
+    makes the (b, t) numbers that the loss compares from y of a block; rows ``held`` take no part.
+    The last step promised to lower the objective by less than the share ``tol`` of it (what is left
+    after it is far less); smoothing leaves no more than this share open. ``max_iter`` limits the
+    Newton steps; where a width goes to zero, those for each width.
 
-    Notes
-    -----
     Memory O(n t) beside the features. Time a step: one pass of 4 n D t operations, and as many
     again for a product with the Hessian, on active rows; O(D³) where a preconditioner is made. With
     dense Hessians memory is O(t D²) more, and a step takes O(a D² + D³) a column beside the pass, a

@@ -152,8 +152,6 @@ def minimise_on_kernel(
     coefficients are not looked at. The last step promised to lower the objective by less than the
     share ``tol`` of it; ``max_iter`` limits the steps of each column.
 
-    Notes
-    -----
     A step of a loss with inactive rows takes O(a³/3 + n a) for a active rows; of others O(n² t),
     and a factor of n³/3 after 6, 18, 42 of them, or smaller ones more often. Memory 2 n².
     """

@@ -300,30 +300,45 @@ def solve_wide(
     ``per_target``: whether each target has the penalty that is best for it; ``means``: z̄ and ȳ,
     zero where there is no intercept. PASSES_ENDED where ``MOST_STEPS`` passes did not suffice.
     """
-    for precision in ("float32", "float64"):
-        found, served = _solved(problem, alpha, per_target, means, precision)
-        if served:
-            break
-    return found
-
-
-def _solved(
-    problem: WideProblem,
-    alpha: Float[Array, " t"] | str,
-    per_target: bool,
-    means: tuple[Float[Array, " D"], Float[Array, " t"]],
-    precision: str,
-) -> tuple[Solution, bool]:
-    """Return the solution, and whether the precision of its products served."""
     D, t = problem.cross.shape
-    space = GrowingSubspace(problem.multiply, D, t + problem.drawn.shape[1], precision)
+    sides, scale = t + problem.drawn.shape[1], problem.spread * np.sqrt(problem.weight)
+    for precision in ("float32", "float64"):
+        space = GrowingSubspace(problem.multiply, D, sides, precision)
+        states, chosen, tol = _chosen(problem, space, alpha, per_target)
+        alphas = np.array(np.broadcast_to(chosen, t))
+        systems = ShiftedSystems(problem.cross, alphas, np.arange(t), scale)
+        found, first = space.exactly(systems, problem.factor.inverse, tol, MOST_STEPS)
+        if first <= ROUGHLY * tol:
+            break
+    coef = found.u
+    left = residual_power(problem, coef, problem.cross - found.residual - alphas * coef)
+    told = (
+        f"{D:,} features, preconditioned by {len(problem.judges.w):,} rows: predictions on the "
+        f"rows within {found.bound.max(initial=0.0):.1g} of the spread, {tol:.1g} asked for."
+    )
+    path, criterion = wide_path(problem, states, alphas), str(alpha) if states else "given"
+    return Solution(
+        coef,
+        means[1] - means[0] @ coef,
+        float(chosen[0]) if len(chosen) == 1 else chosen,
+        _outcome(problem, states, found, path, criterion),
+        path,
+        criterion,
+        left / problem.weight,
+        (*found.history, told),
+        np.stack([slacks(problem, a, _dimension(states, a)) for a in alphas], axis=1),
+    )
+
+
+def _chosen(
+    problem: WideProblem, space: GrowingSubspace, alpha: Float[Array, " t"] | str, per_target: bool
+) -> tuple[list[WideState], Float[Array, " a"], float]:
+    """Return the path if there is one, the penalty or that of each target, and the tolerance."""
     varies = bool(np.any(problem.power > 0))
-    if not varies and isinstance(alpha, str):
-        alpha = np.array([1e-3 * max(float(problem.factor.values[-1]), 1e-300)])
     if not isinstance(alpha, str):
-        tol = tolerance(guessed(problem)) if varies else COARSEST
-        each = np.broadcast_to(alpha, problem.power.shape)
-        return _finished(problem, space, [], each, alpha, tol, means, "given")
+        return [], np.asarray(alpha), tolerance(guessed(problem)) if varies else COARSEST
+    if not varies:
+        return [], np.array([1e-3 * max(float(problem.factor.values[-1]), 1e-300)]), COARSEST
     guess = guessed(problem)
     tol = tolerance(guess)
     states = path_of_states(problem, space, guess, alpha, per_target, ROUGHLY * tol)
@@ -331,9 +346,8 @@ def _solved(
     alphas = np.array([state.alpha for state in states])
     best = np.array([least_of_parabola(alphas, column) for column in values.T])
     shared = least_of_parabola(alphas, pooled(values, problem.power))
-    chosen = np.where(problem.power > 0, best, shared) if per_target else np.array([shared])
-    each = np.broadcast_to(chosen, problem.power.shape)
-    return _finished(problem, space, states, each, chosen, tol, means, alpha)
+    each = np.where(problem.power > 0, best, shared)
+    return states, each if per_target else np.array([shared]), tol
 
 
 def tolerance(guess: Guess) -> float:
@@ -391,38 +405,6 @@ def least_of_parabola(alphas: Float[Array, " p"], values: Float[Array, " p"]) ->
         return float(alphas[at])
     step = np.clip(-slope / (2 * bend), x[0] - x[1], x[2] - x[1])
     return float(np.exp(x[1] + step))
-
-
-def _finished(
-    problem: WideProblem,
-    space: GrowingSubspace,
-    states: list[WideState],
-    alphas: Float[Array, " t"],
-    chosen: Float[Array, " a"],
-    tol: float,
-    means: tuple[Float[Array, " D"], Float[Array, " t"]],
-    criterion: str,
-) -> tuple[Solution, bool]:
-    """Solve at the penalty of each target, within what the path left."""
-    scale = problem.spread * np.sqrt(problem.weight)
-    systems = ShiftedSystems(problem.cross, np.array(alphas), np.arange(len(alphas)), scale)
-    found, first = space.exactly(systems, problem.factor.inverse, tol, MOST_STEPS)
-    coef = found.u
-    left = residual_power(problem, coef, problem.cross - found.residual - alphas * coef)
-    many = len(problem.judges.w)
-    told = (
-        f"{len(coef):,} features, preconditioned by {many:,} rows: predictions on the rows within "
-        f"{found.bound.max(initial=0.0):.1g} of the spread, {tol:.1g} asked for."
-    )
-    given = float(chosen[0]) if len(chosen) == 1 else np.asarray(chosen)
-    path = wide_path(problem, states, alphas)
-    outcome = _outcome(problem, states, found, path, criterion)
-    left = left / problem.weight
-    intercept = means[1] - means[0] @ coef
-    history = (*found.history, told)
-    slack = np.stack([slacks(problem, a, _dimension(states, a)) for a in alphas], axis=1)
-    solution = Solution(coef, intercept, given, outcome, path, criterion, left, history, slack)
-    return (solution, space.precision == "float64" or first <= ROUGHLY * tol)
 
 
 def _dimension(states: list[WideState], alpha: float) -> float | None:

@@ -250,8 +250,6 @@ def solve_kernel(
     which "loo" settles the penalty, starting from the one of least squares; slacks are then
     returned for the last 3072 rows.
 
-    Notes
-    -----
     O(n³) for each penalty, three to six of them where it is chosen; memory 3 n². Of more than 1024
     rows it is chosen by the first 1024, and by leave-one-out errors among the first 3072 it may
     become smaller: the noise does not depend on n, but with denser rows the kernel explains more of
