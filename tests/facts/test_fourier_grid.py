@@ -34,7 +34,7 @@ from bochner.solvers import toeplitz, waves
 from bochner.solvers.gram import conjugate_gradients, inner
 from bochner.solvers.ridge.eigen import decompose
 from bochner.solvers.ridge.problem import evidence, evidence_slope, gcv
-from bochner.solvers.toeplitz import LowWaves, ToeplitzGram, from_real, to_real, white
+from bochner.solvers.toeplitz import LowWaves, ToeplitzGram, from_real, to_real
 from bochner.solvers.waves import WaveProblem, draws, scan, square_sums, waves_of_samples
 from bochner.sums.executor import LOCAL
 from bochner.sums.fourier import BoxPlaces, WavesOf, as_complex
@@ -206,7 +206,7 @@ def test_solutions_by_fft_are_those_of_the_matrix(extent, centred):
     problem, Z, y, w = problem_of(extent, centred)
     Zc, yc = (A - (w @ A / w.sum()) * centred for A in (Z, y))
     G, B = Zc.T @ (w[:, None] * Zc), Zc.T @ (w[:, None] * yc)
-    c = white(np.random.default_rng(2), extent, 2)
+    c = problem.gram.white(np.random.default_rng(2), 2)
     np.testing.assert_allclose(to_real(problem.gram(c)), G @ to_real(c), atol=1e-9)
     np.testing.assert_allclose(from_real(to_real(c), extent), c, atol=1e-13)
     np.testing.assert_allclose(to_real(problem.b), B, atol=1e-9)
@@ -272,7 +272,7 @@ def test_evidence_by_probes_is_within_their_spread():
     problem, *_ = problem_of((4, 3), True)
     exact = problem.at(0.7, 1e-10)
     rng = np.random.default_rng(3)
-    z = white(rng, (4, 3), 200)
+    z = problem.gram.white(rng, 200)
     z *= np.sqrt(problem.gram.dimension / inner(z, z))[:, None, None]
     low = LowWaves(problem.gram, 0.7, most=3)
     drawn = low.root(z)
@@ -307,7 +307,7 @@ def test_draws_have_the_covariance_of_the_posterior():
     problem, *_ = problem_of((4, 3), True)
     gram = problem.gram
     low = LowWaves(gram, 0.7, most=3)
-    drawn = draws(low, white(np.random.default_rng(4), (4, 3), 300), 40)
+    drawn = draws(low, gram.white(np.random.default_rng(4), 300), 40)
     exact = LowWaves(gram, 0.7, worth=0.0, most=gram.dimension)
     true = square_sums(gram, waves.exact_paths(exact))
     ratio = square_sums(gram, drawn) / 300 / true

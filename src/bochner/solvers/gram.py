@@ -164,10 +164,11 @@ class DenseBlock(WavePreconditioner):
     def factor(self) -> Float[Array, "b b"]:
         """L of M = L Lᵀ among the real features of the block."""
 
-    @property
-    @abstractmethod
+    @cached_property
     def others(self) -> Array:
         """How often each place counts in R^D; zero within the block."""
+        counts = self.gram.counts[None].astype(np.complex128)
+        return self.scatter(np.zeros_like(self.gather(counts)), counts)[0].real
 
     @abstractmethod
     def gather(self, c: Array) -> Float[Array, "s b"]:

@@ -331,12 +331,6 @@ class LowDegrees(DenseBlock):
         return c
 
     @cached_property
-    def others(self) -> Array:
-        counts = self.gram.counts.copy()
-        counts[self._cut] = 0.0
-        return counts
-
-    @cached_property
     def inverse_diagonal(self) -> Array:
         found = np.where(self.gram.counts > 0, 1.0 / self.diagonal, 0.0)
         at, real, imaginary = _order(self.low)

@@ -68,13 +68,6 @@ def from_real(coef: Float[Array, "D s"], extent: tuple[int, ...]) -> Array:
     return half_of(flat.reshape(-1, *(2 * m + 1 for m in extent)))
 
 
-def white(rng: np.random.Generator, extent: tuple[int, ...], count: int) -> Array:
-    """Return independent standard normal vectors of R^D."""
-    shape = tuple(2 * m + 1 for m in extent)
-    axes = tuple(range(1, len(shape) + 1))
-    return rfftn(rng.standard_normal((count, *shape)), axes=axes) / math.sqrt(math.prod(shape))
-
-
 # --- Products ------------------------------------------------------------------------------------
 
 
@@ -128,7 +121,9 @@ class ToeplitzGram(WaveGram):
         return counts
 
     def white(self, rng: np.random.Generator, count: int) -> Array:
-        return white(rng, self.extent, count)
+        shape = self.variances.shape
+        axes = tuple(range(1, len(shape) + 1))
+        return rfftn(rng.standard_normal((count, *shape)), axes=axes) / math.sqrt(math.prod(shape))
 
     def to_real(self, c: Array) -> Float[Array, "D s"]:
         return to_real(c)
@@ -304,13 +299,6 @@ class LowWaves(DenseBlock):
         flat[:, at] = upper
         flat[:, other[mirrored]] = np.conj(upper[:, mirrored])
         return c
-
-    @cached_property
-    def others(self) -> Array:
-        counts = self.gram.counts.copy()
-        for places in self._low[1:]:
-            counts.ravel()[places] = 0.0
-        return counts
 
     @cached_property
     def inverse_diagonal(self) -> Array:

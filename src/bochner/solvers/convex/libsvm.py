@@ -88,8 +88,11 @@ def hinge_on_kernel(
     ended = True
     bounds = UNBOUNDED * w if isinstance(problem.loss, SquaredHinge) else w
     for k, y in enumerate(problem.y[weighed].T):
-        c, intercept[k], ends = _column(K, y, bounds, problem.alpha, tol, moves)
-        coef[weighed, k], ended = c, ended and ends
+        rows = np.flatnonzero(y)
+        own = K if len(rows) == len(y) else _among(K, rows)
+        machine, ends = _fitted(own, y[rows] > 0, bounds[rows], problem.alpha, tol, moves)
+        coef[weighed[rows[machine.support_]], k] = machine.dual_coef_[0]
+        intercept[k], ended = float(machine.intercept_[0]), ended and ends
     return _optimum(problem, coef, intercept, problem.K @ coef + intercept, ended)
 
 
@@ -181,24 +184,6 @@ def _optimum(
         Libsvm(),
     )
     return KernelOptimum(solution, at)
-
-
-def _column(
-    K: Any,
-    y: Float[Array, " n"],
-    w: Float[Array, " n"],
-    alpha: float,
-    tol: float,
-    moves: int,
-) -> tuple[Float[Array, " n"], float, bool]:
-    """Return coefficients and intercept of one column, and whether LIBSVM ended by itself."""
-    n, rows = len(y), np.flatnonzero(y)
-    if len(rows) < len(y):
-        K, y, w = _among(K, rows), y[rows], w[rows]
-    found, ended = _fitted(K, y > 0, w, alpha, tol, moves)
-    coef = np.zeros(n)
-    coef[rows[found.support_]] = found.dual_coef_[0]
-    return coef, float(found.intercept_[0]), ended
 
 
 def _fitted(
