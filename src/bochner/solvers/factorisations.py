@@ -200,10 +200,7 @@ def randomly_pivoted_cholesky(
 
 
 def accept(
-    H: Float[Array, "b b"],
-    start: Float[Array, " b"],
-    proposed: Array,
-    chances: Float[Array, " b"],
+    H: Float[Array, "b b"], start: Float[Array, " b"], proposed: Array, chances: Float[Array, " b"]
 ) -> tuple[Array, Float[Array, "a a"]]:
     """Reject within the block; return accepted pivots and the Cholesky factor of their residual.
 

@@ -20,14 +20,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bochner._core.arrays import (
-    array_namespace,
-    beside,
-    from_numpy,
-    is_sparse,
-    taken,
-    to_numpy,
-)
+from bochner._core.arrays import array_namespace, beside, from_numpy, is_sparse, taken, to_numpy
 from bochner._core.blas import (
     add_gram,
     add_outer,

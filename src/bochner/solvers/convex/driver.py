@@ -19,12 +19,7 @@ from bochner._core.shapes import Array
 from bochner.errors import InvalidInput
 from bochner.solvers.convex import conjugate_gradients, dense, smoothing
 from bochner.solvers.convex.losses import Loss
-from bochner.solvers.convex.optimum import (
-    Algorithm,
-    Cholesky,
-    ConjugateGradients,
-    Optimum,
-)
+from bochner.solvers.convex.optimum import Algorithm, Cholesky, ConjugateGradients, Optimum
 from bochner.solvers.convex.problem import Problem, SolverRows, State, TargetsOf, optimum
 from bochner.solvers.ridge.problem import SummedProducts
 

@@ -187,12 +187,7 @@ def _optimum(
 
 
 def _fitted(
-    K: Any,
-    y: Array,
-    w: Float[Array, " n"],
-    alpha: float,
-    tol: float,
-    moves: int,
+    K: Any, y: Array, w: Float[Array, " n"], alpha: float, tol: float, moves: int
 ) -> tuple[Any, bool]:
     """Return LIBSVM's machine, and whether it ended by itself."""
     from sklearn.svm import SVC  # noqa: PLC0415  takes a sixth of a second to import

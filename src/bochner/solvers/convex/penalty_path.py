@@ -20,14 +20,7 @@ from bochner._core.progress import progress
 from bochner._core.shapes import Array, Bool, Float
 from bochner.solvers.convex.driver import solve
 from bochner.solvers.convex.losses import Loss
-from bochner.solvers.convex.problem import (
-    TINY,
-    Problem,
-    State,
-    best_constant,
-    places,
-    walk,
-)
+from bochner.solvers.convex.problem import TINY, Problem, State, best_constant, places, walk
 from bochner.solvers.convex.smoothing import constant, spread
 
 #: Factor between penalties, and tolerance of fits to compare.
@@ -160,11 +153,7 @@ def held_out_path(
 
 
 def walked_path(
-    problem: Problem,
-    left_out: Bool[Array, "n k"],
-    max_iter: int,
-    largest: float,
-    near: int,
+    problem: Problem, left_out: Bool[Array, "n k"], max_iter: int, largest: float, near: int
 ) -> tuple[HeldOutPath, State | None]:
     """Return penalties downhill from a step that is likely to be near, and the first fold's state.
 

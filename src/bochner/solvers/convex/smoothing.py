@@ -39,12 +39,7 @@ from bochner.solvers.convex.conjugate_gradients import (
     from_rows,
 )
 from bochner.solvers.convex.losses import Loss, weighted
-from bochner.solvers.convex.optimum import (
-    Algorithm,
-    ConjugateGradients,
-    Convergence,
-    Step,
-)
+from bochner.solvers.convex.optimum import Algorithm, ConjugateGradients, Convergence, Step
 from bochner.solvers.convex.problem import (
     TINY,
     LineSearch,

@@ -316,10 +316,7 @@ def _solve_many(
 
 
 def _whole(
-    rows: KernelRows,
-    found: Solution,
-    lost: Lost | None,
-    solved: SolvedRows | None = None,
+    rows: KernelRows, found: Solution, lost: Lost | None, solved: SolvedRows | None = None
 ) -> Solution:
     """Return the solution of all rows at a penalty that some have chosen, and may have solved."""
     known = PENALTY_ROWS if lost is None else min(len(rows.w), DENSE_ROWS)
@@ -374,10 +371,7 @@ def _settles(rows: KernelRows, chosen: Float[Array, " c"], criterion: str) -> bo
 
 
 def _settled(
-    lost: Callable[[float], float],
-    alpha: float,
-    bounds: tuple[float, float],
-    between: bool = True,
+    lost: Callable[[float], float], alpha: float, bounds: tuple[float, float], between: bool = True
 ) -> float:
     """Return where a loss is least, on the way down from a penalty within bounds of log α.
 

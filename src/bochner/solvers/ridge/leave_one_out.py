@@ -29,18 +29,8 @@ import numpy as np
 
 from bochner._core.blas import product
 from bochner._core.shapes import Array, Float
-from bochner.solvers.ridge.eigen import (
-    EPS,
-    FLOAT32_GRAM,
-    Eigen,
-    floor,
-    penalties,
-)
-from bochner.solvers.ridge.problem import (
-    TINY,
-    left_out_errors,
-    slack_of_leverage,
-)
+from bochner.solvers.ridge.eigen import EPS, FLOAT32_GRAM, Eigen, floor, penalties
+from bochner.solvers.ridge.problem import TINY, left_out_errors, slack_of_leverage
 
 #: RSS is above rounding if it exceeds this many times the rounding of P.
 CLEAR = 1e3

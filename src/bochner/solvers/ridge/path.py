@@ -11,13 +11,7 @@ from bochner.errors import InvalidInput
 from bochner.solvers.ridge.eigen import Eigen, floor, penalties
 from bochner.solvers.ridge.leave_one_out import LeftOutErrors, left_out_path
 from bochner.solvers.ridge.problem import evidence, gcv
-from bochner.solvers.ridge.solution import (
-    Outcome,
-    Path,
-    Solution,
-    best_of,
-    pooled,
-)
+from bochner.solvers.ridge.solution import Outcome, Path, Solution, best_of, pooled
 
 Alpha = float | tuple[float, ...] | Literal["loo", "gcv", "evidence"]
 
@@ -35,11 +29,7 @@ WORST_FIRST = (
 )
 
 
-def path_of(
-    eigen: Eigen,
-    alphas: Float[Array, " p"],
-    loo: LeftOutErrors | None = None,
-) -> Path:
+def path_of(eigen: Eigen, alphas: Float[Array, " p"], loo: LeftOutErrors | None = None) -> Path:
     """Return all criteria along the path; criteria from moments cost O(p D t)."""
     power = eigen.power / eigen.weight
     found = eigen.at(alphas)

@@ -139,10 +139,7 @@ def freedom(problem: RidgeProblem) -> float:
 
 
 def amplitude_at(
-    problem: RidgeProblem,
-    found: Likely,
-    noise: float | None = None,
-    amplitude: float | None = None,
+    problem: RidgeProblem, found: Likely, noise: float | None = None, amplitude: float | None = None
 ) -> Float[Array, "*p t"]:
     """Return a² of each target: as given, σ²/α of a given noise, or the best."""
     q = np.maximum(found.quadratic_form, TINY)
@@ -154,10 +151,7 @@ def amplitude_at(
 
 
 def evidence(
-    problem: RidgeProblem,
-    found: Likely,
-    noise: float | None = None,
-    amplitude: float | None = None,
+    problem: RidgeProblem, found: Likely, noise: float | None = None, amplitude: float | None = None
 ) -> Float[Array, "*p t"]:
     """Return log p(y) of each target, maximised over what is not given."""
     nu, a2 = freedom(problem), amplitude_at(problem, found, noise, amplitude)
