@@ -11,12 +11,10 @@ from tolerance import assert_close
 from bochner import Huber, JointLoss
 from bochner.models._rows import FeatureBlock
 from bochner.solvers.convex.class_losses import (
-    NAMES,
     Hinge,
     Logistic,
     MultinomialShares,
     SquaredHinge,
-    by_name,
 )
 from bochner.solvers.convex.driver import solve
 from bochner.solvers.convex.losses import (
