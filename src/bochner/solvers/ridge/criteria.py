@@ -107,7 +107,7 @@ class Criterion:
 
     def shown(self, value: float) -> float:
         """Return the value for tables: an error, or minus the log evidence per row."""
-        return float(np.exp(value)) if self is LOO else value
+        return float(np.exp(value)) if self.name == "loo" else value
 
 
 #: The mean squared leave-one-out error, relative to the targets' variances; and minus the log
