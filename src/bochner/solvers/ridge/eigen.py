@@ -20,7 +20,7 @@ import numpy as np
 
 from bochner._core.blas import eigh, qr, svd
 from bochner._core.shapes import Array, Float
-from bochner.solvers.ridge.problem import SummedProducts
+from bochner.solvers.ridge.problem import SummedProducts, freedom
 
 #: Smallest penalty of the path, as a share of ‖G‖.
 LOWEST = 1e-11
@@ -76,7 +76,7 @@ class Eigen:
 
         n − 1 − r + Σ (λ/(w + λ))^power over the r largest w.
         """
-        free = max(self.count - self.centred, 0.0)
+        free = freedom(self)
         r = max(min(len(self.values), self.rows - self.centred), 0)
         kept = self.values[len(self.values) - r :, None]
         return max(free - r, 0.0) + ((alphas / (kept + alphas)) ** power).sum(axis=0)
@@ -101,28 +101,13 @@ class Eigen:
 
     def residual_power_at(self, alpha: float | Float[Array, " t"]) -> Float[Array, " t"]:
         """Return RSS of each target, with one alpha or one per target."""
-        left = self.residual_power(np.atleast_1d(alpha))
+        left = self.at(np.atleast_1d(alpha)).rss
         return left[0] if len(left) == 1 else left.diagonal()
 
     def _inverse(self, alpha: float | Float[Array, " t"]) -> Float[Array, "D t"]:
         """Return 1/(w + alpha), zero at rounding level; one column, or one per target."""
         weights = self.values[:, None] + alpha
         return np.divide(1, weights, out=np.zeros_like(weights), where=weights > self.noise)
-
-    def residual_power(
-        self, alphas: Float[Array, " p"], power: Literal[1, 2] = 2
-    ) -> Float[Array, "p t"]:
-        """Return λ^power yᵀ(ZZᵀ + λI)^(−power) y at each penalty, for each target.
-
-        Of power 2 it is RSS, of power 1 P − Σ c²/(w + λ). P less what is explained, or that summed
-        up where the difference cancels.
-        """
-        inverse = self._inverse(alphas)
-        factor = inverse if power == 1 else inverse * (1 + alphas * inverse)
-        left = self.power - factor.T @ self.projected**2
-        share, outside = self.shares
-        summed = outside + ((alphas * inverse) ** power).T @ share
-        return np.where(left > CANCELS * self.power, left, summed)
 
     @cached_property
     def shares(self) -> tuple[Float[Array, "D t"], Float[Array, " t"]]:
@@ -146,12 +131,25 @@ class SpectralPath:
     @cached_property
     def rss(self) -> Float[Array, "p t"]:
         """Σ w (y − ŷ)²."""
-        return self.eigen.residual_power(self.alpha)
+        return self._left(2)
 
     @cached_property
     def quadratic_form(self) -> Float[Array, "p t"]:
         """(y − ȳ)ᵀ(ZZᵀ + λI)⁻¹(y − ȳ)."""
-        return self.eigen.residual_power(self.alpha, 1) / self.alpha[:, None]
+        return self._left(1) / self.alpha[:, None]
+
+    def _left(self, power: Literal[1, 2]) -> Float[Array, "p t"]:
+        """Return λ^power yᵀ(ZZᵀ + λI)^(−power) y; of power 1 it is P − Σ c²/(w + λ).
+
+        P less what is explained, or that summed up where the difference cancels.
+        """
+        eigen, alphas = self.eigen, self.alpha
+        inverse = eigen._inverse(alphas)
+        factor = inverse if power == 1 else inverse * (1 + alphas * inverse)
+        left = eigen.power - factor.T @ eigen.projected**2
+        share, outside = eigen.shares
+        summed = outside + ((alphas * inverse) ** power).T @ share
+        return np.where(left > CANCELS * eigen.power, left, summed)
 
     @cached_property
     def free(self) -> Float[Array, " p"]:

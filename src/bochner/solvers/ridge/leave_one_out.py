@@ -184,7 +184,7 @@ def left_out_path(
 
 def _of_all(eigen: Eigen, sums: _Sums, alphas: Float[Array, " p"]) -> Float[Array, "p t"]:
     """Return R/R_S; below the penalties at which rounding leaves RSS a value, the last there."""
-    RSS, gram = eigen.residual_power(alphas), EPS
+    RSS, gram = eigen.at(alphas).rss, EPS
     if eigen.precision == "float32":
         gram = FLOAT32_GRAM
     here = sums.residuals / max(sums.weight, TINY)
