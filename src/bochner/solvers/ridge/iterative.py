@@ -175,7 +175,7 @@ def guessed(problem: WideProblem) -> Guess:
     shrink = alphas / (values[:, None] + alphas)
     seen = U.T @ (np.sqrt(judges.w)[:, None] * judges.y)
     left = np.maximum((U**2) @ shrink, 1e-9)
-    each = [((U @ (shrink * c[:, None]) / left) ** 2).sum(axis=0) for c in seen.T]
+    each = [(left_out_errors(U @ (shrink * c[:, None]), left) ** 2).sum(axis=0) for c in seen.T]
     power = problem.power / problem.weight
     errors = pooled(np.stack(each, axis=1) / judges.w.sum(), power)
     ratio, free = problem.rows / m, max(m - problem.centred, 1.0)
