@@ -223,6 +223,10 @@ class Descent:
         """Begin an epoch: its loss is summed anew."""
         self.total = self.weight = 0.0
 
+    def slow_down(self, factor: float) -> None:
+        """Divide the rate of steps."""
+        self.rate /= factor
+
     @property
     def walk(self) -> Walk:
         """State after the steps so far; further steps change its arrays."""

@@ -356,7 +356,7 @@ def _epochs(
             if spec.learning_rate != "adaptive" or descent.rate <= SLOWEST:
                 stopped = True
                 break
-            descent.rate /= 5
+            descent.slow_down(5)
             patience.again()
     if not stopped:
         warn_user(
