@@ -137,10 +137,10 @@ Found = tuple[Any, ...]
 Tests = dict[str, Callable[[Subject], Found]]
 
 
-def _checked(subject: Subject, form: Tests, laws: Tests) -> Iterator[CheckedLaw]:
+def _checked(subject: Subject, laws: Tests) -> Iterator[CheckedLaw]:
     """Yield every law; laws of values only where shapes and values are in order."""
     broken = False
-    for name, test in (form | laws).items():
+    for name, test in (FORM | laws).items():
         if broken and name in laws:
             yield CheckedLaw(name, SKIPPED, "the form of the values comes first.")
             continue
@@ -149,7 +149,7 @@ def _checked(subject: Subject, form: Tests, laws: Tests) -> Iterator[CheckedLaw]
         except Exception as error:  # noqa: BLE001  the report is of all that a user's code raises
             required = "there must be values for every table of finite rows"
             found = CheckedLaw(name, FAILED, f"{required}; got {type(error).__name__}: {error}")
-        broken |= name in form and found.outcome == FAILED
+        broken |= name in FORM and found.outcome == FAILED
         yield found
 
 
@@ -166,6 +166,88 @@ def _some_rows(who: str, X: Any, least: int, rng: np.random.Generator) -> Float[
 def _judged(sentence: str, number: float, tolerance: float) -> Found:
     outcome = PASSED if number <= tolerance else FAILED
     return outcome, f"{sentence}.", float(number), float(tolerance)
+
+
+# --- Laws of the values of kernels and maps ------------------------------------------------------
+
+
+def _values(subject: Subject, dtype: str = "float64") -> Iterator[tuple[str, Any, tuple[Any, ...]]]:
+    """Yield name, values and required shape of what a kernel or a map is asked for."""
+    phi, kernel, X = subject.phi, subject.kernel, subject.X.astype(dtype)
+    n, few = len(X), max(1, len(X) // 2)
+    if phi is None:
+        yield "k(X, Y)", kernel(X[:few], X), (few, n)
+        yield "k(X)", kernel(X), (n, n)
+        yield "k.diag(X)", kernel.diag(X), (n,)
+        return
+    Z = phi(X)
+    D = getattr(phi, "n_features", Z.shape[-1])
+    yield "φ(X)", to_numpy(Z), (n, D)
+    yield "φ of one row", to_numpy(phi(X[:1])), (1, D)
+
+
+def _shape(subject: Subject) -> Found:
+    required = "there must be values for each row, or each pair of rows"
+    for what, values, shape in _values(subject):
+        found = tuple(getattr(values, "shape", ()))
+        if found != shape:
+            return FAILED, f"{required}: {what} must have shape {shape}; got {found}."
+    return PASSED, f"{required}."
+
+
+def _dtype(subject: Subject) -> Found:
+    required = "values must keep the precision of the rows"
+    for dtype in ("float64", "float32"):
+        for what, values, _ in _values(subject, dtype):
+            if str(values.dtype) != dtype:
+                return FAILED, (
+                    f"{required}; got {values.dtype} of {what} for {dtype}. Cast the result: "
+                    "values.astype(X.dtype)."
+                )
+    return PASSED, f"{required}."
+
+
+def _finite(subject: Subject) -> Found:
+    required = "values must be finite"
+    for what, values, _ in _values(subject):
+        bad = ~np.isfinite(values)
+        if bad.any():
+            place = tuple(int(i) for i in np.argwhere(bad)[0])
+            count = int(bad.sum())
+            return FAILED, f"{required}; got {values[place]} of {what} at {place}, {count} in all."
+    return PASSED, f"{required}."
+
+
+def _repeats(subject: Subject) -> Found:
+    twice = zip(_values(subject), _values(subject), strict=True)
+    gap = max(float(np.abs(a - b).max(initial=0.0)) for (_, a, _), (_, b, _) in twice)
+    return _judged("values must be the same when asked again: largest difference", gap, 0.0)
+
+
+def _unchanged(subject: Subject) -> Found:
+    required, X = "rows must be left as they are", subject.X
+    rows, others = X.copy(), X[::-1].copy()
+    subject.kernel(rows, others) if subject.phi is None else subject.phi(rows)
+    if np.array_equal(rows, X) and np.array_equal(others, X[::-1]):
+        return PASSED, f"{required}."
+    return FAILED, f"{required}; it wrote into them. Copy before you change."
+
+
+def _same(law: str, A: Array, B: Array) -> Found:
+    gap = np.abs(A - B)
+    allowed = ROUNDING["float64"] * max(float(np.abs(B).max()), np.finfo(float).tiny)
+    if gap.size == 0 or gap.max() <= allowed:
+        return PASSED, f"{law.rpartition('; ')[0]}."
+    place = tuple(int(i) for i in np.unravel_index(int(np.argmax(gap)), gap.shape))
+    sentence = (
+        f"{law} is {A[place]:.6g} instead of {B[place]:.6g} at {place}, and differs in "
+        f"{int((gap > allowed).sum())} of {gap.size} values."
+    )
+    return FAILED, sentence, float(gap.max()), allowed, {"place": place}
+
+
+#: Laws without which no others are looked at.
+FORM: Tests = {"shape": _shape, "dtype": _dtype, "finite": _finite}
 
 
 # --- Kernels -------------------------------------------------------------------------------------
@@ -216,7 +298,7 @@ def check_kernel(
         )
     rng = stream(seed_of(random_state), "check_kernel")
     rows = _default_rows(kernel, rng) if X is None else _some_rows("check_kernel", X, 1, rng)
-    laws = _checked(Subject(None, kernel, rows), KERNEL_FORM, KERNEL_LAWS)
+    laws = _checked(Subject(None, kernel, rows), KERNEL_LAWS)
     return Check(kernel, tuple(laws), *rows.shape)
 
 
@@ -229,61 +311,6 @@ def _default_rows(kernel: Kernel, rng: np.random.Generator) -> Float[np.ndarray,
     except Exception:  # noqa: BLE001  the check reports all that a user's function raises
         return normal
     return normal
-
-
-def _values(subject: Subject, dtype: str = "float64") -> Iterator[tuple[str, Any, tuple[int, ...]]]:
-    """Yield name, values and required shape of what a kernel is asked for."""
-    kernel, X = subject.kernel, subject.X.astype(dtype)
-    few = max(1, len(X) // 2)
-    yield "k(X, Y)", kernel(X[:few], X), (few, len(X))
-    yield "k(X)", kernel(X), (len(X), len(X))
-    yield "k.diag(X)", kernel.diag(X), (len(X),)
-
-
-def _kernel_shape(subject: Subject) -> Found:
-    required = "there must be one value for each pair of rows"
-    for what, K, shape in _values(subject):
-        found = tuple(getattr(K, "shape", ()))
-        if found != shape:
-            return FAILED, f"{required}: {what} must have shape {shape}; got {found}."
-    return PASSED, f"{required}."
-
-
-def _kernel_dtype(subject: Subject) -> Found:
-    required = "values must keep the precision of the rows"
-    for dtype in ("float64", "float32"):
-        for what, K, _ in _values(subject, dtype):
-            if str(K.dtype) != dtype:
-                return FAILED, (
-                    f"{required}; got {K.dtype} of {what} for {dtype}. Cast the result: "
-                    "K.astype(X.dtype)."
-                )
-    return PASSED, f"{required}."
-
-
-def _kernel_finite(subject: Subject) -> Found:
-    required = "values must be finite"
-    for what, K, _ in _values(subject):
-        bad = ~np.isfinite(K)
-        if bad.any():
-            place = tuple(int(i) for i in np.argwhere(bad)[0])
-            count = int(bad.sum())
-            return FAILED, f"{required}; got {K[place]} of {what} at {place}, {count} in all."
-    return PASSED, f"{required}."
-
-
-def _repeats(subject: Subject) -> Found:
-    gap = float(np.abs(subject.kernel(subject.X) - subject.kernel(subject.X)).max(initial=0.0))
-    return _judged("k(X) must be the same when asked again: largest difference", gap, 0.0)
-
-
-def _unchanged(subject: Subject) -> Found:
-    required, X = "k(X, Y) must leave X and Y as they are", subject.X
-    rows, others = X.copy(), X[::-1].copy()
-    subject.kernel(rows, others)
-    if np.array_equal(rows, X) and np.array_equal(others, X[::-1]):
-        return PASSED, f"{required}."
-    return FAILED, f"{required}; it wrote into them. Copy before you change."
 
 
 def _rows_alone(subject: Subject) -> Found:
@@ -300,19 +327,6 @@ def _symmetric(subject: Subject) -> Found:
 def _diagonal(subject: Subject) -> Found:
     k, X = subject.kernel, subject.X
     return _same("k.diag(X) must be the diagonal of k(X); it", k.diag(X), np.diag(k(X)))
-
-
-def _same(law: str, A: Array, B: Array) -> Found:
-    gap = np.abs(A - B)
-    allowed = ROUNDING["float64"] * max(float(np.abs(B).max()), np.finfo(float).tiny)
-    if gap.size == 0 or gap.max() <= allowed:
-        return PASSED, f"{law.rpartition('; ')[0]}."
-    place = tuple(int(i) for i in np.unravel_index(int(np.argmax(gap)), gap.shape))
-    sentence = (
-        f"{law} is {A[place]:.6g} instead of {B[place]:.6g} at {place}, and differs in "
-        f"{int((gap > allowed).sum())} of {gap.size} values."
-    )
-    return FAILED, sentence, float(gap.max()), allowed, {"place": place}
 
 
 def _positive(subject: Subject) -> Found:
@@ -334,17 +348,14 @@ def _positive(subject: Subject) -> Found:
     return PASSED, f"{required}."
 
 
-KERNEL_FORM: Tests = {
-    "shape": _kernel_shape,
-    "dtype": _kernel_dtype,
-    "finite": _kernel_finite,
-}
 KERNEL_LAWS: Tests = {
     "deterministic": _repeats,
     "arguments": _unchanged,
     "rows": _rows_alone,
+    "symmetric": _symmetric,
+    "diagonal": _diagonal,
+    "positive": _positive,
 }
-KERNEL_LAWS |= {"symmetric": _symmetric, "diagonal": _diagonal, "positive": _positive}
 
 
 # --- Feature maps --------------------------------------------------------------------------------
@@ -419,7 +430,7 @@ def check_features(
             "got none. Pass rows of your data."
         )
     kernel = getattr(phi, "kernel", None) if kernel is None else kernel
-    laws = _checked(Subject(phi, kernel, rows, redraw, tolerance), FORM, LAWS)
+    laws = _checked(Subject(phi, kernel, rows, redraw, tolerance), LAWS)
     return Check(phi, tuple(laws), *rows.shape)
 
 
@@ -427,50 +438,15 @@ def _features(subject: Subject, X: Array) -> Float[np.ndarray, "n D"]:
     return to_numpy(subject.phi(X))
 
 
-def _shape(subject: Subject) -> Found:
-    n, found = len(subject.X), tuple(getattr(subject.phi(subject.X), "shape", ()))
-    D = getattr(subject.phi, "n_features", found[1] if len(found) == 2 else "D")
-    few = tuple(getattr(subject.phi(subject.X[:1]), "shape", ()))
-    required = f"φ(X) must be ({n}, {D}), one row for each of X"
-    if found == (n, D) and few == (1, D):
-        return PASSED, f"{required}."
-    return FAILED, f"{required}; got {found}, and {few} for one row."
-
-
-def _dtype(subject: Subject) -> Found:
-    required = "features must have the precision of the rows"
-    for dtype in ("float64", "float32"):
-        found = str(_features(subject, subject.X.astype(dtype)).dtype)
-        if found != dtype:
-            return FAILED, f"{required}; got {found} for {dtype}."
-    return PASSED, f"{required}."
-
-
-def _finite(subject: Subject) -> Found:
-    count = int((~np.isfinite(_features(subject, subject.X))).sum())
-    return _judged("features must be finite: the count of those that are not", count, 0)
+def _alone(subject: Subject) -> Found:
+    X, half = subject.X, (len(subject.X) + 1) // 2
+    law = "the features of a row must not depend on other rows; one"
+    return _same(law, _features(subject, X[:half]), _features(subject, X)[:half])
 
 
 def _gap(A: Array, B: Array) -> float:
     """Return the largest difference, as a share of the largest value."""
     return float(np.abs(A - B).max()) / max(float(np.abs(B).max()), np.finfo(float).tiny)
-
-
-def _deterministic(subject: Subject) -> Found:
-    gap = _gap(_features(subject, subject.X), _features(subject, subject.X))
-    return _judged("the same rows must give the same features again", gap, 0)
-
-
-def _arguments(subject: Subject) -> Found:
-    rows = subject.X.copy()
-    _features(subject, rows)
-    return _judged("the rows must be left as they are", float(np.abs(rows - subject.X).max()), 0)
-
-
-def _alone(subject: Subject) -> Found:
-    half = (len(subject.X) + 1) // 2
-    gap = _gap(_features(subject, subject.X[:half]), _features(subject, subject.X)[:half])
-    return _judged("the features of a row must not depend on other rows", gap, ROUNDING["float64"])
 
 
 def _precision(subject: Subject) -> Found:
@@ -563,7 +539,15 @@ def _unbiased(subject: Subject) -> Found:
     return _judged(required, float((off / spread).max()), bar)
 
 
-FORM: Tests = {"shape": _shape, "dtype": _dtype, "finite": _finite}
-LAWS: Tests = {"deterministic": _deterministic, "arguments": _arguments, "alone": _alone}
-LAWS |= {"precision": _precision, "refusal": _refusal, "pickled": _pickled, "kernel": _kernel}
-LAWS |= {"length": _length, "below": _below, "unbiased": _unbiased}
+LAWS: Tests = {
+    "deterministic": _repeats,
+    "arguments": _unchanged,
+    "alone": _alone,
+    "precision": _precision,
+    "refusal": _refusal,
+    "pickled": _pickled,
+    "kernel": _kernel,
+    "length": _length,
+    "below": _below,
+    "unbiased": _unbiased,
+}
