@@ -54,18 +54,15 @@ def expected_error(
     if isinstance(method.placement, Orthogonal):
         if not isinstance(kernel, Gaussian) or method.form == "phase":
             return None
-        variance = variance + _block_gain(k, X.shape[1], n_features // 2)
+        # What orthogonality adds, from k = exp(−|δ|²/2).
+        d, blocks = X.shape[1], np.bincount(np.arange(n_features // 2) // X.shape[1])
+        others = float((blocks * (blocks - 1)).sum()) / (n_features // 2)
+        nearness = np.minimum(-np.log(np.maximum(k, np.finfo(float).tiny)), 300.0)
+        gain = hyp1f1(d, d / 2, -nearness) - np.exp(-2 * nearness)
+        variance = variance + others / (n_features // 2) * gain
     elif not isinstance(method.placement, IID):
         return None
     return float(a * np.sqrt(times @ np.maximum(variance, 0) / (times @ K**2)))
-
-
-def _block_gain(k: Float[Array, " p"], d: int, m: int) -> Float[Array, " p"]:
-    """Return what orthogonality adds to the variance of m frequencies, from k = exp(−|δ|²/2)."""
-    blocks = np.bincount(np.arange(m) // d)
-    others = float((blocks * (blocks - 1)).sum()) / m
-    half = np.minimum(-np.log(np.maximum(k, np.finfo(float).tiny)), 300.0)
-    return others / m * (hyp1f1(d, d / 2, -half) - np.exp(-2 * half))
 
 
 def paired_error(phi: FeatureMap, X: Float[Array, "n d"]) -> float:
@@ -77,20 +74,14 @@ def paired_error(phi: FeatureMap, X: Float[Array, "n d"]) -> float:
     n = X.shape[0] - X.shape[0] % 2
     first, second = X[: min(n, 2 * PAIRS) : 2], X[1 : min(n, 2 * PAIRS) : 2]
     Z, V = to_numpy(phi.features(first)).astype(float), to_numpy(phi.features(second)).astype(float)
-    k = _paired(phi.kernel, first, second)
+    few = [slice(i, i + 50) for i in range(0, first.shape[0], 50)]
+    parts = [np.diag(to_numpy(phi.kernel.evaluate(first[rows], second[rows]))) for rows in few]
+    k = np.concatenate(parts).astype(float)
     diag = to_numpy(phi.kernel.diagonal(first)).astype(float)
     off, own = (Z * V).sum(axis=1) - k, (Z * Z).sum(axis=1) - diag
     error = (n - 1) * (off**2).mean() + (own**2).mean()
     size = (n - 1) * (k**2).mean() + (diag**2).mean()
     return float(np.sqrt(error / max(size, np.finfo(float).tiny)))
-
-
-def _paired(kernel: Kernel, X: Array, Y: Array) -> Float[Array, " n"]:
-    """Return k(xᵢ, yᵢ), by small matrices whose diagonal is kept."""
-    some = (slice(i, i + 50) for i in range(0, X.shape[0], 50))
-    return np.concatenate([np.diag(to_numpy(kernel.evaluate(X[s], Y[s]))) for s in some]).astype(
-        float
-    )
 
 
 # --- Auto: the method that serves a kernel best, or with targets a fit, on a sample of rows ------

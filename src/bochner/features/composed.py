@@ -142,7 +142,9 @@ class OnInputs(FeatureMap):
 
     @cached_property
     def reach(self) -> float:
-        return self.inner.reach * _stretch(self.kernel)
+        if isinstance(self.kernel, Mahalanobis | Bilinear):  # steps in other units
+            return self.inner.reach * float(np.linalg.norm(self.kernel.root, 2))
+        return self.inner.reach if isinstance(self.kernel, Columns) else 0.0
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         turned = lambda X: self.inner.features(self.kernel.inputs(X))
@@ -153,13 +155,6 @@ class OnInputs(FeatureMap):
 
     def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
         return self.inner.left_out(self.kernel.inputs(X))
-
-
-def _stretch(kernel: Kernel) -> float:
-    """Return how much longer a step can be for the kernel within; 0 where steps are not kept."""
-    if isinstance(kernel, Mahalanobis | Bilinear):
-        return float(np.linalg.norm(kernel.root, 2))
-    return 1.0 if isinstance(kernel, Columns) else 0.0
 
 
 @dataclass(frozen=True, eq=False)

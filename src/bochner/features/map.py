@@ -339,8 +339,10 @@ def with_far_rows(
         far = _lengths(X) * min(reach, LARGEST) > FAR
     if not bool(array_namespace(far).any(far)):
         return features(X)
-    if not (is_numpy(X) or is_sparse(X)):
-        return _chosen(X, far, features)
+    if not (is_numpy(X) or is_sparse(X)):  # whose rows may not be picked by a condition
+        xp = array_namespace(X)
+        precise = xp.astype(features(xp.astype(X, xp.float64)), xp.float32)
+        return xp.where(far[:, None], precise, features(X))
     if far.all():
         return features(X.astype(np.float64)).astype(np.float32)
     Z = features(X)
@@ -356,13 +358,6 @@ def _lengths(X: Float[Array, "n d"]) -> Array:
         return np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
     xp = array_namespace(X)
     return xp.sqrt(xp.sum(xp.astype(X, xp.float64) ** 2, axis=1))
-
-
-def _chosen(X: Array, far: Array, features: Callable[[Array], Array]) -> Array:
-    """Return both, chosen by rows: other libraries may not pick rows by a condition."""
-    xp = array_namespace(X)
-    precise = xp.astype(features(xp.astype(X, xp.float64)), xp.float32)
-    return xp.where(far[:, None], precise, features(X))
 
 
 def in_rounds(size: int, count: int, rng: np.random.Generator) -> Array:

@@ -45,16 +45,13 @@ def _brief(value: Any) -> str:
     if not is_dataclass(value) or isinstance(value, type):
         return repr(value)
     held = ((f, getattr(value, f.name)) for f in fields(value))
-    shown = (f"{f.name}={_brief(v)}" for f, v in held if not _is(v, _default(f)))
+    shown = (f"{f.name}={_brief(v)}" for f, v in held if not _is_default(v, f))
     return f"{type(value).__name__}({', '.join(shown)})"
 
 
-def _is(value: Any, default: Any) -> bool:
+def _is_default(value: Any, field: Field[Any]) -> bool:
+    default = field.default if field.default_factory is MISSING else field.default_factory()
     return default is not MISSING and bool(value == default)
-
-
-def _default(field: Field[Any]) -> Any:
-    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 @dataclass(frozen=True, eq=False)

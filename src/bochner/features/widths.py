@@ -79,7 +79,7 @@ def shares(
         exact = [_needed(part, ask) for part in parts]
     others = [i for i, width in enumerate(exact) if width is None]
     left = ask.n_features - sum(width or 0 for width in exact)
-    sizes = [_size(parts[i], ask) for i in others]
+    sizes = [float(_own(parts[i], ask).mean()) for i in others]
     least = [_least(parts[i], ask.n_inputs, method) for i in others]
     widths = [width or 0 for width in exact]
     if sum(least) > left:
@@ -125,10 +125,6 @@ def _needed(kernel: Kernel, ask: Request) -> int | None:
     return width
 
 
-def _size(kernel: Kernel, ask: Request) -> float:
-    return float(_own(kernel, ask).mean())
-
-
 def _own(kernel: Kernel, ask: Request) -> Float[np.ndarray, " n"]:
     """Return k(x, x) of some rows, of one row of ones where there are none."""
     rows = np.ones((1, ask.n_inputs)) if ask.X is None else ask.X[:256]
@@ -158,13 +154,13 @@ def expansion(kernel: Product | Power, ask: Request) -> dict[str, Kernel]:
     width = exact_width(kernel, ask.n_inputs)
     if width is not None and width <= ask.n_features:
         return {}
-    terms = _products(kernel) if isinstance(kernel, Product) else _binomials(kernel)
+    terms: list[Kernel]
+    if isinstance(kernel, Product):
+        terms = [a * b for a in _terms(kernel.left) for b in _terms(kernel.right)]
+    else:
+        terms = _binomials(kernel)
     enough = 1 < len(terms) <= ask.n_features // WORTH
     return {f"term{n}": term for n, term in enumerate(terms)} if enough else {}
-
-
-def _products(kernel: Product) -> list[Kernel]:
-    return [a * b for a in _terms(kernel.left) for b in _terms(kernel.right)]
 
 
 def _binomials(kernel: Power) -> list[Kernel]:

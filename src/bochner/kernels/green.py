@@ -81,6 +81,7 @@ class Box:
         """Number of columns d."""
         return len(self.sides)
 
+    @lru_cache(maxsize=16)  # noqa: B019  boxes are few and small
     def modes(self, count: int, conditions: str) -> tuple[np.ndarray, Float[np.ndarray, " J"]]:
         """Return the function of each column, (J, d), of the least eigenvalues of −Δ, and these."""
         turned = half_turns(conditions, count)
@@ -239,7 +240,7 @@ class GreenFunction(Kernel):
 
     def features(self, X: Float[np.ndarray, "n d"], count: int) -> Float[np.ndarray, "n J"]:
         """Return the first of the functions, times the roots of their weights."""
-        numbers, eigenvalues = _modes(self.domain, self.terms, self.conditions)
+        numbers, eigenvalues = self.domain.modes(self.terms, self.conditions)
         Z = self.domain.functions(X, self.conditions, numbers[:count])
         return Z * np.sqrt(self.weights(eigenvalues[:count]))
 
@@ -276,11 +277,6 @@ class GreenFunction(Kernel):
         sign = -1.0 if self.conditions == "dirichlet" else 1.0
         near = (1 + sign * np.exp(-2 * kappa * a)) * (1 + sign * np.exp(-2 * kappa * b))
         return np.exp(-kappa * np.abs(x - y)) * near / (-2 * kappa * np.expm1(-2 * kappa * length))
-
-
-@lru_cache(maxsize=16)
-def _modes(domain: Box, count: int, conditions: str) -> tuple[np.ndarray, np.ndarray]:
-    return domain.modes(count, conditions)
 
 
 def _rows(X: Float[Array, "n d"], domain: Box) -> Float[np.ndarray, "n d"]:

@@ -524,12 +524,9 @@ def rebuilt(kernel: Kernel, change: Callable[[Any], Kernel]) -> Kernel:
 def require_numbers(kernel: Kernel) -> None:
     """Refuse a kernel that has free numbers where its values are needed."""
     found: list[Any] = list(get_params(kernel).values()) if is_dataclass(kernel) else []
-    if any(isinstance(v, Free) for value in found for v in _each(value)):
+    several = (value if isinstance(value, tuple) else (value,) for value in found)
+    if any(isinstance(number, Free) for numbers in several for number in numbers):
         raise InvalidInput(OPEN)
-
-
-def _each(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)
 
 
 def _is_number(value: object) -> bool:

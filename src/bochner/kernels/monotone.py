@@ -78,7 +78,7 @@ class Monotone(Transformed):
             return self._sparse(X)
         xp, curves = array_namespace(X), dict(zip(self.columns, self._curves, strict=True))
         columns = [
-            _through(xp, X[:, j] + 0.0, *curves[j]) if j in curves else X[:, j]
+            _through(xp, X[:, j] + 0.0, *curves[j])[0] if j in curves else X[:, j]
             for j in range(X.shape[1])
         ]
         return xp.stack(columns, axis=1)
@@ -86,7 +86,7 @@ class Monotone(Transformed):
     def back(self, X: Float[Array, "n d"], G: Float[Array, "n d"]) -> Float[Array, "n d"]:
         xp, curves = array_namespace(X), dict(zip(self.columns, self._curves, strict=True))
         columns = [
-            G[:, j] * _slope(xp, X[:, j] + 0.0, *curves[j]) if j in curves else G[:, j]
+            G[:, j] * _through(xp, X[:, j] + 0.0, *curves[j])[1] if j in curves else G[:, j]
             for j in range(X.shape[1])
         ]
         return xp.stack(columns, axis=1)
@@ -113,28 +113,17 @@ def _is_rising(points: tuple[float, ...], values: tuple[float, ...]) -> bool:
 
 def _through(
     xp: Any, x: Float[Array, " n"], points: tuple[float, ...], values: tuple[float, ...]
-) -> Float[Array, " n"]:
-    """Return what numbers become, by linear interpolation."""
-    share, _, first, rise = _segment(xp, x, points, values)
-    return first + xp.clip(share, 0.0, 1.0) * rise
+) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+    """Return what numbers become, by linear interpolation, and the slopes there.
 
-
-def _slope(
-    xp: Any, x: Float[Array, " n"], points: tuple[float, ...], values: tuple[float, ...]
-) -> Float[Array, " n"]:
-    """Return the slope there: zero beyond the ends, at a point that of the segment below it."""
-    share, step, _, rise = _segment(xp, x, points, values)
-    return xp.where((share >= 0.0) & (share <= 1.0), rise / step, xp.zeros_like(step))
-
-
-def _segment(
-    xp: Any, x: Float[Array, " n"], points: tuple[float, ...], values: tuple[float, ...]
-) -> tuple[Array, Array, Array, Array]:
-    """Return how far along its segment each number is, its length, its first value and its rise."""
+    The slope is zero beyond the ends, at a point that of the segment below it.
+    """
     p = xp.asarray(points, dtype=x.dtype, device=device(x))
     v = xp.asarray(values, dtype=x.dtype, device=device(x))
     at = xp.clip(xp.searchsorted(p, x), 1, len(points) - 1)
     low, high = xp.take(p, at - 1), xp.take(p, at)
     step = xp.where(high > low, high - low, xp.ones_like(high))  # equal once rounded to float32
     first = xp.take(v, at - 1)
-    return (x - low) / step, step, first, xp.take(v, at) - first
+    share, rise = (x - low) / step, xp.take(v, at) - first
+    slope = xp.where((share >= 0.0) & (share <= 1.0), rise / step, xp.zeros_like(step))
+    return first + xp.clip(share, 0.0, 1.0) * rise, slope

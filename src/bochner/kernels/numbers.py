@@ -140,11 +140,10 @@ def _multiple(factors: list[Any], kernel: Kernel) -> Kernel:
 def weighted(kernel: Kernel) -> Kernel:
     """Return the kernel with a free weight for each term of a sum that has no weight."""
     found = rebuilt(kernel, weighted)
-    return rebuilt(found, _with_weight) if isinstance(kernel, Sum) else found
-
-
-def _with_weight(term: Kernel) -> Kernel:
-    return term if isinstance(term, Sum | Scaled | Constant) else Scaled(Free(), term)  # type: ignore[arg-type]
+    if not isinstance(kernel, Sum):
+        return found
+    known = Sum | Scaled | Constant
+    return rebuilt(found, lambda term: term if isinstance(term, known) else Scaled(Free(), term))  # type: ignore[arg-type]
 
 
 def leaves(kernel: Kernel, X: Array) -> Iterator[tuple[Place, Kernel, Array]]:
@@ -174,10 +173,11 @@ def traced(
     differences of one part of the kernel for all others.
     """
     match kernel:
-        case Sum():
-            return _traced_sum(kernel, X, wanted)
-        case Product():
-            return _traced_product(kernel, X, wanted)
+        case Sum() | Product():
+            A, by_left = traced(kernel.left, X, _inside("left", wanted))
+            B, by_right = traced(kernel.right, X, _inside("right", wanted))
+            P, Q, K = (1.0, 1.0, A + B) if isinstance(kernel, Sum) else (A, B, A * B)
+            return K, lambda C: _within("left", by_left(C * Q)) | _within("right", by_right(C * P))
         case Scaled():
             return _traced_multiple(kernel, X, wanted)
         case Power() | Exp():
@@ -200,18 +200,6 @@ def _within(part: str, slopes: Slopes) -> Slopes:
 
 def _inside(part: str, wanted: Wanted) -> Wanted:
     return lambda place: wanted(place.within(part))
-
-
-def _traced_sum(kernel: Sum, X: Array, wanted: Wanted) -> tuple[Array, Back]:
-    A, by_left = traced(kernel.left, X, _inside("left", wanted))
-    B, by_right = traced(kernel.right, X, _inside("right", wanted))
-    return A + B, lambda C: _within("left", by_left(C)) | _within("right", by_right(C))
-
-
-def _traced_product(kernel: Product, X: Array, wanted: Wanted) -> tuple[Array, Back]:
-    A, by_left = traced(kernel.left, X, _inside("left", wanted))
-    B, by_right = traced(kernel.right, X, _inside("right", wanted))
-    return A * B, lambda C: _within("left", by_left(C * B)) | _within("right", by_right(C * A))
 
 
 def _traced_multiple(kernel: Scaled, X: Array, wanted: Wanted) -> tuple[Array, Back]:

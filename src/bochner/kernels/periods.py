@@ -85,12 +85,12 @@ def common_period(
 
 def turns(kernel: Kernel, spacing: Float[Array, " d"]) -> Float[Array, " d"]:
     """Return by what angle each axis repeats where the kernel does not decay; 0 where nowhere."""
-    return np.array([_turn(seasons(kernel, a, len(spacing)), h) for a, h in enumerate(spacing)])
-
-
-def _turn(found: tuple[Season, ...], h: float) -> float:
-    steps = [steps_of(season.period, h) for season in found if season.steady]
-    return 2 * math.pi / math.gcd(*steps) if steps else 0.0
+    found = np.zeros(len(spacing))
+    for a, h in enumerate(spacing):
+        steady = (season for season in seasons(kernel, a, len(spacing)) if season.steady)
+        steps = [steps_of(season.period, h) for season in steady]
+        found[a] = 2 * math.pi / math.gcd(*steps) if steps else 0.0
+    return found
 
 
 def on_frequencies(kernel: Kernel, spacing: Float[Array, " d"]) -> Kernel:

@@ -42,6 +42,8 @@ from bochner.kernels.zonal import (
     orthonormals,
 )
 
+Radii = Float[np.ndarray, " _"]
+
 
 class RadialKernels(abc.ABC):
     """The radial kernels of one kernel in one dimension."""
@@ -53,16 +55,16 @@ class RadialKernels(abc.ABC):
     decay: float = 0.0  # rate of that envelope: 1/ℓ² for the Gaussian, else zero
 
     @abc.abstractmethod
-    def matrix(
-        self, degree: int, r: Float[np.ndarray, " a"], s: Float[np.ndarray, " b"]
-    ) -> Float[np.ndarray, "a b"]:
-        """Return R_l(r_i, s_j), l = ``degree``, for radii zero or above; α_l is inside."""
+    def chosen(self, degrees: np.ndarray, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
+        """Return R_l(r_i, s_j) of rising degrees l, for radii zero or above; α_l is inside."""
 
-    def matrices(
-        self, degree: int, r: Float[np.ndarray, " a"], s: Float[np.ndarray, " b"]
-    ) -> Float[np.ndarray, "q a b"]:
+    def matrix(self, degree: int, r: Radii, s: Radii) -> Float[np.ndarray, "a b"]:
+        """Return R_l(r_i, s_j), l = ``degree``."""
+        return self.chosen(np.array([degree]), np.asarray(r, float), np.asarray(s, float))[0]
+
+    def matrices(self, degree: int, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
         """Return R_0, ..., R_degree at once: for kernels of |x − y| as cheap as one of them."""
-        return np.stack([self.matrix(l, r, s) for l in range(degree + 1)])
+        return self.chosen(np.arange(degree + 1), np.asarray(r, float), np.asarray(s, float))
 
 
 # --- Radial kernels of ⟨x, y⟩ and of the Gaussian: Bessel functions, or power series in |x||y| ---
@@ -76,8 +78,10 @@ class PowerRadial(RadialKernels):
     power_series: PowerSeries
     decay: float = 0.0
 
-    def matrix(self, degree: int, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "a b"]:
-        r, s = (np.asarray(v, dtype=np.float64) for v in (r, s))
+    def chosen(self, degrees: np.ndarray, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
+        return np.stack([self._one(l, r, s) for l in degrees.tolist()])
+
+    def _one(self, degree: int, r: Radii, s: Radii) -> Float[np.ndarray, "a b"]:
         z = r[:, None] * s[None, :]
         scale, weight = _exponential(self.power_series)
         if scale is None:
@@ -217,18 +221,10 @@ class DistanceRadial(RadialKernels):
     kernel: Radial
     n_inputs: int
 
-    def matrix(self, degree: int, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "a b"]:
-        return self._integrals(degree, r, s, slice(degree, degree + 1))[0]
-
-    def matrices(self, degree: int, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "q a b"]:
-        return self._integrals(degree, r, s, slice(None))
-
-    def _integrals(self, degree: int, r: np.ndarray, s: np.ndarray, which: slice) -> np.ndarray:
-        """Return the chosen degrees, (chosen, a, b), a bounded number of pairs at a time."""
-        r, s = (np.asarray(v, dtype=np.float64) for v in (r, s))
-        d = self.n_inputs
+    def chosen(self, degrees: np.ndarray, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
+        d, degree = self.n_inputs, int(degrees[-1])
         theta, w = angles(d, n_nodes(d, degree), towards_zero=True)
-        p = np.stack(orthonormals(degree, d, np.cos(theta))[which]) * w
+        p = np.stack(orthonormals(degree, d, np.cos(theta)))[degrees] * w
         chord = 4.0 * np.sin(0.5 * theta) ** 2
         i, j = _pairs(r, s)
         values = np.empty((len(p), len(i)))
@@ -242,7 +238,7 @@ class DistanceRadial(RadialKernels):
         R[:, i, j] = values
         if len(i) < R[0].size:
             R[:, j, i] = values
-        return _signal(R, d, np.arange(degree + 1)[which], r, s)
+        return _signal(R, d, degrees, r, s)
 
 
 def _pairs(r: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -375,14 +371,8 @@ class ZonalRadial(RadialKernels):
 
     zonal = True
 
-    def matrix(self, degree: int, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "a b"]:
-        return self._values(np.array([degree]), r, s)[0]
-
-    def matrices(self, degree: int, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "q a b"]:
-        return self._values(np.arange(degree + 1), r, s)
-
-    def _values(self, l: np.ndarray, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "q a b"]:
-        r, s = (np.asarray(v, dtype=np.float64) for v in (r, s))
+    def chosen(self, degrees: np.ndarray, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
+        l = degrees
         c = _all_coefficients(self.kernel, self.n_inputs, int(l[-1]))[l]
         powers = [v**self.kernel.degree for v in (r, s)]
         R = c[:, None, None] * powers[0][:, None] * powers[1]
@@ -422,9 +412,9 @@ class OwnRadial(RadialKernels):
     kernel: GeneralizedZonal
     n_inputs: int
 
-    def matrix(self, degree: int, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "a b"]:
-        exists = float(degree < 2 or self.n_inputs > 1)
-        return exists * self.kernel.radial(degree, r) @ self.kernel.radial(degree, s).T
+    def chosen(self, degrees: np.ndarray, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
+        h, most = self.kernel.radial, 1 if self.n_inputs == 1 else math.inf
+        return np.stack([float(l <= most) * h(l, r) @ h(l, s).T for l in degrees.tolist()])
 
 
 # --- sums, multiples and products ---------------------------------------------------------------
@@ -441,13 +431,9 @@ class CombinedRadial(RadialKernels):
     power_series: PowerSeries | None
     decay: float
 
-    def matrix(self, degree: int, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "a b"]:
+    def chosen(self, degrees: np.ndarray, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
         parts = zip(self.weights, self.parts, strict=True)
-        return sum((w * part.matrix(degree, r, s) for w, part in parts), np.zeros(()))
-
-    def matrices(self, degree: int, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "q a b"]:
-        parts = zip(self.weights, self.parts, strict=True)
-        return sum((w * part.matrices(degree, r, s) for w, part in parts), np.zeros(()))
+        return sum((w * part.chosen(degrees, r, s) for w, part in parts), np.zeros(()))
 
 
 def _scaled(scale: float, radial: RadialKernels) -> CombinedRadial:

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -363,7 +363,10 @@ class Periodic(Stationary):
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         xp, pairs = array_namespace(X), zip(*self.per_axis(X.shape[1]), strict=True)
-        rates = [partial(_sine, xp, 2 * math.pi / p, length) for p, length in pairs]
+        rates = [
+            lambda gap, turn=2 * math.pi / p, l=l: -turn / l**2 * xp.sin(turn * gap)
+            for p, l in pairs
+        ]
         return by_columns(C * self.evaluate(X, Y), rates, X, Y)
 
 
@@ -389,9 +392,8 @@ class SpectralMixture(Stationary):
     scales: tuple[float | tuple[float, ...], ...]
 
     def __post_init__(self) -> None:
-        several = lambda v, who, name: (
-            each(finite)(v, who, name) if _many(v) else finite(v, who, name)
-        )
+        many = lambda v: isinstance(unpacked(v), list | tuple)
+        several = lambda v, who, name: (each(finite) if many(v) else finite)(v, who, name)
         check_fields(self, weights=each(positive), means=each(several), scales=each(numbers))
         m, u, s = len(self.weights), len(self.means), len(self.scales)
         if not m == u == s:
@@ -434,11 +436,6 @@ class SpectralMixture(Stationary):
         return sum(parts[1:], parts[0])
 
 
-def _sine(xp: Any, rate: float, length: float, gap: Array) -> Array:
-    """Return the derivative of −2 sin²(rate gap/2)/ℓ² in the gap."""
-    return -rate / length**2 * xp.sin(rate * gap)
-
-
 def _within(X: Float[Array, "n d"], periods: tuple[float, ...]) -> Float[Array, "n d"]:
     """Return the rest of X after whole periods in float64, exactly: small rows stay as they are."""
     X = in_float64(X)
@@ -473,7 +470,3 @@ def _component_pullback(
     near = C * xp.exp(-0.5 * distances.squared(X * s, Y * s))
     falls, turns = near * xp.cos(angles), xp.sum(near * xp.sin(angles), axis=1)[:, None]
     return s * s * (falls @ Y - xp.sum(falls, axis=1)[:, None] * X) - turns * m
-
-
-def _many(value: Any) -> bool:
-    return isinstance(unpacked(value), list | tuple)

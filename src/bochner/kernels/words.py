@@ -143,14 +143,12 @@ def _ranked(kernel: Kernel, scales: Float[Array, " d"], names: Names, spread: Sp
     what = "a metric with lengthscales along" if turned else "lengthscales of"
     units = "" if apart is None else " in standard deviations,"
     shown = ", ".join(f"{known[j]} {scales[j]:.3g}" for j in first[:SHOWN])
-    rest = _remaining(scales[first[SHOWN:]])
+    rest, others = "", scales[first[SHOWN:]]
+    if len(others) == 1:
+        rest = f"; one other, {others[0]:.3g}"
+    elif len(others):
+        rest = f"; {len(others)} others from {others[0]:.3g} to {others[-1]:.3g}"
     return f"{word}, {what} {len(scales)} columns,{units} shortest first: {shown}{rest}"
-
-
-def _remaining(scales: Float[Array, " r"]) -> str:
-    if len(scales) <= 1:
-        return f"; one other, {scales[0]:.3g}" if len(scales) else ""
-    return f"; {len(scales)} others from {scales[0]:.3g} to {scales[-1]:.3g}"
 
 
 def _named(names: Names, d: int) -> list[str]:

@@ -436,7 +436,13 @@ class Zonal(Kernel):
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         U, r = directions(X)
         V, s = (U, r) if Y is X else directions(Y)
-        K = distances.by_blocks(lambda A, B: self._series(_cosines(A, B), X.shape[1]), U, V, 8)
+        c, d = self.coefficients[: 2 if X.shape[1] == 1 else None], X.shape[1]
+
+        def series(A: Array, B: Array) -> Array:
+            P = each_gegenbauer(len(c) - 1, d, _cosines(A, B))
+            return sum(c_l * P_l for c_l, P_l in zip(c, P, strict=True))
+
+        K = distances.by_blocks(series, U, V, 8)
         if self.power:
             return lengthened(self, K, r[:, None], s[None, :])
         xp = array_namespace(K)
@@ -449,10 +455,6 @@ class Zonal(Kernel):
             return lengthened(self, total * norms**0, norms, norms)
         xp = array_namespace(norms)
         return xp.where(norms == 0, self.coefficients[0] + 0.0 * norms, total + 0.0 * norms)
-
-    def _series(self, cos: Array, d: int) -> Array:
-        c = self.coefficients[: 2 if d == 1 else None]
-        return sum(c_l * P for c_l, P in zip(c, each_gegenbauer(len(c) - 1, d, cos), strict=True))
 
 
 @dataclass(frozen=True)
@@ -529,13 +531,13 @@ class GeneralizedZonal(Kernel):
         return h * (t > 0)[:, None] if degree else h
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        return distances.by_blocks(self._block, X, Y, 8)
+        def block(X: Array, Y: Array) -> Array:
+            (U, r), (V, s) = directions(X), directions(Y)
+            H, G = self._factors(r, like=X), self._factors(s, like=Y)
+            P = each_gegenbauer(len(H) - 1, X.shape[1], _cosines(U, V))
+            return sum((h @ g.T) * p for h, g, p in zip(H, G, P, strict=True))
 
-    def _block(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        (U, r), (V, s) = directions(X), directions(Y)
-        H, G = self._factors(r, like=X), self._factors(s, like=Y)
-        P = each_gegenbauer(len(H) - 1, X.shape[1], _cosines(U, V))
-        return sum((h @ g.T) * p for h, g, p in zip(H, G, P, strict=True))
+        return distances.by_blocks(block, X, Y, 8)
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         norms = directions(X)[1]

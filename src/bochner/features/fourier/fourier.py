@@ -80,7 +80,10 @@ def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap
     if not isinstance(kernel, Stationary | SkewedChi2):
         amplitude = float(kernel.diag(np.zeros((1, d)))[0])
     if isinstance(placement, Grid):
-        return _grid(kernel, placement, amplitude, ask)
+        if not isinstance(kernel, Stationary):
+            raise placement.refusal()
+        W, weights = placement.nodes(kernel.spectral_measure(d), max(1, m // 2))
+        return FourierMap(kernel, W, amplitude, weights=weights, random=False)
     phases = np.zeros(0)
     if method.form == "phase":
         phases = ask.stream("phases").uniform(0, 2 * np.pi, m)
@@ -97,13 +100,6 @@ def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap
             return StructuredMap(kernel, chains.diagonals, chains.orders, d, m, phases, amplitude)
     W = frequencies(kernel, placement, m, d, ask.stream("frequencies"))
     return FourierMap(kernel, W, amplitude, phases)
-
-
-def _grid(kernel: Kernel, placement: Grid, amplitude: float, ask: Request) -> FourierMap:
-    if not isinstance(kernel, Stationary):
-        raise placement.refusal()
-    W, weights = placement.nodes(kernel.spectral_measure(ask.n_inputs), max(1, ask.n_features // 2))
-    return FourierMap(kernel, W, amplitude, weights=weights, random=False)
 
 
 # --- Frequencies: W with E cos ω·δ = k(δ)/k(0) ---------------------------------------------------

@@ -106,7 +106,12 @@ def grid_of(
 ) -> Frequencies:
     """Return the frequencies that a tolerance takes; refuse a box without size."""
     require_served(kernel, len(lower))
-    _require_size(lower, upper)
+    for a, (least, largest) in enumerate(zip(lower, upper, strict=True)):
+        if not largest > least:
+            raise InvalidInput(
+                f"FourierGrid: the box must have a size along each column; got column {a} (counted "
+                f"from 0) with the one value {least:g}. Drop that column, or give a box=..."
+            )
     return frequencies_of(kernel, lower, upper, tolerance)
 
 
@@ -131,18 +136,12 @@ def spacing_of(
     for a, length in enumerate(lengths):
         found = [_margin(_along(part, a, d), length, tolerance / (8 * d)) for part in parts]
         period[a] = length + 2 * max((r for r, _ in found), default=length / 8)
-        period[a], moved = _seasonal(kernel, a, lengths, period[a], tolerance / (8 * d))
+        moved = 0.0
+        if whole := seasons(kernel, a, d):
+            least = 0.0 if is_cyclic(kernel, a, d) else period[a]
+            period[a], moved = _whole(whole, a, length, least, tolerance / (8 * d))
         images += max((size for _, size in found), default=0.0) + moved / 2
     return 2 * math.pi / period, 2 * images
-
-
-def _seasonal(
-    kernel: Kernel, a: int, lengths: Float[Array, " d"], period: float, tolerance: float
-) -> tuple[float, float]:
-    """Return a common multiple of the periods along an axis, and how far they are rounded."""
-    found = seasons(kernel, a, len(lengths))
-    least = 0.0 if is_cyclic(kernel, a, len(lengths)) else period
-    return _whole(found, a, lengths[a], least, tolerance) if found else (period, 0.0)
 
 
 def _whole(
@@ -279,7 +278,10 @@ def _extent(
     period, most = 2 * math.pi / spacing[a], MOST_ALONE if d == 1 else MOST_ALONG
     whole, largest = float(kernel.diag(np.zeros((1, d)))[0]), _largest(kernel, spacing, a)
     lacking, missing = tolerance / (4 * d), (tolerance / 4) ** 2 / d
-    samples = _samples(kernel, a, spacing)
+    # As many samples as separate all harmonics of periods along the axis.
+    found = seasons(kernel, a, d)
+    highest = sum(2 * math.pi / (s.period * spacing[a]) * s.highest for s in found)
+    samples = 1 << max(10, math.ceil(math.log2(4 * highest + 1)))
     while samples <= 4 * most:
         half = sampled(a, np.arange(samples // 2 + 1) * (period / samples)) / whole
         signed = np.fft.rfft(np.concatenate([half, half[-2:0:-1]])).real / samples
@@ -287,21 +289,14 @@ def _extent(
         told = WORTH * largest(weights * whole) / whole
         missed = np.where(weights > ROUNDED, weights * told / (1 + told), 0.0)
         enough = (_beyond(weights) <= lacking) & (_beyond(missed) <= missing)
-        found = np.flatnonzero(enough)
-        if len(found) and 4 * found[0] <= samples // 2:
-            m = int(found[0])
+        extents = np.flatnonzero(enough)
+        if len(extents) and 4 * extents[0] <= samples // 2:
+            m = int(extents[0])
             below = np.maximum(-signed[: m + 1], 0.0)
             wrong = 4 * below.sum() > lacking or 2 * WORTH * (below**2).sum() > missing
             return m, bool(wrong)
         samples *= 4
     return most, False
-
-
-def _samples(kernel: Kernel, a: int, spacing: Float[Array, " d"]) -> int:
-    """Return a number of samples that tells all harmonics of periods along an axis apart."""
-    found = seasons(kernel, a, len(spacing))
-    highest = sum(2 * math.pi / (s.period * spacing[a]) * s.highest for s in found)
-    return 1 << max(10, math.ceil(math.log2(4 * highest + 1)))
 
 
 def _beyond(weights: Array) -> Array:
@@ -318,12 +313,3 @@ def require_served(kernel: Kernel, d: int) -> None:
             "looks at some."
         )
     equispaced_weights(kernel, np.ones(d), (0,) * d)
-
-
-def _require_size(lower: Array, upper: Array) -> None:
-    for a, (least, largest) in enumerate(zip(lower, upper, strict=True)):
-        if not largest > least:
-            raise InvalidInput(
-                f"FourierGrid: the box must have a size along each column; got column {a} (counted "
-                f"from 0) with the one value {least:g}. Drop that column, or give a box=..."
-            )

@@ -126,13 +126,12 @@ class FourierMap(Waves):
     def _phase_turns(self) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
         return _in_turns(self.phases)
 
-    @cached_property
-    def _roots(self) -> Float[Array, " D"]:
-        return np.sqrt(self.n_frequencies * np.concatenate([self.weights, self.weights]))
-
     def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         Z = self._even(X)
-        return Z * moved(self._roots, like=Z) if len(self.weights) else Z
+        if not len(self.weights):
+            return Z
+        roots = np.sqrt(self.n_frequencies * np.concatenate([self.weights, self.weights]))
+        return Z * moved(roots, like=Z)
 
     def _even(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return the features without weights."""
@@ -194,18 +193,16 @@ class StructuredMap(Waves):
             return double._replace(diagonals=double.diagonals.astype(np.float32)), double
 
     def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        if is_sparse(X):
-            return self._sparse(X)
+        if is_sparse(X):  # made dense a block at a time
+            Z, block = (
+                np.empty((X.shape[0], self.n_features), X.dtype),
+                max(1, CELLS // self.inputs),
+            )
+            for start in range(0, X.shape[0], block):
+                Z[start : start + block] = self._waves(X[start : start + block].toarray())
+            return Z
         chains, b = self._chains[precision(X) == np.float64], self.phases / (2 * np.pi)
         phases = b.astype(chains.diagonals.dtype) if len(b) else None
         if is_numpy(X):
             return chain_waves(np.ascontiguousarray(X), chains, self._scale, phases)
         return chain_waves_twin(X, chains, self._scale, phases)
-
-    def _sparse(self, X: Array) -> Float[Array, "n D"]:
-        """Return features of rows that are made dense a block at a time."""
-        Z = np.empty((X.shape[0], self.n_features), X.dtype)
-        block = max(1, CELLS // self.inputs)
-        for start in range(0, X.shape[0], block):
-            Z[start : start + block] = self._waves(X[start : start + block].toarray())
-        return Z

@@ -10,15 +10,15 @@ the frequencies of the narrow one.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from itertools import repeat
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar
 
 import numpy as np
 from scipy.linalg.blas import dsyrk, dtrsm
 from scipy.special import ndtri, roots_hermitenorm
 
 from bochner._core.blas import cholesky
+from bochner._core.checks import word
 from bochner._core.names import NamedArguments
 from bochner._core.native import Chains, hadamard, power_of_two
 from bochner._core.shapes import Array, Float
@@ -83,28 +83,18 @@ class Orthogonal(Placement):
         d = len(measure.scales)
         if d > ONE_STREAM:
             starts = range(0, m, d)
-            blocks = zip(starts, rng.spawn(len(starts)), strict=True)
-            W = np.concatenate([_part_of_block(measure, min(d, m - i), rng) for i, rng in blocks])
-            return measure.scales[:, None] * W.T
+            blocks = []  # The first frequencies of a block do not depend on their number.
+            for start, child in zip(starts, rng.spawn(len(starts)), strict=True):
+                count, lengths = min(d, m - start), radii(measure, d, d, child)
+                blocks.append(orthonormal_rows(d, count, child) * lengths[:count, None])
+            return measure.scales[:, None] * np.concatenate(blocks).T
 
-        W = in_streams(partial(_blocks, measure, d), -(-m // d), d, rng)
+        def blocks_of(child: np.random.Generator, count: int) -> Float[Array, "b d d"]:
+            lengths = radii(measure, d, count * d, child).reshape(count, d, 1)
+            return haar(d, count, child) * lengths
+
+        W = in_streams(blocks_of, -(-m // d), d, rng)
         return measure.scales[:, None] * W.reshape(-1, d)[:m].T
-
-
-def _blocks(
-    measure: GaussianMixture, d: int, rng: np.random.Generator, count: int
-) -> Float[Array, "b d d"]:
-    lengths = radii(measure, d, count * d, rng).reshape(count, d, 1)
-    return haar(d, count, rng) * lengths
-
-
-def _part_of_block(
-    measure: GaussianMixture, count: int, rng: np.random.Generator
-) -> Float[Array, "k d"]:
-    """Return the first frequencies of a block, as rows; they do not depend on the count."""
-    d = len(measure.scales)
-    lengths = radii(measure, d, d, rng)[:count]  # all, so that the directions' stream starts alike
-    return orthonormal_rows(d, count, rng) * lengths[:, None]
 
 
 def unit_directions(
@@ -179,11 +169,7 @@ class QMC(Placement):
     high d.
     """
 
-    sequence: Literal["sobol", "halton"] = "sobol"
-
-    def __post_init__(self) -> None:
-        if self.sequence not in SEQUENCES:
-            raise InvalidInput(f'QMC: sequence must be "sobol" or "halton"; got {self.sequence!r}.')
+    sequence: Annotated[str, word("sobol", "halton")] = "sobol"
 
     def __repr__(self) -> str:
         """Return the code that makes it."""
@@ -192,7 +178,7 @@ class QMC(Placement):
     def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
         points, signs = rng.spawn(2)
         d = len(measure.scales)
-        u = SEQUENCES[self.sequence](d + (not isinstance(measure, Independent)), m, points)
+        u = _points(self.sequence, d + (not isinstance(measure, Independent)), m, points)
         W = _transformed(measure, np.clip(u, 1e-12, 1 - 1e-12))
         return measure.scales[:, None] * (W * signs.choice((-1.0, 1.0), (m, 1))).T
 
@@ -217,27 +203,17 @@ def _transformed(measure: Measure, u: Float[Array, "m c"]) -> Float[Array, "m d"
 SOBOL_DIMENSIONS = 21201
 
 
-def _sobol(d: int, m: int, rng: np.random.Generator) -> Float[Array, "m d"]:
+def _points(sequence: str, d: int, m: int, rng: np.random.Generator) -> Float[Array, "m d"]:
     from scipy.stats import qmc  # noqa: PLC0415  scipy.stats takes half a second to import
 
+    if sequence == "halton":
+        return qmc.Halton(d, scramble=True, rng=rng).random(m)
     if d > SOBOL_DIMENSIONS:
         raise InvalidInput(
             f"Fourier(QMC()) serves at most {SOBOL_DIMENSIONS - 1} columns; got {d - 1}. "
             "Use Fourier(Orthogonal())."
         )
     return qmc.Sobol(d, scramble=True, rng=rng).random_base2(int(m - 1).bit_length())[:m]
-
-
-def _halton(d: int, m: int, rng: np.random.Generator) -> Float[Array, "m d"]:
-    from scipy.stats import qmc  # noqa: PLC0415  as above
-
-    return qmc.Halton(d, scramble=True, rng=rng).random(m)
-
-
-SEQUENCES: dict[str, Callable[[int, int, np.random.Generator], Array]] = {
-    "sobol": _sobol,
-    "halton": _halton,
-}
 
 
 #: Nodes multiply with each column.

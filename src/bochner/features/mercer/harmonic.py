@@ -14,7 +14,6 @@ from bochner.features.mercer.radial import (
     REACH,
     Nodes,
     Polar,
-    RadialBlock,
     RadialFunctions,
     in_balls,
     on_axis,
@@ -110,7 +109,12 @@ def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> Merc
         method = replace(method, radius=method.radius / float(scales[0]))
     nodes, limit = _radii(method, radial, polar, ask.X)
     total = float(to_numpy(plain.diag(on_axis(nodes.q, ask.n_inputs))) @ nodes.share)
-    blocks, counts = _taken(spectrum(radial, nodes, total, ask.n_features), ask.n_features)
+    blocks, counts = spectrum(radial, nodes, total, ask.n_features), list[int]()
+    for block in blocks:  # that fill the width, the last one cut to fit
+        if (left := ask.n_features - sum(counts)) == 0:
+            break
+        counts.append(min(block.size, left))
+    blocks = blocks[: len(counts)]
     if not blocks:
         raise UnsupportedKernel(
             "MercerHarmonic requires rows that the kernel relates to each other; at distances up "
@@ -145,13 +149,3 @@ def _radii(
     if radial.zonal:  # one radial function a degree, the same for any radius but zero
         return Nodes(np.array([r.max() or 1.0]), np.ones(1)), 0.0
     return quantiles(r, method.nodes), REACH * float(r.max())
-
-
-def _taken(blocks: list[RadialBlock], width: int) -> tuple[list[RadialBlock], list[int]]:
-    """Return the first blocks that fill the width, the last one cut to fit."""
-    counts: list[int] = []
-    for block in blocks:
-        if sum(counts) == width:
-            break
-        counts.append(min(block.size, width - sum(counts)))
-    return blocks[: len(counts)], counts

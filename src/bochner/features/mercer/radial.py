@@ -24,10 +24,8 @@ ROTATION_INVARIANT = (
     "column), of the inner product, of the angle, or sums and multiples of such"
 )
 ONE_RADIUS = 1e-6  # Spread of radii, relative, up to which rows count as lying on one sphere
+#: Spread of radii, as a share of the rows' own, up to which that sphere is one about zero.
 FLAT = 1e-2
-"""Spread of radii, as a share of the rows' own spread, up to which that sphere is one about zero.
-
-Rows of spread one that are 10⁷ away have equal radii too, whatever they are."""
 
 SAMPLED = 16384  # Evenly spaced rows, at most, that centre and axes are found from
 LARGEST_ROTATION = 2048  # Columns beyond which principal axes are not looked for
@@ -76,24 +74,15 @@ def polar_of(
     if X is None:
         return Polar(np.zeros(d), scales, None)
     sample = to_numpy(X[:: -(-X.shape[0] // SAMPLED)]).astype(np.float64)
-    centre = sample.mean(axis=0) if centred and not _on_sphere(sample / scales) else np.zeros(d)
-    axes = _principal_axes((sample - centre) / scales) if rotated else None
+    A, axes = sample / scales, None
+    r, spread = np.linalg.norm(A, axis=1), np.linalg.norm(A - A.mean(axis=0)) / len(A) ** 0.5
+    on_sphere = r.max() - r.min() <= FLAT * spread  # about zero, and no distant cluster
+    centre = sample.mean(axis=0) if centred and not on_sphere else np.zeros(d)
+    if rotated and 1 < d <= LARGEST_ROTATION:
+        A = (sample - centre) / scales
+        A = A / (np.abs(A).max() or 1.0)
+        axes = np.ascontiguousarray(principal_axes(A.T @ A)[1])
     return Polar(centre, scales, axes)
-
-
-def _on_sphere(A: Float[np.ndarray, "n d"]) -> bool:
-    """Whether rows lie near a sphere about zero; a distant cluster does not count."""
-    r = np.linalg.norm(A, axis=1)
-    spread = np.linalg.norm(A - A.mean(axis=0)) / len(A) ** 0.5
-    return bool(r.max() - r.min() <= FLAT * spread)
-
-
-def _principal_axes(A: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d d"] | None:
-    d = A.shape[1]
-    if d == 1 or d > LARGEST_ROTATION:
-        return None
-    A = A / (np.abs(A).max() or 1.0)
-    return np.ascontiguousarray(principal_axes(A.T @ A)[1])
 
 
 def one_radius(r: Float[np.ndarray, " n"]) -> bool:
@@ -146,14 +135,11 @@ EIGENVALUES = 1e-12  # Eigenvalues of R_l(q, q) below this share of the largest 
 DEGREES = 4096  # Degrees after which the search for energy ends
 SILENT = 255  # Degrees after which it ends where half of them had none: rows are too far apart
 POINTS = 512  # Greatest degree of an interpolant in the radius
-REACH = 1.25
-"""Interpolants reach this many times the largest radius: rows beyond cost more, nothing else."""
-
+REACH = 1.25  # Interpolants reach this many times the largest radius; rows beyond cost more
 AT_ONCE = 2048  # Radii whose Chebyshev polynomials are kept at once: they fit the level-2 cache
 DIRECT = 256  # Radii at a time where radial kernels are evaluated directly
 ROUNDING = float(np.finfo(float).eps)
-MOST_HARMONICS = (4 * ROUNDING) ** -2
-"""Harmonics of a degree beyond which all energy there is, is rounding; floats end later."""
+MOST_HARMONICS = (4 * ROUNDING) ** -2  # Of a degree: beyond, all energy is rounding
 
 
 class Nodes(NamedTuple):
@@ -323,14 +309,10 @@ class RadialFunctions:
         for start in range(0, len(r), DIRECT):
             rows = slice(start, start + DIRECT)
             R = radial.matrices(most, r[rows], self.nodes)
-            for l, which in self._of_degrees:
+            for l in np.unique(self.degrees).tolist():
+                which = np.flatnonzero(self.degrees == l)
                 G[rows, which] = R[l] @ self.weights[which].T
         return G
-
-    @cached_property
-    def _of_degrees(self) -> list[tuple[int, np.ndarray]]:
-        """Each degree that occurs, and its functions."""
-        return [(l, np.flatnonzero(self.degrees == l)) for l in np.unique(self.degrees).tolist()]
 
     def interpolated(self, limit: float, tolerance: float) -> "RadialFunctions":
         """Return these functions with an interpolant for radii up to ``limit``.

@@ -169,8 +169,10 @@ class KMeans(Landmarks):
         self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator
     ) -> ChosenLandmarks:
         pool = _pool(X, self.pool * count, rng)
-        if (few := _different(pool, count)) is not None:
-            return ChosenLandmarks(few)
+        if not is_sparse(pool) and len(different_rows(pool[: 2 * count])) <= count:
+            different = different_rows(pool)
+            if len(different) <= count:
+                return ChosenLandmarks(pool[different].astype(np.float64))
         centres = self._centres(in_units(pool, kernel), min(count, pool.shape[0]), rng)
         centres = centres[different_rows(centres)]
         return ChosenLandmarks(centres * lengthscales(kernel, X.shape[1]))
@@ -191,14 +193,6 @@ class KMeans(Landmarks):
         with warnings.catch_warnings():  # of fewer different rows than clusters
             warnings.simplefilter("ignore", ConvergenceWarning)
             return clusters.fit(rows.astype(np.float64, copy=False)).cluster_centers_
-
-
-def _different(X: Float[Array, "n d"], most: int) -> Float[Array, "m d"] | None:
-    """Return the different rows, sorted, in float64; None if they are more than this, or sparse."""
-    if is_sparse(X) or len(different_rows(X[: 2 * most])) > most:
-        return None
-    different = different_rows(X)
-    return X[different].astype(np.float64) if len(different) <= most else None
 
 
 def _from_random_rows(

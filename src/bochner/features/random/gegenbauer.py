@@ -31,7 +31,6 @@ from bochner.features.mercer.radial import (
     Nodes,
     OwnFunctions,
     Polar,
-    RadialBlock,
     RadialFunctions,
     in_balls,
     on_axis,
@@ -372,7 +371,10 @@ def _optimal(
     total = float(kernel.diag(on_axis(nodes.q, d)) @ nodes.share)
     q = _capped(LARGEST_DEGREE if method.degree is None else method.degree, d)
     blocks = spectrum(radial, nodes, total, EVERYTHING, q)
-    q = _optimal_degree(method, blocks, total, q)
+    if method.degree is None:  # beyond which next to nothing of the energy is left
+        energies = np.bincount([b.degree for b in blocks], weights=[b.energy for b in blocks])
+        enough = total - np.cumsum(energies) <= NEGLIGIBLE * total
+        q = int(np.argmax(enough)) if enough.any() else q
     blocks = sorted((b for b in blocks if b.degree <= q), key=lambda b: (b.degree, -b.energy))
     degrees = np.array([b.degree for b in blocks])
     components = np.arange(len(blocks)) - np.searchsorted(degrees, degrees)
@@ -383,15 +385,6 @@ def _optimal(
         reach = REACH * float(_required(r).max())
         functions = functions.interpolated(reach, INTERPOLATION * total / D**0.5)
     return Radials(functions, components).first(method.order or MOST_ORDERS)
-
-
-def _optimal_degree(method: Gegenbauer, blocks: list[RadialBlock], total: float, q: int) -> int:
-    """Return the first degree beyond which next to nothing of the energy is left."""
-    if method.degree is not None:
-        return q
-    energies = np.bincount([b.degree for b in blocks], weights=[b.energy for b in blocks])
-    enough = total - np.cumsum(energies) <= NEGLIGIBLE * total
-    return int(np.argmax(enough)) if enough.any() else q
 
 
 # --- directions ---------------------------------------------------------------------------------

@@ -276,7 +276,8 @@ class NeuralMap(FeatureMap):
             added = abs(_times(below, W)) * (W.shape[0] / (2 * W.shape[1])) ** 0.5
             if self.steps:
                 V = self.steps[h]
-                mixed = _mixed(_joined(tangent, _weights(h)), self.signs[h], self.picks[h])
+                turned = signed_walsh(_joined(tangent, _weights(h)), self.signs[h])
+                mixed = taken(turned, self.picks[h], axis=1)
                 xp = array_namespace(mixed)
                 tangent += [added, xp.sign(_times(below, V)) * mixed * (2 * V.shape[1]) ** -0.5]
             linear.append(added)
@@ -305,11 +306,6 @@ def _times(A: Float[Array, "n p"], W: Float[Array, "p m"]) -> Float[Array, "n m"
     if is_numpy(A):
         return product(A, W.astype(A.dtype, copy=False))
     return A @ moved(W, like=A)
-
-
-def _mixed(Y: Float[Array, "n p"], signs: Float[Array, " P"], picks: Array) -> Float[Array, "n s"]:
-    """Return coordinates of H D y: H the ±1 matrix of Hadamard, D the signs, y padded by zeros."""
-    return taken(signed_walsh(Y, signs), picks, axis=1)
 
 
 def draw_layers(
