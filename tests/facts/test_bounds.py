@@ -23,9 +23,12 @@ from bochner.kernels import (
     Cauchy,
     Columns,
     DotExponential,
+    DotProduct,
     Gaussian,
+    GeneralizedZonal,
     Linear,
     Matern,
+    Monomials,
     Polynomial,
 )
 from bochner.kernels.radial import radial_kernels
@@ -243,6 +246,9 @@ def test_tails_of_the_gaussian_are_those_of_a_poisson_variable():
         assert cut.order == cut.degree // 2 + 1
 
 
+OWN = 2.0 * GeneralizedZonal((Monomials((1.0, 0.5), (0, 2)), Monomials((0.7,), (1,))))
+
+
 @pytest.mark.parametrize(
     ("kernel", "X", "radial"),
     [
@@ -250,8 +256,9 @@ def test_tails_of_the_gaussian_are_those_of_a_poisson_variable():
         (Matern(1.5, 2.0), sphere(), "optimal"),
         (Gaussian(1.5), np.random.default_rng(3).standard_normal((200, 3)), "monomial"),
         (Polynomial(degree=3), np.random.default_rng(3).standard_normal((200, 2)), "monomial"),
+        (OWN, np.random.default_rng(3).standard_normal((200, 3)), "monomial"),
     ],
-    ids=["sphere", "Matern", "Gaussian", "Polynomial"],
+    ids=["sphere", "Matern", "Gaussian", "Polynomial", "own radial functions"],
 )
 def test_no_direction_has_more_leverage_than_lemma_7_says(kernel, X, radial):
     cut = certificates.zonal_bound(kernel, X, alpha=4.0).cuts[-1]
@@ -299,8 +306,9 @@ def test_the_degree_of_the_theorems_leaves_out_what_is_allowed(gaussian, radius,
         (2.0 * DotExponential(0.5), (1.0, 2.0, 0.5, False)),
         (Polynomial(degree=3, offset=2.0), (1.0, 8.0, 12.0, False)),
         (Linear(), (1.0, 1.0, 1.0, False)),
+        (DotProduct(lambda n: n * math.log(2.0)), (1.0, 1.0, 2.0, False)),
     ],
-    ids=repr,
+    ids=["Gaussian", "3 Gaussian", "DotExponential", "Polynomial", "Linear", "own derivatives"],
 )
 def test_the_ball_and_the_growth_are_read_off_kernel_and_rows(kernel, expected):
     X = sphere(50, radius=1.0)

@@ -33,10 +33,12 @@ from bochner.kernels import (
     Brownian,
     BrownianBridge,
     Cauchy,
+    Columns,
     FourierSeries,
     Gaussian,
     GreenFunction,
     Laplace,
+    Linear,
     Matern,
     Polynomial,
     Polynomials,
@@ -305,6 +307,19 @@ def test_any_method_gives_exact_features_where_they_fit(kernel, method):
     assert phi.residual(X).max() < 1e-10
 
 
+@pytest.mark.parametrize(
+    ("kernel", "width"),
+    [(Polynomial(3), 10), (Polynomial(2) * Linear(), 12), (Columns(Polynomial(2), (1,)) + 1.0, 4)],
+    ids=repr,
+)
+def test_polynomials_have_their_monomials_as_features(kernel, width):
+    X = rows(50)[:, :2]
+    phi = draw(kernel, Explicit(), n_features=60, n_inputs=2)
+    assert phi.n_features == width
+    assert phi.below_kernel
+    assert_close(phi(X) @ phi(X).T, kernel(X), factor=100)
+
+
 @pytest.mark.statistical
 def test_random_projections_keep_square_distances_on_average():
     """|Px|² / |x|² is χ²/d′ of d′ degrees of freedom: variance 2/d′, 400 of them, 5 deviations."""
@@ -415,7 +430,7 @@ def test_the_kernel_of_a_plate_is_the_inverse_of_differences(conditions, kappa):
     [
         GreenFunction(INTERVAL),
         GreenFunction(INTERVAL, "periodic", 2.0, power=2, terms=300),
-        GreenFunction(PLATE, "neumann", 2.0, terms=300),
+        GreenFunction(PLATE, "neumann", 2.0, power=1.5, terms=300),
     ],
     ids=["interval", "periods", "plate"],
 )

@@ -431,9 +431,9 @@ def test_wide_rows_that_the_kernel_does_not_relate_are_refused_and_auto_goes_on(
 def test_rows_too_far_apart_for_the_kernel_are_told_soon(monkeypatch):
     """Rows 1e8 lengthscales apart: thousands of degrees would take a minute to find nothing."""
     by_distance = type(radial_kernels(RationalQuadratic(), 7))
-    seen, made = [], by_distance.matrices
-    spy = lambda self, degree, r, s: (seen.append(degree), made(self, degree, r, s))[1]
-    monkeypatch.setattr(by_distance, "matrices", spy)
+    seen, made = [], by_distance.chosen
+    spy = lambda self, degrees, r, s: (seen.append(degrees[-1]), made(self, degrees, r, s))[1]
+    monkeypatch.setattr(by_distance, "chosen", spy)
     X = 1e8 * np.random.default_rng(0).standard_normal((30, 7))
     with pytest.raises(UnsupportedKernel, match="no degree has energy"):
         draw(RationalQuadratic(1.0, 2.0), MercerHarmonic(), n_features=2, X=X)

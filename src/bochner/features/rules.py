@@ -84,7 +84,6 @@ from bochner.features.sketch.polysketch import PolySketch, draw_polysketch
 from bochner.features.sketch.powers import (
     MOST_EXACT,
     POWER_SERIES,
-    Expanded,
     draw_monomials,
     power_form,
 )
@@ -184,6 +183,10 @@ def _draw_grid(method: FourierGrid, kernel: Kernel, ask: Request) -> FeatureMap:
 _OF_DIFFERENCES = "a kernel of x − y, or sums and products of such with Linear() and Constant()"
 _HISTOGRAMS = "AdditiveChi2(), Intersection(), JensenShannon() or SkewedChi2(...)"
 _MERCER = "a Gaussian kernel, or a product of kernels of one column each such as Laplace or Cauchy"
+_FINITE = (
+    "a kernel with finitely many features of its own: FourierSeries, Polynomials, Polynomial, "
+    "Linear or Constant"
+)
 _DENSITY = "a stationary kernel with a spectral density, such as Gaussian, Matern or Laplace"
 
 #: Every rule. The first one that serves a kernel is taken.
@@ -237,14 +240,13 @@ RULES: tuple[Rule, ...] = (
         Explicit,
         Basis,
         draw_basis,
-        "a kernel with finitely many features of its own: FourierSeries, Polynomials, Linear or "
-        "Constant",
+        _FINITE,
     ),
+    Rule(Explicit, view(_finite_series), draw_monomials, _FINITE),
     # powers of ⟨x, y⟩
     Rule(Maclaurin, view(power_form), draw_maclaurin, POWER_SERIES),
     Rule(TensorSketch, view(power_form), draw_tensorsketch, POWER_SERIES),
     Rule(PolySketch, view(power_form), draw_polysketch, POWER_SERIES),
-    Rule(Expanded, view(_finite_series), draw_monomials, "a power series that ends"),
 )
 
 
@@ -263,8 +265,7 @@ def refusal(method: Method, kernel: Kernel, d: int) -> InvalidInput:
             f"{name} makes no features: ExactKernel() and LocalKernel() are methods of KernelRidge "
             'alone, NearestNeighbours() of GaussianProcessRegressor. Take Nystrom(), or "auto".'
         )
-    others = (rule for rule in RULES if rule.method is not Expanded)
-    served = (rule.method for rule in others if rule.serves(rule.method(), kernel, d))
+    served = (rule.method for rule in RULES if rule.serves(rule.method(), kernel, d))
     names = [f"{kind.__name__}(...)" for kind in dict.fromkeys(served)]
     who = f"{', '.join(names)} and Nystrom(...) serve" if names else "Nystrom(...) serves"
     return UnsupportedKernel(
@@ -548,7 +549,7 @@ def _request(
 def exact_map(kernel: Kernel, n_inputs: int) -> FeatureMap:
     """Return all features of a kernel with finitely many, up to 2²⁰; refuse other kernels."""
     try:
-        phi = draw_map(Expanded(), kernel, Request(n_inputs, MOST_EXACT, 0))
+        phi = draw_map(Explicit(), kernel, Request(n_inputs, MOST_EXACT, 0))
     except UnsupportedKernel as refused:
         raise UnsupportedKernel(
             f"{kernel!r} has no exact finite features, as have Linear, Constant, Polynomial, "

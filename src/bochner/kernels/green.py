@@ -14,7 +14,7 @@ import numpy as np
 from bochner._core.arrays import array_namespace, dense, moved, to_numpy
 from bochner._core.checks import (
     Counted,
-    MaybeCounted,
+    MaybePositive,
     check_fields,
     finite,
     nonnegative,
@@ -176,8 +176,8 @@ class GreenFunction(Kernel):
         Zero at the boundary, level there, or of whole periods.
     kappa : float, default 0.0
         κ, in one over the units of X; above zero unless functions are zero at the boundary.
-    power : int, optional
-        s. Default: the least for which k(x, x) is finite, the first integer above d/2.
+    power : float, optional
+        s, above d/2. Default: the first integer above d/2, from where k(x, x) is finite.
     terms : int, default 1024
         Eigenfunctions of the sum, those of the least eigenvalues. Of one column and s = 1 the sum
         without end is known in closed form, and taken:
@@ -207,7 +207,7 @@ class GreenFunction(Kernel):
     domain: Box
     conditions: Annotated[str, word(*CONDITIONS)] = "dirichlet"
     kappa: Annotated[float, nonnegative] = 0.0
-    power: MaybeCounted = None
+    power: MaybePositive = None
     terms: Counted = 1024
 
     def __post_init__(self) -> None:
@@ -230,7 +230,7 @@ class GreenFunction(Kernel):
             )
 
     @property
-    def exponent(self) -> int:
+    def exponent(self) -> float:
         """The power s."""
         return self.power or self.domain.n_inputs // 2 + 1
 

@@ -31,6 +31,7 @@ from bochner.kernels.dotproduct import DotProductKernel, ExponentialSeries
 from bochner.kernels.kernel import Kernel, Scaled
 from bochner.kernels.radial import RadialKernels, monomials, radial_kernels
 from bochner.kernels.stationary import Gaussian
+from bochner.kernels.zonal import GeneralizedZonal
 from bochner.kernels.zonal import alpha as harmonics
 
 #: Total degrees that are tried, and degrees where there is one radial function for each.
@@ -103,8 +104,8 @@ def zonal_bound(kernel: Kernel, X: Float[Array, "n d"], *, alpha: float) -> Zona
     Parameters
     ----------
     kernel : Kernel
-        Of ⟨x, y⟩ or of the angle, or the Gaussian; any rotation-invariant kernel where the rows
-        lie on one sphere.
+        Of ⟨x, y⟩ or of the angle, the Gaussian, or ``GeneralizedZonal``; any rotation-invariant
+        kernel where the rows lie on one sphere.
     X : (n, d)
     alpha : float
         λ, at most ‖K‖/2.
@@ -115,7 +116,7 @@ def zonal_bound(kernel: Kernel, X: Float[Array, "n d"], *, alpha: float) -> Zona
     """
     rows = dense_rows(X, "zonal_bound")
     alpha = positive(alpha, "zonal_bound", "alpha")
-    squares, tails = _energies(kernel, rows)
+    squares, tails, own = _energies(kernel, rows)
     d = effective("zonal_bound", kernel, rows, alpha, 2.0)  # Also of the kernel that is cut
     within, enough = np.flatnonzero(tails < alpha), np.flatnonzero(tails <= NEGLIGIBLE * alpha)
     if not len(within):
@@ -125,7 +126,7 @@ def zonal_bound(kernel: Kernel, X: Float[Array, "n d"], *, alpha: float) -> Zona
         )
     cuts = []
     for N in range(within[0], 1 + (enough[0] if len(enough) else len(tails) - 1)):
-        order = min(N // 2 + 1, squares.shape[1])
+        order = squares.shape[1] if own else min(N // 2 + 1, squares.shape[1])
         tau = direction_leverage(squares[: N + 1, :order], rows.shape[1], alpha)
         directions = leverage_bound(tau, min(d, tau), order)
         cuts.append(Cut(N, order, float(tails[N]) / alpha, directions))
@@ -152,23 +153,33 @@ def direction_leverage(squares: Float[np.ndarray, "q s"], d: int, alpha: float) 
     return float(sizes @ np.minimum(steep[:, None] * squares, 1.0).sum(axis=1))
 
 
-def _energies(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> tuple[Array, Array]:
+def _energies(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> tuple[Array, Array, bool]:
     """Return Σ_j h_{l,i}(|x_j|)², (q + 1, s), and the trace that is left beyond each degree.
 
     One function for each degree where all rows have one norm or the kernel depends on the angle,
-    else the monomials.
+    the functions of a ``GeneralizedZonal`` (then True is returned too), else the monomials.
     """
     plain, scales = in_balls("zonal_bound", kernel, rows.shape[1])
     radial = radial_kernels(plain, rows.shape[1])
     radii = np.linalg.norm(rows / scales, axis=1)
     if radial.zonal or one_radius(radii):
-        return _single(plain, radial, radii)
+        return *_single(plain, radial, radii), False
+    factor, inner = (plain.scale, plain.kernel) if isinstance(plain, Scaled) else (1.0, plain)
+    if isinstance(inner, GeneralizedZonal):
+        degrees = len(inner.radial_functions[: 2 if rows.shape[1] == 1 else None])
+        each = [factor * np.square(inner.radial(l, radii)).sum(axis=0) for l in range(degrees)]
+        squares = np.zeros((degrees, max(map(len, each))))
+        for row, sums in zip(squares, each, strict=True):
+            row[: len(sums)] = np.sort(sums)[::-1]
+        sums = squares.sum(axis=1)
+        return squares, np.cumsum(sums[::-1])[::-1] - sums, True
     if radial.power_series is None:
         raise UnsupportedKernel(
-            f"zonal_bound requires a kernel of ⟨x, y⟩ or of the angle, the Gaussian, or rows on "
-            f"one sphere; got {kernel!r}. certify measures the error of any map."
+            "zonal_bound requires a kernel of ⟨x, y⟩ or of the angle, the Gaussian, "
+            f"GeneralizedZonal, or rows on one sphere; got {kernel!r}. certify measures the error "
+            "of any map."
         )
-    return _monomials(plain, radial, radii)
+    return *_monomials(plain, radial, radii), False
 
 
 def _single(
@@ -338,7 +349,8 @@ def ball_bound(kernel: Kernel, X: Float[Array, "n d"], *, alpha: float) -> BallB
     Parameters
     ----------
     kernel : Kernel
-        Gaussian, ``DotExponential``, a kernel of ⟨x, y⟩ of finite degree, or a multiple of one.
+        Gaussian, ``DotExponential``, a kernel of ⟨x, y⟩ of finite degree or whose derivatives
+        κ⁽ⁿ⁾(0) grow like a power (seen up to n = 400), or a multiple of one.
     X : (n, d)
     alpha : float
         λ, at most ‖K‖/2.
@@ -365,12 +377,17 @@ def _growth(kernel: Kernel) -> tuple[float, float, int | None]:
     series = kernel.power_series if isinstance(kernel, DotProductKernel) else None
     if isinstance(series, ExponentialSeries):
         return 1.0, series.scale, None
-    if series is None or series.degree is None:
+    half, rates = DEGREES // 2, np.arange(DEGREES + 0.0)
+    degree = None if series is None else series.degree
+    if series is not None:
+        n = np.arange(1 + (DEGREES if degree is None else degree))
+        logs = np.asarray(series.log_derivative(n), dtype=np.float64)
+        rates = logs[1:] / n[1:]
+    if degree is None and rates[half:].max() > rates[:half].max() + 1e-9:
         raise UnsupportedKernel(
             "ball_bound requires the Gaussian, DotExponential, or a kernel of ⟨x, y⟩ of finite "
-            f"degree; got {kernel!r}. Take zonal_bound, or measure with certify."
+            f"degree or of derivatives that grow like a power; got {kernel!r}. Take zonal_bound, "
+            "or measure with certify."
         )
-    logs = np.asarray(series.log_derivative(np.arange(series.degree + 1)), dtype=np.float64)
-    n = np.arange(1, series.degree + 1)
-    growth = math.exp(float((logs[1:] / n).max(initial=0.0)))
-    return max(1.0, math.exp(float(logs[0]))), growth, series.degree
+    growth = math.exp(float(rates.max(initial=0.0)))
+    return max(1.0, math.exp(float(logs[0]))), growth, degree

@@ -159,10 +159,11 @@ class Explicit(Method):
 
     Notes
     -----
-    Serves ``FourierSeries`` and ``Polynomials``, and with ``Linear`` and ``Constant`` all that is
-    made of them. m functions of one column make m^d products of d columns; where D is less, those
-    of largest mean square are taken, and Z Zᵀ ⪯ K. Where the width is enough for all, every
-    method gives these features, for they are exact. Cost of φ(X): O(n (d m + D)).
+    Serves ``FourierSeries``, ``Polynomials`` and kernels of ⟨x, y⟩ whose power series ends, as
+    ``Polynomial``, and with ``Linear`` and ``Constant`` all that is made of them. m functions of
+    one column make m^d products of d columns; where D is less, those of largest mean square are
+    taken, and Z Zᵀ ⪯ K. Of power series D must be enough for all monomials. Cost of φ(X):
+    O(n (d m + D)).
     """
 
     def least_numbers(self, n_features: int, n_columns: int) -> int:

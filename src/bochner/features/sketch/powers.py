@@ -358,14 +358,6 @@ def by_pieces(fill: Callable[[slice], None], n: int, width: int) -> None:
 MOST_EXACT = 1 << 20  # Exact features of one row are this many at most: 8 MB
 
 
-@dataclass(frozen=True)
-class Expanded(Method):
-    """All features of a kernel that has finitely many, as by a power series that ends."""
-
-    def least_numbers(self, n_features: int, n_columns: int) -> int:
-        return 0
-
-
 @dataclass(frozen=True, eq=False)
 class MonomialMap(FeatureMap):
     """φ(x) = (c_k Π_i x_{k_i})_k. Exact."""
@@ -390,14 +382,18 @@ class MonomialMap(FeatureMap):
         return Z * moved(self.weights, like=Z)[None, :]
 
 
-def draw_monomials(method: Expanded, kernel: Kernel, ask: Request) -> MonomialMap:
+def draw_monomials(method: Method, kernel: Kernel, ask: Request) -> MonomialMap:
     """Draw all monomials of a power series that ends."""
     series = powers(kernel, method, ask.n_inputs).series
     degrees = [
         n for n in range((series.degree or 0) + 1) if np.isfinite(log_coefficients(series, n))
     ]
-    if sum(math.comb(ask.n_inputs + n - 1, n) for n in degrees) > MOST_EXACT:
-        raise InvalidInput(f"Expanded: {kernel!r} has more than {MOST_EXACT:,} features.")
+    count = sum(math.comb(ask.n_inputs + n - 1, n) for n in degrees)
+    if count > ask.n_features:
+        raise InvalidInput(
+            f"Explicit: n_features must be at least the {count:,} features of {kernel!r}; got "
+            f"{ask.n_features:,}. Ask for as many, or take PolySketch()."
+        )
     parts = [_monomials(series, n, ask.n_inputs) for n in degrees]
     return MonomialMap(
         kernel,
