@@ -35,58 +35,28 @@ from bochner.features.composed import (
     WindowsMap,
     sketched,
 )
+from bochner.features.fourier import histogram
 from bochner.features.fourier.fourier import Fourier, draw_stationary
 from bochner.features.fourier.frequencies import MOST_COLUMNS
 from bochner.features.fourier.grid import FourierGrid
-from bochner.features.fourier.histogram import (
-    HistogramSampling,
-    draw_on_logarithms,
-    draw_random_logarithms,
-    draw_sampled_spectrum,
-)
 from bochner.features.fourier.leverage import LeverageFourier, draw_by_leverage
 from bochner.features.fourier.placements import IID, QMC, Grid, Orthogonal, Structured
 from bochner.features.judging import Targets
 from bochner.features.map import FeatureMap
+from bochner.features.mercer import hermite, products
 from bochner.features.mercer.harmonic import MercerHarmonic, draw_harmonics
-from bochner.features.mercer.hermite import (
-    HermiteMercer,
-    columnwise,
-    draw_columnwise,
-    draw_hermite,
-)
-from bochner.features.mercer.products import (
-    Explicit,
-    LaplacianEigenfunctions,
-    draw_basis,
-    draw_brownian,
-    draw_green,
-    draw_sines,
-)
 from bochner.features.mercer.radial import ROTATION_INVARIANT, is_rotation_invariant
 from bochner.features.mercer.sphere import SphericalHarmonics, draw_spherical
 from bochner.features.method import Method, Request
 from bochner.features.nystrom.landmarks import Uniform
 from bochner.features.nystrom.nystrom import Nystrom, draw_nystrom
 from bochner.features.projections import Compressed, Projected, draw_compressed, draw_projected
+from bochner.features.random import networks
 from bochner.features.random.gegenbauer import Gegenbauer, draw_gegenbauer
-from bochner.features.random.networks import (
-    NeuralTangentFeatures,
-    ReLU,
-    Sign,
-    draw_layers,
-    draw_rectified,
-    draw_signs,
-)
 from bochner.features.random.positive import Positive, draw_positive
+from bochner.features.sketch import powers
 from bochner.features.sketch.maclaurin import Maclaurin, draw_maclaurin
 from bochner.features.sketch.polysketch import PolySketch, draw_polysketch
-from bochner.features.sketch.powers import (
-    MOST_EXACT,
-    POWER_SERIES,
-    draw_monomials,
-    power_form,
-)
 from bochner.features.sketch.tensorsketch import TensorSketch, draw_tensorsketch
 from bochner.features.widths import (
     even_factor_widths,
@@ -158,7 +128,7 @@ def _dense_spectrum(kernel: Kernel, _d: int) -> bool:
 
 def _columnwise(kernel: Kernel, d: int) -> bool:
     # A multiple, and a kernel of some columns, are drawn by their part, which may be Gaussian.
-    return not isinstance(kernel, Scaled | Columns) and columnwise(kernel, d) is not None
+    return not isinstance(kernel, Scaled | Columns) and hermite.columnwise(kernel, d) is not None
 
 
 def _radial_functions(method: Gegenbauer, kernel: Kernel, d: int) -> bool:
@@ -170,7 +140,7 @@ def _radial_functions(method: Gegenbauer, kernel: Kernel, d: int) -> bool:
 
 
 def _finite_series(kernel: Kernel, d: int) -> bool:
-    form = power_form(kernel, d)
+    form = powers.power_form(kernel, d)
     return form is not None and form.series.degree is not None
 
 
@@ -191,7 +161,7 @@ _DENSITY = "a stationary kernel with a spectral density, such as Gaussian, Mater
 
 #: Every rule. The first one that serves a kernel is taken.
 RULES: tuple[Rule, ...] = (
-    Rule(Fourier, SkewedChi2, draw_on_logarithms, _OF_DIFFERENCES),
+    Rule(Fourier, SkewedChi2, histogram.draw_on_logarithms, _OF_DIFFERENCES),
     Rule(Fourier, _spectral, draw_stationary, _OF_DIFFERENCES),
     Rule(LeverageFourier, _spectral, draw_by_leverage, _OF_DIFFERENCES),
     Rule(
@@ -201,20 +171,20 @@ RULES: tuple[Rule, ...] = (
         f"{_DENSITY}, or a Periodic one, in one to three columns",
     ),
     Rule(Positive, DotExponential | Gaussian, draw_positive, "DotExponential or Gaussian"),
-    Rule(HistogramSampling, SkewedChi2, draw_random_logarithms, _HISTOGRAMS),
-    Rule(HistogramSampling, Additive, draw_sampled_spectrum, _HISTOGRAMS),
+    Rule(histogram.HistogramSampling, SkewedChi2, histogram.draw_random_logarithms, _HISTOGRAMS),
+    Rule(histogram.HistogramSampling, Additive, histogram.draw_sampled_spectrum, _HISTOGRAMS),
     # random directions
-    Rule(Sign, Angular, draw_signs, "Angular()"),
+    Rule(networks.Sign, Angular, networks.draw_signs, "Angular()"),
     Rule(
-        ReLU,
+        networks.ReLU,
         lambda method, kernel, _d: kernel == ArcCosine(method.order),
-        draw_rectified,
+        networks.draw_rectified,
         "ArcCosine({0.order})",
     ),
     Rule(
-        NeuralTangentFeatures,
+        networks.NeuralTangentFeatures,
         NeuralTangent | NNGP,
-        draw_layers,
+        networks.draw_layers,
         "NeuralTangent(depth) or NNGP(depth)",
     ),
     Rule(Gegenbauer, _radial_functions, draw_gegenbauer, ROTATION_INVARIANT),
@@ -226,27 +196,32 @@ RULES: tuple[Rule, ...] = (
         draw_spherical,
         "a kernel of places on the globe, rows (latitude, longitude) in degrees: OnSphere(kernel)",
     ),
-    Rule(HermiteMercer, Gaussian, draw_hermite, _MERCER),
-    Rule(HermiteMercer, view(_columnwise), draw_columnwise, _MERCER),
-    Rule(LaplacianEigenfunctions, Brownian | BrownianBridge, draw_brownian, _DENSITY),
-    Rule(LaplacianEigenfunctions, GreenFunction, draw_green, _DENSITY),
+    Rule(hermite.HermiteMercer, Gaussian, hermite.draw_hermite, _MERCER),
+    Rule(hermite.HermiteMercer, view(_columnwise), hermite.draw_columnwise, _MERCER),
     Rule(
-        LaplacianEigenfunctions,
+        products.LaplacianEigenfunctions,
+        Brownian | BrownianBridge,
+        products.draw_brownian,
+        _DENSITY,
+    ),
+    Rule(products.LaplacianEigenfunctions, GreenFunction, products.draw_green, _DENSITY),
+    Rule(
+        products.LaplacianEigenfunctions,
         view(_dense_spectrum),
-        draw_sines,
+        products.draw_sines,
         f"{_DENSITY}, Brownian, BrownianBridge or GreenFunction",
     ),
     Rule(
-        Explicit,
+        products.Explicit,
         Basis,
-        draw_basis,
+        products.draw_basis,
         _FINITE,
     ),
-    Rule(Explicit, view(_finite_series), draw_monomials, _FINITE),
+    Rule(products.Explicit, view(_finite_series), powers.draw_monomials, _FINITE),
     # powers of ⟨x, y⟩
-    Rule(Maclaurin, view(power_form), draw_maclaurin, POWER_SERIES),
-    Rule(TensorSketch, view(power_form), draw_tensorsketch, POWER_SERIES),
-    Rule(PolySketch, view(power_form), draw_polysketch, POWER_SERIES),
+    Rule(Maclaurin, view(powers.power_form), draw_maclaurin, powers.POWER_SERIES),
+    Rule(TensorSketch, view(powers.power_form), draw_tensorsketch, powers.POWER_SERIES),
+    Rule(PolySketch, view(powers.power_form), draw_polysketch, powers.POWER_SERIES),
 )
 
 
@@ -327,7 +302,7 @@ def compose(kernel: Kernel, method: Method, ask: Request) -> FeatureMap | None:
         case Bilinear():
             return OnInputs(kernel, LinearMap(Linear(), kernel.root.shape[1]), ask.n_inputs)
         case Basis():
-            return draw_basis(method, kernel, ask)
+            return products.draw_basis(method, kernel, ask)
         case Scaled():
             return ScaledMap(kernel, kernel.scale, draw_map(method, kernel.kernel, ask))
         case Modulated() | Normalised():
@@ -460,7 +435,7 @@ STRUCTURED_COLUMNS = 128
 
 def contenders(d: int) -> tuple[Method, ...]:
     """Return the methods that can be best for some kernel of d columns."""
-    axes = (MercerHarmonic(), HermiteMercer()) if d <= AXES_COLUMNS else ()
+    axes = (MercerHarmonic(), hermite.HermiteMercer()) if d <= AXES_COLUMNS else ()
     sobol = (Fourier(QMC()),) if d <= QMC_COLUMNS else (Fourier(IID()),)
     structured = (Fourier(Structured()),) if d >= STRUCTURED_COLUMNS else ()
     return (
@@ -468,12 +443,12 @@ def contenders(d: int) -> tuple[Method, ...]:
         Fourier(Orthogonal()),
         *structured,
         *(sobol if axes else ()),
-        Sign(),
-        ReLU(0),
-        ReLU(1),
-        ReLU(2),
-        NeuralTangentFeatures(),
-        HistogramSampling(),
+        networks.Sign(),
+        networks.ReLU(0),
+        networks.ReLU(1),
+        networks.ReLU(2),
+        networks.NeuralTangentFeatures(),
+        histogram.HistogramSampling(),
         Nystrom(),
     )
 
@@ -487,7 +462,7 @@ NAMED: dict[str, Method] = {
     "qmc": Fourier(QMC()),
     "structured": Fourier(Structured()),
     "mercer": MercerHarmonic(),
-    "hermite": HermiteMercer(),
+    "hermite": hermite.HermiteMercer(),
     "nystrom": Nystrom(),
     "uniform": Nystrom(Uniform()),
     "grid": FourierGrid(1e-2),
@@ -549,7 +524,7 @@ def _request(
 def exact_map(kernel: Kernel, n_inputs: int) -> FeatureMap:
     """Return all features of a kernel with finitely many, up to 2²⁰; refuse other kernels."""
     try:
-        phi = draw_map(Explicit(), kernel, Request(n_inputs, MOST_EXACT, 0))
+        phi = draw_map(products.Explicit(), kernel, Request(n_inputs, powers.MOST_EXACT, 0))
     except UnsupportedKernel as refused:
         raise UnsupportedKernel(
             f"{kernel!r} has no exact finite features, as have Linear, Constant, Polynomial, "
@@ -557,8 +532,8 @@ def exact_map(kernel: Kernel, n_inputs: int) -> FeatureMap:
         ) from refused
     except InvalidInput:
         phi = None
-    if phi is None or phi.n_features > MOST_EXACT or not phi.below_kernel:
+    if phi is None or phi.n_features > powers.MOST_EXACT or not phi.below_kernel:
         raise UnsupportedKernel(
-            f"{kernel!r} of {n_inputs} columns has more than {MOST_EXACT:,} exact features."
+            f"{kernel!r} of {n_inputs} columns has more than {powers.MOST_EXACT:,} exact features."
         )
     return phi

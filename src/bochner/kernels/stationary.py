@@ -17,21 +17,9 @@ from bochner._core.arrays import array_namespace, device, is_sparse
 from bochner._core.checks import integer
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.kernels import distances
+from bochner.kernels import distances, spectral
 from bochner.kernels.free import TunedNumbers, TunedPositive
 from bochner.kernels.kernel import ColumnScales, Kernel
-from bochner.kernels.spectral import (
-    CauchyLaw,
-    GammaMixing,
-    GaussianMixture,
-    Independent,
-    InverseChi2,
-    LaplaceLaw,
-    Law,
-    Measure,
-    Mixing,
-    One,
-)
 
 Lengthscale = float | tuple[float, ...]
 Compiled = tuple[str, float]
@@ -54,7 +42,7 @@ class Stationary(Kernel):
         return True
 
     @abc.abstractmethod
-    def spectral_measure(self, d: int) -> Measure:
+    def spectral_measure(self, d: int) -> spectral.Measure:
         """Return the law of the frequencies ω in R^d.
 
         Parameters
@@ -122,11 +110,11 @@ class Radial(Compilable):
 
     @property
     @abc.abstractmethod
-    def mixing(self) -> Mixing:
+    def mixing(self) -> spectral.Mixing:
         """Law of the factor f with k = E exp(−f r²/2): the kernel as a mixture of Gaussians."""
 
-    def spectral_measure(self, d: int) -> Measure:
-        return GaussianMixture(self.mixing, _scales(self, d))
+    def spectral_measure(self, d: int) -> spectral.Measure:
+        return spectral.GaussianMixture(self.mixing, _scales(self, d))
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         return _pairs(self, lambda A, B: self.profile(distances.squared(A, B)), X, Y)
@@ -151,11 +139,11 @@ class CoordinateWise(Compilable):
 
     @property
     @abc.abstractmethod
-    def law(self) -> Law:
+    def law(self) -> spectral.Law:
         """Law of each coordinate of ω, in units of 1/ℓ."""
 
-    def spectral_measure(self, d: int) -> Measure:
-        return Independent(self.law, _scales(self, d))
+    def spectral_measure(self, d: int) -> spectral.Measure:
+        return spectral.Independent(self.law, _scales(self, d))
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         refuse_sparse(self, X, Y)
@@ -186,7 +174,7 @@ class Gaussian(Radial):
         k = self.profile(s)
         return k, -0.5 * k
 
-    mixing = One()
+    mixing = spectral.One()
     compiled = "gaussian", 1.0
 
 
@@ -216,7 +204,7 @@ class Exponential(Radial):
         k = np.exp(-r)
         return k, np.divide(-0.5 * k, r, out=np.zeros_like(r), where=r > 0)
 
-    mixing = InverseChi2(1.0)
+    mixing = spectral.InverseChi2(1.0)
     compiled = "exponential", 1.0
 
 
@@ -245,8 +233,8 @@ class RationalQuadratic(Radial):
         return -0.5 * self.profile(s) / (1.0 + s / (2.0 * self.shape))
 
     @property
-    def mixing(self) -> Mixing:
-        return GammaMixing(self.shape)
+    def mixing(self) -> spectral.Mixing:
+        return spectral.GammaMixing(self.shape)
 
     @property
     def compiled(self) -> Compiled | None:
@@ -274,7 +262,7 @@ class Laplace(CoordinateWise):
     def growth(self, delta: Float[Array, "n m"]) -> Float[Array, "n m"]:
         return abs(delta)
 
-    law = CauchyLaw()
+    law = spectral.CauchyLaw()
     compiled = "laplace", 1.0
 
 
@@ -304,7 +292,7 @@ class Cauchy(CoordinateWise):
         rate = lambda delta: -2.0 * delta / (1.0 + delta * delta)
         return _divide(self, by_columns(C * self.block(U, V), [rate] * U.shape[1], U, V))
 
-    law = LaplaceLaw()
+    law = spectral.LaplaceLaw()
     compiled = "cauchy", 1.0
 
 

@@ -13,18 +13,9 @@ from bochner._core.arrays import array_namespace, device, in_float64, moved, to_
 from bochner._core.checks import check_fields, each, finite, integer, numbers, positive, unpacked
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, NotPositive
-from bochner.kernels import distances
+from bochner.kernels import distances, spectral
 from bochner.kernels.dotproduct import horner
 from bochner.kernels.free import Free, TunedNumbers, TunedPositive
-from bochner.kernels.spectral import (
-    Components,
-    Fixed,
-    Independent,
-    InverseChi2,
-    Law,
-    Measure,
-    Mixing,
-)
 from bochner.kernels.stationary import (
     Compiled,
     Radial,
@@ -94,8 +85,8 @@ class Matern(Radial):
         return u, once
 
     @property
-    def mixing(self) -> Mixing:
-        return InverseChi2(2.0 * self.smoothness)
+    def mixing(self) -> spectral.Mixing:
+        return spectral.InverseChi2(2.0 * self.smoothness)
 
     @property
     def compiled(self) -> Compiled | None:
@@ -212,8 +203,8 @@ class ExponentialPower(Radial):
         return self.power == 2
 
     @property
-    def mixing(self) -> Mixing:
-        return Stable(self.power) if self.power < 2 else Fixed(2.0)
+    def mixing(self) -> spectral.Mixing:
+        return Stable(self.power) if self.power < 2 else spectral.Fixed(2.0)
 
     @property
     def compiled(self) -> Compiled | None:
@@ -221,7 +212,7 @@ class ExponentialPower(Radial):
 
 
 @dataclass(frozen=True)
-class Stable(Mixing):
+class Stable(spectral.Mixing):
     """s² = 2A, A positive (γ/2)-stable: k = E exp(−s² r²/2) = exp(−r^γ)."""
 
     power: float  # γ in (0, 2); 1 is the multivariate Cauchy law of the exponential kernel
@@ -249,7 +240,7 @@ def _log_kanter(theta: np.ndarray, rest: np.ndarray, b: float) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class HarmonicLaw(Law):
+class HarmonicLaw(spectral.Law):
     """Whole numbers c with probability e^(−κ) I_|c|(κ), characteristic function e^(κ(cos t − 1)).
 
     The law of a difference of two Poisson numbers of mean κ/2 each (Skellam's).
@@ -327,13 +318,13 @@ class Periodic(Stationary):
 
     has_density = False  # Frequencies are multiples of one
 
-    def spectral_measure(self, d: int) -> Measure:
+    def spectral_measure(self, d: int) -> spectral.Measure:
         d = integer(d, "Periodic.spectral_measure", "d", least=1)
         periods, lengths = self.per_axis(d)
         law = HarmonicLaw(
             tuple(1 / v**2 for v in (lengths if len(set(lengths)) > 1 else lengths[:1]))
         )
-        return Independent(law, tuple(2 * math.pi / p for p in periods))
+        return spectral.Independent(law, tuple(2 * math.pi / p for p in periods))
 
     def per_axis(self, d: int) -> list[tuple[float, ...]]:
         """Return the period and the lengthscale of each of d columns."""
@@ -402,10 +393,10 @@ class SpectralMixture(Stationary):
                 f"component; got {m}, {u} and {s}."
             )
 
-    def spectral_measure(self, d: int) -> Measure:
+    def spectral_measure(self, d: int) -> spectral.Measure:
         d = integer(d, "SpectralMixture.spectral_measure", "d", least=1)
         total = math.fsum(self.weights)
-        return Components(tuple(w / total for w in self.weights), *self._parts(d))
+        return spectral.Components(tuple(w / total for w in self.weights), *self._parts(d))
 
     def _parts(self, d: int) -> tuple[tuple[tuple[float, ...], ...], ...]:
         means = tuple(per_column(m, d, "SpectralMixture", "means") for m in self.means)

@@ -14,21 +14,7 @@ from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner._core.text import columns
-from bochner.certificates.bounds.tails import (
-    Bound,
-    bernstein_bound,
-    chance_of,
-    dense_rows,
-    directions_bound,
-    effective,
-    hoeffding_bound,
-    leverage_bound,
-    operator_norm_bound,
-    projection_cost_bound,
-    rahimi_recht_bound,
-    spectral_bound,
-    tensor_sketch_bound,
-)
+from bochner.certificates.bounds import tails
 from bochner.certificates.bounds.zonal import BallBound, GegenbauerSizes, ball_bound, zonal_bound
 from bochner.certificates.pointwise import KernelEigen, draw_leverages, eigen
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
@@ -70,7 +56,7 @@ class ComparedBound:
     """
 
     name: str
-    bound: Bound
+    bound: tails.Bound
     method: Method
     proved: bool
     promised: float
@@ -191,10 +177,10 @@ def compare_bounds(
     alpha = positive(alpha, "compare_bounds", "alpha")
     D = integer(n_features, "compare_bounds", "n_features", 2)
     integer(n_draws, "compare_bounds", "n_draws", 1)
-    chance_of(confidence)
+    tails.chance_of(confidence)
     seed = seed_of(random_state)
     n_sample = integer(n_sample, "compare_bounds", "n_sample", 2)
-    whole = dense_rows(X, "compare_bounds")
+    whole = tails.dense_rows(X, "compare_bounds")
     rows = whole[np.sort(stream(seed, "bounds").permutation(len(whole))[:n_sample])]
     penalty = alpha * len(rows) / len(whole)
     ruler = Ruler.of(eigen(kernel, rows, "compare_bounds"), penalty, rank)
@@ -247,7 +233,7 @@ class Entry(NamedTuple):
     """A bound, the method it is of, and the errors it is to be compared with."""
 
     name: str
-    bound: Bound
+    bound: tails.Bound
     method: Method
     measure: Callable[[Float[np.ndarray, "n n"]], float]
     proved: bool = True
@@ -260,22 +246,22 @@ def _entries(
         yield from _fourier(kernel, rows, ruler, ask)
     if isinstance(kernel, Angular):
         signs = Sign(IID())
-        bound = directions_bound(kernel, rows, signs)
+        bound = tails.directions_bound(kernel, rows, signs)
         yield Entry("matrix Bernstein, signs", bound, signs, ruler.operator)
     if isinstance(kernel, ArcCosine):
         split = 2 * polynomial_width(kernel.order, ask.n_inputs) <= ask.n_features
         ramps = ReLU(kernel.order, IID(), split=split)
-        of_ramps = directions_bound(kernel, rows, ramps)
+        of_ramps = tails.directions_bound(kernel, rows, ramps)
         yield Entry("matrix Bernstein, ReLU", of_ramps, ramps, ruler.operator)
     if isinstance(kernel, Polynomial):
         size = float(ruler.found.values[-1])
         relative = lambda E: float(np.linalg.norm(E)) / size
-        sketch = tensor_sketch_bound(kernel, rows)
+        sketch = tails.tensor_sketch_bound(kernel, rows)
         yield Entry("Chebyshev, TensorSketch", sketch, TensorSketch(), relative)
     if isinstance(kernel, DotProductKernel) and not isinstance(kernel, Linear):
         with suppress(InvalidInput):  # terms that do not fall
             products = Maclaurin("geometric")
-            of_products = directions_bound(kernel, rows, products)
+            of_products = tails.directions_bound(kernel, rows, products)
             yield Entry("matrix Bernstein, Maclaurin", of_products, products, ruler.operator)
     with suppress(InvalidInput):  # of another kernel, or with more degrees than can be summed
         zonal = zonal_bound(kernel, rows, alpha=ruler.penalty)
@@ -293,24 +279,24 @@ def _entries(
 def _fourier(kernel: Kernel, rows: Array, ruler: Ruler, ask: Request) -> Iterator[Entry]:
     pairs = Fourier(IID())
     entries = lambda E: float(np.abs(E).max())
-    yield Entry("Hoeffding", hoeffding_bound(kernel, rows), pairs, entries)
-    yield Entry("Bernstein", bernstein_bound(kernel, rows), pairs, entries)
+    yield Entry("Hoeffding", tails.hoeffding_bound(kernel, rows), pairs, entries)
+    yield Entry("Bernstein", tails.bernstein_bound(kernel, rows), pairs, entries)
     with suppress(UnsupportedKernel):  # frequencies of infinite variance
-        yield Entry("Rahimi-Recht", rahimi_recht_bound(kernel, rows), pairs, entries)
-        printed = rahimi_recht_bound(kernel, rows, "phase", printed=True)
+        yield Entry("Rahimi-Recht", tails.rahimi_recht_bound(kernel, rows), pairs, entries)
+        printed = tails.rahimi_recht_bound(kernel, rows, "phase", printed=True)
         phases = Fourier(IID(), form="phase")
         yield Entry("Rahimi-Recht, as printed", printed, phases, entries, proved=False)
-    yield Entry("matrix Bernstein", operator_norm_bound(kernel, rows), pairs, ruler.operator)
-    uniform = spectral_bound(kernel, rows, alpha=ruler.penalty)
+    yield Entry("matrix Bernstein", tails.operator_norm_bound(kernel, rows), pairs, ruler.operator)
+    uniform = tails.spectral_bound(kernel, rows, alpha=ruler.penalty)
     yield Entry("leverage n/λ", uniform, pairs, ruler.spectral)
     # The largest leverage of 4096 frequencies, no less than its mean.
     phi = draw_map(Fourier(IID()), kernel, replace(ask, n_features=8192))
     found = draw_leverages(np.asarray(phi(rows)), ruler.found, ruler.penalty, 2)
-    d = effective("compare_bounds", kernel, rows, ruler.penalty)
-    measured = leverage_bound(max(float(found.max()), d), d)
+    d = tails.effective("compare_bounds", kernel, rows, ruler.penalty)
+    measured = tails.leverage_bound(max(float(found.max()), d), d)
     yield Entry("leverage measured", measured, pairs, ruler.spectral, proved=False)
     with suppress(InvalidInput):  # of directions beyond the rank, more than ‖K‖ for each within
-        costs = projection_cost_bound(kernel, rows, rank=ruler.rank)
+        costs = tails.projection_cost_bound(kernel, rows, rank=ruler.rank)
         yield Entry(f"cost of rank {ruler.rank}", costs, pairs, ruler.costs)
 
 

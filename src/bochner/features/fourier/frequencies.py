@@ -22,23 +22,8 @@ import numpy as np
 
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.kernels.equispaced import (
-    LEAKS,
-    equispaced_weights,
-    has_axes,
-    parted,
-    spectral_parts,
-    taper,
-    tapered_weights,
-)
+from bochner.kernels import equispaced, periods
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.periods import (
-    Season,
-    common_period,
-    is_cyclic,
-    on_frequencies,
-    seasons,
-)
 
 #: The most columns.
 MOST_COLUMNS = 3
@@ -120,7 +105,7 @@ def frequencies_of(kernel: Kernel, lower: Array, upper: Array, tolerance: float)
     lengths = upper - lower
     spacing, images = spacing_of(kernel, lengths, tolerance)
     far = np.any(2 * math.pi / spacing > TAPERED_FROM * lengths)
-    short = _tapered(kernel, lengths, tolerance) if far and tolerance >= LEAKS else None
+    short = _tapered(kernel, lengths, tolerance) if far and tolerance >= equispaced.LEAKS else None
     if short is not None and np.any(short.spacing > NOT_COMPARED * spacing):
         return short
     found = with_images(kernel, spacing, images, tolerance)
@@ -132,23 +117,23 @@ def spacing_of(
 ) -> tuple[Float[Array, " d"], float]:
     """Return h and a bound of images, of a margin that keeps them away."""
     d = len(lengths)
-    parts, period, images = spectral_parts(kernel), np.empty(d), 0.0
+    parts, period, images = equispaced.spectral_parts(kernel), np.empty(d), 0.0
     for a, length in enumerate(lengths):
         found = [_margin(_along(part, a, d), length, tolerance / (8 * d)) for part in parts]
         period[a] = length + 2 * max((r for r, _ in found), default=length / 8)
         moved = 0.0
-        if whole := seasons(kernel, a, d):
-            least = 0.0 if is_cyclic(kernel, a, d) else period[a]
+        if whole := periods.seasons(kernel, a, d):
+            least = 0.0 if periods.is_cyclic(kernel, a, d) else period[a]
             period[a], moved = _whole(whole, a, length, least, tolerance / (8 * d))
         images += max((size for _, size in found), default=0.0) + moved / 2
     return 2 * math.pi / period, 2 * images
 
 
 def _whole(
-    found: tuple[Season, ...], a: int, length: float, least: float, tolerance: float
+    found: tuple[periods.Season, ...], a: int, length: float, least: float, tolerance: float
 ) -> tuple[float, float]:
     """Return a multiple of periods, and its error: one more where rows far outside have a place."""
-    common, error = common_period(found, length, tolerance, a)
+    common, error = periods.common_period(found, length, tolerance, a)
     steady = any(season.steady for season in found)
     return common * (math.ceil(least / common) + steady), error
 
@@ -158,10 +143,10 @@ def with_images(
 ) -> Frequencies:
     """Return frequencies of the kernel and its images."""
     d, period = len(spacing), 2 * math.pi / spacing
-    kernel = on_frequencies(kernel, spacing)
+    kernel = periods.on_frequencies(kernel, spacing)
 
     def sampled(a: int, t: Array) -> Array:
-        along, images = _along(kernel, a, d), 0 if is_cyclic(kernel, a, d) else IMAGES
+        along, images = _along(kernel, a, d), 0 if periods.is_cyclic(kernel, a, d) else IMAGES
         many = [along(np.abs(t + n * period[a])) for n in range(-images, images + 1)]
         return np.sum(many, axis=0)
 
@@ -172,7 +157,10 @@ def with_images(
 def _tapered(kernel: Kernel, lengths: Float[Array, " d"], tolerance: float) -> Frequencies | None:
     """Return frequencies of the kernel tapered beyond the box, where that is positive enough."""
     d, before = len(lengths), None
-    if any(seasons(kernel, a, d) and (d > 1 or is_cyclic(kernel, a, d)) for a in range(d)):
+    if any(
+        periods.seasons(kernel, a, d) and (d > 1 or periods.is_cyclic(kernel, a, d))
+        for a in range(d)
+    ):
         return None
     for first in range(len(TAPERS)):
         found = _tapered_by(kernel, lengths, tolerance, TAPERS[first:])
@@ -183,7 +171,7 @@ def _tapered(kernel: Kernel, lengths: Float[Array, " d"], tolerance: float) -> F
         before = found
         share = min(1.0, (MOST_WEIGHED / found.waves) ** (1 / d))
         lowest = tuple(math.ceil(share * m) for m in found.extent)
-        weights = tapered_weights(kernel, found.spacing, lowest, lengths)
+        weights = equispaced.tapered_weights(kernel, found.spacing, lowest, lengths)
         if -np.minimum(weights, 0.0).sum() <= NEGATIVE * tolerance * weights.sum():
             return found
     return None
@@ -196,13 +184,17 @@ def _tapered_by(
     d, moved = len(lengths), 0.0
     share = SMOOTH if d > 2 else 1.0
     spacing, extent = np.empty(d), []
-    steady, falling = parted(kernel) if d == 1 else (None, kernel)
+    steady, falling = equispaced.parted(kernel) if d == 1 else (None, kernel)
     rest = kernel if falling is None else falling
-    whole = () if steady is None else seasons(steady, 0, d)
+    whole = () if steady is None else periods.seasons(steady, 0, d)
 
     def sampled(a: int, t: Array) -> Array:
-        found = _along(rest, a, d)(t) * taper(t, 2 * math.pi / spacing[a], lengths[a])
-        return found if steady is None else found + _along(on_frequencies(steady, spacing), a, d)(t)
+        found = _along(rest, a, d)(t) * equispaced.taper(t, 2 * math.pi / spacing[a], lengths[a])
+        return (
+            found
+            if steady is None
+            else found + _along(periods.on_frequencies(steady, spacing), a, d)(t)
+        )
 
     for a, length in enumerate(lengths):
         for width in widths:
@@ -216,7 +208,7 @@ def _tapered_by(
         else:
             return None
         extent.append(m)
-    return Frequencies(spacing, tuple(extent), d * LEAKS + moved, tapered=True)
+    return Frequencies(spacing, tuple(extent), d * equispaced.LEAKS + moved, tapered=True)
 
 
 Profile = Callable[[Array], Array]
@@ -250,12 +242,12 @@ def _margin(along: Profile, length: float, level: float) -> tuple[float, float]:
 
 def _largest(kernel: Kernel, spacing: Float[Array, " d"], a: int) -> Callable[[Array], Array]:
     """Return from the weights of all waves of each j_a a bound of the largest among these."""
-    if len(spacing) == 1 or not has_axes(kernel):
+    if len(spacing) == 1 or not equispaced.has_axes(kernel):
         return lambda weights: weights
 
     def on_axis(weights: Array) -> Array:
         extent = tuple((len(weights) - 1) * (a == b) for b in range(len(spacing)))
-        found = equispaced_weights(kernel, spacing, extent).ravel()
+        found = equispaced.equispaced_weights(kernel, spacing, extent).ravel()
         return np.minimum(found[len(found) // 2 :], weights)
 
     return on_axis
@@ -279,7 +271,7 @@ def _extent(
     whole, largest = float(kernel.diag(np.zeros((1, d)))[0]), _largest(kernel, spacing, a)
     lacking, missing = tolerance / (4 * d), (tolerance / 4) ** 2 / d
     # As many samples as separate all harmonics of periods along the axis.
-    found = seasons(kernel, a, d)
+    found = periods.seasons(kernel, a, d)
     highest = sum(2 * math.pi / (s.period * spacing[a]) * s.highest for s in found)
     samples = 1 << max(10, math.ceil(math.log2(4 * highest + 1)))
     while samples <= 4 * most:
@@ -312,4 +304,4 @@ def require_served(kernel: Kernel, d: int) -> None:
             "number, as does NearestNeighbours() for a Gaussian process; Columns(kernel, (0, 1)) "
             "looks at some."
         )
-    equispaced_weights(kernel, np.ones(d), (0,) * d)
+    equispaced.equispaced_weights(kernel, np.ones(d), (0,) * d)

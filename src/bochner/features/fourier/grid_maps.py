@@ -8,17 +8,7 @@ import numpy as np
 from bochner._core.checks import LITTLE, require_room
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.fourier.frequencies import (
-    MOST_ALONE,
-    MOST_ALONG,
-    MOST_WAVES,
-    Frequencies,
-    frequencies_of,
-    grid_of,
-    require_served,
-    spacing_of,
-    with_images,
-)
+from bochner.features.fourier import frequencies
 from bochner.features.fourier.grid import EquispacedMap, FourierGrid, box_of, given_box
 from bochner.features.method import Request
 from bochner.kernels.equispaced import equispaced_weights, tapered_weights
@@ -38,7 +28,7 @@ def equispaced_map(
     kernel: Kernel, lower: Float[Array, " d"], upper: Float[Array, " d"], tolerance: float
 ) -> EquispacedMap:
     """Return the map of a kernel on a box: all waves that the tolerance takes."""
-    found = grid_of(kernel, lower, upper, tolerance)
+    found = frequencies.grid_of(kernel, lower, upper, tolerance)
     _require_room(kernel, lower, upper, tolerance, found)
     return _mapped(kernel, lower, upper, found)
 
@@ -51,11 +41,14 @@ def map_between(
     tolerance: float,
 ) -> EquispacedMap:
     """Return the map of a kernel with the waves that a shorter and a longer one take."""
-    short, long = (grid_of(end, lower, upper, tolerance) for end in ends)
+    short, long = (frequencies.grid_of(end, lower, upper, tolerance) for end in ends)
     if short.tapered != long.tapered:
         lengths = upper - lower
         short, long = (
-            with_images(end, *spacing_of(end, lengths, tolerance), tolerance) for end in ends
+            frequencies.with_images(
+                end, *frequencies.spacing_of(end, lengths, tolerance), tolerance
+            )
+            for end in ends
         )
     spacing = np.minimum(short.spacing, long.spacing)
     reached = [
@@ -63,19 +56,19 @@ def map_between(
         for grid in (short, long)
     ]
     extent = tuple(int(m) for m in np.maximum(*reached))
-    both = Frequencies(spacing, extent, max(short.images, long.images), short.tapered)
+    both = frequencies.Frequencies(spacing, extent, max(short.images, long.images), short.tapered)
     _require_room(kernel, lower, upper, tolerance, both)
     return _mapped(kernel, lower, upper, both)
 
 
 def draw_grid(method: FourierGrid, kernel: Kernel, ask: Request) -> EquispacedMap:
     """Draw the waves of the finest tolerance, from that asked for on, that fit in the width."""
-    require_served(kernel, ask.n_inputs)
+    frequencies.require_served(kernel, ask.n_inputs)
     if method.box is not None:
         lower, upper = given_box(method.box, ask.n_inputs)
     else:
         lower, upper = box_of(method, ask.rows("FourierGrid", "the box"))
-    found = grid_of(kernel, lower, upper, method.tolerance)
+    found = frequencies.grid_of(kernel, lower, upper, method.tolerance)
     if found.waves > ask.n_features:
         found = _coarse(kernel, lower, upper, method.tolerance, ask.n_features)
     return _mapped(kernel, lower, upper, found)
@@ -83,21 +76,23 @@ def draw_grid(method: FourierGrid, kernel: Kernel, ask: Request) -> EquispacedMa
 
 def _coarse(
     kernel: Kernel, lower: Array, upper: Array, tolerance: float, width: int
-) -> Frequencies:
+) -> frequencies.Frequencies:
     """Return the waves of the finest tolerance that takes no more of them than ``width``."""
     fine, coarse = math.log(tolerance), math.log(LOOSEST)
     for _ in range(BISECTIONS):
         middle = (fine + coarse) / 2
-        fits = frequencies_of(kernel, lower, upper, math.exp(middle)).waves <= width
+        fits = frequencies.frequencies_of(kernel, lower, upper, math.exp(middle)).waves <= width
         fine, coarse = (fine, middle) if fits else (middle, coarse)
-    found = frequencies_of(kernel, lower, upper, math.exp(coarse))
+    found = frequencies.frequencies_of(kernel, lower, upper, math.exp(coarse))
     while found.waves > width:  # too few for any tolerance
         longest = int(np.argmax(found.extent))
         found = replace(found, extent=tuple(m - (a == longest) for a, m in enumerate(found.extent)))
     return found
 
 
-def _mapped(kernel: Kernel, lower: Array, upper: Array, grid: Frequencies) -> EquispacedMap:
+def _mapped(
+    kernel: Kernel, lower: Array, upper: Array, grid: frequencies.Frequencies
+) -> EquispacedMap:
     images = grid.images
     whole = float(kernel.diag(np.zeros((1, len(lower))))[0])
     if grid.tapered:
@@ -124,17 +119,17 @@ def _mapped(kernel: Kernel, lower: Array, upper: Array, grid: Frequencies) -> Eq
     )
 
 
-def waves_bytes(grid: Frequencies) -> int:
+def waves_bytes(grid: frequencies.Frequencies) -> int:
     """Return the memory of an implicit fit: sums, their FFT, and ten vectors."""
     return grid.waves * (48 * 2 ** len(grid.extent) + 320)
 
 
 def _require_room(
-    kernel: Kernel, lower: Array, upper: Array, tolerance: float, grid: Frequencies
+    kernel: Kernel, lower: Array, upper: Array, tolerance: float, grid: frequencies.Frequencies
 ) -> None:
     what = f"FourierGrid: tolerance={tolerance:.3g} takes {grid} waves,"
-    if grid.waves > MOST_WAVES or max(grid.extent) >= (
-        MOST_ALONG if len(grid.extent) > 1 else MOST_ALONE
+    if grid.waves > frequencies.MOST_WAVES or max(grid.extent) >= (
+        frequencies.MOST_ALONG if len(grid.extent) > 1 else frequencies.MOST_ALONE
     ):
         raise InvalidInput(
             f"{what} at least, more than any memory holds. "
@@ -150,7 +145,7 @@ def _remedy(kernel: Kernel, lower: Array, upper: Array, tolerance: float) -> str
     less = f"No tolerance up to {LOOSEST:g} takes under a million waves. "
     while 10 * tolerance <= LOOSEST:
         tolerance *= 10
-        grid = grid_of(kernel, lower, upper, tolerance)
+        grid = frequencies.grid_of(kernel, lower, upper, tolerance)
         if grid.waves < FEW_WAVES:
             less = f"tolerance={tolerance:.1g} takes {grid}. "
             break

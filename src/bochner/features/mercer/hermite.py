@@ -22,18 +22,12 @@ from bochner._core.native import Programme, harmonics
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import UnsupportedKernel
 from bochner.features.map import FeatureMap, in_double
+from bochner.features.mercer import products
 from bochner.features.mercer.axes import (
     mean_and_covariance,
     principal_axes,
     require_squares,
     some_rows,
-)
-from bochner.features.mercer.products import (
-    Halves,
-    Products,
-    as_column,
-    factored,
-    products_of_rows,
 )
 from bochner.features.method import Method, Request
 from bochner.kernels.algebra import Columns
@@ -75,7 +69,7 @@ def _times(left: Kernel, right: Kernel) -> Kernel:
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnwiseMap(Products):
+class ColumnwiseMap(products.Products):
     """φ(x) = (Π_j g_{j,k_j}(x_j))_k."""
 
     kernel: Kernel
@@ -87,9 +81,9 @@ class ColumnwiseMap(Products):
     below_kernel = True  # a product of projections: always
 
     @cached_property
-    def how(self) -> Halves | Array:
+    def how(self) -> products.Halves | Array:
         ends = np.cumsum([w.shape[1] for w in self.weights])
-        return factored(self.indices + np.concatenate([[0], ends[:-1]]))
+        return products.factored(self.indices + np.concatenate([[0], ends[:-1]]))
 
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
         xp, X = in_double(dense(X))
@@ -214,7 +208,7 @@ class HermiteMercer(Method):
 
 
 @dataclass(frozen=True, eq=False)
-class HermiteMap(Products):
+class HermiteMap(products.Products):
     """φ(x) = (Π_j √λ_{k_j} φ_{k_j}(u_j))_k with u = (x − mean) axes."""
 
     kernel: Kernel
@@ -235,12 +229,16 @@ class HermiteMap(Products):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         if native.HAVE_NATIVE and (is_numpy(X) or is_sparse(X)) and len(self._counts) <= FEW:
             return self._compiled(X)
-        return products_of_rows(self.how, self.n_features, self.table, X)
+        return products.products_of_rows(self.how, self.n_features, self.table, X)
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         """Return gradients, by g_k' = step √k g_{k−1}: each derivative is of features again."""
         xp, Z, U, J = array_namespace(X), self.features(X), self._coordinates(X), len(self._less)
-        G = as_column(-2.0 * self._constants.decay, like=U) * U * xp.sum(C * Z, axis=1)[None, :]
+        G = (
+            products.as_column(-2.0 * self._constants.decay, like=U)
+            * U
+            * xp.sum(C * Z, axis=1)[None, :]
+        )
         steps = [
             xp.sum(taken(C, v, 1) * taken(Z, less, 1) * moved(factor, like=Z), axis=1)
             for v, less, factor in self._less
@@ -276,12 +274,12 @@ class HermiteMap(Products):
             harmonics(w, self._programme, envelope, first, count, out=here)
             if not near.all():
                 far = X[start : start + ROWS][~near]
-                here[~near] = products_of_rows(self.how, D, self.table, far)
+                here[~near] = products.products_of_rows(self.how, D, self.table, far)
         return Z
 
     def _exponent(self, U: Float[Array, "d n"]) -> Float[Array, " n"]:
         """Return the logarithm of the product of all functions of degree 0."""
-        decay = as_column(-self._constants.decay, like=U)
+        decay = products.as_column(-self._constants.decay, like=U)
         return array_namespace(U).sum(decay * U * U, axis=0) + float(self._constants.shift.sum())
 
     @cached_property
@@ -315,9 +313,9 @@ class HermiteMap(Products):
         return [int(np.flatnonzero(most >= k)[-1]) + 1 for k in range(1 + int(most.max()))]
 
     @cached_property
-    def how(self) -> Halves | Array:
+    def how(self) -> products.Halves | Array:
         starts = np.concatenate([[0], np.cumsum(self._counts)])  # degree by degree
-        return factored(starts[self.indices] + np.arange(self.indices.shape[1]))
+        return products.factored(starts[self.indices] + np.arange(self.indices.shape[1]))
 
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
         """Return √λ_k φ_k of every axis and degree that occurs; the first axis bears the others.
@@ -332,17 +330,23 @@ class HermiteMap(Products):
         few = len(counts) <= FEW and is_eager(X)
         if not (few and (X.shape[0] == 0 or float(xp.min(exponent)) > -NEAR)):
             return self._far_table(in_double(U)[1])
-        step, ratio = as_column(mehler.step[:J], like=U), as_column(mehler.ratio[:J], like=U)
+        step, ratio = (
+            products.as_column(mehler.step[:J], like=U),
+            products.as_column(mehler.ratio[:J], like=U),
+        )
         start = xp.concat([xp.exp(exponent)[None, :], xp.ones_like(U[1:J, :])], axis=0)
         return _hermite_functions(step * U[:J, :], start, ratio, counts)
 
     def _far_table(self, U: Float[Array, "d n"]) -> Float[Array, "m n"]:
         xp, J, mehler = array_namespace(U), self.indices.shape[1], self._constants
-        exponents = as_column(mehler.shift, like=U) - as_column(mehler.decay, like=U) * U * U
+        exponents = (
+            products.as_column(mehler.shift, like=U)
+            - products.as_column(mehler.decay, like=U) * U * U
+        )
         first = exponents[:1, :] + xp.sum(exponents[J:, :], axis=0)
-        v = xp.clip(as_column(mehler.step[:J], like=U) * U[:J, :], -FARTHEST, FARTHEST)
+        v = xp.clip(products.as_column(mehler.step[:J], like=U) * U[:J, :], -FARTHEST, FARTHEST)
         envelope = xp.concat([first, exponents[1:J, :]], axis=0)
-        ratio = as_column(mehler.ratio[:J], like=U)
+        ratio = products.as_column(mehler.ratio[:J], like=U)
         return _scaled_hermite_functions(v, envelope, ratio, self._counts)
 
     def _coordinates(self, X: Float[Array, "n d"]) -> Float[Array, "d n"]:

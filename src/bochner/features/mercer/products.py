@@ -30,16 +30,8 @@ from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap, in_double
 from bochner.features.mercer.axes import dense_blocks, some_rows
 from bochner.features.method import Method, Request
+from bochner.kernels import green
 from bochner.kernels.basis import Basis, Brownian, BrownianBridge
-from bochner.kernels.green import (
-    CONDITIONS,
-    GreenFunction,
-    best_products,
-    checked_box,
-    half_turns,
-    inside,
-    waves,
-)
 from bochner.kernels.kernel import Kernel, Scaled, Sum
 from bochner.kernels.spectral import Independent, Measure
 from bochner.kernels.stationary import Stationary
@@ -192,7 +184,7 @@ def draw_basis(method: Method, kernel: Basis, ask: Request) -> BasisMap:
     """Draw the D products of largest mean square of a kernel that is defined by its features."""
     sizes = np.array(kernel.sizes)
     order = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes)]
-    ranks, _ = best_products([np.log(sizes[order])] * ask.n_inputs, ask.n_features)
+    ranks, _ = green.best_products([np.log(sizes[order])] * ask.n_inputs, ask.n_features)
     return BasisMap(kernel, order.astype(np.int32)[ranks])
 
 
@@ -249,8 +241,8 @@ class LaplacianEigenfunctions(Method):
     """
 
     boundary: MaybePositive = None
-    box: Annotated[tuple[tuple[float, float], ...] | None, optional(checked_box)] = None
-    conditions: Annotated[str, word(*CONDITIONS)] = "dirichlet"
+    box: Annotated[tuple[tuple[float, float], ...] | None, optional(green.checked_box)] = None
+    conditions: Annotated[str, word(*green.CONDITIONS)] = "dirichlet"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -279,7 +271,7 @@ class EigenfunctionMap(Products):
 
     @property
     def below_kernel(self) -> bool:
-        return isinstance(self.kernel, Brownian | BrownianBridge | GreenFunction)
+        return isinstance(self.kernel, Brownian | BrownianBridge | green.GreenFunction)
 
     unbiased = False  # A series that is cut, nothing random
 
@@ -301,9 +293,9 @@ class EigenfunctionMap(Products):
         unit = (xp.permute_dims(X, (1, 0)) - as_column(self.lower, like=X)) / as_column(
             self.length, like=X
         )
-        unit = inside(unit, self.conditions)
+        unit = green.inside(unit, self.conditions)
         each = (
-            waves(m, unit[j, :], self.length[j], self.conditions, self.shift)
+            green.waves(m, unit[j, :], self.length[j], self.conditions, self.shift)
             for j, m in enumerate(self._most)
         )
         return xp.concat(list(each), axis=0)
@@ -358,8 +350,8 @@ def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) ->
 def _sines(
     kernel: Kernel, width: int, conditions: str, lower: Array, length: Array
 ) -> EigenfunctionMap:
-    unit = [math.pi * half_turns(conditions, WIDER * width) / b for b in length]
-    indices, _ = best_products(_logs(kernel, unit), WIDER * width)
+    unit = [math.pi * green.half_turns(conditions, WIDER * width) / b for b in length]
+    indices, _ = green.best_products(_logs(kernel, unit), WIDER * width)
     W = np.stack([w[k] for w, k in zip(unit, indices.T, strict=True)], axis=1)
     logs = log_spectral_density(kernel, W)
     best = np.argsort(-logs, kind="stable")[:width]
@@ -396,7 +388,7 @@ def _given_box(box: tuple[tuple[float, float], ...], d: int) -> tuple[Array, Arr
 
 
 def draw_green(
-    method: LaplacianEigenfunctions, kernel: GreenFunction, ask: Request
+    method: LaplacianEigenfunctions, kernel: green.GreenFunction, ask: Request
 ) -> EigenfunctionMap:
     """Draw the eigenfunctions of least eigenvalue, which the kernel is the sum of."""
     if method != LaplacianEigenfunctions():
@@ -427,7 +419,7 @@ def draw_brownian(
         )
     shift, d = (0.5 if isinstance(kernel, Brownian) else 0.0), ask.n_inputs
     column = 2 * np.log(kernel.length / (math.pi * (np.arange(1, ask.n_features + 1) - shift)))
-    indices, logs = best_products([column] * d, ask.n_features)
+    indices, logs = green.best_products([column] * d, ask.n_features)
     length = np.full(d, kernel.length)
     roots = np.exp(0.5 * logs)
     return EigenfunctionMap(kernel, np.zeros(d), length, shift, indices + 1, roots, "dirichlet")

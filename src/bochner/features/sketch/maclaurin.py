@@ -18,15 +18,7 @@ from bochner._core.checks import MaybePositive, word
 from bochner._core.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
-from bochner.features.sketch.powers import (
-    Powers,
-    UnitRows,
-    Weights,
-    log_coefficients,
-    powers,
-    random_signs,
-    split_off,
-)
+from bochner.features.sketch import powers
 from bochner.kernels.kernel import Kernel
 
 
@@ -63,9 +55,9 @@ class MaclaurinMap(FeatureMap):
     """φ(x) = [exact constant, exact linear term, weighted products of signs' projections]."""
 
     kernel: Kernel
-    inputs: UnitRows  # Scales of the columns
-    exact: Weights  # Degrees 0 and 1 that are taken exactly, if any
-    weights: Weights  # Degree and weight of each random feature
+    inputs: powers.UnitRows  # Scales of the columns
+    exact: powers.Weights  # Degrees 0 and 1 that are taken exactly, if any
+    weights: powers.Weights  # Degree and weight of each random feature
     signs: Array  # ω of the first feature, then of the second, and so on
 
     @property
@@ -96,11 +88,11 @@ class MaclaurinMap(FeatureMap):
         return np.argsort(np.argsort(-self.weights.degrees, kind="stable"))
 
     @cached_property
-    def _distinct(self) -> tuple[Weights, Array]:
+    def _distinct(self) -> tuple[powers.Weights, Array]:
         """Return the weight of each degree that occurs, and which of them a feature has."""
         given = self.weights
         degrees, first, which = np.unique(given.degrees, return_index=True, return_inverse=True)
-        return Weights(degrees, given.logs[first], given.gaussian), which
+        return powers.Weights(degrees, given.logs[first], given.gaussian), which
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         U, lengths = self.inputs.split(X)
@@ -132,32 +124,36 @@ class MaclaurinMap(FeatureMap):
 
 def draw_maclaurin(method: Maclaurin, kernel: Kernel, ask: Request) -> MaclaurinMap:
     """Draw products of random projections, degrees by what they contribute or as published."""
-    parts = powers(kernel, method, ask.n_inputs)
+    parts = powers.powers(kernel, method, ask.n_inputs)
     if method.degrees == "geometric":
         return _published(kernel, parts, ask)
     series = parts.series
-    exact, energy, left = split_off(kernel, method, parts, ask)
+    exact, energy, left = powers.split_off(kernel, method, parts, ask)
     degrees = _spread(energy, left, ask) if energy.any() else np.empty(0, dtype=np.int64)
     q = energy / max(energy.sum(), math.ulp(0.0))
     with np.errstate(divide="ignore"):
-        logs = log_coefficients(series, degrees) - np.log(q)[degrees] - math.log(max(left, 1))
+        logs = (
+            powers.log_coefficients(series, degrees) - np.log(q)[degrees] - math.log(max(left, 1))
+        )
     return MaclaurinMap(
         kernel,
-        UnitRows(parts.scales),
-        Weights(exact, 0.5 * log_coefficients(series, exact), parts.gaussian),
-        Weights(degrees, 0.5 * logs, parts.gaussian),
+        powers.UnitRows(parts.scales),
+        powers.Weights(exact, 0.5 * powers.log_coefficients(series, exact), parts.gaussian),
+        powers.Weights(degrees, 0.5 * logs, parts.gaussian),
         _signs(degrees, ask),
     )
 
 
-def _published(kernel: Kernel, parts: Powers, ask: Request) -> MaclaurinMap:
+def _published(kernel: Kernel, parts: powers.Powers, ask: Request) -> MaclaurinMap:
     """Kar and Karnick (2012), Algorithm 1: degrees independent, P(N = n) = 2^{−n−1}."""
     D = ask.n_features
     degrees = ask.stream("degrees").geometric(0.5, D) - 1
-    logs = log_coefficients(parts.series, degrees) + (degrees + 1) * math.log(2) - math.log(D)
-    none = Weights(np.empty(0, dtype=np.int64), np.empty(0), parts.gaussian)
-    random = Weights(degrees, 0.5 * logs, parts.gaussian)
-    return MaclaurinMap(kernel, UnitRows(parts.scales), none, random, _signs(degrees, ask))
+    logs = (
+        powers.log_coefficients(parts.series, degrees) + (degrees + 1) * math.log(2) - math.log(D)
+    )
+    none = powers.Weights(np.empty(0, dtype=np.int64), np.empty(0), parts.gaussian)
+    random = powers.Weights(degrees, 0.5 * logs, parts.gaussian)
+    return MaclaurinMap(kernel, powers.UnitRows(parts.scales), none, random, _signs(degrees, ask))
 
 
 def _spread(energy: Float[Array, " N"], D: int, ask: Request) -> Array:
@@ -173,5 +169,5 @@ def _spread(energy: Float[Array, " N"], D: int, ask: Request) -> Array:
 
 def _signs(degrees: Array, ask: Request) -> Array:
     """Return ω for every factor of every feature, (d, ΣN), feature after feature."""
-    signs = random_signs(ask.stream("signs"), (int(degrees.sum()), ask.n_inputs))
+    signs = powers.random_signs(ask.stream("signs"), (int(degrees.sum()), ask.n_inputs))
     return np.ascontiguousarray(signs.T)

@@ -19,16 +19,7 @@ from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
-from bochner.features.sketch.powers import (
-    UnitRows,
-    Weights,
-    by_pieces,
-    log_coefficients,
-    powers,
-    random_signs,
-    shares,
-    split_off,
-)
+from bochner.features.sketch import powers
 from bochner.kernels.kernel import Kernel
 
 
@@ -190,8 +181,8 @@ class PolySketchMap(FeatureMap):
     """φ(x) = [weighted sketch of each power], read off one tree."""
 
     kernel: Kernel
-    inputs: UnitRows  # Scales of the columns
-    weights: Weights  # Degree and weight of each block
+    inputs: powers.UnitRows  # Scales of the columns
+    weights: powers.Weights  # Degree and weight of each block
     steps: tuple[Padded | Hashed | Node, ...]  # The tree, children before parents
     blocks: tuple[Exact | Entries | Pairs, ...]  # The features, degree by degree
     complete: bool  # Whether every block holds all pairs, and so nothing is left to chance
@@ -212,7 +203,7 @@ class PolySketchMap(FeatureMap):
         rows = X if is_numpy(X) or is_sparse(X) else to_numpy(X)
         Z = np.empty((X.shape[0], self.n_features), dtype=rows.dtype)
         widest = max(block.width for block in self.blocks)
-        by_pieces(lambda part: self._fill(Z[part], rows[part]), len(Z), widest)
+        powers.by_pieces(lambda part: self._fill(Z[part], rows[part]), len(Z), widest)
         return moved(Z, like=X)
 
     def _fill(self, Z: Array, X: Array) -> None:
@@ -278,12 +269,12 @@ class Tree:
         """Pad, or hash by OSNAP: s different rows for each column."""
         rng, d, P = self.ask.stream(f"leaf {start}"), self.ask.n_inputs, self.padded
         if d <= P:
-            return Padded(random_signs(rng, P)), P
+            return Padded(powers.random_signs(rng, P)), P
         s = min(self.method.nonzeros, P)
         # One row in each of s parts of the range: different without a test.
         edges = np.linspace(0, P, s + 1).astype(np.int64)
         rows = np.stack([rng.integers(a, b, d) for a, b in pairwise(edges)], axis=1)
-        return Hashed(rows.astype(np.int32), random_signs(rng, (d, s)), P), P
+        return Hashed(rows.astype(np.int32), powers.random_signs(rng, (d, s)), P), P
 
 
 @lru_cache(maxsize=4096)
@@ -320,24 +311,26 @@ def _independent(P: int, Q: int, m: int, rng: np.random.Generator) -> tuple[int,
 
 def draw_polysketch(method: PolySketch, kernel: Kernel, ask: Request) -> PolySketchMap:
     """Draw the sketches of all powers from one tree."""
-    parts = powers(kernel, method, ask.n_inputs)
-    exact, energy, left = split_off(kernel, method, parts, ask)
+    parts = powers.powers(kernel, method, ask.n_inputs)
+    exact, energy, left = powers.split_off(kernel, method, parts, ask)
     d = ask.n_inputs
     inner = power_of_two(method.inner or left)
     padded = min(inner, power_of_two(d))
     most = lambda n: capacity(n, padded, inner, method.pairs)
-    got = shares(energy, most, left, ask.stream("degrees"))
+    got = powers.shares(energy, most, left, ask.stream("degrees"))
     inner = power_of_two(method.inner or max(got.widths, default=1))
     tree = Tree(method, ask, inner)
     blocks: list[Exact | Entries | Pairs] = [Exact(int(n), d if n else 1) for n in exact]
     blocks += [tree.power(n, w) for n, w in zip(got.degrees, got.widths, strict=True)]
     degrees = np.array([*exact, *got.degrees], dtype=np.int64)
-    logs = log_coefficients(parts.series, degrees)
+    logs = powers.log_coefficients(parts.series, degrees)
     logs -= np.log([1.0] * len(exact) + list(got.probabilities))
-    weights = Weights(degrees, 0.5 * logs, parts.gaussian)
+    weights = powers.Weights(degrees, 0.5 * logs, parts.gaussian)
     complete = all(
         method.pairs == "balanced" and p == 1 and w == power_of_two(d) ** n
         for n, w, p in zip(*got, strict=True)
     )
     steps = tuple(tree.steps)
-    return PolySketchMap(kernel, UnitRows(parts.scales), weights, steps, tuple(blocks), complete)
+    return PolySketchMap(
+        kernel, powers.UnitRows(parts.scales), weights, steps, tuple(blocks), complete
+    )

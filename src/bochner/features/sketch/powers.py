@@ -23,14 +23,7 @@ from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap, in_double
 from bochner.features.mercer.products import Halves, factored, products_of_rows
 from bochner.features.method import Method, Request
-from bochner.kernels.dotproduct import (
-    Coefficients,
-    DotProductKernel,
-    ExponentialSeries,
-    PowerSeries,
-    SummedSeries,
-    WeightedSeries,
-)
+from bochner.kernels import dotproduct
 from bochner.kernels.kernel import Constant, Kernel, Scaled, Sum
 from bochner.kernels.stationary import Gaussian
 
@@ -46,7 +39,7 @@ SHORTEST = 1e-30  # Rows shorter than this are divided by it instead of their le
 class Powers:
     """k(x, y) = g(x) g(y) Σ aₙ ⟨Sx, Sy⟩ⁿ."""
 
-    series: PowerSeries  # log κ⁽ⁿ⁾(0) = log(n! aₙ)
+    series: dotproduct.PowerSeries  # log κ⁽ⁿ⁾(0) = log(n! aₙ)
     gaussian: bool  # Whether g(x) = e^{−|Sx|²/2}, rather than 1
     scales: Float[np.ndarray, " d"]  # Diagonal of S
 
@@ -67,7 +60,7 @@ def power_form(kernel: Kernel, d: int) -> Powers | None:
     if not isinstance(inner, Gaussian):
         return None
     scales = np.asarray(inner.spectral_measure(d).scales)
-    return Powers(WeightedSeries(weight, ExponentialSeries()), True, scales)
+    return Powers(dotproduct.WeightedSeries(weight, dotproduct.ExponentialSeries()), True, scales)
 
 
 def powers(kernel: Kernel, method: Method, d: int) -> Powers:
@@ -79,23 +72,23 @@ def powers(kernel: Kernel, method: Method, d: int) -> Powers:
     return found
 
 
-def _series(kernel: Kernel) -> PowerSeries | None:
+def _series(kernel: Kernel) -> dotproduct.PowerSeries | None:
     """Return the power series of a kernel of ⟨x, y⟩, None if it is none or has none."""
     match kernel:
-        case DotProductKernel():
+        case dotproduct.DotProductKernel():
             return kernel.power_series
         case Constant():
-            return Coefficients((kernel.value,))
+            return dotproduct.Coefficients((kernel.value,))
         case Scaled():
             inner = _series(kernel.kernel)
-            return None if inner is None else WeightedSeries(kernel.scale, inner)
+            return None if inner is None else dotproduct.WeightedSeries(kernel.scale, inner)
         case Sum():
             left, right = _series(kernel.left), _series(kernel.right)
-            return None if left is None or right is None else SummedSeries(left, right)
+            return None if left is None or right is None else dotproduct.SummedSeries(left, right)
     return None
 
 
-def log_coefficients(series: PowerSeries, n: Any) -> Float[np.ndarray, "..."]:
+def log_coefficients(series: dotproduct.PowerSeries, n: Any) -> Float[np.ndarray, "..."]:
     """Return log aₙ = log κ⁽ⁿ⁾(0) − log n!."""
     n = np.asarray(n)
     return np.asarray(series.log_derivative(n), dtype=np.float64) - gammaln(n + 1.0)
@@ -207,7 +200,9 @@ def _lengths(asked: float | None, parts: Powers, ask: Request) -> Float[np.ndarr
     )
 
 
-def energies(series: PowerSeries, lengths: Float[np.ndarray, " k"]) -> Float[np.ndarray, " N"]:
+def energies(
+    series: dotproduct.PowerSeries, lengths: Float[np.ndarray, " k"]
+) -> Float[np.ndarray, " N"]:
     """Return wₙ, the mean over rows of the share aₙ r²ⁿ/Σ aₖ r²ᵏ of degree n in κ(|x|²).
 
     For e^{⟨x, y⟩} and the Gaussian a mean of Poisson laws of means r². Shares, because one long row
@@ -403,7 +398,7 @@ def draw_monomials(method: Method, kernel: Kernel, ask: Request) -> MonomialMap:
     )
 
 
-def _monomials(series: PowerSeries, n: int, d: int) -> tuple[Array, Float[Array, " D"]]:
+def _monomials(series: dotproduct.PowerSeries, n: int, d: int) -> tuple[Array, Float[Array, " D"]]:
     """Return the monomials of degree n, padded by the factor 1 to the series' degree."""
     rows = list(combinations_with_replacement(range(d), n))
     chosen = np.array(rows, dtype=np.int32).reshape(len(rows), n)

@@ -19,16 +19,7 @@ from bochner._core.checks import MaybePositive
 from bochner._core.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
-from bochner.features.sketch.powers import (
-    UnitRows,
-    Weights,
-    by_pieces,
-    log_coefficients,
-    powers,
-    random_signs,
-    shares,
-    split_off,
-)
+from bochner.features.sketch import powers
 from bochner.kernels.dotproduct import Polynomial
 from bochner.kernels.kernel import Kernel
 
@@ -99,8 +90,8 @@ class TensorSketchMap(FeatureMap):
     """φ(x) = [weighted constant, weighted sketch of each power]."""
 
     kernel: Kernel
-    inputs: UnitRows  # Scales of the columns, and √c
-    weights: Weights  # Degree and weight of each block
+    inputs: powers.UnitRows  # Scales of the columns, and √c
+    weights: powers.Weights  # Degree and weight of each block
     #: None for a block that is exact: degree 0, one feature, or degree 1, the d columns.
     sketches: tuple[CountSketch | None, ...]
 
@@ -124,7 +115,7 @@ class TensorSketchMap(FeatureMap):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         rows = X if is_numpy(X) or is_sparse(X) else to_numpy(X)
         Z = np.empty((X.shape[0], self.n_features), dtype=rows.dtype)
-        by_pieces(lambda part: self._fill(Z[part], rows[part]), len(Z), max(self._widths))
+        powers.by_pieces(lambda part: self._fill(Z[part], rows[part]), len(Z), max(self._widths))
         return moved(Z, like=X)
 
     def _fill(self, Z: Array, X: Array) -> None:
@@ -142,25 +133,25 @@ class TensorSketchMap(FeatureMap):
 def draw_tensorsketch(method: TensorSketch, kernel: Kernel, ask: Request) -> TensorSketchMap:
     """Draw a CountSketch of each power, or of the polynomial with its offset as a coordinate."""
     if isinstance(kernel, Polynomial) and kernel.offset:
-        inputs = UnitRows(np.full(ask.n_inputs, kernel.scale**0.5), kernel.offset**0.5)
+        inputs = powers.UnitRows(np.full(ask.n_inputs, kernel.scale**0.5), kernel.offset**0.5)
         sketch = _hashes(kernel.degree, ask.n_features, inputs.width, ask.stream("hashes"))
-        weights = Weights(np.array([kernel.degree]), np.zeros(1), False)
+        weights = powers.Weights(np.array([kernel.degree]), np.zeros(1), False)
         return TensorSketchMap(kernel, inputs, weights, (sketch,))
-    parts = powers(kernel, method, ask.n_inputs)
-    exact, energy, left = split_off(kernel, method, parts, ask)
-    got = shares(energy, lambda _: np.inf, left, ask.stream("degrees"))
+    parts = powers.powers(kernel, method, ask.n_inputs)
+    exact, energy, left = powers.split_off(kernel, method, parts, ask)
+    got = powers.shares(energy, lambda _: np.inf, left, ask.stream("degrees"))
     blocks = [*((int(n), 0, 1.0) for n in exact), *zip(*got, strict=True)]
     degrees = np.array([n for n, _, _ in blocks])
-    logs = log_coefficients(parts.series, degrees) - np.log([p for _, _, p in blocks])
+    logs = powers.log_coefficients(parts.series, degrees) - np.log([p for _, _, p in blocks])
     sketches = tuple(
         _hashes(n, width, ask.n_inputs, ask.stream(f"hashes {n}")) if width else None
         for n, width, _ in blocks
     )
-    weights = Weights(degrees, 0.5 * logs, parts.gaussian)
-    return TensorSketchMap(kernel, UnitRows(parts.scales), weights, sketches)
+    weights = powers.Weights(degrees, 0.5 * logs, parts.gaussian)
+    return TensorSketchMap(kernel, powers.UnitRows(parts.scales), weights, sketches)
 
 
 def _hashes(p: int, width: int, d: int, rng: np.random.Generator) -> CountSketch:
     """Return fully random hashes: stronger than the independence that the proof needs."""
     buckets = rng.integers(0, width, (p, d), dtype=np.int32)
-    return CountSketch(buckets, random_signs(rng, (p, d)), width)
+    return CountSketch(buckets, powers.random_signs(rng, (p, d)), width)
