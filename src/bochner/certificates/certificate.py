@@ -194,8 +194,8 @@ def certify(
     ----------
     phi : FeatureMap
         Or any callable from (n, d) rows to (n, D) features. It is called with rows of X's own
-        precision, because float32 features are another map than float64 ones, and the fit's is
-        to be judged; everything after φ, and the kernel, is computed in float64.
+        precision, because float32 features differ from float64 ones; everything else is computed
+        in float64.
     X : (n, d)
         Rows of the fit, or a random sample of them, or the rows to be predicted.
     alpha : float
@@ -226,39 +226,28 @@ def certify(
 
     Notes
     -----
-    **Exact.** If all ``n_rows`` rows are measured, ε is exact up to rounding and the confidence 1.
+    If all ``n_rows`` rows are measured, ε is exact up to rounding and the confidence 1. Otherwise
+    m random rows S are measured at the penalty alpha·m/n, and the interval of each side, on the
+    scale log ε (above) and log ε/(1 − ε) (below), has four parts:
 
-    **Otherwise** m random rows S are measured at the penalty scaled to the sample, alpha·m/n, and
-    the interval is made of four pieces, for each side of the distance apart, on the scale log ε
-    (above) and log ε/(1 − ε) (below):
+    * *spread*: Student's interval from 8 disjoint groups of m/8 rows, shrunk to m rows; at the
+      lower end also by the finite-population factor √(1 − m/n);
+    * *self-regularisation*: the change of ε from alpha·m/n to the penalty t at which m rows have
+      the effective dimension of n rows at alpha, at most a factor of ten;
+    * *trend*: the change of ε from m/8 to m rows, continued to n rows as a power;
+    * without such a t the sample does not resolve alpha (``resolved`` is False), and the upper end
+      is at least ‖E_S‖/(alpha·m/n), which bounds ε.
 
-    * *spread*: Student's interval from 8 disjoint groups of m/8 rows, shrunk as 1/√8 to m rows;
-      at the lower end also by the finite-population factor √(1 − m/n);
-    * *self-regularisation*: m rows at alpha·m/n see the spectrum as through a larger penalty; the
-      penalty t < alpha·m/n with the same effective dimension as n rows at alpha is found from the
-      spectrum of K_S, and the interval opens both ways by the change of ε on the way to t, by at
-      most a factor of ten;
-    * *trend*: the change of ε from m/8 to m rows is continued, as a power of the number of rows,
-      from m to n; trends flatten as the sample resolves the spectrum, so this is wide, and the
-      estimate itself follows less of it;
-    * where no such t exists the sample is too small to resolve alpha (``resolved`` is False) and
-      the upper end is ‖E_S‖/(alpha·m/n) at least, which bounds ε.
+    The parts together cover ε of all rows at least as often as stated: found by experiment, not
+    proved (guide "Certificates"). Rare rows unlike all others can carry a larger ε than any sample
+    shows. The interval of the Frobenius error is that of a ratio of two U-statistics.
 
-    *Derived*: the matched penalty, to leading order for large m, and the bound ‖E‖/alpha
-    for the rows measured. *Found by experiment*, not proved: these pieces together
-    cover ε of all rows at least as often as stated (guide "Certificates"). Rows that are rare and
-    unlike all others can carry a larger ε than any sample shows.
+    An alpha below m·2⁻⁵²·‖K‖ is lost to rounding in K + alpha I. ε is then measured at that value
+    (``alpha_measured``), is a lower bound for ε at ``alpha``, and no risk is stated.
 
-    The Frobenius error weighs diagonal and off-diagonal pairs as n rows have them; its interval
-    treats it as a ratio of two U-statistics, by the normal distribution.
-
-    **Precision.** An alpha below m·2⁻⁵²·‖K‖ is lost to rounding in K + alpha I. ε is then measured
-    at that value (``alpha_measured``), is a lower bound for ε at ``alpha``, and no risk is stated.
-
-    Cost: O(m(D + d)m + 2m³), memory 5m² numbers, for any n (16 GB for m = 20,000).
-
-    Sources: Avron, Kapralov, Musco, Musco, Velingker and Zandieh (2017) for ε and its meaning;
-    Jacot, Simsek, Spadaro, Hongler and Gabriel (2020) for the matched penalty.
+    Cost: O(m(D + d)m + 2m³), memory 5m² numbers, for any n (16 GB for m = 20,000). Sources: Avron,
+    Kapralov, Musco, Musco, Velingker and Zandieh (2017) for ε; Jacot, Simsek, Spadaro, Hongler and
+    Gabriel (2020) for the matched penalty.
     """
     alpha = positive(alpha, "certify", "alpha")
     n_sample = integer(n_sample, "certify", "n_sample", least=_LEAST)

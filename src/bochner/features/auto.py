@@ -114,30 +114,25 @@ class Auto(Method):
     candidates : tuple of Method, optional
         Default: all that :func:`bochner.features.rules.contenders` names and that serve the kernel.
     budget : float, default 4
-        A candidate may cost at most this many times the cheapest one in multiplications of the
-        fit's sweep (features and moments).
+        Largest cost of a candidate, in multiplications of a pass of the fit (features and moments),
+        as a multiple of the cheapest candidate's.
     sample : int, default 1000
         Rows that the error of the kernel matrix is measured on; they are kept out of the landmarks.
 
     Notes
     -----
-    The error is ‖ZZᵀ − K‖_F / ‖K‖_F. It is predicted by a formula where there is one
-    (independent and orthogonal frequencies), else from a thousand pairs of rows. Candidates with a
-    prediction of at most three times the least are measured on all pairs of the sample. The
-    cheapest of those within a tenth of the least error is taken. If D is at least the number of
-    different rows, Nyström with all of them is the kernel itself and is taken unmeasured. Without
-    rows it is ``Fourier(Orthogonal())``.
+    The error ‖ZZᵀ − K‖_F / ‖K‖_F is predicted by a formula (independent and orthogonal frequencies)
+    or from a thousand pairs of rows. Candidates with at most three times the least prediction are
+    measured on the sample, and the cheapest within a tenth of the least error is taken. If D is at
+    least the number of different rows, Nyström with all of them is exact and is taken. Without
+    rows the choice is ``Fourier(Orthogonal())``.
 
     With targets, up to four candidates are compared by the error of the fit: landmarks by pivots
-    and by k-means, the nearest to the kernel of the others, and the cheapest, if it is much cheaper
-    or about as near. The kernel matrix alone does not decide, because where D features approximate
-    it badly, random ones can predict as well as better ones, and where noise is low, features
-    within a hundredth of the kernel can still lose a fifth of the error. Half of the sampled rows
-    are kept out of the landmarks. Their leave-one-out errors are extrapolated to a fit to all rows
+    and by k-means, the nearest to the kernel of the others, and the cheapest. Leave-one-out errors
+    on half of the sampled rows, kept out of the landmarks, are extrapolated to a fit to all rows
     (:mod:`bochner.features.judging`); the cheapest within 2 % of the least is taken. With fewer
-    than four such rows a feature, maps of three eighths of the width are compared instead, and the
-    one taken is drawn again at the whole width; with fewer than one and a half (a width above
-    2,730, with the usual sample) the error of the kernel matrix decides.
+    than four such rows per feature, maps of three eighths of the width are compared; with fewer
+    than one and a half the error of the kernel matrix decides.
     """
 
     candidates: tuple[Method, ...] | None = None

@@ -56,11 +56,9 @@ class Compressed(Method):
     Notes
     -----
     Serves what ``method`` serves, and needs rows to be drawn. Below the kernel where the wider map
-    is: then ``phi.residual(X)`` is k(x, x) − |φ(x)|². Choose it when the width is what costs, in a
-    solver, in memory, on a small machine, and rows like those to come are there: over
-    :class:`HermiteMercer` or :class:`Nystrom` it gains up to ten times in error (N(0, I), d = 3,
-    D = 128: 4e-3 to 9e-4, the optimum); over random features it keeps their noise and gains
-    little. Cost of drawing: O(n D′²), of φ(X): that of D′ features and O(n D′ D).
+    is. Choose it over :class:`HermiteMercer` or :class:`Nystrom` where the width costs most, in a
+    solver or in memory; random features gain little. Cost of drawing: O(n D′²), of φ(X): that of
+    D′ features and O(n D′ D).
     """
 
     method: MethodField
@@ -132,17 +130,13 @@ class Projected(Method):
     how : {"pca", "jl"}, default "pca"
         "pca": the principal axes of the rows (of their second moments, where the kernel is not one
         of differences). "jl": independent normal numbers of variance 1/d′, which keep all
-        distances to a factor 1 ± √(8 log(n)/d′) whatever the rows [Johnson and Lindenstrauss
-        (1984)].
+        distances to a factor 1 ± √(8 log(n)/d′) [Johnson and Lindenstrauss (1984)].
 
     Notes
     -----
     Serves kernels of the Euclidean distance or of the inner product that ``method`` serves in d′
-    columns. Two errors add up: that of the features, and k(x, y) − k(Px, Py); certificates measure
-    both.
-
-    Choose it for methods whose blocks grow with d (``MercerHarmonic``, ``Gegenbauer``, ``QMC``)
-    where few columns, or few combinations of them, matter. Cost of φ(X): O(n d d′) and that of
+    columns. The errors of the features and of the projection add up; certificates measure both.
+    Choose it where few combinations of many columns matter. Cost of φ(X): O(n d d′) and that of
     ``method``; sparse rows stay sparse until they are projected.
     """
 

@@ -126,11 +126,6 @@ def _dense_spectrum(kernel: Kernel, _d: int) -> bool:
     return all(isinstance(part, Stationary) and part.has_density for part in parts)
 
 
-def _columnwise(kernel: Kernel, d: int) -> bool:
-    # A multiple, and a kernel of some columns, are drawn by their part, which may be Gaussian.
-    return not isinstance(kernel, Scaled | Columns) and hermite.columnwise(kernel, d) is not None
-
-
 def _radial_functions(method: Gegenbauer, kernel: Kernel, d: int) -> bool:
     """Whether the kernel has radial functions of the method's kind; a sum without is split."""
     if not is_rotation_invariant(kernel, d) or method.radial == "optimal":
@@ -157,6 +152,8 @@ _FINITE = (
     "a kernel with finitely many features of its own: FourierSeries, Polynomials, Polynomial, "
     "Linear or Constant"
 )
+#: Forms of methods of which a draw has one feature.
+_SINGLE: dict[type[Method], str] = {Fourier: "phase", Positive: "plain"}
 _DENSITY = "a stationary kernel with a spectral density, such as Gaussian, Matern or Laplace"
 
 #: Every rule. The first one that serves a kernel is taken.
@@ -197,7 +194,13 @@ RULES: tuple[Rule, ...] = (
         "a kernel of places on the globe, rows (latitude, longitude) in degrees: OnSphere(kernel)",
     ),
     Rule(hermite.HermiteMercer, Gaussian, hermite.draw_hermite, _MERCER),
-    Rule(hermite.HermiteMercer, view(_columnwise), hermite.draw_columnwise, _MERCER),
+    Rule(
+        hermite.HermiteMercer,
+        # A multiple, and a kernel of some columns, are drawn by their part, which may be Gaussian.
+        view(lambda k, d: not isinstance(k, Scaled | Columns) and hermite.columnwise(k, d)),
+        hermite.draw_columnwise,
+        _MERCER,
+    ),
     Rule(
         products.LaplacianEigenfunctions,
         Brownian | BrownianBridge,
@@ -277,6 +280,12 @@ def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
     )
     rule = rule_for(method, kernel, ask.n_inputs)
     if rule is not None:
+        if ask.n_features % method.granularity:
+            other = f', or use form="{_SINGLE[type(method)]}"' if type(method) in _SINGLE else ""
+            raise InvalidInput(
+                f"{type(method).__name__} requires an even number of features, two of each random "
+                f"draw; got {ask.n_features}. Ask for one more{other}."
+            )
         return rule.draw(method, kernel, ask)
     composed = compose(kernel, method, ask)
     if composed is None:

@@ -4,31 +4,24 @@ import abc
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from scipy.special import gammaln
 
 from bochner._core.arrays import array_namespace
-from bochner._core.checks import (
-    Counted,
-    check_fields,
-    each,
-    finite,
-    integer,
-    nonnegative,
-    positive,
-)
+from bochner._core.checks import Counted, Positive, each, finite, integer, nonnegative, optional
+from bochner._core.names import NamedArguments
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
-from bochner.errors import InvalidInput, InvalidType, NotPositive
+from bochner.errors import InvalidInput, NotPositive
 from bochner.kernels import distances
 from bochner.kernels.free import TunedNonnegative, TunedPositive
-from bochner.kernels.kernel import Kernel
+from bochner.kernels.kernel import Kernel, require_function
 
 TERMS = 4096  # Terms after which a power series counts as divergent
 
 
-class PowerSeries(abc.ABC):
+class PowerSeries(NamedArguments, abc.ABC):
     """κ(t) = Σ κ⁽ⁿ⁾(0) tⁿ/n!, all derivatives at zero zero or above: κ(⟨x, y⟩) is a kernel."""
 
     @property
@@ -62,10 +55,10 @@ class Coefficients(PowerSeries):
         Zero or above, at least one.
     """
 
-    values: tuple[float, ...]
+    values: Annotated[tuple[float, ...], each(finite)]
 
     def __post_init__(self) -> None:
-        check_fields(self, values=each(finite))
+        super().__post_init__()
         if min(self.values) < 0:
             raise NotPositive(
                 "Coefficients: values must be zero or above, or the kernel is not positive "
@@ -95,10 +88,7 @@ class Coefficients(PowerSeries):
 class ExponentialSeries(PowerSeries):
     """κ(t) = exp(scale·t): κ⁽ⁿ⁾(0) = scaleⁿ."""
 
-    scale: float = 1.0  # positive
-
-    def __post_init__(self) -> None:
-        check_fields(self, scale=positive)
+    scale: Positive = 1.0
 
     degree = None
 
@@ -116,12 +106,9 @@ class ExponentialSeries(PowerSeries):
 class Binomial(PowerSeries):
     """κ(t) = (scale·t + offset)^power: κ⁽ⁿ⁾(0) = power!/(power − n)! scaleⁿ offset^(power − n)."""
 
-    power: int  # zero or above
-    offset: float = 1.0  # zero or above
-    scale: float = 1.0  # positive
-
-    def __post_init__(self) -> None:
-        check_fields(self, power=integer, offset=nonnegative, scale=positive)
+    power: Annotated[int, integer]
+    offset: Annotated[float, nonnegative] = 1.0
+    scale: Positive = 1.0
 
     @property
     def degree(self) -> int | None:
@@ -162,17 +149,8 @@ class LogDerivatives(PowerSeries):
     lost as in every alternating series.
     """
 
-    function: Callable[[np.ndarray], np.ndarray]
-    degree: int | None = None
-
-    def __post_init__(self) -> None:
-        if not callable(self.function):
-            raise InvalidType(
-                f"LogDerivatives: function must be a callable of an integer array; got "
-                f"{self.function!r} of type {type(self.function).__name__}."
-            )
-        if self.degree is not None:
-            check_fields(self, degree=integer)
+    function: Annotated[Callable[[np.ndarray], np.ndarray], require_function]
+    degree: Annotated[int | None, optional(integer)] = None
 
     def log_derivative(self, n: Any) -> Float[np.ndarray, "..."]:
         n = np.asarray(n)

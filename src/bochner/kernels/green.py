@@ -179,15 +179,9 @@ class GreenFunction(Kernel):
     power : float, optional
         s, above d/2. Default: the first integer above d/2, from where k(x, x) is finite.
     terms : int, default 1024
-        Eigenfunctions of the sum, those of the least eigenvalues. Of one column and s = 1 the sum
-        without end is known in closed form, and taken:
-
-            dirichlet: sinh κa sinh κb/(κ sinh κL),  a = min(x, y) − lower, b = upper − max(x, y),
-            neumann:   cosh κa cosh κb/(κ sinh κL),
-            periodic:  cosh κ(L/2 − |x − y|)/(2κ sinh(κL/2)),
-
-        and ab/L for κ = 0. Others leave out of k(x, x) on average Σ_{j > terms} (κ² + λ_j)^(−s)
-        over the size of the domain; in the plane about 1/(4π(s − 1)) times (κ² + λ_terms)^(1−s).
+        Eigenfunctions of the sum, those of the least eigenvalues. Of one column and s = 1 the
+        closed form of the infinite sum is used, as sinh κa sinh κb/(κ sinh κL) for "dirichlet",
+        a = min(x, y) − lower, b = upper − max(x, y).
 
     Notes
     -----

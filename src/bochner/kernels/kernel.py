@@ -76,8 +76,8 @@ def require_function(value: Any, who: str, name: str) -> Any:
     """Return a function, or refuse what cannot be called."""
     if not callable(value):
         raise InvalidType(
-            f"{who}: {name} must be a function of rows; got {value!r} of type "
-            f"{type(value).__name__}. Pass a function that takes an array (n, d)."
+            f"{who}: {name} must be a function of arrays; got {value!r} of type "
+            f"{type(value).__name__}. Pass a function that takes an array."
         )
     return value
 

@@ -51,26 +51,10 @@ class Mixing(abc.ABC):
 
 
 @dataclass(frozen=True)
-class One(Mixing):
-    """s² = 1: the Gaussian itself."""
-
-    def quantile(self, u: np.ndarray) -> np.ndarray:
-        return np.ones_like(u)
-
-    def sample(self, rng: np.random.Generator, m: int) -> np.ndarray:
-        return np.ones(m)
-
-    mean = 1.0
-
-    def log_density(self, q: np.ndarray, d: int) -> np.ndarray:
-        return -0.5 * (q + d * math.log(2 * math.pi))
-
-
-@dataclass(frozen=True)
 class Fixed(Mixing):
-    """s² = v for every vector: a Gaussian of variance v."""
+    """s² = v for every vector: a Gaussian of variance v, by default the standard one."""
 
-    value: float  # v > 0
+    value: float = 1.0  # v > 0
 
     def quantile(self, u: np.ndarray) -> np.ndarray:
         return np.full_like(u, self.value)

@@ -59,18 +59,17 @@ class OnSphere(Transformed):
     """A kernel of places on the globe, given as (latitude, longitude) in degrees.
 
     k(x, y) = kernel(u/r, v/r), u and v the points of the unit sphere, r the lengthscale in radians:
-    the distance within is the chord 2 sin(θ/2), θ the great-circle angle. Longitude wraps, poles
-    are points, and the kernel is isotropic where that within is invariant under rotation.
+    the distance within is the chord 2 sin(θ/2), θ the great-circle angle.
 
     Parameters
     ----------
     kernel : Kernel or str, default "matern32"
-        Of rows in three columns; or of the family that a name says ("gaussian", "exponential",
-        "matern12", "matern32", "matern52", "rational_quadratic"). A kernel that is given by its
-        degree variances is ``Zonal(coefficients, power=0)``: Σ_l c_l P_l(cos θ).
+        Of rows in three columns; or a family by name ("gaussian", "exponential", "matern12",
+        "matern32", "matern52", "rational_quadratic"). A kernel with given degree variances is
+        ``Zonal(coefficients, power=0)``: Σ_l c_l P_l(cos θ).
     lengthscale : float, default 10.0
         In degrees of a great circle (111 km each), above 0: that of a family by name, and the unit
-        that the kernel within has its own in.
+        of the lengthscale of the kernel within.
 
     Raises
     ------
@@ -81,7 +80,7 @@ class OnSphere(Transformed):
     -----
     The chord in place of the angle keeps every family positive definite; of the angle itself a
     Matérn kernel is so only up to a smoothness of 1/2 (Gneiting 2013, *Strictly and non-strictly
-    positive definite functions on spheres*, table 1). Up to some 30° both are alike.
+    positive definite functions on spheres*, table 1).
 
     Examples
     --------

@@ -174,7 +174,7 @@ class Gaussian(Radial):
         k = self.profile(s)
         return k, -0.5 * k
 
-    mixing = spectral.One()
+    mixing = spectral.Fixed()
     compiled = "gaussian", 1.0
 
 

@@ -16,7 +16,8 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from bochner._core.arrays import array_namespace, is_sparse, moved, to_numpy
-from bochner._core.checks import Counted, check_fields, each, finite, integer, nonnegative
+from bochner._core.checks import Counted, each, finite, integer, nonnegative
+from bochner._core.names import NamedArguments
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.kernels import distances
@@ -458,7 +459,7 @@ class Zonal(Kernel):
 
 
 @dataclass(frozen=True)
-class Monomials:
+class Monomials(NamedArguments):
     """Radial functions h(t) = (a_i t^(n_i) e^{−decay t²/2})_i, for `GeneralizedZonal`.
 
     Parameters
@@ -471,12 +472,12 @@ class Monomials:
         Zero or above; 1 for the Gaussian's.
     """
 
-    coefficients: tuple[float, ...]
-    powers: tuple[int, ...]
-    decay: float = 0.0
+    coefficients: Annotated[tuple[float, ...], each(finite)]
+    powers: Annotated[tuple[int, ...], each(integer)]
+    decay: Annotated[float, nonnegative] = 0.0
 
     def __post_init__(self) -> None:
-        check_fields(self, coefficients=each(finite), powers=each(integer), decay=nonnegative)
+        super().__post_init__()
         if len(self.coefficients) != len(self.powers):
             raise InvalidInput(
                 "Monomials: coefficients and powers must be of one length; got "

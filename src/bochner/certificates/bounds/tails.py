@@ -388,7 +388,7 @@ def operator_norm_bound(kernel: Kernel, X: Float[Array, "n d"], form: str = "pai
 def directions_bound(
     kernel: Kernel, X: Float[Array, "n d"], method: Sign | ReLU | Maclaurin
 ) -> Tail:
-    """Return the bound of ‖Z Zᵀ − K‖/‖K‖ for features of independent directions.
+    """Return the bound of ‖Z Zᵀ − K‖/‖K‖ for features of independent directions; O(n³).
 
     Parameters
     ----------
@@ -401,12 +401,9 @@ def directions_bound(
 
     Notes
     -----
-    sup|z|² is the largest Σ z(x_j)² of one direction. It is n for signs. For ``ArcCosine(order)``
-    with directions u uniform on the sphere it is c sup_u Σ (u·x_j)^(2 order), where c is ½, d/2 or
-    d(d + 2)/2 (four times as much unless polynomials are split off) and the supremum is n, ‖XᵀX‖
-    or at most max |x_j|² ‖XᵀX‖. For a power series it is the largest over degrees N of
-    2^(N+1) a_N Σ ⟨ω, x_j⟩²ᴺ for signs ω, at most Σ |x_j|₁²ᴺ and d ‖XᵀX‖ max |x_j|₁²ᴺ⁻²: by Hölder's
-    inequality it is largest where all signs of a feature are equal. O(n³). Source: Tropp (2015),
+    sup|z|² is the largest Σ z(x_j)² of one direction: n for signs; for ``ArcCosine(order)`` c sup_u
+    Σ (u·x_j)^(2 order) with c = ½, d/2 or d(d + 2)/2 (four times as much without split); for a
+    power series the largest over N of 2^(N+1) a_N Σ ⟨ω, x_j⟩²ᴺ over signs ω. Source: Tropp (2015),
     theorem 7.7.1; Kar and Karnick (2012) take one number for all rows in place of the sums.
     """
     who = "directions_bound"

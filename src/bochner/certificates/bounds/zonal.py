@@ -267,11 +267,9 @@ class BallBound(Bound):
 
     Notes
     -----
-    The cut at total degree q leaves out of k(x, x) C P(N > q) of a Poisson variable N of mean ρ
-    (times e^ρ for kernels of ⟨x, y⟩), and P(N ≥ k) ≤ e^(−ρ)(eρ/k)^k ≤ e^(−ρ−k) for k ≥ e²ρ; n times
-    that is at most ε_t λ. No direction has more leverage than s α_l from the s functions of each
-    degree l ≤ q, and τ is their sum. The theorems ask q² C(q + d − 1, q) instead, which is about q
-    times as much. :func:`zonal_bound` is sharper, for rows at hand.
+    The cut leaves out of k(x, x) C P(N > q) of a Poisson variable N of mean ρ (times e^ρ for
+    kernels of ⟨x, y⟩), and P(N ≥ k) ≤ e^(−ρ−k) for k ≥ e²ρ. No direction has more leverage than
+    τ. The theorems ask q² C(q + d − 1, q) in place of τ, about q times as much.
     Sources: Han et al. (2022), theorems 9, 11 and 12, with the constants of this proof.
     """
 

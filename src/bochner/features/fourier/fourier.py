@@ -5,21 +5,30 @@ By Bochner's theorem k(x − y) = k(0) E cos(ω·(x − y)) with ω from the ker
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
-from bochner._core.checks import check_fields, word
+from bochner._core.checks import word
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.fourier.maps import FourierMap, StructuredMap
-from bochner.features.fourier.placements import Grid, Orthogonal, Placement, chains_of, worthwhile
+from bochner.features.fourier.placements import (
+    Grid,
+    Orthogonal,
+    Placement,
+    chains_of,
+    placed,
+    worthwhile,
+)
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
 from bochner.kernels.algebra import Columns, Exp, Mahalanobis, Normalised
 from bochner.kernels.histogram import SkewedChi2
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.stationary import Stationary
+
+_PLACEMENTS = "IID(), Orthogonal(), Structured(), Fastfood(), QMC() or Grid()"
 
 
 @dataclass(frozen=True)
@@ -33,30 +42,23 @@ class Fourier(Method):
         transforms, for d in the hundreds), ``Fastfood()``, or ``Grid()`` (weighted nodes).
     form : {"pair", "phase"}, default "pair"
         "pair" uses cosine and sine of each of D/2 frequencies: |φ(x)|² = k(x, x) exactly, and
-        variance (1 + k(2δ) − 2k(δ)²)/D, lower than that of "phase", (1 + ½k(2δ) − k(δ)²)/D,
-        wherever k(2δ) < 2k(δ)²: always for Gaussian and Laplace kernels, and Matérn kernels of
-        smoothness ½ or more.
-        "phase" uses D frequencies with random phases.
-        ``phi.complex(X)`` of a map of pairs gives D/2 complex exponentials, φ(X) φ(Y)ᴴ ≈ K.
+        variance (1 + k(2δ) − 2k(δ)²)/D, mostly lower than (1 + ½k(2δ) − k(δ)²)/D of "phase", which
+        uses D frequencies with random phases. ``phi.complex(X)`` of a map of pairs gives D/2
+        complex exponentials, φ(X) φ(Y)ᴴ ≈ K.
 
     Notes
     -----
-    Serves stationary kernels, their sums and products. Unbiased for any data, seen or not; the
-    error falls like 1/√D. Choose it when data may be seen only once, for D in the thousands at
-    high speed, or when the spectrum does not decay; :class:`Nystrom` is more accurate at equal
-    width where it does. Cost of φ(X): O(n d D) and D/2 sine-cosine pairs a row.
+    Serves stationary kernels, their sums and products. Unbiased for any data; the error falls like
+    1/√D. Choose it when data may be seen only once, for D in the thousands at high speed, or when
+    the spectrum does not decay; else :class:`Nystrom` is more accurate at equal width. Cost of
+    φ(X): O(n d D) and D/2 sine-cosine pairs per row.
     """
 
-    placement: Placement = field(default_factory=Orthogonal)
-    form: Literal["pair", "phase"] = "pair"
+    placement: Annotated[Placement, placed(_PLACEMENTS)] = field(default_factory=Orthogonal)
+    form: Annotated[Literal["pair", "phase"], word("pair", "phase")] = "pair"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.placement, Placement):
-            raise InvalidInput(
-                "Fourier: placement must be IID(), Orthogonal(), Structured(), Fastfood(), QMC() "
-                f"or Grid(); got {self.placement!r}."
-            )
-        check_fields(self, form=word("pair", "phase"))
+        super().__post_init__()
         if isinstance(self.placement, Grid) and self.form != "pair":
             raise InvalidInput(
                 f'Fourier(Grid()) requires form="pair", which its weights are for; got '
@@ -87,11 +89,6 @@ def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap
     phases = np.zeros(0)
     if method.form == "phase":
         phases = ask.stream("phases").uniform(0, 2 * np.pi, m)
-    elif m < 2 or m % 2:
-        raise InvalidInput(
-            'Fourier(form="pair") requires an even number of features, a cosine and a sine of '
-            f'each frequency; got {m}. Ask for one more, or use form="phase".'
-        )
     else:
         m //= 2
     if isinstance(kernel, Stationary) and not placement.formed:

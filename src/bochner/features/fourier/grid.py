@@ -43,33 +43,26 @@ class FourierGrid(WaveMethod):
     Parameters
     ----------
     tolerance : float, default 1e-4
-        The largest error of φ(x)·φ(y), as a share of k(x, x), of rows in the box: from 1e-12 to
-        below 1. Predictions err by at most as much of the size of f where W k(x, x)/alpha is up to
-        10⁵, and beyond by up to its root of that times as much. The number of waves grows as its
-        logarithm for smooth kernels, as tolerance^(−d/(2ν)) for Matérn kernels of smoothness ν.
+        Largest error of φ(x)·φ(y), as a share of k(x, x), in the box: from 1e-12 to below 1.
     box : d pairs (lower, upper), optional
-        The box itself, in place of the rows' own: where rows will come that are further out.
+        The box. Default: the smallest box of the rows.
 
     Notes
     -----
-    Serves stationary kernels with a spectral density in one to three columns (Gaussian, Matérn,
-    rational quadratic, Laplace, Cauchy, spectral mixtures, any lengthscales and metric), periodic
-    ones, sums, multiples and products of them. Periods of a column must divide one of up to 4,096
-    times the longest.
+    Serves stationary kernels with a spectral density in one to three columns, ``Periodic`` ones,
+    sums, multiples and products of them. Periods of a column must divide one of up to 4,096 times
+    the longest.
 
-    :class:`KernelRidge` and :class:`GaussianProcessRegressor` never make these features: they sum
+    :class:`KernelRidge` and :class:`GaussianProcessRegressor` do not make these features: they sum
     waves over the rows by non-uniform FFT, and solve by conjugate gradients with FFT. Time O(n
-    log^d(1/tolerance)) for n rows and O(D log D) a step, memory O(2^d D), and D, up to many
-    millions, is what the tolerance takes; ``n_features`` plays no part. Needs finufft (``pip
-    install "bochner[grid]"``): NumPy does the same in O(n D).
-
-    For all other learners it is a feature map like others, of ``n_features`` waves at most: where
-    the tolerance needs more, the tolerance is relaxed to what this number allows.
+    log^d(1/tolerance)) for n rows and O(D log D) per step, memory O(2^d D). The tolerance
+    determines D, up to many millions, and ``n_features`` is not used. Install finufft (``pip
+    install "bochner[grid]"``); without it NumPy does the same in O(n D). All other learners use at
+    most ``n_features`` waves, at the best tolerance that these allow.
 
     Sources: Greengard, Rachh and Barnett (2022), *Equispaced Fourier representations for efficient
     Gaussian process regression from a billion data points*; Barnett, Greengard and Rachh (2023),
-    *Uniform approximation of common Gaussian process kernels using equispaced Fourier grids*, for
-    the parts of the error: images and truncation.
+    *Uniform approximation of common Gaussian process kernels using equispaced Fourier grids*.
     """
 
     tolerance: float = 1e-4

@@ -33,12 +33,11 @@ class HistogramSampling(Method):
     Notes
     -----
     Serves `AdditiveChi2`, `Intersection` and `JensenShannon` by sampled spectra, 2n + 1 features
-    per column with the largest odd number that n_features leaves for each; nothing is random, and
-    the error has a bound for all data: with 3, 5, 7 features a column at most 3.2, 1.3 and 0.6 % of
-    the larger number for χ². The step L is the one of the least such error. Serves `SkewedChi2` by
-    ``Fourier(IID())`` of log(x + c). Choose it for histograms and other non-negative columns that
-    act apart; :class:`Nystrom` needs fewer features where the columns depend on one another. Cost
-    of φ(X): O(n D), a logarithm a number and a sine and a cosine for two features.
+    per column with the largest odd number that n_features leaves for each. Nothing is random, and
+    the error has a bound for all data: with 3, 5, 7 features per column at most 3.2, 1.3 and 0.6 %
+    of the larger number for χ². Serves `SkewedChi2` by ``Fourier(IID())`` of log(x + c). Choose it
+    for histograms and other non-negative columns that act apart; :class:`Nystrom` needs fewer
+    features where they interact. Cost of φ(X): O(n D).
     """
 
     def least_numbers(self, n_features: int, n_columns: int) -> int:

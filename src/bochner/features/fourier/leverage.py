@@ -22,7 +22,6 @@ from bochner._core.arrays import in_float64, to_numpy
 from bochner._core.blas import eigh
 from bochner._core.checks import Positive
 from bochner._core.shapes import Array, Float
-from bochner.errors import InvalidInput
 from bochner.features.fourier.fourier import frequencies
 from bochner.features.fourier.maps import FourierMap
 from bochner.features.fourier.placements import IID
@@ -39,19 +38,16 @@ class LeverageFourier(Method):
     Parameters
     ----------
     penalty : float, default 1e-4
-        1/n_λ = λ/(n k(x, x)): the penalty of a fit for each row, as a share of the kernel's
-        diagonal. A map for 1e-4 is within a factor of two of the best one at 1e-2 and at 1e-4; a
-        smaller one asks for more features.
+        1/n_λ = λ/(n k(x, x)): the penalty of a fit per row, as a share of the kernel's diagonal.
 
     Notes
     -----
     Of eight times as many frequencies as are asked for, those that matter most to up to 1,000 of
-    the rows are drawn, for every kernel of x − y. Unbiased for any data, seen or not. The map holds
-    no rows. The spectral distance at small penalties and in few columns is
-    far below that of :class:`Fourier` at equal width. Single entries are off by more, because
-    frequencies that matter little to a fit are most of a kernel's mass. :class:`Nystrom` and Mercer
-    features are more accurate where rows may be kept or kernels are smooth. Cost of φ(X): that of
-    :class:`Fourier`; of drawing O(s³ + s² D) with s = 1,000 rows.
+    the rows are drawn, for every kernel of x − y. Unbiased for any data; the map holds no rows. At
+    small penalties and in few columns the spectral distance is far below that of :class:`Fourier`,
+    while single entries are off by more. :class:`Nystrom` and Mercer features are more accurate
+    where rows may be kept or kernels are smooth. Cost of φ(X): as :class:`Fourier`; of drawing
+    O(s³ + s² D) with s = 1,000 rows.
     """
 
     penalty: Positive = 1e-4
@@ -117,11 +113,6 @@ def leverages(
 def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> FourierMap:
     """Draw weighted Fourier features of a kernel of x − y."""
     m, d = ask.n_features // 2, ask.n_inputs
-    if ask.n_features < 2 or ask.n_features % 2:
-        raise InvalidInput(
-            "LeverageFourier requires an even number of features, a cosine and a sine of each "
-            f"frequency; got {ask.n_features}. Ask for one more."
-        )
     X = ask.rows("LeverageFourier", "rows to measure leverage on")
     W, ratios = _empirical(kernel, method.penalty, X, ask)
     amplitude = float(to_numpy(kernel.diag(np.zeros((1, d))))[0])

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from scipy.linalg.blas import dsyrk, dtrsm
@@ -23,7 +23,7 @@ from bochner._core.names import NamedArguments
 from bochner._core.native import Chains, hadamard, power_of_two
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.kernels.spectral import Components, Fixed, GaussianMixture, Independent, Measure, One
+from bochner.kernels.spectral import Components, Fixed, GaussianMixture, Independent, Measure
 
 
 class Placement(NamedArguments, ABC):
@@ -35,6 +35,17 @@ class Placement(NamedArguments, ABC):
     @abstractmethod
     def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
         """Return W, (d, m) float64: each column has the law ``measure``."""
+
+
+def placed(known: str, *kinds: type[Placement]) -> Callable[[Any, str, str], Any]:
+    """Return the check of a field that is a placement, of these kinds if any are given."""
+
+    def checked(value: Any, who: str, name: str) -> Any:
+        if not isinstance(value, kinds or Placement):
+            raise InvalidInput(f"{who}: {name} must be {known}; got {value!r}.")
+        return value
+
+    return checked
 
 
 #: Frequencies that one stream gives, at least.
@@ -71,11 +82,9 @@ class IID(Placement):
 class Orthogonal(Placement):
     """Blocks of d orthogonal directions with the radial law of the kernel.
 
-    Yu et al. (2016), *Orthogonal random features*, eq. 4: rows of Haar matrices times
-    independent radii; here with the radial law of any isotropic kernel. For pairs of points
-    closer than about two lengthscales the variance is far below that of :class:`IID`, for pairs
-    far apart equal (closed form: ``docs/notation.md``). The default, for any d.
-    Cost of drawing: O(d m min(d, m)), memory O(d m): of a block no more is made than asked for.
+    Yu et al. (2016), *Orthogonal random features*, eq. 4: rows of Haar matrices times independent
+    radii; here with the radial law of any isotropic kernel. The variance of near pairs is far below
+    that of :class:`IID`. The default, for any d. Cost of drawing: O(d m min(d, m)).
     """
 
     def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
@@ -104,7 +113,7 @@ def unit_directions(
 
     Lengths are drawn after all directions or with them, so a draw of 2m begins with a draw of m.
     """
-    W = placement.place(GaussianMixture(One(), (1.0,) * d), m, rng)
+    W = placement.place(GaussianMixture(Fixed(), (1.0,) * d), m, rng)
     return W / np.linalg.norm(W, axis=0)
 
 
@@ -161,12 +170,9 @@ class QMC(Placement):
 
     Notes
     -----
-    Kernels that mix Gaussians (Matérn, rational quadratic, exponential power) use one coordinate
-    more for the radius, mixtures of components one more for the component. A cosine of ω is one
-    of −ω, so where all coordinates are symmetric the points fill the half of space where the last
-    one is positive, and signs are random: as even as twice as many points. Best for d below about
-    ten (a tenth of the error of IID phases at d = 5, D = 1024); behind :class:`Orthogonal` in
-    high d.
+    Mixtures of Gaussians (Matérn, rational quadratic) use one coordinate more for the radius,
+    mixtures of components one more for the component. A cosine of ω is one of −ω, so points of
+    symmetric laws fill half of the space, with random signs. Choose it for d below about ten.
     """
 
     sequence: Annotated[str, word("sobol", "halton")] = "sobol"
@@ -226,10 +232,9 @@ class Grid(Placement):
 
     φ(x) = √k(0) [√w_j cos ω_j·x, √w_j sin ω_j·x]_j with the tensor product of q-point rules, of
     two opposite nodes one, of twice the weight: (q^d + 1)/2 pairs at most, q as large as the width
-    allows, so a map may be narrower than asked. Deterministic, and exact to rounding where
-    |(x − y)/ℓ| is small beside 2√q in each coordinate; **useless beyond**: the estimate does not
-    decay. For the Gaussian kernel, d up to 3 and data within a few lengthscales; Mercer features
-    are better wherever they serve.
+    allows. Deterministic, and exact to rounding where |(x − y)/ℓ| is small beside 2√q in each
+    coordinate; **useless beyond**. For the Gaussian kernel, d up to 3; Mercer features are better
+    wherever they serve.
     """
 
     def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
@@ -246,7 +251,7 @@ class Grid(Placement):
     def nodes(self, measure: Measure, m: int) -> tuple[Float[Array, "d m"], Float[Array, " m"]]:
         """Return at most m nodes, of two opposite ones one, and their weights, of sum one."""
         mixing = measure.mixing if isinstance(measure, GaussianMixture) else None
-        if not isinstance(mixing, One | Fixed):
+        if not isinstance(mixing, Fixed):
             raise self.refusal()
         d = len(measure.scales)
         if d > GRID_COLUMNS:
@@ -280,14 +285,11 @@ class Structured(Placement):
     """Blocks H D₁ H D₂ H D₃ with the radial law of the kernel, evaluated by fast transforms.
 
     Yu et al. (2016), *Orthogonal random features*, eq. 6, with p = 2^⌈log₂ d⌉, H the normalised
-    Hadamard matrix and D random signs; rows are orthogonal. Published with rows of length √p,
-    which is biased; here rows have independent lengths χ_p (times the kernel's factor). The
-    remaining bias comes from directions that are not quite uniform: at most 2e-3 k(0) at p = 32,
-    along a coordinate axis, and less for larger p; below 32 columns random rotations are used.
-    Above d = 50 or so evaluation is faster than a matrix product: 12 times at d = 1024, D = 8192.
-    Where it is not, the frequencies are formed. Errors equal those of :class:`Orthogonal`; the
-    choice for d in the hundreds and more. Cost of φ(X): O(n D log d). Memory: 4 numbers a
-    frequency.
+    Hadamard matrix, D random signs, and independent lengths χ_p (times the kernel's factor) in
+    place of √p, which is biased. The remaining bias is at most 2e-3 k(0); below 32 columns random
+    rotations are used, and where transforms do not pay the frequencies are formed. Errors equal
+    those of :class:`Orthogonal`. Choose it for d in the hundreds and more. Cost of φ(X):
+    O(n D log d).
     """
 
     formed: ClassVar[bool] = False
@@ -305,9 +307,8 @@ class Fastfood(Placement):
     """Blocks S H G Π H B / √p: Le, Sarlós and Smola (2013), eq. 8.
 
     p = 2^⌈log₂ d⌉, B random signs, Π a random permutation, G normal, S lengths χ_p/‖G‖ (times
-    the kernel's factor). Each frequency has exactly the spectral law, so features are unbiased;
-    frequencies of a block depend on one another, and the variance is above :class:`IID`'s.
-    For comparison with other work; :class:`Structured` has a lower error at the same speed.
+    the kernel's factor). Unbiased; the variance is above that of :class:`IID`. For comparison with
+    other work; :class:`Structured` has a lower error at the same speed.
     """
 
     formed: ClassVar[bool] = False

@@ -35,8 +35,7 @@ class MercerHarmonic(Method):
     Parameters
     ----------
     nodes : int, default 64
-        Quantiles of the radii on which the radial kernels are factored. Rows that lie on one
-        sphere are recognised, and need one.
+        Quantiles of the radii on which the radial kernels are factored.
     radius : float, optional
         Radius of the sphere that rows will lie on, in place of rows to learn the radii from.
 
@@ -44,17 +43,13 @@ class MercerHarmonic(Method):
     -----
     Serves kernels of the Euclidean distance (one lengthscale or one per column), of the inner
     product, of the angle (arc-cosine, neural tangent), sums and multiples of such. Deterministic:
-    the error is the energy that is dropped, the best that D features can do on
-    rotation-invariant rows, and 5 to 10⁸ times below that of random features of equal width for
-    d up to about six, on spheres up to ten, beyond where the lengthscale is wide. Rows of very
-    unequal spread along their axes are better served by products of Hermite functions or by
-    :class:`Nystrom`: a harmonic is spent on every direction alike.
+    the error is the energy that is dropped, the least that D features can have on
+    rotation-invariant rows. Choose it for up to about six columns, or ten on spheres. Where rows
+    have very unequal spread, products of Hermite functions and :class:`Nystrom` are better.
 
-    Kernels of the distance are centred at the mean of the rows, unless these lie on a sphere.
-    Degrees l have α_l features; the last one is cut where it does not fit, principal axes first.
-    Cost of φ(X): O(n (d² + D)), about five operations a feature and no elementary functions;
-    memory O(nodes · blocks) beside the result. Han, Zandieh and Avron (2022), lemmas 4
-    and 15 and eq. 11, with the directions taken exactly and the radial functions optimal.
+    Kernels of the distance are centred at the mean of the rows, unless these lie on a sphere. The
+    last degree is cut to fit, principal axes first. Cost of φ(X): O(n (d² + D)). Han, Zandieh and
+    Avron (2022), lemmas 4 and 15 and eq. 11, with exact directions and optimal radial functions.
     """
 
     nodes: Counted = 64

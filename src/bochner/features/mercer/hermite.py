@@ -184,24 +184,20 @@ class HermiteMercer(Method):
     Parameters
     ----------
     scale : float, optional
-        s_j is the standard deviation along axis j times this. Default: of 0.5 to 2, the factor
-        that leaves the least of Σ k(x, x) − |φ(x)|² on 512 of the rows.
+        s_j as a multiple of the standard deviation along axis j. Default: of 0.5 to 2, the factor
+        with the least Σ k(x, x) − |φ(x)|² on 512 of the rows.
 
     Notes
     -----
-    Serves the Gaussian kernel with any lengthscales, in any metric, and every product of kernels of
+    Serves the Gaussian kernel with any lengthscales, in any metric; every product of kernels of
     one column each (``Laplace``, ``Cauchy``, products of ``Columns``), whose eigenfunctions are
-    found numerically, without rotation; and any kernel of a single column. Z Zᵀ ⪯ K always, and
-    ``phi.residual(X)`` is k(x, x) − |φ(x)|². The rows are used for their mean and covariance only.
+    computed numerically, without rotation; and any kernel of one column. Z Zᵀ ⪯ K always.
 
-    Choose it for smooth kernels and up to a few hundred columns, anisotropic ones above all: at
-    equal width its error is far below that of random features (N(0, I), d = 9, D = 256: 3e-4
-    against 6e-2). :class:`Nystrom` follows clusters and curved supports, which products of axes do
-    not; random features serve data whose spectrum is flat.
-
-    Cost of drawing: O(n d² + d³), d at most 2048. Cost of φ(X): O(n d² + n D), no transcendental
-    function but one exponential for each axis. Source: Mehler (1866); Rasmussen and Williams
-    (2006), section 4.3.1; Fasshauer and McCourt (2012).
+    Choose it for smooth kernels, anisotropic ones above all, and up to a few hundred columns.
+    :class:`Nystrom` is better for clusters and curved supports, random features for kernels of
+    flat spectrum. Cost of drawing: O(n d² + d³), d at most 2048. Cost of φ(X): O(n d² + n D).
+    Source: Mehler (1866); Rasmussen and Williams (2006), section 4.3.1; Fasshauer and McCourt
+    (2012).
     """
 
     scale: MaybePositive = None

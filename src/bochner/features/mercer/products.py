@@ -209,35 +209,28 @@ class LaplacianEigenfunctions(Method):
     Parameters
     ----------
     boundary : float, optional
-        The box reaches this many times as far from its middle as the rows do. Larger boxes have
-        less error near their faces and need more features, in proportion in each column. Default:
-        of margins of half a lengthscale to six, that with the least error on 256 of the rows.
+        Size of the box as a multiple of the size of the rows. A larger box has smaller errors near
+        its faces and needs more features. Default: of margins from half a lengthscale to six, the
+        one with the least error on 256 of the rows.
     box : d pairs (lower, upper), optional
-        The box itself, in place of rows to learn it from.
+        The box, in place of one learned from rows.
     conditions : {"dirichlet", "neumann", "periodic"}, default "dirichlet"
-        What functions do at the faces: vanish (sines), run level (cosines), or go on at the face
-        across (both, of whole periods). "periodic" with a period as the box, in every column, is
-        for angles, hours and seasons: rows outside are those a whole number of periods away.
+        Boundary conditions. "dirichlet": functions vanish (sines). "neumann": they have slope zero
+        (cosines). "periodic": both, of whole periods; for angles, hours and seasons.
 
     Notes
     -----
-    In one column of length b, features without end are those of the kernel and its images,
+    Serves stationary kernels with a spectral density, sums and multiples of them, and exactly
+    ``Brownian``, ``BrownianBridge`` and ``GreenFunction``. In one column of length b infinitely
+    many features give the kernel and its images,
 
         dirichlet: Σ_m k(x − y + 2mb) − k(x + y + 2mb),   neumann: the same with a plus,
-        periodic: Σ_m k(x − y + mb),
+        periodic: Σ_m k(x − y + mb),   m all whole numbers, x and y from the lower face on.
 
-    x and y from the lower face on, m all whole numbers: the kernel itself where the nearest image
-    is far away. Serves stationary kernels with a spectral density (Gaussian, Matérn, rational
-    quadratic, Laplace, Cauchy, spectral mixtures), sums and multiples of them, and ``Brownian``,
-    ``BrownianBridge`` and ``GreenFunction`` exactly.
-    The features do not depend on lengthscales, only their weights do: good for kernels whose
-    parameters are sampled. Neither unbiased nor below the kernel: sines
-    are zero on the faces of the box and beyond, so that rows far outside are predicted by the mean.
-
-    Choose it for d = 1, 2, perhaps 3, and rows that fill a box; the number of products grows like
-    the d-th power of the box in lengthscales, and :class:`HermiteMercer` or
-    :class:`Nystrom` need fewer. Cost of φ(X): O(n (Σ_j m_j + D)), m_j the frequencies along
-    column j, whose sines are all that is transcendental. Source: Solin and Särkkä (2020).
+    Only the weights depend on the lengthscales, not the functions. Neither unbiased nor below the
+    kernel. Choose it for d = 1 to 3 and rows that fill a box; :class:`HermiteMercer` and
+    :class:`Nystrom` need fewer features. Cost of φ(X): O(n (Σ_j m_j + D)), m_j frequencies along
+    column j. Source: Solin and Särkkä (2020).
     """
 
     boundary: MaybePositive = None

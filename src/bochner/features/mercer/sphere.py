@@ -39,28 +39,19 @@ class SphericalHarmonics(WaveMethod):
     Parameters
     ----------
     degree : int, default 100
-        L, from 1 to 1,000: (L + 1)² harmonics, which tell places 180/L degrees apart.
+        L, from 1 to 1,000: (L + 1)² harmonics, which resolve 180/L degrees.
 
     Notes
     -----
-    Serves :class:`~bochner.kernels.OnSphere` of kernels that are isotropic, sums, products and
-    multiples of such.
+    Serves isotropic :class:`~bochner.kernels.OnSphere`, sums, products and multiples of such.
 
-    :class:`KernelRidge` and :class:`GaussianProcessRegressor` never make these features: rows are
-    summed once as waves of colatitude and longitude, by non-uniform FFT, and each step of conjugate
-    gradients takes two FFTs and O(L³) operations. Time O(n + L² log L) for the sums of n rows,
-    memory 250 L² bytes of sums and 2 L³ of tables (2 MB at degree 100, 250 MB at 500).
-    ``n_features`` plays no part. What the degree cuts off is noise of the fit, and part of the
-    deviations of f. Needs finufft (``pip install "bochner[grid]"``): NumPy does the same in O(n
-    L²).
+    :class:`KernelRidge` and :class:`GaussianProcessRegressor` do not make these features: they sum
+    rows once, as waves of colatitude and longitude, by non-uniform FFT. A step of conjugate
+    gradients takes two FFTs and O(L³) operations, memory 250 L² + 2 L³ bytes; ``n_features`` is
+    not used. All other learners use the degrees that ``n_features`` holds whole.
 
-    For all other learners it is a feature map like others, of the degrees that ``n_features``
-    hold whole.
-
-    Sources: Schoenberg (1942) for the expansion, Merilees (1973) and Townsend, Wilber and Wright
-    (2016), *Computing with functions in spherical and polar geometries I. The sphere*, for the
-    sphere doubled to a torus, whose Fourier series the harmonics are; Reinecke, Belkner and Carron
-    (2023), section 2, for their transform at scattered places by non-uniform FFT.
+    Sources: Schoenberg (1942), the expansion; Merilees (1973) and Townsend, Wilber and Wright
+    (2016), the sphere doubled to a torus; Reinecke, Belkner and Carron (2023), section 2.
     """
 
     degree: Annotated[int, integer] = 100

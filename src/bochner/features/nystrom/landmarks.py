@@ -141,9 +141,8 @@ class KMeans(Landmarks):
     """Centres of k-means clusters of the rows: Zhang, Tsang and Kwok (2008).
 
     Usually the most accurate landmarks for kernels of the distance; :class:`RPCholesky` is better
-    where D is far above the effective dimension. Choosing takes up to twice as long, with
-    hundreds of columns up to seven times. Distances are in units of the kernel's lengthscales. The
-    landmarks are means, not rows of X.
+    where D is far above the effective dimension. Distances are in units of the kernel's
+    lengthscales. The landmarks are means, not rows of X.
 
     Parameters
     ----------
@@ -158,7 +157,6 @@ class KMeans(Landmarks):
     Notes
     -----
     Cost O(pool D² d) per iteration, and per each of the log D seeds that k-means++ tries.
-    Equal rows share one landmark.
     """
 
     pool: Counted = 4
@@ -216,10 +214,8 @@ def _from_random_rows(
 class RidgeLeverage(Landmarks):
     """Rows by their ridge leverage: recursive Nyström, Musco and Musco (2017).
 
-    Rows are drawn in proportion to τ_i = (K(K + alpha I)⁻¹)_ii, how much row i matters to a fit
-    of that penalty. τ is estimated from landmarks of half of the rows, those from landmarks of a
-    quarter, and so on. Here for reproduction: of seven measured tables better than
-    :class:`RPCholesky` on two, and often no better than :class:`Uniform`.
+    Rows are drawn in proportion to τ_i = (K(K + alpha I)⁻¹)_ii, estimated from landmarks of half of
+    the rows, and so on. For reproduction; :class:`RPCholesky` is mostly better.
 
     Parameters
     ----------
@@ -229,8 +225,7 @@ class RidgeLeverage(Landmarks):
 
     Notes
     -----
-    All rows are looked at, in log₂(n/D) rounds of half as many each. Cost O(n D (d + D)), memory
-    O(n + D²).
+    Cost O(n D (d + D)), memory O(n + D²).
     """
 
     alpha: MaybePositive = None

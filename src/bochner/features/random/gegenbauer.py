@@ -56,29 +56,24 @@ class Gegenbauer(Method):
         Radial functions h_{l,i}. "optimal": those of :class:`MercerHarmonic`, for every
         rotation-invariant kernel. "monomial", as published: t^{l+2i} (with e^{−t²/2} for the
         Gaussian), lemmas 4 and 15, for kernels of ⟨x, y⟩ and the Gaussian. Both are one function
-        for kernels of the angle (lemma 16) and for rows on one sphere. Of ``GeneralizedZonal`` and
-        its multiples either means the functions h_l that were given: all of them, or up to
-        ``order`` and ``degree`` where these are.
+        for kernels of the angle (lemma 16) and for rows on one sphere, and the given functions h_l
+        for ``GeneralizedZonal`` and its multiples.
     order : int, optional
-        s, functions for each degree. Default: the one with the least error predicted, of bias
-        and of noise s/D.
+        s, functions for each degree. Default: the one with the least predicted error, of bias and
+        of noise s/D.
     degree : int, optional
-        q, the largest l, and of monomials the largest total degree l + 2i. Default: the first after
-        which less than 1e-12 of k(x, x) is left out at all but the 1 % longest rows (theorems 11
-        and 12 have constants; this is the exact tail, at the least penalty a fit can have); with
+        q, the largest l, and of monomials the largest total degree l + 2i. Default: the first
+        beyond which less than 1e-12 of k(x, x) is left out at all but the 1 % longest rows; with
         optimal functions 48 at most.
 
     Notes
     -----
-    Unbiased for the kernel cut at degree q and order s, for any rows (of functions that were given
-    and are all taken, for the kernel itself: ``phi.unbiased``): this error falls like 1/√D,
-    as that of :class:`Fourier`, and on the sphere the spectral error at small penalties is lower.
-    More directions do not give back what is cut off: where a default leaves out more
-    than one per cent of k(x, x) in the mean, a ``FeatureWarning`` says how much. Of one column
-    there are two directions, ±1, which come in turn: with an even number nothing is random. Take
-    it to compare with published numbers; :class:`MercerHarmonic` replaces the random directions by
-    exact harmonics, with 5 to 10⁸ times less error where α_l is moderate. Cost of φ(X):
-    O(n m (d + (3 + 2 s) q)), without elementary functions; memory, the result alone.
+    Unbiased for the kernel cut at degree q and order s, for any rows: this error falls like 1/√D.
+    More directions do not recover what is cut off: a ``FeatureWarning`` tells if a default leaves
+    out more than one per cent of k(x, x) in the mean. Of one column there are two directions, ±1,
+    in turn. Choose it to compare with published numbers; :class:`MercerHarmonic` has exact
+    harmonics in place of random directions, and far smaller errors where α_l is moderate. Cost of
+    φ(X): O(n m (d + (3 + 2 s) q)), without elementary functions.
     """
 
     radial: Annotated[str, word("optimal", "monomial")] = "optimal"

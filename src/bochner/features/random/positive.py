@@ -10,15 +10,14 @@ have E z(x)·z(y) = e^{⟨x, y⟩}; times e^{−|x|²/2} they are features of th
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated
 
 import numpy as np
 
 from bochner._core.arrays import array_namespace, is_numpy, is_sparse, moved
-from bochner._core.checks import check_fields, word
+from bochner._core.checks import word
 from bochner._core.shapes import Array, Float
-from bochner.errors import InvalidInput
-from bochner.features.fourier.placements import IID, QMC, Orthogonal, Placement
+from bochner.features.fourier.placements import IID, QMC, Orthogonal, Placement, placed
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
 from bochner.kernels.dotproduct import DotExponential
@@ -40,27 +39,16 @@ class Positive(Method):
     Notes
     -----
     Serves DotExponential and Gaussian kernels and their multiples. Unbiased; with independent ω
-    the variance of an entry for e^{⟨x, y⟩} is
-
-        plain:      e^{2⟨x, y⟩} (e^{|x + y|²} − 1)/D,
-        hyperbolic: e^{2⟨x, y⟩} (e^{|x + y|²} − 1)(1 − e^{−|x + y|²})/D
-
-    (for the Gaussian times e^{−|x|² − |y|²}): small where the kernel is, large for long rows near
-    one another, where :class:`Fourier` is exact. Choose it where entries must be positive
-    (softmax attention), with rows of length about one; else :class:`Fourier` or :class:`Nystrom`.
-    Cost of φ(X): O(n d D) and an exponential for each feature.
+    the variance of an entry for e^{⟨x, y⟩} is e^{2⟨x, y⟩} (e^{|x + y|²} − 1)/D, with both signs
+    times 1 − e^{−|x + y|²} (for the Gaussian times e^{−|x|² − |y|²}). Choose it where entries must
+    be positive (softmax attention), with rows of length about one; else :class:`Fourier` or
+    :class:`Nystrom`. Cost of φ(X): O(n d D) and an exponential for each feature.
     """
 
-    placement: Placement = field(default_factory=Orthogonal)
-    form: Literal["hyperbolic", "plain"] = "hyperbolic"
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.placement, IID | Orthogonal | QMC):
-            raise InvalidInput(
-                "Positive: placement must be Orthogonal(), IID() or QMC(), under which each ω is "
-                f"exactly normal; got {self.placement!r}."
-            )
-        check_fields(self, form=word("hyperbolic", "plain"))
+    placement: Annotated[
+        Placement, placed("Orthogonal(), IID() or QMC()", Orthogonal, IID, QMC)
+    ] = field(default_factory=Orthogonal)
+    form: Annotated[str, word("hyperbolic", "plain")] = "hyperbolic"
 
     @property
     def granularity(self) -> int:
@@ -114,11 +102,6 @@ def draw_positive(method: Positive, kernel: DotExponential | Gaussian, ask: Requ
         scales, half = np.asarray(kernel.spectral_measure(ask.n_inputs).scales), 1.0
     two = method.form == "hyperbolic"
     m = ask.n_features // 2 if two else ask.n_features
-    if m < 1 or (two and ask.n_features % 2):
-        raise InvalidInput(
-            'Positive(form="hyperbolic") requires an even number of features, both signs of each '
-            f'ω; got {ask.n_features}. Ask for one more, or use form="plain".'
-        )
     normal = Gaussian().spectral_measure(ask.n_inputs)
     W = method.placement.place(normal, m, ask.stream("frequencies"))
     return PositiveMap(kernel, scales[:, None] * W, scales, half, method.form)

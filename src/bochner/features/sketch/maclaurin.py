@@ -39,11 +39,9 @@ class Maclaurin(Method):
     Notes
     -----
     Serves Polynomial, DotExponential and DotProduct kernels, their sums and multiples, and the
-    Gaussian as e^{−|x|²/2} e^{⟨x, y⟩} e^{−|y|²/2}. Unbiased; one feature of degree n has variance
-    (|x|²|y|² + 2⟨x, y⟩² − 2Σxᵢ²yᵢ²)ⁿ − ⟨x, y⟩²ⁿ, up to 3ⁿ|x|²ⁿ|y|²ⁿ. Cost of φ(X): O(n d D N̄),
-    N̄ the mean degree; memory D N̄ d bytes. Sparse rows are not made dense. Choose it for low
-    degrees and sparse rows, where :class:`PolySketch` saves nothing; for the Gaussian every other
-    method is more accurate at equal width.
+    Gaussian as e^{−|x|²/2} e^{⟨x, y⟩} e^{−|y|²/2}. Unbiased; the variance of a feature of degree n
+    is up to 3ⁿ|x|²ⁿ|y|²ⁿ. Cost of φ(X): O(n d D N̄), N̄ the mean degree; memory D N̄ d bytes. Sparse
+    rows are not made dense. Choose it for low degrees and sparse rows.
     """
 
     degrees: Annotated[str, word("energy", "geometric")] = "energy"

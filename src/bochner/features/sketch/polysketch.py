@@ -141,17 +141,13 @@ class PolySketch(Method):
     ----------
     pairs : {"balanced", "independent"}, default "balanced"
         Which entries a node multiplies. "balanced": no pair (i, k) twice, and each i, and each k,
-        equally often. With V(x, y) = |x|²|y|² + ⟨x, y⟩² − 2Σxᵢ²yᵢ² of either child, P_L ≥ P_R
-        their entries and m = B P_L, a node's variance is
-        V_L V_R (P_R − B) / (B (P_L − 1)(P_R − 1)), zero when all pairs are there.
-        "independent": as published; ((V_L + S_L)(V_R + S_R) − S_L S_R)/m, S = ⟨x, y⟩², which is
-        two to four times as much for near rows.
+        equally often. "independent": as published; two to four times the variance for near rows.
     inner : int, optional
         Entries of inner nodes, rounded up to a power of two. Default: as many as the features of
         the degree that has most.
     nonzeros : int, default 4
-        Leaves of more columns than ``inner`` are first hashed to ``inner`` by an OSNAP matrix
-        with this many entries for each column; 1 is a CountSketch.
+        Entries per column of the OSNAP matrix that hashes leaves of more columns than ``inner``;
+        1 is a CountSketch.
     radius : float, optional
         Length of rows at which the terms of a power series are weighed, in units of the
         lengthscale where the kernel has one. Default: the median of the rows it is drawn with.
@@ -160,11 +156,10 @@ class PolySketch(Method):
     -----
     Serves Polynomial, DotExponential and DotProduct kernels, their sums and multiples, and the
     Gaussian as e^{−|x|²/2} e^{⟨x, y⟩} e^{−|y|²/2}. The constant is exact, the linear term where it
-    pays; every other degree gets the share of the features that its term has. Unbiased; the
-    variance grows with the degree p like p, not like 3ᵖ as those of :class:`Maclaurin` and
-    :class:`TensorSketch`. Cost of φ(X): O(nnz(X) + n (D + p m log m)) for inner width m. Sparse
-    rows are not made dense beyond ``inner`` columns. Choose it for polynomials of many columns;
-    for a Gaussian in few dimensions every deterministic map is far ahead.
+    pays; each other degree gets features in proportion to its term. Unbiased; the variance grows
+    with the degree p like p, for :class:`Maclaurin` and :class:`TensorSketch` like 3ᵖ. Cost of
+    φ(X): O(nnz(X) + n (D + p m log m)) for inner width m. Sparse rows are not made dense beyond
+    ``inner`` columns. Choose it for polynomials of many columns.
     """
 
     pairs: Annotated[str, word("balanced", "independent")] = "balanced"

@@ -38,16 +38,10 @@ class TensorSketch(Method):
     -----
     Polynomial(degree p, offset c, scale γ) is sketched as published: that of (√γ x, √c), p times.
     Other power series of ⟨x, y⟩, and the Gaussian as e^{−|x|²/2} e^{⟨x, y⟩} e^{−|y|²/2}, are sums:
-    the constant exactly, each power by a sketch of its own with the share of the features that
-    its term has. Unbiased; with A = ⟨x, y⟩², B = |x|²|y|² − Σxᵢ²yᵢ², C = A − Σxᵢ²yᵢ² and odd D a
-    sketch of degree p has variance
-
-        [(A + B)ᵖ + (A + C)ᵖ − 2Aᵖ]/D + [(A + B + C)ᵖ − (A + B)ᵖ − (A + C)ᵖ + Aᵖ]/D²
-
-    (even D: the second bracket twice), at most (2 + 3ᵖ)|x|²ᵖ|y|²ᵖ/D. Cost of φ(X):
+    the constant exactly, each power by its own sketch, with features in proportion to its term.
+    Unbiased; a sketch of degree p has a variance of at most (2 + 3ᵖ)|x|²ᵖ|y|²ᵖ/D. Cost of φ(X):
     O(p (nnz(X) + n D log D)); memory O(p d). Sparse rows are not made dense. Choose it for sparse
-    rows and as the published standard; :class:`PolySketch` is more accurate and faster on dense
-    ones.
+    rows and as the published standard; :class:`PolySketch` is better for dense rows.
     """
 
     radius: MaybePositive = None
