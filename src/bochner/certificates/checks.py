@@ -392,16 +392,14 @@ def check_features(
     Returns
     -------
     Check
-        ``.ok``, ``.failed``, ``.laws`` and, as ``str``, one line a law.
+        ``.ok``, ``.failed``, ``.laws`` and, as ``str``, one line per law.
 
     Notes
     -----
     Laws: shape, dtype, finite, deterministic, arguments, alone (a row's features are its own),
-    precision (float32 and float64 agree), refusal (of other columns), pickled, kernel, length (no
-    more than a tenth of the rows has less than half of k(x, x) in |φ(x)|²: a row that is lost
-    costs little of ‖K‖, and all that is predicted of it), below (of maps that claim Z Zᵀ ⪯ K) and
-    unbiased (of maps that can be drawn again; called biased by
-    mistake once in a million checks, if the draws' products are about normal).
+    precision (float32 and float64 agree), refusal (of other columns), pickled, kernel, length (at
+    most a tenth of the rows has less than half of k(x, x) in |φ(x)|²), below (of maps that claim
+    Z Zᵀ ⪯ K) and unbiased (of maps that can be drawn again; one false alarm in a million checks).
 
     Examples
     --------

@@ -123,18 +123,7 @@ class Comparison(ShownResult):
         return f"Do not serve it: {', '.join(refused)}." if refused else ""
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw measured errors as bars and predictions as marks, best on top.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            A new figure if not given.
-
-        Raises
-        ------
-        MissingDependency
-            If matplotlib is not installed.
-        """
+        """Draw measured errors as bars and predictions as marks, best on top; on ``ax`` if given."""
         ax = axes_for("Comparison", ax, size=(7, 4))
         served = [row for row in self.rows if not row.refused][::-1]
         heights = np.arange(len(served))
@@ -178,15 +167,6 @@ def compare(
     Returns
     -------
     Comparison
-
-    Raises
-    ------
-    InvalidInput
-        If there are fewer than 8 rows, or no method serves the kernel.
-
-    Notes
-    -----
-    Time: drawing all maps (Nyström with pivots: O(n_features³)) and O(n_sample² D) each.
 
     Examples
     --------

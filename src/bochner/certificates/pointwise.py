@@ -38,9 +38,10 @@ def leverage_scores(
     Parameters
     ----------
     source : Kernel or FeatureMap
-        A kernel: exact, for at most 10,000 rows. A map: leverage scores of K̂ = Z Zᵀ,
-        z_i·(G + alpha I)⁻¹ z_i, for any number of rows. Where the map is within ε of the kernel at
-        alpha (``certify``), 1 − τ̂_i is 1 − τ_i times a factor from 1/(1 + ε) to 1/(1 − ε).
+        A kernel: exact, for at most 10,000 rows; O(n³), memory 16n². A map: leverage scores of
+        K̂ = Z Zᵀ, z_i·(G + alpha I)⁻¹ z_i, for any number of rows; O(n D²). Where the map is within
+        ε of the kernel at alpha (``certify``), 1 − τ̂_i is 1 − τ_i times a factor from 1/(1 + ε) to
+        1/(1 − ε).
     X : (n, d)
     alpha : float
         λ, above zero, on the scale of these n rows.
@@ -50,17 +51,9 @@ def leverage_scores(
     tau : (n,)
         Between 0 and 1; their sum is the effective dimension.
 
-    Raises
-    ------
-    InvalidInput
-        If alpha is not positive, or a kernel is given more than 10,000 rows.
-    NotPositive
-        If the kernel matrix has an eigenvalue below zero.
-
     Notes
     -----
-    Kernel: O(n³), memory 16n². Map: O(n D²) and one block of features. Source: Alaoui and
-    Mahoney (2015), definition 1.
+    Source: Alaoui and Mahoney (2015), definition 1.
     """
     alpha = positive(alpha, "leverage_scores", "alpha")
     if isinstance(source, Kernel):
@@ -234,15 +227,6 @@ def approximation_residual(
     Returns
     -------
     ApproximationResidual
-
-    Raises
-    ------
-    InvalidInput
-        If the map is not below its kernel, or X does not fit it.
-
-    Notes
-    -----
-    Time as φ(X), memory one block of features. In float32 e(x) is known to about 1e-6 k(x, x).
 
     Examples
     --------

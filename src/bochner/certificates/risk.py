@@ -137,7 +137,7 @@ def risk(
     n_sample: int = 2048,
     random_state: Seed = None,
 ) -> Risk:
-    """Split the expected error of a ridge regression with features by its causes.
+    """Split the expected error of a ridge regression with features by its causes; O(m³).
 
     Parameters
     ----------
@@ -151,8 +151,8 @@ def risk(
     kernel : Kernel, optional
         ``phi.kernel`` if not given.
     noise : float, optional
-        σ², the noise's variance (the sum over targets). Estimated if not given:
-        see :func:`noise_variance`.
+        σ², the noise's variance (the sum over targets). Default: estimated from the residuals of a
+        fit that follows half of all directions.
     n_sample : int, default 2048
         Rows measured: all of X if it has no more, else a random sample at the penalty alpha·m/n.
         The numbers hold for a fit to these rows, which follows noise more than a fit to all.
@@ -162,15 +162,10 @@ def risk(
     -------
     Risk
 
-    Raises
-    ------
-    InvalidInput
-        If alpha is not positive, or y does not fit X.
-
     Notes
     -----
     ``approximation``, ``regularisation`` and ``noise`` are unbiased given σ², but for negative
-    estimates of regularisation, which count as zero. O(m³).
+    estimates of regularisation, which count as zero.
     Sources: Mallows (1973); Avron et al. (2017), lemma 2, for the bound, which is of the guarantee
     and not of R(K): R(K̂)/R(K) has no bound in ε.
     """

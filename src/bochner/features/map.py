@@ -91,14 +91,10 @@ class FeatureMap(ABC):
     def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
         """Return e(x) = k(x, x) − E|φ(x)|² of rows in float64; None where it is not known.
 
-        The error of a map has two parts. The noise of features that are drawn at random falls like
-        1/√D and averages over rows. The bias stays for any number of features:
-        the remainder of a cut series, the residual of landmarks. Where the mean K̃ of
-        Z Zᵀ over draws is below K,
-
-            K − K̃ ⪰ 0,   ‖K − K̃‖_F ≤ Σ e(x_i),   K ⪯ K̃ + (Σ e) I.
-
-        Zero for unbiased maps. Not known of quadrature, of projections, and of products of such.
+        The noise of random features falls like 1/√D. This bias does not: the remainder of a cut
+        series, the residual of landmarks. Where the mean K̃ of Z Zᵀ over draws is below K,
+        ‖K − K̃‖_F ≤ Σ e(x_i) and K ⪯ K̃ + (Σ e) I. Zero for unbiased maps; not known of quadrature
+        and projections.
         """
         if self.below_kernel:
             Z = to_numpy(self.features(X))
@@ -124,21 +120,8 @@ class FeatureMap(ABC):
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         """Return the gradient of φ(x_i)·c_i in x_i, for each row i: the derivative transposed.
 
-        Parameters
-        ----------
-        X : (n, d)
-            Checked dense rows.
-        C : (n, D)
-            Coefficients of each row, of the library and precision of X.
-
-        Raises
-        ------
-        UnsupportedKernel
-            If the map has no gradient in closed form here, or its kernel has none.
-
-        Notes
-        -----
-        Mostly about the cost of φ(X) twice.
+        X are checked dense rows, C (n, D) coefficients in their library and precision. Mostly about
+        the cost of φ(X) twice. Maps, and kernels, without closed form raise UnsupportedKernel.
         """
         raise UnsupportedKernel(
             f"{type(self).__name__} has no closed form of gradients in rows. These have: Fourier, "
@@ -147,30 +130,24 @@ class FeatureMap(ABC):
         )
 
     def gradient(self, X: Tabular, coef: Float[Array, " D *t"]) -> Float[Array, "n d *t"]:
-        """Return the gradients of φ(x)·β in x, at rows.
+        """Return the gradients of φ(x)·β in x, at rows; t times about twice the cost of φ(X).
 
         Parameters
         ----------
         X : (n, d)
-            Rows, as φ takes them. Gradients are dense, and so are these made.
+            Rows, as φ takes them.
         coef : (D,) or (D, t)
             β, or one for each of t functions.
 
         Returns
         -------
         gradients : (n, d) or (n, d, t)
-            In the array library and precision of X.
+            Dense, in the array library and precision of X.
 
         Raises
         ------
-        InvalidInput
-            If X is not what φ takes, or ``coef`` has not D rows.
         UnsupportedKernel
             If the features, or the kernel they are values of, have no gradient in closed form.
-
-        Notes
-        -----
-        t times about twice the cost of φ(X); memory for φ(X) and the result.
         """
         who, X = type(self).__name__, dense(self._checked(X))
         B = to_numpy(as_array(coef, f"{who}.gradient", "coef")).astype(np.float64)

@@ -76,7 +76,7 @@ def require_function(value: Any, who: str, name: str) -> Any:
     """Return a function, or refuse what cannot be called."""
     if not callable(value):
         raise InvalidType(
-            f"{who}: {name} must be a function of arrays; got {value!r} of type "
+            f"{who}: {name} must be a function of rows; got {value!r} of type "
             f"{type(value).__name__}. Pass a function that takes an array."
         )
     return value
@@ -217,11 +217,6 @@ class Kernel(NamedArguments, abc.ABC):
         K : array of shape (n, m)
             Dense, of X's library and on its device.
 
-        Raises
-        ------
-        InvalidInput
-            If X or Y is not a table of finite numbers, or their columns do not fit.
-
         Notes
         -----
         O(n m d) time; memory for K and, beside it, less than 100 MB.
@@ -238,16 +233,7 @@ class Kernel(NamedArguments, abc.ABC):
         return self.evaluate(X, Y)
 
     def diag(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """Return k(x, x) for each row of X, in O(n d) time.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n, d)
-
-        Returns
-        -------
-        values : array of shape (n,)
-        """
+        """Return k(x, x) for each row of X (n, d), dense or sparse, in O(n d) time."""
         require_numbers(self)
         return self.diagonal(as_matrix(X, type(self).__name__))
 
@@ -262,21 +248,9 @@ class Kernel(NamedArguments, abc.ABC):
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         """Return Σ_j C[i, j] ∂k(x_i, y_j)/∂x_i of each row i: gradients of sums of k(x, y_j).
 
-        Parameters
-        ----------
-        X, Y : (n, d) and (m, d)
-            Checked dense rows of one library and precision; X not empty.
-        C : (n, m)
-            Coefficients of each row, in that precision.
-
-        Raises
-        ------
-        UnsupportedKernel
-            If the kernel has no gradient everywhere, or none in closed form here.
-
-        Notes
-        -----
-        O(n m d) time, and memory for a few matrices (n, m): give rows in blocks.
+        Rows are checked and dense, of one library and precision, X not empty. O(n m d) time, and
+        memory for a few matrices (n, m): give rows in blocks. Kernels without a gradient, or without
+        its closed form here, raise UnsupportedKernel.
         """
         raise UnsupportedKernel(
             f"Gradients in rows have no closed form here for {type(self).__name__}. Kernels that "
@@ -297,13 +271,7 @@ class Kernel(NamedArguments, abc.ABC):
         return get_params(self, deep)
 
     def replace(self, **changes: Any) -> Self:
-        """Return this kernel with other numbers, by path: ``k.replace(left__lengthscale=0.7)``.
-
-        Raises
-        ------
-        InvalidInput
-            If there is no such parameter; the message names those there are.
-        """
+        """Return this kernel with other numbers, by path: ``k.replace(left__lengthscale=0.7)``."""
         return replace(self, changes)
 
     def __sklearn_clone__(self) -> Self:

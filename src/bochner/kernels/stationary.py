@@ -43,18 +43,7 @@ class Stationary(Kernel):
 
     @abc.abstractmethod
     def spectral_measure(self, d: int) -> spectral.Measure:
-        """Return the law of the frequencies ω in R^d.
-
-        Parameters
-        ----------
-        d : int
-            Columns of the data.
-
-        Raises
-        ------
-        InvalidInput
-            If the kernel has one lengthscale per column, and not d of them.
-        """
+        """Return the law of the frequencies ω in R^d, for d columns."""
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         _lengthscales(self, X.shape[1])

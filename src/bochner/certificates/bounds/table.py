@@ -161,16 +161,7 @@ def compare_bounds(
     -------
     BoundComparison
         ``asked`` is the width each bound asks for the error that D features have: how many times
-        too many a fit would take that trusts it.
-
-    Raises
-    ------
-    InvalidInput
-        If no bound applies to this kernel, or alpha, rank or width are out of range.
-
-    Notes
-    -----
-    O(n_draws (m² D + m³)).
+        too many a fit would take that trusts it. O(n_draws (m² D + m³)).
     """
     if not isinstance(kernel, Kernel):
         raise InvalidType(f"compare_bounds: kernel must be a Kernel; got {kernel!r}.")

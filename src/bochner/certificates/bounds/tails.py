@@ -51,34 +51,22 @@ COST = 11  # Costs of projections err by this many times the spectral or the tra
 
 
 class Bound(abc.ABC):
-    """An error that features of a given number exceed with small probability only."""
+    """An error that features of a given number exceed with small probability only.
+
+    ``width(error, confidence)`` and ``error(n_features, confidence)`` are inverse to each other;
+    ``confidence`` 1 − δ is above 0 and below 1.
+    """
 
     #: Name of the error that is bounded.
     quantity: str
 
     @abc.abstractmethod
     def width(self, error: float, confidence: float = 0.95) -> int:
-        """Return the number of features that keeps the error below ``error``.
-
-        Parameters
-        ----------
-        error : float
-            ε, above zero.
-        confidence : float, default 0.95
-            1 − δ, above 0 and below 1.
-        """
+        """Return the number of features that keeps the error below ``error``, above zero."""
 
     @abc.abstractmethod
     def error(self, n_features: int, confidence: float = 0.95) -> float:
-        """Return the error that D features do not exceed.
-
-        Parameters
-        ----------
-        n_features : int
-            D, at least the features of one random draw.
-        confidence : float, default 0.95
-            1 − δ, above 0 and below 1.
-        """
+        """Return the error that ``n_features`` features do not exceed."""
 
 
 @dataclass(frozen=True)
@@ -248,18 +236,13 @@ def rahimi_recht_bound(
     Parameters
     ----------
     kernel : Kernel
-        Of x − y, with σ² = E|ω|² finite.
+        Of x − y, with σ² = E|ω|² finite: not Laplace, Exponential or Matérn up to smoothness 1.
     X : (n, d)
         Their region has diameter ℓ.
     form : {"pair", "phase"}, default "pair"
     printed : bool, default False
         Return the bound of the first paper, 2⁸ (σℓ/ε)² exp(−mε²/(4(d + 2))) for m frequencies: its
         constants hold for pairs and are not proved for phases.
-
-    Raises
-    ------
-    UnsupportedKernel
-        If E|ω|² is infinite (Laplace, Exponential, Matérn up to smoothness 1), or not known.
 
     Notes
     -----
