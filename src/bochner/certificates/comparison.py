@@ -123,7 +123,7 @@ class Comparison(ShownResult):
         return f"Do not serve it: {', '.join(refused)}." if refused else ""
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw measured errors as bars and predictions as marks, best on top; on ``ax`` if given."""
+        """Draw measured errors as bars and predictions as marks, best on top, on ``ax`` or new."""
         ax = axes_for("Comparison", ax, size=(7, 4))
         served = [row for row in self.rows if not row.refused][::-1]
         heights = np.arange(len(served))

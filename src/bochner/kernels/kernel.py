@@ -249,8 +249,8 @@ class Kernel(NamedArguments, abc.ABC):
         """Return Σ_j C[i, j] ∂k(x_i, y_j)/∂x_i of each row i: gradients of sums of k(x, y_j).
 
         Rows are checked and dense, of one library and precision, X not empty. O(n m d) time, and
-        memory for a few matrices (n, m): give rows in blocks. Kernels without a gradient, or without
-        its closed form here, raise UnsupportedKernel.
+        memory for a few matrices (n, m): give rows in blocks. Kernels without a closed form of the
+        gradient raise UnsupportedKernel.
         """
         raise UnsupportedKernel(
             f"Gradients in rows have no closed form here for {type(self).__name__}. Kernels that "
