@@ -366,7 +366,7 @@ CASES = [
     (lambda: Gaussian() ** 1.5, InvalidType, "Power: exponent must be an integer"),
     (lambda: (Normalised(Linear() ** 2 + 1.0))(1e80 * X), InvalidInput, "Normalised: .* overflow"),
     (lambda: (Normalised(Linear() ** 2 + 1.0)).diag(1e80 * X), InvalidInput, "Normalised:"),
-    (lambda: Free(0.0), InvalidInput, "Free: start must be a positive finite number, or None; got"),
+    (lambda: Free(0.0), InvalidInput, "Free: start must be a positive finite number; got"),
     (lambda: Free(2.0, low=3.0), InvalidInput, "Free: low ≤ start ≤ high and low < high are"),
     (lambda: Gaussian(("auto", -1.0)), InvalidInput, r"lengthscale\[1\] must be a positive finite"),
     *(

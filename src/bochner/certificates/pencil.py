@@ -53,7 +53,8 @@ def sides(pencil: Pencil) -> tuple[Side, Side]:
     Up to 512 rows densely; else Cholesky and Lanczos in O(m³/3 + 600 m²), to 1e-5 of the larger.
     """
     L, ends, vectors = (_dense if len(pencil.K) <= _DENSE else _krylov)(pencil)
-    down, up = (_slope(L, v, pencil.penalty) for v in vectors.T)
+    V = solve_triangular(L, vectors, lower=True, trans="T", check_finite=False)
+    down, up = (float(pencil.penalty * (v @ v)) for v in V.T)
     below, above = min(-float(ends[0]), 1 - EPS), float(ends[1])
     nothing = Side(float(np.log(pencil.noise)), 0.0)
     lower = Side(float(logit(below)), down / (1 - below)) if below > pencil.noise else nothing
@@ -142,12 +143,6 @@ def operator_ratio(K: Float[Array, "m m"], E: Float[Array, "m m"]) -> float:
     """Return ‖E‖/‖K‖."""
     error, size = _norm(E), _norm(K)
     return error / size if size else (0.0 if error == 0 else math.inf)
-
-
-def _slope(L: Float[Array, "m m"], u: Float[Array, " m"], penalty: float) -> float:
-    """λ vᵀv / vᵀ(K + λI)v of v = L⁻ᵀu, |u| = 1."""
-    v = solve_triangular(L, u, lower=True, trans="T", check_finite=False)
-    return float(penalty * (v @ v))
 
 
 # --- How far K̂ = Z Zᵀ is from K at a penalty, on some rows and, from a sample, on all -----------

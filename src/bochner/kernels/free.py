@@ -1,19 +1,18 @@
 """Free numbers of kernels: those that a fit finds, in the place of those that are given."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Real
 from typing import Annotated, Any
 
-from bochner._core.checks import nonnegative, numbers, positive
+from bochner._core.checks import MaybePositive, nonnegative, numbers, positive
+from bochner._core.names import NamedArguments
 from bochner.errors import InvalidInput
 
 Check = Callable[[Any, str, str], Any]
 
 
 @dataclass(frozen=True)
-class Free:
+class Free(NamedArguments):
     """A number of a kernel that a fit finds; ``"auto"`` is short for ``Free()``.
 
     Kernels that have one are specs: estimators find their numbers, and keep the kernel with these
@@ -34,13 +33,12 @@ class Free:
     Gaussian(lengthscale='auto') + Gaussian(lengthscale=Free(start=50.0)) * Linear()
     """
 
-    start: float | None = None
-    low: float | None = None
-    high: float | None = None
+    start: MaybePositive = None
+    low: MaybePositive = None
+    high: MaybePositive = None
 
     def __post_init__(self) -> None:
-        for name in ("start", "low", "high"):
-            object.__setattr__(self, name, _positive(getattr(self, name), name))
+        super().__post_init__()
         given = [value for value in (self.low, self.start, self.high) if value is not None]
         if sorted(given) != given or (self.low is not None and self.low == self.high):
             raise InvalidInput(
@@ -85,16 +83,6 @@ def _one(value: Any, check: Check, who: str, name: str) -> Any:
     if not _is_free(value):
         return check(value, who, name)
     return value if isinstance(value, Free) else Free()
-
-
-def _positive(value: Any, name: str) -> float | None:
-    """Return a positive number as a float, or None."""
-    if value is None or (isinstance(value, Real) and 0 < float(value) < math.inf):
-        return None if value is None else float(value)
-    raise InvalidInput(
-        f"Free: {name} must be a positive finite number, or None; got {value!r}. Pass a value "
-        "above zero."
-    )
 
 
 def _is_free(value: object) -> bool:

@@ -15,8 +15,9 @@ from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
 from bochner.features.fourier.frequencies import MOST_COLUMNS, grid_of
-from bochner.features.fourier.grid import FourierGrid, box_of
+from bochner.features.fourier.grid import FourierGrid
 from bochner.features.fourier.grid_maps import equispaced_map
+from bochner.features.mercer.axes import box_of_rows
 from bochner.features.mercer.sphere import SphericalHarmonics, spherical_map
 from bochner.kernels.kernel import Constant, Kernel
 from bochner.kernels.sphere import degree_variances, is_on_sphere
@@ -68,7 +69,7 @@ def most_waves(n_rows: int) -> int:
 
 
 def _grid(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | None:
-    lower, upper = box_of(FourierGrid(), X)
+    lower, upper = box_of_rows(X)
     for tolerance in TOLERANCES:
         grid = grid_of(kernel, lower, upper, tolerance)
         if grid.waves <= most_waves(n_rows):

@@ -395,7 +395,11 @@ def directions_bound(
     if isinstance(method, Sign) and isinstance(kernel, Angular) and independent:
         largest = float(len(rows))
     elif isinstance(method, ReLU) and kernel == ArcCosine(method.order) and independent:
-        largest, exact = _largest_ramp(rows, method)
+        d, p, split = rows.shape[1], method.order, method.split is not False
+        norm, squares = float(np.linalg.norm(rows, 2)) ** 2, np.square(rows).sum(axis=1)
+        sums = (float(len(rows)), norm, float(squares.max()) * norm)[p]
+        largest = (1, d, d * (d + 2))[p] * (0.5 if split else 2.0) * sums
+        exact = polynomial_width(p, d) if split else 0
     elif isinstance(method, Maclaurin) and method.degrees == "geometric":
         largest = _largest_product(kernel, rows)
     else:
@@ -406,16 +410,6 @@ def directions_bound(
         )
     values = eigen(kernel, rows, who).values
     return _norm_tail(_dimension(values), largest / float(values.sum()), 1, exact)
-
-
-def _largest_ramp(rows: Float[np.ndarray, "n d"], method: ReLU) -> tuple[float, int]:
-    """Return an upper limit of Σ z(x_j)² of one direction, and the number of exact features."""
-    d, p, split = rows.shape[1], method.order, method.split is not False
-    norm = float(np.linalg.norm(rows, 2)) ** 2
-    longest = float(np.square(rows).sum(axis=1).max())
-    sums = (float(len(rows)), norm, longest * norm)[p]
-    factor = (1, d, d * (d + 2))[p] * (0.5 if split else 2.0)
-    return factor * sums, polynomial_width(p, d) if split else 0
 
 
 def _largest_product(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> float:

@@ -20,7 +20,6 @@ from bochner._core.nufft import waves_at
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput
 from bochner.features.map import in_double
-from bochner.features.mercer.axes import dense_blocks
 from bochner.features.waves import WaveMap, WaveMethod
 from bochner.kernels.equispaced import equispaced_weights, tapered_weights
 from bochner.kernels.green import checked_box
@@ -80,8 +79,7 @@ class FourierGrid(WaveMethod):
     def accuracy(self) -> float:
         return self.tolerance
 
-    def least_numbers(self, n_features: int, n_columns: int) -> int:
-        return 0
+    numbers_each = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,25 +171,3 @@ class EquispacedMap(WaveMap):
         along = moved(roots, like=X)
         found = xp.concat([xp.cos(phases) * along, xp.sin(phases[:, 1:]) * along[1:]], axis=1)
         return xp.astype(found, getattr(xp, str(dtype)), copy=False)
-
-
-# --- The box --------------------------------------------------------------------------------------
-
-
-def box_of(method: FourierGrid, X: Float[Array, "n d"]) -> tuple[Array, Array]:
-    """Return the corners of the box: as given, or of the rows."""
-    if method.box is not None:
-        return given_box(method.box, X.shape[1])
-    faces = [(rows.min(axis=0), rows.max(axis=0)) for rows in dense_blocks(X)]
-    least, largest = (np.array(side) for side in zip(*faces, strict=True))
-    return least.min(axis=0), largest.max(axis=0)
-
-
-def given_box(box: tuple[tuple[float, float], ...], d: int) -> tuple[Array, Array]:
-    """Return the corners of a box that was given for d columns."""
-    if len(box) != d:
-        raise InvalidInput(
-            f"FourierGrid: box must have a pair for each column; got {len(box)} for {d} columns."
-        )
-    lower, upper = np.array(box, dtype=float).T
-    return lower.copy(), upper.copy()

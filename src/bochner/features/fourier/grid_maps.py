@@ -9,7 +9,8 @@ from bochner._core.checks import LITTLE, require_room
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.fourier import frequencies
-from bochner.features.fourier.grid import EquispacedMap, FourierGrid, box_of, given_box
+from bochner.features.fourier.grid import EquispacedMap, FourierGrid
+from bochner.features.mercer.axes import box_of_rows, given_box
 from bochner.features.method import Request
 from bochner.kernels.equispaced import equispaced_weights, tapered_weights
 from bochner.kernels.kernel import Kernel
@@ -65,9 +66,9 @@ def draw_grid(method: FourierGrid, kernel: Kernel, ask: Request) -> EquispacedMa
     """Draw the waves of the finest tolerance, from that asked for on, that fit in the width."""
     frequencies.require_served(kernel, ask.n_inputs)
     if method.box is not None:
-        lower, upper = given_box(method.box, ask.n_inputs)
+        lower, upper = given_box("FourierGrid", method.box, ask.n_inputs)
     else:
-        lower, upper = box_of(method, ask.rows("FourierGrid", "the box"))
+        lower, upper = box_of_rows(ask.rows("FourierGrid", "the box"))
     found = frequencies.grid_of(kernel, lower, upper, method.tolerance)
     if found.waves > ask.n_features:
         found = _coarse(kernel, lower, upper, method.tolerance, ask.n_features)

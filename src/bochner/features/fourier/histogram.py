@@ -40,8 +40,7 @@ class HistogramSampling(Method):
     features where they interact. Cost of φ(X): O(n D).
     """
 
-    def least_numbers(self, n_features: int, n_columns: int) -> int:
-        return n_features
+    numbers_each = 1
 
 
 @dataclass(frozen=True, eq=False)

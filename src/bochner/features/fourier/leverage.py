@@ -55,9 +55,7 @@ class LeverageFourier(Method):
     def least_numbers(self, n_features: int, n_columns: int) -> int:
         return n_features * (1 + POOL * n_columns // 2)
 
-    @property
-    def granularity(self) -> int:
-        return 2
+    granularity = 2
 
 
 class Drawn(NamedTuple):

@@ -6,7 +6,7 @@ import numpy as np
 
 from bochner._core.arrays import dense
 from bochner._core.shapes import Array, Float
-from bochner.errors import UnsupportedKernel
+from bochner.errors import InvalidInput, UnsupportedKernel
 
 #: Cells of a block of rows that is made dense, in float64.
 CELLS = 1 << 22
@@ -25,6 +25,25 @@ def dense_blocks(X: Float[Array, "n d"]) -> Iterator[Float[Array, "m d"]]:
     step = max(1, CELLS // X.shape[1])
     for start in range(0, X.shape[0], step):
         yield dense(X[start : start + step]).astype(np.float64, copy=False)
+
+
+def box_of_rows(X: Float[Array, "n d"]) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
+    """Return the least and the largest value of each column."""
+    faces = [(rows.min(axis=0), rows.max(axis=0)) for rows in dense_blocks(X)]
+    least, largest = (np.array(side) for side in zip(*faces, strict=True))
+    return least.min(axis=0), largest.max(axis=0)
+
+
+def given_box(
+    who: str, box: tuple[tuple[float, float], ...], d: int
+) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
+    """Return the corners of a box that was given for d columns."""
+    if len(box) != d:
+        raise InvalidInput(
+            f"{who}: box must have a pair for each column; got {len(box)} for {d} columns."
+        )
+    lower, upper = np.array(box, dtype=float).T
+    return lower.copy(), upper.copy()
 
 
 def some_rows(X: Float[Array, "n d"], most: int, rng: np.random.Generator) -> Float[Array, "m d"]:

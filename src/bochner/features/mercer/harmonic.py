@@ -55,8 +55,7 @@ class MercerHarmonic(Method):
     nodes: Counted = 64
     radius: MaybePositive = None
 
-    def least_numbers(self, n_features: int, n_columns: int) -> int:
-        return 0
+    numbers_each = 0
 
 
 @dataclass(frozen=True, eq=False)

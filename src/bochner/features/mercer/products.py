@@ -28,7 +28,7 @@ from bochner._core.checks import MaybePositive, optional, word
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap, in_double
-from bochner.features.mercer.axes import dense_blocks, some_rows
+from bochner.features.mercer.axes import box_of_rows, given_box, some_rows
 from bochner.features.method import Method, Request
 from bochner.kernels import green
 from bochner.kernels.basis import Basis, Brownian, BrownianBridge
@@ -158,8 +158,7 @@ class Explicit(Method):
     O(n (d m + D)).
     """
 
-    def least_numbers(self, n_features: int, n_columns: int) -> int:
-        return 0
+    numbers_each = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -323,11 +322,10 @@ def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) ->
     """Draw sines on a box, those of largest spectral density."""
     sines = partial(_sines, kernel, ask.n_features, method.conditions)
     if method.box is not None:
-        return sines(*_given_box(method.box, ask.n_inputs))
+        lower, upper = given_box("LaplacianEigenfunctions", method.box, ask.n_inputs)
+        return sines(lower, upper - lower)
     X = ask.rows("LaplacianEigenfunctions", "the box")
-    faces = [(rows.min(axis=0), rows.max(axis=0)) for rows in dense_blocks(X)]
-    least, largest = (np.array(side) for side in zip(*faces, strict=True))
-    least, largest = least.min(axis=0), largest.max(axis=0)
+    least, largest = box_of_rows(X)
     middle, half = (least + largest) / 2, (largest - least) / 2
     if method.boundary is not None:
         half = method.boundary * np.where(half > 0, half, 0.5)
@@ -368,16 +366,6 @@ def _measure(kernel: Kernel, d: int) -> Measure:
     while isinstance(kernel, Scaled | Sum):
         kernel = kernel.left if isinstance(kernel, Sum) else kernel.kernel
     return kernel.spectral_measure(d)  # type: ignore[attr-defined]
-
-
-def _given_box(box: tuple[tuple[float, float], ...], d: int) -> tuple[Array, Array]:
-    if len(box) != d:
-        raise InvalidInput(
-            f"LaplacianEigenfunctions: box must have a pair for each column; got {len(box)} for "
-            f"{d} columns."
-        )
-    lower, upper = np.array(box).T
-    return lower.copy(), upper - lower
 
 
 def draw_green(

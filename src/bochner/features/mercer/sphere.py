@@ -63,12 +63,8 @@ class SphericalHarmonics(WaveMethod):
                 f"SphericalHarmonics: degree must be from 1 to {MOST_DEGREE:,}; got {self.degree}."
             )
 
-    @property
-    def accuracy(self) -> float:
-        return ACCURATE
-
-    def least_numbers(self, n_features: int, n_columns: int) -> int:
-        return 0
+    accuracy = ACCURATE
+    numbers_each = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,11 +13,10 @@ import numpy as np
 import scipy.sparse
 
 from bochner._core import native
-from bochner._core.arrays import dense, is_numpy, is_sparse, moved, to_numpy
+from bochner._core.arrays import dense
 from bochner._core.checks import Counted, MaybeCounted, MaybePositive, word
 from bochner._core.native import power_of_two, signed_walsh
-from bochner._core.shapes import Array, Float
-from bochner.features.map import FeatureMap
+from bochner._core.shapes import Array
 from bochner.features.method import Method, Request
 from bochner.features.sketch import powers
 from bochner.kernels.kernel import Kernel
@@ -167,12 +166,11 @@ class PolySketch(Method):
     nonzeros: Counted = 4
     radius: MaybePositive = None
 
-    def least_numbers(self, n_features: int, n_columns: int) -> int:
-        return 0
+    numbers_each = 0
 
 
 @dataclass(frozen=True, eq=False)
-class PolySketchMap(FeatureMap):
+class PolySketchMap(powers.Sketch):
     """φ(x) = [weighted sketch of each power], read off one tree."""
 
     kernel: Kernel
@@ -183,25 +181,14 @@ class PolySketchMap(FeatureMap):
     complete: bool  # Whether every block holds all pairs, and so nothing is left to chance
 
     @property
-    def n_inputs(self) -> int:
-        return self.inputs.width
-
-    @property
-    def n_features(self) -> int:
-        return sum(block.width for block in self.blocks)
+    def widths(self) -> list[int]:
+        return [block.width for block in self.blocks]
 
     @property
     def below_kernel(self) -> bool:
         return self.complete
 
-    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        rows = X if is_numpy(X) or is_sparse(X) else to_numpy(X)
-        Z = np.empty((X.shape[0], self.n_features), dtype=rows.dtype)
-        widest = max(block.width for block in self.blocks)
-        powers.by_pieces(lambda part: self._fill(Z[part], rows[part]), len(Z), widest)
-        return moved(Z, like=X)
-
-    def _fill(self, Z: Array, X: Array) -> None:
+    def fill(self, Z: Array, X: Array) -> None:
         U, lengths = self.inputs.split(X)
         weights = self.weights.at(lengths, like=U)
         earlier: list[Array] = []

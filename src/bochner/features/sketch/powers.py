@@ -6,7 +6,7 @@ the maps sketch powers of unit rows and multiply by powers of the norm, in float
 """
 
 import math
-from collections.abc import Callable
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import combinations_with_replacement
@@ -32,6 +32,7 @@ NEGLIGIBLE = 1e-18
 """Energy, as a share of all, below which a degree is never drawn: float64 cannot see it."""
 
 ROWS = 512  # Rows whose lengths degrees are weighed at
+CELLS = 1 << 19  # Cells of one block's transforms: they then stay in the cache
 SHORTEST = 1e-30  # Rows shorter than this are divided by it instead of their length
 
 
@@ -249,6 +250,40 @@ def _constant_and_linear(energy: Float[np.ndarray, " N"], d: int, D: int) -> tup
     return constant, exact < (linear + above) ** 2 / left
 
 
+class Sketch(FeatureMap):
+    """A map of blocks of features that NumPy fills, a bounded number of rows at a time."""
+
+    inputs: UnitRows  # Scales of the columns
+
+    @property
+    def n_inputs(self) -> int:
+        return len(self.inputs.scales)
+
+    @property
+    @abstractmethod
+    def widths(self) -> list[int]:
+        """Features of each block."""
+
+    @property
+    def n_features(self) -> int:
+        return sum(self.widths)
+
+    @abstractmethod
+    def fill(self, Z: Float[Array, "n D"], X: Float[Array, "n d"]) -> None:
+        """Write the features of rows into Z."""
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        rows = X if is_numpy(X) or is_sparse(X) else to_numpy(X)
+        Z = np.empty((X.shape[0], self.n_features), dtype=rows.dtype)
+        step = max(1, CELLS // max(self.widths))
+        parts = [slice(start, start + step) for start in range(0, len(Z), step)]
+        side_by_side([partial(self._part, Z, rows, part) for part in parts], most=len(parts))
+        return moved(Z, like=X)
+
+    def _part(self, Z: Float[Array, "n D"], X: Float[Array, "n d"], part: slice) -> None:
+        self.fill(Z[part], X[part])
+
+
 class Shares(NamedTuple):
     """Features of each degree and their probabilities; ``zip(*shares)`` iterates over degrees."""
 
@@ -331,18 +366,6 @@ def _whole(share: Float[np.ndarray, " k"], D: int) -> np.ndarray:
 def random_signs(rng: np.random.Generator, shape: int | tuple[int, ...]) -> np.ndarray:
     """Return fair independent signs, int8."""
     return 2 * rng.integers(0, 2, shape, dtype=np.int8) - 1
-
-
-# --- Rows a bounded number at a time, by all threads ---------------------------------------------
-
-CELLS = 1 << 19  # Cells of one block's transforms: they then stay in the cache
-
-
-def by_pieces(fill: Callable[[slice], None], n: int, width: int) -> None:
-    """Call ``fill`` for slices of n rows that make blocks of `CELLS` cells, by all threads."""
-    step = max(1, CELLS // width)
-    parts = [slice(start, start + step) for start in range(0, n, step)]
-    side_by_side([partial(fill, part) for part in parts], most=len(parts))
 
 
 # --- Polynomial kernels written out: every product of columns is a feature -----------------------

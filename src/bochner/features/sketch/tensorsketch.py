@@ -14,10 +14,9 @@ import numpy as np
 import scipy.fft
 import scipy.sparse
 
-from bochner._core.arrays import dense, is_numpy, is_sparse, moved, to_numpy
+from bochner._core.arrays import dense
 from bochner._core.checks import MaybePositive
 from bochner._core.shapes import Array, Float
-from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
 from bochner.features.sketch import powers
 from bochner.kernels.dotproduct import Polynomial
@@ -46,8 +45,7 @@ class TensorSketch(Method):
 
     radius: MaybePositive = None
 
-    def least_numbers(self, n_features: int, n_columns: int) -> int:
-        return n_features
+    numbers_each = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +78,7 @@ class CountSketch:
 
 
 @dataclass(frozen=True, eq=False)
-class TensorSketchMap(FeatureMap):
+class TensorSketchMap(powers.Sketch):
     """φ(x) = [weighted constant, weighted sketch of each power]."""
 
     kernel: Kernel
@@ -90,15 +88,7 @@ class TensorSketchMap(FeatureMap):
     sketches: tuple[CountSketch | None, ...]
 
     @property
-    def n_inputs(self) -> int:
-        return len(self.inputs.scales)
-
-    @property
-    def n_features(self) -> int:
-        return sum(self._widths)
-
-    @property
-    def _widths(self) -> list[int]:
+    def widths(self) -> list[int]:
         exact = [self.inputs.width if n else 1 for n in self.weights.degrees]
         return [e if s is None else s.width for e, s in zip(exact, self.sketches, strict=True)]
 
@@ -106,17 +96,11 @@ class TensorSketchMap(FeatureMap):
     def below_kernel(self) -> bool:
         return all(sketch is None for sketch in self.sketches)
 
-    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        rows = X if is_numpy(X) or is_sparse(X) else to_numpy(X)
-        Z = np.empty((X.shape[0], self.n_features), dtype=rows.dtype)
-        powers.by_pieces(lambda part: self._fill(Z[part], rows[part]), len(Z), max(self._widths))
-        return moved(Z, like=X)
-
-    def _fill(self, Z: Array, X: Array) -> None:
+    def fill(self, Z: Array, X: Array) -> None:
         U, lengths = self.inputs.split(X)
         weights = self.weights.at(lengths, like=U)
-        ends = np.cumsum(self._widths)
-        for i, (sketch, width) in enumerate(zip(self.sketches, self._widths, strict=True)):
+        ends = np.cumsum(self.widths)
+        for i, (sketch, width) in enumerate(zip(self.sketches, self.widths, strict=True)):
             out, weight = Z[:, ends[i] - width : ends[i]], weights[:, i : i + 1]
             if sketch is not None:
                 np.multiply(sketch.of(U), weight, out=out)

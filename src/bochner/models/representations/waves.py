@@ -16,8 +16,9 @@ from bochner.data.sample import RowSample
 from bochner.data.sources import required_targets
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
-from bochner.features.fourier.grid import FourierGrid, given_box
+from bochner.features.fourier.grid import FourierGrid
 from bochner.features.fourier.grid_maps import equispaced_map
+from bochner.features.mercer.axes import given_box
 from bochner.features.mercer.sphere import SphericalHarmonics, spherical_map
 from bochner.features.waves import WaveMap, WaveMethod
 from bochner.kernels.kernel import Kernel
@@ -362,7 +363,7 @@ def survey(features: FeatureSpec, blocks: Blocks, where: Executor = LOCAL) -> Su
             f"{who}: sample weights must have a sum above 0; got no row of positive weight."
         )
     if isinstance(method, FourierGrid) and method.box is not None:
-        lower, upper = given_box(method.box, d)
+        lower, upper = given_box("FourierGrid", method.box, d)
     return Surveyed(features, some(kept), lower, upper, shape)
 
 
