@@ -49,7 +49,7 @@ from bochner.kernels import (
     Sum,
     distances,
 )
-from bochner.kernels.spectral import Fixed, GaussianMixture, InverseChi2, One
+from bochner.kernels.spectral import Fixed, GaussianMixture, InverseChi2
 
 every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 every_stationary = pytest.mark.parametrize("kernel", STATIONARY, ids=repr)
