@@ -222,7 +222,7 @@ def test_spectral_samples_and_quantiles_are_of_one_law(kernel):
     source = measure.mixing if isinstance(measure, GaussianMixture) else measure.law
     if not getattr(source, "closed", True):
         return
-    if isinstance(source, One | Fixed):
+    if isinstance(source, Fixed):
         assert (source.sample(rng, 9) == source.quantile(np.full(9, 0.3))).all()
         return
     below = (source.sample(rng, N_FREQUENCIES)[:, None] <= source.quantile(u)).mean(axis=0)
