@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import clone
 
 import bochner as bo
+from bochner import models
 from bochner.kernels import Gaussian, Matern, OnSphere
 
 N, NEW = 90, 30
@@ -27,6 +28,10 @@ EXACT = {"kernel": KERNEL, "method": "exact", **SEED}
 CHOSEN = {"n_features": 24, **SEED}
 STEPS = {"tol": None, "max_iter": 4, "alpha": 1e-3}
 TIGHT = {"tol": 1e-11}
+
+
+#: Classes of learners.
+KINDS = [kind for kind in map(vars(models).get, models.__all__) if hasattr(kind, "fit_blocks")]
 
 
 @dataclass(frozen=True, eq=False)

@@ -102,10 +102,7 @@ class Own(Kernel):
     ("fault", "message"),
     [
         ("dtype", r"must keep the precision of the rows; got float64 of k\(X, Y\) for float32"),
-        (
-            "shape",
-            r"k\(X, Y\) must have shape \(30, 60\); got \(30",
-        ),
+        ("shape", r"k\(X, Y\) must have shape \(30, 60\); got \(30"),
         ("finite", r"must be finite; got inf of k\(X, Y\) at \(\d+, \d+\)"),
         ("diagonal", r"k.diag\(X\) must be the diagonal of k\(X\); it is .* in 60 of 60 values"),
     ],

@@ -4,10 +4,10 @@ import re
 
 import numpy as np
 import pytest
+from learners import KINDS
 from sklearn.base import is_classifier
 
 import bochner as bo
-from bochner import models
 from bochner.errors import InvalidInput, SolutionWarning
 from bochner.kernels import Cauchy, Gaussian, Laplace, Linear, Matern, RationalQuadratic
 from bochner.solvers.ridge.solution import Outcome
@@ -204,18 +204,10 @@ def test_huge_and_tiny_data_give_ones_and_zeros(magnitude):
         assert K[0, 1] == pytest.approx(1.0 if magnitude < 1 else 0.0, abs=1e-30)
 
 
-LEARNERS = [
-    cls
-    for cls in map(models.__dict__.get, models.__all__)
-    if isinstance(cls, type) and hasattr(cls, "fit_blocks")
-]
-CLASSIFIERS = [cls for cls in LEARNERS if is_classifier(cls())]
-
-
 @pytest.mark.main_cases(8)
-@pytest.mark.parametrize("cls", LEARNERS)
+@pytest.mark.parametrize("cls", KINDS)
 def test_a_fit_logs_its_steps_and_prints_them_if_verbose(cls, caplog, capsys):
-    y = Y > 0 if cls in CLASSIFIERS else X[:, :2] if cls is bo.KernelCCA else Y
+    y = Y > 0 if is_classifier(cls()) else X[:, :2] if cls is bo.KernelCCA else Y
     caplog.set_level("INFO", logger="bochner")
     silent = cls(random_state=0).fit(X, y)
     logged = [record.getMessage() for record in caplog.records if record.name == "bochner"]

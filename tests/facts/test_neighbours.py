@@ -92,10 +92,7 @@ def test_noise_and_amplitude_are_likelier_than_others():
     X, y = some(300)
     found = process(bo.NearestNeighbours(20)).fit(X, y)
     for noise, amplitude in ((2.0, 1.0), (0.5, 1.0), (1.0, 2.0), (1.0, 0.5), (2.0, 2.0)):
-        held = {
-            "noise": noise * found.noise_variance_,
-            "amplitude": amplitude * found.amplitude_,
-        }
+        held = {"noise": noise * found.noise_variance_, "amplitude": amplitude * found.amplitude_}
         other = process(bo.NearestNeighbours(20), **held).fit(X, y)
         assert (other.noise_variance_, other.amplitude_) == tuple(held.values())
         assert other.loo_log_density_ < found.loo_log_density_

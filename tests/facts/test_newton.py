@@ -11,16 +11,8 @@ from bochner.errors import InvalidInput
 from bochner.solvers.convex.class_losses import Hinge, Logistic, Multinomial, SquaredHinge
 from bochner.solvers.convex.dense import DenseProblem, Table, changed, factored
 from bochner.solvers.convex.driver import minimise
-from bochner.solvers.convex.losses import (
-    PoissonDeviance,
-    Squared,
-)
-from bochner.solvers.convex.optimum import (
-    Cholesky,
-    ConjugateGradients,
-    Convergence,
-    Optimum,
-)
+from bochner.solvers.convex.losses import PoissonDeviance, Squared
+from bochner.solvers.convex.optimum import Cholesky, ConjugateGradients, Convergence, Optimum
 from bochner.solvers.convex.problem import hessian_factor, next_best_length, solved
 from bochner.solvers.lloyd import in_order
 

@@ -11,13 +11,14 @@ import pandas as pd
 import pytest
 import scipy.sparse
 import torch
+from learners import KINDS
 from scipy.special import gammaln
 from sklearn.base import is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 
 import bochner as bo
-from bochner import CustomLoss, Moments, certify, landmarks, models
+from bochner import CustomLoss, Moments, certify, landmarks
 from bochner import certificates as bounds
 from bochner.certificates.bounds.zonal import Cut
 from bochner.data.schema import Schema
@@ -844,14 +845,7 @@ def test_algebra_with_other_things_is_a_type_error(other):
         other + Gaussian()
 
 
-CLASSIFIERS = [
-    cls
-    for cls in map(models.__dict__.get, models.__all__)
-    if isinstance(cls, type) and hasattr(cls, "fit_blocks") and is_classifier(cls())
-]
-
-
-@pytest.mark.parametrize("cls", CLASSIFIERS)
+@pytest.mark.parametrize("cls", [kind for kind in KINDS if is_classifier(kind())])
 @pytest.mark.parametrize(
     ("other", "words"),
     [

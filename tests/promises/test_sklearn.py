@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from learners import KINDS
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -11,27 +12,20 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import bochner as bo
 from bochner.kernels import Gaussian, Matern
 
-ESTIMATORS = [
-    bo.GaussianProcessRegressor(),
-    bo.KernelCCA(),
-    bo.KernelFeatures(),
-    bo.KernelKMeans(),
-    bo.KernelPCA(),
-    bo.KernelRegressor(),
-    bo.KernelRidge(),
-    bo.KernelRidgeClassifier(),
-    bo.KernelSGDClassifier(),
-    bo.KernelSGDRegressor(),
-    bo.LogisticRegression(),
-    bo.OneClassSVM(),
-    bo.SVC(),
-    bo.SVR(),
-]
+#: Whose checks run other learners' code.
+ALIKE = (bo.KernelRegressor, bo.KernelSGDClassifier, bo.LogisticRegression, bo.OneClassSVM, bo.SVR)
 
 
-@parametrize_with_checks(ESTIMATORS)
+@parametrize_with_checks([kind() for kind in KINDS if kind not in ALIKE])
 @pytest.mark.filterwarnings("ignore::bochner.errors.SolutionWarning")
 def test_scikit_learn_checks_pass(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([kind() for kind in ALIKE])
+@pytest.mark.filterwarnings("ignore::bochner.errors.SolutionWarning")
+def test_scikit_learn_checks_of_learners_alike_pass(estimator, check):
     check(estimator)
 
 
