@@ -255,7 +255,7 @@ def test_a_learner_with_more_features_than_memory_is_refused(learner):
 
 def test_sums_of_products_larger_than_the_memory_are_refused(monkeypatch):
     """16 D² bytes at D = 6000 are 576 MB."""
-    monkeypatch.setattr(checks, "_at_most", lambda: 500_000_000)
+    monkeypatch.setattr(checks, "_available", lambda swap=False: 500_000_000)
     match = r"A fit with 6,000 features .* takes 576 MB of memory at least; there are 500 MB"
     with pytest.raises(InvalidInput, match=match):
         bo.KernelRidge(k.Gaussian(), method="fourier", n_features=6000).fit(ROWS, ROWS[:, 0])

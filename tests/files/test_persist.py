@@ -544,7 +544,7 @@ def test_names_that_are_no_fitted_state_are_refused(name, model, path):
     model = copy.copy(model)
     vars(model)[name] = 1
     bo.save(model, path)
-    refused(path, f"{name} is no name of fitted state")
+    refused(path, "has no such fitted state")
 
 
 @pytest.mark.slow

@@ -75,7 +75,11 @@ def nonnegative(value: object, who: str, name: str) -> float:
 
 def numbers(value: object, who: str, name: str) -> float | tuple[float, ...]:
     """Return one positive float, or a tuple of them, one per column of the data."""
-    if isinstance(value, tuple) and value and all(map(_is_length, value)):
+    if (
+        isinstance(value, tuple)
+        and value
+        and all(type(v) is float and 0 < v < math.inf for v in value)
+    ):
         return value
     plain = unpacked(value)
     if not isinstance(plain, list | tuple):
@@ -86,10 +90,6 @@ def numbers(value: object, who: str, name: str) -> float | tuple[float, ...]:
             "Pass at least one number."
         )
     return tuple(positive(v, who, f"{name}[{i}]") for i, v in enumerate(plain))
-
-
-def _is_length(value: object) -> bool:
-    return type(value) is float and 0 < value < math.inf
 
 
 def integer(value: object, who: str, name: str, least: int = 0) -> int:
@@ -215,7 +215,7 @@ def require_room(need: int, what: str, remedy: str) -> None:
     Swapped memory counts as free; if free memory is unknown, the memory of the machine counts.
     Refusing a computation that would have worked is worse than an error of the system.
     """
-    if need <= LITTLE or need <= (room := max(0, min(_at_most(), _left_in_container()))):
+    if need <= LITTLE or need <= (room := max(0, min(_available(swap=True), _left_in_container()))):
         return
     raise InvalidInput(
         f"{what} {_size(need)} of memory at least; there are {_size(room)}. {remedy}"
@@ -231,17 +231,12 @@ def _size(count: int) -> str:
     return f"{count / 1e6:.3g} MB"
 
 
-def _available() -> int:
-    """Linux counts memory that caches can give back; elsewhere half of all is assumed."""
-    said = _meminfo()
-    return said["MemAvailable"] if "MemAvailable" in said else _physical() // 2
-
-
-def _at_most() -> int:
+def _available(swap: bool = False) -> int:
+    """Return free memory: on Linux with caches that are given back; elsewhere from all of it."""
     said = _meminfo()
     if "MemAvailable" in said:
-        return said["MemAvailable"] + said.get("SwapFree", 0)
-    return _physical()
+        return said["MemAvailable"] + swap * said.get("SwapFree", 0)
+    return _physical() // (1 if swap else 2)
 
 
 def _meminfo() -> dict[str, int]:

@@ -255,12 +255,12 @@ def fit(
     given. --method grid takes a Fourier grid, for millions of rows.
     """
     from bochner.cli.models import (
+        WITHOUT_TARGET,
         certified,
         coverage_of,
         intervals_of,
         kernel_of,
         learner,
-        needs_target,
     )
     from bochner.data.blocks import Blocks
     from bochner.models.ridge.estimators import KernelRidge
@@ -271,7 +271,7 @@ def fit(
     model, kernel = stated.get("model", model), stated.get("kernel", kernel)
     table = {name: more.pop(name) for name in ("weight", "drop", "separator")}
     table |= {"columns": stated.get("columns", columns), "dtypes": types}
-    if target is None and needs_target(model):
+    if target is None and model not in WITHOUT_TARGET:
         raise click.UsageError(f"{model} learns from a target. Name its column with --target.")
     choices: dict[str, Any] = {**more, "n_features": features, "random_state": seed}
     if kernel or lengthscale:

@@ -11,8 +11,6 @@ from typing import Any
 
 import click
 import numpy as np
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
 
 from bochner import models
 from bochner._core.arrays import to_numpy
@@ -48,11 +46,6 @@ def learner(name: str, choices: Mapping[str, Any], settings: Sequence[str]) -> A
     for option in given.keys() - known:
         raise click.BadParameter(f"{name} has no {option}.", param_hint=f"'--{option}'")
     return kind(**given, **dict(_pair(text, name, known) for text in settings))
-
-
-def needs_target(name: str) -> bool:
-    """Whether it learns from a target."""
-    return name not in WITHOUT_TARGET
 
 
 def _pair(text: str, name: str, known: set[str]) -> tuple[str, Any]:
@@ -194,21 +187,13 @@ def open_model(path: str) -> Any:
     """Return the fitted learner in a file."""
     model = load(path)
     is_learner = isinstance(model, KernelEstimator)
-    fitted = is_learner and not isinstance(model, KernelFeatures) and _is_fitted(model)
+    fitted = is_learner and not isinstance(model, KernelFeatures) and "fit_" in vars(model)
     if not fitted:
         kind = "one that is not fitted" if is_learner else f"a {type(model).__name__}"
         raise ModelFileError(
             f"'{path}' must hold a fitted learner, as bochner fit writes; it holds {kind}."
         )
     return model
-
-
-def _is_fitted(model: KernelEstimator) -> bool:
-    try:
-        check_is_fitted(model)
-    except NotFittedError:
-        return False
-    return True
 
 
 def written(out: Path, chunks: Iterable[Chunk], names: dict[str, None]) -> int:

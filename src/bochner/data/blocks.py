@@ -466,7 +466,9 @@ class Blocks:
     def __repr__(self) -> str:
         rows = "rows not counted" if self.n_rows is None else f"{self.n_rows:,} rows"
         names = "" if self.target_names is None else f", target {listed(self.target_names, 3)}"
-        raw = "" if self.schema is None else _raw(self.schema)
+        schema, raw = self.schema, ""
+        if schema is not None and (schema.categories or schema.encoders):
+            raw = f" from {len(schema.columns):,}"
         return (
             f"Blocks({self.source}: {rows}, {self.n_columns:,} columns{raw}{names}; "
             f"{self.block_rows:,} rows per block)"
@@ -497,10 +499,6 @@ class Stretch:
 def has_weight(w: Any) -> bool:
     """Whether some row of a block has a weight above zero."""
     return w is None or bool(array_namespace(w).any(w > 0))
-
-
-def _raw(schema: Schema) -> str:
-    return f" from {len(schema.columns):,}" if schema.categories or schema.encoders else ""
 
 
 def default_rows(n_columns: int) -> int:

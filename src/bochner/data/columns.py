@@ -4,7 +4,9 @@ The pass adds up what is missing, what is constant and what two columns share, k
 of rows for medians and spans, and sums up targets by level for columns of many levels.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -163,9 +165,12 @@ class CellsOf:
             least=np.minimum(a.least, b.least),
             most=np.maximum(a.most, b.most),
             marks=a.marks + b.marks,
-            sample=_sample_of(a.sample, b.sample),
+            sample=_both(a.sample, b.sample, RowSample.merge),
             counts={j: count + b.counts[j] for j, count in a.counts.items()},
-            means={name: _both(a.means, b.means, name) for name in a.means | b.means},
+            means={
+                name: _both(a.means.get(name), b.means.get(name), LevelSums.__add__)
+                for name in a.means | b.means
+            },
         )
 
     def _means(self, X: Array, block: Block) -> dict[str, LevelSums]:
@@ -179,16 +184,9 @@ class CellsOf:
         return {name: _level_sums(X[:, j], count, y, block) for j, name, count in many}
 
 
-def _sample_of(a: RowSample | None, b: RowSample | None) -> RowSample | None:
-    """Return the sample of the rows of both."""
-    if a is None or b is None:
-        return b if a is None else a
-    return a.merge(b)
-
-
-def _both(a: dict[str, LevelSums], b: dict[str, LevelSums], name: str) -> LevelSums:
-    """Return the sum of what both have under a name, or what one has."""
-    return a[name] + b[name] if name in a and name in b else (a | b)[name]
+def _both(a: Any, b: Any, add: Callable[[Any, Any], Any]) -> Any:
+    """Return the sum of both, or the one that is not None."""
+    return b if a is None else a if b is None else add(a, b)
 
 
 def _counted(cells: Array, levels: int) -> Array:

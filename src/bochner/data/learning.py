@@ -174,15 +174,18 @@ def _learned(
     """Return the schema, and what the cells of each column are; refuse all that cannot be used."""
     require_known(types, draft.raw_names, readers[0].label)
     kinds = _kinds(readers, draft, types)
-    roles = tuple(name for name in _roles(draft) if kinds[name].kind == "text")
-    texts = _texts(readers, (*_to_look_at(readers, kinds, draft), *roles), absent)
+    roles = tuple(n for n in draft.raw_names[len(draft.columns) :] if kinds[n].kind == "text")
+    looked = {"text"} | ({"dates or times", "nothing"} if readers[0].of_text else set())
+    unknown = (name for name in draft.columns if kinds[name].kind in looked)
+    texts = _texts(readers, (*unknown, *roles), absent)
     commas = {name for name in roles if texts[name].has_commas}
     for name in {*roles} - {draft.target} | commas:
         texts.pop(name)
-    labels = () if draft.target in commas else _text_target(kinds, draft)
+    target = draft.target
+    one = isinstance(target, str) and target not in commas and kinds[target].kind == "text"
     if said := _unusable(kinds, draft, commas):
         raise InvalidInput(f"Blocks: {numbered(said)}")
-    classes = [texts.pop(name).sorted for name in labels]
+    classes = texts.pop(str(target)).sorted if one else ()
     found = {name: _draft_of(kinds[name], texts.get(name), types) for name in draft.columns}
     dropped = tuple((name, reason) for name, reason in found.items() if isinstance(reason, str))
     drafts = tuple(encoder for encoder in found.values() if isinstance(encoder, Encoder))
@@ -192,16 +195,8 @@ def _learned(
         free = kinds[name].shown.lower().endswith(("string", "string_view"))
         if free and name not in types:
             _warn_of_strays(name, values)
-    schema = replace(draft, categories=levels, classes=sum(classes, ()), dropped=dropped)
+    schema = replace(draft, categories=levels, classes=classes, dropped=dropped)
     return schema, drafts
-
-
-def _to_look_at(
-    readers: tuple[Reader, ...], kinds: dict[str, Column], schema: Schema
-) -> tuple[str, ...]:
-    """Return the columns whose cells must be read to find their type."""
-    looked = {"text"} | ({"dates or times", "nothing"} if readers[0].of_text else set())
-    return tuple(name for name in schema.columns if kinds[name].kind in looked)
 
 
 def _draft_of(column: Column, found: "_Texts | None", types: dict[str, str]) -> Encoder | str:
@@ -213,7 +208,9 @@ def _draft_of(column: Column, found: "_Texts | None", types: dict[str, str]) -> 
         return _draft_of_text(column, found, types.get(name) == "category")
     if column.kind != "dates or times":
         return Numbers(name)
-    return Times(name, ("day",) if _is_clock(column) else ("trend",))
+    shown = column.shown.lower()
+    is_clock = shown.startswith("time") and not shown.startswith("timestamp")
+    return Times(name, ("day",) if is_clock else ("trend",))
 
 
 def _draft_of_text(column: Column, found: "_Texts", is_category: bool) -> Encoder | str:
@@ -230,23 +227,6 @@ def _draft_of_text(column: Column, found: "_Texts", is_category: bool) -> Encode
         return ordered(name, column.order)
     unseen = (level for level in column.declared if level not in found.values)
     return Levels(name, found.sorted, declared=tuple(unseen))
-
-
-def _is_clock(column: Column) -> bool:
-    shown = column.shown.lower()
-    return shown.startswith("time") and not shown.startswith("timestamp")
-
-
-def _roles(schema: Schema) -> tuple[str, ...]:
-    """Return the names of the targets and of the weight."""
-    weight = () if schema.weight is None else (schema.weight,)
-    return (*(schema.target_names or ()), *weight)
-
-
-def _text_target(kinds: dict[str, Column], schema: Schema) -> tuple[str, ...]:
-    """Return the target if it is one column of text: labels of classes."""
-    one = isinstance(schema.target, str) and kinds[schema.target].kind == "text"
-    return (schema.target,) if one else ()  # type: ignore[return-value]
 
 
 def _draft(

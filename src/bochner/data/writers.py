@@ -62,7 +62,8 @@ def atomic(path: str | PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
 
 @contextmanager
 def _replacing(path: Path, mode: str, text: dict[str, Any]) -> Iterator[IO[Any]]:
-    _require_writable(path)
+    if path.exists() and not os.access(path, os.W_OK):  # renaming over it would succeed
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.part")
     try:
         with part.open(mode, **text) as file:
@@ -88,12 +89,6 @@ def _remove_abandoned(path: Path, mine: Path) -> None:
                 part.unlink()
 
 
-def _require_writable(path: Path) -> None:
-    """Refuse a read-only file: renaming over it would succeed, against its owner's will."""
-    if path.exists() and not os.access(path, os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-
-
 def _sync_folder(folder: Path) -> None:
     """Make the new name survive a crash of the machine (not every system can promise it)."""
     if hasattr(os, "O_DIRECTORY"):
@@ -115,16 +110,15 @@ def _explained(path: Path) -> Iterator[None]:
         if error.errno in _FULL:
             what = "the disk is full"
             todo = "Nothing was left behind; free some space or choose another place"
-        elif error.filename is not None and _is_ours(Path(error.filename), path):
+        elif error.filename is not None and (
+            Path(error.filename) == path
+            or (Path(error.filename).parent == path.parent and error.filename.endswith(".part"))
+        ):
             what = reason_of(error)
             todo = "Check the folder and its permissions"
         else:
             raise
         raise DataFileError(f"'{path}' cannot be written: {what}. {todo}.") from error
-
-
-def _is_ours(name: Path, path: Path) -> bool:
-    return name == path or (name.parent == path.parent and name.suffix == ".part")
 
 
 def write_table(path: str | PathLike[str], columns: Chunk | Iterable[Chunk]) -> int:

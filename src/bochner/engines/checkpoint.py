@@ -52,15 +52,24 @@ class Checkpoint:
                 f"Local: the checkpoint '{folder}' must be a folder, or not be there yet; it is a "
                 "file. Name another."
             )
-        if not folder.exists():
-            _made(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataFileError(
+                f"Local: the checkpoint '{folder}' cannot be made: "
+                f"{(error.strerror or '').lower()}. Name a folder that can be written."
+            ) from error
         first = folder / FIRST
         if not first.exists():
             if not set(folder.iterdir()) <= set(folder.glob(UNFINISHED)):
                 raise _foreign(folder, "a folder of other files")
-            _write_text(first, json.dumps({**asked, "memory": memory}, indent=1))
+            with atomic(first, "w") as file:
+                file.write(json.dumps({**asked, "memory": memory}, indent=1))
             return Checkpoint(folder, fit, memory)
-        found = _read_json(folder, first)
+        try:
+            found = dict(json.loads(first.read_text(encoding="utf-8")))
+        except (OSError, ValueError) as error:
+            raise _foreign(folder, "damaged, or of something else") from error
         for name, what in (("version", "by another version of bochner"), ("fit", _OTHER)):
             if found.get(name) != asked[name]:
                 raise _foreign(folder, what)
@@ -122,28 +131,6 @@ def _foreign(folder: Path, what: str) -> DataFileError:
         f"Local: the checkpoint '{folder}' must be of this fit, to go on from it; it is {what}. "
         "Delete it to begin again, or name another."
     )
-
-
-def _made(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True)
-    except OSError as error:
-        raise DataFileError(
-            f"Local: the checkpoint '{folder}' cannot be made: {(error.strerror or '').lower()}. "
-            "Name a folder that can be written."
-        ) from error
-
-
-def _read_json(folder: Path, path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise _foreign(folder, "damaged, or of something else") from error
-
-
-def _write_text(path: Path, text: str) -> None:
-    with atomic(path, "w") as file:
-        file.write(text)
 
 
 # --- Sums as what JSON and arrays hold ------------------------------------------------------------

@@ -194,7 +194,8 @@ class RecordedPasses:
             one = _OnePass(self, number, known, summand, blocks, begun)
             done = {**known, **one.made()}
             self._finished[name] = deepcopy(done)  # its owner may change the sum
-            self._write_if_due({})
+            if self.is_due():
+                self.write({})
         seconds = time.monotonic() - began
         LOG.info("%r: pass %d, %d rows, %.2f s", self, number + 1, done["rows"], seconds)
         blocks.finished(done["rows"], done["weighty"])
@@ -212,10 +213,6 @@ class RecordedPasses:
     def is_due(self) -> bool:
         """Whether it is time to write."""
         return time.monotonic() >= self._next
-
-    def _write_if_due(self, now: dict[str, Any]) -> None:
-        if self.is_due():
-            self.write(now)
 
     def write(self, now: dict[str, Any]) -> None:
         """Record the passes since the last record, and the state of the current pass.

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,6 @@ from bochner.data.spark_tables import SparkPartition, table_of
 from bochner.engines.workers import (
     ClusterPasses,
     Handle,
-    PartialSum,
     Workers,
     failed,
     merged,
@@ -153,7 +152,9 @@ class _SparkWorkers(Workers):
 
     def submit(self, name: str, function: Callable[..., Any], *args: Any) -> Handle:
         if function is merged:
-            return self._merging.submit(_merged_here, *args)
+            summand, *sums = args  # two that were handed out before
+            value = summand.value if _is_shared(summand) else summand
+            return self._merging.submit(lambda: merged(value, *(one.result() for one in sums)))
         return self._threads.submit(self._job, name, function, args)
 
     def wait(self, handle: Handle) -> None:
@@ -167,7 +168,11 @@ class _SparkWorkers(Workers):
         self._context.setJobGroup(self._group, f"bochner {name}", interruptOnCancel=True)
         held = [a for a in args if isinstance(a, Partition)]
         args = args[: len(args) - len(held)]
-        job = self._where_held if _in_one(held) else self._sent
+        job = (
+            self._where_held
+            if len(held) == 1 and isinstance(held[0], SparkPartition)
+            else self._sent
+        )
         for left in reversed(range(TRIES)):
             try:
                 (found,) = job(_outcome(function), args, held)
@@ -194,18 +199,9 @@ class _SparkWorkers(Workers):
         return self._context.parallelize([args], 1).map(task).collect()
 
 
-def _in_one(held: list[Any]) -> bool:
-    return len(held) == 1 and isinstance(held[0], SparkPartition)
-
-
 def here() -> Engine:
     """Return the engine of the session that is active."""
     return Spark()
-
-
-def _merged_here(summand: Any, a: "Future[PartialSum]", b: "Future[PartialSum]") -> PartialSum:
-    """Return the sum of two that were handed out before, when both are there."""
-    return merged(summand.value if _is_shared(summand) else summand, a.result(), b.result())
 
 
 def _outcome(function: Callable[..., Any]) -> Callable[[tuple[Any, ...]], Any]:

@@ -8,10 +8,10 @@ import dataclasses
 import types
 import typing
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -19,7 +19,6 @@ import scipy.sparse
 from bochner._core.shapes import shape_of
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
-from bochner.data.schema import Schema
 from bochner.errors import BochnerError
 from bochner.features.map import FeatureMap
 from bochner.features.mercer import hermite
@@ -27,6 +26,7 @@ from bochner.kernels.free import Free
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.zonal import Monomials
 from bochner.models._base import KernelEstimator
+from bochner.models._shown import ShownFit
 from bochner.models.gaussian_process.exact import ExactProcess
 from bochner.models.gaussian_process.grid import WaveProcess
 from bochner.models.gaussian_process.neighbourhoods import KeptRows
@@ -292,24 +292,6 @@ def compressed(kind: Any, data: Any, indices: Any, indptr: Any, shape: tuple[int
 
 # --- Consistency: shapes agree and predict runs --------------------------------------------------
 
-#: Types of fitted attributes.
-_STATE: dict[str, Any] = {
-    "classes_": np.ndarray,
-    "feature_dtype_": Literal["float32", "float64"],
-    "feature_names_in_": np.ndarray,
-    "kernel_": Kernel,
-    "kernel_y_": Kernel,
-    "map_": FeatureMap,
-    "map_y_": FeatureMap,
-    "moments_": Moments,
-    "n_features_in_": int,
-    "sample_": RowSample | None,
-    "schema_": Schema | None,
-    "solution_": Solution | Optimum,
-    "target_shape_": tuple[int, ...],
-}
-
-_NOTHING = object()
 #: What these rows may take on their way through a model, beside a multiple of the file's size.
 _ROW_BYTES, _ROW_TIMES = 1 << 26, 10
 #: Numbers of rows that a model is tried on: parts that fit one of them alone do not fit.
@@ -318,24 +300,17 @@ _ARRAYS = 4  # Arrays of 8 bytes as wide as the features that a row may need at 
 _CALLS = ("predict", "transform", "decision_function", "predict_proba", "score_samples")
 
 
-def require_names(cls: type, names: Iterable[str]) -> None:
-    """Refuse fitted state under the name of a method or of anything else that the class has."""
-    for name in names:
-        if not name.isidentifier() or name.startswith("__") or hasattr(cls, name):
-            raise TypeError(f"{name} is no name of fitted state")
-
-
 def require_learner(model: Any) -> None:
-    """Refuse fitted state, however it is kept, of the wrong type or that does not fit together."""
-    for name, hint in _STATE.items():
-        value = getattr(model, name, _NOTHING)
-        if value is not _NOTHING and not fits(value, hint, None):
-            raise TypeError(f"{name} must be of type {hint}")
+    """Refuse a fit of the wrong type or whose parts do not fit together."""
+    fit = vars(model).get("fit_")
+    if fit is None:
+        return
+    if not isinstance(fit, ShownFit) or not fits(fit.inputs.classes, np.ndarray | None, None):
+        raise TypeError("fit_ must be a fit")
     for name in FITTED:
         if not is_finite(getattr(model, name, 0.0)):
             raise ValueError(f"{name} must be finite")
-    if any(name.endswith("_") for name in vars(model)):
-        _require_alike(model)
+    _require_alike(model)
 
 
 def _require_alike(state: Any) -> None:

@@ -23,7 +23,6 @@ from bochner.persist.validate import (
     compressed,
     require_fields,
     require_learner,
-    require_names,
     require_numbers,
 )
 
@@ -35,6 +34,10 @@ _SPARSE = {
     name: getattr(scipy.sparse, name)
     for name in ("csr_array", "csr_matrix", "csc_array", "csc_matrix")
 }
+
+
+#: Attributes of an estimator beside its parameters: the fit, and what ``set_output`` has set.
+FITTED_STATE = {"fit_", "_sklearn_output_config"}
 
 
 class NamedArrays:
@@ -234,7 +237,8 @@ def _estimator(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
     if not is_estimator(cls):
         raise TypeError(f"{name} is no estimator")
     model = cls(**{key: decode(item, arrays) for key, item in parameters.items()})
-    require_names(type(model), state)
+    if not {*state} <= FITTED_STATE:
+        raise TypeError(f"{name} has no such fitted state")
     vars(model).update({key: decode(item, arrays) for key, item in state.items()})
     require_learner(model)
     return model

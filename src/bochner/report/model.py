@@ -254,7 +254,8 @@ def report_model(
     eigen, leverage = _decomposed(model)
     given = model._rows_to_predict(X) if is_table(X) else blocks
     seen = seen_of(model, examined, leverage, given)
-    certificate, words = _certified(model, blocks, same)
+    found = certificate_of(model, blocks, other=same is False)
+    certificate, words = (None, f"None: {found}") if isinstance(found, str) else (found, str(found))
     quality = quality_of(model, sample, examined, leverage if same else None)
     tried, reason = _widths(model, sample, quality, widths, exact, seed)
     importance, columns = _importance(model, sample, seed)
@@ -333,13 +334,6 @@ def _decomposed(model: KernelEstimator) -> tuple[Eigen | None, RowLeverage | Non
     centred = components or model.fit_intercept
     eigen = decompose(moments if centred else moments.about_zero(), centred)
     return eigen, None if components else RowLeverage.of(model, moments, eigen)
-
-
-def _certified(
-    model: KernelEstimator, blocks: Blocks, same: bool | None
-) -> tuple[Certificate | None, str]:
-    found = certificate_of(model, blocks, other=same is False)
-    return (None, f"None: {found}") if isinstance(found, str) else (found, str(found))
 
 
 def _spectrum(

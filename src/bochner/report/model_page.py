@@ -9,7 +9,7 @@ import numpy as np
 
 from bochner._core.shapes import Array
 from bochner._core.text import facts_in_words, rounded, written
-from bochner.certificates.certificate import Certificate, errors_table
+from bochner.certificates.certificate import errors_table
 from bochner.models.displays import PathDisplay, SpectrumDisplay
 from bochner.models.inspection.dependence import PartialDependenceDisplay
 from bochner.models.inspection.importance import ImportanceDisplay
@@ -58,7 +58,7 @@ def model_page(r: Any) -> str:
         short_kernel=kernel if len(kernel) <= 40 else kernel.split("(")[0],
         figures=list(_figures(r)),
         counts=", ".join(f"{name}: {n:,} ({100 * n / total:.3g} %)" for name, n in counted),
-        certificate=_certificate(r.certificate),
+        certificate=None if r.certificate is None else errors_table(r.certificate),
         widths=None if r.widths is None else _widths(r.widths),
         path=None if r.path is None else _path(r.path),
         taken="" if r.path is None else ", ".join(number(float(a), 3) for a in r.path.alpha),
@@ -91,13 +91,6 @@ def _figures(r: Any) -> Iterator[tuple[str, str, str]]:
         yield number(r.certificate.epsilon, 2), "ε", "distance from the exact kernel, relative"
     if r.spectrum is not None and r.spectrum.alpha > 0:
         yield number(r.spectrum.effective_dimension, 3), "d_λ", "effective dimension"
-
-
-def _certificate(c: Certificate | None) -> dict[str, Any] | None:
-    if c is None:
-        return None
-    head, rows = errors_table(c)
-    return {"head": head, "rows": rows}
 
 
 def _widths(found: WidthDisplay) -> dict[str, Any]:
