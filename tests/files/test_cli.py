@@ -13,21 +13,20 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import cache
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from rich.console import Console
 from sklearn.metrics import log_loss, roc_auc_score
 
 import bochner as bo
+from bochner._core.progress import FitStep
 from bochner.cli import main
 from bochner.cli.arguments import CRITERIA, KERNELS, LEARNERS, METHODS
 from bochner.cli.commands import bochner
 from bochner.cli.running import run
-from bochner.cli.show import Passes, bar_for
+from bochner.data.progress import Bar
 from bochner.data.writers import write_table
 from bochner.errors import MissingDependency
 from bochner.features.rules import NAMED as NAMED_METHODS
@@ -523,62 +522,23 @@ def test_a_terminal_gets_a_table_as_wide_as_it_is(capsys, monkeypatch):
 # --- progress ------------------------------------------------------------------------------------
 
 
-@contextmanager
-def terminal(shown):
-    """A bar on a terminal; what it was sent is added to ``shown``."""
-    stream = io.StringIO()
-    with bar_for(Console(file=stream, force_terminal=True, width=120)) as bar:
-        yield bar
-    shown.append(re.sub(r"\x1b\[[\d;?]*\w", "", stream.getvalue()))
-
-
-def watch(blocks, passes):
-    """Return what a terminal would be sent while the blocks are read."""
-    shown = []
-    with terminal(shown) as bar:
-        watched = blocks.watch(Passes(bar, blocks))
-        for _ in range(passes):
-            for _ in watched:
-                bar.refresh()
-    return shown[0]
-
-
-ROWS_OF_ZEROS = bo.Blocks.from_arrays(np.zeros((1000, 2)), block_rows=250)
-
-
-def test_progress_shows_rows_rate_and_time_left():
-    text = watch(ROWS_OF_ZEROS, 2)
-    assert re.search(r"Reading .* 250 of 1,000 rows [\d,]+ rows/s", text)
-    assert re.search(r"1,000 rows [\d,]+ rows/s 0:00:0\d", text)
-    assert re.search(r"Computing .* 1,000 of 1,000 rows", text)
-    assert re.search(r"Reading, pass 2 .* 500 of 1,000 rows", text)
-
-
-def test_progress_counts_on_where_the_number_of_rows_is_not_known():
+def test_a_bar_shows_rows_rate_workers_and_steps(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     Path("t.csv").write_text("a,b\n" + "1,2\n" * 900)
-    text = watch(bo.Blocks.from_files("t.csv", block_rows=300), 2)
-    assert re.search(r"Reading .* 600 rows [\d,]+ rows/s", text)
-    assert " of " not in text[: text.index("600 rows")]
-    assert re.search(r"Reading, pass 2 .* 300 of 900 rows", text)
-
-
-def test_progress_shows_the_workers_the_stage_and_the_candidate():
-    shown = []
-    with terminal(shown) as bar:
-        passes = Passes(bar, ROWS_OF_ZEROS)
-        ROWS_OF_ZEROS.watch(passes, passes.worked_by).worked_by(2)
-        passes(500)
-        bar.refresh()
-        passes(500)
-        assert bar.tasks[0].total is None  # not at 100 % while the fit computes
-        heading = "Choosing the kernel: candidate 3 of 7"
-        passes.step(SimpleNamespace(heading=heading, detail="one lengthscale", number=3, total=7))
-        assert (bar.tasks[0].completed, bar.tasks[0].total) == (3, 7)
-        bar.refresh()
-        passes(250)
-        assert (bar.tasks[0].completed, bar.tasks[0].total) == (250, 1000)
-    assert re.search(r"500 of 1,000 rows [\d,]+ rows/s by 2 workers", shown[0])
-    assert re.search(r"Choosing the kernel: candidate 3 of 7 .* one lengthscale", shown[0])
+    blocks = bo.Blocks.from_files("t.csv", block_rows=300)
+    bar = Bar(blocks)
+    bar.crew(2)
+    watched = blocks.watch(bar)
+    for _ in range(2):
+        list(watched)
+        bar.at(FitStep("Choosing the kernel: candidate", "one lengthscale", 3, 7))
+    shown = capsys.readouterr().err.replace("\033[K", "").split("\r")
+    assert re.match(r"pass 1: 300 rows, [\d,]+ rows/s by 2 workers$", shown[1])
+    assert "Choosing the kernel: candidate 3 of 7: one lengthscale" in shown
+    assert re.search(r"pass 2: 900 of 900 rows, [\d,]+ rows/s by 2 workers\n$", shown[-2])
+    bar.step, bar.began, bar.rows = None, bar.began - 10, 450
+    assert "pass 2: 450 of 900 rows, 4" in bar.text
+    assert re.search(r"\b1\d s left", bar.text)
 
 
 def test_progress_is_for_terminals_only(monkeypatch, capsys):
@@ -960,7 +920,7 @@ def test_a_process_of_three_columns_has_no_map():
     X = np.random.default_rng(0).standard_normal((40, 3))
     bo.save(bo.GaussianProcessRegressor(n_features=8, random_state=0).fit(X, X[:, 0]), "three")
     told = cli("map three --out f.nc", 1)[1]
-    assert "one target over one or two coordinates; got 3 columns" in told
+    assert "a map is of one or two columns and one target; got 3 columns" in told
 
 
 # --- plan and show -------------------------------------------------------------------------------

@@ -372,35 +372,38 @@ def map_(terminal: "Terminal", model: str, out: Path, places: int, picture: Path
 
     Mean and standard deviation at places over the box of the rows of the fit.
     """
-    import numpy as np
-
-    from bochner.cli.map import draw, require_map
+    from bochner.cli.map import draw
     from bochner.cli.models import open_model
     from bochner.data.optional import needed
     from bochner.data.writers import atomic
-    from bochner.models.displays import MapDisplay, box_of_rows
+    from bochner.models.displays import MapDisplay
+    from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 
     xarray = needed("xarray", "bochner map", "xarray")
     refuse_overwriting(out, [Path(model)])
     with terminal.phase("open"):
         fitted = open_model(model)
-        require_map(model, fitted)
-    axes = box_of_rows(fitted, places)
+    if not isinstance(fitted, GaussianProcessRegressor):
+        raise click.BadParameter(
+            f"'{model}' must hold a process of one or two coordinates, as bochner fit --coords "
+            f"writes; it holds a {type(fitted).__name__}.",
+            param_hint="'MODEL'",
+        )
     with terminal.phase("predict", "Predicting the map"):
-        mean, deviation = fitted.predict_grid(return_std=True, **axes)
-    names = fitted.schema_ and fitted.schema_.target_names
-    target = names[0] if names else "y"
+        shown = MapDisplay.from_estimator(fitted, places)
     with terminal.phase("write"):
-        field = xarray.Dataset({target: mean, f"{target}_deviation": deviation})
+        fields = {shown.name: shown.mean, f"{shown.name}_deviation": shown.deviation}
+        dims = {name: (list(shown.axes), values) for name, values in fields.items()}
         with atomic(out) as file:
-            file.write(field.to_netcdf(engine="scipy"))
+            file.write(xarray.Dataset(dims, shown.axes).to_netcdf(engine="scipy"))
         where = out.with_suffix(".png") if picture is None else picture
-        draw(MapDisplay(axes, np.asarray(mean), np.asarray(deviation), target), where)
+        draw(shown, where)
+    ends = {name: [float(a.min()), float(a.max())] for name, a in fields.items() if a is not None}
     return {
-        "places": int(mean.size),
-        "axes": {name: [float(axis[0]), float(axis[-1])] for name, axis in axes.items()},
-        "mean": [float(mean.min()), float(mean.max())],
-        "deviation": [float(deviation.min()), float(deviation.max())],
+        "places": int(shown.mean.size),
+        "axes": {name: [float(axis[0]), float(axis[-1])] for name, axis in shown.axes.items()},
+        "mean": ends[shown.name],
+        "deviation": ends[f"{shown.name}_deviation"],
         "seconds": terminal.seconds,
         "out": str(out),
         "picture": str(where),

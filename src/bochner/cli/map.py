@@ -1,31 +1,11 @@
 """Checks and the picture of ``bochner map``."""
 
 from pathlib import Path
-from typing import Any
 
-import click
 import numpy as np
 
 from bochner.data.writers import atomic
-from bochner.errors import InvalidInput
 from bochner.models.displays import MapDisplay
-from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
-
-
-def require_map(path: str, fitted: Any) -> None:
-    """Refuse a model that is no process of one target over one or two coordinates."""
-    if not isinstance(fitted, GaussianProcessRegressor):
-        raise click.BadParameter(
-            f"'{path}' must hold a process of one or two coordinates, as bochner fit --coords "
-            f"writes; it holds a {type(fitted).__name__}.",
-            param_hint="'MODEL'",
-        )
-    if fitted.n_features_in_ > 2 or fitted.target_shape_:
-        raise InvalidInput(
-            f"bochner map draws one target over one or two coordinates; got "
-            f"{fitted.n_features_in_} columns and targets of shape {fitted.target_shape_}. Fit "
-            "with --coords A,B and one --target."
-        )
 
 
 def draw(shown: MapDisplay, where: Path) -> None:

@@ -11,14 +11,13 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from bochner._core.progress import FitStep, listening
+from bochner._core.progress import listening
 from bochner._core.text import facts_in_words
 from bochner.data.blocks import Blocks
-from bochner.data.progress import RowCount
+from bochner.data.progress import Bar
 
 LABELS = 11  # Width of the labels where there is no terminal
 
@@ -50,10 +49,9 @@ class Terminal:
             if not self._watched:
                 yield blocks
                 return
-            with bar_for(Console(stderr=True)) as bar:
-                passes = Passes(bar, blocks)
-                with listening(passes.step):
-                    yield blocks.watch(passes, passes.worked_by)
+            bar = Bar(blocks)
+            with listening(bar.at):
+                yield blocks.watch(bar, bar.crew)
 
     @property
     def _watched(self) -> bool:
@@ -116,57 +114,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, bool | int | str) else str(value)
-
-
-# --- A bar on stderr: rows read and rows per second, or the stage and candidate k of n ------------
-
-
-@dataclass
-class Passes:
-    """Shows the rows that are read in each pass, and the steps of the fit between passes."""
-
-    bar: Progress
-    blocks: Blocks
-    count: RowCount = field(default_factory=RowCount)
-    crew: str = ""
-
-    def __post_init__(self) -> None:
-        self.task = self.bar.add_task("Reading", total=self.blocks.n_rows, detail="0 rows")
-
-    def worked_by(self, workers: int) -> None:
-        """Show the number of workers that read the rows."""
-        self.crew = f" by {workers} workers"
-
-    def step(self, step: FitStep) -> None:
-        """Show a step of the fit; the bar pulses if the number of steps is not known."""
-        self._show(step.heading, step.number, step.total or None, step.detail)
-
-    def __call__(self, rows: int) -> None:
-        total = self.count.n_rows = self.blocks.n_rows
-        self.count.add(rows)
-        done, number = self.count.rows, self.count.number
-        reading = "Reading" if number == 1 else f"Reading, pass {number}"
-        over = f"{done:,}" + ("" if total is None else f" of {total:,}")
-        detail = f"{over} rows {self.count.rate:,.0f} rows/s{self.crew}"
-        ended = done == total  # the bar pulses while the fit computes, and is not full
-        self._show("Computing" if ended else reading, done, None if ended else total, detail)
-
-    def _show(self, description: str, done: int, total: int | None, detail: str) -> None:
-        task = self.bar.tasks[0]
-        if task.total != total:
-            self.bar.reset(self.task)
-            task.total = total
-        self.bar.update(self.task, completed=done, description=description, detail=detail)
-
-
-def bar_for(console: Console) -> Progress:
-    """Return the bar: stage, share that is done, details, and the time that is left."""
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[detail]}"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    )

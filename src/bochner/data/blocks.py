@@ -14,7 +14,7 @@ from bochner.data.formats import open_file
 from bochner.data.frames import open_table
 from bochner.data.learning import Target, open_tables
 from bochner.data.partitions import library_of, module_of
-from bochner.data.progress import Bar, RowCount
+from bochner.data.progress import Bar
 from bochner.data.sample import Sample, chosen_rows, sample_stream
 from bochner.data.schema import Schema, Types, listed
 from bochner.data.sources import (
@@ -374,7 +374,7 @@ class Blocks:
         The bar is drawn below the cell of a notebook or on the last line of a terminal, and only
         there.
         """
-        bar = Bar(RowCount(self.n_rows))
+        bar = Bar(self)
         return self.watch(bar, bar.crew)
 
     def recoded(self, code: Callable[[Any], Any]) -> "Blocks":

@@ -6,80 +6,73 @@ from html import escape
 from time import monotonic
 from typing import Any
 
+from bochner._core.progress import FitStep
+
 #: Seconds between two pictures of the bar.
 OFTEN = 0.2
 
 
 @dataclass
-class RowCount:
-    """Counts rows, pass by pass.
-
-    ``n_rows`` is None where the number of rows is not known before they are read.
-    """
-
-    n_rows: int | None = None
-    rows: int = 0
-    number: int = 1
-    began: float = field(default_factory=monotonic)
-
-    def add(self, rows: int) -> bool:
-        """Count these rows; whether they are the first ones of another pass over all rows."""
-        again = self.n_rows is not None and self.rows >= self.n_rows
-        if again:
-            self.number, self.rows, self.began = self.number + 1, 0, monotonic()
-        self.rows += rows
-        return again
-
-    @property
-    def rate(self) -> float:
-        """Rows a second in this pass."""
-        return self.rows / max(monotonic() - self.began, 1e-9)
-
-
-@dataclass
 class Bar:
-    """Shows how many rows were read: a callback of ``Blocks.watch``."""
+    """Shows how many rows of blocks were read, pass by pass, and the steps of a fit between."""
 
-    count: RowCount = field(default_factory=RowCount)
+    blocks: Any
+    rows: int = 0  # in this pass
+    number: int = 1  # of this pass
+    began: float = field(default_factory=monotonic)
     workers: int = 0
+    step: FitStep | None = None
     shown: float = 0.0
     handle: Any = None
 
     def __call__(self, rows: int) -> None:
-        self.count.add(rows)
-        if monotonic() - self.shown >= OFTEN or self._done:
-            self.shown = monotonic()
-            self.show()
+        """Count these rows, and show them now and then."""
+        if self._done:
+            self.number, self.rows, self.began = self.number + 1, 0, monotonic()
+        self.rows, self.step = self.rows + rows, None
+        self._show(self._done)
 
     def crew(self, workers: int) -> None:
-        """Hear how many workers read the rows."""
+        """Show the number of workers that read the rows."""
         self.workers = workers
+
+    def at(self, step: FitStep) -> None:
+        """Show a step of the fit, until rows are read again."""
+        self.step = step
+        self._show(True)
 
     @property
     def text(self) -> str:
-        """Rows read and rows per second."""
-        count = self.count
-        of = "" if count.n_rows is None else f" of {count.n_rows:,}"
+        """The step, or rows read, rows per second and the time left."""
+        if self.step is not None:
+            return str(self.step)
+        n, seconds = self.blocks.n_rows, max(monotonic() - self.began, 1e-9)
+        rate = max(self.rows, 1) / seconds
+        of = "" if n is None else f" of {n:,}"
+        left = (
+            "" if n is None or self._done else f", {(n - self.rows) / max(rate, 1e-9):,.0f} s left"
+        )
         crew = f" by {self.workers} workers" if self.workers else ""
-        return f"pass {count.number}: {count.rows:,}{of} rows, {count.rate:,.0f} rows/s{crew}"
+        return f"pass {self.number}: {self.rows:,}{of} rows, {rate:,.0f} rows/s{crew}{left}"
 
     @property
     def _done(self) -> bool:
-        return self.count.rows == self.count.n_rows
+        return self.blocks.n_rows is not None and self.rows >= self.blocks.n_rows
 
     def _repr_html_(self) -> str:
-        """Return the bar as HTML."""
-        rows, of = self.count.rows, self.count.n_rows
-        known = f' value="{rows}" max="{of}"' if of else ""
+        n = self.blocks.n_rows
+        known = f' value="{self.rows}" max="{n}"' if n else ""
         text = escape(self.text)
         return f'<div><progress aria-label="{text}"{known}></progress> {text}</div>'
 
-    def show(self) -> None:
+    def _show(self, now: bool) -> None:
         """Draw the bar in the notebook, in its place; else on the terminal's last line."""
+        if not now and monotonic() - self.shown < OFTEN:
+            return
+        self.shown = monotonic()
         if not in_notebook():
             if sys.stderr.isatty():
-                end = "\n" if self._done else ""
-                sys.stderr.write(f"\r{self.text}\033[K{end}")
+                sys.stderr.write(f"\r{self.text}\033[K" + "\n" * (self._done and not self.step))
                 sys.stderr.flush()
             return
         from IPython.display import display
