@@ -1,12 +1,12 @@
 """
-What does a first fit look like?
-================================
+Fit a first model: kernel ridge regression
+==========================================
 
-The strength of concrete from seven ingredients and its age: 1,030 samples [#]_. Lengthscale,
-method and penalty are chosen from the data; the certificate says how far the features are from the
-exact kernel.
+Predict the strength of concrete from seven ingredients and its age: 1,030 samples [#]_. The
+lengthscale, the method and the penalty are chosen from the data. The certificate measures the
+distance of the features from the exact kernel.
 
-.. [#] Yeh (1998), carried in the package; the loader's docstring has source and licence.
+.. [#] Yeh (1998), included in the package; the docstring of the loader has source and licence.
 """
 
 import matplotlib.pyplot as plt
@@ -21,13 +21,13 @@ model = bo.KernelRidge(kernel="gaussian", n_features=256, random_state=0).fit(X,
 print(f"R² on rows not seen: {model.score(X_new, y_new):.3f}")
 
 # %%
-# What was chosen, and why.
+# The chosen kernel, and the reason.
 print(model.kernel_)
 print(model.choice_.reason)
 print(model.solution_.outcome)
 
 # %%
-# What the features cost.
+# The certificate of the features.
 print(model.certificate_)
 
 # %%

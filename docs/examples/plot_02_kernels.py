@@ -1,9 +1,9 @@
 """
-Which functions does a kernel stand for?
-========================================
+Kernels and functions drawn from them
+=====================================
 
-A kernel says which functions are likely. Each panel has the kernel as a function of the distance
-(dashed) and three functions drawn from the Gaussian process with that kernel.
+A kernel defines which functions are likely. Each panel shows the kernel as a function of the
+distance (dashed) and three functions drawn from the Gaussian process with this kernel.
 """
 
 import matplotlib.pyplot as plt
@@ -31,7 +31,7 @@ for (name, kernel), panel in zip(kernels.items(), panels.flat, strict=True):
 plt.show()
 
 # %%
-# Kernels are values: they print as the code that makes them, and are changed by making another.
+# A kernel prints as the code that creates it. It never changes: ``replace`` returns a new kernel.
 kernel = kernels["0.3 * Linear() + 0.2 * Gaussian(0.4)"]
 print(kernel)
 print(kernel.get_params())

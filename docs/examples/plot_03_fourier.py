@@ -1,6 +1,6 @@
 """
-How do random Fourier features place their frequencies?
-=======================================================
+Random Fourier features: placement of the frequencies
+=====================================================
 
 The error of every placement falls like 1/√D, but the constant depends on the placement. Relative
 Frobenius error of the Gaussian kernel on 400 rows of two columns, mean of four seeds.

@@ -1,10 +1,10 @@
 """
-What do landmarks leave out?
-============================
+Nyström features: choosing the landmarks
+========================================
 
-Nyström features follow the rows. Sixty landmarks of a ring and two clusters, chosen by randomly
-pivoted Cholesky, and e(x) = k(x, x) − φ(x)·φ(x), which is zero where the features are exact and
-one where they know nothing: the exact error of the diagonal, for rows seen or not.
+Sixty landmarks for the rows of a ring and two clusters, chosen by randomly pivoted Cholesky or at
+random. The shades are the exact error of the diagonal, e(x) = k(x, x) − φ(x)·φ(x), which can be
+computed for any row. It is 0 where the features are exact and 1 far from all landmarks.
 """
 
 import matplotlib.pyplot as plt

@@ -1,9 +1,9 @@
 """
-How good are sketches of polynomial kernels?
-============================================
+Sketches of polynomial kernels
+==============================
 
-(1 + ⟨x, y⟩/d)³ of 100 columns has 176,851 features written out. Sketches need no more than a few
-hundred; all are unbiased, and their errors differ.
+The exact features of (1 + ⟨x, y⟩/d)³ for 100 columns are 176,851 monomials. A sketch approximates
+them with a few hundred features. All sketches are unbiased, and their errors differ.
 """
 
 import matplotlib.pyplot as plt

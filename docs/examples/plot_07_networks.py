@@ -1,10 +1,10 @@
 """
-What do wide networks learn without training?
-=============================================
+Kernels of wide neural networks
+===============================
 
-Random rectified units have the kernel ``ArcCosine(1)`` in the limit of many; what a wide network
-learns by gradient descent has the kernel ``NeuralTangent``. Both have features of their own
-(left). On the right a step is fitted by three depths.
+Many random rectified units approach the kernel ``ArcCosine(1)``. Training a wide network by
+gradient descent corresponds to the kernel ``NeuralTangent``. Left: errors of the features of both
+kernels. Right: a step function, fitted by networks of three depths.
 """
 
 import matplotlib.pyplot as plt
@@ -35,7 +35,7 @@ left.set_xticks(widths, widths, minor=False)
 left.minorticks_off()
 left.legend(fontsize=7)
 
-# Right: a step fitted by three depths. A column of ones stands for the biases.
+# Right: a step function, fitted by three depths. A column of ones gives the biases.
 x = np.linspace(-1, 1, 200)[:, None]
 rows, y = np.hstack([x, np.ones_like(x)]), np.sign(x[:, 0]) + 0.2 * rng.standard_normal(200)
 right.plot(x, y, ".", color="silver")

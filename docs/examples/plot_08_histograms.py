@@ -1,9 +1,9 @@
 """
-How are histograms compared?
-============================
+Kernels for histograms and counts
+=================================
 
 Rows of counts or shares are compared column by column. ``AdditiveChi2``, ``Intersection`` and
-``JensenShannon`` have spectra, and sampling these gives a few features a column.
+``JensenShannon`` have spectra; samples of a spectrum are a few features per column.
 """
 
 import matplotlib.pyplot as plt

@@ -1,9 +1,10 @@
 """
-What does a Gaussian process not know?
-======================================
+Gaussian process regression: intervals and draws
+================================================
 
 Mean, 95 % interval of a new measurement, and functions drawn from the posterior. Outside the data
-the deviation is that of the kernel: what the features leave out is counted.
+the standard deviation is the prior's, because the part of the kernel that the features miss is
+added to the variance.
 """
 
 import matplotlib.pyplot as plt
@@ -29,7 +30,7 @@ panel.legend()
 plt.show()
 
 # %%
-# Are the intervals true? On new rows, asked for and found:
+# Coverage of the intervals on new rows: requested and measured.
 X_new = np.concatenate([rng.uniform(-4, -1, (500, 1)), rng.uniform(1.5, 4, (500, 1))])
 y_new = np.sin(2 * X_new[:, 0]) + 0.1 * rng.standard_normal(1000)
 for coverage in (0.5, 0.8, 0.95):

@@ -1,9 +1,9 @@
 """
-Which classifier draws which border?
-====================================
+Compare classifiers: SVM, logistic regression, ridge
+====================================================
 
-``KernelRidgeClassifier`` takes one sweep over the rows. ``SVC`` keeps what lies near the border.
-``LogisticRegression`` gives probabilities, shown as shades.
+``KernelRidgeClassifier`` needs one pass over the rows. ``SVC`` depends on the rows near the
+boundary. ``LogisticRegression`` gives probabilities, shown as shades.
 """
 
 import matplotlib.pyplot as plt

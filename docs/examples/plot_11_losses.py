@@ -1,9 +1,10 @@
 """
-What if errors are skew, or wrong?
-==================================
+Quantile and Huber regression
+=============================
 
-Any convex loss has a kernel machine. Left, the deciles of a target whose spread changes. Right, a
-tenth of the targets is wrong: squares follow them, the Huber loss does not.
+``KernelRegressor`` minimises any of several convex losses. Left: the deciles of a target whose
+spread varies. Right: a tenth of the targets are outliers, which change the squared-error fit but
+not the Huber fit.
 """
 
 import matplotlib.pyplot as plt

@@ -1,9 +1,9 @@
 """
-What is there without a target?
-===============================
+Kernel PCA and kernel k-means
+=============================
 
-Two rings: no straight line parts them. The third kernel principal component does, and two
-clusters are the rings where the kernel compares distances from the middle.
+Two rings cannot be separated by a straight line. The third kernel principal component separates
+them. Kernel k-means finds the rings if the kernel compares distances from the centre.
 """
 
 import matplotlib.pyplot as plt

@@ -1,10 +1,10 @@
 """
-What if rows never end?
-=======================
+Learn from a stream: stochastic gradient descent
+================================================
 
-Stochastic gradient descent needs one batch at a time. ``partial_fit`` goes on for ever; features
-need no more memory as rows come in, and averaging over the steps takes out their noise. ``plan``
-says what each of six ways to take the steps costs.
+``partial_fit`` updates a model with one batch of rows at a time. With random features the memory
+does not grow with the rows, and averaging over the steps reduces the noise. ``plan`` lists the cost
+of each of the six strategies.
 """
 
 import matplotlib.pyplot as plt
@@ -40,5 +40,5 @@ panel.set(xlabel="rows seen", ylabel="accuracy on new rows")
 plt.show()
 
 # %%
-# What the six strategies would take on 3,000 rows.
+# Predicted cost of the six strategies for 3,000 rows.
 print(bo.KernelSGDClassifier(Gaussian(0.4), n_features=256, random_state=0).plan(*batch(3000)))

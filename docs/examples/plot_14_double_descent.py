@@ -1,9 +1,9 @@
 """
-Do more features ever hurt?
-===========================
+Double descent: test error by number of features
+================================================
 
-Test error against the number of random features: it falls, peaks where the features can barely
-reach all targets (D = n), and falls again. A penalty removes the peak.
+The test error falls with the number of random features, has a peak where the features just
+interpolate the targets (D = n), and falls again. A penalty removes the peak.
 """
 
 import matplotlib.pyplot as plt

@@ -1,9 +1,10 @@
 """
-How many features are enough?
-=============================
+Certificates: how many features are enough
+==========================================
 
-ε is the spectral distance of features from kernel at the penalty of the fit. Below 1 it bounds the
-risk; ``n_features="auto"`` takes as many features as bring it down to a tolerance.
+ε is the spectral distance between features and kernel at the penalty of the fit. If it is below 1,
+it bounds the risk. ``n_features="auto"`` takes the smallest number of features that reaches a
+tolerance.
 """
 
 import matplotlib.pyplot as plt
@@ -30,11 +31,11 @@ panel.legend()
 plt.show()
 
 # %%
-# The search for the width, and what it found.
+# The search for the number of features.
 width = bo.required_features(kernel, "nystrom", X, alpha=alpha, random_state=0)
 print(width)
 
 # %%
-# The certificate in words.
+# The certificate as text.
 phi = bo.draw(kernel, "nystrom", n_features="auto", tolerance=0.1, alpha=alpha, X=X, random_state=0)
 print(bo.certify(phi, X, alpha=alpha))

@@ -1,10 +1,11 @@
 """
-Which columns matter?
-=====================
+Automatic relevance determination (ARD): which columns matter
+=============================================================
 
-Eight columns, of which two matter. ``tune`` minimises the leave-one-out error over all lengthscales
-and the penalty together. Columns that do not matter get long ones; so does, less so, column 4,
-along which the target is a straight line.
+The target depends on columns 1 and 4 of eight, on column 4 linearly. ``tune``
+minimises the leave-one-out error over one lengthscale per column and the penalty. Columns without
+influence get long lengthscales; column 4 gets a moderately long one, because the target is a
+straight line along it.
 """
 
 import matplotlib.pyplot as plt

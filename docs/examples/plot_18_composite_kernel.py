@@ -1,9 +1,10 @@
 """
-How much carbon dioxide will there be?
-======================================
+Forecast a time series: atmospheric carbon dioxide
+==================================================
 
-A sum of kernels says what a series is made of. Numbers that are ``"auto"`` are found, and weights
-of the terms with them; the period is given. The last ten years are forecast from those before.
+The kernel is a sum of a trend, a season and short-term changes. Lengthscales given as ``"auto"``
+and the weights of the terms are chosen; the period is given. The last ten years are forecast from
+the years before.
 """
 
 import matplotlib.pyplot as plt
@@ -30,7 +31,7 @@ print(f"error of the forecast: {np.sqrt(np.mean((y[~seen] - mean) ** 2)):.2f} pp
 print(f"inside 95 %: {np.mean(np.abs(y[~seen] - mean) < 1.96 * spread):.0%}")
 
 # %%
-# The band is that of a new measurement, and widens with the years ahead.
+# The band is the interval of a new measurement. It widens with the number of years ahead.
 
 x = np.linspace(1985, 2006, 600)[:, None]
 mean, deviation = model.predict(x, return_std=True)

@@ -1,6 +1,6 @@
 """
-How does the error fall with the number of features?
-====================================================
+Compare all methods: error by number of features
+================================================
 
 Relative Frobenius error of the kernel matrix against the number of features, in 2 to 100 columns.
 The rows are N(0, I), and the lengthscale of the Gaussian kernel is their median distance. Maps are

@@ -1,10 +1,10 @@
 """
-Which part of the spectrum does a feature map capture?
-======================================================
+Eigenvalues of features and kernel
+==================================
 
 Eigenvalues of ZZᵀ/n for D = 128 features, and of K/n (the broad grey line). Deterministic and
 Nyström maps follow the kernel and stop at D eigenvalues or before. Random maps are accurate for the
-large eigenvalues only, because the size of their noise is that of the small ones. A fit whose ridge
+large eigenvalues only, because their noise is as large as the small ones. A fit whose ridge
 penalty is below the point where a curve leaves the grey line depends on the map, not on the kernel.
 """
 

@@ -1,6 +1,6 @@
 """
-Which series approximates a kernel on the sphere best?
-======================================================
+Series of kernels on the sphere: Taylor, Chebyshev, Gegenbauer
+==============================================================
 
 A kernel on the unit sphere is a function of t = cos θ. Each line is the largest error of its
 partial sums: the Taylor series at 0, the Chebyshev series (d = 2) and the Gegenbauer series of the
