@@ -344,14 +344,14 @@ def _bounds(name: str, X: Array, kernels: tuple[Kernel, ...], options: Options) 
         found = compare_bounds(kernel, X, random_state=0, **given)
         for row in found.rows:
             about: Row = {"case": f"{name}, {type(kernel).__name__}", "who": row.name}
-            about |= {"error of": row.bound.quantity, "promised": row.promised, "found": row.found}
-            over = None if row.asked is None else row.asked / found.n_features
-            yield about | {"width required": row.asked or "none", "times too wide": over}
+            about |= {"error": row.bound.quantity, "bound": row.limit, "measured": row.measured}
+            over = None if row.required is None else row.required / found.n_features
+            yield about | {"required": row.required or "none", "times too many": over}
 
 
 @bench()
 def proof(options: Options) -> Iterator[Row]:
-    """Certificates from half of the rows of concrete, beside ε of all rows and a bound for it."""
+    """Certificates from half of the rows of concrete, ε of all rows, and an a-priori bound."""
     table, kernel, alpha = load_concrete(), Gaussian(4.0), 10.0
     X = ((table.X - table.X.mean(axis=0)) / table.X.std(axis=0)).astype(np.float64)
     X = X[: options.pick(None, 300)]
@@ -364,7 +364,7 @@ def proof(options: Options) -> Iterator[Row]:
         row["true"] = spectral_distance(phi(X), kernel(X), alpha)
         yield {"case": "concrete", "who": method, "D": D} | row
     found = compare_bounds(kernel, X, n_features=D, n_draws=3, **given)
-    asked = next(row.asked for row in found.rows if "spectral" in row.bound.quantity)
+    asked = next(row.required for row in found.rows if "spectral" in row.bound.quantity)
     yield {"case": "concrete", "who": "fourier, a-priori bound", "D": D, "asked": asked}
 
 

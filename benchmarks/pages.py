@@ -193,7 +193,7 @@ def ranked_table(rows: Sequence[Row]) -> str:
     columns |= {"mean rank": "{mean rank:.2f}"}
     for key in ("within 1 % of the best", "within 1 % of the best rival", "above the best"):
         columns[key] = f"{{{key}:.0%}}"
-    columns["tables worse than the simplest"] = "{worse than the simplest}"
+    columns["tables worse than the simplest learner"] = "{worse than the simplest}"
     return listed(map(_standing, rows), columns)
 
 
@@ -205,31 +205,29 @@ def raw_table(rows: Sequence[Row]) -> str:
         "mean rank": "{mean rank:.2f}",
         "lower error than all rivals": "{wins}",
         "within 1 % of the best": "{within 1 % of the best:.0%}",
-        "error, of the best rival's": "{of the best rival:.3f}",
-        "core seconds": "{core seconds:.2g}",
+        "error / error of the best rival": "{of the best rival:.3f}",
+        "CPU seconds": "{core seconds:.2g}",
     }
     return listed(map(_standing, raw_summary(rows)), columns)
 
 
 def proof_table(rows: Sequence[Row]) -> str:
     """Return certificates of half of the rows beside ε of all rows, and the a-priori bound."""
-    asked = [
-        f"{row['asked']:,} features asked" if "asked" in row else "none serves" for row in rows
-    ]
+    asked = [f"{row['asked']:,} features required" if "asked" in row else "none" for row in rows]
     shown = [
         row | {"D": f"{row['D']:,}" if "true" in row else text}
         for row, text in zip(rows, asked, strict=True)
     ]
     columns = {"features": "{who}", "D": "{D}"}
-    columns["ε certified on half the rows, 95 %"] = "{low:.3g} to {high:.3g}"
+    columns["ε from half of the rows, 95 % interval"] = "{low:.3g} to {high:.3g}"
     return listed(shown, columns | {"ε of all rows": "{true:.3g}"})
 
 
 def scale_table(rows: Sequence[Row]) -> str:
     """Return fits of one pass beside the size of a kernel matrix of as many rows."""
-    columns = {"rows": "{rows:,}", "core seconds": "{core seconds:.3g}"}
-    columns["peak of the process"] = "{peak MB:,.0f} MB"
-    columns |= {"error, in deviations": "{error:.3g}", "kernel matrix": "{matrix:,.0f} GB"}
+    columns = {"rows": "{rows:,}", "CPU seconds": "{core seconds:.3g}"}
+    columns["peak memory"] = "{peak MB:,.0f} MB"
+    columns |= {"error / standard deviation": "{error:.3g}", "kernel matrix": "{matrix:,.0f} GB"}
     return listed([row | {"matrix": 8e-9 * row["rows"] ** 2} for row in rows], columns)
 
 

@@ -341,9 +341,9 @@ def test_the_table_compares_every_bound_with_what_draws_show(table):
     assert names[-2:] == ["Gegenbauer, lemma 7", "Gegenbauer, theorem 12"]
     assert table.n_features == 300
     for row in table.rows:
-        assert 0 < row.found < row.promised
-        assert row.promised == row.bound.error(300)
-        assert row.asked == row.bound.width(row.found) > 300
+        assert 0 < row.measured < row.limit
+        assert row.limit == row.bound.error(300)
+        assert row.required == row.bound.width(row.measured) > 300
     unproved = [row.name for row in table.rows if not row.proved]
     assert unproved == ["Rahimi-Recht, as printed", "leverage measured"]
 
@@ -359,6 +359,6 @@ def test_found_errors_are_those_of_the_same_draws_by_hand(table):
         entries.append(np.abs(E).max())
         mu = eigh(phi(X) @ phi(X).T + 2 * np.eye(120), k(X) + 2 * np.eye(120), eigvals_only=True)
         distances.append(np.abs(mu - 1).max())
-    found = {row.name: row.found for row in table.rows}
+    found = {row.name: row.measured for row in table.rows}
     assert found["Hoeffding"] == pytest.approx(max(entries))
     assert found["leverage n/λ"] == pytest.approx(max(distances))

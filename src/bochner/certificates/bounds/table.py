@@ -41,16 +41,16 @@ class ComparedBound:
     name : str
     bound : Bound
     method : Method
-        Whose features it is of.
+        Method of the features.
     proved : bool
-        False where the leverage was measured on draws, as there may be larger ones, and of what
-        was printed for phases but holds for pairs.
-    promised : float
-        Error that the bound keeps below at this width.
-    found : float
-        Largest error of the draws at this width, of the same quantity, on the rows.
-    asked : int or None
-        Features the bound asks for the error found; None where it never promises that.
+        False if the leverage was measured on draws, which may miss larger ones, and for the bound
+        that was printed for phases but holds for pairs.
+    limit : float
+        Bound on the error at this width.
+    measured : float
+        Largest error of the draws at this width, on the rows.
+    required : int or None
+        Number of features for which the bound equals the measured error; None if there is none.
     sizes : GegenbauerSizes or None
         Of theorems 11 and 12: q, s and m of these features.
     """
@@ -59,13 +59,13 @@ class ComparedBound:
     bound: tails.Bound
     method: Method
     proved: bool
-    promised: float
-    found: float
-    asked: int | None
+    limit: float
+    measured: float
+    required: int | None
     sizes: GegenbauerSizes | None = None
 
 
-HEAD = ("bound", "error of", "promised", "found", "features asked", "times too many")
+HEAD = ("theorem", "error", "bound", "measured", "features required", "times too many")
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,10 @@ class BoundComparison(ShownResult):
         return (
             row.name + ("" if row.proved else " *"),
             row.bound.quantity,
-            f"{row.promised:.3g}",
-            f"{row.found:.3g}",
-            "none" if row.asked is None else f"{row.asked:,}",
-            "" if row.asked is None else f"{row.asked / self.n_features:.3g}",
+            f"{row.limit:.3g}",
+            f"{row.measured:.3g}",
+            "none" if row.required is None else f"{row.required:,}",
+            "" if row.required is None else f"{row.required / self.n_features:.3g}",
         )
 
 
@@ -307,15 +307,14 @@ def _found(
     return largest.tolist()
 
 
-def _compared(entry: Entry, found: float, D: int, confidence: float) -> ComparedBound:
-    bound = entry.bound
+def _compared(entry: Entry, measured: float, D: int, confidence: float) -> ComparedBound:
+    bound, sizes = entry.bound, None
     try:
-        asked = bound.width(found, confidence)
-    except InvalidInput:  # less than the last cut leaves out
-        asked = None
-    sizes = None
-    if isinstance(bound, BallBound) and asked is not None:
-        sizes = bound.sizes(found, confidence)
-    promised = bound.error(D, confidence)
+        required = bound.width(measured, confidence)
+    except InvalidInput:  # below the truncation error
+        required = None
+    if isinstance(bound, BallBound) and required is not None:
+        sizes = bound.sizes(measured, confidence)
+    limit = bound.error(D, confidence)
     known = entry.name, bound, entry.method, entry.proved
-    return ComparedBound(*known, promised, found, asked, sizes)
+    return ComparedBound(*known, limit, measured, required, sizes)
