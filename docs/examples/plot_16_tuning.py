@@ -1,6 +1,6 @@
 """
-Automatic relevance determination (ARD): which columns matter
-=============================================================
+Which columns matter: one lengthscale per column
+================================================
 
 The target depends on columns 1 and 4 of eight, on column 4 linearly. ``tune``
 minimises the leave-one-out error over one lengthscale per column and the penalty. Columns without

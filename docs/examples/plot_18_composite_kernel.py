@@ -1,6 +1,6 @@
 """
-Forecast a time series: atmospheric carbon dioxide
-==================================================
+A sum of kernels: forecast of carbon dioxide
+============================================
 
 The kernel is a sum of a trend, a season and short-term changes. Lengthscales given as ``"auto"``
 and the weights of the terms are chosen; the period is given. The last ten years are forecast from
