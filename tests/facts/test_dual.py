@@ -142,16 +142,6 @@ def test_the_penalty_that_is_found_is_the_least_of_many(criterion, per_target):
     assert len(found.path.alphas) <= 28
 
 
-def test_a_walk_that_ends_before_the_least_says_on_which_side_it_is(monkeypatch):
-    """Two penalties of a walk, three to six of which it takes: the better one is an end."""
-    problem = rows()
-    monkeypatch.setattr("bochner.solvers.ridge.kernel_path.MOST", 2)
-    for start, per_target in ((100.0, False), (100.0, True), (1e-6, False)):
-        found = solve_kernel(problem, "loo", start=start, per_target=per_target)
-        assert found.outcome is (Outcome.EDGE_LOW if start > 1 else Outcome.EDGE_HIGH)
-    assert "inside the path" not in str(Outcome.SOLVED)
-
-
 def test_many_rows_choose_by_some_and_are_solved_in_float32_with_refinements(monkeypatch):
     problem = rows()
     whole = problem.solved(0.3, 0)[:2]

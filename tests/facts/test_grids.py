@@ -605,16 +605,6 @@ def test_the_kernel_is_met_within_the_tolerance(d, kernel, tolerance):
     assert worst >= 1e-5 * tolerance  # not by far more waves than it takes
 
 
-def test_a_width_takes_the_waves_of_a_coarser_tolerance():
-    X, _ = places(200, 2)
-    kernel, errors = Gaussian(0.3), []
-    for D in (1, 30, 150, 2000):
-        phi = bo.draw(kernel, bo.FourierGrid(1e-8), n_features=D, X=X)
-        assert phi.n_features <= D
-        errors.append(np.abs(phi(X) @ phi(X).T - kernel(X)).max())
-    assert errors[0] > errors[1] > errors[2] > errors[3] < 1e-8
-
-
 # --- Sums, products, solutions -------------------------------------------------------------------
 
 

@@ -72,16 +72,6 @@ def test_other_lengths_are_refused(p):
         native.hadamard(np.ones((2, p)))
 
 
-@pytest.mark.skipif(not native.HAVE_NATIVE, reason="what the compiled function refuses")
-@pytest.mark.parametrize(
-    ("out", "message"),
-    [(np.empty((4, 9)), "out has the wrong shape"), (np.empty((8, 4)).T, "must be contiguous")],
-)
-def test_room_that_does_not_fit_is_refused(out, message):
-    with pytest.raises(ValueError, match=message):
-        native.hadamard(np.ones((4, 8)), out=out)
-
-
 SHAPES = [  # d, p, blocks, m, transforms, orders: alone, odd, cut, within and beyond a vector
     (1, 1, 2, 2, 2, False),
     (3, 4, 3, 10, 3, True),

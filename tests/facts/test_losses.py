@@ -31,7 +31,6 @@ from bochner.solvers.convex.losses import (
 )
 from bochner.solvers.convex.penalty_path import held_out_path
 from bochner.solvers.convex.problem import Problem, best_constant, best_length, optimum
-from bochner.solvers.convex.smoothing import from_multipliers
 from bochner.solvers.lloyd import in_order
 from bochner.solvers.sgd import CLASS_LOSSES, NUMBER_LOSSES, as_loss
 
@@ -265,18 +264,6 @@ def test_the_gap_bounds_what_is_lacking():
         assert best <= found.objective <= best + found.gap + slack
         gaps.append(found.gap)
     assert gaps[-1] < gaps[0]
-
-
-def test_multipliers_are_slopes_that_make_the_coefficients():
-    p = problem(EpsilonInsensitive(0.2), 0.3)
-    found = descend(p, tol=1e-13)
-    u, r = found.multipliers, found.fitted - p.y
-    assert_close(found.coef, -p.rows.Z.T @ (p.w * u) / 0.3, factor=1e6)
-    assert abs((p.w * u).sum()) < 1e-9
-    assert np.all(np.abs(u[np.abs(r) < 0.2 - 1e-6]) < 1e-9)
-    assert np.all(np.abs(u[np.abs(r) > 0.2 + 1e-6]) > 1 - 1e-9)
-    again = from_multipliers(p, u)
-    assert_close(again.fitted + found.intercept, found.fitted, factor=1e6)
 
 
 @pytest.mark.parametrize("loss", NONSMOOTH, ids=repr)

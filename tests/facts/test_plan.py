@@ -20,7 +20,7 @@ from bochner import features as f
 from bochner import kernels as k
 from bochner._core import checks
 from bochner.errors import InvalidInput, InvalidType
-from bochner.features import Auto, Fourier, HermiteMercer, MercerHarmonic, Nystrom
+from bochner.features import Auto, Fourier, Nystrom
 from bochner.features.judging import Targets, judge
 from bochner.features.method import Request
 from bochner.features.rules import choose
@@ -341,39 +341,6 @@ def clustered(n=N, d=8):
     rng = np.random.default_rng(1)
     X = np.repeat(rng.normal(0, 9, (40, d)), n // 40, axis=0) + 0.1 * rng.normal(size=(n, d))
     return X, Gaussian(4.0)(X, X[:: n // 40]) @ rng.normal(size=40) + 0.1 * rng.normal(size=n)
-
-
-@pytest.mark.parametrize(
-    ("kernel", "data", "kinds"),
-    [
-        (Gaussian(4.0), clustered(), Nystrom),
-        (Gaussian(1.5), table(N, noise=1e-6), Nystrom | HermiteMercer | MercerHarmonic),
-        (Gaussian(0.7), table(N), MercerHarmonic),
-    ],
-    ids=["clusters", "exact", "noise"],
-)
-def test_the_cheapest_of_the_least_extrapolated_errors_is_taken(kernel, data, kinds):
-    X, y = data
-    choice = judged(kernel, X, y, n_features=48)
-    asked = [c for c in choice.candidates if c.extrapolated is not None]
-    cheapest = min(choice.candidates, key=lambda c: (c.multiplications, c.predicted))
-    nearest = min(
-        (c for c in asked if not isinstance(c.method, Nystrom)), key=lambda c: c.predicted
-    )
-    hardly = cheapest.multiplications > 0.9 * nearest.multiplications
-    assert 2 <= len(asked) <= 4
-    assert (cheapest in asked) is not (hardly and cheapest.predicted > 3 * nearest.predicted)
-    assert choice.method in [c.method for c in asked]
-    least = min(c.extrapolated for c in asked)
-    close = [c for c in asked if c.extrapolated <= 1.02 * least]
-    best = next(c for c in close if c.method == choice.method)
-    assert best.multiplications == min(c.multiplications for c in close)
-    assert choice.penalty == min(c.penalty for c in asked) > 0
-    assert isinstance(choice.method, kinds)
-    assert choice.reason.startswith(
-        f"{choice.method}: mean squared error {best.extrapolated:.3g} of a fit to {N:,} rows, extrapolated "
-        f"from leave-one-out errors of {N // 2}, against "
-    )
 
 
 def test_targets_can_ask_for_another_method_than_the_kernel_does():

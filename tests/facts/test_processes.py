@@ -193,21 +193,6 @@ def test_averages_are_those_of_many_places(method):
     np.testing.assert_array_equal(mean, bo.cell_averages(process, LOW, HIGH, nodes=5))
 
 
-def test_averages_vary_less_than_places_and_targets_keep_theirs():
-    X, y = rows_averages()
-    fit = bo.GaussianProcessRegressor(Matern(0.5, 0.2), method="exact", **GIVEN).fit
-    process, both = fit(X, y), fit(X, np.stack([y, 1 - y], axis=1))
-    _, std = bo.cell_averages(process, LOW, HIGH, return_std=True)
-    _, at = process.predict((LOW + HIGH) / 2, return_std=True)
-    assert (std < 0.8 * at).all()
-    _, of_places = bo.cell_averages(process, LOW, LOW + 1e-6, return_std=True)
-    _, at = process.predict(LOW, return_std=True)
-    np.testing.assert_allclose(of_places, at, rtol=1e-4)
-    mean, std = bo.cell_averages(both, LOW, HIGH, return_std=True)
-    assert mean.shape == std.shape == (2, 2)
-    np.testing.assert_allclose(mean.sum(axis=1), 1, atol=1e-9)
-
-
 def test_cells_of_the_globe_are_weighed_by_area():
     rng = np.random.default_rng(1)
     X = np.stack([rng.uniform(-80, 80, 200), rng.uniform(-180, 180, 200)], axis=1)

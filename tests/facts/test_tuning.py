@@ -176,21 +176,6 @@ def test_tune_returns_an_estimator_ready_to_fit(tuned, two_columns):
     assert likeliest.criterion == "evidence"
 
 
-def test_classes_are_tuned_for_as_indicators(two_columns):
-    X, y = two_columns
-    labels = np.array(["low", "middle", "high"])[np.digitize(y, [-0.5, 0.8])]
-    model = bo.KernelRidgeClassifier(Gaussian(2.0), n_features=64, random_state=0)
-    tuning = tune(model, X, labels)
-    lengths = np.array(tuning.kernel.lengthscale) / X.std(axis=0)
-    assert set(np.argsort(lengths)[:2]) == {1, 3}
-    assert tuning.estimator.fit(X, labels).score(X, labels) > 0.85
-
-
-def test_methods_are_offered_only_families_they_serve(two_columns):
-    model = bo.KernelRidge(method="orthogonal", n_features=32, random_state=0)
-    assert not any(isinstance(step.kernel, Laplace) for step in tune(model, *two_columns).path)
-
-
 def test_a_constant_target_and_few_rows_leave_the_kernel():
     X = np.random.default_rng(13).standard_normal((50, 2))
     for rows in (sample_of(X, np.ones(50)), sample_of(X[:5], np.arange(5.0))):

@@ -350,18 +350,6 @@ def test_harmonics_of_a_degree_add_up_to_its_gegenbauer_polynomial(d):
         assert_close(Y @ Y.T, alpha(l, d) * gegenbauers(l, d, cos)[l], factor=4)
 
 
-@every_dimension
-def test_a_prefix_of_a_degree_is_the_first_of_its_harmonics(d):
-    X, degree = directions_with_poles(9, d), DEGREES[d]
-    whole = by_degree(spherical(degree, X), d, degree)
-    for count in {1, 2, d, alpha(degree, d) // 2, alpha(degree, d)}:
-        if not 0 < count <= alpha(degree, d):
-            continue
-        blocks = np.array([degree, 0]), np.array([count, 1])
-        Z = harmonic_blocks(X, d, *blocks, np.full((9, 2), 2.0))
-        assert_close(Z, 2 * np.concatenate([whole[degree][:, :count], whole[0]], axis=1))
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("d", [1, 2, 3, 7])
 @pytest.mark.parametrize("n", [0, 1, 16, 53])

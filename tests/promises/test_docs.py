@@ -268,10 +268,3 @@ def test_the_changed_source_is_in_the_style_of_the_house(copy, words):
     pytest.importorskip("ruff")
     done = run(copy, [sys.executable, "-m", "ruff", *words, "--no-cache", "src/bochner", "tests"])
     assert done.returncode == 0, done.stdout
-
-
-def test_what_is_imported_is_the_changed_source(copy):
-    code = "import bochner.kernels as k; print(k.__file__); k.Tanimoto()"
-    done = run(copy, [sys.executable, "-c", code])
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(str(copy))

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.spatial.distance import pdist
 
 import bochner
 import bochner as bo
@@ -277,28 +276,3 @@ def test_every_error_of_the_page_is_one_that_was_kept(kept):
     }
     wrong = [s for s in said if not rounded(kept[s[0], shown(s[1])]["error"], s[2])]
     assert not wrong
-
-
-def test_kernels_of_the_page_are_those_of_its_command(choose):
-    """A lengthscale that is no choice is the median distance of 500 rows: to the digits printed."""
-    module, _ = choose
-    cases = {case.name: case for case in module.CASES}
-    for name, kernel in described():
-        case = cases.pop(name)
-        if case.kernel is None:
-            rows = case.law(np.random.default_rng(0), 2000)[:500]
-            assert rounded(np.median(pdist(rows)), NUMBER.search(kernel)[0])
-        else:
-            assert evaluated(kernel, bochner.kernels) == case.kernel
-    assert not cases
-
-
-def described():
-    """Each case of the second table, and its kernel as text."""
-    for line in PAGE.splitlines():
-        cells = [cell.strip() for cell in line.split("|")[1:-1]]
-        if len(cells) == 4 and cells[3].isdecimal():
-            names, kernels = METHOD.findall(cells[0]), METHOD.findall(cells[2])
-            yield from zip(
-                names, kernels * len(names) if len(kernels) == 1 else kernels, strict=True
-            )
