@@ -142,16 +142,10 @@ EYE = np.eye(3, order="F")
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (
-            lambda: lapack.add_outer(EYE, np.ones(3, np.float32), 1.0),
-            "one kind, .* got float64, fl",
-        ),
+        (lambda: lapack.add_outer(EYE, np.ones(3, np.float32), 1.0), "one kind, .* got float64"),
         (lambda: lapack.factor(np.eye(3, dtype=np.int64)), "got int64"),
         (lambda: lapack.factor(np.eye(6, order="F")[::2, ::2]), "must be contiguous"),
-        (
-            lambda: lapack.add_outer(EYE, np.ones(6)[::2], 1.0),
-            "vectors for BLAS must be contiguous",
-        ),
+        (lambda: lapack.add_outer(EYE, np.ones(6)[::2], 1.0), "vectors for BLAS must be contig"),
         (lambda: lapack.add_square(EYE, np.broadcast_to(np.ones((3, 1)), (3, 4))), "be contiguous"),
     ],
 )

@@ -36,11 +36,7 @@ def test_earth_is_a_grid_of_one_degree_mostly_of_water():
     [
         ((-89.5, 0.5), 2700, 2900),  # the South Pole stands on 2,835 m of ice and rock
         ((89.5, 0.5), -4500, -4000),  # the North Pole floats on 4,261 m of water
-        ((32.5, 87.5), 4500, 5800),  # Tibet
         ((11.5, 142.5), -9000, -5500),  # the Mariana trench
-        ((72.5, -39.5), 2500, 3400),  # the ice of Greenland
-        ((-20.5, 135.5), 100, 600),  # the middle of Australia
-        ((0.5, -140.5), -5000, -3500),  # the middle of the Pacific
     ],
 )
 def test_heights_are_where_they_belong(place, low, high):

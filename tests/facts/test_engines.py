@@ -198,6 +198,7 @@ def _sent(dask_worker):
     return [(key, size) for entry in log for key, size in entry["keys"].items()]
 
 
+@pytest.mark.slow
 def test_a_map_and_sums_of_parts_travel_and_no_rows(dask_client, tmp_path, monkeypatch):
     """Files are read by workers: one map comes in, for each part one sum goes out, 8 D² bytes."""
     pickle = pytest.importorskip("cloudpickle")
@@ -362,8 +363,8 @@ def test_what_must_go_in_order_is_refused(dask, model, message):
     ("name", "address", "sentence"),
     [
         ("Dask", "tcp://127.0.0.1:1", "the scheduler at tcp://127.0.0.1:1 must answer"),
-        ("Ray", "127.0.0.1:1", "Ray: the cluster at 127.0.0.1:1.* must answer within 5 seconds"),
-        ("Spark", "spark://127.0.0.1:1", "the cluster at spark://127.* must answer within 5 sec"),
+        ("Ray", "127.0.0.1:1", "Ray: the cluster at 127.0.0.1:1.* must answer within 2 seconds"),
+        ("Spark", "spark://127.0.0.1:1", "the cluster at spark://127.* must answer within 2 sec"),
     ],
 )
 def test_a_cluster_that_does_not_answer_is_told_in_time(monkeypatch, name, address, sentence):
@@ -372,7 +373,7 @@ def test_a_cluster_that_does_not_answer_is_told_in_time(monkeypatch, name, addre
         monkeypatch.setattr(package, "is_initialized", lambda: False)
     began = time.monotonic()
     with pytest.raises(EngineError, match=sentence):
-        ridge(getattr(bo.engines, name)(address, timeout=5 if name != "Dask" else 1))
+        ridge(getattr(bo.engines, name)(address, timeout=2 if name != "Dask" else 1))
     assert time.monotonic() - began < 20
 
 

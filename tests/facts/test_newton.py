@@ -72,16 +72,6 @@ def rows():
 
 # ---- losses
 
-SIGNED = [SquaredHinge(), Hinge(0.3), Logistic()]
-
-
-JOINT = [Multinomial()]
-
-
-def targets_of(loss, rng, n=40):
-    codes = ones(rng.integers(K, size=n))
-    return codes if loss in JOINT else np.sign(rng.standard_normal((n, K)))
-
 
 @pytest.mark.parametrize("loss", [SquaredHinge(), Logistic(), Huber(0.5), Squared()], ids=repr)
 @pytest.mark.parametrize("intercept", [True, False])

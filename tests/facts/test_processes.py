@@ -48,10 +48,10 @@ def test_targets_are_pooled():
     assert str(found).splitlines()[-1] == f"95% covers   {found.coverage[-1][1]:.1%}"
 
 
-def places(n=120):
-    rng = np.random.default_rng(3)
+def places(n, seed=0):
+    rng = np.random.default_rng(seed)
     X = rng.uniform(0, 1, (n, 2))
-    return X, np.sin(5 * X[:, 0]) + X[:, 1] + 0.2 * rng.standard_normal(n)
+    return X, np.sin(5 * X[:, 0]) + X[:, 1] + 0.3 * rng.standard_normal(n)
 
 
 def cross_validated(process, X, y, **options):
@@ -61,7 +61,7 @@ def cross_validated(process, X, y, **options):
 
 
 def test_cross_validated_scores_are_those_of_fits_without_each_fold():
-    X, y = places()
+    X, y = places(120)
     process = bo.GaussianProcessRegressor(Gaussian(0.4), noise=0.04, amplitude=1.0)
     split = KFold(4)
     found = cross_validated(process, X, y, cv=split)
@@ -161,12 +161,6 @@ LOW, HIGH = np.array([[0.1, 0.2], [0.5, 0.0]]), np.array([[0.4, 0.6], [0.9, 0.3]
 GIVEN = {"noise": 0.05, "amplitude": 1.5}
 
 
-def rows_averages(n=150, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(0, 1, (n, 2))
-    return X, np.sin(4 * X[:, 0]) * X[:, 1] + 0.2 * rng.standard_normal(n)
-
-
 def by_hand_averages(kernel, X, y, low, high, weigh=lambda places: np.ones(len(places)), places=30):
     """Mean and deviation over cells of midpoints of the exact process of unknown mean."""
     axes = [
@@ -182,7 +176,7 @@ def by_hand_averages(kernel, X, y, low, high, weigh=lambda places: np.ones(len(p
 
 @pytest.mark.parametrize("method", ["exact", bo.FourierGrid(1e-8)], ids=["exact", "grid"])
 def test_averages_are_those_of_many_places(method):
-    X, y = rows_averages()
+    X, y = places(150)
     kernel = Gaussian(0.3)
     process = bo.GaussianProcessRegressor(kernel, method=method, **GIVEN).fit(X, y)
     mean, std = bo.cell_averages(process, LOW, HIGH, nodes=5, return_std=True)
@@ -210,12 +204,6 @@ def test_cells_of_the_globe_are_weighed_by_area():
 # ==== Variograms: sums over pairs by a slow route, models that are known, refusals.
 
 
-def places_variogram(n, d=2, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(0, 1, (n, d))
-    return X, np.sin(5 * X[:, 0]) + 0.3 * rng.standard_normal(n)
-
-
 def pairs_of(X, y, longest, n_lags, unit=None, degrees=22.5):
     """Lists of (distance, difference) by class, pair by pair."""
     found = [[] for _ in range(n_lags)]
@@ -232,7 +220,7 @@ def pairs_of(X, y, longest, n_lags, unit=None, degrees=22.5):
 @pytest.mark.parametrize("direction", [None, (1.0, 1.0)], ids=["any", "diagonal"])
 @pytest.mark.parametrize("estimator", ["matheron", "cressie-hawkins"])
 def test_the_variogram_is_that_of_all_pairs(estimator, direction):
-    X, y = places_variogram(120)
+    X, y = places(120)
     found = bo.variogram(X, y, n_lags=6, max_lag=0.6, estimator=estimator, direction=direction)
     unit = None if direction is None else np.array(direction) / np.sqrt(2)
     for at, pairs in enumerate(pairs_of(X, y, 0.6, 6, unit)):
@@ -246,21 +234,9 @@ def test_the_variogram_is_that_of_all_pairs(estimator, direction):
     assert found.variance == pytest.approx(y.var())
 
 
-def test_outliers_move_the_robust_one_little():
-    X, y = places_variogram(400)
-    spoiled = np.where(np.arange(400) % 50 == 0, y + 20, y)
-    change = {
-        name: bo.variogram(X, spoiled, estimator=name).gamma[0]
-        / bo.variogram(X, y, estimator=name).gamma[0]
-        for name in ("matheron", "cressie-hawkins")
-    }
-    assert change["matheron"] > 10
-    assert change["cressie-hawkins"] < 4
-
-
 @pytest.mark.parametrize("kernel", [Matern(1.5, 0.1), Gaussian((0.1, 0.2))], ids=repr)
 def test_a_model_that_is_the_truth_is_found_again(kernel):
-    found = bo.variogram(*places_variogram(300))
+    found = bo.variogram(*places(300))
     given = found.fit(kernel)
     truth = type(given)(kernel, 2.0, 0.5, given.direction)
     exact = type(found)(found.lags, truth(found.lags), found.pairs, 2.5, "matheron", None, 2).fit(
@@ -274,7 +250,7 @@ def test_a_model_that_is_the_truth_is_found_again(kernel):
 
 
 def test_blocks_samples_directions_and_processes_are_served():
-    X, y = places_variogram(600)
+    X, y = places(600)
     blocks = bo.Blocks.from_arrays(X, y).with_rows(100)
     found = bo.variogram(X, y)
     np.testing.assert_allclose(bo.variogram(blocks).gamma, found.gamma)
@@ -284,7 +260,7 @@ def test_blocks_samples_directions_and_processes_are_served():
     process = bo.GaussianProcessRegressor(**model.parameters, method=bo.FourierGrid(1e-3)).fit(X, y)
     assert process.noise_variance_ == model.nugget
     assert process.score(X, y) > 0.8
-    X, _ = places_variogram(1500)
+    X, _ = places(1500)
     across, along = (
         bo.variogram(X, np.sin(20 * X[:, 0]), max_lag=0.1, direction=u) for u in ((1, 0), (0, 1))
     )

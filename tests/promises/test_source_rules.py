@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import checked_shapes
@@ -41,38 +40,9 @@ def linted(root):
     )
 
 
-def test_layers_import_only_those_below():
+def test_parts_import_those_below_and_one_another_in_no_cycle():
     done = linted(SOURCE.parent)
     assert done.returncode == 0, done.stdout
-
-
-def imports(tree, modules):
-    """The modules of a set that a module imports, wherever in the file."""
-    for node in ast.walk(tree):
-        names = []
-        if isinstance(node, ast.ImportFrom):
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        yield from (name if name in modules else name.rpartition(".")[0] for name in names)
-
-
-def cycle(trees):
-    """Return the modules that import one another in a cycle, or None."""
-    graph = {m: {*imports(t, trees.keys())} & trees.keys() - {m} for m, t in trees.items()}
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        return error.args[1]
-    return None
-
-
-def test_modules_import_one_another_in_no_cycle():
-    names = {
-        f"bochner/{file}".removesuffix(".py").removesuffix("/__init__").replace("/", "."): tree
-        for file, tree in TREES.items()
-    }
-    assert cycle({name: tree for name, tree in names.items() if name != "bochner"}) is None
 
 
 # ---- one rule, one function: a module's tree to the sentences of what breaks it
