@@ -50,6 +50,21 @@ def read(page, without=()):
     return reader
 
 
+def whole(page):
+    """Read a page that is complete, fetches nothing and runs nothing."""
+    reader = read(page)
+    assert [reader.tags.count(tag) for tag in ("html", "body", "h1")] == [1, 1, 1]
+    assert not {"script", "link", "iframe", "object", "embed", "base"} & set(reader.tags)
+    ids = [value for name, value in reader.attrs if name == "id"]
+    assert len(set(ids)) == len(ids)
+    kinds = ("src", "href", "srcset", "xlink:href", "data")
+    addresses = [value for name, value in reader.attrs if name in kinds]
+    inside = {one for one in addresses if not one.startswith("data:image/svg+xml;base64,")}
+    assert inside | {*re.findall(r"url\(([^)]*)", page)} <= {f"#{name}" for name in ids}
+    assert not re.search("@import|http", page)
+    return reader
+
+
 def drawings(page):
     """Titles and SVG of the pictures of a page."""
     found = re.findall(

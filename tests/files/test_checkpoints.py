@@ -19,10 +19,8 @@ from scipy.sparse import csr_array
 
 import bochner as bo
 from bochner.cli.running import run
-from bochner.engines.checkpoint import packed, unpacked
 from bochner.errors import BochnerWarning, DataFileError, InvalidInput, InvalidType
 from bochner.kernels import Gaussian
-from bochner.sums.moments import Accumulator
 
 rng = np.random.default_rng(0)
 N = 600
@@ -236,45 +234,6 @@ def test_a_second_ctrl_c_waits_for_nothing(folder):
     assert not (folder / "now.safetensors").exists()
 
 
-STOPPED = """
-import sys
-import time
-import numpy as np
-import bochner as bo
-from bochner.kernels import Gaussian
-
-rng = np.random.default_rng(0)
-X = rng.standard_normal((1_000_000, 2))
-seen, half = [], 500_000
-
-def say(rows):
-    seen.append(rows)
-    if sum(seen) >= half > sum(seen) - rows:
-        print("reading", flush=True)
-    if sum(seen) >= half:
-        time.sleep(0.05)  # the pass must go on when it is stopped
-
-blocks = bo.Blocks.from_arrays(X, X[:, 0]).watch(say)
-model = bo.KernelRidge(Gaussian(1.0), method="orthogonal", n_features=64, random_state=0)
-model.fit_blocks(blocks, where=bo.engines.Local(sys.argv[1], every=1e9))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_ends_a_process_at_once_and_leaves_a_checkpoint(folder):
-    """On a machine that does nothing else in less than a second; here it may wait for its turn."""
-    command = [sys.executable, "-c", STOPPED, folder]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout.readline() == b"reading\n"
-        began = time.monotonic()
-        process.send_signal(signal.SIGINT)
-        assert b"KeyboardInterrupt" in process.communicate()[1]
-        assert time.monotonic() - began < 30
-    files = {path.name for path in folder.iterdir()}
-    assert files == {"fit.json", "now.safetensors"}
-
-
 # ---- a full disk
 
 
@@ -437,17 +396,6 @@ def test_what_is_no_engine_is_refused():
 
 
 # ---- sums in files
-
-
-@pytest.mark.parametrize("precision", ["float32", "float64"])
-def test_a_sum_taken_apart_and_put_together_goes_on(precision):
-    whole, begun = Accumulator(precision), Accumulator(precision)
-    whole.add(X[:300], Y[:300])
-    begun.add(X[:300], Y[:300])
-    again = unpacked(packed([begun]))[0]
-    for one in (whole, again):
-        one.add(X[300:], Y[300:])
-    np.testing.assert_array_equal(again.moments().gram, whole.moments().gram)
 
 
 # ---- the command

@@ -186,14 +186,6 @@ def test_the_names_in_help_are_those_of_the_estimators():
     assert all(hasattr(bo, name) for name in LEARNERS.values())
 
 
-def test_the_seed_alone_decides_which_file_is_written():
-    files = []
-    for seed in (0, 0, 1):
-        cli(f"{FIT} --seed {seed}")
-        files.append(Path("m").read_bytes())
-    assert files[0] == files[1] != files[2]
-
-
 def test_weights_columns_separator_and_several_targets():
     rows = "".join(f"{i % 7};{i * i % 11};{i % 3};{i};{1 + i % 2}\n" for i in range(60))
     Path("t.csv").write_text("a;b;y;z;w\n" + rows)
@@ -381,15 +373,6 @@ def test_help_names_every_command_and_option():
         for option in command.params:
             assert option.opts[0] in text or option.name.upper() in text
     assert cli("--version")[0] == f"bochner {bo.__version__} "
-
-
-def test_a_command_is_completed(monkeypatch, capsys):
-    monkeypatch.setenv("_BOCHNER_COMPLETE", "bash_complete")
-    monkeypatch.setenv("COMP_WORDS", "bochner sh")
-    monkeypatch.setenv("COMP_CWORD", "1")
-    with pytest.raises(SystemExit, match="0"):
-        run([])
-    assert "plain,show" in capsys.readouterr().out
 
 
 # --- what a person can act on --------------------------------------------------------------------

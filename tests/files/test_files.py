@@ -22,11 +22,10 @@ import pyarrow.feather as pf
 import pyarrow.parquet as pq
 import pytest
 import torch
-from pyarrow import ipc
 
 from bochner import Blocks, KernelRidge
 from bochner.data.files import find_files
-from bochner.data.formats import open_file, sniff
+from bochner.data.formats import sniff
 from bochner.data.writers import atomic, write_table
 from bochner.errors import (
     BochnerError,
@@ -334,35 +333,6 @@ def test_folders_and_globs_of_urls_are_read_in_the_order_of_names(memory):
     np.testing.assert_array_equal(rows(Blocks.from_files(found, "b.c")), X)
 
 
-def test_a_part_of_a_feather_file_reads_its_own_batches(tmp_path, monkeypatch):
-    WRITE["feather"](TABLE, tmp_path / "t.feather")
-    blocks, read = Blocks.from_files(tmp_path / "t.feather", "b.c", block_rows=300), []
-    plain = ipc.open_file
-
-    class Counted:
-        def __init__(self, *args, **options):
-            self.opened = plain(*args, **options)
-
-        def __getattr__(self, name):
-            return getattr(self.opened, name)
-
-        def get_batch(self, number):
-            read.append(number)
-            return self.opened.get_batch(number)
-
-    monkeypatch.setattr(ipc, "open_file", Counted)
-    found = rows(blocks.part(600, N).blocks)
-    assert read == list(range(2, -(-N // 300)))
-    np.testing.assert_array_equal(found, rows(Blocks.from_table(TABLE, "b.c"))[600:])
-
-
-def test_only_the_listing_of_a_file_is_read_anew(memory, monkeypatch):
-    url, asked = put(memory, "/t.csv"), []
-    monkeypatch.setattr(type(memory), "invalidate_cache", lambda _, path=None: asked.append(path))
-    list(Blocks.from_files(url, "b.c"))
-    assert set(asked) == {"/t.csv"}
-
-
 def test_a_file_behind_a_url_that_changes_is_noticed(memory):
     blocks = Blocks.from_files(put(memory, "/t.csv"), "b.c")
     put(memory, "/t.csv", TABLE.slice(1))
@@ -453,17 +423,6 @@ def test_a_fit_of_tables_on_s3_is_that_of_the_rows(s3):
         here = Blocks.from_table(TABLE.slice(0, rows_there), "b.c")
         fits = [KernelRidge(**asked).fit_blocks(blocks) for blocks in (there, here)]
         np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
-
-
-def test_a_table_on_s3_that_changes_or_is_not_there_is_named(s3):
-    put(s3, "bucket/t.parquet")
-    blocks = Blocks.from_files("s3://bucket/t.parquet", "b.c")
-    put(s3, "bucket/t.parquet", TABLE.slice(1))
-    with pytest.raises(DataFileError, match=r"'s3://bucket/t.parquet' must stay as it is"):
-        list(blocks)
-    for name in ("none.csv", "none/*.parquet"):
-        with pytest.raises(DataFileError, match=r"^Blocks.from_files: .*'s3://bucket/none.*URL"):
-            Blocks.from_files(f"s3://bucket/{name}")
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -952,16 +911,3 @@ def test_atomic_writes_text_and_keeps_permissions_links_and_devices(tmp_path):
     with atomic(os.devnull) as file:
         file.write(b"gone")
     assert Path(os.devnull).is_char_device()
-
-
-def test_texts_of_a_row_group_are_not_gathered(tmp_path):
-    """Columns with a dictionary are read as codes, others as text."""
-    n = 60_000
-    few = pa.array([f"level {i % 1000}" for i in range(n)])
-    many = pa.array([f"{i:0100d}" for i in range(n)])
-    pq.write_table(pa.table({"few": few, "many": many}), tmp_path / "t.parquet")
-    reader = open_file(tmp_path / "t.parquet", None)
-    names = ("few", "many")
-    frames = list(reader.frames(names, frozenset(names), 10_000))
-    assert [str(field.type)[:10] for field in frames[0].schema] == ["dictionary", "string"]
-    assert pa.concat_arrays([f.column(1) for f in frames]).equals(many)

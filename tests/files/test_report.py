@@ -16,7 +16,7 @@ import pytest
 import scipy.sparse
 from matplotlib import image
 from matplotlib.colors import TwoSlopeNorm
-from pages import drawings, read
+from pages import drawings, read, whole
 from sklearn.metrics import log_loss, roc_auc_score
 
 import bochner as bo
@@ -25,14 +25,11 @@ from bochner.cli.running import run
 from bochner.errors import DataFileError, DataWarning, InvalidInput, InvalidType, MissingDependency
 from bochner.kernels import Gaussian
 from bochner.report import report_model, run_demo
-from bochner.report.demo import ERROR, METHODS, RELIEF, colours, earth_page, relief_around
-from bochner.report.quality import Residuals
+from bochner.report.demo import METHODS, RELIEF, colours, earth_page
 from bochner.report.render import number, picture, rounded
 
 N, SHOWN = 90, 64
 LETTER = 0.52  # width of a letter as a share of its size, on average in sans-serif fonts
-
-
 COMMON = {"kernel": Gaussian(1.0), "n_features": 16, "random_state": 0}
 LEARNERS = {
     "ridge": (bo.KernelRidge, {}, "number"),
@@ -50,7 +47,6 @@ LEARNERS = {
     "components": (bo.KernelPCA, {"n_components": 2}, None),
     "sgd": (bo.KernelSGDClassifier, {"max_iter": 30, "tol": None}, "label"),
 }
-
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2, 2, (N, 2))
@@ -95,18 +91,8 @@ def brief(*given, n_sample=SHOWN):
 @pytest.mark.parametrize("name", LEARNERS)
 def test_page_is_whole_has_the_parts_that_apply_and_fetches_nothing(name):
     page, report, target = page_of(name), reported(name), LEARNERS[name][2]
-    reader = read(page)
-    tags, names = reader.tags, dict(reader.attrs)
-    assert tags.count("html") == tags.count("body") == tags.count("h1") == tags.count("main") == 1
-    assert not {"script", "link", "iframe", "object", "embed", "base", "a"} & set(tags)
-    assert not {"srcset", "xlink:href", "data", "style"} & set(names)
-    sources = [value for key, value in reader.attrs if key == "src"]
-    assert all(source.startswith("data:image/svg+xml;base64,") for source in sources)
-    ids = [value for key, value in reader.attrs if key == "id"]
-    inside = [value for key, value in reader.attrs if key == "href"]
-    assert {*inside, *re.findall(r"url\(([^)]*)", page)} <= {f"#{name}" for name in ids}
-    assert len(set(ids)) == len(ids)
-    assert not re.search(r"@import|http", page)
+    reader = whole(page)
+    assert "style" not in dict(reader.attrs)
     assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in page
     assert "prefers-color-scheme: dark" in page
     assert "@media print" in page
@@ -150,13 +136,6 @@ def crowded(drawing):
         others = boxes[i + 1 :]
         bad += [f"{text} on {t}" for e, f, g, h, t in others if a < f and e < b and c < h and g < d]
     return bad
-
-
-def test_planted_crowd_is_seen():
-    text = '<text style="font-size: 10px; text-anchor: start" x="{}" y="20">{}</text>'
-    assert crowded(text.replace("{}", "330", 1).replace("{}", "long")) == ["long"]
-    one = text.replace("{}", "9", 1).replace("{}", "one")
-    assert len(crowded(one + one.replace("9", "12").replace("one", "two"))) == 1
 
 
 def test_tables_show_the_numbers_of_the_report():
@@ -457,20 +436,6 @@ def test_a_picture_is_the_same_again_and_its_text_is_escaped():
     assert "a &lt; b &amp; c" in svg
 
 
-def test_points_lie_where_their_values_are_and_clouds_are_thinned():
-    svg = drawings(picture("a line", lambda ax: ax.loglog([1, 10, 100], [1, 2, 4])))[0][1]
-    paths = [path.split("L") for path in re.findall(r'<path d="M ([^"zM]+)" clip-path', svg)]
-    line = next(path for path in paths if len(path) == 3)
-    (x0, y0), (x1, y1), (x2, y2) = ([float(v) for v in point.split()] for point in line)
-    assert x1 - x0 == pytest.approx(x2 - x1, abs=0.03)
-    assert y1 - y0 == pytest.approx(y2 - y1, abs=0.03)
-    assert y2 < y0
-    many = Residuals(*np.random.default_rng(0).normal(size=(2, 20_000)), "y")
-    report = reported("ridge")
-    page = replace(report, quality=replace(report.quality, residuals=many)).to_html()
-    assert all(drawing.count("<use") < 1600 for _, drawing in drawings(page))
-
-
 @pytest.mark.parametrize("missing", ["jinja2", "matplotlib"])
 def test_without_a_package_the_page_says_how_to_get_it(monkeypatch, missing):
     report = reported("ridge")
@@ -528,20 +493,10 @@ def demo(tmp_path_factory):
 
 
 def test_the_demo_is_a_whole_page_that_fetches_and_runs_nothing(demo):
-    reader = read(demo[2])
-    assert reader.tags.count("html") == reader.tags.count("body") == reader.tags.count("h1") == 1
+    reader = whole(demo[2])
     assert reader.tags.count("table") == 2
     assert "$" not in re.sub(r"\$ bochner demo", "", "".join(reader.text))
-    assert not {"script", "link", "iframe", "object", "embed", "base"} & set(reader.tags)
-    ids = [value for name, value in reader.attrs if name == "id"]
-    assert len(set(ids)) == len(ids)
-    kinds = ("src", "href", "srcset", "xlink:href", "data")
-    addresses = [value for name, value in reader.attrs if name in kinds]
-    pictures = [a for a in addresses if a.startswith("data:image/svg+xml;base64,")]
-    assert len(pictures) == 4  # three maps and the curves
-    inside = {*addresses, *re.findall(r"url\(([^)]*)", demo[2])} - {*pictures}
-    assert inside <= {f"#{name}" for name in ids}
-    assert not re.search("@import|http", demo[2])
+    assert len(drawings(demo[2])) == 4  # three maps and the curves
 
 
 def test_table_shows_the_results(demo):
@@ -573,25 +528,6 @@ def test_second_table_shows_harmonics_and_neighbours(demo):
     assert result.near[1].detail == "256 harmonics"  # degree 15, of 23 rows of cells
     assert result.near[2].rmse < result.near[0].rmse < result.methods[0].rmse
     assert "lengthscale='auto'" in result.near[2].code  # quick: numbers are not searched for
-
-
-def test_relief_around_a_cell_is_that_of_cells_as_far_away():
-    """At 60° north steps along the parallel are two cells, and over the pole rows go on."""
-    shape = (6, 12)
-    latitude, longitude = np.meshgrid(
-        -75 + 30.0 * np.arange(6), -165 + 30.0 * np.arange(12), indexing="ij"
-    )
-    places = np.stack([latitude.ravel(), longitude.ravel()], axis=1)
-    y = np.random.default_rng(0).standard_normal(72) * 100
-    found, size = relief_around(places, shape, y, 0 * y)
-    heights = (found[:, :-2] * size[:, None]).reshape((*shape, 48))
-    grid = y.reshape(shape)
-    offsets = [(a, b) for a in range(-3, 4) for b in range(-3, 4) if a or b]
-    beside, over = offsets.index((0, 1)), offsets.index((3, 0))
-    np.testing.assert_allclose(heights[3, 2, beside], grid[3, 3])  # 15° north: one cell
-    np.testing.assert_allclose(heights[5, 2, beside], grid[5, 6])  # 75°: four
-    np.testing.assert_allclose(heights[4, 2, over], grid[4, 8])  # 45°, 90° further north
-    np.testing.assert_allclose(size, np.sqrt((heights**2).mean(axis=2)).ravel() + 20)
 
 
 def test_numbers_are_of_held_out_cells_only(demo):
@@ -674,25 +610,3 @@ def test_map_has_north_above_and_its_colours(demo):
     expected = colours(RELIEF)(TwoSlopeNorm(0, -7500, 6000)(result.truth[::-1]))[..., :3]
     turned = re.search(r"<image [^>]*(scale\(1 -1\)|matrix\([\d.]+ 0 0 -)", figure, re.DOTALL)
     assert np.abs((found[::-1] if turned else found) - expected).max() < 0.01
-
-
-@pytest.mark.parametrize("ramp", [RELIEF, ERROR])
-def test_lightness_changes_by_equal_steps_on_each_side_of_zero(ramp):
-    for side in np.split(lightness(colours(ramp)(np.arange(256))[:, :3]), 2):
-        steps = np.diff(side)
-        assert np.all(steps > 0) or np.all(steps < 0) or np.abs(steps).min() >= 0
-        straight = np.linspace(side[0], side[-1], 128)
-        assert np.abs(side - straight).max() < 0.015
-
-
-def lightness(rgb):
-    """Oklab's L of sRGB colours, by Ottosson's matrices in the direction from colour to L."""
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    cones = linear @ np.array(
-        [
-            [0.4122214708, 0.2119034982, 0.0883024619],
-            [0.5363325363, 0.6806995451, 0.2817188376],
-            [0.0514459929, 0.1073969566, 0.6299787005],
-        ]
-    )
-    return np.cbrt(cones) @ np.array([0.2104542553, 0.7936177850, -0.0040720468])

@@ -2,7 +2,6 @@
 
 import datetime as dt
 import pickle
-import sys
 from decimal import Decimal
 
 import numpy as np
@@ -323,42 +322,6 @@ def test_a_table_of_ibis_is_computed_batch_by_batch_from_the_columns_that_are_us
     np.testing.assert_array_equal(model.predict(even), model.predict(rows[::2]))
 
 
-@pytest.mark.filterwarnings("ignore")  # those of ibis
-def test_a_backend_that_ibis_does_not_know_is_said(monkeypatch):
-    """As ibis 12 before duckdb 2, whose connections have no fetch_record_batch."""
-    ibis = pytest.importorskip("ibis")
-    rows = pd.DataFrame({"a": np.arange(4.0), "y": np.arange(4.0)})
-    table = ibis.polars.connect().create_table("rows", rows)
-
-    def gone(_table):
-        yield from table.fetch_record_batch
-
-    monkeypatch.setattr(ibis.Table, "to_pyarrow_batches", gone)
-    message = r"ibis [\d.]+ must know the version of its backend, polars; .* pass a table of polars"
-    with pytest.raises(InvalidType, match=message):
-        list(Blocks.from_table(table, target="y"))
-
-
-def test_a_relation_of_duckdb_is_asked_for_the_columns_that_are_used_by_any_name(monkeypatch):
-    duckdb = pytest.importorskip("duckdb")
-    query = 'select i::double "a.b", i * 2.0 "y""", 1 other from range(1000) t(i)'
-    relation = duckdb.connect().sql(query)
-    frames = sys.modules["bochner.data.frames"]
-    read, batches = set(), frames.batches_of
-
-    def noted(table, names, **options):
-        for batch in batches(table, names, **options):
-            read.update(batch.schema.names)
-            yield batch
-
-    blocks = Blocks.from_table(relation, target='y"', columns=["a.b"])
-    monkeypatch.setattr(frames, "batches_of", noted)
-    model = KernelRidge("gaussian", n_features=16, random_state=0).fit_blocks(blocks)
-    assert read == {"a.b", 'y"'}
-    monkeypatch.undo()
-    assert model.predict(relation).shape == (1000,)
-
-
 # ---- arrays in files and arrays with coordinates: HDF5, Zarr, netCDF, xarray
 
 xr = pytest.importorskip("xarray")
@@ -503,20 +466,6 @@ def test_an_array_in_a_file_is_fitted_and_predicted_as_one_in_memory(stored):
     model = ridge().fit(rows, targets)
     np.testing.assert_array_equal(model.coef_, PLAIN.coef_)
     np.testing.assert_allclose(model.predict(rows).compute(), PLAIN.predict(ROWS), rtol=1e-12)
-
-
-def test_small_chunks_of_dask_are_read_together():
-    """A task takes milliseconds, and more where its graph is long."""
-    da = pytest.importorskip("dask.array")
-    rows = da.from_array(ROWS, chunks=(2, 1))
-    targets = da.from_array(TARGETS, chunks=5)
-    tasks = bo.Blocks.from_arrays(rows, targets).source.partitions
-    assert len(rows.to_delayed()) == len(ROWS) / 2
-    assert len(tasks) < 100
-    np.testing.assert_array_equal(ridge().fit(rows, targets).coef_, PLAIN.coef_)
-    large = da.from_array(ROWS, chunks=(500, 2))
-    found = bo.Blocks.from_arrays(large, targets).source.chunks
-    assert [chunk.rows for chunk in found] == [500, 500, len(ROWS) - 1000]
 
 
 @pytest.mark.parametrize(("name", "package"), [("netcdf", "h5netcdf"), ("zarr", "zarr")])

@@ -1,15 +1,12 @@
 """Laws of sums, products and other parts: maps by rule, exact maps, free numbers of kernels."""
 
 import operator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 
-import array_api_strict
 import numpy as np
 import pytest
-import scipy.sparse
 import tolerance
-import torch
 from gallery import absolute, rows, weight
 from scipy.optimize import minimize
 from sklearn.base import clone
@@ -17,15 +14,12 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner.errors import InvalidType
-from bochner.features import IID, QMC, Auto, Fourier, Method, Nystrom, draw
-from bochner.features.composed import Concatenate, LinearMap, TensorProduct, sketched
+from bochner.features import IID, QMC, Auto, Fourier, Method, draw
+from bochner.features.composed import Concatenate, LinearMap, sketched
 from bochner.features.fourier.fourier import draw_stationary
-from bochner.features.map import parts_of
-from bochner.features.nystrom.nystrom import JITTER, NystromMap
+from bochner.features.nystrom.nystrom import NystromMap
 from bochner.features.rules import RULES, Rule
 from bochner.kernels import (
-    Angular,
-    ArcCosine,
     Bilinear,
     Cauchy,
     Columns,
@@ -40,7 +34,6 @@ from bochner.kernels import (
     Mahalanobis,
     Matern,
     Modulated,
-    NeuralTangent,
     Normalised,
     Periodic,
     Polynomial,
@@ -48,13 +41,9 @@ from bochner.kernels import (
     RationalQuadratic,
     Scaled,
     Warped,
-    Zonal,
 )
 from bochner.kernels.free import TunedPositive
-from bochner.kernels.numbers import lifted, places_of, traced, weighted, with_numbers
-from bochner.selection.lengthscales import ProcessRows
-from bochner.selection.numbers import OnNumbers, spectral_peaks
-from bochner.solvers.ridge.criteria import CRITERIA
+from bochner.kernels.numbers import places_of, traced, with_numbers
 
 PAIRS, PHASES = Fourier(IID()), Fourier(IID(), "phase")
 MIXED = Gaussian(2.0) + 0.5 * Linear()
@@ -129,45 +118,15 @@ def test_exact_parts_need_no_method():
     assert_close(phi(X) @ phi(X).T, kernel(X))
 
 
-def test_rows_reach_the_parts_as_the_parts_see_them(rule):
-    seen = []
-
-    def looked(kernel, ask):
-        seen.append((ask.n_inputs, ask.X))
-        return draw_stationary(PHASES, kernel, ask)
-
-    rule(Signed, looked)
-    X, A = rows(9), np.diag([1.0, 4.0, 9.0])
-    for kernel, expected in [
-        (Columns(Gaussian(), (2, 0)), X[:, [2, 0]]),
-        (Mahalanobis(Gaussian(), A), X * [1.0, 2.0, 3.0]),
-        (Columns(Warped(absolute, Gaussian()) + 1.0, (1,)), np.abs(X[:, [1]])),
-    ]:
-        draw(kernel, Signed(), n_features=8, X=X)
-        d, inner = seen.pop()
-        assert d == expected.shape[1]
-        assert_close(inner, expected)
-
-
-def squares(seed, width=32, change=lambda phi: phi):
+def squares(seed, width=32):
     """Sketches of ⟨x, y⟩², whose maps are exact: all randomness is the sketch's."""
     phi = LinearMap(Linear(), 3)
-    return change(sketched(Linear() ** 2, phi, phi, width, np.random.default_rng(seed)))
+    return sketched(Linear() ** 2, phi, phi, width, np.random.default_rng(seed))
 
 
 @pytest.mark.statistical
 def test_sketches_of_exact_products_are_unbiased():
-    """The planted fault: signs are shared."""
-    fault = lambda phi: replace(phi, right_signs=phi.left_signs, rows=phi.rows[[0, 0]])
     assert bias(Linear() ** 2, [squares(s) for s in range(SEEDS)]) < 1
-    assert bias(Linear() ** 2, [squares(s, change=fault) for s in range(SEEDS)]) > 1
-
-
-@pytest.mark.statistical
-def test_planted_fault_one_random_map_taken_twice_is_seen():
-    """(φ·φ')² is not unbiased for k²."""
-    single = [draw(Gaussian(), PAIRS, n_features=8, n_inputs=3, random_state=s) for s in range(400)]
-    assert bias(Gaussian() ** 2, [TensorProduct(Gaussian() ** 2, p, p) for p in single]) > 1
 
 
 def test_the_width_is_the_one_asked_for_however_wide_the_product():
@@ -206,24 +165,6 @@ def test_products_and_powers_of_maps_below_their_kernels_stay_below(rule):
         assert phi.n_features <= 300
         assert np.linalg.eigvalsh(K - Z @ Z.T)[0] > -1e-9 * K.max()
         assert np.linalg.norm(K - Z @ Z.T) < 0.1 * np.linalg.norm(K)
-
-
-def maps_within(phi):
-    """A map and all maps that it is made of."""
-    return [phi, *(inner for part in parts_of(phi) for inner in maps_within(part))]
-
-
-def test_maps_within_a_product_have_the_kernel_that_they_are_of():
-    X = rows(20)
-    for part in maps_within(draw(Linear() ** 4, Fourier(), n_features=81, X=X)):
-        assert_close(part(X) @ part(X).T, part.kernel(X), factor=10)
-
-
-def test_a_matrix_is_checked_once(monkeypatch):
-    """A copy with another kernel within keeps the matrix, whose numbers are not read again."""
-    kernel = Mahalanobis(Gaussian(), np.diag([1.0, 2.0, 0.5]))
-    monkeypatch.setattr("bochner.kernels.kernel.unpacked", None)
-    assert kernel.replace(kernel=Gaussian(2.0)).matrix is kernel.matrix
 
 
 @pytest.mark.parametrize("scale", [0.01, 0.3])
@@ -281,48 +222,6 @@ def test_auto_takes_landmarks_for_a_kernel_of_more_terms_than_features():
     phi = draw(columnwise(80), Auto(), n_features=64, X=X, random_state=0)
     assert isinstance(phi, NystromMap)
     assert phi.n_features == 64
-
-
-STEEP = [
-    ArcCosine(2) ** 3,
-    (Linear() + Bilinear(np.eye(3))) ** 6,
-    1e30 * Linear() * Angular(),
-    Polynomial(5, offset=0.0) * NeuralTangent(2),
-    Zonal((1.0, 0.5, 0.25), 4),
-]
-"""Kernels that grow like a power of the norms: no number of the dtype for rows that have one."""
-
-
-def stretched(X, exponents, seed=5):
-    """Return rows multiplied by powers of two, which no digit is lost by, in a random order."""
-    powers = np.random.default_rng(seed).permutation(np.linspace(-exponents, exponents, len(X)))
-    return X * (2.0 ** np.rint(powers)[:, None]).astype(X.dtype)
-
-
-@pytest.mark.parametrize("kernel", [Normalised(k) for k in STEEP], ids=repr)
-@pytest.mark.parametrize(("dtype", "exponents"), [("float32", 110), ("float64", 500)])
-def test_cosines_of_powers_of_norms_are_those_of_rows_of_any_length(kernel, dtype, exponents):
-    X = rows(30).astype(dtype)
-    expected, long = kernel(X.astype(float)), stretched(X, exponents)
-    assert_close(np.diag(expected), np.ones(30))
-    for library in (np.asarray, torch.asarray, array_api_strict.asarray, scipy.sparse.csr_array):
-        K, values = kernel(library(long)), kernel.diag(library(long))
-        assert str(K.dtype).endswith(dtype)
-        assert str(values.dtype).endswith(dtype)
-        assert_close(K, expected, dtype)
-        assert_close(values, np.ones(30), dtype)
-
-
-@pytest.mark.parametrize(("dtype", "exponents"), [("float32", 110), ("float64", 500)])
-@pytest.mark.parametrize("method", [Signed(), Nystrom()], ids=repr)
-def test_features_of_cosines_are_those_of_rows_of_any_length(method, dtype, exponents):
-    kernel, X = Normalised(Linear() ** 4), rows(30).astype(dtype)
-    long = stretched(X, exponents)
-    for given in (X, long):
-        Z = draw(kernel, method, n_features=100, X=given, random_state=0)(long)
-        assert Z.dtype == dtype
-        lost = max(16 * tolerance.of(dtype), 1e3 * JITTER[np.dtype(dtype)])
-        assert np.abs(Z @ Z.T - kernel(X.astype(float))).max() <= lost
 
 
 SEASON = Gaussian("auto") + Periodic(1.0, "auto") * Gaussian("auto")
@@ -395,30 +294,6 @@ def test_a_number_that_a_kernel_of_ones_own_declares_is_found():
     assert not any(isinstance(place.of(found), Free) for place in places_of(found))
 
 
-@pytest.mark.parametrize("criterion", ["loo", "evidence"])
-def test_the_gradient_of_a_criterion_is_that_of_differences(criterion):
-    X, y = series(40)
-    rows = ProcessRows(X, y[:, None], np.ones(40), True)
-    of = OnNumbers(weighted(SEASON), rows, CRITERIA[criterion])
-    at = of.starts(1, 0)[-1]
-    _, gradient = of(at)
-    for j, slope in enumerate(gradient):
-        values = []
-        for h in (1e-5, -1e-5):
-            vector = at.vector.copy()
-            vector[j] += h
-            values.append(of(at.like(vector))[0])
-        assert abs(slope - (values[0] - values[1]) / 2e-5) < 1e-6
-
-
-def test_a_multiple_goes_before_its_product_and_is_the_weight_of_the_term():
-    kernel = 2.0 * Gaussian(1.5) * (3.0 * Periodic(1.0)) + Linear()
-    X = np.random.default_rng(0).standard_normal((9, 1))
-    assert_close(lifted(kernel)(X), kernel(X))
-    assert lifted(kernel).left == Scaled(6.0, Gaussian(1.5) * Periodic(1.0))
-    assert weighted(lifted(kernel)) == lifted(kernel).left + Free() * Linear()
-
-
 def log_evidence(K, y, noise):
     """Of a process without a mean, by the textbook's formula (Rasmussen and Williams, 2.30)."""
     A = K + noise * np.eye(len(y))
@@ -453,14 +328,6 @@ def test_a_free_period_is_found_wherever_it_is(period):
     assert abs(found.right.kernel.period / period - 1) < 0.01
 
 
-def test_peaks_of_the_spectrum_are_the_periods_of_the_waves():
-    X, y = series(200)
-    x, wave = X[:, 0], y + 0.5 * np.sin(2 * np.pi * X[:, 0] / 0.45)
-    strongest = spectral_peaks(x, wave[:, None], np.ones(200))[:2]
-    assert np.abs(strongest / [1.0, 0.45] - 1).max() < 0.02  # a quarter wave over the span, or less
-    assert len(spectral_peaks(np.zeros(20), np.ones((20, 1)), np.ones(20))) == 0
-
-
 def test_given_numbers_stay_and_weights_of_terms_are_found():
     X, y = series(100)
     long = Gaussian(Free(50.0, low=20.0, high=60.0))
@@ -491,15 +358,10 @@ def test_all_numbers_are_found_where_none_is_free_and_that_is_asked_for(how):
 
 LEARNERS = {
     "ridge": bo.KernelRidge(SEASON, random_state=0),
-    "exact": bo.KernelRidge(SEASON, method="exact", alpha=0.01, random_state=0),
     "features": bo.KernelRidge(SEASON, method="nystrom", n_features=50, random_state=0),
     "process": bo.GaussianProcessRegressor(
         SEASON, lengthscale="loo", n_features=50, random_state=0
     ),
-    "neighbours": bo.GaussianProcessRegressor(
-        SEASON, method=bo.NearestNeighbours(), random_state=0
-    ),
-    "support vectors": bo.SVR(SEASON, random_state=0),
     "descent": bo.KernelSGDRegressor(SEASON, random_state=0),
 }
 

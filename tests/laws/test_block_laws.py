@@ -19,7 +19,7 @@ import torch
 
 from bochner import Blocks, Schema
 from bochner.data.blocks import default_rows
-from bochner.data.sample import chosen_rows, row_priorities, sample_stream
+from bochner.data.sample import chosen_rows, row_priorities
 from bochner.errors import InvalidInput, InvalidType
 
 N = 203
@@ -196,21 +196,6 @@ def test_sample_is_independent_of_source_and_block_size(everything, frame, m):
                 np.testing.assert_array_equal(in_numpy(got), want[index], err_msg=name)
 
 
-def test_rows_chosen_without_a_pass_are_those_of_a_pass(monkeypatch):
-    """The priority of a row depends on its number alone."""
-    monkeypatch.setattr("bochner.data.sample._CHUNK", 17)
-    whole = row_priorities(3, 0, 1000)
-    for chunk in (1, 10, 1000):
-        parts = [row_priorities(3, s, min(chunk, 1000 - s)) for s in range(0, 1000, chunk)]
-        np.testing.assert_array_equal(np.concatenate(parts), whole)
-    assert not np.array_equal(whole, row_priorities(4, 0, 1000))
-    X = np.arange(100.0)[:, None]
-    for m in (1, 5, 40, 100, 120):
-        stream = sample_stream(Blocks.from_arrays(X, block_rows=9), m, 2)
-        np.testing.assert_array_equal(chosen_rows(2, 100, m), stream.index)
-        np.testing.assert_array_equal(stream.X[:, 0], stream.index)
-
-
 def unevenness(draw, n=40, m=10, seeds=2000):
     """Chi-squared with n - 1 degrees of freedom if every m-subset is equally likely."""
     counts = np.zeros(n)
@@ -224,13 +209,7 @@ def unevenness(draw, n=40, m=10, seeds=2000):
 def test_every_row_is_equally_likely_in_a_sample():
     # Alarm rate 1e-6: counts of a row are binomial with variance seeds p (1 - p), and any two are
     # correlated by -1/(n - 1) because every sample has m rows.
-    bar = scipy.stats.chi2.isf(1e-6, 39)
-    assert unevenness(chosen_rows) < bar
-
-    def later_rows_rarer(seed, n, m):
-        return np.argsort(row_priorities(seed, 0, n) * (1 + 0.2 * np.arange(n) / n))[:m]
-
-    assert unevenness(later_rows_rarer) > bar
+    assert unevenness(chosen_rows) < scipy.stats.chi2.isf(1e-6, 39)
 
 
 def test_sample_takes_what_random_state_takes():

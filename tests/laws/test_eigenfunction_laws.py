@@ -2,17 +2,15 @@
 
 import itertools
 import math
-from dataclasses import replace
 from itertools import pairwise
 
 import mpmath
 import numpy as np
 import pytest
 import torch
-from gallery import BASES, COMPRESSED, HERMITE, SINES, rows
-from inside import HAVE_NATIVE
+from gallery import BASES, COMPRESSED, HERMITE, rows
 from scipy.special import eval_hermite
-from tolerance import assert_close, of
+from tolerance import assert_close
 
 import bochner as bo
 from bochner.features import (
@@ -21,30 +19,25 @@ from bochner.features import (
     Fourier,
     HermiteMercer,
     LaplacianEigenfunctions,
-    MercerHarmonic,
     Nystrom,
     Projected,
     draw,
 )
-from bochner.features.mercer.hermite import HermiteMap, _nodes
-from bochner.features.mercer.products import log_spectral_density, products_of_rows
+from bochner.features.mercer.hermite import HermiteMap
 from bochner.kernels import (
     Box,
     Brownian,
     BrownianBridge,
-    Cauchy,
     Columns,
     FourierSeries,
     Gaussian,
     GreenFunction,
-    Laplace,
     Linear,
     Matern,
     Polynomial,
     Polynomials,
 )
-from bochner.kernels.green import best_products, half_turns
-from bochner.kernels.zonal import alpha
+from bochner.kernels.green import half_turns
 
 D = 24
 
@@ -65,25 +58,6 @@ def test_more_features_leave_less(pair):
         leaves = [phi.residual(rows(50, seed=8)).mean() for phi in maps]
         assert all(b <= a + 1e-12 for a, b in pairwise(leaves))
         assert leaves[-1] < 0.7 * leaves[0] + 1e-12
-
-
-@pytest.mark.parametrize(
-    "pair",
-    [
-        *BASES[:2],
-        *BASES[3:],
-        (Gaussian(), HermiteMercer(scale=1.0)),
-        (Gaussian(lengthscale=(0.5, 1.0, 3.0)), HermiteMercer(scale=0.8)),
-        *SINES[:3],
-    ],
-    ids=named,
-)
-def test_the_first_half_of_twice_the_width_is_the_map(pair):
-    """Whatever the seed."""
-    X = rows(50, seed=8)
-    for narrow in (3, 16, 24):
-        wide = drawn(pair, 2 * narrow, seed=3)(X)
-        assert_close(wide[:, :narrow], drawn(pair, narrow)(X), factor=10)
 
 
 def test_the_order_of_rows_does_not_matter():
@@ -146,18 +120,6 @@ def test_points_at_any_distance_have_finite_features(dtype):
         assert ((Z.astype(np.float64) ** 2).sum(axis=1) < 1 + 1e-6).all()
 
 
-@pytest.mark.skipif(not HAVE_NATIVE, reason="there is one way only")
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("d", [1, 2, 9, 40])
-def test_two_ways_to_the_same_features(d, dtype):
-    """The compiled recurrence over multi-indices, and products of tables of each axis."""
-    X = np.random.default_rng(d).normal(size=(300, d)).astype(dtype)
-    for width in (1, 2, 50, 300):
-        phi = draw(Gaussian(d**0.5), HermiteMercer(), n_features=width, X=X, random_state=0)
-        tables = products_of_rows(phi.how, width, phi.table, X)
-        assert_close(phi(X), tables, dtype, factor=4)
-
-
 def test_features_are_the_products_of_the_largest_eigenvalues():
     """All products of the first twelve functions of each axis, by SciPy's polynomials."""
     X = rows(30, seed=3) * (1.5, 1.0, 0.4)
@@ -177,18 +139,6 @@ def test_features_are_the_products_of_the_largest_eigenvalues():
     largest = sorted(every, key=lambda k: -float(np.dot(k, np.log(B))))[:60]
     brute = np.stack([math.prod(term(j, k) for j, k in enumerate(ks)) for ks in largest], axis=1)
     assert_close(phi(X) @ phi(X).T, brute @ brute.T, factor=10)
-
-
-def test_best_products_are_those_of_all_products():
-    rng = np.random.default_rng(0)
-    logs = [np.sort(rng.normal(size=m))[::-1].copy() for m in (7, 1, 5, 9)]
-    every = sorted(itertools.product(range(7), range(1), range(5), range(9)))
-    sums = np.array([sum(column[k] for column, k in zip(logs, ks, strict=True)) for ks in every])
-    for width in (1, 2, 30, 200, 400):
-        indices, found = best_products(logs, width)
-        order = np.argsort(-sums)[:width]
-        assert_close(found, sums[order])
-        assert {tuple(k) for k in indices.tolist()} == {every[i] for i in order}
 
 
 def test_the_scale_leaves_the_least():
@@ -218,34 +168,6 @@ def test_compression_reaches_the_least_error_of_its_rank(method):
     assert least <= relative_error(phi, X) < 1.03 * least < relative_error(plain, X) / 3
 
 
-def test_each_node_stands_for_the_rows_that_are_nearest_to_it():
-    """Row by row; one in a hundred is shared evenly."""
-    column = np.random.default_rng(0).lognormal(size=(700, 1))
-    nodes, share = _nodes(column, 24)
-    assert 12 < len(nodes) <= 24
-    nearest = np.abs(column - nodes).argmin(axis=1)
-    counts = np.array([(nearest == k).mean() for k in range(len(nodes))])
-    assert_close(share, (counts + 0.01 / len(nodes)) / 1.01, factor=10)
-
-
-@pytest.mark.parametrize(
-    ("kernel", "d", "r", "p"),
-    [
-        (Matern(1.5), 3, 1.0, 0.032905019615914810710638148506808),
-        (Matern(0.8), 2, 0.5, 0.12255385853261161238033770492241),
-        (Matern(3.7), 9, 1.5, 0.00014598501008505827927024881092379),
-        (Laplace(2.0), 1, 1.0, 2 / (5 * math.pi)),
-        (Cauchy(), 1, 1.0, 0.5 * math.exp(-1)),
-    ],
-)
-def test_spectral_densities_are_those_of_the_table(kernel, d, r, p):
-    """S = (2π)^d p; a scale multiplies, a sum adds."""
-    W = r * np.eye(d)[:1]
-    both = (log_spectral_density(k, W)[0] for k in (kernel, 3.0 * kernel + kernel))
-    expected = [(2 * math.pi) ** d * p * factor for factor in (1, 4)]
-    assert list(map(math.exp, both)) == pytest.approx(expected, rel=1e-12)
-
-
 @pytest.mark.parametrize("conditions", ["dirichlet", "neumann", "periodic"])
 @pytest.mark.parametrize("kernel", [Gaussian(0.7), Matern(2.5, 0.5)], ids=repr)
 @pytest.mark.parametrize("d", [1, 2])
@@ -273,15 +195,6 @@ def test_features_without_end_are_the_kernel_and_its_images(conditions, kernel, 
         faces = np.full((2, d), [[-1.0], [2.0]])
         inside = faces + np.array([[1e-4], [-1e-4]])
         assert np.abs(phi(faces) - phi(inside)).max() < 1e-4
-
-
-def test_products_of_sines_are_the_heaviest():
-    method = LaplacianEigenfunctions(box=((0.0, 2.0), (0.0, 5.0)))
-    for kernel in (Matern(1.5, (0.3, 1.0)), Laplace(), Cauchy((0.5, 1.0))):
-        phi = draw(kernel, method, n_features=40, n_inputs=2)
-        every = np.array(list(itertools.product(range(1, 60), repeat=2)))
-        logs = log_spectral_density(kernel, math.pi * every / (2.0, 5.0))
-        assert_close(2 * np.log(phi.amplitudes), np.sort(logs)[::-1][:40], factor=10)
 
 
 @pytest.mark.parametrize(("kernel", "shift"), [(Brownian(2.0), 0.5), (BrownianBridge(2.0), 0.0)])
@@ -328,41 +241,6 @@ def test_random_projections_keep_square_distances_on_average():
     ratios = np.array([((x @ phi.projection) ** 2).sum() for phi in maps]) / (x * x).sum()
     assert abs(ratios.mean() - 1) < 5 * math.sqrt(2 / 8 / 400)
     assert 0.15 < ratios.var() < 0.38
-
-
-PLANES = [Gaussian(2.0), Gaussian((1.0, 2.0, 2.0, 3.0, 2.0, 4.0)), Matern(1.5, 3.0), Polynomial(2)]
-
-
-def rows_of_six(n, seed):
-    return np.random.default_rng(seed).normal(size=(n, 6)) * (2.0, 1.5, 0.5, 0.3, 0.1, 0.05)
-
-
-def above_their_bound(phi, P):
-    """Most that |k(x, y) − φ(x)·φ(y)| is above |k(x, y) − k(Px, Py)| + √(e(Px) e(Py)).
-
-    Less what the interpolants of g_b(r) g_b(s) may add, a millionth of the mean residual: each counts
-    Σ_μ Y_μ(u) Y_μ(v) ≤ α_l times. And less 64 roundings of k(x, x) for each of the D features.
-    """
-    X, Y, inner = rows_of_six(50, seed=1), 1.2 * rows_of_six(40, seed=2), phi.inner
-    e, f = inner.residual(X @ P), inner.residual(Y @ P)
-    lost = np.abs(phi.kernel(X, Y) - inner.kernel(X @ P, Y @ P))
-    size = max(phi.kernel.diag(X).max(), phi.kernel.diag(Y).max())
-    weight = sum(alpha(l, 2) for l in inner.radial.degrees.tolist())
-    slack = weight * max(1e-13 * size, 1e-6 * float(e.mean()))
-    slack += of(np.float64) * phi.n_features * size
-    error = np.abs(phi.kernel(X, Y) - phi(X) @ phi(Y).T)
-    return float((error - lost - np.sqrt(np.outer(e, f))).max()) - slack
-
-
-@pytest.mark.parametrize("how", ["pca", "jl"])
-@pytest.mark.parametrize("kernel", PLANES, ids=repr)
-def test_harmonics_of_projected_rows_err_by_what_is_lost_and_left(kernel, how):
-    """The planted fault: rows are projected otherwise than said."""
-    phi = drawn((kernel, Projected(MercerHarmonic(), 2, how)), 60, X=rows_of_six(80, seed=0))
-    assert phi.n_features <= 60
-    assert not phi.below_kernel
-    fault = replace(phi, projection=1.1 * phi.projection)
-    assert above_their_bound(phi, phi.projection) <= 0 < above_their_bound(fault, phi.projection)
 
 
 INTERVAL = Box([(1.0, 3.0)])

@@ -1,8 +1,6 @@
 """Prediction intervals, and errors on rows held out: by brute force, coverage, and scikit-learn's measures."""
 
 import copy
-from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -15,7 +13,7 @@ from bochner import Blocks
 from bochner.errors import InvalidInput
 from bochner.kernels import Gaussian
 from bochner.models._intervals import learn_errors
-from bochner.models.error_law import Distribution, LeftOutRows, TargetLaw, interval_score
+from bochner.models.error_law import LeftOutRows, TargetLaw
 from bochner.report.held_out import judge_held_out
 
 # ---- interval: Intervals of regressors: scores by brute force, coverage, and what they are learned from
@@ -67,22 +65,6 @@ def test_errors_are_those_of_fits_without_each_row(make):
     assert not marks & {tuple(row) for row in kept.X}
 
 
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("make", [exact, features], ids=["exact", "features"])
-def test_errors_without_another_row_are_those_of_fits_without_both(make, intercept):
-    X, y = table(25, t=2)
-    w = np.random.default_rng(1).uniform(0.2, 1.0, 25)
-    found = make(fit_intercept=intercept).fit(X, y, sample_weight=w).fit_.left_out()
-    some, others = found.take(np.array([3, 17, 8])), found.take(np.array([8, 0, 20, 11]))
-    errors = some.without(others, 1)
-    for k, i in enumerate((3, 17, 8)):
-        for m, j in enumerate((8, 0, 20, 11)):
-            kept = ~np.isin(np.arange(25), (i, j))
-            fit = make(fit_intercept=intercept).fit(X[kept], y[kept], sample_weight=w[kept])
-            without = fit.predict(X[j : j + 1])[0, 1]
-            np.testing.assert_allclose(errors[k, m], y[j, 1] - without, rtol=1e-7, atol=1e-9)
-
-
 @pytest.mark.parametrize("coverage", [0.5, 0.9])
 def test_ends_are_order_statistics_of_the_scores(coverage):
     """Equal weights change nothing, and ends of few scores are symmetric."""
@@ -96,54 +78,6 @@ def test_ends_are_order_statistics_of_the_scores(coverage):
     few = np.random.default_rng(3).standard_normal(19)
     half = np.sort(np.abs(few))[17]
     assert law_of(few).ends(0.9) == (-half, half)
-
-
-def test_intervals_cover_as_asked_whatever_the_rows():
-    """Chance 18/20 of 19 scores; as a planted fault the 17th of them covers 85 %."""
-    rng = np.random.default_rng(4)
-    errors, new = rng.standard_normal((4000, 19)), rng.standard_normal(4000)
-    low, high = np.array([law_of(e).ends(0.9) for e in errors]).T
-    share = np.mean((low <= new) & (new <= high))
-    wrong = np.mean(np.abs(new) <= np.sort(np.abs(errors))[:, 16])
-    allowed = ALARM * np.sqrt(0.09 / 4000)
-    assert abs(share - 0.9) < allowed < abs(wrong - 0.9)
-
-
-def test_the_interval_score_is_least_at_quantiles():
-    y = np.random.default_rng(5).gamma(2.0, size=20_001)
-    low, high = np.quantile(y, [0.1, 0.9])
-    score = partial(interval_score, y, coverage=0.8)
-    by_pinball = sum(
-        np.mean(np.maximum(a * (y - q), (a - 1) * (y - q))) for a, q in ((0.1, low), (0.9, high))
-    )
-    np.testing.assert_allclose(score(low, high), by_pinball / 0.1, rtol=1e-12)
-    assert score(low, high) < min(score(low - 0.2, high), score(low, high + 0.2))
-
-
-def distribution():
-    knots = np.array([-1.0, 0.0, 0.5, 2.0])
-    pooled = np.array([0.2, 0.4, 0.6, 0.8])
-    below, above = np.array([-4.0, -2.0, -1.0]), np.array([2.0, 3.0, 7.0])
-    values = bo.KernelRidge  # never evaluated here
-    return Distribution(knots, values, pooled, below, above)
-
-
-def test_scores_and_quantiles_are_those_of_interpolation_row_by_row():
-    shape, rng = distribution(), np.random.default_rng(6)
-    F = shape.risen(rng.uniform(-0.1, 1.1, (200, 4)))
-    assert np.all(np.diff(F, axis=1) > 0)
-    assert F.min() > 0
-    assert F.max() < 1
-    u = rng.uniform(-4, 7, 200)
-    scores = shape.scores(F, u)
-    half = np.array([0, 0.5])
-    for i in range(200):
-        values = np.concatenate([F[i, 0] * half, F[i], 1 - (1 - F[i, -1]) * half[::-1]])
-        points = np.concatenate([[-4.0, -2.0], shape.knots, [3.0, 7.0]])
-        np.testing.assert_allclose(scores[i], np.interp(u[i], points, values), atol=1e-12)
-    for level in (0.01, 0.3, 0.5, 0.9, 0.999):
-        back = shape.scores(F, shape.quantile(F, level))
-        np.testing.assert_allclose(back, level, atol=1e-9)
 
 
 def rows_of(errors, X, source="leave one out"):
@@ -167,31 +101,6 @@ def test_a_scale_that_varies_is_learned():
     low, high = law.bounds(np.array([[-0.8, 0.0], [0.8, 0.0]]), np.zeros((2, 1)), 0.9)
     assert law.varies != ("nothing",)
     assert 0.5 < (high - low)[1, 0] / (high - low)[0, 0] / np.exp(3.2) < 2
-
-
-class Hidden:
-    """A coupling by which errors tell nothing of a row to which they are not its own."""
-
-    def __init__(self, errors):
-        self.errors = errors
-
-    def without(self, i, j, errors):
-        return np.where(i[:, None] == j, errors, self.errors[j])
-
-
-@pytest.mark.parametrize("n", [800, 2400])
-def test_what_errors_know_of_a_row_is_not_learned_for_it(n):
-    """Sizes that grow with a column, but only as rows see one another."""
-    rng = np.random.default_rng(12)
-    X = rng.uniform(-1, 1, (n, 2))
-    noise = rng.standard_normal(n)
-    rows = rows_of(np.exp(2 * X[:, 0]) * noise, X)
-    assert learn_errors(rows, 0).varies != ("nothing",)
-    hidden = replace(rows, coupling=(Hidden(noise),), numbers=np.arange(n))
-    assert learn_errors(hidden, 0).varies == ("nothing",)
-    known = replace(rows, coupling=(Hidden(rows.errors[:, 0]),), numbers=np.arange(n))
-    one, other = (learn_errors(each, 0).targets[0].scores for each in (rows, known))
-    np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9)
 
 
 def test_a_shape_that_varies_is_learned():
@@ -379,8 +288,6 @@ def test_rows_of_weight_zero_and_several_targets_are_left_out_too():
 
 
 N = 240
-
-
 COMMON = {"kernel": Gaussian(1.0), "n_features": 16, "random_state": 0}
 
 

@@ -19,8 +19,6 @@ import bochner as bo
 from bochner import kernels
 
 OUTSIDE = re.compile(r"(?:src|href)=\"(?!data:)|url\(|@import|<script|<link")
-
-
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2, 2, (120, 2))
 Y = np.sin(2 * X[:, 0]) + 0.1 * RNG.standard_normal(120)
@@ -188,23 +186,6 @@ def test_scikit_learn_is_asked_whether_there_are_diagrams():
 
 
 # ---- displays
-
-
-def test_a_display_returns_itself_with_its_axes_as_in_scikit_learn():
-    found = ridge().predict(X)
-    for display in (
-        bo.PathDisplay.from_estimator(ridge()),
-        bo.SpectrumDisplay.from_estimator(ridge()),
-        bo.CalibrationDisplay.from_predictions(Y, found),
-        bo.PartialDependenceDisplay.from_estimator(ridge(), X, 0),
-        bo.ImportanceDisplay.from_estimator(ridge(), X),
-        bo.ContributionDisplay.from_estimator(ridge(), X[:1], X, n_orders=2),
-    ):
-        ax = Figure().subplots()
-        assert display.plot(ax) is display
-        assert display.ax_ is ax
-        assert display.figure_ is ax.figure
-        assert display.plot().ax_ is not ax
 
 
 def test_a_display_that_was_not_drawn_is_drawn_where_it_is_shown():

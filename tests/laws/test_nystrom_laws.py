@@ -15,9 +15,8 @@ from sklearn.cluster import KMeans as SklearnKMeans
 from tolerance import ALARM, assert_close, bernstein_bar, of
 
 import bochner as bo
-from bochner._core.arrays import different_rows
 from bochner.features import Nystrom, draw
-from bochner.features.nystrom.landmarks import WeightedRows, _chances, estimate, leverage_rows
+from bochner.features.nystrom.landmarks import WeightedRows, estimate
 from bochner.features.nystrom.nystrom import NystromMap
 from bochner.kernels import (
     Angular,
@@ -31,7 +30,7 @@ from bochner.kernels import (
     Polynomial,
 )
 from bochner.landmarks import Given, KMeans, RidgeLeverage, RPCholesky, Uniform
-from bochner.solvers.factorisations import MODES, accept, randomly_pivoted_cholesky
+from bochner.solvers.factorisations import MODES, randomly_pivoted_cholesky
 
 D = 24
 
@@ -86,15 +85,6 @@ def test_unexplained_is_the_share_of_the_trace_that_is_left(kernel, mode):
     X = rows(60, seed=5)
     phi = drawn(kernel, Nystrom(RPCholesky(mode=mode)), X=X)
     assert abs(phi.unexplained - phi.residual(X).sum() / kernel.diag(X).sum()) < 1e-9
-
-
-@pytest.mark.parametrize("landmarks", [Uniform(), Given(rows(40))], ids=repr)
-def test_twice_the_width_keeps_the_landmarks(landmarks):
-    """And with them the features, for a kernel whose diagonal, and so the jitter, is constant."""
-    X = rows(60, seed=5)[:-1]
-    narrow, wide = (drawn(Gaussian(), Nystrom(landmarks), 0, m, X) for m in (D // 2, D))
-    assert (wide.landmarks[: D // 2] == narrow.landmarks).all()
-    assert_close(wide(X)[:, : D // 2], narrow(X), factor=1e4)
 
 
 @pytest.mark.parametrize("landmarks", [Uniform(), RPCholesky(), RidgeLeverage()], ids=repr)
@@ -207,68 +197,6 @@ def test_residual_trace_is_that_of_the_matrix_left(mode):
     assert len(pivots(A @ A.T, 30, 0, mode).pivots) == 4
 
 
-def test_acceptance_factors_the_residual_of_what_it_takes():
-    A = np.random.default_rng(0).normal(size=(6, 6))
-    H = A @ A.T
-    proposed = np.array([3, 1, 3, 5, 0, 1])
-    index, L = accept(H[np.ix_(proposed, proposed)], np.diag(H)[proposed], proposed, np.zeros(6))
-    assert index.tolist() == [3, 1, 5, 0]
-    assert_close(L @ L.T, H[np.ix_(index, index)])
-    assert np.abs(np.triu(L, 1)).max() < 1e-14
-
-
-def spectra():
-    """Kernel matrices of fast and slow decay, of clusters, and the worst case of the paper."""
-    rng = np.random.default_rng(0)
-    clusters = np.concatenate([0.1 * rng.normal(size=(150, 2)), 50 * rng.normal(size=(10, 2))])
-    worst = np.eye(200)
-    worst[:100, :100] = 1.0 + 1e-4 * np.eye(100)
-    return {
-        "gaussian": Gaussian(lengthscale=2.0)(rows(200)),
-        "laplace": Laplace()(rows(200)),
-        "clusters": Gaussian()(clusters),
-        "worst": worst,
-        "linear": Linear()(rows(200)) + 1e-3 * np.eye(200),
-    }
-
-
-def bound_excess(K, q, rank_to_trace):
-    """Mean residual over the bound (1 + ε) Σ_{i>q} λ_i, at the pivots that the theorem asks for."""
-    values = np.maximum(np.linalg.eigvalsh(K)[::-1], 0)
-    tail = values[q:].sum()
-    eta = tail / values.sum()
-    found = []
-    for epsilon in (0.5, 1.0, 4.0):
-        rank = int(np.ceil(q / epsilon + q * max(0.0, np.log(1 / (epsilon * eta)))))
-        if rank < len(K):
-            found.append(rank_to_trace(max(rank, 1)) / ((1 + epsilon) * tail))
-    return max(found, default=0.0)
-
-
-@pytest.mark.parametrize("q", [1, 3, 10])
-@pytest.mark.parametrize("name", sorted(spectra()))
-def test_mean_residual_is_within_the_bound_of_the_theorem(name, q):
-    K = spectra()[name]
-    mean = lambda rank: np.mean([pivots(K, rank, seed).residual_trace for seed in range(30)])
-    assert bound_excess(K, q, mean) < 1
-
-
-def test_planted_fault_uniform_pivots_break_the_bound():
-    """Ten far rows among 150 in a cluster: the first eleven eigenvalues are all there is."""
-    K = spectra()["clusters"]
-
-    def uniform(rank):
-        left = []
-        for seed in range(30):
-            S = np.random.default_rng(seed).choice(len(K), rank, replace=False)
-            C = K[:, S]
-            left.append(np.trace(K - C @ np.linalg.pinv(K[np.ix_(S, S)], hermitian=True) @ C.T))
-        return np.mean(left)
-
-    assert bound_excess(K, 11, uniform) > 1
-    assert bound_excess(K, 11, lambda r: pivots(K, r, 0).residual_trace) < 1
-
-
 def exact_leverage(kernel, X, penalty):
     K = kernel(X)
     return np.diag(K @ np.linalg.inv(K + penalty * np.eye(len(K))))
@@ -286,49 +214,6 @@ def test_leverage_estimated_from_all_rows_is_exact_and_of_fewer_no_less(penalty)
         assert (found >= previous - 1e-9).all()
         assert (found <= 1).all()
         previous = found
-
-
-@pytest.mark.parametrize("count", [5, 20, 60])
-def test_chances_add_up_and_are_in_proportion(count):
-    tau = np.random.default_rng(0).pareto(1.0, 100)
-    p = _chances(tau, count)
-    assert abs(p.sum() - count) < 1e-9
-    assert (p <= 1).all()
-    free = p < 1
-    assert_close(p[free] / tau[free], np.full(free.sum(), p[free][0] / tau[free][0]), factor=100)
-    assert tau[~free].min(initial=np.inf) >= tau[free].max()
-
-
-def twin_of_leverage_rows(kernel, X, count, alpha, rng):
-    """The recursion with whole matrices and inverses, on the same random numbers."""
-    n, K = len(X), kernel(X)
-    level = int(np.ceil(np.log2(n / count)))
-    order, draws = rng.random(n), rng.random(n)
-    S = np.flatnonzero(order < 0.5**level)
-    p = np.ones(len(S))
-
-    def leverage(S, p):
-        middle = np.linalg.inv(K[np.ix_(S, S)] + alpha * np.diag(p))
-        return np.clip(np.diag(K - K[:, S] @ middle @ K[S]) / alpha, 0, 1)
-
-    for depth in range(level - 1, 0, -1):
-        inside = np.flatnonzero(order < 0.5**depth)
-        chances = _chances(leverage(S, p)[inside], count)
-        taken = draws[inside] < chances
-        draws[inside] = rng.random(len(inside))
-        S, p = inside[taken], chances[taken]
-    return X[np.sort(np.argsort(-np.log(1 - draws) / leverage(S, p))[:count])]
-
-
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("alpha", [0.01, 1.0])
-def test_recursion_is_that_of_the_slow_twin(seed, alpha):
-    X, kernel = rows(300, seed=seed), Laplace()
-    fast, slow = (
-        f(kernel, X, 20, alpha, np.random.default_rng(seed))
-        for f in (leverage_rows, twin_of_leverage_rows)
-    )
-    assert np.array_equal(fast, slow)
 
 
 @pytest.mark.statistical
@@ -398,22 +283,3 @@ def test_clusters_of_equal_rows_are_these_rows(form, seeds):
     X = np.repeat(rows(6)[:5], 7, axis=0)
     phi = drawn(Gaussian(), Nystrom(KMeans(seeds=seeds)), n_features=9, X=form(X))
     assert_close(phi(X) @ phi(X).T, Gaussian()(X), factor=1e5)
-
-
-def test_pivots_are_the_same_whoever_gives_the_corner():
-    K, results = Gaussian()(rows(200)), []
-    for corner in (None, lambda i: K[np.ix_(i, i)]):
-        given = lambda j: K[:, j], np.diag(K), 40, np.random.default_rng(0)
-        results.append(randomly_pivoted_cholesky(*given, corner=corner))
-    one, other = results
-    assert one.pivots.tolist() == other.pivots.tolist()
-    assert one.residual_trace == other.residual_trace
-
-
-@pytest.mark.parametrize(("n", "d", "values"), [(300, 3, 3), (40, 900, 2), (50, 20, 1), (9, 1, 9)])
-def test_different_rows_are_those_of_unique(n, d, values):
-    rng = np.random.default_rng(0)
-    X = rng.integers(-values, values + 1, (n, d)) * 0.5
-    X[n // 2 :] = X[: n - n // 2] * 1.0
-    X[3] = -0.0 * X[3]
-    assert (X[different_rows(X)] == np.unique(X, axis=0)).all()

@@ -1,11 +1,8 @@
 """Laws of random features: frequencies, placements, leverage, sketches and networks."""
 
-import itertools
 import math
 import tracemalloc
-from dataclasses import replace
 
-import mpmath
 import numpy as np
 import pytest
 import scipy.linalg
@@ -13,12 +10,11 @@ import scipy.sparse
 import tolerance
 import torch
 from gallery import DEEP, NETWORKS, PLACEMENTS, POWERS, SKETCH_METHODS, rows
-from inside import native
 from scipy.linalg import hadamard
-from scipy.special import gammaln, hyp1f1
+from scipy.special import hyp1f1
 from scipy.stats import beta, ks_2samp, kstest, norm
 from scipy.stats import t as student
-from tolerance import ALARM, assert_close, bar
+from tolerance import ALARM, assert_close
 
 import bochner as bo
 from bochner.features import (
@@ -33,22 +29,16 @@ from bochner.features import (
     PolySketch,
     Positive,
     ReLU,
-    Sign,
     Structured,
     TensorSketch,
     draw,
 )
-from bochner.features.fourier.leverage import leverages
 from bochner.features.fourier.maps import FourierMap, StructuredMap
-from bochner.features.fourier.placements import chains_of, orthonormal_rows
+from bochner.features.fourier.placements import orthonormal_rows
 from bochner.features.random.networks import NeuralMap, ReLUMap, SignMap, polynomial_width
 from bochner.features.random.positive import PositiveMap
-from bochner.features.sketch.polysketch import Hashed, Padded, Pairs, _balanced
-from bochner.features.sketch.powers import Weights, energies, shares
-from bochner.features.sketch.tensorsketch import CountSketch
 from bochner.kernels import (
     NNGP,
-    Angular,
     ArcCosine,
     Constant,
     DotExponential,
@@ -61,7 +51,6 @@ from bochner.kernels import (
     Polynomial,
     RationalQuadratic,
 )
-from bochner.kernels.dotproduct import ExponentialSeries
 
 
 def drawn(kernel, method, D=48, seed=0, X=None, d=None):
@@ -172,61 +161,26 @@ def test_variances_are_the_closed_forms(kernel, method, D, X, variance, fault):
     assert fault is None or excess(squares, fault) > 1
 
 
-def weighed(power):
-    """Leverage that counts with another power of its weights."""
-    return lambda p: replace(p, weights=(32 * p.weights) ** power / 32)
-
-
-def with_factorials(phi):
-    """Derivatives at zero for coefficients: n! too much for degree n."""
-    n = phi.weights.degrees
-    return replace(phi, weights=Weights(n, phi.weights.logs + 0.5 * gammaln(n + 1.0), False))
-
-
-def cut(phi):
-    """Without the worth of drawn degrees, what stands for the rest counts once for one of them."""
-    logs = np.where(phi.weights.degrees <= 2, phi.weights.logs, -np.inf)
-    return replace(phi, weights=Weights(phi.weights.degrees, logs, False))
-
-
-def long(phi):
-    """Gaussian ω where the factors d and d(d + 2) expect unit directions, one tenth too long."""
-    return replace(phi, directions=1.1 * phi.directions)
-
-
 @pytest.mark.statistical
 @pytest.mark.parametrize(
-    ("kernel", "method", "D", "size", "fault"),
+    ("kernel", "method", "D", "size"),
     [
-        *((Gaussian(0.7), bo.LeverageFourier(), 64, 0.5, weighed(p)) for p in (0.0, 0.5)),
+        (Gaussian(0.7), bo.LeverageFourier(), 64, 0.5),
+        (Gaussian((0.7, 0.4, 1.0)), bo.LeverageFourier(1e-6), 64, 0.5),
+        *((DotExponential(0.5), m, 48, 0.5) for m in (Maclaurin(), TensorSketch(), PolySketch())),
+        (DotExponential(), Maclaurin(radius=1.5), 48, 0.8),
         *(
-            (Gaussian((0.7, 0.4, 1.0)), bo.LeverageFourier(1e-6), 64, 0.5, weighed(p))
-            for p in (0.0, 0.5)
-        ),
-        *(
-            (DotExponential(0.5), m, 48, 0.5, with_factorials)
-            for m in (Maclaurin(), TensorSketch(), PolySketch())
-        ),
-        (DotExponential(), Maclaurin(radius=1.5), 48, 0.8, cut),
-        *(
-            (DotExponential(), type(m)(radius=1.0), 24, 0.5, with_factorials)
-            for m in (Maclaurin(), TensorSketch(), PolySketch())
-        ),
-        *(
-            (ArcCosine(p), ReLU(p, IID(), split), 400, 1.0, long)
-            for p in (1, 2)
-            for split in (True, False)
+            (DotExponential(), m(radius=1.0), 24, 0.5)
+            for m in (Maclaurin, TensorSketch, PolySketch)
         ),
     ],
-    ids=lambda v: getattr(v, "__name__", None) or repr(v),
+    ids=repr,
 )
-def test_planted_faults_are_seen(kernel, method, D, size, fault):
-    """Of maps drawn with other rows, or for a radius that some rows are beyond."""
+def test_maps_are_unbiased_at_rows_that_they_were_not_drawn_with(kernel, method, D, size):
+    """Or that are beyond the radius that a map was drawn for."""
     X, given = size * rows(5, seed=3)[:4], {} if "radius=1" not in repr(method) else {"d": 3}
     maps = [drawn(kernel, method, D, seed, **given) for seed in range(160)]
-    wrong = [fault(phi) for phi in maps]
-    found, seen = (tolerance.bias(kernel(X), [phi(X) for phi in p], 200) for p in (maps, wrong))
-    assert found < 1 < seen
+    assert tolerance.bias(kernel(X), [phi(X) for phi in maps], 100) < 1
 
 
 @pytest.mark.parametrize("m", [1, 40, 90, 150, 310])
@@ -292,26 +246,6 @@ def test_wider_maps_hold_the_features_of_the_narrow_one(placement, form, d):
             assert_close(ratio * many[:, :, : few.shape[2]], few, factor=16)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "method", "exact"),
-    [
-        *((Angular(), Sign(placement), 0) for placement in (IID(), Orthogonal())),
-        *((ArcCosine(p), ReLU(p, Orthogonal(), split=False), 0) for p in range(3)),
-        (DotExponential(0.5), Maclaurin(), 4),
-        (Polynomial(2, 0.0), PolySketch(inner=64), 0),
-    ],
-    ids=repr,
-)
-def test_wider_maps_of_other_methods_begin_with_the_narrow_one(kernel, method, exact):
-    """But for exact features of the first degrees, which are the same."""
-    X, D = np.random.default_rng(0).normal(size=(5, 3 if exact else 16)), 64 + exact
-    Z, wider = (
-        draw(kernel, method, n_features=n, X=X, random_state=0)(X) for n in (D, 2 * D - exact)
-    )
-    assert_close(wider[:, :exact], Z[:, :exact])
-    assert_close(wider[:, exact:D] * 2**0.5, Z[:, exact:])
-
-
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     "kernel",
@@ -372,59 +306,19 @@ def test_lengthscales_of_columns_scale_the_frequencies(placement):
     assert_close(many.frequencies * scales[:, None], one.frequencies)
 
 
-@pytest.mark.parametrize(
-    ("d", "D", "placement", "kind"),
-    [
-        *((d, D, Structured(), StructuredMap) for d, D in ((1024, 8192), (256, 512))),
-        (784, 1000, Fastfood(), StructuredMap),
-        *((d, 512, Structured(), FourierMap) for d in (3, 31)),
-        (3, 512, Fastfood(), FourierMap),
-        (1024, 32, Structured(), FourierMap),  # most of a block would be cut away
-    ],
-)
-def test_frequencies_are_formed_where_that_is_faster(d, D, placement, kind):
-    assert type(drawn(Gaussian(), Fourier(placement), D, d=d)) is kind
-
-
-def projections(count, d, u, steps=3):
-    """Of a direction u on the unit rows of Structured blocks, (count, d); fewer steps: a fault."""
-    measure = Gaussian().spectral_measure(d)
-    chains = chains_of(Structured(), measure, count * d, np.random.default_rng(0))
-    diagonals = chains.diagonals[:, 3 - steps :].copy()
-    diagonals[:, -1] = d ** (-steps / 2)
-    return native.turns(u[None], chains._replace(diagonals=diagonals)).reshape(count, d)
-
-
-def deviation(a, r, radius, comparisons):
-    """|E cos(length · a · r) − k(r)| beyond what sampling explains; lengths are averaged exactly."""
-    d = a.shape[1]
-    if radius == "chi":
-        values = hyp1f1(d / 2, 0.5, -((a * r) ** 2) / 2).mean(axis=1)
-    else:
-        values = np.cos(d**0.5 * a * r).mean(axis=1)
-    error = values.std(ddof=1) / len(values) ** 0.5
-    return abs(values.mean() - np.exp(-(r**2) / 2)) - bar(comparisons) * error
-
-
-BIAS = 2e-3
-"""What `Structured` says of itself at 32 columns."""
-
-
 @pytest.mark.statistical
-def test_bias_of_structured_frequencies_is_below_what_they_say():
-    """Along a coordinate, the sum of two, and no axis; planted faults: equal lengths, one step."""
-    d, distances = 32, (0.5, 1.0, 1.5, 2.0)
-    rng = np.random.default_rng(0)
-    directions = np.array([np.eye(d)[0], np.eye(d)[:2].sum(axis=0), rng.normal(size=d)])
+def test_the_bias_of_structured_frequencies_is_at_most_what_they_say():
+    """2e-3 at 32 columns, along a coordinate, the sum of two, and no axis."""
+    directions = np.array(
+        [np.eye(32)[0], np.eye(32)[:2].sum(axis=0), np.random.default_rng(0).normal(size=32)]
+    )
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    for u in directions:
-        a = projections(4000, d, u)
-        assert_close((a * a).sum(axis=1), np.ones(4000))
-        for r in distances:
-            assert deviation(a, r, "chi", 12) < BIAS
-        assert deviation(a, 1.5, "equal", 12) > BIAS
-    once = projections(4000, d, directions[0], steps=1)
-    assert deviation(once, 1.5, "chi", 12) > BIAS
+    X = np.concatenate([np.zeros((1, 32)), *(r * directions for r in (0.5, 1.0, 1.5, 2.0))])
+    maps = (drawn(Gaussian(), Fourier(Structured()), 8192, seed, d=32) for seed in range(40))
+    values = np.array([Z[1:] @ Z[0] for Z in (phi(X) for phi in maps)])
+    error = values.std(axis=0, ddof=1) / len(values) ** 0.5
+    excess = np.abs(values.mean(axis=0) - Gaussian()(X)[0, 1:]) - tolerance.bar(12) * error
+    assert excess.max() < 2e-3
 
 
 def test_rows_of_structured_blocks_are_orthogonal_and_differ():
@@ -461,16 +355,6 @@ def test_grids_are_exact_where_points_are_near(d, n_features, q):
     assert_close((Z * Z).sum(axis=1), np.ones(20))
 
 
-def test_grids_integrate_what_one_node_less_does_not():
-    """q nodes hold |ω|^(2q−2) exactly and not |ω|^(2q): moments of the normal law."""
-    for q in (3, 4, 7):
-        W, weights = Grid().nodes(Gaussian().spectral_measure(1), (q + 1) // 2)
-        moments = [weights @ W[0] ** (2 * j) for j in range(q + 1)]
-        exact = [float(np.prod(np.arange(2 * j - 1, 0, -2))) for j in range(q + 1)]
-        q_used = 2 * len(weights) - (W[0] == 0).any()
-        assert_close(moments[:q_used], exact[:q_used])
-
-
 def test_grids_serve_sums_of_gaussians():
     kernel, X = 2.0 * Gaussian((2.0, 3.0)) + Gaussian(4.0), 0.3 * fixed_rows(10, 2)
     Z = draw(kernel, Fourier(Grid()), n_features=400, X=X)(X)
@@ -494,17 +378,6 @@ def test_complex_features_are_the_pairs_as_one_number(placement, dtype):
 
 def cube(n, d, seed=0):
     return np.random.default_rng(seed).uniform(-1, 1, (n, d))
-
-
-@pytest.mark.parametrize("kernel", [Gaussian(0.4), Matern(1.5, 0.7), 2.0 * Gaussian(0.5)], ids=repr)
-def test_leverages_are_quadratic_forms_of_waves(kernel):
-    X, W = cube(40, 2), np.random.default_rng(2).standard_normal((5000, 2)) * 3
-    K = kernel(X)
-    Z = np.exp(1j * X @ W.T)
-    by_hand = (Z.conj() * np.linalg.solve(K + 1e-3 * np.trace(K) * np.eye(40), Z)).sum(axis=0)
-    found = leverages(kernel, X, W, 1e-3)
-    np.testing.assert_allclose(found, by_hand.real, rtol=1e-9)  # of condition 40/1e-3
-    np.testing.assert_allclose(leverages(kernel, scipy.sparse.csr_array(X), W, 1e-3), found)
 
 
 def distance(kernel, X, method, alpha, seed):
@@ -564,83 +437,6 @@ def test_sparse_rows_are_not_made_dense(method):
     assert peak < 0.1 * 8 * n * d
 
 
-X2 = np.array([[0.8, -0.5], [0.3, 1.1]])
-X3 = np.array([[0.8, -0.5, 0.4], [0.3, 1.1, -0.2]])
-
-
-@pytest.mark.parametrize("D", [1, 2, 3])
-def test_tensor_sketch_mean_and_variance_by_enumeration_of_all_hashes(D):
-    """d = 2, p = 2: D⁴ buckets times 2⁴ signs."""
-    values = [
-        float(Z[0] @ Z[1])
-        for h in map(as_pairs, itertools.product(range(D), repeat=4))
-        for s in map(as_pairs, itertools.product((-1, 1), repeat=4))
-        for Z in [CountSketch(h, s, D).of(X2)]
-    ]
-    exact = float(X2[0] @ X2[1]) ** 2
-    assert_close(np.mean(values), exact)
-    assert_close(np.mean((np.array(values) - exact) ** 2), tensor_sketch_variance(X2, 2, D))
-
-
-def as_pairs(four):
-    return np.array(four).reshape(2, 2)
-
-
-@pytest.mark.parametrize("p", [1, 2, 3, 4])
-@pytest.mark.parametrize("D", [5, 8])
-def test_tensor_sketch_is_the_count_sketch_of_the_tensor_power(p, D):
-    """Two routes: by FFT, and by all dᵖ entries of x^{⊗p} into their buckets."""
-    rng = np.random.default_rng(p)
-    h, s = rng.integers(0, D, (p, 3)), 2 * rng.integers(0, 2, (p, 3)) - 1
-    slow = np.zeros((2, D))
-    for index in itertools.product(range(3), repeat=p):
-        bucket = sum(h[j, i] for j, i in enumerate(index)) % D
-        sign = math.prod(int(s[j, i]) for j, i in enumerate(index))
-        slow[:, bucket] += sign * math.prod(X3[:, i] for i in index)
-    assert_close(CountSketch(h, s, D).of(X3), slow)
-
-
-class Orders:
-    """A generator whose permutations are those given, in turn."""
-
-    def __init__(self, *orders):
-        self.orders = list(orders)
-
-    def permutation(self, _):
-        return np.array(self.orders.pop(0))
-
-
-def turned(signs):
-    return Padded(np.array(signs, dtype=np.int8)).of(X2, [])
-
-
-@pytest.mark.parametrize("m", [2, 4])
-def test_balanced_pairs_mean_and_variance_by_enumeration(m):
-    """d = 2: all signs, all orders; all four pairs leave no variance."""
-    values = []
-    for signs in itertools.product((-1, 1), repeat=4):
-        sides = [turned(signs[:2]), turned(signs[2:])]
-        for orders in itertools.product([(0, 1), (1, 0)], repeat=4):
-            Z = np.empty((2, m))
-            pairs = Pairs(0, 1, *_balanced(2, 2, m, Orders(*orders)))
-            pairs.fill(Z, X2, sides, np.ones((1, 1)))
-            values.append(float(Z[0] @ Z[1]))
-    exact = float(X2[0] @ X2[1]) ** 2
-    assert_close(np.mean(values), exact)
-    assert_close(np.mean((np.array(values) - exact) ** 2), balanced(X2, 2, m))
-
-
-@pytest.mark.parametrize("m", [1, 3, 8, 9, 20, 64])
-def test_balanced_pairs_come_once_and_use_every_entry_equally_often(m):
-    full, tail, partners = _balanced(8, 8, m, np.random.default_rng(m))
-    left = np.concatenate([np.tile(np.arange(8), full), tail])
-    assert len(left) == len(partners) == m
-    assert len(set(zip(left.tolist(), partners.tolist(), strict=True))) == m
-    for entries in (left, partners[: 8 * full]):
-        counts = np.bincount(entries, minlength=8)
-        assert counts.max() - counts.min() <= 1
-
-
 @pytest.mark.parametrize(("degree", "width"), [(2, 16), (3, 64), (4, 256)])
 def test_all_pairs_are_the_tensor_product_and_exact(degree, width):
     X, kernel = np.random.default_rng(0).normal(size=(9, 3)), Polynomial(degree, 0.0)
@@ -651,39 +447,6 @@ def test_all_pairs_are_the_tensor_product_and_exact(degree, width):
     assert more.n_features == width
 
 
-def test_hashed_leaf_is_an_osnap_matrix():
-    """Two routes: the sparse product and a loop; s different rows for each column."""
-    X = np.random.default_rng(1).normal(size=(3, 40))
-    phi = draw(Polynomial(2, 0.0), PolySketch(inner=16), n_features=64, X=X, random_state=0)
-    first, second = leaves = [step for step in phi.steps if isinstance(step, Hashed)]
-    assert not (first.rows == second.rows).all()
-    for leaf in leaves:
-        assert all(len(set(rows)) == 4 for rows in leaf.rows.tolist())
-        slow = np.zeros((3, 16))
-        for i, (chosen, signs) in enumerate(zip(leaf.rows, leaf.signs, strict=True)):
-            for r, sign in zip(chosen, signs, strict=True):
-                slow[:, r] += sign * X[:, i] / 2
-        assert_close(leaf.of(X, []), slow @ hadamard(16), factor=4)
-
-
-@pytest.mark.parametrize("form", ["plain", "hyperbolic"])
-@pytest.mark.parametrize("half", [0.5, 1.0])
-def test_positive_mean_and_variance_by_quadrature(form, half):
-    """d = 1, one frequency: 90 Gauss-Hermite nodes."""
-    x, y = 0.7, -0.4
-    nodes, weights = np.polynomial.hermite_e.hermegauss(90)
-    weights = weights / weights.sum()
-    kernel = DotExponential() if half == 0.5 else Gaussian()
-    maps = [PositiveMap(kernel, np.array([[w]]), np.ones(1), half, form) for w in nodes]
-    values = np.array([float(Z[0] @ Z[1]) for Z in (phi(np.array([[x], [y]])) for phi in maps)])
-    exact = math.exp(x * y) if half == 0.5 else math.exp(-((x - y) ** 2) / 2)
-    variance = exact**2 * math.expm1((x + y) ** 2)
-    if form == "hyperbolic":
-        variance *= (1 - math.exp(-((x + y) ** 2))) / 2
-    assert_close(weights @ values, exact)
-    assert_close(weights @ (values - exact) ** 2, variance, factor=4)
-
-
 def test_positive_features_of_long_rows_are_finite_where_their_factors_are_not():
     """e^{ω·x} overflows and e^{−|x|²} underflows; their product is a number."""
     x = np.full((1, 1), 40.0)
@@ -691,55 +454,10 @@ def test_positive_features_of_long_rows_are_finite_where_their_factors_are_not()
     assert phi(x)[0, 0] == phi(x.astype(np.float32))[0, 0] == 1.0
 
 
-@pytest.mark.parametrize("D", [1, 2, 7, 40, 1000])
-def test_shares_use_what_there_is_and_stand_for_every_degree(D):
-    """Expected worth of each degree is one: core degrees once, others p times 1/p."""
-    law = energies(ExponentialSeries(), np.array([2.0]))
-    worth = np.zeros(len(law))
-    for seed in range(400):
-        s = shares(law, lambda _: np.inf, D, np.random.default_rng(seed))
-        assert sum(s.widths) == D
-        for n, p in zip(s.degrees, s.probabilities, strict=True):
-            worth[n] += 1 / p / 400
-    core = law * D >= 1
-    assert_close(worth[core], np.ones(core.sum()))
-    assert_close((law * worth)[~core].sum(), law[~core].sum())  # wₙ/pₙ is the same for all
-
-
-@pytest.mark.parametrize("n", [1, 2, 50, 1300])
-def test_degrees_are_weighed_at_five_hundred_and_twelve_rows_from_the_first_to_the_last(n):
-    """Rows of growing length: a degree has the mean share of its term at rows evenly spaced."""
-    lengths = np.linspace(0.5, 3.0, n)
-    X = lengths[:, None] * np.array([[0.6, 0.0, 0.8]])
-    phi = draw(DotExponential(), TensorSketch(), n_features=2000, X=X, random_state=0)
-    some = np.unique(np.linspace(0, n - 1, min(n, 512)).astype(int))
-    k = np.arange(40)
-    terms = [[r ** (2 * i) / math.factorial(i) for i in k] for r in lengths[some].tolist()]
-    law = np.mean(terms / np.sum(terms, axis=1, keepdims=True), axis=0)
-    exact = [d for d, s in zip(phi.weights.degrees, phi.sketches, strict=True) if s is None]
-    assert exact in ([0], [0, 1])
-    law[exact] = 0.0
-    left = 2000 - sum(3 if d else 1 for d in exact)
-    for degree, sketch in zip(phi.weights.degrees.tolist(), phi.sketches, strict=True):
-        wanted = left * law[degree] / law.sum()
-        if sketch is not None and wanted >= 2:
-            assert abs(sketch.width - wanted) <= 2
-
-
 def test_published_maclaurin_draws_degrees_geometrically():
     phi = drawn(DotExponential(), Maclaurin("geometric"), 20_000, d=2)
     counts = np.bincount(phi.weights.degrees)[:6] / 20_000
     assert (np.abs(counts - 0.5 ** np.arange(1, 7)) < 5 * np.sqrt(0.25 / 20_000)).all()
-
-
-def test_weights_are_powers_of_the_length_in_one_exponent():
-    terms = ((2.0, 0), (1.0, 3), (1e-300, 400))
-    weights = Weights(np.array([0, 3, 400]), np.log([w for w, _ in terms]), True)
-    lengths = np.array([1e-30, 1.0, 30.0])
-    power = lambda r, n: mpmath.mpf(r) ** n * mpmath.exp(-(mpmath.mpf(r) ** 2) / 2)
-    slow = np.array([[float(w * power(r, n)) for w, n in terms] for r in lengths.tolist()])
-    scale = np.maximum(slow, 1e-320)
-    assert_close(weights.at(lengths, like=lengths) / scale, slow / scale, factor=1000)
 
 
 @pytest.mark.parametrize("pair", DEEP, ids=repr)
@@ -750,28 +468,6 @@ def test_deep_features_converge(pair):
         Z = [drawn(*pair, width, seed)(X) for seed in range(8)]
         errors.append(np.mean([np.linalg.norm(z @ z.T - K) for z in Z]))
     assert errors[1] < 0.35 * errors[0]
-
-
-def stated(order, d, split):
-    """The table of `ReLU`."""
-    c = d * (d + 2) / ((d + 4) * (d + 6))
-    if split:
-        return (0.0, (3 * d / (d + 2) - 1) / 4, (105 * c - 9) / 4)[order]
-    return (1.0, 6 * d / (d + 2) - 1, 210 * c - 9)[order]
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("order", [0, 1, 2])
-@pytest.mark.parametrize("d", [4, 9])
-@pytest.mark.parametrize("split", [True, False])
-def test_variance_of_a_direction_is_as_stated(order, d, split):
-    """Of D times the random part of |φ(x)|², one direction at a time."""
-    phi = drawn(ArcCosine(order), ReLU(order, IID(), split), 4000, 1, d=d)
-    m = phi.directions.shape[1]
-    products = m * phi(np.eye(d)[:1])[0, -m:] ** 2
-    centred = (products - products.mean()) ** 2
-    bar = student.isf(ALARM / 24, 1000) * centred.std() / np.sqrt(m)
-    assert abs(centred.mean() - stated(order, d, split)) <= bar + 1e-9
 
 
 @pytest.mark.parametrize("d", [1, 2, 5])
@@ -826,20 +522,6 @@ def twin_of_network(phi, x):
             T.append((h + 1, np.sign(phi.steps[h].T @ below) * mixed / np.sqrt(2 * len(mixed))))
         A.append((h + 1, np.array([abs(w @ below) for w in W.T]) * np.sqrt(p / (2 * m))))
     return np.linalg.norm(x) * (full if phi.steps else sigma)(len(A))
-
-
-@pytest.mark.parametrize("kernel", [NeuralTangent(1), NeuralTangent(3), NNGP(1), NNGP(4)], ids=repr)
-def test_layers_share_the_features_by_their_factors(kernel):
-    """As (L − j + 1) 2^(j − L) to A_j and j 2^(j − L) to T_j; of NNGP 2^(j − L), and no T_j."""
-    phi, L = draw(kernel, NeuralTangentFeatures(), n_features=1003, n_inputs=3), kernel.depth
-    tangent = isinstance(kernel, NeuralTangent)
-    ramps = [(L - j + 1 if tangent else 1) / 2 ** (L - j) for j in range(1, L + 1)]
-    steps = [j / 2 ** (L - j) if tangent else 0.0 for j in range(1, L + 1)]
-    found = [W.shape[1] for W in phi.ramps], [W.shape[1] for W in phi.steps] or [0] * L
-    assert phi.n_features == 1003
-    for widths, expected_shares in zip(found, (ramps, steps), strict=True):
-        expected = 1000 * np.array(expected_shares) / (sum(ramps) + sum(steps))
-        assert np.abs(np.array(widths) - expected).max() <= 1
 
 
 @pytest.mark.parametrize("kind", [NeuralTangent, NNGP])

@@ -12,17 +12,15 @@ from sklearn.linear_model import RidgeClassifier
 from tolerance import assert_close
 
 import bochner as bo
-from bochner import Blocks, Moments
+from bochner import Blocks
 from bochner.datasets import load_concrete, load_earth
 from bochner.errors import SolutionWarning
 from bochner.features import Nystrom
 from bochner.features.nystrom.nystrom import COARSE
-from bochner.kernels import Gaussian, Laplace, Linear, Matern, Polynomial
-from bochner.landmarks import KMeans, Uniform
+from bochner.kernels import Gaussian, Laplace, Linear, Matern
+from bochner.landmarks import Uniform
 from bochner.models._calibration import calibrate
 from bochner.selection.spec import NAMED
-from bochner.solvers.ridge.eigen import decompose
-from bochner.solvers.ridge.path import path_of
 from bochner.solvers.ridge.solution import Outcome
 
 # ---- ridge: KernelRidge: the same model from blocks, pieces, weights, tables and libraries; and the trap
@@ -217,30 +215,6 @@ def test_the_sweep_is_done_again_in_float64_and_says_so(monkeypatch):
         bo.KernelRidge(**options, precision="float32").fit(X, y)
 
 
-def test_planted_fault_float32_sums_and_a_path_below_their_noise(earth):
-    """What the trap was: Grams summed in float32, and GCV down to 1e-9 of their norm."""
-    X, y, new, truth = earth
-    phi = bo.draw(Gaussian(0.5), "orthogonal", n_features=512, n_inputs=3, random_state=0)
-    Z, Znew = (phi(A.astype(np.float32)) for A in (X, new))
-    m = Moments.of(Z.astype(np.float64), y)
-    errors = {}
-    for kind, G in (("float64", m.gram), ("float32", gram_in_float32(Z))):
-        fault = Moments(
-            m.rows, m.weight, m.feature_mean, m.target_mean, G, m.cross, m.power, "float64"
-        )
-        eigen = decompose(fault)
-        path = path_of(eigen, eigen.values[-1] * np.logspace(-9, 1, 41))
-        coef = eigen.coefficients(path.alphas[path.best("gcv")])
-        fitted = (Znew - m.feature_mean) @ coef + m.target_mean
-        errors[kind] = np.sqrt(np.mean((fitted[:, 0] - truth) ** 2))
-    assert errors["float32"] > 1.01 * errors["float64"], errors
-
-
-def gram_in_float32(Z):
-    mean = Z.mean(axis=0)
-    return (Z.T @ Z - len(Z) * np.outer(mean, mean)).astype(np.float64)
-
-
 @pytest.mark.parametrize("method", ["orthogonal", "exact"])
 def test_a_list_of_penalties_is_one_for_each_target(method):
     X, y = table(t=2)
@@ -318,8 +292,6 @@ def test_penalties_chosen_for_the_exact_kernel_are_those_of_its_features():
 
 
 WIDER = Gaussian(lengthscale=1.0)
-
-
 NAMES = np.array(["ash", "elm", "oak", "yew"])
 
 
@@ -418,25 +390,7 @@ def test_calibration_is_made_of_values_of_rows_left_out_one_by_one():
     np.testing.assert_allclose(model.calibration_.slopes, slow.slopes, rtol=1e-4)
 
 
-def test_slacks_of_many_rows_are_those_of_the_inverse(monkeypatch):
-    """Of 2,300 rows 1,024 are looked at, in any order of rows, by a factor of float32."""
-    monkeypatch.setattr("bochner.solvers.ridge.kernel_path.DENSE_ROWS", 1024)
-    X, y, _ = noisy(2300, 3, 2)
-    model = bo.KernelRidgeClassifier(Gaussian(1.0), alpha=2.0, random_state=0).fit(X, y)
-    slack = model.solution_.slack[:, 0]
-    seen = np.isfinite(slack)
-    assert seen.sum() == 1024
-    inverse = np.linalg.inv(Gaussian(1.0)(X) + 2.0 * np.eye(2300))
-    p = inverse.sum(axis=1)
-    expected = 2.0 * (np.diag(inverse) - p**2 / p.sum())
-    # A factor of float32 has about n·2⁻²⁴ of relative rounding.
-    np.testing.assert_allclose(slack[seen], expected[seen], rtol=1e-3)
-
-
 # ---- whitened sums: Sums of kernel values that are whitened in the place of rows: the same moments, the same fits
-
-
-WHITENED = [Gaussian(0.5), Gaussian(2.0), Matern(1.5, 1.0), Polynomial(3, 1.0)]
 
 
 N, D = 17_000, 512
@@ -447,34 +401,6 @@ def rows_of_sums(n, seed=0, repeated=False):
     X = rng.normal(size=(n, 3))
     X[: n // 8] = X[0] if repeated else X[: n // 8]
     return X, np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2]
-
-
-def off(kernel, landmarks, jitter, repeated=False):
-    """How far whitened sums are from sums of whitened rows, as a share of ‖G‖."""
-    X, y = rows_of_sums(3000, repeated=repeated)
-    phi = bo.draw(kernel, Nystrom(landmarks), n_features=200, X=X, random_state=0)
-    phi = phi.with_jitter(jitter)
-    L = phi.root(np.dtype(np.float64)).T
-    right = Moments.of(phi(X), y[:, None])
-    found = Moments.of(phi.values(X), y[:, None]).mapped(L, "float32")
-    top = np.linalg.norm(right.gram, 2)
-    np.testing.assert_allclose(found.feature_mean, right.feature_mean, atol=1e-6)
-    np.testing.assert_allclose(found.power, right.power)
-    assert (found.gram == found.gram.T).all()
-    assert (found.rows, found.weight) == (right.rows, right.weight)
-    return np.linalg.norm(found.gram - right.gram, 2) / top
-
-
-@pytest.mark.parametrize("repeated", [False, True])
-@pytest.mark.parametrize("landmarks", [Uniform(), KMeans()], ids=repr)
-@pytest.mark.parametrize("kernel", WHITENED, ids=repr)
-def test_whitened_sums_are_sums_of_whitened_rows_as_far_as_float32_goes(
-    kernel, landmarks, repeated
-):
-    """The planted fault is a jitter as small as that of rows."""
-    assert off(kernel, landmarks, COARSE, repeated) < 2e-8
-    if (kernel, landmarks, repeated) == (Gaussian(2.0), Uniform(), False):
-        assert off(kernel, landmarks, 1e-12) > 1e-5
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from scipy.special import log_softmax
 from tolerance import assert_close
 
 import bochner as bo
@@ -16,17 +15,12 @@ from bochner import Blocks
 from bochner.data.sample import RowSample, row_priorities
 from bochner.errors import UnsupportedKernel
 from bochner.features import Fourier, Projected
-from bochner.kernels import Exponential, Gaussian, Laplace, Matern, Monotone
+from bochner.kernels import Gaussian, Monotone
 from bochner.selection.candidates import choose_among, choose_kernel
 from bochner.selection.curves import choose_curves
-from bochner.selection.held_out import relative_losses, split_rows
-from bochner.selection.lengthscales import ProcessRows
-from bochner.selection.metric import learn_metric, next_root
-from bochner.selection.race import Race, TunedKernel
-from bochner.selection.rows import column_means, column_spread
+from bochner.selection.metric import learn_metric
 from bochner.selection.spec import EFFORTS, Effort, accepts_sparse
 from bochner.selection.walk import error_near_median
-from bochner.solvers.ridge.dual import KernelRows
 from bochner.sums.rows import sampled
 
 # ---- candidate: A kernel chosen among candidates: it is never worse than the simplest, and says what it saw
@@ -116,20 +110,6 @@ def test_gain_and_required_gain_are_those_that_decided():
     assert found.ranked[0].taken or "Rank 1 is not chosen: it lowers the error of" in str(found)
 
 
-@pytest.mark.parametrize("t", [1, 2])
-def test_targets_that_vary_among_rows_held_out_alone_choose_nothing(t):
-    """A rare event may be none of the rows that candidates are tuned on; other targets still are."""
-    X, y = table("one column", 150)
-    held = split_rows(sample_of(X, y), 0)[1].priority[0]
-    rare = 1.0 * (row_priorities(0, 0, 150) == held)
-    assert chosen(X, rare) is None
-    targets = rare if t == 1 else np.column_stack([rare, y])
-    model = bo.KernelRidge(n_features=16, random_state=0).fit(X, targets)
-    assert np.isfinite(model.predict(X)).all()
-    if t == 2:
-        assert len(chosen(X, targets).compared) > 6
-
-
 @pytest.mark.parametrize("learner", [bo.KernelRidge, bo.GaussianProcessRegressor, bo.SVR])
 def test_rows_of_two_kinds_are_fitted(learner):
     """As of one column of yes and no: all rows to tune on are of one kind."""
@@ -181,143 +161,6 @@ def test_auto_names_the_kernels_of_a_method_that_serves_no_candidate(method, met
             ask(X, y)
 
 
-class Given:
-    """Candidates that are given, and nothing that goes on from them."""
-
-    def __init__(self, *candidates):
-        self.candidates = candidates
-
-    def starts(self):
-        return [lambda: self.candidates]
-
-    def others(self, _):
-        return []
-
-    def turned(self, _):
-        return ()
-
-    def takes_more_rows(self, _):
-        return False
-
-
-def judged(X, y, candidates, effort, **changes):
-    train, test = split_rows(sample_of(X, y), 0)
-    asked = {"share": None, "serves": lambda kernel: True} | changes
-    trials = Race(train, test, effort, True, *asked.values())
-    return trials, trials.best(Given(*candidates))
-
-
-def test_the_last_word_has_a_fit_to_more_rows():
-    """Few rows show nothing of the fine wave, so what is smooth errs least on them."""
-    X = np.random.default_rng(0).uniform(0, 60, (1600, 1))
-    y = 0.8 * np.sin(X[:, 0] / 5) + np.sin(8 * X[:, 0])
-    smooth = TunedKernel("smooth", Gaussian(3.0), 0.5, 1)
-    fine = TunedKernel("fine", Gaussian(0.12), 0.5, 1)
-    only = lambda kernel: isinstance(kernel, Gaussian)
-    few = Effort("few", tuned=64, more=64, tried=64, judged=64, finalists=2, rounds=0, last=64)
-    many = Effort("many", tuned=64, more=64, tried=64, judged=64, finalists=2, rounds=0, last=1000)
-    _, first = judged(X, y, [smooth, fine], few, serves=only)
-    trials, last = judged(X, y, [smooth, fine], many, serves=only)
-    assert first.kernel == smooth.kernel
-    assert last.kernel == fine.kernel
-    assert {step.stage for step in last.path} == {"64 rows", "1000 rows"}
-    rows = trials.train.lowest(1000)  # the slow way: solve, predict, subtract
-    alpha = last.share * len(rows)
-    system = fine.kernel(rows.X) + alpha * np.eye(1000)
-    mean = lambda v: np.linalg.solve(system, v)
-    b = mean(rows.y).sum() / mean(np.ones((1000, 1))).sum()
-    fitted = fine.kernel(trials.test.X, rows.X) @ mean(rows.y - b) + b
-    expected = np.mean((trials.test.y - fitted) ** 2) / trials.train.y.var()
-    assert_close(next(c.error for c in last.compared if c.taken), expected, factor=1e6)
-
-
-def test_sums_of_three_are_tried_and_what_may_be_chance_is_not_taken():
-    """Of two kernels that are alike but for a thousandth the one of fewer numbers stays."""
-    X, y = table("noise", 200)
-    kernels = [Gaussian(1.0), Laplace(3.0), Exponential(2.0)]
-    some = [TunedKernel(str(k), kernel, 0.1, k) for k, kernel in enumerate(kernels)]
-    effort = Effort("q", tuned=99, more=99, tried=99, judged=150, finalists=3, rounds=0)
-    _, found = judged(X, y, some, effort)
-    named = {each.name: each.kernel for each in found.compared}
-    (three,) = [name for name in named if name.count(" + ") == 2]
-    mean = np.mean([kernel(X) for kernel in kernels], axis=0)
-    assert_close(named[three](X), mean, factor=1e3)
-    alike = [TunedKernel(str(k), Gaussian(1.0 + k / 1000), 1.0, k) for k in (1, 2)]
-    assert judged(*table("noise"), alike, QUICK)[1].kernel == Gaussian(1.001)
-
-
-PLACES = Effort(
-    "q",
-    tuned=128,
-    more=256,
-    tried=256,
-    judged=1500,
-    finalists=3,
-    rounds=0,
-    families=(Exponential(),),
-)
-
-
-def places(n=3000):
-    """Heights that are fine along two columns, and a third that is slow and goes with these."""
-    rng = np.random.default_rng(3)
-    place = rng.uniform(0, 1, (n, 2))
-    X = np.column_stack([place, place.sum(axis=1) + 0.05 * rng.standard_normal(n)])
-    height = np.sin(45 * X[:, 0]) * np.sin(45 * X[:, 1])
-    return X, 2 * X[:, 2] + height + 0.1 * rng.standard_normal(n)
-
-
-def test_more_rows_are_neighbourhoods_in_which_fine_columns_are_seen(monkeypatch):
-    """Planted fault: as many rows at random, among which no two places are near."""
-    X, y = places()
-    found = chosen(X, y, effort=PLACES)
-    at_random = lambda rows, kernel, most, seed: rows.lowest(most)
-    monkeypatch.setattr("bochner.selection.candidates._neighbourhoods", at_random)
-    assert found.error < 0.5 * chosen(X, y, effort=PLACES).error
-
-
-def signs(codes, n_classes):
-    return 2.0 * (codes[:, None] == np.arange(n_classes)) - 1
-
-
-@pytest.mark.parametrize("n_classes", [2, 4])
-def test_classes_lose_the_log_loss_at_the_best_temperature_whatever_the_scale_of_values(n_classes):
-    """The obvious route: the softmax of classes, at each of a thousand temperatures."""
-    rng = np.random.default_rng(0)
-    codes, w = rng.integers(0, n_classes, 200), rng.uniform(0.5, 2.0, 200)
-    F = signs(codes, n_classes) + rng.standard_normal((200, n_classes))
-    y, f = (signs(codes, n_classes), F) if n_classes > 2 else (signs(codes, 2)[:, 1:], F[:, 1:])
-    rows = sample_of(np.zeros((200, 1)), y, w)
-    own = F if n_classes > 2 else np.column_stack([-f / 2, f / 2])
-    N = np.bincount(codes, w)
-    targets = np.full((200, n_classes), 1 / (n_classes - 1)) / (N[codes] + 2)[:, None]
-    targets[np.arange(200), codes] = ((N + 1) / (N + 2))[codes]
-    losses = [
-        -(w @ (targets * log_softmax(a * own, axis=1)).sum(axis=1))
-        for a in np.geomspace(0.1, 9, 999)
-    ]
-    shares = np.bincount(codes, w) / w.sum()
-    best = min(losses) / -(shares @ np.log(shares))
-    for scale in (1.0, 7.0):
-        found = relative_losses(rows, rows, scale * f, True).sum()
-        assert found == pytest.approx(best, rel=1e-4)
-    constant = relative_losses(rows, rows, np.zeros_like(f), True).sum() / w.sum()
-    assert constant >= 1  # equal shares lose more than those of the classes
-
-
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_classes_that_are_all_told_apart_still_lose_something(n_classes):
-    codes = np.arange(60) % n_classes
-    y = signs(codes, n_classes)[:, (n_classes == 2) * 1 :]
-    rows = sample_of(np.zeros((60, 1)), y, np.ones(60))
-    found = [relative_losses(rows, rows, far * y, True).mean() for far in (1, 9)]
-    assert found == pytest.approx([found[0]] * 2, rel=1e-3)
-    # The entropy of Platt's targets, of N rows a class.
-    p = 1 / (60 / n_classes + 2)
-    entropy = -p * np.log(p / (n_classes - 1)) - (1 - p) * np.log(1 - p)
-    assert found[0] == pytest.approx(entropy / np.log(n_classes), rel=1e-3)
-
-
 def test_classes_of_columns_that_add_up_are_told_apart_by_a_sum_over_columns():
     """Of six waves and six columns of two values 600 rows tell no product of columns."""
     rng = np.random.default_rng(0)
@@ -337,24 +180,6 @@ def test_classes_of_columns_that_add_up_are_told_apart_by_a_sum_over_columns():
 
 def sampled_rows(X, y, w=None, seed=0):
     return sampled(Blocks.from_arrays(X, y, w), seed)
-
-
-@pytest.mark.parametrize("t", [1, 2])
-def test_the_metric_is_the_outer_product_of_differences_of_the_predictor(t):
-    rng = np.random.default_rng(0)
-    X, w = rng.standard_normal((50, 4)), rng.uniform(0.5, 2.0, 50)
-    y = np.stack([np.sin(X[:, 0] + X[:, 1]), X[:, 2] ** 2], axis=1)[:, :t]
-    rows, kernel, alpha = ProcessRows(X, y, w, True), Matern(2.5), 0.1
-    deviation = np.sqrt(w @ (y - w @ y / w.sum()) ** 2)
-    coef = KernelRows(kernel(X), y / deviation, w, True).at(alpha).coef
-    steps = 1e-6 * np.eye(4)
-    slopes = np.array([(kernel(X + h, X) - kernel(X - h, X)) @ coef / 2e-6 for h in steps])
-    expected = np.einsum("int,jnt,n->ij", slopes, slopes, w)
-    expected = np.outer(rows.spread, rows.spread) * expected
-    expected = expected * 4 / np.trace(expected) + 1e-4 * np.eye(4)
-    L = next_root(kernel, rows, np.eye(4), alpha) * rows.spread[:, None]
-    M = L @ L.T
-    assert np.allclose(M / np.trace(M), expected / np.trace(expected), rtol=1e-5, atol=1e-8)
 
 
 @pytest.fixture(scope="module")
@@ -432,22 +257,11 @@ def test_noise_keeps_the_metric_it_started_from():
 
 
 TURNED_RNG = np.random.default_rng(0)
-
-
 TURNED_X = TURNED_RNG.standard_normal((700, 5))
-
-
 CLEAN = np.sin(2 * (TURNED_X[:, 0] + TURNED_X[:, 1]))
-
-
 TURNED_Y = CLEAN + 0.1 * TURNED_RNG.standard_normal(700)
-
-
 TURNED_LABELS = np.where(CLEAN > 0, "up", "down")
-
-
 METRIC_OPTIONS = {"kernel": "gaussian", "n_features": 64, "random_state": 0, "method": "orthogonal"}
-
 
 IN_METRIC = {
     "ridge": (bo.KernelRidge(**METRIC_OPTIONS), TURNED_Y),
@@ -480,11 +294,7 @@ def test_every_learner_finds_the_direction_that_matters(name):
 
 
 CURVE_RNG = np.random.default_rng(0)
-
-
 SKEWED = np.column_stack([CURVE_RNG.lognormal(0, 2, 600), CURVE_RNG.normal(size=600)])
-
-
 FAST = {"n_features": 128, "random_state": 0}
 
 
@@ -535,17 +345,6 @@ def test_a_fit_transforms_and_its_model_file_does(cls, tmp_path):
 # ---- sparse: Sparse rows are the same rows: from them the same is chosen, and the same predicted
 
 
-SPARSE_RNG = np.random.default_rng(0)
-
-
-SCALES = np.array([1.0, 1000.0, 0.01, 1.0, 30.0])
-
-
-SPARSE_X = (
-    (SPARSE_RNG.standard_normal((240, 5)) + 0.5) * (SPARSE_RNG.random((240, 5)) < 0.6) * SCALES
-)
-
-
 def answers(model, rows):
     for name in ("decision_function", "predict", "transform"):
         if hasattr(model, name):
@@ -577,21 +376,6 @@ def test_transformed_columns_and_sums_over_columns_are_chosen_of_sparse_rows_too
         assert_close(answers(dense, held), expected, factor=300)
 
 
-@pytest.mark.parametrize("offset", [0.0, 1e6])
-def test_means_and_deviations_of_sparse_columns_are_those_of_dense_ones(offset):
-    """Two passes: an offset of 1e6 leaves ten digits of a deviation of one."""
-    A = np.hstack([SPARSE_X, SPARSE_X[:, :1] + offset, np.zeros((240, 1)), np.full((240, 1), 3.0)])
-    w = SPARSE_RNG.uniform(0.5, 2.0, 240)
-    S = scipy.sparse.csr_array(A)
-    assert np.allclose(column_means(S, w), w @ A / w.sum(), rtol=1e-12, atol=1e-15)
-    size, deviation = column_spread(S, w)
-    mean = w @ A / w.sum()
-    expected = np.sqrt(w @ (A - mean) ** 2 / w.sum())
-    assert np.allclose(size * deviation, expected, rtol=1e-9, atol=1e-13)
-    stored_twice = scipy.sparse.csr_array((np.ones(4), np.zeros(4, int), [0, 2, 4]), shape=(2, 3))
-    assert column_spread(stored_twice, np.ones(2))[0].tolist() == [2.0, 1e-300, 1e-300]
-
-
 # ---- wide: Tables of more columns than rows: no (d, d) matrix, the same answers, rows told apart
 
 
@@ -621,10 +405,7 @@ FITS = [
     {"n_features": 32, "method": Projected(Fourier(), 4)},
 ]
 
-
 DENSE = [(wide_table, options) for options in FITS]
-
-
 SPARSE = [(sparse_table, options) for options in FITS if options.get("kernel") != "laplace"]
 
 

@@ -13,16 +13,12 @@ from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier, SGDRe
 from bochner import Blocks, KernelSGDClassifier, KernelSGDRegressor
 from bochner.engines import Local
 from bochner.errors import SolutionWarning
-from bochner.features.rules import exact_map
-from bochner.kernels import Columns, DotProduct, Gaussian, Laplace, Linear, Polynomial
+from bochner.kernels import Gaussian, Laplace, Linear, Polynomial
 from bochner.models import SgdTask, StrategyCost, StrategyPlan
 from bochner.models.sgd.steps import DUAL, EXACT, STRATEGIES
-from bochner.models.sgd.strategies import plan_strategies
 from bochner.solvers.sgd import CLASS_LOSSES, NUMBER_LOSSES
 
 STREAM = Local(memory=0)
-
-
 FIXED = {"tol": None, "max_iter": 4, "random_state": 0}
 
 
@@ -270,51 +266,6 @@ def costs(*work, size=(1.0,) * 6):
 def test_the_best_is_the_least_work_that_fits_and_exact_where_that_is_as_little(work, size, best):
     task = SgdTask(10, 2, 1, 5, 4)
     assert StrategyPlan(task, 10, costs(*work, size=size)).best == best
-
-
-def test_costs_grow_as_the_counts_say():
-    """Doubling the epochs doubles what a step needs, and leaves what is made once."""
-    phi = exact_map(Polynomial(3), 4)
-
-    def cost(epochs, n):
-        task = SgdTask(n, 4, 1, epochs, 32)
-        return {r.name: r for r in plan_strategies(task, phi, phi).rows}
-
-    short, long, wide = cost(10, 10**4), cost(20, 10**4), cost(10, 2 * 10**4)
-    assert long["exact_on_the_fly"].operations == 2 * short["exact_on_the_fly"].operations
-    assert long["exact_cached"].operations < 2 * short["exact_cached"].operations
-    ratio = wide["gram_cached"].bytes / short["gram_cached"].bytes
-    assert 3.9 < ratio <= 4
-    assert wide["approximate_cached"].bytes < 2.1 * short["approximate_cached"].bytes
-    assert short["kernel_on_the_fly"].bytes < short["gram_cached"].bytes / 50
-
-    # (T − n/2) n k + T s against n² k + T s: the first pass needs half of the kernel's values.
-    gaps = []
-    for epochs in (1, 2, 3):
-        found = cost(epochs, 10**4)
-        gaps.append(found["kernel_on_the_fly"].operations - found["gram_cached"].operations)
-    assert gaps[1] > 0
-    assert gaps == pytest.approx([-gaps[1], gaps[1], 3 * gaps[1]])
-
-
-@pytest.mark.parametrize(
-    ("kernel", "width"),
-    [
-        (Polynomial(3), 35),
-        (Polynomial(2, offset=0.0), 10),
-        (DotProduct((1.0, 0.0, 0.5)), 11),
-        (2.0 * Polynomial(2) + Linear(), 15),
-        (Linear() * Polynomial(2), 60),
-        ((Linear() + 1.0) ** 2, 25),
-        (Columns(Polynomial(2), (0, 2)), 6),
-    ],
-    ids=repr,
-)
-def test_exact_features_are_the_kernel(rows, kernel, width):
-    X = rows[0]
-    phi = exact_map(kernel, 4)
-    assert phi.n_features == width
-    np.testing.assert_allclose(phi(X) @ phi(X).T, kernel(X), rtol=1e-12, atol=1e-12)
 
 
 def test_quantiles_leave_their_share_below():

@@ -1,37 +1,28 @@
 """Laws of radial kernels and their maps: Gegenbauer features and spherical harmonics."""
 
-import math
 import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import tolerance
-from gallery import GEGENBAUER, OTHERS, ROTATION_INVARIANT, SERIES, STATIONARY, rows
+from gallery import GEGENBAUER, ROTATION_INVARIANT, rows
 from naive import n_harmonics
-from scipy.special import gammainc, gammaincinv, gammaln, ive
+from scipy.special import gammainc, gammaincinv, ive
 from tolerance import assert_close
 
 from bochner.errors import FeatureWarning, UnsupportedKernel
 from bochner.features import Gegenbauer, MercerHarmonic, draw
-from bochner.features.mercer.harmonic import MercerHarmonicMap
 from bochner.features.random.gegenbauer import draw_directions
 from bochner.kernels import (
     ArcCosine,
-    Coefficients,
-    Constant,
     DotExponential,
-    DotProduct,
     Gaussian,
     GeneralizedZonal,
-    Linear,
-    LogDerivatives,
     Matern,
     Monomials,
     NeuralTangent,
     Polynomial,
-    Radial,
-    RationalQuadratic,
     Zonal,
 )
 from bochner.kernels.radial import monomials, radial_kernels
@@ -214,24 +205,6 @@ def test_features_are_unbiased_for_the_cut_kernel(pair):
     assert bias(cut_kernel(maps[0], X), maps, X) < 1
 
 
-FAULTS = {
-    "no √α_l": lambda l, d: np.array([n_harmonics(int(v), d) for v in l]) ** -0.5,
-    "no degree 1": lambda l, d: 1.0 * (l != 1),
-    "α_l twice": lambda l, d: np.array([n_harmonics(int(v), d) for v in l]) ** 0.5,
-}
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("fault", FAULTS)
-def test_planted_faults_of_the_radial_functions_are_seen(fault):
-    X = 0.7 * rows(5, seed=3)[:4]
-    pair = (Gaussian(), Gegenbauer(radial="optimal", order=2))
-    maps = many(pair, SEEDS)
-    wrong = [replace(p, radial=p.radial.times(FAULTS[fault](p.radial.degrees, 3))) for p in maps]
-    K = cut_kernel(maps[0], X)
-    assert bias(K, maps, X) < 1 < bias(K, wrong, X)
-
-
 @pytest.mark.statistical
 def test_on_the_sphere_the_variance_is_that_of_the_formula():
     """(1 − Σ c_l²/α_l)/D for pairs uniform on the sphere; ten standard errors of 60 maps."""
@@ -244,18 +217,6 @@ def test_on_the_sphere_the_variance_is_that_of_the_formula():
     allowed = 10 * errors.std() / 60**0.5
     assert allowed < 0.6 * expected
     assert abs(errors.mean() - expected) < allowed
-
-
-def test_directions_are_unit_and_even():
-    W = draw_directions(3, 2048, np.random.default_rng(0))
-    assert_close(np.linalg.norm(W, axis=0), np.ones(2048))
-    assert np.abs(W @ W.T / 2048 - np.eye(3) / 3).max() < 0.05
-
-
-def test_a_wider_map_holds_the_directions_of_the_narrow_one():
-    method, X = Gegenbauer("monomial", order=2, degree=5), rows(9)
-    narrow, wide = (drawn((Gaussian(), method), 0, D)(X).reshape(9, 2, -1) for D in (32, 64))
-    assert_close(2**0.5 * wide[:, :, :16], narrow)
 
 
 @pytest.mark.parametrize("kernel", [Gaussian(), Matern(1.5)], ids=repr)
@@ -316,16 +277,6 @@ def test_rows_beyond_all_radii_seen_stay_below_the_kernel(kernel):
     assert low > -len(Y) * (1e-4 * rest(phi) / np.diag(K).min() + 1e-8)
 
 
-def test_planted_fault_of_harmonics_not_orthonormal_is_above_the_kernel():
-    """Without the α_l^{−1/2} the sum over a degree is α_l times too large."""
-    X = rows(60)
-    phi = drawn_mercer(Gaussian(), X=X)
-    alphas = 2 * phi.radial.degrees + 1.0
-    fault = MercerHarmonicMap(phi.kernel, phi.polar, phi.radial.times(alphas**0.5), phi.counts)
-    lowest = [np.linalg.eigvalsh(phi.kernel(X) - p(X) @ p(X).T)[0] for p in (phi, fault)]
-    assert lowest[1] < -0.1 < lowest[0]
-
-
 @pytest.mark.parametrize(
     ("kernel", "D", "factor"),
     [
@@ -359,23 +310,6 @@ def test_rows_on_a_sphere_are_recognised(radius):
         assert np.linalg.norm(K - Z @ Z.T) < 2e-5 * np.linalg.norm(K)
     single = drawn_mercer(kernel, 121, X=X.astype(np.float32))
     assert len(single.radial.nodes) == 1
-
-
-@every_kernel
-def test_a_wider_map_begins_with_the_narrow_one(kernel):
-    X = rows(60)
-    narrow, wide = drawn_mercer(kernel, 20, X=X), drawn_mercer(kernel, 40, X=X)
-    width = narrow.n_features
-    size = np.sqrt(kernel.diag(X).max())
-    assert np.abs(wide(X)[:, :width] - narrow(X)).max() < 1e-3 * size * max(rest(narrow), 1e-6)
-
-
-@every_kernel
-def test_features_come_in_the_order_of_their_energy(kernel):
-    X = rows(2000, seed=3)
-    phi = drawn_mercer(kernel, 60, X=X)
-    energy = (phi.radial(phi.polar(X)[1]) ** 2).mean(axis=0)
-    assert (energy[1:] <= 1.1 * energy[:-1] + ROUNDED).all()
 
 
 @pytest.mark.parametrize("d", [1, 2])
@@ -428,21 +362,6 @@ def test_wide_rows_that_the_kernel_does_not_relate_are_refused_and_auto_goes_on(
     assert draw(Gaussian(1.0), "auto", n_features=8, X=X, random_state=0).n_features == 8
 
 
-def test_rows_too_far_apart_for_the_kernel_are_told_soon(monkeypatch):
-    """Rows 1e8 lengthscales apart: thousands of degrees would take a minute to find nothing."""
-    by_distance = type(radial_kernels(RationalQuadratic(), 7))
-    seen, made = [], by_distance.chosen
-    spy = lambda self, degrees, r, s: (seen.append(degrees[-1]), made(self, degrees, r, s))[1]
-    monkeypatch.setattr(by_distance, "chosen", spy)
-    X = 1e8 * np.random.default_rng(0).standard_normal((30, 7))
-    with pytest.raises(UnsupportedKernel, match="no degree has energy"):
-        draw(RationalQuadratic(1.0, 2.0), MercerHarmonic(), n_features=2, X=X)
-    assert max(seen) == 255
-    seen.clear()
-    draw(RationalQuadratic(1.0, 2.0) + 1.0, MercerHarmonic(), n_features=8, X=X)
-    assert max(seen) == 255
-
-
 def test_a_homogeneous_kernel_needs_no_radii():
     phi = draw(NeuralTangent(), MercerHarmonic(), n_features=8, n_inputs=3)
     assert phi(rows(4)).shape == (4, 8)
@@ -490,105 +409,6 @@ def test_axes_do_not_have_the_signs_of_lapack(monkeypatch):
     assert (drawn_mercer(Gaussian(), X=X)(X) == before).all()
 
 
-DIMENSIONS = [1, 2, 3, 9]
-DEGREE = 40
-
-
-def served(kernel):
-    try:
-        radial_kernels(kernel, 3)
-    except UnsupportedKernel:
-        return False
-    return True
-
-
-KERNELS = [k for k in STATIONARY + OTHERS + SERIES if served(k)] + [
-    Gaussian(2.0),
-    DotExponential(0.5),
-    DotProduct(Coefficients((0.0, 0.0, 0.0, 1.0))),
-    3.0 * Gaussian() + Polynomial(3) + Constant(0.5),
-    0.5 * Matern(2.5) + NeuralTangent(),
-    2.0 * Polynomial(2) + 0.5 * DotExponential(0.5),
-    Gaussian() * Polynomial(2) * Gaussian(2.0),
-    (Linear() + 1.0) ** 3 * DotExponential(0.5),
-]
-every_kernel_radial = pytest.mark.parametrize("kernel", KERNELS, ids=repr)
-every_dimension = pytest.mark.parametrize("d", DIMENSIONS)
-RADII = np.array([0.0, 1e-3, 0.3, 0.7, 1.0, 1.3, 1.7])
-
-
-ROUGH = ("Matern", "Exponential(l", "ExponentialPower(power=0", "Angular", "Arc", "Neural", "NNGP")
-
-
-def rough(kernel):
-    """Whether Gegenbauer coefficients fall slowly: kernels that are not smooth where x = y."""
-    return any(name in repr(kernel) for name in ROUGH)
-
-
-def rounding(kernel, d):
-    """Tolerances of the sum of all degrees: integrals are right to √α_l eps, series to eps."""
-    integral = isinstance(kernel, Radial) and not isinstance(kernel, Gaussian)
-    return 10 * (math.sqrt(max(n_harmonics(l, d) for l in range(DEGREE + 1))) if integral else 1)
-
-
-@every_kernel_radial
-@every_dimension
-def test_degrees_add_up_to_the_kernel(kernel, d):
-    """Σ_l R_l P_l = k for smooth kernels; for others the rest is no larger than its diagonal.
-
-    Each R_l is positive semi-definite.
-    """
-    U = np.random.default_rng(d).normal(size=(7, d))
-    U /= np.linalg.norm(U, axis=1)[:, None]
-    R = radial_kernels(kernel, d).matrices(DEGREE, RADII, RADII)
-    for l, matrix in enumerate(R):
-        assert_close(matrix, matrix.T)
-        floor = 64 * np.finfo(float).eps * max(math.sqrt(n_harmonics(l, d)), matrix.max())
-        assert np.linalg.eigvalsh(matrix)[0] >= -floor * len(matrix), l
-    P = gegenbauers(DEGREE, d, np.clip(U @ U.T, -1, 1))
-    K, total = kernel(RADII[:, None] * U), sum(r * p for r, p in zip(R, P, strict=True))
-    if not rough(kernel) or d == 1:
-        assert_close(total, K, factor=rounding(kernel, d))
-        return
-    rest = K - total
-    bound = np.sqrt(np.maximum(np.diag(rest), 0))
-    assert (np.abs(rest) <= bound[:, None] * bound + 1e-11).all()
-    assert np.diag(rest).max() < 0.6 * np.diag(K).max()
-
-
-@every_kernel_radial
-def test_one_degree_is_that_of_all(kernel):
-    radial = radial_kernels(kernel, 3)
-    s = RADII[2:5]
-    R = radial.matrices(6, RADII, s)
-    assert R.shape == (7, len(RADII), 3)
-    for l in (0, 1, 6):
-        assert_close(radial.matrix(l, RADII, s), R[l])
-        assert_close(radial.matrix(l, s, RADII), R[l].T)
-    assert radial.matrix(2, RADII[:0], s).shape == (0, 3)
-
-
-@every_kernel_radial
-@every_dimension
-def test_monomials_factor_the_radial_kernels(kernel, d):
-    """Σ_i h_{l,i} h_{l,i}, each degree of l + 2i with the energy κ⁽ⁿ⁾(0) t²ⁿ e^{−decay t²}/n!."""
-    radial = radial_kernels(kernel, d)
-    if radial.power_series is None:
-        with pytest.raises(UnsupportedKernel, match="Monomial radial functions require"):
-            monomials(radial, 2, 2, RADII)
-        return
-    h = monomials(radial, 12, 30, RADII)
-    R = radial.matrices(12, RADII, RADII)
-    assert_close(np.einsum("lin,lim->lnm", h, h), R, factor=10)
-    n = np.arange(13)[:, None] + 2 * np.arange(30)
-    for k in (0, 1, 5, 12):
-        with np.errstate(divide="ignore"):
-            logs = radial.power_series.log_derivative(k) - gammaln(k + 1.0)
-            powers = 2 * k * np.log(RADII) if k else 0.0
-        expected = np.exp(logs + powers - radial.decay * RADII**2)
-        assert_close((h[n == k] ** 2).sum(axis=0), expected)
-
-
 @pytest.mark.parametrize("d", [3, 8])
 @pytest.mark.parametrize(("kernel", "absent"), [(ArcCosine(0), 0), (ArcCosine(1), 1)])
 def test_degrees_that_parity_forbids_are_none_however_high(kernel, absent, d):
@@ -598,23 +418,3 @@ def test_degrees_that_parity_forbids_are_none_however_high(kernel, absent, d):
     forbidden = (degrees % 2 == absent) & (degrees > 1)
     assert not found[forbidden].any()
     assert (found[~forbidden & (degrees <= 30)] > 0).all()
-
-
-@pytest.mark.parametrize(
-    ("product", "single"),
-    [
-        (Gaussian(3.0) * Gaussian(4.0), Gaussian(2.4)),
-        (DotExponential(0.5) * DotExponential(0.25), DotExponential(0.75)),
-        ((Linear() + 0.5) ** 3, Polynomial(3, 0.5)),
-        (Polynomial(2) * Polynomial(3), Polynomial(5)),
-        (DotProduct(LogDerivatives(lambda n: n * math.log(0.5))), DotExponential(0.5)),
-    ],
-)
-def test_products_are_series_of_products(product, single):
-    left, right = radial_kernels(product, 3), radial_kernels(single, 3)
-    assert left.decay == pytest.approx(right.decay)
-    assert_close(left.matrices(8, RADII, RADII), right.matrices(8, RADII, RADII))
-    a, b, n = left.power_series, right.power_series, np.arange(9)
-    np.testing.assert_allclose(a.log_derivative(n), b.log_derivative(n), atol=1e-13)
-    assert a.degree == b.degree
-    assert_close(a.value(RADII), b.value(RADII))
