@@ -23,7 +23,7 @@ from bochner.kernels import Gaussian, Matern
 
 FULL = "full search"
 
-#: What a rule replaces: names below bochner, and the new value from the old one.
+#: Replacements that remove a rule: names below bochner, and the new value from the old one.
 Replaced = dict[str, Callable[[Any], Any]]
 
 

@@ -408,7 +408,7 @@ MACHINES = {
 def classifiers(options: Options) -> Iterator[Row]:
     """SVC against scikit-learn's SVC and Nystroem + LinearSVC; LogisticRegression on MNIST.
 
-    Same rows, C and kernel, that of gamma="scale", and 1024 random landmarks for both. Exact
+    Same rows, C, kernel (gamma="scale") and 1024 random landmarks for both. Exact
     machines take minutes: ``--rows 10000 --cases adult`` does a part.
     """
 

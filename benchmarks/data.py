@@ -163,19 +163,6 @@ def standardised(name: str, options: Options, most: int) -> Array:
     return (X - X.mean(axis=0)) / X.std(axis=0)
 
 
-def development(name: str, options: Options, most: int | None = None) -> Split:
-    """Return a set of :data:`DEVELOPMENT` in standard deviations; a fifth of the rows is tested."""
-    arrays = stored(name, options.data)
-    X, y = arrays["X"].astype(np.float64), arrays["y"].astype(np.float64)
-    X = on_sphere(*X.T) if name.startswith("elevation") else X
-    train, test = np.split(np.random.default_rng(0).permutation(len(y)), [int(0.8 * len(y))])
-    train = train[: options.rows or most]
-    spread = X[train].std(axis=0)
-    X = (X - X[train].mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    y = (y - y[train].mean()) / y[train].std()
-    return Split(X[train], y[train], X[test], y[test])
-
-
 def on_sphere(latitude: Array, longitude: Array) -> Array:
     """Return points of the unit sphere from degrees."""
     latitude, longitude = np.radians(latitude), np.radians(longitude)

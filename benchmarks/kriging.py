@@ -166,8 +166,8 @@ def _scores(mean: Array, variance: Array, y: Array, noise: float = NOISE) -> Row
 def kriging_rivals(options: Options) -> Iterator[Row]:
     """Rivals of Fourier grids with the same kernel, noise and amplitude: 100,000 rows of a draw.
 
-    A Matérn-3/2 process in the unit square and on a line; those that hold the matrix of all rows
-    receive fewer. "error" is of f, root mean square; "of variance" the squared errors of f as
+    A Matérn-3/2 process in the unit square and on a line; rivals with the matrix of all rows
+    receive fewer rows. "error" is of f, root mean square; "of variance" the squared errors of f as
     shares of their variance, 1 if that is right. ``--who "ours*"`` does a part.
     """
     packages = dict.fromkeys(package for package, *_ in RIVALS.values())

@@ -164,7 +164,7 @@ class MapCase(NamedTuple):
     rivals: dict[str, Any]
     seeds: int = 1  # of the errors, whose root mean square is reported
     least: float | None = None  # required ratio of seconds
-    most: float | None = None  # required ratio of our error to that of a rival
+    most: float | None = None  # required ratio of our error to a rival's
     new: Array | None = None  # rows of the errors; None: the first 2,000 rows
 
 

@@ -417,7 +417,7 @@ def alt_text(rows: Sequence[Row]) -> str:
 
 
 def draw_errors(rows: Sequence[Row], path: Path) -> None:
-    """Draw the error of each table and learner over that of ours.
+    """Draw the ratio of the error of each learner to ours, by table.
 
     The same rows give the same bytes: no date, coordinates to a tenth of a point.
     """

@@ -171,7 +171,7 @@ def _methods(width: int) -> dict[str, dict[str, Method | str]]:
 
 
 def _table2(name: str, options: Options) -> Iterator[Row]:
-    """Yield squared errors on a tenth of the rows; each seed splits and draws maps anew."""
+    """Yield squared errors on a tenth of the rows; each seed has its own split and draws."""
     width = options.pick(1024, 64)
     protocols = {
         p: m for p, m in _methods(width).items() if options.selects(f"table 2, {name}, {p}")

@@ -17,7 +17,7 @@ import numpy as np
 
 import bochner as bo
 from benchmarks.bench import Options, Row, bench, child, each, goal
-from benchmarks.data import SCALED, development, scaled, write_parquet
+from benchmarks.data import SCALED, scaled, table_split, write_parquet
 from benchmarks.rivals import missing
 from bochner.kernels import Gaussian
 
@@ -204,7 +204,7 @@ print(json.dumps({"seconds": seconds, "core seconds": core, "error": error, "ste
 def _in_process(
     kind: str, who: str, rows: int, width: int, alpha: float, tol: float, out: Path
 ) -> tuple[Row, Array | None]:
-    """Fit in a process of its own; rivals have ten minutes. Return seconds and predictions."""
+    """Fit in a new process, rivals for at most ten minutes; return a row and predictions."""
     code = _DATA[kind] + _LEARNERS[kind, who] + _TAIL
     try:
         limit = None if who == "ours" else 600.0
@@ -249,7 +249,7 @@ def wide(options: Options) -> Iterator[Row]:
     """Fits without a matrix: ridge regression of very many features, and the kernel itself.
 
     "ridge": penalty 1 for all. "exact": targets drawn from the process; each learner has the
-    loosest tolerance whose predictions differ from those of tol=1e-4 by less than 0.001 deviations.
+    loosest tolerance whose predictions differ by less than 0.001 deviations from tol=1e-4.
     Rivals have ten minutes; all takes hours, ``--cases "ridge, 500,000 rows*"`` a part.
     """
     ridges = options.pick(
@@ -336,7 +336,7 @@ print(json.dumps({"seconds": seconds, "before MB": before / 1e6, "error": error}
 
 @bench()
 def plan(options: Options) -> Iterator[Row]:
-    """Seconds, memory and leave-one-out error that bo.plan predicts, against those of the fits.
+    """Seconds, memory and leave-one-out error that bo.plan predicts, against measured ones.
 
     On four development sets: the chosen fit, the widths 512 and 2048, and the exact kernel.
     """
@@ -346,7 +346,7 @@ def plan(options: Options) -> Iterator[Row]:
 
 
 def _planned(name: str, options: Options) -> Iterator[Row]:
-    data = development(name, options, options.pick(None, 1500))
+    data = table_split(name, options.data, options.pick(options.rows or 10**6, 1500), 0)
     with tempfile.TemporaryDirectory() as folder:
         table, most = Path(folder) / "rows.npz", options.pick(60.0, 5.0)
         np.savez(table, X=data.X, y=data.y)

@@ -120,7 +120,7 @@ def _signs(model: Any, data: Split) -> Numbers:
 
 
 def _steps(model: Any, data: Split) -> Numbers:
-    """Scores of rows held out, of which the best is kept."""
+    """Compare the best of the scores on held-out rows with new rows."""
     new = float(np.mean((model.predict(data.X_test) - data.y_test) ** 2) / np.var(data.y_test))
     yield Number("R² of rows held out", max(model.validation_scores_), 1 - new, 0.1, 1)
 
