@@ -426,6 +426,8 @@ def graphs_give_what_the_learner_gives(case):
     onnxruntime = pytest.importorskip("onnxruntime")
     model, X = case.fitted, case.new.astype("f4").astype("f8")
     expected = answers(model, X, (*OF_FIT, "predict_proba"))
+    for output, value in model.outputs(X).items():
+        assert off({OUTPUTS[output]: value}, {OUTPUTS[output]: expected[OUTPUTS[output]]}) <= 1e-12
     for precision, close in (("float32", 2e-5), ("float64", 1e-9)):
         graph = bo.export.to_onnx(model, precision=precision)
         session = onnxruntime.InferenceSession(

@@ -9,11 +9,14 @@ wrong and where.
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import Any
+
+import numpy as np
 
 from bochner.data.files import (
     COMPRESSED,
@@ -64,20 +67,35 @@ class BinaryReader(Reader):
     label: str
     columns: tuple[Column, ...]
     n_rows: int
+    groups: tuple[int, ...] = field(repr=False)  # rows of each row group or batch of the file
+    # (names, text, rows, number of the first group) to Arrow batches from this group on
     batches: Callable[[list[str], frozenset[str], int, int], Iterator[Any]] = field(repr=False)
     hint: str = ""
     first: int = 0
 
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
+        """Yield batches of these columns, cut if they are long.
+
+        A part that begins in the group where the part before has ended continues its reading.
+        """
         if self.n_rows == 0:
             return
+        key, end = (str(self.file), self.stamp, names, text, rows), self.first + self.n_rows
         with unchanged(self.file, self.stamp):
-            left = self.n_rows
-            for batch in self.batches(list(names), text, rows, self.first):
-                for start in range(0, min(batch.num_rows, left), rows):
-                    yield batch.slice(start, min(rows, left - start))
-                left -= batch.num_rows
-                if left <= 0:
+            group = int(np.searchsorted(np.cumsum(self.groups), self.first, side="right"))
+            at, batches = _PAUSED.pop(key, (-1, iter(())))
+            if not sum(self.groups[:group]) <= at <= self.first:
+                at = sum(self.groups[:group])
+                batches = self.batches(list(names), text, rows, group)
+            for batch in batches:
+                begin, at = max(self.first - at, 0), at + batch.num_rows
+                stop = batch.num_rows - max(at - end, 0)
+                for start in range(begin, stop, rows):
+                    yield batch.slice(start, min(rows, stop - start))
+                if at >= end:
+                    if end < sum(self.groups):
+                        _PAUSED.clear()
+                        _PAUSED[key] = end, chain([batch.slice(stop)], batches)
                     return
 
     def mark(self) -> str:
@@ -87,12 +105,18 @@ class BinaryReader(Reader):
         return replace(self, first=self.first + start, n_rows=stop - start)
 
 
-def _binary(file: File, stamp: Stamp, schema: Any, rows: int, batches: Any) -> BinaryReader:
+#: Where the last reading of a part has ended, and its further batches.
+_PAUSED: dict[tuple[Any, ...], tuple[int, Iterator[Any]]] = {}
+
+
+def _binary(
+    file: File, stamp: Stamp, schema: Any, groups: Sequence[int], batches: Any
+) -> BinaryReader:
     """Return the reader; row names of pandas are no columns, columns without rows hold nothing."""
-    index = re.compile("__index_level_.*__")
+    index, rows = re.compile("__index_level_.*__"), sum(groups)
     found = (c for c in arrow_columns(schema, f"'{file}'") if not index.fullmatch(c.name))
     columns = (c if rows else Column(c.name, "nothing", False, "no rows") for c in found)
-    return BinaryReader(file, stamp, f"'{file}'", tuple(columns), rows, batches)
+    return BinaryReader(file, stamp, f"'{file}'", tuple(columns), rows, tuple(groups), batches)
 
 
 @contextmanager
@@ -128,9 +152,10 @@ _AHEAD, _LEAST_AHEAD = 1 << 20, 1 << 14
 def _open_parquet(file: File) -> BinaryReader:
     stamp = stamp_of(file)
     with _parquet(file, 1) as opened:
-        schema, rows = opened.schema_arrow, opened.metadata.num_rows
-        coded = _coded(schema, opened.metadata)
-    return _binary(file, stamp, schema, rows, partial(_parquet_batches, file, len(schema), coded))
+        schema, found = opened.schema_arrow, opened.metadata
+        groups = [found.row_group(i).num_rows for i in range(found.num_row_groups)]
+        batches = partial(_parquet_batches, file, len(schema), _coded(schema, found))
+    return _binary(file, stamp, schema, groups, batches)
 
 
 def _coded(schema: Any, metadata: Any) -> frozenset[str]:
@@ -174,32 +199,11 @@ def _parquet_batches(
     names: list[str],
     text: frozenset[str],
     rows: int,
-    first: int,
+    group: int,
 ) -> Iterator[Any]:
     with _parquet(file, columns, text & coded) as opened:
-        found = opened.metadata
-        counts = [found.row_group(i).num_rows for i in range(found.num_row_groups)]
-        group, skip = _place(counts, first)
-        groups = list(range(group, len(counts)))
-        batches = opened.iter_batches(rows, groups, names, use_threads=False)
-        yield from _after(skip, batches)
-
-
-def _place(counts: list[int], row: int) -> tuple[int, int]:
-    """Return the group that a row is in, and its number there."""
-    for group, count in enumerate(counts):
-        if row < count:
-            return group, row
-        row -= count
-    return len(counts), 0
-
-
-def _after(skip: int, batches: Iterable[Any]) -> Iterator[Any]:
-    """Give batches without their first rows."""
-    for batch in batches:
-        if skip < batch.num_rows:
-            yield batch.slice(skip) if skip else batch
-        skip = max(0, skip - batch.num_rows)
+        groups = list(range(group, opened.metadata.num_row_groups))
+        yield from opened.iter_batches(rows, groups, names, use_threads=False)
 
 
 def _open_feather(file: File) -> BinaryReader:
@@ -208,8 +212,8 @@ def _open_feather(file: File) -> BinaryReader:
         schema = opened.schema
     with _feather(file, [0]) as opened:
         counts = [opened.get_batch(i).num_rows for i in range(opened.num_record_batches)]
-    batches = partial(_feather_batches, file, schema.names, counts)
-    return _binary(file, stamp, schema, sum(counts), batches)
+    batches = partial(_feather_batches, file, schema.names, len(counts))
+    return _binary(file, stamp, schema, counts, batches)
 
 
 @contextmanager
@@ -224,16 +228,14 @@ def _feather(file: File, columns: list[int]) -> Iterator[Any]:
 def _feather_batches(
     file: File,
     known: list[str],
-    counts: list[int],
+    count: int,
     names: list[str],
     _text: frozenset[str],
     _rows: int,
     first: int,
 ) -> Iterator[Any]:
-    number, skip = _place(counts, first)
     with _feather(file, [known.index(name) for name in names]) as opened:
-        batches = (opened.get_batch(i) for i in range(number, len(counts)))
-        for batch in _after(skip, batches):
+        for batch in map(opened.get_batch, range(first, count)):
             batch.validate(full=True)  # offsets of texts of a damaged file may point anywhere
             yield batch
 
