@@ -310,25 +310,17 @@ def test_a_file_that_cannot_be_read_says_why(path, monkeypatch):
 
 def forged(path, value, arrays=None, **changes):
     """Write a file with a right checksum around a value that encode would not write."""
-    header = {"class": GAUSSIAN, "fingerprint": None, "format": FORMAT, "library": "9.9"}
+    header = {"class": GAUSSIAN, "format": FORMAT, "library": "9.9"}
     header |= {"value": value} | changes
     arrays = {"0": np.array([1.0])} if arrays is None else arrays
     path.write_bytes(safetensors_bytes(arrays, {"bochner": sealed(header, arrays)}))
 
 
-@pytest.mark.parametrize(
-    ("version", "match"),
-    [
-        (FORMAT + 1, r"is of format 4 by bochner 9.9, and this version, .*, reads format 3. Upgrade"),
-        (1, r"is of format 1, which no released .*, reads format 3. Fit the model"),
-        (2, r"is of format 2, which no released .*, reads format 3. Fit the model"),
-        *((v, "it says that it is of format .*, and there is only 3")
-          for v in ("3", "1", 0, -1, None, True, 3.0, [3])),
-    ],
-)  # fmt: skip
-def test_another_format_is_refused_in_one_sentence(version, match, path):
+@pytest.mark.parametrize("version", [FORMAT + 1, 1, 2, "3", "1", 0, -1, None, True, 3.0, [3]])
+def test_another_format_is_refused_in_one_sentence(version, path):
     forged(path, {"class": [GAUSSIAN, {"lengthscale": 2.0}]}, format=version)
-    refused(path, match)
+    of = r"is of format .* by bochner 9.9, and this version, .*, reads format 3. Upgrade"
+    refused(path, of if type(version) is int else "cut short or altered")
 
 
 def without(item, name):

@@ -307,17 +307,11 @@ class Programme(NamedTuple):
     Value 0 is 1, and each other value v is factors[v, 0] w[inputs[v, 0]] value[parents[v, 0]] plus
     the same with index 1, where w are the d coordinates of a row and then their d cumulative sums
     of squares.
-
-    Attributes
-    ----------
-    parents, inputs : (nodes, 2) int32
-        A parent comes before its child.
-    factors : (nodes, 2) float64
     """
 
-    parents: np.ndarray
-    inputs: np.ndarray
-    factors: np.ndarray
+    parents: np.ndarray  # (nodes, 2) int32; a parent comes before its child
+    inputs: np.ndarray  # (nodes, 2) int32
+    factors: np.ndarray  # (nodes, 2) float64
 
 
 def polynomials(
@@ -419,20 +413,12 @@ class Chains(NamedTuple):
     Block b maps x to
 
         Δ_s H ⋯ Δ₂ H Δ₁ Π H Δ₀ x,     H the unnormalised p × p Hadamard matrix.
-
-    Attributes
-    ----------
-    diagonals : (blocks, s + 1, p)
-        Δ₀, ..., Δ_s of each block; of the precision of the rows.
-    orders : (blocks, p) int32, or (0, p)
-        Number i of Π v is number orders[b, i] of v; without any, Π is the identity.
-    m : int
-        Frequencies in all; the last block may be cut.
     """
 
-    diagonals: np.ndarray
+    diagonals: np.ndarray  # Δ₀, ..., Δ_s of each block, (blocks, s + 1, p)
+    # (blocks, p) int32: number i of Π v is number orders[b, i] of v; (0, p): Π is the identity
     orders: np.ndarray
-    m: int
+    m: int  # frequencies in all; the last block may be cut
 
 
 def chain_waves(

@@ -25,24 +25,9 @@ def sums_of_waves(
 ) -> Array:
     """Return Σ_n v_n e^{−i k·θ_n} for all whole k with |k_a| ≤ extent_a, in rising order.
 
-    Parameters
-    ----------
-    angles : (n, d)
-        θ, in radians; d = 1, 2 or 3.
-    values : (s, n)
-        v, real or complex.
-    extent : tuple of d int
-    error : float
-        Relative to Σ |v_n|.
-
-    Returns
-    -------
-    (s, 2 extent_1 + 1, ..., 2 extent_d + 1) complex128
-
-    Notes
-    -----
-    A type-1 non-uniform FFT: O(n log^d(1/error) + N log N), N the number of waves. The twin takes
-    O(n N).
+    Of θ in radians, in one to three dimensions, and v (s, n); the result is (s, 2 extent_1 + 1, …).
+    The error is relative to Σ |v_n|. A type-1 non-uniform FFT: O(n log^d(1/error) + N log N), N the
+    number of waves. The twin takes O(n N).
     """
     values = np.ascontiguousarray(values, dtype=np.complex128)
     shape = tuple(2 * m + 1 for m in extent)
@@ -57,20 +42,10 @@ def sums_of_waves(
 
 
 def waves_at(angles: Float[Array, "n d"], coef: Array, error: float) -> Array:
-    """Return Σ_k c_k e^{i k·θ_n} at each point, (s, n) complex128.
+    """Return Σ_k c_k e^{i k·θ_n} at each point, (s, n) complex128, for whole k in rising order.
 
-    Parameters
-    ----------
-    angles : (n, d)
-        θ, in radians; d = 1, 2 or 3.
-    coef : (s, 2 extent_1 + 1, ..., 2 extent_d + 1)
-        c, of whole k in rising order.
-    error : float
-        Relative to the root of Σ |c_k|².
-
-    Notes
-    -----
-    A type-2 non-uniform FFT; costs as for :func:`sums_of_waves`.
+    The error is relative to the root of Σ |c_k|². A type-2 non-uniform FFT; costs as for
+    :func:`sums_of_waves`.
     """
     coef = np.ascontiguousarray(coef, dtype=np.complex128)
     if not len(angles):

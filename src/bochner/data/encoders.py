@@ -57,23 +57,12 @@ class Encoder(ABC):
 
 @dataclass(frozen=True)
 class Numbers(Encoder):
-    """A column of numbers; missing ones are filled.
-
-    Parameters
-    ----------
-    name : str
-    fill : float
-        The median, in place of missing numbers.
-    indicator : bool
-        Whether a column of 0 and 1 marks missing numbers: where the training rows have some.
-    comma : bool
-        Whether the numbers are texts with a decimal comma.
-    """
+    """A column of numbers; missing ones are filled."""
 
     name: str
-    fill: float = 0.0
-    indicator: bool = False
-    comma: bool = False
+    fill: float = 0.0  # the median, in place of missing numbers
+    indicator: bool = False  # whether a column of 0 and 1 marks missing numbers
+    comma: bool = False  # whether the numbers are texts with a decimal comma
     kind: str = "numbers"
 
     @property
@@ -86,32 +75,17 @@ class Numbers(Encoder):
 
 @dataclass(frozen=True)
 class Levels(Encoder):
-    """A column of categories: a table with a row for each level.
-
-    Parameters
-    ----------
-    name : str
-    levels : tuple of str
-    table : tuple of (p,) tuples
-        The columns of X at each level, for a missing cell and for an unseen level. Empty: a column
-        of 0 and 1 for each level, all 0 for missing and unseen ones.
-    features : tuple of str
-        Names of the columns of the table.
-    indicator : bool
-        Whether a column of 0 and 1 marks missing cells.
-    tolerated : float
-        Share of cells with an unseen level up to which no warning is given.
-    declared : tuple of str
-        Further levels that the type of the column declares; they count as unseen, without a
-        warning.
-    """
+    """A column of categories: a table with a row for each level."""
 
     name: str
     levels: tuple[str, ...]
+    # The columns of X at each level, for a missing cell and for an unseen level. Empty: a column
+    # of 0 and 1 for each level, all 0 for missing and unseen ones
     table: tuple[tuple[float, ...], ...] = ()
-    features: tuple[str, ...] = ()
-    indicator: bool = False
-    tolerated: float = 0.0
+    features: tuple[str, ...] = ()  # names of the columns of the table
+    indicator: bool = False  # whether a column of 0 and 1 marks missing cells
+    tolerated: float = 0.0  # share of cells with an unseen level up to which nothing is warned of
+    # Further levels that the type of the column declares: unseen, without a warning
     declared: tuple[str, ...] = ()
     kind: str = "levels"
 
@@ -271,29 +245,14 @@ def parts_for(seconds: np.ndarray, clock: bool) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Times(Encoder):
-    """A column of dates or times: trend in days, season of the year and of the week, and hour.
-
-    Parameters
-    ----------
-    name : str
-    parts : tuple of {"trend", "year", "week", "day"}
-        The parts that vary. All but the trend are cyclic, as a sine and a cosine.
-    origin : float
-        Seconds from 1970 to where the trend is zero.
-    fill : float
-        The median in seconds, in place of missing times.
-    indicator : bool
-        Whether a column of 0 and 1 marks missing times: where the training rows have some.
-    form : str
-        Form of texts that are times (:data:`bochner.data.times.FORMS`); "" for other columns.
-    """
+    """A column of dates or times: trend in days, season of the year and of the week, and hour."""
 
     name: str
-    parts: tuple[str, ...]
-    origin: float = 0.0
-    fill: float = 0.0
-    indicator: bool = False
-    form: str = ""
+    parts: tuple[str, ...]  # that vary; all but the trend are cyclic, as a sine and a cosine
+    origin: float = 0.0  # seconds from 1970 to where the trend is zero
+    fill: float = 0.0  # the median in seconds, in place of missing times
+    indicator: bool = False  # whether a column of 0 and 1 marks missing times
+    form: str = ""  # of texts that are times, one of `bochner.data.times.FORMS`
     kind: str = "times"
 
     @property

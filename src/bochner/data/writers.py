@@ -124,25 +124,8 @@ def _explained(path: Path) -> Iterator[None]:
 def write_table(path: str | PathLike[str], columns: Chunk | Iterable[Chunk]) -> int:
     """Write columns as .parquet or .csv, chunk by chunk, and return the number of rows.
 
-    Parameters
-    ----------
-    path : path
-        Its suffix decides the format: .parquet or .pq (needs pyarrow), .csv.
-    columns : mapping of str to array (n,), or iterable of such mappings
-        One chunk, or chunks with the same columns; only one is held at a time.
-
-    Raises
-    ------
-    InvalidInput
-        The suffix is unknown, columns differ in length or from chunk to chunk, or none came.
-    DataFileError
-        The file cannot be written; nothing is left behind.
-    MissingDependency
-        pyarrow is not installed and the file is to be Parquet.
-
-    Notes
-    -----
-    Numbers in CSV are written with as many digits as give back the same number.
+    Columns are (n,) arrays by name, in one chunk or in several with the same columns; one chunk is
+    held at a time. Numbers in CSV have as many digits as give back the same number.
     """
     writer = _writer_for(Path(path))
     chunks = _checked([columns] if isinstance(columns, Mapping) else columns)

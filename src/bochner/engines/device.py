@@ -49,15 +49,7 @@ def as_devices(asked: Any) -> tuple[str, ...]:
 
 
 def opened(names: Sequence[str]) -> list[Any]:
-    """Return torch's devices of these names.
-
-    Raises
-    ------
-    MissingDependency
-        torch is not installed.
-    InvalidInput
-        There is no such device.
-    """
+    """Return torch's devices of these names, which must be there."""
     torch = needed("torch", "Local: device=", "torch")
     try:
         devices = [torch.device(name) for name in names]
@@ -88,14 +80,7 @@ def eigh_on(device: Any) -> Callable[[Array], tuple[Array, Array]]:
 class DevicePasses:
     """The executor of one fit whose features are made on devices, and summed there.
 
-    Parameters
-    ----------
-    devices : sequence of torch.device
-        Of several, each takes part after part, in turns; their sums are merged on the first.
-    memory : int or None
-        Bytes of features that may be kept in this process.
-    shown : str
-        How messages name it.
+    Of several devices each takes part after part, in turns; sums are merged on the first.
     """
 
     in_order = True

@@ -157,13 +157,7 @@ def _held_back() -> Iterator[list[Callable[[], None]]]:
 class RecordedPasses:
     """The passes of one fit: recorded ones are read, others made and recorded.
 
-    Parameters
-    ----------
-    checkpoint : Checkpoint
-    every : float
-        Seconds from one record to the next, at least.
-    shown : str
-        How messages name it.
+    ``every``: seconds from one record to the next, at least.
     """
 
     in_order = True

@@ -250,11 +250,15 @@ def _header(path: Path, metadata: Mapping[str, str] | None, size: int) -> dict[s
     header = json.loads(text, object_pairs_hook=_once)
     version = header.get("format")
     if type(version) is int and version != FORMAT:  # how others are sealed is not known
-        raise _refusal(path, _other(version, header))
-    if text != _canonical(header) or header["checksum"] != _checksum(header):
+        by = f"format {_short(version)} by bochner {_short(header.get('library'))}"
+        raise _refusal(
+            path,
+            f"it is of {by}, and this version, {__version__}, reads format {FORMAT}. Upgrade "
+            "bochner, or fit the model again and save it",
+        )
+    whole = text == _canonical(header) and header["checksum"] == _checksum(header)
+    if not whole or type(version) is not int:
         raise _refusal(path, _DAMAGED)
-    if type(version) is not int:
-        raise _refusal(path, _other(version, header))
     return header
 
 
@@ -264,19 +268,3 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         raise ValueError("a key of the header comes twice")
     return found
-
-
-def _other(version: Any, header: Mapping[str, Any]) -> str:
-    """Return a message about the format of a file, with a remedy."""
-    if type(version) is int and version > FORMAT:
-        return (
-            f"it is of format {version} by bochner {_short(header.get('library'))}, and this "
-            f"version, {__version__}, reads format {FORMAT}. Upgrade: "
-            "pip install --upgrade bochner"
-        )
-    if type(version) is int and version > 0:
-        return (
-            f"it is of format {version}, which no released version wrote, and this version, "
-            f"{__version__}, reads format {FORMAT}. Fit the model again and save it"
-        )
-    return f"it says that it is of format {_short(version)}, and there is only {FORMAT}"

@@ -50,20 +50,10 @@ class HeldOut:
 def judge_held_out(
     model: KernelEstimator, blocks: Blocks, n_sample: int = ROWS
 ) -> tuple[HeldOut | None, str]:
-    """Return the errors of a learner like this on rows held out; if none, why.
+    """Return the errors of a learner like this on rows held out of its fit; if none, why.
 
-    Parameters
-    ----------
-    model : fitted learner
-        The other fit uses its parameters; numeric penalties are scaled by rows.
-    blocks : Blocks
-        The rows of its fit, with targets.
-    n_sample : int, default 8192
-        Rows, drawn at random, every fifth of which is held out; for labels every fifth of each.
-
-    Notes
-    -----
-    One pass or three over the rows, and a fit to four fifths of the sample.
+    Every fifth of the random rows is held out, of labels every fifth of each. The other fit has the
+    same parameters, with penalties in proportion to its rows.
     """
     if not (is_classifier(model) or is_regressor(model) or isinstance(model, OneClassSVM)):
         return None, f"none: {type(model).__name__} predicts nothing that could be wrong."
