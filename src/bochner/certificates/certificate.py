@@ -106,7 +106,7 @@ class Certificate(ShownResult):
         kernel's own R: that can be smaller by any factor.) :func:`risk` estimates all of them.
         """
         high = self.epsilon_interval[1]
-        return None if high >= 1 or self._beyond else 1 / (1 - high)
+        return None if high >= 1 or self.alpha_measured > self.alpha else 1 / (1 - high)
 
     @property
     def risk_noise(self) -> float | None:
@@ -125,11 +125,6 @@ class Certificate(ShownResult):
         if self.exact:
             return 0.0
         return min(1.0, -math.log(1 - self.confidence) / (self.n_sample // 2))
-
-    @property
-    def _beyond(self) -> bool:
-        """Whether ε was measured at another penalty than the fit's."""
-        return self.alpha_measured > self.alpha
 
     def to_dict(self) -> dict[str, Any]:
         """Return all numbers, ready for JSON: None where there is no finite number."""

@@ -319,16 +319,6 @@ def _rows_alone(subject: Subject) -> Found:
     return _same(law, k(X[:half], X[half - 1 :]), k(X, X)[:half, half - 1 :])
 
 
-def _symmetric(subject: Subject) -> Found:
-    k, X = subject.kernel, subject.X
-    return _same("k(x, y) must be k(y, x); it", k(X, X.copy()), k(X.copy(), X).T)
-
-
-def _diagonal(subject: Subject) -> Found:
-    k, X = subject.kernel, subject.X
-    return _same("k.diag(X) must be the diagonal of k(X); it", k.diag(X), np.diag(k(X)))
-
-
 def _positive(subject: Subject) -> Found:
     """Check all rows, then few close together: a bump that is no kernel shows there."""
     X, required = subject.X, "K must be positive semi-definite"
@@ -352,8 +342,12 @@ KERNEL_LAWS: Tests = {
     "deterministic": _repeats,
     "arguments": _unchanged,
     "rows": _rows_alone,
-    "symmetric": _symmetric,
-    "diagonal": _diagonal,
+    "symmetric": lambda s: _same(
+        "k(x, y) must be k(y, x); it", s.kernel(s.X, s.X.copy()), s.kernel(s.X.copy(), s.X).T
+    ),
+    "diagonal": lambda s: _same(
+        "k.diag(X) must be the diagonal of k(X); it", s.kernel.diag(s.X), np.diag(s.kernel(s.X))
+    ),
     "positive": _positive,
 }
 

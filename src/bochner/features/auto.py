@@ -279,7 +279,10 @@ def _all_drawn(
         try:
             phi = draw(option, kernel, replace(ask, n_features=width_of(option, ask.n_features)))
             error = predicted_error(option, phi, kept)
-            drawn.append((Candidate(option, error, None, _cost(phi)), phi))
+            # Of the map, 20 for an elementary function, and of the moments D².
+            D = float(phi.n_features)
+            cost = phi.multiplications + 20.0 * D + D * D
+            drawn.append((Candidate(option, error, None, cost), phi))
         except InvalidInput as why:
             refused.append(why)
     if not drawn:
@@ -430,9 +433,3 @@ def relative_error(phi: FeatureMap, X: Float[Array, "m d"], K: Float[Array, "m m
     """Return ‖ZZᵀ − K‖_F / ‖K‖_F."""
     Z = to_numpy(phi(X))
     return float(np.linalg.norm(product(Z, Z.T) - K) / max(np.linalg.norm(K), np.finfo(float).tiny))
-
-
-def _cost(phi: FeatureMap) -> float:
-    """Multiplications a row: of the map, 20 for an elementary function, and of the moments D²."""
-    D = phi.n_features
-    return phi.multiplications + 20.0 * D + float(D) * D

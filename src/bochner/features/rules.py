@@ -23,18 +23,8 @@ from bochner._core.names import WORDS, meant_method
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features import composed
 from bochner.features.auto import Auto, Choice, best_candidate
-from bochner.features.composed import (
-    Concatenate,
-    ConstantMap,
-    LinearMap,
-    ModulatedMap,
-    OnInputs,
-    ScaledMap,
-    TensorProduct,
-    WindowsMap,
-    sketched,
-)
 from bochner.features.fourier import histogram
 from bochner.features.fourier.fourier import Fourier, draw_stationary
 from bochner.features.fourier.frequencies import MOST_COLUMNS
@@ -121,22 +111,12 @@ def _spectral(method: Method, kernel: Kernel, _d: int) -> bool:
     return isinstance(kernel, Product | Power | Exp) and is_stationary(kernel) and not on_nodes
 
 
-def _dense_spectrum(kernel: Kernel, _d: int) -> bool:
-    parts = leaves_of(kernel, (Sum, Scaled))
-    return all(isinstance(part, Stationary) and part.has_density for part in parts)
-
-
 def _radial_functions(method: Gegenbauer, kernel: Kernel, d: int) -> bool:
     """Whether the kernel has radial functions of the method's kind; a sum without is split."""
     if not is_rotation_invariant(kernel, d) or method.radial == "optimal":
         return is_rotation_invariant(kernel, d)
     whole = zonal(kernel, d) if isinstance(kernel, Sum) else None
     return whole is None or whole.zonal or whole.power_series is not None
-
-
-def _finite_series(kernel: Kernel, d: int) -> bool:
-    form = powers.power_form(kernel, d)
-    return form is not None and form.series.degree is not None
 
 
 def _draw_grid(method: FourierGrid, kernel: Kernel, ask: Request) -> FeatureMap:
@@ -210,7 +190,10 @@ RULES: tuple[Rule, ...] = (
     Rule(products.LaplacianEigenfunctions, GreenFunction, products.draw_green, _DENSITY),
     Rule(
         products.LaplacianEigenfunctions,
-        view(_dense_spectrum),
+        lambda _method, kernel, _d: all(
+            isinstance(part, Stationary) and part.has_density
+            for part in leaves_of(kernel, (Sum, Scaled))
+        ),
         products.draw_sines,
         f"{_DENSITY}, Brownian, BrownianBridge or GreenFunction",
     ),
@@ -220,7 +203,16 @@ RULES: tuple[Rule, ...] = (
         products.draw_basis,
         _FINITE,
     ),
-    Rule(products.Explicit, view(_finite_series), powers.draw_monomials, _FINITE),
+    Rule(
+        products.Explicit,
+        view(
+            lambda k, d: (
+                (form := powers.power_form(k, d)) is not None and form.series.degree is not None
+            )
+        ),
+        powers.draw_monomials,
+        _FINITE,
+    ),
     # powers of ⟨x, y⟩
     Rule(Maclaurin, view(powers.power_form), draw_maclaurin, powers.POWER_SERIES),
     Rule(TensorSketch, view(powers.power_form), draw_tensorsketch, powers.POWER_SERIES),
@@ -287,10 +279,9 @@ def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
                 f"draw; got {ask.n_features}. Ask for one more{other}."
             )
         return rule.draw(method, kernel, ask)
-    composed = compose(kernel, method, ask)
-    if composed is None:
+    if (made := compose(kernel, method, ask)) is None:
         raise refusal(method, kernel, ask.n_inputs)
-    return composed
+    return made
 
 
 def choose(method: Auto, kernel: Kernel, ask: Request, targets: Targets | None = None) -> Choice:
@@ -305,23 +296,31 @@ def compose(kernel: Kernel, method: Method, ask: Request) -> FeatureMap | None:
     """Draw the map of a kernel from maps of its parts; None if it has no parts."""
     match kernel:
         case Constant():
-            return ConstantMap(kernel, kernel.value, ask.n_inputs)
+            return composed.ConstantMap(kernel, kernel.value, ask.n_inputs)
         case Linear():
-            return LinearMap(kernel, ask.n_inputs)
+            return composed.LinearMap(kernel, ask.n_inputs)
         case Bilinear():
-            return OnInputs(kernel, LinearMap(Linear(), kernel.root.shape[1]), ask.n_inputs)
+            return composed.OnInputs(
+                kernel, composed.LinearMap(Linear(), kernel.root.shape[1]), ask.n_inputs
+            )
         case Basis():
             return products.draw_basis(method, kernel, ask)
         case Scaled():
-            return ScaledMap(kernel, kernel.scale, draw_map(method, kernel.kernel, ask))
+            return composed.ScaledMap(kernel, kernel.scale, draw_map(method, kernel.kernel, ask))
         case Modulated() | Normalised():
             if isinstance(kernel, Normalised) and ask.X is not None:
                 ask = replace(ask, X=kernel.rows(ask.X))
-            return ModulatedMap(kernel, draw_map(method, kernel.kernel, ask))
+            return composed.ModulatedMap(kernel, draw_map(method, kernel.kernel, ask))
         case Transformed():
-            return _on_inputs(kernel, method, ask)
+            X = None if ask.X is None else kernel.inputs(ask.X)
+            like = kernel.inputs(np.ones((1, ask.n_inputs))) if X is None else X
+            inner = replace(ask, n_inputs=like.shape[1], X=X)
+            return composed.OnInputs(kernel, draw_map(method, kernel.kernel, inner), ask.n_inputs)
         case Windows():
-            return _on_windows(kernel, method, ask)
+            kernel.count(ask.n_inputs)  # refuses rows that are no sequences
+            X = None if ask.X is None else kernel.stacked(ask.X, WINDOWS)
+            inner = replace(ask, n_inputs=kernel.columns, X=X)
+            return composed.WindowsMap(kernel, draw_map(method, kernel.kernel, inner), ask.n_inputs)
         case Sum():
             return _added(kernel, {"left": kernel.left, "right": kernel.right}, method, ask)
         case Exp():  # exp(k) = Σ kⁿ/n!, up to where the rest is below the noise of D features
@@ -332,28 +331,13 @@ def compose(kernel: Kernel, method: Method, ask: Request) -> FeatureMap | None:
     return None
 
 
-def _on_inputs(kernel: Transformed, method: Method, ask: Request) -> OnInputs:
-    X = None if ask.X is None else kernel.inputs(ask.X)
-    like = kernel.inputs(np.ones((1, ask.n_inputs))) if X is None else X
-    inner = replace(ask, n_inputs=like.shape[1], X=X)
-    return OnInputs(kernel, draw_map(method, kernel.kernel, inner), ask.n_inputs)
-
-
 #: Windows of rows that a map of windows is drawn from, at most.
 WINDOWS = 4096
 
 
-def _on_windows(kernel: Windows, method: Method, ask: Request) -> WindowsMap:
-    kernel.count(ask.n_inputs)  # refuses rows that are no sequences
-    X = None if ask.X is None else kernel.stacked(ask.X, WINDOWS)
-    inner = replace(ask, n_inputs=kernel.columns, X=X)
-    return WindowsMap(kernel, draw_map(method, kernel.kernel, inner), ask.n_inputs)
-
-
 def _added(kernel: Kernel, terms: dict[str, Kernel], method: Method, ask: Request) -> FeatureMap:
-    widths = shares(tuple(terms.values()), kernel, method, ask)
-    parts = zip(terms.items(), widths, strict=True)
-    return Concatenate(
+    parts = zip(terms.items(), shares(tuple(terms.values()), kernel, method, ask), strict=True)
+    return composed.Concatenate(
         kernel, tuple(draw_map(method, part, ask.part(name, D)) for (name, part), D in parts)
     )
 
@@ -407,8 +391,10 @@ def _product(
 
 
 def _tensor(kernel: Kernel, maps: tuple[FeatureMap, ...]) -> FeatureMap:
-    inner = reduce(lambda left, right: TensorProduct(_of((left, right)), left, right), maps[:-1])
-    return TensorProduct(kernel, inner, maps[-1])
+    inner = reduce(
+        lambda left, right: composed.TensorProduct(_of((left, right)), left, right), maps[:-1]
+    )
+    return composed.TensorProduct(kernel, inner, maps[-1])
 
 
 def _of(maps: tuple[FeatureMap, ...]) -> Kernel:
@@ -423,7 +409,7 @@ def _sketch(kernel: Kernel, maps: tuple[FeatureMap, ...], ask: Request) -> Featu
     middle = len(maps) // 2
     parts = {"left": maps[:middle], "right": maps[middle:]}
     left, right = (_sketch(_of(v), v, ask.part(k, ask.n_features)) for k, v in parts.items())
-    return sketched(kernel, left, right, ask.n_features, ask.stream("sketch"))
+    return composed.sketched(kernel, left, right, ask.n_features, ask.stream("sketch"))
 
 
 # --- Methods by name, and those that "auto" compares ---------------------------------------------

@@ -178,9 +178,7 @@ def traced(
             B, by_right = traced(kernel.right, X, _inside("right", wanted))
             P, Q, K = (1.0, 1.0, A + B) if isinstance(kernel, Sum) else (A, B, A * B)
             return K, lambda C: _within("left", by_left(C * Q)) | _within("right", by_right(C * P))
-        case Scaled():
-            return _traced_multiple(kernel, X, wanted)
-        case Power() | Exp():
+        case Scaled() | Power() | Exp():
             return _traced_function(kernel, X, wanted)
         case Transformed() if not isinstance(kernel, Mahalanobis):
             K, back = traced(kernel.kernel, kernel.inputs(X), _inside("kernel", wanted))
@@ -202,24 +200,20 @@ def _inside(part: str, wanted: Wanted) -> Wanted:
     return lambda place: wanted(place.within(part))
 
 
-def _traced_multiple(kernel: Scaled, X: Array, wanted: Wanted) -> tuple[Array, Back]:
+def _traced_function(kernel: Scaled | Power | Exp, X: Array, wanted: Wanted) -> tuple[Array, Back]:
     K, back = traced(kernel.kernel, X, _inside("kernel", wanted))
-    scaled = kernel.scale * K
-
-    def through(C: Array) -> Slopes:
-        own = {Place("scale"): float(np.vdot(C, scaled))}
-        return own | _within("kernel", back(kernel.scale * C))
-
-    return scaled, through
-
-
-def _traced_function(kernel: Power | Exp, X: Array, wanted: Wanted) -> tuple[Array, Back]:
-    K, back = traced(kernel.kernel, X, _inside("kernel", wanted))
-    if isinstance(kernel, Exp):
+    if isinstance(kernel, Scaled):
+        value, slope = kernel.scale * K, kernel.scale
+    elif isinstance(kernel, Exp):
         value = slope = np.exp(K)
     else:
         value, slope = K**kernel.exponent, kernel.exponent * K ** (kernel.exponent - 1)
-    return value, lambda C: _within("kernel", back(C * slope))
+
+    def through(C: Array) -> Slopes:
+        own = {Place("scale"): float(np.vdot(C, value))} if isinstance(kernel, Scaled) else {}
+        return own | _within("kernel", back(C * slope))
+
+    return value, through
 
 
 def _traced_radial(kernel: Radial, X: Array, wanted: Wanted) -> tuple[Array, Back]:

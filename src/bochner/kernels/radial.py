@@ -297,11 +297,19 @@ def zonal(kernel: Kernel, d: int) -> RadialKernels | None:
         case GeneralizedZonal():
             return OwnRadial(kernel, d)
         case Scaled():
-            inner = zonal(kernel.kernel, d)
-            return None if inner is None else _scaled(kernel.scale, inner)
+            if (one := zonal(kernel.kernel, d)) is None:
+                return None
+            series = one.power_series and WeightedSeries(kernel.scale, one.power_series)
+            return CombinedRadial(d, (kernel.scale,), (one,), one.zonal, series, one.decay)
         case Sum():
             left, right = zonal(kernel.left, d), zonal(kernel.right, d)
-            return None if left is None or right is None else _added(left, right)
+            if left is None or right is None:
+                return None
+            both = None
+            if left.power_series and right.power_series and left.decay == right.decay:
+                both = SummedSeries(left.power_series, right.power_series)
+            decay = left.decay if both else 0.0
+            return CombinedRadial(d, (1.0, 1.0), (left, right), False, both, decay)
         case Product():
             return _product(zonal(kernel.left, d), zonal(kernel.right, d))
         case Power():
@@ -434,21 +442,6 @@ class CombinedRadial(RadialKernels):
     def chosen(self, degrees: np.ndarray, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
         parts = zip(self.weights, self.parts, strict=True)
         return sum((w * part.chosen(degrees, r, s) for w, part in parts), np.zeros(()))
-
-
-def _scaled(scale: float, radial: RadialKernels) -> CombinedRadial:
-    series = radial.power_series
-    weighted = None if series is None else WeightedSeries(scale, series)
-    return CombinedRadial(
-        radial.n_inputs, (scale,), (radial,), radial.zonal, weighted, radial.decay
-    )
-
-
-def _added(left: RadialKernels, right: RadialKernels) -> CombinedRadial:
-    a, b = left.power_series, right.power_series
-    both = None if a is None or b is None or left.decay != right.decay else SummedSeries(a, b)
-    decay = 0.0 if both is None else left.decay
-    return CombinedRadial(left.n_inputs, (1.0, 1.0), (left, right), False, both, decay)
 
 
 def _product(left: RadialKernels | None, right: RadialKernels | None) -> RadialKernels | None:

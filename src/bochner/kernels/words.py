@@ -72,7 +72,11 @@ def lengthscales_of(kernel: Kernel, names: Names = None) -> str:
     terms = terms_of(kernel)
     whole = [_scales(term, names) for term in terms if not isinstance(term, Columns)]
     own = [pair for term in terms if isinstance(term, Columns) for pair in _scales(term, names)]
-    cells = [_shortest(pairs) for pairs in (*whole, own) if pairs]
+    cells = []
+    for pairs in filter(None, (*whole, own)):
+        ranked = sorted(pairs, key=lambda pair: pair[1])
+        shown = ", ".join(f"{name} {scale:.3g}".strip() for name, scale in ranked[:IN_CELL])
+        cells.append(shown + f" and {len(pairs) - IN_CELL} more" * (len(pairs) > IN_CELL))
     return "; ".join(cells[:IN_CELL]) + "; …" * (len(cells) > IN_CELL)
 
 
@@ -86,12 +90,6 @@ def _scales(kernel: Kernel, names: Names) -> list[tuple[str, float]]:
     if scales is None or np.ndim(scales) == 0:
         return [("", scales)] if isinstance(scales, float) else []
     return list(zip(_named(names, len(scales)), scales, strict=True))
-
-
-def _shortest(pairs: list[tuple[str, float]]) -> str:
-    ranked = sorted(pairs, key=lambda pair: pair[1])
-    shown = ", ".join(f"{name} {scale:.3g}".strip() for name, scale in ranked[:IN_CELL])
-    return shown + f" and {len(pairs) - IN_CELL} more" * (len(pairs) > IN_CELL)
 
 
 def _chain(kernel: Sum | Product) -> Iterator[Kernel]:

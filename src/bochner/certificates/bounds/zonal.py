@@ -7,6 +7,7 @@ direction has a large leverage. :func:`zonal_bound` sums both for the rows at ha
 """
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -331,14 +332,11 @@ class BallBound(Bound):
         low, high = -30.0, math.log(LARGEST)
         for _ in range(100):  # the width falls in steps
             middle = (low + high) / 2
-            low, high = (low, middle) if self._within(middle, D, confidence) else (middle, high)
+            fits = False
+            with suppress(InvalidInput):  # more functions than are counted
+                fits = self.width(math.exp(middle), confidence) <= D
+            low, high = (low, middle) if fits else (middle, high)
         return math.exp(high)
-
-    def _within(self, log_error: float, D: int, confidence: float) -> bool:
-        try:
-            return self.width(math.exp(log_error), confidence) <= D
-        except InvalidInput:  # more functions than are counted
-            return False
 
 
 def ball_bound(kernel: Kernel, X: Float[Array, "n d"], *, alpha: float) -> BallBound:

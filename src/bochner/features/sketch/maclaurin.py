@@ -72,18 +72,18 @@ class MaclaurinMap(FeatureMap):
         return len(self.weights.degrees) == 0
 
     @cached_property
+    def _order(self) -> Array:
+        """Features by falling degree."""
+        return np.argsort(-self.weights.degrees, kind="stable")
+
+    @cached_property
     def _steps(self) -> tuple[Array, ...]:
         """Return for each j the j-th ω of every feature that has one, by falling degree."""
-        order = np.argsort(-self.weights.degrees, kind="stable")
+        order = self._order
         first = (np.cumsum(self.weights.degrees) - self.weights.degrees)[order]
         degrees = self.weights.degrees[order]
         highest = int(degrees[0]) if len(degrees) else 0
         return tuple(self.signs[:, first[degrees > j] + j] for j in range(highest))
-
-    @cached_property
-    def _places(self) -> Array:
-        """Return where each feature is among those sorted by falling degree."""
-        return np.argsort(np.argsort(-self.weights.degrees, kind="stable"))
 
     @cached_property
     def _distinct(self) -> tuple[powers.Weights, Array]:
@@ -99,7 +99,7 @@ class MaclaurinMap(FeatureMap):
         parts = [c * dense(U) if n else c for n, c in columns]
         if len(self.weights.degrees):
             distinct, which = self._distinct
-            products = taken(self._products(U), self._places, axis=1)
+            products = taken(self._products(U), self._order.argsort(), axis=1)
             parts.append(products * taken(distinct.at(lengths, like=U), which, axis=1))
         return array_namespace(parts[0]).concat(parts, axis=1)
 
