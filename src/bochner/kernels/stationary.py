@@ -66,9 +66,9 @@ class Compilable(Stationary):
         return X, X if V is U else _divide(self, V)
 
     @property
-    @abc.abstractmethod
     def compiled(self) -> Compiled | None:
         """Name and parameter of the compiled loop for NumPy arrays, None if there is none."""
+        return None
 
 
 class Radial(Compilable):

@@ -11,7 +11,7 @@ The metadata of the safetensors file hold one text, the header::
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -26,7 +26,7 @@ from bochner import __version__
 from bochner.data.files import name_beside, reason_of
 from bochner.data.writers import atomic
 from bochner.errors import InvalidType, ModelFileError
-from bochner.persist.known import name_of
+from bochner.persist.known import name_of, own_kernels
 from bochner.persist.validate import require_arrays, require_nesting, require_text, require_working
 from bochner.persist.values import NamedArrays, decode, encode
 
@@ -50,7 +50,8 @@ def save(model: Any, path: str | PathLike[str]) -> None:
     Parameters
     ----------
     model : estimator, FeatureMap, Kernel, Method or Moments
-        Anything made of bochner's own classes; fitted or not. Its ``random_state`` must be an
+        Anything made of bochner's own classes and kernel classes of yours, frozen dataclasses
+        that :func:`load` is given again; fitted or not. Its ``random_state`` must be an
         integer or None. Pipelines of scikit-learn are for skops: see ``bochner.export.TRUSTED``.
     path : path
         Usually named ``*.bochner``. A file that is there is replaced.
@@ -58,7 +59,7 @@ def save(model: Any, path: str | PathLike[str]) -> None:
     Raises
     ------
     InvalidType
-        A part of the model is not of these classes, as a kernel class of your own.
+        A part of the model is not of these classes.
     DataFileError
         The file cannot be written; no partial file remains.
 
@@ -87,12 +88,14 @@ def save(model: Any, path: str | PathLike[str]) -> None:
         file.write(to_bytes(arrays.by_name, {"bochner": sealed(header, arrays.by_name)}))
 
 
-def load(path: str | PathLike[str]) -> Any:
+def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
     """Read a model that :func:`save` wrote.
 
     Parameters
     ----------
     path : path
+    kernels : iterable of classes, optional
+        Kernel classes of your own that the file may hold.
 
     Returns
     -------
@@ -122,7 +125,7 @@ def load(path: str | PathLike[str]) -> Any:
             # Not as a memory map, which would end the process if the file were cut meanwhile.
             arrays = from_bytes(file.read())
             _require_intact(path, header, arrays)
-    with _buildable(path, header):
+    with _buildable(path, header), own_kernels(kernels):
         require_arrays(arrays)
         require_nesting(header, size)
         model = decode(header["value"], arrays)

@@ -4,16 +4,20 @@ A class is named by its module and its own name, as in ``models.ridge.fit:RidgeF
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import is_dataclass
 from enum import Enum
 from importlib import import_module
 from inspect import isabstract
 from pkgutil import walk_packages
+from types import MappingProxyType
 from typing import Any
 
 import bochner
 from bochner import models
+from bochner.kernels.kernel import Kernel
 
 #: Modules whose classes are stored, with all modules inside these packages.
 _MODULES = re.compile(
@@ -32,6 +36,20 @@ RENAMED: dict[str, str] = {
 }
 
 
+#: Kernel classes from outside of bochner that are loaded, by name.
+_OWN: ContextVar[Mapping[str, type]] = ContextVar("own kernels", default=MappingProxyType({}))
+
+
+@contextmanager
+def own_kernels(classes: Iterable[type]) -> Iterator[None]:
+    """Let files hold these kernel classes from outside of bochner."""
+    token = _OWN.set({f"{cls.__module__}:{cls.__qualname__}": cls for cls in classes})
+    try:
+        yield
+    finally:
+        _OWN.reset(token)
+
+
 def is_estimator(cls: type) -> bool:
     """Whether this is one of the estimators, which are stored as parameters and fitted state."""
     return cls.__name__ in models.__all__ and hasattr(cls, "get_params")
@@ -42,15 +60,21 @@ def name_of(cls: type) -> str | None:
     package, _, module = cls.__module__.partition(".")
     frozen = is_dataclass(cls) and cls.__dataclass_params__.frozen  # type: ignore[attr-defined]
     stored = (frozen or issubclass(cls, Enum) or is_estimator(cls)) and not isabstract(cls)
+    if package != "bochner" and stored and issubclass(cls, Kernel):
+        return f"{cls.__module__}:{cls.__qualname__}"
     known = package == "bochner" and _MODULES.fullmatch(module) and stored
     return f"{module}:{cls.__qualname__}" if known else None
 
 
 def class_of(name: str) -> Any:
     """Return the class of this name; refuse a name that :func:`name_of` does not give."""
+    if name in _OWN.get():
+        return _OWN.get()[name]
     module, _, own = RENAMED.get(name, name).partition(":")
     if not _MODULES.fullmatch(module):
-        raise TypeError(f"{name} is no class of model files")
+        raise TypeError(
+            f"{name} is no class of model files; a kernel of your own is loaded by kernels=(...,)"
+        )
     cls = getattr(import_module(f"bochner.{module}"), own)
     if not isinstance(cls, type) or name_of(cls) != f"{module}:{own}":
         raise TypeError(f"{name} is no class of model files")
