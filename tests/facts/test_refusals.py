@@ -77,7 +77,7 @@ from bochner.kernels import (
     one_hot,
     spectrum,
 )
-from bochner.kernels.radial import isotropic, monomials, radial_kernels
+from bochner.kernels.radial import monomials, radial_kernels
 from bochner.kernels.sphere import degree_variances
 from bochner.selection.metric import learn_metric
 from bochner.solvers.convex.losses import as_levels
@@ -323,7 +323,6 @@ CASES = [
     # series and radial kernels
     (lambda: radial_kernels(Laplace(), 3), UnsupportedKernel, "require a kernel of"),
     (lambda: radial_kernels(Gaussian((1.0, 2.0)), 2), UnsupportedKernel, "one lengthscale for all"),
-    (lambda: isotropic(Linear(), 2), UnsupportedKernel, "kernel of the Euclidean"),
     (lambda: monomials(radial_kernels(Matern(), 3), 2, 2, ONES), UnsupportedKernel, "Monomial"),
     (lambda: radial_kernels(NotAKernel(), 3).matrix(1, ONES, ONES), NotPositive, "coefficient -1"),
     (lambda: radial_kernels(DotExponential(), 3).matrix(0, *THIRTY), InvalidInput, "below 700"),

@@ -16,8 +16,9 @@ from bochner.features.mercer.axes import axes_of_rows, principal_axes
 from bochner.features.method import Method, Request
 from bochner.features.widths import is_stationary
 from bochner.kernels.algebra import Columns
-from bochner.kernels.kernel import Kernel, Scaled, leaves_of
-from bochner.kernels.stationary import CoordinateWise, Stationary
+from bochner.kernels.kernel import Kernel, leaves_of
+from bochner.kernels.radial import isotropic
+from bochner.kernels.stationary import CoordinateWise
 
 # --- Compression: a wider map cut to the D directions that carry most of it ----------------------
 #
@@ -182,28 +183,16 @@ def rotatable(kernel: Kernel) -> bool:
     )
 
 
-def in_unit_lengthscales(kernel: Kernel, d: int) -> tuple[Kernel, Float[Array, " d"]]:
-    """Return the kernel without lengthscales of single columns, and what to multiply these by."""
-    if isinstance(kernel, Scaled):
-        inner, scales = in_unit_lengthscales(kernel.kernel, d)
-        return Scaled(kernel.scale, inner), scales
-    lengthscale = getattr(kernel, "lengthscale", None)
-    if isinstance(kernel, Stationary) and isinstance(lengthscale, tuple):
-        kernel.spectral_measure(d)  # or say that their number is not d
-        return kernel.replace(lengthscale=1.0), 1.0 / np.array(lengthscale)
-    return kernel, np.ones(d)
-
-
 def draw_projected(method: Projected, kernel: Kernel, ask: Request, draw: Draw) -> ProjectedMap:
     """Draw features of combinations of the columns."""
-    plain, scales = in_unit_lengthscales(kernel, ask.n_inputs)
+    plain, lengths = isotropic(kernel, ask.n_inputs)
     if not rotatable(plain):
         raise UnsupportedKernel(
             "Projected requires a kernel of the Euclidean distance or of the inner product, such "
             "as Gaussian, Matern or Polynomial, with lengthscales for single columns at its top "
             f"only; got {kernel!r}. Nystrom(...) serves every kernel, of any number of columns."
         )
-    P = _projection(method, plain, scales, ask)
+    P = _projection(method, plain, 1 / lengths, ask)
     X = None if ask.X is None else ask.X @ moved(P, like=ask.X)
     inner = draw(method.method, plain, replace(ask, n_inputs=P.shape[1], X=X))
     return ProjectedMap(kernel, inner, P)

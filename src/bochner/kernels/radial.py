@@ -331,15 +331,15 @@ def radial_kernels(kernel: Kernel, d: int) -> RadialKernels:
 
 
 def isotropic(kernel: Kernel, d: int) -> tuple[Kernel, Float[np.ndarray, " d"]]:
-    """Return the kernel of the distance with unit lengthscale and ℓ: k(x, y) = unit(x/ℓ, y/ℓ)."""
+    """Return a kernel of the distance with unit lengthscale and ℓ: k(x, y) = unit(x/ℓ, y/ℓ).
+
+    Or a multiple of one; other kernels as they are, with ones.
+    """
     if isinstance(kernel, Scaled):
         unit, scales = isotropic(kernel.kernel, d)
         return replace(kernel, kernel=unit), scales
     if not isinstance(kernel, Radial):
-        raise UnsupportedKernel(
-            "isotropic requires a kernel of the Euclidean distance (Gaussian, Matern, Exponential, "
-            f"RationalQuadratic); got {kernel!r}."
-        )
+        return kernel, np.ones(d)
     scales = 1.0 / np.asarray(kernel.spectral_measure(d).scales)
     return kernel.replace(lengthscale=1.0), scales
 

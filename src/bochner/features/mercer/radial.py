@@ -14,9 +14,8 @@ from bochner._core.blas import product
 from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
 from bochner.features.mercer.axes import principal_axes
-from bochner.kernels.kernel import Kernel, Scaled
+from bochner.kernels.kernel import Kernel
 from bochner.kernels.radial import RadialKernels, isotropic, monomials, radial_kernels, zonal
-from bochner.kernels.stationary import Radial
 from bochner.kernels.zonal import GeneralizedZonal, alpha
 
 ROTATION_INVARIANT = (
@@ -90,25 +89,14 @@ def one_radius(r: Float[np.ndarray, " n"]) -> bool:
     return bool(r.max() - r.min() <= ONE_RADIUS * r.max())
 
 
-def _unit(kernel: Kernel, d: int) -> tuple[Kernel, Float[np.ndarray, " d"]]:
-    """Return a kernel of the Euclidean distance without its lengthscales, and these.
-
-    Squares of huge and tiny lengthscales are no numbers.
-    """
-    inner = kernel
-    while isinstance(inner, Scaled):
-        inner = inner.kernel
-    return isotropic(kernel, d) if isinstance(inner, Radial) else (kernel, np.ones(d))
-
-
 def is_rotation_invariant(kernel: Kernel, d: int) -> bool:
     """Whether a kernel is rotation-invariant once lengthscales of columns are divided out."""
-    return zonal(_unit(kernel, d)[0], d) is not None
+    return zonal(isotropic(kernel, d)[0], d) is not None
 
 
 def in_balls(who: str, kernel: Kernel, d: int) -> tuple[Kernel, Float[np.ndarray, " d"]]:
     """Return a rotation-invariant kernel and scales ℓ, with k(x, y) = kernel(x/ℓ, y/ℓ)."""
-    unit, scales = _unit(kernel, d)
+    unit, scales = isotropic(kernel, d)
     if zonal(unit, d) is None:
         raise UnsupportedKernel(f"{who} requires {ROTATION_INVARIANT}; got {kernel!r}.")
     return unit, scales
