@@ -10,7 +10,7 @@ from scipy import sparse
 import bochner as bo
 from bochner._core import nufft
 from bochner.data.sources import Block
-from bochner.features.fourier.grid_maps import equispaced_map
+from bochner.features.fourier.frequencies import equispaced_map
 from bochner.kernels import (
     Cauchy,
     Columns,

@@ -27,7 +27,7 @@ from bochner.features import composed
 from bochner.features.auto import Auto, Choice, best_candidate
 from bochner.features.fourier import histogram
 from bochner.features.fourier.fourier import Fourier, draw_stationary
-from bochner.features.fourier.frequencies import MOST_COLUMNS
+from bochner.features.fourier.frequencies import MOST_COLUMNS, draw_grid
 from bochner.features.fourier.grid import FourierGrid
 from bochner.features.fourier.leverage import LeverageFourier, draw_by_leverage
 from bochner.features.fourier.placements import IID, QMC, Grid, Orthogonal, Structured
@@ -119,12 +119,6 @@ def _radial_functions(method: Gegenbauer, kernel: Kernel, d: int) -> bool:
     return whole is None or whole.zonal or whole.power_series is not None
 
 
-def _draw_grid(method: FourierGrid, kernel: Kernel, ask: Request) -> FeatureMap:
-    from bochner.features.fourier.grid_maps import draw_grid  # noqa: PLC0415  deep, and rarely asked
-
-    return draw_grid(method, kernel, ask)
-
-
 _OF_DIFFERENCES = "a kernel of x − y, or sums and products of such with Linear() and Constant()"
 _HISTOGRAMS = "AdditiveChi2(), Intersection(), JensenShannon() or SkewedChi2(...)"
 _MERCER = "a Gaussian kernel, or a product of kernels of one column each such as Laplace or Cauchy"
@@ -144,7 +138,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         FourierGrid,
         lambda _method, kernel, d: d <= MOST_COLUMNS and has_weights(kernel),
-        _draw_grid,
+        draw_grid,
         f"{_DENSITY}, or a Periodic one, in one to three columns",
     ),
     Rule(Positive, DotExponential | Gaussian, draw_positive, "DotExponential or Gaussian"),

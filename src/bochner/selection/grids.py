@@ -14,9 +14,8 @@ from bochner._core.nufft import is_fast
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
-from bochner.features.fourier.frequencies import MOST_COLUMNS, grid_of
+from bochner.features.fourier.frequencies import MOST_COLUMNS, equispaced_map, grid_of
 from bochner.features.fourier.grid import FourierGrid
-from bochner.features.fourier.grid_maps import equispaced_map
 from bochner.features.mercer.axes import box_of_rows
 from bochner.features.mercer.sphere import SphericalHarmonics, spherical_map
 from bochner.kernels.kernel import Constant, Kernel

@@ -21,7 +21,7 @@ from bochner._core.shapes import Array, Float
 from bochner._core.sizes import LOO_ROWS
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
-from bochner.features.fourier.grid_maps import map_between
+from bochner.features.fourier.frequencies import map_between
 from bochner.features.mercer.sphere import SphericalHarmonics, SphericalMap
 from bochner.features.waves import WaveMap
 from bochner.kernels.kernel import Kernel
