@@ -35,7 +35,7 @@ from bochner.kernels import (
     SkewedChi2,
     SpectralMixture,
 )
-from bochner.kernels.banded import kernel_matrix as in_bands
+from bochner.kernels.algebra import kernel_matrix as in_bands
 from bochner.kernels.stationary_families import HarmonicLaw, Stable
 
 DISTANCES = (0.1, 0.7, 1.3, 2.0, 5.0)

@@ -42,7 +42,6 @@ from bochner.kernels.histogram import (
 )
 from bochner.kernels.kernel import Constant, Custom, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.monotone import Monotone
-from bochner.kernels.sequences import one_hot, spectrum
 from bochner.kernels.sphere import OnSphere
 from bochner.kernels.stationary import (
     Cauchy,
@@ -55,7 +54,7 @@ from bochner.kernels.stationary import (
     Stationary,
 )
 from bochner.kernels.stationary_families import ExponentialPower, Matern, Periodic, SpectralMixture
-from bochner.kernels.windows import Windows
+from bochner.kernels.windows import Windows, one_hot, spectrum
 from bochner.kernels.zonal import (
     NNGP,
     Angular,

@@ -4,7 +4,7 @@ import abc
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from bochner._core.arrays import (
     moved,
     precision,
 )
+from bochner._core.blas import mirror
 from bochner._core.checks import integers
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, UnsupportedKernel
@@ -387,3 +388,34 @@ def _between(factor: Callable[[Array], Array], K: Array, X: Array, Y: Array) -> 
     left = factor(X)
     right = left if Y is X else factor(Y)
     return left[:, None] * K * right[None, :]
+
+
+# --- The kernel matrix of rows with themselves; of a sum in bands, each pair once -----
+
+
+#: Rows of a band.
+BAND = 256
+
+
+def kernel_matrix(kernel: Kernel, X: Any) -> Float[Array, "n n"]:
+    """Return ``kernel(X)`` of NumPy or sparse rows, C-contiguous.
+
+    The matrix of a sum is made in bands up to the diagonal, and mirrored: terms need no further
+    memory, and two thirds of the time of bands of all columns.
+    """
+    if X.shape[0] <= BAND or not _is_sum(kernel):
+        return np.ascontiguousarray(kernel(X))
+    if isinstance(kernel, Transformed):
+        return kernel_matrix(kernel.kernel, kernel.inputs(X))
+    first = kernel(X[:BAND])
+    K = np.empty((X.shape[0], X.shape[0]), first.dtype)
+    K[:BAND, :BAND] = first
+    for start in range(BAND, len(K), BAND):
+        here = slice(start, start + BAND)
+        K[here, : start + BAND] = kernel(X[here], X[: start + BAND])
+    return mirror(K.T).T
+
+
+def _is_sum(kernel: Kernel) -> bool:
+    """Whether a kernel is a sum, of rows as they are or transformed."""
+    return _is_sum(kernel.kernel) if isinstance(kernel, Transformed) else isinstance(kernel, Sum)

@@ -50,7 +50,7 @@ from bochner.data.schema import Inputs, listed, repeated
 from bochner.data.stored import is_stored
 from bochner.errors import InvalidInput
 from bochner.features.nystrom.nystrom import Rounded
-from bochner.kernels.sequences import as_rows
+from bochner.kernels.windows import as_rows
 from bochner.models._held import held_blocks, is_held
 from bochner.models._parameters import SharedParameters, by_jobs
 from bochner.models._pickles import OfOneVersion

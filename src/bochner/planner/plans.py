@@ -19,9 +19,9 @@ from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.schema import listed
 from bochner.errors import InvalidInput, InvalidType
+from bochner.features.map import WaveMethod
 from bochner.features.method import Method
 from bochner.features.rules import as_method
-from bochner.features.waves import WaveMethod
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.words import in_words
 from bochner.models._tables import encoded, encoded_beside, given_rows, is_table, read_beside

@@ -30,12 +30,11 @@ from bochner.errors import BochnerWarning, InvalidInput, UnsupportedKernel
 from bochner.features.auto import predicted_error, width_of
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import Orthogonal
-from bochner.features.map import FeatureMap
+from bochner.features.map import FeatureMap, WaveMethod
 from bochner.features.method import Method, Request
 from bochner.features.nystrom.landmarks import Given
 from bochner.features.nystrom.nystrom import Nystrom, Rounded
 from bochner.features.rules import contenders, draw_map
-from bochner.features.waves import WaveMethod
 from bochner.models.gaussian_process.neighbourhoods import JUDGED, is_near
 from bochner.models.gaussian_process.neighbours import NearestNeighbours, NeighbourProcess
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor

@@ -34,9 +34,9 @@ from bochner.kernels.numbers import (
     weighted,
     with_numbers,
 )
-from bochner.kernels.sequences import windows_of
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.stationary_families import Periodic
+from bochner.kernels.windows import windows_of
 from bochner.selection.descent import Evaluated, Hyperparameters, Objective, descend, go_on
 from bochner.selection.lengthscales import (
     EVIDENCE,

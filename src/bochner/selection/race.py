@@ -20,7 +20,7 @@ from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
 from bochner._core.threads import side_by_side
 from bochner.data.sample import RowSample
-from bochner.kernels.banded import BAND, kernel_matrix
+from bochner.kernels.algebra import BAND, kernel_matrix
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Exponential, Radial
 from bochner.selection.held_out import nested_errors, relative_losses

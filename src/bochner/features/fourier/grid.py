@@ -19,8 +19,7 @@ from bochner._core.checks import check_fields, optional, share
 from bochner._core.nufft import waves_at
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput
-from bochner.features.map import in_double
-from bochner.features.waves import WaveMap, WaveMethod
+from bochner.features.map import WaveMap, WaveMethod, in_double
 from bochner.kernels.equispaced import equispaced_weights, tapered_weights
 from bochner.kernels.green import checked_box
 from bochner.kernels.kernel import Kernel

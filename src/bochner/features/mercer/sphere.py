@@ -16,10 +16,9 @@ from bochner._core.checks import integer, require_room
 from bochner._core.globe import require_places, unit_vectors
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
-from bochner.features.map import in_double
+from bochner.features.map import WaveMap, WaveMethod, in_double
 from bochner.features.mercer.recurrence import harmonic_blocks
 from bochner.features.method import Request
-from bochner.features.waves import WaveMap, WaveMethod
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.sphere import degree_variances, of_degrees
 from bochner.solvers.harmonics import HarmonicGram

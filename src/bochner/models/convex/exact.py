@@ -16,7 +16,7 @@ from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
-from bochner.kernels.banded import kernel_matrix
+from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.numbers import is_given
 from bochner.kernels.stationary import Gaussian
 from bochner.models._calibration import Calibration, calibrate

@@ -14,7 +14,7 @@ from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.data.sources import required_targets
-from bochner.kernels.banded import kernel_matrix
+from bochner.kernels.algebra import kernel_matrix
 from bochner.models._rows import folds_of, row_marks
 from bochner.models.convex.exact import LAST, choose_exactly, step_near
 from bochner.models.convex.fit import ConvexFit, ConvexSpec, warned

@@ -14,7 +14,7 @@ from bochner._core.text import rounded, written
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.data.sources import required_targets
-from bochner.kernels.sequences import windows_of
+from bochner.kernels.windows import windows_of
 from bochner.models._base import KernelEstimator, learned
 from bochner.models._calibration import Calibration
 from bochner.models._kernel_sum import KernelSum

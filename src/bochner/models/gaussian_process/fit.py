@@ -9,7 +9,7 @@ from bochner._core.checks import warn_user
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
-from bochner.features.waves import WaveMethod
+from bochner.features.map import WaveMethod
 from bochner.models._shown import ShownFit
 from bochner.models.gaussian_process.exact import exact_process
 from bochner.models.gaussian_process.features import (

@@ -22,8 +22,8 @@ from bochner._core.sizes import LOO_ROWS
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.features.fourier.frequencies import map_between
+from bochner.features.map import WaveMap
 from bochner.features.mercer.sphere import SphericalHarmonics, SphericalMap
-from bochner.features.waves import WaveMap
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import has_free
 from bochner.kernels.sphere import named_on_sphere

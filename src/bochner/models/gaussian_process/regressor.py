@@ -20,7 +20,7 @@ from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.sequences import windows_of
+from bochner.kernels.windows import windows_of
 from bochner.models._base import KernelEstimator, changed, learned
 from bochner.models._gradients import Differentiable
 from bochner.models._held import by_partition

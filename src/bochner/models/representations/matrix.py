@@ -19,7 +19,7 @@ from bochner.data.sample import RowSample, chosen_rows, row_priorities
 from bochner.features.auto import Choice
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import Rounded
-from bochner.kernels.banded import kernel_matrix
+from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.distances import overflow
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import CoordinateWise, Radial, Stationary

@@ -16,7 +16,7 @@ from bochner._core.arrays import dense, to_numpy
 from bochner._core.nufft import sums_of_waves
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
-from bochner.features.waves import WaveMap
+from bochner.features.map import WaveMap
 from bochner.kernels.kernel import Kernel
 from bochner.solvers.gram import DenseBlock, WaveGram
 from bochner.solvers.ridge.dual import KernelFactor, KernelRows

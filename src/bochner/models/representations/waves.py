@@ -18,9 +18,9 @@ from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
 from bochner.features.fourier.frequencies import equispaced_map
 from bochner.features.fourier.grid import FourierGrid
+from bochner.features.map import WaveMap, WaveMethod
 from bochner.features.mercer.axes import given_box
 from bochner.features.mercer.sphere import SphericalHarmonics, spherical_map
-from bochner.features.waves import WaveMap, WaveMethod
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.sphere import named_on_sphere
 from bochner.models.error_law import LeftOutRows

@@ -13,9 +13,9 @@ from bochner._core.text import written
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
+from bochner.features.map import WaveMethod
 from bochner.features.method import Method
-from bochner.features.waves import WaveMethod
-from bochner.kernels.sequences import windows_of
+from bochner.kernels.windows import windows_of
 from bochner.models._calibration import Calibration
 from bochner.models._shown import ShownFit
 from bochner.models.error_law import ErrorLaw, LeftOutRows
