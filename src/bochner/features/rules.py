@@ -266,7 +266,8 @@ def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
     )
     rule = rule_for(method, kernel, ask.n_inputs)
     if rule is not None:
-        if ask.n_features % method.granularity:
+        on_nodes = isinstance(getattr(method, "placement", None), Grid)  # of any number
+        if ask.n_features % method.granularity and not on_nodes:
             other = f', or use form="{_SINGLE[type(method)]}"' if type(method) in _SINGLE else ""
             raise InvalidInput(
                 f"{type(method).__name__} requires an even number of features, two of each random "
