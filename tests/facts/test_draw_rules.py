@@ -215,7 +215,7 @@ def enough(method, wanted, seed):
     return found, true_epsilon(found.map, X)
 
 
-@pytest.mark.main_cases(1)
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_sample")
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_the_tolerance_holds_on_all_rows_in_nineteen_seeds_of_twenty(method):

@@ -195,6 +195,18 @@ def test_bits_do_not_depend_on_the_number_of_threads(dtype, threads):
             assert call(X).tobytes() == alone
 
 
+def run(program, **environment):
+    """Run Python in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | environment,
+        timeout=60,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_forked_child_computes_the_same():
     program = """
@@ -208,9 +220,7 @@ if child == 0:
     os._exit(0 if np.array_equal(native.cos_sin(X, T, 1.0), before) else 3)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-    environment = os.environ | {"BOCHNER_NUM_THREADS": "4"}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, timeout=60, check=False)
-    assert done.returncode == 0
+    assert run(program, BOCHNER_NUM_THREADS="4").returncode == 0
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -281,18 +291,6 @@ def test_arrays_that_do_not_fit_are_refused_before_anything_is_written(call, mes
         call(X, T)
 
 
-def run(program, **environment):
-    """Run Python in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        env=os.environ | environment,
-        timeout=60,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-
-
 def test_a_variable_that_names_no_instruction_set_is_refused():
     done = run(
         "from bochner._core import native", BOCHNER_INSTRUCTIONS="abacus", BOCHNER_PURE_PYTHON=""
@@ -338,14 +336,8 @@ assert [w.category for w in said] == [PurePythonWarning], said
 assert "C++ compiler" in str(said[0].message)
 print(float(Z.sum()), float(K.sum()))
 """
-    environment = os.environ | {"BOCHNER_PURE_PYTHON": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment,
-        timeout=60,
-        check=True,
-        capture_output=True,
-    )
+    done = run(program, BOCHNER_PURE_PYTHON="1")
+    assert done.returncode == 0, done.stderr
     X = np.random.default_rng(0).standard_normal((50, 3))
     here = [native.cos_sin(X, X[:3].copy(), 1.0).sum(), native.radial(X, X, "matern52").sum()]
     np.testing.assert_allclose([float(v) for v in done.stdout.split()], here, rtol=1e-12)
