@@ -1,20 +1,15 @@
 """docs/compare.md, the page of classifiers and the README show what was measured."""
 
-import sys
 from importlib import import_module
-from pathlib import Path
 from pkgutil import resolve_name
 
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[2]
-
 
 @pytest.fixture
-def pages(monkeypatch):
+def pages():
     pytest.importorskip("pandas")
-    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
     return import_module("benchmarks.pages")
 
 

@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import sys
 import unicodedata
 from importlib import import_module
 from pathlib import Path
@@ -112,8 +111,7 @@ def test_every_error_warning_and_outcome_has_its_remedy():
     assert [name for name in names if f"`{name}`" not in page] == []
 
 
-def test_commands_of_benchmarks_that_pages_name_exist(monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
+def test_commands_of_benchmarks_that_pages_name_exist():
     import_module("benchmarks.__main__")
     known = set(import_module("benchmarks.bench").EXPERIMENTS)
     readme = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
@@ -212,13 +210,7 @@ METHOD, NUMBER = re.compile(r"`([^`]*)`"), re.compile(r"\d*\.?\d+(?:e-?\d+)?")
 
 
 @pytest.fixture
-def choose(monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
-    return import_module("benchmarks.maps"), import_module("benchmarks.bench").Options
-
-
-@pytest.fixture
-def kept(choose):
+def kept():
     """Kept results of the command at full size, by case and method; of the relief, by lengthscale."""
     rows = import_module("benchmarks.pages").kept()["choose"]
     return {(row["case"], row["who"]): row for row in rows}
@@ -258,8 +250,8 @@ def rounded(value, text):
     return float(f"{value:.{digits - 1}e}") == float(text)
 
 
-def test_the_command_that_the_page_names_runs_every_case_at_a_small_size(choose):
-    module, options = choose
+def test_the_command_that_the_page_names_runs_every_case_at_a_small_size():
+    module, options = import_module("benchmarks.maps"), import_module("benchmarks.bench").Options
     assert "`python -m benchmarks choose`" in PAGE
     rows = list(module.choose(options(quick=True)))
     reliefs = {f"relief {scale}" for scale in (1.0, 0.5, 0.25)}

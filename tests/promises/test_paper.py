@@ -1,9 +1,7 @@
 """The paper's experiments do what they say: numbers by a slower route, and every table runs."""
 
-import sys
 from importlib import import_module
 from math import factorial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,14 +10,10 @@ from sklearn.linear_model import Ridge
 import bochner as bo
 from bochner.kernels import Gaussian
 
-ROOT = Path(__file__).parents[2]
 
-
-@pytest.fixture
-def script(monkeypatch):
-    """A module of the folder of benchmarks by its name."""
-    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
-    return lambda name: import_module(f"benchmarks.{name}")
+def script(name):
+    """A module of the folder of benchmarks."""
+    return import_module(f"benchmarks.{name}")
 
 
 @pytest.fixture
@@ -48,7 +42,7 @@ def data(tmp_path):
     return tmp_path
 
 
-def test_two_fold_errors_from_moments_are_those_of_fits_and_predictions(problem, script):
+def test_two_fold_errors_from_moments_are_those_of_fits_and_predictions(problem):
     paper = script("paper")
     phi, X, y = problem
     Z, halves = phi(X), (slice(0, 150), slice(150, None))
@@ -65,7 +59,7 @@ def test_two_fold_errors_from_moments_are_those_of_fits_and_predictions(problem,
 
 
 @pytest.mark.parametrize("most", [301, 200])
-def test_exact_objective_is_the_distance_to_the_centre(problem, most, script):
+def test_exact_objective_is_the_distance_to_the_centre(problem, most):
     _, X, _ = problem
     rng, K = np.random.default_rng(1), Gaussian(1.0)(X)
     labels = [rng.integers(0, k, 301) for k in (2, 5)]
@@ -79,7 +73,7 @@ def test_exact_objective_is_the_distance_to_the_centre(problem, most, script):
     assert fast == pytest.approx(slow, rel=1e-12 if most == 301 else 0.05)
 
 
-def test_taylor_series_by_cauchys_formula_is_that_of_the_exponential(script):
+def test_taylor_series_by_cauchys_formula_is_that_of_the_exponential():
     paper = script("paper")
     t = np.linspace(-1, 1, 11)
     terms = [np.exp(-2.0) * 2.0**n / factorial(n) * t**n for n in range(8)]
@@ -90,7 +84,7 @@ def test_taylor_series_by_cauchys_formula_is_that_of_the_exponential(script):
         assert function(theta + 0j).real == pytest.approx(function(theta), rel=1e-12)
 
 
-def test_each_method_has_the_lengthscale_of_its_least_error(script):
+def test_each_method_has_the_lengthscale_of_its_least_error():
     """Downhill from 1: no neighbour by √2 on either side is better, by fits one by one."""
     paper = script("paper")
     X, y = (a[::200] for a in paper.regression("Elevation", script("bench").Options()))
@@ -110,7 +104,7 @@ def test_each_method_has_the_lengthscale_of_its_least_error(script):
     assert found == pytest.approx(np.mean(errors**2), rel=1e-9)
 
 
-def test_the_first_figure_and_a_column_run_at_a_small_size(data, script):
+def test_the_first_figure_and_a_column_run_at_a_small_size(data):
     cases = "figure 1*", "table 2, Protein, learner"
     options = script("bench").Options(data=data, quick=True, cases=cases)
     rows = [row | {"bench": "paper"} for row in script("bench").measure("paper", options)]
@@ -121,7 +115,7 @@ def test_the_first_figure_and_a_column_run_at_a_small_size(data, script):
 
 
 @pytest.mark.slow
-def test_experiments_run_and_fill_their_tables_of_the_page(data, script, capsys):
+def test_experiments_run_and_fill_their_tables_of_the_page(data, capsys):
     pages, options = script("pages"), script("bench").Options(data=data, quick=True)
     rows = [row | {"bench": "paper"} for row in script("bench").measure("paper", options)]
     assert "Left out" not in capsys.readouterr().out
@@ -152,7 +146,7 @@ def heads(lines):
     return {line.split("|")[1].strip() for line in lines if line.startswith("|")}
 
 
-def test_data_that_are_missing_are_named(data, script):
+def test_data_that_are_missing_are_named(data):
     (data / "magic.npz").unlink()
     asked = script("bench").Options(data=data, quick=True, cases=("table 3, Magic*",))
     (note,) = script("paper").paper(asked)
