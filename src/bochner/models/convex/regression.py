@@ -41,7 +41,6 @@ from bochner.solvers.convex.penalty_path import (
     HeldOutPath,
     held_out_path,
     largest_penalty,
-    walked_path,
 )
 from bochner.solvers.convex.problem import Problem, State, best_constant, optimum
 from bochner.sums.executor import LOCAL, Executor
@@ -124,10 +123,9 @@ def _path(
     problem: Problem, left_out: Bool[Array, "n k"], max_iter: int, largest: float, share: float
 ) -> tuple[HeldOutPath, State | None]:
     """Return penalties by rows left out: near a share of the largest, where one is known."""
-    if problem.loss.joint or not (np.isfinite(share) and share > 0):
-        return held_out_path(problem, left_out, max_iter, largest)
-    near = int(np.rint(np.log(share) / np.log(FACTOR)))
-    return walked_path(problem, left_out, max_iter, largest, near)
+    known = not problem.loss.joint and np.isfinite(share) and share > 0
+    near = int(np.rint(np.log(share) / np.log(FACTOR))) if known else None
+    return held_out_path(problem, left_out, max_iter, largest, near)
 
 
 # --- any loss ------------------------------------------------------------------------------------

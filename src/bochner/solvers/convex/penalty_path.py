@@ -3,9 +3,9 @@
 Penalties are steps of half decades below the largest, at which the fit is nearly a constant.
 :class:`HeldOutLoss` remembers the loss of each step. Two searches lead to the best penalty:
 
-* :func:`held_out_path` goes from large penalties to small ones, each starting where the last
-  ended, and stops when the loss of the rows left out has risen for good.
-* :func:`walked_path` goes downhill from a step that is likely to be near.
+* from large penalties to small ones, each starting where the last ended, until the loss of the
+  rows left out has risen for good;
+* downhill from a step that is likely to be near.
 
 In both, folds are columns: every target has one for each fold, whose weights are zero on the rows
 left out, so that all folds share their passes. A joint loss has one problem for each fold.
@@ -137,33 +137,23 @@ def held_out_path(
     left_out: Bool[Array, "n k"],
     max_iter: int = 200,
     largest: float | None = None,
+    near: int | None = None,
 ) -> tuple[HeldOutPath, State | None]:
     """Return the path, and the first fold's state at the best penalty.
 
     ``left_out`` are the rows that each fold leaves out; ``largest`` is the penalty to start from.
+    ``near`` is a step from there that is likely to be near the best one: the path goes downhill.
     """
     largest = largest_penalty(problem) if largest is None else largest
     lost, errors = _Folds(problem, left_out, max_iter, largest), list[float]()
-    none = lost.none
-    while len(errors) < MOST and len(errors) - _lowest(errors, none) <= PATIENCE:
+    most, none = (MOST if near is None else 0), lost.none
+    if near is not None:  # Large penalties first: they take less time.
+        walk(lost, min(max(near, NEAREST), MOST), NEAREST, MOST, first=-1)
+    while len(errors) < most and len(errors) - _lowest(errors, none) <= PATIENCE:
         errors.append(lost(len(errors)))
         lost.ends.pop(len(errors) - PATIENCE - 3, None)
     path = lost.path()
-    return path, lost.end(max(path.best, min(lost.ends)))
-
-
-def walked_path(
-    problem: Problem, left_out: Bool[Array, "n k"], max_iter: int, largest: float, near: int
-) -> tuple[HeldOutPath, State | None]:
-    """Return penalties downhill from a step that is likely to be near, and the first fold's state.
-
-    ``near`` counts steps from ``largest``; for the other arguments see :func:`held_out_path`.
-    """
-    lost = _Folds(problem, left_out, max_iter, largest)
-    # Large penalties first: they take less time.
-    walk(lost, min(max(near, NEAREST), MOST), NEAREST, MOST, first=-1)
-    path = lost.path()
-    return path, lost.end(sorted(lost.tried)[path.best])
+    return path, lost.end(max(sorted(lost.tried)[path.best], min(lost.ends)))
 
 
 class _Folds(HeldOutLoss):
