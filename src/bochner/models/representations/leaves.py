@@ -269,7 +269,7 @@ class LocalRows:
         return self.solved(np.asarray(self.judged.alpha))
 
     def solved(
-        self, alphas: Float[Array, " a"]
+        self, alphas: Float[Array, "*a"]
     ) -> tuple[Float[Array, "n t"], Float[Array, "l D t"], Float[Array, " t"], LeftOutRows]:
         """Return coefficients of rows, of landmarks for each leaf, the intercept, rows left out."""
         t = self.rows.y.shape[1]
