@@ -135,12 +135,12 @@ class ProductsOf(ArraySums):
 
     def add(self, total: list[Array], block: Block) -> list[Array]:
         """Add the rows of a block."""
-        w = weights_of(block)[:, None]
+        w, through_mean = weights_of(block)[:, None], self.mean @ (self.vectors / self._scale)
         for rows, made in _pieces(self.features, block.X, len(self.mean)):
             xp = array_namespace(made)
             Z = xp.astype(made, getattr(xp, self.precision), copy=False)
             u = self._times(Z).astype(np.float64)
-            u = w[rows] * (u - self._through_mean)
+            u = w[rows] * (u - through_mean)
             total[0] += _transposed(Z, u)
             total[1] += u.sum(axis=0)
         return total
@@ -166,10 +166,6 @@ class ProductsOf(ArraySums):
     @cached_property
     def _scaled(self) -> Float[Array, "D c"]:
         return np.asfortranarray(self.vectors / self._scale, dtype=self.precision)
-
-    @cached_property
-    def _through_mean(self) -> Float[Array, " c"]:
-        return self.mean @ (self.vectors / self._scale)
 
 
 def _transposed(Z: Array, right: Float[np.ndarray, "b c"]) -> Float[np.ndarray, "c D"]:

@@ -71,6 +71,11 @@ class Eigen:
         """Return the solutions along a path of penalties."""
         return SpectralPath(self, np.asarray(alphas, np.float64))
 
+    @property
+    def rounding(self) -> float:
+        """Relative error of G."""
+        return FLOAT32_GRAM if self.precision == "float32" else EPS
+
     def left_over(self, alphas: Float[Array, " p"], power: int = 1) -> Float[Array, " p"]:
         """Return tr (I − H)^power at each penalty, H = Z(G + λI)⁻¹Zᵀ, over what the mean leaves.
 

@@ -159,7 +159,11 @@ class GrowingSubspace:
                 break
             some = systems.worst(bound, tol)
             if len(self._S) + len(some) > self._most:
-                self._compress(np.column_stack([u, self._S[-len(some) :].T]))
+                # Products of vectors within the span follow from those that are known.
+                kept = np.column_stack([u, self._S[-len(some) :].T])
+                shares, _ = np.linalg.qr(self._S @ kept)
+                self._H = shares.T @ self._H @ shares
+                self._S, self._T = shares.T @ self._S, shares.T @ self._T
             if z is None:
                 z = np.empty_like(r)
                 z[:, some] = precondition(r[:, some], systems.alphas[some])
@@ -230,12 +234,6 @@ class GrowingSubspace:
         before, own = across[:, :k], across[:, k:]
         self._H = np.block([[self._H, before.T], [before, (own + own.T) / 2]])
         return True
-
-    def _compress(self, V: Float[Array, "D c"]) -> None:
-        """Keep the span of some vectors within, whose products follow from those that are known."""
-        shares, _ = np.linalg.qr(self._S @ V)
-        self._H = shares.T @ self._H @ shares
-        self._S, self._T = shares.T @ self._S, shares.T @ self._T
 
 
 def _orthonormal(V: Float[Array, "c D"], S: Float[Array, "k D"]) -> Float[Array, "q D"]:

@@ -29,7 +29,7 @@ import numpy as np
 
 from bochner._core.blas import product
 from bochner._core.shapes import Array, Float
-from bochner.solvers.ridge.eigen import EPS, FLOAT32_GRAM, Eigen, floor, penalties
+from bochner.solvers.ridge.eigen import EPS, Eigen, floor, penalties
 from bochner.solvers.ridge.problem import TINY, left_out_errors, slack_of_leverage
 
 #: RSS is above rounding if it exceeds this many times the rounding of P.
@@ -107,7 +107,7 @@ def slack_above_rounding(
 
     q = Σ a²/(w + λ)² is bounded by s/λ and by h/(w_1 + λ), w_1 the smallest eigenvalue.
     """
-    gram, unit = FLOAT32_GRAM if eigen.precision == "float32" else EPS, float(np.finfo(dtype).eps)
+    gram, unit = eigen.rounding, float(np.finfo(dtype).eps)
     slack = slack_of_leverage(leverage, w[:, None])
     with np.errstate(divide="ignore", invalid="ignore"):
         q = np.fmin(np.maximum(slack, 0.0) / alphas, (1 - slack) / (eigen.values[0] + alphas))
@@ -184,9 +184,7 @@ def left_out_path(
 
 def _of_all(eigen: Eigen, sums: _Sums, alphas: Float[Array, " p"]) -> Float[Array, "p t"]:
     """Return R/R_S; below the penalties at which rounding leaves RSS a value, the last there."""
-    RSS, gram = eigen.at(alphas).rss, EPS
-    if eigen.precision == "float32":
-        gram = FLOAT32_GRAM
+    RSS, gram = eigen.at(alphas).rss, eigen.rounding
     here = sums.residuals / max(sums.weight, TINY)
     clear = (CLEAR * gram * eigen.power < RSS) & (here > 0)
     ratio = np.divide(RSS / eigen.weight, here, out=np.ones_like(here), where=clear)
