@@ -80,6 +80,12 @@ def raised(act: Callable[[float], T], value: float, least: float, most: float = 
                 raise
 
 
+def raised_factor(A: Float[Array, "m m"], shift: float, least: float) -> Float[Array, "m m"]:
+    """Return L of A + shift I = L Lᵀ, of a larger shift where rounding leaves no factor."""
+    at = lambda s: cholesky(A + s * np.eye(len(A)), lower=True, check_finite=False)
+    return raised(at, shift, least)
+
+
 def interruptible(act: Callable[[], T]) -> T:
     """Return what ``act`` returns, computed in a thread: Ctrl-C ends the wait for it.
 

@@ -15,11 +15,10 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
-from bochner._core.blas import cholesky
 from bochner._core.shapes import Array, Float
 from bochner.solvers import cg
 from bochner.solvers.cg import Steps
-from bochner.solvers.factorisations import raised
+from bochner.solvers.factorisations import raised_factor
 
 #: Rounding of sums of waves, as a share of their size.
 ROUNDED = 1e-12
@@ -209,8 +208,7 @@ class DenseBlock(WavePreconditioner):
 
 def factored(G: Float[Array, "b b"], alpha: float) -> Float[Array, "b b"]:
     """Return L of G + αI = L Lᵀ; of a larger α where sums were rounded below that."""
-    factor = lambda added: cholesky(G + added * np.eye(len(G)), lower=True, check_finite=False)
-    return raised(factor, alpha, ROUNDED * float(np.trace(G)))
+    return raised_factor(G, alpha, ROUNDED * float(np.trace(G)))
 
 
 def conjugate_gradients(

@@ -9,14 +9,19 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from bochner._core.arrays import as_matrix, dense, different_rows, is_sparse, to_numpy
-from bochner._core.blas import cholesky, eigvalsh, triangular_product
+from bochner._core.blas import eigvalsh, triangular_product
 from bochner._core.checks import Counted, MaybePositive, word
 from bochner._core.names import NamedArguments, meant
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import FEW_CELLS
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
-from bochner.solvers.factorisations import MODES, Mode, randomly_pivoted_cholesky
+from bochner.solvers.factorisations import (
+    MODES,
+    Mode,
+    raised_factor,
+    randomly_pivoted_cholesky,
+)
 from bochner.solvers.lloyd import WeightedFeatures, assign, run_lloyd
 
 LEAST_POOL = 8192  # Rows that a pool of candidates has at least
@@ -359,7 +364,7 @@ def estimate(
 ) -> Float[Array, " n"]:
     """Return τ̃ of each row, at most 1."""
     A = kernel(sample.rows) + penalty * np.diag(sample.chances)
-    L = _factor(A)
+    L = raised_factor(A, 0.0, LEAST * float(np.mean(np.diag(A))) or 1.0)
     inverse = np.asfortranarray(solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False))
     found = [np.empty(0)]
     for start in range(0, X.shape[0], ROWS):
@@ -368,15 +373,6 @@ def estimate(
         left = kernel.diag(rows) - np.einsum("ij,ij->i", Z, Z)
         found.append(np.clip(left / penalty, 0.0, 1.0))
     return np.concatenate(found)
-
-
-def _factor(A: Float[Array, "s s"]) -> Float[Array, "s s"]:
-    jitter = 0.0
-    while True:
-        try:
-            return cholesky(A + jitter * np.eye(len(A)), lower=True, check_finite=False)
-        except np.linalg.LinAlgError:
-            jitter = 10 * jitter or LEAST * float(np.mean(np.diag(A))) or 1.0
 
 
 def _penalty(kernel: Kernel, sample: WeightedRows, alpha: float | None) -> float:

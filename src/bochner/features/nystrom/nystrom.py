@@ -17,7 +17,7 @@ from bochner._core.arrays import (
     precision,
     to_numpy,
 )
-from bochner._core.blas import cholesky, invert_triangle, triangular_product
+from bochner._core.blas import invert_triangle, triangular_product
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.map import FeatureMap
@@ -30,6 +30,7 @@ from bochner.features.nystrom.landmarks import (
     as_landmarks,
 )
 from bochner.kernels.kernel import Kernel
+from bochner.solvers.factorisations import raised_factor
 
 
 @dataclass(frozen=True)
@@ -202,15 +203,10 @@ def _inverse_root(A: Float[Array, "D D"], jitter: float) -> Float[Array, "D D"]:
     """Return the lower triangular L⁻¹ with L Lᵀ = A + τI, raising τ until the factor exists."""
     A = to_numpy(A).astype(np.float64)
     scale = float(np.mean(np.diag(A))) or 1.0
-    while True:
-        try:
-            L = cholesky(A + jitter * scale * np.eye(len(A)), lower=True, check_finite=False)
-        except np.linalg.LinAlgError:
-            jitter *= 10
-            continue
-        upper = np.asfortranarray(L.T)
-        invert_triangle(upper)
-        return np.asfortranarray(upper.T)
+    least = float(np.finfo(float).eps) * scale
+    upper = np.asfortranarray(raised_factor(A, jitter * scale, least).T)
+    invert_triangle(upper)
+    return np.asfortranarray(upper.T)
 
 
 def draw_nystrom(method: Nystrom, kernel: Kernel, ask: Request) -> NystromMap:

@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from scipy.linalg import cho_solve
 
-from bochner._core.blas import add_gram, cho_factor, mirror
+from bochner._core.blas import add_gram, mirror
 from bochner._core.shapes import Array, Bool, Float
 from bochner.solvers.cg import conjugate_gradients, inner
 from bochner.solvers.convex.losses import Loss, weighted
@@ -35,7 +35,7 @@ from bochner.solvers.convex.problem import (
     forward,
     taken_rows,
 )
-from bochner.solvers.factorisations import raised
+from bochner.solvers.factorisations import raised_factor
 from bochner.solvers.ridge.problem import SummedProducts
 
 #: Active rows are copied out when they are at most this share of all ...
@@ -276,7 +276,7 @@ class Preconditioner:
     """Multiplies by an approximate inverse, of the moments of some rows plus alpha."""
 
     # Cholesky factor of G + alpha I, or of alpha I + U Uᵀ where the rows are fewer than D
-    factor: tuple[Array, bool]
+    factor: Float[Array, "m m"]
     # U of the second, the rows about their mean times the root of their curvature
     rows: Float[Array, "m D"] | None
     mean: Float[Array, " D"]  # mean of the rows, weighted by their curvatures
@@ -292,8 +292,8 @@ class Preconditioner:
 
     def _solve(self, V: Float[Array, "t D"]) -> Float[Array, "t D"]:
         if self.rows is None:
-            return cho_solve(self.factor, V.T, check_finite=False).T
-        inside = cho_solve(self.factor, self.rows @ V.T, check_finite=False)
+            return cho_solve((self.factor, True), V.T, check_finite=False).T
+        inside = cho_solve((self.factor, True), self.rows @ V.T, check_finite=False)
         return (V - inside.T @ self.rows) / self.alpha
 
 
@@ -350,15 +350,10 @@ def _drawn(weights: Float[Array, " m"], most: int) -> Float[Array, " m"]:
     return tick * np.diff(np.floor(sums / tick + 0.5), prepend=0.0)
 
 
-def _cholesky(G: Float[Array, "D D"], alpha: float) -> tuple[Array, bool]:
-    """Factor G + alpha I, and as much more as rounding needs."""
+def _cholesky(G: Float[Array, "D D"], alpha: float) -> Float[Array, "D D"]:
+    """Return L of G + alpha I = L Lᵀ, and of as much more as rounding needs."""
     size = max(float(np.trace(G)) / max(len(G), 1), alpha, 1e-300)
-
-    def factor(jitter: float) -> tuple[Array, bool]:
-        shifted = G + (alpha + jitter) * np.eye(len(G))
-        return cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False)
-
-    return raised(factor, 0.0, 1e-7 * size)
+    return raised_factor(G + alpha * np.eye(len(G)), 0.0, 1e-7 * size)
 
 
 # --- the descent ---------------------------------------------------------------------------------
