@@ -201,6 +201,13 @@ class DenseBlock(WavePreconditioner):
         inverse = solve_triangular(self.factor, np.eye(len(self.factor)), lower=True)
         return np.einsum("ij,ij->j", inverse, inverse)
 
+    @cached_property
+    def inverse_diagonal(self) -> Array:
+        # Real and imaginary part of a coefficient share the mean of their features' elements.
+        roots = np.sqrt(self.inverse_of_block)[None]
+        block = self.scatter(roots, np.zeros((1, *self.diagonal.shape), np.complex128))[0]
+        return np.where(self.others > 0, 1 / self.diagonal, np.abs(block) ** 2)
+
     def log_determinant(self) -> float:
         low = 2 * float(np.log(np.diagonal(self.factor)).sum())
         return low + float((self.others * np.log(self.diagonal)).sum())

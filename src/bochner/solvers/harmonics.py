@@ -330,15 +330,6 @@ class LowDegrees(DenseBlock):
         c[:, *self._cut] = harmonics_of_real(real.T, self.low)
         return c
 
-    @cached_property
-    def inverse_diagonal(self) -> Array:
-        found = np.where(self.gram.counts > 0, 1.0 / self.diagonal, 0.0)
-        at, real, imaginary = _order(self.low)
-        low = np.zeros((self.low + 1) ** 2)
-        np.add.at(low, at, self.inverse_of_block * np.where(imaginary + real == 1.0, 1.0, 0.5))
-        found[self._cut] = low.reshape(self.low + 1, -1)
-        return found
-
 
 @dataclass(frozen=True, eq=False)
 class OrderBlocks(WavePreconditioner):

@@ -299,15 +299,3 @@ class LowWaves(DenseBlock):
         flat[:, at] = upper
         flat[:, other[mirrored]] = np.conj(upper[:, mirrored])
         return c
-
-    @cached_property
-    def inverse_diagonal(self) -> Array:
-        found = 1.0 / self.diagonal
-        _, at, other = self._low
-        count = len(at)
-        shared = self.inverse_of_block[:count].copy()
-        shared[1:] = (shared[1:] + self.inverse_of_block[count:]) / 2
-        flat = found.ravel()
-        flat[at] = shared
-        flat[other] = shared
-        return found
