@@ -1,11 +1,9 @@
 """Fourier grids beside exact Gaussian processes and other packages."""
 
-import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +11,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.stats import norm
 
 import bochner as bo
-from benchmarks.bench import Options, Row, bench, child, goal, used
-from benchmarks.data import write_parquet
+from benchmarks.bench import Options, Row, bench, goal, used
 from benchmarks.rivals import missing
 from bochner.errors import InvalidInput
 from bochner.features.fourier.frequencies import grid_of
@@ -53,25 +50,15 @@ def exact(kernel: Kernel, X: Array, y: Array, new: Array) -> Predicted:
 
 # --- Fourier grids -------------------------------------------------------------------------------
 
-_FIT = """
-import json, sys, time
-import bochner as bo
-method = bo.FourierGrid(1e-3, box=((0.0, 1.0),) * 2)
-start = time.perf_counter()
-model = bo.KernelRidge(bo.kernels.Matern(1.5, 0.1), method=method, alpha=0.09)
-model.fit_blocks(bo.Blocks.from_files(sys.argv[1], target="y"))
-print(json.dumps({"seconds": time.perf_counter() - start, "modes": model.map_.n_features}))
-"""
-
 
 @bench()
 def kriging(options: Options) -> Iterator[Row]:
-    """Fourier grids: predictions of exact processes, and up to a hundred million rows.
+    """Fourier grids: predictions of exact processes, and up to ten million rows.
 
-    "exact" compares 5,000 rows within each tolerance, or shows the refusal; "rows", "file" (2.6 GB)
-    and "evidence" take many rows: ``--cases "exact*"`` does a part.
+    "exact" compares 5,000 rows within each tolerance, or shows the refusal; "rows" and "evidence"
+    take many rows: ``--cases "exact*"`` does a part.
     """
-    parts = {"exact": _exactness, "rows": _many, "file": _files, "evidence": _chosen}
+    parts = {"exact": _exactness, "rows": _many, "evidence": _chosen}
     for name, part in parts.items():
         if not options.cases or any(case.startswith(name) for case in options.cases):
             yield from part(options)
@@ -124,18 +111,6 @@ def _many(options: Options) -> Iterator[Row]:
         row = {"case": f"rows, n={n:,}, d={d}", "modes": model.map_.n_features} | taken
         row["error"] = float(np.sqrt(np.mean((model.predict(new) - _smooth(new)) ** 2)))
         yield goal(row, "seconds", most=most)
-
-
-def _files(options: Options) -> Iterator[Row]:
-    with tempfile.TemporaryDirectory() as folder:
-        for n in options.pick((10**6, 10**8), (5000,)):
-            table, step = Path(folder) / "rows.parquet", 1 << 18
-            pieces = (_places(min(step, n - at), 2, seed=at) for at in range(0, n, step))
-            write_parquet(table, (np.column_stack(piece) for piece in pieces))
-            done = child(_FIT, table)
-            row = {"case": f"file, n={n:,}, d=2", "peak MB": done.peak_mb, **done.output}
-            row = goal(row, "peak MB", most=1000)
-            yield goal(row, "seconds", most=90.0) if n == 10**8 else row
 
 
 def _chosen(options: Options) -> Iterator[Row]:

@@ -213,59 +213,12 @@ def _sampler(lengthscale: float, D: int, X: Array) -> dict[str, Any]:
 
 @bench()
 def features(options: Options) -> Iterator[Row]:
-    """phi(X) against RBFSampler.transform: seconds, and the largest error of a feature.
-
-    Rows are normal, the lengthscale is 1. "error / bound" is the largest difference from NumPy in
-    float64, as a share of 2e-6 √(2/D) (1 + ‖x‖); "at √(2d)" the same at that lengthscale.
-    """
-    cases = ((10, 2048, "float32", 6.0), (100, 2048, "float32", 4.0))
-    cases += ((784, 4096, "float32", 1.3), (10, 2048, "float64", 10.0))
-    for d, D, dtype, least in cases:
-        X = _normal(options.pick(20_000, 1000), d, d).astype(dtype)
-        phi, far = (
-            bo.draw(Gaussian(scale), "orthogonal", n_features=D, n_inputs=d, random_state=0)
-            for scale in (1.0, (2 * d) ** 0.5)
-        )
-        rival = RBFSampler(gamma=0.5, n_components=D, random_state=0).fit(X)
-        of_rival = lambda rows, rival=rival: (
-            np.sqrt(2 / len(rival.random_offset_))
-            * np.cos(rows @ rival.random_weights_.astype(np.float64) + rival.random_offset_)
-        )
-        shares = {"ours": _share_of_bound(phi, _pairs(phi), X)}
-        shares["RBFSampler"] = _share_of_bound(rival.transform, of_rival, X)
-        wide = {"ours": _share_of_bound(far, _pairs(far), X)}
-        maps = {"ours": _silent(phi, X), "RBFSampler": _silent(rival.transform, X)}
-        times, named = turns(maps, options.pick(9, 3)), {"error / bound": shares, "at √(2d)": wide}
-        for row in against(f"d={d}, D={D}, {dtype}", times, least, **named):
-            yield goal(row, "error / bound", most=1) if row["who"] == "ours" else row
-
-
-def _pairs(phi: bo.FeatureMap) -> Map:
-    def exact(X: Array) -> Array:
-        angles = X @ phi.frequencies
-        return np.hstack([np.cos(angles), np.sin(angles)]) / np.sqrt(angles.shape[1])
-
-    return exact
-
-
-def _share_of_bound(function: Map, exact: Map, X: Array) -> float:
-    worst = 0.0
-    for rows in np.array_split(X, max(1, len(X) // 1000)):
-        expected = exact(rows.astype(np.float64))
-        scale = np.sqrt(2 / expected.shape[1])
-        bound = 2e-6 * scale * (1 + np.linalg.norm(rows.astype(float), axis=1))
-        worst = max(worst, float((np.abs(function(rows) - expected).max(axis=1) / bound).max()))
-    return worst
-
-
-@bench()
-def maps(options: Options) -> Iterator[Row]:
     """Seconds of φ(X) and error of ZZᵀ of each family of maps, against rivals of equal width.
 
-    "placed": frequencies, lengthscale at the median distance; "hermite": normal rows of nine
-    columns; "sphere" and "harmonic": rows of three columns, "published" is the map of Han et al.
-    (2022); "sketch": ⟨x, y⟩³ of 128 normal columns or of their absolute values; "structured": fast
-    transforms beside the same frequencies as a matrix.
+    "d=": speed at lengthscale 1; "placed": frequencies, lengthscale at the median distance;
+    "hermite": normal rows of nine columns; "sphere" and "harmonic": rows of three columns, beside
+    the map of Han et al. (2022); "sketch": ⟨x, y⟩³ of 128 normal columns or of their absolute
+    values; "structured": fast transforms beside the same frequencies as a matrix.
     """
     for case in _map_cases(options):
         if options.selects(case.name):
@@ -274,6 +227,15 @@ def maps(options: Options) -> Iterator[Row]:
 
 def _map_cases(options: Options) -> Iterator[MapCase]:
     few, many = options.pick((2000, 20_000), (300, 1000))
+    speeds = ((10, 2048, "float32", 6.0), (100, 2048, "float32", 4.0))
+    for d, D, dtype, least in (
+        *speeds,
+        (784, 4096, "float32", 1.3),
+        (10, 2048, "float64", 10.0),
+    ):
+        X = _normal(many, d, d).astype(dtype)
+        given = Gaussian(1.0), D, X, "orthogonal", _sampler(1.0, D, X)
+        yield MapCase(f"d={d}, D={D}, {dtype}", *given, least=least)
     seeds, d_of = options.pick(11, 3), {5: "qmc", 20: "orthogonal", 100: "orthogonal"}
     for d, placement in d_of.items():
         X = _normal(few, d, d)

@@ -11,13 +11,12 @@ from sklearn.metrics import log_loss
 import bochner as bo
 from benchmarks.bench import Options, Row, bench
 from benchmarks.data import Split
-from benchmarks.maps import spectral_distance
 from bochner.errors import BochnerWarning, InvalidInput
 
 Array = np.ndarray
 
-#: New rows of each table, and the most rows of dense matrices.
-NEW, DENSE = 2000, 1000
+#: New rows of each table.
+NEW = 2000
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -83,14 +82,6 @@ def _loo(model: Any, new: float, name: str, unit: float = 1.0) -> Number:
 def _ridge(model: Any, data: Split) -> Numbers:
     new = float(np.mean((model.predict(data.X_test) - data.y_test) ** 2))
     yield _loo(model, new, "leave-one-out error / variance", float(np.var(data.y)) or 1.0)
-    certificate = getattr(model, "certificate_", None)  # exact fits have none
-    if certificate is not None and len(data.X) <= DENSE:
-        (low, high), alpha = certificate.epsilon_interval, certificate.alpha_measured
-        K = model.kernel_(data.X)
-        true = spectral_distance(model.map_(data.X), K, alpha)
-        rounding = 1e-3 * true + 100 * np.finfo(float).eps * np.trace(K) / alpha
-        inside, name = low - rounding <= true <= high + rounding, "certificate's interval holds ε"
-        yield Number(name, 1.0, float(inside), 1 - certificate.confidence, 1)
 
 
 def _process(model: Any, data: Split) -> Numbers:
@@ -145,25 +136,6 @@ def _one_class(model: Any, data: Split) -> Numbers:
     yield Number("share outside, at most nu", 0.05, outside, 0.0, -1)
 
 
-def _components(model: Any, data: Split) -> Numbers:
-    if 8 < len(data.X) <= DENSE:
-        K = model.kernel_(data.X)
-        H = np.eye(len(K)) - 1 / len(K)
-        values = np.linalg.eigvalsh(H @ K @ H)[::-1]
-        share = float(model.explained_variance_ratio_.sum())
-        exact = float(values[:4].sum() / values.sum())
-        yield Number("share of variance of four components", share, exact, 0.01, 1)
-
-
-def _clusters(model: Any, data: Split) -> Numbers:
-    if 8 < len(data.X) <= DENSE:
-        K, member, cost = model.kernel_(data.X), np.eye(4)[model.labels_], model.objective_
-        sizes = np.maximum(member.sum(axis=0), 1)
-        exact = float(np.trace(K) - (np.einsum("ik,ij,jk->k", member, K, member) / sizes).sum())
-        held = cost.low * (1 - 1e-9) <= exact <= cost.high * (1 + 1e-9)
-        yield Number("interval holds the cost of clusters", 1.0, held, 1 - cost.confidence, 1)
-
-
 def _correlations(model: Any, data: Split) -> Numbers:
     if model.path_:
         a, b = model.transform(*_halves(data.X_test))
@@ -174,8 +146,6 @@ def _correlations(model: Any, data: Split) -> Numbers:
 def _halves(X: Array) -> tuple[Array, Array]:
     return X[:, : X.shape[1] // 2], X[:, X.shape[1] // 2 :]
 
-
-QUANTILE = partial(bo.KernelRegressor, loss="quantile")
 
 #: By name: estimator and the numbers of a fit; classifiers are fitted to y above its median.
 LEARNERS: dict[str, tuple[Callable[..., Any], Callable[[Any, Split], Numbers]]] = {
@@ -192,8 +162,6 @@ LEARNERS: dict[str, tuple[Callable[..., Any], Callable[[Any, Split], Numbers]]] 
     ),
     "KernelSGDRegressor": (partial(bo.KernelSGDRegressor, early_stopping=True), _steps),
     "OneClassSVM": (partial(bo.OneClassSVM, nu=0.05), _one_class),
-    "KernelPCA": (partial(bo.KernelPCA, 4), _components),
-    "KernelKMeans": (partial(bo.KernelKMeans, 4), _clusters),
     "KernelCCA": (partial(bo.KernelCCA, 1), _correlations),
 }
 
