@@ -18,7 +18,7 @@ from bochner.datasets import load_concrete
 data = load_concrete()
 X, X_new, y, y_new = train_test_split(data.X, data.y, test_size=0.2, random_state=0)
 model = bo.KernelRidge(kernel="gaussian", n_features=256, random_state=0).fit(X, y)
-print(f"R² on rows not seen: {model.score(X_new, y_new):.3f}")
+print(f"R² on new rows: {model.score(X_new, y_new):.3f}")
 
 # %%
 # The chosen kernel, and the reason.

@@ -17,25 +17,25 @@ from bochner.kernels import Gaussian
 earth = load_earth()
 rng = np.random.default_rng(0)
 area = np.cos(np.radians(earth.latitude))
-seen = rng.choice(len(earth.y), 4000, replace=False, p=area / area.sum())
-shown = np.arange(len(earth.y)).reshape(180, 360)[::3, ::3]
+train = rng.choice(len(earth.y), 4000, replace=False, p=area / area.sum())
+every_third = np.arange(len(earth.y)).reshape(180, 360)[::3, ::3]
 
 kernel = Gaussian(lengthscale=0.3)
 methods = {"MercerHarmonic()": bo.MercerHarmonic(), "Gegenbauer()": bo.Gegenbauer()}
 methods["Fourier(Orthogonal())"] = bo.Fourier()
 figure, panels = plt.subplots(2, 2, figsize=(10, 5.4), layout="constrained")
 look = {"cmap": "terrain", "vmin": -6000, "vmax": 6000, "origin": "lower"}
-panels.flat[0].imshow(earth.y[shown], **look)
+panels.flat[0].imshow(earth.y[every_third], **look)
 panels.flat[0].set_title("measured")
 for (name, method), panel in zip(methods.items(), panels.flat[1:], strict=True):
     model = bo.KernelRidge(kernel, method=method, n_features=256, random_state=0)
-    model.fit(earth.X[seen].astype(float), earth.y[seen])
-    found = model.predict(earth.X[shown.ravel()].astype(float)).reshape(shown.shape)
-    error = np.sqrt(np.average((found - earth.y[shown]) ** 2, weights=area[shown]))
-    Z, K = model.map_(earth.X[seen[:800]]), kernel(earth.X[seen[:800]])
+    model.fit(earth.X[train].astype(float), earth.y[train])
+    predicted = model.predict(earth.X[every_third.ravel()].astype(float)).reshape(every_third.shape)
+    error = np.sqrt(np.average((predicted - earth.y[every_third]) ** 2, weights=area[every_third]))
+    Z, K = model.map_(earth.X[train[:800]]), kernel(earth.X[train[:800]])
     apart = np.linalg.norm(Z @ Z.T - K) / np.linalg.norm(K)
-    print(f"{name:22s} error {error:6.0f} m   distance from the kernel {apart:.1e}")
-    panel.imshow(found, **look)
+    print(f"{name:22s} error {error:6.0f} m   error of the kernel matrix {apart:.1e}")
+    panel.imshow(predicted, **look)
     panel.set_title(f"{name}: {error:.0f} m")
 for panel in panels.flat:
     panel.set_axis_off()

@@ -26,7 +26,7 @@ methods = {"rpcholesky": bo.Nystrom(), "uniform": bo.Nystrom("uniform")}
 for (name, method), panel in zip(methods.items(), panels, strict=True):
     phi = bo.draw(kernel, method, n_features=60, X=X, random_state=0)
     left_out = phi.residual(X)
-    print(f"{name:10s} left out of the rows: mean {left_out.mean():.1e}, most {left_out.max():.1e}")
+    print(f"{name:10s} error of a row: mean {left_out.mean():.1e}, largest {left_out.max():.1e}")
     e = phi.residual(grid).reshape(80, 80)
     shades = panel.contourf(sides, sides, e, levels=np.linspace(0, 1, 11), cmap="Greys")
     panel.plot(*X.T, ".", markersize=2, color="tab:blue")

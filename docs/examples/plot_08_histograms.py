@@ -31,6 +31,6 @@ for kernel in (AdditiveChi2(), Intersection(), JensenShannon()):
     left.plot(x, kernel(x, np.array([[0.4]])), label=name)
     right.semilogy((1, 3, 5, 9), errors, "o-", label=name)
 left.set(xlabel="x", ylabel="k(x, 0.4)")
-right.set(xlabel="features a column", ylabel="relative error")
+right.set(xlabel="features per column", ylabel="relative error")
 left.legend()
 plt.show()

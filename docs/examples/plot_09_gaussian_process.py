@@ -35,4 +35,4 @@ X_new = np.concatenate([rng.uniform(-4, -1, (500, 1)), rng.uniform(1.5, 4, (500,
 y_new = np.sin(2 * X_new[:, 0]) + 0.1 * rng.standard_normal(1000)
 for coverage in (0.5, 0.8, 0.95):
     _, low, high = model.predict_interval(X_new, coverage)
-    print(f"{coverage:.0%} asked for, {np.mean((low <= y_new) & (y_new <= high)):.1%} found")
+    print(f"{coverage:.0%} requested, {np.mean((low <= y_new) & (y_new <= high)):.1%} measured")

@@ -29,8 +29,8 @@ print("share of targets below each:", np.mean(y[:, None] < model.predict(X), axi
 
 right.plot(X, np.minimum(wrong, 8), ".", color="silver", markersize=3)
 for loss in ("squared", "huber"):
-    found = bo.KernelRegressor(loss=loss, **shared).fit(X, wrong).predict(X)
-    right.plot(X, found, label=f"{loss}: {np.sqrt(np.mean((found - truth) ** 2)):.2f} off")
+    predicted = bo.KernelRegressor(loss=loss, **shared).fit(X, wrong).predict(X)
+    right.plot(X, predicted, label=f"{loss}: RMSE {np.sqrt(np.mean((predicted - truth) ** 2)):.2f}")
 right.plot(X, truth, "k--", linewidth=1, label="truth")
 right.legend()
 plt.show()

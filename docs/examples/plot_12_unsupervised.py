@@ -22,7 +22,7 @@ radius = Warped(lambda rows: np.linalg.norm(rows, axis=1, keepdims=True), Gaussi
 kmeans = bo.KernelKMeans(2, radius, n_features=100, random_state=0)
 labels = kmeans.fit_predict(X)
 agree = np.mean(labels == ring)
-print(f"clusters that are rings: {max(agree, 1 - agree):.1%}")
+print(f"rows in the cluster of their ring: {max(agree, 1 - agree):.1%}")
 print(kmeans.objective_)
 
 figure, panels = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained")

@@ -20,11 +20,11 @@ widths = {"fourier": (64, 128, 256, 512, 1024, 2048), "nystrom": (16, 32, 48, 64
 
 figure, panel = plt.subplots(figsize=(6, 4), layout="constrained")
 for method, tried in widths.items():
-    found = []
+    epsilons = []
     for D in tried:
         phi = bo.draw(kernel, method, n_features=D, X=X, random_state=0)
-        found.append(bo.certify(phi, X[:400], alpha=alpha / 2, n_rows=800).epsilon)
-    panel.loglog(tried, found, "o-", label=method)
+        epsilons.append(bo.certify(phi, X[:400], alpha=alpha / 2, n_rows=800).epsilon)
+    panel.loglog(tried, epsilons, "o-", label=method)
 panel.axhline(0.1, color="gray", linewidth=1)
 panel.set(xlabel="features D", ylabel="ε")
 panel.legend()

@@ -24,7 +24,7 @@ print(tuning.kernel)
 plain = bo.KernelRidge("gaussian", n_features=128, random_state=0).fit(X[:400], y[:400])
 tuned = tuning.estimator.fit(X[:400], y[:400])
 print(f"R² with one lengthscale  {plain.score(X[400:], y[400:]):.3f}")
-print(f"R² with one for each     {tuned.score(X[400:], y[400:]):.3f}")
+print(f"R² with one per column   {tuned.score(X[400:], y[400:]):.3f}")
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 left.bar(range(8), 1 / np.array(tuning.kernel.lengthscale))

@@ -29,7 +29,7 @@ bounds = {
 figure, panel = plt.subplots(figsize=(7, 4), layout="constrained")
 for name, bound in bounds.items():
     panel.loglog(widths, [bound.error(D) for D in widths], "o-", label=name)
-panel.set(xlabel="features D", ylabel="error that is not exceeded, 95 %")
+panel.set(xlabel="features D", ylabel="bound on the error, 95 %")
 panel.legend()
 plt.show()
 

@@ -17,18 +17,18 @@ from bochner.kernels.words import in_words
 
 data = load_co2()
 X, y = data.X.astype(float), data.y.astype(float)
-seen = X[:, 0] < 1992
+train = X[:, 0] < 1992
 
 season = Periodic(1.0, "auto") * Gaussian("auto")
 kernel = Gaussian("auto") + season + RationalQuadratic("auto", "auto")
-model = bo.GaussianProcessRegressor(kernel, random_state=0).fit(X[seen], y[seen])
+model = bo.GaussianProcessRegressor(kernel, random_state=0).fit(X[train], y[train])
 print(in_words(model.kernel_))
 print(f"deviation of the noise: {model.noise_variance_**0.5:.2f} ppm")
 
-mean, deviation = model.predict(X[~seen], return_std=True)
+mean, deviation = model.predict(X[~train], return_std=True)
 spread = np.sqrt(deviation**2 + model.noise_variance_)
-print(f"error of the forecast: {np.sqrt(np.mean((y[~seen] - mean) ** 2)):.2f} ppm")
-print(f"inside 95 %: {np.mean(np.abs(y[~seen] - mean) < 1.96 * spread):.0%}")
+print(f"error of the forecast: {np.sqrt(np.mean((y[~train] - mean) ** 2)):.2f} ppm")
+print(f"coverage of 95 % intervals: {np.mean(np.abs(y[~train] - mean) < 1.96 * spread):.0%}")
 
 # %%
 # The band is the interval of a new measurement. It widens with the number of years ahead.
@@ -39,9 +39,9 @@ spread = np.sqrt(deviation**2 + model.noise_variance_)
 figure, panel = plt.subplots(figsize=(8, 4), layout="constrained")
 panel.fill_between(x[:, 0], mean - 1.96 * spread, mean + 1.96 * spread, alpha=0.2, label="95 %")
 panel.plot(x, mean, linewidth=0.8, label="mean")
-shown = X[:, 0] > 1985
-panel.plot(X[shown & seen], y[shown & seen], "k.", markersize=3, label="seen")
-panel.plot(X[~seen], y[~seen], ".", color="tab:red", markersize=3, label="kept back")
+recent = X[:, 0] > 1985
+panel.plot(X[recent & train], y[recent & train], "k.", markersize=3, label="training")
+panel.plot(X[~train], y[~train], ".", color="tab:red", markersize=3, label="test")
 panel.axvline(1992, linewidth=0.5, color="gray")
 panel.set(xlabel="year", ylabel="CO$_2$ (ppm)")
 panel.legend()
