@@ -178,16 +178,6 @@ def on_coordinates(coords: list[str] | None, columns: list[str] | None) -> dict[
     return {"columns": coords, **open_}
 
 
-def in_one_list(_ctx: Any, _param: Any, parts: tuple[tuple[float, ...], ...]) -> list[float]:
-    """Return the numbers of an option that may be repeated and may hold several."""
-    return [number for part in parts for number in part]
-
-
-def in_one_mapping(_ctx: Any, _param: Any, parts: tuple[dict[str, str], ...]) -> dict[str, str]:
-    """Return the pairs of an option that may be repeated."""
-    return {name: kind for part in parts for name, kind in part.items()}
-
-
 def found_files(files: Iterable[str]) -> list[Any]:
     """Return the files; standard input is written to a temporary file."""
     from bochner.data.files import find_files  # noqa: PLC0415  --help does not wait for it

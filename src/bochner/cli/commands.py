@@ -21,8 +21,6 @@ from bochner.cli.arguments import (
     alpha,
     destination,
     found_files,
-    in_one_list,
-    in_one_mapping,
     lengthscales,
     names,
     on_coordinates,
@@ -69,7 +67,7 @@ _types = click.option(
     "--types",
     type=types,
     multiple=True,
-    callback=in_one_mapping,
+    callback=lambda _ctx, _param, parts: dict(pair for part in parts for pair in part.items()),
     metavar="A=number,B=category",
     help="What columns hold, where that is not what they look like.",
 )
@@ -78,7 +76,7 @@ _lengthscale = click.option(
     "--lengthscale",
     type=lengthscales,
     multiple=True,
-    callback=in_one_list,
+    callback=lambda _ctx, _param, parts: [number for part in parts for number in part],
     metavar="NUMBERS",
     help="One, or one per feature: repeated or as 0.3,1,2. Chosen from the data if not given.",
 )

@@ -7,7 +7,7 @@ import numpy as np
 
 from bochner._core.shapes import Float
 from bochner.data.encoders import UNSEEN, Encoder, Levels, Lookup, Numbers, Times
-from bochner.data.schema import is_number, listed, shown
+from bochner.data.schema import is_number, shown
 from bochner.data.times import form_of, seconds_of
 from bochner.errors import InvalidInput
 
@@ -119,11 +119,6 @@ def texts_in(column: Any) -> list[str]:
     if hasattr(texts, "dictionary"):  # of a dictionary, those that occur
         texts = texts.dictionary.take(pc.unique(texts.indices.drop_null()))
     return [text for text in pc.unique(texts).to_pylist() if text is not None]
-
-
-def unseen_texts(column: Any, encoder: Levels) -> str:
-    """Return the texts of a column that the encoder does not know, for a sentence."""
-    return listed(sorted({*texts_in(column)} - {*encoder.levels, *encoder.declared}), 3)
 
 
 def first_stray(column: Any, comma: bool = False) -> int | None:

@@ -126,7 +126,11 @@ def _chosen(
     weight: str | None,
 ) -> list[str]:
     """Return the feature columns that names and patterns mean, without those that are dropped."""
-    _refuse_no_columns(columns)
+    if columns is not None and (isinstance(columns, str) or not len(columns)):
+        raise InvalidInput(
+            "Blocks: columns must name at least one feature column, as columns=['a', 'b']; got "
+            f"{columns!r}. Leave it out to take all but target and weight."
+        )
     if isinstance(drop, str):
         raise InvalidInput(f"Blocks: drop must name columns, as drop=['a', 'b*']; got {drop!r}.")
     others = {*([target] if isinstance(target, str) else target or ()), weight}
@@ -155,14 +159,6 @@ def _matching(
             raise missing_column([(what + purpose, pattern)], reader)
         found |= dict.fromkeys(matching)
     return list(patterns) if repeated(patterns) else list(found)
-
-
-def _refuse_no_columns(columns: Sequence[str] | None) -> None:
-    if columns is not None and (isinstance(columns, str) or not len(columns)):
-        raise InvalidInput(
-            "Blocks: columns must name at least one feature column, as columns=['a', 'b']; got "
-            f"{columns!r}. Leave it out to take all but target and weight."
-        )
 
 
 def _learned(

@@ -22,7 +22,7 @@ class RayPartition(Partition):
     @classmethod
     def each(cls, partitions: Sequence[Any], call: Callable[[Any], Any]) -> list[Any]:
         ray = needed("ray", "Blocks.from_table")
-        task = ray.remote(_called)
+        task = ray.remote(lambda call, table: call(table))
         return list(ray.get([task.remote(call, one.reference) for one in partitions]))
 
 
@@ -31,7 +31,7 @@ def readers(table: Any) -> list[PartitionReader]:
     ray = needed("ray", "Blocks.from_table")
     with uncomputed("the ray Dataset"):
         references = table.materialize().to_arrow_refs()
-        form = ray.remote(_form)
+        form = ray.remote(lambda table: (table.num_rows, table.schema))
         found = ray.get([form.remote(reference) for reference in references])
     held = [
         (RayPartition(reference), rows, reference.hex())
@@ -39,14 +39,6 @@ def readers(table: Any) -> list[PartitionReader]:
     ]
     schema = next((schema for rows, schema in found if rows), found[0][1])
     return readers_of(held, arrow_columns(schema, "the ray Dataset"), table)
-
-
-def _called(call: Callable[[Any], Any], table: Any) -> Any:
-    return call(table)
-
-
-def _form(table: Any) -> tuple[int, Any]:
-    return table.num_rows, table.schema
 
 
 def mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:

@@ -36,7 +36,7 @@ def readers(table: Any) -> list[PartitionReader]:
     """Return a reader of each partition, which are computed and persisted now."""
     storage = needed("pyspark", _WHO).StorageLevel
     with uncomputed("the pyspark DataFrame"):
-        streams = table.mapInArrow(_streams, "rows binary").rdd.map(_bytes_of)
+        streams = table.mapInArrow(_streams, "rows binary").rdd.map(lambda row: bytes(row[0]))
         streams.persist(storage.MEMORY_AND_DISK)
         rows = streams.mapPartitions(_count).collect()
     key = f"rdd {streams.id()} of {table.sparkSession.sparkContext.applicationId}"
@@ -60,10 +60,6 @@ def _streams(batches: Iterator[Any]) -> Iterator[Any]:
         with pa.ipc.new_stream(sink, batch.schema) as stream:
             stream.write_batch(batch)
         yield pa.RecordBatch.from_pydict({"rows": [sink.getvalue().to_pybytes()]})
-
-
-def _bytes_of(row: Any) -> bytes:
-    return bytes(row[0])
 
 
 def _count(streams: Iterator[bytes]) -> Iterator[int]:

@@ -20,7 +20,6 @@ from bochner.data.cells import (
     is_missing,
     numbers_of,
     texts_in,
-    unseen_texts,
 )
 from bochner.data.encoders import UNSEEN, Encoder, Levels, Lookup, Numbers, Times, folds
 from bochner.data.schema import Schema, did_you_mean, listed
@@ -291,7 +290,8 @@ class Tables(Source):
             row = int(np.argmax(cells == UNSEEN if new else np.isnan(cells)))
             texts = ""
             if new and isinstance(encoder, Levels):
-                texts = unseen_texts(column_of(frame, encoder.name), encoder)
+                found = {*texts_in(column_of(frame, encoder.name))}
+                texts = listed(sorted(found - {*encoder.levels, *encoder.declared}), 3)
             unseen[encoder.name] = _Unseen(words, texts, where, row)
         return encoder.encode(cells)
 

@@ -40,11 +40,6 @@ class Part:
     stop: int
     blocks: Stretch | tuple[Block, ...]
 
-    @property
-    def rows_elsewhere(self) -> int:
-        """Rows that are not read in this process."""
-        return self.stop - self.start if isinstance(self.blocks, Stretch) else 0
-
 
 @dataclass(frozen=True, eq=False)
 class PartialSum:
@@ -147,7 +142,8 @@ class ClusterPasses:
         for part in _parts(blocks, workers.count):
             made = self._submitted(shared, summand, blocks, part)
             tree.take(made)
-            begun.append((made, part.rows_elsewhere))
+            elsewhere = part.stop - part.start if isinstance(part.blocks, Stretch) else 0
+            begun.append((made, elsewhere))
             if len(begun) > AHEAD * workers.count:
                 self._wait(begun.popleft(), blocks)
         root = tree.root()

@@ -480,6 +480,7 @@ def earth_page(result: DemoResult) -> str:
     r, ends = result, sorted(result.curves, key=lambda curve: curve.rmse[-1])
     alphas = [row.alpha for row in r.methods if row.epsilon is not None]
     made = set(re.findall(r"(\w+)\(", r.best.code))
+    words = load_earth().description.split("\n\n")
     text = page(
         "demo.html.j2",
         r=r,
@@ -495,7 +496,7 @@ def earth_page(result: DemoResult) -> str:
         ends=ends,
         names=", ".join(sorted({*made - set(landmarks.__all__), "KernelRidge"})),
         landmarks=", ".join(sorted(made & set(landmarks.__all__))),
-        source=_source(),
+        source=" ".join(" ".join(p.split()) for p in words if p.startswith(("Source", "Licence"))),
     )
     return UNIT.sub("\u00a0", text)
 
@@ -515,12 +516,6 @@ def _where(r: DemoResult) -> dict[str, Any]:
         "true": f"{r.truth[row, column]:,.0f} m".replace("-", "−"),
         "deviation": r.truth[r.held_out].std(),
     }
-
-
-def _source() -> str:
-    """Return the data set's own words on source and licence."""
-    parts = load_earth().description.split("\n\n")
-    return " ".join(" ".join(p.split()) for p in parts if p.startswith(("Source", "Licence")))
 
 
 # --- Pictures ------------------------------------------------------------------------------------

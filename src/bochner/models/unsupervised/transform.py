@@ -98,6 +98,10 @@ class KernelFeatures(KernelTransformer):
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> FeaturesFit:
         return fit_features(self._feature_spec(self.method), blocks, inputs, where)
 
+    def outputs(self, X: Tabular) -> dict[str, Array]:
+        """Return the features of rows."""
+        return {"features": super().outputs(X)["scores"]}
+
     @by_partition
     def transform(self, X: Tabular) -> Float[Array, "n D"]:
         """Return φ(X), (n, D); float32 for float32 rows, else float64."""
