@@ -155,6 +155,19 @@ def test_gradients_of_kernels_are_central_differences(kernel):
     assert_gradient(kernel.pullback(X, Y, C)[:, :, None], value, X, size)
 
 
+PROFILES = [Gaussian(), Matern(1.5), Matern(2.5), Matern(3.5), Exponential()]
+
+
+@pytest.mark.parametrize("kernel", PROFILES, ids=repr)
+def test_profiles_come_with_their_slopes(kernel):
+    """In s = r²: what lengthscales are chosen by."""
+    s, h = np.linspace(0.2, 5.0, 40)[None], 1e-5
+    value, slope = kernel.with_slope(s)
+    np.testing.assert_allclose(value, kernel.profile(s), rtol=1e-12)
+    differences = (kernel.profile(s + h) - kernel.profile(s - h)) / (2 * h)
+    np.testing.assert_allclose(slope, differences, rtol=1e-6, atol=1e-9)
+
+
 @pytest.mark.parametrize("kernel", ROUGH, ids=named)
 def test_kernels_without_a_gradient_say_which_have_one(kernel):
     X = np.abs(rows(4))

@@ -16,7 +16,7 @@ import bochner as bo
 from bochner.errors import SolutionWarning
 from bochner.kernels import Gaussian, Laplace, Linear, Matern, Polynomial
 from bochner.models._rows import FeatureBlock
-from bochner.solvers.lloyd import assign, run_lloyd
+from bochner.solvers.lloyd import StepsOf, assign, in_order, run_lloyd
 
 # ---- pca: KernelPCA: scikit-learn's with exact features; the same from blocks, pieces and weights
 
@@ -187,6 +187,16 @@ def test_no_pass_raises_the_cost_and_the_end_is_a_fixed_point():
     assert_close(
         end.inertia, LloydKMeans(5, init=Z[:5], n_init=1, tol=0).fit(Z).inertia_, factor=100
     )
+
+
+def test_steps_of_parts_are_those_of_all_rows():
+    rng = np.random.default_rng(0)
+    Z, w = rng.standard_normal((60, 5)), rng.uniform(0.5, 2, 60)
+    blocks = [FeatureBlock(Z[i : i + 20], None, w[i : i + 20], i) for i in (0, 20, 40)]
+    steps = StepsOf(Z[:1] + 1, np.array([7.0]))
+    centre, seen = steps.merge(in_order(steps, blocks[:1]), in_order(steps, blocks[1:]))
+    assert_close(seen, [7 + w.sum()])
+    assert_close(centre[0], (7 * (Z[0] + 1) + w @ Z) / (7 + w.sum()), factor=10)
 
 
 def test_it_is_as_good_as_scikit_learns_on_the_same_features():
