@@ -353,17 +353,6 @@ def test_targets_can_ask_for_another_method_than_the_kernel_does():
     assert judged(Gaussian(4.0), X, y, Auto(candidates), 48).method == Fourier()
 
 
-def test_maps_too_wide_for_the_rows_are_judged_by_narrower_ones_and_stay_wide():
-    X, y = clustered()
-    for width, asks in ((150, True), (400, True), (402, False)):
-        choice = judged(Gaussian(4.0), X, y, Auto((Fourier(),)), width)
-        assert choice.map.n_features == width
-        assert (choice.candidates[0].extrapolated is not None) == asks
-    narrow = judged(Gaussian(4.0), X, y, Auto((Fourier(),)), 150).candidates[0].extrapolated
-    wide = judged(Gaussian(4.0), X, y, Auto((Fourier(),)), 400).candidates[0].extrapolated
-    assert wide == narrow
-
-
 @pytest.mark.parametrize(
     ("n", "words"), [(N, "extrapolated from leave-one-out"), (600, "relative")]
 )

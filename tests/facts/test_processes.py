@@ -144,16 +144,6 @@ def test_coefficients_and_their_covariance_and_a_trend_that_is_carried_on():
     assert process().fit(X, y).predict(far)[0] < 6
 
 
-def test_open_numbers_are_those_of_what_least_squares_leave():
-    X, y = rows()
-    found = bo.universal_kriging(process(noise="auto", amplitude="auto"), X, y)
-    F = linear(X)
-    rest = y - F @ np.linalg.lstsq(F, y, rcond=None)[0]
-    first = process(noise="auto", amplitude="auto").fit(X, rest)
-    assert found.noise_variance == pytest.approx(first.noise_variance_, rel=1e-6)
-    assert found.process.amplitude_[0] == pytest.approx(first.amplitude_, rel=1e-6)
-
-
 # ==== Averages over cells: against sums over many places of the exact process, and drawn functions.
 
 

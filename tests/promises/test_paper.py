@@ -1,7 +1,6 @@
 """The paper's experiments do what they say: numbers by a slower route, and every table runs."""
 
 from importlib import import_module
-from math import factorial
 
 import numpy as np
 import pytest
@@ -71,17 +70,6 @@ def test_exact_objective_is_the_distance_to_the_centre(problem, most):
     slow = [np.mean([distance(i, found) for i in range(301)]) for found in labels]
     fast = script("paper").exact_objectives(Gaussian(1.0), X, labels, most)
     assert fast == pytest.approx(slow, rel=1e-12 if most == 301 else 0.05)
-
-
-def test_taylor_series_by_cauchys_formula_is_that_of_the_exponential():
-    paper = script("paper")
-    t = np.linspace(-1, 1, 11)
-    terms = [np.exp(-2.0) * 2.0**n / factorial(n) * t**n for n in range(8)]
-    found = paper.taylor(paper.ANGULAR["Gaussian"], t, 7)
-    assert found == pytest.approx(np.cumsum(terms, axis=0), abs=1e-14)
-    theta = np.linspace(0.1, 3.0, 20)
-    for function in paper.ANGULAR.values():  # complex angles, by another formula
-        assert function(theta + 0j).real == pytest.approx(function(theta), rel=1e-12)
 
 
 def test_each_method_has_the_lengthscale_of_its_least_error():
