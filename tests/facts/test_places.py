@@ -177,6 +177,7 @@ def regressor(kernel, method, X, y, **options):
     return bo.GaussianProcessRegressor(kernel, method=method, random_state=0, **options).fit(X, y)
 
 
+@pytest.mark.slow
 def test_deviations_of_many_harmonics_are_by_solutions_and_by_draws():
     """Of 4,225 harmonics: 40 rows by solving, 100 by 128 draws, whose error is 6 %; 5 σ at 100."""
     (X, y), new, options = some(300), places(100, 5), dict(noise=0.01, amplitude=1.0)

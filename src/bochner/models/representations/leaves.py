@@ -266,7 +266,7 @@ class LocalRows:
         self,
     ) -> tuple[Float[Array, "n t"], Float[Array, "l D t"], Float[Array, " t"], LeftOutRows]:
         """The solution at the penalty that was found."""
-        return self.solved(np.asarray(self.judged.alpha))
+        return self.solved(np.atleast_1d(self.judged.alpha))
 
     def solved(
         self, alphas: Float[Array, "*a"]
