@@ -793,6 +793,17 @@ def test_check_counts_each_row_once_whatever_classes_weighed_in_the_fit(learner,
     assert np.average(right, weights=weights) > np.mean(right) + 0.01
 
 
+def test_each_row_is_predicted_once(learner, monkeypatch):
+    _, _, file = learner("svc")
+    decisions, rows = bo.SVC._decisions, []
+    note = lambda model, X: rows.append(X.n_rows) or decisions(model, X)
+    monkeypatch.setattr(bo.SVC, "_decisions", note)
+    predicted(file)
+    assert rows.count(90) == 1
+    facts(f"check {file} in/rows.parquet")
+    assert rows.count(90) == 2
+
+
 def test_probabilities_are_columns_of_their_own(learner, rows):
     _, model, file = learner("logistic")
     _, table = predicted(file)

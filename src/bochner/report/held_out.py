@@ -126,7 +126,7 @@ def _errors(
         return {"rows": {"outside": outside, "nu": float(model.get_params()["nu"])}}
     if is_classifier(model):
         labels = model.classes_[y.astype(np.intp)]
-        return {target_names(model, 1)[0]: dict(label_errors(one, X, labels, one.predict(X), w))}
+        return {target_names(model, 1)[0]: dict(label_errors(one, one.outputs(X), labels, w))}
     if isinstance(model, KernelRegressor) and model.loss not in ("squared", "huber", "absolute"):
         return {target_names(model, 1)[0]: {"explained": one.score(X, y, w)}}
     return number_errors(model, y, to_numpy(one.predict(X)), w)

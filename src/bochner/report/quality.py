@@ -23,7 +23,6 @@ from bochner.models.prediction_displays import (
     RIDGE,
     CalibrationDisplay,
     has_features,
-    scores_of,
 )
 from bochner.models.unsupervised.pca import KernelPCA
 from bochner.report.render import number
@@ -91,7 +90,13 @@ class Examined(NamedTuple):
     y: Any
     w: Array
     index: Array
-    predicted: Array | None  # None for learners that transform only
+    outputs: Mapping[str, Array]  # Of the learner; none of learners that transform only
+
+    @property
+    def predicted(self) -> Array | None:
+        """Labels, predictions or clusters; None for learners that transform only."""
+        names = ("label", "prediction", "cluster")
+        return next((self.outputs[name] for name in names if name in self.outputs), None)
 
     @property
     def rows(self) -> Blocks:
@@ -111,10 +116,9 @@ def examine(model: KernelEstimator, blocks: Blocks, seed: int) -> Examined:
     X, y, w, index = blocks.sample(most, seed)
     X = X if is_sparse(X) else to_numpy(X)
     w = np.ones(len(index)) if w is None else to_numpy(w).astype(np.float64)
-    rows = None if kind_of(model) == "features" else Blocks.from_arrays(X)
-    predicted = None if rows is None else to_numpy(model.predict(rows))
+    outputs = {} if kind_of(model) == "features" else model.outputs(Blocks.from_arrays(X))
     n_rows = len(index) if len(index) < most else count_rows(blocks)
-    return Examined(n_rows, X, None if y is None else to_numpy(y), w, index, predicted)
+    return Examined(n_rows, X, None if y is None else to_numpy(y), w, index, outputs)
 
 
 # --- Rows to look at -----------------------------------------------------------------------------
@@ -198,22 +202,20 @@ def _ranked(
 ) -> Iterator[tuple[RowList, Array]]:
     """Yield the lists of this learner without rows, and the value of each row."""
     kind, rows, title = kind_of(model), found.rows, "Rows whose prediction is least certain"
+    out = found.outputs
     process = isinstance(model, GaussianProcessRegressor)
-    if kind == "classification" and hasattr(model, "predict_proba"):
+    if "probability" in out:
         words = "1 − the probability of the label predicted."
-        yield RowList(title, "doubt", words), 1 - to_numpy(model.predict_proba(rows)).max(axis=1)
+        yield RowList(title, "doubt", words), 1 - out["probability"].max(axis=1)
     elif kind == "classification":
         words = "The margin between the label predicted and the next, negated: 0 is a tie."
-        f = to_numpy(model.decision_function(rows))
-        best = np.sort(f, axis=1) if f.ndim == 2 else None
-        yield (
-            RowList(title, "−margin", words),
-            -np.abs(f) if best is None else best[:, -2] - best[:, -1],
-        )
+        best = np.sort(_by_class(out["decision"]), axis=1)
+        margin = (best[:, -1] - best[:, -2]) / (1 + (out["decision"].ndim == 1))
+        yield RowList(title, "−margin", words), -margin
     elif process:
         words = "Standard deviation of f(x) under the posterior, in units of the target."
-        spread = to_numpy(model.predict(rows, return_std=True)[1])
-        yield RowList(title, "deviation", words), spread.reshape(len(spread), -1)[:, 0]
+        deviation = out["deviation"].reshape(len(out["deviation"]), -1)[:, 0]
+        yield RowList(title, "deviation", words), deviation
     elif leverage is not None:
         words = (
             "σ√h(x): the standard deviation that a Gaussian process on the same features would "
@@ -226,7 +228,7 @@ def _ranked(
         words = "−φ(x)·β: the higher, the less like the rows of the fit."
         yield (
             RowList("Rows most unlike the others", "strangeness", words),
-            -to_numpy(model.score_samples(rows)),
+            -(out["decision"] + float(model.offset_[0])),
         )
     elif kind == "clusters":
         words = "Distance to the nearest centre over that to the next: 1 is halfway between two."
@@ -234,15 +236,14 @@ def _ranked(
     y, predicted, title = found.y, found.predicted, "Rows with the largest errors"
     if kind != "regression" or y is None or predicted is None or predicted.size != y.size:
         return
+    errors = np.abs(y.reshape(len(y), -1) - predicted.reshape(len(y), -1))[:, 0]
     if process:
         words = "|y − mean| in standard deviations of a new y: beyond 4 is a row to look at."
-        yield RowList(title, "deviations off", words), np.abs(scores_of(model, rows, y)[:, 0])
+        spread = np.sqrt(deviation**2 + np.atleast_1d(model.noise_variance_)[0])
+        yield RowList(title, "deviations off", words), errors / spread
     else:
         words = "|observed − predicted|, in units of the target (the first, if there are several)."
-        yield (
-            RowList(title, "error", words),
-            np.abs(y.reshape(len(y), -1) - predicted.reshape(len(y), -1))[:, 0],
-        )
+        yield RowList(title, "error", words), errors
 
 
 def _between(model: KernelEstimator, rows: Blocks) -> Array:
@@ -330,17 +331,13 @@ def errors_in_words(errors: Mapping[str, Mapping[str, float]]) -> str:
     )
 
 
-def values_of(model: Any, X: Any) -> tuple[Float[Array, "m K"], Float[Array, "m K"] | None]:
-    """Return the decision value of each class, and its probability if the learner has any."""
-    f = to_numpy(model.decision_function(X)).astype(np.float64)
-    p = None
-    if hasattr(model, "predict_proba"):
-        p = to_numpy(model.predict_proba(X)).astype(np.float64)
-    return (np.column_stack([-f, f]) if f.ndim == 1 else f), p
+def _by_class(f: Array) -> Float[Array, "m K"]:
+    """Return the decision value of each class."""
+    return np.column_stack([-f, f]) if f.ndim == 1 else f
 
 
 def label_errors(
-    model: Any, X: Any, labels: Array, predicted: Array, w: Float[Array, " m"]
+    model: Any, outputs: Mapping[str, Array], labels: Array, w: Float[Array, " m"]
 ) -> Iterator[tuple[str, float]]:
     """Give accuracy, share of the most frequent label, log loss and area under the curve.
 
@@ -348,11 +345,14 @@ def label_errors(
     curve; of several classes the mean of each against the rest, of those that some rows have.
     """
     classes = model.classes_
-    yield "accuracy", float(accuracy_score(labels, predicted, sample_weight=w))
+    yield "accuracy", float(accuracy_score(labels, outputs["label"], sample_weight=w))
     yield "majority", max(float(w[labels == c].sum() / w.sum()) for c in classes)
-    f, p = values_of(model, X)
+    f, p = _by_class(outputs["decision"]), outputs.get("probability")
     if p is not None:
-        yield "log_loss", float(log_loss(labels, p, sample_weight=w, labels=classes))
+        yield (
+            "log_loss",
+            float(log_loss(labels, p.astype(np.float64), sample_weight=w, labels=classes)),
+        )
     both = [k for k, c in enumerate(classes) if 0 < w[labels == c].sum() < w.sum()]
     if both:
         areas = [roc_auc_score(labels == classes[k], f[:, k], sample_weight=w) for k in both]
@@ -382,7 +382,7 @@ def errors_of(model: KernelEstimator, found: Examined) -> dict[str, dict[str, fl
         return {}
     if kind == "classification":
         labels = model.classes_[y.astype(np.intp)]
-        errors = label_errors(model, found.rows, labels, predicted, found.w)
+        errors = label_errors(model, found.outputs, labels, found.w)
         return {target_names(model, 1)[0]: dict(errors)}
     if kind != "regression" or predicted.size != y.size:
         return {}
