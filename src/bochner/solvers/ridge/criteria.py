@@ -87,7 +87,7 @@ def kernel_leave_one_out(
     for left, right in zip((inverse @ by_u).T, dual.u.T, strict=True):
         add_outer_sum(outer, left, -0.5 * right)
     by_alpha = float(np.trace(outer)) + float((by_u * dual.u).sum()) / alpha
-    by_alpha += float(by_diagonal @ np.diag(inverse)) / alpha
+    by_alpha += float(by_diagonal @ dual.diagonal) / alpha
     outer /= total
     below = both_sides(outer.T, rows.root)
     return KernelScore(float(np.log(total)), below, alpha * by_alpha / total)

@@ -202,7 +202,8 @@ class KernelRows:
             intercept = intercept + p @ right / share
         log_det += (freedom(self) - len(A) + self.centred) * np.log(alpha)
         inverse = mirror(A)
-        return Dual(self, alpha, inverse, inverse @ right, intercept, log_det)
+        u, diagonal = inverse @ right, np.diag(inverse).copy()
+        return Dual(self, alpha, inverse, diagonal, u, intercept, log_det)
 
 
 class SolvedRows(NamedTuple):
@@ -221,6 +222,7 @@ class Dual:
     rows: KernelRows
     alpha: float
     inverse: Float[Array, "n n"] = field(repr=False)  # M
+    diagonal: Float[Array, " n"] = field(repr=False)  # of M
     u: Float[Array, "n t"] = field(repr=False)
     intercept: Float[Array, " t"]
     log_det: float  # log |K + αI| on the contrasts
@@ -238,7 +240,7 @@ class Dual:
     @cached_property
     def slack(self) -> Float[Array, " n"]:
         """1 − h of each row."""
-        return slack_of_inverse(self.alpha * np.diag(self.inverse), self.rows.w)
+        return slack_of_inverse(self.alpha * self.diagonal, self.rows.w)
 
     @cached_property
     def left_out(self) -> Float[Array, "n t"]:
@@ -250,12 +252,15 @@ class Dual:
         """−∂u/∂α."""
         return self.inverse @ self.u
 
+    @cached_property
+    def _squared(self) -> Float[Array, " n"]:
+        """Diagonal of M²."""
+        return np.einsum("ij,ij->i", self.inverse, self.inverse)
+
     def loo(self) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
         """Return mean squared leave-one-out errors, and their slopes in log α."""
         w, alpha, above = self.rows.w, self.alpha, np.maximum(self.rows.w, 1.0)
-        M = self.inverse
-        by_diagonal = -np.einsum("ij,ij->i", M, M)
-        slack = (np.diag(M) + alpha * by_diagonal) * alpha / above
+        slack = (self.diagonal - alpha * self._squared) * alpha / above
         residuals = alpha * (self.u - alpha * self._falling) / self.rows.root[:, None]
         e, s = self.left_out, self.slack[:, None]
         slope = 2 * w @ (e * (residuals - e * slack[:, None]) / s)
@@ -263,8 +268,8 @@ class Dual:
 
     def gcv(self) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
         """Return generalised cross-validation, and its slope in log α."""
-        alpha, M, value = self.alpha, self.inverse, gcv(self.rows, self)
-        slope = alpha * float(np.trace(M)) - alpha**2 * float(np.einsum("ij,ij->", M, M))
+        alpha, value = self.alpha, gcv(self.rows, self)
+        slope = alpha * float((self.diagonal - alpha * self._squared).sum())
         rss = np.maximum(self.rss, TINY)
         by_rss = 2 * rss - 2 * alpha**3 * (self.u * self._falling).sum(axis=0)
         return value, value * (by_rss / rss - 2 * slope / self.free)
@@ -289,7 +294,7 @@ class Dual:
         """tr(I − H): of all rows that the data are worth, less the intercept."""
         rows = self.rows
         more = rows.count - len(rows.w)
-        return max(more + self.alpha * float(np.trace(self.inverse)), LEAST_SLACK)
+        return max(more + self.alpha * float(self.diagonal.sum()), LEAST_SLACK)
 
 
 # --- one Cholesky factor ------------------------------------------------------------------------

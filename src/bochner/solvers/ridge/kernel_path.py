@@ -139,49 +139,38 @@ class Penalties:
         found, rows = self.at(alpha), self.rows
         if found is None:
             return np.full(len(rows.w), np.inf)
-        squares = found.squares
+        squares = found.dual.left_out**2
         each = pooled(squares, rows.power) if target is None else squares[:, target]
         return np.sort(rows.w * each)
 
 
 @dataclass(frozen=True, eq=False)
 class AtPenalty:
-    """Summary of a regression at one penalty: n numbers per target, without the inverse."""
+    """A regression at one penalty without its inverse, and each criterion with its slope."""
 
-    coef: Float[Array, "n t"]
-    intercept: Float[Array, " t"]
-    residual_variance: Float[Array, " t"]
-    effective_dimension: float
-    deviation: float  # standard error of the pooled leave-one-out error
-    squares: Float[Array, "n t"]  # leave-one-out errors, squared
-    amplitude: Float[Array, " t"]  # mean of a² k(x, x) over the variance of the target
-    slack: Float[Array, " n"]
+    dual: Dual
     criteria: dict[str, tuple[Float[Array, " t"], Float[Array, " t"]]]
 
     @staticmethod
     def of(dual: Dual) -> "AtPenalty":
-        """Take what is needed."""
-        rows = dual.rows
+        """Return the criteria of a regression."""
         criteria = {"loo": dual.loo(), "gcv": dual.gcv(), "evidence": dual.evidence()}
-        each = pooled(dual.left_out**2, rows.power / rows.w.sum())
-        mean = float(rows.w @ each / rows.w.sum())
-        spread = float(rows.w @ (each / max(mean, TINY) - 1.0) ** 2 / rows.w.sum())
-        q, freedom = (rows.about * dual.coef).sum(axis=0), max(rows.count - rows.centred, 1.0)
-        return AtPenalty(
-            dual.coef,
-            dual.intercept,
-            rows.w @ dual.residuals**2 / rows.w.sum(),
-            rows.count - rows.centred - dual.free,
-            mean * np.sqrt(spread / rows.count),
-            dual.left_out**2,
-            q * rows.trace / (freedom * np.maximum(rows.power, TINY)),
-            dual.slack,
-            criteria,
-        )
+        return AtPenalty(replace(dual, inverse=np.empty((0, 0))), criteria)
+
+    @property
+    def deviation(self) -> float:
+        """Standard error of the pooled leave-one-out error."""
+        rows = self.dual.rows
+        each = pooled(self.dual.left_out**2, rows.power / rows.weight)
+        mean = float(rows.w @ each / rows.weight)
+        spread = float(rows.w @ (each / max(mean, TINY) - 1.0) ** 2 / rows.weight)
+        return float(mean * np.sqrt(spread / rows.count))
 
     def largest(self, target: int | None) -> float:
-        """Return the amplitude of a target, or the largest of all."""
-        return float(self.amplitude.max() if target is None else self.amplitude[target])
+        """Return the mean of a² k(x, x) over the variance of a target, or the largest of all."""
+        rows, nu = self.dual.rows, max(freedom(self.dual.rows), 1.0)
+        each = self.dual.quadratic_form * rows.trace / (nu * np.maximum(rows.power, TINY))
+        return float(each.max() if target is None else each[target])
 
 
 def least_along(
@@ -266,7 +255,7 @@ def solve_kernel(
         def each(alpha: float) -> float:
             if (at := penalties.at(alpha)) is None:
                 return np.inf
-            return _lost_of_last(rows, alpha, at.coef, at.slack[:, None], lost)
+            return _lost_of_last(rows, alpha, at.dual.coef, at.dual.slack[:, None], lost)
 
         settled = np.array([_settled(each, float(chosen[0]), penalties.bounds)])
         return _solution(penalties, settled, criterion, float(chosen[0]))
@@ -422,7 +411,7 @@ def _solution(
     rows = penalties.rows
     tried = [penalties.at(float(alpha)) for alpha in chosen]
     outcome = _outcome(penalties, chosen, criterion, before)
-    found = [each for each in tried if each is not None]
+    found = [each.dual for each in tried if each is not None]
     if len(found) < len(tried):
         low = float(np.exp(penalties.bounds[0]))
         raised = np.maximum(chosen, 10 * max(low, float(chosen.min())))
@@ -437,7 +426,7 @@ def _solution(
         outcome,
         _path(penalties),
         criterion,
-        np.array([each.residual_variance[i] for each, i in take]),
+        np.array([each.rss[i] for each, i in take]) / rows.weight,
         slack=np.stack([each.slack for each in (found if len(chosen) > 1 else found[:1])], axis=1),
     )
 
@@ -450,14 +439,13 @@ def _path(penalties: Penalties) -> Path:
     def values(name: str) -> Float[Array, " p"]:
         return pooled(np.stack([each.criteria[name][0] for each in found]), rows.power)
 
-    freedom, varies = max(rows.count - rows.centred, 1.0), rows.power > 0
-    evidence = np.stack([each.criteria["evidence"][0] for each in found])[:, varies]
+    per_row = np.stack([each.criteria["evidence"][0] for each in found])[:, rows.power > 0]
     return Path(
         alphas,
         values("loo"),
         values("gcv"),
-        -0.5 * freedom * evidence.sum(axis=1),
-        np.array([each.effective_dimension for each in found]),
+        -0.5 * max(freedom(rows), 1.0) * per_row.sum(axis=1),
+        np.array([rows.count - rows.centred - each.dual.free for each in found]),
         len(rows.w),
         np.array([each.deviation for each in found]),
     )
