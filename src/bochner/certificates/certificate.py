@@ -12,20 +12,13 @@ from bochner._core.checks import integer, positive, require_room, share
 from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
 from bochner._core.shapes import Array, Float
 from bochner._core.threads import one_thread
-from bochner.certificates.pencil import (
-    GROUPS,
-    Distance,
-    Pencil,
-    distance,
-    excess_count,
-    operator_ratio,
-)
+from bochner.certificates import pencil
 from bochner.certificates.sample import MeasuredRows, frobenius, rows_of, sample
 from bochner.errors import InvalidInput
 from bochner.features.map import SMALL_BIAS, FeatureMap
 
 TINY = float(np.finfo(float).tiny)
-_LEAST = 8 * GROUPS  # Fewest rows of a sample: eight groups of eight
+_LEAST = 8 * pencil.GROUPS  # Fewest rows of a sample: eight groups of eight
 
 
 @dataclass(frozen=True)
@@ -257,7 +250,7 @@ def certify(
     n = _n_rows(n_rows, given, rows.shape[0])
     s = sample(phi, rows, kernel)
     rest = _left_out(phi, rows, s)
-    found = distance(s.K, s.E, n, alpha, confidence)
+    found = pencil.distance(s.K, s.E, n, alpha, confidence)
     below = bool(getattr(phi, "below_kernel", False))
     ratio, ratio_interval = frobenius(s, n, confidence)
     return Certificate(
@@ -276,7 +269,7 @@ def certify(
         below_kernel=below,
         resolved=found.resolved,
         features_to_halve=_to_halve(s, rest, found, n, below),
-        operator_norm=operator_ratio(s.K, s.E),
+        operator_norm=pencil.operator_ratio(s.K, s.E),
         left_out=None if rest is None else float(rest.sum() / max(np.trace(s.K), TINY)),
     )
 
@@ -304,7 +297,7 @@ def _n_rows(n_rows: int | None, given: int, measured: int) -> int:
 
 
 def _to_halve(
-    s: MeasuredRows, rest: Float[Array, " m"] | None, found: Distance, n: int, below: bool
+    s: MeasuredRows, rest: Float[Array, " m"] | None, found: pencil.Distance, n: int, below: bool
 ) -> int | None:
     """4D where the error falls like 1/√D; below the kernel D and the directions still above ε/2.
 
@@ -317,8 +310,8 @@ def _to_halve(
         alpha = found.alpha * len(s.K) / n
         noise = rest is not None and float(rest.sum()) <= SMALL_BIAS * found.epsilon * alpha
         return 4 * s.n_features if noise else None
-    pencil = Pencil(s.K, s.E, found.alpha * len(s.K) / n, 0.0)
-    return s.n_features + max(1, excess_count(pencil, found.epsilon / 2))
+    pair = pencil.Pencil(s.K, s.E, found.alpha * len(s.K) / n, 0.0)
+    return s.n_features + max(1, pencil.excess_count(pair, found.epsilon / 2))
 
 
 # --- The certificate in sentences ----------------------------------------------------------------

@@ -17,15 +17,7 @@ from scipy.special import gammaln
 from bochner._core.arrays import to_numpy
 from bochner._core.checks import check_fields, counted, integer, positive
 from bochner._core.shapes import Array, Float
-from bochner.certificates.bounds.tails import (
-    LARGEST,
-    Bound,
-    Tail,
-    chance_of,
-    dense_rows,
-    effective,
-    leverage_bound,
-)
+from bochner.certificates.bounds import tails
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.mercer.radial import in_balls, on_axis, one_radius
 from bochner.kernels.dotproduct import DotProductKernel, ExponentialSeries
@@ -47,11 +39,11 @@ class Cut(NamedTuple):
     degree: int  # q = N
     order: int  # s = ⌊N/2⌋ + 1; 1 on one sphere, ``Gegenbauer(order=1)``
     rest: float  # ε_t = Σ_j e(x_j)/λ: K_N ⪯ K ⪯ K_N + ε_t λ I
-    directions: Tail  # Bound of the spectral distance of K_N
+    directions: tails.Tail  # Bound of the spectral distance of K_N
 
 
 @dataclass(frozen=True)
-class ZonalBound(Bound):
+class ZonalBound(tails.Bound):
     """The (ε, λ)-spectral distance of random Gegenbauer features: :func:`zonal_bound`.
 
     ε ≤ ε_s + ε_t: of the directions and of the cut. The cut has the least
@@ -89,7 +81,7 @@ class ZonalBound(Bound):
         return self.cuts[int(np.argmin(self._errors(n_features, confidence)))]
 
     def _errors(self, n_features: int, confidence: float) -> list[float]:
-        chance_of(confidence)
+        tails.chance_of(confidence)
         fits = [cut for cut in self.cuts if cut.order <= n_features]
         if not fits:
             raise InvalidInput(
@@ -115,22 +107,22 @@ def zonal_bound(kernel: Kernel, X: Float[Array, "n d"], *, alpha: float) -> Zona
     -----
     Sources: Han et al. (2022), lemma 7 and theorem 9.
     """
-    rows = dense_rows(X, "zonal_bound")
+    rows = tails.dense_rows(X, "zonal_bound")
     alpha = positive(alpha, "zonal_bound", "alpha")
-    squares, tails, own = _energies(kernel, rows)
-    d = effective("zonal_bound", kernel, rows, alpha, 2.0)  # Also of the kernel that is cut
-    within, enough = np.flatnonzero(tails < alpha), np.flatnonzero(tails <= NEGLIGIBLE * alpha)
+    squares, rests, own = _energies(kernel, rows)
+    d = tails.effective("zonal_bound", kernel, rows, alpha, 2.0)  # Also of the kernel that is cut
+    within, enough = np.flatnonzero(rests < alpha), np.flatnonzero(rests <= NEGLIGIBLE * alpha)
     if not len(within):
         raise InvalidInput(
-            f"zonal_bound: alpha must be above {tails[-1]:.3g}, the part of the trace beyond "
-            f"{len(tails) - 1} degrees; got {alpha!r}. Centre or rescale X, or raise alpha."
+            f"zonal_bound: alpha must be above {rests[-1]:.3g}, the part of the trace beyond "
+            f"{len(rests) - 1} degrees; got {alpha!r}. Centre or rescale X, or raise alpha."
         )
     cuts = []
-    for N in range(within[0], 1 + (enough[0] if len(enough) else len(tails) - 1)):
+    for N in range(within[0], 1 + (enough[0] if len(enough) else len(rests) - 1)):
         order = squares.shape[1] if own else min(N // 2 + 1, squares.shape[1])
         tau = direction_leverage(squares[: N + 1, :order], rows.shape[1], alpha)
-        directions = leverage_bound(tau, min(d, tau), order)
-        cuts.append(Cut(N, order, float(tails[N]) / alpha, directions))
+        directions = tails.leverage_bound(tau, min(d, tau), order)
+        cuts.append(Cut(N, order, float(rests[N]) / alpha, directions))
     return ZonalBound(tuple(cuts))
 
 
@@ -206,10 +198,10 @@ def _monomials(
     terms = np.exp(logs - radial.decay * radii[None, :] ** 2).sum(axis=1)
     trace = float(to_numpy(kernel.diag(on_axis(radii, radial.n_inputs))).sum())
     beyond = max(trace - float(terms.sum()), 0.0)  # of degrees that are not summed
-    tails = np.cumsum(terms[::-1])[::-1] - terms + (beyond if beyond > 1e-12 * trace else 0.0)
-    last = int(np.argmax(tails <= tails[-1] + ROUNDING * trace))
+    rests = np.cumsum(terms[::-1])[::-1] - terms + (beyond if beyond > 1e-12 * trace else 0.0)
+    last = int(np.argmax(rests <= rests[-1] + ROUNDING * trace))
     squares = np.square(monomials(radial, last, last // 2 + 1, radii)).sum(axis=2)
-    return squares, tails[: last + 1]
+    return squares, rests[: last + 1]
 
 
 # --- All rows of a ball: theorems 11 and 12, in closed form -------------------------------------
@@ -238,7 +230,7 @@ class GegenbauerSizes(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BallBound(Bound):
+class BallBound(tails.Bound):
     """The (ε, λ)-spectral distance of random Gegenbauer features, for any n rows of a ball.
 
     With ρ = β r², ε_t = ε/10 and ε_s = 9ε/10 these are enough, with chance 1 − δ (q need not be
@@ -305,13 +297,13 @@ class BallBound(Bound):
         q = q if self.highest is None else min(q, self.highest)
         s = q // 2 + 1
         leverage = s * (math.comb(q + d - 1, q) + (math.comb(q + d - 2, q - 1) if q else 0))
-        if leverage > LARGEST:
+        if leverage > tails.LARGEST:
             raise InvalidInput(
-                f"ball_bound: degree {q} in {d} columns has more than {LARGEST:.0e} functions, "
-                f"which a ball of radius {self.radius:.3g} requires. Rescale X, or measure with "
+                f"ball_bound: degree {q} in {d} columns has more than {tails.LARGEST:.0e} "
+                f"functions, which a ball of radius {self.radius:.3g} requires. Rescale X, or measure with "
                 "certify."
             )
-        directions = leverage_bound(leverage, min(self.effective_dimension, leverage), s)
+        directions = tails.leverage_bound(leverage, min(self.effective_dimension, leverage), s)
         return GegenbauerSizes(q, s, directions.width((1 - CUT_SHARE) * error, confidence) // s)
 
     @property
@@ -324,12 +316,12 @@ class BallBound(Bound):
 
     def error(self, n_features: int, confidence: float = 0.95) -> float:
         D = integer(n_features, "error", "n_features", 1)
-        least = self.sizes(LARGEST, confidence).order
+        least = self.sizes(tails.LARGEST, confidence).order
         if least > D:
             raise InvalidInput(
                 f"ball_bound: n_features must be {least} or above, one direction; got {D}."
             )
-        low, high = -30.0, math.log(LARGEST)
+        low, high = -30.0, math.log(tails.LARGEST)
         for _ in range(100):  # the width falls in steps
             middle = (low + high) / 2
             fits = False
@@ -351,13 +343,13 @@ def ball_bound(kernel: Kernel, X: Float[Array, "n d"], *, alpha: float) -> BallB
     alpha : float
         λ, at most ‖K‖/2.
     """
-    rows, alpha = dense_rows(X, "ball_bound"), positive(alpha, "ball_bound", "alpha")
+    rows, alpha = tails.dense_rows(X, "ball_bound"), positive(alpha, "ball_bound", "alpha")
     plain, scales = in_balls("ball_bound", kernel, rows.shape[1])
     factor = 1.0
     while isinstance(plain, Scaled):
         factor, plain = factor * plain.scale, plain.kernel
     scale, growth, highest = _growth(plain)
-    d = effective("ball_bound", kernel, rows, alpha, 2.0)
+    d = tails.effective("ball_bound", kernel, rows, alpha, 2.0)
     radius = max(float(np.linalg.norm(rows / scales, axis=1).max()), 1e-150)
     about = (factor * scale, growth, isinstance(plain, Gaussian), highest)
     return BallBound(radius, rows.shape[1], len(rows), alpha, d, *about)
