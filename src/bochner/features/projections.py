@@ -10,7 +10,7 @@ from bochner._core.arrays import is_numpy, moved
 from bochner._core.blas import add_gram, mirror, product
 from bochner._core.checks import Counted, word
 from bochner._core.shapes import Array, Float
-from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.errors import InvalidInput
 from bochner.features.map import Draw, FeatureMap, with_far_rows
 from bochner.features.mercer.axes import axes_of_rows, principal_axes
 from bochner.features.method import Method, Request
@@ -186,12 +186,6 @@ def rotatable(kernel: Kernel) -> bool:
 def draw_projected(method: Projected, kernel: Kernel, ask: Request, draw: Draw) -> ProjectedMap:
     """Draw features of combinations of the columns."""
     plain, lengths = isotropic(kernel, ask.n_inputs)
-    if not rotatable(plain):
-        raise UnsupportedKernel(
-            "Projected requires a kernel of the Euclidean distance or of the inner product, such "
-            "as Gaussian, Matern or Polynomial, with lengthscales for single columns at its top "
-            f"only; got {kernel!r}. Nystrom(...) serves every kernel, of any number of columns."
-        )
     P = _projection(method, plain, 1 / lengths, ask)
     X = None if ask.X is None else ask.X @ moved(P, like=ask.X)
     inner = draw(method.method, plain, replace(ask, n_inputs=P.shape[1], X=X))

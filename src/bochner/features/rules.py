@@ -40,7 +40,13 @@ from bochner.features.mercer.sphere import SphericalHarmonics, draw_spherical
 from bochner.features.method import Method, Request
 from bochner.features.nystrom.landmarks import Uniform
 from bochner.features.nystrom.nystrom import Nystrom, draw_nystrom
-from bochner.features.projections import Compressed, Projected, draw_compressed, draw_projected
+from bochner.features.projections import (
+    Compressed,
+    Projected,
+    draw_compressed,
+    draw_projected,
+    rotatable,
+)
 from bochner.features.random import networks
 from bochner.features.random.gegenbauer import Gegenbauer, draw_gegenbauer
 from bochner.features.random.positive import Positive, draw_positive
@@ -74,7 +80,7 @@ from bochner.kernels.kernel import (
     leaves_of,
     require_numbers,
 )
-from bochner.kernels.radial import zonal
+from bochner.kernels.radial import isotropic, zonal
 from bochner.kernels.sphere import is_on_sphere
 from bochner.kernels.stationary import Gaussian, Stationary
 from bochner.kernels.windows import Windows
@@ -90,6 +96,7 @@ class Rule(NamedTuple):
     kernels: Serves  # Types, or a function of a method, a kernel and the number of columns
     draw: Callable[[Any, Any, Request], FeatureMap]
     needs: str  # In words; {0} is replaced by the method
+    first: bool = False  # Whether it comes before exact features: it takes kernels as they are
 
     def serves(self, method: Method, kernel: Kernel, d: int) -> bool:
         """Return whether a kernel of d columns is one of these."""
@@ -132,6 +139,18 @@ _DENSITY = "a stationary kernel with a spectral density, such as Gaussian, Mater
 
 #: Every rule. The first one that serves a kernel is taken.
 RULES: tuple[Rule, ...] = (
+    Rule(Nystrom, Kernel, draw_nystrom, "any kernel", True),
+    Rule(
+        Compressed, Kernel, lambda m, k, a: draw_compressed(m, k, a, draw_map), "any kernel", True
+    ),
+    Rule(
+        Projected,
+        view(lambda k, d: rotatable(isotropic(k, d)[0])),
+        lambda m, k, a: draw_projected(m, k, a, draw_map),
+        "a kernel of the Euclidean distance or of the inner product, such as Gaussian, Matern or "
+        "Polynomial, with lengthscales for single columns at its top only",
+        True,
+    ),
     Rule(Fourier, SkewedChi2, histogram.draw_on_logarithms, _OF_DIFFERENCES),
     Rule(Fourier, _spectral, draw_stationary, _OF_DIFFERENCES),
     Rule(LeverageFourier, _spectral, draw_by_leverage, _OF_DIFFERENCES),
@@ -229,7 +248,8 @@ def refusal(method: Method, kernel: Kernel, d: int) -> InvalidInput:
             f"{name} makes no features: ExactKernel() and LocalKernel() are methods of KernelRidge "
             'alone, NearestNeighbours() of GaussianProcessRegressor. Take Nystrom(), or "auto".'
         )
-    served = (rule.method for rule in RULES if rule.serves(rule.method(), kernel, d))
+    others = (rule for rule in RULES if not rule.first)
+    served = (rule.method for rule in others if rule.serves(rule.method(), kernel, d))
     names = [f"{kind.__name__}(...)" for kind in dict.fromkeys(served)]
     who = f"{', '.join(names)} and Nystrom(...) serve" if names else "Nystrom(...) serves"
     return UnsupportedKernel(
@@ -244,15 +264,13 @@ def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
     Methods that take any kernel as it is come first: landmarks, and methods made of methods. Then
     exact features where they fit, else the leaf map, else the maps of the parts.
     """
-    match method:
-        case Nystrom():
-            return draw_nystrom(method, kernel, ask)
-        case Compressed():
-            return draw_compressed(method, kernel, ask, draw_map)
-        case Projected():
-            return draw_projected(method, kernel, ask, draw_map)
-        case Auto():
-            return choose(method, kernel, ask).map
+    if isinstance(method, Auto):
+        return choose(method, kernel, ask).map
+    rule = rule_for(method, kernel, ask.n_inputs)
+    if rule is not None and rule.first:
+        return rule.draw(method, kernel, ask)
+    if isinstance(method, Projected):
+        raise refusal(method, kernel, ask.n_inputs)
     width = exact_width(kernel, ask.n_inputs)
     if width is not None and width <= ask.n_features:
         exact = compose(kernel, method, ask)
@@ -264,7 +282,6 @@ def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
         f"draw: n_features={ask.n_features:,} for {ask.n_inputs:,} columns takes",
         "Ask for fewer features.",
     )
-    rule = rule_for(method, kernel, ask.n_inputs)
     if rule is not None:
         on_nodes = isinstance(getattr(method, "placement", None), Grid)  # of any number
         if ask.n_features % method.granularity and not on_nodes:

@@ -300,8 +300,8 @@ class BallBound(tails.Bound):
         if leverage > tails.LARGEST:
             raise InvalidInput(
                 f"ball_bound: degree {q} in {d} columns has more than {tails.LARGEST:.0e} "
-                f"functions, which a ball of radius {self.radius:.3g} requires. Rescale X, or measure with "
-                "certify."
+                f"functions, which a ball of radius {self.radius:.3g} requires. Rescale X, or "
+                "measure with certify."
             )
         directions = tails.leverage_bound(leverage, min(self.effective_dimension, leverage), s)
         return GegenbauerSizes(q, s, directions.width((1 - CUT_SHARE) * error, confidence) // s)
