@@ -13,7 +13,7 @@ from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
 from bochner._core.shapes import Array, Float
 from bochner._core.threads import one_thread
 from bochner.certificates import pencil
-from bochner.certificates.sample import MeasuredRows, frobenius, rows_of, sample
+from bochner.certificates.pencil import MeasuredRows, frobenius, rows_of, sample
 from bochner.errors import InvalidInput
 from bochner.features.map import SMALL_BIAS, FeatureMap
 

@@ -12,7 +12,7 @@ from bochner._core.blas import cho_factor, eigh, eigvalsh
 from bochner._core.checks import positive
 from bochner._core.html import ShownResult
 from bochner._core.shapes import Array, Float
-from bochner.certificates.sample import kernel_of, nonnegative
+from bochner.certificates.pencil import kernel_of, nonnegative
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.map import FeatureMap
 from bochner.kernels.kernel import Kernel

@@ -23,8 +23,7 @@ from bochner._core.checks import integer, nonnegative, positive
 from bochner._core.html import ShownResult
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
-from bochner.certificates.pencil import EPS, distance, spectrum
-from bochner.certificates.sample import rows_of, sample
+from bochner.certificates.pencil import EPS, distance, rows_of, sample, spectrum
 from bochner.errors import InvalidInput
 
 

@@ -62,7 +62,7 @@ from bochner.features.widths import (
     is_stationary,
     series,
     shares,
-    wide_factor_widths,
+    whole,
 )
 from bochner.kernels.algebra import Bilinear, Columns, Exp, Modulated, Normalised, Transformed
 from bochner.kernels.basis import Basis, Brownian, BrownianBridge
@@ -391,7 +391,9 @@ def _product(
     narrow = factor_widths(factors, kernel, method, ask)
     if narrow is not None:
         return _tensor(kernel, draw(narrow))
-    maps = draw(wide_factor_widths(factors, kernel, method, ask))
+    exact = [exact_width(factor, ask.n_inputs) for factor in factors]
+    rest = whole(ask.n_features, kernel, method)
+    maps = draw(tuple(rest if width is None else width for width in exact))
     if prod(phi.n_features for phi in maps) <= ask.n_features:
         return _tensor(kernel, maps)
     if all(phi.below_kernel for phi in maps):

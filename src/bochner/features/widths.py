@@ -199,15 +199,6 @@ def factor_widths(
     return tuple(rest if width is None else width for width in exact)
 
 
-def wide_factor_widths(
-    factors: tuple[Kernel, ...], kernel: Kernel, method: Method, ask: Request
-) -> tuple[int, ...]:
-    """Return D for each factor, or the width of its exact features, before the sketch."""
-    exact = (exact_width(factor, ask.n_inputs) for factor in factors)
-    rest = whole(ask.n_features, kernel, method)
-    return tuple(rest if width is None else width for width in exact)
-
-
 def even_factor_widths(
     factors: tuple[Kernel, ...], method: Method, ask: Request
 ) -> tuple[int, ...]:

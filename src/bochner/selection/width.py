@@ -14,8 +14,7 @@ from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner._core.threads import one_thread
-from bochner.certificates.pencil import distance
-from bochner.certificates.sample import rows_of, sample
+from bochner.certificates.pencil import distance, rows_of, sample
 from bochner.errors import InvalidInput
 from bochner.features.auto import Auto
 from bochner.features.judging import left_out

@@ -143,8 +143,9 @@ class ReLUMap(OfProjections):
         T = self.project(X)
         xp = array_namespace(T)
         moment = (1, d, d * (d + 2))[self.order]
-        if not self.split:
-            return _rectified(T, self.order) * (2 * moment / m) ** 0.5
+        if not self.split:  # (t₊)^order; a step is ½ at zero: zeros are at right angles to all
+            positive = 0.5 + 0.5 * xp.sign(T) if self.order == 0 else 0.5 * (T + xp.abs(T))
+            return (positive**2 if self.order == 2 else positive) * (2 * moment / m) ** 0.5
         rest = (xp.sign, xp.abs, lambda T: T * xp.abs(T))[self.order](T)
         rest *= (moment / (2 * m)) ** 0.5
         return xp.concat([_polynomial(X, self.order), rest], axis=1)
@@ -153,15 +154,6 @@ class ReLUMap(OfProjections):
 def polynomial_width(order: int, d: int) -> int:
     """Return the number of exact polynomial features of ``ArcCosine(order)`` in d columns."""
     return (1, d, d * (d + 1) // 2)[order]
-
-
-def _rectified(T: Float[Array, "n m"], order: int) -> Float[Array, "n m"]:
-    """Return (t₊)^order; a step is ½ at zero, so that a row of zeros is at right angles to all."""
-    xp = array_namespace(T)
-    if order == 0:
-        return 0.5 + 0.5 * xp.sign(T)
-    positive = 0.5 * (T + xp.abs(T))
-    return positive if order == 1 else positive * positive
 
 
 def _polynomial(X: Float[Array, "n d"], order: int) -> Float[Array, "n p"]:

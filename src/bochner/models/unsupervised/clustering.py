@@ -9,7 +9,7 @@ from scipy.stats import norm
 from bochner._core.html import ShownResult
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
-from bochner.certificates.sample import row_sums, sample
+from bochner.certificates.pencil import row_sums, sample
 from bochner.data.sample import RowSample
 from bochner.selection.chosen import Chosen
 from bochner.solvers.lloyd import Clusters
