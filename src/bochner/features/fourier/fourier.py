@@ -14,10 +14,10 @@ from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.fourier.maps import FourierMap, StructuredMap
 from bochner.features.fourier.placements import (
+    Chained,
     Grid,
     Orthogonal,
     Placement,
-    chains_of,
     placed,
     worthwhile,
 )
@@ -91,8 +91,8 @@ def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap
         phases = ask.stream("phases").uniform(0, 2 * np.pi, m)
     else:
         m //= 2
-    if isinstance(kernel, Stationary) and not placement.formed:
-        chains = chains_of(placement, kernel.spectral_measure(d), m, ask.stream("frequencies"))
+    if isinstance(kernel, Stationary) and isinstance(placement, Chained):
+        chains = placement.chains(kernel.spectral_measure(d), m, ask.stream("frequencies"))
         if chains is not None and worthwhile(chains, d):
             return StructuredMap(kernel, chains.diagonals, chains.orders, d, m, phases, amplitude)
     W = frequencies(kernel, placement, m, d, ask.stream("frequencies"))

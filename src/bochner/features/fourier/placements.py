@@ -280,8 +280,23 @@ class Grid(Placement):
 LEAST_COLUMNS = 32
 
 
+class Chained(Placement):
+    """Frequencies that are products of Hadamard matrices and diagonals."""
+
+    formed: ClassVar[bool] = False
+
+    @abstractmethod
+    def chains(self, measure: Measure, m: int, rng: np.random.Generator) -> Chains | None:
+        """Return m frequencies as transforms, in turns; None where they are dense."""
+
+    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
+        if (chains := self.chains(measure, m, rng)) is None:
+            return Orthogonal().place(measure, m, rng)
+        return frequencies_of(chains, len(measure.scales))
+
+
 @dataclass(frozen=True)
-class Structured(Placement):
+class Structured(Chained):
     """Blocks H D₁ H D₂ H D₃ with the radial law of the kernel, evaluated by fast transforms.
 
     Yu et al. (2016), *Orthogonal random features*, eq. 6, with p = 2^⌈log₂ d⌉, H the normalised
@@ -292,18 +307,22 @@ class Structured(Placement):
     O(n D log d).
     """
 
-    formed: ClassVar[bool] = False
+    def chains(self, measure: Measure, m: int, rng: np.random.Generator) -> Chains | None:
+        law, p = require_isotropic(measure, "Structured()"), power_of_two(len(measure.scales))
+        if len(law.scales) < LEAST_COLUMNS:
+            return None
 
-    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
-        measure = require_isotropic(measure, "Structured()")
-        chains = _structured(measure, m, rng)
-        if chains is None:
-            return Orthogonal().place(measure, m, rng)
-        return frequencies_of(chains, len(measure.scales))
+        def draw(child: np.random.Generator, blocks: int) -> Float[Array, "b 4 p"]:
+            signs = child.choice((-1.0, 1.0), (blocks, 3, p))
+            lengths = radii(law, p, blocks * p, child) / (2 * np.pi * p**1.5)
+            signs[:, 0] *= _scales(law, p)
+            return np.concatenate([signs, lengths.reshape(blocks, 1, p)], axis=1)
+
+        return Chains(in_streams(draw, -(-m // p), p, rng), np.empty((0, p), np.int32), m)
 
 
 @dataclass(frozen=True)
-class Fastfood(Placement):
+class Fastfood(Chained):
     """Blocks S H G Π H B / √p: Le, Sarlós and Smola (2013), eq. 8.
 
     p = 2^⌈log₂ d⌉, B random signs, Π a random permutation, G normal, S lengths χ_p/‖G‖ (times
@@ -311,53 +330,18 @@ class Fastfood(Placement):
     other work; :class:`Structured` has a lower error at the same speed.
     """
 
-    formed: ClassVar[bool] = False
+    def chains(self, measure: Measure, m: int, rng: np.random.Generator) -> Chains:
+        law, p = require_isotropic(measure, "Fastfood()"), power_of_two(len(measure.scales))
 
-    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
-        measure = require_isotropic(measure, "Fastfood()")
-        return frequencies_of(_fastfood(measure, m, rng), len(measure.scales))
+        def draw(child: np.random.Generator, blocks: int) -> Float[Array, "b 4 p"]:
+            signs, G = child.choice((-1.0, 1.0), (blocks, p)), child.standard_normal((blocks, p))
+            sizes = 2 * np.pi * p**0.5 * np.linalg.norm(G, axis=1, keepdims=True)
+            lengths = radii(law, p, blocks * p, child).reshape(blocks, p) / sizes
+            orders = child.permuted(np.tile(np.arange(p), (blocks, 1)), axis=1)
+            return np.stack([signs * _scales(law, p), G, lengths, orders], axis=1)
 
-
-# --- What is drawn ------------------------------------------------------------------------------
-
-
-def chains_of(
-    placement: Placement, measure: Measure, m: int, rng: np.random.Generator
-) -> Chains | None:
-    """Return m frequencies of a placement as transforms, in turns; None where they are dense."""
-    if isinstance(placement, Fastfood):
-        return _fastfood(require_isotropic(measure, "Fastfood()"), m, rng)
-    if isinstance(placement, Structured):
-        return _structured(require_isotropic(measure, "Structured()"), m, rng)
-    return None
-
-
-def _structured(measure: GaussianMixture, m: int, rng: np.random.Generator) -> Chains | None:
-    if len(measure.scales) < LEAST_COLUMNS:
-        return None
-    p = power_of_two(len(measure.scales))
-
-    def draw(child: np.random.Generator, blocks: int) -> Float[Array, "b 4 p"]:
-        signs = child.choice((-1.0, 1.0), (blocks, 3, p))
-        lengths = radii(measure, p, blocks * p, child) / (2 * np.pi * p**1.5)
-        signs[:, 0] *= _scales(measure, p)
-        return np.concatenate([signs, lengths.reshape(blocks, 1, p)], axis=1)
-
-    return Chains(in_streams(draw, -(-m // p), p, rng), np.empty((0, p), np.int32), m)
-
-
-def _fastfood(measure: GaussianMixture, m: int, rng: np.random.Generator) -> Chains:
-    p = power_of_two(len(measure.scales))
-
-    def draw(child: np.random.Generator, blocks: int) -> Float[Array, "b 4 p"]:
-        signs, G = child.choice((-1.0, 1.0), (blocks, p)), child.standard_normal((blocks, p))
-        sizes = 2 * np.pi * p**0.5 * np.linalg.norm(G, axis=1, keepdims=True)
-        lengths = radii(measure, p, blocks * p, child).reshape(blocks, p) / sizes
-        orders = child.permuted(np.tile(np.arange(p), (blocks, 1)), axis=1)
-        return np.stack([signs * _scales(measure, p), G, lengths, orders], axis=1)
-
-    drawn = in_streams(draw, -(-m // p), p, rng)
-    return Chains(np.ascontiguousarray(drawn[:, :3]), drawn[:, 3].astype(np.int32), m)
+        drawn = in_streams(draw, -(-m // p), p, rng)
+        return Chains(np.ascontiguousarray(drawn[:, :3]), drawn[:, 3].astype(np.int32), m)
 
 
 def _scales(measure: GaussianMixture, p: int) -> Float[Array, " p"]:
