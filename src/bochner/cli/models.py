@@ -2,10 +2,9 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
-from functools import partial
 from inspect import signature
 from pathlib import Path
+from shutil import copyfileobj
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -33,7 +32,6 @@ from bochner.persist.files import load
 from bochner.report.quality import certificate_of
 from bochner.selection.spec import NAMED
 
-PIECE = 1 << 20  # Bytes written to standard output at a time
 COVERAGE = 0.9  # Share of new observations that intervals hold
 WITHOUT_TARGET = ("one-class", "kmeans", "pca")  # Learners that have no target
 
@@ -180,7 +178,7 @@ def certified(
     found = certificate_of(model, blocks, other)
     if isinstance(found, str):
         return None, f"none: {found}"
-    return {f.name: getattr(found, f.name) for f in fields(found)}, str(found)
+    return found.to_dict(), str(found)
 
 
 def open_model(path: str) -> Any:
@@ -210,8 +208,9 @@ def written(out: Path, chunks: Iterable[Chunk], names: dict[str, None]) -> int:
         path = Path(folder) / "predictions.csv"
         rows = write_table(path, noted())
         with path.open("rb") as file:
-            for part in iter(partial(file.read, PIECE), b""):
-                click.echo(part, nl=False)
+            stream = click.get_binary_stream("stdout")  # type: ignore[operator]
+            copyfileobj(file, stream)
+            stream.flush()
     return rows
 
 

@@ -6,7 +6,6 @@ from base64 import b64encode
 from collections.abc import Callable, Sequence
 from html import escape
 from importlib.metadata import version
-from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 from bochner import __version__
 from bochner._core.html import HtmlTable
 from bochner._core.text import rounded
-from bochner.errors import MissingDependency
+from bochner.data.optional import needed
 
 #: Colours of the page by name, in the light and in the dark; pictures have the light ones.
 COLOURS = {
@@ -34,12 +33,8 @@ SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 def require(who: str) -> None:
     """Refuse at once where a package that pages need is missing."""
-    missing = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
-    if missing:
-        raise MissingDependency(
-            f"{who} needs {' and '.join(missing)}, not installed here. "
-            'Install with: pip install "bochner[report]".'
-        )
+    for name in ("jinja2", "matplotlib"):
+        needed(name, who, '"bochner[report]"')
 
 
 def page(template: str, **facts: Any) -> str:
