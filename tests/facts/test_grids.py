@@ -603,6 +603,24 @@ def test_the_kernel_is_met_within_the_tolerance(d, kernel, tolerance):
     assert worst >= 1e-5 * tolerance  # not by far more waves than it takes
 
 
+#: Highest waves along each column that a tolerance took when they were counted from the spectrum.
+HIGHEST = [
+    (Gaussian(0.1), 1e-2, [11]),
+    (Matern(1.5, 0.1), 1e-5, [670]),
+    (Gaussian((0.2, 0.5)), 1e-9, [14, 11]),
+    (Matern(2.5, 0.3), 1e-3, [27, 27]),
+    (RationalQuadratic(1.0, 0.1), 1e-4, [83]),
+    (RationalQuadratic(0.7, 0.1), 1e-6, [124]),
+]
+
+
+@pytest.mark.parametrize(("kernel", "tolerance", "highest"), HIGHEST, ids=str)
+def test_a_tolerance_takes_no_more_and_no_fewer_waves(kernel, tolerance, highest):
+    d = len(highest)
+    phi = equispaced_map(kernel, np.zeros(d), np.ones(d), tolerance)
+    assert phi.extent.tolist() == highest
+
+
 # --- Sums, products, solutions -------------------------------------------------------------------
 
 
