@@ -20,7 +20,8 @@ print(model.kernel_)
 print(f"deviation of the noise: {model.noise_variance_**0.5:.3f} (truth: 0.1)")
 
 x = np.linspace(-7, 7, 300)[:, None]
-mean, low, high = model.predict_interval(x, coverage=0.95, calibrated=False)
+mean, std = model.predict(x, return_std=True, include_noise=True)
+low, high = mean - 1.96 * std, mean + 1.96 * std
 figure, panel = plt.subplots(figsize=(8, 4), layout="constrained")
 panel.fill_between(x[:, 0], low, high, alpha=0.2, label="95 %")
 panel.plot(x, model.sample_functions(4, random_state=1)(x), linewidth=0.7, color="gray")

@@ -74,7 +74,7 @@ def test_huge_and_tiny_columns_are_served_by_a_named_kernel(scale, method):
     fitted(X * scale, Y, Gaussian(), method)  # nothing to see at lengthscale one, and no failure
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [*METHODS, bo.LocalKernel(20, 8)], ids=repr)
 @pytest.mark.parametrize("kernel", ["gaussian", Gaussian()], ids=repr)
 @pytest.mark.parametrize("scale", [1e140, 1e-150])
 def test_huge_and_tiny_targets_are_scaled_predictions(scale, kernel, method):

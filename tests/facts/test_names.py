@@ -221,7 +221,7 @@ def test_the_words_of_a_fit_name_its_columns_in_their_deviations(learner, given)
     model = learner(Gaussian(scales), random_state=0, **given).fit(X, np.sign(X[:, 3]))
     text = str(model.fit_)
     if "n_features" in given:
-        text = bo.report_model(model, X, widths=[16], n_sample=50, exact=False).fit["kernel_words"]
+        text = bo.report_model(model, X, n_sample=50).fit["kernel_words"]
         assert f"column 3 {scales[3] / X[:, 3].std():.3g}" in text
     assert "8 columns, in standard deviations, shortest first: column 3 " in text
     assert text.index("column 3") < text.index("column 2 ") < text.index("column 1 ")

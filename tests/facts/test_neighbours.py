@@ -169,7 +169,7 @@ def of_neighbours(plan):
 
 @pytest.fixture
 def many_rows_are_few(monkeypatch):
-    monkeypatch.setattr("bochner.models.gaussian_process.rough.FEWEST_ROWS", 251)
+    monkeypatch.setattr("bochner.models.gaussian_process.fit.FEWEST_ROWS", 251)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ KERNEL_ROUGH = Exponential(0.5)
 def few(monkeypatch):
     """More than 250 rows are many, and 24 features are what a default makes."""
     monkeypatch.setattr("bochner.models.gaussian_process.regressor.DIRECT_ROWS", 250)
-    monkeypatch.setattr("bochner.models.gaussian_process.rough.FEWEST_ROWS", 251)
+    monkeypatch.setattr("bochner.models.gaussian_process.fit.FEWEST_ROWS", 251)
     monkeypatch.setattr("bochner.selection.chosen.WIDTH", 24)
 
 

@@ -562,7 +562,7 @@ def test_every_byte_is_covered_and_the_array_is_named(path):
 @pytest.fixture
 def by_another(monkeypatch):
     """As if what is pickled from here on were by another version."""
-    module = import_module("bochner.models._pickles")
+    module = import_module("bochner.models._base")
 
     def write(value, dump):
         with monkeypatch.context() as there:

@@ -70,8 +70,7 @@ def fitted(name):
 def reported(name):
     """Return the report of a learner on the rows of its fit."""
     y = TARGETS[LEARNERS[name][2]]
-    options = {"n_sample": SHOWN, "widths": [8, 16], "exact": name == "ridge"}
-    return report_model(fitted(name), X, y, **options)
+    return report_model(fitted(name), X, y, n_sample=SHOWN)
 
 
 @cache
@@ -80,8 +79,8 @@ def page_of(name):
 
 
 def brief(*given, n_sample=SHOWN):
-    """Return a report without what takes time."""
-    return report_model(*given, n_sample=n_sample, widths=[8], exact=False)
+    """Return a report of few rows."""
+    return report_model(*given, n_sample=n_sample)
 
 
 # --- the page ------------------------------------------------------------------------------------
@@ -103,7 +102,7 @@ def test_page_is_whole_has_the_parts_that_apply_and_fetches_nothing(name):
         assert not re.search(r"\bnan\b|\binf\b", drawing)
         assert crowded(drawing) == []
     sections = re.findall(r'<section id="(\w+)"', page)
-    assert sections[:3] == ["fit", "kernel", "widths"]
+    assert sections[:2] == ["fit", "kernel"]
     assert sections[-1] == "again"
     assert ("penalty" in sections) == (report.path is not None)
     assert ("spectrum" in sections) == (report.spectrum is not None)
@@ -143,9 +142,6 @@ def test_tables_show_the_numbers_of_the_report():
     cells = page.cells
     found = report.quality.errors["target"]
     assert ["target", *(number(v) for v in found.values())] in cells
-    w = report.widths
-    for D, *errors in zip(w.widths, w.errors, w.kernel_errors, strict=True):
-        assert [str(D), *(number(e, 3) for e in errors)] in [row[:3] for row in cells]
     worst = report.seen.lists[0].rows[0]
     assert [str(worst.number), number(worst.value, 3)] in [row[:2] for row in cells]
     assert any(row[0] == "ε, spectral" for row in cells)
@@ -331,9 +327,8 @@ def test_without_targets_or_rows_the_page_says_what_it_lacks():
     assert [one.title for one in report.seen.lists][-1] == "Rows whose prediction is least certain"
     read(report.to_html())
     report = report_model(fitted("ridge"), X[:1], Y[:1])
-    assert report.certificate is report.widths is None
+    assert report.certificate is None
     page = report.to_html()
-    assert "At least 16 rows are required" in page
     assert "must have at least 2 rows" in unescape(page)
     read(page)
 
@@ -379,11 +374,10 @@ def folder(tmp_path_factory):
 @pytest.mark.slow
 def test_command_writes_the_page_and_tells_the_numbers(folder, capsys):
     out = folder / "ridge.html"
-    line = f"report {folder}/ridge.bochner {folder}/rows.parquet --out {out} --width 8"
-    assert run(f"{line} --width 16 --json".split()) == 0
+    line = f"report {folder}/ridge.bochner {folder}/rows.parquet --out {out}"
+    assert run(f"{line} --json".split()) == 0
     told, page = json.loads(capsys.readouterr().out), out.read_text(encoding="utf-8")
     assert told["rows_of_fit"] is True
-    assert told["widths"]["widths"] == [8, 16]
     assert told["page"] == str(out.resolve())
     for words in (number(told["errors"]["y"]["loo_rmse"], 3), "KernelRidge of y", "sort=high"):
         assert words in page
@@ -396,7 +390,7 @@ def test_command_writes_the_page_and_tells_the_numbers(folder, capsys):
 
 def test_command_reports_labels_as_words(folder, capsys):
     out = folder / "svc.html"
-    line = f"report {folder}/svc.bochner {folder}/rows.parquet --out {out} --width 8 --json"
+    line = f"report {folder}/svc.bochner {folder}/rows.parquet --out {out} --json"
     assert run(line.split()) == 0
     model, table = bo.load(folder / "svc.bochner"), pd.read_parquet(folder / "rows.parquet")
     right = np.mean(model.predict(table[["a", "b"]]) == table.label)

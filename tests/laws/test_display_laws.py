@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from scipy.stats import binom, norm
 from sklearn.calibration import calibration_curve
 from sklearn.inspection import partial_dependence as scikit_learns
-from sklearn.kernel_ridge import KernelRidge as Exact
 
 import bochner as bo
 from bochner import (
@@ -22,13 +21,11 @@ from bochner import (
     PartialDependenceDisplay,
     PathDisplay,
     SpectrumDisplay,
-    WidthDisplay,
     column_importance,
     contributions,
     partial_dependence,
 )
 from bochner.errors import BochnerError, MissingDependency
-from bochner.features.method import stream
 from bochner.kernels import Columns, Gaussian, Linear, Mahalanobis, Polynomial
 
 N = 120
@@ -129,7 +126,8 @@ def test_gaussian_process_shows_the_coverage_of_its_intervals():
     model = bo.GaussianProcessRegressor(Gaussian(1.0), n_features=24, random_state=0)
     model.fit(X[:80], Y[:80])
     shown = CalibrationDisplay.from_estimator(model, X[80:], Y[80:])
-    _, low, high = model.predict_interval(X[80:], coverage=0.9, calibrated=False)
+    mean, std = model.predict(X[80:], return_std=True, include_noise=True)
+    low, high = norm.ppf(0.05, mean, std), norm.ppf(0.95, mean, std)
     at = list(shown.expected).index(0.9)
     assert shown.kind == "coverage"
     assert shown.observed[at] == pytest.approx(np.mean((low <= Y[80:]) & (Y[80:] <= high)))
@@ -146,54 +144,15 @@ def test_quantiles_show_the_share_of_rows_below_and_means_those_of_sorted_rows()
     np.testing.assert_allclose(shown.observed, Y[order].reshape(4, -1).mean(axis=1))
 
 
-# --- width ---------------------------------------------------------------------------------------
-
-
-def test_widths_are_fits_by_hand_and_the_exact_kernel_is_scikit_learns():
-    options = {"kernel": Gaussian(0.7), "method": "fourier", "fit_intercept": False}
-    model = bo.KernelRidge(n_features=64, alpha=0.5, random_state=0, **options).fit(X, Y)
-    shown = WidthDisplay.from_estimator(model, X, Y, random_state=3)
-    order = stream(3, "widths").permutation(N)
-    train, test = order[:60], order[60:]
-    assert shown.widths.tolist() == [8, 16, 32, 64]
-    assert (shown.n_train, shown.n_test) == (60, 60)
-    for D, error in zip(shown.widths, shown.errors, strict=True):
-        # half the rows, half the penalty
-        one = bo.KernelRidge(n_features=int(D), alpha=0.25, random_state=3, **options)
-        found = one.fit(X[train], Y[train]).predict(X[test])
-        assert error == pytest.approx(np.sqrt(np.mean((Y[test] - found) ** 2)))
-    exact = Exact(alpha=0.25, kernel="rbf", gamma=0.5 / 0.7**2).fit(X[train], Y[train])
-    rmse = np.sqrt(np.mean((Y[test] - exact.predict(X[test])) ** 2))
-    assert shown.exact == pytest.approx(rmse, rel=1e-6)
-
-
-def test_kernel_errors_fall_with_width_and_are_those_of_the_map():
-    model = bo.KernelKMeans(2, Gaussian(1.0), method="fourier", n_features=512, random_state=0)
-    shown = WidthDisplay.from_estimator(model.fit(X), X, random_state=1)
-    held = X[stream(1, "widths").permutation(N)[60:]]
-    phi = bo.draw(Gaussian(1.0), "fourier", n_features=512, n_inputs=2, random_state=1)
-    Z, K = phi(held), Gaussian(1.0)(held)
-    assert shown.kernel_errors[-1] == pytest.approx(np.linalg.norm(Z @ Z.T - K) / np.linalg.norm(K))
-    assert shown.kernel_errors[-1] < shown.kernel_errors[0]
-    assert np.all(np.isnan(shown.errors))
-    assert shown.measure == "relative error of the kernel"
-    shown = WidthDisplay.from_estimator(logistic(), X, Y > 0, widths=[8, 24], random_state=0)
-    assert shown.measure == "share of labels wrong"
-    assert np.all((shown.errors >= 0) & (shown.errors < 0.5))
-    assert shown.exact is not None
-
-
 # --- pictures ------------------------------------------------------------------------------------
 
 
 def test_plots_name_their_axes_and_draw_on_those_given():
     probability = CalibrationDisplay.from_estimator(logistic(), X, Y > 0)
-    width = WidthDisplay.from_estimator(ridge(), X, Y, exact=False)
     for display, x, y in (
         (PathDisplay.from_estimator(ridge()), "penalty alpha", "root mean squared error"),
         (SpectrumDisplay.from_estimator(ridge()), "number", "eigenvalue"),
         (probability, "probability predicted", "share observed"),
-        (width, "features D", "RMSE"),
     ):
         ax = Figure().subplots()
         assert display.plot(ax).ax_ is ax
@@ -530,14 +489,6 @@ def fit(learner, y=Y, **options):
                 fit(bo.SVC, Y > 0, probability=False), X, Y > 0
             ),
             "this SVC has no predict_proba",
-        ),
-        (
-            lambda: WidthDisplay.from_estimator(fit(bo.KernelRidge, method="exact"), X, Y),
-            "must have features whose number can be changed",
-        ),
-        (
-            lambda: WidthDisplay.from_estimator(ridge(), X[:15], Y[:15]),
-            "at least 16 rows are required",
         ),
         (
             lambda: column_importance(fit(bo.KernelPCA, None, n_components=2), X),

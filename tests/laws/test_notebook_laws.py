@@ -215,7 +215,7 @@ def test_calibration_from_predictions_takes_probabilities_of_the_second_label():
 
 @pytest.mark.slow
 def test_a_report_is_shown_in_a_frame_that_fetches_nothing():
-    report = bo.report_model(ridge(), X, Y, n_sample=64, widths=[8], exact=False)
+    report = bo.report_model(ridge(), X, Y, n_sample=64)
     page = read(report._repr_html_())
     assert page.tags == ["iframe"]
     assert dict(page.attrs)["srcdoc"] == report.to_html()

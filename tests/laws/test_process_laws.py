@@ -18,8 +18,8 @@ from bochner import BlockAverages, Derivatives
 from bochner.datasets import load_concrete
 from bochner.errors import InvalidInput
 from bochner.kernels import Cauchy, Gaussian, Laplace, Linear, Matern, Polynomial, RationalQuadratic
-from bochner.models.gaussian_process.adaptation import left_out
-from bochner.models.gaussian_process.intervals import Conformal
+from bochner.models.error_law import Conformal
+from bochner.models.gaussian_process.features import left_out
 
 # ---- gaussian process: GaussianProcessRegressor: the exact process with exact features, and what must hold with others
 
@@ -168,16 +168,13 @@ def test_a_function_has_one_value_at_a_row(t):
 
 
 @pytest.mark.parametrize("t", [None, 2])
-def test_densities_and_gaussian_intervals_are_those_of_the_normal_law(t):
+def test_densities_and_deviations_are_those_of_the_normal_law(t):
     ours = model().fit(*table(t=t))
     X, y = table(30, t=t, seed=6)
     mean, std = ours.predict(X, return_std=True)
     spread = np.sqrt(std**2 + ours.noise_variance_)
     assert_close(ours.log_predictive_density(X, y), norm.logpdf(y, mean, spread), factor=1e3)
-    middle, lower, upper = ours.predict_interval(X, 0.9, calibrated=False)
-    assert_close(middle, mean)
-    assert_close(lower, norm.ppf(0.05, mean, spread), factor=10)
-    assert_close(upper, norm.ppf(0.95, mean, spread), factor=10)
+    assert_close(ours.predict(X, return_std=True, include_noise=True)[1], spread)
 
 
 def test_calibrated_intervals_hold_the_share_of_calibration_rows_asked_for():
@@ -196,7 +193,7 @@ def test_cross_validated_intervals_are_those_of_fits_without_each_fold(monkeypat
     """The slow route: refits by hand, all bounds sorted; a row and its copy are in one fold."""
     X, y = table(60, t=t)
     X, y, w = np.vstack([X, X[:9]]), np.concatenate([y, y[:9]]), np.ones(69)
-    calls = seen_by(monkeypatch, "bochner.models.gaussian_process.intervals._fold")
+    calls = seen_by(monkeypatch, "bochner.models.error_law._fold")
     ours = model(Gaussian(0.8)).fit(X, y, w)
     new = np.vstack([table(7, seed=5)[0], FAR])
     mean, lower, upper = (a.reshape(8, -1) for a in ours.predict_interval(new, 0.8))
@@ -244,7 +241,7 @@ def test_intervals_cover_new_rows_though_those_of_the_fit_are_there_twice():
     assert len(ours.calibration_) == 40
     assert covered(ours, X[40:], y[40:]) > 0.9 - bar(1) * np.sqrt(0.09 / 42)
     naive = Conformal.of(*left_out_of(ours), "leave one out")
-    ours.fit_ = replace(ours.fit_, calibrated=naive)
+    ours.fit_ = replace(ours.fit_, errors=naive)
     assert covered(ours, X[40:], y[40:]) < 0.5
 
 
@@ -252,8 +249,8 @@ def test_nominal_intervals_cover_targets_drawn_from_the_process():
     """Noise of a tenth: 4000 new rows, 94 to 96 in 100; a model without its noise has far less."""
     ours = model(n_features=60).fit(*table(2000))
     X, y = table(4000, seed=11)
-    mean, lower, upper = ours.predict_interval(X, 0.95, calibrated=False)
-    assert 0.94 < np.mean((lower <= y) & (y <= upper)) < 0.97
+    mean, spread = ours.predict(X, return_std=True, include_noise=True)
+    assert 0.94 < np.mean(np.abs(y - mean) < 1.96 * spread) < 0.97
     std = ours.predict(X, return_std=True)[1]
     assert np.mean(np.abs(y - mean) < 1.96 * std) < 0.6
     _, lower, upper = ours.predict_interval(X, 0.95)

@@ -15,7 +15,7 @@ from bochner.engines import Local
 from bochner.errors import SolutionWarning
 from bochner.kernels import Gaussian, Laplace, Linear, Polynomial
 from bochner.models import SgdTask, StrategyCost, StrategyPlan
-from bochner.models.sgd.steps import DUAL, EXACT, STRATEGIES
+from bochner.models.sgd.strategies import DUAL, EXACT, STRATEGIES
 from bochner.solvers.sgd import CLASS_LOSSES, NUMBER_LOSSES
 
 STREAM = Local(memory=0)

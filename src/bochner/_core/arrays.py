@@ -4,6 +4,7 @@ NumPy arrays, SciPy sparse matrices and any array of the array API standard (tor
 array-api-strict) are taken as they come; everything else is asked to become a NumPy array.
 """
 
+import math
 from collections.abc import Iterable
 from hashlib import blake2b
 from itertools import filterfalse
@@ -235,3 +236,17 @@ def different_rows(X: Float[np.ndarray, "n d"]) -> Array:
 def joined(parts: list[Array]) -> Array:
     """Put arrays of one library one below the other."""
     return parts[0] if len(parts) == 1 else array_namespace(*parts).concat(parts, axis=0)
+
+
+def numpy_rows(X: Any) -> Any:
+    """Return rows in NumPy's float64, contiguous; sparse ones stay sparse."""
+    found = X if is_sparse(X) else np.ascontiguousarray(to_numpy(X))
+    return found.astype(np.float64, copy=False)
+
+
+def unit_of(largest: float) -> float:
+    """Return the power of two next below a number, one for zero: dividing by it is exact.
+
+    Beyond 2^±1000 the inverse would be infinite.
+    """
+    return 2.0 ** np.clip(math.frexp(largest)[1] - 1, -1000, 1000) if largest > 0 else 1.0

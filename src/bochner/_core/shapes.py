@@ -7,6 +7,7 @@ import hook checks them at every call; otherwise they are plain types with a not
 
 import os
 import typing
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 Array = Any
@@ -31,6 +32,13 @@ else:
 Rows: TypeAlias = Float[Array, "n d"]
 Others: TypeAlias = Float[Array, "m d"]
 Pairs: TypeAlias = Float[Array, "n m"]
+
+#: Block by block: the rows, and the gradients of predictions there; the rows and predictions.
+Gradients: TypeAlias = Iterator[tuple[Array, Float[Array, "b d t"]]]
+Predictions: TypeAlias = Iterator[tuple[Array, Float[Array, "b t"]]]
+
+#: Values of two kinds for each row and target: means and variances, bounds below and above.
+Both: TypeAlias = tuple[Float[Array, "b t"], Float[Array, "b t"]]
 
 
 def shape_of(hint: Any) -> str | None:

@@ -657,14 +657,7 @@ def check(terminal: "Terminal", model: str, files: Sequence[str], separator: str
     "--rows",
     type=click.IntRange(16),
     default=4096,
-    help="Random rows that pictures show and other widths are tried on.",
-)
-@click.option(
-    "--width",
-    "widths",
-    type=click.IntRange(1),
-    multiple=True,
-    help="Number of features to try; repeat. The model's, halved five times, if not given.",
+    help="Random rows that pictures show.",
 )
 @_seed
 @_separator
@@ -674,13 +667,12 @@ def report(
     files: Sequence[str],
     out: Path,
     rows: int,
-    widths: tuple[int, ...],
     seed: int,
     separator: str | None,
 ) -> Result:
     """Write one HTML page about MODEL on the rows of FILES.
 
-    Errors, certificate, other widths, penalties, spectrum, calibration, rows to look at, and what
+    Errors, certificate, penalties, spectrum, calibration, rows to look at, and what
     it takes to make it again. Where FILES are the rows of the fit, a ridge regression is judged by
     leave-one-out predictions.
     """
@@ -701,7 +693,6 @@ def report(
             fitted,
             watched,
             n_sample=rows,
-            widths=widths or None,
             random_state=seed,
             source=f"{Path(model).name} on {paths[0].name}{more}",
             command=shlex.join(["bochner", "report", model, *files, "--out", str(out)]),

@@ -18,16 +18,15 @@ from bochner.cli.arguments import LEARNERS, STANDARD_OUTPUT
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Schema
 from bochner.data.writers import Chunk, write_table
-from bochner.errors import InvalidInput, ModelFileError
+from bochner.errors import ModelFileError
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator
 from bochner.models._intervals import WithIntervals
 from bochner.models.convex.one_class import OneClassSVM
 from bochner.models.convex.regressors import KernelRegressor
-from bochner.models.gaussian_process.intervals import place_of
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.inspection.importance import ImportanceDisplay
-from bochner.models.unsupervised.transform import KernelFeatures
+from bochner.models.unsupervised.base import KernelFeatures
 from bochner.persist.files import load
 from bochner.report.quality import certificate_of
 from bochner.selection.spec import NAMED
@@ -79,7 +78,7 @@ def columns_of(model: Any, X: Any, coverage: float | None) -> dict[str, np.ndarr
     bounds = (f"low_{percent}", f"high_{percent}")
     if isinstance(model, GaussianProcessRegressor):
         assert coverage is not None
-        mean, low, high, of_mean = model._interval(X, coverage, _calibrates(model, coverage))
+        mean, low, high, of_mean = model._interval(X, coverage)
         of_both = np.sqrt(of_mean**2 + model.noise_variance_)
         names = ("prediction", *bounds, "deviation_of_observation", "deviation_of_mean")
         shaped = lambda values: values.reshape(len(values), *model.target_shape_)
@@ -123,18 +122,10 @@ def intervals_of(model: Any, coverage: float | None) -> str | None:
     """Return what holds of a model's intervals, in a sentence; None if none are made."""
     if coverage is None:
         return None
-    if not isinstance(model, GaussianProcessRegressor) or _calibrates(model, coverage):
-        return model.calibration_.guarantee
-    return f"Gaussian, true if the model is: {len(model.calibration_)} rows calibrate none."
-
-
-def _calibrates(model: GaussianProcessRegressor, coverage: float) -> bool:
-    """Whether the model's rows are enough for intervals of this coverage."""
-    try:
-        place_of(len(model.calibration_), coverage)
-    except InvalidInput:
-        return False
-    return True
+    law = model.calibration_
+    if not isinstance(model, GaussianProcessRegressor) or law.calibrates(coverage):
+        return law.guarantee
+    return f"Gaussian, true if the model is: {len(law)} rows calibrate none."
 
 
 def _named(model: KernelEstimator, what: str, values: Any) -> dict[str, np.ndarray]:

@@ -27,11 +27,11 @@ from bochner.models.representations.matrix import MatrixRows
 from bochner.models.representations.wide import WideSums
 from bochner.models.ridge.fit import RidgeFit
 from bochner.models.sgd.fit import SgdFit
-from bochner.models.sgd.steps import FeatureStrategy
+from bochner.models.sgd.strategies import FeatureStrategy
+from bochner.models.unsupervised.base import FeaturesFit
 from bochner.models.unsupervised.cca import CcaFit
 from bochner.models.unsupervised.kmeans import KMeansFit
 from bochner.models.unsupervised.pca import PcaFit
-from bochner.models.unsupervised.transform import FeaturesFit
 from bochner.selection.chosen import Chosen
 from bochner.solvers.convex.class_losses import Logistic, Multinomial
 from bochner.solvers.convex.losses import LOG_LINK, BelowZero, Loss, Quantile

@@ -7,7 +7,7 @@ was learned are properties that read ``fit_``.
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import replace
@@ -16,12 +16,7 @@ from operator import attrgetter
 from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.base import (
-    BaseEstimator,
-    is_classifier,
-    is_clusterer,
-    is_regressor,
-)
+from sklearn.base import BaseEstimator, is_classifier, is_clusterer, is_regressor
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
 from sklearn.utils.validation import (
@@ -32,6 +27,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from bochner import __version__
 from bochner._core.arrays import (
     array_namespace,
     dense,
@@ -48,13 +44,10 @@ from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.schema import Inputs, listed, repeated
 from bochner.data.stored import is_stored
-from bochner.errors import InvalidInput
+from bochner.errors import InvalidInput, ModelFileError
 from bochner.features.nystrom.nystrom import Rounded
 from bochner.kernels.windows import as_rows
-from bochner.models._held import held_blocks, is_held
 from bochner.models._parameters import SharedParameters, by_jobs
-from bochner.models._pickles import OfOneVersion
-from bochner.models._refusals import in_one_sentence, refuse_no_numbers
 from bochner.models._shown import ShownEstimator
 from bochner.models._tables import (
     as_fitted,
@@ -62,6 +55,9 @@ from bochner.models._tables import (
     encoded_beside,
     given_rows,
     has_gaps,
+    held_blocks,
+    in_one_sentence,
+    is_held,
     is_learned_of_arrays,
     is_pandas,
     is_table,
@@ -69,12 +65,33 @@ from bochner.models._tables import (
     numbered,
     read_beside,
     refuse_gaps,
+    refuse_no_numbers,
 )
 from bochner.selection.chosen import FeatureSpec
 from bochner.selection.spec import NAMED, SEARCHED, WITHOUT_TARGET, accepts_sparse, as_kernel
 from bochner.sums.executor import LOCAL, Engine, Executor, as_engine, home_of
 from bochner.sums.moments import Moments
 from bochner.sums.rows import sampled
+
+#: Where the state of a pickle says the version; no attribute can have this name.
+_WRITTEN = "bochner version"
+
+
+class OfOneVersion:
+    """An object whose pickle is refused by other versions: they may mean other things by it."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {_WRITTEN: __version__}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        written = state.get(_WRITTEN, "one that says no version")
+        if written != __version__:
+            raise ModelFileError(
+                f"{type(self).__name__}: a pickle opens in the version of bochner that wrote it; "
+                f"this is {__version__}, and the pickle is by {written}. Fit again, and keep "
+                "models with bochner.save, whose files later versions open."
+            )
+        vars(self).update({name: value for name, value in state.items() if name != _WRITTEN})
 
 
 class FittedPart(property):
@@ -164,8 +181,12 @@ class KernelEstimator(
         X, y, sample_weight = given_rows(type(self).__name__, X, y, sample_weight)
         if is_held(X):
             return self.fit_blocks(held_blocks(type(self).__name__, X, y, sample_weight))
-        self.fit_ = self._run(self._fit, *self._training_rows(X, y, sample_weight))
+        self.fit_ = self._fit_rows(X, y, sample_weight)
         return self
+
+    def _fit_rows(self, X: Any, y: Any, sample_weight: Any) -> Any:
+        """Return the value that is fitted to rows in memory."""
+        return self._run(self._fit, *self._training_rows(X, y, sample_weight))
 
     @by_jobs
     def fit_blocks(self, blocks: Blocks, where: Engine = LOCAL) -> Self:
@@ -205,11 +226,7 @@ class KernelEstimator(
         """Return checked blocks of (X, y, sample_weight, first), and their inputs."""
         return self._blocks_of(*rows)
 
-    def _training_blocks(
-        self,
-        blocks: Blocks,
-        where: Executor = LOCAL,
-    ) -> tuple[Blocks, Inputs]:
+    def _training_blocks(self, blocks: Blocks, where: Executor = LOCAL) -> tuple[Blocks, Inputs]:
         """Return blocks as a fit reads them, and their inputs."""
         return self._read(blocks, where=where)
 

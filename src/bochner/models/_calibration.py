@@ -27,17 +27,10 @@ from scipy.special import log_expit, log_softmax
 from bochner._core.shapes import Array, Float
 from bochner.selection.held_out import platt_targets
 
-#: Slopes above zero, so that h rises.
-LEAST_SLOPE = 1e-3
-
-#: Newton steps after the general method.
-POLISH = 10
-
-#: Decision values that slopes are fitted to, at most.
-MOST_VALUES = 1 << 20
-
-#: Weight of the belief that slopes are 1.
-PRIOR = 0.1
+LEAST_SLOPE = 1e-3  # Slopes above zero, so that h rises
+POLISH = 10  # Newton steps after the general method
+MOST_VALUES = 1 << 20  # Decision values that slopes are fitted to, at most
+PRIOR = 0.1  # Weight of the belief that slopes are 1
 
 #: The slopes of squared errors, f ≈ 2p − 1, are steep near both ends.
 KNOTS = (-1.0, -0.8, -0.5, 0.0, 0.5, 0.8, 1.0)

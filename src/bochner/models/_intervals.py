@@ -1,6 +1,5 @@
 """Intervals of regressors: bounds that a new target lies between, by errors of rows left out."""
 
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,6 +10,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing, check_consistent_length
 
 from bochner._core.arrays import from_numpy, is_sparse, joined, to_numpy
+from bochner._core.blas import product
 from bochner._core.checks import integer
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Tabular
@@ -19,6 +19,10 @@ from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput
+from bochner.features.map import FeatureMap
+from bochner.features.method import Request
+from bochner.features.nystrom.nystrom import Nystrom, draw_nystrom
+from bochner.kernels.kernel import Kernel
 from bochner.models._base import changed
 from bochner.models._kernel_sum import KernelSum
 from bochner.models._kinds import TargetEstimator
@@ -30,16 +34,104 @@ from bochner.models.error_law import (
     ErrorLaw,
     LeftOutRows,
     TargetLaw,
+    as_coverage,
     evaluated,
     interval_score,
 )
-from bochner.models.gaussian_process.intervals import as_coverage
-from bochner.models.smoother import LandmarkSmoother
 from bochner.selection.choose import choose_for_matrix, transformed
 from bochner.selection.chosen import FeatureSpec
+from bochner.solvers.ridge.eigen import decompose
+from bochner.solvers.ridge.path import solve_ridge
+from bochner.sums.moments import Moments
 
-#: Rows whose bounds are made together.
-ROWS = block_rows(1024)
+# --- Kernel ridge regression on landmarks as a linear smoother, with its hat matrix ---------------
+#
+# With features φ of the landmarks about their mean, φ̄, Σ w φφᵀ = V diag(λ) Vᵀ and a = Vᵀ(φ − φ̄),
+#
+#     f(z) = Σ_j H_j(z) y_j,   H_j(z) = w_j (a(z)·(a_j/(λ + α)) + 1/W),
+#
+# and without row i its value there is Σ_{j≠i} H_ij y_j/(1 − H_ii).
+
+LANDMARKS = 256  # Largest number of landmarks: smooth functions need few
+PENALTY_ROWS = 1024  # Rows whose errors without themselves the penalty is chosen by, about
+LEAST_LEFT = 1e-8  # Floor for 1 − h_ii; smaller values are rounding error
+
+
+@dataclass(frozen=True, eq=False)
+class LandmarkSmoother:
+    """A ridge regression on landmarks, its penalty chosen by leave-one-out errors."""
+
+    sum: KernelSum  # z ↦ f(z), of the kernel and each landmark
+    phi: FeatureMap
+    mean: Float[Array, " r"]  # φ̄
+    turn: Float[Array, "r r"]  # V/√(λ + α): products of turned features are those with 1/(λ + α)
+    turned: Float[Array, "m r"]  # (φ − φ̄)V/√(λ + α) of the rows
+    y: Float[Array, "m t"]
+    w: Float[Array, " m"]
+
+    @staticmethod
+    def of(
+        kernel: Kernel,
+        z: Float[Array, "m k"],
+        y: Float[Array, "m t"],
+        w: Float[Array, " m"],
+        seed: int,
+    ) -> "LandmarkSmoother":
+        """Return the regression of targets of rows; O(m r² + r³)."""
+        phi = draw_nystrom(Nystrom(), kernel, Request(z.shape[1], LANDMARKS, seed, X=z))
+        Z = phi(z)
+        moments = Moments.of(Z, y, w)
+        mean, about = moments.feature_mean, moments.target_mean
+        Z -= mean
+        eigen = decompose(moments)
+        some = slice(None, None, -(-len(w) // PENALTY_ROWS))
+        judged = Z[some], y[some] - about, w[some]
+        solution = solve_ridge(eigen, (mean, about), "loo", [judged])
+        turn = eigen.vectors / np.sqrt(eigen.values + float(solution.alpha))
+        coef = phi.root(np.dtype(np.float64)) @ solution.coef
+        found = KernelSum(kernel, phi.landmarks, coef, solution.intercept)
+        return LandmarkSmoother(found, phi, mean, turn, product(Z, turn), y, w)
+
+    def shares(self, z: Float[Array, "b k"]) -> Float[Array, "b m"]:
+        """Return H(z); O(b m r)."""
+        return self._shares(product(self.phi(z) - self.mean, self.turn))
+
+    def _shares(self, turned: Float[Array, "b r"]) -> Float[Array, "b m"]:
+        """Return H in float32: no row of ``turned`` is longer than one, so products keep digits."""
+        H = product(turned.astype(np.float32), self._single)
+        H += np.float32(1 / self.w.sum())
+        H *= self.w.astype(np.float32)
+        return H
+
+    @cached_property
+    def _single(self) -> Float[Array, "r m"]:
+        return np.ascontiguousarray(self.turned.T, dtype=np.float32)
+
+    @cached_property
+    def own(self) -> Float[Array, " m"]:
+        """H_ii."""
+        return self.w * (np.square(self.turned).sum(axis=1) + 1 / self.w.sum())
+
+    @cached_property
+    def _left(self) -> Float[Array, "m 1"]:
+        """1 − H_ii."""
+        return np.maximum(1 - self.own, LEAST_LEFT)[:, None]
+
+    def left_out_shares(self, rows: Array) -> Float[Array, "b m"]:
+        """Return the shares of rows in the values of some of them, each without itself."""
+        H = self._shares(self.turned[rows])
+        H[np.arange(len(rows)), rows] = 0.0
+        H /= self._left[rows].astype(np.float32)
+        return H
+
+    def left_out(self) -> Float[Array, "m t"]:
+        """Return the values of rows, each without itself; O(m r t)."""
+        right, W = self.w[:, None] * self.y, self.w.sum()
+        values = self.turned @ (self.turned.T @ right) + right.sum(axis=0) / W
+        return (values - self.own[:, None] * self.y) / self._left
+
+
+ROWS = block_rows(1024)  # Rows whose bounds are made together
 
 #: Rows that the scale and the distribution are learned from, at most, and rows of a stretch of
 #: their values, whose shares stay in cache.
@@ -51,8 +143,7 @@ FEWEST_ROWS, FEWEST_FOR_SHAPE = 128, 512
 #: Columns of a table whose kernel is over rows; of more, and of sparse rows, it is over f̂ alone.
 MOST_COLUMNS = 128
 
-#: Values a at which the distribution of e/s is learned.
-KNOTS = 39
+KNOTS = 39  # Values a at which the distribution of e/s is learned
 
 #: Errors are clipped to this range, in units of the median |e|, before their scale is learned.
 LEAST_ERROR, LARGEST_ERROR = 0.1, 1e3
@@ -105,25 +196,28 @@ class WithIntervals(TargetEstimator):
         """
         coverage, law = as_coverage(coverage), self.calibration_
         law.require(type(self).__name__, coverage)
-        parts = []
-        for block in self._rows_to_predict(X).with_rows(ROWS):
-            shown = to_numpy(self.predict(Blocks.from_arrays(block.X)))
-            centre = self._centre(shown.reshape(len(shown), -1))
-            low, high = law.bounds(block.X, centre, coverage)
-            shape = shown.shape if centre.size == shown.size else shown.shape[:1]
-            ends = centre, np.minimum(low, high), np.maximum(low, high)
-            parts.append([from_numpy(a.reshape(shape), like=block.X) for a in ends])
+        blocks = self._rows_to_predict(X).with_rows(self._interval_rows)
+        parts = [self._ends(block.X, law, coverage) for block in blocks]
         prediction, lower, upper = (joined(list(part)) for part in zip(*parts, strict=True))
         return prediction, lower, upper
 
+    @property
+    def _interval_rows(self) -> int:
+        """Rows whose bounds are made together."""
+        return ROWS
+
+    def _ends(self, X: Array, law: Any, coverage: float) -> list[Array]:
+        """Return predictions and bounds of rows."""
+        shown = to_numpy(self.predict(Blocks.from_arrays(X)))
+        centre = self._centre(shown.reshape(len(shown), -1))
+        low, high = law.bounds(X, centre, coverage)
+        shape = shown.shape if centre.size == shown.size else shown.shape[:1]
+        ends = centre, np.minimum(low, high), np.maximum(low, high)
+        return [from_numpy(a.reshape(shape), like=X) for a in ends]
+
     @by_jobs
     def calibrate(
-        self,
-        X: Tabular,
-        y: Array,
-        sample_weight: Array | None = None,
-        *,
-        folds: int | None = None,
+        self, X: Tabular, y: Array, sample_weight: Array | None = None, *, folds: int | None = None
     ) -> Self:
         """Make intervals by errors on these rows; the fit and its predictions stay.
 
@@ -151,37 +245,42 @@ class WithIntervals(TargetEstimator):
             found = self._held_out(X, y, sample_weight)
         else:
             found = self._folded(X, y, sample_weight, folds)
-        self.fit_ = changed(self._fitted, errors=learn_errors(found, self._law_seed))
+        self.fit_ = changed(self._fitted, errors=self._law_of(found))
         return self
 
     @property
-    def calibration_(self) -> ErrorLaw:
+    def calibration_(self) -> Any:
         """The law of errors that intervals are made of, and what it guarantees.
 
         Found when first asked for, and kept: of leave-one-out errors where the fit has them, else
         of the rows of :meth:`calibrate`.
         """
         if self._fitted.errors is None:
-            found, who = self._left_out(), type(self).__name__
-            if found is None:
-                raise InvalidInput(
-                    f"{who}.predict_interval: this fit kept no rows to judge its errors by. Call "
-                    "calibrate(X, y) with rows kept back, or calibrate(X, y, folds=5) with those "
-                    "of the fit."
-                )
-            self._keep(learn_errors(found, self._law_seed))
+            object.__setattr__(self._fitted, "errors", self._own_law())
         return self._fitted.errors
 
-    def _keep(self, law: ErrorLaw) -> None:
-        object.__setattr__(self._fitted, "errors", law)
+    def _own_law(self) -> Any:
+        """Return the law of errors by the rows of the fit."""
+        found = self._left_out()
+        if found is None:
+            raise InvalidInput(
+                f"{type(self).__name__}.predict_interval: this fit kept no rows to judge its "
+                "errors by. Call calibrate(X, y) with rows kept back, or "
+                "calibrate(X, y, folds=5) with those of the fit."
+            )
+        return self._law_of(found)
 
-    @property
-    def _law_seed(self) -> int:
-        return int(self.seed_)
+    def _law_of(self, rows: LeftOutRows) -> Any:
+        """Return the law of errors by rows that the fit was made without."""
+        return learn_errors(rows, int(self.seed_))
 
-    @abstractmethod
     def _left_out(self) -> LeftOutRows | None:
         """Return rows as the fit predicts them without each; None where it kept none."""
+        return None
+
+    def _errors_of(self, X: Any, errors: Float[Array, "m t"]) -> Float[Array, "m t"]:
+        """Return errors of rows to predict in the unit that the law is in."""
+        return errors
 
     def _centre(self, predicted: Float[Array, "b t"]) -> Float[Array, "b t"]:
         """Return the predictions that bounds are about: one for each target."""
@@ -192,7 +291,8 @@ class WithIntervals(TargetEstimator):
         blocks, _ = self._blocks_of(X, y, w, first=False)
         rows = join([Piece(*_numbers(block)) for block in blocks.with_rows(ROWS)])
         judged = self if other is None else other
-        shown = to_numpy(judged.predict(Blocks.from_arrays(rows.X) if other is None else X))
+        asked = Blocks.from_arrays(rows.X) if other is None else X
+        shown = to_numpy(judged.predict(asked))
         centre = judged._centre(shown.reshape(len(shown), -1))
         if rows.y.shape[1] != centre.shape[1]:
             raise InvalidInput(
@@ -200,7 +300,8 @@ class WithIntervals(TargetEstimator):
                 f"the fit; got {rows.y.shape[1]}."
             )
         kept = np.flatnonzero(rows.w > 0)
-        return LeftOutRows(rows.X, centre, rows.y - centre, rows.w, "held out").take(kept)
+        errors = judged._errors_of(asked, rows.y - centre)
+        return LeftOutRows(rows.X, centre, errors, rows.w, "held out").take(kept)
 
     def _folded(self, X: Any, y: Any, w: Any, folds: int) -> LeftOutRows:
         """Return rows as clones predict them that are fitted without their fold."""
@@ -210,7 +311,7 @@ class WithIntervals(TargetEstimator):
             raise InvalidInput(
                 f"{who}.calibrate: folds={folds} takes as many rows at least; got {n}."
             )
-        number = stream(self._law_seed, "calibration").permutation(n) % folds
+        number = stream(int(self.seed_), "calibration").permutation(n) % folds
         parts = []
         for k in range(folds):
             train, test = (np.flatnonzero(number == k if own else number != k) for own in (0, 1))
@@ -252,19 +353,11 @@ def _length(X: Any, y: Any, who: str) -> int:
 def learn_errors(rows: LeftOutRows, seed: int) -> ErrorLaw:
     """Learn the law of errors: the simplest whose intervals are as short, and miss as little.
 
-    Parameters
-    ----------
-    rows : LeftOutRows
-    seed : int
-        Of the rows that are looked at where they are many.
-
-    Notes
-    -----
     Scale and distribution are learned from 4096 rows at most, and scores are of all rows that are
     held out, or of 4096 of those that the fit predicts without each: about a second for each
     target. If a coupling is known, the scale at row i is learned from leave-two-out errors, without
-    row i (:mod:`~bochner.models.coupling`); this takes half a second more. Held-out rows are split
-    in half: one half learns the law, the other gives the scores.
+    row i; this takes half a second more. Held-out rows are split in half: one half learns the law,
+    the other gives the scores.
     """
     order = np.random.default_rng(seed).permutation(len(rows.w))
     if rows.source == "leave one out":

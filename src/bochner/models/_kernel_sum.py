@@ -1,13 +1,12 @@
 """Functions f(x) = Σ_i c_i k(x, x_i) + b, the predictions of fits with the kernel itself."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import is_sparse, to_numpy
-from bochner._core.shapes import Array, Float
+from bochner._core.arrays import numpy_rows, to_numpy
+from bochner._core.shapes import Array, Float, Gradients, Predictions
 from bochner.data.blocks import Blocks
 from bochner.kernels.kernel import Kernel
 from bochner.solvers.cg import TILE
@@ -22,13 +21,12 @@ class KernelSum:
     coef: Float[Array, "n t"]
     intercept: Float[Array, " t"]
 
-    def values(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b t"]]]:
+    def values(self, blocks: Blocks) -> Predictions:
         """Yield the rows of each block and f there."""
         for block in blocks.with_rows(TILE):
-            X = block.X if is_sparse(block.X) else np.ascontiguousarray(to_numpy(block.X))
-            yield block.X, self.at(X.astype(np.float64, copy=False))
+            yield block.X, self.at(numpy_rows(block.X))
 
-    def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+    def gradients(self, blocks: Blocks) -> Gradients:
         """Yield the rows of each block and the gradients of f there."""
         for block in blocks.with_rows(TILE):
             X = np.ascontiguousarray(to_numpy(block.X), dtype=np.float64)

@@ -1,38 +1,298 @@
 """Kinds of estimators: without targets, with numbers or classes as targets, with a penalty α."""
 
 from abc import abstractmethod
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin, is_classifier
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_y, check_consistent_length
 
-from bochner._core.arrays import joined, refuse_masked, to_numpy
-from bochner._core.shapes import Array, Float, Tabular
+from bochner._core.arrays import from_numpy, joined, refuse_masked, to_numpy
+from bochner._core.checks import warn_user
+from bochner._core.shapes import Array, Float, Gradients, Tabular
 from bochner.data.blocks import Blocks, count_rows
-from bochner.data.coordinates import values_of
-from bochner.data.schema import Inputs
-from bochner.errors import InvalidInput
+from bochner.data.schema import Inputs, listed
+from bochner.data.sources import required_targets
+from bochner.data.times import is_missing
+from bochner.errors import DataWarning, InvalidInput
 from bochner.models._base import KernelEstimator, is_foreign, learned
-from bochner.models._calibration import decided
-from bochner.models._held import by_partition, held_blocks, is_held
-from bochner.models._labels import (
-    FEW_CLASSES,
-    codes_of,
-    factors_of,
-    known_classes,
-    labels_of,
-    of_one_type,
-    refuse_quantity,
-    require_sortable,
-    warn_of_rare,
-)
+from bochner.models._calibration import agreeing, decided
 from bochner.models._parameters import by_jobs
-from bochner.models._refusals import in_one_sentence
+from bochner.models._tables import by_partition, in_one_sentence, is_number
 from bochner.sums.executor import LOCAL, Executor
+
+MOST_CLASSES = 10_000  # More classes than this are taken for a target of regression
+FEW_CLASSES = 50  # Up to this many different values are classes, for any number of rows
+
+#: More values are classes only if each has this many rows on average.
+MANY_CLASSES, ROWS_OF_CLASS = 100, 20
+
+MOST_OTHERS = 0.05  # Labels that are text count as numbers with this share of others, such as "?"
+
+#: A warning names classes with fewer rows than this, unless all classes are that small.
+RARE_ROWS, FEW_ROWS = 5, 100
+
+_REGRESSORS = {
+    "KernelRidgeClassifier": "KernelRidge",
+    "KernelSGDClassifier": "KernelSGDRegressor",
+    "LogisticRegression": "KernelRegressor",
+    "SVC": "SVR",
+}
+
+
+def require_sortable(who: str, labels: Any) -> None:
+    """Refuse labels that are missing, and numbers among texts."""
+    if _has_missing(labels):
+        labels = np.asarray(labels, object)
+    if getattr(getattr(labels, "dtype", None), "kind", "") != "O":
+        return
+    first: dict[bool, Any] = {}
+    for row, label in enumerate(np.ravel(labels)):
+        if is_missing(label):
+            raise InvalidInput(
+                f"{who}: y must have no missing labels; got {label!r} in row {row} (counted from "
+                "0). Drop such rows, or give them a label of their own."
+            )
+        first.setdefault(isinstance(label, str), label)
+    if len(first) > 1:
+        raise InvalidInput(
+            f"{who}: labels in y must be all text or all numbers; got {first[True]!r} and "
+            f"{first[False]!r}. Make them alike, e.g. with y.astype(str)."
+        )
+
+
+def _has_missing(labels: Any) -> bool:
+    """Whether NaN is among floating-point numbers, or NA among nullable labels of pandas."""
+    dtype = getattr(labels, "dtype", None)
+    if hasattr(dtype, "numpy_dtype"):
+        return bool(labels.isna().any())
+    return getattr(dtype, "kind", "") == "f" and bool(np.isnan(labels).any())
+
+
+def of_one_type(labels: Any) -> Any:
+    """Return labels of pandas that may be missing, and are not, as the type that they hold.
+
+    scikit-learn makes floating-point numbers of whole ones and of truth values.
+    """
+    kind = getattr(getattr(labels, "dtype", None), "numpy_dtype", None)
+    if getattr(kind, "kind", "") not in tuple("biu") or labels.isna().any():
+        return labels
+    return labels.to_numpy(kind)
+
+
+def refuse_quantity(who: str, labels: Array, rows: int | None) -> None:
+    """Refuse numbers that are not whole, and many numbers with few rows each.
+
+    Numbers may be text. Without a number of rows only the first is refused.
+    """
+    if labels.dtype.kind == "f":
+        broken = labels[np.isfinite(labels) & (labels != np.rint(labels))]
+        if len(broken):
+            raise InvalidInput(
+                f"{who}: y must hold classes; got numbers that are not whole, such as "
+                f"{broken.flat[0]:g} (Unknown label type: continuous). {_remedy(who)}; name "
+                "classes by whole numbers or text."
+            )
+    if rows is None or rows <= 2 * FEW_CLASSES:
+        return
+    classes = np.unique(labels)
+    if len(classes) <= max(FEW_CLASSES, min(rows / 2, max(MANY_CLASSES, rows / ROWS_OF_CLASS))):
+        return
+    others = [label for label in classes.tolist() if not is_number(label)]
+    if len(others) <= MOST_OTHERS * len(classes):
+        but = f", but for {listed(others)}" if others else ""
+        raise InvalidInput(
+            f"{who}: y must hold classes; got {len(classes):,} different numbers in {rows:,} "
+            f"rows{but}. {_remedy(who)}."
+        )
+
+
+def _remedy(who: str) -> str:
+    return f"For a target that is a quantity take {_REGRESSORS.get(who, 'a regressor')}"
+
+
+def known_classes(who: str, classes: Any) -> Array:
+    """Return the sorted classes; at least two are required."""
+    classes = np.asarray(classes)
+    require_sortable(who, classes)
+    classes = np.unique(classes)
+    if len(classes) < 2:
+        raise InvalidInput(
+            f"{who}: y must have at least 2 classes; got the 1 class {classes.tolist()[0]!r} only."
+            if len(classes)
+            else f"{who}: y must have at least 2 classes; got none."
+        )
+    return classes
+
+
+def codes_of(who: str, labels: Array, classes: Array) -> Float[Array, " n"]:
+    """Return the place of each label in the sorted classes."""
+    codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    unknown = classes[codes] != labels
+    if np.any(unknown):
+        raise InvalidInput(
+            f"{who}: every label must be one of the classes {listed(classes.tolist())}; got "
+            f"{listed(np.unique(labels[unknown]).tolist())}. Name all classes in the first call "
+            "(partial_fit(..., classes=...)), or fit anew."
+        )
+    return codes.astype(np.float64)
+
+
+def warn_of_rare(who: str, codes: Array, classes: Array) -> None:
+    """Warn of classes with too few rows for leave-one-out checks."""
+    counts = np.bincount(codes.astype(np.int64), minlength=len(classes))
+    rare = np.flatnonzero((counts > 0) & (counts < RARE_ROWS))
+    if len(codes) < max(FEW_ROWS, ROWS_OF_CLASS * len(classes)) or not len(rare):
+        return
+    named = listed([f"{classes[k]} ({counts[k]})" for k in rare])
+    have = "1 class has" if len(rare) == 1 else f"{len(rare)} classes have"
+    warn_user(
+        f"{who}: {have} fewer than {RARE_ROWS} of the {len(codes):,} rows: {named}. These rows "
+        "take part as all others do; such a class is seldom predicted, and its probability is a "
+        'guess. Give it more rows, join it with another, or weigh it by class_weight="balanced".',
+        DataWarning,
+    )
+
+
+def labels_of(who: str, blocks: Blocks, where: Executor = LOCAL) -> Array:
+    """Return the distinct labels of a pass.
+
+    For a table it reads cells, because encoders of columns are learned with the classes.
+    """
+    seen, rows = where.sum(LabelsOf(who), blocks.cells() or blocks)
+    refuse_quantity(who, seen, rows)
+    check_classification_targets(seen)
+    return seen.astype(np.int64) if np.array_equal(seen, np.rint(seen)) else seen
+
+
+@dataclass(frozen=True)
+class LabelsOf:
+    """The summand of distinct labels, and of the number of rows."""
+
+    who: str
+
+    def zero(self) -> tuple[Array, int]:
+        """Return no labels."""
+        return np.empty(0), 0
+
+    def add(self, total: tuple[Array, int], block: Any) -> tuple[Array, int]:
+        """Add the labels of a block; refuse values that cannot be classes."""
+        y = required_targets(self.who, block.y)
+        if y.ndim != 1:
+            raise InvalidInput(
+                f"{self.who}: y must be one column of labels; got rows of shape {y.shape[1:]}."
+            )
+        return self.merge(total, (np.unique(to_numpy(y)), len(y)))
+
+    def merge(self, a: tuple[Array, int], b: tuple[Array, int]) -> tuple[Array, int]:
+        """Return the labels of both."""
+        seen = np.union1d(a[0], b[0])
+        refuse_quantity(self.who, seen, None)
+        if len(seen) > MOST_CLASSES:
+            raise InvalidInput(
+                f"{self.who}: y must hold classes, {MOST_CLASSES:,} at most; got more different "
+                f"numbers. {_remedy(self.who)}."
+            )
+        return seen, a[1] + b[1]
+
+
+def factors_of(
+    who: str, given: Any, classes: Array, blocks: Blocks, where: Executor = LOCAL
+) -> Float[Array, " K"]:
+    """Return the factor of each class: 1 on average by weight where "balanced", or as given."""
+    if isinstance(given, Mapping):
+        return _given_factors(who, given, classes)
+    if given != "balanced":
+        raise InvalidInput(
+            f'{who}: class_weight must be None, "balanced" or a dict of class: weight; '
+            f"got {given!r}."
+        )
+    sizes = where.sum(ClassSizes(len(classes)), blocks)
+    return np.divide(sizes.sum(), len(classes) * sizes, out=np.zeros_like(sizes), where=sizes > 0)
+
+
+def _given_factors(who: str, given: Mapping[Any, float], classes: Array) -> Float[Array, " K"]:
+    unknown = [label for label in given if label not in classes.tolist()]
+    if unknown:
+        raise InvalidInput(
+            f"{who}: class_weight must name classes among {listed(classes.tolist())}; got "
+            f"{listed(unknown)}."
+        )
+    factors = np.array([float(given.get(label, 1.0)) for label in classes.tolist()])
+    if not np.all((factors >= 0) & np.isfinite(factors)):
+        raise InvalidInput(
+            f"{who}: the weights in class_weight must be finite and not negative; got {given!r}."
+        )
+    return factors
+
+
+@dataclass(frozen=True)
+class ClassSizes:
+    """The summand of the weight of each class: n/(K n_k) weighs all classes alike."""
+
+    n_classes: int
+
+    def zero(self) -> Float[Array, " K"]:
+        """Return no weights."""
+        return np.zeros(self.n_classes)
+
+    def add(self, total: Array, block: Any) -> Float[Array, " K"]:
+        """Add the rows of a block."""
+        w = None if block.w is None else to_numpy(block.w)
+        codes = to_numpy(block.y).astype(np.int64)
+        return total + np.bincount(codes, w, minlength=self.n_classes)
+
+    def merge(self, a: Array, b: Array) -> Float[Array, " K"]:
+        """Return the weights of both."""
+        return a + b
+
+
+class Differentiable(KernelEstimator):
+    """An estimator whose predictions, or decision values, have gradients in the rows."""
+
+    def gradient(self, X: Tabular) -> Float[Array, "n d *t"]:
+        """Return the gradients of the predictions in the rows.
+
+        For a classifier and a one-class machine: the gradients of ``decision_function``.
+
+        Parameters
+        ----------
+        X : (n, d)
+            Rows, as ``predict`` takes them.
+
+        Returns
+        -------
+        gradients : (n, d), or (n, d, t) of t targets, or (n, d, K) of K > 2 classes
+            In units of the prediction per unit of the column, in the array library of X and
+            float64. Columns of a table are those it is encoded as (``schema_``).
+
+        Raises
+        ------
+        UnsupportedKernel
+            If the features, or the kernel that they are values of, have no gradient in closed
+            form; the message names those that have one.
+
+        Notes
+        -----
+        In closed form and float64, without rounding of the features. For a Gaussian process: the
+        gradients of its mean. Time: about twice ``predict`` for each target; memory: the result
+        and a block of features.
+        """
+        found = self._gradients(self._rows_to_predict(X))
+        return joined([from_numpy(self._shaped_as_values(G), like=X) for X, G in found])
+
+    def _gradients(self, blocks: Blocks) -> Gradients:
+        """Yield the rows of each block and the gradients there."""
+        return self._fitted.gradients(blocks)
+
+    def _shaped_as_values(self, G: Float[Array, "b d t"]) -> Float[Array, "b d *t"]:
+        """Return gradients with as many axes as predictions, or decision values, have, and one."""
+        if is_classifier(self):
+            return G[:, :, 0] if G.shape[2] == 1 else G
+        return G.reshape(*G.shape[:2], *self._fitted.target_shape)
 
 
 class WithoutTarget(KernelEstimator):
@@ -64,11 +324,7 @@ class WithoutTarget(KernelEstimator):
         InvalidInput, ValueError
             If the data cannot be used; the message says what to do.
         """
-        X, _, sample_weight = values_of(type(self).__name__, X, None, sample_weight)
-        if is_held(X):
-            return self.fit_blocks(held_blocks(type(self).__name__, X, None, sample_weight))
-        self.fit_ = self._run(self._fit, *self._training_rows(X, None, sample_weight))
-        return self
+        return super().fit(X, None, sample_weight)
 
 
 class TargetEstimator(MultiOutputMixin, RegressorMixin, KernelEstimator):
@@ -189,6 +445,28 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
             return blocks
         factors = factors_of(type(self).__name__, given, inputs.classes, blocks, where)
         return blocks.reweighted(lambda y: factors[to_numpy(y).astype(np.int64)])
+
+
+class ProbableLabels(LabelEstimator):
+    """A classifier with probabilities, which never contradict its decisions."""
+
+    @by_partition
+    def predict_proba(self, X: Tabular) -> Float[Array, "n K"]:
+        """Return probabilities of the classes; the largest is of the class predicted."""
+        return self._probabilities(to_numpy(self._decisions(X)))
+
+    def _probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
+        return agreeing(np.exp(self._log_probabilities(f)), decided(f))
+
+    @by_partition
+    def predict_log_proba(self, X: Tabular) -> Float[Array, "n K"]:
+        """Return their logarithms, good to the last digits also where they are tiny."""
+        f = to_numpy(self._decisions(X))
+        return agreeing(self._log_probabilities(f), decided(f))
+
+    @abstractmethod
+    def _log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
+        """Return log probabilities from decision values."""
 
 
 class PenalisedByAlpha:

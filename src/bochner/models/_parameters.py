@@ -7,7 +7,10 @@ from functools import wraps
 from textwrap import indent
 from typing import Any, TypeVar, dataclass_transform
 
+from bochner._core.random import Seed
 from bochner._core.threads import jobs
+from bochner.features.method import Method
+from bochner.selection.spec import Tolerance
 
 #: Entries of :class:`SharedParameters`, in the docstring of every estimator after its own.
 SHARED = """\
@@ -139,10 +142,10 @@ feature_names_in_ : (d,) of str
 }
 
 Made = TypeVar("Made")
-Method = TypeVar("Method", bound=Callable[..., Any])
+Call = TypeVar("Call", bound=Callable[..., Any])
 
 
-def by_jobs(method: Method) -> Method:
+def by_jobs(method: Call) -> Call:
     """Let a method of an estimator use as many threads as its `n_jobs` says, and BLAS one."""
 
     @wraps(method)
@@ -165,6 +168,21 @@ class SharedParameters:
     """Parameters of every estimator, keyword only; their texts are :data:`SHARED`."""
 
     verbose: bool = False
+
+
+@shared
+class KernelParameters:
+    """Parameters of estimators that choose kernel and features, keyword only."""
+
+    effort: str = "medium"
+    method: Method | str | None = None
+    n_features: int | str | Tolerance | None = None
+    metric: str | None = None
+    columns: str = "auto"
+    precision: str = "auto"
+    fit_intercept: bool = True
+    random_state: Seed = None
+    n_jobs: int | None = None
 
 
 @dataclass_transform(eq_default=False)

@@ -194,17 +194,11 @@ def _room(asked: int | None, given: int | None) -> int:
 # A row that is left out and has an equal one among those kept is not left out at all. And a row of
 # weight 2 is then the same as two rows, and the order of rows does not matter.
 
-#: Folds, each left out once.
-N_FOLDS = 5
+N_FOLDS = 5  # Folds, each left out once
 
 
 def rows_left_out(
-    who: str,
-    blocks: Blocks,
-    w: Float[Array, " n"],
-    seed: int,
-    folds: int,
-    where: Executor = LOCAL,
+    who: str, blocks: Blocks, w: Float[Array, " n"], seed: int, folds: int, where: Executor = LOCAL
 ) -> Bool[Array, "n k"]:
     """Return which rows each of the first ``folds`` of five folds leaves out, by one pass."""
     numbers = fold_numbers(blocks, w, seed, where)

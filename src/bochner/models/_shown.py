@@ -1,16 +1,48 @@
 """Notebook displays of fits and estimators."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from sklearn import get_config
 from sklearn.utils import estimator_html_repr
 
+from bochner._core.arrays import is_sparse
 from bochner._core.html import Facts, HtmlPart, ShownResult
 from bochner._core.text import facts_in_words
 from bochner.data.schema import Inputs, reasons
-from bochner.models.kernel_words import kernel_words
+from bochner.kernels.monotone import Monotone
+from bochner.kernels.words import in_words, listed
+from bochner.selection.rows import deviations
+
+
+def kernel_words(fit: Any, names: Sequence[str] | None = None) -> str:
+    """Return the kernel of a learner's fit for people to read.
+
+    Of many lengthscales those that are shortest in standard deviations of their columns, where
+    rows of the fit are kept to tell; ``names`` are of the columns that the kernel sees.
+    """
+    kernel = fit.chosen.kernel
+    X, w = _kept(fit)
+    if not isinstance(kernel, Monotone):
+        return in_words(kernel, names, None if X is None else deviations(X, w))
+    curves = fit.chosen.curves
+    how = "transformed" if curves is None else curves.name
+    spread = None if X is None else deviations(kernel.inputs(np.asarray(X, np.float64)), w)
+    bent = listed([names[j] if names else f"column {j}" for j in kernel.columns])
+    return f"{in_words(kernel.kernel, names, spread)}; of {how} of {bent}"
+
+
+def _kept(fit: Any) -> tuple[Any, Any]:
+    """Return rows that the fit keeps, a sample or all, and their weights; None if it keeps none."""
+    held = getattr(getattr(fit, "law", fit), "representation", None)
+    for rows in (getattr(held, "sample", None), held, fit):
+        X = getattr(rows, "X", None)
+        if X is not None and not is_sparse(X) and X.shape[1] == fit.inputs.n_columns:
+            w = getattr(rows, "w", None)
+            return X, np.ones(X.shape[0]) if w is None else w
+    return None, None
 
 
 class ShownFit(ShownResult):
@@ -105,8 +137,5 @@ class ShownEstimator:
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         """Return text and, unless ``display="text"`` was set in scikit-learn, HTML."""
         shown = {"text/plain": repr(self)}
-        return shown | ({"text/html": self._html_repr()} if _diagrams() else {})
-
-
-def _diagrams() -> bool:
-    return bool(get_config()["display"] == "diagram")
+        html = get_config()["display"] == "diagram"
+        return shown | ({"text/html": self._html_repr()} if html else {})

@@ -1,6 +1,9 @@
 """Rows of tables as fits read them: what columns become is learned, then applied."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial, wraps
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -12,25 +15,123 @@ from bochner._core.checks import warn_user
 from bochner._core.shapes import Array
 from bochner.data.blocks import Blocks
 from bochner.data.columns import CellsOf, SeenCells, columns_from
-from bochner.data.coordinates import values_of
+from bochner.data.coordinates import has_coordinates, values_of, with_coordinates
 from bochner.data.encoders import Encoder
 from bochner.data.frames import (
     arrow_table,
+    batches,
     is_in_memory,
+    is_lazy,
     is_pandas,
     names_in,
     package_of,
     rows_in,
 )
 from bochner.data.optional import needed
+from bochner.data.partitions import library_of, module_of
 from bochner.data.schema import Inputs, Schema, did_you_mean, listed, reasons
 from bochner.data.sources import Block
 from bochner.data.tables import Tables, warn_without_target, without_target
-from bochner.errors import DataWarning, InvalidInput
+from bochner.errors import DataWarning, InvalidInput, InvalidType
 from bochner.features.fourier.grid import FourierGrid
 from bochner.features.mercer.sphere import SphericalHarmonics
+from bochner.models._parameters import by_jobs
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.tree import summed
+
+
+@contextmanager
+def in_one_sentence(who: str, X: Any) -> Iterator[None]:
+    """Reword scikit-learn's errors about X: caller, requirement, given value, remedy."""
+    try:
+        yield
+    except InvalidInput:
+        raise
+    except ValueError as error:
+        said = _sentence(str(error), X)
+        if said is None:
+            raise
+        raise InvalidInput(f"{who}: {said}") from error
+
+
+def refuse_no_numbers(who: str, y: Any) -> None:
+    """Refuse targets that are text, dates or spans of time."""
+    if y is None or getattr(y, "dtype", None) in (np.float64, np.float32):
+        return
+    try:
+        given = np.asarray(y)
+    except ValueError:  # rows of several lengths, which scikit-learn refuses
+        return
+    if given.dtype.kind in "mM":
+        first = "Subtract the first date, then divide" if given.dtype.kind == "M" else "Divide y"
+        raise InvalidType(
+            f"{who}: y must hold real numbers; got dtype {given.dtype}. {first} by a unit, such as "
+            "np.timedelta64(1, 's')."
+        )
+    text = _text_among(given)
+    if text is not None:
+        remedy = (
+            "A regressor takes numbers, a classifier takes labels, such as KernelRidgeClassifier."
+        )
+        if is_number(text.replace(",", ".")):
+            remedy = "Read them as numbers, as pandas.read_csv does with decimal=','."
+        raise InvalidType(f"{who}: y must hold real numbers; got text, such as {text!r}. {remedy}")
+
+
+def _text_among(given: np.ndarray) -> str | None:
+    """Return the first text that is no number; text that NumPy keeps as such counts at once."""
+    if given.dtype.kind in "US" and given.size:
+        return str(given.flat[0])
+    for cell in given.flat if given.dtype.kind == "O" else ():
+        if isinstance(cell, str) and not is_number(cell):
+            return cell
+    return None
+
+
+def is_number(label: object) -> bool:
+    """Whether it is a number, or text that says one."""
+    try:
+        float(label)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+INFINITE = (
+    "X must hold finite numbers, or NaN where one is missing; got infinity. Drop these rows, or "
+    "replace such cells by NaN."
+)
+
+
+def _sentence(text: str, X: Any) -> str | None:
+    """Return the sentence; None where the one of scikit-learn says all."""
+    if isinstance(X, str):
+        return f"X must be rows; got the text {X!r}. Read a file by fit_blocks(Blocks.from_files)."
+    said = {
+        "could not convert string": lambda: (
+            f"X must hold numbers; got text ({text}). Pass a table, such as a pandas or polars "
+            "DataFrame: its columns of text are encoded."
+        ),
+        "Expected 2D array": lambda: (
+            f"X must have two dimensions, rows and at least one column; got shape {np.shape(X)}. "
+            "Reshape your data: X.reshape(-1, 1) if it is one column, X.reshape(1, -1) if one row."
+        ),
+        "setting an array element": lambda: (
+            "X must have rows of equal length; got several lengths."
+        ),
+        "Input X contains": lambda: INFINITE,
+        "Input contains infinity": lambda: INFINITE,
+        "Input contains": lambda: (
+            "y must have no missing labels; got NaN. Drop such rows, or give them a label of their "
+            "own."
+        ),
+        "Input y contains": lambda: (
+            f"y must hold finite numbers; got {'NaN' if 'NaN' in text else 'infinity'}. Leave out "
+            "the rows whose target is not known."
+        ),
+    }
+    return next((say() for start, say in said.items() if text.startswith(start)), None)
+
 
 #: Cells that are looked at together: many rows of few columns, for each block costs some time.
 CELLS = 1 << 18
@@ -139,11 +240,7 @@ def is_learned_of_arrays(inputs: Inputs | None) -> bool:
 
 
 def encoded(
-    who: str,
-    blocks: Blocks,
-    n_classes: int = 0,
-    with_targets: bool = True,
-    where: Executor = LOCAL,
+    who: str, blocks: Blocks, n_classes: int = 0, with_targets: bool = True, where: Executor = LOCAL
 ) -> Blocks:
     """Return blocks of a table through what is learned of its columns; others as they are.
 
@@ -237,3 +334,107 @@ def _beside(cells: Blocks, y: Array | None, w: Array | None) -> Iterator[Block]:
     for block in cells:
         rows = slice(block.start, block.start + block.X.shape[0])
         yield block._replace(y=None if y is None else y[rows], w=None if w is None else w[rows])
+
+
+#: Names of the columns of predictions.
+_NAMES = {
+    "predict": "prediction",
+    "decision_function": "decision",
+    "score_samples": "score",
+    "predict_proba": "probability",
+    "predict_log_proba": "log_probability",
+    "transform": "component",
+}
+
+_TARGET, _WEIGHT = "y", "sample_weight"  # Default names of targets and weights
+
+
+def is_held(X: Any) -> bool:
+    """Whether X is a table or array of dask, ray.data or Spark, or computed as it is read."""
+    return bool(library_of(X)) or is_lazy(X)
+
+
+def held_blocks(who: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
+    """Return rows, targets and weights in partitions as blocks.
+
+    y and w are of the table's own kind, with its partitions (dask), or names of its columns.
+    """
+    if hasattr(X, "rechunk"):
+        return Blocks.from_arrays(X, y, w)
+    target, columns = _named(y, _TARGET)
+    weight, more = _named(w, _WEIGHT)
+    columns |= more
+    if columns and library_of(X) != "dask":
+        raise InvalidInput(
+            f"{who}: of a table of {package_of(X)}, y and sample_weight must be names of its "
+            f"columns, as fit(table, 'price'); got {type(y if y is not None else w).__name__}."
+        )
+    taken = [name for name in columns if name in X.columns]
+    if taken:
+        raise InvalidInput(
+            f"{who}: y and sample_weight must not be columns of X too; got {taken[0]!r} in both. "
+            "Pass X without it, as X.drop(columns=...)."
+        )
+    table = module_of(X).beside(X, columns) if columns else X
+    return Blocks.from_table(table, target=target, weight=weight)
+
+
+def _named(column: Any, otherwise: str) -> tuple[Any, dict[str, Any]]:
+    """Return the names of columns, and those that are not in the table yet."""
+    if column is None or isinstance(column, str):
+        return column, {}
+    if isinstance(column, list | tuple) and all(isinstance(name, str) for name in column):
+        return list(column), {}
+    if getattr(column, "ndim", 1) == 2:
+        return list(column.columns), {name: column[name] for name in column.columns}
+    name = getattr(column, "name", None)
+    name = name if isinstance(name, str) else otherwise
+    return name, {name: column}
+
+
+def by_partition(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a method take tables that an engine holds, lazily, and arrays with coordinates."""
+    name = _NAMES[method.__name__]
+
+    @wraps(method)
+    @by_jobs
+    def of_rows(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
+        if has_coordinates(X):
+            rows = values_of(type(self).__name__, X)[0]
+            return _beside_coordinates(of_rows(self, rows, *args, **kwargs), X, name)
+        if is_lazy(X):
+            return _by_batch(partial(method, self), X, args, kwargs)
+        if not is_held(X):
+            return method(self, X, *args, **kwargs)
+        call = partial(_one, MethodType(of_rows, self), args, kwargs)
+        return module_of(X).mapped(X, call, name)
+
+    return of_rows
+
+
+def _by_batch(
+    method: Callable[..., Any], X: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Return what a method gives of a table that is computed as it is read, batch by batch."""
+    found = [method(batch, *args, **kwargs) for batch in batches(X)]
+    if isinstance(found[0], tuple):
+        return tuple(np.concatenate(values) for values in zip(*found, strict=True))
+    return np.concatenate(found)
+
+
+def _beside_coordinates(found: Any, X: Any, name: str) -> Any:
+    """Return one array or several of the rows of X with their coordinates."""
+    if isinstance(found, tuple):
+        return tuple(with_coordinates(values, X, name) for values in found)
+    return with_coordinates(found, X, name)
+
+
+def _one(method: MethodType, args: tuple[Any, ...], kwargs: dict[str, Any], rows: Any) -> Any:
+    """Return what a method gives of the rows of one partition."""
+    found = method(rows, *args, **kwargs)
+    if isinstance(found, tuple):
+        raise InvalidInput(
+            f"{method.__name__}: of rows that an engine holds one array can be asked for; got "
+            "several. Leave return_std, return_cov and y out."
+        )
+    return found

@@ -4,25 +4,94 @@
 matplotlib, which is imported only then.
 """
 
-from collections.abc import Mapping
+import importlib.util
+import math
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
+from io import BytesIO
 from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from bochner._core.blas import eigvalsh
-from bochner._core.checks import integer, one_of
+from bochner._core.checks import integer, one_of, require_room
+from bochner._core.html import HtmlPart, Image, ShownResult, Words
 from bochner._core.shapes import Array, Float
+from bochner._core.text import axes_for
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.fourier.grid import EquispacedMap
 from bochner.kernels.sphere import is_on_sphere
 from bochner.models._base import KernelEstimator
-from bochner.models.drawn import Display
 from bochner.selection.chosen import moments_of
 from bochner.solvers.convex.penalty_path import HeldOutPath
 from bochner.solvers.ridge.solution import Path
 from bochner.sums.moments import Moments
+
+
+class Display(ShownResult):
+    """Numbers that can be drawn: ``plot`` returns the display, with ``ax_`` and ``figure_``."""
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on these axes, or on new ones."""
+        raise NotImplementedError
+
+    def _axes(self, ax: Any) -> Any:
+        """Return the axes to draw on, and remember them: the last ones that were drawn on."""
+        given, ax = ax is not None, axes_for(type(self).__name__, ax)
+        object.__setattr__(self, "_last", (ax, given))
+        return ax
+
+    @property
+    def _drawn_on(self) -> tuple[Any, bool]:
+        """The axes of the last ``plot``, and whether the caller gave them; drawn now if never."""
+        if "_last" not in self.__dict__:
+            self.plot()
+        last: tuple[Any, bool] = self.__dict__["_last"]
+        return last
+
+    @property
+    def ax_(self) -> Any:
+        """The axes that it was last drawn on, as in scikit-learn; drawn now if never."""
+        return self._drawn_on[0]
+
+    @property
+    def figure_(self) -> Any:
+        """The figure of these axes, as in scikit-learn."""
+        return self.ax_.figure
+
+    def _picture(self) -> Iterator[HtmlPart]:
+        """Yield the picture if it has its own axes; a caller who passed axes shows the figure."""
+        if find_spec("matplotlib") is None:
+            yield Words(f"{type(self).__name__}: drawn by matplotlib, which is not installed here.")
+        elif not self._drawn_on[1]:
+            yield Image(svg_of(self.figure_), _title(self.ax_) or type(self).__name__)
+        else:
+            yield Words(f"{type(self).__name__}, drawn on the axes that were given.")
+
+    def _shown(self) -> Iterator[HtmlPart]:
+        return self._picture()
+
+    @property
+    def _asked_for(self) -> bool:
+        """Whether ``plot`` was called."""
+        return "_last" in self.__dict__
+
+
+def _title(ax: Any) -> str:
+    """Return what a picture shows, for those who do not see it."""
+    names = [ax.get_ylabel(), ax.get_xlabel()]
+    return " against ".join(filter(None, names))
+
+
+def svg_of(figure: Any) -> str:
+    """Return a figure as the address of a picture that holds it."""
+    file = BytesIO()
+    figure.savefig(file, format="svg", metadata={"Date": None})
+    return f"data:image/svg+xml;base64,{b64encode(file.getvalue()).decode('ascii')}"
+
 
 #: Names of a ridge path's criteria.
 CRITERIA = {"loo": "leave-one-out", "gcv": "generalised cross-validation"}
@@ -119,14 +188,14 @@ def _ridge_path(path: Path, solution: Any) -> PathDisplay:
         found, unit = {name: path.evidence}, name
         return PathDisplay(path.alphas, found, alpha, unit, name, path.effective_dimension)
     squares = {CRITERIA[key]: getattr(path, key) for key in CRITERIA}
-    roots = {name: _root(values) for name, values in squares.items() if values is not None}
+    roots = {
+        name: np.sqrt(np.where(np.isfinite(values) & (values >= 0), values, np.nan))
+        for name, values in squares.items()
+        if values is not None
+    }
     known = {name: values for name, values in roots.items() if np.isfinite(values).any()}
     unit = "root mean squared error"
     return PathDisplay(path.alphas, known, alpha, unit, chosen, path.effective_dimension)
-
-
-def _root(values: Float[Array, " p"]) -> Float[Array, " p"]:
-    return np.sqrt(np.where(np.isfinite(values) & (values >= 0), values, np.nan))
 
 
 # --- spectrum ------------------------------------------------------------------------------------
@@ -206,11 +275,8 @@ def _moments(model: KernelEstimator, X: Any) -> Moments:
 
 # --- maps ----------------------------------------------------------------------------------------
 
-#: What a map shows.
-SHOWN = {"mean": "mean", "deviation": "standard deviation of the mean"}
-
-#: Colours of each: deviations in one hue.
-COLOURS = {"mean": "viridis", "deviation": "magma"}
+SHOWN = {"mean": "mean", "deviation": "standard deviation of the mean"}  # What a map shows
+COLOURS = {"mean": "viridis", "deviation": "magma"}  # Colours of each: deviations in one hue
 
 
 @dataclass(frozen=True, eq=False)
@@ -335,3 +401,64 @@ def box_of_rows(process: Any, places: int) -> dict[str, Float[Array, " m"]]:
     return {
         str(name): np.linspace(a, b, places) for name, a, b in zip(names, low, high, strict=True)
     }
+
+
+# --- Predictions at all places of a grid ----------------------------------------------------------
+
+TOGETHER = 1 << 19  # Places that are predicted together
+
+
+def axes_of(
+    who: str, given: dict[str, Any], names: tuple[str, ...] | None, d: int
+) -> dict[str, Float[Array, " m"]]:
+    """Return the coordinates along each column, in the order of the columns, checked."""
+    if len(given) != d or (names is not None and set(given) != set(names)):
+        asked = "" if names is None else f", named {', '.join(names)}"
+        raise InvalidInput(
+            f"{who}.predict_grid: there must be one array of coordinates for each of the {d} "
+            f"columns{asked}; got {', '.join(given) or 'none'}. Pass "
+            f"{', '.join(f'{name}=...' for name in names or 'xyz'[:d])}."
+        )
+    order = list(given) if names is None else list(names)
+    return {name: _coordinates(who, name, given[name]) for name in order}
+
+
+def _coordinates(who: str, name: str, values: Any) -> Float[Array, " m"]:
+    found = np.asarray(values, dtype=np.float64)
+    if found.ndim != 1 or not len(found) or not np.isfinite(found).all():
+        raise InvalidInput(
+            f"{who}.predict_grid: {name} must be finite numbers in one dimension, one at least; "
+            f"got shape {found.shape}. Pass np.linspace(...), say."
+        )
+    return found
+
+
+def on_places(
+    who: str, axes: dict[str, Float[Array, " m"]], values: Callable[[Array], tuple[Array, ...]]
+) -> tuple[Array, ...]:
+    """Return what ``values`` gives for rows, at all places of the axes, in their shape."""
+    shape = tuple(len(axis) for axis in axes.values())
+    require_room(
+        32 * math.prod(shape),
+        f"{who}.predict_grid: {math.prod(shape):,} places take",
+        "Ask for fewer.",
+    )
+    parts = [values(rows) for rows in _rows(list(axes.values()), shape)]
+    whole = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return tuple(part.reshape(*shape, *part.shape[1:]) for part in whole)
+
+
+def _rows(axes: list[Array], shape: tuple[int, ...]) -> Iterator[Float[Array, "b d"]]:
+    total = math.prod(shape)
+    for start in range(0, total, TOGETHER):
+        places = np.unravel_index(np.arange(start, min(start + TOGETHER, total)), shape)
+        yield np.stack([axis[i] for axis, i in zip(axes, places, strict=True)], axis=1)
+
+
+def labelled(values: Array, axes: dict[str, Float[Array, " m"]], name: str) -> Any:
+    """Return an xarray.DataArray with the axes as coordinates, or the array without xarray."""
+    if importlib.util.find_spec("xarray") is None:
+        return values
+    xarray: Any = importlib.import_module("xarray")
+    dims = [*axes, *["target"][: values.ndim - len(axes)]]
+    return xarray.DataArray(values, coords=axes, dims=dims, name=name)

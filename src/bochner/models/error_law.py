@@ -5,7 +5,7 @@ With e = y − f̂(x) of rows that f̂ was made without, and z = x or f̂(x), in
     log s(z)      kernel ridge regression of log |e|,
     F(a | z)      kernel ridge regressions of the indicators e/s ≤ a, one for each of some a,
 
-all on landmarks (:mod:`~bochner.models.smoother`). (Not both x and f̂(x): together they would
+all on landmarks (:mod:`~bochner.models._intervals`). (Not both x and f̂(x): together they would
 reveal e, because f̂ without a row differs from f̂ with all rows by a share of e.) For each training
 row, e, s and F are leave-one-out values. The score of a row is v = F(e/s | z), or e/s if one
 distribution serves for all z; s is 1 if a constant scale serves. The interval at z takes the scores
@@ -15,28 +15,121 @@ This is conformal prediction with normalised scores (Lei et al. 2018, section 5.
 from a conditional distribution (Chernozhukov, Wüthrich and Zhu 2021).
 """
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from math import ceil
+from numbers import Real
+from typing import Any, Protocol
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 
 from bochner._core.arrays import to_numpy
 from bochner._core.html import ShownResult
-from bochner._core.shapes import Array, Float, Int
+from bochner._core.shapes import Array, Both, Float, Int
 from bochner.data.blocks import Blocks
-from bochner.errors import InvalidInput
+from bochner.data.sample import RowSample
+from bochner.errors import InvalidInput, SolutionWarning
 from bochner.models._calibration import Calibration, calibrate, decided
 from bochner.models._kernel_sum import KernelSum
-from bochner.models.coupling import Coupling
+from bochner.models._rows import row_marks
 
-#: Weight of the pooled distribution in each conditional distribution.
-POOLED = 0.02
+# --- Leave-two-out errors from leave-one-out errors -----------------------------------------------
+#
+# The leave-one-out error of row j comes from a fit that used row i, so it depends on the noise of
+# row i, most of all if the rows are near. A scale learned from errors around row i is then large
+# where the error of row i happens to be large, which is not so for a new row: leave-one-out scores
+# would be too small and intervals too short. Leave-two-out errors avoid this.
+#
+# With M = (√w K √w + αI)⁻¹ of a ridge regression, u = M √w y and e° = u/diag(M), the errors √w e of
+# rows left out as a whole, the error of row j without rows i and j is
+#
+#     e°_ji = (e°_j − (M_ij/M_jj) e°_i)/(1 − M_ij²/(M_ii M_jj)),
+#
+# the block formula of cross-validation for two rows. Only ratios count: αM = I − H serves as M
+# does.
 
-#: The largest number whose exponential is one.
-LARGEST = 700.0
+LEAST_LEFT = 1e-8  # The least that two rows leave of one another: below this rounding makes it
+BAND = 64  # Rows whose pairs with all others are made together
 
-#: Intervals are symmetric if fewer scores than this lie beyond each end.
-BEYOND = 5
+
+class Coupling(ABC):
+    """M of all rows, or a multiple of it, and what it leaves of the target."""
+
+    u: Float[Array, " n"]  # M √w y, by the same multiple
+    root: Float[Array, " n"]  # √w
+
+    @property
+    @abstractmethod
+    def diagonal(self) -> Float[Array, " n"]:
+        """Diagonal of M."""
+
+    @abstractmethod
+    def among(self, i: Int[Array, " s"], j: Int[Array, " m"]) -> Float[Array, "s m"]:
+        """Return M_ij."""
+
+    def without(
+        self, i: Int[Array, " s"], j: Int[Array, " m"], errors: Float[Array, " m"]
+    ) -> Float[Array, "s m"]:
+        """Return the errors of rows j, each time without a row i too; the row's own as it is.
+
+        With m = M_ij/M_jj and r = M_ij/M_ii they are e°_j + m (r e°_j − e°_i)/(1 − m r).
+        """
+        d_i, d_j = (np.maximum(self.diagonal[k], np.finfo(float).tiny) for k in (i, j))
+        alone_i, alone_j = self.u[i] / d_i, self.u[j] / d_j
+        found = np.empty((len(i), len(j)))
+        for start in range(0, len(i), BAND):
+            here = slice(start, start + BAND)
+            share = self.among(i[here], j) / d_j
+            back = share * (d_j / d_i[here, None])
+            left = np.maximum(1 - share * back, LEAST_LEFT)
+            back *= alone_j
+            back -= alone_i[here, None]
+            back *= share
+            back /= left
+            back /= self.root[j]
+            back += errors
+            own = i[here, None] == j
+            found[here] = np.where(own | ~np.isfinite(back), errors, back)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class DenseCoupling(Coupling):
+    """M, (n, n), as it is."""
+
+    u: Float[Array, " n"]
+    root: Float[Array, " n"]
+    inverse: Float[Array, "n n"]
+
+    @property
+    def diagonal(self) -> Float[Array, " n"]:
+        return np.diagonal(self.inverse)
+
+    def among(self, i: Int[Array, " s"], j: Int[Array, " m"]) -> Float[Array, "s m"]:
+        return self.inverse[np.ix_(i, j)]
+
+
+@dataclass(frozen=True, eq=False)
+class FactoredCoupling(Coupling):
+    """I − H with H = F Fᵀ, F (n, r)."""
+
+    u: Float[Array, " n"]
+    root: Float[Array, " n"]
+    factor: Float[Array, "n r"]
+
+    @property
+    def diagonal(self) -> Float[Array, " n"]:
+        return 1 - np.einsum("ij,ij->i", self.factor, self.factor)
+
+    def among(self, i: Int[Array, " s"], j: Int[Array, " m"]) -> Float[Array, "s m"]:
+        return (i[:, None] == j) - self.factor[i] @ self.factor[j].T
+
+
+POOLED = 0.02  # Weight of the pooled distribution in each conditional distribution
+LARGEST = 700.0  # The largest number whose exponential is one
+BEYOND = 5  # Intervals are symmetric if fewer scores than this lie beyond each end
 
 #: Rows of a fit whose errors without themselves are looked at, at most: of one in twenty that lie
 #: outside, the share is then known to a third of a hundredth.
@@ -226,19 +319,13 @@ class TargetLaw:
         return first, last
 
 
-@dataclass(frozen=True, eq=False)
-class ErrorLaw(ShownResult):
-    """The laws of the errors of all targets, and where they come from."""
+class Intervals(ShownResult):
+    """Scores of rows that intervals are made of, and what holds of these."""
 
-    targets: tuple[TargetLaw, ...]
-    source: str  # "held out", "cross-validation", "leave one out"
+    source: str
 
     def __len__(self) -> int:
-        return len(self.targets[0].scores)
-
-    def __repr__(self) -> str:
-        """Return one line."""
-        return f"ErrorLaw({len(self):,} scores, {self.source})"
+        raise NotImplementedError
 
     def __str__(self) -> str:
         """Return what holds of the intervals."""
@@ -248,14 +335,6 @@ class ErrorLaw(ShownResult):
     def guarantee(self) -> str:
         """Guarantee of the intervals, in a sentence."""
         return f"{self.source.capitalize()}, {len(self):,} rows: {GUARANTEES[self.source]}."
-
-    @property
-    def varies(self) -> tuple[str, ...]:
-        """Part of the law that depends on the row: "nothing", "scale" or "distribution"."""
-        return tuple(
-            "nothing" if law.scale is None else "scale" if law.shape is None else "distribution"
-            for law in self.targets
-        )
 
     def calibrates(self, coverage: float) -> bool:
         """Whether the scores are enough for intervals of this coverage."""
@@ -270,9 +349,30 @@ class ErrorLaw(ShownResult):
                 "or ask for a smaller coverage."
             )
 
-    def bounds(
-        self, X: Any, predicted: Float[Array, "b t"], coverage: float
-    ) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
+
+@dataclass(frozen=True, eq=False)
+class ErrorLaw(Intervals):
+    """The laws of the errors of all targets, and where they come from."""
+
+    targets: tuple[TargetLaw, ...]
+    source: str  # "held out", "cross-validation", "leave one out"
+
+    def __len__(self) -> int:
+        return len(self.targets[0].scores)
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        return f"ErrorLaw({len(self):,} scores, {self.source})"
+
+    @property
+    def varies(self) -> tuple[str, ...]:
+        """Part of the law that depends on the row: "nothing", "scale" or "distribution"."""
+        return tuple(
+            "nothing" if law.scale is None else "scale" if law.shape is None else "distribution"
+            for law in self.targets
+        )
+
+    def bounds(self, X: Any, predicted: Float[Array, "b t"], coverage: float) -> Both:
         """Return the interval of each row and target."""
         found = [
             law.bounds(X, f, coverage) for law, f in zip(self.targets, predicted.T, strict=True)
@@ -284,6 +384,16 @@ class ErrorLaw(ShownResult):
 def least_rows(coverage: float) -> int:
     """Return how many scores a coverage takes."""
     return int(np.ceil(coverage / (1 - coverage) - 1e-9))
+
+
+def as_coverage(coverage: object) -> float:
+    """Return a coverage between zero and one."""
+    if isinstance(coverage, bool) or not isinstance(coverage, Real) or not 0 < float(coverage) < 1:
+        raise InvalidInput(
+            f"predict_interval: coverage must be a number above 0 and below 1; got {coverage!r}. "
+            "0.95 means that 95 of 100 new targets lie inside."
+        )
+    return float(coverage)
 
 
 def interval_score(
@@ -299,3 +409,210 @@ def interval_score(
     """
     outside = np.maximum(low - y, 0.0) + np.maximum(y - high, 0.0)
     return float(np.average(high - low + 2 / (1 - coverage) * outside, weights=w))
+
+
+# --- Intervals of processes, whose width is read off errors on rows: split conformal prediction ---
+#
+# Scores s_i = |y_i − f̂(x_i)|/sd(x_i) of m rows; the interval f̂(x) ± s_(j) sd(x) takes the j-th
+# smallest, j = ⌈(m + 1) coverage⌉. If the rows were not fitted on and are exchangeable with the new
+# one, the interval contains y with probability at least ``coverage``, and at most 1/(m + 1) more if
+# no two scores are equal, for any model (Vovk, Gammerman and Shafer 2005; Lei et al. 2018, theorem
+# 2.2).
+
+
+@dataclass(frozen=True, eq=False)
+class Conformal(Intervals):
+    """Scores of rows: errors in standard deviations of their predictions."""
+
+    scores: Float[Array, "m t"]  # Rising
+    shares: Float[Array, "m t"]  # Weight of the scores up to each, in rows: m in all
+    source: str  # "held out", "cross-validation", "leave one out"
+
+    @staticmethod
+    def of(
+        errors: Float[Array, "m t"],
+        deviation: Float[Array, "m t"] | float,
+        source: str,
+        w: Float[Array, " m"] | None = None,
+    ) -> "Conformal":
+        """Return the scores of these errors, of rows that count in proportion to ``w``."""
+        scores = scores_of(errors, deviation)
+        order = np.argsort(scores, axis=0)
+        shares = np.cumsum(np.ones(scores.shape) if w is None else w[order], axis=0)
+        unit = len(shares) / shares[-1] if len(shares) else 1.0
+        return Conformal(np.take_along_axis(scores, order, axis=0), shares * unit, source)
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        return f"Conformal({len(self):,} scores, {self.source})"
+
+    def quantile(self, coverage: float) -> Float[Array, " t"]:
+        """Return the ⌈(m + 1) coverage⌉-th smallest score of each target."""
+        place = (len(self) + 1) * coverage * (1 - 1e-12)
+        at = [np.searchsorted(share, place) for share in self.shares.T]
+        return np.array([s[i] for s, i in zip(self.scores.T, at, strict=True)])
+
+    def bounds(
+        self, X: Array, mean: Float[Array, "b t"], deviation: Float[Array, "b t"], coverage: float
+    ) -> Both:
+        """Return the interval of each row."""
+        half = self.quantile(coverage) * deviation
+        return mean - half, mean + half
+
+
+def scores_of(
+    errors: Float[Array, "m t"], deviation: Float[Array, "m t"] | float
+) -> Float[Array, "m t"]:
+    """Return |error|/sd; infinite for an error where the deviation is zero."""
+    scores = np.full(errors.shape, np.inf)
+    scores[errors == 0] = 0.0
+    return np.divide(np.abs(errors), deviation, out=scores, where=np.asarray(deviation) > 0)
+
+
+# --- Intervals from fits without a fold of the rows: CV+ (Barber et al. 2021) --------------------
+#
+# The distinct rows of a sample, m of them, are dealt into K folds. Model k chooses its
+# lengthscales, noise and amplitude and is fitted without fold k, and row i of fold k has the score
+#
+#     R_i = |y_i − f_k(x_i)|/s_k(x_i).
+#
+# The interval of x reaches from the ⌊α(m + 1)⌋-th smallest f_k(x) − R_i s_k(x) to the
+# ⌈(1 − α)(m + 1)⌉-th smallest f_k(x) + R_i s_k(x), k the fold of i and α = 1 − coverage. A row that
+# is exchangeable with the rows of the fit is inside with probability at least
+#
+#     1 − 2α − min{2(1 − 1/K)/(m/K + 1), (1 − K/m)/(K + 1)}
+#
+# for any models (their theorem 4, whose proof holds for any score that rises with |y − f_k|), and
+# with about 1 − α if leaving out a fold changes the models little. Leave-one-out errors of one fit
+# have no such bound, because its hyperparameters were chosen on the same rows.
+
+#: K of few rows, and up to how many those are; K of more. A model of most of few rows is near that
+#: of all, and costs little.
+MANY_FOLDS, FEW_ROWS, FOLDS = 10, 512, 5
+
+MOST_BOUNDS = 1 << 22  # Largest number of bounds (new rows × scores) computed at once
+
+
+class Predicts(Protocol):
+    """A law of f, as intervals need it."""
+
+    @property
+    def noise(self) -> Float[Array, " t"]:
+        """Variance of y about f."""
+
+    def moments(self, X: Array) -> Both:
+        """Return the mean and variance of f at rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """A law that has not seen some of the rows, and its scores on those."""
+
+    law: Any
+    scores: Float[Array, "m t"]
+
+
+def deviations(law: Predicts, X: Array) -> Both:
+    """Return the mean and the standard deviation of y at rows."""
+    mean, variance = law.moments(X)
+    return mean, np.sqrt(variance + law.noise)
+
+
+@dataclass(frozen=True, eq=False)
+class CrossConformal(Intervals):
+    """Fold models and scores of CV+ intervals."""
+
+    folds: tuple[Fold, ...]
+    source: str = "cross-validation"
+
+    @property
+    def scores(self) -> Float[Array, "m t"]:
+        """Errors of rows in standard deviations, by fits without their fold, rising."""
+        return np.sort(np.concatenate([fold.scores for fold in self.folds]), axis=0)
+
+    def __len__(self) -> int:
+        return sum(len(fold.scores) for fold in self.folds)
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        return f"CrossConformal({len(self):,} scores, {len(self.folds)} folds)"
+
+    @property
+    def guarantee(self) -> str:
+        m, K = len(self), len(self.folds)
+        if not m:
+            return "None: one row alone cannot be left out; calibrate() on others gives one."
+        lost = min(2 * (1 - 1 / K) / (m / K + 1), (1 - K / m) / (K + 1))
+        return (
+            f"Cross-validation, {m:,} distinct rows in {K} folds (CV+): a new row that is "
+            "exchangeable with those of the fit is covered with chance 2 coverage − "
+            f"{1 + lost:.3g} at least, whatever the model, and about as asked where a fold more or "
+            "less changes the fit little; calibrate() on rows kept back gives coverage itself."
+        )
+
+    def bounds(
+        self, X: Array, mean: Float[Array, "b t"], deviation: Float[Array, "b t"], coverage: float
+    ) -> Both:
+        """Return the interval of each row, which holds the mean."""
+        place = ceil((len(self) + 1) * coverage * (1 - 1e-12))
+        moments = [deviations(fold.law, X) for fold in self.folds]
+        rows, t = moments[0][0].shape
+        size = max(1, MOST_BOUNDS // (len(self) * t))
+        parts = [self._bounds(moments, slice(i, i + size), place) for i in range(0, rows, size)]
+        low, high = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return np.minimum(low, mean), np.maximum(high, mean)
+
+    def _bounds(
+        self, moments: list[tuple[Array, Array]], rows: slice, place: int
+    ) -> tuple[Array, Array]:
+        """Return the interval of some rows: O(b m)."""
+        lows, highs = [], []
+        for fold, (mean, deviation) in zip(self.folds, moments, strict=True):
+            half = _reach(fold.scores[:, None], deviation[rows])
+            lows.append(half - mean[rows])
+            highs.append(half + mean[rows])
+        low, high = (np.partition(np.concatenate(a), place - 1, axis=0) for a in (lows, highs))
+        return -low[place - 1], high[place - 1]
+
+
+def _reach(score: Array, deviation: Array) -> Float[Array, "m b t"]:
+    """Return scores times deviations; infinite where an infinite score meets a zero deviation."""
+    with np.errstate(invalid="ignore"):
+        half = score * deviation
+    return np.where(np.isnan(half), np.inf, half)
+
+
+#: Fits a law of the same kind to some rows.
+Refit = Callable[[RowSample], Predicts]
+
+
+def cross_conformal(refit: Refit, sample: RowSample) -> CrossConformal:
+    """Fit a model like this without each fold of the sample's rows, and score those.
+
+    Equal rows are in one fold and have one score: a copy adds no information about new rows.
+    """
+    marks = row_marks(sample.X, 0) + row_marks(sample.y, 1)
+    groups = np.unique(marks, return_inverse=True)[1]
+    firsts = np.unique(groups, return_index=True)[1]
+    m = len(firsts)
+    K = min(MANY_FOLDS if m <= FEW_ROWS else FOLDS, m) if m > 1 else 0
+    rank = np.argsort(np.argsort(sample.priority[firsts], kind="stable"))
+    fold_of = rank % max(K, 1)
+    return CrossConformal(
+        tuple(
+            _fold(refit, sample, np.flatnonzero(fold_of[groups] != k), firsts[fold_of == k])
+            for k in range(K)
+        )
+    )
+
+
+def _fold(refit: Refit, sample: RowSample, seen: Array, judged: Array) -> Fold:
+    with catch_warnings():
+        simplefilter("ignore", SolutionWarning)
+        law = refit(sample.take(seen))
+    left = sample.take(judged)
+    mean, deviation = deviations(law, left.X)
+    return Fold(law, scores_of(left.y - mean, deviation))

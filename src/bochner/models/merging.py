@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from bochner.errors import IncompatibleModels, InvalidInput, InvalidType
-from bochner.features.map import FeatureMap, same_arrays
+from bochner.features.map import same_arrays
 from bochner.models._base import KernelEstimator
 from bochner.models.gaussian_process.fit import ProcessFit, merge_processes
 from bochner.models.ridge.fit import RidgeFit, merge_ridge
@@ -81,7 +81,9 @@ def _check_same_kind(a: Any, b: Any) -> None:
 
 
 def _check_same_map(a: Any, b: Any) -> None:
-    if a.chosen.kernel != b.chosen.kernel or not _same_map(a.chosen.map, b.chosen.map):
+    maps = a.chosen.map, b.chosen.map
+    alike = maps[0] is maps[1] if None in maps else same_arrays(*maps)
+    if a.chosen.kernel != b.chosen.kernel or not alike:
         raise IncompatibleModels(
             "merge: models must share one feature map; theirs differ "
             f"(kernels {a.chosen.kernel!r} and {b.chosen.kernel!r}). Fit them with the same kernel "
@@ -98,8 +100,3 @@ def _check_same_map(a: Any, b: Any) -> None:
             "merge: models must have the same targets; got rows of y of shape "
             f"{a.target_shape} and {b.target_shape}."
         )
-
-
-def _same_map(a: FeatureMap | None, b: FeatureMap | None) -> bool:
-    """Whether maps are equal, or there are none."""
-    return a is b if a is None or b is None else same_arrays(a, b)

@@ -1,35 +1,25 @@
-"""Displays of a fitted learner on rows: calibration, and other numbers of features."""
+"""Calibration of a fitted learner on rows."""
 
-import warnings
 from dataclasses import dataclass
-from time import perf_counter
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.stats import norm
-from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.base import BaseEstimator, is_classifier
 
-from bochner._core.arrays import is_sparse, to_numpy
+from bochner._core.arrays import to_numpy
 from bochner._core.checks import integer
-from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
-from bochner.data.blocks import Blocks
-from bochner.data.sources import Piece, join
-from bochner.errors import InvalidInput, SolutionWarning
+from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
-from bochner.features.map import FeatureMap
-from bochner.features.method import Method, Request
-from bochner.features.nystrom.landmarks import Uniform
-from bochner.features.nystrom.nystrom import Nystrom
-from bochner.features.rules import draw_map
+from bochner.features.method import Method
 from bochner.models._base import KernelEstimator
 from bochner.models.convex.regressors import KernelRegressor
-from bochner.models.drawn import Display
+from bochner.models.displays import Display
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.ridge.estimators import KernelRidge, KernelRidgeClassifier
 from bochner.models.sgd.estimators import KernelSGDClassifier, KernelSGDRegressor
-from bochner.models.sgd.steps import DUAL, EXACT
-from bochner.models.unsupervised.pca import KernelPCA
+from bochner.models.sgd.strategies import DUAL, EXACT
 
 SGD = (KernelSGDClassifier, KernelSGDRegressor)
 #: Learners that are fitted from the moments of their rows.
@@ -57,8 +47,7 @@ def method_of(model: KernelEstimator) -> Method:
 
 # --- Predictions and observations ----------------------------------------------------------------
 
-#: Half-width of 95 of 100 cases, in standard errors.
-TWO_SIDED = float(norm.ppf(0.975))
+TWO_SIDED = float(norm.ppf(0.975))  # Half-width of 95 of 100 cases, in standard errors
 
 #: Nominal coverages that intervals are asked for.
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -217,268 +206,3 @@ def scores_of(model: BaseEstimator, X: Array, y: Array) -> Float[Array, "m t"]:
 
 def _bins(n_bins: int) -> int:
     return integer(n_bins, "CalibrationDisplay", "n_bins", 1)
-
-
-# --- Error against the number of features -------------------------------------------------------
-
-#: The smallest width that is tried, and how often the width is halved.
-LEAST, HALVINGS = 8, 5
-
-#: Rows that the error of the kernel is measured on, at most.
-KERNEL_ROWS = 512
-
-#: Rows that the exact kernel is fitted to, at most: by one solve, and by sweeps.
-EXACT_ROWS, SWEPT_ROWS = 2048, 1024
-
-
-@dataclass(frozen=True, eq=False)
-class WidthDisplay(Display):
-    """Errors at several widths on a sample: half of it to learn from, half to judge by.
-
-    Attributes
-    ----------
-    widths : (p,) int
-        D, rising; the last is the model's own.
-    errors : (p,)
-        On the rows held out; NaN for learners that predict nothing.
-    seconds : (p,)
-        Of each fit.
-    kernel_errors : (p,)
-        ‖Z Zᵀ − K‖_F/‖K‖_F on rows held out.
-    exact : float or None
-        Error with the kernel itself (Nyström features of every row), where it was tried.
-    measure : str
-        What ``errors`` are.
-    n_train, n_test : int
-    """
-
-    widths: Array
-    errors: Float[Array, " p"]
-    seconds: Float[Array, " p"]
-    kernel_errors: Float[Array, " p"]
-    exact: float | None
-    measure: str
-    n_train: int
-    n_test: int
-
-    @staticmethod
-    def from_estimator(
-        model: KernelEstimator,
-        X: Any,
-        y: Array | None = None,
-        *,
-        widths: Any = None,
-        n_sample: int = 4096,
-        exact: bool = True,
-        random_state: Seed = 0,
-    ) -> "WidthDisplay":
-        """Fit the model's kernel by its method at each width, on a random half of a sample.
-
-        Parameters
-        ----------
-        model : fitted learner
-        X : (n, d)
-        y : (n,) or (n, t), optional
-            Where the learner has a target.
-        widths : sequence of int, optional
-            Default: the model's, halved five times. Widths that the method cannot serve are left
-            out.
-        n_sample : int, default 4096
-            Rows used, at most. A penalty that was given is taken in proportion.
-        exact : bool, default True
-            Whether the kernel itself is tried too.
-        random_state : int, Generator, RandomState or None, default 0
-            Of the split and the features.
-
-        Raises
-        ------
-        InvalidInput
-            The model has no features, or there are fewer than 16 rows.
-
-        Notes
-        -----
-        Kernel, lengthscale and method are the model's; only the number of features changes.
-        """
-        who, seed = "WidthDisplay", seed_of(random_state)
-        if not has_features(model):
-            raise InvalidInput(
-                f"{who}: the model must have features whose number can be changed; this "
-                f"{type(model).__name__} works with the kernel itself."
-            )
-        rows = _split(_rows(model, X), y, integer(n_sample, who, "n_sample", 16), seed)
-        study = _Study(model, _penalties(model, rows.n, len(rows.train_rows)), rows, seed)
-        tried = [found for D in _widths(model, widths) if (found := _tried(study, D)) is not None]
-        if not tried:
-            raise InvalidInput(f"{who}: none of the widths {widths!r} serves the model's method.")
-        D, error, second, kernel = (np.array(a) for a in zip(*tried, strict=True))
-        best = _exact(study) if exact and study.judged else None
-        counts = len(rows.train_rows), len(rows.test_rows)
-        return WidthDisplay(D, error, second, kernel, best, study.measure, *counts)
-
-    def plot(self, ax: Any = None) -> Self:
-        """Draw the error, or the error of the kernel, against D; return the display."""
-        ax = self._axes(ax)
-        judged = bool(np.isfinite(self.errors).any())
-        ax.plot(self.widths, self.errors if judged else self.kernel_errors, "o-")
-        if judged and self.exact is not None:
-            ax.axhline(self.exact, color="gray", linestyle=":", label="exact kernel")
-            ax.legend()
-        ax.set(xscale="log", xlabel="features D")
-        ax.set_ylabel(self.measure if judged else "relative error of the kernel")
-        shown = self.widths[:: -(-len(self.widths) // 8)]
-        ax.set_xticks(shown, [f"{D:,}" for D in shown])
-        ax.minorticks_off()
-        return self
-
-
-class _Split(NamedTuple):
-    """Rows, targets or None, the numbers of those to learn from and to judge by, and n."""
-
-    X: Any
-    y: Any
-    train_rows: Array
-    test_rows: Array
-    n: int
-
-    @property
-    def train(self) -> tuple[Any, Any]:
-        return self.X[self.train_rows], None if self.y is None else self.y[self.train_rows]
-
-    @property
-    def test(self) -> tuple[Any, Any]:
-        return self.X[self.test_rows], None if self.y is None else self.y[self.test_rows]
-
-
-def _rows(model: KernelEstimator, X: Any) -> Any:
-    """Return rows as the map reads them."""
-    return join([Piece(block.X) for block in model._rows_to_predict(X)]).X
-
-
-def _split(X: Any, y: Any, n_sample: int, seed: int) -> _Split:
-    n = int(X.shape[0])
-    if n < 16:
-        raise InvalidInput(
-            f"WidthDisplay: at least 16 rows are required, half of them to judge by; got {n}."
-        )
-    X = X if is_sparse(X) else to_numpy(X)
-    order = stream(seed, "widths").permutation(n)[:n_sample]
-    half = len(order) // 2
-    return _Split(X, None if y is None else np.asarray(y), order[:half], order[half:], n)
-
-
-def _widths(model: KernelEstimator, widths: Any) -> list[int]:
-    D = model.map_.n_features
-    if widths is None:
-        return sorted({max(min(D, LEAST), D >> i) for i in range(HALVINGS + 1)})
-    return sorted({integer(width, "WidthDisplay", "widths", 1) for width in widths})
-
-
-def _penalties(model: KernelEstimator, n: int, m: int) -> dict[str, float]:
-    """Return penalties that weigh m rows as those given weigh n."""
-    asked = model.get_params(deep=False)
-    given: dict[str, float] = {}
-    if "C" in asked:
-        given["C"] = float(np.min(model.C_)) * n / m
-    alpha = asked.get("alpha")
-    if isinstance(alpha, int | float) and not isinstance(model, SGD):
-        fitted = model.moments_.rows if isinstance(model, (*RIDGE, KernelPCA)) else n
-        given["alpha"] = float(alpha) * m / fitted
-    return given
-
-
-@dataclass(frozen=True, eq=False)
-class _Study:
-    """Quantities shared by all widths."""
-
-    model: KernelEstimator
-    penalties: dict[str, float]
-    rows: _Split
-    seed: int
-
-    @property
-    def method(self) -> Method:
-        return method_of(self.model)
-
-    @property
-    def judged(self) -> bool:
-        """Whether there are predictions to judge."""
-        return self.rows.y is not None and (is_classifier(self.model) or is_regressor(self.model))
-
-    @property
-    def measure(self) -> str:
-        if not self.judged:
-            return "relative error of the kernel"
-        if is_classifier(self.model):
-            return "share of labels wrong"
-        one = self.rows.y.ndim == 1 or self.rows.y.shape[1] == 1
-        losses = ("quantile", "poisson", "gamma")
-        if isinstance(self.model, KernelRegressor) and self.model.loss in losses:
-            return "1 − score"
-        return "RMSE" if one else "RMSE in deviations of the targets"
-
-    def map(self, method: Method, width: int) -> FeatureMap:
-        X = self.rows.train[0]
-        return draw_map(method, self.model.kernel_, Request(X.shape[1], width, self.seed, X=X))
-
-    def fitted(self, method: Method, width: int) -> Any:
-        """Return the learner fitted to the half to learn from."""
-        one = clone(self.model)
-        given: dict[str, Any] = {
-            "kernel": self.model.kernel_,
-            "method": method,
-            "n_features": width,
-        }
-        known = one.get_params(deep=False)
-        given |= {"random_state": self.seed} | self.penalties
-        one.set_params(**{name: value for name, value in given.items() if name in known})
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SolutionWarning)
-            return one.fit(*self.rows.train)
-
-    def error(self, one: Any) -> float:
-        """Return its error on the other half."""
-        X, y = self.rows.test
-        if self.measure == "1 − score":
-            return 1 - float(one.score(X, y))
-        found = to_numpy(one.predict(X))
-        if is_classifier(one):
-            return float(np.mean(found != y))
-        y = y.reshape(len(y), -1).astype(np.float64)
-        squares = np.mean((y - found.reshape(y.shape)) ** 2, axis=0)
-        if y.shape[1] > 1:
-            squares = squares / np.maximum(y.var(axis=0), np.finfo(np.float64).tiny)
-        return float(np.sqrt(squares.mean()))
-
-
-def _tried(study: _Study, width: int) -> tuple[int, float, float, float] | None:
-    """Return width, error, seconds and the kernel's error; None where the method cannot serve."""
-    try:
-        phi = study.map(study.method, width)
-    except InvalidInput:
-        return None
-    kernel_error = _kernel_error(study, phi)
-    if not study.judged:
-        return phi.n_features, float("nan"), float("nan"), kernel_error
-    began = perf_counter()
-    one = study.fitted(study.method, width)
-    seconds = perf_counter() - began
-    return phi.n_features, study.error(one), seconds, kernel_error
-
-
-def _kernel_error(study: _Study, phi: FeatureMap) -> float:
-    block = next(iter(Blocks.from_arrays(study.rows.test[0][:KERNEL_ROWS])))
-    Z = to_numpy(phi(block.X)).astype(np.float64)
-    K = to_numpy(study.model.kernel_(block.X)).astype(np.float64)
-    return float(np.linalg.norm(Z @ Z.T - K) / np.linalg.norm(K))
-
-
-def _exact(study: _Study) -> float | None:
-    """Return the error with every row a landmark, where that is quickly had."""
-    m = len(study.rows.train_rows)
-    most = EXACT_ROWS if isinstance(study.model, RIDGE) else SWEPT_ROWS
-    if m > most or isinstance(study.model, SGD):
-        return None
-    try:
-        return study.error(study.fitted(Nystrom(Uniform()), m))
-    except InvalidInput:
-        return None

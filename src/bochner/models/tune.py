@@ -27,12 +27,7 @@ from bochner.sums.rows import sampled
 
 @one_thread()
 def tune(
-    estimator: BaseEstimator,
-    X: Any,
-    y: Any,
-    sample_weight: Any = None,
-    *,
-    criterion: str = "loo",
+    estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any = None, *, criterion: str = "loo"
 ) -> Tuning:
     """Tune the kernel of an estimator of this package; ``tuning.estimator`` is ready to be fitted.
 

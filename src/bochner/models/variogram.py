@@ -31,11 +31,8 @@ from bochner.sums.rows import sampled
 ESTIMATORS = ("matheron", "cressie-hawkins")
 METRICS = ("euclidean", "great-circle")
 
-#: Rows whose distances are taken together.
-TOGETHER = 256
-
-#: The kernel at its range, as a share of k(0): the "practical range".
-AT_RANGE = 0.05
+TOGETHER = 256  # Rows whose distances are taken together
+AT_RANGE = 0.05  # The kernel at its range, as a share of k(0): the "practical range"
 
 #: Starts of a fit: lengthscales as shares of the longest lag, nuggets as shares of the variance.
 LENGTHS, NUGGETS = (0.05, 0.15, 0.5), (0.02, 0.5)
@@ -171,7 +168,8 @@ class Variogram:
     def _fitted(self, kernel: Any) -> VariogramModel:
         unit = self._unit
         weight = np.sqrt(self.pairs / self.pairs.sum())
-        first = kernel.replace(lengthscale=_times(kernel.lengthscale, 1.0 / _mean(kernel)))
+        mean = float(np.exp(np.mean(np.log(np.asarray(kernel.lengthscale)))))
+        first = kernel.replace(lengthscale=_times(kernel.lengthscale, 1.0 / mean))
         top = max(self.variance, float(self.gamma.max()))
 
         def curve(p: Float[Array, " 3"]) -> Array:
@@ -232,10 +230,6 @@ def _on_globe(kernel: Kernel | str) -> OnSphere:
             f'name such as "matern32"; got {kernel!r}.'
         )
     return known
-
-
-def _mean(kernel: Any) -> float:
-    return float(np.exp(np.mean(np.log(np.asarray(kernel.lengthscale)))))
 
 
 def _times(lengthscale: Any, factor: float) -> Any:
@@ -376,11 +370,6 @@ def _longest(places: Float[Array, "m d"], globe: bool) -> float:
     return min(math.degrees(math.acos(min(max(nearest, -1.0), 1.0))), 90.0)
 
 
-def _degrees(chords: Array) -> Array:
-    """Return great-circle distances in degrees of distances between points of the unit sphere."""
-    return np.degrees(2 * np.arcsin(np.minimum(chords / 2, 1.0)))
-
-
 def _unit(direction: Any, d: int) -> Float[Array, " d"]:
     vector = np.asarray(direction, dtype=np.float64)
     if vector.shape != (d,) or not np.isfinite(vector).all() or not np.linalg.norm(vector) > 0:
@@ -405,7 +394,7 @@ def _summed(
         here = slice(start, start + TOGETHER)
         steps = X[here, None] - X[None, start:]
         apart = np.linalg.norm(steps, axis=2)
-        apart = _degrees(apart) if globe else apart
+        apart = np.degrees(2 * np.arcsin(np.minimum(apart / 2, 1.0))) if globe else apart
         once = np.arange(start, len(X)) > np.arange(start, start + len(apart))[:, None]
         some = once & (apart <= longest)
         if cosine is not None:

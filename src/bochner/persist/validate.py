@@ -29,8 +29,8 @@ from bochner.models._base import KernelEstimator
 from bochner.models._shown import ShownFit
 from bochner.models.gaussian_process.exact import ExactProcess
 from bochner.models.gaussian_process.grid import WaveProcess
-from bochner.models.gaussian_process.neighbourhoods import KeptRows
-from bochner.models.sgd.steps import KernelStrategy
+from bochner.models.gaussian_process.neighbours import KeptRows
+from bochner.models.sgd.strategies import KernelStrategy
 from bochner.solvers.convex.optimum import Optimum
 from bochner.solvers.ridge.solution import Solution
 from bochner.solvers.sgd import Walk

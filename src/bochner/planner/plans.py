@@ -27,9 +27,9 @@ from bochner.kernels.words import in_words
 from bochner.models._tables import encoded, encoded_beside, given_rows, is_table, read_beside
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.representations.features import RidgeSpec
-from bochner.models.representations.gathered import gather
 from bochner.models.representations.matrix import chosen_by_matrix
 from bochner.models.representations.methods import DIRECT_ROWS, ExactKernel, LocalKernel
+from bochner.models.representations.representation import gather
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.ridge.fit import WIDE_ROWS, default_leaves, most_at_once
 from bochner.planner.trials import (

@@ -35,10 +35,14 @@ from bochner.features.method import Method, Request
 from bochner.features.nystrom.landmarks import Given
 from bochner.features.nystrom.nystrom import Nystrom, Rounded
 from bochner.features.rules import contenders, draw_map
-from bochner.models.gaussian_process.neighbourhoods import JUDGED, is_near
-from bochner.models.gaussian_process.neighbours import NearestNeighbours, NeighbourProcess
+from bochner.models.gaussian_process.fit import judging, suits_neighbours
+from bochner.models.gaussian_process.neighbours import (
+    JUDGED,
+    NearestNeighbours,
+    NeighbourProcess,
+    is_near,
+)
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
-from bochner.models.gaussian_process.rough import judging, suits_neighbours
 from bochner.models.representations.methods import DIRECT_ROWS, ExactKernel, LocalKernel
 from bochner.models.representations.waves import BLOCK_ROWS, summand_of
 from bochner.models.representations.wide import needs_passes, wide_problem

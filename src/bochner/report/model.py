@@ -29,7 +29,6 @@ from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.inspection.dependence import PartialDependenceDisplay, partial_dependence
 from bochner.models.inspection.importance import ImportanceDisplay, column_importance
 from bochner.models.prediction_displays import (
-    WidthDisplay,
     has_features,
 )
 from bochner.models.unsupervised.pca import KernelPCA
@@ -120,7 +119,6 @@ class ModelReport:
         Predicted beside observed, on a sample.
     path : PathDisplay or None
     spectrum : SpectrumDisplay or None
-    widths : WidthDisplay or None
     importance : ImportanceDisplay or None
         How much each column moves the predictions, on at most 1024 rows of the sample.
     dependence : tuple of PartialDependenceDisplay
@@ -130,7 +128,7 @@ class ModelReport:
     sample_rows : int
         Rows of the sample that pictures show.
     seed : int
-        Of the sample and the refits.
+        Of the sample.
     source, command, versions : str
         The data's name, the command that wrote it, the versions.
     """
@@ -143,7 +141,6 @@ class ModelReport:
     quality: Quality
     path: PathDisplay | None
     spectrum: SpectrumDisplay | None
-    widths: WidthDisplay | None
     importance: ImportanceDisplay | None
     dependence: tuple[PartialDependenceDisplay, ...]
     without: dict[str, str]
@@ -179,7 +176,6 @@ class ModelReport:
             "certificate_words": self.certificate_words,
             "path": _arrays(self.path),
             "spectrum": _arrays(self.spectrum),
-            "widths": _arrays(self.widths),
             "importance": _arrays(self.importance),
             "dependence": [_arrays(found) for found in self.dependence],
             "calibration": _arrays(self.quality.calibration),
@@ -199,13 +195,11 @@ def report_model(
     sample_weight: Array | None = None,
     *,
     n_sample: int = 4096,
-    widths: Any = None,
-    exact: bool = True,
     random_state: Seed = 0,
     source: str = "",
     command: str = "",
 ) -> ModelReport:
-    """Measure a fitted learner on rows: how good, how far from the exact kernel, how wide.
+    """Measure a fitted learner on rows: how good, and how far from the exact kernel.
 
     Parameters
     ----------
@@ -216,13 +210,9 @@ def report_model(
         Their targets; with Blocks they are in them. Without targets the page has no errors.
     sample_weight : (n,), optional
     n_sample : int, default 4096
-        Rows that pictures show and that other widths are tried on, drawn at random.
-    widths : sequence of int, optional
-        Widths tried; default the model's, halved five times.
-    exact : bool, default True
-        Whether the kernel itself is tried too, on at most 2048 rows.
+        Rows that pictures show, drawn at random.
     random_state : int, Generator, RandomState or None, default 0
-        Of the sample and the refits.
+        Of the sample.
     source, command : str
         Origin of the rows and command of the page, as shown.
 
@@ -240,8 +230,7 @@ def report_model(
 
     Notes
     -----
-    A few passes over the rows, predictions of at most 2²⁰ of them at random, and six fits to half
-    the sample. On the rows of its
+    A few passes over the rows, and predictions of at most 2²⁰ of them at random. On the rows of its
     fit a ridge regression or Gaussian process is judged by exact leave-one-out predictions.
     """
     check_is_fitted(model)
@@ -257,7 +246,6 @@ def report_model(
     found = certificate_of(model, blocks, other=same is False)
     certificate, words = (None, f"None: {found}") if isinstance(found, str) else (found, str(found))
     quality = quality_of(model, sample, examined, leverage if same else None)
-    tried, reason = _widths(model, sample, quality, widths, exact, seed)
     importance, columns = _importance(model, sample, seed)
     dependence = _dependence(model, sample, importance, seed)
     path = None
@@ -265,7 +253,7 @@ def report_model(
         path = PathDisplay.from_estimator(model)
     spectrum = _spectrum(model, eigen, sample, seen.n_rows)
     no_path = "" if path else "The learner tried no other penalty than its own."
-    without = {"widths": reason, "path": no_path, "importance": columns}
+    without = {"path": no_path, "importance": columns}
     return ModelReport(
         fit=facts_of(model),
         seen=seen,
@@ -275,7 +263,6 @@ def report_model(
         quality=quality,
         path=path,
         spectrum=spectrum,
-        widths=tried,
         importance=importance,
         dependence=dependence,
         without={name: text for name, text in without.items() if text},
@@ -350,19 +337,6 @@ def _spectrum(
     found = SpectrumDisplay.from_estimator(model, rows)
     values = found.eigenvalues * n / len(sample.index)
     return replace(found, eigenvalues=values, alpha=model._least_penalty(rows, n), n_rows=n)
-
-
-def _widths(
-    model: KernelEstimator, sample: Sample, quality: Quality, widths: Any, exact: bool, seed: int
-) -> tuple[WidthDisplay | None, str]:
-    rows, asked = Blocks.from_arrays(sample.X), {"widths": widths, "exact": exact}
-    asked |= {"n_sample": max(16, len(sample.index)), "random_state": seed}
-    try:
-        found = WidthDisplay.from_estimator(model, rows, quality.labels, **asked)
-    except InvalidInput as error:
-        words = str(error).removeprefix("WidthDisplay: ")
-        return None, words[0].upper() + words[1:]
-    return found, ""
 
 
 def _importance(

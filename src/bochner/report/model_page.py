@@ -1,6 +1,5 @@
 """The page of a report of a model: one HTML file that fetches nothing and runs nothing."""
 
-import math
 from collections.abc import Iterator, Sequence
 from numbers import Real
 from typing import Any, NamedTuple
@@ -16,10 +15,9 @@ from bochner.models.inspection.importance import ImportanceDisplay
 from bochner.models.prediction_displays import (
     CALIBRATIONS,
     CalibrationDisplay,
-    WidthDisplay,
 )
 from bochner.report.quality import MEASURES, Residuals
-from bochner.report.render import number, page, picture, require, seconds
+from bochner.report.render import number, page, picture, require
 
 DOES = {"outliers": "Rows unlike the others"}  # What the learner does
 #: Ranks of the eigenvalues in the table.
@@ -48,7 +46,7 @@ def model_page(r: Any) -> str:
     f, q, targets = r.fit, r.quality, ", ".join(r.fit["targets"][:3])
     counted, total = list(r.seen.counts.items())[:24], sum(r.seen.counts.values())
     labels = tuple(map(str, f["classes"] or ()))
-    kernel, took = rounded(f["kernel"]), math.nan if r.widths is None else r.widths.seconds[-1]
+    kernel = rounded(f["kernel"])
     return page(
         "model.html.j2",
         r=r,
@@ -58,8 +56,7 @@ def model_page(r: Any) -> str:
         short_kernel=kernel if len(kernel) <= 40 else kernel.split("(")[0],
         figures=list(_figures(r)),
         counts=", ".join(f"{name}: {n:,} ({100 * n / total:.3g} %)" for name, n in counted),
-        certificate=None if r.certificate is None else errors_table(r.certificate),
-        widths=None if r.widths is None else _widths(r.widths),
+        certificate=_certificate(r.certificate),
         path=None if r.path is None else _path(r.path),
         taken="" if r.path is None else ", ".join(number(float(a), 3) for a in r.path.alpha),
         spectrum=None if r.spectrum is None else _spectrum(r.spectrum),
@@ -70,7 +67,6 @@ def model_page(r: Any) -> str:
         importance=None if r.importance is None else _importance(r.importance),
         dependence=[_dependence(found) for found in r.dependence],
         lists=[_list(r, one) for one in r.seen.lists],
-        refit=float(took) if np.isfinite(took) else None,
     )
 
 
@@ -93,42 +89,11 @@ def _figures(r: Any) -> Iterator[tuple[str, str, str]]:
         yield number(r.spectrum.effective_dimension, 3), "d_λ", "effective dimension"
 
 
-def _widths(found: WidthDisplay) -> dict[str, Any]:
-    """Return error against width, and the gain of the last step."""
-    judged = bool(np.isfinite(found.errors).any())
-    columns = {"D": [f"{D:,}" for D in found.widths]}
-    if judged:
-        columns[found.measure] = [number(error, 3) for error in found.errors]
-    columns["kernel error"] = [number(error, 3) for error in found.kernel_errors]
-    if judged:
-        columns["seconds"] = [seconds(took) for took in found.seconds]
-    rows = list(zip(*columns.values(), strict=True))
-    caption = (
-        f"{'Fitted to' if judged else 'Drawn for'} {found.n_train:,} rows, tested on "
-        f"{found.n_test:,} others"
-    )
-    drawn = picture(f"{found.measure} against the number of features", found.plot)
-    return {
-        "judged": judged,
-        "tail": _gain(found.errors, found.exact) if judged else _gain(found.kernel_errors, None),
-        "shown": Shown("Error against width", drawn, [*columns], rows, caption, len(rows) - 1),
-    }
-
-
-def _gain(errors: Any, exact: float | None) -> str:
-    """Say how much the last step has reduced the error, and how much the exact kernel would."""
-    if len(errors) < 2 or not errors[-2] > 0:
-        return ""
-    gain = 100 * (1 - errors[-1] / errors[-2])
-    words = "The last step did not reduce the error"
-    if gain > 0:
-        words = f"The last step reduced the error by {number(gain, 2)} %"
-    if exact is None or not errors[-1] > 0:
-        return f"{words}."
-    left = 100 * (1 - exact / errors[-1])
-    if left <= 0:
-        return f"{words}; the exact kernel does no better."
-    return f"{words}; the exact kernel would reduce it by another {number(left, 2)} %."
+def _certificate(c: Certificate | None) -> dict[str, Any] | None:
+    if c is None:
+        return None
+    head, rows = errors_table(c)
+    return {"head": head, "rows": rows}
 
 
 def _path(found: PathDisplay) -> Shown:

@@ -1,6 +1,6 @@
 """The checked parameters of features, the choices of a fit, and the sums of its features."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 from bochner._core.arrays import to_numpy
 from bochner._core.checks import one_of
 from bochner._core.random import Seed, seed_of
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Gradients
 from bochner._core.sizes import SMALL, WIDE, block_rows
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
@@ -214,9 +214,7 @@ class Chosen:
             phi = Rounded(self.kernel, plain, self.precision)
         return lambda X: to_numpy(phi.features(X)) @ coef
 
-    def gradients(
-        self, coef: Float[Array, "D t"], blocks: Blocks
-    ) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+    def gradients(self, coef: Float[Array, "D t"], blocks: Blocks) -> Gradients:
         """Yield the rows of each block, and the gradients of φ(x) β at them.
 
         In NumPy's float64, for features that are not rounded.

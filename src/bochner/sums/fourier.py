@@ -190,14 +190,16 @@ class WavesOf:
     def add(self, total: WaveSums, block: Block) -> WaveSums:
         """Return the sums with the rows of a block."""
         X = to_numpy(dense(block.X)).astype(np.float64, copy=False)
+        y = to_numpy(block.y).astype(np.float64).reshape(len(X), -1)
+        w = np.ones(len(X)) if block.w is None else to_numpy(block.w).astype(np.float64)
+        if not w.all():  # rows of weight zero may lie outside the box
+            X, y, w = X[w > 0], y[w > 0], w[w > 0]
+        if not len(w):
+            return total
         self.places.require_served(X)
-        angles, n = self.places.angles(X), len(X)
-        w = np.ones(n) if block.w is None else to_numpy(block.w).astype(np.float64)
-        y = to_numpy(block.y).astype(np.float64).reshape(n, -1).T - self.origin[:, None]
+        angles, y = self.places.angles(X), y.T - self.origin[:, None]
         gram, cross = self._waves(angles, w, y)
-        here = WaveSums(
-            int(np.count_nonzero(w > 0)), float(w.sum()), self.origin, y @ w, y**2 @ w, gram, cross
-        )
+        here = WaveSums(len(w), float(w.sum()), self.origin, y @ w, y**2 @ w, gram, cross)
         return total + here
 
     def merge(self, a: WaveSums, b: WaveSums) -> WaveSums:

@@ -15,14 +15,11 @@ from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
-from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
-from bochner.models._calibration import Calibration, agreeing, decided
-from bochner.models._gradients import Differentiable
-from bochner.models._held import by_partition
-from bochner.models._kinds import LabelEstimator
-from bochner.models._parameters import estimator, shared
+from bochner.models._calibration import Calibration
+from bochner.models._kinds import Differentiable, ProbableLabels
+from bochner.models._parameters import KernelParameters, estimator, shared
 from bochner.models.convex.classification import fit_classifier
 from bochner.models.convex.exact import (
     EXACT_ROWS,
@@ -30,42 +27,28 @@ from bochner.models.convex.exact import (
     fit_to_support,
     rows_on_kernel,
 )
-from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec
-from bochner.models.convex.pairs import ClassPairs
-from bochner.selection.spec import Tolerance
-from bochner.solvers.convex.class_losses import (
-    Hinge,
-    Logistic,
-    Multinomial,
-    SquaredHinge,
-)
+from bochner.models.convex.fit import ClassPairs, ConvexEstimator, ConvexFit, ConvexSpec
+from bochner.solvers.convex.class_losses import Hinge, Logistic, Multinomial, SquaredHinge
 from bochner.solvers.convex.losses import Loss
 from bochner.sums.executor import LOCAL, Executor
 
-#: How several classes are separated.
-MULTI_CLASS = ("auto", "ovo", "ovr")
+MULTI_CLASS = ("auto", "ovo", "ovr")  # How several classes are separated
 
 #: Rows of a class, on average, from which on pairs of classes have rows enough to tell them apart.
 PAIR_ROWS = 100
 
 
 @shared
-class ClassifierParameters:
+class ClassifierParameters(KernelParameters):
     """Parameters of classifiers by convex losses."""
 
-    effort: str = "medium"
-    method: Method | str | None = None
-    n_features: int | str | Tolerance | None = None
-    metric: str | None = None
-    columns: str = "auto"
     C: float | str = "auto"
     class_weight: Any = None
-    fit_intercept: bool = True
     tol: float = 1e-4
     max_iter: int = 100
 
 
-class ConvexClassifier(ClassifierParameters, Differentiable, LabelEstimator, ConvexEstimator):
+class ConvexClassifier(ClassifierParameters, Differentiable, ProbableLabels, ConvexEstimator):
     """A classifier by a convex loss."""
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
@@ -158,10 +141,9 @@ class SVC(ConvexClassifier):
         probability.
     multi_class : {"auto", "ovo", "ovr"}, default "auto"
         "ovo": one problem for each pair of classes, on the rows of the two (Chang and Lin 2011,
-        section 7); the value of a class is that against its nearest rival
-        (``bochner.models.convex.pairs``), (n, K) as with "ovr", which has one problem a class,
-        against all others. "auto": pairs with the kernel itself, an intercept and 100 rows a
-        class, in a half of the time; else "ovr".
+        section 7); the value of a class is that against its nearest rival, (n, K) as with "ovr",
+        which has one problem a class, against all others. "auto": pairs with the kernel itself,
+        an intercept and 100 rows a class, in a half of the time; else "ovr".
     probability : bool, default True
         Whether ``predict_proba`` is calibrated, on as many of five folds as hold 1000 rows: a fit
         more for each (``bochner.models._calibration``), which a fit with the kernel itself makes
@@ -241,21 +223,11 @@ class SVC(ConvexClassifier):
     def _calibrates(self) -> bool:
         return self.probability
 
-    @available_if(_has_probabilities)
-    @by_partition
-    def predict_proba(self, X: Tabular) -> Float[Array, "n K"]:
-        """Return calibrated probabilities of the classes; the largest is of the class predicted."""
-        return self._probabilities(self._decisions(X))
+    predict_proba = available_if(_has_probabilities)(ProbableLabels.predict_proba)
+    predict_log_proba = available_if(_has_probabilities)(ProbableLabels.predict_log_proba)
 
-    def _probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
-        return agreeing(self._calibration.probabilities(f), decided(f))
-
-    @available_if(_has_probabilities)
-    @by_partition
-    def predict_log_proba(self, X: Tabular) -> Float[Array, "n K"]:
-        """Return their logarithms."""
-        f = self._decisions(X)
-        return agreeing(self._calibration.log_probabilities(f), decided(f))
+    def _log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
+        return self._calibration.log_probabilities(f)
 
     @property
     def _calibration(self) -> Calibration:
@@ -332,20 +304,6 @@ class LogisticRegression(ConvexClassifier):
     def _loss(self, n_classes: int, rows: int) -> Loss:
         joint = require_switch("LogisticRegression", self.multinomial, "multinomial")
         return Multinomial() if joint and n_classes > 2 else Logistic()
-
-    @by_partition
-    def predict_proba(self, X: Tabular) -> Float[Array, "n K"]:
-        """Return the probabilities of the classes; the largest is of the class predicted."""
-        return self._probabilities(self._decisions(X))
-
-    def _probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
-        return agreeing(np.exp(self._log_probabilities(f)), decided(f))
-
-    @by_partition
-    def predict_log_proba(self, X: Tabular) -> Float[Array, "n K"]:
-        """Return their logarithms, good to the last digits also where they are tiny."""
-        f = self._decisions(X)
-        return agreeing(self._log_probabilities(f), decided(f))
 
     def _log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
         if f.shape[1] == 1:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import is_sparse, to_numpy
+from bochner._core.arrays import is_sparse, numpy_rows
 from bochner._core.blas import square_part, symmetric_product
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
@@ -20,7 +20,7 @@ from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.numbers import is_given
 from bochner.kernels.stationary import Gaussian
 from bochner.models._calibration import Calibration, calibrate
-from bochner.models.convex.class_sample import (
+from bochner.models.convex.classification import (
     ClassesLeftOut,
     ClassSample,
     Learned,
@@ -28,8 +28,8 @@ from bochner.models.convex.class_sample import (
     rows_to_choose_by,
 )
 from bochner.models.convex.fit import ConvexFit, ConvexSpec, warned
-from bochner.models.representations.gathered import gather
 from bochner.models.representations.methods import exact_choice
+from bochner.models.representations.representation import gather
 from bochner.selection.choose import choose_for_matrix, transformed
 from bochner.selection.chosen import Chosen
 from bochner.selection.record import Tuning
@@ -44,14 +44,7 @@ from bochner.solvers.convex.libsvm import (
 )
 from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.optimum import Convergence
-from bochner.solvers.convex.penalty_path import (
-    CONSTANT,
-    FACTOR,
-    FIRST,
-    NEAREST,
-    TOL,
-    HeldOutPath,
-)
+from bochner.solvers.convex.penalty_path import CONSTANT, FACTOR, FIRST, NEAREST, TOL, HeldOutPath
 from bochner.solvers.convex.problem import best_constant, walk
 from bochner.sums.rows import sampled
 
@@ -65,8 +58,7 @@ SUPPORT_SAMPLES = 2048, 4096
 #: more, features take less time.
 MOST_VALUES, MOVES_TRIED = 1 << 28, 20
 
-#: Penalty below which a hinge rarely changes: margins are met.
-LEAST_HINGE = 0.03
+LEAST_HINGE = 0.03  # Penalty below which a hinge rarely changes: margins are met
 
 #: Rows that a penalty is chosen by, at most, and among which it is chosen again, at least: as many
 #: more as columns of the problem are few.
@@ -92,7 +84,7 @@ def fit_classifier_exactly(
     learned = Learned(spec.loss, len(inputs.classes), spec.fit_intercept, spec.pairs)
     seed, alpha = spec.features.seed, spec.alpha if isinstance(spec.alpha, float) else None
     rows = class_sample(blocks, seed, learned.n_classes, most=EXACT_ROWS)
-    X = rows.X if is_sparse(rows.X) else np.ascontiguousarray(to_numpy(rows.X), np.float64)
+    X = numpy_rows(rows.X)
     # Near the minimum a squared hinge has twice the slope of squares: ridge takes alpha/2.
     share = None if alpha is None else alpha / 2 / float(rows.w.sum())
     chosen = choose_exactly(spec, sampled(blocks, seed, learned.n_classes), X, share)

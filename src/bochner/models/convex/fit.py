@@ -1,7 +1,8 @@
 """Fits by convex losses, and what their estimators share."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from bochner._core.arrays import from_numpy, to_numpy
 from bochner._core.checks import integer, positive, require_switch, warn_user
 from bochner._core.random import Seed
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Gradients, Int, Predictions
 from bochner._core.text import rounded, written
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
@@ -21,7 +22,6 @@ from bochner.models._kernel_sum import KernelSum
 from bochner.models._parameters import shared
 from bochner.models._rows import Features
 from bochner.models._shown import ShownFit
-from bochner.models.convex.pairs import ClassPairs
 from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.convex.losses import Loss
@@ -29,6 +29,80 @@ from bochner.solvers.convex.optimum import Optimum
 from bochner.solvers.convex.penalty_path import HeldOutPath
 from bochner.solvers.convex.problem import TargetsOf, forward
 from bochner.sums.executor import LOCAL, Executor
+
+# --- Every class against every other --------------------------------------------------------------
+#
+# A pair's value f_kl says k where it is above zero. LIBSVM (Chang and Lin 2011, section 7) counts
+# the pairs that a class wins. Pairs with unlikely classes then count as much as other pairs, and
+# the count does not show how certain a class is. Here the value of a class is its smallest value
+# against any other class,
+#
+#     v_k = min_l f_kl, smoothed:  −(1/s) log Σ_{l ≠ k} exp(−s f_kl),    s = 4,
+#
+# and the class that wins all its pairs, if there is one, has the largest value. For two classes it
+# is f itself. Fewer rows are misclassified than by counts, and calibrated probabilities are far
+# better.
+
+SHARPNESS = 4.0  # s: classes whose values differ by less than about 1/s count equally
+
+
+@dataclass(frozen=True)
+class ClassPairs:
+    """Pairs of the classes, in the order of :func:`itertools.combinations`."""
+
+    n_classes: int
+
+    @property
+    def columns(self) -> int:
+        """How many there are."""
+        return self.n_classes * (self.n_classes - 1) // 2
+
+    @property
+    def ends(self) -> Int[Array, "2 p"]:
+        """The first and the second class of each."""
+        return np.array(list(combinations(range(self.n_classes), 2))).T
+
+    def targets(self, codes: Array) -> Float[Array, "m p"]:
+        """Return 1 of rows of a pair's first class, −1 of its second, and 0 of others."""
+        codes, (first, second) = np.asarray(codes)[:, None], self.ends
+        return (codes == first).astype(np.float64) - (codes == second)
+
+    def values(self, f: Float[Array, "m p"]) -> Float[Array, "m K"]:
+        """Return the values of classes from the values of pairs."""
+        return np.stack([_smallest(np, f[:, own] * signs) for own, signs in self._rivals], axis=1)
+
+    def traced(self, xp: Any, f: Any) -> Any:
+        """Return the same of an array of another library."""
+        found = [_smallest(xp, xp.take(f, own, 1) * signs) for own, signs in self._rivals]
+        return xp.stack(found, axis=1)
+
+    def gradients(self, f: Float[Array, "m p"], G: Float[Array, "m d p"]) -> Float[Array, "m d K"]:
+        """Return the gradients of values of classes from values and gradients of pairs."""
+        found = []
+        for own, signs in self._rivals:
+            against = -SHARPNESS * f[:, own] * signs
+            share = np.exp(against - against.max(axis=1, keepdims=True))
+            share /= share.sum(axis=1, keepdims=True)
+            found.append(np.einsum("mdp,mp->md", G[:, :, own], share * signs))
+        return np.stack(found, axis=2)
+
+    @property
+    def _rivals(self) -> Predictions:
+        """Yield the columns of each class's pairs, and 1 where the class is first, else −1."""
+        first, second = self.ends
+        for k in range(self.n_classes):
+            own = np.flatnonzero((first == k) | (second == k))
+            yield own, np.where(first[own] == k, 1.0, -1.0)
+
+
+def _smallest(xp: Any, against: Any) -> Any:
+    """Return the smoothed least of each row, (m,)."""
+    least = xp.min(against, axis=1, keepdims=True)
+    total = xp.sum(xp.exp(-SHARPNESS * (against - least)), axis=1)
+    return least[:, 0] - xp.log(total) / SHARPNESS
+
+
+# --- Fits ----------------------------------------------------------------------------------------
 
 
 class WhenAsked:
@@ -107,7 +181,7 @@ class ConvexFit(ShownFit):
             "outcome_words": str(outcome),
         }
 
-    def predictions(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b t"]]]:
+    def predictions(self, blocks: Blocks) -> Predictions:
         """Yield the rows and φ(X) β + b, block by block."""
         if self.exact:
             yield from self._sum.values(blocks)
@@ -116,7 +190,7 @@ class ConvexFit(ShownFit):
         for block in blocks.with_rows(self.chosen.block_rows):
             yield block.X, linear(block.X) + self.solution.intercept
 
-    def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+    def gradients(self, blocks: Blocks) -> Gradients:
         """Yield the rows and the gradients of φ(x) β, of each class with pairs, block by block."""
         if self.exact:
             gradients = self._sum.gradients(blocks)

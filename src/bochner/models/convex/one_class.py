@@ -6,23 +6,22 @@ from dataclasses import KW_ONLY, replace
 import numpy as np
 from sklearn.base import OutlierMixin
 
-from bochner._core.arrays import from_numpy, is_sparse, joined, to_numpy
+from bochner._core.arrays import from_numpy, joined, to_numpy
 from bochner._core.checks import finite
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
-from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._gradients import Differentiable
-from bochner.models._held import by_partition
-from bochner.models._kinds import WithoutTarget
+from bochner.models._kinds import Differentiable, WithoutTarget
 from bochner.models._parameters import estimator
 from bochner.models._rows import row_marks
+from bochner.models._tables import by_partition
 from bochner.models.convex.exact import ONE_CLASS_ROWS
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, features_of, warned
 from bochner.models.representations.methods import exact_choice
+from bochner.models.representations.representation import gather
 from bochner.selection.choose import choose_map, choose_without_target
 from bochner.selection.chosen import Chosen
 from bochner.selection.spec import Tolerance
@@ -165,7 +164,8 @@ def fit_one_class(
 
 def fit_one_class_exactly(spec: ConvexSpec, nu: float, blocks: Blocks, inputs: Inputs) -> ConvexFit:
     """Choose the kernel where it is open, minimise on the matrix of rows, and put the offset."""
-    X, w = _rows_and_weights(blocks)
+    every = gather(blocks)
+    X, w = every.X, every.w
     rows = sampled(blocks.recoded(lambda _: None), spec.features.seed)
     found = choose_without_target(spec.features, rows)
     chosen = Chosen(spec.features.seed, found, exact_choice(found, X))
@@ -198,18 +198,6 @@ def _support_problem(K: Float[Array, "n n"], w: Float[Array, " n"], nu: float) -
 
     none, total = np.zeros(len(w)), nu * float(w.sum())
     return BoxProblem(K, none, w, none, w, total, 0.0, OneClassSVM(nu=nu))
-
-
-def _rows_and_weights(blocks: Blocks) -> tuple[Array, Float[Array, " n"]]:
-    """Return all rows of positive weight, and their weights."""
-    pieces = [Piece(block.X, None, block.w) for block in blocks]
-    w = np.concatenate(
-        [np.ones(p.X.shape[0]) if p.w is None else to_numpy(p.w).astype(np.float64) for p in pieces]
-    )
-    X = join([Piece(piece.X) for piece in pieces]).X
-    kept = np.flatnonzero(w > 0)
-    X = X if is_sparse(X) else np.ascontiguousarray(to_numpy(X), np.float64)
-    return (X, w) if len(kept) == len(w) else (X[kept], w[kept])
 
 
 def _as_nu(nu: object) -> float:

@@ -6,25 +6,41 @@ falls as α rises, and takes all values up to the norm at the least loss. So the
 for. Either is a sum over rows Σ uᵢ φ(xᵢ) (Schölkopf, Herbrich and Smola 2001, theorem 1).
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from scipy.linalg import LinAlgError, pinvh, solve_triangular
 from scipy.optimize import minimize_scalar
 
-from bochner._core.arrays import to_numpy
+from bochner._core.arrays import is_sparse, to_numpy, unit_of
+from bochner._core.random import stream
 from bochner._core.shapes import Array, Bool, Float
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
-from bochner.data.sources import Piece, join
+from bochner.data.sources import Piece, join, part, required_targets
 from bochner.errors import InvalidInput
-from bochner.models._rows import N_FOLDS, FeatureBlock, Kept, folds_of, row_marks, rows_left_out
+from bochner.kernels.banded import kernel_matrix
+from bochner.models._rows import (
+    N_FOLDS,
+    FeatureBlock,
+    Kept,
+    folds_of,
+    no_landmarks,
+    row_marks,
+    rows_left_out,
+)
+from bochner.models.convex.exact import LAST, choose_exactly, step_near
 from bochner.models.convex.fit import ConvexFit, ConvexSpec, features_of, targets_of, warned
-from bochner.models.convex.left_out import left_out
-from bochner.models.convex.units import ScaledRows, scaled, spread_of
+from bochner.models.error_law import LeftOutRows
+from bochner.models.representations.representation import GatheredRows, gather
 from bochner.selection.choose import choose_map
 from bochner.selection.chosen import Chosen
+from bochner.selection.record import Tuning
+from bochner.solvers.convex.box import AT_BOUND, BoxProblem
 from bochner.solvers.convex.class_losses import MultinomialShares, check_shares
 from bochner.solvers.convex.driver import solve
+from bochner.solvers.convex.kernel import KernelProblem, minimise_on_kernel
 from bochner.solvers.convex.losses import (
     LOG_LINK,
     Absolute,
@@ -36,21 +52,242 @@ from bochner.solvers.convex.losses import (
     huber_scale,
     hubers,
 )
+from bochner.solvers.convex.optimum import Convergence, Optimum
 from bochner.solvers.convex.penalty_path import (
+    CONSTANT,
     FACTOR,
+    NEAREST,
+    TOL,
+    HeldOutLoss,
     HeldOutPath,
     held_out_path,
     largest_penalty,
 )
-from bochner.solvers.convex.problem import Problem, State, best_constant, optimum
+from bochner.solvers.convex.problem import (
+    TINY,
+    Problem,
+    State,
+    TargetsOf,
+    best_constant,
+    hessian_factor,
+    optimum,
+    walk,
+)
+from bochner.solvers.convex.smoothing import at_rows
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.rows import sampled
 
-#: epsilon="auto", as a share of the mean distance of y from its median.
-AUTO_EPSILON = 0.05
+# --- Targets of a regression in a unit near their spread, so that their squares are numbers -------
 
-#: Least spread of targets, in their units, that penalties start from.
-NARROW_SPREAD = 1e-3
+NARROW = 2.0**-26  # Least spread of targets that a unit follows, as a share of the largest target
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledRows:
+    """Rows whose targets are divided by powers of two near their spreads.
+
+    A loss of degree p (``Loss.degree``) is s⁻ᵖ times the loss of targets in units of one. With β in
+    units of s too, the penalty is alpha s²⁻ᵖ.
+    """
+
+    blocks: Blocks
+    units: Float[Array, " t"]  # s, of each target
+    spread: Float[Array, " t"]  # mean of |y − median| of each target, in its unit
+    degree: int
+
+    @property
+    def value(self) -> Float[Array, " t"]:
+        """Factor from an objective in these units to units of one."""
+        with np.errstate(over="ignore"):
+            return np.minimum(self.units**self.degree, np.finfo(np.float64).max)
+
+    def penalty(self, alpha: float) -> Any:
+        """Return a penalty in these units: a number, or one for each target."""
+        return one_or_each(alpha * self.units ** (2 - self.degree))
+
+    def original(self, alpha: Any) -> Any:
+        """Return a penalty in these units as one in units of one."""
+        return one_or_each(alpha / self.units ** (2 - self.degree))
+
+    def original_path(self, path: HeldOutPath | None) -> HeldOutPath | None:
+        """Return a path in units of one, of the first target."""
+        if path is None:
+            return None
+        return replace(path, alphas=np.atleast_1d(self.original(1.0))[0] * path.alphas)
+
+    def repeated(self, times: int) -> "ScaledRows":
+        """Return the same for each target repeated in ``times`` columns."""
+        units, spread = (np.repeat(a, times) for a in (self.units, self.spread))
+        return replace(self, units=units, spread=spread)
+
+
+def one_or_each(numbers: Any) -> Any:
+    """Return one number where all are equal, else all."""
+    numbers = np.atleast_1d(numbers)
+    return float(numbers[0]) if np.all(numbers == numbers[0]) else numbers
+
+
+def scaled(who: str, blocks: Blocks, degree: int, where: Executor = LOCAL) -> ScaledRows:
+    """Return the rows in units; targets of losses without a degree keep their unit."""
+    required_targets(who, next(iter(blocks)).y)
+    y, w = map(np.concatenate, zip(*where.sum(TargetsOf(), blocks), strict=True))
+    y, w = y.reshape(len(y), -1)[w > 0].astype(np.float64), w[w > 0, None]
+    largest = np.array([unit_of(m) for m in np.abs(y).max(axis=0)])
+    y = y / largest
+    median = best_constant(Absolute(), y, np.broadcast_to(w, y.shape))
+    spread = (w * np.abs(y - median)).sum(axis=0) / w.sum()
+    finer = np.array([unit_of(max(s, NARROW)) for s in spread])
+    if not degree:
+        return ScaledRows(blocks, np.ones(len(spread)), largest * spread, 0)
+    units, recode = largest * finer, blocks.recode
+    one = units[0] if len(units) == 1 else units
+
+    def divided(y: Array) -> Array:
+        return to_numpy(y if recode is None else recode(y)).astype(np.float64) / one
+
+    return ScaledRows(blocks.recoded(divided), units, spread / finer, degree)
+
+
+def spread_of(blocks: Blocks) -> float:
+    """Return the mean of |y − median| in the first rows: the weight of an absolute error."""
+    y = next(iter(blocks)).y
+    y = np.zeros(1) if y is None else to_numpy(y).astype(np.float64)
+    return float(np.abs(y - np.median(y, axis=0)).mean()) or 1.0
+
+
+# --- Rows as a regression predicts them without each, from the fit to all -------------------------
+#
+# Removing a row changes the fit by a Newton step, whose gradient is known at the minimum: with
+# H the Hessian there, g_i = zᵢᵀ H⁻¹ zᵢ, s_i and c_i slope and curvature of its loss,
+#
+#     f₋ᵢ(xᵢ) ≈ fᵢ + g_i s_i / (1 − g_i c_i)
+#
+# (approximate leave-one-out: Rad and Maleki 2020), exact for squares. Where slopes jump, s are
+# multipliers and the rows at a jump stay there, as in the span of support vectors (Vapnik and
+# Chapelle 2000). Kernel, features and penalty stay: they were chosen with the row.
+
+MOST = 2048  # Rows that are left out, at most
+HIDDEN = 1e-9  # Of 1 − g c, below which rounding hides what is left
+
+
+def left_out(problem: Problem, at: State, rows: ScaledRows, chosen: Chosen) -> LeftOutRows | None:
+    """Return some rows with f without each, and y − f; None if features are not kept.
+
+    It takes a Newton step, and O(D²) for each of the rows.
+    """
+    if not problem.rows.cached or problem.loss.joint:
+        return None
+    numbers = _some(problem.w[:, 0], chosen.seed)
+    X = _taken(rows.blocks, numbers)
+    slopes, curvatures, hessians = at_rows(problem, at)
+    Z = np.column_stack([chosen.double(X), np.full(len(numbers), float(problem.fit_intercept))])
+    f, errors = at.fitted[numbers], np.empty((len(numbers), len(hessians)))
+    alphas = np.broadcast_to(problem.alpha, len(hessians))
+    for k, (H, alpha) in enumerate(zip(hessians, alphas, strict=True)):
+        g = _leverages(H, float(alpha), Z, problem.fit_intercept)
+        moved = without(g, slopes[numbers, k], curvatures[numbers, k])
+        errors[:, k] = problem.y[numbers, k] - f[:, k] - moved
+    return _rows(X, problem.y[numbers], errors, problem.w[numbers, 0], rows, chosen)
+
+
+def without(
+    g: Float[Array, " m"], s: Float[Array, " m"], c: Float[Array, " m"]
+) -> Float[Array, " m"]:
+    """Return what is added to f of each row without it; infinite where rounding hides it."""
+    rest = 1 - g * c
+    return np.where(rest > HIDDEN, g * s / np.maximum(rest, HIDDEN), np.inf)
+
+
+def _leverages(
+    H: Float[Array, "p p"], alpha: float, Z: Float[Array, "m p"], free: bool
+) -> Float[Array, " m"]:
+    """Return z (H + alpha I)⁻¹ z of each row.
+
+    Where no row has curvature nothing says where the intercept would go, and it stays.
+    """
+    diagonal = np.diag(H) + alpha
+    diagonal[-1] = max(H[-1, -1], TINY)
+    half = solve_triangular(hessian_factor(H, diagonal, free), Z.T, trans=1, check_finite=False)
+    half = half if H[-1, -1] > 0 else half[:-1]
+    return np.einsum("ij,ij->j", half, half)
+
+
+def _some(w: Float[Array, " n"], seed: int) -> Array:
+    """Return the numbers of rows of positive weight, of many some at random, in their order."""
+    there = np.flatnonzero(w > 0)
+    if len(there) <= MOST:
+        return there
+    return np.sort(stream(seed, "left out").permutation(there)[:MOST])
+
+
+def _taken(blocks: Blocks, numbers: Array) -> Any:
+    """Return these rows, which are in order."""
+    pieces, start = [], 0
+    for block in blocks:
+        n = block.X.shape[0]
+        here = numbers[(numbers >= start) & (numbers < start + n)] - start
+        X = block.X if is_sparse(block.X) else to_numpy(block.X)
+        pieces.append(part(Piece(X), here))
+        start += n
+    return join(pieces).X
+
+
+def _rows(
+    X: Any, y: Array, errors: Array, w: Array, rows: ScaledRows, chosen: Chosen
+) -> LeftOutRows:
+    """Return rows in units of one, but those that features are centred at."""
+    errors = np.where(np.isfinite(errors), errors, np.inf)
+    predicted = np.where(np.isfinite(errors), y - errors, y)
+    scaled = predicted * rows.units, errors * rows.units, w
+    found = LeftOutRows(X, *scaled, "leave one out")
+    return found.take(no_landmarks(chosen.map, X))
+
+
+# --- with the kernel itself ----------------------------------------------------------------------
+
+
+def left_out_of_matrix(
+    K: Float[Array, "n n"],
+    y: Float[Array, " n"],
+    coef: Float[Array, " n"],
+    intercept: float,
+    bound: Float[Array, " n"],
+    ridge: Float[Array, " n"],
+) -> Float[Array, " n"]:
+    """Return y − f without each row, for f = Ka + b whose coefficients lie within ±bound.
+
+    ``ridge`` is added to the diagonal of K: 1/2Cw of squared losses, whose bounds are infinite, and
+    else zero. Without a row the rows of free coefficients meet the same edges, and rows at their
+    bounds and at zero stay.
+    """
+    e = y - K @ coef - intercept
+    small = AT_BOUND * np.where(np.isfinite(bound), bound, np.abs(coef).max())
+    support = np.abs(coef) > small
+    free = np.flatnonzero(support & (np.abs(coef) < bound - small))
+    if not len(free):
+        return np.where(support, e + coef * np.diag(K), e)
+    A = np.ones((len(free) + 1, len(free) + 1))
+    A[:-1, :-1], A[-1, -1] = K[np.ix_(free, free)] + np.diag(ridge[free]), 0.0
+    inverse = _inverse(A)
+    moved = np.zeros(len(e))
+    spans = np.diag(inverse)[:-1]
+    moved[free] = coef[free] * (1 / np.maximum(spans, TINY) - ridge[free])
+    held = np.flatnonzero(support & (np.abs(coef) >= bound - small))
+    k = np.column_stack([K[np.ix_(held, free)], np.ones(len(held))])
+    rest = np.diag(K)[held] - np.einsum("ij,ij->i", k @ inverse, k)
+    moved[held] = coef[held] * np.maximum(rest, 0.0)
+    return e + moved
+
+
+def _inverse(A: Float[Array, "p p"]) -> Float[Array, "p p"]:
+    try:
+        return np.asarray(np.linalg.inv(A))
+    except LinAlgError:
+        return np.asarray(pinvh(A))
+
+
+AUTO_EPSILON = 0.05  # epsilon="auto", as a share of the mean distance of y from its median
+NARROW_SPREAD = 1e-3  # Least spread of targets, in their units, that penalties start from
 
 #: Rows that penalties of SVR are compared on, and the number from which one fold of five is enough.
 PATH_ROWS, ONE_FOLD = 4096, 1000
@@ -58,8 +295,7 @@ PATH_ROWS, ONE_FOLD = 4096, 1000
 #: The threshold of Huber's loss, in standard deviations of the noise: 95 % as efficient as squares.
 HUBER_SCALES = 1.35
 
-#: Scales below this share of the standard deviation mean that half of y is one number.
-SPIKE = 1e-3
+SPIKE = 1e-3  # Scales below this share of the standard deviation mean that half of y is one number
 
 #: Rounds of fit and scale, at most, and the relative change of the scale that ends them.
 SCALE_ROUNDS, SCALE_CHANGE = 30, 1e-6
@@ -67,8 +303,7 @@ SCALE_ROUNDS, SCALE_CHANGE = 30, 1e-6
 #: Penalties tried by factors of ten, and the tolerance of the logarithm of the best one.
 DECADES, LOG_TOL = 16, 1e-6
 
-#: Rows up to which the coefficients of rows are kept.
-MOST_DUAL = 1024
+MOST_DUAL = 1024  # Rows up to which the coefficients of rows are kept
 
 
 # --- support vectors -----------------------------------------------------------------------------
@@ -345,3 +580,157 @@ def dual_of(problem: Problem, state: State, rows: ScaledRows) -> Float[Array, "n
         u = np.zeros(state.fitted.shape)
         u[live] = np.linalg.lstsq(Z[live].T, state.coef, rcond=None)[0]
     return np.asarray(u * rows.units)
+
+
+# --- Support vector regression with the kernel itself, of few rows --------------------------------
+#
+# The epsilon-insensitive loss is a dual problem with box constraints
+# (:mod:`bochner.solvers.convex.box`); the squared loss takes Newton steps
+# (:mod:`bochner.solvers.convex.kernel`).
+
+#: LIBSVM's tolerance of a slope: for fits that are compared, and for the final one, in turn.
+COARSE, FINE = 3e-2, (1e-2, 1e-3)
+
+#: Steps of LIBSVM for fits that are compared, as a multiple of the rows: a penalty that needs
+#: more is too small.
+MOST_TRIED = 20
+
+
+def fit_svr_exactly(
+    spec: ConvexSpec, epsilon: float | str, blocks: Blocks, inputs: Inputs
+) -> ConvexFit:
+    """Choose kernel and penalty where they are open, and minimise on the matrix of rows.
+
+    Both ``spec.alpha`` and ``epsilon`` are a number or "auto".
+    """
+    rows = scaled(spec.who, blocks, spec.loss.degree)
+    shape = required_targets(spec.who, blocks.target_shape)
+    given, seed = gather(rows.blocks), spec.features.seed
+    loss, curvature = tube_of(spec.loss, epsilon, rows), curvature_of(rows)
+    alpha: Any = None if isinstance(spec.alpha, str) else np.atleast_1d(rows.penalty(spec.alpha))
+    share = None if alpha is None else float(np.mean(alpha)) / curvature / given.weight
+    chosen = choose_exactly(spec, sampled(rows.blocks, seed), given.X, share)
+    on_rows = _OnRows(kernel_matrix(chosen.kernel, given.X), given, loss, spec, curvature)
+    path = None if alpha is not None else on_rows.path(chosen.search, seed)
+    if alpha is None:
+        alpha = np.ones(1) if path is None else np.atleast_1d(path.alpha)
+    found, worth = on_rows.minimised(alpha, spec.tol), float(np.mean(rows.value))
+    solution = replace(
+        found,
+        coef=found.coef * rows.units,
+        intercept=found.intercept * rows.units,
+        alpha=rows.original(alpha),
+        objective=worth * found.objective,
+        gap=worth * found.gap,
+    )
+    fit = ConvexFit(
+        inputs,
+        chosen,
+        loss.in_units(1 / rows.units),
+        solution,
+        max(1, len(solution.history)),
+        rows.original_path(path),
+        target_shape=shape,
+        left_out=on_rows.left_out(found, rows),
+        X=given.X,
+    )
+    return warned(fit)
+
+
+@dataclass(frozen=True, eq=False)
+class _OnRows:
+    """The kernel matrix of all rows, with the loss that is minimised on it."""
+
+    K: Float[Array, "n n"]
+    rows: GatheredRows
+    loss: Loss
+    spec: ConvexSpec
+    curvature: float
+
+    def minimised(
+        self, alpha: Float[Array, " #t"], tol: float, seen: Array | None = None
+    ) -> Optimum:
+        """Return the minimum for these rows, all by default; coefficients of these."""
+        K, y, w = self.K, self.rows.y, self.rows.w
+        if seen is not None:
+            K, y, w = np.ascontiguousarray(K[np.ix_(seen, seen)]), y[seen], w[seen]
+        middle = self.spec.fit_intercept * np.median(y, axis=0)
+        y = y - middle  # the rounding of a large offset would be fitted
+        each = np.broadcast_to(alpha, y.shape[1])
+        ends = [self._column(K, y[:, i], w, i, float(a), tol) for i, a in enumerate(each)]
+        return Optimum(
+            np.hstack([end.coef for end in ends]),
+            middle + np.concatenate([end.intercept for end in ends]),
+            one_or_each(each),
+            sum(end.objective for end in ends),
+            sum(end.gap for end in ends),
+            Convergence.worst(end.outcome for end in ends),
+            max((end.history for end in ends), key=len),
+            ends[0].algorithm,
+        )
+
+    def _column(self, K: Array, y: Array, w: Array, i: int, alpha: float, tol: float) -> Optimum:
+        loss, spec = self.loss.at(np.array([i])), self.spec
+        if not loss.nonsmooth:
+            problem = KernelProblem(K, y[:, None], w, loss, alpha, spec.fit_intercept)
+            return minimise_on_kernel(problem, tol=tol, max_iter=spec.max_iter).solution
+        from sklearn.svm import SVR  # noqa: PLC0415  takes a sixth of a second to import
+
+        epsilon = float(np.atleast_1d(loss.tube)[0])
+        machine = SVR(C=1 / alpha, epsilon=epsilon)
+        tube = BoxProblem(K, y, w, -w / alpha, w / alpha, 0.0, epsilon, machine)
+        if tol >= TOL:
+            at = tube.decomposed(COARSE, MOST_TRIED * len(y))
+        else:
+            at = tube.solved(tol, spec.max_iter, FINE)
+        return at.optimum(alpha, tol, alpha)
+
+    def left_out(self, found: Optimum, rows: ScaledRows) -> LeftOutRows:
+        """Return the rows with f without each, and y − f, in units of one."""
+        y, w, errors = self.rows.y, self.rows.w, np.empty(self.rows.y.shape)
+        alphas = np.broadcast_to(found.alpha, y.shape[1])
+        for k, (y_k, alpha) in enumerate(zip(y.T, alphas, strict=True)):
+            bound, ridge = w / alpha, np.zeros(len(w))
+            if not self.loss.nonsmooth:
+                bound, ridge = np.full(len(w), np.inf), alpha / (2 * w)
+            fit = found.coef[:, k], float(found.intercept[k])
+            errors[:, k] = left_out_of_matrix(self.K, y_k, *fit, bound, ridge)
+        predicted, errors = (y - errors) * rows.units, errors * rows.units
+        return LeftOutRows(self.rows.X, predicted, errors, w, "leave one out")
+
+    def path(self, found: Tuning, seed: int) -> HeldOutPath | None:
+        """Return penalties with the losses of rows left out; None if all rows are equal."""
+        marks, w = row_marks(self.rows.X, seed), self.rows.w
+        folds = fold_count(marks)
+        if not folds:
+            return None
+        number = folds_of(marks, w)
+        largest = self.curvature * float(w @ np.diag(self.K)) or 1.0
+        lost = _TubeLeftOut(self, largest, [number == k for k in range(folds)])
+        near = step_near(self.curvature * found.share * float(w.sum()), largest, LAST)
+        walk(lost, max(near - 1, 0), NEAREST, LAST, first=-1)  # large penalties take less time
+        return lost.path(lost(CONSTANT))
+
+
+class _TubeLeftOut(HeldOutLoss):
+    """Loss of the rows left out, on the matrix of all rows."""
+
+    def __init__(self, on_rows: _OnRows, largest: float, folds: list[Array]) -> None:
+        super().__init__(largest)
+        self._on, self._folds = on_rows, folds
+
+    def lost(self, step: int) -> float:
+        return sum(self._lost(held, step) for held in self._folds)
+
+    def _lost(self, held: Array, step: int) -> float:
+        """Return the loss of the rows held out by a fit to the others, or by their constant."""
+        on, seen, out = self._on, np.flatnonzero(~held), np.flatnonzero(held)
+        y, w = on.rows.y, on.rows.w
+        if step == CONSTANT:
+            weights = np.broadcast_to(w[seen, None], y[seen].shape)
+            fitted = np.tile(best_constant(on.loss, y[seen], weights), (len(out), 1))
+        else:
+            share = float(w[seen].sum() / w.sum())
+            found = on.minimised(np.atleast_1d(share * self.alpha(step)), TOL, seen)
+            fitted = on.K[np.ix_(out, seen)] @ found.coef + found.intercept
+        return float((w[out, None] * on.loss.value(y[out], fitted)).sum())

@@ -8,22 +8,21 @@ import numpy as np
 from scipy.special import softmax
 from sklearn.utils import Tags
 
+from bochner._core.arrays import unit_of
 from bochner._core.checks import nonnegative, one_of, positive
-from bochner._core.shapes import Array, Float, Tabular
+from bochner._core.shapes import Array, Float, Gradients, Tabular
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
-from bochner.models._gradients import Differentiable
 from bochner.models._intervals import WithIntervals
-from bochner.models._kinds import PenalisedByAlpha
-from bochner.models._parameters import estimator
+from bochner.models._kinds import Differentiable, PenalisedByAlpha
+from bochner.models._parameters import KernelParameters, estimator
 from bochner.models.convex.exact import REGRESSION_ROWS
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, shaped
-from bochner.models.convex.regression import MOST_DUAL, fit_regressor
-from bochner.models.convex.units import one_or_each, unit_of
+from bochner.models.convex.regression import MOST_DUAL, fit_regressor, one_or_each
 from bochner.models.error_law import LeftOutRows
 from bochner.selection.spec import Tolerance
 from bochner.solvers.convex.class_losses import MultinomialShares, by_name
@@ -69,7 +68,7 @@ class ConvexRegressor(Differentiable, WithIntervals, ConvexEstimator):
 
 
 @estimator
-class SVR(ConvexRegressor):
+class SVR(KernelParameters, ConvexRegressor):
     """Support vector regression: of few rows with the kernel itself, else through features.
 
     Minimises ½‖β‖² + C Σ wᵢ max(0, |yᵢ − φ(xᵢ)·β − b| − epsilon) where φ(x)·φ(y) ≈ k(x, y): the
@@ -130,15 +129,9 @@ class SVR(ConvexRegressor):
 
     kernel: Kernel | str = "auto"
     _: KW_ONLY
-    effort: str = "medium"
-    method: Method | str | None = None
-    n_features: int | str | Tolerance | None = None
-    metric: str | None = None
-    columns: str = "auto"
     C: float | str = "auto"
     epsilon: float | str = "auto"
     loss: str = "epsilon_insensitive"
-    fit_intercept: bool = True
     tol: float = 1e-6
     max_iter: int = 200
 
@@ -151,7 +144,7 @@ class SVR(ConvexRegressor):
         spec = self._convex_spec(loss, alpha, self.fit_intercept)
         served = where is LOCAL and (spec.fit_intercept or not loss.nonsmooth)
         if served and self._on_kernel(blocks, REGRESSION_ROWS):
-            from bochner.models.convex.exact_regression import fit_svr_exactly  # noqa: PLC0415
+            from bochner.models.convex.regression import fit_svr_exactly  # noqa: PLC0415
 
             return fit_svr_exactly(spec, epsilon, blocks, inputs)
         return fit_regressor(spec, blocks, inputs, epsilon=epsilon, where=where)
@@ -301,7 +294,7 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
             return softmax(f, axis=1)
         return np.sort(f, axis=1) if _several_levels(self.loss_) else f
 
-    def _gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+    def _gradients(self, blocks: Blocks) -> Gradients:
         for X, G in self._fitted.gradients(blocks):
             f = np.concatenate([f for _, f in self._fitted.predictions(Blocks.from_arrays(X))])
             if isinstance(self.loss_, LOG_LINK):

@@ -4,16 +4,16 @@ The kernel is chosen as in :class:`bochner.KernelRidge`, among candidates and by
 Noise and amplitude maximise the evidence among values with nearly the least leave-one-out error.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from bochner._core.arrays import is_sparse, to_numpy
+from bochner._core.arrays import numpy_rows, to_numpy
 from bochner._core.checks import require_squares
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Both, Float, Gradients
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, row_priorities
 from bochner.data.sources import required_targets
@@ -21,14 +21,18 @@ from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import has_free
 from bochner.models._kernel_sum import KernelSum
-from bochner.models.gaussian_process.exact_functions import ExactFunctions, draw_exact_functions
+from bochner.models.error_law import Conformal
 from bochner.models.gaussian_process.features import FeatureProcess, feature_process
-from bochner.models.gaussian_process.intervals import Conformal
-from bochner.models.gaussian_process.law import ProcessLaw
-from bochner.models.gaussian_process.neighbourhoods import KeptRows
-from bochner.models.gaussian_process.spec import GaussianProcessSpec, likelier
-from bochner.models.representations.gathered import gather
+from bochner.models.gaussian_process.functions import Values, with_kernel
+from bochner.models.gaussian_process.law import (
+    GaussianProcessSpec,
+    ProcessLaw,
+    likelier,
+    log_normal,
+)
+from bochner.models.gaussian_process.neighbours import KeptRows
 from bochner.models.representations.methods import exact_choice
+from bochner.models.representations.representation import gather
 from bochner.selection.candidates import choose_lengthscale_exactly
 from bochner.selection.choose import choose_for_matrix, transformed
 from bochner.selection.chosen import Chosen
@@ -41,18 +45,14 @@ from bochner.solvers.ridge.evidence import Evidence
 from bochner.solvers.ridge.kernel_path import EVIDENCE_ROWS, choose_penalty
 from bochner.solvers.ridge.problem import amplitude_at, evidence
 
-#: Rows of an n × n matrix and its factor, at most: seven gigabytes.
-MOST_ROWS = 20_000
+MOST_ROWS = 20_000  # Rows of an n × n matrix and its factor, at most: seven gigabytes
 
 #: Intervals use errors of rows that did not choose the noise if there are at least this many, and
 #: at most this many.
 ENOUGH, MOST_SCORES = 1024, 2048
 
-#: Rows of a block of predictions.
-BLOCK_ROWS = 1024
-
-#: Rows that lengthscales by errors and by evidence are compared on.
-COMPARED = 1024
+BLOCK_ROWS = 1024  # Rows of a block of predictions
+COMPARED = 1024  # Rows that lengthscales by errors and by evidence are compared on
 
 TINY = float(np.finfo(np.float64).tiny)
 
@@ -86,41 +86,42 @@ class ExactProcess(ProcessLaw):
         problem = _problem(self.chosen.kernel, self.representation, self.spec.fit_intercept)
         return {float(a): problem.factored(float(a)) for a in self.evidence.alpha}
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the fields: a factor is made again when it is asked for."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
-
     # --- prediction ------------------------------------------------------------------------------
 
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:
         return lambda X: self._values(X) @ self.coef + self.intercept
 
-    def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
-        k, X = self._values(X), _rows(X)
+    def moments(self, X: Array) -> Both:
+        k, X = self._values(X), numpy_rows(X)
         prior = np.asarray(to_numpy(self.chosen.kernel.diag(X)), np.float64)
         shares = {alpha: one.variance(k, prior) for alpha, one in self.posteriors.items()}
         variance = [shares[float(alpha)] for alpha in self.evidence.alpha]
         return k @ self.coef + self.intercept, np.stack(variance, 1) * self.evidence.amplitude
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
-        k, prior = self._values(X), np.asarray(to_numpy(self.chosen.kernel(_rows(X))), np.float64)
+        k, prior = (
+            self._values(X),
+            np.asarray(to_numpy(self.chosen.kernel(numpy_rows(X))), np.float64),
+        )
         shares = {alpha: one.covariance(k, prior) for alpha, one in self.posteriors.items()}
         return self.evidence.amplitude * np.stack(
             [shares[float(alpha)] for alpha in self.evidence.alpha], 2
         )
 
-    def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+    def gradients(self, blocks: Blocks) -> Gradients:
         total = KernelSum(self.chosen.kernel, self.representation.X, self.coef, self.intercept)
         return total.gradients(blocks)
 
-    def functions(self, rows: Callable[[Any], Blocks], n: int, seed: int) -> ExactFunctions:
+    def drawn(self, n: int, seed: int) -> Values:
         posteriors = [self.posteriors[float(alpha)] for alpha in self.evidence.alpha]
-        return draw_exact_functions(
-            rows, self.chosen.kernel, self.representation, self.evidence, posteriors, n, seed
+        return with_kernel(
+            self.chosen.kernel, self.representation, self.evidence, posteriors, n, seed
         )
 
     def _values(self, X: Array) -> Float[Array, "b n"]:
-        return np.asarray(to_numpy(self.chosen.kernel(_rows(X), self.representation.X)), np.float64)
+        return np.asarray(
+            to_numpy(self.chosen.kernel(numpy_rows(X), self.representation.X)), np.float64
+        )
 
     # --- intervals -------------------------------------------------------------------------------
 
@@ -150,12 +151,6 @@ class ExactProcess(ProcessLaw):
         asked = replace(self.spec, features=features, lengthscale="loo")
         first = feature_process(asked, self.representation.blocks, precision="float64")
         return first.with_rows_of(spec, blocks)
-
-
-def _rows(X: Array) -> Array:
-    """Return rows in float64, sparse ones as they are."""
-    found = X if is_sparse(X) else np.ascontiguousarray(to_numpy(X))
-    return found.astype(np.float64, copy=False)
 
 
 def _left_out(
@@ -194,10 +189,7 @@ def _kept(spec: GaussianProcessSpec, blocks: Blocks) -> KeptRows:
 
 
 def solved_exactly(
-    spec: GaussianProcessSpec,
-    chosen: Chosen,
-    rows: KeptRows,
-    start: float | None = None,
+    spec: GaussianProcessSpec, chosen: Chosen, rows: KeptRows, start: float | None = None
 ) -> ExactProcess:
     """Return the law of a kernel given rows."""
     problem = _problem(chosen.kernel, rows, spec.fit_intercept)
@@ -241,8 +233,7 @@ def _scaled(
     given = rows, posterior, spec.noise or None, spec.amplitude
     a2, likelihood = float(amplitude_at(*given)[i]), float(evidence(*given)[i])
     noise = alpha * a2 if spec.noise is None else spec.noise
-    variance = np.maximum(alpha * a2 / slack, TINY)
-    density = -0.5 * (np.log(2 * np.pi * variance) + (residual / slack) ** 2 / variance)
+    density = log_normal(residual / slack, alpha * a2 / slack)
     return noise, a2, likelihood, float(w @ density / w.sum())
 
 
@@ -267,7 +258,8 @@ def _tuned(spec: GaussianProcessSpec, sample: RowSample) -> tuple[Tuning, Learne
     asked, likeliest = spec.features, spec.lengthscale == "evidence"
     kernel: Any = asked.kernel
     given: Any = {"centred": spec.fit_intercept, "noise": spec.noise, "amplitude": spec.amplitude}
-    if _is_open(spec) or (isinstance(kernel, Kernel) and likeliest and not asked.learns_metric):
+    is_open = isinstance(kernel, Kernel) and has_free(kernel) and spec.lengthscale != "loo"
+    if is_open or (isinstance(kernel, Kernel) and likeliest and not asked.learns_metric):
         return by_evidence(kernel, sample, asked.seed, **given), None
     is_given = isinstance(kernel, Kernel) or (kernel in UNASKED and not likeliest)
     if asked.learns_metric or is_given:
@@ -276,13 +268,9 @@ def _tuned(spec: GaussianProcessSpec, sample: RowSample) -> tuple[Tuning, Learne
     if spec.lengthscale == "loo" or kernel == "linear":
         return first, None
     second = tune_lengthscales(first.kernel, sample, **given)
-    return second if likeliest else _likelier(spec, first, second, sample), None
-
-
-def _is_open(spec: GaussianProcessSpec) -> bool:
-    """Whether numbers of the kernel are found by the evidence."""
-    kernel = spec.features.kernel
-    return isinstance(kernel, Kernel) and has_free(kernel) and spec.lengthscale != "loo"
+    if likeliest:
+        return second, None
+    return likelier(first, second, partial(_log_density, spec, sample.lowest(COMPARED))), None
 
 
 def _share(spec: GaussianProcessSpec, sample: RowSample) -> float | None:
@@ -299,17 +287,7 @@ def _by_errors(spec: GaussianProcessSpec, sample: RowSample) -> Tuning:
     return choose_lengthscale_exactly(name, sample, seed, share, spec.fit_intercept)
 
 
-def _likelier(
-    spec: GaussianProcessSpec, first: Tuning, second: Tuning, sample: RowSample
-) -> Tuning:
-    """Return the search with the larger leave-one-out log density."""
-    if not second.path or second.kernel == first.kernel:
-        return first
-    few = sample.lowest(COMPARED)
-    return likelier(first, second, *(_log_density(spec, t.kernel, few) for t in (first, second)))
-
-
-def _log_density(spec: GaussianProcessSpec, kernel: Kernel, sample: RowSample) -> float:
+def _log_density(spec: GaussianProcessSpec, sample: RowSample, kernel: Kernel) -> float:
     """Return the mean leave-one-out log density of a fit to these rows."""
     n, t = sample.y.shape
     rows = KeptRows(sample.X, sample.y, sample.w, sample.priority, n, (t,))

@@ -1,26 +1,39 @@
 """A Gaussian process on features: choose, sum, find noise and amplitude."""
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from bochner._core.shapes import Array, Float
-from bochner._core.sizes import LOO_ROWS
+from bochner._core.blas import product
+from bochner._core.shapes import Array, Both, Float, Gradients
+from bochner._core.sizes import LOO_ROWS, block_rows
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.errors import SolutionWarning
+from bochner.features.nystrom.nystrom import NystromMap
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import has_free
-from bochner.models.gaussian_process.adaptation import left_out, solve_process
-from bochner.models.gaussian_process.functions import Functions, draw_functions
-from bochner.models.gaussian_process.intervals import Conformal
-from bochner.models.gaussian_process.law import ProcessLaw
-from bochner.models.gaussian_process.posterior import Predictive
-from bochner.models.gaussian_process.spec import GaussianProcessSpec, likelier
+from bochner.models.error_law import Conformal
+from bochner.models.gaussian_process.functions import WIDTH, Values, through_features
+from bochner.models.gaussian_process.law import (
+    GaussianProcessSpec,
+    ProcessLaw,
+    likelier,
+    log_normal,
+)
+from bochner.models.gaussian_process.posterior import (
+    EXPLAINED,
+    MOST_ROWS,
+    LeftOut,
+    Predictive,
+    of_all_rows,
+    of_some_rows,
+    posterior_of,
+    told_apart,
+)
 from bochner.models.representations.features import FeatureSums
 from bochner.selection.choose import Search, choose
 from bochner.selection.chosen import Chosen
@@ -28,9 +41,146 @@ from bochner.selection.numbers import by_evidence
 from bochner.selection.record import Tuning
 from bochner.selection.spec import UNASKED
 from bochner.selection.walk import choose_lengthscale
-from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
+from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome, maximise_evidence
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
+
+# --- From moments to the law: evidence, posterior, and what errors add to it ----------------------
+#
+# In the fit, what the features leave out of the rows counts as noise. For a new row it is added, so
+# its noise is what remains, as leave-one-out errors tell. A landmark is left out as a row and as a
+# landmark. With k(S, S) = L Lᵀ, u_i the i-th unit vector and a_i = L⁻¹u_i, functions of the other
+# landmarks are those with a_i·β = 0, and they leave 1/|a_i|² of the i-th out.
+
+EXPONENTS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)  # Exponents p tried for what the features leave out
+
+#: Shares of the fit's noise that are tried as noise of new rows.
+SHARES = np.concatenate([np.logspace(0, -3, 31), [0.0]])
+
+FEWEST_LEFT_OUT = 20  # Rows that features must leave something out of, for errors to tell of it
+ITSELF = 0.99  # Weight of the landmark that a row is, among those that it is made of
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows of the fit, as a law sees them."""
+
+    # y − f̂, and 1 − h; see :mod:`bochner.models.gaussian_process.posterior`
+    residual: Float[Array, "b t"]
+    slack: Float[Array, "b t"]
+    # e(x) and k(x, x)
+    left: Float[Array, " b"]
+    prior: Float[Array, " b"]
+    w: Float[Array, " b"]
+
+    @property
+    def explained(self) -> Array:
+        """Whether features leave nothing out of a row."""
+        return self.left <= EXPLAINED * self.prior
+
+    @property
+    def errors(self) -> Float[Array, "b t"]:
+        """Errors y − f̂ of the fits without each row."""
+        return self.residual / self.slack
+
+    def variance(self, law: Predictive) -> Float[Array, "b t"]:
+        """Return Var f(x) of the fits without each row."""
+        return law.combined((1 - self.slack) / self.slack, self.left, self.prior)
+
+
+def solve_process(
+    sums: FeatureSums, noise: float | None, amplitude: float | None
+) -> tuple[Predictive, Float[Array, " t"]]:
+    """Return the law of f, and mean log densities of rows under that without them."""
+    means = sums.seen.feature_mean, sums.seen.target_mean
+    eigen, _ = sums.decomposed()
+    posterior = posterior_of(eigen, means, maximise_evidence(eigen, noise, amplitude))
+    without, t = LeftOut.of(sums.chosen.map, sums.sample.X, sums.chosen.seed), len(means[1])
+    law = Predictive(posterior, without, posterior.evidence.noise, np.ones(t))
+    sample = sums.judged
+    rows = _looked_at(sums, law, sample)
+    if np.maximum(rows.w, 1.0)[~rows.explained].sum() < FEWEST_LEFT_OUT:
+        return _adapted(law, rows, EXPONENTS[:1], SHARES[:1])
+    rows = _without_own_landmarks(sums, law, rows, sample)
+    return _adapted(law, rows, EXPONENTS, SHARES if noise is None else SHARES[:1])
+
+
+def left_out(sums: FeatureSums, law: Predictive, sample: RowSample) -> Both:
+    """Return errors of rows of the fit, and standard deviations of y, both by fits without each.
+
+    Lengthscales, noise, amplitude and exponents stay as the rows have chosen them.
+    """
+    rows = _looked_at(sums, law, sample)
+    if np.maximum(rows.w, 1.0)[~rows.explained].sum() >= FEWEST_LEFT_OUT:
+        rows = _without_own_landmarks(sums, law, rows, sample)
+    return rows.errors, np.sqrt(rows.variance(law) + law.noise)
+
+
+def _looked_at(sums: FeatureSums, law: Predictive, sample: RowSample) -> _Rows:
+    """Return rows of the sample."""
+    parts = []
+    for rows in sums.pieces(sample):
+        Z = sums.chosen.double(rows.X)
+        left = law.left_out.variance(rows.X, Z)
+        parts.append((Z, rows.y, rows.w, left, law.left_out.prior(rows.X)))
+    Z, y, w, left, prior = (np.concatenate(part) for part in zip(*parts, strict=True))
+    whole = len(w) == sums.moments.rows and sums.chosen.precision == "float64"
+    if whole and len(w) <= MOST_ROWS:
+        residual, slack = of_all_rows(law.posterior, Z, y, w)
+    else:
+        residual, slack = of_some_rows(law.posterior, Z, y, w, sums.moments.precision)
+    return _Rows(residual, slack, left, prior, w)
+
+
+def _without_own_landmarks(
+    sums: FeatureSums, law: Predictive, rows: _Rows, sample: RowSample
+) -> _Rows:
+    """Return rows that are landmarks as they are seen without those.
+
+    A row that is there twice is not: its copy would be the landmark.
+    """
+    landmarks = law.left_out.landmarks or sums.chosen.map
+    if not isinstance(landmarks, NystromMap):
+        return rows
+    explained = np.flatnonzero(rows.explained)
+    X = sample.take(explained).X
+    Z = sums.chosen.double(X)
+    inside = law.left_out.inside(X, Z)
+    dtype = sums.chosen.precision if landmarks is sums.chosen.map else "float64"
+    roots = landmarks.whiten(np.eye(landmarks.n_features, dtype=dtype)).astype(np.float64)
+    shares = product(inside, roots.T)
+    own, alike = shares.argmax(axis=1), shares.max(axis=1) > ITSELF
+    copies = np.bincount(own[alike], minlength=len(roots))
+    alone = alike & (copies[own] == 1) & (rows.w[explained] <= 1)
+    these, a = explained[alone], roots[own[alone]]
+    residual, slack, left = rows.residual.copy(), rows.slack.copy(), rows.left.copy()
+    left[these] = 1 / np.einsum("ij,ij->i", a, a)
+    if landmarks is sums.chosen.map:
+        mean, leverage = law.posterior.held(Z[alone], a)
+        seen = sample.y[these], mean, leverage, rows.w[these], rows.prior[these]
+        residual[these], slack[these] = told_apart(law.posterior, *seen)
+    return replace(rows, residual=residual, slack=slack, left=left)
+
+
+def _adapted(
+    first: Predictive, rows: _Rows, exponents: Iterable[float], shares: Iterable[float]
+) -> tuple[Predictive, Float[Array, " t"]]:
+    """Return the law with the exponent and the share of the fit's noise that errors ask for.
+
+    A row of weight w counts as w rows.
+    """
+    errors = rows.errors
+    best = np.full(len(first.noise), -np.inf)
+    noise, power = first.noise.copy(), first.exponents.copy()
+    for p in exponents:
+        variance = rows.variance(replace(first, exponents=np.full_like(power, p)))
+        for share in shares:
+            score = rows.w @ log_normal(errors, variance + share * first.noise) / rows.w.sum()
+            better = score > best
+            best[better] = score[better]
+            noise[better], power[better] = share * first.noise[better], p
+    return replace(first, noise=noise, exponents=power), best
+
 
 #: Rows beyond those that chose lengthscales, from which on their errors make intervals.
 ENOUGH = 1024
@@ -48,7 +198,7 @@ class FeatureMoments:
         """σ² of a new row."""
         return self.predictive.noise
 
-    def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
+    def moments(self, X: Array) -> Both:
         """Return the mean and variance of f at rows."""
         Z = self.chosen.double(X)
         return self.predictive.posterior.mean(Z), self.predictive.variance(X, Z)
@@ -90,14 +240,18 @@ class FeatureProcess(ProcessLaw):
         Z = self.chosen.double(X)
         return self.predictive.covariance(X, Z).reshape(len(Z), len(Z), -1)
 
-    def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
+    def moments(self, X: Array) -> Both:
         return FeatureMoments(self.chosen, self.predictive).moments(X)
 
-    def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+    def gradients(self, blocks: Blocks) -> Gradients:
         return self.chosen.gradients(self.predictive.posterior.coef, blocks)
 
-    def functions(self, rows: Callable[[Any], Blocks], n: int, seed: int) -> Functions:
-        return draw_functions(rows, self.representation, self.predictive, n, seed)
+    def drawn(self, n: int, seed: int) -> Values:
+        return through_features(self.representation, self.predictive, n, seed)
+
+    @property
+    def drawn_rows(self) -> int:
+        return block_rows(max(self.chosen.n_features, WIDTH))
 
     def scores(self) -> Conformal | None:
         sample = self.representation.sample
@@ -131,13 +285,7 @@ def feature_process(
 ) -> FeatureProcess:
     """Choose what is open, sum up all rows, find the law; again in float64 where that is needed.
 
-    Parameters
-    ----------
-    spec : GaussianProcessSpec
-    blocks : Blocks
-    where : Executor
-    precision : {"float32", "float64"}, optional
-        Of all, where rows do not come again.
+    ``precision`` is that of all sums, where rows cannot be read again.
     """
     chosen, _ = choose(spec.features, blocks, search=search_of(spec), where=where)
     return chosen_features(spec, chosen, blocks, where, precision)
@@ -172,13 +320,10 @@ def _likelier(spec: GaussianProcessSpec, name: str, sample: RowSample) -> Tuning
     """Return the search with the larger leave-one-out log density."""
     first = _named(spec, name, sample)
     second = _by_evidence(spec, first.kernel, sample)
-    if not second.path or second.kernel == first.kernel:
-        return first
-    few = sample.lowest(LOO_ROWS)
-    return likelier(first, second, *(_log_density(spec, t.kernel, few) for t in (first, second)))
+    return likelier(first, second, partial(_log_density, spec, sample.lowest(LOO_ROWS)))
 
 
-def _log_density(spec: GaussianProcessSpec, kernel: Kernel, sample: RowSample) -> float:
+def _log_density(spec: GaussianProcessSpec, sample: RowSample, kernel: Kernel) -> float:
     """Return the mean leave-one-out log density of a fit to these rows."""
     features = replace(spec.features, kernel=kernel, width=spec.features.width_to_search)
     trial = replace(spec, features=features, lengthscale="loo")

@@ -1,7 +1,13 @@
 """Functions drawn from a Gaussian process' posterior: values that are called at any rows.
 
-Pathwise (Wilson et al. 2020, with inducing values drawn from their posterior): with landmarks S,
-L Lᵀ = k(S, S), φ(x) = L⁻¹k(S, x), and f⁰ drawn from the prior,
+Pathwise (Wilson et al. 2020). With the kernel itself by Matheron's rule (their eq. 8), f⁰ and ε
+drawn from the prior:
+
+    f(x) = a f⁰(x) + k(x, X) c + b,
+
+where c and b solve the fit to y − a (f⁰(X) + ε); the uncertainty of b, which has a flat prior, is
+included in these targets. Through features with inducing values drawn from their posterior: with
+landmarks S, L Lᵀ = k(S, S) and φ(x) = L⁻¹k(S, x),
 
     f(x) = φ(x)·β + b + a (f⁰(x) − φ(x)·L⁻¹f⁰(S)),      β, b from their posterior.
 
@@ -16,10 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import from_numpy, joined, to_numpy
+from bochner._core.arrays import from_numpy, joined, numpy_rows, to_numpy
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
-from bochner._core.sizes import block_rows
 from bochner.data.blocks import Blocks
 from bochner.errors import UnsupportedKernel
 from bochner.features.fourier.fourier import Fourier
@@ -28,90 +33,82 @@ from bochner.features.map import FeatureMap
 from bochner.features.method import Request
 from bochner.features.nystrom.nystrom import Nystrom, NystromMap
 from bochner.features.rules import draw_map
+from bochner.kernels.kernel import Kernel
 from bochner.models.gaussian_process.posterior import EXPLAINED, LeftOut, Predictive
 from bochner.models.representations.features import FeatureSums
-from bochner.selection.chosen import Chosen
+from bochner.solvers.ridge.dual import KernelFactor
+from bochner.solvers.ridge.evidence import Evidence
 
-#: Fourier features of each prior function.
-WIDTH = 1024
+WIDTH = 1024  # Features of each prior function
+LOOK_ROWS = 256  # Rows on which it is checked whether a map leaves part of the kernel out
 
-#: Rows on which it is checked whether a map leaves part of the kernel out.
-LOOK_ROWS = 256
+#: Values of n functions at rows, (b, t, n).
+Values = Callable[[Array], Float[Array, "b t n"]]
 
 
 @dataclass(frozen=True, eq=False)
 class Functions:
-    """n functions: ``functions(X)`` gives their values at rows, (m, n) or (m, t, n).
-
-    Notes
-    -----
-    Cost O(m D (d + n t)), and O(m F d) for each function, F = 1024.
-    """
+    """n functions: ``functions(X)`` gives their values at rows, (m, n) or (m, t, n)."""
 
     rows: Callable[[Any], Blocks]  # Checked blocks of the rows that a user passes
-    chosen: Chosen
-    law: Predictive
+    values: Values
+    block_rows: int
     target_shape: tuple[int, ...]
-    coef: Float[Array, "D t n"]
-    offset: Float[Array, "t n"]
-    landmarks: NystromMap | None  # S
-    # f⁰ of each function and L⁻¹f⁰(S); empty if the map is exact or the kernel has no Fourier
-    # features: functions are then drawn from the features only
-    priors: tuple[tuple[FeatureMap, Array, Array], ...]
+    count: int
 
     def __len__(self) -> int:
-        return self.offset.shape[1]
+        return self.count
 
     def __call__(self, X: Array) -> Array:
         """Return the values at rows X; the same rows give the same values in any call."""
-        return joined([self._values(block.X) for block in self._blocks(X)])
+        parts, shape = [], (*self.target_shape, self.count)
+        for block in self.rows(X).with_rows(self.block_rows):
+            found = self.values(block.X)
+            parts.append(from_numpy(found.reshape(len(found), *shape), like=block.X))
+        return joined(parts)
 
-    def _blocks(self, X: Array) -> Any:
-        return self.rows(X).with_rows(block_rows(max(self.chosen.n_features, WIDTH)))
 
-    def _values(self, X: Array) -> Array:
-        Z = self.chosen.double(X)
-        values = np.tensordot(Z, self.coef, 1) + self.offset
-        if self.landmarks is not None:
-            values = self._with_rest(self.law, self.landmarks, X, Z, values)
-        return from_numpy(values.reshape(len(Z), *self.target_shape, len(self)), like=X)
+# --- Through features: O(m D (d + n t)), and O(m F d) for each function, F = 1024 ----------------
 
-    def _with_rest(
-        self, law: Predictive, landmarks: NystromMap, X: Array, Z: Array, values: Array
-    ) -> Array:
-        """Add what landmarks leave out of f⁰, with the variance e(x) of the map."""
-        inside = LeftOut(landmarks.kernel, landmarks).inside(X, Z)
+
+def through_features(summed: FeatureSums, law: Predictive, n: int, seed: int) -> Values:
+    """Draw n functions of the posterior of a fit.
+
+    They are drawn from the features only if the map is exact or the kernel has no Fourier features.
+    """
+    chosen = summed.chosen
+    coef, offset = law.posterior.draw(n, stream(seed, "functions"))
+    landmarks = _landmarks(summed, law.left_out)
+    maps = [] if landmarks is None else [_fourier(landmarks, seed, str(i)) for i in range(n)]
+
+    def plain(X: Array) -> Float[Array, "b t n"]:
+        return np.tensordot(chosen.double(X), coef, 1) + offset
+
+    if landmarks is None or None in maps:
+        return plain
+    priors = [_prior(f0, landmarks, len(offset), seed, i) for i, f0 in enumerate(maps) if f0]
+    above = LeftOut(landmarks.kernel, landmarks)
+
+    def values(X: Array) -> Float[Array, "b t n"]:
+        Z, found = chosen.double(X), plain(X)
+        inside = above.inside(X, Z)
+        rest = [to_numpy(f0(X)) @ weights - inside @ at for f0, weights, at in priors]
         own, whole = law.factors(X, Z)
-        scale = (
-            np.sqrt(law.posterior.evidence.amplitude) * own * _ratio(law.left_out, landmarks, X, Z)
-        )
-        rest = [to_numpy(f0(X)) @ weights - inside @ at for f0, weights, at in self.priors]
-        values = values + scale[:, :, None] * np.stack(rest, axis=2)
+        scale = np.sqrt(law.posterior.evidence.amplitude) * own * _ratio(law.left_out, above, X, Z)
         mean = law.posterior.mean(Z)[:, :, None]
-        return mean + whole[:, :, None] * (values - mean)
+        found = found + scale[:, :, None] * np.stack(rest, axis=2)
+        return mean + whole[:, :, None] * (found - mean)
+
+    return values
 
 
-def _ratio(left_out: LeftOut, landmarks: NystromMap, X: Array, Z: Array) -> Float[Array, "b 1"]:
+def _ratio(left_out: LeftOut, above: LeftOut, X: Array, Z: Array) -> Float[Array, "b 1"]:
     """Return √(e(x)/e of the landmarks): one where these are the map's own."""
-    theirs = LeftOut(left_out.kernel, landmarks).variance(X, Z)
-    least = EXPLAINED * left_out.prior(X)
+    theirs = above.variance(X, Z)
     share = np.zeros_like(theirs)
+    least = EXPLAINED * left_out.prior(X)
     np.divide(left_out.variance(X, Z), theirs, out=share, where=theirs > least)
     return np.sqrt(share)[:, None]
-
-
-def draw_functions(
-    rows: Callable[[Any], Blocks], summed: FeatureSums, law: Predictive, n: int, seed: int
-) -> Functions:
-    """Draw n functions of the posterior of a fit."""
-    coef, offset = law.posterior.draw(n, stream(seed, "functions"))
-    landmarks, t = _landmarks(summed, law.left_out), offset.shape[0]
-    maps = [] if landmarks is None else [_fourier(landmarks, seed, str(i)) for i in range(n)]
-    given = (rows, summed.chosen, law, summed.target_shape, coef, offset)
-    if landmarks is None or None in maps:
-        return Functions(*given, None, ())
-    priors = tuple(_prior(f0, landmarks, t, seed, i) for i, f0 in enumerate(maps) if f0)
-    return Functions(*given, landmarks, priors)
 
 
 def _landmarks(summed: FeatureSums, left_out: LeftOut) -> NystromMap | None:
@@ -132,6 +129,7 @@ def _landmarks(summed: FeatureSums, left_out: LeftOut) -> NystromMap | None:
 def _prior(
     f0: FeatureMap, landmarks: NystromMap, t: int, seed: int, i: int
 ) -> tuple[FeatureMap, Array, Array]:
+    """Return features, weights (F, t) of f⁰, and L⁻¹f⁰(S), (m, t)."""
     weights = stream(seed, "prior functions", i).standard_normal((f0.n_features, t))
     at = np.ascontiguousarray((f0(landmarks.landmarks) @ weights).T)
     return f0, weights, landmarks.whiten(at).T
@@ -144,3 +142,48 @@ def _fourier(landmarks: NystromMap, seed: int, name: str) -> FeatureMap | None:
         return draw_map(Fourier(IID()), landmarks.kernel, ask)
     except UnsupportedKernel:
         return None
+
+
+# --- With the kernel itself: O(m N (d + n t)), and O(m F d) for each function ---------------------
+
+
+def with_kernel(
+    kernel: Kernel,
+    kept: Any,
+    evidence: Evidence,
+    posteriors: list[KernelFactor],
+    n: int,
+    seed: int,
+) -> Values:
+    """Draw n functions of the posterior of a fit to rows that are ``kept``, X, y and w.
+
+    ``posteriors`` has one entry per target. Without Fourier features of the kernel f⁰ is of
+    Nyström features.
+    """
+    priors, coefs, offsets, amplitude = [], [], [], evidence.amplitude
+    for i in range(n):
+        ask = Request(kept.X.shape[1], WIDTH, seed, ("prior", str(i)), kept.X)
+        try:
+            f0 = draw_map(Fourier(IID()), kernel, ask)
+        except UnsupportedKernel:
+            f0 = draw_map(Nystrom(), kernel, ask)
+        rng = stream(seed, "prior functions", i)
+        weights = rng.standard_normal((f0.n_features, kept.y.shape[1])) * np.sqrt(
+            evidence.amplitude
+        )
+        rough = rng.standard_normal(kept.y.shape) / np.sqrt(kept.w)[:, None]
+        noise = rough * np.sqrt(amplitude * evidence.alpha)
+        left = kept.y - to_numpy(f0(kept.X)) @ weights - noise
+        ends = [one.coefficients(left[:, j : j + 1]) for j, one in enumerate(posteriors)]
+        priors.append((f0, weights))
+        coefs.append(np.hstack([coef for coef, _ in ends]))
+        offsets.append(np.concatenate([offset for _, offset in ends]))
+    coef, offset = np.stack(coefs, axis=2), np.stack(offsets, axis=1)
+
+    def values(X: Array) -> Float[Array, "b t n"]:
+        rows = numpy_rows(X)
+        k = np.asarray(to_numpy(kernel(rows, kept.X)), np.float64)
+        prior = np.stack([to_numpy(f0(rows)) @ weights for f0, weights in priors], axis=2)
+        return prior + np.tensordot(k, coef, 1) + offset
+
+    return values

@@ -8,16 +8,15 @@ there are far fewer rows than modes, deviations come from the kernel matrix of t
 """
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import from_numpy, joined
 from bochner._core.random import stream
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Both, Float, Gradients
 from bochner._core.sizes import LOO_ROWS
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
@@ -25,24 +24,21 @@ from bochner.features.fourier.frequencies import map_between
 from bochner.features.map import WaveMap
 from bochner.features.mercer.sphere import SphericalHarmonics, SphericalMap
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.numbers import has_free
-from bochner.kernels.sphere import named_on_sphere
-from bochner.models.gaussian_process.intervals import Conformal
-from bochner.models.gaussian_process.law import ProcessLaw, log_density
-from bochner.models.gaussian_process.spec import GaussianProcessSpec
+from bochner.models.error_law import Conformal
+from bochner.models.gaussian_process.functions import Values
+from bochner.models.gaussian_process.law import GaussianProcessSpec, ProcessLaw, log_density
 from bochner.models.representations.waves import (
     BLOCK_ROWS,
     SOLVED,
     GridSums,
     Surveyed,
     chosen_grid_sums,
+    kernel_of_waves,
     summed_waves,
     survey,
 )
-from bochner.selection.choose import named_stationary
 from bochner.selection.chosen import Chosen
-from bochner.selection.lengthscales import EVIDENCE, ROWS, lengthscale_on_sphere
-from bochner.selection.numbers import by_evidence, by_left_out
+from bochner.selection.lengthscales import EVIDENCE, ROWS
 from bochner.selection.record import Tuning
 from bochner.selection.spec import UNASKED
 from bochner.selection.waves import RANGE, lengthscales_on_waves, scaled
@@ -65,20 +61,11 @@ from bochner.sums.executor import LOCAL, Executor
 #: error is 1/√(2 PATHS), 6 %, at most.
 PATHS = 128
 
-#: Rows up to which deviations are found by solving for each, where waves are many.
-FEW_ROWS = 64
-
-#: Relative error of draws.
-SOLVED_DRAWS = 1e-3
-
-#: 1 − h of a row, at least.
-SMALL_SLACK = 1e-3
-
-#: Tolerance at which lengthscales are chosen, and rounds of that.
-COARSE, ROUNDS = 3e-3, 4
-
-#: Steps of Lanczos for a draw, beyond those that a solution takes.
-MORE_STEPS = 10
+FEW_ROWS = 64  # Rows up to which deviations are found by solving for each, where waves are many
+SOLVED_DRAWS = 1e-3  # Relative error of draws
+SMALL_SLACK = 1e-3  # 1 − h of a row, at least
+COARSE, ROUNDS = 3e-3, 4  # Tolerance at which lengthscales are chosen, and rounds of that
+MORE_STEPS = 10  # Steps of Lanczos for a draw, beyond those that a solution takes
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,12 +91,12 @@ class WaveProcess(ProcessLaw):
         values, intercept = sums.values(self.coef), sums.intercept(self.coef)
         return lambda X: values(X) + intercept
 
-    def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
+    def moments(self, X: Array) -> Both:
         found = self._by_rows(X)
         variance = self._variance(X) + self.left_out_variance if found is None else found
         return self.means()(X), variance
 
-    def resolved_moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
+    def resolved_moments(self, X: Array) -> Both:
         """Return the mean and variance of what waves draw of f at rows."""
         found = self._by_rows(X)
         if found is not None:
@@ -120,10 +107,6 @@ class WaveProcess(ProcessLaw):
         """Return the variance of f by the rows of the fit, where they are few."""
         few = self.representation.few
         return None if few is None else few.variance(X, self.evidence, self.noise)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the fields; cached results are computed again when needed."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @property
     def left_out_variance(self) -> Float[Array, " t"]:
@@ -227,7 +210,7 @@ class WaveProcess(ProcessLaw):
 
     # --- intervals -------------------------------------------------------------------------------
 
-    def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+    def gradients(self, blocks: Blocks) -> Gradients:
         return self.representation.gradients_of(self.coef, blocks)
 
     def scores(self) -> Conformal:
@@ -244,7 +227,7 @@ class WaveProcess(ProcessLaw):
     def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> "WaveProcess":
         return solved_waves(spec, self.representation.with_rows_of(blocks))
 
-    def left_out(self, sample: RowSample) -> tuple[Float[Array, "m t"], Float[Array, "m t"]]:
+    def left_out(self, sample: RowSample) -> Both:
         """Return errors of rows of the fit, and deviations of y, both by fits without each.
 
         With h_i = w_i Var f(x_i)/σ² the leverage of a row, its error is (y_i − f(x_i))/(1 − h_i),
@@ -265,47 +248,20 @@ class WaveProcess(ProcessLaw):
 
     # --- functions -------------------------------------------------------------------------------
 
-    def functions(self, rows: Callable[[Any], Blocks], n: int, seed: int) -> "GridFunctions":
-        parts, offsets, gram = [], [], self.representation.problem.gram
-        for i in range(len(self.noise)):
+    def drawn(self, n: int, seed: int) -> Values:
+        """Draw n functions: a type-2 non-uniform FFT for two of them, for each block of rows."""
+        sums, gram = self.representation, self.representation.problem.gram
+        parts, offsets, t = [], [], len(self.noise)
+        for i in range(t):
             rng = stream(seed, "functions", i)
             drawn = gram.to_real(self._drawn(i, n, rng)) * math.sqrt(self._size(i))
             coef = self.coef[:, i : i + 1] + drawn
-            means = self.representation.feature_sums @ coef / self.representation.sums.weight
+            means = sums.feature_sums @ coef / sums.sums.weight
             free = rng.standard_normal(n) * math.sqrt(self._of_intercept[i])
-            centred = self.representation.fit_intercept
-            offsets.append(free + (self.representation.target_mean[i] - means) * centred)
+            offsets.append(free + (sums.target_mean[i] - means) * sums.fit_intercept)
             parts.append(coef)
-        coef, offset = np.stack(parts, axis=1), np.stack(offsets)
-        return GridFunctions(rows, self.representation, coef, offset)
-
-
-@dataclass(frozen=True, eq=False)
-class GridFunctions:
-    """n functions: ``functions(X)`` gives their values at rows, (m, n) or (m, t, n).
-
-    Notes
-    -----
-    A type-2 non-uniform FFT for two functions, for each block of rows.
-    """
-
-    rows: Callable[[Any], Blocks]  # Checked blocks of the rows that a user passes
-    sums: GridSums
-    coef: Float[Array, "D t n"]
-    offset: Float[Array, "t n"]
-
-    def __len__(self) -> int:
-        return self.offset.shape[1]
-
-    def __call__(self, X: Array) -> Array:
-        """Return the values at rows X; the same rows give the same values in any call."""
-        values = self.sums.values(self.coef.reshape(len(self.coef), -1))
-        shape = (*self.sums.target_shape, len(self))
-        parts = []
-        for block in self.rows(X).with_rows(BLOCK_ROWS):
-            found = values(block.X) + self.offset.reshape(-1)
-            parts.append(from_numpy(found.reshape(len(found), *shape), like=block.X))
-        return joined(parts)
+        values, offset = sums.values(np.concatenate(parts, axis=1)), np.concatenate(offsets)
+        return lambda X: (values(X) + offset).reshape(-1, t, n)
 
 
 def _steps(low: WavePreconditioner, z: Array) -> int:
@@ -319,17 +275,11 @@ def _steps(low: WavePreconditioner, z: Array) -> int:
 def wave_process(spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL) -> WaveProcess:
     """Survey the rows, choose what is open, sum up all rows as waves, find the law.
 
-    Parameters
-    ----------
-    spec : GaussianProcessSpec
-        Its method is a :class:`FourierGrid`.
-    blocks : Blocks
-        Read twice: for the box of the rows, and for the sums; once more for each round of
-        lengthscales that all rows choose.
-    where : Executor
+    ``blocks`` are read twice, and once more for each round of lengthscales that all rows choose.
     """
     surveyed = survey(spec.features, blocks, where)
-    found = _kernel(spec, surveyed)
+    asked = spec.fit_intercept, spec.lengthscale, spec.noise, spec.amplitude
+    found = kernel_of_waves(surveyed, *asked)
     start, few = _penalty(found, surveyed.sample), len(surveyed.sample) <= ROWS
     if _asks_all_rows(spec, found) and not few:
         found, start = refined(spec, surveyed, found, start, blocks, where)
@@ -351,10 +301,7 @@ def chosen_waves(
 
 
 def solved_waves(
-    spec: GaussianProcessSpec,
-    sums: GridSums,
-    start: float | None = None,
-    settled: bool = False,
+    spec: GaussianProcessSpec, sums: GridSums, start: float | None = None, settled: bool = False
 ) -> WaveProcess:
     """Return the law that sums lead to; ``start`` is a penalty near the best one, or that one."""
     sums = replace(sums, fit_intercept=spec.fit_intercept)
@@ -379,31 +326,6 @@ def _solved(
         one = problem.target(i).without_probes()
         parts.append(problem.gram.to_real(one.at(state.alpha, error).c))
     return evidence, np.concatenate(parts, axis=1)
-
-
-def _kernel(spec: GaussianProcessSpec, surveyed: Surveyed) -> Tuning:
-    """Return the kernel as given, or what a sample of the rows chooses."""
-    asked, sample = spec.features, surveyed.sample
-    kernel = asked.kernel
-    if isinstance(surveyed.method, SphericalHarmonics):
-        return _kernel_on_sphere(spec, sample)
-    if isinstance(kernel, str):
-        found = named_stationary(asked, sample)
-        if spec.lengthscale == "loo" or kernel in UNASKED:
-            return found
-        kernel = found.kernel
-    elif spec.lengthscale == "loo" or not (spec.lengthscale == "evidence" or has_free(kernel)):
-        return by_left_out(kernel, sample, asked.seed, centred=spec.fit_intercept)
-    given = {"noise": spec.noise, "amplitude": spec.amplitude}
-    return by_evidence(kernel, sample, asked.seed, centred=spec.fit_intercept, **given)
-
-
-def _kernel_on_sphere(spec: GaussianProcessSpec, sample: RowSample) -> Tuning:
-    """Return a kernel of the globe as given, or with the lengthscale that a sample chooses."""
-    kernel = named_on_sphere(spec.features.who, spec.features.kernel)
-    if isinstance(spec.features.kernel, Kernel) and spec.lengthscale != "evidence":
-        return Tuning(kernel)
-    return lengthscale_on_sphere(kernel, sample, spec.fit_intercept, spec.noise, spec.amplitude)
 
 
 def _asks_all_rows(spec: GaussianProcessSpec, found: Tuning) -> bool:
@@ -440,12 +362,7 @@ def refined(
             chosen = surveyed.chosen(found, phi)
             summed = summed_waves(surveyed, chosen, spec.fit_intercept, blocks, where)
         best = lengthscales_on_waves(
-            found.kernel,
-            summed.problem_of,
-            phi,
-            spec.noise,
-            spec.amplitude,
-            alpha,
+            found.kernel, summed.problem_of, phi, spec.noise, spec.amplitude, alpha
         )
         found, alpha = replace(found, kernel=best.kernel), best.alpha
         if best.inside:

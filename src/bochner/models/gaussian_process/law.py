@@ -1,19 +1,82 @@
 """The law of f given the rows, as a Gaussian process has it on any representation of these."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
-from bochner._core.shapes import Array, Float
+from bochner._core.checks import one_of
+from bochner._core.shapes import Array, Both, Float, Gradients
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
-from bochner.models.gaussian_process.intervals import Conformal, Predicts
-from bochner.models.gaussian_process.spec import GaussianProcessSpec
-from bochner.selection.chosen import Chosen
-from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
+from bochner.kernels.kernel import Kernel
+from bochner.models.error_law import Conformal, Predicts
+from bochner.models.gaussian_process.functions import Values
+from bochner.models.representations.features import Pass
+from bochner.models.representations.representation import Lacking
+from bochner.selection.chosen import Chosen, FeatureSpec
+from bochner.selection.record import KernelComparison, Tuning
+from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome, as_variance
+
+
+@dataclass(frozen=True)
+class GaussianProcessSpec:
+    """Checked parameters of a Gaussian process."""
+
+    features: FeatureSpec
+    # None: chosen by the evidence
+    noise: float | None
+    amplitude: float | None
+    lengthscale: str  # "auto", "loo", "evidence"
+    fit_intercept: bool
+    # "auto", "evidence". What noise and amplitude are chosen by where the kernel itself is fitted.
+    criterion: str = "evidence"
+
+    @staticmethod
+    def of(
+        features: FeatureSpec, noise: object, amplitude: object, lengthscale: str, centred: bool
+    ) -> "GaussianProcessSpec":
+        """Check what the user passed."""
+        who = features.who
+        one_of(lengthscale, who, "lengthscale", ("auto", "loo", "evidence"))
+        if lengthscale == "evidence" and features.learns_metric:
+            raise InvalidInput(
+                f'{who}: lengthscale="evidence" and metric="learned" both say how columns are '
+                "scaled; set one of them."
+            )
+        variances = as_variance(noise, "noise"), as_variance(amplitude, "amplitude")
+        by = "evidence" if "evidence" in (noise, amplitude) else "auto"
+        return GaussianProcessSpec(features, *variances, lengthscale, centred, by)
+
+    @property
+    def rows(self) -> Pass:
+        """How rows are summed up."""
+        who, precision = self.features.who, self.features.precision
+        return Pass(who, "evidence", self.fit_intercept, precision, forecasts=False)
+
+
+def likelier(first: Tuning, second: Tuning, log_density: Callable[[Kernel], float]) -> Tuning:
+    """Return the search with the larger leave-one-out log density, with the comparison.
+
+    ``log_density`` is that of a fit to some rows with the kernel.
+    """
+    if not second.path or second.kernel == first.kernel:
+        return first
+    before, after = log_density(first.kernel), log_density(second.kernel)
+    numbers = [np.size(found.kernel.get_params()["lengthscale"]) for found in (first, second)]
+    measure = "minus the log density per row, left out"
+    compared = (
+        KernelComparison(numbers[0], first.kernel, -before, np.nan, np.nan, True, measure),
+        KernelComparison(
+            numbers[1], second.kernel, -after, after - before, 0.0, after > before, measure
+        ),
+    )
+    found = second if after > before else first
+    return replace(found, compared=(*found.compared, *compared))
+
 
 #: Why there are no moments of features.
 NO_FEATURES = (
@@ -22,7 +85,7 @@ NO_FEATURES = (
 )
 
 
-class ProcessLaw(ABC):
+class ProcessLaw(Lacking, ABC):
     """The law of f given the rows. Frozen, and saved with the fit."""
 
     spec: GaussianProcessSpec
@@ -32,8 +95,12 @@ class ProcessLaw(ABC):
     # Mean log density of rows under the law without each, summed over targets
     loo_log_density: float
 
-    #: Attributes and methods of an estimator that this law cannot serve, and why.
     lacks: ClassVar[Mapping[str, str]] = {"moments_": NO_FEATURES, "predictive_": NO_FEATURES}
+
+    @property
+    def of_values(self) -> "ProcessLaw":
+        """The law given the values alone, without derivatives and averages."""
+        return self
 
     @property
     def target_shape(self) -> tuple[int, ...]:
@@ -62,18 +129,23 @@ class ProcessLaw(ABC):
         """Return X ↦ the mean of f."""
 
     @abstractmethod
-    def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
+    def moments(self, X: Array) -> Both:
         """Return the mean and variance of f at rows."""
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
         """Return the covariance of f at all pairs of rows."""
         raise NotImplementedError
 
-    def functions(self, rows: Callable[[Any], Blocks], n: int, seed: int) -> Any:
-        """Draw n functions of the posterior."""
+    def drawn(self, n: int, seed: int) -> Values:
+        """Draw n functions of the posterior; return their values at rows, (b, t, n)."""
         raise NotImplementedError
 
-    def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+    @property
+    def drawn_rows(self) -> int:
+        """Rows at which functions are evaluated together."""
+        return self.block_rows
+
+    def gradients(self, blocks: Blocks) -> Gradients:
         """Yield the rows of each block and the gradients of the mean there."""
         raise NotImplementedError
 
@@ -102,19 +174,15 @@ class ProcessLaw(ABC):
     def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> "ProcessLaw":
         """Return the law given the rows before and these."""
 
-    def require(self, name: str, who: str = "") -> Self:
-        """Return this; refuse an attribute, or a call of ``who``, that it cannot serve."""
-        if name not in self.lacks:
-            return self
-        if who:
-            raise InvalidInput(f"{who}.{name}: {self.lacks[name]}")
-        raise AttributeError(f"{name}: {self.lacks[name]}")
+
+def log_normal(errors: Float[Array, "*m t"], variance: Float[Array, "*m t"]) -> Array:
+    """Return log N(error; 0, variance)."""
+    variance = np.maximum(variance, np.finfo(np.float64).tiny)
+    return -0.5 * (np.log(2 * np.pi * variance) + errors**2 / variance)
 
 
 def log_density(
     errors: Float[Array, "m t"], variance: Float[Array, "m t"], w: Float[Array, " m"]
 ) -> float:
     """Return the mean of log N(error; 0, variance), summed over targets."""
-    variance = np.maximum(variance, np.finfo(np.float64).tiny)
-    density = -0.5 * (np.log(2 * np.pi * variance) + errors**2 / variance)
-    return float((w @ density / w.sum()).sum())
+    return float((w @ log_normal(errors, variance) / w.sum()).sum())

@@ -11,6 +11,7 @@ predictions as in Sundararajan and Keerthi (2001).
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -18,32 +19,227 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.spatial import cKDTree
 
-from bochner._core.checks import integer
-from bochner._core.shapes import Array, Float
-from bochner._core.sizes import LOO_ROWS
-from bochner.data.blocks import Blocks
+from bochner._core.checks import integer, require_squares
+from bochner._core.globe import require_places, unit_vectors
+from bochner._core.shapes import Array, Both, Float
+from bochner._core.sizes import LOO_ROWS, kept_rows
+from bochner.data.blocks import Blocks, count_rows
+from bochner.data.sample import RowSample, row_priorities
+from bochner.data.sources import required_targets
 from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features.auto import Choice
 from bochner.features.method import Method
-from bochner.kernels.kernel import Kernel
+from bochner.features.widths import is_stationary
+from bochner.kernels.algebra import Columns
+from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.numbers import has_free
-from bochner.kernels.sphere import is_on_sphere
-from bochner.models.gaussian_process.intervals import Conformal
-from bochner.models.gaussian_process.law import ProcessLaw, log_density
-from bochner.models.gaussian_process.neighbourhoods import JUDGED, KeptRows, Neighbourhoods, is_near
-from bochner.models.gaussian_process.spec import GaussianProcessSpec
-from bochner.models.representations.representation import require_alike
+from bochner.kernels.sphere import globe_columns, is_on_sphere, of_points, of_points_beside
+from bochner.kernels.stationary_families import Periodic
+from bochner.models.error_law import Conformal
+from bochner.models.gaussian_process.law import GaussianProcessSpec, ProcessLaw, log_density
+from bochner.models.representations.representation import gather, require_alike
 from bochner.models.representations.waves import as_rows
 from bochner.selection.choose import named_stationary
+from bochner.selection.chosen import Chosen
 from bochner.selection.lengthscales import tune_lengthscales
 from bochner.selection.numbers import by_evidence, by_left_out, is_composite
 from bochner.selection.record import Tuning
 from bochner.selection.spec import NAMED, UNASKED
 from bochner.selection.walk import COORDINATEWISE, median_scales
 from bochner.selection.waves import scaled
-from bochner.solvers.neighbours import LocalLaw
+from bochner.solvers.neighbours import LocalLaw, condition
 from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
 from bochner.sums.executor import LOCAL, Executor, require_order
+
+HELD = 1 << 20  # Numbers that are held at once, 8 MB
+JUDGED = 512  # Rows whose densities noise and lengthscales are chosen by, at most
+
+
+def is_near(kernel: Kernel) -> bool:
+    """Whether k depends on x − y alone, of places on the globe as points of the sphere."""
+    if is_on_sphere(kernel):
+        return is_stationary(of_points(kernel))
+    found = globe_columns(kernel)
+    with suppress(UnsupportedKernel):
+        return len(found) < 2 and is_stationary(
+            of_points_beside(kernel, *found) if found else kernel
+        )
+    return False
+
+
+def units_of(kernel: Kernel, d: int) -> Float[Array, " d"] | None:
+    """Return the shortest lengthscale that a kernel has along each column; None where unknown."""
+    match kernel:
+        case Constant():
+            return np.full(d, np.inf)
+        case Sum() | Product():
+            left, right = units_of(kernel.left, d), units_of(kernel.right, d)
+            return None if left is None or right is None else np.minimum(left, right)
+        case Scaled() | Power():
+            return units_of(kernel.kernel, d)
+        case Columns():
+            within = units_of(kernel.kernel, len(kernel.columns))
+            whole = np.full(d, np.inf)
+            whole[list(kernel.columns)] = np.nan if within is None else within
+            return None if within is None else whole
+        case Periodic():
+            periods, lengths = kernel.per_axis(d)
+            return np.multiply(periods, lengths) / (2 * np.pi)
+    length = kernel.get_params(deep=False).get("lengthscale")
+    return None if length is None else np.broadcast_to(np.asarray(length, dtype=float), d)
+
+
+@dataclass(frozen=True, eq=False)
+class KeptRows:
+    """All rows of positive weight, and how many were read."""
+
+    X: Float[Array, "n d"]
+    y: Float[Array, "n t"]
+    w: Float[Array, " n"]
+    priority: Float[Array, " n"]  # Random, of the numbers of the rows: which of them are looked at
+    rows: int
+    target_shape: tuple[int, ...]
+
+    @staticmethod
+    def of(who: str, blocks: Blocks, seed: int, start: int = 0) -> "KeptRows":
+        """Read all blocks, after ``start`` rows."""
+        shape = required_targets(who, blocks.target_shape)
+        rows, n = gather(blocks), count_rows(blocks)
+        require_squares(who, rows.y, rows.w)
+        priority = row_priorities(seed, start, n)[rows.number]
+        return KeptRows(as_rows(rows.X), rows.y, rows.w, priority, n, shape)
+
+    def __len__(self) -> int:
+        return len(self.w)
+
+    @property
+    def moments(self) -> None:
+        """No moments of features: there are none."""
+
+    @property
+    def seen(self) -> None:
+        """No moments of features: there are none."""
+
+    @property
+    def sample(self) -> RowSample:
+        """Some rows at random."""
+        whole = RowSample(self.X, self.y, self.w, self.priority)
+        return whole.lowest(kept_rows(self.X.shape[1]))
+
+    @property
+    def blocks(self) -> Blocks:
+        """The rows, to be read again."""
+        y = self.y.reshape(len(self), *self.target_shape)
+        return Blocks.from_arrays(self.X, y, self.w)
+
+    def merge(self, other: "KeptRows") -> "KeptRows":
+        """Return the rows of both."""
+        pairs = zip(self._arrays, other._arrays, strict=True)
+        X, y, w, priority = (np.concatenate(pair) for pair in pairs)
+        return KeptRows(X, y, w, priority, self.rows + other.rows, self.target_shape)
+
+    @property
+    def _arrays(self) -> tuple[Array, ...]:
+        return self.X, self.y, self.w, self.priority
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbourhoods:
+    """Rows with targets, and a kernel: which rows are near, and the law of f given these."""
+
+    kernel: Kernel
+    X: Float[Array, "n d"]
+    y: Float[Array, "n t"]
+    w: Float[Array, " n"]
+    count: int  # Neighbours of each row, m
+    centred: bool
+
+    @cached_property
+    def _units(self) -> Any:
+        """Lengthscales of the columns, or 1."""
+        lengths = units_of(self._of_steps, self._own_places.shape[1])
+        return 1.0 if lengths is None or not np.isfinite(lengths).any() else lengths
+
+    @cached_property
+    def _globe(self) -> tuple[int, ...] | None:
+        """Columns of latitude and longitude."""
+        return next(iter(globe_columns(self.kernel)), None)
+
+    @cached_property
+    def _of_steps(self) -> Kernel:
+        """The kernel, of places in space where they are places on the globe."""
+        if self._globe is None:
+            return self.kernel
+        alone = is_on_sphere(self.kernel)
+        return of_points(self.kernel) if alone else of_points_beside(self.kernel, self._globe)
+
+    def _places(self, X: Float[Array, "b d"]) -> Float[Array, "b e"]:
+        """Return rows as distances are measured between: on the globe, points of the sphere."""
+        if self._globe is None:
+            return X
+        if is_on_sphere(self.kernel):
+            require_places("NearestNeighbours", X)
+        on_globe = X[:, list(self._globe)]
+        require_places("NearestNeighbours", on_globe)
+        others = np.delete(X, list(self._globe), axis=1)
+        return np.concatenate([unit_vectors(on_globe), others], axis=1)
+
+    @cached_property
+    def _own_places(self) -> Float[Array, "n e"]:
+        return self._places(self.X)
+
+    @cached_property
+    def _tree(self) -> cKDTree:
+        return cKDTree(self._own_places / self._units)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all but the tree, which skops cannot store."""
+        return {name: part for name, part in vars(self).items() if name != "_tree"}
+
+    def near(self, X: Float[Array, "b d"]) -> Array:
+        """Return the numbers of the rows nearest to each of these, (b, m)."""
+        m = min(self.count, len(self.X))
+        return self._tree.query(self._places(X) / self._units, m)[1].reshape(len(X), m)
+
+    def near_without(self, own: Array) -> Array:
+        """Return the numbers of the rows nearest to some of the rows, themselves left out."""
+        m = min(self.count, len(self.X) - 1)
+        found = self._tree.query(self._own_places[own] / self._units, m + 1)[1]
+        itself = found == own[:, None]
+        itself[~itself.any(axis=1), -1] = True  # among more than m rows at one place
+        return found[~itself].reshape(len(own), m)
+
+    def law(self, X: Float[Array, "b d"], near: Array, noise: float) -> LocalLaw:
+        """Return the law of f at rows given their neighbours; noise as a share of the amplitude."""
+        size = max(1, HELD // (near.shape[1] ** 2 * (X.shape[1] + 4)))
+        parts = [slice(start, start + size) for start in range(0, len(X), size)]
+        at = self._places(X)
+        laws = [self._law(at[part], near[part], noise) for part in parts]
+        return LocalLaw(*(np.concatenate(values) for values in zip(*laws, strict=True)))
+
+    def _law(self, X: Array, near: Array, noise: float) -> LocalLaw:
+        places = self._own_places[near]
+        m = near.shape[1]
+        i, j = np.tril_indices(m)
+        between = self._values(places[:, i] - places[:, j])
+        K = np.empty((len(X), m, m))
+        K[:, i, j] = K[:, j, i] = between
+        k = self._values(places - X[:, None])
+        own = np.broadcast_to(self.whole, len(X))
+        return condition(K, k, own, self.y[near], noise / self.w[near], self.centred)
+
+    def _values(self, steps: Float[Array, "b p d"]) -> Float[Array, "b p"]:
+        """Return the kernel of rows so far apart."""
+        d = steps.shape[2]
+        return self._of_steps(steps.reshape(-1, d), np.zeros((1, d))).reshape(steps.shape[:2])
+
+    @cached_property
+    def whole(self) -> float:
+        """k(x, x)."""
+        return float(self.kernel.diag(np.zeros((1, self.X.shape[1])))[0])
+
 
 #: Fewest rows that choose noise and lengthscales; number of neighbours above which fewer than
 #: ``JUDGED`` rows are used, because each takes longer.
@@ -55,17 +251,13 @@ ENOUGH, MOST_SCORES = 1024, 4096
 #: Noise as a share of a² k(x, x), and factors of the lengthscales: between these.
 LEAST, MOST, SHORTEST, LONGEST = 1e-8, 1e3, 1 / 128, 128.0
 
-#: Where the descent may start.
-NOISES, FACTORS = (1e2, 0.3, 3e-3, 1e-6), (1.0, 0.25, 1 / 16)
+NOISES, FACTORS = (1e2, 0.3, 3e-3, 1e-6), (1.0, 0.25, 1 / 16)  # Where the descent may start
 
 #: The descent: steps of log noise and log factor at first, evaluations, where it ends.
 STEPS, EVALUATIONS, WITHIN, CHANGE = (1.5, 0.5), 40, 0.05, 1e-4
 
-#: Rows of a block.
-BLOCK_ROWS = 1 << 14
-
-#: Variances of constant targets.
-TINY = np.finfo(np.float64).tiny
+BLOCK_ROWS = 1 << 14  # Rows of a block
+TINY = np.finfo(np.float64).tiny  # Variances of constant targets
 
 
 @dataclass(frozen=True)
@@ -118,32 +310,6 @@ def by_neighbours(spec: GaussianProcessSpec) -> bool:
     return isinstance(spec.features.method, NearestNeighbours)
 
 
-@dataclass(frozen=True)
-class NeighbourChoice:
-    """The method that was asked for, in a sentence."""
-
-    method: NearestNeighbours
-    reason: str
-    candidates: tuple[Any, ...] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class ChosenNeighbours:
-    """The chosen kernel and its search."""
-
-    seed: int
-    search: Tuning
-    choice: NeighbourChoice
-
-    map = metric = curves = None
-    precision = "float64"
-
-    @property
-    def kernel(self) -> Kernel:
-        """k, with numbers."""
-        return self.search.kernel
-
-
 def _lacking(what: str, instead: str = "Fit") -> str:
     return (
         f"method=NearestNeighbours(...) gives each row its own neighbours, and has no {what}. "
@@ -156,7 +322,7 @@ class NeighbourProcess(ProcessLaw):
     """The law of f given the nearest neighbours of each row."""
 
     spec: GaussianProcessSpec
-    chosen: ChosenNeighbours  # type: ignore[assignment]
+    chosen: Chosen  # Without a map
     representation: KeptRows
     # Noise and amplitude; its log likelihood is the mean log density of a row times the rows
     evidence: Evidence
@@ -182,7 +348,7 @@ class NeighbourProcess(ProcessLaw):
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:
         return lambda X: self._law(as_rows(X)).mean
 
-    def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
+    def moments(self, X: Array) -> Both:
         law = self._law(as_rows(X))
         return law.mean, law.variance[:, None] * self.evidence.amplitude
 
@@ -195,7 +361,7 @@ class NeighbourProcess(ProcessLaw):
 
     # --- intervals -------------------------------------------------------------------------------
 
-    def left_out(self, own: Array) -> tuple[Float[Array, "m t"], Float[Array, "m t"]]:
+    def left_out(self, own: Array) -> Both:
         """Return errors of rows of the fit, by their numbers, and deviations of y, without each."""
         around = self.around
         law = around.law(around.X[own], around.near_without(own), self._share)
@@ -241,17 +407,7 @@ def _around(spec: GaussianProcessSpec, kernel: Kernel, rows: KeptRows) -> Neighb
 def neighbour_process(
     spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL
 ) -> NeighbourProcess:
-    """Read all rows, choose the kernel, noise and amplitude.
-
-    Parameters
-    ----------
-    spec : GaussianProcessSpec
-        Its method is :class:`NearestNeighbours`.
-    blocks : Blocks
-        Read once.
-    where : Executor
-        This process.
-    """
+    """Read all rows once, choose the kernel, noise and amplitude."""
     asked = spec.features
     if asked.learns_metric:
         raise InvalidInput(
@@ -279,10 +435,8 @@ def near_rows(spec: GaussianProcessSpec, rows: KeptRows) -> NeighbourProcess:
         )
     found, evidence = Search.of(spec, start, rows).found()
     count = f"{min(method.neighbours, len(rows)):,} of {len(rows):,} rows predict each row"
-    choice = NeighbourChoice(method, f"{method}: as asked; {count}.")
-    return NeighbourProcess(
-        spec, ChosenNeighbours(spec.features.seed, found, choice), rows, evidence
-    )
+    choice = Choice(None, method, (), f"{method}: as asked; {count}.")  # type: ignore[arg-type]
+    return NeighbourProcess(spec, Chosen(spec.features.seed, found, choice), rows, evidence)
 
 
 def default_neighbours(spec: GaussianProcessSpec, rows: KeptRows) -> NeighbourProcess:
@@ -320,14 +474,12 @@ class Search:
     scales: bool  # Whether lengthscales are open
 
     @staticmethod
-    def of(
-        spec: GaussianProcessSpec,
-        start: Tuning,
-        rows: KeptRows,
-    ) -> "Search":
+    def of(spec: GaussianProcessSpec, start: Tuning, rows: KeptRows) -> "Search":
         """Find the neighbours of the rows that are judged."""
         around = _around(spec, start.kernel, rows)
-        own = np.argsort(rows.priority, kind="stable")[: judged_rows(around.count)]
+        own = np.argsort(rows.priority, kind="stable")[
+            : max(FEWEST, int(JUDGED * min(1.0, MANY / around.count) ** 3))
+        ]
         asked = spec.lengthscale == "evidence"
         named = isinstance(spec.features.kernel, str)
         has = "lengthscale" in start.kernel.get_params(deep=False)
@@ -408,11 +560,6 @@ class Search:
             },
         )
         return found.x, EvidenceOutcome.SOLVED
-
-
-def judged_rows(neighbours: int) -> int:
-    """Return the number of rows on which a fit with this many neighbours is judged."""
-    return max(FEWEST, int(JUDGED * min(1.0, MANY / neighbours) ** 3))
 
 
 def _digits(value: float) -> float:

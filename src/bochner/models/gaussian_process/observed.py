@@ -9,8 +9,8 @@ of f given the values,
 which equals conditioning on all of them at once. The values choose kernel, noise and amplitude.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from typing import Any
@@ -18,36 +18,246 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
-from bochner._core.arrays import dense, from_numpy, joined, to_numpy
+from bochner._core.arrays import as_array, as_matrix, dense, to_numpy
 from bochner._core.blas import cho_factor
+from bochner._core.checks import check_fields, counted, integer
 from bochner._core.random import stream
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Both, Float, Gradients
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput, InvalidType
+from bochner.kernels.kernel import Kernel
+from bochner.models.error_law import Conformal
 from bochner.models.gaussian_process.exact import ExactProcess, exact_process
 from bochner.models.gaussian_process.features import FeatureProcess, feature_process
-from bochner.models.gaussian_process.intervals import Conformal
-from bochner.models.gaussian_process.law import ProcessLaw
-from bochner.models.gaussian_process.observations import (
-    BlockAverages,
-    Derivatives,
-    Observation,
-    applied,
-    applied_twice,
-    constant_of,
-    of_function,
-    steps_of,
-)
-from bochner.models.gaussian_process.spec import GaussianProcessSpec
+from bochner.models.gaussian_process.functions import Values
+from bochner.models.gaussian_process.law import GaussianProcessSpec, ProcessLaw
 
-#: Rows that are predicted together.
-BLOCK_ROWS = 512
+# --- Observations: derivatives and block averages, and their functionals of kernels ---------------
+#
+# Each is a linear functional L of f, and L f is normal with f: covariances are L of the kernel's
+# arguments (Solak et al. 2003, eq. 2 and 3), or rows ∂φ/∂x_j and ∫φ of features.
 
-#: Kept values up to which calibrated intervals are made of fits without folds.
-FEWER = 3071
+MOST_PLACES = 8192  # Places of all quadratures together: their kernel matrix is 512 MB
+AT_ONCE = 16  # Columns of kernel values that are differentiated at once
+STEP = 1e-5  # Step of differences of closed-form derivatives, in lengthscales
 
-#: Share of the largest variance that is added where observations repeat each other.
-JITTER = 1e-10
+
+@dataclass(frozen=True, eq=False)
+class Derivatives:
+    """Observed slopes: values of ∂f/∂x_j at places, each with normal noise.
+
+    Parameters
+    ----------
+    X : (m, d)
+        Places, with the columns of the fit.
+    column : int
+        j.
+    values : (m,) or (m, t)
+        In units of y for one unit of the column.
+    noise : float or (m,), default 0.0
+        Variance of each value about the slope, in these units squared; 0: values are exact.
+    """
+
+    X: Float[Array, "m d"]
+    column: int
+    values: Float[Array, " m *t"]
+    noise: float | Float[Array, " m"] = 0.0
+
+    def __post_init__(self) -> None:
+        check_fields(self, column=integer)
+        X = np.asarray(to_numpy(dense(as_matrix(self.X, "Derivatives"))), np.float64)
+        object.__setattr__(self, "X", X)
+        _check_values(self, len(X))
+        if self.column >= X.shape[1]:
+            raise InvalidInput(
+                f"Derivatives: column must be below the {X.shape[1]} columns of X; got "
+                f"{self.column}."
+            )
+
+    @property
+    def n_columns(self) -> int:
+        """D."""
+        return self.X.shape[1]
+
+
+@dataclass(frozen=True, eq=False)
+class BlockAverages:
+    """Observed averages of f over boxes, each with normal noise: an integral over its volume.
+
+    Parameters
+    ----------
+    lower, upper : (m, d)
+        Corners of the boxes, lower at most upper; a column with both equal is held there.
+    values : (m,) or (m, t)
+        Averages, in units of y; of an integral divide by the volume of the box.
+    noise : float or (m,), default 0.0
+        Variance of each value about the average; 0: values are exact.
+    points : int, default 8
+        Places of Gauss's quadrature along each column in which a box is extended; 8,192 in all
+        boxes together at most.
+    """
+
+    lower: Float[Array, "m d"]
+    upper: Float[Array, "m d"]
+    values: Float[Array, " m *t"]
+    noise: float | Float[Array, " m"] = 0.0
+    points: int = 8
+
+    def __post_init__(self) -> None:
+        check_fields(self, points=counted)
+        for name in ("lower", "upper"):
+            X = as_matrix(getattr(self, name), "BlockAverages", name)
+            object.__setattr__(self, name, np.asarray(to_numpy(dense(X)), np.float64))
+        if self.lower.shape != self.upper.shape or np.any(self.lower > self.upper):
+            raise InvalidInput(
+                "BlockAverages: lower and upper must be corners of the same boxes, lower at most "
+                f"upper; got shapes {self.lower.shape} and {self.upper.shape}."
+            )
+        _check_values(self, len(self.lower))
+        places = self.points ** len(self._extended)
+        if len(self.lower) * places > MOST_PLACES:
+            raise InvalidInput(
+                f"BlockAverages: boxes must have {MOST_PLACES:,} places of quadrature in all at "
+                f"most; got {len(self.lower)} boxes of {places:,}. Pass fewer points, "
+                "or lower equal to upper in columns that do not matter."
+            )
+
+    @property
+    def n_columns(self) -> int:
+        """D."""
+        return self.lower.shape[1]
+
+    @property
+    def _extended(self) -> Array:
+        return np.flatnonzero(np.any(self.upper > self.lower, axis=0))
+
+    @cached_property
+    def _rule(self) -> tuple[Float[np.ndarray, "q e"], Float[np.ndarray, " q"]]:
+        return quadrature(self.points, len(self._extended))
+
+    @cached_property
+    def places(self) -> Float[np.ndarray, "p d"]:
+        """Quadrature places of all boxes, box by box."""
+        nodes, weights = self._rule
+        unit = np.full((len(weights), self.n_columns), 0.5)
+        unit[:, self._extended] = nodes
+        found = self.lower[:, None] + unit * (self.upper - self.lower)[:, None]
+        return found.reshape(-1, self.n_columns)
+
+    def averaged(self, values: Array) -> Array:
+        """Return the averages of values at all places."""
+        each = values.reshape(len(self.lower), -1, *values.shape[1:])
+        return np.einsum("q,mq...->m...", self._rule[1], each)
+
+
+Observation = Derivatives | BlockAverages
+
+
+def quadrature(points: int, d: int) -> tuple[Float[np.ndarray, "q d"], Float[np.ndarray, " q"]]:
+    """Return Gauss-Legendre nodes in the unit cube, ``points`` a column, and weights of sum one."""
+    x, w = np.polynomial.legendre.leggauss(points)
+    each = np.indices((points,) * d).reshape(d, points**d).T
+    return ((x + 1) / 2)[each], (w / 2)[each].prod(axis=1)
+
+
+def _check_values(given: Any, m: int) -> None:
+    """Convert and check values, (m, t), and variances, (m,)."""
+    who = type(given).__name__
+    values = np.asarray(to_numpy(as_array(given.values, who, "values")), np.float64)
+    noise = np.asarray(given.noise, np.float64)
+    if m == 0 or values.ndim not in (1, 2) or len(values) != m or not np.isfinite(values).all():
+        raise InvalidInput(
+            f"{who}: values must be a finite number for each of the {m} places or boxes; got "
+            f"shape {values.shape}."
+        )
+    if noise.shape not in ((), (m,)) or not (np.isfinite(noise) & (noise >= 0)).all():
+        raise InvalidInput(
+            f"{who}: noise must be a variance, zero or above, or one for each value; got "
+            f"{given.noise!r}."
+        )
+    object.__setattr__(given, "values", values.reshape(m, -1))
+    object.__setattr__(given, "noise", np.broadcast_to(noise, (m,)).copy())
+
+
+# --- Functionals of kernels ----------------------------------------------------------------------
+
+
+def constant_of(given: Observation) -> Float[np.ndarray, " m"]:
+    """Return what the functionals make of the constant 1."""
+    return np.full(len(given.values), float(isinstance(given, BlockAverages)))
+
+
+def applied(
+    given: Observation, kernel: Kernel, Y: Float[np.ndarray, "c d"]
+) -> Float[np.ndarray, "m c"]:
+    """Return the functionals of k(·, y) for each row y."""
+    if isinstance(given, BlockAverages):
+        return given.averaged(np.asarray(kernel(given.places, Y)))
+    return slopes(kernel, given.X, given.column, Y)
+
+
+def applied_twice(
+    first: Observation, second: Observation, kernel: Kernel, steps: Float[np.ndarray, " d"]
+) -> Float[np.ndarray, "m c"]:
+    """Return the functionals of both arguments of the kernel.
+
+    Second derivatives are differences of first ones, over ``steps``: of closed forms, so that
+    rounding is divided by one step and not by its square.
+    """
+    if isinstance(second, BlockAverages):
+        return second.averaged(applied(first, kernel, second.places).T).T
+    if isinstance(first, BlockAverages):
+        return applied_twice(second, first, kernel, steps).T
+    along = np.zeros(first.n_columns)
+    along[second.column] = steps[second.column]
+    after = slopes(kernel, first.X, first.column, second.X + along)
+    before = slopes(kernel, first.X, first.column, second.X - along)
+    return (after - before) / (2 * steps[second.column])
+
+
+def slopes(
+    kernel: Kernel, Z: Float[np.ndarray, "m d"], column: int, Y: Float[np.ndarray, "c d"]
+) -> Float[np.ndarray, "m c"]:
+    """Return ∂k(z, y)/∂z_j of all pairs."""
+    found = np.empty((len(Z), len(Y)))
+    for start in range(0, len(Y), AT_ONCE):
+        some = np.ascontiguousarray(Y[start : start + AT_ONCE])
+        one_by_one = np.tile(np.eye(len(some)), (len(Z), 1))
+        G = kernel.pullback(np.repeat(Z, len(some), axis=0), some, one_by_one)
+        found[:, start : start + AT_ONCE] = G[:, column].reshape(len(Z), len(some))
+    return found
+
+
+def steps_of(kernel: Kernel, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " d"]:
+    """Return 1e-5 of how far f goes along each column before it changes by its deviation."""
+    spread = X.std(axis=0)
+    spread = np.where(spread > 0, spread, 1.0)
+    middle = X[:1]
+    steps = np.empty(len(spread))
+    for j, s in enumerate(spread):
+        moved = middle.copy()
+        moved[:, j] += 1e-3 * s
+        both = np.asarray(kernel(np.vstack([middle, moved])))
+        change = float(both[0, 0] + both[1, 1] - 2 * both[0, 1]) / max(float(both[0, 0]), 1e-300)
+        steps[j] = STEP * np.clip(1e-3 / np.sqrt(max(change, 1e-18)), 1e-3, 1e3) * s
+    return steps
+
+
+Function = Callable[[Float[Array, "p d"]], Float[Array, "p r"]]
+
+
+def of_function(given: Observation, f: Function, steps: Float[np.ndarray, " d"]) -> Array:
+    """Return the functionals of a smooth function by its values: slopes by differences."""
+    if isinstance(given, BlockAverages):
+        return given.averaged(f(given.places))
+    along = np.zeros(given.n_columns)
+    along[given.column] = 100 * steps[given.column]
+    return (f(given.X + along) - f(given.X - along)) / (200 * steps[given.column])
+
+
+BLOCK_ROWS = 512  # Rows that are predicted together
+FEWER = 3071  # Kept values up to which calibrated intervals are made of fits without folds
+JITTER = 1e-10  # Share of the largest variance that is added where observations repeat each other
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +267,6 @@ class ObservedProcess(ProcessLaw):
     # Given the values, which choose kernel, noise and amplitude
     base: ExactProcess | FeatureProcess
     observations: tuple[Observation, ...]
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the fields: covariances are made again when they are asked for."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     spec = property(attrgetter("base.spec"))
     chosen = property(attrgetter("base.chosen"))
@@ -78,6 +284,10 @@ class ObservedProcess(ProcessLaw):
             "predictive_": f"{nothing} has no law of coefficients of features.",
             "merge": f"{nothing} is not merged.",
         }
+
+    @property
+    def of_values(self) -> ProcessLaw:
+        return self.base
 
     @property
     def block_rows(self) -> int:
@@ -120,7 +330,7 @@ class ObservedProcess(ProcessLaw):
         before = self.base.means()
         return lambda X: before(X) + self._added(X)
 
-    def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
+    def moments(self, X: Array) -> Both:
         mean, variance = self.base.moments(X)
         cross = self._given.cross(X)
         halves = self._halves(cross)
@@ -136,7 +346,7 @@ class ObservedProcess(ProcessLaw):
         columns = enumerate(self._factors)
         return [solve_triangular(L, cross[:, :, i].T, lower=True) for i, L in columns]
 
-    def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+    def gradients(self, blocks: Blocks) -> Gradients:
         """Yield the rows of each block and the gradients of the mean there.
 
         The contribution of the observations is differentiated by finite differences.
@@ -148,22 +358,22 @@ class ObservedProcess(ProcessLaw):
             slopes = [(after - before) / 2 for after, before in ends]
             yield rows, G + np.stack(slopes, axis=1) / steps[:, None]
 
-    def functions(self, rows: Callable[[Any], Blocks], n: int, seed: int) -> "ObservedFunctions":
-        plain = lambda X: Blocks.from_arrays(np.asarray(X, np.float64))
-        drawn = self.base.functions(plain, n, seed)
-        t = len(self.noise)
-        f = lambda X: to_numpy(drawn(X)).reshape(len(X), t * n)
+    def drawn(self, n: int, seed: int) -> Values:
+        """Draw functions of the posterior, by Matheron's rule from draws given the values."""
+        drawn, t = self.base.drawn(n, seed), len(self.noise)
+        f = lambda X: drawn(X).reshape(len(X), t * n)
         found = [of_function(each, f, self._given.steps) for each in self.observations]
         values = np.concatenate([each.values for each in self.observations])[:, :, None]
         noise = np.sqrt(np.concatenate([each.noise for each in self.observations]))
         rough = stream(seed, "observed").standard_normal((len(noise), t, n))
         left = values + noise[:, None, None] * rough - np.concatenate(found).reshape(-1, t, n)
         coef = np.stack([self._solved(left[:, :, k]) for k in range(n)], axis=2)
-        return ObservedFunctions(rows, self, drawn, coef)
 
-    def corrections(self, X: Array, coef: Float[Array, "o t n"]) -> Float[Array, "b t n"]:
-        """Return c(x, L) times coefficients of each function."""
-        return np.einsum("bot,otn->btn", self._given.cross(X), coef)
+        def conditioned(X: Array) -> Float[Array, "b t n"]:
+            rows = np.asarray(to_numpy(dense(X)), np.float64)
+            return drawn(rows) + np.einsum("bot,otn->btn", self._given.cross(rows), coef)
+
+        return conditioned
 
     # --- intervals -------------------------------------------------------------------------------
 
@@ -180,31 +390,6 @@ class ObservedProcess(ProcessLaw):
 
     def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> ProcessLaw:
         return self.base.with_rows_of(spec, blocks)
-
-
-@dataclass(frozen=True, eq=False)
-class ObservedFunctions:
-    """n functions: ``functions(X)`` gives their values at rows, (m, n) or (m, t, n)."""
-
-    rows: Callable[[Any], Blocks]
-    law: ObservedProcess
-    before: Any  # Functions of the posterior of the values
-    coef: Float[Array, "o t n"]
-
-    def __len__(self) -> int:
-        return self.coef.shape[2]
-
-    def __call__(self, X: Array) -> Array:
-        """Return the values at rows X; the same rows give the same values in any call."""
-        blocks = self.rows(X).with_rows(self.law.block_rows)
-        return joined([self._values(block.X) for block in blocks])
-
-    def _values(self, X: Array) -> Array:
-        rows = np.asarray(to_numpy(dense(X)), np.float64)
-        values = to_numpy(self.before(rows)).reshape(len(rows), *self.coef.shape[1:])
-        values = values + self.law.corrections(rows, self.coef)
-        shape = self.law.target_shape
-        return from_numpy(values.reshape(len(rows), *shape, len(self)), like=X)
 
 
 # --- Covariances with the functionals, given the values ------------------------------------------

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bochner._core.arrays import is_sparse, to_numpy
+from bochner._core.arrays import numpy_rows, to_numpy
 from bochner._core.blas import product
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Both, Float
 from bochner.features.map import FeatureMap
 from bochner.features.method import Request
 from bochner.features.nystrom.nystrom import Nystrom, NystromMap
@@ -52,9 +52,7 @@ class Posterior:
         inverse = 1 / (self.values[:, None] + self.evidence.alpha)
         return (A * A) @ inverse + outside[:, None] / self.evidence.alpha + self.spread
 
-    def held(
-        self, Z: Float[Array, "b D"], directions: Float[Array, "b D"]
-    ) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
+    def held(self, Z: Float[Array, "b D"], directions: Float[Array, "b D"]) -> Both:
         """Return the mean and the leverage of each row if aᵀβ = 0, with one direction a per row.
 
         With M = (G + λI)⁻¹ and z = φ(x) − z̄ they lose zᵀMa aᵀβ̂/aᵀMa and (zᵀMa)²/aᵀMa.
@@ -136,8 +134,7 @@ def posterior_of(
 
 # --- What leaving out a row costs: its residual y − f̂ and its slack 1 − h ------------------------
 
-#: Rows of the n × n form, at most: a fraction of a second.
-MOST_ROWS = 1024
+MOST_ROWS = 1024  # Rows of the n × n form, at most: a fraction of a second
 
 
 def of_all_rows(
@@ -164,7 +161,7 @@ def of_some_rows(
     y: Float[Array, "b t"],
     w: Float[Array, " b"],
     precision: str = "float64",
-) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
+) -> Both:
     """Return residuals and slacks of some rows: O(b D²)."""
     prior = np.einsum("ij,ij->i", Z - posterior.feature_mean, Z - posterior.feature_mean)
     leverage = posterior.leverage(Z)
@@ -179,7 +176,7 @@ def told_apart(
     w: Float[Array, " b"],
     prior: Float[Array, " b"],
     precision: str = "float64",
-) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
+) -> Both:
     """Return y − f̂ and 1 − h; where rounding hides them, the values of an isolated row."""
     alpha, D = posterior.evidence.alpha, len(posterior.coef)
     top = posterior.values.max(initial=0.0) if precision == "float32" else 0.0
@@ -203,8 +200,7 @@ def _centre(posterior: Posterior) -> Float[Array, " t"]:
 # is taken to the power p ≥ 1 that leave-one-out errors ask for: targets smoother, or of less
 # amplitude along what is left out, than draws of the kernel have less of it near the rows.
 
-#: A row is in the span of the features if a smaller share of k(x, x) is left out.
-EXPLAINED = 1e-6
+EXPLAINED = 1e-6  # A row is in the span of the features if a smaller share of k(x, x) is left out
 
 #: Landmarks that maps which do not lie below their kernel are compared with, at most.
 LANDMARKS = 1024
@@ -234,7 +230,7 @@ class LeftOut:
 
     def inside(self, X: Array, Z: Float[Array, "b D"]) -> Float[Array, "b m"]:
         """Return the features that rows are measured by."""
-        return Z if self.landmarks is None else to_numpy(self.landmarks(_double(X)))
+        return Z if self.landmarks is None else to_numpy(self.landmarks(numpy_rows(X)))
 
     def variance(self, X: Array, Z: Float[Array, "b D"]) -> Float[Array, " b"]:
         """Return e(x) of rows X with features Z."""
@@ -247,10 +243,6 @@ class LeftOut:
         left = np.array(to_numpy(self.kernel(X)), np.float64) - Z @ Z.T
         np.fill_diagonal(left, np.maximum(np.diag(left), 0.0))
         return left
-
-
-def _double(X: Array) -> Array:
-    return X.astype(np.float64) if is_sparse(X) else np.asarray(to_numpy(X), np.float64)
 
 
 @dataclass(frozen=True, eq=False)

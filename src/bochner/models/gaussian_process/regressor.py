@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, replace
 from typing import Any, Self
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 from sklearn.utils.metaestimators import available_if
 
 from bochner._core.arrays import from_numpy, joined, to_numpy
@@ -18,31 +18,27 @@ from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput
-from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.windows import windows_of
-from bochner.models._base import KernelEstimator, changed, learned
-from bochner.models._gradients import Differentiable
-from bochner.models._held import by_partition
-from bochner.models._kinds import PenalisedByAlpha, TargetEstimator
-from bochner.models._parameters import by_jobs, estimator
-from bochner.models.displays import MapDisplay
-from bochner.models.gaussian_process.exact_functions import ExactFunctions
-from bochner.models.gaussian_process.fit import ProcessFit, fitted, process
-from bochner.models.gaussian_process.functions import Functions
-from bochner.models.gaussian_process.grid import GridFunctions
-from bochner.models.gaussian_process.intervals import (
+from bochner.models._base import KernelEstimator, learned
+from bochner.models._intervals import WithIntervals
+from bochner.models._kinds import Differentiable, PenalisedByAlpha
+from bochner.models._parameters import KernelParameters, estimator
+from bochner.models._tables import by_partition
+from bochner.models.displays import MapDisplay, axes_of, labelled, on_places
+from bochner.models.error_law import (
     Conformal,
     CrossConformal,
-    as_coverage,
-    deviations,
+    LeftOutRows,
+    cross_conformal,
+    scores_of,
 )
-from bochner.models.gaussian_process.law import ProcessLaw
+from bochner.models.gaussian_process.fit import ProcessFit, fitted, process
+from bochner.models.gaussian_process.functions import Functions
+from bochner.models.gaussian_process.law import GaussianProcessSpec, ProcessLaw, log_normal
 from bochner.models.gaussian_process.neighbours import NeighbourProcess
-from bochner.models.gaussian_process.observing import Observing, of_values
+from bochner.models.gaussian_process.observed import BlockAverages, Derivatives, observed
 from bochner.models.gaussian_process.posterior import Predictive
-from bochner.models.gaussian_process.spec import GaussianProcessSpec
-from bochner.models.maps import axes_of, labelled, on_places
 from bochner.models.representations.methods import (
     DIRECT_ROWS,
     NYSTROM,
@@ -52,20 +48,15 @@ from bochner.models.representations.methods import (
 )
 from bochner.models.representations.representation import require_alike
 from bochner.models.representations.waves import GridSums
-from bochner.selection.spec import Tolerance
 from bochner.sums.executor import LOCAL, Executor, require_order
 from bochner.sums.moments import Moments, Precision
 
-#: Rows of a full covariance, at most: 8 bytes times their square.
-MOST_ROWS = 20_000
-
-
-#: Names of what a map of places holds.
-MAPPED = ("mean", "std")
+MOST_ROWS = 20_000  # Rows of a full covariance, at most: 8 bytes times their square
+MAPPED = ("mean", "std")  # Names of what a map of places holds
 
 
 @estimator
-class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, TargetEstimator):
+class GaussianProcessRegressor(KernelParameters, Differentiable, PenalisedByAlpha, WithIntervals):
     """Gaussian process regression: of few rows with the kernel itself, else through features.
 
     ``predict(X, return_std=True)`` returns the standard deviation of the function f(x), without
@@ -166,18 +157,9 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
 
     kernel: Kernel | str = "auto"
     _: KW_ONLY
-    effort: str = "medium"
-    method: Method | str | None = None
-    n_features: int | str | Tolerance | None = None
-    metric: str | None = None
-    columns: str = "auto"
     noise: float | str = "auto"
     amplitude: float | str = "auto"
     lengthscale: str = "auto"
-    precision: str = "auto"
-    fit_intercept: bool = True
-    random_state: Seed = None
-    n_jobs: int | None = None
 
     # --- fitting ---------------------------------------------------------------------------------
 
@@ -236,7 +218,7 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
         return self._fit(blocks, inputs, LOCAL, "float32" if single else "float64")
 
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> ProcessFit:
-        law = of_values(self._law)
+        law = self._law.of_values
         return fitted(inputs, law.with_rows_of(self._again(self._spec()), blocks))
 
     def _spec(self) -> GaussianProcessSpec:
@@ -253,24 +235,8 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
 
     def solve_again(self) -> Self:
         """Solve again from the stored moments and sample, with the current noise and amplitude."""
-        law = of_values(self._law).solved(self._again(self._spec()))
+        law = self._law.of_values.solved(self._again(self._spec()))
         self.fit_ = fitted(self._inputs, law)
-        return self
-
-    @by_jobs
-    def calibrate(self, X: Float[Array, "m d"], y: Array) -> Self:
-        """Make intervals by errors on rows that were not fitted on: split conformal prediction.
-
-        A new row that is exchangeable with these is then covered with the requested probability,
-        for any model. ``partial_fit`` returns to scores of the rows of the fit.
-        """
-        fit, errors, spread = self._fitted, [], []
-        for block in self._sized(self._blocks_like(X, y)):
-            mean, deviation = deviations(fit.law, block.X)
-            errors.append(to_numpy(block.y).reshape(mean.shape) - mean)
-            spread.append(deviation)
-        rows = np.concatenate(errors), np.concatenate(spread)
-        self.fit_ = changed(fit, calibrated=Conformal.of(*rows, "held out"))
         return self
 
     def _blocks_like(self, X: Array, y: Array) -> Blocks:
@@ -279,6 +245,42 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
         blocks, _ = self._blocks_of(X, y, first=False)
         require_alike(type(self).__name__, blocks, fit.target_shape)
         return blocks
+
+    def observe(self, *observations: Derivatives | BlockAverages) -> Self:
+        """Take in derivatives of f at places, and averages of f over boxes, after ``fit``.
+
+        Parameters
+        ----------
+        *observations : Derivatives or BlockAverages
+            With the encoded columns (``schema_``). Pass all at once: they replace those of earlier
+            calls. ``fit``, ``partial_fit`` and ``solve_again`` drop them.
+
+        Returns
+        -------
+        self
+            Means, deviations, covariances, functions and intervals are conditioned on the values
+            and the observations; with the kernel itself exactly.
+            Kernel, noise and amplitude stay as the values have chosen them.
+
+        Raises
+        ------
+        InvalidInput
+            If columns or targets differ from the fit, or the fit is on a Fourier grid or on nearest
+            neighbours.
+        UnsupportedKernel
+            If a derivative is given, and the kernel or the features have none in closed form.
+
+        Notes
+        -----
+        For o observations O(o n²) with the kernel itself; through features O(o D²) for averages,
+        and D evaluations of φ for derivatives. Then O(o³), and O(o (n + o)) per predicted row.
+        Sources: Solak et al. (2003), *Derivative observations in Gaussian process models of dynamic
+        systems*, eq. 2 and 3; Cressie (1993), section 3.2.4, for averages over blocks.
+        """
+        fit = self._fitted
+        law = observed(fit.law.of_values, observations, type(self).__name__)
+        self.fit_ = replace(fit, law=law, errors=None)
+        return self
 
     # --- prediction ------------------------------------------------------------------------------
 
@@ -384,50 +386,51 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
         """Draw the standard deviation of f as :meth:`plot_map` draws its mean."""
         return MapDisplay.from_estimator(self, places, **axes).plot(ax, "deviation").ax_
 
-    @by_jobs
-    def predict_interval(
-        self, X: Tabular, coverage: float = 0.95, calibrated: bool = True
-    ) -> tuple[Array, Array, Array]:
-        """Return the mean and the bounds that a new y lies between with chance ``coverage``.
-
-        Parameters
-        ----------
-        X : (m, d)
-        coverage : float, default 0.95
-        calibrated : bool, default True
-            By scores of rows that the model compared had not seen: :attr:`calibration_`, whose
-            ``guarantee`` says what holds. False: the normal quantile times √(std² +
-            ``noise_variance_``), true if the model is.
-
-        Returns
-        -------
-        mean, lower, upper : (m,) or (m, t)
-        """
-        coverage = as_coverage(coverage)
-        parts = []
-        for block in self._sized(self._rows_to_predict(X)):
-            found = self._interval(block.X, coverage, calibrated)
-            parts.append([self._shaped(a, block.X) for a in found[:3]])
-        mean, lower, upper = (joined(list(part)) for part in zip(*parts, strict=True))
-        return mean, lower, upper
+    @property
+    def _interval_rows(self) -> int:
+        return self._law.block_rows
 
     def outputs(self, X: Tabular) -> dict[str, Array]:
         """Return the mean and the standard deviation of f."""
         mean, deviation = self.predict(X, return_std=True)
         return {"prediction": to_numpy(mean), "deviation": to_numpy(deviation)}
 
-    def _interval(self, X: Array, coverage: float, calibrated: bool) -> tuple[Array, ...]:
-        """Return means of y, its bounds, and standard deviations of f, each (b, t)."""
+    def _ends(self, X: Array, law: Any, coverage: float) -> list[Array]:
+        return [self._shaped(a, X) for a in self._interval(X, coverage)[:3]]
+
+    def _interval(self, X: Array, coverage: float) -> tuple[Array, ...]:
+        """Return means of y, its bounds, and standard deviations of f, each (b, t).
+
+        Bounds are those of the normal law where scores are too few.
+        """
         mean, variance = self._law.moments(X)
-        deviation, of_mean = np.sqrt(variance + self._law.noise), np.sqrt(variance)
-        if not calibrated:
-            half = norm.ppf(0.5 + coverage / 2) * deviation
-            return mean, mean - half, mean + half, of_mean
-        judged = self.calibration_
-        if isinstance(judged, Conformal):
-            return mean, *judged.bounds(mean, deviation, coverage), of_mean
-        low, high = judged.bounds(X, coverage)
-        return mean, np.minimum(low, mean), np.maximum(high, mean), of_mean
+        deviation, judged = np.sqrt(variance + self._law.noise), self.calibration_
+        if judged.calibrates(coverage):
+            ends = judged.bounds(X, mean, deviation, coverage)
+            return mean, *ends, np.sqrt(variance)
+        half = ndtri(0.5 + coverage / 2) * deviation
+        return mean, mean - half, mean + half, np.sqrt(variance)
+
+    def _errors_of(self, X: Any, errors: Float[Array, "m t"]) -> Float[Array, "m t"]:
+        """Return errors in standard deviations of y."""
+        deviation = to_numpy(self.predict(X, return_std=True, include_noise=True)[1])
+        return scores_of(errors, deviation.reshape(errors.shape))
+
+    def _law_of(self, rows: LeftOutRows) -> Conformal:
+        return Conformal.of(rows.errors, 1.0, rows.source, rows.w)
+
+    def _own_law(self) -> Conformal | CrossConformal:
+        """Return scores of the law, where rows are many, else of fits without folds.
+
+        Up to 5,119 rows (or where fewer than that are kept) by CV+: ten fits without a tenth of the
+        rows each, five without a fifth from 513 rows on. With more, by leave-one-out errors of rows
+        beyond the 4,096 that lengthscales were compared on; with the kernel itself beyond 2,048,
+        which is from 3,072 rows on.
+        """
+        law, scores = self._law, self._law.scores()
+        if scores is not None:
+            return scores
+        return cross_conformal(law.without_fold, law.representation.sample)
 
     def log_predictive_density(self, X: Float[Array, "m d"], y: Array) -> Array:
         """Return log N(y; mean, std² + noise) of each row, (m,) or (m, t)."""
@@ -435,21 +438,19 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
         parts = []
         for block in self._sized(blocks):
             mean, variance = self._law.moments(block.X)
-            spread = np.maximum(variance + self._law.noise, np.finfo(np.float64).tiny)
             error = to_numpy(block.y).reshape(mean.shape) - mean
-            parts.append(-0.5 * (np.log(2 * np.pi * spread) + error**2 / spread))
+            parts.append(log_normal(error, variance + self._law.noise))
         return np.concatenate(parts).reshape(-1, *self.target_shape_)
 
-    def sample_functions(
-        self, n: int = 1, random_state: Seed = None
-    ) -> Functions | GridFunctions | ExactFunctions:
+    def sample_functions(self, n: int = 1, random_state: Seed = None) -> Functions:
         """Draw n functions of the posterior; called at any rows they give (m, n) or (m, t, n).
 
         Cheap to evaluate and the same everywhere; see :class:`Functions`.
         """
         n = integer(n, "sample_functions", "n", 1)
         law = self._law.require("sample_functions", type(self).__name__)
-        return law.functions(copy(self)._rows_to_predict, n, seed_of(random_state))
+        values, rows = law.drawn(n, seed_of(random_state)), copy(self)._rows_to_predict
+        return Functions(rows, values, law.drawn_rows, law.target_shape, n)
 
     def sample_y(self, X: Tabular, n_samples: int = 1, random_state: Seed = 0) -> Array:
         """Return values of drawn functions at rows, as scikit-learn's; (m, [t,] n_samples)."""
@@ -479,17 +480,6 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
 
     # --- fitted attributes ------------------------------------------------------------------------
 
-    @property
-    def calibration_(self) -> Conformal | CrossConformal:
-        """Scores of calibrated intervals, with their ``guarantee``.
-
-        Found when first asked for, and kept. Up to 5,119 rows (or where fewer than that are kept)
-        by CV+: ten fits without a tenth of the rows each, five without a fifth from 513 rows on.
-        With more, by leave-one-out errors of rows beyond the 4,096 that lengthscales were compared
-        on; with the kernel itself beyond 2,048, which is from 3,072 rows on.
-        """
-        return self._fitted.calibration()
-
     _law = learned("law", "The law of f given the rows.")
     map_ = learned("chosen.map", "φ.", f"map_: {NeighbourProcess.lacks['map_']}")
     loo_log_density_ = learned(
@@ -515,7 +505,7 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
         return None if "moments_" in self._law.lacks else self._law.representation.seen
 
     def _certificate_on(self, blocks: Blocks, other: bool = False) -> Certificate:
-        law: ProcessLaw = of_values(self._law).require("certify", type(self).__name__)
+        law: ProcessLaw = self._law.of_values.require("certify", type(self).__name__)
         if isinstance(law.representation, GridSums):
             return law.representation.certificate(float(np.min(law.evidence.alpha)), blocks)
         return KernelEstimator._certificate_on(self, blocks, other)

@@ -35,7 +35,8 @@ def columns_of(model: KernelEstimator) -> tuple[InspectedColumn, ...]:
     """Return the columns of the fit, without those that were left out."""
     schema = model.schema_
     if schema is None:
-        encoders: Any = [Numbers(name) for name in _names(model)]
+        names = model._inputs.names or [f"column {j}" for j in range(model.n_features_in_)]
+        encoders: Any = [Numbers(name) for name in names]
     else:
         encoders = schema.plain
     ends = np.cumsum([len(e.feature_names) for e in encoders])
@@ -45,11 +46,6 @@ def columns_of(model: KernelEstimator) -> tuple[InspectedColumn, ...]:
         for e, end in found
     )
     return tuple(column for column in columns if column.places)
-
-
-def _names(model: KernelEstimator) -> list[str]:
-    names = model._inputs.names
-    return [f"column {j}" for j in range(model.n_features_in_)] if names is None else [*names]
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,14 +25,11 @@ from bochner._core.shapes import Array, Float
 from bochner._core.text import columns
 from bochner.errors import InvalidInput
 from bochner.models._base import KernelEstimator
-from bochner.models.drawn import Display
+from bochner.models.displays import Display
 from bochner.models.inspection.columns import Inspected
 
-#: Rows that are predicted together.
-TOGETHER = 1 << 14
-
-#: Default number of columns in tables and pictures.
-SHOWN = 12
+TOGETHER = 1 << 14  # Rows that are predicted together
+SHOWN = 12  # Default number of columns in tables and pictures
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,12 +114,7 @@ class ContributionDisplay(Display):
 
 
 def contributions(
-    model: KernelEstimator,
-    X: Any,
-    background: Any,
-    *,
-    n_orders: int = 64,
-    random_state: Seed = 0,
+    model: KernelEstimator, X: Any, background: Any, *, n_orders: int = 64, random_state: Seed = 0
 ) -> ContributionDisplay:
     """Say what drives the predictions of some rows: the contribution of each column.
 
@@ -180,7 +172,9 @@ def contributions(
     seen = Inspected.of(who, model, background, max(2, n_orders // 2), seed)
     X_rows = np.concatenate([to_numpy(block.X) for block in model._rows_to_predict(X)])
     rng = stream(seed, "orders")
-    orders = _orders(rng, len(seen.columns), n_orders)
+    c = len(seen.columns)
+    half = np.array([rng.permutation(c) for _ in range(n_orders // 2)])
+    orders = np.stack([half, half[:, ::-1]], axis=1).reshape(n_orders, c)  # each, then its reverse
     rows = np.tile(rng.permutation(len(seen.X)), -(-n_orders // len(seen.X)) + 1)
     rows = np.repeat(rows[: n_orders // 2], 2)
     found = [_of_row(seen, x, seen.X[rows], orders) for x in X_rows]
@@ -189,12 +183,6 @@ def contributions(
     names = tuple(column.name for column in seen.columns)
     predictions = seen.predict(X_rows)
     return ContributionDisplay(names, values, error, base, predictions, seen.outputs, seen.unit)
-
-
-def _orders(rng: np.random.Generator, c: int, n_orders: int) -> Array:
-    """Return random orders of c columns, (n_orders, c), each followed by its reverse."""
-    half = np.array([rng.permutation(c) for _ in range(n_orders // 2)])
-    return np.stack([half, half[:, ::-1]], axis=1).reshape(n_orders, c)
 
 
 def _of_row(

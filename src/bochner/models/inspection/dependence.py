@@ -22,14 +22,11 @@ from bochner._core.shapes import Array, Float
 from bochner.data.encoders import Levels, Numbers
 from bochner.errors import InvalidInput
 from bochner.models._base import KernelEstimator
-from bochner.models.drawn import Display
+from bochner.models.displays import Display
 from bochner.models.inspection.columns import Inspected, InspectedColumn
 
-#: Letters of levels that have room beside one another.
-LETTERS = 40
-
-#: Shares of the rows that a grid leaves out at both ends.
-ENDS = (0.05, 0.95)
+LETTERS = 40  # Letters of levels that have room beside one another
+ENDS = (0.05, 0.95)  # Shares of the rows that a grid leaves out at both ends
 
 
 @dataclass(frozen=True, eq=False)

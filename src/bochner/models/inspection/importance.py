@@ -41,15 +41,12 @@ from bochner.kernels.kernel import Kernel, Scaled
 from bochner.kernels.monotone import Monotone
 from bochner.kernels.stationary import Stationary
 from bochner.models._base import KernelEstimator
-from bochner.models._gradients import Differentiable
-from bochner.models.drawn import Display
+from bochner.models._kinds import Differentiable
+from bochner.models.displays import Display
 from bochner.models.inspection.columns import Inspected, exchanged
 
-#: Ways to measure importance.
-WAYS = ("exchange", "gradient", "metric")
-
-#: Default number of columns in tables and pictures.
-SHOWN = 12
+WAYS = ("exchange", "gradient", "metric")  # Ways to measure importance
+SHOWN = 12  # Default number of columns in tables and pictures
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,15 +229,11 @@ def column_importance(
     else:
         seed = seed_of(random_state)
         found = _by_gradient(seen) if by == "gradient" else _by_exchange(seen, seed)
-        importance, error = _rooted(*found)
+        importance = np.sqrt(found[0])
+        zero = np.zeros_like(importance)
+        error = np.divide(found[1], 2 * importance, out=zero, where=importance > 0)
     names = tuple(column.name for column in seen.columns)
     return ImportanceDisplay(names, importance, error, spread, outputs, by, unit, len(seen.X))
-
-
-def _rooted(mean: Array, error: Array) -> tuple[Float[Array, "c t"], Float[Array, "c t"]]:
-    """Return roots of means of squares, and their standard errors."""
-    root = np.sqrt(mean)
-    return root, np.divide(error, 2 * root, out=np.zeros_like(root), where=root > 0)
 
 
 # --- by exchange ---------------------------------------------------------------------------------

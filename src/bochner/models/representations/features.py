@@ -8,7 +8,7 @@ import numpy as np
 
 from bochner._core.arrays import to_numpy
 from bochner._core.checks import require_power
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Gradients, Predictions
 from bochner._core.sizes import FEW, LOO_ROWS, long_sweep, sums_first
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
@@ -19,8 +19,7 @@ from bochner.features.nystrom.landmarks import Given
 from bochner.features.nystrom.nystrom import COARSE, Nystrom, NystromMap
 from bochner.models._calibration import Calibration, calibrate, decided
 from bochner.models._rows import no_landmarks
-from bochner.models.coupling import Coupling, FactoredCoupling
-from bochner.models.error_law import LeftOutRows
+from bochner.models.error_law import Coupling, FactoredCoupling, LeftOutRows
 from bochner.models.representations.representation import (
     KERNEL_ONLY,
     Representation,
@@ -48,8 +47,7 @@ from bochner.sums.rows import SampleOf, sampled
 LEAST_WEIGHT = 1e-90
 
 
-#: Below this the slack of a row, 1 − h, is rounding error.
-LEAST_SLACK = 1e-6
+LEAST_SLACK = 1e-6  # Below this the slack of a row, 1 − h, is rounding error
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,12 +134,10 @@ class FeatureSums(Representation):
         sums = replace(self, fit_intercept=spec.fit_intercept)
         return sums, solve(spec, sums)
 
-    def predictions(self, solution: Solution, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
+    def predictions(self, solution: Solution, blocks: Blocks) -> Predictions:
         return through_features(self.chosen, solution, blocks)
 
-    def gradients(
-        self, solution: Solution, blocks: Blocks
-    ) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+    def gradients(self, solution: Solution, blocks: Blocks) -> Gradients:
         return self.chosen.gradients(solution.coef, blocks)
 
     def left_out(self, solution: Solution) -> LeftOutRows:
@@ -339,9 +335,7 @@ def solve(
     return solution
 
 
-def through_features(
-    chosen: Chosen, solution: Solution, blocks: Blocks
-) -> Iterator[tuple[Array, Array]]:
+def through_features(chosen: Chosen, solution: Solution, blocks: Blocks) -> Predictions:
     """Yield the rows of each block and φ(X) β + b, (b, t)."""
     linear = chosen.linear(solution.coef)
     for block in blocks.with_rows(chosen.block_rows):
@@ -369,12 +363,6 @@ def certified(
     )
 
 
-def pass_of(spec: RidgeSpec) -> Pass:
-    """Return how the rows of a ridge regression are summed up."""
-    asked = spec.features
-    return Pass(asked.who, spec.alpha, spec.fit_intercept, asked.precision)
-
-
 def solved_features(
     spec: RidgeSpec,
     chosen: Chosen,
@@ -386,10 +374,11 @@ def solved_features(
 
     ``precision`` is the precision of all sums if rows cannot be read again.
     """
-    rows = pass_of(spec)
+    asked = spec.features
+    rows = Pass(asked.who, spec.alpha, spec.fit_intercept, asked.precision)
     sums = rows(chosen, blocks, where, precision)
     solution = solve(spec, sums, blocks, where)
-    if solution.outcome is Outcome.FLOAT32_LIMITED and spec.features.precision == "auto":
+    if solution.outcome is Outcome.FLOAT32_LIMITED and asked.precision == "auto":
         sums = rows.again(sums, blocks, where)
         solution = solve(spec, sums, blocks, where)
     return sums, solution

@@ -13,10 +13,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from bochner._core.arrays import dense, is_sparse, to_numpy
+from bochner._core.arrays import dense, is_sparse, to_numpy, unit_of
 from bochner._core.progress import progress
 from bochner._core.random import stream
-from bochner._core.shapes import Array, Float, Int
+from bochner._core.shapes import Array, Float, Gradients, Int, Predictions
 from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, row_priorities
@@ -28,12 +28,14 @@ from bochner.kernels.algebra import Transformed
 from bochner.kernels.kernel import Kernel
 from bochner.models._kernel_sum import KernelSum
 from bochner.models.error_law import LeftOutRows
-from bochner.models.representations.gathered import GatheredRows, gather, of_differences
 from bochner.models.representations.methods import LocalKernel
 from bochner.models.representations.representation import (
+    GatheredRows,
     Representation,
     RidgeSpec,
+    gather,
     lacks_of_kernel,
+    of_differences,
     require_kernel_fit,
     variance_of,
 )
@@ -50,14 +52,12 @@ from bochner.solvers.ridge.path import least_alpha
 from bochner.solvers.ridge.solution import Solution
 from bochner.sums.executor import LOCAL, Executor
 
-#: Relative error of sums of groups: of float64, and of float32.
-ROUNDED = {False: 1e-12, True: 1e-5}
+ROUNDED = {False: 1e-12, True: 1e-5}  # Relative error of sums of groups: of float64, and of float32
 
 #: Number of rows with leave-one-out errors: they take a tenth of the time of the factors.
 LEFT_OUT_ROWS = 2048
 
-#: Rows that are predicted at once.
-AT_ONCE = 4096
+AT_ONCE = 4096  # Rows that are predicted at once
 
 
 #: The kernel found on a sample of rows, the metric, the curves of columns, and the sample.
@@ -108,7 +108,7 @@ class LeafRows(Representation):
     def left_out(self, solution: Solution) -> LeftOutRows:  # judged with the fit
         return self.judged
 
-    def predictions(self, solution: Solution, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
+    def predictions(self, solution: Solution, blocks: Blocks) -> Predictions:
         machines = self._machines
         for block in blocks.with_rows(AT_ONCE):
             seen = _within(self.chosen.kernel, _in_float64(block.X))
@@ -119,9 +119,7 @@ class LeafRows(Representation):
                 total[here] = machines[leaf].at(seen.X[here])
             yield block.X, total
 
-    def gradients(
-        self, solution: Solution, blocks: Blocks
-    ) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+    def gradients(self, solution: Solution, blocks: Blocks) -> Gradients:
         for block in blocks.with_rows(AT_ONCE):
             X = _in_float64(block.X)
             total = np.zeros((*X.shape, len(solution.intercept)))
@@ -193,7 +191,7 @@ def leaf_rows(
         return chosen_grid_sums(*asked, start[3], blocks, where).solve(spec)
     table = LocalRows.of(spec, method, rows, start)
     found = table.judged
-    coef, across, intercept, judged = table.fitted
+    coef, across, intercept, judged = table.solved(np.atleast_1d(found.alpha))
     residuals = np.asarray(found.alpha) * coef / rows.w[:, None]
     solution = replace(
         found,
@@ -261,13 +259,6 @@ class LocalRows:
         chosen = Chosen(seed, search, choice, metric, curves=curves)
         return LocalRows(spec, found, rows, chosen, seen, tree, leaf, best.solution, places)
 
-    @cached_property
-    def fitted(
-        self,
-    ) -> tuple[Float[Array, "n t"], Float[Array, "l D t"], Float[Array, " t"], LeftOutRows]:
-        """The solution at the penalty that was found."""
-        return self.solved(np.atleast_1d(self.judged.alpha))
-
     def solved(
         self, alphas: Float[Array, "*a"]
     ) -> tuple[Float[Array, "n t"], Float[Array, "l D t"], Float[Array, " t"], LeftOutRows]:
@@ -312,18 +303,16 @@ class LocalRows:
                 shared.v - self._root.T @ (self._values(leaf).T @ coef[here])
             )
             errors.append(each.left_out(shared, coef[here], root))
-        return coef, across, shared.intercept + self._mean[targets], np.concatenate(errors)
+        unit = self._unit[targets]
+        intercept = unit * shared.intercept + self._mean[targets]
+        return unit * coef, unit * across, intercept, unit * np.concatenate(errors)
 
     def _group(self, leaf: int, targets: Int[Array, " s"], single: bool) -> Group:
         here = self._rows_of[leaf]
         matrix = partial(_matrix, self.seen.kernel, self.seen.X[here])
-        y = self.rows.y[np.ix_(here, targets)] - self._mean[targets]
+        y = (self.rows.y[np.ix_(here, targets)] - self._mean[targets]) / self._unit[targets]
         w, marked = self.rows.w[here], self._marked[leaf]
-        return Group(matrix, self._features(leaf), y, w, single, marked)
-
-    def _features(self, leaf: int) -> Float[Array, "m D"]:
-        """Return φ of the rows of a leaf."""
-        return self._values(leaf) @ self._root
+        return Group(matrix, self._values(leaf) @ self._root, y, w, single, marked)
 
     def _values(self, leaf: int) -> Float[Array, "m D"]:
         """Return k(x, s) of the rows of a leaf and landmarks.
@@ -350,6 +339,11 @@ class LocalRows:
         """Return what targets are fitted about."""
         rows = self.rows
         return self.spec.fit_intercept * (rows.w @ rows.y) / rows.w.sum()
+
+    @cached_property
+    def _unit(self) -> Float[Array, " t"]:
+        """Power of two near the largest target about the mean, so that float32 holds all."""
+        return np.array([unit_of(m) for m in np.abs(self.rows.y - self._mean).max(axis=0)])
 
     @cached_property
     def _landmarks(self) -> Float[Array, "D d"]:

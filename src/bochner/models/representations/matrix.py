@@ -12,7 +12,7 @@ import numpy as np
 from bochner._core import native
 from bochner._core.arrays import is_sparse
 from bochner._core.blas import eigh
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Gradients, Predictions
 from bochner._core.sizes import block_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, chosen_rows, row_priorities
@@ -25,15 +25,16 @@ from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import CoordinateWise, Radial, Stationary
 from bochner.models._calibration import Calibration, calibrate, decided, log_loss_of_signs
 from bochner.models._kernel_sum import KernelSum
-from bochner.models.coupling import DenseCoupling
-from bochner.models.error_law import LEFT_OUT_ROWS, LeftOutRows
-from bochner.models.representations.gathered import GatheredRows, gather, of_differences
+from bochner.models.error_law import LEFT_OUT_ROWS, DenseCoupling, LeftOutRows
 from bochner.models.representations.leaves import among_near_rows
 from bochner.models.representations.methods import DIRECT_ROWS, ExactKernel, exact_choice
 from bochner.models.representations.representation import (
+    GatheredRows,
     Representation,
     RidgeSpec,
+    gather,
     lacks_of_kernel,
+    of_differences,
     require_kernel_fit,
     variance_of,
 )
@@ -52,14 +53,9 @@ from bochner.solvers.ridge.solution import Outcome, Solution
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Accumulator, Moments, Precision
 
-#: Number of rows with leave-one-out errors; a random subset if there are more.
-MOST_LOO_ROWS = 8192
-
-#: Share of a penalty that features may be rounded by.
-ROUNDED = 0.01
-
-#: If there are more rows than this, the kernel is tuned again at their density.
-SAMPLE_ROWS = 4096
+MOST_LOO_ROWS = 8192  # Number of rows with leave-one-out errors; a random subset if there are more
+ROUNDED = 0.01  # Share of a penalty that features may be rounded by
+SAMPLE_ROWS = 4096  # If there are more rows than this, the kernel is tuned again at their density
 
 #: Trace of the kernel matrix, in penalties and at all, up to which features of float32 are tried.
 MOST_TRACE, LARGEST_TRACE = 1e7, 1e30
@@ -164,11 +160,8 @@ def peak(kernel: Kernel, rows: GatheredRows) -> float:
 # f(x) = Σ_i c_i k(x, x_i) + b, c = √w u, (A + alpha I)u = √w y: the least of
 # Σ w_i (y_i − f(x_i))² + alpha |f|² over all functions of the kernel.
 
-#: Up to this many rows the system is solved by eigenvectors.
-FEW_ROWS = 100
-
-#: Width of the preconditioner where it is left open.
-WIDTH = 1024
+FEW_ROWS = 100  # Up to this many rows the system is solved by eigenvectors
+WIDTH = 1024  # Width of the preconditioner where it is left open
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,12 +187,10 @@ class MatrixRows(Representation):
     def target_variance(self) -> float:
         return np.nan if self.y is None else variance_of(self.y, self.w)
 
-    def predictions(self, solution: Solution, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
+    def predictions(self, solution: Solution, blocks: Blocks) -> Predictions:
         return self.sum(solution).values(blocks)
 
-    def gradients(
-        self, solution: Solution, blocks: Blocks
-    ) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+    def gradients(self, solution: Solution, blocks: Blocks) -> Gradients:
         return self.sum(solution).gradients(blocks)
 
     def sum(self, solution: Solution) -> KernelSum:

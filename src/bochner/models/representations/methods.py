@@ -13,8 +13,7 @@ from bochner.features.rules import as_method
 from bochner.models._base import KernelEstimator
 from bochner.selection.record import Tuning
 
-#: Up to this many rows the n × n matrix is factored for each penalty, in seconds.
-DIRECT_ROWS = 8192
+DIRECT_ROWS = 8192  # Up to this many rows the n × n matrix is factored for each penalty, in seconds
 
 #: Rows per leaf; number of rows above which leaves shrink like 1/√n; least rows per leaf.
 LEAF_ROWS, MANY_ROWS, FEWEST_LEAF_ROWS = 3072, 1 << 14, 2048

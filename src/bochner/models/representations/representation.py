@@ -1,18 +1,22 @@
 """Base class of representations of the training rows, and the spec of a ridge regression."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.checks import warn_user
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Gradients, Predictions
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
-from bochner.data.sources import required_targets
+from bochner.data.sources import Piece, join, part, required_targets
 from bochner.errors import InvalidInput
+from bochner.kernels.algebra import Columns, Mahalanobis
+from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
+from bochner.kernels.stationary import Stationary
 from bochner.models._calibration import Calibration
 from bochner.models.error_law import LeftOutRows
 from bochner.selection.chosen import Chosen, FeatureSpec
@@ -24,12 +28,7 @@ from bochner.sums.executor import LOCAL, Executor, require_order
 KERNEL_ONLY = 'only a fit with method="exact" or "local" has them; see coef_.'
 
 #: Outcomes that a user is warned of.
-WARNED = (
-    Outcome.FLOAT32_LIMITED,
-    Outcome.SINGULAR,
-    Outcome.NOT_CONVERGED,
-    Outcome.PASSES_ENDED,
-)
+WARNED = (Outcome.FLOAT32_LIMITED, Outcome.SINGULAR, Outcome.NOT_CONVERGED, Outcome.PASSES_ENDED)
 
 
 @dataclass(frozen=True)
@@ -42,15 +41,31 @@ class RidgeSpec:
     fit_intercept: bool
 
 
-class Representation(ABC):
+class Lacking:
+    """A value that cannot serve some attributes and methods of an estimator."""
+
+    #: Attributes and methods of an estimator that this cannot serve, and why.
+    lacks: ClassVar[Mapping[str, str]] = {}
+
+    def require(self, name: str, who: str = "") -> Self:
+        """Return this; refuse an attribute, or a call of ``who``, that it cannot serve."""
+        if name not in self.lacks:
+            return self
+        if who:
+            raise InvalidInput(f"{who}.{name}: {self.lacks[name]}")
+        raise AttributeError(f"{name}: {self.lacks[name]}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields: cached factors and problems are made again when they are asked for."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+
+
+class Representation(Lacking, ABC):
     """The training rows in the form in which they are solved. Frozen, and saved with the fit."""
 
     chosen: Chosen  # The kernel, the map, and how they were found
     target_shape: tuple[int, ...]  # Of one row of y: () or (t,)
     rows: int  # Rows that were read, including rows of weight zero
-
-    #: Attributes and methods of an estimator that this representation cannot serve, and why.
-    lacks: ClassVar[Mapping[str, str]] = {}
 
     @property
     @abstractmethod
@@ -63,13 +78,11 @@ class Representation(ABC):
         """Weighted mean square of y about its mean, in the mean of targets."""
 
     @abstractmethod
-    def predictions(self, solution: Solution, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
+    def predictions(self, solution: Solution, blocks: Blocks) -> Predictions:
         """Yield the rows of each block and their predictions, (b, t)."""
 
     @abstractmethod
-    def gradients(
-        self, solution: Solution, blocks: Blocks
-    ) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+    def gradients(self, solution: Solution, blocks: Blocks) -> Gradients:
         """Yield the rows of each block and the gradients of predictions there."""
 
     @abstractmethod
@@ -96,14 +109,6 @@ class Representation(ABC):
     def merge(self, other: Any) -> Self:
         """Return the rows of both."""
         raise NotImplementedError
-
-    def require(self, name: str, who: str = "") -> Self:
-        """Return this; refuse an attribute, or a call of ``who``, that it cannot serve."""
-        if name not in self.lacks:
-            return self
-        if who:
-            raise InvalidInput(f"{who}.{name}: {self.lacks[name]}")
-        raise AttributeError(f"{name}: {self.lacks[name]}")
 
 
 def lacks_of_kernel(kind: str) -> dict[str, str]:
@@ -155,3 +160,48 @@ def warned(fit: Any) -> Any:
     if fit.solution.outcome in WARNED:
         warn_user(str(fit.solution.outcome))
     return fit
+
+
+@dataclass(frozen=True, eq=False)
+class GatheredRows:
+    """All rows of positive weight: X (n, d) float64 or CSR, y (n, t), w (n,), their numbers."""
+
+    X: Any
+    y: Float[Array, "n t"]
+    w: Float[Array, " n"]
+    number: Array
+
+    @property
+    def weight(self) -> float:
+        return float(self.w.sum())
+
+    def take(self, some: Array) -> "GatheredRows":
+        """Return these rows, in this order."""
+        return GatheredRows(self.X[some], self.y[some], self.w[some], self.number[some])
+
+
+def gather(blocks: Blocks) -> GatheredRows:
+    """Return all rows of positive weight."""
+    pieces = []
+    for block in blocks:
+        n = block.X.shape[0]
+        X = block.X if is_sparse(block.X) else to_numpy(block.X)
+        y = np.empty((n, 0)) if block.y is None else to_numpy(block.y).astype(np.float64)
+        w = np.ones(n) if block.w is None else to_numpy(block.w).astype(np.float64)
+        pieces.append(Piece(X.astype(np.float64, copy=False), y.reshape(n, -1), w))
+    X, y, w = join(pieces)
+    kept = np.flatnonzero(w > 0)
+    if len(kept) < len(w):
+        X, y, w = part(Piece(X, y, w), kept)
+    return GatheredRows(X if is_sparse(X) else np.ascontiguousarray(X), y, w, kept)
+
+
+def of_differences(kernel: Kernel) -> bool:
+    """Whether the kernel is one of x − y alone."""
+    if isinstance(kernel, Sum | Product):
+        return of_differences(kernel.left) and of_differences(kernel.right)
+    if isinstance(kernel, Scaled | Power):
+        return of_differences(kernel.kernel)
+    if isinstance(kernel, Mahalanobis | Columns):
+        return of_differences(kernel.kernel)
+    return isinstance(kernel, Stationary | Constant)

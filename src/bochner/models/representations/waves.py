@@ -1,15 +1,16 @@
 """Rows as sums of Fourier modes on a grid, and spherical harmonics: no feature is ever made."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
+from bochner._core.arrays import dense, to_numpy
 from bochner._core.nufft import sums_of_waves, waves_at
 from bochner._core.random import stream
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Gradients, Predictions
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
@@ -22,6 +23,7 @@ from bochner.features.map import WaveMap, WaveMethod
 from bochner.features.mercer.axes import given_box
 from bochner.features.mercer.sphere import SphericalHarmonics, spherical_map
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.numbers import has_free
 from bochner.kernels.sphere import named_on_sphere
 from bochner.models.error_law import LeftOutRows
 from bochner.models.representations.representation import (
@@ -30,21 +32,172 @@ from bochner.models.representations.representation import (
     RidgeSpec,
     require_alike,
 )
-from bochner.models.representations.wave_rows import FewRows, as_rows, is_served
 from bochner.selection.choose import named_stationary
 from bochner.selection.chosen import Chosen, FeatureSpec
-from bochner.selection.lengthscales import lengthscale_on_sphere, tune_lengthscales
-from bochner.selection.numbers import by_left_out
+from bochner.selection.lengthscales import lengthscale_on_sphere
+from bochner.selection.numbers import by_evidence, by_left_out
 from bochner.selection.record import Tuning
 from bochner.selection.spec import UNASKED
+from bochner.solvers.gram import DenseBlock, WaveGram
+from bochner.solvers.ridge.dual import KernelFactor, KernelRows
+from bochner.solvers.ridge.evidence import Evidence
+from bochner.solvers.ridge.kernel_path import choose_penalty
 from bochner.solvers.ridge.path import least_alpha
-from bochner.solvers.ridge.problem import evidence, gcv
+from bochner.solvers.ridge.problem import amplitude_at, evidence, gcv
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, pooled
 from bochner.solvers.toeplitz import full_of
-from bochner.solvers.waves import WaveProblem, WaveState, scan
+from bochner.solvers.waves import MOST_EXACT, WaveProblem, WaveState, scan
 from bochner.sums.executor import LOCAL, Executor, Together
 from bochner.sums.fourier import BoxOf, WavesOf, WaveSums, as_complex
 from bochner.sums.rows import SampleOf, sampled, some
+
+# --- Processes with more Fourier modes than rows, solved by the n × n kernel matrix of the rows ---
+#
+# The sample of a pass holds all rows if they are few. One factor of A = √w K √w + λI gives the
+# evidence, coefficients and deviations of the exact process. Coefficients u of the rows become
+# coefficients of modes, Σ √w_i u_i φ(x_i), which are exact up to the tolerance. If the noise is
+# open, the penalty of the modes includes the part of f that they leave out as noise; the penalty of
+# the rows does not.
+
+#: Largest error of the kernel, as a share of k(x, x), at which its matrix may replace the modes'.
+MOST_ERROR = 1e-2
+
+WAVES = 4  # Waves per row above which the kernel matrix is cheaper
+
+#: Condition number after preconditioning above which conjugate gradients take longer than some
+#: factors of 2048 rows.
+HARD = 2.0
+
+LOOKED_AT = 512  # Rows that tell about where the penalty is
+
+#: Products n² b, of deviations of b places: beyond, draws of the posterior take less.
+MOST_PRODUCTS = 1e11
+
+PLACES = 1024  # Places whose kernel values are held at once
+SAME = 1e-8  # Penalties that differ by rounding, relatively
+SUMMED_ROWS = 1e-13  # Error of sums of waves over coefficients: rows of opposite signs cancel
+
+
+@dataclass(frozen=True, eq=False)
+class FewRows:
+    """All rows of a fit, in random order, and their kernel matrix once it is asked for."""
+
+    kernel: Kernel
+    X: Float[Array, "n d"]
+    y: Float[Array, "n t"]
+    w: Float[Array, " n"]
+    centred: bool
+    _factors: dict[float, KernelFactor] = field(default_factory=dict, repr=False)
+
+    @staticmethod
+    def of(kernel: Kernel, sample: RowSample, centred: bool) -> "FewRows":
+        """Take the rows of a sample that holds all, the first at random first."""
+        order = np.argsort(sample.priority, kind="stable")
+        rows = as_rows(sample.X)[order], sample.y[order], sample.w[order]
+        return FewRows(kernel, *rows, centred)
+
+    @cached_property
+    def rows(self) -> KernelRows:
+        """The kernel matrix, n ≤ 8192: 3 n² numbers with its factor."""
+        return self._first(len(self.w))
+
+    def _first(self, m: int) -> KernelRows:
+        K = np.asarray(to_numpy(self.kernel(self.X[:m])), np.float64)
+        return KernelRows(K, self.y[:m], self.w[:m], self.centred)
+
+    def penalty(self, noise: float | None, amplitude: float | None) -> float:
+        """Return about the least λ of all targets, by the evidence of some rows."""
+        rows = self._first(LOOKED_AT)
+        return float(choose_penalty(rows, noise, amplitude, criterion="evidence")[0].min())
+
+    def is_faster(self, gram: WaveGram, alpha: float) -> bool:
+        """Whether conjugate gradients on waves take longer than factors of the rows, near α."""
+        low = gram.preconditioner(alpha)
+        return isinstance(low, DenseBlock) and low.left > HARD
+
+    def posterior(self, alpha: float) -> KernelFactor:
+        """Return the posterior at λ, for an amplitude of one; the factor is kept."""
+        near = (known for known in self._factors if abs(known - alpha) <= SAME * alpha)
+        alpha = next(near, alpha)
+        if alpha not in self._factors:
+            self._factors[alpha] = self.rows.factored(alpha)
+        return self._factors[alpha]
+
+    def solved(
+        self,
+        noise: float | None,
+        amplitude: float | None,
+        phi: WaveMap,
+        gram: WaveGram,
+        left_out: float,
+        start: float | None,
+    ) -> tuple[Evidence, Float[Array, "D t"]]:
+        """Return noise and amplitude of the largest evidence, and the coefficients of waves.
+
+        ``left_out`` is what these waves leave out of k(x, x).
+        """
+        rows = self.rows
+        alpha, outcome = choose_penalty(rows, noise, amplitude, criterion="evidence", start=start)
+        coef, found = np.empty_like(rows.y), []
+        for i, value in enumerate(alpha):
+            posterior = self.posterior(float(value))
+            coef[:, i] = posterior.coef[:, i]
+            given = rows, posterior, noise or None, amplitude
+            found.append((amplitude_at(*given)[i], evidence(*given)[i]))
+        scale, likelihood = np.array(found).T
+        penalty = alpha if noise is not None else alpha + left_out
+        law = Evidence(scale * penalty, scale, penalty, likelihood, outcome)
+        return law, self._as_waves(phi, gram, coef)
+
+    def _as_waves(
+        self, phi: WaveMap, gram: WaveGram, coef: Float[Array, "n t"]
+    ) -> Float[Array, "D t"]:
+        """Return Σ_i c_i φ(x_i), coefficients of features."""
+        angles = phi.places.angles(self.X)
+        waves = [sums_of_waves(angles, c[None], phi.shape, SUMMED_ROWS) for c in coef.T]
+        return gram.to_real(gram.right(np.concatenate(waves)))
+
+    def variance(self, X: Array, evidence: Evidence, noise: Array) -> Float[Array, "b t"] | None:
+        """Return the variance of f at rows; None if draws are faster for this many rows."""
+        if len(X) * len(self.X) ** 2 > MOST_PRODUCTS:
+            return None
+        X = as_rows(X)
+        parts = [
+            self._variance(X[start : start + PLACES], evidence, noise)
+            for start in range(0, len(X), PLACES)
+        ]
+        return np.concatenate(parts) if parts else np.empty((0, len(noise)))
+
+    def _variance(self, X: Array, evidence: Evidence, noise: Array) -> Float[Array, "b t"]:
+        k, prior = self._values(X), np.asarray(to_numpy(self.kernel.diag(X)), np.float64)
+        found = [one.variance(k, prior) for one in self._posteriors(evidence, noise)]
+        return np.stack(found, axis=1) * evidence.amplitude
+
+    def covariance(self, X: Array, evidence: Evidence, noise: Array) -> Float[Array, "m m t"]:
+        """Return the covariance of f at all pairs of rows."""
+        X = as_rows(X)
+        k, prior = self._values(X), np.asarray(to_numpy(self.kernel(X)), np.float64)
+        found = [one.covariance(k, prior) for one in self._posteriors(evidence, noise)]
+        return np.stack(found, axis=2) * evidence.amplitude
+
+    def _posteriors(self, evidence: Evidence, noise: Array) -> list[KernelFactor]:
+        shares = np.maximum(noise / evidence.amplitude, 0.0)
+        return [self.posterior(float(alpha)) for alpha in shares]
+
+    def _values(self, X: Array) -> Float[Array, "b n"]:
+        return np.asarray(to_numpy(self.kernel(X, self.X)), np.float64)
+
+
+def as_rows(X: Array) -> Float[Array, "n d"]:
+    """Return rows in NumPy's float64, dense."""
+    return to_numpy(dense(X)).astype(np.float64, copy=False)
+
+
+def is_served(n: int, phi: WaveMap, problem: WaveProblem) -> bool:
+    """Whether the targets of n rows vary, and waves are many more."""
+    many = max(MOST_EXACT, WAVES * n) < phi.n_features and phi.error <= MOST_ERROR
+    return many and bool(np.all(problem.power > 0))
+
 
 #: Rows of a block: many, for every transform ends with an FFT of the whole grid.
 BLOCK_ROWS = 1 << 19
@@ -53,8 +206,7 @@ BLOCK_ROWS = 1 << 19
 #: transforms grow by up to W/alpha.
 TRANSFORMED, SOLVED = 1e-3, 0.01
 
-#: The coarsest error of sums of rows: penalties below it are lost in their rounding.
-SUMMED = 1e-8
+SUMMED = 1e-8  # The coarsest error of sums of rows: penalties below it are lost in their rounding
 
 #: Why there are no moments of features.
 NO_FEATURES = "a fit that sums waves makes no features; its sums are fit_.representation.sums."
@@ -138,10 +290,6 @@ class GridSums(Representation):
             return None
         return FewRows.of(self.chosen.kernel, self.sample, self.fit_intercept)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the fields: problems and factors are made again when they are asked for."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
-
     def problem_of(self, variances: Array) -> WaveProblem:
         """Return the problem with other weights of the waves."""
         sums = self.sums.about(self.target_mean)
@@ -211,7 +359,7 @@ class GridSums(Representation):
         sums = replace(self, fit_intercept=spec.fit_intercept)
         return sums, solve_waves(spec, sums)
 
-    def predictions(self, solution: Solution, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
+    def predictions(self, solution: Solution, blocks: Blocks) -> Predictions:
         values = self.values(solution.coef)
         for block in blocks.with_rows(BLOCK_ROWS):
             yield block.X, values(block.X) + solution.intercept
@@ -234,14 +382,10 @@ class GridSums(Representation):
     def calibration(self, solution: Solution) -> None:  # none is made
         return
 
-    def gradients(
-        self, solution: Solution, blocks: Blocks
-    ) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+    def gradients(self, solution: Solution, blocks: Blocks) -> Gradients:
         return self.gradients_of(solution.coef, blocks)
 
-    def gradients_of(
-        self, coef: Float[Array, "D t"], blocks: Blocks
-    ) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+    def gradients_of(self, coef: Float[Array, "D t"], blocks: Blocks) -> Gradients:
         """Yield the rows of each block and the gradients of φ(x) β there.
 
         Gradients of e^{i k·θ} are i k ∂θ/∂x e^{i k·θ}: modes again.
@@ -410,7 +554,8 @@ def grid_sums(
     """
     _require_penalty(spec)
     surveyed = survey(spec.features, blocks, where)
-    chosen = surveyed.chosen(_kernel(spec, surveyed))
+    by = "auto" if isinstance(spec.features.kernel, str) else "loo"
+    chosen = surveyed.chosen(kernel_of_waves(surveyed, spec.fit_intercept, by))
     return summed_waves(surveyed, chosen, spec.fit_intercept, blocks, where).solve(spec)
 
 
@@ -436,20 +581,33 @@ def chosen_grid_sums(
     return summed_waves(surveyed, chosen, centred, blocks, where)
 
 
-def _kernel(spec: RidgeSpec, surveyed: Surveyed) -> Tuning:
-    """Return the kernel as given, or of a name by the evidence of a sample of the rows."""
-    asked, sample = spec.features, surveyed.sample
+def kernel_of_waves(
+    surveyed: Surveyed,
+    centred: bool,
+    lengthscale: str,
+    noise: float | None = None,
+    amplitude: float | None = None,
+) -> Tuning:
+    """Return the kernel as given, or what a sample of the rows chooses.
+
+    ``lengthscale``: "loo" chooses by leave-one-out errors, "evidence" names and values by the
+    evidence, and "auto" names and free numbers.
+    """
+    asked, sample, kernel = surveyed.features, surveyed.sample, surveyed.features.kernel
     if isinstance(asked.method, SphericalHarmonics):
-        kernel = named_on_sphere(asked.who, asked.kernel)
-        if isinstance(asked.kernel, Kernel):
-            return Tuning(kernel)
-        return lengthscale_on_sphere(kernel, sample, spec.fit_intercept)
-    if not isinstance(asked.kernel, str):
-        return by_left_out(asked.kernel, sample, asked.seed, centred=spec.fit_intercept)
-    found = named_stationary(asked, sample)
-    if asked.kernel in UNASKED:
-        return found
-    return tune_lengthscales(found.kernel, sample, centred=spec.fit_intercept)
+        known = named_on_sphere(asked.who, kernel)
+        if isinstance(kernel, Kernel) and lengthscale != "evidence":
+            return Tuning(known)
+        return lengthscale_on_sphere(known, sample, centred, noise, amplitude)
+    if isinstance(kernel, str):
+        found = named_stationary(asked, sample)
+        if lengthscale == "loo" or kernel in UNASKED:
+            return found
+        kernel = found.kernel
+    elif lengthscale == "loo" or not (lengthscale == "evidence" or has_free(kernel)):
+        return by_left_out(kernel, sample, asked.seed, centred=centred)
+    given = {"noise": noise, "amplitude": amplitude}
+    return by_evidence(kernel, sample, asked.seed, centred=centred, **given)
 
 
 def solve_waves(spec: RidgeSpec, sums: GridSums) -> Solution:
@@ -468,15 +626,11 @@ def _chosen(spec: RidgeSpec, sums: GridSums, criterion: str) -> Solution:
     if spec.per_target and t > 1:
         paths = [_path(problem.target(i), criterion) for i in range(t)]
         alpha: float | Array = np.array([_best(path, criterion)[0] for path in paths])
-        outcome = max((_best(path, criterion)[1] for path in paths), key=_badness)
+        outcome = max((_best(path, criterion)[1] for path in paths), key=list(Outcome).index)
         return _solution(sums, paths[0], alpha, outcome, criterion)
     path = _path(problem, criterion)
     alpha, outcome = _best(path, criterion)
     return _solution(sums, path, alpha, outcome, criterion)
-
-
-def _badness(outcome: Outcome) -> int:
-    return list(Outcome).index(outcome)
 
 
 def _path(problem: WaveProblem, criterion: str) -> list[WaveState]:

@@ -1,13 +1,13 @@
 """Ridge regression with too many features for a Gram matrix: iterative, one pass per step."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from bochner._core.arrays import to_numpy
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Gradients, Predictions
 from bochner._core.sizes import WIDE, kept_rows
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks, count_rows
@@ -38,8 +38,7 @@ from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.products import Firsts, FirstsOf, ProductsOf
 from bochner.sums.rows import sampled
 
-#: Rows that the certificate is measured on: their features take 500 MB of 32,768.
-CERTIFIED = 2048
+CERTIFIED = 2048  # Rows that the certificate is measured on: their features take 500 MB of 32,768
 
 #: Share of the features that rounding rows to float32 may change: features of such rows take a
 #: third of the time.
@@ -49,8 +48,7 @@ ROUNDED = 4e-6
 LOOKED_AT = 64
 
 
-#: Why there are no moments.
-NO_MOMENTS = f"a fit with more than {WIDE:,} features keeps no moments"
+NO_MOMENTS = f"a fit with more than {WIDE:,} features keeps no moments"  # Why there are no moments
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,12 +84,10 @@ class WideSums(Representation):
     def target_variance(self) -> float:
         return float(np.mean(self.power)) / self.weight
 
-    def predictions(self, solution: Solution, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
+    def predictions(self, solution: Solution, blocks: Blocks) -> Predictions:
         return through_features(self.chosen, solution, blocks)
 
-    def gradients(
-        self, solution: Solution, blocks: Blocks
-    ) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+    def gradients(self, solution: Solution, blocks: Blocks) -> Gradients:
         return self.chosen.gradients(solution.coef, blocks)
 
     def left_out(self, solution: Solution) -> LeftOutRows | None:
@@ -210,18 +206,8 @@ def wide_problem(
 ) -> tuple[WideProblem, tuple[Float[Array, " D"], Float[Array, " t"]]]:
     """Return the problem of a fit, and the means z̄ and ȳ; a pass.
 
-    Parameters
-    ----------
-    phi : Rounded
-    sample : RowSample
-        The first rows make the preconditioner.
-    blocks : Blocks
-    where : Executor
-    seed : int
-    centred : bool
-        Whether an intercept is fitted.
-    n_rows : int, optional
-        Number of rows of the whole fit, if the blocks are a part of it.
+    The first rows of ``sample`` make the preconditioner; ``n_rows`` is the number of rows of the
+    whole fit, if the blocks are a part of it.
     """
     D, origin = phi.n_features, np.average(sample.y, axis=0, weights=sample.w)
     features = features_of_passes(phi, sample.X)

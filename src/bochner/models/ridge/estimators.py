@@ -10,7 +10,6 @@ from sklearn.utils.metaestimators import available_if
 
 from bochner._core.arrays import from_numpy, joined, to_numpy
 from bochner._core.checks import require_switch
-from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
@@ -18,15 +17,12 @@ from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
 from bochner.data.sources import Piece
 from bochner.errors import InvalidInput
-from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator, learned
-from bochner.models._calibration import Calibration, agreeing, decided
-from bochner.models._gradients import Differentiable
-from bochner.models._held import by_partition
+from bochner.models._calibration import Calibration, decided
 from bochner.models._intervals import WithIntervals
-from bochner.models._kinds import LabelEstimator, PenalisedByAlpha
-from bochner.models._parameters import estimator
+from bochner.models._kinds import Differentiable, PenalisedByAlpha, ProbableLabels
+from bochner.models._parameters import KernelParameters, estimator
 from bochner.models.displays import PathDisplay, SpectrumDisplay
 from bochner.models.error_law import LeftOutRows
 from bochner.models.representations.methods import (
@@ -39,23 +35,17 @@ from bochner.models.representations.methods import (
 )
 from bochner.models.representations.representation import RidgeSpec
 from bochner.models.ridge.fit import RidgeFit, Route, fit_ridge, solved_again, with_rows_of
-from bochner.selection.spec import Tolerance
 from bochner.solvers.ridge.path import as_alpha
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Moments, Precision
 from bochner.sums.rows import indicators
 
 
-class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
+class RidgeEstimator(KernelParameters, Differentiable, PenalisedByAlpha, KernelEstimator):
     """An estimator whose ``fit_`` is a ridge regression."""
 
-    method: Any
-    n_features: Any
-    effort: Any
     alpha: Any
     alpha_per_target: bool
-    fit_intercept: bool
-    precision: str
 
     def _spec(self, exact: ExactKernel | None) -> RidgeSpec:
         centred = require_switch(type(self).__name__, self.fit_intercept)
@@ -297,17 +287,8 @@ class KernelRidge(WithIntervals, RidgeEstimator):
 
     kernel: Kernel | str = "auto"
     _: KW_ONLY
-    effort: str = "medium"
-    method: Method | str | None = None
-    n_features: int | str | Tolerance | None = None
-    metric: str | None = None
-    columns: str = "auto"
     alpha: float | Sequence[float] | str = "loo"
     alpha_per_target: bool = False
-    precision: str = "auto"
-    fit_intercept: bool = True
-    random_state: Seed = None
-    n_jobs: int | None = None
 
     _sums_waves: ClassVar[bool] = True
 
@@ -356,7 +337,7 @@ class KernelRidge(WithIntervals, RidgeEstimator):
 
 
 @estimator
-class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
+class KernelRidgeClassifier(ProbableLabels, RidgeEstimator):
     """Classification by kernel ridge regression of ±1, in one pass over the rows.
 
     Each class is a target, +1 on its rows and −1 on others (two classes: one target), fitted as by
@@ -422,18 +403,9 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
 
     kernel: Kernel | str = "auto"
     _: KW_ONLY
-    effort: str = "medium"
-    method: Method | str | None = None
-    n_features: int | str | Tolerance | None = None
-    metric: str | None = None
-    columns: str = "auto"
     alpha: float | str = "loo"
     alpha_per_target: bool = False
     class_weight: Any = None
-    precision: str = "auto"
-    fit_intercept: bool = True
-    random_state: Seed = None
-    n_jobs: int | None = None
 
     def _training_rows(self, *rows: Any, **classes: Any) -> tuple[Any, Inputs]:
         pieces = len(rows) > 3  # partial_fit also passes whether it is the first
@@ -444,11 +416,7 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
 
     @available_if(takes_pieces)
     def partial_fit(
-        self,
-        X: Tabular,
-        y: Array,
-        classes: Any = None,
-        sample_weight: Array | None = None,
+        self, X: Tabular, y: Array, classes: Any = None, sample_weight: Array | None = None
     ) -> Self:
         """Add rows to those seen so far, and solve again; see :meth:`KernelRidge.partial_fit`.
 
@@ -484,19 +452,8 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     def _decisions(self, X: Tabular) -> Float[Array, "n t"]:
         return joined(list(self._values(self._rows_to_predict(X))))
 
-    @by_partition
-    def predict_proba(self, X: Tabular) -> Float[Array, "n K"]:
-        """Return calibrated probabilities of the classes; the largest is of the class predicted."""
-        return self._probabilities(to_numpy(self._decisions(X)))
-
-    def _probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
-        return agreeing(self.calibration_.probabilities(f), decided(f))
-
-    @by_partition
-    def predict_log_proba(self, X: Tabular) -> Float[Array, "n K"]:
-        """Return their logarithms."""
-        f = to_numpy(self._decisions(X))
-        return agreeing(self.calibration_.log_probabilities(f), decided(f))
+    def _log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
+        return self.calibration_.log_probabilities(f)
 
     @property
     def calibration_(self) -> Calibration:

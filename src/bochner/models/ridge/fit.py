@@ -1,13 +1,12 @@
 """Ridge regression on any representation of the rows, and the choice of the representation."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
 
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Gradients, Predictions
 from bochner._core.sizes import MOST_CELLS
 from bochner._core.text import written
 from bochner.certificates.certificate import Certificate
@@ -63,11 +62,11 @@ class RidgeFit(ShownFit):
         """Rows of positive weight."""
         return self.representation.count
 
-    def predictions(self, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
+    def predictions(self, blocks: Blocks) -> Predictions:
         """Yield the rows of each block and their predictions, (b, t)."""
         return self.representation.predictions(self.solution, blocks)
 
-    def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+    def gradients(self, blocks: Blocks) -> Gradients:
         """Yield the rows of each block and the gradients of predictions there."""
         return self.representation.gradients(self.solution, blocks)
 
@@ -132,8 +131,7 @@ class RidgeFit(ShownFit):
 
 # --- Which representation ------------------------------------------------------------------------
 
-#: Number of rows from which the default width is 2048.
-WIDE_ROWS = 1 << 16
+WIDE_ROWS = 1 << 16  # Number of rows from which the default width is 2048
 
 #: With low effort: most rows that are fitted at once, and rows of a leaf beyond. Fits of leaves of
 #: 1024 rows to 8000 rows take an eighth of the time of one matrix.

@@ -22,15 +22,12 @@ from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
-from bochner.models._gradients import Differentiable
-from bochner.models._held import by_partition, held_blocks, is_held
 from bochner.models._intervals import WithIntervals
-from bochner.models._kinds import LabelEstimator
+from bochner.models._kinds import Differentiable, LabelEstimator
 from bochner.models._parameters import by_jobs, estimator, shared
-from bochner.models._tables import given_rows
+from bochner.models._tables import by_partition
 from bochner.models.sgd.fit import SgdFit, fit_sgd, fit_stream, plan_sgd, with_rows_of
-from bochner.models.sgd.steps import FeatureStrategy, KernelStrategy
-from bochner.models.sgd.strategies import SgdSpec, StrategyPlan
+from bochner.models.sgd.strategies import FeatureStrategy, KernelStrategy, SgdSpec, StrategyPlan
 from bochner.solvers.sgd import CLASS_LOSSES, NUMBER_LOSSES
 from bochner.sums.executor import LOCAL, Executor
 
@@ -72,28 +69,13 @@ class SgdEstimator(SgdParameters, Differentiable):
         asked = vars(self) | instead
         return SgdSpec.of(type(self).__name__, self._losses, asked)
 
-    def _before(self) -> SgdFit | None:
-        return self.fit_ if self.__sklearn_is_fitted__() else None
-
     # --- fitting ---------------------------------------------------------------------------------
 
-    @by_jobs
-    def fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
-        """Fit to rows in memory; see :meth:`KernelRidge.fit`.
-
-        Raises
-        ------
-        InvalidInput
-            If the data are invalid, or the steps diverge.
-        """
-        X, y, sample_weight = given_rows(type(self).__name__, X, y, sample_weight)
-        if is_held(X):
-            return self.fit_blocks(held_blocks(type(self).__name__, X, y, sample_weight))
-        before = self._before() if self.warm_start else None
+    def _fit_rows(self, X: Any, y: Any, sample_weight: Any) -> SgdFit:
+        """Step on from the last fit, if ``warm_start`` asks for it."""
+        before = self.fit_ if self.warm_start and self.__sklearn_is_fitted__() else None
         blocks, inputs = self._training_rows(X, y, sample_weight, before is None)
-        fit = partial(fit_sgd, self._spec(before))
-        self.fit_ = self._run(fit, blocks, inputs, before)
-        return self
+        return self._run(partial(fit_sgd, self._spec(before)), blocks, inputs, before)
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> SgdFit:
         n = blocks.n_rows
@@ -300,11 +282,7 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
 
     @by_jobs
     def partial_fit(
-        self,
-        X: Tabular,
-        y: Array,
-        classes: Array | None = None,
-        sample_weight: Array | None = None,
+        self, X: Tabular, y: Array, classes: Array | None = None, sample_weight: Array | None = None
     ) -> Self:
         """Step once on each of these rows.
 
@@ -444,9 +422,6 @@ class KernelSGDRegressor(WithIntervals, SgdEstimator):
         """Yield the predictions of each block of rows."""
         for X, f in self._fitted.predictions(self._as_fitted(blocks)):
             yield from_numpy(f.reshape(len(f), *self.target_shape_), like=X)
-
-    def _left_out(self) -> None:
-        return None
 
     # --- fitted attributes ------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import numpy as np
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.checks import free_bytes, warn_user
 from bochner._core.random import stream
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Gradients, Predictions
 from bochner._core.sizes import block_rows as rows_to_predict
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
@@ -22,27 +22,25 @@ from bochner.kernels.kernel import Kernel
 from bochner.models._calibration import decided
 from bochner.models._shown import ShownFit
 from bochner.models.error_law import ErrorLaw
-from bochner.models.sgd.steps import (
+from bochner.models.sgd.strategies import (
     DUAL,
     EXACT,
+    SIZE_ROWS,
     STRATEGIES,
+    USUAL_EPOCHS,
     FeatureStrategy,
     FeatureTable,
     KernelStrategy,
     KernelTable,
-    StepRows,
-    Strategy,
-    block_rows,
-    table_of,
-)
-from bochner.models.sgd.strategies import (
-    SIZE_ROWS,
-    USUAL_EPOCHS,
     SgdChosen,
     SgdSpec,
     SgdTask,
+    StepRows,
+    Strategy,
     StrategyPlan,
+    block_rows,
     plan_strategies,
+    table_of,
 )
 from bochner.selection.candidates import choose_kernel
 from bochner.selection.choose import choice_of
@@ -54,8 +52,7 @@ from bochner.sums.executor import LOCAL, Executor, require_order
 from bochner.sums.moments import Precision
 from bochner.sums.rows import indicators, sampled, some
 
-#: Rows of a stream that are shuffled together.
-WINDOW = 8192
+WINDOW = 8192  # Rows of a stream that are shuffled together
 
 Table = FeatureTable | KernelTable
 Window = tuple[FeatureTable, Array, Array]
@@ -98,14 +95,14 @@ class SgdFit(ShownFit):
             "loss_before_the_last_pass": self.losses[-1] if self.losses else None,
         }
 
-    def predictions(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b t"]]]:
+    def predictions(self, blocks: Blocks) -> Predictions:
         """Yield the rows and the values of f, (b, t), block by block."""
         coef, intercept = self.walk.result
         for block in blocks.with_rows(rows_to_predict(coef.shape[0])):
             X = block.X if is_sparse(block.X) else to_numpy(block.X)
             yield block.X, self.chosen.strategy.read(X) @ coef + intercept
 
-    def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+    def gradients(self, blocks: Blocks) -> Gradients:
         """Yield the rows and the gradients of f, block by block."""
         return self.chosen.strategy.gradients(self.walk.result[0], blocks)
 

@@ -1,18 +1,21 @@
 """Base of learners without targets: maps are chosen from the rows only."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
 
-from bochner._core.arrays import is_sparse, to_numpy
+from bochner._core.arrays import is_sparse, joined, to_numpy
 from bochner._core.checks import integer
+from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import SMALL
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
+from bochner.data.schema import Inputs
 from bochner.features.auto import Auto
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.mercer.harmonic import MercerHarmonic
@@ -21,11 +24,16 @@ from bochner.features.method import Method
 from bochner.features.nystrom.landmarks import KMeans
 from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import contenders
-from bochner.models._base import KernelEstimator
+from bochner.kernels.kernel import Kernel
+from bochner.models._base import KernelEstimator, learned
 from bochner.models._kinds import WithoutTarget
-from bochner.selection.choose import choose_from
+from bochner.models._parameters import by_jobs, estimator
+from bochner.models._shown import ShownFit
+from bochner.models._tables import by_partition
+from bochner.selection.choose import choose, choose_from
 from bochner.selection.chosen import Chosen, FeatureSpec
-from bochner.sums.executor import Executor
+from bochner.selection.spec import Tolerance
+from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
 from bochner.sums.rows import sampled
 
@@ -130,3 +138,93 @@ class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
 class TargetlessLearner(WithoutTarget, KernelTransformer):
     """A transformer without targets."""
+
+
+@dataclass(frozen=True, eq=False)
+class FeaturesFit(ShownFit):
+    """A map that was drawn for rows."""
+
+    inputs: Inputs
+    spec: FeatureSpec
+    chosen: Chosen
+
+
+def fit_features(
+    spec: FeatureSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
+) -> FeaturesFit:
+    """Choose what is open, and draw the map."""
+    return FeaturesFit(inputs, spec, choose(spec, blocks, where=where)[0])
+
+
+@estimator
+class KernelFeatures(KernelTransformer):
+    """Turn rows into features φ(x) with φ(x)·φ(y) ≈ k(x, y), for any linear method after it.
+
+    Parameters
+    ----------
+    kernel : Kernel or str, default "gaussian"
+        A value is used as it is; a name means this family, at the median distance of a sample of
+        rows (with ``y``: at the lengthscale of least leave-one-out error).
+    %(method)s
+    n_features : int, "auto" or Tolerance, default 1024
+        D; "auto": as many as a ridge penalty of k(x, x)/1000 a row needs.
+    random_state : int, Generator, RandomState or None, default None
+    %(n_jobs)s
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+    map_ : FeatureMap
+    choice_ : Choice
+    %(columns)s
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from bochner import KernelFeatures
+    >>> X = np.random.default_rng(0).standard_normal((200, 2))
+    >>> ring = (X**2).sum(axis=1) > 1.5
+    >>> model = make_pipeline(KernelFeatures(random_state=0), LogisticRegression())
+    >>> bool(model.fit(X, ring).score(X, ring) > 0.9)
+    True
+    """
+
+    kernel: Kernel | str = "gaussian"
+    _: KW_ONLY
+    method: Method | str = "auto"
+    n_features: int | str | Tolerance = 1024
+    random_state: Seed = None
+    n_jobs: int | None = None
+
+    @by_jobs
+    def fit(  # type: ignore[override]
+        self, X: Tabular, y: Array | None = None
+    ) -> Self:
+        """Choose what is open and draw the map. ``y`` is used for a named kernel's lengthscale."""
+        return super().fit(X, y)
+
+    def _fit_rows(self, X: Any, y: Any, sample_weight: None) -> FeaturesFit:
+        numeric = y is not None and np.issubdtype(np.asarray(y).dtype, np.number)
+        return self._run(self._fit, *self._blocks_of(X, y if numeric else None))
+
+    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> FeaturesFit:
+        return fit_features(self._feature_spec(self.method), blocks, inputs, where)
+
+    def outputs(self, X: Tabular) -> dict[str, Array]:
+        """Return the features of rows."""
+        return {"features": super().outputs(X)["scores"]}
+
+    @by_partition
+    def transform(self, X: Tabular) -> Float[Array, "n D"]:
+        """Return φ(X), (n, D); float32 for float32 rows, else float64."""
+        phi = self.map_
+        return joined([phi(block.X) for block in self._rows_to_predict(X)])
+
+    _n_features_out = learned("chosen.n_features", "Columns of ``transform``.")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

@@ -19,10 +19,10 @@ from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
-from bochner.models._held import by_partition
 from bochner.models._parameters import estimator
 from bochner.models._rows import row_marks
 from bochner.models._shown import ShownFit
+from bochner.models._tables import by_partition
 from bochner.models.unsupervised.base import KernelTransformer, choose_quickly
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.spec import as_kernel
@@ -31,8 +31,7 @@ from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Moments, MomentsOf
 from bochner.sums.rows import sampled
 
-#: Of mean correlations this near the best, the one of the largest penalty is taken.
-AS_GOOD = 1e-6
+AS_GOOD = 1e-6  # Of mean correlations this near the best, the one of the largest penalty is taken
 
 #: Moments of each half of the rows; None where it has no rows.
 Halves = tuple[Moments | None, Moments | None]
@@ -194,7 +193,7 @@ def solved(
         warn_user(
             f"KernelCCA: n_components={spec.n_components}, but {moments.rows} rows have "
             f"{len(found.values)} pairs of directions above rounding; these are kept. Ask for "
-            "fewer, or raise n_features.",
+            "fewer, or raise n_features."
         )
     each = correlations(moments, found)
     means = np.split(moments.feature_mean, [width])
@@ -217,12 +216,7 @@ def _penalty(
 
 
 def _left_out(
-    fit: Moments,
-    test: Moments,
-    whole: Sides,
-    alphas: Float[Array, " p"],
-    width: int,
-    count: int,
+    fit: Moments, test: Moments, whole: Sides, alphas: Float[Array, " p"], width: int, count: int
 ) -> Float[Array, " p"]:
     """Return mean correlations on one half of what the other half finds, at each penalty."""
     sides, share = Sides.of(fit, width), fit.weight / whole.weight
@@ -338,13 +332,7 @@ class KernelCCA(KernelTransformer):
         kernel_y = features.kernel if self.kernel_y is None else as_kernel(self.kernel_y)
         return CcaSpec(features, kernel_y, count, alpha)
 
-    def _training_rows(
-        self,
-        X: Any,
-        y: Any,
-        *rest: Any,
-        **classes: Any,
-    ) -> tuple[Blocks, Inputs]:
+    def _training_rows(self, X: Any, y: Any, *rest: Any, **classes: Any) -> tuple[Blocks, Inputs]:
         if y is None:
             raise InvalidInput("KernelCCA: requires y to be passed, but the target y is None.")
         return self._blocks_of(X, y, *rest)

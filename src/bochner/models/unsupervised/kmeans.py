@@ -1,17 +1,21 @@
 """Kernel k-means at any number of rows."""
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+from scipy.stats import norm
 from sklearn.base import ClusterMixin
 
 from bochner._core.arrays import from_numpy, joined, to_numpy
 from bochner._core.checks import integer, nonnegative, one_of, warn_user
-from bochner._core.random import Seed
+from bochner._core.html import ShownResult
+from bochner._core.random import Seed, stream
 from bochner._core.shapes import Array, Float, Tabular
+from bochner.certificates.pencil import row_sums, sample
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
@@ -19,21 +23,11 @@ from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
-from bochner.models._held import by_partition
 from bochner.models._parameters import estimator
 from bochner.models._rows import Features, row_marks
 from bochner.models._shown import ShownFit
-from bochner.models.unsupervised.base import (
-    DiagonalOf,
-    TargetlessLearner,
-    alone,
-    choose_alone,
-)
-from bochner.models.unsupervised.clustering import (
-    KernelCost,
-    Starts,
-    kernel_cost,
-)
+from bochner.models._tables import by_partition
+from bochner.models.unsupervised.base import DiagonalOf, TargetlessLearner, alone, choose_alone
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.lloyd import (
     CentroidsOf,
@@ -46,6 +40,111 @@ from bochner.solvers.lloyd import (
 )
 from bochner.sums.executor import LOCAL, Executor, Together, require_order
 from bochner.sums.rows import SampleOf, sampled, some
+
+COMPARED_ROWS = 2048  # Rows whose kernel matrix is compared with Z Zᵀ
+
+
+@dataclass(frozen=True)
+class KernelCost(ShownResult):
+    """The cost of a clustering in features, and where its cost in the kernel lies.
+
+    The cost is tr(K − PKP), P the projection onto the clusters: the sum of squared distances to
+    the clusters' means in the kernel's own space. With E = K − Z Zᵀ it differs from the cost of the
+    features by tr E − tr PE. Where Z Zᵀ ⪯ K that lies in [0, tr E]; otherwise
+    |tr PE| ≤ √k ‖E‖_F, for all clusterings into k (projection-cost preservation: Cohen et al.
+    (2015)). Of all rows, with their weights; :func:`bochner.certify_costs` has the whole range over
+    all clusterings, of a sample.
+    """
+
+    features: float  # Σ w |φ(x) − mean|²
+    # Between these lies the cost in the kernel
+    low: float
+    high: float
+    # A clustering of least cost in features costs at most this much more, in the kernel, than the
+    # best there is
+    hidden: float
+    confidence: float  # Of low, high and hidden: 1 where they are certain
+    weight: float  # Σ w, the number of rows: divide by it for the mean squared distance
+    n_clusters: int
+    n_features: int
+    below_kernel: bool  # Whether Z Zᵀ ⪯ K
+
+    def __str__(self) -> str:
+        """Return what it says, in three sentences."""
+        per = self.weight or 1.0
+        sure = "certain" if self.confidence == 1 else f"{100 * self.confidence:.3g} % confidence"
+        why = "the features lie below the kernel; " if self.below_kernel else ""
+        return (
+            f"In {self.n_features:,} features these {self.n_clusters:,} clusters cost "
+            f"{self.features / per:.4g} a row (mean squared distance to the cluster's mean). In "
+            f"the kernel's own terms the cost lies between {self.low / per:.4g} and "
+            f"{self.high / per:.4g} a row ({why}{sure}). A clustering of least cost in features "
+            f"costs at most {self.hidden / per:.3g} a row more, in the kernel, than the best there "
+            "is."
+        )
+
+
+def kernel_cost(
+    chosen: Chosen, found: Clusters, diagonal: tuple[float, int], rows: RowSample
+) -> KernelCost:
+    """Return the cost of clusters in the kernel's own terms.
+
+    ``diagonal`` are Σ w k(x, x) of all rows and their number; ``rows`` a sample of them.
+    """
+    trace, n = diagonal
+    cost, left_out, k = found.cost, trace - found.power, len(found.centres)
+    below, confidence = chosen.map.below_kernel, 1.0
+    if below:
+        hidden = max(left_out, 0.0)
+        low, high = cost, cost + hidden
+    else:
+        rows = rows.lowest(COMPARED_ROWS)
+        roots = np.sqrt(rows.w)
+        E = sample(chosen.rounded, rows.X, chosen.kernel).E * roots[:, None] * roots
+        error, confidence = matrix_error(E, n)
+        gap, middle = k**0.5 * error, cost + left_out
+        low, high, hidden = max(middle - gap, 0.0), middle + gap, 2 * gap
+    weight = float(found.sizes.sum())
+    return KernelCost(
+        cost, low, high, hidden, confidence, weight, k, chosen.n_features, below_kernel=below
+    )
+
+
+def matrix_error(E: Float[Array, "m m"], n: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Return a bound of ‖E‖_F over n rows from m random ones, and its confidence.
+
+    A U-statistic and its one-sided normal bound, as in the certificate; certain for m = n.
+    """
+    m, rows = len(E), row_sums(E, n)
+    mean = float(rows.mean())
+    if m >= n or mean == 0:
+        return float(np.sqrt(n * mean)), 1.0
+    spread = float(np.std(rows, ddof=1)) / mean / m**0.5 * (1 - m / n) ** 0.5
+    return float(np.sqrt(n * mean)) * float(np.exp(norm.ppf(confidence) * spread)), confidence
+
+
+@dataclass(frozen=True)
+class Starts:
+    """How starts are sought: by k-means++, ``count`` times, and at most ``max_iter`` passes."""
+
+    count: int
+    max_iter: int
+    seed: int
+
+    def best(
+        self, Z: Float[Array, "m D"], w: Float[Array, " m"], k: int
+    ) -> tuple[Float[Array, "k D"], Array, float]:
+        """Return centres, labels and cost of the best of scikit-learn's k-means of features."""
+        from sklearn.cluster import KMeans  # noqa: PLC0415  takes a second to import
+        from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415
+
+        seed = int(stream(self.seed, "clusters").integers(2**31))
+        means = KMeans(k, n_init=self.count, max_iter=self.max_iter, random_state=seed)
+        with warnings.catch_warnings():  # of fewer different rows than clusters
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            means.fit(Z, sample_weight=w)
+        return means.cluster_centers_.astype(np.float64), means.labels_, float(means.inertia_)
+
 
 #: Rows that starts are found on, at least; or this many for each cluster.
 START_ROWS, START_SHARE = 2048, 20
@@ -130,7 +229,7 @@ def fit_kmeans(
     if not found.converged:
         warn_user(
             f"KernelKMeans: the centres still move after max_iter={spec.max_iter} passes; "
-            "raise max_iter, or tol if this is near enough.",
+            "raise max_iter, or tol if this is near enough."
         )
     return KMeansFit(inputs, spec, chosen, found.sizes, found, diagonal, rows)
 
@@ -196,7 +295,7 @@ def different(rows: RowSample, seed: int) -> RowSample:
 def _warn_few(k: int, found: int) -> None:
     warn_user(
         f"KernelKMeans: n_clusters={k}, but the rows to start from have only {found} different "
-        "features; the other clusters stay empty. Ask for fewer.",
+        "features; the other clusters stay empty. Ask for fewer."
     )
 
 

@@ -21,17 +21,12 @@ from bochner.data.schema import Inputs
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
-from bochner.models._held import by_partition
 from bochner.models._parameters import estimator
 from bochner.models._shown import ShownFit
+from bochner.models._tables import by_partition
 from bochner.models.representations.features import RidgeSpec
 from bochner.models.ridge.fit import RidgeFit, fit_features
-from bochner.models.unsupervised.base import (
-    DiagonalOf,
-    TargetlessLearner,
-    alone,
-    choose_alone,
-)
+from bochner.models.unsupervised.base import DiagonalOf, TargetlessLearner, alone, choose_alone
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.ridge.path import as_alpha
 from bochner.sums.executor import LOCAL, Executor, Together
@@ -41,15 +36,13 @@ from bochner.sums.rows import SampleOf
 #: Eigenvalues below this share of the largest are rounding: times D in float64.
 ROUNDING = {"float64": float(np.finfo(np.float64).eps), "float32": 1e-6}
 
-#: If features exceed this many times the components, only the leading ones are computed.
-SHARE = 4
+SHARE = 4  # If features exceed this many times the components, only the leading ones are computed
 
 #: Lanczos iterations are used above this ratio of features to components, and this many features: a
 #: third of the time of a decomposition, and less the more features there are.
 FEWEST_ITERATED, LEAST_ITERATED = 40, 256
 
-#: Size of the subspace at a restart; it takes some twenty products.
-RESTART = 32
+RESTART = 32  # Size of the subspace at a restart; it takes some twenty products
 
 #: Eigenvalues, rising, and their vectors.
 Eigen = tuple[Float[Array, " p"], Float[Array, "D p"]]
@@ -137,11 +130,7 @@ def merge_pca(fits: list[PcaFit]) -> PcaFit:
 
 
 def add_up(
-    spec: PcaSpec,
-    chosen: Chosen,
-    blocks: Blocks,
-    where: Executor,
-    start: int = 0,
+    spec: PcaSpec, chosen: Chosen, blocks: Blocks, where: Executor, start: int = 0
 ) -> PcaSums:
     """Return the sums of all rows, whose numbers count from ``start``."""
     moments_of = MomentsOf(chosen.features, chosen.precision)
@@ -205,7 +194,7 @@ def _count(spec: PcaSpec, chosen: Chosen, rows: int, values: Float[Array, " p"])
         warn_user(
             f"KernelPCA: n_components={spec.n_components}, but {rows} rows in {D} features have "
             f"{rank} components above rounding; these are kept. Raise n_features, or ask for "
-            "fewer.",
+            "fewer."
         )
     return rank if spec.n_components is None else min(rank, spec.n_components)
 
@@ -321,12 +310,7 @@ class KernelPCA(TargetlessLearner):
         if not self.fit_inverse_transform:
             return PcaSpec(features, count, None)
         scores = FeatureSpec.of(
-            "KernelRidge",
-            self.inverse_kernel,
-            "auto",
-            self.n_features,
-            "auto",
-            features.seed,
+            "KernelRidge", self.inverse_kernel, "auto", self.n_features, "auto", features.seed
         )
         return PcaSpec(features, count, RidgeSpec(scores, alpha, False, True))
 

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bochner._core.blas import product
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Both, Float
 from bochner.solvers.ridge.eigen import EPS, Eigen, floor, penalties
 from bochner.solvers.ridge.problem import TINY, left_out_errors, slack_of_leverage
 
@@ -72,7 +72,7 @@ def _squares(
 
 def left_out_rows(
     eigen: Eigen, blocks: Iterable[Rows], alpha: Float[Array, " t"]
-) -> Iterator[tuple[Float[Array, "b t"], Float[Array, "b t"]]]:
+) -> Iterator[Both]:
     """Give residuals of rows and their leave-one-out errors, at a penalty of each target.
 
     The rows are a subset of the rows of ``eigen``, centred; an error hidden by rounding is
@@ -204,7 +204,7 @@ def resolved_slacks(
     alpha: Float[Array, " t"],
     D: int,
     gram: float,
-) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
+) -> Both:
     """Return residuals and slacks; where rounding hides them, the values of an isolated row.
 
     Such a row has 1 − h = λ/(λ + k), the least for rows with φ·φ = k, the ``prior``, and is

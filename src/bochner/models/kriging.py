@@ -1,0 +1,501 @@
+"""Kriging: averages of a process over cells, scores of its predictions, trends.
+
+The mean of f over a cell is Σ_q w_q f(x_q) by Gauss-Legendre quadrature along each column, and its
+variance Σ_q Σ_r w_q w_r Cov(f(x_q), f(x_r)). Cells of the globe are weighed by cos(latitude).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_solve
+from scipy.stats import norm
+from sklearn.base import clone
+
+from bochner._core.blas import cholesky, eigvalsh
+from bochner._core.checks import integer, one_of, require_switch, share
+from bochner._core.shapes import Array, Float, Tabular
+from bochner.errors import InvalidInput
+from bochner.kernels.sphere import is_on_sphere
+from bochner.models.gaussian_process.observed import quadrature
+from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
+
+TOGETHER = 1 << 19  # Rows whose predictions are made together
+MOST_NODES = 1 << 12  # Nodes of a cell, at most: deviations take the square of their number
+
+
+def cell_averages(
+    process: GaussianProcessRegressor,
+    lower: Float[Array, "m d"],
+    upper: Float[Array, "m d"],
+    *,
+    nodes: int = 4,
+    return_std: bool = False,
+) -> Any:
+    """Return the mean of f over cells: averages over blocks, pixels or months.
+
+    Parameters
+    ----------
+    process : GaussianProcessRegressor
+        Fitted.
+    lower, upper : (m, d)
+        Corners of the cells, in the columns of the fit. Of a kernel of the globe, in degrees of
+        latitude and longitude; the average is over the area.
+    nodes : int, default 4
+        Places along each column of a cell, whose values are averaged: nodes^d in all, 4,096 at
+        most. The error is the error of Gauss-Legendre quadrature: increase it if cells are
+        several lengthscales wide.
+    return_std : bool, default False
+        Also return the standard deviation of the average, which is smaller than the standard
+        deviation of f at a place.
+
+    Returns
+    -------
+    mean : (m,) or (m, t)
+    std : (m,) or (m, t)
+        With ``return_std``.
+
+    Raises
+    ------
+    InvalidInput
+        If the corners do not describe cells with a positive size along each column.
+
+    Notes
+    -----
+    Means take nodes^d predictions a cell. Deviations take the covariance of these, of one cell
+    after the other: with features O(nodes^2d D), on a grid of waves a solution for each node.
+    Block kriging: Cressie (1993), *Statistics for spatial data*, chapter 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).uniform(0, 1, (200, 1))
+    >>> process = bo.GaussianProcessRegressor("gaussian", random_state=0).fit(X, X[:, 0])
+    >>> mean = bo.cell_averages(process, [[0.2]], [[0.6]])
+    >>> bool(abs(mean[0] - 0.4) < 0.01)
+    True
+    """
+    if not isinstance(process, GaussianProcessRegressor):
+        raise InvalidInput(
+            "cell_averages: process must be a fitted GaussianProcessRegressor; got "
+            f"{type(process).__name__}."
+        )
+    count = integer(nodes, "cell_averages", "nodes", least=1)
+    d = process.n_features_in_
+    corners = _corners(lower, upper, d)
+    if count**d > MOST_NODES:
+        raise InvalidInput(
+            f"cell_averages: nodes must make at most {MOST_NODES:,} places a cell; got "
+            f"{count}^{d} = {count**d:,}. Ask for fewer, or for smaller cells."
+        )
+    places, weights = _nodes(corners, count, is_on_sphere(process.kernel_))
+    means = _means(process, places, weights)
+    if not require_switch("cell_averages", return_std, "return_std"):
+        return means
+    found = [_deviation(process, *cell) for cell in zip(places, weights, strict=True)]
+    return means, np.stack(found)
+
+
+def _corners(lower: Any, upper: Any, d: int) -> Float[Array, "2 m d"]:
+    low, high = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
+    if low.shape != high.shape or low.ndim != 2 or low.shape[1] != d or not len(low):
+        raise InvalidInput(
+            f"cell_averages: lower and upper must be corners of cells, both (m, {d}); got shapes "
+            f"{low.shape} and {high.shape}."
+        )
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+        raise InvalidInput(
+            "cell_averages: each cell must have a size along each column, lower below upper and "
+            "both finite; it has not. Predict places without a size by predict."
+        )
+    return np.stack([low, high])
+
+
+def _nodes(
+    corners: Float[Array, "2 m d"], count: int, globe: bool
+) -> tuple[Float[Array, "m q d"], Float[Array, "m q"]]:
+    """Return places of each cell, and their weights, which add up to one."""
+    unit, shares = quadrature(count, corners.shape[2])
+    lower, upper = corners
+    places = lower[:, None] + unit * (upper - lower)[:, None]
+    weights = np.broadcast_to(shares, places.shape[:2])
+    if globe:
+        weights = weights * np.cos(np.deg2rad(places[:, :, 0]))
+    return places, weights / weights.sum(axis=1, keepdims=True)
+
+
+def _means(
+    process: GaussianProcessRegressor, places: Float[Array, "m q d"], weights: Float[Array, "m q"]
+) -> Array:
+    m, q, d = places.shape
+    step = max(1, TOGETHER // q)
+    parts = []
+    for i in range(0, m, step):
+        some = places[i : i + step]
+        values = np.asarray(process.predict(some.reshape(-1, d)))
+        shaped = values.reshape(len(some), q, *values.shape[1:])
+        parts.append(np.einsum("mq,mq...->m...", weights[i : i + step], shaped))
+    return np.concatenate(parts)
+
+
+def _deviation(
+    process: GaussianProcessRegressor, places: Float[Array, "q d"], weights: Float[Array, " q"]
+) -> Array:
+    _, cov = process.predict(places, return_cov=True)
+    variance = np.einsum("q,r,qr...->...", weights, weights, np.asarray(cov))
+    return np.sqrt(np.maximum(variance, 0.0))
+
+
+# --- Scores of normal laws of new rows: how near, how sure, and how often they cover --------------
+#
+# The continuous ranked probability score of N(μ, σ²) at y is, with z = (y − μ)/σ,
+#
+#     CRPS = ∫ (F(t) − 1{t ≥ y})² dt = σ (z (2Φ(z) − 1) + 2φ(z) − 1/√π)
+#
+# (Gneiting and Raftery 2007, equation 21): the absolute error of a law of no width.
+
+COVERAGES = (0.5, 0.9, 0.95)  # Shares that intervals are to cover
+
+
+@dataclass(frozen=True)
+class NormalScores:
+    """Mean scores of normal laws, of rows that they were not fitted to; prints as a table.
+
+    Attributes
+    ----------
+    rows : int
+        Number of values of y; several targets count separately.
+    bias : float
+        Mean of μ − y, in units of y.
+    rmse : float
+        Root of the mean squared error of μ.
+    crps : float
+        Mean continuous ranked probability score, in units of y: smaller is better.
+    log_density : float
+        Mean log N(y; μ, σ²): larger is better.
+    z_variance : float
+        Mean of ((y − μ)/σ)²: one if the deviations are right.
+    coverage : tuple of (float, float)
+        Shares asked for, and the shares of rows within the central intervals of that chance.
+    """
+
+    rows: int
+    bias: float
+    rmse: float
+    crps: float
+    log_density: float
+    z_variance: float
+    coverage: tuple[tuple[float, float], ...]
+
+    def __str__(self) -> str:
+        """Return the scores, one a line."""
+        lines = [
+            ("rows", f"{self.rows:,}"),
+            ("bias", f"{self.bias:.4g}"),
+            ("RMSE", f"{self.rmse:.4g}"),
+            ("CRPS", f"{self.crps:.4g}"),
+            ("log density", f"{self.log_density:.4g}"),
+            ("mean of z²", f"{self.z_variance:.4g}"),
+            *((f"{asked:.0%} covers", f"{found:.1%}") for asked, found in self.coverage),
+        ]
+        return "\n".join(f"{name:<12} {value}" for name, value in lines)
+
+
+def normal_scores(
+    y: Array, mean: Array, deviation: Array, coverages: Sequence[float] = COVERAGES
+) -> NormalScores:
+    """Score normal laws of new values.
+
+    Parameters
+    ----------
+    y, mean, deviation : (m,) or (m, t)
+        Values, and the mean and standard deviation of their predictive laws, with noise, as from
+        ``process.predict(X, return_std=True, include_noise=True)``. Several targets are pooled.
+    coverages : sequence of float, default (0.5, 0.9, 0.95)
+        Chances of central intervals, above 0 and below 1.
+
+    Returns
+    -------
+    NormalScores
+
+    Raises
+    ------
+    InvalidInput
+        If shapes differ or are empty, a number is not finite, or a deviation is not above zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> y = np.random.default_rng(0).standard_normal(10_000)
+    >>> found = bo.normal_scores(y, 0 * y, 1 + 0 * y)
+    >>> bool(abs(found.crps - 1 / np.sqrt(np.pi)) < 0.02)
+    True
+    """
+    y, mean, deviation = (np.asarray(a, dtype=np.float64) for a in (y, mean, deviation))
+    if not y.size or not y.shape == mean.shape == deviation.shape:
+        raise InvalidInput(
+            "normal_scores: y, mean and deviation must have one shape, of one row at least; got "
+            f"{y.shape}, {mean.shape} and {deviation.shape}."
+        )
+    for name, values in (("y", y), ("mean", mean), ("deviation", deviation)):
+        if not np.isfinite(values).all():
+            raise InvalidInput(f"normal_scores: {name} must be finite; got NaN or infinity.")
+    if not (deviation > 0).all():
+        raise InvalidInput(
+            f"normal_scores: deviation must be above 0; got {deviation.min():g}. A law of new "
+            "values has the noise in it: pass include_noise=True to predict."
+        )
+    asked = [share(chance, "normal_scores", "coverages") for chance in coverages]
+    z = (y - mean) / deviation
+    crps = deviation * (z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / math.sqrt(math.pi))
+    within = [float(np.mean(np.abs(z) <= norm.ppf(0.5 + chance / 2))) for chance in asked]
+    return NormalScores(
+        y.size,
+        float(np.mean(mean - y)),
+        float(np.sqrt(np.mean((y - mean) ** 2))),
+        float(np.mean(crps)),
+        float(np.mean(norm.logpdf(z) - np.log(deviation))),
+        float(np.mean(z**2)),
+        tuple(zip(asked, within, strict=True)),
+    )
+
+
+def predictive_scorer(process: GaussianProcessRegressor, X: Tabular, y: Array) -> dict[str, float]:
+    """Score the laws of rows held out: a scorer for scikit-learn's ``cross_validate``.
+
+    Parameters
+    ----------
+    process : GaussianProcessRegressor
+        Fitted to other rows.
+    X : (n, d)
+    y : (n,) or (n, t)
+
+    Returns
+    -------
+    dict
+        "bias", "rmse", "crps", "log_density", "z_variance" of :class:`NormalScores`, and
+        "coverage_0.5", "coverage_0.9", "coverage_0.95".
+
+    Raises
+    ------
+    InvalidInput
+        If the learner is no process.
+    """
+    if not isinstance(process, GaussianProcessRegressor):
+        raise InvalidInput(
+            "predictive_scorer: process must be a GaussianProcessRegressor, whose predictions "
+            f"have deviations; got {type(process).__name__}."
+        )
+    found = normal_scores(y, *process.predict(X, return_std=True, include_noise=True))
+    names = ("bias", "rmse", "crps", "log_density", "z_variance")
+    covered = {f"coverage_{asked:g}": within for asked, within in found.coverage}
+    return {name: getattr(found, name) for name in names} | covered
+
+
+# --- Universal kriging: a trend with unknown coefficients beside a process ------------------------
+#
+# y = b(x)·β + f(x) + ε, β of flat prior. With P the precision of y without the trend (contrasts of
+# it, where there is an unknown mean), generalised least squares has
+#
+#     S = BᵀPB,    β̂ = S⁻¹ BᵀPy,    mean(x) = f_y(x) + e(x)·β̂,    var(x) = var_0(x) + e(x)ᵀS⁻¹e(x),
+#
+# where f_y and f_B are the process' predictions from y and from the columns B as targets, and e(x)
+# = b(x) − f_B(x): P B = (B − f_B(X))/σ², so that one fit with all of them as targets is all that is
+# needed (Cressie 1993, section 3.4).
+
+WHO = "universal_kriging"
+
+TRENDS = ("linear", "quadratic")
+
+#: Columns whose part that is not of the others is smaller, as a share, are of the others.
+DEPENDENT = 1e-8
+
+Trend = Callable[[Float[Array, "n d"]], Float[Array, "n p"]]
+
+
+@dataclass(frozen=True, eq=False)
+class TrendColumns:
+    """Columns b(x) of a trend, about their means and in units of their deviations."""
+
+    trend: str | Trend
+    # That powers of columns are taken about, and in units of
+    centre: Float[Array, " d"]
+    unit: Float[Array, " d"]
+    # Of the columns of the trend over the rows
+    mean: Float[Array, " p"]
+    deviation: Float[Array, " p"]
+
+    @staticmethod
+    def of(trend: str | Trend, X: Float[Array, "n d"]) -> "TrendColumns":
+        """Return the columns for rows like these; refuse constant and dependent ones."""
+        centre, unit = X.mean(axis=0), np.ptp(X, axis=0) / 2
+        unit = np.where(unit > 0, unit, 1.0)
+        B = _columns(trend, X, centre, unit)
+        mean, deviation = B.mean(axis=0), B.std(axis=0)
+        varies = (deviation > 0).all()
+        unit_columns = (B - mean) / np.where(deviation > 0, deviation, 1.0)
+        if not varies or eigvalsh(unit_columns.T @ unit_columns / len(B))[0] < DEPENDENT:
+            raise InvalidInput(
+                f"{WHO}: columns of the trend must vary, and none be a combination of others; got "
+                f"{B.shape[1]} of which some are. The constant is there already: leave it out."
+            )
+        return TrendColumns(trend, centre, unit, mean, deviation)
+
+    def __call__(self, X: Float[Array, "n d"]) -> Float[Array, "n p"]:
+        """Return b(x) of rows."""
+        return (_columns(self.trend, X, self.centre, self.unit) - self.mean) / self.deviation
+
+
+def _columns(trend: str | Trend, X: Array, centre: Array, unit: Array) -> Float[Array, "n p"]:
+    if callable(trend):
+        B = np.asarray(trend(X), dtype=np.float64)
+        if B.ndim != 2 or len(B) != len(X) or not B.shape[1] or not np.isfinite(B).all():
+            raise InvalidInput(
+                f"{WHO}: trend must return a finite array of a row for each of {len(X):,} rows and "
+                f"one column at least; got shape {B.shape}."
+            )
+        return B
+    x = (X - centre) / unit
+    pairs = combinations_with_replacement(range(x.shape[1]), 2)
+    products = [x[:, i] * x[:, j] for i, j in pairs] if trend == "quadratic" else []
+    return np.stack([*x.T, *products], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class TrendedProcess:
+    """A process with a trend, fitted.
+
+    Attributes
+    ----------
+    process : GaussianProcessRegressor
+        Fitted to y and to the columns of the trend, as targets: its kernel, noise and amplitude
+        describe the process without the trend.
+    columns : TrendColumns
+    coef : (p,)
+        β̂, of the columns about their means and in units of their deviations.
+    coef_covariance : (p, p)
+        S⁻¹, its covariance.
+    """
+
+    process: GaussianProcessRegressor
+    columns: TrendColumns
+    coef: Float[Array, " p"]
+    coef_covariance: Float[Array, "p p"]
+
+    @property
+    def noise_variance(self) -> float:
+        """σ²."""
+        return float(self.process.noise_variance_[0])
+
+    def predict(self, X: Any, return_std: bool = False, include_noise: bool = False) -> Any:
+        """Return the mean of trend and process at rows, and their deviation.
+
+        Parameters
+        ----------
+        X : (m, d)
+        return_std : bool, default False
+            Also return the standard deviation, without noise.
+        include_noise : bool, default False
+            With ``return_std``: whether it is the standard deviation of a new y.
+
+        Returns
+        -------
+        mean : (m,)
+        std : (m,)
+        """
+        X = np.asarray(X, dtype=np.float64)
+        if not require_switch("predict", return_std, "return_std"):
+            found = self.process.predict(X)
+            return found[:, 0] + self._left(X, found) @ self.coef
+        found, std = self.process.predict(X, return_std=True)
+        left = self._left(X, found)
+        variance = std[:, 0] ** 2 + np.einsum("mp,pq,mq->m", left, self.coef_covariance, left)
+        if require_switch("predict", include_noise, "include_noise"):
+            variance = variance + self.noise_variance
+        return found[:, 0] + left @ self.coef, np.sqrt(variance)
+
+    def _left(self, X: Array, found: Float[Array, "m t"]) -> Float[Array, "m p"]:
+        """Return e(x), the residual of the trend columns after the process."""
+        return self.columns(X) - found[:, 1:]
+
+
+def universal_kriging(
+    process: GaussianProcessRegressor, X: Any, y: Array, trend: str | Trend = "linear"
+) -> TrendedProcess:
+    """Fit a process and a trend with unknown coefficients to rows.
+
+    Parameters
+    ----------
+    process : GaussianProcessRegressor
+        Its parameters; any method, so that rows may be millions on a
+        :class:`~bochner.FourierGrid`. It is not fitted itself.
+    X : (n, d)
+        Numbers.
+    y : (n,)
+    trend : {"linear", "quadratic"} or callable, default "linear"
+        The columns of X; these, their squares and products; or X ↦ (n, p), columns that depend on
+        the row alone, such as heights or distances from the coast. The mean is there besides.
+
+    Returns
+    -------
+    TrendedProcess
+
+    Raises
+    ------
+    InvalidInput
+        If the learner is no process with an intercept, y is not one target, or columns of the
+        trend are constant or combinations of others.
+
+    Notes
+    -----
+    Kernel, noise and amplitude that are open are chosen on least-squares residuals of y; given
+    these, trend and predictions are exact generalised least squares, by one fit with p + 1 targets.
+    Source: Cressie (1993), *Statistics for spatial data*, section 3.4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).uniform(0, 1, (200, 1))
+    >>> y = 10 * X[:, 0] + np.sin(20 * X[:, 0])
+    >>> found = bo.universal_kriging(bo.GaussianProcessRegressor("gaussian", random_state=0), X, y)
+    >>> bool(abs(found.predict([[0.5]])[0] - 5 - np.sin(10)) < 0.1)
+    True
+    """
+    X, y = _checked(process, X, y)
+    if not callable(trend):
+        one_of(trend, WHO, "trend", TRENDS)
+    columns = TrendColumns.of(trend, X)
+    B = columns(X)
+    rest = y - y.mean() - B @ np.linalg.lstsq(B, y - y.mean(), rcond=None)[0]
+    first = clone(process).fit(X, rest)
+    known = {"noise": first.noise_variance_, "amplitude": first.amplitude_, "lengthscale": "loo"}
+    both = clone(process).set_params(kernel=first.kernel_, metric=None, **known)
+    both.fit(X, np.column_stack([y, B]))
+    found = both.predict(X)
+    noise = float(both.noise_variance_[0])
+    left = (B - found[:, 1:]) / noise
+    S = B.T @ left
+    factor = cholesky((S + S.T) / 2, lower=True), True
+    coef = cho_solve(factor, B.T @ (y - found[:, 0]) / noise)
+    return TrendedProcess(both, columns, coef, cho_solve(factor, np.eye(len(S))))
+
+
+def _checked(process: Any, X: Any, y: Any) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
+    if not isinstance(process, GaussianProcessRegressor) or not process.fit_intercept:
+        raise InvalidInput(
+            f"{WHO}: process must be a GaussianProcessRegressor with fit_intercept=True; got "
+            f"{process!r}."
+        )
+    X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if X.ndim != 2 or y.shape != (len(X),) or not (np.isfinite(X).all() and np.isfinite(y).all()):
+        raise InvalidInput(
+            f"{WHO}: X and y must be finite numbers of shapes (n, d) and (n,); got shapes "
+            f"{X.shape} and {y.shape}."
+        )
+    return X, y
