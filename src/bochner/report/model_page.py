@@ -12,10 +12,7 @@ from bochner.certificates.certificate import errors_table
 from bochner.models.displays import PathDisplay, SpectrumDisplay
 from bochner.models.inspection.dependence import PartialDependenceDisplay
 from bochner.models.inspection.importance import ImportanceDisplay
-from bochner.models.prediction_displays import (
-    CALIBRATIONS,
-    CalibrationDisplay,
-)
+from bochner.models.prediction_displays import CALIBRATIONS, CalibrationDisplay
 from bochner.report.quality import MEASURES, Residuals
 from bochner.report.render import number, page, picture, require
 
@@ -56,7 +53,7 @@ def model_page(r: Any) -> str:
         short_kernel=kernel if len(kernel) <= 40 else kernel.split("(")[0],
         figures=list(_figures(r)),
         counts=", ".join(f"{name}: {n:,} ({100 * n / total:.3g} %)" for name, n in counted),
-        certificate=_certificate(r.certificate),
+        certificate=None if r.certificate is None else errors_table(r.certificate),
         path=None if r.path is None else _path(r.path),
         taken="" if r.path is None else ", ".join(number(float(a), 3) for a in r.path.alpha),
         spectrum=None if r.spectrum is None else _spectrum(r.spectrum),
@@ -87,13 +84,6 @@ def _figures(r: Any) -> Iterator[tuple[str, str, str]]:
         yield number(r.certificate.epsilon, 2), "ε", "distance from the exact kernel, relative"
     if r.spectrum is not None and r.spectrum.alpha > 0:
         yield number(r.spectrum.effective_dimension, 3), "d_λ", "effective dimension"
-
-
-def _certificate(c: Certificate | None) -> dict[str, Any] | None:
-    if c is None:
-        return None
-    head, rows = errors_table(c)
-    return {"head": head, "rows": rows}
 
 
 def _path(found: PathDisplay) -> Shown:

@@ -82,10 +82,8 @@ class SgdFit(ShownFit):
 
     def _features(self) -> dict[str, Any]:
         strategy, phi = self.chosen.strategy, self.chosen.map
-        return {
-            "method": type(strategy).__name__,
-            "n_features": None if phi is None else phi.n_features,
-        }
+        said = {"method": type(strategy).__name__}
+        return said if phi is None else said | {"n_features": phi.n_features}
 
     def _found(self) -> dict[str, Any]:
         return {
