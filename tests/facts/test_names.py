@@ -52,7 +52,10 @@ def fit(learner=bo.KernelRidge, **options):
         (lambda: bo.KernelRidge(lamda=1.0), r"give alpha, which minimises"),
         (lambda: bo.GaussianProcessRegressor(noise_level=1.0), r"give noise, with the same"),
         (lambda: bo.KernelRidge(n_feature=8), r"'n_feature'; did you mean 'n_features'\?"),
-        (lambda: bo.KernelRidge(zzz=8), r"'zzz'\. It takes: kernel, alpha, alpha_per_target, effort"),
+        (
+            lambda: bo.KernelRidge(zzz=8),
+            r"'zzz'\. It takes: kernel, alpha, alpha_per_target, effort",
+        ),
         (lambda: bo.Orthogonal(seed=1), r"Orthogonal has no argument 'seed'"),
         # names of a module
         (lambda: kernels.RBF, r"'bochner.kernels' has no 'RBF': here it is kernels.Gaussian"),
