@@ -635,7 +635,11 @@ CASES = [
     # processes
     (lambda: PROCESS.predict(X, return_std=True, return_cov=True), InvalidInput, "return_std or"),
     (lambda: process().calibrate(X[:9], Y[:9]).predict_interval(X), InvalidInput, "9 rows cannot"),
-    (lambda: process().calibrate(X, np.stack([Y, Y], axis=1)), InvalidInput, "same targets in"),
+    (
+        lambda: process().calibrate(X, np.stack([Y, Y], axis=1)),
+        InvalidInput,
+        "y must have the 1 targets of the fit",
+    ),
     (lambda: process(noise="loo"), InvalidInput, 'noise must be "auto", "evidence" or a'),
     (lambda: process(method=bo.ExactKernel("nystrom")), InvalidInput, "takes no preconditioner"),
     (lambda: process(X=LONG, y=LONG[:, 0], method="exact"), InvalidInput, "at most; got 20,001"),
