@@ -20,7 +20,7 @@ from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join, part, required_targets
 from bochner.errors import InvalidInput
-from bochner.kernels.banded import kernel_matrix
+from bochner.kernels.algebra import kernel_matrix
 from bochner.models._rows import (
     N_FOLDS,
     FeatureBlock,
