@@ -169,7 +169,7 @@ def _cells(c: Candidate) -> tuple[str, ...]:
 class Choice(ShownResult):
     """The method that was picked, the candidates, and the reason."""
 
-    map: FeatureMap
+    map: FeatureMap | None  # None of nearest neighbours only
     method: Method
     candidates: tuple[Candidate, ...]  # All that were drawn; empty when nothing had to be
     reason: str  # A sentence

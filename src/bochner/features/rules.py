@@ -265,7 +265,7 @@ def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
     exact features where they fit, else the leaf map, else the maps of the parts.
     """
     if isinstance(method, Auto):
-        return choose(method, kernel, ask).map
+        return choose(method, kernel, ask).map  # type: ignore[return-value]
     rule = rule_for(method, kernel, ask.n_inputs)
     if rule is not None and rule.first:
         return rule.draw(method, kernel, ask)

@@ -163,29 +163,29 @@ class Chosen:
     @property
     def map(self) -> FeatureMap:
         """φ."""
+        if self.choice.map is None:
+            raise InvalidInput("map: this fit compares rows with the kernel, and has no features.")
         return self.choice.map
 
     @property
     def n_features(self) -> int:
         """D."""
-        return self.choice.map.n_features
+        return self.map.n_features
 
     @property
     def block_rows(self) -> int:
         """Rows of a block whose features take about 16 MB."""
-        return block_rows(self.choice.map.n_features)
+        return block_rows(self.n_features)
 
     @property
     def rounded(self) -> Rounded:
         """φ, rounded to its precision."""
-        phi = self.choice.map
-        return Rounded(phi.kernel, phi, self.precision)
+        return Rounded(self.map.kernel, self.map, self.precision)
 
     @property
     def features(self) -> Callable[[Array], Array]:
         """X ↦ φ(X), (n, D), of checked rows, in the array library of X."""
-        phi = self.choice.map
-        return Rounded(phi.kernel, phi, self.precision).features
+        return self.rounded.features
 
     def double(self, X: Array) -> Float[Array, "n D"]:
         """Return φ(X), rounded and then in NumPy's float64."""

@@ -235,7 +235,7 @@ class _Search:
         others = () if method.candidates else (Nystrom(),)
         maps = {choice.method: choice.map}
         maps |= {m: draw_map(m, self._kernel, ask) for m in others if m not in maps}
-        epsilons = {m: self._epsilon(phi) for m, phi in maps.items()}
+        epsilons = {m: self._epsilon(phi) for m, phi in maps.items()}  # type: ignore[arg-type]
         least = (1 + SAME) * min(epsilons.values())  # of equal ones the choice of "auto"
         return next(m for m, epsilon in epsilons.items() if epsilon <= least)
 
@@ -325,7 +325,7 @@ class _Search:
             return draw_map(self._method, self._kernel, self._ask(width))
         choice = choose_method(self._open, self._kernel, self._ask(width))
         self._method = choice.method  # as many features as rows are the kernel itself
-        return choice.map
+        return choice.map  # type: ignore[return-value]
 
     def _excess(self, phi: FeatureMap) -> float:
         """Return the relative increase of the leave-one-out error over the exact kernel."""

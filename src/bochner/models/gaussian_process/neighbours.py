@@ -318,13 +318,6 @@ def _lacking(what: str, instead: str = "Fit") -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class NeighbourChoice(Choice):
-    """The method, and the number of rows that predict each; there is no map."""
-
-    map: None  # type: ignore[assignment]
-
-
-@dataclass(frozen=True, eq=False)
 class NeighbourProcess(ProcessLaw):
     """The law of f given the nearest neighbours of each row."""
 
@@ -442,7 +435,7 @@ def near_rows(spec: GaussianProcessSpec, rows: KeptRows) -> NeighbourProcess:
         )
     found, evidence = Search.of(spec, start, rows).found()
     count = f"{min(method.neighbours, len(rows)):,} of {len(rows):,} rows predict each row"
-    choice = NeighbourChoice(None, method, (), f"{method}: as asked; {count}.")
+    choice = Choice(None, method, (), f"{method}: as asked; {count}.")
     return NeighbourProcess(spec, Chosen(spec.features.seed, found, choice), rows, evidence)
 
 

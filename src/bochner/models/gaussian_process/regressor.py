@@ -481,7 +481,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, PenalisedByAlph
     # --- fitted attributes ------------------------------------------------------------------------
 
     _law = learned("law", "The law of f given the rows.")
-    map_ = learned("chosen.map", "φ.", f"map_: {NeighbourProcess.lacks['map_']}")
+    map_ = learned("chosen.choice.map", "φ.", f"map_: {NeighbourProcess.lacks['map_']}")
     loo_log_density_ = learned(
         "law.loo_log_density", "Mean log density of a row of the sample under the law without it."
     )

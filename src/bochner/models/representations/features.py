@@ -225,7 +225,7 @@ class Pass:
     ) -> FeatureSums:
         """Sum up all rows, in one pass if possible; ``precision`` overrides the choice."""
         shape = required_targets(self.who, blocks.target_shape)
-        asked, n, phi = self.precision, blocks.n_rows, chosen.choice.map
+        asked, n, phi = self.precision, blocks.n_rows, chosen.map
         if asked == "auto" and least_alpha(self.alpha) == 0:
             asked = "float64"
         dtype = precision or feature_precision(asked, n, phi)

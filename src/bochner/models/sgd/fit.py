@@ -432,7 +432,7 @@ class StrategyMaker:
         else:
             asked = self.spec.features
             choice = choice_of(asked, kernel, self.n_inputs, self.sample, None, None, True)
-            phi = choice.map
+            phi = choice.map  # type: ignore[assignment]
         return FeatureStrategy(phi, choice, self.precision, cached)
 
     def _exact(self) -> FeatureMap:
