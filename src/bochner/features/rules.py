@@ -210,12 +210,7 @@ RULES: tuple[Rule, ...] = (
         products.draw_sines,
         f"{_DENSITY}, Brownian, BrownianBridge or GreenFunction",
     ),
-    Rule(
-        products.Explicit,
-        Basis,
-        products.draw_basis,
-        _FINITE,
-    ),
+    Rule(products.Explicit, Basis, products.draw_basis, _FINITE),
     Rule(
         products.Explicit,
         view(

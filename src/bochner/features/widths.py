@@ -11,16 +11,7 @@ from bochner.features.method import Method, Request
 from bochner.kernels.algebra import Bilinear, Columns, Exp, Mahalanobis, Modulated, Normalised
 from bochner.kernels.basis import Basis
 from bochner.kernels.dotproduct import Linear
-from bochner.kernels.kernel import (
-    ALGEBRA,
-    Constant,
-    Kernel,
-    Power,
-    Product,
-    Scaled,
-    Sum,
-    leaves_of,
-)
+from bochner.kernels.kernel import ALGEBRA, Constant, Kernel, Power, Product, Scaled, Sum, leaves_of
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.windows import Windows
 

@@ -8,14 +8,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from bochner._core.arrays import (
-    array_namespace,
-    device,
-    in_float64,
-    is_sparse,
-    moved,
-    precision,
-)
+from bochner._core.arrays import array_namespace, device, in_float64, is_sparse, moved, precision
 from bochner._core.blas import mirror
 from bochner._core.checks import integers
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows

@@ -16,16 +16,7 @@ from bochner._core.shapes import Array, Float
 from bochner.kernels import distances
 from bochner.kernels.algebra import Exp, Mahalanobis, Transformed
 from bochner.kernels.free import Free
-from bochner.kernels.kernel import (
-    Constant,
-    Kernel,
-    Power,
-    Product,
-    Scaled,
-    Sum,
-    parts_of,
-    rebuilt,
-)
+from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum, parts_of, rebuilt
 from bochner.kernels.stationary import CoordinateWise, Radial, RationalQuadratic
 from bochner.kernels.stationary_families import Periodic
 from bochner.kernels.windows import Windows

@@ -16,14 +16,7 @@ from typing import Annotated
 import numpy as np
 from scipy.special import logsumexp
 
-from bochner._core.arrays import (
-    array_namespace,
-    dense,
-    is_numpy,
-    is_sparse,
-    moved,
-    taken,
-)
+from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse, moved, taken
 from bochner._core.checks import MaybePositive, optional, word
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput, UnsupportedKernel

@@ -16,12 +16,7 @@ from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import FEW_CELLS
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
-from bochner.solvers.factorisations import (
-    MODES,
-    Mode,
-    raised_factor,
-    randomly_pivoted_cholesky,
-)
+from bochner.solvers.factorisations import MODES, Mode, raised_factor, randomly_pivoted_cholesky
 from bochner.solvers.lloyd import WeightedFeatures, assign, run_lloyd
 
 LEAST_POOL = 8192  # Rows that a pool of candidates has at least

@@ -9,14 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bochner._core.arrays import (
-    array_namespace,
-    is_numpy,
-    is_sparse,
-    moved,
-    precision,
-    to_numpy,
-)
+from bochner._core.arrays import array_namespace, is_numpy, is_sparse, moved, precision, to_numpy
 from bochner._core.blas import invert_triangle, triangular_product
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput

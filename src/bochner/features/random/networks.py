@@ -23,12 +23,7 @@ from bochner._core.checks import integer
 from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType
-from bochner.features.fourier.placements import (
-    Orthogonal,
-    Placement,
-    placed,
-    unit_directions,
-)
+from bochner.features.fourier.placements import Orthogonal, Placement, placed, unit_directions
 from bochner.features.map import FeatureMap, in_rounds
 from bochner.features.method import Method, Request
 from bochner.kernels.kernel import Kernel
@@ -286,9 +281,7 @@ def _times(A: Float[Array, "n p"], W: Float[Array, "p m"]) -> Float[Array, "n m"
 
 
 def draw_layers(
-    method: NeuralTangentFeatures,
-    kernel: NeuralTangent | NNGP,
-    ask: Request,
+    method: NeuralTangentFeatures, kernel: NeuralTangent | NNGP, ask: Request
 ) -> NeuralMap:
     """Draw random features layer by layer."""
     d, tangent = ask.n_inputs, isinstance(kernel, NeuralTangent)
