@@ -10,14 +10,7 @@ from bochner._core.arrays import array_namespace, dense, is_numpy, moved, precis
 from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float, Int
 from bochner.features.map import FeatureMap, in_rounds, with_far_rows
-from bochner.kernels.algebra import (
-    Bilinear,
-    Columns,
-    Mahalanobis,
-    Modulated,
-    Normalised,
-    Transformed,
-)
+from bochner.kernels import algebra
 from bochner.kernels.histogram import SkewedChi2
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.windows import Windows, added
@@ -136,15 +129,15 @@ class TensorProduct(FeatureMap):
 class OnInputs(FeatureMap):
     """φ of other inputs: features of ``Columns``, ``Mahalanobis``, ``Warped`` and the like."""
 
-    kernel: Transformed | Bilinear | SkewedChi2
+    kernel: algebra.Transformed | algebra.Bilinear | SkewedChi2
     inner: FeatureMap
     inputs: int
 
     @cached_property
     def reach(self) -> float:
-        if isinstance(self.kernel, Mahalanobis | Bilinear):  # steps in other units
+        if isinstance(self.kernel, algebra.Mahalanobis | algebra.Bilinear):  # steps in other units
             return self.inner.reach * float(np.linalg.norm(self.kernel.root, 2))
-        return self.inner.reach if isinstance(self.kernel, Columns) else 0.0
+        return self.inner.reach if isinstance(self.kernel, algebra.Columns) else 0.0
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         turned = lambda X: self.inner.features(self.kernel.inputs(X))
@@ -182,11 +175,11 @@ class WindowsMap(FeatureMap):
 class ModulatedMap(FeatureMap):
     """f(x) φ(x): features of f(x) k(x, y) f(y); with f = k(x, x)^(−½) of the normalised kernel."""
 
-    kernel: Modulated | Normalised
+    kernel: algebra.Modulated | algebra.Normalised
     inner: FeatureMap
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        if not isinstance(self.kernel, Normalised):
+        if not isinstance(self.kernel, algebra.Normalised):
             return self.kernel.factor(X)[:, None] * self.inner.features(X)
         U = self.kernel.rows(X)
         Z = self.kernel.factor(U)[:, None] * self.inner.features(U)

@@ -23,7 +23,7 @@ from bochner._core.names import WORDS, meant_method
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features import composed
+from bochner.features import composed, projections
 from bochner.features.auto import Auto, Choice, best_candidate
 from bochner.features.fourier import histogram
 from bochner.features.fourier.fourier import Fourier, draw_stationary
@@ -40,13 +40,6 @@ from bochner.features.mercer.sphere import SphericalHarmonics, draw_spherical
 from bochner.features.method import Method, Request
 from bochner.features.nystrom.landmarks import Uniform
 from bochner.features.nystrom.nystrom import Nystrom, draw_nystrom
-from bochner.features.projections import (
-    Compressed,
-    Projected,
-    draw_compressed,
-    draw_projected,
-    rotatable,
-)
 from bochner.features.random import networks
 from bochner.features.random.gegenbauer import Gegenbauer, draw_gegenbauer
 from bochner.features.random.positive import Positive, draw_positive
@@ -141,12 +134,16 @@ _DENSITY = "a stationary kernel with a spectral density, such as Gaussian, Mater
 RULES: tuple[Rule, ...] = (
     Rule(Nystrom, Kernel, draw_nystrom, "any kernel", True),
     Rule(
-        Compressed, Kernel, lambda m, k, a: draw_compressed(m, k, a, draw_map), "any kernel", True
+        projections.Compressed,
+        Kernel,
+        lambda m, k, a: projections.draw_compressed(m, k, a, draw_map),
+        "any kernel",
+        True,
     ),
     Rule(
-        Projected,
-        view(lambda k, d: rotatable(isotropic(k, d)[0])),
-        lambda m, k, a: draw_projected(m, k, a, draw_map),
+        projections.Projected,
+        view(lambda k, d: projections.rotatable(isotropic(k, d)[0])),
+        lambda m, k, a: projections.draw_projected(m, k, a, draw_map),
         "a kernel of the Euclidean distance or of the inner product, such as Gaussian, Matern or "
         "Polynomial, with lengthscales for single columns at its top only",
         True,
@@ -264,7 +261,7 @@ def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
     rule = rule_for(method, kernel, ask.n_inputs)
     if rule is not None and rule.first:
         return rule.draw(method, kernel, ask)
-    if isinstance(method, Projected):
+    if isinstance(method, projections.Projected):
         raise refusal(method, kernel, ask.n_inputs)
     width = exact_width(kernel, ask.n_inputs)
     if width is not None and width <= ask.n_features:

@@ -11,16 +11,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from bochner._core import checks
 from bochner._core.arrays import array_namespace, dense, moved, to_numpy
-from bochner._core.checks import (
-    Counted,
-    MaybePositive,
-    check_fields,
-    finite,
-    nonnegative,
-    unpacked,
-    word,
-)
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType
 from bochner.kernels.kernel import Kernel
@@ -69,7 +61,7 @@ class Box:
     sides: tuple[tuple[float, float], ...]
 
     def __post_init__(self) -> None:
-        check_fields(self, sides=checked_box)
+        checks.check_fields(self, sides=checked_box)
         if not 1 <= len(self.sides) <= MOST_COLUMNS:
             raise InvalidInput(
                 f"Box: sides must be one to {MOST_COLUMNS} pairs (lower, upper); got "
@@ -104,13 +96,13 @@ class Box:
 
 def checked_box(box: Any, who: str, name: str) -> tuple[tuple[float, float], ...]:
     """Return pairs (lower, upper), one a column, or refuse what is none."""
-    pairs = unpacked(box)
+    pairs = checks.unpacked(box)
     if not isinstance(pairs, list | tuple) or any(
         not isinstance(pair, list | tuple) or len(pair) != 2 for pair in pairs
     ):
         raise InvalidInput(f"{who}: {name} must be a pair (lower, upper) a column; got {box!r}.")
     checked = tuple(
-        (finite(a, who, f"{name}[{j}][0]"), finite(b, who, f"{name}[{j}][1]"))
+        (checks.finite(a, who, f"{name}[{j}][0]"), checks.finite(b, who, f"{name}[{j}][1]"))
         for j, (a, b) in enumerate(pairs)
     )
     if any(a >= b for a, b in checked):
@@ -199,10 +191,10 @@ class GreenFunction(Kernel):
     """
 
     domain: Box
-    conditions: Annotated[str, word(*CONDITIONS)] = "dirichlet"
-    kappa: Annotated[float, nonnegative] = 0.0
-    power: MaybePositive = None
-    terms: Counted = 1024
+    conditions: Annotated[str, checks.word(*CONDITIONS)] = "dirichlet"
+    kappa: Annotated[float, checks.nonnegative] = 0.0
+    power: checks.MaybePositive = None
+    terms: checks.Counted = 1024
 
     def __post_init__(self) -> None:
         if not isinstance(self.domain, Box):

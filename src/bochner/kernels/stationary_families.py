@@ -13,26 +13,16 @@ from bochner._core.arrays import array_namespace, device, in_float64, moved, to_
 from bochner._core.checks import check_fields, each, finite, integer, numbers, positive, unpacked
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, NotPositive
-from bochner.kernels import distances, spectral
+from bochner.kernels import distances, spectral, stationary
 from bochner.kernels.dotproduct import horner
 from bochner.kernels.free import Free, TunedNumbers, TunedPositive
-from bochner.kernels.stationary import (
-    Compiled,
-    Radial,
-    Stationary,
-    by_columns,
-    not_smooth,
-    ones,
-    per_column,
-    refuse_sparse,
-)
 
 HALF_INTEGERS = (0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5)  # Smoothness with a closed form
 LARGE = 30.0  # Smoothness from which Debye's expansion is used: there its error is below 1e-13
 
 
 @dataclass(frozen=True)
-class Matern(Radial):
+class Matern(stationary.Radial):
     r"""k(x, y) = 2^(1−ν)/Γ(ν) · u^ν K_ν(u), u = √(2ν) r, r = |(x − y)/ℓ|.
 
     Functions of the space have all derivatives below order ν. ν = ½, 3/2, 5/2: e^(−r),
@@ -64,7 +54,7 @@ class Matern(Radial):
     def slope(self, s: Array) -> Array:
         """Return −ν/(2(ν − 1)) k of smoothness ν − 1 at √(2ν s): (u^ν K_ν)' = −u^ν K_{ν−1}."""
         if self.smoothness <= 1:
-            raise not_smooth(self)
+            raise stationary.not_smooth(self)
         ratio = self.smoothness / (self.smoothness - 1.0)
         return -0.5 * ratio * Matern(self.smoothness - 1.0).profile(ratio * s)
 
@@ -89,7 +79,7 @@ class Matern(Radial):
         return spectral.InverseChi2(2.0 * self.smoothness)
 
     @property
-    def compiled(self) -> Compiled | None:
+    def compiled(self) -> stationary.Compiled | None:
         loops = {0.5: "exponential", 1.5: "matern32", 2.5: "matern52"}
         return (loops[self.smoothness], 1.0) if self.smoothness in loops else None
 
@@ -162,7 +152,7 @@ def _debye_series(smoothness: float) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True)
-class ExponentialPower(Radial):
+class ExponentialPower(stationary.Radial):
     """k(x, y) = exp(−r^γ), r = |(x − y)/ℓ|: from rough (γ → 0) to the Gaussian (γ = 2).
 
     γ = 1 is `Exponential`; γ = 2 is ``Gaussian(lengthscale / √2)``. Also called powered
@@ -195,7 +185,7 @@ class ExponentialPower(Radial):
 
     def slope(self, s: Array) -> Array:
         if self.power < 2:
-            raise not_smooth(self)
+            raise stationary.not_smooth(self)
         return -self.profile(s)
 
     @property
@@ -207,7 +197,7 @@ class ExponentialPower(Radial):
         return Stable(self.power) if self.power < 2 else spectral.Fixed(2.0)
 
     @property
-    def compiled(self) -> Compiled | None:
+    def compiled(self) -> stationary.Compiled | None:
         return ("exponential", 1.0) if self.power == 1 else None
 
 
@@ -291,7 +281,7 @@ def _harmonic_quantile(u: np.ndarray, concentration: float) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Periodic(Stationary):
+class Periodic(stationary.Stationary):
     """k(x, y) = exp(−2 Σ_j sin²(π(x_j − y_j)/p_j)/ℓ_j²): MacKay's kernel of periodic functions.
 
     Spectral measure: ω_j = 2πc_j/p_j with whole numbers c_j of probability
@@ -329,10 +319,10 @@ class Periodic(Stationary):
     def per_axis(self, d: int) -> list[tuple[float, ...]]:
         """Return the period and the lengthscale of each of d columns."""
         pairs = (("period", self.period), ("lengthscale", self.lengthscale))
-        return [per_column(value, d, "Periodic", name) for name, value in pairs]
+        return [stationary.per_column(value, d, "Periodic", name) for name, value in pairs]
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        refuse_sparse(self, X, Y)
+        stationary.refuse_sparse(self, X, Y)
         periods, lengths = self.per_axis(X.shape[1])
         xp = array_namespace(X, Y)
 
@@ -350,7 +340,7 @@ class Periodic(Stationary):
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         self.per_axis(X.shape[1])
-        return ones(X)
+        return stationary.ones(X)
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         xp, pairs = array_namespace(X), zip(*self.per_axis(X.shape[1]), strict=True)
@@ -358,11 +348,11 @@ class Periodic(Stationary):
             lambda gap, turn=2 * math.pi / p, l=l: -turn / l**2 * xp.sin(turn * gap)
             for p, l in pairs
         ]
-        return by_columns(C * self.evaluate(X, Y), rates, X, Y)
+        return stationary.by_columns(C * self.evaluate(X, Y), rates, X, Y)
 
 
 @dataclass(frozen=True)
-class SpectralMixture(Stationary):
+class SpectralMixture(stationary.Stationary):
     """k(x, y) = Σ_q w_q exp(−½|σ_q ∘ (x − y)|²) cos(μ_q·(x − y)): any spectrum, by Gaussians.
 
     Spectral measure: ω = ±μ_q + σ_q ∘ z, z ~ N(0, I), component q with probability w_q
@@ -399,11 +389,13 @@ class SpectralMixture(Stationary):
         return spectral.Components(tuple(w / total for w in self.weights), *self._parts(d))
 
     def _parts(self, d: int) -> tuple[tuple[tuple[float, ...], ...], ...]:
-        means = tuple(per_column(m, d, "SpectralMixture", "means") for m in self.means)
-        return means, tuple(per_column(s, d, "SpectralMixture", "scales") for s in self.scales)
+        means = tuple(stationary.per_column(m, d, "SpectralMixture", "means") for m in self.means)
+        return means, tuple(
+            stationary.per_column(s, d, "SpectralMixture", "scales") for s in self.scales
+        )
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        refuse_sparse(self, X, Y)
+        stationary.refuse_sparse(self, X, Y)
         parts = tuple(zip(self.weights, *self._parts(X.shape[1]), strict=True))
 
         def block(A: Array, B: Array) -> Array:
@@ -417,7 +409,7 @@ class SpectralMixture(Stationary):
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         self._parts(X.shape[1])
-        return ones(X)
+        return stationary.ones(X)
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         shares = [w / math.fsum(self.weights) for w in self.weights]

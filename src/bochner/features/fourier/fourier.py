@@ -12,15 +12,8 @@ import numpy as np
 from bochner._core.checks import word
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features.fourier import placements
 from bochner.features.fourier.maps import FourierMap, StructuredMap
-from bochner.features.fourier.placements import (
-    Chained,
-    Grid,
-    Orthogonal,
-    Placement,
-    placed,
-    worthwhile,
-)
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
 from bochner.kernels.algebra import Columns, Exp, Mahalanobis, Normalised
@@ -54,12 +47,14 @@ class Fourier(Method):
     φ(X): O(n d D) and D/2 sine-cosine pairs per row.
     """
 
-    placement: Annotated[Placement, placed(_PLACEMENTS)] = field(default_factory=Orthogonal)
+    placement: Annotated[placements.Placement, placements.placed(_PLACEMENTS)] = field(
+        default_factory=placements.Orthogonal
+    )
     form: Annotated[Literal["pair", "phase"], word("pair", "phase")] = "pair"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.placement, Grid) and self.form != "pair":
+        if isinstance(self.placement, placements.Grid) and self.form != "pair":
             raise InvalidInput(
                 f'Fourier(Grid()) requires form="pair", which its weights are for; got '
                 f"{self.form!r}."
@@ -81,7 +76,7 @@ def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap
     placement, d, m, amplitude = method.placement, ask.n_inputs, ask.n_features, 1.0
     if not isinstance(kernel, Stationary | SkewedChi2):
         amplitude = float(kernel.diag(np.zeros((1, d)))[0])
-    if isinstance(placement, Grid):
+    if isinstance(placement, placements.Grid):
         if not isinstance(kernel, Stationary):
             raise placement.refusal()
         W, weights = placement.nodes(kernel.spectral_measure(d), max(1, m // 2))
@@ -91,9 +86,9 @@ def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap
         phases = ask.stream("phases").uniform(0, 2 * np.pi, m)
     else:
         m //= 2
-    if isinstance(kernel, Stationary) and isinstance(placement, Chained):
+    if isinstance(kernel, Stationary) and isinstance(placement, placements.Chained):
         chains = placement.chains(kernel.spectral_measure(d), m, ask.stream("frequencies"))
-        if chains is not None and worthwhile(chains, d):
+        if chains is not None and placements.worthwhile(chains, d):
             return StructuredMap(kernel, chains.diagonals, chains.orders, d, m, phases, amplitude)
     W = frequencies(kernel, placement, m, d, ask.stream("frequencies"))
     return FourierMap(kernel, W, amplitude, phases)
@@ -103,7 +98,7 @@ def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap
 
 
 def frequencies(
-    kernel: Kernel, placement: Placement, m: int, d: int, rng: np.random.Generator
+    kernel: Kernel, placement: placements.Placement, m: int, d: int, rng: np.random.Generator
 ) -> Float[Array, "d m"]:
     """Return m frequencies of a stationary kernel, (d, m).
 
