@@ -76,7 +76,8 @@ def by_value(texts: Any, values: Callable[[Any], Any]) -> Float[np.ndarray, " n"
     if not hasattr(texts, "dictionary"):
         texts = texts.dictionary_encode()
     numbers = np.asarray(values(texts.dictionary), np.float64)
-    return np.append(numbers, np.nan)[plain(texts.indices.cast("int64"), -1)]
+    places = plain(texts.indices.cast("int64"), -1)  # −1 is the last, NaN
+    return np.append(numbers, np.nan).take(places, mode="wrap")
 
 
 def as_texts(column: Any) -> Any:

@@ -112,14 +112,18 @@ class Levels(Encoder):
 
     def places(self, cells: np.ndarray) -> np.ndarray:
         """Return the row of the table for each cell."""
+        if len(cells) and cells.min() >= 0:  # none is missing or unseen
+            return cells.astype(np.intp)
         rows = np.where(cells < 0, len(self.levels) + 1, cells)
         return np.where(np.isnan(cells), len(self.levels), rows).astype(np.intp)
 
     def _encoded(self, cells: np.ndarray) -> np.ndarray:
-        return self.rows[self.places(cells)]
+        return self.rows.take(self.places(cells), axis=0)
 
     def unseen(self, cells: np.ndarray) -> str:
-        share = float(np.mean(cells == UNSEEN)) if len(cells) else 0.0
+        if not len(cells) or cells.min() >= 0:
+            return ""
+        share = float(np.mean(cells == UNSEEN))
         if share > self.tolerated:
             mostly = "mostly " * (self.tolerated > 0)
             return f"{mostly}categories that the fit has not seen, which count as unknown"
