@@ -662,6 +662,7 @@ def test_a_command_whose_reader_of_all_streams_is_gone_writes_its_model():
     assert bo.load("m").n_features_in_ == 3
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error():
     with process(MAIN, CHECK) as running:
         running.stdout.close()
