@@ -12,7 +12,6 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from bochner import features, kernels, landmarks
-from bochner._core.arrays import to_numpy
 from bochner._core.checks import integer
 from bochner._core.html import framed
 from bochner._core.random import Seed, seed_of
@@ -47,7 +46,6 @@ from bochner.report.quality import (
 )
 from bochner.report.render import versions
 from bochner.solvers.ridge.eigen import Eigen, decompose
-from bochner.sums.moments import Accumulator
 from bochner.sums.rows import indicators
 
 
@@ -237,7 +235,7 @@ def report_model(
     blocks = _blocks(model, X, y, sample_weight)
     examined = examine(model, blocks, seed)
     sample = examined.sample(n_sample, seed)
-    same = _same_rows(model, examined, blocks)
+    same = _same_rows(model, examined)
     eigen, leverage = _decomposed(model)
     given = model._rows_to_predict(X) if is_table(X) else blocks
     seen = seen_of(model, examined, leverage, given)
@@ -288,26 +286,24 @@ def _blocks(model: KernelEstimator, X: Any, y: Any, w: Any) -> Blocks:
     return model._blocks_of(X, y, w, first=False)[0]
 
 
-def _same_rows(model: KernelEstimator, found: Examined, blocks: Blocks) -> bool | None:
-    """Whether these are the training rows, judged by sums of the target."""
+def _same_rows(model: KernelEstimator, found: Examined) -> bool | None:
+    """Whether these are the training rows, judged by the mean and variance of the target."""
     fitted = moments_of(model)
-    if fitted is None or not len(fitted.target_mean) or found.y is None:
+    known = fitted is not None and len(fitted.target_mean) and found.y is not None
+    if fitted is None or not known or not found.w.sum() > 0:
         return None
-    if found.n_rows != fitted.rows:
+    y = found.y.astype(np.float64)
+    if kind_of(model) == "classification":
+        y = indicators(y, len(model.classes_))
+    y, m = y.reshape(len(y), -1), len(y)
+    if found.n_rows != fitted.rows or y.shape[1] != len(fitted.target_mean):
         return False
-    sums = Accumulator()
-    for block in blocks:
-        y = to_numpy(block.y)
-        if kind_of(model) == "classification":
-            y = indicators(y.astype(np.float64), len(model.classes_))
-        w = np.ones(len(y)) if block.w is None else to_numpy(block.w)
-        sums.add(np.zeros((len(y), 1)), y.reshape(len(y), -1).astype(np.float64), w)
-    same = sums.moments()
-    if len(same.target_mean) != len(fitted.target_mean):
-        return False
-    scale = np.sqrt(fitted.power / fitted.weight) + np.abs(fitted.target_mean)
-    near = np.abs(same.target_mean - fitted.target_mean) <= 1e-6 * scale
-    return bool(np.all(near) and np.allclose(same.power, fitted.power, rtol=1e-5))
+    mean, scale = np.average(y, axis=0, weights=found.w), np.sqrt(fitted.power / fitted.weight)
+    if m < found.n_rows:  # random rows
+        return bool(np.all(np.abs(mean - fitted.target_mean) <= 6 * scale / m**0.5))
+    near = np.abs(mean - fitted.target_mean) <= 1e-6 * (scale + np.abs(fitted.target_mean))
+    power = found.w @ (y - mean) ** 2
+    return bool(np.all(near) and np.allclose(power, fitted.power, rtol=1e-5))
 
 
 def _decomposed(model: KernelEstimator) -> tuple[Eigen | None, RowLeverage | None]:
