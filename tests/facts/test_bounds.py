@@ -137,16 +137,6 @@ def test_width_and_error_undo_each_other_and_fall_together(bound):
         assert bound.error(2 * width) < error < bound.error(width, 0.999)
 
 
-def test_costs_are_bounded_by_the_spectral_and_the_trace_error():
-    values = np.linalg.eigvalsh(Gaussian()(sphere()))
-    tail = values[:-4].sum()
-    distance = certificates.leverage_bound(800 / tail, (values / (values + tail / 4)).sum())
-    parts = distance, certificates.Tail("", math.log(2), 200 / tail, 200 / tail / 3)
-    found = certificates.projection_cost_bound(Gaussian(), sphere(), rank=4)
-    expected = 11 * max(part.error(900, 0.95) for part in parts)
-    assert found.error(900, 0.9) == pytest.approx(expected)
-
-
 @pytest.mark.parametrize(
     ("kernel", "method", "tight"),
     [

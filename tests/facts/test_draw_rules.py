@@ -175,13 +175,6 @@ def test_auto_has_the_methods_that_a_kernel_is_known_for(kernel, methods):
     assert tuple(c.method for c in chosen(kernel, data).candidates) == methods
 
 
-def test_auto_takes_structured_frequencies_where_the_transform_is_cheaper():
-    data = np.random.default_rng(0).normal(size=(600, 1024))
-    options = (bo.Fourier(bo.Orthogonal()), bo.Fourier(bo.Structured()))
-    choice = chosen(Gaussian(10.0), data, bo.Auto(options, sample=150), n_features=8192)
-    assert choice.method == bo.Fourier(bo.Structured())
-
-
 # ---- widths that are enough: the tolerance holds on all rows, and no more is spent than needed
 
 

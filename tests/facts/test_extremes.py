@@ -9,7 +9,7 @@ from sklearn.base import is_classifier
 
 import bochner as bo
 from bochner.errors import InvalidInput, SolutionWarning
-from bochner.kernels import Cauchy, Gaussian, Laplace, Linear, Matern, RationalQuadratic
+from bochner.kernels import Cauchy, Gaussian, Laplace, Matern, RationalQuadratic
 from bochner.solvers.ridge.solution import Outcome
 
 RNG = np.random.default_rng(0)
@@ -132,13 +132,6 @@ def test_constant_targets_are_predicted_exactly():
     mixed = model(Gaussian()).fit(X, np.column_stack([Y, 0 * Y + 5.0]))
     assert np.abs(mixed.predict(X)[:, 1] - 5.0).max() < 1e-12
     assert np.corrcoef(mixed.predict(X)[:, 0], Y)[0, 1] > 0.95
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_rows_that_a_linear_kernel_sees_nothing_of(method):
-    found, predictions = fitted(0 * X, Y, Linear(), method)
-    assert np.abs(predictions - Y.mean()).max() < 1e-9
-    assert np.isfinite(found.predict(X)).all()
 
 
 def test_no_penalty_is_the_solution_of_least_norm_and_says_that_it_is_singular():

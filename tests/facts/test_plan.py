@@ -343,16 +343,6 @@ def clustered(n=N, d=8):
     return X, Gaussian(4.0)(X, X[:: n // 40]) @ rng.normal(size=40) + 0.1 * rng.normal(size=n)
 
 
-def test_targets_can_ask_for_another_method_than_the_kernel_does():
-    """Noise alone: all err alike, and the cheapest does; the kernel is nearest to landmarks."""
-    X, _ = clustered()
-    y = np.random.default_rng(3).normal(size=N)
-    ask = Request(X.shape[1], 48, 0, X=X)
-    candidates = (Fourier(), Nystrom())
-    assert choose(Auto(candidates), Gaussian(4.0), ask).method == Nystrom()
-    assert judged(Gaussian(4.0), X, y, Auto(candidates), 48).method == Fourier()
-
-
 @pytest.mark.parametrize(
     ("n", "words"), [(N, "extrapolated from leave-one-out"), (600, "relative")]
 )
