@@ -606,6 +606,9 @@ HIGHEST = [
     (Matern(2.5, 0.3), 1e-3, [27, 27]),
     (RationalQuadratic(1.0, 0.1), 1e-4, [83]),
     (RationalQuadratic(0.7, 0.1), 1e-6, [124]),
+    (Exponential(0.5), 1e-2, [1242]),
+    (Matern(1.5, 0.5), 1e-2, [31, 31]),
+    (Exponential(0.5), 3e-2, [299, 299]),
 ]
 
 
