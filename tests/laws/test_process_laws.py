@@ -761,6 +761,17 @@ def test_means_stay_within_four_deviations(learner, name):
         assert np.abs(mean - y.mean()).max() <= 4 * y.std()
 
 
+@pytest.mark.parametrize("learner", [PROCESS, RIDGE])
+def test_the_evidence_of_few_rows_decides_in_one_column(learner):
+    """A cut descent went 3.5 deviations away, and leave-one-out errors found a wave in noise."""
+    for seed, wave, noise, most in ((23, 1.0, 0.1, 2.5), (22, 0.0, 1.0, 0.5)):
+        rng = np.random.default_rng(seed)
+        x = rng.uniform(-3, 3, 100)
+        y = wave * np.sin(1.5 * x) + noise * rng.standard_normal(100)
+        mean = learner(random_state=0).fit(x[:, None], y).predict(np.linspace(-6, 6)[:, None])
+        assert np.abs(mean - y.mean()).max() <= most * y.std()
+
+
 def test_bands_hold_a_sine_beyond_its_ends_and_a_trend_goes_on():
     """Of ten seeds; errors along a band hang together, so each seed counts as one number."""
     f, errors, covered = FUNCTIONS["sine"](OUTSIDE), [], []

@@ -52,9 +52,9 @@ MOST_COLUMNS = 1024
 #: start, and evaluations of the best.
 MATRIX_ROWS, MATRIX_FACTORS, MATRIX_STEPS = 512, (1.0, 0.25), 8
 
-#: Evaluations of one factor of another candidate's lengthscales, of one lengthscale per column by
-#: leave-one-out errors and by evidence again, and with more rows.
-SCALED, BY_ERRORS, AGAIN, MORE = 4, 7, 10, 14
+#: Evaluations of one factor of another candidate's lengthscales, of a single column's lengthscale,
+#: of one lengthscale per column by leave-one-out errors and by evidence again, and with more rows.
+SCALED, SINGLE, BY_ERRORS, AGAIN, MORE = 4, 16, 7, 10, 14
 
 #: Rows of a neighbourhood in a descent with more rows.
 NEIGHBOURS = 64
@@ -350,7 +350,8 @@ class Candidates:
             )
             scales = tuple((np.asarray(scales) * one / two).tolist())
             numbers = search.rows.X.shape[1]
-        end = search.scaled(family.replace(lengthscale=scales), start.alpha, SCALED)
+        evaluations = SCALED if self.rows.X.shape[1] > 1 else SINGLE
+        end = search.scaled(family.replace(lengthscale=scales), start.alpha, evaluations)
         name = f"{type(family).__name__}, scales as {start.name}"
         yield self._ended(name, search, end, numbers)
 

@@ -36,8 +36,9 @@ from bochner.solvers.ridge.kernel_path import COMPARED, Penalties
 #: right kernel; the evidence can.
 WORTH, CHANCE = 0.003, 1.0
 
-#: The number of standard errors for classes, where the simpler kernel is preferred.
-CHANCE_OF_CLASSES = 0.5
+#: The number of standard errors for classes, where the simpler kernel is preferred, and for one
+#: column, where the evidence of few rows determines the only lengthscale.
+CHANCE_OF_CLASSES, CHANCE_OF_ONE = 0.5, 2.0
 
 #: Slope ∂log(error)/∂log α at which a penalty is accepted: the error is 0.1 % above its least.
 NEARLY = 0.015
@@ -372,7 +373,9 @@ class Race:
 
     @property
     def _chance(self) -> float:
-        return CHANCE_OF_CLASSES if self.of_classes else CHANCE
+        if self.of_classes:
+            return CHANCE_OF_CLASSES
+        return CHANCE if self.train.X.shape[1] > 1 else CHANCE_OF_ONE
 
     def _preference(self, judged: Judged) -> float:
         """Return a number that is least for the candidate that is taken in a tie.

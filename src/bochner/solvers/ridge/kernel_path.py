@@ -111,12 +111,24 @@ class Penalties:
         return float(np.log(least)), float(slope[target]) / least
 
     def bounded(self, criterion: str, start: float, target: int | None = None) -> float:
-        """Return the best penalty, or one of larger evidence if "loo" has a large amplitude."""
+        """Return the best penalty, or one of larger evidence where "loo" is not to be trusted.
+
+        It is not if the amplitude is large, or the error hardly less than the error of a constant.
+        """
         best = self.best(criterion, start, target)
         found = self.at(best)
-        if criterion != "loo" or found is None or found.largest(target) <= LARGE:
+        if criterion != "loo" or found is None:
             return best
-        return self.likeliest(best, target)
+        trusted = found.largest(target) <= LARGE and self._gains(found, target)
+        return best if trusted else self.likeliest(best, target)
+
+    def _gains(self, found: "AtPenalty", target: int | None) -> bool:
+        """Whether errors are surely below those of a constant: by two standard errors."""
+        rows = self.rows
+        others = 1 - rows.w / rows.w.sum() if rows.centred else np.ones(len(rows.w))
+        gains = (rows.about / others[:, None]) ** 2 - found.squares
+        gain = rows.w * (pooled(gains, rows.power) if target is None else gains[:, target])
+        return bool(gain.mean() > 2 * gain.std() / len(gain) ** 0.5)
 
     def likeliest(self, start: float, target: int | None = None) -> float:
         """Return the penalty of the largest evidence, of those at which rows left out err little.
