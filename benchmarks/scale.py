@@ -361,7 +361,7 @@ def _planned(name: str, options: Options) -> Iterator[Row]:
         found = child(_PLAN, table).output
         for fit in found["fits"]:
             named = fit["n_features"] in {512, 2048} or fit["solver"] == "exact"
-            if fit["against"] or fit["solver"] in {"local", "neighbours"} or fit["seconds"] > most:
+            if fit["solver"] == "local" or fit["seconds"] > most:
                 continue
             if not named and fit != found["choice"]:
                 continue

@@ -1,7 +1,4 @@
-"""Gaussian processes by nearest neighbours: laws of few rows, fits, plans and defaults."""
-
-import math
-from functools import cache
+"""Gaussian processes by nearest neighbours: laws of few rows, fits and defaults."""
 
 import naive
 import numpy as np
@@ -140,62 +137,6 @@ def test_rows_at_one_place_constant_and_several_targets_are_served():
     assert both.amplitude_[1] == pytest.approx(100 * both.amplitude_[0], rel=1e-6)
     for found in both.predict(X[:5] + 0.01, return_std=True):
         np.testing.assert_allclose(found[:, 1], 10 * found[:, 0], rtol=1e-6)
-
-
-# ==== Nearest neighbours in plans: when they are listed, what they find with more rows, who fits them.
-
-
-KERNEL = Matern(1.5, 0.3)
-
-
-def rough(n, d=2, seed=0):
-    """A draw of the process by waves of its spectral density, with little noise."""
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(0, 1, (n, d))
-    W = rng.standard_normal((d, 2000)) / np.sqrt(rng.chisquare(3, 2000) / 3) / 0.3
-    f = np.cos(X @ W + rng.uniform(0, 2 * math.pi, 2000)).sum(axis=1) * (2 / 2000) ** 0.5
-    return X, f + 0.01 * rng.standard_normal(n)
-
-
-@cache
-def planned(n, d=2, **given):
-    asked = {"kernel": KERNEL, "widths": [32], "random_state": 0} | given
-    return bo.plan(*rough(n, d), **asked)
-
-
-def of_neighbours(plan):
-    return [fit for fit in plan.fits if fit.solver == "neighbours"]
-
-
-@pytest.fixture
-def many_rows_are_few(monkeypatch):
-    monkeypatch.setattr("bochner.models.gaussian_process.fit.FEWEST_ROWS", 251)
-
-
-@pytest.mark.parametrize(
-    ("n", "d", "kernel", "listed"),
-    [(300, 2, KERNEL, 1), (250, 2, KERNEL, 0), (300, 5, KERNEL, 0), (300, 2, Linear() + 1.0, 0)],
-)
-def test_neighbours_are_listed_of_many_rows_and_few_columns(
-    n, d, kernel, listed, many_rows_are_few
-):
-    found = planned(n, d, kernel=kernel)
-    assert len(of_neighbours(found)) == listed
-    assert found.choice.solver != "neighbours"
-    assert ("a process alone" in str(found)) == bool(listed)
-
-
-def test_another_choice_is_a_gaussian_process(many_rows_are_few):
-    found = planned(300).with_choice(bo.NearestNeighbours())
-    model = found.estimator()
-    assert isinstance(model, bo.GaussianProcessRegressor)
-    assert (model.method, model.kernel) == (bo.NearestNeighbours(), KERNEL)
-    assert found.with_choice(solver="neighbours").choice == found.choice
-    both = planned(300, methods=("nystrom", bo.NearestNeighbours(20)))
-    assert [fit.solver for fit in both.fits] == ["moments float64", "neighbours"]
-    alone = planned(300, methods=(bo.NearestNeighbours(20),))
-    assert alone.choice.solver == "neighbours"
-    assert alone.choice.seconds == pytest.approx(sum(alone.choice.steps.values()))
 
 
 # ==== Neighbours in the place of features: where a default takes them, and what it says of them.

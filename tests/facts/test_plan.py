@@ -1,11 +1,9 @@
 """plan: memory by hand, extrapolated errors, choices by targets, what takes too much memory."""
 
-import math
 import re
 import time
 import tracemalloc
 from contextlib import contextmanager
-from dataclasses import replace
 
 import maps
 import naive
@@ -13,7 +11,6 @@ import numpy as np
 import pytest
 from gallery import table
 from sklearn.base import clone
-from tolerance import assert_close
 
 import bochner as bo
 from bochner import features as f
@@ -26,7 +23,7 @@ from bochner.features.method import Request
 from bochner.features.rules import choose
 from bochner.kernels import Gaussian, Linear
 from bochner.planner.plans import Budget, best_of
-from bochner.planner.trials import PlannedFit, expected, wider
+from bochner.planner.trials import PlannedFit, expected
 
 
 def rows(n=300, d=2, seed=0):
@@ -46,8 +43,8 @@ def found():
     return planned()
 
 
-def a_fit(error, seconds, size=1.0, width=64, solver="moments float64", against=""):
-    return PlannedFit(Nystrom(), width, solver, error, 0.1, seconds, size, {}, "sample", against)
+def a_fit(error, seconds, size=1.0, width=64):
+    return PlannedFit(Nystrom(), width, "moments float64", error, 0.1, seconds, size, {})
 
 
 # ---- memory
@@ -69,7 +66,10 @@ def peak():
     [("orthogonal", "float64", 256), ("orthogonal", "float32", 1024), ("nystrom", "float64", 384)],
 )
 def test_memory_is_what_arrays_take(method, precision, D):
-    """Within a fifth of what NumPy allocates at the worst moment of a fit, and not much less."""
+    """Within a fifth of what NumPy allocates at the worst moment of a fit, and not much less.
+
+    Of more features than are tried a third too much may be planned.
+    """
     X, y = rows(9000, 4)
     options = {"method": method, "n_features": D, "precision": precision}
     model = bo.KernelRidge(Gaussian(1.0), random_state=0, **options)
@@ -78,7 +78,7 @@ def test_memory_is_what_arrays_take(method, precision, D):
     with peak() as taken:
         model.fit(X, y)
     fit = plan.with_choice(n_features=D, solver=f"moments {precision}").choice
-    assert 0.8 < taken[0] / fit.bytes < 1.1
+    assert (0.8 if D <= 512 else 0.7) < taken[0] / fit.bytes < 1.1
 
 
 # ---- more features than a Gram matrix is formed of
@@ -115,15 +115,6 @@ def test_a_wide_fit_is_planned_by_its_passes_and_described_as_what_it_is(monkeyp
 # ---- errors
 
 
-def test_squared_errors_of_wider_features_fall_as_one_over_the_width():
-    """e² = 1 + 64/D at 32 and 64 features: 2 and then 1.5 and 1.25; no more than ¾ of it is saved."""
-    narrow, error = math.sqrt(1 + 64 / 32), math.sqrt(1 + 64 / 64)
-    for ratio in (1, 2, 4, math.inf):
-        assert_close(wider(error, narrow, ratio) ** 2, 1 + 1 / ratio)
-    assert_close(wider(1.0, 0.9, 8), 1.0)
-    assert_close(wider(1.0, 4.0, math.inf), 0.5)
-
-
 def test_errors_are_extrapolated_by_the_dimensions_that_a_fit_spends():
     """The traces of I − H and of its square by hand, from the eigenvalues."""
     X, y = rows(200)
@@ -147,7 +138,6 @@ def test_the_least_error_within_the_budget_is_taken_and_the_fastest_of_equals():
     assert best_of(fits, Budget(10.0, 50))[0] is fits[2]
     assert best_of(fits, Budget(2.0, 1000))[0] is fits[0]
     assert best_of(fits, Budget(30.0, 1000))[0] is fits[3]
-    assert best_of([*fits, a_fit(0.1, 1, against="no")], Budget(30.0, 1000))[0] is fits[3]
 
 
 def test_without_seconds_time_must_be_worth_it():
@@ -179,8 +169,6 @@ def test_the_estimator_is_that_of_the_choice(found):
     model = found.with_choice("nystrom", 64).estimator()
     assert (model.method, model.n_features, model.precision) == (Nystrom(), 64, "float64")
     assert model.fit(X, y).map_.n_features == 64
-    exact = replace(found, choice=a_fit(0.1, 1, width=32, solver="exact")).estimator()
-    assert (exact.method, exact.n_features) == (bo.ExactKernel(Nystrom()), 32)
 
 
 def test_usual_widths_end_at_all_rows():

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bochner as bo
-from bochner.kernels import Gaussian
+from bochner.kernels import Exponential, Gaussian
 from bochner.planner.plans import Budget, best_of
 from bochner.planner.trials import PlannedFit, powers
 
@@ -89,7 +89,7 @@ def test_more_rows_take_longer_by_their_sweep(monkeypatch):
 
 
 def test_blocks_arrays_and_sparse_rows_give_the_same_errors_as_the_fit():
-    """Of all rows that are sampled no error is extrapolated; of more than 8,192 none is factored."""
+    """Of all rows that are sampled no error is extrapolated; more than 8,192 are not factored."""
     X, y = rows(250)
     options = dict(kernel=Gaussian(1.0), widths=[32], methods=["nystrom"], random_state=0)
     blocks = bo.Blocks.from_arrays(X, y, block_rows=70)
@@ -100,10 +100,8 @@ def test_blocks_arrays_and_sparse_rows_give_the_same_errors_as_the_fit():
         assert "further rows" not in plan.choice.steps
     assert {fit.solver for fit in plans[0].fits} == {"moments float64"}
     open_ = options | {"methods": None}
-    few, many = (
-        bo.plan(X, y, n_rows=n, **open_).with_choice(solver="exact").choice for n in (8192, 8193)
-    )
-    assert (few.method, many.method) == (bo.ExactKernel(), bo.Nystrom())
+    few, many = (bo.plan(X, y, n_rows=n, **open_).fits for n in (8192, 8193))
+    assert [bo.ExactKernel() in [fit.method for fit in fits] for fits in (few, many)] == [1, 0]
 
 
 def test_a_raw_table_is_planned_for_as_it_is_fitted():
@@ -134,9 +132,9 @@ def test_a_lengthscale_that_is_open_is_chosen_once_and_kept():
 
 @pytest.mark.slow
 def test_the_default_of_more_rows_is_planned_as_a_local_fit(monkeypatch):
-    """Leaves of 256 rows: its error against that of the fit, and the estimator is the default."""
-    monkeypatch.setattr("bochner.planner.plans.DIRECT_ROWS", 600)
-    monkeypatch.setattr("bochner.models.ridge.fit.DIRECT_ROWS", 600)
+    """Leaves of 256 rows: its error against that of the fit, and the estimator has the default's kernel."""
+    for place in ("planner.plans", "planner.trials", "models.ridge.fit"):
+        monkeypatch.setattr(f"bochner.{place}.DIRECT_ROWS", 600)
     for name in ("LEAF_ROWS", "FEWEST_LEAF_ROWS"):
         monkeypatch.setattr(f"bochner.models.representations.methods.{name}", 256)
     X, y = rows(1000)
@@ -148,7 +146,7 @@ def test_the_default_of_more_rows_is_planned_as_a_local_fit(monkeypatch):
     model = plan.estimator()
     left_out = model.fit(X, y).fit_.left_out()
     default = bo.KernelRidge(random_state=0).fit(X, y)
-    assert np.array_equal(model.predict(X), default.predict(X))
+    assert model.kernel_ == plan.kernel == default.kernel_
     assert type(model.fit_.representation).__name__ == "LeafRows"
     assert local.error == pytest.approx(np.sqrt(np.mean(left_out.errors**2)), rel=0.15)
 
@@ -162,17 +160,6 @@ def test_no_fit_that_errs_more_than_the_default_is_chosen(seconds):
     ]
     assert best_of(fits, Budget(seconds, 10))[0] is fits[1]
     assert best_of(fits, Budget(1.5, 10))[0] is fits[0]
-
-
-@pytest.mark.slow
-def test_many_rows_have_the_exact_kernel_in_the_plan():
-    X, y = rows(4200)
-    plan = bo.plan(X, y, Gaussian(1.0), widths=[32, 64], n_rows=9000, random_state=0)
-    exact = plan.with_choice(solver="exact").choice
-    assert exact.steps["iterations"] > 0
-    assert exact.kernel_error == 0
-    assert all(fit.error >= exact.error for fit in plan.fits if fit.error_from == "widths")
-    assert any("exact" in line and "~" in line for line in str(plan).splitlines())
 
 
 @pytest.mark.parametrize("n", [240, 900, 2500])
@@ -197,3 +184,16 @@ def test_the_factor_of_the_kernel_matrix_is_in_the_plan_of_few_rows(n):
     assert fit.seconds == pytest.approx(sum(fit.steps.values()))
     assert ("factor" in fit.steps) == (n > 1024)
     assert all(other.error > 0.9 * fit.error for other in plan.fits)
+
+
+@pytest.mark.parametrize("scale", [0.05, 0.2, 0.5])
+def test_no_small_error_is_promised_where_a_rough_kernel_spends_all_rows(scale):
+    """Short lengthscales in six columns: a fifth to a third of the error was promised."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 1, (1500, 6))
+    y = np.sin(4 * X[:, 0]) + 0.5 * rng.standard_normal(1500)
+    plan = bo.plan(X[:900], y[:900], Exponential(scale), widths=[16], random_state=0)
+    exact = plan.with_choice(solver="exact")
+    model = exact.estimator().fit(X[:900], y[:900])
+    error = np.mean((model.predict(X[900:]) - y[900:]) ** 2) ** 0.5
+    assert exact.choice.error == pytest.approx(error, rel=0.1)

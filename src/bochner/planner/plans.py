@@ -25,8 +25,8 @@ from bochner.features.rules import as_method
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.words import in_words
 from bochner.models._tables import encoded, encoded_beside, given_rows, is_table, read_beside
-from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.representations.features import RidgeSpec
+from bochner.models.representations.leaves import chosen_by_leaves
 from bochner.models.representations.matrix import chosen_by_matrix
 from bochner.models.representations.methods import DIRECT_ROWS, ExactKernel, LocalKernel
 from bochner.models.representations.representation import gather
@@ -45,15 +45,7 @@ from bochner.selection.choose import transformed
 from bochner.selection.spec import WIDTH, as_effort, as_kernel
 from bochner.sums.rows import sampled
 
-SOLVERS = (
-    "moments float32",
-    "moments float64",
-    "products",
-    "exact",
-    "local",
-    "waves",
-    "neighbours",
-)
+SOLVERS = "moments float32", "moments float64", "products", "exact", "local", "waves"
 ESTIMATED = ("products", "exact")  # Solvers whose seconds are right to a factor of about two
 WORTH = 0.05  # Reduction of the error required for each doubling of the time
 TIE = 0.01  # Errors within this share of one another are a tie
@@ -126,11 +118,10 @@ def best_of(fits: Sequence[PlannedFit], budget: Budget) -> tuple[PlannedFit, str
     default is within the budget. With a budget of seconds the least error is taken, and the fastest
     of ties. Without one, each doubling of the time beyond a second must reduce the error by 5 %.
     """
-    able = [fit for fit in fits if not fit.against]
-    within = [fit for fit in able if budget.allows(fit)]
+    within = [fit for fit in fits if budget.allows(fit)]
     if not within:
-        fastest = min(able, key=lambda fit: fit.seconds)
-        smallest = min(able, key=lambda fit: fit.bytes)
+        fastest = min(fits, key=lambda fit: fit.seconds)
+        smallest = min(fits, key=lambda fit: fit.bytes)
         raise InvalidInput(
             f"plan: no fit is predicted to take at most {budget}; the fastest takes "
             f"{shown_time(fastest.seconds)} ({fastest.name}), the smallest "
@@ -151,7 +142,7 @@ def best_of(fits: Sequence[PlannedFit], budget: Budget) -> tuple[PlannedFit, str
         ties = [fit for fit in good if fit.error <= (1 + TIE) * least.error]
         taken = min(ties, key=lambda fit: (fit.seconds, fit.error))
         why = f"its error is within {100 * TIE:g} % of the least of all fits within {budget}"
-    best = min(able, key=lambda fit: fit.error)
+    best = min(fits, key=lambda fit: fit.error)
     if best.error < taken.error and best is not taken:
         why += (
             f"; {best.name}, would lower it by {100 * (1 - best.error / taken.error):.2g} % and "
@@ -201,10 +192,6 @@ class Plan(ShownResult):
         Duration of the planning.
     threads : int
         Threads with which fits were timed.
-    asked : Kernel or str
-        The kernel that was passed.
-    effort : str
-        The effort that was passed.
     """
 
     kernel: Kernel
@@ -218,26 +205,14 @@ class Plan(ShownResult):
     n_sample: int
     seconds: float
     threads: int
-    asked: Kernel | str
-    effort: str = "medium"
 
-    def estimator(self) -> KernelRidge | GaussianProcessRegressor:
-        """Return the estimator of the choice, ready to fit.
-
-        It has the kernel of the plan; only a local fit chooses the kernel again, among near rows
-        of all. Nearest neighbours are fitted by a :class:`GaussianProcessRegressor`.
-        """
+    def estimator(self) -> KernelRidge:
+        """Return the estimator of the choice, ready to fit; it has the kernel of the plan."""
         fit = self.choice
-        if fit.solver == "local":
-            local = KernelRidge(self.asked, method=fit.method, random_state=self.seed)
-            return local.set_params(effort=self.effort)
-        if fit.solver == "neighbours":
-            return GaussianProcessRegressor(self.kernel, method=fit.method, random_state=self.seed)
-        features = fit.solver == "exact" and not isinstance(fit.method, ExactKernel)
         return KernelRidge(
             self.kernel,
-            method=ExactKernel(fit.method) if features else fit.method,
-            n_features=fit.n_features,
+            method=fit.method,
+            n_features=fit.n_features if fit.solver.startswith(("moments", "products")) else WIDTH,
             precision="float64" if fit.solver == "moments float64" else "auto",
             random_state=self.seed,
         )
@@ -287,7 +262,7 @@ class Plan(ShownResult):
             allowed = as_budget(budget)
             choice, reason = best_of(fits, allowed)
             return replace(self, budget=allowed, choice=choice, reason=reason)
-        choice = min(fits, key=lambda fit: (bool(fit.against), fit.error))
+        choice = min(fits, key=lambda fit: fit.error)
         name = f"{choice.name[0].upper()}{choice.name[1:]}"
         return replace(self, choice=choice, reason=f"{name}: as asked.")
 
@@ -328,7 +303,7 @@ class Plan(ShownResult):
             f"{'~' * (fit.error_from == 'widths')}{fit.error:.4g}",
             f"{'~' * (fit.solver in ESTIMATED)}{shown_time(fit.seconds)}",
             shown_size(fit.bytes),
-            fit.against or ("default" * fit.default if within else "over the budget"),
+            "default" * fit.default if within else "over the budget",
         )
 
     @property
@@ -375,21 +350,18 @@ def plan(
         Seconds, or ``{"seconds": 60, "bytes": 4e9}``. Without seconds, more time must be worth it;
         without bytes, half of the free memory is allowed.
     methods : sequence of Method or str, optional
-        Default: Nyström features, Fourier features and the exact kernel. With more than 8192 rows
-        also:
+        Default: Nyström features, Fourier features and the exact kernel. With more than 8192 rows,
+        instead of the exact kernel:
 
         - the two methods with the least error of the kernel;
         - Fourier modes for up to three columns or the globe, where "auto" would take them;
-        - with ``kernel="auto"`` the local fit, which is then the default;
-        - nearest neighbours of a Gaussian process for up to four columns, which are chosen only if
-          they are named.
+        - with ``kernel="auto"`` the local fit, which is then the default.
     widths : sequence of int, optional
         Default: 256 to 4096; up to 4096 rows, also the number of rows.
     n_rows : int, optional
         Number of rows of the fit, if X has only some of them.
     effort : {"low", "medium", "high"}, default "medium"
-        Effort of the choice of the kernel, as in :class:`bochner.KernelRidge`. With "low" a plan
-        takes a small part of the time of a default fit.
+        Effort of the choice of the kernel, as in :class:`bochner.KernelRidge`.
     random_state : int, Generator, RandomState or None
 
     Returns
@@ -406,14 +378,14 @@ def plan(
 
     Notes
     -----
-    Learners are fitted to a fifth of the rows, at least 256 and at most 8192, with at most half as
-    many features, and to half of these rows. Each fit is timed; memory is measured by another fit
-    under tracemalloc. Seconds and memory are extrapolated to n rows and D features: the
+    Learners are fitted to a fifth of the rows, at least 256 and at most 2048, with at most half as
+    many features and 512, and to half of these rows. Each fit is timed; memory is measured by
+    another fit under tracemalloc. Seconds and memory are extrapolated to n rows and D features: the
     eigendecomposition as aD² + bD³, all else as a + bD². Errors are extrapolated to all rows along
     the path of penalties; they may be too large where more rows show much more of the function.
     With wider features the squared error approaches the error of the kernel as 1/D. With
     ``kernel="auto"`` the choice of the kernel takes the most time: it is the choice of a default
-    fit, and ``estimator()`` does not repeat it.
+    fit, and ``estimator()`` does not repeat it. All else takes less than a fifth of a default fit.
 
     Examples
     --------
@@ -439,30 +411,33 @@ def plan(
     seconds, rows = time.perf_counter() - reading, count_rows(blocks)
     n, d = _n_rows(n_rows, rows, sample), blocks.n_columns
     like = next(iter(blocks)).X
-    task = Task(asked, sample, like, n, seconds * n / rows, seed, effort)
     spec = KernelRidge(asked, effort=effort, random_state=seed)._spec(None)
-    most, local = most_at_once(spec), list[PlannedFit]()
-    if asked == "auto" and named is None and n > most and n * d <= MOST_CELLS:
-        task, fit = local_fit(task, default_leaves(spec))
-        local = [fit]
-    elif isinstance(asked, str):
-        task = replace(task, kernel=_chosen_kernel(task, asked, blocks, spec))
-    task = replace(task, sample=sample.lowest(tried_rows(n)), known={})
-    fits = [*planned_fits(task, named, widths or usual_widths(n)), *local]
+    most, known = most_at_once(spec), (like, n, seconds * n / rows, seed)
+    local = asked == "auto" and named is None and n > most and n * d <= MOST_CELLS
+    if isinstance(asked, str):
+        asked = _chosen_kernel(spec, sample, blocks, n, local)
+    task = Task(asked, sample.lowest(tried_rows(n)), *known)
+    fits = planned_fits(task, named, widths or usual_widths(n))
+    fits += [local_fit(task, default_leaves(spec))] if local else []
     fits = fits if named is not None else with_default(fits, n, most)
     choice, reason = best_of(fits, allowed)
     made = task.kernel, n, d, tuple(fits), choice, reason, allowed, seed, len(task.sample)
-    return Plan(*made, time.perf_counter() - began, get_num_threads(), asked, effort)
+    return Plan(*made, time.perf_counter() - began, get_num_threads())
 
 
-def _chosen_kernel(task: Task, name: str, blocks: Blocks, spec: RidgeSpec) -> Kernel:
-    """Return the kernel that a fit without local fits chooses for a name."""
-    if task.n_rows <= DIRECT_ROWS:
+def _chosen_kernel(
+    spec: RidgeSpec, sample: RowSample, blocks: Blocks, n_rows: int, local: bool
+) -> Kernel:
+    """Return the kernel that a fit chooses for a name."""
+    if local:
+        return chosen_by_leaves(spec, gather(blocks))
+    asked = spec.features
+    if n_rows <= DIRECT_ROWS:
         tuning, _, curves, _ = chosen_by_matrix(spec, gather(blocks))
     else:
-        curves, sample = transformed(task.sample, task.seed, spec.features.bends)
-        method = spec.features.method
-        tuning = choose_kernel(name, sample, WIDTH, task.seed, None, method, task.effort)
+        curves, sample = transformed(sample, asked.seed, asked.bends)
+        given = asked.seed, None, asked.method, asked.effort or "medium"
+        tuning = choose_kernel(str(asked.kernel), sample, WIDTH, *given)
     return tuning.kernel if curves is None else curves.of(tuning.kernel)
 
 

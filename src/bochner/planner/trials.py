@@ -16,10 +16,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.spatial import cKDTree
 from sklearn.base import clone
 
-from bochner._core.arrays import is_sparse, moved
+from bochner._core.arrays import moved
 from bochner._core.blas import eigh, product
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
@@ -32,17 +31,9 @@ from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import Orthogonal
 from bochner.features.map import FeatureMap, WaveMethod
 from bochner.features.method import Method, Request
-from bochner.features.nystrom.landmarks import Given
 from bochner.features.nystrom.nystrom import Nystrom, Rounded
 from bochner.features.rules import contenders, draw_map
-from bochner.models.gaussian_process.fit import judging, suits_neighbours
-from bochner.models.gaussian_process.neighbours import (
-    JUDGED,
-    NearestNeighbours,
-    NeighbourProcess,
-    is_near,
-)
-from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
+from bochner.kernels.kernel import Kernel
 from bochner.models.representations.methods import DIRECT_ROWS, ExactKernel, LocalKernel
 from bochner.models.representations.waves import BLOCK_ROWS, summand_of
 from bochner.models.representations.wide import needs_passes, wide_problem
@@ -51,7 +42,7 @@ from bochner.selection.chosen import feature_precision
 from bochner.selection.grids import waves_for
 from bochner.solvers.ridge.iterative import PROBES, rows_to_factor, solve_wide
 from bochner.solvers.ridge.kernel_path import DENSE_ROWS, PENALTY_ROWS
-from bochner.solvers.ridge.krylov import KEPT, MOST_BYTES
+from bochner.solvers.ridge.krylov import MOST_BYTES
 from bochner.solvers.ridge.leave_one_out import of_more_rows
 from bochner.solvers.ridge.solution import Outcome, Path, best_of
 from bochner.sums.executor import LOCAL
@@ -59,9 +50,10 @@ from bochner.sums.moments import MomentsOf, Precision
 
 WIDTHS = (256, 512, 1024, 2048, 4096)  # Default widths
 ALL_ROWS = 4096  # Up to this many rows, the number of rows is a default width too
-WIDEST, NARROWEST = 1024, 16  # Limits of the widths of trials
+WIDEST, NARROWEST = 512, 16  # Limits of the widths of trials
 ROWS_PER_FEATURE = 2  # Rows of a trial for each of its features
-ONE_IN, FEWEST_TRIED = 5, 256  # Share of the rows in a trial, and least number of rows
+#: Share of the rows in a trial, and the least and largest number of rows.
+ONE_IN, FEWEST_TRIED, MOST_TRIED = 5, 256, 2048
 #: Default methods. Where the exact kernel is not in the plan, also the two methods with the least
 #: error of the kernel at this width, if it is within this factor of the least.
 USUAL, MOST_METHODS, COMPARED, PROMISING = (Nystrom(), Fourier(Orthogonal())), 2, 512, 2.0
@@ -70,14 +62,11 @@ SMALLEST, EIGEN_SIZE = (32, 8), 512  # Rows and features of a tiny fit; size of 
 #: features (True) also whitening.
 PRODUCTS = {False: 1.0, True: 3.0}
 LEAST_PART = 0.1  # Least share of a trial's seconds that its rows take, whatever the clock says
-EXACT_WIDTH = 1024  # Width of the preconditioner of the exact kernel
 SETTLED = 2.5  # Factors of a direct fit among which the penalty is settled: two or three
 SWEPT = 8192  # Rows of the longer of two sweeps, whose difference gives the seconds of a row
 REPEATS, MOMENT = 3, 0.05  # Repeats of a short measurement, and its total seconds
 OVERHEAD = 4 << 20  # Bytes of a fit beside its arrays: loaded code and small objects
-LEAST = 0.25  # Least share of a squared error that remains with wider features
 WAVE_ROW_BYTES = 100  # Bytes per row of a block of Fourier modes: angles, weights, values
-PREDICTED = 256  # Rows of a timed prediction by neighbours
 #: Bytes of the features that a pass of a wide fit holds, and arrays of length D for each system.
 PIECE, LONG = 48 << 20, 6
 
@@ -89,14 +78,13 @@ class PlannedFit:
     Attributes
     ----------
     method : Method
-        Method of the features; for solver "exact" the method of the preconditioner, or
-        :class:`bochner.ExactKernel` if the kernel matrix of all rows is factored.
+        Method of the features, or :class:`bochner.ExactKernel` or :class:`bochner.LocalKernel`.
     n_features : int
-        D; the number of rows for an exact or local fit; the number of neighbours.
+        D; the number of rows for an exact or local fit.
     solver : str
         "moments float32" or "moments float64" for features; "products" for more than 10,000
         features, without their Gram matrix; "exact"; "local" for local fits; "waves" for Fourier
-        modes of a grid; "neighbours".
+        modes of a grid.
     error : float
         Predicted root mean squared leave-one-out error of a fit to all rows.
     kernel_error : float
@@ -107,8 +95,6 @@ class PlannedFit:
         Seconds of each step.
     error_from : {"sample", "widths"}
         Whether the error is extrapolated from sampled rows only, or also from smaller widths.
-    against : str
-        Reason why this fit is never chosen; "" if there is none.
     passes : int
         Passes over all rows of solver "products"; else 1.
     default : bool
@@ -124,7 +110,6 @@ class PlannedFit:
     bytes: float
     steps: Mapping[str, float]
     error_from: str = "sample"
-    against: str = ""
     passes: int = 1
     default: bool = False
 
@@ -134,12 +119,9 @@ class PlannedFit:
         features = f"{self.n_features:,} features of {self.method}"
         if isinstance(self.method, ExactKernel):
             return "the exact kernel, by a Cholesky factor of its matrix"
-        process = "a Gaussian process on the"
         return {
-            "exact": f"the exact kernel, preconditioned by {features}",
             "local": "the exact kernel within leaves of rows (a local fit)",
             "waves": f"{self.n_features:,} waves of {self.method}",
-            "neighbours": f"{process} {self.n_features:,} nearest neighbours of each row",
             "products": f"{features}, by products with their Gram matrix in {self.passes} passes",
         }.get(self.solver, f"{features}, summed up in {self.solver.removeprefix('moments ')}")
 
@@ -161,13 +143,12 @@ class FitTrial(NamedTuple):
 class Task:
     """The rows and the kernel of a plan, and the trials made so far."""
 
-    kernel: Any  # A kernel, or a name by which a trial chooses one
+    kernel: Kernel
     sample: RowSample
     like: Array  # Rows of the data, whose library, precision and device trials use
     n_rows: int
     read_seconds: float  # Of one pass over all rows without features
     seed: int
-    effort: str = "medium"
     known: dict[Any, Any] = field(default_factory=dict)
 
     def once(self, key: Any, act: Callable[[], Any]) -> Any:
@@ -206,7 +187,7 @@ class Task:
 
         def fitted() -> FitTrial:
             model = KernelRidge(self.kernel, method=method, random_state=self.seed)
-            model.set_params(n_features=width, effort=self.effort, **parameters)
+            model.set_params(n_features=width, **parameters)
             return FitTrial(model, n, self.fit_seconds(model, n))
 
         return self.once((n, method, width, *parameters.items()), fitted)
@@ -311,15 +292,6 @@ def _of_more_rows(path: Path, m: int, n: int) -> Float[Array, " a"]:
     return of_more_rows(path.loo, trace, squared, m - 1, n / m)
 
 
-def wider(error: float, narrow: float, ratio: float) -> float:
-    """Return the error with ``ratio`` times the features: e² = a + b/D, the law of random features.
-
-    ``error`` is the error of the tried width, ``narrow`` the error of half of it.
-    """
-    gain = max(narrow**2 - error**2, 0.0) * (1 - 1 / ratio)
-    return float(max(error**2 - gain, LEAST * error**2) ** 0.5)
-
-
 def powers(seconds: dict[int, float]) -> tuple[float, float]:
     """Return a and b, not negative, of an² + bn³ through the seconds of two sizes."""
     (few, short), (many, long) = sorted(seconds.items())
@@ -330,7 +302,7 @@ def powers(seconds: dict[int, float]) -> tuple[float, float]:
 
 def tried_rows(n_rows: int) -> int:
     """Return the number of rows of a trial."""
-    return max(FEWEST_TRIED, math.ceil(n_rows / ONE_IN))
+    return min(max(FEWEST_TRIED, math.ceil(n_rows / ONE_IN)), MOST_TRIED)
 
 
 def usual_widths(n_rows: int) -> tuple[int, ...]:
@@ -344,28 +316,18 @@ def planned_fits(
     task: Task, methods: Sequence[Method] | None, widths: Sequence[int]
 ) -> list[PlannedFit]:
     """Return the fits of the methods, or of the most promising: features by rising width first."""
-    kinds = WaveMethod | NearestNeighbours
-    named = None if methods is None else [m for m in methods if not isinstance(m, kinds)]
+    named = None if methods is None else [m for m in methods if not isinstance(m, WaveMethod)]
     direct = direct_fit(task) if methods is None and task.n_rows <= DIRECT_ROWS else None
     fits: list[PlannedFit] = []
     if named is None or named or not methods:
         usual = USUAL if named is None and direct is not None else named
-        lanes = [FeatureFits(task, method, direct) for method in _methods(task, usual)]
+        lanes = [FeatureFits(task, method) for method in _methods(task, usual)]
         fits = [fit for lane in lanes for fit in lane.fits(sorted(set(widths)))]
-        nystrom = next((lane for lane in lanes if isinstance(lane.method, Nystrom)), None)
-        if named is None and (direct or nystrom):
-            fits.append(direct or iterative_fit(task, nystrom))
+        fits += [] if direct is None else [direct]
     if methods is not None:
-        fits += [wave_fit(task, m) for m in methods if isinstance(m, WaveMethod)]
-        near = [m for m in methods if isinstance(m, NearestNeighbours)]
-        return [*fits, *(neighbour_fit(task, m, asked=True) for m in near)]
+        return fits + [wave_fit(task, m) for m in methods if isinstance(m, WaveMethod)]
     waves = waves_for(task.kernel, task.sample.X, task.n_rows)
-    fits += [] if waves is None else [wave_fit(task, waves.method)]
-    X, y = task.sample.X, task.sample.y
-    suits = suits_neighbours(task.n_rows, X.shape[1], y.shape[1]) and not is_sparse(X)
-    if suits and is_near(task.kernel):
-        fits.append(neighbour_fit(task, NearestNeighbours(), asked=False))
-    return fits
+    return fits + ([] if waves is None else [wave_fit(task, waves.method)])
 
 
 def _methods(task: Task, methods: Sequence[Method] | None) -> list[Method]:
@@ -394,7 +356,6 @@ class FeatureFits:
 
     task: Task
     method: Method
-    direct: PlannedFit | None  # The fit of the exact kernel by a Cholesky factor
 
     def fits(self, widths: Sequence[int]) -> Iterator[PlannedFit]:
         """Yield the fit of each width; maps with equal numbers of features only once."""
@@ -431,18 +392,18 @@ class FeatureFits:
         limited = limited or is_limited(trial.path, trial.n_rows, task.n_rows)
         return "float64" if limited else first
 
-    def error(self, width: float) -> float:
-        """Return the error of any width, extrapolated to all rows."""
+    def error(self, width: int) -> float:
+        """Return the error of a width, extrapolated to all rows.
+
+        Of wider features than are tried e² = a + b/D, the law of random features, where a is the
+        squared error of the exact kernel.
+        """
         m, n, tried = len(self.task.sample), self.task.n_rows, int(min(width, self.widest))
         error = expected(self.trial(tried).path, m, n)
         if tried == width:
             return error
-        if self.direct is not None:
-            least = min(self.direct.error, error) ** 2
-            return float((least + (error**2 - least) * tried / width) ** 0.5)
-        if tried // 2 < NARROWEST:
-            return error
-        return wider(error, expected(self.trial(tried // 2).path, m, n), width / tried)
+        least = min(exact_error(self.task), error) ** 2
+        return float((least + (error**2 - least) * tried / width) ** 0.5)
 
     def by_moments(self, width: int) -> PlannedFit:
         """Return the fit by moments of the features."""
@@ -558,14 +519,31 @@ def fewer_rows(m: int, width: int) -> int:
 # --- the exact kernel ----------------------------------------------------------------------------
 
 
+def exact_trials(task: Task) -> list[FitTrial]:
+    """Return fits of the exact kernel to some rows, and to a quarter of them."""
+    m = min(len(task.sample), PENALTY_ROWS)
+    return [task.trial(size, ExactKernel(), size) for size in (m // 4, m)]
+
+
+def exact_error(task: Task) -> float:
+    """Return the error of the exact kernel, extrapolated to all rows.
+
+    It falls at most as fast as it did from a quarter of the tried rows to all of them: rough
+    kernels spend almost all rows, and the path of penalties tells little about more rows.
+    """
+    few, many = exact_trials(task)
+    falls = min(many.path.loo.min() / few.path.loo.min(), 1.0) ** 0.5
+    least = many.path.loo.min() ** 0.5 * falls ** math.log(task.n_rows / many.n_rows, 4)
+    return max(expected(many.path, many.n_rows, task.n_rows), float(least))
+
+
 def direct_fit(task: Task) -> PlannedFit:
     """Return the fit by a Cholesky factor: of all rows, after penalties are tried on some.
 
     Two trials give the number of penalties and the seconds of each, as an² + bn³; a factor without
     its inverse has a third of the multiplications (:mod:`bochner.solvers.ridge.kernel_path`).
     """
-    n, m = task.n_rows, min(len(task.sample), PENALTY_ROWS)
-    trials = [task.trial(size, ExactKernel(), size) for size in (m // 4, m)]
+    n, trials = task.n_rows, exact_trials(task)
     tiny, path = task.tiny_seconds(ExactKernel()), trials[1].path
     a, b = powers({t.n_rows: max(t.seconds - tiny, 1e-9) / len(t.path.alphas) for t in trials})
     rows = min(n, PENALTY_ROWS)
@@ -578,42 +556,14 @@ def direct_fit(task: Task) -> PlannedFit:
         steps["factor"] = factor(n) if n > DENSE_ROWS else 0.0
     # Kernel matrix, factor and inverse; or a factor in float32 and the matrix of the first rows.
     held = lambda n: 16.0 * n**2 if n <= PENALTY_ROWS else 12.0 * n**2 + 8.0 * PENALTY_ROWS**2
-    size = task.bytes(trials[0].model, m // 4) + held(n) - held(m // 4)
-    error = expected(path, m, n)
+    few = trials[0].n_rows
+    size = task.bytes(trials[0].model, few) + held(n) - held(few)
+    error = exact_error(task)
     return PlannedFit(ExactKernel(), n, "exact", error, 0.0, sum(steps.values()), size, steps)
 
 
-def iterative_fit(task: Task, lane: Any) -> PlannedFit:
-    """Return the fit by conjugate gradients, whose iterations are counted on some of the rows.
-
-    The penalty is in proportion to the rows. Landmarks are as large a part of the counted rows as
-    of all rows: they leave little of the rows among which they were chosen.
-    """
-    n, m, sample, width = task.n_rows, len(task.sample), task.sample, min(EXACT_WIDTH, lane.widest)
-    order, half = np.argsort(sample.priority, kind="stable"), m // 2
-    known = int(m / n * half)
-    take = lambda rows: replace(task, sample=sample.take(np.sort(rows)), known={})
-    phi: Any = take(order[half:]).map(lane.method, width)
-    alpha = half * lane.trial(width).model.alpha_ / n
-    given = ExactKernel(Nystrom(Given(phi.landmarks)))
-    counted = take(order[known : half + known])
-    trial = counted.trial(half, given, width, alpha=alpha)
-    solution = trial.model.solution_
-    iterations = max(solution.iterations, 1)
-    # Every second line of the history is of a product in float64, which takes twice as long.
-    products = iterations + len(solution.history) // 2
-    each = max(trial.seconds - counted.tiny_seconds(given), 0.0) / products
-    features, (d, t) = lane.by_moments(width), (sample.X.shape[1], sample.y.shape[1])
-    steps = {"features": features.seconds, "iterations": products * each * (n / half) ** 2}
-    against = "would not converge" * (solution.outcome is Outcome.NOT_CONVERGED)
-    directions = min(max(KEPT, MOST_BYTES // (16 * n)), iterations * t)
-    size = features.bytes + n * 8.0 * (width + 2 * d + 8 * t + 3 * directions)
-    takes = sum(steps.values()), size, steps, "widths", against
-    return PlannedFit(lane.method, width, "exact", lane.error(math.inf), 0.0, *takes)
-
-
-def local_fit(task: Task, method: LocalKernel) -> tuple[Task, PlannedFit]:
-    """Return the task with the kernel that a local fit chooses, and the local fit.
+def local_fit(task: Task, method: LocalKernel) -> PlannedFit:
+    """Return the local fit.
 
     Fits to one and to two leaves, as large as the leaves of all rows, give the seconds of a leaf.
     """
@@ -621,13 +571,10 @@ def local_fit(task: Task, method: LocalKernel) -> tuple[Task, PlannedFit]:
     each = math.ceil(n / 2 ** math.ceil(math.log2(n / method.most_in_leaf(n))))
     few = min(each, len(task.sample) // 2)
     tried = LocalKernel(few, min(method.landmarks_of(n), few))
-    first = task.trial(2 * few, tried)
-    task = replace(task, kernel=first.model.kernel_, known={})
     one, two = (task.trial(rows, tried) for rows in (few, 2 * few))
     leaf = max(two.seconds - one.seconds, LEAST_PART * two.seconds) * (each / few) ** 3
     steps = {
         "read": task.read_seconds,
-        "kernel": max(first.seconds - two.seconds, 0.0),
         "first leaf": one.seconds,
         "other leaves": (n / each - 1) * leaf,
     }
@@ -637,10 +584,10 @@ def local_fit(task: Task, method: LocalKernel) -> tuple[Task, PlannedFit]:
     error = float(np.average((left_out.errors**2).mean(axis=1), weights=left_out.w)) ** 0.5
     rows = path.loo_rows
     error *= expected(path, rows, rows * n / (2 * few)) / expected(path, rows, rows)
-    return task, PlannedFit(method, n, "local", error, 0.0, sum(steps.values()), size, steps)
+    return PlannedFit(method, n, "local", error, 0.0, sum(steps.values()), size, steps)
 
 
-# --- Fourier modes and neighbours ----------------------------------------------------------------
+# --- Fourier modes -------------------------------------------------------------------------------
 
 
 def wave_fit(task: Task, method: Method) -> PlannedFit:
@@ -659,40 +606,3 @@ def wave_fit(task: Task, method: Method) -> PlannedFit:
     error = expected(replace(trial.path, loo=trial.path.gcv), m, n)
     D, takes = sums.map.n_features, (sum(steps.values()), size, steps)
     return PlannedFit(method, D, "waves", error, sums.map.error, *takes)
-
-
-def neighbour_fit(task: Task, method: NearestNeighbours, asked: bool) -> PlannedFit:
-    """Return the fit of a Gaussian process on neighbours; if not asked for, it is not chosen."""
-    n, m = task.n_rows, len(task.sample)
-    model = GaussianProcessRegressor(task.kernel, method=method, random_state=task.seed)
-    seconds = task.fit_seconds(model, m)
-    law: NeighbourProcess = model.fit_.law
-    tree = task.seconds(lambda: cKDTree(law.around.X)) * (n * math.log(n) / (m * math.log(m)) - 1)
-    steps = {"read": task.read_seconds, "sampled rows": seconds, "tree of all": tree}
-    few = task.rows(m)[0][:PREDICTED]
-    each = task.seconds(lambda: model.predict(few)) / len(few)
-    size = 8 * (n - m) * (3 * law.around.X.shape[1] + law.around.y.shape[1] + 3)
-    takes = sum(steps.values()), task.bytes(model, m) + size, steps, "sample"
-    against = "" if asked else f"a process alone; {1000 * each:.1g} ms a prediction"
-    used, error = min(method.neighbours, n), _error_of_nearer(law, n / m)
-    return PlannedFit(method, used, "neighbours", error, math.nan, *takes, against)
-
-
-def _error_of_nearer(law: NeighbourProcess, more: float) -> float:
-    """Return the leave-one-out error with ``more`` times as many rows.
-
-    Neighbours are nearer by the d-th root of ``more``; the error falls as the posterior variance.
-    """
-    around, priority = law.around, law.representation.priority
-    many = len(priority) > 2 * JUDGED
-    rows = judging(priority) if many else np.argsort(priority, kind="stable")
-    errors, deviation = law.left_out(rows)
-    share, near = float(law.evidence.alpha[0]), around.near_without(rows)
-
-    def variance(scale: float) -> Float[Array, "m t"]:
-        nearer = replace(around, X=around.X * scale)
-        return nearer.law(nearer.X[rows], near, share).variance[:, None] * law.evidence.amplitude
-
-    reduction = np.minimum(variance(more ** (-1 / around.X.shape[1])) - variance(1.0), 0.0).mean()
-    relative = 1 + reduction / float(np.mean(deviation**2))
-    return float((np.mean(errors**2) * relative) ** 0.5)

@@ -226,6 +226,16 @@ def among_near_rows(
     return places.noted(found, best, others), best, places
 
 
+def chosen_by_leaves(spec: RidgeSpec, rows: GatheredRows) -> Kernel:
+    """Return the kernel that a local fit, or the Fourier modes in its place, choose."""
+    rows = replace(rows, X=dense(rows.X)) if is_sparse(rows.X) else rows
+    start = _found(spec, rows)
+    if (chosen := _waves(spec, rows, start)) is not None:
+        return chosen.kernel
+    found, curves = among_near_rows(spec, rows, start)[0], start[2]
+    return found.kernel if curves is None else curves.of(found.kernel)
+
+
 @dataclass(frozen=True, eq=False)
 class LocalRows:
     """All rows of a fit, the kernel that was chosen for them, and their leaves."""
