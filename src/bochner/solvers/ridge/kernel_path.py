@@ -125,8 +125,8 @@ class Penalties:
     def _gains(self, found: "AtPenalty", target: int | None) -> bool:
         """Whether errors are surely below those of a constant: by two standard errors."""
         rows = self.rows
-        others = 1 - rows.w / rows.w.sum() if rows.centred else np.ones(len(rows.w))
-        gains = (rows.about / others[:, None]) ** 2 - found.squares
+        others = 1 - rows.w / rows.weight if rows.centred else np.ones(len(rows.w))
+        gains = (rows.about / others[:, None]) ** 2 - found.dual.left_out**2
         gain = rows.w * (pooled(gains, rows.power) if target is None else gains[:, target])
         return bool(gain.mean() > 2 * gain.std() / len(gain) ** 0.5)
 
