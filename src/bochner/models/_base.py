@@ -147,8 +147,6 @@ class KernelEstimator(
             if (fitted if _is_measured(type(self), name) else hasattr(self, name))
         ]
 
-    # --- fitting ---------------------------------------------------------------------------------
-
     @by_jobs
     def fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to rows in memory.
@@ -251,8 +249,6 @@ class KernelEstimator(
         """Return the fit to the rows before and to these."""
         raise NotImplementedError
 
-    # --- fitted attributes ------------------------------------------------------------------------
-
     @property
     def _fitted(self) -> Any:
         """The fitted value; NotFittedError, an AttributeError, where there is none."""
@@ -297,8 +293,6 @@ class KernelEstimator(
         'metric_: only a fit with metric="learned" has one.',
     )
 
-    # --- certificate -----------------------------------------------------------------------------
-
     def _certificate_on(self, blocks: Blocks, other: bool = False) -> Certificate:
         """Return the approximation error of the features on rows of the fit, or on others.
 
@@ -338,8 +332,6 @@ class KernelEstimator(
         """Moments of the features of all rows, as the solution sees them; None if not kept."""
         return None
 
-    # --- predictions ------------------------------------------------------------------------------
-
     def outputs(self, X: Tabular) -> dict[str, Array]:
         """Return everything that is predicted for rows, as arrays by name, from one pass.
 
@@ -349,8 +341,6 @@ class KernelEstimator(
             return {"cluster" if is_clusterer(self) else "prediction": to_numpy(self.predict(X))}
         transformer: Any = self
         return {"scores": to_numpy(transformer.transform(X))}
-
-    # --- rows ------------------------------------------------------------------------------------
 
     def _feature_spec(self, method: Any) -> FeatureSpec:
         """Check what is asked of features."""
@@ -550,8 +540,6 @@ class KernelEstimator(
         options: Any = {"dtype": ["float64", "float32"], "ensure_all_finite": "allow-nan"}
         with in_one_sentence(who, X):
             return validate_data(self, X, accept_sparse="csr", reset=False, **options)
-
-    # --- scikit-learn ----------------------------------------------------------------------------
 
     def _whole(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Return what a call of several steps gives; one that fails changes nothing."""

@@ -337,9 +337,15 @@ class TargetEstimator(MultiOutputMixin, RegressorMixin, KernelEstimator):
         """Return the predictions, (n,) or (n, t), in the array library of X and float64."""
         return joined(list(self.predict_blocks(self._rows_to_predict(X))))
 
-    @abstractmethod
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Yield the predictions of each block of rows."""
+        for X, f in self._fitted.predictions(self._as_fitted(blocks)):
+            shaped = self._predicted(f).reshape(len(f), *self.target_shape_)
+            yield from_numpy(np.ascontiguousarray(shaped), like=X)
+
+    def _predicted(self, f: Float[Array, "b t"]) -> Float[Array, "b t"]:
+        """Return predictions from the values of the fit."""
+        return f
 
     def _by_target(self, values: Any) -> Any:
         """Return values of all targets, (t, ...), or the values of a single target."""

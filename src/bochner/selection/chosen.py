@@ -164,7 +164,9 @@ class Chosen:
     def map(self) -> FeatureMap:
         """φ."""
         if self.choice.map is None:
-            raise InvalidInput("map: this fit compares rows with the kernel, and has no features.")
+            raise InvalidInput(
+                "map requires a fit with features; this one compares rows with the kernel."
+            )
         return self.choice.map
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import from_numpy, to_numpy
+from bochner._core.arrays import to_numpy
 from bochner._core.checks import integer, positive, require_switch, warn_user
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Gradients, Int, Predictions
@@ -320,8 +320,3 @@ def targets_of(
     y, w = np.concatenate(ys).astype(np.float64), np.concatenate(ws)[:, None]
     shape, y = tuple(y.shape[1:]), y.reshape(len(y), -1)
     return np.where(w > 0, y, y[w[:, 0] > 0][0]), w, shape
-
-
-def shaped(fitted: Float[Array, "b t"], shape: tuple[int, ...], like: Array) -> Array:
-    """Return predictions in the shape of y and the array library of X."""
-    return from_numpy(np.ascontiguousarray(fitted.reshape(len(fitted), *shape)), like=like)

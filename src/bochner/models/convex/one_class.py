@@ -106,8 +106,6 @@ class OneClassSVM(OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
         """Fit, and return +1 for rows inside and −1 for those outside."""
         return self._whole(lambda model: model.fit(X, y, sample_weight).predict(X))
 
-    # --- prediction ------------------------------------------------------------------------------
-
     @by_partition
     def decision_function(self, X: Tabular) -> Array:
         """Return φ(X)·β − ρ, (n,): above zero inside, below zero outside."""
@@ -133,8 +131,6 @@ class OneClassSVM(OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
         """Yield the predictions of each block of rows."""
         for X, fitted in self._fitted.predictions(self._as_fitted(blocks)):
             yield from_numpy(np.where(fitted[:, 0] >= 0, 1, -1), like=X)
-
-    # --- fitted attributes ------------------------------------------------------------------------
 
     @property
     def offset_(self) -> Float[Array, " 1"]:

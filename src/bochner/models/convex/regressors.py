@@ -1,6 +1,6 @@
 """Support vector regression, and regression by any convex loss, at any number of rows."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import KW_ONLY, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from bochner.models._intervals import WithIntervals
 from bochner.models._kinds import Differentiable, PenalisedByAlpha
 from bochner.models._parameters import KernelParameters, estimator
 from bochner.models.convex.exact import REGRESSION_ROWS
-from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, shaped
+from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec
 from bochner.models.convex.regression import MOST_DUAL, fit_regressor, one_or_each
 from bochner.models.error_law import LeftOutRows
 from bochner.selection.spec import Tolerance
@@ -44,13 +44,6 @@ _LOSSES = {
 
 class ConvexRegressor(Differentiable, WithIntervals, ConvexEstimator):
     """A regressor by a convex loss."""
-
-    def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
-        for X, fitted in self._fitted.predictions(self._as_fitted(blocks)):
-            yield shaped(self._predicted(fitted), self.target_shape_, like=X)
-
-    def _predicted(self, f: Float[Array, "b t"]) -> Float[Array, "b t"]:
-        return f
 
     def _left_out(self) -> LeftOutRows | None:
         found = self._fitted.left_out
@@ -331,8 +324,6 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
         best = np.broadcast_to(best_constant(loss, y, w), y.shape)
         most = (w * loss.value(y, best)).sum(axis=0)
         return float(np.mean(1 - lost / np.maximum(most, 1e-300)))
-
-    # --- fitted attributes ------------------------------------------------------------------------
 
     loss_ = learned("loss", "The loss as a value, with its numbers.")
     alpha_ = learned("solution.alpha", "The penalty used.")

@@ -86,8 +86,6 @@ class ExactProcess(ProcessLaw):
         problem = _problem(self.chosen.kernel, self.representation, self.spec.fit_intercept)
         return {float(a): problem.factored(float(a)) for a in self.evidence.alpha}
 
-    # --- prediction ------------------------------------------------------------------------------
-
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:
         return lambda X: self._values(X) @ self.coef + self.intercept
 
@@ -122,8 +120,6 @@ class ExactProcess(ProcessLaw):
         return np.asarray(
             to_numpy(self.chosen.kernel(numpy_rows(X), self.representation.X)), np.float64
         )
-
-    # --- intervals -------------------------------------------------------------------------------
 
     def scores(self) -> Conformal | None:
         unseen = len(self.representation) - EVIDENCE_ROWS

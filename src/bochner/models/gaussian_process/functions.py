@@ -148,12 +148,7 @@ def _fourier(landmarks: NystromMap, seed: int, name: str) -> FeatureMap | None:
 
 
 def with_kernel(
-    kernel: Kernel,
-    kept: Any,
-    evidence: Evidence,
-    posteriors: list[KernelFactor],
-    n: int,
-    seed: int,
+    kernel: Kernel, kept: Any, evidence: Evidence, posteriors: list[KernelFactor], n: int, seed: int
 ) -> Values:
     """Draw n functions of the posterior of a fit to rows that are ``kept``, X, y and w.
 

@@ -208,8 +208,6 @@ class WaveProcess(ProcessLaw):
         gram, rows = self.representation.problem.gram, self.representation.coefficients_at(X)
         return rows - gram.sums / gram.weight if gram.centred else rows
 
-    # --- intervals -------------------------------------------------------------------------------
-
     def gradients(self, blocks: Blocks) -> Gradients:
         return self.representation.gradients_of(self.coef, blocks)
 
@@ -245,8 +243,6 @@ class WaveProcess(ProcessLaw):
         rows = self.representation.sample.lowest(LOO_ROWS)
         errors, deviation = self.left_out(rows)
         return log_density(errors, deviation**2, rows.w)
-
-    # --- functions -------------------------------------------------------------------------------
 
     def drawn(self, n: int, seed: int) -> Values:
         """Draw n functions: a type-2 non-uniform FFT for two of them, for each block of rows."""

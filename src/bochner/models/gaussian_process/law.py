@@ -122,8 +122,6 @@ class ProcessLaw(Lacking, ABC):
     def block_rows(self) -> int:
         """Rows that are predicted together."""
 
-    # --- prediction ------------------------------------------------------------------------------
-
     @abstractmethod
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:
         """Return X ↦ the mean of f."""
@@ -149,8 +147,6 @@ class ProcessLaw(Lacking, ABC):
         """Yield the rows of each block and the gradients of the mean there."""
         raise NotImplementedError
 
-    # --- intervals -------------------------------------------------------------------------------
-
     @abstractmethod
     def scores(self) -> Conformal | None:
         """Return standardised leave-one-out errors of rows not used for tuning; None if too few."""
@@ -163,8 +159,6 @@ class ProcessLaw(Lacking, ABC):
         """Return the law of a fit of the same kind to some rows."""
         y = rows.y.reshape(len(rows), *self.target_shape)
         return self.again(Blocks.from_arrays(rows.X, y, rows.w))
-
-    # --- more rows -------------------------------------------------------------------------------
 
     @abstractmethod
     def solved(self, spec: GaussianProcessSpec, representation: Any = None) -> "ProcessLaw":

@@ -359,8 +359,6 @@ class NeighbourProcess(ProcessLaw):
     def _share(self) -> float:
         return float(self.evidence.alpha[0])
 
-    # --- intervals -------------------------------------------------------------------------------
-
     def left_out(self, own: Array) -> Both:
         """Return errors of rows of the fit, by their numbers, and deviations of y, without each."""
         around = self.around

@@ -293,8 +293,6 @@ class ObservedProcess(ProcessLaw):
     def block_rows(self) -> int:
         return min(self.base.block_rows, BLOCK_ROWS)
 
-    # --- prediction ------------------------------------------------------------------------------
-
     @cached_property
     def _given(self) -> "ExactGiven | FeatureGiven":
         if isinstance(self.base, ExactProcess):
@@ -374,8 +372,6 @@ class ObservedProcess(ProcessLaw):
             return drawn(rows) + np.einsum("bot,otn->btn", self._given.cross(rows), coef)
 
         return conditioned
-
-    # --- intervals -------------------------------------------------------------------------------
 
     def scores(self) -> Conformal | None:
         few = len(self.representation.sample) <= FEWER

@@ -161,8 +161,6 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, PenalisedByAlph
     amplitude: float | str = "auto"
     lengthscale: str = "auto"
 
-    # --- fitting ---------------------------------------------------------------------------------
-
     def _fit(
         self,
         blocks: Blocks,
@@ -281,8 +279,6 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, PenalisedByAlph
         law = observed(fit.law.of_values, observations, type(self).__name__)
         self.fit_ = replace(fit, law=law, errors=None)
         return self
-
-    # --- prediction ------------------------------------------------------------------------------
 
     @by_partition
     def predict(
@@ -477,8 +473,6 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, PenalisedByAlph
 
     def _shaped(self, values: Float[Array, "b t"], X: Array) -> Array:
         return from_numpy(values.reshape(len(values), *self.target_shape_), like=X)
-
-    # --- fitted attributes ------------------------------------------------------------------------
 
     _law = learned("law", "The law of f given the rows.")
     map_ = learned("chosen.choice.map", "φ.", f"map_: {NeighbourProcess.lacks['map_']}")

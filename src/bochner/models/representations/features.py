@@ -8,7 +8,7 @@ import numpy as np
 
 from bochner._core.arrays import to_numpy
 from bochner._core.checks import require_power
-from bochner._core.shapes import Array, Float, Gradients, Predictions
+from bochner._core.shapes import Array, Float
 from bochner._core.sizes import FEW, LOO_ROWS, long_sweep, sums_first
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
@@ -128,17 +128,9 @@ class FeatureSums(Representation):
         require_power(self.who, self.sample.y, power)
         return self
 
-    # --- ridge regression ------------------------------------------------------------------------
-
     def solve(self, spec: RidgeSpec) -> tuple["FeatureSums", Solution]:
         sums = replace(self, fit_intercept=spec.fit_intercept)
         return sums, solve(spec, sums)
-
-    def predictions(self, solution: Solution, blocks: Blocks) -> Predictions:
-        return through_features(self.chosen, solution, blocks)
-
-    def gradients(self, solution: Solution, blocks: Blocks) -> Gradients:
-        return self.chosen.gradients(solution.coef, blocks)
 
     def left_out(self, solution: Solution) -> LeftOutRows:
         eigen, held = self.decomposed()
@@ -176,8 +168,6 @@ class FeatureSums(Representation):
 
     def certificate(self, alpha: float, blocks: Blocks | None = None) -> Certificate:
         return certified(self.chosen, self.sample, self.count, alpha, blocks)
-
-    # --- more rows -------------------------------------------------------------------------------
 
     def merge(self, other: "FeatureSums") -> "FeatureSums":
         return replace(
@@ -333,13 +323,6 @@ def solve(
     if not double and sums.moments.precision == "float64" and solution.outcome is Outcome.SOLVED:
         return replace(solution, outcome=Outcome.REFINED)
     return solution
-
-
-def through_features(chosen: Chosen, solution: Solution, blocks: Blocks) -> Predictions:
-    """Yield the rows of each block and φ(X) β + b, (b, t)."""
-    linear = chosen.linear(solution.coef)
-    for block in blocks.with_rows(chosen.block_rows):
-        yield block.X, linear(block.X) + solution.intercept
 
 
 def certified(

@@ -77,13 +77,15 @@ class Representation(Lacking, ABC):
     def target_variance(self) -> float:
         """Weighted mean square of y about its mean, in the mean of targets."""
 
-    @abstractmethod
     def predictions(self, solution: Solution, blocks: Blocks) -> Predictions:
-        """Yield the rows of each block and their predictions, (b, t)."""
+        """Yield the rows of each block and their predictions, φ(X) β + b, (b, t)."""
+        linear = self.chosen.linear(solution.coef)
+        for block in blocks.with_rows(self.chosen.block_rows):
+            yield block.X, linear(block.X) + solution.intercept
 
-    @abstractmethod
     def gradients(self, solution: Solution, blocks: Blocks) -> Gradients:
         """Yield the rows of each block and the gradients of predictions there."""
+        return self.chosen.gradients(solution.coef, blocks)
 
     @abstractmethod
     def left_out(self, solution: Solution) -> LeftOutRows | None:

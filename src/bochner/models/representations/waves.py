@@ -343,8 +343,6 @@ class GridSums(Representation):
 
         return at
 
-    # --- ridge regression ------------------------------------------------------------------------
-
     @property
     def count(self) -> int:
         return self.sums.rows

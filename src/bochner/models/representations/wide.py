@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from bochner._core.arrays import to_numpy
-from bochner._core.shapes import Array, Float, Gradients, Predictions
+from bochner._core.shapes import Array, Float
 from bochner._core.sizes import WIDE, kept_rows
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks, count_rows
@@ -20,7 +20,7 @@ from bochner.features.method import Method
 from bochner.features.nystrom.nystrom import Nystrom, Rounded
 from bochner.features.rules import contenders
 from bochner.models.error_law import LeftOutRows
-from bochner.models.representations.features import LEAST_WEIGHT, certified, through_features
+from bochner.models.representations.features import LEAST_WEIGHT, certified
 from bochner.models.representations.representation import KERNEL_ONLY, Representation, RidgeSpec
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen, FeatureSpec
@@ -83,12 +83,6 @@ class WideSums(Representation):
     @property
     def target_variance(self) -> float:
         return float(np.mean(self.power)) / self.weight
-
-    def predictions(self, solution: Solution, blocks: Blocks) -> Predictions:
-        return through_features(self.chosen, solution, blocks)
-
-    def gradients(self, solution: Solution, blocks: Blocks) -> Gradients:
-        return self.chosen.gradients(solution.coef, blocks)
 
     def left_out(self, solution: Solution) -> LeftOutRows | None:
         slack = solution.slack

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from bochner._core.arrays import from_numpy, joined, to_numpy
+from bochner._core.arrays import joined, to_numpy
 from bochner._core.checks import require_switch
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.certificates.certificate import Certificate
@@ -86,8 +86,6 @@ class RidgeEstimator(KernelParameters, Differentiable, PenalisedByAlpha, KernelE
         self._rows_with("solve_again", type(self).__name__)
         self.fit_ = solved_again(self._fitted, self._spec(None))
         return self
-
-    # --- fitted attributes ------------------------------------------------------------------------
 
     @property
     def _has_sums(self) -> bool:
@@ -303,18 +301,8 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         """
         return self._add_rows(X, y, sample_weight)
 
-    # --- prediction ------------------------------------------------------------------------------
-
-    def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
-        """Yield the predictions of each block of rows."""
-        fit = self._fitted
-        for X, fitted in fit.predictions(self._as_fitted(blocks)):
-            yield from_numpy(fitted.reshape(len(fitted), *fit.target_shape), like=X)
-
     def _left_out(self) -> LeftOutRows | None:
         return self._fitted.left_out()
-
-    # --- fitted attributes ------------------------------------------------------------------------
 
     @property
     def coef_(self) -> Float[Array, " D"]:
@@ -447,8 +435,6 @@ class KernelRidgeClassifier(ProbableLabels, RidgeEstimator):
 
         return blocks.changed(signs), inputs
 
-    # --- prediction ------------------------------------------------------------------------------
-
     def _decisions(self, X: Tabular) -> Float[Array, "n t"]:
         return joined(list(self._values(self._rows_to_predict(X))))
 
@@ -473,8 +459,6 @@ class KernelRidgeClassifier(ProbableLabels, RidgeEstimator):
 
     def _values(self, blocks: Blocks) -> Iterator[Float[Array, "b K"]]:
         return (fitted for _, fitted in self._fitted.predictions(blocks))
-
-    # --- fitted attributes ------------------------------------------------------------------------
 
     @property
     def coef_(self) -> Float[Array, "K D"]:

@@ -1,6 +1,5 @@
 """Learning by stochastic gradient descent in the space of a kernel."""
 
-from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import KW_ONLY
 from functools import partial
@@ -69,8 +68,6 @@ class SgdEstimator(SgdParameters, Differentiable):
         asked = vars(self) | instead
         return SgdSpec.of(type(self).__name__, self._losses, asked)
 
-    # --- fitting ---------------------------------------------------------------------------------
-
     def _fit_rows(self, X: Any, y: Any, sample_weight: Any) -> SgdFit:
         """Step on from the last fit, if ``warm_start`` asks for it."""
         before = self.fit_ if self.warm_start and self.__sklearn_is_fitted__() else None
@@ -106,8 +103,6 @@ class SgdEstimator(SgdParameters, Differentiable):
         blocks, inputs = self._blocks_of(X) if y is None else self._training_rows(X, y)
         spec = self._spec(strategy="auto", random_state=deepcopy(self.random_state))
         return plan_sgd(spec, blocks, inputs)
-
-    # --- fitted attributes ------------------------------------------------------------------------
 
     def _values(self, X: Any) -> tuple[Float[Array, "n t"], Any]:
         """Return f of rows to predict, (n, t), and an array of the library that it goes back to."""
@@ -278,8 +273,6 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
     power_t: float = 0.5
     class_weight: Any = None
 
-    # --- fitting ---------------------------------------------------------------------------------
-
     @by_jobs
     def partial_fit(
         self, X: Tabular, y: Array, classes: Array | None = None, sample_weight: Array | None = None
@@ -306,8 +299,6 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
                 "once; pass a dict of class: weight."
             )
         return self._add_rows(X, y, sample_weight, classes=classes)
-
-    # --- prediction ------------------------------------------------------------------------------
 
     @by_partition
     def decision_function(self, X: Tabular) -> Array:
@@ -340,8 +331,6 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
         """Return logarithms of the probabilities."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
-
-    # --- fitted attributes ------------------------------------------------------------------------
 
     @property
     def coef_(self) -> Float[Array, "K D"]:
@@ -409,21 +398,10 @@ class KernelSGDRegressor(WithIntervals, SgdEstimator):
     epsilon: float = 0.1
     quantile: float = 0.5
 
-    # --- fitting ---------------------------------------------------------------------------------
-
     @by_jobs
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Step once on each of these rows; see :meth:`KernelSGDClassifier.partial_fit`."""
         return self._add_rows(X, y, sample_weight)
-
-    # --- prediction ------------------------------------------------------------------------------
-
-    def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
-        """Yield the predictions of each block of rows."""
-        for X, f in self._fitted.predictions(self._as_fitted(blocks)):
-            yield from_numpy(f.reshape(len(f), *self.target_shape_), like=X)
-
-    # --- fitted attributes ------------------------------------------------------------------------
 
     @property
     def coef_(self) -> Float[Array, " D"]:

@@ -323,8 +323,6 @@ class KernelCCA(KernelTransformer):
     random_state: Seed = None
     n_jobs: int | None = None
 
-    # --- fitting ---------------------------------------------------------------------------------
-
     def _spec(self) -> CcaSpec:
         count = integer(self.n_components, "KernelCCA", "n_components", 1)
         alpha = None if self.alpha == "cv" else nonnegative(self.alpha, "KernelCCA", "alpha")
@@ -354,8 +352,6 @@ class KernelCCA(KernelTransformer):
         self.fit_ = solved(self._spec(), fit.inputs, sides, fit.halves, fit.rows)
         return self
 
-    # --- scores ----------------------------------------------------------------------------------
-
     @by_partition
     def transform(self, X: Tabular, y: Array | None = None) -> Any:
         """Return the scores (φ(x) − mean)·a, (n, q), float64; with Y also the scores of Y."""
@@ -382,8 +378,6 @@ class KernelCCA(KernelTransformer):
         moments = Moments.of(np.hstack([x_scores, y_scores]), np.zeros((len(x_scores), 0)), w)
         return _mean(correlations(moments, Directions(np.eye(q), np.eye(q), np.ones(q))))
 
-    # --- fitted attributes ------------------------------------------------------------------------
-
     kernel_y_ = learned("chosen_y.kernel", "The kernel of Y with its numbers.")
     map_y_ = learned("chosen_y.map", "ψ.")
     choice_y_ = learned("chosen_y.choice", "Method taken for Y, and what it was compared with.")
@@ -401,8 +395,6 @@ class KernelCCA(KernelTransformer):
 
     def _ridge_penalty(self, X: Any, n: int) -> float:
         return self.alpha_
-
-    # --- scikit-learn ----------------------------------------------------------------------------
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -378,8 +378,6 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
     random_state: Seed = None
     n_jobs: int | None = None
 
-    # --- fitting ---------------------------------------------------------------------------------
-
     def _spec(self) -> KMeansSpec:
         who = "KernelKMeans"
         return KMeansSpec(
@@ -417,8 +415,6 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
         """Fit, and return the clusters of the rows, (n,) int32."""
         return self._whole(ClusterMixin.fit_predict, X, y, **fit_params)
 
-    # --- prediction ------------------------------------------------------------------------------
-
     @by_partition
     def predict(self, X: Tabular) -> Array:
         """Return the nearest centre of each row, (n,) int32, in the array library of X."""
@@ -453,8 +449,6 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
         """Return minus Σ wᵢ |φ(xᵢ) − c(i)|² of these rows."""
         return -self._measured(X, sample_weight).clusters.inertia
 
-    # --- how good it is --------------------------------------------------------------------------
-
     def objective(self, X: Tabular, sample_weight: Array | None = None) -> KernelCost:
         """Return the cost, in the kernel's own terms, of the clusters that these rows fall into."""
         return self._measured(X, sample_weight).objective
@@ -462,8 +456,6 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
     def _measured(self, X: Tabular, sample_weight: Array | None) -> KMeansFit:
         fit = self._fitted
         return fit.measured(self._blocks_of(X, None, sample_weight, first=False)[0])
-
-    # --- fitted attributes ------------------------------------------------------------------------
 
     cluster_centers_ = learned("clusters.centres", "Centres in feature space, (k, D) float64.")
     labels_ = learned("clusters.labels", "Clusters of the rows of the last call, (n,) int32.")

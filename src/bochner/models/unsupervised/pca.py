@@ -301,8 +301,6 @@ class KernelPCA(TargetlessLearner):
     random_state: Seed = None
     n_jobs: int | None = None
 
-    # --- fitting ---------------------------------------------------------------------------------
-
     def _spec(self) -> PcaSpec:
         features, count, alpha = self._width_spec(), self.n_components, as_alpha(self.alpha)
         if count is not None:
@@ -339,8 +337,6 @@ class KernelPCA(TargetlessLearner):
         self.fit_ = solved(self._spec(), fit.inputs, fit.chosen, fit.summed)
         return self
 
-    # --- scores ----------------------------------------------------------------------------------
-
     @by_partition
     def transform(self, X: Tabular) -> Float[Array, "n q"]:
         """Return the scores (φ(x) − z̄)·v, (n, q), in the array library of X and float64."""
@@ -365,8 +361,6 @@ class KernelPCA(TargetlessLearner):
             Without ``fit_inverse_transform=True``.
         """
         return self.inverse_.predict(X)
-
-    # --- fitted attributes ------------------------------------------------------------------------
 
     eigenvalues_ = learned("eigenvalues", "Eigenvalues of the centred kernel matrix, falling.")
     eigenvectors_ = learned("eigenvectors", "v, (D, q).")
