@@ -486,7 +486,7 @@ def changed(fit, place, value):
         ("inputs.n_features_in", 4, "parts of the model disagree"),
         ("inputs.n_features_in", 10**9, "parts of the model disagree"),
         ("inputs.n_features_in", "3", "must be of type|n_features_in of Inputs"),
-        ("representation.chosen.choice.map", None, "requires a fit with features"),
+        ("representation.chosen.choice.map", None, "map requires features"),
         ("representation.target_shape", (2,), "cannot reshape"),
         ("solution", None, "solution of RidgeFit"),
         ("solution.coef", np.full((24, 1), np.nan), "coef of Solution must be finite"),

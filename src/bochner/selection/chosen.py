@@ -164,9 +164,7 @@ class Chosen:
     def map(self) -> FeatureMap:
         """φ."""
         if self.choice.map is None:
-            raise InvalidInput(
-                "map requires a fit with features; this one compares rows with the kernel."
-            )
+            raise InvalidInput("map requires features; this fit compares rows with the kernel.")
         return self.choice.map
 
     @property
