@@ -221,7 +221,7 @@ class Dual:
 
     rows: KernelRows
     alpha: float
-    inverse: Float[Array, "n n"] = field(repr=False)  # M
+    inverse: Float[Array, "k k"] = field(repr=False)  # M; empty where it is not kept
     diagonal: Float[Array, " n"] = field(repr=False)  # of M
     u: Float[Array, "n t"] = field(repr=False)
     intercept: Float[Array, " t"]
