@@ -1,1 +1,1 @@
-"""Row 0: arrays, checks, random numbers, compiled loops and their twins."""
+"""Arrays, checks, random numbers, and compiled loops with their NumPy twins."""

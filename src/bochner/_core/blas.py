@@ -63,7 +63,7 @@ def product(A: Float[Array, "n k"], B: Float[Array, "k m"]) -> Float[Array, "n m
 
 
 def _shared(tasks: Sequence[Callable[[], None]]) -> None:
-    """Do tasks by as many threads as there are, each with one thread of BLAS."""
+    """Run several tasks in parallel, each with one BLAS thread; run a single task as it is."""
     if len(tasks) == 1:
         tasks[0]()
     else:

@@ -185,7 +185,7 @@ def warn_user(text: str, kind: type[Warning] = SolutionWarning) -> None:
 
 
 def _users_frame() -> tuple[Any, int]:
-    """Return the nearest frame outside this package, and its level above the function that asks."""
+    """Return the nearest frame outside this package, and its ``stacklevel`` for the caller."""
     frame, level = sys._getframe(2), 2
     while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
         frame, level = frame.f_back, level + 1

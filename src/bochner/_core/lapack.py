@@ -1,11 +1,11 @@
-"""BLAS and LAPACK in place and without Python's lock, so that threads of Python compute at a time.
+"""BLAS and LAPACK in place and without Python's lock, so that Python threads compute in parallel.
 
-SciPy's wrappers hold the lock while a routine runs, and copy what is a part of a matrix. These call
-the same routines, where SciPy tells compiled code to find them (:mod:`scipy.linalg.cython_lapack`).
+SciPy's wrappers hold the lock while a routine runs, and copy a submatrix. These functions call the
+same routines through the pointers that SciPy exports (:mod:`scipy.linalg.cython_lapack`).
 
-Matrices are float32 or float64, all of a call alike, and their columns are contiguous: they are
-Fortran-contiguous, or a part of such. Vectors are contiguous. Of triangles and of symmetric
-matrices what is above the diagonal is read and written, and nothing below it.
+Matrices are float32 or float64, with one dtype per call. Their columns are contiguous: they are
+Fortran-contiguous, or submatrices of a Fortran-contiguous matrix. Vectors are contiguous. Only the
+upper triangle, with the diagonal, of a triangular or symmetric matrix is read or written.
 """
 
 import ctypes
@@ -167,7 +167,7 @@ def symmetric_product(A: Float[Array, "n n"], x: Float[Array, " n"]) -> Float[Ar
 
 
 def symmetric_products(A: Float[Array, "n n"], B: Float[Array, "n k"]) -> Float[Array, "n k"]:
-    """Return A B, Fortran-contiguous."""
+    """Return A B for a symmetric A, Fortran-contiguous."""
     _check(A, B, fit=_square(A) and len(A) == len(B))
     C = np.empty(B.shape, B.dtype, order="F")
     multiply = _blas("symm", A, 12)

@@ -187,7 +187,7 @@ def _plain(name: str) -> str:
 
 
 def meant(name: object, known: Iterable[str]) -> str:
-    """Return "; did you mean ...?" for the known name that is meant, or nothing."""
+    """Return "; did you mean ...?" with the nearest known name, or an empty string."""
     if not isinstance(name, str):
         return ""
     choices = {_plain(k): k for k in known}

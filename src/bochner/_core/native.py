@@ -357,7 +357,7 @@ def harmonics(
     count: np.ndarray,
     out: Float[Array, "n D"] | None = None,
 ) -> Float[Array, "n D"]:
-    """Compute blocks of a programme's values, each times a factor of its row, side by side.
+    """Return blocks of the programme's values, side by side, each scaled by a factor of the row.
 
     Block b is radial[:, b] times values first[b], ..., first[b] + count[b] − 1. Costs about 4
     operations per value and one per column of the result.

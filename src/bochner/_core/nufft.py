@@ -1,4 +1,4 @@
-"""Sums of waves at scattered points, by finufft, and by NumPy where that is not installed."""
+"""Sums of waves at scattered points: by finufft, or by NumPy where finufft is not installed."""
 
 import math
 import warnings

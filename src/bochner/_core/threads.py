@@ -160,7 +160,7 @@ def one_thread() -> Iterator[None]:
 
 
 def all_threads() -> AbstractContextManager[None]:
-    """Let BLAS use its threads within `one_thread`, for work that is longer than their waits."""
+    """Lift the limit of `one_thread` for long work, unless another Python thread also has it."""
     return _limit.lifted() if _here.limited else nullcontext()
 
 
@@ -173,7 +173,7 @@ def _libraries() -> Sequence[Any]:
 def _set(numbers: Sequence[int]) -> None:
     """Set the number of threads of each library.
 
-    threadpoolctl 3.8 ignores numbers of all threads of Python but the first that set one.
+    threadpoolctl 3.8 obeys only the first Python thread that sets a number.
     """
     for library, number in zip(_libraries(), numbers, strict=True):
         getattr(library, "_real_set_num_threads", library.set_num_threads)(number)

@@ -1,4 +1,4 @@
-"""Row 3a: how far features are from the kernel, on data and by theory."""
+"""Distance of features from the kernel, measured on data and bounded by theory."""
 
 from typing import Any
 

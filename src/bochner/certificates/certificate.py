@@ -35,7 +35,7 @@ class Certificate(ShownResult):
     epsilon_interval : (float, float)
         Interval for it; both ends equal where it was measured densely on all rows.
     confidence : float
-        Of both intervals; 1 where they were measured densely on all rows.
+        Confidence of both intervals; 1 if they were measured densely on all rows.
     frobenius, frobenius_interval : float, (float, float)
         ‖Z Zᵀ − K‖_F / ‖K‖_F of all rows.
     entrywise : float
@@ -44,22 +44,22 @@ class Certificate(ShownResult):
     effective_dimension : float
         tr K(K + alpha I)⁻¹ of all rows; only a lower bound where not ``resolved``.
     alpha : float
-        Ridge penalty asked for, on the scale of ``n_rows`` rows.
+        Requested ridge penalty, for a fit to ``n_rows`` rows.
     alpha_measured : float
-        Penalty that ε is for: ``alpha``, or more where float64 cannot resolve ``alpha``.
+        Penalty at which ε holds: ``alpha``, or more where float64 cannot resolve ``alpha``.
     n_rows, n_sample, n_features : int
-        Rows that the statement is about, rows measured, and D.
+        Number of rows that the certificate is about, of rows measured, and of features.
     below_kernel : bool
         Whether Z Zᵀ ⪯ K by construction (Nyström): then ε < 1 up to rounding.
     resolved : bool
-        Whether the sample can show the effective dimension. If not, the upper end is only the
-        coarse bound ‖Z Zᵀ − K‖/alpha.
+        Whether the sample is large enough to estimate the effective dimension. If not, the upper
+        end is only the coarse bound ‖Z Zᵀ − K‖/alpha.
     features_to_halve : int or None
-        Features that would about halve ε. For maps below their kernel a lower bound: fewer, added
-        to these, do not halve it. None where ε is zero up to rounding, or does not depend on the
-        number of features.
+        Number of features that would roughly halve ε. For maps below their kernel a lower bound:
+        adding features up to a smaller number does not halve ε. None where ε is zero up to
+        rounding, or does not depend on the number of features.
     operator_norm : float
-        ‖Z Zᵀ − K‖/‖K‖ of the rows measured, largest eigenvalues.
+        ‖Z Zᵀ − K‖/‖K‖ of the rows measured, in the spectral norm.
     left_out : float or None
         Share of tr K that the mean over draws lacks at any number of features: the remainder of
         a cut series. Zero for unbiased maps; None where it is not known (quadrature,
@@ -103,17 +103,20 @@ class Certificate(ShownResult):
 
     @property
     def risk_noise(self) -> float | None:
-        """ε/(1 + ε) · min(D, n)/n at the upper end of the interval; None: no bound."""
+        """Factor of σ² in the bound of `risk_factor`; None if there is no bound.
+
+        The factor is ε/(1 + ε) · min(D, n)/n at the upper end of the interval.
+        """
         high = self.epsilon_interval[1]
         rank = min(self.n_features, self.n_rows)
         return None if self.risk_factor is None else high / (1 + high) * rank / self.n_rows
 
     @property
     def pairs_beyond(self) -> float:
-        """The share of pairs of rows whose error may exceed ``entrywise``, at ``confidence``.
+        """Bound, at ``confidence``, of the share of row pairs with an error above ``entrywise``.
 
-        Zero where every row was measured. Else ln(1/δ)/⌊m/2⌋: m random rows hold ⌊m/2⌋ pairs
-        without a common row, which are independent and do not exceed it.
+        Zero if every row was measured. Otherwise ln(1/δ)/⌊m/2⌋: the m rows measured hold ⌊m/2⌋
+        disjoint pairs, which are independent, and no pair has an error above ``entrywise``.
         """
         if self.exact:
             return 0.0

@@ -364,24 +364,25 @@ def check_features(
     tolerance: float = 1.0,
     random_state: Seed = 0,
 ) -> Check:
-    """Check whether a feature map, of yours or of the library, obeys the laws of one.
+    """Check whether a feature map, your own or the library's, obeys the laws of a feature map.
 
     Parameters
     ----------
     phi : FeatureMap
-        Or any callable from (n, d) rows to (n, D) features.
+        The map, or any callable from (n, d) rows to (n, D) features.
     X : (n, d), optional
         Rows of your data (at most 200 are examined); by default normal rows of the map's
         ``n_inputs`` columns. Prefer your own.
     kernel : Kernel, optional
         The kernel that φ(x)·φ(y) approximates; ``phi.kernel`` if not given.
     redraw : callable, optional
-        From a seed to a map like this one: then the mean of 100 draws is compared with the kernel.
+        Returns a new draw of the map from a seed. With it, the mean of 100 draws is compared with
+        the kernel.
         ``lambda seed: bo.draw(kernel, method, n_features=D, X=X, random_state=seed)``.
     tolerance : float, default 1.0
-        What ‖Z Zᵀ − K‖_F/‖K‖_F may be: at 1 features are no better than none.
+        Largest allowed ‖Z Zᵀ − K‖_F/‖K‖_F; at 1 the features are no better than no features.
     random_state : int, Generator, RandomState or None, default 0
-        Which rows.
+        Seed of the choice of rows.
 
     Returns
     -------
@@ -390,10 +391,12 @@ def check_features(
 
     Notes
     -----
-    Laws: shape, dtype, finite, deterministic, arguments, alone (a row's features are its own),
-    precision (float32 and float64 agree), refusal (of other columns), pickled, kernel, length (at
-    most a tenth of the rows has less than half of k(x, x) in |φ(x)|²), below (of maps that claim
-    Z Zᵀ ⪯ K) and unbiased (of maps that can be drawn again; one false alarm in a million checks).
+    Laws: shape, dtype, finite, deterministic, arguments (left unchanged), alone (features of a row
+    do not depend on other rows), precision (float32 and float64 agree), refusal (of another number
+    of columns), pickled (a copy gives the same features), kernel (the error is at most
+    ``tolerance``), length (|φ(x)|² is below k(x, x)/2 for at most a tenth of the rows), below
+    (Z Zᵀ ⪯ K, for maps that claim it) and unbiased (with ``redraw``; one false alarm in a million
+    checks).
 
     Examples
     --------

@@ -237,7 +237,7 @@ def _range(
 
 
 class Distance(NamedTuple):
-    """ε of n rows from a sample of m: estimate, interval, and at which penalty."""
+    """The spectral distance ε of n rows, estimated on m rows: estimate, interval and penalty."""
 
     epsilon: float
     interval: tuple[float, float]
@@ -249,7 +249,7 @@ class Distance(NamedTuple):
 def distance(
     K: Float[Array, "m m"], E: Float[Array, "m m"], n: int, alpha: float, confidence: float
 ) -> Distance:
-    """Return the distance for n rows at penalty ``alpha``; the sample's rows in random order."""
+    """Return the distance for n rows at penalty ``alpha``; K and E list rows in random order."""
     m = len(K)
     values = spectrum(K)
     norm = max(float(values[-1]), float(np.abs(np.diagonal(E)).max()))
@@ -269,7 +269,7 @@ def spectrum(K: Float[Array, "m m"]) -> Float[Array, " m"]:
 
 
 def _epsilon(pencil: Pencil, n: int, found: Match, confidence: float) -> tuple[float, float, float]:
-    """Lower end, estimate and upper end of ε = max(ε₋, ε₊)."""
+    """Return the lower end, estimate and upper end of ε = max(ε₋, ε₊)."""
     whole = sides(pencil)
     if len(pencil.K) == n:
         ranges = [Range(s.score, s.score, s.score) for s in whole]
@@ -405,7 +405,7 @@ def frobenius(s: MeasuredRows, n: int, confidence: float) -> tuple[float, tuple[
 
 
 def row_sums(A: Float[Array, "m m"], n: int) -> Float[Array, " m"]:
-    """Return Σ_j A_ij² of each row, pairs of different rows as often as n rows have them."""
+    """Return Σ_j A_ij² of each row, with the off-diagonal terms times (n − 1)/(m − 1)."""
     m = len(A)
     diagonal = np.diagonal(A) ** 2
     off = np.einsum("ij,ij->i", A, A) - diagonal

@@ -181,7 +181,7 @@ class ApproximationResidual(ShownResult):
         return float(self.residual.sum())
 
     def entry_bound(self, i: int, j: int) -> float:
-        """Return √(e(x_i) e(x_j)), what |φ(x_i)·φ(x_j) − k(x_i, x_j)| does not exceed."""
+        """Return √(e(x_i) e(x_j)), an upper bound of |φ(x_i)·φ(x_j) − k(x_i, x_j)|."""
         return float(np.sqrt(self.residual[i] * self.residual[j]))
 
     def epsilon_bound(self, alpha: float) -> float:

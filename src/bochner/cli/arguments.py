@@ -87,7 +87,7 @@ def names(text: str) -> list[str]:
 
 
 def types(text: str) -> dict[str, str]:
-    """Return what columns hold by their names, from a=number,b=category."""
+    """Return the type of each named column, from a text such as a=number,b=category."""
     pairs = [part.rpartition("=") for part in text.split(",")]
     if any(not name or kind not in ("number", "category") for name, _, kind in pairs):
         raise click.BadParameter(f"must be as a=number,b=category; got {text!r}.")
@@ -134,7 +134,7 @@ def table(text: str) -> Path:
 
 
 def _reason(path: Path, suffixes: tuple[str, ...]) -> str | None:
-    """Return why a file cannot be written, found out before the work and not after it."""
+    """Return why a file cannot be written, or None; called before the work starts."""
     folder = path.absolute().parent
     if suffixes and path.suffix.lower() not in suffixes:
         return f"its name must end in {', '.join(suffixes)}."

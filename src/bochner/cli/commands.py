@@ -672,8 +672,8 @@ def report(
 ) -> Result:
     """Write one HTML page about MODEL on the rows of FILES.
 
-    Errors, certificate, penalties, spectrum, calibration, rows to look at, and what
-    it takes to make it again. Where FILES are the rows of the fit, a ridge regression is judged by
+    The page has errors, certificate, penalties, spectrum, calibration, rows to inspect, and how to
+    reproduce the page. If FILES are the rows of the fit, a ridge regression is judged by
     leave-one-out predictions.
     """
     from bochner.cli.models import drivers, open_model, open_rows

@@ -36,7 +36,7 @@ WITHOUT_TARGET = ("one-class", "kmeans", "pca")  # Learners that have no target
 
 
 def learner(name: str, choices: Mapping[str, Any], settings: Sequence[str]) -> Any:
-    """Return the learner with the given options and ``--set`` pairs."""
+    """Return an unfitted learner with the given options and ``--set`` pairs."""
     kind = getattr(models, LEARNERS[name])
     known = set(signature(kind).parameters)
     given = {key: value for key, value in choices.items() if value is not None}
@@ -103,7 +103,7 @@ def columns_of(model: Any, X: Any, coverage: float | None) -> dict[str, np.ndarr
 
 
 def coverage_of(model: KernelEstimator, coverage: float | None) -> float | None:
-    """Return the coverage of intervals: as asked for, of gp 0.9 by default; None for none."""
+    """Return the coverage of intervals: as given, by default 0.9 for gp; None: no intervals."""
     if isinstance(model, GaussianProcessRegressor):
         return COVERAGE if coverage is None else coverage
     if coverage is None:
@@ -161,10 +161,10 @@ def open_rows(
 def certified(
     model: KernelEstimator, blocks: Blocks, other: bool = False
 ) -> tuple[dict[str, Any] | None, str]:
-    """Return the certificate as numbers and words; why, if there is none.
+    """Return the certificate as numbers and as text; without a certificate, None and the reason.
 
-    On the rows of the fit, or on ``other`` rows. A model without a certificate (alpha = 0, very few
-    rows) is still a model.
+    ``blocks`` hold the rows of the fit, unless ``other``. Some models (alpha = 0, very few rows)
+    have no certificate.
     """
     found = certificate_of(model, blocks, other)
     if isinstance(found, str):
@@ -186,7 +186,7 @@ def open_model(path: str) -> Any:
 
 
 def written(out: Path, chunks: Iterable[Chunk], names: dict[str, None]) -> int:
-    """Write predictions to a table, note the names of its columns, return the number of rows."""
+    """Write predictions to a table, add its columns to ``names`` and return the number of rows."""
 
     def noted() -> Iterator[Chunk]:
         for chunk in chunks:

@@ -97,7 +97,7 @@ def _tell_as_json(sentence: str, code: int, kind: str = "UsageError") -> None:
 
 
 def _left(stopped: BaseException) -> str:
-    """Return what a command that was stopped has left behind; click tells of Ctrl-C as a cause."""
+    """Return what a stopped command left behind; click makes a Ctrl-C exception the cause."""
     cause = stopped.__cause__ or stopped
     return next(iter(getattr(cause, "__notes__", ())), "nothing was written.")
 

@@ -104,7 +104,7 @@ class Terminal:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON has: infinities and not-a-number become null."""
+    """Return the value in types that JSON has; infinities and NaN become None."""
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,1 +1,1 @@
-"""Row 0: tables of any length as blocks and their sources."""
+"""Tables of any length as blocks of rows, and the sources of blocks."""

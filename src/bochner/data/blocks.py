@@ -311,7 +311,7 @@ class Blocks:
             crew(workers)
 
     def finished(self, rows: int, weighty: bool) -> None:
-        """Refuse a pass of other rows than the one before, or of none, or without any weight."""
+        """Refuse a pass with no rows, no positive weight, or another number of rows than before."""
         self._count(rows)
         if not weighty:
             raise InvalidInput(

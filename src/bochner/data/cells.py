@@ -81,7 +81,7 @@ def by_value(texts: Any, values: Callable[[Any], Any]) -> Float[np.ndarray, " n"
 
 
 def as_texts(column: Any) -> Any:
-    """Return a column as large strings or a dictionary of these; other values as str does."""
+    """Return a column as large strings or a dictionary of large strings; str converts values."""
     import pyarrow as pa
 
     if "string" in str(column.type) and not hasattr(column, "dictionary"):

@@ -105,7 +105,7 @@ class Levels(Encoder):
 
     @cached_property
     def rows(self) -> np.ndarray:
-        """The table, (levels + 2, p)."""
+        """Columns at each level, at a missing cell and at an unseen level: (levels + 2, p)."""
         if self.table:
             return np.array(self.table, np.float64)
         return np.eye(len(self.levels) + 2, len(self.levels))

@@ -254,7 +254,7 @@ def _nothing(pattern: object, more: str) -> Any:
 
 
 def first_bytes(file: File, count: int) -> bytes:
-    """Return how a file begins; refuse one that cannot be read or is empty."""
+    """Return the first ``count`` bytes of a file; refuse an unreadable or empty file."""
     with readable(file), file.open("rb") as opened:
         head = opened.read(count)
     if not head:

@@ -193,7 +193,7 @@ def _of_pandas(pa: Any, column: Any) -> Any:
 
 
 def _of_objects(column: Any) -> Any:
-    """Return numbers of several types as float64; otherwise name the types."""
+    """Return a column of mixed number types as float64, or a text that names its types."""
     if str(column.dtype) != "object":
         return str(column.dtype)
     values = column[~column.isna()]

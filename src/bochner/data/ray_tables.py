@@ -42,7 +42,7 @@ def readers(table: Any) -> list[PartitionReader]:
 
 
 def mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
-    """Return the dataset with the result of ``call`` in further columns."""
+    """Return the dataset with the results of ``call`` on its batches as additional columns."""
     return table.map_batches(
         _with_columns, batch_format="pyarrow", fn_kwargs={"call": call, "name": name}
     )

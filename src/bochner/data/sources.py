@@ -90,7 +90,7 @@ class Source(ABC):
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
-        """Partitions of the rows that an engine holds, in order."""
+        """Partitions of the rows in order, if an engine holds the rows; otherwise none."""
         return ()
 
     def held_by(self, partitions: Sequence[Partition]) -> "Source":

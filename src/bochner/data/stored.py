@@ -1,4 +1,4 @@
-"""Arrays in files, as of h5py and Zarr, read by slices of whole chunks."""
+"""Arrays in files, such as h5py and Zarr arrays, read in slices of whole chunks."""
 
 from dataclasses import dataclass
 from typing import Any

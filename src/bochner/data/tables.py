@@ -325,7 +325,7 @@ def is_text(encoder: Encoder, reader: Reader) -> bool:
 
 
 class _Unseen(NamedTuple):
-    """Cells of a column that training had no example of: a description and the first of them."""
+    """Cells of one column that did not occur in training: description, examples, first row."""
 
     words: str
     texts: str

@@ -45,7 +45,7 @@ class Checkpoint:
 
     @staticmethod
     def opened(folder: Path, fit: str, memory: int) -> "Checkpoint":
-        """Begin a checkpoint, or resume one of the same fit and refuse any other."""
+        """Start a checkpoint, or resume it if it is of the same fit; refuse any other folder."""
         asked = {"fit": fit, "version": __version__}
         if folder.is_file():
             raise DataFileError(

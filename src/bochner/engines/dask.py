@@ -1,4 +1,4 @@
-"""Dask: parts of the rows are tasks of a cluster's workers, and so is merging their sums."""
+"""Dask: workers of a cluster sum parts of the rows and merge the sums, as tasks."""
 
 import sys
 import warnings
@@ -40,10 +40,10 @@ class Dask:
 
     Notes
     -----
-    A worker that dies costs the parts that it had: they are summed again, elsewhere, with the same
-    bits. To a worker go the feature map, once a fit, and for each part where its rows are, or the
-    rows themselves if they are in memory here or must be read in order (text files, iterables).
-    Sums of parts go from worker to worker, one for each part, and one comes here. Memory of a
+    If a worker dies, other workers sum its parts again, with the same bits. A worker receives the
+    feature map once a fit. For each part it receives the location of the rows, or the rows
+    themselves if they are in memory here or must be read in order (text files, iterables). Workers
+    exchange the sums of parts; only the total comes here. Memory of a
     worker: one block, its features, and a few sums.
     """
 

@@ -1,4 +1,4 @@
-"""Passes on graphics cards: blocks are moved over ahead of their sums, which stay there."""
+"""Passes on GPUs: blocks are moved to the device ahead of their sums; the sums stay there."""
 
 import logging
 import time
@@ -30,7 +30,7 @@ ROWS, CELLS = 8192, 1 << 25
 
 @runtime_checkable
 class MakesFeatures(Protocol):
-    """A summand of features, for which moving rows pays."""
+    """A summand that computes features: enough work to pay for moving rows to a device."""
 
     features: Callable[[Array], Array]
 
@@ -169,7 +169,7 @@ def moved(blocks: Iterable[Block], device: Any) -> Iterator[Block]:
 
 
 class _Plain:
-    """Moves rows at once, to a device without streams."""
+    """Moves each block when called, to a device without streams."""
 
     def __init__(self, device: Any) -> None:
         self._device = device

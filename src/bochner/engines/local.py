@@ -130,9 +130,9 @@ def _require_seed(asked: str) -> None:
 
 @contextmanager
 def _held_back() -> Iterator[list[Callable[[], None]]]:
-    """Defer signals until the block is done; yield the handlers to call then.
+    """Defer SIGINT and SIGTERM until the block is done; yield the list of handlers to call then.
 
-    A second one of its kind is not held back. Only the main thread gets signals.
+    A second signal is handled at once. Only the main thread receives signals.
     """
     came: list[Callable[[], None]] = []
     before: dict[int, Any] = {}

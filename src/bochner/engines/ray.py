@@ -1,4 +1,4 @@
-"""Ray: parts of the rows are tasks of a cluster's workers, and so is merging their sums."""
+"""Ray: workers of a cluster sum parts of the rows and merge the sums, as tasks."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -80,7 +80,7 @@ def here() -> Engine:
 
 
 def _rows(partition: Partition) -> Any:
-    """Return the rows of a partition: a table of the store, or themselves."""
+    """Return the rows of a partition: a reference into Ray's store, or the fetched rows."""
     return partition.reference if isinstance(partition, RayPartition) else partition.fetch()
 
 

@@ -92,7 +92,7 @@ class Spark:
                 raise
 
     def _begun(self) -> Any:
-        """Return the session, begun if it is not there."""
+        """Return the Spark session; start a session if none is active."""
         if self.session is not None and not isinstance(self.session, str):
             return self.session
         from pyspark.sql import SparkSession
@@ -164,7 +164,7 @@ class _SparkWorkers(Workers):
         return handle.result()
 
     def _job(self, name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        """Return what a job gives; one whose worker dies is begun again."""
+        """Return the result of a job; run the job again if its worker dies."""
         self._context.setJobGroup(self._group, f"bochner {name}", interruptOnCancel=True)
         held = [a for a in args if isinstance(a, Partition)]
         args = args[: len(args) - len(held)]
@@ -194,7 +194,7 @@ class _SparkWorkers(Workers):
         )
 
     def _sent(self, task: Callable[..., Any], args: Any, held: list[Partition]) -> list[Any]:
-        """Return the result of a task on rows that are brought here first."""
+        """Return the result of a task; fetch the partitions ``held`` into this process first."""
         args = (*args, *(partition.fetch() for partition in held))
         return self._context.parallelize([args], 1).map(task).collect()
 
@@ -205,7 +205,7 @@ def here() -> Engine:
 
 
 def _outcome(function: Callable[..., Any]) -> Callable[[tuple[Any, ...]], Any]:
-    """Return the function of a task: it gives what went wrong as a value, not as text."""
+    """Return a Spark task that calls the function and returns a `BochnerError` as a value."""
 
     def task(args: tuple[Any, ...]) -> Any:
         try:

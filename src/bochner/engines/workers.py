@@ -1,4 +1,4 @@
-"""Passes made by workers of several processes: parts where rows are, merged in the tree's order."""
+"""Passes made by worker processes: parts are summed near the rows and merged in tree order."""
 
 import logging
 import re
@@ -34,7 +34,7 @@ LOG = logging.getLogger("bochner.engines")
 
 @dataclass(frozen=True)
 class Part:
-    """Consecutive rows: where they can be read, or themselves."""
+    """Consecutive rows: a stretch that a worker can read, or the blocks themselves."""
 
     start: int
     stop: int
@@ -79,7 +79,7 @@ class Workers(ABC):
 
 
 def require_answer(who: str, address: str, timeout: float) -> None:
-    """Refuse an address, host:port behind any scheme, where nobody answers in time."""
+    """Refuse an address (host:port, with or without a scheme) that does not answer in time."""
     try:
         url = urlsplit(address if "://" in address else f"//{address}")
         host, port = url.hostname, url.port
@@ -98,7 +98,7 @@ def require_answer(who: str, address: str, timeout: float) -> None:
 
 
 def failed(engine: str, rows: str, said: str) -> EngineError:
-    """Return the error of workers that did not add up these rows."""
+    """Return the error to raise if workers could not sum these rows."""
     return EngineError(
         f"{engine}: workers must be able to add up {rows} while the cluster is there; they could "
         f"not ({said}). Install on workers what is installed here, give them the memory or ask for "
@@ -156,7 +156,7 @@ class ClusterPasses:
         return found.total
 
     def _wait(self, begun: tuple[Handle, int], blocks: Blocks) -> None:
-        """Wait for a part, and tell those who watch."""
+        """Wait for a part, and report its rows to the callbacks."""
         handle, rows = begun
         self._workers.wait(handle)
         if rows:
@@ -191,7 +191,7 @@ def _apart(part: Part) -> tuple[Part, tuple[Partition, ...]]:
 
 
 def _on_features(summand: Any) -> bool:
-    """Whether the map is apart from the sum over its features."""
+    """Return whether the summand holds the map separately from the sum over its features."""
     return isinstance(summand, SumOnFeatures)
 
 
@@ -212,7 +212,7 @@ def _parts(blocks: Blocks, workers: int) -> Iterator[Part]:
 
 
 def _read_here(blocks: Blocks, size: int) -> Iterator[Part]:
-    """Give parts of blocks that are read in this process, and checked as in any pass."""
+    """Yield parts of at least ``size`` rows (the last may be shorter), read in this process."""
     held: list[Block] = []
     for block in blocks:
         held.append(block)

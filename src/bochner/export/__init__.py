@@ -1,4 +1,4 @@
-"""Row 4: fitted learners for other programs: graphs of ONNX, and what skops may trust."""
+"""Export of fitted learners: ONNX graphs, and the names of classes that skops may trust."""
 
 from bochner.export.files import to_onnx
 from bochner.export.trusted import TRUSTED

@@ -1,9 +1,9 @@
-"""Arrays that write down what is done with them: the array API standard as nodes of ONNX.
+"""Arrays that record the operations on them: the array API standard as ONNX nodes.
 
 Kernels and maps are functions of arrays of any library. Called with a :class:`Traced` array
 instead of rows, they record their formula as a graph for any number of rows. Code that reads
-values, such as a choice between two formulas, has no graph and is refused; that values are finite
-is taken for granted.
+values, such as a choice between two formulas, has no graph and is refused. Values are assumed to
+be finite.
 """
 
 import math
@@ -344,9 +344,9 @@ class OnnxNamespace:
         return self.where(none, a, self.log(whole) * a / self.where(none, 1.0, added))
 
     def atan2(self, y: Traced, x: Traced) -> Traced:
-        """Return the angle of (x, y), x ≥ 0: that in float32, and one Newton step.
+        """Return the angle of (x, y), x ≥ 0: a float32 arctangent, corrected by one Newton step.
 
-        The rounding error of a float32 angle, below 1e-6, equals its tangent to 1e-18.
+        The float32 angle has an error below 1e-6, which equals its own tangent within 1e-18.
         """
         rough = self.astype(y / x, np.float32)
         name = self.graph.node("Atan", rough.name)
@@ -416,7 +416,7 @@ class OnnxNamespace:
         return Traced(self.graph, name, a.shape[:1], WHOLE)
 
     def argmin(self, a: Traced) -> Traced:
-        """Return the place of the smallest number of each row, the first of equal ones."""
+        """Return the column number of the smallest value in each row, the first of equal values."""
         name = self.graph.node("ArgMin", a.name, axis=1, keepdims=0)
         return Traced(self.graph, name, a.shape[:1], WHOLE)
 
@@ -442,7 +442,7 @@ class OnnxNamespace:
         return Traced(self.graph, name, shape, a.dtype)
 
     def concat(self, arrays: Sequence[Any], axis: int = 0) -> Traced:
-        """Return arrays side by side, numbers of no row repeated for each."""
+        """Return arrays side by side; an array without a row axis is repeated for each row."""
         parts = [self.asarray(a) for a in arrays]
         axis %= parts[0].ndim
         whole = _broadcast(*((*p.shape[:axis], 1, *p.shape[axis + 1 :]) for p in parts))

@@ -14,7 +14,7 @@ MISSING = ""
 
 
 def rows_of(inputs: Inputs, graph: Graph, dtype: np.dtype) -> Traced:
-    """Return the columns of numbers that a model sees, after the inputs they are computed from."""
+    """Return the numeric columns that a model sees; first add the graph inputs they come from."""
     schema = inputs.schema
     if schema is None or schema.features_only() == Schema(schema.columns):
         return _matrix(graph, inputs.n_columns, dtype, "finite numbers")
@@ -61,7 +61,7 @@ def _places(graph: Graph, name: str, levels: Sequence[str]) -> Traced:
 
 
 def _columns(encoder: Encoder, cells: Traced) -> Traced:
-    """Return the columns that the cells of one column become."""
+    """Return the numeric columns that encode the cells of one column."""
     xp = OnnxNamespace(cells.graph)
     if isinstance(encoder, Levels):
         missing = np.arange(len(encoder.rows)) == len(encoder.levels)

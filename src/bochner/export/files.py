@@ -105,7 +105,7 @@ def to_onnx(
 
 
 def _formula(model: Any) -> tuple[Any, Inputs]:
-    """Return what the outputs are formulas of, and what its rows are."""
+    """Return the fit or map that the outputs are computed from, and its inputs."""
     if isinstance(model, FeatureMap):
         return model, Inputs(model.n_inputs)
     if not isinstance(model, KernelEstimator):
@@ -123,7 +123,7 @@ def _what(model: Any) -> Any:
 
 
 def _made(graph: Graph, found: Outputs, dtype: np.dtype, who: str, text: str) -> Any:
-    """Return the graph with these outputs."""
+    """Return the ONNX model of the graph with these outputs."""
     xp, shapes = OnnxNamespace(graph), {}
     for name, value in found.items():
         given = xp.astype(value, dtype) if value.dtype == FLOAT else value

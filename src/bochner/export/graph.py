@@ -65,7 +65,7 @@ class Graph:
         return name
 
     def unturned(self, name: str) -> tuple[str, int]:
-        """Return the matrix whose transpose this is, and 1; of every other value itself, and 0."""
+        """Return (A, 1) if the value is the transpose of a matrix A, otherwise (``name``, 0)."""
         return (self._turned[name], 1) if name in self._turned else (name, 0)
 
     def named(self, name: str, source: str) -> None:
@@ -73,7 +73,7 @@ class Graph:
         self._nodes.append(self._onnx.helper.make_node("Identity", [source], [name]))
 
     def constant(self, values: Any) -> str:
-        """Return the name of a constant; equal ones are one."""
+        """Return the name of a constant; equal constants share one name."""
         A = np.array(values, order="C")
         key = (A.dtype.str, A.shape, A.tobytes() if A.dtype.kind != "O" else tuple(A.tolist()))
         if key not in self._constants:
@@ -122,7 +122,7 @@ class Graph:
             )
 
     def _operators(self, nodes: Sequence[Any]) -> list[Any]:
-        """Return the sets of operators that the nodes are of."""
+        """Return the ONNX operator sets, with versions, that the nodes use."""
         versions = {"": OPSET, DOMAIN: LEARNERS}
         used = {"", *(node.domain for node in nodes)}
         return [self._onnx.helper.make_opsetid(one, versions[one]) for one in sorted(used)]

@@ -78,7 +78,7 @@ def _(fit: KMeansFit, X: Traced) -> Outputs:
 
 
 def _features(phi: FeatureMap, precision: str, X: Traced) -> Traced:
-    """Return φ(X); of landmarks by the root of the precision that the fit was made in."""
+    """Return φ(X); landmark maps take the root in the precision of the fit."""
     if isinstance(phi, NystromMap):
         return phi.values(X) @ _root(phi, precision)
     return phi.features(X)
@@ -198,7 +198,7 @@ def _by_loss(fit: ConvexFit, xp: OnnxNamespace, f: Traced) -> Outputs:
 
 
 def _predicted(xp: OnnxNamespace, loss: Loss, f: Traced) -> Traced:
-    """Return predictions of a regression from φ(X) β + b: means behind a logarithm, quantiles."""
+    """Return predictions from f = φ(X) β + b: exp(f) for a log link, sorted quantiles, or f."""
     if isinstance(loss, LOG_LINK):
         return xp.exp(xp.minimum(f, 700.0))
     several = isinstance(loss, Quantile) and isinstance(loss.level, tuple) and len(loss.level) > 1
@@ -295,7 +295,7 @@ def _by_features(law: FeatureProcess, X: Traced) -> tuple[Traced, Traced]:
 
 
 def _by_kernel(law: ExactProcess, X: Traced) -> tuple[Traced, Traced]:
-    """Return the mean and variance of f."""
+    """Return the posterior mean and variance of f at X, by the exact kernel."""
     xp, kernel = OnnxNamespace(X.graph), law.chosen.kernel
     k = kernel.evaluate(X, xp.asarray(_dense(law.representation.X)))
     prior, parts = kernel.diagonal(X)[:, None], []

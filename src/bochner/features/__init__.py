@@ -1,4 +1,4 @@
-"""Row 2: a kernel and a method become columns."""
+"""Feature maps: a kernel and a method turn rows into columns of features."""
 
 from typing import Any
 

@@ -112,7 +112,7 @@ def _spectral(method: Method, kernel: Kernel, _d: int) -> bool:
 
 
 def _radial_functions(method: Gegenbauer, kernel: Kernel, d: int) -> bool:
-    """Whether the kernel has radial functions of the method's kind; a sum without is split."""
+    """Return whether the kernel has the method's radial functions; a sum without them is split."""
     if not is_rotation_invariant(kernel, d) or method.radial == "optimal":
         return is_rotation_invariant(kernel, d)
     whole = zonal(kernel, d) if isinstance(kernel, Sum) else None
@@ -253,8 +253,8 @@ def refusal(method: Method, kernel: Kernel, d: int) -> InvalidInput:
 def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw the map of ``kernel`` by ``method``: whole, or from the maps of its parts.
 
-    Methods that take any kernel as it is come first: landmarks, and methods made of methods. Then
-    exact features where they fit, else the leaf map, else the maps of the parts.
+    Methods that accept any kernel come first: landmarks, and methods that combine methods. Next
+    come exact features, if there are at most D, then the leaf map, then the maps of the parts.
     """
     if isinstance(method, Auto):
         return choose(method, kernel, ask).map  # type: ignore[return-value]

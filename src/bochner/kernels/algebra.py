@@ -216,7 +216,7 @@ class Modulated(Kernel):
         return f"Modulated(function={name_of(self.function)}, kernel={self.kernel!r})"
 
     def factor(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """Return f(x) of each row: what features of ``kernel`` are multiplied by."""
+        """Return f(x) of each row, the factor of the features of ``kernel``."""
         return answer(self.function(X), (X.shape[0],), X, "Modulated")
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
@@ -252,7 +252,7 @@ class Normalised(Kernel):
     kernel: Part
 
     def rows(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        """Return rows with the same cosines: unit rows if the lengths cancel, else in float64."""
+        """Return rows of the same normalised kernel: unit rows if lengths cancel, else float64."""
         return in_float64(X) if norm_degree(self.kernel) is None else directions(X)[0]
 
     def factor(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:

@@ -28,9 +28,9 @@ def best_products(
 ) -> tuple[Array, Float[Array, " D"]]:
     """Return the multi-indices k of the largest Σ_j logs[j][k_j], and the sums, from the largest.
 
-    ``logs`` has an array of falling numbers for each column. Columns are taken one after another,
-    because the best ``width`` products of all columns extend those of fewer columns. The first D'
-    of D are the D' best, ties included. O(d D log² D).
+    ``logs`` has an array of falling numbers for each column. Columns are added one by one: the
+    best ``width`` products of all columns extend the best products of fewer columns. The first D'
+    products are the best D', even with ties. O(d D log² D).
     """
     chosen, sums = np.zeros((1, len(logs)), dtype=np.int32), np.zeros(1)
     for j, column in enumerate(logs):

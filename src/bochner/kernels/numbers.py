@@ -106,7 +106,7 @@ def opened(kernel: Kernel) -> Kernel:
 
 
 def lifted(kernel: Kernel) -> Kernel:
-    """Return the same kernel with multiples before products, where each is the weight of a term."""
+    """Return the same kernel with scale factors moved out of products, as weights of the terms."""
     changes = {name: lifted(part) for name, part in parts_of(kernel).items()}
     if not changes:
         return kernel

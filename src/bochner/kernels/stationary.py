@@ -288,9 +288,9 @@ class Cauchy(CoordinateWise):
 def by_columns(
     M: Float[Array, "n m"], rates: Sequence[Callable[[Array], Array]], X: Array, Y: Array
 ) -> Float[Array, "n d"]:
-    """Return Σ_i M_ij rate_k(x_ik − y_jk) for each column k: of products of one-column kernels.
+    """Return Σ_j M_ij rate_k(x_ik − y_jk) of each row i and column k, for products over columns.
 
-    ``rates`` are the derivatives of the logarithms of the kernels of the columns.
+    ``rates`` are the logarithmic derivatives of the one-column kernels.
     """
     xp = array_namespace(M)
     gaps = (X[:, k][:, None] - Y[:, k][None, :] for k in range(X.shape[1]))

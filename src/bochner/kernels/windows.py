@@ -98,7 +98,7 @@ class Windows(Kernel):
         return self.width * self.channels
 
     def count(self, n_columns: int) -> int:
-        """Return the number of windows of the longest sequence, in rows of so many columns."""
+        """Return how many windows the longest sequence in rows of ``n_columns`` columns has."""
         steps, rest = divmod(n_columns - self.lengths, self.channels)
         if rest or steps < self.width:
             first = "one column for the number of steps and " if self.lengths else ""
@@ -184,7 +184,7 @@ class Windows(Kernel):
         return [slice(start, start + step) for start in range(0, X.shape[0], step)]
 
     def _flat(self, X: Float[np.ndarray, "n d"]) -> "RowWindows":
-        """Return all windows of rows, one after the other; one of zeros of a row that has none."""
+        """Return all windows of the rows in order; a row without windows gets one of zeros."""
         shares, held = self._shares(X)
         held = np.full(len(shares), self.count(X.shape[1])) if held is None else held
         counts = np.maximum(held, 1).astype(int)
@@ -298,7 +298,7 @@ class RowWindows:
     starts: Int[np.ndarray, " n"]  # the first window of each row
 
     def summed(self, values: Float[np.ndarray, "N m"]) -> Float[np.ndarray, "n m"]:
-        """Return the sums of values of windows over each row."""
+        """Return the sum of each row's window values, times the row's share 1/s(x)."""
         return np.add.reduceat(self.shares[:, None] * values, self.starts, axis=0)
 
 
@@ -354,7 +354,7 @@ def as_rows(who: str, X: Any, kernel: object, n_columns: int | None = None) -> A
 
 
 def _are_sequences(X: Any, windows: Windows | None) -> bool:
-    """Whether these are sequences: arrays of one dimension only where lengths may differ."""
+    """Return whether X holds sequences; 1-D arrays are sequences only where lengths may differ."""
     if getattr(X, "ndim", 0) == 3:
         return True
     several = isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.dtype.kind == "O")

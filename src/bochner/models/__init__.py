@@ -1,4 +1,4 @@
-"""Row 3b: learners with scikit-learn's interface."""
+"""Learners with scikit-learn's interface."""
 
 from typing import Any
 

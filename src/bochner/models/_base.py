@@ -465,7 +465,7 @@ class KernelEstimator(
         return encoded(type(self).__name__, blocks, n_classes, self._has_targets, where)
 
     def _inputs_of(self, blocks: Blocks, first: bool = True) -> Inputs:
-        """Return what blocks are; unless it is the first call, they must be like the fit's."""
+        """Return the inputs in the blocks; unless ``first``, refuse inputs unlike the fit's."""
         who, schema = type(self).__name__, blocks.schema
         known = None if first else self._inputs
         if schema is not None and schema.classes and not is_classifier(self):

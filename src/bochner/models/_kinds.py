@@ -466,7 +466,7 @@ class ProbableLabels(LabelEstimator):
 
     @by_partition
     def predict_log_proba(self, X: Tabular) -> Float[Array, "n K"]:
-        """Return their logarithms, good to the last digits also where they are tiny."""
+        """Return the logarithms of the class probabilities, accurate also for tiny ones."""
         f = to_numpy(self._decisions(X))
         return agreeing(self._log_probabilities(f), decided(f))
 

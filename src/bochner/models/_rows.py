@@ -26,7 +26,7 @@ from bochner.sums.tree import narrowed, summed
 class FeatureBlock(NamedTuple):
     """Consecutive rows: Z (b, D); y (b,) or (b, t) or None; w (b,) or None; first row's number.
 
-    X (b, d) are the rows themselves, while features are not read from memory.
+    X (b, d) holds the input rows, unless the features are read from memory.
     """
 
     Z: Array
@@ -43,7 +43,7 @@ class Kept(NamedTuple):
 
     @property
     def cached(self) -> bool:
-        """They are."""
+        """Whether the features are in memory: here always."""
         return True
 
     @property

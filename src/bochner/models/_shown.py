@@ -46,7 +46,7 @@ def _kept(fit: Any) -> tuple[Any, Any]:
 
 
 class ShownFit(ShownResult):
-    """A fitted value: what it was fitted to, what was chosen and what was found."""
+    """Fitted state that can be printed: the inputs, the choices and the results of a fit."""
 
     inputs: Inputs
     chosen: Any

@@ -73,7 +73,7 @@ class VariogramModel(ShownResult):
 
     @property
     def sill(self) -> float:
-        """σ² + a²: γ far away."""
+        """The sill σ² + a²: the semivariance γ at large distances."""
         return self.noise + self.amplitude
 
     @property

@@ -162,7 +162,7 @@ def _digest(array: np.ndarray) -> str:
 
 
 def _require_intact(path: Path, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-    """Refuse arrays that are not those that were written, by name."""
+    """Refuse arrays that differ from the arrays written; name the first altered array."""
     tensors = header["tensors"]
     if tensors.keys() != arrays.keys():
         raise _refusal(path, _DAMAGED)
@@ -181,7 +181,7 @@ def _refusal(path: Path, what: str) -> ModelFileError:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file that is there and is a file; say what the system refuses."""
+    """Open a file for reading; refuse a missing file, a folder and an unreadable file."""
     try:
         with path.open("rb") as file:
             yield file

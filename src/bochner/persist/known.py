@@ -51,7 +51,7 @@ def own_kernels(classes: Iterable[type]) -> Iterator[None]:
 
 
 def is_estimator(cls: type) -> bool:
-    """Whether this is one of the estimators, which are stored as parameters and fitted state."""
+    """Return whether the class is an estimator, stored as parameters and fitted state."""
     return cls.__name__ in models.__all__ and hasattr(cls, "get_params")
 
 

@@ -1,6 +1,6 @@
-"""Whether what a file describes can be: its size, its parts, and the model as a whole.
+"""Checks that a file describes a possible model: its size, its parts, and the whole model.
 
-Each function raises TypeError or ValueError where it cannot.
+Each ``require_`` function raises TypeError or ValueError if its check fails.
 """
 
 import copy
@@ -75,7 +75,7 @@ def _inside(item: Any) -> Any:
 
 
 def _padded(item: Any) -> int:
-    """Return the bytes that an array of text takes, 0 if the JSON is none."""
+    """Return the bytes of the text array that the JSON describes, 0 if it describes none."""
     content = item.get("text") if isinstance(item, dict) else None
     if not isinstance(content, list) or not content or not isinstance(content[-1], list):
         return 0
@@ -89,9 +89,9 @@ def _require_small(taken: int, size: int) -> None:
 
 
 def require_arrays(arrays: dict[str, np.ndarray]) -> None:
-    """Refuse booleans that are neither 0 nor 1, and arrays without elements of giant shapes.
+    """Refuse booleans other than 0 and 1, and empty arrays whose shape has a huge number.
 
-    NumPy counts the true by adding bytes; code that trusts the count would write out of bounds.
+    NumPy counts true values by adding bytes; with other bytes, writes would be out of bounds.
     """
     for name, array in arrays.items():
         if array.dtype == bool and array.size and array.view(np.uint8).max() > 1:
@@ -118,8 +118,8 @@ def _with_free_as_numbers(value: Any, name: str) -> Any:
 def require_fields(value: Any) -> None:
     """Refuse a dataclass whose fields do not hold what their annotations say.
 
-    Letters of shapes, as in ``Float[Array, "d m"]``, mean one number within a value whose
-    arrays index one another.
+    If the arrays of a value index one another, a letter of a shape, as in ``Float[Array, "d m"]``,
+    must mean the same number in all of them.
     """
     kind: Any = type(value)
     sizes: Sizes = {} if _is_part_of_map(kind) or kind in _SHAPED else None
@@ -145,7 +145,7 @@ def _hints(cls: Any) -> tuple[tuple[str, Any], ...]:
 
 
 def fits(value: Any, hint: Any, sizes: Sizes) -> bool:
-    """Whether a value is of the type and shape of the annotation; note the sizes of its letters."""
+    """Return whether a value fits the annotation; record sizes of shape letters in ``sizes``."""
     if (shape := shape_of(hint)) is not None:
         return _is_shaped(value, shape.split(), sizes)
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
@@ -158,7 +158,7 @@ def fits(value: Any, hint: Any, sizes: Sizes) -> bool:
 
 
 def _is_shaped(value: Any, words: list[str], sizes: Sizes) -> bool:
-    """Whether it is an array of numbers of the shape in words."""
+    """Return whether ``value`` is a numeric array whose shape is given by ``words``."""
     if not isinstance(value, np.ndarray | np.generic) and not scipy.sparse.issparse(value):
         return False
     if value.dtype.kind not in "biuf" or sizes is None:
@@ -235,7 +235,7 @@ _MOST_DEGREES = 10_000
 
 
 def require_numbers(value: Any) -> None:
-    """Refuse coefficients, sums and parts of maps that are not numbers, and endless kernels."""
+    """Refuse coefficients and sums that are not finite, NaN in maps, and kernels of huge degree."""
     for name in _FIELDS.get(type(value), ()):
         if not is_finite(getattr(value, name)):
             raise ValueError(f"{name} of {type(value).__name__} must be finite")
@@ -256,7 +256,7 @@ def is_finite(value: Any) -> bool:
 
 
 def _are_degrees(values: Any) -> bool:
-    """Whether these are whole numbers, not negative, of a size that can be gone through."""
+    """Return whether the values are nonnegative integers, small enough to loop over."""
     if not isinstance(values, np.ndarray) or values.dtype.kind not in "iu":
         return False
     return values.size == 0 or 0 <= values.min() <= values.max() <= max(_MOST_DEGREES, values.size)

@@ -1,4 +1,4 @@
-"""Row 3c: the error, time and memory of fits, predicted before they are run."""
+"""Predictions of the error, time and memory of fits, before the fits are run."""
 
 from typing import Any
 

@@ -62,9 +62,10 @@ class Budget(ShownResult):
     Parameters
     ----------
     seconds : float, optional
-        Without it there is no limit, and more time must be worth it.
+        Time limit. Without a limit, each doubling of the time must reduce the error enough.
     bytes : int, optional
-        Memory beside the rows and the process itself; default: half of the free memory.
+        Memory limit, not counting the rows and the process itself; default: half of the free
+        memory.
     """
 
     seconds: float | None = None

@@ -247,7 +247,7 @@ class Task:
         return float(a * D**2 + b * D**3)
 
     def multiplication_seconds(self, precision: Precision) -> float:
-        """Return the seconds of one multiplication in a product of matrices."""
+        """Return the seconds per scalar multiplication in a matrix product."""
         Z = np.ones((EIGEN_SIZE, EIGEN_SIZE), precision)
         act = lambda: self.seconds(lambda: product(Z, Z), repeats=2) / EIGEN_SIZE**3
         return float(self.once(("multiplication", precision), act))
@@ -276,7 +276,7 @@ def expected(path: Path, m: int, n: int) -> float:
 
 
 def is_limited(path: Path, m: int, n: int) -> bool:
-    """Whether the least penalty of float32 limits a fit to n rows."""
+    """Return whether the best penalty for n rows is the smallest that float32 allows."""
     of_all = replace(path, loo=_of_more_rows(path, m, n))
     return best_of(of_all.loo, "loo") == of_all.lowest("loo") and not of_all.level("loo")
 
@@ -293,7 +293,7 @@ def _of_more_rows(path: Path, m: int, n: int) -> Float[Array, " a"]:
 
 
 def powers(seconds: dict[int, float]) -> tuple[float, float]:
-    """Return a and b, not negative, of an² + bn³ through the seconds of two sizes."""
+    """Return nonnegative a and b, with an² + bn³ fitted to the seconds at two sizes n."""
     (few, short), (many, long) = sorted(seconds.items())
     slope = (long / many**2 - short / few**2) / (many - few)
     b = min(max(slope, 0.0), long / many**3)
@@ -462,10 +462,10 @@ class FeatureFits:
         return steps
 
     def by_passes(self, width: int) -> PlannedFit:
-        """Return the fit of a wide map, whose passes are counted by a fit to the sample.
+        """Return the planned fit of a wide map; a fit to the sample shows the number of passes.
 
-        Part of the sampled rows makes the preconditioner, and passes go over the other rows, whose
-        weights give penalties the size that they have with all rows.
+        Some sampled rows form the preconditioner; passes read the other sampled rows. The weights
+        of the other rows are scaled so that penalties act as they do with all rows.
         """
         task, phi, sample = self.task, self.task.map(self.method, width), self.task.sample
         began, seconds, columns = time.perf_counter(), list[float](), list[int]()
@@ -591,9 +591,9 @@ def local_fit(task: Task, method: LocalKernel) -> PlannedFit:
 
 
 def wave_fit(task: Task, method: Method) -> PlannedFit:
-    """Return the fit by Fourier modes: the solution of the trial, and an FFT of each further row.
+    """Return the planned fit by Fourier modes: the trial, and the time to sum the other rows.
 
-    The error is that of generalised cross-validation, extrapolated to all rows.
+    The error is the generalised cross-validation error, extrapolated to all rows.
     """
     n, m = task.n_rows, len(task.sample)
     trial = task.trial(m, method)

@@ -140,7 +140,7 @@ class DemoResult:
 
     @property
     def latitudes(self) -> Float[Array, " rows"]:
-        """Degrees north of the middle of each row of cells."""
+        """Latitude of the centre of each row of cells, in degrees."""
         rows = self.truth.shape[0]
         return -90 + (np.arange(rows) + 0.5) * 180 / rows
 
@@ -559,7 +559,7 @@ def _map(title: str, values: Array, sides: Any, ends: tuple[int, int]) -> Any:
 
 
 def draw_curves(curves: Sequence[Curve]) -> Callable[[Any], None]:
-    """Return what draws errors against numbers of features on axes."""
+    """Return a function that draws errors against the number of features on given axes."""
     from matplotlib.ticker import MaxNLocator
 
     def draw(ax: Any) -> None:

@@ -1,7 +1,7 @@
-"""The error of a learner on rows held out: of the same learner, fitted again without them.
+"""Held-out error of a learner: a copy is fitted without some rows and predicts these rows.
 
-All that the learner leaves open is chosen again, from the rows of that fit alone. Of the columns of
-a table each row has the mean targets of other rows, as in every fit.
+Every choice that the learner makes is made again, from the rows of that fit alone. Table columns
+encoded by mean targets use the targets of other rows, as in every fit.
 """
 
 import warnings

@@ -195,7 +195,7 @@ def report_model(
     source: str = "",
     command: str = "",
 ) -> ModelReport:
-    """Measure a fitted learner on rows: how good, and how far from the exact kernel.
+    """Return a report of a fitted learner: its errors, and its distance from the exact kernel.
 
     Parameters
     ----------
@@ -203,12 +203,12 @@ def report_model(
     X : (n, d), table or Blocks
         The rows of the fit, or better rows that it has not seen.
     y : (n,) or (n, t), optional
-        Their targets; with Blocks they are in them. Without targets the page has no errors.
+        Targets of the rows; Blocks hold their own targets. Without targets the page has no errors.
     sample_weight : (n,), optional
     n_sample : int, default 4096
-        Rows that pictures show, drawn at random.
+        Number of random rows that the pictures show.
     random_state : int, Generator, RandomState or None, default 0
-        Of the sample.
+        Seed of the sample.
     source, command : str
         Origin of the rows and command of the page, as shown.
 
@@ -226,8 +226,9 @@ def report_model(
 
     Notes
     -----
-    A few passes over the rows, and predictions of at most 2²⁰ of them at random. On the rows of its
-    fit a ridge regression or Gaussian process is judged by exact leave-one-out predictions.
+    The report takes a few passes over the rows, and predictions at up to 2²⁰ random rows. On the
+    rows of its fit, a ridge regression or Gaussian process is judged by exact leave-one-out
+    predictions.
     """
     check_is_fitted(model)
     seed = seed_of(random_state)

@@ -87,7 +87,7 @@ def _figures(r: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def _path(found: PathDisplay) -> Shown:
-    """Return the criteria along the path, ten rows or so of it in the table, with the one taken."""
+    """Return a plot of the criteria along the path, and a table of about ten penalties."""
     near = np.abs(np.log(found.alphas) - np.log(max(found.alpha[0], 1e-300)))
     at, step = int(np.argmin(near)), max(1, len(found.alphas) // 9)
     chosen = list(range(at % step, len(found.alphas), step))

@@ -125,7 +125,7 @@ def examine(model: KernelEstimator, blocks: Blocks, seed: int) -> Examined:
 
 
 class Row(NamedTuple):
-    """A row to look at: its number, the value it is listed for, y, prediction, and its columns."""
+    """A row to inspect: number, the value that ranks the row, target, prediction and columns."""
 
     number: int
     value: float
@@ -267,7 +267,7 @@ class RowLeverage:
     def of(model: KernelEstimator, moments: Moments, eigen: Eigen) -> "RowLeverage | None":
         """Return the leverages of a ridge regression or Gaussian process; None if they are unknown.
 
-        Without a penalty every row that can be fitted exactly is, and h is 1.
+        None also without a penalty: rows that can be fitted exactly then have leverage 1.
         """
         process = isinstance(model, GaussianProcessRegressor)
         alpha = model.evidence_.alpha if process else model.solution_.alpha
@@ -323,7 +323,7 @@ MEASURES = {
 
 
 def errors_in_words(errors: Mapping[str, Mapping[str, float]]) -> str:
-    """Write the errors of each target."""
+    """Return the errors of each target as text."""
     named = len(errors) > 1
     return "; ".join(
         f"{name}: " * named + ", ".join(f"{MEASURES[k]} {number(v)}" for k, v in found.items())
@@ -339,10 +339,10 @@ def _by_class(f: Array) -> Float[Array, "m K"]:
 def label_errors(
     model: Any, outputs: Mapping[str, Array], labels: Array, w: Float[Array, " m"]
 ) -> Iterator[tuple[str, float]]:
-    """Give accuracy, share of the most frequent label, log loss and area under the curve.
+    """Yield accuracy, share of the most frequent label, log loss and area under the curve.
 
     Without probabilities there is no log loss. "auc" is the area under the receiver operating
-    curve; of several classes the mean of each against the rest, of those that some rows have.
+    curve; for several classes, the mean over one-against-rest curves of the classes that occur.
     """
     classes = model.classes_
     yield "accuracy", float(accuracy_score(labels, outputs["label"], sample_weight=w))
@@ -499,7 +499,7 @@ def _classified(
 def _left_out(
     model: KernelEstimator, sample: Sample, codes: Array, leverage: RowLeverage
 ) -> tuple[Array, Array]:
-    """Return confusion tables of the sample: as fitted, and each row by a fit without it."""
+    """Return two confusion tables of the sample: of fitted and of leave-one-out predictions."""
     K, Z = len(model.classes_), features(model, sample.X)
     fitted = Z @ model.solution_.coef + model.solution_.intercept
     Y = indicators(codes.astype(np.float64), K)

@@ -1,1 +1,1 @@
-"""Row 3a: the choice of kernel, lengthscales, metric, width and method from a sample of rows."""
+"""Choice of kernel, lengthscales, metric, width and method, from a sample of rows."""

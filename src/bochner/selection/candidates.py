@@ -152,7 +152,8 @@ def choose_lengthscale_exactly(
 ) -> Tuning:
     """Return the kernel of this family with the least leave-one-out error of the exact kernel.
 
-    One factor of the lengthscales is tuned on at most 512 rows, from the median distance.
+    A common factor of the lengthscales is tuned on at most 512 rows, starting from the median
+    distance.
     """
     if name == "linear":
         return Tuning(Linear())
@@ -420,6 +421,6 @@ def _neighbourhoods(rows: RowSample, kernel: Kernel, most: int, seed: int) -> Ro
 
 
 def _shortened(kernel: Any, rows: ProcessRows) -> Any:
-    """Return the kernel with lengthscales at which the criterion has a slope."""
+    """Return the kernel with lengthscales capped, so that the criterion still has a slope."""
     scales = np.minimum(kernel.lengthscale, LONGEST * rows.spread)
     return kernel.replace(lengthscale=tuple(scales.tolist()))

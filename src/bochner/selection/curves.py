@@ -145,7 +145,7 @@ def _halvings(step: float, inner: float) -> int:
 def _scaled(
     x: Float[Array, " n"], at: Float[Array, " p"], values: Float[Array, " p"]
 ) -> tuple[Array, Array]:
-    """Return the curve with the deviation of the column, in a few digits."""
+    """Return the curve scaled to the standard deviation of the column, rounded to six digits."""
     spread = _deviation(np.interp(x, at, values))
     factor = _deviation(x) / spread if spread > 0 else 1.0
     scaled = np.array([float(f"{v:.6g}") for v in values * factor])

@@ -1,8 +1,9 @@
 """Fourier modes that "auto" takes instead of features, for many rows of few columns or the globe.
 
 A fit by Fourier modes is the fit of the exact kernel within a tolerance. About two thousand modes
-are solved for directly. More modes require conjugate gradients, with steps of equal time: for very
-many rows they cost less than features, for fewer rows they may cost far more.
+are solved for directly. More modes require conjugate gradients, whose steps take the same time for
+any number of rows: for very many rows the modes cost less than features, for fewer rows they may
+cost far more.
 """
 
 from contextlib import suppress

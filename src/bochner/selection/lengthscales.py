@@ -181,7 +181,7 @@ class MatrixSearch:
     def one(
         self, start: Kernel, factors: Sequence[float] = FACTORS, evaluations: int = ONE
     ) -> tuple[list[Evaluated[Any]], Evaluated[Any]]:
-        """Descend with one factor for all columns; return the first points and the end."""
+        """Descend in one factor for all columns; return the point from each start, and the end."""
         few, notes = self._fewer, self._stages("one factor")
         of, first = OnProcess(start, few, 1, self.criterion), []
         for factor in factors:
@@ -255,7 +255,7 @@ class MatrixSearch:
         return self.recorder.tuning(kernel, float(np.exp(end.at.share)))
 
     def _stages(self, stage: str) -> list[Any]:
-        """Return the notes of evaluations on fewer rows, few rows and all rows."""
+        """Return the functions that record evaluations on fewer rows, few rows and all rows."""
         more = len(self.rows.w) > FEW
         names = (", fewer rows", ", few rows", "") if more else ("", "", "")
         return [self.recorder.noting(f"{stage}{rows}") for rows in names]
@@ -398,7 +398,7 @@ class OnProcess(Objective):
 
     @cached_property
     def _room(self) -> Float[Array, "2 m m"]:
-        """Memory of kernel values and slopes in all evaluations."""
+        """Buffer for kernel values and slopes, reused by all evaluations."""
         return np.zeros((2, len(self.rows.w), len(self.rows.w)))
 
     @cached_property

@@ -137,9 +137,9 @@ def _left_out(A: Float[Array, "m m"], y: Float[Array, "m t"], core: int) -> Floa
 
 @dataclass(frozen=True, eq=False)
 class OnBlocks(Objective):
-    """The mean evidence per row of blocks, with a mean and an amplitude for each block.
+    """The evidence per row, averaged over blocks of rows with their own mean and amplitude.
 
-    ``whole`` has the bounds and the prior.
+    ``whole`` provides the bounds and the prior.
     """
 
     whole: OnProcess

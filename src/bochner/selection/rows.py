@@ -210,7 +210,7 @@ class TuningRows:
         return self if len(self) <= n else self.take(np.arange(n))
 
     def log_median(self, seed: int, logs: Array | float = 0.0, order: int = 2) -> float:
-        """Return the log of the median distance, columns divided by their e^logs."""
+        """Return the log of the median distance between rows, columns divided by e^``logs``."""
         scale = np.exp(np.broadcast_to(logs, self.X.shape[1]))
         median = median_distance(self.X, self.w, (scale,), seed, order, FEW_PAIRS)
         return round(float(np.log(median)), 6)

@@ -75,7 +75,7 @@ def _scaled(scale: Scale, factor: float) -> Scale:
 def median_scales(
     sample: RowSample, coordinatewise: bool, seed: int, most: int = PAIRS
 ) -> list[Scale]:
-    """Return the median distance of pairs of rows, for one lengthscale and one per column."""
+    """Return median distances as lengthscales: a common one, and one per column if they differ."""
     X, w, order = sample.X, sample.w, 1 if coordinatewise else 2
     unit = float(abs(X).max()) or 1.0  # squares of huge and tiny numbers overflow
     scales: list[Scale] = [median_distance(X, w, (unit,), seed, order, most)]

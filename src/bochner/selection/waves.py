@@ -125,7 +125,7 @@ def lengthscales_on_waves(
 
 @dataclass(frozen=True, eq=False)
 class EvidenceAt:
-    """Minus the log evidence at logarithms of lengthscales and penalty, its slope and curvature."""
+    """Negative log evidence, its slope and curvature at x, the log lengthscales and log penalty."""
 
     x: Float[Array, " p"]
     value: float

@@ -1,1 +1,1 @@
-"""Row 1: from sums to solutions."""
+"""Solvers: from sums over rows to solutions."""

@@ -76,7 +76,7 @@ class Sides:
         return Directions(a, b, values)
 
     def _root(self, eigenvalues: Float[Array, " D"], alpha: float) -> Float[Array, " D"]:
-        """Return (w + alpha)^(−½); directions that rounding alone fills take no part."""
+        """Return (w + alpha)^(−½), and 0 in directions that hold only rounding errors."""
         share = ROUNDING[self.precision] * len(eigenvalues) ** (self.precision == "float64")
         weights = eigenvalues + alpha
         kept = (weights > share * float(eigenvalues[-1])) & (weights > 0)

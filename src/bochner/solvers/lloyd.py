@@ -94,7 +94,7 @@ class StepsOf:
     seen: Float[Array, " k"]  # Σ w of the rows that led there
 
     def zero(self) -> tuple[Float[Array, "k D"], Float[Array, " k"]]:
-        """Return the centres, and the weight of their rows."""
+        """Return the initial centres, and the weight of the rows behind each centre."""
         return self.centres, self.seen
 
     def add(self, total: tuple[Array, Array], block: Any) -> tuple[Array, Array]:
@@ -147,9 +147,8 @@ def run_lloyd(
     """Move centres to the means until they rest.
 
     Stops when no row changes its cluster, or a pass lowers the cost by less than ``tol`` of it, or
-    after ``max_iter`` passes. ``features`` are read once a pass; ``first`` are the same rows,
-    assigned to the centres that it begins with; ``total`` computes the sum of a summand over the
-    blocks.
+    after ``max_iter`` passes. ``features`` are read once a pass; ``first`` holds the same
+    rows, assigned to the initial centres; ``total`` computes the sum of a summand over the blocks.
     """
     old = first
     for passes in range(2, max_iter + 2):

@@ -21,7 +21,7 @@ S = TypeVar("S")
 
 
 class Executor(Protocol):
-    """Where a sum is made."""
+    """A place that computes sums, such as this process or a cluster."""
 
     @property
     def memory(self) -> int | None:

@@ -97,7 +97,7 @@ class Places(ABC):
 
     @abstractmethod
     def require_served(self, X: Float[Array, "n d"]) -> None:
-        """Refuse rows that must not be summed."""
+        """Refuse rows outside the region where the waves are valid."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,7 +268,7 @@ class BoxOf:
     n_columns: int
 
     def zero(self) -> Float[Array, "2 d"]:
-        """Return the box of no rows."""
+        """Return an empty box: corners +∞ and −∞."""
         return np.array([[np.inf], [-np.inf]]) * np.ones(self.n_columns)
 
     def add(self, total: Float[Array, "2 d"], block: Block) -> Float[Array, "2 d"]:

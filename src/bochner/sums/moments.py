@@ -7,7 +7,7 @@ For features z_i (rows of Z), targets y_i and weights w_i the moments are
 
 They are kept about the means, and two sets are merged by the pairwise update of Chan, Golub and
 LeVeque (1979, eq. 2.1b): sums about zero would lose the digits that a large mean takes.
-Adding up in any order is streaming, forgetting, cross-validation and several machines.
+Moments can be added in any order, for streaming, forgetting, cross-validation and clusters.
 
 Notation: n rows, D features, t targets (``docs/notation.md``).
 """
@@ -102,7 +102,7 @@ class Moments:
     def mapped(self, L: Float[Array, "D D"], precision: Precision) -> "Moments":
         """Return the moments of the features L z, for lower triangular L; O(D³).
 
-        ``precision`` is what the result resolves: rounding of G is multiplied by up to ‖L‖².
+        ``precision`` is the precision of the result: rounding errors of G grow by up to ‖L‖².
         """
         half = triangular_product(self.gram.copy(), L)
         return replace(
@@ -185,9 +185,9 @@ def _combine(a: Moments, b: Moments, sign: int) -> Moments:
 
 
 class MomentSums(ABC):
-    """Adds blocks up to :class:`Moments`: about the first block's mean, corrected at the end.
+    """Adds up blocks to :class:`Moments`: centred at the first block's mean, corrected at the end.
 
-    Products are of the ``precision``.
+    Products are computed in ``precision``.
     """
 
     def __init__(self, precision: Precision = "float64") -> None:
@@ -464,6 +464,6 @@ class MomentsOf:
         return [a[0].merge(b[0])] if a and b else a or b
 
     def moments(self, total: list[MomentSums]) -> Moments:
-        """Return the moments of a sum, to which nothing more can be added."""
+        """Return the moments of a finished sum; no block can be added to ``total`` afterwards."""
         found = (total[0] if total else Accumulator()).moments()
         return found if self.root is None else found.mapped(self.root, "float32")

@@ -79,7 +79,7 @@ def some(rows: RowSample | None) -> RowSample:
 
 
 def indicators(codes: Float[Array, " n"], n_classes: int) -> Float[Array, "n K"]:
-    """Return −1 and +1 of classes against the rest; one column, of the second, for two classes."""
+    """Return +1 for rows of a class and −1 for others; of two classes, only the second's column."""
     if n_classes == 2:
         return np.where(codes == 1, 1.0, -1.0)[:, None]
     return np.where(codes[:, None] == np.arange(n_classes), 1.0, -1.0)

@@ -114,7 +114,7 @@ class RunningSum(Generic[S]):
         return self._summand.zero() if total is None else total
 
     def state(self) -> list[Any]:
-        """Return what it holds: the blocks it has had, the part begun, what each level has."""
+        """Return the state: number of blocks, unfinished part, and the sums of each level."""
         return [self.blocks, self._part, self._tree.levels]
 
     def restore(self, state: list[Any]) -> None:

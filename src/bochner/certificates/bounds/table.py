@@ -294,7 +294,7 @@ def _fourier(kernel: Kernel, rows: Array, ruler: Ruler, ask: Request) -> Iterato
 def _found(
     entries: list[Entry], kernel: Kernel, rows: Array, ask: Request, n_draws: int
 ) -> list[float]:
-    """Return the largest error of the draws for each entry; one map a draw for each method."""
+    """Return each entry's largest error over the draws; entries of one method share maps."""
     K, largest = to_numpy(kernel(rows)), np.zeros(len(entries))
     for i in range(n_draws):
         drawn = replace(ask, seed=int(stream(ask.seed, "bounds", i).integers(2**31)))

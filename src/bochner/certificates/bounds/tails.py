@@ -51,10 +51,10 @@ COST = 11  # Costs of projections err by this many times the spectral or the tra
 
 
 class Bound(abc.ABC):
-    """An error that features of a given number exceed with small probability only.
+    """An upper bound of an error for a number of features, which holds with a given probability.
 
-    ``width(error, confidence)`` and ``error(n_features, confidence)`` are inverse to each other;
-    ``confidence`` 1 − δ is above 0 and below 1.
+    ``width(error, confidence)`` and ``error(n_features, confidence)`` are inverse functions. The
+    bound holds with probability ``confidence``, 1 − δ, between 0 and 1.
     """
 
     #: Name of the error that is bounded.
@@ -468,11 +468,12 @@ def leverage_bound(leverage: float, effective_dimension: float, per_draw: int = 
     ----------
     leverage : float
         τ ≥ Tr Z_ωᵀ(K + λI)⁻¹ Z_ω for every draw ω. It is n k(x, x)/λ for pairs of frequencies
-        (:func:`spectral_bound`) and d_λ for draws in proportion to their leverage, with weights.
+        (:func:`spectral_bound`), and d_λ for weighted draws in proportion to leverage.
     effective_dimension : float
         d_λ = Tr K(K + λI)⁻¹, at most τ, which is its mean; λ ≤ ‖K‖.
     per_draw : int, default 2
-        2 for pairs, 1 for phases (with twice the leverage), s for Gegenbauer features.
+        Features per draw: 2 for pairs, 1 for phases (with twice the leverage), s for Gegenbauer
+        features.
 
     Notes
     -----
@@ -554,7 +555,7 @@ def projection_cost_bound(
 def effective(
     who: str, kernel: Kernel, rows: Float[np.ndarray, "n d"], alpha: float, norms: float = 1.0
 ) -> float:
-    """Return d_λ of rows for a penalty of at most ‖K‖/``norms``."""
+    """Return d_λ of the rows at penalty ``alpha``; refuse a penalty above ‖K‖/``norms``."""
     alpha = positive(alpha, who, "alpha")
     values = eigen(kernel, rows, who).values
     below_norm(norms * alpha, float(values[-1]), who)

@@ -288,7 +288,7 @@ class BallBound(tails.Bound):
         Raises
         ------
         InvalidInput
-            If no number of features below 10¹⁵ does: the ball is too large for its dimension.
+            If more than 10¹⁵ features are needed: the ball is too large for its dimension.
         """
         error, mean = positive(error, "sizes", "error"), self.growth * self.radius**2
         lost = math.log(self.scale * self.n_rows / (CUT_SHARE * error * self.alpha))

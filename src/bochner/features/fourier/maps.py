@@ -42,7 +42,7 @@ class Waves(FeatureMap):
     -----
     In float32 the error of a feature is below 2e-6 √(2/D) (1 + ‖x‖) for lengthscales near one; the
     angle is reduced exactly, in turns, so the only loss is the rounding of W and of the product.
-    Rows so far from the origin that this would matter have their angles in float64.
+    For rows so far from the origin that this loss matters, angles are computed in float64.
     """
 
     frequencies: Float[Array, "d m"]  # W
@@ -134,7 +134,7 @@ class FourierMap(Waves):
         return Z * moved(roots, like=Z)
 
     def _even(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        """Return the features without weights."""
+        """Return the features as if all frequencies had equal weights."""
         scale, phased = self._scale, len(self.phases) > 0
         if isinstance(X, np.ndarray):
             double, X = X.dtype == np.float64, np.ascontiguousarray(X)

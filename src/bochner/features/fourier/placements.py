@@ -300,11 +300,11 @@ class Structured(Chained):
     """Blocks H D₁ H D₂ H D₃ with the radial law of the kernel, evaluated by fast transforms.
 
     Yu et al. (2016), *Orthogonal random features*, eq. 6, with p = 2^⌈log₂ d⌉, H the normalised
-    Hadamard matrix, D random signs, and independent lengths χ_p (times the kernel's factor) in
-    place of √p, which is biased. The remaining bias is at most 2e-3 k(0); below 32 columns random
-    rotations are used, and where transforms do not pay the frequencies are formed. Errors equal
-    those of :class:`Orthogonal`. Choose it for d in the hundreds and more. Cost of φ(X):
-    O(n D log d).
+    Hadamard matrix, D random signs, and independent lengths χ_p (times the kernel's factor);
+    the paper's √p is biased. The remaining bias is at most 2e-3 k(0). Below 32 columns random
+    rotations are used. Where transforms are slower than a product, the frequencies are formed as a
+    matrix. The error is the same as with :class:`Orthogonal`. Choose this placement for d in the
+    hundreds and more. Cost of φ(X): O(n D log d).
     """
 
     def chains(self, measure: Measure, m: int, rng: np.random.Generator) -> Chains | None:

@@ -354,7 +354,7 @@ class HermiteMap(products.Products):
 
 
 def _places(indices: Array, wanted: Array) -> Array:
-    """Return the place among ``indices`` of each row that is wanted, 0 for one not there."""
+    """Return the row number in ``indices`` of each row of ``wanted``, 0 for a missing row."""
     whole_row = np.dtype((np.void, indices.itemsize * indices.shape[1]))
     keys, sought = (np.ascontiguousarray(A).view(whole_row).ravel() for A in (indices, wanted))
     order = np.argsort(keys)
@@ -377,7 +377,7 @@ class Mehler:
 
 
 def mehler(spread: Float[Array, " d"]) -> Mehler:
-    """Return the constants for measures N(0, spread²), without cancellation."""
+    """Return the constants of Mehler's formula for N(0, spread²), without cancellation."""
     a, b = 0.25 / np.asarray(spread) ** 2, 0.5
     c = np.sqrt(a * a + 2 * a * b)
     A = a + b + c

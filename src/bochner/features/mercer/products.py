@@ -97,7 +97,7 @@ def products_of_rows(
 def _in_room(
     room: Float[Array, "3 s"], how: "Halves | Array", table: Float[Array, "m n"], width: int
 ) -> Float[Array, "D n"]:
-    """Return the products in the last third of ``room``: fresh memory would cost more than they."""
+    """Return the products, written to the last third of ``room``: new memory would cost more."""
     n = table.shape[1]
     out = room[2].reshape(width, -1)[:, :n]
     if not isinstance(how, Halves):
@@ -173,7 +173,7 @@ class BasisMap(Products):
 
 
 def draw_basis(method: Method, kernel: Basis, ask: Request) -> BasisMap:
-    """Draw the D products of largest mean square of a kernel that is defined by its features."""
+    """Return the map of the D products with largest mean square, of a kernel given by a basis."""
     sizes = np.array(kernel.sizes)
     order = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes)]
     ranks, _ = green.best_products([np.log(sizes[order])] * ask.n_inputs, ask.n_features)

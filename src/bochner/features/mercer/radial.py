@@ -131,7 +131,7 @@ MOST_HARMONICS = (4 * ROUNDING) ** -2  # Of a degree: beyond, all energy is roun
 
 
 class Nodes(NamedTuple):
-    """Radii q to factor R_l on, and the share ω of the rows that each represents."""
+    """Radii q at which R_l is factored, and the share ω of the rows that each radius represents."""
 
     q: Float[np.ndarray, " M"]
     share: Float[np.ndarray, " M"]
@@ -167,9 +167,9 @@ def spectrum(
     """Return the blocks for ``width`` features, greatest energy per feature first.
 
     ``total`` is the mean of k(x, x) over the nodes, ``most`` the largest degree. The search over
-    degrees ends when no later block can have a place: the energy that remains bounds them all, and
-    so do the greatest blocks of the last degrees where these fall steadily, zeros (of one parity)
-    left out.
+    degrees ends when no later block can be among the largest. The remaining energy bounds all later
+    blocks. So do the largest blocks of the last degrees, if they fall steadily; degrees without a
+    block (of one parity) are skipped.
     """
     d = radial.n_inputs
     last = min(15 if d <= 4 else 3, most)
@@ -233,7 +233,7 @@ def _least(blocks: list[RadialBlock], width: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class RadialFunctions:
-    """g_b(r) = Σ_a R_{l_b}(r, q_a) C_{b,a}: one column for each block."""
+    """Radial functions g_b(r) = Σ_a R_{l_b}(r, q_a) C_{b,a}: one column for each block b."""
 
     kernel: Kernel  # Rotation-invariant, for rows that :class:`Polar` has taken apart
     n_inputs: int  # d

@@ -220,7 +220,7 @@ class NeuralTangentFeatures(Method):
 
 @dataclass(frozen=True, eq=False)
 class NeuralMap(FeatureMap):
-    """d features u|x| times a factor, and what each layer adds: A_1, T_1, A_2, T_2, ..."""
+    """d features, the row x times a factor, then the features A_j and T_j of each layer j."""
 
     kernel: NeuralTangent | NNGP
     inputs: int

@@ -73,7 +73,7 @@ class MaclaurinMap(FeatureMap):
 
     @cached_property
     def _order(self) -> Array:
-        """Features by falling degree."""
+        """Indices of the features, by falling degree."""
         return np.argsort(-self.weights.degrees, kind="stable")
 
     @cached_property
@@ -87,7 +87,7 @@ class MaclaurinMap(FeatureMap):
 
     @cached_property
     def _distinct(self) -> tuple[powers.Weights, Array]:
-        """Return the weight of each degree that occurs, and which of them a feature has."""
+        """The weights of the distinct degrees, and for each feature the index of its degree."""
         given = self.weights
         degrees, first, which = np.unique(given.degrees, return_index=True, return_inverse=True)
         return powers.Weights(degrees, given.logs[first], given.gaussian), which

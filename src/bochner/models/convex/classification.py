@@ -84,7 +84,7 @@ class Learned:
         return 1 if self.n_classes == 2 and not self.loss.joint else self.n_classes
 
     def targets(self, codes: Array) -> Float[Array, "m t"]:
-        """Return −1 and +1 of the classes' codes, or ones in their columns for a joint loss."""
+        """Return targets of −1 and +1 from class codes, or one-hot columns for a joint loss."""
         if self.pairs is not None:
             return self.pairs.targets(codes)
         if self.loss.joint:

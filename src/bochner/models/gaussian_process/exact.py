@@ -219,7 +219,7 @@ def _scaled(
     coef: Float[Array, " n"],
     i: int,
 ) -> tuple[float, float, float, float]:
-    """Return noise, amplitude, log evidence and mean log density left out, of one target."""
+    """Return noise, amplitude, log evidence and mean leave-one-out log density of one target."""
     n, alpha = len(rows.w), posterior.alpha
     if not rows.power[i] > 0:
         return spec.noise or 0.0, spec.amplitude or 0.0, np.nan, np.nan

@@ -135,9 +135,9 @@ def _looked_at(sums: FeatureSums, law: Predictive, sample: RowSample) -> _Rows:
 def _without_own_landmarks(
     sums: FeatureSums, law: Predictive, rows: _Rows, sample: RowSample
 ) -> _Rows:
-    """Return rows that are landmarks as they are seen without those.
+    """Return the rows, with each row that is a landmark as if it were no landmark.
 
-    A row that is there twice is not: its copy would be the landmark.
+    Rows with a copy stay as they are: the copy would be the landmark.
     """
     landmarks = law.left_out.landmarks or sums.chosen.map
     if not isinstance(landmarks, NystromMap):

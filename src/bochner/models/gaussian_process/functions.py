@@ -1,4 +1,4 @@
-"""Functions drawn from a Gaussian process' posterior: values that are called at any rows.
+"""Functions drawn from the posterior of a Gaussian process, to be called at any rows.
 
 Pathwise (Wilson et al. 2020). With the kernel itself by Matheron's rule (their eq. 8), f⁰ and ε
 drawn from the prior:
@@ -11,8 +11,9 @@ landmarks S, L Lᵀ = k(S, S) and φ(x) = L⁻¹k(S, x),
 
     f(x) = φ(x)·β + b + a (f⁰(x) − φ(x)·L⁻¹f⁰(S)),      β, b from their posterior.
 
-The difference is what the landmarks leave out of f⁰, independent of β. A map without landmarks
-borrows some among the rows, and the difference is scaled to the variance that the map leaves out.
+The difference is what the landmarks leave out of f⁰, independent of β. For a map without
+landmarks, some rows are used as landmarks, and the difference is scaled to the variance that the
+map leaves out.
 f⁰ is a weighted sum of Fourier features, drawn for each function: its covariance is exactly k.
 """
 

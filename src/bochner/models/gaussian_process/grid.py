@@ -146,7 +146,7 @@ class WaveProcess(ProcessLaw):
 
     @cached_property
     def _waves(self) -> dict[int, Array]:
-        """Waves of variances that were asked for, by target."""
+        """Cache of the waves of the variance, by target."""
         return {}
 
     def _variance_waves(self, i: int) -> Array:
@@ -367,7 +367,7 @@ def refined(
 
 
 def _about(surveyed: Surveyed, kernel: Kernel, coarse: float) -> WaveMap:
-    """Return modes that serve nearby lengthscales; spherical degrees serve all."""
+    """Return a map that also serves nearby lengthscales; spherical harmonics serve all of them."""
     if isinstance(surveyed.method, SphericalHarmonics):
         return surveyed.map_of(kernel)
     ends = scaled(kernel, np.array([1 / RANGE])), scaled(kernel, np.array([RANGE]))

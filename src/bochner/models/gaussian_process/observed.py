@@ -301,7 +301,7 @@ class ObservedProcess(ProcessLaw):
 
     @cached_property
     def _factors(self) -> list[Float[Array, "o o"]]:
-        """L of S = L Lᵀ for each target."""
+        """Cholesky factor L of S = L Lᵀ for each target, S the covariance of the observations."""
         noise = np.concatenate([each.noise for each in self.observations])
         factors = []
         for i in range(len(self.noise)):

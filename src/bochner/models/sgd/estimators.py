@@ -87,18 +87,18 @@ class SgdEstimator(SgdParameters, Differentiable):
         return with_rows_of(self.fit_, self._spec(self.fit_), blocks, inputs)
 
     def plan(self, X: Tabular, y: Array | None = None) -> StrategyPlan:
-        """Say what each of the six strategies takes for a fit to these rows.
+        """Return the predicted cost of each of the six strategies for a fit to these rows.
 
         Parameters
         ----------
         X : (n, d)
         y : (n,) or (n, t), optional
-            Without them one output is reckoned with.
+            Without targets, one output is assumed.
 
         Returns
         -------
         StrategyPlan
-            ``print`` shows the table; a star marks what "auto" takes.
+            ``print`` shows the table; a star marks the strategy that "auto" chooses.
         """
         blocks, inputs = self._blocks_of(X) if y is None else self._training_rows(X, y)
         spec = self._spec(strategy="auto", random_state=deepcopy(self.random_state))

@@ -140,7 +140,7 @@ def point_at(problem: Problem, loss: Loss, theta: Float[Array, "u p"], columns: 
 def values(
     problem: Problem, loss: Loss, theta: Float[Array, "u p"], fitted: Array, columns: Array
 ) -> Float[Array, " u"]:
-    """Return the objective of each of these columns from their fit, a joint one in every place."""
+    """Return the objective of each column from its fitted values, or a joint one in all places."""
     sums = np.zeros(len(theta))
     for rows in problem.chunks():
         with np.errstate(over="ignore", invalid="ignore"):

@@ -233,7 +233,7 @@ class _KernelFactors:
         self._last: tuple[Array, Array, float, Array] | None = None
 
     def __call__(self, K: Array, rows: Array, h: Array, alpha: float) -> Float[Array, "a a"]:
-        """Return U of UᵀU, given K of these rows, their numbers and their curvatures."""
+        """Return the factor U of √h K √h + αI = UᵀU; K and h are at ``rows``."""
         if (last := self._last) is not None:
             same = alpha == last[2] and np.array_equal(rows, last[0])
             if same and np.array_equal(h, last[1]):
@@ -457,10 +457,9 @@ class _Part:
 
 @dataclass(frozen=True, eq=False)
 class _Inverse:
-    """Minus the inverse of a Hessian without what it has between columns.
+    """Negative inverse of a Hessian without the entries that couple columns.
 
-    Rows of next to no curvature have α δc = −r, and add curvature to the objective along the
-    intercept only.
+    Rows with almost no curvature have α δc = −r, and add curvature along the intercept only.
     """
 
     problem: KernelProblem

@@ -130,7 +130,7 @@ class OfMargin(Loss):
 
     @abstractmethod
     def margin(self, y: Array, f: Array) -> Array:
-        """Return m."""
+        """Return the margin m of targets y and values f."""
 
     @abstractmethod
     def direction(self, y: Array, f: Array) -> Array:

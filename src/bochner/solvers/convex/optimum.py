@@ -25,9 +25,9 @@ class Cholesky:
     Parameters
     ----------
     kept : bool, default True
-        Whether a Hessian is kept from step to step and changed by the rows whose curvature has
-        changed, with features in memory; else each step sums it again, in one pass over the rows,
-        as for nonsmooth losses always.
+        Whether a step updates the last Hessian by the rows whose curvature has changed, if features
+        are in memory. Otherwise, and always for nonsmooth losses, each step sums the Hessian again,
+        in one pass over the rows.
     """
 
     kept: bool = True

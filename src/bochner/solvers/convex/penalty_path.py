@@ -248,7 +248,7 @@ def _first_least(errors: Float[Array, " p"], none: float) -> int:
 
 
 def _lowest(errors: list[float], none: float) -> int:
-    """Return how many penalties there were when the error was as low as it has become."""
+    """Return the number of penalties up to the first with the lowest error, within tolerance."""
     if not errors:
         return 0
     return 1 + (_first_least(np.array(errors), none) if none else int(np.argmin(errors)))

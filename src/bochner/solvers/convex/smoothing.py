@@ -150,7 +150,7 @@ class _Local(NamedTuple):
 
 
 def _local(problem: Problem, at: State) -> _Local:
-    """Return the values at the rows that a step needs; the gap is a share of loss and penalty."""
+    """Return slopes and curvatures for a step, and the gap as a share of the objective."""
     loss, y, f, w = problem.loss, problem.y, at.fitted, problem.w
     value = loss.value(y, f)
     size = weighted(w, value).sum(axis=0) + 0.5 * problem.alpha * (at.coef**2).sum(axis=0)

@@ -359,7 +359,7 @@ class KernelFactor:
         return self.root[:, None] * inverse * self.root, self.root * self.p, self.whole
 
     def variance(self, k: Float[Array, "b n"], prior: Float[Array, " b"]) -> Float[Array, " b"]:
-        """Return Var f/a² at rows with these kernel values, and k(x, x): O(b n²)."""
+        """Return Var f/a², given kernel values ``k`` and prior variances k(x, x); O(b n²)."""
         half = self._half(k)
         found = prior - np.einsum("ij,ij->j", half, half, dtype=np.float64)
         return np.maximum(found + self._by_intercept(k) ** 2, 0.0)

@@ -346,7 +346,7 @@ def _chosen(
 
 
 def tolerance(guess: Guess) -> float:
-    """Return the error of the iteration, in units of the spread."""
+    """Return the tolerance of the iteration, a share of the expected error, in units of spread."""
     return float(np.clip(SHARE * np.sqrt(guess.error), FINEST, COARSEST))
 
 

@@ -179,7 +179,7 @@ class AtPenalty:
         return float(mean * np.sqrt(spread / rows.count))
 
     def largest(self, target: int | None) -> float:
-        """Return the mean of a² k(x, x) over the variance of a target, or the largest of all."""
+        """Return the ratio of mean a² k(x, x) to a target's variance; for None, the largest."""
         rows, nu = self.dual.rows, max(freedom(self.dual.rows), 1.0)
         each = self.dual.quadratic_form * rows.trace / (nu * np.maximum(rows.power, TINY))
         return float(each.max() if target is None else each[target])

@@ -103,7 +103,7 @@ class ShiftedSystems:
         return np.divide(size, self.scale, out=np.zeros_like(size), where=self.scale > 0)
 
     def worst(self, bound: Float[Array, " c"], tol: float) -> Array:
-        """Return, of each right side that is not solved everywhere, where its bound is largest."""
+        """Return, for each right side with unsolved systems, the one with the largest bound."""
         order = np.argsort(-bound, kind="stable")
         open_ = order[bound[order] > tol]
         _, first = np.unique(self.owner[open_], return_index=True)

@@ -141,7 +141,7 @@ def freedom(problem: RidgeProblem) -> float:
 def amplitude_at(
     problem: RidgeProblem, found: Likely, noise: float | None = None, amplitude: float | None = None
 ) -> Float[Array, "*p t"]:
-    """Return a² of each target: as given, σ²/α of a given noise, or the best."""
+    """Return a² of each target: ``amplitude``, else σ²/α of a given noise, else the best."""
     q = np.maximum(found.quadratic_form, TINY)
     if amplitude is not None:
         return np.full_like(q, amplitude)
