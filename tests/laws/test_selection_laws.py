@@ -434,14 +434,3 @@ def test_a_wide_fit_predicts_what_exact_kernel_ridge_regression_predicts(kernel)
     allowed = 1e-6 + 100 * 1e-12 * 60 / model.alpha_
     assert np.abs(model.predict(X[60:]) - expected).max() < allowed * np.ptp(y)
     assert model.score(X[60:], y[60:]) > 0.8
-
-
-def test_columns_that_act_only_together_are_found_among_near_rows():
-    """Effects of the days of a year, in columns of months and days: the squared error was 0.52, 0.25 of it noise."""
-    rng = np.random.default_rng(0)
-    effect = rng.normal(size=(12, 28))
-    day = rng.integers(0, (12, 28), (6000, 2))
-    X = np.column_stack([day, rng.normal(size=(6000, 1))])
-    y = effect[tuple(day.T)] + 2 * X[:, 2] + 0.5 * rng.normal(size=6000)
-    model = bo.KernelRidge(random_state=0).fit(X[:4000], y[:4000])
-    assert np.mean((model.predict(X[4000:]) - y[4000:]) ** 2) < 0.45

@@ -30,13 +30,7 @@ from bochner.selection.lengthscales import EVIDENCE, MatrixSearch, ProcessRows
 from bochner.selection.metric import LOO, MANY_COLUMNS, turned_metrics
 from bochner.selection.race import Make, Race, TunedKernel
 from bochner.selection.record import Tuning
-from bochner.selection.rows import (
-    deviations,
-    median_distance,
-    near_rows,
-    rounded,
-    significant,
-)
+from bochner.selection.rows import median_distance, near_rows, rounded, significant
 from bochner.selection.spec import NAMED, Effort, accepts_sparse, as_effort
 from bochner.selection.walk import (
     COORDINATEWISE,
@@ -285,12 +279,9 @@ class Candidates:
         """Tune with more rows, from lengthscales at which each column has a slope again.
 
         Half of the rows are neighbourhoods: in a random sample, columns that matter within a
-        neighbourhood look as slow as others. They are near in all columns, since few rows do not
-        show columns that act only together, such as the month and the day.
+        neighbourhood look as slow as others.
         """
-        spread = deviations(self.rows.X, self.rows.w)
-        near = start.kernel.replace(lengthscale=tuple(spread.tolist()))
-        rows = _neighbourhoods(self.rows, near, self.effort.more, self.seed)
+        rows = _neighbourhoods(self.rows, start.kernel, self.effort.more, self.seed)
         search = self._search_of(rows, self._by)
         end = search.go(_shortened(start.kernel, search.rows), search.share_of(start.alpha), MORE)
         return self._ended(f"{start.name}, more rows", search, end, start.numbers)
