@@ -240,8 +240,8 @@ def joined(parts: list[Array]) -> Array:
 
 def numpy_rows(X: Any) -> Any:
     """Return rows in NumPy's float64, contiguous; sparse ones stay sparse."""
-    found = X if is_sparse(X) else np.ascontiguousarray(to_numpy(X))
-    return found.astype(np.float64, copy=False)
+    rows = X if is_sparse(X) else np.ascontiguousarray(to_numpy(X))
+    return rows.astype(np.float64, copy=False)
 
 
 def unit_of(largest: float) -> float:

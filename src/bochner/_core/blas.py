@@ -106,22 +106,22 @@ def solve_factored(U: Float[Array, "n n"], right: Float[Array, "n t"]) -> Float[
 
     A few columns are solved for one by one, in half of the time: LAPACK copies U into panels.
     """
-    found = np.array(right, U.dtype, order="F")
-    if not 0 < found.shape[1] <= FEW_COLUMNS:
-        lapack.solve_from_factor(U, found)
-        return found
-    for x in found.T:
+    solution = np.array(right, U.dtype, order="F")
+    if not 0 < solution.shape[1] <= FEW_COLUMNS:
+        lapack.solve_from_factor(U, solution)
+        return solution
+    for x in solution.T:
         lapack.solve_by_triangle(U, x, transposed=True)
         lapack.solve_by_triangle(U, x, transposed=False)
-    return found
+    return solution
 
 
-def square_part(K: Float[Array, "n n"], some: Array) -> Float[Array, "m m"]:
+def square_part(K: Float[Array, "n n"], index: Array) -> Float[Array, "m m"]:
     """Return the rows and columns of these numbers, without a copy of whole rows between."""
-    part = np.empty((len(some), len(some)), K.dtype)
-    for start in range(0, len(some), BAND):
+    part = np.empty((len(index), len(index)), K.dtype)
+    for start in range(0, len(index), BAND):
         here = slice(start, start + BAND)
-        K[some[here]].take(some, axis=1, out=part[here], mode="clip")
+        K[index[here]].take(index, axis=1, out=part[here], mode="clip")
     return part
 
 
@@ -189,25 +189,25 @@ def factor(A: Float[Array, "n n"]) -> None:
             lapack.factor(A)
         return
     parts = _between([*range(0, len(A), PART), len(A)])
-    for number, own in enumerate(parts):
+    for number, part_number in enumerate(parts):
         with one_thread():
-            lapack.factor(A[own, own])
+            lapack.factor(A[part_number, part_number])
         right = parts[:number:-1]
         for step in (_solve_part, _update_part):
-            side_by_side([partial(step, A, own, part) for part in right], most=len(right))
+            side_by_side([partial(step, A, part_number, part) for part in right], most=len(right))
 
 
-def _solve_part(A: Float[Array, "n n"], own: slice, part: slice) -> None:
+def _solve_part(A: Float[Array, "n n"], pivot: slice, part: slice) -> None:
     """Overwrite A₁₂ with U₁₁⁻ᵀ A₁₂."""
-    lapack.solve_rows_by_triangle(A[own, own], A[own, part])
+    lapack.solve_rows_by_triangle(A[pivot, pivot], A[pivot, part])
 
 
-def _update_part(A: Float[Array, "n n"], own: slice, part: slice) -> None:
+def _update_part(A: Float[Array, "n n"], pivot: slice, part: slice) -> None:
     """Subtract U₁ᵀ U₁₂ from the columns of a part, down to the diagonal."""
-    between = slice(own.stop, part.start)
-    above = A[own, between], A[own, part]
+    between = slice(pivot.stop, part.start)
+    above = A[pivot, between], A[pivot, part]
     lapack.add_product(A[between, part], *above, -1.0, transposed=(True, False))
-    lapack.add_square(A[part, part], A[own, part], -1.0, transposed=True)
+    lapack.add_square(A[part, part], A[pivot, part], -1.0, transposed=True)
 
 
 def invert_triangle(U: Float[Array, "n n"]) -> None:

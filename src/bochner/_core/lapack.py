@@ -184,13 +184,13 @@ def _check(*arrays: Array, fit: bool) -> None:
     """Refuse numbers that a routine would take for others, and shapes that do not fit together."""
     dtype = arrays[0].dtype
     if dtype not in _KINDS or any(each.dtype != dtype for each in arrays):
-        found = ", ".join(str(each.dtype) for each in arrays)
-        raise ValueError(f"BLAS requires numbers of one kind, float32 or float64, got {found}")
+        dtypes = ", ".join(str(each.dtype) for each in arrays)
+        raise ValueError(f"BLAS requires numbers of one kind, float32 or float64, got {dtypes}")
     if any(each.ndim == 1 and each.size and not each.flags.c_contiguous for each in arrays):
         raise ValueError("vectors for BLAS must be contiguous")
     if not fit:
-        found = ", ".join(str(each.shape) for each in arrays)
-        raise ValueError(f"BLAS requires shapes that fit together, got {found}")
+        dtypes = ", ".join(str(each.shape) for each in arrays)
+        raise ValueError(f"BLAS requires shapes that fit together, got {dtypes}")
 
 
 def _square(A: Array) -> bool:

@@ -246,15 +246,15 @@ def _checks(cls: Callable[..., Any]) -> dict[str, Callable[[Any, str, str], Any]
     """Return the checks in the annotations of a dataclass's fields, ``Annotated[type, check]``."""
     named = fields(cls) if is_dataclass(cls) else ()
     notes = {f.name: getattr(f.type, "__metadata__", ()) for f in named}
-    return {name: found[0] for name, found in notes.items() if found and callable(found[0])}
+    return {name: checks[0] for name, checks in notes.items() if checks and callable(checks[0])}
 
 
 class NamedArguments:
     """A class that refuses an argument it does not have with the one that was meant."""
 
     def __new__(cls, *_: Any, **given: Any) -> Self:
-        own = cls.__init__ is not object.__init__
-        known = _arguments(cast("Callable[..., Any]", cls)) if own else ()
+        initialised = cls.__init__ is not object.__init__
+        known = _arguments(cast("Callable[..., Any]", cls)) if initialised else ()
         for name in given:
             if known is not None and name not in known:
                 raise InvalidType(_unknown(cls.__name__, name, known))

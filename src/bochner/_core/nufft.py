@@ -37,8 +37,8 @@ def sums_of_waves(
     if library is None:
         return _slow_sums(angles, values, extent)
     transform = getattr(library, f"nufft{angles.shape[1]}d1")
-    found = transform(*_columns(angles), values, shape, eps=_error(error), isign=-1)
-    return found.reshape(len(values), *shape)
+    values_ = transform(*_columns(angles), values, shape, eps=_error(error), isign=-1)
+    return values_.reshape(len(values), *shape)
 
 
 def waves_at(angles: Float[Array, "n d"], coef: Array, error: float) -> Array:
@@ -54,8 +54,8 @@ def waves_at(angles: Float[Array, "n d"], coef: Array, error: float) -> Array:
     if library is None:
         return _slow_waves(angles, coef)
     transform = getattr(library, f"nufft{angles.shape[1]}d2")
-    found = transform(*_columns(angles), coef, eps=_error(error), isign=1)
-    return found.reshape(len(coef), len(angles))
+    values = transform(*_columns(angles), coef, eps=_error(error), isign=1)
+    return values.reshape(len(coef), len(angles))
 
 
 def _columns(angles: Float[Array, "n d"]) -> list[Array]:
@@ -104,12 +104,12 @@ def _slow_sums(angles: Array, values: Array, extent: tuple[int, ...]) -> Array:
 def _slow_waves(angles: Array, coef: Array) -> Array:
     shape = coef.shape[1:]
     extent = tuple(length // 2 for length in shape)
-    found = np.empty((len(coef), len(angles)), dtype=np.complex128)
+    values = np.empty((len(coef), len(angles)), dtype=np.complex128)
     for rows in _pieces(len(angles), shape):
         first, others = _tables(angles[rows], extent)
         for s, c in enumerate(coef.reshape(-1, shape[0], math.prod(shape[1:]))):
-            found[s, rows] = np.einsum("nj,nj->n", others @ c.T, first)
-    return found
+            values[s, rows] = np.einsum("nj,nj->n", others @ c.T, first)
+    return values
 
 
 def _tables(angles: Array, extent: tuple[int, ...]) -> tuple[Array, Array]:

@@ -13,7 +13,7 @@ LONG = re.compile(r"\d+\.\d{4,}(?:e-?\d+)?")
 
 def rounded(text: str) -> str:
     """Return code with its long numbers cut to four digits, to be read and not to be run."""
-    return LONG.sub(lambda found: f"{float(found[0]):.4g}", text)
+    return LONG.sub(lambda match: f"{float(match[0]):.4g}", text)
 
 
 def columns(lines: Sequence[Sequence[str]], words: Collection[int] = (0,)) -> str:

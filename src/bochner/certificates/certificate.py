@@ -157,8 +157,8 @@ def errors_table(c: Certificate) -> tuple[list[str], list[list[str]]]:
     ends = {name: " to ".join(f"{e:.3g}" for e in span) for name, span in spans.items()}
     rows = [[name, f"{value:.3g}", ends.get(name, "")] for name, value in values.items()]
     head = ["error", "value", f"{100 * c.confidence:g} % interval"]
-    shown = 2 if c.confidence == 1 else 3  # without an interval where all rows were measured
-    return head[:shown], [row[:shown] for row in rows]
+    digits = 2 if c.confidence == 1 else 3  # without an interval where all rows were measured
+    return head[:digits], [row[:digits] for row in rows]
 
 
 def _plain(value: Any) -> Any:
@@ -253,25 +253,25 @@ def certify(
     n = _n_rows(n_rows, given, rows.shape[0])
     s = sample(phi, rows, kernel)
     rest = _left_out(phi, rows, s)
-    found = pencil.distance(s.K, s.E, n, alpha, confidence)
+    measured = pencil.distance(s.K, s.E, n, alpha, confidence)
     below = bool(getattr(phi, "below_kernel", False))
     ratio, ratio_interval = frobenius(s, n, confidence)
     return Certificate(
-        epsilon=found.epsilon,
-        epsilon_interval=found.interval,
+        epsilon=measured.epsilon,
+        epsilon_interval=measured.interval,
         confidence=1.0 if len(s.K) == n else confidence,
         frobenius=ratio,
         frobenius_interval=ratio_interval,
         entrywise=float(np.abs(s.E).max()),
-        effective_dimension=found.effective_dimension,
+        effective_dimension=measured.effective_dimension,
         alpha=alpha,
-        alpha_measured=found.alpha,
+        alpha_measured=measured.alpha,
         n_rows=n,
         n_sample=len(s.K),
         n_features=s.n_features,
         below_kernel=below,
-        resolved=found.resolved,
-        features_to_halve=_to_halve(s, rest, found, n, below),
+        resolved=measured.resolved,
+        features_to_halve=_to_halve(s, rest, measured, n, below),
         operator_norm=pencil.operator_ratio(s.K, s.E),
         left_out=None if rest is None else float(rest.sum() / max(np.trace(s.K), TINY)),
     )
@@ -300,21 +300,21 @@ def _n_rows(n_rows: int | None, given: int, measured: int) -> int:
 
 
 def _to_halve(
-    s: MeasuredRows, rest: Float[Array, " m"] | None, found: pencil.Distance, n: int, below: bool
+    s: MeasuredRows, rest: Float[Array, " m"] | None, measured: pencil.Distance, n: int, below: bool
 ) -> int | None:
     """4D where the error falls like 1/√D; below the kernel D and the directions still above ε/2.
 
     The second is a lower bound: each feature added corrects at most one direction (interlacing).
     None for others whose bias may be a tenth of ε: it is Σ e/alpha at most, on the rows measured.
     """
-    if found.epsilon == 0:
+    if measured.epsilon == 0:
         return None
     if not below:
-        alpha = found.alpha * len(s.K) / n
-        noise = rest is not None and float(rest.sum()) <= SMALL_BIAS * found.epsilon * alpha
+        alpha = measured.alpha * len(s.K) / n
+        noise = rest is not None and float(rest.sum()) <= SMALL_BIAS * measured.epsilon * alpha
         return 4 * s.n_features if noise else None
-    pair = pencil.Pencil(s.K, s.E, found.alpha * len(s.K) / n, 0.0)
-    return s.n_features + max(1, pencil.excess_count(pair, found.epsilon / 2))
+    pair = pencil.Pencil(s.K, s.E, measured.alpha * len(s.K) / n, 0.0)
+    return s.n_features + max(1, pencil.excess_count(pair, measured.epsilon / 2))
 
 
 # --- The certificate in sentences ----------------------------------------------------------------

@@ -145,12 +145,12 @@ def _checked(subject: Subject, laws: Tests) -> Iterator[CheckedLaw]:
             yield CheckedLaw(name, SKIPPED, "the form of the values comes first.")
             continue
         try:
-            found = CheckedLaw(name, *test(subject))
+            law = CheckedLaw(name, *test(subject))
         except Exception as error:  # noqa: BLE001  the report is of all that a user's code raises
             required = "there must be values for every table of finite rows"
-            found = CheckedLaw(name, FAILED, f"{required}; got {type(error).__name__}: {error}")
-        broken |= name in FORM and found.outcome == FAILED
-        yield found
+            law = CheckedLaw(name, FAILED, f"{required}; got {type(error).__name__}: {error}")
+        broken |= name in FORM and law.outcome == FAILED
+        yield law
 
 
 def _some_rows(who: str, X: Any, least: int, rng: np.random.Generator) -> Float[Array, "n d"]:
@@ -189,9 +189,9 @@ def _values(subject: Subject, dtype: str = "float64") -> Iterator[tuple[str, Any
 def _shape(subject: Subject) -> Found:
     required = "there must be values for each row, or each pair of rows"
     for what, values, shape in _values(subject):
-        found = tuple(getattr(values, "shape", ()))
-        if found != shape:
-            return FAILED, f"{required}: {what} must have shape {shape}; got {found}."
+        shape_ = tuple(getattr(values, "shape", ()))
+        if shape_ != shape:
+            return FAILED, f"{required}: {what} must have shape {shape}; got {shape_}."
     return PASSED, f"{required}."
 
 
@@ -498,8 +498,8 @@ def _length(subject: Subject) -> Found:
     required = "|φ(x)|² must be about k(x, x): the share of rows with less than half of it"
     if reason := _inapplicable(subject, below=False):
         return SKIPPED, f"{required}; {reason}."
-    Z, whole = _features(subject, subject.X), np.diag(_matrix(subject))
-    lost = (np.abs(Z) ** 2).sum(axis=1) < 0.5 * whole
+    Z, diagonal = _features(subject, subject.X), np.diag(_matrix(subject))
+    lost = (np.abs(Z) ** 2).sum(axis=1) < 0.5 * diagonal
     return _judged(required, float(lost.mean()), LOST)
 
 

@@ -187,7 +187,7 @@ def compare(
     n_sample = integer(n_sample, "compare", "n_sample", 2)
     order = stream(seed, "compare").permutation(X.shape[0])
     m = max(2, min(n_sample, X.shape[0] // 4))
-    kept, others = (X[np.sort(some)] for some in (order[:m], order[m:]))
+    kept, others = (X[np.sort(part)] for part in (order[:m], order[m:]))
     options = all_methods(X.shape[1], kernel) if methods is None else list(map(as_method, methods))
     ask = Request(X.shape[1], width, seed, X=others)
     K = to_numpy(kernel(kept, kept))
@@ -224,7 +224,7 @@ def _row(method: Method, kernel: Kernel, ask: Request, kept: Array, K: Array) ->
         phi = draw_map(method, kernel, replace(ask, n_features=width_of(method, ask.n_features)))
     except InvalidInput as refused:
         return Compared(method, refused=str(refused))
-    drawn = time.perf_counter() - started
+    seconds_ = time.perf_counter() - started
     times: list[float] = []  # the least of up to three counts: other work only adds
     while len(times) < 3 and sum(times) < 1:
         started = time.perf_counter()
@@ -234,4 +234,4 @@ def _row(method: Method, kernel: Kernel, ask: Request, kept: Array, K: Array) ->
     Z = to_numpy(phi(kept))
     errors = relative_error(phi, kept, K), float(np.abs(Z @ Z.T - K).max())
     predicted = predicted_error(method, phi, kept)
-    return Compared(method, phi.n_features, predicted, *errors, drawn, seconds)
+    return Compared(method, phi.n_features, predicted, *errors, seconds_, seconds)

@@ -258,9 +258,9 @@ def distance(
     measured = alpha if penalty == asked else penalty * n / m
     noise = min(0.5, max(NOISE * EPS * norm / penalty, EPS**2))
     pencil = Pencil(K, E, penalty, noise)
-    found = match(values, n, penalty * n / m)
-    low, mid, high = _epsilon(pencil, n, found, confidence)
-    return Distance(mid, (low, high), found.effective_dimension, measured, found.resolved)
+    matching = match(values, n, penalty * n / m)
+    low, mid, high = _epsilon(pencil, n, matching, confidence)
+    return Distance(mid, (low, high), matching.effective_dimension, measured, matching.resolved)
 
 
 def spectrum(K: Float[Array, "m m"]) -> Float[Array, " m"]:
@@ -268,13 +268,15 @@ def spectrum(K: Float[Array, "m m"]) -> Float[Array, " m"]:
     return nonnegative(eigenvalues(K), "certify")
 
 
-def _epsilon(pencil: Pencil, n: int, found: Match, confidence: float) -> tuple[float, float, float]:
+def _epsilon(
+    pencil: Pencil, n: int, matching: Match, confidence: float
+) -> tuple[float, float, float]:
     """Return the lower end, estimate and upper end of ε = max(ε₋, ε₊)."""
-    whole = sides(pencil)
+    both_sides = sides(pencil)
     if len(pencil.K) == n:
-        ranges = [Range(s.score, s.score, s.score) for s in whole]
+        ranges = [Range(s.score, s.score, s.score) for s in both_sides]
     else:
-        ranges = _ranges(pencil, whole, n, found, confidence)
+        ranges = _ranges(pencil, both_sides, n, matching, confidence)
     below, above = (np.array(r) for r in ranges)
     ends = np.maximum(expit(below), _above(above))
     low, mid, high = np.where(ends <= pencil.noise * (1 + 1e-6), 0.0, ends).tolist()
@@ -282,21 +284,21 @@ def _epsilon(pencil: Pencil, n: int, found: Match, confidence: float) -> tuple[f
 
 
 def _ranges(
-    pencil: Pencil, whole: tuple[Side, Side], n: int, found: Match, confidence: float
+    pencil: Pencil, both_sides: tuple[Side, Side], n: int, matching: Match, confidence: float
 ) -> list[Range]:
     m = len(pencil.K)
     size = m // GROUPS
     groups = [sides(pencil.part(g * size, (g + 1) * size)) for g in range(GROUPS)]
     bounds = [-np.inf, -np.inf]
-    if not found.resolved:  # ε₋/(1 − ε₋) ≤ ‖E₋‖/λ and ε₊ ≤ ‖E₊‖/λ hold for any K
+    if not matching.resolved:  # ε₋/(1 − ε₋) ≤ ‖E₋‖/λ and ε₊ ≤ ‖E₊‖/λ hold for any K
         values = eigenvalues(pencil.E) / pencil.penalty
         bounds = np.log(np.maximum([-values[0], values[-1]], pencil.noise)).tolist()
-    step = float(np.log(pencil.penalty / found.penalty))
+    step = float(np.log(pencil.penalty / matching.penalty))
     scores = np.array([[side.score for side in group] for group in groups]).T
-    ranges = [_range(whole[i], scores[i], n / m, step, bounds[i], confidence) for i in (0, 1)]
-    sizes = (float(expit(whole[0].score)), float(_above(whole[1].score)))
+    ranges = [_range(both_sides[i], scores[i], n / m, step, bounds[i], confidence) for i in (0, 1)]
+    sizes = (float(expit(both_sides[0].score)), float(_above(both_sides[1].score)))
     small = [sizes[i] * _NEGLIGIBLE < sizes[1 - i] for i in (0, 1)]
-    return [Range(*[whole[i].score] * 3) if small[i] else ranges[i] for i in (0, 1)]
+    return [Range(*[both_sides[i].score] * 3) if small[i] else ranges[i] for i in (0, 1)]
 
 
 def _above(score: Array) -> Array:

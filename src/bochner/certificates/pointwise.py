@@ -134,15 +134,15 @@ def _gram(phi: FeatureMap, X: Array, who: str) -> Float[np.ndarray, "D D"]:
 
 
 def draw_leverages(
-    Z: Float[np.ndarray, "n D"], found: KernelEigen, alpha: float, features: int
+    Z: Float[np.ndarray, "n D"], eigen: KernelEigen, alpha: float, features: int
 ) -> Float[np.ndarray, " m"]:
     """Return τ(ω) = Tr Z_ωᵀ(K + alpha I)⁻¹ Z_ω of each of the m random draws behind a map.
 
     Z are features of m draws, ``features`` a draw: column i·m + j is the i-th of draw j, as in
     Fourier and Gegenbauer maps, scaled by 1/√m. Their mean over ω is the effective dimension.
     """
-    rotated = found.vectors.T @ Z
-    each = np.einsum("ij,i,ij->j", rotated, 1 / (found.values + alpha), rotated)
+    rotated = eigen.vectors.T @ Z
+    each = np.einsum("ij,i,ij->j", rotated, 1 / (eigen.values + alpha), rotated)
     m = Z.shape[1] // features
     return m * each.reshape(features, m).sum(axis=0)
 
@@ -247,6 +247,8 @@ def approximation_residual(
             "signs. certify measures those."
         )
     X = as_matrix(X, "approximation_residual")
-    held = [np.einsum("ij,ij->i", Z, Z) for Z in _blocks(phi, X)]
+    norms = [np.einsum("ij,ij->i", Z, Z) for Z in _blocks(phi, X)]
     size = to_numpy(kernel.diag(in_float64(X))).astype(np.float64)
-    return ApproximationResidual(np.maximum(size - np.concatenate([np.empty(0), *held]), 0.0), size)
+    return ApproximationResidual(
+        np.maximum(size - np.concatenate([np.empty(0), *norms]), 0.0), size
+    )

@@ -173,13 +173,13 @@ def risk(
     rows, y, n = _rows(X, y, n_sample, random_state)
     s, m = sample(phi, rows, kernel), len(y)
     penalty = alpha * m / n
-    found = distance(s.K, s.E, m, penalty, 0.95)
+    measured = distance(s.K, s.E, m, penalty, 0.95)
     exact, ours = (Smoother.of(A) for A in (s.K, s.K + s.E))
     variance = (
         noise_variance(exact, y, penalty) if noise is None else nonnegative(noise, "risk", "noise")
     )
     regularisation, followed = exact.parts(y, penalty, variance)
-    guarantee, e = exact.guarantee(y, penalty, variance), found.epsilon
+    guarantee, e = exact.guarantee(y, penalty, variance), measured.epsilon
     rank_noise = min(s.n_features, m) / m * variance
     return Risk(
         approximation=sum(ours.parts(y, penalty, variance)) - regularisation - followed,

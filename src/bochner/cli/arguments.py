@@ -182,10 +182,10 @@ def found_files(files: Iterable[str]) -> list[Any]:
     """Return the files; standard input is written to a temporary file."""
     from bochner.data.files import find_files  # noqa: PLC0415  --help does not wait for it
 
-    found: list[Any] = []
+    files_: list[Any] = []
     for name in files:
-        found += [_standard_input()] if name == "-" else find_files(name)
-    return found
+        files_ += [_standard_input()] if name == "-" else find_files(name)
+    return files_
 
 
 def _standard_input() -> Path:

@@ -160,8 +160,8 @@ def demo(terminal: "Terminal", out: str, quick: bool, seed: int) -> Result:
         "page": str(result.path),
     }
     words = f"RMSE {number(best.rmse)} m, R² {number(best.r_squared)}"
-    shown = {name: facts[name] for name in ("kernel", "certificate_words", "seconds", "page")}
-    return facts, shown | {"best": f"{best.name}, {best.n_features:,} features: {words}"}
+    lines = {name: facts[name] for name in ("kernel", "certificate_words", "seconds", "page")}
+    return facts, lines | {"best": f"{best.name}, {best.n_features:,} features: {words}"}
 
 
 @_command()
@@ -285,25 +285,25 @@ def fit(
         fitted.fit_blocks(watched, where=where)
     with terminal.phase("certify", "Measuring how far the features are"):
         numbers, words = certified(fitted, blocks)
-    found, why = None, ""
+    certificate, why = None, ""
     if judge and not (isinstance(fitted, KernelRidge) and fitted.fit_.error[0] is not None):
         with terminal.phase("judge", "Fitting again without some rows, to judge"):
-            found, why = judge_held_out(fitted, blocks)
-    held: dict[str, Any] = {}
+            certificate, why = judge_held_out(fitted, blocks)
+    facts: dict[str, Any] = {}
     if model == "gp":
         with terminal.phase("intervals", "Calibrating intervals"):
-            held = {"intervals": intervals_of(fitted, coverage_of(fitted, None))}
+            facts = {"intervals": intervals_of(fitted, coverage_of(fitted, None))}
     with terminal.phase("write"):
         save(fitted, out)
     return {
         "model": model,
         "rows": blocks.n_rows,
         **fitted.fit_.facts(),
-        "held_out": None if found is None else asdict(found),
-        "held_out_words": why if found is None else str(found),
+        "held_out": None if certificate is None else asdict(certificate),
+        "held_out_words": why if certificate is None else str(certificate),
         "certificate": numbers,
         "certificate_words": words,
-        **held,
+        **facts,
         "seconds": terminal.seconds,
         "out": str(out),
     }
@@ -388,20 +388,20 @@ def map_(terminal: "Terminal", model: str, out: Path, places: int, picture: Path
             param_hint="'MODEL'",
         )
     with terminal.phase("predict", "Predicting the map"):
-        shown = MapDisplay.from_estimator(fitted, places)
+        display = MapDisplay.from_estimator(fitted, places)
     with terminal.phase("write"):
-        fields = {shown.name: shown.mean, f"{shown.name}_deviation": shown.deviation}
-        dims = {name: (list(shown.axes), values) for name, values in fields.items()}
+        fields = {display.name: display.mean, f"{display.name}_deviation": display.deviation}
+        dims = {name: (list(display.axes), values) for name, values in fields.items()}
         with atomic(out) as file:
-            file.write(xarray.Dataset(dims, shown.axes).to_netcdf(engine="scipy"))
+            file.write(xarray.Dataset(dims, display.axes).to_netcdf(engine="scipy"))
         where = out.with_suffix(".png") if picture is None else picture
-        draw(shown, where)
+        draw(display, where)
     ends = {name: [float(a.min()), float(a.max())] for name, a in fields.items() if a is not None}
     return {
-        "places": int(shown.mean.size),
-        "axes": {name: [float(axis[0]), float(axis[-1])] for name, axis in shown.axes.items()},
-        "mean": ends[shown.name],
-        "deviation": ends[f"{shown.name}_deviation"],
+        "places": int(display.mean.size),
+        "axes": {name: [float(axis[0]), float(axis[-1])] for name, axis in display.axes.items()},
+        "mean": ends[display.name],
+        "deviation": ends[f"{display.name}_deviation"],
         "seconds": terminal.seconds,
         "out": str(out),
         "picture": str(where),
@@ -460,19 +460,19 @@ def compare(
         chosen = kernel_of(kernel, lengthscale)
         if not isinstance(chosen, Kernel):
             chosen = choose_lengthscale(chosen, sample, features, seed).kernel
-        found = compared(chosen, sample.X, n_features=features, random_state=seed)
+        comparison = compared(chosen, sample.X, n_features=features, random_state=seed)
     if plot is not None:
-        figure = np.ravel(found.plot())[0].figure
+        figure = np.ravel(comparison.plot())[0].figure
         with atomic(plot) as file:
             figure.savefig(file, format=plot.suffix[1:].lower())
-    terminal.say(str(found))
+    terminal.say(str(comparison))
     facts = {
         "rows": blocks.n_rows,
-        "sample": found.n_sample,
-        "kernel": repr(found.kernel),
-        "features": found.n_features,
-        "methods": [{**asdict(row), "method": repr(row.method)} for row in found.rows],
-        "best": repr(found.best),
+        "sample": comparison.n_sample,
+        "kernel": repr(comparison.kernel),
+        "features": comparison.n_features,
+        "methods": [{**asdict(row), "method": repr(row.method)} for row in comparison.rows],
+        "best": repr(comparison.best),
         "seconds": terminal.seconds,
     }
     return facts, {"rows": blocks.n_rows, "seconds": terminal.seconds, "plot": plot}
@@ -535,15 +535,15 @@ def plan(
     budget = {"seconds": seconds, "bytes": memory}
     blocks = Blocks.from_files(found_files(files), dtypes=types, **table)
     with terminal.reading("plan", blocks) as watched:
-        found = planned(
+        planned_fit = planned(
             watched,
             kernel=kernel_of(kernel, lengthscale),
             budget={name: value for name, value in budget.items() if value is not None},
             widths=widths,
             random_state=seed,
         )
-    terminal.say(str(found))
-    return found.facts() | {"seconds": terminal.seconds}, {"seconds": terminal.seconds}
+    terminal.say(str(planned_fit))
+    return planned_fit.facts() | {"seconds": terminal.seconds}, {"seconds": terminal.seconds}
 
 
 @_command()
@@ -599,13 +599,13 @@ def predict(
     width = fitted.map_.n_features if has_features(fitted) else 1024
     names: dict[str, None] = {}
     coverage = coverage_of(fitted, coverage)
-    held = intervals_of(fitted, coverage)
+    intervals = intervals_of(fitted, coverage)
     with terminal.reading("predict", blocks.with_rows(block_rows(width))) as watched:
         chunks = (columns_of(fitted, block.X, coverage) for block in watched)
         rows = written(out, chunks, names)
     if out == STANDARD_OUTPUT:
         return None
-    facts = {"rows": rows, "columns": list(names)} | ({"intervals": held} if held else {})
+    facts = {"rows": rows, "columns": list(names)} | ({"intervals": intervals} if intervals else {})
     return facts | {"seconds": terminal.seconds, "out": str(out)}
 
 
@@ -689,7 +689,7 @@ def report(
         blocks = open_rows(fitted, paths, separator, truth=True)
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     with terminal.reading("measure", blocks) as watched:
-        found = report_model(
+        page_ = report_model(
             fitted,
             watched,
             n_sample=rows,
@@ -698,16 +698,16 @@ def report(
             command=shlex.join(["bochner", "report", model, *files, "--out", str(out)]),
         )
     with terminal.phase("write"):
-        page = found.write(out)
+        page = page_.write(out)
     whose = {True: ", those of the fit", False: ", not those of the fit", None: ""}
     last = {"seconds": terminal.seconds, "page": str(page)}
     words = {
-        "rows": f"{found.seen.n_rows:,}{whose[found.rows_of_fit]}",
-        "errors": errors_in_words(found.quality.errors),
-        "driven_by": drivers(found.importance) if found.importance else None,
-        "certificate": found.certificate_words,
+        "rows": f"{page_.seen.n_rows:,}{whose[page_.rows_of_fit]}",
+        "errors": errors_in_words(page_.quality.errors),
+        "driven_by": drivers(page_.importance) if page_.importance else None,
+        "certificate": page_.certificate_words,
     }
-    return found.to_dict() | last, words | last
+    return page_.to_dict() | last, words | last
 
 
 @_command()
@@ -720,19 +720,19 @@ def show(terminal: "Terminal", model: str) -> Result:
     from bochner.persist.files import load
 
     with terminal.phase("read"):
-        found = load(Path(model))
-    if not isinstance(found, KernelEstimator):
-        return {"model": type(found).__name__, "holds": str(found)}
-    inputs = {} if found.schema_ is None else inputs_of(found.schema_)
+        model_ = load(Path(model))
+    if not isinstance(model_, KernelEstimator):
+        return {"model": type(model_).__name__, "holds": str(model_)}
+    inputs = {} if model_.schema_ is None else inputs_of(model_.schema_)
     terminal.show(
         {
-            "model": type(found).__name__,
-            "parameters": given_of(found),
-            **found.fit_.facts(),
+            "model": type(model_).__name__,
+            "parameters": given_of(model_),
+            **model_.fit_.facts(),
             "inputs": inputs,
             "inputs_words": "",
             "bytes": Path(model).stat().st_size,
-            "search": found.search_.facts(),
+            "search": model_.search_.facts(),
             "search_words": "",
         }
     )
@@ -740,6 +740,6 @@ def show(terminal: "Terminal", model: str) -> Result:
     more = len(lines) - MOST_COLUMNS
     for line in [*lines[:MOST_COLUMNS], *[f"and {more:,} more"] * (more > 0)]:
         terminal.say(f"{'column':<{LABELS}}  {line}")
-    if found.search_.compared:
-        terminal.say(f"\n{found.search_}")
+    if model_.search_.compared:
+        terminal.say(f"\n{model_.search_}")
     return None

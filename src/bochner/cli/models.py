@@ -82,24 +82,26 @@ def columns_of(model: Any, X: Any, coverage: float | None) -> dict[str, np.ndarr
         of_both = np.sqrt(of_mean**2 + model.noise_variance_)
         names = ("prediction", *bounds, "deviation_of_observation", "deviation_of_mean")
         shaped = lambda values: values.reshape(len(values), *model.target_shape_)
-        found = dict(zip(names, map(shaped, (mean, low, high, of_both, of_mean)), strict=True))
+        columns_ = dict(zip(names, map(shaped, (mean, low, high, of_both, of_mean)), strict=True))
     elif coverage is not None:
-        found = dict(
+        columns_ = dict(
             zip(("prediction", *bounds), model.predict_interval(rows, coverage), strict=True)
         )
     else:
-        found = model.outputs(rows)
-    if "label" in found:
-        shares = found.get("probability", np.empty((0, 0))).T
-        columns = {"prediction": found["label"]}
+        columns_ = model.outputs(rows)
+    if "label" in columns_:
+        shares = columns_.get("probability", np.empty((0, 0))).T
+        columns = {"prediction": columns_["label"]}
         if isinstance(model, OneClassSVM):
-            return columns | {"score": found["decision"] + float(model.offset_[0])}
+            return columns | {"score": columns_["decision"] + float(model.offset_[0])}
         return columns | {
             f"probability_{c}": p for c, p in zip(model.classes_, shares, strict=False)
         }
-    if "scores" in found:
-        return {f"component_{i}": column for i, column in enumerate(found["scores"].T, start=1)}
-    return {k: v for name, values in found.items() for k, v in _named(model, name, values).items()}
+    if "scores" in columns_:
+        return {f"component_{i}": column for i, column in enumerate(columns_["scores"].T, start=1)}
+    return {
+        k: v for name, values in columns_.items() for k, v in _named(model, name, values).items()
+    }
 
 
 def coverage_of(model: KernelEstimator, coverage: float | None) -> float | None:
@@ -166,10 +168,10 @@ def certified(
     ``blocks`` hold the rows of the fit, unless ``other``. Some models (alpha = 0, very few rows)
     have no certificate.
     """
-    found = certificate_of(model, blocks, other)
-    if isinstance(found, str):
-        return None, f"none: {found}"
-    return found.to_dict(), str(found)
+    certificate = certificate_of(model, blocks, other)
+    if isinstance(certificate, str):
+        return None, f"none: {certificate}"
+    return certificate.to_dict(), str(certificate)
 
 
 def open_model(path: str) -> Any:
@@ -205,10 +207,10 @@ def written(out: Path, chunks: Iterable[Chunk], names: dict[str, None]) -> int:
     return rows
 
 
-def drivers(found: ImportanceDisplay) -> str:
+def drivers(display: ImportanceDisplay) -> str:
     """Name the columns that predictions depend on most, with their shares of the deviation."""
-    lines = found.table(3)[1]
-    share = -1 if len(found.outputs) == 1 else 1
+    lines = display.table(3)[1]
+    share = -1 if len(display.outputs) == 1 else 1
     shares = ", ".join(f"{line[0]} {line[share]}" for line in lines)
     return f"{shares} of the deviation of predictions (they do not add up to 100 %)"
 
@@ -225,8 +227,14 @@ def given_of(model: KernelEstimator) -> dict[str, str]:
 
 def inputs_of(schema: Schema) -> dict[str, str]:
     """Return what each column of a table becomes."""
-    categories = {name: f"categories {', '.join(found)}" for name, found in schema.categories}
+    categories = {
+        name: f"categories {', '.join(categories_)}" for name, categories_ in schema.categories
+    }
     names = {encoder.name: encoder.feature_names for encoder in schema.encoders}
-    encoded = {name: f"becomes {', '.join(own)}" for name, own in names.items() if own != (name,)}
+    encoded = {
+        name: f"becomes {', '.join(columns_)}"
+        for name, columns_ in names.items()
+        if columns_ != (name,)
+    }
     out = {name: f"left out ({reason})" for name, reason in schema.dropped}
     return {name: (encoded | categories | out).get(name, "number") for name in schema.columns}

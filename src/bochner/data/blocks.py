@@ -103,8 +103,8 @@ class Blocks:
             X is a table (use :meth:`from_table`), or an array holds no real numbers.
         """
         X, y, sample_weight = values_of("Blocks.from_arrays", X, y, sample_weight)
-        held = module_of(X).chunks if library_of(X) == "dask" else open_arrays
-        opened = open_stored if is_stored(X) else held
+        opener = module_of(X).chunks if library_of(X) == "dask" else open_arrays
+        opened = open_stored if is_stored(X) else opener
         return cls._of(opened(X, y, sample_weight), block_rows)
 
     @classmethod

@@ -108,8 +108,8 @@ def codes_of(column: Any, lookup: Lookup) -> Float[np.ndarray, " n"]:
     import pyarrow.compute as pc
 
     codes = np.array([*lookup.code.values(), UNSEEN])
-    found = codes[plain(pc.index_in(texts, value_set=lookup.arrow), missing=-1)]
-    return np.where(is_missing(texts), np.nan, found) if texts.null_count else found
+    codes_found = codes[plain(pc.index_in(texts, value_set=lookup.arrow), missing=-1)]
+    return np.where(is_missing(texts), np.nan, codes_found) if texts.null_count else codes_found
 
 
 def texts_in(column: Any) -> list[str]:
@@ -217,8 +217,8 @@ def _times(encoder: Times, column: Any, where: Where) -> Float[np.ndarray, " n"]
     form = encoder.form or form_of(texts_in(texts)) or "year-month-day"
 
     def values(words: Any) -> np.ndarray:
-        found = np.array([seconds_of(text, form) for text in words.to_pylist()], np.float64)
-        return np.where(np.isnan(found), np.inf, found)
+        seconds = np.array([seconds_of(text, form) for text in words.to_pylist()], np.float64)
+        return np.where(np.isnan(seconds), np.inf, seconds)
 
     cells = by_value(texts, values)
     if np.isinf(cells).any():

@@ -112,8 +112,8 @@ class SeenCells:
     def sampled(self, j: int) -> Float[Array, " m"]:
         """Return cells of a column in random rows that are not missing."""
         cells = np.empty(0) if self.sample is None else self.sample.X[:, j]
-        held = cells[np.isfinite(cells)]
-        return held if len(held) else np.array([self.least[j]])
+        finite = cells[np.isfinite(cells)]
+        return finite if len(finite) else np.array([self.least[j]])
 
 
 @dataclass(frozen=True)
@@ -179,8 +179,8 @@ class CellsOf:
         y = _targets(to_numpy(block.y), self.n_classes) if looked else None
         if y is None:
             return {}
-        found = ((j, e) for j, e in enumerate(self.drafts) if isinstance(e, Levels))
-        many = ((j, e.name, len(e.levels)) for j, e in found if len(e.levels) > MOST_ONE_HOT)
+        drafts = ((j, e) for j, e in enumerate(self.drafts) if isinstance(e, Levels))
+        many = ((j, e.name, len(e.levels)) for j, e in drafts if len(e.levels) > MOST_ONE_HOT)
         return {name: _level_sums(X[:, j], count, y, block) for j, name, count in many}
 
 
@@ -237,16 +237,16 @@ def shrunk(
     """
     weight = max(float(count.sum()), 1e-300)
     prior = total.sum(axis=0) / weight
-    held = count > 0
-    n = np.where(held, count, 1.0)[:, None]
-    means = np.where(held[:, None], total / n, prior)
-    within = np.maximum((square - n * means**2)[held].sum(axis=0), 0.0)
-    within /= max(weight - held.sum(), 1.0)
-    spread = (count[:, None] * (means - prior) ** 2).sum(axis=0) - (held.sum() - 1) * within
+    present = count > 0
+    n = np.where(present, count, 1.0)[:, None]
+    means = np.where(present[:, None], total / n, prior)
+    within = np.maximum((square - n * means**2)[present].sum(axis=0), 0.0)
+    within /= max(weight - present.sum(), 1.0)
+    spread = (count[:, None] * (means - prior) ** 2).sum(axis=0) - (present.sum() - 1) * within
     scale = weight - float((count**2).sum()) / weight
     between = np.maximum(spread / max(scale, 1e-300), 1e-9 * within + 1e-300)
     m = np.minimum(within / between, 1e9)
-    return (n * means * held[:, None] + m * prior) / (n * held[:, None] + m + 1e-300), prior
+    return (n * means * present[:, None] + m * prior) / (n * present[:, None] + m + 1e-300), prior
 
 
 # --- The encoder of one column -------------------------------------------------------------------
@@ -314,8 +314,8 @@ def _of_levels(draft: Levels, j: int, seen: SeenCells, gaps: bool) -> Levels | s
     levels, counts = draft.levels, seen.counts[j]
     if len(levels) <= MOST_ONE_HOT:
         return replace(draft, indicator=gaps)
-    held = seen.rows - int(seen.missing[j])
-    if len(levels) * ROWS_OF_LEVEL > held >= FEWEST:
+    rows_present = seen.rows - int(seen.missing[j])
+    if len(levels) * ROWS_OF_LEVEL > rows_present >= FEWEST:
         return NAMES
     if draft.name not in seen.means:
         frequent = np.sort(np.argsort(-counts, kind="stable")[:MOST_ONE_HOT])

@@ -38,8 +38,8 @@ def _beside(who: str, X: Any, array: Any, name: str) -> Any:
     rows = X.dims[:-1]
     if not has_coordinates(array):
         n = len(rows)
-        whole = n > 1 and getattr(array, "shape", ())[:n] == X.shape[:-1]
-        return array.reshape(-1, *array.shape[n:]) if whole else array
+        per_row = n > 1 and getattr(array, "shape", ())[:n] == X.shape[:-1]
+        return array.reshape(-1, *array.shape[n:]) if per_row else array
     for dim in rows:
         if dim not in array.dims or not _alike(X, array, dim):
             got = "others" if dim in array.dims else "none"

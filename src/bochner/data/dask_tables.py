@@ -48,9 +48,9 @@ def readers(table: Any) -> list[PartitionReader]:
         for partition in parts:
             partition.fetch()  # says which it is
         raise
-    held = [(part, n, str(part.task.key)) for part, n in zip(parts, rows, strict=True)]
+    parts_rows = [(part, n, str(part.task.key)) for part, n in zip(parts, rows, strict=True)]
     columns = open_table(table._meta_nonempty).columns
-    return readers_of(held, tuple(c._replace(declared=()) for c in columns), table)
+    return readers_of(parts_rows, tuple(c._replace(declared=()) for c in columns), table)
 
 
 def chunks(X: Any, y: Any, w: Any) -> Chunks:
@@ -67,7 +67,7 @@ def chunks(X: Any, y: Any, w: Any) -> Chunks:
     parts = [X.to_delayed().ravel(), *others]
     delayed = needed("dask", "Blocks.from_arrays").delayed
     tasks = [delayed(tuple)(list(rows)) for rows in zip(*parts, strict=True)]
-    held = tuple(
+    chunks_ = tuple(
         Chunk(DaskPartition(task, f"chunk {i} of the dask Array"), n, n)
         for i, (task, n) in enumerate(zip(tasks, X.chunks[0], strict=True))
         if n
@@ -75,18 +75,18 @@ def chunks(X: Any, y: Any, w: Any) -> Chunks:
     n = sum(X.chunks[0])
     if n == 0:
         raise InvalidInput("Blocks.from_arrays: X must have at least one row; got none.")
-    return Chunks(held, "the dask Array", str(X.name), n, X.shape[1])
+    return Chunks(chunks_, "the dask Array", str(X.name), n, X.shape[1])
 
 
 def _together(sizes: tuple[int, ...], columns: int) -> tuple[int, ...]:
     """Return the rows of chunks, where small ones are with those that follow them."""
     enough = min(ROWS, CELLS_READ // columns, -(-sum(sizes) // TASKS))
-    found = [0]
+    number = [0]
     for size in sizes:
-        if found[-1] and found[-1] + size > enough:
-            found.append(0)
-        found[-1] += size
-    return tuple(found)
+        if number[-1] and number[-1] + size > enough:
+            number.append(0)
+        number[-1] += size
+    return tuple(number)
 
 
 def _beside(X: Any, array: Any, name: str) -> list[Any]:
@@ -102,8 +102,8 @@ def _beside(X: Any, array: Any, name: str) -> list[Any]:
             f"Blocks: {name} must be dense and have one entry per row of X ({X.shape[0]}); got "
             f"shape {tuple(array.shape)}."
         )
-    whole = {1: -1} if array.ndim == 2 else {}
-    return list(array.rechunk({0: X.chunks[0], **whole}).to_delayed().ravel())
+    chunk_sizes = {1: -1} if array.ndim == 2 else {}
+    return list(array.rechunk({0: X.chunks[0], **chunk_sizes}).to_delayed().ravel())
 
 
 def beside(table: Any, columns: dict[str, Any]) -> Any:
@@ -133,8 +133,8 @@ def _of_partition(frame: Any, call: Callable[[Any], Any], name: str, none: Any) 
         return none
     pandas = needed("pandas", "predict")
     columns = by_name(call(frame), name)
-    found = pandas.DataFrame(columns, index=frame.index)
-    return found[name] if [*columns] == [name] else found
+    frame_ = pandas.DataFrame(columns, index=frame.index)
+    return frame_[name] if [*columns] == [name] else frame_
 
 
 def _mapped_chunks(X: Any, call: Callable[[Any], Any]) -> Any:

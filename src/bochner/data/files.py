@@ -179,8 +179,8 @@ def _remote(url: str) -> list[Remote]:
         with readable(url):
             system, root = fsspec.core.url_to_fs(url)
             if _is_glob(root):
-                found = sorted(p for p in system.glob(root) if system.isfile(p))
-                return [Remote(system, p) for p in found or _nothing(url, "Check the URL.")]
+                paths = sorted(p for p in system.glob(root) if system.isfile(p))
+                return [Remote(system, p) for p in paths or _nothing(url, "Check the URL.")]
             if system.isdir(root):
                 files = (PurePosixPath(p).relative_to(root) for p in system.find(root))
                 return [Remote(system, f"{root}/{name}") for name in _tables(files, url)]

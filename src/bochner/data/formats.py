@@ -114,8 +114,8 @@ def _binary(
 ) -> BinaryReader:
     """Return the reader; row names of pandas are no columns, columns without rows hold nothing."""
     index, rows = re.compile("__index_level_.*__"), sum(groups)
-    found = (c for c in arrow_columns(schema, f"'{file}'") if not index.fullmatch(c.name))
-    columns = (c if rows else Column(c.name, "nothing", False, "no rows") for c in found)
+    columns_ = (c for c in arrow_columns(schema, f"'{file}'") if not index.fullmatch(c.name))
+    columns = (c if rows else Column(c.name, "nothing", False, "no rows") for c in columns_)
     return BinaryReader(file, stamp, f"'{file}'", tuple(columns), rows, tuple(groups), batches)
 
 
@@ -152,9 +152,9 @@ _AHEAD, _LEAST_AHEAD = 1 << 20, 1 << 14
 def _open_parquet(file: File) -> BinaryReader:
     stamp = stamp_of(file)
     with _parquet(file, 1) as opened:
-        schema, found = opened.schema_arrow, opened.metadata
-        groups = [found.row_group(i).num_rows for i in range(found.num_row_groups)]
-        batches = partial(_parquet_batches, file, len(schema), _coded(schema, found))
+        schema, metadata = opened.schema_arrow, opened.metadata
+        groups = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        batches = partial(_parquet_batches, file, len(schema), _coded(schema, metadata))
     return _binary(file, stamp, schema, groups, batches)
 
 
@@ -314,9 +314,9 @@ def _line_of(row: int, lines: Iterable[str], separator: str) -> int:
 def _open_text(path: File, separator: str | None = None) -> TextReader:
     """Find the separator, the names and, from the first block, the types."""
     stamp = stamp_of(path)
-    head, whole = _head(path)
+    head, is_whole_file = _head(path)
     if separator is None:
-        separator = sniff(head, whole)
+        separator = sniff(head, is_whole_file)
     elif not isinstance(separator, str) or len(separator) != 1:
         raise InvalidInput(
             rf"{WHO}: separator must be one character; got {separator!r}. A tab is '\t'."
@@ -350,7 +350,7 @@ def _head(path: File) -> tuple[str, bool]:
     return head.decode("utf-8-sig", errors="replace"), len(head) < _HEAD
 
 
-def sniff(head: str, whole: bool = True) -> str:
+def sniff(head: str, is_whole_file: bool = True) -> str:
     """Return the separator, of comma, semicolon, tab and bar, that cuts all lines alike.
 
     Among several the one with most columns; if none cuts all lines alike, the one that cuts the
@@ -359,7 +359,7 @@ def sniff(head: str, whole: bool = True) -> str:
 
     def merit(separator: str) -> tuple[bool, int]:
         rows = [row for row in csv.reader(head.splitlines(True), delimiter=separator) if row]
-        sizes = {len(row) for row in (rows if whole or len(rows) == 1 else rows[:-1])}
+        sizes = {len(row) for row in (rows if is_whole_file or len(rows) == 1 else rows[:-1])}
         return len(sizes) == 1 and len(rows[0]) > 1, len(rows[0])
 
     return max(SEPARATORS, key=merit)
@@ -382,16 +382,16 @@ _CONVERSION = re.compile(
 
 def _sentence(file: TextReader, error: Exception) -> BochnerError:
     text = str(error)
-    if found := _RAGGED.search(text):
-        line, expected, got, row = found.groups()
+    if match := _RAGGED.search(text):
+        line, expected, got, row = match.groups()
         return DataFileError(
             f"Blocks: all lines of {file.label} must have {expected} fields, as the first; got "
             f"{got} in line {line or 'unknown'} ({shown(row)}), read with separator "
             f"{file.separator!r}. Mend the line, put text that holds the separator in quotes, or "
             "pass another separator."
         )
-    if found := _CONVERSION.search(text):
-        return _wrong_kind(file, found)
+    if match := _CONVERSION.search(text):
+        return _wrong_kind(file, match)
     if "UTF8" in text:
         return _not_utf8(file.file)
     if "straddling" in text:
@@ -402,8 +402,8 @@ def _sentence(file: TextReader, error: Exception) -> BochnerError:
     return _damaged(file.file, error)
 
 
-def _wrong_kind(file: TextReader, found: re.Match[str]) -> InvalidInput:
-    column, line, kind, value = found.groups()
+def _wrong_kind(file: TextReader, match: re.Match[str]) -> InvalidInput:
+    column, line, kind, value = match.groups()
     known = dict(enumerate(repr(c.name) for c in file.columns))
     name = known.get(int(column), f"number {column}")
     what = "true and false" if kind == "bool" else "numbers"

@@ -91,12 +91,12 @@ class FrameReader(Reader):
 
     def part(self, start: int, stop: int) -> "FrameReader":
         rows = slice(start, stop)
-        held = {name: column[rows] for name, column in self.held.items()}
-        return replace(self, held=held, n_rows=stop - start, first=self.first + start)
+        columns = {name: column[rows] for name, column in self.held.items()}
+        return replace(self, held=columns, n_rows=stop - start, first=self.first + start)
 
 
 def slices(
-    held: Held, names: tuple[str, ...], text: frozenset[str], starts: range
+    columns: Held, names: tuple[str, ...], text: frozenset[str], starts: range
 ) -> Iterator[Any]:
     """Yield an Arrow table of these columns for each start of a piece.
 
@@ -105,7 +105,7 @@ def slices(
     pa = needed("pyarrow", _WHO)
     for start in starts:
         rows = slice(start, min(start + starts.step, starts.stop))
-        cells = {name: held[name][rows] for name in names}
+        cells = {name: columns[name][rows] for name in names}
         for name, column in cells.items():
             if isinstance(column, np.ndarray):
                 number = column.dtype.kind in "iu" and name not in text
@@ -206,21 +206,21 @@ def _of_objects(column: Any) -> Any:
     return "objects of " + " and ".join(f"{kind}, such as {value!r:.40}" for kind, value in known)
 
 
-def _column_in(table: Any, name: str, held: Any) -> Column:
+def _column_in(table: Any, name: str, array: Any) -> Column:
     """Return the kind of a column in memory."""
-    if isinstance(held, str):
-        return Column(name, "neither numbers nor text", False, held)
-    if isinstance(held, np.ndarray):
-        narrow = held.dtype.itemsize < 4 or held.dtype == np.float32
-        gone = held.dtype.kind == "f" and len(held) > 0 and bool(np.isnan(held).all())
-        found = Column(name, "numbers", narrow, str(held.dtype))
-        return Column(name, "nothing", False, "all values missing") if gone else found
-    column = _kind_of(held.type)._replace(name=name)
-    if column.kind not in ("lists or records", "text") and 0 < len(held) == held.null_count:
+    if isinstance(array, str):
+        return Column(name, "neither numbers nor text", False, array)
+    if isinstance(array, np.ndarray):
+        narrow = array.dtype.itemsize < 4 or array.dtype == np.float32
+        gone = array.dtype.kind == "f" and len(array) > 0 and bool(np.isnan(array).all())
+        column_ = Column(name, "numbers", narrow, str(array.dtype))
+        return Column(name, "nothing", False, "all values missing") if gone else column_
+    column = _kind_of(array.type)._replace(name=name)
+    if column.kind not in ("lists or records", "text") and 0 < len(array) == array.null_count:
         return Column(name, "nothing", False, "all values missing")
-    words = getattr(held.chunk(0), "dictionary", None) if held.num_chunks else None
+    words = getattr(array.chunk(0), "dictionary", None) if array.num_chunks else None
     declared = () if words is None else tuple(map(str, words.to_pylist()))
-    if getattr(held.type, "ordered", False):
+    if getattr(array.type, "ordered", False):
         return column._replace(order=declared)
     # polars may list categories of another column
     return column if package_of(table) == "polars" else column._replace(declared=declared)
@@ -233,9 +233,9 @@ def open_table(table: Any) -> Reader:
         return _open_stream(table, label)
     names = names_in(table)
     _require_names(names, label)
-    held = held_in(table, names)
-    columns = tuple(_column_in(table, name, held[name]) for name in names)
-    return FrameReader(held, label, columns, rows_in(table))
+    columns_ = held_in(table, names)
+    columns = tuple(_column_in(table, name, columns_[name]) for name in names)
+    return FrameReader(columns_, label, columns, rows_in(table))
 
 
 # --- Streams, and tables that are computed as they are read ---------------------------------------
@@ -371,6 +371,6 @@ def batches(table: Any) -> Iterator[Any]:
 def _first_row(table: Any) -> str | None:
     """Return the first row in words (NaN is equal to NaN there), None if there is none."""
     names = list(schema_of(table, "the table").names)
-    some = batches_of(table, names, first=True)
-    rows = (batch.slice(0, 1) for batch in some if batch.num_rows)
+    batch_ = batches_of(table, names, first=True)
+    rows = (batch.slice(0, 1) for batch in batch_ if batch.num_rows)
     return next((repr(row.to_pylist()) for row in rows), None)

@@ -93,17 +93,17 @@ def _without_target(readers: tuple[Reader, ...], schema: Schema) -> tuple[np.nda
         return ()
     for reader in readers:
         _require_names(reader, schema)
-    held = [reader.partition for reader in readers if reader.partition is not None]
-    if held:
-        absent = tuple(held[0].each(held, partial(rows_without_target, names)))
+    partitions = [reader.partition for reader in readers if reader.partition is not None]
+    if partitions:
+        absent = tuple(partitions[0].each(partitions, partial(rows_without_target, names)))
         rows = total_rows(readers) or 0
     else:
         rows = 0
-        found: dict[int, list[np.ndarray]] = {id(reader): [NO_ROWS] for reader in readers}
+        missing_rows: dict[int, list[np.ndarray]] = {id(reader): [NO_ROWS] for reader in readers}
         for reader, start, frame in _frames(readers, names):
-            found[id(reader)].append(start + without_target(frame, names))
+            missing_rows[id(reader)].append(start + without_target(frame, names))
             rows += frame.num_rows
-        absent = tuple(np.concatenate(found[id(reader)]) for reader in readers)
+        absent = tuple(np.concatenate(missing_rows[id(reader)]) for reader in readers)
     if missing := sum(map(len, absent)):
         reader, first = next((r, a[0]) for r, a in zip(readers, absent, strict=True) if len(a))
         place = f"in {reader.place(int(first))}"
@@ -150,15 +150,15 @@ def _matching(
     patterns: Sequence[str], known: list[str], reader: Reader, purpose: str = ""
 ) -> list[str]:
     """Return the columns of these names; patterns with * and ? mean all that match, once each."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for pattern in patterns:
         is_name = pattern in known or not any(c in str(pattern) for c in "*?[")
         matching = [pattern] if is_name else fnmatch.filter(known, pattern)
         if not matching or (is_name and purpose and pattern not in known):
             what = "a column {}" if is_name else "a column that matches {}"
             raise missing_column([(what + purpose, pattern)], reader)
-        found |= dict.fromkeys(matching)
-    return list(patterns) if repeated(patterns) else list(found)
+        names |= dict.fromkeys(matching)
+    return list(patterns) if repeated(patterns) else list(names)
 
 
 def _learned(
@@ -182,9 +182,9 @@ def _learned(
     if said := _unusable(kinds, draft, commas):
         raise InvalidInput(f"Blocks: {numbered(said)}")
     classes = texts.pop(str(target)).sorted if one else ()
-    found = {name: _draft_of(kinds[name], texts.get(name), types) for name in draft.columns}
-    dropped = tuple((name, reason) for name, reason in found.items() if isinstance(reason, str))
-    drafts = tuple(encoder for encoder in found.values() if isinstance(encoder, Encoder))
+    drafts_ = {name: _draft_of(kinds[name], texts.get(name), types) for name in draft.columns}
+    dropped = tuple((name, reason) for name, reason in drafts_.items() if isinstance(reason, str))
+    drafts = tuple(encoder for encoder in drafts_.values() if isinstance(encoder, Encoder))
     levels = tuple((e.name, texts[e.name].sorted) for e in drafts if isinstance(e, Levels))
     for name, values in levels:
         # any text: a type of categories is a choice
@@ -195,34 +195,34 @@ def _learned(
     return schema, drafts
 
 
-def _draft_of(column: Column, found: "_Texts | None", types: dict[str, str]) -> Encoder | str:
+def _draft_of(column: Column, texts: "_Texts | None", types: dict[str, str]) -> Encoder | str:
     """Return the encoder to be fitted to a column, or the reason to drop it."""
     name = column.name
-    if column.kind == "nothing" if found is None else not found.values:
+    if column.kind == "nothing" if texts is None else not texts.values:
         return NOTHING
-    if found is not None:
-        return _draft_of_text(column, found, types.get(name) == "category")
+    if texts is not None:
+        return _draft_of_text(column, texts, types.get(name) == "category")
     if column.kind != "dates or times":
         return Numbers(name)
-    shown = column.shown.lower()
-    is_clock = shown.startswith("time") and not shown.startswith("timestamp")
+    type_text = column.shown.lower()
+    is_clock = type_text.startswith("time") and not type_text.startswith("timestamp")
     return Times(name, ("day",) if is_clock else ("trend",))
 
 
-def _draft_of_text(column: Column, found: "_Texts", is_category: bool) -> Encoder | str:
+def _draft_of_text(column: Column, texts: "_Texts", is_category: bool) -> Encoder | str:
     name = column.name
     if not is_category:
-        number = column.kind == "nothing" and is_all_numbers(found.values)
-        if number or found.has_commas:
+        number = column.kind == "nothing" and is_all_numbers(texts.values)
+        if number or texts.has_commas:
             return Numbers(name, comma=not number)
-        if form := form_of(found.values):
+        if form := form_of(texts.values):
             return Times(name, ("day",) if form == "clock" else ("trend",), form=form)
-    if found.too_many:
+    if texts.too_many:
         return UNIQUE
     if column.order:
         return ordered(name, column.order)
-    unseen = (level for level in column.declared if level not in found.values)
-    return Levels(name, found.sorted, declared=tuple(unseen))
+    unseen = (level for level in column.declared if level not in texts.values)
+    return Levels(name, texts.sorted, declared=tuple(unseen))
 
 
 def _draft(
@@ -274,8 +274,8 @@ def _kinds(readers: tuple[Reader, ...], schema: Schema, types: dict[str, str]) -
     kinds: dict[str, tuple[Column, Reader]] = {}
     for reader in readers:
         _require_names(reader, schema)
-        for found in reader.columns:
-            column = _as_declared(found, types)
+        for columns_of_reader in reader.columns:
+            column = _as_declared(columns_of_reader, types)
             known, where = kinds.setdefault(column.name, (column, reader))
             if known.kind == "nothing":
                 kinds[column.name] = (column, reader)
@@ -400,14 +400,14 @@ def _texts(
     absent: tuple[np.ndarray, ...] = (),
 ) -> dict[str, _Texts]:
     """Return the different texts of columns in rows with a target, in one pass."""
-    found = {name: _Texts() for name in names}
+    texts_by_name = {name: _Texts() for name in names}
     gaps = dict(zip(map(id, readers), absent, strict=bool(absent)))
-    for reader, start, whole in _frames(readers, names) if names else ():
-        frame, _ = present(whole, start, gaps.get(id(reader), NO_ROWS))
-        for name, texts in found.items():
+    for reader, start, is_all in _frames(readers, names) if names else ():
+        frame, _ = present(is_all, start, gaps.get(id(reader), NO_ROWS))
+        for name, texts in texts_by_name.items():
             if not texts.too_many:
                 texts.values.update(texts_in(column_of(frame, name)))
-    return found
+    return texts_by_name
 
 
 def _warn_of_strays(name: str, values: tuple[str, ...]) -> None:

@@ -146,8 +146,8 @@ def readers_of(
     library = library_of(table)
     label = f"the {library} {type(table).__name__}"
     readers = [
-        PartitionReader(f"partition {i} of {label}", columns, rows, rows, key, held, library)
-        for i, (held, rows, key) in enumerate(partitions)
+        PartitionReader(f"partition {i} of {label}", columns, rows, rows, key, partition, library)
+        for i, (partition, rows, key) in enumerate(partitions)
     ]
     none = PartitionReader(label, columns, 0, 0, "", library=library)
     return [reader for reader in readers if reader.n_rows] or readers[:1] or [none]
@@ -182,10 +182,10 @@ def said(error: Exception) -> str:
 
 def by_name(values: Any, name: str) -> dict[str, np.ndarray]:
     """Return columns of predictions by name: one, or one for each column of many."""
-    found = np.asarray(values)
-    if found.ndim == 1:
-        return {name: found}
-    return {f"{name}_{k}": column for k, column in enumerate(found.T)}
+    array = np.asarray(values)
+    if array.ndim == 1:
+        return {name: array}
+    return {f"{name}_{k}": column for k, column in enumerate(array.T)}
 
 
 # --- The module of each library -------------------------------------------------------------------

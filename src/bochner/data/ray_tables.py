@@ -32,13 +32,13 @@ def readers(table: Any) -> list[PartitionReader]:
     with uncomputed("the ray Dataset"):
         references = table.materialize().to_arrow_refs()
         form = ray.remote(lambda table: (table.num_rows, table.schema))
-        found = ray.get([form.remote(reference) for reference in references])
-    held = [
+        parts = ray.get([form.remote(reference) for reference in references])
+    partitions = [
         (RayPartition(reference), rows, reference.hex())
-        for reference, (rows, _) in zip(references, found, strict=True)
+        for reference, (rows, _) in zip(references, parts, strict=True)
     ]
-    schema = next((schema for rows, schema in found if rows), found[0][1])
-    return readers_of(held, arrow_columns(schema, "the ray Dataset"), table)
+    schema = next((schema for rows, schema in parts if rows), parts[0][1])
+    return readers_of(partitions, arrow_columns(schema, "the ray Dataset"), table)
 
 
 def mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:

@@ -56,10 +56,10 @@ def sample_stream(blocks: Iterable[Any], m: int, seed: int) -> Sample:
     kept, index, priority = [], np.empty(0, np.intp), np.empty(0)
     limit = np.inf
     for X, y, w, start in blocks:
-        own = row_priorities(seed, start, X.shape[0])
-        rows = np.flatnonzero(own <= limit)
+        priorities = row_priorities(seed, start, X.shape[0])
+        rows = np.flatnonzero(priorities <= limit)
         kept.append(part(Piece(X, y, w), rows))
-        index, priority = np.append(index, start + rows), np.append(priority, own[rows])
+        index, priority = np.append(index, start + rows), np.append(priority, priorities[rows])
         if len(index) > 2 * m:
             keep = _least(priority, m)
             kept, index, priority = [part(join(kept), keep)], index[keep], priority[keep]

@@ -122,10 +122,10 @@ def _pairs(given: Any) -> Any:
 
 def reasons(dropped: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Return the names of dropped columns by reason."""
-    found: dict[str, list[str]] = {}
+    reasons_: dict[str, list[str]] = {}
     for name, reason in dropped:
-        found.setdefault(reason, []).append(name)
-    return found
+        reasons_.setdefault(reason, []).append(name)
+    return reasons_
 
 
 def _refuse(names: Sequence[str], rule: str) -> None:

@@ -103,19 +103,19 @@ def cut(pieces: Iterable[Piece], rows: int) -> Iterator[Piece]:
 
     A piece that lies within one of those given is a view of it.
     """
-    held: list[Piece] = []
+    pieces_: list[Piece] = []
     count = 0
     for piece in pieces:
         at, n = 0, piece.X.shape[0]
         while at < n:
             take = min(rows - count, n - at)
-            held.append(part(piece, slice(at, at + take)))
+            pieces_.append(part(piece, slice(at, at + take)))
             count, at = count + take, at + take
             if count == rows:
-                yield join(held)
-                held, count = [], 0
-    if held:
-        yield join(held)
+                yield join(pieces_)
+                pieces_, count = [], 0
+    if pieces_:
+        yield join(pieces_)
 
 
 def part(piece: Piece, rows: slice | np.ndarray) -> Piece:

@@ -28,8 +28,8 @@ class SparkPartition(Partition):
     @classmethod
     def each(cls, partitions: Sequence[Any], call: Callable[[Any], Any]) -> list[Any]:
         streams, numbers = partitions[0].streams, [one.number for one in partitions]
-        found = streams.context.runJob(streams, lambda rows: [call(table_of([*rows]))], numbers)
-        return list(found)
+        results = streams.context.runJob(streams, lambda rows: [call(table_of([*rows]))], numbers)
+        return list(results)
 
 
 def readers(table: Any) -> list[PartitionReader]:
@@ -40,11 +40,11 @@ def readers(table: Any) -> list[PartitionReader]:
         streams.persist(storage.MEMORY_AND_DISK)
         rows = streams.mapPartitions(_count).collect()
     key = f"rdd {streams.id()} of {table.sparkSession.sparkContext.applicationId}"
-    held = [
+    partitions = [
         (SparkPartition(streams, number), count, f"{key}, {number}")
         for number, count in enumerate(rows)
     ]
-    return readers_of(held, arrow_columns(_schema(table), "the pyspark DataFrame"), table)
+    return readers_of(partitions, arrow_columns(_schema(table), "the pyspark DataFrame"), table)
 
 
 def _schema(table: Any) -> Any:
@@ -63,8 +63,8 @@ def _streams(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _count(streams: Iterator[bytes]) -> Iterator[int]:
-    found = [*streams]
-    yield table_of(found).num_rows if found else 0
+    counts = [*streams]
+    yield table_of(counts).num_rows if counts else 0
 
 
 def table_of(streams: list[bytes]) -> Any:
@@ -82,9 +82,9 @@ def mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
     example = pyarrow.RecordBatch.from_pylist([_made_up(schema)], schema)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # the row is made up
-        (found,) = _with_columns(iter([example]), call, name)
+        (result,) = _with_columns(iter([example]), call, name)
     return table.mapInArrow(
-        lambda batches: _with_columns(batches, call, name), types.from_arrow_schema(found.schema)
+        lambda batches: _with_columns(batches, call, name), types.from_arrow_schema(result.schema)
     )
 
 

@@ -43,14 +43,14 @@ def is_stored(X: Any) -> bool:
 def open_stored(X: Any, y: Any, w: Any) -> Chunks:
     """Check shapes and types, reading y and w alone; slices are of about 32 MB."""
     y, w = (np.asarray(array) if is_stored(array) else array for array in (y, w))
-    beside = shaped(np.broadcast_to(np.zeros((), X.dtype), X.shape), y, w)
-    n_rows, n_columns = beside.X.shape
+    shape_of_rows = shaped(np.broadcast_to(np.zeros((), X.dtype), X.shape), y, w)
+    n_rows, n_columns = shape_of_rows.X.shape
     if n_rows == 0:
         raise InvalidInput("Blocks.from_arrays: X must have at least one row; got none.")
     chunk, most = int((X.chunks or (1,))[0]), max(1, CELLS_READ // n_columns)
     step = most if chunk > most else most - most % chunk
     slices = [slice(at, min(at + step, n_rows)) for at in range(0, n_rows, step)]
-    held = [(Slice(X, beside, rows), rows.stop - rows.start) for rows in slices]
+    parts = [(Slice(X, shape_of_rows, rows), rows.stop - rows.start) for rows in slices]
     label = f"a stored array of {type(X).__module__.partition('.')[0]}"
-    chunks = tuple(Chunk(partition, n, n) for partition, n in held)
+    chunks = tuple(Chunk(partition, n, n) for partition, n in parts)
     return Chunks(chunks, label, "", n_rows, n_columns, library="")

@@ -145,12 +145,12 @@ class Tables(Source):
         Cells are as the tables have them, None where they are missing. One pass.
         """
         names = self.schema.used_columns
-        found: dict[int, tuple[Any, ...]] = {}
+        cells_: dict[int, tuple[Any, ...]] = {}
         for frame, _, start in self._frames(GIVEN_ROWS):
             for row in (row for row in rows if start <= row < start + frame.num_rows):
                 cells = (column_of(frame, name)[row - start].as_py() for name in names)
-                found[row] = tuple(None if cell != cell else cell for cell in cells)  # noqa: PLR0124
-        return names, [found[row] for row in rows]
+                cells_[row] = tuple(None if cell != cell else cell for cell in cells)  # noqa: PLR0124
+        return names, [cells_[row] for row in rows]
 
     def of_cells(self) -> "Tables":
         """Return the same rows as cells, NaN where they are missing: one column each."""
@@ -181,8 +181,10 @@ class Tables(Source):
 
     def read_as(self, schema: Schema) -> "Tables":
         """Return the same rows, target and weight through a schema with encoders."""
-        own = self.schema
-        schema = replace(schema, target=own.target, weight=own.weight, classes=own.classes)
+        schema_ = self.schema
+        schema = replace(
+            schema, target=schema_.target, weight=schema_.weight, classes=schema_.classes
+        )
         tables = replace(self, schema=schema)
         return tables.learned(schema.encoders, schema.dropped, {})
 
@@ -290,8 +292,8 @@ class Tables(Source):
             row = int(np.argmax(cells == UNSEEN if new else np.isnan(cells)))
             texts = ""
             if new and isinstance(encoder, Levels):
-                found = {*texts_in(column_of(frame, encoder.name))}
-                texts = listed(sorted(found - {*encoder.levels, *encoder.declared}), 3)
+                levels_found = {*texts_in(column_of(frame, encoder.name))}
+                texts = listed(sorted(levels_found - {*encoder.levels, *encoder.declared}), 3)
             unseen[encoder.name] = _Unseen(words, texts, where, row)
         return encoder.encode(cells)
 
@@ -336,8 +338,8 @@ class _Unseen(NamedTuple):
 def _warn_unseen(who: str, unseen: dict[str, _Unseen]) -> None:
     """Warn of unseen cells, in one sentence for all columns with the same description."""
     said = []
-    for words in dict.fromkeys(found.words for found in unseen.values()):
-        names = [name for name, found in unseen.items() if found.words == words]
+    for words in dict.fromkeys(cell.words for cell in unseen.values()):
+        names = [name for name, cell in unseen.items() if cell.words == words]
         _, texts, where, row = unseen[names[0]]
         columns = f"column {names[0]!r} has" if len(names) == 1 else f"columns {listed(names)} have"
         such = f", such as {texts}" if texts else ""

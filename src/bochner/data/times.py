@@ -47,10 +47,10 @@ def form_of(texts: Iterable[str]) -> str:
 
 def seconds_of(text: str, form: str) -> float:
     """Return the seconds since 1970, or since midnight of a clock; NaN if it is not of the form."""
-    found = FORMS[form].fullmatch(text.strip())
-    if found is None:
+    match = FORMS[form].fullmatch(text.strip())
+    if match is None:
         return np.nan
-    part = found.groupdict()
+    part = match.groupdict()
     try:
         clock = _clock(part)
         if form == "clock":

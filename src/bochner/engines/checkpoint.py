@@ -67,13 +67,13 @@ class Checkpoint:
                 file.write(json.dumps({**asked, "memory": memory}, indent=1))
             return Checkpoint(folder, fit, memory)
         try:
-            found = dict(json.loads(first.read_text(encoding="utf-8")))
+            manifest = dict(json.loads(first.read_text(encoding="utf-8")))
         except (OSError, ValueError) as error:
             raise _foreign(folder, "damaged, or of something else") from error
         for name, what in (("version", "by another version of bochner"), ("fit", _OTHER)):
-            if found.get(name) != asked[name]:
+            if manifest.get(name) != asked[name]:
                 raise _foreign(folder, what)
-        return Checkpoint(folder, fit, int(found["memory"]))
+        return Checkpoint(folder, fit, int(manifest["memory"]))
 
     def write(self, name: str, record: Mapping[str, Any]) -> None:
         """Write a record, as a whole or not at all."""
@@ -140,8 +140,8 @@ def packed(value: Any) -> Any:
     """Return a sum whose mutable parts are pairs of a name and their content."""
     name = _NAMES.get(type(value))
     if name is not None:
-        held = value.__getstate__() if isinstance(value, Accumulator) else vars(value)
-        return {"open": name, "held": {key: packed(part) for key, part in held.items()}}
+        content = value.__getstate__() if isinstance(value, Accumulator) else vars(value)
+        return {"open": name, "held": {key: packed(part) for key, part in content.items()}}
     if type(value) in (list, tuple):
         return type(value)(packed(part) for part in value)
     if isinstance(value, dict):
@@ -157,12 +157,12 @@ def unpacked(value: Any) -> Any:
         return value
     if value.keys() != {"open", "held"}:
         return {key: unpacked(part) for key, part in value.items()}
-    held = {key: unpacked(part) for key, part in value["held"].items()}
+    content = {key: unpacked(part) for key, part in value["held"].items()}
     total: Any = object.__new__(OPEN[value["open"]])
     if isinstance(total, Accumulator):
-        total.__setstate__(held)
+        total.__setstate__(content)
     else:
-        vars(total).update(held)
+        vars(total).update(content)
     return total
 
 

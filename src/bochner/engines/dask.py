@@ -131,8 +131,8 @@ class _DaskWorkers(Workers):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sending large graph")
             key = f"bochner-{name}-{uuid4().hex[:12]}"
-            if held := [a for a in args if isinstance(a, DaskPartition)]:
-                self._held[key] = held
+            if partitions := [a for a in args if isinstance(a, DaskPartition)]:
+                self._held[key] = partitions
             args = tuple(self._rows(a) if isinstance(a, Partition) else a for a in args)
             if self._client.status != "running":
                 raise failed("Dask", rows_of(key), "its scheduler answers no more")
@@ -159,7 +159,7 @@ def _same(value: Any) -> Any:
 
 
 @contextmanager
-def _explained(handle: Handle, held: list[DaskPartition]) -> Iterator[None]:
+def _explained(handle: Handle, partitions: list[DaskPartition]) -> Iterator[None]:
     """Say in a sentence what went wrong with rows that these partitions hold.
 
     BochnerErrors of workers are raised.
@@ -174,7 +174,7 @@ def _explained(handle: Handle, held: list[DaskPartition]) -> Iterator[None]:
         raise failed("Dask", rows_of(error.task), said) from error
     except Exception as error:
         if handle.status == "error":
-            for partition in held:
+            for partition in partitions:
                 partition.fetch()  # says which it is
         said = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         raise failed("Dask", rows_of(handle.key), said) from error

@@ -85,10 +85,10 @@ class DevicePasses:
 
     in_order = True
 
-    def __init__(self, devices: Sequence[Any], memory: int | None, shown: str) -> None:
+    def __init__(self, devices: Sequence[Any], memory: int | None, label: str) -> None:
         self._devices = devices
         self.memory = memory
-        self._shown = shown
+        self._shown = label
 
     def __repr__(self) -> str:
         return self._shown

@@ -162,10 +162,10 @@ class RecordedPasses:
 
     in_order = True
 
-    def __init__(self, checkpoint: Checkpoint, every: float, shown: str) -> None:
+    def __init__(self, checkpoint: Checkpoint, every: float, label: str) -> None:
         self._checkpoint = checkpoint
         self._every = every
-        self._shown = shown
+        self._shown = label
         self._number = 0
         self._finished: dict[str, Any] = {}  # passes done since the last record
         self._next = time.monotonic() + every

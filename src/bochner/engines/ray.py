@@ -129,7 +129,7 @@ def _explained(ray: Any, name: str) -> Iterator[None]:
     try:
         yield
     except ray.exceptions.RayError as error:
-        told = isinstance(error, ray.exceptions.RayTaskError)
-        if told and isinstance(error.cause, BochnerError):
+        is_task_error = isinstance(error, ray.exceptions.RayTaskError)
+        if is_task_error and isinstance(error.cause, BochnerError):
             raise error.cause from None
         raise failed("Ray", rows_of(name), said(error)) from error

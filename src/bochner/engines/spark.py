@@ -84,11 +84,11 @@ class Spark:
                 "again, and fit again."
             ) from error
         with ThreadPoolExecutor(workers) as threads, ThreadPoolExecutor(1) as merging:
-            own = _SparkWorkers(context, threads, merging, workers)
+            workers_ = _SparkWorkers(context, threads, merging, workers)
             try:
-                yield ClusterPasses(own, repr(self))
+                yield ClusterPasses(workers_, repr(self))
             except BaseException:  # Ctrl-C too: nobody waits for what is still to be done
-                own.stop()
+                workers_.stop()
                 raise
 
     def _begun(self) -> Any:
@@ -166,36 +166,36 @@ class _SparkWorkers(Workers):
     def _job(self, name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Return the result of a job; run the job again if its worker dies."""
         self._context.setJobGroup(self._group, f"bochner {name}", interruptOnCancel=True)
-        held = [a for a in args if isinstance(a, Partition)]
-        args = args[: len(args) - len(held)]
+        partitions = [a for a in args if isinstance(a, Partition)]
+        args = args[: len(args) - len(partitions)]
         job = (
             self._where_held
-            if len(held) == 1 and isinstance(held[0], SparkPartition)
+            if len(partitions) == 1 and isinstance(partitions[0], SparkPartition)
             else self._sent
         )
         for left in reversed(range(TRIES)):
             try:
-                (found,) = job(_outcome(function), args, held)
+                (result,) = job(_outcome(function), args, partitions)
             except Exception as error:
                 if not left:
                     words = f"{TRIES} times, {said(error)}; PYSPARK_PYTHON names their Python"
                     raise failed("Spark", rows_of(name), words) from error
             else:
                 break
-        if isinstance(found, BochnerError):
-            raise found
-        return found
+        if isinstance(result, BochnerError):
+            raise result
+        return result
 
-    def _where_held(self, task: Callable[..., Any], args: Any, held: list[Any]) -> list[Any]:
+    def _where_held(self, task: Callable[..., Any], args: Any, partitions: list[Any]) -> list[Any]:
         """Return what a task gives on the executor that holds its rows."""
-        streams, number = held[0].streams, held[0].number
+        streams, number = partitions[0].streams, partitions[0].number
         return self._context.runJob(
             streams, lambda parts: [task((*args, table_of([*parts])))], [number]
         )
 
-    def _sent(self, task: Callable[..., Any], args: Any, held: list[Partition]) -> list[Any]:
+    def _sent(self, task: Callable[..., Any], args: Any, partitions: list[Partition]) -> list[Any]:
         """Return the result of a task; fetch the partitions ``held`` into this process first."""
-        args = (*args, *(partition.fetch() for partition in held))
+        args = (*args, *(partition.fetch() for partition in partitions))
         return self._context.parallelize([args], 1).map(task).collect()
 
 

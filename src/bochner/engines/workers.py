@@ -119,9 +119,9 @@ class ClusterPasses:
     same parts are merged in the same tree.
     """
 
-    def __init__(self, workers: Workers, shown: str) -> None:
+    def __init__(self, workers: Workers, label: str) -> None:
         self._workers = workers
-        self._shown = shown
+        self._shown = label
         self._shared: dict[int, tuple[Any, Handle]] = {}
 
     def __repr__(self) -> str:
@@ -149,11 +149,13 @@ class ClusterPasses:
         root = tree.root()
         while begun:
             self._wait(begun.popleft(), blocks)
-        found: PartialSum = workers.result(root)
+        partial_sum: PartialSum = workers.result(root)
         seconds = time.monotonic() - began
-        LOG.info("%r: %d rows by %d workers, %.2f s", self, found.rows, workers.count, seconds)
-        blocks.finished(found.rows, found.weighty)
-        return found.total
+        LOG.info(
+            "%r: %d rows by %d workers, %.2f s", self, partial_sum.rows, workers.count, seconds
+        )
+        blocks.finished(partial_sum.rows, partial_sum.weighty)
+        return partial_sum.total
 
     def _wait(self, begun: tuple[Handle, int], blocks: Blocks) -> None:
         """Wait for a part, and report its rows to the callbacks."""
@@ -175,19 +177,19 @@ class ClusterPasses:
     def _submitted(self, shared: Handle, summand: Any, blocks: Blocks, part: Part) -> Handle:
         """Hand out the rows of a part."""
         rows = slice(part.start, part.stop)
-        own = narrowed(summand.summand, rows) if _on_features(summand) else None
-        part, held = _apart(part)
+        summand_ = narrowed(summand.summand, rows) if _on_features(summand) else None
+        part, partitions = _apart(part)
         what = part, blocks.block_rows, repr(blocks.source)
         name = f"rows-{part.start}-{part.stop}"
-        return self._workers.submit(name, made, shared, own, *what, *held)
+        return self._workers.submit(name, made, shared, summand_, *what, *partitions)
 
 
 def _apart(part: Part) -> tuple[Part, tuple[Partition, ...]]:
     """Return a part without the partitions that an engine holds of it, and these."""
     if not isinstance(part.blocks, Stretch):
         return part, ()
-    held = part.blocks.partitions
-    return replace(part, blocks=part.blocks.held_by([Here(None) for _ in held])), held
+    partitions = part.blocks.partitions
+    return replace(part, blocks=part.blocks.held_by([Here(None) for _ in partitions])), partitions
 
 
 def _on_features(summand: Any) -> bool:
@@ -213,28 +215,30 @@ def _parts(blocks: Blocks, workers: int) -> Iterator[Part]:
 
 def _read_here(blocks: Blocks, size: int) -> Iterator[Part]:
     """Yield parts of at least ``size`` rows (the last may be shorter), read in this process."""
-    held: list[Block] = []
+    blocks_: list[Block] = []
     for block in blocks:
-        held.append(block)
-        start, stop = held[0].start, block.start + block.X.shape[0]
+        blocks_.append(block)
+        start, stop = blocks_[0].start, block.start + block.X.shape[0]
         if stop - start >= size:
-            yield Part(start, stop, tuple(held))
-            held = []
-    if held:
-        yield Part(held[0].start, held[-1].start + held[-1].X.shape[0], tuple(held))
+            yield Part(start, stop, tuple(blocks_))
+            blocks_ = []
+    if blocks_:
+        yield Part(blocks_[0].start, blocks_[-1].start + blocks_[-1].X.shape[0], tuple(blocks_))
 
 
 # --- What workers compute -------------------------------------------------------------------------
 
 
-def made(shared: Any, own: Any, part: Part, block_rows: int, source: str, *held: Any) -> PartialSum:
+def made(
+    shared: Any, own_data: Any, part: Part, block_rows: int, source: str, *partitions: Any
+) -> PartialSum:
     """Return the sum of a part, of the rows that its partitions hold."""
     # Arrays from a network may be unaligned; copies are aligned.
     shared = deepcopy(shared)
-    summand = shared if own is None else SumOnFeatures(shared, own)
+    summand = shared if own_data is None else SumOnFeatures(shared, own_data)
     running, rows, weighty = RunningSum(summand, block_rows), 0, False
     with _named(part, source):
-        for block in _blocks_of(part, held):
+        for block in _blocks_of(part, partitions):
             running.add(block)
             rows += block.X.shape[0]
             weighty = weighty or has_weight(block.w)
@@ -257,10 +261,10 @@ def _named(part: Part, source: str) -> Iterator[None]:
         ) from None
 
 
-def _blocks_of(part: Part, held: Sequence[Any]) -> Iterator[Block]:
+def _blocks_of(part: Part, partitions: Sequence[Any]) -> Iterator[Block]:
     """Yield the blocks of a part; ``held`` are the rows of its partitions."""
     if isinstance(part.blocks, Stretch):
-        yield from part.blocks.held_by([Here(rows) for rows in held])
+        yield from part.blocks.held_by([Here(rows) for rows in partitions])
     else:
         yield from map(_aligned, part.blocks)
 

@@ -338,10 +338,10 @@ class OnnxNamespace:
 
     def log1p(self, a: Traced) -> Traced:
         """Return log(1 + a) without the rounding of 1 + a: Kahan's."""
-        whole = a + 1.0
-        added = whole - 1.0
+        total = a + 1.0
+        added = total - 1.0
         none = added == 0.0
-        return self.where(none, a, self.log(whole) * a / self.where(none, 1.0, added))
+        return self.where(none, a, self.log(total) * a / self.where(none, 1.0, added))
 
     def atan2(self, y: Traced, x: Traced) -> Traced:
         """Return the angle of (x, y), x ≥ 0: a float32 arctangent, corrected by one Newton step.
@@ -445,9 +445,9 @@ class OnnxNamespace:
         """Return arrays side by side; an array without a row axis is repeated for each row."""
         parts = [self.asarray(a) for a in arrays]
         axis %= parts[0].ndim
-        whole = _broadcast(*((*p.shape[:axis], 1, *p.shape[axis + 1 :]) for p in parts))
-        if _free(whole):
-            sized = [(*whole[:axis], p.shape[axis], *whole[axis + 1 :]) for p in parts]
+        shape_ = _broadcast(*((*p.shape[:axis], 1, *p.shape[axis + 1 :]) for p in parts))
+        if _free(shape_):
+            sized = [(*shape_[:axis], p.shape[axis], *shape_[axis + 1 :]) for p in parts]
             parts = [
                 p if _free(p.shape) else self.spread(p, s)
                 for p, s in zip(parts, sized, strict=True)
@@ -456,7 +456,7 @@ class OnnxNamespace:
         if _free([p.shape[axis] for p in parts]):
             raise Unwritable("rows below other rows")
         name = self.graph.node("Concat", *(p.name for p in parts), axis=axis)
-        shape = (*whole[:axis], total, *whole[axis + 1 :])
+        shape = (*shape_[:axis], total, *shape_[axis + 1 :])
         return Traced(self.graph, name, shape, parts[0].dtype)
 
     def stack(self, arrays: Sequence[Traced], axis: int = 0) -> Traced:

@@ -89,7 +89,7 @@ def to_onnx(
     fit, inputs = _formula(model)
     graph, dtype, who = Graph(), np.dtype(precision), type(model).__name__
     try:
-        found = outputs(fit, rows_of(inputs, graph, dtype))
+        graph_outputs = outputs(fit, rows_of(inputs, graph, dtype))
     except Unwritable as reason:
         raise UnsupportedKernel(
             f"to_onnx: a graph needs formulas of ONNX's operators; {who} needs {reason}, in "
@@ -97,7 +97,7 @@ def to_onnx(
             "Exponential, Laplace, Matern of smoothness 0.5, 1.5 or 2.5, or Polynomial."
         ) from reason
     text = f"{who} of bochner. Computed in float64; operators of version {OPSET}."
-    made = _made(graph, found, dtype, who, text)
+    made = _made(graph, graph_outputs, dtype, who, text)
     if path is not None:
         with atomic(path) as file:
             file.write(made.SerializeToString())
@@ -122,10 +122,10 @@ def _what(model: Any) -> Any:
     return model.kernel if isinstance(model, FeatureMap) else model.fit_.chosen.kernel
 
 
-def _made(graph: Graph, found: Outputs, dtype: np.dtype, who: str, text: str) -> Any:
+def _made(graph: Graph, graph_outputs: Outputs, dtype: np.dtype, who: str, text: str) -> Any:
     """Return the ONNX model of the graph with these outputs."""
     xp, shapes = OnnxNamespace(graph), {}
-    for name, value in found.items():
+    for name, value in graph_outputs.items():
         given = xp.astype(value, dtype) if value.dtype == FLOAT else value
         if not isinstance(given.shape[0], Rows):
             given = xp.spread(given, (ANY, *given.shape[1:]))

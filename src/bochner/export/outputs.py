@@ -116,12 +116,12 @@ def _(fit: RidgeFit, X: Traced) -> Outputs:
             f = reduce(add, _within_leaves(rows, solution, X))
         case _:
             raise Unwritable(f"what a fit of {type(rows).__name__} predicts")
-    found = _targets(f, fit.target_shape, fit.inputs)
+    outputs_ = _targets(f, fit.target_shape, fit.inputs)
     calibration = None if fit.inputs.classes is None else fit.calibration
     if calibration is None:
-        return found
+        return outputs_
     xp = OnnxNamespace(f.graph)
-    return found | {"probability": _of_scores(xp, _calibrated(xp, calibration, f))}
+    return outputs_ | {"probability": _of_scores(xp, _calibrated(xp, calibration, f))}
 
 
 def _within_leaves(rows: LeafRows, solution: Any, X: Traced) -> Iterator[Any]:
@@ -146,11 +146,11 @@ def _leaves(rows: LeafRows, X: Traced) -> Iterator[tuple[int, Any]]:
         K = kernel.evaluate(X, xp.asarray(tree.rows[number]))
         p = K @ tree.weights[number][:, None]
         second = xp.where(p >= float(tree.cuts[number]), 1.0, 0.0)
-        for child, own in zip(tree.children[number], (1.0 - second, second), strict=True):
+        for child, condition in zip(tree.children[number], (1.0 - second, second), strict=True):
             if child < 0:
-                yield -1 - int(child), own * inside
+                yield -1 - int(child), condition * inside
             else:
-                waiting.append((int(child), own * inside))
+                waiting.append((int(child), condition * inside))
 
 
 @outputs.register
@@ -161,12 +161,14 @@ def _(fit: SgdFit, X: Traced) -> Outputs:
     else:
         Z = strategy.kernel.evaluate(X, xp.asarray(_dense(strategy.support)))
     coef, intercept = fit.walk.result
-    found = _targets(Z @ coef + intercept, fit.target_shape, fit.inputs)
+    outputs_ = _targets(Z @ coef + intercept, fit.target_shape, fit.inputs)
     if fit.spec.loss == "log_loss":
-        found["probability"] = _shares(xp, _sigmoid(xp, found["decision"]))
+        outputs_["probability"] = _shares(xp, _sigmoid(xp, outputs_["decision"]))
     if fit.spec.loss == "modified_huber":
-        found["probability"] = _shares(xp, (xp.clip(found["decision"], -1.0, 1.0) + 1.0) / 2.0)
-    return found
+        outputs_["probability"] = _shares(
+            xp, (xp.clip(outputs_["decision"], -1.0, 1.0) + 1.0) / 2.0
+        )
+    return outputs_
 
 
 @outputs.register
@@ -192,9 +194,9 @@ def _by_loss(fit: ConvexFit, xp: OnnxNamespace, f: Traced) -> Outputs:
     if fit.inputs.classes is None:
         return _targets(_predicted(xp, fit.loss, f), fit.target_shape, fit.inputs)
     f = f if fit.pairs is None else fit.pairs.traced(xp, f)
-    found = _targets(f, (), fit.inputs)
+    outputs = _targets(f, (), fit.inputs)
     p = _probabilities(xp, fit.loss, fit.calibration, f)
-    return found if p is None else found | {"probability": p}
+    return outputs if p is None else outputs | {"probability": p}
 
 
 def _predicted(xp: OnnxNamespace, loss: Loss, f: Traced) -> Traced:
@@ -300,10 +302,12 @@ def _by_kernel(law: ExactProcess, X: Traced) -> tuple[Traced, Traced]:
     k = kernel.evaluate(X, xp.asarray(_dense(law.representation.X)))
     prior, parts = kernel.diagonal(X)[:, None], []
     for alpha, a2 in zip(law.evidence.alpha, law.evidence.amplitude, strict=True):
-        inverse, one, whole = law.posteriors[float(alpha)].quadratic
+        inverse, one, total = law.posteriors[float(alpha)].quadratic
         left = prior - xp.sum((k @ inverse) * k, axis=1, keepdims=True)
-        own = (k @ one[:, None] - 1.0) * whole**-0.5 if law.spec.fit_intercept else 0.0 * prior
-        parts.append(a2 * xp.maximum(left + own * own, 0.0))
+        by_intercept = (
+            (k @ one[:, None] - 1.0) * total**-0.5 if law.spec.fit_intercept else 0.0 * prior
+        )
+        parts.append(a2 * xp.maximum(left + by_intercept * by_intercept, 0.0))
     return k @ law.coef + law.intercept, xp.concat(parts, axis=1)
 
 

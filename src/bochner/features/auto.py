@@ -78,8 +78,8 @@ def paired_error(phi: FeatureMap, X: Float[Array, "n d"]) -> float:
     parts = [np.diag(to_numpy(phi.kernel.evaluate(first[rows], second[rows]))) for rows in few]
     k = np.concatenate(parts).astype(float)
     diag = to_numpy(phi.kernel.diagonal(first)).astype(float)
-    off, own = (Z * V).sum(axis=1) - k, (Z * Z).sum(axis=1) - diag
-    error = (n - 1) * (off**2).mean() + (own**2).mean()
+    off, diagonal_error = (Z * V).sum(axis=1) - k, (Z * Z).sum(axis=1) - diag
+    error = (n - 1) * (off**2).mean() + (diagonal_error**2).mean()
     size = (n - 1) * (k**2).mean() + (diag**2).mean()
     return float(np.sqrt(error / max(size, np.finfo(float).tiny)))
 
@@ -272,7 +272,7 @@ def _all_drawn(
 
     A kernel of more terms than features are asked for is served by those that take it whole.
     """
-    drawn: list[Row] = []
+    rows_: list[Row] = []
     refused: list[InvalidInput] = []
     for number, option in enumerate(options, start=1):
         progress("Comparing features: method", str(option), number, len(options))
@@ -282,15 +282,15 @@ def _all_drawn(
             # Of the map, 20 for an elementary function, and of the moments D².
             D = float(phi.n_features)
             cost = phi.multiplications + 20.0 * D + D * D
-            drawn.append((Candidate(option, error, None, cost), phi))
+            rows_.append((Candidate(option, error, None, cost), phi))
         except InvalidInput as why:
             refused.append(why)
-    if not drawn:
+    if not rows_:
         for other in refused:
             if not isinstance(other, UnsupportedKernel):
                 raise other
         raise UnsupportedKernel(f"Auto: no candidate serves {kernel!r}; Nystrom() serves all.")
-    return drawn, method.budget * min(c.multiplications for c, _ in drawn)
+    return rows_, method.budget * min(c.multiplications for c, _ in rows_)
 
 
 def _cheapest(rows: list[Row], errors: Sequence[float], factor: float) -> Row:
@@ -369,21 +369,21 @@ def _by_targets(
     All are drawn no wider than the rows allow; only the one that is kept at the whole width.
     """
     kept, others = _split(ask, X.shape[0], X.shape[0] // 2)
-    whole = ROWS_A_FEATURE * ask.n_features <= len(kept)
-    width = ask.n_features if whole else int(NARROWED * ask.n_features)
-    some = kept[:: max(1, len(kept) // method.sample)]
+    all_rows = ROWS_A_FEATURE * ask.n_features <= len(kept)
+    width = ask.n_features if all_rows else int(NARROWED * ask.n_features)
+    rows_ = kept[:: max(1, len(kept) // method.sample)]
     asked = replace(ask, X=X[others], n_features=width)
-    rows, most = _all_drawn(draw, method, options, kernel, asked, X[some])
+    rows, most = _all_drawn(draw, method, options, kernel, asked, X[rows_])
     finalists = _finalists([c for c, _ in rows if c.multiplications <= most])
     about = X[kept], targets.take(kept)
     for i, (c, phi) in enumerate(rows):
         if c in finalists:
-            found = judge(phi, *about)
-            rows[i] = replace(c, extrapolated=found.error, penalty=found.penalty), phi
+            error = judge(phi, *about)
+            rows[i] = replace(c, extrapolated=error.error, penalty=error.penalty), phi
     judged = [row for row in rows if row[0].extrapolated is not None]
     errors = [row[0].extrapolated for row in judged if row[0].extrapolated is not None]
     best, phi = _cheapest(judged, errors, EXTRAPOLATED_AS_GOOD)
-    if not whole:
+    if not all_rows:
         wide = replace(ask, n_features=width_of(best.method, ask.n_features))
         phi = draw(best.method, kernel, wide)
     reason = _reason_by_targets(best, rows, len(kept), targets.n_rows)

@@ -62,11 +62,11 @@ def left_out(
         penalties(eigen) if share is None else np.array([equivalent_alpha(eigen, share, ratio)])
     )
     centred = (Z - moments.feature_mean).astype(dtype, copy=False), y - moments.target_mean, w
-    found = left_out_path(eigen, [centred], alphas)
-    errors = pooled(found.each, eigen.power / eigen.weight)
+    path = left_out_path(eigen, [centred], alphas)
+    errors = pooled(path.each, eigen.power / eigen.weight)
     if dtype != np.float64 and not np.isfinite(errors[max(int(errors.argmin()) - 1, 0)]):
         return left_out(Z, y, w, share, ratio=ratio)  # the best may lie where these overflow
-    return SampleErrors(moments, eigen, alphas, errors, found.rows)
+    return SampleErrors(moments, eigen, alphas, errors, path.rows)
 
 
 class Judgement(NamedTuple):
@@ -85,10 +85,10 @@ def judge(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> Judgemen
     Z = to_numpy(phi(X)).astype(np.float64, copy=False)
     ratio = targets.n_rows / max(int(np.count_nonzero(targets.w)), 1)
     # Of float32 for speed: the errors of two maps differ by far more than its rounding.
-    found = left_out(Z, targets.y, targets.w, targets.share, np.float32, ratio)
-    errors, alphas = extrapolate(found.eigen, found.errors, found.alphas, ratio)
+    errors_ = left_out(Z, targets.y, targets.w, targets.share, np.float32, ratio)
+    errors, alphas = extrapolate(errors_.eigen, errors_.errors, errors_.alphas, ratio)
     best = best_of(errors, "loo", SAME_FLOAT32)
-    top = max(float(found.eigen.values[-1]), TINY)
-    variance = float(found.moments.power.max()) / found.moments.weight
+    top = max(float(errors_.eigen.values[-1]), TINY)
+    variance = float(errors_.moments.power.max()) / errors_.moments.weight
     error = max(float(errors[best]), NO_ERROR * variance)
     return Judgement(error, float(alphas[best] / (ratio * top)))

@@ -215,11 +215,11 @@ def cut_trace(phi: FeatureMap, X: Float[Array, "n d"]) -> float:
     return 0.0 if rest is None else float(to_numpy(rest).sum())
 
 
-def rest_of_diagonal(kernel: Kernel, X: Array, held: Float[Array, " n"]) -> Float[Array, " n"]:
+def rest_of_diagonal(kernel: Kernel, X: Array, lengths: Float[Array, " n"]) -> Float[Array, " n"]:
     """Return k(x, x) − held, zero where that is rounding."""
-    whole = to_numpy(kernel.diag(X))
-    rest = whole - held
-    return np.where(rest > ROUNDING * whole, rest, 0.0)
+    variance = to_numpy(kernel.diag(X))
+    rest = variance - lengths
+    return np.where(rest > ROUNDING * variance, rest, 0.0)
 
 
 def _size(phi: FeatureMap, side: str) -> int:

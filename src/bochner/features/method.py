@@ -42,9 +42,9 @@ def _brief(value: Any) -> str:
         return f"<array {value.shape}>"
     if not is_dataclass(value) or isinstance(value, type):
         return repr(value)
-    held = ((f, getattr(value, f.name)) for f in fields(value))
-    shown = (f"{f.name}={_brief(v)}" for f, v in held if not _is_default(v, f))
-    return f"{type(value).__name__}({', '.join(shown)})"
+    named_values = ((f, getattr(value, f.name)) for f in fields(value))
+    words = (f"{f.name}={_brief(v)}" for f, v in named_values if not _is_default(v, f))
+    return f"{type(value).__name__}({', '.join(words)})"
 
 
 def _is_default(value: Any, field: Field[Any]) -> bool:

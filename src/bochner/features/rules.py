@@ -115,8 +115,8 @@ def _radial_functions(method: Gegenbauer, kernel: Kernel, d: int) -> bool:
     """Return whether the kernel has the method's radial functions; a sum without them is split."""
     if not is_rotation_invariant(kernel, d) or method.radial == "optimal":
         return is_rotation_invariant(kernel, d)
-    whole = zonal(kernel, d) if isinstance(kernel, Sum) else None
-    return whole is None or whole.zonal or whole.power_series is not None
+    parts = zonal(kernel, d) if isinstance(kernel, Sum) else None
+    return parts is None or parts.zonal or parts.power_series is not None
 
 
 _OF_DIFFERENCES = "a kernel of x − y, or sums and products of such with Linear() and Constant()"
@@ -474,13 +474,13 @@ NAMED: dict[str, Method] = {
 def as_method(method: Method | str) -> Method:
     """Return the method, or the method of this name."""
     name = WORDS.get(method, method) if isinstance(method, str) else ""
-    found = NAMED.get(name, method)
-    if not isinstance(found, Method):
+    named = NAMED.get(name, method)
+    if not isinstance(named, Method):
         raise InvalidInput(
             "method must be a value such as Fourier(Orthogonal()) or Nystrom(RPCholesky()), or one "
             f"of {', '.join(map(repr, NAMED))}; got {method!r}{meant_method(name, NAMED) or '.'}"
         )
-    return found
+    return named
 
 
 # --- A map of a given width -----------------------------------------------------------------------

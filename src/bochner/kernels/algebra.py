@@ -259,8 +259,10 @@ class Normalised(Kernel):
         """Return 1/√kernel(x, x): what features of ``kernel`` are multiplied by."""
         size = self._size(in_float64(X))
         xp = array_namespace(size)
-        some = size > 0
-        factor = xp.where(some, xp.where(some, size, xp.ones_like(size)) ** -0.5, 0.0 * size)
+        positive = size > 0
+        factor = xp.where(
+            positive, xp.where(positive, size, xp.ones_like(size)) ** -0.5, 0.0 * size
+        )
         return xp.astype(factor, X.dtype, copy=False)
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:

@@ -76,15 +76,15 @@ def equispaced_weights(
             )
         case Power():
             factor = equispaced_weights(kernel.kernel, spacing, extent)
-            found = _at_zero(np.array(1.0), shape)
+            values = _at_zero(np.array(1.0), shape)
             for _ in range(kernel.exponent):
-                found = _convolved(found, factor)
-            return found
+                values = _convolved(values, factor)
+            return values
         case Columns():
             return _embedded(kernel, spacing, extent)
         case Normalised():
-            whole = float(kernel.kernel.diag(np.zeros((1, len(extent))))[0])
-            return equispaced_weights(kernel.kernel, spacing, extent) / whole
+            variance = float(kernel.kernel.diag(np.zeros((1, len(extent))))[0])
+            return equispaced_weights(kernel.kernel, spacing, extent) / variance
         case Periodic():
             return _harmonic(kernel, spacing, extent)
         case Mahalanobis(kernel=Stationary() as inner) if not isinstance(inner, Periodic):
@@ -132,9 +132,9 @@ def tapered_weights(
         T = np.stack([t[at] for t, at in zip(axes, places, strict=True)], axis=1)
         falls = np.prod([w[at] for w, at in zip(tapers, places, strict=True)], axis=0)
         samples[start : start + len(T)] = kernel(T, np.zeros((1, len(axes))))[:, 0] * falls
-    found = np.fft.fftshift(fftn(samples.reshape(shape)).real) / len(samples)
+    weights = np.fft.fftshift(fftn(samples.reshape(shape)).real) / len(samples)
     middle = [slice(n // 2 - m, n // 2 + m + 1) for n, m in zip(shape, extent, strict=True)]
-    return np.ascontiguousarray(found[tuple(middle)])
+    return np.ascontiguousarray(weights[tuple(middle)])
 
 
 def spectral_parts(kernel: Kernel) -> list[Kernel]:
@@ -185,15 +185,15 @@ def _harmonic(kernel: Periodic, spacing: Float[Array, " d"], extent: tuple[int, 
 def _density(kernel: Stationary, W: Float[Array, "m d"], cell: float) -> Float[Array, " m"]:
     """Return the spectral density at rows of W, times a cell of the grid."""
     measure = kernel.spectral_measure(W.shape[1])
-    found = np.empty(len(W))
+    density = np.empty(len(W))
     for start in range(0, len(W), TOGETHER):
         rows = slice(start, start + TOGETHER)
         with np.errstate(all="ignore"):
-            found[rows] = measure.log_density(W[rows])
-    odd = ~np.isfinite(found) & ~W.any(axis=1)
+            density[rows] = measure.log_density(W[rows])
+    odd = ~np.isfinite(density) & ~W.any(axis=1)
     if odd.any():
-        found[odd] = measure.log_density(NEXT_TO_ZERO * measure.scales[None])
-    return cell * np.exp(np.nan_to_num(found, nan=-math.inf))
+        density[odd] = measure.log_density(NEXT_TO_ZERO * measure.scales[None])
+    return cell * np.exp(np.nan_to_num(density, nan=-math.inf))
 
 
 def _turned(
@@ -232,13 +232,13 @@ def _frequencies(spacing: Float[Array, " d"], extent: tuple[int, ...]) -> Float[
 def _at_zero(weights: Array, shape: tuple[int, ...]) -> Array:
     """Return weights that are zero but where j = 0 along the axes that are short."""
     weights = weights.reshape(weights.shape or (1,) * len(shape))
-    whole = np.zeros(shape)
+    indicator = np.zeros(shape)
     place = tuple(
         slice(None) if short == long else slice(long // 2, long // 2 + 1)
         for short, long in zip(weights.shape, shape, strict=True)
     )
-    whole[place] = weights
-    return whole
+    indicator[place] = weights
+    return indicator
 
 
 def _convolved(a: Array, b: Array) -> Array:

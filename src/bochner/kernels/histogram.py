@@ -188,5 +188,5 @@ def _sech(a: np.ndarray) -> np.ndarray:
 def _entropy(a: Array, b: Array) -> Array:
     """Return ½ a log₂(1 + b/a), zero where a is."""
     xp = array_namespace(a, b)
-    some = a > 0
-    return 0.5 / math.log(2.0) * a * xp.log1p(b / xp.where(some, a, xp.ones_like(a)))
+    positive = a > 0
+    return 0.5 / math.log(2.0) * a * xp.log1p(b / xp.where(positive, a, xp.ones_like(a)))

@@ -48,8 +48,8 @@ def get_params(value: Any, deep: bool = True) -> dict[str, Any]:
 def replace(value: Value, changes: dict[str, Any]) -> Value:
     """Return ``value`` with the fields at these paths replaced: parts, then fields in them."""
     _require_known(value, changes)
-    whole = {path: new for path, new in changes.items() if "__" not in path}
-    result: Any = replace_fields(value, **whole) if whole else value  # type: ignore[type-var]
+    by_path = {path: new for path, new in changes.items() if "__" not in path}
+    result: Any = replace_fields(value, **by_path) if by_path else value  # type: ignore[type-var]
     for name in dict.fromkeys(path.split("__")[0] for path in changes if "__" in path):
         within = {p[len(name) + 2 :]: v for p, v in changes.items() if p.startswith(f"{name}__")}
         result = replace_fields(result, **{name: replace(getattr(result, name), within)})
@@ -198,8 +198,10 @@ class Kernel(NamedArguments, abc.ABC):
     tunable: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
-        own = vars(cls).get("__annotations__", {})
-        tuned = tuple(k for k, kind in own.items() if TUNED in getattr(kind, "__metadata__", ()))
+        annotations = vars(cls).get("__annotations__", {})
+        tuned = tuple(
+            k for k, kind in annotations.items() if TUNED in getattr(kind, "__metadata__", ())
+        )
         cls.tunable = tuned or cls.tunable
 
     def __call__(self, X: Tabular, Y: Tabular | None = None) -> Float[Array, "n m"]:
@@ -491,8 +493,8 @@ def rebuilt(kernel: Kernel, change: Callable[[Any], Kernel]) -> Kernel:
 
 def require_numbers(kernel: Kernel) -> None:
     """Refuse a kernel that has free numbers where its values are needed."""
-    found: list[Any] = list(get_params(kernel).values()) if is_dataclass(kernel) else []
-    several = (value if isinstance(value, tuple) else (value,) for value in found)
+    values: list[Any] = list(get_params(kernel).values()) if is_dataclass(kernel) else []
+    several = (value if isinstance(value, tuple) else (value,) for value in values)
     if any(isinstance(number, Free) for numbers in several for number in numbers):
         raise InvalidInput(OPEN)
 
@@ -543,8 +545,8 @@ class Custom(Kernel):
     diagonal_of: Annotated[Callable[[Array], Array] | None, optional(require_function)] = None
 
     def __repr__(self) -> str:
-        own = "" if self.diagonal_of is None else f", diagonal_of={name_of(self.diagonal_of)}"
-        return f"Custom(function={name_of(self.function)}{own})"
+        diagonal = "" if self.diagonal_of is None else f", diagonal_of={name_of(self.diagonal_of)}"
+        return f"Custom(function={name_of(self.function)}{diagonal})"
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         return answer(self.function(X, Y), (X.shape[0], Y.shape[0]), X, "Custom")

@@ -100,8 +100,8 @@ class Monotone(Transformed):
         for j, (points, values) in zip(self.columns, self._curves, strict=True):
             if np.interp(0.0, points, values) != 0.0:
                 return X.__class__(self.inputs(X.toarray()))
-            held = slice(out.indptr[j], out.indptr[j + 1])
-            out.data[held] = np.interp(out.data[held], points, values)
+            column = slice(out.indptr[j], out.indptr[j + 1])
+            out.data[column] = np.interp(out.data[column], points, values)
         return out.tocsr()
 
 

@@ -55,9 +55,9 @@ class Place:
 
 def places_of(kernel: Kernel) -> list[Place]:
     """Return the places of all numbers that could be found, from left to right."""
-    own = [Place(name, j) for name in kernel.tunable for j in _columns(kernel, name)]
+    places = [Place(name, j) for name in kernel.tunable for j in _columns(kernel, name)]
     parts = parts_of(kernel).items()
-    return own + [place.within(name) for name, part in parts for place in places_of(part)]
+    return places + [place.within(name) for name, part in parts for place in places_of(part)]
 
 
 def _columns(kernel: Kernel, name: str) -> Iterator[int | None]:
@@ -130,11 +130,11 @@ def _multiple(factors: list[Any], kernel: Kernel) -> Kernel:
 
 def weighted(kernel: Kernel) -> Kernel:
     """Return the kernel with a free weight for each term of a sum that has no weight."""
-    found = rebuilt(kernel, weighted)
+    kernel_ = rebuilt(kernel, weighted)
     if not isinstance(kernel, Sum):
-        return found
+        return kernel_
     known = Sum | Scaled | Constant
-    return rebuilt(found, lambda term: term if isinstance(term, known) else Scaled(Free(), term))  # type: ignore[arg-type]
+    return rebuilt(kernel_, lambda term: term if isinstance(term, known) else Scaled(Free(), term))  # type: ignore[arg-type]
 
 
 def leaves(kernel: Kernel, X: Array) -> Iterator[tuple[Place, Kernel, Array]]:
@@ -144,8 +144,8 @@ def leaves(kernel: Kernel, X: Array) -> Iterator[tuple[Place, Kernel, Array]]:
     for name in kernel.tunable:
         yield from ((Place(name, j), kernel, X) for j in _columns(kernel, name))
     for name, part in parts_of(kernel).items():
-        found = leaves(part, inner)
-        yield from ((place.within(name), leaf, rows) for place, leaf, rows in found)
+        parts_ = leaves(part, inner)
+        yield from ((place.within(name), leaf, rows) for place, leaf, rows in parts_)
 
 
 # --- Values, and derivatives in all numbers ------------------------------------------------------
@@ -201,8 +201,8 @@ def _traced_function(kernel: Scaled | Power | Exp, X: Array, wanted: Wanted) -> 
         value, slope = K**kernel.exponent, kernel.exponent * K ** (kernel.exponent - 1)
 
     def through(C: Array) -> Slopes:
-        own = {Place("scale"): float(np.vdot(C, value))} if isinstance(kernel, Scaled) else {}
-        return own | _within("kernel", back(C * slope))
+        slopes = {Place("scale"): float(np.vdot(C, value))} if isinstance(kernel, Scaled) else {}
+        return slopes | _within("kernel", back(C * slope))
 
     return value, through
 
@@ -293,5 +293,5 @@ def _traced_by_differences(kernel: Kernel, X: Array, wanted: Wanted) -> tuple[Ar
         up, down = (moved.evaluate(X, X) for moved in steps)
         return (up - down) / (2 * STEP)
 
-    found = lambda C: {place: float(np.vdot(C, slope(place))) for place in places}
-    return kernel.evaluate(X, X), found
+    backward = lambda C: {place: float(np.vdot(C, slope(place))) for place in places}
+    return kernel.evaluate(X, X), backward

@@ -230,10 +230,10 @@ class DistanceRadial(RadialKernels):
         values = np.empty((len(p), len(i)))
         scale = (one_lengthscale(self.kernel) or 1.0) ** 2
         for start in range(0, len(i), PAIRS):
-            some = slice(start, start + PAIRS)
-            a, b = r[i[some], None], s[j[some], None]
+            part = slice(start, start + PAIRS)
+            a, b = r[i[part], None], s[j[part], None]
             k = self.kernel.profile(((a - b) ** 2 + a * b * chord) / scale)
-            values[:, some] = p @ k.T
+            values[:, part] = p @ k.T
         R = np.empty((len(p), len(r), len(s)))
         R[:, i, j] = values
         if len(i) < R[0].size:
@@ -319,15 +319,15 @@ def zonal(kernel: Kernel, d: int) -> RadialKernels | None:
 
 def radial_kernels(kernel: Kernel, d: int) -> RadialKernels:
     """Return the radial kernels of a kernel in d dimensions; refuse one that is not zonal."""
-    found = zonal(kernel, d)
-    if found is None:
+    functions = zonal(kernel, d)
+    if functions is None:
         raise UnsupportedKernel(
             "Radial kernels require a kernel of ⟨x, y⟩, of the Euclidean distance with one "
             "lengthscale for all columns (Gaussian, Matern), of the angle (Angular, ArcCosine), "
             "GeneralizedZonal, sums and multiples of these, or products of kernels of ⟨x, y⟩ and "
             f"Gaussians; got {kernel!r}."
         )
-    return found
+    return functions
 
 
 def isotropic(kernel: Kernel, d: int) -> tuple[Kernel, Float[np.ndarray, " d"]]:

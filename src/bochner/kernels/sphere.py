@@ -151,17 +151,18 @@ def degree_variances(kernel: Kernel, degree: int) -> Float[Array, " l"]:
     _require_isotropic(kernel)
     theta, weights = _quadrature(degree)
     values = _at(kernel, np.rad2deg(theta)) * weights * np.sin(theta) / 2
-    found, cosine = np.empty(degree + 1), np.cos(theta)
+    variances, cosine = np.empty(degree + 1), np.cos(theta)
     before, here = np.zeros_like(theta), np.ones_like(theta)
     for l in range(degree + 1):
-        found[l] = values @ here
+        variances[l] = values @ here
         here, before = ((2 * l + 1) * cosine * here - l * before) / (l + 1), here
-    if found.min() < -ROUNDING * float(np.abs(values).sum()):
+    if variances.min() < -ROUNDING * float(np.abs(values).sum()):
         raise NotPositive(
-            f"SphericalHarmonics: degree variances must be zero or above; got {found.min():.3g} "
-            f"at degree {int(np.argmin(found))} of {kernel!r}, which is no kernel on the sphere."
+            f"SphericalHarmonics: degree variances must be zero or above; got "
+            f"{variances.min():.3g} at degree {int(np.argmin(variances))} of {kernel!r}, "
+            "which is no kernel on the sphere."
         )
-    return np.maximum(found, 0.0)
+    return np.maximum(variances, 0.0)
 
 
 def _at(kernel: Kernel, angles: Float[Array, " q"]) -> Float[Array, " q"]:
@@ -179,8 +180,8 @@ def _require_isotropic(kernel: Kernel) -> None:
         )
     angles = np.array(PROBED)
     along = np.stack([np.zeros_like(angles), angles], axis=1)
-    found = kernel(np.zeros((1, 2)), along)[0]
-    if not np.allclose(found, _at(kernel, angles), rtol=1e-6, atol=1e-9 * abs(float(found[0]))):
+    value = kernel(np.zeros((1, 2)), along)[0]
+    if not np.allclose(value, _at(kernel, angles), rtol=1e-6, atol=1e-9 * abs(float(value[0]))):
         raise UnsupportedKernel(
             "SphericalHarmonics requires an isotropic kernel, the same in all directions; got "
             f"{kernel!r}. Take one lengthscale for all columns, or Nystrom()."
@@ -228,13 +229,13 @@ def of_points(kernel: Kernel) -> Kernel:
 
 def globe_columns(kernel: Kernel, columns: tuple[int, ...] = (0, 1)) -> set[tuple[int, ...]]:
     """Return the columns that kernels on the globe see as latitude and longitude."""
-    found = set()
+    columns_ = set()
     for leaf in leaves_of(kernel):
         if isinstance(leaf, OnSphere):
-            found.add(columns)
+            columns_.add(columns)
         elif isinstance(leaf, Columns):
-            found |= globe_columns(leaf.kernel, leaf.columns)
-    return found
+            columns_ |= globe_columns(leaf.kernel, leaf.columns)
+    return columns_
 
 
 def of_points_beside(

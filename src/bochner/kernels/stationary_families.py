@@ -256,10 +256,10 @@ class HarmonicLaw(spectral.Law):
 
     def log_density(self, c: np.ndarray) -> np.ndarray:
         """Return the log probability at the whole number c, −∞ elsewhere."""
-        whole = np.rint(c)
+        degrees = np.rint(c)
         with np.errstate(divide="ignore"):
-            values = np.log(ive(np.abs(whole), np.array(self.concentration)))
-        return np.where(np.abs(c - whole) < 1e-9, values, -np.inf)
+            values = np.log(ive(np.abs(degrees), np.array(self.concentration)))
+        return np.where(np.abs(c - degrees) < 1e-9, values, -np.inf)
 
 
 def harmonics(lengthscale: float) -> Float[np.ndarray, " c"]:
@@ -275,9 +275,9 @@ def steps_of(period: float, h: float) -> int:
 
 def _harmonic_quantile(u: np.ndarray, concentration: float) -> np.ndarray:
     largest = int(40 + 12 * concentration**0.5)
-    whole = np.arange(-largest, largest + 1)
-    below = np.cumsum(ive(np.abs(whole), concentration))
-    return whole[np.minimum(np.searchsorted(below, u), len(whole) - 1)].astype(float)
+    degrees = np.arange(-largest, largest + 1)
+    below = np.cumsum(ive(np.abs(degrees), concentration))
+    return degrees[np.minimum(np.searchsorted(below, u), len(degrees) - 1)].astype(float)
 
 
 @dataclass(frozen=True)
@@ -423,8 +423,8 @@ def _within(X: Float[Array, "n d"], periods: tuple[float, ...]) -> Float[Array, 
     """Return the rest of X after whole periods in float64, exactly: small rows stay as they are."""
     X = in_float64(X)
     xp = array_namespace(X)
-    whole = xp.asarray(periods, dtype=X.dtype, device=device(X))
-    return xp.sign(X) * xp.remainder(xp.abs(X), whole)
+    period = xp.asarray(periods, dtype=X.dtype, device=device(X))
+    return xp.sign(X) * xp.remainder(xp.abs(X), period)
 
 
 def _part(turns: Array, dtype: Any) -> Array:

@@ -119,17 +119,17 @@ class Windows(Kernel):
         Each is which rows have one (a slice or numbers), the windows (m, width · channels), and
         1/s(x) of their rows, zero of a row that has none. The first position is of all rows.
         """
-        shares, held = self._shares(X)
+        shares, first_window = self._shares(X)
         for i in range(self.count(X.shape[1])):
             U = X[:, self.start(i) : self.start(i) + self.columns]
-            if held is None:
+            if first_window is None:
                 yield ALL, np.ascontiguousarray(U) if is_numpy(U) else U, shares
-            elif i == 0 or not isinstance(held, np.ndarray):
-                has = held > i
+            elif i == 0 or not isinstance(first_window, np.ndarray):
+                has = first_window > i
                 # What lies behind the last step would else be part of the mean that rows are about.
                 yield ALL, U if is_sparse(U) else _where(has[:, None], U), _where(has, shares)
             else:
-                rows = np.flatnonzero(held > i)
+                rows = np.flatnonzero(first_window > i)
                 if not len(rows):
                     return
                 yield rows, U[rows], shares[rows]
@@ -141,13 +141,15 @@ class Windows(Kernel):
         if not self.lengths:
             return 0.0 * first + most**-power, None
         xp = array_namespace(first)
-        held = xp.clip(xp.floor(first) - (self.width - 1), 0.0, float(most))
-        return xp.where(held > 0.0, held, 0.0 * held + 1.0) ** -power, held
+        first_window = xp.clip(xp.floor(first) - (self.width - 1), 0.0, float(most))
+        return xp.where(
+            first_window > 0.0, first_window, 0.0 * first_window + 1.0
+        ) ** -power, first_window
 
     def stacked(self, X: Float[np.ndarray, "n d"], most: int) -> Float[np.ndarray, "m e"]:
         """Return up to so many windows of rows as rows, at all positions alike."""
-        found = self._flat(dense(X))
-        U = found.windows[found.shares > 0]
+        flat = self._flat(dense(X))
+        U = flat.windows[flat.shares > 0]
         return U[:: max(1, -(-len(U) // most))]
 
     def column_lengthscales(self, columns: tuple[int, ...]) -> ColumnScales:
@@ -185,21 +187,23 @@ class Windows(Kernel):
 
     def _flat(self, X: Float[np.ndarray, "n d"]) -> "RowWindows":
         """Return all windows of the rows in order; a row without windows gets one of zeros."""
-        shares, held = self._shares(X)
-        held = np.full(len(shares), self.count(X.shape[1])) if held is None else held
-        counts = np.maximum(held, 1).astype(int)
+        shares, first_window = self._shares(X)
+        first_window = (
+            np.full(len(shares), self.count(X.shape[1])) if first_window is None else first_window
+        )
+        counts = np.maximum(first_window, 1).astype(int)
         starts = np.cumsum(counts) - counts
         rows = np.repeat(np.arange(len(counts)), counts)
         first = self.start(np.arange(len(rows)) - starts[rows])
-        own = np.where(held > 0, shares, 0 * shares)[rows]
+        shares_ = np.where(first_window > 0, shares, 0 * shares)[rows]
         U = X[rows[:, None], first[:, None] + np.arange(self.columns)]
-        return RowWindows(np.where(own[:, None] > 0, U, 0 * U), own, starts)
+        return RowWindows(np.where(shares_[:, None] > 0, U, 0 * U), shares_, starts)
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         if X.shape[0] == 0:
             return 0.0 * dense(X[:, :1])[:, 0]
-        own = (X[i : i + 1, :] for i in range(X.shape[0]))
-        values = [self.evaluate(row, row)[0, :] for row in own]
+        rows = (X[i : i + 1, :] for i in range(X.shape[0]))
+        values = [self.evaluate(row, row)[0, :] for row in rows]
         return array_namespace(values[0]).concat(values, axis=0)
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
@@ -248,23 +252,23 @@ class Windows(Kernel):
         parts = [self._steps(part, i) for i, part in enumerate(sequences)]
         if not parts:
             raise InvalidInput("Windows.rows: there must be one sequence or more; got none.")
-        found = [len(part) for part in parts]
-        most = max(found) if steps is None else integer(steps, "Windows.rows", "steps", least=1)
-        if not self.lengths and (min(found) < max(found) or most != found[0]):
+        lengths = [len(part) for part in parts]
+        most = max(lengths) if steps is None else integer(steps, "Windows.rows", "steps", least=1)
+        if not self.lengths and (min(lengths) < max(lengths) or most != lengths[0]):
             raise InvalidInput(
-                f"Windows.rows: sequences must all have {most} steps; got {min(found)} to "
-                f"{max(found)}. Pass Windows(..., lengths=True) where lengths differ."
+                f"Windows.rows: sequences must all have {most} steps; got {min(lengths)} to "
+                f"{max(lengths)}. Pass Windows(..., lengths=True) where lengths differ."
             )
-        if max(found) > most:
+        if max(lengths) > most:
             raise InvalidInput(
-                f"Windows.rows: there is room for {most} steps; got a sequence of {max(found)}. "
+                f"Windows.rows: there is room for {most} steps; got a sequence of {max(lengths)}. "
                 "Make the rows of the fit with steps= as many as the longest will have."
             )
         out = np.zeros((len(parts), self.lengths + most * self.channels), np.result_type(*parts))
         for row, part in zip(out, parts, strict=True):
             row[self.lengths : self.lengths + part.size] = part.ravel()
         if self.lengths:
-            out[:, 0] = found
+            out[:, 0] = lengths
         return out
 
     def _joined(self, X: Array) -> Float[Array, "n d"]:
@@ -325,8 +329,8 @@ def sequences_of(kernel: object) -> Windows | None:
         return kernel
     if not isinstance(kernel, Kernel) or isinstance(kernel, Transformed):
         return None
-    found = map(sequences_of, kernel.get_params(deep=False).values())
-    return next((part for part in found if part is not None), None)
+    parts = map(sequences_of, kernel.get_params(deep=False).values())
+    return next((part for part in parts if part is not None), None)
 
 
 def windows_of(kernel: object, n_columns: int) -> int:

@@ -70,13 +70,15 @@ def _family(kernel: Kernel) -> str:
 def lengthscales_of(kernel: Kernel, names: Names = None) -> str:
     """Return the shortest lengthscales of each summand, with the names of their columns."""
     terms = terms_of(kernel)
-    whole = [_scales(term, names) for term in terms if not isinstance(term, Columns)]
-    own = [pair for term in terms if isinstance(term, Columns) for pair in _scales(term, names)]
+    shared = [_scales(term, names) for term in terms if not isinstance(term, Columns)]
+    by_column = [
+        pair for term in terms if isinstance(term, Columns) for pair in _scales(term, names)
+    ]
     cells = []
-    for pairs in filter(None, (*whole, own)):
+    for pairs in filter(None, (*shared, by_column)):
         ranked = sorted(pairs, key=lambda pair: pair[1])
-        shown = ", ".join(f"{name} {scale:.3g}".strip() for name, scale in ranked[:IN_CELL])
-        cells.append(shown + f" and {len(pairs) - IN_CELL} more" * (len(pairs) > IN_CELL))
+        text = ", ".join(f"{name} {scale:.3g}".strip() for name, scale in ranked[:IN_CELL])
+        cells.append(text + f" and {len(pairs) - IN_CELL} more" * (len(pairs) > IN_CELL))
     return "; ".join(cells[:IN_CELL]) + "; …" * (len(cells) > IN_CELL)
 
 
@@ -140,13 +142,13 @@ def _ranked(kernel: Kernel, scales: Float[Array, " d"], names: Names, spread: Sp
     word = type(kernel.kernel if isinstance(kernel, Mahalanobis) else kernel).__name__
     what = "a metric with lengthscales along" if turned else "lengthscales of"
     units = "" if apart is None else " in standard deviations,"
-    shown = ", ".join(f"{known[j]} {scales[j]:.3g}" for j in first[:SHOWN])
+    text = ", ".join(f"{known[j]} {scales[j]:.3g}" for j in first[:SHOWN])
     rest, others = "", scales[first[SHOWN:]]
     if len(others) == 1:
         rest = f"; one other, {others[0]:.3g}"
     elif len(others):
         rest = f"; {len(others)} others from {others[0]:.3g} to {others[-1]:.3g}"
-    return f"{word}, {what} {len(scales)} columns,{units} shortest first: {shown}{rest}"
+    return f"{word}, {what} {len(scales)} columns,{units} shortest first: {text}{rest}"
 
 
 def _named(names: Names, d: int) -> list[str]:

@@ -106,10 +106,10 @@ def learned(path: str, doc: str, otherwise: str = "") -> Any:
     read = attrgetter(path)
 
     def value(model: "KernelEstimator") -> Any:
-        found = read(model._fitted)
-        if found is None and otherwise:
+        value_ = read(model._fitted)
+        if value_ is None and otherwise:
             raise AttributeError(otherwise)
-        return found
+        return value_
 
     return FittedPart(value, doc=doc)
 
@@ -122,8 +122,8 @@ def changed(fit: Any, **fields: Any) -> Any:
 
 
 def _is_measured(kind: type, name: str) -> bool:
-    found = getattr_static(kind, name, None)
-    return isinstance(found, property) and not isinstance(found, FittedPart)
+    attribute = getattr_static(kind, name, None)
+    return isinstance(attribute, property) and not isinstance(attribute, FittedPart)
 
 
 class KernelEstimator(
@@ -211,10 +211,10 @@ class KernelEstimator(
         """Return ``fit(blocks, *others)``; its steps are logged, and printed if ``verbose``."""
         began = time.monotonic()
         with listening(print_step if self.verbose else None):
-            found = fit(blocks, *others)
+            result = fit(blocks, *others)
             seconds = f"{time.monotonic() - began:.2f} s"
             progress(f"{type(self).__name__} fitted to {blocks!r}", seconds)
-        return found
+        return result
 
     @abstractmethod
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Any:
@@ -362,8 +362,8 @@ class KernelEstimator(
         """Give where the passes of a fit to these blocks are made."""
         who = type(self).__name__
         engine = home_of(blocks) if where is LOCAL else as_engine(where, who)
-        own = self.get_params() | {"n_jobs": None, "verbose": False}
-        return engine.passes(f"{who} {sorted(own.items())}", blocks)
+        params = self.get_params() | {"n_jobs": None, "verbose": False}
+        return engine.passes(f"{who} {sorted(params.items())}", blocks)
 
     def _blocks_of(
         self,
@@ -420,12 +420,12 @@ class KernelEstimator(
         targets = {} if y is None else {"y": y, "multi_output": True, "y_numeric": True}
         with in_one_sentence(who, X):
             if known is not None:
-                found = validate_data(self, X, reset=False, **targets, **options)
+                checked = validate_data(self, X, reset=False, **targets, **options)
             else:
                 check = check_array if y is None else check_X_y
-                found = check(X, estimator=self, **targets, **options)
+                checked = check(X, estimator=self, **targets, **options)
         names = _get_feature_names(X) if known is None else None
-        X, y = (found, None) if y is None else found
+        X, y = (checked, None) if y is None else checked
         if known is not None:
             return X, y, known
         return X, y, Inputs(X.shape[1], None if names is None else tuple(names.tolist()))
@@ -544,9 +544,9 @@ class KernelEstimator(
     def _whole(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Return what a call of several steps gives; one that fails changes nothing."""
         draft = copy(self)
-        found = call(draft, *args, **kwargs)
+        result = call(draft, *args, **kwargs)
         self.__dict__ = draft.__dict__
-        return found
+        return result
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``kernel__lengthscale`` and the like replace the kernel's numbers.

@@ -64,16 +64,16 @@ def calibrate(f: Float[Array, "n t"], codes: Array, w: Float[Array, " n"]) -> Ca
     slopes stay finite where classes are separable. Of very many values every second row serves, or
     fewer.
     """
-    some = slice(None, None, -(-f.size // MOST_VALUES))
-    f, codes, w = f[some], codes[some], w[some]
+    every = slice(None, None, -(-f.size // MOST_VALUES))
+    f, codes, w = f[every], codes[every], w[every]
     K = max(2, f.shape[1])
     owned = codes.astype(np.int64)[:, None] == np.arange(K)
     b = _pieces(f)
 
     start, bounds = np.ones(b.shape[2]), [(LEAST_SLOPE, None)] * b.shape[2]
     fitted = _Likelihood.of(b, platt_targets(owned, w), w)
-    found = minimize(fitted.sloping, start, jac=True, method="L-BFGS-B", bounds=bounds)
-    slopes = _polished(found.x, fitted)
+    optimum = minimize(fitted.sloping, start, jac=True, method="L-BFGS-B", bounds=bounds)
+    slopes = _polished(optimum.x, fitted)
     return Calibration(slopes, fitted.value(slopes))
 
 
@@ -81,8 +81,8 @@ def log_loss_of_signs(
     f: Float[Array, "n t"], y: Float[Array, "n t"], w: Float[Array, " n"]
 ) -> float:
     """Return what values of rows that were held out lose, calibrated; y are ±1 of the classes."""
-    some = np.isfinite(f).all(axis=1)
-    return calibrate(f[some], decided(y[some]), w[some]).log_loss
+    finite = np.isfinite(f).all(axis=1)
+    return calibrate(f[finite], decided(y[finite]), w[finite]).log_loss
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,8 +118,8 @@ class _Likelihood:
         p, j = np.exp(self._logs(a)), len(a)
         mean = np.matmul(p[:, None, :], self.pieces.reshape(*p.shape, j))[:, 0]
         weights = (self.w[:, None] * p).reshape(-1, 1)
-        found = (weights * self.pieces).T @ self.pieces - (self.w[:, None] * mean).T @ mean
-        return (found + PRIOR * np.eye(j)) / float(self.w.sum())
+        curvature_ = (weights * self.pieces).T @ self.pieces - (self.w[:, None] * mean).T @ mean
+        return (curvature_ + PRIOR * np.eye(j)) / float(self.w.sum())
 
     def _logs(self, a: Float[Array, " j"]) -> Float[Array, "n K"]:
         return log_softmax((self.pieces @ a).reshape(self.targets.shape), axis=1)

@@ -84,13 +84,13 @@ class LandmarkSmoother:
         mean, about = moments.feature_mean, moments.target_mean
         Z -= mean
         eigen = decompose(moments)
-        some = slice(None, None, -(-len(w) // PENALTY_ROWS))
-        judged = Z[some], y[some] - about, w[some]
+        every = slice(None, None, -(-len(w) // PENALTY_ROWS))
+        judged = Z[every], y[every] - about, w[every]
         solution = solve_ridge(eigen, (mean, about), "loo", [judged])
         turn = eigen.vectors / np.sqrt(eigen.values + float(solution.alpha))
         coef = phi.root(np.dtype(np.float64)) @ solution.coef
-        found = KernelSum(kernel, phi.landmarks, coef, solution.intercept)
-        return LandmarkSmoother(found, phi, mean, turn, product(Z, turn), y, w)
+        machine = KernelSum(kernel, phi.landmarks, coef, solution.intercept)
+        return LandmarkSmoother(machine, phi, mean, turn, product(Z, turn), y, w)
 
     def shares(self, z: Float[Array, "b k"]) -> Float[Array, "b m"]:
         """Return H(z); O(b m r)."""
@@ -208,10 +208,10 @@ class WithIntervals(TargetEstimator):
 
     def _ends(self, X: Array, law: Any, coverage: float) -> list[Array]:
         """Return predictions and bounds of rows."""
-        shown = to_numpy(self.predict(Blocks.from_arrays(X)))
-        centre = self._centre(shown.reshape(len(shown), -1))
+        prediction = to_numpy(self.predict(Blocks.from_arrays(X)))
+        centre = self._centre(prediction.reshape(len(prediction), -1))
         low, high = law.bounds(X, centre, coverage)
-        shape = shown.shape if centre.size == shown.size else shown.shape[:1]
+        shape = prediction.shape if centre.size == prediction.size else prediction.shape[:1]
         ends = centre, np.minimum(low, high), np.maximum(low, high)
         return [from_numpy(a.reshape(shape), like=X) for a in ends]
 
@@ -242,10 +242,10 @@ class WithIntervals(TargetEstimator):
             If the rows lack columns of the fit, or are fewer than ``folds``.
         """
         if folds is None:
-            found = self._held_out(X, y, sample_weight)
+            errors = self._held_out(X, y, sample_weight)
         else:
-            found = self._folded(X, y, sample_weight, folds)
-        self.fit_ = changed(self._fitted, errors=self._law_of(found))
+            errors = self._folded(X, y, sample_weight, folds)
+        self.fit_ = changed(self._fitted, errors=self._law_of(errors))
         return self
 
     @property
@@ -261,14 +261,14 @@ class WithIntervals(TargetEstimator):
 
     def _own_law(self) -> Any:
         """Return the law of errors by the rows of the fit."""
-        found = self._left_out()
-        if found is None:
+        rows_left_out = self._left_out()
+        if rows_left_out is None:
             raise InvalidInput(
                 f"{type(self).__name__}.predict_interval: this fit kept no rows to judge its "
                 "errors by. Call calibrate(X, y) with rows kept back, or "
                 "calibrate(X, y, folds=5) with those of the fit."
             )
-        return self._law_of(found)
+        return self._law_of(rows_left_out)
 
     def _law_of(self, rows: LeftOutRows) -> Any:
         """Return the law of errors by rows that the fit was made without."""
@@ -292,8 +292,8 @@ class WithIntervals(TargetEstimator):
         rows = join([Piece(*_numbers(block)) for block in blocks.with_rows(ROWS)])
         judged = self if other is None else other
         asked = Blocks.from_arrays(rows.X) if other is None else X
-        shown = to_numpy(judged.predict(asked))
-        centre = judged._centre(shown.reshape(len(shown), -1))
+        prediction = to_numpy(judged.predict(asked))
+        centre = judged._centre(prediction.reshape(len(prediction), -1))
         if rows.y.shape[1] != centre.shape[1]:
             raise InvalidInput(
                 f"{type(self).__name__}.calibrate: y must have the {centre.shape[1]} targets of "
@@ -314,7 +314,9 @@ class WithIntervals(TargetEstimator):
         number = stream(int(self.seed_), "calibration").permutation(n) % folds
         parts = []
         for k in range(folds):
-            train, test = (np.flatnonzero(number == k if own else number != k) for own in (0, 1))
+            train, test = (
+                np.flatnonzero(number == k if in_fold else number != k) for in_fold in (0, 1)
+            )
             rows = [None if a is None else _safe_indexing(a, train) for a in (X, y, w)]
             left = [None if a is None else _safe_indexing(a, test) for a in (X, y, w)]
             other: Any = clone(self).fit(rows[0], rows[1], sample_weight=rows[2])
@@ -413,10 +415,10 @@ def _learn(
     if len(known) < FEWEST_ROWS or not np.median(np.abs(e)) > 0:
         return plain
     few = learning.take(known[:LEARNED_ROWS])
-    own = known[:LEARNED_ROWS] if shared else known[:0]
-    others = np.setdiff1d(np.arange(len(scored.w)), own)
+    rows_ = known[:LEARNED_ROWS] if shared else known[:0]
+    others = np.setdiff1d(np.arange(len(scored.w)), rows_)
     rows, scale, log_scale = _closest(few, scored.take(others), j, seed)
-    m, order = len(few.w), np.concatenate([own, others])
+    m, order = len(few.w), np.concatenate([rows_, others])
     reach = float(log_scale[:m].min()), float(log_scale[:m].max())
     log_scale = np.clip(log_scale, *reach)
     log_s, u = log_scale[:m], rows.e / np.exp(log_scale[:m])
@@ -445,13 +447,13 @@ def _closest(
     few: LeftOutRows, rest: LeftOutRows, j: int, seed: int
 ) -> tuple[_Learned, KernelSum, Float[Array, " n"]]:
     """Take z, by columns or predictions, that tells more of log |e| of rows left out."""
-    f, found = few.predicted[:, j], []
+    f, costs = few.predicted[:, j], []
     wide, without = is_sparse(few.X) or few.X.shape[1] > MOST_COLUMNS, few.without(few, j)
     for by_columns in (False,) if wide else (True, False):
         rows = _Learned(few, rest, j, ErrorInputs.of(few.X, f, by_columns), without)
         scale, log_s, lost = _scale(rows, seed)
-        found.append((lost * (1 - LEAST_GAIN * by_columns), rows, scale, log_s))
-    return min(found, key=lambda each: each[0])[1:]
+        costs.append((lost * (1 - LEAST_GAIN * by_columns), rows, scale, log_s))
+    return min(costs, key=lambda each: each[0])[1:]
 
 
 def _scale(rows: _Learned, seed: int) -> tuple[KernelSum, Float[Array, " n"], float]:
@@ -465,17 +467,17 @@ def _scale(rows: _Learned, seed: int) -> tuple[KernelSum, Float[Array, " n"], fl
     curves, sample = transformed(sample, seed)
     kernel = choose_for_matrix(spec, sample, None, True)[0].kernel
     kernel = kernel if curves is None else curves.of(kernel)
-    found = LandmarkSmoother.of(kernel, rows.z, target, rows.w, seed)
+    smoother = LandmarkSmoother.of(kernel, rows.z, target, rows.w, seed)
 
     def summed(H: Array, e: Array) -> Float[Array, "b 1"]:
         return np.einsum("ij,ij->i", H, _log_size(e, rows.typical))[:, None]
 
-    values = _values(rows, found, summed)[:, 0]
+    values = _values(rows, smoother, summed)[:, 0]
     mean, share = _slope(target[:, 0], values[: len(rows.w)], rows.w)
     scale = replace(
-        found.sum,
-        coef=share * found.sum.coef,
-        intercept=mean + share * (found.sum.intercept - mean),
+        smoother.sum,
+        coef=share * smoother.sum.coef,
+        intercept=mean + share * (smoother.sum.intercept - mean),
     )
     values = mean + share * (values - mean)
     lost = float(np.average((target[:, 0] - values[: len(rows.w)]) ** 2, weights=rows.w))
@@ -500,22 +502,24 @@ def _slope(y: Float[Array, " m"], f: Float[Array, " m"], w: Float[Array, " m"]) 
 
 
 def _values(
-    rows: _Learned, found: LandmarkSmoother, summed: Callable[[Array, Array], Array]
+    rows: _Learned, smoother: LandmarkSmoother, summed: Callable[[Array, Array], Array]
 ) -> Float[Array, "n t"]:
     """Return leave-one-out values at the learning rows, then values at the other rows.
 
     ``summed`` gives them of (b, m) shares that they are made of, and of (b, m) errors.
     """
-    own, rest = rows.own, rows.rest
-    if own.coupling is None:
-        left = found.left_out()
-        return np.concatenate([left, evaluated(found.sum, rows.z_of_rest)]) if len(rest.w) else left
+    judges, rest = rows.own, rows.rest
+    if judges.coupling is None:
+        left = smoother.left_out()
+        return (
+            np.concatenate([left, evaluated(smoother.sum, rows.z_of_rest)]) if len(rest.w) else left
+        )
     parts = []
-    for here in _stretches(len(own.w)):
-        parts.append(summed(found.left_out_shares(here), rows.without[here]))
+    for here in _stretches(len(judges.w)):
+        parts.append(summed(smoother.left_out_shares(here), rows.without[here]))
     for here in _stretches(len(rest.w)):
-        errors = rest.take(here).without(own, rows.j)
-        parts.append(summed(found.shares(rows.z_of_rest[here]), errors))
+        errors = rest.take(here).without(judges, rows.j)
+        parts.append(summed(smoother.shares(rows.z_of_rest[here]), errors))
     return np.concatenate(parts)
 
 
@@ -531,7 +535,7 @@ def _shape(
     if len(knots) < 2:
         knots = np.array([u.min(), max(u.max(), np.nextafter(u.min(), np.inf))])
     indicators = (u[:, None] <= knots).astype(np.float64)
-    found = LandmarkSmoother.of(scale.kernel, rows.z, indicators, rows.w, seed)
+    smoother = LandmarkSmoother.of(scale.kernel, rows.z, indicators, rows.w, seed)
 
     def summed(H: Array, e: Array) -> Float[Array, "b J"]:
         place = np.searchsorted(knots, e / np.exp(log_s))
@@ -540,11 +544,11 @@ def _shape(
         each = np.bincount(flat.ravel(), weights=H.ravel(), minlength=most)
         return np.cumsum(each.reshape(len(H), -1)[:, :-1], axis=1)
 
-    F = _values(rows, found, summed)
+    F = _values(rows, smoother, summed)
     pooled = np.clip(indicators.mean(axis=0), 1 / (len(u) + 1), 1 - 1 / (len(u) + 1))
     ordered = np.sort(u)
     below, above = ordered[ordered <= knots[0]], ordered[ordered >= knots[-1]]
-    shape = Distribution(knots, found.sum, pooled, below, above)
+    shape = Distribution(knots, smoother.sum, pooled, below, above)
     return shape, shape.risen(F)
 
 
@@ -557,7 +561,7 @@ def _best(
     F: Float[Array, "m J"],
 ) -> int:
     """Return which law has the least interval score; a simpler one that is as good comes first."""
-    s, found = np.exp(log_s), []
+    s, costs = np.exp(log_s), []
     for k, law in enumerate(laws):
         total = 0.0
         for coverage in JUDGED:
@@ -569,7 +573,7 @@ def _best(
             else:
                 ends = shape.quantile(F, low) * s, shape.quantile(F, high) * s
             total += (1 - coverage) * interval_score(rows.e, *ends, coverage, rows.w)
-        found.append(total)
-    found = found if len(u) >= FEWEST_FOR_SHAPE else found[:2]
-    best = int(np.argmin(found))
-    return next(k for k in range(len(found)) if found[k] * (1 - LEAST_GAIN) <= found[best])
+        costs.append(total)
+    costs = costs if len(u) >= FEWEST_FOR_SHAPE else costs[:2]
+    best = int(np.argmin(costs))
+    return next(k for k in range(len(costs)) if costs[k] * (1 - LEAST_GAIN) <= costs[best])

@@ -281,8 +281,8 @@ class Differentiable(KernelEstimator):
         gradients of its mean. Time: about twice ``predict`` for each target; memory: the result
         and a block of features.
         """
-        found = self._gradients(self._rows_to_predict(X))
-        return joined([from_numpy(self._shaped_as_values(G), like=X) for X, G in found])
+        gradients = self._gradients(self._rows_to_predict(X))
+        return joined([from_numpy(self._shaped_as_values(G), like=X) for X, G in gradients])
 
     def _gradients(self, blocks: Blocks) -> Gradients:
         """Yield the rows of each block and the gradients there."""
@@ -379,8 +379,11 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
     def outputs(self, X: Tabular) -> dict[str, Array]:
         """Return the label, the decision values and, where there are any, the probabilities."""
         f = to_numpy(self._decisions(X))
-        found = {"label": self.classes_[decided(f)], "decision": f[:, 0] if f.shape[1] == 1 else f}
-        return found | (
+        columns = {
+            "label": self.classes_[decided(f)],
+            "decision": f[:, 0] if f.shape[1] == 1 else f,
+        }
+        return columns | (
             {"probability": self._probabilities(f)} if hasattr(self, "predict_proba") else {}
         )
 
@@ -430,14 +433,14 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         who = type(self).__name__
         blocks = blocks if first else self._as_fitted(blocks)
         text = () if blocks.schema is None else blocks.schema.classes
-        found = np.array(text) if text else labels_of(who, blocks, where)
+        labels = np.array(text) if text else labels_of(who, blocks, where)
         if len(text) > FEW_CLASSES:
-            refuse_quantity(who, found, count_rows(blocks))
-        known = known_classes(who, found) if first else self._inputs.classes
-        if text and np.array_equal(found, known):
+            refuse_quantity(who, labels, count_rows(blocks))
+        known = known_classes(who, labels) if first else self._inputs.classes
+        if text and np.array_equal(labels, known):
             coded = blocks
         elif text:
-            coded = blocks.recoded(lambda y: codes_of(who, found[y.astype(int)], known))
+            coded = blocks.recoded(lambda y: codes_of(who, labels[y.astype(int)], known))
         else:
             coded = blocks.recoded(lambda y: codes_of(who, to_numpy(y), known))
         coded = self._learned(coded, first, len(known), where)

@@ -200,7 +200,7 @@ def estimator(cls: type[Made]) -> type[Made]:
                 setattr(cls, name, field(default=getattr(base, name), kw_only=True))
     cls.__doc__ = re.sub(
         r"^( *)%\(([\w ]+)\)s$",
-        lambda found: indent(TEXTS[found[2]], found[1]),
+        lambda match: indent(TEXTS[match[2]], match[1]),
         re.sub(r"\n\n( *)(?=Attributes\n)", r"\n\1%(shared)s\n\n\1", cls.__doc__ or "", count=1),
         flags=re.MULTILINE,
     )

@@ -36,8 +36,8 @@ def kernel_words(fit: Any, names: Sequence[str] | None = None) -> str:
 
 def _kept(fit: Any) -> tuple[Any, Any]:
     """Return rows that the fit keeps, a sample or all, and their weights; None if it keeps none."""
-    held = getattr(getattr(fit, "law", fit), "representation", None)
-    for rows in (getattr(held, "sample", None), held, fit):
+    representation = getattr(getattr(fit, "law", fit), "representation", None)
+    for rows in (getattr(representation, "sample", None), representation, fit):
         X = getattr(rows, "X", None)
         if X is not None and not is_sparse(X) and X.shape[1] == fit.inputs.n_columns:
             w = getattr(rows, "w", None)
@@ -128,14 +128,14 @@ class ShownEstimator:
         diagram = estimator_html_repr(self)
         if "fit_" not in self.__dict__:
             return diagram
-        found = self.fit_._repr_html_()
-        return diagram if found in diagram else diagram + found
+        page = self.fit_._repr_html_()
+        return diagram if page in diagram else diagram + page
 
     def _repr_html_inner(self) -> str:
         return self._html_repr()
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         """Return text and, unless ``display="text"`` was set in scikit-learn, HTML."""
-        shown = {"text/plain": repr(self)}
+        bundle = {"text/plain": repr(self)}
         html = get_config()["display"] == "diagram"
-        return shown | ({"text/html": self._html_repr()} if html else {})
+        return bundle | ({"text/html": self._html_repr()} if html else {})

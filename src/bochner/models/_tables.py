@@ -297,19 +297,19 @@ def _is_learned(blocks: Blocks) -> bool:
 
 def _encoded(who: str, blocks: Blocks, drafts: tuple[Encoder, ...], seen: SeenCells) -> Blocks:
     schema = _tables(blocks).schema
-    found = columns_from(drafts, seen, schema.dropped)
-    if not found.encoders and not found.dropped:
+    columns = columns_from(drafts, seen, schema.dropped)
+    if not columns.encoders and not columns.dropped:
         return blocks
-    dropped = sorted(found.dropped, key=lambda pair: schema.columns.index(pair[0]))
+    dropped = sorted(columns.dropped, key=lambda pair: schema.columns.index(pair[0]))
     out = reasons(dropped)
     words = "; ".join(f"{listed(names)} ({reason})" for reason, names in out.items())
-    if not found.encoders:
+    if not columns.encoders:
         raise InvalidInput(
             f"{who}: at least one column must tell rows apart; got none: {words}. Bring others."
         )
     if out:
         warn_user(f"{who}: columns are left out: {words}.", DataWarning)
-    return blocks.encoded(found.encoders, dropped, found.fold_tables)
+    return blocks.encoded(columns.encoders, dropped, columns.fold_tables)
 
 
 class _Length:
@@ -326,8 +326,8 @@ def _numbers(array: Any) -> Array | None:
     """Return an array of numbers; None of what is none, which is refused where it is read."""
     if array is None:
         return None
-    found = np.asarray(array)
-    return found if found.dtype.kind in "biuf" else None
+    numbers = np.asarray(array)
+    return numbers if numbers.dtype.kind in "biuf" else None
 
 
 def _beside(cells: Blocks, y: Array | None, w: Array | None) -> Iterator[Block]:
@@ -416,25 +416,25 @@ def _by_batch(
     method: Callable[..., Any], X: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Return what a method gives of a table that is computed as it is read, batch by batch."""
-    found = [method(batch, *args, **kwargs) for batch in batches(X)]
-    if isinstance(found[0], tuple):
-        return tuple(np.concatenate(values) for values in zip(*found, strict=True))
-    return np.concatenate(found)
+    parts = [method(batch, *args, **kwargs) for batch in batches(X)]
+    if isinstance(parts[0], tuple):
+        return tuple(np.concatenate(values) for values in zip(*parts, strict=True))
+    return np.concatenate(parts)
 
 
-def _beside_coordinates(found: Any, X: Any, name: str) -> Any:
+def _beside_coordinates(values_: Any, X: Any, name: str) -> Any:
     """Return one array or several of the rows of X with their coordinates."""
-    if isinstance(found, tuple):
-        return tuple(with_coordinates(values, X, name) for values in found)
-    return with_coordinates(found, X, name)
+    if isinstance(values_, tuple):
+        return tuple(with_coordinates(values, X, name) for values in values_)
+    return with_coordinates(values_, X, name)
 
 
 def _one(method: MethodType, args: tuple[Any, ...], kwargs: dict[str, Any], rows: Any) -> Any:
     """Return what a method gives of the rows of one partition."""
-    found = method(rows, *args, **kwargs)
-    if isinstance(found, tuple):
+    values = method(rows, *args, **kwargs)
+    if isinstance(values, tuple):
         raise InvalidInput(
             f"{method.__name__}: of rows that an engine holds one array can be asked for; got "
             "several. Leave return_std, return_cov and y out."
         )
-    return found
+    return values

@@ -164,9 +164,9 @@ class PathDisplay(Display):
         values = np.concatenate([np.ravel(v) for v in self.criteria.values()])
         finite = values[np.isfinite(values)]
         if len(finite) and finite.min() > 0:
-            shown = finite[finite <= 20 * finite.min()]
-            margin = max((shown.max() / shown.min()) ** 0.05, 1.02)
-            ax.set(yscale="log", ylim=(shown.min() / margin, shown.max() * margin))
+            part = finite[finite <= 20 * finite.min()]
+            margin = max((part.max() / part.min()) ** 0.05, 1.02)
+            ax.set(yscale="log", ylim=(part.min() / margin, part.max() * margin))
             _write_out(ax.yaxis)
         ax.legend()
         return self
@@ -185,8 +185,8 @@ def _ridge_path(path: Path, solution: Any) -> PathDisplay:
     alpha, chosen = np.atleast_1d(solution.alpha), CRITERIA.get(solution.criterion, "")
     if solution.criterion == "evidence":
         name = "log marginal likelihood"
-        found, unit = {name: path.evidence}, name
-        return PathDisplay(path.alphas, found, alpha, unit, name, path.effective_dimension)
+        values_, unit = {name: path.evidence}, name
+        return PathDisplay(path.alphas, values_, alpha, unit, name, path.effective_dimension)
     squares = {CRITERIA[key]: getattr(path, key) for key in CRITERIA}
     roots = {
         name: np.sqrt(np.where(np.isfinite(values) & (values >= 0), values, np.nan))
@@ -341,8 +341,8 @@ class MapDisplay(Display):
                 f"targets of shape {process.target_shape_}. Ask predict_grid, and draw a slice."
             )
         axes = axes or box_of_rows(process, places)
-        found = predict_grid(return_std=deviation, **axes)
-        mean, std = found if deviation else (found, None)
+        grid = predict_grid(return_std=deviation, **axes)
+        mean, std = grid if deviation else (grid, None)
         names = process.schema_ and process.schema_.target_names
         return MapDisplay(
             {name: np.asarray(axis) for name, axis in axes.items()},
@@ -424,13 +424,13 @@ def axes_of(
 
 
 def _coordinates(who: str, name: str, values: Any) -> Float[Array, " m"]:
-    found = np.asarray(values, dtype=np.float64)
-    if found.ndim != 1 or not len(found) or not np.isfinite(found).all():
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or not len(array) or not np.isfinite(array).all():
         raise InvalidInput(
             f"{who}.predict_grid: {name} must be finite numbers in one dimension, one at least; "
-            f"got shape {found.shape}. Pass np.linspace(...), say."
+            f"got shape {array.shape}. Pass np.linspace(...), say."
         )
-    return found
+    return array
 
 
 def on_places(
@@ -444,8 +444,8 @@ def on_places(
         "Ask for fewer.",
     )
     parts = [values(rows) for rows in _rows(list(axes.values()), shape)]
-    whole = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return tuple(part.reshape(*shape, *part.shape[1:]) for part in whole)
+    parts_ = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return tuple(part.reshape(*shape, *part.shape[1:]) for part in parts_)
 
 
 def _rows(axes: list[Array], shape: tuple[int, ...]) -> Iterator[Float[Array, "b d"]]:

@@ -78,7 +78,7 @@ class Coupling(ABC):
         """
         d_i, d_j = (np.maximum(self.diagonal[k], np.finfo(float).tiny) for k in (i, j))
         alone_i, alone_j = self.u[i] / d_i, self.u[j] / d_j
-        found = np.empty((len(i), len(j)))
+        values = np.empty((len(i), len(j)))
         for start in range(0, len(i), BAND):
             here = slice(start, start + BAND)
             share = self.among(i[here], j) / d_j
@@ -90,9 +90,9 @@ class Coupling(ABC):
             back /= left
             back /= self.root[j]
             back += errors
-            own = i[here, None] == j
-            found[here] = np.where(own | ~np.isfinite(back), errors, back)
-        return found
+            same = i[here, None] == j
+            values[here] = np.where(same | ~np.isfinite(back), errors, back)
+        return values
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,10 +197,10 @@ class ErrorInputs:
     @staticmethod
     def of(X: Any, predicted: Float[Array, " m"], by_columns: bool) -> "ErrorInputs":
         """Return the inputs of rows."""
-        found = _columns(X, predicted, by_columns)
-        spread = found.std(axis=0)
+        columns = _columns(X, predicted, by_columns)
+        spread = columns.std(axis=0)
         unit = np.where(spread > 0, spread, 1.0)
-        return ErrorInputs(found.mean(axis=0), unit, by_columns)
+        return ErrorInputs(columns.mean(axis=0), unit, by_columns)
 
     def __call__(self, X: Any, predicted: Float[Array, " m"]) -> Float[Array, "m k"]:
         """Return z of rows."""
@@ -287,15 +287,15 @@ class TargetLaw:
         middle = 0.0 if self.shape is None else 0.5
         distance = np.abs(self.scores - middle)
         order = np.argsort(distance, kind="stable")
-        own = np.diff(self.shares, prepend=0.0)[order]
-        away = replace(self, scores=distance[order], shares=np.cumsum(own))
+        shares = np.diff(self.shares, prepend=0.0)[order]
+        away = replace(self, scores=distance[order], shares=np.cumsum(shares))
         half = away._at((m + 1) * coverage)
         return middle - half, middle + half
 
     def _at(self, place: float) -> float:
         m = len(self.scores)
-        found = int(np.searchsorted(self.shares, place * (1 - 1e-12)))
-        return float(self.scores[found]) if found < m else np.inf
+        place_ = int(np.searchsorted(self.shares, place * (1 - 1e-12)))
+        return float(self.scores[place_]) if place_ < m else np.inf
 
     def bounds(
         self, X: Any, predicted: Float[Array, " b"], coverage: float
@@ -314,8 +314,8 @@ class TargetLaw:
         if self.shape is None:
             return predicted + s * low, predicted + s * high
         F = self.shape.at(z)
-        found = (self.shape.quantile(F, level) for level in (low, high))
-        first, last = (predicted + s * u for u in found)
+        ends = (self.shape.quantile(F, level) for level in (low, high))
+        first, last = (predicted + s * u for u in ends)
         return first, last
 
 
@@ -374,10 +374,10 @@ class ErrorLaw(Intervals):
 
     def bounds(self, X: Any, predicted: Float[Array, "b t"], coverage: float) -> Both:
         """Return the interval of each row and target."""
-        found = [
+        ends_ = [
             law.bounds(X, f, coverage) for law, f in zip(self.targets, predicted.T, strict=True)
         ]
-        low, high = (np.stack(ends, axis=1) for ends in zip(*found, strict=True))
+        low, high = (np.stack(ends, axis=1) for ends in zip(*ends_, strict=True))
         return low, high
 
 

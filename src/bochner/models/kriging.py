@@ -96,8 +96,8 @@ def cell_averages(
     means = _means(process, places, weights)
     if not require_switch("cell_averages", return_std, "return_std"):
         return means
-    found = [_deviation(process, *cell) for cell in zip(places, weights, strict=True)]
-    return means, np.stack(found)
+    deviations = [_deviation(process, *cell) for cell in zip(places, weights, strict=True)]
+    return means, np.stack(deviations)
 
 
 def _corners(lower: Any, upper: Any, d: int) -> Float[Array, "2 m d"]:
@@ -135,9 +135,9 @@ def _means(
     step = max(1, TOGETHER // q)
     parts = []
     for i in range(0, m, step):
-        some = places[i : i + step]
-        values = np.asarray(process.predict(some.reshape(-1, d)))
-        shaped = values.reshape(len(some), q, *values.shape[1:])
+        part = places[i : i + step]
+        values = np.asarray(process.predict(part.reshape(-1, d)))
+        shaped = values.reshape(len(part), q, *values.shape[1:])
         parts.append(np.einsum("mq,mq...->m...", weights[i : i + step], shaped))
     return np.concatenate(parts)
 
@@ -200,7 +200,7 @@ class NormalScores:
             ("CRPS", f"{self.crps:.4g}"),
             ("log density", f"{self.log_density:.4g}"),
             ("mean of z²", f"{self.z_variance:.4g}"),
-            *((f"{asked:.0%} covers", f"{found:.1%}") for asked, found in self.coverage),
+            *((f"{asked:.0%} covers", f"{reached:.1%}") for asked, reached in self.coverage),
         ]
         return "\n".join(f"{name:<12} {value}" for name, value in lines)
 
@@ -291,10 +291,10 @@ def predictive_scorer(process: GaussianProcessRegressor, X: Tabular, y: Array) -
             "predictive_scorer: process must be a GaussianProcessRegressor, whose predictions "
             f"have deviations; got {type(process).__name__}."
         )
-    found = normal_scores(y, *process.predict(X, return_std=True, include_noise=True))
+    scores = normal_scores(y, *process.predict(X, return_std=True, include_noise=True))
     names = ("bias", "rmse", "crps", "log_density", "z_variance")
-    covered = {f"coverage_{asked:g}": within for asked, within in found.coverage}
-    return {name: getattr(found, name) for name in names} | covered
+    covered = {f"coverage_{asked:g}": within for asked, within in scores.coverage}
+    return {name: getattr(scores, name) for name in names} | covered
 
 
 # --- Universal kriging: a trend with unknown coefficients beside a process ------------------------
@@ -410,18 +410,18 @@ class TrendedProcess:
         """
         X = np.asarray(X, dtype=np.float64)
         if not require_switch("predict", return_std, "return_std"):
-            found = self.process.predict(X)
-            return found[:, 0] + self._left(X, found) @ self.coef
-        found, std = self.process.predict(X, return_std=True)
-        left = self._left(X, found)
+            prediction = self.process.predict(X)
+            return prediction[:, 0] + self._left(X, prediction) @ self.coef
+        prediction, std = self.process.predict(X, return_std=True)
+        left = self._left(X, prediction)
         variance = std[:, 0] ** 2 + np.einsum("mp,pq,mq->m", left, self.coef_covariance, left)
         if require_switch("predict", include_noise, "include_noise"):
             variance = variance + self.noise_variance
-        return found[:, 0] + left @ self.coef, np.sqrt(variance)
+        return prediction[:, 0] + left @ self.coef, np.sqrt(variance)
 
-    def _left(self, X: Array, found: Float[Array, "m t"]) -> Float[Array, "m p"]:
+    def _left(self, X: Array, prediction: Float[Array, "m t"]) -> Float[Array, "m p"]:
         """Return e(x), the residual of the trend columns after the process."""
-        return self.columns(X) - found[:, 1:]
+        return self.columns(X) - prediction[:, 1:]
 
 
 def universal_kriging(
@@ -477,12 +477,12 @@ def universal_kriging(
     known = {"noise": first.noise_variance_, "amplitude": first.amplitude_, "lengthscale": "loo"}
     both = clone(process).set_params(kernel=first.kernel_, metric=None, **known)
     both.fit(X, np.column_stack([y, B]))
-    found = both.predict(X)
+    prediction = both.predict(X)
     noise = float(both.noise_variance_[0])
-    left = (B - found[:, 1:]) / noise
+    left = (B - prediction[:, 1:]) / noise
     S = B.T @ left
     factor = cholesky((S + S.T) / 2, lower=True), True
-    coef = cho_solve(factor, B.T @ (y - found[:, 0]) / noise)
+    coef = cho_solve(factor, B.T @ (y - prediction[:, 0]) / noise)
     return TrendedProcess(both, columns, coef, cho_solve(factor, np.eye(len(S))))
 
 

@@ -93,9 +93,9 @@ class CalibrationDisplay(Display):
         order = np.argsort(predicted, kind="stable")
         parts = np.array_split(order, min(_bins(n_bins), max(1, len(order) // 2)))
         errors = [TWO_SIDED * np.std(observed[p] - predicted[p]) / len(p) ** 0.5 for p in parts]
-        expected, found = (np.array([a[p].mean() for p in parts]) for a in (predicted, observed))
+        expected, means = (np.array([a[p].mean() for p in parts]) for a in (predicted, observed))
         count = np.array([len(p) for p in parts])
-        return CalibrationDisplay(expected, found, np.array(errors), count, "prediction")
+        return CalibrationDisplay(expected, means, np.array(errors), count, "prediction")
 
     @staticmethod
     def of_probabilities(happened: Array, p: Array, n_bins: int = 10) -> "CalibrationDisplay":

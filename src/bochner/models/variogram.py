@@ -189,9 +189,9 @@ class Variogram:
         )
         miss = lambda p: weight * (self.gamma / curve(p) - 1)
         tried = [least_squares(miss, np.clip(p, *bounds), bounds=bounds) for p in starts]
-        size, a2, s2 = np.exp(min(tried, key=lambda found: found.cost).x)
-        found = first.replace(lengthscale=_times(first.lengthscale, float(size)))
-        return VariogramModel(found, float(a2), float(s2), unit)
+        size, a2, s2 = np.exp(min(tried, key=lambda fit: fit.cost).x)
+        fit = first.replace(lengthscale=_times(first.lengthscale, float(size)))
+        return VariogramModel(fit, float(a2), float(s2), unit)
 
     @property
     def _unit(self) -> Float[Array, " d"]:
@@ -396,11 +396,11 @@ def _summed(
         apart = np.linalg.norm(steps, axis=2)
         apart = np.degrees(2 * np.arcsin(np.minimum(apart / 2, 1.0))) if globe else apart
         once = np.arange(start, len(X)) > np.arange(start, start + len(apart))[:, None]
-        some = once & (apart <= longest)
+        pairs = once & (apart <= longest)
         if cosine is not None:
-            some &= np.abs(steps @ cosine[0]) >= cosine[1] * apart
-            some &= apart > 0
-        h, change = apart[some], np.abs(y[here, None] - y[None, start:])[some]
+            pairs &= np.abs(steps @ cosine[0]) >= cosine[1] * apart
+            pairs &= apart > 0
+        h, change = apart[pairs], np.abs(y[here, None] - y[None, start:])[pairs]
         at = np.minimum((h * (n_lags / longest)).astype(np.int64), n_lags - 1)
         for i, values in enumerate((None, h, change**2, np.sqrt(change))):
             total[i] += np.bincount(at, values, n_lags)

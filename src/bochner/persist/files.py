@@ -229,8 +229,8 @@ def _what(beginning: bytes) -> str:
         return "it is empty. Copy it again, or save the model again"
     if beginning[8:9] == b"{":
         return _DAMAGED
-    found = (f"it is {name}" for mark, name in _BEGINNINGS.items() if beginning.startswith(mark))
-    return next(found, "it is something else, or its beginning is damaged")
+    kinds = (f"it is {name}" for mark, name in _BEGINNINGS.items() if beginning.startswith(mark))
+    return next(kinds, "it is something else, or its beginning is damaged")
 
 
 def _metadata(file: IO[bytes], total: int) -> Mapping[str, str] | None:
@@ -259,15 +259,15 @@ def _header(path: Path, metadata: Mapping[str, str] | None, size: int) -> dict[s
             f"it is of {by}, and this version, {__version__}, reads format {FORMAT}. Upgrade "
             "bochner, or fit the model again and save it",
         )
-    whole = text == _canonical(header) and header["checksum"] == _checksum(header)
-    if not whole or type(version) is not int:
+    is_intact = text == _canonical(header) and header["checksum"] == _checksum(header)
+    if not is_intact or type(version) is not int:
         raise _refusal(path, _DAMAGED)
     return header
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object; refuse duplicate keys."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    record = dict(pairs)
+    if len(record) < len(pairs):
         raise ValueError("a key of the header comes twice")
-    return found
+    return record

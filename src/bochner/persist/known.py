@@ -70,13 +70,13 @@ def class_of(name: str) -> Any:
     """Return the class of this name; refuse a name that :func:`name_of` does not give."""
     if name in _OWN.get():
         return _OWN.get()[name]
-    module, _, own = RENAMED.get(name, name).partition(":")
+    module, _, class_name = RENAMED.get(name, name).partition(":")
     if not _MODULES.fullmatch(module):
         raise TypeError(
             f"{name} is no class of model files; a kernel of your own is loaded by kernels=(...,)"
         )
-    cls = getattr(import_module(f"bochner.{module}"), own)
-    if not isinstance(cls, type) or name_of(cls) != f"{module}:{own}":
+    cls = getattr(import_module(f"bochner.{module}"), class_name)
+    if not isinstance(cls, type) or name_of(cls) != f"{module}:{class_name}":
         raise TypeError(f"{name} is no class of model files")
     return cls
 

@@ -329,9 +329,9 @@ def _require_alike(state: Any) -> None:
         pairs.append((names.shape, (raw,)))
     if (classes := getattr(state, "classes_", None)) is not None:
         pairs.append((classes.shape, (len(set(classes.tolist())),)))
-    for found, expected in pairs:
-        if found != expected:
-            raise ValueError(f"parts of the model disagree: {found} and {expected}")
+    for value, expected in pairs:
+        if value != expected:
+            raise ValueError(f"parts of the model disagree: {value} and {expected}")
 
 
 def require_working(model: Any, size: int) -> None:

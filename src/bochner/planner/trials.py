@@ -555,9 +555,9 @@ def direct_fit(task: Task) -> PlannedFit:
         steps["settling"] = SETTLED * factor(min(n, DENSE_ROWS))
         steps["factor"] = factor(n) if n > DENSE_ROWS else 0.0
     # Kernel matrix, factor and inverse; or a factor in float32 and the matrix of the first rows.
-    held = lambda n: 16.0 * n**2 if n <= PENALTY_ROWS else 12.0 * n**2 + 8.0 * PENALTY_ROWS**2
+    memory = lambda n: 16.0 * n**2 if n <= PENALTY_ROWS else 12.0 * n**2 + 8.0 * PENALTY_ROWS**2
     few = trials[0].n_rows
-    size = task.bytes(trials[0].model, few) + held(n) - held(few)
+    size = task.bytes(trials[0].model, few) + memory(n) - memory(few)
     error = exact_error(task)
     return PlannedFit(ExactKernel(), n, "exact", error, 0.0, sum(steps.values()), size, steps)
 

@@ -191,9 +191,9 @@ class Study:
         """
         how: dict[str, Any] = {"precision": "float64", "random_state": self.seed}
         model = KernelRidge(self.kernel, method=method, n_features=width, **how)
-        found = self.measured(name, repr(method), width, model, self.X)
+        fit = self.measured(name, repr(method), width, model, self.X)
         loo = float(np.sqrt(np.nanmin(model.solution_.path.loo)))
-        return model, replace(found, loo=loo, alpha=model.alpha_)
+        return model, replace(fit, loo=loo, alpha=model.alpha_)
 
     def certified(self, model: Any, result: MethodResult, alpha: float) -> MethodResult:
         """Return the result with the certificate of the model's map at this penalty."""
@@ -256,10 +256,14 @@ def run_demo(
     width, widths = (256, (32, 64, 128, 256)) if quick else (1024, (64, 128, 256, 512, 1024, 2048))
     study = _with_kernel(_split(quick, seed), width, say)
     fits = _compare(study, width, say)
-    curves, (best, found) = _sweep(study, widths, fits, say)
+    curves, (best, demo_fit) = _sweep(study, widths, fits, say)
     near = _sharper(study, quick, say)
     # The certificate of all kept rows takes a third of a quick demo.
-    full = study.certified(best, found, found.alpha) if quick else _with(found, best.certificate_)
+    full = (
+        study.certified(best, demo_fit, demo_fit.alpha)
+        if quick
+        else _with(demo_fit, best.certificate_)
+    )
     known = [fit[1].certificate for fit in fits if fit[0] is best]
     result = DemoResult(
         methods=tuple(fit[1] for fit in fits),
@@ -270,7 +274,7 @@ def run_demo(
         held_out=np.isin(np.arange(study.y.size), study.test).reshape(study.shape),
         kernel=repr(study.kernel),
         alpha=study.alpha,
-        certificate=(*known, "")[0] or study.certified(best, found, study.alpha).certificate,
+        certificate=(*known, "")[0] or study.certified(best, demo_fit, study.alpha).certificate,
         n_train=study.train.size,
         n_test=study.test.size,
         seed=seed,
@@ -362,8 +366,8 @@ def _rival(study: Study, width: int, alpha: float) -> MethodResult:
     model, code = make_pipeline(sampler, Ridge(alpha=alpha)), "make_pipeline(RBFSampler(), Ridge())"
     scaled = (study.X / np.asarray(study.kernel.lengthscale)).astype(np.float64)
     with warnings.catch_warnings(action="ignore", category=LinAlgWarning):  # alpha is tiny
-        found = study.measured("scikit-learn RBFSampler", code, width, model, scaled)
-    return replace(found, alpha=alpha)
+        measured = study.measured("scikit-learn RBFSampler", code, width, model, scaled)
+    return replace(measured, alpha=alpha)
 
 
 def _sweep(
@@ -394,14 +398,14 @@ def _sweep(
 
 def _sharper(study: Study, quick: bool, say: Say) -> tuple[MethodResult, ...]:
     say("\nSharper: harmonics of the globe, the nearest cells, the relief around")
-    found, started = [], time.perf_counter()
+    results, started = [], time.perf_counter()
     for name, code, detail, predicted in _near(study, quick):
         seconds = time.perf_counter() - started
         row = study.judged(name, code, 0, predicted, seconds, detail)
-        found.append(row)
+        results.append(row)
         say(f"  {row.name:28}{row.rmse:5.0f} m{row.seconds:9.1f} s   {row.detail}")
         started = time.perf_counter()
-    return tuple(found)
+    return tuple(results)
 
 
 def _near(study: Study, quick: bool) -> Iterator[tuple[str, str, str, Float[Array, " t"]]]:

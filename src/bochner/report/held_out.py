@@ -73,8 +73,8 @@ def judge_held_out(
     except (InvalidInput, ValueError) as error:
         return None, f"none: a fit to {len(train)} rows is refused: {error}"
     w = None if sample.w is None else to_numpy(sample.w)[test]
-    found = _errors(other, sample.X[test], None if y is None else y[test], w, model)
-    return HeldOut(found, len(train), len(test), n), ""
+    errors = _errors(other, sample.X[test], None if y is None else y[test], w, model)
+    return HeldOut(errors, len(train), len(test), n), ""
 
 
 def _split(n: int, codes: Array | None, seed: int) -> tuple[Array, Array]:

@@ -173,7 +173,7 @@ class ModelReport:
             "path": _arrays(self.path),
             "spectrum": _arrays(self.spectrum),
             "importance": _arrays(self.importance),
-            "dependence": [_arrays(found) for found in self.dependence],
+            "dependence": [_arrays(display) for display in self.dependence],
             "calibration": _arrays(self.quality.calibration),
             "lists": {one.title: [row.number for row in one.rows] for one in self.seen.lists},
             "without": self.without,
@@ -240,8 +240,12 @@ def report_model(
     eigen, leverage = _decomposed(model)
     given = model._rows_to_predict(X) if is_table(X) else blocks
     seen = seen_of(model, examined, leverage, given)
-    found = certificate_of(model, blocks, other=same is False)
-    certificate, words = (None, f"None: {found}") if isinstance(found, str) else (found, str(found))
+    certificate_ = certificate_of(model, blocks, other=same is False)
+    certificate, words = (
+        (None, f"None: {certificate_}")
+        if isinstance(certificate_, str)
+        else (certificate_, str(certificate_))
+    )
     quality = quality_of(model, sample, examined, leverage if same else None)
     importance, columns = _importance(model, sample, seed)
     dependence = _dependence(model, sample, importance, seed)
@@ -287,23 +291,23 @@ def _blocks(model: KernelEstimator, X: Any, y: Any, w: Any) -> Blocks:
     return model._blocks_of(X, y, w, first=False)[0]
 
 
-def _same_rows(model: KernelEstimator, found: Examined) -> bool | None:
+def _same_rows(model: KernelEstimator, examined: Examined) -> bool | None:
     """Whether these are the training rows, judged by the mean and variance of the target."""
     fitted = moments_of(model)
-    known = fitted is not None and len(fitted.target_mean) and found.y is not None
-    if fitted is None or not known or not found.w.sum() > 0:
+    known = fitted is not None and len(fitted.target_mean) and examined.y is not None
+    if fitted is None or not known or not examined.w.sum() > 0:
         return None
-    y = found.y.astype(np.float64)
+    y = examined.y.astype(np.float64)
     if kind_of(model) == "classification":
         y = indicators(y, len(model.classes_))
     y, m = y.reshape(len(y), -1), len(y)
-    if found.n_rows != fitted.rows or y.shape[1] != len(fitted.target_mean):
+    if examined.n_rows != fitted.rows or y.shape[1] != len(fitted.target_mean):
         return False
-    mean, scale = np.average(y, axis=0, weights=found.w), np.sqrt(fitted.power / fitted.weight)
-    if m < found.n_rows:  # random rows
+    mean, scale = np.average(y, axis=0, weights=examined.w), np.sqrt(fitted.power / fitted.weight)
+    if m < examined.n_rows:  # random rows
         return bool(np.all(np.abs(mean - fitted.target_mean) <= 6 * scale / m**0.5))
     near = np.abs(mean - fitted.target_mean) <= 1e-6 * (scale + np.abs(fitted.target_mean))
-    power = found.w @ (y - mean) ** 2
+    power = examined.w @ (y - mean) ** 2
     return bool(np.all(near) and np.allclose(power, fitted.power, rtol=1e-5))
 
 
@@ -329,9 +333,9 @@ def _spectrum(
         fitted = int(model.moments_.rows)
         alpha = model._least_penalty(rows, fitted)
         return SpectrumDisplay(eigen.values[::-1], alpha, fitted)
-    found = SpectrumDisplay.from_estimator(model, rows)
-    values = found.eigenvalues * n / len(sample.index)
-    return replace(found, eigenvalues=values, alpha=model._least_penalty(rows, n), n_rows=n)
+    display = SpectrumDisplay.from_estimator(model, rows)
+    values = display.eigenvalues * n / len(sample.index)
+    return replace(display, eigenvalues=values, alpha=model._least_penalty(rows, n), n_rows=n)
 
 
 def _importance(

@@ -62,7 +62,7 @@ def model_page(r: Any) -> str:
         confusion=None if q.confusion is None else _confusion(q.confusion, labels, q.left_out),
         calibration=None if q.calibration is None else _calibration(q.calibration),
         importance=None if r.importance is None else _importance(r.importance),
-        dependence=[_dependence(found) for found in r.dependence],
+        dependence=[_dependence(display) for display in r.dependence],
         lists=[_list(r, one) for one in r.seen.lists],
     )
 
@@ -70,13 +70,13 @@ def model_page(r: Any) -> str:
 def _figures(r: Any) -> Iterator[tuple[str, str, str]]:
     """Yield the main numbers: value, unit, name."""
     if r.quality.errors:
-        name, found = next(iter(r.quality.errors.items()))
+        name, errors = next(iter(r.quality.errors.items()))
         how, key = ("leave-one-out ", "loo_") if r.quality.left_out else ("", "")
-        if "accuracy" in found:
-            yield f"{100 * found[f'{key}accuracy']:.4g}", "%", f"{how}labels right"
+        if "accuracy" in errors:
+            yield f"{100 * errors[f'{key}accuracy']:.4g}", "%", f"{how}labels right"
         else:
-            share = 100 * found[f"{key}r_squared"]
-            yield number(found[f"{key}rmse"], 3), "", f"{how}RMSE of {name}"
+            share = 100 * errors[f"{key}r_squared"]
+            yield number(errors[f"{key}rmse"], 3), "", f"{how}RMSE of {name}"
             yield number(share, 3), "%", f"of the variance explained, {how}R²"
     if "n_features" in r.fit:
         yield written(r.fit["n_features"]), "", "features D"
@@ -86,23 +86,23 @@ def _figures(r: Any) -> Iterator[tuple[str, str, str]]:
         yield number(r.spectrum.effective_dimension, 3), "d_λ", "effective dimension"
 
 
-def _path(found: PathDisplay) -> Shown:
+def _path(display: PathDisplay) -> Shown:
     """Return a plot of the criteria along the path, and a table of about ten penalties."""
-    near = np.abs(np.log(found.alphas) - np.log(max(found.alpha[0], 1e-300)))
-    at, step = int(np.argmin(near)), max(1, len(found.alphas) // 9)
-    chosen = list(range(at % step, len(found.alphas), step))
-    columns = {"alpha": found.alphas, **found.criteria}
-    if found.effective_dimension is not None:
-        columns["d_λ"] = found.effective_dimension
+    near = np.abs(np.log(display.alphas) - np.log(max(display.alpha[0], 1e-300)))
+    at, step = int(np.argmin(near)), max(1, len(display.alphas) // 9)
+    chosen = list(range(at % step, len(display.alphas), step))
+    columns = {"alpha": display.alphas, **display.criteria}
+    if display.effective_dimension is not None:
+        columns["d_λ"] = display.effective_dimension
     rows = [[number(values[i], 3) for values in columns.values()] for i in chosen]
-    drawn = picture(f"{found.unit} against the penalty", found.plot)
-    caption = found.unit[:1].upper() + found.unit[1:]
-    return Shown("Error of each penalty", drawn, [*columns], rows, caption, chosen.index(at))
+    drawing = picture(f"{display.unit} against the penalty", display.plot)
+    caption = display.unit[:1].upper() + display.unit[1:]
+    return Shown("Error of each penalty", drawing, [*columns], rows, caption, chosen.index(at))
 
 
-def _spectrum(found: SpectrumDisplay) -> Shown:
+def _spectrum(display: SpectrumDisplay) -> Shown:
     """Return the eigenvalues of G beside the penalty, as many as a logarithmic axis can show."""
-    values = found.eigenvalues
+    values = display.eigenvalues
     rank = int(np.sum(values > max(1e-14 * values[0], 0)))
     total = values.sum()
     rows = [
@@ -110,40 +110,42 @@ def _spectrum(found: SpectrumDisplay) -> Shown:
         for r in (*(r for r in RANKS if r < rank), rank)
     ]
     head = ["number", "eigenvalue", "of the trace beyond"]
-    drawn = picture("Eigenvalues of G against their number", found.plot)
-    return Shown("Spectrum of the features", drawn, head, rows, f"Of {found.n_rows:,} rows")
+    drawing = picture("Eigenvalues of G against their number", display.plot)
+    return Shown("Spectrum of the features", drawing, head, rows, f"Of {display.n_rows:,} rows")
 
 
-def _importance(found: ImportanceDisplay) -> Shown:
+def _importance(display: ImportanceDisplay) -> Shown:
     """Return how much each column moves predictions, the most important ones first."""
-    head, rows, tail = found.table()
-    caption = f"Measured on {found.n_rows:,} rows" + (f"; {tail}" if tail else "")
-    drawn = picture("Importance of columns", found.plot)
-    return Shown("Importance of columns", drawn, head, rows, caption)
+    head, rows, tail = display.table()
+    caption = f"Measured on {display.n_rows:,} rows" + (f"; {tail}" if tail else "")
+    drawing = picture("Importance of columns", display.plot)
+    return Shown("Importance of columns", drawing, head, rows, caption)
 
 
-def _dependence(found: PartialDependenceDisplay) -> dict[str, Any]:
+def _dependence(display: PartialDependenceDisplay) -> dict[str, Any]:
     """Return the mean prediction as one column takes other values; of the last of many classes."""
-    name, last = found.columns[0], len(found.outputs) - 1
-    of = f" of {found.outputs[last]}" if last else ""
-    title = f"Mean {found.unit}{of} against {name}"
-    drawn = picture(title, lambda ax: found.plot(ax, output=last))
-    return {"title": title, "picture": drawn}
+    name, last = display.columns[0], len(display.outputs) - 1
+    of = f" of {display.outputs[last]}" if last else ""
+    title = f"Mean {display.unit}{of} against {name}"
+    drawing = picture(title, lambda ax: display.plot(ax, output=last))
+    return {"title": title, "picture": drawing}
 
 
 def _errors(errors: dict[str, dict[str, float]]) -> dict[str, Any]:
     known = [key for key in MEASURES if key in next(iter(errors.values()), {})]
-    rows = [[name, *(number(found[key], 4) for key in known)] for name, found in errors.items()]
+    rows = [[name, *(number(values[key], 4) for key in known)] for name, values in errors.items()]
     return {"head": ["target", *(MEASURES[key] for key in known)], "rows": rows}
 
 
-def _residuals(found: Residuals) -> dict[str, Any]:
+def _residuals(residuals: Residuals) -> dict[str, Any]:
     """Return predicted against observed, residuals against predictions, and their histogram."""
     from sklearn.metrics import PredictionErrorDisplay  # noqa: PLC0415  needs matplotlib
 
-    name, e = found.name, found.observed - found.predicted
+    name, e = residuals.name, residuals.observed - residuals.predicted
     step = -(-len(e) // MOST_DOTS)
-    dots = PredictionErrorDisplay(y_true=found.observed[::step], y_pred=found.predicted[::step])
+    dots = PredictionErrorDisplay(
+        y_true=residuals.observed[::step], y_pred=residuals.predicted[::step]
+    )
 
     def histogram(ax: Any) -> None:
         ax.hist(e, bins=min(40, max(8, int(len(e) ** 0.5))))
@@ -178,32 +180,32 @@ CALIBRATION_NOTES = {
 }
 
 
-def _calibration(found: CalibrationDisplay) -> Shown:
-    across, up = CALIBRATIONS[found.kind]
-    columns = zip(found.expected, found.observed, found.spread, found.count, strict=True)
+def _calibration(display: CalibrationDisplay) -> Shown:
+    across, up = CALIBRATIONS[display.kind]
+    columns = zip(display.expected, display.observed, display.spread, display.count, strict=True)
     rows = [[number(e, 3), number(o, 3), f"± {number(s, 2)}", f"{n:,}"] for e, o, s, n in columns]
-    caption = f"Off by {number(found.error, 2)} on average, row by row"
-    drawn = picture(f"{up} against {across}", found.plot)
+    caption = f"Off by {number(display.error, 2)} on average, row by row"
+    drawing = picture(f"{up} against {across}", display.plot)
     head = [across, up, "by chance", "rows"]
-    return Shown("Calibration", drawn, head, rows, caption, note=CALIBRATION_NOTES[found.kind])
+    return Shown("Calibration", drawing, head, rows, caption, note=CALIBRATION_NOTES[display.kind])
 
 
-def _confusion(found: Array, labels: tuple[str, ...], left_out: bool) -> dict[str, Any]:
+def _confusion(matrix: Array, labels: tuple[str, ...], left_out: bool) -> dict[str, Any]:
     """Return rows by true and predicted label: all, or the most frequent confusions."""
     how = "; of the sample, each predicted by a fit without it" if left_out else ""
-    total = found.sum(axis=1, keepdims=True)
+    total = matrix.sum(axis=1, keepdims=True)
     share = [
         [f"{100 * n / t:.3g} %" if t > 0 else "–" for n in row]
-        for row, t in zip(found, total[:, 0], strict=True)
+        for row, t in zip(matrix, total[:, 0], strict=True)
     ]
     if len(labels) <= MOST_LABELS:
         caption = f"Rows by true label (down) and predicted label (across){how}"
         rows = [
-            [label, *(number(float(n), 5) for n in found[i]), share[i][i]]
+            [label, *(number(float(n), 5) for n in matrix[i]), share[i][i]]
             for i, label in enumerate(labels)
         ]
         return {"head": ["true", *labels, "found"], "rows": rows, "caption": caption}
-    wrong = found - np.diag(np.diag(found))
+    wrong = matrix - np.diag(np.diag(matrix))
     order = np.argsort(-wrong, axis=None)[:MOST_LABELS]
     rows = [
         [labels[i], labels[j], number(float(wrong[i, j]), 5), share[i][j]]

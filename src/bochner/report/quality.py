@@ -156,12 +156,12 @@ class Seen:
 
 
 def seen_of(
-    model: KernelEstimator, found: Examined, leverage: "RowLeverage | None", given: Blocks
+    model: KernelEstimator, examined: Examined, leverage: "RowLeverage | None", given: Blocks
 ) -> Seen:
     """Return the rows to look at, with cells as ``given`` has them, and the predicted groups."""
     lists = [
-        replace(one, rows=_largest(found, values))
-        for one, values in _ranked(model, found, leverage)
+        replace(one, rows=_largest(examined, values))
+        for one, values in _ranked(model, examined, leverage)
     ]
     lists = [one for one in lists if one.rows]
     columns: tuple[str, ...] = ()
@@ -173,8 +173,8 @@ def seen_of(
         for i, one in enumerate(lists):
             rows = tuple(row._replace(x=of_row[row.number]) for row in one.rows)
             lists[i] = replace(one, rows=rows)
-    counts = _counts(model, found.predicted)
-    return Seen(found.n_rows, len(found.index), counts, tuple(lists), columns)
+    counts = _counts(model, examined.predicted)
+    return Seen(examined.n_rows, len(examined.index), counts, tuple(lists), columns)
 
 
 def _counts(model: KernelEstimator, predicted: Array | None) -> dict[str, int]:
@@ -188,21 +188,21 @@ def _counts(model: KernelEstimator, predicted: Array | None) -> dict[str, int]:
     return {names.get(int(labels[i]), str(labels[i])): int(counts[i]) for i in order}
 
 
-def _largest(found: Examined, values: Array) -> tuple[Row, ...]:
+def _largest(examined: Examined, values: Array) -> tuple[Row, ...]:
     rows = []
     for j in np.argsort(-values, kind="stable")[:LISTED]:
-        x = found.X[[j]].toarray()[0] if is_sparse(found.X) else found.X[j]
-        y, f = (None if a is None else a[j] for a in (found.y, found.predicted))
-        rows.append(Row(int(found.index[j]), float(values[j]), y, f, x))
+        x = examined.X[[j]].toarray()[0] if is_sparse(examined.X) else examined.X[j]
+        y, f = (None if a is None else a[j] for a in (examined.y, examined.predicted))
+        rows.append(Row(int(examined.index[j]), float(values[j]), y, f, x))
     return tuple(rows)
 
 
 def _ranked(
-    model: KernelEstimator, found: Examined, leverage: "RowLeverage | None"
+    model: KernelEstimator, examined: Examined, leverage: "RowLeverage | None"
 ) -> Iterator[tuple[RowList, Array]]:
     """Yield the lists of this learner without rows, and the value of each row."""
-    kind, rows, title = kind_of(model), found.rows, "Rows whose prediction is least certain"
-    out = found.outputs
+    kind, rows, title = kind_of(model), examined.rows, "Rows whose prediction is least certain"
+    out = examined.outputs
     process = isinstance(model, GaussianProcessRegressor)
     if "probability" in out:
         words = "1 − the probability of the label predicted."
@@ -233,7 +233,7 @@ def _ranked(
     elif kind == "clusters":
         words = "Distance to the nearest centre over that to the next: 1 is halfway between two."
         yield RowList(title, "ratio", words), _between(model, rows)
-    y, predicted, title = found.y, found.predicted, "Rows with the largest errors"
+    y, predicted, title = examined.y, examined.predicted, "Rows with the largest errors"
     if kind != "regression" or y is None or predicted is None or predicted.size != y.size:
         return
     errors = np.abs(y.reshape(len(y), -1) - predicted.reshape(len(y), -1))[:, 0]
@@ -326,8 +326,8 @@ def errors_in_words(errors: Mapping[str, Mapping[str, float]]) -> str:
     """Return the errors of each target as text."""
     named = len(errors) > 1
     return "; ".join(
-        f"{name}: " * named + ", ".join(f"{MEASURES[k]} {number(v)}" for k, v in found.items())
-        for name, found in errors.items()
+        f"{name}: " * named + ", ".join(f"{MEASURES[k]} {number(v)}" for k, v in values.items())
+        for name, values in errors.items()
     )
 
 
@@ -375,18 +375,18 @@ def _pair(squared: float, variance: float) -> dict[str, float]:
     return {"rmse": float(squared) ** 0.5, "r_squared": float(share)}
 
 
-def errors_of(model: KernelEstimator, found: Examined) -> dict[str, dict[str, float]]:
+def errors_of(model: KernelEstimator, examined: Examined) -> dict[str, dict[str, float]]:
     """Return the errors of each target; none without targets or a single prediction of each."""
-    kind, y, predicted = kind_of(model), found.y, found.predicted
-    if y is None or predicted is None or not found.w.sum() > 0:
+    kind, y, predicted = kind_of(model), examined.y, examined.predicted
+    if y is None or predicted is None or not examined.w.sum() > 0:
         return {}
     if kind == "classification":
         labels = model.classes_[y.astype(np.intp)]
-        errors = label_errors(model, found.outputs, labels, found.w)
+        errors = label_errors(model, examined.outputs, labels, examined.w)
         return {target_names(model, 1)[0]: dict(errors)}
     if kind != "regression" or predicted.size != y.size:
         return {}
-    return number_errors(model, y, predicted, found.w)
+    return number_errors(model, y, predicted, examined.w)
 
 
 def target_names(model: KernelEstimator, t: int) -> tuple[str, ...]:
@@ -431,7 +431,7 @@ class Quality:
 
 
 def quality_of(
-    model: KernelEstimator, sample: Sample, found: Examined, leverage: RowLeverage | None
+    model: KernelEstimator, sample: Sample, examined: Examined, leverage: RowLeverage | None
 ) -> Quality:
     """Judge the predictions; with ``leverage``, of rows of the fit left out one by one.
 
@@ -443,24 +443,24 @@ def quality_of(
     if leverage is not None and not leverage.resolves(features(model, sample.X), sample.w):
         leverage = None
     judge = _classified if kind == "classification" else _regressed
-    return judge(model, sample, found, leverage)
+    return judge(model, sample, examined, leverage)
 
 
 def _regressed(
-    model: KernelEstimator, sample: Sample, found: Examined, leverage: RowLeverage | None
+    model: KernelEstimator, sample: Sample, examined: Examined, leverage: RowLeverage | None
 ) -> Quality:
     y = sample.y.astype(np.float64)
     rows, columns, w = Blocks.from_arrays(sample.X), y.reshape(len(y), -1), sample.w
-    errors, fitted = errors_of(model, found), to_numpy(model.predict(rows))
+    errors, fitted = errors_of(model, examined), to_numpy(model.predict(rows))
     if not errors:  # several quantiles: no one prediction
         return Quality({}, calibration=CalibrationDisplay.from_estimator(model, rows, y), labels=y)
     fitted = fitted.reshape(columns.shape)
     if leverage is not None:
         without = leverage.left_out(features(model, sample.X), columns, fitted, w)
         gained = np.average((columns - without) ** 2 - (columns - fitted) ** 2, axis=0, weights=w)
-        every = found.y.reshape(len(found.index), -1).astype(np.float64)
-        mean = np.average(every, axis=0, weights=found.w)
-        spread = np.average((every - mean) ** 2, axis=0, weights=found.w)
+        every = examined.y.reshape(len(examined.index), -1).astype(np.float64)
+        mean = np.average(every, axis=0, weights=examined.w)
+        spread = np.average((every - mean) ** 2, axis=0, weights=examined.w)
         for j, one in enumerate(errors.values()):
             left_out = _pair(one["rmse"] ** 2 + gained[j], spread[j])
             one |= {f"loo_{key}": value for key, value in left_out.items()}
@@ -471,18 +471,18 @@ def _regressed(
         calibration = CalibrationDisplay.of_scores(model.calibration_.scores[:, 0])
     else:
         calibration = CalibrationDisplay.from_estimator(model, rows, columns)
-    shown = Residuals(columns[:, 0], fitted[:, 0], next(iter(errors)))
-    return Quality(errors, leverage is not None, shown, calibration, labels=y)
+    residuals = Residuals(columns[:, 0], fitted[:, 0], next(iter(errors)))
+    return Quality(errors, leverage is not None, residuals, calibration, labels=y)
 
 
 def _classified(
-    model: KernelEstimator, sample: Sample, found: Examined, leverage: RowLeverage | None
+    model: KernelEstimator, sample: Sample, examined: Examined, leverage: RowLeverage | None
 ) -> Quality:
     codes = sample.y.astype(int)
-    labels, errors = model.classes_[codes], errors_of(model, found)
-    observed = model.classes_[found.y.astype(int)]
+    labels, errors = model.classes_[codes], errors_of(model, examined)
+    observed = model.classes_[examined.y.astype(int)]
     confusion = confusion_matrix(
-        observed, found.predicted, sample_weight=found.w, labels=model.classes_
+        observed, examined.predicted, sample_weight=examined.w, labels=model.classes_
     )
     if leverage is not None:
         before, confusion = _left_out(model, sample, codes, leverage)

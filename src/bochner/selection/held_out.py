@@ -42,9 +42,9 @@ def split_rows(rows: RowSample, seed: int) -> tuple[RowSample, RowSample]:
         group = np.unique(dense(X), axis=0, return_inverse=True)[1].ravel()
     else:
         group = np.arange(n)
-    held = min(MOST_HELD_OUT, max(1, int(HELD_OUT * n)))
+    size = min(MOST_HELD_OUT, max(1, int(HELD_OUT * n)))
     place = stream(seed, "held out").permutation(int(group.max()) + 1)[group]
-    out = np.argsort(place, kind="stable")[:held]
+    out = np.argsort(place, kind="stable")[:size]
     out = np.flatnonzero(place <= place[out[-1]])
     return rows.take(np.setdiff1d(np.arange(n), out)), rows.take(out)
 

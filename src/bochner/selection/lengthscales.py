@@ -194,8 +194,8 @@ class MatrixSearch:
 
     def go_on(self, end: Evaluated[Any], evaluations: int) -> Evaluated[Any]:
         """Continue a descent with one factor on few rows, then with more."""
-        _, some, all_ = self._stages("one factor")
-        best = self._on_few(end, evaluations, some)
+        _, some_rows, all_ = self._stages("one factor")
+        best = self._on_few(end, evaluations, some_rows)
         return self._more(best, self.rows, LAST_ONE, all_)
 
     def each(

@@ -191,16 +191,21 @@ def tuned_among_near_rows(
     X, y, w = rows
     places = near_rows(start, X, BLOCKS, BLOCK_ROWS, seed)
     blocks = tuple(_blocks(X[places], y[places], w[places], centred))
-    whole = ProcessRows(sample.X, sample.y, sample.w, centred)
+    process_rows = ProcessRows(sample.X, sample.y, sample.w, centred)
     if not blocks:
         return
-    d, scales = whole.X.shape[1], np.minimum(start.lengthscale, LONGEST * whole.spread)
+    d, scales = (
+        process_rows.X.shape[1],
+        np.minimum(start.lengthscale, LONGEST * process_rows.spread),
+    )
     for family in FAMILIES:
-        on = OnProcess(family.replace(lengthscale=tuple(scales.tolist())), whole, d, EVIDENCE)
-        at = Hyperparameters(np.zeros(d), float(np.log(START / whole.w.sum())))
+        on = OnProcess(
+            family.replace(lengthscale=tuple(scales.tolist())), process_rows, d, EVIDENCE
+        )
+        at = Hyperparameters(np.zeros(d), float(np.log(START / process_rows.w.sum())))
         end = descend(OnBlocks(on, blocks), at, STEPS, lambda _: None)
         kernel = end.kernel.replace(lengthscale=rounded(end.kernel.lengthscale))
-        alpha = float(np.exp(end.at.share) * whole.w.sum())
+        alpha = float(np.exp(end.at.share) * process_rows.w.sum())
         name = f"{type(family).__name__}, one per column, among near rows"
         yield (best := TunedKernel(name, kernel, alpha, d))
         if isinstance(family, Exponential):

@@ -426,9 +426,9 @@ def spectral_peaks(
     left = w[:, None] * left / np.maximum(np.sqrt(w @ left**2), np.finfo(float).tiny)
     waves = np.arange(2 * FINE, FINE * len(x) // 2) / FINE
     power = np.zeros(len(waves))
-    for some in np.array_split(np.arange(len(waves)), max(1, len(waves) * len(x) >> 20)):
-        sums = np.exp(2j * np.pi * np.outer(waves[some], x)) @ left
-        power[some] = (np.abs(sums) ** 2).sum(axis=1)
+    for part in np.array_split(np.arange(len(waves)), max(1, len(waves) * len(x) >> 20)):
+        sums = np.exp(2j * np.pi * np.outer(waves[part], x)) @ left
+        power[part] = (np.abs(sums) ** 2).sum(axis=1)
     inner = power[1:-1]
     peaks = 1 + np.flatnonzero((inner > power[:-2]) & (inner >= power[2:]))
     return span / waves[peaks[np.argsort(-power[peaks], kind="stable")[:most]]]

@@ -158,8 +158,8 @@ def _values(kernel: Kernel, X: Float[Array, "n d"], i: int) -> Float[Array, " n"
 
 
 def _nearest(values: Float[Array, " n"], size: int) -> Int[Array, " m"]:
-    some = np.sort(np.argpartition(-values, size - 1)[:size])
-    return some[np.argsort(-values[some], kind="stable")]
+    nearest = np.sort(np.argpartition(-values, size - 1)[:size])
+    return nearest[np.argsort(-values[nearest], kind="stable")]
 
 
 def deviations(X: Array, w: Float[Array, " n"], unit: float = 1.0) -> Float[Array, " d"]:

@@ -121,8 +121,8 @@ def _split(
     kernel: Kernel, X: Array, here: Int[Array, " m"], leaves: int, rng: np.random.Generator
 ) -> tuple[Split, Array]:
     """Return a split of these rows, and which are of the first half."""
-    some = X[np.sort(rng.choice(here, LOOKED_AT, replace=len(here) < LOOKED_AT))]
-    rows = np.ascontiguousarray(some, np.float64)
+    sample = X[np.sort(rng.choice(here, LOOKED_AT, replace=len(here) < LOOKED_AT))]
+    rows = np.ascontiguousarray(sample, np.float64)
     K = to_numpy(kernel.evaluate(rows, rows))
     centred = K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
     vector = np.linalg.eigh(centred)[1][:, -1]

@@ -273,8 +273,8 @@ class _Search:
 
     def _widths(self) -> Iterator[int]:
         most = min(self._wanted.most_features, self._n)
-        whole = self._open is not None and most == self._n
-        width, most = FIRST, most if whole else max(2, most - most % 2)  # pairs need an even width
+        is_all = self._open is not None and most == self._n
+        width, most = FIRST, most if is_all else max(2, most - most % 2)  # pairs need an even width
         while width < most:
             yield width
             if self._late():

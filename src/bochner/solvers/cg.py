@@ -35,7 +35,7 @@ class Steps(NamedTuple):
 
     def log_forms(self) -> Float[Array, " t"]:
         """Return zᵀ log(R⁻¹ H R⁻ᵀ) z of right = R z, M = R Rᵀ, by Gauss quadrature (Lanczos)."""
-        found = np.zeros(len(self.first))
+        forms = np.zeros(len(self.first))
         for s, size in enumerate(self.first):
             steps = self.lengths[np.isfinite(self.lengths[:, s]), s]
             if len(steps):
@@ -43,8 +43,8 @@ class Steps(NamedTuple):
                 diagonal = 1 / steps
                 diagonal[1:] += ratios[:-1] / steps[:-1]
                 values, vectors = eigh_tridiagonal(diagonal, np.sqrt(ratios[:-1]) / steps[:-1])
-                found[s] = size * (vectors[0] ** 2 @ np.log(np.maximum(values, 1e-300)))
-        return found
+                forms[s] = size * (vectors[0] ** 2 @ np.log(np.maximum(values, 1e-300)))
+        return forms
 
 
 def inner(
@@ -146,10 +146,10 @@ class KernelOperator:
         right = self._tiles(rows, rows)
         with np.errstate(all="ignore"):
             try:
-                found = self._tiles(rounded, rounded)
+                product = self._tiles(rounded, rounded)
             except InvalidInput:
                 return False
-        return bool(np.abs(found - right).max() <= CLOSE * np.abs(right).max())
+        return bool(np.abs(product - right).max() <= CLOSE * np.abs(right).max())
 
     def product(
         self, V: Float[Array, "n t"], precision: Precision = "float64"

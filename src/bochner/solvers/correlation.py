@@ -88,13 +88,13 @@ class Sides:
         return np.divide(1.0, np.sqrt(variance), out=np.zeros_like(variance), where=variance > 0)
 
 
-def correlations(sums: SummedProducts, found: Directions) -> Float[Array, " q"]:
+def correlations(sums: SummedProducts, directions: Directions) -> Float[Array, " q"]:
     """Return the correlation of each pair of scores on the rows of these moments."""
-    width = len(found.a)
+    width = len(directions.a)
     G = _varying(sums)
-    xx = np.einsum("ij,ij->j", found.a, G[:width, :width] @ found.a)
-    yy = np.einsum("ij,ij->j", found.b, G[width:, width:] @ found.b)
-    xy = np.einsum("ij,ij->j", found.a, G[:width, width:] @ found.b)
+    xx = np.einsum("ij,ij->j", directions.a, G[:width, :width] @ directions.a)
+    yy = np.einsum("ij,ij->j", directions.b, G[width:, width:] @ directions.b)
+    xy = np.einsum("ij,ij->j", directions.a, G[:width, width:] @ directions.b)
     size = np.sqrt(np.maximum(xx, 0.0) * np.maximum(yy, 0.0))
     return np.divide(xy, size, out=np.zeros_like(xy), where=size > 0)
 

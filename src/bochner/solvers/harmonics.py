@@ -94,31 +94,31 @@ def _next_degree(l: int, here: Array, before: Array) -> Float[Array, "m k"]:
     m = np.arange(l)
     a = np.sqrt((4 * l * l - 1) / (l * l - m * m))
     b = np.sqrt((2 * l + 1) * ((l - 1) ** 2 - m * m) / ((2 * l - 3) * (l * l - m * m)))
-    found = np.zeros_like(here)
+    values = np.zeros_like(here)
     moved = np.zeros((l, here.shape[1]))  # cos θ times what is here
     moved[:, 1:-1] = (here[:l, :-2] + here[:l, 2:]) / 2
     moved[::2, 0] = here[:l:2, 1]
-    found[:l] = a[:, None] * moved - b[:, None] * before[:l]
+    values[:l] = a[:, None] * moved - b[:, None] * before[:l]
     last, sign = here[l - 1], 1 if l % 2 else -1  # sin θ times it
-    found[l, 1:-1] = sign * (last[:-2] - last[2:]) / 2
-    found[l, 0] = 0.0 if l % 2 else last[1]
-    found[l] *= math.sqrt((2 * l + 1) / (2 * l))
-    return found
+    values[l, 1:-1] = sign * (last[:-2] - last[2:]) / 2
+    values[l, 0] = 0.0 if l % 2 else last[1]
+    values[l] *= math.sqrt((2 * l + 1) / (2 * l))
+    return values
 
 
 def to_waves(c: Array) -> Array:
     """Return the waves of functions, halves of spectra (s, 2L + 1, L + 1), of (s, L + 1, L + 1)."""
     L = c.shape[1] - 1
     by_order = np.ascontiguousarray(c.transpose(2, 1, 0))
-    found = np.zeros((L + 1, L + 1, len(c)), dtype=np.complex128)
+    waves_ = np.zeros((L + 1, L + 1, len(c)), dtype=np.complex128)
     for m, tables in enumerate(wave_tables(L)):
         for parity, table in enumerate(tables):
-            some = np.ascontiguousarray(by_order[m, _first(m, parity) :: 2]).view(np.float64)
-            found[m, parity::2] = (table.T @ some).view(np.complex128)
-    found[1::2] *= -1j
+            part = np.ascontiguousarray(by_order[m, _first(m, parity) :: 2]).view(np.float64)
+            waves_[m, parity::2] = (table.T @ part).view(np.complex128)
+    waves_[1::2] *= -1j
     waves = np.empty((len(c), 2 * L + 1, L + 1), dtype=np.complex128)
-    waves[:, : L + 1] = found.transpose(2, 1, 0)
-    waves[:, :L:-1] = (_signs(L) * found.transpose(1, 0, 2)[1:]).transpose(2, 0, 1)
+    waves[:, : L + 1] = waves_.transpose(2, 1, 0)
+    waves[:, :L:-1] = (_signs(L) * waves_.transpose(1, 0, 2)[1:]).transpose(2, 0, 1)
     return waves
 
 
@@ -128,13 +128,13 @@ def from_waves(waves: Array) -> Array:
     by_order = waves[:, : L + 1].transpose(2, 1, 0).copy()
     by_order[:, 1:] += (_signs(L) * waves[:, :L:-1].transpose(1, 2, 0)).transpose(1, 0, 2)
     by_order[1::2] *= 1j
-    found = np.zeros((L + 1, L + 1, len(waves)), dtype=np.complex128)
+    coefficients = np.zeros((L + 1, L + 1, len(waves)), dtype=np.complex128)
     for m, tables in enumerate(wave_tables(L)):
         for parity, table in enumerate(tables):
-            some = np.ascontiguousarray(by_order[m, parity::2]).view(np.float64)
-            found[m, _first(m, parity) :: 2] = (table @ some).view(np.complex128)
-    found[0].imag = 0.0
-    return np.ascontiguousarray(found.transpose(2, 1, 0))
+            part = np.ascontiguousarray(by_order[m, parity::2]).view(np.float64)
+            coefficients[m, _first(m, parity) :: 2] = (table @ part).view(np.complex128)
+    coefficients[0].imag = 0.0
+    return np.ascontiguousarray(coefficients.transpose(2, 1, 0))
 
 
 def _signs(degree: int) -> Float[Array, "m 1"]:
@@ -248,11 +248,11 @@ class HarmonicGram(WaveGram):
         return LowDegrees(self, alpha, int(min(worth.max(initial=0), MOST_LOW)))
 
     def __call__(self, c: Array) -> Array:
-        found = self.roots * from_waves(self._torus(self.spectrum(c)))
+        product = self.roots * from_waves(self._torus(self.spectrum(c)))
         if self.centred:
             means = self.to_real(c).T @ self.to_real(self.sums[None])[:, 0] / self.weight
-            found -= means[:, None, None] * self.sums
-        return found
+            product -= means[:, None, None] * self.sums
+        return product
 
     @cached_property
     def by_order(self) -> bool:
@@ -274,17 +274,17 @@ class HarmonicGram(WaveGram):
     @cached_property
     def order_blocks(self) -> tuple[Float[Array, "l l"], ...]:
         """G among the harmonics of each order m, with that density."""
-        found = []
+        blocks = []
         for m, tables in enumerate(wave_tables(self.degree)):
             p = np.zeros((self.degree + 1 - m, self.degree + 1))
             for parity, table in enumerate(tables):
                 p[_first(m, parity) - m :: 2, parity::2] = table
             p *= self.roots[m:]
-            found.append(p @ self.zonal[m % 2] @ p.T)
+            blocks.append(p @ self.zonal[m % 2] @ p.T)
         if self.centred:
             zonal = self.sums[:, 0].real
-            found[0] = found[0] - np.outer(zonal, zonal) / self.weight
-        return tuple(found)
+            blocks[0] = blocks[0] - np.outer(zonal, zonal) / self.weight
+        return tuple(blocks)
 
     def _cut(self, extent: int) -> Array:
         """Return the sums of waves up to an extent."""
@@ -370,8 +370,8 @@ class OrderBlocks(WavePreconditioner):
 
     @cached_property
     def inverse_diagonal(self) -> Array:
-        found = np.zeros(self.gram.counts.shape)
+        inverse_ = np.zeros(self.gram.counts.shape)
         for m, L in enumerate(self.factors):
             inverse = solve_triangular(L, np.eye(len(L)), lower=True)
-            found[m:, m] = np.einsum("ij,ij->j", inverse, inverse)
-        return found
+            inverse_[m:, m] = np.einsum("ij,ij->j", inverse, inverse)
+        return inverse_

@@ -26,7 +26,7 @@ class LocalLaw(NamedTuple):
 def condition(
     K: Float[Array, "b m m"],
     k: Float[Array, "b m"],
-    own: Float[Array, " b"],
+    place: Float[Array, " b"],
     y: Float[Array, "b m t"],
     noise: Float[Array, "b m"],
     centred: bool,
@@ -43,7 +43,7 @@ def condition(
     right = np.concatenate([k[:, :, None], np.ones((*k.shape, 1)), y], axis=2)
     solved = np.linalg.solve(K, right)
     mean = np.einsum("bm,bmt->bt", k, solved[:, :, 2:])
-    variance = own - np.einsum("bm,bm->b", k, solved[:, :, 0])
+    variance = place - np.einsum("bm,bm->b", k, solved[:, :, 0])
     if centred:
         total, left = solved[:, :, 1].sum(axis=1), 1 - solved[:, :, 0].sum(axis=1)
         mean += (left / total)[:, None] * solved[:, :, 2:].sum(axis=1)

@@ -238,7 +238,7 @@ class Descent:
         y: Float[Array, "c t"],
         w: Float[Array, " c"],
         columns: Array | None = None,
-        own: Array | None = None,
+        start_: Array | None = None,
     ) -> None:
         """Make the steps of these rows, a batch at a time; w has mean one over all rows.
 
@@ -248,17 +248,17 @@ class Descent:
         """
         walk = self._at
         if columns is None:
-            self._sweep(R, y, w, walk.coef, walk.mean_coef, own)
+            self._sweep(R, y, w, walk.coef, walk.mean_coef, start_)
             return
         coef = walk.coef[columns]
         mean = walk.mean_coef[columns] if len(walk.mean_coef) else walk.mean_coef
-        self._sweep(R, y, w, coef, mean, own)
+        self._sweep(R, y, w, coef, mean, start_)
         walk.coef[columns] = coef
         if len(mean):
             walk.mean_coef[columns] = mean
 
     def _sweep(
-        self, R: Array, y: Array, w: Array, coef: Array, mean: Array, own: Array | None
+        self, R: Array, y: Array, w: Array, coef: Array, mean: Array, start_: Array | None
     ) -> None:
         walk = self._at
         for first in range(0, len(y), self._batch):
@@ -268,10 +268,10 @@ class Descent:
             g = eta * self._slopes(rows @ coef, y[batch], w[batch])
             # Never through zero: a penalty too large for the rate makes coefficients zero.
             coef *= max(0.0, 1 - eta * self._schedule.alpha)
-            if own is None:
+            if start_ is None:
                 coef -= rows.T @ g
             else:
-                coef[own[batch]] -= g
+                coef[start_[batch]] -= g
             if self._fit_intercept:
                 b = walk.intercept
                 b -= g.sum(axis=0)

@@ -154,11 +154,11 @@ class ToeplitzGram(WaveGram):
         shape, extent = self._density.shape, self.extent
         places = irfftn(pad(self.roots * c, extent, shape), s=shape, overwrite_x=True)
         places *= self._density
-        found = unpad(rfftn(places, overwrite_x=True), extent)
-        found *= self.roots
+        product = unpad(rfftn(places, overwrite_x=True), extent)
+        product *= self.roots
         if self.centred:
-            found -= self.sums * (inner(self.sums[None], c[None])[0] / self.weight)
-        return found
+            product -= self.sums * (inner(self.sums[None], c[None])[0] / self.weight)
+        return product
 
 
 def _corners(extent: tuple[int, ...]) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:
@@ -211,10 +211,10 @@ class LowWaves(DenseBlock):
         first = K[:, -1] > 0
         for a in range(len(extent) - 1):  # of k and −k with last 0, that whose first sign is +
             first |= (K[:, -1] == 0) & (K[:, a] > 0) & ~(K[:, :a] != 0).any(axis=1)
-        own = np.flatnonzero(first)
-        count = min(self.most - 1, int(np.count_nonzero(weights[own] >= self.worth * self.alpha)))
-        own = own[np.argsort(-weights[own], kind="stable")[:count]]
-        at = np.concatenate([[0], own])
+        index = np.flatnonzero(first)
+        count = min(self.most - 1, int(np.count_nonzero(weights[index] >= self.worth * self.alpha)))
+        index = index[np.argsort(-weights[index], kind="stable")[:count]]
+        at = np.concatenate([[0], index])
         flat = K[at]
         mirrored = np.where(flat[:, -1:] == 0, -flat, flat)
         shape = self.gram.roots.shape
@@ -249,16 +249,16 @@ class LowWaves(DenseBlock):
         φ is about its mean over the rows where there is an intercept. Waves beyond the block add
         the same at all places. O(b³ + D log D) for b waves of the block.
         """
-        found = self._spread_of_block()
-        middle = tuple(length // 2 for length in found.shape)
-        found[middle] += float((self.others * self.gram.roots**2 / self.diagonal).sum())
+        roots = self._spread_of_block()
+        middle = tuple(length // 2 for length in roots.shape)
+        roots[middle] += float((self.others * self.gram.roots**2 / self.diagonal).sum())
         if self.gram.centred:
             mean = self.gram.sums[None] / self.gram.weight
             c = self.solve(mean)
             inside = tuple(slice(m, 3 * m + 1) for m in self.gram.extent)
-            found[inside] -= 2 * full_of(self.gram.spectrum(c))[0]
-            found[middle] += float(inner(mean, c)[0])
-        return found
+            roots[inside] -= 2 * full_of(self.gram.spectrum(c))[0]
+            roots[middle] += float(inner(mean, c)[0])
+        return roots
 
     def _spread_of_block(self) -> Array:
         """Products of waves j and l are waves j − l and j + l: add up what each has."""

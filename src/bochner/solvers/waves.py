@@ -126,9 +126,9 @@ class WaveProblem:
         hard = isinstance(low, DenseBlock) and low.left > HARD
         if D < MOST_WHOLE or (hard and D <= MOST_EXACT):
             low = self.gram.whole(alpha)
-        drawn = low.root(self.probes) if len(self.probes) else self.probes
-        krylov = conjugate_gradients(low, np.concatenate([self.b, drawn]), error)
-        return WaveState(self, low, krylov, drawn)
+        draws = low.root(self.probes) if len(self.probes) else self.probes
+        krylov = conjugate_gradients(low, np.concatenate([self.b, draws]), error)
+        return WaveState(self, low, krylov, draws)
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,12 +242,12 @@ def maximise_wave_evidence(
     """
     if settled and start is not None and np.all(problem.power > 0):
         parts = (problem.target(i) for i in range(len(problem.power)))
-        found = [(part.at(start), EvidenceOutcome.SOLVED) for part in parts]
+        ends = [(part.at(start), EvidenceOutcome.SOLVED) for part in parts]
     else:
-        found = [
+        ends = [
             _best(problem.target(i), noise, amplitude, start) for i in range(len(problem.power))
         ]
-    states, outcomes = zip(*found, strict=True)
+    states, outcomes = zip(*ends, strict=True)
     alpha = np.array([state.alpha for state in states])
     given = noise, amplitude
     a2 = np.array([float(amplitude_at(state.problem, state, *given)[0]) for state in states])
@@ -349,7 +349,7 @@ def draws(low: WavePreconditioner, z: Array, steps: int) -> Array:
         return np.concatenate([draws(low, z[part], steps) for part in slices(len(z), together)])
     many = (-1, *(1,) * (z.ndim - 1))
     basis: list[Array] = []
-    diagonal, beside = np.ones((steps, len(z))), np.zeros((steps, len(z)))
+    diagonal, off_diagonal = np.ones((steps, len(z))), np.zeros((steps, len(z)))
     size = np.sqrt(inner(z, z))
     q, before, b = z / size.reshape(many), np.zeros_like(z), np.zeros(len(z))
     for step in range(steps):
@@ -365,11 +365,13 @@ def draws(low: WavePreconditioner, z: Array, steps: int) -> Array:
         if not going.any():
             break
         b = np.where(going, b, 0.0)
-        beside[step] = b
+        off_diagonal[step] = b
         before, q = q, r * (going / np.where(going, b, 1.0)).reshape(many)
     y = np.zeros_like(z)
     for s in range(len(z)):
-        values, vectors = eigh_tridiagonal(diagonal[: len(basis), s], beside[: len(basis) - 1, s])
+        values, vectors = eigh_tridiagonal(
+            diagonal[: len(basis), s], off_diagonal[: len(basis) - 1, s]
+        )
         weights = vectors @ (vectors[0] / np.sqrt(np.maximum(values, 1e-300)))
         for weight, vector in zip(weights, basis, strict=True):
             y[s] += weight * size[s] * vector[s]

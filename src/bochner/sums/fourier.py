@@ -157,8 +157,8 @@ def within(angles: Float[Array, "n d"], turns: Float[Array, " d"]) -> Float[Arra
     if not turns.any():
         return nearest
     start = moved(math.pi - turns / 2, like=angles)
-    whole = moved(np.where(turns > 0, turns, 1.0), like=angles)
-    back = start + xp.remainder(angles - start, whole)
+    periods = moved(np.where(turns > 0, turns, 1.0), like=angles)
+    back = start + xp.remainder(angles - start, periods)
     back = xp.where(back > math.pi, back - 2 * math.pi, back)
     beyond = (xp.abs(angles) > start) & (moved(turns, like=angles) > 0)
     return xp.where(beyond, back, nearest)
@@ -182,10 +182,10 @@ class WavesOf:
     def zero(self) -> WaveSums:
         """Return the sums of no rows."""
         t = len(self.origin)
-        whole = (*(4 * m + 1 for m in self.extent), 2)
+        shape_ = (*(4 * m + 1 for m in self.extent), 2)
         kept = (t, *(2 * m + 1 for m in self.extent), 2)
         none = np.zeros(t)
-        return WaveSums(0, 0.0, self.origin, none, none, np.zeros(whole), np.zeros(kept))
+        return WaveSums(0, 0.0, self.origin, none, none, np.zeros(shape_), np.zeros(kept))
 
     def add(self, total: WaveSums, block: Block) -> WaveSums:
         """Return the sums with the rows of a block."""
@@ -218,11 +218,11 @@ class WavesOf:
         pairs = scaled[1:]
         if len(pairs) % 2:
             pairs = np.concatenate([pairs, np.zeros((1, len(w)))])
-        found = [_inner(first, tuple(2 * m + 1 for m in self.extent), last=0)]
+        parts = [_inner(first, tuple(2 * m + 1 for m in self.extent), last=0)]
         if len(pairs):
             both = sums_of_waves(angles, pairs[::2] + 1j * pairs[1::2], self.extent, self.error)
-            found += [part for transform in both for part in _parted(transform)]
-        cross = np.stack(found[: len(y)]) * _column(scale, found[0][None])
+            parts += [part for transform in both for part in _parted(transform)]
+        cross = np.stack(parts[: len(y)]) * _column(scale, parts[0][None])
         return _as_real(gram), _as_real(cross)
 
 

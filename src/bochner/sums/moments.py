@@ -465,5 +465,5 @@ class MomentsOf:
 
     def moments(self, total: list[MomentSums]) -> Moments:
         """Return the moments of a finished sum; no block can be added to ``total`` afterwards."""
-        found = (total[0] if total else Accumulator()).moments()
-        return found if self.root is None else found.mapped(self.root, "float32")
+        sums = (total[0] if total else Accumulator()).moments()
+        return sums if self.root is None else sums.mapped(self.root, "float32")

@@ -171,9 +171,9 @@ def compare_bounds(
     tails.chance_of(confidence)
     seed = seed_of(random_state)
     n_sample = integer(n_sample, "compare_bounds", "n_sample", 2)
-    whole = tails.dense_rows(X, "compare_bounds")
-    rows = whole[np.sort(stream(seed, "bounds").permutation(len(whole))[:n_sample])]
-    penalty = alpha * len(rows) / len(whole)
+    rows_all = tails.dense_rows(X, "compare_bounds")
+    rows = rows_all[np.sort(stream(seed, "bounds").permutation(len(rows_all))[:n_sample])]
+    penalty = alpha * len(rows) / len(rows_all)
     ruler = Ruler.of(eigen(kernel, rows, "compare_bounds"), penalty, rank)
     asked = Request(rows.shape[1], D - D % 2, seed, X=rows)
     entries = list(_entries(kernel, rows, ruler, asked, confidence))
@@ -182,8 +182,8 @@ def compare_bounds(
             f"compare_bounds requires a kernel of x − y, or a rotation-invariant one; got "
             f"{kernel!r}. certify measures the error of any map."
         )
-    found, D = _found(entries, kernel, rows, asked, n_draws), asked.n_features
-    pairs = zip(entries, found, strict=True)
+    errors, D = _found(entries, kernel, rows, asked, n_draws), asked.n_features
+    pairs = zip(entries, errors, strict=True)
     compared = tuple(_compared(entry, error, D, confidence) for entry, error in pairs)
     return BoundComparison(kernel, penalty, D, len(rows), n_draws, confidence, compared)
 
@@ -198,11 +198,11 @@ class Ruler(NamedTuple):
     best_cost: float
 
     @classmethod
-    def of(cls, found: KernelEigen, penalty: float, rank: int) -> "Ruler":
+    def of(cls, eigen: KernelEigen, penalty: float, rank: int) -> "Ruler":
         """Prepare the whitening (K + λI)^(-½), and the least cost of rank k."""
-        rank = min(integer(rank, "compare_bounds", "rank", 1), len(found.values) - 1)
-        whitening = found.vectors / np.sqrt(found.values + penalty)
-        return cls(found, penalty, rank, whitening, float(found.values[:-rank].sum()))
+        rank = min(integer(rank, "compare_bounds", "rank", 1), len(eigen.values) - 1)
+        whitening = eigen.vectors / np.sqrt(eigen.values + penalty)
+        return cls(eigen, penalty, rank, whitening, float(eigen.values[:-rank].sum()))
 
     def operator(self, E: Float[np.ndarray, "n n"]) -> float:
         """Return ‖E‖/‖K‖."""
@@ -282,9 +282,9 @@ def _fourier(kernel: Kernel, rows: Array, ruler: Ruler, ask: Request) -> Iterato
     yield Entry("leverage n/λ", uniform, pairs, ruler.spectral)
     # The largest leverage of 4096 frequencies, no less than its mean.
     phi = draw_map(Fourier(IID()), kernel, replace(ask, n_features=8192))
-    found = draw_leverages(np.asarray(phi(rows)), ruler.found, ruler.penalty, 2)
+    leverages = draw_leverages(np.asarray(phi(rows)), ruler.found, ruler.penalty, 2)
     d = tails.effective("compare_bounds", kernel, rows, ruler.penalty)
-    measured = tails.leverage_bound(max(float(found.max()), d), d)
+    measured = tails.leverage_bound(max(float(leverages.max()), d), d)
     yield Entry("leverage measured", measured, pairs, ruler.spectral, proved=False)
     with suppress(InvalidInput):  # of directions beyond the rank, more than ‖K‖ for each within
         costs = tails.projection_cost_bound(kernel, rows, rank=ruler.rank)
@@ -297,11 +297,11 @@ def _found(
     """Return each entry's largest error over the draws; entries of one method share maps."""
     K, largest = to_numpy(kernel(rows)), np.zeros(len(entries))
     for i in range(n_draws):
-        drawn = replace(ask, seed=int(stream(ask.seed, "bounds", i).integers(2**31)))
+        request = replace(ask, seed=int(stream(ask.seed, "bounds", i).integers(2**31)))
         errors: dict[Method, Array] = {}
         for j, entry in enumerate(entries):
             if entry.method not in errors:
-                Z = to_numpy(draw_map(entry.method, kernel, drawn)(rows))
+                Z = to_numpy(draw_map(entry.method, kernel, request)(rows))
                 errors[entry.method] = Z @ Z.T - K
             largest[j] = max(largest[j], entry.measure(errors[entry.method]))
     return largest.tolist()

@@ -109,7 +109,7 @@ def zonal_bound(kernel: Kernel, X: Float[Array, "n d"], *, alpha: float) -> Zona
     """
     rows = tails.dense_rows(X, "zonal_bound")
     alpha = positive(alpha, "zonal_bound", "alpha")
-    squares, rests, own = _energies(kernel, rows)
+    squares, rests, functions = _energies(kernel, rows)
     d = tails.effective("zonal_bound", kernel, rows, alpha, 2.0)  # Also of the kernel that is cut
     within, enough = np.flatnonzero(rests < alpha), np.flatnonzero(rests <= NEGLIGIBLE * alpha)
     if not len(within):
@@ -119,7 +119,7 @@ def zonal_bound(kernel: Kernel, X: Float[Array, "n d"], *, alpha: float) -> Zona
         )
     cuts = []
     for N in range(within[0], 1 + (enough[0] if len(enough) else len(rests) - 1)):
-        order = squares.shape[1] if own else min(N // 2 + 1, squares.shape[1])
+        order = squares.shape[1] if functions else min(N // 2 + 1, squares.shape[1])
         tau = direction_leverage(squares[: N + 1, :order], rows.shape[1], alpha)
         directions = tails.leverage_bound(tau, min(d, tau), order)
         cuts.append(Cut(N, order, float(rests[N]) / alpha, directions))

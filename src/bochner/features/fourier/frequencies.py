@@ -121,8 +121,8 @@ def frequencies_of(kernel: Kernel, lower: Array, upper: Array, tolerance: float)
     short = _tapered(kernel, lengths, tolerance) if far and tolerance >= equispaced.LEAKS else None
     if short is not None and np.any(short.spacing > NOT_COMPARED * spacing):
         return short
-    found = with_images(kernel, spacing, images, tolerance)
-    return found if short is None or short.waves >= found.waves else short
+    grid = with_images(kernel, spacing, images, tolerance)
+    return grid if short is None or short.waves >= grid.waves else short
 
 
 def spacing_of(
@@ -132,22 +132,22 @@ def spacing_of(
     d = len(lengths)
     parts, period, images = equispaced.spectral_parts(kernel), np.empty(d), 0.0
     for a, length in enumerate(lengths):
-        found = [_margin(_along(part, a, d), length, tolerance / (8 * d)) for part in parts]
-        period[a] = length + 2 * max((r for r, _ in found), default=length / 8)
+        margins = [_margin(_along(part, a, d), length, tolerance / (8 * d)) for part in parts]
+        period[a] = length + 2 * max((r for r, _ in margins), default=length / 8)
         moved = 0.0
-        if whole := periods.seasons(kernel, a, d):
+        if periods_ := periods.seasons(kernel, a, d):
             least = 0.0 if periods.is_cyclic(kernel, a, d) else period[a]
-            period[a], moved = _whole(whole, a, length, least, tolerance / (8 * d))
-        images += max((size for _, size in found), default=0.0) + moved / 2
+            period[a], moved = _whole(periods_, a, length, least, tolerance / (8 * d))
+        images += max((size for _, size in margins), default=0.0) + moved / 2
     return 2 * math.pi / period, 2 * images
 
 
 def _whole(
-    found: tuple[periods.Season, ...], a: int, length: float, least: float, tolerance: float
+    periods_: tuple[periods.Season, ...], a: int, length: float, least: float, tolerance: float
 ) -> tuple[float, float]:
     """Return a multiple of periods, and its error: one more where rows far outside have a place."""
-    common, error = periods.common_period(found, length, tolerance, a)
-    steady = any(season.steady for season in found)
+    common, error = periods.common_period(periods_, length, tolerance, a)
+    steady = any(season.steady for season in periods_)
     return common * (math.ceil(least / common) + steady), error
 
 
@@ -176,17 +176,17 @@ def _tapered(kernel: Kernel, lengths: Float[Array, " d"], tolerance: float) -> F
     ):
         return None
     for first in range(len(TAPERS)):
-        found = _tapered_by(kernel, lengths, tolerance, TAPERS[first:])
-        if found is None or d == 1:
-            return found
-        if before is not None and np.array_equal(found.spacing, before.spacing):
+        grid = _tapered_by(kernel, lengths, tolerance, TAPERS[first:])
+        if grid is None or d == 1:
+            return grid
+        if before is not None and np.array_equal(grid.spacing, before.spacing):
             continue
-        before = found
-        share = min(1.0, (MOST_WEIGHED / found.waves) ** (1 / d))
-        lowest = tuple(math.ceil(share * m) for m in found.extent)
-        weights = equispaced.tapered_weights(kernel, found.spacing, lowest, lengths)
+        before = grid
+        share = min(1.0, (MOST_WEIGHED / grid.waves) ** (1 / d))
+        lowest = tuple(math.ceil(share * m) for m in grid.extent)
+        weights = equispaced.tapered_weights(kernel, grid.spacing, lowest, lengths)
         if -np.minimum(weights, 0.0).sum() <= NEGATIVE * tolerance * weights.sum():
-            return found
+            return grid
     return None
 
 
@@ -199,21 +199,21 @@ def _tapered_by(
     spacing, extent = np.empty(d), []
     steady, falling = equispaced.parted(kernel) if d == 1 else (None, kernel)
     rest = kernel if falling is None else falling
-    whole = () if steady is None else periods.seasons(steady, 0, d)
+    periods_ = () if steady is None else periods.seasons(steady, 0, d)
 
     def sampled(a: int, t: Array) -> Array:
-        found = _along(rest, a, d)(t) * equispaced.taper(t, 2 * math.pi / spacing[a], lengths[a])
+        values = _along(rest, a, d)(t) * equispaced.taper(t, 2 * math.pi / spacing[a], lengths[a])
         return (
-            found
+            values
             if steady is None
-            else found + _along(periods.on_frequencies(steady, spacing), a, d)(t)
+            else values + _along(periods.on_frequencies(steady, spacing), a, d)(t)
         )
 
     for a, length in enumerate(lengths):
         for width in widths:
             period = (3 + 2 * width) * length
-            if whole:
-                period, moved = _whole(whole, a, length, period, tolerance / 8)
+            if periods_:
+                period, moved = _whole(periods_, a, length, period, tolerance / 8)
             spacing[a] = 2 * math.pi / period
             m, negative = _extent(kernel, spacing, a, sampled, tolerance * share)
             if not negative:
@@ -238,16 +238,16 @@ def _margin(along: Profile, length: float, level: float) -> tuple[float, float]:
     """Return r, and how much images weigh there: no more than the level, and k(r) a hundredth."""
     t = length * DISTANCES
     values = along(t)
-    limit, whole = values[-1], along(np.zeros(1))[0]
+    limit, value_at_zero = values[-1], along(np.zeros(1))[0]
     values = np.abs(values - limit)  # a constant part has no images
     beyond = np.maximum.accumulate(values[::-1])[::-1]  # waves of the kernel go up and down
-    above = [np.flatnonzero(values > share * whole) for share in (level, FAR)]
+    above = [np.flatnonzero(values > share * value_at_zero) for share in (level, FAR)]
     at = [t[min(places[-1] + 1, len(t) - 1)] if len(places) else t[0] for places in above]
     r, order = max(at[0] / 2, at[1]), np.arange(1, FURTHEST + 1)
     while True:
         nearest = order * (length + 2 * r) - length
         places = np.minimum(np.searchsorted(t, nearest), len(t) - 1)
-        images = 2 * float(beyond[places].sum()) / whole
+        images = 2 * float(beyond[places].sum()) / value_at_zero
         if images <= level or r >= t[-1]:
             return r, images
         r *= 1.1
@@ -260,8 +260,8 @@ def _largest(kernel: Kernel, spacing: Float[Array, " d"], a: int) -> Callable[[A
 
     def on_axis(weights: Array) -> Array:
         extent = tuple((len(weights) - 1) * (a == b) for b in range(len(spacing)))
-        found = equispaced.equispaced_weights(kernel, spacing, extent).ravel()
-        return np.minimum(found[len(found) // 2 :], weights)
+        weights_ = equispaced.equispaced_weights(kernel, spacing, extent).ravel()
+        return np.minimum(weights_[len(weights_) // 2 :], weights)
 
     return on_axis
 
@@ -281,18 +281,18 @@ def _extent(
     """
     d = len(spacing)
     period, most = 2 * math.pi / spacing[a], MOST_ALONE if d == 1 else MOST_ALONG
-    whole, largest = float(kernel.diag(np.zeros((1, d)))[0]), _largest(kernel, spacing, a)
+    variance, largest = float(kernel.diag(np.zeros((1, d)))[0]), _largest(kernel, spacing, a)
     lacking, missing = tolerance / (4 * d), (tolerance / 4) ** 2 / d
     # As many samples as separate all harmonics of periods along the axis.
-    found = periods.seasons(kernel, a, d)
-    highest = sum(2 * math.pi / (s.period * spacing[a]) * s.highest for s in found)
+    enough_from = periods.seasons(kernel, a, d)
+    highest = sum(2 * math.pi / (s.period * spacing[a]) * s.highest for s in enough_from)
     samples = 1 << max(10, math.ceil(math.log2(4 * highest + 1)))
     while samples <= 4 * most:
-        half = sampled(a, np.arange(samples // 2 + 1) * (period / samples)) / whole
+        half = sampled(a, np.arange(samples // 2 + 1) * (period / samples)) / variance
         signed = np.fft.rfft(np.concatenate([half, half[-2:0:-1]])).real / samples
         weights = np.maximum(signed, 0.0)
-        told = WORTH * largest(weights * whole) / whole
-        missed = np.where(weights > ROUNDED, weights * told / (1 + told), 0.0)
+        loss = WORTH * largest(weights * variance) / variance
+        missed = np.where(weights > ROUNDED, weights * loss / (1 + loss), 0.0)
         enough = (_beyond(weights) <= lacking) & (_beyond(missed) <= missing)
         extents = np.flatnonzero(enough)
         if len(extents) and 4 * extents[0] <= samples // 2:
@@ -327,9 +327,9 @@ def equispaced_map(
     kernel: Kernel, lower: Float[Array, " d"], upper: Float[Array, " d"], tolerance: float
 ) -> EquispacedMap:
     """Return the map of a kernel on a box: all waves that the tolerance takes."""
-    found = grid_of(kernel, lower, upper, tolerance)
-    _require_room(kernel, lower, upper, tolerance, found)
-    return _mapped(kernel, lower, upper, found)
+    grid = grid_of(kernel, lower, upper, tolerance)
+    _require_room(kernel, lower, upper, tolerance, grid)
+    return _mapped(kernel, lower, upper, grid)
 
 
 def map_between(
@@ -364,10 +364,10 @@ def draw_grid(method: FourierGrid, kernel: Kernel, ask: Request) -> EquispacedMa
         lower, upper = given_box("FourierGrid", method.box, ask.n_inputs)
     else:
         lower, upper = box_of_rows(ask.rows("FourierGrid", "the box"))
-    found = grid_of(kernel, lower, upper, method.tolerance)
-    if found.waves > ask.n_features:
-        found = _coarse(kernel, lower, upper, method.tolerance, ask.n_features)
-    return _mapped(kernel, lower, upper, found)
+    grid = grid_of(kernel, lower, upper, method.tolerance)
+    if grid.waves > ask.n_features:
+        grid = _coarse(kernel, lower, upper, method.tolerance, ask.n_features)
+    return _mapped(kernel, lower, upper, grid)
 
 
 def _coarse(
@@ -379,23 +379,23 @@ def _coarse(
         middle = (fine + coarse) / 2
         fits = frequencies_of(kernel, lower, upper, math.exp(middle)).waves <= width
         fine, coarse = (fine, middle) if fits else (middle, coarse)
-    found = frequencies_of(kernel, lower, upper, math.exp(coarse))
-    while found.waves > width:  # too few for any tolerance
-        longest = int(np.argmax(found.extent))
-        found = replace(found, extent=tuple(m - (a == longest) for a, m in enumerate(found.extent)))
-    return found
+    grid = frequencies_of(kernel, lower, upper, math.exp(coarse))
+    while grid.waves > width:  # too few for any tolerance
+        longest = int(np.argmax(grid.extent))
+        grid = replace(grid, extent=tuple(m - (a == longest) for a, m in enumerate(grid.extent)))
+    return grid
 
 
 def _mapped(kernel: Kernel, lower: Array, upper: Array, grid: Frequencies) -> EquispacedMap:
     images = grid.images
-    whole = float(kernel.diag(np.zeros((1, len(lower))))[0])
+    variance = float(kernel.diag(np.zeros((1, len(lower))))[0])
     if grid.tapered:
         flat = equispaced.tapered_weights(kernel, grid.spacing, grid.extent, upper - lower).ravel()
-        images += float(np.maximum(-flat, 0.0).sum()) / whole
+        images += float(np.maximum(-flat, 0.0).sum()) / variance
         flat = np.maximum(flat, 0.0)
     else:
         flat = equispaced.equispaced_weights(kernel, grid.spacing, grid.extent).ravel()
-    lacks = 1 - float(flat.sum()) / whole
+    lacks = 1 - float(flat.sum()) / variance
     if lacks < -2 * images - SMALL:
         raise UnsupportedKernel(
             f"FourierGrid requires a kernel whose spectral density is finite; got {kernel!r}, "

@@ -143,18 +143,18 @@ class EquispacedMap(WaveMap):
         i, j = np.tril_indices(m)
         K = np.empty((m, m))
         for start in range(0, len(i), PAIRS):
-            some = slice(start, start + PAIRS)
-            found = waves_at(angles[i[some]] - angles[j[some]], waves, error)[0].real
-            K[i[some], j[some]] = found
-            K[j[some], i[some]] = found
+            part = slice(start, start + PAIRS)
+            values = waves_at(angles[i[part]] - angles[j[part]], waves, error)[0].real
+            K[i[part], j[part]] = values
+            K[j[part], i[part]] = values
         return K
 
     @cached_property
     def _waves(self) -> Array:
         """Whole numbers j of the features, (F, d)."""
         axes = [np.arange(-m, m + 1, dtype=np.float64) for m in self.shape]
-        whole = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
-        return whole[len(whole) // 2 :]
+        lattice = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+        return lattice[len(lattice) // 2 :]
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         dtype = precision(X)
@@ -168,5 +168,5 @@ class EquispacedMap(WaveMap):
         roots = np.sqrt(2 * self.weights)
         roots[0] = math.sqrt(self.weights[0])
         along = moved(roots, like=X)
-        found = xp.concat([xp.cos(phases) * along, xp.sin(phases[:, 1:]) * along[1:]], axis=1)
-        return xp.astype(found, getattr(xp, str(dtype)), copy=False)
+        features_ = xp.concat([xp.cos(phases) * along, xp.sin(phases[:, 1:]) * along[1:]], axis=1)
+        return xp.astype(features_, getattr(xp, str(dtype)), copy=False)

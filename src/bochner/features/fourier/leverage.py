@@ -123,8 +123,8 @@ def _empirical(kernel: Kernel, penalty: float, X: Float[Array, "n d"], ask: Requ
     Given the candidates the mean of what is drawn is that of all, whose mean is the kernel.
     """
     m, rng = ask.n_features // 2, ask.stream("frequencies")
-    some = ask.stream("rows").permutation(X.shape[0])[:ROWS]
-    rows = in_float64(X[np.sort(some)])
+    index = ask.stream("rows").permutation(X.shape[0])[:ROWS]
+    rows = in_float64(X[np.sort(index)])
     W, ratios = candidates(kernel, ask.n_inputs, POOL * m, rng)
     shares = ratios * leverages(kernel, rows, W, penalty)
     chances = (1 - FAIR) * shares / shares.sum() + FAIR * ratios / ratios.sum()

@@ -340,8 +340,8 @@ class Fastfood(Chained):
             orders = child.permuted(np.tile(np.arange(p), (blocks, 1)), axis=1)
             return np.stack([signs * _scales(law, p), G, lengths, orders], axis=1)
 
-        drawn = in_streams(draw, -(-m // p), p, rng)
-        return Chains(np.ascontiguousarray(drawn[:, :3]), drawn[:, 3].astype(np.int32), m)
+        streams = in_streams(draw, -(-m // p), p, rng)
+        return Chains(np.ascontiguousarray(streams[:, :3]), streams[:, 3].astype(np.int32), m)
 
 
 def _scales(measure: GaussianMixture, p: int) -> Float[Array, " p"]:

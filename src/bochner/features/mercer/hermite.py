@@ -245,13 +245,13 @@ class HermiteMap(products.Products):
     @cached_property
     def _less(self) -> list[tuple[Array, Array, Array]]:
         """Of each axis: features of some degree, those of one degree less, and step √k."""
-        found = []
+        blocks = []
         for j, step in zip(range(self.indices.shape[1]), self._constants.step, strict=False):
-            some = np.flatnonzero(self.indices[:, j])
+            columns = np.flatnonzero(self.indices[:, j])
             one = np.eye(self.indices.shape[1], dtype=self.indices.dtype)[j]
-            less = _places(self.indices, self.indices[some] - one)
-            found.append((some, less, step * self.indices[some, j] ** 0.5))
-        return found
+            less = _places(self.indices, self.indices[columns] - one)
+            blocks.append((columns, less, step * self.indices[columns, j] ** 0.5))
+        return blocks
 
     def _compiled(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return the products by recurrence in D steps a row; far rows, if any, by their tables."""
@@ -288,11 +288,11 @@ class HermiteMap(products.Products):
         parents, inputs = np.zeros((D, 2), dtype=np.int32), np.full((D, 2), J, dtype=np.int32)
         factors = np.zeros((D, 2))
         v = np.flatnonzero(self.indices.any(axis=1))
-        some = self.indices[v]
-        last = J - 1 - np.argmax(some[:, ::-1] > 0, axis=1)
-        one = np.eye(J, dtype=some.dtype)[last]
-        degree = some[np.arange(len(v)), last].astype(float)
-        parents[v] = np.stack([_places(self.indices, some - i * one) for i in (1, 2)], axis=1)
+        columns = self.indices[v]
+        last = J - 1 - np.argmax(columns[:, ::-1] > 0, axis=1)
+        one = np.eye(J, dtype=columns.dtype)[last]
+        degree = columns[np.arange(len(v)), last].astype(float)
+        parents[v] = np.stack([_places(self.indices, columns - i * one) for i in (1, 2)], axis=1)
         inputs[v, 0] = last
         factors[v, 0] = degree**-0.5
         factors[v, 1] = -self._constants.ratio[last] * ((degree - 1) / degree) ** 0.5

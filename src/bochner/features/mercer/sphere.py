@@ -96,8 +96,8 @@ class SphericalMap(WaveMap):
         require_places("SphericalHarmonics", X)
         degrees = np.arange(len(self.weights))
         radial = 0.0 * X[:, :1] + moved(np.sqrt(self.weights), like=X)[None, :]
-        found = harmonic_blocks(unit_vectors(X), 3, degrees, 2 * degrees + 1, radial)
-        return xp.astype(found, getattr(array_namespace(found), str(dtype)), copy=False)
+        blocks = harmonic_blocks(unit_vectors(X), 3, degrees, 2 * degrees + 1, radial)
+        return xp.astype(blocks, getattr(array_namespace(blocks), str(dtype)), copy=False)
 
     # --- waves -----------------------------------------------------------------------------------
 
@@ -134,9 +134,9 @@ def spherical_map(kernel: Kernel, degree: int) -> SphericalMap:
         "Ask for a smaller degree.",
     )
     weights = degree_variances(kernel, degree)
-    whole = float(kernel.diag(np.zeros((1, 2)))[0])
+    variance = float(kernel.diag(np.zeros((1, 2)))[0])
     kept = float((2 * np.arange(degree + 1) + 1) @ weights)
-    return SphericalMap(kernel, weights, max(1 - kept / whole, 0.0))
+    return SphericalMap(kernel, weights, max(1 - kept / variance, 0.0))
 
 
 def draw_spherical(method: SphericalHarmonics, kernel: Kernel, ask: Request) -> SphericalMap:

@@ -248,15 +248,15 @@ BY_NAME: dict[str, Landmarks] = {
 
 def as_landmarks(value: Any, who: str) -> Landmarks:
     """Return the value of a name, of rows, or the value itself."""
-    found = BY_NAME.get(value) if isinstance(value, str) else value
-    if isinstance(found, list | tuple) or hasattr(found, "shape"):
-        found = Given(found)
-    if not isinstance(found, Landmarks):
+    by_name = BY_NAME.get(value) if isinstance(value, str) else value
+    if isinstance(by_name, list | tuple) or hasattr(by_name, "shape"):
+        by_name = Given(by_name)
+    if not isinstance(by_name, Landmarks):
         raise InvalidInput(
             f"{who}: landmarks must be {', '.join(map(repr, BY_NAME))}, rows (m, d) or a value of "
             f"bochner.landmarks; got {value!r}{meant(value, BY_NAME) or '.'}"
         )
-    return found
+    return by_name
 
 
 def dense_rows(X: Float[Array, "n d"], index: Array) -> Float[Array, "m d"]:
@@ -274,8 +274,8 @@ def lengthscales(kernel: Kernel, d: int) -> Float[Array, " d"]:
     for columns, values in kernel.column_lengthscales(tuple(range(d))):
         product[list(columns)] *= values
         parts[list(columns)] += 1
-    found = product ** (1 / np.maximum(parts, 1))
-    return np.ones(d) if (found == found[0]).all() else found
+    scales = product ** (1 / np.maximum(parts, 1))
+    return np.ones(d) if (scales == scales[0]).all() else scales
 
 
 def in_units(X: Float[Array, "n d"], kernel: Kernel) -> Float[Array, "n d"]:
@@ -345,12 +345,12 @@ def leverage_rows(
             times = -np.log1p(-draws) / np.maximum(tau, np.finfo(float).tiny)
             return dense_rows(X, np.sort(np.argsort(times, kind="stable")[:count]))
         chances = _chances(tau, count)
-        drawn = draws[inside] < chances
+        accepted = draws[inside] < chances
         chosen = inside.copy()
-        chosen[inside] = drawn
+        chosen[inside] = accepted
         draws[inside] = rng.random(int(inside.sum()))
-        if drawn.any():
-            sample = WeightedRows(dense_rows(X, chosen), chances[drawn])
+        if accepted.any():
+            sample = WeightedRows(dense_rows(X, chosen), chances[accepted])
     return sample.rows
 
 
@@ -361,13 +361,13 @@ def estimate(
     A = kernel(sample.rows) + penalty * np.diag(sample.chances)
     L = raised_factor(A, 0.0, LEAST * float(np.mean(np.diag(A))) or 1.0)
     inverse = np.asfortranarray(solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False))
-    found = [np.empty(0)]
+    estimates = [np.empty(0)]
     for start in range(0, X.shape[0], ROWS):
         rows = X[start : start + ROWS]
         Z = triangular_product(np.ascontiguousarray(kernel(rows, sample.rows)), inverse)
         left = kernel.diag(rows) - np.einsum("ij,ij->i", Z, Z)
-        found.append(np.clip(left / penalty, 0.0, 1.0))
-    return np.concatenate(found)
+        estimates.append(np.clip(left / penalty, 0.0, 1.0))
+    return np.concatenate(estimates)
 
 
 def _penalty(kernel: Kernel, sample: WeightedRows, alpha: float | None) -> float:

@@ -108,13 +108,13 @@ class NystromMap(FeatureMap):
 
     def root(self, dtype: np.dtype) -> Float[Array, "D D"]:
         """Return L⁻ᵀ in this precision, so that features are one product C L⁻ᵀ."""
-        found = self.whitening.roots.get(dtype.name)
-        if found is None:
+        root_ = self.whitening.roots.get(dtype.name)
+        if root_ is None:
             A = self.kernel(self.landmarks, self.landmarks)
             jitter = JITTER[dtype] if self.jitter is None else self.jitter
-            found = np.ascontiguousarray(_inverse_root(A, jitter).T, dtype=dtype)
-            self.whitening.roots[dtype.name] = found
-        return found
+            root_ = np.ascontiguousarray(_inverse_root(A, jitter).T, dtype=dtype)
+            self.whitening.roots[dtype.name] = root_
+        return root_
 
     @property
     def sums_first(self) -> bool:

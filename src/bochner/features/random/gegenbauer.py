@@ -222,8 +222,8 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Feature
 def _warn_of_what_is_cut(phi: GegenbauerMap, X: Array) -> None:
     """Warn where degree and order, not both asked for, leave out what a fit can miss."""
     rows = X[:: -(-X.shape[0] // ROWS)].astype(np.float64)
-    rest, whole = phi.left_out(rows), to_numpy(phi.kernel.diag(rows))
-    share = float(rest.sum() / whole.sum()) if whole.any() else 0.0
+    rest, variance = phi.left_out(rows), to_numpy(phi.kernel.diag(rows))
+    share = float(rest.sum() / variance.sum()) if variance.any() else 0.0
     if share > LOUD:
         warnings.warn(
             f"Gegenbauer: degree {phi.degree} and order {phi.order} at {phi.n_features} "
@@ -350,8 +350,8 @@ def _own(method: Gegenbauer, kernel: GeneralizedZonal, d: int, r: Array | None) 
     places = [np.argsort(-square, kind="stable") for square in squares]
     components = np.concatenate([np.arange(len(place)) for place in places])
     degrees = np.repeat(np.arange(q + 1), [len(place) for place in places])
-    found = Radials(OwnFunctions(kernel, d, degrees, np.concatenate(places)), components)
-    return found if method.order is None else found.first(method.order)
+    radials = Radials(OwnFunctions(kernel, d, degrees, np.concatenate(places)), components)
+    return radials if method.order is None else radials.first(method.order)
 
 
 # --- optimal radial functions -------------------------------------------------------------------

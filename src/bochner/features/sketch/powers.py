@@ -66,11 +66,11 @@ def power_form(kernel: Kernel, d: int) -> Powers | None:
 
 def powers(kernel: Kernel, method: Method, d: int) -> Powers:
     """Return the kernel's series, or refuse the kernel in the name of the method."""
-    found = power_form(kernel, d)
-    if found is None:
+    form = power_form(kernel, d)
+    if form is None:
         name = type(method).__name__
         raise UnsupportedKernel(f"{name} requires {POWER_SERIES}; got {kernel!r}.")
-    return found
+    return form
 
 
 def _series(kernel: Kernel) -> dotproduct.PowerSeries | None:
@@ -329,10 +329,10 @@ def _drawn(
     if not few:
         return []
     p = weights / weights.sum()
-    drawn, copies = np.unique(rng.choice(len(p), size=few, p=p), return_counts=True)
+    degrees_, copies = np.unique(rng.choice(len(p), size=few, p=p), return_counts=True)
     return [
         (int(degrees[i]), int(min(c, caps[i])), float(few * p[i] / c))
-        for i, c in zip(drawn, copies, strict=True)
+        for i, c in zip(degrees_, copies, strict=True)
     ]
 
 

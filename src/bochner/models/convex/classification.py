@@ -130,9 +130,9 @@ class ClassSample:
         for k in np.flatnonzero(np.bincount(codes[kept], minlength=n_classes) < rare):
             kept[order[codes[order] == k][:rare]] = True
         numbers = np.flatnonzero(kept)
-        whole = np.bincount(codes, self.w, minlength=n_classes)
+        counts = np.bincount(codes, self.w, minlength=n_classes)
         have = np.bincount(codes[numbers], self.w[numbers], minlength=n_classes)
-        stands = (whole / np.where(have > 0, have, 1.0))[codes[numbers]]
+        stands = (counts / np.where(have > 0, have, 1.0))[codes[numbers]]
         rows = part(Piece(self.X), numbers).X, self.codes[numbers], self.w[numbers]
         return rows_to_choose_by(*rows, stands, seed, n_classes), numbers
 
@@ -146,15 +146,15 @@ class ClassesLeftOut(HeldOutLoss):
         self.ends: list[dict[int, Any]] = [{} for _ in rows.folds]
 
     @abstractmethod
-    def values(self, step: int, fold: int, held: Array) -> Float[Array, "m t"]:
+    def values(self, step: int, fold: int, fold_rows: Array) -> Float[Array, "m t"]:
         """Return decision values of the rows of a fold by the minimum without them."""
 
     def lost(self, step: int) -> float:
         rows, learned, total = self.rows, self.learned, 0.0
-        for fold, held in enumerate(rows.folds):
-            y = learned.targets(rows.codes[held])
-            loss = learned.loss.value(y, self.values(step, fold, held))
-            total += float((rows.w[held, None] * loss).sum())
+        for fold, fold_rows in enumerate(rows.folds):
+            y = learned.targets(rows.codes[fold_rows])
+            loss = learned.loss.value(y, self.values(step, fold, fold_rows))
+            total += float((rows.w[fold_rows, None] * loss).sum())
         return total
 
     def end(self, step: int) -> Any:
@@ -199,8 +199,8 @@ def _with_rare(
     rare = tuple(np.flatnonzero(many < most).tolist())
     weights, kept = where.sum(RareRows(rare, n_classes, most, seed), blocks)
     common = rows.take(np.flatnonzero(~np.isin(rows.y[:, 0], rare)))
-    for held in kept.values():
-        common = common.merge(held)
+    for fold_rows in kept.values():
+        common = common.merge(fold_rows)
     codes = common.y[:, 0].astype(np.int64)
     have = np.bincount(codes, common.w, minlength=n_classes)
     return common, (weights / np.where(have > 0, have, 1.0))[codes]
@@ -250,9 +250,9 @@ def _folds(
     marks, codes = row_marks(X, seed), codes.astype(np.int64)
     different, first = np.unique(marks, return_index=True)
     every = serving(np.searchsorted(different, marks) % N_FOLDS, codes, codes >= 0, n_classes)
-    beside = len(different) - int(np.bincount(codes[first], minlength=n_classes).max())
-    every = every if beside > 1 else []
-    serve = every[: max(1, -(-N_FOLDS * ENOUGH // max(beside, 1)))]
+    others = len(different) - int(np.bincount(codes[first], minlength=n_classes).max())
+    every = every if others > 1 else []
+    serve = every[: max(1, -(-N_FOLDS * ENOUGH // max(others, 1)))]
     distinct = len(np.unique(marks[np.logical_or.reduce(serve)])) if serve else 0
     return tuple(serve), distinct, tuple(every)
 
@@ -272,8 +272,8 @@ def serving(
 
 def enough_folds(folds: Sequence[Array]) -> tuple[Array, ...]:
     """Return the first folds that hold rows enough to calibrate probabilities, or all."""
-    held = np.cumsum([int(np.count_nonzero(fold)) for fold in folds])
-    return tuple(folds[: int(np.searchsorted(held, CALIBRATED)) + 1])
+    counts = np.cumsum([int(np.count_nonzero(fold)) for fold in folds])
+    return tuple(folds[: int(np.searchsorted(counts, CALIBRATED)) + 1])
 
 
 #: Products n·D² up to which a fit in float64 takes no noticeable time. Decisions need no more than
@@ -335,7 +335,7 @@ def _minimum(
     alpha: float,
     start: Optimum | None,
     moments: Any = None,
-    held: Array | None = None,
+    held_out: Array | None = None,
 ) -> Optimum:
     return minimise(
         rows,
@@ -345,7 +345,7 @@ def _minimum(
         start=start,
         moments=moments,
         targets=learned.targets,
-        held=held,
+        held_out=held_out,
         tol=spec.tol,
         max_iter=spec.max_iter,
     )
@@ -366,8 +366,8 @@ def _chosen(
 
     def search(kernel: Any, sample: RowSample) -> Any:
         nonlocal near
-        found, near = chosen_kernel(kernel, sample, rows(), learned, ask)
-        return found
+        tuning, near = chosen_kernel(kernel, sample, rows(), learned, ask)
+        return tuning
 
     # Near the minimum a squared hinge has twice the slope of squares: ridge takes alpha/2.
     given = alpha / 2 if alpha else None
@@ -406,9 +406,11 @@ def _calibrated(
     numbers = fold_numbers(blocks, w, seed, where)
     folds = serving(numbers, y.astype(np.int64), w > 0, learned.n_classes)
     values: list[tuple[Array, Array, Array]] = []
-    for held in enough_folds(folds):
-        theta = _minimum(spec, learned, features, start.alpha, start, held=held).theta
-        values.append((learned.values(images(features, theta)[held]), y[held], w[held]))
+    for fold_rows in enough_folds(folds):
+        theta = _minimum(spec, learned, features, start.alpha, start, held_out=fold_rows).theta
+        values.append(
+            (learned.values(images(features, theta)[fold_rows]), y[fold_rows], w[fold_rows])
+        )
     if not values:
         return None
     f, codes, w = map(np.concatenate, zip(*values, strict=True))
@@ -428,21 +430,21 @@ class FeaturesLeftOut(ClassesLeftOut):
         squares = (Z.astype(np.float64) ** 2).sum(axis=1)
         super().__init__(rows, learned, float(rows.w @ squares) or 1.0)
 
-    def values(self, step: int, fold: int, held: Array) -> Float[Array, "m t"]:
+    def values(self, step: int, fold: int, fold_rows: Array) -> Float[Array, "m t"]:
         rows, learned, ends = self.rows, self.learned, self.ends[fold]
         near = min(ends, key=lambda other: abs(other - step), default=None)
-        ends[step] = found = minimise(
+        ends[step] = end = minimise(
             Kept(FeatureBlock(self._Z, rows.codes, rows.w, 0)),
             learned.loss,
             self.alpha(step),
             fit_intercept=learned.fit_intercept,
             start=None if near is None else ends[near],
             targets=learned.targets,
-            held=held,
+            held_out=fold_rows,
             tol=TOL,
         )
         progress("Choosing the penalty", f"{self.alpha(step):.3g}, one fold")
-        return forward(np.ascontiguousarray(self._Z[held]), found.theta)
+        return forward(np.ascontiguousarray(self._Z[fold_rows]), end.theta)
 
 
 def chosen_penalty(
@@ -463,16 +465,16 @@ def chosen_kernel(
     loss of rows left out falls by more than chance.
     """
     width, seed = ask.width_to_search, ask.seed
-    found = choose_lengthscale(name, sample, width, seed)
+    tuning = choose_lengthscale(name, sample, width, seed)
     width = min(width, TRIED_FEATURES)
     small = len(rows.w) * width * learned.columns <= MOST_CELLS
     if name in ("linear", "auto") or not small or not rows.folds:
-        return found, FIRST
+        return tuning, FIRST
     best: dict[int, tuple[float, int]] = {}
 
     def error(octaves: int, near: int) -> float:
         if octaves not in best:
-            kernel = _scaled(name, found.kernel, 2.0**octaves)
+            kernel = _scaled(name, tuning.kernel, 2.0**octaves)
             left_out = FeaturesLeftOut(_quick(kernel, rows.X.shape[1], width, seed), rows, learned)
             step = walk(left_out, near, NEAREST, FARTHEST)
             best[octaves] = left_out(step), step
@@ -488,8 +490,8 @@ def chosen_kernel(
             least = error(here, 0)
         if here:
             break
-    kernel = found.kernel if not here else _scaled(name, found.kernel, 2.0**here)
-    return replace(found, kernel=kernel), best[here][1]
+    kernel = tuning.kernel if not here else _scaled(name, tuning.kernel, 2.0**here)
+    return replace(tuning, kernel=kernel), best[here][1]
 
 
 def _scaled(name: str, kernel: Kernel, factor: float) -> Kernel:

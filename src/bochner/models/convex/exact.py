@@ -94,11 +94,11 @@ def fit_classifier_exactly(
         path, near = _path(on_rows, chosen)
         alpha = path.alpha
     alpha = 1.0 if alpha is None else alpha
-    found = on_rows.minimised(alpha, None, None, spec.tol, spec.max_iter, near).solution
-    steps = max(1, len(found.history))
+    solution = on_rows.minimised(alpha, None, None, spec.tol, spec.max_iter, near).solution
+    steps = max(1, len(solution.history))
     later: Any = Calibrating(replace(rows, X=X), learned) if probability else None
     return warned(
-        ConvexFit(inputs, chosen, spec.loss, found, steps, path, later, pairs=spec.pairs, X=X)
+        ConvexFit(inputs, chosen, spec.loss, solution, steps, path, later, pairs=spec.pairs, X=X)
     )
 
 
@@ -145,9 +145,9 @@ def fit_to_support(
     alpha, order = float(spec.alpha), stream(seed, "support").permutation(len(rows.w))
     if len(np.unique(rows.codes[order[: SUPPORT_SAMPLES[0]]])) < 2:
         return None
-    found = [on_rows.support(alpha, order[:most]) for most in SUPPORT_SAMPLES]
-    growth = np.log(found[1] / found[0]) / np.log(SUPPORT_SAMPLES[1] / SUPPORT_SAMPLES[0])
-    most = found[1] * (len(order) / SUPPORT_SAMPLES[1]) ** growth
+    counts = [on_rows.support(alpha, order[:most]) for most in SUPPORT_SAMPLES]
+    growth = np.log(counts[1] / counts[0]) / np.log(SUPPORT_SAMPLES[1] / SUPPORT_SAMPLES[0])
+    most = counts[1] * (len(order) / SUPPORT_SAMPLES[1]) ** growth
     if not most <= min(EXACT_ROWS, MOST_VALUES / len(order)):
         return None
     solution = on_rows.minimised(alpha, tol=spec.tol, moves=MOVES_TRIED).solution
@@ -186,8 +186,8 @@ def choose_exactly(spec: ConvexSpec, sample: RowSample, X: Array, share: float |
     asked = spec.features
     curves, sample = transformed(sample, asked.seed, asked.bends)
     X = X if curves is None else curves.inputs(X)
-    found, metric = choose_for_matrix(asked, sample, share, spec.fit_intercept)
-    chosen = Chosen(asked.seed, found, exact_choice(found, X), metric)
+    tuning, metric = choose_for_matrix(asked, sample, share, spec.fit_intercept)
+    chosen = Chosen(asked.seed, tuning, exact_choice(tuning, X), metric)
     return chosen if curves is None else chosen.through(curves)
 
 
@@ -210,7 +210,7 @@ class OnRows:
         self,
         alpha: float,
         start: DualPoint | None = None,
-        held: Array | None = None,
+        held_out: Array | None = None,
         tol: float = TOL,
         max_iter: int = 100,
         near: DualPoint | None = None,
@@ -221,7 +221,7 @@ class OnRows:
         problem = KernelProblem(
             self.K,
             learned.targets(self.rows.codes),
-            w if held is None else np.where(held, 0.0, w),
+            w if held_out is None else np.where(held_out, 0.0, w),
             learned.loss,
             alpha,
             learned.fit_intercept,
@@ -233,11 +233,11 @@ class OnRows:
             return hinge_on_kernel(problem, tol=tol, moves=moves)
         return minimise_on_kernel(problem, start, near=near, tol=tol, max_iter=max_iter)
 
-    def path(self, found: Tuning) -> tuple[HeldOutPath, DualPoint]:
+    def path(self, tuning: Tuning) -> tuple[HeldOutPath, DualPoint]:
         """Return penalties with the losses of rows left out, and where the best ended."""
         largest = float(self.rows.w @ np.diag(self.K)) or 1.0
         lost = MatrixLeftOut(self, largest)
-        ridge = 2 * found.share * float(self.rows.w.sum())
+        ridge = 2 * tuning.share * float(self.rows.w.sum())
         if isinstance(self.learned.loss, Hinge) and ridge > 0:
             ridge = max(ridge, LEAST_HINGE)
         best = walk(lost, step_near(ridge, largest, LAST_START), NEAREST, LAST)
@@ -272,19 +272,23 @@ class OnRows:
         coef[numbers] = at.coef
         return DualPoint(coef, at.intercept, symmetric_product(self.K, coef) + at.intercept)
 
-    def support(self, alpha: float, some: Array) -> int:
+    def support(self, alpha: float, index: Array) -> int:
         """Return how many support vectors a fit to some of the rows has."""
-        rows = replace(self.rows, codes=self.rows.codes[some], w=self.rows.w[some])
-        K = kernel_matrix(self.K.kernel, self.rows.X[some])
-        found = replace(self, K=K, rows=rows).minimised(alpha, moves=MOVES_TRIED).solution
-        return int(np.count_nonzero(np.any(found.coef != 0, axis=1)))
+        rows = replace(self.rows, codes=self.rows.codes[index], w=self.rows.w[index])
+        K = kernel_matrix(self.K.kernel, self.rows.X[index])
+        solution = replace(self, K=K, rows=rows).minimised(alpha, moves=MOVES_TRIED).solution
+        return int(np.count_nonzero(np.any(solution.coef != 0, axis=1)))
 
     def calibration(self, alpha: float, start: DualPoint | None) -> Calibration:
         """Return the calibration on decision values of rows held out, fold by fold."""
-        ends = [(held, self.minimised(alpha, start, held).at) for held in self.rows.calibrating]
-        f = self.learned.values(np.concatenate([at.fitted[held] for held, at in ends]))
+        ends = [
+            (fold_rows, self.minimised(alpha, start, fold_rows).at)
+            for fold_rows in self.rows.calibrating
+        ]
+        f = self.learned.values(np.concatenate([at.fitted[fold_rows] for fold_rows, at in ends]))
         codes, w = (
-            np.concatenate([a[held] for held, _ in ends]) for a in (self.rows.codes, self.rows.w)
+            np.concatenate([a[fold_rows] for fold_rows, _ in ends])
+            for a in (self.rows.codes, self.rows.w)
         )
         return calibrate(f, codes, w)
 
@@ -304,29 +308,31 @@ class MatrixLeftOut(ClassesLeftOut):
         rows, learned, w, values = self.rows, self.learned, self.rows.copies, []
         if not isinstance(learned.loss, Hinge) and learned.pairs is None:
             return super().lost(step)
-        for fold, held in enumerate(rows.folds):
-            f, ended = self._minimum(step, fold, held)
+        for fold, fold_rows in enumerate(rows.folds):
+            f, ended = self._minimum(step, fold, fold_rows)
             if not ended and self.tried:
                 return np.inf
-            values.append((learned.values(f), rows.codes[held], w[held]))
+            values.append((learned.values(f), rows.codes[fold_rows], w[fold_rows]))
         return calibrate(*map(np.concatenate, zip(*values, strict=True))).log_loss
 
-    def values(self, step: int, fold: int, held: Array) -> Float[Array, "m t"]:
+    def values(self, step: int, fold: int, fold_rows: Array) -> Float[Array, "m t"]:
         if step != CONSTANT:
-            return self._minimum(step, fold, held)[0]
+            return self._minimum(step, fold, fold_rows)[0]
         rows, learned = self.rows, self.learned
-        y = learned.targets(rows.codes[~held])
-        b = learned.fit_intercept * best_constant(learned.loss, y, rows.w[~held, None])
-        return np.tile(b, (int(held.sum()), 1))
+        y = learned.targets(rows.codes[~fold_rows])
+        b = learned.fit_intercept * best_constant(learned.loss, y, rows.w[~fold_rows, None])
+        return np.tile(b, (int(fold_rows.sum()), 1))
 
-    def _minimum(self, step: int, fold: int, held: Array) -> tuple[Float[Array, "m t"], bool]:
+    def _minimum(self, step: int, fold: int, fold_rows: Array) -> tuple[Float[Array, "m t"], bool]:
         """Return decision values by the minimum without the fold, and whether it was reached."""
         start, near = _nearest(self.ends[fold], step), self._near
         for ends in self.ends:
             near = _nearest(ends, step) or near
-        found = self._on.minimised(self.alpha(step), start, held, near=near, moves=MOVES_COMPARED)
-        self.ends[fold][step] = found.at
-        return found.at.fitted[held], found.solution.outcome is not Convergence.MOST_STEPS
+        optimum = self._on.minimised(
+            self.alpha(step), start, fold_rows, near=near, moves=MOVES_COMPARED
+        )
+        self.ends[fold][step] = optimum.at
+        return optimum.at.fitted[fold_rows], optimum.solution.outcome is not Convergence.MOST_STEPS
 
 
 def _nearest(ends: dict[int, DualPoint], step: int) -> DualPoint | None:

@@ -69,30 +69,32 @@ class ClassPairs:
 
     def values(self, f: Float[Array, "m p"]) -> Float[Array, "m K"]:
         """Return the values of classes from the values of pairs."""
-        return np.stack([_smallest(np, f[:, own] * signs) for own, signs in self._rivals], axis=1)
+        return np.stack(
+            [_smallest(np, f[:, columns] * signs) for columns, signs in self._rivals], axis=1
+        )
 
     def traced(self, xp: Any, f: Any) -> Any:
         """Return the same of an array of another library."""
-        found = [_smallest(xp, xp.take(f, own, 1) * signs) for own, signs in self._rivals]
-        return xp.stack(found, axis=1)
+        values = [_smallest(xp, xp.take(f, columns, 1) * signs) for columns, signs in self._rivals]
+        return xp.stack(values, axis=1)
 
     def gradients(self, f: Float[Array, "m p"], G: Float[Array, "m d p"]) -> Float[Array, "m d K"]:
         """Return the gradients of values of classes from values and gradients of pairs."""
-        found = []
-        for own, signs in self._rivals:
-            against = -SHARPNESS * f[:, own] * signs
+        gradients_ = []
+        for columns, signs in self._rivals:
+            against = -SHARPNESS * f[:, columns] * signs
             share = np.exp(against - against.max(axis=1, keepdims=True))
             share /= share.sum(axis=1, keepdims=True)
-            found.append(np.einsum("mdp,mp->md", G[:, :, own], share * signs))
-        return np.stack(found, axis=2)
+            gradients_.append(np.einsum("mdp,mp->md", G[:, :, columns], share * signs))
+        return np.stack(gradients_, axis=2)
 
     @property
     def _rivals(self) -> Predictions:
         """Yield the columns of each class's pairs, and 1 where the class is first, else −1."""
         first, second = self.ends
         for k in range(self.n_classes):
-            own = np.flatnonzero((first == k) | (second == k))
-            yield own, np.where(first[own] == k, 1.0, -1.0)
+            columns = np.flatnonzero((first == k) | (second == k))
+            yield columns, np.where(first[columns] == k, 1.0, -1.0)
 
 
 def _smallest(xp: Any, against: Any) -> Any:

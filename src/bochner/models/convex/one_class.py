@@ -152,9 +152,9 @@ def fit_one_class(
     w = np.concatenate([w for _, w in features.sum(TargetsOf())])[:, None]
     drift = nu * float(w.sum())
     problem = Problem(features, np.zeros_like(w), w, spec.loss, spec.alpha, True, drift)
-    found = solve(problem, _start(problem, nu), tol=spec.tol, max_iter=spec.max_iter)
-    found = valued(problem, _at_quantile(found, w, nu, ROUNDING[chosen.precision]))
-    solution = optimum(problem, found)
+    optimum_ = solve(problem, _start(problem, nu), tol=spec.tol, max_iter=spec.max_iter)
+    optimum_ = valued(problem, _at_quantile(optimum_, w, nu, ROUNDING[chosen.precision]))
+    solution = optimum(problem, optimum_)
     return warned(ConvexFit(inputs, chosen, spec.loss, solution, len(solution.history)))
 
 
@@ -163,12 +163,12 @@ def fit_one_class_exactly(spec: ConvexSpec, nu: float, blocks: Blocks, inputs: I
     every = gather(blocks)
     X, w = every.X, every.w
     rows = sampled(blocks.recoded(lambda _: None), spec.features.seed)
-    found = choose_without_target(spec.features, rows)
-    chosen = Chosen(spec.features.seed, found, exact_choice(found, X))
+    tuning = choose_without_target(spec.features, rows)
+    chosen = Chosen(spec.features.seed, tuning, exact_choice(tuning, X))
     # Copies are one row with their weight: weights and copies of rows give the same machine.
     marks = row_marks(X, 0)  # an order that does not depend on the order of rows
-    _, first, own = np.unique(marks, return_index=True, return_inverse=True)
-    total = np.bincount(own, w)
+    _, first, inverse = np.unique(marks, return_index=True, return_inverse=True)
+    total = np.bincount(inverse, w)
     K = np.ascontiguousarray(chosen.kernel(X[first]))
     size, weight = float(np.diag(K).mean()) or 1.0, float(total.mean())
     K /= size
@@ -182,7 +182,7 @@ def fit_one_class_exactly(spec: ConvexSpec, nu: float, blocks: Blocks, inputs: I
     rho += quantile_shift(f - rho, w_one, rho, nu, ROUNDING["float64"])
     at = problem.judged(at.coef, -rho, at.steps)
     solution = at.optimum(1.0, spec.tol, weight**2 * size, drift=nu * len(total))
-    coef = weight * solution.coef[own] * (w / total[own])[:, None]
+    coef = weight * solution.coef[inverse] * (w / total[inverse])[:, None]
     solution = replace(solution, coef=coef, intercept=weight * size * solution.intercept)
     steps = max(1, len(solution.history))
     return warned(ConvexFit(inputs, chosen, spec.loss, solution, steps, X=X))

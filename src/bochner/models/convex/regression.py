@@ -239,8 +239,8 @@ def _rows(
     errors = np.where(np.isfinite(errors), errors, np.inf)
     predicted = np.where(np.isfinite(errors), y - errors, y)
     scaled = predicted * rows.units, errors * rows.units, w
-    found = LeftOutRows(X, *scaled, "leave one out")
-    return found.take(no_landmarks(chosen.map, X))
+    errors_ = LeftOutRows(X, *scaled, "leave one out")
+    return errors_.take(no_landmarks(chosen.map, X))
 
 
 # --- with the kernel itself ----------------------------------------------------------------------
@@ -272,10 +272,10 @@ def left_out_of_matrix(
     moved = np.zeros(len(e))
     spans = np.diag(inverse)[:-1]
     moved[free] = coef[free] * (1 / np.maximum(spans, TINY) - ridge[free])
-    held = np.flatnonzero(support & (np.abs(coef) >= bound - small))
-    k = np.column_stack([K[np.ix_(held, free)], np.ones(len(held))])
-    rest = np.diag(K)[held] - np.einsum("ij,ij->i", k @ inverse, k)
-    moved[held] = coef[held] * np.maximum(rest, 0.0)
+    at_bound = np.flatnonzero(support & (np.abs(coef) >= bound - small))
+    k = np.column_stack([K[np.ix_(at_bound, free)], np.ones(len(at_bound))])
+    rest = np.diag(K)[at_bound] - np.einsum("ij,ij->i", k @ inverse, k)
+    moved[at_bound] = coef[at_bound] * np.maximum(rest, 0.0)
     return e + moved
 
 
@@ -505,8 +505,8 @@ def _first_huber(problem: Problem) -> Loss:
     r = y - best_constant(Absolute(), y, w)
     scale = huber_scale(r, problem.w, HUBER_SCALES)
     deviation = np.sqrt((w * r**2).sum(axis=0) / w.sum(axis=0))
-    some = np.where(scale > SPIKE * deviation, scale, deviation)
-    return hubers(HUBER_SCALES * np.where(some > 0, some, 1.0))
+    spread = np.where(scale > SPIKE * deviation, scale, deviation)
+    return hubers(HUBER_SCALES * np.where(spread > 0, spread, 1.0))
 
 
 # --- penalties of the norm, and coefficients of rows ----------------------------------------------
@@ -529,9 +529,9 @@ def under_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Pr
         alpha = rows.penalty(largest * 10.0**step)
         here = replace(problem, alpha=alpha)
         state = solve(here, near, tol=spec.tol, max_iter=spec.max_iter)
-        found = optimum(here, state, rows.units, rows.original(alpha))
-        squares = np.square(found.coef).sum(axis=0)
-        loss = found.objective - 0.5 * float((squares * found.alpha).sum())
+        optimum_ = optimum(here, state, rows.units, rows.original(alpha))
+        squares = np.square(optimum_.coef).sum(axis=0)
+        loss = optimum_.objective - 0.5 * float((squares * optimum_.alpha).sum())
         norm = float(np.sqrt(squares.sum()))
         value = loss + float(spec.alpha) * float(R(norm))
         ends[step] = value, norm, here, state
@@ -614,14 +614,14 @@ def fit_svr_exactly(
     path = None if alpha is not None else on_rows.path(chosen.search, seed)
     if alpha is None:
         alpha = np.ones(1) if path is None else np.atleast_1d(path.alpha)
-    found, worth = on_rows.minimised(alpha, spec.tol), float(np.mean(rows.value))
+    optimum, worth = on_rows.minimised(alpha, spec.tol), float(np.mean(rows.value))
     solution = replace(
-        found,
-        coef=found.coef * rows.units,
-        intercept=found.intercept * rows.units,
+        optimum,
+        coef=optimum.coef * rows.units,
+        intercept=optimum.intercept * rows.units,
         alpha=rows.original(alpha),
-        objective=worth * found.objective,
-        gap=worth * found.gap,
+        objective=worth * optimum.objective,
+        gap=worth * optimum.gap,
     )
     fit = ConvexFit(
         inputs,
@@ -631,7 +631,7 @@ def fit_svr_exactly(
         max(1, len(solution.history)),
         rows.original_path(path),
         target_shape=shape,
-        left_out=on_rows.left_out(found, rows),
+        left_out=on_rows.left_out(optimum, rows),
         X=given.X,
     )
     return warned(fit)
@@ -685,20 +685,20 @@ class _OnRows:
             at = tube.solved(tol, spec.max_iter, FINE)
         return at.optimum(alpha, tol, alpha)
 
-    def left_out(self, found: Optimum, rows: ScaledRows) -> LeftOutRows:
+    def left_out(self, optimum: Optimum, rows: ScaledRows) -> LeftOutRows:
         """Return the rows with f without each, and y − f, in units of one."""
         y, w, errors = self.rows.y, self.rows.w, np.empty(self.rows.y.shape)
-        alphas = np.broadcast_to(found.alpha, y.shape[1])
+        alphas = np.broadcast_to(optimum.alpha, y.shape[1])
         for k, (y_k, alpha) in enumerate(zip(y.T, alphas, strict=True)):
             bound, ridge = w / alpha, np.zeros(len(w))
             if not self.loss.nonsmooth:
                 bound, ridge = np.full(len(w), np.inf), alpha / (2 * w)
-            fit = found.coef[:, k], float(found.intercept[k])
+            fit = optimum.coef[:, k], float(optimum.intercept[k])
             errors[:, k] = left_out_of_matrix(self.K, y_k, *fit, bound, ridge)
         predicted, errors = (y - errors) * rows.units, errors * rows.units
         return LeftOutRows(self.rows.X, predicted, errors, w, "leave one out")
 
-    def path(self, found: Tuning, seed: int) -> HeldOutPath | None:
+    def path(self, tuning: Tuning, seed: int) -> HeldOutPath | None:
         """Return penalties with the losses of rows left out; None if all rows are equal."""
         marks, w = row_marks(self.rows.X, seed), self.rows.w
         folds = fold_count(marks)
@@ -707,7 +707,7 @@ class _OnRows:
         number = folds_of(marks, w)
         largest = self.curvature * float(w @ np.diag(self.K)) or 1.0
         lost = _TubeLeftOut(self, largest, [number == k for k in range(folds)])
-        near = step_near(self.curvature * found.share * float(w.sum()), largest, LAST)
+        near = step_near(self.curvature * tuning.share * float(w.sum()), largest, LAST)
         walk(lost, max(near - 1, 0), NEAREST, LAST, first=-1)  # large penalties take less time
         return lost.path(lost(CONSTANT))
 
@@ -720,17 +720,17 @@ class _TubeLeftOut(HeldOutLoss):
         self._on, self._folds = on_rows, folds
 
     def lost(self, step: int) -> float:
-        return sum(self._lost(held, step) for held in self._folds)
+        return sum(self._lost(fold_rows, step) for fold_rows in self._folds)
 
-    def _lost(self, held: Array, step: int) -> float:
+    def _lost(self, fold_rows: Array, step: int) -> float:
         """Return the loss of the rows held out by a fit to the others, or by their constant."""
-        on, seen, out = self._on, np.flatnonzero(~held), np.flatnonzero(held)
+        on, seen, out = self._on, np.flatnonzero(~fold_rows), np.flatnonzero(fold_rows)
         y, w = on.rows.y, on.rows.w
         if step == CONSTANT:
             weights = np.broadcast_to(w[seen, None], y[seen].shape)
             fitted = np.tile(best_constant(on.loss, y[seen], weights), (len(out), 1))
         else:
             share = float(w[seen].sum() / w.sum())
-            found = on.minimised(np.atleast_1d(share * self.alpha(step)), TOL, seen)
-            fitted = on.K[np.ix_(out, seen)] @ found.coef + found.intercept
+            optimum = on.minimised(np.atleast_1d(share * self.alpha(step)), TOL, seen)
+            fitted = on.K[np.ix_(out, seen)] @ optimum.coef + optimum.intercept
         return float((w[out, None] * on.loss.value(y[out], fitted)).sum())

@@ -46,13 +46,13 @@ class ConvexRegressor(Differentiable, WithIntervals, ConvexEstimator):
     """A regressor by a convex loss."""
 
     def _left_out(self) -> LeftOutRows | None:
-        found = self._fitted.left_out
-        if found is None:
+        errors = self._fitted.left_out
+        if errors is None:
             return None
-        y, known = found.predicted + found.errors, np.isfinite(found.errors)
-        shown = self._centre(self._predicted(found.predicted))
-        y, known = y[:, : shown.shape[1]], known[:, : shown.shape[1]]
-        return replace(found, predicted=shown, errors=np.where(known, y - shown, np.inf))
+        y, known = errors.predicted + errors.errors, np.isfinite(errors.errors)
+        prediction = self._centre(self._predicted(errors.predicted))
+        y, known = y[:, : prediction.shape[1]], known[:, : prediction.shape[1]]
+        return replace(errors, predicted=prediction, errors=np.where(known, y - prediction, np.inf))
 
     @property
     def intercept_(self) -> Any:
@@ -271,8 +271,8 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
                 "KernelRegressor: penalty must be a function of the norm; got "
                 f"{self.penalty!r}. Pass, say, lambda r: r."
             )
-        found = isinstance(spec.alpha, str) or self.loss == "huber"
-        if found or not spec.alpha:
+        by_norm = isinstance(spec.alpha, str) or self.loss == "huber"
+        if by_norm or not spec.alpha:
             raise InvalidInput(
                 "KernelRegressor: with a penalty of the norm alpha must be a number above zero, "
                 f"and a threshold of Huber's loss given; got alpha={self.alpha!r}, "

@@ -196,10 +196,10 @@ def solved_exactly(
     ends = [(posteriors[float(a)], i) for i, a in enumerate(alpha)]
     coef = np.stack([each.coef[:, i] for each, i in ends], axis=1)
     intercept = np.array([each.intercept[i] for each, i in ends])
-    found = [
+    solutions = [
         _scaled(spec, posteriors[float(a)], problem, coef[:, i], i) for i, a in enumerate(alpha)
     ]
-    noise, amplitude, likelihood, density = np.array(found).T
+    noise, amplitude, likelihood, density = np.array(solutions).T
     evidence = Evidence(noise, amplitude, alpha, likelihood, outcome)
     density = float(density.sum())
     law = ExactProcess(spec, chosen, rows, evidence, coef, intercept, density)
@@ -242,10 +242,10 @@ def _choose(spec: GaussianProcessSpec, rows: KeptRows) -> tuple[Chosen, float | 
     require_squares(asked.who, rows.y, rows.w)
     sample = RowSample(X, rows.y, rows.w, rows.priority)
     curves, sample = transformed(sample, asked.seed, asked.bends)
-    found, metric = _tuned(spec, sample)
-    chosen = Chosen(asked.seed, found, exact_choice(found, sample.X), metric)
+    tuning, metric = _tuned(spec, sample)
+    chosen = Chosen(asked.seed, tuning, exact_choice(tuning, sample.X), metric)
     chosen = chosen if curves is None else chosen.through(curves)
-    start = found.share * float(rows.w[:EVIDENCE_ROWS].sum())
+    start = tuning.share * float(rows.w[:EVIDENCE_ROWS].sum())
     return chosen, start if np.isfinite(start) and start > 0 else None
 
 
@@ -287,6 +287,6 @@ def _log_density(spec: GaussianProcessSpec, sample: RowSample, kernel: Kernel) -
     """Return the mean leave-one-out log density of a fit to these rows."""
     n, t = sample.y.shape
     rows = KeptRows(sample.X, sample.y, sample.w, sample.priority, n, (t,))
-    found = Tuning(kernel)
-    chosen = Chosen(spec.features.seed, found, exact_choice(found, sample.X))
+    tuning = Tuning(kernel)
+    chosen = Chosen(spec.features.seed, tuning, exact_choice(tuning, sample.X))
     return solved_exactly(spec, chosen, rows).loo_log_density

@@ -124,8 +124,8 @@ def _looked_at(sums: FeatureSums, law: Predictive, sample: RowSample) -> _Rows:
         left = law.left_out.variance(rows.X, Z)
         parts.append((Z, rows.y, rows.w, left, law.left_out.prior(rows.X)))
     Z, y, w, left, prior = (np.concatenate(part) for part in zip(*parts, strict=True))
-    whole = len(w) == sums.moments.rows and sums.chosen.precision == "float64"
-    if whole and len(w) <= MOST_ROWS:
+    all_rows = len(w) == sums.moments.rows and sums.chosen.precision == "float64"
+    if all_rows and len(w) <= MOST_ROWS:
         residual, slack = of_all_rows(law.posterior, Z, y, w)
     else:
         residual, slack = of_some_rows(law.posterior, Z, y, w, sums.moments.precision)
@@ -149,10 +149,10 @@ def _without_own_landmarks(
     dtype = sums.chosen.precision if landmarks is sums.chosen.map else "float64"
     roots = landmarks.whiten(np.eye(landmarks.n_features, dtype=dtype)).astype(np.float64)
     shares = product(inside, roots.T)
-    own, alike = shares.argmax(axis=1), shares.max(axis=1) > ITSELF
-    copies = np.bincount(own[alike], minlength=len(roots))
-    alone = alike & (copies[own] == 1) & (rows.w[explained] <= 1)
-    these, a = explained[alone], roots[own[alone]]
+    nearest, alike = shares.argmax(axis=1), shares.max(axis=1) > ITSELF
+    copies = np.bincount(nearest[alike], minlength=len(roots))
+    alone = alike & (copies[nearest] == 1) & (rows.w[explained] <= 1)
+    these, a = explained[alone], roots[nearest[alone]]
     residual, slack, left = rows.residual.copy(), rows.slack.copy(), rows.left.copy()
     left[these] = 1 / np.einsum("ij,ij->i", a, a)
     if landmarks is sums.chosen.map:

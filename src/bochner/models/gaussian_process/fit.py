@@ -78,14 +78,14 @@ def by_features_or_neighbours(
     if not asked:
         return law
     rows = KeptRows.of(spec.features.who, blocks, spec.features.seed)
-    own = judging(rows.priority)
-    scale = rows.y[own].std(axis=0)
-    if len(own) == 0 or not np.all(scale > 0):
+    judges = judging(rows.priority)
+    scale = rows.y[judges].std(axis=0)
+    if len(judges) == 0 or not np.all(scale > 0):
         return law
     errors = left_out(sums, law.predictive, sums.sample)[0]
     before = _size(errors[judging(sums.sample.priority)], scale)
     tried = [default_neighbours(each, rows) for each in asked]
-    sizes = [_size(found.left_out(own)[0], scale) for found in tried]
+    sizes = [_size(process.left_out(judges)[0], scale) for process in tried]
     error, best = min(zip(sizes, tried, strict=True), key=lambda pair: pair[0])
     if not error < BETTER * before:
         return law
@@ -93,10 +93,10 @@ def by_features_or_neighbours(
     return replace(best, chosen=replace(best.chosen, choice=choice))
 
 
-def _asked(spec: GaussianProcessSpec, found: Kernel) -> list[GaussianProcessSpec]:
+def _asked(spec: GaussianProcessSpec, kernel_: Kernel) -> list[GaussianProcessSpec]:
     """Return what neighbours are tried with: the kernel of the features, and families by name."""
-    name, near = spec.features.kernel, is_near(found)
-    kernels: list[tuple[Kernel | str, str]] = [(found, "loo")] if near else []
+    name, near = spec.features.kernel, is_near(kernel_)
+    kernels: list[tuple[Kernel | str, str]] = [(kernel_, "loo")] if near else []
     if name == "auto" and spec.features.effort != "low":
         kernels += [(family, spec.lengthscale) for family in FAMILIES]
     elif isinstance(name, str) and name != "auto" and near:

@@ -64,8 +64,8 @@ class Functions:
         """Return the values at rows X; the same rows give the same values in any call."""
         parts, shape = [], (*self.target_shape, self.count)
         for block in self.rows(X).with_rows(self.block_rows):
-            found = self.values(block.X)
-            parts.append(from_numpy(found.reshape(len(found), *shape), like=block.X))
+            values = self.values(block.X)
+            parts.append(from_numpy(values.reshape(len(values), *shape), like=block.X))
         return joined(parts)
 
 
@@ -91,14 +91,14 @@ def through_features(summed: FeatureSums, law: Predictive, n: int, seed: int) ->
     above = LeftOut(landmarks.kernel, landmarks)
 
     def values(X: Array) -> Float[Array, "b t n"]:
-        Z, found = chosen.double(X), plain(X)
+        Z, values_ = chosen.double(X), plain(X)
         inside = above.inside(X, Z)
         rest = [to_numpy(f0(X)) @ weights - inside @ at for f0, weights, at in priors]
-        own, whole = law.factors(X, Z)
-        scale = np.sqrt(law.posterior.evidence.amplitude) * own * _ratio(law.left_out, above, X, Z)
+        root, roots = law.factors(X, Z)
+        scale = np.sqrt(law.posterior.evidence.amplitude) * root * _ratio(law.left_out, above, X, Z)
         mean = law.posterior.mean(Z)[:, :, None]
-        found = found + scale[:, :, None] * np.stack(rest, axis=2)
-        return mean + whole[:, :, None] * (found - mean)
+        values_ = values_ + scale[:, :, None] * np.stack(rest, axis=2)
+        return mean + roots[:, :, None] * (values_ - mean)
 
     return values
 
@@ -123,8 +123,8 @@ def _landmarks(summed: FeatureSums, left_out: LeftOut) -> NystromMap | None:
     if np.all(left_out.variance(X, chosen.double(X)) <= EXPLAINED * left_out.prior(X)):
         return None
     ask = Request(X.shape[1], chosen.n_features, chosen.seed, ("functions",), summed.sample.X)
-    found = draw_map(Nystrom(), chosen.kernel, ask)
-    return found if isinstance(found, NystromMap) else None
+    phi = draw_map(Nystrom(), chosen.kernel, ask)
+    return phi if isinstance(phi, NystromMap) else None
 
 
 def _prior(

@@ -92,15 +92,15 @@ class WaveProcess(ProcessLaw):
         return lambda X: values(X) + intercept
 
     def moments(self, X: Array) -> Both:
-        found = self._by_rows(X)
-        variance = self._variance(X) + self.left_out_variance if found is None else found
+        moments_ = self._by_rows(X)
+        variance = self._variance(X) + self.left_out_variance if moments_ is None else moments_
         return self.means()(X), variance
 
     def resolved_moments(self, X: Array) -> Both:
         """Return the mean and variance of what waves draw of f at rows."""
-        found = self._by_rows(X)
-        if found is not None:
-            return self.means()(X), np.maximum(found - self.left_out_variance, 0.0)
+        moments = self._by_rows(X)
+        if moments is not None:
+            return self.means()(X), np.maximum(moments - self.left_out_variance, 0.0)
         return self.means()(X), self._variance(X)
 
     def _by_rows(self, X: Array) -> Float[Array, "b t"] | None:
@@ -126,8 +126,8 @@ class WaveProcess(ProcessLaw):
         """Return the variance of what waves draw of f: by solutions for few rows, else by waves."""
         if len(X) <= FEW_ROWS and self.representation.map.n_features > MOST_EXACT:
             return np.einsum("iit->it", self._covariance(X))
-        found = [self._spread(i)(X)[:, 0] for i in range(len(self.evidence.noise))]
-        return np.maximum(np.stack(found, axis=1), 0.0) + self._of_intercept
+        variances = [self._spread(i)(X)[:, 0] for i in range(len(self.evidence.noise))]
+        return np.maximum(np.stack(variances, axis=1), 0.0) + self._of_intercept
 
     @property
     def _of_intercept(self) -> Float[Array, " t"]:
@@ -193,14 +193,14 @@ class WaveProcess(ProcessLaw):
     def _covariance(self, X: Array) -> Float[Array, "m m t"]:
         gram = self.representation.problem.gram
         phi = self._centred_rows(X)
-        found = []
+        covariances = []
         for i, alpha in enumerate(self.evidence.alpha):
             low = exact_block(gram, float(alpha)) or gram.preconditioner(float(alpha))
             c = conjugate_gradients(low, phi, SOLVED * self.representation.tolerance).solution
-            found.append(
+            covariances.append(
                 self._size(i) * np.stack([inner(np.broadcast_to(p, c.shape), c) for p in phi])
             )
-        cov = np.stack(found, axis=2)
+        cov = np.stack(covariances, axis=2)
         return (cov + cov.transpose(1, 0, 2)) / 2 + self._of_intercept
 
     def _centred_rows(self, X: Array) -> Array:
@@ -250,8 +250,8 @@ class WaveProcess(ProcessLaw):
         parts, offsets, t = [], [], len(self.noise)
         for i in range(t):
             rng = stream(seed, "functions", i)
-            drawn = gram.to_real(self._drawn(i, n, rng)) * math.sqrt(self._size(i))
-            coef = self.coef[:, i : i + 1] + drawn
+            draws = gram.to_real(self._drawn(i, n, rng)) * math.sqrt(self._size(i))
+            coef = self.coef[:, i : i + 1] + draws
             means = sums.feature_sums @ coef / sums.sums.weight
             free = rng.standard_normal(n) * math.sqrt(self._of_intercept[i])
             offsets.append(free + (sums.target_mean[i] - means) * sums.fit_intercept)
@@ -275,11 +275,11 @@ def wave_process(spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LO
     """
     surveyed = survey(spec.features, blocks, where)
     asked = spec.fit_intercept, spec.lengthscale, spec.noise, spec.amplitude
-    found = kernel_of_waves(surveyed, *asked)
-    start, few = _penalty(found, surveyed.sample), len(surveyed.sample) <= ROWS
-    if _asks_all_rows(spec, found) and not few:
-        found, start = refined(spec, surveyed, found, start, blocks, where)
-    sums = summed_waves(surveyed, surveyed.chosen(found), spec.fit_intercept, blocks, where)
+    tuning = kernel_of_waves(surveyed, *asked)
+    start, few = _penalty(tuning, surveyed.sample), len(surveyed.sample) <= ROWS
+    if _asks_all_rows(spec, tuning) and not few:
+        tuning, start = refined(spec, surveyed, tuning, start, blocks, where)
+    sums = summed_waves(surveyed, surveyed.chosen(tuning), spec.fit_intercept, blocks, where)
     one = len(sums.sums.origin) == 1  # several share what a sample tells
     return solved_waves(spec, sums, start, settled=few and one)
 
@@ -324,24 +324,24 @@ def _solved(
     return evidence, np.concatenate(parts, axis=1)
 
 
-def _asks_all_rows(spec: GaussianProcessSpec, found: Tuning) -> bool:
+def _asks_all_rows(spec: GaussianProcessSpec, tuning: Tuning) -> bool:
     """Whether lengthscales maximise the evidence of all rows."""
     named = isinstance(spec.features.kernel, str) and spec.features.kernel not in UNASKED
     chosen = spec.lengthscale == "evidence" or (spec.lengthscale == "auto" and named)
-    return chosen and "lengthscale" in found.kernel.get_params(deep=False)
+    return chosen and "lengthscale" in tuning.kernel.get_params(deep=False)
 
 
-def _penalty(found: Tuning, sample: RowSample) -> float | None:
+def _penalty(tuning: Tuning, sample: RowSample) -> float | None:
     """Return σ²/a² where a sample of the rows has told it."""
-    if found.criterion != EVIDENCE.name or not np.isfinite(found.share):
+    if tuning.criterion != EVIDENCE.name or not np.isfinite(tuning.share):
         return None
-    return found.share * float(sample.lowest(ROWS).w.sum())
+    return tuning.share * float(sample.lowest(ROWS).w.sum())
 
 
 def refined(
     spec: GaussianProcessSpec,
     surveyed: Surveyed,
-    found: Tuning,
+    tuning: Tuning,
     alpha: float | None,
     blocks: Blocks,
     where: Executor = LOCAL,
@@ -353,17 +353,17 @@ def refined(
     """
     coarse, summed = max(surveyed.method.accuracy, COARSE), None
     for _ in range(ROUNDS):
-        phi = _about(surveyed, found.kernel, coarse)
+        phi = _about(surveyed, tuning.kernel, coarse)
         if summed is None or not isinstance(phi, SphericalMap):
-            chosen = surveyed.chosen(found, phi)
+            chosen = surveyed.chosen(tuning, phi)
             summed = summed_waves(surveyed, chosen, spec.fit_intercept, blocks, where)
         best = lengthscales_on_waves(
-            found.kernel, summed.problem_of, phi, spec.noise, spec.amplitude, alpha
+            tuning.kernel, summed.problem_of, phi, spec.noise, spec.amplitude, alpha
         )
-        found, alpha = replace(found, kernel=best.kernel), best.alpha
+        tuning, alpha = replace(tuning, kernel=best.kernel), best.alpha
         if best.inside:
             break
-    return found, alpha
+    return tuning, alpha
 
 
 def _about(surveyed: Surveyed, kernel: Kernel, coarse: float) -> WaveMap:

@@ -66,7 +66,7 @@ def likelier(first: Tuning, second: Tuning, log_density: Callable[[Kernel], floa
     if not second.path or second.kernel == first.kernel:
         return first
     before, after = log_density(first.kernel), log_density(second.kernel)
-    numbers = [np.size(found.kernel.get_params()["lengthscale"]) for found in (first, second)]
+    numbers = [np.size(tuning.kernel.get_params()["lengthscale"]) for tuning in (first, second)]
     measure = "minus the log density per row, left out"
     compared = (
         KernelComparison(numbers[0], first.kernel, -before, np.nan, np.nan, True, measure),
@@ -74,8 +74,8 @@ def likelier(first: Tuning, second: Tuning, log_density: Callable[[Kernel], floa
             numbers[1], second.kernel, -after, after - before, 0.0, after > before, measure
         ),
     )
-    found = second if after > before else first
-    return replace(found, compared=(*found.compared, *compared))
+    tuning = second if after > before else first
+    return replace(tuning, compared=(*tuning.compared, *compared))
 
 
 #: Why there are no moments of features.

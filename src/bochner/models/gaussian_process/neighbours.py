@@ -61,10 +61,10 @@ def is_near(kernel: Kernel) -> bool:
     """Whether k depends on x − y alone, of places on the globe as points of the sphere."""
     if is_on_sphere(kernel):
         return is_stationary(of_points(kernel))
-    found = globe_columns(kernel)
+    columns = globe_columns(kernel)
     with suppress(UnsupportedKernel):
-        return len(found) < 2 and is_stationary(
-            of_points_beside(kernel, *found) if found else kernel
+        return len(columns) < 2 and is_stationary(
+            of_points_beside(kernel, *columns) if columns else kernel
         )
     return False
 
@@ -81,9 +81,9 @@ def units_of(kernel: Kernel, d: int) -> Float[Array, " d"] | None:
             return units_of(kernel.kernel, d)
         case Columns():
             within = units_of(kernel.kernel, len(kernel.columns))
-            whole = np.full(d, np.inf)
-            whole[list(kernel.columns)] = np.nan if within is None else within
-            return None if within is None else whole
+            unit = np.full(d, np.inf)
+            unit[list(kernel.columns)] = np.nan if within is None else within
+            return None if within is None else unit
         case Periodic():
             periods, lengths = kernel.per_axis(d)
             return np.multiply(periods, lengths) / (2 * np.pi)
@@ -125,8 +125,8 @@ class KeptRows:
     @property
     def sample(self) -> RowSample:
         """Some rows at random."""
-        whole = RowSample(self.X, self.y, self.w, self.priority)
-        return whole.lowest(kept_rows(self.X.shape[1]))
+        sample_ = RowSample(self.X, self.y, self.w, self.priority)
+        return sample_.lowest(kept_rows(self.X.shape[1]))
 
     @property
     def blocks(self) -> Blocks:
@@ -203,13 +203,13 @@ class Neighbourhoods:
         m = min(self.count, len(self.X))
         return self._tree.query(self._places(X) / self._units, m)[1].reshape(len(X), m)
 
-    def near_without(self, own: Array) -> Array:
+    def near_without(self, index: Array) -> Array:
         """Return the numbers of the rows nearest to some of the rows, themselves left out."""
         m = min(self.count, len(self.X) - 1)
-        found = self._tree.query(self._own_places[own] / self._units, m + 1)[1]
-        itself = found == own[:, None]
+        nearest = self._tree.query(self._own_places[index] / self._units, m + 1)[1]
+        itself = nearest == index[:, None]
         itself[~itself.any(axis=1), -1] = True  # among more than m rows at one place
-        return found[~itself].reshape(len(own), m)
+        return nearest[~itself].reshape(len(index), m)
 
     def law(self, X: Float[Array, "b d"], near: Array, noise: float) -> LocalLaw:
         """Return the law of f at rows given their neighbours; noise as a share of the amplitude."""
@@ -227,8 +227,8 @@ class Neighbourhoods:
         K = np.empty((len(X), m, m))
         K[:, i, j] = K[:, j, i] = between
         k = self._values(places - X[:, None])
-        own = np.broadcast_to(self.whole, len(X))
-        return condition(K, k, own, self.y[near], noise / self.w[near], self.centred)
+        constant = np.broadcast_to(self.whole, len(X))
+        return condition(K, k, constant, self.y[near], noise / self.w[near], self.centred)
 
     def _values(self, steps: Float[Array, "b p d"]) -> Float[Array, "b p"]:
         """Return the kernel of rows so far apart."""
@@ -359,12 +359,12 @@ class NeighbourProcess(ProcessLaw):
     def _share(self) -> float:
         return float(self.evidence.alpha[0])
 
-    def left_out(self, own: Array) -> Both:
+    def left_out(self, index: Array) -> Both:
         """Return errors of rows of the fit, by their numbers, and deviations of y, without each."""
         around = self.around
-        law = around.law(around.X[own], around.near_without(own), self._share)
+        law = around.law(around.X[index], around.near_without(index), self._share)
         variance = law.variance[:, None] * self.evidence.amplitude + self.noise
-        return around.y[own] - law.mean, np.sqrt(variance)
+        return around.y[index] - law.mean, np.sqrt(variance)
 
     def scores(self) -> Conformal:
         order = np.argsort(self.representation.priority, kind="stable")
@@ -374,9 +374,9 @@ class NeighbourProcess(ProcessLaw):
     @cached_property
     def loo_log_density(self) -> float:  # type: ignore[override]
         """Mean log density of rows under the law without each, summed over targets."""
-        own = np.argsort(self.representation.priority, kind="stable")[:LOO_ROWS]
-        errors, deviation = self.left_out(own)
-        return log_density(errors, deviation**2, self.representation.w[own])
+        order = np.argsort(self.representation.priority, kind="stable")[:LOO_ROWS]
+        errors, deviation = self.left_out(order)
+        return log_density(errors, deviation**2, self.representation.w[order])
 
     def again(self, blocks: Blocks) -> "NeighbourProcess":
         return neighbour_process(self.spec, blocks)
@@ -431,10 +431,10 @@ def near_rows(spec: GaussianProcessSpec, rows: KeptRows) -> NeighbourProcess:
             "NearestNeighbours requires a stationary kernel, for which rows nearby say most; got "
             f"{start.kernel!r}. Nystrom() serves every kernel."
         )
-    found, evidence = Search.of(spec, start, rows).found()
+    search, evidence = Search.of(spec, start, rows).found()
     count = f"{min(method.neighbours, len(rows)):,} of {len(rows):,} rows predict each row"
     choice = Choice(None, method, (), f"{method}: as asked; {count}.")
-    return NeighbourProcess(spec, Chosen(spec.features.seed, found, choice), rows, evidence)
+    return NeighbourProcess(spec, Chosen(spec.features.seed, search, choice), rows, evidence)
 
 
 def default_neighbours(spec: GaussianProcessSpec, rows: KeptRows) -> NeighbourProcess:
@@ -475,14 +475,14 @@ class Search:
     def of(spec: GaussianProcessSpec, start: Tuning, rows: KeptRows) -> "Search":
         """Find the neighbours of the rows that are judged."""
         around = _around(spec, start.kernel, rows)
-        own = np.argsort(rows.priority, kind="stable")[
+        order = np.argsort(rows.priority, kind="stable")[
             : max(FEWEST, int(JUDGED * min(1.0, MANY / around.count) ** 3))
         ]
         asked = spec.lengthscale == "evidence"
         named = isinstance(spec.features.kernel, str)
         has = "lengthscale" in start.kernel.get_params(deep=False)
-        near = around.near_without(own)
-        return Search(spec, start, around, own, near, has and (asked or named))
+        near = around.near_without(order)
+        return Search(spec, start, around, order, near, has and (asked or named))
 
     def found(self) -> tuple[Tuning, Evidence]:
         """Return the kernel, and the noise and amplitude of each target."""
@@ -545,7 +545,7 @@ class Search:
         starts = product(NOISES[:1] if both else NOISES, FACTORS[: 1 + 2 * self.scales])
         begin = min((np.log(start)[:free] for start in starts), key=judged)
         simplex = begin + np.vstack([np.zeros(free), np.diag(STEPS[:free])])
-        found = minimize(
+        optimum = minimize(
             judged,
             begin,
             method="Nelder-Mead",
@@ -557,7 +557,7 @@ class Search:
                 "fatol": CHANGE,
             },
         )
-        return found.x, EvidenceOutcome.SOLVED
+        return optimum.x, EvidenceOutcome.SOLVED
 
 
 def _digits(value: float) -> float:

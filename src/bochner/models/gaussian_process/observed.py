@@ -141,8 +141,8 @@ class BlockAverages:
         nodes, weights = self._rule
         unit = np.full((len(weights), self.n_columns), 0.5)
         unit[:, self._extended] = nodes
-        found = self.lower[:, None] + unit * (self.upper - self.lower)[:, None]
-        return found.reshape(-1, self.n_columns)
+        places_ = self.lower[:, None] + unit * (self.upper - self.lower)[:, None]
+        return places_.reshape(-1, self.n_columns)
 
     def averaged(self, values: Array) -> Array:
         """Return the averages of values at all places."""
@@ -219,13 +219,13 @@ def slopes(
     kernel: Kernel, Z: Float[np.ndarray, "m d"], column: int, Y: Float[np.ndarray, "c d"]
 ) -> Float[np.ndarray, "m c"]:
     """Return ∂k(z, y)/∂z_j of all pairs."""
-    found = np.empty((len(Z), len(Y)))
+    values = np.empty((len(Z), len(Y)))
     for start in range(0, len(Y), AT_ONCE):
-        some = np.ascontiguousarray(Y[start : start + AT_ONCE])
-        one_by_one = np.tile(np.eye(len(some)), (len(Z), 1))
-        G = kernel.pullback(np.repeat(Z, len(some), axis=0), some, one_by_one)
-        found[:, start : start + AT_ONCE] = G[:, column].reshape(len(Z), len(some))
-    return found
+        part = np.ascontiguousarray(Y[start : start + AT_ONCE])
+        one_by_one = np.tile(np.eye(len(part)), (len(Z), 1))
+        G = kernel.pullback(np.repeat(Z, len(part), axis=0), part, one_by_one)
+        values[:, start : start + AT_ONCE] = G[:, column].reshape(len(Z), len(part))
+    return values
 
 
 def steps_of(kernel: Kernel, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " d"]:
@@ -332,9 +332,9 @@ class ObservedProcess(ProcessLaw):
         mean, variance = self.base.moments(X)
         cross = self._given.cross(X)
         halves = self._halves(cross)
-        told = np.stack([np.einsum("ob,ob->b", half, half) for half in halves], axis=1)
+        reduction = np.stack([np.einsum("ob,ob->b", half, half) for half in halves], axis=1)
         mean = mean + np.einsum("bot,ot->bt", cross, self.coef)
-        return mean, np.maximum(variance - told, 0.0)
+        return mean, np.maximum(variance - reduction, 0.0)
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
         halves = self._halves(self._given.cross(X))
@@ -358,18 +358,18 @@ class ObservedProcess(ProcessLaw):
 
     def drawn(self, n: int, seed: int) -> Values:
         """Draw functions of the posterior, by Matheron's rule from draws given the values."""
-        drawn, t = self.base.drawn(n, seed), len(self.noise)
-        f = lambda X: drawn(X).reshape(len(X), t * n)
-        found = [of_function(each, f, self._given.steps) for each in self.observations]
+        draws, t = self.base.drawn(n, seed), len(self.noise)
+        f = lambda X: draws(X).reshape(len(X), t * n)
+        values_ = [of_function(each, f, self._given.steps) for each in self.observations]
         values = np.concatenate([each.values for each in self.observations])[:, :, None]
         noise = np.sqrt(np.concatenate([each.noise for each in self.observations]))
         rough = stream(seed, "observed").standard_normal((len(noise), t, n))
-        left = values + noise[:, None, None] * rough - np.concatenate(found).reshape(-1, t, n)
+        left = values + noise[:, None, None] * rough - np.concatenate(values_).reshape(-1, t, n)
         coef = np.stack([self._solved(left[:, :, k]) for k in range(n)], axis=2)
 
         def conditioned(X: Array) -> Float[Array, "b t n"]:
             rows = np.asarray(to_numpy(dense(X)), np.float64)
-            return drawn(rows) + np.einsum("bot,otn->btn", self._given.cross(rows), coef)
+            return draws(rows) + np.einsum("bot,otn->btn", self._given.cross(rows), coef)
 
         return conditioned
 
@@ -444,8 +444,8 @@ class FeatureGiven:
         if isinstance(given, BlockAverages):
             return given.averaged(chosen.double(given.places))
         blocks = Blocks.from_arrays(given.X)
-        found = chosen.gradients(np.eye(chosen.n_features), blocks)
-        return np.concatenate([G[:, given.column] for _, G in found])
+        gradients = chosen.gradients(np.eye(chosen.n_features), blocks)
+        return np.concatenate([G[:, given.column] for _, G in gradients])
 
     def covariance(self, target: int) -> Float[Array, "o o"]:
         """Return c(L, L) of one target."""
@@ -480,6 +480,6 @@ def observed(law: ProcessLaw, observations: tuple[Any, ...], who: str) -> Observ
             )
     if not observations:
         raise InvalidInput(f"{who}.observe: pass Derivatives or BlockAverages; got none.")
-    found = ObservedProcess(law, observations)
-    found.coef  # noqa: B018  refuses what has no derivatives before anything is assigned
-    return found
+    process = ObservedProcess(law, observations)
+    process.coef  # noqa: B018  refuses what has no derivatives before anything is assigned
+    return process

@@ -60,9 +60,9 @@ class Posterior:
         (A, _), a = self._coordinates(Z), product(directions, self.vectors)
         alpha, inverse = self.evidence.alpha, 1 / (self.values[:, None] + self.evidence.alpha)
         outside = np.einsum("ij,ij->i", directions, Z - self.feature_mean) - (A * a).sum(axis=1)
-        own = np.einsum("ij,ij->i", directions, directions) - (a * a).sum(axis=1)
+        norms = np.einsum("ij,ij->i", directions, directions) - (a * a).sum(axis=1)
         cross = (A * a) @ inverse + outside[:, None] / alpha
-        within = (a * a) @ inverse + np.maximum(own, 0.0)[:, None] / alpha
+        within = (a * a) @ inverse + np.maximum(norms, 0.0)[:, None] / alpha
         mean = self.mean(Z) - cross * (directions @ self.coef) / within
         return mean, np.maximum(self.leverage(Z) - cross**2 / within, 0.0)
 
@@ -149,8 +149,8 @@ def of_all_rows(
 
     def at(least: float) -> tuple[Float[Array, "n t"], Float[Array, "n t"]]:
         alpha = np.maximum(posterior.evidence.alpha, least)
-        found = problem.solved(alpha, len(w))
-        return alpha * found.coef / w[:, None], found.slack
+        solution = problem.solved(alpha, len(w))
+        return alpha * solution.coef / w[:, None], solution.slack
 
     return raised(at, 0.0, EPS * problem.trace)
 
@@ -221,8 +221,8 @@ class LeftOut:
             return LeftOut(phi.kernel, None)
         width = min(phi.n_features, LANDMARKS)
         ask = Request(X.shape[1], width, seed, ("left out",), X)
-        found = draw_map(Nystrom(), phi.kernel, ask)
-        return LeftOut(phi.kernel, found if isinstance(found, NystromMap) else None)
+        phi_ = draw_map(Nystrom(), phi.kernel, ask)
+        return LeftOut(phi.kernel, phi_ if isinstance(phi_, NystromMap) else None)
 
     def prior(self, X: Array) -> Float[Array, " b"]:
         """Return k(x, x)."""
@@ -277,17 +277,17 @@ class Predictive:
             return np.sqrt(share), np.ones((1, len(self.noise)))
         total = self.posterior.floor * self.posterior.leverage(Z) + self._amplitude * damped
         most = np.minimum(total, self._most(k))
-        held = np.divide(most, total, out=np.ones_like(total), where=total > 0)
-        return np.sqrt(share), np.sqrt(held)
+        ratio = np.divide(most, total, out=np.ones_like(total), where=total > 0)
+        return np.sqrt(share), np.sqrt(ratio)
 
     def covariance(self, X: Array, Z: Float[Array, "b D"]) -> Float[Array, "b b t"]:
         """Return Cov f(x), f(x') of each target."""
-        left, (own, whole) = self.left_out.covariance(X, Z), self.factors(X, Z)
+        left, (roots, roots_all) = self.left_out.covariance(X, Z), self.factors(X, Z)
         parts = []
         for i, scale in enumerate(self._amplitude):
-            outer = scale * own[:, i, None] * left * own[:, i]
+            outer = scale * roots[:, i, None] * left * roots[:, i]
             total = self.posterior.covariance(Z, i) + outer
-            parts.append(whole[:, i, None] * total * whole[:, i])
+            parts.append(roots_all[:, i, None] * total * roots_all[:, i])
         return np.stack(parts, axis=2)
 
     @property

@@ -40,10 +40,10 @@ def columns_of(model: KernelEstimator) -> tuple[InspectedColumn, ...]:
     else:
         encoders = schema.plain
     ends = np.cumsum([len(e.feature_names) for e in encoders])
-    found = zip(encoders, ends, strict=True)
+    pairs = zip(encoders, ends, strict=True)
     columns = (
         InspectedColumn(e.name, tuple(range(end - len(e.feature_names), end)), e)
-        for e, end in found
+        for e, end in pairs
     )
     return tuple(column for column in columns if column.places)
 
@@ -91,8 +91,8 @@ class Inspected:
     def predict(self, X: Float[Array, "b d"]) -> Float[Array, "b t"]:
         """Return predictions, or decision values of a classifier, of encoded rows."""
         asked = self.model.decision_function if is_classifier(self.model) else self.model.predict
-        found = to_numpy(asked(Blocks.from_arrays(X)))
-        return found.reshape(len(found), -1).astype(np.float64)
+        predictions = to_numpy(asked(Blocks.from_arrays(X)))
+        return predictions.reshape(len(predictions), -1).astype(np.float64)
 
     def index(self, who: str, column: Any) -> int:
         """Return the number of a column that is named, or numbered from 0."""
@@ -103,10 +103,10 @@ class Inspected:
             at = int(column)
             if 0 <= at < len(names):
                 return at
-        shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+        text = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
         raise InvalidInput(
             f"{who}: columns must be names or numbers of the {len(names)} columns of the fit "
-            f"({shown}); got {column!r}."
+            f"({text}); got {column!r}."
         )
 
 

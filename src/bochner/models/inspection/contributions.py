@@ -73,12 +73,12 @@ class ContributionDisplay(Display):
         return columns(self._lines(row, output, most))
 
     def _lines(self, row: int, output: int, most: int) -> list[list[str]]:
-        found, error = self.contributions[row, :, output], self.error[row, :, output]
-        order = np.argsort(-np.abs(found), kind="stable")
-        rest = found[order[most:]]
+        values, error = self.contributions[row, :, output], self.error[row, :, output]
+        order = np.argsort(-np.abs(values), kind="stable")
+        rest = values[order[most:]]
         return [
             ["mean of the background", f"{self.base[output]:.4g}", ""],
-            *([self.columns[j], f"{found[j]:+.3g}", f"± {error[j]:.1g}"] for j in order[:most]),
+            *([self.columns[j], f"{values[j]:+.3g}", f"± {error[j]:.1g}"] for j in order[:most]),
             *([[f"{len(rest)} others", f"{rest.sum():+.3g}", ""]] if len(rest) else []),
             [self.unit, f"{self.predictions[row, output]:.4g}", ""],
         ]
@@ -99,11 +99,11 @@ class ContributionDisplay(Display):
     def plot(self, ax: Any = None, *, row: int = 0, output: int = 0, most: int = SHOWN) -> Self:
         """Draw a bar for each of the largest contributions to a row; return the display."""
         ax = self._axes(ax)
-        found = self.contributions[row, :, output]
-        order = np.argsort(-np.abs(found), kind="stable")[:most][::-1]
+        values = self.contributions[row, :, output]
+        order = np.argsort(-np.abs(values), kind="stable")[:most][::-1]
         names = [self.columns[j].replace("$", r"\$") for j in order]  # a name is no formula
         whiskers = 2 * self.error[row, order, output]
-        ax.barh(range(len(order)), found[order], xerr=whiskers, capsize=2, ecolor="gray")
+        ax.barh(range(len(order)), values[order], xerr=whiskers, capsize=2, ecolor="gray")
         ax.set_yticks(range(len(order)), names)
         ax.axvline(0, color="gray")
         ax.set_xlabel(
@@ -177,8 +177,8 @@ def contributions(
     orders = np.stack([half, half[:, ::-1]], axis=1).reshape(n_orders, c)  # each, then its reverse
     rows = np.tile(rng.permutation(len(seen.X)), -(-n_orders // len(seen.X)) + 1)
     rows = np.repeat(rows[: n_orders // 2], 2)
-    found = [_of_row(seen, x, seen.X[rows], orders) for x in X_rows]
-    values, error = (np.array(part) for part in zip(*found, strict=True))
+    parts = [_of_row(seen, x, seen.X[rows], orders) for x in X_rows]
+    values, error = (np.array(part) for part in zip(*parts, strict=True))
     base = seen.predict(seen.X[rows]).mean(axis=0)
     names = tuple(column.name for column in seen.columns)
     predictions = seen.predict(X_rows)

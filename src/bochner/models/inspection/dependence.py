@@ -143,8 +143,8 @@ class PartialDependenceDisplay(Display):
 
     def _map(self, ax: Any, output: int, label: str) -> None:
         places = [np.arange(len(g)) if isinstance(g, tuple) else g for g in self.grid_values]
-        drawn = ax.pcolormesh(*places, self.average[output].T, shading="nearest")
-        ax.figure.colorbar(drawn, ax=ax, label=f"mean {label}")
+        mesh = ax.pcolormesh(*places, self.average[output].T, shading="nearest")
+        ax.figure.colorbar(mesh, ax=ax, label=f"mean {label}")
         for axis, grid in zip((ax.xaxis, ax.yaxis), self.grid_values, strict=True):
             if isinstance(grid, tuple):
                 axis.set_ticks(range(len(grid)), grid)
@@ -242,19 +242,19 @@ def _on_grid(
     seen: Inspected, chosen: list[InspectedColumn], values: list[Values]
 ) -> Float[Array, "*g m t"]:
     """Return predictions of all rows with the columns set to each value, or pair of values."""
-    found = []
+    averages = []
     for at in product(*(range(len(v)) for v in values)):
         X = seen.X.copy()
         for column, one, i in zip(chosen, values, at, strict=True):
             X[:, list(column.places)] = one.encoded[i]
-        found.append(seen.predict(X))
-    return np.array(found).reshape(*(len(v) for v in values), *found[0].shape)
+        averages.append(seen.predict(X))
+    return np.array(averages).reshape(*(len(v) for v in values), *averages[0].shape)
 
 
 def _interaction(average: Float[Array, "t g h"]) -> Float[Array, " t"]:
     """Return √H² over the pairs of values: the share that is no sum of functions of one column."""
     about = average - average.mean(axis=(1, 2), keepdims=True)
     rest = about - about.mean(axis=1, keepdims=True) - about.mean(axis=2, keepdims=True)
-    whole = (about**2).sum(axis=(1, 2))
-    share = np.divide((rest**2).sum(axis=(1, 2)), whole, out=np.zeros_like(whole), where=whole > 0)
+    total = (about**2).sum(axis=(1, 2))
+    share = np.divide((rest**2).sum(axis=(1, 2)), total, out=np.zeros_like(total), where=total > 0)
     return np.sqrt(share)

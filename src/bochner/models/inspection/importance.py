@@ -228,10 +228,10 @@ def column_importance(
         spread = np.sqrt((importance**2).sum(axis=0))
     else:
         seed = seed_of(random_state)
-        found = _by_gradient(seen) if by == "gradient" else _by_exchange(seen, seed)
-        importance = np.sqrt(found[0])
+        importances = _by_gradient(seen) if by == "gradient" else _by_exchange(seen, seed)
+        importance = np.sqrt(importances[0])
         zero = np.zeros_like(importance)
-        error = np.divide(found[1], 2 * importance, out=zero, where=importance > 0)
+        error = np.divide(importances[1], 2 * importance, out=zero, where=importance > 0)
     names = tuple(column.name for column in seen.columns)
     return ImportanceDisplay(names, importance, error, spread, outputs, by, unit, len(seen.X))
 
@@ -247,11 +247,11 @@ def _by_exchange(seen: Inspected, seed: int) -> tuple[Array, Array]:
     ring = stream(seed, "exchange").permutation(len(seen.X))
     X = seen.X[ring]
     f, other = seen.predict(X), np.roll(X, -1, axis=0)
-    found = [
+    parts = [
         _mean_and_error((seen.predict(exchanged(X, column, other)) - f) ** 2 / 2)
         for column in seen.columns
     ]
-    mean, error = zip(*found, strict=True)
+    mean, error = zip(*parts, strict=True)
     return np.array(mean), np.array(error)
 
 
@@ -260,8 +260,8 @@ def _mean_and_error(values: Float[Array, "m t"]) -> tuple[Float[Array, " t"], Fl
     mean, m = values.mean(axis=0), len(values)
     off = values - mean
     alone = (off**2).mean(axis=0)
-    beside = (off * np.roll(off, -1, axis=0)).mean(axis=0)
-    return mean, np.sqrt(np.maximum(alone, alone + 2 * beside) / m)
+    products = (off * np.roll(off, -1, axis=0)).mean(axis=0)
+    return mean, np.sqrt(np.maximum(alone, alone + 2 * products) / m)
 
 
 # --- by gradients --------------------------------------------------------------------------------
@@ -272,12 +272,12 @@ def _by_gradient(seen: Inspected) -> tuple[Array, Array]:
     G = np.concatenate([g for _, g in model._gradients(Blocks.from_arrays(seen.X))])
     _, X, slopes = _within(seen)
     G = np.divide(G, slopes[:, :, None], out=np.zeros_like(G), where=slopes[:, :, None] > 0)
-    found = []
+    parts = []
     for column in seen.columns:
         places = list(column.places)
         values = np.einsum("mjt,jk,mkt->mt", G[:, places], _covariance(X, places), G[:, places])
-        found.append((values.mean(axis=0), values.std(axis=0) / len(values) ** 0.5))
-    mean, error = zip(*found, strict=True)
+        parts.append((values.mean(axis=0), values.std(axis=0) / len(values) ** 0.5))
+    mean, error = zip(*parts, strict=True)
     return np.maximum(np.array(mean), 0.0), np.array(error)
 
 
@@ -306,11 +306,11 @@ def _by_metric(seen: Inspected) -> Float[Array, "c 1"]:
             'column_importance: by="metric" requires a kernel with lengthscales, or a metric; got '
             f'{type(kernel).__name__}. Take by="exchange".'
         )
-    found = []
+    parts = []
     for column in seen.columns:
         places = list(column.places)
-        found.append(np.sum(A[np.ix_(places, places)] * _covariance(X, places)))
-    return np.sqrt(np.maximum(found, 0.0))[:, None]
+        parts.append(np.sum(A[np.ix_(places, places)] * _covariance(X, places)))
+    return np.sqrt(np.maximum(parts, 0.0))[:, None]
 
 
 def metric_of(kernel: Kernel, d: int) -> Float[Array, "d d"] | None:

@@ -133,24 +133,24 @@ class FeatureSums(Representation):
         return sums, solve(spec, sums)
 
     def left_out(self, solution: Solution) -> LeftOutRows:
-        eigen, held = self.decomposed()
-        rows = list(self.centred(self.sample)) if held is None else [held]
+        eigen, residuals_ = self.decomposed()
+        rows = list(self.centred(self.sample)) if residuals_ is None else [residuals_]
         alpha = np.broadcast_to(np.asarray(solution.alpha, np.float64), eigen.power.shape)
         alpha = np.maximum(alpha, floor(eigen))
         parts = list(left_out_rows(eigen, rows, alpha))
         residuals, errors = (np.concatenate(part) for part in zip(*parts, strict=True))
-        shown, sample = np.where(np.isfinite(errors), errors, residuals), self.sample
+        errors_, sample = np.where(np.isfinite(errors), errors, residuals), self.sample
         coupling = _couplings(eigen, rows, alpha, residuals, sample.w)
-        found = LeftOutRows(
+        errors_left_out = LeftOutRows(
             sample.X,
-            sample.y - shown,
+            sample.y - errors_,
             errors,
             sample.w,
             "leave one out",
             coupling,
             np.arange(len(sample.w)),
         )
-        return found.take(no_landmarks(self.chosen.map, sample.X))
+        return errors_left_out.take(no_landmarks(self.chosen.map, sample.X))
 
     def calibration(self, solution: Solution) -> Calibration:
         eigen, sample = decompose(self.seen, self.fit_intercept), self.sample
@@ -243,8 +243,8 @@ class Pass:
         phi, method = chosen.map, chosen.choice.method
         if not isinstance(phi, NystromMap) or chosen.precision != "float64":
             return False
-        drawn = isinstance(method, Nystrom) and not isinstance(method.landmarks, Given)
-        if not drawn or n is None:
+        is_random = isinstance(method, Nystrom) and not isinstance(method.landmarks, Given)
+        if not is_random or n is None:
             return False
         return sums_first(n, phi.n_features) and not self._asks_float64(chosen)
 
@@ -307,12 +307,12 @@ def solve(
     spec: RidgeSpec, sums: FeatureSums, blocks: Blocks | None = None, where: Executor = LOCAL
 ) -> Solution:
     """Solve from sums; ``blocks`` are all rows, where they can be read again."""
-    double, held = sums.chosen.precision == "float64", None
+    double, state = sums.chosen.precision == "float64", None
     if double and least_alpha(spec.alpha) == 0 and (blocks is not None or sums.keeps_all):
         eigen = triangle(sums, blocks, where)
     else:
-        eigen, held = sums.decomposed()
-    rows: Iterable[Rows] = sums.centred(sums.sample) if held is None else (held,)
+        eigen, state = sums.decomposed()
+    rows: Iterable[Rows] = sums.centred(sums.sample) if state is None else (state,)
     solution = solve_ridge(
         eigen,
         (sums.seen.feature_mean, sums.seen.target_mean),

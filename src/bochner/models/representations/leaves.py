@@ -156,9 +156,9 @@ class LeafRows(Representation):
     def _machine(
         self, leaf: int, solution: Solution, kernel: Kernel, landmarks: Array, X: Array
     ) -> KernelSum:
-        own = self._rows_of[leaf]
-        coef = np.concatenate([self.across[leaf], solution.coef[own]])
-        return KernelSum(kernel, np.concatenate([landmarks, X[own]]), coef, solution.intercept)
+        rows_ = self._rows_of[leaf]
+        coef = np.concatenate([self.across[leaf], solution.coef[rows_]])
+        return KernelSum(kernel, np.concatenate([landmarks, X[rows_]]), coef, solution.intercept)
 
 
 def rows_of_leaves(leaf: Int[Array, " n"], n_leaves: int) -> list[Int[Array, " m"]]:
@@ -190,11 +190,11 @@ def leaf_rows(
         asked = spec.features, spec.fit_intercept, chosen
         return chosen_grid_sums(*asked, start[3], blocks, where).solve(spec)
     table = LocalRows.of(spec, method, rows, start)
-    found = table.judged
-    coef, across, intercept, judged = table.solved(np.atleast_1d(found.alpha))
-    residuals = np.asarray(found.alpha) * coef / rows.w[:, None]
+    judged_ = table.judged
+    coef, across, intercept, judged = table.solved(np.atleast_1d(judged_.alpha))
+    residuals = np.asarray(judged_.alpha) * coef / rows.w[:, None]
     solution = replace(
-        found,
+        judged_,
         coef=coef,
         intercept=intercept,
         residual_variance=rows.w @ residuals**2 / rows.w.sum(),
@@ -211,19 +211,19 @@ def among_near_rows(
 
     Returns the search with these steps, the chosen kernel, and the neighbourhoods.
     """
-    seed, (found, _, curves, sample) = spec.features.seed, start
+    seed, (tuning, _, curves, sample) = spec.features.seed, start
     X = rows.X if curves is None else curves.inputs(rows.X)
-    asked = seed, spec.fit_intercept, spec.alpha, spec.per_target, found.share
-    places = DensePlaces.of(found.kernel, (X, rows.y, rows.w), *asked)
+    asked = seed, spec.fit_intercept, spec.alpha, spec.per_target, tuning.share
+    places = DensePlaces.of(tuning.kernel, (X, rows.y, rows.w), *asked)
     dense_sample = spec.features.is_quick and len(sample) == len(rows.w)
     is_open = isinstance(spec.features.kernel, str) and not dense_sample
     others: list[TunedKernel] = []
     if is_open and isinstance(spec.alpha, str):  # a given penalty needs its own scale
         bent = sample if curves is None else replace(sample, X=curves.inputs(sample.X))
         asked_near = (X, rows.y, rows.w), bent, seed, spec.fit_intercept
-        others = list(tuned_among_near_rows(found, *asked_near))
-    best = places.best(found, others) if is_open else places.at(found.kernel, 1.0)
-    return places.noted(found, best, others), best, places
+        others = list(tuned_among_near_rows(tuning, *asked_near))
+    best = places.best(tuning, others) if is_open else places.at(tuning.kernel, 1.0)
+    return places.noted(tuning, best, others), best, places
 
 
 def chosen_by_leaves(spec: RidgeSpec, rows: GatheredRows) -> Kernel:
@@ -232,8 +232,8 @@ def chosen_by_leaves(spec: RidgeSpec, rows: GatheredRows) -> Kernel:
     start = _found(spec, rows)
     if (chosen := _waves(spec, rows, start)) is not None:
         return chosen.kernel
-    found, curves = among_near_rows(spec, rows, start)[0], start[2]
-    return found.kernel if curves is None else curves.of(found.kernel)
+    tuning, curves = among_near_rows(spec, rows, start)[0], start[2]
+    return tuning.kernel if curves is None else curves.of(tuning.kernel)
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,9 +254,9 @@ class LocalRows:
     def of(spec: RidgeSpec, method: LocalKernel, rows: GatheredRows, start: Found) -> "LocalRows":
         """Choose the kernel, its scale, the penalty and the landmarks, and split the rows."""
         seed, (_, metric, curves, sample) = spec.features.seed, start
-        found, best, places = among_near_rows(spec, rows, start)
-        seen = _within(found.kernel, rows.X if curves is None else curves.inputs(rows.X))
-        kernel = found.kernel if curves is None else curves.of(found.kernel)
+        tuning, best, places = among_near_rows(spec, rows, start)
+        seen = _within(tuning.kernel, rows.X if curves is None else curves.inputs(rows.X))
+        kernel = tuning.kernel if curves is None else curves.of(tuning.kernel)
         tree, leaf = grow(*seen, method.most_in_leaf(len(rows.w)), seed)
         ask = Request(rows.X.shape[1], method.landmarks_of(len(leaf)), seed, X=sample.X)
         phi = draw_map(Nystrom(), kernel, ask)
@@ -264,10 +264,10 @@ class LocalRows:
             f"The kernel itself within each of {tree.n_leaves} leaves of the {len(leaf):,} rows, "
             f"and {phi.n_features} landmarks across them."
         )
-        choice = Choice(phi, method, (), reason + found.reason)
-        search = replace(found, kernel=kernel)
+        choice = Choice(phi, method, (), reason + tuning.reason)
+        search = replace(tuning, kernel=kernel)
         chosen = Chosen(seed, search, choice, metric, curves=curves)
-        return LocalRows(spec, found, rows, chosen, seen, tree, leaf, best.solution, places)
+        return LocalRows(spec, tuning, rows, chosen, seen, tree, leaf, best.solution, places)
 
     def solved(
         self, alphas: Float[Array, "*a"]
@@ -277,15 +277,15 @@ class LocalRows:
         each, D = np.broadcast_to(alphas, t), self.chosen.n_features
         coef, intercept = np.empty(self.rows.y.shape), np.zeros(t)
         across = np.zeros((self.tree.n_leaves, D, t))
-        some = np.concatenate(
-            [here[own] for here, own in zip(self._rows_of, self._marked, strict=True)]
+        marked = np.concatenate(
+            [here[mark] for here, mark in zip(self._rows_of, self._marked, strict=True)]
         )
-        errors = np.empty((len(some), t))
+        errors = np.empty((len(marked), t))
         for alpha in np.unique(each):
-            own = np.flatnonzero(each == alpha)
-            found = self._solved_at(float(alpha), own)
-            coef[:, own], across[:, :, own], intercept[own], errors[:, own] = found
-        rows = self.rows.take(some)
+            mark = np.flatnonzero(each == alpha)
+            solution = self._solved_at(float(alpha), mark)
+            coef[:, mark], across[:, :, mark], intercept[mark], errors[:, mark] = solution
+        rows = self.rows.take(marked)
         left_out = LeftOutRows(rows.X, rows.y - errors, errors, rows.w, "leave one out")
         return coef, across, intercept, left_out
 
@@ -383,19 +383,19 @@ def _landmarks(phi: Any) -> Float[Array, "D d"]:
 
 def _waves(spec: RidgeSpec, rows: GatheredRows, start: Found) -> Chosen | None:
     """Return the waves of the kernel at the scale of all rows, where ``spec`` allows few."""
-    found, metric, curves, sample = start
+    tuning, metric, curves, sample = start
     few = lambda kernel: waves_for(kernel, sample.X, len(rows.w))
     as_given = metric is None and curves is None
-    if not (spec.features.waves and as_given and few(found.kernel)):
+    if not (spec.features.waves and as_given and few(tuning.kernel)):
         return None
-    seed, asked = spec.features.seed, (spec.alpha, spec.per_target, found.share)
+    seed, asked = spec.features.seed, (spec.alpha, spec.per_target, tuning.share)
     parts = rows.X, rows.y, rows.w
-    places = DensePlaces.of(found.kernel, parts, seed, spec.fit_intercept, *asked)
-    noted = places.noted(found, places.scaled(places.at(found.kernel, 1.0)))
+    places = DensePlaces.of(tuning.kernel, parts, seed, spec.fit_intercept, *asked)
+    noted = places.noted(tuning, places.scaled(places.at(tuning.kernel, 1.0)))
     waves = few(noted.kernel)
     if waves is None:
         return None
-    return Chosen(seed, noted, replace(waves, reason=waves.reason + found.reason))
+    return Chosen(seed, noted, replace(waves, reason=waves.reason + tuning.reason))
 
 
 def _found(spec: RidgeSpec, rows: GatheredRows) -> Found:
@@ -406,5 +406,5 @@ def _found(spec: RidgeSpec, rows: GatheredRows) -> Found:
     curves, bent = transformed(sample, seed, spec.features.bends)
     alpha = least_alpha(spec.alpha)
     share = None if isinstance(alpha, str) else alpha / rows.weight
-    found, metric = choose_for_matrix(spec.features, bent, share, spec.fit_intercept, True)
-    return found, metric, curves, sample
+    tuning, metric = choose_for_matrix(spec.features, bent, share, spec.fit_intercept, True)
+    return tuning, metric, curves, sample

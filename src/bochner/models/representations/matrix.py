@@ -106,8 +106,8 @@ def _single(spec: RidgeSpec, chosen: Chosen, rows: GatheredRows) -> _Summed | No
     trace = peak(chosen.kernel, rows) ** 2 * rows.weight
     if not trace <= min(MOST_TRACE * np.min(alpha), LARGEST_TRACE):
         return None
-    found = _summed(chosen.map, rows, "float32", spec.fit_intercept)
-    return found if _serves(found.eigen.values, alpha) else None
+    sums = _summed(chosen.map, rows, "float32", spec.fit_intercept)
+    return sums if _serves(sums.eigen.values, alpha) else None
 
 
 def _summed(phi: FeatureMap, rows: GatheredRows, precision: Precision, centred: bool) -> _Summed:
@@ -134,8 +134,8 @@ def _loo_rows(
 ) -> Iterator[tuple[Array, Array, Array]]:
     n = len(Z)
     kept = chosen_rows(seed, n, min(n, MOST_LOO_ROWS))
-    for some in np.array_split(kept, max(1, len(kept) // block_rows(Z.shape[1]))):
-        yield Z[some], rows.y[some] - moments.target_mean, rows.w[some]
+    for index in np.array_split(kept, max(1, len(kept) // block_rows(Z.shape[1]))):
+        yield Z[index], rows.y[index] - moments.target_mean, rows.w[index]
 
 
 def rounded(Z: Array, values: Array, alphas: Array) -> Array:
@@ -205,31 +205,31 @@ class MatrixRows(Representation):
         if self.y is None:
             return None
         n = len(self.w)
-        some = chosen_rows(self.chosen.seed, n, min(n, LEFT_OUT_ROWS))
-        order = np.concatenate([np.setdiff1d(np.arange(n), some), some])
+        index = chosen_rows(self.chosen.seed, n, min(n, LEFT_OUT_ROWS))
+        order = np.concatenate([np.setdiff1d(np.arange(n), index), index])
         y, w, X = self.y[order], self.w[order], self.X[order]
         rows = KernelRows(kernel_matrix(self.chosen.kernel, X), y, w, self.fit_intercept)
-        last, errors = slice(n - len(some), None), np.empty((len(some), y.shape[1]))
+        last, errors = slice(n - len(index), None), np.empty((len(index), y.shape[1]))
         each = np.broadcast_to(np.asarray(solution.alpha, np.float64), y.shape[1])
         coupling: list[Any] = [None] * len(each)
         for alpha in np.unique(each):
-            own = np.flatnonzero(each == alpha)
-            found = replace(rows, y=y[:, own]).factored(float(alpha))
-            u, M = found.u[last], found.inverse_of_last(len(some))
+            targets = np.flatnonzero(each == alpha)
+            factor = replace(rows, y=y[:, targets]).factored(float(alpha))
+            u, M = factor.u[last], factor.inverse_of_last(len(index))
             slack = slack_of_inverse(alpha * np.diag(M), w[last])
-            errors[:, own] = left_out_errors(alpha * u / rows.root[last, None], slack[:, None])
-            for j, each_u in zip(own, u.T, strict=True):
+            errors[:, targets] = left_out_errors(alpha * u / rows.root[last, None], slack[:, None])
+            for j, each_u in zip(targets, u.T, strict=True):
                 coupling[j] = DenseCoupling(each_u, rows.root[last], M)
         parts = X[last], y[last] - errors, errors, w[last], "leave one out"
-        return LeftOutRows(*parts, tuple(coupling), np.arange(len(some)))
+        return LeftOutRows(*parts, tuple(coupling), np.arange(len(index)))
 
     def calibration(self, solution: Solution) -> Calibration | None:
         slack, y, w = solution.slack, self.y, self.w
         if slack is None or y is None:
             return None
-        some = np.flatnonzero(np.isfinite(slack).all(axis=1))
-        residual = solution.alpha * solution.coef[some] / w[some, None]
-        return calibrate(y[some] - residual / slack[some], decided(y[some]), w[some])
+        finite = np.flatnonzero(np.isfinite(slack).all(axis=1))
+        residual = solution.alpha * solution.coef[finite] / w[finite, None]
+        return calibrate(y[finite] - residual / slack[finite], decided(y[finite]), w[finite])
 
 
 # --- fitting -------------------------------------------------------------------------------------
@@ -249,8 +249,8 @@ def exact_rows(
     chosen = _chosen(spec, method, blocks, where)
     rows = gather(blocks)
     prepared = prepare(spec, chosen, rows)
-    found, intercept = _solve(spec, chosen, method, rows, prepared)
-    solution = _solution(rows, prepared, found, intercept, method.tol)
+    solution_, intercept = _solve(spec, chosen, method, rows, prepared)
+    solution = _solution(rows, prepared, solution_, intercept, method.tol)
     return MatrixRows(chosen, shape, count_rows(blocks), spec.fit_intercept, rows.X), solution
 
 
@@ -259,11 +259,11 @@ def _direct_rows(
 ) -> tuple[MatrixRows, Solution]:
     """Choose the kernel by the matrix of some rows, then solve with the matrix of all."""
     rows, seed = gather(blocks), spec.features.seed
-    found, metric, curves, sample = chosen_by_matrix(spec, rows)
-    chosen = Chosen(seed, found, exact_choice(found, sample.X, method), metric)
+    tuning, metric, curves, sample = chosen_by_matrix(spec, rows)
+    chosen = Chosen(seed, tuning, exact_choice(tuning, sample.X, method), metric)
     chosen = chosen if curves is None else chosen.through(curves)
     order = np.argsort(sample.priority) if len(rows.w) > PENALTY_ROWS else np.arange(len(rows.w))
-    solution = _solved(spec, found.share, chosen, rows.take(order)).of_rows(np.argsort(order))
+    solution = _solved(spec, tuning.share, chosen, rows.take(order)).of_rows(np.argsort(order))
     kept = rows.X, rows.y, rows.w
     return MatrixRows(chosen, shape, count_rows(blocks), spec.fit_intercept, *kept), solution
 
@@ -278,11 +278,11 @@ def chosen_by_matrix(
     curves, sample = transformed(sample, seed, spec.features.bends)
     alpha = least_alpha(spec.alpha)
     share = None if isinstance(alpha, str) else alpha / rows.weight
-    found, metric = choose_for_matrix(spec.features, sample, share, spec.fit_intercept)
-    if found.compared and share is None and len(rows.w) > SAMPLE_ROWS and not is_sparse(sample.X):
+    tuning, metric = choose_for_matrix(spec.features, sample, share, spec.fit_intercept)
+    if tuning.compared and share is None and len(rows.w) > SAMPLE_ROWS and not is_sparse(sample.X):
         inside = replace(rows, X=sample.X)
-        found = among_near_rows(spec, inside, (found, metric, None, sample))[0]
-    return found, metric, curves, sample
+        tuning = among_near_rows(spec, inside, (tuning, metric, None, sample))[0]
+    return tuning, metric, curves, sample
 
 
 def _solved(spec: RidgeSpec, share: float, chosen: Chosen, rows: GatheredRows) -> Solution:
@@ -331,11 +331,11 @@ def _solve(
 
     ordered = bool(chosen.map.below_kernel) and Z.dtype == np.float64
     if len(rows.w) <= FEW_ROWS:
-        found = _solve_few(system, seen)
-        return found, prepared.mean - seen.lift
+        solution = _solve_few(system, seen)
+        return solution, prepared.mean - seen.lift
     tol, most = method.tol, method.max_iter
-    found = solve_system(system, inverse, tol=tol, max_iter=most, ordered=ordered)
-    return found, prepared.mean - seen.lift
+    solution = solve_system(system, inverse, tol=tol, max_iter=most, ordered=ordered)
+    return solution, prepared.mean - seen.lift
 
 
 def _solve_few(system: System, seen: "_FitOperator") -> Found:
@@ -344,8 +344,8 @@ def _solve_few(system: System, seen: "_FitOperator") -> Found:
     values, vectors = eigh(A, driver="evd", check_finite=False)
     weights = np.maximum(values, 0.0)[:, None] + system.alphas
     u = seen.project(vectors @ (vectors.T @ system.right / weights))
-    told = ("solved by eigenvectors of all rows",)
-    return Found(u, 0 * system.alphas, True, 0, told, system.residual(u))
+    history = ("solved by eigenvectors of all rows",)
+    return Found(u, 0 * system.alphas, True, 0, history, system.residual(u))
 
 
 def _operator(kernel: Kernel, X: Array) -> KernelOperator:
@@ -393,27 +393,31 @@ class _FitOperator:
 
 
 def _solution(
-    rows: GatheredRows, prepared: Prepared, found: Found, intercept: Float[Array, " t"], tol: float
+    rows: GatheredRows,
+    prepared: Prepared,
+    solution: Found,
+    intercept: Float[Array, " t"],
+    tol: float,
 ) -> Solution:
     chosen = prepared.solution
-    power = (np.asarray(chosen.alpha) ** 2) * (found.u**2).sum(axis=0)
+    power = (np.asarray(chosen.alpha) ** 2) * (solution.u**2).sum(axis=0)
     return Solution(
-        np.sqrt(rows.w)[:, None] * found.u,
+        np.sqrt(rows.w)[:, None] * solution.u,
         intercept,
         chosen.alpha,
-        _outcome(chosen, found, tol),
+        _outcome(chosen, solution, tol),
         chosen.path,
         chosen.criterion,
         power / rows.weight,
-        found.history,
-        iterations=found.iterations,
+        solution.history,
+        iterations=solution.iterations,
     )
 
 
-def _outcome(chosen: Solution, found: Found, tol: float) -> Outcome:
+def _outcome(chosen: Solution, solution: Found, tol: float) -> Outcome:
     if chosen.outcome is Outcome.CONSTANT_TARGET:
         return Outcome.CONSTANT_TARGET
-    if np.any(found.bound > tol):
+    if np.any(solution.bound > tol):
         return Outcome.NOT_CONVERGED
     edge = chosen.outcome in (Outcome.EDGE_LOW, Outcome.EDGE_HIGH)
     return chosen.outcome if edge else Outcome.SOLVED

@@ -57,11 +57,11 @@ class ExactKernel(Method):
         object.__setattr__(self, "max_iter", least)
 
 
-def exact_choice(found: Tuning, X: Array, method: ExactKernel | None = None) -> Choice:
+def exact_choice(tuning: Tuning, X: Array, method: ExactKernel | None = None) -> Choice:
     """Return the choice of the kernel itself: Nyström features with each of these rows."""
     reason = f"The exact kernel of {X.shape[0]:,} rows, by a Cholesky factor of their matrix."
-    phi = NystromMap(found.kernel, to_numpy(dense(X)))
-    return Choice(phi, method or ExactKernel(), (), reason + found.reason)
+    phi = NystromMap(tuning.kernel, to_numpy(dense(X)))
+    return Choice(phi, method or ExactKernel(), (), reason + tuning.reason)
 
 
 def as_exact(method: object) -> ExactKernel | None:

@@ -177,9 +177,9 @@ class GatheredRows:
     def weight(self) -> float:
         return float(self.w.sum())
 
-    def take(self, some: Array) -> "GatheredRows":
+    def take(self, index: Array) -> "GatheredRows":
         """Return these rows, in this order."""
-        return GatheredRows(self.X[some], self.y[some], self.w[some], self.number[some])
+        return GatheredRows(self.X[index], self.y[index], self.w[index], self.number[index])
 
 
 def gather(blocks: Blocks) -> GatheredRows:

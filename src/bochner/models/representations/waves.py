@@ -138,13 +138,13 @@ class FewRows:
         """
         rows = self.rows
         alpha, outcome = choose_penalty(rows, noise, amplitude, criterion="evidence", start=start)
-        coef, found = np.empty_like(rows.y), []
+        coef, evidences = np.empty_like(rows.y), []
         for i, value in enumerate(alpha):
             posterior = self.posterior(float(value))
             coef[:, i] = posterior.coef[:, i]
             given = rows, posterior, noise or None, amplitude
-            found.append((amplitude_at(*given)[i], evidence(*given)[i]))
-        scale, likelihood = np.array(found).T
+            evidences.append((amplitude_at(*given)[i], evidence(*given)[i]))
+        scale, likelihood = np.array(evidences).T
         penalty = alpha if noise is not None else alpha + left_out
         law = Evidence(scale * penalty, scale, penalty, likelihood, outcome)
         return law, self._as_waves(phi, gram, coef)
@@ -170,15 +170,15 @@ class FewRows:
 
     def _variance(self, X: Array, evidence: Evidence, noise: Array) -> Float[Array, "b t"]:
         k, prior = self._values(X), np.asarray(to_numpy(self.kernel.diag(X)), np.float64)
-        found = [one.variance(k, prior) for one in self._posteriors(evidence, noise)]
-        return np.stack(found, axis=1) * evidence.amplitude
+        variances = [one.variance(k, prior) for one in self._posteriors(evidence, noise)]
+        return np.stack(variances, axis=1) * evidence.amplitude
 
     def covariance(self, X: Array, evidence: Evidence, noise: Array) -> Float[Array, "m m t"]:
         """Return the covariance of f at all pairs of rows."""
         X = as_rows(X)
         k, prior = self._values(X), np.asarray(to_numpy(self.kernel(X)), np.float64)
-        found = [one.covariance(k, prior) for one in self._posteriors(evidence, noise)]
-        return np.stack(found, axis=2) * evidence.amplitude
+        covariances = [one.covariance(k, prior) for one in self._posteriors(evidence, noise)]
+        return np.stack(covariances, axis=2) * evidence.amplitude
 
     def _posteriors(self, evidence: Evidence, noise: Array) -> list[KernelFactor]:
         shares = np.maximum(noise / evidence.amplitude, 0.0)
@@ -337,8 +337,8 @@ class GridSums(Representation):
 
         def at(X: Array) -> Float[Array, "b s"]:
             angles = self.map.places.angles(as_rows(X))
-            found = waves_at(angles, pairs, TRANSFORMED * self.tolerance)
-            both = np.stack([found.real, found.imag], axis=1).reshape(-1, len(angles))
+            values = waves_at(angles, pairs, TRANSFORMED * self.tolerance)
+            both = np.stack([values.real, values.imag], axis=1).reshape(-1, len(angles))
             return np.ascontiguousarray(both[:count].T)
 
         return at
@@ -426,7 +426,7 @@ class GridSums(Representation):
         """
         n = self.count if blocks is None else count_rows(blocks)
         X = self.sample.X if blocks is None else sampled(blocks, self.chosen.seed).X
-        found = certify(
+        certificate_ = certify(
             WaveKernelRoot(self),
             as_rows(X),
             alpha=alpha * n / max(self.count, 1),
@@ -434,7 +434,7 @@ class GridSums(Representation):
             n_rows=n,
             random_state=self.chosen.seed,
         )
-        return replace(found, n_features=self.map.n_features, features_to_halve=None)
+        return replace(certificate_, n_features=self.map.n_features, features_to_halve=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -479,12 +479,12 @@ class Surveyed:
             return spherical_map(kernel, self.method.degree)
         return equispaced_map(kernel, self.lower, self.upper, self.method.accuracy)
 
-    def chosen(self, found: Tuning, phi: WaveMap | None = None) -> Chosen:
+    def chosen(self, tuning: Tuning, phi: WaveMap | None = None) -> Chosen:
         """Return the choices for a kernel, with the method's map or the given one."""
-        phi = self.map_of(found.kernel) if phi is None else phi
+        phi = self.map_of(tuning.kernel) if phi is None else phi
         many = f"{phi.n_features:,} waves are within {phi.error:.2g} of the kernel"
         reason = f"{self.method}: as asked; {many}."
-        return Chosen(self.features.seed, found, Choice(phi, self.method, (), reason))
+        return Chosen(self.features.seed, tuning, Choice(phi, self.method, (), reason))
 
 
 def survey(features: FeatureSpec, blocks: Blocks, where: Executor = LOCAL) -> Surveyed:
@@ -516,9 +516,9 @@ def resurveyed(
     shape = required_targets(features.who, blocks.target_shape)
     lower, upper = where.sum(BoxOf(blocks.n_columns), blocks.with_rows(BLOCK_ROWS))
     asked = replace(features, method=chosen.choice.method)
-    found = Surveyed(asked, sample, lower, upper, shape)
-    choice = replace(chosen.choice, map=found.map_of(chosen.kernel))
-    return found, replace(chosen, choice=choice)
+    survey = Surveyed(asked, sample, lower, upper, shape)
+    choice = replace(chosen.choice, map=survey.map_of(chosen.kernel))
+    return survey, replace(chosen, choice=choice)
 
 
 def summand_of(chosen: Chosen, origin: Float[Array, " t"]) -> WavesOf:
@@ -598,10 +598,10 @@ def kernel_of_waves(
             return Tuning(known)
         return lengthscale_on_sphere(known, sample, centred, noise, amplitude)
     if isinstance(kernel, str):
-        found = named_stationary(asked, sample)
+        tuning = named_stationary(asked, sample)
         if lengthscale == "loo" or kernel in UNASKED:
-            return found
-        kernel = found.kernel
+            return tuning
+        kernel = tuning.kernel
     elif lengthscale == "loo" or not (lengthscale == "evidence" or has_free(kernel)):
         return by_left_out(kernel, sample, asked.seed, centred=centred)
     given = {"noise": noise, "amplitude": amplitude}

@@ -220,11 +220,11 @@ def wide_problem(
         return products.found(where.sum(products, blocks))
 
     cross, power = _about(firsts, mean, target - origin)
-    drawn = firsts.drawn - np.outer(mean, firsts.drawn_sum)
+    draws = firsts.drawn - np.outer(mean, firsts.drawn_sum)
     n = firsts.rows if n_rows is None else n_rows
     judges = _judges(phi, sample.lowest(rows_to_factor(n, D, len(sample))), mean, target)
     counts = firsts.weight, n, centred
-    return WideProblem(multiply, cross, power, *counts, drawn, judges), (mean, target)
+    return WideProblem(multiply, cross, power, *counts, draws, judges), (mean, target)
 
 
 def _about(
@@ -244,7 +244,7 @@ def _judges(
     """Return features and targets of some rows about the means, in the precision of features."""
     Z = np.empty((len(rows), phi.n_features), np.dtype(phi.precision))
     for start in range(0, len(rows), 256):
-        some = np.arange(start, min(start + 256, len(rows)))
-        made = to_numpy(phi.features(rows.take(some).X))
-        Z[some] = made.astype(np.float64, copy=False) - mean
+        index = np.arange(start, min(start + 256, len(rows)))
+        made = to_numpy(phi.features(rows.take(index).X))
+        Z[index] = made.astype(np.float64, copy=False) - mean
     return JudgingRows(Z, rows.y - target, rows.w)

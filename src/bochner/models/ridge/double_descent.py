@@ -95,8 +95,10 @@ class DoubleDescent(ShownResult):
         if self.test_wrong is not None:
             names["test wrong"] = self.test_wrong
         for i, alpha in enumerate(self.alphas):
-            found = np.stack([self.widths / self.n_rows, *(values[i] for values in names.values())])
-            rows = [[f"{v:.4g}" for v in column] for column in found.T]
+            columns = np.stack(
+                [self.widths / self.n_rows, *(values[i] for values in names.values())]
+            )
+            rows = [[f"{v:.4g}" for v in column] for column in columns.T]
             cells = [[str(D), *row] for D, row in zip(self.widths, rows, strict=True)]
             yield f"alpha = {alpha:.4g}", [["D", "D/n", *names], *cells]
 

@@ -444,13 +444,13 @@ class KernelRidgeClassifier(ProbableLabels, RidgeEstimator):
     @property
     def calibration_(self) -> Calibration:
         """Probabilities from decision values, by leave-one-out; measured once."""
-        found = self._fitted.calibration
-        if found is None:
+        calibration = self._fitted.calibration
+        if calibration is None:
             raise InvalidInput(
                 "KernelRidgeClassifier: probabilities need leave-one-out values, which conjugate "
                 "gradients and Fourier grids do not give; take features, e.g. n_features=1024."
             )
-        return found
+        return calibration
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Yield the labels of each block of rows."""

@@ -106,8 +106,8 @@ class SgdEstimator(SgdParameters, Differentiable):
 
     def _values(self, X: Any) -> tuple[Float[Array, "n t"], Any]:
         """Return f of rows to predict, (n, t), and an array of the library that it goes back to."""
-        found = list(self._fitted.predictions(self._rows_to_predict(X)))
-        return np.concatenate([f for _, f in found]), found[-1][0]
+        values = list(self._fitted.predictions(self._rows_to_predict(X)))
+        return np.concatenate([f for _, f in values]), values[-1][0]
 
     def _strategy(self, kind: type[Kind]) -> Kind:
         """Return the strategy, which must be of this kind."""

@@ -142,8 +142,8 @@ def fit_sgd(
     """Step over rows in memory until the loss no longer falls, from a fit before or from zero."""
     rows = _gathered(spec, blocks)
     fit = _start(spec, blocks, rows, inputs, before, where)
-    train, held = _split(fit, rows)
-    return _walked(replace(fit, rows=0, weight=0.0), train, train.w / train.w.mean(), held)
+    train, held_out = _split(fit, rows)
+    return _walked(replace(fit, rows=0, weight=0.0), train, train.w / train.w.mean(), held_out)
 
 
 def with_rows_of(
@@ -185,8 +185,8 @@ def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = 
             _sweep(fit, descent, *window, number, i)
 
     losses, _ = _epochs(fit, descent, epoch)
-    found = replace(fit, epochs=len(losses), losses=losses)
-    return replace(found, walk=descent.walk, rows=n, weight=weight)
+    fit_ = replace(fit, epochs=len(losses), losses=losses)
+    return replace(fit_, walk=descent.walk, rows=n, weight=weight)
 
 
 def plan_sgd(
@@ -281,25 +281,25 @@ def _split(fit: SgdFit, rows: StepRows) -> tuple[StepRows, StepRows | None]:
     if fit.inputs.classes is not None:
         order = order[np.argsort(rows.y[order], kind="stable")]
     marks = np.floor(np.arange(n + 1) * spec.validation_fraction)
-    held = np.zeros(n, dtype=bool)
-    held[order[np.flatnonzero(np.diff(marks))]] = True
-    if not held.any() or held.all():
+    held_out = np.zeros(n, dtype=bool)
+    held_out[order[np.flatnonzero(np.diff(marks))]] = True
+    if not held_out.any() or held_out.all():
         raise InvalidInput(
             f"{spec.who}: validation_fraction={spec.validation_fraction} of {n} rows "
             "leaves none to train or none to stop by. Change it, or take early_stopping=False."
         )
-    return rows.take(np.flatnonzero(~held)), rows.take(np.flatnonzero(held))
+    return rows.take(np.flatnonzero(~held_out)), rows.take(np.flatnonzero(held_out))
 
 
 # --- Walking -------------------------------------------------------------------------------------
 
 
-def _walked(fit: SgdFit, rows: StepRows, w: Array, held: StepRows | None = None) -> SgdFit:
+def _walked(fit: SgdFit, rows: StepRows, w: Array, held_out: StepRows | None = None) -> SgdFit:
     """Return the fit after epochs over rows, whose steps count ``w`` times."""
     table, y = table_of(fit.chosen.strategy, rows.X), fit.targets(rows.y)
     descent = fit.descent(table.n_coef)
     epoch = lambda number: _sweep(fit, descent, table, y, w, number)
-    losses, scores = _epochs(fit, descent, epoch, _judge(fit, table, held))
+    losses, scores = _epochs(fit, descent, epoch, _judge(fit, table, held_out))
     strategy, walk = table.finished(descent.walk)
     return replace(
         fit,
@@ -375,19 +375,19 @@ def _one_epoch(spec: SgdSpec, descent: Descent, epoch: Callable[[int], None], nu
     return descent.total / descent.weight
 
 
-def _judge(fit: SgdFit, table: Table, held: StepRows | None) -> Callable[[Walk], float] | None:
+def _judge(fit: SgdFit, table: Table, held_out: StepRows | None) -> Callable[[Walk], float] | None:
     """Return the score of a walk on the rows held out: accuracy, or R²."""
-    if held is None:
+    if held_out is None:
         return None
-    values, w, y = table.others(held.X), held.w, held.y
+    values, w, y = table.others(held_out.X), held_out.w, held_out.y
 
     def score(walk: Walk) -> float:
         f = values(walk.result[0]) + walk.result[1]
         if fit.inputs.classes is not None:
             return float(np.average(decided(f) == y, weights=w))
         about = y.reshape(f.shape) - np.average(y.reshape(f.shape), axis=0, weights=w)
-        left, whole = w @ (y.reshape(f.shape) - f) ** 2, w @ about**2
-        return float(np.mean(1 - left / np.where(whole > 0, whole, 1.0)))
+        left, total = w @ (y.reshape(f.shape) - f) ** 2, w @ about**2
+        return float(np.mean(1 - left / np.where(total > 0, total, 1.0)))
 
     return score
 

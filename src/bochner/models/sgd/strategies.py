@@ -191,17 +191,17 @@ class KernelTable:
         self, descent: Descent, index: Array, y: Float[Array, "c t"], w: Float[Array, " c"]
     ) -> None:
         """Let the descent make its steps on these rows."""
-        own = self._first + index
+        itself = self._first + index
         if self._K is not None:
-            descent.step(self._K[index], y, w, None, own)
+            descent.step(self._K[index], y, w, None, itself)
             return
         # A row that has had no step yet has the coefficient zero: its kernel values are not needed.
         used = descent.walk.support
-        used[own] = True
+        used[itself] = True
         columns = np.flatnonzero(used)
         there = self._all if len(columns) == self.n_coef else self._all[columns]
-        K = to_numpy(self._strategy.kernel(self._all[own], there))
-        descent.step(K, y, w, columns, np.searchsorted(columns, own))
+        K = to_numpy(self._strategy.kernel(self._all[itself], there))
+        descent.step(K, y, w, columns, np.searchsorted(columns, itself))
 
     def others(self, X: Array) -> Callable[[Array], Array]:
         """Return the function from coefficients to values of other rows."""
@@ -412,12 +412,12 @@ def plan_strategies(task: SgdTask, exact: FeatureMap | str, phi: FeatureMap | st
         if isinstance(of, str):
             rows += [StrategyCost(name, refused=of) for name in names]
             continue
-        width, passes, drawn = n, (task.epochs - 0.5) * n, 0
+        width, passes, features = n, (task.epochs - 0.5) * n, 0
         if of is not None:
             width, passes = of.n_features, task.epochs * n
-            drawn = 0 if names == EXACT else 8 * task.n_columns * width
+            features = 0 if names == EXACT else 8 * task.n_columns * width
         at_hand = size * width * min(n, block_rows(width, task.batch_size))
-        memory, value = 8 * width * t + drawn + at_hand, VALUE + task.n_columns / COLUMNS
+        memory, value = 8 * width * t + features + at_hand, VALUE + task.n_columns / COLUMNS
         steps = n * task.epochs * STEP * width * t
         for name, made, kept in zip(names, (passes, n), (0, size * n * width), strict=True):
             rows.append(StrategyCost(name, width, made * width * value + steps, memory + kept))

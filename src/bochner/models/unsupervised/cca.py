@@ -128,7 +128,7 @@ class CorrelationsOf:
     def halves(self, total: list[Any]) -> Halves:
         """Return the moments of a sum."""
         first, second = [
-            self._moments.moments(half) if any(some.rows for some in half) else None
+            self._moments.moments(half) if any(rows_.rows for rows_ in half) else None
             for half in total
         ]
         return first, second
@@ -188,16 +188,16 @@ def solved(
         )
     both = Sides.of(moments, width)
     alpha, path = _penalty(spec, both, halves, width)
-    found = both.directions(spec.n_components, alpha)
-    if len(found.values) < spec.n_components:
+    directions = both.directions(spec.n_components, alpha)
+    if len(directions.values) < spec.n_components:
         warn_user(
             f"KernelCCA: n_components={spec.n_components}, but {moments.rows} rows have "
-            f"{len(found.values)} pairs of directions above rounding; these are kept. Ask for "
+            f"{len(directions.values)} pairs of directions above rounding; these are kept. Ask for "
             "fewer, or raise n_features."
         )
-    each = correlations(moments, found)
+    each = correlations(moments, directions)
     means = np.split(moments.feature_mean, [width])
-    return CcaFit(inputs, spec, *sides, halves, rows, alpha, path, found, each, *means)
+    return CcaFit(inputs, spec, *sides, halves, rows, alpha, path, directions, each, *means)
 
 
 def _penalty(
@@ -216,12 +216,17 @@ def _penalty(
 
 
 def _left_out(
-    fit: Moments, test: Moments, whole: Sides, alphas: Float[Array, " p"], width: int, count: int
+    fit: Moments,
+    test: Moments,
+    sides_all: Sides,
+    alphas: Float[Array, " p"],
+    width: int,
+    count: int,
 ) -> Float[Array, " p"]:
     """Return mean correlations on one half of what the other half finds, at each penalty."""
-    sides, share = Sides.of(fit, width), fit.weight / whole.weight
-    found = (sides.directions(count, share * alpha) for alpha in alphas)
-    return np.array([_mean(correlations(test, pair)) for pair in found])
+    sides, share = Sides.of(fit, width), fit.weight / sides_all.weight
+    directions = (sides.directions(count, share * alpha) for alpha in alphas)
+    return np.array([_mean(correlations(test, pair)) for pair in directions])
 
 
 def _added(a: Moments | None, b: Moments | None) -> Moments | None:

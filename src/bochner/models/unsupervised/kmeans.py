@@ -85,14 +85,14 @@ class KernelCost(ShownResult):
 
 
 def kernel_cost(
-    chosen: Chosen, found: Clusters, diagonal: tuple[float, int], rows: RowSample
+    chosen: Chosen, clusters: Clusters, diagonal: tuple[float, int], rows: RowSample
 ) -> KernelCost:
     """Return the cost of clusters in the kernel's own terms.
 
     ``diagonal`` are Σ w k(x, x) of all rows and their number; ``rows`` a sample of them.
     """
     trace, n = diagonal
-    cost, left_out, k = found.cost, trace - found.power, len(found.centres)
+    cost, left_out, k = clusters.cost, trace - clusters.power, len(clusters.centres)
     below, confidence = chosen.map.below_kernel, 1.0
     if below:
         hidden = max(left_out, 0.0)
@@ -104,7 +104,7 @@ def kernel_cost(
         error, confidence = matrix_error(E, n)
         gap, middle = k**0.5 * error, cost + left_out
         low, high, hidden = max(middle - gap, 0.0), middle + gap, 2 * gap
-    weight = float(found.sizes.sum())
+    weight = float(clusters.sizes.sum())
     return KernelCost(
         cost, low, high, hidden, confidence, weight, k, chosen.n_features, below_kernel=below
     )
@@ -203,8 +203,8 @@ class KMeansFit(ShownFit):
         sums = Together((summand, DiagonalOf(chosen.kernel.diag), SampleOf(chosen.seed)))
         features = Features(chosen.map, alone(blocks), chosen.precision, 0, where)
         total, diagonal, kept = features.sum(sums)
-        found = summand.clusters(total)
-        return replace(self, clusters=found, diagonal=diagonal, sample=some(kept))
+        clusters = summand.clusters(total)
+        return replace(self, clusters=clusters, diagonal=diagonal, sample=some(kept))
 
 
 def fit_kmeans(
@@ -225,13 +225,13 @@ def fit_kmeans(
     summand = CentroidsOf(centres)
     total, diagonal = features.sum(Together((summand, DiagonalOf(chosen.kernel.diag))))
     first = summand.clusters(total)
-    found = run_lloyd(features, first, spec.max_iter, spec.tol, total=_sum_of)
-    if not found.converged:
+    lloyd = run_lloyd(features, first, spec.max_iter, spec.tol, total=_sum_of)
+    if not lloyd.converged:
         warn_user(
             f"KernelKMeans: the centres still move after max_iter={spec.max_iter} passes; "
             "raise max_iter, or tol if this is near enough."
         )
-    return KMeansFit(inputs, spec, chosen, found.sizes, found, diagonal, rows)
+    return KMeansFit(inputs, spec, chosen, lloyd.sizes, lloyd, diagonal, rows)
 
 
 def with_rows_of(
@@ -254,8 +254,8 @@ def followed(
     features = Features(chosen.map, blocks, chosen.precision, where=where)
     sums = Together((steps, DiagonalOf(chosen.kernel.diag), SampleOf(chosen.seed)))
     (centres, seen), diagonal, kept = features.in_order(sums)
-    found = assign(features, centres, total=_sum_of)
-    return KMeansFit(inputs, spec, chosen, seen, found, diagonal, some(kept))
+    assignment = assign(features, centres, total=_sum_of)
+    return KMeansFit(inputs, spec, chosen, seen, assignment, diagonal, some(kept))
 
 
 def _sum_of(summand: Any, features: Features) -> Any:
@@ -276,8 +276,8 @@ def start(spec: KMeansSpec, chosen: Chosen, rows: RowSample) -> Float[Array, "k 
         _warn_few(k, len(few))
         return Z[np.arange(k) % len(few)].astype(np.float64)
     centres, labels, _ = spec.starts(chosen.seed).best(Z, few.w, k)
-    if (found := len(np.unique(labels))) < k:
-        _warn_few(k, found)
+    if (distinct := len(np.unique(labels))) < k:
+        _warn_few(k, distinct)
     points = [WeightedFeatures(to_numpy(chosen.features(rows.X)), rows.w)]
     return run_lloyd(points, assign(points, centres), spec.max_iter, spec.tol).means
 
@@ -292,9 +292,9 @@ def different(rows: RowSample, seed: int) -> RowSample:
     return replace(rows.take(first), w=np.bincount(which, rows.w))
 
 
-def _warn_few(k: int, found: int) -> None:
+def _warn_few(k: int, distinct: int) -> None:
     warn_user(
-        f"KernelKMeans: n_clusters={k}, but the rows to start from have only {found} different "
+        f"KernelKMeans: n_clusters={k}, but the rows to start from have only {distinct} different "
         "features; the other clusters stay empty. Ask for fewer."
     )
 

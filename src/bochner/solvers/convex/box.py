@@ -99,29 +99,29 @@ class BoxProblem:
         lower, upper = self.lower, self.upper
         small = AT_BOUND * (upper - lower)
         sign = np.sign(np.where(np.abs(at.coef) > small, at.coef, 0.0))
-        held = (sign != 0) & ((at.coef >= upper - small) | (at.coef <= lower + small))
+        at_bound = (sign != 0) & ((at.coef >= upper - small) | (at.coef <= lower + small))
         for _ in range(CORRECTIONS):
             bound = np.where(sign > 0, upper, np.where(sign < 0, lower, 0.0))
-            found = self._on_support(
-                np.flatnonzero((sign != 0) & ~held), np.where(held, bound, 0.0), sign
+            solution = self._on_support(
+                np.flatnonzero((sign != 0) & ~at_bound), np.where(at_bound, bound, 0.0), sign
             )
-            if found is None:
+            if solution is None:
                 return at
-            coef, intercept = found
+            coef, intercept = solution
             r = self.y - self.K @ coef - intercept
             inside = self.judged(np.clip(coef, lower, upper), intercept, at.steps)
             if abs(float(inside.coef.sum()) - self.total) <= AT_BOUND * float(upper.sum()):
                 at = inside if inside.gap < at.gap else at
             if at.gap <= tol * at.value:
                 return at
-            left = ~held & (sign != 0) & (coef * sign < 0)
-            over = ~held & (sign * coef > sign * bound)
-            back = held & (sign * r < self.epsilon)
+            left = ~at_bound & (sign != 0) & (coef * sign < 0)
+            over = ~at_bound & (sign * coef > sign * bound)
+            back = at_bound & (sign * r < self.epsilon)
             enters = (sign == 0) & ((r > self.epsilon) | ((-r > self.epsilon) & (lower < 0)))
             if not np.any(left | over | back | enters):
                 return at
             sign = np.where(left, 0.0, np.where(enters, np.sign(r), sign))
-            held = (held | over) & ~back
+            at_bound = (at_bound | over) & ~back
         return at
 
     def _on_support(
@@ -139,14 +139,14 @@ class BoxProblem:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                found = solve(A, np.append(right, self.total - coef.sum()), assume_a="sym")
+                solution = solve(A, np.append(right, self.total - coef.sum()), assume_a="sym")
         except LinAlgError:
             return None
-        if not np.isfinite(found).all():
+        if not np.isfinite(solution).all():
             return None
         coef = coef.copy()
-        coef[free] = found[:-1]
-        return coef, float(found[-1])
+        coef[free] = solution[:-1]
+        return coef, float(solution[-1])
 
     def solved(self, tol: float, max_iter: int, tolerances: tuple[float, ...]) -> BoxPoint:
         """Return the minimum, to a share ``tol`` of it where LIBSVM's tolerances reach that."""

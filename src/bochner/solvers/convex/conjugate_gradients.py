@@ -94,8 +94,8 @@ class Point:
 
     def at(self, columns: Array) -> "Point":
         """Return the part of these columns."""
-        some = self.theta[columns], self.fitted[:, columns]
-        return Point(*some, self.value[columns], self.gradient[columns])
+        part = self.theta[columns], self.fitted[:, columns]
+        return Point(*part, self.value[columns], self.gradient[columns])
 
     def put(self, columns: Array, part: "Point") -> "Point":
         """Return the point with these columns replaced."""
@@ -430,13 +430,13 @@ class NewtonDescent:
         shares = np.maximum(np.sqrt(rest), np.sqrt(BESIDE * tol / np.maximum(rest, 1e-300)))
         shares = np.clip(shares, LAST_SHARE, FIRST_SHARE)
         along = partial(inner, joint=loss.joint)
-        found = conjugate_gradients(hessian, -point.gradient, inverse, shares, MOST_PRODUCTS, along)
+        step = conjugate_gradients(hessian, -point.gradient, inverse, shares, MOST_PRODUCTS, along)
         share = hessian.active.share
-        self._judge(found.products, share, len(columns))
-        decrease = -inner(point.gradient, found.solution, loss.joint) / 2
-        moved, stuck = self._along(loss, point, found.solution, decrease, columns)
+        self._judge(step.products, share, len(columns))
+        decrease = -inner(point.gradient, step.solution, loss.joint) / 2
+        moved, stuck = self._along(loss, point, step.solution, decrease, columns)
         promised = float(decrease[0] if loss.joint else decrease.sum())
-        return moved, decrease, stuck, Step(0.0, promised, found.products, share)
+        return moved, decrease, stuck, Step(0.0, promised, step.products, share)
 
     def _along(
         self, loss: Loss, point: Point, direction: Array, decrease: Array, columns: Array

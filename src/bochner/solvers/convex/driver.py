@@ -40,7 +40,7 @@ def minimise(
     start: Optimum | None = None,
     moments: SummedProducts | None = None,
     targets: Callable[[Array], Array] | None = None,
-    held: Array | None = None,
+    held_out: Array | None = None,
     algorithm: Algorithm | None = None,
     tol: float = 1e-4,
     max_iter: int = 100,
@@ -51,7 +51,8 @@ def minimise(
     first step of a squared hinge is to the ridge solution. ``moments`` of all rows precondition
     every step of conjugate gradients, which pays where features are not kept in memory; by default,
     and where a loss is smoothed, a few thousand rows do, drawn by their curvature. ``targets``
-    makes the (b, t) numbers that the loss compares from y of a block; rows ``held`` take no part.
+    makes the (b, t) numbers that the loss compares from y of a block; ``held_out`` rows take no
+    part.
     The last step promised to lower the objective by less than the share ``tol`` of it (what is left
     after it is far less); smoothing leaves no more than this share open. ``max_iter`` limits the
     Newton steps; where a width goes to zero, those for each width.
@@ -62,7 +63,7 @@ def minimise(
     rows of changed curvature.
     """
     y, w = map(np.concatenate, zip(*rows.sum(TargetsOf()), strict=True))
-    w = (w if held is None else np.where(held, 0.0, w))[:, None]
+    w = (w if held_out is None else np.where(held_out, 0.0, w))[:, None]
     y = y.astype(np.float64)
     problem = Problem(rows, y, w, loss, alpha, fit_intercept, encode=targets)
     if algorithm is None:
@@ -73,8 +74,8 @@ def minimise(
             penalised=alpha > 0,
             cached=rows.cached and moments is None,
         )
-    found = solve(problem, start, algorithm=algorithm, tol=tol, max_iter=max_iter, moments=moments)
-    return optimum(problem, found)
+    state = solve(problem, start, algorithm=algorithm, tol=tol, max_iter=max_iter, moments=moments)
+    return optimum(problem, state)
 
 
 def algorithm_for(

@@ -88,9 +88,9 @@ class KernelProblem:
 
     def curvatures(self, fitted: Float[Array, "n t"]) -> Float[Array, "n t"]:
         """Return h: of a joint loss the diagonal of each row's Hessian."""
-        found = self.loss.curvature(self.y, fitted)
-        found = self.loss.diagonal(found) if self.loss.joint else found
-        return weighted(self.w[:, None], found)
+        curvatures_ = self.loss.curvature(self.y, fitted)
+        curvatures_ = self.loss.diagonal(curvatures_) if self.loss.joint else curvatures_
+        return weighted(self.w[:, None], curvatures_)
 
     def columns(self) -> Iterator["KernelProblem"]:
         """Yield the problems that are solved separately."""
@@ -103,9 +103,9 @@ class KernelProblem:
 
     def thinned(self) -> tuple["KernelProblem", Array]:
         """Return the problem of every fourth row that counts, and which these are."""
-        some = np.flatnonzero(self.w)[::EVERY]
-        K = square_part(self.K, some)
-        return replace(self, K=K, y=self.y[some], w=EVERY * self.w[some]), some
+        index = np.flatnonzero(self.w)[::EVERY]
+        K = square_part(self.K, index)
+        return replace(self, K=K, y=self.y[index], w=EVERY * self.w[index]), index
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,13 +204,13 @@ def _thinly(
     problem: KernelProblem, columns: list[KernelProblem], tol: float, max_iter: int
 ) -> list[DualPoint | None]:
     """Return where the columns are least for every fourth row."""
-    fewer, some = problem.thinned()
+    fewer, index = problem.thinned()
     ends = minimise_on_kernel(fewer, tol=max(COARSE, tol), max_iter=max_iter).at
-    rows = problem.K[some]
+    rows = problem.K[index]
     starts: list[DualPoint | None] = []
     for k in range(len(columns)):
         c, at = np.zeros((len(problem.w), 1)), ends.column(k)
-        c[some] = at.coef
+        c[index] = at.coef
         starts.append(DualPoint(c, at.intercept, (at.coef[:, 0] @ rows + at.intercept)[:, None]))
     return starts
 
@@ -267,8 +267,8 @@ def _factored(K: Array, root: Float[Array, " a"], alpha: float) -> Float[Array, 
 
 def _solve(factor: Float[Array, "a a"], right: Array) -> Array:
     """Return the inverse times the right-hand sides."""
-    found = solve_factored(factor, right.reshape(len(right), -1)).reshape(right.shape)
-    return found.astype(np.float64)
+    solution = solve_factored(factor, right.reshape(len(right), -1)).reshape(right.shape)
+    return solution.astype(np.float64)
 
 
 class _NewtonSteps:
@@ -295,12 +295,12 @@ class _NewtonSteps:
         g, h = (a[:, 0] for a in (problem.slopes(at.fitted), problem.curvatures(at.fitted)))
         rows = np.flatnonzero(h)
         K = problem.K if len(rows) == len(h) else problem.K[rows]
-        own = K if len(rows) == len(h) else K.take(rows, axis=1)
+        columns = K if len(rows) == len(h) else K.take(rows, axis=1)
         root = np.sqrt(h[rows])
         z = (at.fitted[rows, 0] - g[rows] / h[rows]) if len(rows) else np.zeros(0)
         c, b = np.zeros(len(h)), 0.0
         if len(rows):
-            factor = self._factors(own, rows, h[rows], problem.alpha)
+            factor = self._factors(columns, rows, h[rows], problem.alpha)
             u = _solve(factor, root[:, None] * np.column_stack([z, np.ones_like(z)]))
             if problem.fit_intercept:
                 b = float(root @ u[:, 0] / max(float(root @ u[:, 1]), TINY))
@@ -413,12 +413,12 @@ class _Curved:
         h, (n, t) = problem.curvatures(fitted), problem.y.shape
         each = tuple(slice(k, k + 1) for k in range(t))
         parts = [(each, h)] + [((slice(0, t),), h.mean(axis=1, keepdims=True))] * (t > 1)
-        found = []
+        parts_ = []
         for columns, curvatures in parts:
-            rows = tuple(_curved_rows(problem, own) for own in curvatures.T)
-            work = sum(len(own) ** 3 for own in rows) / 3
-            found.append(_Curved(columns, curvatures, rows, work / (n**2 * (ONCE + EACH * t))))
-        return found[0] if found[0].steps <= max(found[-1].steps, CHEAP) else found[-1]
+            rows = tuple(_curved_rows(problem, column) for column in curvatures.T)
+            work = sum(len(column) ** 3 for column in rows) / 3
+            parts_.append(_Curved(columns, curvatures, rows, work / (n**2 * (ONCE + EACH * t))))
+        return parts_[0] if parts_[0].steps <= max(parts_[-1].steps, CHEAP) else parts_[-1]
 
 
 def _curved_rows(problem: KernelProblem, h: Float[Array, " n"]) -> Array:
@@ -471,13 +471,13 @@ class _Inverse:
         K, alpha, parts = problem.K, problem.alpha, []
         for k, (columns, rows) in enumerate(zip(curved.columns, curved.rows, strict=True)):
             h = curved.h[rows, k]
-            beside, h = float(curved.h[:, k].sum() - h.sum()) / alpha, np.maximum(h, TINY)
-            some = problem.single if _serves(problem, rows, h) else K
+            border, h = float(curved.h[:, k].sum() - h.sum()) / alpha, np.maximum(h, TINY)
+            matrix = problem.single if _serves(problem, rows, h) else K
             if len(rows) < len(K):
-                some = square_part(some, rows)
-            factor, root = factors(some, rows, h, alpha), np.sqrt(h)
+                matrix = square_part(matrix, rows)
+            factor, root = factors(matrix, rows, h, alpha), np.sqrt(h)
             one = root * _solve(factor, root)
-            parts.append(_Part(columns, rows, root, factor, one, max(beside, 0.0)))
+            parts.append(_Part(columns, rows, root, factor, one, max(border, 0.0)))
         return _Inverse(problem, curved.h, tuple(parts))
 
     def __call__(self, r: Float[Array, "n t"], s: Float[Array, " t"]) -> DualPoint:

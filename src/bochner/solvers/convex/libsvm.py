@@ -89,8 +89,8 @@ def hinge_on_kernel(
     bounds = UNBOUNDED * w if isinstance(problem.loss, SquaredHinge) else w
     for k, y in enumerate(problem.y[weighed].T):
         rows = np.flatnonzero(y)
-        own = K if len(rows) == len(y) else _among(K, rows)
-        machine, ends = _fitted(own, y[rows] > 0, bounds[rows], problem.alpha, tol, moves)
+        matrix = K if len(rows) == len(y) else _among(K, rows)
+        machine, ends = _fitted(matrix, y[rows] > 0, bounds[rows], problem.alpha, tol, moves)
         coef[weighed[rows[machine.support_]], k] = machine.dual_coef_[0]
         intercept[k], ended = float(machine.intercept_[0]), ended and ends
     return _optimum(problem, coef, intercept, problem.K @ coef + intercept, ended)
@@ -107,9 +107,9 @@ def hinge_of_pairs(
     classes have similar sizes.
     """
     weighed, K, w = _weighed(problem)
-    own = codes[weighed].astype(np.int64)
+    pairs = codes[weighed].astype(np.int64)
     bounds = UNBOUNDED * w if isinstance(problem.loss, SquaredHinge) else w
-    present = np.unique(own)
+    present = np.unique(pairs)
     coef, intercept = np.zeros(problem.y.shape), np.zeros(problem.y.shape[1])
     n_classes = round((1 + (1 + 8 * problem.y.shape[1]) ** 0.5) / 2)
     number = {pair: place for place, pair in enumerate(combinations(range(n_classes), 2))}
@@ -117,7 +117,7 @@ def hinge_of_pairs(
         intercept[place] = float(k in present) - float(l in present)
     ended = True
     if len(present) > 1:
-        machine, ended = _fitted(K, own, bounds, problem.alpha, tol, moves)
+        machine, ended = _fitted(K, pairs, bounds, problem.alpha, tol, moves)
         for pair, c, b in _of_machine(machine, present):
             rows, values = c
             coef[weighed[rows], number[pair]], intercept[number[pair]] = values, b
@@ -125,7 +125,7 @@ def hinge_of_pairs(
     if isinstance(problem.K, GaussianRows):
         return _optimum(problem, coef, intercept, fitted + problem.K @ coef, ended)
     for k in present:
-        rows = weighed[own == k]
+        rows = weighed[pairs == k]
         rows = rows[np.any(coef[rows] != 0, axis=1)]
         columns = [place for pair, place in number.items() if k in pair]
         fitted[:, columns] += problem.K[rows].T @ coef[np.ix_(rows, columns)]
@@ -200,5 +200,5 @@ def _fitted(
         K, _ = K.kernel.in_units(K.X, K.X)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # it is said in bochner's words
-        found = machine.fit(K, y, w)
-    return found, bool(np.max(found.n_iter_) < most)
+        fit_ = machine.fit(K, y, w)
+    return fit_, bool(np.max(fit_.n_iter_) < most)

@@ -214,13 +214,13 @@ class FoldProblem:
         out = left_out if joint else np.repeat(left_out, t, axis=1)
         w_all = problem.w if joint else np.tile(np.broadcast_to(problem.w, (len(out), t)), folds)
         y, w = np.tile(problem.y, (1, folds)), np.where(out, 0.0, w_all)
-        held, share = np.where(out, w_all, 0.0), float(w.sum() / w_all.sum())
+        held_out, share = np.where(out, w_all, 0.0), float(w.sum() / w_all.sum())
         loss = loss if joint else loss.at(np.tile(np.arange(t), folds))
         inner = replace(problem, y=y, w=w, loss=loss, value=1.0)
         first = None if joint else constant(inner)
         f = np.tile(best_constant(loss, y, w), (len(y), 1)) if first is None else first.fitted
-        unfitted = np.maximum(_lost(loss, y, held, f), TINY)
-        return FoldProblem(inner, held, share, unfitted, first)
+        unfitted = np.maximum(_lost(loss, y, held_out, f), TINY)
+        return FoldProblem(inner, held_out, share, unfitted, first)
 
     def minimum(self, alpha: float, start: State | None, max_iter: int) -> State:
         """Return the minimum at a penalty for all rows."""
@@ -275,5 +275,5 @@ def largest_penalty(problem: Problem) -> float:
     curvature = smooth.curvature(y, f)
     curvature = smooth.diagonal(curvature) if loss.joint else curvature
     curvature = float((w * curvature).sum() / y.shape[1])
-    some = np.isfinite(curvature) and curvature > 0
-    return squares * (curvature if some else float(w[:, 0].sum()))
+    is_known = np.isfinite(curvature) and curvature > 0
+    return squares * (curvature if is_known else float(w[:, 0].sum()))

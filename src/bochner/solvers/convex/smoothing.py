@@ -111,8 +111,8 @@ def descend(
         if solved:
             at = replace(at, multipliers=local.slope, width=HALVED * at.width)
             local = _local(problem, at)
-    found = replace(at, algorithm=algorithm, outcome=outcome, steps=tuple(steps))
-    return valued(problem, found, local)
+    end = replace(at, algorithm=algorithm, outcome=outcome, steps=tuple(steps))
+    return valued(problem, end, local)
 
 
 def valued(problem: Problem, at: State, local: "_Local | None" = None) -> State:
@@ -213,8 +213,8 @@ def _by_products(
     inverse = from_rows(hessian, apart=True)
     promised = -0.5 * (gradient * inverse(-gradient)).sum(axis=1) / local.size
     shares = np.clip(np.sqrt(np.abs(promised)), LAST_SHARE, FIRST_SHARE)
-    found = conjugate_gradients(hessian, -gradient, inverse, shares, MOST_PRODUCTS)
-    return found.solution, found.products
+    direction = conjugate_gradients(hessian, -gradient, inverse, shares, MOST_PRODUCTS)
+    return direction.solution, direction.products
 
 
 def _sums(
@@ -228,8 +228,8 @@ def _sums(
     if kept is not None and np.array_equal(kept[0], curvatures):
         return gradients(problem.rows, slopes), kept[1]
     if few:
-        found = problem.rows.sum(OverRows(_gradients_and_rows, (slopes, curvatures)))
-        return found[0], list(found[1])
+        sums = problem.rows.sum(OverRows(_gradients_and_rows, (slopes, curvatures)))
+        return sums[0], list(sums[1])
     return problem.rows.sum(GradientsAndHessians(slopes, curvatures, D))
 
 

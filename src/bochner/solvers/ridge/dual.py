@@ -115,12 +115,12 @@ class KernelRows:
         coef, intercept = np.empty(self.y.shape), np.empty(t)
         slack, likelihood = np.empty((last, t)), np.empty(t)
         for value in np.unique(each):
-            own = np.flatnonzero(each == value)
-            part = self if len(own) == t else replace(self, y=self.y[:, own])
-            found = part.factored(float(value), within, CONVERGES)
-            coef[:, own], intercept[own] = found.coef, found.intercept
-            slack[:, own] = found.slack(last)[:, None]
-            likelihood[own] = -2 * evidence(part, found) / nu
+            index = np.flatnonzero(each == value)
+            part = self if len(index) == t else replace(self, y=self.y[:, index])
+            factor = part.factored(float(value), within, CONVERGES)
+            coef[:, index], intercept[index] = factor.coef, factor.intercept
+            slack[:, index] = factor.slack(last)[:, None]
+            likelihood[index] = -2 * evidence(part, factor) / nu
         return SolvedRows(coef, intercept, slack, likelihood)
 
     def factored(self, alpha: float, within: float = REFINED, most: float = SURE) -> "KernelFactor":
@@ -131,20 +131,20 @@ class KernelRows:
         are at most |E|/α. LinAlgError: rounding leaves A not positive.
         """
         root = self.root[:, None]
-        right, found = np.hstack([root * self.about, root]), None
+        right, factor_ = np.hstack([root * self.about, root]), None
         if len(right) > SINGLE_FROM:
-            found = self._by_single(alpha, right, within, most)
-        if found is None:
+            factor_ = self._by_single(alpha, right, within, most)
+        if factor_ is None:
             A = shifted(self.K, self.root, alpha)
             factor(A)
-            found = solve_factored(A, right), A
-        u, p, intercept = found[0][:, :-1], found[0][:, -1], self.mean
+            factor_ = solve_factored(A, right), A
+        u, p, intercept = factor_[0][:, :-1], factor_[0][:, -1], self.mean
         if self.centred:
             shift = self.root @ u / (self.root @ p)
             u, intercept = u - p[:, None] * shift, self.mean + shift
         rest = (freedom(self) - len(p) + self.centred) * np.log(alpha)
         return KernelFactor(
-            found[1], self.root, alpha, self.centred, p, u, intercept, self.form(alpha, u), rest
+            factor_[1], self.root, alpha, self.centred, p, u, intercept, self.form(alpha, u), rest
         )
 
     def form(self, alpha: float, u: Float[Array, "n t"]) -> Float[Array, " t"]:
@@ -335,9 +335,9 @@ class KernelFactor:
     @property
     def log_det(self) -> float:
         """Log |K + αI| on the contrasts."""
-        found = 2 * float(np.log(np.diag(self.factor).astype(np.float64)).sum()) + self.rest
+        value = 2 * float(np.log(np.diag(self.factor).astype(np.float64)).sum()) + self.rest
         share = self.whole / float(self.root @ self.root) if self.centred else 1.0
-        return found + float(np.log(share))
+        return value + float(np.log(share))
 
     def inverse(self, right: Float[Array, "n r"]) -> Float[Array, "n r"]:
         """Return A⁻¹ of columns, in the precision of the factor."""
@@ -361,13 +361,13 @@ class KernelFactor:
     def variance(self, k: Float[Array, "b n"], prior: Float[Array, " b"]) -> Float[Array, " b"]:
         """Return Var f/a², given kernel values ``k`` and prior variances k(x, x); O(b n²)."""
         half = self._half(k)
-        found = prior - np.einsum("ij,ij->j", half, half, dtype=np.float64)
-        return np.maximum(found + self._by_intercept(k) ** 2, 0.0)
+        variance_ = prior - np.einsum("ij,ij->j", half, half, dtype=np.float64)
+        return np.maximum(variance_ + self._by_intercept(k) ** 2, 0.0)
 
     def covariance(self, k: Float[Array, "b n"], prior: Float[Array, "b b"]) -> Float[Array, "b b"]:
         """Return Cov f, f'/a² of rows."""
-        half, own = self._half(k).astype(np.float64), self._by_intercept(k)
-        return prior - half.T @ half + np.outer(own, own)
+        half, by_intercept = self._half(k).astype(np.float64), self._by_intercept(k)
+        return prior - half.T @ half + np.outer(by_intercept, by_intercept)
 
     def between(
         self,
@@ -380,8 +380,8 @@ class KernelFactor:
         ``k`` is L k(·, X), ``prior`` L L'k, ``constant`` what L makes of the constant 1.
         """
         halves = [self._half(each).astype(np.float64) for each in k]
-        own = [self._by_intercept(e, c) for e, c in zip(k, constant, strict=True)]
-        return prior - halves[0].T @ halves[1] + np.outer(*own)
+        by_intercept = [self._by_intercept(e, c) for e, c in zip(k, constant, strict=True)]
+        return prior - halves[0].T @ halves[1] + np.outer(*by_intercept)
 
     def _half(self, k: Float[Array, "b n"]) -> Float[Array, "n b"]:
         half = np.array((self.root * k).T, self.factor.dtype, order="F")

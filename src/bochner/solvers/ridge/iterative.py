@@ -133,15 +133,15 @@ class RowFactor:
         many = weight / float(judges.w.sum())
         root = np.sqrt(many * judges.w)
         S = np.zeros((len(root), len(root)))
-        for some in slices(judges.Z.shape[1], 4096):
-            C = judges.Z[:, some].astype(np.float64) * root[:, None]
+        for part in slices(judges.Z.shape[1], 4096):
+            C = judges.Z[:, part].astype(np.float64) * root[:, None]
             S += C @ C.T
         values, vectors = eigh(S, driver="evd", overwrite_a=True, check_finite=False)
         return RowFactor(judges.Z, root, np.maximum(values, 0.0), vectors, many)
 
     def times(self, V: Float[Array, "D c"]) -> Float[Array, "m c"]:
         """Return C V."""
-        parts = [self.Z[some].astype(np.float64) @ V for some in slices(len(self.root), 256)]
+        parts = [self.Z[part].astype(np.float64) @ V for part in slices(len(self.root), 256)]
         return self.root[:, None] * np.concatenate(parts)
 
     def inverse(self, r: Float[Array, "D c"], alphas: Float[Array, " c"]) -> Float[Array, "D c"]:
@@ -212,8 +212,8 @@ def state_at(
     scale = np.append(problem.spread, np.full(s, wide)) * np.sqrt(problem.weight)
     right = np.column_stack([problem.cross, problem.drawn])
     systems = ShiftedSystems(right, np.full(t + s, alpha), np.arange(t + s), scale)
-    found = space.solve(systems, problem.factor.inverse, tol, MOST_STEPS, proven=False)
-    u, r = found.u, found.residual
+    solution = space.solve(systems, problem.factor.inverse, tol, MOST_STEPS, proven=False)
+    u, r = solution.u, solution.residual
     gram = right - r - alpha * u
     traces = (u[:, t:] * (right + r)[:, t:]).sum(axis=0)
     d, deviation = float(traces.mean()), float(traces.std(ddof=1) / np.sqrt(len(traces)))
@@ -250,10 +250,10 @@ def left_out(
     share = min(1.0, len(w) / problem.rows)
     within, among = v @ (e2 - L / R * r2) ** 2, v @ (e2 - L) ** 2
     rows = ((1 - share) * within + share * among) / W**2
-    found = L / R * left / problem.weight
+    error = L / R * left / problem.weight
     free = max(problem.rows - dimension, 1.0)
-    traced = 2 * found * deviation / free if share < 1 else 0.0
-    return found, np.sqrt(rows + traced**2)
+    traced = 2 * error * deviation / free if share < 1 else 0.0
+    return error, np.sqrt(rows + traced**2)
 
 
 def slacks(problem: WideProblem, alpha: float, dimension: float | None) -> Float[Array, " m"]:
@@ -302,25 +302,25 @@ def solve_wide(
         states, chosen, tol = _chosen(problem, space, alpha, per_target)
         alphas = np.array(np.broadcast_to(chosen, t))
         systems = ShiftedSystems(problem.cross, alphas, np.arange(t), scale)
-        found, first = space.exactly(systems, problem.factor.inverse, tol, MOST_STEPS)
+        solution, first = space.exactly(systems, problem.factor.inverse, tol, MOST_STEPS)
         if first <= ROUGHLY * tol:
             break
-    coef = found.u
-    left = residual_power(problem, coef, problem.cross - found.residual - alphas * coef)
-    told = (
+    coef = solution.u
+    left = residual_power(problem, coef, problem.cross - solution.residual - alphas * coef)
+    text = (
         f"{D:,} features, preconditioned by {len(problem.judges.w):,} rows: predictions on the "
-        f"rows within {found.bound.max(initial=0.0):.1g} of the spread, {tol:.1g} asked for."
+        f"rows within {solution.bound.max(initial=0.0):.1g} of the spread, {tol:.1g} asked for."
     )
     path, criterion = wide_path(problem, states, alphas), str(alpha) if states else "given"
     return Solution(
         coef,
         means[1] - means[0] @ coef,
         float(chosen[0]) if len(chosen) == 1 else chosen,
-        _outcome(problem, states, found, path, criterion),
+        _outcome(problem, states, solution, path, criterion),
         path,
         criterion,
         left / problem.weight,
-        (*found.history, told),
+        (*solution.history, text),
         np.stack([slacks(problem, a, _dimension(states, a)) for a in alphas], axis=1),
     )
 
@@ -428,11 +428,11 @@ def wide_path(problem: WideProblem, states: list[WideState], alphas: Array) -> P
 
 
 def _outcome(
-    problem: WideProblem, states: list[WideState], found: Found, path: Path, criterion: str
+    problem: WideProblem, states: list[WideState], solution: Found, path: Path, criterion: str
 ) -> Outcome:
     if not np.any(problem.power > 0):
         return Outcome.CONSTANT_TARGET
-    if not found.converged:
+    if not solution.converged:
         return Outcome.PASSES_ENDED
     if not states:
         return Outcome.SOLVED

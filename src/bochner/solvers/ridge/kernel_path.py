@@ -97,13 +97,13 @@ class Penalties:
 
     def slope(self, criterion: str, target: int | None, alpha: float) -> tuple[float, float]:
         """Return the logarithm of a criterion, of one target or of all, and its slope in log α."""
-        found = self.at(alpha)
-        if found is None or found.largest(target) > LARGEST:
+        fit = self.at(alpha)
+        if fit is None or fit.largest(target) > LARGEST:
             return np.inf, -np.inf
-        value, slope = found.criteria[criterion]
+        value, slope = fit.criteria[criterion]
         if criterion == "evidence":  # a logarithm already
-            some = self.rows.power > 0 if target is None else target
-            return float(value[some].sum()), float(slope[some].sum())
+            targets = self.rows.power > 0 if target is None else target
+            return float(value[targets].sum()), float(slope[targets].sum())
         if target is None:
             value, slope = (pooled(a[None], self.rows.power) for a in (value, slope))
             target = 0
@@ -116,17 +116,17 @@ class Penalties:
         It is not if the amplitude is large, or the error hardly less than the error of a constant.
         """
         best = self.best(criterion, start, target)
-        found = self.at(best)
-        if criterion != "loo" or found is None:
+        fit = self.at(best)
+        if criterion != "loo" or fit is None:
             return best
-        trusted = found.largest(target) <= LARGE and self._gains(found, target)
+        trusted = fit.largest(target) <= LARGE and self._gains(fit, target)
         return best if trusted else self.likeliest(best, target)
 
-    def _gains(self, found: "AtPenalty", target: int | None) -> bool:
+    def _gains(self, fit: "AtPenalty", target: int | None) -> bool:
         """Whether errors are surely below those of a constant: by two standard errors."""
         rows = self.rows
         others = 1 - rows.w / rows.weight if rows.centred else np.ones(len(rows.w))
-        gains = (rows.about / others[:, None]) ** 2 - found.dual.left_out**2
+        gains = (rows.about / others[:, None]) ** 2 - fit.dual.left_out**2
         gain = rows.w * (pooled(gains, rows.power) if target is None else gains[:, target])
         return bool(gain.mean() > 2 * gain.std() / len(gain) ** 0.5)
 
@@ -148,10 +148,10 @@ class Penalties:
 
     def _squares(self, alpha: float, target: int | None) -> Float[Array, " n"]:
         """Return rising squared errors of rows left out, infinite where there are none."""
-        found, rows = self.at(alpha), self.rows
-        if found is None:
+        fit, rows = self.at(alpha), self.rows
+        if fit is None:
             return np.full(len(rows.w), np.inf)
-        squares = found.dual.left_out**2
+        squares = fit.dual.left_out**2
         each = pooled(squares, rows.power) if target is None else squares[:, target]
         return np.sort(rows.w * each)
 
@@ -311,24 +311,26 @@ def _solve_many(
         penalties.at(float(chosen[0]))
         if lost is not None and len(rows.w) > DENSE_ROWS:
             return _among_all(rows, penalties, float(chosen[0]), lost)
-    found = _solution(penalties, chosen, criterion, before)
-    solved = tried.get(float(found.alpha)) if tried else None
-    return _whole(rows, found, lost, solved)
+    solution = _solution(penalties, chosen, criterion, before)
+    solved = tried.get(float(solution.alpha)) if tried else None
+    return _whole(rows, solution, lost, solved)
 
 
 def _whole(
-    rows: KernelRows, found: Solution, lost: Lost | None, solved: SolvedRows | None = None
+    rows: KernelRows, solution: Solution, lost: Lost | None, solved: SolvedRows | None = None
 ) -> Solution:
     """Return the solution of all rows at a penalty that some have chosen, and may have solved."""
     known = PENALTY_ROWS if lost is None else min(len(rows.w), DENSE_ROWS)
     if solved is None:
         progress(f"Factoring the kernel matrix of {len(rows.w):,} rows")
-    coef, intercept, last, _ = solved or rows.solved(found.alpha, known)
+    coef, intercept, last, _ = solved or rows.solved(solution.alpha, known)
     slack = np.full((len(rows.w), last.shape[1]), np.nan)
     slack[-known:] = last
-    residuals = np.asarray(found.alpha) * coef / rows.w[:, None]
+    residuals = np.asarray(solution.alpha) * coef / rows.w[:, None]
     variance = rows.w @ residuals**2 / rows.w.sum()
-    return replace(found, coef=coef, intercept=intercept, residual_variance=variance, slack=slack)
+    return replace(
+        solution, coef=coef, intercept=intercept, residual_variance=variance, slack=slack
+    )
 
 
 def _among_all(rows: KernelRows, penalties: Penalties, alpha: float, lost: Lost) -> Solution:
@@ -340,19 +342,19 @@ def _among_all(rows: KernelRows, penalties: Penalties, alpha: float, lost: Lost)
     while True:
         penalties.at(alpha)
         try:
-            found = _whole(rows, _solution(penalties, np.array([alpha]), "loo"), lost)
+            solution = _whole(rows, _solution(penalties, np.array([alpha]), "loo"), lost)
         except LinAlgError:
             if best is None:
                 raise
             return best[1]
-        assert found.slack is not None
+        assert solution.slack is not None
         last = min(len(rows.w), DENSE_ROWS)
-        value = _lost_of_last(rows, alpha, found.coef[-last:], found.slack[-last:], lost)
+        value = _lost_of_last(rows, alpha, solution.coef[-last:], solution.slack[-last:], lost)
         if best is not None and not value < (1 - WORTH) * best[0]:
             return best[1]
         if best is not None and np.log(alpha) <= penalties.bounds[0]:
-            return found
-        best, alpha = (value, found), alpha / SMALLER
+            return solution
+        best, alpha = (value, solution), alpha / SMALLER
 
 
 def _lost_of_last(
@@ -408,12 +410,12 @@ def _loo_of_last(
     last = PENALTY_ROWS if lost is None else min(LOST_ROWS, len(rows.w))
     progress(f"Choosing alpha with {len(rows.w):,} rows", f"alpha = {alpha:.3g}")
     try:
-        found = rows.solved(alpha, last, COMPARED if tried is None else REFINED)
+        fit = rows.solved(alpha, last, COMPARED if tried is None else REFINED)
     except LinAlgError:
         return np.inf
     if tried is not None:
-        tried[alpha] = found
-    return _lost_of_last(rows, alpha, found.coef[-last:], found.slack, lost)
+        tried[alpha] = fit
+    return _lost_of_last(rows, alpha, fit.coef[-last:], fit.slack, lost)
 
 
 def _solution(
@@ -423,14 +425,14 @@ def _solution(
     rows = penalties.rows
     tried = [penalties.at(float(alpha)) for alpha in chosen]
     outcome = _outcome(penalties, chosen, criterion, before)
-    found = [each.dual for each in tried if each is not None]
-    if len(found) < len(tried):
+    fits = [each.dual for each in tried if each is not None]
+    if len(fits) < len(tried):
         low = float(np.exp(penalties.bounds[0]))
         raised = np.maximum(chosen, 10 * max(low, float(chosen.min())))
         return replace(_solution(penalties, raised, criterion), outcome=outcome)
     t = len(rows.power)
-    found = found * t if len(found) == 1 else found
-    take = [(each, i) for i, each in enumerate(found)]
+    fits = fits * t if len(fits) == 1 else fits
+    take = [(each, i) for i, each in enumerate(fits)]
     return Solution(
         np.stack([each.coef[:, i] for each, i in take], axis=1),
         np.array([each.intercept[i] for each, i in take]),
@@ -439,27 +441,27 @@ def _solution(
         _path(penalties),
         criterion,
         np.array([each.rss[i] for each, i in take]) / rows.weight,
-        slack=np.stack([each.slack for each in (found if len(chosen) > 1 else found[:1])], axis=1),
+        slack=np.stack([each.slack for each in (fits if len(chosen) > 1 else fits[:1])], axis=1),
     )
 
 
 def _path(penalties: Penalties) -> Path:
     rows, tried = penalties.rows, penalties.tried
-    alphas = np.array(sorted(alpha for alpha, found in tried.items() if found is not None))
-    found = [each for alpha in alphas if (each := tried[alpha]) is not None]
+    alphas = np.array(sorted(alpha for alpha, fit in tried.items() if fit is not None))
+    fit = [each for alpha in alphas if (each := tried[alpha]) is not None]
 
     def values(name: str) -> Float[Array, " p"]:
-        return pooled(np.stack([each.criteria[name][0] for each in found]), rows.power)
+        return pooled(np.stack([each.criteria[name][0] for each in fit]), rows.power)
 
-    per_row = np.stack([each.criteria["evidence"][0] for each in found])[:, rows.power > 0]
+    per_row = np.stack([each.criteria["evidence"][0] for each in fit])[:, rows.power > 0]
     return Path(
         alphas,
         values("loo"),
         values("gcv"),
         -0.5 * max(freedom(rows), 1.0) * per_row.sum(axis=1),
-        np.array([rows.count - rows.centred - each.dual.free for each in found]),
+        np.array([rows.count - rows.centred - each.dual.free for each in fit]),
         len(rows.w),
-        np.array([each.deviation for each in found]),
+        np.array([each.deviation for each in fit]),
     )
 
 
@@ -481,19 +483,19 @@ def _falling(
 ) -> int:
     """Return on which side of a penalty at an end of those tried the criterion falls: −1, 0, 1."""
     shared, power = len(chosen) == 1, penalties.rows.power
-    own = [
+    errors = [
         (None if shared else i, float(a)) for i, a in enumerate(chosen) if shared or power[i] > 0
     ]
     low, high = np.exp(penalties.bounds)
-    if any(alpha <= 1.001 * low for _, alpha in own):
+    if any(alpha <= 1.001 * low for _, alpha in errors):
         return -1
-    if any(alpha >= 0.999 * high for _, alpha in own):
+    if any(alpha >= 0.999 * high for _, alpha in errors):
         return 1
     if before is not None:
         steps = np.log(chosen[0] / before) / FINER
         return int(np.sign(steps)) if abs(steps) > MOST_STEPS - 0.5 else 0
-    tried = sorted(alpha for alpha, found in penalties.tried.items() if found is not None)
-    for target, alpha in own:
+    tried = sorted(alpha for alpha, fit in penalties.tried.items() if fit is not None)
+    for target, alpha in errors:
         _, slope = penalties.slope(criterion, target, alpha)
         if abs(slope) > LEVEL and alpha == tried[-1 if slope < 0 else 0]:
             return -int(np.sign(slope))

@@ -157,23 +157,23 @@ class GrowingSubspace:
                 bound = np.minimum(bound, systems.estimate(r, z))
             if np.all(bound <= tol) or self.passes >= end:
                 break
-            some = systems.worst(bound, tol)
-            if len(self._S) + len(some) > self._most:
+            columns = systems.worst(bound, tol)
+            if len(self._S) + len(columns) > self._most:
                 # Products of vectors within the span follow from those that are known.
-                kept = np.column_stack([u, self._S[-len(some) :].T])
+                kept = np.column_stack([u, self._S[-len(columns) :].T])
                 shares, _ = np.linalg.qr(self._S @ kept)
                 self._H = shares.T @ self._H @ shares
                 self._S, self._T = shares.T @ self._S, shares.T @ self._T
             if z is None:
                 z = np.empty_like(r)
-                z[:, some] = precondition(r[:, some], systems.alphas[some])
-            if not self._extend(z[:, some]):
+                z[:, columns] = precondition(r[:, columns], systems.alphas[columns])
+            if not self._extend(z[:, columns]):
                 break
-        told = (
+        history = (
             f"pass {self.passes}: predictions within {bound.max(initial=0.0):.2g} of the spread "
             f"({self.precision} products)"
         )
-        return Found(u, bound, bool(np.all(bound <= tol)), self.passes, (told,), r)
+        return Found(u, bound, bool(np.all(bound <= tol)), self.passes, (history,), r)
 
     def exactly(
         self,
@@ -195,15 +195,18 @@ class GrowingSubspace:
         left, worst = systems, float(systems.bound(systems.right).max(initial=0.0))
         while True:
             trusted = max(tol, drop * worst)
-            found = self.solve(left, precondition, trusted, end - self.passes, proven)
-            u = u + found.u
+            solution = self.solve(left, precondition, trusted, end - self.passes, proven)
+            u = u + solution.u
             self.passes += 1
             r = systems.right - self.multiply(u, "float64") - systems.alphas * u
             bound = systems.bound(r)
             if not proven:
                 bound = np.minimum(bound, systems.estimate(r, precondition(r, systems.alphas)))
             worst = float(bound.max(initial=0.0))
-            history += [*found.history, f"pass {self.passes}: within {worst:.2g} (exact residual)"]
+            history += [
+                *solution.history,
+                f"pass {self.passes}: within {worst:.2g} (exact residual)",
+            ]
             fails += worst > 0.5 * min(bounds, default=np.inf)
             bounds.append(worst)
             if worst <= tol or fails >= PATIENCE or self.passes >= end:
@@ -231,8 +234,8 @@ class GrowingSubspace:
         self._S = np.concatenate([self._S, Q])
         self._T = np.concatenate([self._T, product])
         across = product @ self._S.T
-        before, own = across[:, :k], across[:, k:]
-        self._H = np.block([[self._H, before.T], [before, (own + own.T) / 2]])
+        before, block = across[:, :k], across[:, k:]
+        self._H = np.block([[self._H, before.T], [before, (block + block.T) / 2]])
         return True
 
 
@@ -244,8 +247,8 @@ def _orthonormal(V: Float[Array, "c D"], S: Float[Array, "k D"]) -> Float[Array,
         V = V - (V @ S.T) @ S
         gram = V @ V.T
         values, vectors = np.linalg.eigh(gram)
-        some = values > NEW**2
-        V = (vectors[:, some] / np.sqrt(values[some])).T @ V
+        large = values > NEW**2
+        V = (vectors[:, large] / np.sqrt(values[large])).T @ V
     return V - (V @ S.T) @ S
 
 
@@ -299,14 +302,14 @@ def solve_system(
         space = GrowingSubspace(multiply, n, t, precision, max(MOST_BYTES, 16 * KEPT * n))
         least = max(LEAST_DROP, float(drop)) if precision == "float32" else LEAST_DROP
         asked = best, precondition, tol, max_iter - spent, not ordered, least
-        found, _ = space.exactly(*asked)
+        solution, _ = space.exactly(*asked)
         spent += space.passes
-        history += found.history
+        history += solution.history
         before = best.bound(best.right)
-        better = found.bound <= before
-        u = u + np.where(better, found.u, 0.0)
-        residual = np.where(better, found.residual, best.right)
-        bound: Array = np.where(better, found.bound, before)
+        better = solution.bound <= before
+        u = u + np.where(better, solution.u, 0.0)
+        residual = np.where(better, solution.residual, best.right)
+        bound: Array = np.where(better, solution.bound, before)
         if np.all(bound <= tol):
             break
         best = ShiftedSystems(residual, system.alphas, owner, scale)

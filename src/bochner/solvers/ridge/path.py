@@ -32,12 +32,12 @@ WORST_FIRST = (
 def path_of(eigen: Eigen, alphas: Float[Array, " p"], loo: LeftOutErrors | None = None) -> Path:
     """Return all criteria along the path; criteria from moments cost O(p D t)."""
     power = eigen.power / eigen.weight
-    found = eigen.at(alphas)
-    likelihood = evidence(eigen, found)[:, eigen.power > 0]
+    values = eigen.at(alphas)
+    likelihood = evidence(eigen, values)[:, eigen.power > 0]
     return Path(
         alphas,
         np.full(len(alphas), np.nan) if loo is None else pooled(loo.each, power),
-        pooled(gcv(eigen, found), eigen.power),
+        pooled(gcv(eigen, values), eigen.power),
         likelihood.sum(axis=1),
         (eigen.values[:, None] / (eigen.values[:, None] + alphas)).sum(axis=0),
         0 if loo is None else loo.rows,
@@ -139,8 +139,8 @@ def _outcome(eigen: Eigen, path: Path, chosen: Sequence[float] | Array, criterio
         return Outcome.CONSTANT_TARGET
     shared, worst = len(chosen) == 1, Outcome.SOLVED
     for alpha in chosen if shared else np.asarray(chosen)[varies]:
-        found = _outcome_at(eigen, path, float(alpha), criterion, shared)
-        worst = min(worst, found, key=WORST_FIRST.index)
+        outcome = _outcome_at(eigen, path, float(alpha), criterion, shared)
+        worst = min(worst, outcome, key=WORST_FIRST.index)
     return worst
 
 

@@ -125,11 +125,11 @@ def left_out_errors(residuals: Array, slack: Array) -> Array:
     return np.divide(residuals, slack, out=errors, where=slack > 0)
 
 
-def gcv(problem: RidgeProblem, found: LinearSmoother) -> Float[Array, "*p t"]:
+def gcv(problem: RidgeProblem, smoother: LinearSmoother) -> Float[Array, "*p t"]:
     """Return generalised cross-validation; infinite where no degree of freedom is left."""
-    free = np.asarray(found.free)[..., None]
+    free = np.asarray(smoother.free)[..., None]
     with np.errstate(divide="ignore", invalid="ignore"):
-        values = (problem.count / free) ** 2 * found.rss / problem.weight
+        values = (problem.count / free) ** 2 * smoother.rss / problem.weight
     return np.where(free > 0, values, np.inf)
 
 
@@ -139,38 +139,44 @@ def freedom(problem: RidgeProblem) -> float:
 
 
 def amplitude_at(
-    problem: RidgeProblem, found: Likely, noise: float | None = None, amplitude: float | None = None
+    problem: RidgeProblem,
+    likeliest: Likely,
+    noise: float | None = None,
+    amplitude: float | None = None,
 ) -> Float[Array, "*p t"]:
     """Return a² of each target: ``amplitude``, else σ²/α of a given noise, else the best."""
-    q = np.maximum(found.quadratic_form, TINY)
+    q = np.maximum(likeliest.quadratic_form, TINY)
     if amplitude is not None:
         return np.full_like(q, amplitude)
     if noise is not None:
-        return np.full_like(q, noise) / np.asarray(found.alpha)[..., None]
+        return np.full_like(q, noise) / np.asarray(likeliest.alpha)[..., None]
     return q / max(freedom(problem), 1.0)
 
 
 def evidence(
-    problem: RidgeProblem, found: Likely, noise: float | None = None, amplitude: float | None = None
+    problem: RidgeProblem,
+    smoother: Likely,
+    noise: float | None = None,
+    amplitude: float | None = None,
 ) -> Float[Array, "*p t"]:
     """Return log p(y) of each target, maximised over what is not given."""
-    nu, a2 = freedom(problem), amplitude_at(problem, found, noise, amplitude)
-    log_det = np.asarray(found.log_det)[..., None]
-    q = np.maximum(found.quadratic_form, TINY)
+    nu, a2 = freedom(problem), amplitude_at(problem, smoother, noise, amplitude)
+    log_det = np.asarray(smoother.log_det)[..., None]
+    q = np.maximum(smoother.quadratic_form, TINY)
     return -0.5 * (nu > 0) * (q / a2 + log_det + nu * np.log(2 * np.pi * a2))
 
 
 def evidence_slope(
     problem: RidgeProblem,
-    found: ProcessSmoother,
+    smoother: ProcessSmoother,
     noise: float | None = None,
     amplitude: float | None = None,
 ) -> Float[Array, "*p t"]:
     """Return ∂log p(y)/∂log α of each target, from ∂q/∂log α = −RSS/α."""
-    alpha, free = (np.asarray(a)[..., None] for a in (found.alpha, found.free))
-    a2 = amplitude_at(problem, found, noise, amplitude)
-    fit = found.rss / alpha
+    alpha, free = (np.asarray(a)[..., None] for a in (smoother.alpha, smoother.free))
+    a2 = amplitude_at(problem, smoother, noise, amplitude)
+    fit = smoother.rss / alpha
     if noise is not None and amplitude is None:  # a² falls with α
-        q = np.maximum(found.quadratic_form, TINY)
+        q = np.maximum(smoother.quadratic_form, TINY)
         return 0.5 * ((fit - q) / a2 - free + freedom(problem))
     return 0.5 * (fit / a2 - free)
