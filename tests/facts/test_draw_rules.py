@@ -321,7 +321,7 @@ def test_an_excess_is_that_of_leave_one_out_over_the_exact_kernel():
     wanted = Tolerance(excess=0.05)
     ask = {"alpha": 1.0, "wanted": wanted, "random_state": 0}
     found = required_features(KERNEL, "orthogonal", X, y=y, **ask)
-    ours = least_exact_error(found.map.kernel, X, y)[0] * (1 + found.found.excess)
+    ours = least_exact_error(found.map.kernel, X, y)[0] * (1 + found.result.excess)
     Z = found.map(X)
     centred, target = Z - Z.mean(axis=0), (y - y.mean())[:, 0]
 
@@ -331,7 +331,7 @@ def test_an_excess_is_that_of_leave_one_out_over_the_exact_kernel():
         return np.mean(((target - H @ target) / (1 - 1 / 250 - np.diag(H))) ** 2)
 
     assert ours == pytest.approx(min(loo(10.0**k) for k in np.arange(-8, 3, 0.25)), rel=0.01)
-    assert found.found.excess <= 0.05
+    assert found.result.excess <= 0.05
     assert "within 5 % of the exact kernel's error" in str(found)
     model = bo.KernelRidge(KERNEL, n_features=wanted, random_state=0).fit(X, y[:, 0])
     assert "leave-one-out error" in model.choice_.reason

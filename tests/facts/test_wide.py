@@ -41,7 +41,7 @@ PHI = bo.draw(Gaussian(1.0), "orthogonal", n_features=D, n_inputs=3, random_stat
 def summed(X, y, w, block_rows=512):
     blocks = Blocks.from_arrays(X, y, w).with_rows(block_rows)
     summand = FirstsOf(PHI.features, D, ORIGIN, 0, 4)
-    return blocks, summand.found(LOCAL.sum(summand, blocks))
+    return blocks, summand.result(LOCAL.sum(summand, blocks))
 
 
 def problem(X, y, w, m=400, signs=4):
@@ -53,7 +53,7 @@ def problem(X, y, w, m=400, signs=4):
 
     def multiply(V, precision):
         products = ProductsOf(PHI.features, V, mean, precision)
-        return products.found(LOCAL.sum(products, blocks))
+        return products.result(LOCAL.sum(products, blocks))
 
     power = w @ yc**2
     drawn = Zc.T @ (np.sqrt(w)[:, None] * row_signs(0, 0, len(w), signs))
@@ -77,7 +77,7 @@ def test_one_pass_makes_the_sums_of_all_rows():
     np.testing.assert_allclose(found.feature_sum, w @ Z, atol=1e-9 * w.sum())
     np.testing.assert_allclose(found.cross, Z.T @ (w[:, None] * about), rtol=1e-9, atol=1e-7)
     np.testing.assert_allclose(found.squares, w @ about**2, rtol=1e-12)
-    np.testing.assert_allclose(found.drawn, Z.T @ (np.sqrt(w)[:, None] * signs), atol=1e-8)
+    np.testing.assert_allclose(found.draws, Z.T @ (np.sqrt(w)[:, None] * signs), atol=1e-8)
 
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
@@ -88,7 +88,7 @@ def test_a_pass_multiplies_by_the_gram_matrix(precision):
     V = np.random.default_rng(2).standard_normal((D, 3)) * [1e-9, 1.0, 1e9]
     blocks, _ = summed(X, y, w)
     products = ProductsOf(PHI.features, V, mean, precision)
-    found = products.found(LOCAL.sum(products, blocks))
+    found = products.result(LOCAL.sum(products, blocks))
     expected = (Z - mean).T @ (w[:, None] * ((Z - mean) @ V))
     # a sum of N products rounded to float32 at each of two multiplications
     unit = np.finfo(precision).eps * np.sqrt(D)

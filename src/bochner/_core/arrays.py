@@ -43,7 +43,7 @@ def device(X: Any) -> Any:
     return None if is_sparse(X) or isinstance(X, np.ndarray) else array_api_compat.device(X)
 
 
-def beside(A: Any, other: Any) -> Any:
+def to_device_of(A: Any, other: Any) -> Any:
     """Return A on the device of another array of its library."""
     return array_api_compat.to_device(A, device(other))
 

@@ -150,11 +150,11 @@ class ShownResult:
     def __repr__(self) -> str:
         return str(self)
 
-    def _shown(self) -> Iterable[HtmlPart]:
+    def _html_parts(self) -> Iterable[HtmlPart]:
         """Yield the parts: a sentence, or lines as printed."""
         text = str(self)
         return [Printed(text) if "\n" in text else Words(text)]
 
     def _repr_html_(self) -> str:
         """Return HTML for notebooks."""
-        return fragment(self._shown())
+        return fragment(self._html_parts())

@@ -38,7 +38,7 @@ def factor(A: Float[Array, "n n"]) -> None:
     """
     _check(A, fit=_square(A))
     failed = _Whole(0)
-    _lapack("potrf", A, 5)(b"U", _whole(len(A)), *_matrix(A), ctypes.byref(failed))
+    _lapack("potrf", A, 5)(b"U", _integer(len(A)), *_matrix(A), ctypes.byref(failed))
     if failed.value:
         raise LinAlgError("a matrix that rounding leaves not positive")
 
@@ -54,7 +54,7 @@ def invert(U: Float[Array, "n n"]) -> None:
     _check(U, fit=_square(U))
     failed = _Whole(0)
     inverted = _lapack("trtri", U, 6)
-    inverted(b"U", b"N", _whole(len(U)), *_matrix(U), ctypes.byref(failed))
+    inverted(b"U", b"N", _integer(len(U)), *_matrix(U), ctypes.byref(failed))
     if failed.value:
         raise LinAlgError("a factor without an inverse")
 
@@ -63,13 +63,13 @@ def outer_of_rows(U: Float[Array, "n n"]) -> None:
     """Overwrite an upper triangle U with U Uᵀ; n³/3 operations."""
     _check(U, fit=_square(U))
     failed = _Whole(0)
-    _lapack("lauum", U, 5)(b"U", _whole(len(U)), *_matrix(U), ctypes.byref(failed))
+    _lapack("lauum", U, 5)(b"U", _integer(len(U)), *_matrix(U), ctypes.byref(failed))
 
 
 def solve_from_factor(U: Float[Array, "n n"], B: Float[Array, "n t"]) -> None:
     """Overwrite B with (UᵀU)⁻¹ B; 2 n² t operations."""
     _check(U, B, fit=_square(U) and len(U) == len(B))
-    n, t, failed = _whole(len(U)), _whole(B.shape[1]), _Whole(0)
+    n, t, failed = _integer(len(U)), _integer(B.shape[1]), _Whole(0)
     solve = _lapack("potrs", U, 8)
     solve(b"U", n, t, *_matrix(U), *_matrix(B), ctypes.byref(failed))
 
@@ -78,14 +78,14 @@ def solve_by_triangle(U: Float[Array, "n n"], x: Float[Array, " n"], transposed:
     """Overwrite x with U⁻¹x or U⁻ᵀx; n² operations."""
     _check(U, x, fit=_square(U) and U.shape[:1] == x.shape)
     solve = _blas("trsv", U, 8)
-    solve(b"U", _side(transposed), b"N", _whole(len(U)), *_matrix(U), _at(x), _ref(_ONE))
+    solve(b"U", _side(transposed), b"N", _integer(len(U)), *_matrix(U), _at(x), _ref(_ONE))
 
 
 def solve_rows_by_triangle(U: Float[Array, "n n"], B: Float[Array, "n m"]) -> None:
     """Overwrite B with U⁻ᵀB; n² m operations."""
     _check(U, B, fit=_square(U) and len(U) == len(B))
     solve = _blas("trsm", U, 11)
-    n, m = _whole(B.shape[0]), _whole(B.shape[1])
+    n, m = _integer(B.shape[0]), _integer(B.shape[1])
     solve(b"L", b"U", b"T", b"N", n, m, _number(1.0, U), *_matrix(U), *_matrix(B))
 
 
@@ -99,7 +99,7 @@ def multiply_by_triangle(
 ) -> None:
     """Overwrite B with factor · U B or factor · B U; ``lower``: U is a lower triangle."""
     _check(U, B, fit=_square(U) and len(U) == B.shape[right])
-    n, m = _whole(B.shape[0]), _whole(B.shape[1])
+    n, m = _integer(B.shape[0]), _integer(B.shape[1])
     multiply = _blas("trmm", U, 11)
     sides = b"R" if right else b"L", b"L" if lower else b"U"
     multiply(*sides, b"N", b"N", n, m, _number(factor, U), *_matrix(U), *_matrix(B))
@@ -119,7 +119,7 @@ def add_product(
         for each, turned in zip((A, B), transposed, strict=True)
     )
     _check(C, A, B, fit=C.shape == (n, m) and inner == k)
-    sizes = _whole(n), _whole(m), _whole(k)
+    sizes = _integer(n), _integer(m), _integer(k)
     left, right = (_side(each) for each in transposed)
     multiply = _blas("gemm", C, 13)
     numbers = _number(factor, C), _number(keep, C)
@@ -136,7 +136,7 @@ def add_square(
     """Overwrite C with keep · C + factor · A Aᵀ (or AᵀA): half the work of a product."""
     m, k = A.shape[::-1] if transposed else A.shape
     _check(C, A, fit=C.shape == (m, m))
-    update, sizes = _blas("syrk", C, 10), (_whole(m), _whole(k))
+    update, sizes = _blas("syrk", C, 10), (_integer(m), _integer(k))
     numbers = _number(factor, C), _number(keep, C)
     update(b"U", _side(transposed), *sizes, numbers[0], *_matrix(A), numbers[1], *_matrix(C))
 
@@ -145,7 +145,7 @@ def add_outer(A: Float[Array, "n n"], x: Float[Array, " n"], factor: float) -> N
     """Add factor · x xᵀ to A."""
     _check(A, x, fit=_square(A) and A.shape[:1] == x.shape)
     update = _blas("syr", A, 7)
-    update(b"U", _whole(len(A)), _number(factor, A), _at(x), _ref(_ONE), *_matrix(A))
+    update(b"U", _integer(len(A)), _number(factor, A), _at(x), _ref(_ONE), *_matrix(A))
 
 
 def add_outer_sum(A: Float[Array, "n n"], x: Float[Array, " n"], y: Float[Array, " n"]) -> None:
@@ -153,7 +153,7 @@ def add_outer_sum(A: Float[Array, "n n"], x: Float[Array, " n"], y: Float[Array,
     _check(A, x, y, fit=_square(A) and A.shape[:1] == x.shape == y.shape)
     update = _blas("syr2", A, 9)
     one = _ref(_ONE)
-    update(b"U", _whole(len(A)), _number(1.0, A), _at(x), one, _at(y), one, *_matrix(A))
+    update(b"U", _integer(len(A)), _number(1.0, A), _at(x), one, _at(y), one, *_matrix(A))
 
 
 def symmetric_product(A: Float[Array, "n n"], x: Float[Array, " n"]) -> Float[Array, " n"]:
@@ -162,7 +162,7 @@ def symmetric_product(A: Float[Array, "n n"], x: Float[Array, " n"]) -> Float[Ar
     y, one = np.zeros_like(x), _ref(_ONE)
     multiply = _blas("symv", A, 10)
     numbers = _number(1.0, A), _number(0.0, A)
-    multiply(b"U", _whole(len(A)), numbers[0], *_matrix(A), _at(x), one, numbers[1], _at(y), one)
+    multiply(b"U", _integer(len(A)), numbers[0], *_matrix(A), _at(x), one, numbers[1], _at(y), one)
     return y
 
 
@@ -171,7 +171,7 @@ def symmetric_products(A: Float[Array, "n n"], B: Float[Array, "n k"]) -> Float[
     _check(A, B, fit=_square(A) and len(A) == len(B))
     C = np.empty(B.shape, B.dtype, order="F")
     multiply = _blas("symm", A, 12)
-    n, k = _whole(B.shape[0]), _whole(B.shape[1])
+    n, k = _integer(B.shape[0]), _integer(B.shape[1])
     numbers = _number(1.0, A), _number(0.0, A)
     multiply(b"L", b"U", n, k, numbers[0], *_matrix(A), *_matrix(B), numbers[1], *_matrix(C))
     return C
@@ -209,7 +209,7 @@ def _ref(number: Any) -> Any:
 
 
 @lru_cache(4096)
-def _whole(n: int) -> Any:
+def _integer(n: int) -> Any:
     return ctypes.byref(_Whole(n))
 
 
@@ -228,7 +228,7 @@ def _matrix(A: Array) -> tuple[Any, Any]:
     rows, lead = A.strides[0] // size, A.strides[1] // size
     if A.size and ((n > 1 and rows != 1) or (m > 1 and lead < n)):
         raise ValueError("the columns of a matrix for BLAS must be contiguous")
-    return _at(A), _whole(lead if A.size and m > 1 else max(n, 1))
+    return _at(A), _integer(lead if A.size and m > 1 else max(n, 1))
 
 
 # ---- addresses

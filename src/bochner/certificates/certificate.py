@@ -131,7 +131,7 @@ class Certificate(ShownResult):
         parts = (say(self) for say in (_distance, _caveat, _meaning, _more, _matrix))
         return " ".join(filter(None, parts))
 
-    def _shown(self) -> Iterator[HtmlPart]:
+    def _html_parts(self) -> Iterator[HtmlPart]:
         """Yield the errors with their intervals, and the sentences."""
         yield HtmlTable(*errors_table(self), f"{self.n_features:,} features, {self.n_rows:,} rows")
         yield Words(str(self))

@@ -110,7 +110,7 @@ class Check(ShownResult):
     def __str__(self) -> str:
         return "\n".join([self._head, *map(str, self.laws)])
 
-    def _shown(self) -> Iterable[HtmlPart]:
+    def _html_parts(self) -> Iterable[HtmlPart]:
         """Yield the summary, and each law with its numbers."""
         number = lambda value: "" if value is None else f"{value:.3g}"
         rows = [

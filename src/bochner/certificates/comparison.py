@@ -97,7 +97,7 @@ class Comparison(ShownResult):
         """Return the table, and below it who was refused."""
         return "\n".join(filter(None, [self._title, columns([HEAD, *self._cells]), self._tail]))
 
-    def _shown(self) -> Iterator[HtmlPart]:
+    def _html_parts(self) -> Iterator[HtmlPart]:
         """Yield the table and the refused methods."""
         yield HtmlTable(HEAD, self._cells, self._title)
         if self._tail:

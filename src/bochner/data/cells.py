@@ -7,7 +7,7 @@ import numpy as np
 
 from bochner._core.shapes import Float
 from bochner.data.encoders import UNSEEN, Encoder, Levels, Lookup, Numbers, Times
-from bochner.data.schema import is_number, shown
+from bochner.data.schema import display_text, is_number
 from bochner.data.times import form_of, seconds_of
 from bochner.errors import InvalidInput
 
@@ -153,9 +153,9 @@ def numbers_of(
         texts = as_texts(column)
         if (row := first_stray(texts, comma)) is not None:
             raise InvalidInput(
-                f"Blocks: column {name!r} must hold numbers; got {shown(texts[row].as_py())} in "
-                f"{where(row)}. Mend the cell, or take the column as text with "
-                f"dtypes={{{name!r}: 'category'}}."
+                f"Blocks: column {name!r} must hold numbers; got "
+                f"{display_text(texts[row].as_py())} in {where(row)}. Mend the cell, or take "
+                f"the column as text with dtypes={{{name!r}: 'category'}}."
             )
         return by_value(
             texts, lambda words: [float(w.replace(",", ".")) for w in words.to_pylist()]
@@ -225,7 +225,7 @@ def _times(encoder: Times, column: Any, where: Where) -> Float[np.ndarray, " n"]
         row = int(np.flatnonzero(np.isinf(cells))[0])
         raise InvalidInput(
             f"Blocks: column {encoder.name!r} must hold times as {form}; got "
-            f"{shown(texts[row].as_py())} in {where(row)}. Mend or empty the cell, or take the "
-            f"column as text with dtypes={{{encoder.name!r}: 'category'}}."
+            f"{display_text(texts[row].as_py())} in {where(row)}. Mend or empty the cell, or take "
+            f"the column as text with dtypes={{{encoder.name!r}: 'category'}}."
         )
     return cells

@@ -25,7 +25,7 @@ def values_of(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any,
             f"dimensions {X.dims}. Pass X.expand_dims('column', axis=-1) if it is one column."
         )
     rows = X.dims[:-1]
-    y, w = (_beside(who, X, a, name) for a, name in ((y, "y"), (w, "sample_weight")))
+    y, w = (_aligned(who, X, a, name) for a, name in ((y, "y"), (w, "sample_weight")))
     return X.data.reshape(-1, X.shape[-1]) if len(rows) > 1 else X.data, y, w
 
 
@@ -33,7 +33,7 @@ def _plain(array: Any) -> Any:
     return array.data if has_coordinates(array) else array
 
 
-def _beside(who: str, X: Any, array: Any, name: str) -> Any:
+def _aligned(who: str, X: Any, array: Any, name: str) -> Any:
     """Return targets or weights in the order of the rows of X."""
     rows = X.dims[:-1]
     if not has_coordinates(array):

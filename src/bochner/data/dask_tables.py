@@ -63,7 +63,7 @@ def chunks(X: Any, y: Any, w: Any) -> Chunks:
     if any(np.isnan(size) for size in X.chunks[0]):
         X.compute_chunk_sizes()
     X = X.rechunk({0: _together(X.chunks[0], X.shape[1]), 1: -1})
-    others = [_beside(X, array, name) for array, name in ((y, "y"), (w, "sample_weight"))]
+    others = [_aligned(X, array, name) for array, name in ((y, "y"), (w, "sample_weight"))]
     parts = [X.to_delayed().ravel(), *others]
     delayed = needed("dask", "Blocks.from_arrays").delayed
     tasks = [delayed(tuple)(list(rows)) for rows in zip(*parts, strict=True)]
@@ -89,7 +89,7 @@ def _together(sizes: tuple[int, ...], columns: int) -> tuple[int, ...]:
     return tuple(number)
 
 
-def _beside(X: Any, array: Any, name: str) -> list[Any]:
+def _aligned(X: Any, array: Any, name: str) -> list[Any]:
     """Return the chunks of an array, cut as the chunks of X."""
     if array is None:
         return [None] * X.numblocks[0]

@@ -37,7 +37,7 @@ from bochner.data.files import (
 )
 from bochner.data.frames import arrow_columns
 from bochner.data.optional import needed
-from bochner.data.schema import is_number, listed, shown
+from bochner.data.schema import display_text, is_number, listed
 from bochner.data.tables import Column, Reader
 from bochner.errors import BochnerError, DataFileError, InvalidInput
 
@@ -265,7 +265,7 @@ class TextReader(Reader):
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
         if self.n_rows == 0:
             return
-        booleans = {c.name for c in self.columns if c.shown == "bool"}
+        booleans = {c.name for c in self.columns if c.type_text == "bool"}
         pa = needed("pyarrow", WHO)
         kinds = {
             name: pa.string() if name in text else pa.bool_() if name in booleans else pa.float64()
@@ -328,7 +328,7 @@ def _open_text(path: File, separator: str | None = None) -> TextReader:
         opened = file.batches({})
         columns = arrow_columns(opened.schema, file.label)
         first = next((batch for batch in opened if batch.num_rows), None)
-    if any(column.shown == "binary" for column in columns):
+    if any(column.type_text == "binary" for column in columns):
         raise _not_utf8(path)
     hint = f" (read with separator {separator!r}; pass another separator if that is wrong)"
     return replace(
@@ -386,7 +386,7 @@ def _sentence(file: TextReader, error: Exception) -> BochnerError:
         line, expected, got, row = match.groups()
         return DataFileError(
             f"Blocks: all lines of {file.label} must have {expected} fields, as the first; got "
-            f"{got} in line {line or 'unknown'} ({shown(row)}), read with separator "
+            f"{got} in line {line or 'unknown'} ({display_text(row)}), read with separator "
             f"{file.separator!r}. Mend the line, put text that holds the separator in quotes, or "
             "pass another separator."
         )
@@ -410,8 +410,8 @@ def _wrong_kind(file: TextReader, match: re.Match[str]) -> InvalidInput:
     comma = " Write decimals with a point." if _COMMA.fullmatch(value) else ""
     return InvalidInput(
         f"Blocks: column {name} of {file.label} must hold {what} to its end; "
-        f"got {shown(value)} in line {line or 'unknown'}.{comma} Mend the value, or take the "
-        f"column as text with dtypes={{{name}: 'category'}} (on the command line "
+        f"got {display_text(value)} in line {line or 'unknown'}.{comma} Mend the value, or take "
+        f"the column as text with dtypes={{{name}: 'category'}} (on the command line "
         f"--types {name.strip(chr(39))}=category)."
     )
 

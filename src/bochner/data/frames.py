@@ -79,7 +79,7 @@ def _require_names(names: list[Any], label: str) -> None:
 class FrameReader(Reader):
     """A table in memory."""
 
-    held: Held
+    content: Held
     label: str
     columns: tuple[Column, ...]
     n_rows: int
@@ -87,12 +87,12 @@ class FrameReader(Reader):
     first: int = 0
 
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
-        yield from slices(self.held, names, text, range(0, self.n_rows, rows))
+        yield from slices(self.content, names, text, range(0, self.n_rows, rows))
 
     def part(self, start: int, stop: int) -> "FrameReader":
         rows = slice(start, stop)
-        columns = {name: column[rows] for name, column in self.held.items()}
-        return replace(self, held=columns, n_rows=stop - start, first=self.first + start)
+        columns = {name: column[rows] for name, column in self.content.items()}
+        return replace(self, content=columns, n_rows=stop - start, first=self.first + start)
 
 
 def slices(
@@ -151,10 +151,10 @@ def rows_in(table: Any) -> int:
 def held_in(table: Any, names: Iterable[str]) -> Held:
     """Return columns of a table in memory."""
     pa = needed("pyarrow", _WHO)
-    return {name: _held(pa, table[name]) for name in names}
+    return {name: _content(pa, table[name]) for name in names}
 
 
-def _held(pa: Any, column: Any) -> Any:
+def _content(pa: Any, column: Any) -> Any:
     if package_of(column) == "pandas":
         column = _of_pandas(pa, column)
     elif str(getattr(column, "dtype", "")) == "Object":  # of polars

@@ -18,11 +18,11 @@ from bochner.data.schema import (
     NUMBERS_TO_ONE,
     Schema,
     Types,
+    display_text,
     is_number,
     listed,
     repeated,
     require_known,
-    shown,
     types_of,
 )
 from bochner.data.tables import (
@@ -188,7 +188,7 @@ def _learned(
     levels = tuple((e.name, texts[e.name].sorted) for e in drafts if isinstance(e, Levels))
     for name, values in levels:
         # any text: a type of categories is a choice
-        free = kinds[name].shown.lower().endswith(("string", "string_view"))
+        free = kinds[name].type_text.lower().endswith(("string", "string_view"))
         if free and name not in types:
             _warn_of_strays(name, values)
     schema = replace(draft, categories=levels, classes=classes, dropped=dropped)
@@ -204,7 +204,7 @@ def _draft_of(column: Column, texts: "_Texts | None", types: dict[str, str]) -> 
         return _draft_of_text(column, texts, types.get(name) == "category")
     if column.kind != "dates or times":
         return Numbers(name)
-    type_text = column.shown.lower()
+    type_text = column.type_text.lower()
     is_clock = type_text.startswith("time") and not type_text.startswith("timestamp")
     return Times(name, ("day",) if is_clock else ("trend",))
 
@@ -321,7 +321,7 @@ def _first_stray(readers: Iterable[Reader], name: str) -> str:
     for reader, start, frame in _frames(readers, (name,)):
         column = column_of(frame, name)
         if (row := first_stray(column)) is not None:
-            return f"{shown(str(column[row].as_py()))} in {reader.place(start + row)}"
+            return f"{display_text(str(column[row].as_py()))} in {reader.place(start + row)}"
     return ""
 
 
@@ -352,7 +352,7 @@ _REMEDY = {
 
 
 def _wrong_kind(who: str, column: Column, allowed: tuple[str, ...]) -> str:
-    got = f"{column.kind} ({column.shown})" if column.shown else column.kind
+    got = f"{column.kind} ({column.type_text})" if column.type_text else column.kind
     remedy = _REMEDY.get(column.kind, "Turn it into numbers or text first.")
     leave = " Or drop it." if who.startswith("column") else ""
     *first, last = (kind for kind in allowed if kind != "nothing")

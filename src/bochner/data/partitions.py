@@ -43,7 +43,7 @@ class PartitionReader(Reader):
     label: str
     columns: tuple[Column, ...]
     n_rows: int
-    whole: int  # rows of the partition
+    total_rows: int  # rows of the partition
     key: str  # fingerprint of its rows
     partition: Partition | None = None
     library: str = ""
@@ -54,12 +54,12 @@ class PartitionReader(Reader):
         table = None if self.partition is None else self.partition.fetch()
         known, count = names_in(table), rows_in(table)
         missing = [name for name in names if name not in known]
-        if missing or count != self.whole:
+        if missing or count != self.total_rows:
             got = f"no column {missing[0]!r}" if missing else f"{count} rows"
             raise InvalidInput(
                 f"Blocks: {self.label} must have the columns of the first and the same "
-                f"{self.whole} rows in every pass; got {got}. Make partitions alike, or persist "
-                "them first."
+                f"{self.total_rows} rows in every pass; got {got}. Make partitions alike, or "
+                "persist them first."
             )
         starts = range(self.first, self.first + self.n_rows, rows)
         yield from slices(held_in(table, names), names, text, starts)
@@ -77,7 +77,7 @@ class Chunk:
 
     partition: Partition
     rows: int
-    whole: int
+    total_rows: int
     first: int = 0
 
 
@@ -101,10 +101,10 @@ class Chunks(Source):
         number = self.first
         for chunk in self.chunks:
             piece = Piece(*chunk.partition.fetch())
-            if piece.X.shape[0] != chunk.whole:
+            if piece.X.shape[0] != chunk.total_rows:
                 raise InvalidInput(
-                    f"Blocks: a chunk of {self.label} must have the same {chunk.whole} rows in "
-                    f"every pass; got {piece.X.shape[0]}. Persist the array first."
+                    f"Blocks: a chunk of {self.label} must have the same {chunk.total_rows} rows "
+                    f"in every pass; got {piece.X.shape[0]}. Persist the array first."
                 )
             for start in range(chunk.first, chunk.first + chunk.rows, rows):
                 stop = min(start + rows, chunk.first + chunk.rows)

@@ -22,7 +22,7 @@ class Bar:
     began: float = field(default_factory=monotonic)
     workers: int = 0
     step: FitStep | None = None
-    shown: float = 0.0
+    last_time: float = 0.0
     handle: Any = None
 
     def __call__(self, rows: int) -> None:
@@ -67,9 +67,9 @@ class Bar:
 
     def _show(self, now: bool) -> None:
         """Draw the bar in the notebook, in its place; else on the terminal's last line."""
-        if not now and monotonic() - self.shown < OFTEN:
+        if not now and monotonic() - self.last_time < OFTEN:
             return
-        self.shown = monotonic()
+        self.last_time = monotonic()
         if not in_notebook():
             if sys.stderr.isatty():
                 sys.stderr.write(f"\r{self.text}\033[K" + "\n" * (self._done and not self.step))

@@ -196,7 +196,7 @@ def is_number(text: str) -> bool:
     return _NUMBER.fullmatch(text) is not None
 
 
-def shown(text: str) -> str:
+def display_text(text: str) -> str:
     """Return a cell in quotes, cut if it is long."""
     text = text.strip()
     return repr(text if len(text) <= 40 else text[:37] + "...")

@@ -19,11 +19,11 @@ class Slice(Partition):
     """Rows of an array in a file; y and w are in memory."""
 
     X: Any
-    beside: Piece  # X without memory, y and w of all rows of the file
+    arrays: Piece  # X without memory, y and w of all rows of the file
     rows: slice
 
     def fetch(self) -> Piece:
-        y, w = (None if array is None else array[self.rows, ...] for array in self.beside[1:])
+        y, w = (None if array is None else array[self.rows, ...] for array in self.arrays[1:])
         return Piece(np.asarray(self.X[self.rows]), y, w)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -49,7 +49,7 @@ class Column(NamedTuple):
     name: str
     kind: str
     narrow: bool = False  # float32 holds every value
-    shown: str = ""  # the type, as its library writes it
+    type_text: str = ""  # the type, as its library writes it
     order: tuple[str, ...] = ()  # of categories that have one
     declared: tuple[str, ...] = ()  # categories of its type, in no order
 

@@ -88,10 +88,10 @@ class DevicePasses:
     def __init__(self, devices: Sequence[Any], memory: int | None, label: str) -> None:
         self._devices = devices
         self.memory = memory
-        self._shown = label
+        self._label = label
 
     def __repr__(self) -> str:
-        return self._shown
+        return self._label
 
     def sum(self, summand: Summand[Any], blocks: Blocks) -> Any:
         began = time.monotonic()

@@ -165,13 +165,13 @@ class RecordedPasses:
     def __init__(self, checkpoint: Checkpoint, every: float, label: str) -> None:
         self._checkpoint = checkpoint
         self._every = every
-        self._shown = label
+        self._label = label
         self._number = 0
         self._finished: dict[str, Any] = {}  # passes done since the last record
         self._next = time.monotonic() + every
 
     def __repr__(self) -> str:
-        return self._shown
+        return self._label
 
     @property
     def memory(self) -> int | None:
@@ -270,7 +270,7 @@ class _OnePass:
             self._weighty = self._weighty or has_weight(block.w)
             self._blocks.passed(block.X.shape[0])
             if self._passes.is_due() or came:
-                self._passes.write({**self._known, **self._held()})
+                self._passes.write({**self._known, **self._state()})
             if came:
                 came[0]()
         return {"rows": self._rows, "weighty": self._weighty, "total": self._running.total()}
@@ -285,5 +285,5 @@ class _OnePass:
         rest = self._blocks.walk() if stretch is None else stretch
         yield from (block for block in rest if block.start >= self._rows)
 
-    def _held(self) -> dict[str, Any]:
+    def _state(self) -> dict[str, Any]:
         return {"rows": self._rows, "weighty": self._weighty, "state": self._running.state()}

@@ -121,11 +121,11 @@ class ClusterPasses:
 
     def __init__(self, workers: Workers, label: str) -> None:
         self._workers = workers
-        self._shown = label
+        self._label = label
         self._shared: dict[int, tuple[Any, Handle]] = {}
 
     def __repr__(self) -> str:
-        return self._shown
+        return self._label
 
     memory = 0  # rows stay where they are
     in_order = False

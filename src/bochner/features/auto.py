@@ -177,7 +177,7 @@ class Choice(ShownResult):
     def __str__(self) -> str:
         return self.reason
 
-    def _shown(self) -> Iterator[HtmlPart]:
+    def _html_parts(self) -> Iterator[HtmlPart]:
         """Give the reason, and the candidates with the errors of each."""
         yield Words(self.reason)
         if self.candidates:
@@ -306,7 +306,7 @@ def _cheapest(rows: list[Row], errors: Sequence[float], factor: float) -> Row:
     return next(row for error, row in close if error <= limit)
 
 
-def _told(error: float | None) -> float:
+def _rank_error(error: float | None) -> float:
     """Return an error of the kernel matrix, at least its rounding."""
     return ROUNDING if error is None else max(error, ROUNDING)
 
@@ -323,17 +323,17 @@ def _by_kernel(
     rows, most = _all_drawn(draw, method, options, kernel, asked, X[kept])
     rows = _measured(rows, most, X[kept], kernel)
     measured = [row for row in rows if row[0].error is not None]
-    best = _cheapest(measured, [_told(row[0].error) for row in measured], AS_GOOD)
+    best = _cheapest(measured, [_rank_error(row[0].error) for row in measured], AS_GOOD)
     return _choice(best, rows, _reason(best[0], rows, len(kept)))
 
 
 def _measured(rows: list[Row], most: float, X: Array, kernel: Kernel) -> list[Row]:
     """Return all rows, with errors of those within the budget that promise much."""
-    least = min(_told(c.predicted) for c, _ in rows if c.multiplications <= most)
+    least = min(_rank_error(c.predicted) for c, _ in rows if c.multiplications <= most)
     K = to_numpy(kernel(X, X))
     return [
         (replace(c, error=relative_error(phi, X, K)), phi)
-        if c.multiplications <= most and _told(c.predicted) <= PROMISING * least
+        if c.multiplications <= most and _rank_error(c.predicted) <= PROMISING * least
         else (c, phi)
         for c, phi in rows
     ]
@@ -396,10 +396,10 @@ def _finalists(candidates: list[Candidate]) -> list[Candidate]:
     The cheapest is left out if it is hardly cheaper than the nearest, and much farther.
     """
     order = sorted(
-        candidates, key=lambda c: (not isinstance(c.method, Nystrom), _told(c.predicted))
+        candidates, key=lambda c: (not isinstance(c.method, Nystrom), _rank_error(c.predicted))
     )
     nearest = next((c for c in order if not isinstance(c.method, Nystrom)), order[0])
-    cheapest = min(candidates, key=lambda c: (c.multiplications, _told(c.predicted)))
+    cheapest = min(candidates, key=lambda c: (c.multiplications, _rank_error(c.predicted)))
     worse = cheapest.predicted > PROMISING * nearest.predicted
     if worse and cheapest.multiplications > NO_CHEAPER * nearest.multiplications:
         return order[: MOST_JUDGED - 1]

@@ -55,7 +55,7 @@ from bochner.features.widths import (
     is_stationary,
     series,
     shares,
-    whole,
+    whole_width,
 )
 from bochner.kernels.algebra import Bilinear, Columns, Exp, Modulated, Normalised, Transformed
 from bochner.kernels.basis import Basis, Brownian, BrownianBridge
@@ -384,7 +384,7 @@ def _product(
     if narrow is not None:
         return _tensor(kernel, draw(narrow))
     exact = [exact_width(factor, ask.n_inputs) for factor in factors]
-    rest = whole(ask.n_features, kernel, method)
+    rest = whole_width(ask.n_features, kernel, method)
     maps = draw(tuple(rest if width is None else width for width in exact))
     if prod(phi.n_features for phi in maps) <= ask.n_features:
         return _tensor(kernel, maps)

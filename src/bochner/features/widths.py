@@ -70,7 +70,7 @@ def shares(
         exact = [_needed(part, ask) for part in parts]
     others = [i for i, width in enumerate(exact) if width is None]
     left = ask.n_features - sum(width or 0 for width in exact)
-    sizes = [float(_own(parts[i], ask).mean()) for i in others]
+    sizes = [float(_diagonal(parts[i], ask).mean()) for i in others]
     least = [_least(parts[i], ask.n_inputs, method) for i in others]
     widths = [width or 0 for width in exact]
     if sum(least) > left:
@@ -88,8 +88,8 @@ def shares(
 def _share(left: int, sizes: list[float], least: list[int], kernel: Kernel, method: Method) -> int:
     """Return the width of the first of those that are still to have theirs."""
     if len(sizes) == 1:
-        return whole(left, kernel, method)
-    step, most = method.granularity, whole(left - sum(least[1:]), kernel, method)
+        return whole_width(left, kernel, method)
+    step, most = method.granularity, whole_width(left - sum(least[1:]), kernel, method)
     return min(max(least[0], step * round(left * sizes[0] / (sum(sizes) or 1.0) / step)), most)
 
 
@@ -116,7 +116,7 @@ def _needed(kernel: Kernel, ask: Request) -> int | None:
     return width
 
 
-def _own(kernel: Kernel, ask: Request) -> Float[np.ndarray, " n"]:
+def _diagonal(kernel: Kernel, ask: Request) -> Float[np.ndarray, " n"]:
     """Return k(x, x) of some rows, of one row of ones where there are none."""
     rows = np.ones((1, ask.n_inputs)) if ask.X is None else ask.X[:256]
     return to_numpy(kernel.diag(rows)).astype(np.float64)
@@ -125,7 +125,7 @@ def _own(kernel: Kernel, ask: Request) -> Float[np.ndarray, " n"]:
 def series(kernel: Exp, method: Method, ask: Request) -> tuple[Kernel, ...]:
     """Return 1, k, k²/2, …, up to where the rest is below a tenth of 1/√D of the whole."""
     most, allowed = ask.n_features // (4 * method.granularity), 0.1 * ask.n_features**-0.5
-    left, remainder = _own(kernel, ask), _own(kernel.kernel, ask)
+    left, remainder = _diagonal(kernel, ask), _diagonal(kernel.kernel, ask)
     total, term, n = left.mean(), np.ones_like(left), 0
     left = left - term
     while n < 2 or (left.mean() > allowed * total and n < most):
@@ -186,7 +186,7 @@ def factor_widths(
         return tuple(w for w in exact if w) if written <= ask.n_features else None
     if exact.count(None) > 1 or ask.n_features // written < FEWEST:
         return None
-    rest = whole(ask.n_features // written, kernel, method)
+    rest = whole_width(ask.n_features // written, kernel, method)
     return tuple(rest if width is None else width for width in exact)
 
 
@@ -202,7 +202,7 @@ def even_factor_widths(
     return tuple(rest if width is None else width for width in exact)
 
 
-def whole(width: int, kernel: Kernel, method: Method) -> int:
+def whole_width(width: int, kernel: Kernel, method: Method) -> int:
     """Return the largest width that the method can have within this one."""
     step = method.granularity
     if width < step:

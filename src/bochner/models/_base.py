@@ -47,8 +47,8 @@ from bochner.data.stored import is_stored
 from bochner.errors import InvalidInput, ModelFileError
 from bochner.features.nystrom.nystrom import Rounded
 from bochner.kernels.windows import as_rows
+from bochner.models._html import ShownEstimator
 from bochner.models._parameters import SharedParameters, by_jobs
-from bochner.models._shown import ShownEstimator
 from bochner.models._tables import (
     as_fitted,
     encoded,
@@ -541,7 +541,7 @@ class KernelEstimator(
         with in_one_sentence(who, X):
             return validate_data(self, X, accept_sparse="csr", reset=False, **options)
 
-    def _whole(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _atomic(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Return what a call of several steps gives; one that fails changes nothing."""
         draft = copy(self)
         result = call(draft, *args, **kwargs)

@@ -108,14 +108,14 @@ class LandmarkSmoother:
         return np.ascontiguousarray(self.turned.T, dtype=np.float32)
 
     @cached_property
-    def own(self) -> Float[Array, " m"]:
+    def leverages(self) -> Float[Array, " m"]:
         """H_ii."""
         return self.w * (np.square(self.turned).sum(axis=1) + 1 / self.w.sum())
 
     @cached_property
     def _left(self) -> Float[Array, "m 1"]:
         """1 − H_ii."""
-        return np.maximum(1 - self.own, LEAST_LEFT)[:, None]
+        return np.maximum(1 - self.leverages, LEAST_LEFT)[:, None]
 
     def left_out_shares(self, rows: Array) -> Float[Array, "b m"]:
         """Return the shares of rows in the values of some of them, each without itself."""
@@ -128,7 +128,7 @@ class LandmarkSmoother:
         """Return the values of rows, each without itself; O(m r t)."""
         right, W = self.w[:, None] * self.y, self.w.sum()
         values = self.turned @ (self.turned.T @ right) + right.sum(axis=0) / W
-        return (values - self.own[:, None] * self.y) / self._left
+        return (values - self.leverages[:, None] * self.y) / self._left
 
 
 ROWS = block_rows(1024)  # Rows whose bounds are made together
@@ -379,7 +379,7 @@ def learn_errors(rows: LeftOutRows, seed: int) -> ErrorLaw:
 class _Learned:
     """Rows that a law is learned from, the others that have scores, and a target's errors."""
 
-    own: LeftOutRows
+    judges: LeftOutRows
     rest: LeftOutRows
     j: int
     inputs: ErrorInputs
@@ -387,7 +387,7 @@ class _Learned:
 
     @cached_property
     def z(self) -> Float[Array, "m k"]:
-        return self.inputs(self.own.X, self.own.predicted[:, self.j])
+        return self.inputs(self.judges.X, self.judges.predicted[:, self.j])
 
     @cached_property
     def z_of_rest(self) -> Float[Array, "s k"]:
@@ -395,11 +395,11 @@ class _Learned:
 
     @property
     def e(self) -> Float[Array, " m"]:
-        return self.own.errors[:, self.j]
+        return self.judges.errors[:, self.j]
 
     @property
     def w(self) -> Float[Array, " m"]:
-        return self.own.w
+        return self.judges.w
 
     @property
     def typical(self) -> float:
@@ -508,7 +508,7 @@ def _values(
 
     ``summed`` gives them of (b, m) shares that they are made of, and of (b, m) errors.
     """
-    judges, rest = rows.own, rows.rest
+    judges, rest = rows.judges, rows.rest
     if judges.coupling is None:
         left = smoother.left_out()
         return (

@@ -265,7 +265,7 @@ def encoded_beside(who: str, table: Blocks, y: Any, w: Any, n_classes: int = 0) 
     if not summand.drafts:
         return _encoded(who, table, (), summand.zero())
     check_consistent_length(*(a for a in (_Length(table), y, w) if a is not None))
-    seen = summed(summand, _beside(cells, _numbers(y), _numbers(w)), cells.block_rows)
+    seen = summed(summand, _aligned(cells, _numbers(y), _numbers(w)), cells.block_rows)
     return _encoded(who, table, summand.drafts, seen)
 
 
@@ -330,7 +330,7 @@ def _numbers(array: Any) -> Array | None:
     return numbers if numbers.dtype.kind in "biuf" else None
 
 
-def _beside(cells: Blocks, y: Array | None, w: Array | None) -> Iterator[Block]:
+def _aligned(cells: Blocks, y: Array | None, w: Array | None) -> Iterator[Block]:
     for block in cells:
         rows = slice(block.start, block.start + block.X.shape[0])
         yield block._replace(y=None if y is None else y[rows], w=None if w is None else w[rows])

@@ -71,7 +71,7 @@ class Display(ShownResult):
         else:
             yield Words(f"{type(self).__name__}, drawn on the axes that were given.")
 
-    def _shown(self) -> Iterator[HtmlPart]:
+    def _html_parts(self) -> Iterator[HtmlPart]:
         return self._picture()
 
     @property

@@ -26,7 +26,7 @@ from bochner.kernels.free import Free
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.zonal import Monomials
 from bochner.models._base import KernelEstimator
-from bochner.models._shown import ShownFit
+from bochner.models._html import ShownFit
 from bochner.models.gaussian_process.exact import ExactProcess
 from bochner.models.gaussian_process.grid import WaveProcess
 from bochner.models.gaussian_process.neighbours import KeptRows

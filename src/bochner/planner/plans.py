@@ -285,7 +285,7 @@ class Plan(ShownResult):
         table = columns([HEAD, *map(self._cells, self.fits)], words=WORDS)
         return "\n".join([self._title, table, f"> {self.reason}", self._note])
 
-    def _shown(self) -> Iterator[HtmlPart]:
+    def _html_parts(self) -> Iterator[HtmlPart]:
         """Yield the fits with the chosen one marked, the reason, and a note."""
         rows = [self._cells(fit)[1:] for fit in self.fits]
         marked = next((i for i, fit in enumerate(self.fits) if fit is self.choice), -1)

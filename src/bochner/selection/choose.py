@@ -41,7 +41,7 @@ from bochner.selection.walk import (
 )
 from bochner.selection.width import Width, penalty_for, required_features
 from bochner.sums.executor import LOCAL, Executor
-from bochner.sums.rows import sampled, some, total_weight
+from bochner.sums.rows import nonempty, sampled, total_weight
 
 #: Finds a kernel from a kernel or name and a sample of rows.
 Search = Callable[[Any, RowSample], Tuning]
@@ -113,14 +113,14 @@ def choose_from(
         plain = replace(plain, waves=spec.waves and curves is None)  # waves require rows as given
         chosen = choose_from(plain, n_columns, bent, n_rows, share, None, by_targets)
         return chosen if curves is None else chosen.through(curves)
-    metric = None if not spec.learns_metric else learned_metric(spec, some(rows), share)
+    metric = None if not spec.learns_metric else learned_metric(spec, nonempty(rows), share)
     kernel = spec.kernel if metric is None else metric.kernel
     if search is not None:
-        tuning = search(kernel, some(rows))
+        tuning = search(kernel, nonempty(rows))
     elif isinstance(kernel, Kernel):
         tuning = by_left_out(kernel, rows, spec.seed, share)
     else:
-        asked = some(rows), spec.width_to_search, spec.seed, share, spec.method
+        asked = nonempty(rows), spec.width_to_search, spec.seed, share, spec.method
         effort = spec.effort or "medium"
         tuning = choose_kernel(kernel, *asked, effort, of_classes=spec.of_classes)
     choice = choice_of(spec, tuning.kernel, n_columns, rows, n_rows, share, by_targets)
@@ -198,7 +198,7 @@ def choice_of(
 ) -> Choice:
     """Draw the map, after the choice of method and width if they are open."""
     if isinstance(spec.width, Tolerance):
-        return _wide_enough(spec, spec.width, kernel, some(rows), n_rows, share)
+        return _wide_enough(spec, spec.width, kernel, nonempty(rows), n_rows, share)
     ask = Request(n_inputs, spec.width, spec.seed, X=None if rows is None else rows.X)
     if isinstance(spec.method, Auto):
         if spec.waves and rows is not None and n_rows is not None:

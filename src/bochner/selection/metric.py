@@ -100,10 +100,10 @@ def learn_metric(
     start: Any = first.kernel.replace(lengthscale=rounded(first.kernel.lengthscale))
     alpha = search.alpha_of(first.at.share, first.of.rows)
     judged = [trials.tried(TunedKernel("start", start, alpha, 1))]
-    errors = [LOO.shown(first.value)]
+    errors = [LOO.display_value(first.value)]
     for candidate, value in turned_metrics(start, alpha, search, rounds, diagonal):
         judged.append(trials.tried(candidate))
-        errors.append(LOO.shown(value))
+        errors.append(LOO.display_value(value))
     gains = [(0.0, 0.0), *(each.gain(judged[0]) for each in judged[1:])]
     history = tuple(
         MetricRound(each.candidate.kernel, each.error, error, *gain)

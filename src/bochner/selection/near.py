@@ -142,29 +142,29 @@ class OnBlocks(Objective):
     ``whole`` provides the bounds and the prior.
     """
 
-    whole: OnProcess
+    process: OnProcess
     blocks: tuple[ProcessRows, ...]
     criterion: Criterion = EVIDENCE
 
     @property
     def level(self) -> float:
-        return self.whole.level
+        return self.process.level
 
     def __call__(self, at: Hyperparameters) -> tuple[float, Float[Array, " q"]]:
-        alpha = float(np.exp(at.share) * self.whole.rows.w.sum())
-        value, slope = self.whole.known(at)
+        alpha = float(np.exp(at.share) * self.process.rows.w.sum())
+        value, slope = self.process.known(at)
         slope, total = np.append(slope, 0.0), sum(block.count for block in self.blocks)
         for block in self.blocks:
-            of_block, along = replace(self.whole, rows=block).at_penalty(at, alpha)
+            of_block, along = replace(self.process, rows=block).at_penalty(at, alpha)
             value += block.count / total * of_block
             slope = slope + block.count / total * along
         return value, slope
 
     def kernel(self, at: Hyperparameters) -> Any:
-        return self.whole.kernel(at)
+        return self.process.kernel(at)
 
     def bounds(self, at: Hyperparameters) -> list[tuple[float, float]]:
-        return self.whole.bounds(at)
+        return self.process.bounds(at)
 
 
 def tuned_among_near_rows(

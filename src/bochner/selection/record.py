@@ -294,7 +294,7 @@ class Tuning(ShownResult):
             lines.append((name, str(len(steps)), *numbers))
         return f"{columns(lines)}\n{end}"
 
-    def _shown(self) -> Iterator[HtmlPart]:
+    def _html_parts(self) -> Iterator[HtmlPart]:
         """Yield the kernel, the candidates and the reason."""
         yield Words(f"Kernel: {_words().in_words(self.kernel, self.names or None)}")
         if self.compared:
@@ -338,7 +338,10 @@ class Recorder:
     def noting(self, stage: str) -> Callable[[Any], None]:
         """Return a function that records each evaluation of a descent."""
         return lambda point: self.step(
-            stage, point.kernel, float(np.exp(point.at.share)), self.criterion.shown(point.value)
+            stage,
+            point.kernel,
+            float(np.exp(point.at.share)),
+            self.criterion.display_value(point.value),
         )
 
     def step(self, stage: str, kernel: Kernel, share: float, value: float) -> None:

@@ -90,23 +90,23 @@ class Width(ShownResult):
         return self.map.n_features
 
     @property
-    def found(self) -> Tried:
+    def result(self) -> Tried:
         """The measurements of the map."""
         return next(t for t in self.tried if t.n_features == self.n_features)
 
     @property
     def epsilon(self) -> float:
         """ε of the map on the sample."""
-        return self.found.epsilon
+        return self.result.epsilon
 
     @property
     def met(self) -> bool:
         """Whether the map is within the tolerance on the sample."""
         if self.wanted.excess is not None:
-            return self.found.excess <= self.wanted.excess
+            return self.result.excess <= self.wanted.excess
         return self.epsilon <= self.wanted.epsilon
 
-    def _shown(self) -> Iterator[HtmlPart]:
+    def _html_parts(self) -> Iterator[HtmlPart]:
         """Yield the sentence, and a table of the widths and their ε."""
         yield Words(str(self))
         tried = sorted(self.tried, key=lambda t: t.n_features)
@@ -118,7 +118,7 @@ class Width(ShownResult):
         measured = f"{self.n_features:,} features of {self.method}: ε ≈ {self.epsilon:.2g}"
         target = f"{self.wanted.epsilon:g} at alpha = {self.alpha:.3g}"
         if self.wanted.excess is not None:
-            measured += f", leave-one-out error {100 * self.found.excess:+.2g} %"
+            measured += f", leave-one-out error {100 * self.result.excess:+.2g} %"
             target = f"{100 * self.wanted.excess:g} % of the exact kernel's error"
         if self.met or self.limit is None:
             return f"{measured}, within {target}."

@@ -114,7 +114,7 @@ class WaveGram(ABC):
         """Return M for a penalty."""
 
     @abstractmethod
-    def whole(self, alpha: float) -> "DenseBlock":
+    def full_block(self, alpha: float) -> "DenseBlock":
         """Return G + αI itself, all waves solved for densely."""
 
 

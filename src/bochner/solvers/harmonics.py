@@ -238,7 +238,7 @@ class HarmonicGram(WaveGram):
     def spectrum(self, c: Array) -> Array:
         return to_waves(self.roots * c)
 
-    def whole(self, alpha: float) -> "LowDegrees":
+    def full_block(self, alpha: float) -> "LowDegrees":
         return LowDegrees(self, alpha, self.degree)
 
     def preconditioner(self, alpha: float) -> WavePreconditioner:

@@ -140,11 +140,11 @@ class ToeplitzGram(WaveGram):
     def preconditioner(self, alpha: float) -> "LowWaves":
         return LowWaves(self, alpha)
 
-    def beside(self, alpha: float) -> "LowWaves":
+    def neighbourhood(self, alpha: float) -> "LowWaves":
         """Return M of more waves, for variances that draws are compared with."""
         return LowWaves(self, alpha, most=MOST_BESIDE)
 
-    def whole(self, alpha: float) -> "LowWaves":
+    def full_block(self, alpha: float) -> "LowWaves":
         return LowWaves(self, alpha, worth=0.0, most=self.dimension)
 
     def __call__(self, c: Array) -> Array:

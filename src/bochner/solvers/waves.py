@@ -125,7 +125,7 @@ class WaveProblem:
         D, low = self.gram.dimension, self.gram.preconditioner(alpha)
         hard = isinstance(low, DenseBlock) and low.left > HARD
         if D < MOST_WHOLE or (hard and D <= MOST_EXACT):
-            low = self.gram.whole(alpha)
+            low = self.gram.full_block(alpha)
         draws = low.root(self.probes) if len(self.probes) else self.probes
         krylov = conjugate_gradients(low, np.concatenate([self.b, draws]), error)
         return WaveState(self, low, krylov, draws)
@@ -138,7 +138,7 @@ class WaveState:
     problem: WaveProblem
     low: WavePreconditioner
     krylov: Steps  # of targets, then of probes
-    drawn: Array  # Rz
+    draws: Array  # Rz
 
     @property
     def alpha(self) -> float:
@@ -170,7 +170,7 @@ class WaveState:
     def inverse_diagonal(self) -> Array:
         """Diagonal of (G + αI)⁻¹, half of a spectrum."""
         t = len(self.problem.power)
-        near = self.low.solve(self.drawn)
+        near = self.low.solve(self.draws)
         more = np.mean(((self.krylov.solution[t:] - near) * np.conj(near)).real, axis=0)
         return self.low.inverse_diagonal + more
 
@@ -427,4 +427,4 @@ def waves_of_samples(samples: Array, extent: tuple[int, ...]) -> Array:
 
 def exact_block(gram: WaveGram, alpha: float) -> DenseBlock | None:
     """Return the preconditioner that is G + αI itself; None where there are too many waves."""
-    return None if gram.dimension > MOST_EXACT else gram.whole(alpha)
+    return None if gram.dimension > MOST_EXACT else gram.full_block(alpha)

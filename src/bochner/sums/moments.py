@@ -20,7 +20,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace, beside, from_numpy, is_sparse, taken, to_numpy
+from bochner._core.arrays import (
+    array_namespace,
+    from_numpy,
+    is_sparse,
+    taken,
+    to_device_of,
+    to_numpy,
+)
 from bochner._core.blas import (
     add_gram,
     add_outer,
@@ -407,9 +414,11 @@ class DeviceAccumulator(MomentSums):
 
     def _take(self, other: "DeviceAccumulator", right: Array, moved: Array) -> None:
         self._products, self._waiting = self._all_products(), []
-        *theirs, first = (beside(A, self._z0) for A in other._all_products())
+        *theirs, first = (to_device_of(A, self._z0) for A in other._all_products())
         xp = array_namespace(first)
-        dz = xp.astype(beside(other._z0, self._z0), xp.float64) - xp.astype(self._z0, xp.float64)
+        dz = xp.astype(to_device_of(other._z0, self._z0), xp.float64) - xp.astype(
+            self._z0, xp.float64
+        )
         right, moved = from_numpy(right, like=first), from_numpy(moved, like=first)
         z = first[0, ...] + right[0, ...] / 2 * dz
         parts = [

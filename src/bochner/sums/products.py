@@ -63,7 +63,7 @@ class Firsts:
     target_sum: Float[Array, " t"]  # Σ w (y − y₀), y₀ the origin of targets
     cross: Float[Array, "D t"]  # Σ w z (y − y₀)
     squares: Float[Array, " t"]  # Σ w (y − y₀)²
-    drawn: Float[Array, "D s"]  # Σ √w z ε, ε random signs of the rows
+    draws: Float[Array, "D s"]  # Σ √w z ε, ε random signs of the rows
     drawn_sum: Float[Array, " s"]  # Σ √w ε
 
 
@@ -102,7 +102,7 @@ class FirstsOf(ArraySums):
         total[1] += numbers
         return total
 
-    def found(self, total: list[Array]) -> Firsts:
+    def result(self, total: list[Array]) -> Firsts:
         """Return the sums by name."""
         sums, numbers = total
         t = len(self.origin)
@@ -145,7 +145,7 @@ class ProductsOf(ArraySums):
             total[1] += u.sum(axis=0)
         return total
 
-    def found(self, total: list[Array]) -> Float[Array, "D c"]:
+    def result(self, total: list[Array]) -> Float[Array, "D c"]:
         """Return G V of all rows."""
         sums, through = total
         return (sums.T - np.outer(self.mean, through)) * self._scale

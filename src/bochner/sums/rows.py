@@ -41,7 +41,7 @@ def sampled(blocks: Blocks, seed: int, n_classes: int = 0, where: Executor = LOC
 
     With ``n_classes`` y holds codes of classes, and the sample their indicators.
     """
-    sample = some(where.sum(SampleOf(seed), blocks))
+    sample = nonempty(where.sum(SampleOf(seed), blocks))
     if not (n_classes and sample.y.shape[1]):
         return sample
     return replace(sample, y=indicators(sample.y[:, 0], n_classes))
@@ -71,7 +71,7 @@ class WeightOf:
         return a + b
 
 
-def some(rows: RowSample | None) -> RowSample:
+def nonempty(rows: RowSample | None) -> RowSample:
     """Return the sample, which must be there."""
     if rows is None:
         raise InvalidInput("A kernel by name needs rows to choose its lengthscale from; got none.")

@@ -94,7 +94,7 @@ class BoundComparison(ShownResult):
         table = columns([HEAD, *map(self._cells, self.rows)], words=(0, 1))
         return "\n".join(filter(None, [self._title, table, self._tail]))
 
-    def _shown(self) -> Iterator[HtmlPart]:
+    def _html_parts(self) -> Iterator[HtmlPart]:
         """Yield the table and the meaning of its marks."""
         yield HtmlTable(HEAD, [*map(self._cells, self.rows)], self._title)
         if self._tail:
@@ -182,7 +182,7 @@ def compare_bounds(
             f"compare_bounds requires a kernel of x − y, or a rotation-invariant one; got "
             f"{kernel!r}. certify measures the error of any map."
         )
-    errors, D = _found(entries, kernel, rows, asked, n_draws), asked.n_features
+    errors, D = _measured_error(entries, kernel, rows, asked, n_draws), asked.n_features
     pairs = zip(entries, errors, strict=True)
     compared = tuple(_compared(entry, error, D, confidence) for entry, error in pairs)
     return BoundComparison(kernel, penalty, D, len(rows), n_draws, confidence, compared)
@@ -191,7 +191,7 @@ def compare_bounds(
 class Ruler(NamedTuple):
     """The measure of errors of the kernel matrix."""
 
-    found: KernelEigen
+    eigen: KernelEigen
     penalty: float
     rank: int
     whitening: Float[np.ndarray, "n n"]
@@ -206,7 +206,7 @@ class Ruler(NamedTuple):
 
     def operator(self, E: Float[np.ndarray, "n n"]) -> float:
         """Return ‖E‖/‖K‖."""
-        return float(np.abs(eigvalsh(E, check_finite=False)).max() / self.found.values[-1])
+        return float(np.abs(eigvalsh(E, check_finite=False)).max() / self.eigen.values[-1])
 
     def spectral(self, E: Float[np.ndarray, "n n"]) -> float:
         """Return the spectral distance."""
@@ -245,7 +245,7 @@ def _entries(
         of_ramps = tails.directions_bound(kernel, rows, ramps)
         yield Entry("matrix Bernstein, ReLU", of_ramps, ramps, ruler.operator)
     if isinstance(kernel, Polynomial):
-        size = float(ruler.found.values[-1])
+        size = float(ruler.eigen.values[-1])
         relative = lambda E: float(np.linalg.norm(E)) / size
         sketch = tails.tensor_sketch_bound(kernel, rows)
         yield Entry("Chebyshev, TensorSketch", sketch, TensorSketch(), relative)
@@ -282,7 +282,7 @@ def _fourier(kernel: Kernel, rows: Array, ruler: Ruler, ask: Request) -> Iterato
     yield Entry("leverage n/λ", uniform, pairs, ruler.spectral)
     # The largest leverage of 4096 frequencies, no less than its mean.
     phi = draw_map(Fourier(IID()), kernel, replace(ask, n_features=8192))
-    leverages = draw_leverages(np.asarray(phi(rows)), ruler.found, ruler.penalty, 2)
+    leverages = draw_leverages(np.asarray(phi(rows)), ruler.eigen, ruler.penalty, 2)
     d = tails.effective("compare_bounds", kernel, rows, ruler.penalty)
     measured = tails.leverage_bound(max(float(leverages.max()), d), d)
     yield Entry("leverage measured", measured, pairs, ruler.spectral, proved=False)
@@ -291,7 +291,7 @@ def _fourier(kernel: Kernel, rows: Array, ruler: Ruler, ask: Request) -> Iterato
         yield Entry(f"cost of rank {ruler.rank}", costs, pairs, ruler.costs)
 
 
-def _found(
+def _measured_error(
     entries: list[Entry], kernel: Kernel, rows: Array, ask: Request, n_draws: int
 ) -> list[float]:
     """Return each entry's largest error over the draws; entries of one method share maps."""

@@ -137,12 +137,12 @@ def spacing_of(
         moved = 0.0
         if periods_ := periods.seasons(kernel, a, d):
             least = 0.0 if periods.is_cyclic(kernel, a, d) else period[a]
-            period[a], moved = _whole(periods_, a, length, least, tolerance / (8 * d))
+            period[a], moved = _periodic(periods_, a, length, least, tolerance / (8 * d))
         images += max((size for _, size in margins), default=0.0) + moved / 2
     return 2 * math.pi / period, 2 * images
 
 
-def _whole(
+def _periodic(
     periods_: tuple[periods.Season, ...], a: int, length: float, least: float, tolerance: float
 ) -> tuple[float, float]:
     """Return a multiple of periods, and its error: one more where rows far outside have a place."""
@@ -213,7 +213,7 @@ def _tapered_by(
         for width in widths:
             period = (3 + 2 * width) * length
             if periods_:
-                period, moved = _whole(periods_, a, length, period, tolerance / 8)
+                period, moved = _periodic(periods_, a, length, period, tolerance / 8)
             spacing[a] = 2 * math.pi / period
             m, negative = _extent(kernel, spacing, a, sampled, tolerance * share)
             if not negative:

@@ -365,7 +365,7 @@ class OwnFunctions:
     indices: np.ndarray
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the kernel has no other functions: of one column degrees end at one."""
         degrees = len(self.kernel.radial_functions)
         count, one = min(degrees, 2) if self.n_inputs == 1 else degrees, np.ones(1)

@@ -102,7 +102,7 @@ class GegenbauerMap(FeatureMap):
 
         Otherwise only for the kernel cut at its degree and order, which lacks ``left_out``.
         """
-        return isinstance(self.radial, OwnFunctions) and self.radial.whole
+        return isinstance(self.radial, OwnFunctions) and self.radial.is_complete
 
     def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         functions = to_numpy(self.radial(self.polar(X)[1]))
@@ -196,7 +196,7 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Feature
     polar = polar_of(scales, ask.X, centred, rotated=False)
     U, r = (None, None) if ask.X is None else polar(ask.X.astype(np.float64))
     if isinstance(plain, GeneralizedZonal):
-        radials = _own(method, plain, ask.n_inputs, r)
+        radials = _own_radials(method, plain, ask.n_inputs, r)
     else:
         choose = _monomial if _by_monomials(method, radial, r) else _optimal
         radials = choose(method, plain, radial, r, ask.n_features)
@@ -337,7 +337,7 @@ def has_own_functions(kernel: Kernel) -> bool:
     )
 
 
-def _own(method: Gegenbauer, kernel: GeneralizedZonal, d: int, r: Array | None) -> Radials:
+def _own_radials(method: Gegenbauer, kernel: GeneralizedZonal, d: int, r: Array | None) -> Radials:
     """Return the functions given, all or as many as asked for: in each degree the largest first.
 
     ⟨h_l(r), h_l(s)⟩ is a sum over components, in any order.

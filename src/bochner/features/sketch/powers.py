@@ -309,13 +309,13 @@ def shares(
     wanted = _capped(energy[present], caps, D)
     core, rest = present[wanted >= 1], present[wanted < 1]
     few = max(1, round(float(wanted[wanted < 1].sum()))) if len(rest) else 0
-    widths = _whole(wanted[wanted >= 1], D - few)
+    widths = _integer_shares(wanted[wanted >= 1], D - few)
     kept = [(int(n), int(w), 1.0) for n, w in zip(core, widths, strict=True)]
-    kept += _drawn(rest, energy[rest], caps[wanted < 1], few, rng)
+    kept += _draw(rest, energy[rest], caps[wanted < 1], few, rng)
     return Shares(*zip(*sorted(kept), strict=True))
 
 
-def _drawn(
+def _draw(
     degrees: np.ndarray,
     weights: Float[np.ndarray, " k"],
     caps: Float[np.ndarray, " k"],
@@ -352,7 +352,7 @@ def _capped(
     return share
 
 
-def _whole(share: Float[np.ndarray, " k"], D: int) -> np.ndarray:
+def _integer_shares(share: Float[np.ndarray, " k"], D: int) -> np.ndarray:
     """Round shares of one or more to integers, by largest remainder, of sum D at most."""
     widths = np.floor(share).astype(np.int64)
     spare = min(D, round(float(share.sum()))) - int(widths.sum())

@@ -119,7 +119,7 @@ class ClassSample:
         largest = float(self.w.max())
         return self.w if largest >= 1 else self.w / (2 * unit_of(largest))
 
-    def some(self, most: int, seed: int, n_classes: int) -> tuple["ClassSample", Array]:
+    def subsample(self, most: int, seed: int, n_classes: int) -> tuple["ClassSample", Array]:
         """Return ``most`` rows, with more of rare classes, and their numbers."""
         codes = self.codes.astype(np.int64)
         if len(codes) <= most:

@@ -171,11 +171,11 @@ def rows_on_kernel(loss: Loss, centred: bool) -> int:
 
 def _path(on_rows: "OnRows", chosen: Chosen) -> tuple[HeldOutPath, DualPoint | None]:
     """Return penalties with the losses of rows left out: by some of many rows, then by more."""
-    few, first = on_rows.some(PENALTY_ROWS, chosen.seed)
+    few, first = on_rows.subsample(PENALTY_ROWS, chosen.seed)
     if few is on_rows or not few.rows.folds:
         return on_rows.path(chosen.search)
     most = max(DENSE_ROWS, int(EXACT_ROWS / on_rows.learned.columns**0.5))
-    dense, kept = on_rows.some(most, chosen.seed)
+    dense, kept = on_rows.subsample(most, chosen.seed)
     path, end = few.path(chosen.search)
     path, end = dense.finer(path, dense.spread(end, np.searchsorted(kept, first)))
     return path, on_rows.spread(end, kept)
@@ -256,12 +256,12 @@ class OnRows:
             return path, lost.end(0)
         return lost.path(lost(0) / path.errors[path.best], rows.inflation), lost.end(step)
 
-    def some(self, most: int, seed: int) -> tuple["OnRows", Array]:
+    def subsample(self, most: int, seed: int) -> tuple["OnRows", Array]:
         """Return the matrix of ``most`` rows, or of all, and their numbers.
 
         The same first rows for any number.
         """
-        rows, numbers = self.rows.some(most, seed, self.learned.n_classes)
+        rows, numbers = self.rows.subsample(most, seed, self.learned.n_classes)
         if rows is self.rows:
             return self, numbers
         return replace(self, K=square_part(self.K, numbers), rows=rows), numbers

@@ -18,10 +18,10 @@ from bochner.data.sources import required_targets
 from bochner.kernels.windows import windows_of
 from bochner.models._base import KernelEstimator, learned
 from bochner.models._calibration import Calibration
+from bochner.models._html import ShownFit
 from bochner.models._kernel_sum import KernelSum
 from bochner.models._parameters import shared
 from bochner.models._rows import Features
-from bochner.models._shown import ShownFit
 from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.convex.losses import Loss
@@ -171,7 +171,7 @@ class ConvexFit(ShownFit):
         """Whether the coefficients belong to the kernel and each row of ``X``."""
         return self.X is not None and self.dual is None
 
-    def _found(self) -> dict[str, Any]:
+    def _results(self) -> dict[str, Any]:
         alpha, outcome = np.asarray(self.solution.alpha, np.float64), self.solution.outcome
         with np.errstate(divide="ignore"):
             both = f"alpha = {written(alpha)}, C = {written(1 / alpha)}"

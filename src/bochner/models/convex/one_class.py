@@ -104,7 +104,7 @@ class OneClassSVM(OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
         self, X: Tabular, y: object = None, sample_weight: Array | None = None
     ) -> Array:
         """Fit, and return +1 for rows inside and −1 for those outside."""
-        return self._whole(lambda model: model.fit(X, y, sample_weight).predict(X))
+        return self._atomic(lambda model: model.fit(X, y, sample_weight).predict(X))
 
     @by_partition
     def decision_function(self, X: Tabular) -> Array:

@@ -177,7 +177,7 @@ def left_out(problem: Problem, at: State, rows: ScaledRows, chosen: Chosen) -> L
     """
     if not problem.rows.cached or problem.loss.joint:
         return None
-    numbers = _some(problem.w[:, 0], chosen.seed)
+    numbers = _subsample(problem.w[:, 0], chosen.seed)
     X = _taken(rows.blocks, numbers)
     slopes, curvatures, hessians = at_rows(problem, at)
     Z = np.column_stack([chosen.double(X), np.full(len(numbers), float(problem.fit_intercept))])
@@ -212,7 +212,7 @@ def _leverages(
     return np.einsum("ij,ij->j", half, half)
 
 
-def _some(w: Float[Array, " n"], seed: int) -> Array:
+def _subsample(w: Float[Array, " n"], seed: int) -> Array:
     """Return the numbers of rows of positive weight, of many some at random, in their order."""
     there = np.flatnonzero(w > 0)
     if len(there) <= MOST:

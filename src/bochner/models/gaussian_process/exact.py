@@ -110,7 +110,7 @@ class ExactProcess(ProcessLaw):
         total = KernelSum(self.chosen.kernel, self.representation.X, self.coef, self.intercept)
         return total.gradients(blocks)
 
-    def drawn(self, n: int, seed: int) -> Values:
+    def draw(self, n: int, seed: int) -> Values:
         posteriors = [self.posteriors[float(alpha)] for alpha in self.evidence.alpha]
         return with_kernel(
             self.chosen.kernel, self.representation, self.evidence, posteriors, n, seed

@@ -156,7 +156,7 @@ def _without_own_landmarks(
     residual, slack, left = rows.residual.copy(), rows.slack.copy(), rows.left.copy()
     left[these] = 1 / np.einsum("ij,ij->i", a, a)
     if landmarks is sums.chosen.map:
-        mean, leverage = law.posterior.held(Z[alone], a)
+        mean, leverage = law.posterior.influence(Z[alone], a)
         seen = sample.y[these], mean, leverage, rows.w[these], rows.prior[these]
         residual[these], slack[these] = told_apart(law.posterior, *seen)
     return replace(rows, residual=residual, slack=slack, left=left)
@@ -246,7 +246,7 @@ class FeatureProcess(ProcessLaw):
     def gradients(self, blocks: Blocks) -> Gradients:
         return self.chosen.gradients(self.predictive.posterior.coef, blocks)
 
-    def drawn(self, n: int, seed: int) -> Values:
+    def draw(self, n: int, seed: int) -> Values:
         return through_features(self.representation, self.predictive, n, seed)
 
     @property

@@ -13,7 +13,7 @@ from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.features.map import WaveMethod
 from bochner.kernels.kernel import Kernel
-from bochner.models._shown import ShownFit
+from bochner.models._html import ShownFit
 from bochner.models.error_law import Conformal, CrossConformal
 from bochner.models.gaussian_process.exact import exact_process
 from bochner.models.gaussian_process.features import (
@@ -153,7 +153,7 @@ class ProcessFit(ShownFit):
         """Yield the rows of each block and the gradients of the mean there."""
         return self.law.require("gradient", self.law.spec.features.who).gradients(blocks)
 
-    def _found(self) -> dict[str, Any]:
+    def _results(self) -> dict[str, Any]:
         evidence = self.law.evidence
         return {
             "noise_variance": evidence.noise,

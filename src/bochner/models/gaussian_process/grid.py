@@ -157,21 +157,21 @@ class WaveProcess(ProcessLaw):
         wide = tuple(2 * m for m in gram.extent)
         if low is not None:
             return waves_of_samples(self._size(i) * square_sums(gram, exact_paths(low)), wide)
-        paths = self._drawn(i, PATHS, stream(self.chosen.seed, "deviations"))
+        paths = self._draw(i, PATHS, stream(self.chosen.seed, "deviations"))
         return waves_of_samples(self._size(i) / PATHS * square_sums(gram, paths), wide)
 
     def _toeplitz_spread(self, gram: ToeplitzGram, alpha: float, exact: Any) -> Array:
         if exact is not None:
             return exact.spread()
         z = gram.white(stream(self.chosen.seed, "deviations"), PATHS)
-        low = gram.beside(alpha)
+        low = gram.neighbourhood(alpha)
         return spread_beside(low, z, _steps(low, z))
 
     def _size(self, i: int) -> float:
         """Return a² α = σ² of the fit."""
         return float(self.evidence.amplitude[i] * self.evidence.alpha[i])
 
-    def _drawn(self, i: int, count: int, rng: np.random.Generator) -> Array:
+    def _draw(self, i: int, count: int, rng: np.random.Generator) -> Array:
         """Return draws of covariance (G + αI)⁻¹."""
         gram, alpha = self.representation.problem.gram, float(self.evidence.alpha[i])
         z, exact = gram.white(rng, count), exact_block(gram, alpha)
@@ -244,13 +244,13 @@ class WaveProcess(ProcessLaw):
         errors, deviation = self.left_out(rows)
         return log_density(errors, deviation**2, rows.w)
 
-    def drawn(self, n: int, seed: int) -> Values:
+    def draw(self, n: int, seed: int) -> Values:
         """Draw n functions: a type-2 non-uniform FFT for two of them, for each block of rows."""
         sums, gram = self.representation, self.representation.problem.gram
         parts, offsets, t = [], [], len(self.noise)
         for i in range(t):
             rng = stream(seed, "functions", i)
-            draws = gram.to_real(self._drawn(i, n, rng)) * math.sqrt(self._size(i))
+            draws = gram.to_real(self._draw(i, n, rng)) * math.sqrt(self._size(i))
             coef = self.coef[:, i : i + 1] + draws
             means = sums.feature_sums @ coef / sums.sums.weight
             free = rng.standard_normal(n) * math.sqrt(self._of_intercept[i])

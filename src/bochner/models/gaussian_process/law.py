@@ -134,7 +134,7 @@ class ProcessLaw(Lacking, ABC):
         """Return the covariance of f at all pairs of rows."""
         raise NotImplementedError
 
-    def drawn(self, n: int, seed: int) -> Values:
+    def draw(self, n: int, seed: int) -> Values:
         """Draw n functions of the posterior; return their values at rows, (b, t, n)."""
         raise NotImplementedError
 

@@ -227,7 +227,7 @@ class Neighbourhoods:
         K = np.empty((len(X), m, m))
         K[:, i, j] = K[:, j, i] = between
         k = self._values(places - X[:, None])
-        constant = np.broadcast_to(self.whole, len(X))
+        constant = np.broadcast_to(self.total, len(X))
         return condition(K, k, constant, self.y[near], noise / self.w[near], self.centred)
 
     def _values(self, steps: Float[Array, "b p d"]) -> Float[Array, "b p"]:
@@ -236,7 +236,7 @@ class Neighbourhoods:
         return self._of_steps(steps.reshape(-1, d), np.zeros((1, d))).reshape(steps.shape[:2])
 
     @cached_property
-    def whole(self) -> float:
+    def total(self) -> float:
         """k(x, x)."""
         return float(self.kernel.diag(np.zeros((1, self.X.shape[1])))[0])
 
@@ -431,7 +431,7 @@ def near_rows(spec: GaussianProcessSpec, rows: KeptRows) -> NeighbourProcess:
             "NearestNeighbours requires a stationary kernel, for which rows nearby say most; got "
             f"{start.kernel!r}. Nystrom() serves every kernel."
         )
-    search, evidence = Search.of(spec, start, rows).found()
+    search, evidence = Search.of(spec, start, rows).run()
     count = f"{min(method.neighbours, len(rows)):,} of {len(rows):,} rows predict each row"
     choice = Choice(None, method, (), f"{method}: as asked; {count}.")
     return NeighbourProcess(spec, Chosen(spec.features.seed, search, choice), rows, evidence)
@@ -467,7 +467,7 @@ class Search:
     spec: GaussianProcessSpec
     start: Tuning  # The kernel whose lengthscales are multiplied
     around: Neighbourhoods
-    own: Array  # Rows that are judged
+    judges: Array  # Rows that are judged
     near: Array  # Their neighbours
     scales: bool  # Whether lengthscales are open
 
@@ -484,7 +484,7 @@ class Search:
         near = around.near_without(order)
         return Search(spec, start, around, order, near, has and (asked or named))
 
-    def found(self) -> tuple[Tuning, Evidence]:
+    def run(self) -> tuple[Tuning, Evidence]:
         """Return the kernel, and the noise and amplitude of each target."""
         at, outcome = self._best()
         kernel, share = self.kernel(at), self.share(at[0])
@@ -507,25 +507,25 @@ class Search:
     def share(self, log_share: float) -> float:
         """Return σ²/a² for a log share of k(x, x); as given, where both are."""
         noise, amplitude = self.spec.noise, self.spec.amplitude
-        least = LEAST * self.around.whole
+        least = LEAST * self.around.total
         if noise == 0:
             return least
         if noise is not None and amplitude is not None:
             return max(noise / amplitude, least)
-        return max(_digits(np.exp(log_share)) * self.around.whole, least)
+        return max(_digits(np.exp(log_share)) * self.around.total, least)
 
     def amplitudes(self, at: Float[Array, " p"]) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
         """Return a² of each target, as held or the best, and the mean log density of a row."""
         around, share = self.around, self.share(at[0])
         there = replace(around, kernel=self.kernel(at))
-        law = there.law(around.X[self.own], self.near, share)
-        variance, w = law.variance + share, around.w[self.own]
-        squares = (around.y[self.own] - law.mean) ** 2 / variance[:, None]
-        a2 = self._held(share, np.average(squares, axis=0, weights=w))
+        law = there.law(around.X[self.judges], self.near, share)
+        variance, w = law.variance + share, around.w[self.judges]
+        squares = (around.y[self.judges] - law.mean) ** 2 / variance[:, None]
+        a2 = self._bound(share, np.average(squares, axis=0, weights=w))
         spread = np.average(np.log(variance), weights=w) + np.log(2 * np.pi * a2)
         return a2, -0.5 * (spread + np.average(squares, axis=0, weights=w) / a2)
 
-    def _held(self, share: float, best: Float[Array, " t"]) -> Float[Array, " t"]:
+    def _bound(self, share: float, best: Float[Array, " t"]) -> Float[Array, " t"]:
         if self.spec.amplitude is not None:
             return np.full_like(best, self.spec.amplitude)
         if self.spec.noise:

@@ -356,9 +356,9 @@ class ObservedProcess(ProcessLaw):
             slopes = [(after - before) / 2 for after, before in ends]
             yield rows, G + np.stack(slopes, axis=1) / steps[:, None]
 
-    def drawn(self, n: int, seed: int) -> Values:
+    def draw(self, n: int, seed: int) -> Values:
         """Draw functions of the posterior, by Matheron's rule from draws given the values."""
-        draws, t = self.base.drawn(n, seed), len(self.noise)
+        draws, t = self.base.draw(n, seed), len(self.noise)
         f = lambda X: draws(X).reshape(len(X), t * n)
         values_ = [of_function(each, f, self._given.steps) for each in self.observations]
         values = np.concatenate([each.values for each in self.observations])[:, :, None]

@@ -52,7 +52,7 @@ class Posterior:
         inverse = 1 / (self.values[:, None] + self.evidence.alpha)
         return (A * A) @ inverse + outside[:, None] / self.evidence.alpha + self.spread
 
-    def held(self, Z: Float[Array, "b D"], directions: Float[Array, "b D"]) -> Both:
+    def influence(self, Z: Float[Array, "b D"], directions: Float[Array, "b D"]) -> Both:
         """Return the mean and the leverage of each row if aᵀβ = 0, with one direction a per row.
 
         With M = (G + λI)⁻¹ and z = φ(x) − z̄ they lose zᵀMa aᵀβ̂/aᵀMa and (zᵀMa)²/aᵀMa.

@@ -445,7 +445,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, PenalisedByAlph
         """
         n = integer(n, "sample_functions", "n", 1)
         law = self._law.require("sample_functions", type(self).__name__)
-        values, rows = law.drawn(n, seed_of(random_state)), copy(self)._rows_to_predict
+        values, rows = law.draw(n, seed_of(random_state)), copy(self)._rows_to_predict
         return Functions(rows, values, law.drawn_rows, law.target_shape, n)
 
     def sample_y(self, X: Tabular, n_samples: int = 1, random_state: Seed = 0) -> Array:

@@ -87,7 +87,7 @@ class ContributionDisplay(Display):
         """Return the table of the first row."""
         return self.table()
 
-    def _shown(self) -> Iterator[HtmlPart]:
+    def _html_parts(self) -> Iterator[HtmlPart]:
         """Yield the table of the first row, and the picture if it was drawn."""
         if self._asked_for:
             yield from self._picture()

@@ -33,7 +33,7 @@ ENDS = (0.05, 0.95)  # Shares of the rows that a grid leaves out at both ends
 class Values:
     """Values that a column takes: as users know them, and as the columns of X that they become."""
 
-    shown: Any
+    label: Any
     encoded: Float[Array, "g p"]
 
     def __len__(self) -> int:
@@ -228,7 +228,7 @@ def partial_dependence(
     one = len(chosen) == 1
     return PartialDependenceDisplay(
         tuple(column.name for column in chosen),
-        tuple(v.shown for v in values),
+        tuple(v.label for v in values),
         average,
         error,
         np.moveaxis(f, (2, 1, 0), (0, 1, 2)) if one else None,

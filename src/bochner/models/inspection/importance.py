@@ -126,7 +126,7 @@ class ImportanceDisplay(Display):
         head, lines, tail = self.table()
         return columns([head, *lines]) + (f"\n{tail}" if tail else "")
 
-    def _shown(self) -> Iterator[HtmlPart]:
+    def _html_parts(self) -> Iterator[HtmlPart]:
         """Yield the ranked table, with a bar for each share, and the picture if it was drawn."""
         if self._asked_for:
             yield from self._picture()

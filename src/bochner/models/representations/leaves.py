@@ -185,7 +185,7 @@ def leaf_rows(
     shape = require_kernel_fit(spec, "local", "splits rows into leaves", blocks, where)
     rows = gather(blocks)
     rows = replace(rows, X=dense(rows.X)) if is_sparse(rows.X) else rows
-    start = _found(spec, rows)
+    start = _candidate(spec, rows)
     if (chosen := _waves(spec, rows, start)) is not None:
         asked = spec.features, spec.fit_intercept, chosen
         return chosen_grid_sums(*asked, start[3], blocks, where).solve(spec)
@@ -229,7 +229,7 @@ def among_near_rows(
 def chosen_by_leaves(spec: RidgeSpec, rows: GatheredRows) -> Kernel:
     """Return the kernel that a local fit, or the Fourier modes in its place, choose."""
     rows = replace(rows, X=dense(rows.X)) if is_sparse(rows.X) else rows
-    start = _found(spec, rows)
+    start = _candidate(spec, rows)
     if (chosen := _waves(spec, rows, start)) is not None:
         return chosen.kernel
     tuning, curves = among_near_rows(spec, rows, start)[0], start[2]
@@ -241,7 +241,7 @@ class LocalRows:
     """All rows of a fit, the kernel that was chosen for them, and their leaves."""
 
     spec: RidgeSpec
-    found: Tuning  # The kernel, of rows as curves have bent them
+    tuning: Tuning  # The kernel, of rows as curves have bent them
     rows: GatheredRows
     chosen: Chosen
     seen: _SeenRows  # The kernel without transformations of rows, and rows transformed
@@ -398,7 +398,7 @@ def _waves(spec: RidgeSpec, rows: GatheredRows, start: Found) -> Chosen | None:
     return Chosen(seed, noted, replace(waves, reason=waves.reason + tuning.reason))
 
 
-def _found(spec: RidgeSpec, rows: GatheredRows) -> Found:
+def _candidate(spec: RidgeSpec, rows: GatheredRows) -> Found:
     """Return the kernel found on a sample of rows, the metric and the curves, and the sample."""
     seed = spec.features.seed
     priority = row_priorities(seed, 0, int(rows.number[-1]) + 1)[rows.number]

@@ -49,7 +49,7 @@ from bochner.solvers.toeplitz import full_of
 from bochner.solvers.waves import MOST_EXACT, WaveProblem, WaveState, scan
 from bochner.sums.executor import LOCAL, Executor, Together
 from bochner.sums.fourier import BoxOf, WavesOf, WaveSums, as_complex
-from bochner.sums.rows import SampleOf, sampled, some
+from bochner.sums.rows import SampleOf, nonempty, sampled
 
 # --- Processes with more Fourier modes than rows, solved by the n × n kernel matrix of the rows ---
 #
@@ -64,7 +64,7 @@ MOST_ERROR = 1e-2
 
 WAVES = 4  # Waves per row above which the kernel matrix is cheaper
 
-#: Condition number after preconditioning above which conjugate gradients take longer than some
+#: Condition number after preconditioning above which conjugate gradients take longer than nonempty
 #: factors of 2048 rows.
 HARD = 2.0
 
@@ -404,7 +404,9 @@ class GridSums(Representation):
         summands = Together((summand_of(self.chosen, self.sums.origin), keeper))
         sums, kept = where.sum(summands, blocks.with_rows(BLOCK_ROWS))
         more = self.rows + count_rows(blocks)
-        return replace(self, sums=self.sums + sums, sample=self.sample.merge(some(kept)), rows=more)
+        return replace(
+            self, sums=self.sums + sums, sample=self.sample.merge(nonempty(kept)), rows=more
+        )
 
     def merge(self, other: "GridSums") -> "GridSums":
         return replace(
@@ -506,7 +508,7 @@ def survey(features: FeatureSpec, blocks: Blocks, where: Executor = LOCAL) -> Su
         )
     if isinstance(method, FourierGrid) and method.box is not None:
         lower, upper = given_box("FourierGrid", method.box, d)
-    return Surveyed(features, some(kept), lower, upper, shape)
+    return Surveyed(features, nonempty(kept), lower, upper, shape)
 
 
 def resurveyed(

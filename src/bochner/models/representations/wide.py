@@ -206,7 +206,7 @@ def wide_problem(
     D, origin = phi.n_features, np.average(sample.y, axis=0, weights=sample.w)
     features = features_of_passes(phi, sample.X)
     summand = FirstsOf(features, D, origin, seed, PROBES)
-    firsts = summand.found(where.sum(summand, blocks))
+    firsts = summand.result(where.sum(summand, blocks))
     mean, target = np.zeros(D), np.zeros(len(origin))
     if centred:
         mean, target = (
@@ -217,10 +217,10 @@ def wide_problem(
     def multiply(V: Array, precision: str) -> Float[Array, "D c"]:
         double = "float64" in (precision, phi.precision)
         products = ProductsOf(features, V, mean, "float64" if double else "float32")
-        return products.found(where.sum(products, blocks))
+        return products.result(where.sum(products, blocks))
 
     cross, power = _about(firsts, mean, target - origin)
-    draws = firsts.drawn - np.outer(mean, firsts.drawn_sum)
+    draws = firsts.draws - np.outer(mean, firsts.drawn_sum)
     n = firsts.rows if n_rows is None else n_rows
     judges = _judges(phi, sample.lowest(rows_to_factor(n, D, len(sample))), mean, target)
     counts = firsts.weight, n, centred

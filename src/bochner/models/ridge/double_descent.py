@@ -78,7 +78,7 @@ class DoubleDescent(ShownResult):
         tables = [f"{name}\n{columns(lines, words=())}" for name, lines in self._tables]
         return "\n\n".join([self._title, *tables])
 
-    def _shown(self) -> Iterator[HtmlPart]:
+    def _html_parts(self) -> Iterator[HtmlPart]:
         """Yield the table of each penalty."""
         yield Words(self._title)
         for name, (head, *rows) in self._tables:

@@ -16,7 +16,7 @@ from bochner.features.map import WaveMethod
 from bochner.features.method import Method
 from bochner.kernels.windows import windows_of
 from bochner.models._calibration import Calibration
-from bochner.models._shown import ShownFit
+from bochner.models._html import ShownFit
 from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.representations.features import solved_features
 from bochner.models.representations.leaves import LeafRows, leaf_rows
@@ -111,7 +111,7 @@ class RidgeFit(ShownFit):
         value = float(values[where[0]]) if len(where) else float("nan")
         return value if np.isfinite(value) and value >= 0 else None
 
-    def _found(self) -> dict[str, Any]:
+    def _results(self) -> dict[str, Any]:
         solution, (error, r_squared) = self.solution, self.error
         if self.inputs.classes is not None:
             error = r_squared = None

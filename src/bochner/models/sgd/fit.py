@@ -20,7 +20,7 @@ from bochner.features.map import FeatureMap
 from bochner.features.rules import exact_map
 from bochner.kernels.kernel import Kernel
 from bochner.models._calibration import decided
-from bochner.models._shown import ShownFit
+from bochner.models._html import ShownFit
 from bochner.models.error_law import ErrorLaw
 from bochner.models.sgd.strategies import (
     DUAL,
@@ -50,7 +50,7 @@ from bochner.solvers.convex.problem import TargetsOf
 from bochner.solvers.sgd import SLOWEST, Descent, Patience, Walk, as_loss
 from bochner.sums.executor import LOCAL, Executor, require_order
 from bochner.sums.moments import Precision
-from bochner.sums.rows import indicators, sampled, some
+from bochner.sums.rows import indicators, nonempty, sampled
 
 WINDOW = 8192  # Rows of a stream that are shuffled together
 
@@ -85,7 +85,7 @@ class SgdFit(ShownFit):
         said = {"method": type(strategy).__name__}
         return said if phi is None else said | {"n_features": phi.n_features}
 
-    def _found(self) -> dict[str, Any]:
+    def _results(self) -> dict[str, Any]:
         return {
             "loss": str(self.spec.loss),
             "rows_stepped_on": self.rows,
@@ -504,7 +504,7 @@ def _searched(spec: SgdSpec, sample: RowSample | None) -> Tuning:
     asked = spec.features
     if isinstance(asked.kernel, Kernel):
         return by_left_out(asked.kernel, sample, asked.seed, share=spec.alpha)
-    rows, v = some(sample), stream(asked.seed, "different")
+    rows, v = nonempty(sample), stream(asked.seed, "different")
     v = v.standard_normal(rows.X.shape[1])
     # Copies count like weights, which is to say not.
     different = np.unique(rows.X @ v if is_sparse(rows.X) else (rows.X * v).sum(axis=1))

@@ -349,7 +349,7 @@ class StrategyPlan(ShownResult):
         title, lines, refused = self._table()
         return "\n".join([title, columns(lines), *refused])
 
-    def _shown(self) -> Iterator[HtmlPart]:
+    def _html_parts(self) -> Iterator[HtmlPart]:
         """Yield the table with the best strategy marked, and why others cannot be run."""
         title, (head, *rows), refused = self._table()
         marked = [row.name for row in self.rows].index(self.best)

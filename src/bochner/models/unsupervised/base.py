@@ -26,9 +26,9 @@ from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import contenders
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator, learned
+from bochner.models._html import ShownFit
 from bochner.models._kinds import WithoutTarget
 from bochner.models._parameters import by_jobs, estimator
-from bochner.models._shown import ShownFit
 from bochner.models._tables import by_partition
 from bochner.selection.choose import choose, choose_from
 from bochner.selection.chosen import Chosen, FeatureSpec
@@ -128,7 +128,7 @@ class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
     def fit_transform(self, X: Tabular, y: Array | None = None, **fit_params: Any) -> Any:
         """Fit, and transform the same rows; a call that fails leaves the estimator as it was."""
-        return self._whole(TransformerMixin.fit_transform, X, y, **fit_params)
+        return self._atomic(TransformerMixin.fit_transform, X, y, **fit_params)
 
     def _width_spec(self) -> FeatureSpec:
         """Check what is asked of features, whose width is a number."""

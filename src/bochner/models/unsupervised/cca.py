@@ -19,9 +19,9 @@ from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
+from bochner.models._html import ShownFit
 from bochner.models._parameters import estimator
 from bochner.models._rows import row_marks
-from bochner.models._shown import ShownFit
 from bochner.models._tables import by_partition
 from bochner.models.unsupervised.base import KernelTransformer, choose_quickly
 from bochner.selection.chosen import Chosen, FeatureSpec
@@ -69,7 +69,7 @@ class CcaFit(ShownFit):
     x_mean: Float[Array, " D"]  # means of features
     y_mean: Float[Array, " D"]
 
-    def _found(self) -> dict[str, Any]:
+    def _results(self) -> dict[str, Any]:
         words = f"{written(self.correlations)}, of the rows of the fit"
         return {"rows": self.rows, "correlations": words, "alpha": self.alpha}
 
@@ -115,7 +115,7 @@ class CorrelationsOf:
 
     def add(self, total: list[Any], block: Block) -> list[Any]:
         """Add each row of a block to its half."""
-        Z = beside(self.x.features(block.X), self.y.features(columns_of(block.y)))
+        Z = joint_rows(self.x.features(block.X), self.y.features(columns_of(block.y)))
         first = halved(block.X, block.y, self.x.seed)
         rows = [part(Piece(Z, None, block.w), np.flatnonzero(half)) for half in (first, ~first)]
         parts = [Block(*piece, block.start) for piece in rows]
@@ -134,7 +134,7 @@ class CorrelationsOf:
         return first, second
 
 
-def beside(Zx: Array, Zy: Array) -> Array:
+def joint_rows(Zx: Array, Zy: Array) -> Array:
     """Return both sides' features side by side, in the array library of x's."""
     if is_numpy(Zx):
         return np.hstack([Zx, to_numpy(Zy)])

@@ -23,9 +23,9 @@ from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
+from bochner.models._html import ShownFit
 from bochner.models._parameters import estimator
 from bochner.models._rows import Features, row_marks
-from bochner.models._shown import ShownFit
 from bochner.models._tables import by_partition
 from bochner.models.unsupervised.base import DiagonalOf, TargetlessLearner, alone, choose_alone
 from bochner.selection.chosen import Chosen, FeatureSpec
@@ -39,7 +39,7 @@ from bochner.solvers.lloyd import (
     run_lloyd,
 )
 from bochner.sums.executor import LOCAL, Executor, Together, require_order
-from bochner.sums.rows import SampleOf, sampled, some
+from bochner.sums.rows import SampleOf, nonempty, sampled
 
 COMPARED_ROWS = 2048  # Rows whose kernel matrix is compared with Z Zᵀ
 
@@ -178,7 +178,7 @@ class KMeansFit(ShownFit):
     diagonal: tuple[float, int]  # Σ w k(x, x) of these rows, and their number
     sample: RowSample  # of these rows
 
-    def _found(self) -> dict[str, Any]:
+    def _results(self) -> dict[str, Any]:
         clusters, sizes = self.clusters, self.clusters.sizes
         end = "converged" if clusters.converged else "stopped before it converged: raise max_iter"
         return {
@@ -204,7 +204,7 @@ class KMeansFit(ShownFit):
         features = Features(chosen.map, alone(blocks), chosen.precision, 0, where)
         total, diagonal, kept = features.sum(sums)
         clusters = summand.clusters(total)
-        return replace(self, clusters=clusters, diagonal=diagonal, sample=some(kept))
+        return replace(self, clusters=clusters, diagonal=diagonal, sample=nonempty(kept))
 
 
 def fit_kmeans(
@@ -255,7 +255,7 @@ def followed(
     sums = Together((steps, DiagonalOf(chosen.kernel.diag), SampleOf(chosen.seed)))
     (centres, seen), diagonal, kept = features.in_order(sums)
     assignment = assign(features, centres, total=_sum_of)
-    return KMeansFit(inputs, spec, chosen, seen, assignment, diagonal, some(kept))
+    return KMeansFit(inputs, spec, chosen, seen, assignment, diagonal, nonempty(kept))
 
 
 def _sum_of(summand: Any, features: Features) -> Any:
@@ -413,7 +413,7 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
 
     def fit_predict(self, X: Tabular, y: object = None, **fit_params: Any) -> Array:
         """Fit, and return the clusters of the rows, (n,) int32."""
-        return self._whole(ClusterMixin.fit_predict, X, y, **fit_params)
+        return self._atomic(ClusterMixin.fit_predict, X, y, **fit_params)
 
     @by_partition
     def predict(self, X: Tabular) -> Array:

@@ -21,8 +21,8 @@ from bochner.data.schema import Inputs
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
+from bochner.models._html import ShownFit
 from bochner.models._parameters import estimator
-from bochner.models._shown import ShownFit
 from bochner.models._tables import by_partition
 from bochner.models.representations.features import RidgeSpec
 from bochner.models.ridge.fit import RidgeFit, fit_features
@@ -89,7 +89,7 @@ class PcaFit(ShownFit):
     eigenvectors: Float[Array, "D q"]
     inverse: RidgeFit | None = None  # from scores to rows
 
-    def _found(self) -> dict[str, Any]:
+    def _results(self) -> dict[str, Any]:
         shares = 100 * self.eigenvalues / self.trace if self.trace > 0 else 0.0
         words = f"{written(shares)}; component by component, of the kernel's"
         return {"rows": self.summed.moments.rows, "explained_variance,_%": words}

@@ -318,7 +318,7 @@ def from_rows(hessian: Hessian, apart: bool) -> Preconditioners:
     active, rows = hessian.active, hessian.active.rows
     curvature = active.w * hessian.loss.diagonal(active.state)
     columns = (curvature if apart else curvature.mean(axis=1, keepdims=True)).T
-    shares = np.stack([_drawn(c, ROWS_PER_FEATURE * rows.n_features) for c in columns])
+    shares = np.stack([_draw(c, ROWS_PER_FEATURE * rows.n_features) for c in columns])
     taken = np.any(shares > 0, axis=0)
     Z = taken_rows(rows, taken)
     parts = (_of_rows(Z, share, hessian.alpha, hessian.floor) for share in shares[:, taken])
@@ -341,7 +341,7 @@ def _of_rows(
     return Preconditioner(_cholesky(mirror(G).astype(np.float64), alpha), None, mean, mass, alpha)
 
 
-def _drawn(weights: Float[Array, " m"], most: int) -> Float[Array, " m"]:
+def _draw(weights: Float[Array, " m"], most: int) -> Float[Array, " m"]:
     """Return the weights if few are not zero, else weights of about ``most`` rows instead."""
     if np.count_nonzero(weights) <= most:
         return weights

@@ -452,7 +452,7 @@ class _Part:
     root: Float[Array, " a"]
     factor: Float[Array, "a a"]
     one: Float[Array, " a"]  # change of the coefficients if the intercept falls by one
-    beside: float  # curvature of the other rows, over alpha
+    rest: float  # curvature of the other rows, over alpha
 
 
 @dataclass(frozen=True, eq=False)
@@ -497,7 +497,7 @@ class _Inverse:
             c[rows, columns] = root * u
             if problem.fit_intercept:
                 off = c[:, columns].sum(axis=0) - wanted[columns]
-                b[columns] = off / max(float(part.one.sum()) + part.beside, TINY)
+                b[columns] = off / max(float(part.one.sum()) + part.rest, TINY)
                 c[rows, columns] -= np.outer(part.one, b[columns])
         c, b = problem.loss.centred(c), problem.loss.centred(b)
         return DualPoint(c, b, symmetric_product(problem.K, c) + b)

@@ -202,7 +202,7 @@ class FoldProblem:
     """The problem of one fold, or of all folds as columns, without the rows left out."""
 
     inner: Problem
-    held: Float[Array, "n t"]  # weights of the rows left out
+    held_out: Float[Array, "n t"]  # weights of the rows left out
     share: float  # of the weight that is not left out
     unfitted: Float[Array, " t"]  # loss of the best constants
     first: State | None  # to start from
@@ -231,7 +231,7 @@ class FoldProblem:
 
     def share_lost(self, at: State) -> Float[Array, " t"]:
         """Return the loss of the rows left out, as a share of the best constants' loss."""
-        lost = _lost(self.inner.loss, self.inner.y, self.held, at.fitted)
+        lost = _lost(self.inner.loss, self.inner.y, self.held_out, at.fitted)
         return np.maximum(lost, TINY) / self.unfitted
 
     @property
@@ -240,7 +240,7 @@ class FoldProblem:
         loss = self.inner.loss
         if loss.joint:
             return np.zeros(1)
-        return WITHIN_TUBE * self.held.sum(axis=0) * loss.tube**loss.degree / self.unfitted
+        return WITHIN_TUBE * self.held_out.sum(axis=0) * loss.tube**loss.degree / self.unfitted
 
 
 def _first_least(errors: Float[Array, " p"], none: float) -> int:

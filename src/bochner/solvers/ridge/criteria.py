@@ -105,7 +105,7 @@ class Criterion:
         """Name of the quantity in tables."""
         return LABELS[self.name]
 
-    def shown(self, value: float) -> float:
+    def display_value(self, value: float) -> float:
         """Return the value for tables: an error, or minus the log evidence per row."""
         return float(np.exp(value)) if self.name == "loo" else value
 

@@ -328,7 +328,7 @@ class KernelFactor:
         return self.root[:, None] * self.u
 
     @cached_property
-    def whole(self) -> float:
+    def total(self) -> float:
         """sᵀA⁻¹s."""
         return max(float(self.root @ self.p), TINY)
 
@@ -336,7 +336,7 @@ class KernelFactor:
     def log_det(self) -> float:
         """Log |K + αI| on the contrasts."""
         value = 2 * float(np.log(np.diag(self.factor).astype(np.float64)).sum()) + self.rest
-        share = self.whole / float(self.root @ self.root) if self.centred else 1.0
+        share = self.total / float(self.root @ self.root) if self.centred else 1.0
         return value + float(np.log(share))
 
     def inverse(self, right: Float[Array, "n r"]) -> Float[Array, "n r"]:
@@ -349,14 +349,14 @@ class KernelFactor:
         """Return coefficients and intercept for other targets, in the precision of the factor."""
         mean = self.centred * (self.root**2 @ y) / (self.root @ self.root)
         u = self.inverse(self.root[:, None] * (y - mean))
-        shift = self.centred * (self.root @ u) / self.whole
+        shift = self.centred * (self.root @ u) / self.total
         return self.root[:, None] * (u - self.p[:, None] * shift), mean + shift
 
     @property
     def quadratic(self) -> tuple[Float[Array, "n n"], Float[Array, " n"], float]:
         """√w A⁻¹ √w, √w A⁻¹s and sᵀA⁻¹s, which variances are made of: O(n³)."""
         inverse = self.inverse(np.eye(len(self.root)))
-        return self.root[:, None] * inverse * self.root, self.root * self.p, self.whole
+        return self.root[:, None] * inverse * self.root, self.root * self.p, self.total
 
     def variance(self, k: Float[Array, "b n"], prior: Float[Array, " b"]) -> Float[Array, " b"]:
         """Return Var f/a², given kernel values ``k`` and prior variances k(x, x); O(b n²)."""
@@ -394,7 +394,7 @@ class KernelFactor:
         """Return (1 − kᵀA⁻¹s)/√(sᵀA⁻¹s); zero without an intercept."""
         if not self.centred:
             return np.zeros(len(k))
-        return (constant - k @ (self.root * self.p)) / np.sqrt(self.whole)
+        return (constant - k @ (self.root * self.p)) / np.sqrt(self.total)
 
     def slack(self, last: int) -> Float[Array, " m"]:
         """Return 1 − leverage of the last rows: O(last³)."""
@@ -405,7 +405,7 @@ class KernelFactor:
             invert_triangle(upper)
             diagonal = np.square(upper, out=upper).sum(axis=1, dtype=np.float64)
         if self.centred:
-            diagonal = diagonal - self.p[first:] ** 2 / self.whole
+            diagonal = diagonal - self.p[first:] ** 2 / self.total
         return slack_of_inverse(self.alpha * diagonal, self.root[first:] ** 2)
 
     def inverse_of_last(self, last: int) -> Float[Array, "m m"]:
@@ -415,7 +415,7 @@ class KernelFactor:
         invert_triangle(upper)
         outer_of_rows(upper)
         if self.centred:
-            add_outer(upper, self.p[first:].astype(upper.dtype), -1 / self.whole)
+            add_outer(upper, self.p[first:].astype(upper.dtype), -1 / self.total)
         return mirror(upper)
 
 

@@ -147,7 +147,7 @@ class Reduced:
 
     sums: GroupSums
     by_features: Float[Array, "m D"]
-    own: Float[Array, "m c"]
+    reduced_rows: Float[Array, "m c"]
     marked: Int[Array, " p"]
     diagonal: Float[Array, " p"]
 
@@ -158,7 +158,7 @@ class Reduced:
 
     def coefficients(self, across: Across, root: Float[Array, " m"]) -> Float[Array, "m t"]:
         """Return the coefficients of k̂ and each row of the group."""
-        u = self.own[:, :-1] - np.outer(self.own[:, -1], across.intercept)
+        u = self.reduced_rows[:, :-1] - np.outer(self.reduced_rows[:, -1], across.intercept)
         return root[:, None] * (u - self.by_features @ across.v)
 
     def left_out(
@@ -167,7 +167,7 @@ class Reduced:
         """Return errors y − f̂ of the marked rows, each by the fit to all other rows."""
         rows = self.by_features[self.marked].astype(np.float64)
         half = solve_triangular(across.factor, rows.T, lower=True, check_finite=False)
-        constant = self.own[self.marked, -1] - rows @ across.of_constant
+        constant = self.reduced_rows[self.marked, -1] - rows @ across.of_constant
         inverse = self.diagonal - (half**2).sum(axis=0) - constant**2 / across.weight
         return coef[self.marked] / (root[self.marked] ** 2 * inverse)[:, None]
 

@@ -92,7 +92,7 @@ class WideProblem:
     weight: float  # W
     rows: int  # n, of positive weight
     centred: bool  # whether an intercept is fitted
-    drawn: Float[Array, "D s"]  # Σ √w (z − z̄) ε
+    draws: Float[Array, "D s"]  # Σ √w (z − z̄) ε
     judges: JudgingRows
 
     @property
@@ -207,10 +207,10 @@ def state_at(
     problem: WideProblem, space: GrowingSubspace, alpha: float, guess: Guess, tol: float
 ) -> WideState:
     """Solve at a penalty, for targets and probes."""
-    t, s = len(problem.power), problem.drawn.shape[1]
+    t, s = len(problem.power), problem.draws.shape[1]
     wide = np.sqrt(guess.dimension / problem.weight) * PROBED / tol
     scale = np.append(problem.spread, np.full(s, wide)) * np.sqrt(problem.weight)
-    right = np.column_stack([problem.cross, problem.drawn])
+    right = np.column_stack([problem.cross, problem.draws])
     systems = ShiftedSystems(right, np.full(t + s, alpha), np.arange(t + s), scale)
     solution = space.solve(systems, problem.factor.inverse, tol, MOST_STEPS, proven=False)
     u, r = solution.u, solution.residual
@@ -296,7 +296,7 @@ def solve_wide(
     zero where there is no intercept. PASSES_ENDED where ``MOST_STEPS`` passes did not suffice.
     """
     D, t = problem.cross.shape
-    sides, scale = t + problem.drawn.shape[1], problem.spread * np.sqrt(problem.weight)
+    sides, scale = t + problem.draws.shape[1], problem.spread * np.sqrt(problem.weight)
     for precision in ("float32", "float64"):
         space = GrowingSubspace(problem.multiply, D, sides, precision)
         states, chosen, tol = _chosen(problem, space, alpha, per_target)

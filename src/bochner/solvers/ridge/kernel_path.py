@@ -313,10 +313,10 @@ def _solve_many(
             return _among_all(rows, penalties, float(chosen[0]), lost)
     solution = _solution(penalties, chosen, criterion, before)
     solved = tried.get(float(solution.alpha)) if tried else None
-    return _whole(rows, solution, lost, solved)
+    return _on_all_rows(rows, solution, lost, solved)
 
 
-def _whole(
+def _on_all_rows(
     rows: KernelRows, solution: Solution, lost: Lost | None, solved: SolvedRows | None = None
 ) -> Solution:
     """Return the solution of all rows at a penalty that some have chosen, and may have solved."""
@@ -342,7 +342,7 @@ def _among_all(rows: KernelRows, penalties: Penalties, alpha: float, lost: Lost)
     while True:
         penalties.at(alpha)
         try:
-            solution = _whole(rows, _solution(penalties, np.array([alpha]), "loo"), lost)
+            solution = _on_all_rows(rows, _solution(penalties, np.array([alpha]), "loo"), lost)
         except LinAlgError:
             if best is None:
                 raise

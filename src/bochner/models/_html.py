@@ -57,7 +57,7 @@ class ShownFit(ShownResult):
         Numbers, texts and lists; where the words of a fact say more than its value, they are
         beside it under its name with ``_words``.
         """
-        return self._asked() | self._features() | self._found()
+        return self._asked() | self._features() | self._results()
 
     def __str__(self) -> str:
         facts = facts_in_words(self.facts())
@@ -65,7 +65,7 @@ class ShownFit(ShownResult):
         lines = (f"  {name:<{longest}}  {words}" for name, words in facts)
         return "\n".join((type(self).__name__, *lines))
 
-    def _shown(self) -> Iterator[HtmlPart]:
+    def _html_parts(self) -> Iterator[HtmlPart]:
         yield Facts(tuple(facts_in_words(self.facts())))
 
     def _asked(self) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class ShownFit(ShownResult):
         said = {"method": repr(choice.method), "method_words": choice.reason}
         return said | ({"n_features": choice.map.n_features} if choice.method.has_features else {})
 
-    def _found(self) -> dict[str, Any]:
+    def _results(self) -> dict[str, Any]:
         return {}
 
 
