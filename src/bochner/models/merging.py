@@ -81,7 +81,7 @@ def _check_same_kind(a: Any, b: Any) -> None:
 
 
 def _check_same_map(a: Any, b: Any) -> None:
-    maps = a.chosen.map, b.chosen.map
+    maps = a.chosen.choice.map, b.chosen.choice.map
     alike = maps[0] is maps[1] if None in maps else same_arrays(*maps)
     if a.chosen.kernel != b.chosen.kernel or not alike:
         raise IncompatibleModels(

@@ -128,6 +128,7 @@ class Penalties:
         others = 1 - rows.w / rows.weight if rows.centred else np.ones(len(rows.w))
         gains = (rows.about / others[:, None]) ** 2 - fit.dual.left_out**2
         gain = rows.w * (pooled(gains, rows.power) if target is None else gains[:, target])
+        gain = gain / max(float(np.abs(gain).max()), TINY)  # Squares of these overflow nowhere
         return bool(gain.mean() > 2 * gain.std() / len(gain) ** 0.5)
 
     def likeliest(self, start: float, target: int | None = None) -> float:
