@@ -78,6 +78,17 @@ class Columns(Transformed):
         Its lengthscales, if it has one per column, belong to the chosen columns in their order.
     columns : tuple of int
         Column numbers from 0, each once.
+
+    See Also
+    --------
+    Warped : Of any function of the rows.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Columns, Gaussian
+    >>> kernel = Columns(Gaussian(), columns=(1,))
+    >>> kernel([[0.0, 0.0]], [[9.0, 0.0], [0.0, 1.0]]).round(2)
+    array([[1.  , 0.61]])
     """
 
     kernel: Part
@@ -113,6 +124,17 @@ class Mahalanobis(Transformed):
     kernel : Kernel
     matrix : array of shape (d, d)
         A, symmetric positive semi-definite, kept as a tuple of rows. L is its symmetric root.
+
+    See Also
+    --------
+    Bilinear : The inner product of this metric.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Gaussian, Mahalanobis
+    >>> kernel = Mahalanobis(Gaussian(), ((4.0, 0.0), (0.0, 1.0)))
+    >>> kernel([[0.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]]).round(2)
+    array([[0.14, 0.61]])
     """
 
     kernel: Part
@@ -149,9 +171,21 @@ class Warped(Transformed):
     kernel : Kernel
         A kernel of d' columns.
 
+    See Also
+    --------
+    Columns : Some columns only.
+    Modulated : The values change, not the rows.
+
     Notes
     -----
     A model file cannot hold a function; a model with this kernel can be pickled if f can be.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bochner.kernels import Gaussian, Warped
+    >>> Warped(np.log, Gaussian())([[1.0]], [[1.0], [10.0]]).round(2)
+    array([[1.  , 0.07]])
     """
 
     function: Annotated[Callable[[Array], Array], require_function]
@@ -179,6 +213,16 @@ class Exp(Kernel):
     ----------
     kernel : Kernel
         Of values below about 700 (88 in float32): scale it down if they are larger.
+
+    See Also
+    --------
+    DotExponential : The exponential of the inner product.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Exp, Linear
+    >>> Exp(Linear())([[1.0]], [[0.0], [1.0]]).round(2)
+    array([[1.  , 2.72]])
     """
 
     kernel: Part
@@ -204,9 +248,20 @@ class Modulated(Kernel):
         such kernels are equal if their functions are the same object.
     kernel : Kernel
 
+    See Also
+    --------
+    Warped : The rows change, not the values.
+
     Notes
     -----
     A model file cannot hold a function; a model with this kernel can be pickled if f can be.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Gaussian, Modulated
+    >>> kernel = Modulated(lambda X: X[:, 0], Gaussian())
+    >>> kernel([[1.0]], [[1.0], [2.0]]).round(2)
+    array([[1.  , 1.21]])
     """
 
     function: Annotated[Callable[[Array], Array], require_function]
@@ -242,11 +297,21 @@ class Normalised(Kernel):
     InvalidInput
         If kernel(x, x) is no float64 number.
 
+    See Also
+    --------
+    Modulated : Any factor of each row.
+
     Notes
     -----
     ``kernel`` is evaluated in float64, and the cosine rounded to X's dtype; kernels that grow like
     a power of the norms, ``ArcCosine(2)**3`` or ``Linear()``, on unit rows, which have the same
     cosines. So rows may be as long or short as the dtype allows.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Linear, Normalised
+    >>> Normalised(Linear())([[2.0, 0.0]], [[3.0, 0.0], [1.0, 1.0]]).round(2)
+    array([[1.  , 0.71]])
     """
 
     kernel: Part
@@ -312,6 +377,16 @@ class Bilinear(Kernel):
     ------
     NotPositive
         If A is not symmetric, or has a negative eigenvalue.
+
+    See Also
+    --------
+    Mahalanobis : Another metric for any kernel.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Bilinear
+    >>> Bilinear(((2.0, 1.0), (1.0, 2.0)))([[1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]])
+    array([[2., 1.]])
     """
 
     matrix: Matrix

@@ -33,7 +33,18 @@ Weights = Annotated[tuple[float, ...], _weights]
 
 
 class Basis(Kernel):
-    """A product over columns of kernels with finitely many features each."""
+    """A product over columns of kernels with finitely many features each.
+
+    See Also
+    --------
+    FourierSeries, Polynomials : The two kernels of this kind.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Basis, FourierSeries, Gaussian
+    >>> isinstance(FourierSeries((1.0, 0.5)), Basis), isinstance(Gaussian(), Basis)
+    (True, False)
+    """
 
     @property
     @abc.abstractmethod
@@ -68,6 +79,16 @@ class FourierSeries(Basis):
         w_0, w_1, …, none below zero; how much of each harmonic functions may have.
     period : float, default 1.0
         p > 0, in the units of X.
+
+    See Also
+    --------
+    Periodic : Smooth, and known by a period and a lengthscale.
+
+    Examples
+    --------
+    >>> from bochner.kernels import FourierSeries
+    >>> FourierSeries((0.6, 0.4), period=24.0)([[0.0]], [[12.0], [24.0]]).round(2)
+    array([[0.2, 1. ]])
     """
 
     weights: Weights
@@ -103,6 +124,16 @@ class Polynomials(Basis):
         w_0, w_1, …, none below zero; how much of each degree functions may have.
     lower, upper : float, default −1 and 1
         The interval, in the units of X.
+
+    See Also
+    --------
+    Polynomial : Of the inner product.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Polynomials
+    >>> Polynomials((1.0, 0.5), lower=0.0, upper=2.0)([[2.0]], [[0.0], [1.0], [2.0]]).round(2)
+    array([[-0.5,  1. ,  2.5]])
     """
 
     weights: Weights
@@ -159,6 +190,16 @@ class Brownian(Green):
     ----------
     length : float, default 1.0
         In the units of X. It bounds what :class:`LaplacianEigenfunctions` expands.
+
+    See Also
+    --------
+    BrownianBridge : Zero at both ends.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Brownian
+    >>> Brownian(length=2.0)([[1.0]], [[0.5], [1.0], [2.0]])
+    array([[0.5, 1. , 1. ]])
     """
 
     length: Positive = 1.0
@@ -177,6 +218,16 @@ class BrownianBridge(Green):
     ----------
     length : float, default 1.0
         In the units of X.
+
+    See Also
+    --------
+    Brownian : Free at the far end.
+
+    Examples
+    --------
+    >>> from bochner.kernels import BrownianBridge
+    >>> BrownianBridge(length=2.0)([[1.0]], [[0.5], [1.0], [2.0]])
+    array([[0.25, 0.5 , 0.  ]])
     """
 
     length: Positive = 1.0

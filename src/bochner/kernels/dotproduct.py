@@ -22,7 +22,19 @@ TERMS = 4096  # Terms after which a power series counts as divergent
 
 
 class PowerSeries(NamedArguments, abc.ABC):
-    """κ(t) = Σ κ⁽ⁿ⁾(0) tⁿ/n!, all derivatives at zero zero or above: κ(⟨x, y⟩) is a kernel."""
+    """κ(t) = Σ κ⁽ⁿ⁾(0) tⁿ/n!, all derivatives at zero zero or above: κ(⟨x, y⟩) is a kernel.
+
+    See Also
+    --------
+    Coefficients, LogDerivatives : The two ways to give one.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Coefficients, DotProduct, PowerSeries
+    >>> series = Coefficients((1.0, 0.0, 0.5))
+    >>> isinstance(series, PowerSeries), DotProduct(series)([[1.0]], [[2.0]])
+    (True, array([[3.]]))
+    """
 
     @property
     @abc.abstractmethod
@@ -53,6 +65,16 @@ class Coefficients(PowerSeries):
     ----------
     values : tuple of float
         Zero or above, at least one.
+
+    See Also
+    --------
+    LogDerivatives : For series without an end.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Coefficients, DotProduct
+    >>> DotProduct(Coefficients((0.0, 1.0, 1.0)))([[1.0]], [[2.0], [3.0]])
+    array([[ 6., 12.]])
     """
 
     values: Annotated[tuple[float, ...], each(finite)]
@@ -143,10 +165,22 @@ class LogDerivatives(PowerSeries):
     degree : int, optional
         Largest n with a term; None, the default, if there is none.
 
+    See Also
+    --------
+    Coefficients : For polynomials.
+
     Notes
     -----
     κ(t) is summed until terms fall below rounding, relative to κ(|t|): for negative t digits are
     lost as in every alternating series.
+
+    Examples
+    --------
+    >>> from scipy.special import gammaln
+    >>> from bochner.kernels import DotProduct, LogDerivatives
+    >>> kernel = DotProduct(LogDerivatives(lambda n: gammaln(n + 1.0)))
+    >>> kernel([[1.0]], [[0.0], [0.6]]).round(2)
+    array([[1. , 2.5]])
     """
 
     function: Annotated[Callable[[np.ndarray], np.ndarray], require_function]
@@ -259,7 +293,18 @@ def horner(values: tuple[float, ...], t: Array) -> Array:
 
 
 class DotProductKernel(Kernel):
-    """A kernel κ(t) of the inner product t = ⟨x, y⟩, given by its power series."""
+    """A kernel κ(t) of the inner product t = ⟨x, y⟩, given by its power series.
+
+    See Also
+    --------
+    DotProduct : Of a power series of your own.
+
+    Examples
+    --------
+    >>> from bochner.kernels import DotProductKernel, Gaussian, Polynomial
+    >>> isinstance(Polynomial(), DotProductKernel), isinstance(Gaussian(), DotProductKernel)
+    (True, False)
+    """
 
     @property
     @abc.abstractmethod
@@ -282,7 +327,19 @@ class DotProductKernel(Kernel):
 
 @dataclass(frozen=True)
 class Linear(DotProductKernel):
-    """k(x, y) = ⟨x, y⟩: its feature map is x itself, its model the linear one."""
+    """k(x, y) = ⟨x, y⟩: its feature map is x itself, its model the linear one.
+
+    See Also
+    --------
+    Polynomial : Products of columns too.
+    Bilinear : Another inner product.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Linear
+    >>> Linear()([[1.0, 2.0]], [[1.0, 0.0], [0.0, 1.0]])
+    array([[1., 2.]])
+    """
 
     power_series = Coefficients((0.0, 1.0))
 
@@ -302,6 +359,16 @@ class Polynomial(DotProductKernel):
         Zero or above; zero leaves the products of exactly ``degree`` columns.
     scale : float, default 1.0
         Positive. scikit-learn's ``gamma``; 1/d suits standardised columns.
+
+    See Also
+    --------
+    DotProduct : Any power series.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Polynomial
+    >>> Polynomial(degree=2)([[1.0, 2.0]], [[1.0, 0.0], [0.0, 1.0]])
+    array([[4., 9.]])
     """
 
     degree: Counted = 2
@@ -321,6 +388,16 @@ class DotExponential(DotProductKernel):
     ----------
     scale : float, default 1.0
         Positive; 1/√d in attention [Vaswani et al. (2017), eq. 1].
+
+    See Also
+    --------
+    Exp : The exponential of any kernel.
+
+    Examples
+    --------
+    >>> from bochner.kernels import DotExponential
+    >>> DotExponential(scale=0.5)([[1.0, 2.0]], [[1.0, 0.0], [0.0, 1.0]]).round(2)
+    array([[1.65, 2.72]])
     """
 
     scale: TunedPositive = 1.0

@@ -56,6 +56,17 @@ class Box:
     ----------
     sides : d pairs (lower, upper), d from 1 to 3
         In the units of X.
+
+    See Also
+    --------
+    GreenFunction : The kernel on a box.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Box, GreenFunction
+    >>> box = Box(((0.0, 1.0), (0.0, 2.0)))
+    >>> GreenFunction(box)([[0.5, 0.5]], [[0.5, 0.0], [0.3, 0.9]]).shape
+    (1, 2)
     """
 
     sides: tuple[tuple[float, float], ...]

@@ -25,6 +25,16 @@ class Additive(Kernel):
     """k(x, y) = Σ_j κ(x_j, y_j) of numbers from zero up, with κ(a, b) = √(ab) 𝒦(log b/a).
 
     κ(a, a) = a, so that rows that sum to one have k(x, x) = 1.
+
+    See Also
+    --------
+    AdditiveChi2, Intersection, JensenShannon : The three kernels of this kind.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Additive, Intersection, SkewedChi2
+    >>> isinstance(Intersection(), Additive), isinstance(SkewedChi2(), Additive)
+    (True, False)
     """
 
     @abc.abstractmethod
@@ -55,7 +65,20 @@ class Additive(Kernel):
 
 @dataclass(frozen=True)
 class AdditiveChi2(Additive):
-    """k(x, y) = Σ_j 2 x_j y_j/(x_j + y_j): the additive χ² kernel of histograms."""
+    """k(x, y) = Σ_j 2 x_j y_j/(x_j + y_j): the additive χ² kernel of histograms.
+
+    See Also
+    --------
+    Intersection, JensenShannon : Other kernels of histograms.
+
+    Examples
+    --------
+    >>> from bochner.kernels import AdditiveChi2
+    >>> X = [[0.5, 0.5, 0.0], [0.1, 0.6, 0.3]]
+    >>> AdditiveChi2()(X).round(2)
+    array([[1.  , 0.71],
+           [0.71, 1.  ]])
+    """
 
     def term(self, a: Array, b: Array) -> Array:
         size = a + b
@@ -71,7 +94,20 @@ class AdditiveChi2(Additive):
 
 @dataclass(frozen=True)
 class Intersection(Additive):
-    """k(x, y) = Σ_j min(x_j, y_j): the share that two histograms have in common."""
+    """k(x, y) = Σ_j min(x_j, y_j): the share that two histograms have in common.
+
+    See Also
+    --------
+    AdditiveChi2, JensenShannon : Other kernels of histograms.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Intersection
+    >>> X = [[0.5, 0.5, 0.0], [0.1, 0.6, 0.3]]
+    >>> Intersection()(X).round(2)
+    array([[1. , 0.6],
+           [0.6, 1. ]])
+    """
 
     def term(self, a: Array, b: Array) -> Array:
         xp = array_namespace(a, b)
@@ -89,6 +125,18 @@ class JensenShannon(Additive):
     """k(x, y) = ½ Σ_j [x_j log₂(1 + y_j/x_j) + y_j log₂(1 + x_j/y_j)].
 
     One less the Jensen-Shannon divergence in bits, for rows that sum to one.
+
+    See Also
+    --------
+    AdditiveChi2, Intersection : Other kernels of histograms.
+
+    Examples
+    --------
+    >>> from bochner.kernels import JensenShannon
+    >>> X = [[0.5, 0.5, 0.0], [0.1, 0.6, 0.3]]
+    >>> JensenShannon()(X).round(2)
+    array([[1.  , 0.74],
+           [0.74, 1.  ]])
     """
 
     def term(self, a: Array, b: Array) -> Array:
@@ -113,6 +161,18 @@ class SkewedChi2(Kernel):
     ----------
     skew : float, default 1.0
         c > 0, in the units of X; all numbers of X must be above −c.
+
+    See Also
+    --------
+    AdditiveChi2 : A sum over columns.
+
+    Examples
+    --------
+    >>> from bochner.kernels import SkewedChi2
+    >>> X = [[0.5, 0.5, 0.0], [0.1, 0.6, 0.3]]
+    >>> SkewedChi2(skew=0.1)(X).round(2)
+    array([[1.  , 0.69],
+           [0.69, 1.  ]])
     """
 
     skew: TunedPositive = 1.0

@@ -188,6 +188,20 @@ class Kernel(NamedArguments, abc.ABC):
     A kernel of your own is a frozen dataclass that subclasses `Kernel` (or `Stationary`, if it
     depends on x − y alone) and defines `evaluate` and `diagonal`. `tunable` names the numbers
     that a fit may find.
+
+    See Also
+    --------
+    Custom : A kernel from a function.
+    Stationary : Kernels of x − y.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Gaussian, Kernel, Linear
+    >>> kernel = 2.0 * Gaussian() + Linear() ** 2
+    >>> isinstance(kernel, Kernel)
+    True
+    >>> kernel.diag([[0.0], [1.0]])
+    array([2., 3.])
     """
 
     # NumPy then leaves np.float64(2) * k to the kernel.
@@ -319,6 +333,16 @@ class Constant(Kernel):
     ----------
     value : float, default 1.0
         c ≥ 0.
+
+    See Also
+    --------
+    Scaled : A constant times a kernel.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Constant, Linear
+    >>> (Linear() + Constant(2.0))([[1.0]], [[0.0], [3.0]])
+    array([[2., 5.]])
     """
 
     value: TunedNonnegative = 1.0
@@ -349,6 +373,19 @@ class Sum(Kernel):
     Parameters
     ----------
     left, right : Kernel
+
+    See Also
+    --------
+    Product : The other way to join two kernels.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Gaussian, Linear
+    >>> kernel = Gaussian() + Linear()
+    >>> type(kernel).__name__
+    'Sum'
+    >>> kernel([[1.0]], [[1.0], [3.0]]).round(2)
+    array([[2.  , 3.14]])
     """
 
     left: Part
@@ -374,6 +411,19 @@ class Product(Kernel):
     Parameters
     ----------
     left, right : Kernel
+
+    See Also
+    --------
+    Sum : The other way to join two kernels.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Gaussian, Linear
+    >>> kernel = Gaussian() * Linear()
+    >>> type(kernel).__name__
+    'Product'
+    >>> kernel([[1.0]], [[1.0], [3.0]]).round(2)
+    array([[1.  , 0.41]])
     """
 
     left: Part
@@ -418,6 +468,18 @@ class Scaled(Kernel):
     scale : float
         Positive and finite; the variance k(x, x) of a stationary kernel.
     kernel : Kernel
+
+    See Also
+    --------
+    Product : Of two kernels.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Gaussian
+    >>> 2.0 * Gaussian()
+    2.0 * Gaussian(lengthscale=1.0)
+    >>> (2.0 * Gaussian()).diag([[0.0], [1.0]])
+    array([2., 2.])
     """
 
     scale: TunedPositive
@@ -448,6 +510,16 @@ class Power(Kernel):
     kernel : Kernel
     exponent : int
         p ≥ 1.
+
+    See Also
+    --------
+    Polynomial : Powers of the inner product.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Linear
+    >>> ((Linear() + 1.0) ** 3)([[1.0]], [[0.0], [1.0]])
+    array([[1., 8.]])
     """
 
     kernel: Part
@@ -535,10 +607,23 @@ class Custom(Kernel):
         Takes X and returns the n values k(x, x); by default these are picked from the matrices of
         64 rows at a time.
 
+    See Also
+    --------
+    bochner.check_kernel : Says what is wrong with a function.
+
     Notes
     -----
     Two such kernels are equal if their functions are the same objects. A model file cannot hold a
     function; a model with this kernel can be pickled if the function can be.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bochner.kernels import Custom
+    >>> kernel = Custom(lambda X, Y: np.minimum(X, Y.T))
+    >>> kernel([[1.0], [2.0]])
+    array([[1., 1.],
+           [1., 2.]])
     """
 
     function: Annotated[Callable[[Array, Array], Array], require_function]

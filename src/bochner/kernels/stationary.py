@@ -32,6 +32,16 @@ class Stationary(Kernel):
     """A kernel of x − y alone with k(x, x) = 1, and so the transform of a probability measure.
 
     Bochner: k(x, y) = E cos ω·(x − y), ω drawn from the spectral measure.
+
+    See Also
+    --------
+    Radial, CoordinateWise : The two kinds of most kernels of x − y.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Gaussian, Linear, Stationary
+    >>> isinstance(Gaussian(), Stationary), isinstance(Linear(), Stationary)
+    (True, False)
     """
 
     lengthscale: Lengthscale
@@ -72,7 +82,18 @@ class Compilable(Stationary):
 
 
 class Radial(Compilable):
-    """A stationary kernel of the Euclidean distance r = |(x − y)/ℓ|."""
+    """A stationary kernel of the Euclidean distance r = |(x − y)/ℓ|.
+
+    See Also
+    --------
+    CoordinateWise : Products over columns.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Gaussian, Laplace, Radial
+    >>> isinstance(Gaussian(), Radial), isinstance(Laplace(), Radial)
+    (True, False)
+    """
 
     @abc.abstractmethod
     def profile(self, s: Array) -> Array:
@@ -116,7 +137,18 @@ class Radial(Compilable):
 
 
 class CoordinateWise(Compilable):
-    """A stationary kernel that is a product of one-dimensional kernels of one kind."""
+    """A stationary kernel that is a product of one-dimensional kernels of one kind.
+
+    See Also
+    --------
+    Radial : Of the Euclidean distance.
+
+    Examples
+    --------
+    >>> from bochner.kernels import CoordinateWise, Gaussian, Laplace
+    >>> isinstance(Gaussian(), CoordinateWise), isinstance(Laplace(), CoordinateWise)
+    (False, True)
+    """
 
     @abc.abstractmethod
     def block(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
@@ -149,6 +181,19 @@ class Gaussian(Radial):
     ----------
     lengthscale : float or one per column, default 1.0
         ℓ > 0, in the units of X. scikit-learn's ``gamma`` is 1/(2ℓ²).
+
+    See Also
+    --------
+    Matern, Exponential : Less smooth.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bochner.kernels import Gaussian
+    >>> X = np.array([[0.0, 0.0], [1.0, 2.0]])
+    >>> Gaussian(lengthscale=(1.0, 4.0))(X).round(2)
+    array([[1.  , 0.54],
+           [0.54, 1.  ]])
     """
 
     lengthscale: TunedNumbers = 1.0
@@ -177,6 +222,17 @@ class Exponential(Radial):
     ----------
     lengthscale : float or one per column, default 1.0
         ℓ > 0, in the units of X.
+
+    See Also
+    --------
+    Matern : From this kernel to the Gaussian.
+    Laplace : Of the L1 distance.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Exponential
+    >>> Exponential(2.0)([[0.0]], [[0.0], [1.0], [3.0]]).round(2)
+    array([[1.  , 0.61, 0.22]])
     """
 
     lengthscale: TunedNumbers = 1.0
@@ -209,6 +265,16 @@ class RationalQuadratic(Radial):
         a > 0; small a has heavy tails, a → ∞ is the Gaussian.
     lengthscale : float or one per column, default 1.0
         ℓ > 0, in the units of X.
+
+    See Also
+    --------
+    Gaussian : The limit of a large shape.
+
+    Examples
+    --------
+    >>> from bochner.kernels import RationalQuadratic
+    >>> RationalQuadratic(shape=0.5)([[0.0]], [[0.0], [1.0], [3.0]]).round(2)
+    array([[1.  , 0.71, 0.32]])
     """
 
     shape: TunedPositive = 1.0
@@ -240,6 +306,16 @@ class Laplace(CoordinateWise):
     ----------
     lengthscale : float or one per column, default 1.0
         ℓ > 0, in the units of X.
+
+    See Also
+    --------
+    Exponential : Of the Euclidean distance.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Laplace
+    >>> Laplace((1.0, 4.0))([[0.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]]).round(2)
+    array([[0.37, 0.78]])
     """
 
     lengthscale: TunedNumbers = 1.0
@@ -265,6 +341,16 @@ class Cauchy(CoordinateWise):
     ----------
     lengthscale : float or one per column, default 1.0
         ℓ > 0, in the units of X.
+
+    See Also
+    --------
+    RationalQuadratic : Heavy tails too, of the Euclidean distance.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Cauchy
+    >>> Cauchy(2.0)([[0.0]], [[0.0], [1.0], [3.0]]).round(2)
+    array([[1.  , 0.8 , 0.31]])
     """
 
     lengthscale: TunedNumbers = 1.0

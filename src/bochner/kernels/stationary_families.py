@@ -39,6 +39,17 @@ class Matern(stationary.Radial):
         array library travel to NumPy and back.
     lengthscale : float or one per column, default 1.0
         ℓ > 0, in the units of X.
+
+    See Also
+    --------
+    Exponential : Smoothness ½.
+    Gaussian : The limit of a large smoothness.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Matern
+    >>> Matern(smoothness=2.5, lengthscale=2.0)([[0.0]], [[0.0], [1.0], [3.0]]).round(2)
+    array([[1.  , 0.83, 0.28]])
     """
 
     smoothness: TunedPositive = 1.5
@@ -167,6 +178,16 @@ class ExponentialPower(stationary.Radial):
         γ in (0, 2]: above 2 it is not positive.
     lengthscale : float or one per column, default 1.0
         ℓ > 0, in the units of X.
+
+    See Also
+    --------
+    Exponential, Gaussian : Powers 1 and 2.
+
+    Examples
+    --------
+    >>> from bochner.kernels import ExponentialPower
+    >>> ExponentialPower(power=1.5)([[0.0]], [[0.0], [1.0], [3.0]]).round(2)
+    array([[1.  , 0.37, 0.01]])
     """
 
     power: TunedPositive = 1.0
@@ -295,12 +316,22 @@ class Periodic(stationary.Stationary):
         ℓ > 0, without a unit: how smooth within a period. Large ℓ is nearly a single wave beside
         a constant.
 
+    See Also
+    --------
+    FourierSeries : Periodic, with weights of your own.
+
     Notes
     -----
     One periodic column among others: ``Columns(Periodic(24.0), (0,)) * Columns(...)``.
 
     Rows are reduced modulo the period in float64, which is exact: any number of periods apart, k
     is that of the numbers as they are stored, in float32 as well.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Periodic
+    >>> Periodic(period=24.0)([[1.0]], [[1.0], [7.0], [25.0]]).round(2)
+    array([[1.  , 0.37, 1.  ]])
     """
 
     period: TunedNumbers = 1.0
@@ -366,6 +397,18 @@ class SpectralMixture(stationary.Stationary):
         μ_q: a number for all columns, or one per column; a wave of period p has 2π/p.
     scales : sequence, one entry for each weight
         σ_q > 0: a number for all columns, or one per column; 1/lengthscale of component q.
+
+    See Also
+    --------
+    Periodic : Waves that never fade.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bochner.kernels import SpectralMixture
+    >>> kernel = SpectralMixture(weights=(1.0,), means=(2 * np.pi,), scales=(0.5,))
+    >>> kernel([[0.0]], [[0.5], [1.0]]).round(2)
+    array([[-0.97,  0.88]])
     """
 
     weights: tuple[float, ...]

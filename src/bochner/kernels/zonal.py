@@ -172,7 +172,18 @@ class Angle(NamedTuple):
 
 
 class Homogeneous(Kernel):
-    """k(x, y) = |x|^p |y|^p K(θ), θ the angle between x and y."""
+    """k(x, y) = |x|^p |y|^p K(θ), θ the angle between x and y.
+
+    See Also
+    --------
+    Zonal : A series with weights of your own.
+
+    Examples
+    --------
+    >>> from bochner.kernels import ArcCosine, Homogeneous, Linear
+    >>> isinstance(ArcCosine(), Homogeneous), isinstance(Linear(), Homogeneous)
+    (True, False)
+    """
 
     @property
     @abc.abstractmethod
@@ -206,6 +217,16 @@ class Angular(Homogeneous):
 
     Equal rows have 1, rows at a right angle 0, opposite rows −1. It is not the arc-cosine kernel of
     order 0, which is 1 − θ/π = (1 + k)/2.
+
+    See Also
+    --------
+    ArcCosine : Order 0 is half of one plus this kernel.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Angular
+    >>> Angular()([[1.0, 0.0]], [[2.0, 0.0], [1.0, 1.0], [-3.0, 0.0]]).round(2)
+    array([[ 1. ,  0.5, -1. ]])
     """
 
     degree = 0
@@ -227,6 +248,16 @@ class ArcCosine(Homogeneous):
     ----------
     order : {1, 0, 2}
         p.
+
+    See Also
+    --------
+    NNGP, NeuralTangent : Of more layers.
+
+    Examples
+    --------
+    >>> from bochner.kernels import ArcCosine
+    >>> ArcCosine(order=1)([[1.0, 0.0]], [[2.0, 0.0], [1.0, 1.0]]).round(2)
+    array([[2.  , 1.07]])
     """
 
     order: Annotated[int, integer] = 1
@@ -255,6 +286,16 @@ class NNGP(Homogeneous):
     ----------
     depth : int, default 1
         L ≥ 1, hidden layers. Depth 1 is ``ArcCosine(1)``.
+
+    See Also
+    --------
+    NeuralTangent : Of a network in training.
+
+    Examples
+    --------
+    >>> from bochner.kernels import NNGP
+    >>> NNGP(depth=2)([[1.0, 0.0]], [[2.0, 0.0], [1.0, 1.0]]).round(2)
+    array([[2.  , 1.12]])
     """
 
     depth: Counted = 1
@@ -280,10 +321,20 @@ class NeuralTangent(Homogeneous):
     depth : int, default 1
         L ≥ 1, hidden layers; 1 is the two-layer network.
 
+    See Also
+    --------
+    NNGP : Of a network before training.
+
     Notes
     -----
     Angles are carried from layer to layer by sin²(θ'/2) = sin²(θ/2) − (sin θ − θ cos θ)/(2π):
     2e-15 for all θ, where cosines lose half the digits near 0.
+
+    Examples
+    --------
+    >>> from bochner.kernels import NeuralTangent
+    >>> NeuralTangent(depth=2)([[1.0, 0.0]], [[2.0, 0.0], [1.0, 1.0]]).round(2)
+    array([[6.  , 2.53]])
     """
 
     depth: Counted = 1
@@ -409,6 +460,16 @@ class Zonal(Kernel):
     power : int, default 1
         p ≥ 0; no matter on the unit sphere. A row of zeros has the value 0 with every row, where
         p = 0 the mean over directions, c_0.
+
+    See Also
+    --------
+    GeneralizedZonal : Weights that depend on the radius.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Zonal
+    >>> Zonal((0.5, 0.3, 0.2))([[1.0, 0.0]], [[2.0, 0.0], [1.0, 1.0]]).round(2)
+    array([[2.  , 1.01]])
     """
 
     coefficients: Annotated[tuple[float, ...], each(finite)]
@@ -470,6 +531,18 @@ class Monomials(NamedArguments):
         n_i, one for each coefficient; zero or above.
     decay : float, default 0.0
         Zero or above; 1 for the Gaussian's.
+
+    See Also
+    --------
+    GeneralizedZonal : The kernel that takes them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bochner.kernels import Monomials
+    >>> Monomials((1.0, 0.5), (0, 2))(np.array([1.0, 2.0]))
+    array([[1. , 0.5],
+           [1. , 2. ]])
     """
 
     coefficients: Annotated[tuple[float, ...], each(finite)]
@@ -503,6 +576,18 @@ class GeneralizedZonal(Kernel):
         For l ≥ 1 the value at radius zero is taken as zero, as there is no direction there.
         `Monomials` prints as code and can be saved; so can functions of a module be sent to other
         processes.
+
+    See Also
+    --------
+    Zonal : Powers of the radius.
+    Monomials : Radial functions that can be saved.
+
+    Examples
+    --------
+    >>> from bochner.kernels import GeneralizedZonal, Monomials
+    >>> kernel = GeneralizedZonal((Monomials((1.0,), (0,)), Monomials((1.0,), (1,))))
+    >>> kernel([[1.0, 0.0]], [[2.0, 0.0], [1.0, 1.0]]).round(2)
+    array([[3., 2.]])
     """
 
     radial_functions: tuple[RadialFunction, ...]
