@@ -119,6 +119,11 @@ class Auto(Method):
     sample : int, default 1000
         Rows that the error of the kernel matrix is measured on; they are kept out of the landmarks.
 
+    See Also
+    --------
+    compare : Show the errors of several methods.
+    plan : Choose method and width for a fit.
+
     Notes
     -----
     The error ‖ZZᵀ − K‖_F / ‖K‖_F is predicted by a formula (independent and orthogonal frequencies)
@@ -133,6 +138,19 @@ class Auto(Method):
     (:mod:`bochner.features.judging`); the cheapest within 2 % of the least is taken. With fewer
     than four such rows per feature, maps of three eighths of the width are compared; with fewer
     than one and a half the error of the kernel matrix decides.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import Gaussian
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
+    >>> method = bo.Auto(candidates=(bo.Fourier(), bo.HermiteMercer()))
+    >>> phi = bo.draw(Gaussian(), method, n_features=32, X=X, random_state=0)
+    >>> phi(X).shape
+    (50, 32)
+    >>> float(abs(phi(X) @ phi(X).T - phi.kernel(X, X)).max()) < 0.1
+    True
     """
 
     candidates: tuple[Method, ...] | None = None

@@ -33,6 +33,23 @@ class FeatureMap(ABC):
 
     A frozen value drawn from a kernel by :func:`bochner.draw`. It holds all that it needs, knows
     no data afterwards, and the same rows give the same features for any block size.
+
+    See Also
+    --------
+    draw : Draw a map from a kernel and a method.
+    Method : How features are made.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import Gaussian
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
+    >>> phi = bo.draw(Gaussian(), "orthogonal", n_features=64, X=X, random_state=0)
+    >>> isinstance(phi, bo.FeatureMap)
+    True
+    >>> phi.n_inputs, phi.n_features, phi(X).shape
+    (3, 64, (50, 64))
     """
 
     kernel: Kernel

@@ -16,6 +16,20 @@ class Method(NamedArguments, ABC):
     """How a kernel's features are made; :func:`bochner.draw` turns it and a kernel into a map.
 
     A frozen value; ``str`` leaves out what is at its default.
+
+    See Also
+    --------
+    draw : Draw a map from a kernel and a method.
+    Auto : Let the rows choose the method.
+
+    Examples
+    --------
+    >>> import bochner as bo
+    >>> method = bo.Fourier(bo.QMC())
+    >>> isinstance(method, bo.Method)
+    True
+    >>> print(method)
+    Fourier(placement=QMC())
     """
 
     def __str__(self) -> str:

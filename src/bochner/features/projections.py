@@ -54,12 +54,27 @@ class Compressed(Method):
     width : int, default 4
         D′/D. With 4, deterministic maps come within two per cent of the least error of rank D.
 
+    See Also
+    --------
+    Projected : Fewer columns before the features are made.
+
     Notes
     -----
     Serves what ``method`` serves, and needs rows to be drawn. Below the kernel where the wider map
     is. Choose it over :class:`HermiteMercer` or :class:`Nystrom` where the width costs most, in a
     solver or in memory; random features gain little. Cost of drawing: O(n D′²), of φ(X): that of
     D′ features and O(n D′ D).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import Gaussian
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
+    >>> method = bo.Compressed(bo.Fourier(), width=4)
+    >>> phi = bo.draw(Gaussian(), method, n_features=32, X=X, random_state=0)
+    >>> phi(X).shape
+    (50, 32)
     """
 
     method: MethodField
@@ -133,12 +148,29 @@ class Projected(Method):
         of differences). "jl": independent normal numbers of variance 1/d′, which keep all
         distances to a factor 1 ± √(8 log(n)/d′) [Johnson and Lindenstrauss (1984)].
 
+    See Also
+    --------
+    Compressed : Fewer features after they are made.
+
     Notes
     -----
     Serves kernels of the Euclidean distance or of the inner product that ``method`` serves in d′
     columns. The errors of the features and of the projection add up; certificates measure both.
     Choose it where few combinations of many columns matter. Cost of φ(X): O(n d d′) and that of
     ``method``; sparse rows stay sparse until they are projected.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import Gaussian
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
+    >>> method = bo.Projected(bo.Fourier(), n_components=2)
+    >>> phi = bo.draw(Gaussian(), method, n_features=64, X=X, random_state=0)
+    >>> phi(X).shape
+    (50, 64)
+    >>> phi.n_inputs
+    3
     """
 
     method: MethodField

@@ -495,7 +495,20 @@ def draw(
     n_inputs: int | None = None,
     random_state: Seed = None,
 ) -> FeatureMap:
-    """Draw a feature map of a given width; :func:`bochner.draw` also finds the width."""
+    """Draw a feature map of a given width; :func:`bochner.draw` also finds the width.
+
+    See Also
+    --------
+    bochner.draw : The same, and finds the width too.
+
+    Examples
+    --------
+    >>> import bochner as bo
+    >>> from bochner.features import draw
+    >>> from bochner.kernels import Gaussian
+    >>> draw(Gaussian(), bo.Fourier(), n_features=64, n_inputs=3, random_state=0)
+    FourierMap(kernel=Gaussian(lengthscale=1.0), n_inputs=3, n_features=64)
+    """
     return draw_map(
         as_method(method), kernel, _request(kernel, n_features, X, n_inputs, random_state)
     )

@@ -39,12 +39,29 @@ class Fourier(Method):
         uses D frequencies with random phases. ``phi.complex(X)`` of a map of pairs gives D/2
         complex exponentials, φ(X) φ(Y)ᴴ ≈ K.
 
+    See Also
+    --------
+    Nystrom : More accurate where the spectrum of K decays.
+    LeverageFourier : Frequencies chosen by the rows.
+
     Notes
     -----
     Serves stationary kernels, their sums and products. Unbiased for any data; the error falls like
     1/√D. Choose it when data may be seen only once, for D in the thousands at high speed, or when
     the spectrum does not decay; else :class:`Nystrom` is more accurate at equal width. Cost of
     φ(X): O(n d D) and D/2 sine-cosine pairs per row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import Gaussian
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
+    >>> phi = bo.draw(Gaussian(), bo.Fourier(), n_features=64, n_inputs=3, random_state=0)
+    >>> phi(X).shape
+    (50, 64)
+    >>> phi.complex(X).shape
+    (50, 32)
     """
 
     placement: Annotated[placements.Placement, placements.placed(_PLACEMENTS)] = field(

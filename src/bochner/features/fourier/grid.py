@@ -45,6 +45,11 @@ class FourierGrid(WaveMethod):
     box : d pairs (lower, upper), optional
         The box. Default: the smallest box of the rows.
 
+    See Also
+    --------
+    LaplacianEigenfunctions : Sines on a box, for the same columns.
+    SphericalHarmonics : Sums over the sphere.
+
     Notes
     -----
     Serves stationary kernels with a spectral density in one to three columns, ``Periodic`` ones,
@@ -61,6 +66,17 @@ class FourierGrid(WaveMethod):
     Sources: Greengard, Rachh and Barnett (2022), *Equispaced Fourier representations for efficient
     Gaussian process regression from a billion data points*; Barnett, Greengard and Rachh (2023),
     *Uniform approximation of common Gaussian process kernels using equispaced Fourier grids*.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import Gaussian
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 1))
+    >>> method = bo.FourierGrid(tolerance=1e-4)
+    >>> phi = bo.draw(Gaussian(), method, n_features=64, X=X, random_state=0)
+    >>> float(abs(phi(X) @ phi(X).T - phi.kernel(X, X)).max()) < 1e-4
+    True
     """
 
     tolerance: float = 1e-4

@@ -30,6 +30,10 @@ from bochner.kernels.stationary import refuse_sparse
 class HistogramSampling(Method):
     """Features of histogram kernels from their spectra.
 
+    See Also
+    --------
+    Nystrom : Fewer features where columns interact.
+
     Notes
     -----
     Serves `AdditiveChi2`, `Intersection` and `JensenShannon` by sampled spectra, 2n + 1 features
@@ -38,6 +42,18 @@ class HistogramSampling(Method):
     of the larger number for χ². Serves `SkewedChi2` by ``Fourier(IID())`` of log(x + c). Choose it
     for histograms and other non-negative columns that act apart; :class:`Nystrom` needs fewer
     features where they interact. Cost of φ(X): O(n D).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import AdditiveChi2
+    >>> X = np.random.default_rng(0).uniform(0, 1, (50, 3))
+    >>> phi = bo.draw(AdditiveChi2(), bo.HistogramSampling(), n_features=21, X=X, random_state=0)
+    >>> phi(X).shape
+    (50, 21)
+    >>> float(abs(phi(X) @ phi(X).T - phi.kernel(X, X)).max()) < 0.05
+    True
     """
 
     numbers_each = 1

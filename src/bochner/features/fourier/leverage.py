@@ -40,6 +40,10 @@ class LeverageFourier(Method):
     penalty : float, default 1e-4
         1/n_λ = λ/(n k(x, x)): the penalty of a fit per row, as a share of the kernel's diagonal.
 
+    See Also
+    --------
+    Fourier : Frequencies that know no rows.
+
     Notes
     -----
     Of eight times as many frequencies as are asked for, those that matter most to up to 1,000 of
@@ -48,6 +52,17 @@ class LeverageFourier(Method):
     while single entries are off by more. :class:`Nystrom` and Mercer features are more accurate
     where rows may be kept or kernels are smooth. Cost of φ(X): as :class:`Fourier`; of drawing
     O(s³ + s² D) with s = 1,000 rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import Matern
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
+    >>> method = bo.LeverageFourier(penalty=1e-3)
+    >>> phi = bo.draw(Matern(smoothness=1.5), method, n_features=64, X=X, random_state=0)
+    >>> phi(X).shape
+    (50, 64)
     """
 
     penalty: Positive = 1e-4

@@ -72,6 +72,21 @@ class IID(Placement):
     """Independent frequencies: Rahimi and Recht (2007), Algorithm 1.
 
     Serves every stationary kernel. The error of an entry of Z Zᵀ falls like 1/√D.
+
+    See Also
+    --------
+    Orthogonal : The default placement, with a lower error.
+    Fourier : The method that takes a placement.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import Gaussian
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
+    >>> phi = bo.draw(Gaussian(), bo.Fourier(bo.IID()), n_features=64, X=X, random_state=0)
+    >>> phi(X).shape
+    (50, 64)
     """
 
     def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
@@ -85,6 +100,21 @@ class Orthogonal(Placement):
     Yu et al. (2016), *Orthogonal random features*, eq. 4: rows of Haar matrices times independent
     radii; here with the radial law of any isotropic kernel. The variance of near pairs is far below
     that of :class:`IID`. The default, for any d. Cost of drawing: O(d m min(d, m)).
+
+    See Also
+    --------
+    QMC : Low-discrepancy frequencies, for few columns.
+    Structured : Fast transforms, for hundreds of columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import Gaussian
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
+    >>> phi = bo.draw(Gaussian(), bo.Fourier(bo.Orthogonal()), n_features=64, X=X, random_state=0)
+    >>> bool(np.allclose((phi(X) ** 2).sum(1), 1))
+    True
     """
 
     def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
@@ -168,11 +198,26 @@ class QMC(Placement):
         "sobol" has a random linear scramble and shift, and is best at powers of two; "halton" has
         randomly permuted digits. Each frequency still has exactly the spectral law.
 
+    See Also
+    --------
+    Orthogonal : The default placement, for any number of columns.
+
     Notes
     -----
     Mixtures of Gaussians (Matérn, rational quadratic) use one coordinate more for the radius,
     mixtures of components one more for the component. A cosine of ω is one of −ω, so points of
     symmetric laws fill half of the space, with random signs. Choose it for d below about ten.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import Matern
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
+    >>> method = bo.Fourier(bo.QMC("halton"))
+    >>> phi = bo.draw(Matern(smoothness=1.5), method, n_features=64, X=X, random_state=0)
+    >>> phi(X).shape
+    (50, 64)
     """
 
     sequence: Annotated[str, word("sobol", "halton")] = "sobol"
@@ -235,6 +280,21 @@ class Grid(Placement):
     allows. Deterministic, and exact to rounding where |(x − y)/ℓ| is small beside 2√q in each
     coordinate; **useless beyond**. For the Gaussian kernel, d up to 3; Mercer features are better
     wherever they serve.
+
+    See Also
+    --------
+    HermiteMercer : Mercer features, better wherever they serve.
+    FourierGrid : Equispaced frequencies, within a tolerance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import Gaussian
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 1))
+    >>> phi = bo.draw(Gaussian(), bo.Fourier(bo.Grid()), n_features=16, X=X, random_state=0)
+    >>> float(abs(phi(X) @ phi(X).T - phi.kernel(X, X)).max()) < 1e-10
+    True
     """
 
     def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
@@ -305,6 +365,22 @@ class Structured(Chained):
     rotations are used. Where transforms are slower than a product, the frequencies are formed as a
     matrix. The error is the same as with :class:`Orthogonal`. Choose this placement for d in the
     hundreds and more. Cost of φ(X): O(n D log d).
+
+    See Also
+    --------
+    Orthogonal : The same error, for fewer columns.
+    Fastfood : Another chain of fast transforms, for comparison.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import Gaussian
+    >>> X = np.random.default_rng(0).standard_normal((50, 100))
+    >>> method = bo.Fourier(bo.Structured())
+    >>> phi = bo.draw(Gaussian(8.0), method, n_features=512, X=X, random_state=0)
+    >>> phi(X).shape
+    (50, 512)
     """
 
     def chains(self, measure: Measure, m: int, rng: np.random.Generator) -> Chains | None:
@@ -328,6 +404,21 @@ class Fastfood(Chained):
     p = 2^⌈log₂ d⌉, B random signs, Π a random permutation, G normal, S lengths χ_p/‖G‖ (times
     the kernel's factor). Unbiased; the variance is above that of :class:`IID`. For comparison with
     other work; :class:`Structured` has a lower error at the same speed.
+
+    See Also
+    --------
+    Structured : A lower error at the same speed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import Gaussian
+    >>> X = np.random.default_rng(0).standard_normal((50, 100))
+    >>> method = bo.Fourier(bo.Fastfood())
+    >>> phi = bo.draw(Gaussian(8.0), method, n_features=512, X=X, random_state=0)
+    >>> phi(X).shape
+    (50, 512)
     """
 
     def chains(self, measure: Measure, m: int, rng: np.random.Generator) -> Chains:

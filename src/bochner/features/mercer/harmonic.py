@@ -39,6 +39,11 @@ class MercerHarmonic(Method):
     radius : float, optional
         Radius of the sphere that rows will lie on, in place of rows to learn the radii from.
 
+    See Also
+    --------
+    HermiteMercer : For rows of unequal spread.
+    Gegenbauer : Random directions in place of harmonics.
+
     Notes
     -----
     Serves kernels of the Euclidean distance (one lengthscale or one per column), of the inner
@@ -50,6 +55,18 @@ class MercerHarmonic(Method):
     Kernels of the distance are centred at the mean of the rows, unless these lie on a sphere. The
     last degree is cut to fit, principal axes first. Cost of φ(X): O(n (d² + D)). Han, Zandieh and
     Avron (2022), lemmas 4 and 15 and eq. 11, with exact directions and optimal radial functions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import Gaussian
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
+    >>> phi = bo.draw(Gaussian(), bo.MercerHarmonic(), n_features=64, X=X, random_state=0)
+    >>> phi(X).shape
+    (50, 64)
+    >>> float(abs(phi(X) @ phi(X).T - phi.kernel(X, X)).max()) < 0.02
+    True
     """
 
     nodes: Counted = 64

@@ -187,6 +187,11 @@ class HermiteMercer(Method):
         s_j as a multiple of the standard deviation along axis j. Default: of 0.5 to 2, the factor
         with the least Σ k(x, x) − |φ(x)|² on 512 of the rows.
 
+    See Also
+    --------
+    Nystrom : For clusters and curved supports.
+    MercerHarmonic : For few columns and rows of equal spread.
+
     Notes
     -----
     Serves the Gaussian kernel with any lengthscales, in any metric; every product of kernels of
@@ -198,6 +203,18 @@ class HermiteMercer(Method):
     flat spectrum. Cost of drawing: O(n d² + d³), d at most 2048. Cost of φ(X): O(n d² + n D).
     Source: Mehler (1866); Rasmussen and Williams (2006), section 4.3.1; Fasshauer and McCourt
     (2012).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import Gaussian
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
+    >>> phi = bo.draw(Gaussian(), bo.HermiteMercer(), n_features=64, X=X, random_state=0)
+    >>> phi(X).shape
+    (50, 64)
+    >>> float(abs(phi(X) @ phi(X).T - phi.kernel(X, X)).max()) < 0.05
+    True
     """
 
     scale: MaybePositive = None

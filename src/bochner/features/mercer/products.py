@@ -142,6 +142,11 @@ class Products(FeatureMap):
 class Explicit(Method):
     """The kernel's own features, or the D of them that carry most.
 
+    See Also
+    --------
+    ExactKernel : No features: the kernel itself.
+    PolySketch : Sketches of polynomials with too many monomials.
+
     Notes
     -----
     Serves ``FourierSeries``, ``Polynomials`` and kernels of ⟨x, y⟩ whose power series ends, as
@@ -149,6 +154,18 @@ class Explicit(Method):
     one column make m^d products of d columns; where D is less, those of largest mean square are
     taken, and Z Zᵀ ⪯ K. Of power series D must be enough for all monomials. Cost of φ(X):
     O(n (d m + D)).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import Polynomial
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
+    >>> phi = bo.draw(Polynomial(2), bo.Explicit(), n_features=64, X=X, random_state=0)
+    >>> phi(X).shape
+    (50, 10)
+    >>> float(abs(phi(X) @ phi(X).T - phi.kernel(X, X)).max()) < 1e-10
+    True
     """
 
     numbers_each = 0
@@ -210,6 +227,11 @@ class LaplacianEigenfunctions(Method):
         Boundary conditions. "dirichlet": functions vanish (sines). "neumann": they have slope zero
         (cosines). "periodic": both, of whole periods; for angles, hours and seasons.
 
+    See Also
+    --------
+    HermiteMercer : Fewer features for smooth kernels.
+    FourierGrid : Waves within a tolerance of the kernel.
+
     Notes
     -----
     Serves stationary kernels with a spectral density, sums and multiples of them, and exactly
@@ -223,6 +245,19 @@ class LaplacianEigenfunctions(Method):
     kernel. Choose it for d = 1 to 3 and rows that fill a box; :class:`HermiteMercer` and
     :class:`Nystrom` need fewer features. Cost of φ(X): O(n (Σ_j m_j + D)), m_j frequencies along
     column j. Source: Solin and Särkkä (2020).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import Matern
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 1))
+    >>> method = bo.LaplacianEigenfunctions()
+    >>> phi = bo.draw(Matern(smoothness=2.5), method, n_features=64, X=X, random_state=0)
+    >>> phi(X).shape
+    (50, 64)
+    >>> float(abs(phi(X) @ phi(X).T - phi.kernel(X, X)).max()) < 0.001
+    True
     """
 
     boundary: MaybePositive = None

@@ -40,6 +40,10 @@ class SphericalHarmonics(WaveMethod):
     degree : int, default 100
         L, from 1 to 1,000: (L + 1)² harmonics, which resolve 180/L degrees.
 
+    See Also
+    --------
+    FourierGrid : The same for rows in one to three columns.
+
     Notes
     -----
     Serves isotropic :class:`~bochner.kernels.OnSphere`, sums, products and multiples of such.
@@ -51,6 +55,19 @@ class SphericalHarmonics(WaveMethod):
 
     Sources: Schoenberg (1942), the expansion; Merilees (1973) and Townsend, Wilber and Wright
     (2016), the sphere doubled to a torus; Reinecke, Belkner and Carron (2023), section 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import Gaussian, OnSphere
+    >>> X = np.array([[52.5, 13.4], [48.9, 2.4], [-33.9, 151.2]])
+    >>> method = bo.SphericalHarmonics(degree=20)
+    >>> phi = bo.draw(OnSphere(Gaussian()), method, n_features=441, X=X, random_state=0)
+    >>> phi(X).shape
+    (3, 441)
+    >>> float(abs(phi(X) @ phi(X).T - phi.kernel(X, X)).max()) < 0.01
+    True
     """
 
     degree: Annotated[int, integer] = 100

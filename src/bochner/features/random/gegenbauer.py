@@ -66,6 +66,10 @@ class Gegenbauer(Method):
         beyond which less than 1e-12 of k(x, x) is left out at all but the 1 % longest rows; with
         optimal functions 48 at most.
 
+    See Also
+    --------
+    MercerHarmonic : Exact harmonics, with far smaller errors.
+
     Notes
     -----
     Unbiased for the kernel cut at degree q and order s, for any rows: this error falls like 1/√D.
@@ -74,6 +78,17 @@ class Gegenbauer(Method):
     in turn. Choose it to compare with published numbers; :class:`MercerHarmonic` has exact
     harmonics in place of random directions, and far smaller errors where α_l is moderate. Cost of
     φ(X): O(n m (d + (3 + 2 s) q)), without elementary functions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import DotExponential
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
+    >>> method = bo.Gegenbauer(order=1, degree=6)
+    >>> phi = bo.draw(DotExponential(), method, n_features=64, X=X, random_state=0)
+    >>> phi(X).shape
+    (50, 64)
     """
 
     radial: Annotated[str, word("optimal", "monomial")] = "optimal"

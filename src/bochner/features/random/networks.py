@@ -43,12 +43,28 @@ class Sign(Method):
     placement : Placement, default Orthogonal()
         Where the directions fall: ``IID()``, ``Orthogonal()`` or ``QMC()``.
 
+    See Also
+    --------
+    ReLU : Kernels that depend on lengths too.
+
     Notes
     -----
     Unbiased; variance of an entry (1 − k²)/D with independent directions, less with orthogonal
     ones. |φ(x)|² = 1 exactly, except for a row of zeros, which is sent to zeros. Cost: one product,
     O(n d D), the cheapest map there is; memory D d. Choose it for angles alone, with rows of any
     length; ``MercerHarmonic`` is more accurate where d is small.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import Angular
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
+    >>> phi = bo.draw(Angular(), bo.Sign(), n_features=64, X=X, random_state=0)
+    >>> phi(X).shape
+    (50, 64)
+    >>> bool(np.allclose((phi(X) ** 2).sum(1), 1))
+    True
     """
 
     placement: Directions = field(default_factory=Orthogonal)
@@ -68,12 +84,27 @@ class ReLU(Method):
         Whether the exact polynomial part is split off: 1 feature for order 0, d for order 1,
         d(d + 1)/2 for order 2. Default: where it takes at most half of the features.
 
+    See Also
+    --------
+    Sign : Signs, for the angle alone.
+    NeuralTangentFeatures : Deeper networks.
+
     Notes
     -----
     Split, in order, [√½, √(1/2m) sgn t], [x/√2, √(d/2m) |t|] and [x ⊗ x, √(d(d + 2)/2m) t|t|] with
     m directions; unsplit √(2 c/m) (t₊)^order with c = 1, d, d(d + 2). Unbiased; the split
     lowers the variance about ten times. Cost: O(n d D). Choose it for ReLU kernels of
     rows of any length; ``MercerHarmonic`` is more accurate where d is small.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import ArcCosine
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
+    >>> phi = bo.draw(ArcCosine(order=1), bo.ReLU(order=1), n_features=64, X=X, random_state=0)
+    >>> phi(X).shape
+    (50, 64)
     """
 
     order: Annotated[int, integer] = 1
@@ -208,6 +239,11 @@ def draw_rectified(method: ReLU, kernel: ArcCosine, ask: Request) -> ReLUMap:
 class NeuralTangentFeatures(Method):
     """Recursive random features of ``NeuralTangent(depth)`` and ``NNGP(depth)``.
 
+    See Also
+    --------
+    ReLU : Random features of one layer.
+    MercerHarmonic : More accurate for about ten columns or fewer.
+
     Notes
     -----
     The construction of Zandieh et al. (2021), at a third to half of its error: the linear parts are
@@ -215,6 +251,17 @@ class NeuralTangentFeatures(Method):
     Hadamard transform of the features of K_{h−1}. Unbiased for one layer; deeper, the bias is of
     the order of the variance, 1/D. Needs more features than columns. Cost of φ(X): O(n D²) for each
     layer, memory O(L D²). Choose it for d above about ten; else ``MercerHarmonic``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import NeuralTangent
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
+    >>> method = bo.NeuralTangentFeatures()
+    >>> phi = bo.draw(NeuralTangent(depth=2), method, n_features=64, X=X, random_state=0)
+    >>> phi(X).shape
+    (50, 64)
     """
 
 

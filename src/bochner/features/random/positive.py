@@ -36,6 +36,10 @@ class Positive(Method):
     form : {"hyperbolic", "plain"}, default "hyperbolic"
         "hyperbolic" uses each ω with both signs.
 
+    See Also
+    --------
+    Fourier : A lower error where entries may be negative.
+
     Notes
     -----
     Serves DotExponential and Gaussian kernels and their multiples. Unbiased; with independent ω
@@ -43,6 +47,18 @@ class Positive(Method):
     times 1 − e^{−|x + y|²} (for the Gaussian times e^{−|x|² − |y|²}). Choose it where entries must
     be positive (softmax attention), with rows of length about one; else :class:`Fourier` or
     :class:`Nystrom`. Cost of φ(X): O(n d D) and an exponential for each feature.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import DotExponential
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
+    >>> phi = bo.draw(DotExponential(), bo.Positive(), n_features=64, X=X, random_state=0)
+    >>> phi(X).shape
+    (50, 64)
+    >>> bool((phi(X) > 0).all())
+    True
     """
 
     placement: Annotated[

@@ -36,12 +36,27 @@ class Maclaurin(Method):
         r, in units of the lengthscale where the kernel has one. Default: the median length of
         the rows that the map is drawn with.
 
+    See Also
+    --------
+    PolySketch : A lower error for higher degrees.
+    Explicit : All monomials, without error.
+
     Notes
     -----
     Serves Polynomial, DotExponential and DotProduct kernels, their sums and multiples, and the
     Gaussian as e^{−|x|²/2} e^{⟨x, y⟩} e^{−|y|²/2}. Unbiased; the variance of a feature of degree n
     is up to 3ⁿ|x|²ⁿ|y|²ⁿ. Cost of φ(X): O(n d D N̄), N̄ the mean degree; memory D N̄ d bytes. Sparse
     rows are not made dense. Choose it for low degrees and sparse rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import Polynomial
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
+    >>> phi = bo.draw(Polynomial(3), bo.Maclaurin(), n_features=64, X=X, random_state=0)
+    >>> phi(X).shape
+    (50, 64)
     """
 
     degrees: Annotated[str, word("energy", "geometric")] = "energy"

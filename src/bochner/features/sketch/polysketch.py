@@ -151,6 +151,11 @@ class PolySketch(Method):
         Length of rows at which the terms of a power series are weighed, in units of the
         lengthscale where the kernel has one. Default: the median of the rows it is drawn with.
 
+    See Also
+    --------
+    Maclaurin : For low degrees and sparse rows.
+    TensorSketch : For sparse rows.
+
     Notes
     -----
     Serves Polynomial, DotExponential and DotProduct kernels, their sums and multiples, and the
@@ -159,6 +164,16 @@ class PolySketch(Method):
     with the degree p like p, for :class:`Maclaurin` and :class:`TensorSketch` like 3ᵖ. Cost of
     φ(X): O(nnz(X) + n (D + p m log m)) for inner width m. Sparse rows are not made dense beyond
     ``inner`` columns. Choose it for polynomials of many columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import Polynomial
+    >>> X = np.random.default_rng(0).uniform(-0.2, 0.2, (50, 40))
+    >>> phi = bo.draw(Polynomial(4), bo.PolySketch(), n_features=128, X=X, random_state=0)
+    >>> phi(X).shape
+    (50, 128)
     """
 
     pairs: Annotated[str, word("balanced", "independent")] = "balanced"

@@ -33,6 +33,10 @@ class TensorSketch(Method):
         Length of rows at which the terms of a power series are weighed, in units of the
         lengthscale where the kernel has one. Default: the median of the rows it is drawn with.
 
+    See Also
+    --------
+    PolySketch : Better for dense rows.
+
     Notes
     -----
     Polynomial(degree p, offset c, scale γ) is sketched as published: that of (√γ x, √c), p times.
@@ -41,6 +45,16 @@ class TensorSketch(Method):
     Unbiased; a sketch of degree p has a variance of at most (2 + 3ᵖ)|x|²ᵖ|y|²ᵖ/D. Cost of φ(X):
     O(p (nnz(X) + n D log D)); memory O(p d). Sparse rows are not made dense. Choose it for sparse
     rows and as the published standard; :class:`PolySketch` is better for dense rows.
+
+    Examples
+    --------
+    >>> import scipy.sparse
+    >>> import bochner as bo
+    >>> from bochner.kernels import Polynomial
+    >>> X = scipy.sparse.random_array((50, 40), density=0.1, format="csr", rng=0)
+    >>> phi = bo.draw(Polynomial(2), bo.TensorSketch(), n_features=64, X=X, random_state=0)
+    >>> phi(X).shape
+    (50, 64)
     """
 
     radius: MaybePositive = None
