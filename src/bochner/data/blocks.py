@@ -64,6 +64,16 @@ class Blocks:
     reads them: its fit learns what such columns become. X is float32 if
     every numeric column is float32 or narrower (float16, integers of one or two bytes, booleans),
     else float64. Memory: one block, and about 30 MB for files of any size.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).uniform(-3, 3, (500, 1))
+    >>> blocks = bo.Blocks.from_arrays(X, np.sin(X[:, 0]), block_rows=100)
+    >>> blocks.n_rows, blocks.n_columns, len(list(blocks))
+    (500, 1, 5)
+    >>> model = bo.KernelRidge(random_state=0).fit_blocks(blocks)
     """
 
     source: Source

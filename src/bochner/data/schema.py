@@ -42,6 +42,15 @@ class Schema:
     ------
     InvalidInput
         A column is named twice, or is both a feature and the target or weight.
+
+    Examples
+    --------
+    >>> import bochner as bo
+    >>> schema = bo.Schema(["area", "town"], {"town": ["Bonn", "Ulm"]}, target="price")
+    >>> schema.feature_names
+    ('area', 'town=Bonn', 'town=Ulm')
+    >>> schema.target_names
+    ('price',)
     """
 
     columns: tuple[str, ...]

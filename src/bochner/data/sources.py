@@ -40,6 +40,14 @@ class Block(NamedTuple):
 
     X (n, d); y (n,) or (n, t) or None; w (n,) or None; ``start`` is the row number of the first
     row in the whole table.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> blocks = bo.Blocks.from_arrays(np.ones((5, 2)), np.arange(5.0), block_rows=2)
+    >>> [(block.start, block.X.shape, block.y.shape) for block in blocks]
+    [(0, (2, 2), (2,)), (2, (2, 2), (2,)), (4, (1, 2), (1,))]
     """
 
     X: Any

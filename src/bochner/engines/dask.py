@@ -45,6 +45,13 @@ class Dask:
     themselves if they are in memory here or must be read in order (text files, iterables). Workers
     exchange the sums of parts; only the total comes here. Memory of a
     worker: one block, its features, and a few sums.
+
+    Examples
+    --------
+    >>> import bochner as bo
+    >>> where = bo.engines.Dask("tcp://127.0.0.1:8786")  # doctest: +SKIP
+    >>> blocks = bo.Blocks.from_files("rows-*.parquet", target="y")  # doctest: +SKIP
+    >>> model = bo.KernelRidge(random_state=0).fit_blocks(blocks, where)  # doctest: +SKIP
     """
 
     client: Any = None

@@ -79,6 +79,20 @@ class Local:
     kernel matrices and samples that something is chosen by stay on the processor. Blocks have 8192
     rows and more there. A device needs memory for the features of some 60,000 rows, and for four
     matrices of 8 D² bytes. Products have torch's own setting of TF32, which is off.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).uniform(-3, 3, (500, 1))
+    >>> blocks = bo.Blocks.from_arrays(X, np.sin(X[:, 0]))
+    >>> where = bo.engines.Local(memory=0)
+    >>> model = bo.KernelRidge("gaussian", random_state=0).fit_blocks(blocks, where)
+
+    A fit that is killed, and started again, resumes from its folder:
+
+    >>> where = bo.engines.Local(checkpoint="fit.checkpoint")  # doctest: +SKIP
+    >>> model = bo.KernelRidge(random_state=0).fit_blocks(blocks, where)  # doctest: +SKIP
     """
 
     checkpoint: str | PathLike[str] | None = None

@@ -50,6 +50,13 @@ class Ray:
     Notes
     -----
     Transfers, failures and results are as for :class:`bochner.engines.Dask`.
+
+    Examples
+    --------
+    >>> import bochner as bo
+    >>> where = bo.engines.Ray("auto")  # doctest: +SKIP
+    >>> blocks = bo.Blocks.from_files("rows-*.parquet", target="y")  # doctest: +SKIP
+    >>> model = bo.KernelRidge(random_state=0).fit_blocks(blocks, where)  # doctest: +SKIP
     """
 
     address: str | None = None

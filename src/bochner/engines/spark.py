@@ -58,6 +58,13 @@ class Spark:
     Each part of the rows is a job of one task, and one job per core runs at a time. The driver
     receives the sum of each part, 8 D² bytes for moments, and merges it; the bits are the same as
     with the other engines. The feature map is broadcast once in a fit.
+
+    Examples
+    --------
+    >>> import bochner as bo
+    >>> where = bo.engines.Spark("local[2]")  # doctest: +SKIP
+    >>> blocks = bo.Blocks.from_files("rows-*.parquet", target="y")  # doctest: +SKIP
+    >>> model = bo.KernelRidge(random_state=0).fit_blocks(blocks, where)  # doctest: +SKIP
     """
 
     session: Any = None

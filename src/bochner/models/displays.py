@@ -115,6 +115,22 @@ class PathDisplay(Display):
         Name of the criterion that decided; "" where the penalty was given.
     effective_dimension : (p,) or None
         d_λ along the path.
+
+    See Also
+    --------
+    SpectrumDisplay : Eigenvalues that a penalty is compared with.
+    CalibrationDisplay : Predictions against observations.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).uniform(-3, 3, (300, 1))
+    >>> model = bo.KernelRidge("gaussian", random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> shown = bo.PathDisplay.from_estimator(model)
+    >>> bool((np.diff(shown.alphas) > 0).all())
+    True
+    >>> shown.plot()  # doctest: +SKIP
     """
 
     alphas: Float[Array, " p"]
@@ -212,6 +228,22 @@ class SpectrumDisplay(Display):
     alpha : float
         The model's penalty, on the scale of ``n_rows`` rows.
     n_rows : int
+
+    See Also
+    --------
+    PathDisplay : Criteria that a penalty is chosen by.
+    required_features : How many features a penalty needs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).uniform(-3, 3, (300, 1))
+    >>> model = bo.KernelRidge("gaussian", random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> shown = bo.SpectrumDisplay.from_estimator(model, X)
+    >>> 1 < shown.effective_dimension < 300
+    True
+    >>> shown.plot()  # doctest: +SKIP
     """
 
     eigenvalues: Float[Array, " D"]
@@ -293,6 +325,22 @@ class MapDisplay(Display):
         Of the target.
     globe : bool
         Whether columns are latitude and longitude, the second drawn across.
+
+    See Also
+    --------
+    GaussianProcessRegressor : The process that is shown.
+    cell_averages : Averages of a process over cells.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).uniform(0, 1, (200, 2))
+    >>> process = bo.GaussianProcessRegressor("gaussian", random_state=0).fit(X, X.sum(axis=1))
+    >>> shown = bo.MapDisplay.from_estimator(process, places=10)
+    >>> shown.mean.shape, shown.deviation.shape
+    ((10, 10), (10, 10))
+    >>> shown.plot()  # doctest: +SKIP
     """
 
     axes: Mapping[str, Float[Array, " m"]]

@@ -181,6 +181,15 @@ class NormalScores:
         Mean of ((y − μ)/σ)²: one if the deviations are right.
     coverage : tuple of (float, float)
         Shares asked for, and the shares of rows within the central intervals of that chance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> rng = np.random.default_rng(0)
+    >>> scores = bo.normal_scores(rng.standard_normal(1000), np.zeros(1000), np.ones(1000))
+    >>> scores.rows, round(scores.rmse, 1), round(scores.z_variance, 1)
+    (1000, 1.0, 1.0)
     """
 
     rows: int
@@ -285,6 +294,17 @@ def predictive_scorer(process: GaussianProcessRegressor, X: Tabular, y: Array) -
     ------
     InvalidInput
         If the learner is no process.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from sklearn.model_selection import cross_validate
+    >>> X = np.random.default_rng(0).uniform(-3, 3, (150, 1))
+    >>> process = bo.GaussianProcessRegressor("gaussian", random_state=0)
+    >>> found = cross_validate(process, X, np.sin(X[:, 0]), scoring=bo.predictive_scorer, cv=3)
+    >>> bool(found["test_rmse"].max() < 0.1)
+    True
     """
     if not isinstance(process, GaussianProcessRegressor):
         raise InvalidInput(
@@ -380,6 +400,17 @@ class TrendedProcess:
         β̂, of the columns about their means and in units of their deviations.
     coef_covariance : (p, p)
         S⁻¹, its covariance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).uniform(0, 1, (200, 1))
+    >>> y = 10 * X[:, 0] + np.sin(20 * X[:, 0])
+    >>> found = bo.universal_kriging(bo.GaussianProcessRegressor("gaussian", random_state=0), X, y)
+    >>> mean, std = found.predict([[0.5], [0.6]], return_std=True)
+    >>> found.coef.shape, mean.shape, std.shape
+    ((1,), (2,), (2,))
     """
 
     process: GaussianProcessRegressor

@@ -42,6 +42,19 @@ def merge(*models: Any) -> Any:
     -----
     Equals one fit on all rows, to rounding, in any order. Leave-one-out errors are computed on
     the merged sample of rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).uniform(-3, 3, (400, 1))
+    >>> options = {"method": "fourier", "n_features": 64, "random_state": 0}
+    >>> first, last = (
+    ...     bo.KernelRidge(bo.kernels.Gaussian(1.0), **options).fit(rows, np.sin(rows[:, 0]))
+    ...     for rows in (X[:200], X[200:])
+    ... )
+    >>> bool(abs(bo.merge(first, last).predict([[1.0]])[0] - np.sin(1.0)) < 0.01)
+    True
     """
     if not models:
         raise InvalidInput("merge: at least one fitted model is required; got none.")

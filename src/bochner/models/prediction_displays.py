@@ -74,6 +74,22 @@ class CalibrationDisplay(Display):
     count : (b,) int
         Rows behind each.
     kind : {"prediction", "probability", "quantile", "coverage"}
+
+    See Also
+    --------
+    NormalScores : Scores of predicted means and deviations.
+    PathDisplay : Criteria that a penalty is chosen by.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.uniform(0, 1, 2000)
+    >>> happened = rng.uniform(0, 1, 2000) < p
+    >>> shown = bo.CalibrationDisplay.from_predictions(happened, p, n_bins=5)
+    >>> shown.kind, int(shown.count.sum()), bool(shown.error < 0.05)
+    ('probability', 2000, True)
     """
 
     expected: Float[Array, " b"]

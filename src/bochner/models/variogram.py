@@ -52,6 +52,16 @@ class VariogramModel(ShownResult):
         σ², the nugget.
     direction : (d,)
         Unit vector along which distances are taken; of a kernel of the globe along the equator.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> kernel = bo.kernels.Gaussian(2.0)
+    >>> model = bo.VariogramModel(kernel, amplitude=3.0, noise=0.5, direction=np.array([1.0]))
+    >>> model.nugget, model.sill, round(model.range, 2)
+    (0.5, 3.5, 4.9)
+    >>> process = bo.GaussianProcessRegressor(**model.parameters)
     """
 
     kernel: Kernel
@@ -122,6 +132,23 @@ class Variogram:
         Unit vector that the pairs lie along; None where they lie along any.
     n_columns : int
     metric : {"euclidean", "great-circle"}
+
+    See Also
+    --------
+    variogram : Estimate one from rows.
+    VariogramModel : A kernel, amplitude and noise fitted to one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).uniform(0, 1, (500, 2))
+    >>> found = bo.variogram(X, np.sin(6 * X[:, 0]))
+    >>> found.gamma.shape == found.lags.shape == found.pairs.shape
+    True
+    >>> model = found.fit("gaussian")
+    >>> bool(model.sill > model.nugget)
+    True
     """
 
     lags: Float[Array, " m"]

@@ -112,7 +112,15 @@ class Curve(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class DemoResult:
-    """All numbers of the demo."""
+    """All numbers of the demo.
+
+    Examples
+    --------
+    >>> from bochner.report import run_demo
+    >>> result = run_demo("out", quick=True)  # doctest: +SKIP
+    >>> result.path.name, result.prediction.shape == result.truth.shape  # doctest: +SKIP
+    ('earth.html', True)
+    """
 
     methods: tuple[MethodResult, ...]  # all at the same width
     curves: tuple[Curve, ...]
@@ -248,6 +256,13 @@ def run_demo(
     -----
     One to two minutes on two idle cores, a few seconds with ``quick``. The page is
     self-contained: it fetches nothing when opened.
+
+    Examples
+    --------
+    >>> from bochner.report import run_demo
+    >>> result = run_demo("out", quick=True, show=print)  # doctest: +SKIP
+    >>> result.path.name  # doctest: +SKIP
+    'earth.html'
     """
     started = time.perf_counter()
     require("The demo's page")

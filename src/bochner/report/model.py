@@ -127,6 +127,16 @@ class ModelReport:
         Of the sample.
     source, command, versions : str
         The data's name, the command that wrote it, the versions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).uniform(-3, 3, (300, 1))
+    >>> model = bo.KernelRidge("gaussian", random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> report = bo.report_model(model, X, np.sin(X[:, 0]), n_sample=50)
+    >>> report.seen.n_rows, report.path is None
+    (300, False)
     """
 
     fit: dict[str, Any]
@@ -229,6 +239,15 @@ def report_model(
     The report takes a few passes over the rows, and predictions at up to 2²⁰ random rows. On the
     rows of its fit, a ridge regression or Gaussian process is judged by exact leave-one-out
     predictions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).uniform(-3, 3, (300, 1))
+    >>> model = bo.KernelRidge("gaussian", random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> report = bo.report_model(model, X, np.sin(X[:, 0]), n_sample=50)
+    >>> path = report.write("report.html")  # doctest: +SKIP
     """
     check_is_fitted(model)
     seed = seed_of(random_state)

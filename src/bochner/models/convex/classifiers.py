@@ -170,6 +170,11 @@ class SVC(ConvexClassifier):
     %(chosen)s
     %(columns)s
 
+    See Also
+    --------
+    LogisticRegression : Classification with probabilities.
+    KernelRidgeClassifier : Classification in one pass over the rows.
+
     Notes
     -----
     Newton's method, on features kept in memory where they fit, else recomputed in each pass. To
@@ -279,6 +284,11 @@ class LogisticRegression(ConvexClassifier):
     %(coefficients of classes)s
     %(chosen)s
     %(columns)s
+
+    See Also
+    --------
+    SVC : Classification by a hinge loss.
+    KernelRidgeClassifier : Classification in one pass over the rows.
 
     Notes
     -----

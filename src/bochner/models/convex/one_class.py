@@ -78,12 +78,26 @@ class OneClassSVM(OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
     n_iter_ : int
     %(columns)s
 
+    See Also
+    --------
+    KernelFeatures : Features for any linear method.
+    SVC : Classification of rows with labels.
+
     Notes
     -----
     With the kernel itself LIBSVM finds the support; its coefficients then solve a linear system:
     O(n²) mostly, and n³ of the rows at the border. Through features time O(steps (n D + a D²)), a
     the rows near the border. ρ is the nu-quantile of the scores, unique unless rows fill the
     outside exactly; then it is the middle of those that are best.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bochner import OneClassSVM
+    >>> X = np.random.default_rng(0).standard_normal((300, 2))
+    >>> model = OneClassSVM(nu=0.1, random_state=0).fit(X)
+    >>> model.predict([[0.0, 0.0], [9.0, 9.0]]).tolist()
+    [1, -1]
     """
 
     kernel: Kernel | str = "gaussian"

@@ -109,6 +109,11 @@ class SVR(KernelParameters, ConvexRegressor):
     n_iter_ : int
     %(columns)s
 
+    See Also
+    --------
+    KernelRegressor : Regression by any convex loss.
+    KernelRidge : Regression by squares.
+
     Notes
     -----
     Targets are fitted in a unit near their spread, a power of two: with C and epsilon "auto" s y is
@@ -118,6 +123,15 @@ class SVR(KernelParameters, ConvexRegressor):
     between n² and n³ for each penalty. Through features time O(steps (n D + a D²)), a the rows near
     the edge of the tube, few at the end; see :mod:`bochner.solvers.convex.smoothing`. Features are
     kept where a quarter of the free memory holds them, and recomputed in every step otherwise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bochner import SVR
+    >>> X = np.random.default_rng(0).uniform(-3, 3, (300, 1))
+    >>> model = SVR("gaussian", random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> bool(abs(model.predict([[1.0]])[0] - np.sin(1.0)) < 0.1)
+    True
     """
 
     kernel: Kernel | str = "auto"
@@ -227,6 +241,11 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
         Steps taken in the last fit.
     %(columns)s
 
+    See Also
+    --------
+    KernelRidge : Regression by squares, in one pass over the rows.
+    SVR : Regression where small errors cost nothing.
+
     Notes
     -----
     Targets are fitted in a unit near their spread, a power of two, so that s y is fitted as y is
@@ -234,6 +253,18 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
 
     Time O(steps (n D + a D²)), a the active rows: all for smooth losses, few for
     others. Five folds share their sweeps, not their Hessians.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bochner import KernelRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-3, 3, (500, 1))
+    >>> y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(500)
+    >>> model = KernelRegressor(loss="quantile", quantiles=(0.1, 0.9), random_state=0).fit(X, y)
+    >>> low, high = model.predict([[1.0]])[0]
+    >>> bool(low < np.sin(1.0) < high)
+    True
     """
 
     kernel: Kernel | str = "gaussian"

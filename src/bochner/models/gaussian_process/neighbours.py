@@ -294,6 +294,17 @@ class NearestNeighbours(Method):
     Datta, Banerjee, Finley and Gelfand (2016), *Hierarchical nearest-neighbor Gaussian
     process models for large geostatistical datasets*, section 2; Rasmussen and Williams (2006),
     section 5.4.2, for the density that is maximised.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).uniform(0, 1, (500, 1))
+    >>> method = bo.NearestNeighbours(20)
+    >>> process = bo.GaussianProcessRegressor("matern32", method=method, random_state=0)
+    >>> mean, std = process.fit(X, np.sin(6 * X[:, 0])).predict([[0.5]], return_std=True)
+    >>> bool(abs(mean[0] - np.sin(3.0)) < 0.01)
+    True
     """
 
     has_features: ClassVar[bool] = False

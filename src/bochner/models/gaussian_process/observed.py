@@ -56,6 +56,16 @@ class Derivatives:
         In units of y for one unit of the column.
     noise : float or (m,), default 0.0
         Variance of each value about the slope, in these units squared; 0: values are exact.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.linspace(-3, 3, 50)[:, None]
+    >>> process = bo.GaussianProcessRegressor("gaussian", random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> slope = bo.Derivatives([[4.0]], 0, [np.cos(4.0)])
+    >>> bool(abs(process.observe(slope).predict([[4.0]])[0] - np.sin(4.0)) < 0.1)
+    True
     """
 
     X: Float[Array, "m d"]
@@ -95,6 +105,17 @@ class BlockAverages:
     points : int, default 8
         Places of Gauss's quadrature along each column in which a box is extended; 8,192 in all
         boxes together at most.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.linspace(-3, 3, 50)[:, None]
+    >>> process = bo.GaussianProcessRegressor("gaussian", random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> average = bo.BlockAverages([[3.0]], [[5.0]], [0.8])
+    >>> mean = bo.cell_averages(process.observe(average), [[3.0]], [[5.0]])
+    >>> round(float(mean[0]), 2)
+    0.8
     """
 
     lower: Float[Array, "m d"]

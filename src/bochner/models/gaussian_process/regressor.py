@@ -131,6 +131,11 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, PenalisedByAlph
     moments_, sample_, choice_, schema_, n_features_in_, feature_names_in_
         As in :class:`KernelRidge`.
 
+    See Also
+    --------
+    KernelRidge : The same mean, without standard deviations.
+    universal_kriging : A process with a trend.
+
     Notes
     -----
     With the kernel itself time O(n³/3) beside some seconds for what is chosen, memory O(n²), and

@@ -51,6 +51,21 @@ class ContributionDisplay(Display):
     outputs : (t,) of str
         Targets, or classes.
     unit : str
+
+    See Also
+    --------
+    contributions : Computes what is shown.
+    ImportanceDisplay : Importance of columns over all rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).normal(size=(300, 3))
+    >>> model = bo.KernelRidge("linear", random_state=0).fit(X, 3 * X[:, 0] + X[:, 2])
+    >>> shown = bo.ContributionDisplay.from_estimator(model, X[:2], X)
+    >>> shown.contributions.shape, shown.predictions.shape
+    ((2, 3, 1), (2, 1))
     """
 
     columns: tuple[str, ...]

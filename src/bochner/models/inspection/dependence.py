@@ -92,6 +92,21 @@ class PartialDependenceDisplay(Display):
     interaction : (t,) or None
         Of two columns, Friedman and Popescu's H = √H²: 0 for a sum of functions of one
         column, 1 for no main effects.
+
+    See Also
+    --------
+    partial_dependence : Computes what is shown.
+    ImportanceDisplay : Importance of columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).normal(size=(300, 2))
+    >>> model = bo.KernelRidge("linear", random_state=0).fit(X, 3 * X[:, 0] + X[:, 1])
+    >>> shown = bo.PartialDependenceDisplay.from_estimator(model, X, 0)
+    >>> bool((np.diff(shown.average[0]) > 0).all())
+    True
     """
 
     columns: tuple[str, ...]

@@ -71,6 +71,21 @@ class ImportanceDisplay(Display):
     unit : str
     n_rows : int
         Rows that were looked at.
+
+    See Also
+    --------
+    column_importance : Computes what is shown.
+    PartialDependenceDisplay : Mean predictions as a column takes given values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).normal(size=(300, 3))
+    >>> model = bo.KernelRidge("linear", random_state=0).fit(X, 3 * X[:, 0] + X[:, 2])
+    >>> shown = bo.ImportanceDisplay.from_estimator(model, X)
+    >>> shown.order.tolist(), shown.importance.shape
+    ([0, 2, 1], (3, 1))
     """
 
     columns: tuple[str, ...]

@@ -41,6 +41,16 @@ class ExactKernel(Method):
         error is mostly ten to a hundred times smaller.
     max_iter : int, default 1000
         Of conjugate gradients.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).uniform(-3, 3, (200, 1))
+    >>> model = bo.KernelRidge("gaussian", method=bo.ExactKernel(), random_state=0)
+    >>> model = model.fit(X, np.sin(X[:, 0]))
+    >>> bool(abs(model.predict([[1.0]])[0] - np.sin(1.0)) < 1e-3)
+    True
     """
 
     has_features: ClassVar[bool] = False
@@ -92,6 +102,16 @@ class LocalKernel(Method):
     Ghahramani (2007), "partially independent conditional"). Leaves are split along the first
     principal component of the kernel, at medians. At borders of leaves predictions jump by a
     little: by what the landmarks do not explain.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).uniform(-3, 3, (400, 1))
+    >>> method = bo.LocalKernel(leaf_rows=100, landmarks=20)
+    >>> model = bo.KernelRidge("gaussian", method=method, random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> bool(abs(model.predict([[1.0]])[0] - np.sin(1.0)) < 0.01)
+    True
     """
 
     has_features: ClassVar[bool] = False

@@ -55,6 +55,18 @@ class DoubleDescent(ShownResult):
         ‖β‖.
     train_wrong, test_wrong : (a, p) or None
         Share of labels predicted wrongly; None if the target is numeric.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).standard_normal((150, 5))
+    >>> y = np.sin(X[:, 0])
+    >>> shown = bo.double_descent(
+    ...     X[:50], y[:50], X[50:], y[50:], widths=[10, 50, 200], random_state=0
+    ... )
+    >>> shown.n_rows, shown.widths.tolist(), shown.test_error.shape
+    (50, [10, 50, 200], (1, 3))
     """
 
     kernel: Kernel

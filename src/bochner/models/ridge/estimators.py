@@ -263,6 +263,11 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         Rows kept for leave-one-out errors and the certificate.
     %(columns)s
 
+    See Also
+    --------
+    GaussianProcessRegressor : The same mean, with standard deviations.
+    KernelRegressor : Regression by other losses.
+
     Notes
     -----
     Time O(n (c(φ) + D²) + D³), memory O(D²) and one block, for any n.
@@ -373,6 +378,11 @@ class KernelRidgeClassifier(ProbableLabels, RidgeEstimator):
     coef_ : (K, D), (1, D) for two classes
     intercept_ : (K,), (1,) for two classes
     %(columns)s
+
+    See Also
+    --------
+    LogisticRegression : Classification by the logistic loss.
+    SVC : Classification by a hinge loss.
 
     Notes
     -----

@@ -245,6 +245,11 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
     n_iter_, t_ : int
         Epochs of the last fit, and steps in all.
 
+    See Also
+    --------
+    LogisticRegression : The minimum of a logistic loss, by Newton steps.
+    KernelSGDRegressor : Regression by stochastic gradients.
+
     Notes
     -----
     Time and memory: see :func:`bochner.models.sgd.strategies.plan_strategies`. With ``partial_fit``
@@ -377,6 +382,11 @@ class KernelSGDRegressor(WithIntervals, SgdEstimator):
     coef_ : (D,) or (t, D)
     dual_coef_ : (m,) or (t, m)
     intercept_ : float or (t,)
+
+    See Also
+    --------
+    KernelRegressor : The minimum of any convex loss, by Newton steps.
+    KernelSGDClassifier : Classification by stochastic gradients.
 
     Examples
     --------

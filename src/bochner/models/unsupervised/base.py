@@ -178,6 +178,11 @@ class KernelFeatures(KernelTransformer):
     choice_ : Choice
     %(columns)s
 
+    See Also
+    --------
+    KernelPCA : The features' principal components.
+    draw : A feature map without an estimator.
+
     Examples
     --------
     >>> import numpy as np

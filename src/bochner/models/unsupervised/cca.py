@@ -298,6 +298,11 @@ class KernelCCA(KernelTransformer):
         Kernels with their numbers, and both maps.
     %(columns)s
 
+    See Also
+    --------
+    KernelPCA : Directions in which rows of one table vary most.
+    KernelFeatures : Features for any linear method.
+
     Notes
     -----
     Time O(n (c(φ) + D²) + D³), memory O(D²). Which half a row falls into depends on its numbers

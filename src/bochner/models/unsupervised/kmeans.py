@@ -346,6 +346,11 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
         Rows kept for the objective.
     %(columns)s
 
+    See Also
+    --------
+    KernelPCA : Directions in which rows vary most.
+    KernelFeatures : Features for any linear method.
+
     Notes
     -----
     Time O(n c(φ) + passes·n D k), memory O(D k) and one block, or n D where features are kept.

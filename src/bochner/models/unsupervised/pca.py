@@ -269,6 +269,11 @@ class KernelPCA(TargetlessLearner):
         From scores to rows, with ``fit_inverse_transform``.
     %(columns)s
 
+    See Also
+    --------
+    KernelCCA : Directions along which two tables correlate most.
+    KernelFeatures : Features for any linear method.
+
     Notes
     -----
     Time O(n (c(φ) + D²) + D³), memory O(D²) and one block. Features of maps below their kernel
