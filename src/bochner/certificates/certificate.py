@@ -64,6 +64,23 @@ class Certificate(ShownResult):
         Share of tr K that the mean over draws lacks at any number of features: the remainder of
         a cut series. Zero for unbiased maps; None where it is not known (quadrature,
         projections).
+
+    See Also
+    --------
+    certify : Returns one.
+    bochner.certificates.Risk : The error of a fit, split by its causes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).standard_normal((100, 2))
+    >>> phi = bo.draw(bo.kernels.Gaussian(), "fourier", n_features=500, n_inputs=2, random_state=0)
+    >>> certificate = bo.certify(phi, X, alpha=1.0)
+    >>> certificate.exact, certificate.n_rows
+    (True, 100)
+    >>> 0 < certificate.epsilon < 1 < certificate.risk_factor
+    True
     """
 
     epsilon: float
@@ -215,6 +232,11 @@ def certify(
     NotPositive
         If the kernel matrix of the sample has an eigenvalue below zero.
 
+    See Also
+    --------
+    certify_costs : The same for clusters and principal components.
+    risk : The error of a fit, split by its causes; needs targets.
+
     Notes
     -----
     If all ``n_rows`` rows are measured, ε is exact up to rounding and the confidence 1. Otherwise
@@ -239,6 +261,18 @@ def certify(
     Cost: O(m(D + d)m + 2m³), memory 5m² numbers, for any n (16 GB for m = 20,000). Sources: Avron,
     Kapralov, Musco, Musco, Velingker and Zandieh (2017) for ε; Jacot, Simsek, Spadaro, Hongler and
     Gabriel (2020) for the matched penalty.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).standard_normal((100, 2))
+    >>> phi = bo.draw(bo.kernels.Gaussian(), "fourier", n_features=500, n_inputs=2, random_state=0)
+    >>> certificate = bo.certify(phi, X, alpha=1.0)
+    >>> 0 < certificate.epsilon < 1
+    True
+    >>> certificate.features_to_halve
+    2000
     """
     alpha = positive(alpha, "certify", "alpha")
     n_sample = integer(n_sample, "certify", "n_sample", least=_LEAST)

@@ -44,6 +44,19 @@ class CheckedLaw(ShownResult):
         The number that was measured and its upper limit, where there is one.
     evidence : dict
         Of a kernel: the numbers behind a failure, such as rows, values and an eigenvector.
+
+    See Also
+    --------
+    Check : All laws of a kernel or map.
+
+    Examples
+    --------
+    >>> import bochner as bo
+    >>> law = bo.check_kernel(bo.kernels.Gaussian())["positive"]
+    >>> law.outcome
+    'passed'
+    >>> print(law)
+    ok     positive: K must be positive semi-definite.
     """
 
     name: str
@@ -75,6 +88,20 @@ class Check(ShownResult):
     laws : tuple of CheckedLaw
     n_rows, n_columns : int
         Of the rows that were examined.
+
+    See Also
+    --------
+    bochner.check_kernel : Returns one.
+    bochner.check_features : Returns one.
+
+    Examples
+    --------
+    >>> import bochner as bo
+    >>> check = bo.check_kernel(bo.kernels.Gaussian())
+    >>> check.ok, check.failed
+    (True, ())
+    >>> [law.name for law in check.laws][:3]
+    ['shape', 'dtype', 'finite']
     """
 
     subject: Any
@@ -274,6 +301,10 @@ def check_kernel(
     Check
         ``.ok``, ``.failed``, ``.laws`` and, as ``str``, one line per law.
 
+    See Also
+    --------
+    check_features : The laws of a feature map.
+
     Notes
     -----
     O(n²) kernel values and O(n³) for the eigenvalues, n ≤ 200. Laws: shape, dtype (float32 and
@@ -388,6 +419,11 @@ def check_features(
     -------
     Check
         ``.ok``, ``.failed``, ``.laws`` and, as ``str``, one line per law.
+
+    See Also
+    --------
+    check_kernel : The laws of a kernel.
+    certify : The distance of a map from its kernel.
 
     Notes
     -----

@@ -56,6 +56,24 @@ class Compared:
         Time to draw the map, and to make the features of 1000 rows.
     refused : str
         Why the method does not serve the kernel; empty where it does.
+
+    See Also
+    --------
+    bochner.Comparison : The table of these rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).standard_normal((100, 2))
+    >>> table = bo.compare(
+    ...     bo.kernels.Gaussian(), X, n_features=64, methods=["fourier"], random_state=0
+    ... )
+    >>> row = table.rows[0]
+    >>> row.n_features, row.refused
+    (64, '')
+    >>> 0 < row.error < 1
+    True
     """
 
     method: Method
@@ -81,6 +99,24 @@ class Comparison(ShownResult):
         Rows that errors were measured on.
     rows : tuple of Compared
         Those that serve the kernel by rising error, then those that do not.
+
+    See Also
+    --------
+    compare : Returns one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).standard_normal((100, 2))
+    >>> methods = ["fourier", "nystrom"]
+    >>> table = bo.compare(
+    ...     bo.kernels.Gaussian(), X, n_features=64, methods=methods, random_state=0
+    ... )
+    >>> table.best == table.rows[0].method, len(table.rows)
+    (True, 2)
+    >>> table.rows[0].error <= table.rows[1].error
+    True
     """
 
     kernel: Kernel
@@ -166,6 +202,11 @@ def compare(
     Returns
     -------
     Comparison
+
+    See Also
+    --------
+    compare_bounds : Bounds and the errors of draws, side by side.
+    certify : The error of one map at the penalty of a fit.
 
     Examples
     --------

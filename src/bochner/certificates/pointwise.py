@@ -51,9 +51,27 @@ def leverage_scores(
     tau : (n,)
         Between 0 and 1; their sum is the effective dimension.
 
+    See Also
+    --------
+    effective_dimension : Their sum.
+
     Notes
     -----
     Source: Alaoui and Mahoney (2015), definition 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.certificates import leverage_scores
+    >>> X = np.random.default_rng(0).standard_normal((100, 2))
+    >>> scores = leverage_scores(bo.kernels.Gaussian(), X, alpha=1.0)
+    >>> scores.shape
+    (100,)
+    >>> bool(scores.min() > 0 and scores.max() < 1)
+    True
+    >>> round(float(scores.sum()), 1)
+    11.6
     """
     alpha = positive(alpha, "leverage_scores", "alpha")
     if isinstance(source, Kernel):
@@ -72,6 +90,22 @@ def effective_dimension(
     """Return d_λ = Tr K(K + alpha I)⁻¹ of these rows, λ = alpha.
 
     It is the sum of :func:`leverage_scores`, with the same parameters and cost.
+
+    See Also
+    --------
+    leverage_scores : The part of each row.
+    intrinsic_dimension : Without a penalty.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.certificates import effective_dimension
+    >>> X = np.random.default_rng(0).standard_normal((100, 2))
+    >>> round(effective_dimension(bo.kernels.Gaussian(), X, alpha=1.0), 1)
+    11.6
+    >>> round(effective_dimension(bo.kernels.Gaussian(), X, alpha=10.0), 1)
+    4.3
     """
     alpha = positive(alpha, "effective_dimension", "alpha")
     values = _values(source, X, "effective_dimension")
@@ -83,6 +117,22 @@ def intrinsic_dimension(source: Kernel | FeatureMap, X: Float[Array, "n d"]) -> 
 
     Parameters and cost as in :func:`leverage_scores`. Between 1 and n; it does not change
     with the scale of the kernel.
+
+    See Also
+    --------
+    effective_dimension : With a penalty.
+    operator_norm_bound : The bound that depends on it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.certificates import intrinsic_dimension
+    >>> X = np.random.default_rng(0).standard_normal((100, 2))
+    >>> round(intrinsic_dimension(bo.kernels.Gaussian(), X), 2)
+    2.57
+    >>> round(intrinsic_dimension(3.0 * bo.kernels.Gaussian(), X), 2)
+    2.57
     """
     values = _values(source, X, "intrinsic_dimension")
     return float(values.sum() / values[-1]) if values[-1] > 0 else 0.0
@@ -163,6 +213,23 @@ class ApproximationResidual(ShownResult):
         e(x) = k(x, x) − |φ(x)|², zero or above: zero where the map is exact.
     size : (n,)
         k(x, x).
+
+    See Also
+    --------
+    bochner.approximation_residual : Returns one.
+    bochner.certify : Errors of any map.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).standard_normal((100, 2))
+    >>> phi = bo.draw(bo.kernels.Gaussian(), "nystrom", n_features=50, X=X, random_state=0)
+    >>> residual = bo.approximation_residual(phi, X)
+    >>> residual.score.shape
+    (100,)
+    >>> 0 < residual.epsilon_bound(1.0) < 1
+    True
     """
 
     residual: Float[np.ndarray, " n"]
@@ -227,6 +294,11 @@ def approximation_residual(
     Returns
     -------
     ApproximationResidual
+
+    See Also
+    --------
+    certify : Errors of any map.
+    bochner.certificates.leverage_scores : The influence of each row on its fit.
 
     Examples
     --------

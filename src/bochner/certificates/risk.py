@@ -51,6 +51,23 @@ class Risk(ShownResult):
         Penalty for the rows measured: alpha of the fit times m/n.
     n_rows, n_features : int
         Rows measured, and D.
+
+    See Also
+    --------
+    bochner.risk : Returns one.
+    bochner.Certificate : The distance from the kernel alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).standard_normal((100, 2))
+    >>> phi = bo.draw(bo.kernels.Gaussian(), "fourier", n_features=500, n_inputs=2, random_state=0)
+    >>> split = bo.risk(phi, X, np.sin(X[:, 0]), alpha=1.0, noise=0.01)
+    >>> split.n_rows, split.noise_variance
+    (100, 0.01)
+    >>> split.total < split.bound
+    True
     """
 
     approximation: float
@@ -161,12 +178,26 @@ def risk(
     -------
     Risk
 
+    See Also
+    --------
+    certify : The distance from the kernel, without targets.
+
     Notes
     -----
     ``approximation``, ``regularisation`` and ``noise`` are unbiased given σ², but for negative
     estimates of regularisation, which count as zero.
     Sources: Mallows (1973); Avron et al. (2017), lemma 2, for the bound, which is of the guarantee
     and not of R(K): R(K̂)/R(K) has no bound in ε.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).standard_normal((100, 2))
+    >>> phi = bo.draw(bo.kernels.Gaussian(), "fourier", n_features=500, n_inputs=2, random_state=0)
+    >>> split = bo.risk(phi, X, np.sin(X[:, 0]), alpha=1.0, noise=0.01)
+    >>> abs(split.approximation) < split.exact_kernel
+    True
     """
     alpha = positive(alpha, "risk", "alpha")
     n_sample = integer(n_sample, "risk", "n_sample", least=8)
@@ -259,6 +290,22 @@ class CostCertificate(ShownResult):
     simple_bound : float
         |Tr E| + √k ‖E‖_F: what |cost − cost| does not exceed, coarser.
     n_rows, n_features : int
+
+    See Also
+    --------
+    certify_costs : Returns one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).standard_normal((100, 2))
+    >>> phi = bo.draw(bo.kernels.Gaussian(), "fourier", n_features=500, n_inputs=2, random_state=0)
+    >>> costs = bo.certify_costs(phi, X, rank=5)
+    >>> costs.rank, costs.n_rows, costs.n_features
+    (5, 100, 500)
+    >>> max(abs(costs.least), abs(costs.most)) <= costs.simple_bound
+    True
     """
 
     rank: int
@@ -328,10 +375,25 @@ def certify_costs(
     -------
     CostCertificate
 
+    See Also
+    --------
+    certify : The distance from the kernel, for a ridge regression.
+    bochner.certificates.projection_cost_bound : The error that theory promises.
+
     Notes
     -----
     Exact for the rows measured, but for rounding: both ends are reached by a projection. O(m³).
     Sources: Han et al. (2022), theorem 10 and lemma 14; Cohen et al. (2015).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).standard_normal((100, 2))
+    >>> phi = bo.draw(bo.kernels.Gaussian(), "fourier", n_features=500, n_inputs=2, random_state=0)
+    >>> costs = bo.certify_costs(phi, X, rank=5)
+    >>> 0 < costs.relative < 1 < costs.factor
+    True
     """
     n_sample = integer(n_sample, "certify_costs", "n_sample", least=2)
     rows = rows_of(X, n_sample, random_state)

@@ -55,6 +55,23 @@ class Bound(abc.ABC):
 
     ``width(error, confidence)`` and ``error(n_features, confidence)`` are inverse functions. The
     bound holds with probability ``confidence``, 1 − δ, between 0 and 1.
+
+    See Also
+    --------
+    bochner.compare_bounds : All bounds of a kernel in one table.
+    bochner.certify : Measure the error of a map that is drawn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.certificates import Bound, hoeffding_bound
+    >>> X = np.random.default_rng(0).standard_normal((100, 2))
+    >>> bound = hoeffding_bound(bo.kernels.Gaussian(), X)
+    >>> isinstance(bound, Bound), bound.quantity
+    (True, 'largest entry')
+    >>> bound.error(bound.width(0.1)) <= 0.1
+    True
     """
 
     #: Name of the error that is bounded.
@@ -87,6 +104,21 @@ class Tail(Bound):
         Features of one draw: 2 for pairs, 1 for phases.
     exact : int, default 0
         Exact features, which are not random.
+
+    See Also
+    --------
+    hoeffding_bound : One with b = 0.
+    leverage_bound : One of the spectral distance.
+
+    Examples
+    --------
+    >>> import math
+    >>> from bochner.certificates import Tail
+    >>> tail = Tail("largest entry", log_constant=math.log(200), variance=1.0, scale=0.0)
+    >>> tail.width(0.1)
+    3318
+    >>> round(tail.error(3318), 3)
+    0.1
     """
 
     quantity: str
@@ -129,6 +161,19 @@ class Chebyshev(Bound):
         Name of the error.
     constant : float
         C.
+
+    See Also
+    --------
+    tensor_sketch_bound : The bound of this form.
+
+    Examples
+    --------
+    >>> from bochner.certificates import Chebyshev
+    >>> bound = Chebyshev("Frobenius norm", constant=10.0)
+    >>> round(bound.error(20_000), 3)
+    0.1
+    >>> round(bound.error(80_000), 3)
+    0.05
     """
 
     quantity: str
@@ -153,6 +198,18 @@ class Worst(Bound):
         Name of the error.
     bounds : tuple of Bound
     factor : float, default 1.0
+
+    See Also
+    --------
+    projection_cost_bound : The bound of this form.
+
+    Examples
+    --------
+    >>> from bochner.certificates import Chebyshev, Worst
+    >>> parts = Chebyshev("one", constant=1.0), Chebyshev("two", constant=4.0)
+    >>> bound = Worst("the larger", parts)
+    >>> round(bound.error(16_000), 3) == round(parts[1].error(8_000), 3)
+    True
     """
 
     quantity: str
@@ -201,9 +258,26 @@ def hoeffding_bound(kernel: Kernel, X: Float[Array, "n d"], form: str = "pair") 
         Of :class:`bochner.Fourier`. N = n(n − 1)/2 for pairs, whose diagonal is exact, and
         n(n + 1)/2 for phases.
 
+    See Also
+    --------
+    bernstein_bound : Fewer features for the same error where the variance is small.
+    rahimi_recht_bound : All points of a region, not these rows only.
+
     Notes
     -----
     Source: Hoeffding (1963), theorem 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.certificates import hoeffding_bound
+    >>> X = np.random.default_rng(0).standard_normal((100, 2))
+    >>> pairs, phases = (
+    ...     hoeffding_bound(bo.kernels.Gaussian(), X, form) for form in ("pair", "phase")
+    ... )
+    >>> pairs.width(0.1), phases.width(0.1)
+    (4880, 9773)
     """
     rows, a, per_draw = _stationary("hoeffding_bound", kernel, X, form)
     variance = (1.0 if per_draw == 2 else 4.0) * a**2
@@ -215,10 +289,26 @@ def bernstein_bound(kernel: Kernel, X: Float[Array, "n d"], form: str = "pair") 
 
     Parameters as in :func:`hoeffding_bound`. Cost: O(n² d).
 
+    See Also
+    --------
+    hoeffding_bound : Without the variance; O(n d).
+
     Notes
     -----
     With a = 1 the variance of a draw is (1 + k(2δ) − 2k(δ)²)/2 for pairs and 1 + k(2δ)/2 − k(δ)²
     for phases. Source: Sutherland and Schneider (2015), section 3.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.certificates import bernstein_bound
+    >>> X = np.random.default_rng(0).standard_normal((100, 2))
+    >>> bound = bernstein_bound(bo.kernels.Gaussian(), X)
+    >>> round(bound.variance, 3)
+    0.5
+    >>> round(bound.width(0.1), -2)
+    2800
     """
     rows, a, per_draw = _stationary("bernstein_bound", kernel, X, form)
     k, doubled = to_numpy(kernel(rows)) / a, to_numpy(kernel(2 * rows)) / a
@@ -244,11 +334,26 @@ def rahimi_recht_bound(
         Return the bound of the first paper, 2⁸ (σℓ/ε)² exp(−mε²/(4(d + 2))) for m frequencies: its
         constants hold for pairs and are not proved for phases.
 
+    See Also
+    --------
+    hoeffding_bound : For the rows alone, with fewer features.
+    covering_constant : The constant of this bound.
+
     Notes
     -----
     Sources: Rahimi and Recht (2007), claim 1; Sutherland and Schneider (2015), propositions 1 and
     2, with 2σ in place of σ: the mean square of the error's gradient is at most 4σ² (pair) and 12σ²
     (phase) at the largest error, a point that depends on the draw.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.certificates import hoeffding_bound, rahimi_recht_bound
+    >>> X = np.random.default_rng(0).standard_normal((100, 2))
+    >>> anywhere = rahimi_recht_bound(bo.kernels.Gaussian(), X)
+    >>> anywhere.width(0.1) > 5 * hoeffding_bound(bo.kernels.Gaussian(), X).width(0.1)
+    True
     """
     rows, a, per_draw = _stationary("rahimi_recht_bound", kernel, X, form)
     d = rows.shape[1]
@@ -277,6 +382,18 @@ def covering_constant(d: int, form: str = "pair") -> float:
 
     β_d = [(d/2)^(−d/(d+2)) + (d/2)^(2/(d+2))] 2^((6d+2)/(d+2)), at most 66;
     β′_d = [d^(−d/(d+1)) + d^(1/(d+1))] 2^((5d+1)/(d+1)) 3^(d/(d+1)), at most 98.
+
+    See Also
+    --------
+    rahimi_recht_bound : The bound it is part of.
+
+    Examples
+    --------
+    >>> from bochner.certificates import covering_constant
+    >>> round(covering_constant(10), 1)
+    56.4
+    >>> round(covering_constant(10, "phase"), 1)
+    91.6
     """
     d = integer(d, "covering_constant", "d", 1)
     if one_of(form, "covering_constant", "form", FORMS) == "pair":
@@ -359,9 +476,26 @@ def operator_norm_bound(kernel: Kernel, X: Float[Array, "n d"], form: str = "pai
 
     Parameters as in :func:`hoeffding_bound`. Cost: O(n³).
 
+    See Also
+    --------
+    intrinsic_dimension : Tr K/‖K‖, which the bound depends on.
+    directions_bound : The same for signs, ReLU and Maclaurin features.
+
     Notes
     -----
     Source: Tropp (2015), theorem 7.7.1, with ‖R‖ ≤ L Tr K and E R² ⪯ L Tr K · K.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.certificates import intrinsic_dimension, operator_norm_bound
+    >>> X = np.random.default_rng(0).standard_normal((100, 2))
+    >>> bound = operator_norm_bound(bo.kernels.Gaussian(), X)
+    >>> bool(np.isclose(bound.variance, intrinsic_dimension(bo.kernels.Gaussian(), X)))
+    True
+    >>> round(bound.width(0.1), -2)
+    6600
     """
     rows, _, per_draw = _stationary("operator_norm_bound", kernel, X, form)
     values = eigen(kernel, rows, "operator_norm_bound").values
@@ -382,12 +516,26 @@ def directions_bound(
         ``Sign(IID())``, ``ReLU(order, IID())``, ``Maclaurin("geometric")``. ReLU's ``split=None``
         counts as True.
 
+    See Also
+    --------
+    operator_norm_bound : The same for Fourier features.
+
     Notes
     -----
     sup|z|² is the largest Σ z(x_j)² of one direction: n for signs; for ``ArcCosine(order)`` c sup_u
     Σ (u·x_j)^(2 order) with c = ½, d/2 or d(d + 2)/2 (four times as much without split); for a
     power series the largest over N of 2^(N+1) a_N Σ ⟨ω, x_j⟩²ᴺ over signs ω. Source: Tropp (2015),
     theorem 7.7.1; Kar and Karnick (2012) take one number for all rows in place of the sums.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.certificates import directions_bound
+    >>> X = np.random.default_rng(0).standard_normal((100, 2))
+    >>> signs = bo.features.Sign(bo.features.IID())
+    >>> round(directions_bound(bo.kernels.Angular(), X, signs).width(0.1), -2)
+    3100
     """
     who = "directions_bound"
     rows, exact = dense_rows(X, who), 0
@@ -442,10 +590,25 @@ def tensor_sketch_bound(kernel: Kernel, X: Float[Array, "n d"]) -> Chebyshev:
         Of degree p.
     X : (n, d)
 
+    See Also
+    --------
+    bochner.features.TensorSketch : The features.
+    directions_bound : The bound of Maclaurin features, for the same kernels.
+
     Notes
     -----
     P ≤ (2 + 3ᵖ) I²/(D ε²): the variance of an entry is at most (2 + 3ᵖ) k(x, x) k(y, y)/D.
     Source: Avron, Nguyen and Woodruff (2014).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.certificates import tensor_sketch_bound
+    >>> X = np.random.default_rng(0).standard_normal((100, 2))
+    >>> kernel = bo.kernels.Polynomial(2)
+    >>> round(tensor_sketch_bound(kernel, X).width(0.5), -2)
+    6800
     """
     rows = dense_rows(X, "tensor_sketch_bound")
     if not isinstance(kernel, Polynomial):
@@ -475,10 +638,23 @@ def leverage_bound(leverage: float, effective_dimension: float, per_draw: int = 
         Features per draw: 2 for pairs, 1 for phases (with twice the leverage), s for Gegenbauer
         features.
 
+    See Also
+    --------
+    spectral_bound : With the leverage of Fourier features.
+    effective_dimension : d_λ of rows.
+
     Notes
     -----
     Sources: Avron et al. (2017), lemma 6 and theorem 7; Tropp (2015), theorem 7.7.1, with
     intrinsic dimension at most 2 d_λ.
+
+    Examples
+    --------
+    >>> from bochner.certificates import leverage_bound
+    >>> leverage_bound(1000.0, 20.0).width(0.5)
+    186968
+    >>> leverage_bound(20.0, 20.0).width(0.5)  # draws in proportion to leverage
+    3740
     """
     tau = positive(leverage, "leverage_bound", "leverage")
     d = positive(effective_dimension, "leverage_bound", "effective_dimension")
@@ -504,6 +680,23 @@ def spectral_bound(
         λ, at most ‖K‖.
     form : {"pair", "phase"}, default "pair"
         The leverage is at most n k(x, x)/λ for pairs and twice that for phases.
+
+    See Also
+    --------
+    leverage_bound : For other draws.
+    bochner.certify : Measure the distance instead.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.certificates import spectral_bound
+    >>> X = np.random.default_rng(0).standard_normal((100, 2))
+    >>> bound = spectral_bound(bo.kernels.Gaussian(), X, alpha=1.0)
+    >>> round(bound.width(0.5), -2)
+    17500
+    >>> spectral_bound(bo.kernels.Gaussian(), X, alpha=0.1).width(0.5) > 10 * bound.width(0.5)
+    True
     """
     rows, a, per_draw = _stationary("spectral_bound", kernel, X, form)
     d = effective("spectral_bound", kernel, rows, alpha)
@@ -527,11 +720,27 @@ def projection_cost_bound(
         k, the number of clusters or components.
     form : {"pair", "phase"}, default "pair"
 
+    See Also
+    --------
+    bochner.certify_costs : Measure these errors instead.
+
     Notes
     -----
     Holds where the spectral distance at λ = (1/k) Σ_{i>k} λ_i(K) and the trace beyond rank k,
     relative, are both at most ε/11; the trace by Bernstein's inequality, v = n k(x, x)/Σ_{i>k} λ_i.
     Sources: Han et al. (2022), theorem 10 and lemma 14; Cohen et al. (2015).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.certificates import projection_cost_bound
+    >>> X = np.random.default_rng(0).standard_normal((100, 2))
+    >>> bound = projection_cost_bound(bo.kernels.Gaussian(), X, rank=2)
+    >>> [part.quantity for part in bound.bounds]
+    ['spectral distance', 'trace beyond the rank, relative']
+    >>> round(bound.width(0.5), -3)
+    67000
     """
     who = "projection_cost_bound"
     rows, a, per_draw = _stationary(who, kernel, X, form)

@@ -53,6 +53,21 @@ class ZonalBound(tails.Bound):
     ----------
     cuts : tuple of Cut
         Of rising degree.
+
+    See Also
+    --------
+    BallBound : By formulas, for all rows of a ball.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.certificates import zonal_bound
+    >>> X = np.random.default_rng(0).standard_normal((100, 2))
+    >>> bound = zonal_bound(bo.kernels.Gaussian(), X, alpha=1.0)
+    >>> cut = bound.cut_for(20_000)
+    >>> cut.order == cut.degree // 2 + 1 and cut.rest < bound.error(20_000)
+    True
     """
 
     quantity = "spectral distance"
@@ -103,9 +118,24 @@ def zonal_bound(kernel: Kernel, X: Float[Array, "n d"], *, alpha: float) -> Zona
     alpha : float
         λ, at most ‖K‖/2.
 
+    See Also
+    --------
+    ball_bound : By formulas, for all rows of a ball.
+    bochner.features.Gegenbauer : The features.
+
     Notes
     -----
     Sources: Han et al. (2022), lemma 7 and theorem 9.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.certificates import zonal_bound
+    >>> X = np.random.default_rng(0).standard_normal((100, 2))
+    >>> bound = zonal_bound(bo.kernels.Gaussian(), X, alpha=1.0)
+    >>> round(bound.width(0.5), -3)
+    58000
     """
     rows = tails.dense_rows(X, "zonal_bound")
     alpha = positive(alpha, "zonal_bound", "alpha")
@@ -140,6 +170,20 @@ def direction_leverage(squares: Float[np.ndarray, "q s"], d: int, alpha: float) 
         Columns of the rows.
     alpha : float
         λ.
+
+    See Also
+    --------
+    zonal_bound : The bound that takes it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bochner.certificates import direction_leverage
+    >>> squares = np.array([[10.0], [1.0]])  # of degrees 0 and 1
+    >>> direction_leverage(squares, d=2, alpha=0.5)  # at most 1 + 2 functions
+    3.0
+    >>> direction_leverage(squares, d=2, alpha=1e3) < 0.1
+    True
     """
     sizes = np.array([float(harmonics(l, d)) for l in range(len(squares))])
     steep = (np.pi * np.arange(1, len(squares) + 1)) ** 2 / (6 * alpha)
@@ -211,7 +255,21 @@ CUT_SHARE = 0.1
 
 
 class GegenbauerSizes(NamedTuple):
-    """Numbers that theorems 11 and 12 ask of ``Gegenbauer("monomial", order, degree)``."""
+    """Numbers that theorems 11 and 12 ask of ``Gegenbauer("monomial", order, degree)``.
+
+    See Also
+    --------
+    BallBound : Returns these sizes for an error.
+
+    Examples
+    --------
+    >>> from bochner.certificates import GegenbauerSizes
+    >>> sizes = GegenbauerSizes(degree=7, order=4, directions=5000)
+    >>> sizes.n_features
+    20000
+    >>> print(sizes)
+    degree q = 7, order s = 4 and m = 5,000 directions, D = 20,000
+    """
 
     degree: int  # q
     order: int  # s = ⌊q/2⌋ + 1
@@ -258,12 +316,27 @@ class BallBound(tails.Bound):
     highest : int, optional
         Degree of a kernel that is a polynomial of ⟨x, y⟩. Default: it has terms of every degree.
 
+    See Also
+    --------
+    ball_bound : The bound of a kernel and rows.
+    ZonalBound : From the rows at hand, with fewer features.
+
     Notes
     -----
     The cut leaves out of k(x, x) C P(N > q) of a Poisson variable N of mean ρ (times e^ρ for
     kernels of ⟨x, y⟩), and P(N ≥ k) ≤ e^(−ρ−k) for k ≥ e²ρ. No direction has more leverage than
     τ. The theorems ask q² C(q + d − 1, q) in place of τ, about q times as much.
     Sources: Han et al. (2022), theorems 9, 11 and 12, with the constants of this proof.
+
+    Examples
+    --------
+    >>> from bochner.certificates import BallBound
+    >>> bound = BallBound(radius=0.5, n_columns=2, n_rows=100, alpha=1.0, effective_dimension=3.0)
+    >>> sizes = bound.sizes(0.5)
+    >>> sizes.order == sizes.degree // 2 + 1
+    True
+    >>> bound.width(0.5) == sizes.n_features
+    True
     """
 
     quantity = "spectral distance"
@@ -342,6 +415,22 @@ def ball_bound(kernel: Kernel, X: Float[Array, "n d"], *, alpha: float) -> BallB
     X : (n, d)
     alpha : float
         λ, at most ‖K‖/2.
+
+    See Also
+    --------
+    zonal_bound : From the rows at hand, with fewer features.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.certificates import ball_bound, zonal_bound
+    >>> X = np.random.default_rng(0).standard_normal((100, 2))
+    >>> bound = ball_bound(bo.kernels.Gaussian(), X / 4, alpha=1.0)
+    >>> bound.sizes(0.5).degree
+    7
+    >>> bound.width(0.5) > zonal_bound(bo.kernels.Gaussian(), X / 4, alpha=1.0).width(0.5)
+    True
     """
     rows, alpha = tails.dense_rows(X, "ball_bound"), positive(alpha, "ball_bound", "alpha")
     plain, scales = in_balls("ball_bound", kernel, rows.shape[1])
