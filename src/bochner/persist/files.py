@@ -63,6 +63,10 @@ def save(model: Any, path: str | PathLike[str]) -> None:
     DataFileError
         The file cannot be written; no partial file remains.
 
+    See Also
+    --------
+    load : Read the file.
+
     Notes
     -----
     The file is JSON and arrays (safetensors). `load` and
@@ -70,6 +74,20 @@ def save(model: Any, path: str | PathLike[str]) -> None:
     **It holds rows of the training data**: the landmarks of Nyström features, and the random
     sample of rows that the certificate is measured on. Treat it as you treat the data.
     The same model gives the same bytes. Memory: twice the model's arrays.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).standard_normal((100, 2))
+    >>> model = bo.KernelRidge(random_state=0).fit(X, X[:, 0])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     bo.save(model, Path(folder) / "model.bochner")
+    ...     again = bo.load(Path(folder) / "model.bochner")
+    >>> bool((again.predict(X) == model.predict(X)).all())
+    True
     """
     arrays = NamedArrays()
     name = name_of(type(model))
@@ -107,6 +125,10 @@ def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
     ModelFileError
         There is no such file, or it is cut short, altered, something else, or of a newer format.
 
+    See Also
+    --------
+    save : Write the file.
+
     Notes
     -----
     Safe for files of strangers: only JSON and arrays are read, only the listed classes of bochner
@@ -115,6 +137,20 @@ def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
     A file takes about ten times its size in memory at most, and 100 MB.
     The checksum detects damage, not forgery: the author of a file chose what the model predicts.
     Memory: twice the model's arrays.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).standard_normal((100, 2))
+    >>> model = bo.KernelRidge(random_state=0).fit(X, X[:, 0])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     bo.save(model, Path(folder) / "model.bochner")
+    ...     again = bo.load(Path(folder) / "model.bochner")
+    >>> bool((again.predict(X) == model.predict(X)).all())
+    True
     """
     path = Path(path).expanduser()
     with _opened(path) as file:

@@ -164,6 +164,22 @@ class Tuning(ShownResult):
         Candidates that were compared.
     names : sequence of str
         Names of the columns, for tables; empty where not known.
+
+    See Also
+    --------
+    tune : Find the kernel of a learner.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).uniform(-3, 3, (200, 1))
+    >>> y = np.sin(2 * X[:, 0])
+    >>> tuning = bo.tune(bo.KernelRidge(random_state=0), X, y)
+    >>> tuning.error < 0.1
+    True
+    >>> float(tuning.estimator.fit(X, y).score(X, y)) > 0.9
+    True
     """
 
     kernel: Kernel

@@ -86,9 +86,23 @@ class Tolerance:
         Memory for moments and solution, 32 D²; default half of the free memory, and at most all of
         it.
 
+    See Also
+    --------
+    required_features : Find the width without a fit.
+
     Notes
     -----
     ``n_features="auto"`` is ``Tolerance()``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import Gaussian
+    >>> X = np.random.default_rng(0).standard_normal((200, 2))
+    >>> model = bo.KernelRidge(Gaussian(2.0), n_features=bo.Tolerance(0.2), random_state=0)
+    >>> model.fit(X, X[:, 0]).map_.n_features < 200
+    True
     """
 
     epsilon: float = 0.1

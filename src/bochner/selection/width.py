@@ -173,6 +173,11 @@ def required_features(
     InvalidInput
         If alpha is not positive or there are fewer than two rows.
 
+    See Also
+    --------
+    Tolerance : What is wanted.
+    certify : Measure ε of a map.
+
     Notes
     -----
     ε is measured on at most 1024 rows as :func:`bochner.certify` measures it, with K made once;
@@ -180,6 +185,16 @@ def required_features(
     logarithm then bring the width to within a fifth of the least that would do. Time O(m³ log D +
     m² D) for m sampled rows. Where the method is open and X are all rows, as many features as
     rows are the kernel itself.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.kernels import Gaussian
+    >>> X = np.random.default_rng(0).standard_normal((200, 2))
+    >>> width = bo.required_features(Gaussian(2.0), "nystrom", X, alpha=0.1, random_state=0)
+    >>> width.n_features < 200, width.limit is None
+    (True, True)
     """
     wanted = Tolerance() if wanted is None else wanted
     alpha, seed = positive(alpha, "required_features", "alpha"), seed_of(random_state)

@@ -71,9 +71,25 @@ class Moments:
         What the products resolve; sums are float64 always. "float32": G carries an error of about
         1e-8 ‖G‖, as products in float32 do, and no penalty below 1e-6 ‖G‖ should be trusted.
 
+    See Also
+    --------
+    merge : Merge fitted models.
+
     Notes
     -----
     Memory 8 D² bytes, for any n.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> rng = np.random.default_rng(0)
+    >>> Z, y = rng.standard_normal((100, 8)), rng.standard_normal((100, 1))
+    >>> both = bo.Moments.of(Z[:40], y[:40]) + bo.Moments.of(Z[40:], y[40:])
+    >>> both.rows, both.gram.shape
+    (100, (8, 8))
+    >>> bool(np.allclose(both.gram, bo.Moments.of(Z, y).gram))
+    True
     """
 
     rows: int

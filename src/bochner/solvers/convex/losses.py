@@ -201,7 +201,24 @@ class Squared(Loss):
 
 @dataclass(frozen=True)
 class Huber(Loss):
-    """r²/2 for |r| ≤ c, else c|r| − c²/2; r = y − f; one threshold c, or one per column."""
+    """r²/2 for |r| ≤ c, else c|r| − c²/2; r = y − f; one threshold c, or one per column.
+
+    See Also
+    --------
+    KernelRegressor : The learner that takes a loss.
+    CustomLoss : A loss of your own.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> x = np.linspace(-1, 1, 101)[:, None]
+    >>> y = x[:, 0].copy()
+    >>> y[50] = 100  # one wild target
+    >>> model = bo.KernelRegressor(loss=bo.Huber(0.1), random_state=0).fit(x, y)
+    >>> bool(abs(model.predict(x)[50]) < 1)
+    True
+    """
 
     threshold: float | tuple[float, ...] = 1.0
 

@@ -120,6 +120,26 @@ class CustomLoss(OwnLoss):
         If, where it is tried, the slope is not the derivative of the value, or the curvature not
         the derivative of the slope (central differences, but for one point in four where it may
         jump), or the curvature is below zero.
+
+    See Also
+    --------
+    Huber : A loss for outliers.
+    JointLoss : Losses of several predictions per row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> loss = bo.CustomLoss(
+    ...     lambda y, f: np.log(np.cosh(f - y)),
+    ...     lambda y, f: np.tanh(f - y),
+    ...     lambda y, f: 1 / np.cosh(f - y) ** 2,
+    ...     name="log-cosh",
+    ... )
+    >>> x = np.linspace(-1, 1, 50)[:, None]
+    >>> model = bo.KernelRegressor(loss=loss, random_state=0).fit(x, x[:, 0])
+    >>> model.predict(x).shape
+    (50,)
     """
 
     value_of: OfPrediction
