@@ -136,7 +136,7 @@ def framed(page: str, title: str, height: int = 640) -> str:
     )
 
 
-class ShownResult:
+class HtmlResult:
     """A result that notebooks show as HTML: its parts, or its printed text.
 
     A terminal shows the text.
@@ -145,7 +145,7 @@ class ShownResult:
     def __init_subclass__(cls) -> None:
         # The default repr of a dataclass writes out all arrays.
         if cls.__str__ is not object.__str__ and "__repr__" not in cls.__dict__:
-            cls.__repr__ = ShownResult.__repr__  # type: ignore[method-assign]
+            cls.__repr__ = HtmlResult.__repr__  # type: ignore[method-assign]
 
     def __repr__(self) -> str:
         return str(self)

@@ -9,7 +9,7 @@ import numpy as np
 
 from bochner._core.arrays import in_float64
 from bochner._core.checks import integer, positive, require_room, share
-from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
+from bochner._core.html import HtmlPart, HtmlResult, HtmlTable, Words
 from bochner._core.shapes import Array, Float
 from bochner._core.threads import one_thread
 from bochner.certificates import pencil
@@ -22,7 +22,7 @@ _LEAST = 8 * pencil.GROUPS  # Fewest rows of a sample: eight groups of eight
 
 
 @dataclass(frozen=True)
-class Certificate(ShownResult):
+class Certificate(HtmlResult):
     """How far the features are from the kernel at the penalty of a fit.
 
     ``print(certificate)`` says it in sentences; ``certificate.to_dict()`` gives the numbers.

@@ -11,7 +11,7 @@ from scipy.stats import t as student
 from bochner._core.arrays import as_matrix, taken, to_numpy
 from bochner._core.blas import eigh, eigvalsh
 from bochner._core.checks import positive
-from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
+from bochner._core.html import HtmlPart, HtmlResult, HtmlTable, Words
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType
@@ -31,7 +31,7 @@ PASSED, FAILED, SKIPPED = "passed", "failed", "not applicable"
 
 
 @dataclass(frozen=True)
-class CheckedLaw(ShownResult):
+class CheckedLaw(HtmlResult):
     """One law and its outcome.
 
     Attributes
@@ -79,7 +79,7 @@ class CheckedLaw(ShownResult):
 
 
 @dataclass(frozen=True)
-class Check(ShownResult):
+class Check(HtmlResult):
     """Result of :func:`check_kernel` or :func:`check_features`; ``print(check)`` shows every law.
 
     Attributes
@@ -160,8 +160,8 @@ class Subject:
 
 
 #: Outcome and sentence of a law, then number, tolerance and evidence where there are any.
-Found = tuple[Any, ...]
-Tests = dict[str, Callable[[Subject], Found]]
+Verdict = tuple[Any, ...]
+Tests = dict[str, Callable[[Subject], Verdict]]
 
 
 def _checked(subject: Subject, laws: Tests) -> Iterator[CheckedLaw]:
@@ -190,7 +190,7 @@ def _some_rows(who: str, X: Any, least: int, rng: np.random.Generator) -> Float[
     return to_numpy(taken(X, chosen, axis=0)).astype(np.float64)
 
 
-def _judged(sentence: str, number: float, tolerance: float) -> Found:
+def _judged(sentence: str, number: float, tolerance: float) -> Verdict:
     outcome = PASSED if number <= tolerance else FAILED
     return outcome, f"{sentence}.", float(number), float(tolerance)
 
@@ -213,7 +213,7 @@ def _values(subject: Subject, dtype: str = "float64") -> Iterator[tuple[str, Any
     yield "φ of one row", to_numpy(phi(X[:1])), (1, D)
 
 
-def _shape(subject: Subject) -> Found:
+def _shape(subject: Subject) -> Verdict:
     required = "there must be values for each row, or each pair of rows"
     for what, values, shape in _values(subject):
         shape_ = tuple(getattr(values, "shape", ()))
@@ -222,7 +222,7 @@ def _shape(subject: Subject) -> Found:
     return PASSED, f"{required}."
 
 
-def _dtype(subject: Subject) -> Found:
+def _dtype(subject: Subject) -> Verdict:
     required = "values must keep the precision of the rows"
     for dtype in ("float64", "float32"):
         for what, values, _ in _values(subject, dtype):
@@ -234,7 +234,7 @@ def _dtype(subject: Subject) -> Found:
     return PASSED, f"{required}."
 
 
-def _finite(subject: Subject) -> Found:
+def _finite(subject: Subject) -> Verdict:
     required = "values must be finite"
     for what, values, _ in _values(subject):
         bad = ~np.isfinite(values)
@@ -245,13 +245,13 @@ def _finite(subject: Subject) -> Found:
     return PASSED, f"{required}."
 
 
-def _repeats(subject: Subject) -> Found:
+def _repeats(subject: Subject) -> Verdict:
     twice = zip(_values(subject), _values(subject), strict=True)
     gap = max(float(np.abs(a - b).max(initial=0.0)) for (_, a, _), (_, b, _) in twice)
     return _judged("values must be the same when asked again: largest difference", gap, 0.0)
 
 
-def _unchanged(subject: Subject) -> Found:
+def _unchanged(subject: Subject) -> Verdict:
     required, X = "rows must be left as they are", subject.X
     rows, others = X.copy(), X[::-1].copy()
     subject.kernel(rows, others) if subject.phi is None else subject.phi(rows)
@@ -260,7 +260,7 @@ def _unchanged(subject: Subject) -> Found:
     return FAILED, f"{required}; it wrote into them. Copy before you change."
 
 
-def _same(law: str, A: Array, B: Array) -> Found:
+def _same(law: str, A: Array, B: Array) -> Verdict:
     gap = np.abs(A - B)
     allowed = ROUNDING["float64"] * max(float(np.abs(B).max()), np.finfo(float).tiny)
     if gap.size == 0 or gap.max() <= allowed:
@@ -344,13 +344,13 @@ def _default_rows(kernel: Kernel, rng: np.random.Generator) -> Float[np.ndarray,
     return normal
 
 
-def _rows_alone(subject: Subject) -> Found:
+def _rows_alone(subject: Subject) -> Verdict:
     k, X, half = subject.kernel, subject.X, (len(subject.X) + 1) // 2
     law = "a value must depend on its own two rows only; beside other rows it"
     return _same(law, k(X[:half], X[half - 1 :]), k(X, X)[:half, half - 1 :])
 
 
-def _positive(subject: Subject) -> Found:
+def _positive(subject: Subject) -> Verdict:
     """Check all rows, then few close together: a bump that is no kernel shows there."""
     X, required = subject.X, "K must be positive semi-definite"
     near = X[0] + 0.1 * (X[::-1] - X[0])
@@ -469,7 +469,7 @@ def _features(subject: Subject, X: Array) -> Float[np.ndarray, "n D"]:
     return to_numpy(subject.phi(X))
 
 
-def _alone(subject: Subject) -> Found:
+def _alone(subject: Subject) -> Verdict:
     X, half = subject.X, (len(subject.X) + 1) // 2
     law = "the features of a row must not depend on other rows; one"
     return _same(law, _features(subject, X[:half]), _features(subject, X)[:half])
@@ -480,7 +480,7 @@ def _gap(A: Array, B: Array) -> float:
     return float(np.abs(A - B).max()) / max(float(np.abs(B).max()), np.finfo(float).tiny)
 
 
-def _precision(subject: Subject) -> Found:
+def _precision(subject: Subject) -> Verdict:
     single = subject.X.astype(np.float32)
     A, B = _features(subject, single), _features(subject, single.astype(np.float64))
     # Features may differ by a rotation; their inner products may not.
@@ -489,7 +489,7 @@ def _precision(subject: Subject) -> Found:
     return _judged(sentence, gap, ROUNDING["float32"])
 
 
-def _refusal(subject: Subject) -> Found:
+def _refusal(subject: Subject) -> Verdict:
     required = "rows of another number of columns must be refused"
     try:
         subject.phi(np.concatenate([subject.X, subject.X[:, :1]], axis=1))
@@ -498,7 +498,7 @@ def _refusal(subject: Subject) -> Found:
     return FAILED, f"{required}; got features. Check X.shape[1]."
 
 
-def _pickled(subject: Subject) -> Found:
+def _pickled(subject: Subject) -> Verdict:
     required = "a copy by pickle must give the same features"
     if not isinstance(subject.phi, FeatureMap):
         return SKIPPED, f"{required}; this is no FeatureMap."
@@ -521,7 +521,7 @@ def _inapplicable(subject: Subject, below: bool | None = None) -> str:
     return "this map says it stays below" if claims else "this map does not say so"
 
 
-def _kernel(subject: Subject) -> Found:
+def _kernel(subject: Subject) -> Verdict:
     required = "φ(x)·φ(y) must be near k(x, y): ‖Z Zᵀ − K‖/‖K‖, Frobenius"
     if reason := _inapplicable(subject):
         return SKIPPED, f"{required}; {reason}."
@@ -530,7 +530,7 @@ def _kernel(subject: Subject) -> Found:
     return _judged(required, error, subject.tolerance)
 
 
-def _length(subject: Subject) -> Found:
+def _length(subject: Subject) -> Verdict:
     required = "|φ(x)|² must be about k(x, x): the share of rows with less than half of it"
     if reason := _inapplicable(subject, below=False):
         return SKIPPED, f"{required}; {reason}."
@@ -539,7 +539,7 @@ def _length(subject: Subject) -> Found:
     return _judged(required, float(lost.mean()), LOST)
 
 
-def _below(subject: Subject) -> Found:
+def _below(subject: Subject) -> Verdict:
     required = "K − Z Zᵀ must have no eigenvalue below zero, as the map says: its depth over ‖K‖"
     if reason := _inapplicable(subject, below=True):
         return SKIPPED, f"{required}; {reason}."
@@ -548,7 +548,7 @@ def _below(subject: Subject) -> Found:
     return _judged(required, max(depth, 0.0) / max(size, 1e-300), 1e-8)
 
 
-def _unbiased(subject: Subject) -> Found:
+def _unbiased(subject: Subject) -> Verdict:
     required = (
         f"the mean over {DRAWS} draws must be k(x, y): the largest distance in standard errors, "
         f"over {PAIRS} pairs"

@@ -9,7 +9,7 @@ import numpy as np
 
 from bochner._core.arrays import as_matrix, is_sparse, to_numpy
 from bochner._core.checks import integer
-from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
+from bochner._core.html import HtmlPart, HtmlResult, HtmlTable, Words
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner._core.text import axes_for, columns
@@ -87,7 +87,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Comparison(ShownResult):
+class Comparison(HtmlResult):
     """Methods for one kernel at one width, best first; prints as a table.
 
     Attributes

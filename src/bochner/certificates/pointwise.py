@@ -10,7 +10,7 @@ from scipy.linalg import cho_solve
 from bochner._core.arrays import as_matrix, in_float64, to_numpy
 from bochner._core.blas import cho_factor, eigh, eigvalsh
 from bochner._core.checks import positive
-from bochner._core.html import ShownResult
+from bochner._core.html import HtmlResult
 from bochner._core.shapes import Array, Float
 from bochner.certificates.pencil import kernel_of, nonnegative
 from bochner.errors import InvalidInput, InvalidType
@@ -204,7 +204,7 @@ def draw_leverages(
 
 
 @dataclass(frozen=True, eq=False)
-class ApproximationResidual(ShownResult):
+class ApproximationResidual(HtmlResult):
     """Approximation error of a map at each row; ``print`` says it in sentences.
 
     Attributes

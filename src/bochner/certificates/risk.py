@@ -20,7 +20,7 @@ from scipy.optimize import brentq
 from bochner._core.arrays import as_array, as_matrix, taken, to_numpy
 from bochner._core.blas import eigh, eigvalsh
 from bochner._core.checks import integer, nonnegative, positive
-from bochner._core.html import ShownResult
+from bochner._core.html import HtmlResult
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner.certificates.pencil import EPS, distance, rows_of, sample, spectrum
@@ -28,7 +28,7 @@ from bochner.errors import InvalidInput
 
 
 @dataclass(frozen=True)
-class Risk(ShownResult):
+class Risk(HtmlResult):
     """Expected squared error of a fit on its rows, about the truth; ``print`` says it in sentences.
 
     Attributes
@@ -276,7 +276,7 @@ def noise_variance(exact: Smoother, y: Float[np.ndarray, "m t"], penalty: float)
 
 
 @dataclass(frozen=True)
-class CostCertificate(ShownResult):
+class CostCertificate(HtmlResult):
     """How far the cost of any projection of rank k is from the kernel's, on the rows measured.
 
     Attributes

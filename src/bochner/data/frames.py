@@ -18,7 +18,7 @@ from bochner.errors import InvalidInput, InvalidType
 _WHO = "Blocks.from_table"
 
 #: Columns of a table in memory: NumPy arrays, Arrow arrays, or a sentence about why it is neither.
-Held = Mapping[str, Any]
+ColumnsByName = Mapping[str, Any]
 
 
 # --- The kinds of columns -------------------------------------------------------------------------
@@ -79,7 +79,7 @@ def _require_names(names: list[Any], label: str) -> None:
 class FrameReader(Reader):
     """A table in memory."""
 
-    content: Held
+    content: ColumnsByName
     label: str
     columns: tuple[Column, ...]
     n_rows: int
@@ -96,7 +96,7 @@ class FrameReader(Reader):
 
 
 def slices(
-    columns: Held, names: tuple[str, ...], text: frozenset[str], starts: range
+    columns: ColumnsByName, names: tuple[str, ...], text: frozenset[str], starts: range
 ) -> Iterator[Any]:
     """Yield an Arrow table of these columns for each start of a piece.
 
@@ -148,7 +148,7 @@ def rows_in(table: Any) -> int:
     return int(table.num_rows if package_of(table) == "pyarrow" else len(table))
 
 
-def held_in(table: Any, names: Iterable[str]) -> Held:
+def held_in(table: Any, names: Iterable[str]) -> ColumnsByName:
     """Return columns of a table in memory."""
     pa = needed("pyarrow", _WHO)
     return {name: _content(pa, table[name]) for name in names}

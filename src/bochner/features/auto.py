@@ -8,7 +8,7 @@ from scipy.special import hyp1f1
 
 from bochner._core.arrays import dense, different_rows, is_sparse, to_numpy
 from bochner._core.blas import product
-from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
+from bochner._core.html import HtmlPart, HtmlResult, HtmlTable, Words
 from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import FEW_CELLS
@@ -184,7 +184,7 @@ def _cells(c: Candidate) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class Choice(ShownResult):
+class Choice(HtmlResult):
     """The method that was picked, the candidates, and the reason."""
 
     map: FeatureMap | None  # None of nearest neighbours only

@@ -295,7 +295,7 @@ def zonal(kernel: Kernel, d: int) -> RadialKernels | None:
         case Homogeneous() | Zonal():
             return ZonalRadial(kernel, d)
         case GeneralizedZonal():
-            return OwnRadial(kernel, d)
+            return UserRadial(kernel, d)
         case Scaled():
             if (one := zonal(kernel.kernel, d)) is None:
                 return None
@@ -414,7 +414,7 @@ def _zonal_coefficients(kernel: Homogeneous | Zonal, d: int, l: int) -> Float[np
 
 
 @dataclass(frozen=True)
-class OwnRadial(RadialKernels):
+class UserRadial(RadialKernels):
     """R_l(r, s) = ⟨h_l(r), h_l(s)⟩ of functions given."""
 
     kernel: GeneralizedZonal

@@ -47,7 +47,7 @@ from bochner.data.stored import is_stored
 from bochner.errors import InvalidInput, ModelFileError
 from bochner.features.nystrom.nystrom import Rounded
 from bochner.kernels.windows import as_rows
-from bochner.models._html import ShownEstimator
+from bochner.models._html import HtmlEstimator
 from bochner.models._parameters import SharedParameters, by_jobs
 from bochner.models._tables import (
     as_fitted,
@@ -126,9 +126,7 @@ def _is_measured(kind: type, name: str) -> bool:
     return isinstance(attribute, property) and not isinstance(attribute, FittedPart)
 
 
-class KernelEstimator(
-    SharedParameters, NamedArguments, ShownEstimator, OfOneVersion, BaseEstimator
-):
+class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, OfOneVersion, BaseEstimator):
     """An estimator of this package: parameters, and one fitted value."""
 
     kernel: Any

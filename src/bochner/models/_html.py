@@ -9,7 +9,7 @@ from sklearn import get_config
 from sklearn.utils import estimator_html_repr
 
 from bochner._core.arrays import is_sparse
-from bochner._core.html import Facts, HtmlPart, ShownResult
+from bochner._core.html import Facts, HtmlPart, HtmlResult
 from bochner._core.text import facts_in_words
 from bochner.data.schema import Inputs, reasons
 from bochner.kernels.monotone import Monotone
@@ -45,7 +45,7 @@ def _kept(fit: Any) -> tuple[Any, Any]:
     return None, None
 
 
-class ShownFit(ShownResult):
+class FitSummary(HtmlResult):
     """Fitted state that can be printed: the inputs, the choices and the results of a fit."""
 
     inputs: Inputs
@@ -105,7 +105,7 @@ class InDiagram:
     they are first read.
     """
 
-    fit: ShownResult
+    fit: HtmlResult
 
     def __len__(self) -> int:
         return 1
@@ -115,7 +115,7 @@ class InDiagram:
         return self.fit._repr_html_()
 
 
-class ShownEstimator:
+class HtmlEstimator:
     """An estimator in notebooks: scikit-learn's diagram, with what the fit has found."""
 
     fit_: Any

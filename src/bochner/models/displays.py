@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bochner._core.blas import eigvalsh
 from bochner._core.checks import integer, one_of, require_room
-from bochner._core.html import HtmlPart, Image, ShownResult, Words
+from bochner._core.html import HtmlPart, HtmlResult, Image, Words
 from bochner._core.shapes import Array, Float
 from bochner._core.text import axes_for
 from bochner.errors import InvalidInput, InvalidType
@@ -31,7 +31,7 @@ from bochner.solvers.ridge.solution import Path
 from bochner.sums.moments import Moments
 
 
-class Display(ShownResult):
+class Display(HtmlResult):
     """Numbers that can be drawn: ``plot`` returns the display, with ``ax_`` and ``figure_``."""
 
     def plot(self, ax: Any = None) -> Self:

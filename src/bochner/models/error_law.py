@@ -26,7 +26,7 @@ from warnings import catch_warnings, simplefilter
 import numpy as np
 
 from bochner._core.arrays import to_numpy
-from bochner._core.html import ShownResult
+from bochner._core.html import HtmlResult
 from bochner._core.shapes import Array, Both, Float, Int
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
@@ -319,7 +319,7 @@ class TargetLaw:
         return first, last
 
 
-class Intervals(ShownResult):
+class Intervals(HtmlResult):
     """Scores of rows that intervals are made of, and what holds of these."""
 
     source: str

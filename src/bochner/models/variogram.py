@@ -17,7 +17,7 @@ from scipy.optimize import brentq, least_squares
 from bochner._core.arrays import dense, to_numpy
 from bochner._core.checks import integer, one_of, positive
 from bochner._core.globe import require_places, unit_vectors
-from bochner._core.html import ShownResult
+from bochner._core.html import HtmlResult
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float, Int
 from bochner._core.text import axes_for
@@ -39,7 +39,7 @@ LENGTHS, NUGGETS = (0.05, 0.15, 0.5), (0.02, 0.5)
 
 
 @dataclass(frozen=True, eq=False)
-class VariogramModel(ShownResult):
+class VariogramModel(HtmlResult):
     """A kernel, its amplitude and noise, in the words of geostatistics.
 
     Attributes

@@ -26,7 +26,7 @@ from bochner.kernels.free import Free
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.zonal import Monomials
 from bochner.models._base import KernelEstimator
-from bochner.models._html import ShownFit
+from bochner.models._html import FitSummary
 from bochner.models.gaussian_process.exact import ExactProcess
 from bochner.models.gaussian_process.grid import WaveProcess
 from bochner.models.gaussian_process.neighbours import KeptRows
@@ -305,7 +305,7 @@ def require_learner(model: Any) -> None:
     fit = vars(model).get("fit_")
     if fit is None:
         return
-    if not isinstance(fit, ShownFit) or not fits(fit.inputs.classes, np.ndarray | None, None):
+    if not isinstance(fit, FitSummary) or not fits(fit.inputs.classes, np.ndarray | None, None):
         raise TypeError("fit_ must be a fit")
     for name in FITTED:
         if not is_finite(getattr(model, name, 0.0)):

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from bochner._core.checks import free_bytes, integer, one_of, positive
-from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
+from bochner._core.html import HtmlPart, HtmlResult, HtmlTable, Words
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Tabular
 from bochner._core.sizes import MOST_CELLS
@@ -56,7 +56,7 @@ WORDS = (0, 1, 3, len(HEAD) - 1)  # Columns of the table that are words
 
 
 @dataclass(frozen=True)
-class Budget(ShownResult):
+class Budget(HtmlResult):
     """Limits of a fit.
 
     Parameters
@@ -172,7 +172,7 @@ def facts_of(fit: PlannedFit) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan(ShownResult):
+class Plan(HtmlResult):
     """Planned fits, the chosen one, and the reason; prints as a table.
 
     Attributes

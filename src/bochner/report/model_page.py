@@ -25,7 +25,7 @@ MOST_DOTS = 1500  # Points drawn in a cloud, at most: more are one grey patch
 COLUMNS = 6  # Columns of a row that are shown
 
 
-class Shown(NamedTuple):
+class Section(NamedTuple):
     """A picture and the table of its numbers."""
 
     title: str
@@ -86,7 +86,7 @@ def _figures(r: Any) -> Iterator[tuple[str, str, str]]:
         yield number(r.spectrum.effective_dimension, 3), "d_λ", "effective dimension"
 
 
-def _path(display: PathDisplay) -> Shown:
+def _path(display: PathDisplay) -> Section:
     """Return a plot of the criteria along the path, and a table of about ten penalties."""
     near = np.abs(np.log(display.alphas) - np.log(max(display.alpha[0], 1e-300)))
     at, step = int(np.argmin(near)), max(1, len(display.alphas) // 9)
@@ -97,10 +97,10 @@ def _path(display: PathDisplay) -> Shown:
     rows = [[number(values[i], 3) for values in columns.values()] for i in chosen]
     drawing = picture(f"{display.unit} against the penalty", display.plot)
     caption = display.unit[:1].upper() + display.unit[1:]
-    return Shown("Error of each penalty", drawing, [*columns], rows, caption, chosen.index(at))
+    return Section("Error of each penalty", drawing, [*columns], rows, caption, chosen.index(at))
 
 
-def _spectrum(display: SpectrumDisplay) -> Shown:
+def _spectrum(display: SpectrumDisplay) -> Section:
     """Return the eigenvalues of G beside the penalty, as many as a logarithmic axis can show."""
     values = display.eigenvalues
     rank = int(np.sum(values > max(1e-14 * values[0], 0)))
@@ -111,15 +111,15 @@ def _spectrum(display: SpectrumDisplay) -> Shown:
     ]
     head = ["number", "eigenvalue", "of the trace beyond"]
     drawing = picture("Eigenvalues of G against their number", display.plot)
-    return Shown("Spectrum of the features", drawing, head, rows, f"Of {display.n_rows:,} rows")
+    return Section("Spectrum of the features", drawing, head, rows, f"Of {display.n_rows:,} rows")
 
 
-def _importance(display: ImportanceDisplay) -> Shown:
+def _importance(display: ImportanceDisplay) -> Section:
     """Return how much each column moves predictions, the most important ones first."""
     head, rows, tail = display.table()
     caption = f"Measured on {display.n_rows:,} rows" + (f"; {tail}" if tail else "")
     drawing = picture("Importance of columns", display.plot)
-    return Shown("Importance of columns", drawing, head, rows, caption)
+    return Section("Importance of columns", drawing, head, rows, caption)
 
 
 def _dependence(display: PartialDependenceDisplay) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def _residuals(residuals: Residuals) -> dict[str, Any]:
             lambda ax: dots.plot(ax, kind="actual_vs_predicted"),
         ),
         "against": picture(f"Residuals against predicted {name}", dots.plot),
-        "histogram": Shown(
+        "histogram": Section(
             "Residuals",
             picture("Histogram of the residuals", histogram),
             ["of the rows below", f"residual, {name}"],
@@ -180,14 +180,16 @@ CALIBRATION_NOTES = {
 }
 
 
-def _calibration(display: CalibrationDisplay) -> Shown:
+def _calibration(display: CalibrationDisplay) -> Section:
     across, up = CALIBRATIONS[display.kind]
     columns = zip(display.expected, display.observed, display.spread, display.count, strict=True)
     rows = [[number(e, 3), number(o, 3), f"± {number(s, 2)}", f"{n:,}"] for e, o, s, n in columns]
     caption = f"Off by {number(display.error, 2)} on average, row by row"
     drawing = picture(f"{up} against {across}", display.plot)
     head = [across, up, "by chance", "rows"]
-    return Shown("Calibration", drawing, head, rows, caption, note=CALIBRATION_NOTES[display.kind])
+    return Section(
+        "Calibration", drawing, head, rows, caption, note=CALIBRATION_NOTES[display.kind]
+    )
 
 
 def _confusion(matrix: Array, labels: tuple[str, ...], left_out: bool) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
+from bochner._core.html import HtmlPart, HtmlResult, HtmlTable, Words
 from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
 from bochner._core.text import axes_for, columns
@@ -76,7 +76,7 @@ class TuningStep:
 
 
 @dataclass(frozen=True)
-class KernelComparison(ShownResult):
+class KernelComparison(HtmlResult):
     """A candidate, its error, and the comparison with the best of the kernels preferred to it.
 
     Of kernels that tie, the one with more evidence is preferred; of classes, the simpler one.
@@ -139,7 +139,7 @@ class KernelComparison(ShownResult):
 
 
 @dataclass(frozen=True)
-class Tuning(ShownResult):
+class Tuning(HtmlResult):
     """The kernel of a fit, and how it was found.
 
     Attributes
@@ -416,7 +416,7 @@ class MetricRound:
 
 
 @dataclass(frozen=True)
-class LearnedMetric(ShownResult):
+class LearnedMetric(HtmlResult):
     """The metric of the best round, or of the start if no round is better by more than chance.
 
     Attributes

@@ -10,7 +10,7 @@ import numpy as np
 from bochner._core.arrays import as_matrix, to_numpy
 from bochner._core.blas import eigh
 from bochner._core.checks import positive
-from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
+from bochner._core.html import HtmlPart, HtmlResult, HtmlTable, Words
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner._core.threads import one_thread
@@ -58,7 +58,7 @@ class Tried(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Width(ShownResult):
+class Width(HtmlResult):
     """A map of the required width, and the search for it.
 
     Attributes

@@ -10,7 +10,7 @@ import numpy as np
 from bochner._core.arrays import to_numpy
 from bochner._core.blas import eigvalsh
 from bochner._core.checks import integer, positive
-from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
+from bochner._core.html import HtmlPart, HtmlResult, HtmlTable, Words
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner._core.text import columns
@@ -87,7 +87,7 @@ HEAD = ("theorem", "error", "bound", "measured", "features required", "times too
 
 
 @dataclass(frozen=True)
-class BoundComparison(ShownResult):
+class BoundComparison(HtmlResult):
     """Bounds for one kernel and rows at one width; prints as a table.
 
     Attributes

@@ -73,7 +73,7 @@ class LeverageFourier(Method):
     granularity = 2
 
 
-class Drawn(NamedTuple):
+class Draws(NamedTuple):
     """Frequencies as rows, and p/q of each."""
 
     frequencies: Float[np.ndarray, "m d"]
@@ -91,7 +91,7 @@ WAVES = (np.cos, np.sin)
 BLOCK = 4096  # Candidates that are looked at together
 
 
-def candidates(kernel: Kernel, d: int, count: int, rng: np.random.Generator) -> Drawn:
+def candidates(kernel: Kernel, d: int, count: int, rng: np.random.Generator) -> Draws:
     """Return frequencies to choose from, and p over the density that they have.
 
     Half of those of isotropic kernels are longer: p has few that matter at small penalties.
@@ -99,10 +99,10 @@ def candidates(kernel: Kernel, d: int, count: int, rng: np.random.Generator) -> 
     W = frequencies(kernel, IID(), count, d, rng).T
     measure = kernel.spectral_measure(d) if isinstance(kernel, Stationary) else None
     if not isinstance(measure, GaussianMixture) or not measure.mixing.closed:
-        return Drawn(W, np.ones(count))
+        return Draws(W, np.ones(count))
     W = W * np.where(np.arange(count) % 2, WIDER, 1.0)[:, None]
     wide = measure.log_density(W / WIDER) - d * math.log(WIDER)
-    return Drawn(W, 2 / (1 + np.exp(wide - measure.log_density(W))))
+    return Draws(W, 2 / (1 + np.exp(wide - measure.log_density(W))))
 
 
 def leverages(
@@ -132,7 +132,7 @@ def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> F
     return FourierMap(kernel, np.ascontiguousarray(W.T), amplitude, weights=ratios / m)
 
 
-def _empirical(kernel: Kernel, penalty: float, X: Float[Array, "n d"], ask: Request) -> Drawn:
+def _empirical(kernel: Kernel, penalty: float, X: Float[Array, "n d"], ask: Request) -> Draws:
     """Return candidates drawn in proportion to their leverage, and the weight of each.
 
     Given the candidates the mean of what is drawn is that of all, whose mean is the kernel.
@@ -144,4 +144,4 @@ def _empirical(kernel: Kernel, penalty: float, X: Float[Array, "n d"], ask: Requ
     shares = ratios * leverages(kernel, rows, W, penalty)
     chances = (1 - FAIR) * shares / shares.sum() + FAIR * ratios / ratios.sum()
     chosen = rng.choice(len(W), m, p=chances)
-    return Drawn(W[chosen], (ratios / (len(W) * chances))[chosen])
+    return Draws(W[chosen], (ratios / (len(W) * chances))[chosen])

@@ -356,7 +356,7 @@ class MonomialFunctions:
 
 
 @dataclass(frozen=True, eq=False)
-class OwnFunctions:
+class UserFunctions:
     """h_{l,i}(r), radial functions of a user's own."""
 
     kernel: GeneralizedZonal
@@ -380,7 +380,7 @@ class OwnFunctions:
             H[:, which] = self.kernel.radial(l, t)[:, self.indices[which]]
         return moved(H, like=r)
 
-    def chosen(self, which: np.ndarray) -> "OwnFunctions":
+    def chosen(self, which: np.ndarray) -> "UserFunctions":
         """Return some of the functions."""
         return replace(self, degrees=self.degrees[which], indices=self.indices[which])
 

@@ -29,9 +29,9 @@ from bochner.features.mercer.radial import (
     REACH,
     MonomialFunctions,
     Nodes,
-    OwnFunctions,
     Polar,
     RadialFunctions,
+    UserFunctions,
     in_balls,
     on_axis,
     one_radius,
@@ -104,7 +104,7 @@ class GegenbauerMap(FeatureMap):
     polar: Polar  # From rows to radii and directions
     directions: Float[np.ndarray, "d m"]  # W, unit columns
     #: h, a column for each pair of a degree and a component.
-    radial: MonomialFunctions | RadialFunctions | OwnFunctions
+    radial: MonomialFunctions | RadialFunctions | UserFunctions
     components: np.ndarray  # The component that each of these columns belongs to
 
     @property
@@ -117,7 +117,7 @@ class GegenbauerMap(FeatureMap):
 
         Otherwise only for the kernel cut at its degree and order, which lacks ``left_out``.
         """
-        return isinstance(self.radial, OwnFunctions) and self.radial.is_complete
+        return isinstance(self.radial, UserFunctions) and self.radial.is_complete
 
     def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         functions = to_numpy(self.radial(self.polar(X)[1]))
@@ -187,7 +187,7 @@ LARGEST_VALUE = 1e35  # √α_l stays below it: float32 holds p_l
 class Radials(NamedTuple):
     """Radial functions, and the component of each."""
 
-    functions: MonomialFunctions | RadialFunctions | OwnFunctions
+    functions: MonomialFunctions | RadialFunctions | UserFunctions
     components: np.ndarray
 
     @property
@@ -365,7 +365,7 @@ def _own_radials(method: Gegenbauer, kernel: GeneralizedZonal, d: int, r: Array 
     places = [np.argsort(-square, kind="stable") for square in squares]
     components = np.concatenate([np.arange(len(place)) for place in places])
     degrees = np.repeat(np.arange(q + 1), [len(place) for place in places])
-    radials = Radials(OwnFunctions(kernel, d, degrees, np.concatenate(places)), components)
+    radials = Radials(UserFunctions(kernel, d, degrees, np.concatenate(places)), components)
     return radials if method.order is None else radials.first(method.order)
 
 

@@ -18,7 +18,7 @@ from bochner.data.sources import required_targets
 from bochner.kernels.windows import windows_of
 from bochner.models._base import KernelEstimator, learned
 from bochner.models._calibration import Calibration
-from bochner.models._html import ShownFit
+from bochner.models._html import FitSummary
 from bochner.models._kernel_sum import KernelSum
 from bochner.models._parameters import shared
 from bochner.models._rows import Features
@@ -148,7 +148,7 @@ class ConvexSpec:
 
 
 @dataclass(frozen=True, eq=False)
-class ConvexFit(ShownFit):
+class ConvexFit(FitSummary):
     """A fit by a convex loss, on features or with the kernel itself."""
 
     inputs: Inputs

@@ -13,7 +13,7 @@ from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.features.map import WaveMethod
 from bochner.kernels.kernel import Kernel
-from bochner.models._html import ShownFit
+from bochner.models._html import FitSummary
 from bochner.models.error_law import Conformal, CrossConformal
 from bochner.models.gaussian_process.exact import exact_process
 from bochner.models.gaussian_process.features import (
@@ -131,7 +131,7 @@ WARNED = (EvidenceOutcome.FLOAT32_LIMITED, EvidenceOutcome.SINGULAR)
 
 
 @dataclass(frozen=True, eq=False)
-class ProcessFit(ShownFit):
+class ProcessFit(FitSummary):
     """A Gaussian process: the law of f given the rows."""
 
     inputs: Inputs

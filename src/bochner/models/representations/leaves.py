@@ -61,7 +61,7 @@ AT_ONCE = 4096  # Rows that are predicted at once
 
 
 #: The kernel found on a sample of rows, the metric, the curves of columns, and the sample.
-Found = tuple[Tuning, LearnedMetric | None, Any, RowSample]
+Candidate = tuple[Tuning, LearnedMetric | None, Any, RowSample]
 
 
 class _SeenRows(NamedTuple):
@@ -205,7 +205,7 @@ def leaf_rows(
 
 
 def among_near_rows(
-    spec: RidgeSpec, rows: GatheredRows, start: Found
+    spec: RidgeSpec, rows: GatheredRows, start: Candidate
 ) -> tuple[Tuning, AtDensity, DensePlaces]:
     """Choose the kernel and its scale in neighbourhoods, which are as dense as the whole table.
 
@@ -251,7 +251,9 @@ class LocalRows:
     places: DensePlaces
 
     @staticmethod
-    def of(spec: RidgeSpec, method: LocalKernel, rows: GatheredRows, start: Found) -> "LocalRows":
+    def of(
+        spec: RidgeSpec, method: LocalKernel, rows: GatheredRows, start: Candidate
+    ) -> "LocalRows":
         """Choose the kernel, its scale, the penalty and the landmarks, and split the rows."""
         seed, (_, metric, curves, sample) = spec.features.seed, start
         tuning, best, places = among_near_rows(spec, rows, start)
@@ -381,7 +383,7 @@ def _landmarks(phi: Any) -> Float[Array, "D d"]:
     return np.asarray(phi.landmarks, np.float64)
 
 
-def _waves(spec: RidgeSpec, rows: GatheredRows, start: Found) -> Chosen | None:
+def _waves(spec: RidgeSpec, rows: GatheredRows, start: Candidate) -> Chosen | None:
     """Return the waves of the kernel at the scale of all rows, where ``spec`` allows few."""
     tuning, metric, curves, sample = start
     few = lambda kernel: waves_for(kernel, sample.X, len(rows.w))
@@ -398,7 +400,7 @@ def _waves(spec: RidgeSpec, rows: GatheredRows, start: Found) -> Chosen | None:
     return Chosen(seed, noted, replace(waves, reason=waves.reason + tuning.reason))
 
 
-def _candidate(spec: RidgeSpec, rows: GatheredRows) -> Found:
+def _candidate(spec: RidgeSpec, rows: GatheredRows) -> Candidate:
     """Return the kernel found on a sample of rows, the metric and the curves, and the sample."""
     seed = spec.features.seed
     priority = row_priorities(seed, 0, int(rows.number[-1]) + 1)[rows.number]

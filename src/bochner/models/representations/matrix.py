@@ -46,7 +46,7 @@ from bochner.solvers.cg import KernelOperator
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.eigen import Eigen, decompose
 from bochner.solvers.ridge.kernel_path import PENALTY_ROWS, solve_kernel
-from bochner.solvers.ridge.krylov import Found, System, low_rank_inverse, solve_system
+from bochner.solvers.ridge.krylov import KrylovSolution, System, low_rank_inverse, solve_system
 from bochner.solvers.ridge.path import given_alpha, least_alpha, solve_ridge
 from bochner.solvers.ridge.problem import left_out_errors, slack_of_inverse
 from bochner.solvers.ridge.solution import Outcome, Solution
@@ -309,7 +309,7 @@ def _chosen(spec: RidgeSpec, method: ExactKernel, blocks: Blocks, where: Executo
 
 def _solve(
     spec: RidgeSpec, chosen: Chosen, method: ExactKernel, rows: GatheredRows, prepared: Prepared
-) -> tuple[Found, Float[Array, " t"]]:
+) -> tuple[KrylovSolution, Float[Array, " t"]]:
     """Solve for u; return it, and the intercept."""
     kernel = chosen.kernel
     operator = _operator(kernel, rows.X)
@@ -338,14 +338,14 @@ def _solve(
     return solution, prepared.mean - seen.lift
 
 
-def _solve_few(system: System, seen: "_FitOperator") -> Found:
+def _solve_few(system: System, seen: "_FitOperator") -> KrylovSolution:
     """Solve by the eigendecomposition of A: to rounding, and in no time for few rows."""
     A = seen.exact(seen.project(np.eye(len(system.right))))
     values, vectors = eigh(A, driver="evd", check_finite=False)
     weights = np.maximum(values, 0.0)[:, None] + system.alphas
     u = seen.project(vectors @ (vectors.T @ system.right / weights))
     history = ("solved by eigenvectors of all rows",)
-    return Found(u, 0 * system.alphas, True, 0, history, system.residual(u))
+    return KrylovSolution(u, 0 * system.alphas, True, 0, history, system.residual(u))
 
 
 def _operator(kernel: Kernel, X: Array) -> KernelOperator:
@@ -395,7 +395,7 @@ class _FitOperator:
 def _solution(
     rows: GatheredRows,
     prepared: Prepared,
-    solution: Found,
+    solution: KrylovSolution,
     intercept: Float[Array, " t"],
     tol: float,
 ) -> Solution:
@@ -414,7 +414,7 @@ def _solution(
     )
 
 
-def _outcome(chosen: Solution, solution: Found, tol: float) -> Outcome:
+def _outcome(chosen: Solution, solution: KrylovSolution, tol: float) -> Outcome:
     if chosen.outcome is Outcome.CONSTANT_TARGET:
         return Outcome.CONSTANT_TARGET
     if np.any(solution.bound > tol):

@@ -10,7 +10,7 @@ from sklearn.utils.multiclass import type_of_target
 from bochner._core.arrays import to_numpy
 from bochner._core.blas import svd
 from bochner._core.checks import integer, nonnegative, one_of
-from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
+from bochner._core.html import HtmlPart, HtmlResult, HtmlTable, Words
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner._core.text import axes_for, columns
@@ -34,7 +34,7 @@ TASKS = ("auto", "regression", "classification")
 
 
 @dataclass(frozen=True, eq=False)
-class DoubleDescent(ShownResult):
+class DoubleDescent(HtmlResult):
     """Errors and norms of ridge regression on D random features; prints as a table.
 
     Attributes

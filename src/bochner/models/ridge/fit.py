@@ -16,7 +16,7 @@ from bochner.features.map import WaveMethod
 from bochner.features.method import Method
 from bochner.kernels.windows import windows_of
 from bochner.models._calibration import Calibration
-from bochner.models._html import ShownFit
+from bochner.models._html import FitSummary
 from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.representations.features import solved_features
 from bochner.models.representations.leaves import LeafRows, leaf_rows
@@ -38,7 +38,7 @@ JUDGES = {"loo": "leave-one-out", "gcv": "cross-validation (GCV)"}
 
 
 @dataclass(frozen=True, eq=False)
-class RidgeFit(ShownFit):
+class RidgeFit(FitSummary):
     """A ridge regression: the rows in the form in which they were solved, and the solution."""
 
     inputs: Inputs

@@ -20,7 +20,7 @@ from bochner.features.map import FeatureMap
 from bochner.features.rules import exact_map
 from bochner.kernels.kernel import Kernel
 from bochner.models._calibration import decided
-from bochner.models._html import ShownFit
+from bochner.models._html import FitSummary
 from bochner.models.error_law import ErrorLaw
 from bochner.models.sgd.strategies import (
     DUAL,
@@ -59,7 +59,7 @@ Window = tuple[FeatureTable, Array, Array]
 
 
 @dataclass(frozen=True, eq=False)
-class SgdFit(ShownFit):
+class SgdFit(FitSummary):
     """Where a descent has come to."""
 
     inputs: Inputs

@@ -21,7 +21,7 @@ from bochner._core.checks import (
     positive,
     require_switch,
 )
-from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
+from bochner._core.html import HtmlPart, HtmlResult, HtmlTable, Words
 from bochner._core.shapes import Array, Float, Gradients
 from bochner._core.sizes import block_rows as rows_to_predict
 from bochner._core.text import columns
@@ -314,7 +314,7 @@ class StrategyCost:
 
 
 @dataclass(frozen=True)
-class StrategyPlan(ShownResult):
+class StrategyPlan(HtmlResult):
     """The six strategies for one kernel and table of data; prints as a table.
 
     Attributes

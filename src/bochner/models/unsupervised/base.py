@@ -26,7 +26,7 @@ from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import contenders
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator, learned
-from bochner.models._html import ShownFit
+from bochner.models._html import FitSummary
 from bochner.models._kinds import WithoutTarget
 from bochner.models._parameters import by_jobs, estimator
 from bochner.models._tables import by_partition
@@ -141,7 +141,7 @@ class TargetlessLearner(WithoutTarget, KernelTransformer):
 
 
 @dataclass(frozen=True, eq=False)
-class FeaturesFit(ShownFit):
+class FeaturesFit(FitSummary):
     """A map that was drawn for rows."""
 
     inputs: Inputs

@@ -19,7 +19,7 @@ from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
-from bochner.models._html import ShownFit
+from bochner.models._html import FitSummary
 from bochner.models._parameters import estimator
 from bochner.models._rows import row_marks
 from bochner.models._tables import by_partition
@@ -53,7 +53,7 @@ class CcaSpec:
 
 
 @dataclass(frozen=True, eq=False)
-class CcaFit(ShownFit):
+class CcaFit(FitSummary):
     """Directions in two feature spaces: choices, sums, solution."""
 
     inputs: Inputs

@@ -12,7 +12,7 @@ from sklearn.base import ClusterMixin
 
 from bochner._core.arrays import from_numpy, joined, to_numpy
 from bochner._core.checks import integer, nonnegative, one_of, warn_user
-from bochner._core.html import ShownResult
+from bochner._core.html import HtmlResult
 from bochner._core.random import Seed, stream
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.certificates.pencil import row_sums, sample
@@ -23,7 +23,7 @@ from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
-from bochner.models._html import ShownFit
+from bochner.models._html import FitSummary
 from bochner.models._parameters import estimator
 from bochner.models._rows import Features, row_marks
 from bochner.models._tables import by_partition
@@ -45,7 +45,7 @@ COMPARED_ROWS = 2048  # Rows whose kernel matrix is compared with Z Zᵀ
 
 
 @dataclass(frozen=True)
-class KernelCost(ShownResult):
+class KernelCost(HtmlResult):
     """The cost of a clustering in features, and where its cost in the kernel lies.
 
     The cost is tr(K − PKP), P the projection onto the clusters: the sum of squared distances to
@@ -167,7 +167,7 @@ class KMeansSpec:
 
 
 @dataclass(frozen=True, eq=False)
-class KMeansFit(ShownFit):
+class KMeansFit(FitSummary):
     """Clusters of features: choices, centres, and the rows assigned to them."""
 
     inputs: Inputs

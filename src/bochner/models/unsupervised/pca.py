@@ -21,7 +21,7 @@ from bochner.data.schema import Inputs
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
-from bochner.models._html import ShownFit
+from bochner.models._html import FitSummary
 from bochner.models._parameters import estimator
 from bochner.models._tables import by_partition
 from bochner.models.representations.features import RidgeSpec
@@ -78,7 +78,7 @@ class PcaSums:
 
 
 @dataclass(frozen=True, eq=False)
-class PcaFit(ShownFit):
+class PcaFit(FitSummary):
     """Principal components of features: choices, sums, solution."""
 
     inputs: Inputs

@@ -18,7 +18,7 @@ OfPrediction = Callable[[Any, Any], Any]
 _TARGETS, _DISTANCES = (0.0, 0.5, 1.0, 3.0), (-3.0, -1.1, -0.3, 0.4, 0.9, 2.7)
 
 
-class OwnLoss(Loss):
+class UserLoss(Loss):
     """A loss by three functions, whose derivatives are compared with differences at some points."""
 
     value_of: OfPrediction
@@ -100,7 +100,7 @@ class OwnLoss(Loss):
 
 
 @dataclass(frozen=True)
-class CustomLoss(OwnLoss):
+class CustomLoss(UserLoss):
     """A user's own convex and smooth loss, by three functions of (y, f) that work elementwise.
 
     Parameters
@@ -170,7 +170,7 @@ class CustomLoss(OwnLoss):
 
 
 @dataclass(frozen=True)
-class JointLoss(OwnLoss):
+class JointLoss(UserLoss):
     """A user's own convex and smooth loss of several outputs together.
 
     Parameters

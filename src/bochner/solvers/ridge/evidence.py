@@ -107,10 +107,10 @@ def maximise_evidence(
     return Evidence(noise_, amplitude_, alpha, log_p, EvidenceOutcome.worst(outcomes))
 
 
-Found = tuple[tuple[float, float, float, float], EvidenceOutcome]
+Maximum = tuple[tuple[float, float, float, float], EvidenceOutcome]
 
 
-def _maximise(eigen: Eigen, noise: float | None, amplitude: float | None) -> Found:
+def _maximise(eigen: Eigen, noise: float | None, amplitude: float | None) -> Maximum:
     """Return σ², a², λ, log p and the outcome of one target."""
     float32, low, outcome = eigen.precision == "float32", floor(eigen), EvidenceOutcome.SOLVED
     limited = EvidenceOutcome.FLOAT32_LIMITED if float32 else EvidenceOutcome.SINGULAR
@@ -154,7 +154,7 @@ def _log_p(eigen: Eigen, alpha: float, noise: float | None, amplitude: float | N
     return float(evidence(eigen, eigen.at([alpha]), noise, amplitude)[0, 0])
 
 
-def _noiseless(eigen: Eigen, noise: float, outcome: EvidenceOutcome) -> Found:
+def _noiseless(eigen: Eigen, noise: float, outcome: EvidenceOutcome) -> Maximum:
     """Return the best amplitude at the smallest λ that is resolved."""
     alpha = floor(eigen)
     a2 = float(amplitude_at(eigen, eigen.at([alpha]))[0, 0])

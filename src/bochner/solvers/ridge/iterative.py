@@ -36,7 +36,12 @@ from scipy.optimize import brentq
 from bochner._core.blas import eigh
 from bochner._core.shapes import Array, Float
 from bochner.solvers.factorisations import slices
-from bochner.solvers.ridge.krylov import Found, GrowingSubspace, ShiftedSystems, low_rank_inverse
+from bochner.solvers.ridge.krylov import (
+    GrowingSubspace,
+    KrylovSolution,
+    ShiftedSystems,
+    low_rank_inverse,
+)
 from bochner.solvers.ridge.leave_one_out import of_more_rows
 from bochner.solvers.ridge.problem import gcv, left_out_errors, slack_of_leverage
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, best_of, pooled
@@ -428,7 +433,11 @@ def wide_path(problem: WideProblem, states: list[WideState], alphas: Array) -> P
 
 
 def _outcome(
-    problem: WideProblem, states: list[WideState], solution: Found, path: Path, criterion: str
+    problem: WideProblem,
+    states: list[WideState],
+    solution: KrylovSolution,
+    path: Path,
+    criterion: str,
 ) -> Outcome:
     if not np.any(problem.power > 0):
         return Outcome.CONSTANT_TARGET

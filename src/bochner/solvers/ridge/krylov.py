@@ -51,7 +51,7 @@ SINGLE, LEAST_DROP, MOST_DROP = float(np.finfo(np.float32).eps), 1e-4, 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class KrylovSolution:
     """Result of the iteration."""
 
     u: Float[Array, "n t"]
@@ -140,7 +140,7 @@ class GrowingSubspace:
         tol: float,
         most: int,
         proven: bool = True,
-    ) -> Found:
+    ) -> KrylovSolution:
         """Solve until bounds are below a tolerance, or up to ``most`` passes of this call.
 
         ``precondition(r, alphas)`` gives P⁻¹ r, of the penalty of each column. With ``proven``,
@@ -173,7 +173,7 @@ class GrowingSubspace:
             f"pass {self.passes}: predictions within {bound.max(initial=0.0):.2g} of the spread "
             f"({self.precision} products)"
         )
-        return Found(u, bound, bool(np.all(bound <= tol)), self.passes, (history,), r)
+        return KrylovSolution(u, bound, bool(np.all(bound <= tol)), self.passes, (history,), r)
 
     def exactly(
         self,
@@ -183,7 +183,7 @@ class GrowingSubspace:
         most: int,
         proven: bool = True,
         drop: float = 0.0,
-    ) -> tuple[Found, float]:
+    ) -> tuple[KrylovSolution, float]:
         """Solve until residuals by products of float64 are below a tolerance.
 
         ``drop`` is the share of a residual down to which products of the precision are trusted.
@@ -210,7 +210,7 @@ class GrowingSubspace:
             fails += worst > 0.5 * min(bounds, default=np.inf)
             bounds.append(worst)
             if worst <= tol or fails >= PATIENCE or self.passes >= end:
-                end_ = Found(u, bound, worst <= tol, self.passes, tuple(history), r)
+                end_ = KrylovSolution(u, bound, worst <= tol, self.passes, tuple(history), r)
                 return end_, bounds[0]
             left = ShiftedSystems(r, systems.alphas, systems.owner, systems.scale)
 
@@ -280,7 +280,7 @@ def solve_system(
     tol: float = 1e-6,
     max_iter: int = 1000,
     ordered: bool = True,
-) -> Found:
+) -> KrylovSolution:
     """Solve for all targets at once; each product with A serves all of them.
 
     Rough products serve where the residual can fall by much before their rounding matters, and
@@ -313,4 +313,4 @@ def solve_system(
         if np.all(bound <= tol):
             break
         best = ShiftedSystems(residual, system.alphas, owner, scale)
-    return Found(u, bound, bool(np.all(bound <= tol)), spent, tuple(history), residual)
+    return KrylovSolution(u, bound, bool(np.all(bound <= tol)), spent, tuple(history), residual)
