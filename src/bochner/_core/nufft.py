@@ -37,8 +37,8 @@ def sums_of_waves(
     if library is None:
         return _slow_sums(angles, values, extent)
     transform = getattr(library, f"nufft{angles.shape[1]}d1")
-    values_ = transform(*_columns(angles), values, shape, eps=_error(error), isign=-1)
-    return values_.reshape(len(values), *shape)
+    sums = transform(*_columns(angles), values, shape, eps=_error(error), isign=-1)
+    return sums.reshape(len(values), *shape)
 
 
 def waves_at(angles: Float[Array, "n d"], coef: Array, error: float) -> Array:

@@ -216,9 +216,9 @@ def _values(subject: Subject, dtype: str = "float64") -> Iterator[tuple[str, Any
 def _shape(subject: Subject) -> Verdict:
     required = "there must be values for each row, or each pair of rows"
     for what, values, shape in _values(subject):
-        shape_ = tuple(getattr(values, "shape", ()))
-        if shape_ != shape:
-            return FAILED, f"{required}: {what} must have shape {shape}; got {shape_}."
+        actual = tuple(getattr(values, "shape", ()))
+        if actual != shape:
+            return FAILED, f"{required}: {what} must have shape {shape}; got {actual}."
     return PASSED, f"{required}."
 
 

@@ -265,7 +265,7 @@ def _row(method: Method, kernel: Kernel, ask: Request, kept: Array, K: Array) ->
         phi = draw_map(method, kernel, replace(ask, n_features=width_of(method, ask.n_features)))
     except InvalidInput as refused:
         return Compared(method, refused=str(refused))
-    seconds_ = time.perf_counter() - started
+    draw_seconds = time.perf_counter() - started
     times: list[float] = []  # the least of up to three counts: other work only adds
     while len(times) < 3 and sum(times) < 1:
         started = time.perf_counter()
@@ -275,4 +275,4 @@ def _row(method: Method, kernel: Kernel, ask: Request, kept: Array, K: Array) ->
     Z = to_numpy(phi(kept))
     errors = relative_error(phi, kept, K), float(np.abs(Z @ Z.T - K).max())
     predicted = predicted_error(method, phi, kept)
-    return Compared(method, phi.n_features, predicted, *errors, seconds_, seconds)
+    return Compared(method, phi.n_features, predicted, *errors, draw_seconds, seconds)

@@ -182,10 +182,10 @@ def found_files(files: Iterable[str]) -> list[Any]:
     """Return the files; standard input is written to a temporary file."""
     from bochner.data.files import find_files  # noqa: PLC0415  --help does not wait for it
 
-    files_: list[Any] = []
+    paths: list[Any] = []
     for name in files:
-        files_ += [_standard_input()] if name == "-" else find_files(name)
-    return files_
+        paths += [_standard_input()] if name == "-" else find_files(name)
+    return paths
 
 
 def _standard_input() -> Path:

@@ -689,7 +689,7 @@ def report(
         blocks = open_rows(fitted, paths, separator, truth=True)
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     with terminal.reading("measure", blocks) as watched:
-        page_ = report_model(
+        document = report_model(
             fitted,
             watched,
             n_sample=rows,
@@ -698,16 +698,16 @@ def report(
             command=shlex.join(["bochner", "report", model, *files, "--out", str(out)]),
         )
     with terminal.phase("write"):
-        page = page_.write(out)
+        page = document.write(out)
     whose = {True: ", those of the fit", False: ", not those of the fit", None: ""}
     last = {"seconds": terminal.seconds, "page": str(page)}
     words = {
-        "rows": f"{page_.seen.n_rows:,}{whose[page_.rows_of_fit]}",
-        "errors": errors_in_words(page_.quality.errors),
-        "driven_by": drivers(page_.importance) if page_.importance else None,
-        "certificate": page_.certificate_words,
+        "rows": f"{document.seen.n_rows:,}{whose[document.rows_of_fit]}",
+        "errors": errors_in_words(document.quality.errors),
+        "driven_by": drivers(document.importance) if document.importance else None,
+        "certificate": document.certificate_words,
     }
-    return page_.to_dict() | last, words | last
+    return document.to_dict() | last, words | last
 
 
 @_command()
@@ -720,19 +720,19 @@ def show(terminal: "Terminal", model: str) -> Result:
     from bochner.persist.files import load
 
     with terminal.phase("read"):
-        model_ = load(Path(model))
-    if not isinstance(model_, KernelEstimator):
-        return {"model": type(model_).__name__, "holds": str(model_)}
-    inputs = {} if model_.schema_ is None else inputs_of(model_.schema_)
+        loaded = load(Path(model))
+    if not isinstance(loaded, KernelEstimator):
+        return {"model": type(loaded).__name__, "holds": str(loaded)}
+    inputs = {} if loaded.schema_ is None else inputs_of(loaded.schema_)
     terminal.show(
         {
-            "model": type(model_).__name__,
-            "parameters": given_of(model_),
-            **model_.fit_.facts(),
+            "model": type(loaded).__name__,
+            "parameters": given_of(loaded),
+            **loaded.fit_.facts(),
             "inputs": inputs,
             "inputs_words": "",
             "bytes": Path(model).stat().st_size,
-            "search": model_.search_.facts(),
+            "search": loaded.search_.facts(),
             "search_words": "",
         }
     )
@@ -740,6 +740,6 @@ def show(terminal: "Terminal", model: str) -> Result:
     more = len(lines) - MOST_COLUMNS
     for line in [*lines[:MOST_COLUMNS], *[f"and {more:,} more"] * (more > 0)]:
         terminal.say(f"{'column':<{LABELS}}  {line}")
-    if model_.search_.compared:
-        terminal.say(f"\n{model_.search_}")
+    if loaded.search_.compared:
+        terminal.say(f"\n{loaded.search_}")
     return None

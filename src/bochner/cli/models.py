@@ -82,25 +82,25 @@ def columns_of(model: Any, X: Any, coverage: float | None) -> dict[str, np.ndarr
         of_both = np.sqrt(of_mean**2 + model.noise_variance_)
         names = ("prediction", *bounds, "deviation_of_observation", "deviation_of_mean")
         shaped = lambda values: values.reshape(len(values), *model.target_shape_)
-        columns_ = dict(zip(names, map(shaped, (mean, low, high, of_both, of_mean)), strict=True))
+        by_name = dict(zip(names, map(shaped, (mean, low, high, of_both, of_mean)), strict=True))
     elif coverage is not None:
-        columns_ = dict(
+        by_name = dict(
             zip(("prediction", *bounds), model.predict_interval(rows, coverage), strict=True)
         )
     else:
-        columns_ = model.outputs(rows)
-    if "label" in columns_:
-        shares = columns_.get("probability", np.empty((0, 0))).T
-        columns = {"prediction": columns_["label"]}
+        by_name = model.outputs(rows)
+    if "label" in by_name:
+        shares = by_name.get("probability", np.empty((0, 0))).T
+        columns = {"prediction": by_name["label"]}
         if isinstance(model, OneClassSVM):
-            return columns | {"score": columns_["decision"] + float(model.offset_[0])}
+            return columns | {"score": by_name["decision"] + float(model.offset_[0])}
         return columns | {
             f"probability_{c}": p for c, p in zip(model.classes_, shares, strict=False)
         }
-    if "scores" in columns_:
-        return {f"component_{i}": column for i, column in enumerate(columns_["scores"].T, start=1)}
+    if "scores" in by_name:
+        return {f"component_{i}": column for i, column in enumerate(by_name["scores"].T, start=1)}
     return {
-        k: v for name, values in columns_.items() for k, v in _named(model, name, values).items()
+        k: v for name, values in by_name.items() for k, v in _named(model, name, values).items()
     }
 
 
@@ -227,14 +227,12 @@ def given_of(model: KernelEstimator) -> dict[str, str]:
 
 def inputs_of(schema: Schema) -> dict[str, str]:
     """Return what each column of a table becomes."""
-    categories = {
-        name: f"categories {', '.join(categories_)}" for name, categories_ in schema.categories
-    }
+    categories = {name: f"categories {', '.join(levels)}" for name, levels in schema.categories}
     names = {encoder.name: encoder.feature_names for encoder in schema.encoders}
     encoded = {
-        name: f"becomes {', '.join(columns_)}"
-        for name, columns_ in names.items()
-        if columns_ != (name,)
+        name: f"becomes {', '.join(features)}"
+        for name, features in names.items()
+        if features != (name,)
     }
     out = {name: f"left out ({reason})" for name, reason in schema.dropped}
     return {name: (encoded | categories | out).get(name, "number") for name in schema.columns}

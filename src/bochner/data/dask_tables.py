@@ -67,7 +67,7 @@ def chunks(X: Any, y: Any, w: Any) -> Chunks:
     parts = [X.to_delayed().ravel(), *others]
     delayed = needed("dask", "Blocks.from_arrays").delayed
     tasks = [delayed(tuple)(list(rows)) for rows in zip(*parts, strict=True)]
-    chunks_ = tuple(
+    pieces = tuple(
         Chunk(DaskPartition(task, f"chunk {i} of the dask Array"), n, n)
         for i, (task, n) in enumerate(zip(tasks, X.chunks[0], strict=True))
         if n
@@ -75,7 +75,7 @@ def chunks(X: Any, y: Any, w: Any) -> Chunks:
     n = sum(X.chunks[0])
     if n == 0:
         raise InvalidInput("Blocks.from_arrays: X must have at least one row; got none.")
-    return Chunks(chunks_, "the dask Array", str(X.name), n, X.shape[1])
+    return Chunks(pieces, "the dask Array", str(X.name), n, X.shape[1])
 
 
 def _together(sizes: tuple[int, ...], columns: int) -> tuple[int, ...]:
@@ -133,8 +133,8 @@ def _of_partition(frame: Any, call: Callable[[Any], Any], name: str, none: Any) 
         return none
     pandas = needed("pandas", "predict")
     columns = by_name(call(frame), name)
-    frame_ = pandas.DataFrame(columns, index=frame.index)
-    return frame_[name] if [*columns] == [name] else frame_
+    result = pandas.DataFrame(columns, index=frame.index)
+    return result[name] if [*columns] == [name] else result
 
 
 def _mapped_chunks(X: Any, call: Callable[[Any], Any]) -> Any:

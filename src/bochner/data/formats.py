@@ -114,8 +114,8 @@ def _binary(
 ) -> BinaryReader:
     """Return the reader; row names of pandas are no columns, columns without rows hold nothing."""
     index, rows = re.compile("__index_level_.*__"), sum(groups)
-    columns_ = (c for c in arrow_columns(schema, f"'{file}'") if not index.fullmatch(c.name))
-    columns = (c if rows else Column(c.name, "nothing", False, "no rows") for c in columns_)
+    candidates = (c for c in arrow_columns(schema, f"'{file}'") if not index.fullmatch(c.name))
+    columns = (c if rows else Column(c.name, "nothing", False, "no rows") for c in candidates)
     return BinaryReader(file, stamp, f"'{file}'", tuple(columns), rows, tuple(groups), batches)
 
 

@@ -213,8 +213,8 @@ def _column_in(table: Any, name: str, array: Any) -> Column:
     if isinstance(array, np.ndarray):
         narrow = array.dtype.itemsize < 4 or array.dtype == np.float32
         gone = array.dtype.kind == "f" and len(array) > 0 and bool(np.isnan(array).all())
-        column_ = Column(name, "numbers", narrow, str(array.dtype))
-        return Column(name, "nothing", False, "all values missing") if gone else column_
+        described = Column(name, "numbers", narrow, str(array.dtype))
+        return Column(name, "nothing", False, "all values missing") if gone else described
     column = _kind_of(array.type)._replace(name=name)
     if column.kind not in ("lists or records", "text") and 0 < len(array) == array.null_count:
         return Column(name, "nothing", False, "all values missing")
@@ -233,9 +233,9 @@ def open_table(table: Any) -> Reader:
         return _open_stream(table, label)
     names = names_in(table)
     _require_names(names, label)
-    columns_ = held_in(table, names)
-    columns = tuple(_column_in(table, name, columns_[name]) for name in names)
-    return FrameReader(columns_, label, columns, rows_in(table))
+    contents = held_in(table, names)
+    columns = tuple(_column_in(table, name, contents[name]) for name in names)
+    return FrameReader(contents, label, columns, rows_in(table))
 
 
 # --- Streams, and tables that are computed as they are read ---------------------------------------
@@ -371,6 +371,6 @@ def batches(table: Any) -> Iterator[Any]:
 def _first_row(table: Any) -> str | None:
     """Return the first row in words (NaN is equal to NaN there), None if there is none."""
     names = list(schema_of(table, "the table").names)
-    batch_ = batches_of(table, names, first=True)
-    rows = (batch.slice(0, 1) for batch in batch_ if batch.num_rows)
+    batches = batches_of(table, names, first=True)
+    rows = (batch.slice(0, 1) for batch in batches if batch.num_rows)
     return next((repr(row.to_pylist()) for row in rows), None)

@@ -182,9 +182,9 @@ def _learned(
     if said := _unusable(kinds, draft, commas):
         raise InvalidInput(f"Blocks: {numbered(said)}")
     classes = texts.pop(str(target)).sorted if one else ()
-    drafts_ = {name: _draft_of(kinds[name], texts.get(name), types) for name in draft.columns}
-    dropped = tuple((name, reason) for name, reason in drafts_.items() if isinstance(reason, str))
-    drafts = tuple(encoder for encoder in drafts_.values() if isinstance(encoder, Encoder))
+    encoders = {name: _draft_of(kinds[name], texts.get(name), types) for name in draft.columns}
+    dropped = tuple((name, reason) for name, reason in encoders.items() if isinstance(reason, str))
+    drafts = tuple(encoder for encoder in encoders.values() if isinstance(encoder, Encoder))
     levels = tuple((e.name, texts[e.name].sorted) for e in drafts if isinstance(e, Levels))
     for name, values in levels:
         # any text: a type of categories is a choice

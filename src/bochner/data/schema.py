@@ -131,10 +131,10 @@ def _pairs(given: Any) -> Any:
 
 def reasons(dropped: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Return the names of dropped columns by reason."""
-    reasons_: dict[str, list[str]] = {}
+    names_by_reason: dict[str, list[str]] = {}
     for name, reason in dropped:
-        reasons_.setdefault(reason, []).append(name)
-    return reasons_
+        names_by_reason.setdefault(reason, []).append(name)
+    return names_by_reason
 
 
 def _refuse(names: Sequence[str], rule: str) -> None:

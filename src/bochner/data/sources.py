@@ -111,19 +111,19 @@ def cut(pieces: Iterable[Piece], rows: int) -> Iterator[Piece]:
 
     A piece that lies within one of those given is a view of it.
     """
-    pieces_: list[Piece] = []
+    waiting: list[Piece] = []
     count = 0
     for piece in pieces:
         at, n = 0, piece.X.shape[0]
         while at < n:
             take = min(rows - count, n - at)
-            pieces_.append(part(piece, slice(at, at + take)))
+            waiting.append(part(piece, slice(at, at + take)))
             count, at = count + take, at + take
             if count == rows:
-                yield join(pieces_)
-                pieces_, count = [], 0
-    if pieces_:
-        yield join(pieces_)
+                yield join(waiting)
+                waiting, count = [], 0
+    if waiting:
+        yield join(waiting)
 
 
 def part(piece: Piece, rows: slice | np.ndarray) -> Piece:

@@ -145,12 +145,12 @@ class Tables(Source):
         Cells are as the tables have them, None where they are missing. One pass.
         """
         names = self.schema.used_columns
-        cells_: dict[int, tuple[Any, ...]] = {}
+        by_encoder: dict[int, tuple[Any, ...]] = {}
         for frame, _, start in self._frames(GIVEN_ROWS):
             for row in (row for row in rows if start <= row < start + frame.num_rows):
                 cells = (column_of(frame, name)[row - start].as_py() for name in names)
-                cells_[row] = tuple(None if cell != cell else cell for cell in cells)  # noqa: PLR0124
-        return names, [cells_[row] for row in rows]
+                by_encoder[row] = tuple(None if cell != cell else cell for cell in cells)  # noqa: PLR0124
+        return names, [by_encoder[row] for row in rows]
 
     def of_cells(self) -> "Tables":
         """Return the same rows as cells, NaN where they are missing: one column each."""
@@ -181,10 +181,8 @@ class Tables(Source):
 
     def read_as(self, schema: Schema) -> "Tables":
         """Return the same rows, target and weight through a schema with encoders."""
-        schema_ = self.schema
-        schema = replace(
-            schema, target=schema_.target, weight=schema_.weight, classes=schema_.classes
-        )
+        former = self.schema
+        schema = replace(schema, target=former.target, weight=former.weight, classes=former.classes)
         tables = replace(self, schema=schema)
         return tables.learned(schema.encoders, schema.dropped, {})
 

@@ -91,11 +91,11 @@ class Spark:
                 "again, and fit again."
             ) from error
         with ThreadPoolExecutor(workers) as threads, ThreadPoolExecutor(1) as merging:
-            workers_ = _SparkWorkers(context, threads, merging, workers)
+            cluster = _SparkWorkers(context, threads, merging, workers)
             try:
-                yield ClusterPasses(workers_, repr(self))
+                yield ClusterPasses(cluster, repr(self))
             except BaseException:  # Ctrl-C too: nobody waits for what is still to be done
-                workers_.stop()
+                cluster.stop()
                 raise
 
     def _begun(self) -> Any:
@@ -201,7 +201,7 @@ class _SparkWorkers(Workers):
         )
 
     def _sent(self, task: Callable[..., Any], args: Any, partitions: list[Partition]) -> list[Any]:
-        """Return the result of a task; fetch the partitions ``held`` into this process first."""
+        """Return the result of a task; fetch the ``partitions`` into this process first."""
         args = (*args, *(partition.fetch() for partition in partitions))
         return self._context.parallelize([args], 1).map(task).collect()
 

@@ -177,11 +177,11 @@ class ClusterPasses:
     def _submitted(self, shared: Handle, summand: Any, blocks: Blocks, part: Part) -> Handle:
         """Hand out the rows of a part."""
         rows = slice(part.start, part.stop)
-        summand_ = narrowed(summand.summand, rows) if _on_features(summand) else None
+        narrow = narrowed(summand.summand, rows) if _on_features(summand) else None
         part, partitions = _apart(part)
         what = part, blocks.block_rows, repr(blocks.source)
         name = f"rows-{part.start}-{part.stop}"
-        return self._workers.submit(name, made, shared, summand_, *what, *partitions)
+        return self._workers.submit(name, made, shared, narrow, *what, *partitions)
 
 
 def _apart(part: Part) -> tuple[Part, tuple[Partition, ...]]:
@@ -215,15 +215,15 @@ def _parts(blocks: Blocks, workers: int) -> Iterator[Part]:
 
 def _read_here(blocks: Blocks, size: int) -> Iterator[Part]:
     """Yield parts of at least ``size`` rows (the last may be shorter), read in this process."""
-    blocks_: list[Block] = []
+    batch: list[Block] = []
     for block in blocks:
-        blocks_.append(block)
-        start, stop = blocks_[0].start, block.start + block.X.shape[0]
+        batch.append(block)
+        start, stop = batch[0].start, block.start + block.X.shape[0]
         if stop - start >= size:
-            yield Part(start, stop, tuple(blocks_))
-            blocks_ = []
-    if blocks_:
-        yield Part(blocks_[0].start, blocks_[-1].start + blocks_[-1].X.shape[0], tuple(blocks_))
+            yield Part(start, stop, tuple(batch))
+            batch = []
+    if batch:
+        yield Part(batch[0].start, batch[-1].start + batch[-1].X.shape[0], tuple(batch))
 
 
 # --- What workers compute -------------------------------------------------------------------------
@@ -262,7 +262,7 @@ def _named(part: Part, source: str) -> Iterator[None]:
 
 
 def _blocks_of(part: Part, partitions: Sequence[Any]) -> Iterator[Block]:
-    """Yield the blocks of a part; ``held`` are the rows of its partitions."""
+    """Yield the blocks of a part; ``partitions`` hold its rows."""
     if isinstance(part.blocks, Stretch):
         yield from part.blocks.held_by([Here(rows) for rows in partitions])
     else:

@@ -445,9 +445,9 @@ class OnnxNamespace:
         """Return arrays side by side; an array without a row axis is repeated for each row."""
         parts = [self.asarray(a) for a in arrays]
         axis %= parts[0].ndim
-        shape_ = _broadcast(*((*p.shape[:axis], 1, *p.shape[axis + 1 :]) for p in parts))
-        if _free(shape_):
-            sized = [(*shape_[:axis], p.shape[axis], *shape_[axis + 1 :]) for p in parts]
+        rest = _broadcast(*((*p.shape[:axis], 1, *p.shape[axis + 1 :]) for p in parts))
+        if _free(rest):
+            sized = [(*rest[:axis], p.shape[axis], *rest[axis + 1 :]) for p in parts]
             parts = [
                 p if _free(p.shape) else self.spread(p, s)
                 for p, s in zip(parts, sized, strict=True)
@@ -456,7 +456,7 @@ class OnnxNamespace:
         if _free([p.shape[axis] for p in parts]):
             raise Unwritable("rows below other rows")
         name = self.graph.node("Concat", *(p.name for p in parts), axis=axis)
-        shape = (*shape_[:axis], total, *shape_[axis + 1 :])
+        shape = (*rest[:axis], total, *rest[axis + 1 :])
         return Traced(self.graph, name, shape, parts[0].dtype)
 
     def stack(self, arrays: Sequence[Traced], axis: int = 0) -> Traced:

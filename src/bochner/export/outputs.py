@@ -116,12 +116,12 @@ def _(fit: RidgeFit, X: Traced) -> Outputs:
             f = reduce(add, _within_leaves(rows, solution, X))
         case _:
             raise Unwritable(f"what a fit of {type(rows).__name__} predicts")
-    outputs_ = _targets(f, fit.target_shape, fit.inputs)
+    columns = _targets(f, fit.target_shape, fit.inputs)
     calibration = None if fit.inputs.classes is None else fit.calibration
     if calibration is None:
-        return outputs_
+        return columns
     xp = OnnxNamespace(f.graph)
-    return outputs_ | {"probability": _of_scores(xp, _calibrated(xp, calibration, f))}
+    return columns | {"probability": _of_scores(xp, _calibrated(xp, calibration, f))}
 
 
 def _within_leaves(rows: LeafRows, solution: Any, X: Traced) -> Iterator[Any]:
@@ -161,14 +161,12 @@ def _(fit: SgdFit, X: Traced) -> Outputs:
     else:
         Z = strategy.kernel.evaluate(X, xp.asarray(_dense(strategy.support)))
     coef, intercept = fit.walk.result
-    outputs_ = _targets(Z @ coef + intercept, fit.target_shape, fit.inputs)
+    columns = _targets(Z @ coef + intercept, fit.target_shape, fit.inputs)
     if fit.spec.loss == "log_loss":
-        outputs_["probability"] = _shares(xp, _sigmoid(xp, outputs_["decision"]))
+        columns["probability"] = _shares(xp, _sigmoid(xp, columns["decision"]))
     if fit.spec.loss == "modified_huber":
-        outputs_["probability"] = _shares(
-            xp, (xp.clip(outputs_["decision"], -1.0, 1.0) + 1.0) / 2.0
-        )
-    return outputs_
+        columns["probability"] = _shares(xp, (xp.clip(columns["decision"], -1.0, 1.0) + 1.0) / 2.0)
+    return columns
 
 
 @outputs.register

@@ -290,7 +290,7 @@ def _all_drawn(
 
     A kernel of more terms than features are asked for is served by those that take it whole.
     """
-    rows_: list[Row] = []
+    candidates: list[Row] = []
     refused: list[InvalidInput] = []
     for number, option in enumerate(options, start=1):
         progress("Comparing features: method", str(option), number, len(options))
@@ -300,15 +300,15 @@ def _all_drawn(
             # Of the map, 20 for an elementary function, and of the moments D².
             D = float(phi.n_features)
             cost = phi.multiplications + 20.0 * D + D * D
-            rows_.append((Candidate(option, error, None, cost), phi))
+            candidates.append((Candidate(option, error, None, cost), phi))
         except InvalidInput as why:
             refused.append(why)
-    if not rows_:
+    if not candidates:
         for other in refused:
             if not isinstance(other, UnsupportedKernel):
                 raise other
         raise UnsupportedKernel(f"Auto: no candidate serves {kernel!r}; Nystrom() serves all.")
-    return rows_, method.budget * min(c.multiplications for c, _ in rows_)
+    return candidates, method.budget * min(c.multiplications for c, _ in candidates)
 
 
 def _cheapest(rows: list[Row], errors: Sequence[float], factor: float) -> Row:
@@ -389,9 +389,9 @@ def _by_targets(
     kept, others = _split(ask, X.shape[0], X.shape[0] // 2)
     all_rows = ROWS_A_FEATURE * ask.n_features <= len(kept)
     width = ask.n_features if all_rows else int(NARROWED * ask.n_features)
-    rows_ = kept[:: max(1, len(kept) // method.sample)]
+    index = kept[:: max(1, len(kept) // method.sample)]
     asked = replace(ask, X=X[others], n_features=width)
-    rows, most = _all_drawn(draw, method, options, kernel, asked, X[rows_])
+    rows, most = _all_drawn(draw, method, options, kernel, asked, X[index])
     finalists = _finalists([c for c, _ in rows if c.multiplications <= most])
     about = X[kept], targets.take(kept)
     for i, (c, phi) in enumerate(rows):

@@ -85,10 +85,10 @@ def judge(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> Judgemen
     Z = to_numpy(phi(X)).astype(np.float64, copy=False)
     ratio = targets.n_rows / max(int(np.count_nonzero(targets.w)), 1)
     # Of float32 for speed: the errors of two maps differ by far more than its rounding.
-    errors_ = left_out(Z, targets.y, targets.w, targets.share, np.float32, ratio)
-    errors, alphas = extrapolate(errors_.eigen, errors_.errors, errors_.alphas, ratio)
+    result = left_out(Z, targets.y, targets.w, targets.share, np.float32, ratio)
+    errors, alphas = extrapolate(result.eigen, result.errors, result.alphas, ratio)
     best = best_of(errors, "loo", SAME_FLOAT32)
-    top = max(float(errors_.eigen.values[-1]), TINY)
-    variance = float(errors_.moments.power.max()) / errors_.moments.weight
+    top = max(float(result.eigen.values[-1]), TINY)
+    variance = float(result.moments.power.max()) / result.moments.weight
     error = max(float(errors[best]), NO_ERROR * variance)
     return Judgement(error, float(alphas[best] / (ratio * top)))

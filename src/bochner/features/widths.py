@@ -125,12 +125,12 @@ def _diagonal(kernel: Kernel, ask: Request) -> Float[np.ndarray, " n"]:
 def series(kernel: Exp, method: Method, ask: Request) -> tuple[Kernel, ...]:
     """Return 1, k, k²/2, …, up to where the rest is below a tenth of 1/√D of the whole."""
     most, allowed = ask.n_features // (4 * method.granularity), 0.1 * ask.n_features**-0.5
-    left, remainder = _diagonal(kernel, ask), _diagonal(kernel.kernel, ask)
+    left, inner = _diagonal(kernel, ask), _diagonal(kernel.kernel, ask)
     total, term, n = left.mean(), np.ones_like(left), 0
     left = left - term
     while n < 2 or (left.mean() > allowed * total and n < most):
         n += 1
-        term = term * remainder / n
+        term = term * inner / n
         left = left - term
     powers = (Scaled(1 / math.factorial(i), Power(kernel.kernel, i)) for i in range(2, n + 1))
     return Constant(1.0), kernel.kernel, *powers

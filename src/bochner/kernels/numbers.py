@@ -130,11 +130,11 @@ def _multiple(factors: list[Any], kernel: Kernel) -> Kernel:
 
 def weighted(kernel: Kernel) -> Kernel:
     """Return the kernel with a free weight for each term of a sum that has no weight."""
-    kernel_ = rebuilt(kernel, weighted)
+    result = rebuilt(kernel, weighted)
     if not isinstance(kernel, Sum):
-        return kernel_
+        return result
     known = Sum | Scaled | Constant
-    return rebuilt(kernel_, lambda term: term if isinstance(term, known) else Scaled(Free(), term))  # type: ignore[arg-type]
+    return rebuilt(result, lambda term: term if isinstance(term, known) else Scaled(Free(), term))  # type: ignore[arg-type]
 
 
 def leaves(kernel: Kernel, X: Array) -> Iterator[tuple[Place, Kernel, Array]]:
@@ -144,8 +144,8 @@ def leaves(kernel: Kernel, X: Array) -> Iterator[tuple[Place, Kernel, Array]]:
     for name in kernel.tunable:
         yield from ((Place(name, j), kernel, X) for j in _columns(kernel, name))
     for name, part in parts_of(kernel).items():
-        parts_ = leaves(part, inner)
-        yield from ((place.within(name), leaf, rows) for place, leaf, rows in parts_)
+        of_part = leaves(part, inner)
+        yield from ((place.within(name), leaf, rows) for place, leaf, rows in of_part)
 
 
 # --- Values, and derivatives in all numbers ------------------------------------------------------

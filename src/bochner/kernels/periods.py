@@ -43,14 +43,14 @@ class Season:
 
 def seasons(kernel: Kernel, a: int, d: int) -> tuple[Season, ...]:
     """Return the periods of a kernel of d columns along axis a."""
-    seasons_ = []
+    terms = []
     for term in _terms(kernel, tuple(range(d))):
         for leaf, axes in term:
             if isinstance(leaf, Periodic) and a in axes:
                 periods, lengths = leaf.per_axis(len(axes))
                 at, steady = axes.index(a), not _decays(term, a)
-                seasons_.append(Season(periods[at], lengths[at], steady))
-    return tuple(dict.fromkeys(seasons_))
+                terms.append(Season(periods[at], lengths[at], steady))
+    return tuple(dict.fromkeys(terms))
 
 
 def is_cyclic(kernel: Kernel, a: int, d: int) -> bool:
@@ -60,21 +60,21 @@ def is_cyclic(kernel: Kernel, a: int, d: int) -> bool:
 
 
 def common_period(
-    periods_: tuple[Season, ...], length: float, tolerance: float, a: int
+    terms: tuple[Season, ...], length: float, tolerance: float, a: int
 ) -> tuple[float, float]:
     """Return the least multiple of all periods of axis a, and by how much it moves the kernel.
 
     A period p taken as p' moves harmonic c by 2πc|1/p − 1/p'| t, and the kernel by 2π|1/p − 1/p'|
     t/ℓ at most, as the mean of c² is 1/ℓ²; t is up to ``length``, and the sum within tolerance.
     """
-    longest = max(season.period for season in periods_)
+    longest = max(season.period for season in terms)
     many = longest * np.arange(1, MULTIPLES + 1)
-    periods, lengths = np.array([(s.period, s.lengthscale) for s in periods_]).T[:, :, None]
+    periods, lengths = np.array([(s.period, s.lengthscale) for s in terms]).T[:, :, None]
     rates = np.abs(1 / periods - np.maximum(np.rint(many / periods), 1) / many)
     errors = (2 * math.pi * length * rates / lengths).sum(axis=0)
     good = np.flatnonzero(errors <= max(tolerance, length / longest * 1e-12))
     if len(good) == 0:
-        texts = ", ".join(f"{p:.6g}" for p in sorted({s.period for s in periods_}))
+        texts = ", ".join(f"{p:.6g}" for p in sorted({s.period for s in terms}))
         raise UnsupportedKernel(
             f"FourierGrid requires periods along a column that divide one of up to {MULTIPLES:,} "
             f"times the longest; got {texts} of column {a} (counted from 0). Round them, take a "
@@ -85,12 +85,12 @@ def common_period(
 
 def turns(kernel: Kernel, spacing: Float[Array, " d"]) -> Float[Array, " d"]:
     """Return by what angle each axis repeats where the kernel does not decay; 0 where nowhere."""
-    turns_ = np.zeros(len(spacing))
+    frequencies = np.zeros(len(spacing))
     for a, h in enumerate(spacing):
         steady = (season for season in seasons(kernel, a, len(spacing)) if season.steady)
         steps = [steps_of(season.period, h) for season in steady]
-        turns_[a] = 2 * math.pi / math.gcd(*steps) if steps else 0.0
-    return turns_
+        frequencies[a] = 2 * math.pi / math.gcd(*steps) if steps else 0.0
+    return frequencies
 
 
 def on_frequencies(kernel: Kernel, spacing: Float[Array, " d"]) -> Kernel:

@@ -229,13 +229,13 @@ def of_points(kernel: Kernel) -> Kernel:
 
 def globe_columns(kernel: Kernel, columns: tuple[int, ...] = (0, 1)) -> set[tuple[int, ...]]:
     """Return the columns that kernels on the globe see as latitude and longitude."""
-    columns_ = set()
+    places = set()
     for leaf in leaves_of(kernel):
         if isinstance(leaf, OnSphere):
-            columns_.add(columns)
+            places.add(columns)
         elif isinstance(leaf, Columns):
-            columns_ |= globe_columns(leaf.kernel, leaf.columns)
-    return columns_
+            places |= globe_columns(leaf.kernel, leaf.columns)
+    return places
 
 
 def of_points_beside(

@@ -119,17 +119,17 @@ class Windows(Kernel):
         Each is which rows have one (a slice or numbers), the windows (m, width · channels), and
         1/s(x) of their rows, zero of a row that has none. The first position is of all rows.
         """
-        shares, first_window = self._shares(X)
+        shares, n_windows = self._shares(X)
         for i in range(self.count(X.shape[1])):
             U = X[:, self.start(i) : self.start(i) + self.columns]
-            if first_window is None:
+            if n_windows is None:
                 yield ALL, np.ascontiguousarray(U) if is_numpy(U) else U, shares
-            elif i == 0 or not isinstance(first_window, np.ndarray):
-                has = first_window > i
+            elif i == 0 or not isinstance(n_windows, np.ndarray):
+                has = n_windows > i
                 # What lies behind the last step would else be part of the mean that rows are about.
                 yield ALL, U if is_sparse(U) else _where(has[:, None], U), _where(has, shares)
             else:
-                rows = np.flatnonzero(first_window > i)
+                rows = np.flatnonzero(n_windows > i)
                 if not len(rows):
                     return
                 yield rows, U[rows], shares[rows]
@@ -141,10 +141,8 @@ class Windows(Kernel):
         if not self.lengths:
             return 0.0 * first + most**-power, None
         xp = array_namespace(first)
-        first_window = xp.clip(xp.floor(first) - (self.width - 1), 0.0, float(most))
-        return xp.where(
-            first_window > 0.0, first_window, 0.0 * first_window + 1.0
-        ) ** -power, first_window
+        n_windows = xp.clip(xp.floor(first) - (self.width - 1), 0.0, float(most))
+        return xp.where(n_windows > 0.0, n_windows, 0.0 * n_windows + 1.0) ** -power, n_windows
 
     def stacked(self, X: Float[np.ndarray, "n d"], most: int) -> Float[np.ndarray, "m e"]:
         """Return up to so many windows of rows as rows, at all positions alike."""
@@ -187,17 +185,15 @@ class Windows(Kernel):
 
     def _flat(self, X: Float[np.ndarray, "n d"]) -> "RowWindows":
         """Return all windows of the rows in order; a row without windows gets one of zeros."""
-        shares, first_window = self._shares(X)
-        first_window = (
-            np.full(len(shares), self.count(X.shape[1])) if first_window is None else first_window
-        )
-        counts = np.maximum(first_window, 1).astype(int)
+        shares, n_windows = self._shares(X)
+        n_windows = np.full(len(shares), self.count(X.shape[1])) if n_windows is None else n_windows
+        counts = np.maximum(n_windows, 1).astype(int)
         starts = np.cumsum(counts) - counts
         rows = np.repeat(np.arange(len(counts)), counts)
         first = self.start(np.arange(len(rows)) - starts[rows])
-        shares_ = np.where(first_window > 0, shares, 0 * shares)[rows]
+        per_window = np.where(n_windows > 0, shares, 0 * shares)[rows]
         U = X[rows[:, None], first[:, None] + np.arange(self.columns)]
-        return RowWindows(np.where(shares_[:, None] > 0, U, 0 * U), shares_, starts)
+        return RowWindows(np.where(per_window[:, None] > 0, U, 0 * U), per_window, starts)
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         if X.shape[0] == 0:

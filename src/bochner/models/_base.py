@@ -106,10 +106,10 @@ def learned(path: str, doc: str, otherwise: str = "") -> Any:
     read = attrgetter(path)
 
     def value(model: "KernelEstimator") -> Any:
-        value_ = read(model._fitted)
-        if value_ is None and otherwise:
+        result = read(model._fitted)
+        if result is None and otherwise:
             raise AttributeError(otherwise)
-        return value_
+        return result
 
     return FittedPart(value, doc=doc)
 

@@ -118,8 +118,8 @@ class _Likelihood:
         p, j = np.exp(self._logs(a)), len(a)
         mean = np.matmul(p[:, None, :], self.pieces.reshape(*p.shape, j))[:, 0]
         weights = (self.w[:, None] * p).reshape(-1, 1)
-        curvature_ = (weights * self.pieces).T @ self.pieces - (self.w[:, None] * mean).T @ mean
-        return (curvature_ + PRIOR * np.eye(j)) / float(self.w.sum())
+        hessian = (weights * self.pieces).T @ self.pieces - (self.w[:, None] * mean).T @ mean
+        return (hessian + PRIOR * np.eye(j)) / float(self.w.sum())
 
     def _logs(self, a: Float[Array, " j"]) -> Float[Array, "n K"]:
         return log_softmax((self.pieces @ a).reshape(self.targets.shape), axis=1)

@@ -415,10 +415,10 @@ def _learn(
     if len(known) < FEWEST_ROWS or not np.median(np.abs(e)) > 0:
         return plain
     few = learning.take(known[:LEARNED_ROWS])
-    rows_ = known[:LEARNED_ROWS] if shared else known[:0]
-    others = np.setdiff1d(np.arange(len(scored.w)), rows_)
+    shared_rows = known[:LEARNED_ROWS] if shared else known[:0]
+    others = np.setdiff1d(np.arange(len(scored.w)), shared_rows)
     rows, scale, log_scale = _closest(few, scored.take(others), j, seed)
-    m, order = len(few.w), np.concatenate([rows_, others])
+    m, order = len(few.w), np.concatenate([shared_rows, others])
     reach = float(log_scale[:m].min()), float(log_scale[:m].max())
     log_scale = np.clip(log_scale, *reach)
     log_s, u = log_scale[:m], rows.e / np.exp(log_scale[:m])

@@ -288,6 +288,6 @@ def no_landmarks(phi: Any, X: Array) -> Array:
     if not isinstance(phi, NystromMap):
         return np.arange(X.shape[0])
     marks = row_marks(np.ascontiguousarray(at, np.float64), 0)
-    marks_ = row_marks(np.ascontiguousarray(phi.landmarks, np.float64), 0)
-    kept = np.flatnonzero(~np.isin(marks, marks_))
+    known = row_marks(np.ascontiguousarray(phi.landmarks, np.float64), 0)
+    kept = np.flatnonzero(~np.isin(marks, known))
     return kept if 2 * len(kept) >= len(marks) else np.arange(len(marks))

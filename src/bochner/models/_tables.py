@@ -422,11 +422,11 @@ def _by_batch(
     return np.concatenate(parts)
 
 
-def _beside_coordinates(values_: Any, X: Any, name: str) -> Any:
+def _beside_coordinates(result: Any, X: Any, name: str) -> Any:
     """Return one array or several of the rows of X with their coordinates."""
-    if isinstance(values_, tuple):
-        return tuple(with_coordinates(values, X, name) for values in values_)
-    return with_coordinates(values_, X, name)
+    if isinstance(result, tuple):
+        return tuple(with_coordinates(values, X, name) for values in result)
+    return with_coordinates(result, X, name)
 
 
 def _one(method: MethodType, args: tuple[Any, ...], kwargs: dict[str, Any], rows: Any) -> Any:

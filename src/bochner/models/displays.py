@@ -127,10 +127,10 @@ class PathDisplay(Display):
     >>> import bochner as bo
     >>> X = np.random.default_rng(0).uniform(-3, 3, (300, 1))
     >>> model = bo.KernelRidge("gaussian", random_state=0).fit(X, np.sin(X[:, 0]))
-    >>> shown = bo.PathDisplay.from_estimator(model)
-    >>> bool((np.diff(shown.alphas) > 0).all())
+    >>> display = bo.PathDisplay.from_estimator(model)
+    >>> bool((np.diff(display.alphas) > 0).all())
     True
-    >>> shown.plot()  # doctest: +SKIP
+    >>> display.plot()  # doctest: +SKIP
     """
 
     alphas: Float[Array, " p"]
@@ -201,8 +201,8 @@ def _ridge_path(path: Path, solution: Any) -> PathDisplay:
     alpha, chosen = np.atleast_1d(solution.alpha), CRITERIA.get(solution.criterion, "")
     if solution.criterion == "evidence":
         name = "log marginal likelihood"
-        values_, unit = {name: path.evidence}, name
-        return PathDisplay(path.alphas, values_, alpha, unit, name, path.effective_dimension)
+        curves, unit = {name: path.evidence}, name
+        return PathDisplay(path.alphas, curves, alpha, unit, name, path.effective_dimension)
     squares = {CRITERIA[key]: getattr(path, key) for key in CRITERIA}
     roots = {
         name: np.sqrt(np.where(np.isfinite(values) & (values >= 0), values, np.nan))
@@ -240,10 +240,10 @@ class SpectrumDisplay(Display):
     >>> import bochner as bo
     >>> X = np.random.default_rng(0).uniform(-3, 3, (300, 1))
     >>> model = bo.KernelRidge("gaussian", random_state=0).fit(X, np.sin(X[:, 0]))
-    >>> shown = bo.SpectrumDisplay.from_estimator(model, X)
-    >>> 1 < shown.effective_dimension < 300
+    >>> display = bo.SpectrumDisplay.from_estimator(model, X)
+    >>> 1 < display.effective_dimension < 300
     True
-    >>> shown.plot()  # doctest: +SKIP
+    >>> display.plot()  # doctest: +SKIP
     """
 
     eigenvalues: Float[Array, " D"]
@@ -337,10 +337,10 @@ class MapDisplay(Display):
     >>> import bochner as bo
     >>> X = np.random.default_rng(0).uniform(0, 1, (200, 2))
     >>> process = bo.GaussianProcessRegressor("gaussian", random_state=0).fit(X, X.sum(axis=1))
-    >>> shown = bo.MapDisplay.from_estimator(process, places=10)
-    >>> shown.mean.shape, shown.deviation.shape
+    >>> display = bo.MapDisplay.from_estimator(process, places=10)
+    >>> display.mean.shape, display.deviation.shape
     ((10, 10), (10, 10))
-    >>> shown.plot()  # doctest: +SKIP
+    >>> display.plot()  # doctest: +SKIP
     """
 
     axes: Mapping[str, Float[Array, " m"]]
@@ -492,8 +492,8 @@ def on_places(
         "Ask for fewer.",
     )
     parts = [values(rows) for rows in _rows(list(axes.values()), shape)]
-    parts_ = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return tuple(part.reshape(*shape, *part.shape[1:]) for part in parts_)
+    joined = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return tuple(part.reshape(*shape, *part.shape[1:]) for part in joined)
 
 
 def _rows(axes: list[Array], shape: tuple[int, ...]) -> Iterator[Float[Array, "b d"]]:

@@ -294,8 +294,8 @@ class TargetLaw:
 
     def _at(self, place: float) -> float:
         m = len(self.scores)
-        place_ = int(np.searchsorted(self.shares, place * (1 - 1e-12)))
-        return float(self.scores[place_]) if place_ < m else np.inf
+        index = int(np.searchsorted(self.shares, place * (1 - 1e-12)))
+        return float(self.scores[index]) if index < m else np.inf
 
     def bounds(
         self, X: Any, predicted: Float[Array, " b"], coverage: float
@@ -374,10 +374,10 @@ class ErrorLaw(Intervals):
 
     def bounds(self, X: Any, predicted: Float[Array, "b t"], coverage: float) -> Both:
         """Return the interval of each row and target."""
-        ends_ = [
+        limits = [
             law.bounds(X, f, coverage) for law, f in zip(self.targets, predicted.T, strict=True)
         ]
-        low, high = (np.stack(ends, axis=1) for ends in zip(*ends_, strict=True))
+        low, high = (np.stack(ends, axis=1) for ends in zip(*limits, strict=True))
         return low, high
 
 

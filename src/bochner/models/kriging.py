@@ -241,8 +241,8 @@ def normal_scores(
     >>> import numpy as np
     >>> import bochner as bo
     >>> y = np.random.default_rng(0).standard_normal(10_000)
-    >>> found = bo.normal_scores(y, 0 * y, 1 + 0 * y)
-    >>> bool(abs(found.crps - 1 / np.sqrt(np.pi)) < 0.02)
+    >>> scores = bo.normal_scores(y, 0 * y, 1 + 0 * y)
+    >>> bool(abs(scores.crps - 1 / np.sqrt(np.pi)) < 0.02)
     True
     """
     y, mean, deviation = (np.asarray(a, dtype=np.float64) for a in (y, mean, deviation))
@@ -302,8 +302,8 @@ def predictive_scorer(process: GaussianProcessRegressor, X: Tabular, y: Array) -
     >>> from sklearn.model_selection import cross_validate
     >>> X = np.random.default_rng(0).uniform(-3, 3, (150, 1))
     >>> process = bo.GaussianProcessRegressor("gaussian", random_state=0)
-    >>> found = cross_validate(process, X, np.sin(X[:, 0]), scoring=bo.predictive_scorer, cv=3)
-    >>> bool(found["test_rmse"].max() < 0.1)
+    >>> scores = cross_validate(process, X, np.sin(X[:, 0]), scoring=bo.predictive_scorer, cv=3)
+    >>> bool(scores["test_rmse"].max() < 0.1)
     True
     """
     if not isinstance(process, GaussianProcessRegressor):
@@ -407,9 +407,9 @@ class TrendedProcess:
     >>> import bochner as bo
     >>> X = np.random.default_rng(0).uniform(0, 1, (200, 1))
     >>> y = 10 * X[:, 0] + np.sin(20 * X[:, 0])
-    >>> found = bo.universal_kriging(bo.GaussianProcessRegressor("gaussian", random_state=0), X, y)
-    >>> mean, std = found.predict([[0.5], [0.6]], return_std=True)
-    >>> found.coef.shape, mean.shape, std.shape
+    >>> model = bo.universal_kriging(bo.GaussianProcessRegressor("gaussian", random_state=0), X, y)
+    >>> mean, std = model.predict([[0.5], [0.6]], return_std=True)
+    >>> model.coef.shape, mean.shape, std.shape
     ((1,), (2,), (2,))
     """
 
@@ -494,8 +494,8 @@ def universal_kriging(
     >>> import bochner as bo
     >>> X = np.random.default_rng(0).uniform(0, 1, (200, 1))
     >>> y = 10 * X[:, 0] + np.sin(20 * X[:, 0])
-    >>> found = bo.universal_kriging(bo.GaussianProcessRegressor("gaussian", random_state=0), X, y)
-    >>> bool(abs(found.predict([[0.5]])[0] - 5 - np.sin(10)) < 0.1)
+    >>> model = bo.universal_kriging(bo.GaussianProcessRegressor("gaussian", random_state=0), X, y)
+    >>> bool(abs(model.predict([[0.5]])[0] - 5 - np.sin(10)) < 0.1)
     True
     """
     X, y = _checked(process, X, y)

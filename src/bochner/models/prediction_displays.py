@@ -87,8 +87,8 @@ class CalibrationDisplay(Display):
     >>> rng = np.random.default_rng(0)
     >>> p = rng.uniform(0, 1, 2000)
     >>> happened = rng.uniform(0, 1, 2000) < p
-    >>> shown = bo.CalibrationDisplay.from_predictions(happened, p, n_bins=5)
-    >>> shown.kind, int(shown.count.sum()), bool(shown.error < 0.05)
+    >>> display = bo.CalibrationDisplay.from_predictions(happened, p, n_bins=5)
+    >>> display.kind, int(display.count.sum()), bool(display.error < 0.05)
     ('probability', 2000, True)
     """
 

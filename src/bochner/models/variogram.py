@@ -143,10 +143,10 @@ class Variogram:
     >>> import numpy as np
     >>> import bochner as bo
     >>> X = np.random.default_rng(0).uniform(0, 1, (500, 2))
-    >>> found = bo.variogram(X, np.sin(6 * X[:, 0]))
-    >>> found.gamma.shape == found.lags.shape == found.pairs.shape
+    >>> variogram = bo.variogram(X, np.sin(6 * X[:, 0]))
+    >>> variogram.gamma.shape == variogram.lags.shape == variogram.pairs.shape
     True
-    >>> model = found.fit("gaussian")
+    >>> model = variogram.fit("gaussian")
     >>> bool(model.sill > model.nugget)
     True
     """
@@ -331,8 +331,8 @@ def variogram(
     >>> import numpy as np
     >>> import bochner as bo
     >>> X = np.random.default_rng(0).uniform(0, 1, (500, 2))
-    >>> found = bo.variogram(X, np.sin(6 * X[:, 0]))
-    >>> bool(found.gamma[0] < found.gamma[-1])
+    >>> variogram = bo.variogram(X, np.sin(6 * X[:, 0]))
+    >>> bool(variogram.gamma[0] < variogram.gamma[-1])
     True
     """
     who = "variogram"

@@ -259,11 +259,9 @@ def report_model(
     eigen, leverage = _decomposed(model)
     given = model._rows_to_predict(X) if is_table(X) else blocks
     seen = seen_of(model, examined, leverage, given)
-    certificate_ = certificate_of(model, blocks, other=same is False)
+    outcome = certificate_of(model, blocks, other=same is False)
     certificate, words = (
-        (None, f"None: {certificate_}")
-        if isinstance(certificate_, str)
-        else (certificate_, str(certificate_))
+        (None, f"None: {outcome}") if isinstance(outcome, str) else (outcome, str(outcome))
     )
     quality = quality_of(model, sample, examined, leverage if same else None)
     importance, columns = _importance(model, sample, seed)

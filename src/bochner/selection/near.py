@@ -139,7 +139,7 @@ def _left_out(A: Float[Array, "m m"], y: Float[Array, "m t"], core: int) -> Floa
 class OnBlocks(Objective):
     """The evidence per row, averaged over blocks of rows with their own mean and amplitude.
 
-    ``whole`` provides the bounds and the prior.
+    ``process`` provides the bounds and the prior.
     """
 
     process: OnProcess

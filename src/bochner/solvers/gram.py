@@ -153,10 +153,10 @@ class DenseBlock(WavePreconditioner):
     def diagonal(self) -> Array:
         """Of G + αI, as coefficients are laid out."""
         gram = self.gram
-        diagonal_ = np.broadcast_to(gram.roots**2 * gram.weight, gram.counts.shape)
+        full = np.broadcast_to(gram.roots**2 * gram.weight, gram.counts.shape)
         if gram.centred:
-            diagonal_ = diagonal_ - np.abs(gram.sums) ** 2 / gram.weight
-        return np.where(gram.counts > 0, np.maximum(diagonal_, 0.0), 0.0) + self.alpha
+            full = full - np.abs(gram.sums) ** 2 / gram.weight
+        return np.where(gram.counts > 0, np.maximum(full, 0.0), 0.0) + self.alpha
 
     @property
     @abstractmethod

@@ -110,15 +110,15 @@ def to_waves(c: Array) -> Array:
     """Return the waves of functions, halves of spectra (s, 2L + 1, L + 1), of (s, L + 1, L + 1)."""
     L = c.shape[1] - 1
     by_order = np.ascontiguousarray(c.transpose(2, 1, 0))
-    waves_ = np.zeros((L + 1, L + 1, len(c)), dtype=np.complex128)
+    torus = np.zeros((L + 1, L + 1, len(c)), dtype=np.complex128)
     for m, tables in enumerate(wave_tables(L)):
         for parity, table in enumerate(tables):
             part = np.ascontiguousarray(by_order[m, _first(m, parity) :: 2]).view(np.float64)
-            waves_[m, parity::2] = (table.T @ part).view(np.complex128)
-    waves_[1::2] *= -1j
+            torus[m, parity::2] = (table.T @ part).view(np.complex128)
+    torus[1::2] *= -1j
     waves = np.empty((len(c), 2 * L + 1, L + 1), dtype=np.complex128)
-    waves[:, : L + 1] = waves_.transpose(2, 1, 0)
-    waves[:, :L:-1] = (_signs(L) * waves_.transpose(1, 0, 2)[1:]).transpose(2, 0, 1)
+    waves[:, : L + 1] = torus.transpose(2, 1, 0)
+    waves[:, :L:-1] = (_signs(L) * torus.transpose(1, 0, 2)[1:]).transpose(2, 0, 1)
     return waves
 
 
@@ -370,8 +370,8 @@ class OrderBlocks(WavePreconditioner):
 
     @cached_property
     def inverse_diagonal(self) -> Array:
-        inverse_ = np.zeros(self.gram.counts.shape)
+        result = np.zeros(self.gram.counts.shape)
         for m, L in enumerate(self.factors):
             inverse = solve_triangular(L, np.eye(len(L)), lower=True)
-            inverse_[m:, m] = np.einsum("ij,ij->j", inverse, inverse)
-        return inverse_
+            result[m:, m] = np.einsum("ij,ij->j", inverse, inverse)
+        return result

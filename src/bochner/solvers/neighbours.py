@@ -26,7 +26,7 @@ class LocalLaw(NamedTuple):
 def condition(
     K: Float[Array, "b m m"],
     k: Float[Array, "b m"],
-    place: Float[Array, " b"],
+    prior: Float[Array, " b"],
     y: Float[Array, "b m t"],
     noise: Float[Array, "b m"],
     centred: bool,
@@ -34,7 +34,7 @@ def condition(
     """Return the law of f at rows, each given the targets of its neighbours.
 
     K is the kernel of the neighbours of each row with one another, k theirs with the row, and
-    ``own`` k(x, x). ``noise`` are variances of the noise in y, as shares of the amplitude, above
+    ``prior`` k(x, x). ``noise`` are variances of the noise in y, as shares of the amplitude, above
     zero; they are added to the diagonal of K in place. ``centred``: whether there is an unknown
     mean. O(b m³) operations, one LU factorisation for each row.
     """
@@ -43,7 +43,7 @@ def condition(
     right = np.concatenate([k[:, :, None], np.ones((*k.shape, 1)), y], axis=2)
     solved = np.linalg.solve(K, right)
     mean = np.einsum("bm,bmt->bt", k, solved[:, :, 2:])
-    variance = place - np.einsum("bm,bm->b", k, solved[:, :, 0])
+    variance = prior - np.einsum("bm,bm->b", k, solved[:, :, 0])
     if centred:
         total, left = solved[:, :, 1].sum(axis=1), 1 - solved[:, :, 0].sum(axis=1)
         mean += (left / total)[:, None] * solved[:, :, 2:].sum(axis=1)

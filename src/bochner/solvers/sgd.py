@@ -238,27 +238,27 @@ class Descent:
         y: Float[Array, "c t"],
         w: Float[Array, " c"],
         columns: Array | None = None,
-        start_: Array | None = None,
+        coordinates: Array | None = None,
     ) -> None:
         """Make the steps of these rows, a batch at a time; w has mean one over all rows.
 
         ``R`` are their features, or their rows of the kernel matrix. Then ``columns`` are the rows
-        of u of its columns, all nonzero rows of u among them, and ``own`` (c,) the columns of the
-        rows themselves.
+        of u of its columns, all nonzero rows of u among them, and ``coordinates`` (c,) the
+        columns of the rows themselves.
         """
         walk = self._at
         if columns is None:
-            self._sweep(R, y, w, walk.coef, walk.mean_coef, start_)
+            self._sweep(R, y, w, walk.coef, walk.mean_coef, coordinates)
             return
         coef = walk.coef[columns]
         mean = walk.mean_coef[columns] if len(walk.mean_coef) else walk.mean_coef
-        self._sweep(R, y, w, coef, mean, start_)
+        self._sweep(R, y, w, coef, mean, coordinates)
         walk.coef[columns] = coef
         if len(mean):
             walk.mean_coef[columns] = mean
 
     def _sweep(
-        self, R: Array, y: Array, w: Array, coef: Array, mean: Array, start_: Array | None
+        self, R: Array, y: Array, w: Array, coef: Array, mean: Array, coordinates: Array | None
     ) -> None:
         walk = self._at
         for first in range(0, len(y), self._batch):
@@ -268,10 +268,10 @@ class Descent:
             g = eta * self._slopes(rows @ coef, y[batch], w[batch])
             # Never through zero: a penalty too large for the rate makes coefficients zero.
             coef *= max(0.0, 1 - eta * self._schedule.alpha)
-            if start_ is None:
+            if coordinates is None:
                 coef -= rows.T @ g
             else:
-                coef[start_[batch]] -= g
+                coef[coordinates[batch]] -= g
             if self._fit_intercept:
                 b = walk.intercept
                 b -= g.sum(axis=0)

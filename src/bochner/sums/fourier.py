@@ -182,10 +182,10 @@ class WavesOf:
     def zero(self) -> WaveSums:
         """Return the sums of no rows."""
         t = len(self.origin)
-        shape_ = (*(4 * m + 1 for m in self.extent), 2)
+        extents = (*(4 * m + 1 for m in self.extent), 2)
         kept = (t, *(2 * m + 1 for m in self.extent), 2)
         none = np.zeros(t)
-        return WaveSums(0, 0.0, self.origin, none, none, np.zeros(shape_), np.zeros(kept))
+        return WaveSums(0, 0.0, self.origin, none, none, np.zeros(extents), np.zeros(kept))
 
     def add(self, total: WaveSums, block: Block) -> WaveSums:
         """Return the sums with the rows of a block."""

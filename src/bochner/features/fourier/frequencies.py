@@ -135,19 +135,19 @@ def spacing_of(
         margins = [_margin(_along(part, a, d), length, tolerance / (8 * d)) for part in parts]
         period[a] = length + 2 * max((r for r, _ in margins), default=length / 8)
         moved = 0.0
-        if periods_ := periods.seasons(kernel, a, d):
+        if terms := periods.seasons(kernel, a, d):
             least = 0.0 if periods.is_cyclic(kernel, a, d) else period[a]
-            period[a], moved = _periodic(periods_, a, length, least, tolerance / (8 * d))
+            period[a], moved = _periodic(terms, a, length, least, tolerance / (8 * d))
         images += max((size for _, size in margins), default=0.0) + moved / 2
     return 2 * math.pi / period, 2 * images
 
 
 def _periodic(
-    periods_: tuple[periods.Season, ...], a: int, length: float, least: float, tolerance: float
+    terms: tuple[periods.Season, ...], a: int, length: float, least: float, tolerance: float
 ) -> tuple[float, float]:
     """Return a multiple of periods, and its error: one more where rows far outside have a place."""
-    common, error = periods.common_period(periods_, length, tolerance, a)
-    steady = any(season.steady for season in periods_)
+    common, error = periods.common_period(terms, length, tolerance, a)
+    steady = any(season.steady for season in terms)
     return common * (math.ceil(least / common) + steady), error
 
 
@@ -199,7 +199,7 @@ def _tapered_by(
     spacing, extent = np.empty(d), []
     steady, falling = equispaced.parted(kernel) if d == 1 else (None, kernel)
     rest = kernel if falling is None else falling
-    periods_ = () if steady is None else periods.seasons(steady, 0, d)
+    terms = () if steady is None else periods.seasons(steady, 0, d)
 
     def sampled(a: int, t: Array) -> Array:
         values = _along(rest, a, d)(t) * equispaced.taper(t, 2 * math.pi / spacing[a], lengths[a])
@@ -212,8 +212,8 @@ def _tapered_by(
     for a, length in enumerate(lengths):
         for width in widths:
             period = (3 + 2 * width) * length
-            if periods_:
-                period, moved = _periodic(periods_, a, length, period, tolerance / 8)
+            if terms:
+                period, moved = _periodic(terms, a, length, period, tolerance / 8)
             spacing[a] = 2 * math.pi / period
             m, negative = _extent(kernel, spacing, a, sampled, tolerance * share)
             if not negative:
@@ -260,8 +260,8 @@ def _largest(kernel: Kernel, spacing: Float[Array, " d"], a: int) -> Callable[[A
 
     def on_axis(weights: Array) -> Array:
         extent = tuple((len(weights) - 1) * (a == b) for b in range(len(spacing)))
-        weights_ = equispaced.equispaced_weights(kernel, spacing, extent).ravel()
-        return np.minimum(weights_[len(weights_) // 2 :], weights)
+        on_grid = equispaced.equispaced_weights(kernel, spacing, extent).ravel()
+        return np.minimum(on_grid[len(on_grid) // 2 :], weights)
 
     return on_axis
 
@@ -291,8 +291,8 @@ def _extent(
         half = sampled(a, np.arange(samples // 2 + 1) * (period / samples)) / variance
         signed = np.fft.rfft(np.concatenate([half, half[-2:0:-1]])).real / samples
         weights = np.maximum(signed, 0.0)
-        loss = WORTH * largest(weights * variance) / variance
-        missed = np.where(weights > ROUNDED, weights * loss / (1 + loss), 0.0)
+        worth = WORTH * largest(weights * variance) / variance
+        missed = np.where(weights > ROUNDED, weights * worth / (1 + worth), 0.0)
         enough = (_beyond(weights) <= lacking) & (_beyond(missed) <= missing)
         extents = np.flatnonzero(enough)
         if len(extents) and 4 * extents[0] <= samples // 2:

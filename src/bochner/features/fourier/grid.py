@@ -184,5 +184,5 @@ class EquispacedMap(WaveMap):
         roots = np.sqrt(2 * self.weights)
         roots[0] = math.sqrt(self.weights[0])
         along = moved(roots, like=X)
-        features_ = xp.concat([xp.cos(phases) * along, xp.sin(phases[:, 1:]) * along[1:]], axis=1)
-        return xp.astype(features_, getattr(xp, str(dtype)), copy=False)
+        Z = xp.concat([xp.cos(phases) * along, xp.sin(phases[:, 1:]) * along[1:]], axis=1)
+        return xp.astype(Z, getattr(xp, str(dtype)), copy=False)

@@ -175,8 +175,8 @@ def spectrum(
     last = min(15 if d <= 4 else 3, most)
     while True:
         R = radial.matrices(last, nodes.q, nodes.q)
-        blocks_ = [block for l, R_l in enumerate(R) for block in _factored(l, d, R_l, nodes, total)]
-        blocks = sorted(blocks_, key=lambda block: -block.each)
+        levels = [block for l, R_l in enumerate(R) for block in _factored(l, d, R_l, nodes, total)]
+        blocks = sorted(levels, key=lambda block: -block.each)
         rest = total - float(np.einsum("laa,a->", R, nodes.share))
         top = np.zeros(last + 1)
         np.maximum.at(top, np.array([b.degree for b in blocks], int), [b.each for b in blocks])

@@ -125,13 +125,13 @@ class NystromMap(FeatureMap):
 
     def root(self, dtype: np.dtype) -> Float[Array, "D D"]:
         """Return L⁻ᵀ in this precision, so that features are one product C L⁻ᵀ."""
-        root_ = self.whitening.roots.get(dtype.name)
-        if root_ is None:
+        known = self.whitening.roots.get(dtype.name)
+        if known is None:
             A = self.kernel(self.landmarks, self.landmarks)
             jitter = JITTER[dtype] if self.jitter is None else self.jitter
-            root_ = np.ascontiguousarray(_inverse_root(A, jitter).T, dtype=dtype)
-            self.whitening.roots[dtype.name] = root_
-        return root_
+            known = np.ascontiguousarray(_inverse_root(A, jitter).T, dtype=dtype)
+            self.whitening.roots[dtype.name] = known
+        return known
 
     @property
     def sums_first(self) -> bool:

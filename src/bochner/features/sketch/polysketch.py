@@ -295,9 +295,9 @@ def _balanced(P: int, Q: int, m: int, rng: np.random.Generator) -> tuple[int, Ar
     places, order, shifts = rng.permutation(P), rng.permutation(Q), rng.permutation(Q)
     full, left = divmod(m, P)
     tail = np.sort(rng.permutation(P)[:left])
-    places_ = (places[None, :] + shifts[:full, None]) % Q
+    shifted = (places[None, :] + shifts[:full, None]) % Q
     rest = (places[tail] + shifts[full]) % Q if left else np.empty(0, dtype=np.int64)
-    partners = order[np.concatenate([places_.ravel(), rest])]
+    partners = order[np.concatenate([shifted.ravel(), rest])]
     return full, tail.astype(np.int32), partners.astype(np.int32)
 
 

@@ -329,10 +329,10 @@ def _draw(
     if not few:
         return []
     p = weights / weights.sum()
-    degrees_, copies = np.unique(rng.choice(len(p), size=few, p=p), return_counts=True)
+    distinct, copies = np.unique(rng.choice(len(p), size=few, p=p), return_counts=True)
     return [
         (int(degrees[i]), int(min(c, caps[i])), float(few * p[i] / c))
-        for i, c in zip(degrees_, copies, strict=True)
+        for i, c in zip(distinct, copies, strict=True)
     ]
 
 

@@ -61,9 +61,9 @@ class ConvexClassifier(ClassifierParameters, Differentiable, ProbableLabels, Con
             return fit_classifier_exactly(spec, blocks, inputs, self._calibrates)
         if local and not few and self._on_kernel(blocks, sys.maxsize):
             on_kernel = self._spec_for(n_classes, n)
-            fit_ = fit_to_support(on_kernel, blocks, inputs, self._calibrates)
-            if fit_ is not None:
-                return fit_
+            support = fit_to_support(on_kernel, blocks, inputs, self._calibrates)
+            if support is not None:
+                return support
         return fit_classifier(spec, blocks, inputs, self._calibrates, where)
 
     def _spec_for(self, n_classes: int, rows: int) -> ConvexSpec:

@@ -80,13 +80,13 @@ class ClassPairs:
 
     def gradients(self, f: Float[Array, "m p"], G: Float[Array, "m d p"]) -> Float[Array, "m d K"]:
         """Return the gradients of values of classes from values and gradients of pairs."""
-        gradients_ = []
+        of_classes = []
         for columns, signs in self._rivals:
             against = -SHARPNESS * f[:, columns] * signs
             share = np.exp(against - against.max(axis=1, keepdims=True))
             share /= share.sum(axis=1, keepdims=True)
-            gradients_.append(np.einsum("mdp,mp->md", G[:, :, columns], share * signs))
-        return np.stack(gradients_, axis=2)
+            of_classes.append(np.einsum("mdp,mp->md", G[:, :, columns], share * signs))
+        return np.stack(of_classes, axis=2)
 
     @property
     def _rivals(self) -> Predictions:

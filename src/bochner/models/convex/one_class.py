@@ -166,9 +166,9 @@ def fit_one_class(
     w = np.concatenate([w for _, w in features.sum(TargetsOf())])[:, None]
     drift = nu * float(w.sum())
     problem = Problem(features, np.zeros_like(w), w, spec.loss, spec.alpha, True, drift)
-    optimum_ = solve(problem, _start(problem, nu), tol=spec.tol, max_iter=spec.max_iter)
-    optimum_ = valued(problem, _at_quantile(optimum_, w, nu, ROUNDING[chosen.precision]))
-    solution = optimum(problem, optimum_)
+    state = solve(problem, _start(problem, nu), tol=spec.tol, max_iter=spec.max_iter)
+    state = valued(problem, _at_quantile(state, w, nu, ROUNDING[chosen.precision]))
+    solution = optimum(problem, state)
     return warned(ConvexFit(inputs, chosen, spec.loss, solution, len(solution.history)))
 
 

@@ -239,8 +239,8 @@ def _rows(
     errors = np.where(np.isfinite(errors), errors, np.inf)
     predicted = np.where(np.isfinite(errors), y - errors, y)
     scaled = predicted * rows.units, errors * rows.units, w
-    errors_ = LeftOutRows(X, *scaled, "leave one out")
-    return errors_.take(no_landmarks(chosen.map, X))
+    left_out = LeftOutRows(X, *scaled, "leave one out")
+    return left_out.take(no_landmarks(chosen.map, X))
 
 
 # --- with the kernel itself ----------------------------------------------------------------------
@@ -529,9 +529,9 @@ def under_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Pr
         alpha = rows.penalty(largest * 10.0**step)
         here = replace(problem, alpha=alpha)
         state = solve(here, near, tol=spec.tol, max_iter=spec.max_iter)
-        optimum_ = optimum(here, state, rows.units, rows.original(alpha))
-        squares = np.square(optimum_.coef).sum(axis=0)
-        loss = optimum_.objective - 0.5 * float((squares * optimum_.alpha).sum())
+        end = optimum(here, state, rows.units, rows.original(alpha))
+        squares = np.square(end.coef).sum(axis=0)
+        loss = end.objective - 0.5 * float((squares * end.alpha).sum())
         norm = float(np.sqrt(squares.sum()))
         value = loss + float(spec.alpha) * float(R(norm))
         ends[step] = value, norm, here, state

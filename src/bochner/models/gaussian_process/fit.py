@@ -93,10 +93,10 @@ def by_features_or_neighbours(
     return replace(best, chosen=replace(best.chosen, choice=choice))
 
 
-def _asked(spec: GaussianProcessSpec, kernel_: Kernel) -> list[GaussianProcessSpec]:
+def _asked(spec: GaussianProcessSpec, candidate: Kernel) -> list[GaussianProcessSpec]:
     """Return what neighbours are tried with: the kernel of the features, and families by name."""
-    name, near = spec.features.kernel, is_near(kernel_)
-    kernels: list[tuple[Kernel | str, str]] = [(kernel_, "loo")] if near else []
+    name, near = spec.features.kernel, is_near(candidate)
+    kernels: list[tuple[Kernel | str, str]] = [(candidate, "loo")] if near else []
     if name == "auto" and spec.features.effort != "low":
         kernels += [(family, spec.lengthscale) for family in FAMILIES]
     elif isinstance(name, str) and name != "auto" and near:

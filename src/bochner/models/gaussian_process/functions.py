@@ -91,14 +91,14 @@ def through_features(summed: FeatureSums, law: Predictive, n: int, seed: int) ->
     above = LeftOut(landmarks.kernel, landmarks)
 
     def values(X: Array) -> Float[Array, "b t n"]:
-        Z, values_ = chosen.double(X), plain(X)
+        Z, f = chosen.double(X), plain(X)
         inside = above.inside(X, Z)
         rest = [to_numpy(f0(X)) @ weights - inside @ at for f0, weights, at in priors]
         root, roots = law.factors(X, Z)
         scale = np.sqrt(law.posterior.evidence.amplitude) * root * _ratio(law.left_out, above, X, Z)
         mean = law.posterior.mean(Z)[:, :, None]
-        values_ = values_ + scale[:, :, None] * np.stack(rest, axis=2)
-        return mean + roots[:, :, None] * (values_ - mean)
+        f = f + scale[:, :, None] * np.stack(rest, axis=2)
+        return mean + roots[:, :, None] * (f - mean)
 
     return values
 

@@ -92,8 +92,8 @@ class WaveProcess(ProcessLaw):
         return lambda X: values(X) + intercept
 
     def moments(self, X: Array) -> Both:
-        moments_ = self._by_rows(X)
-        variance = self._variance(X) + self.left_out_variance if moments_ is None else moments_
+        exact = self._by_rows(X)
+        variance = self._variance(X) + self.left_out_variance if exact is None else exact
         return self.means()(X), variance
 
     def resolved_moments(self, X: Array) -> Both:

@@ -125,8 +125,8 @@ class KeptRows:
     @property
     def sample(self) -> RowSample:
         """Some rows at random."""
-        sample_ = RowSample(self.X, self.y, self.w, self.priority)
-        return sample_.lowest(kept_rows(self.X.shape[1]))
+        rows = RowSample(self.X, self.y, self.w, self.priority)
+        return rows.lowest(kept_rows(self.X.shape[1]))
 
     @property
     def blocks(self) -> Blocks:

@@ -162,8 +162,8 @@ class BlockAverages:
         nodes, weights = self._rule
         unit = np.full((len(weights), self.n_columns), 0.5)
         unit[:, self._extended] = nodes
-        places_ = self.lower[:, None] + unit * (self.upper - self.lower)[:, None]
-        return places_.reshape(-1, self.n_columns)
+        points = self.lower[:, None] + unit * (self.upper - self.lower)[:, None]
+        return points.reshape(-1, self.n_columns)
 
     def averaged(self, values: Array) -> Array:
         """Return the averages of values at all places."""
@@ -381,11 +381,11 @@ class ObservedProcess(ProcessLaw):
         """Draw functions of the posterior, by Matheron's rule from draws given the values."""
         draws, t = self.base.draw(n, seed), len(self.noise)
         f = lambda X: draws(X).reshape(len(X), t * n)
-        values_ = [of_function(each, f, self._given.steps) for each in self.observations]
+        observed = [of_function(each, f, self._given.steps) for each in self.observations]
         values = np.concatenate([each.values for each in self.observations])[:, :, None]
         noise = np.sqrt(np.concatenate([each.noise for each in self.observations]))
         rough = stream(seed, "observed").standard_normal((len(noise), t, n))
-        left = values + noise[:, None, None] * rough - np.concatenate(values_).reshape(-1, t, n)
+        left = values + noise[:, None, None] * rough - np.concatenate(observed).reshape(-1, t, n)
         coef = np.stack([self._solved(left[:, :, k]) for k in range(n)], axis=2)
 
         def conditioned(X: Array) -> Float[Array, "b t n"]:

@@ -221,8 +221,8 @@ class LeftOut:
             return LeftOut(phi.kernel, None)
         width = min(phi.n_features, LANDMARKS)
         ask = Request(X.shape[1], width, seed, ("left out",), X)
-        phi_ = draw_map(Nystrom(), phi.kernel, ask)
-        return LeftOut(phi.kernel, phi_ if isinstance(phi_, NystromMap) else None)
+        inner = draw_map(Nystrom(), phi.kernel, ask)
+        return LeftOut(phi.kernel, inner if isinstance(inner, NystromMap) else None)
 
     def prior(self, X: Array) -> Float[Array, " b"]:
         """Return k(x, x)."""

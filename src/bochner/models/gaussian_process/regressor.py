@@ -357,15 +357,15 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, PenalisedByAlph
             If there is not one array of finite coordinates for each column.
         """
         who, names = type(self).__name__, self._inputs.names
-        axes_ = axes_of(who, axes, names, self.n_features_in_)
+        grid = axes_of(who, axes, names, self.n_features_in_)
 
         def values(rows: Array) -> tuple[Array, ...]:
             places = rows if names is None else Blocks.from_arrays(rows)  # columns are in order
             parts = self.predict(places, return_std=return_std)
             return parts if return_std else (parts,)
 
-        parts = on_places(who, axes_, values)
-        maps = tuple(labelled(part, axes_, name) for part, name in zip(parts, MAPPED, strict=False))
+        parts = on_places(who, grid, values)
+        maps = tuple(labelled(part, grid, name) for part, name in zip(parts, MAPPED, strict=False))
         return maps if return_std else maps[0]
 
     def plot_map(self, ax: Any = None, places: int = 200, **axes: Any) -> Any:

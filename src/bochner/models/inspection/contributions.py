@@ -63,8 +63,8 @@ class ContributionDisplay(Display):
     >>> import bochner as bo
     >>> X = np.random.default_rng(0).normal(size=(300, 3))
     >>> model = bo.KernelRidge("linear", random_state=0).fit(X, 3 * X[:, 0] + X[:, 2])
-    >>> shown = bo.ContributionDisplay.from_estimator(model, X[:2], X)
-    >>> shown.contributions.shape, shown.predictions.shape
+    >>> display = bo.ContributionDisplay.from_estimator(model, X[:2], X)
+    >>> display.contributions.shape, display.predictions.shape
     ((2, 3, 1), (2, 1))
     """
 
@@ -172,9 +172,9 @@ def contributions(
     >>> import numpy as np, bochner as bo
     >>> X = np.random.default_rng(0).normal(size=(300, 3))
     >>> model = bo.KernelRidge("linear", random_state=0).fit(X, 3 * X[:, 0] + X[:, 2])
-    >>> found = bo.contributions(model, X[:1], X)
-    >>> whole = found.base + found.contributions.sum(axis=1)
-    >>> bool(np.allclose(whole, found.predictions))
+    >>> result = bo.contributions(model, X[:1], X)
+    >>> whole = result.base + result.contributions.sum(axis=1)
+    >>> bool(np.allclose(whole, result.predictions))
     True
     """
     who = "contributions"

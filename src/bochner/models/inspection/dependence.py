@@ -104,8 +104,8 @@ class PartialDependenceDisplay(Display):
     >>> import bochner as bo
     >>> X = np.random.default_rng(0).normal(size=(300, 2))
     >>> model = bo.KernelRidge("linear", random_state=0).fit(X, 3 * X[:, 0] + X[:, 1])
-    >>> shown = bo.PartialDependenceDisplay.from_estimator(model, X, 0)
-    >>> bool((np.diff(shown.average[0]) > 0).all())
+    >>> display = bo.PartialDependenceDisplay.from_estimator(model, X, 0)
+    >>> bool((np.diff(display.average[0]) > 0).all())
     True
     """
 
@@ -219,8 +219,8 @@ def partial_dependence(
     >>> import numpy as np, bochner as bo
     >>> X = np.random.default_rng(0).normal(size=(300, 2))
     >>> model = bo.KernelRidge("linear", random_state=0).fit(X, 3 * X[:, 0] + X[:, 1])
-    >>> found = bo.partial_dependence(model, X, 0)
-    >>> slope = np.polyfit(found.grid_values[0], found.average[0], 1)[0]
+    >>> result = bo.partial_dependence(model, X, 0)
+    >>> slope = np.polyfit(result.grid_values[0], result.average[0], 1)[0]
     >>> round(float(slope), 1)
     3.0
     """

@@ -83,8 +83,8 @@ class ImportanceDisplay(Display):
     >>> import bochner as bo
     >>> X = np.random.default_rng(0).normal(size=(300, 3))
     >>> model = bo.KernelRidge("linear", random_state=0).fit(X, 3 * X[:, 0] + X[:, 2])
-    >>> shown = bo.ImportanceDisplay.from_estimator(model, X)
-    >>> shown.order.tolist(), shown.importance.shape
+    >>> display = bo.ImportanceDisplay.from_estimator(model, X)
+    >>> display.order.tolist(), display.importance.shape
     ([0, 2, 1], (3, 1))
     """
 

@@ -133,17 +133,17 @@ class FeatureSums(Representation):
         return sums, solve(spec, sums)
 
     def left_out(self, solution: Solution) -> LeftOutRows:
-        eigen, residuals_ = self.decomposed()
-        rows = list(self.centred(self.sample)) if residuals_ is None else [residuals_]
+        eigen, centred_rows = self.decomposed()
+        rows = list(self.centred(self.sample)) if centred_rows is None else [centred_rows]
         alpha = np.broadcast_to(np.asarray(solution.alpha, np.float64), eigen.power.shape)
         alpha = np.maximum(alpha, floor(eigen))
         parts = list(left_out_rows(eigen, rows, alpha))
         residuals, errors = (np.concatenate(part) for part in zip(*parts, strict=True))
-        errors_, sample = np.where(np.isfinite(errors), errors, residuals), self.sample
+        left_out_errors, sample = np.where(np.isfinite(errors), errors, residuals), self.sample
         coupling = _couplings(eigen, rows, alpha, residuals, sample.w)
         errors_left_out = LeftOutRows(
             sample.X,
-            sample.y - errors_,
+            sample.y - left_out_errors,
             errors,
             sample.w,
             "leave one out",

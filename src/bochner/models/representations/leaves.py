@@ -156,9 +156,9 @@ class LeafRows(Representation):
     def _machine(
         self, leaf: int, solution: Solution, kernel: Kernel, landmarks: Array, X: Array
     ) -> KernelSum:
-        rows_ = self._rows_of[leaf]
-        coef = np.concatenate([self.across[leaf], solution.coef[rows_]])
-        return KernelSum(kernel, np.concatenate([landmarks, X[rows_]]), coef, solution.intercept)
+        index = self._rows_of[leaf]
+        coef = np.concatenate([self.across[leaf], solution.coef[index]])
+        return KernelSum(kernel, np.concatenate([landmarks, X[index]]), coef, solution.intercept)
 
 
 def rows_of_leaves(leaf: Int[Array, " n"], n_leaves: int) -> list[Int[Array, " m"]]:
@@ -190,11 +190,11 @@ def leaf_rows(
         asked = spec.features, spec.fit_intercept, chosen
         return chosen_grid_sums(*asked, start[3], blocks, where).solve(spec)
     table = LocalRows.of(spec, method, rows, start)
-    judged_ = table.judged
-    coef, across, intercept, judged = table.solved(np.atleast_1d(judged_.alpha))
-    residuals = np.asarray(judged_.alpha) * coef / rows.w[:, None]
+    best = table.judged
+    coef, across, intercept, judged = table.solved(np.atleast_1d(best.alpha))
+    residuals = np.asarray(best.alpha) * coef / rows.w[:, None]
     solution = replace(
-        judged_,
+        best,
         coef=coef,
         intercept=intercept,
         residual_variance=rows.w @ residuals**2 / rows.w.sum(),

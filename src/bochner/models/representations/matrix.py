@@ -249,8 +249,8 @@ def exact_rows(
     chosen = _chosen(spec, method, blocks, where)
     rows = gather(blocks)
     prepared = prepare(spec, chosen, rows)
-    solution_, intercept = _solve(spec, chosen, method, rows, prepared)
-    solution = _solution(rows, prepared, solution_, intercept, method.tol)
+    krylov, intercept = _solve(spec, chosen, method, rows, prepared)
+    solution = _solution(rows, prepared, krylov, intercept, method.tol)
     return MatrixRows(chosen, shape, count_rows(blocks), spec.fit_intercept, rows.X), solution
 
 

@@ -428,7 +428,7 @@ class GridSums(Representation):
         """
         n = self.count if blocks is None else count_rows(blocks)
         X = self.sample.X if blocks is None else sampled(blocks, self.chosen.seed).X
-        certificate_ = certify(
+        certified = certify(
             WaveKernelRoot(self),
             as_rows(X),
             alpha=alpha * n / max(self.count, 1),
@@ -436,7 +436,7 @@ class GridSums(Representation):
             n_rows=n,
             random_state=self.chosen.seed,
         )
-        return replace(certificate_, n_features=self.map.n_features, features_to_halve=None)
+        return replace(certified, n_features=self.map.n_features, features_to_halve=None)
 
 
 @dataclass(frozen=True, eq=False)

@@ -62,10 +62,10 @@ class DoubleDescent(HtmlResult):
     >>> import bochner as bo
     >>> X = np.random.default_rng(0).standard_normal((150, 5))
     >>> y = np.sin(X[:, 0])
-    >>> shown = bo.double_descent(
+    >>> result = bo.double_descent(
     ...     X[:50], y[:50], X[50:], y[50:], widths=[10, 50, 200], random_state=0
     ... )
-    >>> shown.n_rows, shown.widths.tolist(), shown.test_error.shape
+    >>> result.n_rows, result.widths.tolist(), result.test_error.shape
     (50, [10, 50, 200], (1, 3))
     """
 
@@ -209,8 +209,8 @@ def double_descent(
     >>> from bochner import double_descent
     >>> X = np.random.default_rng(0).standard_normal((300, 5))
     >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(1).standard_normal(300)
-    >>> shown = double_descent(X[:100], y[:100], X[100:], y[100:], random_state=0)
-    >>> 80 <= shown.peak <= 120
+    >>> result = double_descent(X[:100], y[:100], X[100:], y[100:], random_state=0)
+    >>> 80 <= result.peak <= 120
     True
     """
     who, seed = "double_descent", seed_of(random_state)

@@ -185,8 +185,8 @@ def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = 
             _sweep(fit, descent, *window, number, i)
 
     losses, _ = _epochs(fit, descent, epoch)
-    fit_ = replace(fit, epochs=len(losses), losses=losses)
-    return replace(fit_, walk=descent.walk, rows=n, weight=weight)
+    result = replace(fit, epochs=len(losses), losses=losses)
+    return replace(result, walk=descent.walk, rows=n, weight=weight)
 
 
 def plan_sgd(

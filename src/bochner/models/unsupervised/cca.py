@@ -128,7 +128,7 @@ class CorrelationsOf:
     def halves(self, total: list[Any]) -> Halves:
         """Return the moments of a sum."""
         first, second = [
-            self._moments.moments(half) if any(rows_.rows for rows_ in half) else None
+            self._moments.moments(half) if any(part.rows for part in half) else None
             for half in total
         ]
         return first, second

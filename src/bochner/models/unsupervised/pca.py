@@ -136,9 +136,9 @@ def add_up(
     moments_of = MomentsOf(chosen.features, chosen.precision)
     kept = () if spec.inverse is None else (SampleOf(chosen.seed, start),)
     sums = (moments_of, DiagonalOf(chosen.kernel.diag), *kept)
-    sums_ = where.sum(Together(sums), alone(blocks).with_rows(chosen.block_rows))
-    moments, (diagonal, _) = moments_of.moments(sums_[0]), sums_[1]
-    return PcaSums(moments, diagonal, sums_[2] if kept else None, count_rows(blocks))
+    totals = where.sum(Together(sums), alone(blocks).with_rows(chosen.block_rows))
+    moments, (diagonal, _) = moments_of.moments(totals[0]), totals[1]
+    return PcaSums(moments, diagonal, totals[2] if kept else None, count_rows(blocks))
 
 
 def solved(spec: PcaSpec, inputs: Inputs, chosen: Chosen, summed: PcaSums) -> PcaFit:

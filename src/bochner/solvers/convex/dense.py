@@ -221,8 +221,8 @@ def _add(table: Table, total: Float[Array, "p p"], rows: Array, c: Array, sign: 
         return
     root = None if c.min() == c.max() else np.sqrt(c).astype(table.dtype)
     factor = sign if root is not None else sign * float(c[0])
-    for rows_, A in table.gathered(rows):
-        add_gram(total, A if root is None else root[rows_, None] * A, factor)
+    for index, A in table.gathered(rows):
+        add_gram(total, A if root is None else root[index, None] * A, factor)
 
 
 # --- columns -------------------------------------------------------------------------------------

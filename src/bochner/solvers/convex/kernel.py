@@ -88,9 +88,9 @@ class KernelProblem:
 
     def curvatures(self, fitted: Float[Array, "n t"]) -> Float[Array, "n t"]:
         """Return h: of a joint loss the diagonal of each row's Hessian."""
-        curvatures_ = self.loss.curvature(self.y, fitted)
-        curvatures_ = self.loss.diagonal(curvatures_) if self.loss.joint else curvatures_
-        return weighted(self.w[:, None], curvatures_)
+        h = self.loss.curvature(self.y, fitted)
+        h = self.loss.diagonal(h) if self.loss.joint else h
+        return weighted(self.w[:, None], h)
 
     def columns(self) -> Iterator["KernelProblem"]:
         """Yield the problems that are solved separately."""
@@ -413,12 +413,12 @@ class _Curved:
         h, (n, t) = problem.curvatures(fitted), problem.y.shape
         each = tuple(slice(k, k + 1) for k in range(t))
         parts = [(each, h)] + [((slice(0, t),), h.mean(axis=1, keepdims=True))] * (t > 1)
-        parts_ = []
+        curved = []
         for columns, curvatures in parts:
             rows = tuple(_curved_rows(problem, column) for column in curvatures.T)
             work = sum(len(column) ** 3 for column in rows) / 3
-            parts_.append(_Curved(columns, curvatures, rows, work / (n**2 * (ONCE + EACH * t))))
-        return parts_[0] if parts_[0].steps <= max(parts_[-1].steps, CHEAP) else parts_[-1]
+            curved.append(_Curved(columns, curvatures, rows, work / (n**2 * (ONCE + EACH * t))))
+        return curved[0] if curved[0].steps <= max(curved[-1].steps, CHEAP) else curved[-1]
 
 
 def _curved_rows(problem: KernelProblem, h: Float[Array, " n"]) -> Array:

@@ -200,5 +200,5 @@ def _fitted(
         K, _ = K.kernel.in_units(K.X, K.X)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # it is said in bochner's words
-        fit_ = machine.fit(K, y, w)
-    return fit_, bool(np.max(fit_.n_iter_) < most)
+        svm = machine.fit(K, y, w)
+    return svm, bool(np.max(svm.n_iter_) < most)

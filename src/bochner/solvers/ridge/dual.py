@@ -131,20 +131,20 @@ class KernelRows:
         are at most |E|/α. LinAlgError: rounding leaves A not positive.
         """
         root = self.root[:, None]
-        right, factor_ = np.hstack([root * self.about, root]), None
+        right, pair = np.hstack([root * self.about, root]), None
         if len(right) > SINGLE_FROM:
-            factor_ = self._by_single(alpha, right, within, most)
-        if factor_ is None:
+            pair = self._by_single(alpha, right, within, most)
+        if pair is None:
             A = shifted(self.K, self.root, alpha)
             factor(A)
-            factor_ = solve_factored(A, right), A
-        u, p, intercept = factor_[0][:, :-1], factor_[0][:, -1], self.mean
+            pair = solve_factored(A, right), A
+        u, p, intercept = pair[0][:, :-1], pair[0][:, -1], self.mean
         if self.centred:
             shift = self.root @ u / (self.root @ p)
             u, intercept = u - p[:, None] * shift, self.mean + shift
         rest = (freedom(self) - len(p) + self.centred) * np.log(alpha)
         return KernelFactor(
-            factor_[1], self.root, alpha, self.centred, p, u, intercept, self.form(alpha, u), rest
+            pair[1], self.root, alpha, self.centred, p, u, intercept, self.form(alpha, u), rest
         )
 
     def form(self, alpha: float, u: Float[Array, "n t"]) -> Float[Array, " t"]:
@@ -361,8 +361,8 @@ class KernelFactor:
     def variance(self, k: Float[Array, "b n"], prior: Float[Array, " b"]) -> Float[Array, " b"]:
         """Return Var f/a², given kernel values ``k`` and prior variances k(x, x); O(b n²)."""
         half = self._half(k)
-        variance_ = prior - np.einsum("ij,ij->j", half, half, dtype=np.float64)
-        return np.maximum(variance_ + self._by_intercept(k) ** 2, 0.0)
+        result = prior - np.einsum("ij,ij->j", half, half, dtype=np.float64)
+        return np.maximum(result + self._by_intercept(k) ** 2, 0.0)
 
     def covariance(self, k: Float[Array, "b n"], prior: Float[Array, "b b"]) -> Float[Array, "b b"]:
         """Return Cov f, f'/a² of rows."""

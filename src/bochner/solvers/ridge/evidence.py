@@ -103,8 +103,8 @@ def maximise_evidence(
     """
     each = (eigen.target(i) for i in range(len(eigen.power)))
     numbers, outcomes = zip(*(_maximise(one, noise, amplitude) for one in each), strict=True)
-    noise_, amplitude_, alpha, log_p = np.array(numbers).T
-    return Evidence(noise_, amplitude_, alpha, log_p, EvidenceOutcome.worst(outcomes))
+    noises, amplitudes, alpha, log_p = np.array(numbers).T
+    return Evidence(noises, amplitudes, alpha, log_p, EvidenceOutcome.worst(outcomes))
 
 
 Maximum = tuple[tuple[float, float, float, float], EvidenceOutcome]

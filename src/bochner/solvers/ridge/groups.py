@@ -79,15 +79,15 @@ class Group:
         units[self.marked, np.arange(len(self.marked))] = 1
         U, _ = cho_factor(C, False, overwrite_a=True, check_finite=False)
         half = solve_triangular(U, right, trans=1, check_finite=False)
-        reduced_ = solve_triangular(U, half, overwrite_b=False, check_finite=False)
+        half_solved = solve_triangular(U, half, overwrite_b=False, check_finite=False)
         sums = (half[:, :D].T @ half).astype(np.float64)
         power = half[:, D:].astype(np.float64)
         units = solve_triangular(U, units, trans=1, overwrite_b=True, check_finite=False)
         diagonal = np.einsum("ij,ij->j", units, units, dtype=np.float64)
         return Reduced(
             GroupSums(sums[:, :D], sums[:, D:], power.T @ power),
-            reduced_[:, :D],
-            reduced_[:, D:].astype(np.float64),
+            half_solved[:, :D],
+            half_solved[:, D:].astype(np.float64),
             self.marked,
             diagonal,
         )

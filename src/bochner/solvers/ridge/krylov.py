@@ -210,8 +210,8 @@ class GrowingSubspace:
             fails += worst > 0.5 * min(bounds, default=np.inf)
             bounds.append(worst)
             if worst <= tol or fails >= PATIENCE or self.passes >= end:
-                end_ = KrylovSolution(u, bound, worst <= tol, self.passes, tuple(history), r)
-                return end_, bounds[0]
+                final = KrylovSolution(u, bound, worst <= tol, self.passes, tuple(history), r)
+                return final, bounds[0]
             left = ShiftedSystems(r, systems.alphas, systems.owner, systems.scale)
 
     def _within(self, systems: ShiftedSystems) -> tuple[Float[Array, "D c"], Float[Array, "D c"]]:

@@ -140,16 +140,16 @@ def freedom(problem: RidgeProblem) -> float:
 
 def amplitude_at(
     problem: RidgeProblem,
-    likeliest: Likely,
+    smoother: Likely,
     noise: float | None = None,
     amplitude: float | None = None,
 ) -> Float[Array, "*p t"]:
     """Return a² of each target: ``amplitude``, else σ²/α of a given noise, else the best."""
-    q = np.maximum(likeliest.quadratic_form, TINY)
+    q = np.maximum(smoother.quadratic_form, TINY)
     if amplitude is not None:
         return np.full_like(q, amplitude)
     if noise is not None:
-        return np.full_like(q, noise) / np.asarray(likeliest.alpha)[..., None]
+        return np.full_like(q, noise) / np.asarray(smoother.alpha)[..., None]
     return q / max(freedom(problem), 1.0)
 
 
