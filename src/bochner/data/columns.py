@@ -67,7 +67,6 @@ NOTHING, CONSTANT, COPY, NAMES, NO_LEVEL = (
     "a text for almost every row",
     "no level that tells more than the others",
 )
-_HARMLESS = (CONSTANT, COPY)
 
 
 @dataclass(frozen=True, eq=False)

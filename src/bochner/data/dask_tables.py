@@ -81,12 +81,12 @@ def chunks(X: Any, y: Any, w: Any) -> Chunks:
 def _together(sizes: tuple[int, ...], columns: int) -> tuple[int, ...]:
     """Return the rows of chunks, where small ones are with those that follow them."""
     enough = min(ROWS, CELLS_READ // columns, -(-sum(sizes) // TASKS))
-    number = [0]
+    groups = [0]
     for size in sizes:
-        if number[-1] and number[-1] + size > enough:
-            number.append(0)
-        number[-1] += size
-    return tuple(number)
+        if groups[-1] and groups[-1] + size > enough:
+            groups.append(0)
+        groups[-1] += size
+    return tuple(groups)
 
 
 def _aligned(X: Any, array: Any, name: str) -> list[Any]:

@@ -274,8 +274,8 @@ def _kinds(readers: tuple[Reader, ...], schema: Schema, types: dict[str, str]) -
     kinds: dict[str, tuple[Column, Reader]] = {}
     for reader in readers:
         _require_names(reader, schema)
-        for columns_of_reader in reader.columns:
-            column = _as_declared(columns_of_reader, types)
+        for raw in reader.columns:
+            column = _as_declared(raw, types)
             known, where = kinds.setdefault(column.name, (column, reader))
             if known.kind == "nothing":
                 kinds[column.name] = (column, reader)

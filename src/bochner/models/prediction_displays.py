@@ -12,7 +12,6 @@ from bochner._core.checks import integer
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
-from bochner.features.method import Method
 from bochner.models._base import KernelEstimator
 from bochner.models.convex.regressors import KernelRegressor
 from bochner.models.displays import Display
@@ -37,12 +36,6 @@ def choice_of(model: KernelEstimator) -> Choice | None:
     if isinstance(model, SGD) and model.strategy_ in (*DUAL, *EXACT):
         return None
     return model.choice_
-
-
-def method_of(model: KernelEstimator) -> Method:
-    """Return the method of a fitted learner: the one that was taken, or else the one asked for."""
-    choice = choice_of(model)
-    return model.method if choice is None else choice.method
 
 
 # --- Predictions and observations ----------------------------------------------------------------
