@@ -25,7 +25,7 @@ from gallery import N_COLUMNS
 from safetensors.numpy import save as safetensors_bytes
 
 import bochner as bo
-from bochner import Blocks, models
+from bochner import Blocks, KernelRidgeClassifier
 from bochner.errors import BochnerError
 from bochner.kernels import Gaussian
 from bochner.persist import FORMAT
@@ -56,9 +56,7 @@ def from_a_table():
 
     table = pd.DataFrame({"a": X[:, 0], "b": LABELS, "c": X[:, 2], "y": LABELS[::-1]})
     blocks = Blocks.from_table(table, target="y")
-    model = models.KernelRidgeClassifier(
-        Gaussian(2.0), method=bo.Nystrom(), n_features=8, random_state=0
-    )
+    model = KernelRidgeClassifier(Gaussian(2.0), method=bo.Nystrom(), n_features=8, random_state=0)
     return model.fit_blocks(blocks)
 
 

@@ -12,7 +12,6 @@ import numpy as np
 from sklearn.base import clone
 
 import bochner as bo
-from bochner import models
 from bochner.kernels import Gaussian, Matern, OnSphere
 
 N, NEW = 90, 30
@@ -31,7 +30,7 @@ TIGHT = {"tol": 1e-11}
 
 
 #: Classes of learners.
-KINDS = [kind for kind in map(vars(models).get, models.__all__) if hasattr(kind, "fit_blocks")]
+KINDS = [kind for name in bo.__all__ if hasattr(kind := getattr(bo, name), "fit_blocks")]
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,9 +15,9 @@ from bochner.certificates.checks import check_kernel as check_kernel
 from bochner.certificates.comparison import Comparison as Comparison
 from bochner.certificates.comparison import compare as compare
 from bochner.certificates.pointwise import approximation_residual as approximation_residual
-from bochner.certificates.risk import CostCertificate as CostCertificate
-from bochner.certificates.risk import certify_costs as certify_costs
-from bochner.certificates.risk import risk as risk
+from bochner.certificates.risks import CostCertificate as CostCertificate
+from bochner.certificates.risks import certify_costs as certify_costs
+from bochner.certificates.risks import risk as risk
 from bochner.data.blocks import Blocks as Blocks
 from bochner.data.schema import Schema as Schema
 from bochner.data.sources import Block as Block
@@ -50,8 +50,6 @@ from bochner.features import Sign as Sign
 from bochner.features import SphericalHarmonics as SphericalHarmonics
 from bochner.features import Structured as Structured
 from bochner.features import TensorSketch as TensorSketch
-from bochner.models import GaussianProcessRegressor as GaussianProcessRegressor
-from bochner.models import PartialDependenceDisplay as PartialDependenceDisplay
 from bochner.models.convex.classifiers import SVC as SVC
 from bochner.models.convex.classifiers import LogisticRegression as LogisticRegression
 from bochner.models.convex.one_class import OneClassSVM as OneClassSVM
@@ -63,8 +61,14 @@ from bochner.models.displays import SpectrumDisplay as SpectrumDisplay
 from bochner.models.gaussian_process.neighbours import NearestNeighbours as NearestNeighbours
 from bochner.models.gaussian_process.observed import BlockAverages as BlockAverages
 from bochner.models.gaussian_process.observed import Derivatives as Derivatives
+from bochner.models.gaussian_process.regressor import (
+    GaussianProcessRegressor as GaussianProcessRegressor,
+)
 from bochner.models.inspection.contributions import ContributionDisplay as ContributionDisplay
 from bochner.models.inspection.contributions import contributions as contributions
+from bochner.models.inspection.dependence import (
+    PartialDependenceDisplay as PartialDependenceDisplay,
+)
 from bochner.models.inspection.dependence import partial_dependence as partial_dependence
 from bochner.models.inspection.importance import ImportanceDisplay as ImportanceDisplay
 from bochner.models.inspection.importance import column_importance as column_importance
@@ -107,5 +111,6 @@ from bochner.solvers.convex.own_losses import CustomLoss as CustomLoss
 from bochner.solvers.convex.own_losses import JointLoss as JointLoss
 from bochner.sums.moments import Moments as Moments
 
+__all__: list[str]
 __version__: str
 _native: Any

@@ -14,8 +14,14 @@ from bochner import Blocks, KernelSGDClassifier, KernelSGDRegressor
 from bochner.engines import Local
 from bochner.errors import SolutionWarning
 from bochner.kernels import Gaussian, Laplace, Linear, Polynomial
-from bochner.models import SgdTask, StrategyCost, StrategyPlan
-from bochner.models.sgd.strategies import DUAL, EXACT, STRATEGIES
+from bochner.models.sgd.strategies import (
+    DUAL,
+    EXACT,
+    STRATEGIES,
+    SgdTask,
+    StrategyCost,
+    StrategyPlan,
+)
 from bochner.solvers.sgd import CLASS_LOSSES, NUMBER_LOSSES
 
 STREAM = Local(memory=0)

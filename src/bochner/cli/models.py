@@ -11,7 +11,7 @@ from typing import Any
 import click
 import numpy as np
 
-from bochner import models
+import bochner
 from bochner._core.arrays import to_numpy
 from bochner._core.names import meant
 from bochner.cli.arguments import LEARNERS, STANDARD_OUTPUT
@@ -37,7 +37,7 @@ WITHOUT_TARGET = ("one-class", "kmeans", "pca")  # Learners that have no target
 
 def learner(name: str, choices: Mapping[str, Any], settings: Sequence[str]) -> Any:
     """Return an unfitted learner with the given options and ``--set`` pairs."""
-    kind = getattr(models, LEARNERS[name])
+    kind = getattr(bochner, LEARNERS[name])
     known = set(signature(kind).parameters)
     given = {key: value for key, value in choices.items() if value is not None}
     for option in given.keys() - known:

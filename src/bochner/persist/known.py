@@ -16,8 +16,8 @@ from types import MappingProxyType
 from typing import Any
 
 import bochner
-from bochner import models
 from bochner.kernels.kernel import Kernel
+from bochner.models._base import KernelEstimator
 
 #: Modules whose classes are stored, with all modules inside these packages.
 _MODULES = re.compile(
@@ -52,7 +52,7 @@ def own_kernels(classes: Iterable[type]) -> Iterator[None]:
 
 def is_estimator(cls: type) -> bool:
     """Return whether the class is an estimator, stored as parameters and fitted state."""
-    return cls.__name__ in models.__all__ and hasattr(cls, "get_params")
+    return cls.__name__ in bochner.__all__ and issubclass(cls, KernelEstimator)
 
 
 def name_of(cls: type) -> str | None:
