@@ -111,6 +111,6 @@ from bochner.solvers.convex.own_losses import CustomLoss as CustomLoss
 from bochner.solvers.convex.own_losses import JointLoss as JointLoss
 from bochner.sums.moments import Moments as Moments
 
-__all__: list[str]
+__all__: list[str]  # noqa: PYI035  the names above
 __version__: str
 _native: Any

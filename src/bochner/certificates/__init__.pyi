@@ -42,4 +42,4 @@ from bochner.certificates.risks import Risk as Risk
 from bochner.certificates.risks import certify_costs as certify_costs
 from bochner.certificates.risks import risk as risk
 
-__all__: list[str]
+__all__: list[str]  # noqa: PYI035  the names above

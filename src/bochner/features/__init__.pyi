@@ -31,4 +31,4 @@ from bochner.features.sketch.maclaurin import Maclaurin as Maclaurin
 from bochner.features.sketch.polysketch import PolySketch as PolySketch
 from bochner.features.sketch.tensorsketch import TensorSketch as TensorSketch
 
-__all__: list[str]
+__all__: list[str]  # noqa: PYI035  the names above
