@@ -9,11 +9,11 @@ from scipy.optimize import minimize
 from bochner import Huber, Moments
 from bochner.errors import InvalidInput
 from bochner.solvers.convex.class_losses import Hinge, Logistic, Multinomial, SquaredHinge
-from bochner.solvers.convex.dense import DenseProblem, Table, changed, factored
+from bochner.solvers.convex.dense import changed, factored
 from bochner.solvers.convex.driver import minimise
 from bochner.solvers.convex.losses import PoissonDeviance, Squared
 from bochner.solvers.convex.optimum import Cholesky, ConjugateGradients, Convergence, Optimum
-from bochner.solvers.convex.problem import hessian_factor, next_best_length, solved
+from bochner.solvers.convex.problem import Problem, hessian_factor, solved
 from bochner.solvers.lloyd import in_order
 
 # ==== Newton's method on features: derivatives of every loss, and minima against other routes.
@@ -237,47 +237,13 @@ def test_a_way_over_few_rows_ends_where_the_way_over_all_does(many, loss, monkey
     assert len(short.history) < len(long.history)
 
 
-@pytest.mark.parametrize("intercept", [True, False])
-def test_sweeps_before_newtons_steps_end_where_the_steps_alone_do(many, intercept, monkeypatch):
-    """Of wide features rows are not thinned: the first sweeps lead on instead."""
-    Z, codes = many
-    rows = source(Z, codes, np.random.default_rng(8).uniform(0.5, 2, len(Z)), 1000)
-    ask = {"targets": five, "tol": 1e-12, "fit_intercept": intercept}
-    monkeypatch.setattr("bochner.solvers.convex.dense.FEWEST", len(Z))
-    alone = minimise(rows, SquaredHinge(), 2.0, **ask)
-    monkeypatch.setattr("bochner.solvers.convex.dense.WIDE", 8)
-    swept = minimise(rows, SquaredHinge(), 2.0, **ask)
-    np.testing.assert_allclose(swept.coef, alone.coef, atol=1e-8)
-    np.testing.assert_allclose(swept.intercept, alone.intercept, atol=1e-8)
-    assert swept.history.decrease[0] < alone.history.decrease[0] / 100
-
-
-def test_one_length_is_where_the_slope_is_a_tenth_of_that_at_zero():
-    """Beyond the whole way, before it, past infinities, not at all, and no farther than allowed."""
-    slopes = {
-        3.0: lambda t: t - 3.0,
-        0.01: lambda t: t - 0.01,
-        0.5: lambda t: np.inf if t > 0.6 else t - 0.5,
-        1.4: lambda t: t - 1 if t < 1 else 0.1 * (t - 1) - 0.04 if t < 1.4 else 5 * (t - 1.4),
-        0.2: lambda t: np.expm1(30 * (t - 0.2)),
-    }
-    for slope in slopes.values():
-        first = float(slope(0.0))
-        length = next_best_length(slope, first, 8.0)
-        assert abs(slope(length)) <= 0.1 * abs(first)
-    assert next_best_length(lambda t: t - 100.0, -100.0, 8.0) == 8.0
-    assert next_best_length(lambda t: -1.0, -1.0, 8.0) == 8.0
-    assert next_best_length(lambda t: t, 0.0, 8.0) == 0.0
-    assert next_best_length(lambda t: t, np.nan, 8.0) == 0.0
-
-
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("share", [0.02, 0.9])
 def test_a_changed_sum_is_the_new_one(many, dtype, share):
     """A few rows changed are added and taken away; many make a new sum."""
     Z = many[0].astype(dtype)
     rng = np.random.default_rng(10)
-    table = Table([Z[:1001], Z[1001:]], np.ones((1, 4000)), np.ones(4000))
+    table = source(Z, many[1], size=1001)
     c = rng.integers(0, 3, 4000) * 1.0
     new = np.where(rng.random(4000) < share, rng.integers(0, 3, 4000), c)
     found = changed(table, changed(table, None, c), new)
@@ -310,8 +276,7 @@ def test_a_factor_has_single_precision_where_that_resolves_the_penalty(dtype, al
     Z[:, 7] = Z[:, 6]
     with_ones = np.column_stack([Z, np.ones(50, dtype)])
     H = with_ones.T @ with_ones
-    table = Table([Z], np.ones((1, 50)), np.ones(50))
-    problem = DenseProblem(table, (Logistic(),), alpha, True, 1e-12)
+    problem = Problem(source(Z, np.ones(50)), np.ones(50), np.ones((50, 1)), Logistic(), alpha)
     factor, right = factored(H, problem), rng.standard_normal((2, 9))
     assert (factor.dtype == np.float32) == single
     whole = H.astype(float) + np.diag([alpha] * 8 + [0.0])

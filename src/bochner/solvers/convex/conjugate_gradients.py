@@ -1,13 +1,11 @@
-"""Newton's method by products with Hessians, all columns of a problem sharing their passes.
+"""Newton steps by products with Hessians, all columns of a problem sharing their passes.
 
-With the curvatures of the rows in S, H = [Z 1]ᵀ S [Z 1] + alpha diag(1, …, 1, 0). Each step solves
-H d = −∇ by conjugate gradients, preconditioned with moments: of all rows where they are given, else
-of a few thousand rows drawn by their curvature. A product with H reads only active rows, which
-have curvature; one pass over all rows gives the next value and gradient. As in
-Lin, Weng and Keerthi (2008), and Keerthi and DeCoste (2005).
+H d = −∇ is solved by conjugate gradients, preconditioned with moments: of all rows where they are
+given, else of a few thousand rows drawn by their curvature. A product with H reads only active
+rows, which have curvature. As in Lin, Weng and Keerthi (2008), and Keerthi and DeCoste (2005).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, NamedTuple
@@ -16,22 +14,18 @@ import numpy as np
 from scipy.linalg import cho_solve
 
 from bochner._core.blas import add_gram, mirror
-from bochner._core.shapes import Array, Bool, Float
+from bochner._core.shapes import Array, Float
 from bochner.solvers.cg import conjugate_gradients, inner
-from bochner.solvers.convex.losses import Loss, weighted
-from bochner.solvers.convex.optimum import ConjugateGradients, Convergence, Step
+from bochner.solvers.convex.losses import Loss
+from bochner.solvers.convex.newton import Direction, Point, curvatures
 from bochner.solvers.convex.problem import (
-    ROUNDING,
-    LineSearch,
     OverRows,
     Problem,
     RowBlock,
     RowSum,
     S,
     SolverRows,
-    State,
     backward,
-    encoded,
     forward,
     taken_rows,
 )
@@ -62,92 +56,6 @@ VECTOR_COST = 6
 
 #: Least curvature of an intercept, as a share of that if every row were active.
 FLOOR = 1e-7
-
-#: Without a penalty, an objective of this share of that at zero is next to nothing.
-NOTHING = 1e-9
-
-
-def descend(
-    problem: Problem,
-    start: State | None,
-    tol: float,
-    max_iter: int,
-    moments: SummedProducts | None = None,
-) -> State:
-    """Return the minimum, from the coefficients of a start or from zero."""
-    descent = NewtonDescent(problem, moments, max_iter)
-    zero = np.zeros((problem.n_columns, problem.rows.n_features + 1))
-    return descent.run(zero if start is None else start.theta, tol)
-
-
-# --- the objective -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Point:
-    """Parameters, their fit, and the objective of each column with its gradient."""
-
-    theta: Float[Array, "t p"]  # β and b of each column
-    fitted: Float[Array, "n t"]  # Z β + b
-    value: Float[Array, " t"]  # the objective; a joint one in every place
-    gradient: Float[Array, "t p"]
-
-    def at(self, columns: Array) -> "Point":
-        """Return the part of these columns."""
-        part = self.theta[columns], self.fitted[:, columns]
-        return Point(*part, self.value[columns], self.gradient[columns])
-
-    def put(self, columns: Array, part: "Point") -> "Point":
-        """Return the point with these columns replaced."""
-        if len(columns) == len(self.theta):
-            return part
-        self.fitted[:, columns] = part.fitted
-        self.theta[columns] = part.theta
-        self.value[columns] = part.value
-        self.gradient[columns] = part.gradient
-        return self
-
-
-def _fit_and_gradient(
-    Z: Float[Array, "b D"],
-    y: Array,
-    w: Float[Array, " b #t"],
-    encode: Callable[[Array], Array] | None,
-    loss: Loss,
-    theta: Float[Array, "u p"],
-    columns: Array,
-) -> tuple[list[Array], Float[Array, "u p"]]:
-    """Return Z β + b, (b, u), and the gradient of the loss there, (u, p)."""
-    f = forward(Z, theta)
-    with np.errstate(over="ignore", invalid="ignore"):
-        slope = loss.slope(encoded(y, encode)[:, columns], f)
-        return [f], backward(Z, weighted(w, slope))
-
-
-def point_at(problem: Problem, loss: Loss, theta: Float[Array, "u p"], columns: Array) -> Point:
-    """Return value and gradient of these columns, by one pass over all rows."""
-    part = partial(
-        _fit_and_gradient, encode=problem.encode, loss=loss, theta=theta, columns=columns
-    )
-    pieces, gradient = problem.rows.sum(OverRows(part, (problem.y, problem.w)))
-    fitted = np.concatenate(pieces)
-    gradient[:, :-1] += problem.alpha * theta[:, :-1]
-    if not problem.fit_intercept:
-        gradient[:, -1] = 0.0
-    return Point(theta, fitted, values(problem, loss, theta, fitted, columns), gradient)
-
-
-def values(
-    problem: Problem, loss: Loss, theta: Float[Array, "u p"], fitted: Array, columns: Array
-) -> Float[Array, " u"]:
-    """Return the objective of each column from its fitted values, or a joint one in all places."""
-    sums = np.zeros(len(theta))
-    for rows in problem.chunks():
-        with np.errstate(over="ignore", invalid="ignore"):
-            value = loss.value(problem.targets(rows)[:, columns], fitted[rows])
-            sums += weighted(problem.w[rows], value).sum(axis=0)
-    norms = inner(theta[:, :-1], theta[:, :-1], loss.joint)
-    return np.where(np.isnan(sums), np.inf, sums) + 0.5 * problem.alpha * norms
 
 
 # --- Hessians ------------------------------------------------------------------------------------
@@ -356,119 +264,41 @@ def _cholesky(G: Float[Array, "D D"], alpha: float) -> Float[Array, "D D"]:
     return raised_factor(G + alpha * np.eye(len(G)), 0.0, 1e-7 * size)
 
 
-# --- the descent ---------------------------------------------------------------------------------
+# --- steps ---------------------------------------------------------------------------------------
 
 
-class NewtonDescent:
-    """Newton steps on one problem; counts them, and keeps the preconditioner while it serves."""
+class HessianProducts:
+    """Newton steps by conjugate gradients; keeps the preconditioner while it is cheaper to keep."""
 
-    def __init__(self, problem: Problem, moments: SummedProducts | None, max_iter: int) -> None:
-        self.problem = problem
-        self._moments = moments
-        self._most = max_iter
+    def __init__(self, problem: Problem, moments: SummedProducts | None) -> None:
+        self._problem, self._moments = problem, moments
         self._preconditioners: Preconditioners | None = None
         self._apart = False
-        self._steps: list[Step] = []
-        self.rounding = ROUNDING[np.dtype(problem.first.Z.dtype).name]
 
-    def run(self, theta: Float[Array, "t p"], tol: float) -> State:
-        """Take steps until every column is done."""
-        loss = self.problem.loss
-        live = np.arange(len(theta))
-        point, outcome = point_at(self.problem, loss, theta, live), Convergence.CONVERGED
-        nothing = self._nothing(loss)
-        while True:
-            if np.any(point.value[live] <= nothing[live]):
-                outcome, live = Convergence.UNBOUNDED, live[point.value[live] > nothing[live]]
-            if not len(live):
-                break
-            if len(self._steps) == self._most:
-                outcome = Convergence.MOST_STEPS
-                break
-            moved, decrease, stuck, step = self._step(loss.at(live), point.at(live), live, tol)
-            point = point.put(live[~stuck], moved.at(~stuck) if np.any(stuck) else moved)
-            value, one = point.value[live], slice(1 if loss.joint else None)
-            self._steps.append(step._replace(objective=float(value[one].sum())))
-            done = decrease <= tol * value
-            if np.any(stuck & ~done):
-                outcome = Convergence.ROUNDED
-            live = live[~(done | stuck)]
-        value = point.value.copy()
-        if loss.joint:
-            value[1:] = 0.0
-        return State(
-            point.theta[:, :-1].T.copy(),
-            point.theta[:, -1].copy(),
-            point.fitted,
-            value,
-            np.zeros(len(theta)),
-            algorithm=ConjugateGradients(),
-            outcome=outcome,
-            steps=tuple(self._steps),
-        )
-
-    def _nothing(self, loss: Loss) -> Float[Array, " t"]:
-        """Return the value of each column that is next to nothing; below all if penalised."""
-        problem, t = self.problem, self.problem.n_columns
-        if problem.alpha > 0:
-            return np.full(t, -np.inf)
-        zero = np.zeros((t, problem.rows.n_features + 1))
-        fitted = np.zeros((len(problem.w), t))
-        return NOTHING * values(problem, loss, zero, fitted, np.arange(t))
-
-    def _step(
-        self, loss: Loss, point: Point, columns: Array, tol: float
-    ) -> tuple[Point, Float[Array, " u"], Bool[Array, " u"], Step]:
-        """Go along Newton's direction; return the point, the decrease promised, and stuck columns.
-
-        The last item is the record of the step.
-        """
-        hessian = self.hessian(loss, point, columns)
-        inverse = self._inverse(hessian, columns, self._apart)
+    def __call__(self, loss: Loss, point: Point, columns: Array, tol: float) -> Direction:
+        """Return the steps of these columns."""
+        problem = self._problem
+        floor = FLOOR * float(problem.w.sum()) if problem.fit_intercept else 0.0
+        rows = active_rows(problem, curvatures(problem, loss, point, columns))
+        hessian = Hessian(rows, loss, problem.alpha, floor)
+        inverse = self._inverse(hessian, columns)
         estimate = inner(point.gradient, inverse(point.gradient), loss.joint) / 2
         rest = estimate / np.maximum(point.value, 1e-300)
         shares = np.maximum(np.sqrt(rest), np.sqrt(BESIDE * tol / np.maximum(rest, 1e-300)))
         shares = np.clip(shares, LAST_SHARE, FIRST_SHARE)
         along = partial(inner, joint=loss.joint)
         step = conjugate_gradients(hessian, -point.gradient, inverse, shares, MOST_PRODUCTS, along)
-        share = hessian.active.share
-        self._judge(step.products, share, len(columns))
-        decrease = -inner(point.gradient, step.solution, loss.joint) / 2
-        moved, stuck = self._along(loss, point, step.solution, decrease, columns)
-        promised = float(decrease[0] if loss.joint else decrease.sum())
-        return moved, decrease, stuck, Step(0.0, promised, step.products, share)
+        self._judge(step.products, rows.share, len(columns))
+        return Direction(step.solution, step.products, rows.share)
 
-    def _along(
-        self, loss: Loss, point: Point, direction: Array, decrease: Array, columns: Array
-    ) -> tuple[Point, Array]:
-        """Go the whole way where that keeps half its promise, else to the least on the way."""
-        problem = self.problem
-        slack = self.rounding * np.abs(point.value)
-        moved = point_at(problem, loss, point.theta + direction, columns)
-        short = ~(moved.value <= point.value - 0.5 * decrease + slack)
-        if np.any(short):
-            image = moved.fitted - point.fitted
-            line = LineSearch(problem, loss, columns, point.theta, point.fitted, direction, image)
-            length = np.where(short, line.least(doublings=0), 1.0)
-            moved = point_at(problem, loss, point.theta + length[:, None] * direction, columns)
-        return moved, ~(moved.value <= point.value + slack)
-
-    def hessian(self, loss: Loss, point: Point, columns: Array) -> Hessian:
-        """Return the Hessian of these columns at a point."""
-        problem = self.problem
-        each = ((problem.targets(rows)[:, columns], rows) for rows in problem.chunks())
-        state = np.concatenate([loss.curvature(y, point.fitted[rows]) for y, rows in each])
-        floor = FLOOR * float(problem.w.sum()) if problem.fit_intercept else 0.0
-        return Hessian(active_rows(problem, state), loss, problem.alpha, floor)
-
-    def _inverse(self, hessian: Hessian, columns: Array, apart: bool) -> Preconditioners:
+    def _inverse(self, hessian: Hessian, columns: Array) -> Preconditioners:
         """Return the preconditioner: the one of before while it is cheaper to keep."""
         if self._preconditioners is None:
-            if self._moments is not None and not apart:
-                weight = float(self.problem.w.sum())
+            if self._moments is not None and not self._apart:
+                weight = float(self._problem.w.sum())
                 self._preconditioners = from_moments(self._moments, weight, hessian)
             else:
-                self._preconditioners = from_rows(hessian, apart)
+                self._preconditioners = from_rows(hessian, self._apart)
             self._made_for = columns
         return self._preconditioners.at(np.searchsorted(self._made_for, columns))
 
@@ -477,8 +307,8 @@ class NewtonDescent:
 
         If they took longer than one for each column takes, the next is that.
         """
-        D = self.problem.rows.n_features
-        rows = share * len(self.problem.w)
+        D = self._problem.rows.n_features
+        rows = share * len(self._problem.w)
         spent = products * VECTOR_COST * 4 * rows * columns
         making = min(2 * D, rows) * D + D * D / 3
         if spent >= making:

@@ -17,7 +17,8 @@ import numpy as np
 
 from bochner._core.shapes import Array
 from bochner.errors import InvalidInput
-from bochner.solvers.convex import conjugate_gradients, dense, smoothing
+from bochner.solvers.convex import dense, newton, smoothing
+from bochner.solvers.convex.conjugate_gradients import HessianProducts
 from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.optimum import Algorithm, Cholesky, ConjugateGradients, Optimum
 from bochner.solvers.convex.problem import Problem, SolverRows, State, TargetsOf, optimum
@@ -126,5 +127,7 @@ def solve(
     if loss.nonsmooth or algorithm == Cholesky(kept=False):
         return smoothing.descend(problem, start, algorithm, tol, max_iter)
     if isinstance(algorithm, Cholesky):
-        return dense.descend(problem, start, tol, max_iter)
-    return conjugate_gradients.descend(problem, start, tol, max_iter, moments)
+        return dense.minimum(problem, start, tol, max_iter)
+    theta = None if start is None else start.theta
+    system = HessianProducts(problem, moments)
+    return newton.descend(problem, theta, system, ConjugateGradients(), tol, max_iter)

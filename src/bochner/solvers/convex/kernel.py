@@ -31,7 +31,7 @@ from bochner.solvers.convex.optimum import (
     Step,
     history_of,
 )
-from bochner.solvers.convex.problem import ROUNDING, TINY, best_constant, length_on_line
+from bochner.solvers.convex.problem import ROUNDING, TINY, best_constant, best_length
 from bochner.solvers.factorisations import raised
 
 #: A descent starts with every EVERY-th row, of FEWEST at least, and ends there at this tolerance.
@@ -48,6 +48,9 @@ ONCE, EACH, CHEAP = 70, 10, 4.0
 #: Increase of a factor's least eigenvalue by the rows left out, as a share of it, at most;
 #: the share of the rows from which none are left out; and the least curvature then, of the mean.
 REST, MOST, LEAST_CURVATURE = 2.0, 0.7, 1e-3
+
+#: A step is made at most two times longer, and again, this often.
+FARTHER = 3
 
 #: Steps that promise less than this multiple of the objective's rounding are judged by slopes.
 TRUSTED = 100
@@ -215,12 +218,17 @@ def _thinly(
     return starts
 
 
-def _along(problem: KernelProblem, at: DualPoint, step: DualPoint, first: float) -> DualPoint:
-    """Go to the least on the way; ``first`` is the slope at its start."""
+def _along(problem: KernelProblem, at: DualPoint, step: DualPoint) -> DualPoint:
+    """Go to the least on the way, or all of it where rounding hides that the objective falls."""
     image = step.fitted - step.intercept
     along, across = float((at.coef * image).sum()), float((step.coef * image).sum())
-    slopes = lambda s: float((problem.slopes(at.fitted + s * step.fitted) * step.fitted).sum())
-    return at.moved(length_on_line(slopes, problem.alpha, along, across, first), step)
+
+    def slope(length: Array) -> Float[Array, " 1"]:
+        total = float((problem.slopes(at.fitted + length * step.fitted) * step.fitted).sum())
+        total += problem.alpha * (along + float(length[0]) * across)
+        return np.array([np.inf if np.isnan(total) else total])
+
+    return at.moved(float(best_length(slope, 1, FARTHER)[0]) or 1.0, step)
 
 
 # --- active rows ---------------------------------------------------------------------------------
@@ -320,7 +328,7 @@ def _descended(
     value = problem.value(at)
     for _ in range(max_iter):
         step, first, promise, share = steps.next(at)
-        there = _along(problem, at, step, first) if first < 0 else at
+        there = _along(problem, at, step) if first < 0 else at
         new = problem.value(there)
         taken.append(Step(min(new, value), promise, active=share))
         rounding = ROUNDING["float64"] * abs(value)
@@ -516,7 +524,7 @@ class _Inverse:
         g = problem.slopes(near.fitted)
         step = self(g, g.sum(axis=0))
         first = _Gradient.of(problem, base).along(step)
-        return _along(problem, base, step, first) if first < 0 else base
+        return _along(problem, base, step) if first < 0 else base
 
 
 def _side_by_side(ends: Sequence[list[Step]]) -> tuple[Step, ...]:

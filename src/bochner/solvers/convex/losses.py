@@ -114,7 +114,9 @@ class Loss(ABC):
 
 def weighted(w: Array, A: Array) -> Array:
     """Return w A; rows of no weight take no part."""
-    return w * A if w.all() else np.where(w > 0, w * A, 0.0)
+    if w.all():
+        return w * A
+    return np.multiply(w, A, out=np.zeros(np.broadcast_shapes(w.shape, A.shape)), where=w > 0)
 
 
 # --- ramps ---------------------------------------------------------------------------------------

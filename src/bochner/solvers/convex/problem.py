@@ -7,7 +7,6 @@ For every column of targets, f = Zβ + b:
 Parameters are (t, D + 1): a row of coefficients, and the intercept, for each column.
 """
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -42,9 +41,8 @@ ROWS_AT_ONCE = 1 << 15
 #: Slopes that are looked at between two lengths, at most; the first by secants, the rest by halves.
 TURNS, SECANTS = 64, 12
 
-#: Share of the first slope that is next to none; how often a length is doubled, and how many times
-#: its length a step is made longer, at most.
-ENOUGH, DOUBLINGS, FARTHEST = 0.1, 20, 8.0
+#: Share of the first slope that is next to none, and how often a length is doubled, at most.
+ENOUGH, DOUBLINGS = 0.1, 20
 
 S = TypeVar("S")
 
@@ -169,6 +167,17 @@ def taken_rows(rows: SolverRows, taken: Bool[Array, " n"]) -> Float[Array, "m D"
 
 def _taken(Z: Float[Array, "b D"], taken: Bool[Array, " b"]) -> list[Array]:
     return [Z[taken]]
+
+
+def active_features(
+    Z: Float[Array, "b D"], c: Float[Array, " b"], dtype: Any = np.float64
+) -> Float[Array, "a p"]:
+    """Return √c [z 1] of the rows with c > 0."""
+    kept = np.flatnonzero(c > 0)
+    A = np.ones((len(kept), Z.shape[1] + 1), dtype)
+    A[:, :-1] = Z[kept]
+    A *= np.sqrt(c[kept])[:, None]
+    return A
 
 
 class TargetsOf:
@@ -428,49 +437,6 @@ def _root(slope: Slope, b: _Bracket, enough: Array) -> Float[Array, " t"]:
             np.where(right, value, np.where(left, stays * b.at_high, b.at_high)),
         )
     return best
-
-
-def next_best_length(slope: Callable[[float], float], first: float, most: float) -> float:
-    """Return where one slope is a tenth of ``first``, its value at zero, or less; ``most`` at most.
-
-    The same as :func:`best_length` of a step whose slope at its start is known, by numbers instead
-    of arrays: from one by secants, between a length that is too short and one that is too long.
-    Zero where the slope is not below zero, or does not change because of rounding.
-    """
-    if not first < 0:
-        return 0.0
-    low, at_low, high, at_high = 0.0, first, math.inf, math.inf
-    length = 1.0
-    for turn in range(40):
-        value = slope(length)
-        if abs(value) <= -ENOUGH * first or (value < 0 and length >= most):
-            break
-        if value < 0:
-            low, at_low = length, value
-        else:
-            high, at_high = length, value
-        if high == math.inf:
-            length = min(low * min(first / min(first - at_low, -1e-300), 2.0), most)
-        elif at_high == math.inf or turn % 3 == 2:
-            length = (low + high) / 2
-        else:
-            length = low - at_low * (high - low) / (at_high - at_low)
-    return length
-
-
-def length_on_line(
-    slopes: Callable[[float], float], alpha: float, along: float, across: float, first: float
-) -> float:
-    """Return the length of the least, or 1 where rounding hides that the objective falls.
-
-    Its slope is that of the loss and alpha (along + length across), at zero ``first``.
-    """
-
-    def slope(length: float) -> float:
-        total = slopes(length) + alpha * (along + length * across)
-        return math.inf if math.isnan(total) else total
-
-    return next_best_length(slope, first, FARTHEST) or 1.0
 
 
 def best_constant(

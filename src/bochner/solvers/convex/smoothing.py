@@ -47,6 +47,7 @@ from bochner.solvers.convex.problem import (
     Problem,
     RowBlock,
     State,
+    active_features,
     backward,
     best_constant,
     gradients,
@@ -262,21 +263,10 @@ class GradientsAndHessians:
         return replace(self, slopes=slopes, curvatures=curvatures, first=rows.start)
 
 
-def _active(
-    Z: Float[Array, "b D"], c: Float[Array, " b"], dtype: Any = np.float64
-) -> Float[Array, "a p"]:
-    """Return √c [z 1] of the rows with c > 0."""
-    kept = np.flatnonzero(c > 0)
-    A = np.ones((len(kept), Z.shape[1] + 1), dtype)
-    A[:, :-1] = Z[kept]
-    A *= np.sqrt(c[kept])[:, None]
-    return A
-
-
 def _add_active(H: Float[Array, "p p"], Z: Float[Array, "b D"], c: Float[Array, " b"]) -> None:
     """Add the rows with c > 0."""
     many = np.count_nonzero(c > 0) > FEW_IN_FLOAT64
-    A = _active(Z, c, Z.dtype if many else np.float64)
+    A = active_features(Z, c, Z.dtype if many else np.float64)
     if A.dtype == np.float64:
         add_gram(H, A)
         return
@@ -305,7 +295,7 @@ def _gradients_and_rows(
     Z: Float[Array, "b D"], slopes: Float[Array, "b t"], curvatures: Float[Array, "b t"]
 ) -> tuple[Float[Array, "t p"], tuple[list[Float[Array, "a p"]], ...]]:
     """Return Σ sᵢ [zᵢ 1], and the rows √cᵢ [zᵢ 1] with c > 0, for each column of s and c."""
-    return backward(Z, slopes), tuple([_active(Z, c)] for c in curvatures.T)
+    return backward(Z, slopes), tuple([active_features(Z, c)] for c in curvatures.T)
 
 
 def _are_few(curvatures: Float[Array, "n t"], n_features: int) -> bool:
