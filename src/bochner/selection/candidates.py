@@ -329,7 +329,7 @@ class Candidates:
         median = median_distance(rows.X, rows.w, (rows.spread,), self.seed)
         start = family.replace(lengthscale=tuple((median * rows.spread).tolist()))
         first, best = search.one(start, evaluations=6)
-        end = search.each(start, first, best, rows.screened())
+        end = search.each(start, first, best)
         share = end.at.share + float(np.log(end.of.rows.w.sum() / rows.w.sum()))
         again = search.go(_shortened(end.kernel, rows), share, AGAIN)
         end = again if again.value < end.value or len(end.of.rows.w) < len(rows.w) else end

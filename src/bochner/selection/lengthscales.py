@@ -33,7 +33,7 @@ from bochner.selection.descent import (
     require_lengthscale,
 )
 from bochner.selection.record import Recorder, Tuning
-from bochner.selection.rows import TuningRows, deviations, median_distance, rounded, screen
+from bochner.selection.rows import deviations, median_distance, rounded, screened_lengthscales
 from bochner.solvers.ridge.criteria import EVIDENCE, Criterion, KernelScore
 from bochner.solvers.ridge.dual import KernelRows
 
@@ -64,9 +64,6 @@ QUIET = slice(2, 3)
 #: Prior of log ℓ: a normal law about the log of the median distance with this deviation, worth one
 #: row; bounds of ℓ in median distances.
 SPREAD, SHORTEST, LONGEST = 3.0, 1 / 128, 32.0
-
-#: Random frequencies by which columns are screened for a start.
-SCREENED = 2048
 
 #: Sparse rows of at most so many cells are made dense, and have one lengthscale per column.
 MOST_CELLS = 1 << 20
@@ -119,7 +116,7 @@ def tune_lengthscales(
     first, best = search.one(start)
     search.recorder.compare(1, best.kernel, best.value)
     if search.has_columns(start):
-        many = search.each(start, first, best, search.rows.screened())
+        many = search.each(start, first, best)
         d = search.rows.X.shape[1]
         least = (d - 1) / search.rows.count * (1 if criterion.name == EVIDENCE.name else 2)
         gain = best.value - many.value
@@ -203,9 +200,8 @@ class MatrixSearch:
         start: Any,
         first: Iterable[Evaluated[Any]],
         best: Evaluated[Any],
-        more: Iterable[Array] = (),
     ) -> Evaluated[Any]:
-        """Descend with one lengthscale per column from the points of :meth:`one` and ``more`` ℓ."""
+        """Descend with one lengthscale per column from :meth:`one` and from screened columns."""
         few, notes = self._fewer, self._stages("one per column")
         d = few.X.shape[1]
         of = OnProcess(start, few, d, self.criterion)
@@ -213,11 +209,9 @@ class MatrixSearch:
         starts = [point.at for point in (*first, best)]
         starts += [replace(starts[0], share=share) for share in few.shares[QUIET]]
         starts = [replace(at, lengths=np.repeat(at.lengths, d)) for at in starts]
-        starts += [
-            Hyperparameters(np.log(scales / start.lengthscale), share)
-            for scales in more
-            for share in few.shares[QUIET]
-        ]
+        if (scales := self.rows.screened) is not None:
+            at = np.log(scales / start.lengthscale)
+            starts += [Hyperparameters(at, share) for share in few.shares[QUIET]]
         tried = [descend(of, at, TRY, notes[0]) for at in starts]
         end = min(tried, key=lambda point: point.value)
         end = self._on_few(end, MANY, notes[1])
@@ -326,10 +320,10 @@ class ProcessRows:
         """Deviations of the columns."""
         return deviations(self.X, self.w)
 
-    def screened(self) -> list[Float[Array, " d"]]:
-        """Return lengthscales at which random frequencies in few columns explain the targets."""
-        relevance = screen(TuningRows.of(self.X, self.y, self.w, self.spread), 0, SCREENED)
-        return [relevance.lengthscales * self.spread] if relevance else []
+    @property
+    def screened(self) -> Float[Array, " d"] | None:
+        """Lengthscales at which random frequencies in few columns explain the targets."""
+        return screened_lengthscales(self.X, self.y, self.w, self.spread)
 
     def log_median(self, scales: Any) -> float:
         """Return the log of the median distance in these units of the columns."""
