@@ -3,7 +3,8 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,7 +40,6 @@ SAMPLE = 1024
 #: Required ε of a sample, as a share of the tolerance: ε of all rows or of another seed may be
 #: larger by this factor.
 MARGIN = 0.85
-
 
 #: If doubling the features leaves this share of ε, and a series is cut, truncation dominates.
 STALLED = 0.9
@@ -141,7 +141,7 @@ def required_features(
     *,
     alpha: float,
     wanted: Tolerance | None = None,
-    y: Float[Array, "n t"] | None = None,
+    y: Array | None = None,
     n_rows: int | None = None,
     random_state: Seed = None,
 ) -> Width:
@@ -158,7 +158,7 @@ def required_features(
         Ridge penalty of the fit, on the scale of ``n_rows`` rows.
     wanted : Tolerance, default Tolerance()
         Tolerance and budgets.
-    y : (n, t), optional
+    y : (n,) or (n, t), optional
         Targets, for ``Tolerance(excess=...)``.
     n_rows : int, optional
         Number of rows of the fit if X is a sample of them.
@@ -204,11 +204,8 @@ def required_features(
         )
     X = as_matrix(X, "required_features")
     n = int(X.shape[0]) if n_rows is None else n_rows
-    search = _Search(kernel, as_method(method), X, y, alpha, n, seed, wanted)
-    low, high = search.double()
-    if high is not None:
-        search.bisect(low, high)
-    return search.result()
+    search = _Search(kernel, X, y, alpha, n, seed, wanted)
+    return search.run(as_method(method))
 
 
 class _Search:
@@ -217,7 +214,6 @@ class _Search:
     def __init__(
         self,
         kernel: Kernel,
-        method: Method,
         X: Array,
         y: Array | None,
         alpha: float,
@@ -227,16 +223,50 @@ class _Search:
     ) -> None:
         self._start = time.perf_counter()
         self._kernel, self._X, self._seed, self._wanted = kernel, X, seed, wanted
-        self._alpha, self._n = alpha, n_rows
-        self._rows = rows_of(X, SAMPLE, seed)
-        self._y = None if wanted.excess is None or y is None else rows_of(y, SAMPLE, seed)
+        self._alpha, self._n, self._rows = alpha, n_rows, rows_of(X, SAMPLE, seed)
+        self._y: Array | None = None
+        self._by, self._most = "epsilon", MARGIN * wanted.epsilon
+        if wanted.excess is not None:
+            self._by, self._most = "excess", wanted.excess
+            self._y = rows_of(np.reshape(y, (X.shape[0], -1)), SAMPLE, seed)  # type: ignore[arg-type]
         self._K: Array | None = None
-        self._open = method if isinstance(method, Auto) and n_rows == X.shape[0] else None
-        self._method = self._decided(method)
-        self._exact: float | None = None
         self._maps: dict[int, FeatureMap] = {}
         self._tried: dict[int, Tried] = {}
-        self._limit: str | None = None
+
+    def run(self, method: Method) -> Width:
+        """Double the width until it suffices, or halve it while it does; then bisect twice."""
+        whole = method if isinstance(method, Auto) and self._n == self._X.shape[0] else None
+        self._method = self._decided(method)
+        most = min(self._wanted.most_features, self._n)
+        most = most if whole and most == self._n else max(2, most - most % 2)  # pairs
+        low, high, width, limit = 0, 0, FIRST, None
+        while not high and limit is None:
+            width = min(width, most)
+            if whole and width == self._n:  # as many features as rows are the kernel itself
+                choice = choose_method(whole, self._kernel, self._ask(width))
+                self._method, self._maps[width] = choice.method, choice.map  # type: ignore[assignment]
+            if self._suffices(width):
+                high = width
+            elif self._is_cut(low, width):
+                limit = "truncation"
+            elif width == most:
+                limit = "rows" if most >= self._n - 1 else "bytes"
+            elif self._late:
+                limit = "seconds"
+            elif self._maps[width].n_features < width:  # the map is complete
+                limit = "rows"
+            low, width = low if high else width, 2 * width
+        while high > FEWEST and not low and not self._late:
+            middle = high // 4 * 2
+            low, high = (0, middle) if self._suffices(middle) else (middle, high)
+        for _ in range(2 * (low > 0)):
+            middle = 2 * round((low * high) ** 0.5 / 2)
+            if not low < middle < high or self._late:
+                break
+            low, high = (low, middle) if self._suffices(middle) else (middle, high)
+        best = high or min(self._tried, key=lambda width: getattr(self._tried[width], self._by))
+        tried = tuple(self._tried.values())
+        return Width(self._maps[best], self._method, self._wanted, self._alpha, tried, limit)
 
     def _decided(self, method: Method) -> Method:
         """Return the method; for "auto" its choice or landmarks, by the smaller ε.
@@ -248,26 +278,14 @@ class _Search:
         ask = self._ask(min(DECIDED, self._n))
         choice = choose_method(method, self._kernel, ask)
         others = () if method.candidates else (Nystrom(),)
-        maps = {choice.method: choice.map}
+        maps: dict[Method, Any] = {choice.method: choice.map}
         maps |= {m: draw_map(m, self._kernel, ask) for m in others if m not in maps}
-        epsilons = {m: self._epsilon(phi) for m, phi in maps.items()}  # type: ignore[arg-type]
+        epsilons = {m: self._epsilon(phi) for m, phi in maps.items()}
         least = (1 + SAME) * min(epsilons.values())  # of equal ones the choice of "auto"
         return next(m for m, epsilon in epsilons.items() if epsilon <= least)
 
     def _ask(self, width: int) -> Request:
         return Request(self._X.shape[1], width, self._seed, X=self._X)
-
-    def double(self) -> tuple[int, int | None]:
-        """Return the last width that is too small, and the first that is large enough, if any."""
-        low = 0
-        for width in self._widths():
-            if self._suffices(self._try(width)):
-                return (low, width) if low else self._halve(width)
-            if self._is_cut(low, width):
-                self._limit = "truncation"
-                break
-            low = width
-        return low, None
 
     def _is_cut(self, narrow: int, wide: int) -> bool:
         """Whether ε no longer falls because a series is cut."""
@@ -277,105 +295,36 @@ class _Search:
         least = SMALL_BIAS * self._tried[wide].epsilon * alpha
         return cut_trace(self._maps[wide], self._rows) > least
 
-    def _halve(self, high: int) -> tuple[int, int]:
-        """Return a width that is too small, and one twice as large that is large enough."""
-        while high > FEWEST and not self._late():
-            low = high // 4 * 2
-            if not self._suffices(self._try(low)):
-                return low, high
-            high = low
-        return 0, high
-
-    def _widths(self) -> Iterator[int]:
-        most = min(self._wanted.most_features, self._n)
-        is_all = self._open is not None and most == self._n
-        width, most = FIRST, most if is_all else max(2, most - most % 2)  # pairs need an even width
-        while width < most:
-            yield width
-            if self._late():
-                self._limit = "seconds"
-                return
-            if self._maps[width].n_features < width:  # the map is complete
-                self._limit = "rows"
-                return
-            width *= 2
-        yield most
-        self._limit = "rows" if most >= self._n - 1 else "bytes"
-
+    @property
     def _late(self) -> bool:
         limit = self._wanted.seconds
         return limit is not None and time.perf_counter() - self._start > limit
 
-    def bisect(self, low: int, high: int) -> None:
-        """Try two widths between one that is too small and one that is large enough."""
-        self._limit = None
-        for _ in range(2):
-            middle = 2 * round((low * high) ** 0.5 / 2)
-            if not low < middle < high or self._late():
-                return
-            enough = self._suffices(self._try(middle))
-            low, high = (low, middle) if enough else (middle, high)
-
-    def _suffices(self, tried: Tried) -> bool:
-        if self._wanted.excess is not None:
-            return tried.excess <= self._wanted.excess
-        return tried.epsilon <= MARGIN * self._wanted.epsilon
-
-    def _try(self, width: int) -> Tried:
-        phi = self._draw(width)
+    def _suffices(self, width: int) -> bool:
+        if width not in self._maps:
+            self._maps[width] = draw_map(self._method, self._kernel, self._ask(width))
+        phi = self._maps[width]
         epsilon, excess = self._epsilon(phi), self._excess(phi)
         seconds = time.perf_counter() - self._start
-        self._maps[width] = phi
-        self._tried[width] = Tried(phi.n_features, epsilon, excess, seconds)
-        return self._tried[width]
+        self._tried[width] = tried = Tried(phi.n_features, epsilon, excess, seconds)
+        return bool(getattr(tried, self._by) <= self._most)
 
     def _epsilon(self, phi: FeatureMap) -> float:
-        kernel = self._kernel if self._K is None else _Known(self._K)
-        measured = sample(phi, self._rows, kernel)
+        known = self._K  # the kernel matrix of the sample, in place of the kernel
+        measured = sample(phi, self._rows, self._kernel if known is None else lambda _: known)
         self._K = measured.K
         return distance(measured.K, measured.E, self._n, self._alpha, 0.95).epsilon
-
-    def _draw(self, width: int) -> FeatureMap:
-        if self._open is None or width < self._n:
-            return draw_map(self._method, self._kernel, self._ask(width))
-        choice = choose_method(self._open, self._kernel, self._ask(width))
-        self._method = choice.method  # as many features as rows are the kernel itself
-        return choice.map  # type: ignore[return-value]
 
     def _excess(self, phi: FeatureMap) -> float:
         """Return the relative increase of the leave-one-out error over the exact kernel."""
         if self._y is None:
             return float("nan")
-        if self._exact is None:
-            self._exact = least_exact_error(self._kernel, self._rows, self._y)[0]
         Z = to_numpy(phi(self._rows)).astype(np.float64)
         return least_error(Z, self._y)[0] / max(self._exact, np.finfo(float).tiny) - 1
 
-    def result(self) -> Width:
-        """Return the narrowest map that is large enough, else the best."""
-        enough = [width for width, t in self._tried.items() if self._suffices(t)]
-        best = min(enough) if enough else min(self._tried, key=self._shortfall)
-        return Width(
-            self._maps[best],
-            self._method,
-            self._wanted,
-            self._alpha,
-            tuple(self._tried.values()),
-            None if enough else self._limit,
-        )
-
-    def _shortfall(self, width: int) -> float:
-        tried = self._tried[width]
-        return tried.epsilon if self._wanted.excess is None else tried.excess
-
-
-class _Known(NamedTuple):
-    """The kernel matrix of the sample, in place of the kernel."""
-
-    K: Array
-
-    def __call__(self, X: Array) -> Array:  # always of the same rows
-        return self.K
+    @cached_property
+    def _exact(self) -> float:
+        return least_exact_error(self._kernel, self._rows, self._y)[0]
 
 
 # --- The penalty by leave-one-out error, and that error for the exact kernel ---------------------
