@@ -36,7 +36,7 @@ from bochner.kernels import (
     SpectralMixture,
 )
 from bochner.kernels.algebra import kernel_matrix as in_bands
-from bochner.kernels.stationary_families import HarmonicLaw, Stable
+from bochner.kernels.stationary_families import harmonic_law, stable
 
 DISTANCES = (0.1, 0.7, 1.3, 2.0, 5.0)
 EXPONENTIALS = [Gaussian(), Exponential(), *map(Matern, (0.8, 1.5, 2.5, 3.5, 3.7, 7.3, 40.0))]
@@ -171,7 +171,7 @@ def at(kernel, r):
 
 @pytest.mark.parametrize("lengthscale", [0.05, 0.8, 20.0])
 def test_a_periodic_kernel_is_its_fourier_series(lengthscale):
-    law = HarmonicLaw((1 / lengthscale**2,))
+    law = harmonic_law((1 / lengthscale**2,))
     whole = np.arange(-400.0, 401.0)
     weights = np.exp(law.log_density(whole))
     for x in (0.0, 0.37, 1.4):
@@ -184,7 +184,7 @@ def test_a_periodic_kernel_is_its_fourier_series(lengthscale):
 @pytest.mark.statistical
 @pytest.mark.parametrize("concentration", [0.01, 1.5, 300.0])
 def test_samples_and_quantiles_of_a_harmonic_law_have_its_weights(concentration):
-    law, m = HarmonicLaw((concentration,)), 20_000
+    law, m = harmonic_law((concentration,)), 20_000
     drawn = law.sample(np.random.default_rng(0), m)
     placed = law.quantile((np.arange(m) + 0.5) / m)
     for k in (0, 1, 2, 15):
@@ -233,7 +233,7 @@ def test_a_periodic_kernel_of_many_periods_has_thirty_digits(kernel):
 @pytest.mark.parametrize("power", [0.4, 1.0, 1.5, 1.9])
 def test_mixtures_of_gaussians_by_stable_factors_are_the_kernel(power):
     """E exp(−s²r²/2) of 40,000 factors; six standard errors of values between 0 and 1."""
-    factors = Stable(power).sample(np.random.default_rng(0), 40_000)
+    factors = stable(power).sample(np.random.default_rng(0), 40_000)
     for r in (0.1, 1.0, 3.0):
         values = np.exp(-0.5 * factors * r * r)
         error = 6 * values.std() / 200

@@ -198,12 +198,13 @@ NAMED = {
     "geometric": (LogDerivatives(lambda n: gammaln(n + 1.0)), lambda t: 1 / (1 - t)),
     "finite": (LogDerivatives(lambda n: 0.0 * n, 2), lambda t: 1 + t + t * t / 2),
     "sum": (
-        dotproduct.SummedSeries(Coefficients((1.0,)), dotproduct.ExponentialSeries()),
+        dotproduct.summed(Coefficients((1.0,)), dotproduct.ExponentialSeries()),
         lambda t: 1 + math.exp(t),
     ),
-    "multiple": (
-        dotproduct.WeightedSeries(3.0, dotproduct.ExponentialSeries()),
-        lambda t: 3 * math.exp(t),
+    "multiple": (dotproduct.ExponentialSeries(weight=3.0), lambda t: 3 * math.exp(t)),
+    "product": (
+        dotproduct.multiplied(Coefficients((1.0, 1.0)), dotproduct.ExponentialSeries()),
+        lambda t: (1 + t) * math.exp(t),
     ),
 }
 

@@ -33,6 +33,7 @@ from bochner.kernels import (
     Custom,
     DotProduct,
     Exponential,
+    FourierSeries,
     Gaussian,
     Laplace,
     Linear,
@@ -178,12 +179,13 @@ def test_kernels_without_a_gradient_say_which_have_one(kernel):
 @pytest.mark.parametrize(
     ("kernel", "what"),
     [
-        (Laplace(), r"closed form here for Laplace\. Kernels that have one: Gaussian, Matern"),
+        (FourierSeries((1.0, 0.5)), r"closed form here for FourierSeries\. Kernels that have one"),
+        (Laplace(), r"smooth where rows are equal; got Laplace\("),
         (Exponential(), r"smooth where rows are equal; got Exponential\(.*Take Gaussian"),
         (Custom(lambda X, Y: X @ Y.T), r"closed form here for Custom\."),
         (Warped(np.abs, Gaussian()), "has a function of your own. Transform the rows first"),
     ],
-    ids=["Laplace", "Exponential", "Custom", "Warped"],
+    ids=["FourierSeries", "Laplace", "Exponential", "Custom", "Warped"],
 )
 def test_refused_gradients_of_kernels_say_why(kernel, what):
     phi = drawn(kernel, Nystrom())

@@ -108,17 +108,19 @@ class Coefficients(PowerSeries):
 
 @dataclass(frozen=True)
 class ExponentialSeries(PowerSeries):
-    """κ(t) = exp(scale·t): κ⁽ⁿ⁾(0) = scaleⁿ."""
+    """κ(t) = weight·exp(scale·t): κ⁽ⁿ⁾(0) = weight·scaleⁿ."""
 
     scale: Positive = 1.0
+    weight: Positive = 1.0
 
     degree = None
 
     def log_derivative(self, n: Any) -> Float[np.ndarray, "..."]:
-        return np.asarray(n) * math.log(self.scale)
+        return math.log(self.weight) + np.asarray(n) * math.log(self.scale)
 
     def value(self, t: Array) -> Array:
-        return array_namespace(t).exp(self.scale * t)
+        values = array_namespace(t).exp(self.scale * t)
+        return values if self.weight == 1 else self.weight * values
 
     def slope(self, t: Array) -> Array:
         return self.scale * self.value(t)
@@ -205,64 +207,32 @@ class LogDerivatives(PowerSeries):
         return horner(tuple(np.exp(terms).tolist()), t / largest)
 
 
-@dataclass(frozen=True)
-class WeightedSeries(PowerSeries):
-    """weight · series."""
-
-    weight: float
-    series: PowerSeries
-
-    @property
-    def degree(self) -> int | None:
-        return self.series.degree
-
-    def log_derivative(self, n: Any) -> Float[np.ndarray, "..."]:
-        return math.log(self.weight) + self.series.log_derivative(n)
-
-    def value(self, t: Array) -> Array:
-        return self.weight * self.series.value(t)
+def weighted(weight: float, series: PowerSeries) -> PowerSeries:
+    """Return weight · series."""
+    if isinstance(series, ExponentialSeries):
+        return ExponentialSeries(series.scale, weight * series.weight)
+    return LogDerivatives(lambda n: math.log(weight) + series.log_derivative(n), series.degree)
 
 
-@dataclass(frozen=True)
-class SummedSeries(PowerSeries):
-    """left + right."""
-
-    left: PowerSeries
-    right: PowerSeries
-
-    @property
-    def degree(self) -> int | None:
-        degrees = (self.left.degree, self.right.degree)
-        return None if None in degrees else max(degrees)  # type: ignore[type-var]
-
-    def log_derivative(self, n: Any) -> Float[np.ndarray, "..."]:
-        return np.logaddexp(self.left.log_derivative(n), self.right.log_derivative(n))
-
-    def value(self, t: Array) -> Array:
-        return self.left.value(t) + self.right.value(t)
+def summed(left: PowerSeries, right: PowerSeries) -> PowerSeries:
+    """Return left + right."""
+    degree = None if None in (left.degree, right.degree) else max(left.degree, right.degree)  # type: ignore[type-var]
+    return LogDerivatives(
+        lambda n: np.logaddexp(left.log_derivative(n), right.log_derivative(n)), degree
+    )
 
 
-@dataclass(frozen=True)
-class MultipliedSeries(PowerSeries):
-    """left · right."""
+def multiplied(left: PowerSeries, right: PowerSeries) -> PowerSeries:
+    """Return left · right."""
 
-    left: PowerSeries
-    right: PowerSeries
-
-    @property
-    def degree(self) -> int | None:
-        degrees = (self.left.degree, self.right.degree)
-        return None if None in degrees else sum(degrees)  # type: ignore[arg-type]
-
-    def log_derivative(self, n: Any) -> Float[np.ndarray, "..."]:
-        n = np.asarray(n)
+    def log_derivative(n: np.ndarray) -> np.ndarray:
         k = np.arange(int(n.max(initial=0)) + 1)
-        a, b = (part.log_derivative(k) - gammaln(k + 1.0) for part in (self.left, self.right))
+        a, b = (part.log_derivative(k) - gammaln(k + 1.0) for part in (left, right))
         sums = np.array([np.logaddexp.reduce(a[: m + 1] + b[m::-1]) for m in k.tolist()])
         return (sums + gammaln(k + 1.0))[n]
 
-    def value(self, t: Array) -> Array:
-        return self.left.value(t) * self.right.value(t)
+    degree = None if None in (left.degree, right.degree) else left.degree + right.degree  # type: ignore[operator]
+    return LogDerivatives(log_derivative, degree)
 
 
 def _terms(series: PowerSeries, log_t: float) -> Float[np.ndarray, " n"]:

@@ -17,7 +17,7 @@ from bochner.errors import InvalidInput
 from bochner.kernels import distances
 from bochner.kernels.free import TunedPositive
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.spectral import Independent, Law, Measure
+from bochner.kernels.spectral import SECH, Independent, Measure
 from bochner.kernels.stationary import by_columns, refuse_sparse
 
 
@@ -179,7 +179,7 @@ class SkewedChi2(Kernel):
 
     def spectral_measure(self, d: int) -> Measure:
         """Return the law of the frequencies of log(x + c)."""
-        return Independent(SechLaw(), (1.0,) * d)
+        return Independent(SECH, np.ones(d))
 
     def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
         """Return log(x + c), the coordinates in which the kernel is stationary."""
@@ -209,23 +209,6 @@ class SkewedChi2(Kernel):
         U, V = self.inputs(X), self.inputs(Y)
         M = C * self.evaluate(X, Y)
         return self.back(X, by_columns(M, [tangent] * U.shape[1], U, V))
-
-
-@dataclass(frozen=True)
-class SechLaw(Law):
-    """Density sech(πc), characteristic function sech(t/2)."""
-
-    def quantile(self, u: np.ndarray) -> np.ndarray:
-        return np.log(np.tan(0.5 * np.pi * u)) / np.pi
-
-    def sample(self, rng: np.random.Generator, size: int | tuple[int, ...]) -> np.ndarray:
-        return self.quantile(rng.uniform(size=size))
-
-    second_moment = 0.25
-
-    def log_density(self, c: np.ndarray) -> np.ndarray:
-        a = np.pi * np.abs(c)
-        return math.log(2) - a - np.log1p(np.exp(-2 * a))
 
 
 def require_above(kernel: Kernel, X: Array, least: float, strictly: bool = False) -> None:

@@ -213,7 +213,7 @@ def _traced_radial(kernel: Radial, X: Array, wanted: Wanted) -> tuple[Array, Bac
     K = kernel.profile(s)
 
     def through(C: Array) -> Slopes:
-        R = C * kernel.profile_slope(s)
+        R = C * kernel.slope(s)
         shapes = [Place(name) for name in kernel.tunable if name != "lengthscale"]
         shapes = list(filter(wanted, shapes))
         slopes = {at: float(np.vdot(C, _in_shape(kernel, at.name, s))) for at in shapes}
@@ -278,7 +278,8 @@ def _traced_coordinates(kernel: CoordinateWise, X: Array) -> tuple[Array, Back]:
         slopes, R = dict.fromkeys(places_of(kernel), 0.0), C * K
         for j, u in enumerate(U.T):
             place = _place(kernel.lengthscale, "lengthscale", j)
-            slopes[place] += float(np.vdot(R, kernel.growth(u[:, None] - u)))
+            gaps = u[:, None] - u
+            slopes[place] -= float(np.vdot(R, gaps * kernel.rate(gaps)))
         return slopes
 
     return K, through

@@ -9,10 +9,10 @@ P_l the Gegenbauer polynomial in dimension d, each R_l a positive semi-definite 
 |x|^p |y|^p K(cos) is one; sums and positive multiples are again. Han et al. (2022), definition 3.
 """
 
-import abc
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 
 import numpy as np
 from scipy.special import gammaln, ive
@@ -25,10 +25,10 @@ from bochner.kernels.dotproduct import (
     Coefficients,
     DotProductKernel,
     ExponentialSeries,
-    MultipliedSeries,
     PowerSeries,
-    SummedSeries,
-    WeightedSeries,
+    multiplied,
+    summed,
+    weighted,
 )
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.stationary import Gaussian, Radial, Stationary
@@ -45,18 +45,20 @@ from bochner.kernels.zonal import (
 Radii = Float[np.ndarray, " _"]
 
 
-class RadialKernels(abc.ABC):
+#: Rising degrees l and radii r_i, s_j to the matrices R_l(r_i, s_j).
+Matrices = Callable[[np.ndarray, Radii, Radii], Float[np.ndarray, "q a b"]]
+
+
+@dataclass(frozen=True, eq=False)
+class RadialKernels:
     """The radial kernels of one kernel in one dimension."""
 
     n_inputs: int  # dimension d of the sphere's space
+    chosen: Matrices  # for radii zero or above; α_l is inside
     zonal: bool = False  # whether R_l(r, s) = c_l (r s)^p: one radial function for each degree
     #: κ with k(x, y) = e^{−decay (|x|² + |y|²)/2} κ(⟨x, y⟩), or None: then no `monomials`.
     power_series: PowerSeries | None = None
     decay: float = 0.0  # rate of that envelope: 1/ℓ² for the Gaussian, else zero
-
-    @abc.abstractmethod
-    def chosen(self, degrees: np.ndarray, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
-        """Return R_l(r_i, s_j) of rising degrees l, for radii zero or above; α_l is inside."""
 
     def matrix(self, degree: int, r: Radii, s: Radii) -> Float[np.ndarray, "a b"]:
         """Return R_l(r_i, s_j), l = ``degree``."""
@@ -70,28 +72,22 @@ class RadialKernels(abc.ABC):
 # --- Radial kernels of ⟨x, y⟩ and of the Gaussian: Bessel functions, or power series in |x||y| ---
 
 
-@dataclass(frozen=True)
-class PowerRadial(RadialKernels):
+def _of_series(d: int, series: PowerSeries, decay: float = 0.0) -> RadialKernels:
     """R_l of e^{−decay (|x|² + |y|²)/2} κ(⟨x, y⟩): Σ_i h_{l,i}(r) h_{l,i}(s), all i."""
 
-    n_inputs: int
-    power_series: PowerSeries
-    decay: float = 0.0
+    def chosen(degrees: np.ndarray, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
+        return np.stack([one(l, r, s) for l in degrees.tolist()])
 
-    def chosen(self, degrees: np.ndarray, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
-        return np.stack([self._one(l, r, s) for l in degrees.tolist()])
-
-    def _one(self, degree: int, r: Radii, s: Radii) -> Float[np.ndarray, "a b"]:
+    def one(l: int, r: Radii, s: Radii) -> Float[np.ndarray, "a b"]:
         z = r[:, None] * s[None, :]
-        scale, weight = _exponential(self.power_series)
-        if scale is None:
-            fall = 0.5 * self.decay * (r[:, None] ** 2 + s[None, :] ** 2)
-            return np.exp(_log_series(self.power_series, self.n_inputs, degree, z) - fall)
+        if not isinstance(series, ExponentialSeries):
+            fall = 0.5 * decay * (r[:, None] ** 2 + s[None, :] ** 2)
+            return np.exp(_log_series(series, d, l, z) - fall)
         # e^{−z} of the Bessel function and the envelope make one square: Gaussians never overflow.
-        square = 0.5 * self.decay * (r[:, None] - s[None, :]) ** 2
-        logs = _log_bessel(degree, self.n_inputs, scale * z) - square + (scale - self.decay) * z
+        square = 0.5 * decay * (r[:, None] - s[None, :]) ** 2
+        logs = _log_bessel(l, d, series.scale * z) - square + (series.scale - decay) * z
         with np.errstate(over="ignore"):
-            R = np.exp(math.log(weight) + logs)
+            R = np.exp(math.log(series.weight) + logs)
         if not bool(np.isfinite(R).all()):
             raise InvalidInput(
                 "Radial kernels of exp(scale·⟨x, y⟩): scale·|x|·|y| must be below 700; got an "
@@ -99,13 +95,7 @@ class PowerRadial(RadialKernels):
             )
         return R
 
-
-def _exponential(series: PowerSeries) -> tuple[float | None, float]:
-    """Return the rate and weight of weight·exp(rate t); a rate of None for other series."""
-    if isinstance(series, WeightedSeries):
-        rate, weight = _exponential(series.series)
-        return rate, series.weight * weight
-    return (series.scale, 1.0) if isinstance(series, ExponentialSeries) else (None, 1.0)
+    return RadialKernels(d, chosen, power_series=series, decay=decay)
 
 
 def _log_bessel(l: int, d: int, z: np.ndarray) -> np.ndarray:
@@ -210,35 +200,32 @@ def _log_sum(a: float, n: int) -> Float[np.ndarray, " n"]:
 PAIRS = 4096  # Pairs of radii at a time, where each needs an integral over angles
 
 
-@dataclass(frozen=True)
-class DistanceRadial(RadialKernels):
+def _of_distance(kernel: Radial, scale: float, d: int) -> RadialKernels:
     """R_l(r, s) = α_l E k(√((r − s)² + 4 r s sin²(θ/2))) P_l(cos θ), by quadrature in θ.
 
     θ = πu², 400 + 2l nodes or more: they gather at θ = 0, where k need not be smooth. The error
     is about √α_l eps, absolute.
     """
 
-    kernel: Radial
-    n_inputs: int
-
-    def chosen(self, degrees: np.ndarray, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
-        d, degree = self.n_inputs, int(degrees[-1])
+    def chosen(degrees: np.ndarray, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
+        degree = int(degrees[-1])
         theta, w = angles(d, n_nodes(d, degree), towards_zero=True)
         p = np.stack(orthonormals(degree, d, np.cos(theta)))[degrees] * w
         chord = 4.0 * np.sin(0.5 * theta) ** 2
         i, j = _pairs(r, s)
         values = np.empty((len(p), len(i)))
-        scale = (one_lengthscale(self.kernel) or 1.0) ** 2
         for start in range(0, len(i), PAIRS):
             part = slice(start, start + PAIRS)
             a, b = r[i[part], None], s[j[part], None]
-            k = self.kernel.profile(((a - b) ** 2 + a * b * chord) / scale)
+            k = kernel.profile(((a - b) ** 2 + a * b * chord) / scale**2)
             values[:, part] = p @ k.T
         R = np.empty((len(p), len(r), len(s)))
         R[:, i, j] = values
         if len(i) < R[0].size:
             R[:, j, i] = values
         return _signal(R, d, degrees, r, s)
+
+    return RadialKernels(d, chosen)
 
 
 def _pairs(r: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -282,36 +269,26 @@ def zonal(kernel: Kernel, d: int) -> RadialKernels | None:
     """
     match kernel:
         case DotProductKernel():
-            return PowerRadial(d, kernel.power_series)
+            return _of_series(d, kernel.power_series)
         case Constant():
-            return PowerRadial(d, Coefficients((kernel.value,)))
+            return _of_series(d, Coefficients((kernel.value,)))
         case Radial():
             if (scale := one_lengthscale(kernel)) is None:
                 return None
             if isinstance(kernel, Gaussian):
                 rate = 1.0 / scale**2
-                return PowerRadial(d, ExponentialSeries(rate), rate)
-            return DistanceRadial(kernel, d)
+                return _of_series(d, ExponentialSeries(rate), rate)
+            return _of_distance(kernel, scale, d)
         case Homogeneous() | Zonal():
-            return ZonalRadial(kernel, d)
+            return RadialKernels(d, partial(_of_angle, kernel, d), zonal=True)
         case GeneralizedZonal():
-            return UserRadial(kernel, d)
+            return RadialKernels(d, partial(_of_functions, kernel, d))
         case Scaled():
-            if (one := zonal(kernel.kernel, d)) is None:
-                return None
-            series = one.power_series and WeightedSeries(kernel.scale, one.power_series)
-            return CombinedRadial(d, (kernel.scale,), (one,), one.zonal, series, one.decay)
-        case Sum():
+            return (one := zonal(kernel.kernel, d)) and _multiple(kernel.scale, one)
+        case Sum() | Product():
             left, right = zonal(kernel.left, d), zonal(kernel.right, d)
-            if left is None or right is None:
-                return None
-            both = None
-            if left.power_series and right.power_series and left.decay == right.decay:
-                both = SummedSeries(left.power_series, right.power_series)
-            decay = left.decay if both else 0.0
-            return CombinedRadial(d, (1.0, 1.0), (left, right), False, both, decay)
-        case Product():
-            return _product(zonal(kernel.left, d), zonal(kernel.right, d))
+            joined = _sum if isinstance(kernel, Sum) else _product
+            return None if left is None or right is None else joined(left, right)
         case Power():
             return reduce(_product, (zonal(kernel.kernel, d),) * kernel.exponent)
     return None
@@ -370,22 +347,15 @@ def monomials(
 # --- |x|^p |y|^p K(cos), and functions of one's own ----------------------------------------------
 
 
-@dataclass(frozen=True)
-class ZonalRadial(RadialKernels):
+def _of_angle(
+    kernel: Homogeneous | Zonal, d: int, l: np.ndarray, r: Radii, s: Radii
+) -> Float[np.ndarray, "q a b"]:
     """R_l(r, s) = c_l (r s)^p."""
-
-    kernel: Homogeneous | Zonal
-    n_inputs: int
-
-    zonal = True
-
-    def chosen(self, degrees: np.ndarray, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
-        l = degrees
-        c = _all_coefficients(self.kernel, self.n_inputs, int(l[-1]))[l]
-        powers = [v**self.kernel.degree for v in (r, s)]
-        R = c[:, None, None] * powers[0][:, None] * powers[1]
-        there = (r > 0)[:, None] & (s > 0)
-        return R * (there | (l == 0)[:, None, None])
+    c = _all_coefficients(kernel, d, int(l[-1]))[l]
+    powers = [v**kernel.degree for v in (r, s)]
+    R = c[:, None, None] * powers[0][:, None] * powers[1]
+    there = (r > 0)[:, None] & (s > 0)
+    return R * (there | (l == 0)[:, None, None])
 
 
 @lru_cache(maxsize=64)
@@ -413,40 +383,37 @@ def _zonal_coefficients(kernel: Homogeneous | Zonal, d: int, l: int) -> Float[np
     return np.where(c > noise, c, 0.0)
 
 
-@dataclass(frozen=True)
-class UserRadial(RadialKernels):
-    """R_l(r, s) = ⟨h_l(r), h_l(s)⟩ of functions given."""
-
-    kernel: GeneralizedZonal
-    n_inputs: int
-
-    def chosen(self, degrees: np.ndarray, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
-        h, most = self.kernel.radial, 1 if self.n_inputs == 1 else math.inf
-        return np.stack([float(l <= most) * h(l, r) @ h(l, s).T for l in degrees.tolist()])
+def _of_functions(
+    kernel: GeneralizedZonal, d: int, degrees: np.ndarray, r: Radii, s: Radii
+) -> Float[np.ndarray, "q a b"]:
+    """R_l(r, s) = ⟨h_l(r), h_l(s)⟩ of the kernel's own functions."""
+    h, most = kernel.radial, 1 if d == 1 else math.inf
+    return np.stack([float(l <= most) * h(l, r) @ h(l, s).T for l in degrees.tolist()])
 
 
-# --- sums, multiples and products ---------------------------------------------------------------
+# --- multiples, sums and products ---------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class CombinedRadial(RadialKernels):
-    """Σ_i w_i R_l of other kernels."""
+def _multiple(scale: float, one: RadialKernels) -> RadialKernels:
+    series = one.power_series and weighted(scale, one.power_series)
+    return replace(one, chosen=lambda l, r, s: scale * one.chosen(l, r, s), power_series=series)
 
-    n_inputs: int
-    weights: tuple[float, ...]
-    parts: tuple[RadialKernels, ...]
-    zonal: bool
-    power_series: PowerSeries | None
-    decay: float
 
-    def chosen(self, degrees: np.ndarray, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
-        parts = zip(self.weights, self.parts, strict=True)
-        return sum((w * part.chosen(degrees, r, s) for w, part in parts), np.zeros(()))
+def _sum(left: RadialKernels, right: RadialKernels) -> RadialKernels:
+    series = None
+    if left.power_series and right.power_series and left.decay == right.decay:
+        series = summed(left.power_series, right.power_series)
+    return RadialKernels(
+        left.n_inputs,
+        lambda l, r, s: left.chosen(l, r, s) + right.chosen(l, r, s),
+        power_series=series,
+        decay=left.decay if series else 0.0,
+    )
 
 
 def _product(left: RadialKernels | None, right: RadialKernels | None) -> RadialKernels | None:
     """Return the radial kernels of a product: its series is the product of the factors'."""
     if left is None or right is None or left.power_series is None or right.power_series is None:
         return None
-    both = MultipliedSeries(left.power_series, right.power_series)
-    return PowerRadial(left.n_inputs, both, left.decay + right.decay)
+    both = multiplied(left.power_series, right.power_series)
+    return _of_series(left.n_inputs, both, left.decay + right.decay)

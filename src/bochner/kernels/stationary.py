@@ -8,7 +8,7 @@ Rasmussen & Williams (2006), chapter 4.
 import abc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -64,6 +64,8 @@ class Compilable(Stationary):
     """A stationary kernel with a lengthscale, and perhaps a compiled loop."""
 
     lengthscale: TunedNumbers
+    #: Whether k has a bounded derivative at distance zero, which gradients in rows need.
+    smooth: ClassVar[Any] = False
 
     def column_lengthscales(self, columns: tuple[int, ...]) -> ColumnScales:
         yield columns, self.lengthscale
@@ -100,23 +102,16 @@ class Radial(Compilable):
         """Return k as a function of s = r², elementwise."""
 
     def slope(self, s: Array) -> Array:
-        """Return the derivative of the profile in s, elementwise; finite at s = 0."""
-        raise not_smooth(self)
+        """Return ∂k/∂s, elementwise; any finite number where s = 0 if the kernel is not smooth.
 
-    def profile_slope(self, s: Float[Array, "n m"]) -> Float[Array, "n m"]:
-        """Return ∂k/∂s of NumPy arrays, zero at s = 0: there no lengthscale moves k.
-
-        By central differences in log s of kernels that have no slope at s = 0.
+        By central differences in log s, of NumPy arrays, unless a family has a formula.
         """
-        try:
-            return self.slope(s) * (s > 0)
-        except UnsupportedKernel:
-            up, down = (self.profile(s * np.exp(step)) for step in (LOG_STEP, -LOG_STEP))
-            return np.divide(up - down, 2 * LOG_STEP * s, out=np.zeros_like(s), where=s > 0)
+        up, down = (self.profile(s * np.exp(step)) for step in (LOG_STEP, -LOG_STEP))
+        return np.divide(up - down, 2 * LOG_STEP * s, out=np.zeros_like(s), where=s > 0)
 
     def with_slope(self, s: Float[Array, "n m"]) -> tuple[Array, Array]:
-        """Return k and ∂k/∂s of NumPy arrays in one go; any finite slope at s = 0."""
-        return self.profile(s), self.profile_slope(s)
+        """Return k and ∂k/∂s in one go."""
+        return self.profile(s), self.slope(s)
 
     @property
     @abc.abstractmethod
@@ -130,6 +125,7 @@ class Radial(Compilable):
         return _pairs(self, lambda A, B: self.profile(distances.squared(A, B)), X, Y)
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
+        _require_smooth(self)
         U, V = self.in_units(X, Y)
         M = 2.0 * C * self.slope(distances.squared(U, V))
         total = array_namespace(M).sum(M, axis=1)
@@ -155,8 +151,8 @@ class CoordinateWise(Compilable):
         """Return all pairs of rows, which are in units of the lengthscale already."""
 
     @abc.abstractmethod
-    def growth(self, delta: Float[Array, "n m"]) -> Float[Array, "n m"]:
-        """Return ∂ log k/∂ log ℓ of one column, for differences in units of its lengthscale."""
+    def rate(self, delta: Float[Array, "n m"]) -> Float[Array, "n m"]:
+        """Return ∂ log k/∂δ of one column, for differences δ in units of its lengthscale."""
 
     @property
     @abc.abstractmethod
@@ -169,6 +165,11 @@ class CoordinateWise(Compilable):
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         refuse_sparse(self, X, Y)
         return _pairs(self, self.block, X, Y)
+
+    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
+        _require_smooth(self)
+        U, V = self.in_units(X, Y)
+        return _divide(self, by_columns(C * self.block(U, V), [self.rate] * U.shape[1], U, V))
 
 
 @dataclass(frozen=True)
@@ -208,7 +209,8 @@ class Gaussian(Radial):
         k = self.profile(s)
         return k, -0.5 * k
 
-    mixing = spectral.Fixed()
+    smooth = True
+    mixing = spectral.fixed()
     compiled = "gaussian", 1.0
 
 
@@ -241,7 +243,7 @@ class Exponential(Radial):
         xp = array_namespace(s)
         return xp.exp(-xp.sqrt(s))
 
-    def profile_slope(self, s: Float[Array, "n m"]) -> Float[Array, "n m"]:
+    def slope(self, s: Array) -> Array:
         return self.with_slope(s)[1]
 
     def with_slope(self, s: Float[Array, "n m"]) -> tuple[Array, Array]:
@@ -249,7 +251,7 @@ class Exponential(Radial):
         k = np.exp(-r)
         return k, np.divide(-0.5 * k, r, out=np.zeros_like(r), where=r > 0)
 
-    mixing = spectral.InverseChi2(1.0)
+    mixing = spectral.inverse_chi2(1.0)
     compiled = "exponential", 1.0
 
 
@@ -287,9 +289,11 @@ class RationalQuadratic(Radial):
     def slope(self, s: Array) -> Array:
         return -0.5 * self.profile(s) / (1.0 + s / (2.0 * self.shape))
 
+    smooth = True
+
     @property
     def mixing(self) -> spectral.Mixing:
-        return spectral.GammaMixing(self.shape)
+        return spectral.gamma_mixing(self.shape)
 
     @property
     def compiled(self) -> Compiled | None:
@@ -324,10 +328,10 @@ class Laplace(CoordinateWise):
         xp = array_namespace(X, Y)
         return xp.exp(-distances.coordinatewise(X, Y, xp.abs))
 
-    def growth(self, delta: Float[Array, "n m"]) -> Float[Array, "n m"]:
-        return abs(delta)
+    def rate(self, delta: Float[Array, "n m"]) -> Float[Array, "n m"]:
+        return -array_namespace(delta).sign(delta)
 
-    law = spectral.CauchyLaw()
+    law = spectral.CAUCHY
     compiled = "laplace", 1.0
 
 
@@ -359,15 +363,11 @@ class Cauchy(CoordinateWise):
         xp = array_namespace(X, Y)
         return xp.exp(-distances.coordinatewise(X, Y, lambda delta: xp.log1p(delta * delta)))
 
-    def growth(self, delta: Float[Array, "n m"]) -> Float[Array, "n m"]:
-        return 2.0 * delta * delta / (1.0 + delta * delta)
+    def rate(self, delta: Float[Array, "n m"]) -> Float[Array, "n m"]:
+        return -2.0 * delta / (1.0 + delta * delta)
 
-    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
-        U, V = self.in_units(X, Y)
-        rate = lambda delta: -2.0 * delta / (1.0 + delta * delta)
-        return _divide(self, by_columns(C * self.block(U, V), [rate] * U.shape[1], U, V))
-
-    law = spectral.LaplaceLaw()
+    smooth = True
+    law = spectral.LAPLACE
     compiled = "cauchy", 1.0
 
 
@@ -385,12 +385,14 @@ def by_columns(
     )
 
 
-def not_smooth(kernel: Kernel) -> UnsupportedKernel:
-    """Return what says that a kernel has no derivative, or no bounded one, at distance zero."""
-    return UnsupportedKernel(
-        f"Gradients in rows require a kernel that is smooth where rows are equal; got {kernel!r}. "
-        "Take Gaussian, RationalQuadratic, Cauchy, or Matern of smoothness above 1."
-    )
+def _require_smooth(kernel: Compilable) -> None:
+    """Refuse gradients in rows of a kernel without a bounded derivative at distance zero."""
+    if not kernel.smooth:
+        raise UnsupportedKernel(
+            "Gradients in rows require a kernel that is smooth where rows are equal; got "
+            f"{kernel!r}. Take Gaussian, RationalQuadratic, Cauchy, or Matern of smoothness above "
+            "1."
+        )
 
 
 def ones(X: Float[Array, "n d"]) -> Float[Array, " n"]:
@@ -414,10 +416,10 @@ def _lengthscales(kernel: Stationary, d: int) -> tuple[float, ...]:
     return per_column(kernel.lengthscale, d, type(kernel).__name__, "lengthscale")
 
 
-def _scales(kernel: Stationary, d: int) -> tuple[float, ...]:
+def _scales(kernel: Stationary, d: int) -> Float[np.ndarray, " d"]:
     """1/ℓ for each of d columns."""
     d = integer(d, f"{type(kernel).__name__}.spectral_measure", "d", least=1)
-    return tuple((1.0 / np.array(_lengthscales(kernel, d))).tolist())
+    return 1.0 / np.array(_lengthscales(kernel, d))
 
 
 def _pairs(kernel: Compilable, block: distances.Block, X: Array, Y: Array) -> Array:

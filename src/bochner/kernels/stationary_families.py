@@ -64,14 +64,14 @@ class Matern(stationary.Radial):
 
     def slope(self, s: Array) -> Array:
         """Return −ν/(2(ν − 1)) k of smoothness ν − 1 at √(2ν s): (u^ν K_ν)' = −u^ν K_{ν−1}."""
-        if self.smoothness <= 1:
-            raise stationary.not_smooth(self)
+        if not self.smooth:
+            return super().slope(s)
         ratio = self.smoothness / (self.smoothness - 1.0)
         return -0.5 * ratio * Matern(self.smoothness - 1.0).profile(ratio * s)
 
     def with_slope(self, s: Float[Array, "n m"]) -> tuple[Array, Array]:
         if self.smoothness not in (1.5, 2.5):
-            return self.profile(s), self.profile_slope(s)
+            return super().with_slope(s)
         u = np.sqrt(2 * self.smoothness * s)
         falling = np.exp(-u)
         once = falling * (1 + u)
@@ -86,8 +86,12 @@ class Matern(stationary.Radial):
         return u, once
 
     @property
+    def smooth(self) -> bool:
+        return self.smoothness > 1
+
+    @property
     def mixing(self) -> spectral.Mixing:
-        return spectral.InverseChi2(2.0 * self.smoothness)
+        return spectral.inverse_chi2(2.0 * self.smoothness)
 
     @property
     def compiled(self) -> stationary.Compiled | None:
@@ -205,9 +209,11 @@ class ExponentialPower(stationary.Radial):
         return array_namespace(s).exp(-(s ** (0.5 * self.power)))
 
     def slope(self, s: Array) -> Array:
-        if self.power < 2:
-            raise stationary.not_smooth(self)
-        return -self.profile(s)
+        return -self.profile(s) if self.smooth else super().slope(s)
+
+    @property
+    def smooth(self) -> bool:
+        return self.power == 2
 
     @property
     def has_density(self) -> bool:
@@ -215,29 +221,24 @@ class ExponentialPower(stationary.Radial):
 
     @property
     def mixing(self) -> spectral.Mixing:
-        return Stable(self.power) if self.power < 2 else spectral.Fixed(2.0)
+        return stable(self.power) if self.power < 2 else spectral.fixed(2.0)
 
     @property
     def compiled(self) -> stationary.Compiled | None:
         return ("exponential", 1.0) if self.power == 1 else None
 
 
-@dataclass(frozen=True)
-class Stable(spectral.Mixing):
-    """s² = 2A, A positive (γ/2)-stable: k = E exp(−s² r²/2) = exp(−r^γ)."""
+def stable(power: float) -> spectral.Mixing:
+    """s² = 2A, A positive (γ/2)-stable, γ in (0, 2): k = E exp(−s² r²/2) = exp(−r^γ)."""
+    b = 0.5 * power
 
-    power: float  # γ in (0, 2); 1 is the multivariate Cauchy law of the exponential kernel
-
-    closed = False
-
-    def sample(self, rng: np.random.Generator, m: int) -> np.ndarray:
-        b = 0.5 * self.power
+    def sample(rng: np.random.Generator, m: int) -> np.ndarray:
         theta = rng.uniform(0, math.pi, m)
         log_a = _log_kanter(theta, math.pi - theta, b)
         with np.errstate(over="ignore"):
             return 2.0 * np.exp((log_a - np.log(rng.standard_exponential(m))) * (1 - b) / b)
 
-    mean = math.inf
+    return spectral.Mixing(math.inf, sample)
 
 
 def _log_kanter(theta: np.ndarray, rest: np.ndarray, b: float) -> np.ndarray:
@@ -250,37 +251,32 @@ def _log_kanter(theta: np.ndarray, rest: np.ndarray, b: float) -> np.ndarray:
 # --- Stationary kernels whose spectral measures have peaks: periodic, and mixtures of Gaussians
 
 
-@dataclass(frozen=True)
-class HarmonicLaw(spectral.Law):
+def harmonic_law(concentration: tuple[float, ...]) -> spectral.Law:
     """Whole numbers c with probability e^(−κ) I_|c|(κ), characteristic function e^(κ(cos t − 1)).
 
-    The law of a difference of two Poisson numbers of mean κ/2 each (Skellam's).
+    The law of a difference of two Poisson numbers of mean κ/2 each (Skellam's). κ > 0: one for all
+    columns (the last axis), or one for each. The log density is the log probability of a whole
+    number, −∞ elsewhere.
     """
+    kappa = np.array(concentration)
 
-    #: κ > 0: one for all columns (the last axis of what is asked), or one for each.
-    concentration: tuple[float, ...]
-
-    def quantile(self, u: np.ndarray) -> np.ndarray:
+    def quantile(u: np.ndarray) -> np.ndarray:
         u = np.asarray(u, dtype=float)
-        if len(self.concentration) == 1:
-            return _harmonic_quantile(u, self.concentration[0])
-        columns = [_harmonic_quantile(u[..., j], k) for j, k in enumerate(self.concentration)]
+        if len(concentration) == 1:
+            return _harmonic_quantile(u, concentration[0])
+        columns = [_harmonic_quantile(u[..., j], k) for j, k in enumerate(concentration)]
         return np.stack(columns, axis=-1)
 
-    def sample(self, rng: np.random.Generator, size: int | tuple[int, ...]) -> np.ndarray:
-        half = 0.5 * np.array(self.concentration)
-        return (rng.poisson(half, size) - rng.poisson(half, size)).astype(float)
+    def sample(rng: np.random.Generator, size: int | tuple[int, ...]) -> np.ndarray:
+        return (rng.poisson(0.5 * kappa, size) - rng.poisson(0.5 * kappa, size)).astype(float)
 
-    @property
-    def second_moment(self) -> np.ndarray:
-        return np.array(self.concentration)
-
-    def log_density(self, c: np.ndarray) -> np.ndarray:
-        """Return the log probability at the whole number c, −∞ elsewhere."""
+    def log_density(c: np.ndarray) -> np.ndarray:
         degrees = np.rint(c)
         with np.errstate(divide="ignore"):
-            values = np.log(ive(np.abs(degrees), np.array(self.concentration)))
+            values = np.log(ive(np.abs(degrees), kappa))
         return np.where(np.abs(c - degrees) < 1e-9, values, -np.inf)
+
+    return spectral.Law(quantile, sample, kappa, log_density)
 
 
 def harmonics(lengthscale: float) -> Float[np.ndarray, " c"]:
@@ -342,10 +338,10 @@ class Periodic(stationary.Stationary):
     def spectral_measure(self, d: int) -> spectral.Measure:
         d = integer(d, "Periodic.spectral_measure", "d", least=1)
         periods, lengths = self.per_axis(d)
-        law = HarmonicLaw(
+        law = harmonic_law(
             tuple(1 / v**2 for v in (lengths if len(set(lengths)) > 1 else lengths[:1]))
         )
-        return spectral.Independent(law, tuple(2 * math.pi / p for p in periods))
+        return spectral.Independent(law, 2 * math.pi / np.array(periods))
 
     def per_axis(self, d: int) -> list[tuple[float, ...]]:
         """Return the period and the lengthscale of each of d columns."""
@@ -428,8 +424,9 @@ class SpectralMixture(stationary.Stationary):
 
     def spectral_measure(self, d: int) -> spectral.Measure:
         d = integer(d, "SpectralMixture.spectral_measure", "d", least=1)
-        total = math.fsum(self.weights)
-        return spectral.Components(tuple(w / total for w in self.weights), *self._parts(d))
+        weights = np.array(self.weights) / math.fsum(self.weights)
+        means, deviations = map(np.array, self._parts(d))
+        return spectral.Components(weights, means, deviations, np.ones(d))
 
     def _parts(self, d: int) -> tuple[tuple[tuple[float, ...], ...], ...]:
         means = tuple(stationary.per_column(m, d, "SpectralMixture", "means") for m in self.means)

@@ -23,7 +23,7 @@ from bochner._core.names import NamedArguments
 from bochner._core.native import Chains, hadamard, power_of_two
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.kernels.spectral import Components, Fixed, GaussianMixture, Independent, Measure
+from bochner.kernels.spectral import Components, GaussianMixture, Independent, Measure, fixed
 
 
 class Placement(NamedArguments, ABC):
@@ -143,7 +143,7 @@ def unit_directions(
 
     Lengths are drawn after all directions or with them, so a draw of 2m begins with a draw of m.
     """
-    W = placement.place(GaussianMixture(Fixed(), (1.0,) * d), m, rng)
+    W = placement.place(GaussianMixture(fixed(), np.ones(d)), m, rng)
     return W / np.linalg.norm(W, axis=0)
 
 
@@ -239,7 +239,7 @@ def _transformed(measure: Measure, u: Float[Array, "m c"]) -> Float[Array, "m d"
     d = len(measure.scales)
     if isinstance(measure, Components):
         q = np.searchsorted(np.cumsum(measure.weights)[:-1], u[:, d])
-        return np.array(measure.means)[q] + np.array(measure.deviations)[q] * ndtri(u[:, :d])
+        return measure.means[q] + measure.deviations[q] * ndtri(u[:, :d])
     u[:, d - 1] = (1 + u[:, d - 1]) / 2
     if isinstance(measure, GaussianMixture):
         return ndtri(u[:, :d]) * np.sqrt(measure.mixing.quantile(u[:, d]))[:, None]
@@ -311,7 +311,7 @@ class Grid(Placement):
     def nodes(self, measure: Measure, m: int) -> tuple[Float[Array, "d m"], Float[Array, " m"]]:
         """Return at most m nodes, of two opposite ones one, and their weights, of sum one."""
         mixing = measure.mixing if isinstance(measure, GaussianMixture) else None
-        if not isinstance(mixing, Fixed):
+        if mixing is None or not mixing.fixed:
             raise self.refusal()
         d = len(measure.scales)
         if d > GRID_COLUMNS:

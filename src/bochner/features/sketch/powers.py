@@ -61,7 +61,7 @@ def power_form(kernel: Kernel, d: int) -> Powers | None:
     if not isinstance(inner, Gaussian):
         return None
     scales = np.asarray(inner.spectral_measure(d).scales)
-    return Powers(dotproduct.WeightedSeries(weight, dotproduct.ExponentialSeries()), True, scales)
+    return Powers(dotproduct.ExponentialSeries(weight=weight), True, scales)
 
 
 def powers(kernel: Kernel, method: Method, d: int) -> Powers:
@@ -82,10 +82,10 @@ def _series(kernel: Kernel) -> dotproduct.PowerSeries | None:
             return dotproduct.Coefficients((kernel.value,))
         case Scaled():
             inner = _series(kernel.kernel)
-            return None if inner is None else dotproduct.WeightedSeries(kernel.scale, inner)
+            return None if inner is None else dotproduct.weighted(kernel.scale, inner)
         case Sum():
             left, right = _series(kernel.left), _series(kernel.right)
-            return None if left is None or right is None else dotproduct.SummedSeries(left, right)
+            return None if left is None or right is None else dotproduct.summed(left, right)
     return None
 
 
