@@ -8,7 +8,7 @@ from scipy.linalg import hadamard as sylvester
 from tolerance import of
 
 from bochner._core import native
-from bochner._core.native import Chains, chain_waves, chain_waves_twin, turns, walsh
+from bochner._core.native import Chains, turns, walsh, waves, waves_twin
 from bochner._core.threads import set_num_threads
 from bochner.errors import InvalidInput
 
@@ -112,7 +112,7 @@ def test_waves_of_chains_are_those_of_their_matrices(shape, phases, dtype, level
     T = X.astype(np.float64) @ formed(chains, d) + (0 if b is None else b)
     both = [np.cos(2 * np.pi * T), np.sin(2 * np.pi * T)]
     expected = 0.5 * np.concatenate(both if b is None else both[:1], axis=1)
-    Z = chain_waves(X, chains, 0.5, b)
+    Z = waves(X, chains, 0.5, b)
     assert Z.dtype == dtype
     assert np.abs(Z - expected).max() <= of(dtype) * (1 + np.linalg.norm(X, axis=1).max())
 
@@ -127,8 +127,8 @@ def test_chains_are_the_same_in_every_library(shape, xp):
     np.testing.assert_allclose(np.from_dlpack(T), expected, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(expected, X @ formed(chains, shape[0]), atol=1e-11)
     for phases in (None, np.random.default_rng(1).random(shape[3])):
-        Z = np.from_dlpack(chain_waves_twin(given, chains, 1.0, phases))
-        np.testing.assert_allclose(Z, chain_waves(X, chains, 1.0, phases), atol=1e-9)
+        Z = np.from_dlpack(waves_twin(given, chains, 1.0, phases))
+        np.testing.assert_allclose(Z, waves(X, chains, 1.0, phases), atol=1e-9)
 
 
 @pytest.mark.skipif(not native.HAVE_NATIVE, reason="what the compiled function refuses")
@@ -145,7 +145,7 @@ def test_chains_are_the_same_in_every_library(shape, xp):
 def test_chains_that_do_not_fit_are_refused(change, message):
     chains = chains_like(*SHAPES[2], np.float64)._replace(**change)
     with pytest.raises(ValueError, match=message):
-        chain_waves(rows(4, 5, np.float64), chains, 1.0)
+        waves(rows(4, 5, np.float64), chains, 1.0)
 
 
 @pytest.mark.parametrize("d", [3, 100, 784])
@@ -156,5 +156,5 @@ def test_phases_cost_one_rounding_whatever_the_columns(d, level):
     T = (rng.standard_normal((d, 70)) / 6).astype(np.float32)
     b = (rng.random(70) - 0.5).astype(np.float32)
     exact = np.cos(2 * np.pi * (X.astype(float) @ T.astype(float) + b.astype(float)))
-    worst = np.abs(native.cos_bias(X, T, b, 1.0) - exact).max()
+    worst = np.abs(waves(X, T, 1.0, b) - exact).max()
     assert worst <= 2 * np.pi * np.finfo(np.float32).eps * (0.5 + 0.05 * d**0.5)

@@ -92,7 +92,7 @@ def test_cosines_and_sines_are_those_of_extended_precision(shape, dtype, phases,
     X, T, _ = data(*shape, dtype)
     b = np.random.default_rng(1).random(shape[2]).astype(dtype) if phases else 0
     P, rounding = turns(X, T, b)
-    Z = native.cos_bias(X, T, b, 0.25) if phases else native.cos_sin(X, T, 0.25)
+    Z = native.waves(X, T, 0.25, b if phases else None)
     expected = np.cos(TURN * P) if phases else np.hstack([np.cos(TURN * P), np.sin(TURN * P)])
     assert Z.dtype == dtype
     bound = 0.5 * np.finfo(dtype).eps * (1 + TURN * rounding)
@@ -102,7 +102,7 @@ def test_cosines_and_sines_are_those_of_extended_precision(shape, dtype, phases,
 @pytest.mark.parametrize(("dtype", "asked"), [(np.float32, 1.6e-7), (np.float64, 3e-16)])
 def test_the_trigonometry_alone_errs_by_no_more_than_it_says(dtype, asked, level):
     x = np.linspace(-1.3, 1.3, 200_001).astype(dtype)[:, None]
-    Z = native.cos_sin(x, np.ones((1, 1), dtype), 1.0)
+    Z = native.waves(x, np.ones((1, 1), dtype), 1.0)
     angle = TURN * x[:, 0].astype(np.longdouble)
     assert np.abs(Z[:, 0] - np.cos(angle)).max() <= asked
     assert np.abs(Z[:, 1] - np.sin(angle)).max() <= asked
@@ -113,7 +113,7 @@ def test_huge_arguments_lose_nothing_but_what_they_have_lost(dtype, level):
     exponents = np.arange(0, 100)
     x = np.ldexp(np.random.default_rng(2).uniform(1, 2, 100), exponents).astype(dtype)
     x = np.concatenate([x, -x, np.array([1e6, 1e6 + 0.125, 2**21 + 0.25, 2**23 + 1, 2**47], dtype)])
-    Z = native.cos_sin(x[:, None], np.ones((1, 1), dtype), 1.0)
+    Z = native.waves(x[:, None], np.ones((1, 1), dtype), 1.0)
     with mpmath.workdps(60):
         angle = [2 * mpmath.pi * mpmath.mpf(float(v)) for v in x]
         cosines = np.array([float(mpmath.cos(a)) for a in angle])
@@ -144,12 +144,10 @@ def test_compiled_and_twin_agree(shape, dtype, level, monkeypatch):
     X, T, Y = data(*shape, dtype)
     n, d, m = shape
     b, eps = np.random.default_rng(1).random(m).astype(dtype), np.finfo(dtype).eps
-    pair, phase, values = (np.empty((n, k), dtype) for k in (2 * m, m, m))
-    native.cos_sin_twin(X, T, 0.5, pair)
-    native.cos_bias_twin(X, T, b, 0.5, phase)
+    values = np.empty((n, m), dtype)
     near = lambda found, twin, atol: np.testing.assert_allclose(found, twin, atol=atol, rtol=0)
-    near(native.cos_sin(X, T, 0.5), pair, 40 * (1 + d) * eps)
-    near(native.cos_bias(X, T, b, 0.5), phase, 40 * (1 + d) * eps)
+    near(native.waves(X, T, 0.5), native.waves_twin(X, T, 0.5), 40 * (1 + d) * eps)
+    near(native.waves(X, T, 0.5, b), native.waves_twin(X, T, 0.5, b), 40 * (1 + d) * eps)
     for profile in native.PROFILES:
         native.radial_twin(X, Y, profile, 0.7, values)
         near(native.radial(X, Y, profile, 0.7), values, 10 * d * eps)
@@ -158,8 +156,8 @@ def test_compiled_and_twin_agree(shape, dtype, level, monkeypatch):
 def calls(dtype, d, m):
     _, T, Y = data(1, d, m, dtype)
     b = np.random.default_rng(1).random(m).astype(dtype)
-    yield lambda X: native.cos_sin(X, T, 0.3)
-    yield lambda X: native.cos_bias(X, T, b, 0.3)
+    yield lambda X: native.waves(X, T, 0.3)
+    yield lambda X: native.waves(X, T, 0.3, b)
     for profile in native.PROFILES:
         yield lambda X, profile=profile: native.radial(X, Y, profile, 0.7)
 
@@ -178,8 +176,8 @@ def test_bits_do_not_depend_on_the_rows_beside(d, m, dtype, level):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_bits_do_not_depend_on_the_columns_beside(dtype, level):
     (X, T, Y), some = data(9, 10, 600, dtype), slice(300, 317)
-    waves = native.cos_sin(X, np.ascontiguousarray(T[:, some]), 1.0)
-    assert np.array_equal(waves[:, :17], native.cos_sin(X, T, 1.0)[:, some])
+    waves = native.waves(X, np.ascontiguousarray(T[:, some]), 1.0)
+    assert np.array_equal(waves[:, :17], native.waves(X, T, 1.0)[:, some])
     values = native.radial(X, Y, "matern32")[:, some]
     assert np.array_equal(native.radial(X, Y[some], "matern32"), values)
 
@@ -214,10 +212,10 @@ import os, sys
 import numpy as np
 from bochner._core import native
 X, T = np.random.default_rng(0).standard_normal((3000, 10)), np.ones((10, 600))
-before = native.cos_sin(X, T, 1.0)
+before = native.waves(X, T, 1.0)
 child = os.fork()
 if child == 0:
-    os._exit(0 if np.array_equal(native.cos_sin(X, T, 1.0), before) else 3)
+    os._exit(0 if np.array_equal(native.waves(X, T, 1.0), before) else 3)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     assert run(program, BOCHNER_NUM_THREADS="4").returncode == 0
@@ -230,8 +228,7 @@ def test_what_is_not_finite_gives_nan_in_its_own_row(bad, dtype, twin, level):
     X = np.array(data(8, 5, 21, dtype)[0])
     X[3, 2] = bad
     _, T, _ = data(8, 5, 21, dtype)
-    Z = np.empty((8, 42), dtype)
-    (native.cos_sin_twin if twin else native.cos_sin)(X, T, 1.0, Z)
+    Z = (native.waves_twin if twin else native.waves)(X, T, 1.0)
     assert np.isnan(Z[3]).all()
     assert np.isfinite(np.delete(Z, 3, axis=0)).all()
 
@@ -252,8 +249,8 @@ def test_nan_gives_nan_and_infinity_apart_gives_zero(profile, dtype, twin, level
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_no_rows_and_no_columns_give_empty_arrays(dtype):
     X, T, Y = data(4, 3, 5, dtype)
-    assert native.cos_sin(X[:0], T, 1.0).shape == (0, 10)
-    assert native.cos_sin(X, np.empty((3, 0), dtype), 1.0).shape == (4, 0)
+    assert native.waves(X[:0], T, 1.0).shape == (0, 10)
+    assert native.waves(X, np.empty((3, 0), dtype), 1.0).shape == (4, 0)
     assert native.radial(X, Y[:0], "gaussian").shape == (4, 0)
 
 
@@ -261,9 +258,9 @@ def test_no_rows_and_no_columns_give_empty_arrays(dtype):
 def test_out_may_be_columns_of_a_wider_array_and_nothing_else_is_written(dtype, level):
     X, T, Y = data(11, 3, 9, dtype)
     wide = np.full((11, 40), 7, dtype)
-    assert native.cos_sin(X, T, 1.0, out=wide[:, 5:23]).base is wide
+    assert native.waves(X, T, 1.0, out=wide[:, 5:23]).base is wide
     native.radial(X, Y, "laplace", out=wide[:, 30:39])
-    assert np.array_equal(wide[:, 5:23], native.cos_sin(X, T, 1.0))
+    assert np.array_equal(wide[:, 5:23], native.waves(X, T, 1.0))
     assert np.array_equal(wide[:, 30:39], native.radial(X, Y, "laplace"))
     assert np.all(wide[:, [*range(5), *range(23, 30), 39]] == 7)
 
@@ -271,13 +268,13 @@ def test_out_may_be_columns_of_a_wider_array_and_nothing_else_is_written(dtype, 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda X, T: native.cos_sin(X, T[:2].copy(), 1.0), "disagree about the number of columns"),
-        (lambda X, T: native.cos_sin(X, T, 1.0, out=np.empty((4, 9))), "out has the wrong shape"),
-        (lambda X, T: native.cos_sin(X, T, 1.0, out=np.empty((10, 4)).T), "must be contiguous"),
-        (lambda X, T: native.cos_bias(X, T, np.ones(4), 1.0), "number of frequencies"),
-        (lambda X, T: native.cos_sin(between_bytes(X), T, 1.0), "must be aligned"),
-        (lambda X, T: native.cos_sin(X, T, 1.0, between_bytes(np.ones((4, 10)))), "be aligned"),
-        (lambda X, T: native.cos_sin(X, np.float32(T), 1.0), "incompatible function arguments"),
+        (lambda X, T: native.waves(X, T[:2].copy(), 1.0), "disagree about the number of columns"),
+        (lambda X, T: native.waves(X, T, 1.0, out=np.empty((4, 9))), "out has the wrong shape"),
+        (lambda X, T: native.waves(X, T, 1.0, out=np.empty((10, 4)).T), "must be contiguous"),
+        (lambda X, T: native.waves(X, T, 1.0, np.ones(4)), "number of frequencies"),
+        (lambda X, T: native.waves(between_bytes(X), T, 1.0), "must be aligned"),
+        (lambda X, T: native.waves(X, T, 1.0, None, between_bytes(np.ones((4, 10)))), "be aligned"),
+        (lambda X, T: native.waves(X, np.float32(T), 1.0), "incompatible function arguments"),
         (
             lambda X, T: native.radial(X, X, "cubic"),
             "requires one of the profiles gaussian, .*cubic",
@@ -329,8 +326,8 @@ assert not native.HAVE_NATIVE
 X = np.random.default_rng(0).standard_normal((50, 3))
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
-    Z = native.cos_sin(X, X[:3].copy(), 1.0)
-    native.cos_bias(X, X[:3].copy(), X[0], 1.0)
+    Z = native.waves(X, X[:3].copy(), 1.0)
+    native.waves(X, X[:3].copy(), 1.0, X[0])
     K = native.radial(X, X, "matern52")
 assert [w.category for w in said] == [PurePythonWarning], said
 assert "C++ compiler" in str(said[0].message)
@@ -339,5 +336,5 @@ print(float(Z.sum()), float(K.sum()))
     done = run(program, BOCHNER_PURE_PYTHON="1")
     assert done.returncode == 0, done.stderr
     X = np.random.default_rng(0).standard_normal((50, 3))
-    here = [native.cos_sin(X, X[:3].copy(), 1.0).sum(), native.radial(X, X, "matern52").sum()]
+    here = [native.waves(X, X[:3].copy(), 1.0).sum(), native.radial(X, X, "matern52").sum()]
     np.testing.assert_allclose([float(v) for v in done.stdout.split()], here, rtol=1e-12)

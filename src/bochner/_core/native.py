@@ -10,9 +10,11 @@ A compiled value depends on its own row and column alone, bit for bit: not on th
 the call, nor on the number of threads.
 """
 
+import operator
 import os
 import warnings
 from collections.abc import Callable, Iterator
+from functools import reduce
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -82,71 +84,61 @@ def _loops() -> ModuleType | None:
 # ---- cosines and sines
 
 
-def cos_sin(
-    X: Float[Array, "n d"],
-    T: Float[Array, "d m"],
-    scale: float,
-    out: Float[Array, "n 2*m"] | None = None,
-) -> Float[Array, "n 2*m"]:
-    """Compute ``[scale cos(2 pi X T), scale sin(2 pi X T)]``, cosines first.
+class Chains(NamedTuple):
+    """Blocks of p frequencies, in turns, as transforms of rows that zeros fill up to p numbers.
 
-    Costs n d m multiplications and n m cosines and sines; absolute error of the trigonometry
-    at most 1.3e-7 (float32) and 2.5e-16 (float64) times `scale`.
+    Block b maps x to
+
+        Δ_s H ⋯ Δ₂ H Δ₁ Π H Δ₀ x,     H the unnormalised p × p Hadamard matrix.
     """
-    out = _room(out, X, 2 * T.shape[1])
-    if (loops := _loops()) is not None:
-        loops.cos_sin(X, T, scale, out, get_num_threads())
+
+    diagonals: np.ndarray  # Δ₀, ..., Δ_s of each block, (blocks, s + 1, p)
+    # (blocks, p) int32: number i of Π v is number orders[b, i] of v; (0, p): Π is the identity
+    orders: np.ndarray
+    m: int  # frequencies in all; the last block may be cut
+
+
+def waves(
+    X: Float[Array, "n d"],
+    frequencies: Float[Array, "d m"] | Chains,
+    scale: float,
+    b: Float[Array, " m"] | None = None,
+    out: Float[Array, "n D"] | None = None,
+) -> Float[Array, "n D"]:
+    """Compute ``[scale cos(2 pi T), scale sin(2 pi T)]``, cosines first, of the turns T of rows.
+
+    With phases `b`, in turns, ``scale cos(2 pi (T + b))`` alone. T is X times a matrix in n d m
+    multiplications, or chains, in m s log₂ p additions per row; besides there is a cosine or sine
+    for each number of the result. Absolute error of the trigonometry at most 1.3e-7 (float32) and
+    2.5e-16 (float64) times `scale`.
+    """
+    chains = frequencies if isinstance(frequencies, Chains) else None
+    m = frequencies.shape[1] if chains is None else chains.m  # type: ignore[union-attr]
+    out = _room(out, X, 2 * m if b is None else m)
+    if (loops := _loops()) is None:
+        for rows in _row_blocks(X, 3 * m if chains is None else 4 * chains.diagonals[:, 0].size):
+            out[rows] = waves_twin(X[rows], frequencies, scale, b)
+    elif chains is not None:
+        bias, threads = np.empty(0, X.dtype) if b is None else b, get_num_threads()
+        loops.chains(X, chains.diagonals, chains.orders, bias, m, scale, out, threads)
+    elif b is None:
+        loops.cos_sin(X, frequencies, scale, out, get_num_threads())
     else:
-        cos_sin_twin(X, T, scale, out)
+        loops.cos_bias(X, frequencies, b, scale, out, get_num_threads())
     return out
 
 
-def cos_sin_twin(X: Array, T: Array, scale: float, out: Array) -> None:
-    """Do what `cos_sin` does, in NumPy."""
-    m = T.shape[1]
-    for rows in _row_blocks(X, 3 * m):
-        angle = _angle(_turns(X[rows], T))
-        np.multiply(np.cos(angle), X.dtype.type(scale), out=out[rows, :m])
-        np.multiply(np.sin(angle), X.dtype.type(scale), out=out[rows, m:])
-
-
-def cos_bias(
-    X: Float[Array, "n d"],
-    T: Float[Array, "d m"],
-    b: Float[Array, " m"],
-    scale: float,
-    out: Float[Array, "n m"] | None = None,
-) -> Float[Array, "n m"]:
-    """Compute ``scale cos(2 pi (X T + b))``, the phases `b` in turns.
-
-    Cost and error as for `cos_sin`.
-    """
-    out = _room(out, X, T.shape[1])
-    if (loops := _loops()) is not None:
-        loops.cos_bias(X, T, b, scale, out, get_num_threads())
-    else:
-        cos_bias_twin(X, T, b, scale, out)
-    return out
-
-
-def cos_bias_twin(X: Array, T: Array, b: Array, scale: float, out: Array) -> None:
-    """Do what `cos_bias` does, in NumPy."""
-    for rows in _row_blocks(X, 3 * T.shape[1]):
-        np.multiply(np.cos(_angle(_turns(X[rows], T) + b)), X.dtype.type(scale), out=out[rows])
-
-
-def _turns(X: Array, T: Array) -> Array:
-    """Return X T; whether infinity in a row raises the flag of an invalid operation is BLAS's."""
-    with np.errstate(invalid="ignore"):
-        return X @ T
-
-
-def _angle(turns: Array) -> Array:
-    """Give 2 pi times what is left of `turns` without whole turns; NaN where it is not finite."""
-    with np.errstate(invalid="ignore"):
-        turns -= np.rint(turns)
-    turns *= turns.dtype.type(2 * np.pi)
-    return turns
+def waves_twin(
+    X: Array, frequencies: Array | Chains, scale: float, b: Array | None = None
+) -> Float[Array, "n D"]:
+    """Do what `waves` does, for arrays of any library."""
+    with np.errstate(invalid="ignore"):  # infinite rows become NaN; BLAS may or may not say so
+        T = turns(X, frequencies) if isinstance(frequencies, Chains) else X @ frequencies
+        xp = array_namespace(T)
+        T = T if b is None else T + from_numpy(b, like=T)
+        angles = (T - xp.round(T)) * (2 * np.pi)
+    parts = [xp.cos(angles), xp.sin(angles)] if b is None else [xp.cos(angles)]
+    return float(scale) * xp.concat(parts, axis=1)
 
 
 # ---- kernels of distances
@@ -197,25 +189,22 @@ def radial_twin(X: Array, Y: Array, profile: str, parameter: float, out: Array) 
             out[rows] = value(measure(X[rows], Y), parameter)
 
 
+def _gaps(X: Array, Y: Array) -> Iterator[Array]:
+    """Yield the differences of all pairs of rows, one column of the data after the other."""
+    return (np.subtract.outer(x, y) for x, y in zip(X.T, Y.T, strict=True))
+
+
 def _squares(X: Array, Y: Array) -> Array:
-    total = np.zeros((len(X), len(Y)), X.dtype)
-    for x, y in zip(X.T, Y.T, strict=True):
-        total += np.square(np.subtract.outer(x, y))
-    return total
+    return reduce(operator.iadd, map(np.square, _gaps(X, Y)), np.zeros((len(X), len(Y)), X.dtype))
 
 
 def _magnitudes(X: Array, Y: Array) -> Array:
-    total = np.zeros((len(X), len(Y)), X.dtype)
-    for x, y in zip(X.T, Y.T, strict=True):
-        total += np.abs(np.subtract.outer(x, y))
-    return total
+    return reduce(operator.iadd, map(np.abs, _gaps(X, Y)), np.zeros((len(X), len(Y)), X.dtype))
 
 
 def _factors(X: Array, Y: Array) -> Array:
-    product = np.ones((len(X), len(Y)), X.dtype)
-    for x, y in zip(X.T, Y.T, strict=True):
-        product *= 1 + np.square(np.subtract.outer(x, y))
-    return product
+    factors = (1 + np.square(gap) for gap in _gaps(X, Y))
+    return reduce(operator.imul, factors, np.ones((len(X), len(Y)), X.dtype))
 
 
 def _capped(a: Array) -> Array:
@@ -405,58 +394,6 @@ def _values(xp: Any, U: Array, programme: Programme) -> list[Array]:
 # --- Frequencies that are never formed: products of Hadamard matrices and diagonals --------------
 #
 # The twins run on arrays of any library, and are what other libraries than NumPy use.
-
-
-class Chains(NamedTuple):
-    """Blocks of p frequencies, in turns, as transforms of rows that zeros fill up to p numbers.
-
-    Block b maps x to
-
-        Δ_s H ⋯ Δ₂ H Δ₁ Π H Δ₀ x,     H the unnormalised p × p Hadamard matrix.
-    """
-
-    diagonals: np.ndarray  # Δ₀, ..., Δ_s of each block, (blocks, s + 1, p)
-    # (blocks, p) int32: number i of Π v is number orders[b, i] of v; (0, p): Π is the identity
-    orders: np.ndarray
-    m: int  # frequencies in all; the last block may be cut
-
-
-def chain_waves(
-    X: Float[Array, "n d"],
-    chains: Chains,
-    scale: float,
-    b: Float[Array, " m"] | None = None,
-    out: Float[Array, "n D"] | None = None,
-) -> Float[Array, "n D"]:
-    """Compute ``[scale cos(2 pi T), scale sin(2 pi T)]`` of the turns T of all chains.
-
-    With phases `b`, in turns, ``scale cos(2 pi (T + b))`` alone. Costs m s log₂ p additions per row
-    and as many cosines and sines as there are numbers in the result.
-    """
-    out = _room(out, X, 2 * chains.m if b is None else chains.m)
-    bias = np.empty(0, X.dtype) if b is None else b
-    if (loops := _loops()) is not None:
-        loops.chains(
-            X, chains.diagonals, chains.orders, bias, chains.m, scale, out, get_num_threads()
-        )
-        return out
-    for rows in _row_blocks(X, 4 * chains.diagonals.shape[0] * chains.diagonals.shape[2]):
-        out[rows] = chain_waves_twin(X[rows], chains, scale, b)
-    return out
-
-
-def chain_waves_twin(X: Array, chains: Chains, scale: float, b: Array | None = None) -> Array:
-    """Do what `chain_waves` does, for arrays of any library."""
-    T = turns(X, chains)
-    xp = array_namespace(T)
-    if b is not None:
-        return scale * xp.cos(_radians(T + from_numpy(b, like=T)))
-    angles = _radians(T)
-    return scale * xp.concat([xp.cos(angles), xp.sin(angles)], axis=1)
-
-
-def _radians(T: Array) -> Array:
-    return (T - array_namespace(T).round(T)) * (2 * np.pi)
 
 
 def turns(X: Float[Array, "n d"], chains: Chains) -> Float[Array, "n m"]:

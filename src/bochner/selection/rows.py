@@ -206,7 +206,7 @@ def _explained(
     sums, squares = np.zeros((left.shape[1], 2 * TRIED)), np.zeros(2 * TRIED)
     for start in range(0, len(w), SCREENED_ROWS):
         here = slice(start, start + SCREENED_ROWS)
-        Z = native.cos_sin(np.ascontiguousarray(X[here] - mean), turns, 1.0)
+        Z = native.waves(np.ascontiguousarray(X[here] - mean), turns, 1.0)
         sums += left[here].T @ Z
         squares += w[here] @ np.square(Z, out=Z)
     variance, products = squares - sums[0] ** 2, sums[1:]

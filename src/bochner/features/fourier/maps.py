@@ -18,7 +18,7 @@ import numpy as np
 
 from bochner._core import native
 from bochner._core.arrays import array_namespace, is_numpy, is_sparse, moved, precision
-from bochner._core.native import Chains, chain_waves, chain_waves_twin
+from bochner._core.native import Chains
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.errors import InvalidInput
 from bochner.features.fourier.placements import chain_multiplications, frequencies_of
@@ -138,9 +138,8 @@ class FourierMap(Waves):
         scale, phased = self._scale, len(self.phases) > 0
         if isinstance(X, np.ndarray):
             double, X = X.dtype == np.float64, np.ascontiguousarray(X)
-            if phased:
-                return native.cos_bias(X, self._turns[double], self._phase_turns[double], scale)
-            return native.cos_sin(X, self._turns[double], scale)
+            phases = self._phase_turns[double] if phased else None
+            return native.waves(X, self._turns[double], scale, phases)
         angles = X @ moved(self.frequencies, like=X)
         xp = array_namespace(angles)
         if phased:
@@ -204,5 +203,5 @@ class StructuredMap(Waves):
         chains, b = self._chains[precision(X) == np.float64], self.phases / (2 * np.pi)
         phases = b.astype(chains.diagonals.dtype) if len(b) else None
         if is_numpy(X):
-            return chain_waves(np.ascontiguousarray(X), chains, self._scale, phases)
-        return chain_waves_twin(X, chains, self._scale, phases)
+            return native.waves(np.ascontiguousarray(X), chains, self._scale, phases)
+        return native.waves_twin(X, chains, self._scale, phases)
