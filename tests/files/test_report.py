@@ -142,7 +142,7 @@ def test_tables_show_the_numbers_of_the_report():
     cells = page.cells
     found = report.quality.errors["target"]
     assert ["target", *(number(v) for v in found.values())] in cells
-    worst = report.seen.lists[0].rows[0]
+    worst = report.seen.worst.rows[0]
     assert [str(worst.number), number(worst.value, 3)] in [row[:2] for row in cells]
     assert any(row[0] == "ε, spectral" for row in cells)
     assert report.certificate_words in "".join(page.text)
@@ -193,11 +193,9 @@ def test_left_out_predictions_are_those_of_fits_without_the_row():
         G = (Z[rest] - mean).T @ (Z[rest] - mean) + model.alpha_ * np.eye(Z.shape[1])
         coef = np.linalg.solve(G, (Z[rest] - mean).T @ (Y[rest] - level))
         predicted[i] = level + (Z[i] - mean) @ coef
-    sample = np.isin(Y, residuals.observed)
-    assert reported("ridge").quality.left_out
-    assert sample.sum() == SHOWN
-    np.testing.assert_allclose(residuals.predicted, predicted[sample])
-    error = brief(model, X, Y, n_sample=1000).quality.errors["target"]
+    assert reported("ridge").quality.left_out == N
+    np.testing.assert_allclose(residuals.predicted, predicted)
+    error = reported("ridge").quality.errors["target"]
     square = np.mean((Y - predicted) ** 2)
     assert error["loo_rmse"] == pytest.approx(np.sqrt(square))
     assert error["loo_r_squared"] == pytest.approx(1 - square / Y.var())
@@ -241,16 +239,15 @@ def test_rows_of_the_fit_are_known_from_others():
 
 
 def test_rows_to_look_at_are_the_worst_of_all():
-    model = fitted("ridge")
-    unsure, missed = reported("ridge").seen.lists
-    Z = np.asarray(model.map_(X)) - np.asarray(model.map_(X)).mean(axis=0)
-    inverse = np.linalg.inv(Z.T @ Z + model.alpha_ * np.eye(Z.shape[1]))
-    leverage = np.einsum("ij,jk,ik->i", Z, inverse, Z) + 1 / N
-    for shown, value in ((missed, np.abs(Y - model.predict(X))), (unsure, leverage)):
-        assert [row.number for row in shown.rows] == np.argsort(-value)[:8].tolist()
-    spread = [row.value for row in unsure.rows] / np.sqrt(np.sort(leverage)[::-1][:8])
-    np.testing.assert_allclose(spread, spread[0])
-    assert np.array_equal([row.x for row in missed.rows], X[[r.number for r in missed.rows]])
+    rows = reported("ridge").seen.worst.rows
+    missed = np.argsort(-np.abs(Y - fitted("ridge").predict(X)))[:8].tolist()
+    assert [row.number for row in rows] == missed
+    assert np.array_equal([row.x for row in rows], X[missed])
+    model, y = fitted("svc"), TARGETS["labels"]
+    f, own = model.decision_function(X), y[:, None] == model.classes_
+    excess = np.where(own, -np.inf, f).max(axis=1) - f[own]
+    worst = reported("svc").seen.worst.rows
+    assert [row.number for row in worst] == np.argsort(-excess)[:8].tolist()
 
 
 @pytest.mark.main_cases(1)
@@ -279,7 +276,7 @@ def test_rows_to_look_at_show_the_columns_of_a_table_as_they_were_given(form, tm
     }[form]
     report = brief(model, *given)
     assert report.seen.columns == ("size", "colour", "day")
-    rows = [row for one in report.seen.lists for row in one.rows]
+    rows = report.seen.worst.rows
     for row in rows:
         size, colour, day = table.iloc[row.number, :3]
         assert row.x[0] is None if np.isnan(size) else row.x[0] == pytest.approx(size)
@@ -301,7 +298,7 @@ def test_block_size_changes_nothing_and_sparse_rows_are_dense_ones():
         rmse = one.quality.errors["target"]["rmse"]
         assert other.quality.errors["target"]["rmse"] == pytest.approx(rmse)
         assert other.rows_of_fit == one.rows_of_fit
-        lists = ([r.number for r in report.seen.lists[0].rows] for report in (one, other))
+        lists = ([r.number for r in report.seen.worst.rows] for report in (one, other))
         assert next(lists) == next(lists)
     read(both[1].to_html())
 
@@ -315,7 +312,7 @@ def test_of_many_rows_some_at_random_are_examined(monkeypatch):
     assert (report.seen.n_rows, report.seen.n_examined) == (N, 40)
     squares = (Y[some] - model.predict(X[some])) ** 2
     assert report.quality.errors["target"]["rmse"] == pytest.approx(np.sqrt(squares.mean()))
-    assert {row.number for one in report.seen.lists for row in one.rows} <= set(some.tolist())
+    assert {row.number for row in report.seen.worst.rows} <= set(some.tolist())
     assert "On 40 random rows" in report.to_html()
 
 
@@ -324,7 +321,7 @@ def test_without_targets_or_rows_the_page_says_what_it_lacks():
     assert report.quality.errors == {}
     assert "nothing is said of errors" in report.to_html()
     report = brief(fitted("ridge"), X[:20])
-    assert [one.title for one in report.seen.lists][-1] == "Rows whose prediction is least certain"
+    assert report.seen.worst is None
     read(report.to_html())
     report = report_model(fitted("ridge"), X[:1], Y[:1])
     assert report.certificate is None

@@ -33,19 +33,19 @@ from bochner.report.model_page import model_page
 from bochner.report.quality import (
     Examined,
     Quality,
-    RowLeverage,
     Seen,
     certificate_of,
     coded,
     examine,
     kind_of,
+    left_out_of,
     moments_of,
     quality_of,
     seen_of,
     unweighted,
 )
 from bochner.report.render import versions
-from bochner.solvers.ridge.eigen import Eigen, decompose
+from bochner.solvers.ridge.eigen import decompose
 from bochner.sums.rows import indicators
 
 
@@ -185,7 +185,7 @@ class ModelReport:
             "importance": _arrays(self.importance),
             "dependence": [_arrays(display) for display in self.dependence],
             "calibration": _arrays(self.quality.calibration),
-            "lists": {one.title: [row.number for row in one.rows] for one in self.seen.lists},
+            "worst_rows": [row.number for row in self.seen.worst.rows] if self.seen.worst else [],
             "without": self.without,
         }
 
@@ -256,20 +256,19 @@ def report_model(
     examined = examine(model, blocks, seed)
     sample = examined.sample(n_sample, seed)
     same = _same_rows(model, examined)
-    eigen, leverage = _decomposed(model)
     given = model._rows_to_predict(X) if is_table(X) else blocks
-    seen = seen_of(model, examined, leverage, given)
+    seen = seen_of(model, examined, given)
     outcome = certificate_of(model, blocks, other=same is False)
     certificate, words = (
         (None, f"None: {outcome}") if isinstance(outcome, str) else (outcome, str(outcome))
     )
-    quality = quality_of(model, sample, examined, leverage if same else None)
+    quality = quality_of(model, sample, examined, left_out_of(model) if same else None)
     importance, columns = _importance(model, sample, seed)
     dependence = _dependence(model, sample, importance, seed)
     path = None
     with suppress(InvalidInput):  # the learner tried no other penalty than its own
         path = PathDisplay.from_estimator(model)
-    spectrum = _spectrum(model, eigen, sample, seen.n_rows)
+    spectrum = _spectrum(model, sample, seen.n_rows)
     no_path = "" if path else "The learner tried no other penalty than its own."
     without = {"path": no_path, "importance": columns}
     return ModelReport(
@@ -328,28 +327,16 @@ def _same_rows(model: KernelEstimator, examined: Examined) -> bool | None:
     return bool(np.all(near) and np.allclose(power, fitted.power, rtol=1e-5))
 
 
-def _decomposed(model: KernelEstimator) -> tuple[Eigen | None, RowLeverage | None]:
-    """Return G decomposed and the leverage of rows, of learners that keep G."""
-    moments = moments_of(model)
-    if moments is None:
-        return None, None
-    components = isinstance(model, KernelPCA)
-    centred = components or model.fit_intercept
-    eigen = decompose(moments if centred else moments.about_zero(), centred)
-    return eigen, None if components else RowLeverage.of(model, moments, eigen)
-
-
-def _spectrum(
-    model: KernelEstimator, eigen: Eigen | None, sample: Sample, n: int
-) -> SpectrumDisplay | None:
+def _spectrum(model: KernelEstimator, sample: Sample, n: int) -> SpectrumDisplay | None:
     """Return the spectrum of the fit's rows, or of a sample as if it were all rows."""
     if not has_features(model):
         return None
-    rows = Blocks.from_arrays(sample.X)
-    if eigen is not None:
-        fitted = int(model.moments_.rows)
-        alpha = model._least_penalty(rows, fitted)
-        return SpectrumDisplay(eigen.values[::-1], alpha, fitted)
+    rows, moments = Blocks.from_arrays(sample.X), moments_of(model)
+    if moments is not None:
+        centred = isinstance(model, KernelPCA) or model.fit_intercept
+        eigen = decompose(moments if centred else moments.about_zero(), centred)
+        fitted = int(moments.rows)
+        return SpectrumDisplay(eigen.values[::-1], model._least_penalty(rows, fitted), fitted)
     display = SpectrumDisplay.from_estimator(model, rows)
     values = display.eigenvalues * n / len(sample.index)
     return replace(display, eigenvalues=values, alpha=model._least_penalty(rows, n), n_rows=n)

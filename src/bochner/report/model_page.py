@@ -63,7 +63,7 @@ def model_page(r: Any) -> str:
         calibration=None if q.calibration is None else _calibration(q.calibration),
         importance=None if r.importance is None else _importance(r.importance),
         dependence=[_dependence(display) for display in r.dependence],
-        lists=[_list(r, one) for one in r.seen.lists],
+        worst=None if r.seen.worst is None else _list(r, r.seen.worst),
     )
 
 
@@ -192,9 +192,9 @@ def _calibration(display: CalibrationDisplay) -> Section:
     )
 
 
-def _confusion(matrix: Array, labels: tuple[str, ...], left_out: bool) -> dict[str, Any]:
+def _confusion(matrix: Array, labels: tuple[str, ...], left_out: int) -> dict[str, Any]:
     """Return rows by true and predicted label: all, or the most frequent confusions."""
-    how = "; of the sample, each predicted by a fit without it" if left_out else ""
+    how = f"; of {left_out:,} rows, each predicted by a fit without it" if left_out else ""
     total = matrix.sum(axis=1, keepdims=True)
     share = [
         [f"{100 * n / t:.3g} %" if t > 0 else "–" for n in row]

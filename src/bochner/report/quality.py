@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,13 +11,13 @@ from sklearn.metrics import accuracy_score, confusion_matrix, log_loss, roc_auc_
 
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.shapes import Array, Float
-from bochner._core.sizes import block_rows
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import Sample, chosen_rows
 from bochner.errors import InvalidInput
-from bochner.features.nystrom.nystrom import Rounded
 from bochner.models._base import KernelEstimator
+from bochner.models._calibration import decided
+from bochner.models.error_law import LeftOutRows
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.prediction_displays import (
     RIDGE,
@@ -26,11 +26,7 @@ from bochner.models.prediction_displays import (
 )
 from bochner.models.unsupervised.pca import KernelPCA
 from bochner.report.render import number
-from bochner.solvers.ridge.eigen import Eigen
-from bochner.solvers.ridge.leave_one_out import slack_above_rounding
-from bochner.solvers.ridge.problem import left_out_errors
 from bochner.sums.moments import Moments
-from bochner.sums.rows import indicators
 
 LISTED = 8  # Rows listed
 #: Random rows that are predicted, and their numbers, at most: 256 MB in float64.
@@ -72,13 +68,6 @@ def unweighted(model: KernelEstimator) -> Any:
     return plain
 
 
-def features(model: KernelEstimator, X: Array) -> Float[Array, "b D"]:
-    """Return φ(X) as the model rounds it, in float64; no columns where there is no map."""
-    if not has_features(model):
-        return np.zeros((X.shape[0], 0))
-    return to_numpy(Rounded(model.kernel_, model.map_, model.feature_dtype_)(X)).astype(np.float64)
-
-
 # --- Random rows and their predictions -----------------------------------------------------------
 
 
@@ -97,11 +86,6 @@ class Examined(NamedTuple):
         """Labels, predictions or clusters; None for learners that transform only."""
         names = ("label", "prediction", "cluster")
         return next((self.outputs[name] for name in names if name in self.outputs), None)
-
-    @property
-    def rows(self) -> Blocks:
-        """The rows as the learner reads them."""
-        return Blocks.from_arrays(self.X)
 
     def sample(self, m: int, seed: int) -> Sample:
         """Return ``m`` random rows of them."""
@@ -134,8 +118,7 @@ class Row(NamedTuple):
     x: Sequence[Any]  # of a table the cells as they were given, None where they are missing
 
 
-@dataclass(frozen=True, eq=False)
-class RowList:
+class RowList(NamedTuple):
     """The rows of largest value, largest first, and the meaning of the value."""
 
     title: str
@@ -149,32 +132,25 @@ class Seen:
     """The rows of the data, the predicted groups, and the rows to look at."""
 
     n_rows: int
-    n_examined: int  # Random rows that errors, counts and lists are of
+    n_examined: int  # Random rows that errors, counts and the list are of
     counts: dict[str, int]  # Rows by cluster, or inside and outside
-    lists: tuple[RowList, ...]
+    worst: RowList | None
     columns: tuple[str, ...]  # Names of the columns of listed rows, of a table as it was given
 
 
-def seen_of(
-    model: KernelEstimator, examined: Examined, leverage: "RowLeverage | None", given: Blocks
-) -> Seen:
+def seen_of(model: KernelEstimator, examined: Examined, given: Blocks) -> Seen:
     """Return the rows to look at, with cells as ``given`` has them, and the predicted groups."""
-    lists = [
-        replace(one, rows=_largest(examined, values))
-        for one, values in _ranked(model, examined, leverage)
-    ]
-    lists = [one for one in lists if one.rows]
     columns: tuple[str, ...] = ()
-    numbers = [row.number for one in lists for row in one.rows]
-    table = given.as_given(numbers) if numbers else None
-    if table is not None:
-        columns, cells = table
-        of_row = dict(zip(numbers, cells, strict=True))
-        for i, one in enumerate(lists):
-            rows = tuple(row._replace(x=of_row[row.number]) for row in one.rows)
-            lists[i] = replace(one, rows=rows)
+    worst, values = _ranked(model, examined)
+    if worst is not None:
+        rows = _largest(examined, values)
+        table = given.as_given([row.number for row in rows])
+        if table is not None:
+            columns, cells = table
+            rows = tuple(row._replace(x=x) for row, x in zip(rows, cells, strict=True))
+        worst = worst._replace(rows=rows)
     counts = _counts(model, examined.predicted)
-    return Seen(examined.n_rows, len(examined.index), counts, tuple(lists), columns)
+    return Seen(examined.n_rows, len(examined.index), counts, worst, columns)
 
 
 def _counts(model: KernelEstimator, predicted: Array | None) -> dict[str, int]:
@@ -197,110 +173,30 @@ def _largest(examined: Examined, values: Array) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def _ranked(
-    model: KernelEstimator, examined: Examined, leverage: "RowLeverage | None"
-) -> Iterator[tuple[RowList, Array]]:
-    """Yield the lists of this learner without rows, and the value of each row."""
-    kind, rows, title = kind_of(model), examined.rows, "Rows whose prediction is least certain"
-    out = examined.outputs
-    process = isinstance(model, GaussianProcessRegressor)
-    if "probability" in out:
-        words = "1 − the probability of the label predicted."
-        yield RowList(title, "doubt", words), 1 - out["probability"].max(axis=1)
-    elif kind == "classification":
-        words = "The margin between the label predicted and the next, negated: 0 is a tie."
-        best = np.sort(_by_class(out["decision"]), axis=1)
-        margin = (best[:, -1] - best[:, -2]) / (1 + (out["decision"].ndim == 1))
-        yield RowList(title, "−margin", words), -margin
-    elif process:
-        words = "Standard deviation of f(x) under the posterior, in units of the target."
-        deviation = out["deviation"].reshape(len(out["deviation"]), -1)[:, 0]
-        yield RowList(title, "deviation", words), deviation
-    elif leverage is not None:
-        words = (
-            "σ√h(x): the standard deviation that a Gaussian process on the same features would "
-            "give, in units of the target; h(x) is the leverage of the row."
-        )
-        blocks = rows.with_rows(block_rows(model.map_.n_features))
-        parts = [leverage.deviation(features(model, block.X)) for block in blocks]
-        yield RowList(title, "deviation", words), np.concatenate(parts)
-    elif kind == "outliers":
+def _ranked(model: KernelEstimator, examined: Examined) -> tuple[RowList | None, Array]:
+    """Return what rows of this learner are ranked by, and the value of each row."""
+    kind, out, y = kind_of(model), examined.outputs, examined.y
+    if kind == "outliers":
         words = "−φ(x)·β: the higher, the less like the rows of the fit."
-        yield (
-            RowList("Rows most unlike the others", "strangeness", words),
-            -(out["decision"] + float(model.offset_[0])),
-        )
-    elif kind == "clusters":
-        words = "Distance to the nearest centre over that to the next: 1 is halfway between two."
-        yield RowList(title, "ratio", words), _between(model, rows)
-    y, predicted, title = examined.y, examined.predicted, "Rows with the largest errors"
-    if kind != "regression" or y is None or predicted is None or predicted.size != y.size:
-        return
+        strangeness = -(out["decision"] + float(model.offset_[0]))
+        return RowList("Rows most unlike the others", "strangeness", words), strangeness
+    title, predicted = "Rows with the largest errors", examined.predicted
+    if y is None or predicted is None or predicted.size != y.size:
+        return None, np.empty(0)
+    if kind == "classification":
+        words = "By how much the value of another label exceeds that of the observed label."
+        values, own = _by_class(out["decision"]), (np.arange(len(y)), y.astype(np.intp))
+        others = values.copy()
+        others[own] = -np.inf
+        return RowList(title, "−margin", words), others.max(axis=1) - values[own]
     errors = np.abs(y.reshape(len(y), -1) - predicted.reshape(len(y), -1))[:, 0]
-    if process:
+    if isinstance(model, GaussianProcessRegressor):
         words = "|y − mean| in standard deviations of a new y: beyond 4 is a row to look at."
+        deviation = out["deviation"].reshape(len(y), -1)[:, 0]
         spread = np.sqrt(deviation**2 + np.atleast_1d(model.noise_variance_)[0])
-        yield RowList(title, "deviations off", words), errors / spread
-    else:
-        words = "|observed − predicted|, in units of the target (the first, if there are several)."
-        yield RowList(title, "error", words), errors
-
-
-def _between(model: KernelEstimator, rows: Blocks) -> Array:
-    distances = np.sort(to_numpy(model.transform(rows)), axis=1)
-    if distances.shape[1] < 2:
-        return np.zeros(len(distances))
-    ratio = np.ones(len(distances))
-    return np.divide(distances[:, 0], distances[:, 1], out=ratio, where=distances[:, 1] > 0)
-
-
-@dataclass(frozen=True, eq=False)
-class RowLeverage:
-    """h(x) of a ridge regression: (φ(x) − z̄)ᵀ(G + λI)⁻¹(φ(x) − z̄) + 1/W, (b, t)."""
-
-    eigen: Eigen
-    mean: Float[Array, " D"]
-    alpha: Float[Array, " t"]
-    deviations: Float[Array, " t"]
-
-    @staticmethod
-    def of(model: KernelEstimator, moments: Moments, eigen: Eigen) -> "RowLeverage | None":
-        """Return the leverages of a ridge regression or Gaussian process; None if they are unknown.
-
-        None also without a penalty: rows that can be fitted exactly then have leverage 1.
-        """
-        process = isinstance(model, GaussianProcessRegressor)
-        alpha = model.evidence_.alpha if process else model.solution_.alpha
-        alpha = np.atleast_1d(np.asarray(alpha, np.float64))
-        if not np.all(alpha > 0):
-            return None
-        mean = moments.feature_mean if eigen.centred else 0 * moments.feature_mean
-        freedom = (eigen.values[:, None] / (eigen.values[:, None] + alpha)).sum(axis=0)
-        left = np.maximum(eigen.count - eigen.centred - freedom, 1.0)
-        power = eigen.residual_power_at(alpha)
-        return RowLeverage(eigen, mean, alpha, np.sqrt(power / left))
-
-    def __call__(self, Z: Array) -> Float[Array, "b t"]:
-        squares = ((Z - self.mean) @ self.eigen.vectors) ** 2
-        spread = 1 / self.eigen.weight if self.eigen.centred else 0.0
-        return squares @ (1 / (self.eigen.values[:, None] + self.alpha)) + spread
-
-    def left_out(
-        self, Z: Array, y: Float[Array, "b t"], fitted: Float[Array, "b t"], w: Array
-    ) -> Float[Array, "b t"]:
-        """Return what the fit without the row predicts for it, exactly: y − (y − ŷ)/(1 − h)."""
-        return y - left_out_errors(y - fitted, self._slack(Z, w))
-
-    def resolves(self, Z: Array, w: Array) -> bool:
-        """Whether rounding leaves 1 − h positive for all rows."""
-        return bool(np.all(self._slack(Z, w) > 0))
-
-    def _slack(self, Z: Array, w: Array) -> Float[Array, "b t"]:
-        return slack_above_rounding(self.eigen, np.float64, self(Z), w, self.alpha)
-
-    def deviation(self, Z: Array) -> Array:
-        """Return σ√h of the first target."""
-        return self.deviations[0] * np.sqrt(self(Z)[:, 0])
+        return RowList(title, "deviations off", words), errors / spread
+    words = "|observed − predicted|, in units of the target (the first, if there are several)."
+    return RowList(title, "error", words), errors
 
 
 # --- Errors --------------------------------------------------------------------------------------
@@ -366,13 +262,10 @@ def number_errors(
     y, f = (a.reshape(len(y), -1).astype(np.float64) for a in (y, predicted))
     squared = np.average((y - f) ** 2, axis=0, weights=w)
     variance = np.average((y - np.average(y, axis=0, weights=w)) ** 2, axis=0, weights=w)
-    pairs = zip(target_names(model, y.shape[1]), squared, variance, strict=True)
-    return {name: _pair(*pair) for name, *pair in pairs}
-
-
-def _pair(squared: float, variance: float) -> dict[str, float]:
-    share = 1 - squared / variance if variance > 0 else float("nan")
-    return {"rmse": float(squared) ** 0.5, "r_squared": float(share)}
+    return {
+        name: {"rmse": float(s) ** 0.5, "r_squared": float(1 - s / v) if v > 0 else float("nan")}
+        for name, s, v in zip(target_names(model, y.shape[1]), squared, variance, strict=True)
+    }
 
 
 def errors_of(model: KernelEstimator, examined: Examined) -> dict[str, dict[str, float]]:
@@ -419,92 +312,80 @@ class Residuals(NamedTuple):
 class Quality:
     """Predicted and observed: residuals of the first target, and targets of the sample."""
 
-    # Measures of each target on the rows examined. The cost of leaving rows out, of measures that
-    # begin with "loo_", is measured on the sample and added to the error of all.
+    # Measures of each target on the rows examined; those that begin with "loo_" are of the rows
+    # that the fit kept, each predicted without itself
     errors: dict[str, dict[str, float]]
-    left_out: bool = False  # whether pictures and calibration show leave-one-out predictions
+    left_out: int = 0  # rows that pictures show by leave-one-out predictions; 0: the sample
     residuals: Residuals | None = None
     calibration: CalibrationDisplay | None = None
     # Weight of rows by true class (down) and predicted class (across)
     confusion: Float[Array, "K K"] | None = None
-    labels: Any = None
+
+
+def left_out_of(model: KernelEstimator) -> LeftOutRows | None:
+    """Return rows of the fit that are predicted without themselves, of learners with features."""
+    fit: Any = model.fit_
+    if isinstance(model, GaussianProcessRegressor):
+        rows = fit.law.representation.left_out(fit.law.evidence)
+    else:
+        rows = fit.left_out() if isinstance(model, RIDGE) else None
+    # an error that rounding hides is infinite
+    return None if rows is None else rows.take(np.isfinite(rows.errors).all(axis=1))
 
 
 def quality_of(
-    model: KernelEstimator, sample: Sample, examined: Examined, leverage: RowLeverage | None
+    model: KernelEstimator, sample: Sample, examined: Examined, left_out: LeftOutRows | None
 ) -> Quality:
-    """Judge the predictions; with ``leverage``, of rows of the fit left out one by one.
-
-    Where rounding hides the effect of leaving out a row, rows stay in.
-    """
+    """Judge the predictions, of rows of the fit by ``left_out`` where there are any."""
     kind = kind_of(model)
     if sample.y is None or kind not in ("regression", "classification"):
         return Quality({})
-    if leverage is not None and not leverage.resolves(features(model, sample.X), sample.w):
-        leverage = None
+    if left_out is not None and not len(left_out.w):
+        left_out = None
     judge = _classified if kind == "classification" else _regressed
-    return judge(model, sample, examined, leverage)
+    return judge(model, sample, examined, left_out)
 
 
 def _regressed(
-    model: KernelEstimator, sample: Sample, examined: Examined, leverage: RowLeverage | None
+    model: KernelEstimator, sample: Sample, examined: Examined, left_out: LeftOutRows | None
 ) -> Quality:
-    y = sample.y.astype(np.float64)
-    rows, columns, w = Blocks.from_arrays(sample.X), y.reshape(len(y), -1), sample.w
-    errors, fitted = errors_of(model, examined), to_numpy(model.predict(rows))
+    y, rows = sample.y.astype(np.float64), Blocks.from_arrays(sample.X)
+    errors = errors_of(model, examined)
     if not errors:  # several quantiles: no one prediction
-        return Quality({}, calibration=CalibrationDisplay.from_estimator(model, rows, y), labels=y)
-    fitted = fitted.reshape(columns.shape)
-    if leverage is not None:
-        without = leverage.left_out(features(model, sample.X), columns, fitted, w)
-        gained = np.average((columns - without) ** 2 - (columns - fitted) ** 2, axis=0, weights=w)
-        every = examined.y.reshape(len(examined.index), -1).astype(np.float64)
-        mean = np.average(every, axis=0, weights=examined.w)
-        spread = np.average((every - mean) ** 2, axis=0, weights=examined.w)
-        for j, one in enumerate(errors.values()):
-            left_out = _pair(one["rmse"] ** 2 + gained[j], spread[j])
-            one |= {f"loo_{key}": value for key, value in left_out.items()}
-        fitted = without
+        return Quality({}, calibration=CalibrationDisplay.from_estimator(model, rows, y))
+    observed = y.reshape(len(y), -1)
+    if left_out is None:
+        predicted = to_numpy(model.predict(rows)).reshape(observed.shape)
+    else:
+        predicted, observed = left_out.predicted, left_out.predicted + left_out.errors
+        for name, values in number_errors(model, observed, predicted, left_out.w).items():
+            errors[name] |= {f"loo_{key}": value for key, value in values.items()}
     if not isinstance(model, GaussianProcessRegressor):
-        calibration = CalibrationDisplay.of_means(columns[:, 0], fitted[:, 0])
-    elif leverage is not None and len(model.calibration_):
+        calibration = CalibrationDisplay.of_means(observed[:, 0], predicted[:, 0])
+    elif left_out is not None and len(model.calibration_):
         calibration = CalibrationDisplay.of_scores(model.calibration_.scores[:, 0])
     else:
-        calibration = CalibrationDisplay.from_estimator(model, rows, columns)
-    residuals = Residuals(columns[:, 0], fitted[:, 0], next(iter(errors)))
-    return Quality(errors, leverage is not None, residuals, calibration, labels=y)
+        calibration = CalibrationDisplay.from_estimator(model, rows, y.reshape(len(y), -1))
+    residuals = Residuals(observed[:, 0], predicted[:, 0], next(iter(errors)))
+    return Quality(errors, 0 if left_out is None else len(left_out.w), residuals, calibration)
 
 
 def _classified(
-    model: KernelEstimator, sample: Sample, examined: Examined, leverage: RowLeverage | None
+    model: KernelEstimator, sample: Sample, examined: Examined, left_out: LeftOutRows | None
 ) -> Quality:
-    codes = sample.y.astype(int)
-    labels, errors = model.classes_[codes], errors_of(model, examined)
-    observed = model.classes_[examined.y.astype(int)]
-    confusion = confusion_matrix(
-        observed, examined.predicted, sample_weight=examined.w, labels=model.classes_
-    )
-    if leverage is not None:
-        before, confusion = _left_out(model, sample, codes, leverage)
-        lost = (np.trace(before) - np.trace(confusion)) / confusion.sum()
+    errors, classes = errors_of(model, examined), model.classes_
+    if left_out is None:
+        observed, predicted = classes[examined.y.astype(int)], examined.predicted
+        w = examined.w
+    else:
+        observed = classes[decided(left_out.predicted + left_out.errors)]
+        predicted, w = classes[decided(left_out.predicted)], left_out.w
+        right = float(accuracy_score(observed, predicted, sample_weight=w))
         for one in errors.values():
-            one["loo_accuracy"] = one["accuracy"] - float(lost)
+            one["loo_accuracy"] = right
+    confusion = confusion_matrix(observed, predicted, sample_weight=w, labels=classes)
     calibration = None
     if hasattr(model, "predict_proba"):
-        rows = Blocks.from_arrays(sample.X)
+        rows, labels = Blocks.from_arrays(sample.X), classes[sample.y.astype(int)]
         calibration = CalibrationDisplay.from_estimator(model, rows, labels)
-    return Quality(errors, leverage is not None, None, calibration, confusion, labels)
-
-
-def _left_out(
-    model: KernelEstimator, sample: Sample, codes: Array, leverage: RowLeverage
-) -> tuple[Array, Array]:
-    """Return two confusion tables of the sample: of fitted and of leave-one-out predictions."""
-    K, Z = len(model.classes_), features(model, sample.X)
-    fitted = Z @ model.solution_.coef + model.solution_.intercept
-    Y = indicators(codes.astype(np.float64), K)
-    tables = np.zeros((2, K, K))
-    for table, f in zip(tables, (fitted, leverage.left_out(Z, Y, fitted, sample.w)), strict=True):
-        chosen = (f[:, 0] > 0).astype(int) if K == 2 else f.argmax(axis=1)
-        np.add.at(table, (codes, chosen), sample.w)
-    return tables[0], tables[1]
+    return Quality(errors, 0 if left_out is None else len(w), None, calibration, confusion)
