@@ -1,9 +1,7 @@
 """Results as HTML: tables and facts that fetch nothing, for notebooks and for pages."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from html import escape
-from typing import Protocol
 
 #: Colours are inherited from the text, for light and dark themes.
 STYLE = (
@@ -27,105 +25,45 @@ STYLE = (
 _WORDS = ' class="words"'
 
 
-class HtmlPart(Protocol):
-    """A piece of what is shown."""
-
-    def html(self) -> str:
-        """Return it as HTML."""
+def paragraph(text: str) -> str:
+    """Return a paragraph."""
+    return f"<p>{escape(text)}</p>"
 
 
-@dataclass(frozen=True)
-class Words:
-    """A paragraph."""
-
-    text: str
-
-    def html(self) -> str:
-        """Return it as HTML."""
-        return f"<p>{escape(self.text)}</p>"
-
-
-@dataclass(frozen=True)
-class Image:
-    """A picture that the page itself holds."""
-
-    source: str
-    title: str
-
-    def html(self) -> str:
-        """Return it on white, as it was drawn for."""
-        return (
-            f'<img src="{escape(self.source)}" alt="{escape(self.title)}" '
-            'style="background:white;max-width:100%">'
-        )
+def html_facts(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return a table of names and values, without lines that have no words."""
+    rows = "".join(
+        f'<tr><th scope="row">{escape(name)}</th><td class="words">{escape(words)}</td></tr>'
+        for name, words in pairs
+        if words
+    )
+    return f"<table><tbody>{rows}</tbody></table>"
 
 
-@dataclass(frozen=True)
-class Printed:
-    """Text whose columns stand below one another."""
-
-    text: str
-
-    def html(self) -> str:
-        """Return it as HTML."""
-        return f"<pre>{escape(self.text)}</pre>"
-
-
-@dataclass(frozen=True)
-class Facts:
-    """Names with values, one per line."""
-
-    pairs: tuple[tuple[str, str], ...]
-
-    def html(self) -> str:
-        """Return a table of two columns, without lines that have no words."""
-        rows = "".join(
-            f'<tr><th scope="row">{escape(name)}</th><td class="words">{escape(words)}</td></tr>'
-            for name, words in self.pairs
-            if words
-        )
-        return f"<table><tbody>{rows}</tbody></table>"
-
-
-@dataclass(frozen=True)
-class HtmlTable:
-    """Rows of cells under a head: the first cell of a row names it, others are numbers.
+def html_table(
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    caption: str = "",
+    marked: int = -1,
+    words: tuple[int, ...] = (),
+) -> str:
+    """Return rows of cells under a head: the first cell of a row names it, others are numbers.
 
     ``marked`` is the chosen row; ``words`` are the columns that hold sentences.
     """
-
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    caption: str = ""
-    marked: int = -1
-    words: tuple[int, ...] = ()
-
-    def html(self) -> str:
-        """Return the table."""
-        caption = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
-        head = "".join(
-            f'<th scope="col"{_WORDS * (j in self.words)}>{escape(name)}</th>'
-            for j, name in enumerate(self.head)
-        )
-        rows = "\n".join(map(self._row, range(len(self.rows))))
-        return (
-            f"<table>{caption}\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>"
-        )
-
-    def _row(self, i: int) -> str:
-        first, *rest = self.rows[i]
+    caption = f"<caption>{escape(caption)}</caption>" if caption else ""
+    names = "".join(
+        f'<th scope="col"{_WORDS * (j in words)}>{escape(name)}</th>' for j, name in enumerate(head)
+    )
+    lines = []
+    for i, (first, *rest) in enumerate(rows):
         cells = "".join(
-            f"<td{_WORDS * (j in self.words)}>{escape(cell)}</td>"
-            for j, cell in enumerate(rest, start=1)
+            f"<td{_WORDS * (j in words)}>{escape(cell)}</td>" for j, cell in enumerate(rest, 1)
         )
-        best = ' class="best"' if i == self.marked else ""
-        return f'<tr{best}><th scope="row">{escape(first)}</th>{cells}</tr>'
-
-
-def fragment(parts: Iterable[HtmlPart]) -> str:
-    """Return parts one below the other, with the style that they need and nothing fetched."""
-    body = "\n".join(filter(None, (part.html() for part in parts)))
-    return f'<div class="bochner"><style>{STYLE}</style>\n{body}\n</div>'
+        best = ' class="best"' if i == marked else ""
+        lines.append(f'<tr{best}><th scope="row">{escape(first)}</th>{cells}</tr>')
+    body = "\n".join(lines)
+    return f"<table>{caption}\n<thead><tr>{names}</tr></thead>\n<tbody>\n{body}\n</tbody></table>"
 
 
 def framed(page: str, title: str, height: int = 640) -> str:
@@ -150,11 +88,12 @@ class HtmlResult:
     def __repr__(self) -> str:
         return str(self)
 
-    def _html_parts(self) -> Iterable[HtmlPart]:
+    def _html_parts(self) -> Iterable[str]:
         """Yield the parts: a sentence, or lines as printed."""
         text = str(self)
-        return [Printed(text) if "\n" in text else Words(text)]
+        return [f"<pre>{escape(text)}</pre>" if "\n" in text else paragraph(text)]
 
     def _repr_html_(self) -> str:
-        """Return HTML for notebooks."""
-        return fragment(self._html_parts())
+        """Return the parts one below the other, with the style that they need."""
+        body = "\n".join(filter(None, self._html_parts()))
+        return f'<div class="bochner"><style>{STYLE}</style>\n{body}\n</div>'

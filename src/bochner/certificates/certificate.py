@@ -9,7 +9,7 @@ import numpy as np
 
 from bochner._core.arrays import in_float64
 from bochner._core.checks import integer, positive, require_room, share
-from bochner._core.html import HtmlPart, HtmlResult, HtmlTable, Words
+from bochner._core.html import HtmlResult, html_table, paragraph
 from bochner._core.shapes import Array, Float
 from bochner._core.threads import one_thread
 from bochner.certificates import pencil
@@ -148,10 +148,10 @@ class Certificate(HtmlResult):
         parts = (say(self) for say in (_distance, _caveat, _meaning, _more, _matrix))
         return " ".join(filter(None, parts))
 
-    def _html_parts(self) -> Iterator[HtmlPart]:
+    def _html_parts(self) -> Iterator[str]:
         """Yield the errors with their intervals, and the sentences."""
-        yield HtmlTable(*errors_table(self), f"{self.n_features:,} features, {self.n_rows:,} rows")
-        yield Words(str(self))
+        yield html_table(*errors_table(self), f"{self.n_features:,} features, {self.n_rows:,} rows")
+        yield paragraph(str(self))
 
     def __repr__(self) -> str:
         low, high = self.epsilon_interval

@@ -11,7 +11,7 @@ from scipy.stats import t as student
 from bochner._core.arrays import as_matrix, taken, to_numpy
 from bochner._core.blas import eigh, eigvalsh
 from bochner._core.checks import positive
-from bochner._core.html import HtmlPart, HtmlResult, HtmlTable, Words
+from bochner._core.html import HtmlResult, html_table, paragraph
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType
@@ -137,7 +137,7 @@ class Check(HtmlResult):
     def __str__(self) -> str:
         return "\n".join([self._head, *map(str, self.laws)])
 
-    def _html_parts(self) -> Iterable[HtmlPart]:
+    def _html_parts(self) -> Iterable[str]:
         """Yield the summary, and each law with its numbers."""
         number = lambda value: "" if value is None else f"{value:.3g}"
         rows = [
@@ -145,7 +145,7 @@ class Check(HtmlResult):
             for law in self.laws
         ]
         head = ["law", "outcome", "measured", "at most", "requirement"]
-        return [Words(self._head), HtmlTable(head, rows, words=(4,))]
+        return [paragraph(self._head), html_table(head, rows, words=(4,))]
 
 
 @dataclass(frozen=True)

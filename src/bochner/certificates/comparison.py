@@ -9,7 +9,7 @@ import numpy as np
 
 from bochner._core.arrays import as_matrix, is_sparse, to_numpy
 from bochner._core.checks import integer
-from bochner._core.html import HtmlPart, HtmlResult, HtmlTable, Words
+from bochner._core.html import HtmlResult, html_table, paragraph
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner._core.text import axes_for, columns
@@ -133,11 +133,11 @@ class Comparison(HtmlResult):
         """Return the table, and below it who was refused."""
         return "\n".join(filter(None, [self._title, columns([HEAD, *self._cells]), self._tail]))
 
-    def _html_parts(self) -> Iterator[HtmlPart]:
+    def _html_parts(self) -> Iterator[str]:
         """Yield the table and the refused methods."""
-        yield HtmlTable(HEAD, self._cells, self._title)
+        yield html_table(HEAD, self._cells, self._title)
         if self._tail:
-            yield Words(self._tail)
+            yield paragraph(self._tail)
 
     @property
     def _title(self) -> str:

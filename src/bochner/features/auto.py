@@ -8,7 +8,7 @@ from scipy.special import hyp1f1
 
 from bochner._core.arrays import dense, different_rows, is_sparse, to_numpy
 from bochner._core.blas import product
-from bochner._core.html import HtmlPart, HtmlResult, HtmlTable, Words
+from bochner._core.html import HtmlResult, html_table, paragraph
 from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import FEW_CELLS
@@ -195,13 +195,13 @@ class Choice(HtmlResult):
     def __str__(self) -> str:
         return self.reason
 
-    def _html_parts(self) -> Iterator[HtmlPart]:
+    def _html_parts(self) -> Iterator[str]:
         """Give the reason, and the candidates with the errors of each."""
-        yield Words(self.reason)
+        yield paragraph(self.reason)
         if self.candidates:
             rows = [_cells(each) for each in self.candidates]
             marked = next((i for i, c in enumerate(self.candidates) if c.method == self.method), -1)
-            yield HtmlTable(HEAD, rows, marked=marked)
+            yield html_table(HEAD, rows, marked=marked)
 
     @property
     def penalty(self) -> float | None:

@@ -9,7 +9,7 @@ from sklearn import get_config
 from sklearn.utils import estimator_html_repr
 
 from bochner._core.arrays import is_sparse
-from bochner._core.html import Facts, HtmlPart, HtmlResult
+from bochner._core.html import HtmlResult, html_facts
 from bochner._core.text import facts_in_words
 from bochner.data.schema import Inputs, reasons
 from bochner.kernels.monotone import Monotone
@@ -65,8 +65,8 @@ class FitSummary(HtmlResult):
         lines = (f"  {name:<{longest}}  {words}" for name, words in facts)
         return "\n".join((type(self).__name__, *lines))
 
-    def _html_parts(self) -> Iterator[HtmlPart]:
-        yield Facts(tuple(facts_in_words(self.facts())))
+    def _html_parts(self) -> Iterator[str]:
+        yield html_facts(facts_in_words(self.facts()))
 
     def _asked(self) -> dict[str, Any]:
         inputs, schema, search = self.inputs, self.inputs.schema, self.chosen.search

@@ -4,11 +4,11 @@
 matplotlib, which is imported only then.
 """
 
-import importlib.util
 import math
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from html import escape
 from importlib.util import find_spec
 from io import BytesIO
 from typing import Any, Self
@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bochner._core.blas import eigvalsh
 from bochner._core.checks import integer, one_of, require_room
-from bochner._core.html import HtmlPart, HtmlResult, Image, Words
+from bochner._core.html import HtmlResult, paragraph
 from bochner._core.shapes import Array, Float
 from bochner._core.text import axes_for
 from bochner.errors import InvalidInput, InvalidType
@@ -62,16 +62,18 @@ class Display(HtmlResult):
         """The figure of these axes, as in scikit-learn."""
         return self.ax_.figure
 
-    def _picture(self) -> Iterator[HtmlPart]:
+    def _picture(self) -> Iterator[str]:
         """Yield the picture if it has its own axes; a caller who passed axes shows the figure."""
         if find_spec("matplotlib") is None:
-            yield Words(f"{type(self).__name__}: drawn by matplotlib, which is not installed here.")
-        elif not self._drawn_on[1]:
-            yield Image(svg_of(self.figure_), _title(self.ax_) or type(self).__name__)
+            yield paragraph(f"{type(self).__name__}: drawn by matplotlib, not installed here.")
+        elif not self._drawn_on[1]:  # on white, as it was drawn for
+            source, title = svg_of(self.figure_), _title(self.ax_) or type(self).__name__
+            style = "background:white;max-width:100%"
+            yield f'<img src="{escape(source)}" alt="{escape(title)}" style="{style}">'
         else:
-            yield Words(f"{type(self).__name__}, drawn on the axes that were given.")
+            yield paragraph(f"{type(self).__name__}, drawn on the axes that were given.")
 
-    def _html_parts(self) -> Iterator[HtmlPart]:
+    def _html_parts(self) -> Iterator[str]:
         return self._picture()
 
     @property
@@ -505,7 +507,7 @@ def _rows(axes: list[Array], shape: tuple[int, ...]) -> Iterator[Float[Array, "b
 
 def labelled(values: Array, axes: dict[str, Float[Array, " m"]], name: str) -> Any:
     """Return an xarray.DataArray with the axes as coordinates, or the array without xarray."""
-    if importlib.util.find_spec("xarray") is None:
+    if find_spec("xarray") is None:
         return values
     xarray: Any = importlib.import_module("xarray")
     dims = [*axes, *["target"][: values.ndim - len(axes)]]

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from bochner._core.checks import free_bytes, integer, one_of, positive
-from bochner._core.html import HtmlPart, HtmlResult, HtmlTable, Words
+from bochner._core.html import HtmlResult, html_table, paragraph
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Tabular
 from bochner._core.sizes import MOST_CELLS
@@ -301,12 +301,12 @@ class Plan(HtmlResult):
         table = columns([HEAD, *map(self._cells, self.fits)], words=WORDS)
         return "\n".join([self._title, table, f"> {self.reason}", self._note])
 
-    def _html_parts(self) -> Iterator[HtmlPart]:
+    def _html_parts(self) -> Iterator[str]:
         """Yield the fits with the chosen one marked, the reason, and a note."""
         rows = [self._cells(fit)[1:] for fit in self.fits]
         marked = next((i for i, fit in enumerate(self.fits) if fit is self.choice), -1)
-        yield HtmlTable(HEAD[1:], rows, self._title, marked)
-        yield from map(Words, [self.reason, self._note])
+        yield html_table(HEAD[1:], rows, self._title, marked)
+        yield from map(paragraph, [self.reason, self._note])
 
     def _cells(self, fit: PlannedFit) -> tuple[str, ...]:
         kernel = "" if math.isnan(fit.kernel_error) else f"{fit.kernel_error:.2g}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bochner import __version__
-from bochner._core.html import HtmlTable
+from bochner._core.html import html_table
 from bochner._core.text import rounded
 from bochner.data.optional import needed
 
@@ -60,7 +60,7 @@ def table(
     """Return a table that scrolls for itself where it is wider than the page."""
     from markupsafe import Markup  # noqa: PLC0415
 
-    return Markup(f'<div class="wide">{HtmlTable(head, rows, caption, marked).html()}</div>')
+    return Markup(f'<div class="wide">{html_table(head, rows, caption, marked)}</div>')
 
 
 # --- Words ---------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.html import HtmlPart, HtmlResult, HtmlTable, Words
+from bochner._core.html import HtmlResult, html_table, paragraph
 from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
 from bochner._core.text import axes_for, columns
@@ -310,14 +310,14 @@ class Tuning(HtmlResult):
             lines.append((name, str(len(steps)), *numbers))
         return f"{columns(lines)}\n{end}"
 
-    def _html_parts(self) -> Iterator[HtmlPart]:
+    def _html_parts(self) -> Iterator[str]:
         """Yield the kernel, the candidates and the reason."""
-        yield Words(f"Kernel: {_words().in_words(self.kernel, self.names or None)}")
+        yield paragraph(f"Kernel: {_words().in_words(self.kernel, self.names or None)}")
         if self.compared:
             head, *rows = (line[1:] for line in self.lines())
             marked = next((i for i, c in enumerate(self.ranked) if c is self.chosen), -1)
-            yield HtmlTable(head, rows, self.summary, marked, words=(1, 3))
-            yield Words(self._why_not_first)
+            yield html_table(head, rows, self.summary, marked, words=(1, 3))
+            yield paragraph(self._why_not_first)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw each evaluation and the best so far over the seconds; return the axes.

@@ -11,7 +11,7 @@ import numpy as np
 from bochner._core.arrays import as_matrix, to_numpy
 from bochner._core.blas import eigh
 from bochner._core.checks import positive
-from bochner._core.html import HtmlPart, HtmlResult, HtmlTable, Words
+from bochner._core.html import HtmlResult, html_table, paragraph
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner._core.threads import one_thread
@@ -106,13 +106,13 @@ class Width(HtmlResult):
             return self.result.excess <= self.wanted.excess
         return self.epsilon <= self.wanted.epsilon
 
-    def _html_parts(self) -> Iterator[HtmlPart]:
+    def _html_parts(self) -> Iterator[str]:
         """Yield the sentence, and a table of the widths and their ε."""
-        yield Words(str(self))
+        yield paragraph(str(self))
         tried = sorted(self.tried, key=lambda t: t.n_features)
         rows = [(f"{t.n_features:,}", f"{t.epsilon:.3g}", f"{t.seconds:.2g}") for t in tried]
         marked = [t.n_features for t in tried].index(self.n_features)
-        yield HtmlTable(("features D", "ε", "seconds"), rows, marked=marked)
+        yield html_table(("features D", "ε", "seconds"), rows, marked=marked)
 
     def __str__(self) -> str:
         measured = f"{self.n_features:,} features of {self.method}: ε ≈ {self.epsilon:.2g}"

@@ -10,7 +10,7 @@ import numpy as np
 from bochner._core.arrays import to_numpy
 from bochner._core.blas import eigvalsh
 from bochner._core.checks import integer, positive
-from bochner._core.html import HtmlPart, HtmlResult, HtmlTable, Words
+from bochner._core.html import HtmlResult, html_table, paragraph
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner._core.text import columns
@@ -129,11 +129,11 @@ class BoundComparison(HtmlResult):
         table = columns([HEAD, *map(self._cells, self.rows)], words=(0, 1))
         return "\n".join(filter(None, [self._title, table, self._tail]))
 
-    def _html_parts(self) -> Iterator[HtmlPart]:
+    def _html_parts(self) -> Iterator[str]:
         """Yield the table and the meaning of its marks."""
-        yield HtmlTable(HEAD, [*map(self._cells, self.rows)], self._title)
+        yield html_table(HEAD, [*map(self._cells, self.rows)], self._title)
         if self._tail:
-            yield Words(self._tail)
+            yield paragraph(self._tail)
 
     @property
     def _title(self) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 
 from bochner._core.arrays import to_numpy
 from bochner._core.checks import integer
-from bochner._core.html import HtmlPart, HtmlTable
+from bochner._core.html import html_table
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner._core.text import columns
@@ -102,12 +102,12 @@ class ContributionDisplay(Display):
         """Return the table of the first row."""
         return self.table()
 
-    def _html_parts(self) -> Iterator[HtmlPart]:
+    def _html_parts(self) -> Iterator[str]:
         """Yield the table of the first row, and the picture if it was drawn."""
         if self._asked_for:
             yield from self._picture()
         lines = self._lines(0, 0, SHOWN)
-        yield HtmlTable(
+        yield html_table(
             ("column", "contribution", "error"), lines, "Of the first row", len(lines) - 1
         )
 

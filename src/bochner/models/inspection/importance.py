@@ -30,7 +30,7 @@ from typing import Any, Self, cast
 import numpy as np
 
 from bochner._core.checks import one_of
-from bochner._core.html import HtmlPart, HtmlTable, Words
+from bochner._core.html import html_table, paragraph
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner._core.text import columns
@@ -141,14 +141,14 @@ class ImportanceDisplay(Display):
         head, lines, tail = self.table()
         return columns([head, *lines]) + (f"\n{tail}" if tail else "")
 
-    def _html_parts(self) -> Iterator[HtmlPart]:
+    def _html_parts(self) -> Iterator[str]:
         """Yield the ranked table, with a bar for each share, and the picture if it was drawn."""
         if self._asked_for:
             yield from self._picture()
         head, lines, tail = self.table()
-        yield HtmlTable(head, lines, f"Measured on {self.n_rows:,} rows")
+        yield html_table(head, lines, f"Measured on {self.n_rows:,} rows")
         if tail:
-            yield Words(tail)
+            yield paragraph(tail)
 
     def plot(self, ax: Any = None, *, most: int = SHOWN) -> Self:
         """Draw a bar for each of the most important columns; return the display.

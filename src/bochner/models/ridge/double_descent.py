@@ -10,7 +10,7 @@ from sklearn.utils.multiclass import type_of_target
 from bochner._core.arrays import to_numpy
 from bochner._core.blas import svd
 from bochner._core.checks import integer, nonnegative, one_of
-from bochner._core.html import HtmlPart, HtmlResult, HtmlTable, Words
+from bochner._core.html import HtmlResult, html_table, paragraph
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner._core.text import axes_for, columns
@@ -90,11 +90,11 @@ class DoubleDescent(HtmlResult):
         tables = [f"{name}\n{columns(lines, words=())}" for name, lines in self._tables]
         return "\n\n".join([self._title, *tables])
 
-    def _html_parts(self) -> Iterator[HtmlPart]:
+    def _html_parts(self) -> Iterator[str]:
         """Yield the table of each penalty."""
-        yield Words(self._title)
+        yield paragraph(self._title)
         for name, (head, *rows) in self._tables:
-            yield HtmlTable(head, rows, name)
+            yield html_table(head, rows, name)
 
     @property
     def _title(self) -> str:

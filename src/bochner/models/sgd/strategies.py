@@ -21,7 +21,7 @@ from bochner._core.checks import (
     positive,
     require_switch,
 )
-from bochner._core.html import HtmlPart, HtmlResult, HtmlTable, Words
+from bochner._core.html import HtmlResult, html_table, paragraph
 from bochner._core.shapes import Array, Float, Gradients
 from bochner._core.sizes import block_rows as rows_to_predict
 from bochner._core.text import columns
@@ -349,12 +349,12 @@ class StrategyPlan(HtmlResult):
         title, lines, refused = self._table()
         return "\n".join([title, columns(lines), *refused])
 
-    def _html_parts(self) -> Iterator[HtmlPart]:
+    def _html_parts(self) -> Iterator[str]:
         """Yield the table with the best strategy marked, and why others cannot be run."""
         title, (head, *rows), refused = self._table()
         marked = [row.name for row in self.rows].index(self.best)
-        yield HtmlTable(head, rows, title, marked)
-        yield from map(Words, refused)
+        yield html_table(head, rows, title, marked)
+        yield from map(paragraph, refused)
 
     def _table(self) -> tuple[str, list[tuple[str, ...]], list[str]]:
         """Return the title, the lines and why some cannot be run."""
