@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -426,7 +428,8 @@ def fit(tmp_path, monkeypatch, capsys):
         with monkeypatch.context() as patch:
             if stop:
                 patch.setattr(bo.Blocks, "walk", stopped_at_block(20))
-                patch.setattr("bochner.engines.local.RecordedPasses.is_due", lambda _: True)
+                clock = SimpleNamespace(monotonic=count(0, 100).__next__)  # each block takes long
+                patch.setattr("bochner.engines.local.time", clock)
             assert run((line + options).split()) == code
         return " ".join(capsys.readouterr().err.split())
 

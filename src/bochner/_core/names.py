@@ -9,6 +9,15 @@ from typing import Any, Self, cast
 
 from bochner.errors import InvalidInput, InvalidType
 
+_GIVEN = "with the same meaning"
+_LENGTHSCALE = {
+    "lengthscale": f"lengthscale, {_GIVEN}",
+    "kernel": f"kernel=Gaussian(lengthscale=...), {_GIVEN}",
+}
+_ALPHA = {"alpha": "alpha, which minimises Σ w (y − f)² + alpha ‖f‖²"}
+_CRITERION = {"lengthscale": "lengthscale, 'evidence' or 'loo': how it is chosen"}
+_WIDTH = {"n_features": "n_features, the number of features"}
+
 #: Arguments of other libraries, or of other parts of this one, and what to give here: the first
 #: of these that the refusing class has.
 ARGUMENTS: dict[str, dict[str, str]] = {
@@ -16,50 +25,29 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "lengthscale": "lengthscale=1/sqrt(2 gamma), as gamma = 1/(2 lengthscale²)",
         "kernel": "kernel=Gaussian(lengthscale=1/sqrt(2 gamma)), as gamma = 1/(2 lengthscale²)",
     },
-    "length_scale": {
-        "lengthscale": "lengthscale, with the same meaning",
-        "kernel": "kernel=Gaussian(lengthscale=...), with the same meaning",
-    },
-    "bandwidth": {
-        "lengthscale": "lengthscale, with the same meaning",
-        "kernel": "kernel=Gaussian(lengthscale=...), with the same meaning",
-    },
-    "ls": {
-        "lengthscale": "lengthscale",
-        "kernel": "kernel=Gaussian(lengthscale=...)",
-    },
-    "scale": {"lengthscale": "lengthscale, with the same meaning"},
-    "sigma": {
-        "lengthscale": "lengthscale, with the same meaning",
-        "kernel": "kernel=Gaussian(lengthscale=sigma), with the same meaning",
-    },
+    **dict.fromkeys(("length_scale", "bandwidth", "ls", "sigma"), _LENGTHSCALE),
+    "scale": {"lengthscale": _LENGTHSCALE["lengthscale"]},
     "nu": {
-        "smoothness": "smoothness, with the same meaning",
+        "smoothness": f"smoothness, {_GIVEN}",
         "kernel": "kernel=Matern(smoothness=nu, lengthscale=...) for a Matérn kernel",
     },
-    "periodicity": {"period": "period, with the same meaning"},
+    "periodicity": {"period": f"period, {_GIVEN}"},
     "coef0": {
-        "offset": "offset, with the same meaning",
+        "offset": f"offset, {_GIVEN}",
         "kernel": "kernel=Polynomial(degree, offset=coef0)",
     },
-    "constant_value": {"value": "value, with the same meaning"},
+    "constant_value": {"value": f"value, {_GIVEN}"},
     "degree": {"kernel": "kernel=Polynomial(degree=...)"},
-    "lambda_": {"alpha": "alpha, which minimises Σ w (y − f)² + alpha ‖f‖²"},
-    "lam": {"alpha": "alpha, which minimises Σ w (y − f)² + alpha ‖f‖²"},
-    "reg_lambda": {"alpha": "alpha, which minimises Σ w (y − f)² + alpha ‖f‖²"},
-    "ridge": {"alpha": "alpha, which minimises Σ w (y − f)² + alpha ‖f‖²"},
-    "penalty": {"alpha": "alpha, which minimises Σ w (y − f)² + alpha ‖f‖²"},
+    **dict.fromkeys(("lambda_", "lam", "reg_lambda", "ridge", "penalty"), _ALPHA),
     "nugget": {"noise": "noise, the variance of the nugget"},
-    "noise_level": {"noise": "noise, with the same meaning"},
-    "outputscale": {"amplitude": "amplitude, with the same meaning"},
+    "noise_level": {"noise": f"noise, {_GIVEN}"},
+    "outputscale": {"amplitude": f"amplitude, {_GIVEN}"},
     "sill": {"amplitude": "amplitude, the variance of the process without the nugget"},
-    "n_restarts_optimizer": {"lengthscale": "lengthscale, 'evidence' or 'loo': how it is chosen"},
-    "optimizer": {"lengthscale": "lengthscale, 'evidence' or 'loo': how it is chosen"},
-    "n_components": {"n_features": "n_features, the number of features"},
-    "n_rffs": {"n_features": "n_features, the number of features"},
+    **dict.fromkeys(("n_restarts_optimizer", "optimizer"), _CRITERION),
+    **dict.fromkeys(("n_components", "n_rffs"), _WIDTH),
     "n_inducing": {"n_features": "n_features, with method='nystrom'"},
     "decision_function_shape": {"multi_class": "multi_class, 'ovr' or 'ovo'"},
-    "seed": {"random_state": "random_state, with the same meaning"},
+    "seed": {"random_state": f"random_state, {_GIVEN}"},
 }
 
 #: Exceptions by class.
@@ -68,8 +56,8 @@ OWN_ARGUMENTS: dict[tuple[str, str], str] = {
     ("Exponential", "gamma"): "lengthscale=1/gamma, as gamma = 1/lengthscale",
     ("ExponentialPower", "gamma"): "power for γ of exp(-r^γ), and lengthscale",
     ("Cauchy", "gamma"): "lengthscale=1/sqrt(gamma), as gamma = 1/lengthscale²",
-    ("Polynomial", "gamma"): "scale, with the same meaning",
-    ("DotExponential", "gamma"): "scale, with the same meaning",
+    ("Polynomial", "gamma"): f"scale, {_GIVEN}",
+    ("DotExponential", "gamma"): f"scale, {_GIVEN}",
     **{
         (kernel, "gamma"): "lengthscale; gamma = 1/(2 lengthscale²) is that of Gaussian"
         for kernel in ("Matern", "Periodic", "RationalQuadratic", "OnSphere")
@@ -80,12 +68,15 @@ OWN_ARGUMENTS: dict[tuple[str, str], str] = {
     },
 }
 
+_FOURIER = "the method Fourier(), as in KernelFeatures(kernel, method=Fourier())"
+_GP = "GaussianProcessRegressor"
+
 #: Kernels, methods and estimators of other libraries, with their names in bochner.
 OTHERS: dict[str, str] = {
-    "RBF": "kernels.Gaussian(lengthscale), gamma = 1/(2 lengthscale²)",
-    "RBFKernel": "kernels.Gaussian(lengthscale), gamma = 1/(2 lengthscale²)",
-    "SquaredExponential": "kernels.Gaussian(lengthscale)",
-    "ExpQuad": "kernels.Gaussian(lengthscale)",
+    **dict.fromkeys(
+        ("RBF", "RBFKernel"), "kernels.Gaussian(lengthscale), gamma = 1/(2 lengthscale²)"
+    ),
+    **dict.fromkeys(("SquaredExponential", "ExpQuad"), "kernels.Gaussian(lengthscale)"),
     "MaternKernel": "kernels.Matern(smoothness, lengthscale)",
     "Matern12": "kernels.Matern(0.5, lengthscale)",
     "Matern32": "kernels.Matern(1.5, lengthscale)",
@@ -93,14 +84,11 @@ OTHERS: dict[str, str] = {
     "WhiteKernel": "the argument noise of GaussianProcessRegressor, alpha of KernelRidge",
     "ConstantKernel": "kernels.Constant(value), or a number times a kernel",
     "ScaleKernel": "a number times a kernel, such as 2.0 * kernels.Gaussian()",
-    "ExpSineSquared": "kernels.Periodic(period, lengthscale)",
-    "PeriodicKernel": "kernels.Periodic(period, lengthscale)",
+    **dict.fromkeys(("ExpSineSquared", "PeriodicKernel"), "kernels.Periodic(period, lengthscale)"),
     "ArcSine": "kernels.NNGP(depth)",
     "Cosine": "kernels.Normalised(kernels.Linear())",
     "NTK": "kernels.NeuralTangent(depth)",
-    "RandomFourierFeatures": "the method Fourier(), as in KernelFeatures(kernel, method=Fourier())",
-    "RandomFourier": "the method Fourier(), as in KernelFeatures(kernel, method=Fourier())",
-    "RFF": "the method Fourier(), as in KernelFeatures(kernel, method=Fourier())",
+    **dict.fromkeys(("RandomFourierFeatures", "RandomFourier", "RFF"), _FOURIER),
     "RBFSampler": "KernelFeatures('gaussian', method='iid')",
     "Nystroem": "KernelFeatures(kernel, method=Nystrom('uniform'))",
     "PolynomialCountSketch": "KernelFeatures(kernels.Polynomial(degree), method=TensorSketch())",
@@ -108,17 +96,12 @@ OTHERS: dict[str, str] = {
     "SkewedChi2Sampler": "KernelFeatures(kernels.SkewedChi2())",
     "SVM": "SVC for classes, SVR for numbers",
     "LinearSVC": "SVC('linear')",
-    "KRR": "KernelRidge",
-    "KernelRidgeRegression": "KernelRidge",
-    "KernelRidgeRegressor": "KernelRidge",
+    **dict.fromkeys(("KRR", "KernelRidgeRegression", "KernelRidgeRegressor"), "KernelRidge"),
     "Falkon": "KernelRidge(method='nystrom')",
     "SVMClassifier": "SVC",
     "PCA": "KernelPCA",
     "KMeans": "KernelKMeans for clusters, landmarks.KMeans for landmarks",
-    "GPR": "GaussianProcessRegressor",
-    "Kriging": "GaussianProcessRegressor",
-    "GP": "GaussianProcessRegressor",
-    "GaussianProcess": "GaussianProcessRegressor",
+    **dict.fromkeys(("GPR", "Kriging", "GP", "GaussianProcess"), _GP),
     "ExactGP": "GaussianProcessRegressor(method=ExactKernel())",
     "report": "report_model(model, X, y)",
     "GaussianProcessClassifier": "LogisticRegression, or SVC(probability=True)",
@@ -126,16 +109,11 @@ OTHERS: dict[str, str] = {
 
 #: Names of kernels, methods and losses as strings, with their names in bochner.
 WORDS: dict[str, str] = {
-    "rbf": "gaussian",
-    "se": "gaussian",
-    "squared_exponential": "gaussian",
+    **dict.fromkeys(("rbf", "se", "squared_exponential"), "gaussian"),
     "matern": "matern32",
     "laplacian": "laplace",
-    "rff": "fourier",
-    "random_fourier": "fourier",
-    "random_fourier_features": "fourier",
-    "orf": "orthogonal",
-    "orthogonal_random_features": "orthogonal",
+    **dict.fromkeys(("rff", "random_fourier", "random_fourier_features"), "fourier"),
+    **dict.fromkeys(("orf", "orthogonal_random_features"), "orthogonal"),
     "sobol": "qmc",
     "nystroem": "nystrom",
     "rq": "rational_quadratic",
@@ -151,20 +129,16 @@ METHOD_VALUES: dict[str, str] = {
     "fastfood": "Fourier(Fastfood())",
     "gegenbauer": "Gegenbauer()",
     "maclaurin": "Maclaurin()",
-    "poly_sketch": "PolySketch()",
-    "polysketch": "PolySketch()",
-    "positive": "Positive()",
-    "favor+": "Positive()",
-    "tensor_sketch": "TensorSketch()",
-    "tensorsketch": "TensorSketch()",
+    **dict.fromkeys(("poly_sketch", "polysketch"), "PolySketch()"),
+    **dict.fromkeys(("positive", "favor+"), "Positive()"),
+    **dict.fromkeys(("tensor_sketch", "tensorsketch"), "TensorSketch()"),
     "kmeans": "Nystrom('kmeans')",
     "rpcholesky": "Nystrom('rpcholesky')",
 }
 
 #: Kernels that other libraries know by a word, and here are values only.
 VALUES: dict[str, str] = {
-    "poly": "Polynomial(degree, offset, scale)",
-    "polynomial": "Polynomial(degree, offset, scale)",
+    **dict.fromkeys(("poly", "polynomial"), "Polynomial(degree, offset, scale)"),
     "cosine": "Normalised(Linear())",
     "sigmoid": "NNGP(depth), for tanh(⟨x, y⟩) is no positive semi-definite kernel",
     "additive_chi2": "AdditiveChi2()",

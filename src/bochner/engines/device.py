@@ -145,9 +145,6 @@ def _part_sum(summand: Any, part: list[Block], device: Any, block_rows: int) -> 
     return running.total()
 
 
-#: Begins to move the rows of a block, and returns what gives the block once they are there.
-Move = Callable[[Block], Callable[[], Block]]
-
 # --- moving --------------------------------------------------------------------------------------
 
 
@@ -157,10 +154,12 @@ def moved(blocks: Iterable[Block], device: Any) -> Iterator[Block]:
     The transfer of a block overlaps the sum of the one before: with CUDA from pinned memory, on a
     separate stream. Sparse rows and those that are on a device already stay.
     """
-    move: Move = _Cuda(device) if device.type == "cuda" else _Plain(device)
+    import torch
+
+    stream = torch.cuda.Stream(device) if device.type == "cuda" else None
     moving: Callable[[], Block] | None = None
     for block in blocks:
-        after = move(block)
+        after = _begun(block, device, stream)
         if moving is not None:
             yield moving()
         moving = after
@@ -168,47 +167,29 @@ def moved(blocks: Iterable[Block], device: Any) -> Iterator[Block]:
         yield moving()
 
 
-class _Plain:
-    """Moves each block when called, to a device without streams."""
+def _begun(block: Block, device: Any, stream: Any) -> Callable[[], Block]:
+    """Begin to move the rows of a block; return the function that waits for it."""
+    if not isinstance(block.X, np.ndarray):
+        return lambda: block
+    import torch
 
-    def __init__(self, device: Any) -> None:
-        self._device = device
-
-    def __call__(self, block: Block) -> Callable[[], Block]:
-        if not isinstance(block.X, np.ndarray):
-            return lambda: block
-        import torch
-
-        X = torch.from_numpy(_writable(block.X)).to(self._device)
+    rows = torch.from_numpy(_writable(block.X))
+    if stream is None:
+        X = rows.to(device)
         return lambda: block._replace(X=X)
+    rows = rows.pin_memory()
+    with torch.cuda.stream(stream):
+        X = rows.to(device, non_blocking=True)
+        done = torch.cuda.Event()
+        done.record(stream)
 
+    def arrived() -> Block:
+        here = torch.cuda.current_stream(device)
+        here.wait_event(done)
+        X.record_stream(here)
+        return block._replace(X=X)
 
-class _Cuda:
-    """Moves rows on a separate stream while earlier rows are summed."""
-
-    def __init__(self, device: Any) -> None:
-        import torch
-
-        self._torch, self._device = torch, device
-        self._stream = torch.cuda.Stream(device)
-
-    def __call__(self, block: Block) -> Callable[[], Block]:
-        torch = self._torch
-        if not isinstance(block.X, np.ndarray):
-            return lambda: block
-        pinned = torch.from_numpy(_writable(block.X)).pin_memory()
-        with torch.cuda.stream(self._stream):
-            X = pinned.to(self._device, non_blocking=True)
-            done = torch.cuda.Event()
-            done.record(self._stream)
-
-        def arrived() -> Block:
-            here = torch.cuda.current_stream(self._device)
-            here.wait_event(done)
-            X.record_stream(here)
-            return block._replace(X=X)
-
-        return arrived
+    return arrived
 
 
 def _writable(X: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from typing import Any
 
 from bochner._core.blas import decompositions_by
 from bochner._core.checks import free_bytes, integer, positive, warn_user
-from bochner.data.blocks import Blocks, has_weight
+from bochner.data.blocks import Blocks, Stretch, has_weight
 from bochner.engines.checkpoint import NOW, Checkpoint
 from bochner.engines.device import DevicePasses, as_devices, eigh_on, opened
 from bochner.engines.digest import digest_of
@@ -199,11 +199,12 @@ class RecordedPasses:
         if done is None:
             begun = self._read(NOW, known["digest"], number, of=number)
             LOG.info("%r: pass %d from row %d on", self, number + 1, begun["rows"] if begun else 0)
-            one = _OnePass(self, number, known, summand, blocks, begun)
-            done = {**known, **one.made()}
+            blocks.passed(begun["rows"] if begun else 0)
+            with _held_back() as came:
+                done = known | self._made({**known, "pass": number}, summand, blocks, begun, came)
             self._finished[name] = deepcopy(done)  # its owner may change the sum
-            if self.is_due():
-                self.write({})
+            if time.monotonic() >= self._next:
+                self._write({})
         seconds = time.monotonic() - began
         LOG.info("%r: pass %d, %d rows, %.2f s", self, number + 1, done["rows"], seconds)
         blocks.finished(done["rows"], done["weighty"])
@@ -218,18 +219,50 @@ class RecordedPasses:
             raise self._checkpoint.refuse(number)
         return record
 
-    def is_due(self) -> bool:
-        """Whether it is time to write."""
-        return time.monotonic() >= self._next
+    def _made(
+        self,
+        known: dict[str, Any],
+        summand: Summand[Any],
+        blocks: Blocks,
+        begun: dict[str, Any] | None,
+        came: list[Callable[[], None]],
+    ) -> dict[str, Any]:
+        """Return the sum of a pass, from its record on; Ctrl-C ends it after a recorded block."""
+        running, rows, weighty = RunningSum(summand, blocks.block_rows), 0, False
+        rest: Iterator[Any] | Stretch = blocks.walk()
+        if begun is not None:
+            running.restore(begun["state"])
+            rows, weighty = begun["rows"], begun["weighty"]
+            n = blocks.n_rows
+            rest = (None if n is None else blocks.part(rows, n)) or rest
+        for block in rest:
+            if block.start < rows:
+                continue
+            running.add(block)
+            rows += block.X.shape[0]
+            weighty = weighty or has_weight(block.w)
+            blocks.passed(block.X.shape[0])
+            if time.monotonic() >= self._next or came:
+                state = {"rows": rows, "weighty": weighty, "state": running.state()}
+                self._write(known | state)
+            if came:
+                came[0]()
+        return {"rows": rows, "weighty": weighty, "total": running.total()}
 
-    def write(self, now: dict[str, Any]) -> None:
+    def _write(self, now: dict[str, Any]) -> None:
         """Record the passes since the last record, and the state of the current pass.
 
         A record that cannot be written is no reason to lose the fit.
         """
         began = time.monotonic()
         try:
-            self._write(now)
+            for name, record in self._finished.items():
+                self._checkpoint.write(name, record)
+            self._finished = {}
+            if now:
+                self._checkpoint.write(NOW, now)
+            else:
+                self._checkpoint.remove(NOW)
         except DataFileError as error:
             warn_user(
                 "Local: a record must be written for a fit that is killed to go on from it; "
@@ -239,65 +272,3 @@ class RecordedPasses:
         end = time.monotonic()
         LOG.debug("%r: recorded in %.2f s", self, end - began)
         self._next = end + max(self._every, (end - began) / SHARE)
-
-    def _write(self, now: dict[str, Any]) -> None:
-        for name, record in self._finished.items():
-            self._checkpoint.write(name, record)
-        self._finished = {}
-        if now:
-            self._checkpoint.write(NOW, now)
-        else:
-            self._checkpoint.remove(NOW)
-
-
-class _OnePass:
-    """A pass that resumes from a record, and writes records."""
-
-    def __init__(
-        self,
-        passes: RecordedPasses,
-        number: int,
-        known: dict[str, Any],
-        summand: Summand[Any],
-        blocks: Blocks,
-        begun: dict[str, Any] | None,
-    ) -> None:
-        self._passes = passes
-        self._known = {**known, "pass": number}
-        self._blocks = blocks
-        self._running = RunningSum(summand, blocks.block_rows)
-        self._rows, self._weighty = 0, False
-        if begun is not None:
-            self._running.restore(begun["state"])
-            self._rows, self._weighty = begun["rows"], begun["weighty"]
-
-    def made(self) -> dict[str, Any]:
-        """Return what the pass came to; Ctrl-C ends it after a block, which is recorded."""
-        self._blocks.passed(self._rows)
-        with _held_back() as came:
-            return self._made(came)
-
-    def _made(self, came: list[Callable[[], None]]) -> dict[str, Any]:
-        for block in self._rest():
-            self._running.add(block)
-            self._rows += block.X.shape[0]
-            self._weighty = self._weighty or has_weight(block.w)
-            self._blocks.passed(block.X.shape[0])
-            if self._passes.is_due() or came:
-                self._passes.write({**self._known, **self._state()})
-            if came:
-                came[0]()
-        return {"rows": self._rows, "weighty": self._weighty, "total": self._running.total()}
-
-    def _rest(self) -> Iterator[Any]:
-        """Yield the blocks that are not added yet."""
-        if not self._rows:
-            yield from self._blocks.walk()
-            return
-        n = self._blocks.n_rows
-        stretch = None if n is None else self._blocks.part(self._rows, n)
-        rest = self._blocks.walk() if stretch is None else stretch
-        yield from (block for block in rest if block.start >= self._rows)
-
-    def _state(self) -> dict[str, Any]:
-        return {"rows": self._rows, "weighty": self._weighty, "state": self._running.state()}

@@ -3,14 +3,13 @@
 import logging
 import re
 import time
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from socket import create_connection
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from bochner._core.arrays import as_floating
@@ -50,30 +49,25 @@ class PartialSum:
     weighty: bool
 
 
-class Workers(ABC):
+class Workers(Protocol):
     """Processes that compute what is submitted to them, and keep it until it is asked for."""
 
     @property
-    @abstractmethod
     def count(self) -> int:
         """How many there are, one at least."""
 
-    @abstractmethod
     def share(self, value: Any) -> Handle:
         """Give a value to all, once; it survives the death of a worker."""
 
-    @abstractmethod
     def submit(self, name: str, function: Callable[..., Any], *args: Any) -> Handle:
         """Compute ``function(*args)`` there, where handles among the arguments are their values.
 
         Of arguments that are partitions, the function gets the rows.
         """
 
-    @abstractmethod
     def wait(self, handle: Handle) -> None:
         """Return when the value is there."""
 
-    @abstractmethod
     def result(self, handle: Handle) -> Any:
         """Return the value, here; errors of the engine are raised as a BochnerError."""
 

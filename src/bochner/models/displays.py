@@ -9,6 +9,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
+from importlib import import_module
 from importlib.util import find_spec
 from io import BytesIO
 from typing import Any, Self
@@ -509,6 +510,6 @@ def labelled(values: Array, axes: dict[str, Float[Array, " m"]], name: str) -> A
     """Return an xarray.DataArray with the axes as coordinates, or the array without xarray."""
     if find_spec("xarray") is None:
         return values
-    xarray: Any = importlib.import_module("xarray")
+    xarray: Any = import_module("xarray")
     dims = [*axes, *["target"][: values.ndim - len(axes)]]
     return xarray.DataArray(values, coords=axes, dims=dims, name=name)
