@@ -11,7 +11,7 @@ from tolerance import assert_close
 
 from bochner.errors import InvalidInput
 from bochner.kernels import Exponential, Gaussian
-from bochner.models._intervals import LandmarkSmoother
+from bochner.models._learning import LandmarkSmoother
 from bochner.solvers.ridge.criteria import kernel_leave_one_out
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.eigen import decompose

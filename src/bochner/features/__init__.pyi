@@ -26,6 +26,7 @@ from bochner.features.random.networks import NeuralTangentFeatures as NeuralTang
 from bochner.features.random.networks import ReLU as ReLU
 from bochner.features.random.networks import Sign as Sign
 from bochner.features.random.positive import Positive as Positive
+from bochner.features.rules import as_method as as_method
 from bochner.features.rules import draw as draw
 from bochner.features.sketch.maclaurin import Maclaurin as Maclaurin
 from bochner.features.sketch.polysketch import PolySketch as PolySketch

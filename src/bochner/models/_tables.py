@@ -33,8 +33,7 @@ from bochner.data.schema import Inputs, Schema, did_you_mean, listed, reasons
 from bochner.data.sources import Block
 from bochner.data.tables import Tables, warn_without_target, without_target
 from bochner.errors import DataWarning, InvalidInput, InvalidType
-from bochner.features.fourier.grid import FourierGrid
-from bochner.features.mercer.sphere import SphericalHarmonics
+from bochner.features.map import WaveMethod
 from bochner.models._parameters import by_jobs
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.tree import summed
@@ -212,7 +211,7 @@ def refuse_gaps(who: str, X: Any, first: bool = False, method: Any = None) -> No
             f"{who}: a sparse X must have no missing values; got NaN in "
             f"{np.isnan(X.data).sum()} of its cells. Fill them, or pass a dense array."
         )
-    if method == "grid" or isinstance(method, FourierGrid | SphericalHarmonics):
+    if method == "grid" or isinstance(method, WaveMethod):
         raise InvalidInput(
             f"{who}: coordinates must be known; got NaN in {_first_gap(X)}. Drop such rows."
         )

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bochner import features
 from bochner._core.arrays import to_numpy
 from bochner._core.checks import one_of
 from bochner._core.random import Seed, seed_of
@@ -19,7 +20,6 @@ from bochner.features.fourier.fourier import Fourier
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.features.nystrom.nystrom import LandmarkValues, NystromMap, Rounded
-from bochner.features.rules import as_method
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import has_free
 from bochner.selection.record import Curves, LearnedMetric, Tuning
@@ -88,7 +88,7 @@ class FeatureSpec:
         one_of(columns, who, "columns", ("auto", "as_given"))
         if metric is not None and metric != "learned":
             raise InvalidInput(f'{who}: metric must be None or "learned"; got {metric!r}.')
-        known, how = as_kernel(kernel), as_method(method)
+        known, how = as_kernel(kernel), features.as_method(method)
         if metric is not None and has_free(known):
             raise InvalidInput(
                 f'{who}: metric="learned" starts from a kernel with all its numbers, or a name; '

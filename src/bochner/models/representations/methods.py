@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from bochner import features
 from bochner._core.arrays import dense, to_numpy
 from bochner._core.checks import integer, positive
 from bochner._core.shapes import Array
 from bochner.features.auto import Choice
 from bochner.features.method import Method
 from bochner.features.nystrom.nystrom import Nystrom, NystromMap
-from bochner.features.rules import as_method
 from bochner.models._base import KernelEstimator
 from bochner.selection.record import Tuning
 
@@ -61,7 +61,7 @@ class ExactKernel(Method):
     def __post_init__(self) -> None:
         """Check the arguments."""
         if self.preconditioner is not None:
-            object.__setattr__(self, "preconditioner", as_method(self.preconditioner))
+            object.__setattr__(self, "preconditioner", features.as_method(self.preconditioner))
         object.__setattr__(self, "tol", positive(self.tol, "ExactKernel", "tol"))
         least = integer(self.max_iter, "ExactKernel", "max_iter", least=1)
         object.__setattr__(self, "max_iter", least)

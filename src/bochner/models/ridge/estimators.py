@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
+from bochner import models
 from bochner._core.arrays import joined, to_numpy
 from bochner._core.checks import require_switch
 from bochner._core.shapes import Array, Float, Tabular
@@ -23,7 +24,6 @@ from bochner.models._calibration import Calibration, decided
 from bochner.models._intervals import WithIntervals
 from bochner.models._kinds import Differentiable, PenalisedByAlpha, ProbableLabels
 from bochner.models._parameters import KernelParameters, estimator
-from bochner.models.displays import PathDisplay, SpectrumDisplay
 from bochner.models.error_law import LeftOutRows
 from bochner.models.representations.methods import (
     NYSTROM,
@@ -34,7 +34,6 @@ from bochner.models.representations.methods import (
     takes_pieces,
 )
 from bochner.models.representations.representation import RidgeSpec
-from bochner.models.ridge.fit import RidgeFit, Route, fit_ridge, solved_again, with_rows_of
 from bochner.solvers.ridge.path import as_alpha
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Moments, Precision
@@ -59,32 +58,32 @@ class RidgeEstimator(KernelParameters, Differentiable, PenalisedByAlpha, KernelE
         inputs: Inputs,
         where: Executor = LOCAL,
         precision: Precision | None = None,
-    ) -> RidgeFit:
+    ) -> "models.RidgeFit":
         exact = as_exact(self.method)
-        route = Route(
+        route = models.Route(
             exact or as_local(self.method) or self.method,
             self.kernel == "auto",
             self.n_features is None,
             self.precision == "auto",
             self._sums_waves,
         )
-        return fit_ridge(self._spec(exact), route, blocks, inputs, where, precision)
+        return models.fit_ridge(self._spec(exact), route, blocks, inputs, where, precision)
 
     #: Whether "auto" may sum Fourier modes instead of features.
     _sums_waves: ClassVar[bool] = False
 
-    def _first_piece(self, blocks: Blocks, inputs: Inputs) -> RidgeFit:
+    def _first_piece(self, blocks: Blocks, inputs: Inputs) -> "models.RidgeFit":
         single = self.precision == "float32"
         return self._fit(blocks, inputs, LOCAL, "float32" if single else "float64")
 
-    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> RidgeFit:
+    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> "models.RidgeFit":
         self._rows_with("partial_fit", type(self).__name__)
-        return with_rows_of(self._fitted, self._spec(None), blocks)
+        return models.with_rows_of(self._fitted, self._spec(None), blocks)
 
     def solve_again(self) -> Self:
         """Solve again from the stored moments and sample, with the current penalty."""
         self._rows_with("solve_again", type(self).__name__)
-        self.fit_ = solved_again(self._fitted, self._spec(None))
+        self.fit_ = models.solved_again(self._fitted, self._spec(None))
         return self
 
     @property
@@ -158,14 +157,6 @@ class RidgeEstimator(KernelParameters, Differentiable, PenalisedByAlpha, KernelE
     def _kept_moments(self) -> Moments | None:
         rows = self._fitted.representation
         return None if "moments_" in rows.lacks else rows.seen
-
-    def plot_path(self, ax: Any = None) -> Any:
-        """Draw the criteria along the path of alpha, on new axes or those given."""
-        return PathDisplay.from_estimator(self).plot(ax).ax_
-
-    def plot_spectrum(self, ax: Any = None) -> Any:
-        """Draw the eigenvalues of the features' Gram matrix, and the penalty."""
-        return SpectrumDisplay.from_estimator(self).plot(ax).ax_
 
 
 # --- Kernel ridge regression at any number of rows -----------------------------------------------

@@ -1,0 +1,367 @@
+"""The law of errors, learned from errors of rows that were left out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from bochner._core.arrays import is_sparse
+from bochner._core.blas import product
+from bochner._core.shapes import Array, Float
+from bochner.data.sample import RowSample
+from bochner.features.map import FeatureMap
+from bochner.features.method import Request
+from bochner.features.nystrom.nystrom import Nystrom, draw_nystrom
+from bochner.kernels.kernel import Kernel
+from bochner.models._kernel_sum import KernelSum
+from bochner.models.error_law import (
+    LEFT_OUT_ROWS,
+    Distribution,
+    ErrorInputs,
+    ErrorLaw,
+    LeftOutRows,
+    TargetLaw,
+    evaluated,
+    interval_score,
+)
+from bochner.selection.choose import choose_for_matrix, transformed
+from bochner.selection.chosen import FeatureSpec
+from bochner.solvers.ridge.eigen import decompose
+from bochner.solvers.ridge.path import solve_ridge
+from bochner.sums.moments import Moments
+
+# --- Kernel ridge regression on landmarks as a linear smoother, with its hat matrix ---------------
+#
+# With features φ of the landmarks about their mean, φ̄, Σ w φφᵀ = V diag(λ) Vᵀ and a = Vᵀ(φ − φ̄),
+#
+#     f(z) = Σ_j H_j(z) y_j,   H_j(z) = w_j (a(z)·(a_j/(λ + α)) + 1/W),
+#
+# and without row i its value there is Σ_{j≠i} H_ij y_j/(1 − H_ii).
+
+LANDMARKS = 256  # Largest number of landmarks: smooth functions need few
+PENALTY_ROWS = 1024  # Rows whose errors without themselves the penalty is chosen by, about
+LEAST_LEFT = 1e-8  # Floor for 1 − h_ii; smaller values are rounding error
+
+
+@dataclass(frozen=True, eq=False)
+class LandmarkSmoother:
+    """A ridge regression on landmarks, its penalty chosen by leave-one-out errors."""
+
+    sum: KernelSum  # z ↦ f(z), of the kernel and each landmark
+    phi: FeatureMap
+    mean: Float[Array, " r"]  # φ̄
+    turn: Float[Array, "r r"]  # V/√(λ + α): products of turned features are those with 1/(λ + α)
+    turned: Float[Array, "m r"]  # (φ − φ̄)V/√(λ + α) of the rows
+    y: Float[Array, "m t"]
+    w: Float[Array, " m"]
+
+    @staticmethod
+    def of(
+        kernel: Kernel,
+        z: Float[Array, "m k"],
+        y: Float[Array, "m t"],
+        w: Float[Array, " m"],
+        seed: int,
+    ) -> "LandmarkSmoother":
+        """Return the regression of targets of rows; O(m r² + r³)."""
+        phi = draw_nystrom(Nystrom(), kernel, Request(z.shape[1], LANDMARKS, seed, X=z))
+        Z = phi(z)
+        moments = Moments.of(Z, y, w)
+        mean, about = moments.feature_mean, moments.target_mean
+        Z -= mean
+        eigen = decompose(moments)
+        every = slice(None, None, -(-len(w) // PENALTY_ROWS))
+        judged = Z[every], y[every] - about, w[every]
+        solution = solve_ridge(eigen, (mean, about), "loo", [judged])
+        turn = eigen.vectors / np.sqrt(eigen.values + float(solution.alpha))
+        coef = phi.root(np.dtype(np.float64)) @ solution.coef
+        machine = KernelSum(kernel, phi.landmarks, coef, solution.intercept)
+        return LandmarkSmoother(machine, phi, mean, turn, product(Z, turn), y, w)
+
+    def shares(self, z: Float[Array, "b k"]) -> Float[Array, "b m"]:
+        """Return H(z); O(b m r)."""
+        return self._shares(product(self.phi(z) - self.mean, self.turn))
+
+    def _shares(self, turned: Float[Array, "b r"]) -> Float[Array, "b m"]:
+        """Return H in float32: no row of ``turned`` is longer than one, so products keep digits."""
+        H = product(turned.astype(np.float32), self._single)
+        H += np.float32(1 / self.w.sum())
+        H *= self.w.astype(np.float32)
+        return H
+
+    @cached_property
+    def _single(self) -> Float[Array, "r m"]:
+        return np.ascontiguousarray(self.turned.T, dtype=np.float32)
+
+    @cached_property
+    def leverages(self) -> Float[Array, " m"]:
+        """H_ii."""
+        return self.w * (np.square(self.turned).sum(axis=1) + 1 / self.w.sum())
+
+    @cached_property
+    def _left(self) -> Float[Array, "m 1"]:
+        """1 − H_ii."""
+        return np.maximum(1 - self.leverages, LEAST_LEFT)[:, None]
+
+    def left_out_shares(self, rows: Array) -> Float[Array, "b m"]:
+        """Return the shares of rows in the values of some of them, each without itself."""
+        H = self._shares(self.turned[rows])
+        H[np.arange(len(rows)), rows] = 0.0
+        H /= self._left[rows].astype(np.float32)
+        return H
+
+    def left_out(self) -> Float[Array, "m t"]:
+        """Return the values of rows, each without itself; O(m r t)."""
+        right, W = self.w[:, None] * self.y, self.w.sum()
+        values = self.turned @ (self.turned.T @ right) + right.sum(axis=0) / W
+        return (values - self.leverages[:, None] * self.y) / self._left
+
+
+#: Rows that the scale and the distribution are learned from, at most, and rows of a stretch of
+#: their values, whose shares stay in cache.
+LEARNED_ROWS, STRETCH = LEFT_OUT_ROWS, 128
+
+#: Fewer rows than these have one law for all z, and one distribution.
+FEWEST_ROWS, FEWEST_FOR_SHAPE = 128, 512
+
+#: Columns of a table whose kernel is over rows; of more, and of sparse rows, it is over f̂ alone.
+MOST_COLUMNS = 128
+
+KNOTS = 39  # Values a at which the distribution of e/s is learned
+
+#: Errors are clipped to this range, in units of the median |e|, before their scale is learned.
+LEAST_ERROR, LARGEST_ERROR = 0.1, 1e3
+
+#: Coverages that laws are compared at, and the least gain that a finer one is taken for.
+JUDGED, LEAST_GAIN = (0.5, 0.8, 0.9, 0.95), 0.01
+
+
+# --- learning the law ----------------------------------------------------------------------------
+
+
+def learn_errors(rows: LeftOutRows, seed: int) -> ErrorLaw:
+    """Learn the law of errors: the simplest whose intervals are as short, and miss as little.
+
+    Scale and distribution are learned from 4096 rows at most, and scores are of all rows that are
+    held out, or of 4096 of those that the fit predicts without each: about a second for each
+    target. If a coupling is known, the scale at row i is learned from leave-two-out errors, without
+    row i; this takes half a second more. Held-out rows are split in half: one half learns the law,
+    the other gives the scores.
+    """
+    order = np.random.default_rng(seed).permutation(len(rows.w))
+    if rows.source == "leave one out":
+        order = np.sort(order[:LEFT_OUT_ROWS])
+    learning, scored = rows.take(order), rows.take(order)
+    if rows.source == "held out" and len(order) >= 2 * FEWEST_ROWS:
+        half = len(order) // 2
+        learning, scored = rows.take(order[:half]), rows.take(order[half:])
+    elif rows.source == "held out":
+        learning = rows.take(order[:0])
+    shared = learning.X is scored.X or rows.source != "held out"
+    laws = (_learn(learning, scored, j, seed, shared) for j in range(rows.errors.shape[1]))
+    return ErrorLaw(tuple(laws), rows.source)
+
+
+@dataclass(frozen=True, eq=False)
+class _Learned:
+    """Rows that a law is learned from, the others that have scores, and a target's errors."""
+
+    judges: LeftOutRows
+    rest: LeftOutRows
+    j: int
+    inputs: ErrorInputs
+    without: Float[Array, "m m"]  # the errors of all, each time without a row too
+
+    @cached_property
+    def z(self) -> Float[Array, "m k"]:
+        return self.inputs(self.judges.X, self.judges.predicted[:, self.j])
+
+    @cached_property
+    def z_of_rest(self) -> Float[Array, "s k"]:
+        return self.inputs(self.rest.X, self.rest.predicted[:, self.j])
+
+    @property
+    def e(self) -> Float[Array, " m"]:
+        return self.judges.errors[:, self.j]
+
+    @property
+    def w(self) -> Float[Array, " m"]:
+        return self.judges.w
+
+    @property
+    def typical(self) -> float:
+        return float(np.median(np.abs(self.e)))
+
+
+def _learn(
+    learning: LeftOutRows, scored: LeftOutRows, j: int, seed: int, shared: bool
+) -> TargetLaw:
+    plain = _scored(TargetLaw(None, None, None, *np.zeros((2, 0))), scored.errors[:, j], scored.w)
+    known = np.flatnonzero(np.isfinite(learning.errors[:, j]))
+    e = learning.errors[known, j]
+    if len(known) < FEWEST_ROWS or not np.median(np.abs(e)) > 0:
+        return plain
+    few = learning.take(known[:LEARNED_ROWS])
+    shared_rows = known[:LEARNED_ROWS] if shared else known[:0]
+    others = np.setdiff1d(np.arange(len(scored.w)), shared_rows)
+    rows, scale, log_scale = _closest(few, scored.take(others), j, seed)
+    m, order = len(few.w), np.concatenate([shared_rows, others])
+    reach = float(log_scale[:m].min()), float(log_scale[:m].max())
+    log_scale = np.clip(log_scale, *reach)
+    log_s, u = log_scale[:m], rows.e / np.exp(log_scale[:m])
+    shape, F = _shape(rows, u, scale, log_s, seed)
+    first = 0 if shared else m
+    log_scale, at = log_scale[first:], F[first:]
+    laws = [plain]
+    with np.errstate(over="ignore"):
+        scaled = scored.errors[order, j] / np.exp(log_scale)
+    w = scored.w[order]
+    none = np.zeros(0)
+    laws.append(_scored(TargetLaw(rows.inputs, scale, None, none, none, reach), scaled, w))
+    levels = shape.scores(at, scaled)
+    laws.append(_scored(TargetLaw(rows.inputs, scale, shape, none, none, reach), levels, w))
+    return laws[_best(laws, rows, log_s, u, shape, F[:m])]
+
+
+def _scored(law: TargetLaw, scores: Float[Array, " m"], w: Float[Array, " m"]) -> TargetLaw:
+    order = np.argsort(scores, kind="stable")
+    shares = np.cumsum(w[order])
+    unit = len(w) / shares[-1] if len(w) else 1.0
+    return replace(law, scores=scores[order], shares=shares * unit)
+
+
+def _closest(
+    few: LeftOutRows, rest: LeftOutRows, j: int, seed: int
+) -> tuple[_Learned, KernelSum, Float[Array, " n"]]:
+    """Take z, by columns or predictions, that tells more of log |e| of rows left out."""
+    f, costs = few.predicted[:, j], []
+    wide, without = is_sparse(few.X) or few.X.shape[1] > MOST_COLUMNS, few.without(few, j)
+    for by_columns in (False,) if wide else (True, False):
+        rows = _Learned(few, rest, j, ErrorInputs.of(few.X, f, by_columns), without)
+        scale, log_s, lost = _scale(rows, seed)
+        costs.append((lost * (1 - LEAST_GAIN * by_columns), rows, scale, log_s))
+    return min(costs, key=lambda each: each[0])[1:]
+
+
+def _scale(rows: _Learned, seed: int) -> tuple[KernelSum, Float[Array, " n"], float]:
+    """Return z ↦ log s, its values at all rows, each as learned without it, and their error."""
+    target = _log_size(rows.e, rows.typical)[:, None]
+    spec = FeatureSpec.of(
+        "ErrorLaw", "auto", "auto", None, "auto", seed, columns="auto", effort="low"
+    )
+    priority = np.random.default_rng(seed).permutation(len(rows.w)) / len(rows.w)
+    sample = RowSample(rows.z, target, rows.w, priority)
+    curves, sample = transformed(sample, seed)
+    kernel = choose_for_matrix(spec, sample, None, True)[0].kernel
+    kernel = kernel if curves is None else curves.of(kernel)
+    smoother = LandmarkSmoother.of(kernel, rows.z, target, rows.w, seed)
+
+    def summed(H: Array, e: Array) -> Float[Array, "b 1"]:
+        return np.einsum("ij,ij->i", H, _log_size(e, rows.typical))[:, None]
+
+    values = _values(rows, smoother, summed)[:, 0]
+    mean, share = _slope(target[:, 0], values[: len(rows.w)], rows.w)
+    scale = replace(
+        smoother.sum,
+        coef=share * smoother.sum.coef,
+        intercept=mean + share * (smoother.sum.intercept - mean),
+    )
+    values = mean + share * (values - mean)
+    lost = float(np.average((target[:, 0] - values[: len(rows.w)]) ** 2, weights=rows.w))
+    return scale, values, lost
+
+
+def _log_size(e: Array, typical: float) -> Array:
+    """Return log |e|, away from zero and infinity."""
+    size = np.minimum(np.abs(e), LARGEST_ERROR * typical)
+    return 0.5 * np.log(size**2 + (LEAST_ERROR * typical) ** 2)
+
+
+def _slope(y: Float[Array, " m"], f: Float[Array, " m"], w: Float[Array, " m"]) -> Array:
+    """Return the mean of f, and the share of f about it that y is nearest to, 0 to 1.
+
+    A penalty that is chosen on dependent errors is too small.
+    """
+    mean = np.average(f, weights=w)
+    away = w * (f - mean)
+    power = float(away @ (f - mean))
+    return np.array([mean, np.clip(away @ y / power, 0.0, 1.0) if power > 0 else 0.0])
+
+
+def _values(
+    rows: _Learned, smoother: LandmarkSmoother, summed: Callable[[Array, Array], Array]
+) -> Float[Array, "n t"]:
+    """Return leave-one-out values at the learning rows, then values at the other rows.
+
+    ``summed`` gives them of (b, m) shares that they are made of, and of (b, m) errors.
+    """
+    judges, rest = rows.judges, rows.rest
+    if judges.coupling is None:
+        left = smoother.left_out()
+        return (
+            np.concatenate([left, evaluated(smoother.sum, rows.z_of_rest)]) if len(rest.w) else left
+        )
+    parts = []
+    for here in _stretches(len(judges.w)):
+        parts.append(summed(smoother.left_out_shares(here), rows.without[here]))
+    for here in _stretches(len(rest.w)):
+        errors = rest.take(here).without(judges, rows.j)
+        parts.append(summed(smoother.shares(rows.z_of_rest[here]), errors))
+    return np.concatenate(parts)
+
+
+def _stretches(n: int) -> list[Array]:
+    return np.array_split(np.arange(n), -(-n // STRETCH)) if n else []
+
+
+def _shape(
+    rows: _Learned, u: Float[Array, " m"], scale: KernelSum, log_s: Float[Array, " m"], seed: int
+) -> tuple[Distribution, Float[Array, "n J"]]:
+    """Return the conditional distributions of u, and those at all rows, as learned without each."""
+    knots = np.unique(np.quantile(u, np.arange(1, KNOTS + 1) / (KNOTS + 1)))
+    if len(knots) < 2:
+        knots = np.array([u.min(), max(u.max(), np.nextafter(u.min(), np.inf))])
+    indicators = (u[:, None] <= knots).astype(np.float64)
+    smoother = LandmarkSmoother.of(scale.kernel, rows.z, indicators, rows.w, seed)
+
+    def summed(H: Array, e: Array) -> Float[Array, "b J"]:
+        place = np.searchsorted(knots, e / np.exp(log_s))
+        flat = place + (len(knots) + 1) * np.arange(len(H))[:, None]
+        most = (len(knots) + 1) * len(H)
+        each = np.bincount(flat.ravel(), weights=H.ravel(), minlength=most)
+        return np.cumsum(each.reshape(len(H), -1)[:, :-1], axis=1)
+
+    F = _values(rows, smoother, summed)
+    pooled = np.clip(indicators.mean(axis=0), 1 / (len(u) + 1), 1 - 1 / (len(u) + 1))
+    ordered = np.sort(u)
+    below, above = ordered[ordered <= knots[0]], ordered[ordered >= knots[-1]]
+    shape = Distribution(knots, smoother.sum, pooled, below, above)
+    return shape, shape.risen(F)
+
+
+def _best(
+    laws: list[TargetLaw],
+    rows: _Learned,
+    log_s: Float[Array, " m"],
+    u: Float[Array, " m"],
+    shape: Distribution,
+    F: Float[Array, "m J"],
+) -> int:
+    """Return which law has the least interval score; a simpler one that is as good comes first."""
+    s, costs = np.exp(log_s), []
+    for k, law in enumerate(laws):
+        total = 0.0
+        for coverage in JUDGED:
+            low, high = law.ends(coverage)
+            if k == 0:
+                ends = low + 0 * s, high + 0 * s
+            elif k == 1:
+                ends = low * s, high * s
+            else:
+                ends = shape.quantile(F, low) * s, shape.quantile(F, high) * s
+            total += (1 - coverage) * interval_score(rows.e, *ends, coverage, rows.w)
+        costs.append(total)
+    costs = costs if len(u) >= FEWEST_FOR_SHAPE else costs[:2]
+    best = int(np.argmin(costs))
+    return next(k for k in range(len(costs)) if costs[k] * (1 - LEAST_GAIN) <= costs[best])
