@@ -325,7 +325,7 @@ SKETCH_METHODS = [
     bo.PolySketch(),
     bo.PolySketch(pairs="independent"),
 ]
-HASHED = [bo.PolySketch(inner=4, nonzeros=1), bo.PolySketch(inner=2, nonzeros=2)]
+HASHED = [bo.PolySketch(inner=4), bo.PolySketch(inner=2)]
 POSITIVE = [
     bo.Positive(placement, form)
     for placement in (bo.Orthogonal(), bo.IID(), bo.QMC())

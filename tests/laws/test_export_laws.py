@@ -61,7 +61,7 @@ def reason(phi):
     radial = getattr(phi, "radial", None)
     exact = isinstance(radial, RadialFunctions) and not len(radial.interpolant)
     exact |= name == "GegenbauerMap" and "GeneralizedZonal" in kernel
-    if name in ("PolySketchMap", "TensorSketchMap") or exact or (name == "NystromMap" and bessel):
+    if name == "SketchMap" or exact or (name == "NystromMap" and bessel):
         return "a step that is made in NumPy alone"
     return None
 

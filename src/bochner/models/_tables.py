@@ -33,7 +33,7 @@ from bochner.data.schema import Inputs, Schema, did_you_mean, listed, reasons
 from bochner.data.sources import Block
 from bochner.data.tables import Tables, warn_without_target, without_target
 from bochner.errors import DataWarning, InvalidInput, InvalidType
-from bochner.features.map import WaveMethod
+from bochner.features.fourier.grid import WaveMethod
 from bochner.models._parameters import by_jobs
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.tree import summed

@@ -19,7 +19,7 @@ from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.schema import listed
 from bochner.errors import InvalidInput, InvalidType
-from bochner.features.map import WaveMethod
+from bochner.features.fourier.grid import WaveMethod
 from bochner.features.method import Method
 from bochner.features.rules import as_method
 from bochner.kernels.kernel import Kernel

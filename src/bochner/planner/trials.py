@@ -28,8 +28,9 @@ from bochner.data.sample import RowSample
 from bochner.errors import BochnerWarning, InvalidInput, UnsupportedKernel
 from bochner.features.auto import predicted_error, width_of
 from bochner.features.fourier.fourier import Fourier
+from bochner.features.fourier.grid import WaveMethod
 from bochner.features.fourier.placements import Orthogonal
-from bochner.features.map import FeatureMap, WaveMethod
+from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
 from bochner.features.nystrom.nystrom import Nystrom, Rounded
 from bochner.features.rules import contenders, draw_map

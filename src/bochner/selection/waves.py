@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.shapes import Array, Float
-from bochner.features.map import WaveMap
+from bochner.features.fourier.grid import WaveMap
 from bochner.kernels.kernel import Kernel
 from bochner.selection.rows import rounded
 from bochner.solvers.gram import total

@@ -19,7 +19,9 @@ from bochner._core.checks import check_fields, optional, share
 from bochner._core.nufft import waves_at
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput
-from bochner.features.map import WaveMap, WaveMethod, in_double
+from bochner.features.map import FeatureMap, in_double
+from bochner.features.mercer.sphere import SphericalHarmonics, SphericalMap
+from bochner.features.method import Method
 from bochner.kernels.equispaced import equispaced_weights, tapered_weights
 from bochner.kernels.green import checked_box
 from bochner.kernels.kernel import Kernel
@@ -35,7 +37,7 @@ PAIRS = 1 << 20
 
 
 @dataclass(frozen=True)
-class FourierGrid(WaveMethod):
+class FourierGrid(Method):
     """Waves of equispaced frequencies, within a tolerance of the kernel for all pairs of rows.
 
     Parameters
@@ -92,13 +94,14 @@ class FourierGrid(WaveMethod):
 
     @property
     def accuracy(self) -> float:
+        """Relative error of transforms and solutions."""
         return self.tolerance
 
     numbers_each = 0
 
 
 @dataclass(frozen=True, eq=False)
-class EquispacedMap(WaveMap):
+class EquispacedMap(FeatureMap):
     """φ(x) = (√v_0, (√(2 v_j) cos j·θ)_j, (√(2 v_j) sin j·θ)_j), θ = h∘(x − centre)."""
 
     kernel: Kernel
@@ -126,29 +129,35 @@ class EquispacedMap(WaveMap):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Largest j along each axis."""
         return tuple(int(m) for m in self.extent)
 
     @property
     def variances(self) -> Array:
+        """Weights of all waves."""
         flat = np.concatenate([self.weights[:0:-1], self.weights])
         return flat.reshape([2 * m + 1 for m in self.shape])
 
     @cached_property
     def places(self) -> BoxPlaces:
+        """Map from rows to angles."""
         d = self.n_inputs
         cyclic = np.array([is_cyclic(self.kernel, a, d) for a in range(d)])
         half = np.where(cyclic, math.inf, self.half)
         return BoxPlaces(self.centre, self.spacing, half, turns(self.kernel, self.spacing))
 
     def variances_of(self, kernel: Kernel) -> Array:
+        """Return the weights of another kernel on the same waves."""
         if self.tapered:
             return np.maximum(tapered_weights(kernel, self.spacing, self.shape, 2 * self.half), 0.0)
         return equispaced_weights(kernel, self.spacing, self.shape)
 
     def gram(self, waves: Array, variances: Array, centred: bool) -> ToeplitzGram:
+        """Return ZᵀZ from sums of waves over rows."""
         return ToeplitzGram(waves, variances, centred)
 
     def as_coefficients(self, numbers: Array) -> Array:
+        """Return numbers in the order of the weights as coefficients of waves."""
         return half_of(numbers[None])[0].real
 
     def matrix(self, X: Float[Array, "m d"], error: float) -> Float[Array, "m m"]:
@@ -186,3 +195,8 @@ class EquispacedMap(WaveMap):
         along = moved(roots, like=X)
         Z = xp.concat([xp.cos(phases) * along, xp.sin(phases[:, 1:]) * along[1:]], axis=1)
         return xp.astype(Z, getattr(xp, str(dtype)), copy=False)
+
+
+#: Methods whose features no fit that sums waves makes, any number of them; and their maps.
+WaveMethod = FourierGrid | SphericalHarmonics
+WaveMap = EquispacedMap | SphericalMap

@@ -16,9 +16,9 @@ from bochner._core.checks import integer, require_room
 from bochner._core.globe import require_places, unit_vectors
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
-from bochner.features.map import WaveMap, WaveMethod, in_double
+from bochner.features.map import FeatureMap, in_double
 from bochner.features.mercer.recurrence import harmonic_blocks
-from bochner.features.method import Request
+from bochner.features.method import Method, Request
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.sphere import degree_variances, of_degrees
 from bochner.solvers.harmonics import HarmonicGram
@@ -27,12 +27,9 @@ from bochner.sums.fourier import GlobePlaces, Places
 #: The largest degree: beyond, waves of the highest orders underflow near the poles.
 MOST_DEGREE = 1000
 
-#: Error of transforms and solutions.
-ACCURATE = 1e-5
-
 
 @dataclass(frozen=True)
-class SphericalHarmonics(WaveMethod):
+class SphericalHarmonics(Method):
     """All spherical harmonics up to a degree, of kernels of latitude and longitude in degrees.
 
     Parameters
@@ -79,12 +76,12 @@ class SphericalHarmonics(WaveMethod):
                 f"SphericalHarmonics: degree must be from 1 to {MOST_DEGREE:,}; got {self.degree}."
             )
 
-    accuracy = ACCURATE
+    accuracy = 1e-5  # Relative error of transforms and solutions
     numbers_each = 0
 
 
 @dataclass(frozen=True, eq=False)
-class SphericalMap(WaveMap):
+class SphericalMap(FeatureMap):
     """φ(x) = (√a_l Y_lm(x)), degree after degree."""
 
     kernel: Kernel
@@ -100,7 +97,7 @@ class SphericalMap(WaveMap):
 
     @property
     def degree(self) -> int:
-        """L."""
+        """Largest degree, L."""
         return len(self.weights) - 1
 
     @property

@@ -7,7 +7,7 @@ probability q_N and weighted by a_N/q_N sums the power series:
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated
 
@@ -94,18 +94,18 @@ class MaclaurinMap(FeatureMap):
     @cached_property
     def _steps(self) -> tuple[Array, ...]:
         """Return for each j the j-th ω of every feature that has one, by falling degree."""
-        order = self._order
-        first = (np.cumsum(self.weights.degrees) - self.weights.degrees)[order]
-        degrees = self.weights.degrees[order]
-        highest = int(degrees[0]) if len(degrees) else 0
+        first = (np.cumsum(self.weights.degrees) - self.weights.degrees)[self._order]
+        degrees = self.weights.degrees[self._order]
+        highest = int(degrees.max(initial=0))
         return tuple(self.signs[:, first[degrees > j] + j] for j in range(highest))
 
     @cached_property
     def _distinct(self) -> tuple[powers.Weights, Array]:
         """The weights of the distinct degrees, and for each feature the index of its degree."""
-        given = self.weights
-        degrees, first, which = np.unique(given.degrees, return_index=True, return_inverse=True)
-        return powers.Weights(degrees, given.logs[first], given.gaussian), which
+        degrees, first, which = np.unique(
+            self.weights.degrees, return_index=True, return_inverse=True
+        )
+        return replace(self.weights, degrees=degrees, logs=self.weights.logs[first]), which
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         U, lengths = self.inputs.split(X)
@@ -137,36 +137,26 @@ class MaclaurinMap(FeatureMap):
 
 def draw_maclaurin(method: Maclaurin, kernel: Kernel, ask: Request) -> MaclaurinMap:
     """Draw products of random projections, degrees by what they contribute or as published."""
-    parts = powers.powers(kernel, method, ask.n_inputs)
-    if method.degrees == "geometric":
-        return _published(kernel, parts, ask)
-    series = parts.series
-    exact, energy, left = powers.split_off(kernel, method, parts, ask)
-    degrees = _spread(energy, left, ask) if energy.any() else np.empty(0, dtype=np.int64)
-    q = energy / max(energy.sum(), math.ulp(0.0))
-    with np.errstate(divide="ignore"):
-        logs = (
-            powers.log_coefficients(series, degrees) - np.log(q)[degrees] - math.log(max(left, 1))
-        )
+    parts, D = powers.powers(kernel, method, ask.n_inputs), ask.n_features
+    exact = degrees = np.empty(0, dtype=np.int64)
+    if method.degrees == "geometric":  # Kar and Karnick (2012), Algorithm 1
+        degrees = ask.stream("degrees").geometric(0.5, D) - 1
+        log_chances = -(degrees + 1) * math.log(2)
+    else:
+        exact, energy, D = powers.split_off(kernel, method, parts, ask)
+        if energy.any():
+            degrees = _spread(energy, D, ask)
+        with np.errstate(divide="ignore"):
+            log_chances = np.log(energy / max(energy.sum(), math.ulp(0.0)))[degrees]
+    logs = powers.log_coefficients(parts.series, degrees) - log_chances - math.log(max(D, 1))
+    signs = powers.random_signs(ask.stream("signs"), (int(degrees.sum()), ask.n_inputs))
     return MaclaurinMap(
         kernel,
         powers.UnitRows(parts.scales),
-        powers.Weights(exact, 0.5 * powers.log_coefficients(series, exact), parts.gaussian),
+        powers.Weights(exact, 0.5 * powers.log_coefficients(parts.series, exact), parts.gaussian),
         powers.Weights(degrees, 0.5 * logs, parts.gaussian),
-        _signs(degrees, ask),
+        np.ascontiguousarray(signs.T),
     )
-
-
-def _published(kernel: Kernel, parts: powers.Powers, ask: Request) -> MaclaurinMap:
-    """Kar and Karnick (2012), Algorithm 1: degrees independent, P(N = n) = 2^{−n−1}."""
-    D = ask.n_features
-    degrees = ask.stream("degrees").geometric(0.5, D) - 1
-    logs = (
-        powers.log_coefficients(parts.series, degrees) + (degrees + 1) * math.log(2) - math.log(D)
-    )
-    none = powers.Weights(np.empty(0, dtype=np.int64), np.empty(0), parts.gaussian)
-    random = powers.Weights(degrees, 0.5 * logs, parts.gaussian)
-    return MaclaurinMap(kernel, powers.UnitRows(parts.scales), none, random, _signs(degrees, ask))
 
 
 def _spread(energy: Float[Array, " N"], D: int, ask: Request) -> Array:
@@ -178,9 +168,3 @@ def _spread(energy: Float[Array, " N"], D: int, ask: Request) -> Array:
     cumulative = np.cumsum(energy)
     degrees = np.searchsorted(cumulative, points * cumulative[-1], side="right")
     return np.minimum(degrees, np.flatnonzero(energy)[-1]).astype(np.int64)
-
-
-def _signs(degrees: Array, ask: Request) -> Array:
-    """Return ω for every factor of every feature, (d, ΣN), feature after feature."""
-    signs = powers.random_signs(ask.stream("signs"), (int(degrees.sum()), ask.n_inputs))
-    return np.ascontiguousarray(signs.T)

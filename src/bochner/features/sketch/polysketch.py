@@ -4,6 +4,7 @@ A step gives H D v of a value v of its own, not normalised, from the rows or fro
 H the Walsh-Hadamard matrix, D a diagonal of random signs. A block fills its columns of Z.
 """
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -14,7 +15,7 @@ import scipy.sparse
 
 from bochner._core import native
 from bochner._core.arrays import dense
-from bochner._core.checks import Counted, MaybeCounted, MaybePositive, word
+from bochner._core.checks import MaybeCounted, MaybePositive, word
 from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array
 from bochner.features.method import Method, Request
@@ -23,19 +24,18 @@ from bochner.kernels.kernel import Kernel
 
 
 @dataclass(frozen=True, eq=False)
-class Padded:
+class Padded(powers.TreeStep):
     """H D x, not normalised: x with zeros after it."""
 
     signs: Array  # Diagonal of D; P is a power of two
 
     def of(self, U: Array, earlier: list[Array]) -> Array:
-        """Return the value for these rows, (n, P)."""
         return signed_walsh(dense(U), self.signs)
 
 
 @dataclass(frozen=True, eq=False)
-class Hashed:
-    """H S x, S an OSNAP matrix with s entries ±s^{−1/2} for each column; s = 1: a CountSketch."""
+class Hashed(powers.TreeStep):
+    """H S x, S an OSNAP matrix with s entries ±s^{−1/2} for each column."""
 
     rows: Array  # Where each column goes
     signs: Array
@@ -55,7 +55,7 @@ class Hashed:
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class Pairs(powers.SketchBlock):
     """Products of entries of two steps, times m^{−1/2}."""
 
     left: int  # Steps; the left one is the wider
@@ -65,7 +65,7 @@ class Pairs:
     partners: Array  # Entries of the right one, and of its negative after them
 
     @property
-    def width(self) -> int:
+    def width(self) -> int:  # type: ignore[override]
         """How many: m."""
         return len(self.partners)
 
@@ -82,7 +82,7 @@ class Pairs:
 
 
 @dataclass(frozen=True, eq=False)
-class Node:
+class Node(powers.TreeStep):
     """H D of a node's products; D is in the signs of their factors."""
 
     pairs: Pairs
@@ -94,14 +94,14 @@ class Node:
 
 
 @dataclass(frozen=True, eq=False)
-class Entries:
+class Entries(powers.SketchBlock):
     """Some entries of a step, times m^{−1/2}: the sketch of degree one."""
 
     source: int
     chosen: Array
 
     @property
-    def width(self) -> int:
+    def width(self) -> int:  # type: ignore[override]
         """How many: m."""
         return len(self.chosen)
 
@@ -110,16 +110,7 @@ class Entries:
         np.multiply(entries, weight * np.array(self.width**-0.5, dtype=Z.dtype), out=Z)
 
 
-@dataclass(frozen=True, eq=False)
-class Exact:
-    """Degree 0, one feature, or degree 1, all columns."""
-
-    degree: int
-    width: int
-
-    def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:
-        np.multiply(dense(U) if self.degree else 1, weight, out=Z)
-
+NONZEROS = 4  # Entries per column of the OSNAP matrix that hashes leaves of many columns
 
 # --- PolySketch: powers x^{⊗n} by a binary tree of sketches of degree two ------------------------
 #
@@ -144,9 +135,6 @@ class PolySketch(Method):
     inner : int, optional
         Entries of inner nodes, rounded up to a power of two. Default: as many as the features of
         the degree that has most.
-    nonzeros : int, default 4
-        Entries per column of the OSNAP matrix that hashes leaves of more columns than ``inner``;
-        1 is a CountSketch.
     radius : float, optional
         Length of rows at which the terms of a power series are weighed, in units of the
         lengthscale where the kernel has one. Default: the median of the rows it is drawn with.
@@ -178,42 +166,13 @@ class PolySketch(Method):
 
     pairs: Annotated[str, word("balanced", "independent")] = "balanced"
     inner: MaybeCounted = None
-    nonzeros: Counted = 4
     radius: MaybePositive = None
 
     numbers_each = 0
 
-
-@dataclass(frozen=True, eq=False)
-class PolySketchMap(powers.Sketch):
-    """φ(x) = [weighted sketch of each power], read off one tree."""
-
-    kernel: Kernel
-    inputs: powers.UnitRows  # Scales of the columns
-    weights: powers.Weights  # Degree and weight of each block
-    steps: tuple[Padded | Hashed | Node, ...]  # The tree, children before parents
-    blocks: tuple[Exact | Entries | Pairs, ...]  # The features, degree by degree
-    complete: bool  # Whether every block holds all pairs, and so nothing is left to chance
-
-    @property
-    def widths(self) -> list[int]:
-        return [block.width for block in self.blocks]
-
-    @property
-    def below_kernel(self) -> bool:
-        return self.complete
-
-    def fill(self, Z: Array, X: Array) -> None:
-        U, lengths = self.inputs.split(X)
-        weights = self.weights.at(lengths, like=U)
-        earlier: list[Array] = []
-        for step in self.steps:
-            earlier.append(step.of(U, earlier))
-        start = 0
-        for i, block in enumerate(self.blocks):
-            out = Z[:, start : start + block.width]
-            block.fill(out, U, earlier, weights[:, i : i + 1])
-            start += block.width
+    def capacity(self, n: int, padded: int, inner: int) -> float:
+        """Return the largest width of the sketch of degree n."""
+        return capacity(n, padded, inner) if self.pairs == "balanced" else np.inf
 
 
 class Tree:
@@ -246,8 +205,7 @@ class Tree:
         return self._places[place]
 
     def _node(self, start: int, size: int, count: int) -> tuple[Node, int]:
-        most = capacity(count, self.padded, self.inner, self.method.pairs)
-        width = int(min(self.inner, most))
+        width = int(min(self.inner, self.method.capacity(count, self.padded, self.inner)))
         pairs = self._pairs(start, size, count, width, "node")
         rng = self.ask.stream(f"signs {start} {size} {count}")
         negative = np.int32(self.widths[pairs.right]) * rng.integers(0, 2, width, dtype=np.int32)
@@ -267,7 +225,7 @@ class Tree:
         rng, d, P = self.ask.stream(f"leaf {start}"), self.ask.n_inputs, self.padded
         if d <= P:
             return Padded(powers.random_signs(rng, P)), P
-        s = min(self.method.nonzeros, P)
+        s = min(NONZEROS, P)
         # One row in each of s parts of the range: different without a test.
         edges = np.linspace(0, P, s + 1).astype(np.int64)
         rows = np.stack([rng.integers(a, b, d) for a, b in pairwise(edges)], axis=1)
@@ -275,16 +233,13 @@ class Tree:
 
 
 @lru_cache(maxsize=4096)
-def capacity(n: int, padded: int, inner: int, pairs: str) -> float:
+def capacity(n: int, padded: int, inner: int) -> int:
     """Return how many pairs the top node of degree n has: its sketch with all of them is exact."""
-    if pairs == "independent":
-        return np.inf
     half = power_of_two(n) // 2
-    return _entries(half, padded, inner) * _entries(n - half, padded, inner) if n > 1 else padded
-
-
-def _entries(n: int, padded: int, inner: int) -> float:
-    return padded if n == 1 else min(inner, capacity(n, padded, inner, "balanced"))
+    entries = (
+        padded if k == 1 else min(inner, capacity(k, padded, inner)) for k in (half, n - half)
+    )
+    return math.prod(entries) if n > 1 else padded
 
 
 def _balanced(P: int, Q: int, m: int, rng: np.random.Generator) -> tuple[int, Array, Array]:
@@ -306,28 +261,18 @@ def _independent(P: int, Q: int, m: int, rng: np.random.Generator) -> tuple[int,
     return 0, left, right
 
 
-def draw_polysketch(method: PolySketch, kernel: Kernel, ask: Request) -> PolySketchMap:
+def draw_polysketch(method: PolySketch, kernel: Kernel, ask: Request) -> powers.SketchMap:
     """Draw the sketches of all powers from one tree."""
     parts = powers.powers(kernel, method, ask.n_inputs)
     exact, energy, left = powers.split_off(kernel, method, parts, ask)
-    d = ask.n_inputs
-    inner = power_of_two(method.inner or left)
-    padded = min(inner, power_of_two(d))
-    most = lambda n: capacity(n, padded, inner, method.pairs)
-    got = powers.shares(energy, most, left, ask.stream("degrees"))
-    inner = power_of_two(method.inner or max(got.widths, default=1))
-    tree = Tree(method, ask, inner)
-    blocks: list[Exact | Entries | Pairs] = [Exact(int(n), d if n else 1) for n in exact]
-    blocks += [tree.power(n, w) for n, w in zip(got.degrees, got.widths, strict=True)]
-    degrees = np.array([*exact, *got.degrees], dtype=np.int64)
-    logs = powers.log_coefficients(parts.series, degrees)
-    logs -= np.log([1.0] * len(exact) + list(got.probabilities))
-    weights = powers.Weights(degrees, 0.5 * logs, parts.gaussian)
+    inner, columns = power_of_two(method.inner or left), power_of_two(ask.n_inputs)
+    most = lambda n: method.capacity(n, min(inner, columns), inner)
+    shared = powers.shares(energy, most, left, ask.stream("degrees"))
+    tree = Tree(method, ask, power_of_two(method.inner or max(shared.widths, default=1)))
+    powers_of_rows = zip(shared.degrees, shared.widths, strict=True)
+    sketches = [tree.power(n, width) for n, width in powers_of_rows]
     complete = all(
-        method.pairs == "balanced" and p == 1 and w == power_of_two(d) ** n
-        for n, w, p in zip(*got, strict=True)
+        method.pairs == "balanced" and p == 1 and w == columns**n
+        for n, w, p in zip(*shared, strict=True)
     )
-    steps = tuple(tree.steps)
-    return PolySketchMap(
-        kernel, powers.UnitRows(parts.scales), weights, steps, tuple(blocks), complete
-    )
+    return powers.sketch_map(kernel, parts, exact, shared, sketches, tuple(tree.steps), complete)

@@ -6,7 +6,8 @@ the maps sketch powers of unit rows and multiply by powers of the norm, in float
 """
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import combinations_with_replacement
@@ -173,8 +174,15 @@ def split_off(
     """
     energy = energies(parts.series, _lengths(method.radius, parts, ask))
     d, D = ask.n_inputs, ask.n_features
-    exact = np.flatnonzero(_constant_and_linear(energy, d, D))
-    left = D - sum(d if n else 1 for n in exact)
+    left = D - bool(energy[0])
+    # The linear term is exact if the error of the others then falls: with features shared by
+    # weight their variance is about (Σ wₙ)²/D over the remaining n.
+    linear, above = float(energy[1:2].sum()), float(energy[2:].sum())
+    pays = linear > 0 and left >= d + (above > 0)
+    if pays and above > 0:
+        pays = left > d and above**2 / (left - d) < (linear + above) ** 2 / left
+    exact = np.flatnonzero([energy[0] > 0, pays])
+    left -= d * pays
     energy[exact] = 0.0
     if left < 1 and energy.any():
         who = type(method).__name__
@@ -234,54 +242,78 @@ def energies(
     return weights if series.degree is not None else np.where(weights < NEGLIGIBLE, 0.0, weights)
 
 
-def _constant_and_linear(energy: Float[np.ndarray, " N"], d: int, D: int) -> tuple[bool, bool]:
-    """Return whether the constant (1 feature) and the linear term (d features) are taken exactly.
+class TreeStep(ABC):
+    """A value of its own of rows, not normalised, from the rows or from earlier steps."""
 
-    The constant always. The linear term if the error of the others then falls: with features shared
-    by weight their variance is about (Σ wₙ)²/D over the remaining n.
-    """
-    constant = bool(energy[0] > 0)
-    left = D - constant
-    above = float(energy[2:].sum())
-    linear = float(energy[1]) if len(energy) > 1 else 0.0
-    if linear == 0 or left < d + (above > 0):
-        return constant, False
-    exact = above**2 / (left - d) if above else 0.0
-    return constant, exact < (linear + above) ** 2 / left
+    @abstractmethod
+    def of(self, U: Array, earlier: list[Array]) -> Array:
+        """Return the value for these rows, (n, P)."""
 
 
-class Sketch(FeatureMap):
-    """A map of blocks of features that NumPy fills, a bounded number of rows at a time."""
+class SketchBlock(ABC):
+    """Features of one degree: columns of Z, times a weight of each row."""
 
-    inputs: UnitRows  # Scales of the columns
+    width: int
+
+    @abstractmethod
+    def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:
+        """Write the features of the directions U times the weights into Z, (n, width)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Exact(SketchBlock):
+    """Degree 0, one feature, or degree 1, all columns."""
+
+    degree: int
+    width: int
+
+    def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:
+        np.multiply(dense(U) if self.degree else 1, weight, out=Z)
+
+
+@dataclass(frozen=True, eq=False)
+class SketchMap(FeatureMap):
+    """φ(x) = [weighted sketch of each power], made by NumPy a bounded number of rows at a time."""
+
+    kernel: Kernel
+    inputs: UnitRows  # Scales of the columns, and a constant
+    weights: Weights  # Degree and weight of each block
+    blocks: tuple[SketchBlock, ...]  # The features, degree by degree
+    steps: tuple[TreeStep, ...]  # What blocks read, children before parents
+    complete: bool  # Whether nothing is left to chance
 
     @property
     def n_inputs(self) -> int:
         return len(self.inputs.scales)
 
     @property
-    @abstractmethod
-    def widths(self) -> list[int]:
-        """Features of each block."""
+    def n_features(self) -> int:
+        return sum(block.width for block in self.blocks)
 
     @property
-    def n_features(self) -> int:
-        return sum(self.widths)
-
-    @abstractmethod
-    def fill(self, Z: Float[Array, "n D"], X: Float[Array, "n d"]) -> None:
-        """Write the features of rows into Z."""
+    def below_kernel(self) -> bool:
+        return self.complete
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         rows = X if is_numpy(X) or is_sparse(X) else to_numpy(X)
         Z = np.empty((X.shape[0], self.n_features), dtype=rows.dtype)
-        step = max(1, CELLS // max(self.widths))
+        step = max(1, CELLS // max(block.width for block in self.blocks))
         parts = [slice(start, start + step) for start in range(0, len(Z), step)]
-        side_by_side([partial(self._part, Z, rows, part) for part in parts], most=len(parts))
+        fill = lambda part: self._fill(Z[part], rows[part])
+        side_by_side([partial(fill, part) for part in parts], most=len(parts))
         return moved(Z, like=X)
 
-    def _part(self, Z: Float[Array, "n D"], X: Float[Array, "n d"], part: slice) -> None:
-        self.fill(Z[part], X[part])
+    def _fill(self, Z: Float[Array, "n D"], X: Float[Array, "n d"]) -> None:
+        U, lengths = self.inputs.split(X)
+        weights = self.weights.at(lengths, like=U)
+        earlier: list[Array] = []
+        for step in self.steps:
+            earlier.append(step.of(U, earlier))
+        start = 0
+        for i, block in enumerate(self.blocks):
+            out = Z[:, start : start + block.width]
+            block.fill(out, U, earlier, weights[:, i : i + 1])
+            start += block.width
 
 
 class Shares(NamedTuple):
@@ -313,6 +345,26 @@ def shares(
     kept = [(int(n), int(w), 1.0) for n, w in zip(core, widths, strict=True)]
     kept += _draw(rest, energy[rest], caps[wanted < 1], few, rng)
     return Shares(*zip(*sorted(kept), strict=True))
+
+
+def sketch_map(
+    kernel: Kernel,
+    parts: Powers,
+    exact: np.ndarray,
+    shared: Shares,
+    sketches: Iterable[SketchBlock],
+    steps: tuple[TreeStep, ...] = (),
+    complete: bool = False,
+) -> SketchMap:
+    """Return the map of exact degrees and of a sketch for each of the other degrees."""
+    d = len(parts.scales)
+    degrees = np.array([*exact, *shared.degrees], dtype=np.int64)
+    logs = log_coefficients(parts.series, degrees)
+    logs -= np.log([1.0] * len(exact) + list(shared.probabilities))
+    weights = Weights(degrees, 0.5 * logs, parts.gaussian)
+    blocks = *(Exact(int(n), d if n else 1) for n in exact), *sketches
+    complete = complete or len(blocks) == len(exact)
+    return SketchMap(kernel, UnitRows(parts.scales), weights, blocks, steps, complete)
 
 
 def _draw(
@@ -427,14 +479,10 @@ def _monomials(series: dotproduct.PowerSeries, n: int, d: int) -> tuple[Array, F
     chosen = np.array(rows, dtype=np.int32).reshape(len(rows), n)
     columns = np.full((len(chosen), max(1, series.degree or 0)), d, dtype=np.int32)
     columns[:, :n] = chosen
-    logs = log_coefficients(series, n) + gammaln(n + 1.0) - _log_factorials(chosen)
-    return columns, np.exp(0.5 * logs)
-
-
-def _log_factorials(chosen: Array) -> Float[Array, " D"]:
-    """Return log Π e_j!: the i-th copy of a column in a sorted row contributes i."""
-    copies, total = np.ones(len(chosen)), np.zeros(len(chosen))
-    for i in range(1, chosen.shape[1]):
+    # log Π e_j!: the i-th copy of a column in a sorted row contributes i.
+    copies, log_factorials = np.ones(len(chosen)), np.zeros(len(chosen))
+    for i in range(1, n):
         copies = np.where(chosen[:, i] == chosen[:, i - 1], copies + 1, 1.0)
-        total += np.log(copies)
-    return total
+        log_factorials += np.log(copies)
+    logs = log_coefficients(series, n) + gammaln(n + 1.0) - log_factorials
+    return columns, np.exp(0.5 * logs)

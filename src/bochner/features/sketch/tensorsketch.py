@@ -16,7 +16,7 @@ import scipy.sparse
 
 from bochner._core.arrays import dense
 from bochner._core.checks import MaybePositive
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array
 from bochner.features.method import Method, Request
 from bochner.features.sketch import powers
 from bochner.kernels.dotproduct import Polynomial
@@ -63,7 +63,7 @@ class TensorSketch(Method):
 
 
 @dataclass(frozen=True, eq=False)
-class CountSketch:
+class CountSketch(powers.SketchBlock):
     """Hashes of the CountSketches of one power, one row for each."""
 
     buckets: Array  # h, below ``width``
@@ -79,68 +79,34 @@ class CountSketch:
             np.dtype(t): list(map(matrix, self.buckets, self.signs.astype(t))) for t in ("f4", "f8")
         }
 
-    def of(self, U: Array) -> Float[Array, "n D"]:
-        """Return the sketch of the power of NumPy or sparse rows."""
+    def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:
         first, *others = self._matrices[U.dtype]
         if not others:
-            return dense(first @ U.T).T
+            np.multiply(dense(first @ U.T).T, weight, out=Z)
+            return
         transformed = lambda C: scipy.fft.rfft(dense(C @ U.T), axis=0)
         spectrum = transformed(first)
         for C in others:
             spectrum *= transformed(C)
-        return scipy.fft.irfft(spectrum, n=self.width, axis=0, overwrite_x=True).T
+        sketch = scipy.fft.irfft(spectrum, n=self.width, axis=0, overwrite_x=True).T
+        np.multiply(sketch, weight, out=Z)
 
 
-@dataclass(frozen=True, eq=False)
-class TensorSketchMap(powers.Sketch):
-    """φ(x) = [weighted constant, weighted sketch of each power]."""
-
-    kernel: Kernel
-    inputs: powers.UnitRows  # Scales of the columns, and √c
-    weights: powers.Weights  # Degree and weight of each block
-    #: None for a block that is exact: degree 0, one feature, or degree 1, the d columns.
-    sketches: tuple[CountSketch | None, ...]
-
-    @property
-    def widths(self) -> list[int]:
-        exact = [self.inputs.width if n else 1 for n in self.weights.degrees]
-        return [e if s is None else s.width for e, s in zip(exact, self.sketches, strict=True)]
-
-    @property
-    def below_kernel(self) -> bool:
-        return all(sketch is None for sketch in self.sketches)
-
-    def fill(self, Z: Array, X: Array) -> None:
-        U, lengths = self.inputs.split(X)
-        weights = self.weights.at(lengths, like=U)
-        ends = np.cumsum(self.widths)
-        for i, (sketch, width) in enumerate(zip(self.sketches, self.widths, strict=True)):
-            out, weight = Z[:, ends[i] - width : ends[i]], weights[:, i : i + 1]
-            if sketch is not None:
-                np.multiply(sketch.of(U), weight, out=out)
-            else:
-                out[:] = weight * dense(U) if self.weights.degrees[i] else weight
-
-
-def draw_tensorsketch(method: TensorSketch, kernel: Kernel, ask: Request) -> TensorSketchMap:
+def draw_tensorsketch(method: TensorSketch, kernel: Kernel, ask: Request) -> powers.SketchMap:
     """Draw a CountSketch of each power, or of the polynomial with its offset as a coordinate."""
     if isinstance(kernel, Polynomial) and kernel.offset:
         inputs = powers.UnitRows(np.full(ask.n_inputs, kernel.scale**0.5), kernel.offset**0.5)
         sketch = _hashes(kernel.degree, ask.n_features, inputs.width, ask.stream("hashes"))
         weights = powers.Weights(np.array([kernel.degree]), np.zeros(1), False)
-        return TensorSketchMap(kernel, inputs, weights, (sketch,))
+        return powers.SketchMap(kernel, inputs, weights, (sketch,), (), False)
     parts = powers.powers(kernel, method, ask.n_inputs)
     exact, energy, left = powers.split_off(kernel, method, parts, ask)
-    got = powers.shares(energy, lambda _: np.inf, left, ask.stream("degrees"))
-    blocks = [*((int(n), 0, 1.0) for n in exact), *zip(*got, strict=True)]
-    degrees = np.array([n for n, _, _ in blocks])
-    logs = powers.log_coefficients(parts.series, degrees) - np.log([p for _, _, p in blocks])
-    sketches = tuple(
-        _hashes(n, width, ask.n_inputs, ask.stream(f"hashes {n}")) if width else None
-        for n, width, _ in blocks
+    shared = powers.shares(energy, lambda _: np.inf, left, ask.stream("degrees"))
+    sketches = (
+        _hashes(n, width, ask.n_inputs, ask.stream(f"hashes {n}"))
+        for n, width in zip(shared.degrees, shared.widths, strict=True)
     )
-    weights = powers.Weights(degrees, 0.5 * logs, parts.gaussian)
-    return TensorSketchMap(kernel, powers.UnitRows(parts.scales), weights, sketches)
+    return powers.sketch_map(kernel, parts, exact, shared, sketches)
 
 
 def _hashes(p: int, width: int, d: int, rng: np.random.Generator) -> CountSketch:

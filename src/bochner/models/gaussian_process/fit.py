@@ -11,7 +11,7 @@ from bochner._core.shapes import Array, Float, Gradients, Int
 from bochner._core.sizes import MOST_CELLS
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
-from bochner.features.map import WaveMethod
+from bochner.features.fourier.grid import WaveMethod
 from bochner.kernels.kernel import Kernel
 from bochner.models._html import FitSummary
 from bochner.models.error_law import Conformal, CrossConformal

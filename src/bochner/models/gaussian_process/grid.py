@@ -21,7 +21,7 @@ from bochner._core.sizes import LOO_ROWS
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.features.fourier.frequencies import map_between
-from bochner.features.map import WaveMap
+from bochner.features.fourier.grid import WaveMap
 from bochner.features.mercer.sphere import SphericalHarmonics, SphericalMap
 from bochner.kernels.kernel import Kernel
 from bochner.models.error_law import Conformal

@@ -18,8 +18,7 @@ from bochner.data.sources import required_targets
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
 from bochner.features.fourier.frequencies import equispaced_map
-from bochner.features.fourier.grid import FourierGrid
-from bochner.features.map import WaveMap, WaveMethod
+from bochner.features.fourier.grid import FourierGrid, WaveMap, WaveMethod
 from bochner.features.mercer.axes import given_box
 from bochner.features.mercer.sphere import SphericalHarmonics, spherical_map
 from bochner.kernels.kernel import Kernel

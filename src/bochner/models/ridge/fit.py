@@ -12,7 +12,7 @@ from bochner._core.text import written
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
-from bochner.features.map import WaveMethod
+from bochner.features.fourier.grid import WaveMethod
 from bochner.features.method import Method
 from bochner.kernels.windows import windows_of
 from bochner.models._calibration import Calibration
