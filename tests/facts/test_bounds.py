@@ -13,7 +13,7 @@ from scipy.stats import poisson
 
 import bochner as bo
 from bochner import certificates, compare_bounds
-from bochner.certificates.bounds.zonal import Cut
+from bochner.certificates.bounds.zonal import BallBound, Cut, ZonalBound, direction_leverage
 from bochner.certificates.pointwise import draw_leverages, eigen
 from bochner.features.method import Request, stream
 from bochner.features.rules import draw_map
@@ -111,7 +111,7 @@ def test_error_and_width_solve_the_printed_inequality(bound, chance, form):
     assert chance(e, width, form) <= 0.05 < chance(e, width - step, form)
 
 
-SOME_CUTS = certificates.ZonalBound(
+SOME_CUTS = ZonalBound(
     (
         Cut(3, 2, 0.1, certificates.leverage_bound(60.0, 20.0, 2)),
         Cut(6, 4, 0.001, certificates.leverage_bound(90.0, 20.0, 4)),
@@ -236,7 +236,7 @@ def test_lemma_7_by_hand():
         a * sum(min(c * v, 1.0) for v in row)
         for a, c, row in zip((1, 3, 5), steep, squares, strict=True)
     )
-    assert certificates.direction_leverage(squares, 3, 2.0) == pytest.approx(by_hand)
+    assert direction_leverage(squares, 3, 2.0) == pytest.approx(by_hand)
 
 
 @pytest.mark.parametrize("gaussian", [True, False])
@@ -245,7 +245,7 @@ def test_lemma_7_by_hand():
 def test_the_degree_of_the_theorems_leaves_out_what_is_allowed(gaussian, radius, error):
     """n·tail ≤ (ε/10) λ by the law of a Poisson variable, and not by less than it must."""
     n, alpha, scale, growth = 5000, 0.3, 2.0, 1.0 if gaussian else 1.5
-    bound = certificates.BallBound(radius, 4, n, alpha, 10.0, scale, growth, gaussian)
+    bound = BallBound(radius, 4, n, alpha, 10.0, scale, growth, gaussian)
     q, s, m = bound.sizes(error)
     mean = growth * radius**2
     left = scale * n * poisson.sf(q, mean) * (1.0 if gaussian else math.exp(mean))

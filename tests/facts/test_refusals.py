@@ -20,7 +20,7 @@ from sklearn.linear_model import Ridge
 import bochner as bo
 from bochner import CustomLoss, Moments, certify, landmarks
 from bochner import certificates as bounds
-from bochner.certificates.bounds.zonal import Cut
+from bochner.certificates.bounds.zonal import BallBound, Cut, ZonalBound
 from bochner.data.schema import Schema
 from bochner.datasets import on_sphere
 from bochner.errors import (
@@ -244,7 +244,7 @@ DENTED = Custom(
     lambda X, Y: Gaussian(1.5)(X, Y) - 60.0 * np.exp(-np.add.outer((X**2).sum(1), (Y**2).sum(1)))
 )
 directions, HOEFFDING = bounds.directions_bound, bounds.hoeffding_bound(Gaussian(), X)
-CUTS = bounds.ZonalBound((Cut(3, 2, 0.1, bounds.leverage_bound(60.0, 20.0, 2)),))
+CUTS = ZonalBound((Cut(3, 2, 0.1, bounds.leverage_bound(60.0, 20.0, 2)),))
 
 
 HISTOGRAM = bo.features.HistogramSampling()
@@ -513,9 +513,9 @@ CASES = [
     (lambda: CUTS.width(0.05), InvalidInput, "which the last cut leaves out"),
     (lambda: CUTS.error(1), InvalidInput, "must be 2 or above, one direction"),
     (lambda: bounds.ball_bound(Matern(1.5), X, alpha=1.0), UnsupportedKernel, "the Gaussian"),
-    (lambda: bounds.BallBound(10.0, 9, 100, 1.0, 10.0).width(0.5), InvalidInput, "degree 738 in 9"),
-    (lambda: bounds.BallBound(1.0, 3, 100, 1.0, 10.0).error(3), InvalidInput, "one direction; got"),
-    (lambda: bounds.BallBound(-1.0, 3, 9, 1.0, 2.0), InvalidInput, "radius must be a positive"),
+    (lambda: BallBound(10.0, 9, 100, 1.0, 10.0).width(0.5), InvalidInput, "degree 738 in 9"),
+    (lambda: BallBound(1.0, 3, 100, 1.0, 10.0).error(3), InvalidInput, "one direction; got"),
+    (lambda: BallBound(-1.0, 3, 9, 1.0, 2.0), InvalidInput, "radius must be a positive"),
     (lambda: directions(Angular(), X, bo.ReLU(1)), UnsupportedKernel, r"requires Angular\(\) with"),
     (lambda: directions(ArcCosine(1), X, bo.ReLU(1)), UnsupportedKernel, "that are independent"),
     (lambda: directions(DIVERGENT, 0.3 * X, ALL_DEGREES), UnsupportedKernel, "whose terms 2ᴺ a_N"),

@@ -1,14 +1,9 @@
 """The names of bochner.certificates, each once, with the module that defines it."""
 
 from bochner.certificates.bounds.table import BoundComparison as BoundComparison
-from bochner.certificates.bounds.table import ComparedBound as ComparedBound
 from bochner.certificates.bounds.table import compare_bounds as compare_bounds
 from bochner.certificates.bounds.tails import Bound as Bound
-from bochner.certificates.bounds.tails import Chebyshev as Chebyshev
-from bochner.certificates.bounds.tails import Tail as Tail
-from bochner.certificates.bounds.tails import Worst as Worst
 from bochner.certificates.bounds.tails import bernstein_bound as bernstein_bound
-from bochner.certificates.bounds.tails import covering_constant as covering_constant
 from bochner.certificates.bounds.tails import directions_bound as directions_bound
 from bochner.certificates.bounds.tails import hoeffding_bound as hoeffding_bound
 from bochner.certificates.bounds.tails import leverage_bound as leverage_bound
@@ -17,11 +12,7 @@ from bochner.certificates.bounds.tails import projection_cost_bound as projectio
 from bochner.certificates.bounds.tails import rahimi_recht_bound as rahimi_recht_bound
 from bochner.certificates.bounds.tails import spectral_bound as spectral_bound
 from bochner.certificates.bounds.tails import tensor_sketch_bound as tensor_sketch_bound
-from bochner.certificates.bounds.zonal import BallBound as BallBound
-from bochner.certificates.bounds.zonal import GegenbauerSizes as GegenbauerSizes
-from bochner.certificates.bounds.zonal import ZonalBound as ZonalBound
 from bochner.certificates.bounds.zonal import ball_bound as ball_bound
-from bochner.certificates.bounds.zonal import direction_leverage as direction_leverage
 from bochner.certificates.bounds.zonal import zonal_bound as zonal_bound
 from bochner.certificates.certificate import Certificate as Certificate
 from bochner.certificates.certificate import certify as certify

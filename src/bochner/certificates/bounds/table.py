@@ -34,44 +34,7 @@ from bochner.kernels.zonal import Angular, ArcCosine
 
 @dataclass(frozen=True)
 class ComparedBound:
-    """One bound of a :class:`BoundComparison`.
-
-    Attributes
-    ----------
-    name : str
-    bound : Bound
-    method : Method
-        Method of the features.
-    proved : bool
-        False if the leverage was measured on draws, which may miss larger ones, and for the bound
-        that was printed for phases but holds for pairs.
-    limit : float
-        Bound on the error at this width.
-    measured : float
-        Largest error of the draws at this width, on the rows.
-    required : int or None
-        Number of features for which the bound equals the measured error; None if there is none.
-    sizes : GegenbauerSizes or None
-        Of theorems 11 and 12: q, s and m of these features.
-
-    See Also
-    --------
-    BoundComparison : The table of these rows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import bochner as bo
-    >>> X = np.random.default_rng(0).standard_normal((100, 2))
-    >>> table = bo.compare_bounds(
-    ...     bo.kernels.Gaussian(), X, alpha=1.0, n_features=256, n_draws=3, random_state=0
-    ... )
-    >>> row = table.rows[0]
-    >>> row.name, row.bound.quantity, row.proved
-    ('Hoeffding', 'largest entry', True)
-    >>> row.measured < row.limit and row.required > 256
-    True
-    """
+    """One row of a :class:`BoundComparison`."""
 
     name: str
     bound: tails.Bound
@@ -97,7 +60,16 @@ class BoundComparison(HtmlResult):
         Penalty for the rows measured.
     n_features, n_rows, n_draws : int
     confidence : float
-    rows : tuple of ComparedBound
+    rows : tuple
+        Each has ``name``, ``bound``, ``method`` of the features and
+
+        * ``proved``: False if the leverage was measured on draws, which may miss larger ones, and
+          for the bound that was printed for phases but holds for pairs;
+        * ``limit``: the bound on the error at this width;
+        * ``measured``: the largest error of the draws at this width, on the rows;
+        * ``required``: the number of features for which the bound equals the measured error; None
+          if there is none;
+        * ``sizes``: of theorems 11 and 12, degree, order and directions of these features.
 
     See Also
     --------

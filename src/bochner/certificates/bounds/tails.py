@@ -4,7 +4,7 @@ With D features the probability of an error above ε is at most
 
     C ε^(−p) exp(−m ε²/(2(v + bε))),   m = (D − exact features)/(features of one random draw),
 
-and one :class:`Tail` holds these numbers. With δ the difference of two rows, a = k(x, x),
+and one ``Tail`` holds these numbers. With δ the difference of two rows, a = k(x, x),
 I = Tr K/‖K‖ and L = 1 (pairs) or 2 (phases):
 
     bound               C                     p          v                  b
@@ -61,6 +61,13 @@ class Bound(abc.ABC):
     bochner.compare_bounds : All bounds of a kernel in one table.
     bochner.certify : Measure the error of a map that is drawn.
 
+    Notes
+    -----
+    ``quantity`` names the error. The bound of :func:`projection_cost_bound` also has ``bounds``,
+    its two parts. The bound of :func:`zonal_bound` has ``cut_for(n_features, confidence)``, the
+    degree and order of the features, and the bound of :func:`ball_bound` has
+    ``sizes(error, confidence)``: degree, order and directions.
+
     Examples
     --------
     >>> import numpy as np
@@ -88,46 +95,15 @@ class Bound(abc.ABC):
 
 @dataclass(frozen=True)
 class Tail(Bound):
-    """P(error > ε) ≤ C ε^(−p) exp(−m ε²/(2(v + bε))) for m independent draws.
-
-    Parameters
-    ----------
-    quantity : str
-        Name of the error.
-    log_constant : float
-        log C.
-    variance, scale : float
-        v and b.
-    power : float, default 0.0
-        p.
-    per_draw : int, default 2
-        Features of one draw: 2 for pairs, 1 for phases.
-    exact : int, default 0
-        Exact features, which are not random.
-
-    See Also
-    --------
-    hoeffding_bound : One with b = 0.
-    leverage_bound : One of the spectral distance.
-
-    Examples
-    --------
-    >>> import math
-    >>> from bochner.certificates import Tail
-    >>> tail = Tail("largest entry", log_constant=math.log(200), variance=1.0, scale=0.0)
-    >>> tail.width(0.1)
-    3318
-    >>> round(tail.error(3318), 3)
-    0.1
-    """
+    """P(error > ε) ≤ C ε^(−p) exp(−m ε²/(2(v + bε))) for m independent draws."""
 
     quantity: str
-    log_constant: float
-    variance: float
-    scale: float
-    power: float = 0.0
-    per_draw: int = 2
-    exact: int = 0
+    log_constant: float  # log C
+    variance: float  # v
+    scale: float  # b
+    power: float = 0.0  # p
+    per_draw: int = 2  # features of one draw: 2 for pairs, 1 for phases
+    exact: int = 0  # exact features, which are not random
 
     def width(self, error: float, confidence: float = 0.95) -> int:
         error, chance = positive(error, "width", "error"), chance_of(confidence)
@@ -153,31 +129,10 @@ class Tail(Bound):
 
 @dataclass(frozen=True)
 class Chebyshev(Bound):
-    """P(error > ε) ≤ C/(D ε²), for D features that depend on one another.
-
-    Parameters
-    ----------
-    quantity : str
-        Name of the error.
-    constant : float
-        C.
-
-    See Also
-    --------
-    tensor_sketch_bound : The bound of this form.
-
-    Examples
-    --------
-    >>> from bochner.certificates import Chebyshev
-    >>> bound = Chebyshev("Frobenius norm", constant=10.0)
-    >>> round(bound.error(20_000), 3)
-    0.1
-    >>> round(bound.error(80_000), 3)
-    0.05
-    """
+    """P(error > ε) ≤ C/(D ε²), for D features that depend on one another."""
 
     quantity: str
-    constant: float
+    constant: float  # C
 
     def width(self, error: float, confidence: float = 0.95) -> int:
         error = positive(error, "width", "error")
@@ -190,27 +145,7 @@ class Chebyshev(Bound):
 
 @dataclass(frozen=True)
 class Worst(Bound):
-    """A multiple of the larger of several errors, each bounded with an equal part of the chance.
-
-    Parameters
-    ----------
-    quantity : str
-        Name of the error.
-    bounds : tuple of Bound
-    factor : float, default 1.0
-
-    See Also
-    --------
-    projection_cost_bound : The bound of this form.
-
-    Examples
-    --------
-    >>> from bochner.certificates import Chebyshev, Worst
-    >>> parts = Chebyshev("one", constant=1.0), Chebyshev("two", constant=4.0)
-    >>> bound = Worst("the larger", parts)
-    >>> round(bound.error(16_000), 3) == round(parts[1].error(8_000), 3)
-    True
-    """
+    """A multiple of the largest of several errors, each with an equal part of the chance."""
 
     quantity: str
     bounds: tuple[Bound, ...]
@@ -337,7 +272,6 @@ def rahimi_recht_bound(
     See Also
     --------
     hoeffding_bound : For the rows alone, with fewer features.
-    covering_constant : The constant of this bound.
 
     Notes
     -----
@@ -372,31 +306,18 @@ def rahimi_recht_bound(
         logs, power = 8 * math.log(2) + 2 * math.log(reach), 2.0
     else:
         power = 2 * d / (d + per_draw)
-        logs = math.log(covering_constant(d, form)) + power * math.log(2 * reach)
+        logs = math.log(covering_constant(d, per_draw)) + power * math.log(2 * reach)
     variance = (2 * (d + 2) if printed or per_draw == 2 else 16 * (d + 1)) * a**2
     return Tail(quantity, logs, variance, 0.0, power, per_draw)
 
 
-def covering_constant(d: int, form: str = "pair") -> float:
+def covering_constant(d: int, per_draw: int) -> float:
     """Return β_d of pairs or β′_d of phases: Sutherland and Schneider (2015), propositions 1, 2.
 
     β_d = [(d/2)^(−d/(d+2)) + (d/2)^(2/(d+2))] 2^((6d+2)/(d+2)), at most 66;
     β′_d = [d^(−d/(d+1)) + d^(1/(d+1))] 2^((5d+1)/(d+1)) 3^(d/(d+1)), at most 98.
-
-    See Also
-    --------
-    rahimi_recht_bound : The bound it is part of.
-
-    Examples
-    --------
-    >>> from bochner.certificates import covering_constant
-    >>> round(covering_constant(10), 1)
-    56.4
-    >>> round(covering_constant(10, "phase"), 1)
-    91.6
     """
-    d = integer(d, "covering_constant", "d", 1)
-    if one_of(form, "covering_constant", "form", FORMS) == "pair":
+    if per_draw == 2:
         sides = (d / 2) ** (-d / (d + 2)) + (d / 2) ** (2 / (d + 2))
         return float(sides * 2 ** ((6 * d + 2) / (d + 2)))
     sides = d ** (-d / (d + 1)) + d ** (1 / (d + 1))

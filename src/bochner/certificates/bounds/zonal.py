@@ -46,33 +46,13 @@ class Cut(NamedTuple):
 class ZonalBound(tails.Bound):
     """The (ε, λ)-spectral distance of random Gegenbauer features: :func:`zonal_bound`.
 
-    ε ≤ ε_s + ε_t: of the directions and of the cut. The cut has the least
-    sum; :meth:`cut_for` returns it.
-
-    Parameters
-    ----------
-    cuts : tuple of Cut
-        Of rising degree.
-
-    See Also
-    --------
-    BallBound : By formulas, for all rows of a ball.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import bochner as bo
-    >>> from bochner.certificates import zonal_bound
-    >>> X = np.random.default_rng(0).standard_normal((100, 2))
-    >>> bound = zonal_bound(bo.kernels.Gaussian(), X, alpha=1.0)
-    >>> cut = bound.cut_for(20_000)
-    >>> cut.order == cut.degree // 2 + 1 and cut.rest < bound.error(20_000)
-    True
+    ε ≤ ε_s + ε_t: of the directions and of the cut. The cut has the least sum; :meth:`cut_for`
+    returns it.
     """
 
     quantity = "spectral distance"
 
-    cuts: tuple[Cut, ...]
+    cuts: tuple[Cut, ...]  # of rising degree
 
     def width(self, error: float, confidence: float = 0.95) -> int:
         error = positive(error, "width", "error")
@@ -162,28 +142,7 @@ def direction_leverage(squares: Float[np.ndarray, "q s"], d: int, alpha: float) 
     Σ_{l,i} α_l min{π²(l+1)²/(6λ) Σ_j h_{l,i}(|x_j|)², 1}. The printed lemma has the functions of a
     degree together; the test function of its proof may be chosen for each of them.
 
-    Parameters
-    ----------
-    squares : (q + 1, s)
-        Σ_j h_{l,i}(|x_j|)² of the rows.
-    d : int
-        Columns of the rows.
-    alpha : float
-        λ.
-
-    See Also
-    --------
-    zonal_bound : The bound that takes it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bochner.certificates import direction_leverage
-    >>> squares = np.array([[10.0], [1.0]])  # of degrees 0 and 1
-    >>> direction_leverage(squares, d=2, alpha=0.5)  # at most 1 + 2 functions
-    3.0
-    >>> direction_leverage(squares, d=2, alpha=1e3) < 0.1
-    True
+    ``squares`` are Σ_j h_{l,i}(|x_j|)² of the rows, shape (q + 1, s).
     """
     sizes = np.array([float(harmonics(l, d)) for l in range(len(squares))])
     steep = (np.pi * np.arange(1, len(squares) + 1)) ** 2 / (6 * alpha)
@@ -255,21 +214,7 @@ CUT_SHARE = 0.1
 
 
 class GegenbauerSizes(NamedTuple):
-    """Numbers that theorems 11 and 12 ask of ``Gegenbauer("monomial", order, degree)``.
-
-    See Also
-    --------
-    BallBound : Returns these sizes for an error.
-
-    Examples
-    --------
-    >>> from bochner.certificates import GegenbauerSizes
-    >>> sizes = GegenbauerSizes(degree=7, order=4, directions=5000)
-    >>> sizes.n_features
-    20000
-    >>> print(sizes)
-    degree q = 7, order s = 4 and m = 5,000 directions, D = 20,000
-    """
+    """Numbers that theorems 11 and 12 ask of ``Gegenbauer("monomial", order, degree)``."""
 
     degree: int  # q
     order: int  # s = ⌊q/2⌋ + 1
@@ -299,57 +244,23 @@ class BallBound(tails.Bound):
         s = ⌊q/2⌋ + 1,   τ = s (C(q + d − 1, q) + C(q + d − 2, q − 1)),
         m ≥ 2τ ε_s⁻² (1 + 2ε_s/3) log(16 d_λ/δ).
 
-    Parameters
-    ----------
-    radius : float
-        r, the largest |x|; of the Gaussian in units of its lengthscale.
-    n_columns, n_rows : int
-        d and n.
-    alpha : float
-        λ, at most ‖K‖/2.
-    effective_dimension : float
-        d_λ = Tr K(K + λI)⁻¹.
-    scale, growth : float, default 1.0
-        C and β.
-    gaussian : bool, default True
-        Whether the kernel is C e^(−|x − y|²/2); else it is one of ⟨x, y⟩.
-    highest : int, optional
-        Degree of a kernel that is a polynomial of ⟨x, y⟩. Default: it has terms of every degree.
-
-    See Also
-    --------
-    ball_bound : The bound of a kernel and rows.
-    ZonalBound : From the rows at hand, with fewer features.
-
-    Notes
-    -----
     The cut leaves out of k(x, x) C P(N > q) of a Poisson variable N of mean ρ (times e^ρ for
     kernels of ⟨x, y⟩), and P(N ≥ k) ≤ e^(−ρ−k) for k ≥ e²ρ. No direction has more leverage than
     τ. The theorems ask q² C(q + d − 1, q) in place of τ, about q times as much.
     Sources: Han et al. (2022), theorems 9, 11 and 12, with the constants of this proof.
-
-    Examples
-    --------
-    >>> from bochner.certificates import BallBound
-    >>> bound = BallBound(radius=0.5, n_columns=2, n_rows=100, alpha=1.0, effective_dimension=3.0)
-    >>> sizes = bound.sizes(0.5)
-    >>> sizes.order == sizes.degree // 2 + 1
-    True
-    >>> bound.width(0.5) == sizes.n_features
-    True
     """
 
     quantity = "spectral distance"
 
-    radius: float
-    n_columns: int
-    n_rows: int
-    alpha: float
-    effective_dimension: float
-    scale: float = 1.0
-    growth: float = 1.0
-    gaussian: bool = True
-    highest: int | None = None
+    radius: float  # r, the largest |x|; of the Gaussian in units of its lengthscale
+    n_columns: int  # d
+    n_rows: int  # n
+    alpha: float  # λ, at most ‖K‖/2
+    effective_dimension: float  # d_λ = Tr K(K + λI)⁻¹
+    scale: float = 1.0  # C
+    growth: float = 1.0  # β
+    gaussian: bool = True  # whether the kernel is C e^(−|x − y|²/2); else it is one of ⟨x, y⟩
+    highest: int | None = None  # degree of a polynomial of ⟨x, y⟩; None: terms of every degree
 
     def __post_init__(self) -> None:
         check_fields(self, n_columns=counted, n_rows=counted, radius=positive, alpha=positive)
