@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -130,7 +130,6 @@ def best_of(fits: Sequence[PlannedFit], budget: Budget) -> tuple[PlannedFit, str
         )
     most = min((fit.error for fit in within if fit.default), default=math.inf)
     good = [fit for fit in within if fit.error <= (1 + TIE) * most]
-    least = min(good, key=lambda fit: fit.error)
     if budget.seconds is None:
         price = -math.log(1 - WORTH)
         score = lambda fit: (
@@ -140,7 +139,8 @@ def best_of(fits: Sequence[PlannedFit], budget: Budget) -> tuple[PlannedFit, str
         why = "no other fit that memory allows lowers the error by "
         why += f"{100 * WORTH:g} % for each doubling of the time"
     else:
-        ties = [fit for fit in good if fit.error <= (1 + TIE) * least.error]
+        least_error = min(fit.error for fit in good)
+        ties = [fit for fit in good if fit.error <= (1 + TIE) * least_error]
         taken = min(ties, key=lambda fit: (fit.seconds, fit.error))
         why = f"its error is within {100 * TIE:g} % of the least of all fits within {budget}"
     best = min(fits, key=lambda fit: fit.error)
@@ -150,7 +150,11 @@ def best_of(fits: Sequence[PlannedFit], budget: Budget) -> tuple[PlannedFit, str
             f"take {shown_time(best.seconds)} and {shown_size(best.bytes)} instead of "
             f"{shown_time(taken.seconds)} and {shown_size(taken.bytes)}"
         )
-    return taken, f"{taken.name[0].upper()}{taken.name[1:]}: {why}."
+    return taken, _sentence(f"{taken.name}: {why}.")
+
+
+def _sentence(words: str) -> str:
+    return words[0].upper() + words[1:]
 
 
 def shown_time(seconds: float) -> str:
@@ -163,12 +167,6 @@ def shown_time(seconds: float) -> str:
 def shown_size(size: float) -> str:
     """Write bytes as MB or GB."""
     return f"{size / 1e6:,.3g} MB" if size < 1e9 else f"{size / 1e9:,.3g} GB"
-
-
-def facts_of(fit: PlannedFit) -> dict[str, Any]:
-    """Return the numbers of a fit, for programs."""
-    facts = {f.name: getattr(fit, f.name) for f in fields(fit)}
-    return facts | {"method": repr(fit.method), "steps": dict(fit.steps)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,11 +260,8 @@ class Plan(HtmlResult):
             one_of(solver, "plan", "solver", SOLVERS)
         if n_features is not None:
             n_features = integer(n_features, "plan", "n_features", least=1)
-        wanted = {
-            "method": None if method is None else as_method(method),
-            "n_features": n_features,
-            "solver": solver,
-        }
+        how = None if method is None else as_method(method)
+        wanted = {"method": how, "n_features": n_features, "solver": solver}
         wanted = {name: value for name, value in wanted.items() if value is not None}
         fits = [f for f in self.fits if all(getattr(f, n) == v for n, v in wanted.items())]
         if not fits:
@@ -280,19 +275,21 @@ class Plan(HtmlResult):
             choice, reason = best_of(fits, allowed)
             return replace(self, budget=allowed, choice=choice, reason=reason)
         choice = min(fits, key=lambda fit: fit.error)
-        name = f"{choice.name[0].upper()}{choice.name[1:]}"
-        return replace(self, choice=choice, reason=f"{name}: as asked.")
+        return replace(self, choice=choice, reason=_sentence(f"{choice.name}: as asked."))
 
     def facts(self) -> dict[str, Any]:
         """Return all numbers, for programs."""
+        facts = {
+            id(f): vars(f) | {"method": repr(f.method), "steps": dict(f.steps)} for f in self.fits
+        }
         return {
             "kernel": repr(self.kernel),
             "rows": self.n_rows,
             "columns": self.n_columns,
             "sample": self.n_sample,
-            "choice": facts_of(self.choice),
+            "choice": facts(self.choice),
             "reason": self.reason,
-            "fits": [facts_of(fit) for fit in self.fits],
+            "fits": [facts(fit) for fit in self.fits],
             "planning_seconds": self.seconds,
         }
 

@@ -58,7 +58,8 @@ ONE_IN, FEWEST_TRIED, MOST_TRIED = 5, 256, 2048
 #: Default methods. Where the exact kernel is not in the plan, also the two methods with the least
 #: error of the kernel at this width, if it is within this factor of the least.
 USUAL, MOST_METHODS, COMPARED, PROMISING = (Nystrom(), Fourier(Orthogonal())), 2, 512, 2.0
-SMALLEST, EIGEN_SIZE = (32, 8), 512  # Rows and features of a tiny fit; size of a timed eigh
+SMALLEST = (32, 8)  # Rows and features of a tiny fit
+EIGEN_SIZE, PRODUCT_SIZE = 512, 256  # Sizes of a timed eigendecomposition and of a timed product
 #: Products of D² multiplications per row: Gram matrix and leave-one-out errors; for Nyström
 #: features (True) also whitening.
 PRODUCTS = {False: 1.0, True: 3.0}
@@ -185,31 +186,21 @@ class Task:
 
     def trial(self, n: int, method: Method, width: int = WIDEST, **parameters: Any) -> FitTrial:
         """Return a learner fitted to n rows, once for the same arguments."""
+        model = KernelRidge(
+            self.kernel, method=method, n_features=width, random_state=self.seed, **parameters
+        )
+        act = lambda: FitTrial(model, n, self.seconds(lambda: quiet_fit(model, self.rows(n)), 1))
+        return self.once((n, method, width, *parameters.items()), act)
 
-        def fitted() -> FitTrial:
-            model = KernelRidge(self.kernel, method=method, random_state=self.seed)
-            model.set_params(n_features=width, **parameters)
-            return FitTrial(model, n, self.fit_seconds(model, n))
-
-        return self.once((n, method, width, *parameters.items()), fitted)
-
-    def fit_seconds(self, model: Any, n: int) -> float:
-        """Fit a learner to n rows and return the seconds."""
-        rows = self.rows(n)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", BochnerWarning)
-            return self.seconds(lambda: model.fit(*rows), repeats=1)
-
-    def bytes(self, model: Any, n: int) -> float:
-        """Return the peak memory of a fit to n rows, measured by another fit."""
+    def bytes(self, trial: FitTrial) -> float:
+        """Return the peak memory of a trial, measured by another fit."""
 
         def measured() -> float:
-            with traced() as peak, warnings.catch_warnings():
-                warnings.simplefilter("ignore", BochnerWarning)
-                clone(model).fit(*self.rows(n))
+            with traced() as peak:
+                quiet_fit(clone(trial.model), self.rows(trial.n_rows))
             return peak[0] + OVERHEAD
 
-        return float(self.once(("bytes", id(model)), measured))
+        return float(self.once(("bytes", id(trial.model)), measured))
 
     def seconds(self, act: Callable[[], Any], repeats: int = REPEATS) -> float:
         """Return the least seconds of a few repeats: other processes only add to them."""
@@ -219,10 +210,6 @@ class Task:
             act()
             measured.append(time.perf_counter() - began)
         return max(min(measured), 1e-9)
-
-    def tiny_seconds(self, method: Method) -> float:
-        """Return the seconds of a fit to a few rows."""
-        return self.trial(SMALLEST[0], method, SMALLEST[1]).seconds
 
     def row_seconds(self, summand: Any, rows: int) -> float:
         """Return the seconds of one row in a sum over blocks of this many rows."""
@@ -249,9 +236,16 @@ class Task:
 
     def multiplication_seconds(self, precision: Precision) -> float:
         """Return the seconds per scalar multiplication in a matrix product."""
-        Z = np.ones((EIGEN_SIZE, EIGEN_SIZE), precision)
-        act = lambda: self.seconds(lambda: product(Z, Z), repeats=2) / EIGEN_SIZE**3
+        Z = np.ones((PRODUCT_SIZE, PRODUCT_SIZE), precision)
+        act = lambda: self.seconds(lambda: product(Z, Z)) / PRODUCT_SIZE**3
         return float(self.once(("multiplication", precision), act))
+
+
+def quiet_fit(model: Any, rows: tuple[Any, ...]) -> None:
+    """Fit without warnings of this package."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BochnerWarning)
+        model.fit(*rows)
 
 
 @contextmanager
@@ -274,12 +268,6 @@ def expected(path: Path, m: int, n: int) -> float:
     """Extrapolate the root mean squared leave-one-out error of m rows to a fit to n rows."""
     errors = _of_more_rows(path, m, n)
     return float(errors[best_of(errors, "loo")]) ** 0.5
-
-
-def is_limited(path: Path, m: int, n: int) -> bool:
-    """Return whether the best penalty for n rows is the smallest that float32 allows."""
-    of_all = replace(path, loo=_of_more_rows(path, m, n))
-    return best_of(of_all.loo, "loo") == of_all.lowest("loo") and not of_all.level("loo")
 
 
 def _of_more_rows(path: Path, m: int, n: int) -> Float[Array, " a"]:
@@ -318,13 +306,12 @@ def planned_fits(
 ) -> list[PlannedFit]:
     """Return the fits of the methods, or of the most promising: features by rising width first."""
     named = None if methods is None else [m for m in methods if not isinstance(m, WaveMethod)]
-    direct = direct_fit(task) if methods is None and task.n_rows <= DIRECT_ROWS else None
+    direct = methods is None and task.n_rows <= DIRECT_ROWS
     fits: list[PlannedFit] = []
     if named is None or named or not methods:
-        usual = USUAL if named is None and direct is not None else named
-        lanes = [FeatureFits(task, method) for method in _methods(task, usual)]
-        fits = [fit for lane in lanes for fit in lane.fits(sorted(set(widths)))]
-        fits += [] if direct is None else [direct]
+        for method in _methods(task, USUAL if direct else named):
+            fits += _feature_fits(task, method, widths)
+        fits += [direct_fit(task)] if direct else []
     if methods is not None:
         return fits + [wave_fit(task, m) for m in methods if isinstance(m, WaveMethod)]
     waves = waves_for(task.kernel, task.sample.X, task.n_rows)
@@ -351,156 +338,150 @@ def _methods(task: Task, methods: Sequence[Method] | None) -> list[Method]:
 # --- features ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class FeatureFits:
-    """Fits of one method at several widths."""
+def _feature_fits(task: Task, method: Method, widths: Sequence[int]) -> Iterator[PlannedFit]:
+    """Yield the fit of each width; maps with equal numbers of features only once."""
+    seen: set[int] = set()
+    for width in sorted(set(widths)):
+        passes = needs_passes(method, width, task.n_rows, task.sample.X.shape[1])
+        fit = (by_passes if passes else by_moments)(task, method, width)
+        if fit.n_features not in seen:
+            seen.add(fit.n_features)
+            yield fit
 
-    task: Task
-    method: Method
 
-    def fits(self, widths: Sequence[int]) -> Iterator[PlannedFit]:
-        """Yield the fit of each width; maps with equal numbers of features only once."""
-        n, d = self.task.n_rows, self.task.sample.X.shape[1]
-        seen: set[int] = set()
-        for width in widths:
-            passes = needs_passes(self.method, width, n, d)
-            fit = self.by_passes(width) if passes else self.by_moments(width)
-            if fit.n_features not in seen:
-                seen.add(fit.n_features)
-                yield fit
+def _trial(task: Task, method: Method, width: int) -> FitTrial:
+    """Return a fit to the sample, in the precision of the fit to all rows."""
+    return task.trial(len(task.sample), method, width, precision=_precision(task, method, width))
 
-    @property
-    def widest(self) -> int:
-        """Largest width that is tried."""
-        return self.task.widest
 
-    def trial(self, width: int) -> FitTrial:
-        """Return a fit to the sample, in the precision of the fit to all rows."""
-        return self.task.trial(
-            len(self.task.sample), self.method, width, precision=self.precision(width)
+def _precision(task: Task, method: Method, width: int) -> Precision:
+    """Return the precision of a fit to all rows.
+
+    It is float64 where the best penalty for all rows is the smallest that float32 allows.
+    """
+    tried = min(width, task.widest)
+    phi = task.map(method, tried)
+    n = math.ceil(task.n_rows * (width / phi.n_features) ** 2)
+    first = feature_precision("auto", n, phi)
+    if first == "float64":
+        return first
+    trial = task.trial(len(task.sample), method, tried, precision=first)
+    if trial.model.solution_.outcome is Outcome.FLOAT32_LIMITED:
+        return "float64"
+    path = replace(trial.path, loo=_of_more_rows(trial.path, trial.n_rows, task.n_rows))
+    least = best_of(path.loo, "loo") == path.lowest("loo") and not path.level("loo")
+    return "float64" if least else first
+
+
+def _error(task: Task, method: Method, width: int) -> float:
+    """Return the error of a width, extrapolated to all rows.
+
+    Of wider features than are tried e² = a + b/D, the law of random features, where a is the
+    squared error of the exact kernel.
+    """
+    tried = int(min(width, task.widest))
+    error = expected(_trial(task, method, tried).path, len(task.sample), task.n_rows)
+    if tried == width:
+        return error
+    least = min(exact_error(task), error) ** 2
+    return float((least + (error**2 - least) * tried / width) ** 0.5)
+
+
+def by_moments(task: Task, method: Method, width: int) -> PlannedFit:
+    """Return the fit by moments of the features."""
+    tried, precision = min(width, task.widest), _precision(task, method, width)
+    rows = fewer_rows(len(task.sample), tried)
+    trial, few = (
+        task.trial(m, method, tried, precision=precision) for m in (len(task.sample), rows)
+    )
+    known, tries = trial.model.map_.n_features, width <= task.widest
+    if tries or not isinstance(method, Nystrom):
+        D = task.map(method, width).n_features
+    else:
+        D = width if known == tried else known
+    kernel_error = math.nan
+    if known == D or isinstance(method, Fourier):  # the error falls as 1/√D
+        kernel_error = task.kernel_error(method, tried) * (known / D) ** 0.5
+    steps = _steps(task, method, tried, D, precision)
+    measured = _moment_bytes(few.model.map_.n_features, rows)
+    size = task.bytes(few) + _moment_bytes(D, task.n_rows) - measured
+    error, solver = _error(task, method, width), f"moments {precision}"
+    takes = sum(steps.values()), size, steps, "sample" if tries else "widths"
+    return PlannedFit(method, D, solver, error, kernel_error, *takes)
+
+
+def _steps(
+    task: Task, method: Method, tried: int, D: int, precision: Precision
+) -> dict[str, float]:
+    """Return the seconds of each step with D features, from two trials of a width."""
+    nystrom, first = isinstance(method, Nystrom), _precision(task, method, tried)
+    trial = task.trial(len(task.sample), method, tried, precision=first)
+    half = task.trial(fewer_rows(trial.n_rows, tried), method, tried, precision=first)
+    each = (trial.seconds - half.seconds) / (trial.n_rows - half.n_rows)
+    each = max(each, LEAST_PART * trial.seconds / trial.n_rows)
+    known, unit = trial.model.map_.n_features, task.multiplication_seconds(first)
+    squared = min(PRODUCTS[nystrom] * unit, each / known**2)
+    row = each - squared * known**2
+    row += squared * D**2 * task.multiplication_seconds(precision) / unit
+    other = trial.seconds - trial.n_rows * each - task.eigen_seconds(known)
+    kept = min(task.n_rows, kept_rows(task.sample.X.shape[1]))
+    steps = {
+        "read": (1 + (not isinstance(method, Fourier))) * task.read_seconds,
+        "other": max(other, 0.0),
+        "eigenvalues": task.eigen_seconds(D),
+        "kept rows": kept * row,
+    }
+    if task.n_rows > kept:
+        phi, dtype = trial.model.map_, trial.model.feature_dtype_
+        summand = MomentsOf(
+            Rounded(phi.kernel, phi, dtype).features, trial.model.moments_.precision
         )
+        act = lambda: task.row_seconds(summand, block_rows(known))
+        further = task.once(id(trial.model), act)
+        steps["further rows"] = (task.n_rows - kept) * further * row / each
+    return steps
 
-    def precision(self, width: int) -> Precision:
-        """Return the precision of a fit to all rows."""
-        task, tried = self.task, min(width, self.widest)
-        phi = task.map(self.method, tried)
-        n = math.ceil(task.n_rows * (width / phi.n_features) ** 2)
-        first = feature_precision("auto", n, phi)
-        if first == "float64":
-            return first
-        trial = task.trial(len(task.sample), self.method, tried, precision=first)
-        limited = trial.model.solution_.outcome is Outcome.FLOAT32_LIMITED
-        limited = limited or is_limited(trial.path, trial.n_rows, task.n_rows)
-        return "float64" if limited else first
 
-    def error(self, width: int) -> float:
-        """Return the error of a width, extrapolated to all rows.
+def by_passes(task: Task, method: Method, width: int) -> PlannedFit:
+    """Return the planned fit of a wide map; a fit to the sample shows the number of passes.
 
-        Of wider features than are tried e² = a + b/D, the law of random features, where a is the
-        squared error of the exact kernel.
-        """
-        m, n, tried = len(self.task.sample), self.task.n_rows, int(min(width, self.widest))
-        error = expected(self.trial(tried).path, m, n)
-        if tried == width:
-            return error
-        least = min(exact_error(self.task), error) ** 2
-        return float((least + (error**2 - least) * tried / width) ** 0.5)
+    Some sampled rows form the preconditioner; passes read the other sampled rows. The weights
+    of the other rows are scaled so that penalties act as they do with all rows.
+    """
+    phi, sample = task.map(method, width), task.sample
+    began, seconds, columns = time.perf_counter(), list[float](), list[int]()
+    D, order = phi.n_features, np.argsort(sample.priority, kind="stable")
+    m = rows_to_factor(task.n_rows, D, len(sample) // 2)
+    first, rest = sample.take(np.sort(order[:m])), sample.take(np.sort(order[m:]))
+    w = rest.w * (task.n_rows / float(rest.w.sum()))
+    blocks = Blocks.from_arrays(rest.X, rest.y, w)
+    problem, means = wide_problem(
+        Rounded(phi.kernel, phi, "float32"), first, blocks, LOCAL, task.seed, True, task.n_rows
+    )
+    _ = problem.factor
 
-    def by_moments(self, width: int) -> PlannedFit:
-        """Return the fit by moments of the features."""
-        task, tried = self.task, min(width, self.widest)
-        precision = self.precision(width)
-        trial = task.trial(len(task.sample), self.method, tried, precision=precision)
-        known, tries = trial.model.map_.n_features, width <= self.widest
-        if tries or not isinstance(self.method, Nystrom):
-            D = task.map(self.method, width).n_features
-        else:
-            D = width if known == tried else known
-        kernel_error = math.nan
-        if known == D or isinstance(self.method, Fourier):  # the error falls as 1/√D
-            kernel_error = task.kernel_error(self.method, tried) * (known / D) ** 0.5
-        steps = self._steps(tried, D, precision)
-        more = _moment_bytes(D, task.n_rows) - _moment_bytes(known, trial.n_rows)
-        return PlannedFit(
-            self.method,
-            D,
-            f"moments {precision}",
-            self.error(width),
-            kernel_error,
-            sum(steps.values()),
-            task.bytes(trial.model, trial.n_rows) + more,
-            steps,
-            error_from="sample" if tries else "widths",
-        )
+    def multiply(V: Array, precision: str) -> Array:
+        start = time.perf_counter()
+        result = problem.multiply(V, precision)
+        seconds.append(time.perf_counter() - start)
+        columns.append(V.shape[1])
+        return result
 
-    def _steps(self, tried: int, D: int, precision: Precision) -> dict[str, float]:
-        """Return the seconds of each step with D features, from two trials of a width."""
-        task, nystrom = self.task, isinstance(self.method, Nystrom)
-        first, trial = self.precision(tried), self.trial(tried)
-        rows = fewer_rows(trial.n_rows, tried)
-        half = task.trial(rows, self.method, tried, precision=first)
-        each = (trial.seconds - half.seconds) / (trial.n_rows - half.n_rows)
-        each = max(each, LEAST_PART * trial.seconds / trial.n_rows)
-        known, unit = trial.model.map_.n_features, task.multiplication_seconds(first)
-        squared = min(PRODUCTS[nystrom] * unit, each / known**2)
-        row = each - squared * known**2
-        row += squared * D**2 * task.multiplication_seconds(precision) / unit
-        other = trial.seconds - trial.n_rows * each - task.eigen_seconds(known)
-        kept = min(task.n_rows, kept_rows(task.sample.X.shape[1]))
-        steps = {
-            "read": (1 + (not isinstance(self.method, Fourier))) * task.read_seconds,
-            "other": max(other, 0.0),
-            "eigenvalues": task.eigen_seconds(D),
-            "kept rows": kept * row,
-        }
-        if task.n_rows > kept:
-            phi, dtype = trial.model.map_, trial.model.feature_dtype_
-            features = Rounded(phi.kernel, phi, dtype).features
-            summand = MomentsOf(features, trial.model.moments_.precision)
-            act = lambda: task.row_seconds(summand, block_rows(known))
-            further = task.once(id(trial.model), act)
-            steps["further rows"] = (task.n_rows - kept) * further * row / each
-        return steps
-
-    def by_passes(self, width: int) -> PlannedFit:
-        """Return the planned fit of a wide map; a fit to the sample shows the number of passes.
-
-        Some sampled rows form the preconditioner; passes read the other sampled rows. The weights
-        of the other rows are scaled so that penalties act as they do with all rows.
-        """
-        task, phi, sample = self.task, self.task.map(self.method, width), self.task.sample
-        began, seconds, columns = time.perf_counter(), list[float](), list[int]()
-        D, order = phi.n_features, np.argsort(sample.priority, kind="stable")
-        m = rows_to_factor(task.n_rows, D, len(sample) // 2)
-        first, rest = sample.take(np.sort(order[:m])), sample.take(np.sort(order[m:]))
-        w = rest.w * (task.n_rows / float(rest.w.sum()))
-        blocks = Blocks.from_arrays(rest.X, rest.y, w)
-        rounded = Rounded(phi.kernel, phi, "float32")
-        problem, means = wide_problem(rounded, first, blocks, LOCAL, task.seed, True, task.n_rows)
-        _ = problem.factor
-
-        def multiply(V: Array, precision: str) -> Array:
-            start = time.perf_counter()
-            result = problem.multiply(V, precision)
-            seconds.append(time.perf_counter() - start)
-            columns.append(V.shape[1])
-            return result
-
-        solve_wide(replace(problem, multiply=multiply), "loo", False, means)
-        passes = 1 + len(seconds)
-        steps = {
-            "read": (1 + passes) * task.read_seconds,
-            "preconditioner and steps": time.perf_counter() - began - sum(seconds),
-            "passes": passes * task.n_rows * sum(seconds) / len(seconds) / len(rest),
-        }
-        # Directions and their products are copied when they become more.
-        factored = 8 * (4 * m**2 + 2 * m * min(D, 4096))
-        spans = min(MOST_BYTES, 16 * D * sum(columns)) * 3 // 2
-        solved = 8 * (m**2 + LONG * (sample.y.shape[1] + PROBES) * D) + spans
-        size = float(PIECE + 4 * m * D + max(factored, solved)) + OVERHEAD
-        error, kernel_error = self.error(width), task.kernel_error(self.method, width)
-        takes = sum(steps.values()), size, steps, "widths"
-        return PlannedFit(self.method, D, "products", error, kernel_error, *takes, passes=passes)
+    solve_wide(replace(problem, multiply=multiply), "loo", False, means)
+    passes = 1 + len(seconds)
+    steps = {
+        "read": (1 + passes) * task.read_seconds,
+        "preconditioner and steps": time.perf_counter() - began - sum(seconds),
+        "passes": passes * task.n_rows * sum(seconds) / len(seconds) / len(rest),
+    }
+    # Directions and their products are copied when they become more.
+    factored = 8 * (4 * m**2 + 2 * m * min(D, 4096))
+    spans = min(MOST_BYTES, 16 * D * sum(columns)) * 3 // 2
+    solved = 8 * (m**2 + LONG * (sample.y.shape[1] + PROBES) * D) + spans
+    size = float(PIECE + 4 * m * D + max(factored, solved)) + OVERHEAD
+    error, kernel_error = _error(task, method, width), task.kernel_error(method, width)
+    takes = sum(steps.values()), size, steps, "widths"
+    return PlannedFit(method, D, "products", error, kernel_error, *takes, passes=passes)
 
 
 def _moment_bytes(D: int, n: int) -> float:
@@ -545,7 +526,7 @@ def direct_fit(task: Task) -> PlannedFit:
     its inverse has a third of the multiplications (:mod:`bochner.solvers.ridge.kernel_path`).
     """
     n, trials = task.n_rows, exact_trials(task)
-    tiny, path = task.tiny_seconds(ExactKernel()), trials[1].path
+    tiny, path = task.trial(SMALLEST[0], ExactKernel(), SMALLEST[1]).seconds, trials[1].path
     a, b = powers({t.n_rows: max(t.seconds - tiny, 1e-9) / len(t.path.alphas) for t in trials})
     rows = min(n, PENALTY_ROWS)
     steps = {"read": task.read_seconds, "other": tiny}
@@ -558,7 +539,7 @@ def direct_fit(task: Task) -> PlannedFit:
     # Kernel matrix, factor and inverse; or a factor in float32 and the matrix of the first rows.
     memory = lambda n: 16.0 * n**2 if n <= PENALTY_ROWS else 12.0 * n**2 + 8.0 * PENALTY_ROWS**2
     few = trials[0].n_rows
-    size = task.bytes(trials[0].model, few) + memory(n) - memory(few)
+    size = task.bytes(trials[0]) + memory(n) - memory(few)
     error = exact_error(task)
     return PlannedFit(ExactKernel(), n, "exact", error, 0.0, sum(steps.values()), size, steps)
 
@@ -580,7 +561,7 @@ def local_fit(task: Task, method: LocalKernel) -> PlannedFit:
         "other leaves": (n / each - 1) * leaf,
     }
     numbers = 2 * task.sample.X.shape[1] + 4 * task.sample.y.shape[1] + tried.landmarks_of(n)
-    size = task.bytes(one.model, few) * (each / few) ** 2 + 8.0 * (n - few) * numbers
+    size = task.bytes(one) * (each / few) ** 2 + 8.0 * (n - few) * numbers
     left_out, path = two.model.fit_.left_out(), two.path
     error = float(np.average((left_out.errors**2).mean(axis=1), weights=left_out.w)) ** 0.5
     rows = path.loo_rows
@@ -603,7 +584,7 @@ def wave_fit(task: Task, method: Method) -> PlannedFit:
     if n > m:
         summand = summand_of(sums.chosen, sums.sums.origin)
         steps["further rows"] = (n - m) * task.row_seconds(summand, BLOCK_ROWS)
-    size = task.bytes(trial.model, m) + WAVE_ROW_BYTES * max(min(n, BLOCK_ROWS) - m, 0)
+    size = task.bytes(trial) + WAVE_ROW_BYTES * max(min(n, BLOCK_ROWS) - m, 0)
     error = expected(replace(trial.path, loo=trial.path.gcv), m, n)
     D, takes = sums.map.n_features, (sum(steps.values()), size, steps)
     return PlannedFit(method, D, "waves", error, sums.map.error, *takes)
