@@ -279,9 +279,7 @@ class Plan(HtmlResult):
 
     def facts(self) -> dict[str, Any]:
         """Return all numbers, for programs."""
-        facts = {
-            id(f): vars(f) | {"method": repr(f.method), "steps": dict(f.steps)} for f in self.fits
-        }
+        facts = lambda fit: vars(fit) | {"method": repr(fit.method), "steps": dict(fit.steps)}
         return {
             "kernel": repr(self.kernel),
             "rows": self.n_rows,
