@@ -63,7 +63,6 @@ class CentroidsOf:
         return [np.zeros(self.centres.shape), np.zeros(len(self.centres)), 0.0, 0.0, []]
 
     def add(self, total: list[Any], block: Any) -> list[Any]:
-        """Add the rows of a block."""
         sums, sizes, power, gap, labels = total
         nearest, gaps = _nearest(block.Z, self.centres)
         w = _weights(block)
@@ -75,7 +74,6 @@ class CentroidsOf:
         return [sums, sizes, power, gap + float(w @ gaps), labels]
 
     def merge(self, a: list[Any], b: list[Any]) -> list[Any]:
-        """Return the sums of the rows of both."""
         return [x + y for x, y in zip(a, b, strict=True)]
 
     def clusters(self, total: list[Any]) -> Clusters:
@@ -98,7 +96,6 @@ class StepsOf:
         return self.centres, self.seen
 
     def add(self, total: tuple[Array, Array], block: Any) -> tuple[Array, Array]:
-        """Move centres towards the means of a block, by its share of the weight seen."""
         centres, seen = total
         nearest, _ = _nearest(block.Z, centres)
         w = _weights(block)
@@ -108,7 +105,6 @@ class StepsOf:
         return centres + moves / np.where(seen > 0, seen, 1.0)[:, None], seen
 
     def merge(self, a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
-        """Return the means of the rows of both; rows that both started with count once."""
         seen = a[1] + b[1] - self.seen
         sums = a[0] * a[1][:, None] + b[0] * b[1][:, None] - self.centres * self.seen[:, None]
         means = sums / np.where(seen > 0, seen, 1.0)[:, None]

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from operator import methodcaller
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from bochner._core.homes import ENGINES
 from bochner.data.blocks import Blocks
@@ -59,11 +59,7 @@ class InProcess:
 
     # Bytes of features that may be kept from pass to pass; default a quarter of what is free.
     memory: int | None = None
-
-    @property
-    def in_order(self) -> bool:
-        """They can."""
-        return True
+    in_order: ClassVar[bool] = True
 
     @contextmanager
     def passes(self, asked: str, blocks: Blocks) -> Iterator["InProcess"]:
@@ -117,15 +113,12 @@ class Together:
     summands: tuple[Any, ...]
 
     def zero(self) -> list[Any]:
-        """Return the sums of no rows."""
         return list(map(methodcaller("zero"), self.summands))
 
     def add(self, total: list[Any], block: Block) -> list[Any]:
-        """Return the sums with the rows of a block."""
         for k, summand in enumerate(self.summands):
             total[k] = summand.add(total[k], block)
         return total
 
     def merge(self, a: list[Any], b: list[Any]) -> list[Any]:
-        """Return the sums of the rows of both."""
         return [s.merge(x, y) for s, x, y in zip(self.summands, a, b, strict=True)]

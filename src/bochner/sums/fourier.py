@@ -10,7 +10,6 @@ that squares keep their digits.
 """
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -83,25 +82,8 @@ class WaveSums:
 # --- Rows as angles ------------------------------------------------------------------------------
 
 
-class Places(ABC):
-    """How rows become angles θ, whose waves e^{−i k·θ} are summed."""
-
-    @abstractmethod
-    def angles(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        """Return θ in float64, within ±π."""
-
-    @property
-    @abstractmethod
-    def rates(self) -> Float[Array, " d"]:
-        """∂θ/∂x, of each column."""
-
-    @abstractmethod
-    def require_served(self, X: Float[Array, "n d"]) -> None:
-        """Refuse rows outside the region where the waves are valid."""
-
-
 @dataclass(frozen=True, eq=False)
-class BoxPlaces(Places):
+class BoxPlaces:
     """Places in a box: θ = spacing (x − centre), moved to within ±π where it is beyond."""
 
     centre: Float[Array, " d"]
@@ -112,13 +94,16 @@ class BoxPlaces(Places):
     turns: Float[Array, " d"]
 
     def angles(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        """Return θ in float64, within ±π."""
         return within((X.astype(np.float64, copy=False) - self.centre) * self.spacing, self.turns)
 
     @property
     def rates(self) -> Float[Array, " d"]:
+        """∂θ/∂x, of each column."""
         return self.spacing
 
     def require_served(self, X: Float[Array, "n d"]) -> None:
+        """Refuse rows outside the region where the waves are valid."""
         reach = self.half * (1 + SLACK)
         least, largest = corners(X)
         if np.any((least < self.centre - reach) | (largest > self.centre + reach)):
@@ -132,7 +117,7 @@ class BoxPlaces(Places):
 
 
 @dataclass(frozen=True, eq=False)
-class GlobePlaces(Places):
+class GlobePlaces:
     """Latitude and longitude in degrees: θ = (colatitude, longitude), which wraps."""
 
     def angles(self, X: Float[Array, "n 2"]) -> Float[Array, "n 2"]:
@@ -148,6 +133,10 @@ class GlobePlaces(Places):
 
     def require_served(self, X: Float[Array, "n 2"]) -> None:
         require_places("SphericalHarmonics", X)
+
+
+#: How rows become angles θ, whose waves e^{−i k·θ} are summed.
+Places = BoxPlaces | GlobePlaces
 
 
 def within(angles: Float[Array, "n d"], turns: Float[Array, " d"]) -> Float[Array, "n d"]:
@@ -180,7 +169,6 @@ class WavesOf:
     error: float  # of the transforms, relative
 
     def zero(self) -> WaveSums:
-        """Return the sums of no rows."""
         t = len(self.origin)
         extents = (*(4 * m + 1 for m in self.extent), 2)
         kept = (t, *(2 * m + 1 for m in self.extent), 2)
@@ -188,7 +176,6 @@ class WavesOf:
         return WaveSums(0, 0.0, self.origin, none, none, np.zeros(extents), np.zeros(kept))
 
     def add(self, total: WaveSums, block: Block) -> WaveSums:
-        """Return the sums with the rows of a block."""
         X = to_numpy(dense(block.X)).astype(np.float64, copy=False)
         y = to_numpy(block.y).astype(np.float64).reshape(len(X), -1)
         w = np.ones(len(X)) if block.w is None else to_numpy(block.w).astype(np.float64)
@@ -203,7 +190,6 @@ class WavesOf:
         return total + here
 
     def merge(self, a: WaveSums, b: WaveSums) -> WaveSums:
-        """Return the sums of the rows of both."""
         return a + b
 
     def _waves(self, angles: Array, w: Array, y: Array) -> tuple[Array, Array]:
@@ -268,16 +254,13 @@ class BoxOf:
     n_columns: int
 
     def zero(self) -> Float[Array, "2 d"]:
-        """Return an empty box: corners +∞ and −∞."""
         return np.array([[np.inf], [-np.inf]]) * np.ones(self.n_columns)
 
     def add(self, total: Float[Array, "2 d"], block: Block) -> Float[Array, "2 d"]:
-        """Return the box with the rows of a block."""
         X = to_numpy(dense(block.X)).astype(np.float64, copy=False)
         if block.w is not None:
             X = X[to_numpy(block.w) > 0]
         return self.merge(total, corners(X))
 
     def merge(self, a: Float[Array, "2 d"], b: Float[Array, "2 d"]) -> Float[Array, "2 d"]:
-        """Return the box of the rows of both."""
         return np.stack([np.minimum(a[0], b[0]), np.maximum(a[1], b[1])])

@@ -12,7 +12,6 @@ Moments can be added in any order, for streaming, forgetting, cross-validation a
 Notation: n rows, D features, t targets (``docs/notation.md``).
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -207,10 +206,14 @@ def _combine(a: Moments, b: Moments, sign: int) -> Moments:
     )
 
 
-class MomentSums(ABC):
+class Accumulator:
     """Adds up blocks to :class:`Moments`: centred at the first block's mean, corrected at the end.
 
-    Products are computed in ``precision``.
+    Blocks are NumPy arrays, and products are computed in ``precision``. The block Gram is a
+    symmetric rank-n update (BLAS ``syrk``: half the work of a product) that adds into its result,
+    so that small blocks, whose features are still in cache, cost no extra pass. float32 takes half
+    the time; its sums are moved to float64 every 8192 rows. Memory: 8 D² bytes, and 4 D² more in
+    float32.
     """
 
     def __init__(self, precision: Precision = "float64") -> None:
@@ -282,41 +285,8 @@ class MomentSums(ABC):
             self.precision,
         )
 
-    @abstractmethod
-    def _start(self, Z: Float[Array, "n D"], columns: int) -> None:
-        """Make room; Z is the first block, whose mean z0 all is taken about."""
-
-    @abstractmethod
-    def _add(
-        self, Z: Float[Array, "n D"], right: Float[Array, "n c"], w: Float[Array, " n"] | None
-    ) -> None:
-        """Add rightᵀ (Z − z0) and (Z − z0)ᵀ diag(w) (Z − z0)."""
-
-    @abstractmethod
-    def _take(self, other: Any, right: Float[Array, " c"], moved: Float[Array, " c"]) -> None:
-        """Add the products of another about its z0, moved to this one's.
-
-        ``right`` are its sums of w and of w y about this one's ȳ0, ``moved`` their shift.
-        """
-
-    @abstractmethod
-    def _sums(self) -> tuple[Float[Array, " D"], Float[Array, "c D"], Float[Array, "D D"]]:
-        """Return z0 and both sums in NumPy's float64, of the second at least the upper triangle.
-
-        It is Fortran-contiguous, and may be written into.
-        """
-
-
-class Accumulator(MomentSums):
-    """Adds blocks of NumPy arrays up, as fast as the machine multiplies.
-
-    The block Gram is a symmetric rank-n update (BLAS ``syrk``: half the work of a product) that
-    adds into its result, so that small blocks, whose features are still in cache, cost no extra
-    pass. float32 takes half the time; its sums are moved to float64 every 8192 rows. Memory: 8 D²
-    bytes, and 4 D² more in float32.
-    """
-
     def _start(self, Z: Array, columns: int) -> None:
+        """Make room; Z is the first block, whose mean z0 all is taken about."""
         D, dtype = Z.shape[1], np.dtype(self.precision)
         self._z0 = np.asarray(Z, dtype).mean(axis=0, dtype=np.float64).astype(dtype)
         self._first, self._gram = np.zeros((columns, D)), np.zeros((D, D), order="F")
@@ -325,6 +295,7 @@ class Accumulator(MomentSums):
         self._pending_rows = 0
 
     def _add(self, Z: Array, right: Array, w: Array | None) -> None:
+        """Add rightᵀ (Z − z0) and (Z − z0)ᵀ diag(w) (Z − z0)."""
         dtype = self._z0.dtype
         if len(self._buffer) < len(Z):
             self._buffer = np.empty(Z.shape, dtype)
@@ -343,7 +314,11 @@ class Accumulator(MomentSums):
         self._pending[...] = 0
         self._pending_rows = 0
 
-    def _take(self, other: "Accumulator", right: Array, moved: Array) -> None:
+    def _take(self, other: Any, right: Array, moved: Array) -> None:
+        """Add the products of another about its z0, moved to this one's.
+
+        ``right`` are its sums of w and of w y about this one's ȳ0, ``moved`` their shift.
+        """
         dz, first = np.subtract(other._z0, self._z0, dtype=np.float64), other._first
         if self.precision == "float32":
             self._flush()
@@ -356,7 +331,7 @@ class Accumulator(MomentSums):
     def __getstate__(self) -> dict[str, Any]:
         """Return what another process needs: not the memory that blocks are centred in."""
         state = vars(self).copy()
-        if self.rows:
+        if "_buffer" in state:
             state["_buffer"] = self._buffer[:0].copy()
             if self.precision == "float64" or not self._pending_rows:
                 state["_pending"] = None
@@ -364,10 +339,11 @@ class Accumulator(MomentSums):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        if self.rows and state["_pending"] is None:
+        if state.get("_pending", 0) is None:
             self._pending = np.zeros(self._gram.shape, self._z0.dtype, order="F")
 
     def _sums(self) -> tuple[Float[Array, " D"], Float[Array, "c D"], Float[Array, "D D"]]:
+        """Return z0 and both sums in NumPy's float64; of the Gram at least the upper triangle."""
         if self.precision == "float32":
             self._flush()
         return self._z0.astype(np.float64), self._first, self._gram
@@ -388,7 +364,7 @@ def _positive_rows(Z: Array, y: Array, w: Array) -> tuple[Array, Array, Array]:
     return taken(Z, kept, axis=0), y[kept], w[kept]
 
 
-class DeviceAccumulator(MomentSums):
+class DeviceAccumulator(Accumulator):
     """Adds blocks of another array library up, on the device that they are on.
 
     float32 products go into float64 sums; only the sums come to NumPy, once. Blocks wait for others
@@ -428,7 +404,7 @@ class DeviceAccumulator(MomentSums):
         old = self._products
         return [a + b for a, b in zip(old, new, strict=True)] if old else new
 
-    def _take(self, other: "DeviceAccumulator", right: Array, moved: Array) -> None:
+    def _take(self, other: Any, right: Array, moved: Array) -> None:
         self._products, self._waiting = self._all_products(), []
         *theirs, first = (to_device_of(A, self._z0) for A in other._all_products())
         xp = array_namespace(first)
@@ -468,12 +444,10 @@ class MomentsOf:
     precision: Precision  # of the products
     root: Array | None = None  # L of φ(x) = L c(x), where c(x) is summed up and whitened last
 
-    def zero(self) -> list[MomentSums]:
-        """Return no sums: the first block says where they are to be."""
+    def zero(self) -> list[Accumulator]:
         return []
 
-    def add(self, total: list[MomentSums], block: Any) -> list[MomentSums]:
-        """Add a block to the sums on its device."""
+    def add(self, total: list[Accumulator], block: Any) -> list[Accumulator]:
         Z = self.features(block.X)
         Z = Z.toarray() if is_sparse(Z) else Z
         if not total:
@@ -484,11 +458,10 @@ class MomentsOf:
         total[0].add(Z, y, w)
         return total
 
-    def merge(self, a: list[MomentSums], b: list[MomentSums]) -> list[MomentSums]:
-        """Add the sums of the second to the first."""
+    def merge(self, a: list[Accumulator], b: list[Accumulator]) -> list[Accumulator]:
         return [a[0].merge(b[0])] if a and b else a or b
 
-    def moments(self, total: list[MomentSums]) -> Moments:
+    def moments(self, total: list[Accumulator]) -> Moments:
         """Return the moments of a finished sum; no block can be added to ``total`` afterwards."""
         sums = (total[0] if total else Accumulator()).moments()
         return sums if self.root is None else sums.mapped(self.root, "float32")

@@ -71,7 +71,6 @@ class ArraySums:
     """A summand whose sums are a list of arrays."""
 
     def merge(self, a: list[Array], b: list[Array]) -> list[Array]:
-        """Return the sums of the rows of both."""
         return [x + y for x, y in zip(a, b, strict=True)]
 
 
@@ -86,12 +85,10 @@ class FirstsOf(ArraySums):
     n_signs: int  # s, of each row
 
     def zero(self) -> list[Array]:
-        """Return the sums of no rows."""
         t, c = len(self.origin), 1 + len(self.origin) + self.n_signs
         return [np.zeros((c, self.n_features)), np.zeros(1 + t + c)]
 
     def add(self, total: list[Array], block: Block) -> list[Array]:
-        """Add the rows of a block."""
         w = weights_of(block)
         y = to_numpy(block.y).astype(np.float64).reshape(len(w), -1) - self.origin
         signs = row_signs(self.seed, block.start, len(w), self.n_signs)
@@ -129,12 +126,10 @@ class ProductsOf(ArraySums):
     precision: Precision  # of the products of a few rows; their sum is float64
 
     def zero(self) -> list[Array]:
-        """Return the sums of no rows."""
         D, c = self.vectors.shape
         return [np.zeros((c, D)), np.zeros(c)]
 
     def add(self, total: list[Array], block: Block) -> list[Array]:
-        """Add the rows of a block."""
         w, through_mean = weights_of(block)[:, None], self.mean @ (self.vectors / self._scale)
         for rows, made in _pieces(self.features, block.X, len(self.mean)):
             xp = array_namespace(made)

@@ -21,16 +21,12 @@ class SampleOf:
     start: int = 0
 
     def zero(self) -> RowSample | None:
-        """Return no sample."""
         return None
 
-    def add(self, total: RowSample | None, block: Block) -> RowSample:
-        """Consider the rows of a block."""
-        new = RowSample.of(block, self.seed, self.start)
-        return new if total is None else total.merge(new)
+    def add(self, total: RowSample | None, block: Block) -> RowSample | None:
+        return self.merge(total, RowSample.of(block, self.seed, self.start))
 
     def merge(self, a: RowSample | None, b: RowSample | None) -> RowSample | None:
-        """Return the sample of the rows of both."""
         if a is None or b is None:
             return b if a is None else a
         return a.merge(b)
@@ -59,15 +55,12 @@ class WeightOf:
     """The summand of weights."""
 
     def zero(self) -> float:
-        """Return the weight of no rows."""
         return 0.0
 
     def add(self, total: float, block: Block) -> float:
-        """Add the weights of a block."""
         return total + float(to_numpy(block.w).sum())
 
     def merge(self, a: float, b: float) -> float:
-        """Return the sum of both."""
         return a + b
 
 
