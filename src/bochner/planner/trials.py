@@ -403,8 +403,8 @@ def by_moments(task: Task, method: Method, width: int) -> PlannedFit:
     if known == D or isinstance(method, Fourier):  # the error falls as 1/√D
         kernel_error = task.kernel_error(method, tried) * (known / D) ** 0.5
     steps = _steps(task, method, tried, D, precision)
-    measured = _moment_bytes(few.model.map_.n_features, rows)
-    size = task.bytes(few) + _moment_bytes(D, task.n_rows) - measured
+    measured = _moment_bytes(few.model.map_.n_features, rows, precision)
+    size = task.bytes(few) + _moment_bytes(D, task.n_rows, precision) - measured
     error, solver = _error(task, method, width), f"moments {precision}"
     takes = sum(steps.values()), size, steps, "sample" if tries else "widths"
     return PlannedFit(method, D, solver, error, kernel_error, *takes)
@@ -484,9 +484,10 @@ def by_passes(task: Task, method: Method, width: int) -> PlannedFit:
     return PlannedFit(method, D, "products", error, kernel_error, *takes, passes=passes)
 
 
-def _moment_bytes(D: int, n: int) -> float:
+def _moment_bytes(D: int, n: int, precision: Precision) -> float:
     """Return the bytes of the eigendecomposition, or of the leave-one-out errors of a block."""
-    return 8.0 * max(5 * D**2, 3 * D**2 + 4 * min(n, block_rows(D)) * D)
+    each = 24.0 if precision == "float32" else 32.0  # of a feature of a row
+    return max(40.0 * D**2, 24 * D**2 + each * min(n, block_rows(D)) * D)
 
 
 def fewer_rows(m: int, width: int) -> int:
