@@ -326,7 +326,7 @@ def test_values_are_those_of_the_regression(found):
 
 def test_values_of_rows_left_out_are_those_of_refits(found):
     _, y, _ = rows_smoother()
-    left = found.left_out()
+    left = found.left_out
     for i in range(0, 60, 7):
         without = on_features(found, np.arange(60) != i)[i]
         np.testing.assert_allclose(left[i], without, atol=1e-6)

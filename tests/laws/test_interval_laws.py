@@ -44,7 +44,7 @@ def law_of(scores, w=None, shape=None):
     w = np.ones(len(scores)) if w is None else w
     order = np.argsort(scores, kind="stable")
     shares = np.cumsum(w[order]) * len(w) / w.sum()
-    return TargetLaw(None, None, shape, scores[order], shares)
+    return TargetLaw(scores[order], shares, shape=shape)
 
 
 @pytest.mark.parametrize("make", [exact, features], ids=["exact", "features"])

@@ -18,7 +18,7 @@ from bochner import BlockAverages, Derivatives
 from bochner.datasets import load_concrete
 from bochner.errors import InvalidInput
 from bochner.kernels import Cauchy, Gaussian, Laplace, Linear, Matern, Polynomial, RationalQuadratic
-from bochner.models.error_law import Conformal
+from bochner.models.error_law import ErrorLaw
 from bochner.models.gaussian_process.features import left_out
 
 # ---- gaussian process: GaussianProcessRegressor: the exact process with exact features, and what must hold with others
@@ -185,7 +185,7 @@ def test_calibrated_intervals_hold_the_share_of_calibration_rows_asked_for():
     assert np.sum((lower - rounding <= y) & (y <= upper + rounding)) == 90
     assert ours.calibration_.source == "held out"
     assert "exchangeable" in ours.calibration_.guarantee
-    assert repr(ours.calibration_) == "Conformal(99 scores, held out)"
+    assert repr(ours.calibration_) == "ErrorLaw(99 scores, held out)"
 
 
 @pytest.mark.parametrize("t", [None, 2])
@@ -240,7 +240,7 @@ def test_intervals_cover_new_rows_though_those_of_the_fit_are_there_twice():
     ours = model(method="auto", n_features=128).fit(np.tile(X[:40], (2, 1)), np.tile(y[:40], 2))
     assert len(ours.calibration_) == 40
     assert covered(ours, X[40:], y[40:]) > 0.9 - bar(1) * np.sqrt(0.09 / 42)
-    naive = Conformal.of(*left_out_of(ours), "leave one out")
+    naive = ErrorLaw.of_process(*left_out_of(ours), "leave one out")
     ours.fit_ = replace(ours.fit_, errors=naive)
     assert covered(ours, X[40:], y[40:]) < 0.5
 

@@ -163,7 +163,7 @@ class WithIntervals(TargetEstimator):
     def _held_out(self, X: Any, y: Any, w: Any, other: Any = None) -> LeftOutRows:
         """Return rows as the fit predicts them, or another fit of the same learner."""
         blocks, _ = self._blocks_of(X, y, w, first=False)
-        rows = join([Piece(*_numbers(block)) for block in blocks.with_rows(ROWS)])
+        rows = join([_numbers(block) for block in blocks.with_rows(ROWS)])
         judged = self if other is None else other
         asked = Blocks.from_arrays(rows.X) if other is None else X
         prediction = to_numpy(judged.predict(asked))
@@ -173,51 +173,37 @@ class WithIntervals(TargetEstimator):
                 f"{type(self).__name__}.calibrate: y must have the {centre.shape[1]} targets of "
                 f"the fit; got {rows.y.shape[1]}."
             )
-        kept = np.flatnonzero(rows.w > 0)
+        source = "held out" if other is None else "cross-validation"
         errors = judged._errors_of(asked, rows.y - centre)
-        return LeftOutRows(rows.X, centre, errors, rows.w, "held out").take(kept)
+        return LeftOutRows(rows.X, centre, errors, rows.w, source).take(np.flatnonzero(rows.w > 0))
 
     def _folded(self, X: Any, y: Any, w: Any, folds: int) -> LeftOutRows:
         """Return rows as clones predict them that are fitted without their fold."""
-        who = type(self).__name__
-        folds, n = integer(folds, f"{who}.calibrate", "folds", least=2), _length(X, y, who)
+        who = f"{type(self).__name__}.calibrate"
+        folds = integer(folds, who, "folds", least=2)
+        try:
+            check_consistent_length(X, y)
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(f"{who}: X and y must have as many rows. {error}") from error
+        n = len(y)
         if n < folds:
-            raise InvalidInput(
-                f"{who}.calibrate: folds={folds} takes as many rows at least; got {n}."
-            )
+            raise InvalidInput(f"{who}: folds={folds} takes as many rows at least; got {n}.")
         number = stream(int(self.seed_), "calibration").permutation(n) % folds
         parts = []
         for k in range(folds):
-            train, test = (
-                np.flatnonzero(number == k if in_fold else number != k) for in_fold in (0, 1)
+            rows, left = (
+                [None if a is None else _safe_indexing(a, np.flatnonzero(part)) for a in (X, y, w)]
+                for part in (number != k, number == k)
             )
-            rows = [None if a is None else _safe_indexing(a, train) for a in (X, y, w)]
-            left = [None if a is None else _safe_indexing(a, test) for a in (X, y, w)]
             other: Any = clone(self).fit(rows[0], rows[1], sample_weight=rows[2])
-            parts.append(self._held_out(left[0], left[1], left[2], other).refitted)
-        return _all(parts)
+            parts.append(self._held_out(left[0], left[1], left[2], other))
+        whole = join([Piece(p.X, np.hstack([p.predicted, p.errors]), p.w) for p in parts])
+        predicted, errors = np.hsplit(whole.y, 2)
+        return LeftOutRows(whole.X, predicted, errors, whole.w, parts[0].source)
 
 
-def _all(parts: list[LeftOutRows]) -> LeftOutRows:
-    X = join([Piece(part.X) for part in parts]).X
-    predicted, errors = (
-        np.concatenate([getattr(part, name) for part in parts]) for name in ("predicted", "errors")
-    )
-    return LeftOutRows(
-        X, predicted, errors, np.concatenate([part.w for part in parts]), parts[0].source
-    )
-
-
-def _numbers(block: Any) -> tuple[Any, Float[Array, "b t"], Float[Array, " b"]]:
+def _numbers(block: Any) -> Piece:
     y = to_numpy(block.y).astype(np.float64)
     w = np.ones(len(y)) if block.w is None else to_numpy(block.w).astype(np.float64)
     X = block.X if hasattr(block.X, "tocsr") else to_numpy(block.X)
-    return X, y.reshape(len(y), -1), w
-
-
-def _length(X: Any, y: Any, who: str) -> int:
-    try:
-        check_consistent_length(X, y)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{who}.calibrate: X and y must have as many rows. {error}") from error
-    return len(to_numpy(y)) if not hasattr(y, "__len__") else len(y)
+    return Piece(X, y.reshape(len(y), -1), w)

@@ -53,8 +53,9 @@ class LandmarkSmoother:
     mean: Float[Array, " r"]  # φ̄
     turn: Float[Array, "r r"]  # V/√(λ + α): products of turned features are those with 1/(λ + α)
     turned: Float[Array, "m r"]  # (φ − φ̄)V/√(λ + α) of the rows
-    y: Float[Array, "m t"]
     w: Float[Array, " m"]
+    left: Float[Array, "m 1"]  # 1 − H_ii
+    left_out: Float[Array, "m t"]  # Values of rows, each without itself
 
     @staticmethod
     def of(
@@ -77,7 +78,12 @@ class LandmarkSmoother:
         turn = eigen.vectors / np.sqrt(eigen.values + float(solution.alpha))
         coef = phi.root(np.dtype(np.float64)) @ solution.coef
         machine = KernelSum(kernel, phi.landmarks, coef, solution.intercept)
-        return LandmarkSmoother(machine, phi, mean, turn, product(Z, turn), y, w)
+        turned, right, W = product(Z, turn), w[:, None] * y, w.sum()
+        leverage = (w * (np.square(turned).sum(axis=1) + 1 / W))[:, None]
+        left = np.maximum(1 - leverage, LEAST_LEFT)
+        values = turned @ (turned.T @ right) + right.sum(axis=0) / W
+        left_out = (values - leverage * y) / left
+        return LandmarkSmoother(machine, phi, mean, turn, turned, w, left, left_out)
 
     def shares(self, z: Float[Array, "b k"]) -> Float[Array, "b m"]:
         """Return H(z); O(b m r)."""
@@ -94,28 +100,12 @@ class LandmarkSmoother:
     def _single(self) -> Float[Array, "r m"]:
         return np.ascontiguousarray(self.turned.T, dtype=np.float32)
 
-    @cached_property
-    def leverages(self) -> Float[Array, " m"]:
-        """H_ii."""
-        return self.w * (np.square(self.turned).sum(axis=1) + 1 / self.w.sum())
-
-    @cached_property
-    def _left(self) -> Float[Array, "m 1"]:
-        """1 − H_ii."""
-        return np.maximum(1 - self.leverages, LEAST_LEFT)[:, None]
-
     def left_out_shares(self, rows: Array) -> Float[Array, "b m"]:
         """Return the shares of rows in the values of some of them, each without itself."""
         H = self._shares(self.turned[rows])
         H[np.arange(len(rows)), rows] = 0.0
-        H /= self._left[rows].astype(np.float32)
+        H /= self.left[rows].astype(np.float32)
         return H
-
-    def left_out(self) -> Float[Array, "m t"]:
-        """Return the values of rows, each without itself; O(m r t)."""
-        right, W = self.w[:, None] * self.y, self.w.sum()
-        values = self.turned @ (self.turned.T @ right) + right.sum(axis=0) / W
-        return (values - self.leverages[:, None] * self.y) / self._left
 
 
 #: Rows that the scale and the distribution are learned from, at most, and rows of a stretch of
@@ -172,35 +162,28 @@ class _Learned:
     j: int
     inputs: ErrorInputs
     without: Float[Array, "m m"]  # the errors of all, each time without a row too
+    z: Float[Array, "m k"]
+    z_of_rest: Float[Array, "s k"]
 
-    @cached_property
-    def z(self) -> Float[Array, "m k"]:
-        return self.inputs(self.judges.X, self.judges.predicted[:, self.j])
-
-    @cached_property
-    def z_of_rest(self) -> Float[Array, "s k"]:
-        return self.inputs(self.rest.X, self.rest.predicted[:, self.j])
+    @staticmethod
+    def of(
+        judges: LeftOutRows, rest: LeftOutRows, j: int, by_columns: bool, without: Array
+    ) -> "_Learned":
+        inputs = ErrorInputs.of(judges.X, judges.predicted[:, j], by_columns)
+        z, z_of_rest = (inputs(rows.X, rows.predicted[:, j]) for rows in (judges, rest))
+        return _Learned(judges, rest, j, inputs, without, z, z_of_rest)
 
     @property
     def e(self) -> Float[Array, " m"]:
         return self.judges.errors[:, self.j]
 
-    @property
-    def w(self) -> Float[Array, " m"]:
-        return self.judges.w
-
-    @property
-    def typical(self) -> float:
-        return float(np.median(np.abs(self.e)))
-
 
 def _learn(
     learning: LeftOutRows, scored: LeftOutRows, j: int, seed: int, shared: bool
 ) -> TargetLaw:
-    plain = _scored(TargetLaw(None, None, None, *np.zeros((2, 0))), scored.errors[:, j], scored.w)
+    plain = TargetLaw.of(scored.errors[:, j], scored.w)
     known = np.flatnonzero(np.isfinite(learning.errors[:, j]))
-    e = learning.errors[known, j]
-    if len(known) < FEWEST_ROWS or not np.median(np.abs(e)) > 0:
+    if len(known) < FEWEST_ROWS or not np.median(np.abs(learning.errors[known, j])) > 0:
         return plain
     few = learning.take(known[:LEARNED_ROWS])
     shared_rows = known[:LEARNED_ROWS] if shared else known[:0]
@@ -209,36 +192,24 @@ def _learn(
     m, order = len(few.w), np.concatenate([shared_rows, others])
     reach = float(log_scale[:m].min()), float(log_scale[:m].max())
     log_scale = np.clip(log_scale, *reach)
-    log_s, u = log_scale[:m], rows.e / np.exp(log_scale[:m])
-    shape, F = _shape(rows, u, scale, log_s, seed)
-    first = 0 if shared else m
-    log_scale, at = log_scale[first:], F[first:]
-    laws = [plain]
+    log_s, first = log_scale[:m], 0 if shared else m
+    shape, F = _shape(rows, rows.e / np.exp(log_s), scale, log_s, seed)
     with np.errstate(over="ignore"):
-        scaled = scored.errors[order, j] / np.exp(log_scale)
-    w = scored.w[order]
-    none = np.zeros(0)
-    laws.append(_scored(TargetLaw(rows.inputs, scale, None, none, none, reach), scaled, w))
-    levels = shape.scores(at, scaled)
-    laws.append(_scored(TargetLaw(rows.inputs, scale, shape, none, none, reach), levels, w))
-    return laws[_best(laws, rows, log_s, u, shape, F[:m])]
-
-
-def _scored(law: TargetLaw, scores: Float[Array, " m"], w: Float[Array, " m"]) -> TargetLaw:
-    order = np.argsort(scores, kind="stable")
-    shares = np.cumsum(w[order])
-    unit = len(w) / shares[-1] if len(w) else 1.0
-    return replace(law, scores=scores[order], shares=shares * unit)
+        scaled = scored.errors[order, j] / np.exp(log_scale[first:])
+    law, w = {"inputs": rows.inputs, "scale": scale, "reach": reach}, scored.w[order]
+    levels = shape.scores(F[first:], scaled)
+    laws = [plain, TargetLaw.of(scaled, w, **law), TargetLaw.of(levels, w, shape=shape, **law)]
+    return laws[_best(laws if m >= FEWEST_FOR_SHAPE else laws[:2], rows, np.exp(log_s), F[:m])]
 
 
 def _closest(
     few: LeftOutRows, rest: LeftOutRows, j: int, seed: int
 ) -> tuple[_Learned, KernelSum, Float[Array, " n"]]:
     """Take z, by columns or predictions, that tells more of log |e| of rows left out."""
-    f, costs = few.predicted[:, j], []
+    costs = []
     wide, without = is_sparse(few.X) or few.X.shape[1] > MOST_COLUMNS, few.without(few, j)
     for by_columns in (False,) if wide else (True, False):
-        rows = _Learned(few, rest, j, ErrorInputs.of(few.X, f, by_columns), without)
+        rows = _Learned.of(few, rest, j, by_columns, without)
         scale, log_s, lost = _scale(rows, seed)
         costs.append((lost * (1 - LEAST_GAIN * by_columns), rows, scale, log_s))
     return min(costs, key=lambda each: each[0])[1:]
@@ -246,29 +217,30 @@ def _closest(
 
 def _scale(rows: _Learned, seed: int) -> tuple[KernelSum, Float[Array, " n"], float]:
     """Return z ↦ log s, its values at all rows, each as learned without it, and their error."""
-    target = _log_size(rows.e, rows.typical)[:, None]
+    typical, w = float(np.median(np.abs(rows.e))), rows.judges.w
+    target = _log_size(rows.e, typical)[:, None]
     spec = FeatureSpec.of(
         "ErrorLaw", "auto", "auto", None, "auto", seed, columns="auto", effort="low"
     )
-    priority = np.random.default_rng(seed).permutation(len(rows.w)) / len(rows.w)
-    sample = RowSample(rows.z, target, rows.w, priority)
+    priority = np.random.default_rng(seed).permutation(len(w)) / len(w)
+    sample = RowSample(rows.z, target, w, priority)
     curves, sample = transformed(sample, seed)
     kernel = choose_for_matrix(spec, sample, None, True)[0].kernel
     kernel = kernel if curves is None else curves.of(kernel)
-    smoother = LandmarkSmoother.of(kernel, rows.z, target, rows.w, seed)
+    smoother = LandmarkSmoother.of(kernel, rows.z, target, w, seed)
 
     def summed(H: Array, e: Array) -> Float[Array, "b 1"]:
-        return np.einsum("ij,ij->i", H, _log_size(e, rows.typical))[:, None]
+        return np.einsum("ij,ij->i", H, _log_size(e, typical))[:, None]
 
     values = _values(rows, smoother, summed)[:, 0]
-    mean, share = _slope(target[:, 0], values[: len(rows.w)], rows.w)
+    mean, share = _slope(target[:, 0], values[: len(w)], w)
     scale = replace(
         smoother.sum,
         coef=share * smoother.sum.coef,
         intercept=mean + share * (smoother.sum.intercept - mean),
     )
     values = mean + share * (values - mean)
-    lost = float(np.average((target[:, 0] - values[: len(rows.w)]) ** 2, weights=rows.w))
+    lost = float(np.average((target[:, 0] - values[: len(w)]) ** 2, weights=w))
     return scale, values, lost
 
 
@@ -298,7 +270,7 @@ def _values(
     """
     judges, rest = rows.judges, rows.rest
     if judges.coupling is None:
-        left = smoother.left_out()
+        left = smoother.left_out
         return (
             np.concatenate([left, evaluated(smoother.sum, rows.z_of_rest)]) if len(rest.w) else left
         )
@@ -323,7 +295,7 @@ def _shape(
     if len(knots) < 2:
         knots = np.array([u.min(), max(u.max(), np.nextafter(u.min(), np.inf))])
     indicators = (u[:, None] <= knots).astype(np.float64)
-    smoother = LandmarkSmoother.of(scale.kernel, rows.z, indicators, rows.w, seed)
+    smoother = LandmarkSmoother.of(scale.kernel, rows.z, indicators, rows.judges.w, seed)
 
     def summed(H: Array, e: Array) -> Float[Array, "b J"]:
         place = np.searchsorted(knots, e / np.exp(log_s))
@@ -341,27 +313,15 @@ def _shape(
 
 
 def _best(
-    laws: list[TargetLaw],
-    rows: _Learned,
-    log_s: Float[Array, " m"],
-    u: Float[Array, " m"],
-    shape: Distribution,
-    F: Float[Array, "m J"],
+    laws: list[TargetLaw], rows: _Learned, s: Float[Array, " m"], F: Float[Array, "m J"]
 ) -> int:
     """Return which law has the least interval score; a simpler one that is as good comes first."""
-    s, costs = np.exp(log_s), []
-    for k, law in enumerate(laws):
+    costs = []
+    for law in laws:
         total = 0.0
         for coverage in JUDGED:
-            low, high = law.ends(coverage)
-            if k == 0:
-                ends = low + 0 * s, high + 0 * s
-            elif k == 1:
-                ends = low * s, high * s
-            else:
-                ends = shape.quantile(F, low) * s, shape.quantile(F, high) * s
-            total += (1 - coverage) * interval_score(rows.e, *ends, coverage, rows.w)
+            ends = law.errors(1.0 if law.scale is None else s, F, coverage)
+            total += (1 - coverage) * interval_score(rows.e, *ends, coverage, rows.judges.w)
         costs.append(total)
-    costs = costs if len(u) >= FEWEST_FOR_SHAPE else costs[:2]
     best = int(np.argmin(costs))
     return next(k for k in range(len(costs)) if costs[k] * (1 - LEAST_GAIN) <= costs[best])

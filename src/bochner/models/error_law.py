@@ -15,12 +15,11 @@ This is conformal prediction with normalised scores (Lei et al. 2018, section 5.
 from a conditional distribution (Chernozhukov, Wüthrich and Zhu 2021).
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 from numbers import Real
-from typing import Any, Protocol
+from typing import Any
 from warnings import catch_warnings, simplefilter
 
 import numpy as np
@@ -54,20 +53,25 @@ LEAST_LEFT = 1e-8  # The least that two rows leave of one another: below this ro
 BAND = 64  # Rows whose pairs with all others are made together
 
 
-class Coupling(ABC):
+@dataclass(frozen=True, eq=False)
+class Coupling:
     """M of all rows, or a multiple of it, and what it leaves of the target."""
 
     u: Float[Array, " n"]  # M √w y, by the same multiple
     root: Float[Array, " n"]  # √w
+    diagonal: Float[Array, " n"]
+    among: Callable[[Array, Array], Array]  # Returns M_ij, (s, m), of rows i and j
 
-    @property
-    @abstractmethod
-    def diagonal(self) -> Float[Array, " n"]:
-        """Diagonal of M."""
+    @staticmethod
+    def of_matrix(u: Array, root: Array, M: Float[Array, "n n"]) -> "Coupling":
+        """Return the coupling by M itself."""
+        return Coupling(u, root, np.diagonal(M), lambda i, j: M[np.ix_(i, j)])
 
-    @abstractmethod
-    def among(self, i: Int[Array, " s"], j: Int[Array, " m"]) -> Float[Array, "s m"]:
-        """Return M_ij."""
+    @staticmethod
+    def of_factor(u: Array, root: Array, F: Float[Array, "n r"]) -> "Coupling":
+        """Return the coupling by I − F Fᵀ."""
+        diagonal = 1 - np.einsum("ij,ij->i", F, F)
+        return Coupling(u, root, diagonal, lambda i, j: (i[:, None] == j) - F[i] @ F[j].T)
 
     def without(
         self, i: Int[Array, " s"], j: Int[Array, " m"], errors: Float[Array, " m"]
@@ -93,38 +97,6 @@ class Coupling(ABC):
             same = i[here, None] == j
             values[here] = np.where(same | ~np.isfinite(back), errors, back)
         return values
-
-
-@dataclass(frozen=True, eq=False)
-class DenseCoupling(Coupling):
-    """M, (n, n), as it is."""
-
-    u: Float[Array, " n"]
-    root: Float[Array, " n"]
-    inverse: Float[Array, "n n"]
-
-    @property
-    def diagonal(self) -> Float[Array, " n"]:
-        return np.diagonal(self.inverse)
-
-    def among(self, i: Int[Array, " s"], j: Int[Array, " m"]) -> Float[Array, "s m"]:
-        return self.inverse[np.ix_(i, j)]
-
-
-@dataclass(frozen=True, eq=False)
-class FactoredCoupling(Coupling):
-    """I − H with H = F Fᵀ, F (n, r)."""
-
-    u: Float[Array, " n"]
-    root: Float[Array, " n"]
-    factor: Float[Array, "n r"]
-
-    @property
-    def diagonal(self) -> Float[Array, " n"]:
-        return 1 - np.einsum("ij,ij->i", self.factor, self.factor)
-
-    def among(self, i: Int[Array, " s"], j: Int[Array, " m"]) -> Float[Array, "s m"]:
-        return (i[:, None] == j) - self.factor[i] @ self.factor[j].T
 
 
 POOLED = 0.02  # Weight of the pooled distribution in each conditional distribution
@@ -161,11 +133,6 @@ class LeftOutRows:
     # is not known.
     coupling: tuple[Coupling, ...] | None = None
     numbers: Int[Array, " m"] | None = None  # Of the rows, in the coupling
-
-    @property
-    def refitted(self) -> "LeftOutRows":
-        """The same rows, predicted by fits without their fold."""
-        return replace(self, source="cross-validation")
 
     @property
     def calibration(self) -> Calibration:
@@ -222,10 +189,6 @@ class Distribution:
     below: Float[Array, " b"]
     above: Float[Array, " a"]
 
-    def at(self, z: Float[Array, "m k"]) -> Float[Array, "m J"]:
-        """Return F at the knots, of rows."""
-        return self.risen(evaluated(self.values, z))
-
     def risen(self, F: Float[Array, "m J"]) -> Float[Array, "m J"]:
         """Return values that rise from above 0 to below 1 (Chernozhukov et al. 2010)."""
         return (1 - POOLED) * np.clip(np.sort(F, axis=1), 0.0, 1.0) + POOLED * self.pooled
@@ -266,14 +229,23 @@ def evaluated(function: KernelSum, z: Float[Array, "m k"]) -> Float[Array, "m t"
 class TargetLaw:
     """The law of the errors of one target."""
 
-    inputs: ErrorInputs | None  # What z is; None: nothing depends on it
-    scale: KernelSum | None  # z ↦ log s; None: s is 1
-    shape: Distribution | None  # Of e/s; None: one for all z, which the scores are
     scores: Float[Array, " m"]  # Rising
     shares: Float[Array, " m"]  # Weight of the scores up to each, in rows: m in all
+    inputs: ErrorInputs | None = None  # What z is; None: nothing depends on it
+    scale: KernelSum | None = None  # z ↦ log s; None: s is 1, or the deviation of a process
+    shape: Distribution | None = None  # Of e/s; None: one for all z, which the scores are
     # Least and largest log s of the rows it was learned from. The regression may extrapolate to any
     # value far from them.
     reach: tuple[float, float] = (-LARGEST, LARGEST)
+    symmetric: bool = False  # Whether bounds are as far from the prediction on either side
+
+    @staticmethod
+    def of(scores: Float[Array, " m"], w: Float[Array, " m"], **law: Any) -> "TargetLaw":
+        """Return the law with these scores, of rows that count in proportion to ``w``."""
+        order = np.argsort(scores, kind="stable")
+        shares = np.cumsum(w[order])
+        unit = len(w) / shares[-1] if len(w) else 1.0
+        return TargetLaw(scores[order], shares * unit, **law)
 
     def ends(self, coverage: float) -> tuple[float, float]:
         """Return the scores between which this share of rows lies, with equal tails.
@@ -281,48 +253,43 @@ class TargetLaw:
         For few scores the interval is symmetric.
         """
         m, tail = len(self.scores), (1 - coverage) / 2
-        if (m + 1) * tail >= BEYOND:
+        if not self.symmetric and (m + 1) * tail >= BEYOND:
             low = np.searchsorted(self.shares, (m + 1) * tail * (1 + 1e-12), side="right") - 1
             return float(self.scores[max(low, 0)]), self._at((m + 1) * (1 - tail))
         middle = 0.0 if self.shape is None else 0.5
-        distance = np.abs(self.scores - middle)
-        order = np.argsort(distance, kind="stable")
-        shares = np.diff(self.shares, prepend=0.0)[order]
-        away = replace(self, scores=distance[order], shares=np.cumsum(shares))
+        away = TargetLaw.of(np.abs(self.scores - middle), np.diff(self.shares, prepend=0.0))
         half = away._at((m + 1) * coverage)
         return middle - half, middle + half
 
     def _at(self, place: float) -> float:
-        m = len(self.scores)
         index = int(np.searchsorted(self.shares, place * (1 - 1e-12)))
-        return float(self.scores[index]) if index < m else np.inf
+        return float(self.scores[index]) if index < len(self.scores) else np.inf
 
     def bounds(
-        self, X: Any, predicted: Float[Array, " b"], coverage: float
+        self, X: Any, predicted: Float[Array, " b"], coverage: float, deviation: Any = 1.0
     ) -> tuple[Float[Array, " b"], Float[Array, " b"]]:
-        """Return the ends of the interval of each row."""
-        return self.between(X, predicted, *self.ends(coverage))
-
-    def between(
-        self, X: Any, predicted: Float[Array, " b"], low: float, high: float
-    ) -> tuple[Float[Array, " b"], Float[Array, " b"]]:
-        """Return the errors that have these scores, added to predictions."""
+        """Return the ends of the interval of each row; a process gives its deviations."""
         if self.inputs is None or self.scale is None:
-            return predicted + low, predicted + high
-        z = self.inputs(X, predicted)
-        s = np.exp(np.clip(evaluated(self.scale, z)[:, 0], *self.reach))
-        if self.shape is None:
-            return predicted + s * low, predicted + s * high
-        F = self.shape.at(z)
-        ends = (self.shape.quantile(F, level) for level in (low, high))
-        first, last = (predicted + s * u for u in ends)
-        return first, last
+            low, high = self.errors(deviation, None, coverage)
+        else:
+            z = self.inputs(X, predicted)
+            s = np.exp(np.clip(evaluated(self.scale, z)[:, 0], *self.reach))
+            F = None if self.shape is None else self.shape.risen(evaluated(self.shape.values, z))
+            low, high = self.errors(s, F, coverage)
+        return predicted + low, predicted + high
+
+    def errors(self, s: Any, F: Float[Array, "b J"] | None, coverage: float) -> tuple[Any, Any]:
+        """Return the errors at both ends, of rows with scale s and distribution F."""
+        low, high = self.ends(coverage)
+        if self.shape is not None:
+            low, high = (self.shape.quantile(F, level) for level in (low, high))
+        return s * low, s * high
 
 
 class Intervals(HtmlResult):
     """Scores of rows that intervals are made of, and what holds of these."""
 
-    source: str
+    source: str  # "held out", "cross-validation", "leave one out"
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -338,15 +305,15 @@ class Intervals(HtmlResult):
 
     def calibrates(self, coverage: float) -> bool:
         """Whether the scores are enough for intervals of this coverage."""
-        return len(self) >= least_rows(coverage)
+        return len(self) >= _least_rows(coverage)
 
     def require(self, who: str, coverage: float) -> None:
         """Refuse a coverage that the scores are too few for."""
         if not self.calibrates(coverage):
             raise InvalidInput(
                 f"{who}.predict_interval: {len(self)} rows cannot calibrate a coverage of "
-                f"{coverage:g}, which takes {least_rows(coverage)}. Call calibrate with more rows, "
-                "or ask for a smaller coverage."
+                f"{coverage:g}, which takes {_least_rows(coverage)}. Call calibrate with more "
+                "rows, or ask for a smaller coverage."
             )
 
 
@@ -355,7 +322,24 @@ class ErrorLaw(Intervals):
     """The laws of the errors of all targets, and where they come from."""
 
     targets: tuple[TargetLaw, ...]
-    source: str  # "held out", "cross-validation", "leave one out"
+    source: str
+
+    @staticmethod
+    def of_process(
+        errors: Float[Array, "m t"],
+        deviation: Float[Array, "m t"] | float,
+        source: str,
+        w: Float[Array, " m"] | None = None,
+    ) -> "ErrorLaw":
+        """Return the law of a process, by errors in standard deviations of their predictions."""
+        w = np.ones(len(errors)) if w is None else w
+        scores = scores_of(errors, deviation).T
+        return ErrorLaw(tuple(TargetLaw.of(s, w, symmetric=True) for s in scores), source)
+
+    @property
+    def scores(self) -> Float[Array, "m t"]:
+        """Scores of the rows, rising."""
+        return np.stack([law.scores for law in self.targets], axis=1)
 
     def __len__(self) -> int:
         return len(self.targets[0].scores)
@@ -372,16 +356,21 @@ class ErrorLaw(Intervals):
             for law in self.targets
         )
 
-    def bounds(self, X: Any, predicted: Float[Array, "b t"], coverage: float) -> Both:
-        """Return the interval of each row and target."""
-        limits = [
-            law.bounds(X, f, coverage) for law, f in zip(self.targets, predicted.T, strict=True)
-        ]
-        low, high = (np.stack(ends, axis=1) for ends in zip(*limits, strict=True))
-        return low, high
+    def bounds(
+        self,
+        X: Any,
+        predicted: Float[Array, "b t"],
+        coverage: float,
+        deviation: Float[Array, "b t"] | float = 1.0,
+    ) -> Both:
+        """Return the interval of each row and target; a process gives its deviations."""
+        columns = predicted.T, np.broadcast_to(deviation, predicted.shape).T
+        laws = zip(self.targets, *columns, strict=True)
+        low, high = zip(*(law.bounds(X, f, coverage, s) for law, f, s in laws), strict=True)
+        return np.stack(low, axis=1), np.stack(high, axis=1)
 
 
-def least_rows(coverage: float) -> int:
+def _least_rows(coverage: float) -> int:
     """Return how many scores a coverage takes."""
     return int(np.ceil(coverage / (1 - coverage) - 1e-9))
 
@@ -420,49 +409,6 @@ def interval_score(
 # 2.2).
 
 
-@dataclass(frozen=True, eq=False)
-class Conformal(Intervals):
-    """Scores of rows: errors in standard deviations of their predictions."""
-
-    scores: Float[Array, "m t"]  # Rising
-    shares: Float[Array, "m t"]  # Weight of the scores up to each, in rows: m in all
-    source: str  # "held out", "cross-validation", "leave one out"
-
-    @staticmethod
-    def of(
-        errors: Float[Array, "m t"],
-        deviation: Float[Array, "m t"] | float,
-        source: str,
-        w: Float[Array, " m"] | None = None,
-    ) -> "Conformal":
-        """Return the scores of these errors, of rows that count in proportion to ``w``."""
-        scores = scores_of(errors, deviation)
-        order = np.argsort(scores, axis=0)
-        shares = np.cumsum(np.ones(scores.shape) if w is None else w[order], axis=0)
-        unit = len(shares) / shares[-1] if len(shares) else 1.0
-        return Conformal(np.take_along_axis(scores, order, axis=0), shares * unit, source)
-
-    def __len__(self) -> int:
-        return len(self.scores)
-
-    def __repr__(self) -> str:
-        """Return one line."""
-        return f"Conformal({len(self):,} scores, {self.source})"
-
-    def quantile(self, coverage: float) -> Float[Array, " t"]:
-        """Return the ⌈(m + 1) coverage⌉-th smallest score of each target."""
-        place = (len(self) + 1) * coverage * (1 - 1e-12)
-        at = [np.searchsorted(share, place) for share in self.shares.T]
-        return np.array([s[i] for s, i in zip(self.scores.T, at, strict=True)])
-
-    def bounds(
-        self, X: Array, mean: Float[Array, "b t"], deviation: Float[Array, "b t"], coverage: float
-    ) -> Both:
-        """Return the interval of each row."""
-        half = self.quantile(coverage) * deviation
-        return mean - half, mean + half
-
-
 def scores_of(
     errors: Float[Array, "m t"], deviation: Float[Array, "m t"] | float
 ) -> Float[Array, "m t"]:
@@ -496,27 +442,8 @@ MANY_FOLDS, FEW_ROWS, FOLDS = 10, 512, 5
 MOST_BOUNDS = 1 << 22  # Largest number of bounds (new rows × scores) computed at once
 
 
-class Predicts(Protocol):
-    """A law of f, as intervals need it."""
-
-    @property
-    def noise(self) -> Float[Array, " t"]:
-        """Variance of y about f."""
-
-    def moments(self, X: Array) -> Both:
-        """Return the mean and variance of f at rows."""
-
-
-@dataclass(frozen=True, eq=False)
-class Fold:
-    """A law that has not seen some of the rows, and its scores on those."""
-
-    law: Any
-    scores: Float[Array, "m t"]
-
-
-def deviations(law: Predicts, X: Array) -> Both:
-    """Return the mean and the standard deviation of y at rows."""
+def deviations(law: Any, X: Array) -> Both:
+    """Return the mean and the standard deviation of y at rows, by a law of f."""
     mean, variance = law.moments(X)
     return mean, np.sqrt(variance + law.noise)
 
@@ -525,16 +452,16 @@ def deviations(law: Predicts, X: Array) -> Both:
 class CrossConformal(Intervals):
     """Fold models and scores of CV+ intervals."""
 
-    folds: tuple[Fold, ...]
+    folds: tuple[tuple[Any, Float[Array, "s t"]], ...]  # Law without a fold, scores of its rows
     source: str = "cross-validation"
 
     @property
     def scores(self) -> Float[Array, "m t"]:
         """Errors of rows in standard deviations, by fits without their fold, rising."""
-        return np.sort(np.concatenate([fold.scores for fold in self.folds]), axis=0)
+        return np.sort(np.concatenate([scores for _, scores in self.folds]), axis=0)
 
     def __len__(self) -> int:
-        return sum(len(fold.scores) for fold in self.folds)
+        return sum(len(scores) for _, scores in self.folds)
 
     def __repr__(self) -> str:
         """Return one line."""
@@ -553,44 +480,27 @@ class CrossConformal(Intervals):
             "less changes the fit little; calibrate() on rows kept back gives coverage itself."
         )
 
-    def bounds(
-        self, X: Array, mean: Float[Array, "b t"], deviation: Float[Array, "b t"], coverage: float
-    ) -> Both:
-        """Return the interval of each row, which holds the mean."""
-        place = ceil((len(self) + 1) * coverage * (1 - 1e-12))
-        moments = [deviations(fold.law, X) for fold in self.folds]
-        rows, t = moments[0][0].shape
-        size = max(1, MOST_BOUNDS // (len(self) * t))
-        parts = [self._bounds(moments, slice(i, i + size), place) for i in range(0, rows, size)]
-        low, high = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return np.minimum(low, mean), np.maximum(high, mean)
-
-    def _bounds(
-        self, moments: list[tuple[Array, Array]], rows: slice, place: int
-    ) -> tuple[Array, Array]:
-        """Return the interval of some rows: O(b m)."""
-        lows, highs = [], []
-        for fold, (mean, deviation) in zip(self.folds, moments, strict=True):
-            half = _reach(fold.scores[:, None], deviation[rows])
-            lows.append(half - mean[rows])
-            highs.append(half + mean[rows])
-        low, high = (np.partition(np.concatenate(a), place - 1, axis=0) for a in (lows, highs))
-        return -low[place - 1], high[place - 1]
+    def bounds(self, X: Array, mean: Float[Array, "b t"], coverage: float, _: Any = None) -> Both:
+        """Return the interval of each row, which holds the mean: O(b m)."""
+        place = ceil((len(self) + 1) * coverage * (1 - 1e-12)) - 1
+        moments = [deviations(law, X) for law, _ in self.folds]
+        ends = np.empty((2, *mean.shape))
+        size = max(1, MOST_BOUNDS // (len(self) * mean.shape[1]))
+        for here in (slice(i, i + size) for i in range(0, len(mean), size)):
+            reach: list[list[Array]] = [[], []]
+            for (_, scores), (centre, deviation) in zip(self.folds, moments, strict=True):
+                with np.errstate(invalid="ignore"):
+                    half = scores[:, None] * deviation[here]
+                half = np.where(np.isnan(half), np.inf, half)  # inf × 0
+                reach[0].append(half - centre[here])
+                reach[1].append(half + centre[here])
+            for k in (0, 1):
+                ends[k, here] = np.partition(np.concatenate(reach[k]), place, axis=0)[place]
+        return np.minimum(-ends[0], mean), np.maximum(ends[1], mean)
 
 
-def _reach(score: Array, deviation: Array) -> Float[Array, "m b t"]:
-    """Return scores times deviations; infinite where an infinite score meets a zero deviation."""
-    with np.errstate(invalid="ignore"):
-        half = score * deviation
-    return np.where(np.isnan(half), np.inf, half)
-
-
-#: Fits a law of the same kind to some rows.
-Refit = Callable[[RowSample], Predicts]
-
-
-def cross_conformal(refit: Refit, sample: RowSample) -> CrossConformal:
-    """Fit a model like this without each fold of the sample's rows, and score those.
+def cross_conformal(refit: Callable[[RowSample], Any], sample: RowSample) -> CrossConformal:
+    """Fit a law like this without each fold of the sample's rows, and score those.
 
     Equal rows are in one fold and have one score: a copy adds no information about new rows.
     """
@@ -609,10 +519,10 @@ def cross_conformal(refit: Refit, sample: RowSample) -> CrossConformal:
     )
 
 
-def _fold(refit: Refit, sample: RowSample, seen: Array, judged: Array) -> Fold:
+def _fold(refit: Any, sample: RowSample, seen: Array, judged: Array) -> tuple[Any, Array]:
     with catch_warnings():
         simplefilter("ignore", SolutionWarning)
         law = refit(sample.take(seen))
     left = sample.take(judged)
     mean, deviation = deviations(law, left.X)
-    return Fold(law, scores_of(left.y - mean, deviation))
+    return law, scores_of(left.y - mean, deviation)

@@ -21,7 +21,7 @@ from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import has_free
 from bochner.models._kernel_sum import KernelSum
-from bochner.models.error_law import Conformal
+from bochner.models.error_law import ErrorLaw
 from bochner.models.gaussian_process.features import FeatureProcess, feature_process
 from bochner.models.gaussian_process.functions import Values, with_kernel
 from bochner.models.gaussian_process.law import (
@@ -121,7 +121,7 @@ class ExactProcess(ProcessLaw):
             to_numpy(self.chosen.kernel(numpy_rows(X), self.representation.X)), np.float64
         )
 
-    def scores(self) -> Conformal | None:
+    def scores(self) -> ErrorLaw | None:
         unseen = len(self.representation) - EVIDENCE_ROWS
         if unseen < ENOUGH:
             return None
@@ -132,7 +132,7 @@ class ExactProcess(ProcessLaw):
         ]
         errors, slack = (np.stack(each, axis=1) for each in zip(*pairs, strict=True))
         floor = self.evidence.amplitude * self.evidence.alpha
-        return Conformal.of(errors / slack, np.sqrt(floor / slack), "leave one out")
+        return ErrorLaw.of_process(errors / slack, np.sqrt(floor / slack), "leave one out")
 
     def again(self, blocks: Blocks) -> "ExactProcess":
         return exact_process(self.spec, blocks)

@@ -16,7 +16,7 @@ from bochner.errors import SolutionWarning
 from bochner.features.nystrom.nystrom import NystromMap
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import has_free
-from bochner.models.error_law import Conformal
+from bochner.models.error_law import ErrorLaw
 from bochner.models.gaussian_process.functions import WIDTH, Values, through_features
 from bochner.models.gaussian_process.law import (
     GaussianProcessSpec,
@@ -253,7 +253,7 @@ class FeatureProcess(ProcessLaw):
     def drawn_rows(self) -> int:
         return block_rows(max(self.chosen.n_features, WIDTH))
 
-    def scores(self) -> Conformal | None:
+    def scores(self) -> ErrorLaw | None:
         sample = self.representation.sample
         order = np.argsort(sample.priority, kind="stable")
         if len(order) - LOO_ROWS < ENOUGH:
@@ -262,7 +262,7 @@ class FeatureProcess(ProcessLaw):
             of_all[order[LOO_ROWS:]]
             for of_all in left_out(self.representation, self.predictive, sample)
         )
-        return Conformal.of(errors, deviation, "leave one out")
+        return ErrorLaw.of_process(errors, deviation, "leave one out")
 
     def again(self, blocks: Blocks) -> FeatureMoments:
         law = feature_process(self.spec, blocks)

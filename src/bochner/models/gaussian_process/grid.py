@@ -24,7 +24,7 @@ from bochner.features.fourier.frequencies import map_between
 from bochner.features.fourier.grid import WaveMap
 from bochner.features.mercer.sphere import SphericalHarmonics, SphericalMap
 from bochner.kernels.kernel import Kernel
-from bochner.models.error_law import Conformal
+from bochner.models.error_law import ErrorLaw
 from bochner.models.gaussian_process.functions import Values
 from bochner.models.gaussian_process.law import GaussianProcessSpec, ProcessLaw, log_density
 from bochner.models.representations.waves import (
@@ -211,8 +211,8 @@ class WaveProcess(ProcessLaw):
     def gradients(self, blocks: Blocks) -> Gradients:
         return self.representation.gradients_of(self.coef, blocks)
 
-    def scores(self) -> Conformal:
-        return Conformal.of(*self.left_out(self.representation.sample), "leave one out")
+    def scores(self) -> ErrorLaw:
+        return ErrorLaw.of_process(*self.left_out(self.representation.sample), "leave one out")
 
     def again(self, blocks: Blocks) -> "WaveProcess":
         return wave_process(self.spec, blocks)

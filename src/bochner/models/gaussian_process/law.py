@@ -13,7 +13,7 @@ from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
-from bochner.models.error_law import Conformal, Predicts
+from bochner.models.error_law import ErrorLaw
 from bochner.models.gaussian_process.functions import Values
 from bochner.models.representations.features import Pass
 from bochner.models.representations.representation import Lacking
@@ -148,14 +148,14 @@ class ProcessLaw(Lacking, ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def scores(self) -> Conformal | None:
+    def scores(self) -> ErrorLaw | None:
         """Return standardised leave-one-out errors of rows not used for tuning; None if too few."""
 
     @abstractmethod
-    def again(self, blocks: Blocks) -> Predicts:
+    def again(self, blocks: Blocks) -> Any:
         """Return the law of a fit of the same kind to other rows."""
 
-    def without_fold(self, rows: RowSample) -> Predicts:
+    def without_fold(self, rows: RowSample) -> Any:
         """Return the law of a fit of the same kind to some rows."""
         y = rows.y.reshape(len(rows), *self.target_shape)
         return self.again(Blocks.from_arrays(rows.X, y, rows.w))

@@ -37,7 +37,7 @@ from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.numbers import has_free
 from bochner.kernels.sphere import globe_columns, is_on_sphere, of_points, of_points_beside
 from bochner.kernels.stationary_families import Periodic
-from bochner.models.error_law import Conformal
+from bochner.models.error_law import ErrorLaw
 from bochner.models.gaussian_process.law import GaussianProcessSpec, ProcessLaw, log_density
 from bochner.models.representations.representation import gather, require_alike
 from bochner.models.representations.waves import as_rows
@@ -377,10 +377,10 @@ class NeighbourProcess(ProcessLaw):
         variance = law.variance[:, None] * self.evidence.amplitude + self.noise
         return around.y[index] - law.mean, np.sqrt(variance)
 
-    def scores(self) -> Conformal:
+    def scores(self) -> ErrorLaw:
         order = np.argsort(self.representation.priority, kind="stable")
         unseen = order[JUDGED:] if len(order) - JUDGED >= ENOUGH else order
-        return Conformal.of(*self.left_out(unseen[:MOST_SCORES]), "leave one out")
+        return ErrorLaw.of_process(*self.left_out(unseen[:MOST_SCORES]), "leave one out")
 
     @cached_property
     def loo_log_density(self) -> float:  # type: ignore[override]

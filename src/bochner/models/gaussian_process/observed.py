@@ -26,7 +26,7 @@ from bochner._core.shapes import Array, Both, Float, Gradients
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput, InvalidType
 from bochner.kernels.kernel import Kernel
-from bochner.models.error_law import Conformal
+from bochner.models.error_law import ErrorLaw
 from bochner.models.gaussian_process.exact import ExactProcess, exact_process
 from bochner.models.gaussian_process.features import FeatureProcess, feature_process
 from bochner.models.gaussian_process.functions import Values
@@ -394,7 +394,7 @@ class ObservedProcess(ProcessLaw):
 
         return conditioned
 
-    def scores(self) -> Conformal | None:
+    def scores(self) -> ErrorLaw | None:
         few = len(self.representation.sample) <= FEWER
         return None if few else self.base.scores()
 

@@ -27,8 +27,8 @@ from bochner.models._parameters import KernelParameters, estimator
 from bochner.models._tables import by_partition
 from bochner.models.displays import MapDisplay, axes_of, labelled, on_places
 from bochner.models.error_law import (
-    Conformal,
     CrossConformal,
+    ErrorLaw,
     LeftOutRows,
     cross_conformal,
     scores_of,
@@ -124,7 +124,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, PenalisedByAlph
         Mean log density of a row of the sample under the law without it, as row and landmark.
     predictive_ : Predictive
         Law of f(x): posterior of the coefficients, and what the features leave out.
-    calibration_ : Conformal or CrossConformal
+    calibration_ : ErrorLaw or CrossConformal
         Scores that calibrated intervals are made of, and ``guarantee``, what holds of these.
     search_ : Tuning
         Lengthscales tried, and their errors, or minus their log evidence a row.
@@ -407,7 +407,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, PenalisedByAlph
         mean, variance = self._law.moments(X)
         deviation, judged = np.sqrt(variance + self._law.noise), self.calibration_
         if judged.calibrates(coverage):
-            ends = judged.bounds(X, mean, deviation, coverage)
+            ends = judged.bounds(X, mean, coverage, deviation)
             return mean, *ends, np.sqrt(variance)
         half = ndtri(0.5 + coverage / 2) * deviation
         return mean, mean - half, mean + half, np.sqrt(variance)
@@ -417,10 +417,10 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, PenalisedByAlph
         deviation = to_numpy(self.predict(X, return_std=True, include_noise=True)[1])
         return scores_of(errors, deviation.reshape(errors.shape))
 
-    def _law_of(self, rows: LeftOutRows) -> Conformal:
-        return Conformal.of(rows.errors, 1.0, rows.source, rows.w)
+    def _law_of(self, rows: LeftOutRows) -> ErrorLaw:
+        return ErrorLaw.of_process(rows.errors, 1.0, rows.source, rows.w)
 
-    def _own_law(self) -> Conformal | CrossConformal:
+    def _own_law(self) -> ErrorLaw | CrossConformal:
         """Return scores of the law, where rows are many, else of fits without folds.
 
         Up to 5,119 rows (or where fewer than that are kept) by CV+: ten fits without a tenth of the

@@ -19,7 +19,7 @@ from bochner.features.nystrom.landmarks import Given
 from bochner.features.nystrom.nystrom import COARSE, Nystrom, NystromMap
 from bochner.models._calibration import Calibration, calibrate, decided
 from bochner.models._rows import no_landmarks
-from bochner.models.error_law import Coupling, FactoredCoupling, LeftOutRows
+from bochner.models.error_law import Coupling, LeftOutRows
 from bochner.models.representations.representation import (
     KERNEL_ONLY,
     Representation,
@@ -380,6 +380,6 @@ def _couplings(
     mean = np.full((len(w), int(eigen.centred)), eigen.weight**-0.5) * root[:, None]
     factors = {a: np.hstack([turned / np.sqrt(eigen.values + a), mean]) for a in np.unique(alpha)}
     return tuple(
-        FactoredCoupling(root * r, root, factors[a])
+        Coupling.of_factor(root * r, root, factors[a])
         for r, a in zip(residuals.T, alpha, strict=True)
     )

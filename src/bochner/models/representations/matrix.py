@@ -25,7 +25,7 @@ from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import CoordinateWise, Radial, Stationary
 from bochner.models._calibration import Calibration, calibrate, decided, log_loss_of_signs
 from bochner.models._kernel_sum import KernelSum
-from bochner.models.error_law import LEFT_OUT_ROWS, DenseCoupling, LeftOutRows
+from bochner.models.error_law import LEFT_OUT_ROWS, Coupling, LeftOutRows
 from bochner.models.representations.leaves import among_near_rows
 from bochner.models.representations.methods import DIRECT_ROWS, ExactKernel, exact_choice
 from bochner.models.representations.representation import (
@@ -219,7 +219,7 @@ class MatrixRows(Representation):
             slack = slack_of_inverse(alpha * np.diag(M), w[last])
             errors[:, targets] = left_out_errors(alpha * u / rows.root[last, None], slack[:, None])
             for j, each_u in zip(targets, u.T, strict=True):
-                coupling[j] = DenseCoupling(each_u, rows.root[last], M)
+                coupling[j] = Coupling.of_matrix(each_u, rows.root[last], M)
         parts = X[last], y[last] - errors, errors, w[last], "leave one out"
         return LeftOutRows(*parts, tuple(coupling), np.arange(len(index)))
 
