@@ -589,14 +589,13 @@ def predict(
         open_rows,
         written,
     )
-    from bochner.models.prediction_displays import has_features
 
     paths = found_files(files)
     refuse_overwriting(out, [Path(model), *paths])
     with terminal.phase("open"):
         fitted = open_model(model)
         blocks = open_rows(fitted, paths, separator, truth=False)
-    width = fitted.map_.n_features if has_features(fitted) else 1024
+    width = fitted.map_.n_features if fitted._has_features else 1024
     names: dict[str, None] = {}
     coverage = coverage_of(fitted, coverage)
     intervals = intervals_of(fitted, coverage)

@@ -321,6 +321,12 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, OfOneVers
         return self._ridge_penalty(next(iter(self._rows_to_predict(rows))).X, n)
 
     @property
+    def _has_features(self) -> bool:
+        """Whether the fit works with a feature map, and not with the kernel itself."""
+        has: bool = self.choice_.method.has_features
+        return has
+
+    @property
     def _path(self) -> Any:
         """The penalties that were compared, None where there were none."""
         return None

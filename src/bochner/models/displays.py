@@ -35,65 +35,39 @@ from bochner.sums.moments import Moments
 class Display(HtmlResult):
     """Numbers that can be drawn: ``plot`` returns the display, with ``ax_`` and ``figure_``."""
 
+    ax_: Any
+    figure_: Any
+
     def plot(self, ax: Any = None) -> Self:
         """Draw on these axes, or on new ones."""
         raise NotImplementedError
 
     def _axes(self, ax: Any) -> Any:
-        """Return the axes to draw on, and remember them: the last ones that were drawn on."""
-        given, ax = ax is not None, axes_for(type(self).__name__, ax)
-        object.__setattr__(self, "_last", (ax, given))
-        return ax
+        """Return the axes to draw on, those given or new ones, and keep them as ``ax_``."""
+        drawn = axes_for(type(self).__name__, ax)
+        vars(self).update(ax_=drawn, figure_=drawn.figure, _own=ax is None)
+        return drawn
 
     @property
-    def _drawn_on(self) -> tuple[Any, bool]:
-        """The axes of the last ``plot``, and whether the caller gave them; drawn now if never."""
-        if "_last" not in self.__dict__:
-            self.plot()
-        last: tuple[Any, bool] = self.__dict__["_last"]
-        return last
-
-    @property
-    def ax_(self) -> Any:
-        """The axes that it was last drawn on, as in scikit-learn; drawn now if never."""
-        return self._drawn_on[0]
-
-    @property
-    def figure_(self) -> Any:
-        """The figure of these axes, as in scikit-learn."""
-        return self.ax_.figure
-
-    def _picture(self) -> Iterator[str]:
-        """Yield the picture if it has its own axes; a caller who passed axes shows the figure."""
-        if find_spec("matplotlib") is None:
-            yield paragraph(f"{type(self).__name__}: drawn by matplotlib, not installed here.")
-        elif not self._drawn_on[1]:  # on white, as it was drawn for
-            source, title = svg_of(self.figure_), _title(self.ax_) or type(self).__name__
-            style = "background:white;max-width:100%"
-            yield f'<img src="{escape(source)}" alt="{escape(title)}" style="{style}">'
-        else:
-            yield paragraph(f"{type(self).__name__}, drawn on the axes that were given.")
+    def _is_drawn(self) -> bool:
+        return "ax_" in vars(self)
 
     def _html_parts(self) -> Iterator[str]:
-        return self._picture()
-
-    @property
-    def _asked_for(self) -> bool:
-        """Whether ``plot`` was called."""
-        return "_last" in self.__dict__
-
-
-def _title(ax: Any) -> str:
-    """Return what a picture shows, for those who do not see it."""
-    names = [ax.get_ylabel(), ax.get_xlabel()]
-    return " against ".join(filter(None, names))
-
-
-def svg_of(figure: Any) -> str:
-    """Return a figure as the address of a picture that holds it."""
-    file = BytesIO()
-    figure.savefig(file, format="svg", metadata={"Date": None})
-    return f"data:image/svg+xml;base64,{b64encode(file.getvalue()).decode('ascii')}"
+        """Yield the picture if it has its own axes; a caller who passed axes shows the figure."""
+        name = type(self).__name__
+        if find_spec("matplotlib") is None:
+            yield paragraph(f"{name}: drawn by matplotlib, not installed here.")
+            return
+        ax = vars(self if self._is_drawn else self.plot())["ax_"]
+        if not vars(self)["_own"]:
+            yield paragraph(f"{name}, drawn on the axes that were given.")
+            return
+        title = " against ".join(filter(None, [ax.get_ylabel(), ax.get_xlabel()])) or name
+        file = BytesIO()
+        ax.figure.savefig(file, format="svg", metadata={"Date": None})
+        source = f"data:image/svg+xml;base64,{b64encode(file.getvalue()).decode('ascii')}"
+        style = "background:white;max-width:100%"  # on white, as it was drawn for
+        yield f'<img src="{source}" alt="{escape(title)}" style="{style}">'
 
 
 #: Names of a ridge path's criteria.

@@ -11,34 +11,9 @@ from bochner._core.arrays import to_numpy
 from bochner._core.checks import integer
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
-from bochner.features.auto import Choice
-from bochner.models._base import KernelEstimator
 from bochner.models.convex.regressors import KernelRegressor
 from bochner.models.displays import Display
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
-from bochner.models.ridge.estimators import KernelRidge, KernelRidgeClassifier
-from bochner.models.sgd.estimators import KernelSGDClassifier, KernelSGDRegressor
-from bochner.models.sgd.strategies import DUAL, EXACT
-
-SGD = (KernelSGDClassifier, KernelSGDRegressor)
-#: Learners that are fitted from the moments of their rows.
-RIDGE = (KernelRidge, KernelRidgeClassifier, GaussianProcessRegressor)
-
-
-def has_features(model: KernelEstimator) -> bool:
-    """Whether a fitted learner works with a feature map, and not with the kernel itself."""
-    choice = choice_of(model)
-    return model.strategy_ not in DUAL if choice is None else choice.method.has_features
-
-
-def choice_of(model: KernelEstimator) -> Choice | None:
-    """Return how the method of a fitted learner was chosen; None where no features were drawn."""
-    if isinstance(model, SGD) and model.strategy_ in (*DUAL, *EXACT):
-        return None
-    return model.choice_
-
-
-# --- Predictions and observations ----------------------------------------------------------------
 
 TWO_SIDED = float(norm.ppf(0.975))  # Half-width of 95 of 100 cases, in standard errors
 

@@ -20,7 +20,7 @@ from bochner.errors import DataWarning, InvalidInput, SolutionWarning
 from bochner.models._base import KernelEstimator
 from bochner.models.convex.one_class import OneClassSVM
 from bochner.models.convex.regressors import KernelRegressor
-from bochner.models.prediction_displays import SGD
+from bochner.models.sgd.estimators import KernelSGDClassifier, KernelSGDRegressor
 from bochner.report.quality import (
     errors_in_words,
     label_errors,
@@ -109,7 +109,7 @@ def _scaled(model: KernelEstimator, share: float) -> dict[str, float]:
     for name, factor in (("alpha", share), ("C", 1 / share)):
         value = asked.get(name)
         number_given = isinstance(value, int | float) and not isinstance(value, bool)
-        if number_given and not isinstance(model, SGD):
+        if number_given and not isinstance(model, KernelSGDClassifier | KernelSGDRegressor):
             scaled[name] = float(value) * factor
     return scaled
 

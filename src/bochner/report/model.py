@@ -27,7 +27,6 @@ from bochner.models.displays import PathDisplay, SpectrumDisplay
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.inspection.dependence import PartialDependenceDisplay, partial_dependence
 from bochner.models.inspection.importance import ImportanceDisplay, column_importance
-from bochner.models.prediction_displays import has_features
 from bochner.models.unsupervised.pca import KernelPCA
 from bochner.report.model_page import model_page
 from bochner.report.quality import (
@@ -329,7 +328,7 @@ def _same_rows(model: KernelEstimator, examined: Examined) -> bool | None:
 
 def _spectrum(model: KernelEstimator, sample: Sample, n: int) -> SpectrumDisplay | None:
     """Return the spectrum of the fit's rows, or of a sample as if it were all rows."""
-    if not has_features(model):
+    if not model._has_features:
         return None
     rows, moments = Blocks.from_arrays(sample.X), moments_of(model)
     if moments is not None:

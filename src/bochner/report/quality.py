@@ -19,14 +19,14 @@ from bochner.models._base import KernelEstimator
 from bochner.models._calibration import decided
 from bochner.models.error_law import LeftOutRows
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
-from bochner.models.prediction_displays import (
-    RIDGE,
-    CalibrationDisplay,
-    has_features,
-)
+from bochner.models.prediction_displays import CalibrationDisplay
+from bochner.models.ridge.estimators import KernelRidge, KernelRidgeClassifier
 from bochner.models.unsupervised.pca import KernelPCA
 from bochner.report.render import number
 from bochner.sums.moments import Moments
+
+#: Learners that are fitted from the moments of their rows.
+RIDGE = (KernelRidge, KernelRidgeClassifier, GaussianProcessRegressor)
 
 LISTED = 8  # Rows listed
 #: Random rows that are predicted, and their numbers, at most: 256 MB in float64.
@@ -50,7 +50,7 @@ def kind_of(model: KernelEstimator) -> str:
 
 def moments_of(model: KernelEstimator) -> Moments | None:
     """Return the moments of the rows of its fit, of learners that keep them."""
-    keeps = isinstance(model, (*RIDGE, KernelPCA)) and has_features(model)
+    keeps = isinstance(model, (*RIDGE, KernelPCA)) and model._has_features
     return model.moments_ if keeps else None
 
 
@@ -292,7 +292,7 @@ def target_names(model: KernelEstimator, t: int) -> tuple[str, ...]:
 
 def certificate_of(model: KernelEstimator, blocks: Blocks, other: bool) -> Certificate | str:
     """Return the certificate on the rows of the fit, or on other rows; why, if there is none."""
-    if not has_features(model):
+    if not model._has_features:
         return "the fit has the kernel itself, and nothing to certify."
     try:
         return model._certificate_on(model._as_fitted(blocks), other)

@@ -26,7 +26,13 @@ from bochner.models._kinds import Differentiable, LabelEstimator
 from bochner.models._parameters import by_jobs, estimator, shared
 from bochner.models._tables import by_partition
 from bochner.models.sgd.fit import SgdFit, fit_sgd, fit_stream, plan_sgd, with_rows_of
-from bochner.models.sgd.strategies import FeatureStrategy, KernelStrategy, SgdSpec, StrategyPlan
+from bochner.models.sgd.strategies import (
+    DUAL,
+    FeatureStrategy,
+    KernelStrategy,
+    SgdSpec,
+    StrategyPlan,
+)
 from bochner.solvers.sgd import CLASS_LOSSES, NUMBER_LOSSES
 from bochner.sums.executor import LOCAL, Executor
 
@@ -149,6 +155,10 @@ class SgdEstimator(SgdParameters, Differentiable):
     def support_vectors_(self) -> Float[Array, "m d"]:
         """Rows that have coefficients, where steps are made on these."""
         return self._strategy(KernelStrategy).support
+
+    @property
+    def _has_features(self) -> bool:
+        return self.strategy_ not in DUAL
 
     strategy_ = learned("chosen.strategy.name", "The strategy taken.")
     loss_curve_ = learned(
