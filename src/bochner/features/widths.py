@@ -1,6 +1,8 @@
 """How the D features of a map are shared among the parts of its kernel."""
 
 import math
+import operator
+from typing import Any
 
 import numpy as np
 
@@ -8,7 +10,15 @@ from bochner._core.arrays import to_numpy
 from bochner._core.shapes import Float
 from bochner.errors import InvalidInput
 from bochner.features.method import Method, Request
-from bochner.kernels.algebra import Bilinear, Columns, Exp, Mahalanobis, Modulated, Normalised
+from bochner.kernels.algebra import (
+    Bilinear,
+    Columns,
+    Exp,
+    Mahalanobis,
+    Modulated,
+    Normalised,
+    folded,
+)
 from bochner.kernels.basis import Basis
 from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import ALGEBRA, Constant, Kernel, Power, Product, Scaled, Sum, leaves_of
@@ -31,30 +41,24 @@ def is_stationary(kernel: Kernel) -> bool:
 
 def exact_width(kernel: Kernel, d: int) -> int | None:
     """Return the width of the kernel's finite exact features, None if there are none."""
-    match kernel:
-        case Constant():
-            return 1
-        case Linear():
-            return d
-        case Bilinear():
-            return kernel.root.shape[1]
-        case Basis():
-            return int(np.count_nonzero(kernel.sizes)) ** d
-        case Columns():
-            return exact_width(kernel.kernel, len(kernel.columns))
-        case Windows():
-            return exact_width(kernel.kernel, kernel.columns)
-        case Scaled() | Mahalanobis() | Modulated() | Normalised():
-            return exact_width(kernel.kernel, d)
-        case Power():
-            width = exact_width(kernel.kernel, d)
-            return None if width is None else width**kernel.exponent
-        case Sum() | Product():
-            left, right = exact_width(kernel.left, d), exact_width(kernel.right, d)
-            if left is None or right is None:
-                return None
-            return left + right if isinstance(kernel, Sum) else left * right
-    return None
+
+    def leaf(part: Any, axes: tuple[int, ...]) -> int | None:
+        match part:
+            case Constant():
+                return 1
+            case Linear():
+                return len(axes)
+            case Bilinear():
+                return part.root.shape[1]
+            case Basis():
+                return int(np.count_nonzero(part.sizes)) ** len(axes)
+            case Windows():
+                return exact_width(part.kernel, part.columns)
+            case Mahalanobis() | Modulated() | Normalised():
+                return exact_width(part.kernel, len(axes))
+        return None
+
+    return folded(kernel, leaf, operator.add, operator.mul, columns=(*range(d),))
 
 
 def shares(

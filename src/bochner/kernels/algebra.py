@@ -1,10 +1,11 @@
 """Kernels of one kernel: of transformed inputs, exponentials, modulated, normalised, bilinear."""
 
 import abc
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Annotated, Any
+from functools import cached_property, partial, reduce
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
@@ -417,29 +418,59 @@ class Bilinear(Kernel):
         return self.back(X, C @ self.inputs(Y))
 
 
+T = TypeVar("T")
+
+
+def folded(
+    kernel: Kernel,
+    leaf: Callable[[Any, tuple[int, ...]], T | None],
+    add: Callable[[T, T], T | None],
+    multiply: Callable[[T, T], T | None],
+    *,
+    scale: Callable[[float, T], T | None] = lambda _, value: value,
+    columns: tuple[int, ...] = (),
+) -> T | None:
+    """Combine values of ``leaf(kernel, columns)`` over a kernel; return None if any value is None.
+
+    ``columns`` are the columns that the kernel sees; if not given, ``Columns(...)`` are leaves.
+    """
+
+    def both(join: Callable[[T, T], T | None], a: T | None, b: T | None) -> T | None:
+        return None if a is None or b is None else join(a, b)
+
+    def walk(part: Kernel, columns: tuple[int, ...]) -> T | None:
+        match part:
+            case Sum() | Product():
+                join = add if isinstance(part, Sum) else multiply
+                return both(join, walk(part.left, columns), walk(part.right, columns))
+            case Scaled():
+                value = walk(part.kernel, columns)
+                return None if value is None else scale(part.scale, value)
+            case Power():
+                return reduce(partial(both, multiply), [walk(part.kernel, columns)] * part.exponent)
+            case Columns() if max(part.columns) < len(columns):
+                return walk(part.kernel, tuple(columns[c] for c in part.columns))
+        return leaf(part, columns)
+
+    return walk(kernel, columns)
+
+
 def norm_degree(kernel: Kernel) -> int | None:
     """Return p with k(ax, by) = (ab)^p k(x, y) for all a, b > 0, as far as the structure tells."""
-    match kernel:
-        case Homogeneous() | Zonal():
-            return kernel.degree
-        case Constant() | Normalised():
-            return 0
-        case Linear() | Bilinear():
-            return 1
-        case Polynomial():
-            return None if kernel.offset else kernel.degree
-        case Scaled():
-            return norm_degree(kernel.kernel)
-        case Power():
-            degree = norm_degree(kernel.kernel)
-            return None if degree is None else kernel.exponent * degree
-        case Product():
-            left, right = norm_degree(kernel.left), norm_degree(kernel.right)
-            return None if left is None or right is None else left + right
-        case Sum():
-            left, right = norm_degree(kernel.left), norm_degree(kernel.right)
-            return left if left == right else None
-    return None
+
+    def leaf(part: Any, _: tuple[int, ...]) -> int | None:
+        match part:
+            case Homogeneous() | Zonal():
+                return part.degree
+            case Constant() | Normalised():
+                return 0
+            case Linear() | Bilinear():
+                return 1
+            case Polynomial():
+                return None if part.offset else part.degree
+        return None
+
+    return folded(kernel, leaf, lambda a, b: a if a == b else None, operator.add)
 
 
 def _exp(K: Array) -> Array:

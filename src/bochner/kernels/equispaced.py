@@ -14,7 +14,9 @@ zero before the nearest image's begins, has no images: its weights are read off 
 """
 
 import math
+import operator
 from functools import reduce
+from typing import Any
 
 import numpy as np
 from scipy.fft import fftn, next_fast_len
@@ -22,8 +24,8 @@ from scipy.special import erfc
 
 from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
-from bochner.kernels.algebra import Columns, Mahalanobis, Normalised
-from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum, leaves_of
+from bochner.kernels.algebra import Columns, Mahalanobis, Normalised, folded
+from bochner.kernels.kernel import ALGEBRA, Constant, Kernel, Scaled, Sum, leaves_of
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.stationary_families import Periodic, harmonics, steps_of
 
@@ -41,7 +43,7 @@ LEAKS = 1e-12
 
 def has_weights(kernel: Kernel) -> bool:
     """Whether a kernel is a sum of waves with known weights: see :func:`equispaced_weights`."""
-    kinds = (Sum, Product, Power, Scaled, Normalised, Columns)
+    kinds = (*ALGEBRA, Normalised, Columns)
     for leaf in leaves_of(kernel, kinds):
         inner = leaf.kernel if isinstance(leaf, Mahalanobis) else leaf
         known = isinstance(inner, Stationary) and inner.has_density
@@ -57,31 +59,32 @@ def equispaced_weights(
 
     Harmonics of periods are taken at the nearest frequencies. Refuse kernels without density.
     """
+
+    def leaf(part: Any, axes: tuple[int, ...]) -> Array:
+        """Return the weights of a part along its axes; zero off these axes."""
+        within = _leaf_weights(part, spacing[list(axes)], tuple(extent[a] for a in axes))
+        within = within.transpose(np.argsort(axes))
+        if len(axes) == len(extent):
+            return within
+        weights = np.zeros([2 * m + 1 for m in extent])
+        weights[tuple(slice(None) if a in axes else m for a, m in enumerate(extent))] = within
+        return weights
+
+    weights = folded(
+        kernel, leaf, operator.add, _convolved, scale=operator.mul, columns=(*range(len(extent)),)
+    )
+    assert weights is not None
+    return weights
+
+
+def _leaf_weights(kernel: Any, spacing: Float[Array, " d"], extent: tuple[int, ...]) -> Array:
+    """Return the weights of a kernel that is no sum, product or multiple."""
     shape = tuple(2 * m + 1 for m in extent)
     match kernel:
         case Constant():
-            return _at_zero(np.array(kernel.value), shape)
-        case Scaled():
-            return kernel.scale * equispaced_weights(kernel.kernel, spacing, extent)
-        case Sum():
-            left, right = kernel.left, kernel.right
-            return equispaced_weights(left, spacing, extent) + equispaced_weights(
-                right, spacing, extent
-            )
-        case Product():
-            left, right = kernel.left, kernel.right
-            return _convolved(
-                equispaced_weights(left, spacing, extent),
-                equispaced_weights(right, spacing, extent),
-            )
-        case Power():
-            factor = equispaced_weights(kernel.kernel, spacing, extent)
-            values = _at_zero(np.array(1.0), shape)
-            for _ in range(kernel.exponent):
-                values = _convolved(values, factor)
-            return values
-        case Columns():
-            return _embedded(kernel, spacing, extent)
+            weights = np.zeros(shape)
+            weights[extent] = kernel.value
+            return weights
         case Normalised():
             variance = float(kernel.kernel.diag(np.zeros((1, len(extent))))[0])
             return equispaced_weights(kernel.kernel, spacing, extent) / variance
@@ -95,8 +98,7 @@ def equispaced_weights(
     raise UnsupportedKernel(
         "FourierGrid requires a stationary kernel with a spectral density, such as Gaussian, "
         "Matern, Exponential, RationalQuadratic, Laplace or Cauchy, a Periodic one, or sums and "
-        "products of such; "
-        f"got {kernel!r}. Nystrom(...) serves every kernel."
+        f"products of such; got {kernel!r}. Nystrom(...) serves every kernel."
     )
 
 
@@ -139,16 +141,13 @@ def tapered_weights(
 
 def spectral_parts(kernel: Kernel) -> list[Kernel]:
     """Return the parts of a kernel that have a spectral density."""
-    match kernel:
-        case Constant() | Periodic():
-            return []
-        case Sum() | Product():
-            return [*spectral_parts(kernel.left), *spectral_parts(kernel.right)]
-        case Scaled() | Power() | Normalised():
-            return spectral_parts(kernel.kernel)
-        case Columns():
-            return [Columns(part, kernel.columns) for part in spectral_parts(kernel.kernel)]
-    return [kernel]
+    parts: list[Kernel] = []
+    for leaf in leaves_of(kernel, (*ALGEBRA, Normalised)):
+        if isinstance(leaf, Columns):
+            parts += [Columns(part, leaf.columns) for part in spectral_parts(leaf.kernel)]
+        elif not isinstance(leaf, Constant | Periodic):
+            parts.append(leaf)
+    return parts
 
 
 def parted(kernel: Kernel) -> tuple[Kernel | None, Kernel | None]:
@@ -211,34 +210,9 @@ def _turned(
     return _density(inner, W, math.prod(spacing) / size).reshape([2 * m + 1 for m in extent])
 
 
-def _embedded(kernel: Columns, spacing: Float[Array, " d"], extent: tuple[int, ...]) -> Array:
-    columns = list(kernel.columns)
-    if max(columns) >= len(extent):
-        raise UnsupportedKernel(
-            f"FourierGrid requires columns that are there; got {max(columns)} of {len(extent)} "
-            "(counted from 0)."
-        )
-    inner = equispaced_weights(kernel.kernel, spacing[columns], tuple(extent[c] for c in columns))
-    order = np.argsort(columns)
-    lengths = [2 * m + 1 if a in columns else 1 for a, m in enumerate(extent)]
-    return _at_zero(inner.transpose(order).reshape(lengths), tuple(2 * m + 1 for m in extent))
-
-
 def _frequencies(spacing: Float[Array, " d"], extent: tuple[int, ...]) -> Float[Array, "m d"]:
     axes = [h * np.arange(-m, m + 1) for h, m in zip(spacing, extent, strict=True)]
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
-
-
-def _at_zero(weights: Array, shape: tuple[int, ...]) -> Array:
-    """Return weights that are zero but where j = 0 along the axes that are short."""
-    weights = weights.reshape(weights.shape or (1,) * len(shape))
-    indicator = np.zeros(shape)
-    place = tuple(
-        slice(None) if short == long else slice(long // 2, long // 2 + 1)
-        for short, long in zip(weights.shape, shape, strict=True)
-    )
-    indicator[place] = weights
-    return indicator
 
 
 def _convolved(a: Array, b: Array) -> Array:

@@ -12,7 +12,8 @@ P_l the Gegenbauer polynomial in dimension d, each R_l a positive semi-definite 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial, reduce
+from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 from scipy.special import gammaln, ive
@@ -20,6 +21,7 @@ from scipy.special import gammaln, ive
 from bochner._core.native import power_of_two
 from bochner._core.shapes import Float
 from bochner.errors import InvalidInput, NotPositive, UnsupportedKernel
+from bochner.kernels.algebra import folded
 from bochner.kernels.dotproduct import (
     TERMS,
     Coefficients,
@@ -30,7 +32,7 @@ from bochner.kernels.dotproduct import (
     summed,
     weighted,
 )
-from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
+from bochner.kernels.kernel import Constant, Kernel, Scaled
 from bochner.kernels.stationary import Gaussian, Radial, Stationary
 from bochner.kernels.zonal import (
     GeneralizedZonal,
@@ -267,31 +269,27 @@ def zonal(kernel: Kernel, d: int) -> RadialKernels | None:
 
     For one lengthscale per column see `isotropic`.
     """
-    match kernel:
-        case DotProductKernel():
-            return _of_series(d, kernel.power_series)
-        case Constant():
-            return _of_series(d, Coefficients((kernel.value,)))
-        case Radial():
-            if (scale := one_lengthscale(kernel)) is None:
-                return None
-            if isinstance(kernel, Gaussian):
-                rate = 1.0 / scale**2
-                return _of_series(d, ExponentialSeries(rate), rate)
-            return _of_distance(kernel, scale, d)
-        case Homogeneous() | Zonal():
-            return RadialKernels(d, partial(_of_angle, kernel, d), zonal=True)
-        case GeneralizedZonal():
-            return RadialKernels(d, partial(_of_functions, kernel, d))
-        case Scaled():
-            return (one := zonal(kernel.kernel, d)) and _multiple(kernel.scale, one)
-        case Sum() | Product():
-            left, right = zonal(kernel.left, d), zonal(kernel.right, d)
-            joined = _sum if isinstance(kernel, Sum) else _product
-            return None if left is None or right is None else joined(left, right)
-        case Power():
-            return reduce(_product, (zonal(kernel.kernel, d),) * kernel.exponent)
-    return None
+
+    def leaf(part: Any, _: tuple[int, ...]) -> RadialKernels | None:
+        match part:
+            case DotProductKernel():
+                return _of_series(d, part.power_series)
+            case Constant():
+                return _of_series(d, Coefficients((part.value,)))
+            case Radial():
+                if (scale := one_lengthscale(part)) is None:
+                    return None
+                if isinstance(part, Gaussian):
+                    rate = 1.0 / scale**2
+                    return _of_series(d, ExponentialSeries(rate), rate)
+                return _of_distance(part, scale, d)
+            case Homogeneous() | Zonal():
+                return RadialKernels(d, partial(_of_angle, part, d), zonal=True)
+            case GeneralizedZonal():
+                return RadialKernels(d, partial(_of_functions, part, d))
+        return None
+
+    return folded(kernel, leaf, _sum, _product, scale=_multiple)
 
 
 def radial_kernels(kernel: Kernel, d: int) -> RadialKernels:
@@ -411,9 +409,9 @@ def _sum(left: RadialKernels, right: RadialKernels) -> RadialKernels:
     )
 
 
-def _product(left: RadialKernels | None, right: RadialKernels | None) -> RadialKernels | None:
+def _product(left: RadialKernels, right: RadialKernels) -> RadialKernels | None:
     """Return the radial kernels of a product: its series is the product of the factors'."""
-    if left is None or right is None or left.power_series is None or right.power_series is None:
+    if left.power_series is None or right.power_series is None:
         return None
     both = multiplied(left.power_series, right.power_series)
     return _of_series(left.n_inputs, both, left.decay + right.decay)

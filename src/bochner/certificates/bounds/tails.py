@@ -23,6 +23,7 @@ The upper lines are for pairs, the lower ones for phases. All are of independent
 import abc
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -38,9 +39,9 @@ from bochner.features.random.networks import ReLU, Sign, polynomial_width
 from bochner.features.sketch.maclaurin import Maclaurin
 from bochner.features.sketch.powers import log_coefficients, powers
 from bochner.features.widths import is_stationary
-from bochner.kernels.algebra import Columns
+from bochner.kernels.algebra import folded
 from bochner.kernels.dotproduct import Polynomial
-from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
+from bochner.kernels.kernel import Constant, Kernel
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.zonal import Angular, ArcCosine
 
@@ -353,27 +354,27 @@ def _log_pairs(n: int, per_draw: int) -> float:
 
 def _second_moment(kernel: Kernel, d: int) -> float:
     """Return E|ω|² of a kernel of x − y, possibly infinite."""
-    match kernel:
-        case Stationary():
-            return float(kernel.spectral_measure(d).second_moment)
-        case Constant():
-            return 0.0
-        case Scaled() | Columns():
-            columns = len(kernel.columns) if isinstance(kernel, Columns) else d
-            return _second_moment(kernel.kernel, columns)
-        case Power():
-            return kernel.exponent * _second_moment(kernel.kernel, d)
-        case Product():
-            return _second_moment(kernel.left, d) + _second_moment(kernel.right, d)
-        case Sum():
-            parts = kernel.left, kernel.right
-            sizes = [float(to_numpy(k.diag(np.zeros((1, d))))[0]) for k in parts]
-            moments = (s * _second_moment(k, d) for s, k in zip(sizes, parts, strict=True) if s)
-            return sum(moments) / sum(sizes)
-    raise UnsupportedKernel(
-        "rahimi_recht_bound requires a stationary kernel, sums, products, powers and multiples of "
-        f"such; got {kernel!r}. Take hoeffding_bound or bernstein_bound."
-    )
+    columns: tuple[int, ...] = (*range(d),)
+
+    def leaf(part: Any, axes: tuple[int, ...]) -> tuple[float, float] | None:
+        if isinstance(part, Stationary):
+            return 1.0, float(part.spectral_measure(len(axes)).second_moment)
+        return (part.value, 0.0) if isinstance(part, Constant) else None
+
+    def added(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
+        size = a[0] + b[0]
+        return size, sum(s * moment for s, moment in (a, b) if s) / size
+
+    # k(0) and the mean of |ω|²: sizes of products multiply, mean squares add.
+    of_product = lambda a, b: (a[0] * b[0], a[1] + b[1])
+    of_multiple = lambda scale, a: (scale * a[0], a[1])
+    both = folded(kernel, leaf, added, of_product, scale=of_multiple, columns=columns)
+    if both is None:
+        raise UnsupportedKernel(
+            "rahimi_recht_bound requires a stationary kernel, sums, products, powers and multiples "
+            f"of such; got {kernel!r}. Take hoeffding_bound or bernstein_bound."
+        )
+    return both[1]
 
 
 # --- The whole matrix: matrix Bernstein with the intrinsic dimension -----------------------------

@@ -25,7 +25,8 @@ from bochner.features.map import FeatureMap, in_double
 from bochner.features.mercer.products import Halves, factored, products_of_rows
 from bochner.features.method import Method, Request
 from bochner.kernels import dotproduct
-from bochner.kernels.kernel import Constant, Kernel, Scaled, Sum
+from bochner.kernels.algebra import folded
+from bochner.kernels.kernel import Constant, Kernel, Scaled
 from bochner.kernels.stationary import Gaussian
 
 TERMS = 1 << 14  # Terms after which the energies of a series count as divergent at this radius
@@ -76,18 +77,14 @@ def powers(kernel: Kernel, method: Method, d: int) -> Powers:
 
 def _series(kernel: Kernel) -> dotproduct.PowerSeries | None:
     """Return the power series of a kernel of ⟨x, y⟩, None if it is none or has none."""
-    match kernel:
-        case dotproduct.DotProductKernel():
-            return kernel.power_series
-        case Constant():
-            return dotproduct.Coefficients((kernel.value,))
-        case Scaled():
-            inner = _series(kernel.kernel)
-            return None if inner is None else dotproduct.weighted(kernel.scale, inner)
-        case Sum():
-            left, right = _series(kernel.left), _series(kernel.right)
-            return None if left is None or right is None else dotproduct.summed(left, right)
-    return None
+
+    def leaf(part: Kernel, _: tuple[int, ...]) -> dotproduct.PowerSeries | None:
+        if isinstance(part, dotproduct.DotProductKernel):
+            return part.power_series
+        return dotproduct.Coefficients((part.value,)) if isinstance(part, Constant) else None
+
+    summed, weighted = dotproduct.summed, dotproduct.weighted
+    return folded(kernel, leaf, summed, lambda _a, _b: None, scale=weighted)
 
 
 def log_coefficients(series: dotproduct.PowerSeries, n: Any) -> Float[np.ndarray, "..."]:

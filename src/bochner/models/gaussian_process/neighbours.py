@@ -32,8 +32,8 @@ from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.auto import Choice
 from bochner.features.method import Method
 from bochner.features.widths import is_stationary
-from bochner.kernels.algebra import Columns
-from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
+from bochner.kernels.algebra import folded
+from bochner.kernels.kernel import Constant, Kernel
 from bochner.kernels.numbers import has_free
 from bochner.kernels.sphere import globe_columns, is_on_sphere, of_points, of_points_beside
 from bochner.kernels.stationary_families import Periodic
@@ -71,24 +71,21 @@ def is_near(kernel: Kernel) -> bool:
 
 def units_of(kernel: Kernel, d: int) -> Float[Array, " d"] | None:
     """Return the shortest lengthscale that a kernel has along each column; None where unknown."""
-    match kernel:
-        case Constant():
-            return np.full(d, np.inf)
-        case Sum() | Product():
-            left, right = units_of(kernel.left, d), units_of(kernel.right, d)
-            return None if left is None or right is None else np.minimum(left, right)
-        case Scaled() | Power():
-            return units_of(kernel.kernel, d)
-        case Columns():
-            within = units_of(kernel.kernel, len(kernel.columns))
-            unit = np.full(d, np.inf)
-            unit[list(kernel.columns)] = np.nan if within is None else within
-            return None if within is None else unit
-        case Periodic():
-            periods, lengths = kernel.per_axis(d)
-            return np.multiply(periods, lengths) / (2 * np.pi)
-    length = kernel.get_params(deep=False).get("lengthscale")
-    return None if length is None else np.broadcast_to(np.asarray(length, dtype=float), d)
+
+    def leaf(part: Kernel, axes: tuple[int, ...]) -> Float[Array, " d"] | None:
+        unit = np.full(d, np.inf)
+        if isinstance(part, Constant):
+            return unit
+        length = part.get_params(deep=False).get("lengthscale")
+        if isinstance(part, Periodic):
+            periods, lengths = part.per_axis(len(axes))
+            length = np.multiply(periods, lengths) / (2 * np.pi)
+        if length is None:
+            return None
+        unit[list(axes)] = np.asarray(length, dtype=float)
+        return unit
+
+    return folded(kernel, leaf, np.minimum, np.minimum, columns=(*range(d),))
 
 
 @dataclass(frozen=True, eq=False)

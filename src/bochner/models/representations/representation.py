@@ -15,7 +15,7 @@ from bochner.data.blocks import Blocks
 from bochner.data.sources import Piece, join, part, required_targets
 from bochner.errors import InvalidInput
 from bochner.kernels.algebra import Columns, Mahalanobis
-from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
+from bochner.kernels.kernel import ALGEBRA, Constant, Kernel, leaves_of
 from bochner.kernels.stationary import Stationary
 from bochner.models._calibration import Calibration
 from bochner.models.error_law import LeftOutRows
@@ -200,10 +200,5 @@ def gather(blocks: Blocks) -> GatheredRows:
 
 def of_differences(kernel: Kernel) -> bool:
     """Whether the kernel is one of x − y alone."""
-    if isinstance(kernel, Sum | Product):
-        return of_differences(kernel.left) and of_differences(kernel.right)
-    if isinstance(kernel, Scaled | Power):
-        return of_differences(kernel.kernel)
-    if isinstance(kernel, Mahalanobis | Columns):
-        return of_differences(kernel.kernel)
-    return isinstance(kernel, Stationary | Constant)
+    leaves = leaves_of(kernel, (*ALGEBRA, Mahalanobis, Columns))
+    return all(isinstance(leaf, Stationary | Constant) for leaf in leaves)
