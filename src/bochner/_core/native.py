@@ -1,7 +1,8 @@
 """Compiled loops over NumPy arrays, each with its NumPy twin.
 
 Every function here has one meaning and two ways to compute it: the loop of ``bochner._native``
-and, below it, a plain NumPy twin that serves where the package was built without a compiler.
+and, below it, a plain NumPy twin that serves where the package was built without a compiler. The
+twin of kernel values is the formula of each kernel.
 Arrays are C-contiguous and of one dtype, float32 or float64; ``out`` may be any array whose rows
 are contiguous. Frequencies come in turns, ``T = W / (2 pi)``, so that range reduction is a
 subtraction of whole turns and exact.
@@ -10,11 +11,9 @@ A compiled value depends on its own row and column alone, bit for bit: not on th
 the call, nor on the number of threads.
 """
 
-import operator
 import os
 import warnings
-from collections.abc import Callable, Iterator
-from functools import reduce
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -68,7 +67,7 @@ HAVE_NATIVE = _compiled is not None
 _said: set[str] = set()
 
 
-def _loops() -> ModuleType | None:
+def loops() -> ModuleType | None:
     """Return the compiled module; where there is none say so, once in a process."""
     if _compiled is None and not _said:
         _said.add("pure Python")
@@ -115,16 +114,16 @@ def waves(
     chains = frequencies if isinstance(frequencies, Chains) else None
     m = frequencies.shape[1] if chains is None else chains.m  # type: ignore[union-attr]
     out = _room(out, X, 2 * m if b is None else m)
-    if (loops := _loops()) is None:
+    if (compiled := loops()) is None:
         for rows in _row_blocks(X, 3 * m if chains is None else 4 * chains.diagonals[:, 0].size):
             out[rows] = waves_twin(X[rows], frequencies, scale, b)
     elif chains is not None:
         bias, threads = np.empty(0, X.dtype) if b is None else b, get_num_threads()
-        loops.chains(X, chains.diagonals, chains.orders, bias, m, scale, out, threads)
+        compiled.chains(X, chains.diagonals, chains.orders, bias, m, scale, out, threads)
     elif b is None:
-        loops.cos_sin(X, frequencies, scale, out, get_num_threads())
+        compiled.cos_sin(X, frequencies, scale, out, get_num_threads())
     else:
-        loops.cos_bias(X, frequencies, b, scale, out, get_num_threads())
+        compiled.cos_bias(X, frequencies, b, scale, out, get_num_threads())
     return out
 
 
@@ -168,69 +167,10 @@ def radial(
     Differences are taken before they are squared, so nothing cancels: equal rows give 1 exactly.
     Values below the smallest normal number may come out as 0. Costs 2 n d m operations.
     """
-    if profile not in PROFILES:
-        raise InvalidInput(
-            f"radial requires one of the profiles {', '.join(PROFILES)}, got {profile!r}."
-        )
-    out = _room(out, X, Y.shape[0])
-    if (loops := _loops()) is not None:
-        loops.radial(X, Y, profile, parameter, out, get_num_threads())
-    else:
-        radial_twin(X, Y, profile, parameter, out)
+    out, compiled = _room(out, X, Y.shape[0]), loops()
+    assert compiled is not None, "kernels have formulas where there are no loops"
+    compiled.radial(X, Y, profile, parameter, out, get_num_threads())
     return out
-
-
-def radial_twin(X: Array, Y: Array, profile: str, parameter: float, out: Array) -> None:
-    """Do what `radial` does, in NumPy, one column of the data at a time."""
-    measure, value = PROFILES[profile]
-    parameter = X.dtype.type(parameter)
-    for rows in _row_blocks(X, 4 * Y.shape[0]):
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            out[rows] = value(measure(X[rows], Y), parameter)
-
-
-def _gaps(X: Array, Y: Array) -> Iterator[Array]:
-    """Yield the differences of all pairs of rows, one column of the data after the other."""
-    return (np.subtract.outer(x, y) for x, y in zip(X.T, Y.T, strict=True))
-
-
-def _squares(X: Array, Y: Array) -> Array:
-    return reduce(operator.iadd, map(np.square, _gaps(X, Y)), np.zeros((len(X), len(Y)), X.dtype))
-
-
-def _magnitudes(X: Array, Y: Array) -> Array:
-    return reduce(operator.iadd, map(np.abs, _gaps(X, Y)), np.zeros((len(X), len(Y)), X.dtype))
-
-
-def _factors(X: Array, Y: Array) -> Array:
-    factors = (1 + np.square(gap) for gap in _gaps(X, Y))
-    return reduce(operator.imul, factors, np.ones((len(X), len(Y)), X.dtype))
-
-
-def _capped(a: Array) -> Array:
-    """Cap what exp(-a) makes 0, so that a polynomial in front cannot make 0 times infinity."""
-    return np.minimum(a, a.dtype.type(1000))
-
-
-def _matern32(s: Array, _: Array) -> Array:
-    a = _capped(np.sqrt(3) * np.sqrt(s))
-    return (1 + a) * np.exp(-a)
-
-
-def _matern52(s: Array, _: Array) -> Array:
-    a = _capped(np.sqrt(5) * np.sqrt(s))
-    return (1 + a + a * a / 3) * np.exp(-a)
-
-
-PROFILES: dict[str, tuple[Callable[[Array, Array], Array], Callable[[Array, Array], Array]]] = {
-    "gaussian": (_squares, lambda s, _: np.exp(-s / 2)),
-    "exponential": (_squares, lambda s, _: np.exp(-np.sqrt(s))),
-    "matern32": (_squares, _matern32),
-    "matern52": (_squares, _matern52),
-    "rational_quadratic": (_squares, lambda s, a: np.exp(-a * np.log1p(s / (2 * a)))),
-    "laplace": (_magnitudes, lambda total, _: np.exp(-total)),
-    "cauchy": (_factors, lambda product, _: 1 / product),
-}
 
 
 # ---- the Walsh-Hadamard transform
@@ -248,8 +188,8 @@ def hadamard(X: Float[Array, "n p"], out: Float[Array, "n p"] | None = None) -> 
             f"hadamard requires a power of two of columns, got {X.shape[1]}; pad rows with zeros."
         )
     out = _room(out, X, X.shape[1])
-    if (loops := _loops()) is not None:
-        loops.hadamard(X, out, get_num_threads())
+    if (compiled := loops()) is not None:
+        compiled.hadamard(X, out, get_num_threads())
     else:
         hadamard_twin(X, out)
     return out
@@ -318,8 +258,8 @@ def polynomials(
     the result is written to memory.
     """
     out = _room(out, X, radial.shape[1] * W.shape[1])
-    if (loops := _loops()) is not None:
-        loops.polynomials(X, W, radial, up, down, out, get_num_threads())
+    if (compiled := loops()) is not None:
+        compiled.polynomials(X, W, radial, up, down, out, get_num_threads())
         return out
     for rows in _row_blocks(X, 4 * W.shape[1]):
         out[rows] = polynomials_twin(X[rows], W, radial[rows], up, down)
@@ -352,10 +292,10 @@ def harmonics(
     operations per value and one per column of the result.
     """
     out = _room(out, U, int(count.sum()))
-    if (loops := _loops()) is not None:
+    if (compiled := loops()) is not None:
         factors = programme.factors.astype(U.dtype, copy=False)
         plan = (programme.parents, programme.inputs, factors)
-        loops.harmonics(U, *plan, radial, first, count, out, get_num_threads())
+        compiled.harmonics(U, *plan, radial, first, count, out, get_num_threads())
         return out
     for rows in _row_blocks(U, 4 * len(programme.factors) + out.shape[1]):
         out[rows] = harmonics_twin(U[rows], programme, radial[rows], first, count)
@@ -467,21 +407,7 @@ def radial_product(
     values, and up to 2 KB of memory per row.
     """
     right, out = np.ascontiguousarray(V.T), np.empty((V.shape[1], len(X)))
-    if (loops := _loops()) is not None:
-        loops.radial_product(X, profile, parameter, right, out, get_num_threads())
-        return out.T
-    return radial_product_twin(X, V, profile, parameter)
-
-
-def radial_product_twin(X: Array, V: Array, profile: str, parameter: float) -> Array:
-    """Do what `radial_product` does, in NumPy, some rows of the upper triangle at a time."""
-    measure, value = PROFILES[profile]
-    out, parameter = np.zeros(V.shape), X.dtype.type(parameter)
-    for rows in _row_blocks(X, 4 * len(X)):
-        block = X[rows]
-        below = slice(rows.start + len(block), None)
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            K = value(measure(block, X[rows.start :]), parameter)
-        out[rows] += K @ V[rows.start :]
-        out[below] += K[:, len(block) :].T @ V[rows]
-    return out
+    compiled = loops()
+    assert compiled is not None, "kernels have formulas where there are no loops"
+    compiled.radial_product(X, profile, parameter, right, out, get_num_threads())
+    return out.T

@@ -17,6 +17,7 @@ from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels import distances
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.zonal import each_gegenbauer
 
 
 def _weights(value: object, who: str, name: str) -> tuple[float, ...]:
@@ -153,11 +154,8 @@ class Polynomials(Basis):
 
     def functions(self, X: Float[Array, "n d"]) -> tuple[Float[Array, "n d"], ...]:
         t = (2 * X - (self.lower + self.upper)) / (self.upper - self.lower)
-        before, now, values = 0.0 * t, 0.0 * t + 1.0, []
-        for k, w in enumerate(self.weights):
-            values.append((w * (2 * k + 1)) ** 0.5 * now)
-            before, now = now, ((2 * k + 1) * t * now - k * before) / (k + 1)
-        return tuple(values)
+        legendre = zip(self.weights, each_gegenbauer(len(self.weights) - 1, 3, t), strict=True)
+        return tuple((w * (2 * k + 1)) ** 0.5 * P for k, (w, P) in enumerate(legendre))
 
 
 class Green(Kernel):

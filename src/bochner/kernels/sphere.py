@@ -31,7 +31,7 @@ from bochner.kernels.kernel import (
 )
 from bochner.kernels.stationary import Exponential, Gaussian, RationalQuadratic
 from bochner.kernels.stationary_families import Matern
-from bochner.kernels.zonal import Zonal
+from bochner.kernels.zonal import Zonal, each_gegenbauer
 
 #: What a name stands for.
 FAMILIES: dict[str, Kernel] = {
@@ -151,11 +151,7 @@ def degree_variances(kernel: Kernel, degree: int) -> Float[Array, " l"]:
     _require_isotropic(kernel)
     theta, weights = _quadrature(degree)
     values = _at(kernel, np.rad2deg(theta)) * weights * np.sin(theta) / 2
-    variances, cosine = np.empty(degree + 1), np.cos(theta)
-    before, here = np.zeros_like(theta), np.ones_like(theta)
-    for l in range(degree + 1):
-        variances[l] = values @ here
-        here, before = ((2 * l + 1) * cosine * here - l * before) / (l + 1), here
+    variances = np.array([values @ P for P in each_gegenbauer(degree, 3, np.cos(theta))])
     if variances.min() < -ROUNDING * float(np.abs(values).sum()):
         raise NotPositive(
             f"SphericalHarmonics: degree variances must be zero or above; got "

@@ -427,7 +427,7 @@ def _pairs(kernel: Compilable, block: distances.Block, X: Array, Y: Array) -> Ar
     X, Y = kernel.in_units(X, Y)
     loop = kernel.compiled
     here = isinstance(X, np.ndarray) and isinstance(Y, np.ndarray)
-    if loop is None or not here or distances.overflow(X, Y):
+    if loop is None or not here or native.loops() is None or distances.overflow(X, Y):
         return distances.by_blocks(block, X, Y)
     return native.radial(np.ascontiguousarray(X), np.ascontiguousarray(Y), *loop)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -34,15 +34,16 @@ from bochner.kernels.zonal import Angular, ArcCosine
 
 @dataclass(frozen=True)
 class ComparedBound:
-    """One row of a :class:`BoundComparison`."""
+    """One row of a :class:`BoundComparison`: a bound of the features of a method."""
 
     name: str
     bound: tails.Bound
     method: Method
-    proved: bool
-    limit: float
-    measured: float
-    required: int | None
+    measure: Callable[[Float[np.ndarray, "n n"]], float] = field(repr=False)  # size of Z Zᵀ − K
+    proved: bool = True
+    limit: float = np.nan
+    measured: float = np.nan
+    required: int | None = None
     sizes: GegenbauerSizes | None = None
 
 
@@ -245,79 +246,73 @@ class Ruler(NamedTuple):
         return float(max(abs(least), abs(most)) / self.best_cost)
 
 
-class Entry(NamedTuple):
-    """A bound, the method it is of, and the errors it is to be compared with."""
-
-    name: str
-    bound: tails.Bound
-    method: Method
-    measure: Callable[[Float[np.ndarray, "n n"]], float]
-    proved: bool = True
-
-
 def _entries(
     kernel: Kernel, rows: Array, ruler: Ruler, ask: Request, confidence: float
-) -> Iterator[Entry]:
+) -> Iterator[ComparedBound]:
     if is_stationary(kernel):
         yield from _fourier(kernel, rows, ruler, ask)
     if isinstance(kernel, Angular):
         signs = Sign(IID())
         bound = tails.directions_bound(kernel, rows, signs)
-        yield Entry("matrix Bernstein, signs", bound, signs, ruler.operator)
+        yield ComparedBound("matrix Bernstein, signs", bound, signs, ruler.operator)
     if isinstance(kernel, ArcCosine):
         split = 2 * polynomial_width(kernel.order, ask.n_inputs) <= ask.n_features
         ramps = ReLU(kernel.order, IID(), split=split)
         of_ramps = tails.directions_bound(kernel, rows, ramps)
-        yield Entry("matrix Bernstein, ReLU", of_ramps, ramps, ruler.operator)
+        yield ComparedBound("matrix Bernstein, ReLU", of_ramps, ramps, ruler.operator)
     if isinstance(kernel, Polynomial):
         size = float(ruler.eigen.values[-1])
         relative = lambda E: float(np.linalg.norm(E)) / size
         sketch = tails.tensor_sketch_bound(kernel, rows)
-        yield Entry("Chebyshev, TensorSketch", sketch, TensorSketch(), relative)
+        yield ComparedBound("Chebyshev, TensorSketch", sketch, TensorSketch(), relative)
     if isinstance(kernel, DotProductKernel) and not isinstance(kernel, Linear):
         with suppress(InvalidInput):  # terms that do not fall
             products = Maclaurin("geometric")
             of_products = tails.directions_bound(kernel, rows, products)
-            yield Entry("matrix Bernstein, Maclaurin", of_products, products, ruler.operator)
+            yield ComparedBound(
+                "matrix Bernstein, Maclaurin", of_products, products, ruler.operator
+            )
     with suppress(InvalidInput):  # of another kernel, or with more degrees than can be summed
         zonal = zonal_bound(kernel, rows, alpha=ruler.penalty)
         cut = zonal.cut_for(ask.n_features, confidence)
         single = all(c.order == 1 for c in zonal.cuts)
         method = Gegenbauer("optimal" if single else "monomial", order=cut.order, degree=cut.degree)
-        yield Entry("Gegenbauer, lemma 7", zonal, method, ruler.spectral)
+        yield ComparedBound("Gegenbauer, lemma 7", zonal, method, ruler.spectral)
     with suppress(InvalidInput):
         ball = ball_bound(kernel, rows, alpha=ruler.penalty)
         sizes = ball.sizes(ball.error(ask.n_features, confidence), confidence)
         method = Gegenbauer("monomial", order=sizes.order, degree=sizes.degree)
-        yield Entry(f"Gegenbauer, theorem {ball.theorem}", ball, method, ruler.spectral)
+        yield ComparedBound(f"Gegenbauer, theorem {ball.theorem}", ball, method, ruler.spectral)
 
 
-def _fourier(kernel: Kernel, rows: Array, ruler: Ruler, ask: Request) -> Iterator[Entry]:
+def _fourier(kernel: Kernel, rows: Array, ruler: Ruler, ask: Request) -> Iterator[ComparedBound]:
     pairs = Fourier(IID())
     entries = lambda E: float(np.abs(E).max())
-    yield Entry("Hoeffding", tails.hoeffding_bound(kernel, rows), pairs, entries)
-    yield Entry("Bernstein", tails.bernstein_bound(kernel, rows), pairs, entries)
+    yield ComparedBound("Hoeffding", tails.hoeffding_bound(kernel, rows), pairs, entries)
+    yield ComparedBound("Bernstein", tails.bernstein_bound(kernel, rows), pairs, entries)
     with suppress(UnsupportedKernel):  # frequencies of infinite variance
-        yield Entry("Rahimi-Recht", tails.rahimi_recht_bound(kernel, rows), pairs, entries)
+        yield ComparedBound("Rahimi-Recht", tails.rahimi_recht_bound(kernel, rows), pairs, entries)
         printed = tails.rahimi_recht_bound(kernel, rows, "phase", printed=True)
         phases = Fourier(IID(), form="phase")
-        yield Entry("Rahimi-Recht, as printed", printed, phases, entries, proved=False)
-    yield Entry("matrix Bernstein", tails.operator_norm_bound(kernel, rows), pairs, ruler.operator)
+        yield ComparedBound("Rahimi-Recht, as printed", printed, phases, entries, proved=False)
+    yield ComparedBound(
+        "matrix Bernstein", tails.operator_norm_bound(kernel, rows), pairs, ruler.operator
+    )
     uniform = tails.spectral_bound(kernel, rows, alpha=ruler.penalty)
-    yield Entry("leverage n/λ", uniform, pairs, ruler.spectral)
+    yield ComparedBound("leverage n/λ", uniform, pairs, ruler.spectral)
     # The largest leverage of 4096 frequencies, no less than its mean.
     phi = draw_map(Fourier(IID()), kernel, replace(ask, n_features=8192))
     leverages = draw_leverages(np.asarray(phi(rows)), ruler.eigen, ruler.penalty, 2)
     d = tails.effective("compare_bounds", kernel, rows, ruler.penalty)
     measured = tails.leverage_bound(max(float(leverages.max()), d), d)
-    yield Entry("leverage measured", measured, pairs, ruler.spectral, proved=False)
+    yield ComparedBound("leverage measured", measured, pairs, ruler.spectral, proved=False)
     with suppress(InvalidInput):  # of directions beyond the rank, more than ‖K‖ for each within
         costs = tails.projection_cost_bound(kernel, rows, rank=ruler.rank)
-        yield Entry(f"cost of rank {ruler.rank}", costs, pairs, ruler.costs)
+        yield ComparedBound(f"cost of rank {ruler.rank}", costs, pairs, ruler.costs)
 
 
 def _measured_error(
-    entries: list[Entry], kernel: Kernel, rows: Array, ask: Request, n_draws: int
+    entries: list[ComparedBound], kernel: Kernel, rows: Array, ask: Request, n_draws: int
 ) -> list[float]:
     """Return each entry's largest error over the draws; entries of one method share maps."""
     K, largest = to_numpy(kernel(rows)), np.zeros(len(entries))
@@ -332,14 +327,10 @@ def _measured_error(
     return largest.tolist()
 
 
-def _compared(entry: Entry, measured: float, D: int, confidence: float) -> ComparedBound:
-    bound, sizes = entry.bound, None
-    try:
+def _compared(row: ComparedBound, measured: float, D: int, confidence: float) -> ComparedBound:
+    bound, required, sizes = row.bound, None, None
+    with suppress(InvalidInput):  # below the truncation error
         required = bound.width(measured, confidence)
-    except InvalidInput:  # below the truncation error
-        required = None
-    if isinstance(bound, BallBound) and required is not None:
-        sizes = bound.sizes(measured, confidence)
+        sizes = bound.sizes(measured, confidence) if isinstance(bound, BallBound) else None
     limit = bound.error(D, confidence)
-    known = entry.name, bound, entry.method, entry.proved
-    return ComparedBound(*known, limit, measured, required, sizes)
+    return replace(row, limit=limit, measured=measured, required=required, sizes=sizes)

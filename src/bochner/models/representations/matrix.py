@@ -351,7 +351,12 @@ def _solve_few(system: System, seen: "_FitOperator") -> KrylovSolution:
 def _operator(kernel: Kernel, X: Array) -> KernelOperator:
     """Return the operator, by the compiled loop alone where the kernel has one for these rows."""
     loop = kernel.compiled if isinstance(kernel, Radial | CoordinateWise) else None
-    if loop is not None and not is_sparse(X) and isinstance(kernel, Stationary):
+    if (
+        loop is not None
+        and native.loops() is not None
+        and not is_sparse(X)
+        and isinstance(kernel, Stationary)
+    ):
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             scaled = (X - X.mean(axis=0)) / np.asarray(kernel.lengthscale)
         if np.isfinite(scaled).all() and not overflow(scaled, scaled):
