@@ -407,8 +407,8 @@ def stopped_at_block(number):
     """A walk over blocks that Ctrl-C stops at the block of this number, of all passes together."""
     walk, seen = bo.Blocks.walk, []
 
-    def die(self, first=0):
-        for block in walk(self, first):
+    def die(self):
+        for block in walk(self):
             seen.append(1)
             if len(seen) == number:
                 raise KeyboardInterrupt

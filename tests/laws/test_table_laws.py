@@ -550,7 +550,7 @@ def test_parts_of_tables_hold_the_rows_that_have_a_target(tmp_path, suffix):
     for start, stop in ((0, 64), (0, len(y)), (200, 250), (300, 400), (345, 347), (691, 692)):
         part = whole.part(start, stop)
         assert np.concatenate([block.y for block in part]).tolist() == y[start:stop].tolist()
-        again = part.blocks.part(1, stop - start) if stop > start + 1 else part
+        again = part.part(1, stop - start) if stop > start + 1 else part
         first = start + (stop > start + 1)
         assert np.concatenate([b.y for b in again]).tolist() == y[first:stop].tolist()
 

@@ -83,6 +83,7 @@ class Blocks:
     recode: Callable[[Any], Any] | None = None
     weigh: Callable[[Any], Any] | None = None
     change: Callable[[Piece], Piece] | None = None
+    first: int = 0  # number of the first row, where they are a part of others
     _counted: _RowCount = field(default_factory=_RowCount)
 
     @classmethod
@@ -299,8 +300,9 @@ class Blocks:
             self.passed(block.X.shape[0])
         self.finished(rows, weighty)
 
-    def walk(self, first: int = 0) -> Iterator[Block]:
-        """Yield the blocks, whose rows count from ``first``, and check each by itself alone."""
+    def walk(self) -> Iterator[Block]:
+        """Yield the blocks, and check each by itself alone."""
+        first = self.first
         pieces = self.source.pieces(self.block_rows)
         if not isinstance(self.source, Arrays):
             pieces = cut(pieces, self.block_rows)
@@ -329,7 +331,7 @@ class Blocks:
                 f"{rows} rows of {self.source}. Leave the weights out, or bring other rows."
             )
 
-    def part(self, start: int, stop: int) -> "Stretch | None":
+    def part(self, start: int, stop: int) -> "Blocks | None":
         """Return these rows, to be read elsewhere; None if earlier rows must be read first.
 
         ``start`` is the first row of a block.
@@ -337,9 +339,12 @@ class Blocks:
         source = self.source.part(start, stop)
         if source is None:
             return None
-        return Stretch(
-            replace(self, source=source, callbacks=(), crews=(), _counted=_RowCount()), start
-        )
+        alone: Any = {"callbacks": (), "crews": (), "_counted": _RowCount()}
+        return replace(self, source=source, first=self.first + start, **alone)
+
+    def held_by(self, partitions: Sequence[Partition]) -> "Blocks":
+        """Return the same rows, in these partitions of an engine."""
+        return replace(self, source=self.source.held_by(partitions))
 
     def _changed(self, piece: Piece) -> Piece:
         X, y, w = piece
@@ -444,7 +449,10 @@ class Blocks:
         tables = self.source
         if not isinstance(tables, Tables) or not encoders:
             return self
-        return replace(self, source=tables.learned(encoders, dropped, fold_tables or {}))
+        source, rows = tables.learned(encoders, dropped, fold_tables or {}), self.block_rows
+        # before, each category was a column
+        rows = default_rows(source.n_columns) if rows == default_rows(self.n_columns) else rows
+        return replace(self, source=source, block_rows=rows)
 
     def sample(self, m: int, random_state: Seed = None) -> Sample:
         """Return ``m`` rows drawn at random without replacement, in their order, in one pass.
@@ -483,27 +491,6 @@ class Blocks:
             f"Blocks({self.source}: {rows}, {self.n_columns:,} columns{raw}{names}; "
             f"{self.block_rows:,} rows per block)"
         )
-
-
-@dataclass(frozen=True, eq=False)
-class Stretch:
-    """Consecutive rows of blocks, cut where these are cut, that can be read in another process."""
-
-    blocks: Blocks
-    start: int
-
-    def __iter__(self) -> Iterator[Block]:
-        return self.blocks.walk(self.start)
-
-    @property
-    def partitions(self) -> tuple[Partition, ...]:
-        """Partitions of the rows that an engine holds."""
-        return self.blocks.source.partitions
-
-    def held_by(self, partitions: Sequence[Partition]) -> "Stretch":
-        """Return the same rows, in these partitions."""
-        source = self.blocks.source.held_by(partitions)
-        return replace(self, blocks=replace(self.blocks, source=source))
 
 
 def has_weight(w: Any) -> bool:

@@ -304,7 +304,13 @@ FOLDS = 5
 
 def folds(start: int, count: int) -> np.ndarray:
     """Return the fold of each row, a random function of its number (SplitMix64)."""
-    z = np.arange(start + 1, start + count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)
-    return ((z ^ (z >> np.uint64(31))) % np.uint64(FOLDS)).astype(np.intp)
+    fold = np.empty(count, np.intp)
+    for at in range(0, count, 8192):  # arrays that stay in cache
+        stop = min(at + 8192, count)
+        z = np.arange(start + at + 1, start + stop + 1, dtype=np.uint64)
+        z *= np.uint64(0x9E3779B97F4A7C15)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            z ^= z >> np.uint64(shift)
+            z *= np.uint64(factor)
+        fold[at:stop] = (z ^ (z >> np.uint64(31))) % np.uint64(FOLDS)
+    return fold

@@ -17,7 +17,7 @@ from typing import Any
 
 from bochner._core.blas import decompositions_by
 from bochner._core.checks import free_bytes, integer, positive, warn_user
-from bochner.data.blocks import Blocks, Stretch, has_weight
+from bochner.data.blocks import Blocks, has_weight
 from bochner.engines.checkpoint import NOW, Checkpoint
 from bochner.engines.device import DevicePasses, as_devices, eigh_on, opened
 from bochner.engines.digest import digest_of
@@ -229,13 +229,13 @@ class RecordedPasses:
     ) -> dict[str, Any]:
         """Return the sum of a pass, from its record on; Ctrl-C ends it after a recorded block."""
         running, rows, weighty = RunningSum(summand, blocks.block_rows), 0, False
-        rest: Iterator[Any] | Stretch = blocks.walk()
+        rest = blocks
         if begun is not None:
             running.restore(begun["state"])
             rows, weighty = begun["rows"], begun["weighty"]
             n = blocks.n_rows
-            rest = (None if n is None else blocks.part(rows, n)) or rest
-        for block in rest:
+            rest = (None if n is None else blocks.part(rows, n)) or blocks
+        for block in rest.walk():
             if block.start < rows:
                 continue
             running.add(block)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from bochner._core.arrays import as_floating
-from bochner.data.blocks import Blocks, Stretch, has_weight
+from bochner.data.blocks import Blocks, has_weight
 from bochner.data.partitions import Here
 from bochner.data.sources import Block, Partition
 from bochner.errors import BochnerError, EngineError
@@ -33,11 +33,11 @@ LOG = logging.getLogger("bochner.engines")
 
 @dataclass(frozen=True)
 class Part:
-    """Consecutive rows: a stretch that a worker can read, or the blocks themselves."""
+    """Consecutive rows: blocks that a worker can read, or those read here."""
 
     start: int
     stop: int
-    blocks: Stretch | tuple[Block, ...]
+    blocks: Blocks | tuple[Block, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +136,7 @@ class ClusterPasses:
         for part in _parts(blocks, workers.count):
             made = self._submitted(shared, summand, blocks, part)
             tree.take(made)
-            elsewhere = part.stop - part.start if isinstance(part.blocks, Stretch) else 0
+            elsewhere = part.stop - part.start if isinstance(part.blocks, Blocks) else 0
             begun.append((made, elsewhere))
             if len(begun) > AHEAD * workers.count:
                 self._wait(begun.popleft(), blocks)
@@ -180,9 +180,9 @@ class ClusterPasses:
 
 def _apart(part: Part) -> tuple[Part, tuple[Partition, ...]]:
     """Return a part without the partitions that an engine holds of it, and these."""
-    if not isinstance(part.blocks, Stretch):
+    if not isinstance(part.blocks, Blocks):
         return part, ()
-    partitions = part.blocks.partitions
+    partitions = part.blocks.source.partitions
     return replace(part, blocks=part.blocks.held_by([Here(None) for _ in partitions])), partitions
 
 
@@ -257,8 +257,8 @@ def _named(part: Part, source: str) -> Iterator[None]:
 
 def _blocks_of(part: Part, partitions: Sequence[Any]) -> Iterator[Block]:
     """Yield the blocks of a part; ``partitions`` hold its rows."""
-    if isinstance(part.blocks, Stretch):
-        yield from part.blocks.held_by([Here(rows) for rows in partitions])
+    if isinstance(part.blocks, Blocks):
+        yield from part.blocks.held_by([Here(rows) for rows in partitions]).walk()
     else:
         yield from map(_aligned, part.blocks)
 
