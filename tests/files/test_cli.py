@@ -203,7 +203,7 @@ def test_types_of_columns_are_taken_from_the_command():
     line = "fit t.csv --target y --out m --features 8"
     assert "Note: Blocks: column 'b' is text, since it holds '?' beside 59" in cli(line)[1]
     _, err = cli(line + " --types b=number", 1)
-    assert "must hold numbers to its end; got '?' in line 7" in err
+    assert "Row #7: CSV conversion error to double: invalid value '?'" in err
     found = facts(line + " --types b=category --types a=category")
     assert found["columns"] == 4  # of a three of 0 and 1, of b means of the target
     assert "must be as a=number,b=category; got 'b=float'" in cli(line + " --types b=float", 2)[1]

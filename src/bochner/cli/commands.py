@@ -50,28 +50,6 @@ _separator = click.option(
     help="Between the fields of text files; found by itself if not given.",
 )
 _files = click.argument("files", nargs=-1, required=True, metavar="FILES...")
-_columns = click.option(
-    "--columns",
-    type=names,
-    metavar="A,B*,...",
-    help="Feature columns, by name or pattern; all others if not given.",
-)
-_coords = click.option(
-    "--coords",
-    type=names,
-    metavar="A[,B[,C]]",
-    help="Columns of coordinates, one to three: a Gaussian process of them.",
-)
-_drop = click.option("--drop", type=names, metavar="A,B*,...", help="Columns that are no features.")
-_types = click.option(
-    "--types",
-    type=types,
-    multiple=True,
-    callback=lambda _ctx, _param, parts: dict(pair for part in parts for pair in part.items()),
-    metavar="A=number,B=category",
-    help="What columns hold, where that is not what they look like.",
-)
-_kernel = click.option("--kernel", type=OneOf(KERNELS), default="gaussian", help="Family.")
 _lengthscale = click.option(
     "--lengthscale",
     type=lengthscales,
@@ -79,10 +57,6 @@ _lengthscale = click.option(
     callback=lambda _ctx, _param, parts: [number for part in parts for number in part],
     metavar="NUMBERS",
     help="One, or one per feature: repeated or as 0.3,1,2. Chosen from the data if not given.",
-)
-_features = click.option("--features", type=click.IntRange(1), default=1024, help="Number D.")
-_target_optional = click.option(
-    "--target", multiple=True, help="Column to leave out, and to choose the lengthscale by."
 )
 _model = click.argument("model", metavar="MODEL")
 
@@ -115,18 +89,36 @@ def _command(name: str | None = None) -> Callable[[Callable[..., Result]], Any]:
     return decorate
 
 
-_engine = click.option(
-    "--engine",
-    type=OneOf(ENGINES),
-    default="local",
-    help="Who reads the rows: this process, or the workers of a cluster.",
-)
-_scheduler = click.option(
-    "--scheduler",
-    metavar="ADDRESS",
-    help="Of the cluster, as tcp://127.0.0.1:8786 or spark://host:7077; one is started here if not "
-    "given.",
-)
+def _table(command: Callable[..., Result]) -> Callable[..., Result]:
+    """Add the options that say which rows and columns are read; the command gets ``table``."""
+
+    @wraps(command)
+    def with_table(*given: Any, **options: Any) -> Result:
+        names_in_blocks = {"columns": "columns", "drop": "drop", "types": "dtypes"}
+        table = {there: options.pop(here) for here, there in names_in_blocks.items()}
+        return command(*given, table=table | {"separator": options.pop("separator")}, **options)
+
+    several: Any = {"type": names, "metavar": "A,B*,..."}
+    for add in (
+        _separator,
+        click.option(
+            "--types",
+            type=types,
+            multiple=True,
+            callback=lambda _ctx, _param, parts: {k: v for part in parts for k, v in part.items()},
+            metavar="A=number,B=category",
+            help="What columns hold, where that is not what they look like.",
+        ),
+        click.option("--drop", **several, help="Columns that are no features."),
+        click.option(
+            "--columns",
+            **several,
+            help="Feature columns, by name or pattern; all others if not given.",
+        ),
+        _files,
+    ):
+        with_table = add(with_table)
+    return with_table
 
 
 @_command()
@@ -165,7 +157,7 @@ def demo(terminal: "Terminal", out: str, quick: bool, seed: int) -> Result:
 
 
 @_command()
-@_files
+@_table
 @click.option("--model", type=OneOf(tuple(LEARNERS)), default="ridge", help="What to learn.")
 @click.option(
     "--target",
@@ -197,10 +189,12 @@ def demo(terminal: "Terminal", out: str, quick: bool, seed: int) -> Result:
 )
 @_seed
 @click.option("--weight", metavar="COLUMN", help="Column of sample weights.")
-@_columns
-@_coords
-@_drop
-@_types
+@click.option(
+    "--coords",
+    type=names,
+    metavar="A[,B[,C]]",
+    help="Columns of coordinates, one to three: a Gaussian process of them.",
+)
 @click.option(
     "--precision",
     type=OneOf(("auto", "float32", "float64")),
@@ -219,27 +213,36 @@ def demo(terminal: "Terminal", out: str, quick: bool, seed: int) -> Result:
     metavar="FOLDER",
     help="Where a fit that may be killed is recorded each minute: the same command goes on.",
 )
-@_engine
-@_scheduler
+@click.option(
+    "--engine",
+    type=OneOf(ENGINES),
+    default="local",
+    help="Who reads the rows: this process, or the workers of a cluster.",
+)
+@click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Of the cluster, as tcp://127.0.0.1:8786 or spark://host:7077; one is started here if not "
+    "given.",
+)
 @click.option(
     "--judge/--no-judge",
     default=True,
     help="Whether learners without leave-one-out errors are fitted again without some rows.",
 )
-@_separator
 def fit(
     terminal: "Terminal",
     files: Sequence[str],
     model: str,
     target: str | tuple[str, ...] | None,
     out: Path,
-    columns: list[str] | None,
+    table: dict[str, Any],
     coords: list[str] | None,
-    types: dict[str, str],
     kernel: str | None,
     lengthscale: list[float],
     features: int | None,
     seed: int,
+    weight: str | None,
     settings: Sequence[str],
     checkpoint: str | None,
     engine: str,
@@ -265,10 +268,9 @@ def fit(
     from bochner.persist.files import save
     from bochner.report.held_out import judge_held_out
 
-    stated = on_coordinates(coords, columns)
+    stated = on_coordinates(coords, table["columns"])
     model, kernel = stated.get("model", model), stated.get("kernel", kernel)
-    table = {name: more.pop(name) for name in ("weight", "drop", "separator")}
-    table |= {"columns": stated.get("columns", columns), "dtypes": types}
+    table["columns"] = stated.get("columns", table["columns"])
     if target is None and model not in WITHOUT_TARGET:
         raise click.UsageError(f"{model} learns from a target. Name its column with --target.")
     choices: dict[str, Any] = {**more, "n_features": features, "random_state": seed}
@@ -279,7 +281,7 @@ def fit(
     paths = found_files(files)
     refuse_overwriting(out, paths)
     with terminal.phase("open"):
-        blocks = Blocks.from_files(paths, target=target, **table)
+        blocks = Blocks.from_files(paths, target=target, weight=weight, **table)
     _offer(terminal, checkpoint)
     with terminal.reading("fit", blocks) as watched, _resumable(checkpoint):
         fitted.fit_blocks(watched, where=where)
@@ -370,7 +372,8 @@ def map_(terminal: "Terminal", model: str, out: Path, places: int, picture: Path
 
     Mean and standard deviation at places over the box of the rows of the fit.
     """
-    from bochner.cli.map import draw
+    from matplotlib.figure import Figure
+
     from bochner.cli.models import open_model
     from bochner.data.optional import needed
     from bochner.data.writers import atomic
@@ -395,7 +398,12 @@ def map_(terminal: "Terminal", model: str, out: Path, places: int, picture: Path
         with atomic(out) as file:
             file.write(xarray.Dataset(dims, display.axes).to_netcdf(engine="scipy"))
         where = out.with_suffix(".png") if picture is None else picture
-        draw(display, where)
+        kinds = ("mean", "deviation") if len(display.axes) == 2 else ("mean",)
+        figure = Figure(figsize=(6 * len(kinds), 4), layout="constrained")
+        for i, what in enumerate(kinds, 1):
+            display.plot(figure.add_subplot(1, len(kinds), i), what)
+        with atomic(where) as file:
+            figure.savefig(file, format=where.suffix[1:], dpi=150)
     ends = {name: [float(a.min()), float(a.max())] for name, a in fields.items() if a is not None}
     return {
         "places": int(display.mean.size),
@@ -409,19 +417,17 @@ def map_(terminal: "Terminal", model: str, out: Path, places: int, picture: Path
 
 
 @_command()
-@_files
-@_target_optional
-@_kernel
+@_table
+@click.option(
+    "--target", multiple=True, help="Column to leave out, and to choose the lengthscale by."
+)
+@click.option("--kernel", type=OneOf(KERNELS), default="gaussian", help="Family.")
 @_lengthscale
-@_features
+@click.option("--features", type=click.IntRange(1), default=1024, help="Number D.")
 @_seed
-@_columns
-@_drop
-@_types
 @click.option(
     "--plot", type=destination(".svg", ".png", ".pdf"), metavar="FILE", help="Picture to write."
 )
-@_separator
 def compare(
     terminal: "Terminal",
     files: Sequence[str],
@@ -431,8 +437,7 @@ def compare(
     features: int,
     seed: int,
     plot: Path | None,
-    types: dict[str, str],
-    **table: Any,
+    table: dict[str, Any],
 ) -> Result:
     """Say which features serve a kernel best on the rows of FILES.
 
@@ -452,7 +457,7 @@ def compare(
     paths = found_files(files)
     if plot is not None:
         refuse_overwriting(plot, paths)
-    blocks = Blocks.from_files(paths, target=target or None, dtypes=types, **table)
+    blocks = Blocks.from_files(paths, target=target or None, **table)
     blocks = encoded("bochner compare", blocks)
     with terminal.reading("read", blocks) as watched:
         sample = sampled(watched, seed)
@@ -479,7 +484,7 @@ def compare(
 
 
 @_command()
-@_files
+@_table
 @click.option(
     "--target",
     multiple=True,
@@ -508,21 +513,17 @@ def compare(
     help="Numbers of features; 256 to 4096 if not given.",
 )
 @_seed
-@_columns
-@_drop
-@_types
-@_separator
 def plan(
     terminal: "Terminal",
     files: Sequence[str],
+    target: str | tuple[str, ...],
     kernel: str,
     lengthscale: list[float],
     seconds: float | None,
     memory: float | None,
     widths: list[int] | None,
     seed: int,
-    types: dict[str, str],
-    **table: Any,
+    table: dict[str, Any],
 ) -> Result:
     """Compare fits to the rows of FILES before running them: method, features, solver.
 
@@ -533,7 +534,7 @@ def plan(
     from bochner.planner.plans import plan as planned
 
     budget = {"seconds": seconds, "bytes": memory}
-    blocks = Blocks.from_files(found_files(files), dtypes=types, **table)
+    blocks = Blocks.from_files(found_files(files), target, **table)
     with terminal.reading("plan", blocks) as watched:
         planned_fit = planned(
             watched,

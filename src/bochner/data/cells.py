@@ -122,15 +122,6 @@ def texts_in(column: Any) -> list[str]:
     return [text for text in pc.unique(texts).to_pylist() if text is not None]
 
 
-def first_stray(column: Any, comma: bool = False) -> int | None:
-    """Return the first row whose text is no number; None if all texts are numbers."""
-    texts = as_texts(column)
-    if is_all_numbers(texts_in(texts), comma):
-        return None
-    stray = lambda words: [not is_all_numbers([word], comma) for word in words.to_pylist()]
-    return int(np.argmax(by_value(texts, stray) == 1))
-
-
 def is_all_numbers(texts: Iterable[str], comma: bool = False) -> bool:
     """Whether all texts are numbers, with a decimal point or maybe a decimal comma."""
     return all(is_number(text.replace(",", ".", 1) if comma else text) for text in texts)
@@ -151,7 +142,9 @@ def numbers_of(
         return np.full(len(column), np.nan, dtype)
     if "string" in kind or kind.startswith("dictionary"):
         texts = as_texts(column)
-        if (row := first_stray(texts, comma)) is not None:
+        if not is_all_numbers(texts_in(texts), comma):
+            stray = lambda words: [not is_all_numbers([word], comma) for word in words.to_pylist()]
+            row = int(np.argmax(by_value(texts, stray) == 1))
             raise InvalidInput(
                 f"Blocks: column {name!r} must hold numbers; got "
                 f"{display_text(texts[row].as_py())} in {where(row)}. Mend the cell, or take "

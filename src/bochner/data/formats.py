@@ -37,7 +37,7 @@ from bochner.data.files import (
 )
 from bochner.data.frames import arrow_columns
 from bochner.data.optional import needed
-from bochner.data.schema import display_text, is_number, listed
+from bochner.data.schema import is_number, listed
 from bochner.data.tables import Column, Reader
 from bochner.errors import BochnerError, DataFileError, InvalidInput
 
@@ -244,7 +244,6 @@ def _feather_batches(
 
 SEPARATORS = (",", ";", "\t", "|")
 _HEAD = 1 << 16
-_COMMA = re.compile(r"-?\d+,\d+")
 _BLOCK_BYTES = 1 << 20
 
 
@@ -374,46 +373,31 @@ def _refuse_numbers_for_names(path: File, names: list[str]) -> None:
         )
 
 
-_RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)
-_CONVERSION = re.compile(
-    r"In CSV column #(\d+): (?:Row #(\d+): )?.*conversion error to (\w+):.*value '(.*)'", re.DOTALL
-)
-
-
 def _sentence(file: TextReader, error: Exception) -> BochnerError:
-    text = str(error)
-    if match := _RAGGED.search(text):
-        line, expected, got, row = match.groups()
-        return DataFileError(
-            f"Blocks: all lines of {file.label} must have {expected} fields, as the first; got "
-            f"{got} in line {line or 'unknown'} ({display_text(row)}), read with separator "
-            f"{file.separator!r}. Mend the line, put text that holds the separator in quotes, or "
-            "pass another separator."
-        )
-    if match := _CONVERSION.search(text):
-        return _wrong_kind(file, match)
+    """Return what Arrow says, which names line, column and value, and what to do."""
+    text, label = str(error).splitlines()[0], file.label
     if "UTF8" in text:
         return _not_utf8(file.file)
     if "straddling" in text:
         return DataFileError(
-            f"Blocks: every row of {file.label} must be shorter than {file.block:,} bytes; got a "
-            "longer one. Look for a quote that is never closed."
+            f"Blocks: every row of {label} must be shorter than {file.block:,} bytes; got a longer "
+            "one. Look for a quote that is never closed."
+        )
+    if "columns, got" in text:
+        return DataFileError(
+            f"Blocks: all lines of {label} must have as many fields as the first, read with "
+            f"separator {file.separator!r} ({text[:200]}). Mend the line, put text that holds the "
+            "separator in quotes, or pass another separator."
+        )
+    if match := re.search(r"In CSV column #(\d+): ", text):
+        name = dict(enumerate(c.name for c in file.columns)).get(int(match[1]), "")
+        return InvalidInput(
+            f"Blocks: column {name!r} of {label} must hold to its end what it holds at first "
+            f"({text[match.end() :][:200]}). Mend the value, write decimals with a point, or take "
+            f"the column as text with dtypes={{{name!r}: 'category'}} (on the command line --types "
+            f"{name}=category)."
         )
     return _damaged(file.file, error)
-
-
-def _wrong_kind(file: TextReader, match: re.Match[str]) -> InvalidInput:
-    column, line, kind, value = match.groups()
-    known = dict(enumerate(repr(c.name) for c in file.columns))
-    name = known.get(int(column), f"number {column}")
-    what = "true and false" if kind == "bool" else "numbers"
-    comma = " Write decimals with a point." if _COMMA.fullmatch(value) else ""
-    return InvalidInput(
-        f"Blocks: column {name} of {file.label} must hold {what} to its end; "
-        f"got {display_text(value)} in line {line or 'unknown'}.{comma} Mend the value, or take "
-        f"the column as text with dtypes={{{name}: 'category'}} (on the command line "
-        f"--types {name.strip(chr(39))}=category)."
-    )
 
 
 def _not_utf8(path: File) -> DataFileError:

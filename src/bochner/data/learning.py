@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.checks import warn_user
-from bochner.data.cells import column_of, first_stray, is_all_numbers, texts_in
+from bochner.data.cells import column_of, is_all_numbers, texts_in
 from bochner.data.encoders import Encoder, Levels, Numbers, Times, ordered
 from bochner.data.partitions import rows_without_target
 from bochner.data.schema import (
@@ -18,7 +18,6 @@ from bochner.data.schema import (
     NUMBERS_TO_ONE,
     Schema,
     Types,
-    display_text,
     is_number,
     listed,
     repeated,
@@ -293,17 +292,13 @@ def _as_declared(column: Column, types: dict[str, str]) -> Column:
 
 
 def _differing(here: tuple[Column, Reader], there: tuple[Column, Reader]) -> InvalidInput:
-    """Say that files hold different kinds of values; of text beside numbers, which cell."""
+    """Say that files hold different kinds of values."""
     (column, reader), (known, where) = here, there
-    first = ""
-    if {column.kind, known.kind} == {"numbers", "text"}:
-        first = _first_stray([reader if column.kind == "text" else where], column.name)
     return InvalidInput(
         "Blocks: all files of a data set must hold the same kind of values; column "
         f"{column.name!r} holds {column.kind} in {reader.label} and {known.kind} in "
-        f"{where.label}{first and f', first {first}'}. Make them alike, or say what it is with "
-        f"dtypes={{{column.name!r}: 'number'}} or 'category' (on the command line "
-        f"--types {column.name}=number)."
+        f"{where.label}. Make them alike, or say what it is with dtypes={{{column.name!r}: "
+        f"'number'}} or 'category' (on the command line --types {column.name}=number)."
     )
 
 
@@ -314,15 +309,6 @@ def _frames(readers: Iterable[Reader], names: tuple[str, ...]) -> Iterator[tuple
         for frame in reader.frames(names, frozenset(names), CELLS_PER_PIECE // len(names) + 1):
             yield reader, start, frame
             start += frame.num_rows
-
-
-def _first_stray(readers: Iterable[Reader], name: str) -> str:
-    """Return the first cell of a column that is no number, and its place; "" if there is none."""
-    for reader, start, frame in _frames(readers, (name,)):
-        column = column_of(frame, name)
-        if (row := first_stray(column)) is not None:
-            return f"{display_text(str(column[row].as_py()))} in {reader.place(start + row)}"
-    return ""
 
 
 def _unusable(kinds: dict[str, Column], schema: Schema, commas: set[str]) -> list[str]:

@@ -1,13 +1,10 @@
 """Files that are there as a whole or not at all; tables written a chunk at a time."""
 
-import csv
 import errno
-import io
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from glob import escape
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
@@ -17,13 +14,9 @@ import numpy as np
 from bochner._core.arrays import to_numpy
 from bochner.data.files import reason_of
 from bochner.data.optional import needed
-from bochner.data.schema import listed
-from bochner.errors import BochnerError, DataFileError, InvalidInput
+from bochner.errors import BochnerError, DataFileError
 
 Chunk = Mapping[str, Any]
-
-#: Seconds after which a part that nobody wrote to belongs to a writer that was killed.
-ABANDONED = 86_400
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -39,8 +32,8 @@ def atomic(path: str | PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
 
     It is written under another name in the same folder, flushed to the disk and renamed. If
     anything goes wrong, Ctrl-C included, that file is removed and an older file at ``path`` stays
-    as it is. A part that a killed process has left is removed by a write to ``path`` a day later.
-    A device or pipe is written directly. Mode "w" writes UTF-8 with lines ended as they are given.
+    as it is. A process that is killed leaves a part, ``.NAME.*.part``. A device or pipe is written
+    directly. Mode "w" writes UTF-8 with lines ended as they are given.
 
     Raises
     ------
@@ -67,7 +60,6 @@ def _replacing(path: Path, mode: str, text: dict[str, Any]) -> Iterator[IO[Any]]
     part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.part")
     try:
         with part.open(mode, **text) as file:
-            _remove_abandoned(path, part)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -78,15 +70,6 @@ def _replacing(path: Path, mode: str, text: dict[str, Any]) -> Iterator[IO[Any]]
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-
-
-def _remove_abandoned(path: Path, mine: Path) -> None:
-    """Remove parts of this file that no writer has written to for a day."""
-    now = mine.stat().st_mtime  # by the clock of the disk
-    for part in path.parent.glob(f".{escape(path.name[:100])}.{'?' * 16}.part"):
-        with suppress(OSError):
-            if now - part.stat().st_mtime > ABANDONED:
-                part.unlink()
 
 
 def _sync_folder(folder: Path) -> None:
@@ -122,86 +105,31 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def write_table(path: str | PathLike[str], columns: Chunk | Iterable[Chunk]) -> int:
-    """Write columns as .parquet or .csv, chunk by chunk, and return the number of rows.
+    """Write columns as .parquet, .pq or .csv, chunk by chunk, and return the number of rows.
 
     Columns are (n,) arrays by name, in one chunk or in several with the same columns; one chunk is
     held at a time. Numbers in CSV have as many digits as give back the same number.
     """
-    writer = _writer_for(Path(path))
-    chunks = _checked([columns] if isinstance(columns, Mapping) else columns)
+    pa = needed("pyarrow", f"Writing '{path}'")
+    if Path(path).suffix.lower() == ".csv":
+        writer = needed("pyarrow.csv", "Writing CSV").CSVWriter
+    else:
+        writer = needed("pyarrow.parquet", "Writing Parquet").ParquetWriter
+    chunks = iter([columns] if isinstance(columns, Mapping) else columns)
     with atomic(path) as file:
-        return writer(file, chunks)
-
-
-def _writer_for(path: Path) -> Callable[[IO[bytes], Iterator[dict[str, np.ndarray]]], int]:
-    suffix = path.suffix.lower()
-    if suffix in (".parquet", ".pq"):
-        needed("pyarrow.parquet", "Writing Parquet")
-        return _write_parquet
-    if suffix == ".csv":
-        return _write_csv
-    raise InvalidInput(
-        f"A table must be written to a file named .parquet, .pq or .csv; got '{path.name}'."
-    )
-
-
-def _write_parquet(file: IO[bytes], chunks: Iterator[dict[str, np.ndarray]]) -> int:
-    pyarrow = needed("pyarrow", "Writing Parquet")
-    parquet = needed("pyarrow.parquet", "Writing Parquet")
-    first = pyarrow.table(next(chunks))
-    rows = first.num_rows
-    with parquet.ParquetWriter(file, first.schema) as writer:
-        writer.write_table(first)
-        for chunk in chunks:
-            table = pyarrow.table(chunk, schema=first.schema)
-            writer.write_table(table)
-            rows += table.num_rows
+        table = pa.table(_arrays(next(chunks)))
+        rows, schema = table.num_rows, table.schema
+        with writer(file, schema) as out:
+            out.write_table(table)
+            for chunk in chunks:
+                table = pa.table(_arrays(chunk), schema=schema)
+                out.write_table(table)
+                rows += table.num_rows
     return rows
 
 
-def _write_csv(file: IO[bytes], chunks: Iterator[dict[str, np.ndarray]]) -> int:
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    rows = 0
-    for chunk in chunks:
-        if rows == 0:
-            writer.writerow(chunk)
-        writer.writerows(zip(*(_shortest(a) for a in chunk.values()), strict=True))
-        rows += len(next(iter(chunk.values())))
-    text.flush()
-    text.detach()
-    return rows
-
-
-def _shortest(array: np.ndarray) -> list[Any]:
-    """Values that Python writes with the fewest digits that give the array's own back."""
-    if array.dtype == np.float32:
-        return [str(value) for value in array]
-    return array.tolist()
-
-
-def _array(column: Any) -> np.ndarray:
-    return to_numpy(column) if hasattr(column, "__dlpack__") else np.asarray(column)
-
-
-def _checked(chunks: Iterable[Chunk]) -> Iterator[dict[str, np.ndarray]]:
-    names: list[str] | None = None
-    for chunk in chunks:
-        arrays = {name: _array(column) for name, column in chunk.items()}
-        if not arrays:
-            raise InvalidInput("A table must have at least one column to write; got none.")
-        shapes = {array.shape for array in arrays.values()}
-        if len(shapes) != 1 or len(next(iter(shapes))) != 1:
-            raise InvalidInput(
-                "A table must have columns of one dimension and equal length; got "
-                + ", ".join(f"{name!r} of shape {a.shape}" for name, a in arrays.items())
-                + "."
-            )
-        if names not in (None, list(arrays)):
-            raise InvalidInput(
-                f"A table must keep its columns; got {listed(arrays)} after {listed(names or [])}."
-            )
-        names = list(arrays)
-        yield arrays
-    if names is None:
-        raise InvalidInput("A table must have at least one chunk of columns to write; got none.")
+def _arrays(chunk: Chunk) -> dict[str, np.ndarray]:
+    return {
+        name: to_numpy(column) if hasattr(column, "__dlpack__") else np.asarray(column)
+        for name, column in chunk.items()
+    }
