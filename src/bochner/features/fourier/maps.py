@@ -9,10 +9,9 @@ and pairs of weighted frequencies √(k(0) w_j) [cos ω_j·x, sin ω_j·x]_j. Co
 the cosines, m..2m−1 the sines.
 """
 
-from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -29,12 +28,6 @@ from bochner.kernels.kernel import Kernel
 CELLS = 1 << 22
 
 
-def by_angles(Z: Float[Array, "n 2m"], C: Float[Array, "*n 2m"]) -> Float[Array, "n m"]:
-    """Return the gradient in the angles of waves Z = [cos, sin], given that in Z."""
-    m = Z.shape[1] // 2
-    return Z[:, :m] * C[..., m:] - Z[:, m:] * C[..., :m]
-
-
 class Waves(FeatureMap):
     """Cosines and sines of frequencies, or cosines with phases.
 
@@ -49,21 +42,25 @@ class Waves(FeatureMap):
     n_frequencies: int  # m
     phases: Float[Array, " b"]
     amplitude: float
+    _turns: tuple[Any, Any]  # W/2π, or transforms that give it, in float32 and float64
 
     @property
     def n_features(self) -> int:
         return self.n_frequencies * (1 if len(self.phases) else 2)
 
-    @property
-    def _scale(self) -> float:
-        return (self.amplitude / self.n_frequencies * (2 if len(self.phases) else 1)) ** 0.5
-
-    @abstractmethod
-    def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        """Return the features, with angles in the precision of X."""
-
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         return with_far_rows(self, X, self._waves)
+
+    def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        """Return the features, with angles in the precision of X."""
+        double, phased = precision(X) == np.float64, len(self.phases) > 0
+        scale = (self.amplitude / self.n_frequencies * (2 if phased else 1)) ** 0.5
+        phases, turns = self._phase_turns[double] if phased else None, self._turns[double]
+        if is_numpy(X):
+            return native.waves(np.ascontiguousarray(X), turns, scale, phases)
+        if not isinstance(turns, Chains):
+            turns = moved(turns, like=X)
+        return native.waves_twin(X, turns, scale, phases)
 
     def complex(self, X: Tabular) -> Float[Array, "n m"]:
         """Return √(k(0)/m) exp(iω_j·x), the pairs as complex numbers: φ(X) φ(Y)ᴴ ≈ K."""
@@ -78,6 +75,10 @@ class Waves(FeatureMap):
         return xp.astype(Z[:, :m], dtype) + 1j * xp.astype(Z[:, m:], dtype)
 
     @cached_property
+    def _phase_turns(self) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
+        return _in_turns(self.phases)
+
+    @cached_property
     def _sines(self) -> Self:
         return replace(self, phases=self.phases - np.pi / 2)  # type: ignore[type-var]
 
@@ -85,8 +86,16 @@ class Waves(FeatureMap):
         if len(self.phases):
             turned = -C * self._sines.features(X)
         else:
-            turned = by_angles(self.features(X), C)
+            Z, m = self.features(X), self.n_frequencies
+            turned = Z[:, :m] * C[..., m:] - Z[:, m:] * C[..., :m]
         return turned @ moved(self.frequencies.T, like=X)
+
+
+def _in_turns(angles: Array) -> tuple[Array, Array]:
+    """Return angles/2π in float32 and float64: in turns, range reduction is exact."""
+    turns = np.ascontiguousarray(angles / (2 * np.pi))
+    with np.errstate(over="ignore"):  # of lengthscales that float32 rows cannot have
+        return turns.astype(np.float32), turns
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,39 +128,15 @@ class FourierMap(Waves):
         return reach_of(self.frequencies)
 
     @cached_property
-    def _turns(self) -> tuple[Float[Array, "d m"], Float[Array, "d m"]]:
+    def _turns(self) -> tuple[Float[Array, "d m"], Float[Array, "d m"]]:  # type: ignore[override]
         return _in_turns(self.frequencies)
 
-    @cached_property
-    def _phase_turns(self) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
-        return _in_turns(self.phases)
-
     def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        Z = self._even(X)
+        Z = super()._waves(X)
         if not len(self.weights):
             return Z
         roots = np.sqrt(self.n_frequencies * np.concatenate([self.weights, self.weights]))
         return Z * moved(roots, like=Z)
-
-    def _even(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        """Return the features as if all frequencies had equal weights."""
-        scale, phased = self._scale, len(self.phases) > 0
-        if isinstance(X, np.ndarray):
-            double, X = X.dtype == np.float64, np.ascontiguousarray(X)
-            phases = self._phase_turns[double] if phased else None
-            return native.waves(X, self._turns[double], scale, phases)
-        angles = X @ moved(self.frequencies, like=X)
-        xp = array_namespace(angles)
-        if phased:
-            return scale * xp.cos(angles + moved(self.phases, like=angles))
-        return scale * xp.concat([xp.cos(angles), xp.sin(angles)], axis=1)
-
-
-def _in_turns(angles: Array) -> tuple[Array, Array]:
-    """Return angles/2π in float32 and float64: in turns, range reduction is exact."""
-    turns = np.ascontiguousarray(angles / (2 * np.pi))
-    with np.errstate(over="ignore"):  # of lengthscales that float32 rows cannot have
-        return turns.astype(np.float32), turns
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +155,7 @@ class StructuredMap(Waves):
     @property
     def multiplications(self) -> float:
         """Cost of the angles of a row, in multiplications of a product as long."""
-        return chain_multiplications(self._chains[True])
+        return chain_multiplications(self._turns[True])
 
     @cached_property
     def reach(self) -> float:
@@ -181,27 +166,20 @@ class StructuredMap(Waves):
 
     @cached_property
     def frequencies(self) -> Float[Array, "d m"]:
-        return frequencies_of(self._chains[True], self.inputs)
+        return frequencies_of(self._turns[True], self.inputs)
 
     @cached_property
-    def _chains(self) -> tuple[Chains, Chains]:
-        """In float32 and in float64."""
+    def _turns(self) -> tuple[Chains, Chains]:  # type: ignore[override]
         orders = np.ascontiguousarray(self.orders, np.int32)
         double = Chains(np.ascontiguousarray(self.diagonals), orders, self.n_frequencies)
         with np.errstate(over="ignore"):  # of lengthscales that float32 rows cannot have
             return double._replace(diagonals=double.diagonals.astype(np.float32)), double
 
     def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        if is_sparse(X):  # made dense a block at a time
-            Z, block = (
-                np.empty((X.shape[0], self.n_features), X.dtype),
-                max(1, CELLS // self.inputs),
-            )
-            for start in range(0, X.shape[0], block):
-                Z[start : start + block] = self._waves(X[start : start + block].toarray())
-            return Z
-        chains, b = self._chains[precision(X) == np.float64], self.phases / (2 * np.pi)
-        phases = b.astype(chains.diagonals.dtype) if len(b) else None
-        if is_numpy(X):
-            return native.waves(np.ascontiguousarray(X), chains, self._scale, phases)
-        return native.waves_twin(X, chains, self._scale, phases)
+        if not is_sparse(X):
+            return super()._waves(X)
+        Z = np.empty((X.shape[0], self.n_features), X.dtype)
+        block = max(1, CELLS // self.inputs)
+        for start in range(0, len(Z), block):
+            Z[start : start + block] = super()._waves(X[start : start + block].toarray())
+        return Z

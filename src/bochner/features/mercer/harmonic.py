@@ -121,10 +121,8 @@ def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> Merc
     nodes, limit = _radii(method, radial, polar, ask.X)
     total = float(to_numpy(plain.diag(on_axis(nodes.q, ask.n_inputs))) @ nodes.share)
     blocks, counts = spectrum(radial, nodes, total, ask.n_features), list[int]()
-    for block in blocks:  # that fill the width, the last one cut to fit
-        if (left := ask.n_features - sum(counts)) == 0:
-            break
-        counts.append(min(block.size, left))
+    while sum(counts) < ask.n_features and len(counts) < len(blocks):  # the last is cut to fit
+        counts.append(min(blocks[len(counts)].size, ask.n_features - sum(counts)))
     blocks = blocks[: len(counts)]
     if not blocks:
         raise UnsupportedKernel(
@@ -134,8 +132,8 @@ def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> Merc
         )
     kept = sum(b.each * count for b, count in zip(blocks, counts, strict=True))
     rest = max(total - kept, 0.0)
-    functions = RadialFunctions.of(plain, ask.n_inputs, nodes.q, blocks)
-    functions = functions.times(np.array([b.size for b in blocks]) ** -0.5)
+    factors = np.array([b.size for b in blocks]) ** -0.5
+    functions = RadialFunctions.of(plain, ask.n_inputs, nodes.q, blocks, factors)
     if limit:
         functions = functions.interpolated(limit, max(FLOOR * total, INTERPOLATION * rest))
     needed = prefixes(ask.n_inputs, tuple(functions.degrees.tolist()), tuple(counts))

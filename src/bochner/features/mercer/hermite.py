@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from bochner._core import native
-from bochner._core.arrays import array_namespace, dense, is_eager, is_numpy, is_sparse, moved, taken
+from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse, moved, taken
 from bochner._core.blas import eigh
 from bochner._core.checks import MaybePositive
 from bochner._core.native import Programme, harmonics
@@ -165,8 +165,8 @@ TRIED_ON = 512
 LEAST = 1e-6
 #: Beyond a million lengthscales every feature is zero; the recurrence must not overflow.
 FARTHEST, OUTSIDE = 1e6, 1e12
-#: All is done in the precision of X where degrees are below this and logarithms of what the
-#: recurrence starts from above minus that: no product then overflows, none loses its digits.
+#: The compiled recurrence is in the precision of X. Its products neither overflow nor lose their
+#: digits for degrees below FEW and rows whose values of degree 0 have a logarithm above −NEAR.
 FEW, NEAR = 64, 40.0
 #: Principal axes take d³ operations, and d² numbers: of more columns there are too many.
 MOST_COLUMNS = 2048
@@ -247,11 +247,8 @@ class HermiteMap(products.Products):
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         """Return gradients, by g_k' = step √k g_{k−1}: each derivative is of features again."""
         xp, Z, U, J = array_namespace(X), self.features(X), self._coordinates(X), len(self._less)
-        G = (
-            products.as_column(-2.0 * self._constants.decay, like=U)
-            * U
-            * xp.sum(C * Z, axis=1)[None, :]
-        )
+        decay = products.as_column(-2.0 * self._constants.decay, like=U)
+        G = decay * U * xp.sum(C * Z, axis=1)[None, :]
         steps = [
             xp.sum(taken(C, v, 1) * taken(Z, less, 1) * moved(factor, like=Z), axis=1)
             for v, less, factor in self._less
@@ -278,7 +275,8 @@ class HermiteMap(products.Products):
         first, count = np.zeros(1, np.int32), np.full(1, D, np.int32)
         for start in range(0, len(Z), ROWS):
             U = np.clip(self._coordinates(X[start : start + ROWS]), -OUTSIDE, OUTSIDE).T
-            exponent = self._exponent(U.T)
+            decay = products.as_column(-self._constants.decay, like=U)
+            exponent = (decay * U.T * U.T).sum(axis=0) + float(self._constants.shift.sum())
             near = exponent > -NEAR
             w = np.ones((len(U), J + 1), dtype=X.dtype)
             np.multiply(U[:, :J], step, out=w[:, :J], where=near[:, None])
@@ -289,11 +287,6 @@ class HermiteMap(products.Products):
                 far = X[start : start + ROWS][~near]
                 here[~near] = products.products_of_rows(self.how, D, self.table, far)
         return Z
-
-    def _exponent(self, U: Float[Array, "d n"]) -> Float[Array, " n"]:
-        """Return the logarithm of the product of all functions of degree 0."""
-        decay = products.as_column(-self._constants.decay, like=U)
-        return array_namespace(U).sum(decay * U * U, axis=0) + float(self._constants.shift.sum())
 
     @cached_property
     def _programme(self) -> Programme:
@@ -331,35 +324,17 @@ class HermiteMap(products.Products):
         return products.factored(starts[self.indices] + np.arange(self.indices.shape[1]))
 
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
-        """Return √λ_k φ_k of every axis and degree that occurs; the first axis bears the others.
-
-        Where exp(−Σ decay u²) is far from underflow, it is the first axis' value of degree 0, and
-        all is done in the precision of X; else each axis has its own, in float64.
-        """
-        xp, J = array_namespace(X), self.indices.shape[1]
-        U = xp.clip(self._coordinates(X), -OUTSIDE, OUTSIDE)  # squares must not overflow
-        mehler, counts = self._constants, self._counts
-        exponent = self._exponent(U)
-        few = len(counts) <= FEW and is_eager(X)
-        if not (few and (X.shape[0] == 0 or float(xp.min(exponent)) > -NEAR)):
-            return self._far_table(in_double(U)[1])
-        step, ratio = (
-            products.as_column(mehler.step[:J], like=U),
-            products.as_column(mehler.ratio[:J], like=U),
+        """Return √λ_k φ_k of every axis and degree that occurs; the first axis bears the others."""
+        xp, J, mehler = array_namespace(X), self.indices.shape[1], self._constants
+        U = in_double(xp.clip(self._coordinates(X), -OUTSIDE, OUTSIDE))[1]
+        shift, decay, step, ratio = (
+            products.as_column(constant, like=U)
+            for constant in (mehler.shift, mehler.decay, mehler.step[:J], mehler.ratio[:J])
         )
-        start = xp.concat([xp.exp(exponent)[None, :], xp.ones_like(U[1:J, :])], axis=0)
-        return _hermite_functions(step * U[:J, :], start, ratio, counts)
-
-    def _far_table(self, U: Float[Array, "d n"]) -> Float[Array, "m n"]:
-        xp, J, mehler = array_namespace(U), self.indices.shape[1], self._constants
-        exponents = (
-            products.as_column(mehler.shift, like=U)
-            - products.as_column(mehler.decay, like=U) * U * U
-        )
+        exponents = shift - decay * U * U
         first = exponents[:1, :] + xp.sum(exponents[J:, :], axis=0)
-        v = xp.clip(products.as_column(mehler.step[:J], like=U) * U[:J, :], -FARTHEST, FARTHEST)
+        v = xp.clip(step * U[:J, :], -FARTHEST, FARTHEST)
         envelope = xp.concat([first, exponents[1:J, :]], axis=0)
-        ratio = products.as_column(mehler.ratio[:J], like=U)
         return _scaled_hermite_functions(v, envelope, ratio, self._counts)
 
     def _coordinates(self, X: Float[Array, "n d"]) -> Float[Array, "d n"]:
@@ -401,21 +376,6 @@ def mehler(spread: Float[Array, " d"]) -> Mehler:
     return Mehler(0.25 * np.log(2 * c / A), 2 * a * b / (a + c), 2 * np.sqrt(c * b / A), b / A)
 
 
-def _hermite_functions(v: Array, start: Array, ratio: Array, counts: list[int]) -> Array:
-    """Return g_k with g_0 = start for the first counts[k] axes, degree after degree."""
-    g, before, rows = start, None, [start]
-    for k, J in enumerate(counts[1:], start=1):
-        g, before = _next(k, v[:J, :], ratio[:J, :], g[:J, :], before), g
-        rows.append(g)
-    return array_namespace(v).concat(rows, axis=0)
-
-
-def _next(k: int, v: Array, ratio: Array, g: Array, before: Array | None) -> Array:
-    if before is None:
-        return v * g
-    return (v * k**-0.5) * g - (ratio * ((k - 1) / k) ** 0.5) * before[: g.shape[0], :]
-
-
 def _scaled_hermite_functions(
     v: Float[Array, "J n"], envelope: Float[Array, "J n"], ratio: Array, counts: list[int]
 ) -> Float[Array, "m n"]:
@@ -429,7 +389,10 @@ def _scaled_hermite_functions(
     for k, J in enumerate(counts):
         if k:
             v, ratio, g, bound = v[:J, :], ratio[:J, :], g[:J, :], bound[:J, :]
-            g, before = _next(k, v, ratio, g, before), g
+            following = (v * k**-0.5) * g
+            if before is not None:
+                following = following - (ratio * ((k - 1) / k) ** 0.5) * before[:J, :]
+            g, before = following, g
         if k % STRIDE == STRIDE - 1:
             size = xp.maximum(xp.maximum(xp.abs(g), xp.abs(before)), xp.ones_like(g))
             envelope = envelope[:J, :] + xp.log(size)
@@ -454,22 +417,15 @@ def draw_hermite(method: "HermiteMercer", kernel: Gaussian, ask: Request) -> Fea
     require_squares("HermiteMercer", X, scales)
     mean, covariance = mean_and_covariance(X, scales)
     variances, vectors = principal_axes(covariance)
-    rows = some_rows(X, TRIED_ON, ask.stream("scale"))
-    tried = [
-        _hermite_map(kernel, mean, scales[:, None] * vectors, c * np.sqrt(variances), ask)
-        for c in ((method.scale,) if method.scale else SCALES)
-    ]
+    rows, tried = some_rows(X, TRIED_ON, ask.stream("scale")), []
+    for factor in (method.scale,) if method.scale else SCALES:
+        spread = np.maximum(factor * np.sqrt(variances), LEAST)
+        logs = [np.arange(ask.n_features) * np.log(B) for B in mehler(spread).ratio]
+        indices, _ = best_products(logs, ask.n_features)
+        used = max(1, int(indices.any(axis=0).sum()))  # the axes of most variance
+        indices = np.ascontiguousarray(indices[:, :used])
+        tried.append(HermiteMap(kernel, mean, scales[:, None] * vectors, spread, indices))
     if len(tried) == 1:
         return tried[0]
     # Below 1e-12 what is left is rounding.
     return min(tried, key=lambda phi: max(1e-12, float(phi.residual(rows).mean())))
-
-
-def _hermite_map(
-    kernel: Gaussian, mean: Array, axes: Array, spread: Float[Array, " d"], ask: Request
-) -> HermiteMap:
-    spread = np.maximum(spread, LEAST)
-    logs = [np.arange(ask.n_features) * np.log(B) for B in mehler(spread).ratio]
-    indices, _ = best_products(logs, ask.n_features)
-    used = max(1, int(indices.any(axis=0).sum()))  # the axes of most variance
-    return HermiteMap(kernel, mean, axes, spread, np.ascontiguousarray(indices[:, :used]))

@@ -8,7 +8,7 @@ pair of them that is asked for.
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Annotated
@@ -25,9 +25,8 @@ from bochner.features.mercer.axes import box_of_rows, given_box, some_rows
 from bochner.features.method import Method, Request
 from bochner.kernels import green
 from bochner.kernels.basis import Basis, Brownian, BrownianBridge
-from bochner.kernels.kernel import Kernel, Scaled, Sum
+from bochner.kernels.kernel import Kernel, Scaled, Sum, leaves_of
 from bochner.kernels.spectral import Independent, Measure
-from bochner.kernels.stationary import Stationary
 
 CACHED = 1 << 18  # Numbers that are worked on at a time: they stay in a core's own cache
 #: Padding of a row of scratch, to avoid conflicts of cache sets.
@@ -52,15 +51,10 @@ def factored(rows: Array) -> "Halves | Array":
     if rows.shape[1] == 1:
         return rows[:, 0]
     half = (rows.shape[1] + 1) // 2
-    left, i = _shared(rows[:, :half])
-    right, j = _shared(rows[:, half:])
-    return Halves(left, right, i, j)
-
-
-def _shared(rows: Array) -> tuple["Halves | Array", Array]:
-    """Return the different ones among the products, factored, and which of them each is."""
-    different, which = np.unique(rows, axis=0, return_inverse=True)
-    return factored(different), which.reshape(-1)
+    left, right = (
+        np.unique(part, axis=0, return_inverse=True) for part in (rows[:, :half], rows[:, half:])
+    )
+    return Halves(factored(left[0]), factored(right[0]), left[1].ravel(), right[1].ravel())
 
 
 def multiplied(how: "Halves | Array", table: Float[Array, "m n"]) -> Float[Array, "D n"]:
@@ -84,29 +78,22 @@ def products_of_rows(
         return xp.permute_dims(Z, (1, 0))
     Z = np.empty((X.shape[0], width), dtype=X.dtype)
     step = max(1, min(max(64, CACHED // width), 512, len(Z)))
-    room = np.empty((3, width * (step + PADDING)), dtype=X.dtype)
+    room = np.empty((3, width * (step + PADDING)), dtype=X.dtype)  # new memory would cost more
     for start in range(0, len(Z), 4 * step):
         values = table(X[start : start + 4 * step]).astype(X.dtype, copy=False)
         for first in range(0, values.shape[1], step):
             here = values[:, first : first + step]
-            rows = Z[start + first : start + first + here.shape[1]]
-            rows[...] = _in_room(room, how, here, width).T
+            n = here.shape[1]
+            out = room[2].reshape(width, -1)[:, :n]
+            if isinstance(how, Halves):
+                left, right = (part[: width * n].reshape(width, n) for part in room[:2])
+                np.take(multiplied(how.left, here), how.i, axis=0, out=left, mode="clip")
+                np.take(multiplied(how.right, here), how.j, axis=0, out=right, mode="clip")
+                np.multiply(left, right, out=out)
+            else:
+                out[...] = here[how]
+            Z[start + first : start + first + n] = out.T
     return Z
-
-
-def _in_room(
-    room: Float[Array, "3 s"], how: "Halves | Array", table: Float[Array, "m n"], width: int
-) -> Float[Array, "D n"]:
-    """Return the products, written to the last third of ``room``: new memory would cost more."""
-    n = table.shape[1]
-    out = room[2].reshape(width, -1)[:, :n]
-    if not isinstance(how, Halves):
-        out[...] = table[how]
-        return out
-    left, right = (part[: width * n].reshape(width, n) for part in room[:2])
-    np.take(multiplied(how.left, table), how.i, axis=0, out=left, mode="clip")
-    np.take(multiplied(how.right, table), how.j, axis=0, out=right, mode="clip")
-    return np.multiply(left, right, out=out)
 
 
 def as_column(values: Float[Array, " J"], like: Array) -> Float[Array, "J 1"]:
@@ -300,47 +287,33 @@ class EigenfunctionMap(Products):
         return Z * as_column(self.amplitudes, like=Z)[:, 0]
 
     @cached_property
-    def _most(self) -> list[int]:
-        return self.indices.max(axis=0).tolist()
-
-    @cached_property
     def how(self) -> Halves | Array:
-        starts = np.concatenate([[0], np.cumsum(self._most)[:-1]])
+        starts = np.concatenate([[0], np.cumsum(self.indices.max(axis=0))[:-1]])
         return factored(self.indices - 1 + starts)
 
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
         xp, X = in_double(dense(X))
-        unit = (xp.permute_dims(X, (1, 0)) - as_column(self.lower, like=X)) / as_column(
-            self.length, like=X
-        )
-        unit = green.inside(unit, self.conditions)
-        each = (
-            green.waves(m, unit[j, :], self.length[j], self.conditions, self.shift)
-            for j, m in enumerate(self._most)
-        )
-        return xp.concat(list(each), axis=0)
+        lower, length = as_column(self.lower, like=X), as_column(self.length, like=X)
+        unit = green.inside((xp.permute_dims(X, (1, 0)) - lower) / length, self.conditions)
+        about = self.conditions, self.shift
+        most = enumerate(self.indices.max(axis=0).tolist())
+        each = [green.waves(m, unit[j, :], self.length[j], *about) for j, m in most]
+        return xp.concat(each, axis=0)
 
 
 # --- The spectral density ------------------------------------------------------------------------
 
 
 def log_spectral_density(kernel: Kernel, W: Float[Array, "m d"]) -> Float[Array, " m"]:
-    """Return log S at each row of W, ∫ S dω = (2π)^d k(0); raise UnsupportedKernel without one."""
+    """Return log S at each row of W, ∫ S dω = (2π)^d k(0), of a kernel that has a density."""
     match kernel:
         case Scaled():
             return log_spectral_density(kernel.kernel, W) + math.log(kernel.scale)
         case Sum():
             parts = (log_spectral_density(part, W) for part in (kernel.left, kernel.right))
             return logsumexp(list(parts), axis=0)
-        case Stationary():
-            values = kernel.spectral_measure(W.shape[1]).log_density(W)
-            if np.isfinite(values).any():  # else a discrete measure, as periodic kernels have
-                return values + W.shape[1] * math.log(2 * math.pi)
-    raise UnsupportedKernel(
-        "LaplacianEigenfunctions requires a stationary kernel with a spectral density, such as "
-        "Gaussian, Matern, RationalQuadratic, Laplace or Cauchy, or Brownian or BrownianBridge; "
-        f"got {kernel!r}. Nystrom(...) serves every kernel."
-    )
+    measure = kernel.spectral_measure(W.shape[1])  # type: ignore[attr-defined]
+    return measure.log_density(W) + W.shape[1] * math.log(2 * math.pi)
 
 
 # --- Drawing -------------------------------------------------------------------------------------
@@ -370,30 +343,23 @@ def _sines(
     kernel: Kernel, width: int, conditions: str, lower: Array, length: Array
 ) -> EigenfunctionMap:
     unit = [math.pi * green.half_turns(conditions, WIDER * width) / b for b in length]
-    indices, _ = green.best_products(_logs(kernel, unit), WIDER * width)
-    W = np.stack([w[k] for w, k in zip(unit, indices.T, strict=True)], axis=1)
-    logs = log_spectral_density(kernel, W)
-    best = np.argsort(-logs, kind="stable")[:width]
-    chosen = np.ascontiguousarray(indices[best] + 1)
-    return EigenfunctionMap(
-        kernel, lower, length, 0.0, chosen, np.exp(0.5 * logs[best]), conditions
-    )
-
-
-def _logs(kernel: Kernel, unit: Sequence[Array]) -> list[Array]:
-    """Return what orders the products before they are weighed: −(ωℓ)², or exact logarithms."""
     measure = _measure(kernel, len(unit))
     scaled = [w / s for w, s in zip(unit, measure.scales, strict=True)]
-    if isinstance(measure, Independent):
-        return [measure.law.log_density(w) for w in scaled]
-    return [-w * w for w in scaled]
+    # The order before products are weighed: by exact logarithms, or by −(ωℓ)².
+    exact = isinstance(measure, Independent)
+    logs = [measure.law.log_density(w) if exact else -w * w for w in scaled]  # type: ignore[union-attr]
+    indices, _ = green.best_products(logs, WIDER * width)
+    W = np.stack([w[k] for w, k in zip(unit, indices.T, strict=True)], axis=1)
+    weights = log_spectral_density(kernel, W)
+    best = np.argsort(-weights, kind="stable")[:width]
+    chosen, roots = np.ascontiguousarray(indices[best] + 1), np.exp(0.5 * weights[best])
+    return EigenfunctionMap(kernel, lower, length, 0.0, chosen, roots, conditions)
 
 
 def _measure(kernel: Kernel, d: int) -> Measure:
     """Return the spectral measure of the (first) stationary part."""
-    while isinstance(kernel, Scaled | Sum):
-        kernel = kernel.left if isinstance(kernel, Sum) else kernel.kernel
-    return kernel.spectral_measure(d)  # type: ignore[attr-defined]
+    first = next(leaves_of(kernel, (Sum, Scaled)))
+    return first.spectral_measure(d)  # type: ignore[attr-defined]
 
 
 def draw_green(

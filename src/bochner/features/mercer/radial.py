@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
+from numpy.polynomial.chebyshev import chebvander
 from scipy.fft import dct
 from scipy.linalg.blas import dgemm
 
@@ -167,9 +168,7 @@ def spectrum(
     """Return the blocks for ``width`` features, greatest energy per feature first.
 
     ``total`` is the mean of k(x, x) over the nodes, ``most`` the largest degree. The search over
-    degrees ends when no later block can be among the largest. The remaining energy bounds all later
-    blocks. So do the largest blocks of the last degrees, if they fall steadily; degrees without a
-    block (of one parity) are skipped.
+    degrees ends when no later block can be among the largest.
     """
     d = radial.n_inputs
     last = min(15 if d <= 4 else 3, most)
@@ -181,7 +180,9 @@ def spectrum(
         top = np.zeros(last + 1)
         np.maximum.at(top, np.array([b.degree for b in blocks], int), [b.each for b in blocks])
         silent = last >= SILENT and not radial.zonal and not np.any(top[last // 2 :])
-        if silent or last == most or _complete(top, rest, total, _least(blocks, width), d):
+        enough = np.flatnonzero(np.cumsum([float(block.size) for block in blocks]) >= width)
+        least = blocks[enough[0]].each if len(enough) else 0.0  # energy of the last feature
+        if silent or last == most or _complete(top, rest, total, least, d):
             return blocks
         last = min(2 * last + 1, most)
 
@@ -192,7 +193,8 @@ def _complete(
     """Whether every degree after ``top`` has blocks below ``least`` per feature.
 
     ``top`` is the energy per feature of the greatest block of each degree, ``rest`` the energy of
-    all later ones.
+    all later ones, which bounds them. So do the last of ``top``, if they fall steadily; degrees
+    without a block (of one parity) are skipped.
     """
     later = alpha(len(top), d)
     if not later or later > MOST_HARMONICS or rest <= 64 * ROUNDING * total:
@@ -219,15 +221,6 @@ def _factored(
             yield RadialBlock(l, size, w, root * v / w**0.5)
 
 
-def _least(blocks: list[RadialBlock], width: int) -> float:
-    """Return the energy of the feature in place ``width``, zero if there are fewer."""
-    for block in blocks:
-        width -= block.size
-        if width <= 0:
-            return block.each
-    return 0.0
-
-
 # --- radial functions ---------------------------------------------------------------------------
 
 
@@ -246,19 +239,19 @@ class RadialFunctions:
 
     @classmethod
     def of(
-        cls, kernel: Kernel, d: int, q: Float[np.ndarray, " M"], blocks: list[RadialBlock]
-    ) -> "RadialFunctions":
-        """Return the functions of blocks, factored on radii q, without an interpolant."""
+        cls,
+        kernel: Kernel,
+        d: int,
+        q: Float[np.ndarray, " M"],
+        blocks: list[RadialBlock],
+        factors: Float[np.ndarray, " B"],
+    ) -> Self:
+        """Return functions of blocks, times a number each, factored on radii q; no interpolant."""
         degrees = np.array([b.degree for b in blocks])
-        weights = np.array([b.weights for b in blocks])
+        weights = np.array([b.weights for b in blocks]) * factors[:, None]
         return cls(kernel, d, degrees, q, weights, 0.0, np.zeros((0, len(blocks))))
 
-    def times(self, factors: Float[np.ndarray, " B"]) -> "RadialFunctions":
-        """Return the functions times a number each."""
-        interpolant = self.interpolant * factors
-        return replace(self, weights=self.weights * factors[:, None], interpolant=interpolant)
-
-    def chosen(self, which: np.ndarray) -> "RadialFunctions":
+    def chosen(self, which: np.ndarray) -> Self:
         """Return some of the functions."""
         return replace(
             self,
@@ -302,7 +295,7 @@ class RadialFunctions:
                 G[rows, which] = R[l] @ self.weights[which].T
         return G
 
-    def interpolated(self, limit: float, tolerance: float) -> "RadialFunctions":
+    def interpolated(self, limit: float, tolerance: float) -> Self:
         """Return these functions with an interpolant for radii up to ``limit``.
 
         It has the fewest points that leave the products g_b(r) g_b(s) within ``tolerance``, and at
@@ -339,7 +332,7 @@ class MonomialFunctions:
         H = xp.exp(logs + powers * xp.log(positive) - decay * r * r)
         return xp.where((r > 0) | (powers == 0), H, xp.zeros_like(H))
 
-    def chosen(self, which: np.ndarray) -> "MonomialFunctions":
+    def chosen(self, which: np.ndarray) -> Self:
         """Return some of the functions."""
         return replace(self, degrees=self.degrees[which], indices=self.indices[which])
 
@@ -356,13 +349,10 @@ class MonomialFunctions:
 
 
 @dataclass(frozen=True, eq=False)
-class UserFunctions:
+class UserFunctions(MonomialFunctions):
     """h_{l,i}(r), radial functions of a user's own."""
 
     kernel: GeneralizedZonal
-    n_inputs: int  # d
-    degrees: np.ndarray  # l and i
-    indices: np.ndarray
 
     @property
     def is_complete(self) -> bool:
@@ -372,17 +362,12 @@ class UserFunctions:
         return len(self.degrees) == sum(self.kernel.radial(l, one).shape[1] for l in range(count))
 
     def __call__(self, r: Float[Array, " n"]) -> Float[Array, "n B"]:
-        """Return the functions' values, in the library and precision of r."""
         t = to_numpy(r).astype(np.float64)
         H = np.empty((len(t), len(self.degrees)))
         for l in np.unique(self.degrees).tolist():
             which = self.degrees == l
             H[:, which] = self.kernel.radial(l, t)[:, self.indices[which]]
         return moved(H, like=r)
-
-    def chosen(self, which: np.ndarray) -> "UserFunctions":
-        """Return some of the functions."""
-        return replace(self, degrees=self.degrees[which], indices=self.indices[which])
 
 
 def _lobatto(degree: int, limit: float) -> Float[np.ndarray, " k"]:
@@ -396,24 +381,12 @@ def _chebyshev_sum(share: Float[Array, " n"], C: Float[np.ndarray, "k B"]) -> Fl
         G = np.empty((len(share), C.shape[1]), share.dtype)
         for start in range(0, len(share), AT_ONCE):
             rows = slice(start, start + AT_ONCE)
+            T = chebvander(2.0 * share[rows].astype(np.float64) - 1.0, len(C) - 1)
             # SciPy's BLAS, as the sweep's other products; transposed, to avoid a copy.
-            G[rows] = dgemm(1.0, C.T, _chebyshev(share[rows], len(C)).T, trans_b=1).T
+            G[rows] = dgemm(1.0, C.T, T, trans_b=1).T
         return G
     xp = array_namespace(share)
     basis = [xp.ones_like(share), 2.0 * share - 1.0]
-    twice = 2.0 * basis[1]
     for _ in range(2, len(C)):
-        basis.append(twice * basis[-1] - basis[-2])
+        basis.append(2.0 * basis[1] * basis[-1] - basis[-2])
     return xp.stack(basis, axis=1) @ moved(C, like=share)
-
-
-def _chebyshev(share: Float[np.ndarray, " n"], count: int) -> Float[np.ndarray, "k n"]:
-    """Return T_0, ..., T_{count−1} of 2 share − 1, count ≥ 2."""
-    T = np.empty((count, len(share)))
-    T[0] = 1.0
-    T[1] = 2.0 * share.astype(np.float64) - 1.0
-    twice = 2.0 * T[1]
-    for j in range(2, count):
-        np.multiply(twice, T[j - 1], out=T[j])
-        T[j] -= T[j - 2]
-    return T

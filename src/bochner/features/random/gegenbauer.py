@@ -10,7 +10,7 @@ and m directions give z(x) = m^{−1/2} [φ_x(w_1), ..., φ_x(w_m)], D = m·s of
 
 import math
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, NamedTuple
 
@@ -41,7 +41,7 @@ from bochner.features.mercer.radial import (
 )
 from bochner.features.method import Method, Request
 from bochner.features.widths import is_stationary
-from bochner.kernels.kernel import Kernel, Scaled
+from bochner.kernels.kernel import Kernel, Scaled, leaves_of
 from bochner.kernels.radial import RadialKernels, radial_kernels
 from bochner.kernels.zonal import GeneralizedZonal, gegenbauers, log_alpha, recurrence
 
@@ -203,7 +203,9 @@ class Radials(NamedTuple):
 
 def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw random Gegenbauer features; degree, order and radial functions by the rows."""
-    if isinstance(kernel, Scaled) and has_own_functions(kernel):
+    if isinstance(kernel, Scaled) and isinstance(
+        next(leaves_of(kernel, (Scaled,))), GeneralizedZonal
+    ):
         return ScaledMap(kernel, kernel.scale, draw_gegenbauer(method, kernel.kernel, ask))
     plain, scales = in_balls("Gegenbauer", kernel, ask.n_inputs)
     radial = radial_kernels(plain, ask.n_inputs)
@@ -230,11 +232,11 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Feature
     directions = draw_directions(ask.n_inputs, m, ask.stream("directions"))
     phi = GegenbauerMap(kernel, polar, directions, *radials)
     if ask.X is not None and (method.degree is None or method.order is None):
-        _warn_of_what_is_cut(phi, ask.X)
+        _warn_of_bias(phi, ask.X)
     return phi
 
 
-def _warn_of_what_is_cut(phi: GegenbauerMap, X: Array) -> None:
+def _warn_of_bias(phi: GegenbauerMap, X: Array) -> None:
     """Warn where degree and order, not both asked for, leave out what a fit can miss."""
     rows = X[:: -(-X.shape[0] // ROWS)].astype(np.float64)
     rest, variance = phi.left_out(rows), to_numpy(phi.kernel.diag(rows))
@@ -345,13 +347,6 @@ def _capped(q: int, d: int) -> int:
 # --- functions of one's own ----------------------------------------------------------------------
 
 
-def has_own_functions(kernel: Kernel) -> bool:
-    """Whether a kernel is given by its radial functions, or a multiple of such."""
-    return isinstance(kernel, GeneralizedZonal) or (
-        isinstance(kernel, Scaled) and has_own_functions(kernel.kernel)
-    )
-
-
 def _own_radials(method: Gegenbauer, kernel: GeneralizedZonal, d: int, r: Array | None) -> Radials:
     """Return the functions given, all or as many as asked for: in each degree the largest first.
 
@@ -388,16 +383,13 @@ def _optimal(
     blocks = sorted((b for b in blocks if b.degree <= q), key=lambda b: (b.degree, -b.energy))
     degrees = np.array([b.degree for b in blocks])
     components = np.arange(len(blocks)) - np.searchsorted(degrees, degrees)
-    functions = RadialFunctions.of(kernel, d, nodes.q, blocks)
     # Signs + + − − along the degrees: with equal signs a feature peaks at its own direction.
-    functions = replace(functions, weights=functions.weights * (1 - degrees // 2 % 2 * 2)[:, None])
+    signs = 1 - degrees // 2 % 2 * 2
+    functions = RadialFunctions.of(kernel, d, nodes.q, blocks, signs)
     if not radial.zonal:
         reach = REACH * float(_required(r).max())
         functions = functions.interpolated(reach, INTERPOLATION * total / D**0.5)
     return Radials(functions, components).first(method.order or MOST_ORDERS)
-
-
-# --- directions ---------------------------------------------------------------------------------
 
 
 def draw_directions(d: int, m: int, rng: np.random.Generator) -> Float[np.ndarray, "d m"]:

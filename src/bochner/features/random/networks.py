@@ -12,12 +12,11 @@ The polynomials in front are exact features; only the rest is random.
 """
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Annotated
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace, dense, device, is_numpy, is_sparse, moved, taken
+from bochner._core.arrays import array_namespace, dense, device, is_numpy, moved, taken
 from bochner._core.blas import product
 from bochner._core.checks import integer
 from bochner._core.native import power_of_two, signed_walsh
@@ -119,39 +118,20 @@ class ReLU(Method):
             raise InvalidType(f"ReLU: split must be True, False or None; got {self.split!r}.")
 
 
-class OfProjections(FeatureMap):
-    """A map of the projections of rows on unit directions."""
-
-    directions: Float[Array, "d m"]
-
-    @cached_property
-    def _single(self) -> Float[Array, "d m"]:
-        return self.directions.astype(np.float32)
-
-    def project(self, X: Float[Array, "n d"]) -> Float[Array, "n m"]:
-        """Return X U, dense, in the library and precision of X."""
-        if not (is_numpy(X) or is_sparse(X)):
-            return X @ moved(self.directions, like=X)
-        U = self.directions if X.dtype == np.float64 else self._single
-        return product(X, U) if is_numpy(X) else X @ U
-
-
 @dataclass(frozen=True, eq=False)
-class SignMap(OfProjections):
+class SignMap(FeatureMap):
     """φ(x) = √(1/D) sgn(Uᵀx)."""
 
     kernel: Kernel
     directions: Float[Array, "d D"]  # U, unit columns
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        T = self.project(X)
-        Z = array_namespace(T).sign(T)
-        Z *= self.n_features**-0.5
-        return Z
+        T = _times(X, self.directions)
+        return array_namespace(T).sign(T) * self.n_features**-0.5
 
 
 @dataclass(frozen=True, eq=False)
-class ReLUMap(OfProjections):
+class ReLUMap(FeatureMap):
     """Exact polynomial features, where split, then powers of projections; see :class:`ReLU`."""
 
     kernel: Kernel
@@ -166,7 +146,7 @@ class ReLUMap(OfProjections):
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         d, m = self.directions.shape
-        T = self.project(X)
+        T = _times(X, self.directions)
         xp = array_namespace(T)
         moment = (1, d, d * (d + 2))[self.order]
         if not self.split:  # (t₊)^order; a step is ½ at zero: zeros are at right angles to all
@@ -349,12 +329,9 @@ def draw_layers(
 def _widths(kernel: NeuralTangent | NNGP, total: int) -> list[tuple[int, int]]:
     """Split the random features over layers: to each the root of its variance, its factor."""
     L, tangent = kernel.depth, isinstance(kernel, NeuralTangent)
-    shares = [
-        ((L - j + 1 if tangent else 1) * 2.0 ** (j - L), j * 2.0 ** (j - L) if tangent else 0.0)
-        for j in range(1, L + 1)
-    ]
-    parts = np.array(shares).ravel()
-    edges = np.rint(np.cumsum(parts) / parts.sum() * total).astype(int)
+    j = np.arange(1, L + 1)
+    shares = 2.0 ** (j - L) * ([L - j + 1, j] if tangent else [np.ones(L), np.zeros(L)])
+    edges = np.rint(np.cumsum(shares.T) / shares.sum() * total).astype(int)
     widths = np.diff(edges, prepend=0).reshape(L, 2)
     if (widths[:, : 1 + tangent] < 1).any():
         raise InvalidInput(
