@@ -102,7 +102,6 @@ ROWS_A_FEATURE, FEWEST_JUDGED = 4, 512
 NARROWED = 3 / 8  # Share of the width at which maps are judged if there are too few rows
 #: Landmarks where rows are dense, beside pivots, for a learner with targets.
 CENTRES = Nystrom(KMeans(iterations=2, seeds="random"))
-FORMULA_ROWS = 500  # Rows whose pairs a formula is evaluated on
 
 
 @dataclass(frozen=True)
@@ -174,15 +173,6 @@ class Candidate:
     penalty: float | None = None
 
 
-HEAD = ("method", "predicted kernel error", "measured", "multiplications a row", "squared error")
-
-
-def _cells(c: Candidate) -> tuple[str, ...]:
-    known = ("–" if value is None else f"{value:.3g}" for value in (c.error, c.extrapolated))
-    measured, squared = known
-    return str(c.method), f"{c.predicted:.3g}", measured, f"{c.multiplications:,.0f}", squared
-
-
 @dataclass(frozen=True, eq=False)
 class Choice(HtmlResult):
     """The method that was picked, the candidates, and the reason."""
@@ -198,10 +188,18 @@ class Choice(HtmlResult):
     def _html_parts(self) -> Iterator[str]:
         """Give the reason, and the candidates with the errors of each."""
         yield paragraph(self.reason)
-        if self.candidates:
-            rows = [_cells(each) for each in self.candidates]
-            marked = next((i for i, c in enumerate(self.candidates) if c.method == self.method), -1)
-            yield html_table(HEAD, rows, marked=marked)
+        if not self.candidates:
+            return
+        said = lambda value: "–" if value is None else f"{value:.3g}"
+        columns = {
+            "method": [str(c.method) for c in self.candidates],
+            "predicted kernel error": [said(c.predicted) for c in self.candidates],
+            "measured": [said(c.error) for c in self.candidates],
+            "multiplications a row": [f"{c.multiplications:,.0f}" for c in self.candidates],
+            "squared error": [said(c.extrapolated) for c in self.candidates],
+        }
+        marked = next((i for i, c in enumerate(self.candidates) if c.method == self.method), -1)
+        yield html_table(tuple(columns), list(zip(*columns.values(), strict=True)), marked=marked)
 
     @property
     def penalty(self) -> float | None:
@@ -230,19 +228,30 @@ def best_candidate(
     """
     if method.sample < 2:
         raise InvalidInput(f"Auto: sample must be at least 2 rows; got {method.sample!r}.")
-    if ask.X is None:
+    if (X := ask.X) is None:
         return _without_rows(draw, kernel, ask)
-    if method.candidates is None and (rows := _all_rows(ask.X, ask.n_features)) is not None:
-        reason = (
-            f"Nystrom: {ask.n_features} features hold all {len(rows)} different rows, so the fit "
-            "is that of the exact kernel."
-        )
-        return Choice(NystromMap(kernel, rows), Nystrom(), (), reason)
-    fewest = max(FEWEST_JUDGED, int(ROWS_A_FEATURE * NARROWED * ask.n_features))
-    if targets is not None and ask.X.shape[0] // 2 >= fewest:
+    n, D = X.shape[0], ask.n_features
+    large = n > 4 * D or (is_sparse(X) and n * X.shape[1] > FEW_CELLS)
+    if method.candidates is None and not large:
+        rows = to_numpy(X)
+        different = different_rows(rows)
+        if len(different) <= D:
+            phi = NystromMap(kernel, rows[different].astype(np.float64))
+            reason = (
+                f"Nystrom: {D} features hold all {len(different)} different rows, so the fit is "
+                "that of the exact kernel."
+            )
+            return Choice(phi, Nystrom(), (), reason)
+    fewest = max(FEWEST_JUDGED, int(ROWS_A_FEATURE * NARROWED * D))
+    by_targets = targets is not None and n // 2 >= fewest
+    m = n // 2 if by_targets else max(2, min(method.sample, n // 4))
+    # Errors are measured on rows outside the draw: features of landmarks are exact at landmarks.
+    order = ask.stream("auto").permutation(n)
+    kept, others = np.sort(order[:m]), np.sort(order[m:])
+    if targets is not None and by_targets:
         options = method.candidates or (*usual, CENTRES)
-        return _by_targets(method, options, kernel, ask, ask.X, draw, targets)
-    return _by_kernel(method, method.candidates or usual, kernel, ask, ask.X, draw)
+        return _by_targets(method, options, kernel, ask, (kept, others), draw, targets)
+    return _by_kernel(method, method.candidates or usual, kernel, ask, (kept, others), draw)
 
 
 def _without_rows(draw: Draw, kernel: Kernel, ask: Request) -> Choice:
@@ -258,29 +267,6 @@ def _without_rows(draw: Draw, kernel: Kernel, ask: Request) -> Choice:
         if width == ask.n_features:
             raise
     return Choice(draw(method, kernel, replace(ask, n_features=width)), method, (), reason)
-
-
-def _choice(best: Row, rows: list[Row], reason: str) -> Choice:
-    return Choice(best[1], best[0].method, tuple(candidate for candidate, _ in rows), reason)
-
-
-def _all_rows(X: Array, width: int) -> Float[Array, "D d"] | None:
-    """Return all different rows, sorted, if they are no more than the width asked for."""
-    n, d = X.shape
-    if n > 4 * width or (is_sparse(X) and n * d > FEW_CELLS):
-        return None
-    rows = to_numpy(X)
-    different = different_rows(rows)
-    return rows[different].astype(np.float64) if len(different) <= width else None
-
-
-def _split(ask: Request, n: int, m: int) -> tuple[Array, Array]:
-    """Return m of n rows, and the others, from which landmarks may be taken.
-
-    Errors are measured on rows outside the draw: features of landmarks are exact at landmarks.
-    """
-    order = ask.stream("auto").permutation(n)
-    return np.sort(order[:m]), np.sort(order[m:])
 
 
 def _all_drawn(
@@ -333,41 +319,40 @@ def _rank_error(error: float | None) -> float:
 
 
 def _by_kernel(
-    method: Auto, options: tuple[Method, ...], kernel: Kernel, ask: Request, X: Array, draw: Draw
+    method: Auto,
+    options: tuple[Method, ...],
+    kernel: Kernel,
+    ask: Request,
+    split: tuple[Array, Array],
+    draw: Draw,
 ) -> Choice:
-    """Pick the cheapest of those whose kernel matrices are about as good as the best."""
-    kept, others = _split(ask, X.shape[0], max(2, min(method.sample, X.shape[0] // 4)))
-    asked = replace(ask, X=X[others])
-    rows, most = _all_drawn(draw, method, options, kernel, asked, X[kept])
-    rows = _measured(rows, most, X[kept], kernel)
-    measured = [row for row in rows if row[0].error is not None]
-    best = _cheapest(measured, [_rank_error(row[0].error) for row in measured], AS_GOOD)
-    return _choice(best, rows, _reason(best[0], rows, len(kept)))
+    """Pick the cheapest of those whose kernel matrices are about as good as the best.
 
-
-def _measured(rows: list[Row], most: float, X: Array, kernel: Kernel) -> list[Row]:
-    """Return all rows, with errors of those within the budget that promise much."""
-    least = min(_rank_error(c.predicted) for c, _ in rows if c.multiplications <= most)
+    Measured are those within the budget whose predicted errors are not far from the least.
+    """
+    X, others = (ask.X[rows] for rows in split)  # type: ignore[index]
+    rows, most = _all_drawn(draw, method, options, kernel, replace(ask, X=others), X)
+    affordable = [c for c, _ in rows if c.multiplications <= most]
+    limit = PROMISING * min(_rank_error(c.predicted) for c in affordable)
     K = to_numpy(kernel(X, X))
-    return [
-        (replace(c, error=relative_error(phi, X, K)), phi)
-        if c.multiplications <= most and _rank_error(c.predicted) <= PROMISING * least
-        else (c, phi)
-        for c, phi in rows
-    ]
+    for i, (c, phi) in enumerate(rows):
+        if c.multiplications <= most and _rank_error(c.predicted) <= limit:
+            rows[i] = replace(c, error=relative_error(phi, X, K)), phi
+    measured = [row for row in rows if row[0].error is not None]
+    best, phi = _cheapest(measured, [_rank_error(row[0].error) for row in measured], AS_GOOD)
+    said = lambda c: f"{c.predicted:.2g} predicted" if c.error is None else f"{c.error:.2g}"
+    against = ", ".join(f"{c.method} {said(c)}" for c, _ in rows if c is not best)
+    reason = (
+        f"{best.method}: relative error {best.error:.2g} of the kernel matrix of {X.shape[0]} rows"
+        + (f", against {against}." if against else ".")
+    )
+    return Choice(phi, best.method, tuple(candidate for candidate, _ in rows), reason)
 
 
 def width_of(method: Method, n_features: int) -> int:
     """Return the width asked for, or one less where features come in pairs."""
     paired = isinstance(method, Fourier) and method.form == "pair" and n_features > 1
     return n_features - n_features % 2 if paired else n_features
-
-
-def _reason(best: Candidate, rows: list[Row], m: int) -> str:
-    said = lambda c: f"{c.predicted:.2g} predicted" if c.error is None else f"{c.error:.2g}"
-    others = ", ".join(f"{c.method} {said(c)}" for c, _ in rows if c is not best)
-    of = f"{best.method}: relative error {best.error:.2g} of the kernel matrix of {m} rows"
-    return f"{of}, against {others}." if others else f"{of}."
 
 
 # --- by targets ----------------------------------------------------------------------------------
@@ -378,7 +363,7 @@ def _by_targets(
     options: tuple[Method, ...],
     kernel: Kernel,
     ask: Request,
-    X: Array,
+    split: tuple[Array, Array],
     draw: Draw,
     targets: Targets,
 ) -> Choice:
@@ -386,26 +371,33 @@ def _by_targets(
 
     All are drawn no wider than the rows allow; only the one that is kept at the whole width.
     """
-    kept, others = _split(ask, X.shape[0], X.shape[0] // 2)
+    kept, (X, others) = split[0], (ask.X[rows] for rows in split)  # type: ignore[index]
     all_rows = ROWS_A_FEATURE * ask.n_features <= len(kept)
     width = ask.n_features if all_rows else int(NARROWED * ask.n_features)
-    index = kept[:: max(1, len(kept) // method.sample)]
-    asked = replace(ask, X=X[others], n_features=width)
-    rows, most = _all_drawn(draw, method, options, kernel, asked, X[index])
+    sample = ask.X[kept[:: max(1, len(kept) // method.sample)]]  # type: ignore[index]
+    asked = replace(ask, X=others, n_features=width)
+    rows, most = _all_drawn(draw, method, options, kernel, asked, sample)
     finalists = _finalists([c for c, _ in rows if c.multiplications <= most])
-    about = X[kept], targets.take(kept)
+    about = X, targets.take(kept)
     for i, (c, phi) in enumerate(rows):
         if c in finalists:
-            error = judge(phi, *about)
-            rows[i] = replace(c, extrapolated=error.error, penalty=error.penalty), phi
+            error, penalty = judge(phi, *about)
+            rows[i] = replace(c, extrapolated=error, penalty=penalty), phi
     judged = [row for row in rows if row[0].extrapolated is not None]
     errors = [row[0].extrapolated for row in judged if row[0].extrapolated is not None]
     best, phi = _cheapest(judged, errors, EXTRAPOLATED_AS_GOOD)
     if not all_rows:
         wide = replace(ask, n_features=width_of(best.method, ask.n_features))
         phi = draw(best.method, kernel, wide)
-    reason = _reason_by_targets(best, rows, len(kept), targets.n_rows)
-    return _choice((best, phi), rows, reason)
+    against = ", ".join(f"{c.method} {c.extrapolated:.3g}" for c, _ in judged if c is not best)
+    rest = ", ".join(f"{c.method}" for c, _ in rows if c.extrapolated is None)
+    reason = (
+        f"{best.method}: mean squared error {best.extrapolated:.3g} of a fit to "
+        f"{targets.n_rows:,} rows, extrapolated from leave-one-out errors of {len(kept):,}"
+        + (f", against {against}; the cheapest within 2 % of the least" if against else "")
+        + (f". Not compared, for their cost or kernel matrix: {rest}." if rest else ".")
+    )
+    return Choice(phi, best.method, tuple(candidate for candidate, _ in rows), reason)
 
 
 def _finalists(candidates: list[Candidate]) -> list[Candidate]:
@@ -424,21 +416,9 @@ def _finalists(candidates: list[Candidate]) -> list[Candidate]:
     return list(dict.fromkeys([cheapest, *order]))[:MOST_JUDGED]
 
 
-def _reason_by_targets(best: Candidate, rows: list[Row], m: int, n: int) -> str:
-    judged = [c for c, _ in rows if c.extrapolated is not None and c is not best]
-    others = ", ".join(f"{c.method} {c.extrapolated:.3g}" for c in judged)
-    rest = ", ".join(f"{c.method}" for c, _ in rows if c.extrapolated is None)
-    return (
-        f"{best.method}: mean squared error {best.extrapolated:.3g} of a fit to {n:,} rows, "
-        f"extrapolated from leave-one-out errors of {m:,}"
-        + (f", against {others}; the cheapest within 2 % of the least" if others else "")
-        + (f". Not compared, for their cost or kernel matrix: {rest}." if rest else ".")
-    )
-
-
 def predicted_error(method: Method, phi: FeatureMap, X: Float[Array, "n d"]) -> float:
     """Return the error that theory expects, or that pairs of these rows show."""
-    rows = X[:FORMULA_ROWS]
+    rows = X[:500]
     if not is_sparse(X) or rows.shape[0] * rows.shape[1] <= FEW_CELLS:
         rows = dense(rows)
         expected = expected_error(method, phi.kernel, rows, phi.n_features)

@@ -69,18 +69,11 @@ def left_out(
     return SampleErrors(moments, eigen, alphas, errors, path.rows)
 
 
-class Judgement(NamedTuple):
-    """Predicted error of a fit to all rows."""
+def judge(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> tuple[float, float]:
+    """Return the predicted mean squared error of a fit to all rows, and its penalty over ‖G‖.
 
-    error: float  # mean squared error
-    penalty: float  # the penalty, as a share of ‖G‖
-
-
-def judge(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> Judgement:
-    """Return the error that a fit to ``targets.n_rows`` rows will have, and its penalty.
-
-    Several targets: the mean of their relative errors, in units of their mean variance. Rows that
-    landmarks were taken from flatter a map. O(m D² + D³).
+    Several targets: the mean of their relative errors, in units of their mean variance. Optimistic
+    on rows that were used as landmarks. O(m D² + D³).
     """
     Z = to_numpy(phi(X)).astype(np.float64, copy=False)
     ratio = targets.n_rows / max(int(np.count_nonzero(targets.w)), 1)
@@ -91,4 +84,4 @@ def judge(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> Judgemen
     top = max(float(result.eigen.values[-1]), TINY)
     variance = float(result.moments.power.max()) / result.moments.weight
     error = max(float(errors[best]), NO_ERROR * variance)
-    return Judgement(error, float(alphas[best] / (ratio * top)))
+    return error, float(alphas[best] / (ratio * top))

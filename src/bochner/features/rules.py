@@ -92,7 +92,9 @@ class Rule(NamedTuple):
     first: bool = False  # Whether it comes before exact features: it takes kernels as they are
 
     def serves(self, method: Method, kernel: Kernel, d: int) -> bool:
-        """Return whether a kernel of d columns is one of these."""
+        """Return whether the method serves a kernel of d columns as it is by this rule."""
+        if not isinstance(method, self.method):
+            return False
         if isinstance(self.kernels, type | UnionType):
             return isinstance(kernel, self.kernels)
         return self.kernels(method, kernel, d)
@@ -225,12 +227,6 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def rule_for(method: Method, kernel: Kernel, d: int) -> Rule | None:
-    """Return the first rule by which a method serves a kernel of d columns as it is."""
-    rules = (rule for rule in RULES if isinstance(method, rule.method))
-    return next((rule for rule in rules if rule.serves(method, kernel, d)), None)
-
-
 def refusal(method: Method, kernel: Kernel, d: int) -> InvalidInput:
     """Return the error for a kernel that a method does not serve, with the methods that do."""
     name = type(method).__name__
@@ -258,7 +254,7 @@ def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
     """
     if isinstance(method, Auto):
         return choose(method, kernel, ask).map  # type: ignore[return-value]
-    rule = rule_for(method, kernel, ask.n_inputs)
+    rule = next((rule for rule in RULES if rule.serves(method, kernel, ask.n_inputs)), None)
     if rule is not None and rule.first:
         return rule.draw(method, kernel, ask)
     if isinstance(method, projections.Projected):
@@ -322,7 +318,7 @@ def compose(kernel: Kernel, method: Method, ask: Request) -> FeatureMap | None:
             return composed.OnInputs(kernel, draw_map(method, kernel.kernel, inner), ask.n_inputs)
         case Windows():
             kernel.count(ask.n_inputs)  # refuses rows that are no sequences
-            X = None if ask.X is None else kernel.stacked(ask.X, WINDOWS)
+            X = None if ask.X is None else kernel.stacked(ask.X, 4096)
             inner = replace(ask, n_inputs=kernel.columns, X=X)
             return composed.WindowsMap(kernel, draw_map(method, kernel.kernel, inner), ask.n_inputs)
         case Sum():
@@ -335,10 +331,6 @@ def compose(kernel: Kernel, method: Method, ask: Request) -> FeatureMap | None:
     return None
 
 
-#: Windows of rows that a map of windows is drawn from, at most.
-WINDOWS = 4096
-
-
 def _added(kernel: Kernel, terms: dict[str, Kernel], method: Method, ask: Request) -> FeatureMap:
     parts = zip(terms.items(), shares(tuple(terms.values()), kernel, method, ask), strict=True)
     return composed.Concatenate(
@@ -346,60 +338,51 @@ def _added(kernel: Kernel, terms: dict[str, Kernel], method: Method, ask: Reques
     )
 
 
-Draw = Callable[[tuple[int, ...]], tuple[FeatureMap, ...]]
-
-
 def _multiplied(kernel: Product | Power, method: Method, ask: Request) -> FeatureMap:
-    if isinstance(kernel, Power) and kernel.exponent == 1:
-        return draw_map(method, kernel.kernel, ask)
-    if terms := expansion(kernel, ask):
-        return _added(kernel, terms, method, ask)
-    if isinstance(kernel, Product):
-        factors: tuple[Kernel, ...] = (kernel.left, kernel.right)
-    else:
-        factors = (kernel.kernel,) * kernel.exponent
-
-    def draw(widths: tuple[int, ...]) -> tuple[FeatureMap, ...]:
-        several = [f"factor{i}" for i in range(len(widths))]
-        names = ["left", "right"] if isinstance(kernel, Product) else several
-        parts = zip(factors, names, widths, strict=True)
-        maps = (draw_map(method, factor, ask.part(name, D)) for factor, name, D in parts)
-        first = next(maps)
-        if isinstance(kernel, Power) and first.below_kernel:
-            return (first,) * len(widths)  # nothing random in it that could be taken twice
-        return (first, *maps)
-
-    return _product(kernel, factors, draw, method, ask)
-
-
-def _product(
-    kernel: Kernel, factors: tuple[Kernel, ...], draw: Draw, method: Method, ask: Request
-) -> FeatureMap:
     """Return all products of the factors' features where they fit or must, else a sketch of them.
 
     A sketch adds noise: the product of maps that are below their kernels stays whole, narrower,
     and so below its own.
     """
-    narrow = factor_widths(factors, kernel, method, ask)
+    if isinstance(kernel, Power) and kernel.exponent == 1:
+        return draw_map(method, kernel.kernel, ask)
+    if terms := expansion(kernel, ask):
+        return _added(kernel, terms, method, ask)
+    if isinstance(kernel, Product):
+        factors: dict[str, Kernel] = {"left": kernel.left, "right": kernel.right}
+    else:
+        factors = {f"factor{i}": kernel.kernel for i in range(kernel.exponent)}
+    kernels = tuple(factors.values())
+
+    def drawn(widths: tuple[int, ...]) -> tuple[FeatureMap, ...]:
+        parts = zip(factors.items(), widths, strict=True)
+        maps = (draw_map(method, factor, ask.part(name, D)) for (name, factor), D in parts)
+        first = next(maps)
+        if isinstance(kernel, Power) and first.below_kernel:
+            return (first,) * len(widths)  # nothing random in it that could be taken twice
+        return (first, *maps)
+
+    narrow = factor_widths(kernels, kernel, method, ask)
     if narrow is not None:
-        return _tensor(kernel, draw(narrow))
-    exact = [exact_width(factor, ask.n_inputs) for factor in factors]
+        return _tensor(kernel, drawn(narrow))
+    exact = [exact_width(factor, ask.n_inputs) for factor in kernels]
     rest = whole_width(ask.n_features, kernel, method)
-    maps = draw(tuple(rest if width is None else width for width in exact))
+    maps = drawn(tuple(rest if width is None else width for width in exact))
     if prod(phi.n_features for phi in maps) <= ask.n_features:
         return _tensor(kernel, maps)
     if all(phi.below_kernel for phi in maps):
         with suppress(InvalidInput):  # too few features for the exact parts of a factor
-            narrow_maps = draw(even_factor_widths(factors, method, ask))
+            narrow_maps = drawn(even_factor_widths(kernels, method, ask))
             if prod(phi.n_features for phi in narrow_maps) <= ask.n_features:
                 return _tensor(kernel, narrow_maps)
     return _sketch(kernel, maps, ask)
 
 
 def _tensor(kernel: Kernel, maps: tuple[FeatureMap, ...]) -> FeatureMap:
-    inner = reduce(
-        lambda left, right: composed.TensorProduct(_of((left, right)), left, right), maps[:-1]
-    )
+    """Return all products of the features of maps, two at a time."""
+    if len(maps) == 1:
+        return maps[0]
+    inner = _tensor(_of(maps[:-1]), maps[:-1])
     return composed.TensorProduct(kernel, inner, maps[-1])
 
 
@@ -421,37 +404,20 @@ def _sketch(kernel: Kernel, maps: tuple[FeatureMap, ...], ask: Request) -> Featu
 # --- Methods by name, and those that "auto" compares ---------------------------------------------
 
 
-#: Above this many columns Sobol points are behind orthogonal ones, and not tried.
-QMC_COLUMNS = 20
-
-
-#: Above this many columns principal axes are not computed: methods along them are not tried,
-#: nor independent frequencies, which are then as good as orthogonal.
-AXES_COLUMNS = 2048
-
-
-#: From this many columns on, structured frequencies can be cheaper than dense ones.
-STRUCTURED_COLUMNS = 128
-
-
 def contenders(d: int) -> tuple[Method, ...]:
     """Return the methods that can be best for some kernel of d columns."""
-    axes = (MercerHarmonic(), hermite.HermiteMercer()) if d <= AXES_COLUMNS else ()
-    sobol = (Fourier(QMC()),) if d <= QMC_COLUMNS else (Fourier(IID()),)
-    structured = (Fourier(Structured()),) if d >= STRUCTURED_COLUMNS else ()
-    return (
-        *axes,
-        Fourier(Orthogonal()),
-        *structured,
-        *(sobol if axes else ()),
-        networks.Sign(),
-        networks.ReLU(0),
-        networks.ReLU(1),
-        networks.ReLU(2),
-        networks.NeuralTangentFeatures(),
-        histogram.HistogramSampling(),
-        Nystrom(),
-    )
+    few = d <= 2048  # Else principal axes take too long, and independent frequencies are as good
+    named = {
+        MercerHarmonic(): few,
+        hermite.HermiteMercer(): few,
+        Fourier(Orthogonal()): True,
+        Fourier(Structured()): d >= 128,  # where transforms can be faster than a product
+        Fourier(QMC()): d <= 20,  # Beyond, Sobol points are behind orthogonal ones
+        Fourier(IID()): d > 20 and few,
+    }
+    angles = networks.Sign(), networks.ReLU(0), networks.ReLU(1), networks.ReLU(2)
+    others = networks.NeuralTangentFeatures(), histogram.HistogramSampling(), Nystrom()
+    return *(method for method, taken in named.items() if taken), *angles, *others
 
 
 #: Names of methods, accepted wherever a method is.
@@ -509,15 +475,6 @@ def draw(
     >>> draw(Gaussian(), bo.Fourier(), n_features=64, n_inputs=3, random_state=0)
     FourierMap(kernel=Gaussian(lengthscale=1.0), n_inputs=3, n_features=64)
     """
-    return draw_map(
-        as_method(method), kernel, _request(kernel, n_features, X, n_inputs, random_state)
-    )
-
-
-def _request(
-    kernel: Kernel, n_features: int, X: Array | None, n_inputs: int | None, random_state: Seed
-) -> Request:
-    """Check what the user asked for and return it as a :class:`Request`."""
     if not isinstance(kernel, Kernel):
         raise InvalidInput(
             f"draw: kernel must be a Kernel, e.g. Gaussian(lengthscale=0.5); got {kernel!r}."
@@ -532,7 +489,8 @@ def _request(
     if n_inputs is None:
         raise InvalidInput("draw: pass X (rows of data) or n_inputs (their number of columns).")
     n_inputs = integer(n_inputs, "draw", "n_inputs", 1)
-    return Request(n_inputs, int(n_features), seed_of(random_state), X=X)
+    ask = Request(n_inputs, int(n_features), seed_of(random_state), X=X)
+    return draw_map(as_method(method), kernel, ask)
 
 
 def exact_map(kernel: Kernel, n_inputs: int) -> FeatureMap:

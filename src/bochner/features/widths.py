@@ -72,29 +72,24 @@ def shares(
     exact = [exact_width(part, ask.n_inputs) for part in parts]
     if None in exact or sum(width or 0 for width in exact) > ask.n_features:
         exact = [_needed(part, ask) for part in parts]
-    others = [i for i, width in enumerate(exact) if width is None]
-    left = ask.n_features - sum(width or 0 for width in exact)
-    sizes = [float(_diagonal(parts[i], ask).mean()) for i in others]
-    least = [_least(parts[i], ask.n_inputs, method) for i in others]
     widths = [width or 0 for width in exact]
+    others = [i for i, width in enumerate(exact) if width is None]
+    left = ask.n_features - sum(widths)
+    least = [_least(parts[i], ask.n_inputs, method) for i in others]
     if sum(least) > left:
         raise InvalidInput(
             f"{type(method).__name__}: {kernel!r} requires n_features of at least "
             f"{sum(widths) + sum(least)}, some for each of its terms; got {ask.n_features}. Ask "
             "for more features, or use Nystrom(), which takes a kernel whole."
         )
+    sizes, step = [float(_diagonal(parts[i], ask).mean()) for i in others], method.granularity
     for place, i in enumerate(others):
-        widths[i] = _share(left, sizes[place:], least[place:], kernel, method)
+        widths[i] = whole_width(left - sum(least[place + 1 :]), kernel, method)
+        if i != others[-1]:
+            share = step * round(left * sizes[place] / (sum(sizes[place:]) or 1.0) / step)
+            widths[i] = min(max(least[place], share), widths[i])
         left -= widths[i]
     return tuple(widths)
-
-
-def _share(left: int, sizes: list[float], least: list[int], kernel: Kernel, method: Method) -> int:
-    """Return the width of the first of those that are still to have theirs."""
-    if len(sizes) == 1:
-        return whole_width(left, kernel, method)
-    step, most = method.granularity, whole_width(left - sum(least[1:]), kernel, method)
-    return min(max(least[0], step * round(left * sizes[0] / (sum(sizes) or 1.0) / step)), most)
 
 
 def _least(kernel: Kernel, d: int, method: Method) -> int:
@@ -149,26 +144,17 @@ def expansion(kernel: Product | Power, ask: Request) -> dict[str, Kernel]:
     width = exact_width(kernel, ask.n_inputs)
     if width is not None and width <= ask.n_features:
         return {}
-    terms: list[Kernel]
     if isinstance(kernel, Product):
         terms = [a * b for a in _terms(kernel.left) for b in _terms(kernel.right)]
     else:
-        terms = _binomials(kernel)
+        p, terms = kernel.exponent, _terms(kernel.kernel)
+        if len(terms) != 2:
+            return {}
+        a, b = ([k if i == 1 else Power(k, i) for i in range(1, p + 1)] for k in terms)
+        middle = (Scaled(math.comb(p, i), a[i - 1] * b[-i - 1]) for i in range(1, p))
+        terms = [a[-1], *middle, b[-1]]
     enough = 1 < len(terms) <= ask.n_features // WORTH
     return {f"term{n}": term for n, term in enumerate(terms)} if enough else {}
-
-
-def _binomials(kernel: Power) -> list[Kernel]:
-    p, terms = kernel.exponent, _terms(kernel.kernel)
-    if len(terms) != 2:
-        return []
-    a, b = terms
-    middle = (Scaled(math.comb(p, i), _power(a, i) * _power(b, p - i)) for i in range(1, p))
-    return [_power(a, p), *middle, _power(b, p)]
-
-
-def _power(kernel: Kernel, exponent: int) -> Kernel:
-    return kernel if exponent == 1 else Power(kernel, exponent)
 
 
 def _terms(kernel: Kernel) -> list[Kernel]:
@@ -201,8 +187,7 @@ def even_factor_widths(
     exact = [exact_width(factor, ask.n_inputs) for factor in factors]
     left = ask.n_features // math.prod(width or 1 for width in exact)
     root = int(max(left, 1) ** (1 / max(exact.count(None), 1)) + 1e-9)
-    step = method.granularity
-    rest = max(root - root % step, step)
+    rest = max(root - root % method.granularity, method.granularity)
     return tuple(rest if width is None else width for width in exact)
 
 

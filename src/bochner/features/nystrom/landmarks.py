@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
+from numpy.random import Generator
 from scipy.linalg import solve_triangular
 
 from bochner._core.arrays import as_matrix, dense, different_rows, is_sparse, to_numpy
@@ -18,8 +19,6 @@ from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
 from bochner.solvers.factorisations import MODES, Mode, raised_factor, randomly_pivoted_cholesky
 from bochner.solvers.lloyd import WeightedFeatures, assign, run_lloyd
-
-LEAST_POOL = 8192  # Rows that a pool of candidates has at least
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,10 +34,8 @@ class Landmarks(NamedArguments, ABC):
     """Chooses up to D landmarks among rows in memory."""
 
     @abstractmethod
-    def choose(
-        self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator
-    ) -> ChosenLandmarks:
-        """Return at most ``count`` landmarks."""
+    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> ChosenLandmarks:
+        """Return at most ``count`` landmarks for rows X, (n, d), NumPy or CSR."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +45,7 @@ class Uniform(Landmarks):
     Nested: the landmarks of width D are the first D of those of width 2D.
     """
 
-    def choose(
-        self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator
-    ) -> ChosenLandmarks:
+    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> ChosenLandmarks:
         return ChosenLandmarks(dense_rows(X, rng.permutation(X.shape[0])[:count]))
 
 
@@ -90,9 +85,7 @@ class Given(Landmarks):
             return f"Given(rows={self.rows.tolist()})"
         return f"Given(rows=<{len(self.rows)} × {self.rows.shape[1]}>)"
 
-    def choose(
-        self, kernel: Kernel, X: Float[Array, "n d"] | None, count: int, rng: np.random.Generator
-    ) -> ChosenLandmarks:
+    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> ChosenLandmarks:
         return ChosenLandmarks(self.rows[:count].copy())
 
 
@@ -116,9 +109,7 @@ class RPCholesky(Landmarks):
     pool: Counted = 4
     mode: Annotated[Mode, word(*MODES)] = "accelerated"
 
-    def choose(
-        self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator
-    ) -> ChosenLandmarks:
+    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> ChosenLandmarks:
         pool = _pool(X, self.pool * count, rng).astype(np.float64, copy=False)
 
         def columns(chosen: Array) -> Array:
@@ -163,19 +154,20 @@ class KMeans(Landmarks):
     iterations: Counted = 10
     seeds: Annotated[str, word("k-means++", "random")] = "k-means++"
 
-    def choose(
-        self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator
-    ) -> ChosenLandmarks:
+    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> ChosenLandmarks:
         pool = _pool(X, self.pool * count, rng)
         if not is_sparse(pool) and len(different_rows(pool[: 2 * count])) <= count:
             different = different_rows(pool)
             if len(different) <= count:
                 return ChosenLandmarks(pool[different].astype(np.float64))
-        centres = self._centres(in_units(pool, kernel), min(count, pool.shape[0]), rng)
-        centres = centres[different_rows(centres)]
-        return ChosenLandmarks(centres * lengthscales(kernel, X.shape[1]))
+        units = lengthscales(kernel, X.shape[1])
+        if (units != 1.0).any():
+            scales = 1.0 / units
+            pool = pool.multiply(scales[None, :]).tocsr() if is_sparse(pool) else pool * scales
+        centres = self._centres(pool, min(count, pool.shape[0]), rng)
+        return ChosenLandmarks(centres[different_rows(centres)] * units)
 
-    def _centres(self, rows: Array, count: int, rng: np.random.Generator) -> Float[Array, "D d"]:
+    def _centres(self, rows: Array, count: int, rng: Generator) -> Float[Array, "D d"]:
         if self.seeds == "random" and not is_sparse(rows):
             return _from_random_rows(rows, count, self.iterations, rng)
         from sklearn import cluster  # noqa: PLC0415  takes a second to import
@@ -194,7 +186,7 @@ class KMeans(Landmarks):
 
 
 def _from_random_rows(
-    X: Float[Array, "n d"], count: int, iterations: int, rng: np.random.Generator
+    X: Float[Array, "n d"], count: int, iterations: int, rng: Generator
 ) -> Float[Array, "D d"]:
     """Return centres by Lloyd's algorithm from random rows, in the precision of X.
 
@@ -230,9 +222,7 @@ class RidgeLeverage(Landmarks):
 
     alpha: MaybePositive = None
 
-    def choose(
-        self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator
-    ) -> ChosenLandmarks:
+    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> ChosenLandmarks:
         rows = X.astype(np.float64, copy=False)
         return ChosenLandmarks(leverage_rows(kernel, rows, count, self.alpha, rng))
 
@@ -278,20 +268,9 @@ def lengthscales(kernel: Kernel, d: int) -> Float[Array, " d"]:
     return np.ones(d) if (scales == scales[0]).all() else scales
 
 
-def in_units(X: Float[Array, "n d"], kernel: Kernel) -> Float[Array, "n d"]:
-    """Return rows in units of the kernel's lengthscales, NumPy or CSR; float64 if scaled."""
-    scale = 1.0 / lengthscales(kernel, X.shape[1])
-    if (scale == 1.0).all():
-        return X
-    return X.multiply(scale[None, :]).tocsr() if is_sparse(X) else X * scale
-
-
-def _pool(X: Float[Array, "n d"], size: int, rng: np.random.Generator) -> Float[Array, "m d"]:
-    """Return at most ``max(8192, size)`` random rows, float32 or float64, in the order of X.
-
-    Sparse ones of few cells are made dense, and give the landmarks of dense rows.
-    """
-    size = min(X.shape[0], max(LEAST_POOL, size))
+def _pool(X: Float[Array, "n d"], size: int, rng: Generator) -> Float[Array, "m d"]:
+    """Return at most ``max(8192, size)`` random rows in the order of X; dense if of few cells."""
+    size = min(X.shape[0], max(8192, size))
     rows = np.sort(rng.choice(X.shape[0], size=size, replace=False))
     pool = X if size == X.shape[0] else X[rows]
     pool = dense(pool) if size * X.shape[1] <= FEW_CELLS else pool
@@ -312,33 +291,21 @@ ROWS = 4096  # Rows whose leverage is computed together
 LEAST = 1e-11
 
 
-@dataclass(frozen=True, eq=False)
-class WeightedRows:
-    """Rows S of one level, and the chances p that they were drawn with."""
-
-    rows: Float[Array, "s d"]
-    chances: Float[Array, " s"]
-
-
 def leverage_rows(
-    kernel: Kernel,
-    X: Float[Array, "n d"],
-    count: int,
-    alpha: float | None,
-    rng: np.random.Generator,
+    kernel: Kernel, X: Float[Array, "n d"], count: int, alpha: float | None, rng: Generator
 ) -> Float[Array, "s d"]:
     """Return ``count`` of n rows, drawn in proportion to their leverage without replacement.
 
-    X is NumPy or CSR. ``alpha`` is λ; None takes the smallest that ``count`` rows can resolve.
+    ``alpha`` is λ; None takes the smallest that ``count`` rows can resolve.
     """
     n = X.shape[0]
     level = max(0, int(np.ceil(np.log2(max(n, 1) / count))))
     order, draws = rng.random(n), rng.random(n)
     chosen = order < max(0.5**level, np.nextafter(order.min(), 1.0))  # one row at least
-    sample = WeightedRows(dense_rows(X, chosen), np.ones(int(chosen.sum())))
+    S, p = dense_rows(X, chosen), np.ones(int(chosen.sum()))
     for depth in range(level - 1, -1, -1):
         inside = order < 0.5**depth
-        tau = estimate(kernel, X[inside], sample, _penalty(kernel, sample, alpha))
+        tau = estimate(kernel, X[inside], S, p, _penalty(kernel, S, p, alpha))
         if depth == 0:
             # Exponential races: the winners are a draw without replacement (Efraimidis and
             # Spirakis 2006).
@@ -350,31 +317,35 @@ def leverage_rows(
         chosen[inside] = accepted
         draws[inside] = rng.random(int(inside.sum()))
         if accepted.any():
-            sample = WeightedRows(dense_rows(X, chosen), chances[accepted])
-    return sample.rows
+            S, p = dense_rows(X, chosen), chances[accepted]
+    return S
 
 
 def estimate(
-    kernel: Kernel, X: Float[Array, "n d"], sample: WeightedRows, penalty: float
+    kernel: Kernel,
+    X: Float[Array, "n d"],
+    S: Float[Array, "s d"],
+    p: Float[Array, " s"],
+    penalty: float,
 ) -> Float[Array, " n"]:
-    """Return τ̃ of each row, at most 1."""
-    A = kernel(sample.rows) + penalty * np.diag(sample.chances)
+    """Return τ̃ of each row, at most 1, from rows S drawn with chances p."""
+    A = kernel(S) + penalty * np.diag(p)
     L = raised_factor(A, 0.0, LEAST * float(np.mean(np.diag(A))) or 1.0)
     inverse = np.asfortranarray(solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False))
     estimates = [np.empty(0)]
     for start in range(0, X.shape[0], ROWS):
         rows = X[start : start + ROWS]
-        Z = triangular_product(np.ascontiguousarray(kernel(rows, sample.rows)), inverse)
+        Z = triangular_product(np.ascontiguousarray(kernel(rows, S)), inverse)
         left = kernel.diag(rows) - np.einsum("ij,ij->i", Z, Z)
         estimates.append(np.clip(left / penalty, 0.0, 1.0))
     return np.concatenate(estimates)
 
 
-def _penalty(kernel: Kernel, sample: WeightedRows, alpha: float | None) -> float:
-    """Return λ: the one asked for, or the mean eigenvalue that the sample cannot resolve."""
-    K = kernel(sample.rows)
+def _penalty(kernel: Kernel, S: Array, p: Array, alpha: float | None) -> float:
+    """Return λ: the one asked for, or the mean eigenvalue that the rows S cannot resolve."""
+    K = kernel(S)
     if alpha is None:
-        weights = sample.chances**-0.5
+        weights = p**-0.5
         values = eigvalsh(weights[:, None] * K * weights, check_finite=False)
         k = int(np.ceil(len(K) / (4 * max(1.0, np.log(len(K))))))
         alpha = float(values[: len(K) - k].sum()) / k

@@ -127,9 +127,13 @@ class NystromMap(FeatureMap):
         """Return L⁻ᵀ in this precision, so that features are one product C L⁻ᵀ."""
         known = self.whitening.roots.get(dtype.name)
         if known is None:
-            A = self.kernel(self.landmarks, self.landmarks)
-            jitter = JITTER[dtype] if self.jitter is None else self.jitter
-            known = np.ascontiguousarray(_inverse_root(A, jitter).T, dtype=dtype)
+            A = to_numpy(self.kernel(self.landmarks, self.landmarks)).astype(np.float64)
+            scale = float(np.mean(np.diag(A))) or 1.0
+            jitter = scale * (JITTER[dtype] if self.jitter is None else self.jitter)
+            lower = raised_factor(A, jitter, float(np.finfo(float).eps) * scale)
+            upper = np.asfortranarray(lower.T)
+            invert_triangle(upper)
+            known = np.ascontiguousarray(upper, dtype=dtype)
             self.whitening.roots[dtype.name] = known
         return known
 
@@ -207,16 +211,6 @@ def _in_precision(A: Array, precision: str) -> Array:
         return A.astype(precision, copy=False)
     xp = array_namespace(A)
     return xp.astype(A, getattr(xp, precision), copy=False)
-
-
-def _inverse_root(A: Float[Array, "D D"], jitter: float) -> Float[Array, "D D"]:
-    """Return the lower triangular L⁻¹ with L Lᵀ = A + τI, raising τ until the factor exists."""
-    A = to_numpy(A).astype(np.float64)
-    scale = float(np.mean(np.diag(A))) or 1.0
-    least = float(np.finfo(float).eps) * scale
-    upper = np.asfortranarray(raised_factor(A, jitter * scale, least).T)
-    invert_triangle(upper)
-    return np.asfortranarray(upper.T)
 
 
 def draw_nystrom(method: Nystrom, kernel: Kernel, ask: Request) -> NystromMap:
