@@ -211,10 +211,6 @@ class FeatureMap(ABC):
         return self.features(self._checked(X))
 
 
-#: Shares of k(x, x) up to this are rounding errors of a difference.
-ROUNDING = 1e-12
-
-
 #: Bias up to this share of what is measured leaves that a matter of noise.
 SMALL_BIAS = 0.1
 
@@ -234,7 +230,7 @@ def rest_of_diagonal(kernel: Kernel, X: Array, lengths: Float[Array, " n"]) -> F
     """Return k(x, x) − held, zero where that is rounding."""
     variance = to_numpy(kernel.diag(X))
     rest = variance - lengths
-    return np.where(rest > ROUNDING * variance, rest, 0.0)
+    return np.where(rest > 1e-12 * variance, rest, 0.0)
 
 
 def _size(phi: FeatureMap, side: str) -> int:
@@ -261,13 +257,9 @@ def _field_of(cls: Any, side: str) -> tuple[str, int | None]:
 
 def parts_of(phi: Any) -> list[FeatureMap]:
     """Return the maps that a map is made of."""
-    parts: list[FeatureMap] = []
-    for field in fields(phi) if is_dataclass(phi) else ():
-        value = getattr(phi, field.name)
-        for part in value if isinstance(value, tuple) else (value,):
-            if isinstance(part, FeatureMap):
-                parts.append(part)
-    return parts
+    values = [getattr(phi, field.name) for field in fields(phi)] if is_dataclass(phi) else []
+    listed = [value if isinstance(value, tuple) else (value,) for value in values]
+    return [part for parts in listed for part in parts if isinstance(part, FeatureMap)]
 
 
 def in_double(X: Array) -> tuple[Any, Array]:
@@ -278,18 +270,12 @@ def in_double(X: Array) -> tuple[Any, Array]:
 
 def same_arrays(a: Any, b: Any) -> bool:
     """Whether two maps are of one kind and hold equal values, so that their features are equal."""
-    if type(a) is not type(b):
-        return False
-    pairs = ((getattr(a, f.name), getattr(b, f.name)) for f in fields(a) if f.name != "kernel")
-    return all(_same(x, y) for x, y in pairs)
-
-
-def _same(x: Any, y: Any) -> bool:
-    if isinstance(x, FeatureMap):
-        return isinstance(y, FeatureMap) and same_arrays(x, y)
-    if isinstance(x, tuple):
-        return len(x) == len(y) and all(_same(u, v) for u, v in zip(x, y, strict=True))
-    return bool(np.array_equal(x, y))
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(same_arrays, a, b))
+    if not isinstance(a, FeatureMap):
+        return bool(np.array_equal(a, b))
+    names = (field.name for field in fields(a) if field.name != "kernel")  # type: ignore[arg-type]
+    return type(a) is type(b) and all(same_arrays(getattr(a, n), getattr(b, n)) for n in names)
 
 
 # --- float32 rows far from the origin ------------------------------------------------------------
@@ -302,9 +288,6 @@ def _same(x: Any, y: Any) -> bool:
 
 #: Radians, |ω| |x|, from which on angles are computed in float64: in float32 they are off by 6e-5.
 FAR = 1024.0
-
-#: Beyond it a reach is no number.
-LARGEST = float(np.finfo(np.float64).max)
 
 
 def reach_of(W: Float[Array, "d m"]) -> float:
@@ -329,12 +312,18 @@ def with_far_rows(
     """Return ``features(X)``, in float64 and then rounded of rows that are far away."""
     if precision(X) == np.float64 or X.shape[0] == 0 or (reach := phi.reach) == 0.0:
         return features(X)
+    xp = array_namespace(X)
+    if is_sparse(X):
+        squares = np.asarray(X.astype(np.float64).power(2).sum(axis=1)).reshape(-1)
+    elif is_numpy(X):
+        squares = np.einsum("ij,ij->i", X, X, dtype=np.float64)
+    else:
+        squares = xp.sum(xp.astype(X, xp.float64) ** 2, axis=1)
     with np.errstate(over="ignore"):  # of lengthscales that float32 rows cannot have
-        far = _lengths(X) * min(reach, LARGEST) > FAR
-    if not bool(array_namespace(far).any(far)):
+        far = xp.sqrt(squares) * min(reach, float(np.finfo(np.float64).max)) > FAR
+    if not bool(xp.any(far)):
         return features(X)
     if not (is_numpy(X) or is_sparse(X)):  # whose rows may not be picked by a condition
-        xp = array_namespace(X)
         precise = xp.astype(features(xp.astype(X, xp.float64)), xp.float32)
         return xp.where(far[:, None], precise, features(X))
     if far.all():
@@ -342,16 +331,6 @@ def with_far_rows(
     Z = features(X)
     Z[far] = features(X[np.flatnonzero(far)].astype(np.float64))
     return Z
-
-
-def _lengths(X: Float[Array, "n d"]) -> Array:
-    """Return |x| of each row, in float64."""
-    if is_sparse(X):
-        return np.sqrt(np.asarray(X.astype(np.float64).power(2).sum(axis=1)).reshape(-1))
-    if is_numpy(X):
-        return np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
-    xp = array_namespace(X)
-    return xp.sqrt(xp.sum(xp.astype(X, xp.float64) ** 2, axis=1))
 
 
 def in_rounds(size: int, count: int, rng: np.random.Generator) -> Array:

@@ -1,7 +1,7 @@
 """Methods: values that say how features are made; and requests: what a map is asked to be."""
 
 from abc import ABC
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -56,14 +56,13 @@ def _brief(value: Any) -> str:
         return f"<array {value.shape}>"
     if not is_dataclass(value) or isinstance(value, type):
         return repr(value)
-    named_values = ((f, getattr(value, f.name)) for f in fields(value))
-    words = (f"{f.name}={_brief(v)}" for f, v in named_values if not _is_default(v, f))
+    words = []
+    for field in fields(value):
+        given = getattr(value, field.name)
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        if default is MISSING or not bool(given == default):
+            words.append(f"{field.name}={_brief(given)}")
     return f"{type(value).__name__}({', '.join(words)})"
-
-
-def _is_default(value: Any, field: Field[Any]) -> bool:
-    default = field.default if field.default_factory is MISSING else field.default_factory()
-    return default is not MISSING and bool(value == default)
 
 
 @dataclass(frozen=True, eq=False)

@@ -116,18 +116,13 @@ def draw_compressed(method: Compressed, kernel: Kernel, ask: Request, draw: Draw
     inner = draw(method.method, kernel, replace(ask, n_features=method.width * ask.n_features))
     if inner.n_features <= ask.n_features:
         return inner
-    _, axes = principal_axes(gram(inner, X))
-    return CompressedMap(kernel, inner, np.ascontiguousarray(axes[:, : ask.n_features]))
-
-
-def gram(phi: FeatureMap, X: Float[Array, "n d"]) -> Float[Array, "D D"]:
-    """Return Z′ᵀZ′ in float64, block by block."""
-    D = phi.n_features
-    G = np.zeros((D, D), order="F")
-    step = max(1, BLOCK // D)
+    D = inner.n_features
+    gram, step = np.zeros((D, D), order="F"), max(1, BLOCK // D)
     for start in range(0, X.shape[0], step):
-        add_gram(G, np.ascontiguousarray(phi(X[start : start + step]), dtype=np.float64))
-    return mirror(G)
+        rows = inner(X[start : start + step])
+        add_gram(gram, np.ascontiguousarray(rows, dtype=np.float64))
+    _, axes = principal_axes(mirror(gram))
+    return CompressedMap(kernel, inner, np.ascontiguousarray(axes[:, : ask.n_features]))
 
 
 # --- Projection in front: a kernel of few combinations of the columns in place of one of all -----
@@ -218,19 +213,13 @@ def rotatable(kernel: Kernel) -> bool:
 def draw_projected(method: Projected, kernel: Kernel, ask: Request, draw: Draw) -> ProjectedMap:
     """Draw features of combinations of the columns."""
     plain, lengths = isotropic(kernel, ask.n_inputs)
-    P = _projection(method, plain, 1 / lengths, ask)
+    d, size, scales = ask.n_inputs, min(method.n_components, ask.n_inputs), 1 / lengths
+    if method.how == "jl":
+        P = ask.stream("projection").standard_normal((d, size)) / size**0.5
+    else:
+        rows = ask.rows('Projected(how="pca")', "principal axes")
+        P = axes_of_rows(rows, scales, is_stationary(plain), size)
+    P = np.ascontiguousarray(scales[:, None] * P)
     X = None if ask.X is None else ask.X @ moved(P, like=ask.X)
     inner = draw(method.method, plain, replace(ask, n_inputs=P.shape[1], X=X))
     return ProjectedMap(kernel, inner, P)
-
-
-def _projection(
-    method: Projected, kernel: Kernel, scales: Float[Array, " d"], ask: Request
-) -> Float[Array, "d k"]:
-    size = min(method.n_components, ask.n_inputs)
-    if method.how == "jl":
-        P = ask.stream("projection").standard_normal((ask.n_inputs, size)) / size**0.5
-        return scales[:, None] * P
-    X = ask.rows('Projected(how="pca")', "principal axes")
-    axes = axes_of_rows(X, scales, is_stationary(kernel), size)
-    return np.ascontiguousarray(scales[:, None] * axes)

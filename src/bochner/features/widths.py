@@ -144,6 +144,7 @@ def expansion(kernel: Product | Power, ask: Request) -> dict[str, Kernel]:
     width = exact_width(kernel, ask.n_inputs)
     if width is not None and width <= ask.n_features:
         return {}
+    terms: list[Kernel]
     if isinstance(kernel, Product):
         terms = [a * b for a in _terms(kernel.left) for b in _terms(kernel.right)]
     else:

@@ -105,7 +105,7 @@ def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap
         m //= 2
     if isinstance(kernel, Stationary) and isinstance(placement, placements.Chained):
         chains = placement.chains(kernel.spectral_measure(d), m, ask.stream("frequencies"))
-        if chains is not None and placements.worthwhile(chains, d):
+        if chains is not None and placements.chain_multiplications(chains) < d * m:
             return StructuredMap(kernel, chains.diagonals, chains.orders, d, m, phases, amplitude)
     W = frequencies(kernel, placement, m, d, ask.stream("frequencies"))
     return FourierMap(kernel, W, amplitude, phases)

@@ -29,53 +29,20 @@ from bochner.features.method import Request
 from bochner.kernels import equispaced, periods
 from bochner.kernels.kernel import Kernel
 
-#: The coarsest tolerance for a given width, and steps of the bisection that finds it.
-LOOSEST, BISECTIONS = 0.5, 12
-
-#: Rounding of what waves add up to, as a share of k(x, x).
-SMALL = 1e-3
-
-#: Waves that are few.
-FEW_WAVES = 10**6
-
-#: The most columns.
+LOOSEST = 0.5  # The coarsest tolerance for a given width
 MOST_COLUMNS = 3
-
-#: The kernel with all rows of the box is below this share of k(0) from one margin outside on.
-FAR = 0.01
-
 #: Most waves along the only axis, and along one of several, that are looked at, and most in all:
 #: beyond, no computer has room.
 MOST_ALONE, MOST_ALONG, MOST_WAVES = 1 << 20, 1 << 16, 1 << 30
-
 #: Signal-to-noise ratio W k(x, x)/alpha up to which predictions keep the tolerance: above it the
 #: truncation dominates their error.
 WORTH = 1e5
-
-#: Rounding of a wave's weight that is read off samples, as a share of k(x, x).
-ROUNDED = 1e-16
-
 #: A kernel whose period is more than TAPERED_FROM boxes is tapered if that takes fewer waves: over
 #: the first of TAPERS (in boxes, from the end of the box) that leaves positive weights.
 TAPERED_FROM, TAPERS = 3.0, (0.5, 1.0, 2.0, 4.0)
-
-#: Weights below zero of a tapered kernel, as a share of the tolerance, at most.
-NEGATIVE = 0.05
-
-#: Of more waves only the lowest are looked at for weights below zero, which are among these.
-MOST_WEIGHED = 1 << 16
-
-#: A period this many times the period of the taper takes more waves for every kernel.
-NOT_COMPARED = 8.0
-
-#: Share of the tolerance that waves of tapered kernels are found for in three columns: it takes few
-#: more, and functions that are no draws of the process are predicted within the tolerance too.
-SMOOTH = 0.5
-
-#: Images of the kernel on either side that its samples along an axis take in, and that are added
-#: up for the margin.
-IMAGES, FURTHEST = 2, 200
-
+#: Weights below zero of a tapered kernel, as a share of the tolerance, at most: among this many of
+#: the lowest waves, which are where they occur.
+NEGATIVE, MOST_WEIGHED = 0.05, 1 << 16
 #: Distances in units of the box, for where the kernel has come down.
 DISTANCES = np.logspace(-8, 8, 3201)
 
@@ -102,24 +69,29 @@ class Frequencies:
 def grid_of(
     kernel: Kernel, lower: Float[Array, " d"], upper: Float[Array, " d"], tolerance: float
 ) -> Frequencies:
-    """Return the frequencies that a tolerance takes; refuse a box without size."""
-    require_served(kernel, len(lower))
+    """Return frequencies of the kernel with images, or tapered where that takes fewer.
+
+    Refuse a kernel without spectral density and periods, many columns, and a box without size.
+    """
+    if len(lower) > MOST_COLUMNS:
+        raise UnsupportedKernel(
+            f"FourierGrid serves one to three columns; got {len(lower)}. Fourier() and Nystrom() "
+            "serve any number, as does NearestNeighbours() for a Gaussian process; "
+            "Columns(kernel, (0, 1)) looks at some."
+        )
+    equispaced.equispaced_weights(kernel, np.ones(len(lower)), (0,) * len(lower))
     for a, (least, largest) in enumerate(zip(lower, upper, strict=True)):
         if not largest > least:
             raise InvalidInput(
                 f"FourierGrid: the box must have a size along each column; got column {a} (counted "
                 f"from 0) with the one value {least:g}. Drop that column, or give a box=..."
             )
-    return frequencies_of(kernel, lower, upper, tolerance)
-
-
-def frequencies_of(kernel: Kernel, lower: Array, upper: Array, tolerance: float) -> Frequencies:
-    """Return frequencies of the kernel with images, or tapered where that takes fewer."""
     lengths = upper - lower
     spacing, images = spacing_of(kernel, lengths, tolerance)
     far = np.any(2 * math.pi / spacing > TAPERED_FROM * lengths)
     short = _tapered(kernel, lengths, tolerance) if far and tolerance >= equispaced.LEAKS else None
-    if short is not None and np.any(short.spacing > NOT_COMPARED * spacing):
+    # A period this many times the period of the taper takes more waves for every kernel.
+    if short is not None and np.any(short.spacing > 8.0 * spacing):
         return short
     grid = with_images(kernel, spacing, images, tolerance)
     return grid if short is None or short.waves >= grid.waves else short
@@ -159,7 +131,7 @@ def with_images(
     kernel = periods.on_frequencies(kernel, spacing)
 
     def sampled(a: int, t: Array) -> Array:
-        along, images = _along(kernel, a, d), 0 if periods.is_cyclic(kernel, a, d) else IMAGES
+        along, images = _along(kernel, a, d), 0 if periods.is_cyclic(kernel, a, d) else 2
         many = [along(np.abs(t + n * period[a])) for n in range(-images, images + 1)]
         return np.sum(many, axis=0)
 
@@ -195,7 +167,9 @@ def _tapered_by(
 ) -> Frequencies | None:
     """Return frequencies of the first width along each axis whose weights are positive enough."""
     d, moved = len(lengths), 0.0
-    share = SMOOTH if d > 2 else 1.0
+    # In three columns half of it takes few more waves, and functions that are no draws of the
+    # process are predicted within the tolerance too.
+    share = 0.5 if d > 2 else 1.0
     spacing, extent = np.empty(d), []
     steady, falling = equispaced.parted(kernel) if d == 1 else (None, kernel)
     rest = kernel if falling is None else falling
@@ -203,11 +177,9 @@ def _tapered_by(
 
     def sampled(a: int, t: Array) -> Array:
         values = _along(rest, a, d)(t) * equispaced.taper(t, 2 * math.pi / spacing[a], lengths[a])
-        return (
-            values
-            if steady is None
-            else values + _along(periods.on_frequencies(steady, spacing), a, d)(t)
-        )
+        if steady is None:
+            return values
+        return values + _along(periods.on_frequencies(steady, spacing), a, d)(t)
 
     for a, length in enumerate(lengths):
         for width in widths:
@@ -224,26 +196,26 @@ def _tapered_by(
     return Frequencies(spacing, tuple(extent), d * equispaced.LEAKS + moved, tapered=True)
 
 
-Profile = Callable[[Array], Array]
-
-
-def _along(kernel: Kernel, a: int, d: int) -> Profile:
+def _along(kernel: Kernel, a: int, d: int) -> Callable[[Array], Array]:
     """Return k as a function of the difference along an axis."""
     unit = np.zeros((1, d))
     unit[0, a] = 1.0
     return lambda t: kernel(t[:, None] * unit, 0 * unit)[:, 0]
 
 
-def _margin(along: Profile, length: float, level: float) -> tuple[float, float]:
-    """Return r, and how much images weigh there: no more than the level, and k(r) a hundredth."""
+def _margin(along: Callable[[Array], Array], length: float, level: float) -> tuple[float, float]:
+    """Return r, and how much images weigh there: no more than the level.
+
+    The kernel with all rows of the box is below a hundredth of k(0) from r outside on.
+    """
     t = length * DISTANCES
     values = along(t)
     limit, value_at_zero = values[-1], along(np.zeros(1))[0]
     values = np.abs(values - limit)  # a constant part has no images
     beyond = np.maximum.accumulate(values[::-1])[::-1]  # waves of the kernel go up and down
-    above = [np.flatnonzero(values > share * value_at_zero) for share in (level, FAR)]
+    above = [np.flatnonzero(values > share * value_at_zero) for share in (level, 0.01)]
     at = [t[min(places[-1] + 1, len(t) - 1)] if len(places) else t[0] for places in above]
-    r, order = max(at[0] / 2, at[1]), np.arange(1, FURTHEST + 1)
+    r, order = max(at[0] / 2, at[1]), np.arange(1, 201)
     while True:
         nearest = order * (length + 2 * r) - length
         places = np.minimum(np.searchsorted(t, nearest), len(t) - 1)
@@ -292,7 +264,7 @@ def _extent(
         signed = np.fft.rfft(np.concatenate([half, half[-2:0:-1]])).real / samples
         weights = np.maximum(signed, 0.0)
         worth = WORTH * largest(weights * variance) / variance
-        missed = np.where(weights > ROUNDED, weights * worth / (1 + worth), 0.0)
+        missed = np.where(weights > 1e-16, weights * worth / (1 + worth), 0.0)  # else rounding
         enough = (_beyond(weights) <= lacking) & (_beyond(missed) <= missing)
         extents = np.flatnonzero(enough)
         if len(extents) and 4 * extents[0] <= samples // 2:
@@ -307,17 +279,6 @@ def _extent(
 def _beyond(weights: Array) -> Array:
     """Return what the waves of larger j_a than each add up to, −j_a among them."""
     return 2 * np.cumsum(weights[::-1])[::-1][1:]
-
-
-def require_served(kernel: Kernel, d: int) -> None:
-    """Refuse a kernel without spectral density and periods, and many columns."""
-    if d > MOST_COLUMNS:
-        raise UnsupportedKernel(
-            f"FourierGrid serves one to three columns; got {d}. Fourier() and Nystrom() serve any "
-            "number, as does NearestNeighbours() for a Gaussian process; Columns(kernel, (0, 1)) "
-            "looks at some."
-        )
-    equispaced.equispaced_weights(kernel, np.ones(d), (0,) * d)
 
 
 # --- Maps -----------------------------------------------------------------------------------------
@@ -359,7 +320,6 @@ def map_between(
 
 def draw_grid(method: FourierGrid, kernel: Kernel, ask: Request) -> EquispacedMap:
     """Draw the waves of the finest tolerance, from that asked for on, that fit in the width."""
-    require_served(kernel, ask.n_inputs)
     if method.box is not None:
         lower, upper = given_box("FourierGrid", method.box, ask.n_inputs)
     else:
@@ -375,11 +335,11 @@ def _coarse(
 ) -> Frequencies:
     """Return the waves of the finest tolerance that takes no more of them than ``width``."""
     fine, coarse = math.log(tolerance), math.log(LOOSEST)
-    for _ in range(BISECTIONS):
+    for _ in range(12):
         middle = (fine + coarse) / 2
-        fits = frequencies_of(kernel, lower, upper, math.exp(middle)).waves <= width
+        fits = grid_of(kernel, lower, upper, math.exp(middle)).waves <= width
         fine, coarse = (fine, middle) if fits else (middle, coarse)
-    grid = frequencies_of(kernel, lower, upper, math.exp(coarse))
+    grid = grid_of(kernel, lower, upper, math.exp(coarse))
     while grid.waves > width:  # too few for any tolerance
         longest = int(np.argmax(grid.extent))
         grid = replace(grid, extent=tuple(m - (a == longest) for a, m in enumerate(grid.extent)))
@@ -396,7 +356,7 @@ def _mapped(kernel: Kernel, lower: Array, upper: Array, grid: Frequencies) -> Eq
     else:
         flat = equispaced.equispaced_weights(kernel, grid.spacing, grid.extent).ravel()
     lacks = 1 - float(flat.sum()) / variance
-    if lacks < -2 * images - SMALL:
+    if lacks < -2 * images - 1e-3:
         raise UnsupportedKernel(
             f"FourierGrid requires a kernel whose spectral density is finite; got {kernel!r}, "
             f"whose waves add up to {1 - lacks:.3g} of k(x, x). Take Nystrom()."
@@ -413,37 +373,28 @@ def _mapped(kernel: Kernel, lower: Array, upper: Array, grid: Frequencies) -> Eq
     )
 
 
-def waves_bytes(grid: Frequencies) -> int:
-    """Return the memory of an implicit fit: sums, their FFT, and ten vectors."""
-    return grid.waves * (48 * 2 ** len(grid.extent) + 320)
-
-
 def _require_room(
     kernel: Kernel, lower: Array, upper: Array, tolerance: float, grid: Frequencies
 ) -> None:
+    """Refuse more waves than memory holds, and say what a larger tolerance takes."""
+    most = MOST_ALONG if len(grid.extent) > 1 else MOST_ALONE
+    too_many = grid.waves > MOST_WAVES or max(grid.extent) >= most
+    # Of an implicit fit: sums, their FFT, and ten vectors.
+    size = grid.waves * (48 * 2 ** len(grid.extent) + 320)
+    if not too_many and size <= LITTLE:
+        return
     what = f"FourierGrid: tolerance={tolerance:.3g} takes {grid} waves,"
-    if grid.waves > MOST_WAVES or max(grid.extent) >= (
-        MOST_ALONG if len(grid.extent) > 1 else MOST_ALONE
-    ):
-        raise InvalidInput(
-            f"{what} at least, more than any memory holds. "
-            f"{_remedy(kernel, lower, upper, tolerance)}"
-        )
-    if waves_bytes(grid) > LITTLE:
-        remedy = _remedy(kernel, lower, upper, tolerance)
-        require_room(waves_bytes(grid), what, remedy)
-
-
-def _remedy(kernel: Kernel, lower: Array, upper: Array, tolerance: float) -> str:
-    """Say what a larger tolerance takes: the first tenfold one of under a million waves."""
     less = f"No tolerance up to {LOOSEST:g} takes under a million waves. "
     while 10 * tolerance <= LOOSEST:
         tolerance *= 10
-        grid = grid_of(kernel, lower, upper, tolerance)
-        if grid.waves < FEW_WAVES:
-            less = f"tolerance={tolerance:.1g} takes {grid}. "
+        coarse = grid_of(kernel, lower, upper, tolerance)
+        if coarse.waves < 10**6:
+            less = f"tolerance={tolerance:.1g} takes {coarse}. "
             break
-    return (
+    remedy = (
         f"{less}Or take a longer lengthscale, a smoother kernel, Nystrom(), or for a Gaussian "
         "process NearestNeighbours(), which has no grid."
     )
+    if too_many:
+        raise InvalidInput(f"{what} at least, more than any memory holds. {remedy}")
+    require_room(size, what, remedy)

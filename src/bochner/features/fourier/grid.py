@@ -29,11 +29,8 @@ from bochner.kernels.periods import is_cyclic, turns
 from bochner.solvers.toeplitz import ToeplitzGram, half_of
 from bochner.sums.fourier import BoxPlaces, within
 
-#: The finest tolerance: below, rounding of float64 sums is as large.
-FINEST = 1e-12
-
-#: Pairs of rows whose kernel is summed up together.
-PAIRS = 1 << 20
+FINEST = 1e-12  # The finest tolerance: below, rounding of float64 sums is as large
+PAIRS = 1 << 20  # Pairs of rows whose kernel is summed up together
 
 
 @dataclass(frozen=True)
@@ -187,9 +184,8 @@ class EquispacedMap(FeatureMap):
         theta = (X - moved(self.centre, like=X)) * moved(self.spacing, like=X)
         theta = within(theta, self.places.turns)
         waves = moved(np.ascontiguousarray(self._waves), like=X)
-        phases = theta[:, 0][:, None] * waves[:, 0][None, :]
-        for a in range(1, self.n_inputs):
-            phases = phases + theta[:, a][:, None] * waves[:, a][None, :]
+        axes = range(self.n_inputs)
+        phases = sum(theta[:, a][:, None] * waves[:, a][None, :] for a in axes)
         roots = np.sqrt(2 * self.weights)
         roots[0] = math.sqrt(self.weights[0])
         along = moved(roots, like=X)

@@ -10,7 +10,7 @@ in log(x + c) and has random Fourier features there [Li, Ionescu & Sminchisescu 
 """
 
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 
 import numpy as np
 
@@ -74,17 +74,12 @@ class HistogramMap(FeatureMap):
 
     unbiased = False  # A sum approximates an integral; there is no randomness
 
-    @cached_property
-    def _waves(self) -> tuple[Array, Array]:
-        """Frequencies jL and root weights, of cosines and of sines."""
-        frequencies = self.step * np.arange(self.terms + 1)
-        return frequencies, np.sqrt(_weights(self.kernel, self.terms, self.step))
-
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         refuse_sparse(self.kernel, X)
         require_above(self.kernel, X, 0.0)
         xp = array_namespace(X)
-        frequencies, roots = (moved(wave, like=X) for wave in self._waves)
+        frequencies = moved(self.step * np.arange(self.terms + 1), like=X)
+        roots = moved(np.sqrt(_weights(self.kernel, self.terms, self.step)), like=X)
         logs = xp.log(xp.where(X > 0, X, xp.ones_like(X)))
         angles = logs[:, :, None] * frequencies
         sizes = xp.sqrt(X)[:, :, None] * roots

@@ -14,7 +14,6 @@ those of :class:`Fourier` in pairs, each frequency times √(p/q):
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -73,13 +72,6 @@ class LeverageFourier(Method):
     granularity = 2
 
 
-class Draws(NamedTuple):
-    """Frequencies as rows, and p/q of each."""
-
-    frequencies: Float[np.ndarray, "m d"]
-    ratios: Float[np.ndarray, " m"]
-
-
 # --- Leverage of candidates on some rows ---------------------------------------------------------
 
 ROWS = 1000  # On which leverage is computed
@@ -91,18 +83,18 @@ WAVES = (np.cos, np.sin)
 BLOCK = 4096  # Candidates that are looked at together
 
 
-def candidates(kernel: Kernel, d: int, count: int, rng: np.random.Generator) -> Draws:
-    """Return frequencies to choose from, and p over the density that they have.
+def candidates(kernel: Kernel, d: int, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Return frequencies to choose from as rows, and p over the density that they have.
 
     Half of those of isotropic kernels are longer: p has few that matter at small penalties.
     """
     W = frequencies(kernel, IID(), count, d, rng).T
     measure = kernel.spectral_measure(d) if isinstance(kernel, Stationary) else None
     if not isinstance(measure, GaussianMixture) or not measure.mixing.closed:
-        return Draws(W, np.ones(count))
+        return W, np.ones(count)
     W = W * np.where(np.arange(count) % 2, WIDER, 1.0)[:, None]
     wide = measure.log_density(W / WIDER) - d * math.log(WIDER)
-    return Draws(W, 2 / (1 + np.exp(wide - measure.log_density(W))))
+    return W, 2 / (1 + np.exp(wide - measure.log_density(W)))
 
 
 def leverages(
@@ -120,28 +112,18 @@ def leverages(
     return np.concatenate([of_some(W[i : i + BLOCK]) for i in range(0, len(W), BLOCK)])
 
 
-# --- Drawing -------------------------------------------------------------------------------------
-
-
 def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> FourierMap:
-    """Draw weighted Fourier features of a kernel of x − y."""
-    m, d = ask.n_features // 2, ask.n_inputs
-    X = ask.rows("LeverageFourier", "rows to measure leverage on")
-    W, ratios = _empirical(kernel, method.penalty, X, ask)
-    amplitude = float(to_numpy(kernel.diag(np.zeros((1, d))))[0])
-    return FourierMap(kernel, np.ascontiguousarray(W.T), amplitude, weights=ratios / m)
-
-
-def _empirical(kernel: Kernel, penalty: float, X: Float[Array, "n d"], ask: Request) -> Draws:
-    """Return candidates drawn in proportion to their leverage, and the weight of each.
+    """Draw weighted Fourier features of a kernel of x − y: candidates, by their leverage.
 
     Given the candidates the mean of what is drawn is that of all, whose mean is the kernel.
     """
-    m, rng = ask.n_features // 2, ask.stream("frequencies")
+    m, d, rng = ask.n_features // 2, ask.n_inputs, ask.stream("frequencies")
+    X = ask.rows("LeverageFourier", "rows to measure leverage on")
     index = ask.stream("rows").permutation(X.shape[0])[:ROWS]
-    rows = in_float64(X[np.sort(index)])
-    W, ratios = candidates(kernel, ask.n_inputs, POOL * m, rng)
-    shares = ratios * leverages(kernel, rows, W, penalty)
+    W, ratios = candidates(kernel, d, POOL * m, rng)
+    shares = ratios * leverages(kernel, in_float64(X[np.sort(index)]), W, method.penalty)
     chances = (1 - FAIR) * shares / shares.sum() + FAIR * ratios / ratios.sum()
     chosen = rng.choice(len(W), m, p=chances)
-    return Draws(W[chosen], (ratios / (len(W) * chances))[chosen])
+    weights = (ratios / (len(W) * chances))[chosen] / m
+    amplitude = float(to_numpy(kernel.diag(np.zeros((1, d))))[0])
+    return FourierMap(kernel, np.ascontiguousarray(W[chosen].T), amplitude, weights=weights)

@@ -130,7 +130,9 @@ class Orthogonal(Placement):
 
         def blocks_of(child: np.random.Generator, count: int) -> Float[Array, "b d d"]:
             lengths = radii(measure, d, count * d, child).reshape(count, d, 1)
-            return haar(d, count, child) * lengths
+            Q, R = np.linalg.qr(child.standard_normal((count, d, d)))
+            signs = np.where(np.diagonal(R, axis1=1, axis2=2) < 0, -1.0, 1.0)
+            return Q * signs[:, None, :] * lengths  # uniform with these signs (Mezzadri 2007)
 
         W = in_streams(blocks_of, -(-m // d), d, rng)
         return measure.scales[:, None] * W.reshape(-1, d)[:m].T
@@ -161,13 +163,6 @@ def require_isotropic(measure: Measure, who: str) -> GaussianMixture:
 def radii(measure: GaussianMixture, d: int, m: int, rng: np.random.Generator) -> Float[Array, " m"]:
     """Return lengths of m vectors of R^d under the measure: s χ_d."""
     return np.sqrt(rng.chisquare(d, m) * measure.mixing.sample(rng, m))
-
-
-def haar(d: int, blocks: int, rng: np.random.Generator) -> Float[Array, "b d d"]:
-    """Return uniformly random orthogonal matrices (Mezzadri 2007): the sign fix matters."""
-    Q, R = np.linalg.qr(rng.standard_normal((blocks, d, d)))
-    diagonal = np.diagonal(R, axis1=1, axis2=2)
-    return Q * np.where(diagonal < 0, -1.0, 1.0)[:, None, :]
 
 
 def orthonormal_rows(d: int, count: int, rng: np.random.Generator) -> Float[Array, "k d"]:
@@ -267,10 +262,6 @@ def _points(sequence: str, d: int, m: int, rng: np.random.Generator) -> Float[Ar
     return qmc.Sobol(d, scramble=True, rng=rng).random_base2(int(m - 1).bit_length())[:m]
 
 
-#: Nodes multiply with each column.
-GRID_COLUMNS = 3
-
-
 @dataclass(frozen=True)
 class Grid(Placement):
     """Gauss-Hermite nodes and weights in place of random frequencies: Dao, De Sa and Ré (2017).
@@ -314,9 +305,9 @@ class Grid(Placement):
         if mixing is None or not mixing.fixed:
             raise self.refusal()
         d = len(measure.scales)
-        if d > GRID_COLUMNS:
+        if d > 3:
             raise InvalidInput(
-                f"Fourier(Grid()) serves at most {GRID_COLUMNS} columns, because nodes multiply "
+                "Fourier(Grid()) serves at most 3 columns, because nodes multiply "
                 f"with each; got {d}. Use Fourier(QMC())."
             )
         q = int((2 * m) ** (1 / d) + 1e-9)
@@ -459,11 +450,6 @@ def frequencies_of(chains: Chains, d: int) -> Float[Array, "d m"]:
             hadamard(rows, out=rows)
         rows *= diagonals[0]
     return 2 * np.pi * W[:, :d].T
-
-
-def worthwhile(chains: Chains, d: int) -> bool:
-    """Whether transforms cost less than a product with the frequencies."""
-    return chain_multiplications(chains) < d * chains.m
 
 
 def chain_multiplications(chains: Chains) -> float:

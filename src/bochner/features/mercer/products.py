@@ -346,8 +346,8 @@ def _sines(
     measure = _measure(kernel, len(unit))
     scaled = [w / s for w, s in zip(unit, measure.scales, strict=True)]
     # The order before products are weighed: by exact logarithms, or by −(ωℓ)².
-    exact = isinstance(measure, Independent)
-    logs = [measure.law.log_density(w) if exact else -w * w for w in scaled]  # type: ignore[union-attr]
+    law = measure.law if isinstance(measure, Independent) else None
+    logs = [-w * w if law is None else law.log_density(w) for w in scaled]
     indices, _ = green.best_products(logs, WIDER * width)
     W = np.stack([w[k] for w, k in zip(unit, indices.T, strict=True)], axis=1)
     weights = log_spectral_density(kernel, W)
