@@ -315,8 +315,8 @@ class RadialFunctions:
 
 
 @dataclass(frozen=True, eq=False)
-class MonomialFunctions:
-    """h_{l,i}(r), the monomial radial functions of a power series or of the Gaussian."""
+class IndexedFunctions:
+    """h_{l,i}(r): monomials for a power series or the Gaussian, or functions of a user's own."""
 
     kernel: Kernel
     n_inputs: int  # d
@@ -325,12 +325,28 @@ class MonomialFunctions:
 
     def __call__(self, r: Float[Array, " n"]) -> Float[Array, "n B"]:
         """Return the functions' values, in the library and precision of r."""
+        if isinstance(self.kernel, GeneralizedZonal):
+            t = to_numpy(r).astype(np.float64)
+            values = np.empty((len(t), len(self.degrees)))
+            for l in np.unique(self.degrees).tolist():
+                which = self.degrees == l
+                values[:, which] = self.kernel.radial(l, t)[:, self.indices[which]]
+            return moved(values, like=r)
         xp = array_namespace(r)
         r = r[:, None]
         positive = xp.where(r > 0, r, xp.ones_like(r))
         logs, powers, decay = (moved(A, like=r) for A in self._logs)
         H = xp.exp(logs + powers * xp.log(positive) - decay * r * r)
         return xp.where((r > 0) | (powers == 0), H, xp.zeros_like(H))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether these are all functions of a user's own: of one column degrees end at one."""
+        if not isinstance(self.kernel, GeneralizedZonal):
+            return False
+        degrees = len(self.kernel.radial_functions)
+        count, one = min(degrees, 2) if self.n_inputs == 1 else degrees, np.ones(1)
+        return len(self.degrees) == sum(self.kernel.radial(l, one).shape[1] for l in range(count))
 
     def chosen(self, which: np.ndarray) -> Self:
         """Return some of the functions."""
@@ -346,28 +362,6 @@ class MonomialFunctions:
         with np.errstate(divide="ignore"):
             logs = np.maximum(np.log(h) + half, -1e4)
         return logs, self.degrees + 2.0 * self.indices, np.array([half])
-
-
-@dataclass(frozen=True, eq=False)
-class UserFunctions(MonomialFunctions):
-    """h_{l,i}(r), radial functions of a user's own."""
-
-    kernel: GeneralizedZonal
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the kernel has no other functions: of one column degrees end at one."""
-        degrees = len(self.kernel.radial_functions)
-        count, one = min(degrees, 2) if self.n_inputs == 1 else degrees, np.ones(1)
-        return len(self.degrees) == sum(self.kernel.radial(l, one).shape[1] for l in range(count))
-
-    def __call__(self, r: Float[Array, " n"]) -> Float[Array, "n B"]:
-        t = to_numpy(r).astype(np.float64)
-        H = np.empty((len(t), len(self.degrees)))
-        for l in np.unique(self.degrees).tolist():
-            which = self.degrees == l
-            H[:, which] = self.kernel.radial(l, t)[:, self.indices[which]]
-        return moved(H, like=r)
 
 
 def _lobatto(degree: int, limit: float) -> Float[np.ndarray, " k"]:

@@ -27,11 +27,10 @@ from bochner.features.fourier.placements import IID, unit_directions
 from bochner.features.map import FeatureMap, rest_of_diagonal
 from bochner.features.mercer.radial import (
     REACH,
-    MonomialFunctions,
+    IndexedFunctions,
     Nodes,
     Polar,
     RadialFunctions,
-    UserFunctions,
     in_balls,
     on_axis,
     one_radius,
@@ -104,7 +103,7 @@ class GegenbauerMap(FeatureMap):
     polar: Polar  # From rows to radii and directions
     directions: Float[np.ndarray, "d m"]  # W, unit columns
     #: h, a column for each pair of a degree and a component.
-    radial: MonomialFunctions | RadialFunctions | UserFunctions
+    radial: IndexedFunctions | RadialFunctions
     components: np.ndarray  # The component that each of these columns belongs to
 
     @property
@@ -117,7 +116,7 @@ class GegenbauerMap(FeatureMap):
 
         Otherwise only for the kernel cut at its degree and order, which lacks ``left_out``.
         """
-        return isinstance(self.radial, UserFunctions) and self.radial.is_complete
+        return isinstance(self.radial, IndexedFunctions) and self.radial.is_complete
 
     def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         functions = to_numpy(self.radial(self.polar(X)[1]))
@@ -187,7 +186,7 @@ LARGEST_VALUE = 1e35  # √α_l stays below it: float32 holds p_l
 class Radials(NamedTuple):
     """Radial functions, and the component of each."""
 
-    functions: MonomialFunctions | RadialFunctions | UserFunctions
+    functions: IndexedFunctions | RadialFunctions
     components: np.ndarray
 
     @property
@@ -315,7 +314,7 @@ def _monomial(
     most = max(D // 2, 1) if radial.n_inputs == 1 else min(MOST_ORDERS, D)
     s = min(total // 2 + 1, most) if method.order is None else method.order
     degrees, indices = np.repeat(np.arange(q + 1), s), np.tile(np.arange(s), q + 1)
-    return Radials(MonomialFunctions(kernel, radial.n_inputs, degrees, indices), indices)
+    return Radials(IndexedFunctions(kernel, radial.n_inputs, degrees, indices), indices)
 
 
 def _total_degree(method: Gegenbauer, radial: RadialKernels, r: Array | None) -> int:
@@ -360,7 +359,7 @@ def _own_radials(method: Gegenbauer, kernel: GeneralizedZonal, d: int, r: Array 
     places = [np.argsort(-square, kind="stable") for square in squares]
     components = np.concatenate([np.arange(len(place)) for place in places])
     degrees = np.repeat(np.arange(q + 1), [len(place) for place in places])
-    radials = Radials(UserFunctions(kernel, d, degrees, np.concatenate(places)), components)
+    radials = Radials(IndexedFunctions(kernel, d, degrees, np.concatenate(places)), components)
     return radials if method.order is None else radials.first(method.order)
 
 
