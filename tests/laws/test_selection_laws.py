@@ -128,7 +128,7 @@ def test_few_rows_and_constant_targets_choose_nothing(few):
     asked = (sample_of(X[:few], y[:few]), 64, 0, None, None, "medium")
     assert isinstance(choose_kernel("auto", *asked, exact=True).kernel, Gaussian)
     learned = learn_metric(Gaussian(), sample_of(X, np.ones(300)), 0)
-    assert (learned.history, learned.kernel) == ((), Gaussian())
+    assert (learned.compared, learned.kernel) == ((), Gaussian())
 
 
 def test_weights_targets_sparse_rows_and_given_penalties_are_served():
@@ -205,14 +205,14 @@ def test_the_metric_finds_the_direction_that_matters(learned, turned):
     assert values[-1] > 20 * values[-2]
     assert np.isclose(np.trace(learned.matrix), 6.0)
     X, y = turned
-    errors = [r.error for r in learned.history]
-    best = learned.history[int(np.argmin(errors))]
+    errors = [r.error for r in learned.compared]
+    best = learned.compared[int(np.argmin(errors))]
     assert learned.kernel == best.kernel
     assert best.gain > best.deviation  # surely better than the start
     assert min(errors) <= learned.error < 0.3 * errors[0]
     models = [
         bo.KernelRidge(k, n_features=128, random_state=0).fit(X[:450], y[:450])
-        for k in (learned.history[0].kernel, learned.kernel)
+        for k in (learned.compared[0].kernel, learned.kernel)
     ]
     before, after = (np.mean((m.predict(X[450:]) - y[450:]) ** 2) for m in models)
     assert after < 0.3 * before
@@ -249,7 +249,7 @@ def test_noise_keeps_the_metric_it_started_from():
         rng = np.random.default_rng(seed)
         X, y = rng.standard_normal((60, 4)), rng.standard_normal(60)
         learned = learn_metric(Gaussian(2.0), sampled_rows(X, y), seed, rounds=2)
-        kept += learned.kernel == learned.history[0].kernel
+        kept += learned.kernel == learned.compared[0].kernel
     assert kept >= 3
 
 

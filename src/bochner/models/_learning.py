@@ -225,7 +225,7 @@ def _scale(rows: _Learned, seed: int) -> tuple[KernelSum, Float[Array, " n"], fl
     priority = np.random.default_rng(seed).permutation(len(w)) / len(w)
     sample = RowSample(rows.z, target, w, priority)
     curves, sample = transformed(sample, seed)
-    kernel = choose_for_matrix(spec, sample, None, True)[0].kernel
+    kernel = choose_for_matrix(spec, sample, None, True).kernel
     kernel = kernel if curves is None else curves.of(kernel)
     smoother = LandmarkSmoother.of(kernel, rows.z, target, w, seed)
 

@@ -446,7 +446,7 @@ def _chosen_kernel(
         return chosen_by_leaves(spec, gather(blocks))
     asked = spec.features
     if n_rows <= DIRECT_ROWS:
-        tuning, _, curves, _ = chosen_by_matrix(spec, gather(blocks))
+        tuning, curves, _ = chosen_by_matrix(spec, gather(blocks))
     else:
         curves, sample = transformed(sample, asked.seed, asked.bends)
         given = asked.seed, None, asked.method, asked.effort or "medium"

@@ -264,7 +264,7 @@ class Candidates:
         if not isinstance(kernel, Radial) or not 1 < d <= MANY_COLUMNS or is_sparse(self.rows.X):
             return
         search = self._search(LOO, self.effort.tried)
-        for turned, _ in turned_metrics(kernel, start.alpha, search, self.effort.rounds):
+        for turned in turned_metrics(kernel, start.alpha, search, self.effort.rounds):
             if not self.serves(turned.kernel):
                 return
             yield turned

@@ -31,7 +31,7 @@ from bochner.selection.grids import waves_for
 from bochner.selection.lengthscales import tune_lengthscales
 from bochner.selection.metric import learn_metric, require_dense
 from bochner.selection.numbers import by_left_out
-from bochner.selection.record import Curves, LearnedMetric, Tuning
+from bochner.selection.record import Curves, Tuning
 from bochner.selection.spec import WITHOUT_TARGET, Tolerance, as_tolerance
 from bochner.selection.walk import (
     choose_lengthscale,
@@ -113,9 +113,10 @@ def choose_from(
         plain = replace(plain, waves=spec.waves and curves is None)  # waves require rows as given
         chosen = choose_from(plain, n_columns, bent, n_rows, share, None, by_targets)
         return chosen if curves is None else chosen.through(curves)
-    metric = None if not spec.learns_metric else learned_metric(spec, nonempty(rows), share)
-    kernel = spec.kernel if metric is None else metric.kernel
-    if search is not None:
+    kernel = spec.kernel
+    if spec.learns_metric:
+        tuning = learned_metric(spec, nonempty(rows), share)
+    elif search is not None:
         tuning = search(kernel, nonempty(rows))
     elif isinstance(kernel, Kernel):
         tuning = by_left_out(kernel, rows, spec.seed, share)
@@ -125,7 +126,7 @@ def choose_from(
         tuning = choose_kernel(kernel, *asked, effort, of_classes=spec.of_classes)
     choice = choice_of(spec, tuning.kernel, n_columns, rows, n_rows, share, by_targets)
     choice = replace(choice, reason=choice.reason + tuning.reason)
-    return Chosen(spec.seed, tuning, choice, metric)
+    return Chosen(spec.seed, tuning, choice)
 
 
 def transformed(
@@ -142,7 +143,7 @@ def choose_for_matrix(
     share: float | None,
     centred: bool,
     judged_again: bool = False,
-) -> tuple[Tuning, LearnedMetric | None]:
+) -> Tuning:
     """Find the kernel of a fit with the exact kernel.
 
     ``share`` is a given penalty per row of weight one; ``centred``: an intercept is fitted;
@@ -150,15 +151,13 @@ def choose_for_matrix(
     """
     require_squares(spec.who, sample.y, sample.w)
     if spec.learns_metric:
-        metric = learned_metric(spec, sample, share)
-        return Tuning(metric.kernel), metric
+        return learned_metric(spec, sample, share)
     if isinstance(spec.kernel, Kernel):
-        return by_left_out(spec.kernel, sample, spec.seed, share, centred), None
+        return by_left_out(spec.kernel, sample, spec.seed, share, centred)
     asked = spec.kernel, sample, spec.width_to_search, spec.seed, share, None
     effort = "low" if spec.effort is None else spec.effort
     options: Any = {"centred": centred, "of_classes": spec.of_classes}
-    tuning = choose_kernel(*asked, effort, exact=True, judged_again=judged_again, **options)
-    return tuning, None
+    return choose_kernel(*asked, effort, exact=True, judged_again=judged_again, **options)
 
 
 def named_stationary(spec: FeatureSpec, sample: RowSample) -> Tuning:
@@ -174,7 +173,7 @@ def choose_without_target(spec: FeatureSpec, sample: RowSample) -> Tuning:
     return choose_lengthscale(spec.kernel, sample, spec.width_to_search, spec.seed)
 
 
-def learned_metric(spec: FeatureSpec, rows: RowSample, share: float | None) -> LearnedMetric:
+def learned_metric(spec: FeatureSpec, rows: RowSample, share: float | None) -> Tuning:
     """Learn a metric from rows, from the lengthscale chosen for a name if the kernel is one."""
     kernel, seed = spec.kernel, spec.seed
     require_dense(rows)

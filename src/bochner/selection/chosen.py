@@ -22,7 +22,7 @@ from bochner.features.method import Method
 from bochner.features.nystrom.nystrom import LandmarkValues, NystromMap, Rounded
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import has_free
-from bochner.selection.record import Curves, LearnedMetric, Tuning
+from bochner.selection.record import Curves, Tuning
 from bochner.selection.spec import (
     SEARCHED,
     WIDTH,
@@ -141,7 +141,6 @@ class Chosen:
         The kernel, and the candidates.
     choice : Choice
         The map, its method, and the candidates.
-    metric : LearnedMetric or None
     precision : {"float32", "float64"}
         Precision of the features.
     curves : Curves or None
@@ -151,7 +150,6 @@ class Chosen:
     seed: int
     search: Tuning
     choice: Choice
-    metric: LearnedMetric | None = None
     precision: Precision = "float64"
     curves: Curves | None = None
 
@@ -159,6 +157,11 @@ class Chosen:
     def kernel(self) -> Kernel:
         """k, with numbers."""
         return self.search.kernel
+
+    @property
+    def metric(self) -> Tuning | None:
+        """The search for a metric, if one was learned."""
+        return self.search if self.search.matrix is not None else None
 
     @property
     def map(self) -> FeatureMap:

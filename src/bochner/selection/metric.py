@@ -24,8 +24,8 @@ from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Radial
 from bochner.selection.held_out import first_least, nested_errors, split_rows, targets_that_vary
 from bochner.selection.lengthscales import MatrixSearch, ProcessRows
-from bochner.selection.race import Judged, Race, TunedKernel
-from bochner.selection.record import LearnedMetric, MetricRound
+from bochner.selection.race import Race, TunedKernel
+from bochner.selection.record import KernelComparison, Tuning
 from bochner.selection.rows import rounded, significant
 from bochner.selection.spec import EFFORTS
 from bochner.solvers.ridge.criteria import LOO
@@ -48,7 +48,7 @@ def learn_metric(
     *,
     rounds: int = 4,
     diagonal: bool | None = None,
-) -> LearnedMetric:
+) -> Tuning:
     """Learn a metric from a sample of rows, in a few rounds of fit and average outer product.
 
     Parameters
@@ -63,9 +63,9 @@ def learn_metric(
 
     Returns
     -------
-    LearnedMetric
-        Of the round with the least error on held-out rows, or of the start, unless the reduction
-        of the error is larger than chance.
+    Tuning
+        With the matrix of the metric: of the round with the least error on held-out rows, or of
+        the start, unless the reduction of the error is larger than chance.
 
     Raises
     ------
@@ -89,31 +89,32 @@ def learn_metric(
     diagonal = d > MANY_COLUMNS if diagonal is None else diagonal
     varies = targets_that_vary(train.lowest(ROWS))
     if not np.any(varies):
-        return LearnedMetric(_entries(np.eye(d)), kernel, float("nan"), ())
+        return Tuning(kernel, matrix=_entries(np.eye(d)))
     train, test = (replace(rows, y=rows.y[:, varies]) for rows in (train, test))
-    effort = replace(EFFORTS["medium"], tried=ROWS)
-    trials = Race(train, test, effort, True, None, lambda _: True)
-    rows = train.lowest(ROWS)
-    search = MatrixSearch.of(rows, LOO, centred=True, most=ROWS)
+    race = Race(train, test, replace(EFFORTS["medium"], tried=ROWS), True, None, lambda _: True)
+    search = MatrixSearch.of(train.lowest(ROWS), LOO, centred=True, most=ROWS)
     assert search is not None
     first = search.one(kernel)[1]
     start: Any = first.kernel.replace(lengthscale=rounded(first.kernel.lengthscale))
     alpha = search.alpha_of(first.at.share, first.of.rows)
-    judged = [trials.tried(TunedKernel("start", start, alpha, 1))]
-    errors = [LOO.display_value(first.value)]
-    for candidate, value in turned_metrics(start, alpha, search, rounds, diagonal):
-        judged.append(trials.tried(candidate))
-        errors.append(LOO.display_value(value))
-    gains = [(0.0, 0.0), *(each.gain(judged[0]) for each in judged[1:])]
-    history = tuple(
-        MetricRound(each.candidate.kernel, each.error, error, *gain)
-        for each, error, gain in zip(judged, errors, gains, strict=True)
-    )
+    turned = turned_metrics(start, alpha, search, rounds, diagonal)
+    judged = [race.tried(each) for each in (TunedKernel("start", start, alpha, 1), *turned)]
+    gains = [(np.nan, np.nan), *(each.gain(judged[0]) for each in judged[1:])]
     best = first_least([each.error for each in judged])
-    best = best if gains[best][0] > gains[best][1] else 0
-    error = judged[0].error if not best else _error_of_choice(judged, test)
-    matrix = _metric_of(judged[best].candidate.kernel, search.rows.spread)
-    return LearnedMetric(matrix, judged[best].candidate.kernel, error, history)
+    best = best if best and gains[best][0] > gains[best][1] else 0
+    error = judged[0].error
+    if best:  # for each fold of the best round by the other folds
+        error = float(nested_errors([each.squared for each in judged]).sum() / test.w.sum())
+    compared = tuple(
+        KernelComparison(
+            c.numbers, c.kernel, each.error, *gain, i == best, name=c.name, rows=len(search.rows.w)
+        )
+        for i, (each, gain) in enumerate(zip(judged, gains, strict=True))
+        for c in [each.candidate]
+    )
+    kernel = compared[best].kernel
+    matrix = _metric_of(kernel, search.rows.spread)
+    return Tuning(kernel, error=error, compared=tuple(compared), matrix=matrix)
 
 
 def require_dense(sample: RowSample) -> None:
@@ -127,8 +128,8 @@ def require_dense(sample: RowSample) -> None:
 
 def turned_metrics(
     kernel: Any, alpha: float, search: MatrixSearch, rounds: int, diagonal: bool = False
-) -> Iterator[tuple[TunedKernel, float]]:
-    """Yield the kernel of each round and its leave-one-out criterion."""
+) -> Iterator[TunedKernel]:
+    """Yield the kernel of each round."""
     rows, d = search.rows, search.rows.X.shape[1]
     family = kernel.replace(lengthscale=1.0)
     L = np.diag(1 / np.broadcast_to(np.asarray(kernel.lengthscale), d))
@@ -144,7 +145,7 @@ def turned_metrics(
             each = Mahalanobis(family, _entries(L @ L.T / scale**2))
         numbers = d if diagonal else d * (d + 1) // 2
         name = f"{type(family).__name__}, columns turned, round {number + 1}"
-        yield TunedKernel(name, each, alpha, numbers), end.value
+        yield TunedKernel(name, each, alpha, numbers)
         L = L / scale
 
 
@@ -174,12 +175,6 @@ def next_root(
     values, vectors = np.linalg.eigh((M + M.T) / 2)
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T / rows.spread[:, None]
     return root * np.sqrt(_typical(s) / max(_typical(_squared_distances(rows.X @ root)), 1e-300))
-
-
-def _error_of_choice(judged: list[Judged], test: RowSample) -> float:
-    """Return the error of the best round, for each fold chosen by the other folds."""
-    squared = nested_errors([each.squared for each in judged])
-    return float(squared.sum() / test.w.sum())
 
 
 def _metric_of(kernel: Any, units: Float[Array, " d"]) -> tuple[tuple[float, ...], ...]:

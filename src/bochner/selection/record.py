@@ -164,6 +164,9 @@ class Tuning(HtmlResult):
         Candidates that were compared.
     names : sequence of str
         Names of the columns, for tables; empty where not known.
+    matrix : tuple of tuple of float, or None
+        Of a learned metric: A, (d, d), of trace d in units of the columns' deviations. Distances
+        are r² = (x − y)ᵀA(x − y)/ℓ².
 
     See Also
     --------
@@ -190,6 +193,7 @@ class Tuning(HtmlResult):
     estimator: Any = field(default=None, repr=False, compare=False)
     compared: tuple[KernelComparison, ...] = ()
     names: Sequence[str] = field(default=(), compare=False)
+    matrix: tuple[tuple[float, ...], ...] | None = None
 
     @property
     def tried(self) -> tuple[tuple[Scale, float], ...]:
@@ -297,7 +301,7 @@ class Tuning(HtmlResult):
     def __str__(self) -> str:
         """Return the candidates as a table and the chosen kernel; without any, the stages."""
         words = _words().in_words(self.kernel, self.names or None)
-        end = f"{words}, alpha = {self.share:.2g} n"
+        end = words if np.isnan(self.share) else f"{words}, alpha = {self.share:.2g} n"
         if self.compared:
             table = columns(self.lines(), words=(0, 2, 4))
             return "\n".join(filter(None, [self.summary, table, self._why_not_first, end]))
@@ -389,62 +393,6 @@ class Recorder:
         steps, compared = tuple(self._steps), tuple(self._compared)
         name = self.criterion.name
         return Tuning(kernel, share, criterion=name, path=steps, compared=compared)
-
-
-@dataclass(frozen=True)
-class MetricRound:
-    """One round: the kernel in its metric, its held-out error and its leave-one-out error.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    error : float
-        Relative squared error on held-out rows: 1 is the error of the mean.
-    loo : float
-        Relative leave-one-out error of the rows of the fit, whose targets the metric depends on.
-    gain : float
-        Reduction of the error of the first metric.
-    deviation : float
-        Required gain.
-    """
-
-    kernel: Kernel
-    error: float
-    loo: float
-    gain: float = 0.0
-    deviation: float = 0.0
-
-
-@dataclass(frozen=True)
-class LearnedMetric(HtmlResult):
-    """The metric of the best round, or of the start if no round is better by more than chance.
-
-    Attributes
-    ----------
-    matrix : tuple of tuple of float
-        A, (d, d), of trace d in units of the columns' deviations: r² = (x − y)ᵀA(x − y)/ℓ².
-    kernel : Kernel
-        ``Mahalanobis(family at lengthscale 1, A/ℓ²)``, or with a diagonal metric the family with
-        one lengthscale per column.
-    error : float
-        Relative squared error on held-out rows, each with a choice made without it.
-    history : tuple of MetricRound
-        The first is the start.
-    """
-
-    matrix: tuple[tuple[float, ...], ...]
-    kernel: Kernel
-    error: float
-    history: tuple[MetricRound, ...]
-
-    def __str__(self) -> str:
-        """Return the rounds as a table."""
-        lines = ["round   held out  leave-one-out       gain  deviation"]
-        lines += [
-            f"{i:>5} {r.error:>10.4g} {r.loo:>14.4g} {r.gain:>10.2g} {r.deviation:>10.2g}"
-            for i, r in enumerate(self.history)
-        ]
-        return "\n".join(lines)
 
 
 @dataclass(frozen=True)

@@ -186,8 +186,8 @@ def choose_exactly(spec: ConvexSpec, sample: RowSample, X: Array, share: float |
     asked = spec.features
     curves, sample = transformed(sample, asked.seed, asked.bends)
     X = X if curves is None else curves.inputs(X)
-    tuning, metric = choose_for_matrix(asked, sample, share, spec.fit_intercept)
-    chosen = Chosen(asked.seed, tuning, exact_choice(tuning, X), metric)
+    tuning = choose_for_matrix(asked, sample, share, spec.fit_intercept)
+    chosen = Chosen(asked.seed, tuning, exact_choice(tuning, X))
     return chosen if curves is None else chosen.through(curves)
 
 

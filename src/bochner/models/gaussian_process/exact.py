@@ -38,7 +38,7 @@ from bochner.selection.choose import choose_for_matrix, transformed
 from bochner.selection.chosen import Chosen
 from bochner.selection.lengthscales import tune_lengthscales
 from bochner.selection.numbers import by_evidence
-from bochner.selection.record import LearnedMetric, Tuning
+from bochner.selection.record import Tuning
 from bochner.selection.spec import UNASKED
 from bochner.solvers.ridge.dual import KernelFactor, KernelRows
 from bochner.solvers.ridge.evidence import Evidence
@@ -242,31 +242,31 @@ def _choose(spec: GaussianProcessSpec, rows: KeptRows) -> tuple[Chosen, float | 
     require_squares(asked.who, rows.y, rows.w)
     sample = RowSample(X, rows.y, rows.w, rows.priority)
     curves, sample = transformed(sample, asked.seed, asked.bends)
-    tuning, metric = _tuned(spec, sample)
-    chosen = Chosen(asked.seed, tuning, exact_choice(tuning, sample.X), metric)
+    tuning = _tuned(spec, sample)
+    chosen = Chosen(asked.seed, tuning, exact_choice(tuning, sample.X))
     chosen = chosen if curves is None else chosen.through(curves)
     start = tuning.share * float(rows.w[:EVIDENCE_ROWS].sum())
     return chosen, start if np.isfinite(start) and start > 0 else None
 
 
-def _tuned(spec: GaussianProcessSpec, sample: RowSample) -> tuple[Tuning, LearnedMetric | None]:
+def _tuned(spec: GaussianProcessSpec, sample: RowSample) -> Tuning:
     """Return the kernel by errors, by evidence, or by the larger held-out density of both."""
     asked, likeliest = spec.features, spec.lengthscale == "evidence"
     kernel: Any = asked.kernel
     given: Any = {"centred": spec.fit_intercept, "noise": spec.noise, "amplitude": spec.amplitude}
     is_open = isinstance(kernel, Kernel) and has_free(kernel) and spec.lengthscale != "loo"
     if is_open or (isinstance(kernel, Kernel) and likeliest and not asked.learns_metric):
-        return by_evidence(kernel, sample, asked.seed, **given), None
+        return by_evidence(kernel, sample, asked.seed, **given)
     is_given = isinstance(kernel, Kernel) or (kernel in UNASKED and not likeliest)
     if asked.learns_metric or is_given:
         return choose_for_matrix(asked, sample, _share(spec, sample), spec.fit_intercept)
     first = _by_errors(spec, sample)
     if spec.lengthscale == "loo" or kernel == "linear":
-        return first, None
+        return first
     second = tune_lengthscales(first.kernel, sample, **given)
     if likeliest:
-        return second, None
-    return likelier(first, second, partial(_log_density, spec, sample.lowest(COMPARED))), None
+        return second
+    return likelier(first, second, partial(_log_density, spec, sample.lowest(COMPARED)))
 
 
 def _share(spec: GaussianProcessSpec, sample: RowSample) -> float | None:

@@ -45,7 +45,7 @@ from bochner.selection.chosen import Chosen
 from bochner.selection.grids import waves_for
 from bochner.selection.near import AtDensity, DensePlaces, tuned_among_near_rows
 from bochner.selection.race import TunedKernel
-from bochner.selection.record import LearnedMetric, Tuning
+from bochner.selection.record import Tuning
 from bochner.selection.tree import RowTree, grow
 from bochner.solvers.ridge.groups import Group, Reduced, reduced_at
 from bochner.solvers.ridge.path import least_alpha
@@ -60,8 +60,8 @@ LEFT_OUT_ROWS = 2048
 AT_ONCE = 4096  # Rows that are predicted at once
 
 
-#: The kernel found on a sample of rows, the metric, the curves of columns, and the sample.
-Candidate = tuple[Tuning, LearnedMetric | None, Any, RowSample]
+#: The kernel found on a sample of rows, the curves of columns, and the sample.
+Candidate = tuple[Tuning, Any, RowSample]
 
 
 class _SeenRows(NamedTuple):
@@ -188,7 +188,7 @@ def leaf_rows(
     start = _candidate(spec, rows)
     if (chosen := _waves(spec, rows, start)) is not None:
         asked = spec.features, spec.fit_intercept, chosen
-        return chosen_grid_sums(*asked, start[3], blocks, where).solve(spec)
+        return chosen_grid_sums(*asked, start[2], blocks, where).solve(spec)
     table = LocalRows.of(spec, method, rows, start)
     best = table.judged
     coef, across, intercept, judged = table.solved(np.atleast_1d(best.alpha))
@@ -211,18 +211,19 @@ def among_near_rows(
 
     Returns the search with these steps, the chosen kernel, and the neighbourhoods.
     """
-    seed, (tuning, _, curves, sample) = spec.features.seed, start
+    seed, (tuning, curves, sample) = spec.features.seed, start
     X = rows.X if curves is None else curves.inputs(rows.X)
     asked = seed, spec.fit_intercept, spec.alpha, spec.per_target, tuning.share
     places = DensePlaces.of(tuning.kernel, (X, rows.y, rows.w), *asked)
     dense_sample = spec.features.is_quick and len(sample) == len(rows.w)
     is_open = isinstance(spec.features.kernel, str) and not dense_sample
+    searched = tuning if tuning.matrix is None else Tuning(tuning.kernel)
     others: list[TunedKernel] = []
     if is_open and isinstance(spec.alpha, str):  # a given penalty needs its own scale
         bent = sample if curves is None else replace(sample, X=curves.inputs(sample.X))
         asked_near = (X, rows.y, rows.w), bent, seed, spec.fit_intercept
-        others = list(tuned_among_near_rows(tuning, *asked_near))
-    best = places.best(tuning, others) if is_open else places.at(tuning.kernel, 1.0)
+        others = list(tuned_among_near_rows(searched, *asked_near))
+    best = places.best(searched, others) if is_open else places.at(tuning.kernel, 1.0)
     return places.noted(tuning, best, others), best, places
 
 
@@ -232,7 +233,7 @@ def chosen_by_leaves(spec: RidgeSpec, rows: GatheredRows) -> Kernel:
     start = _candidate(spec, rows)
     if (chosen := _waves(spec, rows, start)) is not None:
         return chosen.kernel
-    tuning, curves = among_near_rows(spec, rows, start)[0], start[2]
+    tuning, curves = among_near_rows(spec, rows, start)[0], start[1]
     return tuning.kernel if curves is None else curves.of(tuning.kernel)
 
 
@@ -255,7 +256,7 @@ class LocalRows:
         spec: RidgeSpec, method: LocalKernel, rows: GatheredRows, start: Candidate
     ) -> "LocalRows":
         """Choose the kernel, its scale, the penalty and the landmarks, and split the rows."""
-        seed, (_, metric, curves, sample) = spec.features.seed, start
+        seed, (_, curves, sample) = spec.features.seed, start
         tuning, best, places = among_near_rows(spec, rows, start)
         seen = _within(tuning.kernel, rows.X if curves is None else curves.inputs(rows.X))
         kernel = tuning.kernel if curves is None else curves.of(tuning.kernel)
@@ -268,7 +269,7 @@ class LocalRows:
         )
         choice = Choice(phi, method, (), reason + tuning.reason)
         search = replace(tuning, kernel=kernel)
-        chosen = Chosen(seed, search, choice, metric, curves=curves)
+        chosen = Chosen(seed, search, choice, curves=curves)
         return LocalRows(spec, tuning, rows, chosen, seen, tree, leaf, best.solution, places)
 
     def solved(
@@ -385,9 +386,9 @@ def _landmarks(phi: Any) -> Float[Array, "D d"]:
 
 def _waves(spec: RidgeSpec, rows: GatheredRows, start: Candidate) -> Chosen | None:
     """Return the waves of the kernel at the scale of all rows, where ``spec`` allows few."""
-    tuning, metric, curves, sample = start
+    tuning, curves, sample = start
     few = lambda kernel: waves_for(kernel, sample.X, len(rows.w))
-    as_given = metric is None and curves is None
+    as_given = tuning.matrix is None and curves is None
     if not (spec.features.waves and as_given and few(tuning.kernel)):
         return None
     seed, asked = spec.features.seed, (spec.alpha, spec.per_target, tuning.share)
@@ -401,12 +402,12 @@ def _waves(spec: RidgeSpec, rows: GatheredRows, start: Candidate) -> Chosen | No
 
 
 def _candidate(spec: RidgeSpec, rows: GatheredRows) -> Candidate:
-    """Return the kernel found on a sample of rows, the metric and the curves, and the sample."""
+    """Return the kernel found on a sample of rows, the curves of columns, and the sample."""
     seed = spec.features.seed
     priority = row_priorities(seed, 0, int(rows.number[-1]) + 1)[rows.number]
     sample = RowSample(rows.X, rows.y, rows.w, priority).lowest(kept_rows(rows.X.shape[1]))
     curves, bent = transformed(sample, seed, spec.features.bends)
     alpha = least_alpha(spec.alpha)
     share = None if isinstance(alpha, str) else alpha / rows.weight
-    tuning, metric = choose_for_matrix(spec.features, bent, share, spec.fit_intercept, True)
-    return tuning, metric, curves, sample
+    tuning = choose_for_matrix(spec.features, bent, share, spec.fit_intercept, True)
+    return tuning, curves, sample

@@ -40,7 +40,7 @@ from bochner.models.representations.representation import (
 )
 from bochner.selection.choose import choose, choose_for_matrix, transformed
 from bochner.selection.chosen import Chosen
-from bochner.selection.record import Curves, LearnedMetric, Tuning
+from bochner.selection.record import Curves, Tuning
 from bochner.selection.spec import Tolerance
 from bochner.solvers.cg import KernelOperator
 from bochner.solvers.ridge.dual import KernelRows
@@ -259,8 +259,8 @@ def _direct_rows(
 ) -> tuple[MatrixRows, Solution]:
     """Choose the kernel by the matrix of some rows, then solve with the matrix of all."""
     rows, seed = gather(blocks), spec.features.seed
-    tuning, metric, curves, sample = chosen_by_matrix(spec, rows)
-    chosen = Chosen(seed, tuning, exact_choice(tuning, sample.X, method), metric)
+    tuning, curves, sample = chosen_by_matrix(spec, rows)
+    chosen = Chosen(seed, tuning, exact_choice(tuning, sample.X, method))
     chosen = chosen if curves is None else chosen.through(curves)
     order = np.argsort(sample.priority) if len(rows.w) > PENALTY_ROWS else np.arange(len(rows.w))
     solution = _solved(spec, tuning.share, chosen, rows.take(order)).of_rows(np.argsort(order))
@@ -270,19 +270,20 @@ def _direct_rows(
 
 def chosen_by_matrix(
     spec: RidgeSpec, rows: GatheredRows
-) -> tuple[Tuning, LearnedMetric | None, Curves | None, RowSample]:
-    """Return the kernel, the metric, the curves of columns, and the rows through these."""
+) -> tuple[Tuning, Curves | None, RowSample]:
+    """Return the kernel, the curves of columns, and the rows through these."""
     seed = spec.features.seed
     priority = row_priorities(seed, 0, int(rows.number[-1]) + 1)[rows.number]
     sample = RowSample(rows.X, rows.y, rows.w, priority)
     curves, sample = transformed(sample, seed, spec.features.bends)
     alpha = least_alpha(spec.alpha)
     share = None if isinstance(alpha, str) else alpha / rows.weight
-    tuning, metric = choose_for_matrix(spec.features, sample, share, spec.fit_intercept)
-    if tuning.compared and share is None and len(rows.w) > SAMPLE_ROWS and not is_sparse(sample.X):
+    tuning = choose_for_matrix(spec.features, sample, share, spec.fit_intercept)
+    searched = tuning.compared and tuning.matrix is None and not is_sparse(sample.X)
+    if searched and share is None and len(rows.w) > SAMPLE_ROWS:
         inside = replace(rows, X=sample.X)
-        tuning = among_near_rows(spec, inside, (tuning, metric, None, sample))[0]
-    return tuning, metric, curves, sample
+        tuning = among_near_rows(spec, inside, (tuning, None, sample))[0]
+    return tuning, curves, sample
 
 
 def _solved(spec: RidgeSpec, share: float, chosen: Chosen, rows: GatheredRows) -> Solution:
