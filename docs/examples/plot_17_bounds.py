@@ -11,20 +11,17 @@ import numpy as np
 
 import bochner as bo
 from bochner.certificates import (
-    bernstein_bound,
-    hoeffding_bound,
-    operator_norm_bound,
-    spectral_bound,
+    fourier_bound,
 )
 from bochner.kernels import Gaussian
 
 X = np.random.default_rng(0).standard_normal((200, 3))
 kernel, alpha, widths = Gaussian(2.0), 2.0, [256, 1024, 4096, 16384]
 bounds = {
-    "largest entry, Hoeffding": hoeffding_bound(kernel, X),
-    "largest entry, Bernstein": bernstein_bound(kernel, X),
-    "operator norm": operator_norm_bound(kernel, X),
-    "spectral distance": spectral_bound(kernel, X, alpha=alpha),
+    "largest entry, Hoeffding": fourier_bound(kernel, X, "hoeffding"),
+    "largest entry, Bernstein": fourier_bound(kernel, X, "bernstein"),
+    "operator norm": fourier_bound(kernel, X, "operator_norm"),
+    "spectral distance": fourier_bound(kernel, X, "spectral", alpha=alpha),
 }
 figure, panel = plt.subplots(figsize=(7, 4), layout="constrained")
 for name, bound in bounds.items():

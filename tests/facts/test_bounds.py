@@ -86,15 +86,16 @@ def tensor_sketch(e, D, _):
     return (2 + mpmath.mpf(3) ** 3) * (values.sum() / values[-1]) ** 2 / (D * e**2)
 
 
+features_bound, fourier_bound = certificates.features_bound, certificates.fourier_bound
 FORMS, SCALED = ("pair", "phase"), 3.0 * Gaussian(0.8)
 PRINTED = [
-    *((certificates.hoeffding_bound(SCALED, ROWS, f), hoeffding, f) for f in FORMS),
-    *((certificates.bernstein_bound(SCALED, ROWS, f), bernstein, f) for f in FORMS),
-    *((certificates.rahimi_recht_bound(SCALED, ROWS, f), rahimi_recht, f) for f in FORMS),
-    (certificates.rahimi_recht_bound(SCALED, ROWS, "phase", printed=True), rahimi_recht, "printed"),
-    *((certificates.operator_norm_bound(Gaussian(0.8), ROWS, f), operator_norm, f) for f in FORMS),
-    *((certificates.spectral_bound(SCALED, ROWS, alpha=2.0, form=f), spectral, f) for f in FORMS),
-    (certificates.tensor_sketch_bound(Polynomial(3), ROWS), tensor_sketch, ""),
+    *((fourier_bound(SCALED, ROWS, "hoeffding", f), hoeffding, f) for f in FORMS),
+    *((fourier_bound(SCALED, ROWS, "bernstein", f), bernstein, f) for f in FORMS),
+    *((fourier_bound(SCALED, ROWS, "rahimi_recht", f), rahimi_recht, f) for f in FORMS),
+    (fourier_bound(SCALED, ROWS, "rahimi_recht_printed", "phase"), rahimi_recht, "printed"),
+    *((fourier_bound(Gaussian(0.8), ROWS, "operator_norm", f), operator_norm, f) for f in FORMS),
+    *((fourier_bound(SCALED, ROWS, "spectral", f, alpha=2.0), spectral, f) for f in FORMS),
+    (features_bound(Polynomial(3), ROWS, bo.TensorSketch()), tensor_sketch, ""),
 ]
 IDS = [f"{chance.__name__} {form}" for _, chance, form in PRINTED]
 
@@ -123,8 +124,8 @@ SOME_CUTS = ZonalBound(
     "bound",
     [
         *(b for b, *_ in PRINTED),
-        certificates.directions_bound(ArcCosine(1), ROWS, bo.ReLU(1, bo.IID())),
-        certificates.projection_cost_bound(Gaussian(), ROWS, rank=4),
+        features_bound(ArcCosine(1), ROWS, bo.ReLU(1, bo.IID())),
+        fourier_bound(Gaussian(), ROWS, "projection_cost", rank=4),
         SOME_CUTS,
     ],
     ids=[*IDS, "directions", "costs", "zonal"],
@@ -152,7 +153,7 @@ def test_width_and_error_undo_each_other_and_fall_together(bound):
 def test_no_direction_is_larger_than_the_bound_takes_it_to_be(kernel, method, tight):
     """Σ z(x_j)² of 4,000 directions, and for |u·x| of the direction that has the most."""
     X = np.random.default_rng(0).standard_normal((50, 3)) * (2.0, 1.0, 0.5)
-    bound = certificates.directions_bound(kernel, X, method)
+    bound = features_bound(kernel, X, method)
     values = np.linalg.eigvalsh(kernel(X))
     size = bound.variance * values[-1] / values.sum()  # sup|z|² over Tr K
     exact = {0: 1, 1: 3, 2: 6}[method.order] if getattr(method, "split", False) else 0
@@ -183,7 +184,7 @@ def test_no_product_of_signs_is_larger_than_the_bound_takes_it_to_be(kernel, tig
     """Of 20,000 features, and of those whose signs are all those of the longest row."""
     X = np.random.default_rng(0).standard_normal((50, 3)) * (1.0, 0.5, 0.5)
     products = bo.Maclaurin("geometric")
-    bound = certificates.directions_bound(kernel, X, products)
+    bound = features_bound(kernel, X, products)
     values = np.linalg.eigvalsh(kernel(X))
     size = bound.variance * values[-1] / values.sum()
     phi = bo.draw(kernel, products, n_features=20_000, X=X, random_state=0)

@@ -243,7 +243,8 @@ MANY, TALL = RNG.normal(size=(300, 3)), np.zeros((10_001, 1))
 DENTED = Custom(
     lambda X, Y: Gaussian(1.5)(X, Y) - 60.0 * np.exp(-np.add.outer((X**2).sum(1), (Y**2).sum(1)))
 )
-directions, HOEFFDING = bounds.directions_bound, bounds.hoeffding_bound(Gaussian(), X)
+directions, fourier = bounds.features_bound, bounds.fourier_bound
+HOEFFDING = bounds.fourier_bound(Gaussian(), X, "hoeffding")
 CUTS = ZonalBound((Cut(3, 2, 0.1, bounds.leverage_bound(60.0, 20.0, 2)),))
 
 
@@ -389,7 +390,11 @@ CASES = [
     (lambda: Box([]), InvalidInput, "Box: sides must be one to 3 pairs"),
     (lambda: Box([(1.0, 0.0)]), InvalidInput, "Box: sides must have lower below upper"),
     (lambda: drawn(Gaussian(), bo.Fourier(form="phase")).complex(X), InvalidInput, "must be pairs"),
-    (lambda: drawn(STABLE, bo.Fourier(bo.QMC())), UnsupportedKernel, "quantile of the frequencies"),
+    (
+        lambda: drawn(STABLE, bo.Fourier(bo.QMC())),
+        UnsupportedKernel,
+        "Quantiles and densities of freq",
+    ),
     (lambda: GreenFunction(PLATE, "neumann"), InvalidInput, "kappa must be above zero where"),
     (lambda: GreenFunction(PLATE, power=1), InvalidInput, "power must be above half the 2 col"),
     (lambda: GreenFunction(PLATE)([[1.0]], [[1.0]]), InvalidInput, "must have the 2 columns of"),
@@ -499,15 +504,15 @@ CASES = [
     (lambda: HOEFFDING.width(0.0), InvalidInput, "error must be a positive finite number"),
     (lambda: HOEFFDING.error(1), InvalidInput, "n_features must be an integer, 2 or above"),
     (lambda: HOEFFDING.error(10, 1.0), InvalidInput, "confidence must be above 0 and below"),
-    (lambda: bounds.hoeffding_bound(Gaussian(), X, "complex"), InvalidInput, "form must be one of"),
-    (lambda: bounds.hoeffding_bound(Linear(), X), UnsupportedKernel, "requires a kernel of x − y"),
-    (lambda: bounds.rahimi_recht_bound(Laplace(), X), UnsupportedKernel, "got Laplace"),
-    (lambda: bounds.rahimi_recht_bound(Exponential(), X), UnsupportedKernel, "finite variance"),
-    (lambda: bounds.operator_norm_bound(NEGATIVE, X), UnsupportedKernel, "requires a kernel of x"),
+    (lambda: fourier(Gaussian(), X, "hoeffding", "complex"), InvalidInput, "form must be one of"),
+    (lambda: fourier(Linear(), X, "hoeffding"), UnsupportedKernel, "requires a kernel of x − y"),
+    (lambda: fourier(Laplace(), X, "rahimi_recht"), UnsupportedKernel, "got Laplace"),
+    (lambda: fourier(Exponential(), X, "rahimi_recht"), UnsupportedKernel, "finite variance"),
+    (lambda: fourier(NEGATIVE, X, "operator_norm"), UnsupportedKernel, "requires a kernel of x"),
     (lambda: bounds.leverage_bound(-5.0, 9.0), InvalidInput, "leverage must be a positive"),
     (lambda: bounds.leverage_bound(9.0, 9.0 * (1 + 1e-7)), InvalidInput, "no less than"),
-    (lambda: bounds.spectral_bound(Gaussian(), X, alpha=1e4), InvalidInput, "at most ‖K‖ ="),
-    (lambda: bounds.projection_cost_bound(Gaussian(), X, rank=60), InvalidInput, "lower rank"),
+    (lambda: fourier(Gaussian(), X, "spectral", alpha=1e4), InvalidInput, "at most ‖K‖ ="),
+    (lambda: fourier(Gaussian(), X, "projection_cost", rank=60), InvalidInput, "lower rank"),
     (lambda: bounds.zonal_bound(Matern(1.5), X, alpha=1.0), UnsupportedKernel, "or rows on one"),
     (lambda: bounds.zonal_bound(Gaussian(0.01), X, alpha=0.1), InvalidInput, "part of the trace"),
     (lambda: CUTS.width(0.05), InvalidInput, "which the last cut leaves out"),
@@ -519,7 +524,11 @@ CASES = [
     (lambda: directions(Angular(), X, bo.ReLU(1)), UnsupportedKernel, r"requires Angular\(\) with"),
     (lambda: directions(ArcCosine(1), X, bo.ReLU(1)), UnsupportedKernel, "that are independent"),
     (lambda: directions(DIVERGENT, 0.3 * X, ALL_DEGREES), UnsupportedKernel, "whose terms 2ᴺ a_N"),
-    (lambda: bounds.tensor_sketch_bound(Linear(), X), UnsupportedKernel, "requires a Polynomial"),
+    (
+        lambda: directions(Linear(), X, bo.TensorSketch()),
+        UnsupportedKernel,
+        "Polynomial with Tensor",
+    ),
     (lambda: bo.compare_bounds(NEGATIVE, X, alpha=1.0), NotPositive, "its eigenvalues run from"),
     (lambda: bo.compare_bounds(Linear() * NNGP(), X, alpha=1.0), UnsupportedKernel, "or a rot"),
     (lambda: bo.compare_bounds("gaussian", X, alpha=1.0), InvalidType, "must be a Kernel"),

@@ -13,13 +13,8 @@ from tolerance import ALARM
 import bochner as bo
 from bochner import certify
 from bochner.certificates import (
-    bernstein_bound,
-    hoeffding_bound,
+    fourier_bound,
     leverage_bound,
-    operator_norm_bound,
-    projection_cost_bound,
-    rahimi_recht_bound,
-    spectral_bound,
     zonal_bound,
 )
 from bochner.kernels import Exponential, Gaussian, Matern
@@ -163,11 +158,11 @@ def one_pair(bound, variance=None):
 
 
 def hoeffding(distance=1.0, form="pair"):
-    return hoeffding_bound(Gaussian(), [[0.0], [distance]], form)
+    return fourier_bound(Gaussian(), [[0.0], [distance]], "hoeffding", form)
 
 
 def bernstein(distance, form="pair"):
-    return bernstein_bound(Gaussian(), [[0.0], [distance]], form)
+    return fourier_bound(Gaussian(), [[0.0], [distance]], "bernstein", form)
 
 
 def widest(draws, m, g):
@@ -185,7 +180,7 @@ def pooled(weighted, fault):
 
 
 def projections():
-    bound, measure = projection_cost_bound(GAUSSIAN, rows(), rank=4), cost(GAUSSIAN, 4)
+    bound, measure = fourier_bound(GAUSSIAN, rows(), "projection_cost", rank=4), cost(GAUSSIAN, 4)
     return matrices(bound, GAUSSIAN, PAIRS, measure, 98.0, 400, 60)
 
 
@@ -195,16 +190,20 @@ def gegenbauer():
     return of_spectrum(bound, bo.Gegenbauer("monomial", cut.order, cut.degree), 14.0)
 
 
-def of_rows(bound, kernel, phases, measure, fault):
-    """A bound of all pairs of rows, by its function."""
+def of_rows(theorem, kernel, phases, measure, fault):
+    """A bound of all pairs of rows, by its theorem."""
     form = ("phase",) if phases else ()
     return matrices(
-        bound(kernel, rows(), *form), kernel, PHASES if phases else PAIRS, measure, fault
+        fourier_bound(kernel, rows(), theorem, *form),
+        kernel,
+        PHASES if phases else PAIRS,
+        measure,
+        fault,
     )
 
 
 def of_penalty(form, method, fault):
-    return of_spectrum(spectral_bound(GAUSSIAN, rows(), alpha=4.0, form=form), method, fault)
+    return of_spectrum(fourier_bound(GAUSSIAN, rows(), "spectral", form, alpha=4.0), method, fault)
 
 
 G, M = GAUSSIAN, MATERN
@@ -216,12 +215,12 @@ CASES = {
     "Bernstein, phases": lambda: pairs(
         one_pair(bernstein(20.0, "phase"), 1.0), far_phases, 100, 2.2
     ),
-    "Hoeffding, all pairs": lambda: of_rows(hoeffding_bound, G, False, largest, 3.3),
-    "Bernstein, all pairs, phases": lambda: of_rows(bernstein_bound, M, True, largest, 2.6),
-    "Rahimi-Recht": lambda: of_rows(rahimi_recht_bound, G, False, largest, 7.5),
-    "Rahimi-Recht, phases": lambda: of_rows(rahimi_recht_bound, G, True, largest, 12.0),
-    "operator norm": lambda: of_rows(operator_norm_bound, G, False, operator(G), 9.5),
-    "operator norm, phases": lambda: of_rows(operator_norm_bound, M, True, operator(M), 6.6),
+    "Hoeffding, all pairs": lambda: of_rows("hoeffding", G, False, largest, 3.3),
+    "Bernstein, all pairs, phases": lambda: of_rows("bernstein", M, True, largest, 2.6),
+    "Rahimi-Recht": lambda: of_rows("rahimi_recht", G, False, largest, 7.5),
+    "Rahimi-Recht, phases": lambda: of_rows("rahimi_recht", G, True, largest, 12.0),
+    "operator norm": lambda: of_rows("operator_norm", G, False, operator(G), 9.5),
+    "operator norm, phases": lambda: of_rows("operator_norm", M, True, operator(M), 6.6),
     "spectral, n/λ": lambda: of_penalty("pair", PAIRS, 15.0),
     "spectral, n/λ, phases": lambda: of_penalty("phase", PHASES, 13.5),
     "spectral, largest leverage of a pool": lambda: pooled(False, 9.3),

@@ -3,15 +3,9 @@
 from bochner.certificates.bounds.table import BoundComparison as BoundComparison
 from bochner.certificates.bounds.table import compare_bounds as compare_bounds
 from bochner.certificates.bounds.tails import Bound as Bound
-from bochner.certificates.bounds.tails import bernstein_bound as bernstein_bound
-from bochner.certificates.bounds.tails import directions_bound as directions_bound
-from bochner.certificates.bounds.tails import hoeffding_bound as hoeffding_bound
+from bochner.certificates.bounds.tails import features_bound as features_bound
+from bochner.certificates.bounds.tails import fourier_bound as fourier_bound
 from bochner.certificates.bounds.tails import leverage_bound as leverage_bound
-from bochner.certificates.bounds.tails import operator_norm_bound as operator_norm_bound
-from bochner.certificates.bounds.tails import projection_cost_bound as projection_cost_bound
-from bochner.certificates.bounds.tails import rahimi_recht_bound as rahimi_recht_bound
-from bochner.certificates.bounds.tails import spectral_bound as spectral_bound
-from bochner.certificates.bounds.tails import tensor_sketch_bound as tensor_sketch_bound
 from bochner.certificates.bounds.zonal import ball_bound as ball_bound
 from bochner.certificates.bounds.zonal import zonal_bound as zonal_bound
 from bochner.certificates.certificate import Certificate as Certificate

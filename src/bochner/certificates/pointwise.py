@@ -121,7 +121,7 @@ def intrinsic_dimension(source: Kernel | FeatureMap, X: Float[Array, "n d"]) -> 
     See Also
     --------
     effective_dimension : With a penalty.
-    operator_norm_bound : The bound that depends on it.
+    fourier_bound : Its "operator_norm" depends on this dimension.
 
     Examples
     --------

@@ -378,7 +378,7 @@ def certify_costs(
     See Also
     --------
     certify : The distance from the kernel, for a ridge regression.
-    bochner.certificates.projection_cost_bound : The error that theory promises.
+    bochner.certificates.fourier_bound : The error that theory promises.
 
     Notes
     -----

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -253,22 +254,22 @@ def _entries(
         yield from _fourier(kernel, rows, ruler, ask)
     if isinstance(kernel, Angular):
         signs = Sign(IID())
-        bound = tails.directions_bound(kernel, rows, signs)
+        bound = tails.features_bound(kernel, rows, signs)
         yield ComparedBound("matrix Bernstein, signs", bound, signs, ruler.operator)
     if isinstance(kernel, ArcCosine):
         split = 2 * polynomial_width(kernel.order, ask.n_inputs) <= ask.n_features
         ramps = ReLU(kernel.order, IID(), split=split)
-        of_ramps = tails.directions_bound(kernel, rows, ramps)
+        of_ramps = tails.features_bound(kernel, rows, ramps)
         yield ComparedBound("matrix Bernstein, ReLU", of_ramps, ramps, ruler.operator)
     if isinstance(kernel, Polynomial):
         size = float(ruler.eigen.values[-1])
         relative = lambda E: float(np.linalg.norm(E)) / size
-        sketch = tails.tensor_sketch_bound(kernel, rows)
+        sketch = tails.features_bound(kernel, rows, TensorSketch())
         yield ComparedBound("Chebyshev, TensorSketch", sketch, TensorSketch(), relative)
     if isinstance(kernel, DotProductKernel) and not isinstance(kernel, Linear):
         with suppress(InvalidInput):  # terms that do not fall
             products = Maclaurin("geometric")
-            of_products = tails.directions_bound(kernel, rows, products)
+            of_products = tails.features_bound(kernel, rows, products)
             yield ComparedBound(
                 "matrix Bernstein, Maclaurin", of_products, products, ruler.operator
             )
@@ -286,19 +287,17 @@ def _entries(
 
 
 def _fourier(kernel: Kernel, rows: Array, ruler: Ruler, ask: Request) -> Iterator[ComparedBound]:
-    pairs = Fourier(IID())
+    pairs, by = Fourier(IID()), partial(tails.fourier_bound, kernel, rows)
     entries = lambda E: float(np.abs(E).max())
-    yield ComparedBound("Hoeffding", tails.hoeffding_bound(kernel, rows), pairs, entries)
-    yield ComparedBound("Bernstein", tails.bernstein_bound(kernel, rows), pairs, entries)
+    yield ComparedBound("Hoeffding", by("hoeffding"), pairs, entries)
+    yield ComparedBound("Bernstein", by("bernstein"), pairs, entries)
     with suppress(UnsupportedKernel):  # frequencies of infinite variance
-        yield ComparedBound("Rahimi-Recht", tails.rahimi_recht_bound(kernel, rows), pairs, entries)
-        printed = tails.rahimi_recht_bound(kernel, rows, "phase", printed=True)
+        yield ComparedBound("Rahimi-Recht", by("rahimi_recht"), pairs, entries)
+        printed = by("rahimi_recht_printed", "phase")
         phases = Fourier(IID(), form="phase")
         yield ComparedBound("Rahimi-Recht, as printed", printed, phases, entries, proved=False)
-    yield ComparedBound(
-        "matrix Bernstein", tails.operator_norm_bound(kernel, rows), pairs, ruler.operator
-    )
-    uniform = tails.spectral_bound(kernel, rows, alpha=ruler.penalty)
+    yield ComparedBound("matrix Bernstein", by("operator_norm"), pairs, ruler.operator)
+    uniform = by("spectral", alpha=ruler.penalty)
     yield ComparedBound("leverage n/λ", uniform, pairs, ruler.spectral)
     # The largest leverage of 4096 frequencies, no less than its mean.
     phi = draw_map(Fourier(IID()), kernel, replace(ask, n_features=8192))
@@ -307,7 +306,7 @@ def _fourier(kernel: Kernel, rows: Array, ruler: Ruler, ask: Request) -> Iterato
     measured = tails.leverage_bound(max(float(leverages.max()), d), d)
     yield ComparedBound("leverage measured", measured, pairs, ruler.spectral, proved=False)
     with suppress(InvalidInput):  # of directions beyond the rank, more than ‖K‖ for each within
-        costs = tails.projection_cost_bound(kernel, rows, rank=ruler.rank)
+        costs = by("projection_cost", rank=ruler.rank)
         yield ComparedBound(f"cost of rank {ruler.rank}", costs, pairs, ruler.costs)
 
 

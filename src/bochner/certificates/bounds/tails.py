@@ -7,13 +7,13 @@ With D features the probability of an error above ε is at most
 and one ``Tail`` holds these numbers. With δ the difference of two rows, a = k(x, x),
 I = Tr K/‖K‖ and L = 1 (pairs) or 2 (phases):
 
-    bound               C                     p          v                  b
-    hoeffding_bound     2N                    0          a² or 4a²          0
-    bernstein_bound     2N                    0          a² max Var         2a/3 or a
-    rahimi_recht_bound  β_d (2σℓa)^p          2d/(d+2)   2(d+2)a²           0
+    theorem             C                     p          v                  b
+    hoeffding           2N                    0          a² or 4a²          0
+    bernstein           2N                    0          a² max Var         2a/3 or a
+    rahimi_recht        β_d (2σℓa)^p          2d/(d+2)   2(d+2)a²           0
                         β′_d (2σℓa)^p         2d/(d+1)   16(d+1)a²          0
-    operator_norm_bound 8I                    0          IL                 2IL/3
-    directions_bound    8I                    0          I sup|z|²/Tr K     2v/3
+    operator_norm       8I                    0          IL                 2IL/3
+    features_bound      8I                    0          I sup|z|²/Tr K     2v/3
     leverage_bound      16 d_λ                0          τ                  2τ/3
 
 The upper lines are for pairs, the lower ones for phases. All are of independent draws,
@@ -22,8 +22,10 @@ The upper lines are for pairs, the lower ones for phases. All are of independent
 
 import abc
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -38,6 +40,7 @@ from bochner.features.fourier.placements import IID
 from bochner.features.random.networks import ReLU, Sign, polynomial_width
 from bochner.features.sketch.maclaurin import Maclaurin
 from bochner.features.sketch.powers import log_coefficients, powers
+from bochner.features.sketch.tensorsketch import TensorSketch
 from bochner.features.widths import is_stationary
 from bochner.kernels.algebra import folded
 from bochner.kernels.dotproduct import Polynomial
@@ -64,8 +67,8 @@ class Bound(abc.ABC):
 
     Notes
     -----
-    ``quantity`` names the error. The bound of :func:`projection_cost_bound` also has ``bounds``,
-    its two parts. The bound of :func:`zonal_bound` has ``cut_for(n_features, confidence)``, the
+    ``quantity`` names the error. The bound of a projection cost also has ``bounds``, its two
+    parts. The bound of :func:`zonal_bound` has ``cut_for(n_features, confidence)``, the
     degree and order of the features, and the bound of :func:`ball_bound` has
     ``sizes(error, confidence)``: degree, order and directions.
 
@@ -73,9 +76,9 @@ class Bound(abc.ABC):
     --------
     >>> import numpy as np
     >>> import bochner as bo
-    >>> from bochner.certificates import Bound, hoeffding_bound
+    >>> from bochner.certificates import Bound, fourier_bound
     >>> X = np.random.default_rng(0).standard_normal((100, 2))
-    >>> bound = hoeffding_bound(bo.kernels.Gaussian(), X)
+    >>> bound = fourier_bound(bo.kernels.Gaussian(), X, "hoeffding")
     >>> isinstance(bound, Bound), bound.quantity
     (True, 'largest entry')
     >>> bound.error(bound.width(0.1)) <= 0.1
@@ -179,137 +182,187 @@ def chance_of(confidence: float) -> float:
     return 1 - share(confidence, "bounds", "confidence")
 
 
-# --- Entries of the matrix -----------------------------------------------------------------------
+# --- Fourier features of a kernel of x − y -------------------------------------------------------
 
 
-def hoeffding_bound(kernel: Kernel, X: Float[Array, "n d"], form: str = "pair") -> Tail:
-    """Return Hoeffding's bound of all entries of K, by a union over the N pairs of rows.
+def fourier_bound(
+    kernel: Kernel,
+    X: Float[Array, "n d"],
+    theorem: str,
+    form: str = "pair",
+    *,
+    alpha: float | None = None,
+    rank: int | None = None,
+) -> Bound:
+    """Return a bound of the error of Fourier features, by one theorem.
 
     Parameters
     ----------
     kernel : Kernel
         Of x − y.
     X : (n, d)
+    theorem : str
+        * ``"hoeffding"``: the largest entry of Z Zᵀ − K, by a union over the pairs of rows: N =
+          n(n − 1)/2 for pairs, whose diagonal is exact, and n(n + 1)/2 for phases; O(n d).
+        * ``"bernstein"``: the same, sharper where the variance of entries is small; O(n² d). With
+          k(x, x) = 1 the variance of a draw is (1 + k(2δ) − 2k(δ)²)/2 for pairs and
+          1 + k(2δ)/2 − k(δ)² for phases.
+        * ``"rahimi_recht"``: the largest entry for all points of the region that the rows span. It
+          requires σ² = E|ω|² finite: not Laplace, Exponential or Matérn up to smoothness 1. With
+          2σ in place of σ: the mean square of the error's gradient is at most 4σ² (pair) and 12σ²
+          (phase) at the largest error, a point that depends on the draw.
+        * ``"rahimi_recht_printed"``: the bound of the first paper, 2⁸ (σℓ/ε)² exp(−mε²/(4(d + 2)))
+          for m frequencies: its constants hold for pairs and are not proved for phases.
+        * ``"operator_norm"``: ‖Z Zᵀ − K‖/‖K‖, with ‖R‖ ≤ L Tr K and E R² ⪯ L Tr K · K; O(n³).
+        * ``"spectral"``: the spectral distance at ``alpha``; O(n³). The leverage is at most
+          n k(x, x)/λ for pairs and twice that for phases.
+        * ``"projection_cost"``: the cost Tr(K − PKP) of all projections P of this ``rank``,
+          relative; O(n³). It holds where the spectral distance at λ = (1/k) Σ_{i>k} λ_i(K) and the
+          trace beyond rank k, relative, are both at most ε/11; the trace by Bernstein's
+          inequality, v = n k(x, x)/Σ_{i>k} λ_i. A clustering of the features within a factor γ of
+          the best is then within γ(1 + ε)/(1 − ε) for the kernel.
     form : {"pair", "phase"}, default "pair"
-        Of :class:`bochner.Fourier`. N = n(n − 1)/2 for pairs, whose diagonal is exact, and
-        n(n + 1)/2 for phases.
+        Of :class:`bochner.Fourier`.
+    alpha : float, optional
+        λ, at most ‖K‖; for ``"spectral"``.
+    rank : int, optional
+        k, the number of clusters or components; for ``"projection_cost"``.
 
     See Also
     --------
-    bernstein_bound : Fewer features for the same error where the variance is small.
-    rahimi_recht_bound : All points of a region, not these rows only.
+    features_bound, zonal_bound : Other features.
+    bochner.certify : Measure the error instead.
 
     Notes
     -----
-    Source: Hoeffding (1963), theorem 2.
+    Sources: Hoeffding (1963), theorem 2; Sutherland and Schneider (2015), section 3.1 and
+    propositions 1 and 2; Rahimi and Recht (2007), claim 1; Tropp (2015), theorem 7.7.1; Avron et
+    al. (2017), lemma 6; Han et al. (2022), theorem 10 and lemma 14; Cohen et al. (2015).
 
     Examples
     --------
     >>> import numpy as np
     >>> import bochner as bo
-    >>> from bochner.certificates import hoeffding_bound
+    >>> from bochner.certificates import fourier_bound
     >>> X = np.random.default_rng(0).standard_normal((100, 2))
-    >>> pairs, phases = (
-    ...     hoeffding_bound(bo.kernels.Gaussian(), X, form) for form in ("pair", "phase")
-    ... )
-    >>> pairs.width(0.1), phases.width(0.1)
-    (4880, 9773)
-    """
-    rows, a, per_draw = _stationary("hoeffding_bound", kernel, X, form)
-    variance = (1.0 if per_draw == 2 else 4.0) * a**2
-    return Tail("largest entry", _log_pairs(len(rows), per_draw), variance, 0.0, per_draw=per_draw)
-
-
-def bernstein_bound(kernel: Kernel, X: Float[Array, "n d"], form: str = "pair") -> Tail:
-    """Return Bernstein's bound of all entries of K: sharper where their variance is small.
-
-    Parameters as in :func:`hoeffding_bound`. Cost: O(n² d).
-
-    See Also
-    --------
-    hoeffding_bound : Without the variance; O(n d).
-
-    Notes
-    -----
-    With a = 1 the variance of a draw is (1 + k(2δ) − 2k(δ)²)/2 for pairs and 1 + k(2δ)/2 − k(δ)²
-    for phases. Source: Sutherland and Schneider (2015), section 3.1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import bochner as bo
-    >>> from bochner.certificates import bernstein_bound
-    >>> X = np.random.default_rng(0).standard_normal((100, 2))
-    >>> bound = bernstein_bound(bo.kernels.Gaussian(), X)
-    >>> round(bound.variance, 3)
-    0.5
-    >>> round(bound.width(0.1), -2)
+    >>> kernel = bo.kernels.Gaussian()
+    >>> fourier_bound(kernel, X, "hoeffding").width(0.1)
+    4880
+    >>> round(fourier_bound(kernel, X, "bernstein").width(0.1), -2)
     2800
+    >>> round(fourier_bound(kernel, X, "spectral", alpha=1.0).width(0.5), -2)
+    17500
     """
-    rows, a, per_draw = _stationary("bernstein_bound", kernel, X, form)
-    k, doubled = to_numpy(kernel(rows)) / a, to_numpy(kernel(2 * rows)) / a
-    v = (1 + doubled - 2 * k**2) / 2 if per_draw == 2 else 1 + doubled / 2 - k**2
-    variance, largest = max(float(v.max()), 1e-300) * a**2, (2 if per_draw == 2 else 3) * a
-    logs = _log_pairs(len(rows), per_draw)
-    return Tail("largest entry", logs, variance, largest / 3, per_draw=per_draw)
+    who = "fourier_bound"
+    one_of(theorem, who, "theorem", tuple(THEOREMS))
+    rows = dense_rows(X, who)
+    if not is_stationary(kernel):
+        raise UnsupportedKernel(
+            f"{who} requires a kernel of x − y, which Fourier features are for; got {kernel!r}. "
+            "certify measures the error of any map."
+        )
+    per_draw = 2 if one_of(form, who, "form", FORMS) == "pair" else 1
+    size = float(to_numpy(kernel.diag(rows[:1]))[0])
+    return THEOREMS[theorem](FourierRows(kernel, rows, size, per_draw, alpha, rank))
 
 
-def rahimi_recht_bound(
-    kernel: Kernel, X: Float[Array, "n d"], form: str = "pair", *, printed: bool = False
-) -> Tail:
-    """Return the bound of all entries for all points of the region that the rows span.
+class FourierRows(NamedTuple):
+    """A kernel of x − y, rows, k(x, x), the features of one draw, and options of theorems."""
 
-    Parameters
-    ----------
-    kernel : Kernel
-        Of x − y, with σ² = E|ω|² finite: not Laplace, Exponential or Matérn up to smoothness 1.
-    X : (n, d)
-        Their region has diameter ℓ.
-    form : {"pair", "phase"}, default "pair"
-    printed : bool, default False
-        Return the bound of the first paper, 2⁸ (σℓ/ε)² exp(−mε²/(4(d + 2))) for m frequencies: its
-        constants hold for pairs and are not proved for phases.
+    kernel: Kernel
+    rows: Float[np.ndarray, "n d"]
+    size: float
+    per_draw: int
+    alpha: Any
+    rank: Any
 
-    See Also
-    --------
-    hoeffding_bound : For the rows alone, with fewer features.
+    @property
+    def log_pairs(self) -> float:
+        """Logarithm of 2N: N pairs of rows; with phases also of a row with itself."""
+        n = len(self.rows)
+        return math.log(2 * (n * (n - 1) // 2 if self.per_draw == 2 else n * (n + 1) // 2))
 
-    Notes
-    -----
-    Sources: Rahimi and Recht (2007), claim 1; Sutherland and Schneider (2015), propositions 1 and
-    2, with 2σ in place of σ: the mean square of the error's gradient is at most 4σ² (pair) and 12σ²
-    (phase) at the largest error, a point that depends on the draw.
+    @property
+    def trace(self) -> float:
+        """L Tr K, with L = 1 for pairs and 2 for phases."""
+        return (3 - self.per_draw) * self.size * len(self.rows)
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import bochner as bo
-    >>> from bochner.certificates import hoeffding_bound, rahimi_recht_bound
-    >>> X = np.random.default_rng(0).standard_normal((100, 2))
-    >>> anywhere = rahimi_recht_bound(bo.kernels.Gaussian(), X)
-    >>> anywhere.width(0.1) > 5 * hoeffding_bound(bo.kernels.Gaussian(), X).width(0.1)
-    True
-    """
-    rows, a, per_draw = _stationary("rahimi_recht_bound", kernel, X, form)
-    d = rows.shape[1]
-    sigma = _second_moment(kernel, d) ** 0.5
+    def values(self) -> Float[np.ndarray, " n"]:
+        """Return the rising eigenvalues of K."""
+        return eigen(self.kernel, self.rows, "fourier_bound").values
+
+
+def _hoeffding(s: FourierRows) -> Tail:
+    variance = (1.0 if s.per_draw == 2 else 4.0) * s.size**2
+    return Tail("largest entry", s.log_pairs, variance, 0.0, per_draw=s.per_draw)
+
+
+def _bernstein(s: FourierRows) -> Tail:
+    k, doubled = (to_numpy(s.kernel(factor * s.rows)) / s.size for factor in (1, 2))
+    v = (1 + doubled - 2 * k**2) / 2 if s.per_draw == 2 else 1 + doubled / 2 - k**2
+    variance, largest = max(float(v.max()), 1e-300) * s.size**2, (4 - s.per_draw) * s.size
+    return Tail("largest entry", s.log_pairs, variance, largest / 3, per_draw=s.per_draw)
+
+
+def _rahimi_recht(s: FourierRows, printed: bool = False) -> Tail:
+    d = s.rows.shape[1]
+    sigma = _second_moment(s.kernel, d) ** 0.5
     if sigma == math.inf:
         raise UnsupportedKernel(
-            "rahimi_recht_bound requires frequencies of finite variance, which Laplace, "
-            f"Exponential and Matern up to smoothness 1 do not have; got {kernel!r}. Take "
-            "hoeffding_bound or bernstein_bound, over the pairs of your rows."
+            "fourier_bound: the theorem of Rahimi and Recht requires frequencies of finite "
+            "variance, which Laplace, Exponential and Matern up to smoothness 1 do not have; got "
+            f'{s.kernel!r}. Take "hoeffding" or "bernstein", over the pairs of your rows.'
         )
     # A diameter that the rows do not exceed: twice a radius, or the diagonal of their box.
-    radius = np.linalg.norm(rows - rows.mean(axis=0), axis=1).max()
-    diameter = max(float(min(2 * radius, np.linalg.norm(np.ptp(rows, axis=0)))), 1e-300)
-    quantity, reach = "largest entry, anywhere", sigma * diameter * a
+    radius = np.linalg.norm(s.rows - s.rows.mean(axis=0), axis=1).max()
+    diameter = max(float(min(2 * radius, np.linalg.norm(np.ptp(s.rows, axis=0)))), 1e-300)
+    reach = sigma * diameter * s.size
     if printed:
         logs, power = 8 * math.log(2) + 2 * math.log(reach), 2.0
     else:
-        power = 2 * d / (d + per_draw)
-        logs = math.log(covering_constant(d, per_draw)) + power * math.log(2 * reach)
-    variance = (2 * (d + 2) if printed or per_draw == 2 else 16 * (d + 1)) * a**2
-    return Tail(quantity, logs, variance, 0.0, power, per_draw)
+        power = 2 * d / (d + s.per_draw)
+        logs = math.log(covering_constant(d, s.per_draw)) + power * math.log(2 * reach)
+    variance = (2 * (d + 2) if printed or s.per_draw == 2 else 16 * (d + 1)) * s.size**2
+    return Tail("largest entry, anywhere", logs, variance, 0.0, power, s.per_draw)
+
+
+def _operator_norm(s: FourierRows) -> Tail:
+    return _norm_tail(_dimension(s.values()), 3.0 - s.per_draw, s.per_draw)
+
+
+def _spectral(s: FourierRows) -> Tail:
+    d = effective("fourier_bound", s.kernel, s.rows, s.alpha)
+    return leverage_bound(s.trace / s.alpha, d, s.per_draw)
+
+
+def _projection_cost(s: FourierRows) -> Worst:
+    who = "fourier_bound"
+    rank, values = integer(s.rank, who, "rank", 1), s.values()
+    beyond = float(values[:-rank].sum())
+    if rank >= len(s.rows) or beyond <= 1e-12 * values.sum():
+        raise InvalidInput(
+            f"{who}: rank must be below the rank of the kernel matrix; "
+            f"got rank {rank} for {len(s.rows)} rows. Ask for a lower rank."
+        )
+    penalty, share_of_trace = beyond / rank, s.trace / beyond
+    below_norm(penalty, float(values[-1]), who)
+    d = float(np.sum(values / (values + penalty)))
+    distance = leverage_bound(s.trace / penalty, d, s.per_draw)
+    quantity, v = "trace beyond the rank, relative", share_of_trace
+    trace = Tail(quantity, math.log(2), v, v / 3, per_draw=s.per_draw)
+    return Worst("cost of projections, relative", (distance, trace), COST)
+
+
+#: The theorems of :func:`fourier_bound`.
+THEOREMS: dict[str, Callable[[FourierRows], Bound]] = {
+    "hoeffding": _hoeffding,
+    "bernstein": _bernstein,
+    "rahimi_recht": _rahimi_recht,
+    "rahimi_recht_printed": partial(_rahimi_recht, printed=True),
+    "operator_norm": _operator_norm,
+    "spectral": _spectral,
+    "projection_cost": _projection_cost,
+}
 
 
 def covering_constant(d: int, per_draw: int) -> float:
@@ -333,25 +386,6 @@ def dense_rows(X: Float[Array, "n d"], who: str) -> Float[np.ndarray, "n d"]:
     return np.asarray(to_numpy(X), dtype=np.float64)
 
 
-def _stationary(
-    who: str, kernel: Kernel, X: Float[Array, "n d"], form: str
-) -> tuple[Float[np.ndarray, "n d"], float, int]:
-    """Return the rows, k(x, x) of a kernel of x − y, and the features of one frequency."""
-    rows = dense_rows(X, who)
-    if not is_stationary(kernel):
-        raise UnsupportedKernel(
-            f"{who} requires a kernel of x − y, which Fourier features are for; got {kernel!r}. "
-            "certify measures the error of any map."
-        )
-    per_draw = 2 if one_of(form, who, "form", FORMS) == "pair" else 1
-    return rows, float(to_numpy(kernel.diag(rows[:1]))[0]), per_draw
-
-
-def _log_pairs(n: int, per_draw: int) -> float:
-    """Return log 2N: N pairs of n rows; with phases also of a row with itself."""
-    return math.log(2 * (n * (n - 1) // 2 if per_draw == 2 else n * (n + 1) // 2))
-
-
 def _second_moment(kernel: Kernel, d: int) -> float:
     """Return E|ω|² of a kernel of x − y, possibly infinite."""
     columns: tuple[int, ...] = (*range(d),)
@@ -371,8 +405,8 @@ def _second_moment(kernel: Kernel, d: int) -> float:
     both = folded(kernel, leaf, added, of_product, scale=of_multiple, columns=columns)
     if both is None:
         raise UnsupportedKernel(
-            "rahimi_recht_bound requires a stationary kernel, sums, products, powers and multiples "
-            f"of such; got {kernel!r}. Take hoeffding_bound or bernstein_bound."
+            "fourier_bound: the theorem of Rahimi and Recht requires a stationary kernel, sums, "
+            f'products, powers and multiples of such; got {kernel!r}. Take "hoeffding".'
         )
     return both[1]
 
@@ -393,74 +427,50 @@ def _dimension(values: Float[np.ndarray, " n"]) -> float:
     return max(1.0, float(values.sum() / values[-1]))
 
 
-def operator_norm_bound(kernel: Kernel, X: Float[Array, "n d"], form: str = "pair") -> Tail:
-    """Return the bound of ‖Z Zᵀ − K‖/‖K‖ for a kernel of x − y.
-
-    Parameters as in :func:`hoeffding_bound`. Cost: O(n³).
-
-    See Also
-    --------
-    intrinsic_dimension : Tr K/‖K‖, which the bound depends on.
-    directions_bound : The same for signs, ReLU and Maclaurin features.
-
-    Notes
-    -----
-    Source: Tropp (2015), theorem 7.7.1, with ‖R‖ ≤ L Tr K and E R² ⪯ L Tr K · K.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import bochner as bo
-    >>> from bochner.certificates import intrinsic_dimension, operator_norm_bound
-    >>> X = np.random.default_rng(0).standard_normal((100, 2))
-    >>> bound = operator_norm_bound(bo.kernels.Gaussian(), X)
-    >>> bool(np.isclose(bound.variance, intrinsic_dimension(bo.kernels.Gaussian(), X)))
-    True
-    >>> round(bound.width(0.1), -2)
-    6600
-    """
-    rows, _, per_draw = _stationary("operator_norm_bound", kernel, X, form)
-    values = eigen(kernel, rows, "operator_norm_bound").values
-    return _norm_tail(_dimension(values), 3.0 - per_draw, per_draw)
-
-
-def directions_bound(
-    kernel: Kernel, X: Float[Array, "n d"], method: Sign | ReLU | Maclaurin
-) -> Tail:
-    """Return the bound of ‖Z Zᵀ − K‖/‖K‖ for features of independent directions; O(n³).
+def features_bound(
+    kernel: Kernel, X: Float[Array, "n d"], method: Sign | ReLU | Maclaurin | TensorSketch
+) -> Bound:
+    """Return the bound of ‖Z Zᵀ − K‖/‖K‖ for features that are not Fourier's; O(n³).
 
     Parameters
     ----------
     kernel : Kernel
-        ``Angular``, ``ArcCosine`` or a power series of ⟨x, y⟩.
+        ``Angular``, ``ArcCosine`` or a power series of ⟨x, y⟩; ``Polynomial`` for TensorSketch.
     X : (n, d)
-    method : Sign, ReLU or Maclaurin
-        ``Sign(IID())``, ``ReLU(order, IID())``, ``Maclaurin("geometric")``. ReLU's ``split=None``
-        counts as True.
+    method : Sign, ReLU, Maclaurin or TensorSketch
+        ``Sign(IID())``, ``ReLU(order, IID())``, ``Maclaurin("geometric")``, whose directions are
+        independent, or ``TensorSketch()``, with ‖Z Zᵀ − K‖_F in place of the operator norm. ReLU's
+        ``split=None`` counts as True.
 
     See Also
     --------
-    operator_norm_bound : The same for Fourier features.
+    fourier_bound : Fourier features.
 
     Notes
     -----
     sup|z|² is the largest Σ z(x_j)² of one direction: n for signs; for ``ArcCosine(order)`` c sup_u
     Σ (u·x_j)^(2 order) with c = ½, d/2 or d(d + 2)/2 (four times as much without split); for a
-    power series the largest over N of 2^(N+1) a_N Σ ⟨ω, x_j⟩²ᴺ over signs ω. Source: Tropp (2015),
-    theorem 7.7.1; Kar and Karnick (2012) take one number for all rows in place of the sums.
+    power series the largest over N of 2^(N+1) a_N Σ ⟨ω, x_j⟩²ᴺ over signs ω. For TensorSketch
+    P ≤ (2 + 3ᵖ) I²/(D ε²): the variance of an entry is at most (2 + 3ᵖ) k(x, x) k(y, y)/D.
+    Sources: Tropp (2015), theorem 7.7.1; Kar and Karnick (2012) take one number for all rows in
+    place of the sums; Avron, Nguyen and Woodruff (2014).
 
     Examples
     --------
     >>> import numpy as np
     >>> import bochner as bo
-    >>> from bochner.certificates import directions_bound
+    >>> from bochner.certificates import features_bound
     >>> X = np.random.default_rng(0).standard_normal((100, 2))
     >>> signs = bo.features.Sign(bo.features.IID())
-    >>> round(directions_bound(bo.kernels.Angular(), X, signs).width(0.1), -2)
+    >>> round(features_bound(bo.kernels.Angular(), X, signs).width(0.1), -2)
     3100
     """
-    who = "directions_bound"
+    who = "features_bound"
     rows, exact = dense_rows(X, who), 0
+    if isinstance(method, TensorSketch) and isinstance(kernel, Polynomial):
+        quantity = "Frobenius norm, of the operator norm of K"
+        intrinsic = _dimension(eigen(kernel, rows, who).values)
+        return Chebyshev(quantity, (2 + 3.0**kernel.degree) * intrinsic**2)
     independent = getattr(method, "placement", None) == IID()
     if isinstance(method, Sign) and isinstance(kernel, Angular) and independent:
         largest = float(len(rows))
@@ -475,8 +485,9 @@ def directions_bound(
     else:
         raise UnsupportedKernel(
             f"{who} requires Angular() with Sign(IID()), ArcCosine(order) with ReLU(order, IID()), "
-            'or a power series of ⟨x, y⟩ with Maclaurin("geometric"): features that are '
-            f"independent; got {kernel!r} with {method!r}. certify measures any map."
+            'a power series of ⟨x, y⟩ with Maclaurin("geometric"), features that are '
+            f"independent, or Polynomial with TensorSketch(); got {kernel!r} with {method!r}. "
+            "certify measures any map."
         )
     values = eigen(kernel, rows, who).values
     return _norm_tail(_dimension(values), largest / float(values.sum()), 1, exact)
@@ -497,53 +508,13 @@ def _largest_product(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> float:
     logs = log_coefficients(series, N) + (N + 1) * math.log(2) + sums
     if series.degree is None and logs[-1] > logs.max() - 30:
         raise UnsupportedKernel(
-            "directions_bound requires a power series whose terms 2ᴺ a_N |x|₁²ᴺ fall; on these "
+            "features_bound requires a power series whose terms 2ᴺ a_N |x|₁²ᴺ fall; on these "
             f"rows the terms of {kernel!r} rise. Rescale X, or measure with certify."
         )
     return float(np.exp(logs.max()))
 
 
-def tensor_sketch_bound(kernel: Kernel, X: Float[Array, "n d"]) -> Chebyshev:
-    """Return the bound of ‖Z Zᵀ − K‖_F/‖K‖ for ``TensorSketch`` of a polynomial kernel; O(n³).
-
-    Parameters
-    ----------
-    kernel : Polynomial
-        Of degree p.
-    X : (n, d)
-
-    See Also
-    --------
-    bochner.features.TensorSketch : The features.
-    directions_bound : The bound of Maclaurin features, for the same kernels.
-
-    Notes
-    -----
-    P ≤ (2 + 3ᵖ) I²/(D ε²): the variance of an entry is at most (2 + 3ᵖ) k(x, x) k(y, y)/D.
-    Source: Avron, Nguyen and Woodruff (2014).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import bochner as bo
-    >>> from bochner.certificates import tensor_sketch_bound
-    >>> X = np.random.default_rng(0).standard_normal((100, 2))
-    >>> kernel = bo.kernels.Polynomial(2)
-    >>> round(tensor_sketch_bound(kernel, X).width(0.5), -2)
-    6800
-    """
-    rows = dense_rows(X, "tensor_sketch_bound")
-    if not isinstance(kernel, Polynomial):
-        raise UnsupportedKernel(
-            f"tensor_sketch_bound requires a Polynomial kernel; got {kernel!r}. certify measures "
-            "the error of any map."
-        )
-    intrinsic = _dimension(eigen(kernel, rows, "tensor_sketch_bound").values)
-    quantity = "Frobenius norm, of the operator norm of K"
-    return Chebyshev(quantity, (2 + 3.0**kernel.degree) * intrinsic**2)
-
-
-# --- The spectral distance, and costs of projections ---------------------------------------------
+# --- The spectral distance -----------------------------------------------------------------------
 
 
 def leverage_bound(leverage: float, effective_dimension: float, per_draw: int = 2) -> Tail:
@@ -553,7 +524,7 @@ def leverage_bound(leverage: float, effective_dimension: float, per_draw: int = 
     ----------
     leverage : float
         τ ≥ Tr Z_ωᵀ(K + λI)⁻¹ Z_ω for every draw ω. It is n k(x, x)/λ for pairs of frequencies
-        (:func:`spectral_bound`), and d_λ for weighted draws in proportion to leverage.
+        (:func:`fourier_bound`), and d_λ for weighted draws in proportion to leverage.
     effective_dimension : float
         d_λ = Tr K(K + λI)⁻¹, at most τ, which is its mean; λ ≤ ‖K‖.
     per_draw : int, default 2
@@ -562,7 +533,7 @@ def leverage_bound(leverage: float, effective_dimension: float, per_draw: int = 
 
     See Also
     --------
-    spectral_bound : With the leverage of Fourier features.
+    fourier_bound : With the leverage of Fourier features.
     effective_dimension : d_λ of rows.
 
     Notes
@@ -586,101 +557,6 @@ def leverage_bound(leverage: float, effective_dimension: float, per_draw: int = 
             f"got {leverage!r} and {effective_dimension!r}."
         )
     return Tail("spectral distance", math.log(16 * d), tau, 2 * tau / 3, per_draw=per_draw)
-
-
-def spectral_bound(
-    kernel: Kernel, X: Float[Array, "n d"], *, alpha: float, form: str = "pair"
-) -> Tail:
-    """Return the bound of the spectral distance of Fourier features; O(n³).
-
-    Parameters
-    ----------
-    kernel : Kernel
-        Of x − y.
-    X : (n, d)
-    alpha : float
-        λ, at most ‖K‖.
-    form : {"pair", "phase"}, default "pair"
-        The leverage is at most n k(x, x)/λ for pairs and twice that for phases.
-
-    See Also
-    --------
-    leverage_bound : For other draws.
-    bochner.certify : Measure the distance instead.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import bochner as bo
-    >>> from bochner.certificates import spectral_bound
-    >>> X = np.random.default_rng(0).standard_normal((100, 2))
-    >>> bound = spectral_bound(bo.kernels.Gaussian(), X, alpha=1.0)
-    >>> round(bound.width(0.5), -2)
-    17500
-    >>> spectral_bound(bo.kernels.Gaussian(), X, alpha=0.1).width(0.5) > 10 * bound.width(0.5)
-    True
-    """
-    rows, a, per_draw = _stationary("spectral_bound", kernel, X, form)
-    d = effective("spectral_bound", kernel, rows, alpha)
-    return leverage_bound((3 - per_draw) * a * len(rows) / alpha, d, per_draw)
-
-
-def projection_cost_bound(
-    kernel: Kernel, X: Float[Array, "n d"], *, rank: int, form: str = "pair"
-) -> Worst:
-    """Return the bound of the cost Tr(K − PKP) of all projections P of rank k, relative.
-
-    With |cost of Z − cost of K| ≤ ε cost of K, a clustering of the features within a factor γ of
-    the best is within γ(1 + ε)/(1 − ε) for the kernel.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        Of x − y.
-    X : (n, d)
-    rank : int
-        k, the number of clusters or components.
-    form : {"pair", "phase"}, default "pair"
-
-    See Also
-    --------
-    bochner.certify_costs : Measure these errors instead.
-
-    Notes
-    -----
-    Holds where the spectral distance at λ = (1/k) Σ_{i>k} λ_i(K) and the trace beyond rank k,
-    relative, are both at most ε/11; the trace by Bernstein's inequality, v = n k(x, x)/Σ_{i>k} λ_i.
-    Sources: Han et al. (2022), theorem 10 and lemma 14; Cohen et al. (2015).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import bochner as bo
-    >>> from bochner.certificates import projection_cost_bound
-    >>> X = np.random.default_rng(0).standard_normal((100, 2))
-    >>> bound = projection_cost_bound(bo.kernels.Gaussian(), X, rank=2)
-    >>> [part.quantity for part in bound.bounds]
-    ['spectral distance', 'trace beyond the rank, relative']
-    >>> round(bound.width(0.5), -3)
-    67000
-    """
-    who = "projection_cost_bound"
-    rows, a, per_draw = _stationary(who, kernel, X, form)
-    rank = integer(rank, who, "rank", 1)
-    values = eigen(kernel, rows, who).values
-    beyond = float(values[:-rank].sum())
-    if rank >= len(rows) or beyond <= 1e-12 * values.sum():
-        raise InvalidInput(
-            f"{who}: rank must be below the rank of the kernel matrix; "
-            f"got rank {rank} for {len(rows)} rows. Ask for a lower rank."
-        )
-    penalty, size = beyond / rank, (3 - per_draw) * a * len(rows)
-    below_norm(penalty, float(values[-1]), who)
-    distance = leverage_bound(size / penalty, float(np.sum(values / (values + penalty))), per_draw)
-    share_of_trace = size / beyond
-    quantity = "trace beyond the rank, relative"
-    trace = Tail(quantity, math.log(2), share_of_trace, share_of_trace / 3, per_draw=per_draw)
-    return Worst("cost of projections, relative", (distance, trace), COST)
 
 
 def effective(
