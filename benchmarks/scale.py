@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import bochner as bo
-from benchmarks.bench import Options, Row, bench, child, each, goal
+from benchmarks.bench import Options, Row, against, bench, child, each, goal, turns
 from benchmarks.data import SCALED, scaled, table_split, write_parquet
 from benchmarks.rivals import missing
 from bochner.kernels import Gaussian
@@ -379,6 +380,39 @@ def _planned(name: str, options: Options) -> Iterator[Row]:
             for metric, factor in (("seconds over predicted", 1.5), ("MB over predicted", 1.2)):
                 row = goal(goal(row, metric, least=1 / factor), metric, most=factor)
             yield row
+
+
+# --- GPU -----------------------------------------------------------------------------------------
+
+
+@bench()
+def gpu(options: Options) -> Iterator[Row]:
+    """Seconds and error of fits with features on a CUDA device, and on the processor."""
+    torch = import_module("torch") if find_spec("torch") else None
+    if torch is None or not torch.cuda.is_available():
+        yield {"note": "Left out: torch sees no CUDA device."}
+        return
+    rng, n = np.random.default_rng(0), options.pick(400_000, 20_000)
+    X = rng.standard_normal((n + 10_000, 10))
+    f = np.sin(X[:, 0]) + X[:, 1] * X[:, 2]
+    y = f + 0.1 * rng.standard_normal(len(f))
+    places = {"ours": bo.engines.Local(device="cuda"), "processor": bo.engines.Local()}
+    for width in options.pick((1024, 4096), (64,)):
+        for dtype in (np.float64, np.float32):
+            rows = X.astype(dtype)
+            blocks = bo.Blocks.from_arrays(rows[:n], y[:n])
+            model = _model(width).set_params(kernel=Gaussian(3.0), alpha=1.0)
+            fits = {
+                who: partial(_predicted, model, blocks, at, rows[n:]) for who, at in places.items()
+            }
+            times = turns(fits, len(options.seeds(3)))
+            errors = {who: float(np.std(t.values[0] - f[n:])) for who, t in times.items()}
+            case = f"{torch.cuda.get_device_name()}, n={n:,}, D={width}, {np.dtype(dtype)}"
+            yield from against(case, times, error=errors)
+
+
+def _predicted(model: Any, blocks: bo.Blocks, where: Any, X: Array, _: int) -> Array:
+    return np.asarray(model.fit_blocks(blocks, where=where).predict(X))
 
 
 # --- killed processes ----------------------------------------------------------------------------
