@@ -14,7 +14,6 @@ from bochner._core.shapes import Array, Float
 from bochner.features.fourier.grid import WaveMap
 from bochner.kernels.kernel import Kernel
 from bochner.selection.rows import rounded
-from bochner.solvers.gram import total
 from bochner.solvers.ridge.problem import evidence, freedom
 from bochner.solvers.waves import WaveProblem, WaveState, maximise_wave_evidence
 
@@ -178,14 +177,13 @@ def _information(
     share = np.clip(1 - state.alpha * state.inverse_diagonal, 0.0, 1.0)
     both = noise is None and amplitude is None
     fixed = noise is not None and amplitude is None  # a² = σ²/α
-    present = state.problem.gram.counts > 0
     of_signal = [*rates, np.full_like(share, -1.0 if fixed else 0.0), np.ones_like(share)]
     of_noise = np.array([0.0] * len(rates) + [0.0 if fixed else 1.0, 1.0])
-    waves = [
-        (share * a + (1 - share) * b) * present for a, b in zip(of_signal, of_noise, strict=True)
-    ]
+    waves = np.stack(
+        [share * a + (1 - share) * b for a, b in zip(of_signal, of_noise, strict=True)]
+    )
     rows = max(freedom(state.problem) - state.problem.gram.dimension, 0.0)
-    information = np.array([[float(total(a * b)) for a in waves] for b in waves])
+    information = waves @ waves.T
     information = (
         0.5 * len(state.problem.power) * (information + rows * np.outer(of_noise, of_noise))
     )

@@ -18,9 +18,8 @@ the addition theorem: G has about W a_l on its diagonal.
 M then is G with the density of the rows averaged over longitude, one block for each order
 (Schuh 1996). Else it is G among the first degrees, and its diagonal beyond.
 
-Coefficients are complex arrays (L + 1, L + 1) of l and m, zero for m > l, of c_{l,−m} = conj c_lm:
-D = (L + 1)² real numbers. The real features are √a_l (√2 P_lm cos mλ, √2 P_lm sin mλ), m = l, ...,
-1, and √a_l P_l0, degree after degree.
+The D = (L + 1)² real features are √a_l (√2 P_lm cos mλ, √2 P_lm sin mλ), m = l, ..., 1, and
+√a_l P_l0, degree after degree. Complex coefficients (L + 1, L + 1) of l and m are zero for m > l.
 """
 
 import math
@@ -33,8 +32,8 @@ import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
 from bochner._core.shapes import Array, Float, Int
-from bochner.solvers.gram import DenseBlock, WaveGram, WavePreconditioner, factored
-from bochner.solvers.toeplitz import ToeplitzGram, half_of
+from bochner.solvers.gram import DenseBlock, WavePreconditioner, factored
+from bochner.solvers.toeplitz import ToeplitzGram, density_of, half_of, times
 
 #: Degrees that are solved for densely, at most: 1,024 harmonics.
 MOST_LOW = 31
@@ -156,20 +155,20 @@ def _order(degree: int) -> tuple[Int[Array, " D"], Float[Array, " D"], Float[Arr
     return l * (L + 1) + m, real, np.where(sine, -math.sqrt(2), 0.0)
 
 
-def real_of_harmonics(c: Array) -> Float[Array, "D s"]:
-    """Return coefficients of the real features, (D, s)."""
+def real_of_harmonics(c: Array) -> Float[Array, "s D"]:
+    """Return coefficients of the real features of (s, L + 1, L + 1)."""
     at, real, imaginary = _order(c.shape[1] - 1)
-    flat = c.reshape(len(c), -1)[:, at].T
-    return real[:, None] * flat.real + imaginary[:, None] * flat.imag
+    flat = c.reshape(len(c), -1)[:, at]
+    return real * flat.real + imaginary * flat.imag
 
 
-def harmonics_of_real(coef: Float[Array, "D s"], degree: int) -> Array:
-    """Return the inverse of :func:`real_of_harmonics`, (s, L + 1, L + 1)."""
+def harmonics_of_real(c: Float[Array, "s D"], degree: int) -> Array:
+    """Return the inverse of :func:`real_of_harmonics`."""
     at, real, imaginary = _order(degree)
-    flat = np.zeros((coef.shape[1], (degree + 1) ** 2), dtype=np.complex128)
+    flat = np.zeros((len(c), (degree + 1) ** 2), dtype=np.complex128)
     cosines, sines = imaginary == 0, imaginary != 0
-    flat[:, at[cosines]] = (coef[cosines] * (1 / real[cosines])[:, None]).T
-    flat[:, at[sines]] += 1j * (coef[sines] / imaginary[sines][:, None]).T
+    flat[:, at[cosines]] = c[:, cosines] / real[cosines]
+    flat[:, at[sines]] += 1j * (c[:, sines] / imaginary[sines])
     return flat.reshape(-1, degree + 1, degree + 1)
 
 
@@ -177,8 +176,11 @@ def harmonics_of_real(coef: Float[Array, "D s"], degree: int) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class HarmonicGram(WaveGram):
-    """G of spherical harmonics, about the rows' mean where there is an intercept."""
+class HarmonicGram:
+    """G of spherical harmonics, about the rows' mean where there is an intercept.
+
+    Its attributes and methods are those of :class:`~bochner.solvers.toeplitz.ToeplitzGram`.
+    """
 
     waves: Array  # sums of waves of colatitude and longitude over the rows, in rising order
     variances: Float[Array, " l"]  # a_l
@@ -203,40 +205,30 @@ class HarmonicGram(WaveGram):
 
     @property
     def weight(self) -> float:
-        return self._torus.weight
+        return float(self.waves[2 * self.degree, 2 * self.degree].real)
 
     @cached_property
-    def _torus(self) -> ToeplitzGram:
-        return ToeplitzGram(self.waves, np.ones((2 * self.degree + 1,) * 2), False)
+    def density(self) -> Array:
+        return density_of(self.waves)
 
     @cached_property
-    def roots(self) -> Float[Array, "l 1"]:
-        return np.sqrt(self.variances)[:, None]
+    def roots(self) -> Float[Array, " D"]:
+        return np.repeat(np.sqrt(self.variances), 2 * np.arange(self.degree + 1) + 1)
 
     @cached_property
-    def sums(self) -> Array:
+    def sums(self) -> Float[Array, " D"]:
         return self.right(self._cut(self.degree)[None])[0]
 
-    @cached_property
-    def counts(self) -> Array:
-        counts = np.tril(np.full((self.degree + 1,) * 2, 2.0))
-        counts[:, 0] = 1.0
-        return counts
+    def shared(self, numbers: Float[Array, " D"]) -> Float[Array, " D"]:
+        at, _, _ = _order(self.degree)
+        total = np.bincount(at, numbers, at.max() + 1) / np.maximum(np.bincount(at), 1)
+        return total[at]
 
-    def white(self, rng: np.random.Generator, count: int) -> Array:
-        return self.from_real(rng.standard_normal((count, self.dimension)).T)
+    def right(self, cross: Array) -> Float[Array, "s D"]:
+        return self.roots * real_of_harmonics(from_waves(half_of(cross)))
 
-    def to_real(self, c: Array) -> Float[Array, "D s"]:
-        return real_of_harmonics(c)
-
-    def from_real(self, coef: Float[Array, "D s"]) -> Array:
-        return harmonics_of_real(coef, self.degree)
-
-    def right(self, cross: Array) -> Array:
-        return self.roots * from_waves(half_of(cross))
-
-    def spectrum(self, c: Array) -> Array:
-        return to_waves(self.roots * c)
+    def spectrum(self, c: Float[Array, "s D"]) -> Array:
+        return to_waves(harmonics_of_real(self.roots * c, self.degree))
 
     def full_block(self, alpha: float) -> "LowDegrees":
         return LowDegrees(self, alpha, self.degree)
@@ -247,11 +239,11 @@ class HarmonicGram(WaveGram):
         worth = np.flatnonzero(self.variances * self.weight >= WORTH * alpha)
         return LowDegrees(self, alpha, int(min(worth.max(initial=0), MOST_LOW)))
 
-    def __call__(self, c: Array) -> Array:
-        product = self.roots * from_waves(self._torus(self.spectrum(c)))
+    def __call__(self, c: Float[Array, "s D"]) -> Float[Array, "s D"]:
+        half = np.stack([times(self.density, one, self.extent) for one in self.spectrum(c)])
+        product = self.roots * real_of_harmonics(from_waves(half))
         if self.centred:
-            means = self.to_real(c).T @ self.to_real(self.sums[None])[:, 0] / self.weight
-            product -= means[:, None, None] * self.sums
+            product -= np.outer(c @ self.sums / self.weight, self.sums)
         return product
 
     @cached_property
@@ -279,10 +271,10 @@ class HarmonicGram(WaveGram):
             p = np.zeros((self.degree + 1 - m, self.degree + 1))
             for parity, table in enumerate(tables):
                 p[_first(m, parity) - m :: 2, parity::2] = table
-            p *= self.roots[m:]
+            p *= np.sqrt(self.variances)[m:, None]
             blocks.append(p @ self.zonal[m % 2] @ p.T)
         if self.centred:
-            zonal = self.sums[:, 0].real
+            zonal = self.sums[np.arange(1, self.degree + 2) ** 2 - 1]
             blocks[0] = blocks[0] - np.outer(zonal, zonal) / self.weight
         return tuple(blocks)
 
@@ -296,10 +288,8 @@ class HarmonicGram(WaveGram):
         kept = self.__dict__.setdefault("_blocks", {})
         if degree not in kept:
             part = HarmonicGram(self._cut(2 * degree), self.variances[: degree + 1], self.centred)
-            units = np.eye(part.dimension)
-            pieces = np.split(units, range(TOGETHER, part.dimension, TOGETHER), axis=1)
-            columns = [part.to_real(part(part.from_real(piece))) for piece in pieces]
-            kept[degree] = np.concatenate(columns, axis=1)
+            pieces = np.split(np.eye(part.dimension), range(TOGETHER, part.dimension, TOGETHER))
+            kept[degree] = np.concatenate([part(piece) for piece in pieces])
         return kept[degree]
 
 
@@ -319,16 +309,9 @@ class LowDegrees(DenseBlock):
         G = self.gram.block(self.low)
         return factored((G + G.T) / 2, self.alpha)
 
-    @property
-    def _cut(self) -> tuple[slice, slice]:
-        return slice(self.low + 1), slice(self.low + 1)
-
-    def gather(self, c: Array) -> Float[Array, "s b"]:
-        return real_of_harmonics(np.ascontiguousarray(c[:, *self._cut])).T
-
-    def scatter(self, real: Float[Array, "s b"], c: Array) -> Array:
-        c[:, *self._cut] = harmonics_of_real(real.T, self.low)
-        return c
+    @cached_property
+    def block(self) -> Int[Array, " b"]:
+        return np.arange((self.low + 1) ** 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,21 +329,30 @@ class OrderBlocks(WavePreconditioner):
         """Lower triangular factors of the blocks."""
         return tuple(factored((G + G.T) / 2, self.alpha) for G in self.gram.order_blocks)
 
-    def _each(self, c: Array, change: Callable[[Array, Array], Array]) -> Array:
-        """Return vectors with what ``change`` makes of each factor and the part of its order."""
-        by_order = np.ascontiguousarray(c.transpose(2, 1, 0))
-        for m, factor in enumerate(self.factors):
-            part = np.ascontiguousarray(by_order[m, m:]).view(np.float64)
-            by_order[m, m:] = np.ascontiguousarray(change(factor, part)).view(np.complex128)
-        return np.ascontiguousarray(by_order.transpose(2, 1, 0))
+    def _places(self, m: int) -> Int[Array, "k l"]:
+        """Return numbers of the features of an order, cosines and then sines, if there are any."""
+        l = np.arange(m, self.gram.degree + 1)
+        cosines = l * l + 2 * (l - m)
+        return np.stack([cosines, cosines + 1][: 1 + (m > 0)])
 
-    def solve(self, c: Array) -> Array:
+    def _each(
+        self, c: Float[Array, "s D"], change: Callable[[Array, Array], Array]
+    ) -> Float[Array, "s D"]:
+        """Return vectors with what ``change`` makes of each factor and the part of its order."""
+        out = np.empty_like(c)
+        for m, factor in enumerate(self.factors):
+            part = c[:, self._places(m)]
+            changed = change(factor, part.reshape(-1, len(factor)).T)
+            out[:, self._places(m)] = changed.T.reshape(part.shape)
+        return out
+
+    def solve(self, c: Float[Array, "s D"]) -> Float[Array, "s D"]:
         return self._each(c, lambda L, part: cho_solve((L, True), part, check_finite=False))
 
-    def root(self, c: Array) -> Array:
+    def root(self, c: Float[Array, "s D"]) -> Float[Array, "s D"]:
         return self._each(c, lambda L, part: L @ part)
 
-    def inverse_root(self, c: Array, transposed: bool = False) -> Array:
+    def inverse_root(self, c: Float[Array, "s D"], transposed: bool = False) -> Float[Array, "s D"]:
         given: dict[str, Any] = {"lower": True, "trans": int(transposed), "check_finite": False}
         return self._each(c, lambda L, part: solve_triangular(L, part, **given))
 
@@ -369,9 +361,12 @@ class OrderBlocks(WavePreconditioner):
         return 2 * sum(sums) - sums[0]
 
     @cached_property
-    def inverse_diagonal(self) -> Array:
-        result = np.zeros(self.gram.counts.shape)
+    def inverse_diagonal(self) -> Float[Array, " D"]:
+        result = np.zeros(self.gram.dimension)
         for m, L in enumerate(self.factors):
             inverse = solve_triangular(L, np.eye(len(L)), lower=True)
-            result[m:, m] = np.einsum("ij,ij->j", inverse, inverse)
+            result[self._places(m)] = np.einsum("ij,ij->j", inverse, inverse)
         return result
+
+
+WaveGram = ToeplitzGram | HarmonicGram

@@ -4,23 +4,23 @@ With f(x) = Σ_k √v_k c_k e^{i k·θ(x)}, c_{−k} = conj c_k, over whole k, t
 (D T D + αI) c = D b: D = diag(√v), T the Toeplitz matrix of t(j − l), multiplied by FFT
 (Greengard, Rachh and Barnett 2022, section 3). An intercept takes a matrix of rank one off it.
 
-Coefficients are halves of spectra, as in :func:`numpy.fft.rfftn`: leading axes in the order 0, ...,
-m, −m, ..., −1, the last 0, ..., m. These are D = Π (2 m_a + 1) real numbers, and every product
-below is the one of R^D: the modes √v_0, √(2 v_k) cos k·θ, √(2 v_k) sin k·θ are its real features.
+The D = Π (2 m_a + 1) real features are √v_0, √(2 v_k) cos k·θ and √(2 v_k) sin k·θ. Halves of
+spectra, as in :func:`numpy.fft.rfftn`, have leading axes in the order 0, ..., m, −m, ..., −1, the
+last 0, ..., m.
 """
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 
 import numpy as np
 from scipy.fft import irfftn, next_fast_len, rfftn
 from scipy.linalg.lapack import dpotri
 
-from bochner._core.shapes import Array, Float
-from bochner.solvers.gram import DenseBlock, WaveGram, factored, inner
+from bochner._core.shapes import Array, Float, Int
+from bochner.solvers.gram import DenseBlock, factored
 
 #: Waves that are solved for densely, at most: 1,023 real features, and Cholesky in 0.1 s.
 MOST_LOW = 512
@@ -49,30 +49,54 @@ def full_of(half: Array) -> Array:
     return np.concatenate([np.conj(np.flip(right[..., 1:], axes)), right], axis=-1)
 
 
-def to_real(half: Array) -> Float[Array, "D s"]:
+@lru_cache(maxsize=4)
+def _layout(extent: tuple[int, ...]) -> tuple[Array, Float[Array, " h"], Array, Array]:
+    """Return where the waves of real features are in half a spectrum, and signs of their sines.
+
+    Also which of them have conjugates in it too, and where these are.
+    """
+    axes = np.meshgrid(*(np.arange(-m, m + 1) for m in extent), indexing="ij")
+    k = np.stack([axis.ravel()[axis.size // 2 :] for axis in axes])
+    lengths = np.array([2 * m + 1 for m in extent])[:, None]
+    shape = (*(2 * m + 1 for m in extent[:-1]), extent[-1] + 1)
+    flip = np.where(k[-1] < 0, -1, 1)
+    at = np.ravel_multi_index(tuple(flip * k % lengths), shape)
+    edge = np.flatnonzero(k[-1] == 0)[1:]
+    other = np.ravel_multi_index(tuple(-k[:, edge] % lengths), shape)
+    return at, -math.sqrt(2) * flip[1:], edge, other
+
+
+def to_real(half: Array, extent: tuple[int, ...]) -> Float[Array, "s D"]:
     """Return coefficients of the real features: of cosines, then of sines, k lexicographic."""
-    flat = full_of(half).reshape(len(half), -1)
-    upper = flat[:, flat.shape[1] // 2 :] * math.sqrt(2)
-    cosines = upper.real.copy()
-    cosines[:, 0] /= math.sqrt(2)
-    return np.concatenate([cosines, -upper.imag[:, 1:]], axis=1).T
+    at, sign, _, _ = _layout(extent)
+    c = np.empty((len(half), 2 * len(at) - 1))
+    for row, wave in zip(c, half.reshape(len(half), -1), strict=True):
+        upper = wave.take(at)
+        np.multiply(upper.real, math.sqrt(2), out=row[: len(at)])
+        row[0] = upper[0].real
+        np.multiply(upper.imag[1:], sign, out=row[len(at) :])
+    return c
 
 
-def from_real(coef: Float[Array, "D s"], extent: tuple[int, ...]) -> Array:
+def from_real(c: Float[Array, "s D"], extent: tuple[int, ...]) -> Array:
     """Return the half of the spectrum: the inverse of :func:`to_real`."""
-    count = (len(coef) + 1) // 2
-    upper = coef[:count].T.astype(np.complex128) / math.sqrt(2)
-    upper[:, 1:] -= 1j * coef[count:].T / math.sqrt(2)
-    upper[:, 0] = coef[0]
-    flat = np.concatenate([np.conj(np.flip(upper[:, 1:], axis=1)), upper], axis=1)
-    return half_of(flat.reshape(-1, *(2 * m + 1 for m in extent)))
+    at, sign, edge, other = _layout(extent)
+    shape = (*(2 * m + 1 for m in extent[:-1]), extent[-1] + 1)
+    half = np.empty((len(c), math.prod(shape)), dtype=np.complex128)
+    upper = np.zeros(len(at), dtype=np.complex128)
+    for row, wave in zip(c, half, strict=True):
+        np.multiply(row[: len(at)], math.sqrt(0.5), out=upper.real)
+        upper[0] = row[0]
+        np.multiply(row[len(at) :], sign / 2, out=upper.imag[1:])
+        wave[at], wave[other] = upper, np.conj(upper[edge])
+    return half.reshape(-1, *shape)
 
 
 # --- Products ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class ToeplitzGram(WaveGram):
+class ToeplitzGram:
     """G = D T D, about the rows' mean where there is an intercept; products by FFT.
 
     A product takes two FFTs of Π (4 m_a + 2) real numbers.
@@ -84,60 +108,56 @@ class ToeplitzGram(WaveGram):
 
     @property
     def extent(self) -> tuple[int, ...]:
+        """Largest k along each axis of the waves that functions are made of."""
         return tuple(length // 2 for length in self.variances.shape)
 
     @property
     def dimension(self) -> int:
+        """D."""
         return self.variances.size
 
     @property
     def size(self) -> float:
+        """k(x, x), the sum of the weights of all waves."""
         return float(self.variances.sum())
 
     @property
     def weight(self) -> float:
+        """W, the sum of the rows' weights."""
         return float(self.waves[tuple(2 * m for m in self.extent)].real)
 
     @cached_property
-    def roots(self) -> Array:
-        return half_of(np.sqrt(self.variances)[None])[0]
+    def roots(self) -> Float[Array, " D"]:
+        """√v of each feature."""
+        upper = np.sqrt(self.variances).ravel()[self.dimension // 2 :]
+        return np.concatenate([upper, upper[1:]])
 
     @cached_property
-    def sums(self) -> Array:
-        middle = tuple(slice(m, 3 * m + 1) for m in self.extent)
-        return self.roots * half_of(self.waves[middle][None])[0]
+    def sums(self) -> Float[Array, " D"]:
+        """Σ w of each feature, which an intercept removes."""
+        return self.right(self.waves[tuple(slice(m, 3 * m + 1) for m in self.extent)][None])[0]
 
     @cached_property
-    def _density(self) -> Array:
-        """The rows' density on a grid of places: multiplying by it there is the Toeplitz matrix."""
-        shape = tuple(next_fast_len(4 * m + 1, real=True) for m in self.extent)
-        wide = pad(half_of(self.waves[None])[0], tuple(2 * m for m in self.extent), shape)
-        return irfftn(wide, s=shape) * math.prod(shape)
+    def density(self) -> Array:
+        """The rows' density on a grid of places."""
+        return density_of(self.waves)
 
-    @cached_property
-    def counts(self) -> Array:
-        counts = np.full(self.roots.shape, 2.0)
-        counts[..., 0] = 1.0
-        return counts
+    def shared(self, numbers: Float[Array, " D"]) -> Float[Array, " D"]:
+        """Return numbers of features, for cosine and sine of a wave the mean of both."""
+        half = self.dimension // 2
+        mean = (numbers[1 : half + 1] + numbers[half + 1 :]) / 2
+        return np.concatenate([numbers[:1], mean, mean])
 
-    def white(self, rng: np.random.Generator, count: int) -> Array:
-        shape = self.variances.shape
-        axes = tuple(range(1, len(shape) + 1))
-        return rfftn(rng.standard_normal((count, *shape)), axes=axes) / math.sqrt(math.prod(shape))
+    def right(self, cross: Array) -> Float[Array, "s D"]:
+        """Return b of sums over rows, of k in rising order."""
+        return to_real(half_of(cross), self.extent) * self.roots
 
-    def to_real(self, c: Array) -> Float[Array, "D s"]:
-        return to_real(c)
-
-    def from_real(self, coef: Float[Array, "D s"]) -> Array:
-        return from_real(coef, self.extent)
-
-    def right(self, cross: Array) -> Array:
-        return half_of(cross) * self.roots
-
-    def spectrum(self, c: Array) -> Array:
-        return c * self.roots
+    def spectrum(self, c: Float[Array, "s D"]) -> Array:
+        """Return the waves of the functions, halves of spectra."""
+        return from_real(c * self.roots, self.extent)
 
     def preconditioner(self, alpha: float) -> "LowWaves":
+        """Return M for a penalty."""
         return LowWaves(self, alpha)
 
     def neighbourhood(self, alpha: float) -> "LowWaves":
@@ -145,20 +165,29 @@ class ToeplitzGram(WaveGram):
         return LowWaves(self, alpha, most=MOST_BESIDE)
 
     def full_block(self, alpha: float) -> "LowWaves":
+        """Return G + αI itself, all waves solved for densely."""
         return LowWaves(self, alpha, worth=0.0, most=self.dimension)
 
-    def __call__(self, c: Array) -> Array:
-        return np.stack([self._product(one) for one in c])
-
-    def _product(self, c: Array) -> Array:
-        shape, extent = self._density.shape, self.extent
-        places = irfftn(pad(self.roots * c, extent, shape), s=shape, overwrite_x=True)
-        places *= self._density
-        product = unpad(rfftn(places, overwrite_x=True), extent)
-        product *= self.roots
+    def __call__(self, c: Float[Array, "s D"]) -> Float[Array, "s D"]:
+        half = np.stack([times(self.density, one, self.extent) for one in self.spectrum(c)])
+        product = to_real(half, self.extent) * self.roots
         if self.centred:
-            product -= self.sums * (inner(self.sums[None], c[None])[0] / self.weight)
+            product -= np.outer(c @ self.sums / self.weight, self.sums)
         return product
+
+
+def density_of(waves: Array) -> Array:
+    """Return the rows' density on a grid: multiplying by it there is the Toeplitz matrix."""
+    extent = tuple(length // 2 for length in waves.shape)
+    shape = tuple(next_fast_len(2 * m + 1, real=True) for m in extent)
+    return irfftn(pad(half_of(waves[None])[0], extent, shape), s=shape) * math.prod(shape)
+
+
+def times(density: Array, half: Array, extent: tuple[int, ...]) -> Array:
+    """Return the half of a spectrum times the Toeplitz matrix of a density."""
+    places = irfftn(pad(half, extent, density.shape), s=density.shape, overwrite_x=True)
+    places *= density
+    return unpad(rfftn(places, overwrite_x=True), extent)
 
 
 def _corners(extent: tuple[int, ...]) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:
@@ -201,29 +230,23 @@ class LowWaves(DenseBlock):
     most: int = MOST_LOW  # waves of the block
 
     @cached_property
-    def _low(self) -> tuple[Array, Array, Array]:
-        """Whole numbers of the waves of the block, from zero on, and where they and −k are."""
-        extent = self.gram.extent
-        axes = [np.fft.ifftshift(np.arange(-m, m + 1)) for m in extent]
-        axes[-1] = axes[-1][: extent[-1] + 1]
-        K = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(extent))
-        weights = self.gram.roots.ravel() ** 2 * self.gram.weight
-        first = K[:, -1] > 0
-        for a in range(len(extent) - 1):  # of k and −k with last 0, that whose first sign is +
-            first |= (K[:, -1] == 0) & (K[:, a] > 0) & ~(K[:, :a] != 0).any(axis=1)
-        index = np.flatnonzero(first)
-        count = min(self.most - 1, int(np.count_nonzero(weights[index] >= self.worth * self.alpha)))
-        index = index[np.argsort(-weights[index], kind="stable")[:count]]
-        at = np.concatenate([[0], index])
-        flat = K[at]
-        mirrored = np.where(flat[:, -1:] == 0, -flat, flat)
-        shape = self.gram.roots.shape
-        return flat, at, np.ravel_multi_index(tuple((mirrored % shape).T), shape)
+    def _low(self) -> tuple[Array, Array]:
+        """Whole numbers of the waves of the block, from zero on, and numbers of their cosines."""
+        gram, middle = self.gram, self.gram.dimension // 2
+        weights = gram.variances.ravel()[middle + 1 :] * gram.weight
+        count = min(self.most - 1, int(np.count_nonzero(weights >= self.worth * self.alpha)))
+        at = np.append(0, 1 + np.argsort(-weights, kind="stable")[:count])
+        k = np.unravel_index(at + middle, gram.variances.shape)
+        return np.stack(k, axis=1) - np.array(gram.extent), at
+
+    @cached_property
+    def block(self) -> Int[Array, " b"]:
+        _, at = self._low
+        return np.concatenate([at, at[1:] + self.gram.dimension // 2])
 
     @cached_property
     def factor(self) -> Float[Array, "b b"]:
-        K, at, _ = self._low
-        gram = self.gram
+        (K, _), gram = self._low, self.gram
         t = gram.waves
         shift = np.array([2 * m for m in gram.extent])
         minus = t[tuple((K[:, None] - K[None] + shift).transpose(2, 0, 1))]
@@ -235,11 +258,11 @@ class LowWaves(DenseBlock):
                 [mixed[:, 1:].T, (minus.real - plus.real)[1:, 1:]],
             ]
         )
-        roots = gram.roots.ravel()[at]
-        roots = np.concatenate([roots[:1] / math.sqrt(2), roots[1:], roots[1:]])
+        roots = gram.roots[self.block]
+        roots[0] /= math.sqrt(2)
         G *= roots[:, None] * roots
         if gram.centred:
-            sums = self.gather(gram.sums[None])[0]
+            sums = gram.sums[self.block]
             G -= np.outer(sums, sums) / gram.weight
         return factored(G, self.alpha)
 
@@ -251,21 +274,21 @@ class LowWaves(DenseBlock):
         """
         roots = self._spread_of_block()
         middle = tuple(length // 2 for length in roots.shape)
-        roots[middle] += float((self.others * self.gram.roots**2 / self.diagonal).sum())
+        roots[middle] += float((self.gram.roots**2 / self.diagonal)[self.others].sum())
         if self.gram.centred:
             mean = self.gram.sums[None] / self.gram.weight
             c = self.solve(mean)
             inside = tuple(slice(m, 3 * m + 1) for m in self.gram.extent)
             roots[inside] -= 2 * full_of(self.gram.spectrum(c))[0]
-            roots[middle] += float(inner(mean, c)[0])
+            roots[middle] += float(mean[0] @ c[0])
         return roots
 
     def _spread_of_block(self) -> Array:
         """Products of waves j and l are waves j − l and j + l: add up what each has."""
-        K, at, _ = self._low
+        K, at = self._low
         inverse, _ = dpotri(self.factor, lower=1)
         inverse = np.tril(inverse) + np.tril(inverse, -1).T
-        roots = self.gram.roots.ravel()[at]
+        roots = self.gram.roots[at]
         roots[0] /= math.sqrt(2)
         pairs, count = roots[:, None] * roots, len(at)
         cosines = pairs * inverse[:count, :count]
@@ -282,20 +305,3 @@ class LowWaves(DenseBlock):
             even += np.bincount(places, (cosines - sign * sines).ravel(), size)
             odd += np.bincount(places, sign * mixed.ravel(), size)
         return ((even + even[::-1]) / 2 + (odd - odd[::-1]) / 2j).reshape(shape)
-
-    def gather(self, c: Array) -> Float[Array, "s b"]:
-        upper = c.reshape(len(c), -1)[:, self._low[1]]
-        rest = math.sqrt(2) * upper[:, 1:]
-        return np.concatenate([upper[:, :1].real, rest.real, -rest.imag], axis=1)
-
-    def scatter(self, real: Float[Array, "s b"], c: Array) -> Array:
-        _, at, other = self._low
-        count = len(at)
-        upper = np.empty((len(real), count), dtype=np.complex128)
-        upper[:, 0] = real[:, 0]
-        upper[:, 1:] = (real[:, 1:count] - 1j * real[:, count:]) / math.sqrt(2)
-        flat = c.reshape(len(c), -1)
-        mirrored = other != at
-        flat[:, at] = upper
-        flat[:, other[mirrored]] = np.conj(upper[:, mirrored])
-        return c

@@ -27,16 +27,10 @@ from scipy.linalg import eigh_tridiagonal
 from scipy.optimize import brentq
 
 from bochner._core.shapes import Array, Float
-from bochner.solvers.cg import Steps
+from bochner.solvers.cg import Steps, inner
 from bochner.solvers.factorisations import slices
-from bochner.solvers.gram import (
-    DenseBlock,
-    WaveGram,
-    WavePreconditioner,
-    conjugate_gradients,
-    inner,
-    total,
-)
+from bochner.solvers.gram import DenseBlock, WavePreconditioner, conjugate_gradients
+from bochner.solvers.harmonics import WaveGram
 from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
 from bochner.solvers.ridge.problem import amplitude_at, evidence, freedom
 from bochner.solvers.toeplitz import LowWaves, full_of, pad, unpad
@@ -79,10 +73,10 @@ class WaveProblem:
     """Sums over the rows for the coefficients of waves."""
 
     gram: WaveGram
-    b: Array  # Σ w (y − ȳ) of each wave
+    b: Float[Array, "t D"]  # Σ w (y − ȳ) of each feature
     power: Float[Array, " t"]  # Σ w (y − ȳ)²
     count: float  # n: rows, or their weight where that is more
-    probes: Array  # z
+    probes: Float[Array, "s D"]  # z
 
     @staticmethod
     def of(
@@ -93,8 +87,8 @@ class WaveProblem:
         rng: np.random.Generator,
     ) -> "WaveProblem":
         """Return the problem of sums ``cross``, of k in rising order, with random probes."""
-        z = gram.white(rng, PROBES)
-        z *= np.sqrt(gram.dimension / inner(z, z)).reshape(-1, *(1,) * (z.ndim - 1))
+        z = rng.standard_normal((PROBES, gram.dimension))
+        z *= np.sqrt(gram.dimension / inner(z, z))[:, None]
         return WaveProblem(gram, gram.right(cross), power, count, z)
 
     @property
@@ -167,17 +161,17 @@ class WaveState:
         return self.low.log_determinant() + float(self.krylov.log_forms()[t:].mean())
 
     @cached_property
-    def inverse_diagonal(self) -> Array:
-        """Diagonal of (G + αI)⁻¹, half of a spectrum."""
+    def inverse_diagonal(self) -> Float[Array, " D"]:
+        """Diagonal of (G + αI)⁻¹; cosine and sine of a wave share the mean of theirs."""
         t = len(self.problem.power)
         near = self.low.solve(self.draws)
-        more = np.mean(((self.krylov.solution[t:] - near) * np.conj(near)).real, axis=0)
-        return self.low.inverse_diagonal + more
+        more = np.mean((self.krylov.solution[t:] - near) * near, axis=0)
+        return self.low.inverse_diagonal + self.problem.gram.shared(more)
 
     @cached_property
     def trace(self) -> float:
         """Tr (G + αI)⁻¹."""
-        return float(total(self.inverse_diagonal))
+        return float(self.inverse_diagonal.sum())
 
     @property
     def effective_dimension(self) -> float:
@@ -219,10 +213,10 @@ class WaveState:
     def slope_in(
         self, log_rates: Array, noise: float | None, amplitude: float | None
     ) -> Float[Array, " t"]:
-        """∂log p/∂θ, given ∂log v/∂θ of all waves, half of a spectrum."""
-        squares = np.stack([total(np.abs(c) ** 2 * log_rates) for c in self.c])
+        """∂log p/∂θ, given ∂log v/∂θ of all features."""
+        squares = self.c**2 @ log_rates
         a2 = amplitude_at(self.problem, self, noise, amplitude)
-        volume = total((1 - self.alpha * self.inverse_diagonal) * log_rates)
+        volume = float((1 - self.alpha * self.inverse_diagonal) @ log_rates)
         return 0.5 * (squares / a2 - volume)
 
 
@@ -344,21 +338,20 @@ def draws(low: WavePreconditioner, z: Array, steps: int) -> Array:
 
     O(``steps`` D) memory for each, of as many together as fit in little.
     """
-    together = max(1, DRAWN_BYTES // (16 * steps * z[0].size))
+    together = max(1, DRAWN_BYTES // (8 * steps * z.shape[1]))
     if len(z) > together:
         return np.concatenate([draws(low, z[part], steps) for part in slices(len(z), together)])
-    many = (-1, *(1,) * (z.ndim - 1))
     basis: list[Array] = []
     diagonal, off_diagonal = np.ones((steps, len(z))), np.zeros((steps, len(z)))
     size = np.sqrt(inner(z, z))
-    q, before, b = z / size.reshape(many), np.zeros_like(z), np.zeros(len(z))
+    q, before, b = z / size[:, None], np.zeros_like(z), np.zeros(len(z))
     for step in range(steps):
         basis.append(q)
         r = low.inverse_root(q, transposed=True)
-        r = low.inverse_root(low.gram(r) + low.alpha * r) - b.reshape(many) * before
+        r = low.inverse_root(low.gram(r) + low.alpha * r) - b[:, None] * before
         a = inner(r, q)
         going = inner(q, q) > 0.5  # finished vectors continue as zeros
-        r -= a.reshape(many) * q
+        r -= a[:, None] * q
         diagonal[step] = np.where(going, a, 1.0)
         b = np.sqrt(inner(r, r))
         going &= b > SAME * np.abs(a)
@@ -366,7 +359,7 @@ def draws(low: WavePreconditioner, z: Array, steps: int) -> Array:
             break
         b = np.where(going, b, 0.0)
         off_diagonal[step] = b
-        before, q = q, r * (going / np.where(going, b, 1.0)).reshape(many)
+        before, q = q, r * (going / np.where(going, b, 1.0))[:, None]
     y = np.zeros_like(z)
     for s in range(len(z)):
         values, vectors = eigh_tridiagonal(
@@ -380,8 +373,7 @@ def draws(low: WavePreconditioner, z: Array, steps: int) -> Array:
 
 def exact_paths(low: DenseBlock) -> Array:
     """Return the D vectors p_s with Σ p_s p_sᵀ = (G + αI)⁻¹, where the preconditioner is exact."""
-    units = np.zeros((low.gram.dimension, *low.diagonal.shape), np.complex128)
-    return low.inverse_root(low.scatter(np.eye(len(units)), units), transposed=True)
+    return low.inverse_root(np.eye(low.gram.dimension), transposed=True)
 
 
 def spread_beside(low: LowWaves, z: Array, steps: int) -> Array:
@@ -414,7 +406,7 @@ def square_sums(gram: WaveGram, paths: Array) -> Array:
     for c in paths:
         values = irfftn(pad(gram.spectrum(c[None])[0], extent, shape), s=shape) * math.prod(shape)
         if gram.centred:
-            values -= inner(gram.sums[None], c[None])[0] / gram.weight
+            values -= gram.sums @ c / gram.weight
         squares += values**2
     return squares
 

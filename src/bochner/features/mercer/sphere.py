@@ -134,7 +134,7 @@ class SphericalMap(FeatureMap):
         return HarmonicGram(waves, variances, centred)
 
     def as_coefficients(self, numbers: Array) -> Array:
-        return np.tril(np.broadcast_to(numbers[:, None], (len(numbers),) * 2))
+        return np.repeat(numbers, 2 * np.arange(len(numbers)) + 1)
 
     def matrix(self, X: Float[Array, "m 2"], error: float) -> Float[Array, "m m"]:
         return of_degrees(self.weights, X)

@@ -42,7 +42,7 @@ from bochner.selection.lengthscales import EVIDENCE, ROWS
 from bochner.selection.record import Tuning
 from bochner.selection.spec import UNASKED
 from bochner.selection.waves import RANGE, lengthscales_on_waves, scaled
-from bochner.solvers.gram import WavePreconditioner, conjugate_gradients, inner
+from bochner.solvers.gram import WavePreconditioner, conjugate_gradients
 from bochner.solvers.ridge.evidence import Evidence
 from bochner.solvers.toeplitz import ToeplitzGram
 from bochner.solvers.waves import (
@@ -163,7 +163,8 @@ class WaveProcess(ProcessLaw):
     def _toeplitz_spread(self, gram: ToeplitzGram, alpha: float, exact: Any) -> Array:
         if exact is not None:
             return exact.spread()
-        z = gram.white(stream(self.chosen.seed, "deviations"), PATHS)
+        rng = stream(self.chosen.seed, "deviations")
+        z = rng.standard_normal((PATHS, gram.dimension))
         low = gram.neighbourhood(alpha)
         return spread_beside(low, z, _steps(low, z))
 
@@ -174,7 +175,7 @@ class WaveProcess(ProcessLaw):
     def _draw(self, i: int, count: int, rng: np.random.Generator) -> Array:
         """Return draws of covariance (G + αI)⁻¹."""
         gram, alpha = self.representation.problem.gram, float(self.evidence.alpha[i])
-        z, exact = gram.white(rng, count), exact_block(gram, alpha)
+        z, exact = rng.standard_normal((count, gram.dimension)), exact_block(gram, alpha)
         if exact is not None:
             return exact.inverse_root(z, transposed=True)
         low = gram.preconditioner(alpha)
@@ -197,14 +198,12 @@ class WaveProcess(ProcessLaw):
         for i, alpha in enumerate(self.evidence.alpha):
             low = exact_block(gram, float(alpha)) or gram.preconditioner(float(alpha))
             c = conjugate_gradients(low, phi, SOLVED * self.representation.tolerance).solution
-            covariances.append(
-                self._size(i) * np.stack([inner(np.broadcast_to(p, c.shape), c) for p in phi])
-            )
+            covariances.append(self._size(i) * phi @ c.T)
         cov = np.stack(covariances, axis=2)
         return (cov + cov.transpose(1, 0, 2)) / 2 + self._of_intercept
 
     def _centred_rows(self, X: Array) -> Array:
-        """Return φ(x) about its mean over the rows, as halves of spectra."""
+        """Return φ(x) about its mean over the rows."""
         gram, rows = self.representation.problem.gram, self.representation.coefficients_at(X)
         return rows - gram.sums / gram.weight if gram.centred else rows
 
@@ -246,11 +245,11 @@ class WaveProcess(ProcessLaw):
 
     def draw(self, n: int, seed: int) -> Values:
         """Draw n functions: a type-2 non-uniform FFT for two of them, for each block of rows."""
-        sums, gram = self.representation, self.representation.problem.gram
+        sums = self.representation
         parts, offsets, t = [], [], len(self.noise)
         for i in range(t):
             rng = stream(seed, "functions", i)
-            draws = gram.to_real(self._draw(i, n, rng)) * math.sqrt(self._size(i))
+            draws = self._draw(i, n, rng).T * math.sqrt(self._size(i))
             coef = self.coef[:, i : i + 1] + draws
             means = sums.feature_sums @ coef / sums.sums.weight
             free = rng.standard_normal(n) * math.sqrt(self._of_intercept[i])
@@ -320,7 +319,7 @@ def _solved(
     parts = []
     for i, state in enumerate(states):
         one = problem.target(i).without_probes()
-        parts.append(problem.gram.to_real(one.at(state.alpha, error).c))
+        parts.append(one.at(state.alpha, error).c.T)
     return evidence, np.concatenate(parts, axis=1)
 
 

@@ -37,7 +37,8 @@ from bochner.selection.lengthscales import lengthscale_on_sphere
 from bochner.selection.numbers import by_evidence, by_left_out
 from bochner.selection.record import Tuning
 from bochner.selection.spec import UNASKED
-from bochner.solvers.gram import DenseBlock, WaveGram
+from bochner.solvers.gram import DenseBlock
+from bochner.solvers.harmonics import WaveGram
 from bochner.solvers.ridge.dual import KernelFactor, KernelRows
 from bochner.solvers.ridge.evidence import Evidence
 from bochner.solvers.ridge.kernel_path import choose_penalty
@@ -154,7 +155,7 @@ class FewRows:
         """Return Σ_i c_i φ(x_i), coefficients of features."""
         angles = phi.places.angles(self.X)
         waves = [sums_of_waves(angles, c[None], phi.shape, SUMMED_ROWS) for c in coef.T]
-        return gram.to_real(gram.right(np.concatenate(waves)))
+        return gram.right(np.concatenate(waves)).T
 
     def variance(self, X: Array, evidence: Evidence, noise: Array) -> Float[Array, "b t"] | None:
         """Return the variance of f at rows; None if draws are faster for this many rows."""
@@ -307,13 +308,12 @@ class GridSums(Representation):
     @cached_property
     def feature_sums(self) -> Float[Array, " D"]:
         """Σ w φ."""
-        gram = self.problem.gram
-        return gram.to_real(gram.sums[None])[:, 0]
+        return self.problem.gram.sums
 
     def values(self, coef: Float[Array, "D t"]) -> Callable[[Array], Float[Array, "b t"]]:
         """Return X ↦ φ(X) β, in NumPy."""
         gram = self.problem.gram
-        return self.of_waves(full_of(gram.spectrum(gram.from_real(coef))))
+        return self.of_waves(full_of(gram.spectrum(coef.T)))
 
     def coefficients_at(self, X: Array) -> Array:
         """Return φ(x) of a few rows, as coefficients are laid out."""
@@ -388,7 +388,7 @@ class GridSums(Representation):
         Gradients of e^{i k·θ} are i k ∂θ/∂x e^{i k·θ}: modes again.
         """
         gram = self.problem.gram
-        waves = full_of(gram.spectrum(gram.from_real(coef)))
+        waves = full_of(gram.spectrum(coef.T))
         slopes = []
         for a, rate in enumerate(self.map.places.rates):
             k = np.arange(waves.shape[1 + a]) - waves.shape[1 + a] // 2
@@ -666,7 +666,7 @@ def _solution(
         states = [
             problem.target(i).without_probes().at(float(a), error) for i, a in enumerate(several)
         ]
-    coef = np.concatenate([problem.gram.to_real(state.c) for state in states], axis=1)
+    coef = np.concatenate([state.c.T for state in states], axis=1)
     residual = np.concatenate([state.rss for state in states]) / sums.sums.weight
     worst = max(float(state.krylov.residual.max(initial=0.0)) for state in states)
     steps = max(state.krylov.products for state in states)
