@@ -27,7 +27,6 @@ from bochner.models.representations.matrix import MatrixRows
 from bochner.models.representations.wide import WideSums
 from bochner.models.ridge.fit import RidgeFit
 from bochner.models.sgd.fit import SgdFit
-from bochner.models.sgd.strategies import FeatureStrategy
 from bochner.models.unsupervised.base import FeaturesFit
 from bochner.models.unsupervised.cca import CcaFit
 from bochner.models.unsupervised.kmeans import KMeansFit
@@ -77,15 +76,12 @@ def _(fit: KMeansFit, X: Traced) -> Outputs:
     return {"cluster": xp.argmin(gaps), "distances": xp.sqrt(xp.maximum(squares, 0.0))}
 
 
-def _features(phi: FeatureMap, precision: str, X: Traced) -> Traced:
-    """Return φ(X); landmark maps take the root in the precision of the fit."""
-    if isinstance(phi, NystromMap):
-        return phi.values(X) @ _root(phi, precision)
-    return phi.features(X)
-
-
 def _of_fit(chosen: Chosen, X: Traced) -> Traced:
-    return _features(chosen.map, chosen.precision, X)
+    """Return φ(X); landmark maps take the root in the precision of the fit."""
+    phi = chosen.map
+    if isinstance(phi, NystromMap):
+        return phi.values(X) @ _root(phi, chosen.precision)
+    return phi.features(X)
 
 
 def _root(phi: NystromMap, precision: str) -> Array:
@@ -155,13 +151,12 @@ def _leaves(rows: LeafRows, X: Traced) -> Iterator[tuple[int, Any]]:
 
 @outputs.register
 def _(fit: SgdFit, X: Traced) -> Outputs:
-    xp, strategy = OnnxNamespace(X.graph), fit.chosen.strategy
-    if isinstance(strategy, FeatureStrategy):
-        Z = _features(strategy.map, strategy.precision, X)
+    xp, (coef, intercept) = OnnxNamespace(X.graph), fit.walk.result
+    if fit.is_dual:
+        f = fit.chosen.kernel.evaluate(X, xp.asarray(_dense(fit.support))) @ coef + intercept
     else:
-        Z = strategy.kernel.evaluate(X, xp.asarray(_dense(strategy.support)))
-    coef, intercept = fit.walk.result
-    columns = _targets(Z @ coef + intercept, fit.target_shape, fit.inputs)
+        f = _linear(fit.chosen, X, coef, intercept)
+    columns = _targets(f, fit.target_shape, fit.inputs)
     if fit.spec.loss == "log_loss":
         columns["probability"] = _shares(xp, _sigmoid(xp, columns["decision"]))
     if fit.spec.loss == "modified_huber":

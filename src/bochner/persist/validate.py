@@ -30,7 +30,7 @@ from bochner.models._html import FitSummary
 from bochner.models.gaussian_process.exact import ExactProcess
 from bochner.models.gaussian_process.grid import WaveProcess
 from bochner.models.gaussian_process.neighbours import KeptRows
-from bochner.models.sgd.strategies import KernelStrategy
+from bochner.models.sgd.fit import SgdFit
 from bochner.solvers.convex.optimum import Optimum
 from bochner.solvers.ridge.solution import Solution
 from bochner.solvers.sgd import Walk
@@ -218,7 +218,7 @@ _FIELDS: dict[type, tuple[str, ...]] = {
     Solution: ("coef", "intercept"),
     Optimum: ("coef", "intercept"),
     Walk: ("coef", "intercept", "mean_coef", "mean_intercept"),
-    KernelStrategy: ("support",),
+    SgdFit: ("support",),
     WaveProcess: ("coef",),
     ExactProcess: ("coef", "intercept"),
     KeptRows: ("X", "y", "w", "priority"),
@@ -237,7 +237,8 @@ _MOST_DEGREES = 10_000
 def require_numbers(value: Any) -> None:
     """Refuse coefficients and sums that are not finite, NaN in maps, and kernels of huge degree."""
     for name in _FIELDS.get(type(value), ()):
-        if not is_finite(getattr(value, name)):
+        number = getattr(value, name)
+        if number is not None and not is_finite(number):
             raise ValueError(f"{name} of {type(value).__name__} must be finite")
     if _is_part_of_map(type(value)) and any(_has_nan(part) for part in _parts(value)):
         raise ValueError(f"{type(value).__name__} must hold numbers")

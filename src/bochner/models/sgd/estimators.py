@@ -3,7 +3,7 @@
 from copy import deepcopy
 from dataclasses import KW_ONLY
 from functools import partial
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import expit
@@ -16,27 +16,18 @@ from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
-from bochner.features.auto import Choice
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
 from bochner.models._intervals import WithIntervals
-from bochner.models._kinds import Differentiable, LabelEstimator
+from bochner.models._kinds import Differentiable, ProbableLabels
 from bochner.models._parameters import by_jobs, estimator, shared
 from bochner.models._tables import by_partition
-from bochner.models.sgd.fit import SgdFit, fit_sgd, fit_stream, plan_sgd, with_rows_of
-from bochner.models.sgd.strategies import (
-    DUAL,
-    FeatureStrategy,
-    KernelStrategy,
-    SgdSpec,
-    StrategyPlan,
-)
+from bochner.models.sgd.fit import SgdFit, SgdSpec, fit_sgd, fit_stream, plan_sgd, with_rows_of
+from bochner.models.sgd.strategies import StrategyPlan
 from bochner.solvers.sgd import CLASS_LOSSES, NUMBER_LOSSES
 from bochner.sums.executor import LOCAL, Executor
-
-Kind = TypeVar("Kind", bound=FeatureStrategy | KernelStrategy)
 
 
 @shared
@@ -115,25 +106,22 @@ class SgdEstimator(SgdParameters, Differentiable):
         values = list(self._fitted.predictions(self._rows_to_predict(X)))
         return np.concatenate([f for _, f in values]), values[-1][0]
 
-    def _strategy(self, kind: type[Kind]) -> Kind:
-        """Return the strategy, which must be of this kind."""
-        strategy = self._fitted.chosen.strategy
-        if not isinstance(strategy, kind):
-            raise AttributeError(  # noqa: TRY004  as hasattr() asks
-                f"{type(self).__name__}: with strategy {strategy.name!r} coefficients belong to "
-                f"{strategy.coefficients}."
+    def _stepped_on(self, *, rows: bool) -> SgdFit:
+        """Return the fit, whose coefficients must belong to rows, or to features."""
+        fit = self._fitted
+        if fit.is_dual != rows:
+            owner = "rows: dual_coef_ of support_vectors_" if fit.is_dual else "features: coef_"
+            raise AttributeError(
+                f"{type(self).__name__}: with strategy {fit.strategy!r} coefficients belong to "
+                f"{owner}."
             )
-        return strategy
-
-    def _coef(self, kind: type[FeatureStrategy] | type[KernelStrategy]) -> Float[Array, "t m"]:
-        self._strategy(kind)
-        return self._fitted.walk.result[0].T
+        return fit
 
     def _ridge_penalty(self, X: Any, n: int) -> float:
         return float(self.alpha) * n / 2  # of a mean of losses
 
     plan_ = learned(
-        "chosen.plan",
+        "plan",
         'What "auto" decided by.',
         'plan_: only fit with strategy="auto" makes a plan.',
     )
@@ -141,26 +129,32 @@ class SgdEstimator(SgdParameters, Differentiable):
     @property
     def map_(self) -> FeatureMap:
         """φ, where steps are made on features."""
-        return self._strategy(FeatureStrategy).map
-
-    @property
-    def choice_(self) -> Choice:
-        """How approximate features were chosen."""
-        choice = self._strategy(FeatureStrategy).choice
-        if choice is None:
-            raise AttributeError("choice_: these features are the kernel's own; none were chosen.")
-        return choice
+        return self._stepped_on(rows=False).chosen.map
 
     @property
     def support_vectors_(self) -> Float[Array, "m d"]:
         """Rows that have coefficients, where steps are made on these."""
-        return self._strategy(KernelStrategy).support
+        return self._stepped_on(rows=True).support
 
     @property
-    def _has_features(self) -> bool:
-        return self.strategy_ not in DUAL
+    def coef_(self) -> Any:
+        """β, a row for each output, (t, D) or (K, D); of a single target (D,)."""
+        return self._by_output(self._stepped_on(rows=False).walk.result[0].T)
 
-    strategy_ = learned("chosen.strategy.name", "The strategy taken.")
+    @property
+    def dual_coef_(self) -> Any:
+        """Coefficients of ``support_vectors_``, (t, m) or (K, m); of a single target (m,)."""
+        return self._by_output(self._stepped_on(rows=True).walk.result[0].T)
+
+    @property
+    def intercept_(self) -> Any:
+        """Intercept of each output; of a single target a number."""
+        return self._by_output(self._fitted.walk.result[1])
+
+    def _by_output(self, values: Any) -> Any:
+        return values
+
+    strategy_ = learned("strategy", "The strategy taken.")
     loss_curve_ = learned(
         "losses", "Of each epoch of the last fit: mean loss of its rows before their steps."
     )
@@ -183,7 +177,7 @@ def _has_probabilities(model: "KernelSGDClassifier") -> bool:
 
 
 @estimator
-class KernelSGDClassifier(LabelEstimator, SgdEstimator):
+class KernelSGDClassifier(ProbableLabels, SgdEstimator):
     """Linear classification on a kernel's features by stochastic gradient descent.
 
     Minimises (1/W) Σ wᵢ ℓ(yᵢ, f(xᵢ)) + (alpha/2) ‖f‖² over f = φ(x)·β + b, y = ±1, for each class
@@ -262,6 +256,9 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
 
     Notes
     -----
+    Probabilities are 1/(1 + e^{−f}) with the logistic loss, and (min(max(f, −1), 1) + 1)/2 with the
+    modified Huber loss (Zhang 2004), divided by their sum over the classes.
+
     Time and memory: see :func:`bochner.models.sgd.strategies.plan_strategies`. With ``partial_fit``
     a stream has no end: features need O(D) memory for ever, coefficients of rows grow with them.
     ``fit_blocks`` of at most 8192 rows is ``fit``. Of more rows it reads all rows once for each
@@ -324,13 +321,8 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
     def _decisions(self, X: Any) -> Float[Array, "n t"]:
         return self._values(X)[0]
 
-    @available_if(_has_probabilities)
-    @by_partition
-    def predict_proba(self, X: Tabular) -> Float[Array, "n K"]:
-        """Return probabilities: of the logistic loss 1/(1 + e^{−f}), of the modified Huber loss
-        (min(max(f, −1), 1) + 1)/2 (Zhang 2004), divided by their sum over the classes.
-        """  # noqa: D205
-        return self._probabilities(self._decisions(X))
+    predict_proba = available_if(_has_probabilities)(ProbableLabels.predict_proba)
+    predict_log_proba = available_if(_has_probabilities)(ProbableLabels.predict_log_proba)
 
     def _probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
         p = expit(f) if self.loss == "log_loss" else (np.clip(f, -1, 1) + 1) / 2
@@ -340,27 +332,9 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
         none = total == 0
         return np.where(none, 1.0, p) / np.where(none, p.shape[1], total)
 
-    @available_if(_has_probabilities)
-    @by_partition
-    def predict_log_proba(self, X: Tabular) -> Float[Array, "n K"]:
-        """Return logarithms of the probabilities."""
+    def _log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
         with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
-
-    @property
-    def coef_(self) -> Float[Array, "K D"]:
-        """β of each class."""
-        return self._coef(FeatureStrategy)
-
-    @property
-    def dual_coef_(self) -> Float[Array, "K m"]:
-        """Coefficients of ``support_vectors_``, of each class."""
-        return self._coef(KernelStrategy)
-
-    @property
-    def intercept_(self) -> Float[Array, " K"]:
-        """The b of each class."""
-        return self._fitted.walk.result[1]
+            return np.log(self._probabilities(f))
 
 
 @estimator
@@ -423,17 +397,5 @@ class KernelSGDRegressor(WithIntervals, SgdEstimator):
         """Step once on each of these rows; see :meth:`KernelSGDClassifier.partial_fit`."""
         return self._add_rows(X, y, sample_weight)
 
-    @property
-    def coef_(self) -> Float[Array, " D"]:
-        """β, (D,) or (t, D)."""
-        return self._by_target(self._coef(FeatureStrategy))
-
-    @property
-    def dual_coef_(self) -> Float[Array, " m"]:
-        """Coefficients of ``support_vectors_``, (m,) or (t, m)."""
-        return self._by_target(self._coef(KernelStrategy))
-
-    @property
-    def intercept_(self) -> Any:
-        """b, a number or (t,)."""
-        return self._by_target(self._fitted.walk.result[1])
+    def _by_output(self, values: Any) -> Any:
+        return self._by_target(values)

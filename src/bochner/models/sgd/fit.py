@@ -1,61 +1,135 @@
 """Stochastic gradient descent: choose a strategy, then step over rows; later fits continue."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from bochner._core.arrays import is_sparse, to_numpy
-from bochner._core.checks import free_bytes, warn_user
+from bochner._core.checks import (
+    finite,
+    free_bytes,
+    integer,
+    nonnegative,
+    one_of,
+    positive,
+    require_switch,
+    warn_user,
+)
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Gradients, Predictions
 from bochner._core.sizes import block_rows as rows_to_predict
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
-from bochner.data.sources import required_targets
+from bochner.data.sources import Block, Piece, join, part, required_targets
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.map import FeatureMap
+from bochner.features.auto import Choice
+from bochner.features.mercer.products import Explicit
 from bochner.features.rules import exact_map
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.numbers import is_given
 from bochner.models._calibration import decided
 from bochner.models._html import FitSummary
+from bochner.models._kernel_sum import KernelSum
 from bochner.models.error_law import ErrorLaw
+from bochner.models.representations.methods import ExactKernel
 from bochner.models.sgd.strategies import (
+    CACHED,
     DUAL,
     EXACT,
-    SIZE_ROWS,
     STRATEGIES,
-    USUAL_EPOCHS,
-    FeatureStrategy,
-    FeatureTable,
-    KernelStrategy,
-    KernelTable,
-    SgdChosen,
-    SgdSpec,
     SgdTask,
-    StepRows,
-    Strategy,
     StrategyPlan,
     block_rows,
     plan_strategies,
-    table_of,
 )
 from bochner.selection.candidates import choose_kernel
 from bochner.selection.choose import choice_of
+from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.numbers import by_left_out
 from bochner.selection.record import Tuning
 from bochner.solvers.convex.problem import TargetsOf
-from bochner.solvers.sgd import SLOWEST, Descent, Patience, Walk, as_loss
+from bochner.solvers.sgd import SLOWEST, Descent, Patience, Schedule, Walk, as_loss
 from bochner.sums.executor import LOCAL, Executor, require_order
-from bochner.sums.moments import Precision
 from bochner.sums.rows import indicators, nonempty, sampled
 
 WINDOW = 8192  # Rows of a stream that are shuffled together
+USUAL_EPOCHS = 20  # Epochs that a plan assumes where the loss decides
+SIZE_ROWS = 1024  # Rows that the mean of k(x, x) is taken over
 
-Table = FeatureTable | KernelTable
-Window = tuple[FeatureTable, Array, Array]
+RATES = ("constant", "optimal", "invscaling", "adaptive")
+
+
+@dataclass(frozen=True)
+class SgdSpec:
+    """The parameters of an estimator, checked; see :class:`KernelSGDClassifier`."""
+
+    features: FeatureSpec  # kernel, method, n_features, random_state
+    loss: str
+    strategy: str
+    alpha: float
+    fit_intercept: bool
+    batch_size: int
+    learning_rate: str
+    eta0: float | None  # None: "auto"
+    power_t: float
+    average: int
+    max_iter: int
+    tol: float | None
+    early_stopping: bool
+    validation_fraction: float
+    n_iter_no_change: int
+    shuffle: bool
+    epsilon: float
+    quantile: float
+
+    @staticmethod
+    def of(who: str, losses: tuple[str, ...], asked: dict[str, Any]) -> "SgdSpec":
+        """Check the parameters of an estimator of this class."""
+        asked = {"epsilon": 0.1, "quantile": 0.5} | asked
+        one_of(asked["loss"], who, "loss", losses)
+        one_of(asked["learning_rate"], who, "learning_rate", RATES)
+        one_of(asked["strategy"], who, "strategy", ("auto", *STRATEGIES))
+        for name in ("batch_size", "max_iter", "n_features", "n_iter_no_change"):
+            asked[name] = integer(asked[name], who, name, 1)
+        for name in ("alpha", "epsilon", "quantile"):
+            asked[name] = nonnegative(asked[name], who, name)
+        for name in ("early_stopping", "shuffle"):
+            asked[name] = bool(asked[name])
+        eta0, tol, share = asked["eta0"], asked["tol"], asked["validation_fraction"]
+        asked |= {
+            "eta0": None if eta0 == "auto" else positive(eta0, who, "eta0"),
+            "power_t": finite(asked["power_t"], who, "power_t"),
+            "tol": None if tol is None else nonnegative(tol, who, "tol"),
+            "validation_fraction": positive(share, who, "validation_fraction"),
+            "average": integer(int(asked["average"]), who, "average", 0),
+            "fit_intercept": require_switch(who, asked["fit_intercept"]),
+        }
+        if asked["learning_rate"] == "optimal" and asked["alpha"] == 0:
+            raise InvalidInput(
+                f"{who}: learning_rate='optimal' requires alpha above zero, for its rates are "
+                "1/(alpha (t0 + t)); got 0. Take another schedule, or a penalty."
+            )
+        for name in ("validation_fraction", "quantile"):
+            if not 0 < asked[name] < 1:
+                raise InvalidInput(f"{who}: {name} must be between 0 and 1; got {asked[name]}.")
+        kernel, method, width, seed = map(
+            asked.get, ("kernel", "method", "n_features", "random_state")
+        )
+        asked["features"] = FeatureSpec.of(who, kernel, method, width, "auto", seed)
+        return SgdSpec(**{f.name: asked[f.name] for f in fields(SgdSpec)})
+
+    @property
+    def who(self) -> str:
+        """The class of the learner, as messages name it."""
+        return self.features.who
+
+    def schedule(self, size: float) -> Schedule:
+        """Return the learning rates for rows of this mean of k(x, x)."""
+        rates = self.alpha, self.eta0, self.power_t
+        return Schedule.of(self.learning_rate, self.loss, *rates, size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +138,13 @@ class SgdFit(FitSummary):
 
     inputs: Inputs
     spec: SgdSpec
-    chosen: SgdChosen
+    chosen: Chosen  # without a map where coefficients belong to rows
+    strategy: str
+    size: float  # mean of k(x, x), which learning rates depend on
     target_shape: tuple[int, ...]  # of one row of y: () or (t,)
     walk: Walk  # coefficients, and their means
+    plan: StrategyPlan | None = None  # what "auto" decided by
+    support: Float[Array, "m d"] | None = None  # rows that coefficients belong to
     rows: int = 0  # that were stepped on
     weight: float = 0.0  # of these rows
     epochs: int = 0  # in all: the order of rows depends on it
@@ -74,20 +152,20 @@ class SgdFit(FitSummary):
     scores: tuple[float, ...] = ()  # on rows held out
     errors: ErrorLaw | None = None  # of new rows, where they were calibrated
 
-    @staticmethod
-    def start(inputs: Inputs, spec: SgdSpec, chosen: SgdChosen, shape: tuple[int, ...]) -> "SgdFit":
-        """Return the fit before the first step."""
-        rate, t = spec.schedule(chosen.size).eta0, outputs(inputs, shape)
-        return SgdFit(inputs, spec, chosen, shape, Walk.start(t, rate))
+    @property
+    def is_cached(self) -> bool:
+        """Whether features or kernel values are computed once and kept."""
+        return self.strategy in CACHED
 
-    def _features(self) -> dict[str, Any]:
-        strategy, phi = self.chosen.strategy, self.chosen.map
-        said = {"method": type(strategy).__name__}
-        return said if phi is None else said | {"n_features": phi.n_features}
+    @property
+    def is_dual(self) -> bool:
+        """Whether coefficients belong to rows."""
+        return self.strategy in DUAL
 
     def _results(self) -> dict[str, Any]:
         return {
             "loss": str(self.spec.loss),
+            "strategy": self.strategy,
             "rows_stepped_on": self.rows,
             "passes": self.epochs,
             "loss_before_the_last_pass": self.losses[-1] if self.losses else None,
@@ -97,12 +175,15 @@ class SgdFit(FitSummary):
         """Yield the rows and the values of f, (b, t), block by block."""
         coef, intercept = self.walk.result
         for block in blocks.with_rows(rows_to_predict(coef.shape[0])):
-            X = block.X if is_sparse(block.X) else to_numpy(block.X)
-            yield block.X, self.chosen.strategy.read(X) @ coef + intercept
+            yield block.X, numbers(self, _rows(block), self.support) @ coef + intercept
 
     def gradients(self, blocks: Blocks) -> Gradients:
         """Yield the rows and the gradients of f, block by block."""
-        return self.chosen.strategy.gradients(self.walk.result[0], blocks)
+        coef, intercept = self.walk.result
+        if not self.is_dual:
+            return self.chosen.gradients(coef, blocks)
+        support = to_numpy(self.support).astype(np.float64)
+        return KernelSum(self.chosen.kernel, support, coef, intercept).gradients(blocks)
 
     def targets(self, y: Array) -> Float[Array, "n t"]:
         """Return −1 and +1 of classes, or numbers, one column an output."""
@@ -114,12 +195,17 @@ class SgdFit(FitSummary):
         spec = self.spec
         return Descent(
             as_loss(spec.loss, spec.epsilon, spec.quantile),
-            spec.schedule(self.chosen.size),
+            spec.schedule(self.size),
             self.walk.of_width(width, bool(spec.average)),
             spec.fit_intercept,
             spec.average,
             spec.batch_size,
         )
+
+
+def numbers(fit: SgdFit, X: Array, support: Any) -> Float[Array, "n m"]:
+    """Return what coefficients multiply: features of rows, or kernel values with ``support``."""
+    return to_numpy(fit.chosen.kernel(X, support)) if fit.is_dual else fit.chosen.rounded(X)
 
 
 def outputs(inputs: Inputs, shape: tuple[int, ...]) -> int:
@@ -132,26 +218,18 @@ def outputs(inputs: Inputs, shape: tuple[int, ...]) -> int:
 # --- Fits ----------------------------------------------------------------------------------------
 
 
-def fit_sgd(
-    spec: SgdSpec,
-    blocks: Blocks,
-    inputs: Inputs,
-    before: SgdFit | None = None,
-    where: Executor = LOCAL,
-) -> SgdFit:
+def fit_sgd(spec: SgdSpec, blocks: Blocks, inputs: Inputs, before: SgdFit | None = None) -> SgdFit:
     """Step over rows in memory until the loss no longer falls, from a fit before or from zero."""
     rows = _gathered(spec, blocks)
-    fit = _start(spec, blocks, rows, inputs, before, where)
+    fit = _start(spec, blocks, rows, inputs, before)
     train, held_out = _split(fit, rows)
     return _walked(replace(fit, rows=0, weight=0.0), train, train.w / train.w.mean(), held_out)
 
 
-def with_rows_of(
-    before: SgdFit | None, spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
-) -> SgdFit:
+def with_rows_of(before: SgdFit | None, spec: SgdSpec, blocks: Blocks, inputs: Inputs) -> SgdFit:
     """Step once on each of these rows, after a fit before or from the start."""
     rows = _gathered(spec, blocks)
-    fit = _start(spec, blocks, rows, inputs, before, where, in_pieces=True)
+    fit = _start(spec, blocks, rows, inputs, before, in_pieces=True)
     seen, weight = fit.rows + len(rows.w), fit.weight + float(rows.w.sum())
     once = replace(fit, spec=replace(spec, max_iter=1, tol=None))
     return replace(_walked(once, rows, rows.w * (seen / weight)), spec=spec)
@@ -159,55 +237,79 @@ def with_rows_of(
 
 def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> SgdFit:
     """Walk over blocks that are read again for each epoch, shuffled within windows of 8192 rows."""
-    _refuse_memory(spec)
-    require_order(
-        spec.who,
-        "takes one step after the other",
-        where,
-        "Leave where out, or take KernelRidge or SVC.",
-    )
+    if spec.strategy in DUAL:
+        raise InvalidInput(
+            f"{spec.who}.fit_blocks: strategy={spec.strategy!r} holds all rows, in memory; take a "
+            "strategy of features, or fit(X, y)."
+        )
+    if spec.early_stopping:
+        raise InvalidInput(
+            f"{spec.who}.fit_blocks: early_stopping=True holds rows out in memory; stop by the "
+            "loss (early_stopping=False), or fit(X, y)."
+        )
+    why, remedy = "takes one step after the other", "Leave where out, or take KernelRidge or SVC."
+    require_order(spec.who, why, where, remedy)
     block = next(iter(blocks))
-    shape = tuple(required_targets(spec.who, block.y).shape[1:])
+    required_targets(spec.who, block.y)
     w = np.concatenate([w for _, w in where.sum(TargetsOf(), blocks)])
     n, weight = int(np.count_nonzero(w)), float(w.sum())
     if not n:
         raise _no_weight(spec)
-    X = block.X if is_sparse(block.X) else to_numpy(block.X)
-    maker = StrategyMaker.of(spec, blocks, X, None, inputs, where)
-    strategy = maker.for_stream(n)
-    fit = SgdFit.start(inputs, spec, maker.chosen(strategy), shape)
-    descent = fit.descent(strategy.map.n_features)
-    kept: list[Window] = []
+    begun, sample = _begun(spec, blocks, Piece(_rows(block), block.y), inputs, where)
+    fit = _for_pieces(begun, sample)
+    if spec.strategy == "auto":  # features that fit are kept
+        size = np.dtype(fit.chosen.precision).itemsize * n * fit.chosen.n_features
+        kept_at = STRATEGIES.index(fit.strategy) + (size <= free_bytes() // 2)
+        fit = replace(fit, strategy=STRATEGIES[kept_at])
+    descent, kept = fit.descent(fit.chosen.n_features), list[tuple[Table, Array, Array]]()
+
+    def windows() -> Iterator[tuple[Table, Array, Array]]:
+        for block in blocks.with_rows(WINDOW):
+            X, y, w = _of_weight(block)
+            if len(w):
+                yield Table(fit, X), fit.targets(y), w / (weight / n)
 
     def epoch(number: int) -> None:
-        windows = kept or _windows(fit, strategy, blocks, weight / n, kept)
-        for i, window in enumerate(windows):
+        given = []
+        for i, window in enumerate(kept or windows()):
             _sweep(fit, descent, *window, number, i)
+            given += [window] if fit.is_cached else []
+        kept[:] = given
 
     losses, _ = _epochs(fit, descent, epoch)
     result = replace(fit, epochs=len(losses), losses=losses)
     return replace(result, walk=descent.walk, rows=n, weight=weight)
 
 
-def plan_sgd(
-    spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
-) -> StrategyPlan:
-    """Return what each strategy takes for a fit to these rows."""
+def plan_sgd(spec: SgdSpec, blocks: Blocks, inputs: Inputs) -> StrategyPlan:
+    """Return the cost of each strategy for a fit to these rows."""
     rows = _gathered(spec, blocks, has_targets=False)
-    maker = StrategyMaker.of(spec, blocks, rows.X, rows.w, inputs, where)
-    t = 1 if rows.y is None else outputs(inputs, rows.target_shape)
-    return maker.planned(rows.X, count_rows(blocks), t)[0]
+    t = 1 if rows.y is None else outputs(inputs, rows.y.shape[1:])
+    return _planned(*_begun(spec, blocks, rows, inputs), rows.X, count_rows(blocks), t)[0]
 
 
 # --- Rows ----------------------------------------------------------------------------------------
 
 
-def _gathered(spec: SgdSpec, blocks: Blocks, has_targets: bool = True) -> StepRows:
+def _rows(block: Any) -> Any:
+    """Return the rows of a block, NumPy or CSR."""
+    return block.X if is_sparse(block.X) else to_numpy(block.X)
+
+
+def _of_weight(block: Block) -> Piece:
+    """Return the rows of positive weight of a block, in float64 but for X."""
+    X = _rows(block)
+    w = np.ones(X.shape[0]) if block.w is None else to_numpy(block.w).astype(np.float64)
+    y = None if block.y is None else to_numpy(block.y).astype(np.float64)
+    return Piece(X, y, w) if w.all() else part(Piece(X, y, w), np.flatnonzero(w))
+
+
+def _gathered(spec: SgdSpec, blocks: Blocks, has_targets: bool = True) -> Piece:
     """Return all rows of positive weight of blocks."""
     block = next(iter(blocks.with_rows(count_rows(blocks))))
     if has_targets:
         required_targets(spec.who, block.y)
-    rows = StepRows.of(block)
+    rows = _of_weight(block)
     if not len(rows.w):
         raise _no_weight(spec)
     return rows
@@ -219,60 +321,7 @@ def _no_weight(spec: SgdSpec) -> InvalidInput:
     )
 
 
-def _start(
-    spec: SgdSpec,
-    blocks: Blocks,
-    rows: StepRows,
-    inputs: Inputs,
-    before: SgdFit | None,
-    where: Executor,
-    in_pieces: bool = False,
-) -> SgdFit:
-    """Return the fit to continue: the one before with the new spec, or one without steps."""
-    shape = rows.target_shape
-    if before is None:
-        maker = StrategyMaker.of(spec, blocks, rows.X, rows.w, inputs, where)
-        n, t = count_rows(blocks), outputs(inputs, shape)
-        chosen = maker.chosen(maker.for_pieces()) if in_pieces else maker.for_rows(rows.X, n, t)
-        return SgdFit.start(inputs, spec, chosen, shape)
-    if shape != before.target_shape:
-        raise InvalidInput(
-            f"{spec.who}: y must have the same targets in every call; got rows of shape "
-            f"{before.target_shape} before and {shape} now."
-        )
-    return replace(before, spec=spec, errors=None)
-
-
-def _refuse_memory(spec: SgdSpec) -> None:
-    """Refuse to stream what needs all rows in memory."""
-    if spec.strategy in DUAL:
-        raise InvalidInput(
-            f"{spec.who}.fit_blocks: strategy={spec.strategy!r} holds all rows, in memory; take a "
-            "strategy of features, or fit(X, y)."
-        )
-    if spec.early_stopping:
-        raise InvalidInput(
-            f"{spec.who}.fit_blocks: early_stopping=True holds rows out in memory; stop by the "
-            "loss (early_stopping=False), or fit(X, y)."
-        )
-
-
-def _windows(
-    fit: SgdFit, strategy: FeatureStrategy, blocks: Blocks, mean: float, kept: list[Window]
-) -> Iterator[Window]:
-    """Give windows of rows; once all were given, all are in ``kept`` where they are to be kept."""
-    given: list[Window] = []
-    for block in blocks.with_rows(WINDOW):
-        X, y, w = StepRows.of(block)
-        if not len(w):
-            continue
-        window = FeatureTable(strategy, X), fit.targets(y), w / mean
-        yield window
-        given += [window] if strategy.cached else []
-    kept += given
-
-
-def _split(fit: SgdFit, rows: StepRows) -> tuple[StepRows, StepRows | None]:
+def _split(fit: SgdFit, rows: Piece) -> tuple[Piece, Piece | None]:
     """Return rows to train on and rows to stop by: of classes a share of each."""
     spec, n = fit.spec, len(rows.w)
     if not spec.early_stopping:
@@ -288,29 +337,98 @@ def _split(fit: SgdFit, rows: StepRows) -> tuple[StepRows, StepRows | None]:
             f"{spec.who}: validation_fraction={spec.validation_fraction} of {n} rows "
             "leaves none to train or none to stop by. Change it, or take early_stopping=False."
         )
-    return rows.take(np.flatnonzero(~held_out)), rows.take(np.flatnonzero(held_out))
+    return part(rows, np.flatnonzero(~held_out)), part(rows, np.flatnonzero(held_out))
+
+
+class Table:
+    """Rows as the steps read them: their features, or their kernel values, cached or not.
+
+    Coefficients of rows belong to rows that have some already and, after them, the rows to step on.
+    """
+
+    def __init__(self, fit: SgdFit, X: Any) -> None:
+        self.fit, self.X = fit, X
+        self.support: Any = None
+        if fit.is_dual:
+            before = fit.support
+            self.support = X if before is None else join([Piece(before), Piece(X)]).X
+        self.width = self.support.shape[0] if fit.is_dual else fit.chosen.n_features
+        self.kept = self.read(X) if fit.is_cached else None
+
+    def read(self, X: Any) -> Float[Array, "n m"]:
+        """Return what all coefficients multiply, of rows."""
+        Z = np.empty((X.shape[0], self.width), self.fit.chosen.precision)
+        for rows in self._slices(X):
+            Z[rows] = numbers(self.fit, X[rows], self.support)
+        return Z
+
+    def values(self, X: Any, coef: Float[Array, "m t"]) -> Float[Array, "n t"]:
+        """Return the products of all coefficients with what they multiply, of rows."""
+        parts = [numbers(self.fit, X[rows], self.support) @ coef for rows in self._slices(X)]
+        return np.concatenate(parts)
+
+    def _slices(self, X: Any) -> list[slice]:
+        size = block_rows(self.width, 256)
+        return [slice(start, start + size) for start in range(0, X.shape[0], size)]
+
+    def step(
+        self, descent: Descent, index: Array, y: Float[Array, "c t"], w: Float[Array, " c"]
+    ) -> None:
+        """Let the descent make its steps on these rows."""
+        itself = self.width - self.X.shape[0] + index if self.fit.is_dual else None
+        if self.kept is not None:
+            descent.step(self.kept[index], y, w, None, itself)
+        elif itself is None:
+            descent.step(numbers(self.fit, self.X[index], None), y, w)
+        else:
+            # A row that has had no step has the coefficient zero: its kernel values are not needed.
+            used = descent.walk.support
+            used[itself] = True
+            columns = np.flatnonzero(used)
+            support = self.support if len(columns) == self.width else self.support[columns]
+            K = numbers(self.fit, self.X[index], support)
+            descent.step(K, y, w, columns, np.searchsorted(columns, itself))
 
 
 # --- Walking -------------------------------------------------------------------------------------
 
 
-def _walked(fit: SgdFit, rows: StepRows, w: Array, held_out: StepRows | None = None) -> SgdFit:
+def _walked(fit: SgdFit, rows: Piece, w: Array, held_out: Piece | None = None) -> SgdFit:
     """Return the fit after epochs over rows, whose steps count ``w`` times."""
-    table, y = table_of(fit.chosen.strategy, rows.X), fit.targets(rows.y)
-    descent = fit.descent(table.n_coef)
+    table, y = Table(fit, rows.X), fit.targets(rows.y)
+    descent = fit.descent(table.width)
     epoch = lambda number: _sweep(fit, descent, table, y, w, number)
-    losses, scores = _epochs(fit, descent, epoch, _judge(fit, table, held_out))
-    strategy, walk = table.finished(descent.walk)
-    return replace(
+    losses, scores = _epochs(fit, descent, epoch, _judge(table, held_out))
+    fit = replace(
         fit,
-        chosen=replace(fit.chosen, strategy=strategy),
-        walk=walk,
+        walk=descent.walk,
         rows=fit.rows + len(rows.w),
         weight=fit.weight + float(rows.w.sum()),
         epochs=fit.epochs + len(losses),
         losses=losses,
         scores=scores,
     )
+    return _on_support(fit, table.support) if fit.is_dual else fit
+
+
+def _on_support(fit: SgdFit, rows: Any) -> SgdFit:
+    """Return the fit with the rows whose coefficients are not zero.
+
+    Coefficients of equal rows are added, so that a warm start does not lengthen u.
+    """
+    coef, mean = fit.walk.coef, fit.walk.mean_coef
+    if fit.support is not None and not is_sparse(rows):
+        different, which = np.unique(rows, axis=0, return_inverse=True)
+        if len(different) < len(rows):
+            total = np.zeros((2, len(different), coef.shape[1]))
+            for sums, u in zip(total, (coef, mean), strict=True):
+                np.add.at(sums, which.reshape(-1)[: len(u)], u)
+            rows, coef, mean = different, total[0], total[1][: len(different) * bool(len(mean))]
+    walk = replace(fit.walk, coef=coef, mean_coef=mean)
+    used = walk.support
+    used[0] |= not used.any()  # predictions need a row, of coefficient zero if it must be
+    walk = replace(walk, coef=coef[used], mean_coef=mean[used] if len(mean) else mean)
+    return replace(fit, walk=walk, support=rows[np.flatnonzero(used)])
 
 
 def _sweep(
@@ -323,7 +441,7 @@ def _sweep(
     window: int = 0,
 ) -> None:
     """Step once on each row, in the order of a named random stream."""
-    n, size = len(w), block_rows(table.n_coef, fit.spec.batch_size)
+    n, size = len(w), block_rows(table.width, fit.spec.batch_size)
     order = np.arange(n)
     if fit.spec.shuffle:
         order = stream(fit.chosen.seed, "order", epoch, window).permutation(n)
@@ -375,15 +493,17 @@ def _one_epoch(spec: SgdSpec, descent: Descent, epoch: Callable[[int], None], nu
     return descent.total / descent.weight
 
 
-def _judge(fit: SgdFit, table: Table, held_out: StepRows | None) -> Callable[[Walk], float] | None:
+def _judge(table: Table, held_out: Piece | None) -> Callable[[Walk], float] | None:
     """Return the score of a walk on the rows held out: accuracy, or R²."""
     if held_out is None:
         return None
-    values, w, y = table.others(held_out.X), held_out.w, held_out.y
+    X, y, w = held_out
+    kept = table.read(X) if table.fit.is_cached else None
 
     def score(walk: Walk) -> float:
-        f = values(walk.result[0]) + walk.result[1]
-        if fit.inputs.classes is not None:
+        coef, intercept = walk.result
+        f = (table.values(X, coef) if kept is None else kept @ coef) + intercept
+        if table.fit.inputs.classes is not None:
             return float(np.average(decided(f) == y, weights=w))
         about = y.reshape(f.shape) - np.average(y.reshape(f.shape), axis=0, weights=w)
         left, total = w @ (y.reshape(f.shape) - f) ** 2, w @ about**2
@@ -392,107 +512,117 @@ def _judge(fit: SgdFit, table: Table, held_out: StepRows | None) -> Callable[[Wa
     return score
 
 
-@dataclass(frozen=True, eq=False)
-class StrategyMaker:
-    """Makes the strategies for one kernel and table of rows."""
+# --- Choosing the kernel and the strategy --------------------------------------------------------
 
-    spec: SgdSpec
-    search: Tuning
-    size: float
-    precision: Precision
-    n_inputs: int
-    sample: RowSample | None  # rows to choose by, where something is open
 
-    @staticmethod
-    def of(
-        spec: SgdSpec, blocks: Blocks, X: Array, w: Array | None, inputs: Inputs, where: Executor
-    ) -> "StrategyMaker":
-        """Choose the kernel's lengthscale where that is open; X are some or all rows."""
-        asked, sample = spec.features, None
-        if spec.needs_rows:
-            n_classes = 0 if inputs.classes is None else len(inputs.classes)
-            sample = sampled(blocks, asked.seed, n_classes, where)
-        search = _searched(spec, sample)
-        squares = to_numpy(search.kernel.diag(X[:SIZE_ROWS]))
-        size = float(np.average(squares, weights=None if w is None else w[:SIZE_ROWS]))
-        precision: Precision = "float32" if X.dtype == np.float32 else "float64"
-        return StrategyMaker(spec, search, size, precision, blocks.n_columns, sample)
+def _start(
+    spec: SgdSpec,
+    blocks: Blocks,
+    rows: Piece,
+    inputs: Inputs,
+    before: SgdFit | None,
+    in_pieces: bool = False,
+) -> SgdFit:
+    """Return the fit to continue: the one before with the new spec, or one without steps."""
+    shape = rows.y.shape[1:]
+    if before is not None:
+        if shape != before.target_shape:
+            raise InvalidInput(
+                f"{spec.who}: y must have the same targets in every call; got rows of shape "
+                f"{before.target_shape} before and {shape} now."
+            )
+        return replace(before, spec=spec, errors=None)
+    begun, sample = _begun(spec, blocks, rows, inputs)
+    if in_pieces:
+        return _for_pieces(begun, sample)
+    if spec.strategy != "auto":
+        return _with_strategy(begun, spec.strategy, sample)
+    t = outputs(inputs, shape)
+    plan, options = _planned(begun, sample, rows.X, count_rows(blocks), t)
+    return replace(options[plan.best], plan=plan)
 
-    def chosen(self, strategy: Strategy, plan: StrategyPlan | None = None) -> SgdChosen:
-        """Return all that is settled, with this strategy."""
-        return SgdChosen(self.spec.features.seed, self.search, self.size, strategy, plan)
 
-    def named(self, name: str) -> Any:
-        """Return the strategy of this name."""
-        kernel, cached, choice = self.search.kernel, name in STRATEGIES[1::2], None
-        if name in DUAL:
-            return KernelStrategy(kernel, self.precision, cached)
-        if name in EXACT:
-            phi = self._exact()
-        else:
-            asked = self.spec.features
-            choice = choice_of(asked, kernel, self.n_inputs, self.sample, None, None, True)
-            phi = choice.map  # type: ignore[assignment]
-        return FeatureStrategy(phi, choice, self.precision, cached)
+def _begun(
+    spec: SgdSpec, blocks: Blocks, rows: Piece, inputs: Inputs, where: Executor = LOCAL
+) -> tuple[SgdFit, RowSample | None]:
+    """Choose the kernel's lengthscale where it is open, by a sample of rows, which is returned.
 
-    def _exact(self) -> FeatureMap:
-        spec = self.spec
+    ``rows`` are some or all. The fit that is returned makes steps on kernel values.
+    """
+    asked, sample = spec.features, None
+    draws = spec.strategy not in (*EXACT, *DUAL)
+    if not is_given(asked.kernel) or (draws and asked.needs_rows):
+        n_classes = 0 if inputs.classes is None else len(inputs.classes)
+        sample = sampled(blocks, asked.seed, n_classes, where)
+    search = _searched(spec, sample)
+    w = None if rows.w is None else rows.w[:SIZE_ROWS]
+    size = float(np.average(to_numpy(search.kernel.diag(rows.X[:SIZE_ROWS])), weights=w))
+    choice = Choice(None, ExactKernel(), (), f"The kernel itself.{search.reason}")
+    precision: Any = "float32" if rows.X.dtype == np.float32 else "float64"
+    shape = () if rows.y is None else tuple(rows.y.shape[1:])
+    walk = Walk.start(outputs(inputs, shape), spec.schedule(size).eta0)
+    chosen = Chosen(asked.seed, search, choice, None, precision)
+    return SgdFit(inputs, spec, chosen, DUAL[0], size, shape, walk), sample
+
+
+def _with_strategy(fit: SgdFit, name: str, sample: RowSample | None) -> SgdFit:
+    """Return the fit before the first step, by the strategy of this name."""
+    chosen, n_inputs = fit.chosen, fit.inputs.n_columns
+    if name in EXACT:
+        phi, reason = _exact_map(fit), f"The kernel's own features.{chosen.search.reason}"
+        chosen = replace(chosen, choice=Choice(phi, Explicit(), (), reason))
+    elif name not in DUAL:
+        asked = fit.spec.features
+        choice = choice_of(asked, chosen.kernel, n_inputs, sample, None, None, True)
+        chosen = replace(chosen, choice=choice)
+    return replace(fit, strategy=name, chosen=chosen)
+
+
+def _exact_map(fit: SgdFit) -> Any:
+    spec = fit.spec
+    try:
+        return exact_map(fit.chosen.kernel, fit.inputs.n_columns)
+    except UnsupportedKernel as refused:
+        if spec.strategy == "auto":
+            raise
+        raise UnsupportedKernel(
+            f"{spec.who}: strategy={spec.strategy!r} requires a kernel with finitely many exact "
+            f"features: {refused} Take strategy='gram_cached' or 'kernel_on_the_fly' for the "
+            "kernel itself, 'approximate_cached' for its approximation."
+        ) from refused
+
+
+def _planned(
+    fit: SgdFit, sample: RowSample | None, X: Array, n: int, t: int
+) -> tuple[StrategyPlan, dict[str, SgdFit]]:
+    """Return the plan for n rows at once, and the fits of the strategies that can be run."""
+    spec, options, maps = fit.spec, dict[str, SgdFit](), list[Any]()
+    for name, cached in zip(STRATEGIES[::2], CACHED, strict=True):
         try:
-            return exact_map(self.search.kernel, self.n_inputs)
+            options[name] = _with_strategy(fit, name, sample)
+            options[cached] = replace(options[name], strategy=cached)
+            maps.append(options[name].chosen.choice.map)
         except UnsupportedKernel as refused:
-            if spec.strategy == "auto":
-                raise
-            raise UnsupportedKernel(
-                f"{spec.who}: strategy={spec.strategy!r} requires a kernel with finitely many "
-                f"exact features: {refused} Take strategy='gram_cached' or "
-                "'kernel_on_the_fly' for the kernel itself, 'approximate_cached' for its "
-                "approximation."
-            ) from refused
+            maps.append(str(refused))
+    epochs = spec.max_iter if spec.tol is None else min(spec.max_iter, USUAL_EPOCHS)
+    task = SgdTask(n, X.shape[1], t, epochs, min(spec.batch_size, n), X.dtype.itemsize)
+    return plan_strategies(task, maps[0], maps[2]), options
 
-    def for_rows(self, X: Array, n: int, t: int) -> SgdChosen:
-        """Choose for n rows at once, of t outputs: "auto" by the plan."""
-        if self.spec.strategy != "auto":
-            return self.chosen(self.named(self.spec.strategy))
-        plan, options = self.planned(X, n, t)
-        return self.chosen(options[plan.best], plan)
 
-    def planned(self, X: Array, n: int, t: int) -> tuple[StrategyPlan, dict[str, Strategy]]:
-        """Return the plan, and the strategies that can be run."""
-        spec, options = self.spec, {}
-        maps: list[Any] = []
-        for name, cached in zip(STRATEGIES[::2], STRATEGIES[1::2], strict=True):
-            try:
-                options[name] = self.named(name)
-                options[cached] = replace(options[name], cached=True)
-                maps.append(options[name].map)
-            except UnsupportedKernel as refused:
-                maps.append(str(refused))
-        epochs = spec.max_iter if spec.tol is None else min(spec.max_iter, USUAL_EPOCHS)
-        itemsize = np.dtype(X.dtype).itemsize
-        task = SgdTask(n, X.shape[1], t, epochs, min(spec.batch_size, n), itemsize)
-        return plan_strategies(task, maps[0], maps[2]), options
+def _for_pieces(fit: SgdFit, sample: RowSample | None) -> SgdFit:
+    """Choose for pieces without an end: "auto" takes features on the fly.
 
-    def for_pieces(self) -> Strategy:
-        """Choose for pieces without an end: "auto" takes features on the fly.
-
-        They are the kernel's own where these are no more than asked for.
-        """
-        if self.spec.strategy != "auto":
-            return self.named(self.spec.strategy)
-        try:
-            exact = self.named(EXACT[0])
-        except UnsupportedKernel:
-            return self.named(STRATEGIES[4])
-        few = exact.map.n_features <= self.spec.features.width_to_search
-        return exact if few else self.named(STRATEGIES[4])
-
-    def for_stream(self, n: int) -> Any:
-        """Choose for n rows that are never all in memory: "auto" keeps features that fit."""
-        strategy: Any = self.for_pieces()
-        if self.spec.strategy != "auto":
-            return strategy
-        size = np.dtype(self.precision).itemsize * n * strategy.map.n_features
-        return replace(strategy, cached=size <= free_bytes() // 2)
+    They are the kernel's own where these are no more than asked for.
+    """
+    if fit.spec.strategy != "auto":
+        return _with_strategy(fit, fit.spec.strategy, sample)
+    try:
+        exact = _with_strategy(fit, EXACT[0], sample)
+        if exact.chosen.n_features <= fit.spec.features.width_to_search:
+            return exact
+    except UnsupportedKernel:
+        pass
+    return _with_strategy(fit, STRATEGIES[4], sample)
 
 
 def _searched(spec: SgdSpec, sample: RowSample | None) -> Tuning:
