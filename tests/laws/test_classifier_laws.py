@@ -292,9 +292,9 @@ def test_probabilities_of_a_machine_are_calibrated_by_rows_left_out():
 @pytest.fixture
 def few_rows(monkeypatch):
     """Let 300 rows be many."""
-    monkeypatch.setattr("bochner.models.convex.exact.EXACT_ROWS", 200)
+    monkeypatch.setattr("bochner.models.convex.classification.EXACT_ROWS", 200)
     monkeypatch.setattr("bochner.models.convex.classifiers.EXACT_ROWS", 200)
-    monkeypatch.setattr("bochner.models.convex.exact.SUPPORT_SAMPLES", (60, 120))
+    monkeypatch.setattr("bochner.models.convex.classification.SUPPORT_SAMPLES", (60, 120))
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

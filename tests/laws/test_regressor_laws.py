@@ -564,7 +564,7 @@ def test_the_minimum_is_a_sum_over_rows(loss, penalty):
 def test_many_rows_keep_no_coefficients_of_rows(tmp_path):
     X, y, _ = data(1200)
     model = general(n_features=10).fit(X, y[:, 0])
-    with pytest.raises(AttributeError, match="only fits to 1,024 rows at most keep them"):
+    with pytest.raises(AttributeError, match="of at most 1,024 rows with a penalty"):
         _ = model.dual_coef_
     few = general(loss="multinomial").fit(X[:50], y[:50])
     bo.save(few, tmp_path / "few.bochner")

@@ -15,8 +15,7 @@ from tolerance import assert_close
 import bochner as bo
 from bochner.errors import SolutionWarning
 from bochner.kernels import Gaussian, Laplace, Linear, Matern, Polynomial
-from bochner.models._rows import FeatureBlock
-from bochner.solvers.lloyd import StepsOf, assign, in_order, run_lloyd
+from bochner.solvers.lloyd import StepsOf, WeightedFeatures, assign, run_lloyd
 
 # ---- pca: KernelPCA: scikit-learn's with exact features; the same from blocks, pieces and weights
 
@@ -177,7 +176,7 @@ def exact_cost(K, labels, w=None):
 
 def test_no_pass_raises_the_cost_and_the_end_is_a_fixed_point():
     Z = np.random.default_rng(0).standard_normal((300, 4))
-    block = [FeatureBlock(Z, None, None, 0)]
+    block = WeightedFeatures(Z)
     first = assign(block, Z[:5])
     costs = [run_lloyd(block, first, m, 0.0).inertia for m in range(1, 9)]
     assert all(b <= a * (1 + 1e-12) for a, b in pairwise(costs))
@@ -192,9 +191,9 @@ def test_no_pass_raises_the_cost_and_the_end_is_a_fixed_point():
 def test_steps_of_parts_are_those_of_all_rows():
     rng = np.random.default_rng(0)
     Z, w = rng.standard_normal((60, 5)), rng.uniform(0.5, 2, 60)
-    blocks = [FeatureBlock(Z[i : i + 20], None, w[i : i + 20], i) for i in (0, 20, 40)]
+    blocks = (WeightedFeatures(Z[rows], w[rows]) for rows in (slice(20), slice(20, 60)))
     steps = StepsOf(Z[:1] + 1, np.array([7.0]))
-    centre, seen = steps.merge(in_order(steps, blocks[:1]), in_order(steps, blocks[1:]))
+    centre, seen = steps.merge(*(block.sum(steps) for block in blocks))
     assert_close(seen, [7 + w.sum()])
     assert_close(centre[0], (7 * (Z[0] + 1) + w @ Z) / (7 + w.sum()), factor=10)
 

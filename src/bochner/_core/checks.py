@@ -217,12 +217,12 @@ def require_room(need: int, what: str, remedy: str) -> None:
     """
     if need <= LITTLE or need <= (room := max(0, min(_available(swap=True), _left_in_container()))):
         return
-    raise InvalidInput(
-        f"{what} {_size(need)} of memory at least; there are {_size(room)}. {remedy}"
-    )
+    least, there = bytes_in_words(need), bytes_in_words(room)
+    raise InvalidInput(f"{what} {least} of memory at least; there are {there}. {remedy}")
 
 
-def _size(count: int) -> str:
+def bytes_in_words(count: float) -> str:
+    """Return a number of bytes in MB, GB or TB."""
     for unit, bytes_ in (("TB", 1e12), ("GB", 1e9)):
         if count >= bytes_:
             return (

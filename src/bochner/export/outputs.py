@@ -27,10 +27,10 @@ from bochner.models.representations.matrix import MatrixRows
 from bochner.models.representations.wide import WideSums
 from bochner.models.ridge.fit import RidgeFit
 from bochner.models.sgd.fit import SgdFit
-from bochner.models.unsupervised.base import FeaturesFit
-from bochner.models.unsupervised.cca import CcaFit
-from bochner.models.unsupervised.kmeans import KMeansFit
-from bochner.models.unsupervised.pca import PcaFit
+from bochner.models.unsupervised.base import TransformerFit
+from bochner.models.unsupervised.cca import Correlations
+from bochner.models.unsupervised.kmeans import Clustering
+from bochner.models.unsupervised.pca import Components
 from bochner.selection.chosen import Chosen
 from bochner.solvers.convex.class_losses import Logistic, Multinomial
 from bochner.solvers.convex.losses import LOG_LINK, BelowZero, Loss, Quantile
@@ -53,23 +53,23 @@ def _(fit: FeatureMap, X: Traced) -> Outputs:
 
 
 @outputs.register
-def _(fit: FeaturesFit, X: Traced) -> Outputs:
+def _(fit: TransformerFit, X: Traced) -> Outputs:
     return outputs(fit.chosen.map, X)
 
 
 @outputs.register
-def _(fit: PcaFit, X: Traced) -> Outputs:
+def _(fit: Components, X: Traced) -> Outputs:
     centred = _of_fit(fit.chosen, X) - fit.summed.moments.feature_mean
     return {"scores": centred @ fit.eigenvectors}
 
 
 @outputs.register
-def _(fit: CcaFit, X: Traced) -> Outputs:
+def _(fit: Correlations, X: Traced) -> Outputs:
     return {"scores": (_of_fit(fit.chosen, X) - fit.x_mean) @ fit.directions.a}
 
 
 @outputs.register
-def _(fit: KMeansFit, X: Traced) -> Outputs:
+def _(fit: Clustering, X: Traced) -> Outputs:
     xp, Z, C = OnnxNamespace(X.graph), _of_fit(fit.chosen, X), fit.clusters.centres
     gaps = np.einsum("ij,ij->i", C, C) - 2.0 * (Z @ C.T)
     squares = gaps + xp.sum(Z * Z, axis=1, keepdims=True)
@@ -186,7 +186,7 @@ def _by_loss(fit: ConvexFit, xp: OnnxNamespace, f: Traced) -> Outputs:
         return {"label": xp.astype(inside, np.int64), "decision": f[:, 0]}
     if fit.inputs.classes is None:
         return _targets(_predicted(xp, fit.loss, f), fit.target_shape, fit.inputs)
-    f = f if fit.pairs is None else fit.pairs.traced(xp, f)
+    f = f if fit.pairs is None else fit.pairs.values(f, xp)
     outputs = _targets(f, (), fit.inputs)
     p = _probabilities(xp, fit.loss, fit.calibration, f)
     return outputs if p is None else outputs | {"probability": p}

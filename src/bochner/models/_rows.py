@@ -18,7 +18,6 @@ from bochner.features.composed import OnInputs
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import NystromMap, Rounded
 from bochner.solvers.convex.problem import TargetsOf
-from bochner.solvers.lloyd import in_order
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.tree import narrowed, summed
 
@@ -174,7 +173,10 @@ class Features:
 
     def in_order(self, summand: Any) -> Any:
         """Return the sum over all rows, block by block."""
-        return in_order(summand, self)
+        total = summand.zero()
+        for block in self:
+            total = summand.add(total, block)
+        return total
 
     def _fits(self, rows: int) -> bool:
         return 0 < self._room >= rows * self._row_bytes

@@ -4,7 +4,6 @@ A pass assigns every row to its nearest centre and adds up each cluster; the new
 means. No pass raises Σ wᵢ |zᵢ − c(i)|². Lloyd (1982); steps by blocks: Sculley (2010).
 """
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -16,10 +15,14 @@ from bochner._core.shapes import Array, Float
 
 
 class WeightedFeatures(NamedTuple):
-    """A block of rows, Z (b, D), and their weights, w (b,) or None."""
+    """Rows in memory, Z (n, D), and their weights, w (n,) or None."""
 
     Z: Array
     w: Array | None = None
+
+    def sum(self, summand: Any) -> Any:
+        """Return the sum over the rows."""
+        return summand.add(summand.zero(), self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,41 +117,25 @@ class StepsOf:
 # --- Lloyd's algorithm ---------------------------------------------------------------------------
 
 
-def in_order(summand: Any, blocks: Iterable[Any]) -> Any:
-    """Return the sum of blocks in order."""
-    total = summand.zero()
-    for block in blocks:
-        total = summand.add(total, block)
-    return total
+def assign(features: Any, centres: Float[Array, "k D"], power: float | None = None) -> Clusters:
+    """Assign all rows in one pass; ``power`` is known from a pass before.
 
-
-def assign(
-    features: Iterable[Any],
-    centres: Float[Array, "k D"],
-    power: float | None = None,
-    total: Callable[[Any, Any], Any] = in_order,
-) -> Clusters:
-    """Assign all rows in one pass over blocks of (Z, w); ``power`` is known from a pass before."""
+    ``features.sum(summand)`` is a pass over blocks of (Z, w).
+    """
     summand = CentroidsOf(centres, power)
-    return summand.clusters(total(summand, features))
+    return summand.clusters(features.sum(summand))
 
 
-def run_lloyd(
-    features: Iterable[Any],
-    first: Clusters,
-    max_iter: int,
-    tol: float,
-    total: Callable[[Any, Any], Any] = in_order,
-) -> Clusters:
+def run_lloyd(features: Any, first: Clusters, max_iter: int, tol: float) -> Clusters:
     """Move centres to the means until they rest.
 
     Stops when no row changes its cluster, or a pass lowers the cost by less than ``tol`` of it, or
     after ``max_iter`` passes. ``features`` are read once a pass; ``first`` holds the same
-    rows, assigned to the initial centres; ``total`` computes the sum of a summand over the blocks.
+    rows, assigned to the initial centres.
     """
     old = first
     for passes in range(2, max_iter + 2):
-        new = assign(features, old.means, old.power, total)
+        new = assign(features, old.means, old.power)
         rest = old.cost - new.cost <= tol * new.cost
         still = rest or np.array_equal(new.labels, old.labels)
         if still or passes == max_iter + 1:

@@ -198,7 +198,7 @@ def _from_random_rows(
     largest = float(np.abs(Z).max()) or 1.0
     Z /= X.dtype.type(largest)
     start = Z[rng.choice(len(Z), size=count, replace=False)].astype(np.float64)
-    rows = [WeightedFeatures(Z)]
+    rows = WeightedFeatures(Z)
     return run_lloyd(rows, assign(rows, start), iterations, 0.0).means * largest + mean
 
 

@@ -1,4 +1,4 @@
-"""Classification by convex losses on features.
+"""Classification by convex losses: on features, or with the kernel itself of few rows.
 
 The penalty is chosen on a sample of m rows, with more rows of rare classes: the learner's own loss
 is minimised without each fold for penalties on a grid of half decades, downhill, each fit starting
@@ -8,18 +8,20 @@ the noise of all rows times
     r̄ = Σ r² w g² / Σ r w g²,      g the slopes of the loss at the best constant,
 
 and as the best penalty grows with the variance of the noise, all rows take alpha = alpha_m/r̄: C
-stays the same where all classes are thinned alike.
+stays the same where all classes are thinned alike. With the kernel itself the walk starts at the
+penalty of ridge regression.
 """
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import to_numpy, unit_of
+from bochner._core.arrays import is_sparse, numpy_rows, to_numpy, unit_of
+from bochner._core.blas import square_part, symmetric_product
 from bochner._core.progress import progress
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Bool, Float, Int
@@ -27,24 +29,37 @@ from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
 from bochner.data.sources import Block, Piece, part
-from bochner.errors import UnsupportedKernel
-from bochner.features.fourier.fourier import Fourier
-from bochner.features.fourier.placements import IID, Orthogonal
 from bochner.features.map import FeatureMap
-from bochner.features.method import Request
-from bochner.features.rules import draw_map
-from bochner.kernels.kernel import Kernel
+from bochner.kernels.algebra import kernel_matrix
+from bochner.kernels.numbers import is_given
+from bochner.kernels.stationary import Gaussian
 from bochner.models._calibration import Calibration, calibrate
+from bochner.models._kinds import ClassSizes
 from bochner.models._rows import N_FOLDS, FeatureBlock, Features, Kept, fold_numbers, row_marks
-from bochner.models.convex.fit import ClassPairs, ConvexFit, ConvexSpec, features_of, warned
-from bochner.selection.candidates import FEWEST
+from bochner.models.convex.fit import (
+    LAST,
+    ConvexFit,
+    ConvexSpec,
+    choose_exactly,
+    step_near,
+    warned,
+)
+from bochner.models.representations.representation import gather
 from bochner.selection.choose import choose
-from bochner.selection.chosen import Chosen, FeatureSpec, moments_of
-from bochner.selection.spec import NAMED
-from bochner.selection.walk import choose_lengthscale
+from bochner.selection.chosen import Chosen, moments_of
+from bochner.selection.record import Tuning
+from bochner.solvers.convex.class_losses import Hinge, SquaredHinge
 from bochner.solvers.convex.driver import minimise
+from bochner.solvers.convex.kernel import DualPoint, KernelProblem, minimise_on_kernel
+from bochner.solvers.convex.libsvm import (
+    MOVES,
+    MOVES_COMPARED,
+    GaussianRows,
+    hinge_of_pairs,
+    hinge_on_kernel,
+)
 from bochner.solvers.convex.losses import Loss
-from bochner.solvers.convex.optimum import Optimum
+from bochner.solvers.convex.optimum import Convergence, Optimum
 from bochner.solvers.convex.penalty_path import (
     CONSTANT,
     FARTHEST,
@@ -54,46 +69,17 @@ from bochner.solvers.convex.penalty_path import (
     HeldOutLoss,
     HeldOutPath,
 )
-from bochner.solvers.convex.problem import TargetsOf, forward, images, walk
-from bochner.sums.executor import LOCAL, Executor
-from bochner.sums.rows import indicators, sampled
+from bochner.solvers.convex.problem import TargetsOf, best_constant, forward, images, walk
+from bochner.sums.executor import LOCAL, Executor, Together
+from bochner.sums.rows import SampleOf, sampled
 
-# --- The sample of rows by which the penalty of a classifier is chosen ----------------------------
+# --- The sample of rows by which the penalty is chosen --------------------------------------------
 
 #: Rows of the sample, and more of rare classes: each has MOST/2K rows of K classes, if there are.
 MOST = 4096
 
 CALIBRATED = 1000  # Rows in the folds that are left out for probabilities
 ENOUGH = 200  # Rows outside the largest class in the folds that are left out for a penalty
-
-
-@dataclass(frozen=True)
-class Learned:
-    """The loss of a classifier and the columns of its problem."""
-
-    loss: Loss
-    n_classes: int
-    fit_intercept: bool
-    pairs: ClassPairs | None = None  # pairs of classes, if each is separated from each other
-
-    @property
-    def columns(self) -> int:
-        """Columns of the problem."""
-        if self.pairs is not None:
-            return self.pairs.columns
-        return 1 if self.n_classes == 2 and not self.loss.joint else self.n_classes
-
-    def targets(self, codes: Array) -> Float[Array, "m t"]:
-        """Return targets of −1 and +1 from class codes, or one-hot columns for a joint loss."""
-        if self.pairs is not None:
-            return self.pairs.targets(codes)
-        if self.loss.joint:
-            return (codes[:, None] == np.arange(self.n_classes)).astype(np.float64)
-        return indicators(codes, self.n_classes)
-
-    def values(self, f: Float[Array, "m t"]) -> Float[Array, "m K"]:
-        """Return the values of classes from the values of the problem's columns."""
-        return f if self.pairs is None else self.pairs.values(f)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +90,9 @@ class ClassSample:
     codes: Float[Array, " m"]
     w: Float[Array, " m"]  # their weights, times the rows of their class that each represents
     inflation: float  # r̄
-    folds: tuple[Array, ...]  # rows that each fold leaves out; () where rows are too few
-    distinct: int  # different rows that are left out
-    every_fold: tuple[Array, ...] = ()  # also the folds that a choice does not need
+    # Rows that each fold leaves out; () where rows are too few
+    folds: tuple[Array, ...]  # as many as a choice needs
+    every_fold: tuple[Array, ...] = ()
 
     @property
     def calibrating(self) -> tuple[Array, ...]:
@@ -140,9 +126,9 @@ class ClassSample:
 class ClassesLeftOut(HeldOutLoss):
     """Loss of the rows left out of a sample of classes."""
 
-    def __init__(self, rows: ClassSample, learned: Learned, largest: float) -> None:
+    def __init__(self, rows: ClassSample, spec: ConvexSpec, largest: float) -> None:
         super().__init__(largest)
-        self.rows, self.learned = rows, learned
+        self.rows, self.spec = rows, spec
         self.ends: list[dict[int, Any]] = [{} for _ in rows.folds]
 
     @abstractmethod
@@ -150,10 +136,10 @@ class ClassesLeftOut(HeldOutLoss):
         """Return decision values of the rows of a fold by the minimum without them."""
 
     def lost(self, step: int) -> float:
-        rows, learned, total = self.rows, self.learned, 0.0
+        rows, spec, total = self.rows, self.spec, 0.0
         for fold, fold_rows in enumerate(rows.folds):
-            y = learned.targets(rows.codes[fold_rows])
-            loss = learned.loss.value(y, self.values(step, fold, fold_rows))
+            y = spec.targets(rows.codes[fold_rows])
+            loss = spec.loss.value(y, self.values(step, fold, fold_rows))
             total += float((rows.w[fold_rows, None] * loss).sum())
         return total
 
@@ -186,8 +172,7 @@ def rows_to_choose_by(
     shares = np.bincount(codes.astype(np.int64), w, minlength=n_classes) / w.sum()
     squares = (1 - shares[codes.astype(np.int64)]) ** 2
     inflation = float((stands * w * squares).sum() / max((w * squares).sum(), 1e-300)) or 1.0
-    folds, distinct, every = _folds(X, codes, seed, n_classes)
-    return ClassSample(X, codes, w, inflation, folds, distinct, every)
+    return ClassSample(X, codes, w, inflation, *_folds(X, codes, seed, n_classes))
 
 
 def _with_rare(
@@ -196,65 +181,45 @@ def _with_rare(
     """Return the rows with more of rare classes, and the number each represents; one pass."""
     most = most // (2 * n_classes)
     many = np.bincount(rows.y[:, 0].astype(np.int64), minlength=n_classes)
-    rare = tuple(np.flatnonzero(many < most).tolist())
-    weights, kept = where.sum(RareRows(rare, n_classes, most, seed), blocks)
+    rare = np.flatnonzero(many < most)
+    samples = (RowsOfClass(seed, code=k, most=most) for k in rare.tolist())
+    weights, *more = where.sum(Together((ClassSizes(n_classes), *samples)), blocks)
     common = rows.take(np.flatnonzero(~np.isin(rows.y[:, 0], rare)))
-    for fold_rows in kept.values():
-        common = common.merge(fold_rows)
+    for class_rows in more:
+        common = common if class_rows is None else common.merge(class_rows.lowest(most))
     codes = common.y[:, 0].astype(np.int64)
     have = np.bincount(codes, common.w, minlength=n_classes)
     return common, (weights / np.where(have > 0, have, 1.0))[codes]
 
 
 @dataclass(frozen=True)
-class RareRows:
-    """The weight of each class, and ``most`` rows of each of some classes."""
+class RowsOfClass(SampleOf):
+    """The summand of a sample of ``most`` rows of one class."""
 
-    classes: tuple[int, ...]
-    n_classes: int
-    most: int
-    seed: int
+    code: int = 0
+    most: int = 0
 
-    def zero(self) -> tuple[Float[Array, " K"], dict[int, RowSample]]:
-        return np.zeros(self.n_classes), {}
-
-    def add(
-        self, total: tuple[Array, dict[int, RowSample]], block: Block
-    ) -> tuple[Array, dict[int, RowSample]]:
-        codes = to_numpy(block.y).astype(np.int64)
-        w = np.ones(len(codes)) if block.w is None else to_numpy(block.w).astype(np.float64)
-        weights = np.bincount(codes, w, minlength=self.n_classes)
-        parts = (k for k in self.classes if np.any(codes == k))
-        samples = {
-            k: RowSample.of(block._replace(w=np.where(codes == k, w, 0.0)), self.seed)
-            for k in parts
-        }
-        return self.merge(total, (weights, samples))
-
-    def merge(
-        self, a: tuple[Array, dict[int, RowSample]], b: tuple[Array, dict[int, RowSample]]
-    ) -> tuple[Array, dict[int, RowSample]]:
-        kept = dict(a[1])
-        for k, other in b[1].items():
-            kept[k] = (kept[k].merge(other) if k in kept else other).lowest(self.most)
-        return a[0] + b[0], dict(sorted(kept.items()))
+    def add(  # type: ignore[override]
+        self, total: RowSample | None, block: Block
+    ) -> RowSample | None:
+        here = to_numpy(block.y) == self.code
+        if not here.any():
+            return total
+        w = np.ones(len(here)) if block.w is None else to_numpy(block.w).astype(np.float64)
+        sample = super().add(total, block._replace(w=np.where(here, w, 0.0)))
+        return sample.lowest(self.most)
 
 
 def _folds(
     X: Array, codes: Float[Array, " m"], seed: int, n_classes: int
-) -> tuple[tuple[Array, ...], int, tuple[Array, ...]]:
-    """Return folds that have some rows and leave some of every class, and how many these are.
-
-    As many as are needed for a choice; and all.
-    """
+) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    """Return the folds that a choice needs, and all; see :func:`serving`."""
     marks, codes = row_marks(X, seed), codes.astype(np.int64)
     different, first = np.unique(marks, return_index=True)
     every = serving(np.searchsorted(different, marks) % N_FOLDS, codes, codes >= 0, n_classes)
     others = len(different) - int(np.bincount(codes[first], minlength=n_classes).max())
     every = every if others > 1 else []
-    serve = every[: max(1, -(-N_FOLDS * ENOUGH // max(others, 1)))]
-    distinct = len(np.unique(marks[np.logical_or.reduce(serve)])) if serve else 0
-    return tuple(serve), distinct, tuple(every)
+    return tuple(every[: max(1, -(-N_FOLDS * ENOUGH // max(others, 1)))]), tuple(every)
 
 
 def serving(
@@ -276,21 +241,14 @@ def enough_folds(folds: Sequence[Array]) -> tuple[Array, ...]:
     return tuple(folds[: int(np.searchsorted(counts, CALIBRATED)) + 1])
 
 
+# --- On features ----------------------------------------------------------------------------------
+
 #: Products n·D² up to which a fit in float64 takes no noticeable time. Decisions need no more than
 #: float32.
 SMALL = 1e8
 
 #: Rows that probabilities are calibrated on, at most: four numbers are fitted.
 CALIBRATION_ROWS = 50_000
-
-#: Another lengthscale must lower the loss by this share over the square root of the number of rows
-#: left out; a smaller gain may be chance.
-CHANCE = 0.3
-
-#: Features that lengthscales are compared on, and octaves between lengthscales at most.
-TRIED_FEATURES, OCTAVES = 512, 6
-
-MOST_CELLS = 1 << 24  # Cells m·D·t of a fit, at most, for lengthscales to be compared
 
 
 def fit_classifier(
@@ -304,113 +262,63 @@ def fit_classifier(
 
     Targets of the blocks are codes of classes; ``spec.alpha`` is a number or "auto".
     """
-    learned = Learned(spec.loss, len(inputs.classes), spec.fit_intercept, spec.pairs)
-    seed = spec.features.seed
-    rows = cache(lambda: class_sample(blocks, seed, learned.n_classes, where))
-    chosen, near = _chosen(spec, blocks, learned, rows, where)
-    path, start, alpha = None, None, spec.alpha
-    if not isinstance(alpha, float):
-        alpha = 1.0
-        if rows().folds:  # else rows are too few to leave some of a class out
-            path, start = chosen_penalty(chosen.map, rows(), learned, near)
+    seed, path, start = spec.features.seed, None, None
+    alpha = spec.alpha if isinstance(spec.alpha, float) else None
+    # Near the minimum a squared hinge has twice the slope of squares: ridge takes alpha/2.
+    given = alpha / 2 if alpha else None
+    chosen, _ = choose(spec.features, blocks, n_classes=spec.n_classes, alpha=given, where=where)
+    small = count_rows(blocks) * chosen.n_features**2 <= SMALL
+    asked = spec.features.precision
+    double = small if asked == "auto" else asked == "float64"
+    chosen = replace(chosen, precision="float64" if double else "float32")
+    if alpha is None:
+        alpha, rows = 1.0, class_sample(blocks, seed, spec.n_classes, where)
+        if rows.folds:  # else rows are too few to leave some of a class out
+            lost = FeaturesLeftOut(chosen.map, rows, spec)
+            start = lost.end(walk(lost, FIRST, NEAREST, FARTHEST))
+            path = lost.path(lost(CONSTANT), rows.inflation)
             alpha = path.alpha
-    features = features_of(chosen, blocks, where)
+    features = Features(chosen.map, blocks, chosen.precision, where=where)
     features.keep()
     streamed = not (features.cached or spec.loss.nonsmooth)
+    minimum = partial(
+        minimise,
+        features,
+        spec.loss,
+        fit_intercept=spec.fit_intercept,
+        targets=spec.targets,
+        tol=spec.tol,
+        max_iter=spec.max_iter,
+    )
     moments = moments_of(chosen, blocks, "float32", where) if streamed else None
-    solution = _minimum(spec, learned, features, alpha, start, moments)
+    solution = minimum(alpha, start=start, moments=moments)
     calibration = None
     if probability:
-        calibration = _calibrated(spec, learned, features, blocks, seed, solution, where)
+        numbers = lambda w: fold_numbers(blocks, w, seed, where)
+        calibration = _calibrated(spec, features, numbers, partial(minimum, alpha, start=solution))
     steps = max(1, len(solution.history))
     return warned(
         ConvexFit(inputs, chosen, spec.loss, solution, steps, path, calibration, pairs=spec.pairs)
     )
 
 
-def _minimum(
-    spec: ConvexSpec,
-    learned: Learned,
-    rows: Any,
-    alpha: float,
-    start: Optimum | None,
-    moments: Any = None,
-    held_out: Array | None = None,
-) -> Optimum:
-    return minimise(
-        rows,
-        learned.loss,
-        alpha,
-        fit_intercept=learned.fit_intercept,
-        start=start,
-        moments=moments,
-        targets=learned.targets,
-        held_out=held_out,
-        tol=spec.tol,
-        max_iter=spec.max_iter,
-    )
-
-
-def _chosen(
-    spec: ConvexSpec,
-    blocks: Blocks,
-    learned: Learned,
-    rows: Callable[[], "ClassSample"],
-    where: Executor,
-) -> tuple[Chosen, int]:
-    """Choose kernel and map where they are open; also return the likely step of the penalty."""
-    ask, near = spec.features, FIRST
-    if ask.kernel == "auto" and ask.effort is not None and len(rows().w) < FEWEST:
-        ask = replace(ask, kernel="gaussian")
-    alpha = spec.alpha if isinstance(spec.alpha, float) else None
-
-    def search(kernel: Any, sample: RowSample) -> Any:
-        nonlocal near
-        tuning, near = chosen_kernel(kernel, sample, rows(), learned, ask)
-        return tuning
-
-    # Near the minimum a squared hinge has twice the slope of squares: ridge takes alpha/2.
-    given = alpha / 2 if alpha else None
-    named = isinstance(ask.kernel, str) and (ask.kernel != "auto" or ask.effort is None)
-    by_loss = alpha is None and named and not ask.learns_metric
-    chosen, _ = choose(
-        ask,
-        blocks,
-        n_classes=learned.n_classes,
-        alpha=given,
-        search=search if by_loss else None,
-        where=where,
-    )
-    small = count_rows(blocks) * chosen.n_features**2 <= SMALL
-    double = small if ask.precision == "auto" else ask.precision == "float64"
-    return replace(chosen, precision="float64" if double else "float32"), near
-
-
-# --- probabilities -------------------------------------------------------------------------------
-
-
 def _calibrated(
     spec: ConvexSpec,
-    learned: Learned,
     features: Features,
-    blocks: Blocks,
-    seed: int,
-    start: Optimum,
-    where: Executor,
+    numbers: Callable[[Array], Array],
+    minimum: Callable[..., Optimum],
 ) -> Calibration | None:
     """Return the calibration on decision values of rows held out; None where none can be.
 
     Each fold must leave rows of every class: without them the intercept is any number.
+    ``numbers`` gives the fold of each row from the weights of rows.
     """
     y, w = map(np.concatenate, zip(*features.sum(TargetsOf()), strict=True))
-    numbers = fold_numbers(blocks, w, seed, where)
-    folds = serving(numbers, y.astype(np.int64), w > 0, learned.n_classes)
+    folds = serving(numbers(w), y.astype(np.int64), w > 0, spec.n_classes)
     values: list[tuple[Array, Array, Array]] = []
     for fold_rows in enough_folds(folds):
-        theta = _minimum(spec, learned, features, start.alpha, start, held_out=fold_rows).theta
-        values.append(
-            (learned.values(images(features, theta)[fold_rows]), y[fold_rows], w[fold_rows])
-        )
+        f = images(features, minimum(held_out=fold_rows).theta)[fold_rows]
+        values.append((spec.values(f), y[fold_rows], w[fold_rows]))
     if not values:
         return None
     f, codes, w = map(np.concatenate, zip(*values, strict=True))
@@ -418,28 +326,25 @@ def _calibrated(
     return calibrate(f[::step], codes[::step], w[::step])
 
 
-# --- penalty and lengthscale ---------------------------------------------------------------------
-
-
 class FeaturesLeftOut(ClassesLeftOut):
     """Loss of the rows left out, on the features of one map."""
 
-    def __init__(self, phi: FeatureMap, rows: ClassSample, learned: Learned) -> None:
+    def __init__(self, phi: FeatureMap, rows: ClassSample, spec: ConvexSpec) -> None:
         single = len(rows.w) * phi.n_features**2 > SMALL
         self._Z = Z = to_numpy(phi(rows.X)).astype(np.float32 if single else np.float64)
         squares = (Z.astype(np.float64) ** 2).sum(axis=1)
-        super().__init__(rows, learned, float(rows.w @ squares) or 1.0)
+        super().__init__(rows, spec, float(rows.w @ squares) or 1.0)
 
     def values(self, step: int, fold: int, fold_rows: Array) -> Float[Array, "m t"]:
-        rows, learned, ends = self.rows, self.learned, self.ends[fold]
+        rows, spec, ends = self.rows, self.spec, self.ends[fold]
         near = min(ends, key=lambda other: abs(other - step), default=None)
         ends[step] = end = minimise(
             Kept(FeatureBlock(self._Z, rows.codes, rows.w, 0)),
-            learned.loss,
+            spec.loss,
             self.alpha(step),
-            fit_intercept=learned.fit_intercept,
+            fit_intercept=spec.fit_intercept,
             start=None if near is None else ends[near],
-            targets=learned.targets,
+            targets=spec.targets,
             held_out=fold_rows,
             tol=TOL,
         )
@@ -447,63 +352,276 @@ class FeaturesLeftOut(ClassesLeftOut):
         return forward(np.ascontiguousarray(self._Z[fold_rows]), end.theta)
 
 
-def chosen_penalty(
-    phi: FeatureMap, rows: ClassSample, learned: Learned, near: int = FIRST
-) -> tuple[HeldOutPath, Optimum]:
-    """Return penalties for all rows with the losses of rows left out, and a minimum at the best."""
-    lost = FeaturesLeftOut(phi, rows, learned)
-    best = walk(lost, near, NEAREST, FARTHEST)
-    return lost.path(lost(CONSTANT), rows.inflation), lost.end(best)
+# --- With the kernel itself -----------------------------------------------------------------------
+
+#: Rows up to which the kernel itself is fitted: by factors of its matrix, and by LIBSVM.
+EXACT_ROWS, SQUARED_HINGE_ROWS = 8192, 2048
+
+#: Samples by which the number of support vectors of many rows is extrapolated.
+SUPPORT_SAMPLES = 2048, 4096
+
+#: Kernel values of support vectors and all rows, at most, and moves of LIBSVM for each row: for
+#: more, features take less time.
+MOST_VALUES, MOVES_TRIED = 1 << 28, 20
+
+LEAST_HINGE = 0.03  # Penalty below which a hinge rarely changes: margins are met
+
+#: Rows that a penalty is chosen by, at most, and among which it is chosen again, at least: as many
+#: more as columns of the problem are few.
+PENALTY_ROWS, DENSE_ROWS = 2048, 3072
+
+#: Steps between penalties that are tried again with more rows, and the share by which the loss must
+#: fall.
+FINER, WORTH = 2, 0.002
+
+#: The last step that a walk starts from. Beyond it a fit from nothing stops far from the minimum,
+#: its neighbours with it, and the walk would stay where it is.
+LAST_START = 10
 
 
-def chosen_kernel(
-    name: str, sample: RowSample, rows: ClassSample, learned: Learned, ask: FeatureSpec
-) -> tuple[Any, int]:
-    """Return the search for the kernel of this name, and the step of its best penalty.
+def fit_classifier_exactly(
+    spec: ConvexSpec, blocks: Blocks, inputs: Inputs, probability: bool = False
+) -> ConvexFit:
+    """Choose kernel and penalty where they are open, and minimise on the matrix of rows.
 
-    It starts at the lengthscale that is best for ridge regression, and moves by octaves while the
-    loss of rows left out falls by more than chance.
+    Targets of the blocks are codes of classes; ``spec.alpha`` is a number above 0, or "auto".
     """
-    width, seed = ask.width_to_search, ask.seed
-    tuning = choose_lengthscale(name, sample, width, seed)
-    width = min(width, TRIED_FEATURES)
-    small = len(rows.w) * width * learned.columns <= MOST_CELLS
-    if name in ("linear", "auto") or not small or not rows.folds:
-        return tuning, FIRST
-    best: dict[int, tuple[float, int]] = {}
-
-    def error(octaves: int, near: int) -> float:
-        if octaves not in best:
-            kernel = _scaled(name, tuning.kernel, 2.0**octaves)
-            left_out = FeaturesLeftOut(_quick(kernel, rows.X.shape[1], width, seed), rows, learned)
-            step = walk(left_out, near, NEAREST, FARTHEST)
-            best[octaves] = left_out(step), step
-        return best[octaves][0]
-
-    here, lower = 0, 1 - CHANCE / rows.distinct**0.5
-    least = error(0, FIRST)
-    for direction in (1, -1):
-        while abs(here + direction) <= OCTAVES and (
-            error(here + direction, best[here][1]) < lower * least
-        ):
-            here += direction
-            least = error(here, 0)
-        if here:
-            break
-    kernel = tuning.kernel if not here else _scaled(name, tuning.kernel, 2.0**here)
-    return replace(tuning, kernel=kernel), best[here][1]
+    seed, alpha = spec.features.seed, spec.alpha if isinstance(spec.alpha, float) else None
+    rows = class_sample(blocks, seed, spec.n_classes, most=EXACT_ROWS)
+    X = numpy_rows(rows.X)
+    # Near the minimum a squared hinge has twice the slope of squares: ridge takes alpha/2.
+    share = None if alpha is None else alpha / 2 / float(rows.w.sum())
+    chosen = choose_exactly(spec, sampled(blocks, seed, spec.n_classes), X, share)
+    on_rows = OnRows(kernel_matrix(chosen.kernel, X), rows, spec)
+    path, near = None, None
+    if alpha is None and rows.folds:
+        path, near = _path(on_rows, chosen)
+        alpha = path.alpha
+    alpha = 1.0 if alpha is None else alpha
+    solution = on_rows.minimised(alpha, None, None, spec.tol, spec.max_iter, near).solution
+    steps = max(1, len(solution.history))
+    later: Any = Calibrating(replace(rows, X=X), spec) if probability else None
+    return warned(
+        ConvexFit(inputs, chosen, spec.loss, solution, steps, path, later, pairs=spec.pairs, X=X)
+    )
 
 
-def _scaled(name: str, kernel: Kernel, factor: float) -> Kernel:
-    scale: Any = kernel.get_params()["lengthscale"]
-    longer = tuple(factor * s for s in scale) if isinstance(scale, tuple) else factor * scale
-    return NAMED[name](longer)
+@dataclass(frozen=True, eq=False)
+class Calibrating:
+    """The calibration of a fit, on decision values of rows held out; made when it is asked for."""
+
+    rows: ClassSample
+    spec: ConvexSpec
+
+    def __call__(self, fit: ConvexFit) -> Calibration | None:
+        rows = self.rows
+        if not rows.folds:
+            return None
+        many, end, start = rows.X.shape[0] > EXACT_ROWS, fit.solution, None
+        # Of many rows the matrix is not kept
+        K: Any = (GaussianRows if many else kernel_matrix)(fit.chosen.kernel, rows.X)
+        if len(end.coef) == len(rows.w):
+            start = DualPoint(end.coef, end.intercept, K @ end.coef + end.intercept)
+        return OnRows(K, rows, self.spec).calibration(end.alpha, start)
 
 
-def _quick(kernel: Kernel, n_inputs: int, width: int, seed: int) -> FeatureMap:
-    """Return the map that lengthscales are compared on, as for ridge regression."""
-    ask = Request(n_inputs, max(2, width - width % 2), seed, ("lengthscale",))
-    try:
-        return draw_map(Fourier(Orthogonal()), kernel, ask)
-    except UnsupportedKernel:
-        return draw_map(Fourier(IID()), kernel, ask)
+def fit_to_support(
+    spec: ConvexSpec, blocks: Blocks, inputs: Inputs, probability: bool = False
+) -> ConvexFit | None:
+    """Return the fit of LIBSVM to many rows; None where support vectors are many.
+
+    The number of support vectors is extrapolated from two samples, by a power of the number of
+    rows. Only for a hinge with an intercept, a given Gaussian kernel and a given penalty.
+    """
+    ask, n = spec.features, blocks.n_rows or 0
+    given = is_given(ask.kernel) and isinstance(spec.alpha, float) and not ask.learns_metric
+    hinge = isinstance(spec.loss, Hinge) and spec.fit_intercept
+    size = n * max(SUPPORT_SAMPLES[1], 8 * blocks.n_columns)
+    if not (given and hinge and isinstance(ask.kernel, Gaussian) and n > EXACT_ROWS):
+        return None
+    if size > MOST_VALUES or is_sparse(next(iter(blocks)).X):
+        return None
+    seed, every = ask.seed, gather(blocks)
+    labels = every.y[:, 0], every.w, np.ones(len(every.w))
+    rows = rows_to_choose_by(every.X, *labels, seed, spec.n_classes)
+    on_rows = OnRows(GaussianRows(ask.kernel, rows.X), rows, spec)
+    alpha, order = float(spec.alpha), stream(seed, "support").permutation(len(rows.w))
+    if len(np.unique(rows.codes[order[: SUPPORT_SAMPLES[0]]])) < 2:
+        return None
+    counts = [on_rows.support(alpha, order[:most]) for most in SUPPORT_SAMPLES]
+    growth = np.log(counts[1] / counts[0]) / np.log(SUPPORT_SAMPLES[1] / SUPPORT_SAMPLES[0])
+    most = counts[1] * (len(order) / SUPPORT_SAMPLES[1]) ** growth
+    if not most <= min(EXACT_ROWS, MOST_VALUES / len(order)):
+        return None
+    solution = on_rows.minimised(alpha, tol=spec.tol, moves=MOVES_TRIED).solution
+    if solution.outcome is Convergence.MOST_STEPS:
+        return None
+    support = np.any(solution.coef != 0, axis=1)
+    solution, X = replace(solution, coef=solution.coef[support]), rows.X[support]
+    chosen = choose_exactly(spec, sampled(blocks, seed, spec.n_classes), X, None)
+    later: Any = Calibrating(rows, spec) if probability else None
+    return ConvexFit(inputs, chosen, spec.loss, solution, 1, None, later, pairs=spec.pairs, X=X)
+
+
+def rows_on_kernel(loss: Loss, centred: bool) -> int:
+    """Return how many rows a loss is minimised for on their kernel matrix, at most."""
+    if isinstance(loss, Hinge):
+        return EXACT_ROWS if centred else 0
+    if isinstance(loss, SquaredHinge) and not centred:
+        return SQUARED_HINGE_ROWS
+    return EXACT_ROWS
+
+
+def _path(on_rows: "OnRows", chosen: Chosen) -> tuple[HeldOutPath, DualPoint | None]:
+    """Return penalties with the losses of rows left out: by some of many rows, then by more."""
+    few, first = on_rows.subsample(PENALTY_ROWS, chosen.seed)
+    if few is on_rows or not few.rows.folds:
+        return on_rows.path(chosen.search)
+    most = max(DENSE_ROWS, int(EXACT_ROWS / on_rows.spec.columns**0.5))
+    dense, kept = on_rows.subsample(most, chosen.seed)
+    path, end = few.path(chosen.search)
+    path, end = dense.finer(path, dense.spread(end, np.searchsorted(kept, first)))
+    return path, on_rows.spread(end, kept)
+
+
+@dataclass(frozen=True, eq=False)
+class OnRows:
+    """The kernel matrix of all rows, and what is minimised on it."""
+
+    K: Any
+    rows: ClassSample
+    spec: ConvexSpec
+
+    def minimised(
+        self,
+        alpha: float,
+        start: DualPoint | None = None,
+        held_out: Array | None = None,
+        tol: float = TOL,
+        max_iter: int = 100,
+        near: DualPoint | None = None,
+        moves: int = MOVES,
+    ) -> Any:
+        """Return the minimum without the rows held out; ``moves`` limits LIBSVM."""
+        spec, w = self.spec, self.rows.w
+        problem = KernelProblem(
+            self.K,
+            spec.targets(self.rows.codes),
+            w if held_out is None else np.where(held_out, 0.0, w),
+            spec.loss,
+            alpha,
+            spec.fit_intercept,
+        )
+        if spec.pairs is not None and spec.fit_intercept:
+            return hinge_of_pairs(problem, self.rows.codes, tol=tol, moves=moves)
+        many = len(w) > SQUARED_HINGE_ROWS and isinstance(spec.loss, SquaredHinge)
+        if isinstance(spec.loss, Hinge) or many:
+            return hinge_on_kernel(problem, tol=tol, moves=moves)
+        return minimise_on_kernel(problem, start, near=near, tol=tol, max_iter=max_iter)
+
+    def path(self, tuning: Tuning) -> tuple[HeldOutPath, DualPoint]:
+        """Return penalties with the losses of rows left out, and where the best ended."""
+        largest = float(self.rows.w @ np.diag(self.K)) or 1.0
+        lost = MatrixLeftOut(self, largest)
+        ridge = 2 * tuning.share * float(self.rows.w.sum())
+        if isinstance(self.spec.loss, Hinge) and ridge > 0:
+            ridge = max(ridge, LEAST_HINGE)
+        best = walk(lost, step_near(ridge, largest, LAST_START), NEAREST, LAST)
+        return lost.path(lost(CONSTANT), self.rows.inflation), lost.end(best)
+
+    def finer(self, path: HeldOutPath, near: DualPoint) -> tuple[HeldOutPath, DualPoint]:
+        """Try smaller penalties while the folds of these rows, which are more, lose less.
+
+        More rows may resolve what looks like noise to fewer, most of all in sums over columns.
+        """
+        rows = replace(self.rows, folds=self.rows.calibrating)
+        lost, step = MatrixLeftOut(replace(self, rows=rows), rows.inflation * path.alpha, near), 0
+        while step < LAST and (1 - WORTH) * lost(step) > lost(step + FINER):
+            step += FINER
+        if not step:
+            return path, lost.end(0)
+        return lost.path(lost(0) / path.errors[path.best], rows.inflation), lost.end(step)
+
+    def subsample(self, most: int, seed: int) -> tuple["OnRows", Array]:
+        """Return the matrix of ``most`` rows, or of all, and their numbers.
+
+        The same first rows for any number.
+        """
+        rows, numbers = self.rows.subsample(most, seed, self.spec.n_classes)
+        if rows is self.rows:
+            return self, numbers
+        return replace(self, K=square_part(self.K, numbers), rows=rows), numbers
+
+    def spread(self, at: DualPoint, numbers: Array) -> DualPoint:
+        """Return the point with coefficients of these rows and zeros."""
+        coef = np.zeros((len(self.K), at.coef.shape[1]))
+        coef[numbers] = at.coef
+        return DualPoint(coef, at.intercept, symmetric_product(self.K, coef) + at.intercept)
+
+    def support(self, alpha: float, index: Array) -> int:
+        """Return how many support vectors a fit to some of the rows has."""
+        rows = replace(self.rows, codes=self.rows.codes[index], w=self.rows.w[index])
+        K = kernel_matrix(self.K.kernel, self.rows.X[index])
+        solution = replace(self, K=K, rows=rows).minimised(alpha, moves=MOVES_TRIED).solution
+        return int(np.count_nonzero(np.any(solution.coef != 0, axis=1)))
+
+    def calibration(self, alpha: float, start: DualPoint | None) -> Calibration:
+        """Return the calibration on decision values of rows held out, fold by fold."""
+        ends = [
+            (fold_rows, self.minimised(alpha, start, fold_rows).at)
+            for fold_rows in self.rows.calibrating
+        ]
+        f = self.spec.values(np.concatenate([at.fitted[fold_rows] for fold_rows, at in ends]))
+        codes, w = (
+            np.concatenate([a[fold_rows] for fold_rows, _ in ends])
+            for a in (self.rows.codes, self.rows.w)
+        )
+        return calibrate(f, codes, w)
+
+
+class MatrixLeftOut(ClassesLeftOut):
+    """Loss of the rows left out, on the matrix of all rows."""
+
+    def __init__(self, on_rows: OnRows, largest: float, near: DualPoint | None = None) -> None:
+        super().__init__(on_rows.rows, on_rows.spec, largest)
+        self._on, self._near = on_rows, near
+
+    def lost(self, step: int) -> float:
+        """Return the loss, or the log loss of calibrated values of a hinge, which is not its own.
+
+        Infinite where LIBSVM does not end and another penalty was judged: this one is too small.
+        """
+        rows, spec, w, values = self.rows, self.spec, self.rows.copies, []
+        if not isinstance(spec.loss, Hinge) and spec.pairs is None:
+            return super().lost(step)
+        for fold, fold_rows in enumerate(rows.folds):
+            f, ended = self._minimum(step, fold, fold_rows)
+            if not ended and self.tried:
+                return np.inf
+            values.append((spec.values(f), rows.codes[fold_rows], w[fold_rows]))
+        return calibrate(*map(np.concatenate, zip(*values, strict=True))).log_loss
+
+    def values(self, step: int, fold: int, fold_rows: Array) -> Float[Array, "m t"]:
+        if step != CONSTANT:
+            return self._minimum(step, fold, fold_rows)[0]
+        rows, spec = self.rows, self.spec
+        y = spec.targets(rows.codes[~fold_rows])
+        b = spec.fit_intercept * best_constant(spec.loss, y, rows.w[~fold_rows, None])
+        return np.tile(b, (int(fold_rows.sum()), 1))
+
+    def _minimum(self, step: int, fold: int, fold_rows: Array) -> tuple[Float[Array, "m t"], bool]:
+        """Return decision values by the minimum without the fold, and whether it was reached."""
+        start, near = _nearest(self.ends[fold], step), self._near
+        for ends in self.ends:
+            near = _nearest(ends, step) or near
+        optimum = self._on.minimised(
+            self.alpha(step), start, fold_rows, near=near, moves=MOVES_COMPARED
+        )
+        self.ends[fold][step] = optimum.at
+        return optimum.at.fitted[fold_rows], optimum.solution.outcome is not Convergence.MOST_STEPS
+
+
+def _nearest(ends: dict[int, DualPoint], step: int) -> DualPoint | None:
+    """Return the end of the nearest penalty that is no smaller: small ones end far away."""
+    nearest = max((other for other in ends if other <= step), default=None)
+    return None if nearest is None else ends[nearest]

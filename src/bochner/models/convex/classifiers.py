@@ -20,9 +20,9 @@ from bochner.models._base import learned
 from bochner.models._calibration import Calibration
 from bochner.models._kinds import Differentiable, ProbableLabels
 from bochner.models._parameters import KernelParameters, estimator, shared
-from bochner.models.convex.classification import fit_classifier
-from bochner.models.convex.exact import (
+from bochner.models.convex.classification import (
     EXACT_ROWS,
+    fit_classifier,
     fit_classifier_exactly,
     fit_to_support,
     rows_on_kernel,
@@ -69,7 +69,7 @@ class ConvexClassifier(ClassifierParameters, Differentiable, ProbableLabels, Con
     def _spec_for(self, n_classes: int, rows: int) -> ConvexSpec:
         """Return the spec; ``rows`` is the number of rows with the kernel itself, 0 on features."""
         spec = self._convex_spec(self._loss(n_classes, rows), self._penalty(), self.fit_intercept)
-        return replace(spec, pairs=self._pairs(n_classes, rows))
+        return replace(spec, n_classes=n_classes, pairs=self._pairs(n_classes, rows))
 
     def _loss(self, n_classes: int, rows: int) -> Loss:
         """Return the loss; ``rows`` is the number of rows with the kernel itself, 0 on features."""

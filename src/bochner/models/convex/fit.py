@@ -13,6 +13,7 @@ from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Gradients, Int, Predictions
 from bochner._core.text import rounded, written
 from bochner.data.blocks import Blocks
+from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
 from bochner.data.sources import required_targets
 from bochner.kernels.windows import windows_of
@@ -23,12 +24,14 @@ from bochner.models._kernel_sum import KernelSum
 from bochner.models._parameters import shared
 from bochner.models._rows import Features
 from bochner.models.error_law import ErrorLaw, LeftOutRows
+from bochner.models.representations.methods import exact_choice
+from bochner.selection.choose import choose_for_matrix, transformed
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.optimum import Optimum
-from bochner.solvers.convex.penalty_path import HeldOutPath
-from bochner.solvers.convex.problem import TargetsOf, forward
-from bochner.sums.executor import LOCAL, Executor
+from bochner.solvers.convex.penalty_path import FACTOR, FIRST, HeldOutPath
+from bochner.solvers.convex.problem import TargetsOf
+from bochner.sums.rows import indicators
 
 # --- Every class against every other --------------------------------------------------------------
 #
@@ -67,15 +70,14 @@ class ClassPairs:
         codes, (first, second) = np.asarray(codes)[:, None], self.ends
         return (codes == first).astype(np.float64) - (codes == second)
 
-    def values(self, f: Float[Array, "m p"]) -> Float[Array, "m K"]:
-        """Return the values of classes from the values of pairs."""
-        return np.stack(
-            [_smallest(np, f[:, columns] * signs) for columns, signs in self._rivals], axis=1
-        )
-
-    def traced(self, xp: Any, f: Any) -> Any:
-        """Return the same of an array of another library."""
-        values = [_smallest(xp, xp.take(f, columns, 1) * signs) for columns, signs in self._rivals]
+    def values(self, f: Float[Array, "m p"], xp: Any = np) -> Float[Array, "m K"]:
+        """Return the values of classes from the values of pairs, in the array library ``xp``."""
+        values = []
+        for columns, signs in self._rivals:
+            against = xp.take(f, columns, 1) * signs
+            least = xp.min(against, axis=1, keepdims=True)
+            total = xp.sum(xp.exp(-SHARPNESS * (against - least)), axis=1)
+            values.append(least[:, 0] - xp.log(total) / SHARPNESS)
         return xp.stack(values, axis=1)
 
     def gradients(self, f: Float[Array, "m p"], G: Float[Array, "m d p"]) -> Float[Array, "m d K"]:
@@ -95,13 +97,6 @@ class ClassPairs:
         for k in range(self.n_classes):
             columns = np.flatnonzero((first == k) | (second == k))
             yield columns, np.where(first[columns] == k, 1.0, -1.0)
-
-
-def _smallest(xp: Any, against: Any) -> Any:
-    """Return the smoothed least of each row, (m,)."""
-    least = xp.min(against, axis=1, keepdims=True)
-    total = xp.sum(xp.exp(-SHARPNESS * (against - least)), axis=1)
-    return least[:, 0] - xp.log(total) / SHARPNESS
 
 
 # --- Fits ----------------------------------------------------------------------------------------
@@ -139,12 +134,32 @@ class ConvexSpec:
     tol: float
     max_iter: int
     norm: Callable[[float], float] | None = None  # R of ‖β‖, replacing its square
+    n_classes: int = 0
     pairs: ClassPairs | None = None  # pairs of classes, if each is separated from each other
 
     @property
     def who(self) -> str:
         """The class of the learner, as messages name it."""
         return self.features.who
+
+    @property
+    def columns(self) -> int:
+        """Columns of the problem of a classifier."""
+        if self.pairs is not None:
+            return self.pairs.columns
+        return 1 if self.n_classes == 2 and not self.loss.joint else self.n_classes
+
+    def targets(self, codes: Array) -> Float[Array, "m t"]:
+        """Return targets of −1 and +1 from class codes, or one-hot columns for a joint loss."""
+        if self.pairs is not None:
+            return self.pairs.targets(codes)
+        if self.loss.joint:
+            return (codes[:, None] == np.arange(self.n_classes)).astype(np.float64)
+        return indicators(codes, self.n_classes)
+
+    def values(self, f: Float[Array, "m t"]) -> Float[Array, "m K"]:
+        """Return the values of classes from the values of the problem's columns."""
+        return f if self.pairs is None else self.pairs.values(f)
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,6 +198,11 @@ class ConvexFit(FitSummary):
             "outcome_words": str(outcome),
         }
 
+    @property
+    def row_coef(self) -> Float[Array, "n t"]:
+        """Coefficients u of the rows ``X``, f = Σ uᵢ k(x, xᵢ) + b."""
+        return self.solution.coef if self.dual is None else self.dual
+
     def predictions(self, blocks: Blocks) -> Predictions:
         """Yield the rows and φ(X) β + b, block by block."""
         if self.exact:
@@ -194,27 +214,19 @@ class ConvexFit(FitSummary):
 
     def gradients(self, blocks: Blocks) -> Gradients:
         """Yield the rows and the gradients of φ(x) β, of each class with pairs, block by block."""
-        if self.exact:
-            gradients = self._sum.gradients(blocks)
-        else:
-            gradients = self.chosen.gradients(self.solution.coef, blocks)
-        for X, G in gradients:
-            yield X, G if self.pairs is None else self.pairs.gradients(self._values(X), G)
+        coef = self.solution.coef
+        each = self._sum.gradients(blocks) if self.exact else self.chosen.gradients(coef, blocks)
+        for X, G in each:
+            if self.pairs is None:
+                yield X, G
+            else:
+                f = np.concatenate([f for _, f in self.predictions(Blocks.from_arrays(X))])
+                yield X, self.pairs.gradients(f, G)
 
     def decisions(self, blocks: Blocks) -> Float[Array, "n t"]:
-        """Return decision values of all rows, in the precision of the features."""
-        if self.exact:
-            values = [f for _, f in self._sum.values(blocks)]
-        else:
-            rows = blocks.with_rows(self.chosen.block_rows)
-            values = [self._values(block.X) for block in rows]
-        f = np.concatenate(values)
+        """Return decision values of all rows."""
+        f = np.concatenate([f for _, f in self.predictions(blocks)])
         return f if self.pairs is None else self.pairs.values(f)
-
-    def _values(self, X: Array) -> Float[Array, "b t"]:
-        if self.exact:
-            return self._sum.at(np.ascontiguousarray(to_numpy(X), np.float64))
-        return forward(to_numpy(self.chosen.features(X)), self.solution.theta)
 
     @property
     def feature_coef(self) -> Float[Array, "D t"]:
@@ -271,8 +283,11 @@ class ConvexEstimator(ConvexParameters, KernelEstimator):
 
     def _of_rows(self, name: str) -> ConvexFit:
         """Return a fit with coefficients of rows; other fits lack the attribute."""
-        if not self._fitted.exact:
-            raise AttributeError(f"{name}: only a fit with the kernel itself has them; see coef_.")
+        if self._fitted.X is None:
+            raise AttributeError(
+                f"{name}: only a fit with the kernel itself has them, and a KernelRegressor of at "
+                "most 1,024 rows with a penalty above zero; see coef_."
+            )
         return self._fitted
 
     @property
@@ -282,12 +297,12 @@ class ConvexEstimator(ConvexParameters, KernelEstimator):
 
     @property
     def dual_coef_(self) -> Any:
-        """Coefficients of the kernel and each row of ``X_fit_``, of a fit without features."""
-        return self._by_target(self._of_rows("dual_coef_").solution.coef.T)
+        """Coefficients u of the rows ``X_fit_``, f = Σ uᵢ k(x, xᵢ) + b."""
+        return self._by_target(self._of_rows("dual_coef_").row_coef.T)
 
     @property
     def X_fit_(self) -> Any:
-        """Rows of a fit without features, (n, d)."""
+        """Rows that ``dual_coef_`` belong to, (n, d)."""
         return self._of_rows("X_fit_").X
 
     def _by_target(self, values: Any) -> Any:
@@ -305,11 +320,6 @@ class ConvexEstimator(ConvexParameters, KernelEstimator):
 # --- rows ----------------------------------------------------------------------------------------
 
 
-def features_of(chosen: Chosen, blocks: Blocks, where: Executor = LOCAL) -> Features:
-    """Return the features of all rows, kept by the first pass where they fit."""
-    return Features(chosen.map, blocks, chosen.precision, where=where)
-
-
 def targets_of(
     who: str, features: Features
 ) -> tuple[Float[Array, "n t"], Float[Array, "n 1"], tuple[int, ...]]:
@@ -322,3 +332,25 @@ def targets_of(
     y, w = np.concatenate(ys).astype(np.float64), np.concatenate(ws)[:, None]
     shape, y = tuple(y.shape[1:]), y.reshape(len(y), -1)
     return np.where(w > 0, y, y[w[:, 0] > 0][0]), w, shape
+
+
+# --- The kernel of few rows -----------------------------------------------------------------------
+
+LAST = 16  # The last step of the penalty, below which a machine that interpolates stays as it is
+
+
+def choose_exactly(spec: ConvexSpec, sample: RowSample, X: Array, share: float | None) -> Chosen:
+    """Choose how columns are transformed, and the kernel."""
+    asked = spec.features
+    curves, sample = transformed(sample, asked.seed, asked.bends)
+    X = X if curves is None else curves.inputs(X)
+    tuning = choose_for_matrix(asked, sample, share, spec.fit_intercept)
+    chosen = Chosen(asked.seed, tuning, exact_choice(tuning, X))
+    return chosen if curves is None else chosen.through(curves)
+
+
+def step_near(ridge: float, largest: float, most: int) -> int:
+    """Return the step of the penalty of ridge regression, 0 to ``most``; FIRST if unknown."""
+    if not (np.isfinite(ridge) and ridge > 0):
+        return FIRST
+    return int(np.clip(np.rint(np.log(ridge / largest) / np.log(FACTOR)), 0, most))

@@ -16,10 +16,9 @@ from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._kinds import Differentiable, WithoutTarget
 from bochner.models._parameters import estimator
-from bochner.models._rows import row_marks
+from bochner.models._rows import Features, row_marks
 from bochner.models._tables import by_partition
-from bochner.models.convex.exact import ONE_CLASS_ROWS
-from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, features_of, warned
+from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, warned
 from bochner.models.representations.methods import exact_choice
 from bochner.models.representations.representation import gather
 from bochner.selection.choose import choose_map, choose_without_target
@@ -32,6 +31,8 @@ from bochner.solvers.convex.problem import Problem, State, TargetsOf, optimum, q
 from bochner.solvers.convex.smoothing import from_multipliers, valued
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.rows import sampled
+
+ONE_CLASS_ROWS = 4096  # Rows up to which the kernel itself is fitted
 
 #: Rounding of scores in blocks of other sizes, as a share of the largest score: whitening amplifies
 #: rounding errors.
@@ -162,7 +163,7 @@ def fit_one_class(
 ) -> ConvexFit:
     """Choose what is open, minimise, and put the offset at the quantile nu of the scores."""
     chosen = choose_map(spec.features, blocks, where=where)
-    features = features_of(chosen, blocks, where)
+    features = Features(chosen.map, blocks, chosen.precision, where=where)
     w = np.concatenate([w for _, w in features.sum(TargetsOf())])[:, None]
     drift = nu * float(w.sum())
     problem = Problem(features, np.zeros_like(w), w, spec.loss, spec.alpha, True, drift)

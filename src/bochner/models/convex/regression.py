@@ -24,14 +24,22 @@ from bochner.kernels.algebra import kernel_matrix
 from bochner.models._rows import (
     N_FOLDS,
     FeatureBlock,
+    Features,
     Kept,
     folds_of,
     no_landmarks,
     row_marks,
     rows_left_out,
 )
-from bochner.models.convex.exact import LAST, choose_exactly, step_near
-from bochner.models.convex.fit import ConvexFit, ConvexSpec, features_of, targets_of, warned
+from bochner.models.convex.fit import (
+    LAST,
+    ConvexFit,
+    ConvexSpec,
+    choose_exactly,
+    step_near,
+    targets_of,
+    warned,
+)
 from bochner.models.error_law import LeftOutRows
 from bochner.models.representations.representation import GatheredRows, gather
 from bochner.selection.choose import choose_map
@@ -95,12 +103,6 @@ class ScaledRows:
     spread: Float[Array, " t"]  # mean of |y − median| of each target, in its unit
     degree: int
 
-    @property
-    def value(self) -> Float[Array, " t"]:
-        """Factor from an objective in these units to units of one."""
-        with np.errstate(over="ignore"):
-            return np.minimum(self.units**self.degree, np.finfo(np.float64).max)
-
     def penalty(self, alpha: float) -> Any:
         """Return a penalty in these units: a number, or one for each target."""
         return one_or_each(alpha * self.units ** (2 - self.degree))
@@ -132,27 +134,17 @@ def scaled(who: str, blocks: Blocks, degree: int, where: Executor = LOCAL) -> Sc
     required_targets(who, next(iter(blocks)).y)
     y, w = map(np.concatenate, zip(*where.sum(TargetsOf(), blocks), strict=True))
     y, w = y.reshape(len(y), -1)[w > 0].astype(np.float64), w[w > 0, None]
-    largest = np.array([unit_of(m) for m in np.abs(y).max(axis=0)])
-    y = y / largest
     median = best_constant(Absolute(), y, np.broadcast_to(w, y.shape))
     spread = (w * np.abs(y - median)).sum(axis=0) / w.sum()
-    finer = np.array([unit_of(max(s, NARROW)) for s in spread])
     if not degree:
-        return ScaledRows(blocks, np.ones(len(spread)), largest * spread, 0)
-    units, recode = largest * finer, blocks.recode
-    one = units[0] if len(units) == 1 else units
+        return ScaledRows(blocks, np.ones(len(spread)), spread, 0)
+    units = np.array([unit_of(m) for m in np.maximum(spread, NARROW * np.abs(y).max(axis=0))])
+    recode, one = blocks.recode, units[0] if len(units) == 1 else units
 
     def divided(y: Array) -> Array:
         return to_numpy(y if recode is None else recode(y)).astype(np.float64) / one
 
-    return ScaledRows(blocks.recoded(divided), units, spread / finer, degree)
-
-
-def spread_of(blocks: Blocks) -> float:
-    """Return the mean of |y − median| in the first rows: the weight of an absolute error."""
-    y = next(iter(blocks)).y
-    y = np.zeros(1) if y is None else to_numpy(y).astype(np.float64)
-    return float(np.abs(y - np.median(y, axis=0)).mean()) or 1.0
+    return ScaledRows(blocks.recoded(divided), units, spread / units, degree)
 
 
 # --- Rows as a regression predicts them without each, from the fit to all -------------------------
@@ -173,21 +165,38 @@ HIDDEN = 1e-9  # Of 1 − g c, below which rounding hides what is left
 def left_out(problem: Problem, at: State, rows: ScaledRows, chosen: Chosen) -> LeftOutRows | None:
     """Return some rows with f without each, and y − f; None if features are not kept.
 
-    It takes a Newton step, and O(D²) for each of the rows.
+    It takes a Newton step, and O(D²) for each of the rows; they are no landmarks.
     """
     if not problem.rows.cached or problem.loss.joint:
         return None
-    numbers = _subsample(problem.w[:, 0], chosen.seed)
-    X = _taken(rows.blocks, numbers)
+    index = np.flatnonzero(problem.w[:, 0] > 0)
+    if len(index) > MOST:
+        index = np.sort(stream(chosen.seed, "left out").permutation(index)[:MOST])
+    pieces = []
+    for block in rows.blocks:
+        X = block.X if is_sparse(block.X) else to_numpy(block.X)
+        here = index[(index >= block.start) & (index < block.start + X.shape[0])]
+        pieces.append(part(Piece(X), here - block.start))
+    X = join(pieces).X
     slopes, curvatures, hessians = at_rows(problem, at)
-    Z = np.column_stack([chosen.double(X), np.full(len(numbers), float(problem.fit_intercept))])
-    f, errors = at.fitted[numbers], np.empty((len(numbers), len(hessians)))
+    Z = np.column_stack([chosen.double(X), np.full(len(index), float(problem.fit_intercept))])
+    moved = np.empty((len(index), len(hessians)))
     alphas = np.broadcast_to(problem.alpha, len(hessians))
     for k, (H, alpha) in enumerate(zip(hessians, alphas, strict=True)):
-        g = _leverages(H, float(alpha), Z, problem.fit_intercept)
-        moved = without(g, slopes[numbers, k], curvatures[numbers, k])
-        errors[:, k] = problem.y[numbers, k] - f[:, k] - moved
-    return _rows(X, problem.y[numbers], errors, problem.w[numbers, 0], rows, chosen)
+        diagonal = np.diag(H) + float(alpha)
+        diagonal[-1] = max(H[-1, -1], TINY)
+        factor = hessian_factor(H, diagonal, problem.fit_intercept)
+        half = solve_triangular(factor, Z.T, trans=1, check_finite=False)
+        # Where no row has curvature nothing says where the intercept would go, and it stays.
+        half = half if H[-1, -1] > 0 else half[:-1]
+        g = np.einsum("ij,ij->j", half, half)
+        moved[:, k] = without(g, slopes[index, k], curvatures[index, k])
+    y = problem.y[index]
+    errors = y - at.fitted[index] - moved
+    errors = np.where(np.isfinite(errors), errors, np.inf)
+    predicted = np.where(np.isfinite(errors), y - errors, y)
+    scaled = predicted * rows.units, errors * rows.units, problem.w[index, 0]
+    return LeftOutRows(X, *scaled, "leave one out").take(no_landmarks(chosen.map, X))
 
 
 def without(
@@ -196,51 +205,6 @@ def without(
     """Return what is added to f of each row without it; infinite where rounding hides it."""
     rest = 1 - g * c
     return np.where(rest > HIDDEN, g * s / np.maximum(rest, HIDDEN), np.inf)
-
-
-def _leverages(
-    H: Float[Array, "p p"], alpha: float, Z: Float[Array, "m p"], free: bool
-) -> Float[Array, " m"]:
-    """Return z (H + alpha I)⁻¹ z of each row.
-
-    Where no row has curvature nothing says where the intercept would go, and it stays.
-    """
-    diagonal = np.diag(H) + alpha
-    diagonal[-1] = max(H[-1, -1], TINY)
-    half = solve_triangular(hessian_factor(H, diagonal, free), Z.T, trans=1, check_finite=False)
-    half = half if H[-1, -1] > 0 else half[:-1]
-    return np.einsum("ij,ij->j", half, half)
-
-
-def _subsample(w: Float[Array, " n"], seed: int) -> Array:
-    """Return the numbers of rows of positive weight, of many some at random, in their order."""
-    there = np.flatnonzero(w > 0)
-    if len(there) <= MOST:
-        return there
-    return np.sort(stream(seed, "left out").permutation(there)[:MOST])
-
-
-def _taken(blocks: Blocks, numbers: Array) -> Any:
-    """Return these rows, which are in order."""
-    pieces, start = [], 0
-    for block in blocks:
-        n = block.X.shape[0]
-        here = numbers[(numbers >= start) & (numbers < start + n)] - start
-        X = block.X if is_sparse(block.X) else to_numpy(block.X)
-        pieces.append(part(Piece(X), here))
-        start += n
-    return join(pieces).X
-
-
-def _rows(
-    X: Any, y: Array, errors: Array, w: Array, rows: ScaledRows, chosen: Chosen
-) -> LeftOutRows:
-    """Return rows in units of one, but those that features are centred at."""
-    errors = np.where(np.isfinite(errors), errors, np.inf)
-    predicted = np.where(np.isfinite(errors), y - errors, y)
-    scaled = predicted * rows.units, errors * rows.units, w
-    left_out = LeftOutRows(X, *scaled, "leave one out")
-    return left_out.take(no_landmarks(chosen.map, X))
 
 
 # --- with the kernel itself ----------------------------------------------------------------------
@@ -268,7 +232,10 @@ def left_out_of_matrix(
         return np.where(support, e + coef * np.diag(K), e)
     A = np.ones((len(free) + 1, len(free) + 1))
     A[:-1, :-1], A[-1, -1] = K[np.ix_(free, free)] + np.diag(ridge[free]), 0.0
-    inverse = _inverse(A)
+    try:
+        inverse = np.linalg.inv(A)
+    except LinAlgError:
+        inverse = pinvh(A)
     moved = np.zeros(len(e))
     spans = np.diag(inverse)[:-1]
     moved[free] = coef[free] * (1 / np.maximum(spans, TINY) - ridge[free])
@@ -277,13 +244,6 @@ def left_out_of_matrix(
     rest = np.diag(K)[at_bound] - np.einsum("ij,ij->i", k @ inverse, k)
     moved[at_bound] = coef[at_bound] * np.maximum(rest, 0.0)
     return e + moved
-
-
-def _inverse(A: Float[Array, "p p"]) -> Float[Array, "p p"]:
-    try:
-        return np.asarray(np.linalg.inv(A))
-    except LinAlgError:
-        return np.asarray(pinvh(A))
 
 
 AUTO_EPSILON = 0.05  # epsilon="auto", as a share of the mean distance of y from its median
@@ -388,7 +348,7 @@ def fit_regressor(
     if epsilon is not None:
         asked = tube_of(asked, epsilon, rows).in_units(1 / rows.units)
     chosen = choose_map(spec.features, rows.blocks, _like_ridge(spec, rows), where)
-    features = features_of(chosen, rows.blocks, where)
+    features = Features(chosen.map, rows.blocks, chosen.precision, where=where)
     y, w, shape = targets_of(spec.who, features)
     if isinstance(asked, MultinomialShares):
         check_shares(y, w)
@@ -396,7 +356,7 @@ def fit_regressor(
     rows = rows.repeated(y.shape[1] // len(rows.units))
     _check_targets(asked, y, w)
     loss = asked.in_units(rows.units)
-    problem = Problem(features, y, w, loss, 0.0, spec.fit_intercept, value=rows.value)
+    problem = Problem(features, y, w, loss, 0.0, spec.fit_intercept, value=rows.units**rows.degree)
     path, near = None, None
     if spec.norm is not None:
         problem, state = under_norm(problem, rows, spec)
@@ -457,7 +417,7 @@ def _like_ridge(spec: ConvexSpec, rows: ScaledRows) -> float | None:
     if spec.norm is not None or spec.loss.joint:
         return None
     per_square = 0.5 if isinstance(spec.loss, SquaredEpsilonInsensitive) else 1.0
-    spread = spread_of(rows.blocks) if spec.loss.nonsmooth else per_square
+    spread = (float(rows.spread.mean()) or 1.0) if spec.loss.nonsmooth else per_square
     return spread * float(np.mean(rows.penalty(spec.alpha)))
 
 
@@ -610,11 +570,11 @@ def fit_svr_exactly(
     alpha: Any = None if isinstance(spec.alpha, str) else np.atleast_1d(rows.penalty(spec.alpha))
     share = None if alpha is None else float(np.mean(alpha)) / curvature / given.weight
     chosen = choose_exactly(spec, sampled(rows.blocks, seed), given.X, share)
-    on_rows = _OnRows(kernel_matrix(chosen.kernel, given.X), given, loss, spec, curvature)
-    path = None if alpha is not None else on_rows.path(chosen.search, seed)
+    problem = _MatrixProblem(kernel_matrix(chosen.kernel, given.X), given, loss, spec, curvature)
+    path = None if alpha is not None else problem.best_path(chosen.search, seed)
     if alpha is None:
         alpha = np.ones(1) if path is None else np.atleast_1d(path.alpha)
-    optimum, worth = on_rows.minimised(alpha, spec.tol), float(np.mean(rows.value))
+    optimum, worth = problem.minimised(alpha, spec.tol), float(np.mean(rows.units**rows.degree))
     solution = replace(
         optimum,
         coef=optimum.coef * rows.units,
@@ -631,21 +591,26 @@ def fit_svr_exactly(
         max(1, len(solution.history)),
         rows.original_path(path),
         target_shape=shape,
-        left_out=on_rows.left_out(optimum, rows),
+        left_out=problem.left_out(optimum, rows),
         X=given.X,
     )
     return warned(fit)
 
 
-@dataclass(frozen=True, eq=False)
-class _OnRows:
-    """The kernel matrix of all rows, with the loss that is minimised on it."""
+class _MatrixProblem(HeldOutLoss):
+    """The loss on the kernel matrix of all rows, and the loss of the rows left out."""
 
-    K: Float[Array, "n n"]
-    rows: GatheredRows
-    loss: Loss
-    spec: ConvexSpec
-    curvature: float
+    def __init__(
+        self,
+        K: Float[Array, "n n"],
+        rows: GatheredRows,
+        loss: Loss,
+        spec: ConvexSpec,
+        curvature: float,
+    ) -> None:
+        super().__init__(curvature * float(rows.w @ np.diag(K)) or 1.0)
+        self.K, self.rows, self.loss, self.spec, self.curvature = K, rows, loss, spec, curvature
+        self.folds: list[Array] = []
 
     def minimised(
         self, alpha: Float[Array, " #t"], tol: float, seen: Array | None = None
@@ -698,39 +663,28 @@ class _OnRows:
         predicted, errors = (y - errors) * rows.units, errors * rows.units
         return LeftOutRows(self.rows.X, predicted, errors, w, "leave one out")
 
-    def path(self, tuning: Tuning, seed: int) -> HeldOutPath | None:
+    def best_path(self, tuning: Tuning, seed: int) -> HeldOutPath | None:
         """Return penalties with the losses of rows left out; None if all rows are equal."""
         marks, w = row_marks(self.rows.X, seed), self.rows.w
-        folds = fold_count(marks)
+        number, folds = folds_of(marks, w), fold_count(marks)
         if not folds:
             return None
-        number = folds_of(marks, w)
-        largest = self.curvature * float(w @ np.diag(self.K)) or 1.0
-        lost = _TubeLeftOut(self, largest, [number == k for k in range(folds)])
-        near = step_near(self.curvature * tuning.share * float(w.sum()), largest, LAST)
-        walk(lost, max(near - 1, 0), NEAREST, LAST, first=-1)  # large penalties take less time
-        return lost.path(lost(CONSTANT))
-
-
-class _TubeLeftOut(HeldOutLoss):
-    """Loss of the rows left out, on the matrix of all rows."""
-
-    def __init__(self, on_rows: _OnRows, largest: float, folds: list[Array]) -> None:
-        super().__init__(largest)
-        self._on, self._folds = on_rows, folds
+        self.folds = [number == k for k in range(folds)]
+        near = step_near(self.curvature * tuning.share * float(w.sum()), self.largest, LAST)
+        walk(self, max(near - 1, 0), NEAREST, LAST, first=-1)  # large penalties take less time
+        return self.path(self(CONSTANT))
 
     def lost(self, step: int) -> float:
-        return sum(self._lost(fold_rows, step) for fold_rows in self._folds)
-
-    def _lost(self, fold_rows: Array, step: int) -> float:
-        """Return the loss of the rows held out by a fit to the others, or by their constant."""
-        on, seen, out = self._on, np.flatnonzero(~fold_rows), np.flatnonzero(fold_rows)
-        y, w = on.rows.y, on.rows.w
-        if step == CONSTANT:
-            weights = np.broadcast_to(w[seen, None], y[seen].shape)
-            fitted = np.tile(best_constant(on.loss, y[seen], weights), (len(out), 1))
-        else:
-            share = float(w[seen].sum() / w.sum())
-            optimum = on.minimised(np.atleast_1d(share * self.alpha(step)), TOL, seen)
-            fitted = on.K[np.ix_(out, seen)] @ optimum.coef + optimum.intercept
-        return float((w[out, None] * on.loss.value(y[out], fitted)).sum())
+        """Return the loss of the rows held out by fits to the others, or by their constants."""
+        y, w, total = self.rows.y, self.rows.w, 0.0
+        for fold_rows in self.folds:
+            seen, out = np.flatnonzero(~fold_rows), np.flatnonzero(fold_rows)
+            if step == CONSTANT:
+                weights = np.broadcast_to(w[seen, None], y[seen].shape)
+                fitted = np.tile(best_constant(self.loss, y[seen], weights), (len(out), 1))
+            else:
+                share = float(w[seen].sum() / w.sum())
+                optimum = self.minimised(np.atleast_1d(share * self.alpha(step)), TOL, seen)
+                fitted = self.K[np.ix_(out, seen)] @ optimum.coef + optimum.intercept
+            total += float((w[out, None] * self.loss.value(y[out], fitted)).sum())
+        return total

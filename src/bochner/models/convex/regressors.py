@@ -8,7 +8,6 @@ import numpy as np
 from scipy.special import softmax
 from sklearn.utils import Tags
 
-from bochner._core.arrays import unit_of
 from bochner._core.checks import nonnegative, one_of, positive
 from bochner._core.shapes import Array, Float, Gradients, Tabular
 from bochner.data.blocks import Blocks
@@ -20,9 +19,8 @@ from bochner.models._base import learned
 from bochner.models._intervals import WithIntervals
 from bochner.models._kinds import Differentiable, PenalisedByAlpha
 from bochner.models._parameters import KernelParameters, estimator
-from bochner.models.convex.exact import REGRESSION_ROWS
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec
-from bochner.models.convex.regression import MOST_DUAL, fit_regressor, one_or_each
+from bochner.models.convex.regression import fit_regressor, fit_svr_exactly, one_or_each
 from bochner.models.error_law import LeftOutRows
 from bochner.selection.spec import Tolerance
 from bochner.solvers.convex.class_losses import MultinomialShares, by_name
@@ -35,6 +33,8 @@ from bochner.solvers.convex.losses import (
 )
 from bochner.solvers.convex.problem import best_constant
 from bochner.sums.executor import LOCAL, Executor
+
+REGRESSION_ROWS = 2048  # Rows up to which the kernel itself is fitted
 
 _LOSSES = {
     "epsilon_insensitive": EpsilonInsensitive(),
@@ -151,8 +151,6 @@ class SVR(KernelParameters, ConvexRegressor):
         spec = self._convex_spec(loss, alpha, self.fit_intercept)
         served = where is LOCAL and (spec.fit_intercept or not loss.nonsmooth)
         if served and self._on_kernel(blocks, REGRESSION_ROWS):
-            from bochner.models.convex.regression import fit_svr_exactly  # noqa: PLC0415
-
             return fit_svr_exactly(spec, epsilon, blocks, inputs)
         return fit_regressor(spec, blocks, inputs, epsilon=epsilon, where=where)
 
@@ -347,10 +345,7 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
         fitted = np.sort(fitted, axis=1) if _several_levels(self.loss_) else fitted
         y = np.broadcast_to(np.asarray(y, np.float64).reshape(len(fitted), -1), fitted.shape)
         w = np.ones((len(y), 1)) if sample_weight is None else np.asarray(sample_weight)[:, None]
-        w = np.broadcast_to(w / unit_of(float(np.max(w))), y.shape)
-        units = np.array([unit_of(m) for m in np.abs(y).max(axis=0)])
-        units, loss = units if self.loss_.degree else units / units, self.loss_.in_units(units)
-        y, fitted = y / units, fitted / units
+        loss, w = self.loss_, np.broadcast_to(w, y.shape)
         lost = (w * loss.value(y, fitted)).sum(axis=0)
         best = np.broadcast_to(best_constant(loss, y, w), y.shape)
         most = (w * loss.value(y, best)).sum(axis=0)
@@ -358,25 +353,6 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
 
     loss_ = learned("loss", "The loss as a value, with its numbers.")
     alpha_ = learned("solution.alpha", "The penalty used.")
-
-    @property
-    def dual_coef_(self) -> Any:
-        """Coefficients u of the rows, β = Σ uᵢ φ(xᵢ): (n,) or (t, n)."""
-        return self._by_target(self._dual().T)
-
-    @property
-    def X_fit_(self) -> Any:
-        """The rows that ``dual_coef_`` are of."""
-        self._dual()
-        return self._fitted.X
-
-    def _dual(self) -> Float[Array, "n t"]:
-        if self._fitted.dual is None:
-            raise AttributeError(
-                f"dual_coef_, X_fit_: only fits to {MOST_DUAL:,} rows at most keep them, with a "
-                "penalty above zero, here."
-            )
-        return self._fitted.dual
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

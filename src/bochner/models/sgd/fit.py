@@ -40,7 +40,6 @@ from bochner.models.sgd.strategies import (
     DUAL,
     EXACT,
     STRATEGIES,
-    SgdTask,
     StrategyPlan,
     block_rows,
     plan_strategies,
@@ -561,7 +560,7 @@ def _begun(
     precision: Any = "float32" if rows.X.dtype == np.float32 else "float64"
     shape = () if rows.y is None else tuple(rows.y.shape[1:])
     walk = Walk.start(outputs(inputs, shape), spec.schedule(size).eta0)
-    chosen = Chosen(asked.seed, search, choice, None, precision)
+    chosen = Chosen(asked.seed, search, choice, precision)
     return SgdFit(inputs, spec, chosen, DUAL[0], size, shape, walk), sample
 
 
@@ -605,8 +604,8 @@ def _planned(
         except UnsupportedKernel as refused:
             maps.append(str(refused))
     epochs = spec.max_iter if spec.tol is None else min(spec.max_iter, USUAL_EPOCHS)
-    task = SgdTask(n, X.shape[1], t, epochs, min(spec.batch_size, n), X.dtype.itemsize)
-    return plan_strategies(task, maps[0], maps[2]), options
+    sizes = (n, X.shape[1]), t, epochs, min(spec.batch_size, n), X.dtype.itemsize
+    return plan_strategies(maps[0], maps[2], *sizes), options
 
 
 def _for_pieces(fit: SgdFit, sample: RowSample | None) -> SgdFit:

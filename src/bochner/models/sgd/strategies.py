@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bochner._core.checks import free_bytes
+from bochner._core.checks import bytes_in_words, free_bytes
 from bochner._core.html import HtmlResult, html_table, paragraph
 from bochner._core.text import columns
 from bochner.features.map import FeatureMap
@@ -33,29 +33,6 @@ AS_LITTLE, AT_ONCE = 1.5, 1e9
 VALUE, COLUMNS = 30, 4
 
 STEP = 4  # Operations of a step for each number that it reads, of one output: predict, and correct
-
-
-@dataclass(frozen=True)
-class SgdTask:
-    """Sizes of a descent.
-
-    Attributes
-    ----------
-    n_rows, n_columns, n_targets : int
-        n, d, t.
-    epochs : int
-        Passes over the rows.
-    batch_size : int
-    itemsize : int
-        Bytes of a number of X, of features and of kernel values.
-    """
-
-    n_rows: int
-    n_columns: int
-    n_targets: int
-    epochs: int
-    batch_size: int
-    itemsize: int = 8
 
 
 @dataclass(frozen=True)
@@ -86,14 +63,15 @@ class StrategyPlan(HtmlResult):
 
     Attributes
     ----------
-    task : SgdTask
+    task : str
+        Sizes of the rows and of the descent, in words.
     memory : int
         Bytes that a strategy may take: half of the free memory.
     rows : tuple of StrategyCost
         In the order of :data:`STRATEGIES`.
     """
 
-    task: SgdTask
+    task: str
     memory: int
     rows: tuple[StrategyCost, ...]
 
@@ -125,30 +103,38 @@ class StrategyPlan(HtmlResult):
 
     def _table(self) -> tuple[str, list[tuple[str, ...]], list[str]]:
         """Return the title, the lines and why some cannot be run."""
-        task, lines = self.task, list[tuple[str, ...]]()
-        lines.append(("strategy", "width", "operations", "memory"))
+        lines: list[tuple[str, ...]] = [("strategy", "width", "operations", "memory")]
         for row in self.rows:
             mark = " *" * (row.name == self.best)
-            cells = f"{row.width:,}", f"{row.operations:.3g}", _size(row.bytes)
+            cells = f"{row.width:,}", f"{row.operations:.3g}", bytes_in_words(row.bytes)
             lines.append((row.name + mark, *(("-",) * 3 if row.refused else cells)))
-        title = (
-            f"{task.n_rows:,} rows of {task.n_columns:,} columns, {task.n_targets} outputs, "
-            f"{task.epochs} epochs in batches of {task.batch_size}; memory beside the rows, "
-            f"at most {_size(self.memory)}"
-        )
+        most = bytes_in_words(self.memory)
+        title = f"{self.task}; memory beside the rows, at most {most}"
         return title, lines, [f"{row.name}: {row.refused}" for row in self.rows if row.refused]
 
 
-def plan_strategies(task: SgdTask, exact: FeatureMap | str, phi: FeatureMap | str) -> StrategyPlan:
+def plan_strategies(
+    exact: FeatureMap | str,
+    phi: FeatureMap | str,
+    shape: tuple[int, int],
+    n_targets: int,
+    epochs: int,
+    batch_size: int,
+    itemsize: int,
+) -> StrategyPlan:
     """Count the operations and bytes of each of the six.
 
     Parameters
     ----------
-    task : SgdTask
     exact : FeatureMap or str
         Features of the kernel itself, or why there are none.
     phi : FeatureMap or str
         Approximate features, or why there are none.
+    shape : (n, d)
+    n_targets, epochs, batch_size : int
+        Outputs, passes over the rows, and rows of a step.
+    itemsize : int
+        Bytes of a number of X, of features and of kernel values.
 
     Returns
     -------
@@ -173,30 +159,25 @@ def plan_strategies(task: SgdTask, exact: FeatureMap | str, phi: FeatureMap | st
     Kernels are needed with rows that were visited only, half of them in the first pass. φ, k and ψ
     take 30 + d/4 operations for each number, s(D) 4 D for each target.
     """
-    n, t, size = task.n_rows, task.n_targets, task.itemsize
-    rows: list[StrategyCost] = []
+    (n, d), rows = shape, list[StrategyCost]()
     for names, of in ((EXACT, exact), (DUAL, None), (STRATEGIES[4:], phi)):
         if isinstance(of, str):
             rows += [StrategyCost(name, refused=of) for name in names]
             continue
-        width, passes, features = n, (task.epochs - 0.5) * n, 0
+        width, passes, features = n, (epochs - 0.5) * n, 0
         if of is not None:
-            width, passes = of.n_features, task.epochs * n
-            features = 0 if names == EXACT else 8 * task.n_columns * width
-        at_hand = size * width * min(n, block_rows(width, task.batch_size))
-        memory, value = 8 * width * t + features + at_hand, VALUE + task.n_columns / COLUMNS
-        steps = n * task.epochs * STEP * width * t
-        for name, made, kept in zip(names, (passes, n), (0, size * n * width), strict=True):
+            width, passes = of.n_features, epochs * n
+            features = 0 if names == EXACT else 8 * d * width
+        at_hand = itemsize * width * min(n, block_rows(width, batch_size))
+        memory, value = 8 * width * n_targets + features + at_hand, VALUE + d / COLUMNS
+        steps = n * epochs * STEP * width * n_targets
+        for name, made, kept in zip(names, (passes, n), (0, itemsize * n * width), strict=True):
             rows.append(StrategyCost(name, width, made * width * value + steps, memory + kept))
+    task = (
+        f"{n:,} rows of {d:,} columns, {n_targets} outputs, {epochs} epochs in batches of "
+        f"{batch_size}"
+    )
     return StrategyPlan(task, free_bytes() // 2, tuple(rows))
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
 
 
 def block_rows(width: int, batch_size: int) -> int:

@@ -27,14 +27,12 @@ from bochner.features.rules import contenders
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator, learned
 from bochner.models._html import FitSummary
-from bochner.models._kinds import WithoutTarget
 from bochner.models._parameters import by_jobs, estimator
 from bochner.models._tables import by_partition
 from bochner.selection.choose import choose, choose_from
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.spec import Tolerance
 from bochner.sums.executor import LOCAL, Executor
-from bochner.sums.moments import Precision
 from bochner.sums.rows import sampled
 
 #: From this many columns on, drawing these for comparison takes longer than a fit, or as long:
@@ -59,39 +57,29 @@ def choose_alone(
 ) -> tuple[Chosen, RowSample | None]:
     """Choose what is open from rows without targets; also return their sample, if one was needed.
 
-    A kernel by name has the median distance as its lengthscale.
+    A kernel by name has the median distance as its lengthscale. "auto" is float64 where the fit is
+    small: nothing is divided by a penalty here, and what float32 loses of directions and means is
+    below a millionth.
     """
     rows = sampled(blocks, spec.seed, where=where) if spec.needs_rows else None
-    chosen = choose_quickly(spec, blocks.n_columns, rows)
-    return replace(chosen, precision=precision_of(spec, blocks.n_rows, chosen)), rows
+    chosen, n = choose_quickly(spec, blocks.n_columns, rows), blocks.n_rows
+    single = n is None or n * chosen.n_features**2 > SMALL
+    single = single if spec.precision == "auto" else spec.precision == "float32"
+    return replace(chosen, precision="float32" if single else "float64"), rows
 
 
 def choose_quickly(spec: FeatureSpec, n_columns: int, rows: RowSample | None) -> Chosen:
-    """Choose what is open from a sample of rows, from what is drawn in little time."""
-    return choose_from(replace(spec, method=_quick(spec, rows)), n_columns, rows)
+    """Choose what is open from a sample of rows.
 
-
-def _quick(spec: FeatureSpec, rows: RowSample | None) -> Method:
-    """Return "auto" of what is drawn in little time, where columns and rows are many.
-
-    With four times as many rows as features, or fewer, all different rows may find a place.
+    Where columns and rows are many, "auto" compares what is drawn in little time. With four times
+    as many rows as features, or fewer, all different rows may find a place.
     """
-    few = rows is None or is_sparse(rows.X) or len(rows) <= 4 * spec.width_to_search
-    if rows is None or few or spec.method != Auto() or rows.X.shape[1] < WIDE:
-        return spec.method
-    return Auto((*(one for one in contenders(rows.X.shape[1]) if one not in SLOW), CENTRES))
-
-
-def precision_of(spec: FeatureSpec, n: int | None, chosen: Chosen) -> Precision:
-    """Return the precision of features: float64 where the fit is small or it is asked for.
-
-    No penalty is divided by here: directions and means are as good as their sums, and what float32
-    loses of those is below a millionth.
-    """
-    small = n is not None and n * chosen.n_features**2 <= SMALL
-    if spec.precision == "auto":
-        return "float64" if small else "float32"
-    return "float32" if spec.precision == "float32" else "float64"
+    if rows is not None and spec.method == Auto():
+        d, few = rows.X.shape[1], len(rows) <= 4 * spec.width_to_search
+        if d >= WIDE and not few and not is_sparse(rows.X):
+            candidates = (method for method in contenders(d) if method not in SLOW)
+            spec = replace(spec, method=Auto((*candidates, CENTRES)))
+    return choose_from(spec, n_columns, rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,24 +124,13 @@ class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         return self._feature_spec(self.method)
 
 
-class TargetlessLearner(WithoutTarget, KernelTransformer):
-    """A transformer without targets."""
-
-
 @dataclass(frozen=True, eq=False)
-class FeaturesFit(FitSummary):
-    """A map that was drawn for rows."""
+class TransformerFit(FitSummary):
+    """What rows are transformed by: the kernel and the map, and results of their features."""
 
     inputs: Inputs
-    spec: FeatureSpec
+    spec: Any  # checked parameters
     chosen: Chosen
-
-
-def fit_features(
-    spec: FeatureSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
-) -> FeaturesFit:
-    """Choose what is open, and draw the map."""
-    return FeaturesFit(inputs, spec, choose(spec, blocks, where=where)[0])
 
 
 @estimator
@@ -210,12 +187,13 @@ class KernelFeatures(KernelTransformer):
         """Choose what is open and draw the map. ``y`` is used for a named kernel's lengthscale."""
         return super().fit(X, y)
 
-    def _fit_rows(self, X: Any, y: Any, sample_weight: None) -> FeaturesFit:
+    def _fit_rows(self, X: Any, y: Any, sample_weight: None) -> TransformerFit:
         numeric = y is not None and np.issubdtype(np.asarray(y).dtype, np.number)
         return self._run(self._fit, *self._blocks_of(X, y if numeric else None))
 
-    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> FeaturesFit:
-        return fit_features(self._feature_spec(self.method), blocks, inputs, where)
+    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> TransformerFit:
+        spec = self._feature_spec(self.method)
+        return TransformerFit(inputs, spec, choose(spec, blocks, where=where)[0])
 
     def outputs(self, X: Tabular) -> dict[str, Array]:
         """Return the features of rows."""

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import Tags
 
-from bochner._core.arrays import array_namespace, as_matrix, from_numpy, is_numpy, joined, to_numpy
+from bochner._core.arrays import array_namespace, as_matrix, from_numpy, joined, to_numpy
 from bochner._core.checks import integer, nonnegative, warn_user
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
@@ -19,11 +19,10 @@ from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
-from bochner.models._html import FitSummary
 from bochner.models._parameters import estimator
 from bochner.models._rows import row_marks
 from bochner.models._tables import by_partition
-from bochner.models.unsupervised.base import KernelTransformer, choose_quickly
+from bochner.models.unsupervised.base import KernelTransformer, TransformerFit, choose_quickly
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.spec import as_kernel
 from bochner.solvers.correlation import Directions, Sides, correlations
@@ -33,7 +32,7 @@ from bochner.sums.rows import sampled
 
 AS_GOOD = 1e-6  # Of mean correlations this near the best, the one of the largest penalty is taken
 
-#: Moments of each half of the rows; None where it has no rows.
+#: Moments of both sides' features side by side, of each half of the rows; None of no rows.
 Halves = tuple[Moments | None, Moments | None]
 
 
@@ -46,21 +45,13 @@ class CcaSpec:
     n_components: int
     alpha: float | None  # None: chosen by rows left out
 
-    @property
-    def features_y(self) -> FeatureSpec:
-        """Parameters of the features of Y."""
-        return replace(self.features, kernel=self.kernel_y)
-
 
 @dataclass(frozen=True, eq=False)
-class CcaFit(FitSummary):
-    """Directions in two feature spaces: choices, sums, solution."""
+class Correlations(TransformerFit):
+    """Directions in two feature spaces, and the sums that they were found from."""
 
-    inputs: Inputs
-    spec: CcaSpec
-    chosen: Chosen
     chosen_y: Chosen
-    halves: Halves  # of both sides' features side by side
+    halves: Halves
     rows: int  # rows that were read
     alpha: float
     path: tuple[tuple[float, float], ...]  # penalties and held-out correlations
@@ -77,18 +68,6 @@ class CcaFit(FitSummary):
     def n_partners(self) -> int:
         """Columns of Y."""
         return self.chosen_y.map.n_inputs
-
-    def x_scores(self, X: Array) -> Array:
-        """Return (φ(x) − mean)·a, in the array library of X."""
-        return from_numpy(
-            (to_numpy(self.chosen.features(X)) - self.x_mean) @ self.directions.a, like=X
-        )
-
-    def y_scores(self, Y: Array) -> Array:
-        """Return (ψ(y) − mean)·b, in the array library of Y."""
-        return from_numpy(
-            (to_numpy(self.chosen_y.features(Y)) - self.y_mean) @ self.directions.b, like=Y
-        )
 
     def require_partners(self, columns: int) -> None:
         """Refuse Y with another number of columns than in the fit."""
@@ -115,8 +94,12 @@ class CorrelationsOf:
 
     def add(self, total: list[Any], block: Block) -> list[Any]:
         """Add each row of a block to its half."""
-        Z = joint_rows(self.x.features(block.X), self.y.features(columns_of(block.y)))
-        first = halved(block.X, block.y, self.x.seed)
+        Y = columns_of(block.y)
+        Zx, Zy = self.x.features(block.X), to_numpy(self.y.features(Y))
+        Z = array_namespace(Zx).concat([Zx, from_numpy(Zy, like=Zx)], axis=1)
+        # The half depends on what a row and its partner hold
+        marks = row_marks(block.X, self.x.seed) + row_marks(Y, self.x.seed)
+        first = marks >> np.uint64(63) == 0
         rows = [part(Piece(Z, None, block.w), np.flatnonzero(half)) for half in (first, ~first)]
         parts = [Block(*piece, block.start) for piece in rows]
         return [self._moments.add(t, p) for t, p in zip(total, parts, strict=True)]
@@ -134,43 +117,7 @@ class CorrelationsOf:
         return first, second
 
 
-def joint_rows(Zx: Array, Zy: Array) -> Array:
-    """Return both sides' features side by side, in the array library of x's."""
-    if is_numpy(Zx):
-        return np.hstack([Zx, to_numpy(Zy)])
-    Zy = from_numpy(to_numpy(Zy), like=Zx)
-    return array_namespace(Zx).concat([Zx, Zy], axis=1)
-
-
-def halved(X: Array, y: Array, seed: int) -> Array:
-    """Return whether each row is of the first half, by what it and its partner hold."""
-    return (row_marks(X, seed) + row_marks(columns_of(y), seed)) >> np.uint64(63) == 0
-
-
-def fit_cca(spec: CcaSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> CcaFit:
-    """Draw both maps, each from the rows of its side alone; sum up all rows; solve."""
-    partners = _partners(blocks)
-    open_ = spec.features.needs_rows or spec.features_y.needs_rows
-    rows = sampled(blocks, spec.features.seed, where=where) if open_ else None
-    x = None if rows is None else replace(rows, y=rows.y[:, :0])
-    y = None if rows is None or x is None else replace(x, X=rows.y)
-    chosen = choose_quickly(spec.features, blocks.n_columns, x)
-    chosen_y = choose_quickly(spec.features_y, partners, y)
-    chosen = chosen.in_precision(spec.features.precision, blocks.n_rows)
-    chosen_y = replace(chosen_y, precision=chosen.precision)
-    halves = add_up(chosen, chosen_y, blocks, where)
-    return solved(spec, inputs, (chosen, chosen_y), halves, count_rows(blocks))
-
-
-def with_rows_of(fit: CcaFit, spec: CcaSpec, blocks: Blocks, where: Executor = LOCAL) -> CcaFit:
-    """Return the fit to the rows before and to these."""
-    fit.require_partners(_partners(blocks))
-    (a, b), (c, d) = fit.halves, add_up(fit.chosen, fit.chosen_y, blocks, where)
-    rows = fit.rows + count_rows(blocks)
-    return solved(spec, fit.inputs, (fit.chosen, fit.chosen_y), (_added(a, c), _added(b, d)), rows)
-
-
-def add_up(chosen: Chosen, chosen_y: Chosen, blocks: Blocks, where: Executor) -> Halves:
+def add_up(chosen: Chosen, chosen_y: Chosen, blocks: Blocks, where: Executor = LOCAL) -> Halves:
     """Return the moments of each half of all rows."""
     size = block_rows(chosen.n_features + chosen_y.n_features)
     summand = CorrelationsOf(chosen, chosen_y)
@@ -179,7 +126,7 @@ def add_up(chosen: Chosen, chosen_y: Chosen, blocks: Blocks, where: Executor) ->
 
 def solved(
     spec: CcaSpec, inputs: Inputs, sides: tuple[Chosen, Chosen], halves: Halves, rows: int
-) -> CcaFit:
+) -> Correlations:
     """Return the fit that sums lead to."""
     moments, width = _added(*halves), sides[0].n_features
     if moments is None:
@@ -197,7 +144,7 @@ def solved(
         )
     each = correlations(moments, directions)
     means = np.split(moments.feature_mean, [width])
-    return CcaFit(inputs, spec, *sides, halves, rows, alpha, path, directions, each, *means)
+    return Correlations(inputs, spec, *sides, halves, rows, alpha, path, directions, each, *means)
 
 
 def _penalty(
@@ -209,30 +156,27 @@ def _penalty(
     alphas, (a, b) = sides.penalties(), halves
     if a is None or b is None:
         return float(alphas[len(alphas) // 2]), ()
-    how = sides, alphas, width, spec.n_components
-    scores = (_left_out(a, b, *how) + _left_out(b, a, *how)) / 2
+    scores = np.zeros(len(alphas))  # correlations of one half along directions of the other
+    for fit, test in ((a, b), (b, a)):
+        half, share = Sides.of(fit, width), fit.weight / sides.weight
+        for i, alpha in enumerate(alphas):
+            pairs = half.directions(spec.n_components, share * alpha)
+            scores[i] += _mean(correlations(test, pairs)) / 2
     best = int(np.flatnonzero(scores >= scores.max() - AS_GOOD)[-1])
     return float(alphas[best]), tuple(zip(alphas.tolist(), scores.tolist(), strict=True))
-
-
-def _left_out(
-    fit: Moments,
-    test: Moments,
-    sides_all: Sides,
-    alphas: Float[Array, " p"],
-    width: int,
-    count: int,
-) -> Float[Array, " p"]:
-    """Return mean correlations on one half of what the other half finds, at each penalty."""
-    sides, share = Sides.of(fit, width), fit.weight / sides_all.weight
-    directions = (sides.directions(count, share * alpha) for alpha in alphas)
-    return np.array([_mean(correlations(test, pair)) for pair in directions])
 
 
 def _added(a: Moments | None, b: Moments | None) -> Moments | None:
     if a is None or b is None:
         return a or b
     return a + b
+
+
+def _scores(
+    chosen: Chosen, mean: Float[Array, " D"], directions: Float[Array, "D q"], X: Array
+) -> Array:
+    """Return (φ(x) − mean)·a of rows of one side, in their array library."""
+    return from_numpy((to_numpy(chosen.features(X)) - mean) @ directions, like=X)
 
 
 def _mean(values: Float[Array, " q"]) -> float:
@@ -345,15 +289,31 @@ class KernelCCA(KernelTransformer):
             raise InvalidInput("KernelCCA: requires y to be passed, but the target y is None.")
         return self._blocks_of(X, y, *rest)
 
-    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> CcaFit:
-        return fit_cca(self._spec(), blocks, inputs, where)
+    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Correlations:
+        # Each map is drawn from the rows of its side alone.
+        spec, partners = self._spec(), _partners(blocks)
+        features, features_y = spec.features, replace(spec.features, kernel=spec.kernel_y)
+        rows = x = y = None
+        if features.needs_rows or features_y.needs_rows:
+            rows = sampled(blocks, features.seed, where=where)
+            x = replace(rows, y=rows.y[:, :0])
+            y = replace(x, X=rows.y)
+        chosen = choose_quickly(features, blocks.n_columns, x)
+        chosen = chosen.in_precision(features.precision, blocks.n_rows)
+        chosen_y = choose_quickly(features_y, partners, y)
+        sides = chosen, replace(chosen_y, precision=chosen.precision)
+        return solved(spec, inputs, sides, add_up(*sides, blocks, where), count_rows(blocks))
 
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Add rows to those seen so far, and solve again; the first call draws the maps."""
         return self._add_rows(X, y, sample_weight)
 
-    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> CcaFit:
-        return with_rows_of(self.fit_, self._spec(), blocks)
+    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> Correlations:
+        fit = self.fit_
+        fit.require_partners(_partners(blocks))
+        sides, rows = (fit.chosen, fit.chosen_y), fit.rows + count_rows(blocks)
+        first, second = map(_added, fit.halves, add_up(*sides, blocks))
+        return solved(self._spec(), fit.inputs, sides, (first, second), rows)
 
     def solve_again(self) -> Self:
         """Solve again from the stored moments."""
@@ -367,12 +327,13 @@ class KernelCCA(KernelTransformer):
         """Return the scores (φ(x) − mean)·a, (n, q), float64; with Y also the scores of Y."""
         fit = self._fitted
         blocks = self._rows_to_predict(X).with_rows(fit.chosen.block_rows)
-        scores = joined([fit.x_scores(block.X) for block in blocks])
+        side = fit.chosen, fit.x_mean, fit.directions.a
+        scores = joined([_scores(*side, block.X) for block in blocks])
         if y is None:
             return scores
         Y = as_matrix(columns_of(y), "KernelCCA", "Y")
         fit.require_partners(Y.shape[1])
-        return scores, fit.y_scores(Y)
+        return scores, _scores(fit.chosen_y, fit.y_mean, fit.directions.b, Y)
 
     def score(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> float:
         """Return the mean correlation of the pairs of scores of these rows."""

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.stats import norm
 from sklearn.base import ClusterMixin
+from sklearn.exceptions import ConvergenceWarning
 
 from bochner._core.arrays import from_numpy, joined, to_numpy
 from bochner._core.checks import integer, nonnegative, one_of, warn_user
@@ -23,11 +24,17 @@ from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
-from bochner.models._html import FitSummary
+from bochner.models._kinds import WithoutTarget
 from bochner.models._parameters import estimator
 from bochner.models._rows import Features, row_marks
 from bochner.models._tables import by_partition
-from bochner.models.unsupervised.base import DiagonalOf, TargetlessLearner, alone, choose_alone
+from bochner.models.unsupervised.base import (
+    DiagonalOf,
+    KernelTransformer,
+    TransformerFit,
+    alone,
+    choose_alone,
+)
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.lloyd import (
     CentroidsOf,
@@ -123,29 +130,6 @@ def matrix_error(E: Float[Array, "m m"], n: int, confidence: float = 0.95) -> tu
     return float(np.sqrt(n * mean)) * float(np.exp(norm.ppf(confidence) * spread)), confidence
 
 
-@dataclass(frozen=True)
-class Starts:
-    """How starts are sought: by k-means++, ``count`` times, and at most ``max_iter`` passes."""
-
-    count: int
-    max_iter: int
-    seed: int
-
-    def best(
-        self, Z: Float[Array, "m D"], w: Float[Array, " m"], k: int
-    ) -> tuple[Float[Array, "k D"], Array, float]:
-        """Return centres, labels and cost of the best of scikit-learn's k-means of features."""
-        from sklearn.cluster import KMeans  # noqa: PLC0415  takes a second to import
-        from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415
-
-        seed = int(stream(self.seed, "clusters").integers(2**31))
-        means = KMeans(k, n_init=self.count, max_iter=self.max_iter, random_state=seed)
-        with warnings.catch_warnings():  # of fewer different rows than clusters
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            means.fit(Z, sample_weight=w)
-        return means.cluster_centers_.astype(np.float64), means.labels_, float(means.inertia_)
-
-
 #: Rows that starts are found on, at least; or this many for each cluster.
 START_ROWS, START_SHARE = 2048, 20
 
@@ -161,18 +145,11 @@ class KMeansSpec:
     tol: float
     algorithm: str
 
-    def starts(self, seed: int) -> Starts:
-        """Return how starts are sought."""
-        return Starts(self.n_init, self.max_iter, seed)
-
 
 @dataclass(frozen=True, eq=False)
-class KMeansFit(FitSummary):
-    """Clusters of features: choices, centres, and the rows assigned to them."""
+class Clustering(TransformerFit):
+    """Clusters of features: centres, and the rows assigned to them."""
 
-    inputs: Inputs
-    spec: KMeansSpec
-    chosen: Chosen
     seen: Float[Array, " k"]  # Σ w of the rows that led to the centres
     clusters: Clusters  # centres, and the rows of the last fit or call
     diagonal: tuple[float, int]  # Σ w k(x, x) of these rows, and their number
@@ -193,11 +170,7 @@ class KMeansFit(FitSummary):
         """Cost of the clusters in the kernel's own terms."""
         return kernel_cost(self.chosen, self.clusters, self.diagonal, self.sample)
 
-    def gaps(self, X: Array) -> Float[Array, "b k"]:
-        """Return |φ(x) − c|² − |φ(x)|² of every row and centre."""
-        return distances(to_numpy(self.chosen.features(X)), self.clusters.centres)
-
-    def measured(self, blocks: Blocks, where: Executor = LOCAL) -> "KMeansFit":
+    def measured(self, blocks: Blocks, where: Executor = LOCAL) -> "Clustering":
         """Return the same centres with the clusters of other rows."""
         chosen, summand = self.chosen, CentroidsOf(self.clusters.centres)
         sums = Together((summand, DiagonalOf(chosen.kernel.diag), SampleOf(chosen.seed)))
@@ -209,7 +182,7 @@ class KMeansFit(FitSummary):
 
 def fit_kmeans(
     spec: KMeansSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
-) -> KMeansFit:
+) -> Clustering:
     """Choose what is open, start on a sample of rows, and continue on all."""
     blocks = alone(blocks)
     chosen, rows = choose_alone(spec.features, blocks, where)
@@ -218,28 +191,19 @@ def fit_kmeans(
     if spec.algorithm == "minibatch":
         why = 'algorithm="minibatch" moves centres block after block'
         require_order("KernelKMeans", why, where, 'Take algorithm="full".')
-        return followed(
-            spec, inputs, chosen, StepsOf(centres, np.zeros(len(centres))), blocks, where
-        )
+        steps = StepsOf(centres, np.zeros(len(centres)))
+        return followed(spec, inputs, chosen, steps, blocks, where)
     features = Features(chosen.map, blocks, chosen.precision, where=where)
     summand = CentroidsOf(centres)
     total, diagonal = features.sum(Together((summand, DiagonalOf(chosen.kernel.diag))))
     first = summand.clusters(total)
-    lloyd = run_lloyd(features, first, spec.max_iter, spec.tol, total=_sum_of)
+    lloyd = run_lloyd(features, first, spec.max_iter, spec.tol)
     if not lloyd.converged:
         warn_user(
             f"KernelKMeans: the centres still move after max_iter={spec.max_iter} passes; "
             "raise max_iter, or tol if this is near enough."
         )
-    return KMeansFit(inputs, spec, chosen, lloyd.sizes, lloyd, diagonal, rows)
-
-
-def with_rows_of(
-    fit: KMeansFit, spec: KMeansSpec, blocks: Blocks, where: Executor = LOCAL
-) -> KMeansFit:
-    """Return the fit whose centres have moved towards the means of these rows."""
-    steps = StepsOf(fit.clusters.centres, fit.seen)
-    return followed(spec, fit.inputs, fit.chosen, steps, alone(blocks), where)
+    return Clustering(inputs, spec, chosen, lloyd.sizes, lloyd, diagonal, rows)
 
 
 def followed(
@@ -249,47 +213,44 @@ def followed(
     steps: StepsOf,
     blocks: Blocks,
     where: Executor = LOCAL,
-) -> KMeansFit:
+) -> Clustering:
     """Move the centres in one pass, block after block, and assign the rows in another."""
     features = Features(chosen.map, blocks, chosen.precision, where=where)
     sums = Together((steps, DiagonalOf(chosen.kernel.diag), SampleOf(chosen.seed)))
     (centres, seen), diagonal, kept = features.in_order(sums)
-    assignment = assign(features, centres, total=_sum_of)
-    return KMeansFit(inputs, spec, chosen, seen, assignment, diagonal, nonempty(kept))
-
-
-def _sum_of(summand: Any, features: Features) -> Any:
-    return features.sum(summand)
+    clusters = assign(features, centres)
+    return Clustering(inputs, spec, chosen, seen, clusters, diagonal, nonempty(kept))
 
 
 def start(spec: KMeansSpec, chosen: Chosen, rows: RowSample) -> Float[Array, "k D"]:
     """Return centres by k-means++ on some rows, and Lloyd's algorithm on all of the sample."""
+    from sklearn.cluster import KMeans  # noqa: PLC0415  takes a second to import
+
     k = spec.n_clusters
     if len(rows) < k:
         raise InvalidInput(
             f"KernelKMeans: n_clusters={k} must be at most the number of rows to start from; got "
             f"n_samples={len(rows)} of positive weight. Ask for fewer clusters."
         )
-    few = different(rows.lowest(max(START_ROWS, START_SHARE * k)), chosen.seed)
+    # Distinct rows in a fixed order, with the summed weights of their copies
+    few = rows.lowest(max(START_ROWS, START_SHARE * k))
+    marks = row_marks(few.X, chosen.seed)
+    _, first, which = np.unique(marks, return_index=True, return_inverse=True)
+    few = replace(few.take(first), w=np.bincount(which, few.w))
     Z = to_numpy(chosen.features(few.X))
     if len(few) < k:
         _warn_few(k, len(few))
         return Z[np.arange(k) % len(few)].astype(np.float64)
-    centres, labels, _ = spec.starts(chosen.seed).best(Z, few.w, k)
-    if (distinct := len(np.unique(labels))) < k:
+    seed = int(stream(chosen.seed, "clusters").integers(2**31))
+    means = KMeans(k, n_init=spec.n_init, max_iter=spec.max_iter, random_state=seed)
+    with warnings.catch_warnings():  # of fewer different rows than clusters
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        means.fit(Z, sample_weight=few.w)
+    if (distinct := len(np.unique(means.labels_))) < k:
         _warn_few(k, distinct)
-    points = [WeightedFeatures(to_numpy(chosen.features(rows.X)), rows.w)]
+    centres = means.cluster_centers_.astype(np.float64)
+    points = WeightedFeatures(to_numpy(chosen.features(rows.X)), rows.w)
     return run_lloyd(points, assign(points, centres), spec.max_iter, spec.tol).means
-
-
-def different(rows: RowSample, seed: int) -> RowSample:
-    """Return the distinct rows in a fixed order, with the summed weights of their copies.
-
-    So a row of weight 2 is treated as two rows, in any order.
-    """
-    marks = row_marks(rows.X, seed)
-    _, first, which = np.unique(marks, return_index=True, return_inverse=True)
-    return replace(rows.take(first), w=np.bincount(which, rows.w))
 
 
 def _warn_few(k: int, distinct: int) -> None:
@@ -300,7 +261,7 @@ def _warn_few(k: int, distinct: int) -> None:
 
 
 @estimator
-class KernelKMeans(ClusterMixin, TargetlessLearner):
+class KernelKMeans(ClusterMixin, WithoutTarget, KernelTransformer):
     """k-means in the feature space of a kernel.
 
     Minimises Σ wᵢ |φ(xᵢ) − c(i)|² over k centres c, φ(x)·φ(y) ≈ k(x, y): that is kernel k-means
@@ -394,7 +355,7 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
             features=self._width_spec(),
         )
 
-    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> KMeansFit:
+    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Clustering:
         return fit_kmeans(self._spec(), blocks, inputs, where)
 
     def partial_fit(
@@ -410,11 +371,13 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
         """
         return self._add_rows(X, None, sample_weight)
 
-    def _first_piece(self, blocks: Blocks, inputs: Inputs) -> KMeansFit:
+    def _first_piece(self, blocks: Blocks, inputs: Inputs) -> Clustering:
         return fit_kmeans(replace(self._spec(), algorithm="minibatch"), blocks, inputs)
 
-    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> KMeansFit:
-        return with_rows_of(self.fit_, replace(self._spec(), algorithm="minibatch"), blocks)
+    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> Clustering:
+        fit, spec = self.fit_, replace(self._spec(), algorithm="minibatch")
+        steps = StepsOf(fit.clusters.centres, fit.seen)
+        return followed(spec, fit.inputs, fit.chosen, steps, alone(blocks))
 
     def fit_predict(self, X: Tabular, y: object = None, **fit_params: Any) -> Array:
         """Fit, and return the clusters of the rows, (n,) int32."""
@@ -429,7 +392,8 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
         """Yield the nearest centres of each block of rows."""
         fit = self._fitted
         for block in self._as_fitted(blocks).with_rows(fit.chosen.block_rows):
-            nearest = np.argmin(fit.gaps(block.X), axis=1)
+            gaps = distances(to_numpy(fit.chosen.features(block.X)), fit.clusters.centres)
+            nearest = np.argmin(gaps, axis=1)
             yield from_numpy(nearest.astype(np.int32), like=block.X)
 
     @by_partition
@@ -458,7 +422,7 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
         """Return the cost, in the kernel's own terms, of the clusters that these rows fall into."""
         return self._measured(X, sample_weight).objective
 
-    def _measured(self, X: Tabular, sample_weight: Array | None) -> KMeansFit:
+    def _measured(self, X: Tabular, sample_weight: Array | None) -> Clustering:
         fit = self._fitted
         return fit.measured(self._blocks_of(X, None, sample_weight, first=False)[0])
 

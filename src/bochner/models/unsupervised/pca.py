@@ -1,6 +1,7 @@
 """Kernel principal components at any number of rows."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import reduce
 from typing import Any, Self
@@ -21,12 +22,18 @@ from bochner.data.schema import Inputs
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
-from bochner.models._html import FitSummary
+from bochner.models._kinds import WithoutTarget
 from bochner.models._parameters import estimator
 from bochner.models._tables import by_partition
 from bochner.models.representations.features import RidgeSpec
 from bochner.models.ridge.fit import RidgeFit, fit_features
-from bochner.models.unsupervised.base import DiagonalOf, TargetlessLearner, alone, choose_alone
+from bochner.models.unsupervised.base import (
+    DiagonalOf,
+    KernelTransformer,
+    TransformerFit,
+    alone,
+    choose_alone,
+)
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.ridge.path import as_alpha
 from bochner.sums.executor import LOCAL, Executor, Together
@@ -78,12 +85,9 @@ class PcaSums:
 
 
 @dataclass(frozen=True, eq=False)
-class PcaFit(FitSummary):
-    """Principal components of features: choices, sums, solution."""
+class Components(TransformerFit):
+    """Principal components of features, and the sums that they were decomposed from."""
 
-    inputs: Inputs
-    spec: PcaSpec
-    chosen: Chosen
     summed: PcaSums
     eigenvalues: Float[Array, " q"]
     eigenvectors: Float[Array, "D q"]
@@ -109,20 +113,7 @@ class PcaFit(FitSummary):
         return scores.astype(np.float64, copy=False)
 
 
-def fit_pca(spec: PcaSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> PcaFit:
-    """Choose what is open, sum up all rows, decompose."""
-    chosen, _ = choose_alone(spec.features, alone(blocks), where)
-    return solved(spec, inputs, chosen, add_up(spec, chosen, blocks, where))
-
-
-def with_rows_of(fit: PcaFit, spec: PcaSpec, blocks: Blocks, where: Executor = LOCAL) -> PcaFit:
-    """Return the fit to the rows before and to these."""
-    before = fit.summed
-    more = add_up(spec, fit.chosen, blocks, where, before.rows)
-    return solved(spec, fit.inputs, fit.chosen, before.merge(more))
-
-
-def merge_pca(fits: list[PcaFit]) -> PcaFit:
+def merge_pca(fits: list[Components]) -> Components:
     """Return the fit of the rows of all."""
     first = fits[0]
     summed = reduce(PcaSums.merge, [fit.summed for fit in fits])
@@ -141,48 +132,36 @@ def add_up(
     return PcaSums(moments, diagonal, totals[2] if kept else None, count_rows(blocks))
 
 
-def solved(spec: PcaSpec, inputs: Inputs, chosen: Chosen, summed: PcaSums) -> PcaFit:
+def solved(spec: PcaSpec, inputs: Inputs, chosen: Chosen, summed: PcaSums) -> Components:
     """Decompose the moments, and learn the way back."""
     values, vectors = _leading(summed.moments.gram, spec.n_components)
+    values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
     q = _count(spec, chosen, summed.moments.rows, values)
     largest = np.argmax(np.abs(vectors[:, :q]), axis=0)
     signs = np.where(vectors[largest, np.arange(q)] < 0, -1.0, 1.0)
     vectors = np.ascontiguousarray(vectors[:, :q] * signs)
-    fit = PcaFit(inputs, spec, chosen, summed, values[:q], vectors)
-    return fit if summed.sample is None else replace(fit, inverse=_inverse(fit, summed.sample))
+    fit = Components(inputs, spec, chosen, summed, values[:q], vectors)
+    if spec.inverse is None or summed.sample is None:
+        return fit
+    way_back = replace(spec.inverse, features=replace(spec.inverse.features, seed=chosen.seed))
+    X, w = summed.sample.X, summed.sample.w
+    rows = Blocks.from_arrays(fit.scores(X), to_numpy(X), w)
+    return replace(fit, inverse=fit_features(way_back, rows, Inputs(rows.n_columns)))
 
 
-def _leading(
-    gram: Float[Array, "D D"], count: int | None
-) -> tuple[Float[Array, " p"], Float[Array, "D p"]]:
-    """Return the leading eigenvalues, falling, and their eigenvectors: all, or a few of many."""
-    D = len(gram)
-    count = D if count is None or SHARE * count > D else count
-    values, vectors = _iterated(gram, count) or _decomposed(gram, count)
-    return np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+def _leading(gram: Float[Array, "D D"], count: int | None) -> Eigen:
+    """Return the leading eigenvalues, rising, and their vectors: all, or a few of many.
 
-
-def _iterated(gram: Float[Array, "D D"], count: int) -> Eigen | None:
-    """Return the largest eigenvalues, rising, and vectors, of restarted Lanczos iterations.
-
-    Source: Lehoucq, Sorensen and Yang (1998), ARPACK. None where there are too many to be faster,
-    or where they lie so close that the iterations would cost what a decomposition does.
+    A few of very many by restarted Lanczos iterations (ARPACK: Lehoucq, Sorensen and Yang 1998),
+    unless they lie so close that the iterations would cost what a decomposition does.
     """
     D = len(gram)
-    if FEWEST_ITERATED * count > D or D < LEAST_ITERATED:
-        return None
-    start = np.random.default_rng(D).standard_normal(D)
-    try:
-        return eigsh(gram, count, v0=start, maxiter=D // RESTART)
-    except ArpackError:
-        return None
-
-
-def _decomposed(gram: Float[Array, "D D"], count: int) -> Eigen:
-    """Return the largest eigenvalues, rising, and vectors, of a decomposition."""
-    D = len(gram)
-    if count == D:
+    if count is None or SHARE * count > D:
         return eigh(gram, driver="evd", check_finite=False)
+    if FEWEST_ITERATED * count <= D and D >= LEAST_ITERATED:
+        start = np.random.default_rng(D).standard_normal(D)
+        with suppress(ArpackError):
+            return eigsh(gram, count, v0=start, maxiter=D // RESTART)
     return eigh(gram, driver="evr", check_finite=False, subset_by_index=[D - count, D - 1])
 
 
@@ -199,17 +178,6 @@ def _count(spec: PcaSpec, chosen: Chosen, rows: int, values: Float[Array, " p"])
     return rank if spec.n_components is None else min(rank, spec.n_components)
 
 
-def _inverse(fit: PcaFit, rows: RowSample) -> RidgeFit | None:
-    """Return the regression from the scores of rows to the rows."""
-    if fit.spec.inverse is None:
-        return None
-    spec = replace(
-        fit.spec.inverse, features=replace(fit.spec.inverse.features, seed=fit.chosen.seed)
-    )
-    blocks = Blocks.from_arrays(fit.scores(rows.X), to_numpy(rows.X), rows.w)
-    return fit_features(spec, blocks, Inputs(blocks.n_columns))
-
-
 def _goes_back(model: "KernelPCA") -> bool:
     """Whether the way back is, or will be, learned."""
     if not model.fit_inverse_transform:
@@ -221,7 +189,7 @@ def _goes_back(model: "KernelPCA") -> bool:
 
 
 @estimator
-class KernelPCA(TargetlessLearner):
+class KernelPCA(WithoutTarget, KernelTransformer):
     """Principal components in the feature space of a kernel, in one pass over the rows.
 
     Eigenvectors v of Σ wᵢ (zᵢ − z̄)(zᵢ − z̄)ᵀ, z = φ(x), φ(x)·φ(y) ≈ k(x, y). These are the
@@ -317,8 +285,10 @@ class KernelPCA(TargetlessLearner):
         )
         return PcaSpec(features, count, RidgeSpec(scores, alpha, False, True))
 
-    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> PcaFit:
-        return fit_pca(self._spec(), blocks, inputs, where)
+    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Components:
+        spec = self._spec()
+        chosen, _ = choose_alone(spec.features, alone(blocks), where)
+        return solved(spec, inputs, chosen, add_up(spec, chosen, blocks, where))
 
     def partial_fit(
         self,
@@ -333,8 +303,10 @@ class KernelPCA(TargetlessLearner):
         """
         return self._add_rows(X, None, sample_weight)
 
-    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> PcaFit:
-        return with_rows_of(self.fit_, self._spec(), blocks)
+    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> Components:
+        fit, spec = self.fit_, self._spec()
+        more = add_up(spec, fit.chosen, blocks, LOCAL, fit.summed.rows)
+        return solved(spec, fit.inputs, fit.chosen, fit.summed.merge(more))
 
     def solve_again(self) -> Self:
         """Decompose the stored moments again, and learn the inverse transform."""
