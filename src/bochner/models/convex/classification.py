@@ -199,15 +199,13 @@ class RowsOfClass(SampleOf):
     code: int = 0
     most: int = 0
 
-    def add(  # type: ignore[override]
-        self, total: RowSample | None, block: Block
-    ) -> RowSample | None:
+    def add(self, total: RowSample | None, block: Block) -> RowSample | None:
         here = to_numpy(block.y) == self.code
         if not here.any():
             return total
         w = np.ones(len(here)) if block.w is None else to_numpy(block.w).astype(np.float64)
         sample = super().add(total, block._replace(w=np.where(here, w, 0.0)))
-        return sample.lowest(self.most)
+        return None if sample is None else sample.lowest(self.most)
 
 
 def _folds(
