@@ -27,10 +27,10 @@ from bochner.models.representations.matrix import MatrixRows
 from bochner.models.representations.wide import WideSums
 from bochner.models.ridge.fit import RidgeFit
 from bochner.models.sgd.fit import SgdFit
-from bochner.models.unsupervised.base import TransformerFit
+from bochner.models.unsupervised.base import FeaturesFit
 from bochner.models.unsupervised.cca import Correlations
 from bochner.models.unsupervised.kmeans import Clustering
-from bochner.models.unsupervised.pca import Components
+from bochner.models.unsupervised.pca import PrincipalComponents
 from bochner.selection.chosen import Chosen
 from bochner.solvers.convex.class_losses import Logistic, Multinomial
 from bochner.solvers.convex.losses import LOG_LINK, BelowZero, Loss, Quantile
@@ -53,12 +53,12 @@ def _(fit: FeatureMap, X: Traced) -> Outputs:
 
 
 @outputs.register
-def _(fit: TransformerFit, X: Traced) -> Outputs:
+def _(fit: FeaturesFit, X: Traced) -> Outputs:
     return outputs(fit.chosen.map, X)
 
 
 @outputs.register
-def _(fit: Components, X: Traced) -> Outputs:
+def _(fit: PrincipalComponents, X: Traced) -> Outputs:
     centred = _of_fit(fit.chosen, X) - fit.summed.moments.feature_mean
     return {"scores": centred @ fit.eigenvectors}
 

@@ -12,13 +12,13 @@ from bochner.features.map import same_arrays
 from bochner.models._base import KernelEstimator
 from bochner.models.gaussian_process.fit import ProcessFit, merge_processes
 from bochner.models.ridge.fit import RidgeFit, merge_ridge
-from bochner.models.unsupervised.pca import Components, merge_pca
+from bochner.models.unsupervised.pca import PrincipalComponents, merge_pca
 
 #: Fits whose sums over rows add, and what adds them.
 MERGES: dict[type, Callable[[list[Any]], Any]] = {
     RidgeFit: merge_ridge,
     ProcessFit: merge_processes,
-    Components: merge_pca,
+    PrincipalComponents: merge_pca,
 }
 
 
@@ -108,7 +108,7 @@ def _check_same_map(a: Any, b: Any) -> None:
             f"merge: models must have features of one precision; got {a.chosen.precision} and "
             f"{b.chosen.precision}. Fit all of them with the same precision=..."
         )
-    if not isinstance(a, Components) and a.target_shape != b.target_shape:
+    if not isinstance(a, PrincipalComponents) and a.target_shape != b.target_shape:
         raise IncompatibleModels(
             "merge: models must have the same targets; got rows of y of shape "
             f"{a.target_shape} and {b.target_shape}."

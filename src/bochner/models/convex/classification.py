@@ -182,30 +182,37 @@ def _with_rare(
     most = most // (2 * n_classes)
     many = np.bincount(rows.y[:, 0].astype(np.int64), minlength=n_classes)
     rare = np.flatnonzero(many < most)
-    samples = (RowsOfClass(seed, code=k, most=most) for k in rare.tolist())
+    samples = (RowsOfClass(SampleOf(seed), k, most) for k in rare.tolist())
     weights, *more = where.sum(Together((ClassSizes(n_classes), *samples)), blocks)
     common = rows.take(np.flatnonzero(~np.isin(rows.y[:, 0], rare)))
     for class_rows in more:
-        common = common if class_rows is None else common.merge(class_rows.lowest(most))
+        common = common if class_rows is None else common.merge(class_rows)
     codes = common.y[:, 0].astype(np.int64)
     have = np.bincount(codes, common.w, minlength=n_classes)
     return common, (weights / np.where(have > 0, have, 1.0))[codes]
 
 
 @dataclass(frozen=True)
-class RowsOfClass(SampleOf):
+class RowsOfClass:
     """The summand of a sample of ``most`` rows of one class."""
 
-    code: int = 0
-    most: int = 0
+    sample: SampleOf
+    code: int
+    most: int
+
+    def zero(self) -> RowSample | None:
+        return None
 
     def add(self, total: RowSample | None, block: Block) -> RowSample | None:
         here = to_numpy(block.y) == self.code
         if not here.any():
             return total
         w = np.ones(len(here)) if block.w is None else to_numpy(block.w).astype(np.float64)
-        sample = super().add(total, block._replace(w=np.where(here, w, 0.0)))
-        return None if sample is None else sample.lowest(self.most)
+        return self.merge(total, self.sample.add(None, block._replace(w=np.where(here, w, 0.0))))
+
+    def merge(self, a: RowSample | None, b: RowSample | None) -> RowSample | None:
+        rows = self.sample.merge(a, b)
+        return None if rows is None else rows.lowest(self.most)
 
 
 def _folds(

@@ -571,7 +571,7 @@ def fit_svr_exactly(
     share = None if alpha is None else float(np.mean(alpha)) / curvature / given.weight
     chosen = choose_exactly(spec, sampled(rows.blocks, seed), given.X, share)
     problem = _MatrixProblem(kernel_matrix(chosen.kernel, given.X), given, loss, spec, curvature)
-    path = None if alpha is not None else problem.best_path(chosen.search, seed)
+    path = None if alpha is not None else problem.best_path(chosen.search)
     if alpha is None:
         alpha = np.ones(1) if path is None else np.atleast_1d(path.alpha)
     optimum, worth = problem.minimised(alpha, spec.tol), float(np.mean(rows.units**rows.degree))
@@ -610,7 +610,9 @@ class _MatrixProblem(HeldOutLoss):
     ) -> None:
         super().__init__(curvature * float(rows.w @ np.diag(K)) or 1.0)
         self.K, self.rows, self.loss, self.spec, self.curvature = K, rows, loss, spec, curvature
-        self.folds: list[Array] = []
+        marks = row_marks(rows.X, spec.features.seed)
+        number = folds_of(marks, rows.w)
+        self.folds = [number == k for k in range(fold_count(marks))]
 
     def minimised(
         self, alpha: Float[Array, " #t"], tol: float, seen: Array | None = None
@@ -663,14 +665,11 @@ class _MatrixProblem(HeldOutLoss):
         predicted, errors = (y - errors) * rows.units, errors * rows.units
         return LeftOutRows(self.rows.X, predicted, errors, w, "leave one out")
 
-    def best_path(self, tuning: Tuning, seed: int) -> HeldOutPath | None:
+    def best_path(self, tuning: Tuning) -> HeldOutPath | None:
         """Return penalties with the losses of rows left out; None if all rows are equal."""
-        marks, w = row_marks(self.rows.X, seed), self.rows.w
-        number, folds = folds_of(marks, w), fold_count(marks)
-        if not folds:
+        if not self.folds:
             return None
-        self.folds = [number == k for k in range(folds)]
-        near = step_near(self.curvature * tuning.share * float(w.sum()), self.largest, LAST)
+        near = step_near(self.curvature * tuning.share * self.rows.weight, self.largest, LAST)
         walk(self, max(near - 1, 0), NEAREST, LAST, first=-1)  # large penalties take less time
         return self.path(self(CONSTANT))
 

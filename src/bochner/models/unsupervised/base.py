@@ -125,11 +125,11 @@ class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
 
 @dataclass(frozen=True, eq=False)
-class TransformerFit(FitSummary):
-    """What rows are transformed by: the kernel and the map, and results of their features."""
+class FeaturesFit(FitSummary):
+    """A map that was drawn for rows."""
 
     inputs: Inputs
-    spec: Any  # checked parameters
+    spec: FeatureSpec
     chosen: Chosen
 
 
@@ -187,13 +187,13 @@ class KernelFeatures(KernelTransformer):
         """Choose what is open and draw the map. ``y`` is used for a named kernel's lengthscale."""
         return super().fit(X, y)
 
-    def _fit_rows(self, X: Any, y: Any, sample_weight: None) -> TransformerFit:
+    def _fit_rows(self, X: Any, y: Any, sample_weight: None) -> FeaturesFit:
         numeric = y is not None and np.issubdtype(np.asarray(y).dtype, np.number)
         return self._run(self._fit, *self._blocks_of(X, y if numeric else None))
 
-    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> TransformerFit:
+    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> FeaturesFit:
         spec = self._feature_spec(self.method)
-        return TransformerFit(inputs, spec, choose(spec, blocks, where=where)[0])
+        return FeaturesFit(inputs, spec, choose(spec, blocks, where=where)[0])
 
     def outputs(self, X: Tabular) -> dict[str, Array]:
         """Return the features of rows."""

@@ -19,10 +19,11 @@ from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
+from bochner.models._html import FitSummary
 from bochner.models._parameters import estimator
 from bochner.models._rows import row_marks
 from bochner.models._tables import by_partition
-from bochner.models.unsupervised.base import KernelTransformer, TransformerFit, choose_quickly
+from bochner.models.unsupervised.base import KernelTransformer, choose_quickly
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.spec import as_kernel
 from bochner.solvers.correlation import Directions, Sides, correlations
@@ -47,9 +48,12 @@ class CcaSpec:
 
 
 @dataclass(frozen=True, eq=False)
-class Correlations(TransformerFit):
+class Correlations(FitSummary):
     """Directions in two feature spaces, and the sums that they were found from."""
 
+    inputs: Inputs
+    spec: CcaSpec
+    chosen: Chosen
     chosen_y: Chosen
     halves: Halves
     rows: int  # rows that were read

@@ -24,6 +24,7 @@ from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
+from bochner.models._html import FitSummary
 from bochner.models._kinds import WithoutTarget
 from bochner.models._parameters import estimator
 from bochner.models._rows import Features, row_marks
@@ -31,7 +32,6 @@ from bochner.models._tables import by_partition
 from bochner.models.unsupervised.base import (
     DiagonalOf,
     KernelTransformer,
-    TransformerFit,
     alone,
     choose_alone,
 )
@@ -147,9 +147,12 @@ class KMeansSpec:
 
 
 @dataclass(frozen=True, eq=False)
-class Clustering(TransformerFit):
+class Clustering(FitSummary):
     """Clusters of features: centres, and the rows assigned to them."""
 
+    inputs: Inputs
+    spec: KMeansSpec
+    chosen: Chosen
     seen: Float[Array, " k"]  # Σ w of the rows that led to the centres
     clusters: Clusters  # centres, and the rows of the last fit or call
     diagonal: tuple[float, int]  # Σ w k(x, x) of these rows, and their number

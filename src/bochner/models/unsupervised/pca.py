@@ -22,6 +22,7 @@ from bochner.data.schema import Inputs
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
+from bochner.models._html import FitSummary
 from bochner.models._kinds import WithoutTarget
 from bochner.models._parameters import estimator
 from bochner.models._tables import by_partition
@@ -30,7 +31,6 @@ from bochner.models.ridge.fit import RidgeFit, fit_features
 from bochner.models.unsupervised.base import (
     DiagonalOf,
     KernelTransformer,
-    TransformerFit,
     alone,
     choose_alone,
 )
@@ -85,9 +85,12 @@ class PcaSums:
 
 
 @dataclass(frozen=True, eq=False)
-class Components(TransformerFit):
+class PrincipalComponents(FitSummary):
     """Principal components of features, and the sums that they were decomposed from."""
 
+    inputs: Inputs
+    spec: PcaSpec
+    chosen: Chosen
     summed: PcaSums
     eigenvalues: Float[Array, " q"]
     eigenvectors: Float[Array, "D q"]
@@ -113,7 +116,7 @@ class Components(TransformerFit):
         return scores.astype(np.float64, copy=False)
 
 
-def merge_pca(fits: list[Components]) -> Components:
+def merge_pca(fits: list[PrincipalComponents]) -> PrincipalComponents:
     """Return the fit of the rows of all."""
     first = fits[0]
     summed = reduce(PcaSums.merge, [fit.summed for fit in fits])
@@ -132,7 +135,7 @@ def add_up(
     return PcaSums(moments, diagonal, totals[2] if kept else None, count_rows(blocks))
 
 
-def solved(spec: PcaSpec, inputs: Inputs, chosen: Chosen, summed: PcaSums) -> Components:
+def solved(spec: PcaSpec, inputs: Inputs, chosen: Chosen, summed: PcaSums) -> PrincipalComponents:
     """Decompose the moments, and learn the way back."""
     values, vectors = _leading(summed.moments.gram, spec.n_components)
     values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
@@ -140,7 +143,7 @@ def solved(spec: PcaSpec, inputs: Inputs, chosen: Chosen, summed: PcaSums) -> Co
     largest = np.argmax(np.abs(vectors[:, :q]), axis=0)
     signs = np.where(vectors[largest, np.arange(q)] < 0, -1.0, 1.0)
     vectors = np.ascontiguousarray(vectors[:, :q] * signs)
-    fit = Components(inputs, spec, chosen, summed, values[:q], vectors)
+    fit = PrincipalComponents(inputs, spec, chosen, summed, values[:q], vectors)
     if spec.inverse is None or summed.sample is None:
         return fit
     way_back = replace(spec.inverse, features=replace(spec.inverse.features, seed=chosen.seed))
@@ -199,7 +202,7 @@ class KernelPCA(WithoutTarget, KernelTransformer):
     Parameters
     ----------
     n_components : int or None, default None
-        Components kept; None keeps all whose eigenvalues are above rounding.
+        PrincipalComponents kept; None keeps all whose eigenvalues are above rounding.
     %(kernel at the median)s
     %(quick method)s
     n_features : int, default 512
@@ -285,7 +288,7 @@ class KernelPCA(WithoutTarget, KernelTransformer):
         )
         return PcaSpec(features, count, RidgeSpec(scores, alpha, False, True))
 
-    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Components:
+    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> PrincipalComponents:
         spec = self._spec()
         chosen, _ = choose_alone(spec.features, alone(blocks), where)
         return solved(spec, inputs, chosen, add_up(spec, chosen, blocks, where))
@@ -303,7 +306,7 @@ class KernelPCA(WithoutTarget, KernelTransformer):
         """
         return self._add_rows(X, None, sample_weight)
 
-    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> Components:
+    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> PrincipalComponents:
         fit, spec = self.fit_, self._spec()
         more = add_up(spec, fit.chosen, blocks, LOCAL, fit.summed.rows)
         return solved(spec, fit.inputs, fit.chosen, fit.summed.merge(more))
