@@ -65,7 +65,7 @@ def cut_kernel(phi, X):
     cos, r = angles(phi, X)
     K = np.zeros((len(X), len(X)))
     for l, h in zip(phi.radial.degrees.tolist(), phi.radial(r).T, strict=True):
-        K += np.outer(h, h) * gegenbauers(l, phi.n_inputs, cos)[l]
+        K += np.outer(h, h) * list(gegenbauers(l, phi.n_inputs, cos))[l]
     return K
 
 
@@ -99,7 +99,10 @@ def test_definition_8_term_by_term(which):
         double = draw(2.0 * OWN, Gegenbauer(), n_features=20, n_inputs=3, random_state=0)
         assert_close(double(X), 2.0**0.5 * phi(X), factor=4)
     assert phi.directions.shape == (3, 10)
-    P, slow = gegenbauers(len(h) - 1, 3, X @ phi.directions / r[:, None]), np.zeros((12, 2, 10))
+    P, slow = (
+        list(gegenbauers(len(h) - 1, 3, X @ phi.directions / r[:, None])),
+        np.zeros((12, 2, 10)),
+    )
     for l, values in enumerate(h):
         for i in range(values.shape[1]):
             slow[:, i] += n_harmonics(l, 3) ** 0.5 * values[:, [i]] * P[l]

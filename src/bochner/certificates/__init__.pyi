@@ -11,10 +11,8 @@ from bochner.certificates.bounds.zonal import zonal_bound as zonal_bound
 from bochner.certificates.certificate import Certificate as Certificate
 from bochner.certificates.certificate import certify as certify
 from bochner.certificates.checks import Check as Check
-from bochner.certificates.checks import CheckedLaw as CheckedLaw
 from bochner.certificates.checks import check_features as check_features
 from bochner.certificates.checks import check_kernel as check_kernel
-from bochner.certificates.comparison import Compared as Compared
 from bochner.certificates.comparison import Comparison as Comparison
 from bochner.certificates.comparison import compare as compare
 from bochner.certificates.pointwise import ApproximationResidual as ApproximationResidual

@@ -32,32 +32,7 @@ PASSED, FAILED, SKIPPED = "passed", "failed", "not applicable"
 
 @dataclass(frozen=True)
 class CheckedLaw(HtmlResult):
-    """One law and its outcome.
-
-    Attributes
-    ----------
-    name : str
-    outcome : {"passed", "failed", "not applicable"}
-    sentence : str
-        The requirement, and where it failed the value.
-    number, tolerance : float or None
-        The number that was measured and its upper limit, where there is one.
-    evidence : dict
-        Of a kernel: the numbers behind a failure, such as rows, values and an eigenvector.
-
-    See Also
-    --------
-    Check : All laws of a kernel or map.
-
-    Examples
-    --------
-    >>> import bochner as bo
-    >>> law = bo.check_kernel(bo.kernels.Gaussian())["positive"]
-    >>> law.outcome
-    'passed'
-    >>> print(law)
-    ok     positive: K must be positive semi-definite.
-    """
+    """One law and its outcome."""
 
     name: str
     outcome: str
@@ -85,7 +60,14 @@ class Check(HtmlResult):
     Attributes
     ----------
     subject : Kernel, FeatureMap or callable
-    laws : tuple of CheckedLaw
+    laws : tuple
+        ``check[name]`` is one of them. Each has
+
+        * ``name``, and ``outcome``: "passed", "failed" or "not applicable";
+        * ``sentence``: the requirement, and where it failed the value;
+        * ``number`` and ``tolerance``: what was measured and its upper limit, where there is one;
+        * ``evidence``, of a kernel: the numbers behind a failure, such as rows, values and an
+          eigenvector.
     n_rows, n_columns : int
         Of the rows that were examined.
 

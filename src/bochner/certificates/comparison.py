@@ -39,42 +39,7 @@ HEAD = ("method", "D", "predicted", "measured", "max entry", "draw s", "s/1000 r
 
 @dataclass(frozen=True)
 class Compared:
-    """One method of a :class:`Comparison`.
-
-    Attributes
-    ----------
-    method : Method
-    n_features : int
-        D of the map that was drawn; 0 where no map was.
-    predicted : float
-        Relative Frobenius error by formula, or from pairs of rows where there is none.
-    error : float
-        ‖ZZᵀ − K‖_F / ‖K‖_F on rows that the map was not drawn from.
-    entrywise : float
-        max |ZZᵀ − K| on the same rows.
-    draw_seconds, seconds : float
-        Time to draw the map, and to make the features of 1000 rows.
-    refused : str
-        Why the method does not serve the kernel; empty where it does.
-
-    See Also
-    --------
-    bochner.Comparison : The table of these rows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import bochner as bo
-    >>> X = np.random.default_rng(0).standard_normal((100, 2))
-    >>> table = bo.compare(
-    ...     bo.kernels.Gaussian(), X, n_features=64, methods=["fourier"], random_state=0
-    ... )
-    >>> row = table.rows[0]
-    >>> row.n_features, row.refused
-    (64, '')
-    >>> 0 < row.error < 1
-    True
-    """
+    """One method of a :class:`Comparison`."""
 
     method: Method
     n_features: int = 0
@@ -97,8 +62,17 @@ class Comparison(HtmlResult):
         D that was asked for.
     n_sample : int
         Rows that errors were measured on.
-    rows : tuple of Compared
-        Those that serve the kernel by rising error, then those that do not.
+    rows : tuple
+        The methods that serve the kernel by rising error, then the others. Each has
+
+        * ``method``, and ``n_features``: D of the map that was drawn;
+        * ``predicted``: relative Frobenius error by formula, or from pairs of rows where there is
+          none;
+        * ``error``: ‖ZZᵀ − K‖_F / ‖K‖_F on rows that the map was not drawn from;
+        * ``entrywise``: max |ZZᵀ − K| on the same rows;
+        * ``draw_seconds``, ``seconds``: time to draw the map, and to make the features of 1000
+          rows;
+        * ``refused``: why the method does not serve the kernel; empty where it does.
 
     See Also
     --------

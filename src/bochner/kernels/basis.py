@@ -17,7 +17,7 @@ from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels import distances
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.zonal import each_gegenbauer
+from bochner.kernels.zonal import gegenbauers
 
 
 def _weights(value: object, who: str, name: str) -> tuple[float, ...]:
@@ -154,7 +154,7 @@ class Polynomials(Basis):
 
     def functions(self, X: Float[Array, "n d"]) -> tuple[Float[Array, "n d"], ...]:
         t = (2 * X - (self.lower + self.upper)) / (self.upper - self.lower)
-        legendre = zip(self.weights, each_gegenbauer(len(self.weights) - 1, 3, t), strict=True)
+        legendre = zip(self.weights, gegenbauers(len(self.weights) - 1, 3, t), strict=True)
         return tuple((w * (2 * k + 1)) ** 0.5 * P for k, (w, P) in enumerate(legendre))
 
 

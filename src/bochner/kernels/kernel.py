@@ -440,7 +440,7 @@ class Product(Kernel):
         return self.left.diagonal(X) * self.right.diagonal(X)
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
-        factors = _factors(self)
+        factors = list(leaves_of(self, (Product,)))
         values = [factor.evaluate(X, Y) for factor in factors]
         after = [C]  # C times the values of all later factors, from the last factor to the first
         for value in values[:0:-1]:
@@ -450,13 +450,6 @@ class Product(Kernel):
             total = total + factor.pullback(X, Y, before * later)
             before = before * value
         return total
-
-
-def _factors(kernel: Kernel) -> list[Kernel]:
-    """Return the factors of a product, products within it taken apart."""
-    if isinstance(kernel, Product):
-        return [*_factors(kernel.left), *_factors(kernel.right)]
-    return [kernel]
 
 
 @dataclass(frozen=True)

@@ -76,20 +76,16 @@ class Monotone(Transformed):
             )
         if is_sparse(X):
             return self._sparse(X)
-        xp, curves = array_namespace(X), dict(zip(self.columns, self._curves, strict=True))
-        columns = [
-            _through(xp, X[:, j] + 0.0, *curves[j])[0] if j in curves else X[:, j]
-            for j in range(X.shape[1])
-        ]
-        return xp.stack(columns, axis=1)
+        columns = [X[:, j] for j in range(X.shape[1])]
+        for j, curve in zip(self.columns, self._curves, strict=True):
+            columns[j] = _through(X[:, j] + 0.0, *curve)[0]
+        return array_namespace(X).stack(columns, axis=1)
 
     def back(self, X: Float[Array, "n d"], G: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        xp, curves = array_namespace(X), dict(zip(self.columns, self._curves, strict=True))
-        columns = [
-            G[:, j] * _through(xp, X[:, j] + 0.0, *curves[j])[1] if j in curves else G[:, j]
-            for j in range(X.shape[1])
-        ]
-        return xp.stack(columns, axis=1)
+        columns = [G[:, j] for j in range(X.shape[1])]
+        for j, curve in zip(self.columns, self._curves, strict=True):
+            columns[j] = G[:, j] * _through(X[:, j] + 0.0, *curve)[1]
+        return array_namespace(X).stack(columns, axis=1)
 
     @property
     def _curves(self) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
@@ -112,12 +108,13 @@ def _is_rising(points: tuple[float, ...], values: tuple[float, ...]) -> bool:
 
 
 def _through(
-    xp: Any, x: Float[Array, " n"], points: tuple[float, ...], values: tuple[float, ...]
+    x: Float[Array, " n"], points: tuple[float, ...], values: tuple[float, ...]
 ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
     """Return what numbers become, by linear interpolation, and the slopes there.
 
     The slope is zero beyond the ends, at a point that of the segment below it.
     """
+    xp = array_namespace(x)
     p = xp.asarray(points, dtype=x.dtype, device=device(x))
     v = xp.asarray(values, dtype=x.dtype, device=device(x))
     at = xp.clip(xp.searchsorted(p, x), 1, len(points) - 1)

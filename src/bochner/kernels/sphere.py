@@ -31,7 +31,7 @@ from bochner.kernels.kernel import (
 )
 from bochner.kernels.stationary import Exponential, Gaussian, RationalQuadratic
 from bochner.kernels.stationary_families import Matern
-from bochner.kernels.zonal import Zonal, each_gegenbauer
+from bochner.kernels.zonal import Zonal, gegenbauers
 
 #: What a name stands for.
 FAMILIES: dict[str, Kernel] = {
@@ -151,7 +151,7 @@ def degree_variances(kernel: Kernel, degree: int) -> Float[Array, " l"]:
     _require_isotropic(kernel)
     theta, weights = _quadrature(degree)
     values = _at(kernel, np.rad2deg(theta)) * weights * np.sin(theta) / 2
-    variances = np.array([values @ P for P in each_gegenbauer(degree, 3, np.cos(theta))])
+    variances = np.array([values @ P for P in gegenbauers(degree, 3, np.cos(theta))])
     if variances.min() < -ROUNDING * float(np.abs(values).sum()):
         raise NotPositive(
             f"SphericalHarmonics: degree variances must be zero or above; got "

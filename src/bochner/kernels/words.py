@@ -1,6 +1,6 @@
 """Kernels in words: of many lengthscales those that matter, ranked; all others counted."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from bochner._core.shapes import Array, Float
 from bochner._core.text import rounded
 from bochner.kernels.algebra import Columns, Mahalanobis
 from bochner.kernels.dotproduct import Linear
-from bochner.kernels.kernel import Kernel, Product, Scaled, Sum
+from bochner.kernels.kernel import Kernel, Product, Scaled, Sum, leaves_of
 from bochner.kernels.monotone import Monotone
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.stationary_families import Matern
@@ -28,7 +28,9 @@ def in_words(kernel: Kernel, names: Names = None, spread: Spread = None) -> str:
     """
     if isinstance(kernel, Sum | Product):
         sign = "+" if isinstance(kernel, Sum) else "×"
-        return f" {sign} ".join(_within(part, names, spread) for part in _chain(kernel))
+        return f" {sign} ".join(
+            _within(part, names, spread) for part in leaves_of(kernel, (type(kernel),))
+        )
     if isinstance(kernel, Scaled):
         return f"{kernel.scale:.4g} × {_within(kernel.kernel, names, spread)}"
     if isinstance(kernel, Columns):
@@ -45,11 +47,7 @@ def in_words(kernel: Kernel, names: Names = None, spread: Spread = None) -> str:
 
 def terms_of(kernel: Kernel) -> list[Kernel]:
     """Return the summands of a kernel, without their factors and transformations of columns."""
-    if isinstance(kernel, Scaled | Monotone):
-        return terms_of(kernel.kernel)
-    if isinstance(kernel, Sum):
-        return [term for part in _chain(kernel) for term in terms_of(part)]
-    return [kernel]
+    return list(leaves_of(kernel, (Sum, Scaled, Monotone)))
 
 
 def families_of(kernel: Kernel) -> str:
@@ -92,15 +90,6 @@ def _scales(kernel: Kernel, names: Names) -> list[tuple[str, float]]:
     if scales is None or np.ndim(scales) == 0:
         return [("", scales)] if isinstance(scales, float) else []
     return list(zip(_named(names, len(scales)), scales, strict=True))
-
-
-def _chain(kernel: Sum | Product) -> Iterator[Kernel]:
-    """Yield the parts of a sum of sums, or of a product of products, from left to right."""
-    for part in (kernel.left, kernel.right):
-        if isinstance(part, Sum | Product) and type(part) is type(kernel):
-            yield from _chain(part)
-        else:
-            yield part
 
 
 def _within(kernel: Kernel, names: Names, spread: Spread) -> str:

@@ -51,12 +51,7 @@ def recurrence(l: int, d: int) -> Float[np.ndarray, " k"]:
     return b
 
 
-def gegenbauers(l: int, d: int, t: Array) -> list[Array]:
-    """Return P_0(t), ..., P_l(t), elementwise, for arrays of any library."""
-    return list(each_gegenbauer(l, d, t))
-
-
-def each_gegenbauer(l: int, d: int, t: Array) -> Iterator[Array]:
+def gegenbauers(l: int, d: int, t: Array) -> Iterator[Array]:
     """Yield P_0(t), ..., P_l(t), of which two are kept.
 
     (k + d − 2) P_{k+1} = (2k + d − 2) t P_k − k P_{k−1}. Twice the rounding of t near ±1 times l².
@@ -501,7 +496,7 @@ class Zonal(Kernel):
         c, d = self.coefficients[: 2 if X.shape[1] == 1 else None], X.shape[1]
 
         def series(A: Array, B: Array) -> Array:
-            P = each_gegenbauer(len(c) - 1, d, _cosines(A, B))
+            P = gegenbauers(len(c) - 1, d, _cosines(A, B))
             return sum(c_l * P_l for c_l, P_l in zip(c, P, strict=True))
 
         K = distances.by_blocks(series, U, V, 8)
@@ -620,7 +615,7 @@ class GeneralizedZonal(Kernel):
         def block(X: Array, Y: Array) -> Array:
             (U, r), (V, s) = directions(X), directions(Y)
             H, G = self._factors(r, like=X), self._factors(s, like=Y)
-            P = each_gegenbauer(len(H) - 1, X.shape[1], _cosines(U, V))
+            P = gegenbauers(len(H) - 1, X.shape[1], _cosines(U, V))
             return sum((h @ g.T) * p for h, g, p in zip(H, G, P, strict=True))
 
         return distances.by_blocks(block, X, Y, 8)

@@ -286,7 +286,7 @@ def _best_order(
     rows = slice(None, None, -(-len(r) // ROWS))
     U, h = U[rows], radials.functions(r[rows])
     degrees = radials.functions.degrees
-    P = gegenbauers(int(degrees.max()), U.shape[1], np.clip(U @ U.T, -1.0, 1.0))
+    P = list(gegenbauers(int(degrees.max()), U.shape[1], np.clip(U @ U.T, -1.0, 1.0)))
     cut = np.zeros((radials.order, len(U), len(U)))
     for l, i, g in zip(degrees.tolist(), radials.components.tolist(), h.T, strict=True):
         cut[i] += np.outer(g, g) * P[l]
