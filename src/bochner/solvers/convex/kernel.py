@@ -6,10 +6,10 @@ With slopes g = w ℓ' and curvatures h = w ℓ'' Newton's step (Chapelle 2007) 
 
     (√h K √h + alpha I) u = √h (f − g/h − b),   c = √h u,   Σ c = 0.
 
-Rows without curvature have c = 0: of a loss that has such rows only the active ones are factored,
-and the descent starts from the minimum for every fourth row. Where all rows are active, those that
-have next to no curvature are left out of factors, which serve several steps of conjugate gradients
-(Polak and Ribière): of each column of a joint loss, or one of all where that takes less time.
+Rows that have next to no curvature are left out of factors, which serve several steps of conjugate
+gradients (Polak and Ribière): of each column of a joint loss, or one of all where that takes less
+time. Of a loss with inactive rows the descent starts from the minimum for every fourth row, and
+their c is zero.
 """
 
 from collections.abc import Iterator, Sequence
@@ -104,12 +104,6 @@ class KernelProblem:
             loss = self.loss.at(np.array([k]))
             yield replace(self, y=np.ascontiguousarray(self.y[:, k : k + 1]), loss=loss)
 
-    def thinned(self) -> tuple["KernelProblem", Array]:
-        """Return the problem of every fourth row that counts, and which these are."""
-        index = np.flatnonzero(self.w)[::EVERY]
-        K = square_part(self.K, index)
-        return replace(self, K=K, y=self.y[index], w=EVERY * self.w[index]), index
-
 
 @dataclass(frozen=True, eq=False)
 class DualPoint:
@@ -155,18 +149,18 @@ def minimise_on_kernel(
     coefficients are not looked at. The last step promised to lower the objective by less than the
     share ``tol`` of it; ``max_iter`` limits the steps of each column.
 
-    A step of a loss with inactive rows takes O(a³/3 + n a) for a active rows; of others O(n² t),
-    and a factor of n³/3 after 6, 18, 42 of them, or smaller ones more often. Memory 2 n².
+    A step takes O(n² t), and after 6, 18, 42 of them a factor of a³/3 for a rows with curvature, or
+    smaller ones more often. Memory 2 n².
     """
     columns = list(problem.columns())
-    local, factors = problem.loss.has_inactive_rows, _KernelFactors()
-    starts: list[Any] = _of_columns(problem, start, len(columns))
+    factors = _KernelFactors()
+    starts: list[DualPoint | None] = _of_columns(problem, start, len(columns))
     fits = _of_columns(problem, near if start is None else None, len(columns))
+    local = problem.loss.has_inactive_rows
     if starts[0] is fits[0] is None and local and np.count_nonzero(problem.w) >= EVERY * FEWEST:
-        starts = _thinly(problem, columns, tol, max_iter)
-    steps: Any = _NewtonSteps if local else _CommonSteps
+        starts = [_thinly(problem, column, tol, max_iter) for column in columns]
     each = [
-        _descended(column, steps(column, at, fit, factors), tol, max_iter)
+        _descended(column, at, fit, factors, tol, max_iter)
         for column, at, fit in zip(columns, starts, fits, strict=True)
     ]
     ends, outcomes, taken = zip(*each, strict=True)
@@ -203,19 +197,15 @@ def _first(problem: KernelProblem) -> DualPoint:
     return DualPoint(np.zeros(problem.y.shape), b, np.zeros(problem.y.shape) + b)
 
 
-def _thinly(
-    problem: KernelProblem, columns: list[KernelProblem], tol: float, max_iter: int
-) -> list[DualPoint | None]:
-    """Return where the columns are least for every fourth row."""
-    fewer, index = problem.thinned()
-    ends = minimise_on_kernel(fewer, tol=max(COARSE, tol), max_iter=max_iter).at
+def _thinly(problem: KernelProblem, column: KernelProblem, tol: float, max_iter: int) -> DualPoint:
+    """Return where a column is least for every fourth row that counts."""
+    index = np.flatnonzero(problem.w)[::EVERY]
     rows = problem.K[index]
-    starts: list[DualPoint | None] = []
-    for k in range(len(columns)):
-        c, at = np.zeros((len(problem.w), 1)), ends.column(k)
-        c[index] = at.coef
-        starts.append(DualPoint(c, at.intercept, (at.coef[:, 0] @ rows + at.intercept)[:, None]))
-    return starts
+    few = replace(column, K=rows[:, index], y=column.y[index], w=EVERY * column.w[index])
+    at = minimise_on_kernel(few, tol=max(COARSE, tol), max_iter=max_iter).at
+    c = np.zeros(column.y.shape)
+    c[index] = at.coef
+    return DualPoint(c, at.intercept, (at.coef[:, 0] @ rows)[:, None] + at.intercept)
 
 
 def _along(problem: KernelProblem, at: DualPoint, step: DualPoint) -> DualPoint:
@@ -231,7 +221,7 @@ def _along(problem: KernelProblem, at: DualPoint, step: DualPoint) -> DualPoint:
     return at.moved(float(best_length(slope, 1, FARTHER)[0]) or 1.0, step)
 
 
-# --- active rows ---------------------------------------------------------------------------------
+# --- factors -------------------------------------------------------------------------------------
 
 
 class _KernelFactors:
@@ -279,112 +269,60 @@ def _solve(factor: Float[Array, "a a"], right: Array) -> Array:
     return solution.astype(np.float64)
 
 
-class _NewtonSteps:
-    """Newton steps over the active rows, of one column."""
-
-    slack = 1  # steps are judged by the objective alone
-
-    def __init__(
-        self,
-        problem: KernelProblem,
-        start: DualPoint | None,
-        near: DualPoint | None,
-        factors: _KernelFactors,
-    ) -> None:
-        self._problem, self._factors = problem, factors
-        self.start = _first(problem) if start is None else start
-        if near is not None:
-            at = replace(near, coef=np.zeros(problem.y.shape))
-            self.start = at.moved(1.0, self.next(at)[0])
-
-    def next(self, at: DualPoint) -> tuple[DualPoint, float, float, float]:
-        """Return the step, the slope along it, its promise, and the share of active rows."""
-        problem = self._problem
-        g, h = (a[:, 0] for a in (problem.slopes(at.fitted), problem.curvatures(at.fitted)))
-        rows = np.flatnonzero(h)
-        K = problem.K if len(rows) == len(h) else problem.K[rows]
-        columns = K if len(rows) == len(h) else K.take(rows, axis=1)
-        root = np.sqrt(h[rows])
-        z = (at.fitted[rows, 0] - g[rows] / h[rows]) if len(rows) else np.zeros(0)
-        c, b = np.zeros(len(h)), 0.0
-        if len(rows):
-            factor = self._factors(columns, rows, h[rows], problem.alpha)
-            u = _solve(factor, root[:, None] * np.column_stack([z, np.ones_like(z)]))
-            if problem.fit_intercept:
-                b = float(root @ u[:, 0] / max(float(root @ u[:, 1]), TINY))
-            c[rows] = root * (u[:, 0] - b * u[:, 1])
-        fitted = c[rows] @ K + b
-        step = DualPoint(c[:, None] - at.coef, b - at.intercept, fitted[:, None] - at.fitted)
-        image = (step.fitted - step.intercept)[:, 0]
-        first = float(g @ step.fitted[:, 0]) + problem.alpha * float(at.coef[:, 0] @ image)
-        return step, first, -first / 2, len(rows) / len(h)
+# --- steps ---------------------------------------------------------------------------------------
 
 
 def _descended(
-    problem: KernelProblem, steps: "_NewtonSteps | _CommonSteps", tol: float, max_iter: int
+    problem: KernelProblem,
+    start: DualPoint | None,
+    near: DualPoint | None,
+    factors: _KernelFactors,
+    tol: float,
+    max_iter: int,
 ) -> tuple[DualPoint, Convergence, list[Step]]:
-    """Take steps until the last promised, and made, less than ``tol`` of the objective."""
-    at, taken, least = steps.start, list[Step](), np.inf
-    value = problem.value(at)
-    for _ in range(max_iter):
-        step, first, promise, share = steps.next(at)
-        there = _along(problem, at, step) if first < 0 else at
-        new = problem.value(there)
-        taken.append(Step(min(new, value), promise, active=share))
-        rounding = ROUNDING["float64"] * abs(value)
-        if promise < min(least, steps.slack * rounding):
-            rounding *= steps.slack  # the gradient still shows a step that rounding hides
-        if not new <= value + rounding:
-            return at, Convergence.ROUNDED, taken
-        made, at, value, least = value - new, there, new, min(least, promise)
-        if max(promise, made) <= tol * max(value, TINY):
-            return at, Convergence.CONVERGED, taken
-    return at, Convergence.MOST_STEPS, taken
+    """Take steps until the last promised, and made, less than ``tol`` of the objective.
 
-
-# --- factors for several steps -------------------------------------------------------------------
-
-
-class _CommonSteps:
-    """Steps of conjugate gradients (Polak and Ribière), with new factors after every few.
-
-    Cheap factors are renewed sooner; the directions continue with them.
+    They are steps of conjugate gradients (Polak and Ribière), with new factors after every few.
+    Cheap factors are renewed sooner; the directions continue with them. Of a loss with inactive
+    rows each is Newton's, after which these rows have no coefficients.
     """
-
-    slack = TRUSTED
-
-    def __init__(
-        self,
-        problem: KernelProblem,
-        start: DualPoint | None,
-        near: DualPoint | None,
-        factors: _KernelFactors,
-    ) -> None:
-        self._problem, self._factors = problem, factors
-        self._since, self._most = 0, STEPS
-        self._before: tuple[_Gradient, float, DualPoint] | None = None
-        at = near or start or _first(problem)
-        self._inverse = _Inverse.of(problem, _Curved.at(problem, at.fitted), factors)
-        self.start = at if near is None else self._inverse.solved(near)
-
-    def next(self, at: DualPoint) -> tuple[DualPoint, float, float, float]:
-        """Return the step, the slope along it, the promise of a Newton step, and 1."""
-        if self._since:
-            curved = _Curved.at(self._problem, at.fitted)
-            if self._since >= (curved.steps if curved.steps <= CHEAP else self._most):
-                self._most *= 1 + (self._since >= self._most)
-                self._inverse = _Inverse.of(self._problem, curved, self._factors)
-                self._since = 0
-        self._since += 1
-        gradient = _Gradient.of(self._problem, at)
-        up = step = self._inverse(gradient.r, gradient.s)
+    local = problem.loss.has_inactive_rows
+    at, taken, least = near or start or _first(problem), list[Step](), np.inf
+    inverse = _Inverse.of(problem, _Curved.at(problem, at.fitted), factors)
+    at = at if near is None else inverse.solved(near)
+    since, most, value = 0, STEPS, problem.value(at)
+    before: tuple[_Gradient, float, DualPoint] | None = None
+    outcome = Convergence.MOST_STEPS
+    for _ in range(max_iter):
+        if since:
+            curved = _Curved.at(problem, at.fitted)
+            if local or since >= (curved.steps if curved.steps <= CHEAP else most):
+                most *= 1 + (since >= most)
+                inverse, since = _Inverse.of(problem, curved, factors), 0
+        since += 1
+        gradient = _Gradient.of(problem, at)
+        up = step = inverse(gradient.r, gradient.s)
         steepest = gradient.along(up)
-        if self._before is not None:
-            old, size, last = self._before
+        if before is not None and not local:
+            old, size, last = before
             turned = up.moved(max((steepest - old.along(up)) / min(size, -TINY), 0.0), last)
             step = turned if gradient.along(turned) < 0 else up
-        self._before = gradient, steepest, step
-        return step, gradient.along(step), -steepest / 2, 1.0
+        before, promise = (gradient, steepest, step), -steepest / 2
+        there = _along(problem, at, step) if gradient.along(step) < 0 else at
+        new = problem.value(there)
+        share = len(inverse.parts[0].rows) / len(problem.w) if local else 1.0
+        taken.append(Step(min(new, value), promise, active=share))
+        rounding = ROUNDING["float64"] * abs(value)
+        if promise < min(least, TRUSTED * rounding):
+            rounding *= TRUSTED  # the gradient still shows a step that rounding hides
+        if not new <= value + rounding:
+            outcome = Convergence.ROUNDED
+            break
+        made, at, value, least = value - new, there, new, min(least, promise)
+        if max(promise, made) <= tol * max(value, TINY):
+            outcome = Convergence.CONVERGED
+            break
+    return at, outcome, taken
 
 
 @dataclass(frozen=True, eq=False)
@@ -434,6 +372,9 @@ def _curved_rows(problem: KernelProblem, h: Float[Array, " n"]) -> Array:
 
     Where these are most of the rows that count, all of these; ``h`` is then raised to a least one.
     """
+    active = np.flatnonzero(h)
+    if problem.loss.has_inactive_rows and len(active):
+        return active
     size = h * np.diag(problem.K) / problem.alpha
     order = np.argsort(size)
     few = int(np.searchsorted(np.cumsum(size[order]), REST))
