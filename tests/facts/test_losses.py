@@ -31,8 +31,8 @@ from bochner.solvers.convex.losses import (
 )
 from bochner.solvers.convex.penalty_path import held_out_path
 from bochner.solvers.convex.problem import Problem, best_constant, best_length, optimum
-from bochner.solvers.lloyd import in_order
 from bochner.solvers.sgd import CLASS_LOSSES, NUMBER_LOSSES, as_loss
+from bochner.sums.tree import summed
 
 # ==== Each loss against its printed formula, and its derivatives against those of the formula.
 
@@ -190,7 +190,7 @@ class Rows:
             yield FeatureBlock(self.Z[start : start + 25], None, None, start)
 
     def sum(self, summand):
-        return in_order(summand, self)
+        return summed(summand, self, 1 << 16)
 
 
 def problem(loss, alpha=0.5, t=1, seed=0, **options):

@@ -14,7 +14,7 @@ from bochner.solvers.convex.driver import minimise
 from bochner.solvers.convex.losses import PoissonDeviance, Squared
 from bochner.solvers.convex.optimum import Cholesky, ConjugateGradients, Convergence, Optimum
 from bochner.solvers.convex.problem import Problem, hessian_factor, solved
-from bochner.solvers.lloyd import in_order
+from bochner.sums.tree import summed
 
 # ==== Newton's method on features: derivatives of every loss, and minima against other routes.
 
@@ -40,7 +40,7 @@ class Source(list):
         return self[0].Z.shape[1]
 
     def sum(self, summand):
-        return in_order(summand, self)
+        return summed(summand, self, 1 << 16)
 
     def __iter__(self):
         self.sweeps += 1
@@ -181,7 +181,8 @@ class InParts(Source):
     def sum(self, summand):
         middle = len(self) // 2
         parts = [
-            in_order(summand, list(self)[piece]) for piece in (slice(middle), slice(middle, None))
+            summed(summand, list(self)[piece], 1 << 16)
+            for piece in (slice(middle), slice(middle, None))
         ]
         return summand.merge(*parts)
 

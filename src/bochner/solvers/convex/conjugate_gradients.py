@@ -8,7 +8,7 @@ rows, which have curvature. As in Lin, Weng and Keerthi (2008), and Keerthi and 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import cho_solve
@@ -21,9 +21,6 @@ from bochner.solvers.convex.newton import Direction, Point, curvatures
 from bochner.solvers.convex.problem import (
     OverRows,
     Problem,
-    RowBlock,
-    RowSum,
-    S,
     SolverRows,
     backward,
     forward,
@@ -61,62 +58,29 @@ FLOOR = 1e-7
 # --- Hessians ------------------------------------------------------------------------------------
 
 
-class ActiveSubset(NamedTuple):
-    """Rows of some curvature, what ``Loss.curvature`` says of them, and their weights."""
-
-    rows: SolverRows
-    state: Float[Array, "m u"]
-    w: Float[Array, "m 1"]
-    share: float  # of all rows
-
-
-class _Copied(NamedTuple):
-    """A block of features copied out."""
-
-    Z: Array
-    start: int
-    y: None = None
-    w: None = None
-
-
 @dataclass(frozen=True, eq=False)
 class CopiedRows:
-    """Features that were copied out, as rows to solve with."""
+    """Features that were copied out, as rows to solve with, and as a block of them."""
 
     Z: Float[Array, "m D"]
+    start: int = 0
+    y: ClassVar[None] = None
+    w: ClassVar[None] = None
     cached: ClassVar[bool] = True
 
     @property
     def n_features(self) -> int:
-        """D."""
         return self.Z.shape[1]
 
-    def sum(self, summand: RowSum[S]) -> S:
-        """Return the sum over these rows."""
+    def sum(self, summand: Any) -> Any:
         total = summand.zero()
         for block in self:
             total = summand.add(total, block)
         return total
 
-    def __iter__(self) -> Iterator[RowBlock]:
+    def __iter__(self) -> Iterator["CopiedRows"]:
         for start in range(0, len(self.Z), ROWS_AT_A_TIME):
-            yield _Copied(self.Z[start : start + ROWS_AT_A_TIME], start)
-
-
-def active_rows(problem: Problem, state: Float[Array, "n u"]) -> ActiveSubset:
-    """Return the rows of some curvature, copied out where they are few: products read them alone.
-
-    Where active rows are many, all rows are returned, some without curvature.
-    """
-    w, rows = problem.w, problem.rows
-    active = np.any(state, axis=1) & (w[:, 0] > 0)
-    count = int(active.sum())
-    share = count / len(active)
-    first = problem.first.Z
-    size = count * first.shape[1] * first.itemsize
-    if not count or share > COPIED_SHARE or not (rows.cached or size <= COPIED_BYTES):
-        return ActiveSubset(rows, state, w, share)
-    return ActiveSubset(CopiedRows(taken_rows(rows, active)), state[active], w[active], share)
+            yield CopiedRows(self.Z[start : start + ROWS_AT_A_TIME], start)
 
 
 def _hessian_product(
@@ -132,25 +96,45 @@ def _hessian_product(
 
 @dataclass(frozen=True, eq=False)
 class Hessian:
-    """Multiplies by H.
+    """Multiplies by H, over rows of some curvature, or over all rows where these are many."""
 
-    ``floor`` is the least curvature of an intercept: no row may be active where a loss is smoothed.
-    0: there is no intercept.
-    """
-
-    active: ActiveSubset
+    rows: SolverRows
+    state: Float[Array, "m u"]  # what ``Loss.curvature`` says of the rows
+    w: Float[Array, "m 1"]
+    share: float  # of active rows
     loss: Loss
     alpha: float
+    # Least curvature of an intercept: no row may be active where a loss is smoothed. 0: there is
+    # no intercept.
     floor: float
+
+    @staticmethod
+    def of(
+        problem: Problem, loss: Loss, state: Float[Array, "n u"], width: float = 1.0
+    ) -> "Hessian":
+        """Return the Hessian of these curvatures; ``width`` is that of the smoothing.
+
+        Active rows are copied out where they are few: products read them alone.
+        """
+        w, rows = problem.w, problem.rows
+        active = np.any(state, axis=1) & (w[:, 0] > 0)
+        share = float(active.mean())
+        first = problem.first.Z
+        size = int(active.sum()) * first.shape[1] * first.itemsize
+        if 0 < share <= COPIED_SHARE and (rows.cached or size <= COPIED_BYTES):
+            rows = CopiedRows(taken_rows(rows, active))
+            state, w = state[active], w[active]
+        floor = FLOOR * float(problem.w.sum()) / width if problem.fit_intercept else 0.0
+        return Hessian(rows, state, w, share, loss, problem.alpha, floor)
 
     def __call__(self, V: Float[Array, "u p"], columns: Array) -> Float[Array, "u p"]:
         """Return the Hessians of these columns times the rows of V."""
-        out, state = self.alpha * V, self.active.state
+        out, state = self.alpha * V, self.state
         out[:, -1] = self.floor * V[:, -1]
         if not self.loss.joint and len(columns) < state.shape[1]:
             state = state[:, columns]
         part = partial(_hessian_product, loss=self.loss, V=V)
-        out += self.active.rows.sum(OverRows(part, (state, self.active.w)))
+        out += self.rows.sum(OverRows(part, (state, self.w)))
         if not self.floor:
             out[:, -1] = 0.0
         return out
@@ -207,8 +191,8 @@ class Preconditioner:
 
 def from_moments(moments: SummedProducts, weight: float, hessian: Hessian) -> Preconditioners:
     """Return (c G + alpha I)⁻¹ from moments of all rows, of this weight; c: mean curvature."""
-    diagonal = hessian.loss.diagonal(hessian.active.state)
-    mass = float((hessian.active.w * diagonal).sum()) / diagonal.shape[1]
+    diagonal = hessian.loss.diagonal(hessian.state)
+    mass = float((hessian.w * diagonal).sum()) / diagonal.shape[1]
     mean, G = moments.feature_mean, mass / weight * moments.gram
     if not hessian.floor:
         G += mass * np.outer(mean, mean)
@@ -223,8 +207,7 @@ def from_rows(hessian: Hessian, apart: bool) -> Preconditioners:
     does and is the same in every run: about 2 D of them, or all if they are no more. ``apart``
     makes one for each column, from its own curvatures; else one serves all, of their means.
     """
-    active, rows = hessian.active, hessian.active.rows
-    curvature = active.w * hessian.loss.diagonal(active.state)
+    rows, curvature = hessian.rows, hessian.w * hessian.loss.diagonal(hessian.state)
     columns = (curvature if apart else curvature.mean(axis=1, keepdims=True)).T
     shares = np.stack([_draw(c, ROWS_PER_FEATURE * rows.n_features) for c in columns])
     taken = np.any(shares > 0, axis=0)
@@ -278,9 +261,7 @@ class HessianProducts:
     def __call__(self, loss: Loss, point: Point, columns: Array, tol: float) -> Direction:
         """Return the steps of these columns."""
         problem = self._problem
-        floor = FLOOR * float(problem.w.sum()) if problem.fit_intercept else 0.0
-        rows = active_rows(problem, curvatures(problem, loss, point, columns))
-        hessian = Hessian(rows, loss, problem.alpha, floor)
+        hessian = Hessian.of(problem, loss, curvatures(problem, loss, point, columns))
         inverse = self._inverse(hessian, columns)
         estimate = inner(point.gradient, inverse(point.gradient), loss.joint) / 2
         rest = estimate / np.maximum(point.value, 1e-300)
@@ -288,8 +269,8 @@ class HessianProducts:
         shares = np.clip(shares, LAST_SHARE, FIRST_SHARE)
         along = partial(inner, joint=loss.joint)
         step = conjugate_gradients(hessian, -point.gradient, inverse, shares, MOST_PRODUCTS, along)
-        self._judge(step.products, rows.share, len(columns))
-        return Direction(step.solution, step.products, rows.share)
+        self._judge(step.products, hessian.share, len(columns))
+        return Direction(step.solution, step.products, hessian.share)
 
     def _inverse(self, hessian: Hessian, columns: Array) -> Preconditioners:
         """Return the preconditioner: the one of before while it is cheaper to keep."""

@@ -140,25 +140,36 @@ class OfMargin(Loss):
 
 
 class RampLoss(OfMargin):
-    """max(0, m); with a width, smooth."""
+    """Largest q m − δq²/2 over q from low to high, with a width δ smooth; by default max(0, m)."""
 
     width: float
+    at_jump: ClassVar[float] = 0.0  # share of high in q where m is zero
+
+    @property
+    def slopes(self) -> tuple[Any, Any]:
+        """Low and high, numbers or one per column."""
+        return 0.0, 1.0
 
     def value(self, y: Array, f: Array) -> Array:
         m = self.margin(y, f)
         q = self._best(m)
-        return q * (positive(m) - self.width * q / 2)
+        return q * m - self.width * q**2 / 2
 
     def slope(self, y: Array, f: Array) -> Array:
         return self.direction(y, f) * self._best(self.margin(y, f))
 
     def curvature(self, y: Array, f: Array) -> Array:
-        m = self.margin(y, f)
-        return ((m > 0) & (m <= self.width)) / (self.width or 1.0)
+        if self.nonsmooth:
+            return np.zeros_like(f)
+        q, (low, high) = self.margin(y, f) / self.width, self.slopes
+        return ((q > low) & (q <= high)) / self.width
 
     def _best(self, m: Array) -> Array:
-        """Return the q in [0, 1] of the largest q m − δq²/2."""
-        return np.clip(m / self.width, 0.0, 1.0) if self.width else 1.0 * (m > 0)
+        low, high = self.slopes
+        if not self.nonsmooth:
+            return np.clip(m / self.width, low, high)
+        middle = low + self.at_jump * (high - low)
+        return np.where(m > 0, high, np.where(m < 0, low, middle))
 
 
 class SquaredRampLoss(OfMargin):
@@ -240,29 +251,17 @@ class Huber(Loss):
         return 1.0 * (np.abs(y - f) <= self.threshold)
 
 
-class TwoSlopes(Loss):
-    """max(low r, high r), r = y − f: the largest q r − δq²/2 over q from low to high."""
+class TwoSlopes(RampLoss):
+    """max(low r, high r), r = y − f."""
 
-    width: float
     degree = 1
+    at_jump = 0.5
 
-    @property
-    @abstractmethod
-    def slopes(self) -> tuple[Any, Any]:
-        """Low and high, numbers or one per column."""
+    def margin(self, y: Array, f: Array) -> Array:
+        return y - f
 
-    def value(self, y: Array, f: Array) -> Array:
-        q, r = self._best(y - f), y - f
-        return q * r - self.width * q**2 / 2
-
-    def slope(self, y: Array, f: Array) -> Array:
-        return -self._best(y - f)
-
-    def curvature(self, y: Array, f: Array) -> Array:
-        if self.nonsmooth:
-            return np.zeros_like(f)
-        q, (low, high) = (y - f) / self.width, self.slopes
-        return ((q > low) & (q < high)) / self.width
+    def direction(self, y: Array, f: Array) -> Array:
+        return np.full(np.shape(f), -1.0)
 
     def constant(self, y: Array, w: Array) -> Array | None:
         if not self.nonsmooth:
@@ -274,12 +273,6 @@ class TwoSlopes(Loss):
         reached = below >= (1 - 1e-12) * below[-1] * high / (high - low)
         at = np.take_along_axis(order, np.argmax(reached, axis=0)[None], axis=0)
         return np.take_along_axis(y, at, axis=0)[0]
-
-    def _best(self, r: Array) -> Array:
-        low, high = self.slopes
-        if self.nonsmooth:
-            return np.where(r > 0, high, np.where(r < 0, low, (low + high) / 2))
-        return np.clip(r / self.width, low, high)
 
 
 @dataclass(frozen=True)
@@ -302,7 +295,10 @@ class Absolute(TwoSlopes):
     """|y − f|; with a width δ, Huber's."""
 
     width: float = 0.0
-    slopes: ClassVar[tuple[Any, Any]] = (-1.0, 1.0)
+
+    @property
+    def slopes(self) -> tuple[Any, Any]:
+        return -1.0, 1.0
 
 
 class OutsideTube(OfMargin):

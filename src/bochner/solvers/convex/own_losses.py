@@ -1,6 +1,5 @@
 """Losses of a user: of each number, or of several outputs together."""
 
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -14,8 +13,9 @@ from bochner.solvers.convex.losses import Loss
 #: A function of (y, f).
 OfPrediction = Callable[[Any, Any], Any]
 
-#: Where a user's loss is tried: targets, and distances of predictions from them.
-_TARGETS, _DISTANCES = (0.0, 0.5, 1.0, 3.0), (-3.0, -1.1, -0.3, 0.4, 0.9, 2.7)
+#: Targets where losses are tried, of each number and of two outputs.
+_TARGETS = np.repeat((0.0, 0.5, 1.0, 3.0), 6)
+_GRID = np.linspace(-1.5, 1.5, 32).reshape(16, 2)
 
 
 class UserLoss(Loss):
@@ -28,6 +28,8 @@ class UserLoss(Loss):
     #: Name of the second derivative, and the share of points where derivatives may jump.
     second: ClassVar[str]
     jumps: ClassVar[float]
+    #: Targets and predictions where the functions are tried unless points are given.
+    trial: ClassVar[tuple[Array, Array]]
 
     def __post_init__(self) -> None:
         for function in (self.value_of, self.slope_of, getattr(self, f"{self.second}_of")):
@@ -36,14 +38,9 @@ class UserLoss(Loss):
                     f"{type(self).__name__}: value, slope and {self.second} must be functions of "
                     f"(y, f); got {function!r}."
                 )
-        given = self._trial if self.points is None else self.points
+        given = self.trial if self.points is None else self.points
         y, f = (np.asarray(a, np.float64) for a in given)
         self._check(*((y, f) if self.joint else (y.reshape(-1, 1), f.reshape(-1, 1))))
-
-    @property
-    @abstractmethod
-    def _trial(self) -> tuple[Array, Array]:
-        """Where the functions are tried unless points are given."""
 
     def _asked(self, function: OfPrediction, what: str, y: Array, f: Array, shape: Any) -> Array:
         answer = np.asarray(function(*np.broadcast_arrays(y, f)), dtype=np.float64)
@@ -150,11 +147,7 @@ class CustomLoss(UserLoss):
 
     second = "curvature"
     jumps = 0.25
-
-    @property
-    def _trial(self) -> tuple[Array, Array]:
-        y = np.repeat(_TARGETS, len(_DISTANCES))
-        return y, y + np.tile(_DISTANCES, len(_TARGETS))
+    trial = (_TARGETS, _TARGETS + np.tile((-3.0, -1.1, -0.3, 0.4, 0.9, 2.7), 4))
 
     def value(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:
         """Return the loss."""
@@ -213,11 +206,7 @@ class JointLoss(UserLoss):
     of_numbers = True
     second = "hessian"
     jumps = 0.0
-
-    @property
-    def _trial(self) -> tuple[Array, Array]:
-        grid = np.linspace(-1.5, 1.5, 32).reshape(16, 2)
-        return np.abs(grid[::-1]), np.abs(grid[::-1]) + grid
+    trial = (np.abs(_GRID[::-1]), np.abs(_GRID[::-1]) + _GRID)
 
     def centred(self, fitted: Array) -> Array:
         """Return numbers as they are: more than their differences matter."""

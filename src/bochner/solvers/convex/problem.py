@@ -10,7 +10,7 @@ Parameters are (t, D + 1): a row of coefficients, and the intercept, for each co
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -44,8 +44,6 @@ TURNS, SECANTS = 64, 12
 #: Share of the first slope that is next to none, and how often a length is doubled, at most.
 ENOUGH, DOUBLINGS = 0.1, 20
 
-S = TypeVar("S")
-
 
 # --- rows, and sums over them --------------------------------------------------------------------
 
@@ -74,15 +72,7 @@ class SolverRows(Protocol):
     @property
     def n_features(self) -> int: ...
     def __iter__(self) -> Iterator[RowBlock]: ...
-    def sum(self, summand: "RowSum[S]") -> S: ...
-
-
-class RowSum(Protocol[S]):
-    """Result of one pass over rows, and how parts add."""
-
-    def zero(self) -> S: ...
-    def add(self, total: S, block: RowBlock) -> S: ...
-    def merge(self, a: S, b: S) -> S: ...
+    def sum(self, summand: Any) -> Any: ...
 
 
 def places(block: RowBlock, first: int = 0) -> slice:
@@ -377,65 +367,53 @@ class LineSearch(NamedTuple):
 Slope = Callable[[Float[Array, " t"]], Float[Array, " t"]]
 
 
-class _Bracket(NamedTuple):
-    """Lengths below and above the best one, and the slopes there, one per target."""
-
-    low: Array
-    high: Array
-    at_low: Array
-    at_high: Array
-
-
 def best_length(slope: Slope, count: int, doublings: int = DOUBLINGS) -> Float[Array, " t"]:
     """Return where the slope is a tenth of that at zero, or less; zero where it does not fall.
 
     ``slope`` takes and gives ``count`` numbers, one per target, and rises in each. From one the
     length is doubled until the function rises, so often at most, then sought between.
     """
-    zero = np.zeros(count)
-    first = slope(zero)
-    falls = first < 0
-    b = _Bracket(zero, zero + 1, first, slope(zero + 1))
+    low, high = np.zeros(count), np.ones(count)
+    first, at_high = slope(low), slope(high)
+    at_low, falls = first, first < 0
     for _ in range(doublings):
-        short = falls & (b.at_high < ENOUGH * first)
+        short = falls & (at_high < ENOUGH * first)
         if not np.any(short):
             break
-        far = np.where(short, 2 * b.high, b.high)
-        low, at_low = np.where(short, b.high, b.low), np.where(short, b.at_high, b.at_low)
-        b = _Bracket(low, far, at_low, slope(far))
-    between = falls & (b.at_high > 0)
-    enough = np.where(between, ENOUGH * np.abs(first), np.inf)
-    return np.where(falls, _root(slope, b, enough), 0.0)
+        low, at_low = np.where(short, high, low), np.where(short, at_high, at_low)
+        high = np.where(short, 2 * high, high)
+        at_high = slope(high)
+    enough = np.where(falls & (at_high > 0), ENOUGH * np.abs(first), np.inf)
+    return np.where(falls, _root(slope, low, high, at_low, at_high, enough), 0.0)
 
 
-def _root(slope: Slope, b: _Bracket, enough: Array) -> Float[Array, " t"]:
+def _root(
+    slope: Slope, low: Array, high: Array, at_low: Array, at_high: Array, enough: Array
+) -> Float[Array, " t"]:
     """Return where a rising function is within ``enough`` of zero: secants and bisection.
 
     The value at an end that stays is halved (the Illinois algorithm): where rows reach a jump,
     slopes beyond it are many powers of ten larger, and secants would stay before it.
     """
-    best: Array = b.high
-    value: Array = b.at_high
+    best: Array = high
+    value: Array = at_high
     side = np.zeros(len(enough))
     for turn in range(TURNS):
         open_ = np.abs(value) > enough
         if not np.any(open_):
             break
-        rise = b.at_high - b.at_low
-        secant = b.low - b.at_low * (b.high - b.low) / np.where(rise > 0, rise, 1)
+        rise = at_high - at_low
+        secant = low - at_low * (high - low) / np.where(rise > 0, rise, 1)
         halve = (turn % 3 == 2) | (turn > SECANTS) | ~np.isfinite(rise) | (rise <= 0)
-        best = np.where(open_, np.where(halve, (b.low + b.high) / 2, secant), best)
+        best = np.where(open_, np.where(halve, (low + high) / 2, secant), best)
         value = np.where(open_, slope(best), value)
         left = open_ & (value < 0)
         right = open_ & ~left
         stays = np.where(side == np.sign(value), 0.5, 1.0)
         side = np.sign(value)
-        b = _Bracket(
-            np.where(left, best, b.low),
-            np.where(right, best, b.high),
-            np.where(left, value, np.where(right, stays * b.at_low, b.at_low)),
-            np.where(right, value, np.where(left, stays * b.at_high, b.at_high)),
-        )
+        at_low = np.where(left, value, np.where(right, stays * at_low, at_low))
+        at_high = np.where(right, value, np.where(left, stays * at_high, at_high))
+        low, high = np.where(left, best, low), np.where(right, best, high)
     return best
 
 

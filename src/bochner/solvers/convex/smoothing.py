@@ -31,11 +31,9 @@ from bochner._core.shapes import Array, Float
 from bochner.solvers.cg import conjugate_gradients
 from bochner.solvers.convex.conjugate_gradients import (
     FIRST_SHARE,
-    FLOOR,
     LAST_SHARE,
     MOST_PRODUCTS,
     Hessian,
-    active_rows,
     from_rows,
 )
 from bochner.solvers.convex.losses import Loss, weighted
@@ -208,9 +206,7 @@ def _by_products(
     problem: Problem, at: State, local: _Local, gradient: Array
 ) -> tuple[Float[Array, "t p"], int]:
     """Return the steps by conjugate gradients: no Hessian is formed."""
-    floor = FLOOR * float(problem.w.sum()) / at.width if problem.fit_intercept else 0.0
-    rows = active_rows(problem, local.curvature)
-    hessian = Hessian(rows, problem.loss, problem.alpha, floor)
+    hessian = Hessian.of(problem, problem.loss, local.curvature, at.width)
     inverse = from_rows(hessian, apart=True)
     promised = -0.5 * (gradient * inverse(-gradient)).sum(axis=1) / local.size
     shares = np.clip(np.sqrt(np.abs(promised)), LAST_SHARE, FIRST_SHARE)
