@@ -16,7 +16,7 @@ import bochner as bo
 from bochner import Moments
 from bochner.kernels import Gaussian
 from bochner.models._rows import SumOnFeatures
-from bochner.models.unsupervised.base import DiagonalOf
+from bochner.models.unsupervised.base import diagonal_of
 from bochner.models.unsupervised.cca import CorrelationsOf
 from bochner.solvers.lloyd import CentroidsOf
 from bochner.sums.executor import InProcess, Together
@@ -55,7 +55,7 @@ PAIR = bo.KernelCCA(2, Gaussian(1.0), method="orthogonal", n_features=8, random_
 SIDES = CorrelationsOf(PAIR.fit(X, Y).fit_.chosen, PAIR.fit_.chosen_y)
 MOMENTS = MomentsOf(PHI, "float64")
 SUMMANDS = {
-    "diagonal": (DiagonalOf(Gaussian(1.0).diag), np.array),
+    "diagonal": (diagonal_of(Gaussian(1.0)), np.array),
     "clusters": (SumOnFeatures(PHI, CENTRES), lambda total: of_clusters(CENTRES.clusters(total))),
     "halves": (SIDES, lambda total: of_folds(SIDES.halves(total))),
     "moments": (MOMENTS, lambda total: numbers(MOMENTS.moments(total))),

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import replace
-from inspect import getattr_static
 from operator import attrgetter
 from typing import Any, Literal, Self
 
@@ -52,7 +51,6 @@ from bochner.models._parameters import SharedParameters, by_jobs
 from bochner.models._tables import (
     as_fitted,
     encoded,
-    encoded_beside,
     given_rows,
     has_gaps,
     held_blocks,
@@ -94,10 +92,6 @@ class OfOneVersion:
         vars(self).update({name: value for name, value in state.items() if name != _WRITTEN})
 
 
-class FittedPart(property):
-    """A property that reads a part of the fitted value, and costs nothing."""
-
-
 def learned(path: str, doc: str, otherwise: str = "") -> Any:
     """Return a property that reads this part of the fitted value.
 
@@ -111,7 +105,7 @@ def learned(path: str, doc: str, otherwise: str = "") -> Any:
             raise AttributeError(otherwise)
         return result
 
-    return FittedPart(value, doc=doc)
+    return property(value, doc=doc)
 
 
 def changed(fit: Any, **fields: Any) -> Any:
@@ -121,29 +115,11 @@ def changed(fit: Any, **fields: Any) -> Any:
     return copied
 
 
-def _is_measured(kind: type, name: str) -> bool:
-    attribute = getattr_static(kind, name, None)
-    return isinstance(attribute, property) and not isinstance(attribute, FittedPart)
-
-
 class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, OfOneVersion, BaseEstimator):
     """An estimator of this package: parameters, and one fitted value."""
 
     kernel: Any
     fit_: Any
-
-    def __dir__(self) -> list[str]:
-        """Return the names that there are, for completion.
-
-        scikit-learn reads all attributes for it; certificates and calibrations are measured where
-        they are first read.
-        """
-        fitted = "fit_" in self.__dict__
-        return [
-            name
-            for name in object.__dir__(self)
-            if (fitted if _is_measured(type(self), name) else hasattr(self, name))
-        ]
 
     @by_jobs
     def fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
@@ -270,7 +246,7 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, OfOneVers
     map_ = learned("chosen.map", "φ.")
     choice_ = learned("chosen.choice", "Method taken, what it was compared with, and the reason.")
 
-    @FittedPart
+    @property
     def search_(self) -> Any:
         """Kernels that were compared, and their errors, as a table."""
         inputs, search = self._inputs, self._fitted.chosen.search
@@ -390,17 +366,23 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, OfOneVers
         if not is_foreign(y):
             refuse_no_numbers(who, y)
         X = as_rows(who, X, self.kernel, None if known is None else known.n_features_in)
-        kind = kind_of(X, who)
-        if kind == "text" or (known is not None and known.is_encoded and is_table(X)):
+        kind, schema = kind_of(X, who), None if known is None else known.schema
+        learned = is_learned_of_arrays(known)
+        if not learned and (kind == "text" if first else schema is not None and is_table(X)):
             return self._table_blocks(X, y, sample_weight, known, n_classes)
-        if kind == "foreign":
+        if schema is not None and not learned and (schema.categories or schema.encoders):
+            raise InvalidInput(
+                f"{who}: fitted on a table with columns that are no numbers, so rows must come as "
+                f"a table with the columns {', '.join(schema.columns)}; got {type(X).__name__}."
+            )
+        if kind == "foreign" and not learned:
             blocks = Blocks.from_arrays(X, y, sample_weight)
             return blocks, self._inputs_of(blocks, first)
         refuse_dates(sample_weight, who, "sample_weight")
         X, y, inputs = self._checked(X, y, known)
-        learned, gaps = is_learned_of_arrays(known), has_gaps(X)
+        gaps = has_gaps(X)
         if gaps and not learned:
-            refuse_gaps(who, X, known is None, vars(self).get("method"))
+            refuse_gaps(who, X, first, vars(self).get("method"))
         if self._is_dense_inside(X):
             X = dense(X)
         if learned or gaps:
@@ -409,15 +391,17 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, OfOneVers
             return blocks, replace(inputs, names=None)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        return Blocks.from_arrays(X, y, sample_weight), inputs
+        blocks = Blocks.from_arrays(X, y, sample_weight)
+        if is_sparse(X) and not first and not accepts_sparse(self.kernel_):
+            blocks = blocks.changed(lambda piece: piece._replace(X=dense(piece.X)))
+        return blocks, inputs
 
     def _checked(self, X: Any, y: Any, known: Inputs | None) -> tuple[Any, Any, Inputs]:
-        """Return training data checked by scikit-learn, and their inputs."""
+        """Return rows checked by scikit-learn, NaN where a cell is missing, and their inputs."""
         who = type(self).__name__
         refuse_dates(X, who)
-        dense = isinstance(X, np.ndarray) or not accepts_sparse(self.kernel)
         options: Any = {
-            "accept_sparse": False if dense else "csr",
+            "accept_sparse": "csr" if known is not None or accepts_sparse(self.kernel) else False,
             "dtype": ["float64", "float32"],
             "ensure_all_finite": "allow-nan",
         }
@@ -430,19 +414,19 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, OfOneVers
                 checked = check(X, estimator=self, **targets, **options)
         names = _get_feature_names(X) if known is None else None
         X, y = (checked, None) if y is None else checked
-        if known is not None:
-            return X, y, known
-        return X, y, Inputs(X.shape[1], None if names is None else tuple(names.tolist()))
+        return X, y, known or Inputs(X.shape[1], None if names is None else tuple(names.tolist()))
 
     def _table_blocks(
         self, X: Any, y: Any, sample_weight: Any, known: Inputs | None, n_classes: int
     ) -> tuple[Blocks, Inputs]:
-        schema = None if known is None else known.schema
-        table = Blocks.from_table(X, schema=None if schema is None else schema.features_only())
+        who = type(self).__name__
+        schema = None if known is None or known.schema is None else known.schema.features_only()
+        table = Blocks.from_table(X, schema=schema)
+        if known is not None and y is None and sample_weight is None:
+            return table.read_by(who), known
         targets = y if self._has_targets else None
-        table = encoded_beside(type(self).__name__, table, targets, sample_weight, n_classes)
-        inputs = self._inputs_of(table, known is None)
-        return read_beside(table, y, sample_weight), inputs
+        table = encoded(who, table, n_classes, beside=(targets, sample_weight))
+        return read_beside(table, y, sample_weight), self._inputs_of(table, known is None)
 
     @property
     def _has_targets(self) -> bool:
@@ -450,23 +434,18 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, OfOneVers
         return is_classifier(self) or is_regressor(self)
 
     def _read(
-        self, blocks: Blocks, first: bool = True, where: Executor = LOCAL
+        self, blocks: Blocks, first: bool = True, where: Executor = LOCAL, n_classes: int = 0
     ) -> tuple[Blocks, Inputs]:
         """Return blocks as the fit reads them, and their inputs."""
-        blocks = self._learned(blocks, first, where=where)
+        if first:
+            blocks = encoded(type(self).__name__, blocks, n_classes, self._has_targets, where)
+        else:
+            blocks = self._as_fitted(blocks)
         return blocks, self._inputs_of(blocks, first)
 
     def _as_fitted(self, blocks: Blocks) -> Blocks:
         """Return blocks of a table as the fit reads them; others as they are."""
         return as_fitted(blocks, self._inputs.schema).read_by(type(self).__name__)
-
-    def _learned(
-        self, blocks: Blocks, first: bool, n_classes: int = 0, where: Executor = LOCAL
-    ) -> Blocks:
-        """Return blocks through what is learned, or was in the first call, of their columns."""
-        if not first:
-            return self._as_fitted(blocks)
-        return encoded(type(self).__name__, blocks, n_classes, self._has_targets, where)
 
     def _inputs_of(self, blocks: Blocks, first: bool = True) -> Inputs:
         """Return the inputs in the blocks; unless ``first``, refuse inputs unlike the fit's."""
@@ -493,40 +472,15 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, OfOneVers
 
         Blocks are taken as they are: read with the fit's schema, or made of arrays.
         """
-        who, known = type(self).__name__, self._inputs
-        schema = known.schema
-        if isinstance(X, Blocks):
-            X = self._as_fitted(X)
-            if X.n_columns != known.n_columns:
-                raise InvalidInput(
-                    f"X has {X.n_columns} columns, but {who} is expecting {known.n_columns}. "
-                    "Read files and tables with schema=model.schema_."
-                )
-            return X
-        refuse_masked(X, who)
-        X = as_rows(who, X, self.kernel, known.n_features_in)
-        kind = kind_of(X, who)
-        if is_learned_of_arrays(known):
-            table = numbered(who, self._checked_rows(X))
-            return Blocks.from_table(table, schema=schema.features_only()).read_by(who)
-        if schema is not None and is_table(X):
-            return Blocks.from_table(X, schema=schema.features_only()).read_by(who)
-        if schema is not None and (schema.categories or schema.encoders):
+        if not isinstance(X, Blocks):
+            return self._blocks_of(X, first=False)[0]
+        X, known = self._as_fitted(X), self._inputs
+        if X.n_columns != known.n_columns:
             raise InvalidInput(
-                f"{who}: fitted on a table with columns that are no numbers, so rows must come as "
-                f"a table with the columns {', '.join(schema.columns)}; got {type(X).__name__}."
+                f"X has {X.n_columns} columns, but {type(self).__name__} is expecting "
+                f"{known.n_columns}. Read files and tables with schema=model.schema_."
             )
-        if kind == "foreign":
-            blocks = Blocks.from_arrays(X)
-            self._inputs_of(blocks, first=False)
-            return blocks
-        X = self._checked_rows(X)
-        if has_gaps(X):
-            refuse_gaps(who, X)
-        blocks = Blocks.from_arrays(X)
-        if is_sparse(X) and not accepts_sparse(self.kernel_):
-            return blocks.changed(lambda piece: piece._replace(X=dense(piece.X)))
-        return blocks
+        return X
 
     def _is_dense_inside(self, X: Any) -> bool:
         """Whether sparse rows are made dense: few cells, and a kernel that they are to choose.
@@ -536,14 +490,6 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, OfOneVers
         """
         chosen = isinstance(self.kernel, str) and self.kernel != "linear"
         return chosen and is_sparse(X) and X.shape[0] * X.shape[1] <= FEW_CELLS
-
-    def _checked_rows(self, X: Any) -> Any:
-        """Return rows checked by scikit-learn: with the columns of the fit, NaN where missing."""
-        who = type(self).__name__
-        refuse_dates(X, who)
-        options: Any = {"dtype": ["float64", "float32"], "ensure_all_finite": "allow-nan"}
-        with in_one_sentence(who, X):
-            return validate_data(self, X, accept_sparse="csr", reset=False, **options)
 
     def _atomic(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Return what a call of several steps gives; one that fails changes nothing."""

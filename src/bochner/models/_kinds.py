@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +24,7 @@ from bochner.models._calibration import agreeing, decided
 from bochner.models._parameters import by_jobs
 from bochner.models._tables import by_partition, in_one_sentence, is_number
 from bochner.sums.executor import LOCAL, Executor
+from bochner.sums.tree import SumOf
 
 MOST_CLASSES = 10_000  # More classes than this are taken for a target of regression
 FEW_CLASSES = 50  # Up to this many different values are classes, for any number of rows
@@ -204,50 +206,31 @@ def factors_of(
 ) -> Float[Array, " K"]:
     """Return the factor of each class: 1 on average by weight where "balanced", or as given."""
     if isinstance(given, Mapping):
-        return _given_factors(who, given, classes)
+        unknown = [label for label in given if label not in classes.tolist()]
+        if unknown:
+            raise InvalidInput(
+                f"{who}: class_weight must name classes among {listed(classes.tolist())}; got "
+                f"{listed(unknown)}."
+            )
+        factors = np.array([float(given.get(label, 1.0)) for label in classes.tolist()])
+        if not np.all((factors >= 0) & np.isfinite(factors)):
+            raise InvalidInput(
+                f"{who}: the weights in class_weight must be finite and not negative; got {given}."
+            )
+        return factors
     if given != "balanced":
         raise InvalidInput(
             f'{who}: class_weight must be None, "balanced" or a dict of class: weight; '
             f"got {given!r}."
         )
-    sizes = where.sum(ClassSizes(len(classes)), blocks)
+    sizes = where.sum(SumOf(partial(_weights_of_classes, n_classes=len(classes))), blocks)
     return np.divide(sizes.sum(), len(classes) * sizes, out=np.zeros_like(sizes), where=sizes > 0)
 
 
-def _given_factors(who: str, given: Mapping[Any, float], classes: Array) -> Float[Array, " K"]:
-    unknown = [label for label in given if label not in classes.tolist()]
-    if unknown:
-        raise InvalidInput(
-            f"{who}: class_weight must name classes among {listed(classes.tolist())}; got "
-            f"{listed(unknown)}."
-        )
-    factors = np.array([float(given.get(label, 1.0)) for label in classes.tolist()])
-    if not np.all((factors >= 0) & np.isfinite(factors)):
-        raise InvalidInput(
-            f"{who}: the weights in class_weight must be finite and not negative; got {given!r}."
-        )
-    return factors
-
-
-@dataclass(frozen=True)
-class ClassSizes:
-    """The summand of the weight of each class: n/(K n_k) weighs all classes alike."""
-
-    n_classes: int
-
-    def zero(self) -> Float[Array, " K"]:
-        """Return no weights."""
-        return np.zeros(self.n_classes)
-
-    def add(self, total: Array, block: Any) -> Float[Array, " K"]:
-        """Add the rows of a block."""
-        w = None if block.w is None else to_numpy(block.w)
-        codes = to_numpy(block.y).astype(np.int64)
-        return total + np.bincount(codes, w, minlength=self.n_classes)
-
-    def merge(self, a: Array, b: Array) -> Float[Array, " K"]:
-        """Return the weights of both."""
-        return a + b
+def _weights_of_classes(block: Any, n_classes: int) -> Float[Array, " K"]:
+    w = None if block.w is None else to_numpy(block.w)
+    codes = to_numpy(block.y).astype(np.int64)
+    return np.bincount(codes, w, minlength=n_classes).astype(np.float64)
 
 
 class Differentiable(KernelEstimator):
@@ -281,18 +264,16 @@ class Differentiable(KernelEstimator):
         gradients of its mean. Time: about twice ``predict`` for each target; memory: the result
         and a block of features.
         """
-        gradients = self._gradients(self._rows_to_predict(X))
-        return joined([from_numpy(self._shaped_as_values(G), like=X) for X, G in gradients])
+        parts = []
+        for rows, G in self._gradients(self._rows_to_predict(X)):
+            shape = self._fitted.target_shape if not is_classifier(self) else G.shape[2:]
+            shape = () if shape == (1,) and is_classifier(self) else shape
+            parts.append(from_numpy(G.reshape(*G.shape[:2], *shape), like=rows))
+        return joined(parts)
 
     def _gradients(self, blocks: Blocks) -> Gradients:
         """Yield the rows of each block and the gradients there."""
         return self._fitted.gradients(blocks)
-
-    def _shaped_as_values(self, G: Float[Array, "b d t"]) -> Float[Array, "b d *t"]:
-        """Return gradients with as many axes as predictions, or decision values, have, and one."""
-        if is_classifier(self):
-            return G[:, :, 0] if G.shape[2] == 1 else G
-        return G.reshape(*G.shape[:2], *self._fitted.target_shape)
 
 
 class WithoutTarget(KernelEstimator):
@@ -443,8 +424,8 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
             coded = blocks.recoded(lambda y: codes_of(who, labels[y.astype(int)], known))
         else:
             coded = blocks.recoded(lambda y: codes_of(who, to_numpy(y), known))
-        coded = self._learned(coded, first, len(known), where)
-        inputs = replace(self._inputs_of(coded, first), classes=known)
+        coded, inputs = self._read(coded, first, where, len(known))
+        inputs = replace(inputs, classes=known)
         return self._weighted(coded, inputs, where), inputs
 
     def _weighted(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Blocks:

@@ -66,11 +66,6 @@ method : Method or str, default "auto"
     "n_features": """\
 n_features : int, "auto" or Tolerance, default 1024
     D.""",
-    "n_features of sums": """\
-n_features : int, "auto" or Tolerance, default 1024
-    D. Error falls with D; time grows like n D² + D³ and memory like D². "auto": as many as
-    bring ε of the certificate to 0.1 at the penalty that is forecast; see
-    :func:`bochner.required_features`. With "exact" the width of the preconditioner.""",
     "metric of tables": """\
 metric : None or "learned", default None
     "learned": columns are scaled and turned first, by the average outer product of the

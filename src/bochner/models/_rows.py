@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import NystromMap, Rounded
 from bochner.solvers.convex.problem import TargetsOf
 from bochner.sums.executor import LOCAL, Executor
-from bochner.sums.tree import narrowed, summed
+from bochner.sums.tree import SumOf, narrowed, summed
 
 
 class FeatureBlock(NamedTuple):
@@ -213,25 +214,6 @@ def rows_left_out(
     return numbers[:, None] == np.arange(min(folds, many))
 
 
-@dataclass(frozen=True)
-class MarksOf:
-    """The summand of the marks of all rows, block by block."""
-
-    seed: int
-
-    def zero(self) -> list[Array]:
-        """Return no marks."""
-        return []
-
-    def add(self, total: list[Array], block: Any) -> list[Array]:
-        """Add the marks of a block."""
-        return [*total, row_marks(block.X, self.seed)]
-
-    def merge(self, a: list[Array], b: list[Array]) -> list[Array]:
-        """Return the marks of both."""
-        return a + b
-
-
 def fold_numbers(
     blocks: Blocks, w: Float[Array, " n"], seed: int, where: Executor = LOCAL
 ) -> Array:
@@ -240,7 +222,11 @@ def fold_numbers(
     Different rows of positive weight, in an order that is random, go to the folds in turns; fewer
     than five have a fold each.
     """
-    return folds_of(np.concatenate(where.sum(MarksOf(seed), blocks)), w)
+    return folds_of(np.concatenate(where.sum(SumOf(partial(_marks_of, seed=seed)), blocks)), w)
+
+
+def _marks_of(block: Any, seed: int) -> list[Array]:
+    return [row_marks(block.X, seed)]
 
 
 def folds_of(marks: Array, w: Float[Array, " n"]) -> Array:

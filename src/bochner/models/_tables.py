@@ -239,33 +239,31 @@ def is_learned_of_arrays(inputs: Inputs | None) -> bool:
 
 
 def encoded(
-    who: str, blocks: Blocks, n_classes: int = 0, with_targets: bool = True, where: Executor = LOCAL
+    who: str,
+    blocks: Blocks,
+    n_classes: int = 0,
+    with_targets: bool = True,
+    where: Executor = LOCAL,
+    beside: tuple[Any, Any] | None = None,
 ) -> Blocks:
     """Return blocks of a table through what is learned of its columns; others as they are.
 
-    ``n_classes`` above 0: y holds codes of classes. Without targets none are looked at.
+    ``n_classes`` above 0: y holds codes of classes. Without targets none are looked at. ``beside``
+    are targets and weights that are not in the table.
     """
     cells = blocks.cells()
     if cells is None or _is_learned(blocks):
         return blocks
-    cells = cells.with_rows(max(CELLS // max(cells.n_columns, 1), cells.block_rows))
     summand = CellsOf(_tables(blocks).drafts or (), 0, n_classes, with_targets)
     if not summand.drafts:
         return _encoded(who, blocks, (), summand.zero())
-    return _encoded(who, blocks, summand.drafts, where.sum(summand, cells))
-
-
-def encoded_beside(who: str, table: Blocks, y: Any, w: Any, n_classes: int = 0) -> Blocks:
-    """Return the same, with targets and weights that are not in the table."""
-    cells = table.cells()
-    if cells is None or _is_learned(table):
-        return table
-    summand = CellsOf(_tables(table).drafts or (), 0, n_classes)
-    if not summand.drafts:
-        return _encoded(who, table, (), summand.zero())
-    check_consistent_length(*(a for a in (_Length(table), y, w) if a is not None))
-    seen = summed(summand, _aligned(cells, _numbers(y), _numbers(w)), cells.block_rows)
-    return _encoded(who, table, summand.drafts, seen)
+    if beside is None:
+        cells = cells.with_rows(max(CELLS // max(cells.n_columns, 1), cells.block_rows))
+        return _encoded(who, blocks, summand.drafts, where.sum(summand, cells))
+    rows = np.broadcast_to(0, sum(block.X.shape[0] for block in cells))
+    check_consistent_length(rows, *(a for a in beside if a is not None))
+    seen = summed(summand, _aligned(cells, *map(_numbers, beside)), cells.block_rows)
+    return _encoded(who, blocks, summand.drafts, seen)
 
 
 def read_beside(table: Blocks, y: Any, w: Any = None) -> Blocks:
@@ -309,16 +307,6 @@ def _encoded(who: str, blocks: Blocks, drafts: tuple[Encoder, ...], seen: SeenCe
     if out:
         warn_user(f"{who}: columns are left out: {words}.", DataWarning)
     return blocks.encoded(columns.encoders, dropped, columns.fold_tables)
-
-
-class _Length:
-    """A table as scikit-learn counts its rows."""
-
-    def __init__(self, table: Blocks) -> None:
-        self.shape = (sum(b.X.shape[0] for b in table.cells() or ()), table.n_columns)
-
-    def __len__(self) -> int:
-        return self.shape[0]
 
 
 def _numbers(array: Any) -> Array | None:

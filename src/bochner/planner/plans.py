@@ -24,7 +24,7 @@ from bochner.features.method import Method
 from bochner.features.rules import as_method
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.words import in_words
-from bochner.models._tables import encoded, encoded_beside, given_rows, is_table, read_beside
+from bochner.models._tables import encoded, given_rows, is_table, read_beside
 from bochner.models.representations.features import RidgeSpec
 from bochner.models.representations.leaves import chosen_by_leaves
 from bochner.models.representations.matrix import chosen_by_matrix
@@ -491,7 +491,7 @@ def _blocks(X: Any, y: Any) -> Blocks:
     X, y, _ = given_rows("plan", X, y)
     if not is_table(X):
         return Blocks.from_arrays(X, y)
-    return read_beside(encoded_beside("plan", Blocks.from_table(X), y, None), y)
+    return read_beside(encoded("plan", Blocks.from_table(X), beside=(y, None)), y)
 
 
 def _n_rows(n_rows: int | None, rows: int, sample: RowSample) -> int:

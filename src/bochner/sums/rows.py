@@ -11,6 +11,7 @@ from bochner.data.sample import RowSample
 from bochner.data.sources import Block
 from bochner.errors import InvalidInput
 from bochner.sums.executor import LOCAL, Executor
+from bochner.sums.tree import SumOf
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,21 +48,11 @@ def total_weight(blocks: Blocks, where: Executor = LOCAL) -> float:
     """Return the sum of weights: rows, without a further pass, where there are none."""
     if next(iter(blocks)).w is None:
         return count_rows(blocks)
-    return where.sum(WeightOf(), blocks) or 1.0
+    return where.sum(SumOf(_weight_of), blocks) or 1.0
 
 
-@dataclass(frozen=True)
-class WeightOf:
-    """The summand of weights."""
-
-    def zero(self) -> float:
-        return 0.0
-
-    def add(self, total: float, block: Block) -> float:
-        return total + float(to_numpy(block.w).sum())
-
-    def merge(self, a: float, b: float) -> float:
-        return a + b
+def _weight_of(block: Block) -> float:
+    return float(to_numpy(block.w).sum())
 
 
 def nonempty(rows: RowSample | None) -> RowSample:

@@ -9,6 +9,7 @@ Nguyen (2015).
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 #: Rows of a part: merging two sums of D² products takes as long as adding a few hundred rows.
@@ -34,6 +35,32 @@ class Summand(Protocol[S]):
     def merge(self, a: S, b: S) -> S:
         """Return the sum of the rows of both; ``a`` comes first and may be modified."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class SumOf:
+    """The sum of ``part(block)``: numbers and arrays, lists to be joined, or a tuple of these."""
+
+    part: Callable[[Any], Any]  # The sum may change its arrays
+
+    def zero(self) -> None:
+        return None
+
+    def add(self, total: Any, block: Any) -> Any:
+        return added(total, self.part(block))
+
+    def merge(self, a: Any, b: Any) -> Any:
+        return added(a, b)
+
+
+def added(a: Any, b: Any) -> Any:
+    """Return the sum of two parts, in the arrays of the first; no rows have the sum None."""
+    if a is None or b is None:
+        return b if a is None else a
+    if isinstance(a, tuple):
+        return tuple(map(added, a, b))
+    a += b
+    return a
 
 
 @runtime_checkable

@@ -1,7 +1,7 @@
 """Base of learners without targets: maps are chosen from the rows only."""
 
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -34,6 +34,7 @@ from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.spec import Tolerance
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.rows import sampled
+from bochner.sums.tree import SumOf
 
 #: From this many columns on, drawing these for comparison takes longer than a fit, or as long:
 #: orthogonal directions for those that structured ones replace.
@@ -82,27 +83,17 @@ def choose_quickly(spec: FeatureSpec, n_columns: int, rows: RowSample | None) ->
     return choose_from(spec, n_columns, rows)
 
 
-@dataclass(frozen=True, eq=False)
-class DiagonalOf:
-    """The summand of Σ w k(x, x), and of the number of rows of positive weight."""
+def diagonal_of(kernel: Kernel) -> SumOf:
+    """Return the summand of Σ w k(x, x), and of the number of rows of positive weight."""
+    return SumOf(partial(_diagonal, kernel=kernel))
 
-    diag: Callable[[Array], Float[Array, " b"]]  # of a kernel
 
-    def zero(self) -> tuple[float, int]:
-        """Return the sums of no rows."""
-        return 0.0, 0
-
-    def add(self, total: tuple[float, int], block: Any) -> tuple[float, int]:
-        """Add the rows of a block."""
-        values = to_numpy(self.diag(block.X)).astype(np.float64, copy=False)
-        if block.w is None:
-            return total[0] + float(values.sum()), total[1] + len(values)
-        w = to_numpy(block.w).astype(np.float64)
-        return total[0] + float(w @ values), total[1] + int(np.sum(w > 0))
-
-    def merge(self, a: tuple[float, int], b: tuple[float, int]) -> tuple[float, int]:
-        """Return the sums of the rows of both."""
-        return a[0] + b[0], a[1] + b[1]
+def _diagonal(block: Any, kernel: Kernel) -> tuple[float, int]:
+    values = to_numpy(kernel.diag(block.X)).astype(np.float64, copy=False)
+    if block.w is None:
+        return float(values.sum()), len(values)
+    w = to_numpy(block.w).astype(np.float64)
+    return float(w @ values), int(np.sum(w > 0))
 
 
 # --- Estimators ----------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from bochner.models._parameters import estimator
 from bochner.models._rows import Features, row_marks
 from bochner.models._tables import by_partition
 from bochner.models.unsupervised.base import (
-    DiagonalOf,
+    diagonal_of,
     KernelTransformer,
     alone,
     choose_alone,
@@ -176,7 +176,7 @@ class Clustering(FitSummary):
     def measured(self, blocks: Blocks, where: Executor = LOCAL) -> "Clustering":
         """Return the same centres with the clusters of other rows."""
         chosen, summand = self.chosen, CentroidsOf(self.clusters.centres)
-        sums = Together((summand, DiagonalOf(chosen.kernel.diag), SampleOf(chosen.seed)))
+        sums = Together((summand, diagonal_of(chosen.kernel), SampleOf(chosen.seed)))
         features = Features(chosen.map, alone(blocks), chosen.precision, 0, where)
         total, diagonal, kept = features.sum(sums)
         clusters = summand.clusters(total)
@@ -198,7 +198,7 @@ def fit_kmeans(
         return followed(spec, inputs, chosen, steps, blocks, where)
     features = Features(chosen.map, blocks, chosen.precision, where=where)
     summand = CentroidsOf(centres)
-    total, diagonal = features.sum(Together((summand, DiagonalOf(chosen.kernel.diag))))
+    total, diagonal = features.sum(Together((summand, diagonal_of(chosen.kernel))))
     first = summand.clusters(total)
     lloyd = run_lloyd(features, first, spec.max_iter, spec.tol)
     if not lloyd.converged:
@@ -219,7 +219,7 @@ def followed(
 ) -> Clustering:
     """Move the centres in one pass, block after block, and assign the rows in another."""
     features = Features(chosen.map, blocks, chosen.precision, where=where)
-    sums = Together((steps, DiagonalOf(chosen.kernel.diag), SampleOf(chosen.seed)))
+    sums = Together((steps, diagonal_of(chosen.kernel), SampleOf(chosen.seed)))
     (centres, seen), diagonal, kept = features.in_order(sums)
     clusters = assign(features, centres)
     return Clustering(inputs, spec, chosen, seen, clusters, diagonal, nonempty(kept))

@@ -29,7 +29,7 @@ from bochner.models._tables import by_partition
 from bochner.models.representations.features import RidgeSpec
 from bochner.models.ridge.fit import RidgeFit, fit_features
 from bochner.models.unsupervised.base import (
-    DiagonalOf,
+    diagonal_of,
     KernelTransformer,
     alone,
     choose_alone,
@@ -129,7 +129,7 @@ def add_up(
     """Return the sums of all rows, whose numbers count from ``start``."""
     moments_of = MomentsOf(chosen.features, chosen.precision)
     kept = () if spec.inverse is None else (SampleOf(chosen.seed, start),)
-    sums = (moments_of, DiagonalOf(chosen.kernel.diag), *kept)
+    sums = (moments_of, diagonal_of(chosen.kernel), *kept)
     totals = where.sum(Together(sums), alone(blocks).with_rows(chosen.block_rows))
     moments, (diagonal, _) = moments_of.moments(totals[0]), totals[1]
     return PcaSums(moments, diagonal, totals[2] if kept else None, count_rows(blocks))

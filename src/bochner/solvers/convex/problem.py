@@ -25,6 +25,7 @@ from bochner.solvers.cg import inner
 from bochner.solvers.convex.losses import Loss, weighted
 from bochner.solvers.convex.optimum import Algorithm, Convergence, Optimum, Step, history_of
 from bochner.solvers.factorisations import raised
+from bochner.sums.tree import added
 
 #: Least that is divided by, or that a diagonal is taken for.
 TINY = 1e-300
@@ -117,23 +118,13 @@ class OverRows:
 
     def add(self, total: Any, block: RowBlock) -> Any:
         rows = places(block, self.first)
-        return summed(total, self.part(block.Z, *(a[rows] for a in self.numbers)))
+        return added(total, self.part(block.Z, *(a[rows] for a in self.numbers)))
 
     def merge(self, a: Any, b: Any) -> Any:
-        return summed(a, b)
+        return added(a, b)
 
     def within(self, rows: slice) -> "OverRows":
         return replace(self, numbers=tuple(a[rows] for a in self.numbers), first=rows.start)
-
-
-def summed(a: Any, b: Any) -> Any:
-    """Return the sum of two parts, in the arrays of the first; no rows have the sum None."""
-    if a is None or b is None:
-        return b if a is None else a
-    if isinstance(a, tuple):
-        return tuple(map(summed, a, b))
-    a += b
-    return a
 
 
 def gradients(rows: SolverRows, slopes: Float[Array, "n t"]) -> Float[Array, "t p"]:
