@@ -30,14 +30,16 @@ from bochner import __version__
 from bochner._core.arrays import (
     array_namespace,
     dense,
+    from_numpy,
     is_sparse,
+    joined,
     refuse_dates,
     refuse_masked,
     to_numpy,
 )
 from bochner._core.names import NamedArguments, require_arguments
 from bochner._core.progress import listening, print_step, progress
-from bochner._core.shapes import Array, Tabular
+from bochner._core.shapes import Array, Float, Gradients, Tabular
 from bochner._core.sizes import FEW_CELLS
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
@@ -522,6 +524,93 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, OfOneVers
         tags.input_tags.sparse = accepts_sparse(self.kernel)
         tags.input_tags.allow_nan = True
         return tags
+
+
+class Differentiable(KernelEstimator):
+    """An estimator whose predictions, or decision values, have gradients in the rows."""
+
+    def gradient(self, X: Tabular) -> Float[Array, "n d *t"]:
+        """Return the gradients of the predictions in the rows.
+
+        For a classifier and a one-class machine: the gradients of ``decision_function``.
+
+        Parameters
+        ----------
+        X : (n, d)
+            Rows, as ``predict`` takes them.
+
+        Returns
+        -------
+        gradients : (n, d), or (n, d, t) of t targets, or (n, d, K) of K > 2 classes
+            In units of the prediction per unit of the column, in the array library of X and
+            float64. Columns of a table are those it is encoded as (``schema_``).
+
+        Raises
+        ------
+        UnsupportedKernel
+            If the features, or the kernel that they are values of, have no gradient in closed
+            form; the message names those that have one.
+
+        Notes
+        -----
+        In closed form and float64, without rounding of the features. For a Gaussian process: the
+        gradients of its mean. Time: about twice ``predict`` for each target; memory: the result
+        and a block of features.
+        """
+        parts = []
+        for rows, G in self._gradients(self._rows_to_predict(X)):
+            shape = self._fitted.target_shape if not is_classifier(self) else G.shape[2:]
+            shape = () if shape == (1,) and is_classifier(self) else shape
+            parts.append(from_numpy(G.reshape(*G.shape[:2], *shape), like=rows))
+        return joined(parts)
+
+    def _gradients(self, blocks: Blocks) -> Gradients:
+        """Yield the rows of each block and the gradients there."""
+        return self._fitted.gradients(blocks)
+
+
+class WithoutTarget(KernelEstimator):
+    """An estimator without targets."""
+
+    @by_jobs
+    def fit(
+        self,
+        X: Tabular,
+        y: object = None,  # scikit-learn's signature
+        sample_weight: Array | None = None,
+    ) -> Self:
+        """Fit to rows in memory; y takes no part.
+
+        Parameters
+        ----------
+        X : (n, d)
+            Array, sparse matrix, or table.
+        y : ignored
+        sample_weight : (n,), optional
+            Finite, not negative. A row of weight 2 counts as two rows.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInput, ValueError
+            If the data cannot be used; the message says what to do.
+        """
+        return super().fit(X, None, sample_weight)
+
+
+class PenalisedByAlpha:
+    """A mixin: ``alpha_`` is the penalty of the ridge regression that the learner is judged as."""
+
+    alpha_: Any
+
+    def _ridge_penalty(self, X: Any, n: int) -> float:
+        return float(np.max(self.alpha_))
+
+    def _least_penalty(self, rows: Any, n: int) -> float:
+        return float(np.min(self.alpha_))
 
 
 def kind_of(X: Any, who: str) -> Literal["numbers", "text", "foreign"]:

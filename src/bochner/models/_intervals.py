@@ -1,9 +1,10 @@
-"""Intervals of regressors: bounds that a new target lies between, by errors of rows left out."""
+"""Regressors: predictions, and intervals by errors of rows left out."""
 
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import MultiOutputMixin, RegressorMixin, clone
 from sklearn.utils import _safe_indexing, check_consistent_length
 
 from bochner import models
@@ -15,9 +16,9 @@ from bochner._core.sizes import block_rows
 from bochner.data.blocks import Blocks
 from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput
-from bochner.models._base import changed
-from bochner.models._kinds import TargetEstimator
+from bochner.models._base import KernelEstimator, changed, learned
 from bochner.models._parameters import by_jobs
+from bochner.models._tables import by_partition
 from bochner.models.error_law import (
     LeftOutRows,
     as_coverage,
@@ -26,8 +27,31 @@ from bochner.models.error_law import (
 ROWS = block_rows(1024)  # Rows whose bounds are made together
 
 
-class WithIntervals(TargetEstimator):
-    """A regressor whose predictions have intervals, by a law of their errors."""
+class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
+    """A regressor, whose predictions have intervals: of one target, (n,), or of several, (n, t)."""
+
+    target_shape_ = learned("target_shape", "Of one row of y: () or (t,).")
+
+    @by_partition
+    def predict(self, X: Tabular) -> Array:
+        """Return the predictions, (n,) or (n, t), in the array library of X and float64."""
+        return joined(list(self.predict_blocks(self._rows_to_predict(X))))
+
+    def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
+        """Yield the predictions of each block of rows."""
+        for X, f in self._fitted.predictions(self._as_fitted(blocks)):
+            shaped = self._predicted(f).reshape(len(f), *self.target_shape_)
+            yield from_numpy(np.ascontiguousarray(shaped), like=X)
+
+    def _predicted(self, f: Float[Array, "b t"]) -> Float[Array, "b t"]:
+        """Return predictions from the values of the fit."""
+        return f
+
+    def _by_target(self, values: Any) -> Any:
+        """Return values of all targets, (t, ...), or the values of a single target."""
+        if self.target_shape_:
+            return values
+        return float(values[0]) if np.ndim(values) == 1 else values[0]
 
     @by_jobs
     def predict_interval(self, X: Tabular, coverage: float = 0.95) -> tuple[Array, Array, Array]:

@@ -14,7 +14,7 @@ from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import places_of
 from bochner.kernels.stationary import Radial
 from bochner.models._base import KernelEstimator
-from bochner.models._kinds import LabelEstimator
+from bochner.models._labels import LabelEstimator
 from bochner.selection.descent import require_lengthscale
 from bochner.selection.lengthscales import tune_lengthscales
 from bochner.selection.numbers import is_composite, tune_numbers

@@ -34,7 +34,7 @@ from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.numbers import is_given
 from bochner.kernels.stationary import Gaussian
 from bochner.models._calibration import Calibration, calibrate
-from bochner.models._kinds import ClassSizes
+from bochner.models._labels import class_sizes
 from bochner.models._rows import N_FOLDS, FeatureBlock, Features, Kept, fold_numbers, row_marks
 from bochner.models.convex.fit import (
     LAST,
@@ -183,7 +183,7 @@ def _with_rare(
     many = np.bincount(rows.y[:, 0].astype(np.int64), minlength=n_classes)
     rare = np.flatnonzero(many < most)
     samples = (RowsOfClass(SampleOf(seed), k, most) for k in rare.tolist())
-    weights, *more = where.sum(Together((ClassSizes(n_classes), *samples)), blocks)
+    weights, *more = where.sum(Together((class_sizes(n_classes), *samples)), blocks)
     common = rows.take(np.flatnonzero(~np.isin(rows.y[:, 0], rare)))
     for class_rows in more:
         common = common if class_rows is None else common.merge(class_rows)

@@ -16,9 +16,9 @@ from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import learned
+from bochner.models._base import Differentiable, learned
 from bochner.models._calibration import Calibration
-from bochner.models._kinds import Differentiable, ProbableLabels
+from bochner.models._labels import ProbableLabels
 from bochner.models._parameters import KernelParameters, estimator, shared
 from bochner.models.convex.classification import (
     EXACT_ROWS,

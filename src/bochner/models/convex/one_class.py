@@ -14,7 +14,7 @@ from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._kinds import Differentiable, WithoutTarget
+from bochner.models._base import Differentiable, WithoutTarget
 from bochner.models._parameters import estimator
 from bochner.models._rows import Features, row_marks
 from bochner.models._tables import by_partition

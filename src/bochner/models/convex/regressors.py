@@ -15,9 +15,8 @@ from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import learned
+from bochner.models._base import Differentiable, PenalisedByAlpha, learned
 from bochner.models._intervals import WithIntervals
-from bochner.models._kinds import Differentiable, PenalisedByAlpha
 from bochner.models._parameters import KernelParameters, estimator
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec
 from bochner.models.convex.regression import fit_regressor, fit_svr_exactly, one_or_each

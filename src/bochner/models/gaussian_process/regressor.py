@@ -20,9 +20,8 @@ from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.windows import windows_of
-from bochner.models._base import KernelEstimator, learned
+from bochner.models._base import Differentiable, KernelEstimator, PenalisedByAlpha, learned
 from bochner.models._intervals import WithIntervals
-from bochner.models._kinds import Differentiable, PenalisedByAlpha
 from bochner.models._parameters import KernelParameters, estimator
 from bochner.models._tables import by_partition
 from bochner.models.displays import MapDisplay, axes_of, labelled, on_places

@@ -44,8 +44,7 @@ from bochner.kernels.algebra import Mahalanobis
 from bochner.kernels.kernel import Kernel, Scaled
 from bochner.kernels.monotone import Monotone
 from bochner.kernels.stationary import Stationary
-from bochner.models._base import KernelEstimator
-from bochner.models._kinds import Differentiable
+from bochner.models._base import Differentiable, KernelEstimator
 from bochner.models.displays import Display
 
 # --- Rows to look at a fitted learner with, its outputs, and columns as users name them -----------

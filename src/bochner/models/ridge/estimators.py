@@ -19,10 +19,10 @@ from bochner.data.schema import Inputs
 from bochner.data.sources import Piece
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import KernelEstimator, learned
+from bochner.models._base import Differentiable, KernelEstimator, PenalisedByAlpha, learned
 from bochner.models._calibration import Calibration, decided
 from bochner.models._intervals import WithIntervals
-from bochner.models._kinds import Differentiable, PenalisedByAlpha, ProbableLabels
+from bochner.models._labels import ProbableLabels
 from bochner.models._parameters import KernelParameters, estimator
 from bochner.models.error_law import LeftOutRows
 from bochner.models.representations.methods import (

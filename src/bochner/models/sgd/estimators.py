@@ -19,9 +19,9 @@ from bochner.errors import InvalidInput
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import learned
+from bochner.models._base import Differentiable, learned
 from bochner.models._intervals import WithIntervals
-from bochner.models._kinds import Differentiable, ProbableLabels
+from bochner.models._labels import ProbableLabels
 from bochner.models._parameters import by_jobs, estimator, shared
 from bochner.models._tables import by_partition
 from bochner.models.sgd.fit import SgdFit, SgdSpec, fit_sgd, fit_stream, plan_sgd, with_rows_of

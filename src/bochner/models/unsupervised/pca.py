@@ -21,18 +21,17 @@ from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import learned
+from bochner.models._base import WithoutTarget, learned
 from bochner.models._html import FitSummary
-from bochner.models._kinds import WithoutTarget
 from bochner.models._parameters import estimator
 from bochner.models._tables import by_partition
 from bochner.models.representations.features import RidgeSpec
 from bochner.models.ridge.fit import RidgeFit, fit_features
 from bochner.models.unsupervised.base import (
-    diagonal_of,
     KernelTransformer,
     alone,
     choose_alone,
+    diagonal_of,
 )
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.ridge.path import as_alpha

@@ -1,19 +1,19 @@
-"""Kinds of estimators: without targets, with numbers or classes as targets, with a penalty α."""
+"""Classifiers: labels as codes of classes, weights of classes, probabilities."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin, is_classifier
+from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_y, check_consistent_length
 
-from bochner._core.arrays import from_numpy, joined, refuse_masked, to_numpy
+from bochner._core.arrays import refuse_masked, to_numpy
 from bochner._core.checks import warn_user
-from bochner._core.shapes import Array, Float, Gradients, Tabular
+from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.schema import Inputs, listed
 from bochner.data.sources import required_targets
@@ -21,7 +21,6 @@ from bochner.data.times import is_missing
 from bochner.errors import DataWarning, InvalidInput
 from bochner.models._base import KernelEstimator, is_foreign, learned
 from bochner.models._calibration import agreeing, decided
-from bochner.models._parameters import by_jobs
 from bochner.models._tables import by_partition, in_one_sentence, is_number
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.tree import SumOf
@@ -223,116 +222,19 @@ def factors_of(
             f'{who}: class_weight must be None, "balanced" or a dict of class: weight; '
             f"got {given!r}."
         )
-    sizes = where.sum(SumOf(partial(_weights_of_classes, n_classes=len(classes))), blocks)
+    sizes = where.sum(class_sizes(len(classes)), blocks)
     return np.divide(sizes.sum(), len(classes) * sizes, out=np.zeros_like(sizes), where=sizes > 0)
+
+
+def class_sizes(n_classes: int) -> SumOf:
+    """Return the summand of the weight of each class."""
+    return SumOf(partial(_weights_of_classes, n_classes=n_classes))
 
 
 def _weights_of_classes(block: Any, n_classes: int) -> Float[Array, " K"]:
     w = None if block.w is None else to_numpy(block.w)
     codes = to_numpy(block.y).astype(np.int64)
     return np.bincount(codes, w, minlength=n_classes).astype(np.float64)
-
-
-class Differentiable(KernelEstimator):
-    """An estimator whose predictions, or decision values, have gradients in the rows."""
-
-    def gradient(self, X: Tabular) -> Float[Array, "n d *t"]:
-        """Return the gradients of the predictions in the rows.
-
-        For a classifier and a one-class machine: the gradients of ``decision_function``.
-
-        Parameters
-        ----------
-        X : (n, d)
-            Rows, as ``predict`` takes them.
-
-        Returns
-        -------
-        gradients : (n, d), or (n, d, t) of t targets, or (n, d, K) of K > 2 classes
-            In units of the prediction per unit of the column, in the array library of X and
-            float64. Columns of a table are those it is encoded as (``schema_``).
-
-        Raises
-        ------
-        UnsupportedKernel
-            If the features, or the kernel that they are values of, have no gradient in closed
-            form; the message names those that have one.
-
-        Notes
-        -----
-        In closed form and float64, without rounding of the features. For a Gaussian process: the
-        gradients of its mean. Time: about twice ``predict`` for each target; memory: the result
-        and a block of features.
-        """
-        parts = []
-        for rows, G in self._gradients(self._rows_to_predict(X)):
-            shape = self._fitted.target_shape if not is_classifier(self) else G.shape[2:]
-            shape = () if shape == (1,) and is_classifier(self) else shape
-            parts.append(from_numpy(G.reshape(*G.shape[:2], *shape), like=rows))
-        return joined(parts)
-
-    def _gradients(self, blocks: Blocks) -> Gradients:
-        """Yield the rows of each block and the gradients there."""
-        return self._fitted.gradients(blocks)
-
-
-class WithoutTarget(KernelEstimator):
-    """An estimator without targets."""
-
-    @by_jobs
-    def fit(
-        self,
-        X: Tabular,
-        y: object = None,  # scikit-learn's signature
-        sample_weight: Array | None = None,
-    ) -> Self:
-        """Fit to rows in memory; y takes no part.
-
-        Parameters
-        ----------
-        X : (n, d)
-            Array, sparse matrix, or table.
-        y : ignored
-        sample_weight : (n,), optional
-            Finite, not negative. A row of weight 2 counts as two rows.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInput, ValueError
-            If the data cannot be used; the message says what to do.
-        """
-        return super().fit(X, None, sample_weight)
-
-
-class TargetEstimator(MultiOutputMixin, RegressorMixin, KernelEstimator):
-    """A regressor: of one target, (n,), or of several, (n, t)."""
-
-    target_shape_ = learned("target_shape", "Of one row of y: () or (t,).")
-
-    @by_partition
-    def predict(self, X: Tabular) -> Array:
-        """Return the predictions, (n,) or (n, t), in the array library of X and float64."""
-        return joined(list(self.predict_blocks(self._rows_to_predict(X))))
-
-    def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
-        """Yield the predictions of each block of rows."""
-        for X, f in self._fitted.predictions(self._as_fitted(blocks)):
-            shaped = self._predicted(f).reshape(len(f), *self.target_shape_)
-            yield from_numpy(np.ascontiguousarray(shaped), like=X)
-
-    def _predicted(self, f: Float[Array, "b t"]) -> Float[Array, "b t"]:
-        """Return predictions from the values of the fit."""
-        return f
-
-    def _by_target(self, values: Any) -> Any:
-        """Return values of all targets, (t, ...), or the values of a single target."""
-        if self.target_shape_:
-            return values
-        return float(values[0]) if np.ndim(values) == 1 else values[0]
 
 
 class LabelEstimator(ClassifierMixin, KernelEstimator):
@@ -457,15 +359,3 @@ class ProbableLabels(LabelEstimator):
     @abstractmethod
     def _log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
         """Return log probabilities from decision values."""
-
-
-class PenalisedByAlpha:
-    """A mixin: ``alpha_`` is the penalty of the ridge regression that the learner is judged as."""
-
-    alpha_: Any
-
-    def _ridge_penalty(self, X: Any, n: int) -> float:
-        return float(np.max(self.alpha_))
-
-    def _least_penalty(self, rows: Any, n: int) -> float:
-        return float(np.min(self.alpha_))
