@@ -44,14 +44,20 @@ _REGRESSORS = {
 }
 
 
-def require_sortable(who: str, labels: Any) -> None:
-    """Refuse labels that are missing, and numbers among texts."""
-    if _has_missing(labels):
-        labels = np.asarray(labels, object)
-    if getattr(getattr(labels, "dtype", None), "kind", "") != "O":
-        return
+def sortable(who: str, labels: Any) -> Any:
+    """Return labels, those of pandas as the type they hold; refuse missing and mixed ones."""
+    dtype: Any = getattr(labels, "dtype", None)
+    missing: Any = False
+    if hasattr(dtype, "numpy_dtype"):  # nullable
+        missing = labels.isna().any()
+        if dtype.numpy_dtype.kind in "biu" and not missing:
+            return labels.to_numpy(dtype.numpy_dtype)
+    elif getattr(dtype, "kind", "") == "f":
+        missing = np.isnan(labels).any()
+    objects = np.asarray(labels, object) if missing else labels
+    objects_given = getattr(getattr(objects, "dtype", None), "kind", "") == "O"
     first: dict[bool, Any] = {}
-    for row, label in enumerate(np.ravel(labels)):
+    for row, label in enumerate(np.ravel(objects) if objects_given else ()):
         if is_missing(label):
             raise InvalidInput(
                 f"{who}: y must have no missing labels; got {label!r} in row {row} (counted from "
@@ -63,25 +69,7 @@ def require_sortable(who: str, labels: Any) -> None:
             f"{who}: labels in y must be all text or all numbers; got {first[True]!r} and "
             f"{first[False]!r}. Make them alike, e.g. with y.astype(str)."
         )
-
-
-def _has_missing(labels: Any) -> bool:
-    """Whether NaN is among floating-point numbers, or NA among nullable labels of pandas."""
-    dtype = getattr(labels, "dtype", None)
-    if hasattr(dtype, "numpy_dtype"):
-        return bool(labels.isna().any())
-    return getattr(dtype, "kind", "") == "f" and bool(np.isnan(labels).any())
-
-
-def of_one_type(labels: Any) -> Any:
-    """Return labels of pandas that may be missing, and are not, as the type that they hold.
-
-    scikit-learn makes floating-point numbers of whole ones and of truth values.
-    """
-    kind = getattr(getattr(labels, "dtype", None), "numpy_dtype", None)
-    if getattr(kind, "kind", "") not in tuple("biu") or labels.isna().any():
-        return labels
-    return labels.to_numpy(kind)
+    return labels
 
 
 def refuse_quantity(who: str, labels: Array, rows: int | None) -> None:
@@ -117,9 +105,7 @@ def _remedy(who: str) -> str:
 
 def known_classes(who: str, classes: Any) -> Array:
     """Return the sorted classes; at least two are required."""
-    classes = np.asarray(classes)
-    require_sortable(who, classes)
-    classes = np.unique(classes)
+    classes = np.unique(sortable(who, np.asarray(classes)))
     if len(classes) < 2:
         raise InvalidInput(
             f"{who}: y must have at least 2 classes; got the 1 class {classes.tolist()[0]!r} only."
@@ -176,7 +162,6 @@ class LabelsOf:
     who: str
 
     def zero(self) -> tuple[Array, int]:
-        """Return no labels."""
         return np.empty(0), 0
 
     def add(self, total: tuple[Array, int], block: Any) -> tuple[Array, int]:
@@ -189,7 +174,6 @@ class LabelsOf:
         return self.merge(total, (np.unique(to_numpy(y)), len(y)))
 
     def merge(self, a: tuple[Array, int], b: tuple[Array, int]) -> tuple[Array, int]:
-        """Return the labels of both."""
         seen = np.union1d(a[0], b[0])
         refuse_quantity(self.who, seen, None)
         if len(seen) > MOST_CLASSES:
@@ -290,11 +274,11 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         refuse_masked(y, who, "y")
         if y is None:
             raise InvalidInput(f"{who}: requires y to be passed, but the target y is None.")
-        require_sortable(who, y)  # before scikit-learn, which cannot compare pandas' NA
+        # before scikit-learn, which cannot compare pandas' NA, and makes floats of whole numbers
+        y = to_numpy(y) if is_foreign(y) else sortable(who, y)
         with in_one_sentence(who, X):
-            labels = _check_y(to_numpy(y) if is_foreign(y) else of_one_type(y), estimator=self)
+            labels = sortable(who, _check_y(y, estimator=self))
         check_consistent_length(X, labels)
-        require_sortable(who, labels)
         refuse_quantity(who, labels, len(labels) if classes is None else None)
         check_classification_targets(labels)
         given = np.unique(labels) if classes is None else classes
@@ -320,13 +304,11 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         if len(text) > FEW_CLASSES:
             refuse_quantity(who, labels, count_rows(blocks))
         known = known_classes(who, labels) if first else self._inputs.classes
-        if text and np.array_equal(labels, known):
-            coded = blocks
-        elif text:
-            coded = blocks.recoded(lambda y: codes_of(who, labels[y.astype(int)], known))
-        else:
-            coded = blocks.recoded(lambda y: codes_of(who, to_numpy(y), known))
-        coded, inputs = self._read(coded, first, where, len(known))
+        if text and not np.array_equal(labels, known):
+            blocks = blocks.recoded(lambda y: codes_of(who, labels[y.astype(int)], known))
+        elif not text:
+            blocks = blocks.recoded(lambda y: codes_of(who, to_numpy(y), known))
+        coded, inputs = self._read(blocks, first, where, len(known))
         inputs = replace(inputs, classes=known)
         return self._weighted(coded, inputs, where), inputs
 

@@ -89,32 +89,10 @@ def _featured(features: Callable[[Array], Array], block: Block) -> FeatureBlock:
 
 
 class Features:
-    """The features of blocks: cached after the first pass if they fit, else computed in each pass.
+    """The features of blocks, kept after the first pass where they fit into memory.
 
-    Parameters
-    ----------
-    phi : FeatureMap
-    blocks : Blocks
-    dtype : {"float32", "float64"}
-        Precision of the features.
-    most_bytes : int, optional
-        Memory to keep features in, at most; default and limits: a quarter of what is free, and what
-        the executor gives. 0 keeps nothing.
-    where : Executor
-        Executor of the passes, until features are cached.
-
-    Attributes
-    ----------
-    n_rows : int or None
-        Rows, once known.
-    n_features : int
-    cached : bool
-        Whether a whole pass is kept.
-
-    Notes
-    -----
-    Numbers do not depend on what is kept. Rows that turn out too many for the memory are let go
-    of at once.
+    They take ``most_bytes``, a quarter of the free memory and what the executor gives, at most;
+    rows that turn out too many are let go of at once. Numbers do not depend on what is kept.
     """
 
     def __init__(
@@ -129,7 +107,8 @@ class Features:
         self._blocks = blocks.with_rows(block_rows(phi.n_features))
         self._row_bytes = phi.n_features * np.dtype(dtype).itemsize
         self._where = where
-        self._room = _room(most_bytes, where.memory)
+        limits = free_bytes() // 4, most_bytes, where.memory
+        self._room = min(limit for limit in limits if limit is not None)
         self._kept: list[FeatureBlock] | None = None
         self.n_features = phi.n_features
 
@@ -150,7 +129,7 @@ class Features:
         keeping = self._fits(self.n_rows or 0)
         pass_: list[FeatureBlock] = []
         rows = 0
-        for block in self._made():
+        for block in (_featured(self._map, given) for given in self._blocks):
             rows += len(block.Z)
             if keeping and not self._fits(rows):
                 keeping, pass_ = False, []
@@ -181,15 +160,6 @@ class Features:
 
     def _fits(self, rows: int) -> bool:
         return 0 < self._room >= rows * self._row_bytes
-
-    def _made(self) -> Iterator[FeatureBlock]:
-        for block in self._blocks:
-            yield _featured(self._map, block)
-
-
-def _room(asked: int | None, given: int | None) -> int:
-    """Return how many bytes of features may be kept."""
-    return min(b for b in (free_bytes() // 4, asked, given) if b is not None)
 
 
 # --- Folds by content: equal rows are in the same fold ------------------------------------------

@@ -67,24 +67,17 @@ def refuse_no_numbers(who: str, y: Any) -> None:
             f"{who}: y must hold real numbers; got dtype {given.dtype}. {first} by a unit, such as "
             "np.timedelta64(1, 's')."
         )
-    text = _text_among(given)
+    cells = given.flat if given.dtype.kind in "USO" else ()
+    kept = given.dtype.kind in "US"  # text that NumPy keeps as such counts at once
+    text = next((c for c in cells if kept or (isinstance(c, str) and not is_number(c))), None)
     if text is not None:
+        text = str(text)
         remedy = (
             "A regressor takes numbers, a classifier takes labels, such as KernelRidgeClassifier."
         )
         if is_number(text.replace(",", ".")):
             remedy = "Read them as numbers, as pandas.read_csv does with decimal=','."
         raise InvalidType(f"{who}: y must hold real numbers; got text, such as {text!r}. {remedy}")
-
-
-def _text_among(given: np.ndarray) -> str | None:
-    """Return the first text that is no number; text that NumPy keeps as such counts at once."""
-    if given.dtype.kind in "US" and given.size:
-        return str(given.flat[0])
-    for cell in given.flat if given.dtype.kind == "O" else ():
-        if isinstance(cell, str) and not is_number(cell):
-            return cell
-    return None
 
 
 def is_number(label: object) -> bool:
@@ -174,26 +167,20 @@ def given_rows(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any
 
 def needs_schema(X: Any) -> bool:
     """Whether X is a table with missing cells, or of more than numbers."""
-    return _has_text(X) or (is_table(X) and not is_numpy(X) and _has_gaps(X))
-
-
-def _has_gaps(X: Any) -> bool:
-    if is_pandas(X):
-        return bool(X.isna().to_numpy().any())
-    columns: Any = getattr(X, "get_columns", list)()  # of polars; Arrow's are read by a schema
-    return any(c.null_count() or (c.dtype.is_float() and c.is_nan().any()) for c in columns)
-
-
-def _has_text(X: Any) -> bool:
-    """Whether X is a table that scikit-learn's checks would not read as numbers."""
     if not is_table(X) or is_numpy(X):
         return False
     dtypes = getattr(X, "dtypes", None)
     if dtypes is None or not (is_pandas(X) or hasattr(X, "get_columns")):
         return True  # an Arrow table or stream: read by the schema, whatever it holds
-    if any(str(t).startswith("Sparse") for t in dtypes):
-        return not all(str(t).startswith("Sparse") for t in dtypes)  # some: they are made dense
-    return not all(getattr(t, "is_numeric", lambda t=t: t.kind in "iufb")() for t in dtypes)
+    sparse = [str(t).startswith("Sparse") for t in dtypes]
+    if any(sparse):
+        text = not all(sparse)  # some: they are made dense
+    else:
+        text = not all(getattr(t, "is_numeric", lambda t=t: t.kind in "iufb")() for t in dtypes)
+    if text or is_pandas(X):
+        return text or bool(X.isna().to_numpy().any())
+    columns = X.get_columns()  # of polars
+    return any(c.null_count() or (c.dtype.is_float() and c.is_nan().any()) for c in columns)
 
 
 def has_gaps(X: Any) -> bool:
@@ -211,20 +198,15 @@ def refuse_gaps(who: str, X: Any, first: bool = False, method: Any = None) -> No
             f"{who}: a sparse X must have no missing values; got NaN in "
             f"{np.isnan(X.data).sum()} of its cells. Fill them, or pass a dense array."
         )
+    row, column = np.argwhere(np.isnan(X))[0]
+    place = f"row {row}, column {column} (counted from 0)"
     if method == "grid" or isinstance(method, WaveMethod):
-        raise InvalidInput(
-            f"{who}: coordinates must be known; got NaN in {_first_gap(X)}. Drop such rows."
-        )
+        raise InvalidInput(f"{who}: coordinates must be known; got NaN in {place}. Drop such rows.")
     if not first:
         raise InvalidInput(
             f"{who}: X must have no missing values, since the rows of the fit had none; got NaN in "
-            f"{_first_gap(X)}. Fill such cells, or fit to rows with gaps."
+            f"{place}. Fill such cells, or fit to rows with gaps."
         )
-
-
-def _first_gap(X: Any) -> str:
-    row, column = np.argwhere(np.isnan(X))[0]
-    return f"row {row}, column {column} (counted from 0)"
 
 
 def numbered(who: str, X: Any) -> Any:
@@ -387,8 +369,10 @@ def by_partition(method: Callable[..., Any]) -> Callable[..., Any]:
     @by_jobs
     def of_rows(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
         if has_coordinates(X):
-            rows = values_of(type(self).__name__, X)[0]
-            return _beside_coordinates(of_rows(self, rows, *args, **kwargs), X, name)
+            result = of_rows(self, values_of(type(self).__name__, X)[0], *args, **kwargs)
+            if isinstance(result, tuple):
+                return tuple(with_coordinates(values, X, name) for values in result)
+            return with_coordinates(result, X, name)
         if is_lazy(X):
             return _by_batch(partial(method, self), X, args, kwargs)
         if not is_held(X):
@@ -407,13 +391,6 @@ def _by_batch(
     if isinstance(parts[0], tuple):
         return tuple(np.concatenate(values) for values in zip(*parts, strict=True))
     return np.concatenate(parts)
-
-
-def _beside_coordinates(result: Any, X: Any, name: str) -> Any:
-    """Return one array or several of the rows of X with their coordinates."""
-    if isinstance(result, tuple):
-        return tuple(with_coordinates(values, X, name) for values in result)
-    return with_coordinates(result, X, name)
 
 
 def _one(method: MethodType, args: tuple[Any, ...], kwargs: dict[str, Any], rows: Any) -> Any:

@@ -149,6 +149,8 @@ class PathDisplay(Display):
         Errors are drawn on a logarithmic scale, up to twenty times the least.
         """
         ax = self._axes(ax)
+        from matplotlib.ticker import LogFormatter
+
         for i, (name, values) in enumerate(self.criteria.items()):
             ax.plot(self.alphas, values, "--" if i else "-", label=name)
         for i, alpha in enumerate(self.alpha[self.alpha > 0]):
@@ -160,17 +162,10 @@ class PathDisplay(Display):
             part = finite[finite <= 20 * finite.min()]
             margin = max((part.max() / part.min()) ** 0.05, 1.02)
             ax.set(yscale="log", ylim=(part.min() / margin, part.max() * margin))
-            _write_out(ax.yaxis)
+            for place in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
+                place(LogFormatter())  # 0.2 at the ticks, and not 2 × 10⁻¹
         ax.legend()
         return self
-
-
-def _write_out(axis: Any) -> None:
-    """Write 0.2 at the ticks of a logarithmic axis, and not 2 × 10⁻¹."""
-    from matplotlib.ticker import LogFormatter
-
-    axis.set_major_formatter(LogFormatter())
-    axis.set_minor_formatter(LogFormatter())
 
 
 def _ridge_path(path: Path, solution: Any) -> PathDisplay:
@@ -394,7 +389,12 @@ class MapDisplay(Display):
             )
         names = list(self.axes)
         if len(names) == 1:
-            self._curve(ax, names[0], values, what == "mean")
+            places = self.axes[names[0]]
+            ax.plot(places, values)
+            if what == "mean" and self.deviation is not None:
+                half = 1.96 * self.deviation
+                ax.fill_between(places, values - half, values + half, alpha=0.3)
+            ax.set(xlabel=names[0], ylabel=self.name)
         else:
             across = names[::-1] if self.globe else names  # longitude, not latitude
             first, second = (self.axes[name] for name in across)
@@ -403,14 +403,6 @@ class MapDisplay(Display):
             ax.figure.colorbar(mesh, ax=ax, label=f"{self.name}, {SHOWN[what]}")
             ax.set(xlabel=across[0], ylabel=across[1])
         return self
-
-    def _curve(self, ax: Any, name: str, values: Array, banded: bool) -> None:
-        places = self.axes[name]
-        ax.plot(places, values)
-        if banded and self.deviation is not None:
-            half = 1.96 * self.deviation
-            ax.fill_between(places, values - half, values + half, alpha=0.3)
-        ax.set(xlabel=name, ylabel=self.name)
 
 
 def box_of_rows(process: Any, places: int) -> dict[str, Float[Array, " m"]]:
@@ -445,17 +437,14 @@ def axes_of(
             f"{', '.join(f'{name}=...' for name in names or 'xyz'[:d])}."
         )
     order = list(given) if names is None else list(names)
-    return {name: _coordinates(who, name, given[name]) for name in order}
-
-
-def _coordinates(who: str, name: str, values: Any) -> Float[Array, " m"]:
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 1 or not len(array) or not np.isfinite(array).all():
-        raise InvalidInput(
-            f"{who}.predict_grid: {name} must be finite numbers in one dimension, one at least; "
-            f"got shape {array.shape}. Pass np.linspace(...), say."
-        )
-    return array
+    arrays = {name: np.asarray(given[name], dtype=np.float64) for name in order}
+    for name, array in arrays.items():
+        if array.ndim != 1 or not len(array) or not np.isfinite(array).all():
+            raise InvalidInput(
+                f"{who}.predict_grid: {name} must be finite numbers in one dimension, one at "
+                f"least; got shape {array.shape}. Pass np.linspace(...), say."
+            )
+    return arrays
 
 
 def on_places(
@@ -468,16 +457,13 @@ def on_places(
         f"{who}.predict_grid: {math.prod(shape):,} places take",
         "Ask for fewer.",
     )
-    parts = [values(rows) for rows in _rows(list(axes.values()), shape)]
-    joined = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return tuple(part.reshape(*shape, *part.shape[1:]) for part in joined)
-
-
-def _rows(axes: list[Array], shape: tuple[int, ...]) -> Iterator[Float[Array, "b d"]]:
-    total = math.prod(shape)
+    total, parts = math.prod(shape), []
     for start in range(0, total, TOGETHER):
         places = np.unravel_index(np.arange(start, min(start + TOGETHER, total)), shape)
-        yield np.stack([axis[i] for axis, i in zip(axes, places, strict=True)], axis=1)
+        rows = [axis[i] for axis, i in zip(axes.values(), places, strict=True)]
+        parts.append(values(np.stack(rows, axis=1)))
+    joined = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return tuple(part.reshape(*shape, *part.shape[1:]) for part in joined)
 
 
 def labelled(values: Array, axes: dict[str, Float[Array, " m"]], name: str) -> Any:
