@@ -62,19 +62,46 @@ def calibrate(f: Float[Array, "n t"], codes: Array, w: Float[Array, " n"]) -> Ca
 
     Targets are Platt's: (N + 1)/(N + 2) in place of 1, N being the rows of the class, so that
     slopes stay finite where classes are separable. Of very many values every second row serves, or
-    fewer.
+    fewer. The loss is minus the mean log-likelihood of the slopes a, with a tenth of a row's worth
+    of belief that they are 1: there may be pieces that no row reaches.
     """
     every = slice(None, None, -(-f.size // MOST_VALUES))
     f, codes, w = f[every], codes[every], w[every]
-    K = max(2, f.shape[1])
-    owned = codes.astype(np.int64)[:, None] == np.arange(K)
-    b = _pieces(f)
+    owned = codes.astype(np.int64)[:, None] == np.arange(max(2, f.shape[1]))
+    targets, total, b = platt_targets(owned, w), float(w.sum()), _pieces(f)
+    j = b.shape[2]
+    if f.shape[1] == 1:
+        b = np.concatenate([np.zeros_like(b), b], axis=1)
+    b = b.reshape(-1, j)  # row by row, a line for each class
 
-    start, bounds = np.ones(b.shape[2]), [(LEAST_SLOPE, None)] * b.shape[2]
-    fitted = _Likelihood.of(b, platt_targets(owned, w), w)
-    optimum = minimize(fitted.sloping, start, jac=True, method="L-BFGS-B", bounds=bounds)
-    slopes = _polished(optimum.x, fitted)
-    return Calibration(slopes, fitted.value(slopes))
+    def logs(a: Float[Array, " j"]) -> Float[Array, "n K"]:
+        return log_softmax((b @ a).reshape(targets.shape), axis=1)
+
+    def sloping(a: Float[Array, " j"]) -> tuple[float, Float[Array, " j"]]:
+        """Return the loss with its gradient."""
+        log_p = logs(a)
+        value = float(-w @ (targets * log_p).sum(axis=1)) + PRIOR / 2 * float(((a - 1) ** 2).sum())
+        away = w[:, None] * (np.exp(log_p) - targets)
+        return value / total, (b.T @ away.ravel() + PRIOR * (a - 1)) / total
+
+    def curvature(a: Float[Array, " j"]) -> Float[Array, "j j"]:
+        """Return the Hessian of the loss."""
+        p = np.exp(logs(a))
+        mean = np.matmul(p[:, None, :], b.reshape(*p.shape, j))[:, 0]
+        weights = (w[:, None] * p).reshape(-1, 1)
+        hessian = (weights * b).T @ b - (w[:, None] * mean).T @ mean
+        return (hessian + PRIOR * np.eye(j)) / total
+
+    bounds = [(LEAST_SLOPE, None)] * j
+    a = minimize(sloping, np.ones(j), jac=True, method="L-BFGS-B", bounds=bounds).x
+    for _ in range(POLISH):  # Newton steps: the digits that a quasi-Newton method leaves
+        value, slope = sloping(a)
+        free, step = (a > LEAST_SLOPE) | (slope < 0), np.zeros(j)
+        step[free] = np.linalg.solve(curvature(a)[np.ix_(free, free)], slope[free])
+        while sloping(np.maximum(a - step, LEAST_SLOPE))[0] > value + 1e-14 * abs(value):
+            step /= 2
+        a = np.maximum(a - step, LEAST_SLOPE)
+    return Calibration(a, sloping(a)[0])
 
 
 def log_loss_of_signs(
@@ -83,59 +110,6 @@ def log_loss_of_signs(
     """Return what values of rows that were held out lose, calibrated; y are ±1 of the classes."""
     finite = np.isfinite(f).all(axis=1)
     return calibrate(f[finite], decided(y[finite]), w[finite]).log_loss
-
-
-@dataclass(frozen=True, eq=False)
-class _Likelihood:
-    """Minus the mean log-likelihood of slopes a.
-
-    With a tenth of a row's worth of belief that the slopes are 1: pieces that no row reaches.
-    """
-
-    pieces: Float[Array, "m j"]  # row by row, a line for each class
-    targets: Float[Array, "n K"]
-    w: Float[Array, " n"]
-
-    @staticmethod
-    def of(b: Float[Array, "n t j"], targets: Float[Array, "n K"], w: Array) -> "_Likelihood":
-        if b.shape[1] == 1:
-            b = np.concatenate([np.zeros_like(b), b], axis=1)
-        return _Likelihood(b.reshape(-1, b.shape[2]), targets, w)
-
-    def value(self, a: Float[Array, " j"]) -> float:
-        return self.sloping(a)[0]
-
-    def sloping(self, a: Float[Array, " j"]) -> tuple[float, Float[Array, " j"]]:
-        """Return it with its gradient."""
-        logs, total = self._logs(a), float(self.w.sum())
-        value = float(-self.w @ (self.targets * logs).sum(axis=1))
-        value += PRIOR / 2 * float(((a - 1) ** 2).sum())
-        away = self.w[:, None] * (np.exp(logs) - self.targets)
-        return value / total, (self.pieces.T @ away.ravel() + PRIOR * (a - 1)) / total
-
-    def curvature(self, a: Float[Array, " j"]) -> Float[Array, "j j"]:
-        """Return its Hessian."""
-        p, j = np.exp(self._logs(a)), len(a)
-        mean = np.matmul(p[:, None, :], self.pieces.reshape(*p.shape, j))[:, 0]
-        weights = (self.w[:, None] * p).reshape(-1, 1)
-        hessian = (weights * self.pieces).T @ self.pieces - (self.w[:, None] * mean).T @ mean
-        return (hessian + PRIOR * np.eye(j)) / float(self.w.sum())
-
-    def _logs(self, a: Float[Array, " j"]) -> Float[Array, "n K"]:
-        return log_softmax((self.pieces @ a).reshape(self.targets.shape), axis=1)
-
-
-def _polished(a: Float[Array, " j"], fitted: _Likelihood) -> Float[Array, " j"]:
-    """Take Newton steps to the least: the digits that a quasi-Newton method leaves."""
-    for _ in range(POLISH):
-        (value, slope), curvature = fitted.sloping(a), fitted.curvature(a)
-        free = (a > LEAST_SLOPE) | (slope < 0)
-        step = np.zeros(len(a))
-        step[free] = np.linalg.solve(curvature[np.ix_(free, free)], slope[free])
-        while fitted.value(np.maximum(a - step, LEAST_SLOPE)) > value + 1e-14 * abs(value):
-            step /= 2
-        a = np.maximum(a - step, LEAST_SLOPE)
-    return a
 
 
 def _pieces(f: Float[Array, "n t"]) -> Float[Array, "n t j"]:

@@ -43,19 +43,16 @@ class Kept(NamedTuple):
 
     @property
     def cached(self) -> bool:
-        """Whether the features are in memory: here always."""
         return True
 
     @property
     def n_features(self) -> int:
-        """D."""
         return self.block.Z.shape[1]
 
     def __iter__(self) -> Iterator[FeatureBlock]:
         return iter((self.block,))
 
     def sum(self, summand: Any) -> Any:
-        """Return the sum over the rows."""
         return summand.add(summand.zero(), self.block)
 
 
@@ -67,19 +64,15 @@ class SumOnFeatures:
     summand: Any
 
     def zero(self) -> Any:
-        """Return the sum of no rows."""
         return self.summand.zero()
 
     def add(self, total: Any, block: Block) -> Any:
-        """Return the sum with the rows of a block."""
         return self.summand.add(total, _featured(self.features, block))
 
     def merge(self, a: Any, b: Any) -> Any:
-        """Return the sum of the rows of both."""
         return self.summand.merge(a, b)
 
     def within(self, rows: slice) -> "SumOnFeatures":
-        """Return the same for these rows only."""
         return replace(self, summand=narrowed(self.summand, rows))
 
 
@@ -114,12 +107,10 @@ class Features:
 
     @property
     def n_rows(self) -> int | None:
-        """Rows, once known."""
         return self._blocks.n_rows
 
     @property
     def cached(self) -> bool:
-        """Whether a whole pass is kept."""
         return self._kept is not None
 
     def __iter__(self) -> Iterator[FeatureBlock]:
@@ -152,7 +143,6 @@ class Features:
         return self._where.sum(over, self._blocks)
 
     def in_order(self, summand: Any) -> Any:
-        """Return the sum over all rows, block by block."""
         total = summand.zero()
         for block in self:
             total = summand.add(total, block)
