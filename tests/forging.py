@@ -28,8 +28,7 @@ import bochner as bo
 from bochner import Blocks, KernelRidgeClassifier
 from bochner.errors import BochnerError
 from bochner.kernels import Gaussian
-from bochner.persist import FORMAT
-from bochner.persist.files import sealed
+from bochner.persist.files import FORMAT, sealed
 from bochner.persist.known import name_of, stored_classes
 from bochner.persist.values import NamedArrays, encode
 

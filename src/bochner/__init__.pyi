@@ -96,12 +96,12 @@ from bochner.models.unsupervised.pca import KernelPCA as KernelPCA
 from bochner.models.variogram import Variogram as Variogram
 from bochner.models.variogram import VariogramModel as VariogramModel
 from bochner.models.variogram import variogram as variogram
-from bochner.persist import load as load
-from bochner.persist import save as save
+from bochner.persist.files import load as load
+from bochner.persist.files import save as save
 from bochner.planner.plans import Plan as Plan
 from bochner.planner.plans import plan as plan
-from bochner.report import ModelReport as ModelReport
-from bochner.report import report_model as report_model
+from bochner.report.model import ModelReport as ModelReport
+from bochner.report.model import report_model as report_model
 from bochner.selection.choose import draw as draw
 from bochner.selection.record import Tuning as Tuning
 from bochner.selection.spec import Tolerance as Tolerance

@@ -41,8 +41,7 @@ from bochner.kernels import (
     Matern,
     RationalQuadratic,
 )
-from bochner.persist import FORMAT
-from bochner.persist.files import sealed
+from bochner.persist.files import FORMAT, sealed
 from bochner.persist.known import RENAMED, stored_classes
 from bochner.persist.validate import require_arrays
 from bochner.persist.values import NamedArrays, decode, encode

@@ -24,8 +24,8 @@ from bochner import Blocks, datasets
 from bochner.cli.running import run
 from bochner.errors import DataFileError, DataWarning, InvalidInput, InvalidType, MissingDependency
 from bochner.kernels import Gaussian
-from bochner.report import report_model, run_demo
-from bochner.report.demo import METHODS, RELIEF, colours, earth_page
+from bochner.report.demo import METHODS, RELIEF, colours, earth_page, run_demo
+from bochner.report.model import report_model
 from bochner.report.render import number, picture, rounded
 
 N, SHOWN = 90, 64

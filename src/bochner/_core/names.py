@@ -202,12 +202,6 @@ def missing(
     return f"module {module!r} has no attribute {name!r}{_nearest(name, choices)}"
 
 
-def unknown(package: str, name: str, known: Iterable[str]) -> AttributeError:
-    """Return the error of a name that a package does not have, with the nearest one it has."""
-    return AttributeError(missing(package, name, known))
-
-
-@cache
 def _arguments(cls: Callable[..., Any]) -> tuple[str, ...] | None:
     """Return the arguments that a class takes by name; None where it takes any."""
     named = list(signature(cls).parameters.values())

@@ -7,9 +7,6 @@ was not understood, 130 stopped by Ctrl-C (143 by kill).
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Any
-
-from bochner._core.names import unknown
 
 __all__ = ["main"]
 
@@ -32,7 +29,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from bochner.cli.running import run  # noqa: PLC0415
 
     sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
-
-
-def __getattr__(name: str) -> Any:
-    raise unknown(__name__, name, __all__)

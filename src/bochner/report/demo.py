@@ -116,7 +116,7 @@ class DemoResult:
 
     Examples
     --------
-    >>> from bochner.report import run_demo
+    >>> from bochner.report.demo import run_demo
     >>> result = run_demo("out", quick=True)  # doctest: +SKIP
     >>> result.path.name, result.prediction.shape == result.truth.shape  # doctest: +SKIP
     ('earth.html', True)
@@ -259,7 +259,7 @@ def run_demo(
 
     Examples
     --------
-    >>> from bochner.report import run_demo
+    >>> from bochner.report.demo import run_demo
     >>> result = run_demo("out", quick=True, show=print)  # doctest: +SKIP
     >>> result.path.name  # doctest: +SKIP
     'earth.html'
