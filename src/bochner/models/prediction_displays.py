@@ -95,7 +95,7 @@ class CalibrationDisplay(Display):
         return CalibrationDisplay(expected, observed, spread, count[kept], "probability")
 
     @staticmethod
-    def of_levels(levels: Array, inside: Array, kind: str) -> "CalibrationDisplay":
+    def of_levels(levels: Any, inside: Array, kind: str) -> "CalibrationDisplay":
         """Return shares of rows, a column of ``inside`` (m, b) for each level."""
         levels, m = np.asarray(levels, np.float64), len(inside)
         spread = TWO_SIDED * np.sqrt(levels * (1 - levels) / m)
@@ -103,10 +103,10 @@ class CalibrationDisplay(Display):
         return CalibrationDisplay(levels, inside.mean(axis=0), spread, count, kind)
 
     @staticmethod
-    def of_scores(scores: Array, levels: Any = LEVELS) -> "CalibrationDisplay":
+    def of_scores(scores: Array) -> "CalibrationDisplay":
         """Return the coverage of Gaussian intervals from errors in standard deviations, (m,)."""
-        inside = np.abs(scores)[:, None] <= norm.ppf(0.5 + np.asarray(levels) / 2)
-        return CalibrationDisplay.of_levels(levels, inside, "coverage")
+        inside = np.abs(scores)[:, None] <= norm.ppf(0.5 + np.array(LEVELS) / 2)
+        return CalibrationDisplay.of_levels(LEVELS, inside, "coverage")
 
     @staticmethod
     def from_predictions(
@@ -140,10 +140,21 @@ class CalibrationDisplay(Display):
         """
         y = np.asarray(y)
         if is_classifier(model):
-            happened, p = top_probability(model, X, y)
+            try:
+                p = to_numpy(model.predict_proba(X))
+            except AttributeError as error:
+                raise InvalidInput(
+                    f"CalibrationDisplay: the classifier must give probabilities; this "
+                    f"{type(model).__name__} has no predict_proba. LogisticRegression, or "
+                    "SVC(probability=True), has."
+                ) from error
+            top = np.ones(len(p), np.intp) if p.shape[1] == 2 else p.argmax(axis=1)
+            happened, p = y == model.classes_[top], p[np.arange(len(p)), top]
             return CalibrationDisplay.of_probabilities(happened, p, n_bins)
         if isinstance(model, GaussianProcessRegressor):
-            return CalibrationDisplay.of_scores(scores_of(model, X, y)[:, 0])
+            predicted = model.predict(X, return_std=True, include_noise=True)
+            mean, deviation = (to_numpy(a).reshape(len(y), -1)[:, 0] for a in predicted)
+            return CalibrationDisplay.of_scores((y.reshape(len(y), -1)[:, 0] - mean) / deviation)
         f, y = to_numpy(model.predict(X)), y.reshape(len(y), -1).astype(np.float64)
         f = f.reshape(len(f), -1)
         if f.shape[1] != y.shape[1] and isinstance(model, KernelRegressor):  # several quantiles
@@ -160,32 +171,6 @@ class CalibrationDisplay(Display):
         ax.errorbar(self.expected, self.observed, whiskers, fmt="o-", capsize=3)
         ax.set(**dict(zip(("xlabel", "ylabel"), CALIBRATIONS[self.kind], strict=True)))
         return self
-
-
-def top_probability(model: BaseEstimator, X: Array, y: Array) -> tuple[Array, Array]:
-    """Return whether it happened, and its predicted probability; see ``from_estimator``."""
-    try:
-        predict_proba = model.predict_proba
-    except AttributeError as error:
-        raise InvalidInput(
-            f"CalibrationDisplay: the classifier must give probabilities; this "
-            f"{type(model).__name__} has no predict_proba. LogisticRegression, or "
-            "SVC(probability=True), has."
-        ) from error
-    p, y = to_numpy(predict_proba(X)), np.asarray(y)
-    if p.shape[1] == 2:
-        return y == model.classes_[1], p[:, 1]
-    top = p.argmax(axis=1)
-    return y == model.classes_[top], p[np.arange(len(p)), top]
-
-
-def scores_of(model: BaseEstimator, X: Array, y: Array) -> Float[Array, "m t"]:
-    """Return errors of a Gaussian process in standard deviations of a new y."""
-    mean, deviation = (to_numpy(a) for a in model.predict(X, return_std=True))
-    mean, deviation = (a.reshape(len(a), -1) for a in (mean, deviation))
-    return (np.asarray(y).reshape(mean.shape) - mean) / np.sqrt(
-        deviation**2 + np.atleast_1d(model.noise_variance_)
-    )
 
 
 def _bins(n_bins: int) -> int:
