@@ -250,3 +250,13 @@ def unit_of(largest: float) -> float:
     Beyond 2^±1000 the inverse would be infinite.
     """
     return 2.0 ** np.clip(math.frexp(largest)[1] - 1, -1000, 1000) if largest > 0 else 1.0
+
+
+def added(a: Any, b: Any) -> Any:
+    """Return the sum of two parts, in the arrays of the first; no rows have the sum None."""
+    if a is None or b is None:
+        return b if a is None else a
+    if isinstance(a, tuple):
+        return tuple(map(added, a, b))
+    a += b
+    return a

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
+from bochner._core.arrays import added
+
 #: Rows of a part: merging two sums of D² products takes as long as adding a few hundred rows.
 PART_ROWS = 1 << 16
 
@@ -51,16 +53,6 @@ class SumOf:
 
     def merge(self, a: Any, b: Any) -> Any:
         return added(a, b)
-
-
-def added(a: Any, b: Any) -> Any:
-    """Return the sum of two parts, in the arrays of the first; no rows have the sum None."""
-    if a is None or b is None:
-        return b if a is None else a
-    if isinstance(a, tuple):
-        return tuple(map(added, a, b))
-    a += b
-    return a
 
 
 @runtime_checkable

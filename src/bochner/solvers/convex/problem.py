@@ -17,7 +17,7 @@ from scipy.linalg import LinAlgError
 from scipy.linalg.blas import dgemv, sgemv
 from scipy.optimize import minimize
 
-from bochner._core.arrays import to_numpy
+from bochner._core.arrays import added, to_numpy
 from bochner._core.blas import factor, product, solve_factored
 from bochner._core.shapes import Array, Bool, Float
 from bochner.data.sources import Block
@@ -25,7 +25,6 @@ from bochner.solvers.cg import inner
 from bochner.solvers.convex.losses import Loss, weighted
 from bochner.solvers.convex.optimum import Algorithm, Convergence, Optimum, Step, history_of
 from bochner.solvers.factorisations import raised
-from bochner.sums.tree import added
 
 #: Least that is divided by, or that a diagonal is taken for.
 TINY = 1e-300
