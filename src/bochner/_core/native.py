@@ -183,7 +183,7 @@ def hadamard(X: Float[Array, "n p"], out: Float[Array, "n p"] | None = None) -> 
     an element at most log₂ p roundings of the sum of magnitudes of its row. The compiled loop and
     its NumPy twin return the same bits.
     """
-    if not is_power_of_two(X.shape[1]):
+    if X.shape[1] & (X.shape[1] - 1) or not X.shape[1]:
         raise InvalidInput(
             f"hadamard requires a power of two of columns, got {X.shape[1]}; pad rows with zeros."
         )
@@ -191,24 +191,13 @@ def hadamard(X: Float[Array, "n p"], out: Float[Array, "n p"] | None = None) -> 
     if (compiled := loops()) is not None:
         compiled.hadamard(X, out, get_num_threads())
     else:
-        hadamard_twin(X, out)
+        out[...] = walsh(X)
     return out
-
-
-def is_power_of_two(n: int) -> bool:
-    """Whether n is 1, 2, 4, ..."""
-    return n > 0 and n & (n - 1) == 0
 
 
 def power_of_two(n: int) -> int:
     """Return the least power of two that is n or more: the columns of a transform of n."""
     return 1 << max(0, n - 1).bit_length()
-
-
-def hadamard_twin(X: Array, out: Array) -> None:
-    """Do what `hadamard` does, in NumPy."""
-    for rows in _row_blocks(X, 2 * X.shape[1]):
-        out[rows] = walsh(X[rows])
 
 
 # ---- what both ways share

@@ -110,36 +110,29 @@ class Risk(HtmlResult):
 
 
 class Smoother(NamedTuple):
-    """S = K(K + λI)⁻¹ by the eigendecomposition of K; ``left`` are the eigenvalues of I − S."""
+    """S = K(K + λI)⁻¹ by the eigendecomposition of K, with vectors V, and the targets y."""
 
     values: Float[np.ndarray, " m"]
-    vectors: Float[np.ndarray, "m m"]
+    energy: Float[np.ndarray, " m"]  # squares of Vᵀy, summed over targets
 
     @classmethod
-    def of(cls, K: Float[np.ndarray, "m m"]) -> Self:
+    def of(cls, K: Float[np.ndarray, "m m"], y: Float[np.ndarray, "m t"]) -> Self:
         """Decompose K; eigenvalues that rounding made negative are zero."""
         values, vectors = eigh(K, check_finite=False)
-        return cls(np.maximum(values, 0.0), vectors)
+        return cls(np.maximum(values, 0.0), np.sum((vectors.T @ y) ** 2, axis=1))
 
     def left(self, penalty: float) -> Float[np.ndarray, " m"]:
-        """Return λ/(v + λ)."""
+        """Return λ/(v + λ), the eigenvalues of I − S."""
         return penalty / (self.values + penalty)
 
-    def parts(
-        self, y: Float[np.ndarray, "m t"], penalty: float, variance: float
-    ) -> tuple[float, float]:
-        """Return regularisation and noise, estimated from y: means over rows, sums over targets."""
-        left, m = self.left(penalty), len(y)
-        squares = float(np.sum((left[:, None] * (self.vectors.T @ y)) ** 2))
-        biased = squares / m - variance * float(np.sum(left**2)) / m
-        return max(biased, 0.0), variance * float(np.sum((1 - left) ** 2)) / m
+    def signal(self, weights: Float[np.ndarray, " m"], variance: float) -> float:
+        """Return Σ w (Vᵀf)²/m, estimated from y without the noise."""
+        return max(float(weights @ (self.energy - variance)) / len(weights), 0.0)
 
-    def guarantee(self, y: Float[np.ndarray, "m t"], penalty: float, variance: float) -> float:
-        """Return (λ f·(K + λI)⁻¹f + σ² d_λ)/m, its first part estimated from y."""
-        left, m = self.left(penalty), len(y)
-        energy = float(left @ np.sum((self.vectors.T @ y) ** 2, axis=1))
-        biased = energy / m - variance * float(left.sum()) / m
-        return max(biased, 0.0) + variance * float(np.sum(1 - left)) / m
+    def parts(self, penalty: float, variance: float) -> tuple[float, float]:
+        """Return regularisation and noise, estimated from y: means over rows, sums over targets."""
+        left = self.left(penalty)
+        return self.signal(left**2, variance), variance * float(np.mean((1 - left) ** 2))
 
 
 def risk(
@@ -205,15 +198,17 @@ def risk(
     s, m = sample(phi, rows, kernel), len(y)
     penalty = alpha * m / n
     measured = distance(s.K, s.E, m, penalty, 0.95)
-    exact, ours = (Smoother.of(A) for A in (s.K, s.K + s.E))
+    exact, ours = (Smoother.of(A, y) for A in (s.K, s.K + s.E))
     variance = (
-        noise_variance(exact, y, penalty) if noise is None else nonnegative(noise, "risk", "noise")
+        noise_variance(exact, penalty) if noise is None else nonnegative(noise, "risk", "noise")
     )
-    regularisation, followed = exact.parts(y, penalty, variance)
-    guarantee, e = exact.guarantee(y, penalty, variance), measured.epsilon
+    regularisation, followed = exact.parts(penalty, variance)
+    left, e = exact.left(penalty), measured.epsilon
+    # G = (λ f·(K + λI)⁻¹f + σ² d_λ)/m
+    guarantee = exact.signal(left, variance) + variance * float(np.mean(1 - left))
     rank_noise = min(s.n_features, m) / m * variance
     return Risk(
-        approximation=sum(ours.parts(y, penalty, variance)) - regularisation - followed,
+        approximation=sum(ours.parts(penalty, variance)) - regularisation - followed,
         regularisation=regularisation,
         noise=followed,
         noise_variance=variance,
@@ -244,13 +239,14 @@ def _rows(X: Any, y: Any, n_sample: int, random_state: Seed) -> tuple[Array, Arr
     return X, y - y.mean(axis=0), n
 
 
-def noise_variance(exact: Smoother, y: Float[np.ndarray, "m t"], penalty: float) -> float:
+def noise_variance(exact: Smoother, penalty: float) -> float:
     """Return ‖(I − S)y‖²/Tr (I − S)² at a penalty where the fit follows half of all directions.
 
     Or at ``penalty``, if that is less: residuals there are mostly noise. Biased upwards by the
     part of the truth that the kernel cannot follow.
     """
-    m, floor = len(y), len(y) * EPS * max(float(exact.values[-1]), np.finfo(float).tiny)
+    m = len(exact.values)
+    floor = m * EPS * max(float(exact.values[-1]), np.finfo(float).tiny)
 
     def excess(log_penalty: float) -> float:
         return float(np.sum(exact.left(np.exp(log_penalty)))) - m / 2
@@ -259,9 +255,8 @@ def noise_variance(exact: Smoother, y: Float[np.ndarray, "m t"], penalty: float)
     half = high
     if excess(high) > 0:
         half = low if excess(low) > 0 else brentq(excess, low, high)
-    left = exact.left(float(np.exp(half)))
-    squares = float(np.sum((left[:, None] * (exact.vectors.T @ y)) ** 2))
-    return squares / float(np.sum(left**2))
+    weights = exact.left(float(np.exp(half))) ** 2
+    return float(weights @ exact.energy) / float(weights.sum())
 
 
 # --- What features cost clustering and principal components: the error of every projection's cost

@@ -2,7 +2,7 @@
 
 import abc
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from typing import Annotated, Any, TypeVar
@@ -18,7 +18,7 @@ from bochner.kernels import distances
 from bochner.kernels.distances import centred
 from bochner.kernels.dotproduct import Linear, Polynomial
 from bochner.kernels.kernel import (
-    ColumnScales,
+    ALGEBRA,
     Constant,
     Kernel,
     Part,
@@ -28,6 +28,7 @@ from bochner.kernels.kernel import (
     Sum,
     answer,
     name_of,
+    parts_of,
     positive_matrix,
     require_function,
     symmetric_root,
@@ -47,9 +48,6 @@ class Transformed(Kernel):
     @abc.abstractmethod
     def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n e"]:
         """Return the rows that the kernel within sees."""
-
-    def column_lengthscales(self, columns: tuple[int, ...]) -> ColumnScales:
-        return iter(())  # those of the kernel within are of other columns
 
     def back(self, X: Float[Array, "n d"], G: Float[Array, "n e"]) -> Float[Array, "n d"]:
         """Return gradients in the rows, given those in the rows that the kernel within sees."""
@@ -106,9 +104,6 @@ class Columns(Transformed):
             return X[:, list(self.columns)]
         xp = array_namespace(X)
         return xp.take(X, xp.asarray(self.columns, device=device(X)), axis=1)
-
-    def column_lengthscales(self, columns: tuple[int, ...]) -> ColumnScales:
-        return self.kernel.column_lengthscales(tuple(columns[j] for j in self.columns))
 
     def back(self, X: Float[Array, "n d"], G: Float[Array, "n e"]) -> Float[Array, "n d"]:
         return G @ moved(np.eye(X.shape[1])[list(self.columns)], like=G)
@@ -416,6 +411,20 @@ class Bilinear(Kernel):
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         return self.back(X, C @ self.inputs(Y))
+
+
+def leaves_on(kernel: Kernel, columns: tuple[int, ...]) -> Iterator[tuple[Kernel, tuple[int, ...]]]:
+    """Yield the kernels that a kernel is made of, and the columns of X that each receives.
+
+    Without ``columns``, ``Columns(...)`` are leaves.
+    """
+    if isinstance(kernel, Columns) and columns:
+        yield from leaves_on(kernel.kernel, tuple(columns[c] for c in kernel.columns))
+    elif isinstance(kernel, (*ALGEBRA, Exp, Modulated, Normalised)):
+        for part in parts_of(kernel).values():
+            yield from leaves_on(part, columns)
+    else:
+        yield kernel, columns
 
 
 T = TypeVar("T")

@@ -175,10 +175,6 @@ def turned(X: Float[Array, "n d"], root: Float[np.ndarray, "d r"], who: str) -> 
 # --- Kernels are values: they never change, compare by content, add, multiply and print as code
 
 
-#: Columns of X, and the lengthscale or lengthscales of a kernel there.
-ColumnScales = Iterator[tuple[tuple[int, ...], Any]]
-
-
 class Kernel(NamedArguments, abc.ABC):
     """A positive semi-definite function k(x, y) of two rows.
 
@@ -275,12 +271,6 @@ class Kernel(NamedArguments, abc.ABC):
             "SkewedChi2, and sums, products, multiples, powers, Exp, Columns and Mahalanobis of "
             "these."
         )
-
-    def column_lengthscales(self, columns: tuple[int, ...]) -> ColumnScales:
-        """Yield the columns that each stationary part sees, and its lengthscales there."""
-        for part in self.get_params(deep=False).values():
-            if isinstance(part, Kernel):
-                yield from part.column_lengthscales(columns)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the fields by name; with ``deep`` also those of parts, ``left__lengthscale``."""

@@ -176,10 +176,8 @@ def traced(
             return K, lambda C: _within("kernel", back(C))
         case Radial():
             return _traced_radial(kernel, X, wanted)
-        case Periodic():
-            return _traced_periodic(kernel, X)
-        case CoordinateWise():
-            return _traced_coordinates(kernel, X)
+        case CoordinateWise() | Periodic():
+            return _traced_columns(kernel, X)
     return _traced_by_differences(kernel, X, wanted)
 
 
@@ -236,50 +234,15 @@ def _in_shape(kernel: Any, name: str, s: Array) -> Array:
     return (up - down) / (2 * STEP)
 
 
-def _traced_periodic(kernel: Periodic, X: Array) -> tuple[Array, Back]:
-    columns = [_along(kernel, X, j) for j in range(X.shape[1])]
-    K = np.exp(-2 * sum(wave**2 / length**2 for _, _, wave, _, length in columns))
-
-    def through(C: Array) -> Slopes:
-        R, slopes = C * K, dict.fromkeys(places_of(kernel), 0.0)
-        for j, (gap, angle, wave, period, length) in enumerate(columns):
-            by_length, both = R * wave, 4 / length**2
-            by_period = float(np.vdot(by_length, gap * np.cos(angle))) * math.pi / period
-            slopes[_place(kernel.lengthscale, "lengthscale", j)] += both * float(
-                np.vdot(by_length, wave)
-            )
-            slopes[_place(kernel.period, "period", j)] += both * by_period
-        return slopes
-
-    return K, through
-
-
-def _along(kernel: Periodic, X: Array, j: int) -> tuple[Array, Array, Array, float, float]:
-    """Return gaps along a column, half their angles and the sines of these, period and ℓ."""
-    period, length = (
-        value[j] if isinstance(value, tuple) else value
-        for value in (kernel.period, kernel.lengthscale)
-    )
-    gap = X[:, j, None] - X[None, :, j]
-    angle = math.pi * np.remainder(gap / period, 1.0)
-    # The cosine and sine of an angle change sign together with each period: their product stays.
-    return gap, angle, np.sin(angle), period, length
-
-
-def _place(value: Any, name: str, j: int) -> Place:
-    return Place(name, j if isinstance(value, tuple) else None)
-
-
-def _traced_coordinates(kernel: CoordinateWise, X: Array) -> tuple[Array, Back]:
-    U, _ = kernel.in_units(X, X)
-    K = kernel.evaluate(X, X)
+def _traced_columns(kernel: CoordinateWise | Periodic, X: Array) -> tuple[Array, Back]:
+    K, d = kernel.evaluate(X, X), X.shape[1]
 
     def through(C: Array) -> Slopes:
         slopes, R = dict.fromkeys(places_of(kernel), 0.0), C * K
-        for j, u in enumerate(U.T):
-            place = _place(kernel.lengthscale, "lengthscale", j)
-            gaps = u[:, None] - u
-            slopes[place] -= float(np.vdot(R, gaps * kernel.rate(gaps)))
+        for j in range(d):
+            for name, slope in kernel.log_slopes(X[:, j, None] - X[None, :, j], j, d).items():
+                column = j if isinstance(getattr(kernel, name), tuple) else None
+                slopes[Place(name, column)] += float(np.vdot(R, slope))
         return slopes
 
     return K, through

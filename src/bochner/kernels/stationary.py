@@ -19,7 +19,7 @@ from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels import distances, spectral
 from bochner.kernels.free import TunedNumbers, TunedPositive
-from bochner.kernels.kernel import ColumnScales, Kernel
+from bochner.kernels.kernel import Kernel
 
 Lengthscale = float | tuple[float, ...]
 Compiled = tuple[str, float]
@@ -66,9 +66,6 @@ class Compilable(Stationary):
     lengthscale: TunedNumbers
     #: Whether k has a bounded derivative at distance zero, which gradients in rows need.
     smooth: ClassVar[Any] = False
-
-    def column_lengthscales(self, columns: tuple[int, ...]) -> ColumnScales:
-        yield columns, self.lengthscale
 
     def in_units(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> tuple[Array, Array]:
         """Return rows less the mean of Y, in units of the lengthscale."""
@@ -153,6 +150,11 @@ class CoordinateWise(Compilable):
     @abc.abstractmethod
     def rate(self, delta: Float[Array, "n m"]) -> Float[Array, "n m"]:
         """Return ∂ log k/∂δ of one column, for differences δ in units of its lengthscale."""
+
+    def log_slopes(self, gap: Float[Array, "n m"], j: int, d: int) -> dict[str, Array]:
+        """Return ∂ log k/∂ log ℓ of column j of d columns, for differences of its numbers."""
+        delta = gap / _lengthscales(self, d)[j]
+        return {"lengthscale": -delta * self.rate(delta)}
 
     @property
     @abc.abstractmethod

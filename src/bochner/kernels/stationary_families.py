@@ -377,6 +377,16 @@ class Periodic(stationary.Stationary):
         ]
         return stationary.by_columns(C * self.evaluate(X, Y), rates, X, Y)
 
+    def log_slopes(self, gap: Float[Array, "n m"], j: int, d: int) -> dict[str, Array]:
+        """Return ∂ log k/∂ log of both numbers of column j of d, for differences of its numbers."""
+        period, length = (values[j] for values in self.per_axis(d))
+        angle = math.pi * np.remainder(gap / period, 1.0)
+        wave = np.sin(angle)
+        slope = 4 / length**2 * wave
+        # Sine and cosine of an angle change sign together with each period: their product stays.
+        by_period = slope * np.cos(angle) * gap * (math.pi / period)
+        return {"lengthscale": slope * wave, "period": by_period}
+
 
 @dataclass(frozen=True)
 class SpectralMixture(stationary.Stationary):

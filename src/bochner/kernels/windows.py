@@ -17,9 +17,9 @@ from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse
 from bochner._core.checks import Counted, integer, word
 from bochner._core.shapes import Array, Float, Int, Others, Pairs, Rows
 from bochner.errors import InvalidInput, InvalidType
-from bochner.kernels.algebra import Columns, Transformed
+from bochner.kernels.algebra import Columns, leaves_on
 from bochner.kernels.dotproduct import Linear
-from bochner.kernels.kernel import ColumnScales, Kernel, Part
+from bochner.kernels.kernel import Kernel, Part
 
 #: What sums over windows are divided by, as a power of the number of windows.
 AVERAGES = {"mean": 1.0, "root": 0.5, "sum": 0.0}
@@ -149,9 +149,6 @@ class Windows(Kernel):
         flat = self._flat(dense(X))
         U = flat.windows[flat.shares > 0]
         return U[:: max(1, -(-len(U) // most))]
-
-    def column_lengthscales(self, columns: tuple[int, ...]) -> ColumnScales:
-        return iter(())  # those of the kernel within are of the columns of a window
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         if is_numpy(X) and is_numpy(Y):
@@ -321,12 +318,8 @@ def _where(condition: Array, values: Array) -> Array:
 
 def sequences_of(kernel: object) -> Windows | None:
     """Return the kernel of sequences within a kernel; None if its rows are not sequences."""
-    if isinstance(kernel, Windows):
-        return kernel
-    if not isinstance(kernel, Kernel) or isinstance(kernel, Transformed):
-        return None
-    parts = map(sequences_of, kernel.get_params(deep=False).values())
-    return next((part for part in parts if part is not None), None)
+    leaves = leaves_on(kernel, ()) if isinstance(kernel, Kernel) else ()
+    return next((leaf for leaf, _ in leaves if isinstance(leaf, Windows)), None)
 
 
 def windows_of(kernel: object, n_columns: int) -> int:

@@ -16,7 +16,9 @@ from bochner._core.names import NamedArguments, meant
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import FEW_CELLS
 from bochner.errors import InvalidInput
+from bochner.kernels.algebra import leaves_on
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.stationary import Compilable
 from bochner.solvers.factorisations import MODES, Mode, raised_factor, randomly_pivoted_cholesky
 from bochner.solvers.lloyd import WeightedFeatures, assign, run_lloyd
 
@@ -261,9 +263,10 @@ def lengthscales(kernel: Kernel, d: int) -> Float[Array, " d"]:
     Ones where all are equal: clusters depend on their ratios only.
     """
     product, parts = np.ones(d), np.zeros(d)
-    for columns, values in kernel.column_lengthscales(tuple(range(d))):
-        product[list(columns)] *= values
-        parts[list(columns)] += 1
+    for leaf, columns in leaves_on(kernel, tuple(range(d))):
+        if isinstance(leaf, Compilable):
+            product[list(columns)] *= leaf.lengthscale
+            parts[list(columns)] += 1
     scales = product ** (1 / np.maximum(parts, 1))
     return np.ones(d) if (scales == scales[0]).all() else scales
 
