@@ -23,12 +23,12 @@ The upper lines are for pairs, the lower ones for phases. All are of independent
 import abc
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import logsumexp
 
 from bochner._core.arrays import as_matrix, to_numpy
@@ -92,9 +92,18 @@ class Bound(abc.ABC):
     def width(self, error: float, confidence: float = 0.95) -> int:
         """Return the number of features that keeps the error below ``error``, above zero."""
 
-    @abc.abstractmethod
     def error(self, n_features: int, confidence: float = 0.95) -> float:
         """Return the error that ``n_features`` features do not exceed."""
+        D, least = integer(n_features, "error", "n_features", 1), self.width(LARGEST, confidence)
+        if least > D:
+            raise InvalidInput(f"error: n_features must be {least} or above; got {D}.")
+        low, high = -30.0, math.log(LARGEST)
+        for _ in range(100):  # the width falls in steps
+            middle, fits = (low + high) / 2, False
+            with suppress(InvalidInput):  # more features than are counted
+                fits = self.width(math.exp(middle), confidence) <= D
+            low, high = (low, middle) if fits else (middle, high)
+        return math.exp(high)
 
 
 @dataclass(frozen=True)
@@ -115,21 +124,6 @@ class Tail(Bound):
         draws = logs * 2 * (self.variance + self.scale * error) / error**2
         return self.exact + self.per_draw * _counted(draws, error)
 
-    def error(self, n_features: int, confidence: float = 0.95) -> float:
-        least = self.exact + self.per_draw
-        m = (integer(n_features, "error", "n_features", least) - self.exact) // self.per_draw
-        logs = self.log_constant - math.log(chance_of(confidence))
-
-        def excess(log_error: float) -> float:
-            error = math.exp(log_error)
-            exponent = m * error**2 / (2 * (self.variance + self.scale * error))
-            return logs - self.power * log_error - exponent
-
-        low, high = -30.0, 0.0
-        while excess(high) > 0:
-            low, high = high, high + 5.0
-        return math.exp(float(brentq(excess, low, high, xtol=1e-13)))
-
 
 @dataclass(frozen=True)
 class Chebyshev(Bound):
@@ -142,10 +136,6 @@ class Chebyshev(Bound):
         error = positive(error, "width", "error")
         return _counted(self.constant / chance_of(confidence) / error**2, error)
 
-    def error(self, n_features: int, confidence: float = 0.95) -> float:
-        D = integer(n_features, "error", "n_features", 1)
-        return math.sqrt(self.constant / (chance_of(confidence) * D))
-
 
 @dataclass(frozen=True)
 class Worst(Bound):
@@ -157,14 +147,8 @@ class Worst(Bound):
 
     def width(self, error: float, confidence: float = 0.95) -> int:
         part = positive(error, "width", "error") / self.factor
-        return max(bound.width(part, self._confidence(confidence)) for bound in self.bounds)
-
-    def error(self, n_features: int, confidence: float = 0.95) -> float:
-        each = self._confidence(confidence)
-        return self.factor * max(bound.error(n_features, each) for bound in self.bounds)
-
-    def _confidence(self, confidence: float) -> float:
-        return 1 - chance_of(confidence) / len(self.bounds)
+        each = 1 - chance_of(confidence) / len(self.bounds)
+        return max(bound.width(part, each) for bound in self.bounds)
 
 
 def _counted(draws: float, error: float) -> int:

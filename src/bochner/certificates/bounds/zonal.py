@@ -7,7 +7,6 @@ direction has a large leverage. :func:`zonal_bound` sums both for the rows at ha
 """
 
 import math
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from bochner._core.arrays import to_numpy
-from bochner._core.checks import check_fields, counted, integer, positive
+from bochner._core.checks import check_fields, counted, positive
 from bochner._core.shapes import Array, Float
 from bochner.certificates.bounds import tails
 from bochner.errors import InvalidInput, UnsupportedKernel
@@ -68,22 +67,11 @@ class ZonalBound(tails.Bound):
             )
         return min(widths)
 
-    def error(self, n_features: int, confidence: float = 0.95) -> float:
-        return min(self._errors(n_features, confidence))
-
     def cut_for(self, n_features: int, confidence: float = 0.95) -> Cut:
         """Return the cut with the least error at this width."""
-        return self.cuts[int(np.argmin(self._errors(n_features, confidence)))]
-
-    def _errors(self, n_features: int, confidence: float) -> list[float]:
-        tails.chance_of(confidence)
+        self.error(n_features, confidence)  # refuses too few features
         fits = [cut for cut in self.cuts if cut.order <= n_features]
-        if not fits:
-            raise InvalidInput(
-                f"zonal_bound: n_features must be {self.cuts[0].order} or above, one direction; "
-                f"got {n_features!r}."
-            )
-        return [cut.rest + cut.directions.error(n_features, confidence) for cut in fits]
+        return min(fits, key=lambda cut: cut.rest + cut.directions.error(n_features, confidence))
 
 
 def zonal_bound(kernel: Kernel, X: Float[Array, "n d"], *, alpha: float) -> ZonalBound:
@@ -297,22 +285,6 @@ class BallBound(tails.Bound):
 
     def width(self, error: float, confidence: float = 0.95) -> int:
         return self.sizes(error, confidence).n_features
-
-    def error(self, n_features: int, confidence: float = 0.95) -> float:
-        D = integer(n_features, "error", "n_features", 1)
-        least = self.sizes(tails.LARGEST, confidence).order
-        if least > D:
-            raise InvalidInput(
-                f"ball_bound: n_features must be {least} or above, one direction; got {D}."
-            )
-        low, high = -30.0, math.log(tails.LARGEST)
-        for _ in range(100):  # the width falls in steps
-            middle = (low + high) / 2
-            fits = False
-            with suppress(InvalidInput):  # more functions than are counted
-                fits = self.width(math.exp(middle), confidence) <= D
-            low, high = (low, middle) if fits else (middle, high)
-        return math.exp(high)
 
 
 def ball_bound(kernel: Kernel, X: Float[Array, "n d"], *, alpha: float) -> BallBound:
