@@ -98,7 +98,7 @@ class Bound(abc.ABC):
         if least > D:
             raise InvalidInput(f"error: n_features must be {least} or above; got {D}.")
         low, high = -30.0, math.log(LARGEST)
-        for _ in range(100):  # the width falls in steps
+        for _ in range(60):  # the width falls in steps
             middle, fits = (low + high) / 2, False
             with suppress(InvalidInput):  # more features than are counted
                 fits = self.width(math.exp(middle), confidence) <= D

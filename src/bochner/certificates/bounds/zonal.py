@@ -55,23 +55,23 @@ class ZonalBound(tails.Bound):
 
     def width(self, error: float, confidence: float = 0.95) -> int:
         error = positive(error, "width", "error")
-        widths = [
-            cut.directions.width(error - cut.rest, confidence)
-            for cut in self.cuts
-            if error - cut.rest > 1e-3 * error
-        ]
-        if not widths:
+        width = min(_width(cut, error, confidence) for cut in self.cuts)
+        if width == math.inf:
             raise InvalidInput(
                 f"zonal_bound: error must be above {self.cuts[-1].rest:.3g}, which the last cut "
                 f"leaves out; got {error!r}. Ask for a larger error or penalty."
             )
-        return min(widths)
+        return int(width)
 
     def cut_for(self, n_features: int, confidence: float = 0.95) -> Cut:
         """Return the cut with the least error at this width."""
-        self.error(n_features, confidence)  # refuses too few features
-        fits = [cut for cut in self.cuts if cut.order <= n_features]
-        return min(fits, key=lambda cut: cut.rest + cut.directions.error(n_features, confidence))
+        error = self.error(n_features, confidence)
+        return min(self.cuts, key=lambda cut: _width(cut, error, confidence))
+
+
+def _width(cut: Cut, error: float, confidence: float) -> float:
+    rest = error - cut.rest
+    return cut.directions.width(rest, confidence) if rest > 1e-3 * error else math.inf
 
 
 def zonal_bound(kernel: Kernel, X: Float[Array, "n d"], *, alpha: float) -> ZonalBound:
