@@ -108,7 +108,7 @@ def test_in_float64_the_graph_has_the_digits_of_the_map(kernel, method):
 def test_structured_frequencies_have_a_graph():
     wide = np.random.default_rng(0).normal(size=(20, 150))
     phi = draw(Gaussian(10.0), "structured", n_features=512, n_inputs=150, random_state=0)
-    assert type(phi).__name__ == "StructuredMap"
+    assert type(phi.frequencies).__name__ == "Transforms"
     assert alike(run(phi, wide)["features"], phi(wide), SINGLE)
 
 

@@ -256,7 +256,7 @@ def test_sparse_and_wide_float32_rows_far_away(placement):
     for form in ("pair", "phase"):
         method = bo.Fourier(placement, form)
         phi = draw(Gaussian(3.0), method, n_features=256, n_inputs=64, random_state=0)
-        assert phi.reach == pytest.approx(reach_of(phi.frequencies), rel=0.2)
+        assert phi.reach == pytest.approx(reach_of(phi.matrix), rel=0.2)
         exact = phi(far.astype(np.float64))
         for X in (far, scipy.sparse.csr_array(far)):
             assert phi(X).dtype == np.float32
@@ -271,7 +271,7 @@ def test_float32_features_err_by_two_in_a_million(d, placement, form):
     rng = np.random.default_rng(d)
     X = (rng.normal(size=(300, d)) * rng.uniform(0, 5, (300, 1))).astype(np.float32)
     phi = draw(Gaussian(), bo.Fourier(placement, form), n_features=256, n_inputs=d, random_state=0)
-    angle = X.astype(np.float64) @ phi.frequencies
+    angle = X.astype(np.float64) @ phi.matrix
     if form == "pair":
         exact = np.concatenate([np.cos(angle), np.sin(angle)], axis=1)
     else:

@@ -33,8 +33,8 @@ from bochner.features import (
     TensorSketch,
     draw,
 )
-from bochner.features.fourier.maps import FourierMap, StructuredMap
-from bochner.features.fourier.placements import orthonormal_rows
+from bochner.features.fourier.maps import FourierMap
+from bochner.features.fourier.placements import Transforms, orthonormal_rows
 from bochner.features.random.networks import NeuralMap, ReLUMap, SignMap, polynomial_width
 from bochner.features.random.positive import PositiveMap
 from bochner.kernels import (
@@ -290,10 +290,10 @@ def fixed_rows(n, d=D_INPUTS, dtype=np.float64, seed=0):
 
 @pytest.mark.parametrize("phi", MAPS.values(), ids=MAPS)
 def test_transforms_give_the_features_of_the_frequencies(phi):
-    assert type(phi) is StructuredMap
-    assert phi.frequencies.shape == (D_INPUTS, phi.n_frequencies)
+    assert type(phi.frequencies) is Transforms
+    assert phi.matrix.shape == (D_INPUTS, phi.n_frequencies)
     assert phi.n_features == 300
-    X, dense = fixed_rows(25), FourierMap(phi.kernel, phi.frequencies, phi.amplitude, phi.phases)
+    X, dense = fixed_rows(25), FourierMap(phi.kernel, phi.matrix, phi.amplitude, phi.phases)
     assert_close(phi(X), dense(X), factor=8)
 
 
@@ -303,7 +303,7 @@ def test_lengthscales_of_columns_scale_the_frequencies(placement):
     many, one = (
         drawn(k, Fourier(placement), 300, d=D_INPUTS) for k in (Gaussian(tuple(scales)), Gaussian())
     )
-    assert_close(many.frequencies * scales[:, None], one.frequencies)
+    assert_close(many.matrix * scales[:, None], one.matrix)
 
 
 @pytest.mark.statistical

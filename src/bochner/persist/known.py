@@ -31,7 +31,6 @@ RENAMED: dict[str, str] = {
     "features.fourier.fourier:FourierMap": _WAVES,
     "features.fourier.fourier:FourierPhaseMap": _WAVES,
     "features.fourier.leverage:LeverageFourierMap": _WAVES,
-    "features.fourier.placements:StructuredMap": "features.fourier.maps:StructuredMap",
     "features.mercer.products:SineMap": "features.mercer.products:EigenfunctionMap",
     "features.mercer.radial:MonomialFunctions": "features.mercer.radial:IndexedFunctions",
     "features.mercer.radial:UserFunctions": "features.mercer.radial:IndexedFunctions",

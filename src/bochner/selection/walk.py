@@ -156,7 +156,7 @@ class KernelWalk:
         if X.shape[1] <= m:
             return self._map(_scaled(start, 2.0 ** (half_octaves / 2)))(X)
         if start not in self._angles:
-            W = self._unit.frequencies / np.reshape(start, (-1, 1))
+            W = self._unit.matrix / np.reshape(start, (-1, 1))
             self._angles[start] = X @ W
         factors = np.diag(np.full(m, 2.0 ** (-half_octaves / 2)))
         phi = FourierMap(self._unit.kernel, factors, self._unit.amplitude)

@@ -13,7 +13,7 @@ from bochner._core.checks import word
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.fourier import placements
-from bochner.features.fourier.maps import FourierMap, StructuredMap
+from bochner.features.fourier.maps import FourierMap
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
 from bochner.kernels.algebra import Columns, Exp, Mahalanobis, Normalised
@@ -105,8 +105,8 @@ def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap
         m //= 2
     if isinstance(kernel, Stationary) and isinstance(placement, placements.Chained):
         chains = placement.chains(kernel.spectral_measure(d), m, ask.stream("frequencies"))
-        if chains is not None and placements.chain_multiplications(chains) < d * m:
-            return StructuredMap(kernel, chains.diagonals, chains.orders, d, m, phases, amplitude)
+        if chains is not None and chains.multiplications < d * m:
+            return FourierMap(kernel, chains, amplitude, phases)
     W = frequencies(kernel, placement, m, d, ask.stream("frequencies"))
     return FourierMap(kernel, W, amplitude, phases)
 

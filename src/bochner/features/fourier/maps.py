@@ -11,24 +11,23 @@ the cosines, m..2m−1 the sines.
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
 
 import numpy as np
 
 from bochner._core import native
 from bochner._core.arrays import array_namespace, is_numpy, is_sparse, moved, precision
-from bochner._core.native import Chains
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.errors import InvalidInput
-from bochner.features.fourier.placements import chain_multiplications, frequencies_of
-from bochner.features.map import FeatureMap, norms, reach_of, with_far_rows
+from bochner.features.fourier.placements import Transforms
+from bochner.features.map import FeatureMap, reach_of, with_far_rows
 from bochner.kernels.kernel import Kernel
 
 #: Rows of a sparse matrix that are made dense at a time, in cells.
 CELLS = 1 << 22
 
 
-class Waves(FeatureMap):
+@dataclass(frozen=True, eq=False)
+class FourierMap(FeatureMap):
     """Cosines and sines of frequencies, or cosines with phases.
 
     Notes
@@ -38,72 +37,8 @@ class Waves(FeatureMap):
     For rows so far from the origin that this loss matters, angles are computed in float64.
     """
 
-    frequencies: Float[Array, "d m"]  # W
-    n_frequencies: int  # m
-    phases: Float[Array, " b"]
-    amplitude: float
-    _turns: tuple[Any, Any]  # W/2π, or transforms that give it, in float32 and float64
-
-    @property
-    def n_features(self) -> int:
-        return self.n_frequencies * (1 if len(self.phases) else 2)
-
-    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        return with_far_rows(self, X, self._waves)
-
-    def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        """Return the features, with angles in the precision of X."""
-        double, phased = precision(X) == np.float64, len(self.phases) > 0
-        scale = (self.amplitude / self.n_frequencies * (2 if phased else 1)) ** 0.5
-        phases, turns = self._phase_turns[double] if phased else None, self._turns[double]
-        if is_numpy(X):
-            return native.waves(np.ascontiguousarray(X), turns, scale, phases)
-        if not isinstance(turns, Chains):
-            turns = moved(turns, like=X)
-        return native.waves_twin(X, turns, scale, phases)
-
-    def complex(self, X: Tabular) -> Float[Array, "n m"]:
-        """Return √(k(0)/m) exp(iω_j·x), the pairs as complex numbers: φ(X) φ(Y)ᴴ ≈ K."""
-        Z, m = self(X), self.n_frequencies
-        if len(self.phases):
-            raise InvalidInput(
-                f"{type(self).__name__}.complex: features must be pairs; got cosines with phases. "
-                'Draw them by Fourier(form="pair").'
-            )
-        xp = array_namespace(Z)
-        dtype = xp.complex64 if Z.dtype == xp.float32 else xp.complex128
-        return xp.astype(Z[:, :m], dtype) + 1j * xp.astype(Z[:, m:], dtype)
-
-    @cached_property
-    def _phase_turns(self) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
-        return _in_turns(self.phases)
-
-    @cached_property
-    def _sines(self) -> Self:
-        return replace(self, phases=self.phases - np.pi / 2)  # type: ignore[type-var]
-
-    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
-        if len(self.phases):
-            turned = -C * self._sines.features(X)
-        else:
-            Z, m = self.features(X), self.n_frequencies
-            turned = Z[:, :m] * C[..., m:] - Z[:, m:] * C[..., :m]
-        return turned @ moved(self.frequencies.T, like=X)
-
-
-def _in_turns(angles: Array) -> tuple[Array, Array]:
-    """Return angles/2π in float32 and float64: in turns, range reduction is exact."""
-    turns = np.ascontiguousarray(angles / (2 * np.pi))
-    with np.errstate(over="ignore"):  # of lengthscales that float32 rows cannot have
-        return turns.astype(np.float32), turns
-
-
-@dataclass(frozen=True, eq=False)
-class FourierMap(Waves):
-    """Waves of frequencies that are held as a matrix."""
-
     kernel: Kernel
-    frequencies: Float[Array, "d m"]  # W
+    frequencies: Float[Array, "d m"] | Transforms  # W, or what gives angles without it
     amplitude: float  # k(0)
     #: b in radians, for features with phases; empty for pairs.
     phases: Float[Array, " b"] = field(default_factory=lambda: np.zeros(0))
@@ -112,8 +47,17 @@ class FourierMap(Waves):
     random: bool = True  # False for nodes of a quadrature rule
 
     @property
-    def n_frequencies(self) -> int:  # type: ignore[override]
+    def n_inputs(self) -> int:
+        return self.frequencies.shape[0]
+
+    @property
+    def n_frequencies(self) -> int:
+        """How many, m."""
         return self.frequencies.shape[1]
+
+    @property
+    def n_features(self) -> int:
+        return self.n_frequencies * (1 if len(self.phases) else 2)
 
     @property
     def unbiased(self) -> bool:
@@ -121,65 +65,80 @@ class FourierMap(Waves):
 
     @property
     def multiplications(self) -> float:
-        return float(self.frequencies.size)
+        W = self.frequencies
+        return W.multiplications if isinstance(W, Transforms) else float(W.size)
 
     @cached_property
     def reach(self) -> float:
-        return reach_of(self.frequencies)
+        W = self.frequencies
+        return W.reach if isinstance(W, Transforms) else reach_of(W)
 
     @cached_property
-    def _turns(self) -> tuple[Float[Array, "d m"], Float[Array, "d m"]]:  # type: ignore[override]
-        return _in_turns(self.frequencies)
+    def matrix(self) -> Float[Array, "d m"]:
+        """W, in radians."""
+        W = self.frequencies
+        return W.matrix if isinstance(W, Transforms) else W
+
+    @cached_property
+    def _turns(self) -> tuple[Array | native.Chains, Array | native.Chains]:
+        """W/2π in float32 and in float64."""
+        W = self.frequencies
+        return W.chains if isinstance(W, Transforms) else _in_turns(W)
+
+    @cached_property
+    def _phase_turns(self) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
+        return _in_turns(self.phases)
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        if not (is_sparse(X) and isinstance(self.frequencies, Transforms)):
+            return with_far_rows(self, X, self._waves)
+        Z, block = np.empty((X.shape[0], self.n_features), X.dtype), max(1, CELLS // X.shape[1])
+        for start in range(0, len(Z), block):
+            Z[start : start + block] = self.features(X[start : start + block].toarray())
+        return Z
 
     def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        Z = super()._waves(X)
+        """Return the features, with angles in the precision of X."""
+        double, phased = precision(X) == np.float64, len(self.phases) > 0
+        scale = (self.amplitude / self.n_frequencies * (2 if phased else 1)) ** 0.5
+        phases, turns = self._phase_turns[double] if phased else None, self._turns[double]
+        if is_numpy(X):
+            Z = native.waves(np.ascontiguousarray(X), turns, scale, phases)
+        else:
+            turns = turns if isinstance(turns, native.Chains) else moved(turns, like=X)
+            Z = native.waves_twin(X, turns, scale, phases)
         if not len(self.weights):
             return Z
         roots = np.sqrt(self.n_frequencies * np.concatenate([self.weights, self.weights]))
         return Z * moved(roots, like=Z)
 
-
-@dataclass(frozen=True, eq=False)
-class StructuredMap(Waves):
-    """Waves whose angles are computed by Walsh-Hadamard transforms."""
-
-    kernel: Kernel
-    #: Of each block, in the order in which they are applied to x; the last ones in turns.
-    diagonals: Float[Array, "b s p"]
-    orders: Array  # Permutations after the first transform
-    inputs: int  # d ≤ p
-    n_frequencies: int  # m
-    phases: Float[Array, " m"]  # b, in radians; none for pairs
-    amplitude: float  # k(0)
-
-    @property
-    def multiplications(self) -> float:
-        """Cost of the angles of a row, in multiplications of a product as long."""
-        return chain_multiplications(self._turns[True])
+    def complex(self, X: Tabular) -> Float[Array, "n m"]:
+        """Return √(k(0)/m) exp(iω_j·x), the pairs as complex numbers: φ(X) φ(Y)ᴴ ≈ K."""
+        Z, m = self(X), self.n_frequencies
+        if len(self.phases):
+            raise InvalidInput(
+                "FourierMap.complex: features must be pairs; got cosines with phases. Draw them by "
+                'Fourier(form="pair").'
+            )
+        xp = array_namespace(Z)
+        dtype = xp.complex64 if Z.dtype == xp.float32 else xp.complex128
+        return xp.astype(Z[:, :m], dtype) + 1j * xp.astype(Z[:, m:], dtype)
 
     @cached_property
-    def reach(self) -> float:
-        first, between, last = np.split(self.diagonals, [1, self.diagonals.shape[1] - 1], axis=1)
-        lengths = norms(first[..., : self.inputs], axis=2)
-        lengths = lengths * norms(between, axis=2).prod(axis=1, keepdims=True)
-        return 2 * np.pi * float(np.median(np.abs(last[:, 0]) * lengths))
+    def _sines(self) -> "FourierMap":
+        return replace(self, phases=self.phases - np.pi / 2)
 
-    @cached_property
-    def frequencies(self) -> Float[Array, "d m"]:
-        return frequencies_of(self._turns[True], self.inputs)
+    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
+        if len(self.phases):
+            turned = -C * self._sines.features(X)
+        else:
+            Z, m = self.features(X), self.n_frequencies
+            turned = Z[:, :m] * C[..., m:] - Z[:, m:] * C[..., :m]
+        return turned @ moved(self.matrix.T, like=X)
 
-    @cached_property
-    def _turns(self) -> tuple[Chains, Chains]:  # type: ignore[override]
-        orders = np.ascontiguousarray(self.orders, np.int32)
-        double = Chains(np.ascontiguousarray(self.diagonals), orders, self.n_frequencies)
-        with np.errstate(over="ignore"):  # of lengthscales that float32 rows cannot have
-            return double._replace(diagonals=double.diagonals.astype(np.float32)), double
 
-    def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        if not is_sparse(X):
-            return super()._waves(X)
-        Z = np.empty((X.shape[0], self.n_features), X.dtype)
-        block = max(1, CELLS // self.inputs)
-        for start in range(0, len(Z), block):
-            Z[start : start + block] = super()._waves(X[start : start + block].toarray())
-        return Z
+def _in_turns(angles: Array) -> tuple[Array, Array]:
+    """Return angles/2π in float32 and float64: in turns, range reduction is exact."""
+    turns = np.ascontiguousarray(angles / (2 * np.pi))
+    with np.errstate(over="ignore"):  # of lengthscales that float32 rows cannot have
+        return turns.astype(np.float32), turns

@@ -10,6 +10,7 @@ the frequencies of the narrow one.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import repeat
 from typing import Annotated, Any, ClassVar
 
@@ -23,6 +24,7 @@ from bochner._core.names import NamedArguments
 from bochner._core.native import Chains, hadamard, power_of_two
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features.map import norms
 from bochner.kernels.spectral import Components, GaussianMixture, Independent, Measure, fixed
 
 
@@ -331,19 +333,75 @@ class Grid(Placement):
 LEAST_COLUMNS = 32
 
 
+@dataclass(frozen=True, eq=False)
+class Transforms:
+    """m frequencies in R^d as products of Hadamard matrices and diagonals, in turns."""
+
+    #: Of each block, in the order in which they are applied to x.
+    diagonals: Float[Array, "b s p"]
+    orders: Array  # Permutations after the first transform, if any
+    shape: tuple[int, int]  # d ≤ p and m
+
+    @cached_property
+    def chains(self) -> tuple[Chains, Chains]:
+        """The same in float32 and in float64."""
+        orders = np.ascontiguousarray(self.orders, np.int32)
+        double = Chains(np.ascontiguousarray(self.diagonals), orders, self.shape[1])
+        with np.errstate(over="ignore"):  # of lengthscales that float32 rows cannot have
+            return double._replace(diagonals=double.diagonals.astype(np.float32)), double
+
+    @property
+    def multiplications(self) -> float:
+        """Cost of the angles of a row, in multiplications of a product that takes as long.
+
+        Measured (AVX2, p from 64 to 1024): a step takes 10 + log₂ p a number, an order 20.
+        """
+        blocks, diagonals, p = self.diagonals.shape
+        ordered = 20.0 if len(self.orders) else 0.0
+        return blocks * p * ((diagonals - 1) * (10 + np.log2(p)) + ordered)
+
+    @property
+    def reach(self) -> float:
+        """|ω| of a frequency in the middle."""
+        first, between, last = np.split(self.diagonals, [1, self.diagonals.shape[1] - 1], axis=1)
+        lengths = norms(first[..., : self.shape[0]], axis=2)
+        lengths = lengths * norms(between, axis=2).prod(axis=1, keepdims=True)
+        return 2 * np.pi * float(np.median(np.abs(last[:, 0]) * lengths))
+
+    @property
+    def matrix(self) -> Float[Array, "d m"]:
+        """The frequencies, in radians; O(m p log p).
+
+        Row j of a block's product S H D₁ H D₂ … is eⱼ times it, from the left: the transposed
+        product of a unit vector, H being symmetric. No (d, d) matrix of unit vectors is made.
+        """
+        (d, m), p = self.shape, self.diagonals.shape[2]
+        W = np.empty((m, p))
+        for b, diagonals in enumerate(self.diagonals):
+            rows = W[b * p : (b + 1) * p]
+            rows[:] = np.eye(len(rows), p)
+            for step in reversed(range(1, len(diagonals))):
+                rows *= diagonals[step]
+                if step == 1 and len(self.orders):
+                    rows[:, self.orders[b]] = rows.copy()
+                hadamard(rows, out=rows)
+            rows *= diagonals[0]
+        return 2 * np.pi * W[:, :d].T
+
+
 class Chained(Placement):
     """Frequencies that are products of Hadamard matrices and diagonals."""
 
     formed: ClassVar[bool] = False
 
     @abstractmethod
-    def chains(self, measure: Measure, m: int, rng: np.random.Generator) -> Chains | None:
+    def chains(self, measure: Measure, m: int, rng: np.random.Generator) -> Transforms | None:
         """Return m frequencies as transforms, in turns; None where they are dense."""
 
     def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
         if (chains := self.chains(measure, m, rng)) is None:
             return Orthogonal().place(measure, m, rng)
-        return frequencies_of(chains, len(measure.scales))
+        return chains.matrix
 
 
 @dataclass(frozen=True)
@@ -374,7 +432,7 @@ class Structured(Chained):
     (50, 512)
     """
 
-    def chains(self, measure: Measure, m: int, rng: np.random.Generator) -> Chains | None:
+    def chains(self, measure: Measure, m: int, rng: np.random.Generator) -> Transforms | None:
         law, p = require_isotropic(measure, "Structured()"), power_of_two(len(measure.scales))
         if len(law.scales) < LEAST_COLUMNS:
             return None
@@ -385,7 +443,8 @@ class Structured(Chained):
             signs[:, 0] *= _scales(law, p)
             return np.concatenate([signs, lengths.reshape(blocks, 1, p)], axis=1)
 
-        return Chains(in_streams(draw, -(-m // p), p, rng), np.empty((0, p), np.int32), m)
+        diagonals = in_streams(draw, -(-m // p), p, rng)
+        return Transforms(diagonals, np.empty((0, p), np.int32), (len(law.scales), m))
 
 
 @dataclass(frozen=True)
@@ -412,7 +471,7 @@ class Fastfood(Chained):
     (50, 512)
     """
 
-    def chains(self, measure: Measure, m: int, rng: np.random.Generator) -> Chains:
+    def chains(self, measure: Measure, m: int, rng: np.random.Generator) -> Transforms:
         law, p = require_isotropic(measure, "Fastfood()"), power_of_two(len(measure.scales))
 
         def draw(child: np.random.Generator, blocks: int) -> Float[Array, "b 4 p"]:
@@ -423,40 +482,11 @@ class Fastfood(Chained):
             return np.stack([signs * _scales(law, p), G, lengths, orders], axis=1)
 
         streams = in_streams(draw, -(-m // p), p, rng)
-        return Chains(np.ascontiguousarray(streams[:, :3]), streams[:, 3].astype(np.int32), m)
+        orders, shape = streams[:, 3].astype(np.int32), (len(law.scales), m)
+        return Transforms(np.ascontiguousarray(streams[:, :3]), orders, shape)
 
 
 def _scales(measure: GaussianMixture, p: int) -> Float[Array, " p"]:
     scales = np.ones(p)
     scales[: len(measure.scales)] = measure.scales
     return scales
-
-
-def frequencies_of(chains: Chains, d: int) -> Float[Array, "d m"]:
-    """Return the frequencies of chains, in radians; O(m p log p).
-
-    Row j of a block's product S H D₁ H D₂ … is eⱼ times it, from the left: the transposed product
-    of a unit vector, H being symmetric. No (d, d) matrix of unit vectors is made.
-    """
-    p = chains.diagonals.shape[2]
-    W = np.empty((chains.m, p))
-    for b, diagonals in enumerate(chains.diagonals):
-        rows = W[b * p : (b + 1) * p]
-        rows[:] = np.eye(len(rows), p)
-        for step in reversed(range(1, len(diagonals))):
-            rows *= diagonals[step]
-            if step == 1 and len(chains.orders):
-                rows[:, chains.orders[b]] = rows.copy()
-            hadamard(rows, out=rows)
-        rows *= diagonals[0]
-    return 2 * np.pi * W[:, :d].T
-
-
-def chain_multiplications(chains: Chains) -> float:
-    """Return what chains cost a row, in multiplications of a product that takes as long.
-
-    Measured (AVX2, p from 64 to 1024): a step takes 10 + log₂ p a number, an order 20.
-    """
-    blocks, diagonals, p = chains.diagonals.shape
-    ordered = 20.0 if len(chains.orders) else 0.0
-    return blocks * p * ((diagonals - 1) * (10 + np.log2(p)) + ordered)

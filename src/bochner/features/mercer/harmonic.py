@@ -21,7 +21,7 @@ from bochner.features.mercer.radial import (
     quantiles,
     spectrum,
 )
-from bochner.features.mercer.recurrence import axes_needed, harmonic_blocks, prefixes
+from bochner.features.mercer.recurrence import axes_needed, harmonic_blocks
 from bochner.features.method import Method, Request
 from bochner.features.widths import is_stationary
 from bochner.kernels.kernel import Kernel
@@ -120,25 +120,23 @@ def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> Merc
         method = replace(method, radius=method.radius / float(scales[0]))
     nodes, limit = _radii(method, radial, polar, ask.X)
     total = float(to_numpy(plain.diag(on_axis(nodes.q, ask.n_inputs))) @ nodes.share)
-    blocks, counts = spectrum(radial, nodes, total, ask.n_features), list[int]()
-    while sum(counts) < ask.n_features and len(counts) < len(blocks):  # the last is cut to fit
-        counts.append(min(blocks[len(counts)].size, ask.n_features - sum(counts)))
-    blocks = blocks[: len(counts)]
+    blocks = spectrum(radial, nodes, total, ask.n_features)
+    sizes = np.array([float(b.size) for b in blocks])
+    counts = np.diff(np.minimum(np.cumsum(sizes), ask.n_features), prepend=0).astype(int)
+    blocks, counts = blocks[: np.count_nonzero(counts)], counts[counts > 0]  # the last is cut
     if not blocks:
         raise UnsupportedKernel(
             "MercerHarmonic requires rows that the kernel relates to each other; at distances up "
             f"to {float(nodes.q.max()):.3g} lengthscales no degree has energy. Take a larger "
             "lengthscale."
         )
-    kept = sum(b.each * count for b, count in zip(blocks, counts, strict=True))
-    rest = max(total - kept, 0.0)
+    rest = max(total - sum(b.each * n for b, n in zip(blocks, counts.tolist(), strict=True)), 0.0)
     factors = np.array([b.size for b in blocks]) ** -0.5
     functions = RadialFunctions.of(plain, ask.n_inputs, nodes.q, blocks, factors)
     if limit:
         functions = functions.interpolated(limit, max(FLOOR * total, INTERPOLATION * rest))
-    needed = prefixes(ask.n_inputs, tuple(functions.degrees.tolist()), tuple(counts))
-    leading = axes_needed(ask.n_inputs, needed)
-    return MercerHarmonicMap(kernel, polar.leading(leading), functions, np.array(counts))
+    leading = axes_needed(ask.n_inputs, tuple(functions.degrees.tolist()), tuple(counts.tolist()))
+    return MercerHarmonicMap(kernel, polar.leading(leading), functions, counts)
 
 
 def _radii(

@@ -57,22 +57,17 @@ def prefixes(d: int, degrees: tuple[int, ...], counts: tuple[int, ...]) -> tuple
     needed = [0] * (max(degrees, default=0) + 1)
     for l, count in zip(degrees, counts, strict=True):
         needed[l] = max(needed[l], count)
-    for l in range(len(needed) - 1, 0, -1):
-        needed[l - 1] = max(needed[l - 1], _parents(l, d, needed[l]))
+    for l in range(len(needed) - 1, 0, -1):  # parents of the first of degree l, of degree l − 1
+        if (count := needed[l]) == 0:
+            continue
+        s = 2
+        while s < d and alpha(l, s) < count:
+            s += 1
+        both = min(2, alpha(l - 1, d))  # of √2 Re (x + iy)^l
+        parents = both if s == 2 else max(alpha(l - 1, s - 1), count - alpha(l, s - 1))
+        needed[l - 1] = max(needed[l - 1], parents)
     needed[0] = 1
     return tuple(needed)
-
-
-def _parents(l: int, d: int, count: int) -> int:
-    """Return how many harmonics of degree l − 1 the first ``count`` of degree l come from."""
-    if count == 0:
-        return 0
-    s = 2
-    while s < d and alpha(l, s) < count:
-        s += 1
-    if s == 2:  # √2 Re (x + iy)^l needs both of l − 1
-        return min(2, alpha(l - 1, d))
-    return max(alpha(l - 1, s - 1), count - alpha(l, s - 1))
 
 
 def first_nodes(needed: tuple[int, ...]) -> np.ndarray:
@@ -80,9 +75,9 @@ def first_nodes(needed: tuple[int, ...]) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(needed)[:-1]])
 
 
-def axes_needed(d: int, needed: tuple[int, ...]) -> int:
-    """Return how many coordinates the programme reads: the first ones."""
-    used = programme(d, needed).inputs[1:] % d
+def axes_needed(d: int, degrees: tuple[int, ...], counts: tuple[int, ...]) -> int:
+    """Return how many coordinates the programme of blocks reads: the first ones."""
+    used = programme(d, prefixes(d, degrees, counts)).inputs[1:] % d
     return int(used.max(initial=0)) + 1
 
 

@@ -214,7 +214,10 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Feature
     if isinstance(plain, GeneralizedZonal):
         radials = _own_radials(method, plain, ask.n_inputs, r)
     else:
-        choose = _monomial if _by_monomials(method, radial, r) else _optimal
+        # One constant function is enough for kernels of the angle, and for rows on one sphere.
+        constant = method.order is None and r is not None and one_radius(r)
+        optimal = method.radial == "optimal" or radial.zonal or constant
+        choose = _optimal if optimal else _monomial
         radials = choose(method, plain, radial, r, ask.n_features)
         # The order is weighed against noise, of which there is none in one column.
         if method.order is None and ask.n_inputs > 1 and radials.order > 1:
@@ -249,21 +252,6 @@ def _warn_of_bias(phi: GegenbauerMap, X: Array) -> None:
             FeatureWarning,
             stacklevel=2,
         )
-
-
-def _by_monomials(method: Gegenbauer, radial: RadialKernels, r: Array | None) -> bool:
-    """Whether radial functions are monomials: not where one constant function is enough."""
-    if method.radial == "optimal" or radial.zonal:
-        return False
-    if method.order is None and r is not None and one_radius(r):
-        return False
-    if radial.power_series is None:
-        raise UnsupportedKernel(
-            'Gegenbauer(radial="monomial") requires a kernel of ⟨x, y⟩, the Gaussian, a kernel of '
-            "the angle, GeneralizedZonal, or rows on one sphere. Use Gegenbauer() or "
-            "MercerHarmonic()."
-        )
-    return True
 
 
 def _required(r: Array | None) -> Float[np.ndarray, " n *d"]:
@@ -307,7 +295,21 @@ def _monomial(
     h_{l,i} is of degree l + 2i in the radius: orders go up to half of the total degree, whatever
     the largest l. Of one column there are l = 0 and 1 only, and all orders.
     """
-    total = _total_degree(method, radial, r)
+    if (series := radial.power_series) is None:
+        raise UnsupportedKernel(
+            'Gegenbauer(radial="monomial") requires a kernel of ⟨x, y⟩, the Gaussian, a kernel of '
+            "the angle, GeneralizedZonal, or rows on one sphere. Use Gegenbauer() or "
+            "MercerHarmonic()."
+        )
+    total = series.degree if method.degree is None else method.degree
+    if total is None:  # the first degree with next to nothing of k(x, x) beyond it
+        t = max(float(np.quantile(_required(r), 0.99)), 1e-150)
+        n = np.arange(TERMS)
+        logs = series.log_derivative(n) + 2 * n * math.log(t) - gammaln(n + 1.0)
+        terms = np.exp(logs - logs.max())
+        beyond = np.cumsum(terms[:0:-1])[::-1]  # what is left out when n is the last
+        enough = beyond <= NEGLIGIBLE * terms.sum()
+        total = int(np.argmax(enough)) if enough.any() else TERMS - 1
     q = _capped(total, radial.n_inputs)
     if method.order is None:
         _required(r)
@@ -315,23 +317,6 @@ def _monomial(
     s = min(total // 2 + 1, most) if method.order is None else method.order
     degrees, indices = np.repeat(np.arange(q + 1), s), np.tile(np.arange(s), q + 1)
     return Radials(IndexedFunctions(kernel, radial.n_inputs, degrees, indices), indices)
-
-
-def _total_degree(method: Gegenbauer, radial: RadialKernels, r: Array | None) -> int:
-    """Return N: the first total degree with next to nothing of k(x, x) beyond it."""
-    series = radial.power_series
-    assert series is not None
-    if method.degree is not None:
-        return method.degree
-    if series.degree is not None:
-        return series.degree
-    t = max(float(np.quantile(_required(r), 0.99)), 1e-150)
-    n = np.arange(TERMS)
-    logs = series.log_derivative(n) + 2 * n * math.log(t) - gammaln(n + 1.0)
-    terms = np.exp(logs - logs.max())
-    beyond = np.cumsum(terms[:0:-1])[::-1]  # what is left out when n is the last
-    enough = beyond <= NEGLIGIBLE * terms.sum()
-    return int(np.argmax(enough)) if enough.any() else TERMS - 1
 
 
 def _capped(q: int, d: int) -> int:
