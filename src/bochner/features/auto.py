@@ -91,11 +91,8 @@ def paired_error(phi: FeatureMap, X: Float[Array, "n d"]) -> float:
 #: A candidate is measured if its predicted error is at most this many times the least.
 PROMISING = 3.0
 AS_GOOD = 1.1  # Errors within this factor are taken as equal, and the cheaper method is taken
-#: The same for extrapolated squared errors.
-EXTRAPOLATED_AS_GOOD = 1.02
 ROUNDING = 1e-6  # Errors of the kernel matrix below this are rounding errors of float32
 SAME = 1e-4  # Errors with at most this relative difference are equal: the first method is taken
-NO_CHEAPER = 0.9  # A method counts as cheaper if its cost is below this share of the other's
 MOST_JUDGED = 4  # Candidates whose errors are extrapolated, at most
 #: Rows per feature from which errors are extrapolated, and the least number of rows.
 ROWS_A_FEATURE, FEWEST_JUDGED = 4, 512
@@ -385,7 +382,7 @@ def _by_targets(
             rows[i] = replace(c, extrapolated=error, penalty=penalty), phi
     judged = [row for row in rows if row[0].extrapolated is not None]
     errors = [row[0].extrapolated for row in judged if row[0].extrapolated is not None]
-    best, phi = _cheapest(judged, errors, EXTRAPOLATED_AS_GOOD)
+    best, phi = _cheapest(judged, errors, 1.02)
     if not all_rows:
         wide = replace(ask, n_features=width_of(best.method, ask.n_features))
         phi = draw(best.method, kernel, wide)
@@ -411,7 +408,7 @@ def _finalists(candidates: list[Candidate]) -> list[Candidate]:
     nearest = next((c for c in order if not isinstance(c.method, Nystrom)), order[0])
     cheapest = min(candidates, key=lambda c: (c.multiplications, _rank_error(c.predicted)))
     worse = cheapest.predicted > PROMISING * nearest.predicted
-    if worse and cheapest.multiplications > NO_CHEAPER * nearest.multiplications:
+    if worse and cheapest.multiplications > 0.9 * nearest.multiplications:
         return order[: MOST_JUDGED - 1]
     return list(dict.fromkeys([cheapest, *order]))[:MOST_JUDGED]
 

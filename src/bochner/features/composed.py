@@ -187,10 +187,6 @@ class ModulatedMap(FeatureMap):
         return xp.astype(Z, xp.float32 if precision(X) == np.float32 else xp.float64, copy=False)
 
 
-#: Rows that are sketched together: they stay in a core's own cache.
-BLOCK = 512
-
-
 @dataclass(frozen=True, eq=False)
 class SketchedProduct(FeatureMap):
     """D random numbers of φ₁(x) ⊗ φ₂(x): a product of kernels at any width.
@@ -214,8 +210,8 @@ class SketchedProduct(FeatureMap):
         if not is_numpy(left):
             return self._sampled(left, right)
         Z = np.empty((X.shape[0], self.n_features), dtype=left.dtype)
-        for start in range(0, X.shape[0], BLOCK):
-            rows = slice(start, start + BLOCK)
+        for start in range(0, X.shape[0], 512):  # rows that stay in a core's own cache
+            rows = slice(start, start + 512)
             Z[rows] = self._sampled(left[rows], right[rows])
         return Z
 

@@ -25,13 +25,6 @@ from bochner.kernels.kernel import ALGEBRA, Constant, Kernel, Power, Product, Sc
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.windows import Windows
 
-#: A product with exact factors is expanded if at least this many features are left for the others:
-#: measured, it is then up to twice as accurate as a sketch, whose noise grows with all norms.
-FEWEST = 4
-
-#: Features that a term of an expanded product should have at least, on average.
-WORTH = 16
-
 
 def is_stationary(kernel: Kernel) -> bool:
     """Whether k depends on x − y alone, as far as its structure tells."""
@@ -154,7 +147,7 @@ def expansion(kernel: Product | Power, ask: Request) -> dict[str, Kernel]:
         a, b = ([k if i == 1 else Power(k, i) for i in range(1, p + 1)] for k in terms)
         middle = (Scaled(math.comb(p, i), a[i - 1] * b[-i - 1]) for i in range(1, p))
         terms = [a[-1], *middle, b[-1]]
-    enough = 1 < len(terms) <= ask.n_features // WORTH
+    enough = 1 < len(terms) <= ask.n_features // 16
     return {f"term{n}": term for n, term in enumerate(terms)} if enough else {}
 
 
@@ -175,7 +168,9 @@ def factor_widths(
     written = math.prod(width or 1 for width in exact)
     if exact.count(None) == 0:
         return tuple(w for w in exact if w) if written <= ask.n_features else None
-    if exact.count(None) > 1 or ask.n_features // written < FEWEST:
+    # Measured: with four features or more for the other factor, it is up to twice as accurate as a
+    # sketch, whose noise grows with all norms.
+    if exact.count(None) > 1 or ask.n_features // written < 4:
         return None
     rest = whole_width(ask.n_features // written, kernel, method)
     return tuple(rest if width is None else width for width in exact)

@@ -79,8 +79,6 @@ POOL = 8  # Candidates for each frequency
 WIDER = 2.0  # How many times longer the frequencies of half of the candidates are
 #: Share of draws that does not ask for leverage: no candidate is weighted by more than its inverse.
 FAIR = 0.1
-WAVES = (np.cos, np.sin)
-BLOCK = 4096  # Candidates that are looked at together
 
 
 def candidates(kernel: Kernel, d: int, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -107,9 +105,10 @@ def leverages(
 
     def of_some(W: Float[np.ndarray, "b d"]) -> Float[np.ndarray, " b"]:
         angles = rows @ W.T
-        return sum(np.einsum("ij,i->j", (V.T @ wave(angles)) ** 2, 1 / sizes) for wave in WAVES)
+        waves = V.T @ np.cos(angles), V.T @ np.sin(angles)
+        return sum(np.einsum("ij,i->j", wave**2, 1 / sizes) for wave in waves)
 
-    return np.concatenate([of_some(W[i : i + BLOCK]) for i in range(0, len(W), BLOCK)])
+    return np.concatenate([of_some(W[i : i + 4096]) for i in range(0, len(W), 4096)])
 
 
 def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> FourierMap:

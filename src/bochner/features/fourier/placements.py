@@ -329,9 +329,6 @@ class Grid(Placement):
 #
 # A block of p = 2^⌈log₂ d⌉ frequencies costs O(p log p) for each row in place of O(p d).
 
-#: Below it, three transforms are far from a uniformly random rotation, and dense ones as fast.
-LEAST_COLUMNS = 32
-
 
 @dataclass(frozen=True, eq=False)
 class Transforms:
@@ -434,7 +431,8 @@ class Structured(Chained):
 
     def chains(self, measure: Measure, m: int, rng: np.random.Generator) -> Transforms | None:
         law, p = require_isotropic(measure, "Structured()"), power_of_two(len(measure.scales))
-        if len(law.scales) < LEAST_COLUMNS:
+        # With fewer, transforms are far from a uniformly random rotation, and no faster.
+        if len(law.scales) < 32:
             return None
 
         def draw(child: np.random.Generator, blocks: int) -> Float[Array, "b 4 p"]:

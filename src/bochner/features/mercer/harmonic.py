@@ -104,11 +104,6 @@ class MercerHarmonicMap(FeatureMap):
         return harmonic_blocks(U, self.n_inputs, self.radial.degrees, self.counts, self.radial(r))
 
 
-#: Share of the mean residual that interpolation in the radius may add to an entry of Z Zᵀ, and
-#: share of the mean k(x, x) below which it cannot go.
-INTERPOLATION, FLOOR = 1e-5, 1e-13
-
-
 def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> MercerHarmonicMap:
     """Draw the D harmonics times radial functions of greatest energy on the radii of the rows."""
     plain, scales = in_balls("MercerHarmonic", kernel, ask.n_inputs)
@@ -133,8 +128,8 @@ def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> Merc
     rest = max(total - sum(b.each * n for b, n in zip(blocks, counts.tolist(), strict=True)), 0.0)
     factors = np.array([b.size for b in blocks]) ** -0.5
     functions = RadialFunctions.of(plain, ask.n_inputs, nodes.q, blocks, factors)
-    if limit:
-        functions = functions.interpolated(limit, max(FLOOR * total, INTERPOLATION * rest))
+    if limit:  # Below 1e-13 of the mean k(x, x) interpolation is rounding
+        functions = functions.interpolated(limit, max(1e-13 * total, 1e-5 * rest))
     leading = axes_needed(ask.n_inputs, tuple(functions.degrees.tolist()), tuple(counts.tolist()))
     return MercerHarmonicMap(kernel, polar.leading(leading), functions, counts)
 

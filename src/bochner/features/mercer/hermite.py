@@ -36,7 +36,6 @@ from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled
 from bochner.kernels.stationary import CoordinateWise, Gaussian
 
 SMALLEST = 1e-12  # Eigenvalues below this share of the largest are rounding
-EVEN_SHARE = 0.01  # Share of all rows that nodes have together beside the rows nearest to each
 ONE = Constant(1.0)
 
 
@@ -127,7 +126,7 @@ def _nodes(column: Float[Array, "n 1"], most: int) -> tuple[Float[Array, " M"], 
     even = np.linspace(values[0], values[-1], most - most // 2)
     nodes = np.unique(np.concatenate([values[np.minimum(ranks, len(values) - 1)], even]))
     nearest = np.searchsorted((nodes[1:] + nodes[:-1]) / 2, values)
-    share = np.bincount(nearest, counts, len(nodes)) / counts.sum() + EVEN_SHARE / len(nodes)
+    share = np.bincount(nearest, counts, len(nodes)) / counts.sum() + 0.01 / len(nodes)
     return nodes, share / share.sum()
 
 
@@ -158,9 +157,6 @@ def eigenfunctions(
 # for all x and y, whatever the measure. The Gaussian kernel of d columns is invariant under
 # rotation, and a product over the principal axes of the data: so are its eigenfunctions.
 
-#: Factors on the spread of the rows that are tried, and the rows they are tried on.
-SCALES = tuple(0.5 * 2 ** (i / 5) for i in range(11))
-TRIED_ON = 512
 #: Spreads below this share of the lengthscale are taken for it: nothing changes, nothing overflows.
 LEAST = 1e-6
 #: Beyond a million lengthscales every feature is zero; the recurrence must not overflow.
@@ -417,8 +413,8 @@ def draw_hermite(method: "HermiteMercer", kernel: Gaussian, ask: Request) -> Fea
     require_squares("HermiteMercer", X, scales)
     mean, covariance = mean_and_covariance(X, scales)
     variances, vectors = principal_axes(covariance)
-    rows, tried = some_rows(X, TRIED_ON, ask.stream("scale")), []
-    for factor in (method.scale,) if method.scale else SCALES:
+    rows, tried = some_rows(X, 512, ask.stream("scale")), []
+    for factor in (method.scale,) if method.scale else 0.5 * 2 ** (np.arange(11) / 5):
         spread = np.maximum(factor * np.sqrt(variances), LEAST)
         logs = [np.arange(ask.n_features) * np.log(B) for B in mehler(spread).ratio]
         indices, _ = best_products(logs, ask.n_features)

@@ -28,10 +28,6 @@ from bochner.kernels.basis import Basis, Brownian, BrownianBridge
 from bochner.kernels.kernel import Kernel, Scaled, Sum, leaves_of
 from bochner.kernels.spectral import Independent, Measure
 
-CACHED = 1 << 18  # Numbers that are worked on at a time: they stay in a core's own cache
-#: Padding of a row of scratch, to avoid conflicts of cache sets.
-PADDING = 16
-
 
 @dataclass(frozen=True, eq=False)
 class Halves:
@@ -77,8 +73,9 @@ def products_of_rows(
         Z = multiplied(how, xp.astype(table(X), X.dtype))
         return xp.permute_dims(Z, (1, 0))
     Z = np.empty((X.shape[0], width), dtype=X.dtype)
-    step = max(1, min(max(64, CACHED // width), 512, len(Z)))
-    room = np.empty((3, width * (step + PADDING)), dtype=X.dtype)  # new memory would cost more
+    step = max(1, min(max(64, (1 << 18) // width), 512, len(Z)))
+    # New memory would cost more; rows are padded to avoid conflicts of cache sets.
+    room = np.empty((3, width * (step + 16)), dtype=X.dtype)
     for start in range(0, len(Z), 4 * step):
         values = table(X[start : start + 4 * step]).astype(X.dtype, copy=False)
         for first in range(0, values.shape[1], step):
@@ -191,10 +188,6 @@ def draw_basis(method: Method, kernel: Basis, ask: Request) -> BasisMap:
 # kernel of spectral density S is nearly Σ_k S(ω_k) φ_k(x) φ_k(y) inside it. For the Green's
 # function of the second derivative, Brownian motion, the same sines (half a degree less) are exact.
 
-#: Lengthscales between rows and box that are tried, and the rows they are tried on. The error at a
-#: face is k between a row and its mirror image, two margins away.
-MARGINS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-TRIED_ON = 256
 WIDER = 4  # Products that are weighed, for each one kept, where the order is not that of |ω|
 
 
@@ -331,8 +324,11 @@ def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) ->
     if method.boundary is not None:
         half = method.boundary * np.where(half > 0, half, 0.5)
         return sines(middle - half, 2 * half)
-    rows = some_rows(X, TRIED_ON, ask.stream("boundary"))
-    halves = [half + margin / _measure(kernel, ask.n_inputs).scales for margin in MARGINS]
+    rows = some_rows(X, 256, ask.stream("boundary"))
+    # Lengthscales between rows and box: the error at a face is k between a row and its mirror
+    # image, two margins away.
+    lengths = 1 / _measure(kernel, ask.n_inputs).scales
+    halves = [half + margin * lengths for margin in (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)]
     tried = [sines(middle - h, 2 * h) for h in halves]
     K = kernel(rows)
     errors = [np.linalg.norm(Z @ Z.T - K) for Z in (phi(rows) for phi in tried)]

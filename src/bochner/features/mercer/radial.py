@@ -23,12 +23,6 @@ ROTATION_INVARIANT = (
     "a rotation-invariant kernel: of the Euclidean distance (with one lengthscale, or one per "
     "column), of the inner product, of the angle, or sums and multiples of such"
 )
-ONE_RADIUS = 1e-6  # Spread of radii, relative, up to which rows count as lying on one sphere
-#: Spread of radii, as a share of the rows' own, up to which that sphere is one about zero.
-FLAT = 1e-2
-
-SAMPLED = 16384  # Evenly spaced rows, at most, that centre and axes are found from
-LARGEST_ROTATION = 2048  # Columns beyond which principal axes are not looked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,12 +67,12 @@ def polar_of(
     d = len(scales)
     if X is None:
         return Polar(np.zeros(d), scales, None)
-    sample = to_numpy(X[:: -(-X.shape[0] // SAMPLED)]).astype(np.float64)
+    sample = to_numpy(X[:: -(-X.shape[0] // 16384)]).astype(np.float64)
     A, axes = sample / scales, None
     r, spread = np.linalg.norm(A, axis=1), np.linalg.norm(A - A.mean(axis=0)) / len(A) ** 0.5
-    on_sphere = r.max() - r.min() <= FLAT * spread  # about zero, and no distant cluster
+    on_sphere = r.max() - r.min() <= 0.01 * spread  # about zero, and no distant cluster
     centre = sample.mean(axis=0) if centred and not on_sphere else np.zeros(d)
-    if rotated and 1 < d <= LARGEST_ROTATION:
+    if rotated and 1 < d <= 2048:
         A = (sample - centre) / scales
         A = A / (np.abs(A).max() or 1.0)
         axes = np.ascontiguousarray(principal_axes(A.T @ A)[1])
@@ -87,7 +81,7 @@ def polar_of(
 
 def one_radius(r: Float[np.ndarray, " n"]) -> bool:
     """Whether all radii are equal, to rounding of float32 rows."""
-    return bool(r.max() - r.min() <= ONE_RADIUS * r.max())
+    return bool(r.max() - r.min() <= 1e-6 * r.max())
 
 
 def is_rotation_invariant(kernel: Kernel, d: int) -> bool:
@@ -120,13 +114,10 @@ def on_axis(q: Float[np.ndarray, " M"], d: int) -> Float[np.ndarray, "M d"]:
 # and R_l(r, s) − Σ_i g_{l,i}(r) g_{l,i}(s) ⪰ 0 for all radii: Nyström features of
 # R_l. The energy w_i is the mean of g² over the rows.
 
-EIGENVALUES = 1e-12  # Eigenvalues of R_l(q, q) below this share of the largest are rounding
 DEGREES = 4096  # Degrees after which the search for energy ends
-SILENT = 255  # Degrees after which it ends where half of them had none: rows are too far apart
 POINTS = 512  # Greatest degree of an interpolant in the radius
 REACH = 1.25  # Interpolants reach this many times the largest radius; rows beyond cost more
 AT_ONCE = 2048  # Radii whose Chebyshev polynomials are kept at once: they fit the level-2 cache
-DIRECT = 256  # Radii at a time where radial kernels are evaluated directly
 ROUNDING = float(np.finfo(float).eps)
 MOST_HARMONICS = (4 * ROUNDING) ** -2  # Of a degree: beyond, all energy is rounding
 
@@ -179,7 +170,8 @@ def spectrum(
         rest = total - float(np.einsum("laa,a->", R, nodes.share))
         top = np.zeros(last + 1)
         np.maximum.at(top, np.array([b.degree for b in blocks], int), [b.each for b in blocks])
-        silent = last >= SILENT and not radial.zonal and not np.any(top[last // 2 :])
+        # After many degrees of which half had no energy: rows are too far apart.
+        silent = last >= 255 and not radial.zonal and not np.any(top[last // 2 :])
         enough = np.flatnonzero(np.cumsum([float(block.size) for block in blocks]) >= width)
         least = blocks[enough[0]].each if len(enough) else 0.0  # energy of the last feature
         if silent or last == most or _complete(top, rest, total, least, d):
@@ -215,7 +207,7 @@ def _factored(
         return
     values, vectors = principal_axes(root[:, None] * R * root)
     # Quadrature leaves √α_l roundings of the kernel in R_l.
-    lowest = max(EIGENVALUES * values[0], 4 * ROUNDING * total * size**0.5)
+    lowest = max(1e-12 * values[0], 4 * ROUNDING * total * size**0.5)
     for w, v in zip(values.tolist(), vectors.T, strict=True):
         if size and w > lowest:
             yield RadialBlock(l, size, w, root * v / w**0.5)
@@ -287,8 +279,8 @@ class RadialFunctions:
         G = np.zeros((len(r), len(self.degrees)))
         most = int(self.degrees.max(initial=0))
         radial = radial_kernels(self.kernel, self.n_inputs)
-        for start in range(0, len(r), DIRECT):
-            rows = slice(start, start + DIRECT)
+        for start in range(0, len(r), 256):
+            rows = slice(start, start + 256)
             R = radial.matrices(most, r[rows], self.nodes)
             for l in np.unique(self.degrees).tolist():
                 which = np.flatnonzero(self.degrees == l)

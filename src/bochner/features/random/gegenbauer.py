@@ -171,16 +171,9 @@ class GegenbauerMap(FeatureMap):
 #: is whole eigenspaces of K, which a fit misses as soon as their eigenvalues, at most n times this,
 #: are above its penalty. 1e-12 ‖K‖ is about the least that a fit in float64 can have.
 NEGLIGIBLE = 1e-12
-LOUD = 0.01  # Share of k(x, x) that defaults may leave out in silence
 TERMS = 4096  # Terms of a power series that are looked at
-LARGEST_DEGREE = 48  # Radial kernels are factored up to here where no degree is given
-EVERYTHING = 1 << 62  # A width that no search over degrees can fill
 MOST_ORDERS = 16  # Components that are tried where no order is given
 ROWS = 256  # Rows on which orders are compared
-NODES = 64  # Quantiles of the radii on which radial kernels are factored
-#: What interpolation in the radius may add to an entry, as a share of the noise of D features.
-INTERPOLATION = 1e-6
-LARGEST_VALUE = 1e35  # √α_l stays below it: float32 holds p_l
 
 
 class Radials(NamedTuple):
@@ -243,7 +236,7 @@ def _warn_of_bias(phi: GegenbauerMap, X: Array) -> None:
     rows = X[:: -(-X.shape[0] // ROWS)].astype(np.float64)
     rest, variance = phi.left_out(rows), to_numpy(phi.kernel.diag(rows))
     share = float(rest.sum() / variance.sum()) if variance.any() else 0.0
-    if share > LOUD:
+    if share > 0.01:
         warnings.warn(
             f"Gegenbauer: degree {phi.degree} and order {phi.order} at {phi.n_features} "
             f"features leave out {100 * share:.2g} % of k(x, x) in the mean of the rows, which "
@@ -323,7 +316,7 @@ def _capped(q: int, d: int) -> int:
     """Return the largest degree up to q that float32 can carry; one for d = 1."""
     if d == 1:
         return min(q, 1)
-    while q > 1 and 0.5 * log_alpha(q, d) > math.log(LARGEST_VALUE):
+    while q > 1 and 0.5 * log_alpha(q, d) > math.log(1e35):
         q -= 1
     return q
 
@@ -356,10 +349,10 @@ def _optimal(
 ) -> Radials:
     """Return radial functions from the radial kernels: as many as asked for, or as can matter."""
     d = radial.n_inputs
-    nodes = Nodes(np.ones(1), np.ones(1)) if radial.zonal else quantiles(_required(r), NODES)
+    nodes = Nodes(np.ones(1), np.ones(1)) if radial.zonal else quantiles(_required(r), 64)
     total = float(kernel.diag(on_axis(nodes.q, d)) @ nodes.share)
-    q = _capped(LARGEST_DEGREE if method.degree is None else method.degree, d)
-    blocks = spectrum(radial, nodes, total, EVERYTHING, q)
+    q = _capped(48 if method.degree is None else method.degree, d)
+    blocks = spectrum(radial, nodes, total, 1 << 62, q)
     if method.degree is None:  # beyond which next to nothing of the energy is left
         energies = np.bincount([b.degree for b in blocks], weights=[b.energy for b in blocks])
         enough = total - np.cumsum(energies) <= NEGLIGIBLE * total
@@ -372,7 +365,7 @@ def _optimal(
     functions = RadialFunctions.of(kernel, d, nodes.q, blocks, signs)
     if not radial.zonal:
         reach = REACH * float(_required(r).max())
-        functions = functions.interpolated(reach, INTERPOLATION * total / D**0.5)
+        functions = functions.interpolated(reach, 1e-6 * total / D**0.5)  # share of the noise
     return Radials(functions, components).first(method.order or MOST_ORDERS)
 
 

@@ -110,8 +110,6 @@ class Entries(powers.SketchBlock):
         np.multiply(entries, weight * np.array(self.width**-0.5, dtype=Z.dtype), out=Z)
 
 
-NONZEROS = 4  # Entries per column of the OSNAP matrix that hashes leaves of many columns
-
 # --- PolySketch: powers x^{⊗n} by a binary tree of sketches of degree two ------------------------
 #
 # A node with children L and R sketches L ⊗ R by products of the entries of their randomly signed
@@ -225,7 +223,7 @@ class Tree:
         rng, d, P = self.ask.stream(f"leaf {start}"), self.ask.n_inputs, self.padded
         if d <= P:
             return Padded(powers.random_signs(rng, P)), P
-        s = min(NONZEROS, P)
+        s = min(4, P)
         # One row in each of s parts of the range: different without a test.
         edges = np.linspace(0, P, s + 1).astype(np.int64)
         rows = np.stack([rng.integers(a, b, d) for a, b in pairwise(edges)], axis=1)
