@@ -18,7 +18,7 @@ from bochner import kernels as k
 from bochner._core import checks
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features import Auto, Fourier, Nystrom
-from bochner.features.judging import Targets, judge
+from bochner.features.auto import Targets, judge
 from bochner.features.method import Request
 from bochner.features.rules import choose
 from bochner.kernels import Gaussian, Linear

@@ -33,7 +33,7 @@ from bochner.features import (
     TensorSketch,
     draw,
 )
-from bochner.features.fourier.maps import FourierMap
+from bochner.features.fourier.fourier import FourierMap
 from bochner.features.fourier.placements import Transforms, orthonormal_rows
 from bochner.features.random.networks import NeuralMap, ReLUMap, SignMap, polynomial_width
 from bochner.features.random.positive import PositiveMap

@@ -16,10 +16,9 @@ from bochner._core.text import axes_for, columns
 from bochner._core.threads import one_thread
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.auto import predicted_error, relative_error, width_of
-from bochner.features.fourier.fourier import Fourier
+from bochner.features.fourier.fourier import Fourier, LeverageFourier
 from bochner.features.fourier.frequencies import MOST_COLUMNS
 from bochner.features.fourier.grid import FourierGrid
-from bochner.features.fourier.leverage import LeverageFourier
 from bochner.features.fourier.placements import IID
 from bochner.features.mercer.sphere import SphericalHarmonics
 from bochner.features.method import Method, Request
@@ -29,8 +28,7 @@ from bochner.features.random.gegenbauer import Gegenbauer
 from bochner.features.random.positive import Positive
 from bochner.features.rules import as_method, contenders, draw_map
 from bochner.features.sketch.maclaurin import Maclaurin
-from bochner.features.sketch.polysketch import PolySketch
-from bochner.features.sketch.tensorsketch import TensorSketch
+from bochner.features.sketch.polysketch import PolySketch, TensorSketch
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.sphere import is_on_sphere
 

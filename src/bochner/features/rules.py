@@ -24,14 +24,17 @@ from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features import composed, projections
-from bochner.features.auto import Auto, Choice, best_candidate
+from bochner.features.auto import Auto, Choice, Targets, best_candidate
 from bochner.features.fourier import histogram
-from bochner.features.fourier.fourier import Fourier, draw_stationary
+from bochner.features.fourier.fourier import (
+    Fourier,
+    LeverageFourier,
+    draw_by_leverage,
+    draw_stationary,
+)
 from bochner.features.fourier.frequencies import MOST_COLUMNS, draw_grid
 from bochner.features.fourier.grid import FourierGrid
-from bochner.features.fourier.leverage import LeverageFourier, draw_by_leverage
 from bochner.features.fourier.placements import IID, QMC, Grid, Orthogonal, Structured
-from bochner.features.judging import Targets
 from bochner.features.map import FeatureMap
 from bochner.features.mercer import hermite, products
 from bochner.features.mercer.harmonic import MercerHarmonic, draw_harmonics
@@ -45,8 +48,12 @@ from bochner.features.random.gegenbauer import Gegenbauer, draw_gegenbauer
 from bochner.features.random.positive import Positive, draw_positive
 from bochner.features.sketch import powers
 from bochner.features.sketch.maclaurin import Maclaurin, draw_maclaurin
-from bochner.features.sketch.polysketch import PolySketch, draw_polysketch
-from bochner.features.sketch.tensorsketch import TensorSketch, draw_tensorsketch
+from bochner.features.sketch.polysketch import (
+    PolySketch,
+    TensorSketch,
+    draw_polysketch,
+    draw_tensorsketch,
+)
 from bochner.features.widths import (
     even_factor_widths,
     exact_width,

@@ -26,14 +26,16 @@ _MODULES = re.compile(
 )
 
 #: Names in older files of classes that were moved or renamed, and their names now.
-_WAVES = "features.fourier.maps:FourierMap"
+_WAVES = "features.fourier.fourier:FourierMap"
 RENAMED: dict[str, str] = {
-    "features.fourier.fourier:FourierMap": _WAVES,
     "features.fourier.fourier:FourierPhaseMap": _WAVES,
+    "features.fourier.leverage:LeverageFourier": "features.fourier.fourier:LeverageFourier",
     "features.fourier.leverage:LeverageFourierMap": _WAVES,
+    "features.fourier.maps:FourierMap": _WAVES,
     "features.mercer.products:SineMap": "features.mercer.products:EigenfunctionMap",
     "features.mercer.radial:MonomialFunctions": "features.mercer.radial:IndexedFunctions",
     "features.mercer.radial:UserFunctions": "features.mercer.radial:IndexedFunctions",
+    "features.sketch.tensorsketch:TensorSketch": "features.sketch.polysketch:TensorSketch",
 }
 
 

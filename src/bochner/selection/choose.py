@@ -14,8 +14,7 @@ from bochner._core.threads import one_thread
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.errors import FeatureWarning, InvalidInput
-from bochner.features.auto import Auto, Choice
-from bochner.features.judging import Targets
+from bochner.features.auto import Auto, Choice, Targets
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
 from bochner.features.rules import choose as choose_method

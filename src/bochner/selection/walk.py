@@ -13,11 +13,9 @@ import numpy as np
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.auto import Auto
-from bochner.features.fourier.fourier import Fourier
-from bochner.features.fourier.maps import FourierMap
+from bochner.features.auto import Auto, left_out
+from bochner.features.fourier.fourier import Fourier, FourierMap
 from bochner.features.fourier.placements import IID, Orthogonal
-from bochner.features.judging import left_out
 from bochner.features.method import Method, Request
 from bochner.features.rules import draw_map
 from bochner.kernels.dotproduct import Linear

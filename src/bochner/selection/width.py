@@ -17,8 +17,7 @@ from bochner._core.shapes import Array, Float
 from bochner._core.threads import one_thread
 from bochner.certificates.pencil import distance, rows_of, sample
 from bochner.errors import InvalidInput
-from bochner.features.auto import Auto
-from bochner.features.judging import left_out
+from bochner.features.auto import Auto, left_out
 from bochner.features.map import SMALL_BIAS, FeatureMap, cut_trace
 from bochner.features.method import Method, Request
 from bochner.features.nystrom.nystrom import Nystrom

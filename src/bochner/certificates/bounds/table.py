@@ -26,7 +26,7 @@ from bochner.features.random.gegenbauer import Gegenbauer
 from bochner.features.random.networks import ReLU, Sign, polynomial_width
 from bochner.features.rules import draw_map
 from bochner.features.sketch.maclaurin import Maclaurin
-from bochner.features.sketch.tensorsketch import TensorSketch
+from bochner.features.sketch.polysketch import TensorSketch
 from bochner.features.widths import is_stationary
 from bochner.kernels.dotproduct import DotProductKernel, Linear, Polynomial
 from bochner.kernels.kernel import Kernel
