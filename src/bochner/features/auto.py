@@ -308,25 +308,32 @@ def best_candidate(
     n, D = X.shape[0], ask.n_features
     large = n > 4 * D or (is_sparse(X) and n * X.shape[1] > FEW_CELLS)
     if method.candidates is None and not large:
-        rows = to_numpy(X)
-        different = different_rows(rows)
+        values = to_numpy(X)
+        different = values[different_rows(values)].astype(np.float64)
         if len(different) <= D:
-            phi = NystromMap(kernel, rows[different].astype(np.float64))
             reason = (
                 f"Nystrom: {D} features hold all {len(different)} different rows, so the fit is "
                 "that of the exact kernel."
             )
-            return Choice(phi, Nystrom(), (), reason)
+            return Choice(NystromMap(kernel, different), Nystrom(), (), reason)
     fewest = max(FEWEST_JUDGED, int(ROWS_A_FEATURE * NARROWED * D))
-    by_targets = targets is not None and n // 2 >= fewest
-    m = n // 2 if by_targets else max(2, min(method.sample, n // 4))
+    judged = None if targets is None or n // 2 < fewest else targets
+    options = method.candidates or (usual if judged is None else (*usual, CENTRES))
+    m = max(2, min(method.sample, n // 4)) if judged is None else n // 2
     # Errors are measured on rows outside the draw: features of landmarks are exact at landmarks.
     order = ask.stream("auto").permutation(n)
     kept, others = np.sort(order[:m]), np.sort(order[m:])
-    if targets is not None and by_targets:
-        options = method.candidates or (*usual, CENTRES)
-        return _by_targets(method, options, kernel, ask, (kept, others), draw, targets)
-    return _by_kernel(method, method.candidates or usual, kernel, ask, (kept, others), draw)
+    narrow = judged is not None and m < ROWS_A_FEATURE * D  # no wider than the rows allow
+    asked = replace(ask, X=X[others], n_features=int(NARROWED * D) if narrow else D)
+    sample = kept if judged is None else kept[:: max(1, m // method.sample)]
+    rows, most = _all_drawn(draw, method, options, kernel, asked, X[sample])
+    if judged is None:
+        (best, phi), reason = _by_kernel(rows, most, X[kept], kernel)
+    else:
+        (best, phi), reason = _by_targets(rows, most, X[kept], judged.take(kept))
+    if narrow:
+        phi = draw(best.method, kernel, replace(ask, n_features=width_of(best.method, D)))
+    return Choice(phi, best.method, tuple(candidate for candidate, _ in rows), reason)
 
 
 def _without_rows(draw: Draw, kernel: Kernel, ask: Request) -> Choice:
@@ -393,20 +400,11 @@ def _rank_error(error: float | None) -> float:
 # --- by the kernel matrix ------------------------------------------------------------------------
 
 
-def _by_kernel(
-    method: Auto,
-    options: tuple[Method, ...],
-    kernel: Kernel,
-    ask: Request,
-    split: tuple[Array, Array],
-    draw: Draw,
-) -> Choice:
-    """Pick the cheapest of those whose kernel matrices are about as good as the best.
+def _by_kernel(rows: list[Row], most: float, X: Array, kernel: Kernel) -> tuple[Row, str]:
+    """Return the cheapest row whose kernel matrix is about as good as the best, and the reason.
 
     Measured are those within the budget whose predicted errors are not far from the least.
     """
-    X, others = (ask.X[rows] for rows in split)  # type: ignore[index]
-    rows, most = _all_drawn(draw, method, options, kernel, replace(ask, X=others), X)
     affordable = [c for c, _ in rows if c.multiplications <= most]
     limit = PROMISING * min(_rank_error(c.predicted) for c in affordable)
     K = to_numpy(kernel(X, X))
@@ -414,14 +412,13 @@ def _by_kernel(
         if c.multiplications <= most and _rank_error(c.predicted) <= limit:
             rows[i] = replace(c, error=relative_error(phi, X, K)), phi
     measured = [row for row in rows if row[0].error is not None]
-    best, phi = _cheapest(measured, [_rank_error(row[0].error) for row in measured], AS_GOOD)
+    best = _cheapest(measured, [_rank_error(row[0].error) for row in measured], AS_GOOD)
     said = lambda c: f"{c.predicted:.2g} predicted" if c.error is None else f"{c.error:.2g}"
-    against = ", ".join(f"{c.method} {said(c)}" for c, _ in rows if c is not best)
-    reason = (
-        f"{best.method}: relative error {best.error:.2g} of the kernel matrix of {X.shape[0]} rows"
-        + (f", against {against}." if against else ".")
+    against = ", ".join(f"{c.method} {said(c)}" for c, _ in rows if c is not best[0])
+    return best, (
+        f"{best[0].method}: relative error {best[0].error:.2g} of the kernel matrix of "
+        f"{X.shape[0]} rows" + (f", against {against}." if against else ".")
     )
-    return Choice(phi, best.method, tuple(candidate for candidate, _ in rows), reason)
 
 
 def width_of(method: Method, n_features: int) -> int:
@@ -433,46 +430,24 @@ def width_of(method: Method, n_features: int) -> int:
 # --- by targets ----------------------------------------------------------------------------------
 
 
-def _by_targets(
-    method: Auto,
-    options: tuple[Method, ...],
-    kernel: Kernel,
-    ask: Request,
-    split: tuple[Array, Array],
-    draw: Draw,
-    targets: Targets,
-) -> Choice:
-    """Pick the cheapest of those whose extrapolated error is about the least.
-
-    All are drawn no wider than the rows allow; only the one that is kept at the whole width.
-    """
-    kept, (X, others) = split[0], (ask.X[rows] for rows in split)  # type: ignore[index]
-    all_rows = ROWS_A_FEATURE * ask.n_features <= len(kept)
-    width = ask.n_features if all_rows else int(NARROWED * ask.n_features)
-    sample = ask.X[kept[:: max(1, len(kept) // method.sample)]]  # type: ignore[index]
-    asked = replace(ask, X=others, n_features=width)
-    rows, most = _all_drawn(draw, method, options, kernel, asked, sample)
+def _by_targets(rows: list[Row], most: float, X: Array, targets: Targets) -> tuple[Row, str]:
+    """Return the cheapest row whose extrapolated error is about the least, and the reason."""
     finalists = _finalists([c for c, _ in rows if c.multiplications <= most])
-    about = X, targets.take(kept)
     for i, (c, phi) in enumerate(rows):
         if c in finalists:
-            error, penalty = judge(phi, *about)
+            error, penalty = judge(phi, X, targets)
             rows[i] = replace(c, extrapolated=error, penalty=penalty), phi
     judged = [row for row in rows if row[0].extrapolated is not None]
     errors = [row[0].extrapolated for row in judged if row[0].extrapolated is not None]
-    best, phi = _cheapest(judged, errors, 1.02)
-    if not all_rows:
-        wide = replace(ask, n_features=width_of(best.method, ask.n_features))
-        phi = draw(best.method, kernel, wide)
-    against = ", ".join(f"{c.method} {c.extrapolated:.3g}" for c, _ in judged if c is not best)
+    best = _cheapest(judged, errors, 1.02)
+    against = ", ".join(f"{c.method} {c.extrapolated:.3g}" for c, _ in judged if c is not best[0])
     rest = ", ".join(f"{c.method}" for c, _ in rows if c.extrapolated is None)
-    reason = (
-        f"{best.method}: mean squared error {best.extrapolated:.3g} of a fit to "
-        f"{targets.n_rows:,} rows, extrapolated from leave-one-out errors of {len(kept):,}"
+    return best, (
+        f"{best[0].method}: mean squared error {best[0].extrapolated:.3g} of a fit to "
+        f"{targets.n_rows:,} rows, extrapolated from leave-one-out errors of {X.shape[0]:,}"
         + (f", against {against}; the cheapest within 2 % of the least" if against else "")
         + (f". Not compared, for their cost or kernel matrix: {rest}." if rest else ".")
     )
-    return Choice(phi, best.method, tuple(candidate for candidate, _ in rows), reason)
 
 
 def _finalists(candidates: list[Candidate]) -> list[Candidate]:

@@ -274,7 +274,7 @@ def same_arrays(a: Any, b: Any) -> bool:
         return len(a) == len(b) and all(map(same_arrays, a, b))
     if not isinstance(a, FeatureMap):
         return bool(np.array_equal(a, b))
-    names = (field.name for field in fields(a) if field.name != "kernel")  # type: ignore[arg-type]
+    names = [f.name for f in fields(a) if f.compare and f.name != "kernel"]  # type: ignore[arg-type]
     return type(a) is type(b) and all(same_arrays(getattr(a, n), getattr(b, n)) for n in names)
 
 

@@ -41,8 +41,6 @@ from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.spectral import GaussianMixture
 from bochner.kernels.stationary import Stationary
 
-_PLACEMENTS = "IID(), Orthogonal(), Structured(), Fastfood(), QMC() or Grid()"
-
 
 @dataclass(frozen=True)
 class Fourier(Method):
@@ -84,9 +82,10 @@ class Fourier(Method):
     (50, 32)
     """
 
-    placement: Annotated[placements.Placement, placements.placed(_PLACEMENTS)] = field(
-        default_factory=placements.Orthogonal
-    )
+    placement: Annotated[
+        placements.Placement,
+        placements.placed("IID(), Orthogonal(), Structured(), Fastfood(), QMC() or Grid()"),
+    ] = field(default_factory=placements.Orthogonal)
     form: Annotated[Literal["pair", "phase"], word("pair", "phase")] = "pair"
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ Z Zᵀ = C A⁻¹ Cᵀ: the kernel matrix of the projections onto span{k(s, ·)}
 k(x, x) − |φ(x)|² ≥ 0 is an exact certificate for every point.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -78,20 +78,6 @@ COARSE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Whitening:
-    """Cache of a map's Cholesky roots, saved with the map; excluded from equality."""
-
-    roots: dict[str, Array]  # L⁻ᵀ, (D, D), by the name of its precision; filled when first needed
-    unexplained: float | None = None  # See :class:`ChosenLandmarks`
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Whitening)
-
-    def __hash__(self) -> int:
-        return hash(Whitening)
-
-
-@dataclass(frozen=True, eq=False)
 class NystromMap(FeatureMap):
     """φ(x) = L⁻¹ k(S, x) with A = k(S, S) + τI = L Lᵀ; τ limits the rounding of k(x, S).
 
@@ -100,11 +86,13 @@ class NystromMap(FeatureMap):
 
     kernel: Kernel
     landmarks: Float[Array, "D d"]  # S, rows of the data
-    #: L⁻ᵀ in the precisions used so far, and the share of the trace that is unexplained.
-    whitening: Whitening = field(default_factory=lambda: Whitening({}))
     #: τ as a share of the mean diagonal of A. None: 1e-6 for float32 rows and 1e-12 for float64
     #: rows.
     jitter: float | None = None
+    #: Tr(K − ZZᵀ)/Tr K of the rows that pivots were chosen from; None for other landmarks.
+    unexplained: float | None = field(default=None, compare=False)
+    #: L⁻ᵀ, (D, D), by the name of its precision: a cache, filled when first needed.
+    roots: dict[str, Array] = field(default_factory=dict, compare=False)
 
     below_kernel = True  # A projection in feature space: always
 
@@ -113,19 +101,13 @@ class NystromMap(FeatureMap):
         d, D = self.n_inputs, self.n_features
         return float(D * d + 2 * D * D)
 
-    @property
-    def unexplained(self) -> float | None:
-        """Tr(K − ZZᵀ)/Tr K of the rows that pivots were chosen from; None for other landmarks."""
-        return self.whitening.unexplained
-
     def with_jitter(self, jitter: float | None) -> "NystromMap":
         """Return the map of the same landmarks with another τ."""
-        fresh = Whitening({}, self.unexplained)
-        return NystromMap(self.kernel, self.landmarks, fresh, jitter)
+        return replace(self, jitter=jitter, roots={})
 
     def root(self, dtype: np.dtype) -> Float[Array, "D D"]:
         """Return L⁻ᵀ in this precision, so that features are one product C L⁻ᵀ."""
-        known = self.whitening.roots.get(dtype.name)
+        known = self.roots.get(dtype.name)
         if known is None:
             A = to_numpy(self.kernel(self.landmarks, self.landmarks)).astype(np.float64)
             scale = float(np.mean(np.diag(A))) or 1.0
@@ -134,7 +116,7 @@ class NystromMap(FeatureMap):
             upper = np.asfortranarray(lower.T)
             invert_triangle(upper)
             known = np.ascontiguousarray(upper, dtype=dtype)
-            self.whitening.roots[dtype.name] = known
+            self.roots[dtype.name] = known
         return known
 
     @property
@@ -226,4 +208,4 @@ def draw_nystrom(method: Nystrom, kernel: Kernel, ask: Request) -> NystromMap:
             f"draw: Given(rows) must have the {ask.n_inputs} columns of the data; got "
             f"{chosen.rows.shape[1]}."
         )
-    return NystromMap(kernel, chosen.rows, Whitening({}, chosen.unexplained))
+    return NystromMap(kernel, chosen.rows, unexplained=chosen.unexplained)
