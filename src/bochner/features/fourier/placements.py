@@ -224,44 +224,32 @@ class QMC(Placement):
         return "QMC()" if self.sequence == "sobol" else f"QMC({self.sequence!r})"
 
     def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
+        from scipy.stats import qmc  # noqa: PLC0415  scipy.stats takes half a second to import
+
         points, signs = rng.spawn(2)
         d = len(measure.scales)
-        u = _points(self.sequence, d + (not isinstance(measure, Independent)), m, points)
-        W = _transformed(measure, np.clip(u, 1e-12, 1 - 1e-12))
+        coordinates = d + (not isinstance(measure, Independent))
+        if self.sequence == "halton":
+            u = qmc.Halton(coordinates, scramble=True, rng=points).random(m)
+        elif coordinates <= qmc.Sobol.MAXDIM:
+            power = int(m - 1).bit_length()
+            u = qmc.Sobol(coordinates, scramble=True, rng=points).random_base2(power)[:m]
+        else:
+            raise InvalidInput(
+                f"Fourier(QMC()) serves at most {qmc.Sobol.MAXDIM - 1} columns; got "
+                f"{coordinates - 1}. Use Fourier(Orthogonal())."
+            )
+        u = np.clip(u, 1e-12, 1 - 1e-12)
+        if isinstance(measure, Components):
+            q = np.searchsorted(np.cumsum(measure.weights)[:-1], u[:, d])
+            W = measure.means[q] + measure.deviations[q] * ndtri(u[:, :d])
+        else:
+            u[:, d - 1] = (1 + u[:, d - 1]) / 2
+            if isinstance(measure, GaussianMixture):
+                W = ndtri(u[:, :d]) * np.sqrt(measure.mixing.quantile(u[:, d]))[:, None]
+            else:
+                W = measure.law.quantile(u)  # type: ignore[attr-defined]
         return measure.scales[:, None] * (W * signs.choice((-1.0, 1.0), (m, 1))).T
-
-
-def _transformed(measure: Measure, u: Float[Array, "m c"]) -> Float[Array, "m d"]:
-    """Return the frequencies of points in the unit cube, but for scales and signs."""
-    d = len(measure.scales)
-    if isinstance(measure, Components):
-        q = np.searchsorted(np.cumsum(measure.weights)[:-1], u[:, d])
-        return measure.means[q] + measure.deviations[q] * ndtri(u[:, :d])
-    u[:, d - 1] = (1 + u[:, d - 1]) / 2
-    if isinstance(measure, GaussianMixture):
-        return ndtri(u[:, :d]) * np.sqrt(measure.mixing.quantile(u[:, d]))[:, None]
-    if isinstance(measure, Independent):
-        return measure.law.quantile(u)
-    raise UnsupportedKernel(
-        f"Fourier(QMC()) has no inverse transform for {measure!r}; use Fourier(IID())."
-    )
-
-
-#: scipy.stats.qmc.Sobol has direction numbers for this many coordinates.
-SOBOL_DIMENSIONS = 21201
-
-
-def _points(sequence: str, d: int, m: int, rng: np.random.Generator) -> Float[Array, "m d"]:
-    from scipy.stats import qmc  # noqa: PLC0415  scipy.stats takes half a second to import
-
-    if sequence == "halton":
-        return qmc.Halton(d, scramble=True, rng=rng).random(m)
-    if d > SOBOL_DIMENSIONS:
-        raise InvalidInput(
-            f"Fourier(QMC()) serves at most {SOBOL_DIMENSIONS - 1} columns; got {d - 1}. "
-            "Use Fourier(Orthogonal())."
-        )
-    return qmc.Sobol(d, scramble=True, rng=rng).random_base2(int(m - 1).bit_length())[:m]
 
 
 @dataclass(frozen=True)

@@ -153,10 +153,8 @@ class Weights:
         exponents = exponents + moved(self.logs, like=lengths)[None, :]
         if self.gaussian:
             exponents = exponents - 0.5 * (lengths * lengths)[:, None]
-        if is_numpy(lengths):
-            with np.errstate(over="ignore", under="ignore"):
-                return np.exp(exponents).astype(like.dtype)
-        return xp.astype(xp.exp(exponents), like.dtype)
+        with np.errstate(over="ignore", under="ignore"):
+            return xp.astype(xp.exp(exponents), like.dtype)
 
 
 # --- Degrees: how much each matters, and what it gets --------------------------------------------
@@ -329,18 +327,29 @@ def shares(
 
     A degree whose share is a feature or more gets it, up to the ``capacity`` that makes it exact.
     Random degrees represent all others: degree n drawn T times with pₙ ∝ wₙ counts 1/(T pₙ) a
-    draw, so that the series is not cut and the features stay unbiased.
+    draw, so that the series is not cut and the features stay unbiased. A degree drawn more often
+    than its capacity is exact with as many features as that.
     """
     present = np.flatnonzero(energy)
     if not len(present) or D < 1:
         return Shares((), (), ())
     caps = np.array([capacity(int(n)) for n in present], dtype=np.float64)
     wanted = _capped(energy[present], caps, D)
-    core, rest = present[wanted >= 1], present[wanted < 1]
-    few = max(1, round(float(wanted[wanted < 1].sum()))) if len(rest) else 0
-    widths = _integer_shares(wanted[wanted >= 1], D - few)
-    kept = [(int(n), int(w), 1.0) for n, w in zip(core, widths, strict=True)]
-    kept += _draw(rest, energy[rest], caps[wanted < 1], few, rng)
+    core, rest = wanted >= 1, wanted < 1
+    few = max(1, round(float(wanted[rest].sum()))) if rest.any() else 0
+    # Shares of one or more are rounded by largest remainder.
+    widths = np.floor(wanted[core]).astype(np.int64)
+    spare = min(D - few, round(float(wanted[core].sum()))) - int(widths.sum())
+    if spare > 0:
+        widths[np.argsort(widths - wanted[core], kind="stable")[:spare]] += 1
+    for _ in range(-spare):
+        widths[np.argmax(widths)] -= 1
+    kept = [(int(n), int(w), 1.0) for n, w in zip(present[core], widths, strict=True)]
+    if few:
+        p = energy[present[rest]] / energy[present[rest]].sum()
+        distinct, copies = np.unique(rng.choice(len(p), size=few, p=p), return_counts=True)
+        drawn = zip(present[rest][distinct], copies, caps[rest][distinct], p[distinct], strict=True)
+        kept += [(int(n), int(min(c, cap)), float(few * p_n / c)) for n, c, cap, p_n in drawn]
     return Shares(*zip(*sorted(kept), strict=True))
 
 
@@ -364,27 +373,6 @@ def sketch_map(
     return SketchMap(kernel, UnitRows(parts.scales), weights, blocks, steps, complete)
 
 
-def _draw(
-    degrees: np.ndarray,
-    weights: Float[np.ndarray, " k"],
-    caps: Float[np.ndarray, " k"],
-    few: int,
-    rng: np.random.Generator,
-) -> list[tuple[int, int, float]]:
-    """Return degrees drawn to represent all of these, their features and expected copies.
-
-    A degree drawn more often than its capacity is exact with as many features as that.
-    """
-    if not few:
-        return []
-    p = weights / weights.sum()
-    distinct, copies = np.unique(rng.choice(len(p), size=few, p=p), return_counts=True)
-    return [
-        (int(degrees[i]), int(min(c, caps[i])), float(few * p[i] / c))
-        for i, c in zip(distinct, copies, strict=True)
-    ]
-
-
 def _capped(
     weights: Float[np.ndarray, " k"], caps: Float[np.ndarray, " k"], D: int
 ) -> Float[np.ndarray, " k"]:
@@ -399,17 +387,6 @@ def _capped(
         share[full] = caps[full]
         free &= ~full
     return share
-
-
-def _integer_shares(share: Float[np.ndarray, " k"], D: int) -> np.ndarray:
-    """Round shares of one or more to integers, by largest remainder, of sum D at most."""
-    widths = np.floor(share).astype(np.int64)
-    spare = min(D, round(float(share.sum()))) - int(widths.sum())
-    if spare > 0:
-        widths[np.argsort(widths - share, kind="stable")[:spare]] += 1
-    for _ in range(-spare):
-        widths[np.argmax(widths)] -= 1
-    return widths
 
 
 def random_signs(rng: np.random.Generator, shape: int | tuple[int, ...]) -> np.ndarray:
