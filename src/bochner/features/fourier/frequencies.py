@@ -225,19 +225,6 @@ def _margin(along: Callable[[Array], Array], length: float, level: float) -> tup
         r *= 1.1
 
 
-def _largest(kernel: Kernel, spacing: Float[Array, " d"], a: int) -> Callable[[Array], Array]:
-    """Return from the weights of all waves of each j_a a bound of the largest among these."""
-    if len(spacing) == 1 or not equispaced.has_axes(kernel):
-        return lambda weights: weights
-
-    def on_axis(weights: Array) -> Array:
-        extent = tuple((len(weights) - 1) * (a == b) for b in range(len(spacing)))
-        on_grid = equispaced.equispaced_weights(kernel, spacing, extent).ravel()
-        return np.minimum(on_grid[len(on_grid) // 2 :], weights)
-
-    return on_axis
-
-
 def _extent(
     kernel: Kernel,
     spacing: Float[Array, " d"],
@@ -253,7 +240,8 @@ def _extent(
     """
     d = len(spacing)
     period, most = 2 * math.pi / spacing[a], MOST_ALONE if d == 1 else MOST_ALONG
-    variance, largest = float(kernel.diag(np.zeros((1, d)))[0]), _largest(kernel, spacing, a)
+    variance = float(kernel.diag(np.zeros((1, d)))[0])
+    has_axes = d > 1 and equispaced.has_axes(kernel)
     lacking, missing = tolerance / (4 * d), (tolerance / 4) ** 2 / d
     # As many samples as separate all harmonics of periods along the axis.
     enough_from = periods.seasons(kernel, a, d)
@@ -263,7 +251,12 @@ def _extent(
         half = sampled(a, np.arange(samples // 2 + 1) * (period / samples)) / variance
         signed = np.fft.rfft(np.concatenate([half, half[-2:0:-1]])).real / samples
         weights = np.maximum(signed, 0.0)
-        worth = WORTH * largest(weights * variance) / variance
+        largest = weights * variance  # of the waves of each j_a: a bound
+        if has_axes:
+            extent = tuple((len(weights) - 1) * (a == b) for b in range(d))
+            on_axis = equispaced.equispaced_weights(kernel, spacing, extent).ravel()
+            largest = np.minimum(on_axis[len(on_axis) // 2 :], largest)
+        worth = WORTH * largest / variance
         missed = np.where(weights > 1e-16, weights * worth / (1 + worth), 0.0)  # else rounding
         enough = (_beyond(weights) <= lacking) & (_beyond(missed) <= missing)
         extents = np.flatnonzero(enough)
@@ -324,26 +317,18 @@ def draw_grid(method: FourierGrid, kernel: Kernel, ask: Request) -> EquispacedMa
         lower, upper = given_box("FourierGrid", method.box, ask.n_inputs)
     else:
         lower, upper = box_of_rows(ask.rows("FourierGrid", "the box"))
-    grid = grid_of(kernel, lower, upper, method.tolerance)
-    if grid.waves > ask.n_features:
-        grid = _coarse(kernel, lower, upper, method.tolerance, ask.n_features)
-    return _mapped(kernel, lower, upper, grid)
-
-
-def _coarse(
-    kernel: Kernel, lower: Array, upper: Array, tolerance: float, width: int
-) -> Frequencies:
-    """Return the waves of the finest tolerance that takes no more of them than ``width``."""
-    fine, coarse = math.log(tolerance), math.log(LOOSEST)
-    for _ in range(12):
-        middle = (fine + coarse) / 2
-        fits = grid_of(kernel, lower, upper, math.exp(middle)).waves <= width
-        fine, coarse = (fine, middle) if fits else (middle, coarse)
-    grid = grid_of(kernel, lower, upper, math.exp(coarse))
+    grid, width = grid_of(kernel, lower, upper, method.tolerance), ask.n_features
+    if grid.waves > width:
+        fine, coarse = math.log(method.tolerance), math.log(LOOSEST)
+        for _ in range(12):
+            middle = (fine + coarse) / 2
+            fits = grid_of(kernel, lower, upper, math.exp(middle)).waves <= width
+            fine, coarse = (fine, middle) if fits else (middle, coarse)
+        grid = grid_of(kernel, lower, upper, math.exp(coarse))
     while grid.waves > width:  # too few for any tolerance
         longest = int(np.argmax(grid.extent))
         grid = replace(grid, extent=tuple(m - (a == longest) for a, m in enumerate(grid.extent)))
-    return grid
+    return _mapped(kernel, lower, upper, grid)
 
 
 def _mapped(kernel: Kernel, lower: Array, upper: Array, grid: Frequencies) -> EquispacedMap:
