@@ -39,8 +39,8 @@ from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.fourier.placements import IID
 from bochner.features.random.networks import ReLU, Sign, polynomial_width
 from bochner.features.sketch.maclaurin import Maclaurin
+from bochner.features.sketch.polysketch import TensorSketch
 from bochner.features.sketch.powers import log_coefficients, powers
-from bochner.features.sketch.tensorsketch import TensorSketch
 from bochner.features.widths import is_stationary
 from bochner.kernels.algebra import folded
 from bochner.kernels.dotproduct import Polynomial
