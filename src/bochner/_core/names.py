@@ -202,6 +202,7 @@ def missing(
     return f"module {module!r} has no attribute {name!r}{_nearest(name, choices)}"
 
 
+@cache
 def _arguments(cls: Callable[..., Any]) -> tuple[str, ...] | None:
     """Return the arguments that a class takes by name; None where it takes any."""
     named = list(signature(cls).parameters.values())

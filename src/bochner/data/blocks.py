@@ -425,8 +425,8 @@ class Blocks:
         tables = self.source
         if not isinstance(tables, Tables) or not schema.encoders:
             return self
-        read = set(schema.features_only().read_names)
-        return replace(self, source=tables.read_as(schema)) if read <= set(self._names) else self
+        read, here = set(schema.features_only().read_names), set(tables.schema.columns)
+        return replace(self, source=tables.read_as(schema)) if read <= here else self
 
     def read_by(self, who: str) -> "Blocks":
         """Return the same rows, with the name of a learner for warnings about cells."""
@@ -434,10 +434,6 @@ class Blocks:
         if not isinstance(tables, Tables):
             return self
         return replace(self, source=replace(tables, who=who))
-
-    @property
-    def _names(self) -> tuple[str, ...]:
-        return () if self.schema is None else self.schema.columns
 
     def encoded(
         self,

@@ -144,17 +144,12 @@ def ordered(
     return Levels(name, levels, table, (name,), indicator)
 
 
-class _Codes(dict[str, float]):
-    def __missing__(self, text: str) -> float:
-        return UNSEEN
-
-
 class Lookup:
     """Codes of texts among levels; a text that is only declared has the code −2."""
 
     def __init__(self, levels: tuple[str, ...], declared: tuple[str, ...] = ()) -> None:
         codes = {level: float(j) for j, level in enumerate(levels)}
-        self.code = _Codes({**dict.fromkeys(declared, DECLARED), **codes})
+        self.code = {**dict.fromkeys(declared, DECLARED), **codes}
         self._latest: tuple[Any, np.ndarray] = None, np.empty(0)
 
     @cached_property
@@ -175,7 +170,7 @@ class Lookup:
         latest, codes = self._latest
         if latest is None or not latest.equals(texts):
             values = texts.to_pylist()
-            codes = np.fromiter(map(self.code.__getitem__, values), float, len(values))
+            codes = np.fromiter((self.code.get(v, UNSEEN) for v in values), float, len(values))
             self._latest = texts, codes
         return codes
 

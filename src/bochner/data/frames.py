@@ -339,21 +339,9 @@ def batches_of(table: Any, names: list[str], first: bool = False) -> Iterator[An
             quoted = (name.replace('"', '""') for name in names)
             yield from _reader(table.project(", ".join(f'"{name}"' for name in quoted)))
         case "ibis":
-            yield from _of_ibis(table.limit(1) if first else table, names)
+            yield from (table.limit(1) if first else table).select(*names).to_pyarrow_batches()
         case _:
             yield from _reader(table)
-
-
-def _of_ibis(table: Any, names: list[str]) -> Iterator[Any]:
-    try:
-        yield from table.select(*names).to_pyarrow_batches()
-    except AttributeError as error:
-        backend = table.get_backend().name
-        raise InvalidType(
-            f"{_WHO}: ibis {sys.modules['ibis'].__version__} must know the version of its backend, "
-            f"{backend}; reading the table failed with {error}. Install versions that fit one "
-            f"another (ibis 12 knows duckdb below 2), or pass a table of {backend} itself."
-        ) from error
 
 
 def batches(table: Any) -> Iterator[Any]:

@@ -173,18 +173,18 @@ def _learned(
     looked = {"text"} | ({"dates or times", "nothing"} if readers[0].of_text else set())
     unknown = (name for name in draft.columns if kinds[name].kind in looked)
     texts = _texts(readers, (*unknown, *roles), absent)
-    commas = {name for name in roles if texts[name].has_commas}
+    commas = {name for name in roles if _have_commas(texts[name])}
     for name in {*roles} - {draft.target} | commas:
         texts.pop(name)
     target = draft.target
     one = isinstance(target, str) and target not in commas and kinds[target].kind == "text"
     if said := _unusable(kinds, draft, commas):
         raise InvalidInput(f"Blocks: {numbered(said)}")
-    classes = texts.pop(str(target)).sorted if one else ()
+    classes = tuple(sorted(texts.pop(str(target)))) if one else ()
     encoders = {name: _draft_of(kinds[name], texts.get(name), types) for name in draft.columns}
     dropped = tuple((name, reason) for name, reason in encoders.items() if isinstance(reason, str))
     drafts = tuple(encoder for encoder in encoders.values() if isinstance(encoder, Encoder))
-    levels = tuple((e.name, texts[e.name].sorted) for e in drafts if isinstance(e, Levels))
+    levels = tuple((e.name, tuple(sorted(texts[e.name]))) for e in drafts if isinstance(e, Levels))
     for name, values in levels:
         # any text: a type of categories is a choice
         free = kinds[name].type_text.lower().endswith(("string", "string_view"))
@@ -194,10 +194,10 @@ def _learned(
     return schema, drafts
 
 
-def _draft_of(column: Column, texts: "_Texts | None", types: dict[str, str]) -> Encoder | str:
+def _draft_of(column: Column, texts: set[str] | None, types: dict[str, str]) -> Encoder | str:
     """Return the encoder to be fitted to a column, or the reason to drop it."""
     name = column.name
-    if column.kind == "nothing" if texts is None else not texts.values:
+    if column.kind == "nothing" if texts is None else not texts:
         return NOTHING
     if texts is not None:
         return _draft_of_text(column, texts, types.get(name) == "category")
@@ -208,20 +208,20 @@ def _draft_of(column: Column, texts: "_Texts | None", types: dict[str, str]) -> 
     return Times(name, ("day",) if is_clock else ("trend",))
 
 
-def _draft_of_text(column: Column, texts: "_Texts", is_category: bool) -> Encoder | str:
+def _draft_of_text(column: Column, texts: set[str], is_category: bool) -> Encoder | str:
     name = column.name
     if not is_category:
-        number = column.kind == "nothing" and is_all_numbers(texts.values)
-        if number or texts.has_commas:
+        number = column.kind == "nothing" and is_all_numbers(texts)
+        if number or _have_commas(texts):
             return Numbers(name, comma=not number)
-        if form := form_of(texts.values):
+        if form := form_of(texts):
             return Times(name, ("day",) if form == "clock" else ("trend",), form=form)
-    if texts.too_many:
+    if len(texts) > MOST_LEVELS:
         return UNIQUE
     if column.order:
         return ordered(name, column.order)
-    unseen = (level for level in column.declared if level not in texts.values)
-    return Levels(name, texts.sorted, declared=tuple(unseen))
+    unseen = (level for level in column.declared if level not in texts)
+    return Levels(name, tuple(sorted(texts)), declared=tuple(unseen))
 
 
 def _draft(
@@ -358,41 +358,24 @@ UNIQUE = f"over {MOST_LEVELS:,} different texts"
 _COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
 
 
-class _Texts:
-    """The different texts of a column."""
-
-    def __init__(self) -> None:
-        self.values: set[str] = set()
-
-    @property
-    def too_many(self) -> bool:
-        return len(self.values) > MOST_LEVELS
-
-    @property
-    def sorted(self) -> tuple[str, ...]:
-        return tuple(sorted(self.values))
-
-    @property
-    def has_commas(self) -> bool:
-        """Whether they are numbers, some with a decimal comma."""
-        return any(map(_COMMA.fullmatch, self.values)) and all(
-            _COMMA.fullmatch(value) or is_number(value) for value in self.values
-        )
+def _have_commas(texts: set[str]) -> bool:
+    """Whether texts are numbers, some with a decimal comma."""
+    return any(map(_COMMA.fullmatch, texts)) and all(
+        _COMMA.fullmatch(text) or is_number(text) for text in texts
+    )
 
 
 def _texts(
-    readers: tuple[Reader, ...],
-    names: tuple[str, ...],
-    absent: tuple[np.ndarray, ...] = (),
-) -> dict[str, _Texts]:
+    readers: tuple[Reader, ...], names: tuple[str, ...], absent: tuple[np.ndarray, ...]
+) -> dict[str, set[str]]:
     """Return the different texts of columns in rows with a target, in one pass."""
-    texts_by_name = {name: _Texts() for name in names}
+    texts_by_name: dict[str, set[str]] = {name: set() for name in names}
     gaps = dict(zip(map(id, readers), absent, strict=bool(absent)))
     for reader, start, is_all in _frames(readers, names) if names else ():
         frame, _ = present(is_all, start, gaps.get(id(reader), NO_ROWS))
         for name, texts in texts_by_name.items():
-            if not texts.too_many:
-                texts.values.update(texts_in(column_of(frame, name)))
+            if len(texts) <= MOST_LEVELS:
+                texts.update(texts_in(column_of(frame, name)))
     return texts_by_name
 
 
