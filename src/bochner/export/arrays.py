@@ -9,7 +9,7 @@ be finite.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partialmethod, reduce
 from itertools import zip_longest
 from typing import Any
 
@@ -161,33 +161,20 @@ def _indexed(A: Traced, keys: list[Any]) -> Traced:
             cuts.append((axis, int(k) % size, int(k) % size + 1, 1))
             dropped.append(axis)
         axis += 1
-    return _reshaped(A, cuts, dropped, added, tuple(sizes))
-
-
-def _reshaped(
-    A: Traced,
-    cuts: list[tuple[int, int, int, int]],
-    dropped: list[int],
-    added: list[int],
-    shape: tuple[int, ...],
-) -> Traced:
     graph, name = A.graph, A.name
     if cuts:
-        axes, starts, stops, steps = (np.array(part, np.int64) for part in zip(*cuts, strict=True))
-        name = graph.node(
-            "Slice", name, *(graph.constant(part) for part in (starts, stops, axes, steps))
-        )
-    if dropped:
-        name = graph.node("Squeeze", name, graph.constant(np.array(dropped, np.int64)))
-    if added:
-        name = graph.node("Unsqueeze", name, graph.constant(np.array(added, np.int64)))
-    return Traced(graph, name, shape, A.dtype)
+        axes, *ends = (graph.constant(np.array(part, np.int64)) for part in zip(*cuts, strict=True))
+        name = graph.node("Slice", name, *ends[:2], axes, ends[2])
+    for op, places in (("Squeeze", dropped), ("Unsqueeze", added)):
+        if places:
+            name = graph.node(op, name, graph.constant(np.array(places, np.int64)))
+    return Traced(graph, name, tuple(sizes), A.dtype)
 
 
 def _unary(op: str) -> Callable[["OnnxNamespace", Any], Any]:
     def function(self: "OnnxNamespace", a: Any) -> Traced:
         a = self.asarray(a)
-        return Traced(self.graph, self.graph.node(op, a.name), a.shape, a.dtype)
+        return self._of(op, [a], a.shape, a.dtype)
 
     return function
 
@@ -195,8 +182,7 @@ def _unary(op: str) -> Callable[["OnnxNamespace", Any], Any]:
 def _binary(op: str, gives: np.dtype | None = None) -> Callable[["OnnxNamespace", Any, Any], Any]:
     def function(self: "OnnxNamespace", a: Any, b: Any) -> Traced:
         a, b = self._alike(a, b)
-        name = self.graph.node(op, a.name, b.name)
-        return Traced(self.graph, name, _broadcast(a.shape, b.shape), gives or a.dtype)
+        return self._of(op, [a, b], _broadcast(a.shape, b.shape), gives or a.dtype)
 
     return function
 
@@ -215,9 +201,8 @@ def _reduction(op: str) -> Callable[..., Any]:
             raise Unwritable("a number of all rows together")
         kept = [1 if i in axes else s for i, s in enumerate(a.shape)]
         shape = kept if keepdims else [s for i, s in enumerate(a.shape) if i not in axes]
-        where = self.graph.constant(np.array(axes, np.int64))
-        name = self.graph.node(op, a.name, where, keepdims=int(keepdims))
-        return Traced(self.graph, name, tuple(shape), a.dtype)
+        where = self.asarray(np.array(axes, np.int64))
+        return self._of(op, [a, where], tuple(shape), a.dtype, keepdims=int(keepdims))
 
     return function
 
@@ -279,29 +264,22 @@ class OnnxNamespace:
         """Return ``a`` repeated to a shape with the number of rows in it."""
         if max((s for s in shape if isinstance(s, Rows)), default=ANY) > ANY:
             raise Unwritable("numbers that are the same for several copies of the rows")
-        sizes = [self._rows if _free([s]) else self.graph.constant([s]) for s in shape]
+        rows = self.graph.node("Shape", self.graph.first, start=0, end=1)  # their number
+        sizes = [rows if _free([s]) else self.graph.constant([s]) for s in shape]
         wanted = self.graph.node("Concat", *sizes, axis=0)
         return Traced(self.graph, self.graph.node("Expand", a.name, wanted), shape, a.dtype)
 
-    @property
-    def _rows(self) -> str:
-        """The number of input rows, as a vector."""
-        return self.graph.node("Shape", self.graph.first, start=0, end=1)
-
     def zeros(self, shape: Any, dtype: Any = None, device: Any = None) -> Traced:
-        return self.full(shape, 0.0, dtype, device)
+        return self.full(shape, 0.0)
 
     def ones(self, shape: Any, dtype: Any = None, device: Any = None) -> Traced:
-        return self.full(shape, 1.0, dtype, device)
-
-    def ones_like(self, a: Traced) -> Traced:
-        return self.full(a.shape, 1.0)
-
-    def zeros_like(self, a: Traced) -> Traced:
-        return self.full(a.shape, 0.0)
+        return self.full(shape, 1.0)
 
     def full_like(self, a: Traced, value: Any) -> Traced:
         return self.full(a.shape, value)
+
+    ones_like = partialmethod(full_like, value=1.0)
+    zeros_like = partialmethod(full_like, value=0.0)
 
     def eye(self, n: int, dtype: Any = None, device: Any = None) -> Traced:
         return self.asarray(np.eye(n), dtype, device)
@@ -311,8 +289,7 @@ class OnnxNamespace:
         dtype = np.dtype(dtype)
         if a.dtype == dtype:
             return a
-        name = self.graph.node("Cast", a.name, to=self.graph.element(dtype))
-        return Traced(self.graph, name, a.shape, dtype)
+        return self._of("Cast", [a], a.shape, dtype, to=self.graph.element(dtype))
 
     def isdtype(self, dtype: Any, kind: Any) -> Any:
         """Whether a type is of a kind: real numbers are the only ones here."""
@@ -349,8 +326,7 @@ class OnnxNamespace:
         The float32 angle has an error below 1e-6, which equals its own tangent within 1e-18.
         """
         rough = self.astype(y / x, np.float32)
-        name = self.graph.node("Atan", rough.name)
-        a = self.astype(Traced(self.graph, name, rough.shape, rough.dtype), FLOAT)
+        a = self.astype(self._of("Atan", [rough], rough.shape, rough.dtype), FLOAT)
         sin, cos = self.sin(a), self.cos(a)
         return a + (y * cos - x * sin) / (x * cos + y * sin)
 
@@ -360,8 +336,7 @@ class OnnxNamespace:
     def remainder(self, a: Traced, b: Any) -> Traced:
         """Return what is left of a ≥ 0 after whole times b > 0, exactly."""
         a, b = self._alike(a, b)
-        name = self.graph.node("Mod", a.name, b.name, fmod=1)
-        return Traced(self.graph, name, _broadcast(a.shape, b.shape), a.dtype)
+        return self._of("Mod", [a, b], _broadcast(a.shape, b.shape), a.dtype, fmod=1)
 
     def clip(self, a: Traced, min: Any = None, max: Any = None) -> Traced:
         a = a if min is None else self.maximum(a, min)
@@ -370,16 +345,15 @@ class OnnxNamespace:
     def where(self, condition: Any, a: Any, b: Any) -> Any:
         if not isinstance(condition, Traced):  # of finite numbers
             return a if condition else b
-        a, b = self._alike(a, b)
-        name = self.graph.node("Where", condition.name, a.name, b.name)
-        return Traced(self.graph, name, _broadcast(condition.shape, a.shape, b.shape), a.dtype)
+        parts = [condition, *self._alike(a, b)]
+        return self._of("Where", parts, _broadcast(*(x.shape for x in parts)), parts[1].dtype)
 
     def isfinite(self, a: Any) -> Any:
         """Return that all are, for which rows of finite numbers are asked for."""
         return True
 
     def isnan(self, a: Traced) -> Traced:
-        return Traced(self.graph, self.graph.node("IsNaN", a.name), a.shape, BOOL)
+        return self._of("IsNaN", [a], a.shape, BOOL)
 
     def all(self, condition: Any) -> Any:
         return _unknown() if isinstance(condition, Traced) else condition
@@ -412,34 +386,30 @@ class OnnxNamespace:
 
     def argmax(self, a: Traced) -> Traced:
         """Return the place of the largest number of each row, the first of equal ones."""
-        name = self.graph.node("ArgMax", a.name, axis=1, keepdims=0)
-        return Traced(self.graph, name, a.shape[:1], WHOLE)
+        return self._of("ArgMax", [a], a.shape[:1], WHOLE, axis=1, keepdims=0)
 
     def argmin(self, a: Traced) -> Traced:
         """Return the column number of the smallest value in each row, the first of equal values."""
-        name = self.graph.node("ArgMin", a.name, axis=1, keepdims=0)
-        return Traced(self.graph, name, a.shape[:1], WHOLE)
+        return self._of("ArgMin", [a], a.shape[:1], WHOLE, axis=1, keepdims=0)
 
     def sort(self, a: Traced) -> Traced:
         """Return each row in rising order."""
-        count = self.graph.constant(np.array([a.shape[1]], np.int64))
-        name = self.graph.node("TopK", a.name, count, also=1, axis=1, largest=0)
-        return Traced(self.graph, name, a.shape, a.dtype)
+        count = self.asarray(np.array([a.shape[1]], np.int64))
+        return self._of("TopK", [a, count], a.shape, a.dtype, also=1, axis=1, largest=0)
 
     # --- shapes ----------------------------------------------------------------------------------
 
     def permute_dims(self, a: Traced, axes: Sequence[int]) -> Traced:
-        name = self.graph.node("Transpose", a.name, perm=list(axes))
-        return Traced(self.graph, name, tuple(a.shape[i] for i in axes), a.dtype)
+        shape = tuple(a.shape[i] for i in axes)
+        return self._of("Transpose", [a], shape, a.dtype, perm=list(axes))
 
     def reshape(self, a: Traced, shape: Sequence[int]) -> Traced:
         """Return the same numbers in another shape; rows stay rows."""
         shape = tuple(shape) if _free(a.shape) else tuple(int(s) for s in shape)
         if _free(a.shape) and not _free(shape):
             shape = tuple(ANY if s == -1 else s for s in shape)
-        sizes = np.array([-1 if _free([s]) else s for s in shape], np.int64)
-        name = self.graph.node("Reshape", a.name, self.graph.constant(sizes))
-        return Traced(self.graph, name, shape, a.dtype)
+        sizes = self.asarray(np.array([-1 if _free([s]) else s for s in shape], np.int64))
+        return self._of("Reshape", [a, sizes], shape, a.dtype)
 
     def concat(self, arrays: Sequence[Any], axis: int = 0) -> Traced:
         """Return arrays side by side; an array without a row axis is repeated for each row."""
@@ -455,9 +425,8 @@ class OnnxNamespace:
         total = sum((p.shape[axis] for p in parts), 0)
         if _free([p.shape[axis] for p in parts]):
             raise Unwritable("rows below other rows")
-        name = self.graph.node("Concat", *(p.name for p in parts), axis=axis)
         shape = (*rest[:axis], total, *rest[axis + 1 :])
-        return Traced(self.graph, name, shape, parts[0].dtype)
+        return self._of("Concat", parts, shape, parts[0].dtype, axis=axis)
 
     def stack(self, arrays: Sequence[Traced], axis: int = 0) -> Traced:
         axis %= arrays[0].ndim + 1
@@ -472,9 +441,15 @@ class OnnxNamespace:
         a, places = self.asarray(a), self.asarray(places)
         if _free([a.shape[axis]]):
             raise Unwritable("to choose rows by their number")
-        name = self.graph.node("Gather", a.name, places.name, axis=axis)
         shape = (*a.shape[:axis], *places.shape, *a.shape[axis + 1 :])
-        return Traced(self.graph, name, shape, a.dtype)
+        return self._of("Gather", [a, places], shape, a.dtype, axis=axis)
+
+    def _of(
+        self, op: str, inputs: Sequence[Traced], shape: Any, dtype: np.dtype, **attributes: Any
+    ) -> Traced:
+        """Return what a new node gives."""
+        name = self.graph.node(op, *(a.name for a in inputs), **attributes)
+        return Traced(self.graph, name, shape, dtype)
 
     def _alike(self, a: Any, b: Any) -> tuple[Traced, Traced]:
         """Return both as arrays of one type."""
