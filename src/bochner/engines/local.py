@@ -122,24 +122,19 @@ class Local:
         if self.checkpoint is None:
             yield LOCAL if self.memory is None else InProcess(self.memory)
             return
-        _require_seed(asked)
+        seed, start = r"('random_state', (?!\d|np\.u?int)\w+)", r"('warm_start', True)"
+        if unknown := re.search(rf"\({seed}|\({start}", asked):
+            name, _, value = (unknown[1] or unknown[2]).partition(", ")
+            raise InvalidInput(
+                f"Local: a fit with a checkpoint must be the same each time it is made; got "
+                f"{name[1:-1]}={value}. Pass random_state=0, or another integer, and no warm_start."
+            )
         room = free_bytes() // 4 if self.memory is None else self.memory
         folder = Path(self.checkpoint).expanduser()
         fit = f"{asked} of {blocks.block_rows} rows a block of {blocks.source.mark()}"
         checkpoint = Checkpoint.opened(folder, fit, room)
         yield RecordedPasses(checkpoint, self.every, repr(self))
         checkpoint.clear()
-
-
-def _require_seed(asked: str) -> None:
-    """Refuse a fit that would be another one if it were made again."""
-    seed, start = r"('random_state', (?!\d|np\.u?int)\w+)", r"('warm_start', True)"
-    if unknown := re.search(rf"\({seed}|\({start}", asked):
-        name, _, value = (unknown[1] or unknown[2]).partition(", ")
-        raise InvalidInput(
-            f"Local: a fit with a checkpoint must be the same each time it is made; got "
-            f"{name[1:-1]}={value}. Pass random_state=0, or another integer, and no warm_start."
-        )
 
 
 @contextmanager

@@ -173,16 +173,18 @@ class _SparkWorkers(Workers):
     def _job(self, name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Return the result of a job; run the job again if its worker dies."""
         self._context.setJobGroup(self._group, f"bochner {name}", interruptOnCancel=True)
-        partitions = [a for a in args if isinstance(a, Partition)]
-        args = args[: len(args) - len(partitions)]
-        job = (
-            self._where_held
-            if len(partitions) == 1 and isinstance(partitions[0], SparkPartition)
-            else self._sent
-        )
+        partitions: list[Any] = [a for a in args if isinstance(a, Partition)]
+        args, task = args[: len(args) - len(partitions)], _outcome(function)
         for left in reversed(range(TRIES)):
             try:
-                (result,) = job(_outcome(function), args, partitions)
+                if len(partitions) == 1 and isinstance(partitions[0], SparkPartition):
+                    # on the executor that holds the rows
+                    streams, here = partitions[0].streams, [partitions[0].number]
+                    of_rows = lambda parts: [task((*args, table_of([*parts])))]
+                    (result,) = self._context.runJob(streams, of_rows, here)
+                else:
+                    sent = (*args, *(partition.fetch() for partition in partitions))
+                    (result,) = self._context.parallelize([sent], 1).map(task).collect()
             except Exception as error:
                 if not left:
                     words = f"{TRIES} times, {said(error)}; PYSPARK_PYTHON names their Python"
@@ -192,18 +194,6 @@ class _SparkWorkers(Workers):
         if isinstance(result, BochnerError):
             raise result
         return result
-
-    def _where_held(self, task: Callable[..., Any], args: Any, partitions: list[Any]) -> list[Any]:
-        """Return what a task gives on the executor that holds its rows."""
-        streams, number = partitions[0].streams, partitions[0].number
-        return self._context.runJob(
-            streams, lambda parts: [task((*args, table_of([*parts])))], [number]
-        )
-
-    def _sent(self, task: Callable[..., Any], args: Any, partitions: list[Partition]) -> list[Any]:
-        """Return the result of a task; fetch the ``partitions`` into this process first."""
-        args = (*args, *(partition.fetch() for partition in partitions))
-        return self._context.parallelize([args], 1).map(task).collect()
 
 
 def here() -> Engine:

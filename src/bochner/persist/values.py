@@ -45,20 +45,25 @@ class NamedArrays:
 
     def __init__(self) -> None:
         self.by_name: dict[str, np.ndarray] = {}
-        self._names: dict[int, str] = {}
-        self._kept: list[np.ndarray] = []
+        # by id; the arrays are kept, or another could come to have the id
+        self._known: dict[int, tuple[str, np.ndarray]] = {}
         self._path: list[str] = []
 
     def add(self, array: np.ndarray) -> str:
         """Return the name of the array."""
-        name = self._names.get(id(array))
-        if name is None:
-            name = ".".join(self._path) or "value"
-            if name in self.by_name:  # a name of the user's with a point in it
-                name = f"{name}#{len(self.by_name)}"
-            self._names[id(array)] = name
-            self._kept.append(array)  # or another array could come to have its id
-            self.by_name[name] = _native(array.T if _is_fortran(array) else array)
+        if id(array) in self._known:
+            return self._known[id(array)][0]
+        name = ".".join(self._path) or "value"
+        if name in self.by_name:  # a name of the user's with a point in it
+            name = f"{name}#{len(self.by_name)}"
+        if array.dtype.name not in _NUMBERS:
+            raise InvalidType(
+                f"save: arrays must hold numbers or text; got one of type {array.dtype}. "
+                "Convert the data to float64 and fit again."
+            )
+        self._known[id(array)] = name, array
+        plain = array.T if _is_fortran(array) else array
+        self.by_name[name] = np.asarray(plain, plain.dtype.newbyteorder("="), order="C")
         return name
 
     def encoded(self, name: object, value: Any) -> Json:
@@ -74,15 +79,6 @@ def _is_fortran(array: np.ndarray) -> bool:
     return array.flags.f_contiguous and not array.flags.c_contiguous
 
 
-def _native(array: np.ndarray) -> np.ndarray:
-    if array.dtype.name not in _NUMBERS:
-        raise InvalidType(
-            f"save: arrays must hold numbers or text; got one of type {array.dtype}. "
-            "Convert the data to float64 and fit again."
-        )
-    return np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
-
-
 # --- Encoding ------------------------------------------------------------------------------------
 
 
@@ -91,8 +87,10 @@ def encode(value: Any, arrays: NamedArrays) -> Json:
     """Return ``value`` as JSON; its arrays go into ``arrays``."""
     name = name_of(type(value))
     if is_estimator(type(value)):
-        parts = (value.get_params(deep=False), _fitted(value))
-        return {"estimator": [name, *(_fields(part, arrays) for part in parts)]}
+        parameters = value.get_params(deep=False)
+        cached = lambda k: isinstance(getattr(type(value), k, None), cached_property)
+        state = {k: v for k, v in vars(value).items() if k not in parameters and not cached(k)}
+        return {"estimator": [name, _fields(parameters, arrays), _fields(state, arrays)]}
     if isinstance(value, FunctionType | BuiltinFunctionType | MethodType | np.ufunc | partial):
         raise InvalidType(
             f"save: a model file cannot hold a function, and this model has "
@@ -109,13 +107,6 @@ def encode(value: Any, arrays: NamedArrays) -> Json:
         return {"enum": [name, value.name]}
     state = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}
     return {"class": [name, _fields(state, arrays)]}
-
-
-def _fitted(model: Any) -> dict[str, Any]:
-    """Return all state that is no parameter, without cached properties."""
-    cached = lambda name: isinstance(getattr(type(model), name, None), cached_property)
-    known = model.get_params(deep=False)
-    return {k: v for k, v in vars(model).items() if k not in known and not cached(k)}
 
 
 def _fields(state: Mapping[str, Any], arrays: NamedArrays) -> Json:

@@ -22,9 +22,9 @@ from bochner.models.convex.one_class import OneClassSVM
 from bochner.models.convex.regressors import KernelRegressor
 from bochner.models.sgd.estimators import KernelSGDClassifier, KernelSGDRegressor
 from bochner.report.quality import (
+    Examined,
     errors_in_words,
-    label_errors,
-    number_errors,
+    errors_of,
     target_names,
     unweighted,
 )
@@ -90,8 +90,15 @@ def _split(n: int, codes: Array | None, seed: int) -> tuple[Array, Array]:
 
 
 def _fitted_to(model: KernelEstimator, sample: Sample, train: Array, n: int) -> Any:
-    one, share = clone(model), len(train) / n
-    one.set_params(**_scaled(model, share), random_state=model.seed_)
+    one, share, scaled = clone(model), len(train) / n, {}
+    asked = model.get_params(deep=False)
+    # penalties that are numbers weigh fewer rows as they weigh all
+    for name, factor in (("alpha", share), ("C", 1 / share)):
+        value = asked.get(name)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and not isinstance(model, KernelSGDClassifier | KernelSGDRegressor):
+            scaled[name] = float(value) * factor
+    one.set_params(**scaled, random_state=model.seed_)
     w = None if sample.w is None else to_numpy(sample.w)[train]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SolutionWarning)
@@ -103,20 +110,6 @@ def _fitted_to(model: KernelEstimator, sample: Sample, train: Array, n: int) -> 
         return one.fit(sample.X[train], labels, sample_weight=w)
 
 
-def _scaled(model: KernelEstimator, share: float) -> dict[str, float]:
-    """Return penalties that weigh fewer rows as those that are numbers weigh all."""
-    asked, scaled = model.get_params(deep=False), {}
-    for name, factor in (("alpha", share), ("C", 1 / share)):
-        value = asked.get(name)
-        number_given = isinstance(value, int | float) and not isinstance(value, bool)
-        if number_given and not isinstance(model, KernelSGDClassifier | KernelSGDRegressor):
-            scaled[name] = float(value) * factor
-    return scaled
-
-
-# --- measures ------------------------------------------------------------------------------------
-
-
 def _errors(
     one: Any, X: Array, y: Array | None, w: Array | None, model: KernelEstimator
 ) -> dict[str, dict[str, float]]:
@@ -124,9 +117,6 @@ def _errors(
     if y is None:
         outside = float(np.average(to_numpy(one.predict(X)) < 0, weights=w))
         return {"rows": {"outside": outside, "nu": float(model.get_params()["nu"])}}
-    if is_classifier(model):
-        labels = model.classes_[y.astype(np.intp)]
-        return {target_names(model, 1)[0]: dict(label_errors(one, one.outputs(X), labels, w))}
     if isinstance(model, KernelRegressor) and model.loss not in ("squared", "huber", "absolute"):
         return {target_names(model, 1)[0]: {"explained": one.score(X, y, w)}}
-    return number_errors(model, y, to_numpy(one.predict(X)), w)
+    return errors_of(model, Examined(len(w), X, y, w, np.arange(len(w)), one.outputs(X)))

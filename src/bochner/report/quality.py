@@ -233,14 +233,13 @@ def _by_class(f: Array) -> Float[Array, "m K"]:
 
 
 def label_errors(
-    model: Any, outputs: Mapping[str, Array], labels: Array, w: Float[Array, " m"]
+    classes: Array, outputs: Mapping[str, Array], labels: Array, w: Float[Array, " m"]
 ) -> Iterator[tuple[str, float]]:
     """Yield accuracy, share of the most frequent label, log loss and area under the curve.
 
     Without probabilities there is no log loss. "auc" is the area under the receiver operating
     curve; for several classes, the mean over one-against-rest curves of the classes that occur.
     """
-    classes = model.classes_
     yield "accuracy", float(accuracy_score(labels, outputs["label"], sample_weight=w))
     yield "majority", max(float(w[labels == c].sum() / w.sum()) for c in classes)
     f, p = _by_class(outputs["decision"]), outputs.get("probability")
@@ -275,7 +274,7 @@ def errors_of(model: KernelEstimator, examined: Examined) -> dict[str, dict[str,
         return {}
     if kind == "classification":
         labels = model.classes_[y.astype(np.intp)]
-        errors = label_errors(model, examined.outputs, labels, examined.w)
+        errors = label_errors(model.classes_, examined.outputs, labels, examined.w)
         return {target_names(model, 1)[0]: dict(errors)}
     if kind != "regression" or predicted.size != y.size:
         return {}
