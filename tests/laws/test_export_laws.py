@@ -1,7 +1,9 @@
 """Graphs of ONNX give what the learner or the map gives, of tables too, or the graph is refused."""
 
+import pickle
 import sys
 import warnings
+from dataclasses import dataclass
 
 import gallery
 import numpy as np
@@ -21,6 +23,8 @@ from bochner.errors import (
 from bochner.features import draw
 from bochner.features.mercer.radial import RadialFunctions
 from bochner.kernels import Exponential, Gaussian, Laplace, Matern, Polynomial
+from bochner.models.representations.features import FeatureSums, triangle
+from bochner.sums.executor import LOCAL
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -320,3 +324,46 @@ def test_a_column_named_as_an_output_is_refused():
     message = "to_onnx: columns must have other names .* got 'prediction'. Rename the column"
     with pytest.raises(InvalidInput, match=message):
         bo.export.to_onnx(fit_table(TYPED.rename(columns={"town": "prediction"})))
+
+
+# ---- a new representation
+
+
+@dataclass(frozen=True, eq=False)
+class ByTriangle(FeatureSums):
+    """Rows as sums of their features, solved by QR of the sample: no Gram matrix is decomposed."""
+
+    def decomposed(self):
+        return triangle(self, None, LOCAL), None
+
+
+def test_a_new_representation_of_features_is_one_class_and_one_line_of_the_route(monkeypatch):
+    """It has ridge regression, the process, classes, intervals, more rows, files and graphs."""
+    rng = np.random.default_rng(0)
+    rows, new = rng.uniform(-2, 2, (90, 2)), rng.uniform(-2, 2, (20, 2))
+    y = np.sin(2 * rows[:, 0]) * rows[:, 1] + 0.3 * rng.standard_normal(90)
+    given = {"method": "orthogonal", "n_features": 24, "random_state": 0}
+    makers = bo.KernelRidge, bo.KernelRidgeClassifier, bo.GaussianProcessRegressor
+
+    def fits():
+        targets = y, y > 0, y
+        return [
+            m(Gaussian(0.8), **given).fit(rows, z) for m, z in zip(makers, targets, strict=True)
+        ]
+
+    usual = fits()
+    monkeypatch.setattr("bochner.models.representations.features.FeatureSums", ByTriangle)
+    for old, own in zip(usual, fits(), strict=True):
+        kept = getattr(own.fit_, "law", own.fit_).representation
+        assert isinstance(kept, ByTriangle)
+        outputs = ["predict", "gradient"]
+        outputs.append("predict_proba" if hasattr(own, "predict_proba") else "predict_interval")
+        for name in outputs:
+            wanted, got = (np.asarray(getattr(m, name)(new), float) for m in (old, own))
+            np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-6)
+        graph = run(own, new, precision="float64")
+        values = next(graph[name] for name in ("prediction", "decision") if name in graph)
+        ask = own.predict if "prediction" in graph else own.decision_function
+        assert alike(values, ask(new), DOUBLE)
+        again = pickle.loads(pickle.dumps(own)).partial_fit(rows[:9], own.predict(rows[:9]))
+        assert again.rows_seen_ == 99

@@ -337,7 +337,7 @@ def test_many_rows_have_a_factor_of_float32_and_scores_of_rows_that_chose_nothin
     rows = rng.uniform(-2, 2, (3300, 2))
     y = np.sin(3 * rows[:, 0]) + 0.3 * rng.standard_normal(3300)
     single = exact_process(Gaussian(0.7), noise=0.09, amplitude=1.0).fit(rows, y)
-    assert {p.factor.dtype for p in single.fit_.law.posteriors.values()} == {np.dtype("float32")}
+    assert {p.factor.dtype for p in single.fit_.law.posterior.factors} == {np.dtype("float32")}
     double = exact_process(
         Gaussian(0.7), noise=0.09, amplitude=1.0, method="nystrom", n_features=400
     )

@@ -294,8 +294,8 @@ def _by_kernel(law: ExactProcess, X: Traced) -> tuple[Traced, Traced]:
     xp, kernel = OnnxNamespace(X.graph), law.chosen.kernel
     k = kernel.evaluate(X, xp.asarray(_dense(law.representation.X)))
     prior, parts = kernel.diagonal(X)[:, None], []
-    for alpha, a2 in zip(law.evidence.alpha, law.evidence.amplitude, strict=True):
-        inverse, one, total = law.posteriors[float(alpha)].quadratic
+    for factor, a2 in zip(law.posterior.factors, law.evidence.amplitude, strict=True):
+        inverse, one, total = factor.quadratic
         left = prior - xp.sum((k @ inverse) * k, axis=1, keepdims=True)
         by_intercept = (
             (k @ one[:, None] - 1.0) * total**-0.5 if law.spec.fit_intercept else 0.0 * prior

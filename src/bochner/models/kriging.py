@@ -86,21 +86,6 @@ def cell_averages(
         )
     count = integer(nodes, "cell_averages", "nodes", least=1)
     d = process.n_features_in_
-    corners = _corners(lower, upper, d)
-    if count**d > MOST_NODES:
-        raise InvalidInput(
-            f"cell_averages: nodes must make at most {MOST_NODES:,} places a cell; got "
-            f"{count}^{d} = {count**d:,}. Ask for fewer, or for smaller cells."
-        )
-    places, weights = _nodes(corners, count, is_on_sphere(process.kernel_))
-    means = _means(process, places, weights)
-    if not require_switch("cell_averages", return_std, "return_std"):
-        return means
-    deviations = [_deviation(process, *cell) for cell in zip(places, weights, strict=True)]
-    return means, np.stack(deviations)
-
-
-def _corners(lower: Any, upper: Any, d: int) -> Float[Array, "2 m d"]:
     low, high = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
     if low.shape != high.shape or low.ndim != 2 or low.shape[1] != d or not len(low):
         raise InvalidInput(
@@ -112,42 +97,30 @@ def _corners(lower: Any, upper: Any, d: int) -> Float[Array, "2 m d"]:
             "cell_averages: each cell must have a size along each column, lower below upper and "
             "both finite; it has not. Predict places without a size by predict."
         )
-    return np.stack([low, high])
-
-
-def _nodes(
-    corners: Float[Array, "2 m d"], count: int, globe: bool
-) -> tuple[Float[Array, "m q d"], Float[Array, "m q"]]:
-    """Return places of each cell, and their weights, which add up to one."""
-    unit, shares = quadrature(count, corners.shape[2])
-    lower, upper = corners
-    places = lower[:, None] + unit * (upper - lower)[:, None]
+    if count**d > MOST_NODES:
+        raise InvalidInput(
+            f"cell_averages: nodes must make at most {MOST_NODES:,} places a cell; got "
+            f"{count}^{d} = {count**d:,}. Ask for fewer, or for smaller cells."
+        )
+    unit, shares = quadrature(count, d)
+    places = low[:, None] + unit * (high - low)[:, None]
     weights = np.broadcast_to(shares, places.shape[:2])
-    if globe:
+    if is_on_sphere(process.kernel_):
         weights = weights * np.cos(np.deg2rad(places[:, :, 0]))
-    return places, weights / weights.sum(axis=1, keepdims=True)
-
-
-def _means(
-    process: GaussianProcessRegressor, places: Float[Array, "m q d"], weights: Float[Array, "m q"]
-) -> Array:
-    m, q, d = places.shape
-    step = max(1, TOGETHER // q)
-    parts = []
-    for i in range(0, m, step):
-        part = places[i : i + step]
+    weights = weights / weights.sum(axis=1, keepdims=True)
+    means = []
+    for start in range(0, len(places), step := max(1, TOGETHER // len(unit))):
+        part, w = places[start : start + step], weights[start : start + step]
         values = np.asarray(process.predict(part.reshape(-1, d)))
-        shaped = values.reshape(len(part), q, *values.shape[1:])
-        parts.append(np.einsum("mq,mq...->m...", weights[i : i + step], shaped))
-    return np.concatenate(parts)
-
-
-def _deviation(
-    process: GaussianProcessRegressor, places: Float[Array, "q d"], weights: Float[Array, " q"]
-) -> Array:
-    _, cov = process.predict(places, return_cov=True)
-    variance = np.einsum("q,r,qr...->...", weights, weights, np.asarray(cov))
-    return np.sqrt(np.maximum(variance, 0.0))
+        shaped = values.reshape(*w.shape, *values.shape[1:])
+        means.append(np.einsum("mq,mq...->m...", w, shaped))
+    if not require_switch("cell_averages", return_std, "return_std"):
+        return np.concatenate(means)
+    variances = []
+    for cell, w in zip(places, weights, strict=True):
+        cov = np.asarray(process.predict(cell, return_cov=True)[1])
+        variances.append(np.einsum("q,r,qr...->...", w, w, cov))
+    return np.concatenate(means), np.sqrt(np.maximum(np.stack(variances), 0.0))
 
 
 # --- Scores of normal laws of new rows: how near, how sure, and how often they cover --------------
@@ -330,8 +303,6 @@ def predictive_scorer(process: GaussianProcessRegressor, X: Tabular, y: Array) -
 
 WHO = "universal_kriging"
 
-TRENDS = ("linear", "quadratic")
-
 #: Columns whose part that is not of the others is smaller, as a share, are of the others.
 DEPENDENT = 1e-8
 
@@ -440,19 +411,16 @@ class TrendedProcess:
         std : (m,)
         """
         X = np.asarray(X, dtype=np.float64)
-        if not require_switch("predict", return_std, "return_std"):
-            prediction = self.process.predict(X)
-            return prediction[:, 0] + self._left(X, prediction) @ self.coef
-        prediction, std = self.process.predict(X, return_std=True)
-        left = self._left(X, prediction)
-        variance = std[:, 0] ** 2 + np.einsum("mp,pq,mq->m", left, self.coef_covariance, left)
-        if require_switch("predict", include_noise, "include_noise"):
-            variance = variance + self.noise_variance
-        return prediction[:, 0] + left @ self.coef, np.sqrt(variance)
-
-    def _left(self, X: Array, prediction: Float[Array, "m t"]) -> Float[Array, "m p"]:
-        """Return e(x), the residual of the trend columns after the process."""
-        return self.columns(X) - prediction[:, 1:]
+        return_std = require_switch("predict", return_std, "return_std")
+        noise = self.noise_variance * require_switch("predict", include_noise, "include_noise")
+        parts = self.process.predict(X, return_std=return_std)
+        prediction = parts[0] if return_std else parts
+        left = self.columns(X) - prediction[:, 1:]  # e(x)
+        mean = prediction[:, 0] + left @ self.coef
+        if not return_std:
+            return mean
+        trend = np.einsum("mp,pq,mq->m", left, self.coef_covariance, left)
+        return mean, np.sqrt(parts[1][:, 0] ** 2 + trend + noise)
 
 
 def universal_kriging(
@@ -498,9 +466,19 @@ def universal_kriging(
     >>> bool(abs(model.predict([[0.5]])[0] - 5 - np.sin(10)) < 0.1)
     True
     """
-    X, y = _checked(process, X, y)
+    if not isinstance(process, GaussianProcessRegressor) or not process.fit_intercept:
+        raise InvalidInput(
+            f"{WHO}: process must be a GaussianProcessRegressor with fit_intercept=True; got "
+            f"{process!r}."
+        )
+    X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if X.ndim != 2 or y.shape != (len(X),) or not (np.isfinite(X).all() and np.isfinite(y).all()):
+        raise InvalidInput(
+            f"{WHO}: X and y must be finite numbers of shapes (n, d) and (n,); got shapes "
+            f"{X.shape} and {y.shape}."
+        )
     if not callable(trend):
-        one_of(trend, WHO, "trend", TRENDS)
+        one_of(trend, WHO, "trend", ("linear", "quadratic"))
     columns = TrendColumns.of(trend, X)
     B = columns(X)
     rest = y - y.mean() - B @ np.linalg.lstsq(B, y - y.mean(), rcond=None)[0]
@@ -515,18 +493,3 @@ def universal_kriging(
     factor = cholesky((S + S.T) / 2, lower=True), True
     coef = cho_solve(factor, B.T @ (y - prediction[:, 0]) / noise)
     return TrendedProcess(both, columns, coef, cho_solve(factor, np.eye(len(S))))
-
-
-def _checked(process: Any, X: Any, y: Any) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
-    if not isinstance(process, GaussianProcessRegressor) or not process.fit_intercept:
-        raise InvalidInput(
-            f"{WHO}: process must be a GaussianProcessRegressor with fit_intercept=True; got "
-            f"{process!r}."
-        )
-    X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    if X.ndim != 2 or y.shape != (len(X),) or not (np.isfinite(X).all() and np.isfinite(y).all()):
-        raise InvalidInput(
-            f"{WHO}: X and y must be finite numbers of shapes (n, d) and (n,); got shapes "
-            f"{X.shape} and {y.shape}."
-        )
-    return X, y

@@ -61,8 +61,7 @@ def merge(*models: Any) -> Any:
     for model in models:
         check_is_fitted(model)
         _check_moments(model)
-        _check_same_kind(models[0], model)
-        _check_same_map(models[0].fit_, model.fit_)
+        _check_alike(models[0], model)
     merged = copy(models[0])
     merged.fit_ = MERGES[type(merged.fit_)]([model.fit_ for model in models])
     return merged
@@ -80,20 +79,19 @@ def _check_moments(model: object) -> None:
         )
 
 
-def _check_same_kind(a: Any, b: Any) -> None:
-    if type(a) is not type(b):
+def _check_alike(model: KernelEstimator, other: KernelEstimator) -> None:
+    if type(model) is not type(other):
         raise IncompatibleModels(
-            f"merge: models must be of one class; got {type(a).__name__} and {type(b).__name__}."
+            "merge: models must be of one class; got "
+            f"{type(model).__name__} and {type(other).__name__}."
         )
-    classes = [model.fit_.inputs.classes for model in (a, b)]
-    if not np.array_equal(*classes):
+    a, b = model.fit_, other.fit_
+    if not np.array_equal(a.inputs.classes, b.inputs.classes):
         raise IncompatibleModels(
-            f"merge: models must know the same classes; got {classes[0].tolist()} and "
-            f"{classes[1].tolist()}. Name all of them in the first partial_fit(..., classes=...)."
+            f"merge: models must know the same classes; got {a.inputs.classes.tolist()} and "
+            f"{b.inputs.classes.tolist()}. Name all of them in the first "
+            "partial_fit(..., classes=...)."
         )
-
-
-def _check_same_map(a: Any, b: Any) -> None:
     maps = a.chosen.choice.map, b.chosen.choice.map
     alike = maps[0] is maps[1] if None in maps else same_arrays(*maps)
     if a.chosen.kernel != b.chosen.kernel or not alike:

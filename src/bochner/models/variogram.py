@@ -71,10 +71,8 @@ class VariogramModel(HtmlResult):
 
     def __call__(self, lags: Array) -> Float[Array, " m"]:
         """Return γ at distances above zero."""
-        return self.noise + self.amplitude * (1 - self._correlation(np.asarray(lags, float)))
-
-    def _correlation(self, lags: Float[Array, " m"]) -> Float[Array, " m"]:
-        return _along(self.kernel, self.direction, lags)
+        lags = np.asarray(lags, float)
+        return self.noise + self.amplitude * (1 - _along(self.kernel, self.direction, lags))
 
     @property
     def nugget(self) -> float:
@@ -89,7 +87,8 @@ class VariogramModel(HtmlResult):
     @property
     def range(self) -> float:
         """Distance at which the correlation has come down to 5 %: the practical range."""
-        left = lambda h: float(self._correlation(np.array([h]))[0]) - AT_RANGE
+        along = self.kernel, self.direction
+        left = lambda h: float(_along(*along, np.array([h]))[0]) - AT_RANGE
         if isinstance(self.kernel, OnSphere):  # no place is further away than the antipode
             return float(brentq(left, 0.0, 180.0)) if left(180.0) < 0 else math.inf
         far = 1.0
@@ -181,22 +180,26 @@ class Variogram:
         UnsupportedKernel
             If the kernel has no lengthscale, or is not one of the globe where distances are.
         """
+        unit = np.eye(self.n_columns)[0] if self.direction is None else self.direction
+        known: Any
         if self.metric == "great-circle":
-            return self._fitted(_on_globe(kernel))
-        asked = as_kernel(kernel)
-        known = NAMED[asked](1.0) if isinstance(asked, str) else asked
+            unit, known = np.array([0.0, 1.0]), named_on_sphere("Variogram.fit", kernel)
+            if not isinstance(known, OnSphere):
+                raise UnsupportedKernel(
+                    "Variogram.fit requires OnSphere(...) for great-circle distances, or a "
+                    f'name such as "matern32"; got {kernel!r}.'
+                )
+        else:
+            known = as_kernel(kernel)
+            known = NAMED[known](1.0) if isinstance(known, str) else known
         if "lengthscale" not in known.get_params(deep=False):
             raise UnsupportedKernel(
                 f"Variogram.fit requires a kernel with a lengthscale, such as Matern(1.5); got "
                 f"{kernel!r}."
             )
-        return self._fitted(known)
-
-    def _fitted(self, kernel: Any) -> VariogramModel:
-        unit = self._unit
         weight = np.sqrt(self.pairs / self.pairs.sum())
-        mean = float(np.exp(np.mean(np.log(np.asarray(kernel.lengthscale)))))
-        first = kernel.replace(lengthscale=_times(kernel.lengthscale, 1.0 / mean))
+        mean = float(np.exp(np.mean(np.log(np.asarray(known.lengthscale)))))
+        first = known.replace(lengthscale=_times(known.lengthscale, 1.0 / mean))
         top = max(self.variance, float(self.gamma.max()))
 
         def curve(p: Float[Array, " 3"]) -> Array:
@@ -220,12 +223,6 @@ class Variogram:
         fit = first.replace(lengthscale=_times(first.lengthscale, float(size)))
         return VariogramModel(fit, float(a2), float(s2), unit)
 
-    @property
-    def _unit(self) -> Float[Array, " d"]:
-        if self.metric == "great-circle":
-            return np.array([0.0, 1.0])
-        return np.eye(self.n_columns)[0] if self.direction is None else self.direction
-
     def plot(self, ax: Any = None, model: VariogramModel | None = None) -> Any:
         """Draw γ against distance, and a model's curve; return the axes.
 
@@ -246,17 +243,6 @@ class Variogram:
         ax.set(xlabel=far, ylabel="γ", xlim=(0, None), ylim=(0, None))
         ax.legend()
         return ax
-
-
-def _on_globe(kernel: Kernel | str) -> OnSphere:
-    """Return a kernel of the globe: as given, or of the family that a name says."""
-    known = named_on_sphere("Variogram.fit", kernel)
-    if not isinstance(known, OnSphere):
-        raise UnsupportedKernel(
-            "Variogram.fit requires OnSphere(...) for great-circle distances, or a "
-            f'name such as "matern32"; got {kernel!r}.'
-        )
-    return known
 
 
 def _times(lengthscale: Any, factor: float) -> Any:
@@ -348,10 +334,24 @@ def variogram(
             f"variogram: y must be one target that varies; got {rows.y.shape[1]} targets"
             f"{' of one value' if rows.y.shape[1] == 1 else ''}. Pass one column of numbers."
         )
-    unit = None if direction is None else _unit(direction, places.shape[1])
     globe = one_of(metric, who, "metric", METRICS) == "great-circle"
+    if globe and direction is not None:
+        raise InvalidInput(
+            "variogram: direction is a vector of the plane, and great circles turn; got "
+            f"{direction!r}. Leave it out, or project the places first."
+        )
+    unit = None
+    if direction is not None:
+        unit = np.asarray(direction, dtype=np.float64)
+        if unit.shape != places.shape[1:] or not 0 < np.linalg.norm(unit) < np.inf:
+            raise InvalidInput(
+                f"variogram: direction must be a vector of {places.shape[1]} numbers, not all "
+                f"zero; got {direction!r}."
+            )
+        unit = unit / np.linalg.norm(unit)
     if globe:
-        places = _as_vectors(places, direction)
+        require_places("variogram", places)
+        places = unit_vectors(places)
     longest = _longest(places, globe) if max_lag is None else positive(max_lag, who, "max_lag")
     if not longest > 0:
         raise InvalidInput(
@@ -377,17 +377,6 @@ def variogram(
     return Variogram(distance / pairs, gamma, count, variance, estimator, unit, d, metric)
 
 
-def _as_vectors(places: Float[Array, "m 2"], direction: Any) -> Float[Array, "m 3"]:
-    """Return places of the globe as points of the unit sphere."""
-    require_places("variogram", places)
-    if direction is not None:
-        raise InvalidInput(
-            "variogram: direction is a vector of the plane, and great circles turn; got "
-            f"{direction!r}. Leave it out, or project the places first."
-        )
-    return unit_vectors(places)
-
-
 def _longest(places: Float[Array, "m d"], globe: bool) -> float:
     """Return half of how far rows are apart: of the diagonal of their box, or in degrees."""
     if not globe:
@@ -395,16 +384,6 @@ def _longest(places: Float[Array, "m d"], globe: bool) -> float:
     middle = places.mean(axis=0)
     nearest = float((places @ middle).min()) / max(float(np.linalg.norm(middle)), 1e-300)
     return min(math.degrees(math.acos(min(max(nearest, -1.0), 1.0))), 90.0)
-
-
-def _unit(direction: Any, d: int) -> Float[Array, " d"]:
-    vector = np.asarray(direction, dtype=np.float64)
-    if vector.shape != (d,) or not np.isfinite(vector).all() or not np.linalg.norm(vector) > 0:
-        raise InvalidInput(
-            f"variogram: direction must be a vector of {d} numbers, not all zero; "
-            f"got {direction!r}."
-        )
-    return vector / np.linalg.norm(vector)
 
 
 def _summed(

@@ -29,7 +29,7 @@ from bochner.models._base import KernelEstimator
 from bochner.models._html import FitSummary
 from bochner.models.gaussian_process.exact import ExactProcess
 from bochner.models.gaussian_process.grid import WaveProcess
-from bochner.models.gaussian_process.neighbours import KeptRows
+from bochner.models.gaussian_process.law import KeptRows
 from bochner.models.sgd.fit import SgdFit
 from bochner.solvers.convex.optimum import Optimum
 from bochner.solvers.ridge.solution import Solution

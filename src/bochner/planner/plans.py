@@ -424,7 +424,7 @@ def plan(
     seconds, rows = time.perf_counter() - reading, count_rows(blocks)
     n, d = _n_rows(n_rows, rows, sample), blocks.n_columns
     like = next(iter(blocks)).X
-    spec = KernelRidge(asked, effort=effort, random_state=seed)._spec(None)
+    spec = KernelRidge(asked, effort=effort, random_state=seed)._spec()
     most, known = most_at_once(spec), (like, n, seconds * n / rows, seed)
     local = asked == "auto" and named is None and n > most and n * d <= MOST_CELLS
     if isinstance(asked, str):
@@ -443,10 +443,10 @@ def _chosen_kernel(
 ) -> Kernel:
     """Return the kernel that a fit chooses for a name."""
     if local:
-        return chosen_by_leaves(spec, gather(blocks))
+        return chosen_by_leaves(spec, gather(blocks, spec.features.seed))
     asked = spec.features
     if n_rows <= DIRECT_ROWS:
-        tuning, curves, _ = chosen_by_matrix(spec, gather(blocks))
+        tuning, curves, _ = chosen_by_matrix(spec, gather(blocks, spec.features.seed))
     else:
         curves, sample = transformed(sample, asked.seed, asked.bends)
         given = asked.seed, None, asked.method, asked.effort or "medium"

@@ -446,7 +446,7 @@ def fit_to_support(
         return None
     if size > MOST_VALUES or is_sparse(next(iter(blocks)).X):
         return None
-    seed, every = ask.seed, gather(blocks)
+    seed, every = ask.seed, gather(blocks, ask.seed)
     labels = every.y[:, 0], every.w, np.ones(len(every.w))
     rows = rows_to_choose_by(every.X, *labels, seed, spec.n_classes)
     on_rows = OnRows(GaussianRows(ask.kernel, rows.X), rows, spec)

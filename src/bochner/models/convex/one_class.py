@@ -175,7 +175,7 @@ def fit_one_class(
 
 def fit_one_class_exactly(spec: ConvexSpec, nu: float, blocks: Blocks, inputs: Inputs) -> ConvexFit:
     """Choose the kernel where it is open, minimise on the matrix of rows, and put the offset."""
-    every = gather(blocks)
+    every = gather(blocks, spec.features.seed)
     X, w = every.X, every.w
     rows = sampled(blocks.recoded(lambda _: None), spec.features.seed)
     tuning = choose_without_target(spec.features, rows)

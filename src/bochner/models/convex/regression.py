@@ -17,6 +17,7 @@ from bochner._core.arrays import is_sparse, to_numpy, unit_of
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Bool, Float
 from bochner.data.blocks import Blocks
+from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join, part, required_targets
 from bochner.errors import InvalidInput
@@ -41,7 +42,7 @@ from bochner.models.convex.fit import (
     warned,
 )
 from bochner.models.error_law import LeftOutRows
-from bochner.models.representations.representation import GatheredRows, gather
+from bochner.models.representations.representation import gather
 from bochner.selection.choose import choose_map
 from bochner.selection.chosen import Chosen
 from bochner.selection.record import Tuning
@@ -565,10 +566,11 @@ def fit_svr_exactly(
     """
     rows = scaled(spec.who, blocks, spec.loss.degree)
     shape = required_targets(spec.who, blocks.target_shape)
-    given, seed = gather(rows.blocks), spec.features.seed
+    seed = spec.features.seed
+    given = gather(rows.blocks, seed)
     loss, curvature = tube_of(spec.loss, epsilon, rows), curvature_of(rows)
     alpha: Any = None if isinstance(spec.alpha, str) else np.atleast_1d(rows.penalty(spec.alpha))
-    share = None if alpha is None else float(np.mean(alpha)) / curvature / given.weight
+    share = None if alpha is None else float(np.mean(alpha)) / curvature / float(given.w.sum())
     chosen = choose_exactly(spec, sampled(rows.blocks, seed), given.X, share)
     problem = _MatrixProblem(kernel_matrix(chosen.kernel, given.X), given, loss, spec, curvature)
     path = None if alpha is not None else problem.best_path(chosen.search)
@@ -603,7 +605,7 @@ class _MatrixProblem(HeldOutLoss):
     def __init__(
         self,
         K: Float[Array, "n n"],
-        rows: GatheredRows,
+        rows: RowSample,
         loss: Loss,
         spec: ConvexSpec,
         curvature: float,
@@ -669,7 +671,9 @@ class _MatrixProblem(HeldOutLoss):
         """Return penalties with the losses of rows left out; None if all rows are equal."""
         if not self.folds:
             return None
-        near = step_near(self.curvature * tuning.share * self.rows.weight, self.largest, LAST)
+        near = step_near(
+            self.curvature * tuning.share * float(self.rows.w.sum()), self.largest, LAST
+        )
         walk(self, max(near - 1, 0), NEAREST, LAST, first=-1)  # large penalties take less time
         return self.path(self(CONSTANT))
 

@@ -4,46 +4,45 @@ The kernel is chosen as in :class:`bochner.KernelRidge`, among candidates and by
 Noise and amplitude maximise the evidence among values with nearly the least leave-one-out error.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
 from bochner._core.arrays import numpy_rows, to_numpy
-from bochner._core.checks import require_squares
+from bochner._core.random import stream
 from bochner._core.shapes import Array, Both, Float, Gradients
 from bochner.data.blocks import Blocks, count_rows
-from bochner.data.sample import RowSample, row_priorities
-from bochner.data.sources import required_targets
+from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
+from bochner.features.method import Request
+from bochner.features.nystrom.nystrom import Nystrom
+from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.numbers import has_free
 from bochner.models._kernel_sum import KernelSum
 from bochner.models.error_law import ErrorLaw
-from bochner.models.gaussian_process.features import FeatureProcess, feature_process
-from bochner.models.gaussian_process.functions import Values, with_kernel
+from bochner.models.gaussian_process.features import FeatureProcess
 from bochner.models.gaussian_process.law import (
     GaussianProcessSpec,
+    KeptRows,
     ProcessLaw,
-    likelier,
+    Values,
     log_normal,
+    search_of,
 )
-from bochner.models.gaussian_process.neighbours import KeptRows
+from bochner.models.gaussian_process.posterior import WIDTH, prior_map
 from bochner.models.representations.methods import exact_choice
-from bochner.models.representations.representation import gather
 from bochner.selection.candidates import choose_lengthscale_exactly
 from bochner.selection.choose import choose_for_matrix, transformed
 from bochner.selection.chosen import Chosen
-from bochner.selection.lengthscales import tune_lengthscales
-from bochner.selection.numbers import by_evidence
 from bochner.selection.record import Tuning
-from bochner.selection.spec import UNASKED
 from bochner.solvers.ridge.dual import KernelFactor, KernelRows
 from bochner.solvers.ridge.evidence import Evidence
 from bochner.solvers.ridge.kernel_path import EVIDENCE_ROWS, choose_penalty
 from bochner.solvers.ridge.problem import amplitude_at, evidence
+from bochner.sums.executor import LOCAL, Executor, require_order
 
 MOST_ROWS = 20_000  # Rows of an n × n matrix and its factor, at most: seven gigabytes
 
@@ -51,10 +50,55 @@ MOST_ROWS = 20_000  # Rows of an n × n matrix and its factor, at most: seven gi
 #: at most this many.
 ENOUGH, MOST_SCORES = 1024, 2048
 
-BLOCK_ROWS = 1024  # Rows of a block of predictions
 COMPARED = 1024  # Rows that lengthscales by errors and by evidence are compared on
 
-TINY = float(np.finfo(np.float64).tiny)
+
+@dataclass(frozen=True, eq=False)
+class KernelPosterior:
+    """The law of f at amplitude one given rows, by a factor of their kernel matrix per target."""
+
+    kernel: Kernel
+    X: Any
+    factors: Sequence[KernelFactor]
+
+    @staticmethod
+    def of(
+        kernel: Kernel, X: Any, rows: KernelRows, alphas: Float[Array, " t"]
+    ) -> "KernelPosterior":
+        """Factor the matrix once for each penalty."""
+        known = {alpha: rows.factored(float(alpha)) for alpha in np.unique(alphas)}
+        return KernelPosterior(kernel, X, [known[alpha] for alpha in alphas])
+
+    @property
+    def coef(self) -> Float[Array, "n t"]:
+        """Coefficients of the kernel and each row."""
+        return np.stack([each.coef[:, i] for i, each in enumerate(self.factors)], axis=1)
+
+    def values(self, X: Array) -> Float[Array, "b n"]:
+        """Return k(x, x_i)."""
+        return np.asarray(to_numpy(self.kernel(numpy_rows(X), self.X)), np.float64)
+
+    def variance(self, X: Array) -> Float[Array, "b t"]:
+        """Return the variance of f at rows."""
+        prior = np.asarray(to_numpy(self.kernel.diag(numpy_rows(X))), np.float64)
+        return self._each(KernelFactor.variance, self.values(X), prior)
+
+    def covariance(self, X: Array) -> Float[Array, "m m t"]:
+        """Return the covariance of f at all pairs of rows."""
+        prior = np.asarray(to_numpy(self.kernel(numpy_rows(X))), np.float64)
+        return self._each(KernelFactor.covariance, self.values(X), prior)
+
+    def _each(self, law: Callable[..., Array], *given: Array) -> Array:
+        laws = {
+            each.alpha: law(each, *given) for each in {e.alpha: e for e in self.factors}.values()
+        }
+        return np.stack([laws[each.alpha] for each in self.factors], axis=-1)
+
+
+def kernel_rows(kernel: Kernel, rows: Any, centred: bool, most: int | None = None) -> KernelRows:
+    """Return the kernel matrix of rows, or of the first of them."""
+    K = np.asarray(to_numpy(kernel(rows.X[:most])), np.float64)
+    return KernelRows(K, rows.y[:most], rows.w[:most], centred)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +113,8 @@ class ExactProcess(ProcessLaw):
     intercept: Float[Array, " t"]
     loo_log_density: float
 
+    block_rows = 1024
+
     lacks: ClassVar[Mapping[str, str]] = {
         **ProcessLaw.lacks,
         "certify": "an exact fit has the kernel itself, and nothing to certify; fit with features, "
@@ -76,156 +122,150 @@ class ExactProcess(ProcessLaw):
         "merge": "an exact fit keeps no moments that add.",
     }
 
-    @property
-    def block_rows(self) -> int:
-        return BLOCK_ROWS
+    @classmethod
+    def fit(
+        cls, spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL
+    ) -> "ExactProcess":
+        """Choose the kernel by the matrix of some rows, then noise and amplitude; solve with all.
+
+        Time O(n³/3) once, and O(m³) some times with m ≤ 2048; memory 2 n² numbers.
+        """
+        why = 'method="exact" compares each row with all others'
+        require_order(spec.features.who, why, where, "Leave where out, or take features.")
+        rows = _kept(spec, blocks)
+        return solved_exactly(spec, *_choose(spec, rows))
 
     @cached_property
-    def posteriors(self) -> dict[float, KernelFactor]:
-        """The posterior at the penalty of each target: a factor, which no file holds."""
-        problem = _problem(self.chosen.kernel, self.representation, self.spec.fit_intercept)
-        return {float(a): problem.factored(float(a)) for a in self.evidence.alpha}
+    def posterior(self) -> KernelPosterior:
+        """The posterior at the penalty of each target: factors, which no file holds."""
+        kernel, rows = self.chosen.kernel, self.representation
+        problem = kernel_rows(kernel, rows, self.spec.fit_intercept)
+        return KernelPosterior.of(kernel, rows.X, problem, self.evidence.alpha)
+
+    @property
+    def _sum(self) -> KernelSum:
+        return KernelSum(self.chosen.kernel, self.representation.X, self.coef, self.intercept)
 
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:
-        return lambda X: self._values(X) @ self.coef + self.intercept
+        return lambda X: self._sum.at(numpy_rows(X))
 
     def moments(self, X: Array) -> Both:
-        k, X = self._values(X), numpy_rows(X)
-        prior = np.asarray(to_numpy(self.chosen.kernel.diag(X)), np.float64)
-        shares = {alpha: one.variance(k, prior) for alpha, one in self.posteriors.items()}
-        variance = [shares[float(alpha)] for alpha in self.evidence.alpha]
-        return k @ self.coef + self.intercept, np.stack(variance, 1) * self.evidence.amplitude
+        return self.means()(X), self.posterior.variance(X) * self.evidence.amplitude
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
-        k, prior = (
-            self._values(X),
-            np.asarray(to_numpy(self.chosen.kernel(numpy_rows(X))), np.float64),
-        )
-        shares = {alpha: one.covariance(k, prior) for alpha, one in self.posteriors.items()}
-        return self.evidence.amplitude * np.stack(
-            [shares[float(alpha)] for alpha in self.evidence.alpha], 2
-        )
+        return self.posterior.covariance(X) * self.evidence.amplitude
 
     def gradients(self, blocks: Blocks) -> Gradients:
-        total = KernelSum(self.chosen.kernel, self.representation.X, self.coef, self.intercept)
-        return total.gradients(blocks)
+        return self._sum.gradients(blocks)
 
     def draw(self, n: int, seed: int) -> Values:
-        posteriors = [self.posteriors[float(alpha)] for alpha in self.evidence.alpha]
-        return with_kernel(
-            self.chosen.kernel, self.representation, self.evidence, posteriors, n, seed
-        )
+        """Draw n functions by Matheron's rule (Wilson et al. 2020, eq. 8).
 
-    def _values(self, X: Array) -> Float[Array, "b n"]:
-        return np.asarray(
-            to_numpy(self.chosen.kernel(numpy_rows(X), self.representation.X)), np.float64
-        )
+        With f⁰ and ε drawn from the prior,
+
+            f(x) = a f⁰(x) + k(x, X) c + b,
+
+        where c and b solve the fit to y − a (f⁰(X) + ε); the uncertainty of b, which has a flat
+        prior, is included in these targets. Without Fourier features of the kernel f⁰ is of Nyström
+        features. O(m N (d + n t)), and O(m F d) for each function.
+        """
+        kept, kernel = self.representation, self.chosen.kernel
+        posteriors, amplitude = self.posterior.factors, self.evidence.amplitude
+        priors, coefs, offsets, d = [], [], [], kept.X.shape[1]
+        for i in range(n):
+            ask = Request(d, WIDTH, seed, ("prior", str(i)), kept.X)
+            f0 = prior_map(kernel, d, seed, str(i)) or draw_map(Nystrom(), kernel, ask)
+            rng = stream(seed, "prior functions", i)
+            weights = rng.standard_normal((f0.n_features, kept.y.shape[1])) * np.sqrt(amplitude)
+            rough = rng.standard_normal(kept.y.shape) / np.sqrt(kept.w)[:, None]
+            noise = rough * np.sqrt(amplitude * self.evidence.alpha)
+            left = kept.y - to_numpy(f0(kept.X)) @ weights - noise
+            ends = [one.coefficients(left[:, j : j + 1]) for j, one in enumerate(posteriors)]
+            priors.append((f0, weights))
+            coefs.append(np.hstack([coef for coef, _ in ends]))
+            offsets.append(np.concatenate([offset for _, offset in ends]))
+        coef, offset = np.stack(coefs, axis=2), np.stack(offsets, axis=1)
+
+        def values(X: Array) -> Float[Array, "b t n"]:
+            rows = numpy_rows(X)
+            k = np.asarray(to_numpy(kernel(rows, kept.X)), np.float64)
+            prior = np.stack([to_numpy(f0(rows)) @ weights for f0, weights in priors], axis=2)
+            return prior + np.tensordot(k, coef, 1) + offset
+
+        return values
 
     def scores(self) -> ErrorLaw | None:
         unseen = len(self.representation) - EVIDENCE_ROWS
         if unseen < ENOUGH:
             return None
         m = min(unseen, MOST_SCORES)
-        pairs = [
-            _left_out(self.posteriors[float(alpha)], self.coef[:, i], self.representation.w, m)
-            for i, alpha in enumerate(self.evidence.alpha)
-        ]
-        errors, slack = (np.stack(each, axis=1) for each in zip(*pairs, strict=True))
-        floor = self.evidence.amplitude * self.evidence.alpha
-        return ErrorLaw.of_process(errors / slack, np.sqrt(floor / slack), "leave one out")
-
-    def again(self, blocks: Blocks) -> "ExactProcess":
-        return exact_process(self.spec, blocks)
+        w, alpha = self.representation.w[-m:, None], self.evidence.alpha
+        slack = np.stack([each.slack(m) for each in self.posterior.factors], axis=1)
+        errors = alpha * self.coef[-m:] / w / slack
+        return ErrorLaw.of_process(
+            errors, np.sqrt(self.evidence.amplitude * alpha / slack), "leave one out"
+        )
 
     def solved(
         self, spec: GaussianProcessSpec, representation: KeptRows | None = None
     ) -> "ExactProcess":
         return solved_exactly(spec, self.chosen, representation or self.representation)
 
-    def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> FeatureProcess:
+    def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> ProcessLaw:
         features = replace(self.spec.features, kernel=self.chosen.kernel, learns_metric=False)
         asked = replace(self.spec, features=features, lengthscale="loo")
-        first = feature_process(asked, self.representation.blocks, precision="float64")
-        return first.with_rows_of(spec, blocks)
-
-
-def _left_out(
-    posterior: KernelFactor, coef: Float[Array, " n"], w: Float[Array, " n"], m: int
-) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
-    """Return residuals and slacks of the last m rows."""
-    return posterior.alpha * coef[-m:] / w[-m:], posterior.slack(m)
+        rows = self.representation
+        y = rows.y.reshape(len(rows), *rows.target_shape)
+        before = Blocks.from_arrays(rows.X, y, rows.w)
+        return FeatureProcess.fit(asked, before, precision="float64").with_rows_of(spec, blocks)
 
 
 # --- fitting -------------------------------------------------------------------------------------
 
 
-def exact_process(spec: GaussianProcessSpec, blocks: Blocks) -> ExactProcess:
-    """Choose the kernel by the matrix of some rows, then noise and amplitude, then solve with all.
-
-    Time O(n³/3) once, and O(m³) some times with m ≤ 2048; memory 2 n² numbers.
-    """
-    rows = _kept(spec, blocks)
-    chosen, start = _choose(spec, rows)
-    return solved_exactly(spec, chosen, rows, start)
-
-
 def _kept(spec: GaussianProcessSpec, blocks: Blocks) -> KeptRows:
     """Read all rows, and put them in random order."""
-    who, seed = spec.features.who, spec.features.seed
-    shape, n = required_targets(who, blocks.target_shape), count_rows(blocks)
+    who, n = spec.features.who, count_rows(blocks)
     if n > MOST_ROWS:
         raise InvalidInput(
             f'{who}: method="exact" factors the matrix of all rows, {MOST_ROWS:,} at most; got '
             f'{n:,}. Take features, method="auto", or NearestNeighbours().'
         )
-    rows = gather(blocks)
-    priority = row_priorities(seed, 0, n)[rows.number]
-    order = np.argsort(priority, kind="stable")
-    return KeptRows(rows.X[order], rows.y[order], rows.w[order], priority[order], n, shape)
+    rows = KeptRows.of(who, blocks, spec.features.seed)
+    every = rows.every.take(rows.order)
+    return replace(rows, X=every.X, y=every.y, w=every.w, priority=every.priority)
 
 
 def solved_exactly(
     spec: GaussianProcessSpec, chosen: Chosen, rows: KeptRows, start: float | None = None
 ) -> ExactProcess:
     """Return the law of a kernel given rows."""
-    problem = _problem(chosen.kernel, rows, spec.fit_intercept)
+    problem = kernel_rows(chosen.kernel, rows, spec.fit_intercept)
     alpha, outcome = choose_penalty(
         problem, spec.noise, spec.amplitude, criterion=spec.criterion, start=start
     )
-    posteriors = {float(a): problem.factored(float(a)) for a in np.unique(alpha)}
-    ends = [(posteriors[float(a)], i) for i, a in enumerate(alpha)]
-    coef = np.stack([each.coef[:, i] for each, i in ends], axis=1)
-    intercept = np.array([each.intercept[i] for each, i in ends])
-    solutions = [
-        _scaled(spec, posteriors[float(a)], problem, coef[:, i], i) for i, a in enumerate(alpha)
-    ]
+    posterior = KernelPosterior.of(chosen.kernel, rows.X, problem, alpha)
+    factors = posterior.factors
+    intercept = np.array([each.intercept[i] for i, each in enumerate(factors)])
+    solutions = [_scaled(spec, each, problem, i) for i, each in enumerate(factors)]
     noise, amplitude, likelihood, density = np.array(solutions).T
     evidence = Evidence(noise, amplitude, alpha, likelihood, outcome)
-    density = float(density.sum())
-    law = ExactProcess(spec, chosen, rows, evidence, coef, intercept, density)
-    law.__dict__["posteriors"] = posteriors
+    found = chosen, rows, evidence, posterior.coef, intercept, float(density.sum())
+    law = ExactProcess(spec, *found)
+    law.__dict__["posterior"] = posterior
     return law
 
 
-def _problem(kernel: Kernel, rows: KeptRows, centred: bool) -> KernelRows:
-    K = np.asarray(to_numpy(kernel(rows.X)), np.float64)
-    return KernelRows(K, rows.y, rows.w, centred)
-
-
 def _scaled(
-    spec: GaussianProcessSpec,
-    posterior: KernelFactor,
-    rows: KernelRows,
-    coef: Float[Array, " n"],
-    i: int,
+    spec: GaussianProcessSpec, posterior: KernelFactor, rows: KernelRows, i: int
 ) -> tuple[float, float, float, float]:
     """Return noise, amplitude, log evidence and mean leave-one-out log density of one target."""
     n, alpha = len(rows.w), posterior.alpha
     if not rows.power[i] > 0:
         return spec.noise or 0.0, spec.amplitude or 0.0, np.nan, np.nan
     m = n if n <= EVIDENCE_ROWS else min(max(n - EVIDENCE_ROWS, ENOUGH), MOST_SCORES)
-    residual, slack = _left_out(posterior, coef, rows.w, m)
-    w = rows.w[-m:]
+    w, slack = rows.w[-m:], posterior.slack(m)
+    residual = alpha * posterior.coef[-m:, i] / w
     given = rows, posterior, spec.noise or None, spec.amplitude
     a2, likelihood = float(amplitude_at(*given)[i]), float(evidence(*given)[i])
     noise = alpha * a2 if spec.noise is None else spec.noise
@@ -236,57 +276,29 @@ def _scaled(
 # --- the kernel ----------------------------------------------------------------------------------
 
 
-def _choose(spec: GaussianProcessSpec, rows: KeptRows) -> tuple[Chosen, float | None]:
-    """Return the choices, and the start of the search for the penalty."""
-    asked, X = spec.features, rows.X
-    require_squares(asked.who, rows.y, rows.w)
-    sample = RowSample(X, rows.y, rows.w, rows.priority)
-    curves, sample = transformed(sample, asked.seed, asked.bends)
-    tuning = _tuned(spec, sample)
+def _choose(spec: GaussianProcessSpec, rows: KeptRows) -> tuple[Chosen, KeptRows, float | None]:
+    """Return the choices, the rows, and the start of the search for the penalty."""
+    asked, centred = spec.features, spec.fit_intercept
+    curves, sample = transformed(rows.every, asked.seed, asked.bends)
+    share = None  # Penalty per unit of weight, where noise and amplitude are given
+    if spec.noise and spec.amplitude is not None:
+        share = spec.noise / spec.amplitude / float(sample.w.sum())
+
+    def named(name: str, sample: RowSample) -> Tuning:
+        return choose_lengthscale_exactly(name, sample, asked.seed, share, centred)
+
+    def log_density(sample: RowSample, kernel: Kernel) -> float:
+        few, tuning = sample.lowest(COMPARED), Tuning(kernel)
+        some = KeptRows(few.X, few.y, few.w, few.priority, len(few), few.y.shape[1:])
+        chosen = Chosen(asked.seed, tuning, exact_choice(tuning, few.X))
+        return solved_exactly(spec, chosen, some).loo_log_density
+
+    search = search_of(spec, named, log_density)
+    if search is None:
+        tuning = choose_for_matrix(asked, sample, share, centred)
+    else:
+        tuning = search(asked.kernel, sample)
     chosen = Chosen(asked.seed, tuning, exact_choice(tuning, sample.X))
     chosen = chosen if curves is None else chosen.through(curves)
     start = tuning.share * float(rows.w[:EVIDENCE_ROWS].sum())
-    return chosen, start if np.isfinite(start) and start > 0 else None
-
-
-def _tuned(spec: GaussianProcessSpec, sample: RowSample) -> Tuning:
-    """Return the kernel by errors, by evidence, or by the larger held-out density of both."""
-    asked, likeliest = spec.features, spec.lengthscale == "evidence"
-    kernel: Any = asked.kernel
-    given: Any = {"centred": spec.fit_intercept, "noise": spec.noise, "amplitude": spec.amplitude}
-    is_open = isinstance(kernel, Kernel) and has_free(kernel) and spec.lengthscale != "loo"
-    if is_open or (isinstance(kernel, Kernel) and likeliest and not asked.learns_metric):
-        return by_evidence(kernel, sample, asked.seed, **given)
-    is_given = isinstance(kernel, Kernel) or (kernel in UNASKED and not likeliest)
-    if asked.learns_metric or is_given:
-        return choose_for_matrix(asked, sample, _share(spec, sample), spec.fit_intercept)
-    first = _by_errors(spec, sample)
-    if spec.lengthscale == "loo" or kernel == "linear":
-        return first
-    second = tune_lengthscales(first.kernel, sample, **given)
-    if likeliest:
-        return second
-    return likelier(first, second, partial(_log_density, spec, sample.lowest(COMPARED)))
-
-
-def _share(spec: GaussianProcessSpec, sample: RowSample) -> float | None:
-    """Return the penalty a row, where noise and amplitude are given."""
-    if not spec.noise or spec.amplitude is None:
-        return None
-    return spec.noise / spec.amplitude / float(sample.w.sum())
-
-
-def _by_errors(spec: GaussianProcessSpec, sample: RowSample) -> Tuning:
-    """Return the kernel of a name with the lengthscale of the least errors."""
-    kernel, seed = str(spec.features.kernel), spec.features.seed
-    name, share = "matern32" if kernel == "auto" else kernel, _share(spec, sample)
-    return choose_lengthscale_exactly(name, sample, seed, share, spec.fit_intercept)
-
-
-def _log_density(spec: GaussianProcessSpec, sample: RowSample, kernel: Kernel) -> float:
-    """Return the mean leave-one-out log density of a fit to these rows."""
-    n, t = sample.y.shape
-    rows = KeptRows(sample.X, sample.y, sample.w, sample.priority, n, (t,))
-    tuning = Tuning(kernel)
-    chosen = Chosen(spec.features.seed, tuning, exact_choice(tuning, sample.X))
-    return solved_exactly(spec, chosen, rows).loo_log_density
+    return chosen, rows, start if np.isfinite(start) and start > 0 else None

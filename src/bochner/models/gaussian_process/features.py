@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import partial
+from operator import attrgetter
 
 import numpy as np
 
@@ -15,33 +15,33 @@ from bochner.data.sample import RowSample
 from bochner.errors import SolutionWarning
 from bochner.features.nystrom.nystrom import NystromMap
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.numbers import has_free
 from bochner.models.error_law import ErrorLaw
-from bochner.models.gaussian_process.functions import WIDTH, Values, through_features
 from bochner.models.gaussian_process.law import (
     GaussianProcessSpec,
     ProcessLaw,
-    likelier,
+    Values,
     log_normal,
+    search_of,
 )
 from bochner.models.gaussian_process.posterior import (
     EXPLAINED,
     MOST_ROWS,
+    WIDTH,
     LeftOut,
     Predictive,
     of_all_rows,
     of_some_rows,
     posterior_of,
+    through_features,
     told_apart,
 )
-from bochner.models.representations.features import FeatureSums
+from bochner.models.representations.features import FeatureSums, summed_again, summed_features
+from bochner.models.representations.representation import RidgeSpec
 from bochner.selection.choose import Search, choose
 from bochner.selection.chosen import Chosen
-from bochner.selection.numbers import by_evidence
 from bochner.selection.record import Tuning
-from bochner.selection.spec import UNASKED
 from bochner.selection.walk import choose_lengthscale
-from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome, maximise_evidence
+from bochner.solvers.ridge.evidence import EvidenceOutcome, maximise_evidence
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
 
@@ -215,36 +215,39 @@ class FeatureProcess(ProcessLaw):
 
     lacks = {}  # noqa: RUF012
 
-    @property
-    def chosen(self) -> Chosen:  # type: ignore[override]
-        """The kernel, the map, and how they were found."""
-        return self.representation.chosen
+    @classmethod
+    def fit(
+        cls,
+        spec: GaussianProcessSpec,
+        blocks: Blocks,
+        where: Executor = LOCAL,
+        precision: Precision | None = None,
+    ) -> "FeatureProcess":
+        """Choose what is open, sum up all rows, find the law; in float64 where that is needed.
 
-    @property
-    def evidence(self) -> Evidence:  # type: ignore[override]
-        """Noise, amplitude and likelihood of the fit."""
-        return self.predictive.posterior.evidence
+        ``precision`` is that of all sums, where rows cannot be read again.
+        """
+        chosen, _ = choose(spec.features, blocks, search=feature_search(spec), where=where)
+        return chosen_features(spec, chosen, blocks, where, precision)
 
-    @property
-    def noise(self) -> Float[Array, " t"]:
-        return self.predictive.noise
-
-    @property
-    def block_rows(self) -> int:
-        return self.chosen.block_rows
+    chosen = property(attrgetter("representation.chosen"))
+    evidence = property(attrgetter("predictive.posterior.evidence"))
+    noise = property(attrgetter("predictive.noise"))
+    block_rows = property(attrgetter("chosen.block_rows"))
+    coef = property(attrgetter("predictive.posterior.coef"))
+    intercept = property(attrgetter("predictive.posterior.intercept"))
 
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:
         return lambda X: self.predictive.posterior.mean(self.chosen.double(X))
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
-        Z = self.chosen.double(X)
-        return self.predictive.covariance(X, Z).reshape(len(Z), len(Z), -1)
+        return self.predictive.covariance(X, self.chosen.double(X))
 
     def moments(self, X: Array) -> Both:
         return FeatureMoments(self.chosen, self.predictive).moments(X)
 
     def gradients(self, blocks: Blocks) -> Gradients:
-        return self.chosen.gradients(self.predictive.posterior.coef, blocks)
+        return self.chosen.gradients(self.coef, blocks)
 
     def draw(self, n: int, seed: int) -> Values:
         return through_features(self.representation, self.predictive, n, seed)
@@ -255,40 +258,20 @@ class FeatureProcess(ProcessLaw):
 
     def scores(self) -> ErrorLaw | None:
         sample = self.representation.sample
-        order = np.argsort(sample.priority, kind="stable")
-        if len(order) - LOO_ROWS < ENOUGH:
+        if len(sample) - LOO_ROWS < ENOUGH:
             return None
-        errors, deviation = (
-            of_all[order[LOO_ROWS:]]
-            for of_all in left_out(self.representation, self.predictive, sample)
-        )
-        return ErrorLaw.of_process(errors, deviation, "leave one out")
+        unseen = np.argsort(sample.priority, kind="stable")[LOO_ROWS:]
+        errors, deviation = left_out(self.representation, self.predictive, sample)
+        return ErrorLaw.of_process(errors[unseen], deviation[unseen], "leave one out")
 
     def again(self, blocks: Blocks) -> FeatureMoments:
-        law = feature_process(self.spec, blocks)
+        law = self.fit(self.spec, blocks)
         return FeatureMoments(law.chosen, law.predictive)
 
     def solved(
         self, spec: GaussianProcessSpec, representation: FeatureSums | None = None
     ) -> "FeatureProcess":
         return solved(spec, representation or self.representation)
-
-    def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> "FeatureProcess":
-        return solved(spec, self.representation.with_rows_of(blocks))
-
-
-def feature_process(
-    spec: GaussianProcessSpec,
-    blocks: Blocks,
-    where: Executor = LOCAL,
-    precision: Precision | None = None,
-) -> FeatureProcess:
-    """Choose what is open, sum up all rows, find the law; again in float64 where that is needed.
-
-    ``precision`` is that of all sums, where rows cannot be read again.
-    """
-    chosen, _ = choose(spec.features, blocks, search=search_of(spec), where=where)
-    return chosen_features(spec, chosen, blocks, where, precision)
 
 
 def chosen_features(
@@ -299,10 +282,11 @@ def chosen_features(
     precision: Precision | None = None,
 ) -> FeatureProcess:
     """Sum the chosen features of all rows, and find the law."""
-    law = solved(spec, spec.rows(chosen, blocks, where, precision))
-    limited = law.outcome is EvidenceOutcome.FLOAT32_LIMITED
+    asked = RidgeSpec(spec.features, "evidence", False, spec.fit_intercept)
+    law = solved(spec, summed_features(asked, chosen, blocks, where, precision, forecasts=False))
+    limited = law.evidence.outcome is EvidenceOutcome.FLOAT32_LIMITED
     if limited and spec.features.precision == "auto":
-        law = solved(spec, spec.rows.again(law.representation, blocks, where))
+        law = solved(spec, summed_again(law.representation, blocks, where))
     return law
 
 
@@ -316,47 +300,20 @@ def solved(spec: GaussianProcessSpec, sums: FeatureSums) -> FeatureProcess:
 # --- Lengthscales --------------------------------------------------------------------------------
 
 
-def _likelier(spec: GaussianProcessSpec, name: str, sample: RowSample) -> Tuning:
-    """Return the search with the larger leave-one-out log density."""
-    first = _named(spec, name, sample)
-    second = _by_evidence(spec, first.kernel, sample)
-    return likelier(first, second, partial(_log_density, spec, sample.lowest(LOO_ROWS)))
-
-
-def _log_density(spec: GaussianProcessSpec, sample: RowSample, kernel: Kernel) -> float:
-    """Return the mean leave-one-out log density of a fit to these rows."""
-    features = replace(spec.features, kernel=kernel, width=spec.features.width_to_search)
-    trial = replace(spec, features=features, lengthscale="loo")
-    blocks = Blocks.from_arrays(sample.X, sample.y, sample.w)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SolutionWarning)
-        return feature_process(trial, blocks).loo_log_density
-
-
-def _named(spec: GaussianProcessSpec, name: str, sample: RowSample) -> Tuning:
-    asked = spec.features
-    name = "matern32" if name == "auto" else name
-    return choose_lengthscale(name, sample, asked.width_to_search, asked.seed)
-
-
-def search_of(spec: GaussianProcessSpec) -> Search | None:
+def feature_search(spec: GaussianProcessSpec) -> Search | None:
     """Return how the kernel is found; None for the usual search."""
-    kernel = spec.features.kernel
-    if has_free(kernel) and spec.lengthscale != "loo":
-        return partial(_by_evidence, spec)
-    if spec.lengthscale == "evidence":
-        return partial(_by_evidence, spec)
-    named = isinstance(kernel, str) and kernel not in UNASKED
-    likelier = spec.lengthscale == "auto" and named and not spec.features.learns_metric
-    return partial(_likelier, spec) if likelier else None
+    asked = spec.features
 
+    def named(name: str, sample: RowSample) -> Tuning:
+        return choose_lengthscale(name, sample, asked.width_to_search, asked.seed)
 
-def _by_evidence(spec: GaussianProcessSpec, kernel: Kernel | str, sample: RowSample) -> Tuning:
-    return by_evidence(
-        _named(spec, kernel, sample).kernel if isinstance(kernel, str) else kernel,
-        sample,
-        spec.features.seed,
-        centred=spec.fit_intercept,
-        noise=spec.noise,
-        amplitude=spec.amplitude,
-    )
+    def log_density(sample: RowSample, kernel: Kernel) -> float:
+        few = sample.lowest(LOO_ROWS)
+        features = replace(asked, kernel=kernel, width=asked.width_to_search)
+        blocks = Blocks.from_arrays(few.X, few.y, few.w)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SolutionWarning)
+            trial = replace(spec, features=features, lengthscale="loo")
+            return FeatureProcess.fit(trial, blocks).loo_log_density
+
+    return search_of(spec, named, log_density)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.checks import warn_user
-from bochner._core.shapes import Array, Float, Gradients, Int
+from bochner._core.shapes import Array, Float, Gradients
 from bochner._core.sizes import MOST_CELLS
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
@@ -15,26 +15,22 @@ from bochner.features.fourier.grid import WaveMethod
 from bochner.kernels.kernel import Kernel
 from bochner.models._html import FitSummary
 from bochner.models.error_law import CrossConformal, ErrorLaw
-from bochner.models.gaussian_process.exact import exact_process
 from bochner.models.gaussian_process.features import (
     FeatureProcess,
     chosen_features,
-    feature_process,
+    feature_search,
     left_out,
-    search_of,
 )
-from bochner.models.gaussian_process.grid import chosen_waves, wave_process
+from bochner.models.gaussian_process.grid import WaveProcess, chosen_waves
 from bochner.models.gaussian_process.law import GaussianProcessSpec, ProcessLaw
 from bochner.models.gaussian_process.neighbours import (
     JUDGED,
-    KeptRows,
+    NearestNeighbours,
     NeighbourProcess,
-    by_neighbours,
-    default_neighbours,
     is_near,
-    neighbour_process,
+    near_rows,
+    rows_of,
 )
-from bochner.models.representations.waves import on_grid
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen
 from bochner.selection.grids import FEWEST_ROWS
@@ -55,45 +51,52 @@ BETTER = 0.95  # Neighbours are taken if their error is below this share of the 
 FAMILIES = ("matern32", "exponential")
 
 
-def suits_neighbours(n_rows: int, n_inputs: int, n_targets: int) -> bool:
-    """Whether rows are many, fit into memory, and have neighbours that are near."""
-    cells = n_rows * (n_inputs + n_targets + 2)
-    return n_rows >= FEWEST_ROWS and cells <= MOST_CELLS and n_inputs <= MOST_COLUMNS
-
-
 def by_features_or_neighbours(
-    spec: GaussianProcessSpec, law: FeatureProcess, blocks: Blocks, where: Executor = LOCAL
+    spec: GaussianProcessSpec, law: FeatureProcess, blocks: Blocks
 ) -> ProcessLaw:
     """Return a law on features, or one on neighbours of the same rows if its errors are smaller.
 
-    Of more than 8,192 rows of up to four columns, in this process. Each tried kernel takes
-    about three seconds: the features' kernel, with new lengthscales if it was given by name, and
-    for "auto" two families of rough functions.
+    Of more than 8,192 rows of up to four columns that fit into memory, in this process. Each tried
+    kernel takes about three seconds: the features' kernel, with new lengthscales if it was given by
+    name, and for "auto" two families of rough functions.
     """
-    sums = law.representation
-    suits = suits_neighbours(sums.rows, blocks.n_columns, sums.sample.y.shape[1])
-    if not suits or spec.features.learns_metric or not where.in_order:
+    features, sums, d = spec.features, law.representation, blocks.n_columns
+    cells = sums.rows * (d + sums.sample.y.shape[1] + 2)
+    many = sums.rows >= FEWEST_ROWS and cells <= MOST_CELLS
+    kernels = _kernels(spec, law.chosen.kernel)
+    if not many or d > MOST_COLUMNS or features.learns_metric or not kernels:
         return law
-    asked = _asked(spec, law.chosen.kernel)
-    if not asked:
-        return law
-    rows = KeptRows.of(spec.features.who, blocks, spec.features.seed)
-    judges = judging(rows.priority)
+    rows = rows_of(spec, blocks)
+    judges = rows.order[JUDGED : JUDGED + LEFT_OUT]
     scale = rows.y[judges].std(axis=0)
     if len(judges) == 0 or not np.all(scale > 0):
         return law
-    errors = left_out(sums, law.predictive, sums.sample)[0]
-    before = _size(errors[judging(sums.sample.priority)], scale)
-    tried = [default_neighbours(each, rows) for each in asked]
-    sizes = [_size(process.left_out(judges)[0], scale) for process in tried]
+
+    def size(errors: Float[Array, "m t"]) -> float:
+        return float(np.sqrt(np.mean((errors / scale) ** 2)))
+
+    order = np.argsort(sums.sample.priority, kind="stable")[JUDGED : JUDGED + LEFT_OUT]
+    before = size(left_out(sums, law.predictive, sums.sample)[0][order])
+    tried = []
+    for kernel, lengthscale in kernels:
+        asked = replace(features, kernel=kernel, method=NearestNeighbours())
+        tried.append(near_rows(replace(spec, features=asked, lengthscale=lengthscale), rows))
+    sizes = [size(process.left_out(judges)[0]) for process in tried]
     error, best = min(zip(sizes, tried, strict=True), key=lambda pair: pair[0])
     if not error < BETTER * before:
         return law
-    choice = replace(best.chosen.choice, reason=_reason(best, error, law, before))
+    method: Any = best.chosen.choice.method
+    reason = (
+        f"{method}: rows left out are predicted from their {method.neighbours} nearest of "
+        f"{sums.rows:,} rows with errors of {error:.3g} deviations of y, against {before:.3g} by "
+        f'{law.chosen.n_features:,} features of {law.chosen.choice.method}. method="auto" takes '
+        "features."
+    )
+    choice = replace(best.chosen.choice, reason=reason)
     return replace(best, chosen=replace(best.chosen, choice=choice))
 
 
-def _asked(spec: GaussianProcessSpec, candidate: Kernel) -> list[GaussianProcessSpec]:
+def _kernels(spec: GaussianProcessSpec, candidate: Kernel) -> list[tuple[Kernel | str, str]]:
     """Return what neighbours are tried with: the kernel of the features, and families by name."""
     name, near = spec.features.kernel, is_near(candidate)
     kernels: list[tuple[Kernel | str, str]] = [(candidate, "loo")] if near else []
@@ -101,29 +104,7 @@ def _asked(spec: GaussianProcessSpec, candidate: Kernel) -> list[GaussianProcess
         kernels += [(family, spec.lengthscale) for family in FAMILIES]
     elif isinstance(name, str) and name != "auto" and near:
         kernels.append((name, spec.lengthscale))
-    return [
-        replace(spec, features=replace(spec.features, kernel=kernel), lengthscale=lengthscale)
-        for kernel, lengthscale in kernels
-    ]
-
-
-def judging(priority: Float[Array, " n"]) -> Int[Array, " m"]:
-    """Return the rows whose errors are compared."""
-    return np.argsort(priority, kind="stable")[JUDGED : JUDGED + LEFT_OUT]
-
-
-def _size(errors: Float[Array, "m t"], scale: Float[Array, " t"]) -> float:
-    return float(np.sqrt(np.mean((errors / scale) ** 2)))
-
-
-def _reason(best: NeighbourProcess, error: float, law: FeatureProcess, before: float) -> str:
-    method: Any = best.chosen.choice.method
-    return (
-        f"{method}: rows left out are predicted from their {method.neighbours} nearest of "
-        f"{law.representation.rows:,} rows with errors of {error:.3g} deviations of y, against "
-        f"{before:.3g} by {law.chosen.n_features:,} features of {law.chosen.choice.method}. "
-        'method="auto" takes features.'
-    )
+    return kernels
 
 
 #: Outcomes that a user is warned of.
@@ -147,7 +128,7 @@ class ProcessFit(FitSummary):
     @property
     def target_shape(self) -> tuple[int, ...]:
         """Of one row of y: () or (t,)."""
-        return self.law.target_shape
+        return self.law.representation.target_shape
 
     def gradients(self, blocks: Blocks) -> Gradients:
         """Yield the rows of each block and the gradients of the mean there."""
@@ -166,8 +147,8 @@ class ProcessFit(FitSummary):
 
 def fitted(inputs: Inputs, law: ProcessLaw) -> ProcessFit:
     """Return the fit; warn of an outcome that asks for attention."""
-    if law.outcome in WARNED:
-        warn_user(str(law.outcome))
+    if law.evidence.outcome in WARNED:
+        warn_user(str(law.evidence.outcome))
     return ProcessFit(inputs, law)
 
 
@@ -177,39 +158,30 @@ def process(
     where: Executor = LOCAL,
     precision: Precision | None = None,
     *,
-    exact: bool = False,
     any_features: bool = False,
     any_method: bool = False,
 ) -> ProcessLaw:
     """Choose the representation and what is open of kernel and features; find the law.
 
     ``precision`` is that of all sums where rows cannot be read again: these have features.
-    ``exact``: the kernel itself is fitted; ``any_features``, ``any_method``: width and precision of
-    features, and the method, are left open.
+    ``any_features``, ``any_method``: width and precision of features, and the method, are left
+    open; "auto" may then sum waves of all rows.
     """
-    if exact:
-        return exact_process(spec, blocks)
-    if on_grid(spec.features):
-        return wave_process(spec, blocks, where)
-    if by_neighbours(spec):
-        return neighbour_process(spec, blocks, where)
+    method = spec.features.method
+    if isinstance(method, WaveMethod):
+        return WaveProcess.fit(spec, blocks, where)
+    if isinstance(method, NearestNeighbours):
+        return NeighbourProcess.fit(spec, blocks, where)
     if precision is not None or not any_features:
-        return feature_process(spec, blocks, where, precision)
-    law = features_or_waves(spec, blocks, where)
-    if not any_method or not isinstance(law, FeatureProcess):
-        return law
-    return by_features_or_neighbours(spec, law, blocks, where)
-
-
-def features_or_waves(
-    spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL
-) -> ProcessLaw:
-    """Choose what is open; sum up waves of all rows where "auto" took waves, else features."""
+        return FeatureProcess.fit(spec, blocks, where, precision)
     features = replace(spec.features, waves=True)
-    chosen, sample = choose(features, blocks, search=search_of(spec), where=where)
-    if sample is None or not isinstance(chosen.choice.method, WaveMethod):
-        return chosen_features(spec, chosen, blocks, where)
-    return chosen_waves(spec, chosen, sample, blocks, where)
+    chosen, sample = choose(features, blocks, search=feature_search(spec), where=where)
+    if sample is not None and isinstance(chosen.choice.method, WaveMethod):
+        return chosen_waves(spec, chosen, sample, blocks, where)
+    law = chosen_features(spec, chosen, blocks, where)
+    if not any_method or not where.in_order:
+        return law
+    return by_features_or_neighbours(spec, law, blocks)
 
 
 def merge_processes(fits: list[ProcessFit]) -> ProcessFit:

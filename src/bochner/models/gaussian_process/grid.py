@@ -3,8 +3,13 @@
 The covariance of f about its mean is a² α φ(x)ᵀ(G + αI)⁻¹φ(y), of waves about their means over the
 rows, and σ²/W where there is an intercept. Its variance is a function of waves up to 2m: the sum
 of squares of functions f_s whose coefficients p_s have Σ p_s p_sᵀ = (G + αI)⁻¹. These are exact up
-to 4,096 modes; beyond, they are draws of the posterior with a known law as control variate. If
-there are far fewer rows than modes, deviations come from the kernel matrix of the rows.
+to 4,096 modes; beyond, they are draws of the posterior with a known law as control variate.
+
+If there are far fewer rows than modes, the sample of a pass holds all rows, and the factor of their
+kernel matrix gives evidence, coefficients and deviations. Coefficients u of the rows become
+coefficients of modes, Σ √w_i u_i φ(x_i), which are exact up to the tolerance. If the noise is open,
+the penalty of the modes includes the part of f that they leave out as noise; the penalty of the
+rows does not.
 """
 
 import math
@@ -15,26 +20,33 @@ from typing import Any
 
 import numpy as np
 
+from bochner._core.nufft import sums_of_waves
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Both, Float, Gradients
 from bochner._core.sizes import LOO_ROWS
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.features.fourier.frequencies import map_between
-from bochner.features.fourier.grid import WaveMap
+from bochner.features.fourier.grid import FourierGrid, WaveMap
 from bochner.features.mercer.sphere import SphericalHarmonics, SphericalMap
 from bochner.kernels.kernel import Kernel
 from bochner.models.error_law import ErrorLaw
-from bochner.models.gaussian_process.functions import Values
-from bochner.models.gaussian_process.law import GaussianProcessSpec, ProcessLaw, log_density
+from bochner.models.gaussian_process.exact import KernelPosterior, kernel_rows, solved_exactly
+from bochner.models.gaussian_process.law import (
+    GaussianProcessSpec,
+    KeptRows,
+    ProcessLaw,
+    Values,
+    log_density,
+)
 from bochner.models.representations.waves import (
     BLOCK_ROWS,
     SOLVED,
     GridSums,
     Surveyed,
+    as_rows,
     chosen_grid_sums,
     kernel_of_waves,
-    summed_waves,
     survey,
 )
 from bochner.selection.chosen import Chosen
@@ -42,8 +54,9 @@ from bochner.selection.lengthscales import EVIDENCE, ROWS
 from bochner.selection.record import Tuning
 from bochner.selection.spec import UNASKED
 from bochner.selection.waves import RANGE, lengthscales_on_waves, scaled
-from bochner.solvers.gram import WavePreconditioner, conjugate_gradients
+from bochner.solvers.gram import DenseBlock, WavePreconditioner, conjugate_gradients
 from bochner.solvers.ridge.evidence import Evidence
+from bochner.solvers.ridge.kernel_path import choose_penalty
 from bochner.solvers.toeplitz import ToeplitzGram
 from bochner.solvers.waves import (
     MOST_EXACT,
@@ -64,6 +77,20 @@ PATHS = 128
 FEW_ROWS = 64  # Rows up to which deviations are found by solving for each, where waves are many
 SOLVED_DRAWS = 1e-3  # Relative error of draws
 SMALL_SLACK = 1e-3  # 1 − h of a row, at least
+
+#: Largest error of the kernel, as a share of k(x, x), at which its matrix may replace the modes',
+#: and waves per row above which it is cheaper.
+MOST_ERROR, WAVES = 1e-2, 4
+
+#: Condition number after preconditioning above which conjugate gradients take longer than nonempty
+#: factors of 2048 rows; and rows that tell about where the penalty is.
+HARD, LOOKED_AT = 2.0, 512
+
+#: Products n² b, of deviations of b places: beyond, draws of the posterior take less.
+MOST_PRODUCTS = 1e11
+
+PLACES = 1024  # Places whose kernel values are held at once
+SUMMED_ROWS = 1e-13  # Error of sums of waves over coefficients: rows of opposite signs cancel
 COARSE, ROUNDS = 3e-3, 4  # Tolerance at which lengthscales are chosen, and rounds of that
 MORE_STEPS = 10  # Steps of Lanczos for a draw, beyond those that a solution takes
 
@@ -77,19 +104,39 @@ class WaveProcess(ProcessLaw):
     coef: Float[Array, "D t"]  # β
     evidence: Evidence
 
+    block_rows = BLOCK_ROWS
+
+    @classmethod
+    def fit(
+        cls, spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL
+    ) -> "WaveProcess":
+        """Survey the rows, choose what is open, sum up all rows as waves, find the law.
+
+        ``blocks`` are read twice, and once more for each round of lengthscales that all rows
+        choose.
+        """
+        surveyed = survey(spec.features, blocks, where)
+        asked = spec.fit_intercept, spec.lengthscale, spec.noise, spec.amplitude
+        tuning = kernel_of_waves(surveyed, *asked)
+        start, few = _penalty(tuning, surveyed.sample), len(surveyed.sample) <= ROWS
+        if _asks_all_rows(spec, tuning) and not few:
+            tuning, start = refined(spec, surveyed, tuning, start, blocks, where)
+        sums = surveyed.summed(surveyed.chosen(tuning), spec.fit_intercept, blocks, where)
+        one = len(sums.sums.origin) == 1  # several share what a sample tells
+        return solved_waves(spec, sums, start, settled=few and one)
+
     @property
     def chosen(self) -> Chosen:  # type: ignore[override]
         """The kernel, the map, and how they were found."""
         return self.representation.chosen
 
-    @property
-    def block_rows(self) -> int:
-        return BLOCK_ROWS
-
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:
-        sums = self.representation
-        values, intercept = sums.values(self.coef), sums.intercept(self.coef)
-        return lambda X: values(X) + intercept
+        return self.representation.values(self)
+
+    @property
+    def intercept(self) -> Float[Array, " t"]:
+        """Intercept of each target."""
+        return self.representation.intercept(self.coef)
 
     def moments(self, X: Array) -> Both:
         exact = self._by_rows(X)
@@ -98,15 +145,28 @@ class WaveProcess(ProcessLaw):
 
     def resolved_moments(self, X: Array) -> Both:
         """Return the mean and variance of what waves draw of f at rows."""
-        moments = self._by_rows(X)
-        if moments is not None:
-            return self.means()(X), np.maximum(moments - self.left_out_variance, 0.0)
+        exact = self._by_rows(X)
+        if exact is not None:
+            return self.means()(X), np.maximum(exact - self.left_out_variance, 0.0)
         return self.means()(X), self._variance(X)
 
+    @cached_property
+    def by_rows(self) -> KernelPosterior | None:
+        """The law at amplitude one by the kernel matrix of the rows, where they are few."""
+        rows = few_rows(self.representation)
+        if rows is None:
+            return None
+        sums, alphas = self.representation, np.maximum(self.noise / self.evidence.amplitude, 0.0)
+        problem = kernel_rows(self.chosen.kernel, rows, sums.fit_intercept)
+        return KernelPosterior.of(self.chosen.kernel, rows.X, problem, alphas)
+
     def _by_rows(self, X: Array) -> Float[Array, "b t"] | None:
-        """Return the variance of f by the rows of the fit, where they are few."""
-        few = self.representation.few
-        return None if few is None else few.variance(X, self.evidence, self.noise)
+        """Return the variance of f by the rows of the fit; None if draws are faster."""
+        law, X = self.by_rows, as_rows(X)
+        if law is None or len(X) * len(law.X) ** 2 > MOST_PRODUCTS:
+            return None
+        parts = [law.variance(X[i : i + PLACES]) for i in range(0, max(len(X), 1), PLACES)]
+        return np.concatenate(parts) * self.evidence.amplitude
 
     @property
     def left_out_variance(self) -> Float[Array, " t"]:
@@ -126,47 +186,34 @@ class WaveProcess(ProcessLaw):
         """Return the variance of what waves draw of f: by solutions for few rows, else by waves."""
         if len(X) <= FEW_ROWS and self.representation.map.n_features > MOST_EXACT:
             return np.einsum("iit->it", self._covariance(X))
-        variances = [self._spread(i)(X)[:, 0] for i in range(len(self.evidence.noise))]
-        return np.maximum(np.stack(variances, axis=1), 0.0) + self._of_intercept
+        variances = self.representation.of_waves(self._waves)(X)
+        return np.maximum(variances, 0.0) + self._of_intercept
+
+    @cached_property
+    def _waves(self) -> Array:
+        """Waves of the variance of f about its mean, of each target."""
+        return np.stack([self._variance_waves(i) for i in range(len(self.noise))])
 
     @property
     def _of_intercept(self) -> Float[Array, " t"]:
         sums = self.representation
         return self.evidence.noise / sums.sums.weight * sums.fit_intercept
 
-    def _spread(self, i: int) -> Callable[[Array], Float[Array, "b 1"]]:
-        """Return X ↦ Var of f about its mean, of one target; its waves are found once, and kept."""
-        waves = self._kept_waves(i)
-        return self.representation.of_waves(waves[None])
-
-    def _kept_waves(self, i: int) -> Array:
-        if i not in self._waves:
-            self._waves[i] = self._variance_waves(i)
-        return self._waves[i]
-
-    @cached_property
-    def _waves(self) -> dict[int, Array]:
-        """Cache of the waves of the variance, by target."""
-        return {}
-
     def _variance_waves(self, i: int) -> Array:
         gram, alpha = self.representation.problem.gram, float(self.evidence.alpha[i])
-        low = exact_block(gram, alpha)
+        low: Any = exact_block(gram, alpha)
         if isinstance(gram, ToeplitzGram):
-            return self._size(i) * self._toeplitz_spread(gram, alpha, low)
+            if low is not None:
+                return self._size(i) * low.spread()
+            rng = stream(self.chosen.seed, "deviations")
+            z = rng.standard_normal((PATHS, gram.dimension))
+            near = gram.neighbourhood(alpha)
+            return self._size(i) * spread_beside(near, z, _steps(near, z))
         wide = tuple(2 * m for m in gram.extent)
         if low is not None:
             return waves_of_samples(self._size(i) * square_sums(gram, exact_paths(low)), wide)
         paths = self._draw(i, PATHS, stream(self.chosen.seed, "deviations"))
         return waves_of_samples(self._size(i) / PATHS * square_sums(gram, paths), wide)
-
-    def _toeplitz_spread(self, gram: ToeplitzGram, alpha: float, exact: Any) -> Array:
-        if exact is not None:
-            return exact.spread()
-        rng = stream(self.chosen.seed, "deviations")
-        z = rng.standard_normal((PATHS, gram.dimension))
-        low = gram.neighbourhood(alpha)
-        return spread_beside(low, z, _steps(low, z))
 
     def _size(self, i: int) -> float:
         """Return a² α = σ² of the fit."""
@@ -186,14 +233,15 @@ class WaveProcess(ProcessLaw):
 
         The part of f that the modes leave out is taken as independent between places.
         """
-        if self.representation.few is not None:
-            return self.representation.few.covariance(X, self.evidence, self.noise)
+        if self.by_rows is not None:
+            return self.by_rows.covariance(as_rows(X)) * self.evidence.amplitude
         apart = np.eye(len(X))[:, :, None] * self.left_out_variance
         return self._covariance(X) + apart
 
     def _covariance(self, X: Array) -> Float[Array, "m m t"]:
         gram = self.representation.problem.gram
-        phi = self._centred_rows(X)
+        phi = self.representation.coefficients_at(X)
+        phi = phi - gram.sums / gram.weight if gram.centred else phi
         covariances = []
         for i, alpha in enumerate(self.evidence.alpha):
             low = exact_block(gram, float(alpha)) or gram.preconditioner(float(alpha))
@@ -202,27 +250,16 @@ class WaveProcess(ProcessLaw):
         cov = np.stack(covariances, axis=2)
         return (cov + cov.transpose(1, 0, 2)) / 2 + self._of_intercept
 
-    def _centred_rows(self, X: Array) -> Array:
-        """Return φ(x) about its mean over the rows."""
-        gram, rows = self.representation.problem.gram, self.representation.coefficients_at(X)
-        return rows - gram.sums / gram.weight if gram.centred else rows
-
     def gradients(self, blocks: Blocks) -> Gradients:
-        return self.representation.gradients_of(self.coef, blocks)
+        return self.representation.gradients(self, blocks)
 
     def scores(self) -> ErrorLaw:
         return ErrorLaw.of_process(*self.left_out(self.representation.sample), "leave one out")
-
-    def again(self, blocks: Blocks) -> "WaveProcess":
-        return wave_process(self.spec, blocks)
 
     def solved(
         self, spec: GaussianProcessSpec, representation: GridSums | None = None
     ) -> "WaveProcess":
         return solved_waves(spec, representation or self.representation)
-
-    def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> "WaveProcess":
-        return solved_waves(spec, self.representation.with_rows_of(blocks))
 
     def left_out(self, sample: RowSample) -> Both:
         """Return errors of rows of the fit, and deviations of y, both by fits without each.
@@ -255,7 +292,7 @@ class WaveProcess(ProcessLaw):
             free = rng.standard_normal(n) * math.sqrt(self._of_intercept[i])
             offsets.append(free + (sums.target_mean[i] - means) * sums.fit_intercept)
             parts.append(coef)
-        values, offset = sums.values(np.concatenate(parts, axis=1)), np.concatenate(offsets)
+        values, offset = sums.linear(np.concatenate(parts, axis=1)), np.concatenate(offsets)
         return lambda X: (values(X) + offset).reshape(-1, t, n)
 
 
@@ -265,22 +302,6 @@ def _steps(low: WavePreconditioner, z: Array) -> int:
 
 
 # --- Fitting -------------------------------------------------------------------------------------
-
-
-def wave_process(spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL) -> WaveProcess:
-    """Survey the rows, choose what is open, sum up all rows as waves, find the law.
-
-    ``blocks`` are read twice, and once more for each round of lengthscales that all rows choose.
-    """
-    surveyed = survey(spec.features, blocks, where)
-    asked = spec.fit_intercept, spec.lengthscale, spec.noise, spec.amplitude
-    tuning = kernel_of_waves(surveyed, *asked)
-    start, few = _penalty(tuning, surveyed.sample), len(surveyed.sample) <= ROWS
-    if _asks_all_rows(spec, tuning) and not few:
-        tuning, start = refined(spec, surveyed, tuning, start, blocks, where)
-    sums = summed_waves(surveyed, surveyed.chosen(tuning), spec.fit_intercept, blocks, where)
-    one = len(sums.sums.origin) == 1  # several share what a sample tells
-    return solved_waves(spec, sums, start, settled=few and one)
 
 
 def chosen_waves(
@@ -300,27 +321,50 @@ def solved_waves(
 ) -> WaveProcess:
     """Return the law that sums lead to; ``start`` is a penalty near the best one, or that one."""
     sums = replace(sums, fit_intercept=spec.fit_intercept)
-    few, gram, left_out = sums.few, sums.problem.gram, sums.unexplained
-    if few is not None and start is None:
-        start = few.penalty(spec.noise, spec.amplitude)
-    if few is not None and start is not None and few.is_faster(gram, start + left_out):
-        evidence, coef = few.solved(spec.noise, spec.amplitude, sums.map, gram, left_out, start)
-    else:
-        evidence, coef = _solved(spec, sums, start, settled)
-    return WaveProcess(spec, sums, coef, evidence)
-
-
-def _solved(
-    spec: GaussianProcessSpec, summed: GridSums, start: float | None, settled: bool
-) -> tuple[Evidence, Float[Array, "D t"]]:
-    """Return noise and amplitude of the largest evidence, and the coefficients of waves."""
-    problem, error = summed.problem, SOLVED * summed.tolerance
-    evidence, states = maximise_wave_evidence(problem, spec.noise, spec.amplitude, start, settled)
+    rows, gram, given = few_rows(sums), sums.problem.gram, (spec.noise, spec.amplitude)
+    if rows is not None and start is None:
+        some = kernel_rows(sums.chosen.kernel, rows, sums.fit_intercept, LOOKED_AT)
+        start = float(choose_penalty(some, *given, criterion="evidence")[0].min())
+    low = None if start is None else gram.preconditioner(start + sums.unexplained)
+    if rows is not None and isinstance(low, DenseBlock) and low.left > HARD:
+        return _solved_by_rows(spec, sums, rows, start)
+    problem, error = sums.problem, SOLVED * sums.tolerance
+    evidence, states = maximise_wave_evidence(problem, *given, start, settled)
     parts = []
     for i, state in enumerate(states):
         one = problem.target(i).without_probes()
         parts.append(one.at(state.alpha, error).c.T)
-    return evidence, np.concatenate(parts, axis=1)
+    return WaveProcess(spec, sums, np.concatenate(parts, axis=1), evidence)
+
+
+def few_rows(sums: GridSums) -> RowSample | None:
+    """Return all rows in random order, where the sample holds all and waves are many more."""
+    sample, phi = sums.sample, sums.map
+    many = max(MOST_EXACT, WAVES * len(sample)) < phi.n_features and phi.error <= MOST_ERROR
+    held = isinstance(sums.chosen.choice.method, FourierGrid) and len(sample) == sums.sums.rows
+    if not (many and held and np.all(sums.problem.power > 0)):
+        return None
+    rows = sample.take(np.argsort(sample.priority, kind="stable"))
+    return replace(rows, X=as_rows(rows.X))
+
+
+def _solved_by_rows(
+    spec: GaussianProcessSpec, sums: GridSums, rows: RowSample, start: float | None
+) -> WaveProcess:
+    """Return the law of the largest evidence by the kernel matrix of the rows."""
+    asked, shape = replace(spec, criterion="evidence"), sums.target_shape
+    kept = KeptRows(rows.X, rows.y, rows.w, rows.priority, len(rows), shape)
+    exact = solved_exactly(asked, sums.chosen, kept, start)
+    known, phi, gram = exact.evidence, sums.map, sums.problem.gram
+    penalty = known.alpha if spec.noise is not None else known.alpha + sums.unexplained
+    angles = phi.places.angles(rows.X)
+    parts = (c[None] for c in exact.coef.T)
+    waves = [sums_of_waves(angles, c, phi.shape, SUMMED_ROWS) for c in parts]
+    coef = gram.right(np.concatenate(waves)).T
+    evidence = replace(known, noise=known.amplitude * penalty, alpha=penalty)
+    law = WaveProcess(spec, sums, coef, evidence)
+    law.__dict__["by_rows"] = exact.posterior
+    return law
 
 
 def _asks_all_rows(spec: GaussianProcessSpec, tuning: Tuning) -> bool:
@@ -355,7 +399,7 @@ def refined(
         phi = _about(surveyed, tuning.kernel, coarse)
         if summed is None or not isinstance(phi, SphericalMap):
             chosen = surveyed.chosen(tuning, phi)
-            summed = summed_waves(surveyed, chosen, spec.fit_intercept, blocks, where)
+            summed = surveyed.summed(chosen, spec.fit_intercept, blocks, where)
         best = lengthscales_on_waves(
             tuning.kernel, summed.problem_of, phi, spec.noise, spec.amplitude, alpha
         )

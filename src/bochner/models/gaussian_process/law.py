@@ -3,23 +3,26 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from bochner._core.checks import one_of
-from bochner._core.shapes import Array, Both, Float, Gradients
-from bochner.data.blocks import Blocks
+from bochner._core.checks import require_squares
+from bochner._core.shapes import Array, Both, Float, Gradients, Int
+from bochner._core.sizes import kept_rows
+from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
-from bochner.errors import InvalidInput
+from bochner.data.sources import Piece, join, required_targets
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.numbers import has_free
 from bochner.models.error_law import ErrorLaw
-from bochner.models.gaussian_process.functions import Values
-from bochner.models.representations.features import Pass
-from bochner.models.representations.representation import Lacking
+from bochner.models.representations.representation import Lacking, gather
 from bochner.selection.chosen import Chosen, FeatureSpec
+from bochner.selection.numbers import by_evidence
 from bochner.selection.record import KernelComparison, Tuning
-from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome, as_variance
+from bochner.selection.spec import UNASKED
+from bochner.solvers.ridge.evidence import Evidence
+from bochner.sums.executor import LOCAL, Executor
 
 
 @dataclass(frozen=True)
@@ -35,54 +38,104 @@ class GaussianProcessSpec:
     # "auto", "evidence". What noise and amplitude are chosen by where the kernel itself is fitted.
     criterion: str = "evidence"
 
-    @staticmethod
-    def of(
-        features: FeatureSpec, noise: object, amplitude: object, lengthscale: str, centred: bool
-    ) -> "GaussianProcessSpec":
-        """Check what the user passed."""
-        who = features.who
-        one_of(lengthscale, who, "lengthscale", ("auto", "loo", "evidence"))
-        if lengthscale == "evidence" and features.learns_metric:
-            raise InvalidInput(
-                f'{who}: lengthscale="evidence" and metric="learned" both say how columns are '
-                "scaled; set one of them."
-            )
-        variances = as_variance(noise, "noise"), as_variance(amplitude, "amplitude")
-        by = "evidence" if "evidence" in (noise, amplitude) else "auto"
-        return GaussianProcessSpec(features, *variances, lengthscale, centred, by)
 
-    @property
-    def rows(self) -> Pass:
-        """How rows are summed up."""
-        who, precision = self.features.who, self.features.precision
-        return Pass(who, "evidence", self.fit_intercept, precision, forecasts=False)
+def search_of(
+    spec: GaussianProcessSpec,
+    named: Callable[[str, RowSample], Tuning],
+    log_density: Callable[[RowSample, Kernel], float],
+) -> Callable[[Any, RowSample], Tuning] | None:
+    """Return how lengthscales are found; None for the usual search.
 
-
-def likelier(first: Tuning, second: Tuning, log_density: Callable[[Kernel], float]) -> Tuning:
-    """Return the search with the larger leave-one-out log density, with the comparison.
-
-    ``log_density`` is that of a fit to some rows with the kernel.
+    ``named`` finds the lengthscale of a family by leave-one-out errors. Where both ways are open
+    the one with the larger leave-one-out log density is taken: ``log_density`` is that of a fit to
+    some rows with a kernel.
     """
-    if not second.path or second.kernel == first.kernel:
-        return first
-    before, after = log_density(first.kernel), log_density(second.kernel)
-    numbers = [np.size(tuning.kernel.get_params()["lengthscale"]) for tuning in (first, second)]
-    measure = "minus the log density per row, left out"
-    compared = (
-        KernelComparison(numbers[0], first.kernel, -before, np.nan, np.nan, True, measure),
-        KernelComparison(
-            numbers[1], second.kernel, -after, after - before, 0.0, after > before, measure
-        ),
-    )
-    tuning = second if after > before else first
-    return replace(tuning, compared=(*tuning.compared, *compared))
+    kernel, by = spec.features.kernel, spec.lengthscale
+    given: Any = {"centred": spec.fit_intercept, "noise": spec.noise, "amplitude": spec.amplitude}
+    if kernel == "linear" or by == "loo":
+        return None
 
+    def likeliest(kernel: Kernel | str, sample: RowSample) -> Tuning:
+        if isinstance(kernel, str):
+            kernel = named("matern32" if kernel == "auto" else kernel, sample).kernel
+        return by_evidence(kernel, sample, spec.features.seed, **given)
+
+    if by == "evidence" or has_free(kernel):
+        return likeliest
+    if isinstance(kernel, Kernel) or kernel in UNASKED or spec.features.learns_metric:
+        return None
+
+    def likelier(name: str, sample: RowSample) -> Tuning:
+        first = named(name, sample)
+        second = likeliest(first.kernel, sample)
+        if not second.path or second.kernel == first.kernel:
+            return first
+        before, after = (log_density(sample, tuning.kernel) for tuning in (first, second))
+        numbers = [np.size(tuning.kernel.get_params()["lengthscale"]) for tuning in (first, second)]
+        measure, better = "minus the log density per row, left out", after > before
+        compared = (
+            KernelComparison(numbers[0], first.kernel, -before, np.nan, np.nan, True, measure),
+            KernelComparison(
+                numbers[1], second.kernel, -after, after - before, 0.0, better, measure
+            ),
+        )
+        tuning = second if better else first
+        return replace(tuning, compared=(*tuning.compared, *compared))
+
+    return likelier
+
+
+#: Values of n functions at rows, (b, t, n).
+Values = Callable[[Array], Float[Array, "b t n"]]
 
 #: Why there are no moments of features.
 NO_FEATURES = (
     "a fit with the kernel itself makes no features, nor does one on a Fourier grid or on nearest "
     "neighbours; what it keeps of the rows is fit_.law.representation."
 )
+
+
+@dataclass(frozen=True, eq=False)
+class KeptRows:
+    """All rows of positive weight, and how many were read."""
+
+    X: Float[Array, "n d"]
+    y: Float[Array, "n t"]
+    w: Float[Array, " n"]
+    priority: Float[Array, " n"]  # Random, of the numbers of the rows: which of them are looked at
+    rows: int
+    target_shape: tuple[int, ...]
+
+    @staticmethod
+    def of(who: str, blocks: Blocks, seed: int, start: int = 0) -> "KeptRows":
+        """Read all blocks, after ``start`` rows."""
+        shape, rows = required_targets(who, blocks.target_shape), gather(blocks, seed, start)
+        require_squares(who, rows.y, rows.w)
+        return KeptRows(rows.X, rows.y, rows.w, rows.priority, count_rows(blocks), shape)
+
+    def __len__(self) -> int:
+        return len(self.w)
+
+    @property
+    def every(self) -> RowSample:
+        """All rows, as a sample."""
+        return RowSample(self.X, self.y, self.w, self.priority)
+
+    @property
+    def sample(self) -> RowSample:
+        """Some rows at random."""
+        return self.every.lowest(kept_rows(self.X.shape[1]))
+
+    @property
+    def order(self) -> Int[Array, " n"]:
+        """Numbers of the rows in random order."""
+        return np.argsort(self.priority, kind="stable")
+
+    def merge(self, other: "KeptRows") -> "KeptRows":
+        """Return the rows of both."""
+        X, y, w = join([Piece(self.X, self.y, self.w), Piece(other.X, other.y, other.w)])
+        priority = np.concatenate([self.priority, other.priority])
+        return KeptRows(X, y, w, priority, self.rows + other.rows, self.target_shape)
 
 
 class ProcessLaw(Lacking, ABC):
@@ -94,8 +147,14 @@ class ProcessLaw(Lacking, ABC):
     evidence: Evidence  # Noise, amplitude and likelihood of each target
     # Mean log density of rows under the law without each, summed over targets
     loo_log_density: float
+    block_rows: int  # Rows that are predicted together
 
     lacks: ClassVar[Mapping[str, str]] = {"moments_": NO_FEATURES, "predictive_": NO_FEATURES}
+
+    @classmethod
+    @abstractmethod
+    def fit(cls, spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL) -> Self:
+        """Choose what is open, read all rows, and find the law."""
 
     @property
     def of_values(self) -> "ProcessLaw":
@@ -103,24 +162,9 @@ class ProcessLaw(Lacking, ABC):
         return self
 
     @property
-    def target_shape(self) -> tuple[int, ...]:
-        """Of one row of y: () or (t,)."""
-        return self.representation.target_shape
-
-    @property
-    def outcome(self) -> EvidenceOutcome:
-        """How the choice of noise and amplitude went."""
-        return self.evidence.outcome
-
-    @property
     def noise(self) -> Float[Array, " t"]:
         """σ² of a new row."""
         return self.evidence.noise
-
-    @property
-    @abstractmethod
-    def block_rows(self) -> int:
-        """Rows that are predicted together."""
 
     @abstractmethod
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:
@@ -151,22 +195,22 @@ class ProcessLaw(Lacking, ABC):
     def scores(self) -> ErrorLaw | None:
         """Return standardised leave-one-out errors of rows not used for tuning; None if too few."""
 
-    @abstractmethod
     def again(self, blocks: Blocks) -> Any:
         """Return the law of a fit of the same kind to other rows."""
+        return self.fit(self.spec, blocks)
 
     def without_fold(self, rows: RowSample) -> Any:
         """Return the law of a fit of the same kind to some rows."""
-        y = rows.y.reshape(len(rows), *self.target_shape)
+        y = rows.y.reshape(len(rows), *self.representation.target_shape)
         return self.again(Blocks.from_arrays(rows.X, y, rows.w))
 
     @abstractmethod
     def solved(self, spec: GaussianProcessSpec, representation: Any = None) -> "ProcessLaw":
         """Find noise and amplitude again, of these rows or of others in the same form."""
 
-    @abstractmethod
     def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> "ProcessLaw":
         """Return the law given the rows before and these."""
+        return self.solved(spec, self.representation.with_rows_of(blocks))
 
 
 def log_normal(errors: Float[Array, "*m t"], variance: Float[Array, "*m t"]) -> Array:

@@ -21,13 +21,11 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 
-from bochner._core.checks import integer, require_squares
+from bochner._core.checks import integer
 from bochner._core.globe import require_places, unit_vectors
 from bochner._core.shapes import Array, Both, Float
-from bochner._core.sizes import LOO_ROWS, kept_rows
-from bochner.data.blocks import Blocks, count_rows
-from bochner.data.sample import RowSample, row_priorities
-from bochner.data.sources import required_targets
+from bochner._core.sizes import LOO_ROWS
+from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.auto import Choice
 from bochner.features.method import Method
@@ -38,8 +36,13 @@ from bochner.kernels.numbers import has_free
 from bochner.kernels.sphere import globe_columns, is_on_sphere, of_points, of_points_beside
 from bochner.kernels.stationary_families import Periodic
 from bochner.models.error_law import ErrorLaw
-from bochner.models.gaussian_process.law import GaussianProcessSpec, ProcessLaw, log_density
-from bochner.models.representations.representation import gather, require_alike
+from bochner.models.gaussian_process.law import (
+    GaussianProcessSpec,
+    KeptRows,
+    ProcessLaw,
+    log_density,
+)
+from bochner.models.representations.representation import require_alike
 from bochner.models.representations.waves import as_rows
 from bochner.selection.choose import named_stationary
 from bochner.selection.chosen import Chosen
@@ -86,60 +89,6 @@ def units_of(kernel: Kernel, d: int) -> Float[Array, " d"] | None:
         return unit
 
     return folded(kernel, leaf, np.minimum, np.minimum, columns=(*range(d),))
-
-
-@dataclass(frozen=True, eq=False)
-class KeptRows:
-    """All rows of positive weight, and how many were read."""
-
-    X: Float[Array, "n d"]
-    y: Float[Array, "n t"]
-    w: Float[Array, " n"]
-    priority: Float[Array, " n"]  # Random, of the numbers of the rows: which of them are looked at
-    rows: int
-    target_shape: tuple[int, ...]
-
-    @staticmethod
-    def of(who: str, blocks: Blocks, seed: int, start: int = 0) -> "KeptRows":
-        """Read all blocks, after ``start`` rows."""
-        shape = required_targets(who, blocks.target_shape)
-        rows, n = gather(blocks), count_rows(blocks)
-        require_squares(who, rows.y, rows.w)
-        priority = row_priorities(seed, start, n)[rows.number]
-        return KeptRows(as_rows(rows.X), rows.y, rows.w, priority, n, shape)
-
-    def __len__(self) -> int:
-        return len(self.w)
-
-    @property
-    def moments(self) -> None:
-        """No moments of features: there are none."""
-
-    @property
-    def seen(self) -> None:
-        """No moments of features: there are none."""
-
-    @property
-    def sample(self) -> RowSample:
-        """Some rows at random."""
-        rows = RowSample(self.X, self.y, self.w, self.priority)
-        return rows.lowest(kept_rows(self.X.shape[1]))
-
-    @property
-    def blocks(self) -> Blocks:
-        """The rows, to be read again."""
-        y = self.y.reshape(len(self), *self.target_shape)
-        return Blocks.from_arrays(self.X, y, self.w)
-
-    def merge(self, other: "KeptRows") -> "KeptRows":
-        """Return the rows of both."""
-        pairs = zip(self._arrays, other._arrays, strict=True)
-        X, y, w, priority = (np.concatenate(pair) for pair in pairs)
-        return KeptRows(X, y, w, priority, self.rows + other.rows, self.target_shape)
-
-    @property
-    def _arrays(self) -> tuple[Array, ...]:
-        return self.X, self.y, self.w, self.priority
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,7 +202,6 @@ NOISES, FACTORS = (1e2, 0.3, 3e-3, 1e-6), (1.0, 0.25, 1 / 16)  # Where the desce
 #: The descent: steps of log noise and log factor at first, evaluations, where it ends.
 STEPS, EVALUATIONS, WITHIN, CHANGE = (1.5, 0.5), 40, 0.05, 1e-4
 
-BLOCK_ROWS = 1 << 14  # Rows of a block
 TINY = np.finfo(np.float64).tiny  # Variances of constant targets
 
 
@@ -313,11 +261,6 @@ class NearestNeighbours(Method):
         object.__setattr__(self, "neighbours", count)
 
 
-def by_neighbours(spec: GaussianProcessSpec) -> bool:
-    """Whether a process is asked to be kriged from neighbours."""
-    return isinstance(spec.features.method, NearestNeighbours)
-
-
 def _lacking(what: str, instead: str = "Fit") -> str:
     return (
         f"method=NearestNeighbours(...) gives each row its own neighbours, and has no {what}. "
@@ -344,9 +287,22 @@ class NeighbourProcess(ProcessLaw):
         "certify": _lacking("certificate"),
     }
 
-    @property
-    def block_rows(self) -> int:
-        return BLOCK_ROWS
+    block_rows = 1 << 14
+
+    @classmethod
+    def fit(
+        cls, spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL
+    ) -> "NeighbourProcess":
+        """Read all rows once, choose the kernel, noise and amplitude."""
+        asked = spec.features
+        if asked.learns_metric:
+            raise InvalidInput(
+                f'{asked.who}: metric="learned" chooses features, and NearestNeighbours makes '
+                'none; set one of them. lengthscale="evidence" scales columns.'
+            )
+        why = "method=NearestNeighbours(...) compares each row with those beside it"
+        require_order(asked.who, why, where, "Leave where out, or take features.")
+        return near_rows(spec, rows_of(spec, blocks))
 
     @cached_property
     def around(self) -> Neighbourhoods:
@@ -354,40 +310,34 @@ class NeighbourProcess(ProcessLaw):
         return _around(self.spec, self.chosen.kernel, self.representation)
 
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:
-        return lambda X: self._law(as_rows(X)).mean
+        return lambda X: self._law(X).mean
 
     def moments(self, X: Array) -> Both:
-        law = self._law(as_rows(X))
+        law = self._law(X)
         return law.mean, law.variance[:, None] * self.evidence.amplitude
 
-    def _law(self, rows: Float[Array, "b d"]) -> LocalLaw:
-        return self.around.law(rows, self.around.near(rows), self._share)
-
-    @property
-    def _share(self) -> float:
-        return float(self.evidence.alpha[0])
+    def _law(self, X: Array) -> LocalLaw:
+        rows = as_rows(X)
+        return self.around.law(rows, self.around.near(rows), float(self.evidence.alpha[0]))
 
     def left_out(self, index: Array) -> Both:
         """Return errors of rows of the fit, by their numbers, and deviations of y, without each."""
-        around = self.around
-        law = around.law(around.X[index], around.near_without(index), self._share)
+        around, share = self.around, float(self.evidence.alpha[0])
+        law = around.law(around.X[index], around.near_without(index), share)
         variance = law.variance[:, None] * self.evidence.amplitude + self.noise
         return around.y[index] - law.mean, np.sqrt(variance)
 
     def scores(self) -> ErrorLaw:
-        order = np.argsort(self.representation.priority, kind="stable")
+        order = self.representation.order
         unseen = order[JUDGED:] if len(order) - JUDGED >= ENOUGH else order
         return ErrorLaw.of_process(*self.left_out(unseen[:MOST_SCORES]), "leave one out")
 
     @cached_property
     def loo_log_density(self) -> float:  # type: ignore[override]
         """Mean log density of rows under the law without each, summed over targets."""
-        order = np.argsort(self.representation.priority, kind="stable")[:LOO_ROWS]
+        order = self.representation.order[:LOO_ROWS]
         errors, deviation = self.left_out(order)
         return log_density(errors, deviation**2, self.representation.w[order])
-
-    def again(self, blocks: Blocks) -> "NeighbourProcess":
-        return neighbour_process(self.spec, blocks)
 
     def solved(
         self, spec: GaussianProcessSpec, representation: KeptRows | None = None
@@ -395,34 +345,24 @@ class NeighbourProcess(ProcessLaw):
         return near_rows(spec, representation or self.representation)
 
     def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> "NeighbourProcess":
-        who, before = spec.features.who, self.representation
-        require_alike(who, blocks, before.target_shape)
-        rows = KeptRows.of(who, blocks, self.chosen.seed, before.rows)
-        return near_rows(spec, before.merge(rows))
+        before = self.representation
+        require_alike(spec.features.who, blocks, before.target_shape)
+        return near_rows(spec, before.merge(rows_of(self.spec, blocks, before.rows)))
+
+
+# --- Fitting -------------------------------------------------------------------------------------
+
+
+def rows_of(spec: GaussianProcessSpec, blocks: Blocks, start: int = 0) -> KeptRows:
+    """Read all blocks, after ``start`` rows."""
+    rows = KeptRows.of(spec.features.who, blocks, spec.features.seed, start)
+    return replace(rows, X=as_rows(rows.X))
 
 
 def _around(spec: GaussianProcessSpec, kernel: Kernel, rows: KeptRows) -> Neighbourhoods:
     """Return the rows as neighbours."""
     method: NearestNeighbours = spec.features.method  # type: ignore[assignment]
     return Neighbourhoods(kernel, rows.X, rows.y, rows.w, method.neighbours, spec.fit_intercept)
-
-
-# --- Fitting -------------------------------------------------------------------------------------
-
-
-def neighbour_process(
-    spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL
-) -> NeighbourProcess:
-    """Read all rows once, choose the kernel, noise and amplitude."""
-    asked = spec.features
-    if asked.learns_metric:
-        raise InvalidInput(
-            f'{asked.who}: metric="learned" chooses features, and NearestNeighbours makes none; '
-            'set one of them. lengthscale="evidence" scales columns.'
-        )
-    why = "method=NearestNeighbours(...) compares each row with those beside it"
-    require_order(asked.who, why, where, "Leave where out, or take features.")
-    return near_rows(spec, KeptRows.of(asked.who, blocks, asked.seed))
 
 
 def near_rows(spec: GaussianProcessSpec, rows: KeptRows) -> NeighbourProcess:
@@ -443,12 +383,6 @@ def near_rows(spec: GaussianProcessSpec, rows: KeptRows) -> NeighbourProcess:
     count = f"{min(method.neighbours, len(rows)):,} of {len(rows):,} rows predict each row"
     choice = Choice(None, method, (), f"{method}: as asked; {count}.")
     return NeighbourProcess(spec, Chosen(spec.features.seed, search, choice), rows, evidence)
-
-
-def default_neighbours(spec: GaussianProcessSpec, rows: KeptRows) -> NeighbourProcess:
-    """Return the law by :class:`NearestNeighbours` as it is by default."""
-    features = replace(spec.features, method=NearestNeighbours())
-    return near_rows(replace(spec, features=features), rows)
 
 
 def _kernel(spec: GaussianProcessSpec, rows: KeptRows) -> Tuning:
@@ -483,9 +417,7 @@ class Search:
     def of(spec: GaussianProcessSpec, start: Tuning, rows: KeptRows) -> "Search":
         """Find the neighbours of the rows that are judged."""
         around = _around(spec, start.kernel, rows)
-        order = np.argsort(rows.priority, kind="stable")[
-            : max(FEWEST, int(JUDGED * min(1.0, MANY / around.count) ** 3))
-        ]
+        order = rows.order[: max(FEWEST, int(JUDGED * min(1.0, MANY / around.count) ** 3))]
         asked = spec.lengthscale == "evidence"
         named = isinstance(spec.features.kernel, str)
         has = "lengthscale" in start.kernel.get_params(deep=False)
@@ -494,7 +426,7 @@ class Search:
 
     def run(self) -> tuple[Tuning, Evidence]:
         """Return the kernel, and the noise and amplitude of each target."""
-        at, outcome = self._best()
+        at = self._best()
         kernel, share = self.kernel(at), self.share(at[0])
         a2, density = self.amplitudes(at)
         constant = ~np.any(self.around.y != self.around.y[:1], axis=0)
@@ -502,8 +434,9 @@ class Search:
             a2 = np.where(constant, 0.0, a2)
         alpha = np.full(len(a2), share)
         noise = np.full(len(a2), self.spec.noise) if self.spec.noise is not None else a2 * share
-        outcome = EvidenceOutcome.CONSTANT_TARGET if constant.any() else outcome
-        evidence = Evidence(noise, a2, alpha, density * len(self.around.w), outcome)
+        outcome = "CONSTANT_TARGET" if constant.any() else "SOLVED"
+        likelihood = density * len(self.around.w)
+        evidence = Evidence(noise, a2, alpha, likelihood, EvidenceOutcome[outcome])
         return replace(self.start, kernel=kernel, criterion="loo"), evidence
 
     def kernel(self, at: Float[Array, " p"]) -> Kernel:
@@ -529,23 +462,17 @@ class Search:
         law = there.law(around.X[self.judges], self.near, share)
         variance, w = law.variance + share, around.w[self.judges]
         squares = (around.y[self.judges] - law.mean) ** 2 / variance[:, None]
-        a2 = self._bound(share, np.average(squares, axis=0, weights=w))
+        a2 = np.maximum(np.average(squares, axis=0, weights=w), TINY)
+        if self.spec.amplitude is not None:
+            a2 = np.full_like(a2, self.spec.amplitude)
+        elif self.spec.noise:
+            a2 = np.full_like(a2, max(self.spec.noise / share, TINY))
         spread = np.average(np.log(variance), weights=w) + np.log(2 * np.pi * a2)
         return a2, -0.5 * (spread + np.average(squares, axis=0, weights=w) / a2)
 
-    def _bound(self, share: float, best: Float[Array, " t"]) -> Float[Array, " t"]:
-        if self.spec.amplitude is not None:
-            return np.full_like(best, self.spec.amplitude)
-        if self.spec.noise:
-            return np.full_like(best, max(self.spec.noise / share, TINY))
-        return np.maximum(best, TINY)
-
-    def _best(self) -> tuple[Float[Array, " p"], EvidenceOutcome]:
+    def _best(self) -> Float[Array, " p"]:
         """Return the maximum of the density, from the best of several starts."""
-
-        def judged(at: Float[Array, " p"]) -> float:
-            return -float(self.amplitudes(at)[1].sum())
-
+        judged = lambda at: -float(self.amplitudes(at)[1].sum())
         free = 1 + self.scales
         noise, amplitude = self.spec.noise, self.spec.amplitude
         both = noise == 0 or (noise is not None and amplitude is not None)
@@ -553,19 +480,9 @@ class Search:
         starts = product(NOISES[:1] if both else NOISES, FACTORS[: 1 + 2 * self.scales])
         begin = min((np.log(start)[:free] for start in starts), key=judged)
         simplex = begin + np.vstack([np.zeros(free), np.diag(STEPS[:free])])
-        optimum = minimize(
-            judged,
-            begin,
-            method="Nelder-Mead",
-            bounds=bounds,
-            options={
-                "initial_simplex": np.clip(simplex, *bounds.T),
-                "maxfev": EVALUATIONS,
-                "xatol": WITHIN,
-                "fatol": CHANGE,
-            },
-        )
-        return optimum.x, EvidenceOutcome.SOLVED
+        options = {"maxfev": EVALUATIONS, "xatol": WITHIN, "fatol": CHANGE}
+        options["initial_simplex"] = np.clip(simplex, *bounds.T)
+        return minimize(judged, begin, method="Nelder-Mead", bounds=bounds, options=options).x
 
 
 def _digits(value: float) -> float:

@@ -27,10 +27,10 @@ from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput, InvalidType
 from bochner.kernels.kernel import Kernel
 from bochner.models.error_law import ErrorLaw
-from bochner.models.gaussian_process.exact import ExactProcess, exact_process
-from bochner.models.gaussian_process.features import FeatureProcess, feature_process
-from bochner.models.gaussian_process.functions import Values
-from bochner.models.gaussian_process.law import GaussianProcessSpec, ProcessLaw
+from bochner.models.gaussian_process.exact import ExactProcess
+from bochner.models.gaussian_process.features import FeatureProcess
+from bochner.models.gaussian_process.law import GaussianProcessSpec, ProcessLaw, Values
+from bochner.models.representations.waves import as_rows
 
 # --- Observations: derivatives and block averages, and their functionals of kernels ---------------
 #
@@ -172,6 +172,7 @@ class BlockAverages:
 
 
 Observation = Derivatives | BlockAverages
+Function = Callable[[Float[Array, "p d"]], Float[Array, "p r"]]
 
 
 def quadrature(points: int, d: int) -> tuple[Float[np.ndarray, "q d"], Float[np.ndarray, " q"]]:
@@ -203,11 +204,6 @@ def _check_values(given: Any, m: int) -> None:
 # --- Functionals of kernels ----------------------------------------------------------------------
 
 
-def constant_of(given: Observation) -> Float[np.ndarray, " m"]:
-    """Return what the functionals make of the constant 1."""
-    return np.full(len(given.values), float(isinstance(given, BlockAverages)))
-
-
 def applied(
     given: Observation, kernel: Kernel, Y: Float[np.ndarray, "c d"]
 ) -> Float[np.ndarray, "m c"]:
@@ -225,15 +221,18 @@ def applied_twice(
     Second derivatives are differences of first ones, over ``steps``: of closed forms, so that
     rounding is divided by one step and not by its square.
     """
-    if isinstance(second, BlockAverages):
-        return second.averaged(applied(first, kernel, second.places).T).T
-    if isinstance(first, BlockAverages):
+    if isinstance(first, BlockAverages) and isinstance(second, Derivatives):
         return applied_twice(second, first, kernel, steps).T
-    along = np.zeros(first.n_columns)
-    along[second.column] = steps[second.column]
-    after = slopes(kernel, first.X, first.column, second.X + along)
-    before = slopes(kernel, first.X, first.column, second.X - along)
-    return (after - before) / (2 * steps[second.column])
+    return by_differences(second, lambda P: applied(first, kernel, P).T, steps).T
+
+
+def by_differences(given: Observation, f: Function, steps: Float[np.ndarray, " d"]) -> Array:
+    """Return the functionals of a smooth function by its values: slopes by central differences."""
+    if isinstance(given, BlockAverages):
+        return given.averaged(f(given.places))
+    step = np.zeros(given.n_columns)
+    step[given.column] = steps[given.column]
+    return (f(given.X + step) - f(given.X - step)) / (2 * steps[given.column])
 
 
 def slopes(
@@ -264,19 +263,6 @@ def steps_of(kernel: Kernel, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "
     return steps
 
 
-Function = Callable[[Float[Array, "p d"]], Float[Array, "p r"]]
-
-
-def of_function(given: Observation, f: Function, steps: Float[np.ndarray, " d"]) -> Array:
-    """Return the functionals of a smooth function by its values: slopes by differences."""
-    if isinstance(given, BlockAverages):
-        return given.averaged(f(given.places))
-    along = np.zeros(given.n_columns)
-    along[given.column] = 100 * steps[given.column]
-    return (f(given.X + along) - f(given.X - along)) / (200 * steps[given.column])
-
-
-BLOCK_ROWS = 512  # Rows that are predicted together
 FEWER = 3071  # Kept values up to which calibrated intervals are made of fits without folds
 JITTER = 1e-10  # Share of the largest variance that is added where observations repeat each other
 
@@ -295,6 +281,12 @@ class ObservedProcess(ProcessLaw):
     evidence = property(attrgetter("base.evidence"))
     noise = property(attrgetter("base.noise"))
     loo_log_density = property(attrgetter("base.loo_log_density"))
+    of_values = property(attrgetter("base"))
+
+    @classmethod
+    def fit(cls, *_: Any, **__: Any) -> "ObservedProcess":
+        """Not made of rows: see :func:`observed`."""
+        raise NotImplementedError
 
     @property
     def lacks(self) -> Mapping[str, str]:  # type: ignore[override]
@@ -307,26 +299,18 @@ class ObservedProcess(ProcessLaw):
         }
 
     @property
-    def of_values(self) -> ProcessLaw:
-        return self.base
-
-    @property
-    def block_rows(self) -> int:
-        return min(self.base.block_rows, BLOCK_ROWS)
-
-    @cached_property
-    def _given(self) -> "ExactGiven | FeatureGiven":
-        if isinstance(self.base, ExactProcess):
-            return ExactGiven(self.base, self.observations)
-        return FeatureGiven(self.base, self.observations)
+    def block_rows(self) -> int:  # type: ignore[override]
+        """Rows that are predicted together."""
+        return min(self.base.block_rows, 512)
 
     @cached_property
     def _factors(self) -> list[Float[Array, "o o"]]:
         """Cholesky factor L of S = L Lᵀ for each target, S the covariance of the observations."""
         noise = np.concatenate([each.noise for each in self.observations])
+        at = self._functionals, self._functionals
+        covariance = self._between(at, self._prior, (self._constant, self._constant))
         factors = []
-        for i in range(len(self.noise)):
-            S = self._given.covariance(i)
+        for S in np.moveaxis(covariance, 2, 0).copy():
             S[np.diag_indices(len(S))] += noise + JITTER * S.diagonal().max()
             factors.append(cho_factor(S, True, check_finite=False)[0])
         return factors
@@ -340,10 +324,11 @@ class ObservedProcess(ProcessLaw):
     def coef(self) -> Float[Array, "o t"]:
         """S⁻¹ (v − L m)."""
         values = np.concatenate([each.values for each in self.observations])
-        return self._solved(values - self._given.mean)
+        mean = self._functionals @ self.base.coef + np.outer(self._constant, self.base.intercept)
+        return self._solved(values - mean)
 
     def _added(self, X: Array) -> Float[Array, "b t"]:
-        return np.einsum("bot,ot->bt", self._given.cross(X), self.coef)
+        return np.einsum("bot,ot->bt", self._cross(X), self.coef)
 
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:
         before = self.base.means()
@@ -351,14 +336,14 @@ class ObservedProcess(ProcessLaw):
 
     def moments(self, X: Array) -> Both:
         mean, variance = self.base.moments(X)
-        cross = self._given.cross(X)
+        cross = self._cross(X)
         halves = self._halves(cross)
         reduction = np.stack([np.einsum("ob,ob->b", half, half) for half in halves], axis=1)
         mean = mean + np.einsum("bot,ot->bt", cross, self.coef)
         return mean, np.maximum(variance - reduction, 0.0)
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
-        halves = self._halves(self._given.cross(X))
+        halves = self._halves(self._cross(X))
         return self.base.covariance(X) - np.stack([half.T @ half for half in halves], axis=2)
 
     def _halves(self, cross: Float[Array, "b o t"]) -> list[Float[Array, "o b"]]:
@@ -370,9 +355,9 @@ class ObservedProcess(ProcessLaw):
 
         The contribution of the observations is differentiated by finite differences.
         """
-        steps = 100 * self._given.steps
+        steps = 100 * self._steps
         for rows, G in self.base.gradients(blocks):
-            X = np.asarray(to_numpy(dense(rows)), np.float64)
+            X = as_rows(rows)
             ends = ((self._added(X + e), self._added(X - e)) for e in np.diag(steps))
             slopes = [(after - before) / 2 for after, before in ends]
             yield rows, G + np.stack(slopes, axis=1) / steps[:, None]
@@ -381,7 +366,7 @@ class ObservedProcess(ProcessLaw):
         """Draw functions of the posterior, by Matheron's rule from draws given the values."""
         draws, t = self.base.draw(n, seed), len(self.noise)
         f = lambda X: draws(X).reshape(len(X), t * n)
-        observed = [of_function(each, f, self._given.steps) for each in self.observations]
+        observed = [by_differences(each, f, 100 * self._steps) for each in self.observations]
         values = np.concatenate([each.values for each in self.observations])[:, :, None]
         noise = np.sqrt(np.concatenate([each.noise for each in self.observations]))
         rough = stream(seed, "observed").standard_normal((len(noise), t, n))
@@ -389,8 +374,8 @@ class ObservedProcess(ProcessLaw):
         coef = np.stack([self._solved(left[:, :, k]) for k in range(n)], axis=2)
 
         def conditioned(X: Array) -> Float[Array, "b t n"]:
-            rows = np.asarray(to_numpy(dense(X)), np.float64)
-            return draws(rows) + np.einsum("bot,otn->btn", self._given.cross(rows), coef)
+            rows = as_rows(X)
+            return draws(rows) + np.einsum("bot,otn->btn", self._cross(rows), coef)
 
         return conditioned
 
@@ -399,86 +384,67 @@ class ObservedProcess(ProcessLaw):
         return None if few else self.base.scores()
 
     def again(self, blocks: Blocks) -> "ObservedProcess":
-        fits = exact_process if isinstance(self.base, ExactProcess) else feature_process
-        return ObservedProcess(fits(self.spec, blocks), self.observations)
+        return ObservedProcess(self.base.fit(self.spec, blocks), self.observations)
 
     def solved(self, spec: GaussianProcessSpec, representation: Any = None) -> ProcessLaw:
         return self.base.solved(spec, representation)
 
-    def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> ProcessLaw:
-        return self.base.with_rows_of(spec, blocks)
+    # --- Covariances with the functionals, given the values. With the kernel itself a functional L
+    # is known by L k(·, X), through features by L φ, and by what it makes of the constant 1.
 
+    @cached_property
+    def _steps(self) -> Float[Array, " d"]:
+        return steps_of(self.chosen.kernel, as_rows(self.representation.sample.X))
 
-# --- Covariances with the functionals, given the values ------------------------------------------
+    @cached_property
+    def _constant(self) -> Float[Array, " o"]:
+        """What the functionals make of the constant 1."""
+        kinds = [isinstance(each, BlockAverages) for each in self.observations]
+        return np.repeat(np.array(kinds, float), [len(each.values) for each in self.observations])
 
+    @cached_property
+    def _functionals(self) -> Float[Array, "o n"]:
+        if isinstance(self.base, FeatureProcess):
+            return np.concatenate([self._of_features(each) for each in self.observations])
+        X = as_rows(self.representation.X)
+        return np.concatenate([applied(each, self.chosen.kernel, X) for each in self.observations])
 
-class ExactGiven:
-    """Of a fit with the kernel itself."""
-
-    def __init__(self, law: ExactProcess, observations: tuple[Observation, ...]) -> None:
-        self.law, self.observations = law, observations
-        kernel = law.chosen.kernel
-        X = np.asarray(to_numpy(dense(law.representation.X)), np.float64)
-        self.steps = steps_of(kernel, X)
-        self.constant = np.concatenate([constant_of(each) for each in observations])
-        self.k = np.concatenate([applied(each, kernel, X) for each in observations])
-        pairs = [
-            [applied_twice(a, b, kernel, self.steps) for b in observations] for a in observations
-        ]
-        prior = np.block(pairs)
-        self.prior = (prior + prior.T) / 2
-        self.mean = self.k @ law.coef + np.outer(self.constant, law.intercept)
-
-    def covariance(self, target: int) -> Float[Array, "o o"]:
-        """Return c(L, L) of one target."""
-        constant = self.constant, self.constant
-        return self._between((self.k, self.k), self.prior, constant, target)
-
-    def cross(self, X: Array) -> Float[Array, "b o t"]:
-        """Return c(x, L) of each row."""
-        rows, kernel = np.asarray(to_numpy(dense(X)), np.float64), self.law.chosen.kernel
-        prior = np.concatenate([applied(each, kernel, rows) for each in self.observations]).T
-        k = np.asarray(kernel(rows, self.law.representation.X)), self.k
-        constant = np.ones(len(rows)), self.constant
-        each = [self._between(k, prior, constant, i) for i in range(len(self.law.noise))]
-        return np.stack(each, axis=2)
-
-    def _between(self, k: Any, prior: Array, constant: Any, target: int) -> Array:
-        alpha, scale = (a[target] for a in (self.law.evidence.alpha, self.law.evidence.amplitude))
-        return scale * self.law.posteriors[float(alpha)].between(k, prior, constant)
-
-
-class FeatureGiven:
-    """Of a fit through features: rows ∂φ/∂x_j and averages of φ."""
-
-    def __init__(self, law: FeatureProcess, observations: tuple[Observation, ...]) -> None:
-        self.law = law
-        X = np.asarray(to_numpy(dense(law.representation.sample.X)), np.float64)
-        self.steps = steps_of(law.chosen.kernel, X)
-        self.constant = np.concatenate([constant_of(each) for each in observations])
-        self.Z = np.concatenate([self._features(each) for each in observations])
-        posterior = law.predictive.posterior
-        self.mean = self.Z @ posterior.coef + np.outer(self.constant, posterior.intercept)
-
-    def _features(self, given: Observation) -> Float[Array, "m D"]:
-        chosen = self.law.chosen
+    def _of_features(self, given: Observation) -> Float[Array, "m D"]:
+        chosen = self.chosen
         if isinstance(given, BlockAverages):
             return given.averaged(chosen.double(given.places))
         blocks = Blocks.from_arrays(given.X)
         gradients = chosen.gradients(np.eye(chosen.n_features), blocks)
         return np.concatenate([G[:, given.column] for _, G in gradients])
 
-    def covariance(self, target: int) -> Float[Array, "o o"]:
-        """Return c(L, L) of one target."""
-        constant = self.constant, self.constant
-        return self.law.predictive.posterior.between((self.Z, self.Z), constant, target)
+    @cached_property
+    def _prior(self) -> Float[Array, "o o"] | None:
+        """Prior covariance of the functionals, in units of the amplitude, of the kernel itself."""
+        if isinstance(self.base, FeatureProcess):
+            return None
+        every, given = self.observations, (self.chosen.kernel, self._steps)
+        prior = np.block([[applied_twice(a, b, *given) for b in every] for a in every])
+        return (prior + prior.T) / 2
 
-    def cross(self, X: Array) -> Float[Array, "b o t"]:
+    def _cross(self, X: Array) -> Float[Array, "b o t"]:
         """Return c(x, L) of each row."""
-        Z, posterior = self.law.chosen.double(X), self.law.predictive.posterior
-        both, constant = (Z, self.Z), (np.ones(len(Z)), self.constant)
-        each = [posterior.between(both, constant, i) for i in range(len(self.law.noise))]
-        return np.stack(each, axis=2)
+        if isinstance(self.base, FeatureProcess):
+            rows, prior = self.chosen.double(X), None
+        else:
+            X, kernel = as_rows(X), self.chosen.kernel
+            rows = np.asarray(kernel(X, self.representation.X))
+            prior = np.concatenate([applied(each, kernel, X) for each in self.observations]).T
+        return self._between((rows, self._functionals), prior, (np.ones(len(rows)), self._constant))
+
+    def _between(
+        self, both: tuple[Array, Array], prior: Array | None, constant: tuple[Array, Array]
+    ) -> Float[Array, "b o t"]:
+        base, targets = self.base, range(len(self.noise))
+        if isinstance(base, FeatureProcess):
+            posterior = base.predictive.posterior
+            return np.stack([posterior.between(both, constant, i) for i in targets], axis=2)
+        laws = [each.between(both, prior, constant) for each in base.posterior.factors]
+        return np.stack(laws, axis=2) * base.evidence.amplitude
 
 
 def observed(law: ProcessLaw, observations: tuple[Any, ...], who: str) -> ObservedProcess:

@@ -12,12 +12,18 @@ import numpy as np
 
 from bochner._core.arrays import numpy_rows, to_numpy
 from bochner._core.blas import product
+from bochner._core.random import stream
 from bochner._core.shapes import Array, Both, Float
+from bochner.errors import UnsupportedKernel
+from bochner.features.fourier.fourier import Fourier
+from bochner.features.fourier.placements import IID
 from bochner.features.map import FeatureMap
 from bochner.features.method import Request
 from bochner.features.nystrom.nystrom import Nystrom, NystromMap
 from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel
+from bochner.models.gaussian_process.law import Values
+from bochner.models.representations.features import FeatureSums
 from bochner.solvers.factorisations import raised
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.eigen import EPS, FLOAT32_GRAM, Eigen
@@ -66,21 +72,16 @@ class Posterior:
         mean = self.mean(Z) - cross * (directions @ self.coef) / within
         return mean, np.maximum(self.leverage(Z) - cross**2 / within, 0.0)
 
-    def covariance(self, Z: Float[Array, "b D"], target: int) -> Float[Array, "b b"]:
-        """Return Cov f(x), f(x') of one target without what the features leave out."""
-        A, _ = self._coordinates(Z)
-        scale, alpha = self.evidence.amplitude[target], self.evidence.alpha[target]
-        centred = Z - self.feature_mean
-        explained = (A * (self.values / (self.values + alpha))) @ A.T
-        return scale * (centred @ centred.T - explained + alpha * self.spread)
-
     def between(
         self,
         Z: tuple[Float[Array, "b D"], Float[Array, "c D"]],
         constant: tuple[Float[Array, " b"], Float[Array, " c"]],
         target: int,
     ) -> Float[Array, "b c"]:
-        """Return the same of linear functionals: L φ, and what L makes of the constant 1."""
+        """Return Cov Lf, L'f' of one target without what the features leave out.
+
+        L and L' are linear functionals, given by L φ and by what they make of the constant 1.
+        """
         scale, alpha = self.evidence.amplitude[target], self.evidence.alpha[target]
         pairs = zip(Z, constant, strict=True)
         left, right = (each - np.outer(one, self.feature_mean) for each, one in pairs)
@@ -283,10 +284,10 @@ class Predictive:
     def covariance(self, X: Array, Z: Float[Array, "b D"]) -> Float[Array, "b b t"]:
         """Return Cov f(x), f(x') of each target."""
         left, (roots, roots_all) = self.left_out.covariance(X, Z), self.factors(X, Z)
-        parts = []
+        parts, one = [], np.ones(len(Z))
         for i, scale in enumerate(self._amplitude):
             outer = scale * roots[:, i, None] * left * roots[:, i]
-            total = self.posterior.covariance(Z, i) + outer
+            total = self.posterior.between((Z, Z), (one, one), i) + outer
             parts.append(roots_all[:, i, None] * total * roots_all[:, i])
         return np.stack(parts, axis=2)
 
@@ -303,3 +304,88 @@ class Predictive:
             return np.repeat(e[:, None], len(self.exponents), axis=1)
         share = np.divide(e, k, out=np.zeros_like(e), where=k > 0)
         return k[:, None] * share[:, None] ** self.exponents
+
+
+# --- Functions drawn from the posterior -----------------------------------------------------------
+#
+# Pathwise (Wilson et al. 2020), with inducing values drawn from their posterior: with landmarks S,
+# L Lᵀ = k(S, S) and φ(x) = L⁻¹k(S, x),
+#
+#     f(x) = φ(x)·β + b + a (f⁰(x) − φ(x)·L⁻¹f⁰(S)),      β, b from their posterior.
+#
+# The difference is what the landmarks leave out of f⁰, independent of β. For a map without
+# landmarks, some rows are used as landmarks, and the difference is scaled to the variance that the
+# map leaves out. f⁰ is a weighted sum of Fourier features, drawn for each function: its covariance
+# is exactly k. O(m D (d + n t)), and O(m F d) for each function.
+
+WIDTH = 1024  # F, features of each prior function
+LOOK_ROWS = 256  # Rows on which it is checked whether a map leaves part of the kernel out
+
+
+def through_features(summed: FeatureSums, law: Predictive, n: int, seed: int) -> Values:
+    """Draw n functions of the posterior of a fit.
+
+    They are drawn from the features only if the map is exact or the kernel has no Fourier features.
+    """
+    chosen = summed.chosen
+    coef, offset = law.posterior.draw(n, stream(seed, "functions"))
+    landmarks = _landmarks(summed, law.left_out)
+
+    def plain(X: Array) -> Float[Array, "b t n"]:
+        return np.tensordot(chosen.double(X), coef, 1) + offset
+
+    if landmarks is None:
+        return plain
+    priors = []  # Features and weights of each f⁰, and L⁻¹f⁰(S)
+    for i in range(n):
+        f0 = prior_map(landmarks.kernel, landmarks.n_inputs, seed, str(i))
+        if f0 is None:
+            return plain
+        weights = stream(seed, "prior functions", i).standard_normal((f0.n_features, len(offset)))
+        at = np.ascontiguousarray((f0(landmarks.landmarks) @ weights).T)
+        priors.append((f0, weights, landmarks.whiten(at).T))
+    above = LeftOut(landmarks.kernel, landmarks)
+
+    def values(X: Array) -> Float[Array, "b t n"]:
+        Z, f = chosen.double(X), plain(X)
+        inside = above.inside(X, Z)
+        rest = [to_numpy(f0(X)) @ weights - inside @ at for f0, weights, at in priors]
+        root, roots = law.factors(X, Z)
+        scale = np.sqrt(law.posterior.evidence.amplitude) * root * _ratio(law.left_out, above, X, Z)
+        mean = law.posterior.mean(Z)[:, :, None]
+        f = f + scale[:, :, None] * np.stack(rest, axis=2)
+        return mean + roots[:, :, None] * (f - mean)
+
+    return values
+
+
+def _ratio(left_out: LeftOut, above: LeftOut, X: Array, Z: Array) -> Float[Array, "b 1"]:
+    """Return √(e(x)/e of the landmarks): one where these are the map's own."""
+    theirs = above.variance(X, Z)
+    share = np.zeros_like(theirs)
+    least = EXPLAINED * left_out.prior(X)
+    np.divide(left_out.variance(X, Z), theirs, out=share, where=theirs > least)
+    return np.sqrt(share)[:, None]
+
+
+def _landmarks(summed: FeatureSums, left_out: LeftOut) -> NystromMap | None:
+    """Return the map's landmarks, or others where it has none and leaves something out."""
+    chosen = summed.chosen
+    if left_out.landmarks is not None:
+        return left_out.landmarks
+    if isinstance(chosen.map, NystromMap):
+        return chosen.map
+    X = summed.sample.lowest(LOOK_ROWS).X
+    if np.all(left_out.variance(X, chosen.double(X)) <= EXPLAINED * left_out.prior(X)):
+        return None
+    ask = Request(X.shape[1], chosen.n_features, chosen.seed, ("functions",), summed.sample.X)
+    phi = draw_map(Nystrom(), chosen.kernel, ask)
+    return phi if isinstance(phi, NystromMap) else None
+
+
+def prior_map(kernel: Kernel, d: int, seed: int, name: str) -> FeatureMap | None:
+    """Return Fourier features of the kernel, or None if it has none."""
+    try:
+        return draw_map(Fourier(IID()), kernel, Request(d, WIDTH, seed, ("prior", name)))
+    except UnsupportedKernel:
+        return None

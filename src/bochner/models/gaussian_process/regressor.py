@@ -1,8 +1,8 @@
 """Gaussian process regression at any number of rows."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import KW_ONLY, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -10,7 +10,7 @@ from scipy.special import ndtri
 from sklearn.utils.metaestimators import available_if
 
 from bochner._core.arrays import from_numpy, joined, to_numpy
-from bochner._core.checks import integer, require_switch
+from bochner._core.checks import integer, one_of, require_switch
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.certificates.certificate import Certificate
@@ -32,26 +32,50 @@ from bochner.models.error_law import (
     cross_conformal,
     scores_of,
 )
+from bochner.models.gaussian_process.exact import ExactProcess
 from bochner.models.gaussian_process.fit import ProcessFit, fitted, process
-from bochner.models.gaussian_process.functions import Functions
-from bochner.models.gaussian_process.law import GaussianProcessSpec, ProcessLaw, log_normal
+from bochner.models.gaussian_process.law import GaussianProcessSpec, ProcessLaw, Values, log_normal
 from bochner.models.gaussian_process.neighbours import NeighbourProcess
 from bochner.models.gaussian_process.observed import BlockAverages, Derivatives, observed
 from bochner.models.gaussian_process.posterior import Predictive
 from bochner.models.representations.methods import (
     DIRECT_ROWS,
-    NYSTROM,
     ExactKernel,
-    as_exact,
+    LocalKernel,
+    as_features,
+    named,
     takes_pieces,
 )
 from bochner.models.representations.representation import require_alike
 from bochner.models.representations.waves import GridSums
-from bochner.sums.executor import LOCAL, Executor, require_order
+from bochner.solvers.ridge.evidence import as_variance
+from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Moments, Precision
 
 MOST_ROWS = 20_000  # Rows of a full covariance, at most: 8 bytes times their square
 MAPPED = ("mean", "std")  # Names of what a map of places holds
+
+
+@dataclass(frozen=True, eq=False)
+class Functions:
+    """n functions: ``functions(X)`` gives their values at rows, (m, n) or (m, t, n)."""
+
+    rows: Callable[[Any], Blocks]  # Checked blocks of the rows that a user passes
+    values: Values
+    block_rows: int
+    target_shape: tuple[int, ...]
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __call__(self, X: Array) -> Array:
+        """Return the values at rows X; the same rows give the same values in any call."""
+        parts, shape = [], (*self.target_shape, self.count)
+        for block in self.rows(X).with_rows(self.block_rows):
+            values = self.values(block.X)
+            parts.append(from_numpy(values.reshape(len(values), *shape), like=block.X))
+        return joined(parts)
 
 
 @estimator
@@ -172,39 +196,21 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, PenalisedByAlph
         where: Executor = LOCAL,
         precision: Precision | None = None,
     ) -> ProcessFit:
-        spec, exact = self._spec(), self._exact is not None
-        if exact:
-            why = 'method="exact" compares each row with all others'
-            require_order(spec.features.who, why, where, "Leave where out, or take features.")
-        law = process(
-            spec,
-            blocks,
-            where,
-            precision,
-            exact=exact or (precision is None and self._few(blocks)),
-            any_features=self.n_features is None and self.precision == "auto",
-            any_method=self.method is None,
-        )
-        return fitted(inputs, law)
-
-    @property
-    def _exact(self) -> ExactKernel | None:
-        """The method where it is the kernel itself."""
-        exact = None if self.method is None else as_exact(self.method)
-        if exact is not None and exact.preconditioner is not None:
-            raise InvalidInput(
-                f"{type(self).__name__}: the matrix of all rows is factored, which takes no "
-                f"preconditioner; got {exact!r}. Pass ExactKernel()."
-            )
-        return exact
+        spec, any_method = self._spec(), self.method is None
+        any_features = self.n_features is None and self.precision == "auto"
+        few = any_features and any_method and precision is None and self._few(blocks)
+        if few or isinstance(named(self.method), ExactKernel):  # few are sent to this process
+            return fitted(inputs, ExactProcess.fit(spec, blocks, LOCAL if few else where))
+        asked = {"any_features": any_features, "any_method": any_method}
+        return fitted(inputs, process(spec, blocks, where, precision, **asked))
 
     def _few(self, blocks: Blocks) -> bool:
         """Whether the default is the kernel itself for so few rows."""
-        asked = self.method is not None or self.n_features is not None or self.precision != "auto"
         n, t = blocks.n_rows, int(np.prod(blocks.target_shape or ()))
-        if asked or n is None:
-            return False
-        return (n * windows_of(self.kernel, blocks.n_columns)) ** 3 * t <= DIRECT_ROWS**3
+        return (
+            n is not None
+            and (n * windows_of(self.kernel, blocks.n_columns)) ** 3 * t <= DIRECT_ROWS**3
+        )
 
     @available_if(takes_pieces)
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
@@ -224,12 +230,25 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, PenalisedByAlph
         return fitted(inputs, law.with_rows_of(self._again(self._spec()), blocks))
 
     def _spec(self) -> GaussianProcessSpec:
-        centred = require_switch(type(self).__name__, self.fit_intercept)
-        method = "auto" if self.method is None else self.method
-        features = self._feature_spec(method if self._exact is None else NYSTROM)
-        return GaussianProcessSpec.of(
-            features, self.noise, self.amplitude, self.lengthscale, centred
-        )
+        who = type(self).__name__
+        centred = require_switch(who, self.fit_intercept)
+        method = named(self.method)
+        if isinstance(method, ExactKernel) and method.preconditioner is not None:
+            raise InvalidInput(
+                f"{who}: the matrix of all rows is factored, which takes no "
+                f"preconditioner; got {method!r}. Pass ExactKernel()."
+            )
+        local = isinstance(method, LocalKernel)  # which a process refuses
+        features = self._feature_spec(self.method if local else as_features(method))
+        by = one_of(self.lengthscale, who, "lengthscale", ("auto", "loo", "evidence"))
+        if by == "evidence" and features.learns_metric:
+            raise InvalidInput(
+                f'{who}: lengthscale="evidence" and metric="learned" both say how columns are '
+                "scaled; set one of them."
+            )
+        variances = as_variance(self.noise, "noise"), as_variance(self.amplitude, "amplitude")
+        criterion = "evidence" if "evidence" in (self.noise, self.amplitude) else "auto"
+        return GaussianProcessSpec(features, *variances, by, centred, criterion)
 
     def _again(self, spec: GaussianProcessSpec) -> GaussianProcessSpec:
         """Return what the fit was asked for, with noise and amplitude as they are set."""
@@ -450,7 +469,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, PenalisedByAlph
         n = integer(n, "sample_functions", "n", 1)
         law = self._law.require("sample_functions", type(self).__name__)
         values, rows = law.draw(n, seed_of(random_state)), copy(self)._rows_to_predict
-        return Functions(rows, values, law.drawn_rows, law.target_shape, n)
+        return Functions(rows, values, law.drawn_rows, self.target_shape_, n)
 
     def sample_y(self, X: Tabular, n_samples: int = 1, random_state: Seed = 0) -> Array:
         """Return values of drawn functions at rows, as scikit-learn's; (m, [t,] n_samples)."""

@@ -1,6 +1,6 @@
 """Rows as sums of their features: moments in one pass, in float32 or float64."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -10,7 +10,6 @@ from bochner._core.arrays import to_numpy
 from bochner._core.checks import require_power
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import FEW, LOO_ROWS, long_sweep, sums_first
-from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.sources import Block, required_targets
@@ -41,7 +40,7 @@ from bochner.solvers.ridge.problem import left_out_errors, slack_of_leverage
 from bochner.solvers.ridge.solution import Outcome, Solution
 from bochner.sums.executor import LOCAL, Executor, Together
 from bochner.sums.moments import Moments, Precision
-from bochner.sums.rows import SampleOf, sampled
+from bochner.sums.rows import SampleOf
 
 #: Least sum of weights that float64 holds with digits to spare for errors far below it.
 LEAST_WEIGHT = 1e-90
@@ -128,6 +127,13 @@ class FeatureSums(Representation):
         require_power(self.who, self.sample.y, power)
         return self
 
+    def solved(self, spec: RidgeSpec, eigen: Eigen, centred_rows: Rows | None) -> Solution:
+        """Solve from a decomposition, and the rows about the means if it was made of these."""
+        rows = self.centred(self.sample) if centred_rows is None else (centred_rows,)
+        means = self.seen.feature_mean, self.seen.target_mean
+        judged = rows if spec.alpha == "loo" else None
+        return solve_ridge(eigen, means, spec.alpha, judged, per_target=spec.per_target)
+
     def solve(self, spec: RidgeSpec) -> tuple["FeatureSums", Solution]:
         sums = replace(self, fit_intercept=spec.fit_intercept)
         return sums, solve(spec, sums)
@@ -166,9 +172,6 @@ class FeatureSums(Representation):
             values.append(y - left_out_errors(residual, slack) + self.seen.target_mean)
         return calibrate(np.concatenate(values), decided(sample.y), sample.w)
 
-    def certificate(self, alpha: float, blocks: Blocks | None = None) -> Certificate:
-        return certified(self.chosen, self.sample, self.count, alpha, blocks)
-
     def merge(self, other: "FeatureSums") -> "FeatureSums":
         return replace(
             self,
@@ -199,67 +202,60 @@ def add_up(
     return sums.moments(total), (kept[0] if kept else None), count_rows(blocks)
 
 
-@dataclass(frozen=True, eq=False)
-class Pass:
-    """How the rows of a fit are summed up."""
+def summed_features(
+    spec: RidgeSpec,
+    chosen: Chosen,
+    blocks: Blocks,
+    where: Executor,
+    precision: Precision | None = None,
+    forecasts: bool = True,
+) -> FeatureSums:
+    """Sum up all rows, in one pass if possible.
 
-    who: str
-    alpha: Alpha  # The penalty, or how it is chosen
-    fit_intercept: bool
-    precision: str  # "auto", "float32", "float64"
-    # Whether float64 may be chosen before the pass, and sums whitened instead of rows
-    forecasts: bool = True
+    ``precision`` overrides the choice. ``forecasts``: float64 may be chosen before the pass, and
+    sums whitened instead of rows.
+    """
+    who, asked = spec.features.who, spec.features.precision
+    shape = required_targets(who, blocks.target_shape)
+    automatic = asked == "auto"
+    if automatic and least_alpha(spec.alpha) == 0:
+        asked = "float64"
+    dtype = precision or feature_precision(asked, blocks.n_rows, chosen.map)
+    chosen = replace(chosen, precision=dtype)
+    if forecasts and automatic and blocks.n_rows is not None:
+        may_sum_first = precision is None and asked == "auto"
+        dtype, chosen = _forecast(spec.alpha, chosen, blocks.n_rows, may_sum_first)
+    sums = add_up(chosen, blocks, dtype, where, SampleOf(chosen.seed))
+    return FeatureSums(who, chosen, spec.fit_intercept, *sums, shape).checked()
 
-    def __call__(
-        self, chosen: Chosen, blocks: Blocks, where: Executor, precision: Precision | None = None
-    ) -> FeatureSums:
-        """Sum up all rows, in one pass if possible; ``precision`` overrides the choice."""
-        shape = required_targets(self.who, blocks.target_shape)
-        asked, n, phi = self.precision, blocks.n_rows, chosen.map
-        if asked == "auto" and least_alpha(self.alpha) == 0:
-            asked = "float64"
-        dtype = precision or feature_precision(asked, n, phi)
-        chosen = replace(chosen, precision=dtype)
-        coarse = dtype == "float32" or isinstance(phi, NystromMap)
-        if self.forecasts and self.precision == "auto" and coarse:
-            if precision is None and asked == "auto" and self._sums_first(chosen, n):
-                chosen = _with_jitter(chosen, COARSE)
-            if self._needs_float64(chosen, n):
-                dtype, chosen = "float64", _with_jitter(chosen, None)
-        sums = add_up(chosen, blocks, dtype, where, SampleOf(chosen.seed))
-        return FeatureSums(self.who, chosen, self.fit_intercept, *sums, shape).checked()
 
-    def again(self, summed: FeatureSums, blocks: Blocks, where: Executor) -> FeatureSums:
-        """Sum up all rows again, in float64, each whitened by itself."""
-        chosen = _with_jitter(summed.chosen, None)
-        moments, _, rows = add_up(chosen, blocks, "float64", where)
-        return replace(summed, chosen=chosen, moments=moments, rows=rows)
+def _forecast(
+    alpha: Alpha, chosen: Chosen, n: int, may_sum_first: bool
+) -> tuple[Precision, Chosen]:
+    """Return the precision of sums, and the map, by the penalty that the choice has found.
 
-    def _sums_first(self, chosen: Chosen, n: int | None) -> bool:
-        """Whether sums of kernel values are whitened instead of rows.
+    All rows are summed in float64 at once where float32 does not resolve that penalty. Else sums of
+    kernel values are whitened instead of rows; but landmarks that the user gives must have the same
+    map for any rows.
+    """
+    phi, method, penalty = chosen.map, chosen.choice.method, chosen.choice.penalty
+    nystrom, single = isinstance(phi, NystromMap), chosen.precision == "float32"
+    if not (nystrom or single):
+        return chosen.precision, chosen
+    if alpha == "loo" and penalty is not None and penalty < FLOAT32_FLOOR:
+        long = long_sweep(n, phi.n_features)
+        return ("float64", _with_jitter(chosen, None)) if long else (chosen.precision, chosen)
+    random = isinstance(method, Nystrom) and not isinstance(method.landmarks, Given)
+    if may_sum_first and nystrom and random and not single and sums_first(n, phi.n_features):
+        chosen = _with_jitter(chosen, COARSE)
+    return chosen.precision, chosen
 
-        Landmarks that the user gives must have the same map for any rows.
-        """
-        phi, method = chosen.map, chosen.choice.method
-        if not isinstance(phi, NystromMap) or chosen.precision != "float64":
-            return False
-        is_random = isinstance(method, Nystrom) and not isinstance(method.landmarks, Given)
-        if not is_random or n is None:
-            return False
-        return sums_first(n, phi.n_features) and not self._asks_float64(chosen)
 
-    def _asks_float64(self, chosen: Chosen) -> bool:
-        """Whether the choice of the method found a penalty that float32 does not resolve."""
-        penalty = chosen.choice.penalty if self.alpha == "loo" else None
-        return penalty is not None and penalty < FLOAT32_FLOOR
-
-    def _needs_float64(self, chosen: Chosen, n: int | None) -> bool:
-        """Whether all rows are summed in float64 at once."""
-        phi = chosen.map
-        fine = chosen.precision == "float64" and isinstance(phi, NystromMap) and phi.jitter is None
-        if fine or n is None or not long_sweep(n, phi.n_features):
-            return False
-        return self._asks_float64(chosen)
+def summed_again(summed: FeatureSums, blocks: Blocks, where: Executor) -> FeatureSums:
+    """Sum up all rows again, in float64, each whitened by itself."""
+    chosen = _with_jitter(summed.chosen, None)
+    moments, _, rows = add_up(chosen, blocks, "float64", where)
+    return replace(summed, chosen=chosen, moments=moments, rows=rows)
 
 
 def _with_jitter(chosen: Chosen, jitter: float | None) -> Chosen:
@@ -307,43 +303,15 @@ def solve(
     spec: RidgeSpec, sums: FeatureSums, blocks: Blocks | None = None, where: Executor = LOCAL
 ) -> Solution:
     """Solve from sums; ``blocks`` are all rows, where they can be read again."""
-    double, state = sums.chosen.precision == "float64", None
-    if double and least_alpha(spec.alpha) == 0 and (blocks is not None or sums.keeps_all):
-        eigen = triangle(sums, blocks, where)
+    double = sums.chosen.precision == "float64"
+    by_triangle = double and least_alpha(spec.alpha) == 0
+    if by_triangle and (blocks is not None or sums.keeps_all):
+        solution = sums.solved(spec, triangle(sums, blocks, where), None)
     else:
-        eigen, state = sums.decomposed()
-    rows: Iterable[Rows] = sums.centred(sums.sample) if state is None else (state,)
-    solution = solve_ridge(
-        eigen,
-        (sums.seen.feature_mean, sums.seen.target_mean),
-        spec.alpha,
-        rows if spec.alpha == "loo" else None,
-        per_target=spec.per_target,
-    )
+        solution = sums.solved(spec, *sums.decomposed())
     if not double and sums.moments.precision == "float64" and solution.outcome is Outcome.SOLVED:
         return replace(solution, outcome=Outcome.REFINED)
     return solution
-
-
-def certified(
-    chosen: Chosen,
-    sample: RowSample,
-    count: int,
-    alpha: float,
-    blocks: Blocks | None = None,
-    most: int | None = None,
-) -> Certificate:
-    """Return the certificate on rows of the fit, or on others with the penalty in proportion."""
-    n = count if blocks is None else count_rows(blocks)
-    rows = sample if blocks is None else sampled(blocks, chosen.seed)
-    return certify(
-        chosen.rounded,
-        (rows if most is None else rows.lowest(most)).X,
-        alpha=alpha * n / count,
-        kernel=chosen.kernel,
-        n_rows=n,
-        random_state=chosen.seed,
-    )
 
 
 def solved_features(
@@ -357,12 +325,10 @@ def solved_features(
 
     ``precision`` is the precision of all sums if rows cannot be read again.
     """
-    asked = spec.features
-    rows = Pass(asked.who, spec.alpha, spec.fit_intercept, asked.precision)
-    sums = rows(chosen, blocks, where, precision)
+    sums = summed_features(spec, chosen, blocks, where, precision)
     solution = solve(spec, sums, blocks, where)
-    if solution.outcome is Outcome.FLOAT32_LIMITED and asked.precision == "auto":
-        sums = rows.again(sums, blocks, where)
+    if solution.outcome is Outcome.FLOAT32_LIMITED and spec.features.precision == "auto":
+        sums = summed_again(sums, blocks, where)
         solution = solve(spec, sums, blocks, where)
     return sums, solution
 

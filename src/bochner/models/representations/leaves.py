@@ -5,7 +5,7 @@ So rows are split into leaves, each with its own kernel matrix; leaves are coupl
 of all rows (:mod:`bochner.solvers.ridge.groups`). Time grows like n.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from operator import add
@@ -16,10 +16,10 @@ import numpy as np
 from bochner._core.arrays import dense, is_sparse, to_numpy, unit_of
 from bochner._core.progress import progress
 from bochner._core.random import stream
-from bochner._core.shapes import Array, Float, Gradients, Int, Predictions
+from bochner._core.shapes import Array, Float, Gradients, Int
 from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks, count_rows
-from bochner.data.sample import RowSample, row_priorities
+from bochner.data.sample import RowSample
 from bochner.features.auto import Choice
 from bochner.features.method import Request
 from bochner.features.nystrom.nystrom import Nystrom
@@ -30,10 +30,11 @@ from bochner.models._kernel_sum import KernelSum
 from bochner.models.error_law import LeftOutRows
 from bochner.models.representations.methods import LocalKernel
 from bochner.models.representations.representation import (
-    GatheredRows,
+    HasCoefficients,
     Representation,
     RidgeSpec,
     gather,
+    given_share,
     lacks_of_kernel,
     of_differences,
     require_kernel_fit,
@@ -48,7 +49,6 @@ from bochner.selection.race import TunedKernel
 from bochner.selection.record import Tuning
 from bochner.selection.tree import RowTree, grow
 from bochner.solvers.ridge.groups import Group, Reduced, reduced_at
-from bochner.solvers.ridge.path import least_alpha
 from bochner.solvers.ridge.solution import Solution
 from bochner.sums.executor import LOCAL, Executor
 
@@ -56,8 +56,6 @@ ROUNDED = {False: 1e-12, True: 1e-5}  # Relative error of sums of groups: of flo
 
 #: Number of rows with leave-one-out errors: they take a tenth of the time of the factors.
 LEFT_OUT_ROWS = 2048
-
-AT_ONCE = 4096  # Rows that are predicted at once
 
 
 #: The kernel found on a sample of rows, the curves of columns, and the sample.
@@ -108,19 +106,24 @@ class LeafRows(Representation):
     def left_out(self, solution: Solution) -> LeftOutRows:  # judged with the fit
         return self.judged
 
-    def predictions(self, solution: Solution, blocks: Blocks) -> Predictions:
+    block_rows = 4096
+
+    def values(self, solution: HasCoefficients) -> Callable[[Array], Float[Array, "b t"]]:
         machines = self._machines
-        for block in blocks.with_rows(AT_ONCE):
-            seen = _within(self.chosen.kernel, _in_float64(block.X))
+
+        def at(X: Array) -> Float[Array, "b t"]:
+            seen = _within(self.chosen.kernel, _in_float64(X))
             total = np.zeros((len(seen.X), len(solution.intercept)))
             for leaf, here in self._by_leaf(seen):
                 if leaf not in machines:
                     machines[leaf] = self._machine(leaf, solution, *self._within)
                 total[here] = machines[leaf].at(seen.X[here])
-            yield block.X, total
+            return total
 
-    def gradients(self, solution: Solution, blocks: Blocks) -> Gradients:
-        for block in blocks.with_rows(AT_ONCE):
+        return at
+
+    def gradients(self, solution: HasCoefficients, blocks: Blocks) -> Gradients:
+        for block in blocks.with_rows(self.block_rows):
             X = _in_float64(block.X)
             total = np.zeros((*X.shape, len(solution.intercept)))
             for leaf, here in self._by_leaf(_within(self.chosen.kernel, X)):
@@ -133,7 +136,7 @@ class LeafRows(Representation):
         for number in np.unique(leaf):
             yield int(number), np.flatnonzero(leaf == number)
 
-    def machine(self, leaf: int, solution: Solution) -> KernelSum:
+    def machine(self, leaf: int, solution: HasCoefficients) -> KernelSum:
         """Return the kernel sum over the landmarks and the rows of a leaf."""
         landmarks = _landmarks(self.chosen.map)
         return self._machine(leaf, solution, self.chosen.kernel, landmarks, self.X)
@@ -154,7 +157,7 @@ class LeafRows(Representation):
         return {}
 
     def _machine(
-        self, leaf: int, solution: Solution, kernel: Kernel, landmarks: Array, X: Array
+        self, leaf: int, solution: HasCoefficients, kernel: Kernel, landmarks: Array, X: Array
     ) -> KernelSum:
         index = self._rows_of[leaf]
         coef = np.concatenate([self.across[leaf], solution.coef[index]])
@@ -183,33 +186,42 @@ def leaf_rows(
     O(n m² / 3 + n m D) for leaves of m rows and D landmarks, and n (d + D) numbers.
     """
     shape = require_kernel_fit(spec, "local", "splits rows into leaves", blocks, where)
-    rows = gather(blocks)
-    rows = replace(rows, X=dense(rows.X)) if is_sparse(rows.X) else rows
+    rows = _dense(gather(blocks, spec.features.seed))
     start = _candidate(spec, rows)
     if (chosen := _waves(spec, rows, start)) is not None:
         asked = spec.features, spec.fit_intercept, chosen
         return chosen_grid_sums(*asked, start[2], blocks, where).solve(spec)
-    table = LocalRows.of(spec, method, rows, start)
-    best = table.judged
-    coef, across, intercept, judged = table.solved(np.atleast_1d(best.alpha))
-    residuals = np.asarray(best.alpha) * coef / rows.w[:, None]
+    seed, (_, curves, sample) = spec.features.seed, start
+    tuning, best = among_near_rows(spec, rows, start)
+    seen = _within(tuning.kernel, rows.X if curves is None else curves.inputs(rows.X))
+    kernel = tuning.kernel if curves is None else curves.of(tuning.kernel)
+    tree, leaf = grow(*seen, method.most_in_leaf(len(rows)), seed)
+    ask = Request(rows.X.shape[1], method.landmarks_of(len(rows)), seed, X=sample.X)
+    phi = draw_map(Nystrom(), kernel, ask)
+    reason = (
+        f"The kernel itself within each of {tree.n_leaves} leaves of the {len(rows):,} rows, "
+        f"and {phi.n_features} landmarks across them."
+    )
+    choice = Choice(phi, method, (), reason + tuning.reason)
+    chosen = Chosen(seed, replace(tuning, kernel=kernel), choice, curves=curves)
+    table = LocalRows(spec, rows, chosen, seen, rows_of_leaves(leaf, tree.n_leaves))
+    coef, across, intercept, judged = table.solved(np.atleast_1d(best.solution.alpha))
+    residuals = np.asarray(best.solution.alpha) * coef / rows.w[:, None]
     solution = replace(
-        best,
+        best.solution,
         coef=coef,
         intercept=intercept,
         residual_variance=rows.w @ residuals**2 / rows.w.sum(),
         slack=None,
     )
-    parts = rows.X, rows.y, rows.w, table.tree, table.leaf, across, judged
-    return LeafRows(table.chosen, shape, count_rows(blocks), *parts), solution
+    parts = rows.X, rows.y, rows.w, tree, leaf, across, judged
+    return LeafRows(chosen, shape, count_rows(blocks), *parts), solution
 
 
-def among_near_rows(
-    spec: RidgeSpec, rows: GatheredRows, start: Candidate
-) -> tuple[Tuning, AtDensity, DensePlaces]:
+def among_near_rows(spec: RidgeSpec, rows: RowSample, start: Candidate) -> tuple[Tuning, AtDensity]:
     """Choose the kernel and its scale in neighbourhoods, which are as dense as the whole table.
 
-    Returns the search with these steps, the chosen kernel, and the neighbourhoods.
+    Returns the search with these steps, and the chosen kernel.
     """
     seed, (tuning, curves, sample) = spec.features.seed, start
     X = rows.X if curves is None else curves.inputs(rows.X)
@@ -224,12 +236,12 @@ def among_near_rows(
         asked_near = (X, rows.y, rows.w), bent, seed, spec.fit_intercept
         others = list(tuned_among_near_rows(searched, *asked_near))
     best = places.best(searched, others) if is_open else places.at(tuning.kernel, 1.0)
-    return places.noted(tuning, best, others), best, places
+    return places.noted(tuning, best, others), best
 
 
-def chosen_by_leaves(spec: RidgeSpec, rows: GatheredRows) -> Kernel:
+def chosen_by_leaves(spec: RidgeSpec, rows: RowSample) -> Kernel:
     """Return the kernel that a local fit, or the Fourier modes in its place, choose."""
-    rows = replace(rows, X=dense(rows.X)) if is_sparse(rows.X) else rows
+    rows = _dense(rows)
     start = _candidate(spec, rows)
     if (chosen := _waves(spec, rows, start)) is not None:
         return chosen.kernel
@@ -239,38 +251,13 @@ def chosen_by_leaves(spec: RidgeSpec, rows: GatheredRows) -> Kernel:
 
 @dataclass(frozen=True, eq=False)
 class LocalRows:
-    """All rows of a fit, the kernel that was chosen for them, and their leaves."""
+    """All rows of a fit in their leaves, and the kernel that was chosen for them."""
 
     spec: RidgeSpec
-    tuning: Tuning  # The kernel, of rows as curves have bent them
-    rows: GatheredRows
+    rows: RowSample
     chosen: Chosen
     seen: _SeenRows  # The kernel without transformations of rows, and rows transformed
-    tree: RowTree
-    leaf: Int[Array, " n"]
-    judged: Solution  # Of rows in a few places: the penalty, and how it was found
-    places: DensePlaces
-
-    @staticmethod
-    def of(
-        spec: RidgeSpec, method: LocalKernel, rows: GatheredRows, start: Candidate
-    ) -> "LocalRows":
-        """Choose the kernel, its scale, the penalty and the landmarks, and split the rows."""
-        seed, (_, curves, sample) = spec.features.seed, start
-        tuning, best, places = among_near_rows(spec, rows, start)
-        seen = _within(tuning.kernel, rows.X if curves is None else curves.inputs(rows.X))
-        kernel = tuning.kernel if curves is None else curves.of(tuning.kernel)
-        tree, leaf = grow(*seen, method.most_in_leaf(len(rows.w)), seed)
-        ask = Request(rows.X.shape[1], method.landmarks_of(len(leaf)), seed, X=sample.X)
-        phi = draw_map(Nystrom(), kernel, ask)
-        reason = (
-            f"The kernel itself within each of {tree.n_leaves} leaves of the {len(leaf):,} rows, "
-            f"and {phi.n_features} landmarks across them."
-        )
-        choice = Choice(phi, method, (), reason + tuning.reason)
-        search = replace(tuning, kernel=kernel)
-        chosen = Chosen(seed, search, choice, curves=curves)
-        return LocalRows(spec, tuning, rows, chosen, seen, tree, leaf, best.solution, places)
+    leaves: list[Int[Array, " m"]]  # Rows of each leaf
 
     def solved(
         self, alphas: Float[Array, "*a"]
@@ -279,10 +266,9 @@ class LocalRows:
         t = self.rows.y.shape[1]
         each, D = np.broadcast_to(alphas, t), self.chosen.n_features
         coef, intercept = np.empty(self.rows.y.shape), np.zeros(t)
-        across = np.zeros((self.tree.n_leaves, D, t))
-        marked = np.concatenate(
-            [here[mark] for here, mark in zip(self._rows_of, self._marked, strict=True)]
-        )
+        across = np.zeros((len(self.leaves), D, t))
+        pairs = zip(self.leaves, self._marked, strict=True)
+        marked = np.concatenate([here[mark] for here, mark in pairs])
         errors = np.empty((len(marked), t))
         for alpha in np.unique(each):
             mark = np.flatnonzero(each == alpha)
@@ -296,20 +282,19 @@ class LocalRows:
         self, alpha: float, targets: Int[Array, " s"]
     ) -> tuple[Float[Array, "n s"], Float[Array, "l D s"], Float[Array, " s"], Float[Array, "m s"]]:
         reduced: list[Reduced] = []
-        for leaf in range(self.tree.n_leaves):  # the precision of a leaf is that of the leaf before
-            if self.tree.n_leaves > 1:
-                progress("Solving leaf", "", leaf + 1, self.tree.n_leaves)
+        for leaf in range(len(self.leaves)):  # the precision of a leaf is that of the leaf before
+            if len(self.leaves) > 1:
+                progress("Solving leaf", "", leaf + 1, len(self.leaves))
             single = reduced[-1].single if reduced else self.spec.features.precision != "float64"
-            group = self._group(leaf, targets, single)
-            reduced.append(reduced_at(group, alpha))
+            reduced.append(reduced_at(self._group(leaf, targets, single), alpha))
         rounding = ROUNDED[reduced[-1].single]
         shared = reduce(add, (each.sums for each in reduced)).across(
             self.spec.fit_intercept, rounding
         )
-        coef = np.empty((len(self.leaf), len(targets)))
+        coef = np.empty((len(self.rows), len(targets)))
         across, errors = np.empty((len(reduced), *shared.v.shape)), []
         for leaf, each in enumerate(reduced):
-            here = self._rows_of[leaf]
+            here = self.leaves[leaf]
             root = np.sqrt(self.rows.w[here])
             coef[here] = each.coefficients(shared, root)
             across[leaf] = self._root @ (
@@ -321,7 +306,7 @@ class LocalRows:
         return unit * coef, unit * across, intercept, unit * np.concatenate(errors)
 
     def _group(self, leaf: int, targets: Int[Array, " s"], single: bool) -> Group:
-        here = self._rows_of[leaf]
+        here = self.leaves[leaf]
         matrix = partial(_matrix, self.seen.kernel, self.seen.X[here])
         y = (self.rows.y[np.ix_(here, targets)] - self._mean[targets]) / self._unit[targets]
         w, marked = self.rows.w[here], self._marked[leaf]
@@ -332,19 +317,15 @@ class LocalRows:
 
         They are computed twice, which costs less than to keep the values of all leaves.
         """
-        X = self.seen.X[self._rows_of[leaf]]
+        X = self.seen.X[self.leaves[leaf]]
         return to_numpy(self.seen.kernel.evaluate(X, self._landmarks))
-
-    @cached_property
-    def _rows_of(self) -> list[Int[Array, " m"]]:
-        return rows_of_leaves(self.leaf, self.tree.n_leaves)
 
     @cached_property
     def _marked(self) -> list[Int[Array, " p"]]:
         """Return the rows of each leaf with leave-one-out errors, an equal share of each leaf."""
         rng = stream(self.chosen.seed, "rows left out")
-        step = -(-len(self.leaf) // LEFT_OUT_ROWS)
-        each = (rng.permutation(len(here)) for here in self._rows_of)
+        step = -(-len(self.rows) // LEFT_OUT_ROWS)
+        each = (rng.permutation(len(here)) for here in self.leaves)
         return [np.sort(order[: -(-len(order) // step)]) for order in each]
 
     @cached_property
@@ -384,7 +365,7 @@ def _landmarks(phi: Any) -> Float[Array, "D d"]:
     return np.asarray(phi.landmarks, np.float64)
 
 
-def _waves(spec: RidgeSpec, rows: GatheredRows, start: Candidate) -> Chosen | None:
+def _waves(spec: RidgeSpec, rows: RowSample, start: Candidate) -> Chosen | None:
     """Return the waves of the kernel at the scale of all rows, where ``spec`` allows few."""
     tuning, curves, sample = start
     few = lambda kernel: waves_for(kernel, sample.X, len(rows.w))
@@ -401,13 +382,14 @@ def _waves(spec: RidgeSpec, rows: GatheredRows, start: Candidate) -> Chosen | No
     return Chosen(seed, noted, replace(waves, reason=waves.reason + tuning.reason))
 
 
-def _candidate(spec: RidgeSpec, rows: GatheredRows) -> Candidate:
+def _candidate(spec: RidgeSpec, rows: RowSample) -> Candidate:
     """Return the kernel found on a sample of rows, the curves of columns, and the sample."""
-    seed = spec.features.seed
-    priority = row_priorities(seed, 0, int(rows.number[-1]) + 1)[rows.number]
-    sample = RowSample(rows.X, rows.y, rows.w, priority).lowest(kept_rows(rows.X.shape[1]))
-    curves, bent = transformed(sample, seed, spec.features.bends)
-    alpha = least_alpha(spec.alpha)
-    share = None if isinstance(alpha, str) else alpha / rows.weight
+    sample = rows.lowest(kept_rows(rows.X.shape[1]))
+    curves, bent = transformed(sample, spec.features.seed, spec.features.bends)
+    share = given_share(spec, rows)
     tuning = choose_for_matrix(spec.features, bent, share, spec.fit_intercept, True)
     return tuning, curves, sample
+
+
+def _dense(rows: RowSample) -> RowSample:
+    return replace(rows, X=dense(rows.X)) if is_sparse(rows.X) else rows

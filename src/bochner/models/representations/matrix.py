@@ -3,22 +3,18 @@
 Features of all rows precondition the latter, and choose the penalty.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bochner._core import native
-from bochner._core.arrays import is_sparse
-from bochner._core.blas import eigh
-from bochner._core.shapes import Array, Float, Gradients, Predictions
-from bochner._core.sizes import block_rows
+from bochner._core.arrays import is_sparse, numpy_rows
+from bochner._core.shapes import Array, Float, Gradients
 from bochner.data.blocks import Blocks, count_rows
-from bochner.data.sample import RowSample, chosen_rows, row_priorities
+from bochner.data.sample import RowSample, chosen_rows
 from bochner.features.auto import Choice
-from bochner.features.map import FeatureMap
-from bochner.features.nystrom.nystrom import Rounded
 from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.distances import overflow
 from bochner.kernels.kernel import Kernel
@@ -26,13 +22,15 @@ from bochner.kernels.stationary import CoordinateWise, Radial, Stationary
 from bochner.models._calibration import Calibration, calibrate, decided, log_loss_of_signs
 from bochner.models._kernel_sum import KernelSum
 from bochner.models.error_law import LEFT_OUT_ROWS, Coupling, LeftOutRows
+from bochner.models.representations.features import FeatureSums, add_up
 from bochner.models.representations.leaves import among_near_rows
 from bochner.models.representations.methods import DIRECT_ROWS, ExactKernel, exact_choice
 from bochner.models.representations.representation import (
-    GatheredRows,
+    HasCoefficients,
     Representation,
     RidgeSpec,
     gather,
+    given_share,
     lacks_of_kernel,
     of_differences,
     require_kernel_fit,
@@ -42,117 +40,19 @@ from bochner.selection.choose import choose, choose_for_matrix, transformed
 from bochner.selection.chosen import Chosen
 from bochner.selection.record import Curves, Tuning
 from bochner.selection.spec import Tolerance
-from bochner.solvers.cg import KernelOperator
+from bochner.solvers.cg import TILE, KernelOperator
 from bochner.solvers.ridge.dual import KernelRows
-from bochner.solvers.ridge.eigen import Eigen, decompose
 from bochner.solvers.ridge.kernel_path import PENALTY_ROWS, solve_kernel
-from bochner.solvers.ridge.krylov import KrylovSolution, System, low_rank_inverse, solve_system
-from bochner.solvers.ridge.path import given_alpha, least_alpha, solve_ridge
+from bochner.solvers.ridge.krylov import System, low_rank_inverse, solve_system
+from bochner.solvers.ridge.path import given_alpha
 from bochner.solvers.ridge.problem import left_out_errors, slack_of_inverse
 from bochner.solvers.ridge.solution import Outcome, Solution
 from bochner.sums.executor import LOCAL, Executor
-from bochner.sums.moments import Accumulator, Moments, Precision
+from bochner.sums.moments import Precision
+from bochner.sums.rows import SampleOf
 
-MOST_LOO_ROWS = 8192  # Number of rows with leave-one-out errors; a random subset if there are more
 ROUNDED = 0.01  # Share of a penalty that features may be rounded by
 SAMPLE_ROWS = 4096  # If there are more rows than this, the kernel is tuned again at their density
-
-#: Trace of the kernel matrix, in penalties and at all, up to which features of float32 are tried.
-MOST_TRACE, LARGEST_TRACE = 1e7, 1e30
-
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """Features of the rows about their means and weighted, and the ridge regression on them."""
-
-    Z: Float[Array, "n r"]
-    eigen: Eigen
-    mean: Float[Array, " t"]
-    solution: Solution
-
-
-def prepare(spec: RidgeSpec, chosen: Chosen, rows: GatheredRows) -> Prepared:
-    """Make the features, and choose the penalty on them.
-
-    They are of float32, in half of the time, where a penalty is given that they serve for.
-    """
-    alpha, centred = spec.alpha, spec.fit_intercept
-    Z, moments, eigen = _single(spec, chosen, rows) or _summed(chosen.map, rows, "float64", centred)
-    Z -= moments.feature_mean.astype(Z.dtype)
-    solution = solve_ridge(
-        eigen,
-        (moments.feature_mean, moments.target_mean),
-        alpha,
-        _loo_rows(chosen.seed, rows, Z, moments) if alpha == "loo" else (),
-        per_target=spec.per_target,
-    )
-    Z *= np.sqrt(rows.w).astype(Z.dtype)[:, None]
-    return Prepared(Z, eigen, moments.target_mean, solution)
-
-
-class _Summed(NamedTuple):
-    """Features, their moments, about zero if there is no intercept, and eigenvalues."""
-
-    Z: Float[Array, "n r"]
-    moments: Moments
-    eigen: Eigen
-
-
-def _single(spec: RidgeSpec, chosen: Chosen, rows: GatheredRows) -> _Summed | None:
-    """Return all in float32; None where a penalty must be found, or is too small for it."""
-    alpha = spec.alpha
-    if isinstance(alpha, str):
-        return None
-    trace = peak(chosen.kernel, rows) ** 2 * rows.weight
-    if not trace <= min(MOST_TRACE * np.min(alpha), LARGEST_TRACE):
-        return None
-    sums = _summed(chosen.map, rows, "float32", spec.fit_intercept)
-    return sums if _serves(sums.eigen.values, alpha) else None
-
-
-def _summed(phi: FeatureMap, rows: GatheredRows, precision: Precision, centred: bool) -> _Summed:
-    Z, sums = _features(phi, rows, precision)
-    moments = sums if centred else sums.about_zero()
-    return _Summed(Z, moments, decompose(moments, centred))
-
-
-def _features(
-    phi: FeatureMap, rows: GatheredRows, precision: Precision
-) -> tuple[Float[Array, "n r"], Moments]:
-    """Return φ of all rows, and its moments."""
-    size, single = block_rows(phi.n_features), Rounded(phi.kernel, phi, precision)
-    Z, sums = np.empty((len(rows.w), phi.n_features), precision), Accumulator(precision)
-    for start in range(0, len(Z), size):
-        here = slice(start, start + size)
-        Z[here] = single(rows.X[here])
-        sums.add(Z[here], rows.y[here], rows.w[here])
-    return Z, sums.moments()
-
-
-def _loo_rows(
-    seed: int, rows: GatheredRows, Z: Array, moments: Moments
-) -> Iterator[tuple[Array, Array, Array]]:
-    n = len(Z)
-    kept = chosen_rows(seed, n, min(n, MOST_LOO_ROWS))
-    for index in np.array_split(kept, max(1, len(kept) // block_rows(Z.shape[1]))):
-        yield Z[index], rows.y[index] - moments.target_mean, rows.w[index]
-
-
-def rounded(Z: Array, values: Array, alphas: Array) -> Array:
-    """Return Z in float32, where what that changes of ZZᵀ is little beside the penalties."""
-    return Z.astype(np.float32, copy=False) if _serves(values, alphas) else Z
-
-
-def _serves(values: Array, alphas: Any) -> bool:
-    """Whether float32 changes little of ZZᵀ, which has these eigenvalues, beside the penalties."""
-    rounding = np.finfo(np.float32).eps * values.max(initial=0.0)
-    return bool(rounding <= ROUNDED * np.min(alphas))
-
-
-def peak(kernel: Kernel, rows: GatheredRows) -> float:
-    """Return the largest √k(x, x) of the rows."""
-    return float(np.sqrt(np.max(kernel.diag(rows.X))))
-
 
 # --- Kernel ridge regression with the kernel itself: the n × n answer, without an n × n matrix ---
 #
@@ -160,7 +60,6 @@ def peak(kernel: Kernel, rows: GatheredRows) -> float:
 # f(x) = Σ_i c_i k(x, x_i) + b, c = √w u, (A + alpha I)u = √w y: the least of
 # Σ w_i (y_i − f(x_i))² + alpha |f|² over all functions of the kernel.
 
-FEW_ROWS = 100  # Up to this many rows the system is solved by eigenvectors
 WIDTH = 1024  # Width of the preconditioner where it is left open
 
 
@@ -187,15 +86,15 @@ class MatrixRows(Representation):
     def target_variance(self) -> float:
         return np.nan if self.y is None else variance_of(self.y, self.w)
 
-    def predictions(self, solution: Solution, blocks: Blocks) -> Predictions:
-        return self.sum(solution).values(blocks)
+    block_rows = TILE
 
-    def gradients(self, solution: Solution, blocks: Blocks) -> Gradients:
-        return self.sum(solution).gradients(blocks)
+    def values(self, solution: HasCoefficients) -> Callable[[Array], Float[Array, "b t"]]:
+        total = KernelSum(self.chosen.kernel, self.X, solution.coef, solution.intercept)
+        return lambda X: total.at(numpy_rows(X))
 
-    def sum(self, solution: Solution) -> KernelSum:
-        """Return f as a sum over rows."""
-        return KernelSum(self.chosen.kernel, self.X, solution.coef, solution.intercept)
+    def gradients(self, solution: HasCoefficients, blocks: Blocks) -> Gradients:
+        total = KernelSum(self.chosen.kernel, self.X, solution.coef, solution.intercept)
+        return total.gradients(blocks)
 
     def left_out(self, solution: Solution) -> LeftOutRows | None:
         """Return rows with their leave-one-out predictions; None where no targets were kept.
@@ -247,10 +146,8 @@ def exact_rows(
     if method.preconditioner is None and n is not None and n <= DIRECT_ROWS:
         return _direct_rows(spec, method, blocks, shape)
     chosen = _chosen(spec, method, blocks, where)
-    rows = gather(blocks)
-    prepared = prepare(spec, chosen, rows)
-    krylov, intercept = _solve(spec, chosen, method, rows, prepared)
-    solution = _solution(rows, prepared, krylov, intercept, method.tol)
+    rows = gather(blocks, chosen.seed)
+    solution = _by_gradients(spec, method, _sums(spec, chosen, blocks, shape), rows)
     return MatrixRows(chosen, shape, count_rows(blocks), spec.fit_intercept, rows.X), solution
 
 
@@ -258,42 +155,36 @@ def _direct_rows(
     spec: RidgeSpec, method: ExactKernel, blocks: Blocks, shape: tuple[int, ...]
 ) -> tuple[MatrixRows, Solution]:
     """Choose the kernel by the matrix of some rows, then solve with the matrix of all."""
-    rows, seed = gather(blocks), spec.features.seed
+    seed = spec.features.seed
+    rows = gather(blocks, seed)
     tuning, curves, sample = chosen_by_matrix(spec, rows)
     chosen = Chosen(seed, tuning, exact_choice(tuning, sample.X, method))
     chosen = chosen if curves is None else chosen.through(curves)
-    order = np.argsort(sample.priority) if len(rows.w) > PENALTY_ROWS else np.arange(len(rows.w))
-    solution = _solved(spec, tuning.share, chosen, rows.take(order)).of_rows(np.argsort(order))
+    order = np.argsort(sample.priority) if len(rows) > PENALTY_ROWS else np.arange(len(rows))
+    shuffled = rows.take(order)
+    judged = tuning.share * float(shuffled.w[:PENALTY_ROWS].sum())
+    K = kernel_matrix(chosen.kernel, shuffled.X)
+    solution = solve_kernel(
+        KernelRows(K, shuffled.y, shuffled.w, spec.fit_intercept),
+        spec.alpha,
+        per_target=spec.per_target,
+        start=judged if np.isfinite(judged) else None,
+        lost=log_loss_of_signs if spec.features.of_classes else None,
+    )
     kept = rows.X, rows.y, rows.w
-    return MatrixRows(chosen, shape, count_rows(blocks), spec.fit_intercept, *kept), solution
+    made = MatrixRows(chosen, shape, count_rows(blocks), spec.fit_intercept, *kept)
+    return made, solution.of_rows(np.argsort(order))
 
 
-def chosen_by_matrix(
-    spec: RidgeSpec, rows: GatheredRows
-) -> tuple[Tuning, Curves | None, RowSample]:
+def chosen_by_matrix(spec: RidgeSpec, rows: RowSample) -> tuple[Tuning, Curves | None, RowSample]:
     """Return the kernel, the curves of columns, and the rows through these."""
-    seed = spec.features.seed
-    priority = row_priorities(seed, 0, int(rows.number[-1]) + 1)[rows.number]
-    sample = RowSample(rows.X, rows.y, rows.w, priority)
-    curves, sample = transformed(sample, seed, spec.features.bends)
-    alpha = least_alpha(spec.alpha)
-    share = None if isinstance(alpha, str) else alpha / rows.weight
+    curves, sample = transformed(rows, spec.features.seed, spec.features.bends)
+    share = given_share(spec, rows)
     tuning = choose_for_matrix(spec.features, sample, share, spec.fit_intercept)
     searched = tuning.compared and tuning.matrix is None and not is_sparse(sample.X)
-    if searched and share is None and len(rows.w) > SAMPLE_ROWS:
-        inside = replace(rows, X=sample.X)
-        tuning = among_near_rows(spec, inside, (tuning, None, sample))[0]
+    if searched and share is None and len(rows) > SAMPLE_ROWS:
+        tuning = among_near_rows(spec, sample, (tuning, None, sample))[0]
     return tuning, curves, sample
-
-
-def _solved(spec: RidgeSpec, share: float, chosen: Chosen, rows: GatheredRows) -> Solution:
-    """Solve with the kernel matrix of rows in random order."""
-    judged = min(rows.weight, float(rows.w[:PENALTY_ROWS].sum()))
-    start = share * judged if np.isfinite(share) else None
-    K = kernel_matrix(chosen.kernel, rows.X)
-    problem = KernelRows(K, rows.y, rows.w, spec.fit_intercept)
-    lost = log_loss_of_signs if spec.features.of_classes else None
-    return solve_kernel(problem, spec.alpha, per_target=spec.per_target, start=start, lost=lost)
 
 
 def _chosen(spec: RidgeSpec, method: ExactKernel, blocks: Blocks, where: Executor) -> Chosen:
@@ -308,45 +199,60 @@ def _chosen(spec: RidgeSpec, method: ExactKernel, blocks: Blocks, where: Executo
     return replace(chosen, choice=Choice(chosen.map, method, (), reason))
 
 
-def _solve(
-    spec: RidgeSpec, chosen: Chosen, method: ExactKernel, rows: GatheredRows, prepared: Prepared
-) -> tuple[KrylovSolution, Float[Array, " t"]]:
-    """Solve for u; return it, and the intercept."""
-    kernel = chosen.kernel
-    operator = _operator(kernel, rows.X)
-    seen = _FitOperator(operator, rows.w, spec.fit_intercept)
-    alphas = np.broadcast_to(np.asarray(prepared.solution.alpha), prepared.mean.shape)
-    eigen = prepared.eigen
+def _sums(spec: RidgeSpec, chosen: Chosen, blocks: Blocks, shape: tuple[int, ...]) -> FeatureSums:
+    """Return the moments of the preconditioner's features."""
+    sums = add_up(chosen, blocks, "float64", LOCAL, SampleOf(chosen.seed))
+    return FeatureSums(spec.features.who, chosen, spec.fit_intercept, *sums, shape)
+
+
+def _by_gradients(
+    spec: RidgeSpec, method: ExactKernel, sums: FeatureSums, rows: RowSample
+) -> Solution:
+    """Choose the penalty on the features, and solve for u by conjugate gradients."""
+    kernel, weight, root = sums.chosen.kernel, float(rows.w.sum()), np.sqrt(rows.w)[:, None]
+    eigen, state = sums.decomposed()
+    solution = sums.solved(spec, eigen, state)
+    mean = sums.seen.target_mean
+    alphas = np.broadcast_to(np.asarray(solution.alpha), mean.shape)
+    seen = _FitOperator(_operator(kernel, rows.X), rows.w, spec.fit_intercept)
+    peak = float(np.sqrt(np.max(kernel.diag(rows.X))))
     system = System(
         seen.exact,
         seen.rough if seen.operator.single else seen.exact,
-        seen.project(np.sqrt(rows.w)[:, None] * (rows.y - prepared.mean)),
+        seen.project(root * (rows.y - mean)),
         alphas,
-        (1 + spec.fit_intercept) * peak(kernel, rows),
+        (1 + spec.fit_intercept) * peak,
         np.sqrt(eigen.power / eigen.weight),
     )
-    Z = rounded(prepared.Z, eigen.values, alphas)
+    rounding = np.finfo(np.float32).eps * eigen.values.max(initial=0.0)
+    double = rounding > ROUNDED * np.min(alphas)
+    Z = np.empty((len(rows), sums.chosen.n_features), np.float64 if double else np.float32)
+    start = 0
+    for part, _, _ in sums.centred(rows):
+        here = slice(start, start + len(part))
+        Z[here], start = root[here] * part, here.stop
 
     def inverse(r: Array, alphas: Array) -> Array:
         return seen.project(low_rank_inverse(Z, eigen.values, eigen.vectors, r, alphas))
 
-    ordered = bool(chosen.map.below_kernel) and Z.dtype == np.float64
-    if len(rows.w) <= FEW_ROWS:
-        solution = _solve_few(system, seen)
-        return solution, prepared.mean - seen.lift
+    ordered = bool(sums.chosen.map.below_kernel) and double
     tol, most = method.tol, method.max_iter
-    solution = solve_system(system, inverse, tol=tol, max_iter=most, ordered=ordered)
-    return solution, prepared.mean - seen.lift
-
-
-def _solve_few(system: System, seen: "_FitOperator") -> KrylovSolution:
-    """Solve by the eigendecomposition of A: to rounding, and in no time for few rows."""
-    A = seen.exact(seen.project(np.eye(len(system.right))))
-    values, vectors = eigh(A, driver="evd", check_finite=False)
-    weights = np.maximum(values, 0.0)[:, None] + system.alphas
-    u = seen.project(vectors @ (vectors.T @ system.right / weights))
-    history = ("solved by eigenvectors of all rows",)
-    return KrylovSolution(u, 0 * system.alphas, True, 0, history, system.residual(u))
+    found = solve_system(system, inverse, tol=tol, max_iter=most, ordered=ordered)
+    outcome = solution.outcome
+    if outcome is not Outcome.CONSTANT_TARGET and np.any(found.bound > method.tol):
+        outcome = Outcome.NOT_CONVERGED
+    elif outcome not in (Outcome.CONSTANT_TARGET, Outcome.EDGE_LOW, Outcome.EDGE_HIGH):
+        outcome = Outcome.SOLVED
+    power = np.asarray(solution.alpha) ** 2 * (found.u**2).sum(axis=0)
+    return replace(
+        solution,
+        coef=root * found.u,
+        intercept=mean - seen.lift,
+        outcome=outcome,
+        residual_variance=power / weight,
+        history=found.history,
+        iterations=found.iterations,
+    )
 
 
 def _operator(kernel: Kernel, X: Array) -> KernelOperator:
@@ -396,34 +302,3 @@ class _FitOperator:
     def _products(self, V: Array, precision: Precision) -> Array:
         root = np.sqrt(self.w)[:, None]
         return root * self.operator.product(root * V, precision)
-
-
-def _solution(
-    rows: GatheredRows,
-    prepared: Prepared,
-    solution: KrylovSolution,
-    intercept: Float[Array, " t"],
-    tol: float,
-) -> Solution:
-    chosen = prepared.solution
-    power = (np.asarray(chosen.alpha) ** 2) * (solution.u**2).sum(axis=0)
-    return Solution(
-        np.sqrt(rows.w)[:, None] * solution.u,
-        intercept,
-        chosen.alpha,
-        _outcome(chosen, solution, tol),
-        chosen.path,
-        chosen.criterion,
-        power / rows.weight,
-        solution.history,
-        iterations=solution.iterations,
-    )
-
-
-def _outcome(chosen: Solution, solution: KrylovSolution, tol: float) -> Outcome:
-    if chosen.outcome is Outcome.CONSTANT_TARGET:
-        return Outcome.CONSTANT_TARGET
-    if np.any(solution.bound > tol):
-        return Outcome.NOT_CONVERGED
-    edge = chosen.outcome in (Outcome.EDGE_LOW, Outcome.EDGE_HIGH)
-    return chosen.outcome if edge else Outcome.SOLVED

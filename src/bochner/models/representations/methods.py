@@ -1,7 +1,7 @@
 """Methods without features of all rows: the kernel itself, and the kernel within leaves of rows."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from bochner import features
 from bochner._core.arrays import dense, to_numpy
@@ -20,8 +20,6 @@ LEAF_ROWS, MANY_ROWS, FEWEST_LEAF_ROWS = 3072, 1 << 14, 2048
 
 #: Rows of a leaf for each landmark, and numbers that landmarks and rows make, at most.
 ROWS_A_LANDMARK, MOST_ACROSS = 8, 1 << 27
-
-NYSTROM = Nystrom()
 
 
 @dataclass(frozen=True)
@@ -72,13 +70,6 @@ def exact_choice(tuning: Tuning, X: Array, method: ExactKernel | None = None) ->
     reason = f"The exact kernel of {X.shape[0]:,} rows, by a Cholesky factor of their matrix."
     phi = NystromMap(tuning.kernel, to_numpy(dense(X)))
     return Choice(phi, method or ExactKernel(), (), reason + tuning.reason)
-
-
-def as_exact(method: object) -> ExactKernel | None:
-    """Return the method if it is the kernel itself, or its name."""
-    if isinstance(method, str) and method == "exact":
-        return ExactKernel()
-    return method if isinstance(method, ExactKernel) else None
 
 
 @dataclass(frozen=True)
@@ -139,27 +130,28 @@ class LocalKernel(Method):
         return max(1, min(self.most_in_leaf(n) // ROWS_A_LANDMARK, MOST_ACROSS // n))
 
 
-def as_local(method: object) -> LocalKernel | None:
-    """Return the method if it is this one, or its name."""
-    if isinstance(method, str) and method == "local":
-        return LocalKernel()
-    return method if isinstance(method, LocalKernel) else None
+def named(method: Any) -> Any:
+    """Return the method of the names "exact" and "local"; others as they are."""
+    if isinstance(method, str) and method in ("exact", "local"):
+        return ExactKernel() if method == "exact" else LocalKernel()
+    return method
 
 
-def as_features(method: Method | str | None) -> Method | str:
-    """Return the method that features are drawn by, where it is not left to leaves."""
-    if as_local(method) is not None:
-        return NYSTROM
+def as_features(method: Any) -> Method | str:
+    """Return the method by which features are drawn, with the kernel itself or leaves too."""
+    method = named(method)
+    if isinstance(method, LocalKernel | ExactKernel):
+        return getattr(method, "preconditioner", None) or Nystrom()
     return "auto" if method is None else method
 
 
 def takes_pieces(model: KernelEstimator) -> bool:
     """Whether rows can come in pieces; raise AttributeError, which says why, where they cannot."""
-    given = model.method
-    named = '"exact"' if as_exact(given) else '"local"' if as_local(given) else None
-    if named is not None:
+    names: dict[type, str] = {ExactKernel: "exact", LocalKernel: "local"}
+    name = names.get(type(named(model.method)))
+    if name is not None:
         raise AttributeError(
-            f"{type(model).__name__}.partial_fit: method={named} needs all rows at once; call "
+            f'{type(model).__name__}.partial_fit: method="{name}" needs all rows at once; call '
             "fit, or take features, whose moments add up."
         )
     return True

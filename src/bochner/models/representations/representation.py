@@ -1,17 +1,18 @@
 """Base class of representations of the training rows, and the spec of a ridge regression."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
 from bochner._core.arrays import is_sparse, to_numpy
-from bochner._core.checks import warn_user
 from bochner._core.shapes import Array, Float, Gradients, Predictions
-from bochner.certificates.certificate import Certificate
-from bochner.data.blocks import Blocks
+from bochner._core.sizes import KEPT_ROWS
+from bochner.certificates.certificate import Certificate, certify
+from bochner.data.blocks import Blocks, count_rows
+from bochner.data.sample import RowSample, row_priorities
 from bochner.data.sources import Piece, join, part, required_targets
 from bochner.errors import InvalidInput
 from bochner.kernels.algebra import Columns, Mahalanobis
@@ -21,14 +22,12 @@ from bochner.models._calibration import Calibration
 from bochner.models.error_law import LeftOutRows
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.ridge.path import Alpha, least_alpha
-from bochner.solvers.ridge.solution import Outcome, Solution
+from bochner.solvers.ridge.solution import Solution
 from bochner.sums.executor import LOCAL, Executor, require_order
+from bochner.sums.rows import sampled
 
 #: Why fits through features have no coefficients of rows.
 KERNEL_ONLY = 'only a fit with method="exact" or "local" has them; see coef_.'
-
-#: Outcomes that a user is warned of.
-WARNED = (Outcome.FLOAT32_LIMITED, Outcome.SINGULAR, Outcome.NOT_CONVERGED, Outcome.PASSES_ENDED)
 
 
 @dataclass(frozen=True)
@@ -39,6 +38,18 @@ class RidgeSpec:
     alpha: Alpha  # The penalty, one for each target, or how it is chosen
     per_target: bool
     fit_intercept: bool
+
+
+class HasCoefficients(Protocol):
+    """A solution, or a law, of which f is read."""
+
+    @property
+    def coef(self) -> Float[Array, "D t"]:
+        """Coefficients of the features, or of the kernel and each row."""
+
+    @property
+    def intercept(self) -> Float[Array, " t"]:
+        """Intercept of each target."""
 
 
 class Lacking:
@@ -66,6 +77,9 @@ class Representation(Lacking, ABC):
     chosen: Chosen  # The kernel, the map, and how they were found
     target_shape: tuple[int, ...]  # Of one row of y: () or (t,)
     rows: int  # Rows that were read, including rows of weight zero
+    sample: Any  # Rows kept for leave-one-out errors and the certificate
+
+    certified_rows: ClassVar[int] = KEPT_ROWS  # On which the certificate is measured, at most
 
     @property
     @abstractmethod
@@ -77,13 +91,23 @@ class Representation(Lacking, ABC):
     def target_variance(self) -> float:
         """Weighted mean square of y about its mean, in the mean of targets."""
 
-    def predictions(self, solution: Solution, blocks: Blocks) -> Predictions:
-        """Yield the rows of each block and their predictions, φ(X) β + b, (b, t)."""
-        linear = self.chosen.linear(solution.coef)
-        for block in blocks.with_rows(self.chosen.block_rows):
-            yield block.X, linear(block.X) + solution.intercept
+    @property
+    def block_rows(self) -> int:
+        """Rows that are predicted together."""
+        return self.chosen.block_rows
 
-    def gradients(self, solution: Solution, blocks: Blocks) -> Gradients:
+    def values(self, solution: HasCoefficients) -> Callable[[Array], Float[Array, "b t"]]:
+        """Return f, X ↦ φ(X) β + b."""
+        linear = self.chosen.linear(solution.coef)
+        return lambda X: linear(X) + solution.intercept
+
+    def predictions(self, solution: HasCoefficients, blocks: Blocks) -> Predictions:
+        """Yield the rows of each block and their predictions, (b, t)."""
+        values = self.values(solution)
+        for block in blocks.with_rows(self.block_rows):
+            yield block.X, values(block.X)
+
+    def gradients(self, solution: HasCoefficients, blocks: Blocks) -> Gradients:
         """Yield the rows of each block and the gradients of predictions there."""
         return self.chosen.gradients(solution.coef, blocks)
 
@@ -96,9 +120,23 @@ class Representation(Lacking, ABC):
         rows = self.left_out(solution)
         return None if rows is None else rows.calibration
 
+    @property
+    def certified_map(self) -> Any:
+        """φ, as the certificate compares it with the kernel."""
+        return self.chosen.rounded
+
     def certificate(self, alpha: float, blocks: Blocks | None = None) -> Certificate:
-        """Return the certificate on the rows of the fit, or on others."""
-        raise NotImplementedError
+        """Return the certificate on a sample of the rows, or on others; alpha in proportion."""
+        seed, n = self.chosen.seed, self.count if blocks is None else count_rows(blocks)
+        rows: RowSample = self.sample if blocks is None else sampled(blocks, seed)
+        return certify(
+            self.certified_map,
+            rows.lowest(self.certified_rows).X,
+            alpha=alpha * n / max(self.count, 1),
+            kernel=self.chosen.kernel,
+            n_rows=n,
+            random_state=seed,
+        )
 
     def solve(self, spec: RidgeSpec) -> tuple[Self, Solution]:
         """Solve again, with the penalty and intercept of ``spec``."""
@@ -142,6 +180,12 @@ def require_kernel_fit(
     return required_targets(who, blocks.target_shape)
 
 
+def given_share(spec: RidgeSpec, rows: RowSample) -> float | None:
+    """Return the given penalty per unit of weight; None where it is to be chosen."""
+    alpha = least_alpha(spec.alpha)
+    return None if isinstance(alpha, str) else alpha / float(rows.w.sum())
+
+
 def variance_of(y: Float[Array, "n t"], w: Float[Array, " n"]) -> float:
     """Return the weighted mean square of targets about their means, in the mean of targets."""
     return float(np.average(((y - np.average(y, axis=0, weights=w)) ** 2).mean(axis=1), weights=w))
@@ -157,33 +201,8 @@ def require_alike(who: str, blocks: Blocks, before: tuple[int, ...]) -> None:
         )
 
 
-def warned(fit: Any) -> Any:
-    """Return the fit; warn of an outcome that asks for attention: its text is the remedy."""
-    if fit.solution.outcome in WARNED:
-        warn_user(str(fit.solution.outcome))
-    return fit
-
-
-@dataclass(frozen=True, eq=False)
-class GatheredRows:
-    """All rows of positive weight: X (n, d) float64 or CSR, y (n, t), w (n,), their numbers."""
-
-    X: Any
-    y: Float[Array, "n t"]
-    w: Float[Array, " n"]
-    number: Array
-
-    @property
-    def weight(self) -> float:
-        return float(self.w.sum())
-
-    def take(self, index: Array) -> "GatheredRows":
-        """Return these rows, in this order."""
-        return GatheredRows(self.X[index], self.y[index], self.w[index], self.number[index])
-
-
-def gather(blocks: Blocks) -> GatheredRows:
-    """Return all rows of positive weight."""
+def gather(blocks: Blocks, seed: int, start: int = 0) -> RowSample:
+    """Return all rows of positive weight, X in float64 or CSR; ``start`` rows came before."""
     pieces = []
     for block in blocks:
         n = block.X.shape[0]
@@ -192,10 +211,10 @@ def gather(blocks: Blocks) -> GatheredRows:
         w = np.ones(n) if block.w is None else to_numpy(block.w).astype(np.float64)
         pieces.append(Piece(X.astype(np.float64, copy=False), y.reshape(n, -1), w))
     X, y, w = join(pieces)
-    kept = np.flatnonzero(w > 0)
+    kept, priority = np.flatnonzero(w > 0), row_priorities(seed, start, len(w))
     if len(kept) < len(w):
-        X, y, w = part(Piece(X, y, w), kept)
-    return GatheredRows(X if is_sparse(X) else np.ascontiguousarray(X), y, w, kept)
+        (X, y, w), priority = part(Piece(X, y, w), kept), priority[kept]
+    return RowSample(X if is_sparse(X) else np.ascontiguousarray(X), y, w, priority)
 
 
 def of_differences(kernel: Kernel) -> bool:

@@ -1,7 +1,7 @@
 """Rows as sums of Fourier modes on a grid, and spherical harmonics: no feature is ever made."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -10,8 +10,8 @@ import numpy as np
 from bochner._core.arrays import dense, to_numpy
 from bochner._core.nufft import sums_of_waves, waves_at
 from bochner._core.random import stream
-from bochner._core.shapes import Array, Float, Gradients, Predictions
-from bochner.certificates.certificate import Certificate, certify
+from bochner._core.shapes import Array, Float, Gradients
+from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.sources import required_targets
@@ -27,6 +27,7 @@ from bochner.kernels.sphere import named_on_sphere
 from bochner.models.error_law import LeftOutRows
 from bochner.models.representations.representation import (
     KERNEL_ONLY,
+    HasCoefficients,
     Representation,
     RidgeSpec,
     require_alike,
@@ -37,166 +38,19 @@ from bochner.selection.lengthscales import lengthscale_on_sphere
 from bochner.selection.numbers import by_evidence, by_left_out
 from bochner.selection.record import Tuning
 from bochner.selection.spec import UNASKED
-from bochner.solvers.gram import DenseBlock
-from bochner.solvers.harmonics import WaveGram
-from bochner.solvers.ridge.dual import KernelFactor, KernelRows
-from bochner.solvers.ridge.evidence import Evidence
-from bochner.solvers.ridge.kernel_path import choose_penalty
 from bochner.solvers.ridge.path import least_alpha
-from bochner.solvers.ridge.problem import amplitude_at, evidence, gcv
+from bochner.solvers.ridge.problem import evidence, gcv
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, pooled
 from bochner.solvers.toeplitz import full_of
-from bochner.solvers.waves import MOST_EXACT, WaveProblem, WaveState, scan
+from bochner.solvers.waves import WaveProblem, WaveState, scan
 from bochner.sums.executor import LOCAL, Executor, Together
 from bochner.sums.fourier import BoxOf, WavesOf, WaveSums, as_complex
-from bochner.sums.rows import SampleOf, nonempty, sampled
-
-# --- Processes with more Fourier modes than rows, solved by the n × n kernel matrix of the rows ---
-#
-# The sample of a pass holds all rows if they are few. One factor of A = √w K √w + λI gives the
-# evidence, coefficients and deviations of the exact process. Coefficients u of the rows become
-# coefficients of modes, Σ √w_i u_i φ(x_i), which are exact up to the tolerance. If the noise is
-# open, the penalty of the modes includes the part of f that they leave out as noise; the penalty of
-# the rows does not.
-
-#: Largest error of the kernel, as a share of k(x, x), at which its matrix may replace the modes'.
-MOST_ERROR = 1e-2
-
-WAVES = 4  # Waves per row above which the kernel matrix is cheaper
-
-#: Condition number after preconditioning above which conjugate gradients take longer than nonempty
-#: factors of 2048 rows.
-HARD = 2.0
-
-LOOKED_AT = 512  # Rows that tell about where the penalty is
-
-#: Products n² b, of deviations of b places: beyond, draws of the posterior take less.
-MOST_PRODUCTS = 1e11
-
-PLACES = 1024  # Places whose kernel values are held at once
-SAME = 1e-8  # Penalties that differ by rounding, relatively
-SUMMED_ROWS = 1e-13  # Error of sums of waves over coefficients: rows of opposite signs cancel
-
-
-@dataclass(frozen=True, eq=False)
-class FewRows:
-    """All rows of a fit, in random order, and their kernel matrix once it is asked for."""
-
-    kernel: Kernel
-    X: Float[Array, "n d"]
-    y: Float[Array, "n t"]
-    w: Float[Array, " n"]
-    centred: bool
-    _factors: dict[float, KernelFactor] = field(default_factory=dict, repr=False)
-
-    @staticmethod
-    def of(kernel: Kernel, sample: RowSample, centred: bool) -> "FewRows":
-        """Take the rows of a sample that holds all, the first at random first."""
-        order = np.argsort(sample.priority, kind="stable")
-        rows = as_rows(sample.X)[order], sample.y[order], sample.w[order]
-        return FewRows(kernel, *rows, centred)
-
-    @cached_property
-    def rows(self) -> KernelRows:
-        """The kernel matrix, n ≤ 8192: 3 n² numbers with its factor."""
-        return self._first(len(self.w))
-
-    def _first(self, m: int) -> KernelRows:
-        K = np.asarray(to_numpy(self.kernel(self.X[:m])), np.float64)
-        return KernelRows(K, self.y[:m], self.w[:m], self.centred)
-
-    def penalty(self, noise: float | None, amplitude: float | None) -> float:
-        """Return about the least λ of all targets, by the evidence of some rows."""
-        rows = self._first(LOOKED_AT)
-        return float(choose_penalty(rows, noise, amplitude, criterion="evidence")[0].min())
-
-    def is_faster(self, gram: WaveGram, alpha: float) -> bool:
-        """Whether conjugate gradients on waves take longer than factors of the rows, near α."""
-        low = gram.preconditioner(alpha)
-        return isinstance(low, DenseBlock) and low.left > HARD
-
-    def posterior(self, alpha: float) -> KernelFactor:
-        """Return the posterior at λ, for an amplitude of one; the factor is kept."""
-        near = (known for known in self._factors if abs(known - alpha) <= SAME * alpha)
-        alpha = next(near, alpha)
-        if alpha not in self._factors:
-            self._factors[alpha] = self.rows.factored(alpha)
-        return self._factors[alpha]
-
-    def solved(
-        self,
-        noise: float | None,
-        amplitude: float | None,
-        phi: WaveMap,
-        gram: WaveGram,
-        left_out: float,
-        start: float | None,
-    ) -> tuple[Evidence, Float[Array, "D t"]]:
-        """Return noise and amplitude of the largest evidence, and the coefficients of waves.
-
-        ``left_out`` is what these waves leave out of k(x, x).
-        """
-        rows = self.rows
-        alpha, outcome = choose_penalty(rows, noise, amplitude, criterion="evidence", start=start)
-        coef, evidences = np.empty_like(rows.y), []
-        for i, value in enumerate(alpha):
-            posterior = self.posterior(float(value))
-            coef[:, i] = posterior.coef[:, i]
-            given = rows, posterior, noise or None, amplitude
-            evidences.append((amplitude_at(*given)[i], evidence(*given)[i]))
-        scale, likelihood = np.array(evidences).T
-        penalty = alpha if noise is not None else alpha + left_out
-        law = Evidence(scale * penalty, scale, penalty, likelihood, outcome)
-        return law, self._as_waves(phi, gram, coef)
-
-    def _as_waves(
-        self, phi: WaveMap, gram: WaveGram, coef: Float[Array, "n t"]
-    ) -> Float[Array, "D t"]:
-        """Return Σ_i c_i φ(x_i), coefficients of features."""
-        angles = phi.places.angles(self.X)
-        waves = [sums_of_waves(angles, c[None], phi.shape, SUMMED_ROWS) for c in coef.T]
-        return gram.right(np.concatenate(waves)).T
-
-    def variance(self, X: Array, evidence: Evidence, noise: Array) -> Float[Array, "b t"] | None:
-        """Return the variance of f at rows; None if draws are faster for this many rows."""
-        if len(X) * len(self.X) ** 2 > MOST_PRODUCTS:
-            return None
-        X = as_rows(X)
-        parts = [
-            self._variance(X[start : start + PLACES], evidence, noise)
-            for start in range(0, len(X), PLACES)
-        ]
-        return np.concatenate(parts) if parts else np.empty((0, len(noise)))
-
-    def _variance(self, X: Array, evidence: Evidence, noise: Array) -> Float[Array, "b t"]:
-        k, prior = self._values(X), np.asarray(to_numpy(self.kernel.diag(X)), np.float64)
-        variances = [one.variance(k, prior) for one in self._posteriors(evidence, noise)]
-        return np.stack(variances, axis=1) * evidence.amplitude
-
-    def covariance(self, X: Array, evidence: Evidence, noise: Array) -> Float[Array, "m m t"]:
-        """Return the covariance of f at all pairs of rows."""
-        X = as_rows(X)
-        k, prior = self._values(X), np.asarray(to_numpy(self.kernel(X)), np.float64)
-        covariances = [one.covariance(k, prior) for one in self._posteriors(evidence, noise)]
-        return np.stack(covariances, axis=2) * evidence.amplitude
-
-    def _posteriors(self, evidence: Evidence, noise: Array) -> list[KernelFactor]:
-        shares = np.maximum(noise / evidence.amplitude, 0.0)
-        return [self.posterior(float(alpha)) for alpha in shares]
-
-    def _values(self, X: Array) -> Float[Array, "b n"]:
-        return np.asarray(to_numpy(self.kernel(X, self.X)), np.float64)
+from bochner.sums.rows import SampleOf, nonempty
 
 
 def as_rows(X: Array) -> Float[Array, "n d"]:
     """Return rows in NumPy's float64, dense."""
     return to_numpy(dense(X)).astype(np.float64, copy=False)
-
-
-def is_served(n: int, phi: WaveMap, problem: WaveProblem) -> bool:
-    """Whether the targets of n rows vary, and waves are many more."""
-    many = max(MOST_EXACT, WAVES * n) < phi.n_features and phi.error <= MOST_ERROR
-    return many and bool(np.all(problem.power > 0))
 
 
 #: Rows of a block: many, for every transform ends with an FFT of the whole grid.
@@ -210,11 +64,6 @@ SUMMED = 1e-8  # The coarsest error of sums of rows: penalties below it are lost
 
 #: Why there are no moments of features.
 NO_FEATURES = "a fit that sums waves makes no features; its sums are fit_.representation.sums."
-
-
-def on_grid(features: FeatureSpec) -> bool:
-    """Whether the method sums Fourier modes instead of features."""
-    return isinstance(features.method, WaveMethod)
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,14 +95,6 @@ class GridSums(Representation):
             )
 
     @property
-    def moments(self) -> None:
-        """No moments of features: there are none."""
-
-    @property
-    def seen(self) -> None:
-        """No moments of features: there are none."""
-
-    @property
     def map(self) -> WaveMap:
         """φ."""
         return self.chosen.map  # type: ignore[return-value]
@@ -282,14 +123,6 @@ class GridSums(Representation):
         """The system with the kernel's weights."""
         return self.problem_of(self.map.variances)
 
-    @cached_property
-    def few(self) -> FewRows | None:
-        """All rows and their kernel matrix, where the sample holds all and waves are many more."""
-        n, grid = len(self.sample), isinstance(self.chosen.choice.method, FourierGrid)
-        if not (grid and n == self.sums.rows and is_served(n, self.map, self.problem)):
-            return None
-        return FewRows.of(self.chosen.kernel, self.sample, self.fit_intercept)
-
     def problem_of(self, variances: Array) -> WaveProblem:
         """Return the problem with other weights of the waves."""
         sums = self.sums.about(self.target_mean)
@@ -310,7 +143,7 @@ class GridSums(Representation):
         """Σ w φ."""
         return self.problem.gram.sums
 
-    def values(self, coef: Float[Array, "D t"]) -> Callable[[Array], Float[Array, "b t"]]:
+    def linear(self, coef: Float[Array, "D t"]) -> Callable[[Array], Float[Array, "b t"]]:
         """Return X ↦ φ(X) β, in NumPy."""
         gram = self.problem.gram
         return self.of_waves(full_of(gram.spectrum(coef.T)))
@@ -356,10 +189,11 @@ class GridSums(Representation):
         sums = replace(self, fit_intercept=spec.fit_intercept)
         return sums, solve_waves(spec, sums)
 
-    def predictions(self, solution: Solution, blocks: Blocks) -> Predictions:
-        values = self.values(solution.coef)
-        for block in blocks.with_rows(BLOCK_ROWS):
-            yield block.X, values(block.X) + solution.intercept
+    block_rows = BLOCK_ROWS
+
+    def values(self, solution: HasCoefficients) -> Callable[[Array], Float[Array, "b t"]]:
+        linear = self.linear(solution.coef)
+        return lambda X: linear(X) + solution.intercept
 
     def left_out(self, solution: Solution) -> LeftOutRows | None:
         """Return the sample with its leave-one-out predictions.
@@ -372,23 +206,17 @@ class GridSums(Representation):
             return None
         problem, sample = self.problem, self.sample
         freedom = np.concatenate([each[:1] for each in used]) + problem.gram.centred
-        fitted = self.values(solution.coef)(sample.X) + solution.intercept
+        fitted = self.values(solution)(sample.X)
         errors = (sample.y - fitted) / np.maximum(1 - freedom / problem.count, 1e-12)
         return LeftOutRows(sample.X, sample.y - errors, errors, sample.w, "leave one out")
 
     def calibration(self, solution: Solution) -> None:  # none is made
         return
 
-    def gradients(self, solution: Solution, blocks: Blocks) -> Gradients:
-        return self.gradients_of(solution.coef, blocks)
-
-    def gradients_of(self, coef: Float[Array, "D t"], blocks: Blocks) -> Gradients:
-        """Yield the rows of each block and the gradients of φ(x) β there.
-
-        Gradients of e^{i k·θ} are i k ∂θ/∂x e^{i k·θ}: modes again.
-        """
+    def gradients(self, solution: HasCoefficients, blocks: Blocks) -> Gradients:
+        """Gradients of e^{i k·θ} are i k ∂θ/∂x e^{i k·θ}: modes again."""
         gram = self.problem.gram
-        waves = full_of(gram.spectrum(coef.T))
+        waves = full_of(gram.spectrum(solution.coef.T))
         slopes = []
         for a, rate in enumerate(self.map.places.rates):
             k = np.arange(waves.shape[1 + a]) - waves.shape[1 + a] // 2
@@ -415,27 +243,13 @@ class GridSums(Representation):
             rows=self.rows + other.rows,
         )
 
-    def again(self, chosen: Chosen, blocks: Blocks, where: Executor) -> "GridSums":
-        """Return the sums of the same rows for other waves."""
-        summand = summand_of(chosen, self.sums.origin)
-        return replace(self, chosen=chosen, sums=where.sum(summand, blocks.with_rows(BLOCK_ROWS)))
+    @property
+    def certified_map(self) -> "WaveKernelRoot":
+        return WaveKernelRoot(self)
 
     def certificate(self, alpha: float, blocks: Blocks | None = None) -> Certificate:
-        """Return how far the waves are from the kernel on rows; of the fit, by its sample.
-
-        For other rows the penalty is taken in proportion to their number.
-        """
-        n = self.count if blocks is None else count_rows(blocks)
-        X = self.sample.X if blocks is None else sampled(blocks, self.chosen.seed).X
-        certified = certify(
-            WaveKernelRoot(self),
-            as_rows(X),
-            alpha=alpha * n / max(self.count, 1),
-            kernel=self.chosen.kernel,
-            n_rows=n,
-            random_state=self.chosen.seed,
-        )
-        return replace(certified, n_features=self.map.n_features, features_to_halve=None)
+        certificate = super().certificate(alpha, blocks)
+        return replace(certificate, n_features=self.map.n_features, features_to_halve=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -452,7 +266,7 @@ class WaveKernelRoot:
     def __call__(self, X: Array) -> Float[Array, "m m"]:
         """Return Z, (m, m), of m rows."""
         error = TRANSFORMED * self.summed.tolerance
-        values, vectors = np.linalg.eigh(self.summed.map.matrix(X, error))
+        values, vectors = np.linalg.eigh(self.summed.map.matrix(as_rows(X), error))
         return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
@@ -487,39 +301,40 @@ class Surveyed:
         reason = f"{self.method}: as asked; {many}."
         return Chosen(self.features.seed, tuning, Choice(phi, self.method, (), reason))
 
+    def summed(
+        self, chosen: Chosen, centred: bool, blocks: Blocks, where: Executor = LOCAL
+    ) -> GridSums:
+        """Sum all rows as the waves of the chosen map."""
+        origin = np.average(self.sample.y, axis=0, weights=self.sample.w)
+        sums = where.sum(summand_of(chosen, origin), blocks.with_rows(BLOCK_ROWS))
+        given = self.features.who, chosen, centred, sums, self.sample
+        return GridSums(*given, count_rows(blocks), self.target_shape)
 
-def survey(features: FeatureSpec, blocks: Blocks, where: Executor = LOCAL) -> Surveyed:
-    """Look at all rows once: a sample, and the box; refuse what a grid does not serve."""
-    who, d = features.who, blocks.n_columns
-    if features.learns_metric:
+
+def survey(
+    features: FeatureSpec, blocks: Blocks, where: Executor = LOCAL, sample: RowSample | None = None
+) -> Surveyed:
+    """Look at all rows once: a sample, if none is given, and the box."""
+    who, d, rows = features.who, blocks.n_columns, blocks.with_rows(BLOCK_ROWS)
+    if features.learns_metric and sample is None:
         raise InvalidInput(
             f'{who}: metric="learned" chooses features of many columns, {features.method} serves '
             'few; set one of them. lengthscale="evidence" of a Gaussian process scales columns.'
         )
     shape = required_targets(who, blocks.target_shape)
-    summands = Together((SampleOf(features.seed), BoxOf(d)))
-    kept, box = where.sum(summands, blocks.with_rows(BLOCK_ROWS))
-    lower, upper = box
-    method = features.method
+    if sample is None:
+        kept, box = where.sum(Together((SampleOf(features.seed), BoxOf(d))), rows)
+        sample = nonempty(kept)
+    else:
+        box = where.sum(BoxOf(d), rows)
+    (lower, upper), method = box, features.method
     if not np.isfinite(box).all():
         raise InvalidInput(
             f"{who}: sample weights must have a sum above 0; got no row of positive weight."
         )
     if isinstance(method, FourierGrid) and method.box is not None:
         lower, upper = given_box("FourierGrid", method.box, d)
-    return Surveyed(features, nonempty(kept), lower, upper, shape)
-
-
-def resurveyed(
-    features: FeatureSpec, chosen: Chosen, sample: RowSample, blocks: Blocks, where: Executor
-) -> tuple[Surveyed, Chosen]:
-    """Return the survey of rows whose waves a sample has chosen, and these for the box of all."""
-    shape = required_targets(features.who, blocks.target_shape)
-    lower, upper = where.sum(BoxOf(blocks.n_columns), blocks.with_rows(BLOCK_ROWS))
-    asked = replace(features, method=chosen.choice.method)
-    survey = Surveyed(asked, sample, lower, upper, shape)
-    choice = replace(chosen.choice, map=survey.map_of(chosen.kernel))
-    return survey, replace(chosen, choice=choice)
+    return Surveyed(features, sample, lower, upper, shape)
 
 
 def summand_of(chosen: Chosen, origin: Float[Array, " t"]) -> WavesOf:
@@ -528,17 +343,6 @@ def summand_of(chosen: Chosen, origin: Float[Array, " t"]) -> WavesOf:
     method: WaveMethod = chosen.choice.method  # type: ignore[assignment]
     error = min(TRANSFORMED * method.accuracy, SUMMED)
     return WavesOf(phi.places, phi.shape, origin, error)
-
-
-def summed_waves(
-    surveyed: Surveyed, chosen: Chosen, centred: bool, blocks: Blocks, where: Executor = LOCAL
-) -> GridSums:
-    """Sum all rows as the waves of the chosen map."""
-    sample = surveyed.sample
-    origin = np.average(sample.y, axis=0, weights=sample.w)
-    sums = where.sum(summand_of(chosen, origin), blocks.with_rows(BLOCK_ROWS))
-    who, rows = surveyed.features.who, count_rows(blocks)
-    return GridSums(who, chosen, centred, sums, sample, rows, surveyed.target_shape)
 
 
 # --- ridge regression on a grid ------------------------------------------------------------------
@@ -555,7 +359,7 @@ def grid_sums(
     surveyed = survey(spec.features, blocks, where)
     by = "auto" if isinstance(spec.features.kernel, str) else "loo"
     chosen = surveyed.chosen(kernel_of_waves(surveyed, spec.fit_intercept, by))
-    return summed_waves(surveyed, chosen, spec.fit_intercept, blocks, where).solve(spec)
+    return surveyed.summed(chosen, spec.fit_intercept, blocks, where).solve(spec)
 
 
 def _require_penalty(spec: RidgeSpec) -> None:
@@ -576,8 +380,10 @@ def chosen_grid_sums(
     where: Executor = LOCAL,
 ) -> GridSums:
     """Sum up all rows as the waves that a sample has chosen."""
-    surveyed, chosen = resurveyed(features, chosen, sample, blocks, where)
-    return summed_waves(surveyed, chosen, centred, blocks, where)
+    asked = replace(features, method=chosen.choice.method)
+    surveyed = survey(asked, blocks, where, sample)
+    chosen = chosen.with_map(surveyed.map_of(chosen.kernel))
+    return surveyed.summed(chosen, centred, blocks, where)
 
 
 def kernel_of_waves(
@@ -614,26 +420,15 @@ def solve_waves(spec: RidgeSpec, sums: GridSums) -> Solution:
     problem, alpha = sums.problem, spec.alpha
     if not np.any(problem.power > 0):
         return _solution(sums, [], problem.scale * 1e-3, Outcome.CONSTANT_TARGET)
-    if isinstance(alpha, str):
-        return _chosen(spec, sums, "evidence" if alpha == "evidence" else "gcv")
-    return _solution(sums, [], alpha, Outcome.SOLVED)
-
-
-def _chosen(spec: RidgeSpec, sums: GridSums, criterion: str) -> Solution:
-    problem = sums.problem
-    t = len(problem.power)
-    if spec.per_target and t > 1:
-        paths = [_path(problem.target(i), criterion) for i in range(t)]
-        alpha: float | Array = np.array([_best(path, criterion)[0] for path in paths])
-        outcome = max((_best(path, criterion)[1] for path in paths), key=list(Outcome).index)
-        return _solution(sums, paths[0], alpha, outcome, criterion)
-    path = _path(problem, criterion)
-    alpha, outcome = _best(path, criterion)
-    return _solution(sums, path, alpha, outcome, criterion)
-
-
-def _path(problem: WaveProblem, criterion: str) -> list[WaveState]:
-    return scan(problem, lambda state: _value(state, criterion))
+    if not isinstance(alpha, str):
+        return _solution(sums, [], alpha, Outcome.SOLVED)
+    criterion, t = "evidence" if alpha == "evidence" else "gcv", len(problem.power)
+    apart = spec.per_target and t > 1
+    problems = [problem.target(i) for i in range(t)] if apart else [problem]
+    paths = [scan(each, lambda state: _value(state, criterion)) for each in problems]
+    alphas, outcomes = zip(*(_best(path, criterion) for path in paths), strict=True)
+    outcome = max(outcomes, key=list(Outcome).index)
+    return _solution(sums, paths[0], np.array(alphas) if apart else alphas[0], outcome, criterion)
 
 
 def _value(state: WaveState, criterion: str) -> float:
@@ -676,13 +471,12 @@ def _solution(
         f"{problem.gram.dimension:,} waves, {steps} steps of conjugate gradients to a relative "
         f"error of {worst:.1g}."
     )
-    known = _path_of(path) if path else _path_of(states, criteria=False)
-    intercept = sums.intercept(coef)
     given = float(alpha) if np.ndim(alpha) == 0 else np.asarray(alpha, dtype=float)
-    return Solution(coef, intercept, given, outcome, known, criterion, residual, (done,))
+    known = _path_of(path or states, criteria=bool(path))
+    return Solution(coef, sums.intercept(coef), given, outcome, known, criterion, residual, (done,))
 
 
-def _path_of(states: list[WaveState], criteria: bool = True) -> Path:
+def _path_of(states: list[WaveState], criteria: bool) -> Path:
     """Return criteria at all penalties tried; none where there are no probes."""
     alphas = np.array([state.alpha for state in states])
     nothing = np.full(len(states), np.nan)

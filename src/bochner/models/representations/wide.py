@@ -9,7 +9,6 @@ import numpy as np
 from bochner._core.arrays import to_numpy
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import WIDE, kept_rows
-from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.sources import required_targets
@@ -20,7 +19,7 @@ from bochner.features.method import Method
 from bochner.features.nystrom.nystrom import Nystrom, Rounded
 from bochner.features.rules import contenders
 from bochner.models.error_law import LeftOutRows
-from bochner.models.representations.features import LEAST_WEIGHT, certified
+from bochner.models.representations.features import LEAST_WEIGHT
 from bochner.models.representations.representation import KERNEL_ONLY, Representation, RidgeSpec
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen, FeatureSpec
@@ -35,10 +34,8 @@ from bochner.solvers.ridge.iterative import (
 from bochner.solvers.ridge.path import as_given, given_alpha, least_alpha
 from bochner.solvers.ridge.solution import Solution
 from bochner.sums.executor import LOCAL, Executor
-from bochner.sums.products import Firsts, FirstsOf, ProductsOf
+from bochner.sums.products import FirstsOf, ProductsOf
 from bochner.sums.rows import sampled
-
-CERTIFIED = 2048  # Rows that the certificate is measured on: their features take 500 MB of 32,768
 
 #: Share of the features that rounding rows to float32 may change: features of such rows take a
 #: third of the time.
@@ -63,6 +60,8 @@ class WideSums(Representation):
     weight: float  # W
     power: Float[Array, " t"]  # Σ w (y − ȳ)², or Σ w y² where there is no intercept
     target_shape: tuple[int, ...]
+
+    certified_rows = 2048  # Their features take 500 MB of 32,768
 
     lacks: ClassVar[Mapping[str, str]] = {
         "moments_": f"{NO_MOMENTS}; its sums are fit_.representation.",
@@ -92,9 +91,6 @@ class WideSums(Representation):
         predicted = [f for _, f in self.predictions(solution, Blocks.from_arrays(rows.X))]
         errors = (rows.y - np.concatenate(predicted)) / slack
         return LeftOutRows(rows.X, rows.y - errors, errors, rows.w, "leave one out")
-
-    def certificate(self, alpha: float, blocks: Blocks | None = None) -> Certificate:
-        return certified(self.chosen, self.sample, self.count, alpha, blocks, CERTIFIED)
 
 
 def is_wide(spec: RidgeSpec, blocks: Blocks) -> bool:
@@ -219,32 +215,17 @@ def wide_problem(
         products = ProductsOf(features, V, mean, "float64" if double else "float32")
         return products.result(where.sum(products, blocks))
 
-    cross, power = _about(firsts, mean, target - origin)
+    left = firsts.target_sum - firsts.weight * (target - origin)
+    cross = firsts.cross - np.outer(firsts.feature_sum, target - origin) - np.outer(mean, left)
+    power = firsts.squares - (target - origin) * (firsts.target_sum + left)
     draws = firsts.draws - np.outer(mean, firsts.drawn_sum)
     n = firsts.rows if n_rows is None else n_rows
-    judges = _judges(phi, sample.lowest(rows_to_factor(n, D, len(sample))), mean, target)
-    counts = firsts.weight, n, centred
-    return WideProblem(multiply, cross, power, *counts, draws, judges), (mean, target)
-
-
-def _about(
-    firsts: Firsts, mean: Float[Array, " D"], target: Float[Array, " t"]
-) -> tuple[Float[Array, "D t"], Float[Array, " t"]]:
-    """Return Σ w (z − z̄)(y − ȳ) and Σ w (y − ȳ)², ȳ given from the origin of targets."""
-    W = firsts.weight
-    left = firsts.target_sum - W * target
-    cross = firsts.cross - np.outer(firsts.feature_sum, target) - np.outer(mean, left)
-    power = firsts.squares - 2 * target * firsts.target_sum + W * target**2
-    return cross, np.maximum(power, 0.0)
-
-
-def _judges(
-    phi: Rounded, rows: RowSample, mean: Float[Array, " D"], target: Float[Array, " t"]
-) -> JudgingRows:
-    """Return features and targets of some rows about the means, in the precision of features."""
-    Z = np.empty((len(rows), phi.n_features), np.dtype(phi.precision))
+    rows = sample.lowest(rows_to_factor(n, D, len(sample)))
+    Z = np.empty((len(rows), D), np.dtype(phi.precision))  # About the means, in that precision
     for start in range(0, len(rows), 256):
         index = np.arange(start, min(start + 256, len(rows)))
         made = to_numpy(phi.features(rows.take(index).X))
         Z[index] = made.astype(np.float64, copy=False) - mean
-    return JudgingRows(Z, rows.y - target, rows.w)
+    judges, counts = JudgingRows(Z, rows.y - target, rows.w), (firsts.weight, n, centred)
+    power = np.maximum(power, 0.0)
+    return WideProblem(multiply, cross, power, *counts, draws, judges), (mean, target)

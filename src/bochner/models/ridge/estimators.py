@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
@@ -26,11 +26,8 @@ from bochner.models._labels import ProbableLabels
 from bochner.models._parameters import KernelParameters, estimator
 from bochner.models.error_law import LeftOutRows
 from bochner.models.representations.methods import (
-    NYSTROM,
-    ExactKernel,
-    as_exact,
     as_features,
-    as_local,
+    named,
     takes_pieces,
 )
 from bochner.models.representations.representation import RidgeSpec
@@ -46,10 +43,9 @@ class RidgeEstimator(KernelParameters, Differentiable, PenalisedByAlpha, KernelE
     alpha: Any
     alpha_per_target: bool
 
-    def _spec(self, exact: ExactKernel | None) -> RidgeSpec:
+    def _spec(self) -> RidgeSpec:
         centred = require_switch(type(self).__name__, self.fit_intercept)
-        method = self.method if exact is None else exact.preconditioner or NYSTROM
-        features = self._feature_spec(as_features(method))
+        features = self._feature_spec(as_features(self.method))
         return RidgeSpec(features, as_alpha(self.alpha), self.alpha_per_target, centred)
 
     def _fit(
@@ -59,18 +55,9 @@ class RidgeEstimator(KernelParameters, Differentiable, PenalisedByAlpha, KernelE
         where: Executor = LOCAL,
         precision: Precision | None = None,
     ) -> "models.RidgeFit":
-        exact = as_exact(self.method)
-        route = models.Route(
-            exact or as_local(self.method) or self.method,
-            self.kernel == "auto",
-            self.n_features is None,
-            self.precision == "auto",
-            self._sums_waves,
-        )
-        return models.fit_ridge(self._spec(exact), route, blocks, inputs, where, precision)
-
-    #: Whether "auto" may sum Fourier modes instead of features.
-    _sums_waves: ClassVar[bool] = False
+        spec, asked = self._spec(), (blocks, where, precision, self.n_features is None)
+        rows = models.represent(spec, named(self.method), *asked)
+        return models.warned(inputs, spec, *rows)
 
     def _first_piece(self, blocks: Blocks, inputs: Inputs) -> "models.RidgeFit":
         single = self.precision == "float32"
@@ -78,12 +65,13 @@ class RidgeEstimator(KernelParameters, Differentiable, PenalisedByAlpha, KernelE
 
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> "models.RidgeFit":
         self._rows_with("partial_fit", type(self).__name__)
-        return models.with_rows_of(self._fitted, self._spec(None), blocks)
+        return models.with_rows_of(self._fitted, self._spec(), blocks)
 
     def solve_again(self) -> Self:
         """Solve again from the stored moments and sample, with the current penalty."""
         self._rows_with("solve_again", type(self).__name__)
-        self.fit_ = models.solved_again(self._fitted, self._spec(None))
+        spec = self._spec()
+        self.fit_ = models.warned(self._inputs, spec, *self._fitted.representation.solve(spec))
         return self
 
     @property
@@ -283,8 +271,6 @@ class KernelRidge(WithIntervals, RidgeEstimator):
     _: KW_ONLY
     alpha: float | Sequence[float] | str = "loo"
     alpha_per_target: bool = False
-
-    _sums_waves: ClassVar[bool] = True
 
     @available_if(takes_pieces)
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bochner._core.checks import warn_user
 from bochner._core.shapes import Array, Gradients, Predictions
 from bochner._core.sizes import MOST_CELLS
 from bochner._core.text import written
@@ -22,16 +23,19 @@ from bochner.models.representations.features import solved_features
 from bochner.models.representations.leaves import LeafRows, leaf_rows
 from bochner.models.representations.matrix import MatrixRows, exact_rows
 from bochner.models.representations.methods import DIRECT_ROWS, ExactKernel, LocalKernel
-from bochner.models.representations.representation import Representation, RidgeSpec, warned
-from bochner.models.representations.waves import chosen_grid_sums, grid_sums, on_grid
+from bochner.models.representations.representation import Representation, RidgeSpec
+from bochner.models.representations.waves import chosen_grid_sums, grid_sums
 from bochner.models.representations.wide import is_wide, wide_sums
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen
 from bochner.selection.spec import WIDTH
 from bochner.solvers.ridge.path import given_alpha, least_alpha
-from bochner.solvers.ridge.solution import Solution
+from bochner.solvers.ridge.solution import Outcome, Solution
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
+
+#: Outcomes that a user is warned of.
+WARNED = (Outcome.FLOAT32_LIMITED, Outcome.SINGULAR, Outcome.NOT_CONVERGED, Outcome.PASSES_ENDED)
 
 #: Names of the criteria in which errors are reported.
 JUDGES = {"loo": "leave-one-out", "gcv": "cross-validation (GCV)"}
@@ -138,67 +142,48 @@ WIDE_ROWS = 1 << 16  # Number of rows from which the default width is 2048
 QUICK_ROWS, QUICK_LEAF = 2048, 1024
 
 
-@dataclass(frozen=True)
-class Route:
-    """Parameters left open by the user, which decide the representation."""
-
-    method: Method | str | None  # None: any
-    # Whether these are left open
-    kernel: bool
-    width: bool
-    precision: bool
-    waves: bool  # Whether "auto" may sum waves in place of features
-
-    @property
-    def any_features(self) -> bool:
-        """Whether width and precision of features are left open."""
-        return self.width and self.precision
-
-
 def represent(  # noqa: PLR0911  a case for each representation
     spec: RidgeSpec,
-    route: Route,
+    method: Method | str | None,
     blocks: Blocks,
     where: Executor = LOCAL,
     precision: Precision | None = None,
+    any_width: bool = False,
 ) -> tuple[Representation, Solution]:
     """Choose the representation and what is open of kernel and features, and solve.
 
+    ``method`` is the one asked for, None for any; ``any_width`` says whether the width is open.
     ``precision`` is the precision of all sums if rows cannot be read again; these use features.
     """
-    again = precision is None
-    automatic = again and route.method is None and route.any_features
-    match route.method:
-        case ExactKernel() as method:
+    features, n, again = spec.features, blocks.n_rows or 0, precision is None
+    any_features = again and any_width and features.precision == "auto"
+    penalised = least_alpha(spec.alpha) != 0
+    waves = replace(features, waves=penalised and not features.of_classes)
+    automatic = method is None and any_features and blocks.n_rows is not None and penalised
+    few = automatic and n * windows_of(features.kernel, blocks.n_columns) <= most_at_once(spec)
+    held = automatic and where is LOCAL and n * blocks.n_columns <= MOST_CELLS
+    match method:
+        case ExactKernel():
             return exact_rows(spec, method, blocks, where)
-        case LocalKernel() as method:
+        case LocalKernel():
             return leaf_rows(spec, method, blocks, where)
-        case _ if automatic and suits_matrix(spec, blocks):
+        case _ if few:
             return exact_rows(spec, ExactKernel(), blocks)  # few rows are sent to this process
-        case _ if automatic and route.kernel and suits_leaves(spec, blocks, where):
-            spec = with_waves(spec) if route.waves else spec
-            return leaf_rows(spec, default_leaves(spec), blocks, where)
-        case _ if on_grid(spec.features):
+        case _ if held and features.kernel == "auto":
+            return leaf_rows(replace(spec, features=waves), default_leaves(spec), blocks, where)
+        case _ if isinstance(features.method, WaveMethod):
             return grid_sums(spec, blocks, where)
         case _ if again and is_wide(spec, blocks):
             return wide_sums(spec, blocks, where)
-        case _:
-            return features_or_waves(spec, route, blocks, where, precision)
-
-
-def features_or_waves(
-    spec: RidgeSpec, route: Route, blocks: Blocks, where: Executor, precision: Precision | None
-) -> tuple[Representation, Solution]:
-    """Choose the map, and sum up features, or waves of all rows where "auto" took these."""
-    if route.width and (blocks.n_rows or 0) >= WIDE_ROWS:
-        spec = replace(spec, features=replace(spec.features, width=2 * WIDTH))
-    waves = precision is None and route.waves and route.any_features
-    features = with_waves(spec).features if waves else spec.features
+    if any_width and n >= WIDE_ROWS:
+        features = replace(features, width=2 * WIDTH)
+    if any_features:
+        features = replace(features, waves=waves.waves)
     chosen, sample = choose(features, blocks, alpha=given_alpha(spec.alpha), where=where)
-    if waves and sample is not None and isinstance(chosen.choice.method, WaveMethod):
+    if features.waves and sample is not None and isinstance(chosen.choice.method, WaveMethod):
         asked = features, spec.fit_intercept, chosen
         return chosen_grid_sums(*asked, sample, blocks, where).solve(spec)
-    return solved_features(spec, chosen, blocks, where, precision)
+    return solved_features(replace(spec, features=features), chosen, blocks, where, precision)
 
 
 def most_at_once(spec: RidgeSpec) -> int:
@@ -206,43 +191,12 @@ def most_at_once(spec: RidgeSpec) -> int:
     return min(QUICK_ROWS, DIRECT_ROWS) if spec.features.is_quick else DIRECT_ROWS
 
 
-def suits_matrix(spec: RidgeSpec, blocks: Blocks) -> bool:
-    """Whether the kernel itself is fitted, to all rows at once."""
-    n, kernel = blocks.n_rows, spec.features.kernel
-    few = n is not None and n * windows_of(kernel, blocks.n_columns) <= most_at_once(spec)
-    return few and least_alpha(spec.alpha) != 0
-
-
-def suits_leaves(spec: RidgeSpec, blocks: Blocks, where: Executor) -> bool:
-    """Whether rows are in this process, fit into memory, and are split into leaves."""
-    n = blocks.n_rows
-    fits = n is not None and n * blocks.n_columns <= MOST_CELLS
-    return fits and where is LOCAL and least_alpha(spec.alpha) != 0
-
-
 def default_leaves(spec: RidgeSpec) -> LocalKernel:
     """Return the leaves of rows where none were asked for."""
     return LocalKernel(QUICK_LEAF if spec.features.is_quick else None)
 
 
-def with_waves(spec: RidgeSpec) -> RidgeSpec:
-    """Return the spec that allows waves, where it has a penalty."""
-    return replace(spec, features=replace(spec.features, waves=least_alpha(spec.alpha) != 0))
-
-
 # --- Fitting -------------------------------------------------------------------------------------
-
-
-def fit_ridge(
-    spec: RidgeSpec,
-    route: Route,
-    blocks: Blocks,
-    inputs: Inputs,
-    where: Executor = LOCAL,
-    precision: Precision | None = None,
-) -> RidgeFit:
-    """Fit on the representation that the route leads to."""
-    return warned(RidgeFit(inputs, spec, *represent(spec, route, blocks, where, precision)))
 
 
 def fit_features(
@@ -250,8 +204,7 @@ def fit_features(
 ) -> RidgeFit:
     """Fit on features."""
     chosen, _ = choose(spec.features, blocks, alpha=given_alpha(spec.alpha))
-    solved = solved_features(spec, chosen, blocks, precision=precision)
-    return warned(RidgeFit(inputs, spec, *solved))
+    return warned(inputs, spec, *solved_features(spec, chosen, blocks, precision=precision))
 
 
 def with_rows_of(fit: RidgeFit, spec: RidgeSpec, blocks: Blocks) -> RidgeFit:
@@ -266,18 +219,19 @@ def with_rows_of(fit: RidgeFit, spec: RidgeSpec, blocks: Blocks) -> RidgeFit:
         features = replace(spec.features, kernel=fit.chosen.kernel, learns_metric=False)
         first = Blocks.from_arrays(rows.X, y, rows.w)
         fit = fit_features(replace(spec, features=features), first, fit.inputs, "float64")
-    return solved_again(fit, spec, fit.representation.with_rows_of(blocks))
+    return warned(fit.inputs, spec, *fit.representation.with_rows_of(blocks).solve(spec))
 
 
-def solved_again(
-    fit: RidgeFit, spec: RidgeSpec, representation: Representation | None = None
+def warned(
+    inputs: Inputs, spec: RidgeSpec, representation: Representation, solution: Solution
 ) -> RidgeFit:
-    """Solve again, from the same sums or from others."""
-    rows = representation or fit.representation
-    return warned(RidgeFit(fit.inputs, spec, *rows.solve(spec)))
+    """Return the fit; warn of an outcome that asks for attention: its text is the remedy."""
+    if solution.outcome in WARNED:
+        warn_user(str(solution.outcome))
+    return RidgeFit(inputs, spec, representation, solution)
 
 
 def merge_ridge(fits: list[RidgeFit]) -> RidgeFit:
     """Return the fit of the rows of all."""
-    rows = reduce(lambda a, b: a.merge(b), [fit.representation for fit in fits])
-    return solved_again(fits[0], fits[0].spec, rows)
+    spec, rows = fits[0].spec, reduce(lambda a, b: a.merge(b), [f.representation for f in fits])
+    return warned(fits[0].inputs, spec, *rows.solve(spec))

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bochner._core.blas import eigh
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Int
 
 #: Bytes that directions and their products may take, and directions a right side at least.
 MOST_BYTES, FEWEST = 384 << 20, 12
@@ -88,7 +88,7 @@ class ShiftedSystems:
 
     right: Float[Array, "D c"]
     alphas: Float[Array, " c"]
-    owner: Float[Array, " c"]  # number of the right side
+    owner: Int[Array, " c"]  # number of the right side
     scale: Float[Array, " c"]  # unit of residual lengths over 2√α
 
     def bound(self, residual: Float[Array, "D c"]) -> Float[Array, " c"]:
