@@ -188,7 +188,6 @@ class HarmonicGram:
 
     @property
     def degree(self) -> int:
-        """L."""
         return len(self.variances) - 1
 
     @property
@@ -326,7 +325,6 @@ class OrderBlocks(WavePreconditioner):
 
     @cached_property
     def factors(self) -> tuple[Float[Array, "l l"], ...]:
-        """Lower triangular factors of the blocks."""
         return tuple(factored((G + G.T) / 2, self.alpha) for G in self.gram.order_blocks)
 
     def _places(self, m: int) -> Int[Array, "k l"]:

@@ -21,7 +21,6 @@ class WeightedFeatures(NamedTuple):
     w: Array | None = None
 
     def sum(self, summand: Any) -> Any:
-        """Return the sum over the rows."""
         return summand.add(summand.zero(), self)
 
 

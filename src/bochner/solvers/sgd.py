@@ -148,7 +148,6 @@ class Patience:
         return self._idle >= self._epochs
 
     def again(self) -> None:
-        """Begin to count from zero."""
         self._idle = 0
 
 
@@ -170,7 +169,6 @@ class Walk:
 
     @staticmethod
     def start(t: int, rate: float) -> "Walk":
-        """Return the walk before the first step, of no coefficients."""
         return Walk(np.zeros((0, t)), np.zeros(t), np.zeros((0, t)), np.zeros(t), rate=rate)
 
     def of_width(self, width: int, average: bool) -> "Walk":

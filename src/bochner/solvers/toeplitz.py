@@ -113,7 +113,6 @@ class ToeplitzGram:
 
     @property
     def dimension(self) -> int:
-        """D."""
         return self.variances.size
 
     @property
@@ -157,7 +156,6 @@ class ToeplitzGram:
         return from_real(c * self.roots, self.extent)
 
     def preconditioner(self, alpha: float) -> "LowWaves":
-        """Return M for a penalty."""
         return LowWaves(self, alpha)
 
     def neighbourhood(self, alpha: float) -> "LowWaves":

@@ -93,12 +93,10 @@ class WaveProblem:
 
     @property
     def weight(self) -> float:
-        """W."""
         return self.gram.weight
 
     @property
     def centred(self) -> bool:
-        """Whether an intercept is fitted."""
         return self.gram.centred
 
     @property
@@ -107,7 +105,6 @@ class WaveProblem:
         return self.gram.weight * self.gram.size
 
     def target(self, i: int) -> "WaveProblem":
-        """Return the problem of one target."""
         return replace(self, b=self.b[i : i + 1], power=self.power[i : i + 1])
 
     def without_probes(self) -> "WaveProblem":
@@ -136,7 +133,6 @@ class WaveState:
 
     @property
     def alpha(self) -> float:
-        """α."""
         return self.low.alpha
 
     @property
@@ -146,17 +142,14 @@ class WaveState:
 
     @cached_property
     def gained(self) -> Float[Array, " t"]:
-        """b·c."""
         return inner(self.problem.b, self.c)
 
     @cached_property
     def norms(self) -> Float[Array, " t"]:
-        """|c|²."""
         return inner(self.c, self.c)
 
     @cached_property
     def log_determinant(self) -> float:
-        """Log det (G + αI)."""
         t = len(self.problem.power)
         return self.low.log_determinant() + float(self.krylov.log_forms()[t:].mean())
 
@@ -170,7 +163,6 @@ class WaveState:
 
     @cached_property
     def trace(self) -> float:
-        """Tr (G + αI)⁻¹."""
         return float(self.inverse_diagonal.sum())
 
     @property
@@ -180,25 +172,21 @@ class WaveState:
 
     @property
     def rss(self) -> Float[Array, " t"]:
-        """Σ w (y − ŷ)²."""
         left = self.problem.power - self.gained - self.alpha * self.norms
         return np.maximum(left, 1e-14 * self.problem.power)
 
     @property
     def free(self) -> float:
-        """Residual degrees of freedom."""
         n, used = self.problem.count, self.effective_dimension + self.problem.centred
         return max(n - used, 1e-12 * n)
 
     @property
     def quadratic_form(self) -> Float[Array, " t"]:
-        """(P − b·c)/α."""
         left = self.problem.power - self.gained
         return np.maximum(left, 1e-14 * self.problem.power + 1e-300) / self.alpha
 
     @property
     def log_det(self) -> float:
-        """Log |ZZᵀ + αI| on the contrasts."""
         rest = freedom(self.problem) - self.problem.gram.dimension
         return self.log_determinant + rest * math.log(self.alpha)
 

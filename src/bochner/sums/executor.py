@@ -36,9 +36,7 @@ class Executor(Protocol):
         """Whether rows are read in order, in this process."""
         ...
 
-    def sum(self, summand: Summand[S], blocks: Blocks) -> S:
-        """Return the sum of all blocks."""
-        ...
+    def sum(self, summand: Summand[S], blocks: Blocks) -> S: ...
 
 
 @runtime_checkable
@@ -63,11 +61,9 @@ class InProcess:
 
     @contextmanager
     def passes(self, asked: str, blocks: Blocks) -> Iterator["InProcess"]:
-        """Give this."""
         yield self
 
     def sum(self, summand: Summand[S], blocks: Blocks) -> S:
-        """Return the sum of all blocks."""
         began = time.monotonic()
         total = summed(summand, blocks, blocks.block_rows)
         LOG.debug("a pass over %r, %.2f s", blocks, time.monotonic() - began)

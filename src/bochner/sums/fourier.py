@@ -41,7 +41,6 @@ class WaveSums:
     cross: Array  # sums of b
 
     def __add__(self, other: "WaveSums") -> "WaveSums":
-        """Return sums over the rows of both."""
         return self._combined(other, +1)
 
     def __sub__(self, other: "WaveSums") -> "WaveSums":

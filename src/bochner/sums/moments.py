@@ -118,7 +118,6 @@ class Moments:
 
     @property
     def n_features(self) -> int:
-        """D."""
         return len(self.feature_mean)
 
     def mapped(self, L: Float[Array, "D D"], precision: Precision) -> "Moments":
@@ -462,6 +461,5 @@ class MomentsOf:
         return [a[0].merge(b[0])] if a and b else a or b
 
     def moments(self, total: list[Accumulator]) -> Moments:
-        """Return the moments of a finished sum; no block can be added to ``total`` afterwards."""
         sums = (total[0] if total else Accumulator()).moments()
         return sums if self.root is None else sums.mapped(self.root, "float32")

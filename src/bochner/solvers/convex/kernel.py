@@ -76,11 +76,9 @@ class KernelProblem:
 
     @cached_property
     def single(self) -> Array:
-        """K in float32."""
         return self.K.astype(np.float32)
 
     def value(self, at: "DualPoint") -> float:
-        """Return the objective."""
         loss = float(weighted(self.w[:, None], self.loss.value(self.y, at.fitted)).sum())
         value = loss + 0.5 * self.alpha * float((at.coef * (at.fitted - at.intercept)).sum())
         return np.inf if np.isnan(value) else value
@@ -122,7 +120,6 @@ class DualPoint:
         )
 
     def column(self, k: int) -> "DualPoint":
-        """Return one column."""
         here = slice(k, k + 1)
         return DualPoint(self.coef[:, here], self.intercept[here], self.fitted[:, here])
 

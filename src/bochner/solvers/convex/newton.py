@@ -41,7 +41,6 @@ class Point:
     gradient: Float[Array, "t p"]
 
     def at(self, columns: Array) -> "Point":
-        """Return the part of these columns."""
         part = self.theta[columns], self.fitted[:, columns]
         return Point(*part, self.value[columns], self.gradient[columns])
 

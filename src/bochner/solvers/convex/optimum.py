@@ -129,11 +129,9 @@ class Optimum:
 
     @property
     def theta(self) -> Float[Array, "t p"]:
-        """Coefficients and intercept, a row for each column of the problem."""
         return np.column_stack([self.coef.T, self.intercept])
 
     def __repr__(self) -> str:
-        """Return one line."""
         return (
             f"Optimum(objective={self.objective:.6g}, D={len(self.coef)}, "
             f"steps={len(self.history)}, outcome={self.outcome.name}, algorithm={self.algorithm!r})"

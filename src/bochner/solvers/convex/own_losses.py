@@ -150,15 +150,12 @@ class CustomLoss(UserLoss):
     trial = (_TARGETS, _TARGETS + np.tile((-3.0, -1.1, -0.3, 0.4, 0.9, 2.7), 4))
 
     def value(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:
-        """Return the loss."""
         return self._asked(self.value_of, "value", y, f, f.shape)
 
     def slope(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:
-        """Return its derivative in f."""
         return self._asked(self.slope_of, "slope", y, f, f.shape)
 
     def curvature(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:
-        """Return its second derivative in f."""
         return self._asked(self.curvature_of, "curvature", y, f, f.shape)
 
 
@@ -217,7 +214,6 @@ class JointLoss(UserLoss):
         return self._asked(self.value_of, "value", y, f, (len(f),))[:, None]
 
     def slope(self, y: Array, f: Array) -> Array:
-        """Return its derivatives in f."""
         return self._asked(self.slope_of, "slope", y, f, f.shape)
 
     def curvature(self, y: Array, f: Array) -> Array:

@@ -69,7 +69,6 @@ class HeldOutPath:
 
     @property
     def alpha(self) -> float:
-        """The best penalty."""
         return float(self.alphas[self.best])
 
     @property
@@ -91,7 +90,6 @@ class HeldOutPath:
         return chosen
 
     def __str__(self) -> str:
-        """Return the path as a table."""
         rows = (f"{a:13.5g}{e:13.5g}" for a, e in zip(self.alphas, self.errors, strict=True))
         return "\n".join([f"{'alpha':>13}{'error':>13}", *rows])
 
@@ -116,7 +114,6 @@ class HeldOutLoss(ABC):
         """Return the loss at the penalty of a step."""
 
     def alpha(self, step: int) -> float:
-        """Return the penalty of a step."""
         return float(self.largest * FACTOR**step)
 
     def path(self, constant: float = 1.0, inflation: float = 1.0) -> HeldOutPath:

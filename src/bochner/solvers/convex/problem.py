@@ -215,7 +215,6 @@ class Problem:
         return next(iter(self.rows))
 
     def chunks(self) -> Iterator[slice]:
-        """Yield slices of the rows."""
         n = len(self.w)
         return (slice(i, min(i + ROWS_AT_ONCE, n)) for i in range(0, n, ROWS_AT_ONCE))
 
@@ -270,7 +269,6 @@ class State:
 
     @property
     def theta(self) -> Float[Array, "t p"]:
-        """Coefficients and intercept, a row for each column."""
         return np.column_stack([self.coef.T, self.intercept])
 
 

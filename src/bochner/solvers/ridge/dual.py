@@ -61,22 +61,18 @@ class KernelRows:
 
     @cached_property
     def root(self) -> Float[Array, " n"]:
-        """√w."""
         return np.sqrt(self.w)
 
     @cached_property
     def weighted(self) -> Float[Array, "n n"]:
-        """√w K √w."""
         return both_sides(self.K, self.root)
 
     @property
     def weight(self) -> float:
-        """W."""
         return float(self.w.sum())
 
     @property
     def count(self) -> float:
-        """Rows that the data are worth: W where weights count copies, n where they are shares."""
         return max(float(self.w.sum()), len(self.w))
 
     @cached_property
@@ -94,12 +90,10 @@ class KernelRows:
 
     @cached_property
     def about(self) -> Float[Array, "n t"]:
-        """Y − ȳ."""
         return self.y - self.mean
 
     @cached_property
     def power(self) -> Float[Array, " t"]:
-        """Σ w (y − ȳ)² of each target; without an intercept about zero."""
         return self.w @ self.about**2
 
     def first(self, m: int) -> "KernelRows":
@@ -229,7 +223,6 @@ class Dual:
 
     @cached_property
     def coef(self) -> Float[Array, "n t"]:
-        """Coefficients of the kernel and each row."""
         return self.rows.root[:, None] * self.u
 
     @cached_property
@@ -239,12 +232,10 @@ class Dual:
 
     @cached_property
     def slack(self) -> Float[Array, " n"]:
-        """1 − h of each row."""
         return slack_of_inverse(self.alpha * self.diagonal, self.rows.w)
 
     @cached_property
     def left_out(self) -> Float[Array, "n t"]:
-        """Leave-one-out errors."""
         return left_out_errors(self.residuals, self.slack[:, None])
 
     @cached_property
@@ -281,12 +272,10 @@ class Dual:
 
     @property
     def quadratic_form(self) -> Float[Array, " t"]:
-        """Q of each target."""
         return self.rows.form(self.alpha, self.u)
 
     @property
     def rss(self) -> Float[Array, " t"]:
-        """Σ w (y − ŷ)² of each target."""
         return self.alpha**2 * (self.u**2).sum(axis=0)
 
     @cached_property
@@ -324,12 +313,10 @@ class KernelFactor:
 
     @property
     def coef(self) -> Float[Array, "n t"]:
-        """Coefficients of the kernel and each row."""
         return self.root[:, None] * self.u
 
     @cached_property
     def total(self) -> float:
-        """sᵀA⁻¹s."""
         return max(float(self.root @ self.p), TINY)
 
     @property
@@ -365,7 +352,6 @@ class KernelFactor:
         return np.maximum(result + self._by_intercept(k) ** 2, 0.0)
 
     def covariance(self, k: Float[Array, "b n"], prior: Float[Array, "b b"]) -> Float[Array, "b b"]:
-        """Return Cov f, f'/a² of rows."""
         half, by_intercept = self._half(k).astype(np.float64), self._by_intercept(k)
         return prior - half.T @ half + np.outer(by_intercept, by_intercept)
 

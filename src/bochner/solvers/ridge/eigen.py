@@ -60,11 +60,9 @@ class Eigen:
 
     @property
     def count(self) -> float:
-        """Rows that the data are worth: W where weights count copies, n where they are shares."""
         return max(self.weight, self.rows)
 
     def target(self, i: int) -> "Eigen":
-        """Return the problem of one target."""
         return replace(self, projected=self.projected[:, i : i + 1], power=self.power[i : i + 1])
 
     def at(self, alphas: Any) -> "SpectralPath":
@@ -135,12 +133,10 @@ class SpectralPath:
 
     @cached_property
     def rss(self) -> Float[Array, "p t"]:
-        """Σ w (y − ŷ)²."""
         return self._left(2)
 
     @cached_property
     def quadratic_form(self) -> Float[Array, "p t"]:
-        """(y − ȳ)ᵀ(ZZᵀ + λI)⁻¹(y − ȳ)."""
         return self._left(1) / self.alpha[:, None]
 
     def _left(self, power: Literal[1, 2]) -> Float[Array, "p t"]:
@@ -158,7 +154,6 @@ class SpectralPath:
 
     @cached_property
     def free(self) -> Float[Array, " p"]:
-        """Residual degrees of freedom."""
         return self.eigen.left_over(self.alpha)
 
     @cached_property

@@ -75,7 +75,6 @@ class Evidence:
     outcome: EvidenceOutcome  # the worst among the targets; its text is the remedy
 
     def __repr__(self) -> str:
-        """Return one line."""
         noise, amplitude = (np.array2string(a, precision=4) for a in (self.noise, self.amplitude))
         return f"Evidence(noise={noise}, amplitude={amplitude}, outcome={self.outcome.name})"
 

@@ -45,7 +45,6 @@ class Group:
 
     @property
     def root(self) -> Float[Array, " m"]:
-        """√w."""
         return np.sqrt(self.w)
 
     def system(self, alpha: float) -> Float[Array, "m m"]:
@@ -108,7 +107,6 @@ class GroupSums:
     power: Float[Array, "c c"]
 
     def __add__(self, other: "GroupSums") -> "GroupSums":
-        """Return the sums of both."""
         return GroupSums(self.gram + other.gram, self.cross + other.cross, self.power + other.power)
 
     def across(self, centred: bool, rounding: float) -> "Across":

@@ -42,7 +42,7 @@ from bochner.solvers.ridge.krylov import (
     ShiftedSystems,
     low_rank_inverse,
 )
-from bochner.solvers.ridge.leave_one_out import of_more_rows
+from bochner.solvers.ridge.leave_one_out import deviation_of, of_more_rows
 from bochner.solvers.ridge.problem import gcv, left_out_errors, slack_of_leverage
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, best_of, pooled
 
@@ -102,12 +102,10 @@ class WideProblem:
 
     @property
     def count(self) -> float:
-        """n, or W where weights count copies."""
         return max(self.weight, self.rows)
 
     @property
     def spread(self) -> Float[Array, " t"]:
-        """Standard deviation of each target."""
         return np.sqrt(self.power / self.weight)
 
     @cached_property
@@ -145,7 +143,6 @@ class RowFactor:
         return RowFactor(judges.Z, root, np.maximum(values, 0.0), vectors, many)
 
     def times(self, V: Float[Array, "D c"]) -> Float[Array, "m c"]:
-        """Return C V."""
         parts = [self.Z[part].astype(np.float64) @ V for part in slices(len(self.root), 256)]
         return self.root[:, None] * np.concatenate(parts)
 
@@ -250,12 +247,10 @@ def left_out(
     residual = judges.y - factor.times(coef) / factor.root[:, None]
     r2 = residual**2
     e2 = left_out_errors(residual, slacks(problem, alpha, dimension)[:, None]) ** 2
-    W, v = w.sum(), w * np.minimum(w, 1.0)
-    L, R = w @ e2 / W, np.maximum(w @ r2 / W, 1e-300)
     share = min(1.0, len(w) / problem.rows)
-    within, among = v @ (e2 - L / R * r2) ** 2, v @ (e2 - L) ** 2
-    rows = ((1 - share) * within + share * among) / W**2
-    error = L / R * left / problem.weight
+    ratio = left / problem.weight / np.maximum(w @ r2 / w.sum(), 1e-300)
+    error = w @ e2 / w.sum() * ratio
+    rows = deviation_of(e2, r2, w, share) ** 2
     free = max(problem.rows - dimension, 1.0)
     traced = 2 * error * deviation / free if share < 1 else 0.0
     return error, np.sqrt(rows + traced**2)

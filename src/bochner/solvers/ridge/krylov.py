@@ -269,7 +269,6 @@ class System:
     scale: Float[Array, " t"]  # unit of prediction errors: the deviation of each target
 
     def residual(self, u: Float[Array, "n t"]) -> Float[Array, "n t"]:
-        """Return b − (A + α)u."""
         return self.right - self.exact(u) - self.alphas * u
 
 

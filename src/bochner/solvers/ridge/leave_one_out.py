@@ -126,36 +126,18 @@ class LeftOutErrors(NamedTuple):
     rows: int  # rows that were left out
 
 
-class _Sums:
-    """Weighted sums of e² and r², (p, t), and of the squares of their pooled values, (p,)."""
-
-    def __init__(self, p: int, units: Float[Array, " t"]) -> None:
-        self.units = units
-        self.errors, self.residuals = np.zeros((2, p, len(units)))
-        self.squares, self.first, self.size = np.zeros((3, p)), np.zeros(p), 0.0
-        self.weight, self.rows = 0.0, 0
-
-    def add(self, w: Array, targets: Iterable[tuple[Array, Array]]) -> None:
-        """Add rows; ``targets`` gives r² and e² of each target, (b, p)."""
-        v, e, r = w * np.minimum(w, 1.0), 0.0, 0.0
-        for target, (residuals, errors) in enumerate(targets):
-            self.residuals[:, target] += w @ residuals
-            self.errors[:, target] += w @ errors
-            e, r = e + self.units[target] * errors, r + self.units[target] * residuals
-        self.squares += np.stack([v @ (e * e), v @ (e * r), v @ (r * r)])
-        self.first += v @ e
-        self.size += float(v.sum())
-        self.weight += float(w.sum())
-        self.rows += len(w)
-
-    def deviation(self, share: float) -> Float[Array, " p"]:
-        """Return the standard error of the pooled mean, from this share of all rows."""
-        W, (ee, er, rr) = max(self.weight, TINY), self.squares
-        mean = self.errors @ self.units / W
-        b = mean / np.maximum(self.residuals @ self.units / W, TINY)
-        within = ee - 2 * b * er + b**2 * rr
-        among = ee - 2 * mean * self.first + mean**2 * self.size
-        return np.sqrt(np.maximum((1 - share) * within + share * among, 0.0)) / W
+def deviation_of(
+    squares: Float[Array, "m p"],
+    residual_squares: Float[Array, "m p"],
+    w: Float[Array, " m"],
+    share: float,
+) -> Float[Array, " p"]:
+    """Return the standard error of Σ w e²/Σ w, from e² and r² of this share of all rows."""
+    W, v = max(float(w.sum()), TINY), w * np.minimum(w, 1.0)
+    mean = w @ squares / W
+    b = mean / np.maximum(w @ residual_squares / W, TINY)
+    within = v @ (squares - b * residual_squares) ** 2
+    return np.sqrt((1 - share) * within + share * (v @ (squares - mean) ** 2)) / W
 
 
 def left_out_path(
@@ -170,22 +152,33 @@ def left_out_path(
     power = eigen.power / eigen.weight
     varies = power > 0
     units = np.divide(1 / max(varies.sum(), 1), power, out=np.zeros_like(power), where=varies)
-    sums = _Sums(len(alphas), units)
+    residuals, errors = np.zeros((2, len(alphas), len(power)))
+    parts = list[tuple[Array, Array, Array]]()
+    W, rows, deviation = TINY, 0, np.zeros(len(alphas))
     with np.errstate(invalid="ignore"):  # infinite errors have no deviation
         for w, targets in _squared_rows(eigen, blocks, alphas):
-            sums.add(w, targets)
-        deviation = sums.deviation(min(1.0, sums.weight / eigen.weight))
-        deviation = deviation * (power[varies].mean() if np.any(varies) else 1.0)
-    each = sums.errors / max(sums.weight, TINY)
-    if 0 < sums.rows < eigen.rows:
-        each *= _of_all(eigen, sums, alphas)
-    return LeftOutErrors(each, np.nan_to_num(deviation, nan=np.inf), sums.rows)
+            both = np.zeros((2, len(w), len(alphas)))
+            for target, (r, e) in enumerate(targets):
+                residuals[:, target] += w @ r
+                errors[:, target] += w @ e
+                both += units[target] * np.stack([e, r])
+            parts.append((both[0], both[1], w))
+        if parts:
+            squares, residual_squares, w = map(np.concatenate, zip(*parts, strict=True))
+            W, rows = max(float(w.sum()), TINY), len(w)
+            deviation = deviation_of(squares, residual_squares, w, min(1.0, W / eigen.weight))
+            deviation *= power[varies].mean() if np.any(varies) else 1.0
+    each = errors / W
+    if 0 < rows < eigen.rows:
+        each *= _of_all(eigen, residuals / W, alphas)
+    return LeftOutErrors(each, np.nan_to_num(deviation, nan=np.inf), rows)
 
 
-def _of_all(eigen: Eigen, sums: _Sums, alphas: Float[Array, " p"]) -> Float[Array, "p t"]:
+def _of_all(
+    eigen: Eigen, here: Float[Array, "p t"], alphas: Float[Array, " p"]
+) -> Float[Array, "p t"]:
     """Return R/R_S; below the penalties at which rounding leaves RSS a value, the last there."""
     RSS, gram = eigen.at(alphas).rss, eigen.rounding
-    here = sums.residuals / max(sums.weight, TINY)
     clear = (CLEAR * gram * eigen.power < RSS) & (here > 0)
     ratio = np.divide(RSS / eigen.weight, here, out=np.ones_like(here), where=clear)
     first = np.maximum(clear.argmax(axis=0), np.arange(len(alphas))[:, None])

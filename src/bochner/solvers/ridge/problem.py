@@ -28,36 +28,26 @@ LEAST_SLACK = 1e-100
 TINY = float(np.finfo(float).tiny)
 
 
-class LinearSmoother(Protocol):
+class Likely(Protocol):
     """The solution at one penalty, or along a path of penalties, which is then the first axis."""
 
     @property
-    def alpha(self) -> Any:
-        """Penalty, or penalties of a path."""
+    def alpha(self) -> Any: ...
+    @property
+    def quadratic_form(self) -> Float[Array, "*p t"]: ...  # q of each target
+    @property
+    def log_det(self) -> Any: ...  # log |K + αI| on the contrasts
+
+
+class LinearSmoother(Protocol):
+    """The same, of which other criteria are known."""
 
     @property
-    def rss(self) -> Float[Array, "*p t"]:
-        """Σ w (y − ŷ)² of each target."""
-
+    def alpha(self) -> Any: ...
     @property
-    def free(self) -> Any:
-        """Residual degrees of freedom, tr (I − H) on the contrasts."""
-
-
-class Likely(Protocol):
-    """A solution whose evidence is known."""
-
+    def rss(self) -> Float[Array, "*p t"]: ...  # Σ w (y − ŷ)² of each target
     @property
-    def alpha(self) -> Any:
-        """Penalty, or penalties of a path."""
-
-    @property
-    def quadratic_form(self) -> Float[Array, "*p t"]:
-        """Q of each target."""
-
-    @property
-    def log_det(self) -> Any:
-        """Log |K + αI| on the contrasts."""
+    def free(self) -> Any: ...  # residual degrees of freedom, tr (I − H) on the contrasts
 
 
 class ProcessSmoother(LinearSmoother, Likely, Protocol):
@@ -73,20 +63,13 @@ class RidgeProblem(Protocol):
     """
 
     @property
-    def power(self) -> Float[Array, " t"]:
-        """Σ w (y − ȳ)² of each target."""
-
+    def power(self) -> Float[Array, " t"]: ...  # Σ w (y − ȳ)² of each target
     @property
-    def weight(self) -> float:
-        """W = Σ w."""
-
+    def weight(self) -> float: ...  # W = Σ w
     @property
-    def count(self) -> float:
-        """Number of rows, or W where weights count copies."""
-
+    def count(self) -> float: ...  # number of rows, or W where weights count copies
     @property
-    def centred(self) -> bool:
-        """Whether an intercept is fitted."""
+    def centred(self) -> bool: ...  # whether an intercept is fitted
 
 
 class SummedProducts(Protocol):

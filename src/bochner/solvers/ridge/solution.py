@@ -153,7 +153,6 @@ class Path:
     loo_error: Float[Array, " p"] | None = None
 
     def __str__(self) -> str:
-        """Return the path as a table."""
         names = ["alpha", "loo", "gcv", "evidence", "d_eff"]
         columns = [self.alphas, self.loo, self.gcv, self.evidence, self.effective_dimension]
         if self.loo_error is not None:
@@ -165,7 +164,6 @@ class Path:
         return "\n".join(lines)
 
     def best(self, criterion: str) -> int:
-        """Return the index of the best alpha by "loo", "gcv" or "evidence"."""
         return best_of(getattr(self, criterion), criterion)
 
     def lowest(self, criterion: str) -> int:
@@ -180,7 +178,6 @@ class Path:
         return bool(np.all(errors[low + 1 : low + 2] <= (1 + LEVEL) * errors[low]))
 
     def to_dict(self) -> dict[str, Array]:
-        """Return the columns by name."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
 
@@ -234,7 +231,6 @@ class Solution:
         return WORDS[self.criterion]
 
     def __repr__(self) -> str:
-        """Return one line."""
         alphas = ", ".join(f"{alpha:.4g}" for alpha in np.atleast_1d(self.alpha))
         return (
             f"Solution(alpha={alphas} by {self.criterion}, D={len(self.coef)}, "
