@@ -7,9 +7,9 @@ from sklearn.base import clone
 import bochner as bo
 from bochner import Blocks, tune
 from bochner.kernels import Gaussian, Laplace, Matern
-from bochner.selection.descent import Hyperparameters, descend
+from bochner.selection.descent import ProcessRows, descend
 from bochner.selection.held_out import FOLDS, first_least, nested_errors
-from bochner.selection.lengthscales import OnProcess, ProcessRows, tune_lengthscales
+from bochner.selection.lengthscales import OnProcess, tune_lengthscales
 from bochner.selection.rows import screened_lengthscales
 from bochner.solvers.ridge.criteria import CRITERIA, LOO
 from bochner.sums.rows import sampled
@@ -28,8 +28,8 @@ def rows_of_waves(n=80, d=3):
 
 def test_a_descent_never_ends_above_its_start_and_has_as_many_evaluations_as_asked():
     values = []
-    of = OnProcess(Matern(1.5, (1.0,) * 3), rows_of_waves(), 3, LOO)
-    at = Hyperparameters(np.full(3, 0.7), np.log(1e-2))
+    of = OnProcess(Matern(1.5, (1.0,) * 3), rows_of_waves(), LOO, 3)
+    at = np.array([0.7, 0.7, 0.7, np.log(1e-2)])
     point = descend(of, at, 5, lambda found: values.append(found.value))
     assert len(values) == 5
     assert point.value == min(values) <= values[0]

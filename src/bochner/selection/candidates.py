@@ -25,8 +25,9 @@ from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Exponential, Gaussian, Laplace, Radial
 from bochner.kernels.stationary_families import Matern
+from bochner.selection.descent import ProcessRows
 from bochner.selection.held_out import MOST_CELLS, split_rows, targets_that_vary
-from bochner.selection.lengthscales import EVIDENCE, MatrixSearch, ProcessRows
+from bochner.selection.lengthscales import EVIDENCE, MatrixSearch
 from bochner.selection.metric import LOO, MANY_COLUMNS, turned_metrics
 from bochner.selection.race import Make, Race, TunedKernel
 from bochner.selection.record import Tuning
@@ -84,29 +85,10 @@ def choose_kernel(
 ) -> Tuning:
     """Return the kernel of a name; for "auto" the best of candidates.
 
-    Parameters
-    ----------
-    name : str
-    sample : RowSample
-    n_features : int
-        D of the fit.
-    seed : int
-    share : float or None
-        A given penalty per row, alpha/W.
-    method : Method or None
-        Method of the fit: kernels that it does not serve are not candidates.
-    effort : {"low", "medium", "high"}
-        With "low", and for few rows, "auto" is "gaussian".
-    exact : bool
-        Whether the fit is of the exact kernel, with lengthscales for a kernel matrix.
-    centred : bool
-        Whether an intercept is fitted.
-    of_classes : bool
-        Whether targets are the ±1 of classes.
-    judged_again : bool
-        Whether the best are compared again among all rows, so that fewer rows suffice here.
-    among : callable
-        Whether a kernel is a candidate.
+    ``share`` is a given penalty per row, alpha/W; ``method`` and ``among`` say which kernels are
+    candidates. With effort "low", and for few rows, "auto" is "gaussian". ``exact``: lengthscales
+    are for a kernel matrix. ``judged_again``: the best are compared again among all rows, so that
+    fewer rows suffice here.
     """
     asked = as_effort(effort, "The choice of a kernel")
     if asked is not None and judged_again:
@@ -176,30 +158,10 @@ def choose_among(
 ) -> Tuning | None:
     """Return the kernel with the least error on held-out rows, and the candidates.
 
-    Of kernels that tie the one with the largest evidence is taken.
+    Of kernels that tie the one with the largest evidence is taken. None if there are too few rows,
+    no target varies, or all rows to tune on are equal. Several targets, such as indicators of
+    classes, have equal weights; of classes kernels are judged by log losses.
 
-    Parameters
-    ----------
-    sample : RowSample
-        Several targets, such as indicators of classes, have equal weights.
-    seed : int
-    effort : Effort
-    centred : bool
-        Whether an intercept is fitted.
-    share : float, optional
-        A given per-row penalty, alpha/W.
-    serves : callable
-        Whether a kernel is a candidate.
-    of_classes : bool
-        Whether targets are the ±1 of classes: kernels are then judged by log losses.
-
-    Returns
-    -------
-    Tuning or None
-        None if there are too few rows, no target varies, or all rows to tune on are equal.
-
-    Notes
-    -----
     "medium": about 50 evaluations of O(m³), m ≤ 128 (256 if there are no more), 40 with m ≤ 256,
     60 with m ≤ 512 and 14 or 28 with m ≤ 1024, and seven fits each of 1024 and of 2048 rows: two to
     three seconds of one core, whatever n.
@@ -330,7 +292,7 @@ class Candidates:
         start = family.replace(lengthscale=tuple((median * rows.spread).tolist()))
         first, best = search.one(start, evaluations=6)
         end = search.each(start, first, best)
-        share = end.at.share + float(np.log(end.of.rows.w.sum() / rows.w.sum()))
+        share = float(end.on(rows)[1][-1])
         again = search.go(_shortened(end.kernel, rows), share, AGAIN)
         end = again if again.value < end.value or len(end.of.rows.w) < len(rows.w) else end
         by = "evidence" if self._by is EVIDENCE else "leave-one-out"
@@ -395,7 +357,7 @@ class Candidates:
         scale: Any = rounded(end.kernel.lengthscale)
         scale = scale[0] if np.size(scale) == 1 and np.ndim(scale) else scale
         kernel = end.kernel.replace(lengthscale=scale)
-        return TunedKernel(name, kernel, search.alpha_of(end.at.share, end.of.rows), numbers)
+        return TunedKernel(name, kernel, end.alpha, numbers)
 
 
 def _neighbourhoods(rows: RowSample, kernel: Kernel, most: int, seed: int) -> RowSample:

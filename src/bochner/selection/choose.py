@@ -58,19 +58,9 @@ def choose(
 ) -> tuple[Chosen, RowSample | None]:
     """Choose open parameters and draw the map; also return the sample of rows, if one was needed.
 
-    Parameters
-    ----------
-    spec : FeatureSpec
-    blocks : Blocks
-    n_classes : int
-        Above 0, y holds codes of classes, whose indicators are the targets.
-    alpha : float, optional
-        A given penalty of ridge regression, at which open parameters are chosen.
-    search : callable, optional
-        Finds the kernel instead of the usual search.
-    by_targets : bool
-        Whether "auto" depends on targets, or only on the error of the kernel.
-    where : Executor
+    With ``n_classes``, y holds codes of classes, whose indicators are the targets. ``alpha`` is a
+    given penalty of ridge regression, ``search`` finds the kernel instead of the usual search, and
+    ``by_targets`` says whether "auto" depends on targets, or only on the error of the kernel.
     """
     rows, n_rows, share = None, None, None
     if spec.needs_rows or search is not None:

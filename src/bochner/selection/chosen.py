@@ -37,27 +37,7 @@ from bochner.sums.moments import Moments, MomentsOf, Precision
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """The parameters of features, checked.
-
-    Attributes
-    ----------
-    who : str
-        The class of the learner, for messages.
-    kernel : Kernel or str
-    method : Method
-    width : int or Tolerance
-    learns_metric : bool
-    precision : {"auto", "float32", "float64"}
-    seed : int
-    columns : {"auto", "as_given"}
-        Whether skewed columns may be transformed if the kernel is a name.
-    effort : str or None
-        Effort of the choice of a kernel for "auto"; None is "medium".
-    waves : bool
-        Whether "auto" may take Fourier modes instead of features.
-    of_classes : bool
-        Whether targets are classes, so that kernels are judged by log losses.
-    """
+    """The parameters of features, checked; ``who`` is the class of the learner, for messages."""
 
     who: str
     kernel: Kernel | str
@@ -66,10 +46,10 @@ class FeatureSpec:
     learns_metric: bool
     precision: str
     seed: int
-    columns: str = "as_given"
-    effort: str | None = None
-    waves: bool = False
-    of_classes: bool = False
+    columns: str = "as_given"  # Or "auto": skewed columns may be transformed for a name
+    effort: str | None = None  # None is "medium"
+    waves: bool = False  # Whether "auto" may take Fourier modes instead of features
+    of_classes: bool = False  # Whether targets are classes: kernels are judged by log losses
 
     @staticmethod
     def of(
@@ -132,26 +112,13 @@ class FeatureSpec:
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """The kernel and the map of a fit, and how both were chosen.
-
-    Attributes
-    ----------
-    seed : int
-    search : Tuning
-        The kernel, and the candidates.
-    choice : Choice
-        The map, its method, and the candidates.
-    precision : {"float32", "float64"}
-        Precision of the features.
-    curves : Curves or None
-        Transformations of skewed columns within the kernel; None without any.
-    """
+    """The kernel and the map of a fit, and how both were chosen."""
 
     seed: int
     search: Tuning
     choice: Choice
-    precision: Precision = "float64"
-    curves: Curves | None = None
+    precision: Precision = "float64"  # Of the features
+    curves: Curves | None = None  # Transformations of skewed columns within the kernel
 
     @property
     def kernel(self) -> Kernel:

@@ -41,17 +41,9 @@ MOST_COLUMNS = 512
 def choose_curves(rows: RowSample, seed: int, error: Judge) -> Curves | None:
     """Return the transformation that predicts best; None if no transformation is better.
 
-    Parameters
-    ----------
-    rows : RowSample
-        With targets; of classes their indicators.
-    seed : int
-    error : callable
-        The leave-one-out error of rows: :func:`bochner.selection.walk.error_near_median`.
-
-    Notes
-    -----
-    Eight errors, of O(n D²) with n ≤ 1024 and D = 256 each: a tenth of a second.
+    ``rows`` have targets, of classes their indicators; ``error`` is their leave-one-out error:
+    :func:`bochner.selection.walk.error_near_median`. Eight errors, of O(n D²) with n ≤ 1024 and
+    D = 256 each: a tenth of a second.
     """
     few = len(rows) < FEWEST_ROWS or rows.X.shape[1] > MOST_COLUMNS
     if few or is_sparse(rows.X) or not rows.y.shape[1] or not np.any(np.ptp(rows.y, axis=0)):

@@ -8,8 +8,9 @@ relevant difference, and every processor takes the same steps.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -19,6 +20,7 @@ from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Stationary
+from bochner.selection.rows import deviations, median_distance, screened_lengthscales
 from bochner.solvers.ridge.criteria import Criterion
 
 #: A step that gains less than this share of the criterion is the last.
@@ -26,6 +28,13 @@ GAIN = 3e-4
 
 #: Value of a point whose matrix is not positive.
 WORST = 1e3
+
+#: Penalties at which a descent may start, and their bounds, as shares of k(x, x).
+STARTS, LEAST, MOST = (1.0, 1e-1, 1e-2, 1e-3), 1e-8, 1e4
+
+#: Deviation of the normal prior of a log number, worth one row: of a log lengthscale about the log
+#: of the median distance.
+SPREAD = 3.0
 
 #: Multiples to which points, values and slopes are rounded.
 POINTS, VALUES, SLOPES = 1e-6, 1e-6, 1e-5
@@ -47,26 +56,72 @@ def on_grid(x: Any, step: float) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Hyperparameters:
-    """Logarithms of a kernel's numbers and of the penalty."""
+class ProcessRows:
+    """Rows of a criterion."""
 
-    lengths: Float[Array, " p"]  # Of factors of the lengthscales, or of other numbers
-    share: float  # Of the penalty per row, alpha/W
+    X: Array
+    y: Float[Array, "m t"]
+    w: Float[Array, " m"]
+    centred: bool
+    noise: float | None = None
+    amplitude: float | None = None
 
     @property
-    def vector(self) -> Float[Array, " q"]:
-        """All of them in one array."""
-        return np.append(self.lengths, self.share)
+    def count(self) -> float:
+        """Number of rows; a row of weight w counts as w rows."""
+        return max(float(self.w.sum()), len(self.w))
 
-    def like(self, vector: Float[Array, " q"]) -> "Hyperparameters":
-        """Return hyperparameters from their vector."""
-        return Hyperparameters(vector[:-1], float(vector[-1]))
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Logarithms of the penalties per row of the starts: the given one, or several."""
+        weight = float(self.w.sum())
+        if self.noise is not None and self.amplitude is not None:
+            return (float(np.log(max(self.noise / self.amplitude, LEAST) / weight)),)
+        return tuple(float(np.log(alpha / weight)) for alpha in STARTS)
+
+    def first(self, m: int) -> "ProcessRows":
+        """Return the first m rows, of targets that vary in them."""
+        if len(self.w) <= m:
+            return self
+        y = self.y[:m, np.ptp(self.y[:m], axis=0) > 0]
+        return self if not y.shape[1] else replace(self, X=self.X[:m], y=y, w=self.w[:m])
+
+    @cached_property
+    def spread(self) -> Float[Array, " d"]:
+        """Deviations of the columns."""
+        return deviations(self.X, self.w)
+
+    @property
+    def screened(self) -> Float[Array, " d"] | None:
+        """Lengthscales at which random frequencies in few columns explain the targets."""
+        return screened_lengthscales(self.X, self.y, self.w, self.spread)
+
+    def log_median(self, scales: Any) -> float:
+        """Return the log of the median distance in these units of the columns."""
+        return float(np.log(median_distance(self.X, self.w, (scales,), 0, most=4096)))
 
 
+@dataclass(frozen=True, eq=False)
 class Objective(ABC):
-    """A criterion as a function of hyperparameters, to be minimised."""
+    """A criterion per row minus a log prior, as a function of log numbers and the log penalty.
 
+    A point is a vector: the logarithms of factors of the lengthscales, or of other numbers in
+    their units, and last the logarithm of the penalty per row.
+    """
+
+    start: Any  # The kernel at zero, or with free numbers
+    rows: ProcessRows
     criterion: Criterion
+
+    @cached_property
+    def centres(self) -> Float[Array, " p"]:
+        """Centres of the normal prior of log numbers, which is worth one row."""
+        raise NotImplementedError
+
+    @cached_property
+    def units(self) -> Any:
+        """Steps of the log numbers that match unit steps of the point."""
+        return 1.0
 
     @property
     def level(self) -> float:
@@ -77,27 +132,42 @@ class Objective(ABC):
         return 0.0
 
     @abstractmethod
-    def __call__(self, at: Hyperparameters) -> tuple[float, Float[Array, " q"]]:
-        """Return the criterion, and its gradient in the vector of the hyperparameters."""
+    def kernel(self, at: Array) -> Any:
+        """Return the kernel at a point, in the units of the data."""
 
     @abstractmethod
-    def kernel(self, at: Hyperparameters) -> Any:
-        """Return the kernel with these hyperparameters, in the units of the data."""
+    def at_penalty(self, at: Array, alpha: float) -> tuple[float, Float[Array, " q"]]:
+        """Return the criterion at a penalty without the prior, and its gradient."""
 
     @abstractmethod
-    def bounds(self, at: Hyperparameters) -> list[tuple[float, float]]:
-        """Return the range of each hyperparameter in a descent from this start."""
+    def ranges(self, at: Array) -> list[tuple[float, float]]:
+        """Return the range of each number in a descent from this start."""
 
+    def __call__(self, at: Array) -> tuple[float, Float[Array, " q"]]:
+        """Return the value and its gradient."""
+        value, slope = self.at_penalty(at, float(np.exp(at[-1]) * self.rows.w.sum()))
+        known, away = self.known(at)
+        return value + known, np.append((slope[:-1] + away) * self.units, slope[-1])
 
-On = TypeVar("On", bound=Objective)
+    def known(self, at: Array) -> tuple[float, Float[Array, " p"]]:
+        """Return minus the log prior per row, and its gradient in the log numbers."""
+        far = at[:-1] * self.units - self.centres
+        away = far / (SPREAD**2 * self.rows.count)
+        return 0.5 * float(away @ far), away
+
+    def bounds(self, at: Array) -> list[tuple[float, float]]:
+        """Return the range of each coordinate in a descent from this start."""
+        shares, weight = self.rows.shares, self.rows.w.sum()
+        limits = (np.log(LEAST / weight), np.log(MOST / weight))
+        return [*self.ranges(at), (shares[0],) * 2 if len(shares) == 1 else limits]
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluated(Generic[On]):
+class Evaluated:
     """An objective, a point, and the value there."""
 
-    of: On
-    at: Hyperparameters
+    of: Any
+    at: Float[Array, " q"]
     value: float
 
     @property
@@ -105,8 +175,18 @@ class Evaluated(Generic[On]):
         """The kernel at the point."""
         return self.of.kernel(self.at)
 
+    @property
+    def alpha(self) -> float:
+        """The penalty at the point, for the rows of the objective."""
+        return float(np.exp(self.at[-1])) * float(self.of.rows.w.sum())
 
-Note = Callable[[Evaluated[Any]], None]
+    def on(self, rows: ProcessRows) -> tuple[Any, Float[Array, " q"]]:
+        """Return the objective of these rows, and the point with the same penalty."""
+        share = self.at[-1] + np.log(self.of.rows.w.sum() / rows.w.sum())
+        return replace(self.of, rows=rows), np.append(self.at[:-1], share)
+
+
+Note = Callable[[Evaluated], None]
 
 
 class _Spent(Exception):
@@ -114,8 +194,8 @@ class _Spent(Exception):
 
 
 def descend(
-    of: On, start: Hyperparameters, evaluations: int, note: Note, gain: float = GAIN
-) -> Evaluated[On]:
+    of: Objective, start: Array, evaluations: int, note: Note, gain: float = GAIN
+) -> Evaluated:
     """Return the best of at most so many evaluations; ``note`` is called with each."""
     best, count = Evaluated(of, start, float("inf")), 0
     bounds = of.bounds(start)
@@ -126,7 +206,7 @@ def descend(
         if count >= max(evaluations, 1):
             raise _Spent
         count += 1
-        at = start.like(np.where(free, on_grid(vector, POINTS), start.vector))
+        at = np.where(free, on_grid(vector, POINTS), start)
         try:
             value, gradient = of(at)
         except LinAlgError:
@@ -139,7 +219,7 @@ def descend(
     with suppress(_Spent):
         minimize(
             value_and_gradient,
-            start.vector,
+            start,
             jac=True,
             method="L-BFGS-B",
             bounds=bounds,
@@ -148,10 +228,11 @@ def descend(
     return best
 
 
-def go_on(
-    tried: Iterable[Evaluated[On]], evaluations: int, note: Note, gain: float = GAIN
-) -> Evaluated[On]:
-    """Descend from the best of these points; return the better of it and of the end."""
-    start = min(tried, key=lambda point: point.value)
-    end = descend(start.of, start.at, evaluations, note, gain)
-    return end if end.value < start.value else start
+def least(points: Iterable[Evaluated]) -> Evaluated:
+    """Return the point of the least value."""
+    return min(points, key=lambda point: point.value)
+
+
+def go_on(start: Evaluated, evaluations: int, note: Note, gain: float = GAIN) -> Evaluated:
+    """Descend from a point; return the end if it is better."""
+    return least([start, descend(start.of, start.at, evaluations, note, gain)])

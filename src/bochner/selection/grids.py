@@ -36,17 +36,8 @@ FEW_WAVES, FEW_ROWS, MOST_WAVES = 1 << 15, 1 << 17, 1 << 18
 
 
 def waves_for(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | None:
-    """Return the waves of a kernel for ``n_rows`` rows like these; None where features are better.
+    """Return the waves of a kernel for ``n_rows`` rows like X; None where features are better.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    X : (m, d)
-        A sample of the rows: its box is nearly theirs.
-    n_rows : int
-
-    Notes
-    -----
     None where there are up to 8,192 rows, more than three columns (or two, of kernels of the
     globe), no spectral density, more waves than 2047 (of 131,072 rows and more, a quarter of their
     number, up to 2¹⁸), or no finufft: NumPy takes as long for each wave as for a feature.

@@ -66,9 +66,8 @@ def first_least(errors: Sequence[float]) -> int:
 def nested_errors(squared: Sequence[Float[Array, " n"]]) -> Float[Array, " n"]:
     """Return the squared errors of the best of several on the other folds, for each fold in turn.
 
-    Each of ``squared`` holds the errors of one candidate, in the order of preference. The sum of
-    the result is the error of the choice, made with a quarter of the rows less, on rows that had no
-    part in it. If there are fewer rows than folds, the errors of the best candidate are returned.
+    ``squared`` are errors in the order of preference. The sum of the result is the error of the
+    choice on rows that had no part in it. With fewer rows than folds it is that of the best.
     """
     table = np.stack(squared)
     fold = np.arange(table.shape[1]) % FOLDS
@@ -86,15 +85,8 @@ def relative_losses(
 ) -> Float[Array, " m"]:
     """Return the loss of each held-out row times its weight; 1 is the loss of the best constant.
 
-    Parameters
-    ----------
-    train : RowSample
-        The rows of the fit, which determine the constant.
-    test : RowSample
-    fitted : (m, t)
-        Predictions of the held-out rows.
-    of_classes : bool
-        Whether targets are the ±1 of classes: one column for two classes, else one for each.
+    The rows of the fit determine the constant. Targets of classes are ±1: one column for two
+    classes, else one for each.
     """
     return test.w * (_log_losses if of_classes else _squared)(train, test, fitted)
 

@@ -9,7 +9,7 @@ s = Σ_j (x_j − y_j)²/ℓ_j², R = ∂E/∂K ∘ κ'(s) and X in units of ℓ
 O(m² d) for all of them. Starts are tried on few rows, and the best is continued with more.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
@@ -26,14 +26,15 @@ from bochner.kernels.sphere import on_unit_sphere, with_lengthscale
 from bochner.kernels.stationary import Radial
 from bochner.selection.descent import (
     Evaluated,
-    Hyperparameters,
     Objective,
+    ProcessRows,
     descend,
     go_on,
+    least,
     require_lengthscale,
 )
 from bochner.selection.record import Recorder, Tuning
-from bochner.selection.rows import deviations, median_distance, rounded, screened_lengthscales
+from bochner.selection.rows import rounded
 from bochner.solvers.ridge.criteria import EVIDENCE, Criterion, KernelScore
 from bochner.solvers.ridge.dual import KernelRows
 
@@ -54,16 +55,12 @@ LAST_ONE, LAST_MANY = 4, 14
 #: column drives the common factor to where the function looks like noise.
 FACTORS = (1.0, 0.25, 0.0625)
 
-#: Penalties at which a descent may start, and their bounds, as shares of k(x, x).
-STARTS, LEAST, MOST = (1.0, 1e-1, 1e-2, 1e-3), 1e-8, 1e4
-
 #: The penalty of these at which one lengthscale per column is tried too: with one lengthscale for
 #: all, a function of few columns looks like noise.
 QUIET = slice(2, 3)
 
-#: Prior of log ℓ: a normal law about the log of the median distance with this deviation, worth one
-#: row; bounds of ℓ in median distances.
-SPREAD, SHORTEST, LONGEST = 3.0, 1 / 128, 32.0
+#: Bounds of ℓ in median distances.
+SHORTEST, LONGEST = 1 / 128, 32.0
 
 #: Sparse rows of at most so many cells are made dense, and have one lengthscale per column.
 MOST_CELLS = 1 << 20
@@ -98,13 +95,6 @@ def tune_lengthscales(
     of a squared error counts as n/2 of a log evidence. Noise and amplitude are tuned too where they
     are open; several targets have the same ratio.
 
-    Raises
-    ------
-    UnsupportedKernel
-        If the kernel has no lengthscale.
-
-    Notes
-    -----
     O(m³ + m² d) for each of at most 48 evaluations with m ≤ 128 rows (256 if there are no more),
     52 with m ≤ 256 and 18 with m ≤ 1024: a second, whatever n (ten for a Matérn kernel without a
     closed form).
@@ -118,10 +108,10 @@ def tune_lengthscales(
     if search.has_columns(start):
         many = search.each(start, first, best)
         d = search.rows.X.shape[1]
-        least = (d - 1) / search.rows.count * (1 if criterion.name == EVIDENCE.name else 2)
+        required = (d - 1) / search.rows.count * (1 if criterion.name == EVIDENCE.name else 2)
         gain = best.value - many.value
-        search.recorder.compare(d, many.kernel, many.value, gain, least)
-        best = many if gain > least else best
+        search.recorder.compare(d, many.kernel, many.value, gain, required)
+        best = many if gain > required else best
     return search.tuning(best)
 
 
@@ -148,7 +138,7 @@ def lengthscale_on_sphere(
 class MatrixSearch:
     """Descents of one criterion on the kernel matrices of few rows, and then of more."""
 
-    rows: "ProcessRows"
+    rows: ProcessRows
     criterion: Criterion
     recorder: Recorder
 
@@ -177,104 +167,79 @@ class MatrixSearch:
 
     def one(
         self, start: Kernel, factors: Sequence[float] = FACTORS, evaluations: int = ONE
-    ) -> tuple[list[Evaluated[Any]], Evaluated[Any]]:
+    ) -> tuple[list[Evaluated], Evaluated]:
         """Descend in one factor for all columns; return the point from each start, and the end."""
-        few, notes = self._fewer, self._stages("one factor")
-        of, first = OnProcess(start, few, 1, self.criterion), []
+        few, note = self._fewer, self._notes("one factor")[0]
+        of = OnProcess(start, few, self.criterion, 1)
+        first = []
         for factor in factors:
-            starts = [Hyperparameters(np.log([factor]), share) for share in few.shares]
-            tried = [descend(of, at, 1, notes[0]) for at in starts]
-            first.append(min(tried, key=lambda point: point.value))
-        best = min(first, key=lambda point: point.value)
-        best = self._on_few(best, evaluations, notes[1])
-        return first, self._more(best, self.rows, LAST_ONE if evaluations else 0, notes[2])
+            starts = (np.array([np.log(factor), share]) for share in few.shares)
+            first.append(least([descend(of, at, 1, note) for at in starts]))
+        return first, self.go_on(least(first), evaluations)
 
-    def go_on(self, end: Evaluated[Any], evaluations: int) -> Evaluated[Any]:
+    def go_on(self, end: Evaluated, evaluations: int) -> Evaluated:
         """Continue a descent with one factor on few rows, then with more."""
-        _, some_rows, all_ = self._stages("one factor")
-        best = self._on_few(end, evaluations, some_rows)
-        return self._more(best, self.rows, LAST_ONE, all_)
+        return self._to_end(end, "one factor", evaluations, LAST_ONE if evaluations else 0)
 
-    def each(
-        self,
-        start: Any,
-        first: Iterable[Evaluated[Any]],
-        best: Evaluated[Any],
-    ) -> Evaluated[Any]:
+    def each(self, start: Any, first: Sequence[Evaluated], best: Evaluated) -> Evaluated:
         """Descend with one lengthscale per column from :meth:`one` and from screened columns."""
-        few, notes = self._fewer, self._stages("one per column")
-        d = few.X.shape[1]
-        of = OnProcess(start, few, d, self.criterion)
-        first = list(first)
-        starts = [point.at for point in (*first, best)]
-        starts += [replace(starts[0], share=share) for share in few.shares[QUIET]]
-        starts = [replace(at, lengths=np.repeat(at.lengths, d)) for at in starts]
+        few, d = self._fewer, self.rows.X.shape[1]
+        quiet = few.shares[QUIET]
+        starts = [(np.repeat(point.at[:-1], d), point.at[-1]) for point in (*first, best)]
+        starts += [(starts[0][0], share) for share in quiet]
         if (scales := self.rows.screened) is not None:
-            at = np.log(scales / start.lengthscale)
-            starts += [Hyperparameters(at, share) for share in few.shares[QUIET]]
-        tried = [descend(of, at, TRY, notes[0]) for at in starts]
-        end = min(tried, key=lambda point: point.value)
-        end = self._on_few(end, MANY, notes[1])
-        return self._more(end, self.rows, LAST_MANY, notes[2])
+            starts += [(np.log(scales / start.lengthscale), share) for share in quiet]
+        of, note = OnProcess(start, few, self.criterion, d), self._notes("one per column")[0]
+        end = least([descend(of, np.append(*at), TRY, note) for at in starts])
+        return self._to_end(end, "one per column", MANY, LAST_MANY)
 
-    def go(self, start: Any, share: float, evaluations: int) -> Evaluated[Any]:
+    def go(self, start: Any, share: float, evaluations: int) -> Evaluated:
         """Descend with one lengthscale per column from a kernel's own, on all rows at once."""
         d = self.rows.X.shape[1]
-        of = OnProcess(start, self.rows, d, self.criterion)
-        note = self.recorder.noting("one per column")
-        return descend(of, Hyperparameters(np.zeros(d), share), evaluations, note)
+        of, at = OnProcess(start, self.rows, self.criterion, d), np.append(np.zeros(d), share)
+        return descend(of, at, evaluations, self.recorder.noting("one per column"))
 
-    def scaled(self, start: Any, alpha: float, evaluations: int) -> Evaluated[Any]:
+    def scaled(self, start: Any, alpha: float, evaluations: int) -> Evaluated:
         """Descend with one factor of a kernel's lengthscales, on all rows at once."""
-        at = Hyperparameters(np.zeros(1), self.share_of(alpha))
-        of = OnProcess(start, self.rows, 1, self.criterion)
+        of = OnProcess(start, self.rows, self.criterion, 1)
+        at = np.array([0.0, self.share_of(alpha)])
         return descend(of, at, evaluations, self.recorder.noting("scale"))
 
     def share_of(self, alpha: float) -> float:
         """Return the log of the penalty per row."""
         return float(np.log(alpha / self.rows.w.sum()))
 
-    def alpha_of(self, share: float, rows: "ProcessRows | None" = None) -> float:
-        """Return the penalty from the log of the penalty per row, for these rows or for all."""
-        return float(np.exp(share) * (self.rows if rows is None else rows).w.sum())
-
     def has_columns(self, start: Kernel) -> bool:
         """Whether lengthscales can be tuned per column."""
         X = self.rows.X
         return X.shape[1] > 1 and not is_sparse(X) and isinstance(start, Radial)
 
-    def tuning(self, end: Evaluated[Any]) -> Tuning:
+    def tuning(self, end: Evaluated) -> Tuning:
         """Return the record, with the kernel at the end."""
         kernel = end.kernel.replace(lengthscale=rounded(end.kernel.lengthscale))
-        return self.recorder.tuning(kernel, float(np.exp(end.at.share)))
+        return self.recorder.tuning(kernel, float(np.exp(end.at[-1])))
 
-    def _stages(self, stage: str) -> list[Any]:
+    @property
+    def _fewer(self) -> ProcessRows:
+        """Rows on which starts are tried: half of few, if there are more."""
+        return self.rows.first(FEWER if len(self.rows.w) > FEW else FEW)
+
+    def _notes(self, stage: str) -> list[Any]:
         """Return the functions that record evaluations on fewer rows, few rows and all rows."""
         more = len(self.rows.w) > FEW
         names = (", fewer rows", ", few rows", "") if more else ("", "", "")
         return [self.recorder.noting(f"{stage}{rows}") for rows in names]
 
-    @property
-    def _fewer(self) -> "ProcessRows":
-        """Rows on which starts are tried: half of few, if there are more."""
-        return self.rows.first(FEWER if len(self.rows.w) > FEW else FEW)
-
-    def _on_few(self, end: Evaluated[Any], evaluations: int, note: Any) -> Evaluated[Any]:
-        """Continue with few rows, which may be the rows of the starts."""
-        rows = self.rows.first(FEW)
-        if evaluations and len(rows.w) == len(end.of.rows.w):
-            return go_on([end], evaluations, note)
-        return self._more(end, rows, evaluations, note)
-
-    def _more(
-        self, end: Evaluated[Any], rows: "ProcessRows", evaluations: int, note: Any
-    ) -> Evaluated[Any]:
-        """Continue with these rows, if they are more."""
-        if len(rows.w) <= len(end.of.rows.w) or not evaluations:
-            return end
-        share = end.at.share + np.log(end.of.rows.w.sum() / rows.w.sum())
-        of, at = replace(end.of, rows=rows), replace(end.at, share=float(share))
-        return descend(of, at, evaluations, note)
+    def _to_end(self, end: Evaluated, stage: str, evaluations: int, last: int) -> Evaluated:
+        """Continue with few rows, which may be the rows of the starts, then with all."""
+        _, on_few, on_all = self._notes(stage)
+        few = self.rows.first(FEW)
+        if evaluations and len(few.w) == len(end.of.rows.w):
+            end = go_on(end, evaluations, on_few)
+        for rows, count, note in ((few, evaluations, on_few), (self.rows, last, on_all)):
+            if count and len(rows.w) > len(end.of.rows.w):
+                end = descend(*end.on(rows), count, note)
+        return end
 
 
 def _doubles(X: Array) -> Array:
@@ -285,59 +250,10 @@ def _doubles(X: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class ProcessRows:
-    """Rows of a criterion."""
-
-    X: Array
-    y: Float[Array, "m t"]
-    w: Float[Array, " m"]
-    centred: bool
-    noise: float | None = None
-    amplitude: float | None = None
-
-    @property
-    def count(self) -> float:
-        """Number of rows; a row of weight w counts as w rows."""
-        return max(float(self.w.sum()), len(self.w))
-
-    @property
-    def shares(self) -> tuple[float, ...]:
-        """Logarithms of the penalties per row of the starts: the given one, or several."""
-        weight = float(self.w.sum())
-        if self.noise is not None and self.amplitude is not None:
-            return (float(np.log(max(self.noise / self.amplitude, LEAST) / weight)),)
-        return tuple(float(np.log(alpha / weight)) for alpha in STARTS)
-
-    def first(self, m: int) -> "ProcessRows":
-        """Return the first m rows, of targets that vary in them."""
-        if len(self.w) <= m:
-            return self
-        y = self.y[:m, np.ptp(self.y[:m], axis=0) > 0]
-        return self if not y.shape[1] else replace(self, X=self.X[:m], y=y, w=self.w[:m])
-
-    @cached_property
-    def spread(self) -> Float[Array, " d"]:
-        """Deviations of the columns."""
-        return deviations(self.X, self.w)
-
-    @property
-    def screened(self) -> Float[Array, " d"] | None:
-        """Lengthscales at which random frequencies in few columns explain the targets."""
-        return screened_lengthscales(self.X, self.y, self.w, self.spread)
-
-    def log_median(self, scales: Any) -> float:
-        """Return the log of the median distance in these units of the columns."""
-        return float(np.log(median_distance(self.X, self.w, (scales,), 0, most=4096)))
-
-
-@dataclass(frozen=True, eq=False)
 class OnProcess(Objective):
-    """A criterion per row as a function of factors of the lengthscales, 1 or d, and of λ."""
+    """A criterion as a function of factors of the lengthscales, 1 or d, and of λ."""
 
-    start: Any
-    rows: ProcessRows
     width: int
-    criterion: Criterion = EVIDENCE
 
     @cached_property
     def level(self) -> float:
@@ -348,39 +264,52 @@ class OnProcess(Objective):
         units = np.round(np.log2(deviation[deviation > 0]))
         return float(np.log(2) * units.sum())
 
-    def __call__(self, at: Hyperparameters) -> tuple[float, Float[Array, " q"]]:
-        """Return the criterion minus the log prior per row, and its gradient."""
-        value, slope = self.at_penalty(at, float(np.exp(at.share) * self.rows.w.sum()))
-        known, away = self.known(at)
-        return value + known, slope + np.append(away, 0.0)
+    @cached_property
+    def centres(self) -> Float[Array, " p"]:
+        """Factors at which the lengthscales are those of the median distance."""
+        rows, scales = self.rows, np.asarray(self.start.lengthscale)
+        if self.width == 1:
+            return np.array([rows.log_median(np.broadcast_to(scales, rows.X.shape[1]))])
+        return rows.log_median(rows.spread) + np.log(rows.spread) - np.log(scales)
 
-    def at_penalty(self, at: Hyperparameters, alpha: float) -> tuple[float, Float[Array, " q"]]:
-        """Return the value at a penalty, without a prior, and its gradient."""
+    def ranges(self, at: Array) -> list[tuple[float, float]]:
+        low = np.log(SHORTEST) - 0.5 * np.log(self.rows.X.shape[1])
+        ends = zip(self.centres + low, self.centres + np.log(LONGEST), at[:-1], strict=True)
+        return [(min(a, x), max(b, x)) for a, b, x in ends]
+
+    def kernel(self, at: Array) -> Any:
+        key = at[:-1].tobytes()  # for the evaluation, and for its record
+        if key not in self._kernels:
+            scales = self.start.lengthscale * np.exp(at[:-1])
+            one = self.width == 1 and not isinstance(self.start.lengthscale, tuple)
+            lengths = float(scales[0]) if one else tuple(scales.tolist())
+            self._kernels[key] = self.start.replace(lengthscale=lengths)
+        return self._kernels[key]
+
+    @cached_property
+    def _kernels(self) -> dict[bytes, Any]:
+        return {}
+
+    def at_penalty(self, at: Array, alpha: float) -> tuple[float, Float[Array, " q"]]:
         rows = self.rows
         K, through = self._pairs(at)
         problem = KernelRows(K, rows.y, rows.w, rows.centred)
         score = self.criterion.of_kernel(problem, alpha, rows.noise, rows.amplitude, overwrite=True)
         return score.value, np.append(through(score), score.by_log_alpha)
 
-    def known(self, at: Hyperparameters) -> tuple[float, Float[Array, " p"]]:
-        """Return minus the log prior per row, and its gradient."""
-        away = (at.lengths - self.centre) / (SPREAD**2 * self.rows.count)
-        return 0.5 * float(away @ (at.lengths - self.centre)), away
-
-    def _pairs(self, at: Hyperparameters) -> tuple[Array, Through]:
+    def _pairs(self, at: Array) -> tuple[Array, Through]:
         """Return K and the function from a score to its gradient in the factors.
 
         For kernels of the distance, K is computed on and below the diagonal only.
         """
         kernel = self.kernel(at)
         if not isinstance(kernel, Radial) or is_sparse(self.rows.X):
-            up, down = (
-                self.kernel(replace(at, lengths=at.lengths + h))(self.rows.X) for h in (STEP, -STEP)
-            )
+            ends = (self.kernel(np.append(at[:-1] + h, at[-1])) for h in (STEP, -STEP))
+            up, down = (each(self.rows.X) for each in ends)
             change = (up - down) / (2 * STEP)
             return kernel(self.rows.X), lambda by: np.array([float(np.vdot(by.by_kernel, change))])
         if self.width == 1:
-            factor = float(np.exp(-2 * at.lengths[0]))
+            factor = float(np.exp(-2 * at[0]))
             K, slope = _in_bands(
                 kernel, lambda band, left: factor * self._squared[band, left], self._room
             )
@@ -400,39 +329,6 @@ class OnProcess(Objective):
         """Squared distances in units of the start's lengthscales."""
         X = self.rows.X / self.start.lengthscale
         return _squared(X, np.einsum("ij,ij->i", X, X), slice(None), slice(None))
-
-    def kernel(self, at: Hyperparameters) -> Any:
-        key = at.lengths.tobytes()  # for the evaluation, and for its record
-        if key not in self._kernels:
-            self._kernels[key] = self._kernel(at)
-        return self._kernels[key]
-
-    @cached_property
-    def _kernels(self) -> dict[bytes, Any]:
-        return {}
-
-    def _kernel(self, at: Hyperparameters) -> Any:
-        scales = self.start.lengthscale * np.exp(at.lengths)
-        if self.width == 1 and not isinstance(self.start.lengthscale, tuple):
-            return self.start.replace(lengthscale=float(scales[0]))
-        return self.start.replace(lengthscale=tuple(scales.tolist()))
-
-    @cached_property
-    def centre(self) -> Float[Array, " p"]:
-        """Factors at which the lengthscales are those of the median distance."""
-        rows, scales = self.rows, np.asarray(self.start.lengthscale)
-        if self.width == 1:
-            one = np.broadcast_to(scales, rows.X.shape[1])
-            return np.array([rows.log_median(one)])
-        return rows.log_median(rows.spread) + np.log(rows.spread) - np.log(scales)
-
-    def bounds(self, at: Hyperparameters) -> list[tuple[float, float]]:
-        shares, weight = self.rows.shares, self.rows.w.sum()
-        limits = (np.log(LEAST / weight), np.log(MOST / weight))
-        share = (shares[0],) * 2 if len(shares) == 1 else limits
-        low = np.log(SHORTEST) - 0.5 * np.log(self.rows.X.shape[1])
-        ends = zip(self.centre + low, self.centre + np.log(LONGEST), at.lengths, strict=True)
-        return [*((min(a, x), max(b, x)) for a, b, x in ends), share]
 
 
 # --- kernel values on and below the diagonal, in bands of rows that stay in cache -----------------

@@ -22,8 +22,9 @@ from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels.algebra import Mahalanobis
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Radial
+from bochner.selection.descent import ProcessRows
 from bochner.selection.held_out import first_least, nested_errors, split_rows, targets_that_vary
-from bochner.selection.lengthscales import MatrixSearch, ProcessRows
+from bochner.selection.lengthscales import MatrixSearch
 from bochner.selection.race import Race, TunedKernel
 from bochner.selection.record import KernelComparison, Tuning
 from bochner.selection.rows import rounded, significant
@@ -51,30 +52,10 @@ def learn_metric(
 ) -> Tuning:
     """Learn a metric from a sample of rows, in a few rounds of fit and average outer product.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        A kernel of the Euclidean distance; the metric starts from its lengthscales.
-    sample : RowSample
-    seed : int
-    rounds : int, default 4
-    diagonal : bool, optional
-        Whether columns are scaled and not turned; the default for more than 256 columns.
-
-    Returns
-    -------
-    Tuning
-        With the matrix of the metric: of the round with the least error on held-out rows, or of
-        the start, unless the reduction of the error is larger than chance.
-
-    Raises
-    ------
-    UnsupportedKernel
-        If the kernel is not one of the Euclidean distance.
-
-    Notes
-    -----
-    A round: six evaluations of O(m³) and O(m² d + d³) with m ≤ 1024.
+    It starts from the lengthscales of a kernel of the Euclidean distance. The kernel is the one of
+    the round with the least error on held-out rows, or of the start, unless the reduction of the
+    error is larger than chance. ``diagonal``: columns are scaled and not turned; the default for
+    more than 256 columns. A round: six evaluations of O(m³) and O(m² d + d³) with m ≤ 1024.
     """
     integer(rounds, "learn_metric", "rounds", least=1)
     require_dense(sample)
@@ -96,7 +77,7 @@ def learn_metric(
     assert search is not None
     first = search.one(kernel)[1]
     start: Any = first.kernel.replace(lengthscale=rounded(first.kernel.lengthscale))
-    alpha = search.alpha_of(first.at.share, first.of.rows)
+    alpha = first.alpha
     turned = turned_metrics(start, alpha, search, rounds, diagonal)
     judged = [race.tried(each) for each in (TunedKernel("start", start, alpha, 1), *turned)]
     gains = [(np.nan, np.nan), *(each.gain(judged[0]) for each in judged[1:])]
@@ -137,8 +118,8 @@ def turned_metrics(
         L = _on_grid(next_root(family, rows, L, alpha, diagonal))
         turned = replace(search, rows=replace(rows, X=np.ascontiguousarray(rows.X @ L)))
         end = turned.scaled(family, alpha, STEPS)
-        scale = significant(float(np.exp(end.at.lengths[0])))
-        alpha = search.alpha_of(end.at.share)
+        scale = significant(float(np.exp(end.at[0])))
+        alpha = end.alpha
         if diagonal:
             each: Kernel = family.replace(lengthscale=rounded(tuple(scale / np.diag(L))))
         else:

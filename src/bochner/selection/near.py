@@ -24,13 +24,12 @@ from bochner.data.sample import RowSample
 from bochner.kernels.kernel import Constant, Kernel
 from bochner.kernels.stationary import Exponential, Laplace, Radial
 from bochner.kernels.stationary_families import Matern
-from bochner.selection.descent import Hyperparameters, Objective, descend
-from bochner.selection.lengthscales import EVIDENCE, OnProcess, ProcessRows
+from bochner.selection.descent import ProcessRows, descend
+from bochner.selection.lengthscales import EVIDENCE, OnProcess
 from bochner.selection.race import TunedKernel
 from bochner.selection.record import KernelComparison, Tuning, TuningStep
 from bochner.selection.rows import median_distance, near_rows, rounded
 from bochner.selection.tree import neighbourhoods
-from bochner.solvers.ridge.criteria import Criterion
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.kernel_path import solve_kernel
 from bochner.solvers.ridge.solution import Solution
@@ -71,13 +70,7 @@ STAGE, MEASURE = "scale among all rows", "error among near rows"
 class NearRows:
     """Places with near rows; the rows in the middle of each come first.
 
-    Attributes
-    ----------
-    X : (p, m, d)
-        Inputs of the kernel.
-    y : (p, m, t)
-        In units of their deviations, centred if an intercept is fitted.
-    w : (p, m)
+    Targets are in units of their deviations, centred if an intercept is fitted.
     """
 
     X: Float[Array, "p m d"]
@@ -136,35 +129,19 @@ def _left_out(A: Float[Array, "m m"], y: Float[Array, "m t"], core: int) -> Floa
 
 
 @dataclass(frozen=True, eq=False)
-class OnBlocks(Objective):
-    """The evidence per row, averaged over blocks of rows with their own mean and amplitude.
+class OnBlocks(OnProcess):
+    """The evidence per row, averaged over blocks of rows with their own mean and amplitude."""
 
-    ``process`` provides the bounds and the prior.
-    """
-
-    process: OnProcess
     blocks: tuple[ProcessRows, ...]
-    criterion: Criterion = EVIDENCE
 
-    @property
-    def level(self) -> float:
-        return self.process.level
-
-    def __call__(self, at: Hyperparameters) -> tuple[float, Float[Array, " q"]]:
-        alpha = float(np.exp(at.share) * self.process.rows.w.sum())
-        value, slope = self.process.known(at)
-        slope, total = np.append(slope, 0.0), sum(block.count for block in self.blocks)
+    def at_penalty(self, at: Array, alpha: float) -> tuple[float, Float[Array, " q"]]:
+        value, slope, total = 0.0, np.zeros(len(at)), sum(block.count for block in self.blocks)
         for block in self.blocks:
-            of_block, along = replace(self.process, rows=block).at_penalty(at, alpha)
+            process = OnProcess(self.start, block, self.criterion, self.width)
+            of_block, along = process.at_penalty(at, alpha)
             value += block.count / total * of_block
             slope = slope + block.count / total * along
         return value, slope
-
-    def kernel(self, at: Hyperparameters) -> Any:
-        return self.process.kernel(at)
-
-    def bounds(self, at: Hyperparameters) -> list[tuple[float, float]]:
-        return self.process.bounds(at)
 
 
 def tuned_among_near_rows(
@@ -199,15 +176,14 @@ def tuned_among_near_rows(
         np.minimum(start.lengthscale, LONGEST * process_rows.spread),
     )
     for family in FAMILIES:
-        on = OnProcess(
-            family.replace(lengthscale=tuple(scales.tolist())), process_rows, d, EVIDENCE
+        of = OnBlocks(
+            family.replace(lengthscale=tuple(scales.tolist())), process_rows, EVIDENCE, d, blocks
         )
-        at = Hyperparameters(np.zeros(d), float(np.log(START / process_rows.w.sum())))
-        end = descend(OnBlocks(on, blocks), at, STEPS, lambda _: None)
+        at = np.append(np.zeros(d), np.log(START / process_rows.w.sum()))
+        end = descend(of, at, STEPS, lambda _: None)
         kernel = end.kernel.replace(lengthscale=rounded(end.kernel.lengthscale))
-        alpha = float(np.exp(end.at.share) * process_rows.w.sum())
         name = f"{type(family).__name__}, one per column, among near rows"
-        yield (best := TunedKernel(name, kernel, alpha, d))
+        yield (best := TunedKernel(name, kernel, end.alpha, d))
         if isinstance(family, Exponential):
             lengths = np.asarray(kernel.lengthscale)
             one, two = (median_distance(sample.X, sample.w, (lengths,), seed, k) for k in (1, 2))
@@ -242,7 +218,7 @@ def stretched(kernel: Kernel, factor: float) -> Kernel | None:
 class AtDensity(NamedTuple):
     """A kernel, the factor of its lengthscales, the solution in a few places, and errors.
 
-    ``error`` is relative to the variance; it is the mean of ``squared``.
+    ``error`` is relative to the variance: the mean of ``squared``.
     """
 
     kernel: Kernel
@@ -264,16 +240,7 @@ class AtDensity(NamedTuple):
 class DensePlaces:
     """Rows that lie together in a few places, and their fit.
 
-    Attributes
-    ----------
-    X : (m, d)
-        Inputs of the kernel.
-    y : (m, t)
-    w : (m,)
-    fit : callable
-        Returns the solution for a kernel matrix.
-    near : NearRows
-        Rows by which kernels are judged.
+    ``fit`` returns the solution for a kernel matrix; kernels are judged by ``near``.
     """
 
     X: Float[Array, "m d"]

@@ -37,17 +37,8 @@ from bochner.kernels.numbers import (
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.stationary_families import Periodic
 from bochner.kernels.windows import windows_of
-from bochner.selection.descent import Evaluated, Hyperparameters, Objective, descend, go_on
-from bochner.selection.lengthscales import (
-    EVIDENCE,
-    FEW,
-    FEWEST,
-    LEAST,
-    MOST,
-    ROWS,
-    ProcessRows,
-    tune_lengthscales,
-)
+from bochner.selection.descent import Evaluated, Objective, ProcessRows, descend, go_on, least
+from bochner.selection.lengthscales import EVIDENCE, FEW, FEWEST, ROWS, tune_lengthscales
 from bochner.selection.record import Recorder, Tuning
 from bochner.selection.rows import median_distance, significant
 from bochner.solvers.ridge.criteria import LOO, Criterion
@@ -64,9 +55,6 @@ WINDOWS = 4096
 
 #: A step of the last descents that gains less than this share of the criterion is the last.
 GAIN = 1e-5
-
-#: Deviation of the normal prior of a log number about its centre, worth one row.
-SPREAD = 3.0
 
 #: Range of the lengthscales of starts, and bounds, in median distances.
 LENGTHS, LONGEST, SHORTEST = (1 / 64, 4.0), 32.0, 1 / 128
@@ -96,17 +84,9 @@ PERIOD_DIGITS = 7
 class NumberRange:
     """Starts and bounds of the logarithm of a number.
 
-    Attributes
-    ----------
-    starts : (k,) or None
-        Starts; None for any start between ``near``.
-    near : (float, float)
-    bounds : (float, float)
-    given : float or None
-        A start given by the user.
-    unit : float
-        Step of the logarithm that matches a unit step of other numbers; for a period 1/(2π) of a
-        turn over all rows.
+    Starts are ``starts``, or any between ``near``; ``given`` is one of the user. ``unit`` is the
+    step of the logarithm that matches a unit step of other numbers; for a period 1/(2π) of a turn
+    over all rows.
     """
 
     near: tuple[float, float]
@@ -155,26 +135,10 @@ def tune_numbers(
 ) -> Tuning:
     """Tune the free numbers of a kernel, or all numbers if none is free, and weights of terms.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    sample : RowSample
-        With targets.
-    criterion : Criterion
-    seed : int
-        Of the starts.
-    centred : bool
-        Whether there is an intercept.
-    noise, amplitude : float, optional
-        Of a Gaussian process, where they are given.
-    share : float, optional
-        A given per-row penalty, alpha/W, which is not tuned.
-
-    Notes
-    -----
-    Weights add up to one if amplitude or penalty are free. 64 evaluations with m ≤ 256 rows at all
-    starts and about 220 of descents, 30 with m ≤ 1024, each O(m³): ten seconds for any n. The
-    number of sequences is limited by 4096 windows.
+    Noise, amplitude and penalty per row (``share``) are not tuned where they are given. Weights add
+    up to one if amplitude or penalty are free. 64 evaluations with m ≤ 256 rows at all starts and
+    about 220 of descents, 30 with m ≤ 1024, each O(m³): ten seconds for any n. The number of
+    sequences is limited by 4096 windows.
     """
     if not sample.y.shape[1]:
         raise InvalidInput(
@@ -192,13 +156,12 @@ def tune_numbers(
     if len(sample) < FEWEST or not y.shape[1]:
         at = {place: place.of(open_kernel).start or 1.0 for place in free_places(open_kernel)}
         return Tuning(with_numbers(open_kernel, at), criterion=criterion.name)
-    of = OnNumbers(open_kernel, rows, criterion)
-    end = _search(of, seed, recorder)
+    end = _search(OnNumbers(open_kernel, rows, criterion), seed, recorder)
     fixed = noise is not None and amplitude is not None
     tuned = end.kernel
     tuned = tuned if fixed or amplitude is not None else _shared(tuned, open_kernel)
-    share = float(np.exp(end.at.share))
-    return recorder.tuning(_rounded(tuned, free_places(open_kernel)), share)
+    tuned = _rounded(tuned, free_places(open_kernel))
+    return recorder.tuning(tuned, float(np.exp(end.at[-1])))
 
 
 def by_left_out(
@@ -250,91 +213,66 @@ def _dense(X: Array) -> Float[Array, "m d"]:
 
 @dataclass(frozen=True, eq=False)
 class OnNumbers(Objective):
-    """A criterion as a function of the free numbers of a kernel and of λ.
-
-    Attributes
-    ----------
-    open : Kernel
-        With free numbers.
-    rows : ProcessRows
-    criterion : Criterion
-    """
-
-    open: Kernel
-    rows: ProcessRows
-    criterion: Criterion
+    """A criterion as a function of the free numbers of ``start`` and of λ."""
 
     @cached_property
-    def ranges(self) -> dict[Place, NumberRange]:
+    def numbers(self) -> dict[Place, NumberRange]:
         """Range of each free number."""
         ranges: dict[Place, NumberRange] = {}
-        for place, leaf, X in leaves(self.open, self.rows.X):
-            number = place.of(self.open)
+        for place, leaf, X in leaves(self.start, self.rows.X):
+            number = place.of(self.start)
             if isinstance(number, Free):
                 ranges[place] = _suggested(place, leaf, X, self.rows).within(number)
         return ranges
 
-    def __call__(self, at: Hyperparameters) -> tuple[float, Float[Array, " q"]]:
-        """Return the criterion minus the log prior per row, and its gradient."""
-        rows, alpha = self.rows, float(np.exp(at.share) * self.rows.w.sum())
-        K, through = traced(self.kernel(at), rows.X, self.ranges.__contains__)
+    @cached_property
+    def centres(self) -> Float[Array, " p"]:
+        return np.array([each.centre for each in self.numbers.values()])
+
+    @cached_property
+    def units(self) -> Float[Array, " p"]:
+        return np.array([each.unit for each in self.numbers.values()])
+
+    def at_penalty(self, at: Array, alpha: float) -> tuple[float, Float[Array, " q"]]:
+        rows = self.rows
+        K, through = traced(self.kernel(at), rows.X, self.numbers.__contains__)
         problem = KernelRows(K, rows.y, rows.w, rows.centred)
         score = self.criterion.of_kernel(problem, alpha, rows.noise, rows.amplitude)
         slopes = through(score.by_kernel)
-        away = at.lengths * self._units - self._centres
-        known = away / (SPREAD**2 * rows.count)
-        by_numbers = np.array([slopes[place] for place in self.ranges]) + known
-        value = score.value + 0.5 * float(known @ away)
-        return value, np.append(by_numbers * self._units, score.by_log_alpha)
+        return score.value, np.array([*(slopes[p] for p in self.numbers), score.by_log_alpha])
 
-    @cached_property
-    def _centres(self) -> Float[Array, " p"]:
-        return np.array([each.centre for each in self.ranges.values()])
+    def kernel(self, at: Array) -> Kernel:
+        values = map(float, np.exp(at[:-1] * self.units))
+        return with_numbers(self.start, dict(zip(self.numbers, values, strict=True)))
 
-    @cached_property
-    def _units(self) -> Float[Array, " p"]:
-        return np.array([each.unit for each in self.ranges.values()])
+    def ranges(self, at: Array) -> list[tuple[float, float]]:
+        return [(a / r.unit, b / r.unit) for r in self.numbers.values() for a, b in (r.bounds,)]
 
-    def kernel(self, at: Hyperparameters) -> Kernel:
-        values = map(float, np.exp(at.lengths * self._units))
-        return with_numbers(self.open, dict(zip(self.ranges, values, strict=True)))
-
-    def bounds(self, at: Hyperparameters) -> list[tuple[float, float]]:
-        shares, weight = self.rows.shares, float(self.rows.w.sum())
-        limits = float(np.log(LEAST / weight)), float(np.log(MOST / weight))
-        share = (shares[0],) * 2 if len(shares) == 1 else limits
-        ranges = self.ranges.values()
-        return [*((a / r.unit, b / r.unit) for r in ranges for a, b in (r.bounds,)), share]
-
-    def starts(self, count: int, seed: int) -> list[Hyperparameters]:
+    def starts(self, count: int, seed: int) -> list[Float[Array, " q"]]:
         """Return starts spread over the ranges; the first are the centres."""
-        ranges, shares = list(self.ranges.values()), self.rows.shares
+        ranges, shares = list(self.numbers.values()), self.rows.shares
         weight = float(self.rows.w.sum())
         low, high = (float(np.log(share / weight)) for share in PENALTIES)
         spread = qmc.Halton(len(ranges) + 1, rng=stream(seed, "numbers")).random(count)
         levels = low + spread[:, -1] * (high - low) if len(shares) > 1 else [shares[0]] * count
         numbers = [[r.at(u) for r, u in zip(ranges, row, strict=False)] for row in spread]
-        first = [[r.centre for r in ranges]] * len(shares)
-        pairs = [*zip(first, shares, strict=True), *zip(numbers, levels, strict=True)]
-        return [Hyperparameters(np.array(x) / self._units, float(share)) for x, share in pairs]
+        pairs = [*((self.centres, share) for share in shares), *zip(numbers, levels, strict=True)]
+        return [np.append(np.array(x) / self.units, float(share)) for x, share in pairs]
 
 
-def _search(of: OnNumbers, seed: int, recorder: Recorder) -> Evaluated[OnNumbers]:
+def _search(of: OnNumbers, seed: int, recorder: Recorder) -> Evaluated:
     """Return the best end, with few rows from many starts, then with more rows."""
     few = replace(of, rows=of.rows.first(FEW))
     looked, tried, ended, last = map(recorder.noting, ("starts", "tried", "few rows", "all rows"))
+    by_value = lambda points: sorted(points, key=lambda point: point.value)
     points = [descend(few, at, 1, looked) for at in few.starts(STARTS, seed)]
-    given, best = points[: len(few.rows.shares)], sorted(points, key=lambda one: one.value)
-    best = [min(given, key=lambda one: one.value), *best[:TRIED]]
-    best = [descend(few, one.at, TRY, tried) for one in best]
-    best = sorted(best, key=lambda one: one.value)[:ENDED]
+    best = [least(points[: len(few.rows.shares)]), *by_value(points)[:TRIED]]
+    best = by_value([descend(few, one.at, TRY, tried) for one in best])[:ENDED]
     ends = [descend(few, one.at, END, ended, GAIN) for one in best]
-    end = min([*best, *ends], key=lambda one: one.value)
     if len(of.rows.w) <= FEW:
-        return end
-    less = float(np.log(few.rows.w.sum() / of.rows.w.sum()))
-    more = [replace(one.at, share=one.at.share + less) for one in ends]
-    return go_on([descend(of, at, MORE, last, GAIN) for at in more], LAST, last, GAIN)
+        return least([*best, *ends])
+    more = least([descend(*end.on(of.rows), MORE, last, GAIN) for end in ends])
+    return go_on(more, LAST, last, GAIN)
 
 
 # --- Ranges of numbers ---------------------------------------------------------------------------
@@ -405,15 +343,6 @@ def spectral_peaks(
 ) -> Float[Array, " k"]:
     """Return the periods of the peaks of the spectrum of detrended targets, strongest first.
 
-    Parameters
-    ----------
-    x : (n,)
-    y : (n, t)
-    w : (n,)
-    most : int
-
-    Notes
-    -----
     The power is |Σ w y e^(2πifx)|² of residuals from a parabola of least squares, at frequencies up
     to n/2 per span: O(n²). A peak is a frequency with more power than both neighbours.
     """

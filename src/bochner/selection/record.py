@@ -360,7 +360,7 @@ class Recorder:
         return lambda point: self.step(
             stage,
             point.kernel,
-            float(np.exp(point.at.share)),
+            float(np.exp(point.at[-1])),
             self.criterion.display_value(point.value),
         )
 

@@ -163,38 +163,17 @@ WITHOUT_TARGET = 1e-3
 
 @dataclass(frozen=True)
 class Effort:
-    """Numbers of rows and rounds in the choice of a kernel.
-
-    Attributes
-    ----------
-    name : str
-    tuned : int
-        Rows at the end of descents.
-    more : int
-        Rows of the last descent from the best kernel.
-    tried : int
-        Rows of the fits of all candidates.
-    judged : int
-        Rows of the fits of the best.
-    finalists : int
-        Number of the best.
-    last : int
-        Rows of the fits of finalists and their sums, if there are many more.
-    rounds : int
-        Rounds of a turned metric.
-    families : tuple of Kernel
-        Families beside the Matérn kernel of smoothness 3/2.
-    """
+    """Numbers of rows and rounds in the choice of a kernel."""
 
     name: str
-    tuned: int
-    more: int
-    tried: int
-    judged: int
-    finalists: int
-    rounds: int
-    families: tuple[Kernel, ...] = (Exponential(), Matern(2.5), Gaussian())
-    last: int = 2048
+    tuned: int  # Rows at the end of descents
+    more: int  # Rows of the last descent from the best kernel
+    tried: int  # Rows of the fits of all candidates
+    judged: int  # Rows of the fits of the best
+    finalists: int  # Number of the best
+    rounds: int  # Rounds of a turned metric
+    families: tuple[Kernel, ...] = (Exponential(), Matern(2.5), Gaussian())  # And Matern(1.5)
+    last: int = 2048  # Rows of the fits of finalists and their sums, if there are many more
 
 
 #: Efforts by name; with "low" one lengthscale of one family is tuned.

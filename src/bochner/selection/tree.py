@@ -45,22 +45,12 @@ def _component(kernel: Kernel, rows: Array, weights: Array, X: Array) -> Float[A
 
 @dataclass(frozen=True, eq=False)
 class RowTree:
-    """Splits of the inputs, and the leaves.
-
-    Attributes
-    ----------
-    rows : (s, m, d)
-        Rows of each split, as inputs of the kernel.
-    weights : (s, m)
-    cuts : (s,)
-    children : (s, 2) int
-        Numbers of further splits; −1 − number for a leaf.
-    """
+    """Splits of the inputs, and the leaves."""
 
     rows: Float[Array, "s m d"]
     weights: Float[Array, "s m"]
     cuts: Float[Array, " s"]
-    children: Int[Array, "s 2"]
+    children: Int[Array, "s 2"]  # Numbers of further splits; −1 − number for a leaf
 
     @property
     def n_leaves(self) -> int:

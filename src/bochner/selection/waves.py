@@ -41,17 +41,7 @@ STEP = 1e-4
 
 @dataclass(frozen=True)
 class WaveLengthscales:
-    """The end of a descent.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    alpha : float
-    log_evidence : float
-        Summed over targets.
-    inside : bool
-        Whether every lengthscale is inside the range of the modes.
-    """
+    """The end of a descent; ``inside``: every lengthscale is inside the range of the modes."""
 
     kernel: Kernel
     alpha: float
@@ -77,22 +67,8 @@ def lengthscales_on_waves(
 ) -> WaveLengthscales:
     """Descend minus the log evidence in log lengthscales and log penalty, by scoring steps.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        With a lengthscale, at which the descent starts.
-    problem_of : callable
-        The problem of the rows, from weights of the waves.
-    phi : WaveMap
-        The map whose modes were summed.
-    noise, amplitude : float, optional
-        Given values.
-    alpha : float, optional
-        A penalty to start from.
-
-    Notes
-    -----
-    About five evaluations, 25 at most, each with an FFT product per step of its solution.
+    ``problem_of`` returns the problem of the rows from weights of the modes of ``phi``, which were
+    summed. About five evaluations, 25 at most, each with an FFT product per step of its solution.
     """
     q = np.size(kernel.lengthscale)
     if alpha is None:
