@@ -20,7 +20,6 @@ from bochner.selection.candidates import choose_among, choose_kernel
 from bochner.selection.curves import choose_curves
 from bochner.selection.metric import learn_metric
 from bochner.selection.spec import EFFORTS, Effort, accepts_sparse
-from bochner.selection.walk import error_near_median
 from bochner.sums.rows import sampled
 
 # ---- candidate: A kernel chosen among candidates: it is never worse than the simplest, and says what it saw
@@ -304,7 +303,7 @@ def curve_sample(X, y):
 
 def test_a_function_of_the_logarithm_is_found():
     y = np.sin(2 * np.log(SKEWED[:, 0])) + SKEWED[:, 1]
-    curves = choose_curves(curve_sample(SKEWED, y), 0, error_near_median)
+    curves = choose_curves(curve_sample(SKEWED, y), 0)
     assert curves.columns == (0,)
     assert curves.gain > 0.3
     bent = curves.inputs(SKEWED)
@@ -317,14 +316,12 @@ def test_a_function_of_the_logarithm_is_found():
 
 def test_rows_are_left_as_they_are_where_that_is_as_good():
     y = np.sin(SKEWED[:, 1])  # the skewed column tells nothing
-    assert choose_curves(curve_sample(SKEWED[:, 1:], y), 0, error_near_median) is None
+    assert choose_curves(curve_sample(SKEWED[:, 1:], y), 0) is None
     normal = CURVE_RNG.normal(size=(600, 2))
-    assert choose_curves(curve_sample(normal, normal[:, 0]), 0, error_near_median) is None
-    assert choose_curves(curve_sample(SKEWED[:50], SKEWED[:50, 0]), 0, error_near_median) is None
-    assert (
-        choose_curves(curve_sample(scipy.sparse.csr_array(SKEWED), y), 0, error_near_median) is None
-    )
-    assert choose_curves(curve_sample(SKEWED, np.zeros(600)), 0, error_near_median) is None
+    assert choose_curves(curve_sample(normal, normal[:, 0]), 0) is None
+    assert choose_curves(curve_sample(SKEWED[:50], SKEWED[:50, 0]), 0) is None
+    assert choose_curves(curve_sample(scipy.sparse.csr_array(SKEWED), y), 0) is None
+    assert choose_curves(curve_sample(SKEWED, np.zeros(600)), 0) is None
 
 
 @pytest.mark.main_cases(1)

@@ -34,7 +34,6 @@ from bochner.selection.record import Curves, Tuning
 from bochner.selection.spec import WITHOUT_TARGET, Tolerance, as_tolerance
 from bochner.selection.walk import (
     choose_lengthscale,
-    error_near_median,
     median_scales,
     require_served,
 )
@@ -102,27 +101,35 @@ def choose_from(
         plain = replace(plain, waves=spec.waves and curves is None)  # waves require rows as given
         chosen = choose_from(plain, n_columns, bent, n_rows, share, None, by_targets)
         return chosen if curves is None else chosen.through(curves)
-    kernel = spec.kernel
-    if spec.learns_metric:
-        tuning = learned_metric(spec, nonempty(rows), share)
-    elif search is not None:
-        tuning = search(kernel, nonempty(rows))
-    elif isinstance(kernel, Kernel):
-        tuning = by_left_out(kernel, rows, spec.seed, share)
-    else:
-        asked = nonempty(rows), spec.width_to_search, spec.seed, share, spec.method
-        effort = spec.effort or "medium"
-        tuning = choose_kernel(kernel, *asked, effort, of_classes=spec.of_classes)
+    tuning = searched(spec, rows, share, search)
     choice = choice_of(spec, tuning.kernel, n_columns, rows, n_rows, share, by_targets)
     choice = replace(choice, reason=choice.reason + tuning.reason)
     return Chosen(spec.seed, tuning, choice)
+
+
+def searched(
+    spec: FeatureSpec,
+    rows: RowSample | None,
+    share: float | None = None,
+    search: Search | None = None,
+) -> Tuning:
+    """Find the kernel of a fit with features, or of one without targets."""
+    kernel = spec.kernel
+    if spec.learns_metric:
+        return learned_metric(spec, nonempty(rows), share)
+    if search is not None:
+        return search(kernel, nonempty(rows))
+    if isinstance(kernel, Kernel):
+        return by_left_out(kernel, rows, spec.seed, share)
+    asked = nonempty(rows), spec.width_to_search, spec.seed, share, spec.method
+    return choose_kernel(kernel, *asked, spec.effort or "medium", of_classes=spec.of_classes)
 
 
 def transformed(
     sample: RowSample, seed: int, asked: bool = True
 ) -> tuple[Curves | None, RowSample]:
     """Return the transformations of columns that predict better, if any, and the rows by them."""
-    curves = choose_curves(sample, seed, error_near_median) if asked else None
+    curves = choose_curves(sample, seed) if asked else None
     return curves, sample if curves is None else replace(sample, X=curves.inputs(sample.X))
 
 
@@ -153,13 +160,6 @@ def named_stationary(spec: FeatureSpec, sample: RowSample) -> Tuning:
     """Find the kernel of a name; for "auto" the best of stationary kernels."""
     asked = sample, spec.width_to_search, spec.seed, None, None, spec.effort or "medium"
     return choose_kernel(str(spec.kernel), *asked, among=lambda k: isinstance(k, Stationary))
-
-
-def choose_without_target(spec: FeatureSpec, sample: RowSample) -> Tuning:
-    """Find the kernel without targets: the given one, or a name at the median distance."""
-    if isinstance(spec.kernel, Kernel):
-        return by_left_out(spec.kernel, sample, spec.seed)
-    return choose_lengthscale(spec.kernel, sample, spec.width_to_search, spec.seed)
 
 
 def learned_metric(spec: FeatureSpec, rows: RowSample, share: float | None) -> Tuning:

@@ -13,10 +13,7 @@ from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.selection.record import Curves
-
-#: From rows and a seed to the error by kind (one lengthscale, or one per column) and by the steps
-#: from the median distance.
-Judge = Callable[[RowSample, int], Callable[[int, int], float]]
+from bochner.selection.walk import error_near_median
 
 #: Rows on which candidates are judged; first and other steps of √2 from the median distance.
 JUDGED_ROWS, STEP, OTHERS = 1024, -2, (-4, 0)
@@ -38,12 +35,11 @@ POINTS, FEWEST_ROWS = 33, 100
 MOST_COLUMNS = 512
 
 
-def choose_curves(rows: RowSample, seed: int, error: Judge) -> Curves | None:
+def choose_curves(rows: RowSample, seed: int) -> Curves | None:
     """Return the transformation that predicts best; None if no transformation is better.
 
-    ``rows`` have targets, of classes their indicators; ``error`` is their leave-one-out error:
-    :func:`bochner.selection.walk.error_near_median`. Eight errors, of O(n D²) with n ≤ 1024 and
-    D = 256 each: a tenth of a second.
+    Targets of classes are their indicators. Eight errors, of O(n D²) with n ≤ 1024 and D = 256
+    each: a tenth of a second.
     """
     few = len(rows) < FEWEST_ROWS or rows.X.shape[1] > MOST_COLUMNS
     if few or is_sparse(rows.X) or not rows.y.shape[1] or not np.any(np.ptp(rows.y, axis=0)):
@@ -53,9 +49,9 @@ def choose_curves(rows: RowSample, seed: int, error: Judge) -> Curves | None:
         return None
     judged = rows.lowest(JUDGED_ROWS)
     progress("Choosing transformations of skewed columns", f"{len(columns)} columns")
-    as_given, which, step = _least_error(error(judged, seed))
+    as_given, which, step = _least_error(error_near_median(judged, seed))
     judged_curves = [
-        ((bent := error(_bent(judged, candidate), seed))(which, step), candidate, bent)
+        ((bent := error_near_median(_bent(judged, candidate), seed))(which, step), candidate, bent)
         for name in _SHAPES
         if (candidate := _candidate(name, rows.X, columns)) is not None
     ]

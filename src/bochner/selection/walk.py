@@ -5,7 +5,7 @@ to its deviation, and takes about a second.
 """
 
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -59,10 +59,18 @@ def choose_lengthscale(
     ``share`` is a given per-row penalty (alpha/n); without it each lengthscale has its own best
     penalty. Without targets the median distance between rows is returned. "auto" is "gaussian".
     """
-    family = NAMED[name]
     if name == "linear":
         return Tuning(Linear())
-    return KernelWalk(family, name in COORDINATEWISE, n_features, seed, share).run(sample)
+    family, sample = NAMED[name], sample.lowest(SEARCH_ROWS)
+    starts = median_scales(sample, name in COORDINATEWISE, seed)
+    if sample.y.shape[1] == 0 or len(sample) < 4 or not np.any(np.ptp(sample.y, axis=0)):
+        return Tuning(family(starts[0]))
+    error = WalkErrors(family, sample, min(n_features, SEARCH_FEATURES), seed, share)
+    values = [error(scale, 0) for scale in starts]
+    start = starts[int(len(starts) > 1 and (1 + SAME) * values[1] < values[0])]
+    best = walk(partial(error, start), 0, -FARTHEST, FARTHEST, first=-1)
+    scale = _scaled(start, 2.0 ** (best / 2))
+    return error.recorder.tuning(family(scale), error.tried[scale][1])
 
 
 def _scaled(scale: Scale, factor: float) -> Scale:
@@ -90,88 +98,53 @@ def median_scales(
     return scales
 
 
-class KernelWalk:
-    """A walk of one family in half-octaves.
+class WalkErrors:
+    """Leave-one-out errors of one family, some half-octaves from a start.
 
     All features have the same seed, so that frequencies are rescaled and errors are comparable.
-    If rows have more columns than there are frequencies, the angles xᵀω are kept: with a multiple
-    of the same lengthscales they only change by a factor.
+    The angles xᵀω of a start are kept: with a multiple of its lengthscales they only change by a
+    factor.
     """
 
     def __init__(
-        self,
-        family: Family,
-        coordinatewise: bool,
-        n_features: int,
-        seed: int,
-        share: float | None = None,
+        self, family: Family, sample: RowSample, width: int, seed: int, share: float | None = None
     ) -> None:
-        width = min(n_features, SEARCH_FEATURES)
-        self._family, self._coordinatewise = family, coordinatewise
-        self._width, self._seed, self._share = max(2, width - width % 2), seed, share
-        self._recorder = Recorder(LOO)
-        self._tried: dict[Scale, tuple[float, float]] = {}
+        self.recorder = Recorder(LOO)
+        self.tried: dict[Scale, tuple[float, float]] = {}
+        self._family, self._sample, self._share = family, sample, share
+        self._X = sample.X.astype(np.float64, copy=False)
+        ask = Request(sample.X.shape[1], max(2, width - width % 2), seed, ("lengthscale",))
+        try:
+            self._unit: Any = draw_map(Fourier(Orthogonal()), family(1.0), ask)
+        except UnsupportedKernel:
+            self._unit = draw_map(Fourier(IID()), family(1.0), ask)
         self._angles: dict[Scale, Array] = {}
 
-    def error_of(self, sample: RowSample, start: Scale, half_octaves: int) -> float:
-        """Return the leave-one-out error of a sample at one lengthscale of the walk."""
-        self._sample = sample
-        return self._error(start, half_octaves)
-
-    def run(self, sample: RowSample) -> Tuning:
-        """Return the kernel with the least error, and the record."""
-        self._sample = sample = sample.lowest(SEARCH_ROWS)
-        starts = median_scales(sample, self._coordinatewise, self._seed)
-        if sample.y.shape[1] == 0 or len(sample) < 4 or not np.any(np.ptp(sample.y, axis=0)):
-            return Tuning(self._family(starts[0]))
-        values = [self._error(scale, 0) for scale in starts]
-        start = starts[int(len(starts) > 1 and (1 + SAME) * values[1] < values[0])]
-        best = walk(partial(self._error, start), 0, -FARTHEST, FARTHEST, first=-1)
-        scale = _scaled(start, 2.0 ** (best / 2))
-        return self._recorder.tuning(self._family(scale), self._tried[scale][1])
-
-    def _error(self, start: Scale, half_octaves: int) -> float:
+    def __call__(self, start: Scale, half_octaves: int) -> float:
+        """Return the error, relative to the targets' variance."""
         scale = _scaled(start, 2.0 ** (half_octaves / 2))
-        if scale not in self._tried:
-            self._tried[scale] = self._evaluated(start, half_octaves, scale)
-        return self._tried[scale][0]
-
-    def _evaluated(self, start: Scale, half_octaves: int, scale: Scale) -> tuple[float, float]:
-        """Return the error, and its penalty per row."""
+        if scale in self.tried:
+            return self.tried[scale][0]
         sample = self._sample
         errors = left_out(self._features(start, half_octaves), sample.y, sample.w, self._share)
         weight = errors.moments.weight
         power, shares = errors.moments.power / weight, errors.alphas / weight
         best = best_of(errors.errors * (1 + ROUNDING / shares), "loo")
         least = max(float(errors.errors[best]), NO_ERROR * float(power.max()))
-        share = float(shares[best])
-        stage = "half-octaves" if half_octaves else "median distance"
-        self._recorder.step(stage, self._family(scale), share, least / power[power > 0].mean())
-        return least, share
+        self.tried[scale] = least, float(shares[best])
+        stage, relative = (
+            "half-octaves" if half_octaves else "median distance",
+            least / power[power > 0].mean(),
+        )
+        self.recorder.step(stage, self._family(scale), float(shares[best]), relative)
+        return least
 
     def _features(self, start: Scale, half_octaves: int) -> Float[Array, "n D"]:
-        X, m = self._sample.X.astype(np.float64, copy=False), self._width // 2
-        if X.shape[1] <= m:
-            return self._map(_scaled(start, 2.0 ** (half_octaves / 2)))(X)
         if start not in self._angles:
-            W = self._unit.matrix / np.reshape(start, (-1, 1))
-            self._angles[start] = X @ W
-        factors = np.diag(np.full(m, 2.0 ** (-half_octaves / 2)))
+            self._angles[start] = self._X @ (self._unit.matrix / np.reshape(start, (-1, 1)))
+        factors = np.diag(np.full(self._unit.n_frequencies, 2.0 ** (-half_octaves / 2)))
         phi = FourierMap(self._unit.kernel, factors, self._unit.amplitude)
         return phi.features(self._angles[start])
-
-    @cached_property
-    def _unit(self) -> Any:
-        """The map at lengthscale 1; other maps have its frequencies times 1/ℓ."""
-        return self._map(1.0)
-
-    def _map(self, scale: Scale) -> Any:
-        kernel = self._family(scale)
-        ask = Request(self._sample.X.shape[1], self._width, self._seed, ("lengthscale",))
-        try:
-            return draw_map(Fourier(Orthogonal()), kernel, ask)
-        except UnsupportedKernel:
-            return draw_map(Fourier(IID()), kernel, ask)
 
 
 def error_near_median(rows: RowSample, seed: int) -> Callable[[int, int], float]:
@@ -179,9 +152,9 @@ def error_near_median(rows: RowSample, seed: int) -> Callable[[int, int], float]
 
     The kind is 0 for one lengthscale and 1 for one per column.
     """
-    walk = KernelWalk(NAMED["gaussian"], False, JUDGED_FEATURES, seed)
+    error = WalkErrors(NAMED["gaussian"], rows, JUDGED_FEATURES, seed)
     starts = median_scales(rows, False, seed, FEW_PAIRS)
-    return lambda which, step: walk.error_of(rows, starts[min(which, len(starts) - 1)], step)
+    return lambda which, step: error(starts[min(which, len(starts) - 1)], step)
 
 
 def serves_kernel(method: Method | None, X: Array, seed: int, kernel: Kernel) -> bool:

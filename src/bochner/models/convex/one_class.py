@@ -21,7 +21,7 @@ from bochner.models._tables import by_partition
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, warned
 from bochner.models.representations.methods import exact_choice
 from bochner.models.representations.representation import gather
-from bochner.selection.choose import choose_map, choose_without_target
+from bochner.selection.choose import choose_map, searched
 from bochner.selection.chosen import Chosen
 from bochner.selection.spec import Tolerance
 from bochner.solvers.convex.box import BoxProblem
@@ -178,7 +178,7 @@ def fit_one_class_exactly(spec: ConvexSpec, nu: float, blocks: Blocks, inputs: I
     every = gather(blocks, spec.features.seed)
     X, w = every.X, every.w
     rows = sampled(blocks.recoded(lambda _: None), spec.features.seed)
-    tuning = choose_without_target(spec.features, rows)
+    tuning = searched(spec.features, rows)
     chosen = Chosen(spec.features.seed, tuning, exact_choice(tuning, X))
     # Copies are one row with their weight: weights and copies of rows give the same machine.
     marks = row_marks(X, 0)  # an order that does not depend on the order of rows
