@@ -31,7 +31,13 @@ from bochner.selection.lengthscales import EVIDENCE, MatrixSearch
 from bochner.selection.metric import LOO, MANY_COLUMNS, turned_metrics
 from bochner.selection.race import Make, Race, TunedKernel
 from bochner.selection.record import Tuning
-from bochner.selection.rows import median_distance, near_rows, rounded, significant
+from bochner.selection.rows import (
+    laplace_scales,
+    median_distance,
+    near_rows,
+    rounded,
+    significant,
+)
 from bochner.selection.spec import NAMED, Effort, accepts_sparse, as_effort
 from bochner.selection.walk import (
     COORDINATEWISE,
@@ -94,13 +100,17 @@ def choose_kernel(
     if asked is not None and judged_again:
         asked = replace(asked, last=asked.judged)
     if name == "auto" and asked is not None:
-        method = None if exact else method
-        require_served(method, sample.X, seed)
-        serves = partial(_served, among, is_sparse(sample.X), method, sample.X, seed)
-        if is_sparse(sample.X) and sample.X.shape[0] * sample.X.shape[1] <= MOST_CELLS:
-            sample = replace(sample, X=dense(sample.X))
+        method, X, sparse = None if exact else method, sample.X, is_sparse(sample.X)
+        require_served(method, X, seed)
+
+        def serves(kernel: Kernel) -> bool:
+            able = among(kernel) and (not sparse or accepts_sparse(kernel))
+            return able and serves_kernel(method, X, seed, kernel)
+
+        few = sparse and X.shape[0] * X.shape[1] <= MOST_CELLS
         options: Any = {"centred": centred, "share": share, "of_classes": of_classes}
-        tuning = choose_among(sample, seed, asked, serves=serves, **options)
+        rows = replace(sample, X=dense(X)) if few else sample
+        tuning = choose_among(rows, seed, asked, serves=serves, **options)
         if tuning is not None:
             return tuning
     name = "gaussian" if name == "auto" else name
@@ -133,12 +143,11 @@ def choose_lengthscale_exactly(
     """
     if name == "linear":
         return Tuning(Linear())
-    family, criterion = NAMED[name], LOO
+    family = NAMED[name]
     starts = [family(scale) for scale in median_scales(sample, name in COORDINATEWISE, seed)]
     if sample.y.shape[1] == 0:
         return Tuning(starts[0])
-    alpha = None if share is None else share * float(sample.lowest(MATRIX_ROWS).w.sum())
-    search = MatrixSearch.of(sample, criterion, centred, most=MATRIX_ROWS, alpha=alpha)
+    search = MatrixSearch.of(sample, LOO, centred, most=MATRIX_ROWS, share=share)
     if search is None:
         return Tuning(starts[0])
     ends = [search.one(start, MATRIX_FACTORS, evaluations=0)[1] for start in starts]
@@ -176,8 +185,8 @@ def choose_among(
         return None
     if not of_classes:
         train, test = (replace(rows, y=rows.y[:, varies]) for rows in (train, test))
-    candidates = Candidates(train, seed, effort, centred, share, serves)
-    return Race(train, test, effort, centred, share, serves, of_classes).best(candidates)
+    race = Race(train, test, effort, centred, share, serves, of_classes)
+    return race.best(Candidates(race, seed))
 
 
 # --- candidates ----------------------------------------------------------------------------------
@@ -187,12 +196,13 @@ def choose_among(
 class Candidates:
     """Functions that tune kernels, some of them from the lengthscales of a tuned kernel."""
 
-    rows: RowSample
+    race: Race
     seed: int
-    effort: Effort
-    centred: bool
-    share: float | None
-    serves: Callable[[Kernel], bool]
+
+    @property
+    def rows(self) -> RowSample:
+        """Rows to tune on."""
+        return self.race.train
 
     def starts(self) -> list[Make]:
         """Return one lengthscale, in units of the data and of deviations, and one per column."""
@@ -207,8 +217,8 @@ class Candidates:
             return []
         several = self.rows.X.shape[1] > 1
         makes: list[Make] = [partial(self._additive, start)] if several else []
-        families = (*self.effort.families, *([Laplace()] if several else []))
-        served = [family for family in families if self.serves(family)]
+        families = (*self.race.effort.families, *([Laplace()] if several else []))
+        served = [family for family in families if self.race.serves(family)]
         makes += [partial(self._rescaled, family, start, self._by) for family in served]
         return [*makes, partial(self._by_errors, start)] if self._by is EVIDENCE else makes
 
@@ -216,7 +226,7 @@ class Candidates:
         """Return kernels of rougher functions with the lengthscales of another."""
         same = isinstance(start.kernel, Exponential)
         families: list[Any] = [Laplace()] if same else [Exponential(), Laplace()]
-        served = [family for family in families if self.serves(family)]
+        served = [family for family in families if self.race.serves(family)]
         return [partial(self._rescaled, family, start, LOO) for family in served]
 
     def turned(self, start: TunedKernel) -> Iterator[TunedKernel]:
@@ -225,9 +235,9 @@ class Candidates:
         d = self.rows.X.shape[1]
         if not isinstance(kernel, Radial) or not 1 < d <= MANY_COLUMNS or is_sparse(self.rows.X):
             return
-        search = self._search(LOO, self.effort.tried)
-        for turned in turned_metrics(kernel, start.alpha, search, self.effort.rounds):
-            if not self.serves(turned.kernel):
+        search = self._search(LOO, self.rows.lowest(self.race.effort.tried))
+        for turned in turned_metrics(kernel, start.alpha, search, self.race.effort.rounds):
+            if not self.race.serves(turned.kernel):
                 return
             yield turned
 
@@ -235,7 +245,7 @@ class Candidates:
         """Whether lengthscales per column were tuned on fewer rows than there are."""
         kernel: Any = start.kernel
         columns = isinstance(kernel, Radial) and isinstance(kernel.lengthscale, tuple)
-        return columns and start.numbers > 1 and len(self.rows) > self.effort.tuned
+        return columns and start.numbers > 1 and len(self.rows) > self.race.effort.tuned
 
     def with_more_rows(self, start: TunedKernel) -> TunedKernel:
         """Tune with more rows, from lengthscales at which each column has a slope again.
@@ -243,28 +253,25 @@ class Candidates:
         Half of the rows are neighbourhoods: in a random sample, columns that matter within a
         neighbourhood look as slow as others.
         """
-        rows = _neighbourhoods(self.rows, start.kernel, self.effort.more, self.seed)
-        search = self._search_of(rows, self._by)
+        rows = _neighbourhoods(self.rows, start.kernel, self.race.effort.more, self.seed)
+        search = self._search(self._by, rows)
         end = search.go(_shortened(start.kernel, search.rows), search.share_of(start.alpha), MORE)
         return self._ended(f"{start.name}, more rows", search, end, start.numbers)
 
     @property
     def _by(self) -> Criterion:
-        return EVIDENCE if self.share is None else LOO
+        return EVIDENCE if self.race.share is None else LOO
 
     @property
     def _columns(self) -> bool:
         X = self.rows.X
         return X.shape[1] <= MOST_COLUMNS and not is_sparse(X)
 
-    def _search(self, by: Criterion, most: int | None = None) -> MatrixSearch:
-        return self._search_of(self.rows.lowest(most or self.effort.tuned), by)
-
-    def _search_of(self, rows: RowSample, by: Criterion) -> MatrixSearch:
-        alpha = None if self.share is None else self.share * float(rows.w.sum())
-        search = MatrixSearch.of(rows, by, self.centred, alpha=alpha, most=len(rows))
-        if search is None:
-            raise AssertionError("a sample whose targets vary has a search")
+    def _search(self, by: Criterion, rows: RowSample | None = None) -> MatrixSearch:
+        rows = self.rows.lowest(self.race.effort.tuned) if rows is None else rows
+        options: Any = {"share": self.race.share, "most": len(rows)}
+        search = MatrixSearch.of(rows, by, self.race.centred, **options)
+        assert search is not None  # targets vary
         return search
 
     def _one(self, unit: Any) -> Iterator[TunedKernel]:
@@ -272,18 +279,18 @@ class Candidates:
         search = self._search(LOO)
         median = median_distance(search.rows.X, search.rows.w, (unit,), self.seed)
         scale: Any = rounded(tuple((median * unit).tolist()) if np.ndim(unit) else median)
-        kernel = next(filter(self.serves, (Gaussian(scale), Matern(1.5, scale))), None)
+        kernel = next(filter(self.race.serves, (Gaussian(scale), Matern(1.5, scale))), None)
         if kernel is None:
             return
         what = "one lengthscale" if not np.ndim(unit) else "one lengthscale of scaled columns"
-        alpha = 0.03 if self.share is None else self.share * float(search.rows.w.sum())
+        alpha = 0.03 if self.race.share is None else self.race.share * float(search.rows.w.sum())
         yield TunedKernel(f"{what}, the median distance", kernel, alpha, 0)
         _, end = search.one(kernel, factors=(1.0, 0.25), evaluations=6)
         yield self._ended(f"{what}, by leave-one-out", search, end, 1)
 
     def _each(self) -> Iterator[TunedKernel]:
         """Yield one lengthscale per column."""
-        family = next(filter(self.serves, (Matern(1.5), Gaussian())), None)
+        family = next(filter(self.race.serves, (Matern(1.5), Gaussian())), None)
         if family is None:
             return
         search = self._search(self._by)
@@ -299,19 +306,12 @@ class Candidates:
         yield self._ended(f"one per column, by {by}", search, end, rows.X.shape[1])
 
     def _rescaled(self, family: Any, start: TunedKernel, by: Criterion) -> Iterator[TunedKernel]:
-        """Yield another family with the lengthscales of a kernel times one tuned factor.
-
-        The distance of a Laplace kernel is a sum over columns, which is longer by about √d.
-        """
+        """Yield another family with the lengthscales of a kernel times one tuned factor."""
         search, kernel = self._search(by), start.kernel
         scales: Any = kernel.get_params()["lengthscale"]
         numbers = start.numbers
         if isinstance(family, Laplace):
-            one, two = (
-                median_distance(search.rows.X, search.rows.w, (np.asarray(scales),), self.seed, k)
-                for k in (1, 2)
-            )
-            scales = tuple((np.asarray(scales) * one / two).tolist())
+            scales = laplace_scales(scales, search.rows.X, search.rows.w, self.seed)
             numbers = search.rows.X.shape[1]
         evaluations = SCALED if self.rows.X.shape[1] > 1 else SINGLE
         end = search.scaled(family.replace(lengthscale=scales), start.alpha, evaluations)
@@ -350,7 +350,7 @@ class Candidates:
         if not len(curves) or len(terms) < 2:
             return
         kernel = reduce(operator.add, terms)
-        if self.serves(kernel):
+        if self.race.serves(kernel):
             yield TunedKernel("sum over columns", kernel, start.alpha, X.shape[1])
 
     def _ended(self, name: str, search: MatrixSearch, end: Any, numbers: int) -> TunedKernel:

@@ -150,15 +150,16 @@ class MatrixSearch:
         *,
         noise: float | None = None,
         amplitude: float | None = None,
-        alpha: float | None = None,
+        share: float | None = None,
         most: int = ROWS,
     ) -> "MatrixSearch | None":
         """Return the search; None if rows are too few, or no target varies.
 
-        A given penalty is the noise of a process with amplitude one.
+        A given penalty per row is the noise of a process with amplitude one.
         """
-        noise, amplitude = (noise, amplitude) if alpha is None else (alpha, 1.0)
         sample = sample.lowest(most)
+        if share is not None:
+            noise, amplitude = share * float(sample.w.sum()), 1.0
         y = sample.y[:, np.ptp(sample.y, axis=0) > 0]
         if len(sample) < FEWEST or not y.shape[1]:
             return None

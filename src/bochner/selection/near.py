@@ -28,7 +28,7 @@ from bochner.selection.descent import ProcessRows, descend
 from bochner.selection.lengthscales import EVIDENCE, OnProcess
 from bochner.selection.race import TunedKernel
 from bochner.selection.record import KernelComparison, Tuning, TuningStep
-from bochner.selection.rows import median_distance, near_rows, rounded
+from bochner.selection.rows import laplace_scales, near_rows, rounded
 from bochner.selection.tree import neighbourhoods
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.kernel_path import solve_kernel
@@ -185,9 +185,8 @@ def tuned_among_near_rows(
         name = f"{type(family).__name__}, one per column, among near rows"
         yield (best := TunedKernel(name, kernel, end.alpha, d))
         if isinstance(family, Exponential):
-            lengths = np.asarray(kernel.lengthscale)
-            one, two = (median_distance(sample.X, sample.w, (lengths,), seed, k) for k in (1, 2))
-            laplace = Laplace(rounded(tuple((lengths * one / two).tolist())))
+            scales_of = laplace_scales(kernel.lengthscale, sample.X, sample.w, seed)
+            laplace = Laplace(rounded(scales_of))
             yield replace(best, name=f"Laplace, scales as {name}", kernel=laplace)
 
 

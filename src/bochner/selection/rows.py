@@ -104,6 +104,16 @@ def median_distance(
     return float(lengths[rising[np.minimum(middle, len(rising) - 1)]].mean())
 
 
+def laplace_scales(scales: Any, X: Array, w: Float[Array, " n"], seed: int) -> tuple[float, ...]:
+    """Return lengthscales of a Laplace kernel from those of a kernel of the Euclidean distance.
+
+    Its distance is a sum over columns, which is longer by about √d.
+    """
+    lengths = np.asarray(scales)
+    one, two = (median_distance(X, w, (lengths,), seed, order) for order in (1, 2))
+    return tuple((lengths * one / two).tolist())
+
+
 def _pairs(n: int, d: int, seed: int, most: int) -> Array:
     """Return all pairs of few rows, else random pairs; fewer pairs of very wide rows."""
     most = min(most, max(FEWEST_PAIRS, MOST_CELLS // d))
