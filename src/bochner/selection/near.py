@@ -8,7 +8,6 @@ their neighbours; rows at the border of a block, with half of their neighbours, 
 is the one of rows that lie together in a few places.
 """
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
@@ -27,7 +26,7 @@ from bochner.kernels.stationary_families import Matern
 from bochner.selection.descent import ProcessRows, descend
 from bochner.selection.lengthscales import EVIDENCE, OnProcess
 from bochner.selection.race import TunedKernel
-from bochner.selection.record import KernelComparison, Tuning, TuningStep
+from bochner.selection.record import KernelComparison, Recorder, Tuning
 from bochner.selection.rows import laplace_scales, near_rows, rounded
 from bochner.selection.tree import neighbourhoods
 from bochner.solvers.ridge.dual import KernelRows
@@ -247,8 +246,7 @@ class DensePlaces:
     w: Float[Array, " m"]
     fit: Callable[[Float[Array, "m m"]], Solution]
     near: NearRows
-    steps: list[TuningStep] = field(default_factory=list)
-    began: float = field(default_factory=time.monotonic)
+    recorder: Recorder = field(default_factory=Recorder)
 
     @staticmethod
     def of(
@@ -306,17 +304,15 @@ class DensePlaces:
         solution = self.fit(to_numpy(longer(self.X)))
         squared = self.near.squared_errors(longer, solution.alpha)
         error, share = float(squared.mean()), float(np.min(solution.alpha)) / len(self.w)
-        least = min([error, *(step.best for step in self.steps)])
-        seconds = time.monotonic() - self.began
         progress("Judging kernels among near rows", f"error {error:.4g}")
-        self.steps.append(TuningStep(STAGE, longer, share, error, least, seconds))
+        self.recorder.step(STAGE, longer, share, error)
         return AtDensity(kernel, factor, solution, error, squared)
 
     def noted(self, tuning: Tuning, best: AtDensity, others: Iterable[TunedKernel] = ()) -> Tuning:
         """Return the record of a search, with these steps and the kernel that was taken."""
         longer = stretched(best.kernel, best.factor) if best.factor != 1.0 else None
         kernel = best.kernel if longer is None else longer
-        errors = {step.kernel: step.value for step in reversed(self.steps)}
+        errors = {step.kernel: step.value for step in reversed(self.recorder.steps)}
         nothing: dict[str, Any] = {"gain": np.nan, "deviation": np.nan, "measure": MEASURE}
         compared = [
             replace(c, error=errors[c.kernel], rows=0, **nothing) if c.kernel in errors else c
@@ -329,4 +325,6 @@ class DensePlaces:
             for c in others
         ]
         marked = tuple(replace(c, taken=c.kernel == best.kernel) for c in compared)
-        return replace(tuning, kernel=kernel, path=(*tuning.path, *self.steps), compared=marked)
+        return replace(
+            tuning, kernel=kernel, path=(*tuning.path, *self.recorder.steps), compared=marked
+        )

@@ -9,8 +9,9 @@ rows: two are compared by the mean of the differences of their losses
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from itertools import chain
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from bochner.kernels.algebra import BAND, kernel_matrix
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Exponential, Radial
 from bochner.selection.held_out import nested_errors, relative_losses
-from bochner.selection.record import MEASURES, KernelComparison, Tuning, TuningStep
+from bochner.selection.record import MEASURES, KernelComparison, Recorder, Tuning
 from bochner.selection.rows import significant
 from bochner.selection.spec import Effort
 from bochner.solvers.ridge.dual import KernelRows
@@ -100,23 +101,8 @@ class Judged:
         return other.error - self.error, max(WORTH * other.error, chance)
 
 
-@dataclass(frozen=True, eq=False)
-class Matrices:
-    """Kernel matrices of the same rows by kernel, each computed once."""
-
-    known: dict[Kernel, tuple[Array, Array]] = field(default_factory=dict)
-
-    def of(self, candidate: TunedKernel, X: Array, test: Array) -> tuple[Array, Array]:
-        """Return kernel values of the rows of a fit, and of the held-out rows with these."""
-        if candidate.parts:
-            both = [self.of(part, X, test) for part in candidate.parts]
-            pairs = (list(each) for each in zip(*both, strict=True))
-            K, across = (_weighted_mean(each, candidate.shares) for each in pairs)
-            return K, across
-        kernel = candidate.kernel
-        if kernel not in self.known:
-            self.known[kernel] = kernel_matrix(kernel, X), kernel(test, X)
-        return self.known[kernel]
+#: Kernel values of the rows of a fit, and of the held-out rows with these, by kernel.
+Matrices = dict[Kernel, tuple[Array, Array]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,8 +116,7 @@ class Race:
     share: float | None
     serves: Callable[[Kernel], bool]
     of_classes: bool = False
-    steps: list[TuningStep] = field(default_factory=list)
-    started: float = field(default_factory=time.perf_counter)
+    recorder: Recorder = field(default_factory=Recorder)
 
     def best(self, generator: Any) -> Tuning:
         """Return the best candidate or sum of a :class:`.candidates.Candidates`, and the record."""
@@ -276,12 +261,8 @@ class Race:
         shares = [1 / len(parts)] * len(parts)
         if self.of_classes and max(alphas) > APART * min(alphas):
             shares = [significant(share) for share in (1 / alphas / (1 / alphas).sum()).tolist()]
-        kernel: Kernel
-        kernel, *others = (
-            share * each.kernel for share, each in zip(shares, candidates, strict=True)
-        )
-        for other in others:
-            kernel = kernel + other
+        terms = (share * each.kernel for share, each in zip(shares, candidates, strict=True))
+        kernel: Kernel = reduce(add, terms)
         if not self.serves(kernel):
             return None
         alpha = len(parts) * float(np.exp(np.mean(np.log(alphas * shares))))
@@ -309,7 +290,7 @@ class Race:
         chooses: bool = False,
         settles: bool = True,
     ) -> Judged:
-        K, across = matrices.of(candidate, rows.X, self.test.X)
+        K, across = self._matrices(candidate, rows.X, matrices)
         problem = KernelRows(K, rows.y, rows.w, self.centred)
         few = not self.of_classes and len(rows) <= self.effort.tried
         if self.share is None and (chooses or few):
@@ -320,6 +301,17 @@ class Race:
         if settles and self.of_classes and self.share is None:
             judged = self._at_smaller(problem, across, judged)
         return judged
+
+    def _matrices(self, candidate: TunedKernel, X: Array, known: Matrices) -> tuple[Array, Array]:
+        """Return the kernel values of a candidate, each computed once."""
+        if candidate.parts:
+            both = zip(*(self._matrices(part, X, known) for part in candidate.parts), strict=True)
+            K, across = (_weighted_mean(list(each), candidate.shares) for each in both)
+            return K, across
+        kernel = candidate.kernel
+        if kernel not in known:
+            known[kernel] = kernel_matrix(kernel, X), kernel(self.test.X, X)
+        return known[kernel]
 
     def _at_best(self, problem: KernelRows, across: Array, candidate: TunedKernel) -> Judged:
         """Judge the fit at the penalty of leave-one-out errors, with its largest evidence."""
@@ -388,13 +380,10 @@ class Race:
 
     def _noted(self, judged: list[Judged], n: int) -> list[Judged]:
         """Record candidates that were judged with n rows, and return them."""
-        stage = f"{n} rows"
-        best = min((step.best for step in self.steps if step.stage == stage), default=np.inf)
         for each in judged:
             if np.isfinite(each.error):
-                best, share = min(best, each.error), each.candidate.alpha / n
-                kernel, passed = each.candidate.kernel, time.perf_counter() - self.started
-                self.steps.append(TuningStep(stage, kernel, share, each.error, best, passed))
+                c = each.candidate
+                self.recorder.step(f"{n} rows", c.kernel, c.alpha / n, each.error)
         return [replace(each, rows=n) for each in judged]
 
     def _compared(self, judged: list[Judged], before: list[Judged], rows: RowSample) -> Tuning:
@@ -417,7 +406,7 @@ class Race:
             best.candidate.alpha / float(rows.w.sum()),
             float(squared.sum() / self.test.w.sum()),
             "loo",
-            tuple(self.steps),
+            tuple(self.recorder.steps),
             compared=tuple(replace(c, seconds=seconds[c.name]) for c in known.values()),
         )
 

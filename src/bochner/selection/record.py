@@ -15,7 +15,7 @@ from bochner.kernels.kernel import Kernel
 from bochner.kernels.monotone import Monotone
 from bochner.kernels.stationary import Gaussian
 from bochner.selection.rows import Scale
-from bochner.solvers.ridge.criteria import Criterion
+from bochner.solvers.ridge.criteria import LOO, Criterion
 from bochner.solvers.ridge.solution import LABELS
 
 
@@ -349,9 +349,9 @@ class Tuning(HtmlResult):
 class Recorder:
     """Records the evaluations of a search and the kernels that are compared; logs its stages."""
 
-    def __init__(self, criterion: Criterion, logs: bool = False) -> None:
+    def __init__(self, criterion: Criterion = LOO, logs: bool = False) -> None:
         self.criterion, self.logs, self.began = criterion, logs, time.perf_counter()
-        self._steps: list[TuningStep] = []
+        self.steps: list[TuningStep] = []
         self._best: dict[str, float] = {}
         self._compared: list[KernelComparison] = []
 
@@ -370,7 +370,7 @@ class Recorder:
             progress(f"Tuning the kernel: {stage}")
         self._best[stage] = best = min(self._best.get(stage, np.inf), float(value))
         seconds = time.perf_counter() - self.began
-        self._steps.append(TuningStep(stage, kernel, share, float(value), best, seconds))
+        self.steps.append(TuningStep(stage, kernel, share, float(value), best, seconds))
 
     def compare(
         self,
@@ -390,7 +390,7 @@ class Recorder:
 
     def tuning(self, kernel: Kernel, share: float) -> Tuning:
         """Return the record."""
-        steps, compared = tuple(self._steps), tuple(self._compared)
+        steps, compared = tuple(self.steps), tuple(self._compared)
         name = self.criterion.name
         return Tuning(kernel, share, criterion=name, path=steps, compared=compared)
 
