@@ -101,7 +101,6 @@ class ProcessRows:
         return float(np.log(median_distance(self.X, self.w, (scales,), 0, most=4096)))
 
 
-@dataclass(frozen=True, eq=False)
 class Objective(ABC):
     """A criterion per row minus a log prior, as a function of log numbers and the log penalty.
 

@@ -252,9 +252,17 @@ def _doubles(X: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class OnProcess(Objective):
-    """A criterion as a function of factors of the lengthscales, 1 or d, and of λ."""
+    """A criterion as a function of factors of the lengthscales, 1 or d, and of λ.
 
+    With ``blocks`` it is the mean over rows of the criteria of blocks of rows, each with its own
+    mean and amplitude.
+    """
+
+    start: Any
+    rows: ProcessRows
+    criterion: Criterion
     width: int
+    blocks: tuple[ProcessRows, ...] = ()
 
     @cached_property
     def level(self) -> float:
@@ -292,7 +300,14 @@ class OnProcess(Objective):
         return {}
 
     def at_penalty(self, at: Array, alpha: float) -> tuple[float, Float[Array, " q"]]:
-        rows = self.rows
+        rows, total = self.rows, sum(block.count for block in self.blocks)
+        if self.blocks:
+            value, slope = 0.0, np.zeros(len(at))
+            for block in self.blocks:
+                of_block, along = replace(self, rows=block, blocks=()).at_penalty(at, alpha)
+                value += block.count / total * of_block
+                slope = slope + block.count / total * along
+            return value, slope
         K, through = self._pairs(at)
         problem = KernelRows(K, rows.y, rows.w, rows.centred)
         score = self.criterion.of_kernel(problem, alpha, rows.noise, rows.amplitude, overwrite=True)

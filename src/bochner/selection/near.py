@@ -127,22 +127,6 @@ def _left_out(A: Float[Array, "m m"], y: Float[Array, "m t"], core: int) -> Floa
 # --- lengthscales by the evidence of blocks of near rows ----------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class OnBlocks(OnProcess):
-    """The evidence per row, averaged over blocks of rows with their own mean and amplitude."""
-
-    blocks: tuple[ProcessRows, ...]
-
-    def at_penalty(self, at: Array, alpha: float) -> tuple[float, Float[Array, " q"]]:
-        value, slope, total = 0.0, np.zeros(len(at)), sum(block.count for block in self.blocks)
-        for block in self.blocks:
-            process = OnProcess(self.start, block, self.criterion, self.width)
-            of_block, along = process.at_penalty(at, alpha)
-            value += block.count / total * of_block
-            slope = slope + block.count / total * along
-        return value, slope
-
-
 def tuned_among_near_rows(
     tuning: Tuning,
     rows: tuple[Array, Array, Array],
@@ -175,7 +159,7 @@ def tuned_among_near_rows(
         np.minimum(start.lengthscale, LONGEST * process_rows.spread),
     )
     for family in FAMILIES:
-        of = OnBlocks(
+        of = OnProcess(
             family.replace(lengthscale=tuple(scales.tolist())), process_rows, EVIDENCE, d, blocks
         )
         at = np.append(np.zeros(d), np.log(START / process_rows.w.sum()))

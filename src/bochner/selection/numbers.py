@@ -215,6 +215,10 @@ def _dense(X: Array) -> Float[Array, "m d"]:
 class OnNumbers(Objective):
     """A criterion as a function of the free numbers of ``start`` and of λ."""
 
+    start: Kernel
+    rows: ProcessRows
+    criterion: Criterion
+
     @cached_property
     def numbers(self) -> dict[Place, NumberRange]:
         """Range of each free number."""
