@@ -121,6 +121,8 @@ def with_citations(app: Any, name: str, source: list[str]) -> None:
 LITERAL = re.compile(r"(``.+?``|:[\w:]+:`[^`]+`|`[^`]+`_?)")
 #: Links of inherited docstrings to pages of scikit-learn.
 LINK = re.compile(r":ref:`(?:([^`<]*?)\s*<)?([^`<>]+)>?`")
+#: Their formulas, for which pages would fetch MathJax.
+FORMULA = re.compile(r":math:`([^`]+)`")
 
 
 def plain(text: str) -> str:
@@ -142,6 +144,7 @@ def as_written(app: Any, what: str, name: str, obj: Any, options: Any, lines: li
     depth = None
     if str(getattr(obj, "__module__", "")).startswith("sklearn"):
         lines[:] = [LINK.sub(lambda m: m[1] or m[2], line) for line in lines]
+        lines[:] = [FORMULA.sub(r"``\1``", line).replace(r"\frac{u}{v}", "u/v") for line in lines]
     for i, line in enumerate(lines):
         indent = len(line) - len(line.lstrip())
         if depth is not None and line.strip() and indent <= depth:
