@@ -277,8 +277,7 @@ def _root(
     known = {at: value, beyond: next_value}
 
     def remembered(x: float) -> float:
-        if x not in known:
-            known[x] = slope(x)
+        known[x] = known[x] if x in known else slope(x)
         return known[x]
 
     brentq(remembered, min(at, beyond), max(at, beyond), xtol=WITHIN, rtol=1e-3)
@@ -288,7 +287,8 @@ def _root(
 def scan(problem: WaveProblem, value: Callable[[WaveState], float]) -> list[WaveState]:
     """Return states at penalties about the least value, which are found on the way down.
 
-    From a tenth of W k(0) down by tens until the value rises, then by golden section.
+    From a tenth of W k(0) down by tens until the value rises, then by golden section until the
+    bracket is a quarter wide.
     """
     states: dict[float, WaveState] = {}
 
@@ -297,25 +297,20 @@ def scan(problem: WaveProblem, value: Callable[[WaveState], float]) -> list[Wave
             states[log_alpha] = problem.at(math.exp(log_alpha))
         return value(states[log_alpha])
 
-    top, step = math.log(problem.scale * 0.1), math.log(10.0)
-    at, last = top, math.log(problem.scale * LEAST)
+    at, step = math.log(problem.scale * 0.1), math.log(10.0)
+    last, ratio = math.log(problem.scale * LEAST), (math.sqrt(5) - 1) / 2
     while at - step > last and not judged(at - step) > judged(at) * (1 + 1e-9):
         at -= step
-    _golden(judged, at - step, at + step)
-    return [states[key] for key in sorted(states)]
-
-
-def _golden(value: Callable[[float], float], low: float, high: float) -> None:
-    """Evaluate by golden section until the bracket is a quarter wide."""
-    ratio = (math.sqrt(5) - 1) / 2
+    low, high = at - step, at + step
     left, right = high - ratio * (high - low), low + ratio * (high - low)
     while high - low > 0.25:
-        if value(left) < value(right):
+        if judged(left) < judged(right):
             high, right = right, left
             left = high - ratio * (high - low)
         else:
             low, left = left, right
             right = low + ratio * (high - low)
+    return [states[key] for key in sorted(states)]
 
 
 # --- The posterior -------------------------------------------------------------------------------

@@ -1,13 +1,10 @@
 """Choose the penalty by the loss of rows that were left out.
 
 Penalties are steps of half decades below the largest, at which the fit is nearly a constant.
-:class:`HeldOutLoss` remembers the loss of each step. Two searches lead to the best penalty:
+:class:`HeldOutLoss` remembers the loss of each step; the search goes downhill from a step that is
+likely to be near the best one.
 
-* from large penalties to small ones, each starting where the last ended, until the loss of the
-  rows left out has risen for good;
-* downhill from a step that is likely to be near.
-
-In both, folds are columns: every target has one for each fold, whose weights are zero on the rows
+Folds are columns: every target has one for each fold, whose weights are zero on the rows
 left out, so that all folds share their passes. A joint loss has one problem for each fold.
 """
 
@@ -26,21 +23,16 @@ from bochner.solvers.convex.smoothing import constant, spread
 #: Factor between penalties, and tolerance of fits to compare.
 FACTOR, TOL = 10**-0.5, 3e-3
 
-#: Penalties of a path at most, and those without a lower loss before it stops.
-MOST, PATIENCE = 18, 3
-
-#: Steps of a walk: the first if no penalty is known, the range of its steps, and a step
+#: Steps of a walk: the first if no penalty is known, the range of its steps, the last one of a
+#: regression, and a step
 #: at which the fit is nearly a constant.
-FIRST, NEAREST, FARTHEST, CONSTANT = 6, -2, 24, -8
+FIRST, NEAREST, FARTHEST, MOST, CONSTANT = 6, -2, 24, 18, -8
 
 #: Width of smoothing that each fit starts from, as a share of the first one's.
 WIDTH = 0.1
 
 #: Mean loss that is none where rows within ε cost nothing, as a share of what ε itself would cost.
 WITHIN_TUBE = 1e-3
-
-#: Share of the first loss that is none.
-FITTED = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,15 +134,11 @@ def held_out_path(
     ``near`` is a step from there that is likely to be near the best one: the path goes downhill.
     """
     largest = largest_penalty(problem) if largest is None else largest
-    lost, errors = _Folds(problem, left_out, max_iter, largest), list[float]()
-    most, none = (MOST if near is None else 0), lost.none
-    if near is not None:  # Large penalties first: they take less time.
-        walk(lost, min(max(near, NEAREST), MOST), NEAREST, MOST, first=-1)
-    while len(errors) < most and len(errors) - _lowest(errors, none) <= PATIENCE:
-        errors.append(lost(len(errors)))
-        lost.ends.pop(len(errors) - PATIENCE - 3, None)
+    lost = _Folds(problem, left_out, max_iter, largest)
+    start = FIRST if near is None else min(max(near, NEAREST), MOST)
+    walk(lost, start, NEAREST, MOST, first=-1)  # Large penalties first: they take less time.
     path = lost.path()
-    return path, lost.end(max(sorted(lost.tried)[path.best], min(lost.ends)))
+    return path, lost.end(sorted(lost.tried)[path.best])
 
 
 class _Folds(HeldOutLoss):
@@ -242,13 +230,6 @@ class FoldProblem:
 
 def _first_least(errors: Float[Array, " p"], none: float) -> int:
     return int(np.flatnonzero(errors <= 1.0001 * errors.min() + none)[0])
-
-
-def _lowest(errors: list[float], none: float) -> int:
-    """Return the number of penalties up to the first with the lowest error, within tolerance."""
-    if not errors:
-        return 0
-    return 1 + (_first_least(np.array(errors), none) if none else int(np.argmin(errors)))
 
 
 def _lost(loss: Loss, y: Array, w: Array, f: Array) -> Float[Array, " t"]:

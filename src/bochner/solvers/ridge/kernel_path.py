@@ -6,7 +6,6 @@ factor takes a tenth of the time of the eigenvectors.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -305,7 +304,18 @@ def _solve_many(
     if _settles(few, chosen, criterion):
         dense = rows.first(DENSE_ROWS)
         all_ = lost is None and len(dense.w) == len(rows.w)
-        each = partial(_loo_of_last, dense, lost=lost, tried=tried if all_ else None)
+        last = PENALTY_ROWS if lost is None else min(LOST_ROWS, len(dense.w))
+
+        def each(alpha: float) -> float:
+            progress(f"Choosing alpha with {len(dense.w):,} rows", f"alpha = {alpha:.3g}")
+            try:
+                fit = dense.solved(alpha, last, REFINED if all_ else COMPARED)
+            except LinAlgError:
+                return np.inf
+            if all_:
+                tried[alpha] = fit
+            return _lost_of_last(dense, alpha, fit.coef[-last:], fit.slack, lost)
+
         bounds = penalties.bounds if lost is not None else (-np.inf, float(np.log(chosen[0])))
         before = float(chosen[0])
         chosen = np.array([_settled(each, before, bounds, between=not all_)])
@@ -401,24 +411,6 @@ def _settled(
     return at(best)
 
 
-def _loo_of_last(
-    rows: KernelRows, alpha: float, lost: Lost | None, tried: dict[float, SolvedRows] | None
-) -> float:
-    """Return the leave-one-out loss of the last rows.
-
-    The fit is kept in ``tried`` if given.
-    """
-    last = PENALTY_ROWS if lost is None else min(LOST_ROWS, len(rows.w))
-    progress(f"Choosing alpha with {len(rows.w):,} rows", f"alpha = {alpha:.3g}")
-    try:
-        fit = rows.solved(alpha, last, COMPARED if tried is None else REFINED)
-    except LinAlgError:
-        return np.inf
-    if tried is not None:
-        tried[alpha] = fit
-    return _lost_of_last(rows, alpha, fit.coef[-last:], fit.slack, lost)
-
-
 def _solution(
     penalties: Penalties, chosen: Float[Array, " c"], criterion: str, before: float | None = None
 ) -> Solution:
@@ -469,34 +461,30 @@ def _path(penalties: Penalties) -> Path:
 def _outcome(
     penalties: Penalties, chosen: Float[Array, " c"], criterion: str, before: float | None
 ) -> Outcome:
-    rows = penalties.rows
-    if not np.any(rows.power > 0):
+    """Return the outcome; an edge where the criterion falls at an end of the penalties tried."""
+    power, shared = penalties.rows.power, len(chosen) == 1
+    if not np.any(power > 0):
         return Outcome.CONSTANT_TARGET
-    each = chosen if len(chosen) == 1 else chosen[rows.power > 0]
-    if any(penalties.tried.get(float(alpha)) is None for alpha in each):
+    each = {None if shared else i: float(a) for i, a in enumerate(chosen) if shared or power[i] > 0}
+    if any(penalties.tried.get(alpha) is None for alpha in each.values()):
         return Outcome.SINGULAR
-    side = 0 if criterion == "given" else _falling(penalties, chosen, criterion, before)
+    if criterion == "given":
+        return Outcome.SOLVED
+    side = _side(penalties, each, criterion, before and float(np.log(chosen[0] / before)))
     return {-1: Outcome.EDGE_LOW, 0: Outcome.SOLVED, 1: Outcome.EDGE_HIGH}[side]
 
 
-def _falling(
-    penalties: Penalties, chosen: Float[Array, " c"], criterion: str, before: float | None
+def _side(
+    penalties: Penalties, each: dict[int | None, float], criterion: str, moved: float | None
 ) -> int:
     """Return on which side of a penalty at an end of those tried the criterion falls: −1, 0, 1."""
-    shared, power = len(chosen) == 1, penalties.rows.power
-    errors = [
-        (None if shared else i, float(a)) for i, a in enumerate(chosen) if shared or power[i] > 0
-    ]
     low, high = np.exp(penalties.bounds)
-    if any(alpha <= 1.001 * low for _, alpha in errors):
-        return -1
-    if any(alpha >= 0.999 * high for _, alpha in errors):
-        return 1
-    if before is not None:
-        steps = np.log(chosen[0] / before) / FINER
-        return int(np.sign(steps)) if abs(steps) > MOST_STEPS - 0.5 else 0
+    if min(each.values()) <= 1.001 * low or max(each.values()) >= 0.999 * high:
+        return -1 if min(each.values()) <= 1.001 * low else 1
+    if moved is not None:
+        return int(np.sign(moved)) if abs(moved) > (MOST_STEPS - 0.5) * FINER else 0
     tried = sorted(alpha for alpha, fit in penalties.tried.items() if fit is not None)
-    for target, alpha in errors:
+    for target, alpha in each.items():
         _, slope = penalties.slope(criterion, target, alpha)
         if abs(slope) > LEVEL and alpha == tried[-1 if slope < 0 else 0]:
             return -int(np.sign(slope))

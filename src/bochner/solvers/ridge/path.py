@@ -1,6 +1,6 @@
 """Ridge regression: the penalty is chosen along a path, and the outcome says how that went."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
@@ -100,7 +100,11 @@ def solve_ridge(
     if given is not None:
         chosen = given
     elif per_target:
-        chosen = _best_each(eigen, path, criterion, loo)
+        values = (evidence if criterion == "evidence" else gcv)(eigen, eigen.at(alphas))
+        if criterion == "loo" and loo is not None:
+            values = loo.each
+        best = [best_of(column, criterion) for column in values.T]
+        chosen = np.where(eigen.power > 0, alphas[best], alphas[-1])
     else:
         chosen = np.array([path.alphas[path.best(criterion)]])
     used = chosen if len(chosen) == len(eigen.power) > 1 else float(chosen[0])
@@ -118,30 +122,15 @@ def as_given(alpha: float | tuple[float, ...], targets: int) -> Float[Array, " t
     return np.atleast_1d(np.asarray(alpha, np.float64))
 
 
-def _best_each(
-    eigen: Eigen, path: Path, criterion: str, loo: LeftOutErrors | None
-) -> Float[Array, " t"]:
-    """Return the best penalty of each target; for a constant one, the largest."""
-    if criterion == "loo" and loo is not None:
-        values = loo.each
-    elif criterion == "gcv":
-        values = gcv(eigen, eigen.at(path.alphas))
-    else:
-        values = evidence(eigen, eigen.at(path.alphas))
-    best = [best_of(column, criterion) for column in values.T]
-    return np.where(eigen.power > 0, path.alphas[best], path.alphas[-1])
-
-
-def _outcome(eigen: Eigen, path: Path, chosen: Sequence[float] | Array, criterion: str) -> Outcome:
+def _outcome(eigen: Eigen, path: Path, chosen: Float[Array, " c"], criterion: str) -> Outcome:
     """Return the worst outcome of the targets that vary."""
     varies = eigen.power > 0
     if not np.any(varies):
         return Outcome.CONSTANT_TARGET
-    shared, worst = len(chosen) == 1, Outcome.SOLVED
-    for alpha in chosen if shared else np.asarray(chosen)[varies]:
-        outcome = _outcome_at(eigen, path, float(alpha), criterion, shared)
-        worst = min(worst, outcome, key=WORST_FIRST.index)
-    return worst
+    shared = len(chosen) == 1
+    each = (float(alpha) for alpha in (chosen if shared else chosen[varies]))
+    outcomes = (_outcome_at(eigen, path, alpha, criterion, shared) for alpha in each)
+    return min(outcomes, key=WORST_FIRST.index)
 
 
 def _outcome_at(eigen: Eigen, path: Path, alpha: float, criterion: str, shared: bool) -> Outcome:
