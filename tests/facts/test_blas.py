@@ -116,8 +116,8 @@ def test_symmetric_matrices_of_which_half_is_read(n, dtype, placed):
     A, B = matrices(n, dtype)
     exact, C = A.astype(np.float64), B.astype(np.float64)
     half = lambda: placed(np.triu(A) + 9 * np.tri(n, k=-1))
-    assert close(lapack.symmetric_product(half(), B[:, 0].copy()), exact @ C[:, 0], dtype)
-    assert close(lapack.symmetric_products(half(), placed(B)), exact @ C, dtype)
+    assert close(lapack.upper_product(half(), B[:, 0].copy()), exact @ C[:, 0], dtype)
+    assert close(lapack.upper_products(half(), placed(B)), exact @ C, dtype)
     S = half()
     lapack.add_outer(S, B[:, 0].copy(), -0.5)
     assert close(np.triu(S), np.triu(exact - 0.5 * np.outer(C[:, 0], C[:, 0])), dtype)
@@ -142,10 +142,13 @@ EYE = np.eye(3, order="F")
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: lapack.add_outer(EYE, np.ones(3, np.float32), 1.0), "one kind, .* got float64"),
+        (lambda: lapack.solve_by_triangle(EYE, np.ones(3, "f"), False), "one kind, .* got float64"),
         (lambda: lapack.factor(np.eye(3, dtype=np.int64)), "got int64"),
         (lambda: lapack.factor(np.eye(6, order="F")[::2, ::2]), "must be contiguous"),
-        (lambda: lapack.add_outer(EYE, np.ones(6)[::2], 1.0), "vectors for BLAS must be contig"),
+        (
+            lambda: lapack.solve_by_triangle(EYE, np.ones(6)[::2], False),
+            "vectors .* must be contig",
+        ),
         (lambda: lapack.add_square(EYE, np.broadcast_to(np.ones((3, 1)), (3, 4))), "be contiguous"),
     ],
 )
@@ -170,8 +173,8 @@ def test_shapes_that_do_not_fit_are_refused(dtype):
         lambda: lapack.add_square(A, B),
         lambda: lapack.add_outer(A, x, 1.0),
         lambda: lapack.add_outer_sum(A, x[:3], x),
-        lambda: lapack.symmetric_product(A, x),
-        lambda: lapack.symmetric_products(A, B),
+        lambda: lapack.upper_product(A, x),
+        lambda: lapack.upper_products(A, B),
     ):
         with pytest.raises(ValueError, match="shapes that fit together, got"):
             call()

@@ -97,7 +97,7 @@ def symmetric_product(K: Float[Array, "n n"], c: Float[Array, "n t"]) -> Float[A
     """
     alike = K.flags.c_contiguous and K.dtype == c.dtype
     if alike and 0 < c.shape[1] <= FEW_COLUMNS:
-        return np.stack([upper_product(K.T, np.ascontiguousarray(x)) for x in c.T], axis=1)
+        return np.stack([lapack.upper_product(K.T, x) for x in c.T], axis=1)
     return np.ascontiguousarray((c.T @ K).T)
 
 
@@ -151,26 +151,6 @@ def _add_to_columns(
         above = slice(part.start)
         lapack.add_product(G[above, part], A[above], A[part], factor, transposed=(False, True))
     lapack.add_square(G[part, part], A[part], factor)
-
-
-def add_outer(G: Float[Array, "D D"], z: Float[Array, " D"], factor: float) -> None:
-    """Add factor · z zᵀ to the upper triangle of G, in place; both of one dtype."""
-    lapack.add_outer(G, np.ascontiguousarray(z, G.dtype), factor)
-
-
-def add_outer_sum(G: Float[Array, "D D"], x: Float[Array, " D"], y: Float[Array, " D"]) -> None:
-    """Add x yᵀ + y xᵀ to the upper triangle of G, in place; all of one dtype."""
-    lapack.add_outer_sum(G, *(np.ascontiguousarray(each, G.dtype) for each in (x, y)))
-
-
-def upper_product(A: Float[Array, "n n"], x: Float[Array, " n"]) -> Float[Array, " n"]:
-    """Return A x of a symmetric matrix; only its upper triangle is read."""
-    return lapack.symmetric_product(A, np.ascontiguousarray(x, A.dtype))
-
-
-def upper_products(A: Float[Array, "n n"], X: Float[Array, "n k"]) -> Float[Array, "n k"]:
-    """Return A X of a symmetric matrix; only its upper triangle is read."""
-    return lapack.symmetric_products(A, np.asfortranarray(X, A.dtype))
 
 
 def factor(A: Float[Array, "n n"]) -> None:

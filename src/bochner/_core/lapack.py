@@ -143,6 +143,7 @@ def add_square(
 
 def add_outer(A: Float[Array, "n n"], x: Float[Array, " n"], factor: float) -> None:
     """Add factor · x xᵀ to A."""
+    x = np.ascontiguousarray(x, A.dtype)
     _check(A, x, fit=_square(A) and A.shape[:1] == x.shape)
     update = _blas("syr", A, 7)
     update(b"U", _integer(len(A)), _number(factor, A), _at(x), _ref(_ONE), *_matrix(A))
@@ -150,14 +151,16 @@ def add_outer(A: Float[Array, "n n"], x: Float[Array, " n"], factor: float) -> N
 
 def add_outer_sum(A: Float[Array, "n n"], x: Float[Array, " n"], y: Float[Array, " n"]) -> None:
     """Add x yᵀ + y xᵀ to A."""
+    x, y = (np.ascontiguousarray(each, A.dtype) for each in (x, y))
     _check(A, x, y, fit=_square(A) and A.shape[:1] == x.shape == y.shape)
     update = _blas("syr2", A, 9)
     one = _ref(_ONE)
     update(b"U", _integer(len(A)), _number(1.0, A), _at(x), one, _at(y), one, *_matrix(A))
 
 
-def symmetric_product(A: Float[Array, "n n"], x: Float[Array, " n"]) -> Float[Array, " n"]:
+def upper_product(A: Float[Array, "n n"], x: Float[Array, " n"]) -> Float[Array, " n"]:
     """Return A x."""
+    x = np.ascontiguousarray(x, A.dtype)
     _check(A, x, fit=_square(A) and A.shape[:1] == x.shape)
     y, one = np.zeros_like(x), _ref(_ONE)
     multiply = _blas("symv", A, 10)
@@ -166,8 +169,9 @@ def symmetric_product(A: Float[Array, "n n"], x: Float[Array, " n"]) -> Float[Ar
     return y
 
 
-def symmetric_products(A: Float[Array, "n n"], B: Float[Array, "n k"]) -> Float[Array, "n k"]:
+def upper_products(A: Float[Array, "n n"], B: Float[Array, "n k"]) -> Float[Array, "n k"]:
     """Return A B for a symmetric A, Fortran-contiguous."""
+    B = np.asfortranarray(B, A.dtype)
     _check(A, B, fit=_square(A) and len(A) == len(B))
     C = np.empty(B.shape, B.dtype, order="F")
     multiply = _blas("symm", A, 12)

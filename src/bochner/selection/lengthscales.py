@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from bochner._core.arrays import dense, is_sparse, to_numpy
-from bochner._core.blas import upper_products
 from bochner._core.globe import unit_vectors
+from bochner._core.lapack import upper_products
 from bochner._core.shapes import Array, Bool, Float
 from bochner.data.sample import RowSample
 from bochner.kernels.kernel import Kernel

@@ -27,15 +27,9 @@ from bochner._core.arrays import (
     to_device_of,
     to_numpy,
 )
-from bochner._core.blas import (
-    add_gram,
-    add_outer,
-    add_outer_sum,
-    mirror,
-    product,
-    triangular_product,
-)
+from bochner._core.blas import add_gram, mirror, product, triangular_product
 from bochner._core.checks import LARGEST, require_room, require_within
+from bochner._core.lapack import add_outer, add_outer_sum
 from bochner._core.shapes import Array, Float
 from bochner.errors import IncompatibleModels, InvalidInput
 

@@ -16,7 +16,8 @@ from functools import cached_property
 
 import numpy as np
 
-from bochner._core.blas import add_outer, add_outer_sum, mirror, scaled_gram
+from bochner._core.blas import mirror, scaled_gram
+from bochner._core.lapack import add_outer, add_outer_sum
 from bochner._core.shapes import Array, Float
 from bochner.solvers.ridge.dual import KernelRows, both_sides
 from bochner.solvers.ridge.problem import TINY, amplitude_at, evidence, evidence_slope

@@ -19,16 +19,14 @@ import numpy as np
 from scipy.linalg import LinAlgError
 
 from bochner._core.blas import (
-    add_outer,
     factor,
     invert_triangle,
     mirror,
     solve_factored,
     symmetric_product,
     upper_part,
-    upper_product,
 )
-from bochner._core.lapack import outer_of_rows, solve_rows_by_triangle
+from bochner._core.lapack import add_outer, outer_of_rows, solve_rows_by_triangle, upper_product
 from bochner._core.shapes import Array, Float
 from bochner.solvers.ridge.problem import (
     LEAST_SLACK,
