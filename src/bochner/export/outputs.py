@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bochner._core.arrays import dense
 from bochner._core.shapes import Array
 from bochner.data.schema import Inputs
 from bochner.export.arrays import FLOAT, OnnxNamespace, Traced
@@ -108,25 +109,14 @@ def _(fit: RidgeFit, X: Traced) -> Outputs:
             f = _linear(fit.chosen, X, solution.coef, solution.intercept)
         case MatrixRows():
             f = _kernel_sum(fit.chosen.kernel, rows.X, solution, X)
-        case LeafRows():
-            f = reduce(add, _within_leaves(rows, solution, X))
+        case LeafRows():  # zero for rows outside of a leaf
+            machines = ((rows.machine(leaf, solution), here) for leaf, here in _leaves(rows, X))
+            f = reduce(add, (_kernel_sum(m.kernel, m.X, m, X) * here for m, here in machines))
         case _:
             raise Unwritable(f"what a fit of {type(rows).__name__} predicts")
     columns = _targets(f, fit.target_shape, fit.inputs)
     calibration = None if fit.inputs.classes is None else fit.calibration
-    if calibration is None:
-        return columns
-    xp = OnnxNamespace(f.graph)
-    return columns | {"probability": _of_scores(xp, _calibrated(xp, calibration, f))}
-
-
-def _within_leaves(rows: LeafRows, solution: Any, X: Traced) -> Iterator[Any]:
-    """Yield what each leaf predicts, and zero for rows outside it."""
-    xp = OnnxNamespace(X.graph)
-    for leaf, inside in _leaves(rows, X):
-        machine = rows.machine(leaf, solution)
-        K = machine.kernel.evaluate(X, xp.asarray(machine.X))
-        yield (K @ machine.coef + machine.intercept) * inside
+    return columns | _probabilities(None, calibration, f)
 
 
 def _leaves(rows: LeafRows, X: Traced) -> Iterator[tuple[int, Any]]:
@@ -153,12 +143,12 @@ def _leaves(rows: LeafRows, X: Traced) -> Iterator[tuple[int, Any]]:
 def _(fit: SgdFit, X: Traced) -> Outputs:
     xp, (coef, intercept) = OnnxNamespace(X.graph), fit.walk.result
     if fit.is_dual:
-        f = fit.chosen.kernel.evaluate(X, xp.asarray(_dense(fit.support))) @ coef + intercept
+        f = fit.chosen.kernel.evaluate(X, xp.asarray(dense(fit.support))) @ coef + intercept
     else:
         f = _linear(fit.chosen, X, coef, intercept)
     columns = _targets(f, fit.target_shape, fit.inputs)
     if fit.spec.loss == "log_loss":
-        columns["probability"] = _shares(xp, _sigmoid(xp, columns["decision"]))
+        columns |= _probabilities(Logistic(), None, f)
     if fit.spec.loss == "modified_huber":
         columns["probability"] = _shares(xp, (xp.clip(columns["decision"], -1.0, 1.0) + 1.0) / 2.0)
     return columns
@@ -166,42 +156,27 @@ def _(fit: SgdFit, X: Traced) -> Outputs:
 
 @outputs.register
 def _(fit: ConvexFit, X: Traced) -> Outputs:
-    solution = fit.solution
+    xp, loss, solution = OnnxNamespace(X.graph), fit.loss, fit.solution
     if fit.exact:
         f = _kernel_sum(fit.chosen.kernel, fit.X, solution, X)
     else:
         f = _linear(fit.chosen, X, solution.coef, solution.intercept)
-    return _by_loss(fit, OnnxNamespace(X.graph), f)
+    if isinstance(loss, BelowZero):
+        inside = xp.where(f[:, 0] >= 0.0, 1.0, -1.0)
+        return {"label": xp.astype(inside, np.int64), "decision": f[:, 0]}
+    if fit.inputs.classes is not None:
+        f = f if fit.pairs is None else fit.pairs.values(f, xp)
+        return _targets(f, (), fit.inputs) | _probabilities(loss, fit.calibration, f)
+    if isinstance(loss, LOG_LINK):
+        f = xp.exp(xp.minimum(f, 700.0))
+    elif isinstance(loss, Quantile) and isinstance(loss.level, tuple) and len(loss.level) > 1:
+        f = xp.sort(f)
+    return _targets(f, fit.target_shape, fit.inputs)
 
 
 def _kernel_sum(kernel: Kernel, rows: Any, solution: Any, X: Traced) -> Traced:
-    K = kernel.evaluate(X, OnnxNamespace(X.graph).asarray(_dense(rows)))
+    K = kernel.evaluate(X, OnnxNamespace(X.graph).asarray(dense(rows)))
     return K @ solution.coef + solution.intercept
-
-
-def _by_loss(fit: ConvexFit, xp: OnnxNamespace, f: Traced) -> Outputs:
-    """Return what the loss of a fit makes of φ(X) β + b."""
-    if isinstance(fit.loss, BelowZero):
-        inside = xp.where(f[:, 0] >= 0.0, 1.0, -1.0)
-        return {"label": xp.astype(inside, np.int64), "decision": f[:, 0]}
-    if fit.inputs.classes is None:
-        return _targets(_predicted(xp, fit.loss, f), fit.target_shape, fit.inputs)
-    f = f if fit.pairs is None else fit.pairs.values(f, xp)
-    outputs = _targets(f, (), fit.inputs)
-    p = _probabilities(xp, fit.loss, fit.calibration, f)
-    return outputs if p is None else outputs | {"probability": p}
-
-
-def _predicted(xp: OnnxNamespace, loss: Loss, f: Traced) -> Traced:
-    """Return predictions from f = φ(X) β + b: exp(f) for a log link, sorted quantiles, or f."""
-    if isinstance(loss, LOG_LINK):
-        return xp.exp(xp.minimum(f, 700.0))
-    several = isinstance(loss, Quantile) and isinstance(loss.level, tuple) and len(loss.level) > 1
-    return xp.sort(f) if several else f
-
-
-def _dense(X: Any) -> Array:
-    return X if isinstance(X, np.ndarray) else X.toarray()
 
 
 def _targets(f: Traced, shape: tuple[int, ...], inputs: Inputs) -> Outputs:
@@ -219,41 +194,22 @@ def _targets(f: Traced, shape: tuple[int, ...], inputs: Inputs) -> Outputs:
 # --- probabilities -------------------------------------------------------------------------------
 
 
-def _probabilities(
-    xp: OnnxNamespace, loss: Loss, calibration: Calibration | None, f: Traced
-) -> Traced | None:
+def _probabilities(loss: Loss | None, calibration: Calibration | None, f: Traced) -> Outputs:
     """Return probabilities of classes, where the loss or a calibration gives any."""
+    xp = OnnxNamespace(f.graph)
     if calibration is not None:
-        return _of_scores(xp, _calibrated(xp, calibration, f))
-    if isinstance(loss, Multinomial):
-        return _softmax(xp, f)
-    if isinstance(loss, Logistic):
-        return _pair(xp, f) if f.shape[1] == 1 else _shares(xp, _sigmoid(xp, f))
-    return None
-
-
-def _of_scores(xp: OnnxNamespace, scores: Traced) -> Traced:
-    return _pair(xp, scores) if scores.shape[1] == 1 else _softmax(xp, scores)
-
-
-def _calibrated(xp: OnnxNamespace, calibration: Calibration, f: Traced) -> Traced:
-    parts = pieces(xp.minimum, xp.maximum, xp.clip)
-    return sum(
-        (a * part(f) for a, part in zip(calibration.slopes[1:].tolist(), parts[1:], strict=True)),
-        calibration.slopes.tolist()[0] * parts[0](f),
-    )
-
-
-def _sigmoid(xp: OnnxNamespace, f: Traced) -> Traced:
-    return 1.0 / (1.0 + xp.exp(-f))
-
-
-def _pair(xp: OnnxNamespace, f: Traced) -> Traced:
-    return xp.concat([_sigmoid(xp, -f), _sigmoid(xp, f)], axis=1)
-
-
-def _softmax(xp: OnnxNamespace, f: Traced) -> Traced:
-    return _shares(xp, xp.exp(f - xp.max(f, axis=1, keepdims=True)))
+        parts = pieces(xp.minimum, xp.maximum, xp.clip)
+        scores = [a * part(f) for a, part in zip(calibration.slopes.tolist(), parts, strict=True)]
+        f = reduce(add, scores)
+    elif not isinstance(loss, Multinomial | Logistic):
+        return {}
+    if f.shape[1] == 1:
+        p = 1.0 / (1.0 + xp.exp(xp.concat([f, -f], axis=1)))
+    elif calibration is None and isinstance(loss, Logistic):
+        p = _shares(xp, 1.0 / (1.0 + xp.exp(-f)))
+    else:
+        p = _shares(xp, xp.exp(f - xp.max(f, axis=1, keepdims=True)))
+    return {"probability": p}
 
 
 def _shares(xp: OnnxNamespace, p: Traced) -> Traced:
@@ -272,7 +228,9 @@ def _shares(xp: OnnxNamespace, p: Traced) -> Traced:
 def _(fit: ProcessFit, X: Traced) -> Outputs:
     match fit.law:
         case FeatureProcess() as law:
-            mean, variance = _by_features(law, X)
+            Z = _of_fit(law.chosen, X)
+            mean = Z @ law.predictive.posterior.coef + law.predictive.posterior.intercept
+            variance = _variance(OnnxNamespace(X.graph), law.predictive, X, Z)
         case ExactProcess() as law:
             mean, variance = _by_kernel(law, X)
         case law:
@@ -282,17 +240,10 @@ def _(fit: ProcessFit, X: Traced) -> Outputs:
     return dict(zip(("prediction", "deviation"), pair, strict=True))
 
 
-def _by_features(law: FeatureProcess, X: Traced) -> tuple[Traced, Traced]:
-    """Return the mean and variance of f."""
-    posterior, Z = law.predictive.posterior, _of_fit(law.chosen, X)
-    mean = Z @ posterior.coef + posterior.intercept
-    return mean, _variance(OnnxNamespace(X.graph), law.predictive, X, Z)
-
-
 def _by_kernel(law: ExactProcess, X: Traced) -> tuple[Traced, Traced]:
     """Return the posterior mean and variance of f at X, by the exact kernel."""
     xp, kernel = OnnxNamespace(X.graph), law.chosen.kernel
-    k = kernel.evaluate(X, xp.asarray(_dense(law.representation.X)))
+    k = kernel.evaluate(X, xp.asarray(dense(law.representation.X)))
     prior, parts = kernel.diagonal(X)[:, None], []
     for factor, a2 in zip(law.posterior.factors, law.evidence.amplitude, strict=True):
         inverse, one, total = factor.quadratic
