@@ -180,14 +180,13 @@ class Study:
         """Fit the model, and return its errors on the held-out cells and its seconds."""
         started = time.perf_counter()
         model.fit(X[self.train], self.y[self.train])
-        predicted = model.predict(X[self.test])
-        return self.judged(name, code, width, predicted, time.perf_counter() - started)
+        return self.judged(name, code, width, model.predict(X[self.test]), started)
 
     def judged(
-        self, name: str, code: str, width: int, predicted: Array, seconds: float, detail: str = ""
+        self, name: str, code: str, width: int, predicted: Array, started: float, detail: str = ""
     ) -> MethodResult:
-        """Return the errors of predictions of the held-out cells."""
-        truth = self.y[self.test].astype(np.float64)
+        """Return the errors of predictions of the held-out cells, and the seconds they took."""
+        seconds, truth = time.perf_counter() - started, self.y[self.test].astype(np.float64)
         rmse = float(np.sqrt(np.mean((predicted - truth) ** 2)))
         share = float(1 - rmse**2 / truth.var())
         return MethodResult(name, code, width, rmse, share, seconds, detail=detail)
@@ -206,15 +205,12 @@ class Study:
     def certified(self, model: Any, result: MethodResult, alpha: float) -> MethodResult:
         """Return the result with the certificate of the model's map at this penalty."""
         how: dict[str, Any] = {"alpha": alpha, "n_sample": 1024, "random_state": self.seed}
-        return _with(result, certify(model.map_, self.X[self.train], kernel=self.kernel, **how))
+        found = certify(model.map_, self.X[self.train], kernel=self.kernel, **how)
+        numbers = {k: getattr(found, k) for k in ("epsilon", "epsilon_interval", "frobenius")}
+        return replace(result, certificate=str(found), **numbers)
 
 
 Fit = tuple[Any, MethodResult]
-
-
-def _with(result: MethodResult, certificate: Any) -> MethodResult:
-    numbers = {k: getattr(certificate, k) for k in ("epsilon", "epsilon_interval", "frobenius")}
-    return replace(result, certificate=str(certificate), **numbers)
 
 
 def run_demo(
@@ -273,23 +269,16 @@ def run_demo(
     fits = _compare(study, width, say)
     curves, (best, demo_fit) = _sweep(study, widths, fits, say)
     near = _sharper(study, quick, say)
-    # The certificate of all kept rows takes a third of a quick demo.
-    full = (
-        study.certified(best, demo_fit, demo_fit.alpha)
-        if quick
-        else _with(demo_fit, best.certificate_)
-    )
-    known = [fit[1].certificate for fit in fits if fit[0] is best]
     result = DemoResult(
         methods=tuple(fit[1] for fit in fits),
         curves=curves,
-        best=full,
+        best=study.certified(best, demo_fit, demo_fit.alpha),
         truth=study.y.reshape(study.shape).astype(np.float64),
         prediction=best.predict(study.X).reshape(study.shape),
         held_out=np.isin(np.arange(study.y.size), study.test).reshape(study.shape),
         kernel=repr(study.kernel),
         alpha=study.alpha,
-        certificate=(*known, "")[0] or study.certified(best, demo_fit, study.alpha).certificate,
+        certificate=study.certified(best, demo_fit, study.alpha).certificate,
         n_train=study.train.size,
         n_test=study.test.size,
         seed=seed,
@@ -415,8 +404,7 @@ def _sharper(study: Study, quick: bool, say: Say) -> tuple[MethodResult, ...]:
     say("\nSharper: harmonics of the globe, the nearest cells, the relief around")
     results, started = [], time.perf_counter()
     for name, code, detail, predicted in _near(study, quick):
-        seconds = time.perf_counter() - started
-        row = study.judged(name, code, 0, predicted, seconds, detail)
+        row = study.judged(name, code, 0, predicted, started, detail)
         results.append(row)
         say(f"  {row.name:28}{row.rmse:5.0f} m{row.seconds:9.1f} s   {row.detail}")
         started = time.perf_counter()
@@ -508,7 +496,9 @@ def earth_page(result: DemoResult) -> str:
             "prediction": _map("Relief as predicted, m", r.prediction, RELIEF, (-7500, 6000)),
             "error": _map("Prediction less truth, m", r.error, ERROR, (-1500, 1500)),
         },
-        curves=picture("Test error against the number of features", draw_curves(r.curves)),
+        curves=picture(
+            "Test error against the number of features", lambda ax: _draw_curves(ax, r.curves)
+        ),
         where=_where(r),
         area=np.cos(np.deg2rad(r.latitudes))[:, None],
         alphas=f"{number(min(alphas), 1)} to {number(max(alphas), 1)}",
@@ -577,19 +567,16 @@ def _map(title: str, values: Array, sides: Any, ends: tuple[int, int]) -> Any:
     return picture(title, draw, (4.8, 3.0))
 
 
-def draw_curves(curves: Sequence[Curve]) -> Callable[[Any], None]:
-    """Return a function that draws errors against the number of features on given axes."""
+def _draw_curves(ax: Any, curves: Sequence[Curve]) -> None:
+    """Draw errors against the number of features."""
     from matplotlib.ticker import MaxNLocator
 
-    def draw(ax: Any) -> None:
-        for curve, mark in zip(curves, "os^*D" * len(curves), strict=False):
-            ax.plot(curve.n_features, curve.rmse, mark + "-", markersize=5, label=curve.name)
-        widths = sorted({D for curve in curves for D in curve.n_features})
-        ax.set(xscale="log", yscale="log", xlabel="features D", ylabel="test RMSE, m")
-        ax.set_xticks(widths, [f"{D:,}" for D in widths])
-        ax.minorticks_off()
-        ax.yaxis.set_major_locator(MaxNLocator(6))
-        ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-        ax.legend()
-
-    return draw
+    for curve, mark in zip(curves, "os^", strict=False):
+        ax.plot(curve.n_features, curve.rmse, mark + "-", markersize=5, label=curve.name)
+    widths = curves[0].n_features
+    ax.set(xscale="log", yscale="log", xlabel="features D", ylabel="test RMSE, m")
+    ax.set_xticks(widths, [f"{D:,}" for D in widths])
+    ax.minorticks_off()
+    ax.yaxis.set_major_locator(MaxNLocator(6))
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    ax.legend()
