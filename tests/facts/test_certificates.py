@@ -82,7 +82,6 @@ def test_trust_bounds_every_entry_and_the_distance(method):
     np.testing.assert_allclose(found.residual, np.diag(E), atol=1e-9)
     bound = np.sqrt(np.outer(found.residual, found.residual))
     assert (np.abs(E) <= bound + 1e-8).all()
-    assert found.entry_bound(3, 250) == pytest.approx(bound[3, 250])
     assert found.trace == pytest.approx(np.trace(E))
     assert np.linalg.norm(E, 2) <= found.trace
     for alpha in (0.1, 10.0):
@@ -122,7 +121,6 @@ def test_no_projection_leaves_the_interval_of_costs_and_two_reach_its_ends(which
         gap = cost(K_hat, U @ U.T) - cost(K, U @ U.T)
         assert c.least <= gap <= c.most
         assert abs(gap) <= c.relative * cost(K, U @ U.T)
-    assert max(-c.least, c.most) <= c.simple_bound
     assert c.best_cost == pytest.approx(np.linalg.eigvalsh(K)[:-5].sum())
     above, below = max(c.most, 0) / c.best_cost, max(-c.least, 0) / c.best_cost
     assert c.factor == (None if below >= 1 else pytest.approx((1 + above) / (1 - below)))

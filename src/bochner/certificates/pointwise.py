@@ -210,7 +210,8 @@ class ApproximationResidual(HtmlResult):
     Attributes
     ----------
     residual : (n,)
-        e(x) = k(x, x) − |φ(x)|², zero or above: zero where the map is exact.
+        e(x) = k(x, x) − |φ(x)|², zero or above: zero where the map is exact. An entry of the kernel
+        matrix errs by √(e(x) e(y)) at most.
     size : (n,)
         k(x, x).
 
@@ -246,10 +247,6 @@ class ApproximationResidual(HtmlResult):
     def trace(self) -> float:
         """Σ e(x_i) = Tr(K − Z Zᵀ), no less than ‖K − Z Zᵀ‖."""
         return float(self.residual.sum())
-
-    def entry_bound(self, i: int, j: int) -> float:
-        """Return √(e(x_i) e(x_j)), an upper bound of |φ(x_i)·φ(x_j) − k(x_i, x_j)|."""
-        return float(np.sqrt(self.residual[i] * self.residual[j]))
 
     def epsilon_bound(self, alpha: float) -> float:
         """Return t/(t + alpha), t = Σ e: the spectral distance of these rows is no larger.

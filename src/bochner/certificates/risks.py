@@ -267,7 +267,7 @@ def noise_variance(exact: Smoother, penalty: float) -> float:
 #     cost of Z − cost of K = Tr((I − P)E),
 #
 # which over all P of rank k runs from Tr E less the k largest eigenvalues of E to Tr E less the k
-# smallest; within |Tr E| + √k ‖E‖_F.
+# smallest.
 
 
 @dataclass(frozen=True)
@@ -282,8 +282,6 @@ class CostCertificate(HtmlResult):
         Of cost with features − cost with the kernel, over all projections of this rank.
     best_cost : float
         Σ_{i>k} λ_i(K): no projection costs the kernel less.
-    simple_bound : float
-        |Tr E| + √k ‖E‖_F: what |cost − cost| does not exceed, coarser.
     n_rows, n_features : int
 
     See Also
@@ -299,7 +297,7 @@ class CostCertificate(HtmlResult):
     >>> costs = bo.certify_costs(phi, X, rank=5)
     >>> costs.rank, costs.n_rows, costs.n_features
     (5, 100, 500)
-    >>> max(abs(costs.least), abs(costs.most)) <= costs.simple_bound
+    >>> 0 < costs.relative < 1
     True
     """
 
@@ -307,7 +305,6 @@ class CostCertificate(HtmlResult):
     least: float
     most: float
     best_cost: float
-    simple_bound: float
     n_rows: int
     n_features: int
 
@@ -406,7 +403,6 @@ def certify_costs(
         least=trace - float(errors[m - rank :].sum()),
         most=trace - float(errors[:rank].sum()),
         best_cost=float(spectrum(s.K)[: m - rank].sum()),
-        simple_bound=abs(trace) + rank**0.5 * float(np.linalg.norm(s.E)),
         n_rows=m,
         n_features=s.n_features,
     )

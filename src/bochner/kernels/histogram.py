@@ -89,7 +89,7 @@ class AdditiveChi2(Additive):
         return 1 / np.cosh(0.5 * t)
 
     def spectrum(self, frequency: np.ndarray) -> np.ndarray:
-        return _sech(math.pi * frequency)
+        return np.exp(SECH.log_density(frequency))
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class JensenShannon(Additive):
         return (half[0] * np.log1p(np.exp(-t)) + half[1] * np.log1p(np.exp(t))) / math.log(4)
 
     def spectrum(self, frequency: np.ndarray) -> np.ndarray:
-        return 2 / math.log(4) * _sech(math.pi * frequency) / (1 + 4 * frequency**2)
+        return 2 / math.log(4) * np.exp(SECH.log_density(frequency)) / (1 + 4 * frequency**2)
 
 
 @dataclass(frozen=True)
@@ -221,11 +221,6 @@ def require_above(kernel: Kernel, X: Array, least: float, strictly: bool = False
         f"{type(kernel).__name__}: all numbers of X must be {word} {least:g}, as in a histogram; "
         f"got {float(xp.min(X)):.6g}. Use it on columns of counts or shares: Columns(...)."
     )
-
-
-def _sech(a: np.ndarray) -> np.ndarray:
-    a = np.abs(a)
-    return 2 * np.exp(-a) / (1 + np.exp(-2 * a))
 
 
 def _entropy(a: Array, b: Array) -> Array:
