@@ -65,7 +65,7 @@ class Check(HtmlResult):
 
         * ``name``, and ``outcome``: "passed", "failed" or "not applicable";
         * ``sentence``: the requirement, and where it failed the value;
-        * ``number`` and ``tolerance``: what was measured and its upper limit, where there is one;
+        * ``number`` and ``tolerance``: the measured number and its upper limit, if any;
         * ``evidence``, of a kernel: the numbers behind a failure, such as rows, values and an
           eigenvector.
     n_rows, n_columns : int

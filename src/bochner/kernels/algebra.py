@@ -317,7 +317,7 @@ class Normalised(Kernel):
         return in_float64(X) if norm_degree(self.kernel) is None else directions(X)[0]
 
     def factor(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """Return 1/√kernel(x, x): what features of ``kernel`` are multiplied by."""
+        """Return 1/√kernel(x, x), the factor of the features of ``kernel``."""
         size = self._size(in_float64(X))
         xp = array_namespace(size)
         positive = size > 0

@@ -1,7 +1,7 @@
 """Kernels that are defined by their features, and the Green's functions of the second derivative.
 
 k(x, y) = Π_j Σ_i f_i(x_j) f_i(y_j) with finitely many functions f_i of one column is a kernel
-whatever they are, and its exact features are products of them.
+for any functions, and its exact features are products of them.
 """
 
 import abc
@@ -117,7 +117,7 @@ class Polynomials(Basis):
     """k(x, y) = Π_j Σ_k w_k p_k(x_j) p_k(y_j), p_k Legendre's polynomials on an interval.
 
     They are orthonormal for the uniform law on [lower, upper]: p_k = √(2k + 1) P_k. Beyond the
-    interval they go on, and grow like the k-th power.
+    interval they grow like the k-th power.
 
     Parameters
     ----------

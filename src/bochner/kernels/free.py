@@ -1,4 +1,4 @@
-"""Free numbers of kernels: those that a fit finds, in the place of those that are given."""
+"""Free numbers of kernels: a fit finds them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ class Free(NamedArguments):
     """A number of a kernel that a fit finds; ``"auto"`` is short for ``Free()``.
 
     Kernels that have one are specs: estimators find their numbers, and keep the kernel with these
-    as ``kernel_``. All other numbers stay as they are given. Terms of a sum that have no weight
-    of their own are given one, which is found too.
+    as ``kernel_``. All other numbers stay as they are given. Each term of a sum without a weight
+    is given one, which is found too.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ OPEN = (
 
 
 def free_or(check: Check) -> Check:
-    """Return the check of a number, or of one per column, any of which may be free."""
+    """Return the check of a number, or of one per column; each may be free."""
 
     def checked(value: Any, who: str, name: str) -> Any:
         if isinstance(value, list | tuple) and any(map(_is_free, value)):

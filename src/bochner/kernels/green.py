@@ -106,7 +106,7 @@ class Box:
 
 
 def checked_box(box: Any, who: str, name: str) -> tuple[tuple[float, float], ...]:
-    """Return pairs (lower, upper), one a column, or refuse what is none."""
+    """Return a pair (lower, upper) for each column; refuse other values."""
     pairs = checks.unpacked(box)
     if not isinstance(pairs, list | tuple) or any(
         not isinstance(pair, list | tuple) or len(pair) != 2 for pair in pairs
@@ -146,7 +146,7 @@ def waves(
 ) -> Float[Array, "m n"]:
     """Return the first m functions of a column at u, from 0 to 1 across a box of this length.
 
-    With ``shift`` ½ sines are those of Brownian motion, free at the far face.
+    With ``shift`` ½ the sines are the functions of Brownian motion, free at the far face.
     """
     xp, i = array_namespace(u), np.arange(1, m + 1)
     column = lambda values: moved(np.ascontiguousarray(values)[:, None], like=u)
@@ -182,7 +182,7 @@ class GreenFunction(Kernel):
     power : float, optional
         s, above d/2. Default: the first integer above d/2, from where k(x, x) is finite.
     terms : int, default 1024
-        Eigenfunctions of the sum, those of the least eigenvalues. Of one column and s = 1 the
+        Eigenfunctions of the sum, with the least eigenvalues. Of one column and s = 1 the
         closed form of the infinite sum is used, as sinh κa sinh κb/(κ sinh κL) for "dirichlet",
         a = min(x, y) − lower, b = upper − max(x, y).
 

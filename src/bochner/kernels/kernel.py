@@ -36,7 +36,7 @@ Value = TypeVar("Value")
 
 
 def get_params(value: Any, deep: bool = True) -> dict[str, Any]:
-    """Return the fields of a dataclass by name; with ``deep`` also those of its parts, by path."""
+    """Return the fields of a dataclass by name; with ``deep`` also of its parts, by path."""
     params = {f.name: getattr(value, f.name) for f in fields(value)}
     if deep:
         for name, part in tuple(params.items()):
@@ -83,7 +83,7 @@ def require_function(value: Any, who: str, name: str) -> Any:
 
 
 def name_of(function: Callable[..., Any] | None) -> str:
-    """Return a function as it stands in code: its name where it has one."""
+    """Return the code of a function: its name where it has one."""
     return getattr(function, "__qualname__", None) or repr(function)
 
 
@@ -92,7 +92,7 @@ def answer(
 ) -> Float[Array, "..."]:
     """Return what a user's function gave, in the precision of the rows it was given.
 
-    It must have this shape, where None stands for any number.
+    It must have this shape; None is any number.
     """
     result = dense(result)
     got = tuple(getattr(result, "shape", ()))
@@ -231,7 +231,7 @@ class Kernel(NamedArguments, abc.ABC):
 
         Notes
         -----
-        O(n m d) time; memory for K and, beside it, less than 100 MB.
+        O(n m d) time; memory for K and less than 100 MB more.
         """
         require_numbers(self)
         who = type(self).__name__
@@ -273,7 +273,7 @@ class Kernel(NamedArguments, abc.ABC):
         )
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the fields by name; with ``deep`` also those of parts, ``left__lengthscale``."""
+        """Return the fields by name; with ``deep`` also of parts, ``left__lengthscale``."""
         return get_params(self, deep)
 
     def replace(self, **changes: Any) -> Self:

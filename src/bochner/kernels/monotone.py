@@ -112,7 +112,7 @@ def _through(
 ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
     """Return what numbers become, by linear interpolation, and the slopes there.
 
-    The slope is zero beyond the ends, at a point that of the segment below it.
+    The slope is zero beyond the ends; at a point it is the slope of the segment below.
     """
     xp = array_namespace(x)
     p = xp.asarray(points, dtype=x.dtype, device=device(x))

@@ -94,9 +94,9 @@ def with_numbers(kernel: Kernel, numbers: dict[Place, Any]) -> Kernel:
 
 
 def opened(kernel: Kernel) -> Kernel:
-    """Return the kernel with all its numbers free if none is, from their present values.
+    """Return the kernel with all its numbers free, from their present values.
 
-    Shapes of families stay, and so does what is zero.
+    Shapes of families stay, numbers that are zero, and kernels that have free numbers.
     """
     if has_free(kernel):
         return kernel

@@ -33,7 +33,7 @@ from bochner.kernels.stationary import Exponential, Gaussian, RationalQuadratic
 from bochner.kernels.stationary_families import Matern
 from bochner.kernels.zonal import Zonal, gegenbauers
 
-#: What a name stands for.
+#: Kernels by name.
 FAMILIES: dict[str, Kernel] = {
     "gaussian": Gaussian(),
     "exponential": Exponential(),
@@ -68,8 +68,8 @@ class OnSphere(Transformed):
         "matern32", "matern52", "rational_quadratic"). A kernel with given degree variances is
         ``Zonal(coefficients, power=0)``: Σ_l c_l P_l(cos θ).
     lengthscale : float, default 10.0
-        In degrees of a great circle (111 km each), above 0: that of a family by name, and the unit
-        of the lengthscale of the kernel within.
+        In degrees of a great circle (111 km each), above 0: the lengthscale of a family by name,
+        and the unit of the lengthscale of the kernel within.
 
     Raises
     ------
@@ -162,7 +162,7 @@ def degree_variances(kernel: Kernel, degree: int) -> Float[Array, " l"]:
 
 
 def _at(kernel: Kernel, angles: Float[Array, " q"]) -> Float[Array, " q"]:
-    """Return k of places so many degrees from the north pole with it."""
+    """Return k of the north pole and places at these angles from it, in degrees."""
     places = np.stack([90.0 - angles, np.zeros_like(angles)], axis=1)
     return kernel(np.array([[90.0, 0.0]]), places)[0]
 
@@ -239,7 +239,7 @@ def of_points_beside(
 ) -> Kernel:
     """Return a kernel of places and further columns as one of points, which come first, and these.
 
-    Refuse one of which a part has latitude or longitude as numbers.
+    Refuse a kernel whose parts take latitude or longitude as plain numbers.
     """
     match kernel:
         case Constant():

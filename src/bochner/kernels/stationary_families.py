@@ -280,13 +280,13 @@ def harmonic_law(concentration: tuple[float, ...]) -> spectral.Law:
 
 
 def harmonics(lengthscale: float) -> Float[np.ndarray, " c"]:
-    """Return e^(−κ) I_c(κ), κ = 1/ℓ²: what harmonics c = 0, 1, ... weigh, of either sign each."""
+    """Return e^(−κ) I_c(κ), κ = 1/ℓ²: the weights of harmonics c = 0, 1, ..., of either sign."""
     concentration = 1 / lengthscale**2
     return np.asarray(ive(np.arange(int(40 + 12 * concentration**0.5)), concentration))
 
 
 def steps_of(period: float, h: float) -> int:
-    """Return the whole number of frequencies h that is nearest to that of a period, 2π/p."""
+    """Return the whole number of frequencies h nearest to the frequency of a period, 2π/p."""
     return max(1, round(2 * math.pi / (period * h)))
 
 
@@ -321,7 +321,7 @@ class Periodic(stationary.Stationary):
     One periodic column among others: ``Columns(Periodic(24.0), (0,)) * Columns(...)``.
 
     Rows are reduced modulo the period in float64, which is exact: any number of periods apart, k
-    is that of the numbers as they are stored, in float32 as well.
+    is the kernel of the numbers as they are stored, in float32 as well.
 
     Examples
     --------

@@ -2,7 +2,7 @@
 
 k(x, y) = Σ_i Σ_j k'(x_i, y_j)/(s(x) s(y)) over the windows x_i, y_j of the two is a convolution
 kernel (Haussler 1999, *Convolution kernels on discrete structures*), and features of k' summed over
-windows are features of it. A sequence is a row: its steps one after the other.
+windows are features of it. A row holds a sequence: its steps in order.
 """
 
 import operator
@@ -21,7 +21,7 @@ from bochner.kernels.algebra import Columns, leaves_on
 from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Kernel, Part
 
-#: What sums over windows are divided by, as a power of the number of windows.
+#: Divisors of sums over windows, as powers of the number of windows.
 AVERAGES = {"mean": 1.0, "root": 0.5, "sum": 0.0}
 
 #: Windows of either side whose kernel values are made together.
@@ -30,7 +30,7 @@ PIECE = 2048
 #: All rows, or all columns.
 ALL = slice(None)
 
-#: Rows of a position, their window, and what it is multiplied by.
+#: Rows of a position, their windows, and the factors of these.
 Position = tuple[Any, Array, Array]
 
 
@@ -114,7 +114,7 @@ class Windows(Kernel):
         return self.lengths + i * self.channels
 
     def positions(self, X: Float[Array, "n d"]) -> Iterator[Position]:
-        """Give the windows of all rows at one position after the other.
+        """Yield the windows of all rows, position by position.
 
         Each is which rows have one (a slice or numbers), the windows (m, width · channels), and
         1/s(x) of their rows, zero of a row that has none. The first position is of all rows.
@@ -126,7 +126,7 @@ class Windows(Kernel):
                 yield ALL, np.ascontiguousarray(U) if is_numpy(U) else U, shares
             elif i == 0 or not isinstance(n_windows, np.ndarray):
                 has = n_windows > i
-                # What lies behind the last step would else be part of the mean that rows are about.
+                # Zero the padding, which would otherwise shift the mean of the rows.
                 yield ALL, U if is_sparse(U) else _where(has[:, None], U), _where(has, shares)
             else:
                 rows = np.flatnonzero(n_windows > i)
@@ -145,7 +145,7 @@ class Windows(Kernel):
         return xp.where(n_windows > 0.0, n_windows, 0.0 * n_windows + 1.0) ** -power, n_windows
 
     def stacked(self, X: Float[np.ndarray, "n d"], most: int) -> Float[np.ndarray, "m e"]:
-        """Return up to so many windows of rows as rows, at all positions alike."""
+        """Return at most ``most`` windows as rows, evenly spread over the positions."""
         flat = self._flat(dense(X))
         U = flat.windows[flat.shares > 0]
         return U[:: max(1, -(-len(U) // most))]
@@ -288,7 +288,7 @@ class Windows(Kernel):
 
 @dataclass(frozen=True, eq=False)
 class RowWindows:
-    """The windows of rows, one row after the other."""
+    """The windows of rows, in the order of the rows."""
 
     windows: Float[np.ndarray, "N e"]
     shares: Float[np.ndarray, " N"]  # 1/s(x) of the row of each

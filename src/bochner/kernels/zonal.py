@@ -52,7 +52,7 @@ def recurrence(l: int, d: int) -> Float[np.ndarray, " k"]:
 
 
 def gegenbauers(l: int, d: int, t: Array) -> Iterator[Array]:
-    """Yield P_0(t), ..., P_l(t), of which two are kept.
+    """Yield P_0(t), ..., P_l(t); two of them are kept.
 
     (k + d − 2) P_{k+1} = (2k + d − 2) t P_k − k P_{k−1}. Twice the rounding of t near ±1 times l².
     """
@@ -382,7 +382,7 @@ def _one_for_zero(v: Array) -> Array:
 
 
 def _over_rows(X: Any, v: np.ndarray) -> Any:
-    """Return sparse X, each row divided by a number, those of zero as they are."""
+    """Return sparse X, each row divided by a number; a zero leaves the row as it is."""
     return X.multiply((1.0 / _one_for_zero(v))[:, None]).tocsr().astype(X.dtype)
 
 
