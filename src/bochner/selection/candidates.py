@@ -247,8 +247,8 @@ class Candidates:
         columns = isinstance(kernel, Radial) and isinstance(kernel.lengthscale, tuple)
         return columns and start.numbers > 1 and len(self.rows) > self.race.effort.tuned
 
-    def with_more_rows(self, start: TunedKernel) -> TunedKernel:
-        """Tune with more rows, from lengthscales at which each column has a slope again.
+    def with_more_rows(self, start: TunedKernel) -> Iterator[TunedKernel]:
+        """Yield it tuned with more rows, from lengthscales at which each column has a slope again.
 
         Half of the rows are neighbourhoods: in a random sample, columns that matter within a
         neighbourhood look as slow as others.
@@ -256,7 +256,7 @@ class Candidates:
         rows = _neighbourhoods(self.rows, start.kernel, self.race.effort.more, self.seed)
         search = self._search(self._by, rows)
         end = search.go(_shortened(start.kernel, search.rows), search.share_of(start.alpha), MORE)
-        return self._ended(f"{start.name}, more rows", search, end, start.numbers)
+        yield self._ended(f"{start.name}, more rows", end, start.numbers)
 
     @property
     def _by(self) -> Criterion:
@@ -286,7 +286,7 @@ class Candidates:
         alpha = 0.03 if self.race.share is None else self.race.share * float(search.rows.w.sum())
         yield TunedKernel(f"{what}, the median distance", kernel, alpha, 0)
         _, end = search.one(kernel, factors=(1.0, 0.25), evaluations=6)
-        yield self._ended(f"{what}, by leave-one-out", search, end, 1)
+        yield self._ended(f"{what}, by leave-one-out", end, 1)
 
     def _each(self) -> Iterator[TunedKernel]:
         """Yield one lengthscale per column."""
@@ -303,7 +303,7 @@ class Candidates:
         again = search.go(_shortened(end.kernel, rows), share, AGAIN)
         end = again if again.value < end.value or len(end.of.rows.w) < len(rows.w) else end
         by = "evidence" if self._by is EVIDENCE else "leave-one-out"
-        yield self._ended(f"one per column, by {by}", search, end, rows.X.shape[1])
+        yield self._ended(f"one per column, by {by}", end, rows.X.shape[1])
 
     def _rescaled(self, family: Any, start: TunedKernel, by: Criterion) -> Iterator[TunedKernel]:
         """Yield another family with the lengthscales of a kernel times one tuned factor."""
@@ -316,13 +316,13 @@ class Candidates:
         evaluations = SCALED if self.rows.X.shape[1] > 1 else SINGLE
         end = search.scaled(family.replace(lengthscale=scales), start.alpha, evaluations)
         name = f"{type(family).__name__}, scales as {start.name}"
-        yield self._ended(name, search, end, numbers)
+        yield self._ended(name, end, numbers)
 
     def _by_errors(self, start: TunedKernel) -> Iterator[TunedKernel]:
         """Yield lengthscales of least leave-one-out error, from those of largest evidence."""
         search = self._search(LOO)
         end = search.go(start.kernel, search.share_of(start.alpha), BY_ERRORS)
-        yield self._ended("one per column, by leave-one-out", search, end, search.rows.X.shape[1])
+        yield self._ended("one per column, by leave-one-out", end, search.rows.X.shape[1])
 
     def _additive(self, start: TunedKernel) -> Iterator[TunedKernel]:
         """Yield a sum over columns with these lengthscales, and weights of spread over lengthscale.
@@ -353,7 +353,7 @@ class Candidates:
         if self.race.serves(kernel):
             yield TunedKernel("sum over columns", kernel, start.alpha, X.shape[1])
 
-    def _ended(self, name: str, search: MatrixSearch, end: Any, numbers: int) -> TunedKernel:
+    def _ended(self, name: str, end: Any, numbers: int) -> TunedKernel:
         scale: Any = rounded(end.kernel.lengthscale)
         scale = scale[0] if np.size(scale) == 1 and np.ndim(scale) else scale
         kernel = end.kernel.replace(lengthscale=scale)

@@ -7,7 +7,7 @@ rows: two are compared by the mean of the differences of their losses
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import chain
@@ -90,6 +90,7 @@ class Judged:
     evidence: float  # Minus twice the log evidence, summed over targets
     rows: int = 0  # Rows of the fit
     seconds: float = 0.0  # Time to tune and judge it
+    made: TunedKernel | None = None  # The candidate as it was tuned
 
     def gain(self, other: "Judged", chance: float = CHANCE) -> tuple[float, float]:
         """Return the reduction of the error of another kernel, and the required reduction."""
@@ -101,8 +102,13 @@ class Judged:
         return other.error - self.error, max(WORTH * other.error, chance)
 
 
-#: Kernel values of the rows of a fit, and of the held-out rows with these, by kernel.
-Matrices = dict[Kernel, tuple[Array, Array]]
+@dataclass(frozen=True, eq=False)
+class Rung:
+    """Rows of the fits of one comparison, and kernel values that several fits need."""
+
+    rows: RowSample
+    chooses: bool = False  # Whether each fit has the penalty of leave-one-out errors
+    known: dict[Kernel, tuple[Array, Array]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,55 +126,48 @@ class Race:
 
     def best(self, generator: Any) -> Tuning:
         """Return the best candidate or sum of a :class:`.candidates.Candidates`, and the record."""
-        starts, few = self._tried(generator.starts())
-        if starts:
-            few += self._tried(generator.others(starts[-1]))[1]
+        first, few = self._few, self._all_of(generator.starts(), self._few)
+        few += self._all_of(generator.others(few[-1].made), first) if few else []
         radial = [j for j in few if isinstance(j.candidate.kernel, Radial)]
         if radial:
-            few += self._turned(generator, min(radial, key=lambda judged: judged.error))
-        rows, matrices = self.train.lowest(self.effort.judged), Matrices()
-        judged = self._judged(self._finalists(few), rows, matrices)
-        judged += self._with_more_rows(generator, judged, few, rows, matrices)
+            best = _ranked(radial)[0].candidate
+            few += self._all_of([partial(generator.turned, best)], first)
+        rung = Rung(self.train.lowest(self.effort.judged))
+        judged = self._judged(self._finalists(few), rung)
+        judged += self._with_more_rows(generator, judged, few, rung)
         last = self.train.lowest(self.effort.last)
         final, out = judged, few
-        if len(last) >= MANY_MORE * len(rows):
-            rows, matrices, out = last, Matrices(), judged + few
-            final = self._judged(self._finalists(judged), rows, matrices)
-        return self._compared([*final, *self._sums(final, rows, matrices)], out, rows)
+        if len(last) >= MANY_MORE * len(rung.rows):
+            rung, out = Rung(last), judged + few
+            final = self._judged(self._finalists(judged), rung)
+        return self._compared([*final, *self._sums(final, rung)], out, rung.rows)
 
     # --- stages ----------------------------------------------------------------------------------
 
-    def _tried(self, makes: Sequence[Make]) -> tuple[list[TunedKernel], list[Judged]]:
-        """Return candidates as they were tuned, and judged by fits to few rows."""
-        made, judged = self._all_of(makes, self.tried, self._few)
-        return made, self._noted(judged, self._few)
+    @property
+    def _few(self) -> Rung:
+        return Rung(self.train.lowest(self.effort.tried), chooses=True)
 
-    def _all_of(
-        self, makes: Sequence[Make], judge: Callable[[TunedKernel], Judged], n: int
-    ) -> tuple[list[TunedKernel], list[Judged]]:
-        """Tune candidates side by side and judge each with n rows; return both."""
+    def tried(self, candidate: TunedKernel) -> Judged:
+        """Return the errors of a fit to few rows, with the penalty of leave-one-out errors."""
+        return self._erring(candidate, self._few)
 
-        def each(number: int, make: Make) -> list[tuple[TunedKernel, Judged]]:
-            began, both = time.perf_counter(), []
-            for candidate in make():
-                judged = judge(candidate)
-                both.append((candidate, replace(judged, seconds=time.perf_counter() - began)))
-                text = f"{candidate.name}, held-out error {judged.error:.4g}"
-                stage = f"Choosing the kernel with {n:,} rows: candidate"
+    def _all_of(self, makes: Sequence[Make], rung: Rung) -> list[Judged]:
+        """Tune candidates side by side, and judge and record each."""
+
+        def each(number: int, make: Make) -> list[Judged]:
+            began, found = time.perf_counter(), []
+            for made in make():
+                judged, now = self._erring(made, rung), time.perf_counter()
+                found.append(replace(judged, seconds=now - began, made=made))
+                text = f"{made.name}, held-out error {judged.error:.4g}"
+                stage = f"Choosing the kernel with {len(rung.rows):,} rows: candidate"
                 progress(stage, text, number + 1, len(makes))
                 began = time.perf_counter()
-            return both
+            return found
 
-        both = list(chain(*side_by_side([partial(each, *make) for make in enumerate(makes)])))
-        return [made for made, _ in both], [judged for _, judged in both]
-
-    def _turned(self, generator: Any, start: Judged) -> Iterator[Judged]:
-        """Yield kernels in learned metrics."""
-        began = time.perf_counter()
-        for candidate in generator.turned(start.candidate):
-            judged = replace(self.tried(candidate), seconds=time.perf_counter() - began)
-            yield from self._noted([judged], self._few)
-            began = time.perf_counter()
+        found = chain(*side_by_side([partial(each, *make) for make in enumerate(makes)]))
+        return self._noted(list(found), rung)
 
     def _finalists(self, judged: list[Judged]) -> list[TunedKernel]:
         """Return the best candidates near the least error, and the simplest one.
@@ -189,12 +188,7 @@ class Race:
         return not judged.error > NEAR * best.error + CERTAIN * self.of_classes
 
     def _with_more_rows(
-        self,
-        generator: Any,
-        judged: list[Judged],
-        few: list[Judged],
-        rows: RowSample,
-        matrices: Matrices,
+        self, generator: Any, judged: list[Judged], few: list[Judged], rung: Rung
     ) -> list[Judged]:
         """Tune the best with more rows, if it is not far from the best of all.
 
@@ -204,12 +198,10 @@ class Race:
         best = self._best_to_tune(generator, judged, few)
         if best is None:
             return []
-        judge = partial(self._erring, rows=rows, matrices=matrices)
         both = (best, *self._rough(generator, best, few))
-        makes = [partial(_more_rows, generator, each.candidate) for each in both]
-        made, (first, *rough) = self._all_of(makes, judge, len(rows))
-        rougher = self._all_of(generator.rougher(made[0]), judge, len(rows))[1]
-        return self._noted([first, *rougher, *rough], len(rows))
+        makes = [partial(generator.with_more_rows, each.candidate) for each in both]
+        first, *rough = self._all_of(makes, rung)
+        return [first, *self._all_of(generator.rougher(first.made), rung), *rough]
 
     def _best_to_tune(self, generator: Any, *stages: list[Judged]) -> Judged | None:
         for stage in stages:
@@ -228,29 +220,27 @@ class Race:
         least = _ranked(rough)[0]
         return [least] if least.error < AS_ROUGH * _ranked(able)[0].error else []
 
-    def _judged(
-        self, candidates: list[TunedKernel], rows: RowSample, matrices: Matrices
-    ) -> list[Judged]:
+    def _judged(self, candidates: list[TunedKernel], rung: Rung) -> list[Judged]:
         """Fit candidates to more rows."""
-        judge = partial(self._erring, rows=rows, matrices=matrices)
-        makes: list[Make] = [partial(iter, [candidate]) for candidate in candidates]
-        return self._noted(self._all_of(makes, judge, len(rows))[1], len(rows))
+        return self._all_of([partial(iter, [each]) for each in candidates], rung)
 
-    def _sums(self, judged: list[Judged], rows: RowSample, matrices: Matrices) -> list[Judged]:
+    def _sums(self, judged: list[Judged], rung: Rung) -> list[Judged]:
         """Return sums of the first with each of the others that are near, and of three."""
         first, *others = _ranked(judged)[: self.effort.finalists]
         others = [each for each in others if self._near(each, first)]
-        both = [partial(self._sum, [first, other], rows, matrices) for other in others]
-        made = zip(side_by_side(both), others, strict=True)
-        pairs = [(pair, other) for pair, other in made if pair is not None]
+        made = side_by_side([partial(self._sum, [first, other], rung) for other in others])
+        pairs = [
+            (pair, other) for pair, other in zip(made, others, strict=True) if pair is not None
+        ]
         sums = [pair for pair, _ in pairs]
-        if len(pairs) > 1 and (best := min(pairs, key=lambda pair: pair[0].error)):
-            third = next(each for each in others if each is not best[1])
-            three = self._sum([first, best[1], third], rows, matrices)
+        if len(pairs) > 1:
+            best = min(pairs, key=lambda pair: pair[0].error)[1]
+            third = next(each for each in others if each is not best)
+            three = self._sum([first, best, third], rung)
             sums += [] if three is None else [three]
-        return self._noted(sums, len(rows))
+        return self._noted(sums, rung)
 
-    def _sum(self, parts: list[Judged], rows: RowSample, matrices: Matrices) -> Judged | None:
+    def _sum(self, parts: list[Judged], rung: Rung) -> Judged | None:
         """Return the weighted mean of kernels with one penalty; None if it is not served.
 
         Weights are equal, unless penalties of classes differ much: K = Σ K_i/α_i has the penalty
@@ -268,41 +258,28 @@ class Race:
         alpha = len(parts) * float(np.exp(np.mean(np.log(alphas * shares))))
         name, numbers = " + ".join(c.name for c in candidates), sum(c.numbers for c in candidates)
         both = TunedKernel(name, kernel, alpha, numbers, tuple(candidates), tuple(shares))
-        judged = self._erring(both, rows, matrices, settles=False)
+        judged = self._erring(both, rung)
         return replace(judged, seconds=time.perf_counter() - began)
 
     # --- one candidate ---------------------------------------------------------------------------
 
-    def tried(self, candidate: TunedKernel) -> Judged:
-        """Return the errors of a fit to few rows, with the penalty of leave-one-out errors."""
-        rows = self.train.lowest(self.effort.tried)
-        return self._erring(candidate, rows, Matrices(), chooses=True)
-
-    @property
-    def _few(self) -> int:
-        return min(len(self.train), self.effort.tried)
-
-    def _erring(
-        self,
-        candidate: TunedKernel,
-        rows: RowSample,
-        matrices: Matrices,
-        chooses: bool = False,
-        settles: bool = True,
-    ) -> Judged:
-        K, across = self._matrices(candidate, rows.X, matrices)
+    def _erring(self, candidate: TunedKernel, rung: Rung) -> Judged:
+        rows, held = rung.rows, rung.known if not rung.chooses else {}  # of few rows none is kept
+        K, across = self._matrices(candidate, rows.X, held)
         problem = KernelRows(K, rows.y, rows.w, self.centred)
         few = not self.of_classes and len(rows) <= self.effort.tried
-        if self.share is None and (chooses or few):
+        if self.share is None and (rung.chooses or few):
             return self._at_best(problem, across, candidate)
         if self.share is not None:
             candidate = replace(candidate, alpha=self.share * float(rows.w.sum()))
         judged = self._at_penalty(problem, across, candidate)
-        if settles and self.of_classes and self.share is None:
+        if self.of_classes and self.share is None and not candidate.parts:
             judged = self._at_smaller(problem, across, judged)
         return judged
 
-    def _matrices(self, candidate: TunedKernel, X: Array, known: Matrices) -> tuple[Array, Array]:
+    def _matrices(
+        self, candidate: TunedKernel, X: Array, known: dict[Kernel, tuple[Array, Array]]
+    ) -> tuple[Array, Array]:
         """Return the kernel values of a candidate, each computed once."""
         if candidate.parts:
             both = zip(*(self._matrices(part, X, known) for part in candidate.parts), strict=True)
@@ -378,8 +355,9 @@ class Race:
         numbers = judged.candidate.numbers
         return numbers if self.of_classes else numbers + 0.5 * judged.evidence
 
-    def _noted(self, judged: list[Judged], n: int) -> list[Judged]:
-        """Record candidates that were judged with n rows, and return them."""
+    def _noted(self, judged: list[Judged], rung: Rung) -> list[Judged]:
+        """Record candidates that were judged, and return them."""
+        n = len(rung.rows)
         for each in judged:
             if np.isfinite(each.error):
                 c = each.candidate
@@ -409,10 +387,6 @@ class Race:
             tuple(self.recorder.steps),
             compared=tuple(replace(c, seconds=seconds[c.name]) for c in known.values()),
         )
-
-
-def _more_rows(generator: Any, candidate: TunedKernel) -> list[TunedKernel]:
-    return [generator.with_more_rows(candidate)]
 
 
 def _ranked(judged: list[Judged]) -> list[Judged]:
