@@ -49,27 +49,18 @@ from bochner.selection.walk import (
 from bochner.solvers.ridge.criteria import Criterion
 from bochner.solvers.ridge.solution import SAME
 
-#: Fewer rows than this do not determine a family.
-FEWEST = 64
-
-#: Largest number of columns with one lengthscale each.
-MOST_COLUMNS = 1024
-
+FEWEST = 64  # Fewer rows than this do not determine a family
+MOST_COLUMNS = 1024  # Largest number of columns with one lengthscale each
 #: For one lengthscale of the exact kernel: rows, factors of the median distance at which descents
 #: start, and evaluations of the best.
 MATRIX_ROWS, MATRIX_FACTORS, MATRIX_STEPS = 512, (1.0, 0.25), 8
-
 #: Evaluations of one factor of another candidate's lengthscales, of a single column's lengthscale,
 #: of one lengthscale per column by leave-one-out errors and by evidence again, and with more rows.
 SCALED, SINGLE, BY_ERRORS, AGAIN, MORE = 4, 16, 7, 10, 14
-
-#: Rows of a neighbourhood in a descent with more rows.
-NEIGHBOURS = 64
-
+NEIGHBOURS = 64  # Rows of a neighbourhood in a descent with more rows
 #: Longest lengthscale at which a descent with more rows starts, in deviations of the columns:
 #: beyond it the criterion has no slope, and few rows may miss a column that more rows need.
 LONGEST = 4.0
-
 #: Largest number of curves in a sum over columns, and least weight of a column in it.
 MOST_CURVES, LEAST_SHARE = 16, 1e-3
 

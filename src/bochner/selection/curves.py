@@ -17,22 +17,14 @@ from bochner.selection.walk import error_near_median
 
 #: Rows on which candidates are judged; first and other steps of √2 from the median distance.
 JUDGED_ROWS, STEP, OTHERS = 1024, -2, (-4, 0)
-
 #: A column is transformed if its skewness or excess kurtosis is beyond these.
 SKEWED, HEAVY = 1.0, 6.0
-
-#: A transformation must reduce the mean squared error by this share.
-LEAST_GAIN = 0.03
-
+LEAST_GAIN = 0.03  # A transformation must reduce the mean squared error by this share
 #: Numbers of a column beyond these quantiles are clipped in its deviation: one in a hundred may be
 #: wrong.
 OUTERMOST = (0.01, 0.99)
-
-#: Points of a curve, and least number of rows for a distribution.
-POINTS, FEWEST_ROWS = 33, 100
-
-#: Largest number of columns: columns of wider tables are rarely quantities.
-MOST_COLUMNS = 512
+POINTS, FEWEST_ROWS = 33, 100  # Points of a curve, and least number of rows for a distribution
+MOST_COLUMNS = 512  # Largest number of columns: columns of wider tables are rarely quantities
 
 
 def choose_curves(rows: RowSample, seed: int) -> Curves | None:

@@ -23,19 +23,13 @@ from bochner.kernels.stationary import Stationary
 from bochner.selection.rows import deviations, median_distance, screened_lengthscales
 from bochner.solvers.ridge.criteria import Criterion
 
-#: A step that gains less than this share of the criterion is the last.
-GAIN = 3e-4
-
-#: Value of a point whose matrix is not positive.
-WORST = 1e3
-
+GAIN = 3e-4  # A step that gains less than this share of the criterion is the last
+WORST = 1e3  # Value of a point whose matrix is not positive
 #: Penalties at which a descent may start, and their bounds, as shares of k(x, x).
 STARTS, LEAST, MOST = (1.0, 1e-1, 1e-2, 1e-3), 1e-8, 1e4
-
 #: Deviation of the normal prior of a log number, worth one row: of a log lengthscale about the log
 #: of the median distance.
 SPREAD = 3.0
-
 #: Multiples to which points, values and slopes are rounded.
 POINTS, VALUES, SLOPES = 1e-6, 1e-6, 1e-5
 

@@ -22,15 +22,11 @@ from bochner.features.mercer.sphere import SphericalHarmonics, spherical_map
 from bochner.kernels.kernel import Constant, Kernel
 from bochner.kernels.sphere import degree_variances, is_on_sphere
 
-#: With fewer rows the exact kernel, or its features, take seconds.
-FEWEST_ROWS = 8193
-
+FEWEST_ROWS = 8193  # With fewer rows the exact kernel, or its features, take seconds
 #: Errors of the kernel as shares of k(x, x), of which the first with few enough modes is taken.
 TOLERANCES = (1e-3, 1e-2, 3e-2)
-
 #: Largest number of modes for a Cholesky factorisation, with fewer than ``FEW_ROWS`` rows.
 WHOLE_WAVES = 2047
-
 #: Largest number of modes for a number of rows, with more rows in proportion; overall limit.
 FEW_WAVES, FEW_ROWS, MOST_WAVES = 1 << 15, 1 << 17, 1 << 18
 

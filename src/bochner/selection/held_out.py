@@ -19,20 +19,12 @@ from bochner._core.shapes import Array, Bool, Float
 from bochner.data.sample import RowSample
 from bochner.solvers.ridge.solution import SAME_ROUNDED
 
-#: Bounds of log a, and its tolerance.
-LEAST, MOST, NEAR = -6.0, 6.0, 1e-3
-
-#: Share of the rows that is held out, and the largest number.
-HELD_OUT, MOST_HELD_OUT = 0.25, 2048
-
+LEAST, MOST, NEAR = -6.0, 6.0, 1e-3  # Bounds of log a, and its tolerance
+HELD_OUT, MOST_HELD_OUT = 0.25, 2048  # Share of the rows that is held out, and the largest number
 #: Rows of more cells than this are not searched for copies, nor made dense if sparse.
 MOST_CELLS = 1 << 22
-
-#: Fewer rows than this do not determine lengthscales.
-FEWEST = 8
-
-#: Folds of the held-out rows.
-FOLDS = 4
+FEWEST = 8  # Fewer rows than this do not determine lengthscales
+FOLDS = 4  # Folds of the held-out rows
 
 
 def split_rows(rows: RowSample, seed: int) -> tuple[RowSample, RowSample]:

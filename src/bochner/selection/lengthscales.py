@@ -40,39 +40,24 @@ from bochner.solvers.ridge.dual import KernelRows
 
 #: Rows of the last descents, of those before, and of the trials of starts.
 ROWS, FEW, FEWER = 1024, 256, 128
-
-#: Fewer rows than this do not determine lengthscales.
-FEWEST = 8
-
+FEWEST = 8  # Fewer rows than this do not determine lengthscales
 #: Evaluations of a descent with one factor for all columns, with one lengthscale per column, and
 #: of each start of the latter before the best is continued.
 ONE, MANY, TRY = 12, 40, 6
-
 #: Evaluations with more rows, with one factor and with one lengthscale per column.
 LAST_ONE, LAST_MANY = 4, 14
-
 #: Factors of the given lengthscales at which descents start: a function that is fast along one
 #: column drives the common factor to where the function looks like noise.
 FACTORS = (1.0, 0.25, 0.0625)
-
 #: The penalty of these at which one lengthscale per column is tried too: with one lengthscale for
 #: all, a function of few columns looks like noise.
 QUIET = slice(2, 3)
-
-#: Bounds of ℓ in median distances.
-SHORTEST, LONGEST = 1 / 128, 32.0
-
+SHORTEST, LONGEST = 1 / 128, 32.0  # Bounds of ℓ in median distances
 #: Sparse rows of at most so many cells are made dense, and have one lengthscale per column.
 MOST_CELLS = 1 << 20
-
-#: Squared distances below this share of their terms are those of equal rows.
-EQUAL = 1e-14
-
-#: Rows whose kernel values are computed together.
-BAND = 64
-
-#: Step of log ℓ in differences of kernel values.
-STEP = 1e-4
+EQUAL = 1e-14  # Squared distances below this share of their terms are those of equal rows
+BAND = 64  # Rows whose kernel values are computed together
+STEP = 1e-4  # Step of log ℓ in differences of kernel values
 
 #: Turns the gradient of a score in the kernel matrix into the gradient in log ℓ.
 Through = Callable[[KernelScore], Float[Array, " p"]]

@@ -34,10 +34,7 @@ from bochner.solvers.ridge.dual import KernelRows
 
 #: With more columns than this the metric is diagonal: d² numbers are more than rows determine.
 MANY_COLUMNS = 256
-
-#: Share of the mean eigenvalue that every direction keeps.
-KEPT = 1e-4
-
+KEPT = 1e-4  # Share of the mean eigenvalue that every direction keeps
 #: Rows of a fit in :func:`learn_metric`, and evaluations of the scale in each round.
 ROWS, STEPS = 1024, 6
 

@@ -35,29 +35,19 @@ from bochner.solvers.ridge.solution import Solution
 
 #: Blocks in which lengthscales are tuned, rows of each, evaluations, and penalty of the start.
 BLOCKS, BLOCK_ROWS, STEPS, START = 32, 128, 14, 0.05
-
 #: Longest lengthscale of the start, in deviations of the columns: beyond it there is no slope.
 LONGEST = 4.0
-
-#: Families that are tuned among near rows.
-FAMILIES = Exponential(), Matern(1.5)
-
+FAMILIES = Exponential(), Matern(1.5)  # Families that are tuned among near rows
 #: Rows whose errors are computed together, places, and rows around each that predict them.
 CORE, PLACES, AROUND = 32, 32, 384
-
 #: Places of the penalty and rows of each: one matrix takes a tenth of a second per penalty.
 PENALTY_PLACES, PLACE_ROWS = 8, 128
-
-#: Factor between scales, and largest number of steps in each direction.
-STEP, MOST = 2**0.5, 4
-
+STEP, MOST = 2**0.5, 4  # Factor between scales, and largest number of steps in each direction
 #: Share of the mean squared error that another scale or kernel must save, and standard errors of
 #: the mean difference: a few places determine little about others.
 WORTH, CHANCE = 0.005, 1.0
-
 #: Largest number of other kernels that are judged again, and of their error over the least.
 OTHERS, NEAR = 2, 1.5
-
 #: Stage of these evaluations in a record, and their measure.
 STAGE, MEASURE = "scale among all rows", "error among near rows"
 

@@ -46,16 +46,11 @@ from bochner.solvers.ridge.dual import KernelRows
 
 #: Starts, starts that descend, and descents that are continued to the end.
 STARTS, TRIED, ENDED = 64, 8, 3
-
 #: Evaluations of these descents, and with more rows from each end and from the best end.
 TRY, END, MORE, LAST = 20, 60, 6, 20
-
-#: Windows of sequences, instead of rows.
-WINDOWS = 4096
-
+WINDOWS = 4096  # Windows of sequences, instead of rows
 #: A step of the last descents that gains less than this share of the criterion is the last.
 GAIN = 1e-5
-
 #: Range of the lengthscales of starts, and bounds, in median distances.
 LENGTHS, LONGEST, SHORTEST = (1 / 64, 4.0), 32.0, 1 / 128
 
@@ -67,17 +62,10 @@ UNITLESS = {
     "power": (0.5, 1.9, 0.1, 2.0),
 }
 
-#: The same for weights, in units of the largest.
-WEIGHTS = (1e-3, 1.0, 1e-9, 1e9)
-
-#: Range of the penalties of starts, as shares of k(x, x).
-PENALTIES = (1e-5, 1.0)
-
-#: Peaks of the spectrum at which periods start, and frequencies per 1/span.
-PEAKS, FINE = 4, 4
-
-#: Digits of a period, whose error adds up over many of them.
-PERIOD_DIGITS = 7
+WEIGHTS = (1e-3, 1.0, 1e-9, 1e9)  # The same for weights, in units of the largest
+PENALTIES = (1e-5, 1.0)  # Range of the penalties of starts, as shares of k(x, x)
+PEAKS, FINE = 4, 4  # Peaks of the spectrum at which periods start, and frequencies per 1/span
+PERIOD_DIGITS = 7  # Digits of a period, whose error adds up over many of them
 
 
 @dataclass(frozen=True, eq=False)

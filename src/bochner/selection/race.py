@@ -36,32 +36,19 @@ from bochner.solvers.ridge.kernel_path import COMPARED, Penalties
 #: they cannot tell a long lengthscale with a huge amplitude, a polynomial beyond the data, from the
 #: right kernel; the evidence can.
 WORTH, CHANCE = 0.003, 1.0
-
 #: The number of standard errors for classes, where the simpler kernel is preferred, and for one
 #: column, where the evidence of few rows determines the only lengthscale.
 CHANCE_OF_CLASSES, CHANCE_OF_ONE = 0.5, 2.0
-
 #: Slope ∂log(error)/∂log α at which a penalty is accepted: the error is 0.1 % above its least.
 NEARLY = 0.015
-
-#: Candidates within this factor of the least error are fitted to more rows, and added up.
-NEAR = 1.3
-
-#: Difference of relative log losses that is always near: one or two rows make it up.
-CERTAIN = 0.02
-
-#: Factor between the penalties of a classifier that are tried with more rows.
-SMALLER = 4.0
-
+NEAR = 1.3  # Candidates within this factor of the least error are fitted to more rows, and added up
+CERTAIN = 0.02  # Difference of relative log losses that is always near: one or two rows make it up
+SMALLER = 4.0  # Factor between the penalties of a classifier that are tried with more rows
 #: An exponential kernel within this factor of the least error with few rows is tuned with more:
 #: short lengthscales need many rows.
 AS_ROUGH = 1.04
-
-#: Factor beyond which the penalties of two kernels differ.
-APART = 4.0
-
-#: The best are fitted again if there are so many times as many rows.
-MANY_MORE = 1.5
+APART = 4.0  # Factor beyond which the penalties of two kernels differ
+MANY_MORE = 1.5  # The best are fitted again if there are so many times as many rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,10 +28,8 @@ def _words() -> Any:
 
 #: Measures of comparisons: relative errors; 1 is the error of the best constant.
 HELD_OUT, LOG_LOSS = "error on rows held out", "log loss on rows held out"
-
 #: Measure of held-out rows, by whether targets are classes.
 MEASURES = {False: HELD_OUT, True: LOG_LOSS}
-
 #: Names of scores in tables, by measure; other relative errors become R², other measures stay.
 SCORES = {HELD_OUT: "held-out R²", LOG_LOSS: "relative log loss"}
 

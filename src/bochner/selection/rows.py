@@ -18,20 +18,12 @@ from bochner.kernels.kernel import Kernel
 
 Scale = float | tuple[float, ...]
 
-#: Significant digits of a tuned lengthscale: its last digits differ between processors.
-DIGITS = 4
-
-#: Cells that are processed together.
-CELLS = 1 << 20
-
+DIGITS = 4  # Significant digits of a tuned lengthscale: its last digits differ between processors
+CELLS = 1 << 20  # Cells that are processed together
 #: Pairs of rows of a median distance; largest number of their cells; least number of pairs.
 PAIRS, MOST_CELLS, FEWEST_PAIRS = 20_000, 20_000_000, 500
-
-#: Pairs of a median distance at which a descent starts.
-FEW_PAIRS = 4096
-
-#: A column whose deviation is a smaller share of its largest number is constant.
-CONSTANT = 1e-12
+FEW_PAIRS = 4096  # Pairs of a median distance at which a descent starts
+CONSTANT = 1e-12  # A column whose deviation is a smaller share of its largest number is constant
 
 
 def significant(x: float) -> float:
@@ -165,15 +157,9 @@ def deviations(X: Array, w: Float[Array, " n"], unit: float = 1.0) -> Float[Arra
 
 #: Number of frequencies, columns of each, and sizes in units of 1/deviation.
 TRIED, COLUMNS, SIZES = 2048, (1, 2, 3), (0.5, 1.0, 2.0)
-
-#: Rows whose cosines are computed together and stay in cache.
-SCREENED_ROWS = 64
-
-#: A cosine with a smaller variance is constant on the rows.
-LEAST_VARIANCE = 1e-3
-
-#: Least slope of a column, as a share of the largest.
-LEAST_SLOPE = 1e-3
+SCREENED_ROWS = 64  # Rows whose cosines are computed together and stay in cache
+LEAST_VARIANCE = 1e-3  # A cosine with a smaller variance is constant on the rows
+LEAST_SLOPE = 1e-3  # Least slope of a column, as a share of the largest
 
 
 def screened_lengthscales(

@@ -59,12 +59,10 @@ def accepts_sparse(kernel: Kernel | str) -> bool:
     return not any(isinstance(part, CoordinateWise) for part in (value, *parts))
 
 
-#: Width at which the search starts.
-FIRST = 64
+FIRST = 64  # Width at which the search starts
 
 
-#: Bytes of moments, decomposition and work space, in D × D matrices of float64.
-MATRICES = 4
+MATRICES = 4  # Bytes of moments, decomposition and work space, in D × D matrices of float64
 
 
 @dataclass(frozen=True)
@@ -144,14 +142,9 @@ def as_tolerance(n_features: str | Tolerance, tolerance: float = 0.1) -> Toleran
     )
 
 
-#: Names whose lengthscale is not tuned by the evidence.
-UNASKED = ("auto", "linear")
-
-#: Default width.
-WIDTH = 1024
-
-#: Width at which a lengthscale is chosen if the width itself is open.
-SEARCHED = 512
+UNASKED = ("auto", "linear")  # Names whose lengthscale is not tuned by the evidence
+WIDTH = 1024  # Default width
+SEARCHED = 512  # Width at which a lengthscale is chosen if the width itself is open
 
 
 #: Penalty per row, as a share of k(x, x), at which features are judged without a target.

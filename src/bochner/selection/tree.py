@@ -18,9 +18,7 @@ from bochner.kernels.kernel import Kernel
 
 #: Rows from which a direction is estimated: its component has a quarter of the spread or more.
 LOOKED_AT = 64
-
-#: Rows of one evaluation of p.
-AT_ONCE = 1 << 16
+AT_ONCE = 1 << 16  # Rows of one evaluation of p
 
 
 class Split(NamedTuple):

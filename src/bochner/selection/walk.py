@@ -32,19 +32,12 @@ from bochner.solvers.ridge.solution import NO_ERROR, SAME, best_of
 
 #: Families of the sum of coordinate distances, not of the Euclidean distance.
 COORDINATEWISE = ("laplace", "cauchy")
-
-#: Largest number of half-octaves from the median distance: a factor of 16.
-FARTHEST = 8
-
+FARTHEST = 8  # Largest number of half-octaves from the median distance: a factor of 16
 #: Relative rounding error of a leave-one-out error, times the penalty per row: at 1.4e-12 errors of
 #: 15 rows differ by 2 % between processors.
 ROUNDING = 256 * np.finfo(np.float64).eps
-
-#: Rows and features of the search.
-SEARCH_ROWS, SEARCH_FEATURES = 4096, 512
-
-#: Features by which transformations of columns are judged.
-JUDGED_FEATURES = 256
+SEARCH_ROWS, SEARCH_FEATURES = 4096, 512  # Rows and features of the search
+JUDGED_FEATURES = 256  # Features by which transformations of columns are judged
 
 
 def choose_lengthscale(

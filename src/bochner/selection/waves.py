@@ -17,26 +17,13 @@ from bochner.selection.rows import rounded
 from bochner.solvers.ridge.problem import evidence, freedom
 from bochner.solvers.waves import WaveProblem, WaveState, maximise_wave_evidence
 
-#: Largest factor of the lengthscales from their start, for which the modes suffice.
-RANGE = 1.6
-
-#: Largest factor of the penalty from the best one there.
-PENALTY_RANGE = 4.0
-
-#: Evaluations of a descent.
-EVALUATIONS = 25
-
-#: A step that gains less log evidence than this is the last.
-ENOUGH = 0.05
-
-#: Factor of a step after an increase of the criterion.
-SHORTER = 0.3
-
-#: Least information, which bounds the steps.
-FLOOR = 1e-3
-
-#: Step of log ℓ in differences of weights.
-STEP = 1e-4
+RANGE = 1.6  # Largest factor of the lengthscales from their start, for which the modes suffice
+PENALTY_RANGE = 4.0  # Largest factor of the penalty from the best one there
+EVALUATIONS = 25  # Evaluations of a descent
+ENOUGH = 0.05  # A step that gains less log evidence than this is the last
+SHORTER = 0.3  # Factor of a step after an increase of the criterion
+FLOOR = 1e-3  # Least information, which bounds the steps
+STEP = 1e-4  # Step of log ℓ in differences of weights
 
 
 @dataclass(frozen=True)

@@ -27,19 +27,12 @@ from bochner.kernels.kernel import Kernel
 from bochner.selection.spec import FIRST, Tolerance
 from bochner.solvers.ridge.solution import SAME, best_of
 
-#: Width at which method="auto" is decided.
-DECIDED = 512
-
-#: Least width.
-FEWEST = 4
-
-#: Rows on which ε and leave-one-out errors are measured.
-SAMPLE = 1024
-
+DECIDED = 512  # Width at which method="auto" is decided
+FEWEST = 4  # Least width
+SAMPLE = 1024  # Rows on which ε and leave-one-out errors are measured
 #: Required ε of a sample, as a share of the tolerance: ε of all rows or of another seed may be
 #: larger by this factor.
 MARGIN = 0.85
-
 #: If doubling the features leaves this share of ε, and a series is cut, truncation dominates.
 STALLED = 0.9
 
@@ -328,8 +321,7 @@ class _Search:
 
 # --- The penalty by leave-one-out error, and that error for the exact kernel ---------------------
 
-#: Rows from which the penalty is extrapolated.
-ROWS = 1024
+ROWS = 1024  # Rows from which the penalty is extrapolated
 
 
 def penalty_for(
