@@ -297,75 +297,52 @@ def _chosen(
 def _solve_many(
     rows: KernelRows, alpha: Alpha, per_target: bool, start: float | None, lost: Lost | None
 ) -> Solution:
-    """Choose the penalty by some of the rows, and factor the matrix of all once."""
-    few = rows.first(PENALTY_ROWS)
+    """Choose the penalty by some of the rows, and factor the matrix of all once, or to compare."""
+    few, dense = rows.first(PENALTY_ROWS), rows.first(DENSE_ROWS)
     penalties, tried, before = Penalties(few), dict[float, SolvedRows](), None
+    known = PENALTY_ROWS if lost is None else len(dense.w)
     chosen, criterion = _chosen(penalties, alpha, per_target, start)
+
+    def each(part: KernelRows, alpha: float, last: int) -> float:
+        progress(f"Choosing alpha with {len(part.w):,} rows", f"alpha = {alpha:.3g}")
+        try:
+            fit = part.solved(alpha, last, REFINED if part is rows else COMPARED)
+        except LinAlgError:
+            return np.inf
+        if part is rows:
+            tried[alpha] = fit
+        return _lost_of_last(part, alpha, fit.coef[-last:], fit.slack, lost)
+
     if _settles(few, chosen, criterion):
-        dense = rows.first(DENSE_ROWS)
-        all_ = lost is None and len(dense.w) == len(rows.w)
-        last = PENALTY_ROWS if lost is None else min(LOST_ROWS, len(dense.w))
-
-        def each(alpha: float) -> float:
-            progress(f"Choosing alpha with {len(dense.w):,} rows", f"alpha = {alpha:.3g}")
-            try:
-                fit = dense.solved(alpha, last, REFINED if all_ else COMPARED)
-            except LinAlgError:
-                return np.inf
-            if all_:
-                tried[alpha] = fit
-            return _lost_of_last(dense, alpha, fit.coef[-last:], fit.slack, lost)
-
-        bounds = penalties.bounds if lost is not None else (-np.inf, float(np.log(chosen[0])))
-        before = float(chosen[0])
-        chosen = np.array([_settled(each, before, bounds, between=not all_)])
-        penalties.at(float(chosen[0]))
-        if lost is not None and len(rows.w) > DENSE_ROWS:
-            return _among_all(rows, penalties, float(chosen[0]), lost)
+        at = before = float(chosen[0])
+        whole = len(dense.w) == len(rows.w)
+        if lost is not None or not whole:
+            bounds = penalties.bounds if lost is not None else (-np.inf, np.log(at))
+            last = PENALTY_ROWS if lost is None else min(LOST_ROWS, len(dense.w))
+            at = _settled(lambda a: each(dense, a, last), at, bounds)
+        if (lost is None) == whole:
+            # Errors of all rows: from one penalty to the next, without what lies between.
+            before, least = (before, -np.inf) if whole else (None, penalties.bounds[0])
+            step, worth = (FINER, 0.0) if whole else (np.log(SMALLER), WORTH)
+            bounds = least, np.log(at)
+            at = _settled(lambda a: each(rows, a, known), at, bounds, step, worth, between=False)
+        chosen = np.array([at])
+        penalties.at(at)
     solution = _solution(penalties, chosen, criterion, before)
-    solved = tried.get(float(solution.alpha)) if tried else None
-    return _on_all_rows(rows, solution, lost, solved)
-
-
-def _on_all_rows(
-    rows: KernelRows, solution: Solution, lost: Lost | None, solved: SolvedRows | None = None
-) -> Solution:
-    """Return the solution of all rows at a penalty that some have chosen, and may have solved."""
-    known = PENALTY_ROWS if lost is None else min(len(rows.w), DENSE_ROWS)
-    if solved is None:
+    if (solved := tried.get(float(np.min(solution.alpha)))) is None:
         progress(f"Factoring the kernel matrix of {len(rows.w):,} rows")
-    coef, intercept, last, _ = solved or rows.solved(solution.alpha, known)
-    slack = np.full((len(rows.w), last.shape[1]), np.nan)
-    slack[-known:] = last
-    residuals = np.asarray(solution.alpha) * coef / rows.w[:, None]
+        solved = rows.solved(solution.alpha, known)
+    slack = np.full((len(rows.w), solved.slack.shape[1]), np.nan)
+    slack[-known:] = solved.slack
+    residuals = np.asarray(solution.alpha) * solved.coef / rows.w[:, None]
     variance = rows.w @ residuals**2 / rows.w.sum()
     return replace(
-        solution, coef=coef, intercept=intercept, residual_variance=variance, slack=slack
+        solution,
+        coef=solved.coef,
+        intercept=solved.intercept,
+        residual_variance=variance,
+        slack=slack,
     )
-
-
-def _among_all(rows: KernelRows, penalties: Penalties, alpha: float, lost: Lost) -> Solution:
-    """Return the solution of all rows, at smaller penalties while rows left out lose less.
-
-    Each costs one factor of all rows; the last one is wasted.
-    """
-    best: tuple[float, Solution] | None = None
-    while True:
-        penalties.at(alpha)
-        try:
-            solution = _on_all_rows(rows, _solution(penalties, np.array([alpha]), "loo"), lost)
-        except LinAlgError:
-            if best is None:
-                raise
-            return best[1]
-        assert solution.slack is not None
-        last = min(len(rows.w), DENSE_ROWS)
-        value = _lost_of_last(rows, alpha, solution.coef[-last:], solution.slack[-last:], lost)
-        if best is not None and not value < (1 - WORTH) * best[0]:
-            return best[1]
-        if best is not None and np.log(alpha) <= penalties.bounds[0]:
-            return solution
-        best, alpha = (value, solution), alpha / SMALLER
 
 
 def _lost_of_last(
@@ -385,27 +362,32 @@ def _settles(rows: KernelRows, chosen: Float[Array, " c"], criterion: str) -> bo
 
 
 def _settled(
-    lost: Callable[[float], float], alpha: float, bounds: tuple[float, float], between: bool = True
+    lost: Callable[[float], float],
+    alpha: float,
+    bounds: tuple[float, float],
+    step: float = FINER,
+    worth: float = 0.0,
+    between: bool = True,
 ) -> float:
     """Return where a loss is least, on the way down from a penalty within bounds of log α.
 
-    One that was tried, or what lies between: that takes another factor.
+    Each step must lower it by the share ``worth``. One that was tried, or what lies between: that
+    takes another factor.
     """
     tried = {0: lost(alpha)}
-    at = lambda steps: alpha * float(np.exp(-FINER * steps))
+    at = lambda steps: alpha * float(np.exp(-step * steps))
     best = 0
     for direction in (1, -1):
         while abs(best) < MOST_STEPS:
-            step = best + direction
-            if step not in tried and bounds[0] <= np.log(at(step)) <= bounds[1]:
-                tried[step] = lost(at(step))
-            if not tried.get(step, np.inf) < tried[best]:
+            new = best + direction
+            if new not in tried and bounds[0] <= np.log(at(new)) <= bounds[1]:
+                tried[new] = lost(at(new))
+            if not tried.get(new, np.inf) < (1 - worth) * tried[best]:
                 break
-            best = step
+            best = new
         if best:
             break
-    errors = [tried.get(best + side, np.inf) for side in (-1, 0, 1)]
-    left, middle, right = errors
+    left, middle, right = (tried.get(best + side, np.inf) for side in (-1, 0, 1))
     if between and best and np.isfinite(left + right):  # the least of the parabola through three
         return at(best + 0.5 * (left - right) / (left - 2 * middle + right))
     return at(best)
